@@ -1,0 +1,67 @@
+# The front door. Plain `make` lists what there is; CMake does the work (see CMakePresets.json).
+.DEFAULT_GOAL := help
+SHELL := /bin/sh
+BUILD := build
+CTEST_ARGS ?=
+FUZZ_SECONDS ?= 60
+GOLDEN_VENV := $(BUILD)/golden-venv
+FORMATTED := git ls-files -z --cached --others --exclude-standard -- '*.h' '*.cpp' '*.cu' '*.cuh'
+
+.PHONY: help setup setup-full build demo test test-full bench fuzz golden docs doctor format \
+        check-format clean asan tsan
+
+help: ## list the targets
+	@echo "specdec: speculative decoding from scratch, stage by stage. Start with: make demo"
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | \
+	  awk -F'|' '{printf "%-20s %s\n", $$1, $$2}'
+
+setup:
+	@.ci/setup build
+
+setup-full:
+	@.ci/setup full
+
+build: setup ## build everything into build/ (installs missing packages; SETUP=no skips that)
+	@cmake --preset cpu
+	@cmake --build --preset cpu
+
+demo: build ## open the embedded checkpoint and show what is in it
+	@$(BUILD)/bin/inspect
+
+test: build ## build, then run all tests but the sanitizer builds
+	@ctest --preset cpu $(CTEST_ARGS)
+
+test-full: setup-full test check-format asan tsan fuzz ## also sanitizers, a minute of each fuzzer
+
+asan tsan: setup-full ## the tests under ASan and UBSan (asan), under ThreadSanitizer (tsan)
+	@cmake --preset $@
+	@cmake --build --preset $@
+	@ctest --preset $@ $(CTEST_ARGS)
+
+fuzz: setup-full ## run each fuzzer for FUZZ_SECONDS (60)
+	@cmake --preset fuzz
+	@cmake --build --preset fuzz
+	@tests/fuzz/run_fuzzers $(BUILD)/fuzz/bin $(FUZZ_SECONDS)
+
+bench: build ## run the benchmarks
+	@for benchmark in $(BUILD)/bin/bench/*; do $$benchmark || exit 1; done
+
+golden: ## remake the models and golden files (Python; hours, see golden/README.md)
+	@python3 -m venv $(GOLDEN_VENV)
+	@$(GOLDEN_VENV)/bin/pip install --quiet -r golden/requirements.txt
+	@$(GOLDEN_VENV)/bin/python golden/make_all.py
+
+docs: ## copy the source's snippets into the chapters
+	@python3 tests/course/snippets.py --update docs README.md
+
+doctor: ## say what this machine has and lacks for specdec
+	@.ci/doctor
+
+format: setup-full ## apply clang-format
+	@$(FORMATTED) | xargs -0 clang-format -i
+
+check-format: setup-full
+	@$(FORMATTED) | xargs -0 clang-format --dry-run -Werror
+
+clean: ## remove build/
+	rm -rf $(BUILD)

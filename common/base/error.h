@@ -1,0 +1,24 @@
+#pragma once
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace specdec {
+
+// What the outside world did wrong: a file, an option, a machine without a GPU. `what()` is one
+// line that says what is wrong, where, and what to do about it. `main` prints it and exits with
+// code 2. Our own mistakes are not Errors: they abort (see check.h).
+class Error : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+// Throws an Error with a formatted message.
+template <typename... Args>
+[[noreturn]] void fail(fmt::format_string<Args...> format, Args&&... args) {
+  throw Error(fmt::format(format, std::forward<Args>(args)...));
+}
+
+}  // namespace specdec

@@ -1,0 +1,142 @@
+#include "common/base/json.h"
+
+#include <cmath>
+#include <limits>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "common/base/error.h"
+
+namespace specdec {
+namespace {
+
+using nlohmann::json;
+
+// Called for every event of the parser; keeps the keys of the objects that are still open.
+class DuplicateKeys {
+ public:
+  explicit DuplicateKeys(const std::string& name) : name_(name) {}
+
+  bool operator()(int, json::parse_event_t event, json& parsed) {
+    using Event = json::parse_event_t;
+    if (event == Event::object_start) open_.emplace_back();
+    if (event == Event::object_end) open_.pop_back();
+    if (event == Event::key && !open_.back().insert(parsed.get<std::string>()).second) {
+      fail("{}: the key {} occurs twice in one object", name_, excerpt(parsed));
+    }
+    return true;
+  }
+
+ private:
+  const std::string& name_;
+  std::vector<std::set<std::string>> open_;
+};
+
+// "line 3, column 7" of a byte offset counted from 1, as nlohmann's parse_error has it.
+std::string line_and_column(std::string_view text, std::size_t byte) {
+  std::size_t line = 1;
+  std::size_t column = 1;
+  for (std::size_t i = 0; i + 1 < byte && i < text.size(); i++) {
+    column = text[i] == '\n' ? 1 : column + 1;
+    line += text[i] == '\n';
+  }
+  return fmt::format("line {}, column {}", line, column);
+}
+
+}  // namespace
+
+json parse_json(std::string_view text, const std::string& name) {
+  try {
+    DuplicateKeys duplicate_keys(name);
+    return json::parse(text.begin(), text.end(), std::ref(duplicate_keys));
+  } catch (const json::parse_error& error) {
+    fail("{}: not valid JSON at {}", name, line_and_column(text, error.byte));
+  } catch (const json::out_of_range&) {
+    fail("{}: holds a number that is out of range", name);
+  }
+}
+
+std::optional<int> as_int(const json& value) {
+  if (!value.is_number_integer()) return std::nullopt;
+  constexpr auto kMax = std::numeric_limits<int>::max();
+  if (value.is_number_unsigned()) {
+    const auto number = value.get<std::uint64_t>();
+    return number <= kMax ? std::optional<int>(static_cast<int>(number)) : std::nullopt;
+  }
+  const auto number = value.get<std::int64_t>();
+  if (number < std::numeric_limits<int>::min() || number > kMax) return std::nullopt;
+  return static_cast<int>(number);
+}
+
+std::string excerpt(const json& value) {
+  // Invalid UTF-8 cannot get here from a file: the parser refuses it.
+  std::string text = value.dump(-1, ' ', false, json::error_handler_t::replace);
+  constexpr std::size_t kLongest = 40;
+  if (text.size() <= kLongest) return text;
+  std::size_t end = kLongest - 3;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) end--;
+  return text.substr(0, end) + "...";
+}
+
+JsonObject::JsonObject(const json& value, std::string name)
+    : value_(&value), name_(std::move(name)) {
+  if (!value.is_object()) fail("{}: expected an object, found {}", name_, excerpt(value));
+}
+
+const json* JsonObject::find(const std::string& key) const {
+  const auto field = value_->find(key);
+  return field == value_->end() || field->is_null() ? nullptr : &*field;
+}
+
+std::optional<std::string> JsonObject::string(const std::string& key) const {
+  const json* field = find(key);
+  if (field == nullptr) return std::nullopt;
+  if (!field->is_string()) fail_type(key, "a string");
+  return field->get<std::string>();
+}
+
+std::optional<bool> JsonObject::boolean(const std::string& key) const {
+  const json* field = find(key);
+  if (field == nullptr) return std::nullopt;
+  if (!field->is_boolean()) fail_type(key, "true or false");
+  return field->get<bool>();
+}
+
+std::optional<double> JsonObject::number(const std::string& key) const {
+  const json* field = find(key);
+  if (field == nullptr) return std::nullopt;
+  if (!field->is_number() || !std::isfinite(field->get<double>())) fail_type(key, "a number");
+  return field->get<double>();
+}
+
+std::optional<int> JsonObject::integer(const std::string& key) const {
+  const json* field = find(key);
+  if (field == nullptr) return std::nullopt;
+  const std::optional<int> number = as_int(*field);
+  if (!number) fail_type(key, "an integer below 2^31");
+  return number;
+}
+
+std::optional<JsonObject> JsonObject::object(const std::string& key) const {
+  const json* field = find(key);
+  if (field == nullptr) return std::nullopt;
+  if (!field->is_object()) fail_type(key, "an object");
+  return JsonObject(*field, fmt::format("{}: {}", name_, key));
+}
+
+int JsonObject::required_integer(const std::string& key) const {
+  const std::optional<int> number = integer(key);
+  if (!number) fail_missing(key);
+  return *number;
+}
+
+void JsonObject::fail_missing(const std::string& key) const {
+  fail("{}: the field {} is missing", name_, key);
+}
+
+void JsonObject::fail_type(const std::string& key, std::string_view wanted) const {
+  fail("{}: {} is {}; it must be {}", name_, key, excerpt(value_->at(key)), wanted);
+}
+
+}  // namespace specdec

@@ -1,0 +1,51 @@
+#pragma once
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include <nlohmann/json.hpp>
+
+namespace specdec {
+
+// Parses JSON strictly: a key that occurs twice in one object is an error, because readers disagree
+// on which of the two counts. `name` is what messages call the text, usually its file.
+// Throws Error with line and column.
+nlohmann::json parse_json(std::string_view text, const std::string& name);
+
+// A JSON object whose fields are read by name, with messages that say which file and which field
+// are wrong. A field that is missing and one that is null are the same thing: absent.
+class JsonObject {
+ public:
+  // Throws Error when `value` is no object. `value` must outlive this view.
+  JsonObject(const nlohmann::json& value, std::string name);
+
+  const std::string& name() const { return name_; }
+  bool empty() const { return value_->empty(); }
+  bool has(const std::string& key) const { return find(key) != nullptr; }
+  const nlohmann::json* find(const std::string& key) const;  // nullptr: absent
+
+  // The field as a given type; nullopt when absent; Error when it is of another type.
+  std::optional<std::string> string(const std::string& key) const;
+  std::optional<bool> boolean(const std::string& key) const;
+  std::optional<double> number(const std::string& key) const;  // finite; integers are accepted
+  std::optional<int> integer(const std::string& key) const;    // must fit an int
+  std::optional<JsonObject> object(const std::string& key) const;
+
+  // The same for fields that must be there.
+  int required_integer(const std::string& key) const;
+
+  [[noreturn]] void fail_missing(const std::string& key) const;
+  [[noreturn]] void fail_type(const std::string& key, std::string_view wanted) const;
+
+ private:
+  const nlohmann::json* value_;
+  std::string name_;
+};
+
+// The integer in a JSON value, or nullopt when it is none or does not fit an int.
+std::optional<int> as_int(const nlohmann::json& value);
+
+// The value as text for a message, shortened to at most 40 bytes.
+std::string excerpt(const nlohmann::json& value);
+
+}  // namespace specdec

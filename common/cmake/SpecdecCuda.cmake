@@ -1,0 +1,33 @@
+# Decides whether the CUDA backend is built and sets SPECDEC_HAVE_CUDA. The language is enabled
+# only where nvcc works, so that a machine without it configures as if CUDA did not exist.
+set(SPECDEC_HAVE_CUDA OFF)
+if(NOT SPECDEC_CUDA MATCHES "^(AUTO|ON|OFF)$")
+  message(FATAL_ERROR "SPECDEC_CUDA is '${SPECDEC_CUDA}'; it takes AUTO, ON or OFF")
+endif()
+if(SPECDEC_CUDA STREQUAL "OFF")
+  message(STATUS "CUDA: off")
+  return()
+endif()
+
+# nvcc of CUDA 13 has no default architecture below 75; all-major also embeds PTX for later GPUs.
+if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
+  set(CMAKE_CUDA_ARCHITECTURES all-major)
+endif()
+find_program(SPECDEC_NVCC nvcc HINTS ENV CUDA_PATH PATHS /usr/local/cuda/bin)
+mark_as_advanced(SPECDEC_NVCC)
+if(SPECDEC_NVCC)
+  set(CMAKE_CUDA_COMPILER ${SPECDEC_NVCC})
+  include(CheckLanguage)
+  check_language(CUDA)
+endif()
+if(SPECDEC_NVCC AND CMAKE_CUDA_COMPILER)
+  enable_language(CUDA)
+  find_package(CUDAToolkit REQUIRED)
+  set(SPECDEC_HAVE_CUDA ON)
+  message(STATUS "CUDA: ${CMAKE_CUDA_COMPILER_VERSION} (${SPECDEC_NVCC})")
+elseif(SPECDEC_CUDA STREQUAL "ON")
+  message(FATAL_ERROR "SPECDEC_CUDA is ON and no working nvcc was found: install the CUDA "
+                      "Toolkit, put nvcc on PATH, or configure with -DSPECDEC_CUDA=OFF")
+else()
+  message(STATUS "CUDA: NOT CHECKED, no nvcc found; the CPU part builds alone")
+endif()

@@ -1,0 +1,11 @@
+#pragma once
+#include <filesystem>
+
+namespace specdec {
+
+// The small trained pair that comes with the source (golden/models), so that every program runs
+// with nothing to download.
+inline std::filesystem::path embedded_target() { return SPECDEC_EMBEDDED_MODELS "/target"; }
+inline std::filesystem::path embedded_draft() { return SPECDEC_EMBEDDED_MODELS "/draft"; }
+
+}  // namespace specdec
