@@ -1,0 +1,175 @@
+#include "common/checkpoint/checkpoint.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "common/base/error.h"
+#include "common/base/json.h"
+
+namespace specdec {
+namespace {
+
+namespace fs = std::filesystem;
+using Shape = std::vector<std::int64_t>;
+
+constexpr const char* kSingleFile = "model.safetensors";
+constexpr const char* kIndexFile = "model.safetensors.index.json";
+
+LlamaConfig read_config(const fs::path& directory) {
+  if (!fs::is_directory(directory)) {
+    fail("{}: no such directory; a checkpoint is a directory with config.json and weights",
+         directory.string());
+  }
+  const fs::path path = directory / "config.json";
+  LlamaConfig config = parse_llama_config(read_text_file(path), path.string());
+  const fs::path generation = directory / "generation_config.json";
+  if (fs::exists(generation)) {
+    std::vector<TokenId> ids = parse_generation_eos_ids(read_text_file(generation),
+                                                        generation.string(), config.vocab_size);
+    if (!ids.empty()) config.eos_ids = std::move(ids);
+  }
+  return config;
+}
+
+// Which file holds which tensor, by the index's word.
+using WeightMap = std::map<std::string, std::string>;
+
+WeightMap read_index(const fs::path& path) {
+  const nlohmann::json root = parse_json(read_text_file(path), path.string());
+  const JsonObject index(root, path.string());
+  if (!index.object("weight_map")) index.fail_missing("weight_map");
+  WeightMap result;
+  for (const auto& [tensor, file] : index.find("weight_map")->items()) {
+    if (!file.is_string()) index.object("weight_map")->fail_type(tensor, "a file name");
+    const fs::path name = file.get<std::string>();
+    if (name.empty() || name != name.filename() || name == "..") {
+      fail("{}: tensor {}: {} is no plain file name; shards lie beside their index", path.string(),
+           tensor, excerpt(file));
+    }
+    result[tensor] = name;
+  }
+  return result;
+}
+
+// The tensors of a checkpoint, over all of its files; knows which were asked for.
+class TensorSource {
+ public:
+  TensorSource(const fs::path& directory, std::vector<SafetensorsFile>& files)
+      : directory_(directory), files_(files) {
+    if (fs::exists(directory / kSingleFile)) {
+      files_.emplace_back(directory / kSingleFile);
+      for (const TensorEntry& tensor : files_[0].header().tensors) file_of_[tensor.name] = 0;
+    } else if (fs::exists(directory / kIndexFile)) {
+      open_shards(directory);
+    } else {
+      fail("{}: has neither {} nor {}; other weight formats must be converted first",
+           directory.string(), kSingleFile, kIndexFile);
+    }
+  }
+
+  bool contains(const std::string& name) const { return file_of_.contains(name); }
+
+  // The tensor of that name and shape, in a type that we compute with; Error otherwise.
+  TensorView take(const std::string& name, const Shape& shape) {
+    const auto found = file_of_.find(name);
+    if (found == file_of_.end()) fail("{}: the tensor {} is missing", directory_.string(), name);
+    const SafetensorsFile& file = files_[found->second];
+    TensorView view = file.tensor(name);
+    if (view.shape != shape) {
+      fail("{}: tensor {} has the shape [{}]; config.json makes it [{}]", file.name(), name,
+           fmt::join(view.shape, ", "), fmt::join(shape, ", "));
+    }
+    if (view.dtype != DType::kBF16 && view.dtype != DType::kF16 && view.dtype != DType::kF32) {
+      fail("{}: tensor {} is of type {}; supported are BF16, F16 and F32", file.name(), name,
+           dtype_name(view.dtype));
+    }
+    taken_.insert(name);
+    return view;
+  }
+
+  // A tensor that the Llama architecture does not have would change the result if it were used;
+  // so a checkpoint that holds one is something else.
+  void refuse_leftovers() const {
+    for (const auto& [name, file] : file_of_) {
+      if (taken_.contains(name) || is_harmless(name)) continue;
+      fail("{}: tensor {} belongs to no Llama model as we compute it", files_[file].name(), name);
+    }
+  }
+
+ private:
+  void open_shards(const fs::path& directory) {
+    const WeightMap weight_map = read_index(directory / kIndexFile);
+    std::map<std::string, std::size_t> opened;
+    for (const auto& [tensor, file] : weight_map) {
+      const auto [position, is_new] = opened.try_emplace(file, files_.size());
+      if (is_new) files_.emplace_back(directory / file);
+      if (!files_[position->second].contains(tensor)) {
+        fail("{}: the tensor {} is missing; {} says that it is here",
+             files_[position->second].name(), tensor, kIndexFile);
+      }
+      file_of_[tensor] = position->second;
+    }
+    if (files_.empty()) fail("{}: names no tensor", (directory / kIndexFile).string());
+  }
+
+  // Old checkpoints hold RoPE's frequencies, which follow from the config. A tied head may be
+  // stored again; as in transformers, the embedding counts.
+  static bool is_harmless(const std::string& name) {
+    return name == "lm_head.weight" ||
+           (name.starts_with("model.layers.") && name.ends_with(".self_attn.rotary_emb.inv_freq"));
+  }
+
+  const fs::path& directory_;
+  std::vector<SafetensorsFile>& files_;
+  std::map<std::string, std::size_t> file_of_;
+  std::set<std::string> taken_;
+};
+
+// [snippet llama-layer-tensors]
+LlamaLayerWeights take_layer(TensorSource& tensors, const LlamaConfig& config, int layer) {
+  const std::int64_t d_model = config.d_model;
+  const std::int64_t d_ff = config.d_ff;
+  const std::int64_t q_rows = std::int64_t{config.n_heads} * config.head_dim;
+  const std::int64_t kv_rows = std::int64_t{config.n_kv_heads} * config.head_dim;
+  const auto take = [&](const char* name, const Shape& shape) {
+    return tensors.take(fmt::format("model.layers.{}.{}.weight", layer, name), shape);
+  };
+  return {
+      .attn_norm = take("input_layernorm", {d_model}),
+      .q_proj = take("self_attn.q_proj", {q_rows, d_model}),
+      .k_proj = take("self_attn.k_proj", {kv_rows, d_model}),
+      .v_proj = take("self_attn.v_proj", {kv_rows, d_model}),
+      .o_proj = take("self_attn.o_proj", {d_model, q_rows}),
+      .mlp_norm = take("post_attention_layernorm", {d_model}),
+      .gate_proj = take("mlp.gate_proj", {d_ff, d_model}),
+      .up_proj = take("mlp.up_proj", {d_ff, d_model}),
+      .down_proj = take("mlp.down_proj", {d_model, d_ff}),
+  };
+}
+// [end snippet llama-layer-tensors]
+
+LlamaWeights take_weights(TensorSource& tensors, const LlamaConfig& config) {
+  const Shape table{config.vocab_size, config.d_model};
+  LlamaWeights weights;
+  weights.embedding = tensors.take("model.embed_tokens.weight", table);
+  for (int layer = 0; layer < config.n_layers; layer++) {
+    weights.layers.push_back(take_layer(tensors, config, layer));
+  }
+  weights.final_norm = tensors.take("model.norm.weight", {config.d_model});
+  weights.head = config.tied_head ? weights.embedding : tensors.take("lm_head.weight", table);
+  tensors.refuse_leftovers();
+  return weights;
+}
+
+}  // namespace
+
+Checkpoint::Checkpoint(const std::filesystem::path& directory)
+    : directory_(directory), config_(read_config(directory)) {
+  TensorSource tensors(directory_, files_);
+  weights_ = take_weights(tensors, config_);
+}
+
+}  // namespace specdec
