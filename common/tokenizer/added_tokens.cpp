@@ -1,0 +1,122 @@
+#include "common/tokenizer/added_tokens.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/base/utf8.h"
+
+namespace specdec {
+namespace {
+
+// \w as Unicode's technical standard 18 (annex C) and Rust's regex define it: alphabetic
+// characters, marks, decimal digits, connectors and the two joiners. Alphabetic are letters, letter
+// numbers, some marks, and the circled letters that the ranges name. PCRE2's own \w has neither
+// marks nor joiners.
+constexpr std::string_view kWordCharacter =
+    R"([\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc}\u200c\u200d\u24b6-\u24e9)"
+    R"(\x{1f130}-\x{1f149}\x{1f150}-\x{1f169}\x{1f170}-\x{1f189}])";
+
+// The character before `end`. REQUIRES: text is UTF-8 and end > 0.
+std::size_t previous_character(std::string_view text, std::size_t end) {
+  std::size_t begin = end - 1;
+  while ((static_cast<unsigned char>(text[begin]) & 0xC0) == 0x80) --begin;
+  return begin;
+}
+
+bool white_space_at(std::string_view text, std::size_t offset) {
+  return is_white_space(next_utf8(text.substr(offset)).character);
+}
+
+std::size_t skip_space_left(std::string_view text, std::size_t end) {
+  while (end > 0 && white_space_at(text, previous_character(text, end))) {
+    end = previous_character(text, end);
+  }
+  return end;
+}
+
+std::size_t skip_space_right(std::string_view text, std::size_t begin) {
+  while (begin < text.size() && white_space_at(text, begin)) {
+    begin += next_utf8(text.substr(begin)).length;
+  }
+  return begin;
+}
+
+}  // namespace
+
+AddedTokens::AddedTokens(std::vector<AddedToken> tokens) : tokens_(std::move(tokens)) {
+  for (std::size_t i = 0; i < tokens_.size(); ++i) {
+    (tokens_[i].normalized ? normalized_ : raw_).add(tokens_[i].content, i);
+  }
+  word_.emplace(SplitRegex::from_pattern(kWordCharacter));
+}
+
+void AddedTokens::Pass::add(const std::string& content, std::size_t token) {
+  token_of_content.emplace(content, token);
+  auto& known = lengths[static_cast<unsigned char>(content.front())];
+  if (std::find(known.begin(), known.end(), content.size()) != known.end()) return;
+  known.push_back(content.size());
+  std::sort(known.begin(), known.end(), std::greater<>());
+}
+
+// Hashing the few lengths that occur is as fast as a trie here, and shorter.
+std::optional<std::size_t> AddedTokens::Pass::longest_at(std::string_view text,
+                                                         std::size_t offset) const {
+  for (const std::size_t length : lengths[static_cast<unsigned char>(text[offset])]) {
+    if (length > text.size() - offset) continue;
+    const auto found = token_of_content.find(text.substr(offset, length));
+    if (found != token_of_content.end()) return found->second;
+  }
+  return std::nullopt;
+}
+
+void AddedTokens::split(std::string_view text, SpecialText special_text, const OnText& on_text,
+                        const OnToken& on_token) const {
+  const auto on_rest = [&](std::string_view rest) {
+    split_pass(normalized_, special_text, rest, on_text, on_token);
+  };
+  const bool one_pass = normalized_.token_of_content.empty();
+  split_pass(raw_, special_text, text, one_pass ? on_text : OnText(on_rest), on_token);
+}
+
+// As Hugging Face's added_vocabulary.rs does, including its corner cases: a match that is rejected
+// still uses up its characters, and a token inside the white space that another one's rstrip took
+// is found all the same, unless its own lstrip leaves nothing of it.
+void AddedTokens::split_pass(const Pass& pass, SpecialText special_text, std::string_view text,
+                             const OnText& on_text, const OnToken& on_token) const {
+  std::size_t done = 0;  // the text before is given out
+  std::size_t offset = 0;
+  while (offset < text.size()) {
+    const std::optional<std::size_t> found = pass.longest_at(text, offset);
+    if (!found) {
+      ++offset;
+      continue;
+    }
+    const AddedToken& token = tokens_[*found];
+    std::size_t begin = offset;
+    std::size_t end = offset + token.content.size();
+    offset = end;
+    if (token.special && special_text == SpecialText::kOrdinary) continue;
+    if (token.single_word && !stands_alone(text, begin, end)) continue;
+    if (token.lstrip) begin = std::max(done, skip_space_left(text, begin));
+    if (token.rstrip) end = skip_space_right(text, end);
+    if (begin >= end) continue;  // white space itself, and an earlier token took it
+    if (done < begin) on_text(text.substr(done, begin - done));
+    on_token(token.id);
+    done = end;
+  }
+  if (done < text.size()) on_text(text.substr(done));
+}
+
+bool AddedTokens::stands_alone(std::string_view text, std::size_t begin, std::size_t end) const {
+  if (begin > 0) {
+    const std::size_t before = previous_character(text, begin);
+    if (word_->matches(text.substr(before, begin - before))) return false;
+  }
+  if (end < text.size()) {
+    const std::size_t after = next_utf8(text.substr(end)).length;
+    if (word_->matches(text.substr(end, after))) return false;
+  }
+  return true;
+}
+
+}  // namespace specdec

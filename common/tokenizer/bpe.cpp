@@ -1,0 +1,148 @@
+#include "common/tokenizer/bpe.h"
+
+#include <algorithm>
+#include <string>
+
+#include "common/base/check.h"
+#include "common/base/error.h"
+#include "common/base/utf8.h"
+#include "common/tokenizer/byte_alphabet.h"
+
+namespace specdec {
+namespace {
+
+constexpr TokenId kDead = -1;
+constexpr std::int32_t kNone = -1;
+constexpr std::uint64_t kFree = ~std::uint64_t{0};  // no pair: ids are not negative
+
+std::uint64_t pack(TokenId left, TokenId right) {
+  return (static_cast<std::uint64_t>(left) << 32) | static_cast<std::uint32_t>(right);
+}
+
+// Whether a's turn comes after b's: the heap keeps on top what is later than nothing else.
+constexpr auto kLater = [](const auto& a, const auto& b) {
+  return a.rank != b.rank ? a.rank > b.rank : a.position > b.position;
+};
+
+TokenId merge_token(const Vocabulary& vocabulary, std::string_view text, std::size_t rank) {
+  const auto id = vocabulary.find_model_text(text);
+  if (!id) fail("model.merges[{}]: {} is no token of model.vocab", rank, in_quotes(text));
+  return *id;
+}
+
+}  // namespace
+
+MergeTable::MergeTable(std::size_t expected) {
+  int bits = 4;
+  while ((std::size_t{1} << bits) < 2 * expected) ++bits;
+  slots_.assign(std::size_t{1} << bits, Slot{kFree, {}});
+  shift_ = 64 - bits;
+}
+
+std::size_t MergeTable::slot_of(std::uint64_t pair) const {
+  const std::size_t mask = slots_.size() - 1;
+  // Fibonacci hashing (Knuth, volume 3, section 6.4): the upper bits of a product with 2^64 / phi.
+  std::size_t i = static_cast<std::size_t>((pair * 0x9E3779B97F4A7C15u) >> shift_);
+  while (slots_[i].pair != pair && slots_[i].pair != kFree) i = (i + 1) & mask;
+  return i;
+}
+
+void MergeTable::set(TokenId left, TokenId right, Merge merge) {
+  const std::uint64_t pair = pack(left, right);
+  slots_[slot_of(pair)] = {pair, merge};
+}
+
+const Merge* MergeTable::find(TokenId left, TokenId right) const {
+  const Slot& slot = slots_[slot_of(pack(left, right))];
+  return slot.pair == kFree ? nullptr : &slot.merge;
+}
+
+BpeModel::BpeModel(const Vocabulary& vocabulary, const StringList& merge_parts, bool ignore_merges)
+    : merges_(merge_parts.size() / 2), ignore_merges_(ignore_merges) {
+  for (int byte = 0; byte < 256; ++byte) {
+    const char character = static_cast<char>(byte);
+    const auto id = vocabulary.find_model_bytes(std::string_view(&character, 1));
+    if (!id) {
+      fail(
+          "model.vocab: there is no token {} for the byte 0x{:02X}; specdec reads byte-level BPE, "
+          "which has one for each of the 256 bytes",
+          in_quotes(alphabet_character(static_cast<unsigned char>(byte))), byte);
+    }
+    byte_tokens_[static_cast<std::size_t>(byte)] = *id;
+  }
+  std::string joined;
+  for (std::size_t rank = 0; 2 * rank < merge_parts.size(); ++rank) {
+    const std::string_view left = merge_parts[2 * rank];
+    const std::string_view right = merge_parts[2 * rank + 1];
+    const TokenId left_id = merge_token(vocabulary, left, rank);
+    const TokenId right_id = merge_token(vocabulary, right, rank);
+    joined.assign(left).append(right);
+    const TokenId merged = merge_token(vocabulary, joined, rank);
+    merges_.set(left_id, right_id, {static_cast<std::int32_t>(rank), merged});
+  }
+}
+
+void BpeModel::encode(std::string_view word, const Vocabulary& vocabulary, Workspace& work,
+                      std::vector<TokenId>& out) const {
+  if (ignore_merges_) {
+    if (const auto id = vocabulary.find_model_bytes(word)) return out.push_back(*id);
+  }
+  start(word, work);
+  merge_all(work);
+  for (std::int32_t i = 0; i != kNone; i = work.symbols[static_cast<std::size_t>(i)].next) {
+    out.push_back(work.symbols[static_cast<std::size_t>(i)].id);
+  }
+}
+
+// The word as a doubly linked list of its bytes' tokens, and a queue of all pairs that merge.
+void BpeModel::start(std::string_view word, Workspace& work) const {
+  const auto length = static_cast<std::int32_t>(word.size());
+  work.symbols.clear();
+  for (std::int32_t i = 0; i < length; ++i) {
+    const auto byte = static_cast<unsigned char>(word[static_cast<std::size_t>(i)]);
+    work.symbols.push_back({byte_tokens_[byte], i - 1, i + 1 < length ? i + 1 : kNone});
+  }
+  work.queue.clear();
+  for (std::int32_t i = 0; i + 1 < length; ++i) push_candidate(i, work);
+}
+
+// If the symbol at `position` and its right neighbour merge, their merge joins the queue.
+void BpeModel::push_candidate(std::int32_t position, Workspace& work) const {
+  const auto& left = work.symbols[static_cast<std::size_t>(position)];
+  const auto& right = work.symbols[static_cast<std::size_t>(left.next)];
+  const Merge* merge = merges_.find(left.id, right.id);
+  if (merge == nullptr) return;
+  work.queue.push_back({merge->rank, position, merge->merged});
+  std::push_heap(work.queue.begin(), work.queue.end(), kLater);
+}
+
+// [snippet merge-all]
+// The queue is a heap with the next merge on top. A merge outdates entries of the queue, which are
+// recognised when their turn comes: the left symbol is dead or has lost its neighbour, or the pair
+// that stands there now becomes another token. (Comparing the token suffices: a symbol only grows,
+// so the same place gives the same token only from the same two halves.)
+void BpeModel::merge_all(Workspace& work) const {
+  const auto symbol = [&](std::int32_t i) -> Workspace::Symbol& {
+    return work.symbols[static_cast<std::size_t>(i)];
+  };
+  while (!work.queue.empty()) {
+    std::pop_heap(work.queue.begin(), work.queue.end(), kLater);
+    const Workspace::Candidate candidate = work.queue.back();
+    work.queue.pop_back();
+    Workspace::Symbol& left = symbol(candidate.position);
+    if (left.id == kDead || left.next == kNone) continue;
+    Workspace::Symbol& right = symbol(left.next);
+    const Merge* merge = merges_.find(left.id, right.id);
+    if (merge == nullptr || merge->merged != candidate.merged) continue;
+
+    left.id = candidate.merged;
+    left.next = right.next;
+    right.id = kDead;
+    if (left.next != kNone) symbol(left.next).previous = candidate.position;
+    if (left.previous != kNone) push_candidate(left.previous, work);
+    if (left.next != kNone) push_candidate(candidate.position, work);
+  }
+}
+// [end snippet merge-all]
+
+}  // namespace specdec

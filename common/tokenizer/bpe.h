@@ -1,0 +1,83 @@
+#pragma once
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "common/base/token_id.h"
+#include "common/tokenizer/string_list.h"
+#include "common/tokenizer/vocabulary.h"
+
+namespace specdec {
+
+// What a pair of neighbouring tokens becomes, and how early: the merge of lowest rank goes first.
+struct Merge {
+  std::int32_t rank;
+  TokenId merged;
+};
+
+// (left, right) -> Merge. A hash table with open addressing: the 280,147 merges of Llama 3 are
+// looked up for every pair of bytes of every word, so each lookup should touch one cache line.
+class MergeTable {
+ public:
+  explicit MergeTable(std::size_t expected);
+  // A pair that is there already gets the new rank: the last of several equal merges counts.
+  void set(TokenId left, TokenId right, Merge merge);
+  const Merge* find(TokenId left, TokenId right) const;  // nullptr if the pair does not merge
+
+ private:
+  struct Slot {
+    std::uint64_t pair;
+    Merge merge;
+  };
+  std::size_t slot_of(std::uint64_t pair) const;
+
+  std::vector<Slot> slots_;  // a power of two, at most half full
+  int shift_;
+};
+
+// Byte pair encoding (Gage 1994; for subwords Sennrich et al. 2016, section 3.2): a word begins as
+// its bytes; as long as two neighbours have a merge, the one of lowest rank, leftmost among equals,
+// is carried out.
+class BpeModel {
+ public:
+  // merge_parts: the left and right token of merge 0, of merge 1, ...; a merge's rank is its index.
+  // ignore_merges: a word that is a token as a whole is that token, whether merges lead to it or
+  // not. Errors: one of the 256 bytes is no token; a merge names something that is no token, or its
+  // result is none.
+  BpeModel(const Vocabulary& vocabulary, const StringList& merge_parts, bool ignore_merges);
+
+  // Memory that one encode call reuses from word to word.
+  class Workspace {
+    friend class BpeModel;
+    struct Symbol {
+      TokenId id;  // kDead once it has become part of its left neighbour
+      std::int32_t previous;
+      std::int32_t next;
+    };
+    struct Candidate {
+      std::int32_t rank;
+      std::int32_t position;  // of the left one
+      TokenId merged;
+    };
+    std::vector<Symbol> symbols;
+    std::vector<Candidate> queue;
+  };
+
+  // Appends the tokens of one word. REQUIRES: word is not empty and shorter than 2^31 bytes;
+  // vocabulary is the one given to the constructor. Takes n log n steps for n bytes.
+  void encode(std::string_view word, const Vocabulary& vocabulary, Workspace& work,
+              std::vector<TokenId>& out) const;
+
+ private:
+  void start(std::string_view word, Workspace& work) const;
+  void merge_all(Workspace& work) const;
+  void push_candidate(std::int32_t position, Workspace& work) const;
+
+  std::array<TokenId, 256> byte_tokens_;
+  MergeTable merges_;
+  bool ignore_merges_;
+};
+
+}  // namespace specdec

@@ -1,0 +1,34 @@
+#pragma once
+#include <functional>
+#include <string_view>
+#include <vector>
+
+#include "common/tokenizer/split_regex.h"
+
+namespace specdec {
+
+// Cuts text into words; merges never cross from one word into the next. A chain of patterns, each
+// of which cuts the pieces that the one before made, and sees nothing but its piece (so that "end
+// of text" in a pattern means the piece's end).
+class PreTokenizer {
+ public:
+  // Cuts with this pattern next.
+  void add(SplitRegex pattern);
+  // From here on, a piece that does not begin with a space gets one in front (ByteLevel's
+  // add_prefix_space). REQUIRES: called at most once.
+  void add_prefix_space();
+
+  // Calls sink for each word, in order; words are never empty. REQUIRES: text is UTF-8. Errors: as
+  // SplitRegex::split. May run in several threads. The view is valid during the call only.
+  void split(std::string_view text, const std::function<void(std::string_view)>& sink) const;
+
+ private:
+  void split_from(std::size_t step, std::string_view piece,
+                  const std::function<void(std::string_view)>& sink) const;
+
+  static constexpr std::size_t kNever = static_cast<std::size_t>(-1);
+  std::vector<SplitRegex> patterns_;
+  std::size_t prefix_space_before_ = kNever;  // the step in front of which the space is added
+};
+
+}  // namespace specdec

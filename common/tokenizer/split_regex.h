@@ -1,0 +1,54 @@
+#pragma once
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+// PCRE2's types, so that only split_regex.cpp includes its header.
+struct pcre2_real_code_8;
+struct pcre2_real_match_context_8;
+struct pcre2_real_match_data_8;
+
+namespace specdec {
+
+// A pattern that splits text: every match is a piece, and so is what stands between matches
+// (Hugging Face calls this behaviour "Isolated"). The pieces joined are the text.
+class SplitRegex {
+ public:
+  // pattern: in Oniguruma's language, as in tokenizer.json; see regex_translation.h. Errors: the
+  // pattern is wrong, or uses what is refused.
+  static SplitRegex from_pattern(std::string_view pattern);
+  // Matches exactly this text. REQUIRES: literal is not empty.
+  static SplitRegex from_literal(std::string_view literal);
+
+  // Calls sink for each piece, in order; pieces are never empty. REQUIRES: text is UTF-8. Errors:
+  // the pattern needs more steps or memory than its limits allow. May run in several threads.
+  void split(std::string_view text, const std::function<void(std::string_view)>& sink) const;
+
+  // Whether the pattern matches somewhere. As above.
+  bool matches(std::string_view text) const;
+
+ private:
+  struct Match {
+    std::size_t begin;
+    std::size_t end;
+  };
+  struct FreeCode {
+    void operator()(pcre2_real_code_8* code) const;
+  };
+  struct FreeContext {
+    void operator()(pcre2_real_match_context_8* context) const;
+  };
+  SplitRegex(std::string_view name, std::string_view pattern, unsigned options);
+  std::optional<Match> search(std::string_view text, std::size_t from,
+                              pcre2_real_match_data_8* data) const;
+
+  std::string name_;  // for messages: the pattern as the file has it
+  std::unique_ptr<pcre2_real_code_8, FreeCode> code_;
+  std::unique_ptr<pcre2_real_match_context_8, FreeContext> context_;
+  bool compiled_to_machine_code_ = false;
+};
+
+}  // namespace specdec

@@ -1,0 +1,27 @@
+#pragma once
+#include <string_view>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "common/base/token_id.h"
+#include "common/tokenizer/string_list.h"
+
+namespace specdec {
+
+// The contents of a tokenizer.json. The vocabulary and the merges, which make up nearly all of it,
+// are taken out while reading: as a tree of JSON values they would fill ten times the file's size.
+struct TokenizerJson {
+  nlohmann::json rest;  // all of the file, without model.vocab and model.merges
+  bool has_vocab = false;
+  bool has_merges = false;
+  StringList vocab_texts;          // model.vocab in the file's order ...
+  std::vector<TokenId> vocab_ids;  // ... and the ids
+  StringList merge_parts;          // left and right of model.merges[0], of model.merges[1], ...
+};
+
+// Errors: no JSON (with line and column), not UTF-8, no object, nested too deeply, a key twice in
+// an object; an id that is no integer or not between 0 and 2^31 - 1; a merge that is not two parts.
+TokenizerJson read_tokenizer_json(std::string_view text);
+
+}  // namespace specdec

@@ -1,0 +1,255 @@
+#include "common/tokenizer/tokenizer_parts.h"
+
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+
+#include "common/base/error.h"
+#include "common/base/json.h"
+#include "common/base/utf8.h"
+
+namespace specdec {
+namespace {
+
+using nlohmann::json;
+
+// GPT-2's pattern, which ByteLevel brings along.
+constexpr std::string_view kGpt2Pattern =
+    R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
+
+std::string required_string(const JsonObject& object, const char* key) {
+  const std::optional<std::string> found = object.string(key);
+  if (!found) object.fail_missing(key);
+  return *found;
+}
+
+const json& required_array(const JsonObject& object, const char* key) {
+  const json* found = object.find(key);
+  if (found == nullptr) object.fail_missing(key);
+  if (!found->is_array()) object.fail_type(key, "an array");
+  return *found;
+}
+
+JsonObject required_object(const JsonObject& object, const char* key) {
+  const std::optional<JsonObject> found = object.object(key);
+  if (!found) object.fail_missing(key);
+  return *found;
+}
+
+TokenId read_id(const json& value, const JsonObject& where) {
+  const std::optional<int> id = as_int(value);
+  if (!id || *id < 0) {
+    fail("{}: the id {} is not an integer from 0 to 2147483647", where.name(), excerpt(value));
+  }
+  return *id;
+}
+
+// Visits a part, or each of several that are one after the other: {"type": "Sequence", MEMBERS:
+// [...]}, at any depth.
+template <typename Visit>
+void for_each_part(const JsonObject& part, const char* members, Visit visit) {
+  const std::string type = required_string(part, "type");
+  if (type != "Sequence") return visit(part, type);
+  for (const json& member : required_array(part, members)) {
+    for_each_part(JsonObject(member, part.name()), members, visit);
+  }
+}
+
+SplitRegex read_split(const JsonObject& split) {
+  const std::string behavior = required_string(split, "behavior");
+  if (behavior != "Isolated") {
+    fail("pre_tokenizer: Split with the behavior {} is not supported, only \"Isolated\"",
+         in_quotes(behavior));
+  }
+  if (split.boolean("invert").value_or(false)) {
+    fail("pre_tokenizer: Split with \"invert\" is not supported");
+  }
+  const JsonObject pattern = required_object(split, "pattern");
+  if (const auto regex = pattern.string("Regex")) return SplitRegex::from_pattern(*regex);
+  const std::string literal = required_string(pattern, "String");
+  if (literal.empty()) fail("pre_tokenizer: Split with an empty pattern");
+  return SplitRegex::from_literal(literal);
+}
+
+void add_byte_level(const JsonObject& byte_level, PreTokenizer& chain) {
+  if (byte_level.boolean("add_prefix_space").value_or(true)) chain.add_prefix_space();
+  if (byte_level.boolean("use_regex").value_or(true)) {
+    chain.add(SplitRegex::from_pattern(kGpt2Pattern));
+  }
+}
+
+// The ids of a special token that a template names.
+std::vector<TokenId> template_ids(const JsonObject& processing, const std::string& name,
+                                  const Vocabulary& vocabulary) {
+  const JsonObject known = required_object(processing, "special_tokens");
+  const std::optional<JsonObject> token = known.object(name);
+  if (!token) {
+    fail("{}: the template uses {}, which is not in its special_tokens", processing.name(),
+         in_quotes(name));
+  }
+  std::vector<TokenId> ids;
+  for (const json& value : required_array(*token, "ids")) {
+    ids.push_back(read_id(value, processing));
+    if (!vocabulary.contains(ids.back())) {
+      fail("{}: the template's {} has the id {}, which no token has", processing.name(),
+           in_quotes(name), ids.back());
+    }
+  }
+  return ids;
+}
+
+// Puts the tokens of one TemplateProcessing around what the earlier ones made.
+void wrap(const JsonObject& processing, const Vocabulary& vocabulary, TextTemplate& around) {
+  std::vector<TokenId> before;
+  bool text_seen = false;
+  for (const json& value : required_array(processing, "single")) {
+    const JsonObject piece(value, processing.name() + ": single");
+    if (const auto sequence = piece.object("Sequence")) {
+      if (text_seen || required_string(*sequence, "id") != "A") {
+        fail("{}: the template must contain the sequence A once and no other", processing.name());
+      }
+      text_seen = true;
+      continue;
+    }
+    const std::string name = required_string(required_object(piece, "SpecialToken"), "id");
+    std::vector<TokenId>& side = text_seen ? around.after : before;
+    const std::vector<TokenId> ids = template_ids(processing, name, vocabulary);
+    side.insert(side.end(), ids.begin(), ids.end());
+  }
+  if (!text_seen) fail("{}: the template leaves out the text", processing.name());
+  around.before.insert(around.before.begin(), before.begin(), before.end());
+}
+
+AddedToken read_added_token(const JsonObject& object) {
+  AddedToken token;
+  const json* id = object.find("id");
+  if (id == nullptr) object.fail_missing("id");
+  token.id = read_id(*id, object);
+  token.content = required_string(object, "content");
+  if (token.content.empty()) fail("{}: the content is empty", object.name());
+  token.special = object.boolean("special").value_or(false);
+  token.single_word = object.boolean("single_word").value_or(false);
+  token.lstrip = object.boolean("lstrip").value_or(false);
+  token.rstrip = object.boolean("rstrip").value_or(false);
+  token.normalized = object.boolean("normalized").value_or(!token.special);
+  return token;
+}
+
+// A member that must be null or have a value which changes nothing.
+void refuse_unless(const JsonObject& model, const char* key, const json& harmless,
+                   std::string_view reason) {
+  const json* found = model.find(key);
+  if (found != nullptr && *found != harmless) {
+    fail("model: {} {} is not supported{}", key, excerpt(*found), reason);
+  }
+}
+
+}  // namespace
+
+void check_version_and_normalizer(const json& file) {
+  const JsonObject object(file, "the file");
+  if (const json* version = object.find("version"); version != nullptr && *version != "1.0") {
+    fail("version is {}; specdec knows \"1.0\"", excerpt(*version));
+  }
+  if (const auto normalizer = object.object("normalizer")) {
+    fail("the normalizer {} is not supported, only null; Llama 3 has none",
+         in_quotes(required_string(*normalizer, "type")));
+  }
+}
+
+void check_decoder(const json& file) {
+  const std::optional<JsonObject> decoder = JsonObject(file, "the file").object("decoder");
+  if (!decoder) fail("there is no decoder; specdec supports \"ByteLevel\"");
+  int decoders = 0;
+  for_each_part(JsonObject(file["decoder"], "decoder"), "decoders",
+                [&](const JsonObject&, const std::string& type) {
+                  if (type != "ByteLevel") {
+                    fail("the decoder {} is not supported, only \"ByteLevel\"", in_quotes(type));
+                  }
+                  ++decoders;
+                });
+  if (decoders != 1) fail("the decoder has {} ByteLevel parts instead of one", decoders);
+}
+
+bool read_ignore_merges(const json& file) {
+  if (!file.contains("model")) fail("there is no model: is this a tokenizer.json?");
+  const JsonObject model(file["model"], "model");
+  // The oldest files name no type.
+  const std::string type = model.string("type").value_or("BPE");
+  if (type != "BPE") {
+    fail("the model {} is not supported, only byte-level \"BPE\" (as Llama 3 has)",
+         in_quotes(type));
+  }
+  refuse_unless(model, "byte_fallback", false,
+                ": this is a tokenizer in SentencePiece's style, as Llama 2 has; specdec reads "
+                "byte-level BPE, as Llama 3 has");
+  refuse_unless(model, "dropout", 0.0, ": it would make encoding random");
+  refuse_unless(model, "fuse_unk", false, "");
+  refuse_unless(model, "continuing_subword_prefix", "", "");
+  refuse_unless(model, "end_of_word_suffix", "", "");
+  return model.boolean("ignore_merges").value_or(false);
+}
+
+std::vector<AddedToken> read_added_tokens(const json& file) {
+  std::vector<AddedToken> tokens;
+  const JsonObject object(file, "the file");
+  if (!object.has("added_tokens")) return tokens;
+  std::set<std::string> contents;
+  for (const json& value : required_array(object, "added_tokens")) {
+    const std::string name = fmt::format("added_tokens[{}]", tokens.size());
+    tokens.push_back(read_added_token(JsonObject(value, name)));
+    if (!contents.insert(tokens.back().content).second) {
+      fail("added_tokens lists {} twice", in_quotes(tokens.back().content));
+    }
+  }
+  return tokens;
+}
+
+PreTokenizer read_pre_tokenizer(const json& file) {
+  if (!JsonObject(file, "the file").has("pre_tokenizer")) {
+    fail("there is no pre_tokenizer; specdec needs one that ends in \"ByteLevel\"");
+  }
+  PreTokenizer chain;
+  bool byte_level = false;
+  for_each_part(JsonObject(file["pre_tokenizer"], "pre_tokenizer"), "pretokenizers",
+                [&](const JsonObject& part, const std::string& type) {
+                  // ByteLevel turns text into its alphabet; a pattern after it would see that.
+                  if (byte_level) fail("the pre_tokenizer {} follows ByteLevel", in_quotes(type));
+                  if (type == "Split") {
+                    chain.add(read_split(part));
+                  } else if (type == "Digits") {
+                    const bool each = part.boolean("individual_digits").value_or(false);
+                    chain.add(SplitRegex::from_pattern(each ? "\\p{N}" : "\\p{N}+"));
+                  } else if (type == "ByteLevel") {
+                    byte_level = true;
+                    add_byte_level(part, chain);
+                  } else {
+                    fail(
+                        "the pre_tokenizer {} is not supported, only \"Split\", \"Digits\" and "
+                        "\"ByteLevel\"",
+                        in_quotes(type));
+                  }
+                });
+  if (!byte_level) fail("the pre_tokenizer does not end in ByteLevel: this is no byte-level BPE");
+  return chain;
+}
+
+TextTemplate read_post_processor(const json& file, const Vocabulary& vocabulary) {
+  TextTemplate around;
+  if (!JsonObject(file, "the file").has("post_processor")) return around;
+  for_each_part(JsonObject(file["post_processor"], "post_processor"), "processors",
+                [&](const JsonObject& part, const std::string& type) {
+                  if (type == "ByteLevel") return;  // moves offsets, which specdec does not have
+                  if (type != "TemplateProcessing") {
+                    fail(
+                        "the post_processor {} is not supported, only \"TemplateProcessing\" and "
+                        "\"ByteLevel\"",
+                        in_quotes(type));
+                  }
+                  wrap(part, vocabulary, around);
+                });
+  return around;
+}
+
+}  // namespace specdec

@@ -1,0 +1,40 @@
+#pragma once
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "common/base/token_id.h"
+#include "common/tokenizer/added_tokens.h"
+#include "common/tokenizer/pre_tokenizer.h"
+#include "common/tokenizer/vocabulary.h"
+
+namespace specdec {
+
+// The parts of a tokenizer.json besides the vocabulary and the merges. Each function takes the
+// whole file's object and reads its part; whatever would make ids or text differ from Hugging
+// Face's and is not implemented is refused by name. All may throw Error.
+
+// version: 1.0. normalizer: none.
+void check_version_and_normalizer(const nlohmann::json& file);
+
+// decoder: ByteLevel, whose flags do not matter.
+void check_decoder(const nlohmann::json& file);
+
+// model, without vocab and merges: byte-level BPE without what would change its merging. Returns
+// ignore_merges.
+bool read_ignore_merges(const nlohmann::json& file);
+
+// added_tokens, in the file's order. Their contents are all different and not empty.
+std::vector<AddedToken> read_added_tokens(const nlohmann::json& file);
+
+// pre_tokenizer: a ByteLevel, and before it any of Split and Digits.
+PreTokenizer read_pre_tokenizer(const nlohmann::json& file);
+
+// post_processor: the tokens put around every text.
+struct TextTemplate {
+  std::vector<TokenId> before;
+  std::vector<TokenId> after;
+};
+TextTemplate read_post_processor(const nlohmann::json& file, const Vocabulary& vocabulary);
+
+}  // namespace specdec

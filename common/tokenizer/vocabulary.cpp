@@ -1,0 +1,136 @@
+#include "common/tokenizer/vocabulary.h"
+
+#include <algorithm>
+#include <string>
+
+#include "common/base/check.h"
+#include "common/base/error.h"
+#include "common/base/utf8.h"
+#include "common/tokenizer/byte_alphabet.h"
+
+namespace specdec {
+namespace {
+
+// A file of a few bytes may name the id 2147483647. The table by id is as long as the largest id,
+// so the ids that nobody uses are bounded.
+constexpr std::int64_t kMostUnusedIds = 1 << 20;
+
+// FNV-1a, with a final mix because the low bits choose the slot and the high ones are the tag. The
+// keys are a few bytes long, where a simple loop is as good as anything.
+std::uint64_t hash_bytes(std::string_view bytes, std::uint64_t seed) {
+  std::uint64_t hash = 0xCBF29CE484222325u ^ seed;
+  for (const char byte : bytes) {
+    hash = (hash ^ static_cast<unsigned char>(byte)) * 0x100000001B3u;
+  }
+  return hash ^ (hash >> 29);
+}
+
+std::uint32_t tag_of(std::uint64_t hash) { return static_cast<std::uint32_t>(hash >> 32); }
+
+}  // namespace
+
+void Vocabulary::add_model_token(std::string_view text, TokenId id) {
+  add(text, id, Kind::kModelBytes, Kind::kModelRaw);
+}
+
+void Vocabulary::add_added_token(std::string_view text, TokenId id) {
+  if (find_model_text(text)) fail("token {} appears twice", in_quotes(text));
+  add(text, id, Kind::kAddedBytes, Kind::kAddedRaw);
+}
+
+void Vocabulary::add(std::string_view text, TokenId id, Kind bytes_kind, Kind raw_kind) {
+  SPECDEC_CHECK(entry_of_id_.empty(), "no token is added after finish()");
+  if (id < 0) fail("token {} has the negative id {}", in_quotes(text), id);
+  const std::optional<std::string> decoded = bytes_from_alphabet(text);
+  const Kind kind = decoded ? bytes_kind : raw_kind;
+  const std::string_view bytes = decoded ? std::string_view(*decoded) : text;
+  if (2 * (ids_.size() + 1) > slots_.size()) grow();
+  const std::uint64_t hash = hash_bytes(bytes, static_cast<std::uint64_t>(kind));
+  Slot& slot = slots_[find_slot(kind, bytes, hash)];
+  if (slot.entry >= 0) fail("token {} appears twice", in_quotes(text));
+  slot = {tag_of(hash), static_cast<std::int32_t>(ids_.size())};
+  bytes_.add(bytes);
+  kinds_.push_back(kind);
+  ids_.push_back(id);
+}
+
+void Vocabulary::grow() {
+  slots_.assign(std::max<std::size_t>(1024, 2 * slots_.size()), Slot());
+  for (std::size_t entry = 0; entry < ids_.size(); ++entry) {
+    const Kind kind = kinds_[entry];
+    const std::uint64_t hash = hash_bytes(bytes_[entry], static_cast<std::uint64_t>(kind));
+    slots_[find_slot(kind, bytes_[entry], hash)] = {tag_of(hash), static_cast<std::int32_t>(entry)};
+  }
+}
+
+std::size_t Vocabulary::find_slot(Kind kind, std::string_view bytes, std::uint64_t hash) const {
+  const std::size_t mask = slots_.size() - 1;
+  for (std::size_t i = hash & mask;; i = (i + 1) & mask) {
+    const Slot& slot = slots_[i];
+    if (slot.entry < 0) return i;
+    const auto entry = static_cast<std::size_t>(slot.entry);
+    if (slot.tag == tag_of(hash) && kinds_[entry] == kind && bytes_[entry] == bytes) return i;
+  }
+}
+
+std::optional<TokenId> Vocabulary::find(Kind kind, std::string_view bytes) const {
+  if (slots_.empty()) return std::nullopt;
+  const std::uint64_t hash = hash_bytes(bytes, static_cast<std::uint64_t>(kind));
+  const Slot& slot = slots_[find_slot(kind, bytes, hash)];
+  if (slot.entry < 0) return std::nullopt;
+  return ids_[static_cast<std::size_t>(slot.entry)];
+}
+
+void Vocabulary::finish() {
+  TokenId largest = -1;
+  for (const TokenId id : ids_) largest = std::max(largest, id);
+  if (largest >= static_cast<std::int64_t>(ids_.size()) + kMostUnusedIds) {
+    fail("the ids reach {} with only {} tokens: no model has so many unused rows", largest,
+         ids_.size());
+  }
+  entry_of_id_.assign(static_cast<std::size_t>(largest + 1), -1);
+  for (std::size_t entry = 0; entry < ids_.size(); ++entry) {
+    std::int32_t& place = entry_of_id_[static_cast<std::size_t>(ids_[entry])];
+    if (place >= 0) {
+      fail("tokens {} and {} have the same id {}",
+           in_quotes(entry_text(static_cast<std::size_t>(place))), in_quotes(entry_text(entry)),
+           ids_[entry]);
+    }
+    place = static_cast<std::int32_t>(entry);
+  }
+}
+
+bool Vocabulary::contains(TokenId id) const {
+  return id >= 0 && id < size() && entry_of_id_[static_cast<std::size_t>(id)] >= 0;
+}
+
+std::size_t Vocabulary::entry_of(TokenId id) const {
+  SPECDEC_CHECK(contains(id), "an id of the vocabulary, not {}", id);
+  return static_cast<std::size_t>(entry_of_id_[static_cast<std::size_t>(id)]);
+}
+
+std::string Vocabulary::entry_text(std::size_t entry) const {
+  const bool raw = kinds_[entry] == Kind::kModelRaw || kinds_[entry] == Kind::kAddedRaw;
+  return raw ? std::string(bytes_[entry]) : bytes_to_alphabet(bytes_[entry]);
+}
+
+std::string_view Vocabulary::bytes(TokenId id) const { return bytes_[entry_of(id)]; }
+
+std::string Vocabulary::text(TokenId id) const { return entry_text(entry_of(id)); }
+
+std::optional<TokenId> Vocabulary::find_model_bytes(std::string_view bytes) const {
+  return find(Kind::kModelBytes, bytes);
+}
+
+std::optional<TokenId> Vocabulary::find_model_text(std::string_view text) const {
+  const auto bytes = bytes_from_alphabet(text);
+  return bytes ? find(Kind::kModelBytes, *bytes) : find(Kind::kModelRaw, text);
+}
+
+std::optional<TokenId> Vocabulary::find_text(std::string_view text) const {
+  if (const auto id = find_model_text(text)) return id;
+  const auto bytes = bytes_from_alphabet(text);
+  return bytes ? find(Kind::kAddedBytes, *bytes) : find(Kind::kAddedRaw, text);
+}
+
+}  // namespace specdec
