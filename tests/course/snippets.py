@@ -1,0 +1,132 @@
+#!/usr/bin/env python3
+"""Keeps the chapters' code blocks equal to the source.
+
+In a source file, a region stands between two comment lines:
+
+    // [snippet accept-rule]
+    ...
+    // [end snippet accept-rule]
+
+In a chapter, a comment names the region, and the code block below it is its text:
+
+    <!-- snippet: common/sampling.cpp#accept-rule -->
+    ```cpp
+    ...
+    ```
+
+Without a region's name, the comment stands for the whole file.
+
+usage: snippets.py --check PATH...     exit code 1 where a block differs, with the difference
+       snippets.py --update PATH...    rewrite the blocks
+PATH: a Markdown file, or a directory with some; sources are found from the current directory.
+"""
+import difflib
+import pathlib
+import re
+import sys
+import textwrap
+
+MARKER = re.compile(r"^\s*(?://|#)\s*\[(end )?snippet ([\w.-]+)\]\s*$")
+BLOCK = re.compile(
+    r"(?P<head><!-- snippet: (?P<path>[^#\s]+)(?:#(?P<name>[\w.-]+))? -->\n```\w*\n)"
+    r"(?P<body>.*?)(?P<tail>^```$)", re.DOTALL | re.MULTILINE)
+MENTION = re.compile(r"<!-- snippet:")
+
+
+class SnippetError(Exception):
+    """A region or a reference to one is wrong: `str` says where and how."""
+
+
+def regions(text, where):
+    """The regions of a source text: name -> dedented text without the marker lines."""
+    found, name, lines = {}, None, []
+    for number, line in enumerate(text.splitlines(), 1):
+        marker = MARKER.match(line)
+        if marker is None:
+            lines.append(line)
+            continue
+        is_end, marked = marker.groups()
+        if not is_end and name is not None:
+            raise SnippetError(f"{where}:{number}: snippet {marked} begins inside {name}")
+        if not is_end and marked in found:
+            raise SnippetError(f"{where}:{number}: snippet {marked} stands here a second time")
+        if is_end and marked != name:
+            raise SnippetError(f"{where}:{number}: the end of {marked} closes no open region")
+        if is_end:
+            found[name] = textwrap.dedent("\n".join(lines)) + "\n"
+        name, lines = (None if is_end else marked), []
+    if name is not None:
+        raise SnippetError(f"{where}: snippet {name} is never closed")
+    return found
+
+
+def source_of(path, name, where):
+    """The text that a chapter's reference stands for."""
+    try:
+        text = pathlib.Path(path).read_text(encoding="utf-8")
+    except OSError as error:
+        raise SnippetError(f"{where}: {path}: {error.strerror}") from error
+    if name is None:
+        return text
+    found = regions(text, path)
+    if name not in found:
+        raise SnippetError(f"{where}: {path} has no snippet {name}")
+    return found[name]
+
+
+def updated(text, where):
+    """A chapter's text with every block replaced by its source."""
+    blocks = len(BLOCK.findall(text))
+    if blocks != len(MENTION.findall(text)):
+        raise SnippetError(f"{where}: a snippet comment is not followed by a code block")
+
+    def replacement(block):
+        return block["head"] + source_of(block["path"], block["name"], where) + block["tail"]
+
+    return BLOCK.sub(replacement, text), blocks
+
+
+def chapters(paths):
+    """All Markdown files among the paths and below the directories among them."""
+    for path in map(pathlib.Path, paths):
+        if not path.exists():
+            raise SnippetError(f"{path}: no such file or directory")
+        yield from sorted(path.rglob("*.md")) if path.is_dir() else [path]
+
+
+def run(mode, paths):
+    """Checks or updates; returns the exit code."""
+    total = differing = 0
+    for chapter in chapters(paths):
+        old = chapter.read_text(encoding="utf-8")
+        new, blocks = updated(old, chapter)
+        total += blocks
+        if new == old:
+            continue
+        differing += 1
+        if mode == "--update":
+            chapter.write_text(new, encoding="utf-8")
+            print(f"{chapter}: updated")
+        else:
+            sys.stdout.writelines(difflib.unified_diff(
+                old.splitlines(True), new.splitlines(True), str(chapter), "source"))
+    if mode == "--check" and differing:
+        print(f"{differing} chapters differ from the source; `make docs` updates them")
+        return 1
+    print(f"{total} code blocks are equal to the source")
+    return 0
+
+
+def main(arguments):
+    if len(arguments) < 2 or arguments[0] not in ("--check", "--update"):
+        print(__doc__.strip().splitlines()[-4].strip(), file=sys.stderr)
+        return 2
+    try:
+        return run(arguments[0], arguments[1:])
+    except SnippetError as error:
+        print(f"snippets: {error}", file=sys.stderr)
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

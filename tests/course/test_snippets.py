@@ -1,0 +1,83 @@
+"""The snippet tool on chapters and sources made for the purpose."""
+import contextlib
+import io
+import os
+import pathlib
+import tempfile
+import unittest
+
+import snippets
+
+SOURCE = """int before;
+  // [snippet one]
+  int a;
+    int b;
+  // [end snippet one]
+# [snippet two]
+x = 1
+# [end snippet two]
+"""
+CHAPTER = "Text\n<!-- snippet: s.cpp#one -->\n```cpp\n{}```\nmore\n"
+
+
+class SnippetsTest(unittest.TestCase):
+    def setUp(self):
+        directory = tempfile.TemporaryDirectory()
+        self.addCleanup(directory.cleanup)
+        self.addCleanup(os.chdir, os.getcwd())
+        os.chdir(directory.name)
+        pathlib.Path("s.cpp").write_text(SOURCE)
+        self.chapter = pathlib.Path("c.md")
+
+    def run_tool(self, mode, text):
+        self.chapter.write_text(text)
+        output = io.StringIO()
+        with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
+            code = snippets.main([mode, "c.md"])
+        return code, output.getvalue()
+
+    def test_regions_are_dedented_and_without_markers(self):
+        self.assertEqual(snippets.regions(SOURCE, "s"),
+                         {"one": "int a;\n  int b;\n", "two": "x = 1\n"})
+
+    def test_equal_blocks_pass(self):
+        code, output = self.run_tool("--check", CHAPTER.format("int a;\n  int b;\n"))
+        self.assertEqual(code, 0, output)
+        self.assertIn("1 code blocks", output)
+
+    def test_a_different_block_fails_and_shows_the_difference(self):
+        code, output = self.run_tool("--check", CHAPTER.format("int a;\n  int c;\n"))
+        self.assertEqual(code, 1)
+        self.assertIn("-  int c;\n+  int b;\n", output)
+
+    def test_update_mends_it(self):
+        self.assertEqual(self.run_tool("--update", CHAPTER.format("stale\n"))[0], 0)
+        self.assertEqual(self.chapter.read_text(), CHAPTER.format("int a;\n  int b;\n"))
+
+    def test_a_whole_file(self):
+        text = "<!-- snippet: s.cpp -->\n```cpp\n" + SOURCE + "```\n"
+        self.assertEqual(self.run_tool("--check", text)[0], 0)
+
+    def test_wrong_references_are_errors(self):
+        chapter = CHAPTER.format("x\n")
+        for text, words in ((chapter.replace("#one", "#none"), "has no snippet none"),
+                            (chapter.replace("s.cpp", "t.cpp"), "t.cpp: No such file"),
+                            ("<!-- snippet: s.cpp#one -->\nno block\n", "not followed by a code")):
+            code, output = self.run_tool("--check", text)
+            self.assertEqual(code, 2, text)
+            self.assertIn(words, output)
+
+    def test_wrong_regions_are_errors(self):
+        begin, end = "// [snippet {}]\n", "// [end snippet {}]\n"
+        for source, words in (
+                (begin.format("a"), "never closed"),
+                (end.format("a"), "closes no open region"),
+                (begin.format("a") + begin.format("b"), "begins inside a"),
+                (begin.format("a") + end.format("b"), "closes no open region"),
+                (2 * (begin.format("a") + end.format("a")), "a second time")):
+            with self.assertRaisesRegex(snippets.SnippetError, words):
+                snippets.regions(source, "s")
+
+
+if __name__ == "__main__":
+    unittest.main()
