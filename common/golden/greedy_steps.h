@@ -1,0 +1,49 @@
+#pragma once
+#include <span>
+#include <string>
+#include <vector>
+
+#include "common/base/json.h"
+#include "common/base/token_id.h"
+#include "common/checkpoint/safetensors.h"
+
+namespace specdec {
+
+// One golden step of greedy decoding.
+struct GreedyStep {
+  TokenId token = 0;
+  double margin = 0;   // the largest logit minus the second largest
+  double max_abs = 0;  // the largest absolute logit
+};
+
+// The steps of a line of greedy.jsonl, or of a PROMPT.steps.safetensors: `tokens`, `margins` and
+// `max_abs`. Throws Error.
+std::vector<GreedyStep> read_greedy_steps(const JsonObject& line);
+std::vector<GreedyStep> read_greedy_steps(const SafetensorsFile& file);
+
+enum class StepVerdict {
+  kEqual,
+  kNearTie,  // another token, where rounding within the tolerance may turn the argmax
+  kWrong,    // another token, and no rounding explains it
+};
+
+// Two logits that are each off by at most tolerance x max_abs can change places where the margin
+// between them is at most twice that. A margin that is NaN or infinite excuses nothing.
+StepVerdict judge_step(TokenId got, const GreedyStep& want, double tolerance);
+
+struct GreedyComparison {
+  int compared = 0;            // steps, up to the first wrong one
+  std::vector<int> near_ties;  // their steps; a run on the CPU must have none
+  int wrong_step = -1;         // the first wrong one, or the first that is missing or one too many
+  std::string report;          // always with the count of near-ties; no newline at the end
+
+  bool agrees() const { return wrong_step < 0; }
+};
+
+// got[i]: what the program chooses after the prompt and the golden tokens before step i. REQUIRES:
+// it goes on with the golden token, not with its own, where the two differ (teacher forcing).
+// tolerance: that of the logits.
+GreedyComparison compare_greedy(std::span<const TokenId> got, std::span<const GreedyStep> want,
+                                double tolerance);
+
+}  // namespace specdec

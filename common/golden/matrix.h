@@ -1,0 +1,54 @@
+#pragma once
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "common/checkpoint/safetensors.h"
+
+namespace specdec {
+
+// Rows of float64 numbers: what the comparator calculates with.
+// An empty matrix means "cannot be worked out from what we have"; every function below answers an
+// empty operand, and operands that do not fit each other, with an empty result.
+struct Matrix {
+  Matrix() = default;
+  Matrix(std::size_t row_count, std::size_t col_count)
+      : rows(row_count), cols(col_count), values(row_count * col_count) {}
+
+  bool empty() const { return values.empty(); }
+  std::span<double> row(std::size_t i) { return std::span(values).subspan(i * cols, cols); }
+  std::span<const double> row(std::size_t i) const {
+    return std::span(values).subspan(i * cols, cols);
+  }
+
+  std::size_t rows = 0;
+  std::size_t cols = 0;
+  std::vector<double> values;  // [rows, cols]
+};
+
+// Whether we can read numbers of that type: F64, F32, F16, BF16.
+bool is_readable(DType dtype);
+
+// REQUIRES: a readable type, and one or two dimensions (one becomes a single row).
+Matrix to_matrix(const TensorView& tensor);
+
+Matrix operator+(const Matrix& a, const Matrix& b);
+Matrix operator-(const Matrix& a, const Matrix& b);
+Matrix operator*(const Matrix& a, const Matrix& b);  // element by element
+Matrix operator*(double factor, const Matrix& a);
+Matrix apply(double (*function)(double), const Matrix& a);
+
+// How the bytes of a weight matrix are understood. Checkpoints hold [outputs, inputs].
+enum class WeightLayout { kOutputsByInputs, kInputsByOutputs };
+
+// y = W x for each row x of the input; [rows, inputs] to [rows, outputs]. `weight` may be null.
+Matrix project(const Matrix& input, const TensorView* weight,
+               WeightLayout layout = WeightLayout::kOutputsByInputs);
+
+// ||a - b|| / ||b|| over the rows given; 0 where both are zero. NaN and infinity pass through.
+double relative_error(const Matrix& a, const Matrix& b, std::span<const std::size_t> rows);
+
+// The only way in which anything here is accepted: NaN compares false, so it never is.
+bool within(double error, double tolerance);
+
+}  // namespace specdec

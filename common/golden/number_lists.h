@@ -1,0 +1,23 @@
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/base/json.h"
+#include "common/checkpoint/safetensors.h"
+
+namespace specdec {
+
+// The lists that golden files and their manifests hold. All throw Error where the list is missing
+// or anything else than they say.
+
+std::vector<double> read_numbers(const JsonObject& fields, const std::string& key);
+std::vector<std::int32_t> read_integers(const JsonObject& fields, const std::string& key);
+
+// I32, at least one.
+std::vector<std::int32_t> read_integers(const SafetensorsFile& file, const std::string& name);
+
+// F32.
+std::vector<double> read_numbers(const SafetensorsFile& file, const std::string& name);
+
+}  // namespace specdec
