@@ -1,0 +1,54 @@
+"""Puts what was measured into README.md, between its markers: training, table, samples.
+
+    python report.py        reads figures/evaluation.json and figures/*_training.csv
+"""
+import csv
+import json
+import re
+from pathlib import Path
+
+from evaluate import table
+
+HERE = Path(__file__).resolve().parent
+FIGURES = HERE / "figures"
+
+
+def training() -> str:
+    """Steps, tokens, time and final loss of both trainings."""
+    lines = ["| | steps | tokens | minutes | tokens/s | final loss (nats) |", "|---|---|---|---|---|---|"]
+    for name in ("target", "draft"):
+        with open(FIGURES / f"{name}_training.csv", newline="") as f:
+            last = list(csv.DictReader(f))[-1]
+        tokens, seconds = int(last["tokens"]), float(last["seconds"])
+        lines.append(f"| {name} | {last['step']} | {tokens / 1e6:.1f} million | {seconds / 60:.0f} "
+                     f"| {tokens / seconds:.0f} | {last['loss']} |")
+    return "\n".join(lines)
+
+
+def sample(kind: str, prompt: str, written: str) -> str:
+    """The last lines of the prompt and the text that the target wrote."""
+    shown = prompt.replace("<|begin_of_text|>", "")
+    if "<|start_header_id|>user<|end_header_id|>" in shown:
+        shown = shown.split("<|start_header_id|>user<|end_header_id|>\n\n")[-1]
+        shown = shown.replace("<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n", "\n\n")
+    return f"**{kind}**\n```text\n{shown}▮{written.rstrip()}\n```"
+
+
+def fill(text: str, mark: str, content: str) -> str:
+    """Replaces what stands between <!-- mark --> and <!-- end mark -->."""
+    pattern = rf"(<!-- {mark} -->\n).*?(<!-- end {mark} -->)"
+    assert re.search(pattern, text, re.S), mark
+    return re.sub(pattern, lambda m: f"{m[1]}{content}\n{m[2]}", text, flags=re.S)
+
+
+def main():
+    results = json.loads((FIGURES / "evaluation.json").read_text())
+    text = (HERE / "README.md").read_text()
+    text = fill(text, "training", training())
+    text = fill(text, "table", table(results))
+    text = fill(text, "samples", "\n\n".join(sample(k, r["sample"]["prompt"], r["sample"]["target"]) for k, r in results.items()))
+    (HERE / "README.md").write_text(text)
+
+
+if __name__ == "__main__":
+    main()

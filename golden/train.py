@@ -1,0 +1,269 @@
+"""Trains the embedded pair: the target on text, then the draft to imitate the target.
+
+    python train.py target        writes models/target
+    python train.py draft         writes models/draft; needs the target
+
+A run can be stopped at any time and goes on from its last checkpoint. Every
+step reads documents that no step read before, in an order that the seeds fix.
+"""
+import argparse
+import csv
+import math
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from tokenizers import Tokenizer
+
+import textgen
+from model import DRAFT, TARGET, Llama, load, save
+from train_tokenizer import BPE_ENTRIES
+
+HERE = Path(__file__).resolve().parent
+FIGURES = HERE / "figures"
+ROW = 512                                   # tokens of a usual training row
+NOT_COUNTED = -100                          # expected token of positions that are not to be predicted
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How one model is trained."""
+    steps: int
+    tokens_per_step: int
+    schedule: tuple                         # (step, learning rate relative to its maximum), linear between
+    matrix_rate: float                      # Muon's learning rate, for the matrices of the layers
+    vector_rate: float                      # AdamW's, for embeddings and norms
+    first_seed: int
+    drill: int = 0                          # in so many steps one row of each batch is a copying drill
+    long_from: int = 0                      # the step from which every third one has long rows
+
+
+PLANS = {
+    "target": Plan(steps=1170, tokens_per_step=4096, matrix_rate=0.008, vector_rate=0.01, first_seed=0, drill=150,
+                   schedule=((0, 0), (50, 1), (269, 1), (300, 0.5), (900, 0), (920, 0.35), (1170, 0)), long_from=630),
+    "draft": Plan(steps=620, tokens_per_step=4096, matrix_rate=0.005, vector_rate=0.005, first_seed=300_000_000,
+                  schedule=((0, 0), (20, 1), (120, 1), (480, 0), (490, 0.4), (620, 0)), long_from=408),
+}
+
+
+class Rows:
+    """Rows of tokens, each beginning with a document and filled with the following ones."""
+
+    def __init__(self, tokenizer: Tokenizer, next_seed: int):
+        self.tokenizer, self.next_seed = tokenizer, next_seed
+
+    def row(self, length: int) -> list[int]:
+        tokens = []
+        while len(tokens) < length:
+            text = textgen.training_document(self.next_seed).text()
+            tokens += self.tokenizer.encode(text, add_special_tokens=False).ids
+            self.next_seed += 1
+        return tokens[:length]
+
+    def batch(self, tokens: int, length: int, n_drills: int = 0):
+        """Inputs and what they should predict, both [tokens / length, length]."""
+        n_rows = tokens // length
+        rows = torch.tensor([self.row(length + 1) for _ in range(n_rows - n_drills)])
+        pairs = [(rows[:, :-1], rows[:, 1:])] + [drill(length, self.next_seed + i) for i in range(n_drills)]
+        return tuple(torch.cat(x) for x in zip(*pairs))
+
+
+def drill(length: int, seed: int):
+    """A row for practising to copy: random tokens, over and over; only what has come before is to be predicted.
+
+    Text teaches copying late, because its frequent phrases are learned first and
+    explain most of it. Random tokens can be predicted in no other way.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    period = int(torch.randint(16, length // 2, (), generator=generator))
+    tokens = torch.randint(0, BPE_ENTRIES, (period,), generator=generator).repeat(length // period + 2)[:length + 1]
+    expected = tokens[1:].clone()
+    expected[:period] = NOT_COUNTED
+    return tokens[None, :-1], expected[None]
+
+
+def row_length(step: int, plan: Plan) -> int:
+    """512, and toward the end in every third step longer rows, up to the 2,048 positions of the context."""
+    if step < plan.long_from or step % 3:
+        return ROW
+    return 4 * ROW if step % 2 else 2 * ROW
+
+
+def rate(step: int, plan: Plan) -> float:
+    """Learning rate relative to its maximum: linear between the points of the schedule."""
+    for (left, from_), (right, to) in zip(plan.schedule, plan.schedule[1:]):
+        if step < right:
+            return from_ + (to - from_) * (step + 1 - left) / (right + 1 - left)
+    return 0.0
+
+
+def optimizers(model: Llama, plan: Plan) -> list:
+    """Muon for the layers' matrices (in two halves, to run side by side), AdamW for everything else."""
+    matrices = [p for n, p in model.named_parameters() if p.ndim == 2 and "embed" not in n]
+    others = [p for n, p in model.named_parameters() if p.ndim != 2 or "embed" in n]
+    muons = [torch.optim.Muon(part, lr=plan.matrix_rate, weight_decay=0.05, momentum=0.95,
+                              adjust_lr_fn="match_rms_adamw") for part in (matrices[::2], matrices[1::2])]
+    adam = torch.optim.AdamW(others, lr=plan.vector_rate, betas=(0.9, 0.95), eps=1e-10, weight_decay=0.0)
+    for optimizer in muons + [adam]:
+        for group in optimizer.param_groups:
+            group["top_rate"] = group["lr"]
+    return muons + [adam]
+
+
+def next_token_loss(model: Llama):
+    """Cross entropy of the next token in nats, summed over the positions that count."""
+    def loss(batch):
+        inputs, expected = batch
+        return F.cross_entropy(model(inputs).flatten(0, 1), expected.flatten(), ignore_index=NOT_COUNTED,
+                               reduction="sum")
+    return loss
+
+
+def imitation_loss(model: Llama, target: Llama):
+    """Divergence of the draft's next-token distribution from the target's, summed over the positions: sum p log(p / q)."""
+    def loss(batch):
+        with torch.no_grad():
+            target_log_probs = F.log_softmax(target(batch[0]), dim=-1)
+        draft_log_probs = F.log_softmax(model(batch[0]), dim=-1)
+        return (target_log_probs.exp() * (target_log_probs - draft_log_probs)).sum()
+    return loss
+
+
+@torch.no_grad()
+def held_out_bits(model: Llama, tokenizer: Tokenizer, per_kind: int = 6) -> dict:
+    """Bits per token of each kind on a few held-out documents, after the fixed header."""
+    bits = {}
+    for kind in textgen.KINDS:
+        total = count = 0
+        for d in textgen.held_out(kind, per_kind, first=900_000):
+            ids = torch.tensor([tokenizer.encode(d.text(), add_special_tokens=False).ids[:2048]])
+            start = textgen.header_length(tokenizer, d)
+            nats = F.cross_entropy(model(ids[:, :-1])[0, start - 1:], ids[0, start:], reduction="sum")
+            total, count = total + nats.item() / math.log(2), count + ids.shape[1] - start
+        bits[kind] = total / count
+    return bits
+
+
+class Run:
+    """One training run with its checkpoint, its log and its curve."""
+
+    def __init__(self, name: str, plan: Plan, work: Path, n_workers: int):
+        self.name, self.plan = name, plan
+        self.n_workers, self.workers, self.compiled = n_workers, ThreadPoolExecutor(n_workers), set()
+        self.checkpoint = work / f"{name}.pt"
+        self.curve = work / f"{name}.csv"
+        work.mkdir(parents=True, exist_ok=True)
+        torch.manual_seed(0)
+        self.model = Llama(TARGET if name == "target" else DRAFT)
+        self.tokenizer = Tokenizer.from_file(str(HERE / "models" / name / "tokenizer.json"))
+        self.optimizers = optimizers(self.model, plan)
+        self.rows = Rows(self.tokenizer, plan.first_seed)
+        self.step, self.tokens, self.seconds = 0, 0, 0.0
+        if self.checkpoint.exists():
+            self.resume()
+
+    def resume(self):
+        state = torch.load(self.checkpoint, weights_only=True)
+        self.model.load_state_dict(state["model"])
+        for optimizer, saved in zip(self.optimizers, state["optimizers"]):
+            optimizer.load_state_dict(saved)
+        self.rows.next_seed = state["next_seed"]
+        self.step, self.tokens, self.seconds = state["step"], state["tokens"], state["seconds"]
+        lines = self.curve.read_text().splitlines(keepends=True)
+        self.curve.write_text("".join(l for i, l in enumerate(lines) if i == 0 or int(l.split(",")[0]) <= self.step))
+
+    def save(self):
+        state = dict(model=self.model.state_dict(), optimizers=[o.state_dict() for o in self.optimizers], step=self.step,
+                     next_seed=self.rows.next_seed, tokens=self.tokens, seconds=self.seconds)
+        torch.save(state, self.checkpoint.with_suffix(".new"))
+        self.checkpoint.with_suffix(".new").replace(self.checkpoint)
+
+    def log(self, loss: float, held_out: dict):
+        new = not self.curve.exists()
+        with open(self.curve, "a", newline="") as f:
+            writer = csv.writer(f)
+            if new:
+                writer.writerow(["step", "tokens", "seconds", "loss"] + textgen.KINDS)
+            writer.writerow([self.step, self.tokens, f"{self.seconds:.0f}", f"{loss:.4f}"]
+                            + [f"{held_out[k]:.3f}" if held_out else "" for k in textgen.KINDS])
+
+    def backward(self, loss_of, batch) -> float:
+        """Puts the gradient of the batch's mean loss in place; each worker takes a part of the rows."""
+        parameters = list(self.model.parameters())
+        counted = (batch[1] != NOT_COUNTED).sum()
+
+        def part(rows):
+            loss = loss_of(rows) / counted
+            return loss.item(), torch.autograd.grad(loss, parameters)
+
+        parts = list(zip(*(x.chunk(self.n_workers) for x in batch)))
+        if batch[0].shape not in self.compiled:             # the first time one after the other: it is compiled then
+            self.compiled.add(batch[0].shape)
+            results = [part(rows) for rows in parts]
+        else:
+            results = list(self.workers.map(part, parts))
+        for parameter, *gradients in zip(parameters, *(g for _, g in results)):
+            parameter.grad = sum(gradients)
+        return sum(loss for loss, _ in results)
+
+    def one_step(self, loss_of) -> float:
+        length = row_length(self.step, self.plan)
+        batch = self.rows.batch(self.plan.tokens_per_step, length, n_drills=int(self.step < self.plan.drill))
+        loss = self.backward(loss_of, batch)
+        torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+        for optimizer in self.optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = group["top_rate"] * rate(self.step, self.plan)
+        list(self.workers.map(lambda optimizer: optimizer.step(), self.optimizers))
+        self.model.zero_grad()
+        self.step, self.tokens = self.step + 1, self.tokens + self.plan.tokens_per_step
+        return loss
+
+    def train(self, loss_of, log_every: int = 25, held_out_every: int = 200):
+        """Runs the remaining steps; saves a checkpoint every two minutes."""
+        saved = time.monotonic()
+        recent = []
+        while self.step < self.plan.steps:
+            began = time.monotonic()
+            recent.append(self.one_step(loss_of))
+            self.seconds += time.monotonic() - began
+            if self.step % log_every == 0 or self.step == self.plan.steps:
+                mean, recent = sum(recent) / len(recent), []
+                last = self.step % held_out_every == 0 or self.step == self.plan.steps
+                held_out = held_out_bits(self.model, self.tokenizer) if last else {}
+                self.log(mean, held_out)
+                print(f"{self.name} step {self.step}/{self.plan.steps}  loss {mean:.3f}  "
+                      f"{self.tokens / self.seconds:.0f} tokens/s  {self.seconds / 60:.1f} min  "
+                      + " ".join(f"{k} {v:.2f}" for k, v in held_out.items()), file=sys.stderr, flush=True)
+            if time.monotonic() - saved > 120 or self.step == self.plan.steps:
+                self.save()
+                saved = time.monotonic()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("model", choices=PLANS)
+    parser.add_argument("--work", type=Path, default=HERE / "work", help="folder of checkpoints and curves")
+    parser.add_argument("--steps", type=int, help="instead of the plan's number")
+    parser.add_argument("--threads", type=int, default=2, help="each computes with its share of a batch's rows")
+    parser.add_argument("--no-compile", action="store_true", help="slower, but needs no C++ compiler")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    plan = PLANS[options.model]
+    if options.steps:
+        plan = Plan(**{**plan.__dict__, "steps": options.steps})
+    run = Run(options.model, plan, options.work, options.threads)
+    if options.model == "target":
+        loss_of = next_token_loss(run.model)
+    else:
+        loss_of = imitation_loss(run.model, load(HERE / "models" / "target").requires_grad_(False))
+    run.train(loss_of if options.no_compile else torch.compile(loss_of, dynamic=False))
+    save(run.model, HERE / "models" / options.model)
+
+
+if __name__ == "__main__":
+    main()
