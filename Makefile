@@ -49,7 +49,8 @@ bench: build ## run the benchmarks
 golden: ## remake the models and golden files (Python; hours, see golden/README.md)
 	@python3 -m venv $(GOLDEN_VENV)
 	@$(GOLDEN_VENV)/bin/pip install --quiet -r golden/requirements.txt
-	@$(GOLDEN_VENV)/bin/python golden/make_all.py
+	@for script in make_models tokenizers/make_other tokenizers/make_lines tokenizers/make_goldens \
+	  make_goldens check_goldens; do $(GOLDEN_VENV)/bin/python golden/$$script.py || exit 1; done
 
 docs: ## copy the source's snippets into the chapters
 	@python3 tests/course/snippets.py --update docs README.md

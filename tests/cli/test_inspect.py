@@ -1,0 +1,88 @@
+"""The inspect program from outside. usage: test_inspect.py PROGRAM EMBEDDED_TARGET"""
+import json
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+
+def run(*arguments):
+    """Exit code, stdout, stderr of the program."""
+    done = subprocess.run([PROGRAM, *arguments], capture_output=True, check=False)
+    return done.returncode, done.stdout.decode(), done.stderr.decode()
+
+
+class InspectTest(unittest.TestCase):
+    def test_shows_the_embedded_target(self):
+        code, text, errors = run()
+        self.assertEqual((code, errors), (0, ""))
+        for words in ("d_model 192", "3 query heads on 1 KV heads, head_dim 128", "4096 tokens",
+                      "tied head", "decoded back to the same text: yes"):
+            self.assertIn(words, text)
+        self.assertNotIn("\x1b", text, "no colours where there is no terminal")
+
+    def test_json_is_one_object(self):
+        code, text, _ = run("--output", "json", "--prompt", "Zoë\n")
+        self.assertEqual(code, 0)
+        result = json.loads(text)
+        self.assertEqual(result["text"], "Zoë\n")
+        self.assertTrue(result["decodes_back"])
+        self.assertEqual(result["tokens"][0], 3840, "<|begin_of_text|>")
+        self.assertEqual(result["model"]["head_dim"], 128)
+
+    def test_a_chat_is_one_prompt(self):
+        code, text, _ = run("--ids", "--chat", "Hi", "--system", "Be brief.")
+        self.assertEqual(code, 0)
+        ids = list(map(int, text.split(",")))
+        self.assertEqual(ids.count(3840), 1, "one <|begin_of_text|>")
+        self.assertEqual(ids.count(3846), 3, "three <|start_header_id|>: system, user, assistant")
+
+    def test_lists_tensors(self):
+        _, text, _ = run("--tensors")
+        self.assertIn("[4096, 192]       model.embed_tokens.weight", text)
+
+    def test_help_and_version_are_good(self):
+        for option, words in (("--help", "--target DIR"), ("--version", "specdec ")):
+            code, text, errors = run(option)
+            self.assertEqual((code, errors), (0, ""))
+            self.assertIn(words, text)
+
+
+class BadInputTest(unittest.TestCase):
+    def expect_error(self, words, *arguments):
+        code, text, errors = run(*arguments)
+        self.assertEqual((code, text), (2, ""), errors)
+        self.assertEqual(errors.count("\n"), 1, f"one line: {errors}")
+        self.assertTrue(errors.startswith("inspect: "), errors)
+        self.assertIn(words, errors)
+
+    def test_wrong_options(self):
+        self.expect_error("--nonsense", "--nonsense")
+        self.expect_error("--output", "--output", "xml")
+        self.expect_error("--target", "--target")
+        self.expect_error("--prompt", "--prompt", "a", "--chat", "b")
+        self.expect_error("--system", "--system", "a")
+
+    def test_wrong_files(self):
+        self.expect_error("no such directory", "--target", "/nowhere")
+        with tempfile.TemporaryDirectory() as directory:
+            copy = pathlib.Path(directory) / "model"
+            shutil.copytree(TARGET, copy)
+            (copy / "tokenizer.json").unlink()
+            self.expect_error("tokenizer.json: cannot be opened", "--target", str(copy))
+            shutil.copy(pathlib.Path(TARGET) / "tokenizer.json", copy)
+            weights = copy / "model.safetensors"
+            weights.write_bytes(weights.read_bytes()[:-1])
+            self.expect_error("it is truncated", "--target", str(copy))
+            (copy / "config.json").write_text("{")
+            self.expect_error("config.json: not valid JSON", "--target", str(copy))
+
+    def test_text_that_is_not_utf8(self):
+        self.expect_error("not UTF-8: byte 0xFF at offset 2", "--prompt", b"ab\xff")
+
+
+if __name__ == "__main__":
+    PROGRAM, TARGET = sys.argv[1:3]
+    unittest.main(argv=sys.argv[:1])
