@@ -8,10 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from transformers import DynamicCache, LlamaForCausalLM
+from transformers import DynamicCache, LlamaForCausalLM, logging
 from transformers.models.llama import modeling_llama
 
 torch.set_grad_enabled(False)
+logging.set_verbosity_error()
+logging.disable_progress_bar()
 
 
 def load(folder):

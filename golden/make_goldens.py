@@ -38,6 +38,7 @@ STEPS, TOP, FULL_STEPS, CACHE_STEPS = 64, 16, [1, 63], 16
 LONG_CHARACTERS, LONG_TOKENS = 2400, 400
 GREEDY_PER_KIND, GREEDY_TOKENS = 8, 200
 ASSISTANT_DRAFTS = 5
+CLEAR = 5e-5                              # least margin of a greedy choice, times the largest logit
 
 
 def texts():
@@ -129,23 +130,43 @@ def greedy_line(model, ids, count, eos, **names):
                     "min_margin": min(digits(margins))}
 
 
+def is_clear(margins, max_abs):
+    """Whether no choice is so close that another implementation's rounding might turn it."""
+    return all(margin > CLEAR * largest for margin, largest in zip(margins, max_abs))
+
+
+def pair_line(target, draft, document, ids, eos, name):
+    """A line of greedy.jsonl, or None where the target or the draft was close to another choice."""
+    line = greedy_line(target, ids, GREEDY_TOKENS, eos, id=name, kind=document.kind, prompt=document.prompt())
+    chosen, margins, largest = theirs.choices(draft, ids + line["tokens"][:-1], len(ids) - 1)
+    if not (is_clear(line["margins"], line["max_abs"]) and is_clear(margins, largest)):
+        return None
+    assisted, _ = theirs.greedy_text(target, ids, GREEDY_TOKENS, eos, assistant=draft)
+    return line | {"draft_tokens": chosen, "draft_margins": digits(margins), "draft_max_abs": digits(largest),
+                   "assisted_equal": assisted == line["tokens"]}
+
+
 def make_greedy_of_pair(target, draft, out):
-    """Held-out prompts of every kind, with what the draft would choose and what assisted generation writes."""
+    """The first clear texts of each kind: with what the draft would choose, and whether assisted generation agrees."""
     tokenizer = tokenizers.Tokenizer.from_file(str(PAIR["target"] / "tokenizer.json"))
-    eos, lines = theirs.eos_ids(PAIR["target"]), []
+    eos, lines, unclear = theirs.eos_ids(PAIR["target"]), [], []
     theirs.constant_drafts(draft, ASSISTANT_DRAFTS)
     for kind in textgen.KINDS:
-        for number, document in enumerate(textgen.held_out(kind, GREEDY_PER_KIND)):
-            prompt = document.prompt()
-            ids = tokenizer.encode(prompt, add_special_tokens=False).ids
-            line = greedy_line(target, ids, GREEDY_TOKENS, eos, id=f"{kind}-{number}", kind=kind, prompt=prompt)
-            chosen, margins, largest = theirs.choices(draft, ids + line["tokens"][:-1], len(ids) - 1)
-            assisted, _ = theirs.greedy_text(target, ids, GREEDY_TOKENS, eos, assistant=draft)
-            lines.append(line | {"draft_tokens": chosen, "draft_margins": digits(margins),
-                                 "draft_max_abs": digits(largest), "assisted_equal": assisted == line["tokens"]})
-        print(f"  {kind}: {sum(len(line['tokens']) for line in lines)} tokens so far", flush=True)
+        of_kind = []
+        for number, document in enumerate(textgen.held_out(kind, 4 * GREEDY_PER_KIND)):
+            if len(of_kind) == GREEDY_PER_KIND:
+                break
+            ids = tokenizer.encode(document.prompt(), add_special_tokens=False).ids
+            line = pair_line(target, draft, document, ids, eos, f"{kind}-{number}")
+            if line:
+                of_kind.append(line)
+            else:
+                unclear.append(f"{kind}-{number}")
+        lines += of_kind
+        print(f"  {kind}: {sum(len(line['tokens']) for line in of_kind)} tokens in {len(of_kind)} texts", flush=True)
     files.write_lines(out / "greedy.jsonl", lines)
     unequal = [line["id"] for line in lines if not line["assisted_equal"]]
+    print(f"  left out as too close to a tie: {len(unclear)}:", *unclear)
     print(f"  assisted generation differs in {len(unequal)} of {len(lines)} texts", *unequal)
 
 
@@ -199,8 +220,6 @@ def main():
     parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    transformers.utils.logging.set_verbosity_error()
-    transformers.utils.logging.disable_progress_bar()
     if options.model:
         assert options.out, "--model needs --out"
         options.out.mkdir(parents=True, exist_ok=True)
