@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <numbers>
 
 namespace specdec {
 namespace {
@@ -59,23 +58,6 @@ Matrix rms_norm(const Matrix& x, const Matrix& weight, const NormRule& rule) {
   return result;
 }
 
-std::vector<double> rope_frequencies(int head_dim, double theta,
-                                     const std::optional<RopeScaling>& scaling) {
-  std::vector<double> frequencies;
-  for (int i = 0; i < head_dim; i += 2) {
-    double frequency = std::pow(theta, -static_cast<double>(i) / head_dim);
-    if (scaling) {
-      // Many turns within the context of the first training: kept. Few: slowed down.
-      const double turns = scaling->original_max_seq_len * frequency / (2 * std::numbers::pi);
-      const double range = scaling->high_freq_factor - scaling->low_freq_factor;
-      const double kept = std::clamp((turns - scaling->low_freq_factor) / range, 0.0, 1.0);
-      frequency *= kept + (1 - kept) / scaling->factor;
-    }
-    frequencies.push_back(static_cast<float>(frequency));
-  }
-  return frequencies;
-}
-
 Matrix rope(const Matrix& x, const RopeRule& rule) {
   if (x.rows != rule.positions.size() || x.cols % rule.head_dim != 0) return {};
   const std::size_t half = rule.head_dim / 2;
@@ -86,7 +68,10 @@ Matrix rope(const Matrix& x, const RopeRule& rule) {
       const std::size_t j = pair % half;
       const std::size_t a = head + (rule.adjacent_pairs ? 2 * j : j);
       const std::size_t b = rule.adjacent_pairs ? a + 1 : a + half;
-      const double angle = rule.direction * rule.positions[t] * rule.frequencies[j];
+      // A product in float32, as in every Llama since its training.
+      const float turn =
+          static_cast<float>(rule.positions[t]) * static_cast<float>(rule.frequencies[j]);
+      const double angle = rule.direction * turn;
       result.row(t)[a] = x.row(t)[a] * std::cos(angle) - x.row(t)[b] * std::sin(angle);
       result.row(t)[b] = x.row(t)[b] * std::cos(angle) + x.row(t)[a] * std::sin(angle);
     }

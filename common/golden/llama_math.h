@@ -1,10 +1,8 @@
 #pragma once
 #include <cstddef>
 #include <functional>
-#include <optional>
 #include <vector>
 
-#include "common/checkpoint/llama_config.h"
 #include "common/golden/matrix.h"
 
 namespace specdec {
@@ -44,10 +42,6 @@ double gelu_tanh(double x);
 
 // x: [T, d_model], weight: [1, d_model]
 Matrix rms_norm(const Matrix& x, const Matrix& weight, const NormRule& rule);
-
-// The angles with llama3's scaling, where one is given. [head_dim / 2]
-std::vector<double> rope_frequencies(int head_dim, double theta,
-                                     const std::optional<RopeScaling>& scaling);
 
 // x: [T, heads * head_dim]
 Matrix rope(const Matrix& x, const RopeRule& rule);

@@ -126,10 +126,11 @@ Matrix Upstream::rope(const std::function<void(RopeRule&)>& change) const {
   return specdec::rope(rope_input(), rule);
 }
 
-Matrix Upstream::rope_with(std::vector<double> (*frequencies)(const LlamaConfig&)) const {
+Matrix Upstream::rope_with(std::vector<float> (*frequencies)(const LlamaConfig&)) const {
   if (checkpoint_ == nullptr) return {};
   RopeRule rule = rope_rule();
-  rule.frequencies = frequencies(checkpoint_->config());
+  const std::vector<float> other = frequencies(checkpoint_->config());
+  rule.frequencies.assign(other.begin(), other.end());
   return specdec::rope(rope_input(), rule);
 }
 

@@ -39,7 +39,7 @@ class Upstream {
   // rope's needs the config, which the checkpoint brings.
   Matrix norm(const std::function<void(NormRule&)>& change) const;
   Matrix rope(const std::function<void(RopeRule&)>& change) const;
-  Matrix rope_with(std::vector<double> (*frequencies)(const LlamaConfig&)) const;
+  Matrix rope_with(std::vector<float> (*frequencies)(const LlamaConfig&)) const;
   // Attention counts rows, and knows no keys but the stored ones.
   Matrix attention(const std::function<void(AttentionRule&)>& change) const;
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "common/rope_frequencies.h"
+
 namespace specdec {
 namespace {
 
@@ -105,27 +107,27 @@ Variants matrix_variants() {
 }
 
 // Which frequencies RoPE would have with other parameters.
-std::vector<double> unscaled(const LlamaConfig& config) {
+std::vector<float> unscaled(const LlamaConfig& config) {
   return rope_frequencies(config.head_dim, config.rope_theta, {});
 }
 
-std::vector<double> all_scaled(const LlamaConfig& config) {
-  std::vector<double> frequencies = unscaled(config);
-  for (double& frequency : frequencies) {
-    frequency /= config.rope_scaling ? config.rope_scaling->factor : 1;
+std::vector<float> all_scaled(const LlamaConfig& config) {
+  std::vector<float> frequencies = unscaled(config);
+  for (float& frequency : frequencies) {
+    frequency /= config.rope_scaling ? static_cast<float>(config.rope_scaling->factor) : 1;
   }
   return frequencies;
 }
 
-std::vector<double> with_theta_10000(const LlamaConfig& config) {
+std::vector<float> with_theta_10000(const LlamaConfig& config) {
   return rope_frequencies(config.head_dim, 10000, config.rope_scaling);
 }
 
-std::vector<double> with_theta_500000(const LlamaConfig& config) {
+std::vector<float> with_theta_500000(const LlamaConfig& config) {
   return rope_frequencies(config.head_dim, 500000, config.rope_scaling);
 }
 
-std::vector<double> with_half_the_exponent(const LlamaConfig& config) {
+std::vector<float> with_half_the_exponent(const LlamaConfig& config) {
   return rope_frequencies(config.head_dim, std::sqrt(config.rope_theta), config.rope_scaling);
 }
 

@@ -6,6 +6,7 @@
 
 #include "common/checkpoint/checkpoint.h"
 #include "common/golden/matrix.h"
+#include "common/rope_frequencies.h"
 
 namespace specdec {
 
@@ -51,9 +52,8 @@ class PlantedLlama {
   }
 
   std::vector<double> frequencies() const {
-    std::vector<double> result;
-    for (int i = 0; i < config_.head_dim / 2; i++) result.push_back(frequency(i));
-    return result;
+    const std::vector<float> result = frequencies_of_layer();
+    return {result.begin(), result.end()};
   }
 
  private:
@@ -190,22 +190,16 @@ class PlantedLlama {
     return y;
   }
 
-  Real frequency(int i) const {
-    const double theta = at("theta 10000")    ? 10000
-                         : at("theta 500000") ? 500000
-                                              : config_.rope_theta;
-    const double exponent = (at("half the exponent") ? 1.0 : 2.0) * i / config_.head_dim;
-    const double plain = std::pow(theta, -exponent);
-    if (!config_.rope_scaling || at("no scaling")) return Real(plain);
-    const RopeScaling& s = *config_.rope_scaling;
-    const double wavelength = 2 * M_PI / plain;
-    if (at("all scaled") || wavelength > s.original_max_seq_len / s.low_freq_factor) {
-      return Real(plain / s.factor);
+  std::vector<float> frequencies_of_layer() const {
+    double theta = at("theta 10000") ? 10000 : at("theta 500000") ? 500000 : config_.rope_theta;
+    if (at("half the exponent")) theta = std::sqrt(theta);
+    const bool plain = at("no scaling") || at("all scaled");
+    std::vector<float> result =
+        rope_frequencies(config_.head_dim, theta, plain ? std::nullopt : config_.rope_scaling);
+    if (at("all scaled")) {
+      for (float& frequency : result) frequency /= float(config_.rope_scaling->factor);
     }
-    if (wavelength < s.original_max_seq_len / s.high_freq_factor) return Real(plain);
-    const double smooth = (s.original_max_seq_len / wavelength - s.low_freq_factor) /
-                          (s.high_freq_factor - s.low_freq_factor);
-    return Real((1 - smooth) * plain / s.factor + smooth * plain);
+    return result;
   }
 
   int position(int t, int count) const {
@@ -219,13 +213,14 @@ class PlantedLlama {
   Rows rope(const Rows& x) const {
     if (at("no RoPE")) return x;
     const auto d = static_cast<std::size_t>(config_.head_dim);
+    const std::vector<float> turns = frequencies_of_layer();
     Rows y = x;
     for (std::size_t t = 0; t < x.size(); t++) {
       for (std::size_t head = 0; head < x[t].size(); head += d) {
         for (std::size_t i = 0; i < d / 2; i++) {
           const std::size_t a = head + (at("adjacent pairs") ? 2 * i : i);
           const std::size_t b = at("adjacent pairs") ? a + 1 : a + d / 2;
-          const Real angle = Real(position(int(t), int(x.size()))) * frequency(int(i));
+          const Real angle = float(position(int(t), int(x.size()))) * turns[i];
           const Real sine = at("turned back") ? -std::sin(angle) : std::sin(angle);
           y[t][a] = x[t][a] * std::cos(angle) - x[t][b] * sine;
           y[t][b] = x[t][b] * std::cos(angle) + x[t][a] * sine;
