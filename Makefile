@@ -12,7 +12,7 @@ FORMATTED := git ls-files -z --cached --others --exclude-standard -- '*.h' '*.cp
 
 help: ## list the targets
 	@echo "specdec: speculative decoding from scratch, stage by stage. Start with: make demo"
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | \
+	@sed -n 's/^\([a-z -]*\):.*## \(.*\)/  make \1|\2/p' Makefile | \
 	  awk -F'|' '{printf "%-20s %s\n", $$1, $$2}'
 
 setup:
