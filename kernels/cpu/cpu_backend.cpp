@@ -1,0 +1,94 @@
+#include "kernels/cpu/cpu_backend.h"
+
+#include "kernels/cpu/attention.h"
+#include "kernels/cpu/host_backend.h"
+#include "kernels/cpu/packed_matrix.h"
+#include "kernels/cpu/require.h"
+#include "kernels/cpu/row_ops.h"
+#include "kernels/cpu/thread_team.h"
+
+namespace specdec {
+namespace {
+
+// The packed matrix behind the interface. A matrix of another backend is a bug of the caller.
+const cpu::PackedMatrix& packed(const WeightMatrix& matrix) {
+  const auto* own = dynamic_cast<const cpu::PackedMatrix*>(&matrix);
+  cpu::require(own != nullptr, "a matrix that a CPU backend loaded");
+  return *own;
+}
+
+class CpuBackend : public cpu::HostBackend {
+ public:
+  explicit CpuBackend(int threads) : team_(threads) {}
+
+  std::string name() const override {
+    return "CPU, " + std::to_string(team_.size()) +
+           (team_.size() == 1 ? " thread, " : " threads, ") + cpu::kVectorName;
+  }
+
+  void begin_burst() override { team_.begin_burst(); }
+  void end_burst() override { team_.end_burst(); }
+
+  std::unique_ptr<const WeightMatrix> load_matrix(std::span<const HostMatrix> parts) override {
+    return std::make_unique<cpu::PackedMatrix>(parts, *this, team_);
+  }
+
+  void embed(const WeightMatrix& table,  // [V, E]
+             const std::int32_t* ids,    // [T]
+             DeviceRows out) override {  // [T, E]
+    cpu::require(out.width == table.width(), "out as wide as the table");
+    const cpu::PackedMatrix& rows = packed(table);
+    for (int t = 0; t < out.rows; ++t) {
+      cpu::require(0 <= ids[t] && ids[t] < table.rows(), "ids inside the table");
+      rows.read_row(ids[t], out.row(t));
+    }
+  }
+
+  void matmul(ConstDeviceRows x, const WeightMatrix& weight, DeviceRows y) override {
+    cpu::require_matmul(x, weight, y);
+    cpu::matmul(team_, x, packed(weight), y);
+  }
+
+  void rms_norm(ConstDeviceRows x, const float* weight, float eps, DeviceRows out) override {
+    cpu::require_same_shape(x, out);
+    cpu::rms_norm(team_, x, weight, eps, out);
+  }
+
+  void add(DeviceRows x, ConstDeviceRows y) override {
+    cpu::require_same_shape(x, y);
+    cpu::add(team_, x, y);
+  }
+
+  void silu_mul(ConstDeviceRows gate, ConstDeviceRows up, DeviceRows out) override {
+    cpu::require_same_shape(gate, up);
+    cpu::require_same_shape(gate, out);
+    cpu::silu_mul(team_, gate, up, out);
+  }
+
+  void rope(DeviceRows x, ConstDeviceRows cosines, ConstDeviceRows sines) override {
+    cpu::require_rope(x, cosines, sines);
+    cpu::rope(team_, x, cosines, sines);
+  }
+
+  void attention(ConstDeviceRows q, const KvLayer& cache, const RowPlaces& places,
+                 const HeadShape& heads, DeviceRows out) override {
+    cpu::require_attention(q, heads, places, out);
+    cpu::attention(team_, q, cache, places, heads, out);
+  }
+
+  void argmax(ConstDeviceRows x, std::span<std::int32_t> ids) override {
+    cpu::require_argmax(x, ids);
+    cpu::argmax(team_, x, ids);
+  }
+
+ private:
+  cpu::ThreadTeam team_;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_cpu_backend(int threads) {
+  return std::make_unique<CpuBackend>(threads);
+}
+
+}  // namespace specdec

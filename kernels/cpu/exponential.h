@@ -1,0 +1,55 @@
+#pragma once
+#include <bit>
+#include <cstdint>
+#include <type_traits>
+
+#include "kernels/cpu/vector.h"
+
+namespace specdec::cpu {
+
+// e^x for a float or for each lane of a vector: the same operations, so the same bits on every
+// machine, which the C library does not promise. No branches.
+//   x = n ln 2 + r, |r| <= ln 2 / 2;   e^x = 2^n e^r;   e^r = 1 + r + r^2 P(r)
+// P of degree 4 interpolates (e^r - 1 - r) / r^2 at Chebyshev nodes; its error is below 1.1e-8.
+// Within 1.1 ulp of the exact value, subnormal results included. e^-inf = 0, e^inf = inf, NaN
+// stays.
+template <typename F>
+inline F exponential(F x) {
+  using W = std::conditional_t<std::is_same_v<F, float>, std::uint32_t, Words>;
+  // Beyond these the result is 0 or inf anyway, and n stays in a range where 2^n can be halved.
+  const F lowest = splat<F>(-105.0f), highest = splat<F>(89.0f);
+  x = x < lowest ? lowest : x;  // a NaN passes both comparisons
+  x = x > highest ? highest : x;
+
+  // Adding 1.5 * 2^23 leaves no bits for a fraction: the sum is rounded to an integer, which stands
+  // in its low bits.
+  const F shift = splat<F>(0x1.8p23f);
+  const F shifted = multiply_add(x, splat<F>(0x1.715476p0f), shift);  // x / ln 2
+  const F n = shifted - shift;
+  // ln 2 in two parts; the upper one has so few bits that n times it is exact.
+  F r = multiply_add(n, splat<F>(-0x1.62p-1f), x);
+  r = multiply_add(n, splat<F>(-0x1.c85fe0p-10f), r);
+
+  F p = splat<F>(0x1.6d117cp-10f);
+  p = multiply_add(p, r, splat<F>(0x1.120be2p-7f));
+  p = multiply_add(p, r, splat<F>(0x1.555518p-5f));
+  p = multiply_add(p, r, splat<F>(0x1.5554dcp-3f));
+  p = multiply_add(p, r, splat<F>(0.5f));
+  const F power = multiply_add(r * r, p, r) + splat<F>(1.0f);
+
+  // 2^n by its exponent field, in two factors, so that both are normal numbers and only the last
+  // product rounds: -152 <= n <= 128. The bias makes the arithmetic unsigned.
+  const W biased = std::bit_cast<W>(shifted) - (0x4b400000u - 256u);  // n + 256
+  const W half = biased >> 1;
+  const F first = std::bit_cast<F>((half - 1u) << 23);            // 2^(half - 128)
+  const F second = std::bit_cast<F>((biased - half - 1u) << 23);  // 2^(biased - half - 128)
+  return power * first * second;
+}
+
+// z / (1 + e^-z)
+template <typename F>
+inline F silu(F z) {
+  return z / (splat<F>(1.0f) + exponential(-z));
+}
+
+}  // namespace specdec::cpu

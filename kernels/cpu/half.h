@@ -1,0 +1,29 @@
+#pragma once
+#include <bit>
+#include <cstdint>
+
+namespace specdec::cpu {
+
+// bfloat16 is the upper half of a float32.
+inline float float_from_bf16(std::uint16_t bits) {
+  return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
+}
+
+// IEEE binary16: 1 sign bit, 5 exponent bits (bias 15), 10 fraction bits. Exact for every value;
+// a signalling NaN turns quiet, as it does in the hardware's instruction.
+inline float float_from_f16(std::uint16_t bits) {
+  const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x8000u) << 16;
+  const std::uint32_t exponent = (bits >> 10) & 0x1fu;
+  const std::uint32_t fraction = bits & 0x3ffu;
+  if (exponent == 0) {  // zero or subnormal: fraction * 2^-24
+    const float magnitude = static_cast<float>(fraction) * 0x1p-24f;
+    return std::bit_cast<float>(std::bit_cast<std::uint32_t>(magnitude) | sign);
+  }
+  if (exponent == 31) {  // infinity or NaN
+    const std::uint32_t quiet = fraction != 0 ? 0x400000u : 0u;
+    return std::bit_cast<float>(sign | 0x7f800000u | quiet | (fraction << 13));
+  }
+  return std::bit_cast<float>(sign | ((exponent + (127 - 15)) << 23) | (fraction << 13));
+}
+
+}  // namespace specdec::cpu

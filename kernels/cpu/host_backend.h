@@ -1,0 +1,44 @@
+#pragma once
+#include <span>
+
+#include "kernels/ops.h"
+
+namespace specdec::cpu {
+
+// What needs no second version on a CPU: its memory is the host's, and moving rows is memcpy.
+class HostBackend : public Backend {
+ public:
+  void* allocate(std::size_t bytes) override;
+  void deallocate(void* block) override;
+  void upload(const void* host, void* device, std::size_t bytes) override;
+  void download(const void* device, void* host, std::size_t bytes) override;
+  void copy(const float* from, float* to, std::size_t count) override;
+
+  void gather_rows(ConstDeviceRows x, const std::int32_t* rows, DeviceRows out) override;
+  void store_kv(ConstDeviceRows k, ConstDeviceRows v, const RowPlaces& places,
+                KvLayer cache) override;
+  void fill(DeviceRows x, float value) override;
+  // The C library's cosine and sine, once a pass.
+  void rope_angles(const std::int32_t* positions, const float* frequencies, DeviceRows cosines,
+                   DeviceRows sines) override;
+};
+
+// What the parts of a stacked matrix add up to. Aborts unless they agree and are complete.
+struct StackedShape {
+  WeightType type = WeightType::kF32;
+  int rows = 0;
+  int width = 0;
+};
+StackedShape stacked_shape(std::span<const HostMatrix> parts);
+
+std::size_t element_size(WeightType type);
+
+// The shapes that ops.h asks for; each aborts with a message where they differ.
+void require_same_shape(ConstDeviceRows a, ConstDeviceRows b);
+void require_matmul(ConstDeviceRows x, const WeightMatrix& weight, ConstDeviceRows y);
+void require_rope(ConstDeviceRows x, ConstDeviceRows cosines, ConstDeviceRows sines);
+void require_argmax(ConstDeviceRows x, std::span<std::int32_t> ids);
+void require_attention(ConstDeviceRows q, const HeadShape& heads, const RowPlaces& places,
+                       ConstDeviceRows out);
+
+}  // namespace specdec::cpu

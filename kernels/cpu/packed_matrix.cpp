@@ -1,0 +1,103 @@
+#include "kernels/cpu/packed_matrix.h"
+
+#include <array>
+#include <bit>
+#include <cstring>
+
+#include "kernels/cpu/half.h"
+
+namespace specdec::cpu {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "two halves share a word");
+
+// Where row r of a panel stands within a step.
+int place_of_row(WeightType type, int r) {
+  if (type != WeightType::kBF16) return r;
+  return r < kLanes ? 2 * r : 2 * (r - kLanes) + 1;
+}
+
+// Where the elements of a panel's rows start; null where the matrix has no more rows.
+using PanelSources = std::array<const std::byte*, kPanelRows>;
+
+PanelSources find_sources(std::span<const HostMatrix> parts, std::int64_t first_row) {
+  PanelSources sources = {};
+  std::int64_t part_start = 0;
+  for (const HostMatrix& part : parts) {
+    const std::int64_t row_bytes =
+        static_cast<std::int64_t>(part.bytes.size()) / static_cast<std::int64_t>(part.rows);
+    for (int r = 0; r < kPanelRows; ++r) {
+      const std::int64_t row = first_row + r - part_start;
+      if (row >= 0 && row < part.rows) sources[r] = part.bytes.data() + row * row_bytes;
+    }
+    part_start += part.rows;
+  }
+  return sources;
+}
+
+// Transposes a panel's rows. out: [width][kPanelRows]. Source bytes may be at any alignment.
+template <typename Element>
+void transpose(WeightType type, const PanelSources& sources, int width, Element* out) {
+  for (int r = 0; r < kPanelRows; ++r) {
+    Element* column = out + place_of_row(type, r);
+    for (int k = 0; k < width; ++k) {
+      Element value = {};
+      if (sources[r] != nullptr) {
+        std::memcpy(&value, sources[r] + static_cast<std::size_t>(k) * sizeof value, sizeof value);
+      }
+      column[std::ptrdiff_t{k} * kPanelRows] = value;
+    }
+  }
+}
+
+std::int64_t panel_size(const StackedShape& shape) {
+  return std::int64_t{shape.width} * kPanelRows *
+         static_cast<std::int64_t>(element_size(shape.type));
+}
+
+std::size_t packed_size(const StackedShape& shape) {
+  const std::int64_t panels = (std::int64_t{shape.rows} + kPanelRows - 1) / kPanelRows;
+  return static_cast<std::size_t>(panels * panel_size(shape));
+}
+
+}  // namespace
+
+PackedMatrix::PackedMatrix(const StackedShape& shape, DeviceAllocator& allocator)
+    : WeightMatrix(shape.rows, shape.width, packed_size(shape)),
+      type_(shape.type),
+      panel_bytes_(panel_size(shape)),
+      data_(allocator, packed_size(shape)) {}
+
+PackedMatrix::PackedMatrix(std::span<const HostMatrix> parts, DeviceAllocator& allocator,
+                           ThreadTeam& team)
+    : PackedMatrix(stacked_shape(parts), allocator) {
+  team.run_ranges(panels(), [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t p = begin; p < end; ++p) pack_panel(parts, p);
+  });
+}
+
+void PackedMatrix::pack_panel(std::span<const HostMatrix> parts, std::int64_t p) {
+  const PanelSources sources = find_sources(parts, p * kPanelRows);
+  std::byte* out = data_.data() + p * panel_bytes_;
+  if (element_size(type_) == 4) {
+    transpose(type_, sources, width(), reinterpret_cast<std::uint32_t*>(out));
+  } else {
+    transpose(type_, sources, width(), reinterpret_cast<std::uint16_t*>(out));
+  }
+}
+
+void PackedMatrix::read_row(int n, float* out) const {
+  const std::byte* block = panel(n / kPanelRows);
+  const int place = place_of_row(type_, n % kPanelRows);
+  for (int k = 0; k < width(); ++k) {
+    const std::ptrdiff_t index = std::ptrdiff_t{k} * kPanelRows + place;
+    if (type_ == WeightType::kF32) {
+      out[k] = reinterpret_cast<const float*>(block)[index];
+    } else {
+      const std::uint16_t bits = reinterpret_cast<const std::uint16_t*>(block)[index];
+      out[k] = type_ == WeightType::kBF16 ? float_from_bf16(bits) : float_from_f16(bits);
+    }
+  }
+}
+
+}  // namespace specdec::cpu

@@ -1,0 +1,267 @@
+// Every operation as plain loops, one thread, one number at a time: read this first. It also fixes
+// what the fast versions must compute, to the bit: which products are fused (std::fma rounds
+// once), and in which order numbers are added.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+#include "kernels/cpu/cpu_backend.h"
+#include "kernels/cpu/exponential.h"
+#include "kernels/cpu/half.h"
+#include "kernels/cpu/host_backend.h"
+#include "kernels/cpu/require.h"
+
+namespace specdec {
+namespace {
+
+using cpu::exponential;
+
+// ---- sums
+
+// A sum that a vector unit of any width can follow: lane l of 16 adds the terms l, l + 16, ...
+using PartialSums = std::array<float, 16>;
+
+// The lanes added up as a tree: l and l + 8, then l and l + 4, l + 2, l + 1.
+float tree_sum(PartialSums lanes) {
+  for (int half = 8; half > 0; half /= 2) {
+    for (int l = 0; l < half; ++l) lanes[l] += lanes[l + half];
+  }
+  return lanes[0];
+}
+
+// The sum of a[i] * b[i].
+float dot(const float* a, const float* b, int count) {  // [count] each
+  PartialSums lanes = {};
+  for (int i = 0; i < count; ++i) lanes[i % 16] = std::fma(a[i], b[i], lanes[i % 16]);
+  return tree_sum(lanes);
+}
+
+float sum(const float* a, int count) {  // [count]
+  PartialSums lanes = {};
+  for (int i = 0; i < count; ++i) lanes[i % 16] += a[i];
+  return tree_sum(lanes);
+}
+
+// ---- weights
+
+// A copy of the checkpoint's rows, in the checkpoint's type.
+class PlainMatrix : public WeightMatrix {
+ public:
+  explicit PlainMatrix(std::span<const HostMatrix> parts) : PlainMatrix(cpu::stacked_shape(parts)) {
+    for (const HostMatrix& part : parts) {
+      bytes_of_rows_.insert(bytes_of_rows_.end(), part.bytes.begin(), part.bytes.end());
+    }
+  }
+
+  // Element k of row n as float32, which holds every bf16 and every f16 exactly.
+  float at(int n, int k) const {
+    const std::size_t index = static_cast<std::size_t>(n) * static_cast<std::size_t>(width()) +
+                              static_cast<std::size_t>(k);
+    if (type_ == WeightType::kF32) return element<float>(index);
+    const std::uint16_t bits = element<std::uint16_t>(index);
+    return type_ == WeightType::kBF16 ? cpu::float_from_bf16(bits) : cpu::float_from_f16(bits);
+  }
+
+ private:
+  explicit PlainMatrix(const cpu::StackedShape& shape)
+      : WeightMatrix(shape.rows, shape.width,
+                     static_cast<std::size_t>(shape.rows) * static_cast<std::size_t>(shape.width) *
+                         cpu::element_size(shape.type)),
+        type_(shape.type) {
+    bytes_of_rows_.reserve(bytes());
+  }
+
+  template <typename T>
+  T element(std::size_t index) const {
+    T value;
+    std::memcpy(&value, bytes_of_rows_.data() + index * sizeof(T), sizeof(T));
+    return value;
+  }
+
+  WeightType type_;
+  std::vector<std::byte> bytes_of_rows_;
+};
+
+const PlainMatrix& plain(const WeightMatrix& matrix) {
+  const auto* own = dynamic_cast<const PlainMatrix*>(&matrix);
+  cpu::require(own != nullptr, "a matrix that this backend loaded");
+  return *own;
+}
+
+// ---- attention
+
+// [snippet plain_attention]
+// One query head of one token over the keys and values at positions 0 .. position:
+//   out = sum_j softmax(q . k_j / sqrt(D))_j v_j        (Vaswani et al. 2017, equation 1)
+// in one pass, chunk by chunk. The weights are exp(score - maximum), and the maximum is the largest
+// score so far; when a chunk brings a larger one, what was summed before is scaled down to it
+// (Milakov and Gimelshein 2018, algorithm 3). Chunks begin at multiples of kAttentionChunk, so a
+// token's sums never depend on which tokens came along with it. What is behind `position` is
+// masked: never read, for it may be stale.
+template <typename KeyAt, typename ValueAt>
+void attend(const float* q,    // [D]
+            KeyAt key_at,      // position -> [D]
+            ValueAt value_at,  // position -> [D]
+            int position, int head_dim,
+            float* out) {  // [D]
+  const float scale = 1.0f / std::sqrt(static_cast<float>(head_dim));
+  float maximum = std::numeric_limits<float>::lowest();
+  float weight_sum = 0.0f;
+  std::fill_n(out, head_dim, 0.0f);
+
+  for (int start = 0; start <= position; start += kAttentionChunk) {
+    const int count = std::min(kAttentionChunk, position + 1 - start);
+    float weights[kAttentionChunk];
+    float new_maximum = maximum;
+    for (int j = 0; j < count; ++j) {
+      weights[j] = dot(q, key_at(start + j), head_dim) * scale;  // the score, until exp
+      new_maximum = weights[j] > new_maximum ? weights[j] : new_maximum;
+    }
+    for (int j = 0; j < count; ++j) weights[j] = exponential(weights[j] - new_maximum);
+
+    const float rescale = exponential(maximum - new_maximum);
+    maximum = new_maximum;
+    weight_sum = std::fma(weight_sum, rescale, sum(weights, count));
+    for (int d = 0; d < head_dim; ++d) {
+      float total = out[d] * rescale;
+      for (int j = 0; j < count; ++j) total = std::fma(weights[j], value_at(start + j)[d], total);
+      out[d] = total;
+    }
+  }
+  for (int d = 0; d < head_dim; ++d) out[d] /= weight_sum;
+}
+// [end snippet plain_attention]
+
+// ---- the operations
+
+class PlainBackend : public cpu::HostBackend {
+ public:
+  std::string name() const override { return "CPU, plain loops"; }
+
+  std::unique_ptr<const WeightMatrix> load_matrix(std::span<const HostMatrix> parts) override {
+    return std::make_unique<PlainMatrix>(parts);
+  }
+
+  void embed(const WeightMatrix& table,  // [V, E]
+             const std::int32_t* ids,    // [T]
+             DeviceRows out) override {  // [T, E]
+    const PlainMatrix& rows = plain(table);
+    cpu::require(out.width == table.width(), "out as wide as the table");
+    for (int t = 0; t < out.rows; ++t) {
+      cpu::require(0 <= ids[t] && ids[t] < table.rows(), "ids inside the table");
+      for (int k = 0; k < out.width; ++k) out.row(t)[k] = rows.at(ids[t], k);
+    }
+  }
+
+  // One chain for each element: ((x0 w0 + x1 w1) + x2 w2) + ..., each step rounded once. Vectors
+  // and threads take different outputs n, so nothing ever changes this order.
+  void matmul(ConstDeviceRows x,           // [T, K]
+              const WeightMatrix& weight,  // [N, K]
+              DeviceRows y) override {     // [T, N]
+    cpu::require_matmul(x, weight, y);
+    const PlainMatrix& w = plain(weight);
+    for (int t = 0; t < x.rows; ++t) {
+      for (int n = 0; n < y.width; ++n) {
+        float total = 0.0f;
+        for (int k = 0; k < x.width; ++k) total = std::fma(x.row(t)[k], w.at(n, k), total);
+        y.row(t)[n] = total;
+      }
+    }
+  }
+
+  // Zhang and Sennrich 2019, equation 4.
+  void rms_norm(ConstDeviceRows x,    // [T, E]
+                const float* weight,  // [E]
+                float eps,
+                DeviceRows out) override {  // [T, E]
+    cpu::require_same_shape(x, out);
+    for (int t = 0; t < x.rows; ++t) {
+      const float* row = x.row(t);
+      const float mean_square = dot(row, row, x.width) / static_cast<float>(x.width);
+      const float inverse = 1.0f / std::sqrt(mean_square + eps);
+      for (int i = 0; i < x.width; ++i) out.row(t)[i] = row[i] * inverse * weight[i];
+    }
+  }
+
+  void add(DeviceRows x, ConstDeviceRows y) override {  // [T, width] both
+    cpu::require_same_shape(x, y);
+    for (int t = 0; t < x.rows; ++t) {
+      for (int i = 0; i < x.width; ++i) x.row(t)[i] += y.row(t)[i];
+    }
+  }
+
+  // Shazeer 2020: SwiGLU without its matrices.
+  void silu_mul(ConstDeviceRows gate, ConstDeviceRows up,  // [T, F]
+                DeviceRows out) override {                 // [T, F]
+    cpu::require_same_shape(gate, up);
+    cpu::require_same_shape(gate, out);
+    for (int t = 0; t < out.rows; ++t) {
+      for (int i = 0; i < out.width; ++i) out.row(t)[i] = cpu::silu(gate.row(t)[i]) * up.row(t)[i];
+    }
+  }
+
+  // (a, b) -> (a cos - b sin, b cos + a sin) with a = x[i], b = x[i + D/2]: Su et al. 2021,
+  // equation 34, its pairs in Hugging Face's order.
+  void rope(DeviceRows x,                                               // [T, heads * D]
+            ConstDeviceRows cosines, ConstDeviceRows sines) override {  // [T, D / 2]
+    cpu::require_rope(x, cosines, sines);
+    const int half = cosines.width;
+    for (int t = 0; t < x.rows; ++t) {
+      for (int head = 0; head < x.width; head += 2 * half) {
+        float* first = x.row(t) + head;
+        float* second = first + half;
+        for (int i = 0; i < half; ++i) {
+          const float a = first[i], b = second[i];
+          const float cosine = cosines.row(t)[i], sine = sines.row(t)[i];
+          first[i] = std::fma(a, cosine, -(b * sine));
+          second[i] = std::fma(b, cosine, a * sine);
+        }
+      }
+    }
+  }
+
+  void attention(ConstDeviceRows q,     // [T, H * D]
+                 const KvLayer& cache,  // [slots, Hkv * D]
+                 const RowPlaces& places, const HeadShape& heads,
+                 DeviceRows out) override {  // [T, H * D]
+    cpu::require_attention(q, heads, places, out);
+    const int group = heads.n_heads / heads.n_kv_heads;
+    const std::ptrdiff_t slot_width = std::ptrdiff_t{heads.n_kv_heads} * heads.head_dim;
+    for (int t = 0; t < q.rows; ++t) {
+      const std::int32_t* pages = places.page_tables + places.table_starts[t];
+      for (int h = 0; h < heads.n_heads; ++h) {
+        // [snippet slot-of-position]
+        const auto offset = [&](int j) {
+          const std::ptrdiff_t page = pages[j / places.page_size];
+          const std::ptrdiff_t slot = page * places.page_size + j % places.page_size;
+          return slot * slot_width + (h / group) * heads.head_dim;
+        };
+        // [end snippet slot-of-position]
+        const auto key_at = [&](int j) { return cache.keys + offset(j); };
+        const auto value_at = [&](int j) { return cache.values + offset(j); };
+        attend(q.row(t) + h * heads.head_dim, key_at, value_at, places.positions[t], heads.head_dim,
+               out.row(t) + h * heads.head_dim);
+      }
+    }
+  }
+
+  void argmax(ConstDeviceRows x,                       // [T, V]
+              std::span<std::int32_t> ids) override {  // [T]
+    cpu::require_argmax(x, ids);
+    for (int t = 0; t < x.rows; ++t) {
+      const float* row = x.row(t);
+      const bool has_nan = std::any_of(row, row + x.width, [](float v) { return std::isnan(v); });
+      const auto largest = std::max_element(row, row + x.width);  // the first of equal ones
+      ids[static_cast<std::size_t>(t)] = has_nan ? -1 : static_cast<std::int32_t>(largest - row);
+    }
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_plain_backend() { return std::make_unique<PlainBackend>(); }
+
+}  // namespace specdec

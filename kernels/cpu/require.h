@@ -1,0 +1,15 @@
+#pragma once
+#include <cstdio>
+#include <cstdlib>
+
+namespace specdec::cpu {
+
+// Aborts when a caller broke an operation's contract (ops.h), and says what was expected.
+inline void require(bool holds, const char* expected,
+                    const char* operation = __builtin_FUNCTION()) {
+  if (holds) return;
+  std::fprintf(stderr, "kernels/cpu: %s: expected %s\n", operation, expected);
+  std::abort();
+}
+
+}  // namespace specdec::cpu

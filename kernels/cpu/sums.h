@@ -1,0 +1,88 @@
+#pragma once
+#include <utility>
+
+#include "kernels/cpu/vector.h"
+
+namespace specdec::cpu {
+
+// Sums in the order of plain.cpp: lane l of 16 partial sums takes the terms l, l + 16, ...; a tree
+// adds lanes l and l + 8, then l and l + 4, l + 2, l + 1.
+inline constexpr int kPartialSums = 16;
+inline constexpr int kSumVectors = kPartialSums / kLanes;
+
+struct PartialSums {
+  Floats part[kSumVectors] = {};
+};
+
+// The tree's levels between vectors.
+inline Floats fold(PartialSums sums) {
+  SPECDEC_UNROLL
+  for (int half = kSumVectors / 2; half > 0; half /= 2) {
+    for (int i = 0; i < half; ++i) sums.part[i] += sums.part[i + half];
+  }
+  return sums.part[0];
+}
+
+using LaneNumbers = std::make_integer_sequence<int, kLanes>;
+
+// Lane 0 takes lane from[0], and so on; b's lanes count on from kLanes.
+template <int... from>
+inline Floats take_lanes(Floats a, Floats b, std::integer_sequence<int, from...>) {
+#if defined(__clang__)
+  return __builtin_shufflevector(a, b, from...);
+#else
+  return __builtin_shuffle(a, b, Ints{from...});
+#endif
+}
+
+// a and b consist of blocks of 2 * half lanes. The lower (upper = 0) or upper (1) halves of all
+// blocks, of a and b in turn.
+template <int half, int upper, int... i>
+inline Floats take_halves(Floats a, Floats b, std::integer_sequence<int, i...>) {
+  return take_lanes(a, b,
+                    std::integer_sequence<int, (i / (2 * half) * (2 * half) + i % half +
+                                                upper * half + i / half % 2 * kLanes)...>());
+}
+
+// One level of the tree inside vectors: adds the halves of every block, for two vectors at once.
+template <int half>
+inline Floats add_halves(Floats a, Floats b) {
+  return take_halves<half, 0>(a, b, LaneNumbers()) + take_halves<half, 1>(a, b, LaneNumbers());
+}
+
+// Adds up the lanes of each of `count` vectors, blocks of one sum shrinking from level to level:
+// lane i of the result is the tree sum of v[i]. v: [kLanes], overwritten.
+template <int count = kLanes>
+inline Floats tree_sums(Floats* v) {
+  if constexpr (count > 1) {
+    SPECDEC_UNROLL
+    for (int i = 0; i < count / 2; ++i) v[i] = add_halves<count / 2>(v[i], v[i + count / 2]);
+    return tree_sums<count / 2>(v);
+  } else {
+    return v[0];
+  }
+}
+
+// The tree sum of one vector's lanes.
+template <int half = kLanes / 2>
+inline float tree_sum(Floats v) {
+  if constexpr (half > 0) {
+    return tree_sum<half / 2>(add_halves<half>(v, v));
+  } else {
+    return v[0];
+  }
+}
+
+// The largest lane. REQUIRES: no NaN.
+template <int half = kLanes / 2>
+inline float largest_lane(Floats v) {
+  if constexpr (half > 0) {
+    const Floats lower = take_halves<half, 0>(v, v, LaneNumbers());
+    const Floats upper = take_halves<half, 1>(v, v, LaneNumbers());
+    return largest_lane<half / 2>(upper > lower ? upper : lower);
+  } else {
+    return v[0];
+  }
+}
+
+}  // namespace specdec::cpu

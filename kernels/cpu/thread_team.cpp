@@ -1,0 +1,147 @@
+#include "kernels/cpu/thread_team.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include <sched.h>
+
+#include "kernels/cpu/require.h"
+
+namespace specdec::cpu {
+namespace {
+
+// Tells the core that this is a spin loop.
+inline void pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+// Spins some 50 us, longer than a job that is about to end takes; from then on lets others run
+// between two looks, because a thread may wait here for one that has no core.
+class Spinner {
+ public:
+  void wait() {
+    if (spins_ < kPatience) {
+      ++spins_;
+      pause();
+    } else {
+      sched_yield();
+    }
+  }
+
+ private:
+  static constexpr int kPatience = 2000;
+  int spins_ = 0;
+};
+
+int usable_cores() {
+  cpu_set_t cores;
+  if (sched_getaffinity(0, sizeof cores, &cores) == 0) return CPU_COUNT(&cores);
+  return static_cast<int>(std::thread::hardware_concurrency());  // beyond 1,024 cores
+}
+
+// How long workers go on looking for a job when a burst is over: programs call a model again and
+// again, and to wake a sleeper takes as long as a small model's matrix product.
+constexpr std::chrono::microseconds kAfterBurst{200};
+
+}  // namespace
+
+ThreadTeam::ThreadTeam(int threads) {
+  require(threads >= 0, "threads >= 0");
+  if (threads == 0) threads = std::max(1, usable_cores());
+  claims_ = std::vector<Claim>(static_cast<std::size_t>(threads - 1));
+  workers_.reserve(static_cast<std::size_t>(threads - 1));
+  for (int thread = 1; thread < threads; ++thread) {
+    workers_.emplace_back([this, thread] { work(thread); });
+  }
+}
+
+ThreadTeam::~ThreadTeam() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+    job_number_.fetch_add(1, std::memory_order_release);
+  }
+  wake_.notify_all();
+  for (std::thread& worker : workers_) worker.join();
+}
+
+void ThreadTeam::begin_burst() {
+  if (++burst_depth_ > 1 || workers_.empty()) return;
+  {
+    const std::lock_guard lock(mutex_);
+    in_burst_.store(true, std::memory_order_relaxed);
+  }
+  wake_.notify_all();
+}
+
+void ThreadTeam::end_burst() {
+  require(burst_depth_ > 0, "a burst that was begun");
+  if (--burst_depth_ == 0) in_burst_.store(false, std::memory_order_relaxed);
+}
+
+void ThreadTeam::run(Function function, const void* context) {
+  if (workers_.empty()) return function(context, 0);
+  function_ = function;
+  context_ = context;
+  still_working_.store(static_cast<int>(workers_.size()), std::memory_order_relaxed);
+  if (burst_depth_ > 0) {
+    // Nobody falls asleep in a burst: whoever decides to, under the mutex, sees in_burst_.
+    job_number_.fetch_add(1, std::memory_order_release);
+  } else {
+    {
+      const std::lock_guard lock(mutex_);
+      job_number_.fetch_add(1, std::memory_order_release);
+    }
+    wake_.notify_all();
+  }
+  function(context, 0);
+  // Who has no core may take long to begin; its part is done here instead.
+  const std::uint32_t job = job_number_.load(std::memory_order_relaxed);
+  for (int thread = 1; thread < size(); ++thread) {
+    if (!claim(thread, job)) continue;
+    function(context, thread);
+    still_working_.fetch_sub(1, std::memory_order_relaxed);
+  }
+  for (Spinner spinner; still_working_.load(std::memory_order_acquire) != 0;) spinner.wait();
+}
+
+// Whether the caller of this function is the first to begin the thread's part of a job. Only then
+// may it read function_ and context_: the job cannot end before the part is done.
+bool ThreadTeam::claim(int thread, std::uint32_t job) {
+  std::uint32_t before = job - 1;
+  return claims_[static_cast<std::size_t>(thread - 1)].job.compare_exchange_strong(
+      before, job, std::memory_order_acq_rel, std::memory_order_relaxed);
+}
+
+void ThreadTeam::work(int thread) {
+  for (std::uint32_t seen = 0;; ++seen) {
+    wait_for_job(seen);
+    if (!claim(thread, seen + 1)) continue;  // the caller was faster
+    if (stop_) return;
+    function_(context_, thread);
+    still_working_.fetch_sub(1, std::memory_order_release);
+  }
+}
+
+// Returns when the job after number `seen` has come.
+void ThreadTeam::wait_for_job(std::uint32_t seen) {
+  const auto job_came = [&] { return job_number_.load(std::memory_order_acquire) != seen; };
+  for (;;) {
+    for (Spinner spinner; in_burst_.load(std::memory_order_relaxed); spinner.wait()) {
+      if (job_came()) return;
+    }
+    const auto end = std::chrono::steady_clock::now() + kAfterBurst;
+    for (Spinner spinner; std::chrono::steady_clock::now() < end; spinner.wait()) {
+      if (job_came()) return;
+    }
+    std::unique_lock lock(mutex_);
+    wake_.wait(lock, [&] { return job_came() || in_burst_.load(std::memory_order_relaxed); });
+    if (job_came()) return;
+  }
+}
+
+}  // namespace specdec::cpu

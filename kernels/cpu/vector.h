@@ -1,0 +1,104 @@
+#pragma once
+#include <bit>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#if defined(__x86_64__)
+#if !defined(__AVX2__) || !defined(__FMA__) || !defined(__F16C__)
+#error "specdec needs an x86-64 with AVX2, FMA and F16C: configure with -DSPECDEC_MARCH=x86-64-v3"
+#endif
+#include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
+#endif
+
+namespace specdec::cpu {
+
+// Vectors of the machine's width. Only speed depends on the width: what an operation computes is
+// defined without it (plain.cpp), so that AVX-512, AVX2 and NEON give the same bits. Arithmetic,
+// comparison and `mask ? a : b` are the compiler's; what it cannot say is below.
+#if defined(__AVX512F__)
+inline constexpr int kLanes = 16;
+inline constexpr const char* kVectorName = "AVX-512";
+#elif defined(__AVX2__)
+inline constexpr int kLanes = 8;
+inline constexpr const char* kVectorName = "AVX2";
+#elif defined(__aarch64__)
+inline constexpr int kLanes = 4;
+inline constexpr const char* kVectorName = "NEON";
+#else
+inline constexpr int kLanes = 4;
+inline constexpr const char* kVectorName = "portable code";
+#endif
+inline constexpr int kVectorBytes = 4 * kLanes;
+
+using Floats = float __attribute__((vector_size(kVectorBytes)));
+using Words = std::uint32_t __attribute__((vector_size(kVectorBytes)));
+using Ints = std::int32_t __attribute__((vector_size(kVectorBytes)));
+
+// Loops over a handful of registers must vanish: a loop left over would keep them in memory.
+#if defined(__clang__)
+#define SPECDEC_UNROLL _Pragma("unroll")
+#else
+#define SPECDEC_UNROLL _Pragma("GCC unroll 16")
+#endif
+
+inline Floats load(const float* from) {
+  Floats v;
+  std::memcpy(&v, from, sizeof v);
+  return v;
+}
+
+inline void store(float* to, Floats v) { std::memcpy(to, &v, sizeof v); }
+
+// The first `count` lanes; the others are zero. REQUIRES: 0 <= count <= kLanes.
+inline Floats load_first(const float* from, int count) {
+  Floats v = {};
+  std::memcpy(&v, from, static_cast<std::size_t>(count) * sizeof(float));
+  return v;
+}
+
+inline void store_first(float* to, Floats v, int count) {
+  std::memcpy(to, &v, static_cast<std::size_t>(count) * sizeof(float));
+}
+
+// The value in every lane. (Subtracting 0 keeps every value, -0 too; adding it would not.)
+template <typename F>
+F splat(float value) {
+  return value - F{};
+}
+
+inline float multiply_add(float a, float b, float c) { return std::fma(a, b, c); }
+
+// a * b + c, rounded once.
+inline Floats multiply_add(Floats a, Floats b, Floats c) {
+#if defined(__AVX512F__)
+  return _mm512_fmadd_ps(a, b, c);
+#elif defined(__AVX2__)
+  return _mm256_fmadd_ps(a, b, c);
+#elif defined(__aarch64__)
+  return vfmaq_f32(c, a, b);
+#else
+  SPECDEC_UNROLL
+  for (int i = 0; i < kLanes; ++i) c[i] = std::fma(a[i], b[i], c[i]);
+  return c;
+#endif
+}
+
+// Whether any lane of a comparison's result is true.
+inline bool any(Ints mask) {
+  Ints zero = {};
+  return std::memcmp(&mask, &zero, sizeof mask) != 0;
+}
+
+// 0, 1, 2, ...
+inline Ints lane_numbers() {
+  Ints v = {};
+  SPECDEC_UNROLL
+  for (int i = 0; i < kLanes; ++i) v[i] = i;
+  return v;
+}
+
+}  // namespace specdec::cpu

@@ -1,0 +1,147 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "kernels/device_memory.h"
+
+namespace specdec {
+
+// The operations that a Llama is made of, one contract each, for every backend.
+//
+// Numerics, the same for all: what an operation writes for a row depends on that row's inputs
+// alone, bit for bit: not on how many rows share the call, on the row's index, on the page layout
+// or on the number of threads (DESIGN, "same prefix, same bits"). Sums have one fixed order. NaN in
+// a row stays in that row; what is masked is not read.
+//
+// Shapes: T rows of a pass (tokens), H query heads, Hkv key and value heads, D head_dim, V
+// vocabulary. Outputs never overlap inputs, but for those marked inout. Sizes agree, or the program
+// aborts.
+
+enum class WeightType { kF32, kF16, kBF16 };
+
+// A weight matrix as a checkpoint holds it: row-major [rows, width], rows are outputs, at any
+// alignment.
+struct HostMatrix {
+  WeightType type = WeightType::kF32;
+  std::span<const std::byte> bytes;  // rows * width elements
+  int rows = 0;
+  int width = 0;
+};
+
+// A weight matrix in a backend's own layout.
+class WeightMatrix {
+ public:
+  virtual ~WeightMatrix() = default;
+  int rows() const { return rows_; }            // outputs
+  int width() const { return width_; }          // inputs
+  std::size_t bytes() const { return bytes_; }  // read by one matmul, padding included
+
+ protected:
+  WeightMatrix(int rows, int width, std::size_t bytes)
+      : rows_(rows), width_(width), bytes_(bytes) {}
+
+ private:
+  int rows_, width_;
+  std::size_t bytes_;
+};
+
+// One layer's keys and values. Slot s holds those of one token, [Hkv, D] each, keys rotated.
+struct KvLayer {
+  float* keys = nullptr;    // [slots, Hkv * D]
+  float* values = nullptr;  // [slots, Hkv * D]
+};
+
+// Where the tokens of a pass stand in their sequences and in the cache; device memory.
+// The token at position j of the sequence with page table t lies in slot
+// t[j / page_size] * page_size + j % page_size. A contiguous cache is one page a sequence.
+struct RowPlaces {
+  const std::int32_t* positions = nullptr;     // [T] of each row's token in its sequence
+  const std::int32_t* slots = nullptr;         // [T] where its own key and value go
+  const std::int32_t* table_starts = nullptr;  // [T] its sequence's table: page_tables + this
+  const std::int32_t* page_tables = nullptr;   // page numbers, table after table
+  int page_size = 1;
+};
+
+struct HeadShape {
+  int n_heads = 0;     // H
+  int n_kv_heads = 0;  // Hkv, divides H; query head h reads key head h / (H / Hkv)
+  int head_dim = 0;    // D, even
+};
+
+class Backend : public DeviceAllocator {
+ public:
+  // What it is, for people: "CPU, 2 threads, AVX-512".
+  virtual std::string name() const = 0;
+
+  // ---- memory
+
+  // Copies between host and device; done when the call returns.
+  virtual void upload(const void* host, void* device, std::size_t bytes) = 0;
+  virtual void download(const void* device, void* host, std::size_t bytes) = 0;
+  // Device to device. REQUIRES: no overlap.
+  virtual void copy(const float* from, float* to, std::size_t count) = 0;
+  // Packs matrices of the same type and width, one below the other, into one: its outputs are
+  // theirs side by side.
+  virtual std::unique_ptr<const WeightMatrix> load_matrix(std::span<const HostMatrix> parts) = 0;
+
+  // Between the two, operations follow each other closely: a backend may keep its threads awake.
+  virtual void begin_burst() {}
+  virtual void end_burst() {}
+
+  // ---- rows in, rows out
+
+  // out[t] = row ids[t] of the table. ids: device memory, [T]; out: [T, table.width()].
+  virtual void embed(const WeightMatrix& table, const std::int32_t* ids, DeviceRows out) = 0;
+
+  // out[t] = x[rows[t]]. rows: device memory, [out.rows].
+  virtual void gather_rows(ConstDeviceRows x, const std::int32_t* rows, DeviceRows out) = 0;
+
+  // out = x / sqrt(mean(x^2) + eps) * weight (Zhang and Sennrich 2019, equation 4).
+  // weight: device memory, [width].
+  virtual void rms_norm(ConstDeviceRows x, const float* weight, float eps, DeviceRows out) = 0;
+
+  // y = x W^T, each element one chain of fused multiply-adds over the inputs 0, 1, 2, ...
+  // x: [T, W.width()], y: [T, W.rows()].
+  virtual void matmul(ConstDeviceRows x, const WeightMatrix& weight, DeviceRows y) = 0;
+
+  // x += y (x inout).
+  virtual void add(DeviceRows x, ConstDeviceRows y) = 0;
+
+  // out = silu(gate) * up, silu(z) = z / (1 + exp(-z)) (Shazeer 2020, SwiGLU).
+  virtual void silu_mul(ConstDeviceRows gate, ConstDeviceRows up, DeviceRows out) = 0;
+
+  // Cosine and sine of float32(position) x frequency, the product rounded to float32.
+  // positions: device, [T]; frequencies: device, [D / 2]; cosines, sines: [T, D / 2].
+  virtual void rope_angles(const std::int32_t* positions, const float* frequencies,
+                           DeviceRows cosines, DeviceRows sines) = 0;
+
+  // Turns each head of x (inout, [T, heads * D]) by its row's angles: element i of a head together
+  // with element i + D / 2 (Su et al. 2021, in the half-split order of Hugging Face).
+  virtual void rope(DeviceRows x, ConstDeviceRows cosines, ConstDeviceRows sines) = 0;
+
+  // Writes the rows of k and v, [T, Hkv * D], to places.slots of the cache. REQUIRES: the slots are
+  // distinct.
+  virtual void store_kv(ConstDeviceRows k, ConstDeviceRows v, const RowPlaces& places,
+                        KvLayer cache) = 0;
+
+  // out[t] = softmax(q[t] K^T / sqrt(D)) V over positions 0 .. positions[t] of row t's sequence,
+  // head by head (Vaswani et al. 2017, equation 1). q, out: [T, H * D]. The sum runs over chunks of
+  // kAttentionChunk positions, from the first on, with a running maximum (Milakov and Gimelshein
+  // 2018); kernels/cpu/plain.cpp spells the order out.
+  virtual void attention(ConstDeviceRows q, const KvLayer& cache, const RowPlaces& places,
+                         const HeadShape& heads, DeviceRows out) = 0;
+
+  // x = value.
+  virtual void fill(DeviceRows x, float value) = 0;
+
+  // ids[t] = the index of the largest element of row t, the lowest among equals; -1 where the row
+  // holds a NaN. ids: host memory, [x.rows]; there when the call returns.
+  virtual void argmax(ConstDeviceRows x, std::span<std::int32_t> ids) = 0;
+};
+
+inline constexpr int kAttentionChunk = 64;
+
+}  // namespace specdec

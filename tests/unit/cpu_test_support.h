@@ -1,0 +1,174 @@
+#pragma once
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "kernels/cpu/cpu_backend.h"
+#include "kernels/cpu/half.h"
+
+namespace specdec {
+
+// Random numbers that are the same with every standard library.
+class TestNumbers {
+ public:
+  explicit TestNumbers(std::uint32_t seed) : engine_(seed) {}
+
+  std::uint32_t bits() { return static_cast<std::uint32_t>(engine_()); }
+  int below(int end) { return static_cast<int>(bits() % static_cast<std::uint32_t>(end)); }
+  int between(int first, int last) { return first + below(last - first + 1); }
+  // In (-1, 1), never 0.
+  float number() { return (static_cast<float>(bits() >> 9) - 4194303.5f) / 4194304.0f; }
+
+  template <typename T>
+  void shuffle(std::vector<T>& items) {
+    for (std::size_t i = items.size(); i > 1; --i) {
+      std::swap(items[i - 1], items[static_cast<std::size_t>(below(static_cast<int>(i)))]);
+    }
+  }
+
+ private:
+  std::mt19937 engine_;
+};
+
+// A matrix whose rows lie `gap` floats apart; the gaps hold a mark that no operation may touch.
+class TestRows {
+ public:
+  static constexpr float kMark = -12345.75f;
+
+  TestRows(int rows, int width, int gap = 0)
+      : rows_(rows), width_(width), stride_(width + gap), values_(size(), kMark) {}
+
+  static TestRows random(TestNumbers& numbers, int rows, int width, int gap = 0) {
+    TestRows matrix(rows, width, gap);
+    for (int r = 0; r < rows; ++r) {
+      for (int i = 0; i < width; ++i) matrix.row(r)[i] = numbers.number();
+    }
+    return matrix;
+  }
+
+  DeviceRows view() { return {values_.data(), rows_, width_, stride_}; }
+  ConstDeviceRows view() const { return {values_.data(), rows_, width_, stride_}; }
+  float* row(int r) { return view().row(r); }
+  const float* row(int r) const { return view().row(r); }
+  int rows() const { return rows_; }
+  int width() const { return width_; }
+
+  bool gaps_untouched() const {
+    for (int r = 0; r < rows_; ++r) {
+      for (std::ptrdiff_t i = width_; i < stride_; ++i) {
+        if (row(r)[i] != kMark) return false;
+      }
+    }
+    return true;
+  }
+
+ private:
+  std::size_t size() const { return static_cast<std::size_t>(rows_ * stride_); }
+
+  int rows_, width_;
+  std::ptrdiff_t stride_;
+  std::vector<float> values_;
+};
+
+// The same number: equal bits, or both NaN (whose payload depends on the order of operands).
+inline bool same_number(float a, float b) {
+  return (std::isnan(a) && std::isnan(b)) ||
+         std::bit_cast<std::uint32_t>(a) == std::bit_cast<std::uint32_t>(b);
+}
+
+inline ::testing::AssertionResult same_rows(ConstDeviceRows got, ConstDeviceRows want) {
+  if (got.rows != want.rows || got.width != want.width) {
+    return ::testing::AssertionFailure() << "shapes differ";
+  }
+  for (int r = 0; r < got.rows; ++r) {
+    for (int i = 0; i < got.width; ++i) {
+      if (!same_number(got.row(r)[i], want.row(r)[i])) {
+        return ::testing::AssertionFailure()
+               << fmt::format("row {} column {}: got {:a} ({}), want {:a} ({})", r, i,
+                              got.row(r)[i], got.row(r)[i], want.row(r)[i], want.row(r)[i]);
+      }
+    }
+  }
+  return ::testing::AssertionSuccess();
+}
+
+inline ::testing::AssertionResult same_rows(const TestRows& got, const TestRows& want) {
+  if (!got.gaps_untouched()) return ::testing::AssertionFailure() << "wrote between the rows";
+  return same_rows(got.view(), want.view());
+}
+
+inline Backend& plain_backend() {
+  static const std::unique_ptr<Backend> backend = make_plain_backend();
+  return *backend;
+}
+
+// The fast backend with 1 to 3 threads.
+inline Backend& fast_backend(int threads) {
+  static const std::unique_ptr<Backend> backends[] = {make_cpu_backend(1), make_cpu_backend(2),
+                                                      make_cpu_backend(3)};
+  return *backends[threads - 1];
+}
+
+// A weight matrix as a checkpoint would hold it, at an odd address.
+class TestWeights {
+ public:
+  // Values of all magnitudes down to subnormal ones, but none that make a product overflow.
+  static TestWeights random(TestNumbers& numbers, WeightType type, int rows, int width) {
+    TestWeights weights(type, rows, width);
+    for (int i = 0; i < rows * width; ++i) weights.set(i, random_bits(numbers, type));
+    return weights;
+  }
+
+  TestWeights(WeightType type, int rows, int width)
+      : type_(type),
+        rows_(rows),
+        width_(width),
+        bytes_(static_cast<std::size_t>(rows * width) * element_size() + 1) {}
+
+  void set(int index, std::uint32_t bits) {
+    const std::size_t size = element_size();
+    std::memcpy(bytes_.data() + 1 + static_cast<std::size_t>(index) * size, &bits, size);
+  }
+  float at(int row, int k) const {
+    std::uint32_t bits = 0;
+    const std::size_t size = element_size();
+    std::memcpy(&bits, bytes_.data() + 1 + static_cast<std::size_t>(row * width_ + k) * size, size);
+    if (type_ == WeightType::kF32) return std::bit_cast<float>(bits);
+    const auto half = static_cast<std::uint16_t>(bits);
+    return type_ == WeightType::kBF16 ? cpu::float_from_bf16(half) : cpu::float_from_f16(half);
+  }
+  HostMatrix host() const { return {type_, std::span(bytes_).subspan(1), rows_, width_}; }
+  int rows() const { return rows_; }
+
+ private:
+  static std::uint32_t random_bits(TestNumbers& numbers, WeightType type) {
+    if (type == WeightType::kF16) return numbers.bits() & 0xcfffu;  // below 4, or subnormal
+    const std::uint32_t number = std::bit_cast<std::uint32_t>(numbers.number());
+    const std::uint32_t tiny = numbers.bits() & 0x807fffffu;
+    const std::uint32_t bits = numbers.below(16) == 0 ? tiny : number;
+    return type == WeightType::kBF16 ? bits >> 16 : bits;
+  }
+  std::size_t element_size() const { return type_ == WeightType::kF32 ? 4 : 2; }
+
+  WeightType type_;
+  int rows_, width_;
+  std::vector<std::byte> bytes_;
+};
+
+inline constexpr WeightType kWeightTypes[] = {WeightType::kF32, WeightType::kF16,
+                                              WeightType::kBF16};
+
+inline std::unique_ptr<const WeightMatrix> load(Backend& backend, const TestWeights& weights) {
+  const HostMatrix part = weights.host();
+  return backend.load_matrix({&part, 1});
+}
+
+}  // namespace specdec
