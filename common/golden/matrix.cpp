@@ -1,47 +1,11 @@
 #include "common/golden/matrix.h"
 
-#include <bit>
 #include <cmath>
-#include <cstdint>
-#include <cstring>
-#include <limits>
 
 #include "common/base/check.h"
 
 namespace specdec {
 namespace {
-
-// Reads a T at any address: the format promises no alignment.
-template <typename T>
-T load(const std::byte* bytes) {
-  T value;
-  std::memcpy(&value, bytes, sizeof value);
-  return value;
-}
-
-double from_f16(std::uint16_t bits) {
-  const int exponent = bits >> 10 & 31;
-  const int mantissa = bits & 1023;
-  const double sign = bits >> 15 != 0 ? -1 : 1;
-  if (exponent == 0) return sign * std::ldexp(mantissa, -24);
-  if (exponent < 31) return sign * std::ldexp(1024 + mantissa, exponent - 25);
-  return mantissa == 0 ? sign * std::numeric_limits<double>::infinity()
-                       : std::numeric_limits<double>::quiet_NaN();
-}
-
-double element(const TensorView& tensor, std::size_t i) {
-  const std::byte* data = tensor.bytes.data();
-  switch (tensor.dtype) {
-    case DType::kF64:
-      return load<double>(data + 8 * i);
-    case DType::kF32:
-      return load<float>(data + 4 * i);
-    case DType::kF16:
-      return from_f16(load<std::uint16_t>(data + 2 * i));
-    default:
-      return std::bit_cast<float>(std::uint32_t{load<std::uint16_t>(data + 2 * i)} << 16);
-  }
-}
 
 template <typename Function>
 Matrix combine(const Matrix& a, const Matrix& b, Function&& function) {
@@ -55,17 +19,14 @@ Matrix combine(const Matrix& a, const Matrix& b, Function&& function) {
 
 }  // namespace
 
-bool is_readable(DType dtype) {
-  return dtype == DType::kF64 || dtype == DType::kF32 || dtype == DType::kF16 ||
-         dtype == DType::kBF16;
-}
-
 Matrix to_matrix(const TensorView& tensor) {
   SPECDEC_CHECK(is_readable(tensor.dtype), "a type that we read, not {}", dtype_name(tensor.dtype));
   SPECDEC_CHECK(tensor.shape.size() == 1 || tensor.shape.size() == 2, "one or two dimensions");
   const auto rows = static_cast<std::size_t>(tensor.shape.size() == 2 ? tensor.shape[0] : 1);
   Matrix result(rows, static_cast<std::size_t>(tensor.shape.back()));
-  for (std::size_t i = 0; i < result.values.size(); i++) result.values[i] = element(tensor, i);
+  for (std::size_t i = 0; i < result.values.size(); i++) {
+    result.values[i] = tensor_element(tensor, i);
+  }
   return result;
 }
 
@@ -99,7 +60,7 @@ Matrix project(const Matrix& input, const TensorView* weight, WeightLayout layou
   std::vector<double> column(inputs);  // the weights of one output, widened once for all rows
   for (std::size_t j = 0; j < outputs; j++) {
     for (std::size_t i = 0; i < inputs; i++) {
-      column[i] = element(*weight, by_outputs ? j * inputs + i : i * outputs + j);
+      column[i] = tensor_element(*weight, by_outputs ? j * inputs + i : i * outputs + j);
     }
     for (std::size_t r = 0; r < input.rows; r++) {
       const std::span<const double> x = input.row(r);

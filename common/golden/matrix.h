@@ -3,7 +3,7 @@
 #include <span>
 #include <vector>
 
-#include "common/checkpoint/safetensors.h"
+#include "common/checkpoint/elements.h"
 
 namespace specdec {
 
@@ -25,9 +25,6 @@ struct Matrix {
   std::size_t cols = 0;
   std::vector<double> values;  // [rows, cols]
 };
-
-// Whether we can read numbers of that type: F64, F32, F16, BF16.
-bool is_readable(DType dtype);
 
 // REQUIRES: a readable type, and one or two dimensions (one becomes a single row).
 Matrix to_matrix(const TensorView& tensor);

@@ -1,0 +1,102 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "common/base/error.h"
+#include "kernels/ops.h"
+
+namespace specdec {
+
+// A sequence of tokens in a cache or a model; ids of released sequences are used again.
+using SequenceId = std::int32_t;
+
+// What a cache keeps of each token: a key and a value a layer, [n_kv_heads * head_dim] float32.
+struct KvShape {
+  int n_layers = 0;
+  int n_kv_heads = 0;
+  int head_dim = 0;
+
+  int width() const { return n_kv_heads * head_dim; }
+  std::size_t bytes_per_token() const {
+    return std::size_t{2} * static_cast<std::size_t>(n_layers) * static_cast<std::size_t>(width()) *
+           sizeof(float);
+  }
+};
+
+// The memory of a cache: `slots` tokens' keys and values in every layer, all allocated here.
+class KvMemory {
+ public:
+  // Throws Error when there is not enough memory, saying how much is needed.
+  KvMemory(Backend& backend, const KvShape& shape, std::int64_t slots);
+
+  const KvShape& shape() const { return shape_; }
+  int slots() const { return slots_; }
+  std::size_t bytes() const { return static_cast<std::size_t>(slots_) * shape_.bytes_per_token(); }
+  KvLayer layer(int i) const;
+
+  // Copies `count` slots in every layer. REQUIRES: no overlap.
+  void copy(int from_slot, int to_slot, int count);
+
+ private:
+  Backend& backend_;
+  KvShape shape_;
+  int slots_;
+  std::vector<DeviceArray<float>> keys_, values_;  // one a layer, [slots, width]
+};
+
+// Not enough room in a cache; nothing has changed. what(): one line with the counts.
+class CacheFull : public Error {
+  using Error::Error;
+};
+
+// Tokens to be appended to a sequence.
+struct Extension {
+  SequenceId sequence = 0;
+  int tokens = 0;
+};
+
+// Aborts unless the sequences are distinct and no count is negative: for implementers of extend().
+void check_extensions(std::span<const Extension> extensions);
+
+// Where the keys and values of sequences lie. It keeps books and owns the memory; the contents are
+// written by the model's passes.
+//
+// Invariants: 0 <= length; every position below length has a slot; a slot that more than one
+// sequence reads is never written.
+class KvCache {
+ public:
+  virtual ~KvCache() = default;
+
+  // [snippet kv-cache]
+  virtual SequenceId create() = 0;                   // an empty sequence; throws CacheFull
+  virtual SequenceId fork(SequenceId sequence) = 0;  // another with the same content
+  virtual void release(SequenceId sequence) = 0;
+  virtual int length(SequenceId sequence) const = 0;
+
+  // Makes room for more tokens at the end of each sequence, whose lengths grow: all, or none
+  // (CacheFull). The new positions hold garbage until they are written. REQUIRES: distinct
+  // sequences.
+  virtual void extend(std::span<const Extension> extensions) = 0;
+  // Whether extend would succeed.
+  virtual bool can_extend(std::span<const Extension> extensions) const = 0;
+
+  // Forgets the positions from `length` on. REQUIRES: 0 <= length <= length(sequence).
+  virtual void truncate(SequenceId sequence, int length) = 0;
+  // [end snippet kv-cache]
+
+  // The pages of the positions below length, in order: position j lies in slot
+  // pages[j / page_size()] * page_size() + j % page_size().
+  virtual std::span<const std::int32_t> pages(SequenceId sequence) const = 0;
+  virtual int page_size() const = 0;
+
+  virtual const KvMemory& memory() const = 0;
+
+  int slot(SequenceId sequence, int position) const {
+    return pages(sequence)[static_cast<std::size_t>(position / page_size())] * page_size() +
+           position % page_size();
+  }
+};
+
+}  // namespace specdec

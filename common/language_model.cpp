@@ -1,0 +1,34 @@
+#include "common/language_model.h"
+
+#include <cstring>
+
+#include "common/base/check.h"
+#include "common/base/error.h"
+
+namespace specdec {
+
+TokenId argmax(Backend& backend, ConstDeviceRows logits) {
+  SPECDEC_CHECK(logits.rows == 1, "one row, not {}", logits.rows);
+  TokenId id = -1;
+  backend.argmax(logits, std::span(&id, 1));
+  if (id < 0) fail("the model's logits are not numbers (NaN); its weights may be damaged");
+  return id;
+}
+
+std::vector<float> to_host(Backend& backend, ConstDeviceRows rows) {
+  const auto width = static_cast<std::size_t>(rows.width);
+  std::vector<float> values(static_cast<std::size_t>(rows.rows) * width);
+  for (int r = 0; r < rows.rows; r++) {
+    backend.download(rows.row(r), values.data() + static_cast<std::size_t>(r) * width,
+                     width * sizeof(float));
+  }
+  return values;
+}
+
+bool same_bits(Backend& backend, ConstDeviceRows a, ConstDeviceRows b) {
+  if (a.rows != b.rows || a.width != b.width) return false;
+  const std::vector<float> left = to_host(backend, a), right = to_host(backend, b);
+  return std::memcmp(left.data(), right.data(), left.size() * sizeof(float)) == 0;
+}
+
+}  // namespace specdec

@@ -1,0 +1,90 @@
+#pragma once
+#include <span>
+#include <vector>
+
+#include "common/base/token_id.h"
+#include "common/kv_cache.h"
+#include "kernels/ops.h"
+
+namespace specdec {
+
+// [snippet segment]
+// Consecutive new tokens of one sequence, following what is cached of it.
+struct Segment {
+  SequenceId sequence = 0;
+  std::span<const TokenId> tokens;  // at least one
+  // For how many of the last tokens logits are wanted; none in a prefill.
+  int logits_rows = 0;
+};
+// [end snippet segment]
+
+// A model together with the cache of the sequences it has seen. One call serves plain decoding
+// (one segment of one token), prefill (many tokens, no logits), verification (K + 1 tokens, K + 1
+// rows of logits) and batches of all of them.
+class LanguageModel {
+ public:
+  virtual ~LanguageModel() = default;
+
+  // Appends the tokens of every segment to its sequence. Row by row, segment after segment,
+  // logits[r] gets the distribution after the wanted tokens: [sum of logits_rows, vocab_size()].
+  // Rows of ids that are no tokens hold minus infinity.
+  // REQUIRES: distinct sequences. Throws Error when a token is outside the vocabulary, the
+  // positions exceed max_seq_len() or the cache is full (CacheFull); then nothing has changed.
+  virtual void forward(std::span<const Segment> batch, DeviceRows logits) = 0;
+
+  virtual SequenceId create() = 0;
+  virtual SequenceId fork(SequenceId sequence) = 0;
+  virtual void release(SequenceId sequence) = 0;
+  virtual int length(SequenceId sequence) const = 0;  // tokens cached
+  // Forgets the tokens from `length` on; the next forward continues there.
+  virtual void truncate(SequenceId sequence, int length) = 0;
+  virtual bool can_extend(std::span<const Extension> extensions) const = 0;
+
+  virtual int vocab_size() const = 0;
+  virtual int max_seq_len() const = 0;
+  virtual Backend& backend() const = 0;
+
+  // One segment. Convenience.
+  void forward(const Segment& segment, DeviceRows logits) {
+    forward(std::span<const Segment>(&segment, 1), logits);
+  }
+};
+
+// [snippet uncached]
+// The part of a context that the model has not seen yet. A model is always fed this, so a prompt to
+// be prefilled, a pending token and what was missed on the way are all the same thing: catching up.
+inline std::span<const TokenId> uncached(const LanguageModel& model, SequenceId sequence,
+                                         std::span<const TokenId> context) {
+  return context.subspan(static_cast<std::size_t>(model.length(sequence)));
+}
+// [end snippet uncached]
+
+// Rows of logits [rows, vocab_size], allocated once and reused.
+class LogitsBuffer {
+ public:
+  LogitsBuffer(const LanguageModel& model, int rows)
+      : values_(model.backend(),
+                static_cast<std::size_t>(rows) * static_cast<std::size_t>(model.vocab_size())),
+        rows_(rows),
+        width_(model.vocab_size()) {}
+
+  DeviceRows rows(int first, int count) const {
+    return matrix(values_, rows_, width_).slice(first, count);
+  }
+
+ private:
+  DeviceArray<float> values_;
+  int rows_, width_;
+};
+
+// The largest logit of a row, the lowest id among equals. logits: [1, vocab_size]. Throws Error
+// where they are not numbers: a NaN must end a request, not choose a token.
+TokenId argmax(Backend& backend, ConstDeviceRows logits);
+
+// Whether two matrices are equal bit for bit.
+bool same_bits(Backend& backend, ConstDeviceRows a, ConstDeviceRows b);
+
+// The rows as a dense array on the host.
+std::vector<float> to_host(Backend& backend, ConstDeviceRows rows);
+
+}  // namespace specdec

@@ -1,0 +1,111 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "common/golden/data_flow.h"
+#include "common/language_model.h"
+#include "common/llama_model.h"
+
+namespace specdec {
+
+// Sees the tensors of a pass as they are computed, one row a token of the pass; final_norm and
+// logits have rows only for tokens whose logits were wanted. layer: -1 outside the layers.
+using TensorObserver = std::function<void(TensorKind kind, int layer, ConstDeviceRows rows)>;
+
+struct LlamaOptions {
+  int token_limit = 0;      // ids from here on are no tokens; their logits are masked; 0: all are
+  int max_pass_rows = 256;  // longer batches are computed in passes of so many rows; sizes scratch
+};
+
+// Exact counts, the same on every machine.
+struct LlamaCounters {
+  std::int64_t forwards = 0;      // calls
+  std::int64_t passes = 0;        // times that all layers' weights were read
+  std::int64_t rows = 0;          // tokens computed
+  std::int64_t weight_bytes = 0;  // of matrices, read by the passes
+
+  LlamaCounters operator-(const LlamaCounters& earlier) const {
+    return {forwards - earlier.forwards, passes - earlier.passes, rows - earlier.rows,
+            weight_bytes - earlier.weight_bytes};
+  }
+};
+
+// A Llama on a backend with a cache: the engine of all stages from 2 on.
+class Llama final : public LanguageModel {
+ public:
+  // REQUIRES: the cache has the model's KvShape and backend; both outlive this object.
+  Llama(const LlamaModel& model, KvCache& cache, const LlamaOptions& options = {});
+
+  using LanguageModel::forward;
+  void forward(std::span<const Segment> batch, DeviceRows logits) override;
+
+  SequenceId create() override { return cache_.create(); }
+  SequenceId fork(SequenceId sequence) override { return cache_.fork(sequence); }
+  void release(SequenceId sequence) override { cache_.release(sequence); }
+  int length(SequenceId sequence) const override { return cache_.length(sequence); }
+  void truncate(SequenceId sequence, int length) override { cache_.truncate(sequence, length); }
+  bool can_extend(std::span<const Extension> extensions) const override {
+    return cache_.can_extend(extensions);
+  }
+  int vocab_size() const override { return model_.config().vocab_size; }
+  int max_seq_len() const override { return model_.config().max_seq_len; }
+  Backend& backend() const override { return model_.backend(); }
+
+  const LlamaCounters& counters() const { return counters_; }
+  void observe(TensorObserver observer) { observer_ = std::move(observer); }
+
+ private:
+  // The rows of a pass on the host: what they are and where they stand. Room is kept.
+  struct PassPlan {
+    std::vector<std::int32_t> ids, positions, slots, table_starts;  // [T]
+    std::vector<std::int32_t> wanted;                               // rows whose logits are wanted
+    std::vector<std::int32_t> page_tables;
+
+    void clear();
+  };
+
+  // What a pass computes, T rows each.
+  struct Activations {
+    DeviceRows x;                  // [T, d_model], the residual stream
+    DeviceRows normed, projected;  // [T, d_model]
+    DeviceRows qkv, q, k, v;       // [T, (H + 2 Hkv) * D] and its columns
+    DeviceRows attended;           // [T, H * D]
+    DeviceRows gate_up, gate, up;  // [T, 2 * d_ff] and its columns
+    DeviceRows activated;          // [T, d_ff]
+    DeviceRows cosines, sines;     // [T, D / 2]
+  };
+
+  void check(std::span<const Segment> batch, DeviceRows logits) const;
+  void extend_cache(std::span<const Segment> batch);
+  void run_passes(std::span<const Segment> batch, DeviceRows logits);
+  void plan_segment(const Segment& segment, int first, int end);
+  RowPlaces upload_plan();
+  const std::int32_t* ids() const { return rows_.data(); }
+  const std::int32_t* wanted() const { return rows_.data() + options_.max_pass_rows; }
+  Activations activations(int rows) const;
+  void run_pass(DeviceRows logits);
+  void block(int i, const Activations& a, const RowPlaces& places);
+  void head(const Activations& a, DeviceRows logits);
+  void see(TensorKind kind, int layer, ConstDeviceRows rows) const {
+    if (observer_) observer_(kind, layer, rows);
+  }
+
+  const LlamaModel& model_;
+  KvCache& cache_;
+  LlamaOptions options_;
+  LlamaCounters counters_;
+  TensorObserver observer_;
+
+  PassPlan plan_;
+  std::vector<Extension> extensions_;
+
+  // Scratch for a pass of up to max_pass_rows rows.
+  DeviceArray<float> x_, normed_, qkv_, attended_, projected_, gate_up_, activated_;
+  DeviceArray<float> cosines_, sines_;
+  DeviceArray<std::int32_t> rows_;         // [5, max_pass_rows]: the plan's lists
+  DeviceArray<std::int32_t> page_tables_;  // grows when a batch needs more
+};
+
+}  // namespace specdec

@@ -1,0 +1,58 @@
+#pragma once
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "common/checkpoint/checkpoint.h"
+#include "common/kv_cache.h"
+#include "kernels/ops.h"
+
+namespace specdec {
+
+// The weights of one transformer block in a backend's layout. Matrices that read the same input lie
+// below each other, so one product computes q, k and v, another one gate and up.
+struct LlamaLayer {
+  DeviceArray<float> attn_norm;                   // [d_model]
+  std::unique_ptr<const WeightMatrix> qkv;        // [(H + 2 Hkv) * D, d_model]
+  std::unique_ptr<const WeightMatrix> o_proj;     // [d_model, H * D]
+  DeviceArray<float> mlp_norm;                    // [d_model]
+  std::unique_ptr<const WeightMatrix> gate_up;    // [2 * d_ff, d_model]
+  std::unique_ptr<const WeightMatrix> down_proj;  // [d_model, d_ff]
+};
+
+// A model's weights, read only: several Llamas may share them.
+class LlamaModel {
+ public:
+  // Called while loading with how many of how many matrices are loaded.
+  using Progress = std::function<void(int loaded, int of)>;
+
+  // Packs every weight; the checkpoint is not needed afterwards. Throws Error.
+  LlamaModel(const Checkpoint& checkpoint, Backend& backend, const Progress& progress = {});
+
+  const LlamaConfig& config() const { return config_; }
+  Backend& backend() const { return backend_; }
+  HeadShape heads() const { return {config_.n_heads, config_.n_kv_heads, config_.head_dim}; }
+  KvShape kv_shape() const { return {config_.n_layers, config_.n_kv_heads, config_.head_dim}; }
+
+  const WeightMatrix& embedding() const { return *embedding_; }
+  const LlamaLayer& layer(int i) const { return layers_[static_cast<std::size_t>(i)]; }
+  const DeviceArray<float>& final_norm() const { return final_norm_; }
+  const WeightMatrix& head() const { return head_ ? *head_ : *embedding_; }
+  const DeviceArray<float>& rope_frequencies() const { return rope_frequencies_; }  // [D / 2]
+
+  std::size_t layer_bytes() const;  // of all layers' matrices: what one pass without logits reads
+
+ private:
+  DeviceArray<float> upload(const std::vector<float>& values);
+
+  LlamaConfig config_;
+  Backend& backend_;
+  std::unique_ptr<const WeightMatrix> embedding_;
+  std::vector<LlamaLayer> layers_;
+  DeviceArray<float> final_norm_;
+  std::unique_ptr<const WeightMatrix> head_;  // null where it is tied to the embedding
+  DeviceArray<float> rope_frequencies_;
+};
+
+}  // namespace specdec

@@ -1,0 +1,182 @@
+#include "common/run/options.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <string_view>
+
+#include "common/base/error.h"
+
+namespace specdec {
+namespace {
+
+constexpr std::array<std::string_view, 7> kStageNames = {
+    "00_toy_speculation",    "01_naive_decoder",      "02_contiguous_kv_cache", "03_paged_kv_cache",
+    "04_greedy_speculation", "05_rejection_sampling", "06_batched_verification"};
+
+struct StagedOption {
+  std::string_view names;
+  int first_stage;
+};
+
+// The options that only later stages have.
+constexpr StagedOption kStagedOptions[] = {
+    {"--threads", 2},     {"--gemm", 2},
+    {"--cache", 3},       {"--page-size", 3},
+    {"--pages", 3},       {"--draft-page-size", 3},
+    {"--draft", 4},       {"--draft-kind", 4},
+    {"--spec-length", 4}, {"--no-speculation", 4},
+    {"--temperature", 5}, {"--top-k", 5},
+    {"--top-p", 5},       {"--repetition-penalty", 5},
+    {"--seed", 5},        {"--draft-temperature", 5},
+    {"--acceptance", 5},  {"--lenience", 5},
+    {"--requests", 6},    {"--workload", 6},
+};
+
+void refuse_options_of_later_stages(CLI::App& app, int stage) {
+  for (const StagedOption& option : kStagedOptions) {
+    if (option.first_stage <= stage) continue;
+    const std::string name(option.names);
+    const int has_it = option.first_stage;
+    app.add_option_function<std::vector<std::string>>(name,
+                                                      [=](const std::vector<std::string>&) {
+                                                        fail("this stage has no {}; {} has it",
+                                                             name, stage_name(has_it));
+                                                      })
+        ->expected(0, 1)
+        ->trigger_on_parse()
+        ->group("");  // not in --help
+  }
+}
+
+// "1,2,3", and nothing else.
+std::vector<TokenId> parse_ids(std::string_view text) {
+  std::vector<TokenId> ids;
+  for (std::size_t start = 0; start <= text.size();) {
+    const std::size_t end = std::min(text.find(',', start), text.size());
+    const std::string_view number = text.substr(start, end - start);
+    TokenId id = 0;
+    const auto parsed = std::from_chars(number.data(), number.data() + number.size(), id);
+    if (parsed.ec != std::errc() || parsed.ptr != number.data() + number.size()) {
+      fail("--prompt-ids: '{}' is no token id; give them as 1,2,3", number);
+    }
+    ids.push_back(id);
+    start = end + 1;
+  }
+  return ids;
+}
+
+void add_prompt_options(CLI::App& app, RunOptions& o) {
+  app.add_option("--target", o.target, "checkpoint directory in Hugging Face's layout")
+      ->type_name("DIR")
+      ->capture_default_str();
+  auto* prompt = app.add_option_function<std::string>(
+      "--prompt",
+      [&o](const std::string& text) {
+        o.prompt = text;
+        o.has_prompt = true;
+      },
+      "text to continue (default: a built-in one)");
+  prompt->type_name("TEXT");
+  auto* ids = app.add_option_function<std::string>(
+      "--prompt-ids", [&o](const std::string& text) { o.prompt_ids = parse_ids(text); },
+      "token ids to continue, as 1,2,3");
+  ids->type_name("IDS")->excludes(prompt);
+  auto* chat = app.add_option_function<std::string>(
+      "--chat",
+      [&o](const std::string& text) {
+        o.chat = text;
+        o.has_chat = true;
+      },
+      "a user's message to answer");
+  chat->type_name("TEXT")->excludes(prompt)->excludes(ids);
+  app.add_option("--system", o.system, "the chat's system message")->type_name("TEXT")->needs(chat);
+}
+
+void add_length_options(CLI::App& app, RunOptions& o) {
+  app.add_option("--max-new-tokens", o.max_new_tokens, "stop after so many tokens")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1 << 30))
+      ->capture_default_str();
+  app.add_flag("--ignore-eos", o.ignore_eos, "go on after an end-of-text token");
+  app.add_option("--stop", o.stop, "stop before this text (repeatable)")
+      ->type_name("TEXT")
+      ->expected(1)
+      ->allow_extra_args(false)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  app.add_option("--max-context", o.max_context,
+                 "positions to make room for (default: the prompt + max-new-tokens)")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1 << 30));
+}
+
+void add_device_options(CLI::App& app, RunOptions& o, int stage) {
+  app.add_option("--device", o.device, stage == 1 ? "auto or cpu" : "auto, cpu or cuda")
+      ->type_name("NAME")
+      ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
+      ->capture_default_str();
+  if (stage < 2) return;
+  app.add_option("--threads", o.threads, "CPU threads (default: all cores)")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1024));
+  app.add_option("--gemm", o.gemm, "matrix products: invariant, or cublas on a GPU")
+      ->type_name("NAME")
+      ->check(CLI::IsMember({"invariant", "cublas"}))
+      ->capture_default_str();
+}
+
+void add_cache_options(CLI::App& app, RunOptions& o) {
+  app.add_option("--cache", o.cache, "contiguous or paged")
+      ->type_name("KIND")
+      ->check(CLI::IsMember({"contiguous", "paged"}))
+      ->capture_default_str();
+  app.add_option("--page-size", o.page_size, "tokens in a page")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str();
+  app.add_option("--draft-page-size", o.draft_page_size, "the same for a draft model's cache")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str();
+  app.add_option("--pages", o.pages, "pages in the pool (default: enough for the request)")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1 << 30));
+}
+
+void add_output_options(CLI::App& app, RunOptions& o) {
+  app.add_option("--output", o.output, "text or json")
+      ->type_name("FORMAT")
+      ->check(CLI::IsMember({"text", "json"}))
+      ->capture_default_str();
+  app.add_option("--report", o.report, "write the JSON of --output json to this file as well")
+      ->type_name("FILE");
+  app.add_flag("--quiet", o.quiet, "print the text alone");
+  app.add_flag("--explain", o.explain, "show what happens inside");
+  app.add_option("--dump", o.dump, "write the tensors of the prompt's forward pass (safetensors)")
+      ->type_name("FILE");
+  app.add_option("--dump-logits", o.dump_logits, "write the logits that decided each token")
+      ->type_name("FILE");
+  app.add_flag("--check", o.check, "compare this stage with the golden files, and exit");
+  app.add_option("--goldens", o.goldens,
+                 "--check: the target's golden files (default: those of the embedded target)")
+      ->type_name("DIR");
+  app.set_version_flag("--version", "specdec " SPECDEC_VERSION);
+}
+
+}  // namespace
+
+std::string stage_name(int stage) {
+  return std::string(kStageNames[static_cast<std::size_t>(stage)]);
+}
+
+void add_run_options(CLI::App& app, int stage, RunOptions& options) {
+  options.stage = stage;
+  add_prompt_options(app, options);
+  add_length_options(app, options);
+  add_device_options(app, options, stage);
+  if (stage >= 3) add_cache_options(app, options);
+  add_output_options(app, options);
+  refuse_options_of_later_stages(app, stage);
+}
+
+}  // namespace specdec

@@ -1,0 +1,71 @@
+#pragma once
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "common/llama.h"
+#include "common/run/generation.h"
+#include "common/run/options.h"
+
+namespace specdec {
+
+// What a run did. Counts are exact and the same on every machine; seconds are not.
+struct RunStats {
+  // Of the decode loop. `rounds` counts rounds of speculation; plain decoding has none.
+  std::int64_t rounds = 0;
+  std::int64_t target_forwards = 0;
+  std::int64_t draft_forwards = 0;
+  std::int64_t drafted = 0;
+  std::int64_t tested = 0;
+  std::int64_t accepted = 0;
+  std::int64_t emitted = 0;         // tokens
+  double sum_round_acceptance = 0;  // of accepted / K
+  std::vector<std::int64_t> accepted_at,
+      drafted_at;  // [K] rounds that accepted, drafted, more than i
+
+  std::int64_t target_rows = 0;          // tokens that the target computed, the prompt's included
+  std::int64_t target_weight_bytes = 0;  // read by the target's matrix products
+  std::int64_t cache_bytes = 0;          // of the target's cache, 0: it has none
+  double prefill_seconds = 0;
+  double decode_seconds = 0;
+
+  double tokens_per_second() const {
+    return decode_seconds > 0 ? static_cast<double>(emitted) / decode_seconds : 0;
+  }
+};
+
+// Adds what the target counted.
+void count_target(RunStats& stats, const LlamaCounters& counters);
+
+// The "stats" object of --output json. Ratios with nothing below the line are null.
+nlohmann::json to_json(const RunStats& stats);
+
+// The "model" object: the target's shape.
+nlohmann::json to_json(const LlamaConfig& config, const std::string& directory);
+
+// Prints and writes what the options ask for, after the last token: the JSON object, the report
+// file, the summary line on stderr. Throws Error.
+void report(const RunOptions& options, const Request& request, const Generation& generation,
+            const RunStats& stats, const std::string& device);
+
+// Streams text to stdout as it comes, unless the output is JSON.
+Generation::Sink text_sink(const RunOptions& options);
+
+// Adds the seconds of its life to a counter.
+class Stopwatch {
+ public:
+  explicit Stopwatch(double& seconds) : seconds_(seconds) {}
+  ~Stopwatch() { seconds_ += std::chrono::duration<double>(Clock::now() - start_).count(); }
+  Stopwatch(const Stopwatch&) = delete;
+  Stopwatch& operator=(const Stopwatch&) = delete;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  double& seconds_;
+  Clock::time_point start_ = Clock::now();
+};
+
+}  // namespace specdec
