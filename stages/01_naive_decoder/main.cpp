@@ -1,0 +1,104 @@
+// Stage 1: greedy decoding with nothing but the forward pass. Every new token costs a pass over all
+// tokens so far.
+#include <algorithm>
+
+#include <CLI/CLI.hpp>
+
+#include "common/base/program.h"
+#include "common/run/generation.h"
+#include "common/run/golden_check.h"
+#include "common/run/report.h"
+#include "stages/01_naive_decoder/naive_llama.h"
+
+namespace specdec {
+namespace {
+
+// The largest logit's index, the lowest among equals.
+TokenId argmax(std::span<const float> logits) {
+  return static_cast<TokenId>(std::ranges::max_element(logits) - logits.begin());
+}
+
+// [snippet decode]
+void decode(const NaiveLlama& target, const Request& request, const RunOptions& options,
+            Generation& generation, LogitsLog& log, RunStats& stats) {
+  std::vector<TokenId> context = request.prompt;
+  while (!generation.finished()) {
+    const Stopwatch watch(stats.decode_seconds);
+    // Everything is computed again, though only the last token is new.
+    const std::vector<float> logits = target.next_token_logits(context);
+    stats.target_forwards++;
+    log.add(logits);
+    if (options.explain) {
+      fmt::print(stderr, "[{} rows for 1 token]", context.size());
+    }
+    const TokenId next = argmax(std::span(logits).first(std::size_t(request.token_limit)));
+    context.push_back(next);
+    generation.push(next);
+    stats.emitted++;
+  }
+  stats.target_rows = target.rows_computed();
+}
+// [end snippet decode]
+
+TensorLog record(const NaiveLlama& model, std::span<const TokenId> tokens) {
+  TensorLog log;
+  model.forward(tokens, [&](TensorKind kind, int layer, const Rows& rows) {
+    log.add(kind, layer, rows.values, rows.width);
+  });
+  return log;
+}
+
+// One pass over all tokens gives the same logits as one for each of them: a token does not see
+// those that follow. Only the check may use that, as it knows what follows.
+std::vector<float> logits_along(const NaiveLlama& model, std::span<const TokenId> prompt,
+                                std::span<const TokenId> following) {
+  std::vector<TokenId> tokens(prompt.begin(), prompt.end());
+  tokens.insert(tokens.end(), following.begin(), following.end() - 1);
+  const Rows logits = model.forward(tokens);
+  return {logits.values.begin() + std::ssize(logits.values) - std::ssize(following) * logits.width,
+          logits.values.end()};
+}
+
+int check(const RunOptions& options) {
+  const Checkpoint checkpoint(options.target);
+  const NaiveLlama model(checkpoint);
+  CheckedModel checked;
+  checked.checkpoint = &checkpoint;
+  checked.activations = [&](std::span<const TokenId> tokens) { return record(model, tokens); };
+  checked.decode = [&](std::span<const TokenId> prompt, std::span<const TokenId> following) {
+    return logits_along(model, prompt, following);
+  };
+  CheckList list;
+  check_goldens(golden_directory(options.goldens), checked, list);
+  return list.finish();
+}
+
+int run(const RunOptions& options) {
+  if (options.device == "cuda")
+    fail("this stage runs on the CPU alone; {} has --device cuda", stage_name(2));
+  if (options.check) return check(options);
+  const Request request = read_request(options);
+  const NaiveLlama target(request.checkpoint);
+  if (!options.dump.empty()) record(target, request.prompt).write(options.dump);
+
+  Generation generation(request, text_sink(options));
+  LogitsLog log(options.dump_logits);
+  RunStats stats;
+  const std::int64_t rows_before = target.rows_computed();
+  decode(target, request, options, generation, log, stats);
+  stats.target_rows -= rows_before;
+  log.write();
+  report(options, request, generation, stats, "CPU, plain loops in 1 thread");
+  return kGood;
+}
+
+}  // namespace
+}  // namespace specdec
+
+int main(int argc, char** argv) {
+  specdec::RunOptions options;
+  CLI::App app("Greedy decoding that computes everything again for every token.",
+               "01_naive_decoder");
+  specdec::add_run_options(app, 1, options);
+  return specdec::run_program(app, argc, argv, [&] { return specdec::run(options); });
+}
