@@ -1,0 +1,91 @@
+#include "stages/02_contiguous_kv_cache/contiguous_kv_cache.h"
+
+#include <algorithm>
+
+#include "common/base/check.h"
+
+namespace specdec {
+
+ContiguousKvCache::ContiguousKvCache(Backend& backend, const KvShape& shape, int max_sequences,
+                                     int max_length)
+    : max_length_(max_length),
+      memory_(backend, shape, std::int64_t{max_sequences} * max_length),
+      stretches_(static_cast<std::size_t>(max_sequences)) {
+  for (std::size_t i = 0; i < stretches_.size(); i++) {
+    stretches_[i].number = static_cast<std::int32_t>(i);
+  }
+}
+
+SequenceId ContiguousKvCache::create() {
+  const auto free = std::ranges::find(stretches_, false, &Stretch::taken);
+  if (free == stretches_.end()) {
+    throw CacheFull(fmt::format(
+        "the KV cache is full: it has room for {} sequences, and all are in use; release one first",
+        stretches_.size()));
+  }
+  free->taken = true;
+  free->length = 0;
+  return free->number;
+}
+
+SequenceId ContiguousKvCache::fork(SequenceId sequence) {
+  const int count = length(sequence);
+  const SequenceId result = create();
+  memory_.copy(sequence * max_length_, result * max_length_, count);
+  bytes_copied_ += static_cast<std::size_t>(count) * memory_.shape().bytes_per_token();
+  stretch(result).length = count;
+  return result;
+}
+
+void ContiguousKvCache::release(SequenceId sequence) { stretch(sequence).taken = false; }
+
+int ContiguousKvCache::length(SequenceId sequence) const { return stretch(sequence).length; }
+
+// [snippet contiguous-extend]
+bool ContiguousKvCache::has_room(const Extension& extension) const {
+  return extension.tokens <= max_length_ - length(extension.sequence);
+}
+
+bool ContiguousKvCache::can_extend(std::span<const Extension> extensions) const {
+  check_extensions(extensions);
+  return std::ranges::all_of(extensions, [&](const Extension& e) { return has_room(e); });
+}
+
+void ContiguousKvCache::extend(std::span<const Extension> extensions) {
+  check_extensions(extensions);
+  // Every sequence is asked before the first is changed, so that a failure leaves no trace.
+  for (const Extension& e : extensions) {
+    if (has_room(e)) continue;
+    throw CacheFull(fmt::format(
+        "the KV cache is full: sequence {} has {} tokens and needs {} more, but there is room for "
+        "{} in all; raise --max-context",
+        e.sequence, length(e.sequence), e.tokens, max_length_));
+  }
+  for (const Extension& e : extensions) stretch(e.sequence).length += e.tokens;
+}
+
+// Nothing is erased: what lies beyond the length is never read, and the next tokens overwrite it.
+void ContiguousKvCache::truncate(SequenceId sequence, int length) {
+  Stretch& s = stretch(sequence);
+  SPECDEC_CHECK(0 <= length && length <= s.length, "{} of {} tokens are kept", length, s.length);
+  s.length = length;
+}
+// [end snippet contiguous-extend]
+
+std::span<const std::int32_t> ContiguousKvCache::pages(SequenceId sequence) const {
+  const Stretch& s = stretch(sequence);
+  return {&s.number, s.length > 0 ? std::size_t{1} : std::size_t{0}};
+}
+
+ContiguousKvCache::Stretch& ContiguousKvCache::stretch(SequenceId sequence) {
+  return const_cast<Stretch&>(std::as_const(*this).stretch(sequence));
+}
+
+const ContiguousKvCache::Stretch& ContiguousKvCache::stretch(SequenceId sequence) const {
+  const std::size_t index = static_cast<std::size_t>(sequence);
+  SPECDEC_CHECK(index < stretches_.size() && stretches_[index].taken, "sequence {} does not exist",
+                sequence);
+  return stretches_[index];
+}
+
+}  // namespace specdec

@@ -1,0 +1,57 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "common/kv_cache.h"
+
+namespace specdec {
+
+// The simplest cache: one stretch of max_length slots for each sequence, taken for the sequence's
+// whole life however short it stays. The stretch is the sequence's one page:
+//
+//   slot of (sequence, position) = sequence * max_length + position
+//
+//   sequence 0          sequence 1          sequence 2
+//   [k k k k k . . . . .|k k . . . . . . . .|. . . . . . . . . .]
+//
+// Stage 3 shows what this wastes: the dots cannot be lent to a neighbour, and fork() has to copy.
+class ContiguousKvCache : public KvCache {
+ public:
+  // Allocates everything. Throws Error when there is not enough memory.
+  // REQUIRES: max_sequences >= 1, max_length >= 1.
+  ContiguousKvCache(Backend& backend, const KvShape& shape, int max_sequences, int max_length);
+
+  SequenceId create() override;
+  SequenceId fork(SequenceId sequence) override;  // throws CacheFull
+  void release(SequenceId sequence) override;
+  int length(SequenceId sequence) const override;
+  void extend(std::span<const Extension> extensions) override;
+  bool can_extend(std::span<const Extension> extensions) const override;
+  void truncate(SequenceId sequence, int length) override;
+
+  std::span<const std::int32_t> pages(SequenceId sequence) const override;
+  int page_size() const override { return max_length_; }
+  const KvMemory& memory() const override { return memory_; }
+
+  std::size_t bytes_copied() const { return bytes_copied_; }  // by fork(), so far
+
+ private:
+  struct Stretch {
+    std::int32_t number = 0;  // its place among the stretches: the page table of its sequence
+    bool taken = false;
+    int length = 0;  // tokens cached
+  };
+
+  Stretch& stretch(SequenceId sequence);
+  const Stretch& stretch(SequenceId sequence) const;
+  bool has_room(const Extension& extension) const;
+
+  int max_length_;
+  KvMemory memory_;
+  std::vector<Stretch> stretches_;  // [max_sequences], by SequenceId
+  std::size_t bytes_copied_ = 0;
+};
+
+}  // namespace specdec
