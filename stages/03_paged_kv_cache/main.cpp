@@ -1,0 +1,166 @@
+// Stage 3: greedy decoding with a cache in pages. The decode loop is stage 2's; what is new lies
+// behind the cache's interface.
+#include <memory>
+
+#include <CLI/CLI.hpp>
+
+#include "common/base/program.h"
+#include "common/llama.h"
+#include "common/run/device.h"
+#include "common/run/generation.h"
+#include "common/run/golden_check.h"
+#include "common/run/report.h"
+#include "stages/02_contiguous_kv_cache/contiguous_kv_cache.h"
+#include "stages/03_paged_kv_cache/paged_kv_cache.h"
+#include "stages/03_paged_kv_cache/pool_picture.h"
+
+namespace specdec {
+namespace {
+
+void explain(const KvCache& cache, std::string_view when) {
+  const auto* paged = dynamic_cast<const PagedKvCache*>(&cache);
+  if (paged == nullptr) return;  // a contiguous cache has nothing to show
+  fmt::print(stderr, "\n{}:\n{}", when, pool_picture(*paged, use_colour(stderr)));
+}
+
+// What pages are good for: a second sequence shares them until one of the two writes.
+void explain_sharing(Llama& model, const KvCache& cache, SequenceId sequence) {
+  explain(cache, "at the end");
+  const SequenceId second = model.fork(sequence);
+  explain(cache, "forked: the second sequence shares every page");
+  const Extension one_more{second, 1};
+  if (model.can_extend(std::span(&one_more, 1))) {
+    const TokenId token = 0;
+    model.forward(Segment{second, std::span(&token, 1), 0}, {});
+    explain(
+        cache,
+        "the second sequence wrote one token: it got its own copy of the last page, or a new one");
+  }
+  model.release(second);
+}
+
+// [snippet decode]
+void decode(Llama& target, const KvCache& cache, const Request& request, const RunOptions& options,
+            Generation& generation, LogitsLog& log, RunStats& stats) {
+  std::vector<TokenId> context = request.prompt;
+  context.reserve(static_cast<std::size_t>(request.max_context));
+  const LogitsBuffer logits(target, 1);
+  const DeviceRows row = logits.rows(0, 1);
+  const LlamaCounters before = target.counters();
+  const SequenceId sequence = target.create();
+
+  if (context.size() > 1) {  // prefill: all of the prompt but its last token, in one pass
+    const Stopwatch watch(stats.prefill_seconds);
+    target.forward(Segment{sequence, std::span(context).first(context.size() - 1), 0}, {});
+  }
+  if (options.explain) explain(cache, "after the prefill");
+  while (!generation.finished()) {
+    const Stopwatch watch(stats.decode_seconds);
+    target.forward(Segment{sequence, uncached(target, sequence, context), 1}, row);
+    stats.target_forwards++;
+    const TokenId next = argmax(target.backend(), row);
+    log.add(target.backend(), row);
+    context.push_back(next);
+    generation.push(next);
+    stats.emitted++;
+  }
+  count_target(stats, target.counters() - before);
+  if (options.explain) explain_sharing(target, cache, sequence);
+  target.release(sequence);
+}
+// [end snippet decode]
+
+int pages_for(int tokens, int page_size) { return (tokens + page_size - 1) / page_size; }
+
+// A pool that cannot hold the request is refused before the first token.
+void check_pool(const RunOptions& options, const Request& request) {
+  if (options.cache != "paged" || options.pages == 0) return;
+  const int tokens = static_cast<int>(request.prompt.size()) + request.max_new_tokens - 1;
+  const int needed = pages_for(tokens, options.page_size);  // the last token is never fed
+  if (options.pages < needed) {
+    fail(
+        "{} pages of {} cannot hold {} tokens: give --pages {} or more, or reduce --max-new-tokens",
+        options.pages, options.page_size, tokens, needed);
+  }
+}
+
+std::unique_ptr<KvCache> make_cache(const RunOptions& options, const LlamaModel& model,
+                                    int max_context) {
+  if (options.cache == "contiguous") {
+    return std::make_unique<ContiguousKvCache>(model.backend(), model.kv_shape(), 1, max_context);
+  }
+  // --explain forks the sequence, which may take a page more.
+  const int enough = pages_for(max_context, options.page_size) + (options.explain ? 1 : 0);
+  return std::make_unique<PagedKvCache>(model.backend(), model.kv_shape(),
+                                        options.pages > 0 ? options.pages : enough,
+                                        options.page_size);
+}
+
+// What this stage adds to the golden checks: stage 2's bits for any page size, and no page lost.
+void check_pages(const LlamaModel& model, std::span<const TokenId> tokens, CheckList& list) {
+  const auto n_tokens = static_cast<int>(tokens.size());
+  ContiguousKvCache contiguous(model.backend(), model.kv_shape(), 1, n_tokens);
+  Llama stage2(model, contiguous);
+  const LogitsBuffer want(stage2, n_tokens), got(stage2, n_tokens);
+  stage2.forward(Segment{stage2.create(), tokens, n_tokens}, want.rows(0, n_tokens));
+  for (const int page_size : {1, 3, 16}) {
+    const int n_pages = pages_for(n_tokens, page_size);
+    PagedKvCache paged(model.backend(), model.kv_shape(), n_pages, page_size);
+    Llama stage3(model, paged);
+    const SequenceId sequence = stage3.create();
+    for (int i = 0; i < n_tokens; i++) {
+      stage3.forward(Segment{sequence, tokens.subspan(std::size_t(i), 1), 1}, got.rows(i, 1));
+    }
+    list.add(same_bits(model.backend(), got.rows(0, n_tokens), want.rows(0, n_tokens)),
+             fmt::format("{} tokens in pages of {}: the bits of stage 2", n_tokens, page_size),
+             "the logits differ");
+    const bool owned = std::ssize(paged.pages(sequence)) == n_pages;
+    stage3.release(sequence);
+    list.add(owned && paged.allocator().n_free() == n_pages,
+             fmt::format("pages of {}: {} taken and given back", page_size, n_pages),
+             fmt::format("{} free at the end", paged.allocator().n_free()));
+  }
+}
+
+int check(const RunOptions& options) {
+  const Checkpoint checkpoint(options.target);
+  const auto goldens = golden_directory(options.goldens);
+  const auto backend = make_backend(options);
+  const LlamaModel model(checkpoint, *backend, loading_progress());
+  const auto cache = make_cache(options, model, longest_golden(goldens));
+  Llama target(model, *cache);
+  CheckList list;
+  check_goldens(goldens, checked_engine(checkpoint, target, *cache), list);
+  check_pages(model, GoldenFile(goldens / "short.cache.safetensors").tokens(), list);
+  return list.finish();
+}
+
+int run(const RunOptions& options) {
+  if (options.check) return check(options);
+  const Request request = read_request(options);
+  const auto backend = make_backend(options);
+  const LlamaModel model(request.checkpoint, *backend, loading_progress());
+  check_pool(options, request);
+  const auto cache = make_cache(options, model, request.max_context);
+  Llama target(model, *cache, {.token_limit = request.token_limit});
+  if (!options.dump.empty()) record_forward(target, request.prompt).write(options.dump);
+
+  Generation generation(request, text_sink(options));
+  LogitsLog log(options.dump_logits);
+  RunStats stats;
+  decode(target, *cache, request, options, generation, log, stats);
+  stats.cache_bytes = static_cast<std::int64_t>(cache->memory().bytes());
+  log.write();
+  report(options, request, generation, stats, backend->name());
+  return kGood;
+}
+
+}  // namespace
+}  // namespace specdec
+
+int main(int argc, char** argv) {
+  specdec::RunOptions options;
+  CLI::App app("Greedy decoding with a KV cache in pages.", "03_paged_kv_cache");
+  specdec::add_run_options(app, 3, options);
+  return specdec::run_program(app, argc, argv, [&] { return specdec::run(options); });
+}

@@ -1,0 +1,45 @@
+#include "stages/03_paged_kv_cache/page_allocator.h"
+
+#include <algorithm>
+
+#include "common/base/check.h"
+
+namespace specdec {
+
+PageAllocator::PageAllocator(int n_pages) : owners_(static_cast<std::size_t>(n_pages), 0) {
+  free_pages_.reserve(owners_.size());
+  for (std::int32_t page = n_pages - 1; page >= 0; page--) free_pages_.push_back(page);
+}
+
+// [snippet page-allocator]
+std::int32_t PageAllocator::allocate() {
+  SPECDEC_CHECK(!free_pages_.empty(), "one of {} pages is free", n_pages());
+  const std::int32_t page = free_pages_.back();
+  free_pages_.pop_back();
+  owners_[static_cast<std::size_t>(page)] = 1;
+  peak_used_ = std::max(peak_used_, n_used());
+  return page;
+}
+
+void PageAllocator::share(std::int32_t page) {
+  if (++owners_of_used(page) == 2) n_shared_++;
+}
+
+void PageAllocator::free(std::int32_t page) {
+  const std::int32_t left = --owners_of_used(page);
+  if (left == 1) n_shared_--;
+  if (left == 0) free_pages_.push_back(page);
+}
+// [end snippet page-allocator]
+
+int PageAllocator::owners(std::int32_t page) const {
+  SPECDEC_CHECK(0 <= page && page < n_pages(), "page {} of {}", page, n_pages());
+  return owners_[static_cast<std::size_t>(page)];
+}
+
+std::int32_t& PageAllocator::owners_of_used(std::int32_t page) {
+  SPECDEC_CHECK(owners(page) > 0, "page {} is in use, not free", page);
+  return owners_[static_cast<std::size_t>(page)];
+}
+
+}  // namespace specdec

@@ -1,0 +1,39 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace specdec {
+
+// Which pages of a pool are free, and how many owners the others have. It knows nothing of what the
+// pages hold.
+//
+// Invariant: a page is in the free list, once, exactly when it has no owner.
+class PageAllocator {
+ public:
+  explicit PageAllocator(int n_pages);
+
+  // A free page, now with one owner: the one freed last, or at first pages 0, 1, 2, ... So the same
+  // calls give the same pages in every run. REQUIRES: n_free() > 0.
+  std::int32_t allocate();
+  void share(std::int32_t page);  // one owner more. REQUIRES: the page has one already.
+  void free(std::int32_t page);   // one owner fewer; without any, the page is free again. REQUIRES:
+                                  // the page has an owner.
+
+  int owners(std::int32_t page) const;  // 0: free
+  int n_pages() const { return static_cast<int>(owners_.size()); }
+  int n_free() const { return static_cast<int>(free_pages_.size()); }
+  int n_used() const { return n_pages() - n_free(); }
+  int n_shared() const { return n_shared_; }  // pages with several owners
+  int peak_used() const { return peak_used_; }
+
+ private:
+  std::int32_t& owners_of_used(std::int32_t page);
+
+  std::vector<std::int32_t> owners_;      // [n_pages]
+  std::vector<std::int32_t> free_pages_;  // a stack; its memory is for all pages from the beginning
+  int n_shared_ = 0;
+  int peak_used_ = 0;
+};
+
+}  // namespace specdec

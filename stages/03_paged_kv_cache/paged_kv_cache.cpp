@@ -1,0 +1,167 @@
+#include "stages/03_paged_kv_cache/paged_kv_cache.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/base/check.h"
+
+namespace specdec {
+
+PagedKvCache::PagedKvCache(Backend& backend, const KvShape& shape, int n_pages, int page_size)
+    : page_size_(page_size),
+      memory_(backend, shape, std::int64_t{n_pages} * page_size),
+      allocator_(n_pages) {}
+
+SequenceId PagedKvCache::create() {
+  auto place = std::ranges::find(sequences_, false, &Sequence::exists);
+  if (place == sequences_.end()) {
+    place = sequences_.emplace(sequences_.end());
+    // extend() allocates nothing, however long the sequence gets.
+    place->table.reserve(static_cast<std::size_t>(allocator_.n_pages()));
+  }
+  place->exists = true;
+  return static_cast<SequenceId>(place - sequences_.begin());
+}
+
+// [snippet fork]
+SequenceId PagedKvCache::fork(SequenceId sequence) {
+  return share_prefix(sequence, length(sequence));
+}
+
+SequenceId PagedKvCache::share_prefix(SequenceId from, int length) {
+  SPECDEC_CHECK(0 <= length && length <= get(from).length, "{} of {} tokens are shared", length,
+                get(from).length);
+  const SequenceId result = create();
+  Sequence& copy = get(result);
+  const Sequence& original = get(from);  // after create(), which may have moved it
+  for (std::size_t i = 0; i < pages_for(length); i++) {
+    allocator_.share(original.table[i]);
+    copy.table.push_back(original.table[i]);
+  }
+  copy.length = length;
+  return result;
+}
+// [end snippet fork]
+
+void PagedKvCache::release(SequenceId sequence) {
+  truncate(sequence, 0);
+  get(sequence).exists = false;
+}
+
+// [snippet truncate]
+void PagedKvCache::truncate(SequenceId sequence, int length) {
+  Sequence& s = get(sequence);
+  SPECDEC_CHECK(0 <= length && length <= s.length, "{} of {} tokens are kept", length, s.length);
+  // A last page that is partly needed stays. It may be shared: extend() looks after that.
+  while (s.table.size() > pages_for(length)) {
+    allocator_.free(s.table.back());
+    s.table.pop_back();  // the page may soon be another sequence's
+  }
+  s.length = length;
+}
+// [end snippet truncate]
+
+// [snippet paged-extend]
+void PagedKvCache::extend(std::span<const Extension> extensions) {
+  check_extensions(extensions);
+  // All pages are there, or nothing is touched.
+  const std::int64_t needed = pages_needed(extensions);
+  if (needed > allocator_.n_free()) fail_full(needed);
+
+  for (const Extension& extension : extensions) {
+    Sequence& s = get(extension.sequence);
+    if (writes_into_last_page(extension) && allocator_.owners(s.table.back()) > 1) {
+      copy_last_page(s);
+    }
+    s.length += extension.tokens;
+    while (s.table.size() < pages_for(s.length)) s.table.push_back(allocator_.allocate());
+  }
+}
+// [end snippet paged-extend]
+
+bool PagedKvCache::can_extend(std::span<const Extension> extensions) const {
+  check_extensions(extensions);
+  return pages_needed(extensions) <= allocator_.n_free();
+}
+
+// [snippet copy-on-write]
+// The page that a sequence is about to append to has other owners. It gets a copy of its own, of
+// which only the rows up to its length matter; the others keep the page.
+void PagedKvCache::copy_last_page(Sequence& s) {
+  const std::int32_t shared = s.table.back();
+  const std::int32_t own = allocator_.allocate();
+  const int rows = s.length % page_size_;
+  memory_.copy(shared * page_size_, own * page_size_, rows);
+  bytes_copied_ += static_cast<std::size_t>(rows) * memory_.shape().bytes_per_token();
+  allocator_.free(shared);
+  s.table.back() = own;
+}
+// [end snippet copy-on-write]
+
+// [snippet pages-needed]
+// How many pages extend() will take from the free list: for growth, and for copies.
+std::int64_t PagedKvCache::pages_needed(std::span<const Extension> extensions) const {
+  std::int64_t needed = 0;
+  for (std::size_t i = 0; i < extensions.size(); i++) {
+    const Sequence& s = get(extensions[i].sequence);
+    const std::size_t pages = pages_for(std::int64_t{s.length} + extensions[i].tokens);
+    needed += static_cast<std::int64_t>(pages - s.table.size());
+    if (needs_copy(extensions, i)) needed++;
+  }
+  return needed;
+}
+
+// Whether the page that extension i appends to will be shared when its turn comes. Those before it
+// that appended to the same page have left it by then, so the last owner of all needs no copy.
+bool PagedKvCache::needs_copy(std::span<const Extension> extensions, std::size_t i) const {
+  if (!writes_into_last_page(extensions[i])) return false;
+  const std::int32_t page = get(extensions[i].sequence).table.back();
+  const auto left = std::ranges::count_if(extensions.first(i), [&](const Extension& e) {
+    return writes_into_last_page(e) && get(e.sequence).table.back() == page;
+  });
+  return allocator_.owners(page) - left > 1;
+}
+
+bool PagedKvCache::writes_into_last_page(const Extension& extension) const {
+  return extension.tokens > 0 && get(extension.sequence).length % page_size_ != 0;
+}
+// [end snippet pages-needed]
+
+void PagedKvCache::fail_full(std::int64_t needed) const {
+  throw CacheFull(fmt::format(
+      "the KV cache is full: it needs {} more page{} of {} token{}, and {} of {} {} free; raise "
+      "--pages, or run fewer or shorter sequences",
+      needed, needed == 1 ? "" : "s", page_size_, page_size_ == 1 ? "" : "s", allocator_.n_free(),
+      allocator_.n_pages(), allocator_.n_free() == 1 ? "is" : "are"));
+}
+
+int PagedKvCache::length(SequenceId sequence) const { return get(sequence).length; }
+
+std::span<const std::int32_t> PagedKvCache::pages(SequenceId sequence) const {
+  return get(sequence).table;
+}
+
+std::vector<SequenceId> PagedKvCache::sequences() const {
+  std::vector<SequenceId> result;
+  for (std::size_t i = 0; i < sequences_.size(); i++) {
+    if (sequences_[i].exists) result.push_back(static_cast<SequenceId>(i));
+  }
+  return result;
+}
+
+std::size_t PagedKvCache::pages_for(std::int64_t length) const {
+  return static_cast<std::size_t>((length + page_size_ - 1) / page_size_);
+}
+
+PagedKvCache::Sequence& PagedKvCache::get(SequenceId sequence) {
+  return const_cast<Sequence&>(std::as_const(*this).get(sequence));
+}
+
+const PagedKvCache::Sequence& PagedKvCache::get(SequenceId sequence) const {
+  const std::size_t index = static_cast<std::size_t>(sequence);
+  SPECDEC_CHECK(index < sequences_.size() && sequences_[index].exists, "sequence {} does not exist",
+                sequence);
+  return sequences_[index];
+}
+
+}  // namespace specdec
