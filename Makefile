@@ -7,7 +7,7 @@ FUZZ_SECONDS ?= 60
 GOLDEN_VENV := $(BUILD)/golden-venv
 FORMATTED := git ls-files -z --cached --others --exclude-standard -- '*.h' '*.cpp' '*.cu' '*.cuh'
 
-.PHONY: help setup setup-full build demo test test-full bench fuzz golden docs doctor format \
+.PHONY: help setup setup-full build demo check test test-full bench fuzz golden docs doctor format \
         check-format clean asan tsan
 
 help: ## list the targets
@@ -25,8 +25,11 @@ build: setup ## build everything into build/ (installs missing packages; SETUP=n
 	@cmake --preset cpu
 	@cmake --build --preset cpu
 
-demo: build ## open the embedded checkpoint and show what is in it
-	@$(BUILD)/bin/inspect
+demo: build ## run the stages on one prompt and put them side by side
+	@.ci/demo $(BUILD)
+
+check: build ## hold a stage against its golden files: make check STAGE=2
+	@$(BUILD)/bin/$(notdir $(wildcard stages/0$(STAGE)_*)) --check
 
 test: build ## build, then run all tests but the sanitizer builds
 	@ctest --preset cpu $(CTEST_ARGS)

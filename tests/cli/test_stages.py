@@ -1,0 +1,231 @@
+"""Stages 1 to 3 from outside: options, output, exit codes, messages.
+
+usage: test_stages.py FOLDER_OF_PROGRAMS GOLDEN_FOLDER
+"""
+import json
+import pathlib
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+
+STAGES = ["01_naive_decoder", "02_contiguous_kv_cache", "03_paged_kv_cache"]
+
+
+def run(stage, *arguments):
+    """Exit code, stdout, stderr of a stage's program."""
+    done = subprocess.run([PROGRAMS / stage, *arguments], capture_output=True, check=False)
+    return done.returncode, done.stdout.decode(), done.stderr.decode()
+
+
+def run_json(stage, *arguments):
+    code, text, errors = run(stage, "--output", "json", *arguments)
+    assert (code, errors) == (0, ""), errors
+    assert text.count("\n") == 1, "one line"
+    return json.loads(text)
+
+
+def read_tensors(path):
+    """The F32 tensors of a safetensors file: {name: (shape, bytes)}."""
+    data = path.read_bytes()
+    size = struct.unpack("<Q", data[:8])[0]
+    tensors = {}
+    for name, entry in json.loads(data[8:8 + size]).items():
+        if name != "__metadata__":
+            assert entry["dtype"] == "F32"
+            begin, end = entry["data_offsets"]
+            tensors[name] = (entry["shape"], data[8 + size + begin:8 + size + end])
+    return tensors
+
+
+class StagesTest(unittest.TestCase):
+    def test_all_stages_write_the_same(self):
+        results = [run_json(stage, "--max-new-tokens", "24") for stage in STAGES]
+        for result in results:
+            self.assertEqual(result["tokens"], results[0]["tokens"])
+            self.assertEqual(result["text"], results[0]["text"])
+
+    def test_counts_are_those_of_the_lesson(self):
+        arguments = ("--prompt-ids", "3840,71,305,9,11", "--max-new-tokens", "10", "--ignore-eos")
+        rows = [run_json(stage, *arguments)["stats"]["target_rows"] for stage in STAGES]
+        self.assertEqual(rows[0], sum(5 + i for i in range(10)), "recomputing")
+        self.assertEqual(rows[1:], [5 + 10 - 1] * 2, "every token once, the last one never")
+
+    def test_json_has_the_fields_of_the_contract(self):
+        for stage in STAGES:
+            result = run_json(stage, "--max-new-tokens", "3")
+            self.assertLessEqual({"tokens", "text", "finish_reason", "stats", "model", "device"}, set(result))
+            self.assertLessEqual(
+                {"rounds", "target_forwards", "draft_forwards", "drafted", "tested", "accepted", "emitted", "alpha",
+                 "acceptance_rate", "mean_round_acceptance", "accepted_per_position", "prefill_seconds",
+                 "decode_seconds", "tokens_per_second"}, set(result["stats"]))
+            self.assertEqual(result["finish_reason"], "length")
+            self.assertEqual(result["stats"]["emitted"], 3)
+            self.assertEqual(result["stats"]["target_forwards"], 3)
+
+    def test_text_streams_to_stdout_alone(self):
+        for stage in STAGES:
+            want = run_json(stage, "--max-new-tokens", "12")["text"]
+            code, text, errors = run(stage, "--max-new-tokens", "12", "--quiet")
+            self.assertEqual((code, text, errors), (0, want + "\n", ""))
+            code, text, errors = run(stage, "--max-new-tokens", "12")
+            self.assertEqual(text, want + "\n")
+            self.assertIn("tokens/s", errors)
+            self.assertNotIn("\x1b", text + errors, "no colours where there is no terminal")
+
+    def test_a_stop_text_ends_the_text_before_it(self):
+        whole = run_json(STAGES[1], "--max-new-tokens", "30")["text"]
+        stop = whole[10:14]
+        for stage in STAGES:
+            result = run_json(stage, "--max-new-tokens", "30", "--stop", "not there", "--stop", stop)
+            self.assertEqual(result["text"], whole[:whole.index(stop)])
+            self.assertEqual(result["finish_reason"], "stop")
+
+    def test_a_chat_ends_with_an_eos(self):
+        for stage in STAGES:
+            result = run_json(stage, "--chat", "What is 12 + 30?", "--max-new-tokens", "200")
+            self.assertEqual(result["finish_reason"], "stop")
+            self.assertIn(result["tokens"][-1], result["model"]["eos_ids"])
+            self.assertNotIn("<|", result["text"])
+
+    def test_a_prompt_of_one_token(self):
+        results = [run_json(stage, "--prompt-ids", "3840", "--max-new-tokens", "5") for stage in STAGES]
+        self.assertEqual(len({json.dumps(result["tokens"]) for result in results}), 1)
+
+    def test_models_without_a_tokenizer(self):
+        target = GOLDEN / "checkpoints" / "untied"
+        outputs = {run(stage, "--target", target, "--prompt-ids", "1,2,3", "--max-new-tokens", "5", "--quiet")
+                   for stage in STAGES}
+        self.assertEqual(len(outputs), 1)
+        code, text, errors = outputs.pop()
+        self.assertEqual((code, errors), (0, ""))
+        self.assertEqual(len(text.split(",")), 5)
+
+    def test_caches_threads_and_pages_change_nothing(self):
+        want = run_json(STAGES[1], "--max-new-tokens", "40")["tokens"]
+        for arguments in (["--cache", "contiguous"], ["--page-size", "1"], ["--page-size", "3", "--threads", "1"],
+                          ["--page-size", "256"], ["--threads", "3"], ["--max-context", "200"]):
+            self.assertEqual(run_json(STAGES[2], "--max-new-tokens", "40", *arguments)["tokens"], want, arguments)
+
+    def test_explain_shows_pages(self):
+        code, _, errors = run(STAGES[2], "--explain", "--max-new-tokens", "20")
+        self.assertEqual(code, 0)
+        for words in ("after the prefill", "at the end", "forked", "its own copy"):
+            self.assertIn(words, errors)
+
+    def test_help_and_version_are_good(self):
+        for stage in STAGES:
+            for option, words in (("--help", "--max-new-tokens N"), ("--version", "specdec ")):
+                code, text, errors = run(stage, option)
+                self.assertEqual((code, errors), (0, ""))
+                self.assertIn(words, text)
+
+
+class FilesTest(unittest.TestCase):
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp())
+        self.addCleanup(shutil.rmtree, self.folder)
+
+    def test_dump_holds_the_golden_tensors(self):
+        want = json.loads((GOLDEN / "goldens" / "target" / "manifest.json").read_text())["tolerances"]
+        dumps = []
+        for stage in STAGES:
+            path = self.folder / f"{stage}.safetensors"
+            code, _, errors = run(stage, "--prompt", "One two three", "--dump", path, "--max-new-tokens", "1", "--quiet")
+            self.assertEqual(code, 0, errors)
+            dumps.append(read_tensors(path))
+            self.assertEqual(set(dumps[-1]), set(want))
+        shapes = [{name: shape for name, (shape, _) in dump.items()} for dump in dumps]
+        self.assertEqual(shapes[0], shapes[1])
+        self.assertEqual(shapes[0]["logits"][1], 4096)
+        self.assertEqual(dumps[1], dumps[2], "stages 2 and 3, bit for bit")
+        self.assertNotEqual(dumps[0], dumps[1], "plain loops sum in another order; equality would be suspicious")
+
+    def test_dumped_logits_of_stages_2_and_3_are_equal(self):
+        tensors = []
+        for stage in STAGES[1:]:
+            path = self.folder / stage
+            code, _, errors = run(stage, "--dump-logits", path, "--max-new-tokens", "9", "--ignore-eos", "--quiet")
+            self.assertEqual(code, 0, errors)
+            tensors.append(read_tensors(path))
+        self.assertEqual(tensors[0]["logits"][0], [9, 4096])
+        self.assertEqual(tensors[0], tensors[1])
+
+    def test_report_is_the_json_object(self):
+        path = self.folder / "report.json"
+        code, text, _ = run(STAGES[2], "--report", path, "--max-new-tokens", "4", "--quiet")
+        self.assertEqual(code, 0)
+        self.assertEqual(json.loads(path.read_text())["text"] + "\n", text)
+
+    def test_output_files_that_cannot_be_written(self):
+        for option in ("--dump", "--dump-logits", "--report"):
+            code, _, errors = run(STAGES[2], option, "/nowhere/file", "--max-new-tokens", "1", "--quiet")
+            self.assertEqual(code, 2)
+            self.assertEqual(errors.count("\n"), 1)
+            self.assertIn("/nowhere/file", errors)
+
+
+class BadInputTest(unittest.TestCase):
+    def expect_error(self, words, stage, *arguments):
+        code, text, errors = run(stage, *arguments)
+        self.assertEqual((code, text), (2, ""), errors)
+        self.assertEqual(errors.count("\n"), 1, f"one line: {errors}")
+        self.assertTrue(errors.startswith(stage + ": "), errors)
+        self.assertIn(words, errors)
+
+    def test_options_of_later_stages_name_the_stage(self):
+        self.expect_error("this stage has no --threads; 02_contiguous_kv_cache has it", STAGES[0], "--threads", "2")
+        self.expect_error("03_paged_kv_cache has it", STAGES[1], "--page-size", "4")
+        self.expect_error("03_paged_kv_cache has it", STAGES[1], "--cache=paged")
+        for stage in STAGES:
+            self.expect_error("04_greedy_speculation has it", stage, "--spec-length", "5")
+            self.expect_error("04_greedy_speculation has it", stage, "--no-speculation")
+            self.expect_error("05_rejection_sampling has it", stage, "--temperature", "0.5")
+            self.expect_error("06_batched_verification has it", stage, "--requests", "file")
+
+    def test_prompts(self):
+        for stage in STAGES:
+            self.expect_error("the prompt is empty", stage, "--prompt", "")
+            self.expect_error("the prompt is empty", stage, "--chat", "")
+            self.expect_error("UTF-8", stage, "--prompt", b"caf\xe9")
+            self.expect_error("prompt id 4096 is outside the vocabulary", stage, "--prompt-ids", "1,4096")
+            self.expect_error("prompt id -1", stage, "--prompt-ids=-1")
+            self.expect_error("--prompt-ids", stage, "--prompt-ids", "1,two")
+            self.expect_error("--prompt-ids", stage, "--prompt-ids", "")
+            self.expect_error("--chat", stage, "--prompt", "a", "--chat", "b")
+            self.expect_error("--system", stage, "--system", "a")
+            self.expect_error("no tokenizer.json", stage, "--target", GOLDEN / "checkpoints" / "untied", "--prompt", "a")
+
+    def test_lengths(self):
+        for stage in STAGES:
+            self.expect_error("need 2058 positions; the model has 2048", stage, "--prompt-ids", "1,2,3,4,5,6,7,8,9,10",
+                              "--max-new-tokens", "2048")
+            self.expect_error("--max-context allows 8", stage, "--prompt-ids", "1,2,3,4,5", "--max-new-tokens", "4",
+                              "--max-context", "8")
+            self.expect_error("beyond the model's 2048 positions", stage, "--max-context", "4096")
+            self.expect_error("--max-new-tokens", stage, "--max-new-tokens", "0")
+            self.expect_error("--max-new-tokens", stage, "--max-new-tokens", "many")
+            self.expect_error("--stop: the text is empty", stage, "--stop", "")
+
+    def test_devices_and_caches(self):
+        self.expect_error("02_contiguous_kv_cache has --device cuda", STAGES[0], "--device", "cuda")
+        for stage in STAGES[1:]:
+            self.expect_error("--device cuda: ", stage, "--device", "cuda")
+            self.expect_error("--gemm cublas needs --device cuda", stage, "--gemm", "cublas")
+            self.expect_error("--threads", stage, "--threads", "0")
+        self.expect_error("--page-size", STAGES[2], "--page-size", "0")
+        self.expect_error("--cache", STAGES[2], "--cache", "square")
+        self.expect_error("pages", STAGES[2], "--pages", "1", "--prompt-ids", ",".join(["7"] * 40))
+
+    def test_files(self):
+        for stage in STAGES:
+            self.expect_error("no such directory", stage, "--target", "/nowhere")
+            self.expect_error("/nowhere", stage, "--check", "--goldens", "/nowhere")
+            self.expect_error("is not the model", stage, "--check", "--goldens", GOLDEN / "goldens" / "draft")
+
+
+if __name__ == "__main__":
+    PROGRAMS, GOLDEN = map(pathlib.Path, sys.argv[1:])
+    unittest.main(argv=sys.argv[:1])

@@ -1,0 +1,97 @@
+#pragma once
+#include <filesystem>
+#include <limits>
+#include <memory>
+#include <random>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "common/llama.h"
+#include "kernels/cpu/cpu_backend.h"
+#include "stages/02_contiguous_kv_cache/contiguous_kv_cache.h"
+#include "stages/03_paged_kv_cache/paged_kv_cache.h"
+
+namespace specdec {
+
+// golden/models/NAME or golden/checkpoints/NAME.
+inline std::filesystem::path golden_model(const std::string& name) {
+  const bool embedded = name == "target" || name == "draft";
+  return std::filesystem::path(SPECDEC_GOLDEN_DIR) / (embedded ? "models" : "checkpoints") / name;
+}
+
+// Whatever lies in a cache's memory must not matter until it is written: fill it with NaN.
+inline void poison(Backend& backend, const KvCache& cache) {
+  const KvMemory& memory = cache.memory();
+  const std::vector<float> nans(
+      static_cast<std::size_t>(memory.slots()) * static_cast<std::size_t>(memory.shape().width()),
+      std::numeric_limits<float>::quiet_NaN());
+  for (int i = 0; i < memory.shape().n_layers; i++) {
+    backend.upload(nans.data(), memory.layer(i).keys, nans.size() * sizeof(float));
+    backend.upload(nans.data(), memory.layer(i).values, nans.size() * sizeof(float));
+  }
+}
+
+inline std::vector<TokenId> random_tokens(int count, int vocab_size, unsigned seed) {
+  std::mt19937 random(seed);
+  std::vector<TokenId> tokens(static_cast<std::size_t>(count));
+  for (TokenId& id : tokens) id = static_cast<TokenId>(random() % unsigned(vocab_size));
+  return tokens;
+}
+
+// Rows of logits on the host, compared bit for bit.
+using HostRows = std::vector<std::vector<float>>;
+
+inline HostRows host_rows(Backend& backend, ConstDeviceRows rows) {
+  HostRows result;
+  for (int r = 0; r < rows.rows; r++) result.push_back(to_host(backend, rows.slice(r, 1)));
+  return result;
+}
+
+inline bool equal_bits(std::span<const float> a, std::span<const float> b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size_bytes()) == 0;
+}
+
+// A model of the golden folders with a cache of its own, both poisoned and ready.
+struct Engine {
+  enum class Cache { kContiguous, kPaged };
+
+  Engine(const std::string& name, std::unique_ptr<Backend> backend_, int page_size,
+         const LlamaOptions& options = {}, int n_sequences = 4, int max_length = 320)
+      : backend(std::move(backend_)), model(Checkpoint(golden_model(name)), *backend) {
+    if (page_size == 0) {
+      cache =
+          std::make_unique<ContiguousKvCache>(*backend, model.kv_shape(), n_sequences, max_length);
+    } else {
+      const int pages = n_sequences * ((max_length + page_size - 1) / page_size);
+      cache = std::make_unique<PagedKvCache>(*backend, model.kv_shape(), pages, page_size);
+    }
+    poison(*backend, *cache);
+    llama = std::make_unique<Llama>(model, *cache, options);
+  }
+
+  // Logits of the last `rows` tokens appended to a sequence.
+  HostRows forward(SequenceId sequence, std::span<const TokenId> tokens, int rows) {
+    const LogitsBuffer logits(*llama, std::max(rows, 1));
+    llama->forward(Segment{sequence, tokens, rows}, logits.rows(0, rows));
+    return host_rows(*backend, logits.rows(0, rows));
+  }
+  // Of all tokens, as a new sequence.
+  HostRows prefill(std::span<const TokenId> tokens) {
+    const SequenceId sequence = llama->create();
+    HostRows rows = forward(sequence, tokens, static_cast<int>(tokens.size()));
+    llama->release(sequence);
+    return rows;
+  }
+
+  std::unique_ptr<Backend> backend;
+  LlamaModel model;
+  std::unique_ptr<KvCache> cache;
+  std::unique_ptr<Llama> llama;
+};
+
+inline constexpr int kContiguous = 0;  // as a page size
+
+}  // namespace specdec

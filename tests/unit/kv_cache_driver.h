@@ -1,0 +1,227 @@
+#pragma once
+#include <algorithm>
+#include <functional>
+#include <limits>
+#include <map>
+#include <random>
+#include <vector>
+
+#include "common/kv_cache.h"
+#include "tests/test_support.h"
+
+namespace specdec {
+
+// Drives a cache at random and keeps the obvious model of it beside: for each sequence, the list of
+// the values that were written. Keys and values in the cache's memory must equal the model's after
+// every step, slots that no sequence reads are full of NaN, and a call that fails must change
+// nothing.
+class KvCacheDriver {
+ public:
+  using Model = std::map<SequenceId, std::vector<float>>;
+
+  // What depends on the kind of cache.
+  struct Hooks {
+    // Whether there is room, found in another way than the cache's.
+    std::function<bool(const Model&, const std::vector<Extension>&)> has_room;
+    std::function<bool(const Model&)> can_create;
+    std::function<SequenceId(SequenceId, int)> share_prefix;  // may be absent
+    std::function<void(const Model&)> check_books;
+    int longest_extension = 8;
+  };
+
+  KvCacheDriver(KvCache& cache, Hooks hooks, unsigned seed)
+      : cache_(cache), hooks_(std::move(hooks)), generator_(seed) {}
+
+  // One random call. Ends with a check of everything, whose failures name the step.
+  void step() {
+    steps_++;
+    const unsigned choice = below(100);
+    if (model_.size() > 6) {
+      release(any());
+    } else if (model_.empty() || choice < 6) {
+      create();
+    } else if (choice < 11) {
+      add_copy([&](SequenceId from, int) { return cache_.fork(from); }, true);
+    } else if (choice < 16) {
+      if (hooks_.share_prefix) add_copy(hooks_.share_prefix, false);
+    } else if (choice < 26) {
+      release(any());
+    } else if (choice < 50) {
+      truncate(any());
+    } else if (choice < 53) {
+      extend_and_take_back();
+    } else {
+      extend();
+    }
+    poison_unread_slots();
+    check();
+  }
+
+  void release_all() {
+    while (!model_.empty()) release(model_.begin()->first);
+    check();
+  }
+
+  int failed_calls() const { return failed_calls_; }
+  // Floats count exactly to 2^20 where four bits are left for the elements' tags.
+  bool values_are_distinct() const { return next_value_ < 0x1p20f; }
+
+ private:
+  unsigned below(std::size_t bound) { return static_cast<unsigned>(generator_() % bound); }
+  SequenceId any() { return std::next(model_.begin(), below(model_.size()))->first; }
+
+  void create() {
+    if (!hooks_.can_create(model_)) return expect_full([&] { cache_.create(); });
+    const SequenceId id = cache_.create();
+    ASSERT_FALSE(model_.contains(id)) << "step " << steps_;
+    model_[id] = {};
+  }
+
+  template <typename Copy>
+  void add_copy(Copy copy, bool whole) {
+    const SequenceId from = any();
+    const auto length = whole ? model_[from].size() : below(model_[from].size() + 1);
+    if (!hooks_.can_create(model_)) {
+      return expect_full([&] { copy(from, static_cast<int>(length)); });
+    }
+    const SequenceId id = copy(from, static_cast<int>(length));
+    ASSERT_FALSE(model_.contains(id)) << "step " << steps_;
+    model_[id].assign(model_[from].begin(), model_[from].begin() + static_cast<long>(length));
+  }
+
+  void release(SequenceId id) {
+    cache_.release(id);
+    model_.erase(id);
+  }
+
+  void truncate(SequenceId id) {
+    const std::size_t length = below(model_[id].size() + 1);
+    cache_.truncate(id, static_cast<int>(length));
+    model_[id].resize(length);
+  }
+
+  // Up to four sequences, some perhaps forks of each other.
+  std::vector<Extension> random_extensions() {
+    std::vector<SequenceId> ids;
+    for (const auto& [id, values] : model_) ids.push_back(id);
+    for (std::size_t i = ids.size(); i > 1; i--) std::swap(ids[i - 1], ids[below(i)]);
+    ids.resize(std::min<std::size_t>(ids.size(), 1 + below(4)));
+    std::vector<Extension> extensions;
+    for (const SequenceId id : ids) {
+      const unsigned tokens = below(static_cast<unsigned>(hooks_.longest_extension) + 1);
+      extensions.push_back({id, static_cast<int>(tokens)});
+    }
+    return extensions;
+  }
+
+  bool try_to_extend(const std::vector<Extension>& extensions) {
+    const bool room = hooks_.has_room(model_, extensions);
+    EXPECT_EQ(cache_.can_extend(extensions), room) << "step " << steps_;
+    if (room) {
+      cache_.extend(extensions);
+    } else {
+      expect_full([&] { cache_.extend(extensions); });
+    }
+    return room;
+  }
+
+  void extend() {
+    const std::vector<Extension> extensions = random_extensions();
+    if (!try_to_extend(extensions)) return;
+    for (const Extension& e : extensions) {
+      for (int i = 0; i < e.tokens; i++) {
+        model_[e.sequence].push_back(next_value_);
+        write(cache_.slot(e.sequence, static_cast<int>(model_[e.sequence].size()) - 1),
+              next_value_++);
+      }
+    }
+  }
+
+  // As when a pass of the model fails after room was made.
+  void extend_and_take_back() {
+    const std::vector<Extension> extensions = random_extensions();
+    if (!try_to_extend(extensions)) return;
+    for (const Extension& e : extensions) {
+      cache_.truncate(e.sequence, static_cast<int>(model_[e.sequence].size()));
+    }
+  }
+
+  template <typename Action>
+  void expect_full(Action action) {
+    failed_calls_++;
+    std::map<SequenceId, std::vector<std::int32_t>> tables;
+    for (const auto& [id, values] : model_) tables[id] = to_vector(cache_.pages(id));
+    EXPECT_THROW(action(), CacheFull) << "step " << steps_;
+    for (const auto& [id, table] : tables) {
+      EXPECT_EQ(to_vector(cache_.pages(id)), table) << "step " << steps_;
+    }
+  }
+
+  static std::vector<std::int32_t> to_vector(std::span<const std::int32_t> pages) {
+    return {pages.begin(), pages.end()};
+  }
+
+  // Each layer, key, value and element gets a number of its own.
+  template <typename Visit>
+  void visit(int slot, float value, Visit visit_element) const {
+    const KvMemory& memory = cache_.memory();
+    const int width = memory.shape().width();
+    for (int l = 0; l < memory.shape().n_layers; l++) {
+      const KvLayer layer = memory.layer(l);
+      for (int i = 0; i < width; i++) {
+        const float tag = static_cast<float>(l * width + i) / 16;
+        visit_element(layer.keys[slot * width + i], value + tag);
+        visit_element(layer.values[slot * width + i], -value - tag);
+      }
+    }
+  }
+
+  void write(int slot, float value) {
+    visit(slot, value, [](float& element, float number) { element = number; });
+  }
+
+  void poison_unread_slots() {
+    std::vector<bool> read(static_cast<std::size_t>(cache_.memory().slots()));
+    for (const auto& [id, values] : model_) {
+      for (int j = 0; j < cache_.length(id); j++) {
+        read[static_cast<std::size_t>(cache_.slot(id, j))] = true;
+      }
+    }
+    for (std::size_t slot = 0; slot < read.size(); slot++) {
+      if (!read[slot]) write(static_cast<int>(slot), std::numeric_limits<float>::quiet_NaN());
+    }
+  }
+
+  void check() {
+    for (const auto& [id, values] : model_) {
+      ASSERT_EQ(cache_.length(id), static_cast<int>(values.size())) << "step " << steps_;
+      const std::size_t page_size = static_cast<std::size_t>(cache_.page_size());
+      ASSERT_EQ(cache_.pages(id).size(), (values.size() + page_size - 1) / page_size)
+          << "step " << steps_;
+      for (std::size_t j = 0; j < values.size(); j++) {
+        bool equal = true;
+        visit(cache_.slot(id, static_cast<int>(j)), values[j],
+              [&](float element, float number) { equal = equal && element == number; });
+        ASSERT_TRUE(equal) << "step " << steps_ << ", sequence " << id << ", position " << j;
+      }
+    }
+    hooks_.check_books(model_);
+  }
+
+  KvCache& cache_;
+  Hooks hooks_;
+  std::mt19937 generator_;
+  Model model_;
+  float next_value_ = 1;
+  int steps_ = 0;
+  int failed_calls_ = 0;
+};
+
+// Steps until the first failure.
+inline void drive(KvCacheDriver& driver, int steps) {
+  for (int i = 0; i < steps && !::testing::Test::HasFailure(); i++) driver.step();
+  if (!::testing::Test::HasFailure()) driver.release_all();
+  EXPECT_TRUE(driver.values_are_distinct());
+}
+
+}  // namespace specdec
