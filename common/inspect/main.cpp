@@ -16,6 +16,7 @@
 #include "common/base/utf8.h"
 #include "common/checkpoint/checkpoint.h"
 #include "common/embedded_models.h"
+#include "common/run/report.h"
 #include "common/tokenizer/chat.h"
 #include "common/tokenizer/tokenizer.h"
 
@@ -97,7 +98,8 @@ Totals count_weights(const Checkpoint& checkpoint) {
 
 // Keys and values that one token leaves in the cache, in float32.
 std::int64_t cache_bytes_per_token(const LlamaConfig& config) {
-  return std::int64_t{2} * config.n_layers * config.n_kv_heads * config.head_dim * 4;
+  const KvShape shape{config.n_layers, config.n_kv_heads, config.head_dim};
+  return static_cast<std::int64_t>(shape.bytes_per_token());
 }
 
 // 1234567 as "1,234,567".
@@ -204,23 +206,11 @@ void print_tokens(const Tokenizer& tokenizer, const Encoded& encoded) {
 }
 
 nlohmann::json to_json(const Checkpoint& checkpoint, const Encoded& encoded) {
-  const LlamaConfig& config = checkpoint.config();
   const Totals totals = count_weights(checkpoint);
-  return {{"model",
-           {{"directory", checkpoint.directory().string()},
-            {"d_model", config.d_model},
-            {"d_ff", config.d_ff},
-            {"n_layers", config.n_layers},
-            {"n_heads", config.n_heads},
-            {"n_kv_heads", config.n_kv_heads},
-            {"head_dim", config.head_dim},
-            {"vocab_size", config.vocab_size},
-            {"max_seq_len", config.max_seq_len},
-            {"tied_head", config.tied_head},
-            {"eos_ids", config.eos_ids},
-            {"parameters", totals.parameters},
-            {"weight_bytes", totals.bytes},
-            {"cache_bytes_per_token", cache_bytes_per_token(config)}}},
+  nlohmann::json model = to_json(checkpoint.config(), checkpoint.directory().string());
+  model["parameters"] = totals.parameters;
+  model["weight_bytes"] = totals.bytes;
+  return {{"model", model},
           {"text", encoded.text},
           {"tokens", encoded.ids},
           {"decodes_back", encoded.decodes_back}};

@@ -63,10 +63,19 @@ inline PanelStep load_step(const std::byte* from) {
 
 // ---- M rows of x times one panel
 
-// The hardware prefetcher alone keeps up at one row; the more arithmetic there is between two
-// loads, the further ahead one must ask. Addresses behind the matrix do no harm.
+// The hardware prefetcher alone keeps up at one row. The more arithmetic there is between two
+// loads, the further ahead one must ask, and into the second-level cache, since the first one would
+// have lost the line again. (Measured on a Zen 4 with memory at 37 and at 62 GB/s: six rows
+// take 4.1 ms for 151 MB of weights, 94% of the arithmetic peak; with all requests to the first
+// level, 12 KiB ahead, 4.9 ms.) Addresses behind the matrix do no harm.
 template <int M>
-constexpr std::ptrdiff_t kPrefetchBytes = M < 4 ? 6 << 10 : 12 << 10;
+inline void prefetch(const std::byte* panel) {
+  if constexpr (M < 4) {
+    __builtin_prefetch(panel + (6 << 10), /*write=*/0, /*locality=*/3);
+  } else {
+    __builtin_prefetch(panel + (8 << 10), /*write=*/0, /*locality=*/2);
+  }
+}
 
 template <WeightType type, int M>
 void multiply_tile(const std::byte* panel,                              // [K][kPanelRows]
@@ -75,7 +84,7 @@ void multiply_tile(const std::byte* panel,                              // [K][k
   Floats low[M] = {}, high[M] = {};
   for (int k = 0; k < width; ++k) {
     for (std::ptrdiff_t line = 0; line < kStepBytes<type>; line += 64) {
-      __builtin_prefetch(panel + kPrefetchBytes<M> + line);
+      prefetch<M>(panel + line);
     }
     const PanelStep step = load_step<type>(panel);
     panel += kStepBytes<type>;
