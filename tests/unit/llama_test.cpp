@@ -3,9 +3,36 @@
 
 #include "tests/engine_fixture.h"
 #include "tests/test_support.h"
+#include "tests/unit/memory_backend.h"
 
 namespace specdec {
 namespace {
+
+// Has weights that are nothing, and fails where the first layer would be computed.
+class FailingBackend : public MemoryBackend {
+ public:
+  std::unique_ptr<const WeightMatrix> load_matrix(std::span<const HostMatrix> parts) override {
+    struct Nothing : WeightMatrix {
+      explicit Nothing(const HostMatrix& part) : WeightMatrix(part.rows, part.width, 0) {}
+    };
+    return std::make_unique<Nothing>(parts[0]);
+  }
+  void embed(const WeightMatrix&, const std::int32_t*, DeviceRows) override {}
+  void rope_angles(const std::int32_t*, const float*, DeviceRows, DeviceRows) override {}
+  void rms_norm(ConstDeviceRows, const float*, float, DeviceRows) override { fail("lost device"); }
+};
+
+TEST(LlamaFailure, ADeviceThatFailsChangesNoLength) {
+  Engine engine("untied", std::make_unique<FailingBackend>(), 4);
+  const SequenceId a = engine.llama->create(), b = engine.llama->create();
+  const auto tokens = random_tokens(9, engine.llama->vocab_size(), 1);
+  const std::vector<Segment> batch = {{a, tokens, 0}, {b, std::span(tokens).first(2), 0}};
+  EXPECT_ERROR(engine.llama->forward(batch, {}), "lost device");
+  EXPECT_EQ(engine.llama->length(a), 0);
+  EXPECT_EQ(engine.llama->length(b), 0);
+  const auto* paged = dynamic_cast<const PagedKvCache*>(engine.cache.get());
+  EXPECT_EQ(paged->allocator().n_used(), 0);
+}
 
 class LlamaTest : public ::testing::Test {
  protected:
