@@ -1,5 +1,7 @@
 // The engine's contract: the logits of a token depend on the model and the tokens before it, bit
 // for bit, and on nothing else.
+#include <cmath>
+
 #include "tests/engine_fixture.h"
 #include "tests/test_support.h"
 
@@ -24,7 +26,11 @@ class LlamaBitsTest : public ::testing::TestWithParam<std::string> {
   LlamaBitsTest()
       : reference_(GetParam(), make_plain_backend(), kContiguous),
         tokens_(random_tokens(kLength, reference_.llama->vocab_size(), 1)),
-        want_(reference_.prefill(tokens_)) {}
+        want_(reference_.prefill(tokens_)) {
+    for (const auto& row : want_) {  // or NaN, which equals NaN bit for bit, would pass everywhere
+      EXPECT_TRUE(std::ranges::all_of(row, [](float logit) { return std::isfinite(logit); }));
+    }
+  }
 
   std::unique_ptr<Engine> engine(int page_size, int threads = 2, int max_pass_rows = 256) {
     return std::make_unique<Engine>(GetParam(), make_cpu_backend(threads), page_size,
