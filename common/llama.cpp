@@ -13,7 +13,7 @@ std::size_t product(int a, int b) {
   return static_cast<std::size_t>(a) * static_cast<std::size_t>(b);
 }
 
-// Keeps the backend's threads awake for the length of a pass.
+// Keeps the backend's threads awake for the length of a call.
 class Burst {
  public:
   explicit Burst(Backend& backend) : backend_(backend) { backend_.begin_burst(); }

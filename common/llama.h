@@ -21,7 +21,7 @@ struct LlamaOptions {
 
 // Exact counts, the same on every machine.
 struct LlamaCounters {
-  std::int64_t forwards = 0;      // calls
+  std::int64_t forwards = 0;      // calls that succeeded
   std::int64_t passes = 0;        // times that all layers' weights were read
   std::int64_t rows = 0;          // tokens computed
   std::int64_t weight_bytes = 0;  // of matrices, read by the passes

@@ -11,7 +11,7 @@ namespace specdec {
 // (Su et al., RoFormer, section 3.2.2), stretched by llama3's scaling where the model has one.
 //
 // Equal to transformers bit for bit, which takes float32 steps in this order: one unit in the last
-// place of a frequency is an error of 1e-5 radians at position 400 already.
+// place of a frequency is an error of 2e-5 radians at position 400 already.
 // REQUIRES: head_dim is even, theta > 0.
 std::vector<float> rope_frequencies(int head_dim, double theta,
                                     const std::optional<RopeScaling>& scaling);

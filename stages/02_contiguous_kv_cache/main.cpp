@@ -1,4 +1,4 @@
-// Stage 2: greedy decoding with a contiguous cache. The prompt is prefilled in one pass; after that
+// Stage 2: greedy decoding with a contiguous cache. The prompt is prefilled in one call; after that
 // every new token costs a pass over one row.
 #include <CLI/CLI.hpp>
 
@@ -23,7 +23,7 @@ void decode(Llama& target, const Request& request, const RunOptions& options,
   const LlamaCounters before = target.counters();
   const SequenceId sequence = target.create();
 
-  if (context.size() > 1) {  // prefill: all of the prompt but its last token, in one pass
+  if (context.size() > 1) {  // prefill: all of the prompt but its last token, in one call
     const Stopwatch watch(stats.prefill_seconds);
     target.forward(Segment{sequence, std::span(context).first(context.size() - 1), 0}, {});
   }

@@ -49,7 +49,7 @@ void decode(Llama& target, const KvCache& cache, const Request& request, const R
   const LlamaCounters before = target.counters();
   const SequenceId sequence = target.create();
 
-  if (context.size() > 1) {  // prefill: all of the prompt but its last token, in one pass
+  if (context.size() > 1) {  // prefill: all of the prompt but its last token, in one call
     const Stopwatch watch(stats.prefill_seconds);
     target.forward(Segment{sequence, std::span(context).first(context.size() - 1), 0}, {});
   }
@@ -122,7 +122,8 @@ void check_pages(const LlamaModel& model, std::span<const TokenId> tokens, Check
   }
 }
 
-int check(const RunOptions& options) {
+int check(RunOptions options) {
+  options.pages = 0;  // enough
   const Checkpoint checkpoint(options.target);
   const auto goldens = golden_directory(options.goldens);
   const auto backend = make_backend(options);
@@ -138,9 +139,9 @@ int check(const RunOptions& options) {
 int run(const RunOptions& options) {
   if (options.check) return check(options);
   const Request request = read_request(options);
+  check_pool(options, request);
   const auto backend = make_backend(options);
   const LlamaModel model(request.checkpoint, *backend, loading_progress());
-  check_pool(options, request);
   const auto cache = make_cache(options, model, request.max_context);
   Llama target(model, *cache, {.token_limit = request.token_limit});
   if (!options.dump.empty()) record_forward(target, request.prompt).write(options.dump);

@@ -105,7 +105,7 @@ std::string grid(const PagedKvCache& cache, bool colour) {
   return text;
 }
 
-// "A  sequence 0, 14 tokens in pages 0 1 4", the pages wrapped and indented.
+// "A  sequence 0: 14 tokens in pages 0 1 4", the pages wrapped and indented.
 std::string table_line(const PagedKvCache& cache, SequenceId sequence, bool colour) {
   const int length = cache.length(sequence);
   const std::string name(1, letter(sequence));
