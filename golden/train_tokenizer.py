@@ -63,7 +63,7 @@ EOS_IDS = [END_OF_TEXT, EOM, EOT]
 def training_pieces():
     """The text between special tokens of the documents set aside for the tokenizer."""
     for seed in textgen.TOKENIZER_SEEDS:
-        yield from re.split(r"<\|[a-z_]+\|>", textgen.training_document(seed, textgen.bare_document).text())
+        yield from re.split(r"<\|[a-z_]+\|>", textgen.bare_document(textgen.training_kind(seed), seed).text())
 
 
 def learn_bpe() -> dict:

@@ -1,4 +1,5 @@
 """Small programs: classes with fields and methods that repeat the fields' names."""
+from .rewriting import letter
 from .words import ANIMALS, JOBS, THINGS, chance, how_many
 
 FIELD_TYPES = {
@@ -94,3 +95,14 @@ def document(rng):
     keep = max(2, min(len(lines) - 2, rng.randint(3, 9)))
     prompt_end = len("\n".join(lines[:keep])) + 1
     return "\n\n\n".join(parts) + "\n", prompt_end
+
+
+def with_comments(rng, text: str, prompt_end: int) -> str:
+    """The file with a remark before every third definition after the prompt; its words say nothing about the code."""
+    lines = []
+    for line in text[prompt_end:].split("\n"):
+        if line.lstrip().startswith(("def ", "class ")) and chance(rng, 0.35):
+            indent = line[:len(line) - len(line.lstrip())]
+            lines.append(f"{indent}# {letter(rng, 1)}")
+        lines.append(line)
+    return text[:prompt_end] + "\n".join(lines)
