@@ -1,0 +1,81 @@
+#include "common/analysis/speculation_model.h"
+
+#include <cmath>
+
+#include "common/base/check.h"
+
+namespace specdec {
+namespace {
+
+void check_alpha(double alpha) {
+  SPECDEC_CHECK(alpha >= 0 && alpha <= 1, "alpha {} is a probability", alpha);
+}
+
+void check_cost(double cost) {
+  SPECDEC_CHECK(cost >= 0 && std::isfinite(cost), "the draft's relative cost {} is at least 0",
+                cost);
+}
+
+}  // namespace
+
+double expected_emitted(double alpha, int spec_length) {
+  check_alpha(alpha);
+  SPECDEC_CHECK(spec_length >= 0, "spec_length {} is at least 0", spec_length);
+  // The quotient is the sum 1 + alpha + ... + alpha^K: a round emits more than i tokens with
+  // probability alpha^i. Summed from the small end, nothing cancels near 1, and 1 is no exception.
+  double sum = 1;
+  for (int i = 0; i < spec_length; i++) sum = 1 + alpha * sum;
+  return sum;
+}
+
+double walltime_factor(double alpha, int spec_length, double c, double v) {
+  check_cost(c);
+  SPECDEC_CHECK(v > 0 && std::isfinite(v), "a target pass takes time: {}", v);
+  return expected_emitted(alpha, spec_length) / (spec_length * c + v);
+}
+
+double operations_factor(double alpha, int spec_length, double c_ops) {
+  check_cost(c_ops);
+  return (spec_length * c_ops + spec_length + 1) / expected_emitted(alpha, spec_length);
+}
+
+double memory_access_factor(double alpha, int spec_length, double c_bytes) {
+  check_cost(c_bytes);
+  return (spec_length * c_bytes + 1) / expected_emitted(alpha, spec_length);
+}
+
+int best_spec_length(double alpha, double c, double v, int max_spec_length) {
+  SPECDEC_CHECK(max_spec_length >= 0, "max_spec_length {} is at least 0", max_spec_length);
+  int best = 0;
+  double best_factor = 1;  // plain decoding
+  for (int K = 1; K <= max_spec_length; K++) {
+    const double factor = walltime_factor(alpha, K, c, v);
+    if (factor > best_factor) {
+      best = K;
+      best_factor = factor;
+    }
+  }
+  return best;
+}
+
+bool can_be_faster(double alpha, double c) {
+  check_alpha(alpha);
+  check_cost(c);
+  return alpha > c;
+}
+
+double least_best_factor(double alpha, double c) { return walltime_factor(alpha, 1, c); }
+
+double oracle_emitted(double alpha) {
+  check_alpha(alpha);
+  return 1 / (1 - alpha);
+}
+
+double oracle_walltime_factor(double alpha, double c) {
+  check_alpha(alpha);
+  check_cost(c);
+  // (1 / (1 - alpha)) / (1 + c alpha / (1 - alpha)), and no 0 / 0 at alpha = 1
+  return 1 / (1 - alpha + c * alpha);
+}
+
+}  // namespace specdec

@@ -1,0 +1,70 @@
+#pragma once
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "common/base/token_id.h"
+
+namespace specdec {
+
+// How a model's logits become the distribution that tokens are drawn from.
+struct SamplingOptions {
+  double temperature = 0;         // 0: always the likeliest token
+  int top_k = 0;                  // 0: off
+  double top_p = 1;               // 1: off
+  double repetition_penalty = 1;  // 1: off
+};
+
+// Throws Error, naming the option, when a number is out of range: temperature and top_k at least 0,
+// top_p above 0 and at most 1, the penalty above 0; none may be NaN or infinite.
+void check_sampling_options(const SamplingOptions& options);
+
+// The same for one temperature; `option` is what the message calls it.
+void check_temperature(double temperature, std::string_view option = "--temperature");
+
+// Working memory of probabilities(), for a vocabulary of a given size. Not to be shared by threads.
+class SamplingScratch {
+ public:
+  explicit SamplingScratch(int vocab_size);
+  int vocab_size() const { return static_cast<int>(scores_.size()); }
+
+ private:
+  friend class SamplingPipeline;
+  std::vector<double> scores_;  // [V] logits after the penalty; minus infinity: filtered out
+  std::vector<TokenId> ids_;    // [V] token ids in the order that a filter needs
+};
+
+// From logits [V] to the distribution [V] that a token is drawn from after `history`: "standardized
+// sampling" (Leviathan et al., section 2.2). Whatever the options are, drawing is then plain
+// sampling from probs, and speculation needs to know nothing of them, as long as probs is what it
+// draws from and what it accepts by.
+//
+// In this order, as in Hugging Face transformers, all in float64:
+// 1. Repetition penalty (Keskar et al., CTRL, section 4.1): a token of the history has its logit
+//    divided by the penalty where it is positive, multiplied where it is negative; once, however
+//    often it occurs. The history is every token before the position: the prompt, the text and, in
+//    a round, the drafted tokens before it.
+// 2. Temperature (logit / temperature). With 0 the largest logit gets all, the lowest id among
+//    equals, and nothing below matters.
+// 3. Top-k: the k largest logits stay, and those equal to the last of them.
+// 4. Top-p (Holtzman et al., section 3.1): with tokens from the likeliest on, the lower id first
+//    among equals, those stay before which less than top_p is held.
+// 5. Softmax over what stayed.
+// Logits of minus infinity get probability zero. probs is finite, not negative, and sums to 1 up to
+// rounding. Allocates nothing.
+//
+// REQUIRES: scratch and probs have the logits' size; history holds ids of the vocabulary.
+// Throws Error when an option is out of range, when a logit is NaN or plus infinity, or when all
+// are minus infinity; what probs then holds is unspecified.
+void probabilities(std::span<const float> logits, std::span<const TokenId> history,
+                   const SamplingOptions& options, SamplingScratch& scratch,
+                   std::span<double> probs);
+
+// Draws by inversion: the first token, in the order of ids, at which the cumulative sum of probs
+// [V] exceeds u times their total. A token of probability zero is never returned, whatever u is and
+// however the sums round.
+// REQUIRES: 0 <= u < 1; no prob is negative or NaN; their total, which need not be 1, is positive
+// and finite.
+TokenId sample(std::span<const double> probs, double u);
+
+}  // namespace specdec

@@ -1,0 +1,21 @@
+#include "common/sampling/uniform.h"
+
+#include <Random123/philox.h>
+
+#include "common/base/check.h"
+
+namespace specdec {
+
+double uniform(std::uint64_t seed, int position, Purpose purpose, TokenId index) {
+  SPECDEC_CHECK(position >= 0 && index >= 0, "position {} and index {} of a draw are at least 0",
+                position, index);
+  const r123::Philox4x32::key_type key = {
+      {static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)}};
+  const r123::Philox4x32::ctr_type counter = {{static_cast<std::uint32_t>(position),
+                                               static_cast<std::uint32_t>(purpose),
+                                               static_cast<std::uint32_t>(index), 0}};
+  const std::uint32_t word = r123::Philox4x32()(counter, key)[0];
+  return (word >> 8) * 0x1p-24;
+}
+
+}  // namespace specdec

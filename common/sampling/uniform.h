@@ -1,0 +1,29 @@
+#pragma once
+#include <cstdint>
+
+#include "common/base/token_id.h"
+
+namespace specdec {
+
+// What a draw decides. The numbers are part of the draw's name: golden files record them.
+enum class Purpose : std::uint32_t {
+  kDraft = 0,     // the draft model's token
+  kAccept = 1,    // whether that token stays
+  kResample = 2,  // the token instead of a rejected one
+  kTarget = 3,    // the target model's own token: plain sampling, and the bonus
+  kRace = 4,      // one draw for every token of the vocabulary, shared by both models
+};
+
+// The random number in [0, 1) that belongs to a seed, the absolute position of the token which it
+// is about, and a purpose: a multiple of 2^-24, so float32 holds it exactly.
+//
+// There is no stream and no state. Whoever names a draw gets its number, so what a request draws
+// does not depend on the order of draws, on its batch or on the machine.
+//
+// Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011). Key: the
+// seed, low word first. Counter: (position, purpose, index, 0). The upper 24 bits of the first word
+// are the number. `index` is the token id for kRace, otherwise 0.
+// REQUIRES: position >= 0, index >= 0.
+double uniform(std::uint64_t seed, int position, Purpose purpose, TokenId index = 0);
+
+}  // namespace specdec
