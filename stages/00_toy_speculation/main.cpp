@@ -1,0 +1,342 @@
+// Stage 0: speculative sampling on two tables, step by step, and the proof that the text has the
+// target's law.
+#include <charconv>
+
+#include <CLI/CLI.hpp>
+
+#include "common/base/program.h"
+#include "common/run/golden_check.h"
+#include "common/run/options.h"
+#include "stages/00_toy_speculation/enumeration.h"
+#include "stages/00_toy_speculation/wrong_rules.h"
+
+namespace specdec::toy {
+namespace {
+
+constexpr std::array<std::string_view, 4> kWords = {"the", "cat", "saw", "."};
+constexpr TokenId kStart = 3;  // the text before the first round is "."
+constexpr int kRounds = 3;
+
+// Chosen so that everything happens: after "cat" the draft guesses a word that the target never
+// says, after "saw" it misses one, and after "." both agree.
+const Tables& tables() {
+  static const Tables tables = {
+      .target_probs = {{0.05, 0.70, 0.05, 0.20},  // after "the"
+                       {0.00, 0.10, 0.60, 0.30},
+                       {0.70, 0.15, 0.05, 0.10},
+                       {0.60, 0.30, 0.10, 0.00}},
+      .draft_probs = {{0.25, 0.45, 0.20, 0.10},
+                      {0.20, 0.00, 0.40, 0.40},
+                      {0.40, 0.30, 0.00, 0.30},
+                      {0.60, 0.30, 0.10, 0.00}},
+  };
+  return tables;
+}
+
+struct Options {
+  int spec_length = 3;
+  std::uint64_t seed = 0;
+  std::string output = "text";
+  bool quiet = false;
+  bool check = false;
+
+  int law_length() const { return spec_length + 2; }  // no single round emits so many
+};
+
+std::string words(const Text& text) {
+  std::vector<std::string_view> names;
+  for (const TokenId token : text) names.push_back(kWords[token]);
+  return fmt::format("{}", fmt::join(names, " "));
+}
+
+// The probability that a draft is kept: the mean of min(1, p / q) under q.
+double kept(const Probs& target_probs, const Probs& draft_probs) {
+  double sum = 0;
+  for (std::size_t i = 0; i < target_probs.size(); i++) {
+    sum += std::min(target_probs[i], draft_probs[i]);
+  }
+  return sum;
+}
+
+void print_tables() {
+  fmt::print("after   target_probs (p)         draft_probs (q)          a draft is kept\n");
+  fmt::print("      {0:>6}{1:>6}{2:>6}{3:>6} {0:>6}{1:>6}{2:>6}{3:>6}   sum min(p, q)\n", kWords[0],
+             kWords[1], kWords[2], kWords[3]);
+  for (std::size_t context = 0; context < kWords.size(); context++) {
+    const Probs& target_probs = tables().target_probs[context];
+    const Probs& draft_probs = tables().draft_probs[context];
+    fmt::print("{:<6}", kWords[context]);
+    for (const double prob : target_probs) fmt::print("{:6.2f}", prob);
+    fmt::print(" ");
+    for (const double prob : draft_probs) fmt::print("{:6.2f}", prob);
+    fmt::print("   {:.2f}\n", kept(target_probs, draft_probs));
+  }
+}
+
+// A round, and what was there before it: with that and the seed everything can be looked up again.
+struct Record {
+  Text before;
+  Round round;
+};
+
+// [snippet generate]
+std::vector<Record> generate(const Options& options) {
+  const Dice dice{
+      [&](int position, Purpose purpose) { return uniform(options.seed, position, purpose); }};
+  std::vector<Record> records;
+  Text text = {kStart};
+  for (int i = 0; i < kRounds; i++) {
+    records.push_back({text, speculative_round(tables(), text, options.spec_length, dice)});
+    const Text& emitted = records.back().round.emitted;
+    text.insert(text.end(), emitted.begin(), emitted.end());
+  }
+  return records;
+}
+// [end snippet generate]
+
+Text generated(const std::vector<Record>& records) {
+  Text text;
+  for (const Record& record : records) {
+    text.insert(text.end(), record.round.emitted.begin(), record.round.emitted.end());
+  }
+  return text;
+}
+
+// One draft's test, as the round saw it.
+struct Verdict {
+  TokenId context, token;
+  double target_prob, draft_prob, probability;
+  double uniform;
+  bool tested, accepted;
+};
+
+std::vector<Verdict> verdicts(const Record& record, const Options& options) {
+  std::vector<Verdict> verdicts;
+  TokenId context = record.before.back();
+  for (int i = 0; i < std::ssize(record.round.drafts); i++) {
+    const TokenId token = record.round.drafts[i];
+    const int position = static_cast<int>(record.before.size()) + i;
+    const double target_prob = tables().target_probs[context][token];
+    const double draft_prob = tables().draft_probs[context][token];
+    verdicts.push_back({context, token, target_prob, draft_prob,
+                        accept_probability(target_prob, draft_prob),
+                        uniform(options.seed, position, Purpose::kAccept),
+                        i <= record.round.accepted, i < record.round.accepted});
+    context = token;
+  }
+  return verdicts;
+}
+
+void print_verdict(const Verdict& draft) {
+  fmt::print("  draft {:<4} after {:<4}", kWords[draft.token], kWords[draft.context]);
+  if (!draft.tested) {
+    fmt::print("never tested\n");
+    return;
+  }
+  fmt::print("p {:.2f}  q {:.2f}  min(1, p/q) {:.3f}  u {:.3f}  {}\n", draft.target_prob,
+             draft.draft_prob, draft.probability, draft.uniform,
+             draft.accepted ? "accepted" : "rejected");
+}
+
+void print_correction(TokenId correction, TokenId context) {
+  const Probs probs = residual(tables().target_probs[context], tables().draft_probs[context]);
+  std::vector<std::string> possible;
+  for (std::size_t token = 0; token < probs.size(); token++) {
+    if (probs[token] > 0) possible.push_back(fmt::format("{} {:.2f}", kWords[token], probs[token]));
+  }
+  fmt::print("  correction {} from norm(max(0, p - q)): {}\n", kWords[correction],
+             fmt::join(possible, ", "));
+}
+
+void print_round(int number, const Record& record, const Options& options) {
+  fmt::print("\nround {}, text so far: {}\n", number, words(record.before));
+  const Round& round = record.round;
+  const std::vector<Verdict> drafts = verdicts(record, options);
+  for (const Verdict& draft : drafts) print_verdict(draft);
+  if (round.accepted == options.spec_length) {
+    fmt::print("  bonus {} from p after {}\n", kWords[round.emitted.back()],
+               kWords[drafts.back().token]);
+  } else {
+    print_correction(round.emitted.back(), drafts[round.accepted].context);
+  }
+  fmt::print("  accepted {}, emitted {}: {}\n", round.accepted, round.emitted.size(),
+             words(round.emitted));
+}
+
+// How far the law of the emitted text is from the target's.
+double difference(const Options& options, const Rule& rule = {}) {
+  const int length = options.law_length();
+  return largest_difference(speculation_law(tables(), kStart, options.spec_length, length, rule),
+                            target_law(tables(), kStart, length));
+}
+
+double probability(const Law& law, const Text& text) {
+  const auto found = law.find(text);
+  return found == law.end() ? 0 : found->second;
+}
+
+double mean_emitted(const Options& options) {
+  double mean = 0;
+  for (const auto& [emitted, prob] : round_law(tables(), kStart, options.spec_length)) {
+    mean += prob * static_cast<double>(emitted.size());
+  }
+  return mean;
+}
+
+void print_proof(const Options& options) {
+  constexpr int kShown = 2;  // tokens
+  const Law target = target_law(tables(), kStart, kShown);
+  const Law speculation = speculation_law(tables(), kStart, options.spec_length, kShown);
+  fmt::print("\nthe first {} tokens   target alone   speculation\n", kShown);
+  for (TokenId first = 0; first < std::ssize(kWords); first++) {
+    for (TokenId second = 0; second < std::ssize(kWords); second++) {
+      const Text text = {first, second};
+      fmt::print("{:<18}   {:12.9f}  {:12.9f}\n", words(text), probability(target, text),
+                 probability(speculation, text));
+    }
+  }
+  fmt::print("\nall texts of {} tokens: largest difference {:.1e}\n", options.law_length(),
+             difference(options));
+  for (const WrongRule& wrong : kWrongRules) {
+    fmt::print("  {:<62} {:.1e}\n", wrong.name, difference(options, wrong.rule));
+  }
+  fmt::print("a round after {} emits {:.3f} tokens on average\n", kWords[kStart],
+             mean_emitted(options));
+}
+
+nlohmann::json round_json(const Record& record, const Options& options) {
+  nlohmann::json drafts = nlohmann::json::array();
+  for (const Verdict& draft : verdicts(record, options)) {
+    nlohmann::json entry = {{"token", draft.token},
+                            {"target_prob", draft.target_prob},
+                            {"draft_prob", draft.draft_prob},
+                            {"tested", draft.tested}};
+    if (draft.tested) {
+      entry["uniform"] = draft.uniform;
+      entry["accepted"] = draft.accepted;
+    }
+    drafts.push_back(entry);
+  }
+  return {{"before", record.before},
+          {"drafts", drafts},
+          {"accepted", record.round.accepted},
+          {"emitted", record.round.emitted}};
+}
+
+void print_json(const std::vector<Record>& records, const Options& options) {
+  nlohmann::json rounds = nlohmann::json::array(), wrong_rules = nlohmann::json::array();
+  for (const Record& record : records) rounds.push_back(round_json(record, options));
+  for (const WrongRule& wrong : kWrongRules) {
+    wrong_rules.push_back(
+        {{"name", wrong.name}, {"largest_difference", difference(options, wrong.rule)}});
+  }
+  const nlohmann::json result = {{"stage", stage_name(0)},
+                                 {"spec_length", options.spec_length},
+                                 {"seed", options.seed},
+                                 {"vocabulary", kWords},
+                                 {"target_probs", tables().target_probs},
+                                 {"draft_probs", tables().draft_probs},
+                                 {"rounds", rounds},
+                                 {"tokens", generated(records)},
+                                 {"text", words(generated(records))},
+                                 {"law_length", options.law_length()},
+                                 {"largest_difference", difference(options)},
+                                 {"wrong_rules", wrong_rules},
+                                 {"mean_emitted", mean_emitted(options)}};
+  fmt::print("{}\n", result.dump());
+}
+
+// [snippet check]
+int check(const Options& options) {
+  constexpr double kTolerance = 1e-12;  // sums of some thousand doubles of at most 1
+  constexpr double kVisible = 1e-3;
+  CheckList list;
+  const double exact = difference(options);
+  list.add(exact <= kTolerance,
+           fmt::format("law of {} tokens equals the target's: largest difference {:.1e}",
+                       options.law_length(), exact));
+  for (const WrongRule& wrong : kWrongRules) {
+    const double visible = difference(options, wrong.rule);
+    list.add(visible >= kVisible,
+             fmt::format("control that must differ, by {:.1e}: {}", visible, wrong.name));
+  }
+  return list.finish();
+}
+// [end snippet check]
+
+int run(const Options& options) {
+  if (options.check) return check(options);
+  const std::vector<Record> records = generate(options);
+  if (options.output == "json") {
+    print_json(records, options);
+  } else if (options.quiet) {
+    fmt::print("{}\n", words(generated(records)));
+  } else {
+    print_tables();
+    for (int i = 0; i < kRounds; i++) {
+      print_round(i + 1, records[i], options);
+    }
+    print_proof(options);
+  }
+  return kGood;
+}
+
+std::uint64_t parse_seed(const std::string& text) {
+  std::uint64_t seed = 0;
+  const char* end = text.data() + text.size();
+  const auto parsed = std::from_chars(text.data(), end, seed);
+  if (parsed.ec != std::errc() || parsed.ptr != end) {
+    fail("--seed: '{}' is no whole number from 0 to {}", text,
+         std::numeric_limits<std::uint64_t>::max());
+  }
+  return seed;
+}
+
+void add_options(CLI::App& app, Options& options) {
+  app.add_option("--spec-length", options.spec_length, "K: drafted tokens a round")
+      ->type_name("K")
+      ->check(CLI::Range(1, 6))
+      ->capture_default_str();
+  app.add_option_function<std::string>(
+         "--seed", [&](const std::string& text) { options.seed = parse_seed(text); },
+         "of the random numbers")
+      ->type_name("N")
+      ->default_str("0");
+  app.add_option("--output", options.output, "text or json")
+      ->type_name("FORMAT")
+      ->check(CLI::IsMember({"text", "json"}))
+      ->capture_default_str();
+  app.add_flag("--quiet", options.quiet, "print the text alone");
+  app.add_flag("--check", options.check, "prove that the law is the target's, and exit");
+  app.set_version_flag("--version", "specdec " SPECDEC_VERSION);
+  app.allow_extras();
+}
+
+// An option of a later stage gets an answer that names the stage. Stage 1 knows them all.
+void refuse(const std::vector<std::string>& extras) {
+  if (extras.empty()) return;
+  const std::string name = extras[0].substr(0, extras[0].find('='));
+  RunOptions options;
+  CLI::App later;
+  add_run_options(later, 1, options);
+  const CLI::Option* option = later.get_option_no_throw(name);
+  if (option != nullptr && !option->get_group().empty()) {
+    fail("this stage has no {}; {} has it", name, stage_name(1));
+  }
+  if (option != nullptr) later.parse(std::vector<std::string>{name});  // throws, naming the stage
+  fail("{}: there is no such option (--help lists the options)", extras[0]);
+}
+
+}  // namespace
+}  // namespace specdec::toy
+
+int main(int argc, char** argv) {
+  specdec::toy::Options options;
+  CLI::App app("Speculative sampling on two tables, and the proof that it changes no probability.",
+               "00_toy_speculation");
+  specdec::toy::add_options(app, options);
+  return specdec::run_program(app, argc, argv, [&] {
+    specdec::toy::refuse(app.remaining());
+    return specdec::toy::run(options);
+  });
+}
