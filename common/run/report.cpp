@@ -28,7 +28,7 @@ nlohmann::json run_json(const RunOptions& options, const Request& request,
 
 void print_summary(const RunOptions& options, const Generation& generation, const RunStats& stats,
                    const std::string& device) {
-  fmt::print(stderr, "\n{}: {} tokens ({}), {:.1f} tokens/s on {}; {} rows computed",  //
+  fmt::print(stderr, "\n{}: {} tokens ({}), {:.1f} tokens/s on {}; {} rows computed",
              stage_name(options.stage), stats.emitted,
              finish_reason_name(generation.finish_reason()), stats.tokens_per_second(), device,
              stats.target_rows);
