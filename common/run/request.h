@@ -15,10 +15,10 @@ struct Request {
       {};                            // none: the checkpoint has none, and the prompt came as ids
   std::vector<TokenId> prompt = {};  // at least one id
   int max_new_tokens = 0;
-  int max_context = 0;                // positions that prompt and new tokens may take
-  std::vector<TokenId> eos_ids = {};  // empty with --ignore-eos
-  std::vector<std::string> stop = {};      // texts to stop before
-  int token_limit = 0;                // ids from here on are no tokens (padding of the vocabulary)
+  int max_context = 0;                 // positions that prompt and new tokens may take
+  std::vector<TokenId> eos_ids = {};   // empty with --ignore-eos
+  std::vector<std::string> stop = {};  // texts to stop before
+  int token_limit = 0;                 // ids from here on are no tokens (padding of the vocabulary)
 };
 
 // Throws Error: a missing or bad checkpoint or tokenizer; a prompt that is empty, not UTF-8 or has
