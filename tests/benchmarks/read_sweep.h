@@ -96,7 +96,8 @@ inline std::vector<double> interleave(ReadSweep& sweep, std::vector<TimedJob>& j
       const double seconds = seconds_of(job.run);
       const double before = bandwidths.back(), after = sweep.bytes_per_second();
       bandwidths.push_back(after);
-      if (std::abs(after - before) > 0.06 * std::min(after, before)) continue;
+      const bool steady = std::abs(after - before) <= 0.06 * std::min(after, before);
+      if (!steady) continue;
       job.seconds.push_back(seconds);
       job.shares.push_back(job.bytes / seconds / ((before + after) / 2));
     }
