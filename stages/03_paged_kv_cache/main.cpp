@@ -11,6 +11,7 @@
 #include "common/run/golden_check.h"
 #include "common/run/report.h"
 #include "stages/02_contiguous_kv_cache/contiguous_kv_cache.h"
+#include "stages/03_paged_kv_cache/make_cache.h"
 #include "stages/03_paged_kv_cache/paged_kv_cache.h"
 #include "stages/03_paged_kv_cache/pool_picture.h"
 
@@ -70,32 +71,6 @@ void decode(Llama& target, const KvCache& cache, const Request& request, const R
 }
 // [end snippet decode]
 
-int pages_for(int tokens, int page_size) { return (tokens + page_size - 1) / page_size; }
-
-// A pool that cannot hold the request is refused before the first token.
-void check_pool(const RunOptions& options, const Request& request) {
-  if (options.cache != "paged" || options.pages == 0) return;
-  const int tokens = static_cast<int>(request.prompt.size()) + request.max_new_tokens - 1;
-  const int needed = pages_for(tokens, options.page_size);  // the last token is never fed
-  if (options.pages < needed) {
-    fail(
-        "{} pages of {} cannot hold {} tokens: give --pages {} or more, or reduce --max-new-tokens",
-        options.pages, options.page_size, tokens, needed);
-  }
-}
-
-std::unique_ptr<KvCache> make_cache(const RunOptions& options, const LlamaModel& model,
-                                    int max_context) {
-  if (options.cache == "contiguous") {
-    return std::make_unique<ContiguousKvCache>(model.backend(), model.kv_shape(), 1, max_context);
-  }
-  // --explain forks the sequence, which may take a page more.
-  const int enough = pages_for(max_context, options.page_size) + (options.explain ? 1 : 0);
-  return std::make_unique<PagedKvCache>(model.backend(), model.kv_shape(),
-                                        options.pages > 0 ? options.pages : enough,
-                                        options.page_size);
-}
-
 // What this stage adds to the golden checks: stage 2's bits for any page size, and no page lost.
 void check_pages(const LlamaModel& model, std::span<const TokenId> tokens, CheckList& list) {
   const auto n_tokens = static_cast<int>(tokens.size());
@@ -128,7 +103,7 @@ int check(RunOptions options) {
   const auto goldens = golden_directory(options.goldens);
   const auto backend = make_backend(options);
   const LlamaModel model(checkpoint, *backend, loading_progress());
-  const auto cache = make_cache(options, model, longest_golden(goldens));
+  const auto cache = make_cache(model, cache_layout(options, longest_golden(goldens)));
   Llama target(model, *cache);
   CheckList list;
   check_goldens(goldens, checked_engine(checkpoint, target, *cache), list);
@@ -139,10 +114,12 @@ int check(RunOptions options) {
 int run(const RunOptions& options) {
   if (options.check) return check(options);
   const Request request = read_request(options);
-  check_pool(options, request);
+  check_pool(options, static_cast<int>(request.prompt.size()) + request.max_new_tokens - 1);
   const auto backend = make_backend(options);
   const LlamaModel model(request.checkpoint, *backend, loading_progress());
-  const auto cache = make_cache(options, model, request.max_context);
+  CacheLayout layout = cache_layout(options, request.max_context);
+  if (options.explain && options.pages == 0) layout.pages++;  // for the fork at the end
+  const auto cache = make_cache(model, layout);
   Llama target(model, *cache, {.token_limit = request.token_limit});
   if (!options.dump.empty()) record_forward(target, request.prompt).write(options.dump);
 

@@ -1,0 +1,31 @@
+#pragma once
+#include <memory>
+
+#include "common/kv_cache.h"
+#include "common/llama_model.h"
+#include "common/run/options.h"
+
+namespace specdec {
+
+// ceil(tokens / page_size).
+int pages_for(int tokens, int page_size);
+
+// A cache for one sequence.
+struct CacheLayout {
+  bool paged = true;
+  int positions = 0;  // of a contiguous cache
+  int page_size = 16;
+  int pages = 0;
+};
+
+// What --cache, --page-size and --pages ask for; without --pages, enough for the positions.
+CacheLayout cache_layout(const RunOptions& options, int positions);
+
+// Throws Error when there is not enough memory, with the numbers.
+std::unique_ptr<KvCache> make_cache(const LlamaModel& model, const CacheLayout& layout);
+
+// Throws Error where --pages gives too few for a request that caches `tokens` tokens: it is refused
+// before the first token.
+void check_pool(const RunOptions& options, int tokens);
+
+}  // namespace specdec
