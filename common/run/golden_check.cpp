@@ -158,32 +158,6 @@ void check_cache(const fs::path& path, const CheckedModel& model, CheckList& lis
            result.report);
 }
 
-// The lines of greedy.jsonl, parsed. Empty where there is no such file.
-std::vector<nlohmann::json> greedy_lines(const fs::path& path, int at_most) {
-  std::vector<nlohmann::json> lines;
-  if (!fs::exists(path)) return lines;
-  const std::string text = read_text_file(path);
-  for (std::size_t start = 0; start < text.size() && std::ssize(lines) < at_most;) {
-    const std::size_t end = std::min(text.find('\n', start), text.size());
-    lines.push_back(parse_json(std::string_view(text).substr(start, end - start),
-                               fmt::format("{}:{}", path.string(), lines.size() + 1)));
-    start = end + 1;
-  }
-  return lines;
-}
-
-// Golden files say which weights they belong to by their shape; a wrong model is told apart early.
-void check_shape(const GoldenFile& golden, const LlamaConfig& config, const std::string& model) {
-  const GoldenShape& shape = golden.shape();
-  if (shape.d_model != config.d_model || shape.n_layers != config.n_layers ||
-      shape.vocab_size != config.vocab_size) {
-    fail(
-        "{} is not the model that {} belongs to: make goldens for it (golden/goldens/README.md) "
-        "and name them with --goldens",
-        model, golden.name());
-  }
-}
-
 }  // namespace
 
 void CheckList::add(bool passed, const std::string& name, const std::string& report) {
@@ -207,13 +181,39 @@ int CheckList::finish() const {
   return failed_ == 0 && near_ties == 0 && checked_ > 0 ? kGood : kCheckFailed;
 }
 
+std::vector<nlohmann::json> golden_lines(const fs::path& path, int at_most) {
+  std::vector<nlohmann::json> lines;
+  if (!fs::exists(path)) return lines;
+  const std::string text = read_text_file(path);
+  for (std::size_t start = 0; start < text.size() && std::ssize(lines) < at_most;) {
+    const std::size_t end = std::min(text.find('\n', start), text.size());
+    lines.push_back(parse_json(std::string_view(text).substr(start, end - start),
+                               fmt::format("{}:{}", path.string(), lines.size() + 1)));
+    start = end + 1;
+  }
+  return lines;
+}
+
+void check_belongs(const fs::path& goldens, const Checkpoint& checkpoint) {
+  const auto names = prompt_names(read_manifest(goldens), 1);
+  const GoldenFile golden(goldens / (names.at(0) + ".safetensors"));
+  const GoldenShape& shape = golden.shape();
+  const LlamaConfig& config = checkpoint.config();
+  if (shape.d_model != config.d_model || shape.n_layers != config.n_layers ||
+      shape.vocab_size != config.vocab_size) {
+    fail(
+        "{} is not the model that {} belongs to: make goldens for it (golden/goldens/README.md) "
+        "and name them with --goldens",
+        checkpoint.directory().string(), golden.name());
+  }
+}
+
 void check_goldens(const fs::path& goldens, const CheckedModel& model, CheckList& list,
                    const GoldenCheckOptions& options) {
   const nlohmann::json manifest = read_manifest(goldens);
   const double tolerance = manifest.at("tolerances").at("logits").get<double>();
   const auto names = prompt_names(manifest, options.prompts);
-  check_shape(GoldenFile(goldens / (names.at(0) + ".safetensors")), model.checkpoint->config(),
-              model.checkpoint->directory().string());
+  check_belongs(goldens, *model.checkpoint);
   for (const std::string& name : names) {
     check_activations(goldens / (name + ".safetensors"), model, list);
   }
@@ -221,7 +221,7 @@ void check_goldens(const fs::path& goldens, const CheckedModel& model, CheckList
   StepCheck steps(model, tolerance, list);
   for (const std::string& name : names) steps.prompt(goldens / (name + ".steps.safetensors"));
   int number = 0;
-  for (const nlohmann::json& line : greedy_lines(goldens / "greedy.jsonl", options.greedy_lines)) {
+  for (const nlohmann::json& line : golden_lines(goldens / "greedy.jsonl", options.greedy_lines)) {
     const JsonObject object(line, fmt::format("greedy.jsonl:{}", ++number));
     steps.line(object, object.string("id").value_or(std::to_string(number)));
   }
@@ -266,7 +266,7 @@ int longest_golden(const fs::path& goldens) {
     longest = std::max(
         longest, read_integers(file, "token_ids").size() + read_integers(file, "tokens").size());
   }
-  for (const nlohmann::json& line : greedy_lines(goldens / "greedy.jsonl", 1 << 30)) {
+  for (const nlohmann::json& line : golden_lines(goldens / "greedy.jsonl")) {
     longest = std::max(longest, line.at("prompt_ids").size() + line.at("tokens").size());
   }
   return static_cast<int>(longest);

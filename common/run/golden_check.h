@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include <nlohmann/json.hpp>
+
 #include "common/checkpoint/checkpoint.h"
 #include "common/llama.h"
 #include "common/run/tensor_log.h"
@@ -56,6 +58,12 @@ struct GoldenCheckOptions {
 // missing or belong to another model.
 void check_goldens(const std::filesystem::path& goldens, const CheckedModel& model, CheckList& list,
                    const GoldenCheckOptions& options = {});
+
+// Throws Error where the files belong to another model: they say by their shape which they mean.
+void check_belongs(const std::filesystem::path& goldens, const Checkpoint& checkpoint);
+
+// The lines of a .jsonl file, parsed; empty where there is no such file. Throws Error.
+std::vector<nlohmann::json> golden_lines(const std::filesystem::path& path, int at_most = 1 << 30);
 
 // The engine as a CheckedModel: prefill, then one token a forward. REQUIRES: both outlive it.
 CheckedModel checked_engine(const Checkpoint& checkpoint, Llama& model, const KvCache& cache);

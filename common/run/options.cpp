@@ -25,7 +25,8 @@ constexpr StagedOption kStagedOptions[] = {
     {"--cache", 3},       {"--page-size", 3},
     {"--pages", 3},       {"--draft-page-size", 3},
     {"--draft", 4},       {"--draft-kind", 4},
-    {"--spec-length", 4}, {"--no-speculation", 4},
+    {"--draft-text", 4},  {"--spec-length", 4},
+    {"--trace", 4},       {"--no-speculation", 4},
     {"--temperature", 5}, {"--top-k", 5},
     {"--top-p", 5},       {"--repetition-penalty", 5},
     {"--seed", 5},        {"--draft-temperature", 5},
@@ -64,6 +65,28 @@ std::vector<TokenId> parse_ids(std::string_view text) {
     start = end + 1;
   }
   return ids;
+}
+
+std::uint64_t parse_seed(std::string_view text) {
+  std::uint64_t seed = 0;
+  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), seed);
+  if (parsed.ec != std::errc() || parsed.ptr != text.data() + text.size()) {
+    fail("--seed is '{}'; it takes a whole number from 0 to 2^64 - 1", text);
+  }
+  return seed;
+}
+
+int parse_spec_length(std::string_view text) {
+  if (text == "auto") {
+    fail("--spec-length auto: choosing K by measured times is not there yet; give 1 to 32");
+  }
+  int length = 0;
+  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), length);
+  if (parsed.ec != std::errc() || parsed.ptr != text.data() + text.size() || length < 1 ||
+      length > 32) {
+    fail("--spec-length is '{}'; it takes a number of tokens from 1 to 32", text);
+  }
+  return length;
 }
 
 void add_prompt_options(CLI::App& app, RunOptions& o) {
@@ -143,6 +166,61 @@ void add_cache_options(CLI::App& app, RunOptions& o) {
       ->check(CLI::Range(1, 1 << 30));
 }
 
+void add_draft_options(CLI::App& app, RunOptions& o) {
+  app.add_option("--draft", o.draft, "the draft model's checkpoint directory")
+      ->type_name("DIR")
+      ->capture_default_str();
+  app.add_option(
+         "--draft-kind", o.draft_kind,
+         "what drafts: llama (the draft model), self (the target), random, unigram, bigram, "
+         "lookup (copies from the text)")
+      ->type_name("KIND")
+      ->check(CLI::IsMember({"llama", "self", "random", "unigram", "bigram", "lookup"}))
+      ->capture_default_str();
+  app.add_option("--draft-text", o.draft_text,
+                 "the text that unigram and bigram are counted from (default: an embedded one)")
+      ->type_name("FILE");
+  app.add_option_function<std::string>(
+         "--spec-length",
+         [&o](const std::string& text) { o.spec_length = parse_spec_length(text); },
+         "K, tokens drafted a round: 1 to 32")
+      ->type_name("K")
+      ->default_str("5");
+  app.add_flag("--no-speculation", o.no_speculation, "decode plainly, for comparison");
+  app.add_option("--trace", o.trace, "write every round, with all that was decided (JSON)")
+      ->type_name("FILE");
+}
+
+void add_sampling_options(CLI::App& app, RunOptions& o) {
+  app.add_option("--temperature", o.sampling.temperature, "0: always the likeliest token")
+      ->type_name("X")
+      ->capture_default_str();
+  app.add_option("--top-k", o.sampling.top_k, "sample from the N likeliest tokens; 0: from all")
+      ->type_name("N")
+      ->capture_default_str();
+  app.add_option("--top-p", o.sampling.top_p, "sample from the likeliest that hold X together")
+      ->type_name("X")
+      ->capture_default_str();
+  app.add_option("--repetition-penalty", o.sampling.repetition_penalty,
+                 "makes tokens of the text less likely; 1: off")
+      ->type_name("X")
+      ->capture_default_str();
+  app.add_option_function<std::string>(
+         "--seed", [&o](const std::string& text) { o.seed = parse_seed(text); },
+         "of all random numbers")
+      ->type_name("N")
+      ->default_str("0");
+  app.add_option("--draft-temperature", o.draft_temperature,
+                 "the draft's temperature (default: the target's)")
+      ->type_name("X");
+  app.add_option("--acceptance", o.acceptance, "how drafts are judged; a wrong name lists them")
+      ->type_name("RULE")
+      ->capture_default_str();
+  app.add_option("--lenience", o.lenience, "lossy: accept more, up to 1/X times too often; 1: off")
+      ->type_name("X")
+      ->capture_default_str();
+}
+
 void add_output_options(CLI::App& app, RunOptions& o) {
   app.add_option("--output", o.output, "text or json")
       ->type_name("FORMAT")
@@ -175,6 +253,8 @@ void add_run_options(CLI::App& app, int stage, RunOptions& options) {
   add_length_options(app, options);
   add_device_options(app, options, stage);
   if (stage >= 3) add_cache_options(app, options);
+  if (stage >= 4) add_draft_options(app, options);
+  if (stage >= 5) add_sampling_options(app, options);
   add_output_options(app, options);
   refuse_options_of_later_stages(app, stage);
 }

@@ -1,4 +1,6 @@
 #pragma once
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -6,6 +8,7 @@
 
 #include "common/base/token_id.h"
 #include "common/embedded_models.h"
+#include "common/sampling/distribution.h"
 
 namespace specdec {
 
@@ -33,6 +36,21 @@ struct RunOptions {
   int page_size = 16;
   int draft_page_size = 16;
   int pages = 0;  // 0: enough for the request
+
+  // Stages 4 and later.
+  std::string draft = embedded_draft().string();
+  std::string draft_kind = "llama";
+  std::string draft_text;  // what unigram and bigram are counted from; empty: the embedded text
+  int spec_length = 5;
+  bool no_speculation = false;
+  std::string trace;  // JSON file with every round
+
+  // Stages 5 and later; before, all is greedy.
+  SamplingOptions sampling;
+  std::optional<double> draft_temperature;  // none: as the target
+  std::uint64_t seed = 0;
+  std::string acceptance = "rejection";
+  double lenience = 1;
 
   std::string output = "text";
   bool quiet = false;

@@ -15,15 +15,18 @@ nlohmann::json ratio(double above, std::int64_t below) {
 
 nlohmann::json run_json(const RunOptions& options, const Request& request,
                         const Generation& generation, const RunStats& stats,
-                        const std::string& device) {
-  return {{"tokens", generation.tokens()},
-          {"text", generation.text()},
-          {"finish_reason", finish_reason_name(generation.finish_reason())},
-          {"prompt_tokens", request.prompt.size()},
-          {"stats", to_json(stats)},
-          {"model", to_json(request.checkpoint.config(), options.target)},
-          {"device", device},
-          {"stage", stage_name(options.stage)}};
+                        const std::string& device, const ReportExtras& extras) {
+  nlohmann::json json = {{"tokens", generation.tokens()},
+                         {"text", generation.text()},
+                         {"finish_reason", finish_reason_name(generation.finish_reason())},
+                         {"prompt_tokens", request.prompt.size()},
+                         {"stats", to_json(stats)},
+                         {"model", to_json(request.checkpoint.config(), options.target)},
+                         {"device", device},
+                         {"stage", stage_name(options.stage)}};
+  json.update(extras.fields);
+  json["stats"].update(extras.stats);
+  return json;
 }
 
 void print_summary(const RunOptions& options, const Generation& generation, const RunStats& stats,
@@ -56,11 +59,14 @@ nlohmann::json to_json(const RunStats& s) {
           {"accepted", s.accepted},
           {"emitted", s.emitted},
           {"alpha", ratio(static_cast<double>(s.accepted), s.tested)},
+          {"alpha_by_overlap", ratio(s.sum_overlap, s.tested)},
           {"acceptance_rate", ratio(static_cast<double>(s.accepted), s.drafted)},
-          {"mean_round_acceptance", ratio(s.sum_round_acceptance, s.rounds)},
+          {"mean_round_acceptance", ratio(s.sum_round_acceptance, s.drafted_rounds)},
           {"accepted_per_position", per_position},
           {"prefill_seconds", s.prefill_seconds},
           {"decode_seconds", s.decode_seconds},
+          {"draft_seconds", s.draft_seconds},
+          {"verify_seconds", s.verify_seconds},
           {"tokens_per_second", s.tokens_per_second()},
           {"target_rows", s.target_rows},
           {"target_weight_bytes", s.target_weight_bytes},
@@ -84,9 +90,9 @@ nlohmann::json to_json(const LlamaConfig& config, const std::string& directory) 
 }
 
 void report(const RunOptions& options, const Request& request, const Generation& generation,
-            const RunStats& stats, const std::string& device) {
+            const RunStats& stats, const std::string& device, const ReportExtras& extras) {
   if (options.output == "json" || !options.report.empty()) {
-    const std::string json = run_json(options, request, generation, stats, device).dump();
+    const std::string json = run_json(options, request, generation, stats, device, extras).dump();
     if (!options.report.empty()) {
       OutputFile file(options.report);
       file.write(json + "\n");
@@ -98,7 +104,9 @@ void report(const RunOptions& options, const Request& request, const Generation&
     if (!request.tokenizer) fmt::print("{}", fmt::join(generation.tokens(), ","));
     fmt::print("\n");
     std::fflush(stdout);
-    if (!options.quiet) print_summary(options, generation, stats, device);
+    if (options.quiet) return;
+    print_summary(options, generation, stats, device);
+    fmt::print(stderr, "{}", extras.summary);
   }
 }
 

@@ -22,7 +22,10 @@ struct RunStats {
   std::int64_t tested = 0;
   std::int64_t accepted = 0;
   std::int64_t emitted = 0;         // tokens
-  double sum_round_acceptance = 0;  // of accepted / K
+  std::int64_t all_drafted = 0;     // drafted, and what a stop made worthless
+  std::int64_t drafted_rounds = 0;  // rounds that drafted anything
+  double sum_round_acceptance = 0;  // over those, of accepted / K
+  double sum_overlap = 0;           // over the tested drafts, of sum min(p, q)
   std::vector<std::int64_t> accepted_at,
       drafted_at;  // [K] rounds that accepted, drafted, more than i
 
@@ -31,6 +34,10 @@ struct RunStats {
   std::int64_t cache_bytes = 0;          // of the target's cache, 0: it has none
   double prefill_seconds = 0;
   double decode_seconds = 0;
+  // Of them, in speculation.
+  double draft_seconds = 0;
+  double first_draft_seconds = 0;  // of the first round: with the prefill of a draft model
+  double verify_seconds = 0;
 
   double tokens_per_second() const {
     return decode_seconds > 0 ? static_cast<double>(emitted) / decode_seconds : 0;
@@ -46,10 +53,17 @@ nlohmann::json to_json(const RunStats& stats);
 // The "model" object: the target's shape.
 nlohmann::json to_json(const LlamaConfig& config, const std::string& directory);
 
+// What a stage adds to its report.
+struct ReportExtras {
+  nlohmann::json fields = nlohmann::json::object();  // of the whole object
+  nlohmann::json stats = nlohmann::json::object();   // of "stats"
+  std::string summary;                               // lines after the summary line
+};
+
 // Prints and writes what the options ask for, after the last token: the JSON object, the report
-// file, the summary line on stderr. Throws Error.
+// file, the summary on stderr. Throws Error.
 void report(const RunOptions& options, const Request& request, const Generation& generation,
-            const RunStats& stats, const std::string& device);
+            const RunStats& stats, const std::string& device, const ReportExtras& extras = {});
 
 // Streams text to stdout as it comes, unless the output is JSON.
 Generation::Sink text_sink(const RunOptions& options);

@@ -7,6 +7,8 @@
 #include "common/base/program.h"
 #include "common/run/golden_check.h"
 #include "common/run/options.h"
+#include "common/run/report.h"
+#include "common/speculation/round.h"
 #include "stages/00_toy_speculation/enumeration.h"
 #include "stages/00_toy_speculation/wrong_rules.h"
 
@@ -223,6 +225,26 @@ nlohmann::json round_json(const Record& record, const Options& options) {
           {"emitted", record.round.emitted}};
 }
 
+RunStats stats(const std::vector<Record>& records, const Options& options) {
+  RunStats stats;
+  for (const Record& record : records) {
+    const auto drafted = static_cast<int>(record.round.drafts.size());
+    const int accepted = record.round.accepted;
+    specdec::Round round;
+    round.start = static_cast<int>(record.before.size()) - 1;
+    round.drafted = drafted;
+    round.accepted = accepted;
+    round.end = accepted == drafted ? RoundEnd::kAllAccepted : RoundEnd::kRejected;
+    for (const Verdict& draft : verdicts(record, options)) {
+      if (!draft.tested) continue;
+      round.overlap +=
+          kept(tables().target_probs[draft.context], tables().draft_probs[draft.context]);
+    }
+    count_round(stats, round);
+  }
+  return stats;
+}
+
 void print_json(const std::vector<Record>& records, const Options& options) {
   nlohmann::json rounds = nlohmann::json::array(), wrong_rules = nlohmann::json::array();
   for (const Record& record : records) rounds.push_back(round_json(record, options));
@@ -239,6 +261,8 @@ void print_json(const std::vector<Record>& records, const Options& options) {
                                  {"rounds", rounds},
                                  {"tokens", generated(records)},
                                  {"text", words(generated(records))},
+                                 {"finish_reason", "length"},
+                                 {"stats", to_json(stats(records, options))},
                                  {"law_length", options.law_length()},
                                  {"largest_difference", difference(options)},
                                  {"wrong_rules", wrong_rules},

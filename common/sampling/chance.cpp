@@ -1,0 +1,38 @@
+#include "common/sampling/chance.h"
+
+#include <cmath>
+#include <limits>
+
+#include "common/base/check.h"
+#include "common/sampling/distribution.h"
+
+namespace specdec {
+
+TokenId Dice::token(std::span<const double> probs, int position, Purpose purpose) {
+  return sample(probs, uniform(seed_, position, purpose));
+}
+
+bool Dice::accept(double probability, int position) {
+  SPECDEC_CHECK(probability >= 0, "the probability {} is at least 0", probability);
+  return uniform(seed_, position, Purpose::kAccept) < probability;
+}
+
+// [snippet race]
+TokenId Dice::race(std::span<const double> probs, int position) {
+  TokenId winner = -1;
+  double first = std::numeric_limits<double>::infinity();
+  for (TokenId i = 0; i < std::ssize(probs); i++) {
+    const double prob = probs[static_cast<std::size_t>(i)];
+    if (!(prob > 0)) continue;  // never arrives
+    const double time = -std::log(uniform(seed_, position, Purpose::kRace, i)) / prob;
+    if (winner < 0 || time < first) {
+      winner = i;
+      first = time;
+    }
+  }
+  SPECDEC_CHECK(winner >= 0, "a token has a probability above 0");
+  return winner;
+}
+// [end snippet race]
+
+}  // namespace specdec

@@ -1,0 +1,46 @@
+#pragma once
+#include <cstdint>
+#include <span>
+
+#include "common/base/token_id.h"
+#include "common/sampling/uniform.h"
+
+namespace specdec {
+
+// The random decisions of sampling and of speculation. Programs throw dice; a proof takes every
+// path (tests), and nothing else in the code differs between the two.
+class Chance {
+ public:
+  virtual ~Chance() = default;
+
+  // A token drawn from probs [V], which decides about the token at this absolute position.
+  // REQUIRES: no prob is negative or NaN; their total, which need not be 1, is positive and finite.
+  virtual TokenId token(std::span<const double> probs, int position, Purpose purpose) = 0;
+
+  // True with this probability; always from 1 on, never at 0. REQUIRES: no NaN, at least 0.
+  virtual bool accept(double probability, int position) = 0;
+
+  // A token drawn from probs [V] by an exponential race: each token i arrives at the time
+  // -log(u_i) / probs[i], and the first one wins. The noise u_i belongs to the position and the
+  // token alone, so two models that race at one position mostly agree where their probs do: this
+  // is what couples a draft to its target without knowing it.
+  // REQUIRES: as token().
+  virtual TokenId race(std::span<const double> probs, int position) = 0;
+};
+
+// The keyed draws of a seed (uniform.h). A token is drawn by inversion; a draft is accepted where
+// its uniform is below the probability: below, and not "at most", as a uniform of 0 must not accept
+// what has probability 0.
+class Dice final : public Chance {
+ public:
+  explicit Dice(std::uint64_t seed) : seed_(seed) {}
+
+  TokenId token(std::span<const double> probs, int position, Purpose purpose) override;
+  bool accept(double probability, int position) override;
+  TokenId race(std::span<const double> probs, int position) override;
+
+ private:
+  std::uint64_t seed_;
+};
+
+}  // namespace specdec

@@ -1,0 +1,118 @@
+#pragma once
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <vector>
+
+#include "common/base/check.h"
+#include "common/kv_cache.h"
+#include "common/sampling/chance.h"
+#include "common/sampling/distribution.h"
+
+namespace specdec {
+
+// The tokens drafted in a round, and for each the distribution that it was drawn from. All memory
+// is taken at construction.
+class Drafts {
+ public:
+  // capacity: the most tokens. vocab_size 0: only tokens without a distribution, as greedy drafting
+  // makes them.
+  Drafts(int capacity, int vocab_size)
+      : vocab_size_(vocab_size),
+        probs_(static_cast<std::size_t>(capacity) * static_cast<std::size_t>(vocab_size)),
+        one_hot_(static_cast<std::size_t>(capacity)) {
+    tokens_.reserve(static_cast<std::size_t>(capacity));
+  }
+
+  int size() const { return static_cast<int>(tokens_.size()); }
+  int capacity() const { return static_cast<int>(one_hot_.size()); }
+  std::span<const TokenId> tokens() const { return tokens_; }
+  TokenId token(int i) const { return tokens_[static_cast<std::size_t>(i)]; }
+
+  // draft_probs of token i, [V]; empty where it was certain: probability 1, all others 0.
+  std::span<const double> probs(int i) const {
+    if (one_hot_[static_cast<std::size_t>(i)]) return {};
+    return std::span(probs_).subspan(row(i), static_cast<std::size_t>(vocab_size_));
+  }
+
+  void clear() { tokens_.clear(); }
+
+  // Adds a token that was chosen, not drawn. REQUIRES, as for all below: size() < capacity().
+  void add_certain(TokenId token) { add(token, true); }
+
+  // Adds a token that was drawn from what next_probs() [V] holds.
+  std::span<double> next_probs() {
+    SPECDEC_CHECK(size() < capacity() && vocab_size_ > 0, "there is room for a distribution");
+    return std::span(probs_).subspan(row(size()), static_cast<std::size_t>(vocab_size_));
+  }
+  void add_drawn(TokenId token) { add(token, false); }
+
+ private:
+  std::size_t row(int i) const {
+    return static_cast<std::size_t>(i) * static_cast<std::size_t>(vocab_size_);
+  }
+  void add(TokenId token, bool certain) {
+    SPECDEC_CHECK(size() < capacity(), "at most {} drafts", capacity());
+    one_hot_[tokens_.size()] = certain;
+    tokens_.push_back(token);
+  }
+
+  int vocab_size_;
+  std::vector<TokenId> tokens_;
+  std::vector<double> probs_;          // [capacity, V]
+  std::vector<std::uint8_t> one_hot_;  // [capacity]
+};
+
+// How tokens are chosen from a model's logits.
+struct Sampling {
+  SamplingOptions options;   // temperature 0: the likeliest token, and no randomness
+  Chance* chance = nullptr;  // needed above temperature 0
+  bool race = false;         // draw by exponential races instead of by inversion
+};
+
+// [snippet drafter]
+struct DraftRequest {
+  SequenceId sequence = 0;           // of the drafter
+  std::span<const TokenId> context;  // prompt and text; the last token is the pending one
+  int spec_length = 0;               // K, at most so many tokens
+  Sampling sampling;
+  Drafts* drafts = nullptr;  // what comes out; it is cleared first
+};
+
+// Proposes how texts go on. Never looks at stop conditions: that is the accepting side's business.
+class Drafter {
+ public:
+  virtual ~Drafter() = default;
+
+  virtual SequenceId create() = 0;
+  virtual void release(SequenceId sequence) = 0;
+
+  // Up to spec_length tokens for each request, all requests side by side.
+  // REQUIRES: distinct sequences; a context goes on where the last one of its sequence ended,
+  // except for what truncate() took away; context.size() - 1 + spec_length <= context_limit().
+  virtual void draft(std::span<const DraftRequest> requests) = 0;
+
+  // Forgets the tokens of the sequence from `length` on, as far as it has seen any: they were not
+  // accepted.
+  virtual void truncate(SequenceId sequence, int length) = 0;
+
+  virtual int length(SequenceId sequence) const = 0;  // tokens of its context that are cached
+  virtual int context_limit() const { return std::numeric_limits<int>::max(); }
+  virtual std::int64_t forwards() const { return 0; }  // passes of a model so far
+};
+// [end snippet drafter]
+
+// Proposes nothing, so every round is a plain step.
+class NoDrafter final : public Drafter {
+ public:
+  SequenceId create() override { return 0; }
+  void release(SequenceId) override {}
+  void draft(std::span<const DraftRequest> requests) override {
+    for (const DraftRequest& request : requests) request.drafts->clear();
+  }
+  void truncate(SequenceId, int) override {}
+  int length(SequenceId) const override { return 0; }
+};
+
+}  // namespace specdec

@@ -1,0 +1,39 @@
+#include "common/speculation/round.h"
+
+namespace specdec {
+
+std::string_view round_end_name(RoundEnd end) {
+  switch (end) {
+    case RoundEnd::kAllAccepted:
+      return "all accepted";
+    case RoundEnd::kRejected:
+      return "rejected";
+    default:
+      return "stopped";
+  }
+}
+
+void count_round(RunStats& stats, const Round& round) {
+  const auto counted = static_cast<std::size_t>(round.counted());
+  stats.rounds++;
+  stats.target_forwards++;
+  stats.drafted += round.counted();
+  stats.all_drafted += round.drafted;
+  stats.tested += round.tested();
+  stats.accepted += round.accepted;
+  stats.emitted += round.emitted();
+  stats.sum_overlap += round.overlap;
+  if (round.drafted == 0) return;  // a plain step
+  stats.drafted_rounds++;
+  stats.sum_round_acceptance += static_cast<double>(round.accepted) / round.counted();
+  for (std::size_t i = 0; i < counted; i++) {
+    if (i == stats.drafted_at.size()) {
+      stats.drafted_at.push_back(0);
+      stats.accepted_at.push_back(0);
+    }
+    stats.drafted_at[i]++;
+    if (static_cast<int>(i) < round.accepted) stats.accepted_at[i]++;
+  }
+}
+
+}  // namespace specdec
