@@ -1,0 +1,75 @@
+#include "stages/04_greedy_speculation/draft_and_verify.h"
+
+#include "common/base/check.h"
+
+namespace specdec {
+
+DraftAndVerify::DraftAndVerify(LanguageModel& target, Drafter& drafter, int spec_length,
+                               int context_limit, bool keep_probs)
+    : target_(target),
+      drafter_(drafter),
+      spec_length_(spec_length),
+      context_limit_(context_limit),
+      sequence_(target.create()),
+      draft_sequence_(drafter.create()),
+      drafts_(spec_length, keep_probs ? target.vocab_size() : 0),
+      logits_(target, spec_length + 1) {}
+
+DraftAndVerify::~DraftAndVerify() {
+  target_.release(sequence_);
+  drafter_.release(draft_sequence_);
+}
+
+void DraftAndVerify::prefill(std::span<const TokenId> prompt) {
+  if (prompt.size() < 2) return;
+  target_.forward(Segment{sequence_, prompt.first(prompt.size() - 1), 0}, {});
+}
+
+// [snippet draft-phase]
+Round DraftAndVerify::draft(std::span<const TokenId> context, const Sampling& sampling) {
+  const Stopwatch watch(draft_seconds);
+  Round round;
+  round.start = target_.length(sequence_);
+  SPECDEC_CHECK(std::ssize(context) == round.start + 1, "{} tokens cached and one pending",
+                round.start);
+  const int K =
+      round_spec_length(spec_length_, round.start, context_limit_, drafter_.context_limit());
+  drafts_.clear();
+  if (K > 0) {
+    const DraftRequest request{draft_sequence_, context, K, sampling, &drafts_};
+    drafter_.draft(std::span(&request, 1));
+  }
+  round.drafted = drafts_.size();
+  return round;
+}
+// [end snippet draft-phase]
+
+// [snippet verify]
+void DraftAndVerify::verify(std::vector<TokenId>& context) {
+  const Stopwatch watch(verify_seconds);
+  const std::size_t length = context.size();
+  context.insert(context.end(), drafts_.tokens().begin(), drafts_.tokens().end());
+  const Segment segment{sequence_, uncached(target_, sequence_, context), drafts_.size() + 1};
+  target_.forward(segment, logits_.rows(0, segment.logits_rows));
+  context.resize(length);
+}
+// [end snippet verify]
+
+// [snippet roll-back]
+// Both caches hold the drafts; the text has only the accepted ones. The last emitted token is in
+// neither cache: it is pending, and the next round feeds it first.
+void DraftAndVerify::roll_back(const Round& round) {
+  target_.truncate(sequence_, round.target_length());
+  drafter_.truncate(draft_sequence_, round.draft_length());
+}
+// [end snippet roll-back]
+
+void DraftAndVerify::count(RunStats& stats, const Round& round) const {
+  count_round(stats, round);
+  if (stats.rounds == 1) stats.first_draft_seconds = draft_seconds;
+  stats.draft_seconds = draft_seconds;
+  stats.verify_seconds = verify_seconds;
+  stats.draft_forwards = drafter_.forwards();
+}
+
+}  // namespace specdec

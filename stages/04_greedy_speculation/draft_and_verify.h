@@ -1,0 +1,67 @@
+#pragma once
+#include <span>
+#include <vector>
+
+#include "common/language_model.h"
+#include "common/speculation/drafter.h"
+#include "common/speculation/round.h"
+
+namespace specdec {
+
+// The parts of a round that do not depend on how drafts are judged: draft, verify, roll back. One
+// request, one sequence in the target and one in the drafter.
+class DraftAndVerify {
+ public:
+  // spec_length: K, 0 for plain decoding. context_limit: positions that the target may use; its
+  // cache has room for them. keep_probs: whether drafts come with their distributions; without,
+  // drafting must be greedy.
+  // REQUIRES: target and drafter outlive this object; their vocabularies are the same.
+  DraftAndVerify(LanguageModel& target, Drafter& drafter, int spec_length, int context_limit,
+                 bool keep_probs);
+  ~DraftAndVerify();
+  DraftAndVerify(const DraftAndVerify&) = delete;
+  DraftAndVerify& operator=(const DraftAndVerify&) = delete;
+
+  // Feeds all of the prompt but its last token, which is pending then. The drafter's own prefill is
+  // lazy.
+  void prefill(std::span<const TokenId> prompt);
+
+  // Begins a round: proposes up to K tokens after the context. Allocates nothing, as all below.
+  // REQUIRES: the context is what the target has cached, and the pending token.
+  Round draft(std::span<const TokenId> context, const Sampling& sampling);
+
+  // One pass of the target over the pending token and the drafts: logits(i) is what the target says
+  // after the pending token and i drafts. The context gets the drafts for the pass, and loses them.
+  void verify(std::vector<TokenId>& context);
+
+  // Ends a round: neither cache keeps a token that is not in the text.
+  void roll_back(const Round& round);
+
+  // Adds a round, and what all rounds so far cost, to the counters of a run.
+  void count(RunStats& stats, const Round& round) const;
+
+  LanguageModel& target() const { return target_; }
+  Drafter& drafter() const { return drafter_; }
+  SequenceId sequence() const { return sequence_; }                   // of the target
+  SequenceId draft_sequence() const { return draft_sequence_; }       // of the drafter
+  const Drafts& drafts() const { return drafts_; }                    // of the last round
+  DeviceRows logits(int i) const { return logits_.rows(i, 1); }       // [1, V], 0 <= i <= drafted
+  DeviceRows logits_rows(int n) const { return logits_.rows(0, n); }  // [n, V], n <= K + 1
+  int spec_length() const { return spec_length_; }
+  int V() const { return target_.vocab_size(); }
+
+  double draft_seconds = 0;  // so far; whoever measures may set them back
+  double verify_seconds = 0;
+
+ private:
+  LanguageModel& target_;
+  Drafter& drafter_;
+  int spec_length_;
+  int context_limit_;
+  SequenceId sequence_;
+  SequenceId draft_sequence_;
+  Drafts drafts_;
+  LogitsBuffer logits_;  // [K + 1, V]
+};
+
+}  // namespace specdec

@@ -1,0 +1,126 @@
+#include "stages/04_greedy_speculation/draft_setup.h"
+
+#include <algorithm>
+
+#include "common/base/error.h"
+#include "common/base/mapped_file.h"
+#include "common/run/device.h"
+#include "common/speculation/lookup_drafter.h"
+#include "common/speculation/ngram_model.h"
+#include "common/speculation/random_drafter.h"
+#include "stages/03_paged_kv_cache/make_cache.h"
+#include "stages/04_greedy_speculation/model_drafter.h"
+
+namespace specdec {
+namespace {
+
+std::size_t pass_bytes(const LlamaModel& model) {
+  return model.layer_bytes() + model.head().bytes();
+}
+
+}  // namespace
+
+SpeculationRoom speculation_room(const RunOptions& options, const Request& request) {
+  const int limit =
+      options.max_context > 0 ? options.max_context : request.checkpoint.config().max_seq_len;
+  const int K = options.no_speculation ? 0 : options.spec_length;
+  const std::int64_t wanted = std::ssize(request.prompt) + std::int64_t{request.max_new_tokens} + K;
+  return {K, limit, static_cast<int>(std::min<std::int64_t>(limit, wanted))};
+}
+
+void check_vocabularies(const Request& request, const Checkpoint& draft) {
+  const std::string name = draft.directory().string();
+  const auto tokenizer_path = draft.directory() / "tokenizer.json";
+  const bool has_tokenizer = std::filesystem::exists(tokenizer_path);
+  if (has_tokenizer != request.tokenizer.has_value()) {
+    fail("{}: {} has a tokenizer.json, so their tokens cannot be compared", name,
+         has_tokenizer ? "only the draft" : "only the target");
+  }
+  if (has_tokenizer) {
+    const Tokenizer tokenizer = Tokenizer::load(tokenizer_path);
+    if (const auto difference = first_difference(*request.tokenizer, tokenizer)) {
+      fail("{}: this draft does not fit the target: {}", name, *difference);
+    }
+  }
+  const int rows = draft.config().vocab_size, target = request.checkpoint.config().vocab_size;
+  if (rows != target) {
+    fail("{}: this draft does not fit the target: its vocabulary has {} rows, the target's {}",
+         name, rows, target);
+  }
+}
+
+DraftSetup::DraftSetup(const RunOptions& options, const Request& request, const LlamaModel& target,
+                       int positions, int max_requests)
+    : options_(options), request_(request) {
+  const std::string& kind = options.draft_kind;
+  if (options.no_speculation) {
+    drafter_ = std::make_unique<NoDrafter>();
+  } else if (kind == "llama") {
+    load_llama(target, positions, max_requests);
+  } else if (kind == "self") {
+    make_llama(target, positions, max_requests);
+    warning_ = "the draft is the target itself: every draft will be accepted, at no gain";
+  } else if (kind == "random") {
+    drafter_ = std::make_unique<RandomDrafter>(request.token_limit);
+  } else if (kind == "lookup") {
+    drafter_ = std::make_unique<LookupDrafter>(positions + 1, max_requests);
+  } else {
+    make_table(target, positions, max_requests);
+  }
+}
+
+void DraftSetup::make_llama(const LlamaModel& model, int positions, int max_requests) {
+  const int room = std::min(positions, model.config().max_seq_len);
+  RunOptions layout = options_;
+  layout.page_size = options_.draft_page_size;
+  layout.pages = 0;  // --pages is about the target's; the draft gets enough
+  cache_ = make_cache(model, cache_layout(layout, room));
+  model_ =
+      std::make_unique<Llama>(model, *cache_, LlamaOptions{.token_limit = request_.token_limit});
+  drafter_ = std::make_unique<ModelDrafter>(*model_, positions + 1, max_requests);
+}
+
+void DraftSetup::load_llama(const LlamaModel& target, int positions, int max_requests) {
+  const Checkpoint checkpoint(options_.draft);
+  check_vocabularies(request_, checkpoint);
+  own_model_ = std::make_unique<LlamaModel>(checkpoint, target.backend(), loading_progress());
+  make_llama(*own_model_, positions, max_requests);
+  const std::size_t draft_bytes = pass_bytes(*own_model_), target_bytes = pass_bytes(target);
+  if (draft_bytes >= target_bytes) {
+    warning_ = fmt::format(
+        "the draft reads {} bytes of weights a token, the target {}: speculation cannot pay",
+        draft_bytes, target_bytes);
+  }
+}
+
+void DraftSetup::make_table(const LlamaModel& target, int positions, int max_requests) {
+  if (!request_.tokenizer) {
+    fail("--draft-kind {} needs a tokenizer, and the checkpoint has none", options_.draft_kind);
+  }
+  const std::string path =
+      options_.draft_text.empty() ? embedded_draft_text().string() : options_.draft_text;
+  const std::vector<TokenId> text = request_.tokenizer->encode(read_text_file(path), false);
+  if (text.empty()) fail("{}: the text is empty", path);
+  model_ = std::make_unique<NgramModel>(
+      target.backend(), target.config().vocab_size, request_.token_limit,
+      options_.draft_kind == "unigram" ? 1 : 2, text, max_requests);
+  drafter_ = std::make_unique<ModelDrafter>(*model_, positions + 1, max_requests);
+}
+
+std::string DraftSetup::outgrown(int context) const {
+  const int limit = drafter_->context_limit();
+  if (context <= limit) return "";
+  return fmt::format("the draft's context of {} tokens was full: plain steps followed\n", limit);
+}
+
+nlohmann::json DraftSetup::to_json() const {
+  if (options_.no_speculation) return nullptr;
+  nlohmann::json json = {{"kind", options_.draft_kind}};
+  if (own_model_) {
+    json["directory"] = options_.draft;
+    json["weight_bytes"] = pass_bytes(*own_model_);
+  }
+  return json;
+}
+
+}  // namespace specdec

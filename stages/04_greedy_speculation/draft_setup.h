@@ -1,0 +1,59 @@
+#pragma once
+#include <memory>
+#include <optional>
+
+#include <nlohmann/json.hpp>
+
+#include "common/llama.h"
+#include "common/run/options.h"
+#include "common/run/request.h"
+#include "common/speculation/drafter.h"
+
+namespace specdec {
+
+// Positions that the target may use, and those for which memory is taken. Drafts may stand beyond
+// the last token asked for: what exceeds it is discarded, so that K depends on the request alone.
+struct SpeculationRoom {
+  int spec_length = 0;    // K; 0 with --no-speculation
+  int context_limit = 0;  // --max-context, or the model's
+  int positions = 0;      // at most context_limit: the prompt, max-new-tokens, and K drafts
+};
+
+SpeculationRoom speculation_room(const RunOptions& options, const Request& request);
+
+// The drafter that --draft-kind asks for, with the model and the cache that it stands on.
+class DraftSetup {
+ public:
+  // Throws Error: a missing or bad draft; one whose vocabulary or special tokens are not the
+  // target's, saying which; a text for the tables that cannot be read or has other tokens.
+  // max_requests: the most requests drafted at a time.
+  // REQUIRES: options, request and target outlive this object.
+  DraftSetup(const RunOptions& options, const Request& request, const LlamaModel& target,
+             int positions, int max_requests = 1);
+
+  Drafter& drafter() { return *drafter_; }
+  const KvCache* cache() const { return cache_.get(); }  // null: the drafter has none
+  nlohmann::json to_json() const;                        // {"kind": ..., "directory": ...}
+  // A line for the end of a run that outgrew the draft's context; otherwise empty.
+  std::string outgrown(int context) const;
+  // A line for people where this draft cannot make the target faster.
+  std::optional<std::string> warning() const { return warning_; }
+
+ private:
+  void make_llama(const LlamaModel& model, int positions, int max_requests);
+  void load_llama(const LlamaModel& target, int positions, int max_requests);
+  void make_table(const LlamaModel& target, int positions, int max_requests);
+
+  const RunOptions& options_;
+  const Request& request_;
+  std::unique_ptr<LlamaModel> own_model_;
+  std::unique_ptr<KvCache> cache_;
+  std::unique_ptr<LanguageModel> model_;
+  std::unique_ptr<Drafter> drafter_;
+  std::optional<std::string> warning_;
+};
+
+// Throws Error unless the draft's tokens are the target's, id by id.
+void check_vocabularies(const Request& request, const Checkpoint& draft);
+
+}  // namespace specdec

@@ -1,0 +1,35 @@
+#include "stages/04_greedy_speculation/greedy_speculation.h"
+
+namespace specdec {
+
+// [snippet round]
+Round greedy_round(DraftAndVerify& steps, std::vector<TokenId>& context, Generation& generation) {
+  Round round = steps.draft(context, {});
+  steps.verify(context);
+
+  // What the target chooses after each prefix is what it would have chosen alone, so it is emitted.
+  // A draft that equals it saves a pass. The first draft that does not makes the later rows
+  // worthless, for they follow a token that is not in the text.
+  round.end = RoundEnd::kStopped;
+  while (!generation.finished()) {
+    const TokenId choice = argmax(steps.target().backend(), steps.logits(round.accepted));
+    context.push_back(choice);
+    generation.push(choice);
+    if (round.accepted == round.drafted) {
+      round.end = RoundEnd::kAllAccepted;  // the bonus: the last row is a plain step's
+      break;
+    }
+    if (choice != steps.drafts().token(round.accepted)) {
+      round.end = RoundEnd::kRejected;  // the correction
+      break;
+    }
+    round.accepted++;
+  }
+  round.overlap = round.accepted;  // each distribution is all on one token
+
+  steps.roll_back(round);
+  return round;
+}
+// [end snippet round]
+
+}  // namespace specdec

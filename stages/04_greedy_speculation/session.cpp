@@ -1,0 +1,75 @@
+#include "stages/04_greedy_speculation/session.h"
+
+#include "common/run/device.h"
+#include "common/run/tensor_log.h"
+#include "common/speculation/speedup.h"
+#include "stages/03_paged_kv_cache/make_cache.h"
+#include "stages/04_greedy_speculation/step_times.h"
+
+namespace specdec {
+namespace {
+
+std::unique_ptr<KvCache> make_target_cache(const RunOptions& options, const LlamaModel& model,
+                                           const SpeculationRoom& room) {
+  check_pool(options, room.positions);
+  return make_cache(model, cache_layout(options, room.positions));
+}
+
+// The prompt, with room for all that is to come, so that no round allocates.
+std::vector<TokenId> with_room(const std::vector<TokenId>& prompt, const SpeculationRoom& room) {
+  std::vector<TokenId> context = prompt;
+  context.reserve(static_cast<std::size_t>(room.positions + room.spec_length + 1));
+  return context;
+}
+
+}  // namespace
+
+Session::Session(const RunOptions& options_, bool keep_probs)
+    : options(options_),
+      request(read_request(options)),
+      room(speculation_room(options, request)),
+      backend(make_backend(options)),
+      model(request.checkpoint, *backend, loading_progress()),
+      draft(options, request, model, room.positions),
+      cache(make_target_cache(options, model, room)),
+      target(model, *cache, {.token_limit = request.token_limit}),
+      steps(target, draft.drafter(), room.spec_length, room.context_limit, keep_probs),
+      log(options, request, *cache, draft),
+      generation(request, log.text().sink()),
+      context(with_room(request.prompt, room)) {
+  log.text().attach(generation);
+  stats.accepted_at.reserve(static_cast<std::size_t>(room.spec_length));
+  stats.drafted_at.reserve(static_cast<std::size_t>(room.spec_length));
+  if (draft.warning()) {
+    fmt::print(stderr, "{}: warning: {}\n", stage_name(options.stage), *draft.warning());
+  }
+  if (!options.dump.empty()) record_forward(target, request.prompt).write(options.dump);
+}
+
+void Session::finish(const Sampling& drafting,
+                     const std::function<void(std::span<const TokenId> context)>& choose,
+                     std::string_view rule, bool lossless) {
+  count_target(stats, target.counters());
+  stats.cache_bytes = static_cast<std::int64_t>(cache->memory().bytes());
+  if (options.no_speculation) stats.rounds = 0;  // what looked like rounds were plain steps
+  StepTimes times;
+  if (!options.quiet || options.output == "json" || !options.report.empty()) {
+    times =
+        measure_steps(steps, context, static_cast<int>(request.prompt.size()), drafting, choose);
+  }
+  const Speedup gained = speedup(stats, room.spec_length, times);
+  ReportExtras extras;
+  extras.fields = {{"draft", draft.to_json()},
+                   {"spec_length", room.spec_length},
+                   {"acceptance", rule},
+                   {"lossless", lossless}};
+  add_to_json(extras.stats, stats, gained);
+  if (!options.no_speculation) extras.summary = summary(stats, gained, times.samples);
+  extras.summary += draft.outgrown(static_cast<int>(context.size()));
+  nlohmann::json trace_stats = to_json(stats);
+  trace_stats.update(extras.stats);
+  log.write(generation, trace_stats, rule, lossless);
+  report(options, request, generation, stats, backend->name(), extras);
+}
+
+}  // namespace specdec
