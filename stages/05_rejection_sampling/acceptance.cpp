@@ -1,0 +1,167 @@
+#include "stages/05_rejection_sampling/acceptance.h"
+
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "common/base/check.h"
+#include "common/base/error.h"
+
+namespace specdec {
+namespace {
+
+// The target's share in a draft: the probability to keep it.
+double ratio(double target_prob, double draft_prob) {
+  SPECDEC_CHECK(draft_prob > 0, "the drafted token can be drawn; it has probability {}",
+                draft_prob);
+  return std::min(1.0, target_prob / draft_prob);
+}
+
+// Draws the token that is emitted in place of a rejected draft, from weights that need not be
+// normalised. Where rounding left nothing of a residual, the two distributions are equal up to
+// rounding, and the target's own stands in: so no token that the target rules out is ever emitted.
+Decision correct(const Proposal& draft, Chance& chance, std::span<const double> weights) {
+  const bool any = std::ranges::any_of(weights, [](double weight) { return weight > 0; });
+  return {false,
+          chance.token(any ? weights : draft.target_probs, draft.position, Purpose::kResample)};
+}
+
+// [snippet residual]
+// max(0, p - q): what the target still owes after a rejection. By token id, over the whole
+// vocabulary: what a filter removed has probability zero in p or q, and needs no case of its own.
+std::span<const double> residual(const Proposal& draft, std::span<double> scratch) {
+  for (TokenId i = 0; i < std::ssize(scratch); i++) {
+    scratch[static_cast<std::size_t>(i)] =
+        std::max(0.0, draft.target_prob(i) - draft.draft_prob(i));
+  }
+  return scratch;
+}
+// [end snippet residual]
+
+}  // namespace
+
+// [snippet rejection]
+Decision rejection(const Proposal& draft, Chance& chance, std::span<double> scratch) {
+  const TokenId x = draft.token;
+  if (chance.accept(ratio(draft.target_prob(x), draft.draft_prob(x)), draft.position)) {
+    return {true, x};
+  }
+  return correct(draft, chance, residual(draft, scratch));
+}
+// [end snippet rejection]
+
+// [snippet at-least]
+Decision at_least(const Proposal& draft, Chance& chance, std::span<double> scratch) {
+  const TokenId x = draft.token;
+  if (draft.target_prob(x) >= draft.draft_prob(x)) return {true, x};
+  for (TokenId i = 0; i < std::ssize(scratch); i++) {
+    const double p = draft.target_prob(i), q = draft.draft_prob(i);
+    scratch[static_cast<std::size_t>(i)] = p >= q ? p - q : p;
+  }
+  return correct(draft, chance, scratch);
+}
+// [end snippet at-least]
+
+// [snippet non-iterative]
+Decision non_iterative(const Proposal& draft, Chance& chance, std::span<double> /*scratch*/) {
+  const TokenId x = draft.token;
+  double least = 1;  // 1 / M, the smallest q/p; 0 where q misses a token of p
+  for (TokenId i = 0; i < std::ssize(draft.target_probs); i++) {
+    const double p = draft.target_prob(i);
+    if (p > 0) least = std::min(least, draft.draft_prob(i) / p);
+  }
+  const double probability = least * draft.target_prob(x) / draft.draft_prob(x);
+  if (chance.accept(std::min(1.0, probability), draft.position)) return {true, x};
+  return correct(draft, chance, draft.target_probs);
+}
+// [end snippet non-iterative]
+
+// [snippet matches]
+Decision sample_and_match(const Proposal& draft, Chance& chance, std::span<double> /*scratch*/) {
+  const TokenId own = chance.token(draft.target_probs, draft.position, Purpose::kTarget);
+  return {own == draft.token, own};
+}
+
+Decision coupled(const Proposal& draft, Chance& chance, std::span<double> /*scratch*/) {
+  const TokenId own = chance.race(draft.target_probs, draft.position);
+  return {own == draft.token, own};
+}
+// [end snippet matches]
+
+// [snippet one-hot]
+Decision one_hot(const Proposal& draft, Chance& chance, std::span<double> scratch) {
+  Proposal certain = draft;
+  certain.draft_probs = {};
+  return rejection(certain, chance, scratch);
+}
+// [end snippet one-hot]
+
+// [snippet lossy]
+Decision lenient(const Proposal& draft, Chance& chance, std::span<double> scratch) {
+  const TokenId x = draft.token;
+  const double q = draft.lenience * draft.draft_prob(x);
+  if (chance.accept(ratio(draft.target_prob(x), q), draft.position)) return {true, x};
+  return correct(draft, chance, residual(draft, scratch));
+}
+
+Decision residual_skipped(const Proposal& draft, Chance& chance, std::span<double> /*scratch*/) {
+  const TokenId x = draft.token;
+  if (chance.accept(ratio(draft.target_prob(x), draft.draft_prob(x)), draft.position)) {
+    return {true, x};
+  }
+  return correct(draft, chance, draft.target_probs);
+}
+
+Decision lenient_argmax(const Proposal& draft, Chance& /*chance*/, std::span<double> /*scratch*/) {
+  const auto best = std::ranges::max_element(draft.target_probs);
+  if (draft.target_prob(draft.token) >= draft.lenience * *best) return {true, draft.token};
+  return {false, static_cast<TokenId>(best - draft.target_probs.begin())};
+}
+// [end snippet lossy]
+
+std::span<const NamedRule> acceptance_rules() {
+  static constexpr std::array<NamedRule, 7> kRules = {{
+      {.name = "rejection",
+       .summary = "min(1, p/q), then norm(max(0, p - q))",
+       .rule = rejection,
+       .corrects_by_residual = true},
+      {.name = "at-least",
+       .summary = "where p >= q, then its own residual",
+       .rule = at_least,
+       .tests_by_uniform = false},
+      {.name = "non-iterative", .summary = "p / (M q), then p", .rule = non_iterative},
+      {.name = "sample-and-match",
+       .summary = "where the target draws the same",
+       .rule = sample_and_match,
+       .tests_by_uniform = false,
+       .correction = Purpose::kTarget},
+      {.name = "one-hot",
+       .summary = "as if the draft were certain",
+       .rule = one_hot,
+       .corrects_by_residual = true},
+      {.name = "coupled",
+       .summary = "where two races with shared noise have one winner",
+       .rule = coupled,
+       .tests_by_uniform = false,
+       .races = true},
+      {.name = "residual-skipped",
+       .summary = "min(1, p/q), then p: a mistake, to look at",
+       .rule = residual_skipped,
+       .lossless = false},
+  }};
+  return kRules;
+}
+
+const NamedRule& find_acceptance_rule(std::string_view name) {
+  std::vector<std::string_view> names;
+  for (const NamedRule& rule : acceptance_rules()) {
+    if (rule.name == name) return rule;
+    names.push_back(rule.name);
+  }
+  fail("--acceptance {}: there is no such rule; there are {}", name, fmt::join(names, ", "));
+}
+
+}  // namespace specdec

@@ -1,0 +1,73 @@
+// Stage 5: rejection sampling. Drafts are drawn, and accepted by a rule under which the text has
+// the law of the target alone.
+#include <CLI/CLI.hpp>
+
+#include "common/base/program.h"
+#include "common/run/device.h"
+#include "common/run/golden_check.h"
+#include "stages/04_greedy_speculation/session.h"
+#include "stages/05_rejection_sampling/rejection_sampling.h"
+#include "stages/05_rejection_sampling/sampling_check.h"
+
+namespace specdec {
+namespace {
+
+// [snippet decode]
+void decode(DraftAndVerify& steps, RejectionSampling& sampling, std::uint64_t seed,
+            std::vector<TokenId>& context, Generation& generation, RoundLog& log, RunStats& stats) {
+  {
+    const Stopwatch watch(stats.prefill_seconds);
+    steps.prefill(context);
+  }
+  while (!generation.finished()) {
+    log.before_round(steps, stats);
+    Round round;
+    {
+      const Stopwatch watch(stats.decode_seconds);
+      round = sampling.round(context, generation);  // emits 1 to K + 1 tokens
+    }
+    steps.count(stats, round);
+    log.after_round(steps, round, context, sampling.evidence(seed), stats);
+  }
+}
+// [end snippet decode]
+
+SpeculationOptions speculation_options(const RunOptions& options) {
+  return {.sampling = options.sampling,
+          .draft_temperature = options.draft_temperature.value_or(options.sampling.temperature),
+          .rule = &find_acceptance_rule(options.acceptance),
+          .lenience = options.lenience};
+}
+
+int check(const RunOptions& options) {
+  const Checkpoint checkpoint(options.target);
+  const auto backend = make_backend(options);
+  const LlamaModel model(checkpoint, *backend, loading_progress());
+  CheckList list;
+  check_rejection_sampling(options, model, golden_directory(options.goldens), list);
+  return list.finish();
+}
+
+int run(const RunOptions& options) {
+  const SpeculationOptions speculation = speculation_options(options);
+  check_speculation_options(speculation);
+  if (options.check) return check(options);
+  Session session(options, true);
+  Dice dice(options.seed);
+  RejectionSampling sampling(session.steps, dice, speculation);
+  decode(session.steps, sampling, options.seed, session.context, session.generation, session.log,
+         session.stats);
+  const auto choose = [&](std::span<const TokenId> context) { sampling.plain_choice(context); };
+  session.finish(sampling.drafting(), choose, sampling.rule_name(), sampling.lossless());
+  return kGood;
+}
+
+}  // namespace
+}  // namespace specdec
+
+int main(int argc, char** argv) {
+  specdec::RunOptions options;
+  CLI::App app("Speculative sampling: the target's law, in fewer passes.", "05_rejection_sampling");
+  specdec::add_run_options(app, 5, options);
+  return specdec::run_program(app, argc, argv, [&] { return specdec::run(options); });
+}
