@@ -2,16 +2,15 @@
 import json
 import pathlib
 import shutil
-import subprocess
 import sys
 import tempfile
 import unittest
 
+from programs import ProgramTest, run_program
+
 
 def run(*arguments):
-    """Exit code, stdout, stderr of the program."""
-    done = subprocess.run([PROGRAM, *arguments], capture_output=True, check=False)
-    return done.returncode, done.stdout.decode(), done.stderr.decode()
+    return run_program(PROGRAM, *arguments)
 
 
 class InspectTest(unittest.TestCase):
@@ -50,13 +49,9 @@ class InspectTest(unittest.TestCase):
             self.assertIn(words, text)
 
 
-class BadInputTest(unittest.TestCase):
+class BadInputTest(ProgramTest):
     def expect_error(self, words, *arguments):
-        code, text, errors = run(*arguments)
-        self.assertEqual((code, text), (2, ""), errors)
-        self.assertEqual(errors.count("\n"), 1, f"one line: {errors}")
-        self.assertTrue(errors.startswith("inspect: "), errors)
-        self.assertIn(words, errors)
+        self.expect_bad_input(words, PROGRAM, *arguments)
 
     def test_wrong_options(self):
         self.expect_error("--nonsense", "--nonsense")

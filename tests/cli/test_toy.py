@@ -1,21 +1,16 @@
 """Stage 0 from outside: options, output, exit codes, messages. usage: test_toy.py PROGRAM"""
-import json
-import subprocess
 import sys
 import unittest
 
+from programs import ProgramTest, run_program, run_program_json
+
 
 def run(*arguments):
-    """Exit code, stdout, stderr of the program."""
-    done = subprocess.run([PROGRAM, *arguments], capture_output=True, check=False)
-    return done.returncode, done.stdout.decode(), done.stderr.decode()
+    return run_program(PROGRAM, *arguments)
 
 
 def run_json(*arguments):
-    code, text, errors = run("--output", "json", *arguments)
-    assert (code, errors) == (0, ""), errors
-    assert text.count("\n") == 1, "one line"
-    return json.loads(text)
+    return run_program_json(PROGRAM, *arguments)
 
 
 class ToyTest(unittest.TestCase):
@@ -56,6 +51,15 @@ class ToyTest(unittest.TestCase):
                 ends.add(self.check_round(record, result))
             self.assertEqual(result["tokens"], text[1:])
         self.assertEqual(ends, {0, 1, 2, 3}, "every number of accepted drafts occurs")
+
+    def test_stats_count_the_rounds(self):
+        for seed in range(10):
+            result = run_json("--seed", str(seed))
+            stats, rounds = result["stats"], result["rounds"]
+            self.assertEqual(stats["rounds"], 3)
+            self.assertEqual(stats["accepted"], sum(record["accepted"] for record in rounds))
+            self.assertEqual(stats["emitted"], len(result["tokens"]))
+            self.assertEqual(stats["tested"], sum(draft["tested"] for record in rounds for draft in record["drafts"]))
 
     def check_round(self, record, result):
         """Follows a round through the tables; returns how many drafts it accepted."""
@@ -106,13 +110,9 @@ class ToyTest(unittest.TestCase):
             self.assertIn(words, text)
 
 
-class BadInputTest(unittest.TestCase):
+class BadInputTest(ProgramTest):
     def expect_error(self, words, *arguments):
-        code, text, errors = run(*arguments)
-        self.assertEqual((code, text), (2, ""), errors)
-        self.assertEqual(errors.count("\n"), 1, f"one line: {errors}")
-        self.assertTrue(errors.startswith("00_toy_speculation: "), errors)
-        self.assertIn(words, errors)
+        self.expect_bad_input(words, PROGRAM, *arguments)
 
     def test_wrong_options(self):
         self.expect_error("--nonsense", "--nonsense")

@@ -1,0 +1,43 @@
+"""What the tests of programs share: running them, and what bad input must look like."""
+import json
+import pathlib
+import struct
+import subprocess
+import unittest
+
+
+def run_program(program, *arguments):
+    """Exit code, stdout, stderr."""
+    done = subprocess.run([program, *arguments], capture_output=True, check=False)
+    return done.returncode, done.stdout.decode(), done.stderr.decode()
+
+
+def run_program_json(program, *arguments):
+    """The one line of JSON that a program prints, and nothing else."""
+    code, text, errors = run_program(program, "--output", "json", *arguments)
+    assert (code, errors) == (0, ""), errors
+    assert text.count("\n") == 1, "one line"
+    return json.loads(text)
+
+
+class ProgramTest(unittest.TestCase):
+    def expect_bad_input(self, words, program, *arguments):
+        """Exit code 2, nothing on stdout, one line on stderr that begins with the program's name."""
+        code, text, errors = run_program(program, *arguments)
+        self.assertEqual((code, text), (2, ""), errors)
+        self.assertEqual(errors.count("\n"), 1, f"one line: {errors}")
+        self.assertTrue(errors.startswith(pathlib.Path(program).name + ": "), errors)
+        self.assertIn(words, errors)
+
+
+def read_tensors(path):
+    """The F32 tensors of a safetensors file: {name: (shape, bytes)}."""
+    data = path.read_bytes()
+    size = struct.unpack("<Q", data[:8])[0]
+    tensors = {}
+    for name, entry in json.loads(data[8:8 + size]).items():
+        if name != "__metadata__":
+            assert entry["dtype"] == "F32"
+            begin, end = entry["data_offsets"]
+            tensors[name] = (entry["shape"], data[8 + size + begin:8 + size + end])
+    return tensors

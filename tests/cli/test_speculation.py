@@ -1,0 +1,274 @@
+"""Stages 4 and 5 from outside: speculation, its counters, traces, drafts that do not fit.
+
+usage: test_speculation.py FOLDER_OF_PROGRAMS GOLDEN_FOLDER
+"""
+import json
+import pathlib
+import shutil
+import sys
+import tempfile
+import unittest
+
+from programs import ProgramTest, read_tensors, run_program, run_program_json
+
+PLAIN, GREEDY, SAMPLING = "03_paged_kv_cache", "04_greedy_speculation", "05_rejection_sampling"
+STAGES = [GREEDY, SAMPLING]
+KINDS = ["llama", "self", "random", "unigram", "bigram", "lookup"]
+RULES = ["rejection", "at-least", "non-iterative", "sample-and-match", "one-hot", "coupled"]
+
+
+def run(stage, *arguments):
+    return run_program(PROGRAMS / stage, *map(str, arguments))
+
+
+def run_json(stage, *arguments):
+    return run_program_json(PROGRAMS / stage, *map(str, arguments))
+
+
+def run_warned(stage, *arguments):
+    """As run_json, where a warning is expected: (result, warning)."""
+    code, text, errors = run(stage, "--output", "json", *arguments)
+    assert code == 0, errors
+    return json.loads(text), errors
+
+
+class GreedyTest(unittest.TestCase):
+    def test_the_text_is_plain_decodings_for_every_draft_and_k(self):
+        want = run_json(PLAIN, "--max-new-tokens", 60)
+        for stage in STAGES:
+            for kind in KINDS:
+                for K in (1, 5, 32):
+                    result, _ = run_warned(stage, "--max-new-tokens", 60, "--draft-kind", kind, "--spec-length", K)
+                    self.assertEqual(result["tokens"], want["tokens"], (stage, kind, K))
+                    self.assertEqual(result["finish_reason"], want["finish_reason"])
+
+    def test_stage_5_at_temperature_0_is_stage_4(self):
+        greedy, sampling = [run_json(stage, "--max-new-tokens", 50)["stats"] for stage in STAGES]
+        for counter in ("rounds", "target_forwards", "draft_forwards", "drafted", "tested", "accepted", "emitted",
+                        "accepted_per_position", "target_rows", "alpha_by_overlap"):
+            self.assertEqual(greedy[counter], sampling[counter], counter)
+
+    def test_counters_agree_with_each_other(self):
+        result = run_json(GREEDY, "--max-new-tokens", 50, "--spec-length", 4)
+        stats = result["stats"]
+        self.assertEqual(stats["emitted"], len(result["tokens"]))
+        self.assertEqual(stats["rounds"], stats["target_forwards"])
+        self.assertEqual(stats["alpha"], stats["accepted"] / stats["tested"])
+        self.assertEqual(stats["acceptance_rate"], stats["accepted"] / stats["drafted"])
+        self.assertEqual(stats["tokens_per_target_forward"], stats["emitted"] / stats["target_forwards"])
+        self.assertGreaterEqual(stats["emitted"], stats["accepted"] + stats["rounds"] - 1)
+        self.assertEqual(len(stats["accepted_per_position"]), 4)
+        positions = stats["accepted_per_position"]
+        self.assertEqual(positions, sorted(positions, reverse=True))
+
+    def test_a_self_draft_is_always_right(self):
+        result, warning = run_warned(GREEDY, "--draft-kind", "self", "--max-new-tokens", 61, "--ignore-eos")
+        self.assertIn("no gain", warning)
+        self.assertEqual(result["stats"]["alpha"], 1)
+        self.assertEqual(result["stats"]["target_forwards"], 11, "ten rounds of six, and one that the length cuts")
+
+    def test_no_speculation_is_plain_decoding(self):
+        plain = run_json(PLAIN, "--max-new-tokens", 20)
+        for stage in STAGES:
+            result = run_json(stage, "--max-new-tokens", 20, "--no-speculation")
+            self.assertEqual(result["tokens"], plain["tokens"])
+            self.assertEqual(result["stats"]["rounds"], 0)
+            self.assertEqual(result["stats"]["target_forwards"], 20)
+            self.assertEqual(result["stats"]["target_rows"], plain["stats"]["target_rows"])
+            self.assertIsNone(result["stats"]["alpha"])
+            self.assertIsNone(result["draft"])
+
+    def test_caches_threads_and_pages_change_nothing(self):
+        for stage, sampling in ((GREEDY, []), (SAMPLING, ["--temperature", 0.9, "--top-p", 0.95, "--seed", 5])):
+            want = run_json(stage, "--max-new-tokens", 40, *sampling)
+            for arguments in (["--cache", "contiguous"], ["--page-size", 1, "--draft-page-size", 3],
+                              ["--page-size", 3, "--threads", 1], ["--threads", 3], ["--draft-page-size", 256]):
+                result = run_json(stage, "--max-new-tokens", 40, *sampling, *arguments)
+                self.assertEqual(result["tokens"], want["tokens"], arguments)
+                self.assertEqual(result["stats"]["accepted"], want["stats"]["accepted"])
+
+    def test_a_stop_text_in_mid_round(self):
+        whole = run_json(PLAIN, "--max-new-tokens", 30)["text"]
+        for begin in range(0, 40, 3):
+            stop = whole[begin:begin + 5]
+            want = run_json(PLAIN, "--max-new-tokens", 30, "--stop", stop)
+            result = run_json(GREEDY, "--max-new-tokens", 30, "--stop", stop, "--spec-length", 8)
+            for field in ("text", "tokens", "finish_reason"):
+                self.assertEqual(result[field], want[field], stop)
+
+    def test_the_end_of_the_context(self):
+        want = run_json(PLAIN, "--prompt-ids", "3840,71", "--max-new-tokens", 30, "--ignore-eos")
+        for stage in STAGES:
+            result = run_json(stage, "--prompt-ids", "3840,71", "--max-new-tokens", 30, "--ignore-eos", "--max-context",
+                              32, "--spec-length", 7)
+            self.assertEqual(result["tokens"], want["tokens"])
+
+    def test_models_without_a_tokenizer(self):
+        model = GOLDEN / "checkpoints" / "untied"
+        arguments = ("--target", model, "--prompt-ids", "1,2,3", "--max-new-tokens", 9)
+        want = run_json(PLAIN, *arguments)["tokens"]
+        for kind in (["--draft", model], ["--draft-kind", "lookup"], ["--draft-kind", "random"]):
+            result, _ = run_warned(GREEDY, *arguments, *kind)
+            self.assertEqual(result["tokens"], want)
+
+    def test_swapped_models_work_and_warn(self):
+        target, draft = GOLDEN / "models" / "target", GOLDEN / "models" / "draft"
+        want = run_json(PLAIN, "--target", draft, "--max-new-tokens", 20)["tokens"]
+        result, warning = run_warned(GREEDY, "--target", draft, "--draft", target, "--max-new-tokens", 20)
+        self.assertEqual(result["tokens"], want)
+        self.assertIn("speculation cannot pay", warning)
+
+
+class SamplingTest(unittest.TestCase):
+    ARGUMENTS = ("--temperature", 1, "--max-new-tokens", 40)
+
+    def test_the_seed_decides(self):
+        texts = {run_json(SAMPLING, *self.ARGUMENTS, "--seed", seed)["text"] for seed in (1, 1, 2, 2**64 - 1)}
+        self.assertEqual(len(texts), 3)
+
+    def test_rules_that_let_the_target_draw_write_its_plain_text(self):
+        for rule in ("coupled", "sample-and-match"):
+            arguments = (*self.ARGUMENTS, "--acceptance", rule, "--seed", 3)
+            want = run_json(SAMPLING, *arguments, "--no-speculation")["tokens"]
+            for kind in KINDS:
+                result, _ = run_warned(SAMPLING, *arguments, "--draft-kind", kind)
+                self.assertEqual(result["tokens"], want, (rule, kind))
+
+    def test_every_rule_says_whether_it_is_lossless(self):
+        for rule in RULES:
+            result = run_json(SAMPLING, *self.ARGUMENTS, "--acceptance", rule)
+            self.assertEqual((result["acceptance"], result["lossless"]), (rule, True))
+        result = run_json(SAMPLING, *self.ARGUMENTS, "--acceptance", "residual-skipped")
+        self.assertFalse(result["lossless"])
+        for sampling in (self.ARGUMENTS, ("--max-new-tokens", 40)):
+            result = run_json(SAMPLING, *sampling, "--lenience", 0.3)
+            self.assertEqual((result["acceptance"], result["lossless"]), ("lenient", False))
+
+    def test_lenience_accepts_more(self):
+        alphas = [run_json(SAMPLING, "--temperature", 1, "--seed", 1, "--lenience", lenience, "--ignore-eos",
+                           "--max-new-tokens", 300, "--draft-kind", "bigram")["stats"]["alpha"]
+                  for lenience in (1, 0.1)]
+        self.assertLess(alphas[0] + 0.05, alphas[1])
+
+    def test_the_draft_has_its_own_temperature(self):
+        stats = [run_json(SAMPLING, "--temperature", 1, "--ignore-eos", "--max-new-tokens", 200, "--draft-temperature",
+                          temperature)["stats"] for temperature in (1, 8)]
+        self.assertGreater(stats[0]["alpha"], stats[1]["alpha"] + 0.3)
+
+
+class TraceTest(unittest.TestCase):
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp())
+        self.addCleanup(shutil.rmtree, self.folder)
+
+    def trace(self, stage, *arguments):
+        path = self.folder / "trace.json"
+        result = run_json(stage, "--trace", path, "--max-new-tokens", 40, *arguments)
+        return result, json.loads(path.read_text())
+
+    def test_a_trace_tells_the_whole_run(self):
+        for stage, sampling in ((GREEDY, []), (SAMPLING, ["--temperature", 1, "--seed", 2])):
+            result, trace = self.trace(stage, *sampling)
+            self.assertEqual(trace["format"], "specdec-trace-1")
+            self.assertEqual(trace["tokens"], result["tokens"])
+            self.assertEqual([token for record in trace["rounds"] for token in record["emitted"]], result["tokens"])
+            self.assertEqual(sum(record["accepted"] for record in trace["rounds"]), result["stats"]["accepted"])
+            for token in trace["prompt_ids"] + trace["tokens"]:
+                self.assertIn(str(token), trace["pieces"])
+            length = len(trace["prompt_ids"]) - 1
+            for record in trace["rounds"]:
+                self.assertEqual(record["start"], length)
+                length += len(record["emitted"])
+                self.check_caches(record)
+
+    def check_caches(self, record):
+        start, accepted, K = record["start"], record["accepted"], record["drafted"]
+        self.assertEqual(record["before"]["target"]["length"], start)
+        self.assertEqual(record["after"]["target"]["length"], start + accepted + 1)
+        self.assertEqual(record["after"]["draft"]["length"], min(start + K, start + accepted + 1))
+        self.assertEqual(len(record["after"]["target"]["pages"]), -(-(start + accepted + 1) // 16))
+
+    def test_verdicts_follow_from_the_numbers(self):
+        verdicts = set()
+        for seed in range(4):
+            _, trace = self.trace(SAMPLING, "--temperature", 1, "--seed", seed)
+            for record in trace["rounds"]:
+                for i, draft in enumerate(record["drafts"]):
+                    verdicts.add(draft["verdict"])
+                    self.assertEqual(draft["position"], record["start"] + 1 + i)
+                    if draft["verdict"] == "not tested":
+                        self.assertIsNone(draft["target_prob"])
+                        continue
+                    self.assertAlmostEqual(draft["ratio"], draft["target_prob"] / draft["draft_prob"])
+                    self.assertEqual(draft["verdict"] == "accepted", draft["accept_uniform"] < draft["ratio"])
+                    self.check_distributions(draft)
+        self.assertEqual(verdicts, {"accepted", "rejected", "not tested"})
+
+    def check_distributions(self, draft):
+        shown = draft["distributions"]
+        for column in (1, 2):
+            total = sum(entry[column] for entry in shown["tokens"]) + shown["rest"][column - 1]
+            self.assertAlmostEqual(total, 1)
+        own = next(entry for entry in shown["tokens"] if entry[0] == draft["token"])
+        self.assertEqual(own[1:3], [draft["target_prob"], draft["draft_prob"]])
+
+    def test_explain_shows_every_round(self):
+        code, _, errors = run(SAMPLING, "--temperature", 1, "--seed", 1, "--explain", "--max-new-tokens", 30)
+        self.assertEqual(code, 0)
+        for words in ("round 2,", "accepted", "correction", "p/q", "u 0.", "cached     target", "alpha", "by the clock"):
+            self.assertIn(words, errors)
+        self.assertNotIn("\x1b", errors, "no colours where there is no terminal")
+
+    def test_dumped_logits_are_plain_decodings(self):
+        tensors = []
+        for stage in (PLAIN, GREEDY, SAMPLING):
+            path = self.folder / stage
+            code, _, errors = run(stage, "--dump-logits", path, "--max-new-tokens", 30, "--ignore-eos", "--quiet")
+            self.assertEqual(code, 0, errors)
+            tensors.append(read_tensors(path))
+        self.assertEqual(tensors[0]["logits"][0], [30, 4096])
+        self.assertEqual(tensors[1:], tensors[:1] * 2, "bit for bit")
+
+
+class BadInputTest(ProgramTest):
+    def expect_error(self, words, stage, *arguments):
+        self.expect_bad_input(words, PROGRAMS / stage, *map(str, arguments))
+
+    def test_numbers(self):
+        for stage in STAGES:
+            for length in ("0", "-1", "33", "five", ""):
+                self.expect_error("--spec-length", stage, f"--spec-length={length}")
+            self.expect_error("--draft-kind", stage, "--draft-kind", "oracle")
+        for option, value in (("--temperature", "-1"), ("--temperature", "nan"), ("--top-k", "-1"), ("--top-p", "0"),
+                              ("--top-p", "1.5"), ("--repetition-penalty", "0"), ("--draft-temperature", "-0.1"),
+                              ("--seed", "-1"), ("--seed", "1.5"), ("--lenience", "0"), ("--lenience", "2"),
+                              ("--lenience", "nan")):
+            self.expect_error(option, SAMPLING, f"{option}={value}")
+        self.expect_error("there are rejection, at-least", SAMPLING, "--acceptance", "always")
+        self.expect_error("--lenience belongs to --acceptance rejection", SAMPLING, "--lenience", "0.5", "--acceptance",
+                          "coupled")
+
+    def test_drafts_that_do_not_fit(self):
+        for stage in STAGES:
+            self.expect_error("no such directory", stage, "--draft", "/nowhere")
+            self.expect_error("only the target has a tokenizer.json", stage, "--draft", GOLDEN / "checkpoints" / "untied")
+        folder = pathlib.Path(tempfile.mkdtemp())
+        self.addCleanup(shutil.rmtree, folder)
+        shutil.copytree(GOLDEN / "models" / "draft", folder, dirs_exist_ok=True)
+        text = (folder / "tokenizer.json").read_text()
+        (folder / "tokenizer.json").write_text(text.replace("<|eot_id|>", "<|done|>"))
+        self.expect_error("token 3849 is ", GREEDY, "--draft", folder)
+        self.expect_error("<|done|>", GREEDY, "--draft", folder)
+
+    def test_files(self):
+        for stage in STAGES:
+            self.expect_error("/nowhere", stage, "--draft-kind", "bigram", "--draft-text", "/nowhere")
+            code, _, errors = run(stage, "--trace", "/nowhere/trace", "--max-new-tokens", 1, "--quiet")
+            self.assertEqual(code, 2)
+            self.assertIn("/nowhere/trace", errors)
+            self.expect_error("pages", stage, "--pages", "2", "--max-new-tokens", "60")
+
+
+if __name__ == "__main__":
+    PROGRAMS, GOLDEN = map(pathlib.Path, sys.argv[1:])
+    unittest.main(argv=sys.argv[:1])
