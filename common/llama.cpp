@@ -54,6 +54,7 @@ Llama::Llama(const LlamaModel& model, KvCache& cache, const LlamaOptions& option
        {&plan_.ids, &plan_.positions, &plan_.slots, &plan_.table_starts, &plan_.wanted}) {
     list->reserve(static_cast<std::size_t>(T));
   }
+  extensions_.reserve(static_cast<std::size_t>(T));
 }
 
 // [snippet forward]

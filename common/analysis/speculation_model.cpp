@@ -18,6 +18,7 @@ void check_cost(double cost) {
 
 }  // namespace
 
+// [snippet expected-emitted]
 double expected_emitted(double alpha, int spec_length) {
   check_alpha(alpha);
   SPECDEC_CHECK(spec_length >= 0, "spec_length {} is at least 0", spec_length);
@@ -27,6 +28,7 @@ double expected_emitted(double alpha, int spec_length) {
   for (int i = 0; i < spec_length; i++) sum = 1 + alpha * sum;
   return sum;
 }
+// [end snippet expected-emitted]
 
 double walltime_factor(double alpha, int spec_length, double c, double v) {
   check_cost(c);
@@ -44,6 +46,7 @@ double memory_access_factor(double alpha, int spec_length, double c_bytes) {
   return (spec_length * c_bytes + 1) / expected_emitted(alpha, spec_length);
 }
 
+// [snippet best-spec-length]
 int best_spec_length(double alpha, double c, double v, int max_spec_length) {
   SPECDEC_CHECK(max_spec_length >= 0, "max_spec_length {} is at least 0", max_spec_length);
   int best = 0;
@@ -57,6 +60,7 @@ int best_spec_length(double alpha, double c, double v, int max_spec_length) {
   }
   return best;
 }
+// [end snippet best-spec-length]
 
 bool can_be_faster(double alpha, double c) {
   check_alpha(alpha);

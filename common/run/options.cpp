@@ -90,9 +90,9 @@ int parse_spec_length(std::string_view text) {
 }
 
 void add_prompt_options(CLI::App& app, RunOptions& o) {
-  app.add_option("--target", o.target, "checkpoint directory in Hugging Face's layout")
-      ->type_name("DIR")
-      ->capture_default_str();
+  app.add_option("--target", o.target,
+                 "checkpoint directory in Hugging Face's layout (default: the embedded target)")
+      ->type_name("DIR");
   auto* prompt = app.add_option_function<std::string>(
       "--prompt",
       [&o](const std::string& text) {
@@ -128,7 +128,7 @@ void add_length_options(CLI::App& app, RunOptions& o) {
       ->allow_extra_args(false)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   app.add_option("--max-context", o.max_context,
-                 "positions to make room for (default: the prompt + max-new-tokens)")
+                 "positions that may be used (default: the prompt + max-new-tokens, and drafts)")
       ->type_name("N")
       ->check(CLI::Range(1, 1 << 30));
 }
@@ -167,9 +167,9 @@ void add_cache_options(CLI::App& app, RunOptions& o) {
 }
 
 void add_draft_options(CLI::App& app, RunOptions& o) {
-  app.add_option("--draft", o.draft, "the draft model's checkpoint directory")
-      ->type_name("DIR")
-      ->capture_default_str();
+  app.add_option("--draft", o.draft,
+                 "the draft model's checkpoint directory (default: the embedded draft)")
+      ->type_name("DIR");
   app.add_option(
          "--draft-kind", o.draft_kind,
          "what drafts: llama (the draft model), self (the target), random, unigram, bigram, "
@@ -213,7 +213,10 @@ void add_sampling_options(CLI::App& app, RunOptions& o) {
   app.add_option("--draft-temperature", o.draft_temperature,
                  "the draft's temperature (default: the target's)")
       ->type_name("X");
-  app.add_option("--acceptance", o.acceptance, "how drafts are judged; a wrong name lists them")
+  app.add_option(
+         "--acceptance", o.acceptance,
+         "how drafts are judged: rejection, at-least, non-iterative, sample-and-match, one-hot, "
+         "coupled; lossy: residual-skipped")
       ->type_name("RULE")
       ->capture_default_str();
   app.add_option("--lenience", o.lenience, "lossy: accept more, up to 1/X times too often; 1: off")

@@ -52,6 +52,7 @@ nlohmann::json to_json(const RunStats& s) {
     per_position.push_back(ratio(static_cast<double>(s.accepted_at[i]), s.drafted_at[i]));
   }
   return {{"rounds", s.rounds},
+          {"drafted_rounds", s.drafted_rounds},
           {"target_forwards", s.target_forwards},
           {"draft_forwards", s.draft_forwards},
           {"drafted", s.drafted},

@@ -8,9 +8,11 @@
 
 namespace specdec {
 
+// [snippet dice]
 TokenId Dice::token(std::span<const double> probs, int position, Purpose purpose) {
   return sample(probs, uniform(seed_, position, purpose));
 }
+// [end snippet dice]
 
 bool Dice::accept(double probability, int position) {
   SPECDEC_CHECK(probability >= 0, "the probability {} is at least 0", probability);

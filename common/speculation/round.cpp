@@ -13,6 +13,7 @@ std::string_view round_end_name(RoundEnd end) {
   }
 }
 
+// [snippet count-round]
 void count_round(RunStats& stats, const Round& round) {
   const auto counted = static_cast<std::size_t>(round.counted());
   stats.rounds++;
@@ -35,5 +36,6 @@ void count_round(RunStats& stats, const Round& round) {
     if (static_cast<int>(i) < round.accepted) stats.accepted_at[i]++;
   }
 }
+// [end snippet count-round]
 
 }  // namespace specdec

@@ -197,7 +197,12 @@ std::string line(std::string_view verdict, TokenId token, const std::string& num
                  fmt::terminal_color colour, const Tokenizer* tokenizer, bool coloured) {
   const std::string text = shown(token, tokenizer);
   const auto style = coloured ? fmt::fg(colour) : fmt::text_style();
-  return fmt::format("  {} {:<16}{}\n", fmt::format(style, "{:<10}", verdict), text, numbers);
+  return fmt::format("  {} {:<16} {}\n", fmt::format(style, "{:<10}", verdict), text, numbers);
+}
+
+// Small ones as 2.4e-04.
+std::string digits(double value) {
+  return value == 0 || value >= 0.001 ? fmt::format("{:.3f}", value) : fmt::format("{:.1e}", value);
 }
 
 std::string uniform_text(const std::optional<double>& u) {
@@ -222,19 +227,21 @@ std::string explain(const RoundRecord& record, int number, const Tokenizer* toke
       fmt::format("\nround {}, {} cached: {} of {} accepted, {}\n", number, round.start,
                   round.accepted, round.drafted, round_end_name(round.end));
   for (const RoundRecord::Draft& draft : record.drafts) {
-    std::string numbers = fmt::format("q {:.3f}", draft.draft_prob);
+    std::string numbers = "q " + digits(draft.draft_prob);
     if (draft.target_prob) {
-      numbers += fmt::format("  p {:.3f}  p/q {:.3f}", *draft.target_prob,
-                             *draft.target_prob / draft.draft_prob);
+      numbers += fmt::format("  p {}  p/q {}", digits(*draft.target_prob),
+                             digits(*draft.target_prob / draft.draft_prob));
     }
     text += line(draft.verdict, draft.token, numbers + uniform_text(draft.accept_uniform),
                  verdict_colour(draft.verdict), tokenizer, colour);
   }
   if (record.last) {
-    const std::string numbers = fmt::format("         p {:.3f}", record.last->target_prob) +
+    const std::string numbers = fmt::format("         p {}", digits(record.last->target_prob)) +
                                 uniform_text(record.last->uniform);
-    text += line(record.last->bonus ? "bonus" : "correction", record.last->token, numbers,
-                 fmt::terminal_color::blue, tokenizer, colour);
+    text += line(round.drafted == 0   ? "emitted"
+                 : record.last->bonus ? "bonus"
+                                      : "correction",
+                 record.last->token, numbers, fmt::terminal_color::blue, tokenizer, colour);
   }
   text += fmt::format("  cached     target {} -> {}{}, draft {} -> {}{}\n",
                       record.before.target.length, record.after.target.length,

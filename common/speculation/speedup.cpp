@@ -28,12 +28,15 @@ std::string text(double value, int digits) {
 Speedup speedup(const RunStats& stats, int spec_length, const StepTimes& times) {
   Speedup result;
   if (times.samples == 0 || stats.rounds == 0) return result;
-  const double step = times.target_step, rounds = static_cast<double>(stats.rounds);
-  result.c = times.draft_step / step;
-  result.v = times.verification / step;
+  const double pass = times.target_pass, rounds = static_cast<double>(stats.rounds);
+  result.c = times.draft_step / pass;
+  result.v = times.verification / pass;
   const double alpha = per(stats.accepted, stats.tested);
   if (std::isfinite(alpha)) {
-    result.by_formula = walltime_factor(alpha, spec_length, result.c, result.v);
+    const double speculative = static_cast<double>(stats.drafted_rounds) / rounds;
+    const double emitted = 1 + speculative * (expected_emitted(alpha, spec_length) - 1);
+    result.by_formula =
+        emitted / (speculative * (spec_length * result.c + result.v) + 1 - speculative);
   }
   const double lazy_prefill =
       std::max(0.0, stats.first_draft_seconds - spec_length * times.draft_step);
@@ -41,10 +44,10 @@ Speedup speedup(const RunStats& stats, int spec_length, const StepTimes& times) 
       (stats.decode_seconds - stats.draft_seconds - stats.verify_seconds + lazy_prefill) / rounds;
   const double drafted = static_cast<double>(stats.all_drafted) / rounds;
   // A round that drafted fewer verified fewer rows.
-  const double verification = step + (times.verification - step) * drafted / spec_length;
-  result.by_accounting = static_cast<double>(stats.emitted) / rounds * step /
+  const double verification = pass + (times.verification - pass) * drafted / spec_length;
+  result.by_accounting = static_cast<double>(stats.emitted) / rounds * (pass + times.choice) /
                          (drafted * times.draft_step + verification + overhead);
-  result.by_clock = step * static_cast<double>(stats.emitted) / stats.decode_seconds;
+  result.by_clock = times.plain_token * static_cast<double>(stats.emitted) / stats.decode_seconds;
   return result;
 }
 

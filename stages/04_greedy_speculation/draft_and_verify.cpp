@@ -13,7 +13,9 @@ DraftAndVerify::DraftAndVerify(LanguageModel& target, Drafter& drafter, int spec
       sequence_(target.create()),
       draft_sequence_(drafter.create()),
       drafts_(spec_length, keep_probs ? target.vocab_size() : 0),
-      logits_(target, spec_length + 1) {}
+      logits_(target, spec_length + 1) {
+  verified_.reserve(static_cast<std::size_t>(spec_length) + 1);
+}
 
 DraftAndVerify::~DraftAndVerify() {
   target_.release(sequence_);
@@ -38,6 +40,7 @@ Round DraftAndVerify::draft(std::span<const TokenId> context, const Sampling& sa
   if (K > 0) {
     const DraftRequest request{draft_sequence_, context, K, sampling, &drafts_};
     drafter_.draft(std::span(&request, 1));
+    SPECDEC_CHECK(drafts_.size() <= K, "at most {} drafts, not {}", K, drafts_.size());
   }
   round.drafted = drafts_.size();
   return round;
@@ -45,13 +48,13 @@ Round DraftAndVerify::draft(std::span<const TokenId> context, const Sampling& sa
 // [end snippet draft-phase]
 
 // [snippet verify]
-void DraftAndVerify::verify(std::vector<TokenId>& context) {
+void DraftAndVerify::verify(std::span<const TokenId> context) {
   const Stopwatch watch(verify_seconds);
-  const std::size_t length = context.size();
-  context.insert(context.end(), drafts_.tokens().begin(), drafts_.tokens().end());
-  const Segment segment{sequence_, uncached(target_, sequence_, context), drafts_.size() + 1};
+  const auto pending = uncached(target_, sequence_, context);
+  verified_.assign(pending.begin(), pending.end());
+  verified_.insert(verified_.end(), drafts_.tokens().begin(), drafts_.tokens().end());
+  const Segment segment{sequence_, verified_, drafts_.size() + 1};
   target_.forward(segment, logits_.rows(0, segment.logits_rows));
-  context.resize(length);
 }
 // [end snippet verify]
 

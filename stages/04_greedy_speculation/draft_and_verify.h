@@ -9,7 +9,7 @@
 namespace specdec {
 
 // The parts of a round that do not depend on how drafts are judged: draft, verify, roll back. One
-// request, one sequence in the target and one in the drafter.
+// request, one sequence in the target and one in the drafter. After an Error it is of no more use.
 class DraftAndVerify {
  public:
   // spec_length: K, 0 for plain decoding. context_limit: positions that the target may use; its
@@ -31,8 +31,8 @@ class DraftAndVerify {
   Round draft(std::span<const TokenId> context, const Sampling& sampling);
 
   // One pass of the target over the pending token and the drafts: logits(i) is what the target says
-  // after the pending token and i drafts. The context gets the drafts for the pass, and loses them.
-  void verify(std::vector<TokenId>& context);
+  // after the pending token and i drafts.
+  void verify(std::span<const TokenId> context);
 
   // Ends a round: neither cache keeps a token that is not in the text.
   void roll_back(const Round& round);
@@ -61,7 +61,8 @@ class DraftAndVerify {
   SequenceId sequence_;
   SequenceId draft_sequence_;
   Drafts drafts_;
-  LogitsBuffer logits_;  // [K + 1, V]
+  std::vector<TokenId> verified_;  // what the pass is fed: the pending token and the drafts
+  LogitsBuffer logits_;            // [K + 1, V]
 };
 
 }  // namespace specdec

@@ -18,7 +18,7 @@ std::unique_ptr<KvCache> make_target_cache(const RunOptions& options, const Llam
 // The prompt, with room for all that is to come, so that no round allocates.
 std::vector<TokenId> with_room(const std::vector<TokenId>& prompt, const SpeculationRoom& room) {
   std::vector<TokenId> context = prompt;
-  context.reserve(static_cast<std::size_t>(room.positions + room.spec_length + 1));
+  context.reserve(static_cast<std::size_t>(room.positions + 1));
   return context;
 }
 

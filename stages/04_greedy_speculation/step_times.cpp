@@ -68,21 +68,21 @@ StepTimes measure_steps(DraftAndVerify& steps, std::span<const TokenId> text, in
   if (K == 0 || places < 1) return {};
   const int samples = std::min(places, kMostSamples);
   Parts parts(steps, text, drafting);
-  std::vector<double> step, draft, verification;
-  double spent = 0;
+  std::vector<double> pass, choice, draft, verification;
+  double spent = 0, plain = 0;
   // Backwards, so that a truncated cache always holds what comes before.
   for (int i = 0; i < samples && spent < kMostSeconds; i++) {
     const int at = last - i * places / samples;
     spent += seconds_of([&] { parts.draft(at); });  // catches up
     draft.push_back(seconds_of([&] { parts.draft(at); }) / K);
-    step.push_back(seconds_of([&] {
-      parts.target_pass(at, 1);
-      choose(text.first(static_cast<std::size_t>(at) + 1));
-    }));
+    pass.push_back(seconds_of([&] { parts.target_pass(at, 1); }));
+    choice.push_back(seconds_of([&] { choose(text.first(static_cast<std::size_t>(at) + 1)); }));
     verification.push_back(seconds_of([&] { parts.target_pass(at, K + 1); }));
-    spent += draft.back() * K + step.back() + verification.back();
+    plain += pass.back() + choice.back();
+    spent += draft.back() * K + pass.back() + choice.back() + verification.back();
   }
-  return {median(step), median(draft), median(verification), static_cast<int>(step.size())};
+  const auto n = static_cast<int>(pass.size());
+  return {median(pass), median(choice), median(draft), median(verification), plain / n, n};
 }
 
 }  // namespace specdec

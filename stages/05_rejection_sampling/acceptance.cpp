@@ -102,8 +102,8 @@ Decision one_hot(const Proposal& draft, Chance& chance, std::span<double> scratc
 // [snippet lossy]
 Decision lenient(const Proposal& draft, Chance& chance, std::span<double> scratch) {
   const TokenId x = draft.token;
-  const double q = draft.lenience * draft.draft_prob(x);
-  if (chance.accept(ratio(draft.target_prob(x), q), draft.position)) return {true, x};
+  const double p = draft.target_prob(x) / draft.lenience;  // not l q, which may vanish
+  if (chance.accept(ratio(p, draft.draft_prob(x)), draft.position)) return {true, x};
   return correct(draft, chance, residual(draft, scratch));
 }
 

@@ -1,0 +1,43 @@
+// Rounds of greedy speculation allocate nothing: memory is taken when models, caches and drafters
+// are made.
+#include "tests/speculation_fixture.h"
+#include "tests/unit/allocation_counter.h"
+
+namespace specdec {
+namespace {
+
+class GreedyAllocationTest : public ::testing::TestWithParam<int> {};
+
+TEST_P(GreedyAllocationTest, RoundsAllocateNothing) {
+  constexpr int kNewTokens = 150, K = 5;
+  const LoadedModel target("target"), draft("draft");
+  const Request request = ids_request({3840, 100, 200, 300}, kNewTokens);
+  SpeculationPair pair(target.model, draft.model, GetParam(), 4 + kNewTokens + K);
+
+  Generation generation(request);
+  DraftAndVerify steps(pair.target.llama, pair.drafter, K, 2048, false);
+  std::vector<TokenId> context = request.prompt;
+  context.reserve(4 + kNewTokens + K);
+  RunStats stats;
+  steps.prefill(context);
+
+  std::size_t before = allocations();
+  Round round = greedy_round(steps, context, generation);
+  EXPECT_EQ(allocations() - before, 0u) << "the first round, with the draft's lazy prefill";
+  count_round(stats, round);  // makes its lists by position
+  before = allocations();
+  while (!generation.finished()) {
+    round = greedy_round(steps, context, generation);
+    count_round(stats, round);
+  }
+  EXPECT_EQ(allocations() - before, 0u);
+  EXPECT_GT(stats.accepted, 0);
+  EXPECT_LT(stats.accepted, stats.tested);
+  std::vector<int> control(100);  // the counter counts
+  EXPECT_GT(allocations(), before);
+}
+
+INSTANTIATE_TEST_SUITE_P(PageSizes, GreedyAllocationTest, ::testing::Values(kContiguous, 1, 3, 16));
+
+}  // namespace
+}  // namespace specdec

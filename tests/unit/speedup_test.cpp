@@ -1,0 +1,97 @@
+#include "common/speculation/speedup.h"
+
+#include "common/analysis/speculation_model.h"
+#include "tests/test_support.h"
+
+namespace specdec {
+namespace {
+
+// Ten rounds of K = 3 whose drafts were all accepted, in the time that their parts take.
+struct IdealRun {
+  RunStats stats;
+  StepTimes times{
+      .target_pass = 4, .draft_step = 1, .verification = 5, .plain_token = 4, .samples = 8};
+  IdealRun() {
+    stats.rounds = stats.drafted_rounds = stats.target_forwards = 10;
+    stats.drafted = stats.all_drafted = stats.tested = stats.accepted = 30;
+    stats.emitted = 40;
+    stats.draft_seconds = 30;
+    stats.first_draft_seconds = 3;
+    stats.verify_seconds = 50;
+    stats.decode_seconds = 80;
+  }
+};
+
+TEST(SpeedupTest, AnIdealRunIsAsFastAsPredicted) {
+  const IdealRun run;
+  const Speedup result = speedup(run.stats, 3, run.times);
+  EXPECT_DOUBLE_EQ(result.c, 0.25);
+  EXPECT_DOUBLE_EQ(result.v, 1.25);
+  EXPECT_DOUBLE_EQ(result.by_formula, walltime_factor(1, 3, 0.25, 1.25));
+  EXPECT_DOUBLE_EQ(result.by_formula, 2);
+  EXPECT_DOUBLE_EQ(result.by_accounting, 2);
+  EXPECT_DOUBLE_EQ(result.by_clock, 2);
+}
+
+TEST(SpeedupTest, OverheadIsAccountedForButNotInTheFormula) {
+  IdealRun run;
+  run.stats.decode_seconds = 100;
+  const Speedup result = speedup(run.stats, 3, run.times);
+  EXPECT_DOUBLE_EQ(result.by_formula, 2);
+  EXPECT_DOUBLE_EQ(result.by_accounting, 1.6);
+  EXPECT_DOUBLE_EQ(result.by_clock, 1.6);
+}
+
+TEST(SpeedupTest, TheDraftsPrefillIsOverhead) {
+  IdealRun run;
+  run.stats.first_draft_seconds = 23;
+  run.stats.draft_seconds = 50;
+  run.stats.decode_seconds = 100;
+  const Speedup result = speedup(run.stats, 3, run.times);
+  EXPECT_DOUBLE_EQ(result.by_accounting, 1.6);
+  EXPECT_DOUBLE_EQ(result.by_clock, 1.6);
+}
+
+TEST(SpeedupTest, PlainDecodingPaysForItsChoicesToo) {
+  IdealRun run;
+  run.times.choice = 1;
+  run.times.plain_token = 5;
+  const Speedup result = speedup(run.stats, 3, run.times);
+  EXPECT_DOUBLE_EQ(result.by_formula, 2);
+  EXPECT_DOUBLE_EQ(result.by_accounting, 2.5);
+  EXPECT_DOUBLE_EQ(result.by_clock, 2.5);
+}
+
+// Five rounds drafted nothing, and emitted a token each.
+TEST(SpeedupTest, RoundsWithoutDraftsArePlainSteps) {
+  IdealRun run;
+  run.stats.drafted_rounds = 5;
+  run.stats.drafted = run.stats.all_drafted = run.stats.tested = run.stats.accepted = 15;
+  run.stats.emitted = 25;
+  run.stats.draft_seconds = 15;
+  run.stats.verify_seconds = 5 * 5 + 5 * 4;
+  run.stats.decode_seconds = 60;
+  const Speedup result = speedup(run.stats, 3, run.times);
+  EXPECT_DOUBLE_EQ(result.by_formula, 2.5 / (1 + 0.5));
+  EXPECT_DOUBLE_EQ(result.by_accounting, 100.0 / 60);
+  EXPECT_DOUBLE_EQ(result.by_clock, 100.0 / 60);
+}
+
+TEST(SpeedupTest, WhatIsUnknownIsNull) {
+  const IdealRun run;
+  nlohmann::json json;
+  add_to_json(json, run.stats, speedup(run.stats, 3, {}));
+  for (const char* name : {"c", "v", "speedup_formula", "speedup_accounting", "speedup_clock"}) {
+    EXPECT_TRUE(json.at(name).is_null()) << name;
+  }
+  EXPECT_EQ(json.at("tokens_per_target_forward"), 4);
+  EXPECT_THAT(summary(run.stats, {}, 0), ::testing::HasSubstr("unknown by formula"));
+
+  RunStats untested = run.stats;
+  untested.tested = untested.accepted = 0;
+  EXPECT_TRUE(std::isnan(speedup(untested, 3, run.times).by_formula));
+  EXPECT_DOUBLE_EQ(speedup(untested, 3, run.times).by_clock, 2);
+}
+
+}  // namespace
+}  // namespace specdec
