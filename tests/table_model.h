@@ -1,0 +1,174 @@
+#pragma once
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <random>
+#include <utility>
+#include <vector>
+
+#include "common/language_model.h"
+#include "kernels/cpu/cpu_backend.h"
+
+namespace specdec {
+
+// A language model without a network: its logits are whatever a function makes of the tokens so
+// far. It keeps the tokens themselves as its cache, so a token that should have been rolled back
+// changes what it says.
+class TableModel final : public LanguageModel {
+ public:
+  // The logits [V] after a prefix, which has at least one token; valid until the next call.
+  using RowOf = std::function<std::span<const float>(std::span<const TokenId> prefix)>;
+
+  TableModel(int vocab_size, RowOf row_of, int max_seq_len = 1 << 20)
+      : backend_(make_plain_backend()),
+        vocab_size_(vocab_size),
+        max_seq_len_(max_seq_len),
+        row_of_(std::move(row_of)) {}
+
+  using LanguageModel::forward;
+  void forward(std::span<const Segment> batch, DeviceRows logits) override {
+    for (const Segment& segment : batch) check(segment);
+    int row = 0;
+    for (const Segment& segment : batch) {
+      std::vector<TokenId>& text = texts_.at(static_cast<std::size_t>(segment.sequence));
+      const std::size_t unwanted =
+          segment.tokens.size() - static_cast<std::size_t>(segment.logits_rows);
+      for (std::size_t i = 0; i < segment.tokens.size(); i++) {
+        text.push_back(segment.tokens[i]);
+        if (i < unwanted) continue;
+        const std::span<const float> values = row_of_(text);
+        SPECDEC_CHECK(std::ssize(values) == vocab_size_, "a row has {} logits", vocab_size_);
+        backend_->upload(values.data(), logits.row(row++), values.size_bytes());
+      }
+    }
+    SPECDEC_CHECK(row == logits.rows, "{} rows of logits are wanted, {} given", row, logits.rows);
+  }
+
+  SequenceId create() override { return add({}); }
+  SequenceId fork(SequenceId sequence) override { return add(text(sequence)); }
+  void release(SequenceId sequence) override {
+    texts_.at(static_cast<std::size_t>(sequence)).clear();
+    free_.push_back(sequence);
+  }
+  int length(SequenceId sequence) const override { return static_cast<int>(text(sequence).size()); }
+  void truncate(SequenceId sequence, int length) override {
+    SPECDEC_CHECK(length >= 0 && length <= this->length(sequence), "truncating {} to {}",
+                  this->length(sequence), length);
+    texts_.at(static_cast<std::size_t>(sequence)).resize(static_cast<std::size_t>(length));
+  }
+  bool can_extend(std::span<const Extension>) const override { return true; }
+
+  int vocab_size() const override { return vocab_size_; }
+  int max_seq_len() const override { return max_seq_len_; }
+  Backend& backend() const override { return *backend_; }
+
+  // The tokens that are cached.
+  const std::vector<TokenId>& text(SequenceId sequence) const {
+    return texts_.at(static_cast<std::size_t>(sequence));
+  }
+
+ private:
+  SequenceId add(std::vector<TokenId> text) {
+    if (free_.empty()) {
+      texts_.push_back(std::move(text));
+      return static_cast<SequenceId>(texts_.size()) - 1;
+    }
+    const SequenceId sequence = free_.back();
+    free_.pop_back();
+    texts_[static_cast<std::size_t>(sequence)] = std::move(text);
+    return sequence;
+  }
+
+  void check(const Segment& segment) const {
+    SPECDEC_CHECK(!segment.tokens.empty(), "a segment has tokens");
+    for (const TokenId token : segment.tokens) {
+      if (token < 0 || token >= vocab_size_) fail("token {} is outside the vocabulary", token);
+    }
+    if (length(segment.sequence) + std::ssize(segment.tokens) > max_seq_len_) {
+      fail("the positions exceed {}", max_seq_len_);
+    }
+  }
+
+  std::unique_ptr<Backend> backend_;
+  int vocab_size_;
+  int max_seq_len_;
+  RowOf row_of_;
+  std::vector<std::vector<TokenId>> texts_;
+  std::vector<SequenceId> free_;
+};
+
+// Rows of logits for TableModel, each a function of the last two tokens and of whether the length
+// is even: a row at the wrong position, or after the wrong tokens, is another row.
+class ContextTable {
+ public:
+  using MakeRow = std::function<std::vector<double>(int row)>;  // probabilities, up to a factor
+
+  ContextTable(int vocab_size, const MakeRow& make_row) : vocab_size_(vocab_size) {
+    for (int row = 0; row < 2 * vocab_size * vocab_size; row++) {
+      for (const double prob : make_row(row)) {  // of 0: minus infinity
+        logits_.push_back(static_cast<float>(std::log(prob)));
+      }
+    }
+  }
+
+  std::span<const float> row(std::span<const TokenId> prefix) const {
+    const std::size_t V = static_cast<std::size_t>(vocab_size_), n = prefix.size();
+    const auto last = static_cast<std::size_t>(prefix[n - 1]);
+    const std::size_t before = n < 2 ? last : static_cast<std::size_t>(prefix[n - 2]);
+    return std::span(logits_).subspan((((n % 2) * V + before) * V + last) * V, V);
+  }
+  int vocab_size() const { return vocab_size_; }
+  // REQUIRES: the table outlives the function.
+  TableModel::RowOf row_of() const {
+    return [this](std::span<const TokenId> prefix) { return row(prefix); };
+  }
+
+ private:
+  int vocab_size_;
+  std::vector<float> logits_;  // [2, V, V, V]
+};
+
+// A row of random probabilities, up to a factor; each is zero with probability `zeros`, but never
+// all of them.
+inline std::vector<double> random_weights(int vocab_size, double zeros, std::mt19937& random) {
+  std::uniform_real_distribution<double> uniform(0, 1);
+  std::vector<double> weights(static_cast<std::size_t>(vocab_size));
+  for (double& weight : weights) {
+    weight = uniform(random) < zeros ? 0 : 0.05 + uniform(random) * uniform(random);
+  }
+  weights[random() % weights.size()] += 0.1;
+  return weights;
+}
+
+using Probs = std::vector<double>;
+
+inline Probs normalised(Probs weights) {
+  double total = 0;
+  for (const double weight : weights) total += weight;
+  for (double& weight : weights) weight /= total;
+  return weights;
+}
+
+// Pairs (p, q) with everything that two rows can be to each other.
+inline std::vector<std::pair<Probs, Probs>> pairs_of_probs() {
+  std::vector<std::pair<Probs, Probs>> pairs = {
+      {{0.25, 0.75, 0, 0}, {0, 0, 0.5, 0.5}},  // disjoint
+      {{0.25, 0.75}, {0.25, 0.75}},            // equal
+      {{0, 1, 0}, {0.25, 0.5, 0.25}},          // p all on one token
+      {{0.25, 0.5, 0.25}, {0, 1, 0}},          // q all on one token
+      {{0, 1}, {1, 0}},                        // both, on different ones
+      {{1}, {1}}};
+  std::mt19937 random(1);
+  for (int V = 2; V <= 5; V++) {
+    for (int i = 0; i < 40; i++) {
+      const double zeros = i % 2 == 0 ? 0 : 0.35;
+      const Probs target_probs = normalised(random_weights(V, zeros, random));
+      pairs.emplace_back(target_probs, normalised(random_weights(V, zeros, random)));
+    }
+  }
+  return pairs;
+}
+
+}  // namespace specdec
