@@ -12,12 +12,12 @@ namespace specdec {
 TokenId Dice::token(std::span<const double> probs, int position, Purpose purpose) {
   return sample(probs, uniform(seed_, position, purpose));
 }
-// [end snippet dice]
 
 bool Dice::accept(double probability, int position) {
   SPECDEC_CHECK(probability >= 0, "the probability {} is at least 0", probability);
   return uniform(seed_, position, Purpose::kAccept) < probability;
 }
+// [end snippet dice]
 
 // [snippet race]
 TokenId Dice::race(std::span<const double> probs, int position) {

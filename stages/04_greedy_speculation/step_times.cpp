@@ -70,16 +70,21 @@ StepTimes measure_steps(DraftAndVerify& steps, std::span<const TokenId> text, in
   Parts parts(steps, text, drafting);
   std::vector<double> pass, choice, draft, verification;
   double spent = 0, plain = 0;
-  // Backwards, so that a truncated cache always holds what comes before.
+  // Backwards, so that a truncated cache always holds what comes before. A plain step is timed
+  // after a plain step, a draft phase after the target and a verification after the draft phase, as
+  // they follow each other in a run: what the one leaves in the processor's cache, the next finds.
   for (int i = 0; i < samples && spent < kMostSeconds; i++) {
     const int at = last - i * places / samples;
-    spent += seconds_of([&] { parts.draft(at); });  // catches up
-    draft.push_back(seconds_of([&] { parts.draft(at); }) / K);
+    spent += seconds_of([&] {
+      parts.draft(at);  // catches up
+      parts.target_pass(at, 1);
+    });
     pass.push_back(seconds_of([&] { parts.target_pass(at, 1); }));
     choice.push_back(seconds_of([&] { choose(text.first(static_cast<std::size_t>(at) + 1)); }));
+    draft.push_back(seconds_of([&] { parts.draft(at); }) / K);
     verification.push_back(seconds_of([&] { parts.target_pass(at, K + 1); }));
     plain += pass.back() + choice.back();
-    spent += draft.back() * K + pass.back() + choice.back() + verification.back();
+    spent += pass.back() + choice.back() + draft.back() * K + verification.back();
   }
   const auto n = static_cast<int>(pass.size());
   return {median(pass), median(choice), median(draft), median(verification), plain / n, n};
