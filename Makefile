@@ -7,7 +7,7 @@ FUZZ_SECONDS ?= 60
 GOLDEN_VENV := $(BUILD)/golden-venv
 FORMATTED := git ls-files -z --cached --others --exclude-standard -- '*.h' '*.cpp' '*.cu' '*.cuh'
 
-.PHONY: help setup setup-full build demo check test test-full bench fuzz golden docs doctor format \
+.PHONY: help setup setup-full build demo check test test-full bench experiments fuzz golden docs doctor format \
         check-format clean asan tsan
 
 help: ## list the targets
@@ -34,7 +34,8 @@ check: build ## hold a stage against its golden files: make check STAGE=2
 test: build ## build, then run all tests but the sanitizer builds
 	@ctest --preset cpu $(CTEST_ARGS)
 
-test-full: setup-full test check-format asan tsan fuzz ## also sanitizers, a minute of each fuzzer
+test-full: setup-full build check-format asan tsan fuzz ## also the large grids, sanitizers, a minute of each fuzzer
+	@SPECDEC_FULL=1 ctest --preset cpu $(CTEST_ARGS)
 
 asan tsan: setup-full ## the tests under ASan and UBSan (asan), under ThreadSanitizer (tsan)
 	@cmake --preset $@
@@ -49,14 +50,20 @@ fuzz: setup-full ## run each fuzzer for FUZZ_SECONDS (60)
 bench: build ## run the benchmarks
 	@for benchmark in $(BUILD)/bin/bench/*; do $$benchmark || exit 1; done
 
+experiments: build ## measure what chapters 4, 5 and theory show, on a quiet machine; fill tables, draw figures
+	@python3 docs/experiments/rules.py $(BUILD)/bin
+	@python3 docs/experiments/run.py --build $(BUILD)
+	@python3 docs/experiments/tables.py && python3 docs/figures/experiments.py
+
 golden: ## remake the models and golden files (Python; hours, see golden/README.md)
 	@python3 -m venv $(GOLDEN_VENV)
 	@$(GOLDEN_VENV)/bin/pip install --quiet -r golden/requirements.txt
 	@for script in make_models tokenizers/make_other tokenizers/make_lines tokenizers/make_goldens \
 	  make_goldens check_goldens; do $(GOLDEN_VENV)/bin/python golden/$$script.py || exit 1; done
 
-docs: ## copy the source's snippets into the chapters
+docs: ## copy the source's snippets and the experiments' tables into the chapters
 	@python3 tests/course/snippets.py --update docs README.md
+	@python3 docs/experiments/tables.py
 
 doctor: ## say what this machine has and lacks for specdec
 	@.ci/doctor

@@ -1,0 +1,89 @@
+"""The cost model in Python, for tables and figures; common/analysis/speculation_model.h explains each function, and
+`python3 docs/experiments/formulas.py` holds these against numbers worked out by hand.
+
+alpha: accepted / tested. K: drafted tokens a round. c: time of a draft step over that of a target step. v: time of a
+target pass over K + 1 rows over that of one row.
+"""
+
+
+def emitted(alpha, K):
+    """Tokens a round, equation (1)."""
+    return sum(alpha**i for i in range(K + 1))
+
+
+def walltime_factor(alpha, K, c, v=1):
+    """How much faster than plain decoding; Theorem 3.8 where v is 1."""
+    return emitted(alpha, K) / (K * c + v)
+
+
+def operations_factor(alpha, K, c_ops):
+    """How many more arithmetic operations than plain decoding, Theorem 3.11."""
+    return (K * c_ops + K + 1) / emitted(alpha, K)
+
+
+def memory_access_factor(alpha, K, c_bytes=0):
+    """How many of the bytes that plain decoding reads, section 3.4."""
+    return (K * c_bytes + 1) / emitted(alpha, K)
+
+
+def best_K(alpha, c, v=1, most=1000):
+    """The K with the largest walltime factor; 0 where none is above 1."""
+    best, best_factor = 0, 1
+    for K in range(1, most + 1):
+        factor = walltime_factor(alpha, K, c, v)
+        if factor > best_factor + 1e-12:
+            best, best_factor = K, factor
+        elif factor < best_factor / 2 or alpha**K < 1e-9:
+            break  # the factor has one peak, and this is far behind it
+    return best
+
+
+def oracle_factor(alpha, c):
+    """The walltime factor of an oracle that drafts exactly what will be accepted."""
+    return 1 / (1 - alpha + c * alpha)
+
+
+class Shape:
+    """A Llama by its sizes: parameters, and bytes that a decode step reads, at 2 bytes a number."""
+
+    def __init__(self, d_model, d_ff, n_layers, n_heads, n_kv_heads, head_dim, vocab_size, tied=True):
+        attention = 2 * d_model * head_dim * (n_heads + n_kv_heads)
+        self.matrices = n_layers * (attention + 3 * d_model * d_ff) + vocab_size * d_model
+        self.parameters = self.matrices + (2 * n_layers + 1) * d_model + (0 if tied else vocab_size * d_model)
+        # A table of embeddings that is not the head as well is not streamed: a step reads one row of it.
+        self.weight_bytes = 2 * self.matrices
+        self.cache_bytes_per_token = 2 * 2 * n_layers * n_kv_heads * head_dim
+
+    def step_bytes(self, cached=0):
+        return self.weight_bytes + cached * self.cache_bytes_per_token
+
+
+SHAPES = {
+    "draft (embedded)": Shape(128, 256, 2, 4, 1, 64, 4096),
+    "target (embedded)": Shape(192, 768, 6, 3, 1, 128, 4096),
+    "1B": Shape(2048, 8192, 16, 32, 8, 64, 128256),
+    "3B": Shape(3072, 8192, 28, 24, 8, 128, 128256),
+    "8B": Shape(4096, 14336, 32, 32, 8, 128, 128256, tied=False),
+    "70B": Shape(8192, 28672, 80, 64, 8, 128, 128256, tied=False),
+}
+
+
+def bytes_c(draft, target, cached=0):
+    """c where time is bytes: what the draft reads a step over what the target reads."""
+    return SHAPES[draft].step_bytes(cached) / SHAPES[target].step_bytes(cached)
+
+
+def check():
+    assert SHAPES["1B"].parameters == 1235814400 and SHAPES["3B"].parameters == 3212749824
+    assert SHAPES["8B"].parameters == 8030261248 and SHAPES["70B"].parameters == 70553706496
+    assert SHAPES["target (embedded)"].weight_bytes == 9240576 and SHAPES["1B"].cache_bytes_per_token == 32768
+    assert emitted(1, 5) == 6 and emitted(0, 5) == 1 and emitted(0.5, 2) == 1.75
+    assert abs(walltime_factor(0.8, 5, 0) - 3.68928) < 1e-9 and abs(operations_factor(0.8, 5, 0) - 1.6263) < 1e-4
+    assert best_K(0.7, bytes_c("1B", "3B")) == 2 and best_K(0.3, 0.4) == 0 and best_K(0.99, 0.01) > 10
+    assert all(best_K(a / 50, c) == max(range(200), key=lambda K: (walltime_factor(a / 50, K, c), -K))
+               for a in range(49) for c in (0.01, 0.05, 0.2, 0.385))
+    print("ok")
+
+
+if __name__ == "__main__":
+    check()

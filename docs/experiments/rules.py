@@ -1,0 +1,143 @@
+#!/usr/bin/env python3
+"""Makes the tables of the chapters on speculation from real runs, and writes them between their markers.
+
+    python3 docs/experiments/rules.py            # some 1,400 short runs of the programs in build/bin
+    python3 docs/experiments/rules.py DIR        # in another directory
+
+In a chapter, a table stands between <!-- table: NAME --> and <!-- end table -->; rules.json keeps them with the hash of
+the sources that they were made from. All numbers are counts, so they do not depend on the machine. The prompts are those of golden/goldens/target/greedy.jsonl.
+"""
+import collections
+import datetime
+import json
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+from run import sources_sha256
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BIN = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "build/bin"
+GREEDY = "04_greedy_speculation"
+SAMPLING = "05_rejection_sampling"
+CHAPTERS = ("docs/04_greedy_speculation.md", "docs/05_rejection_sampling.md")
+BLOCK = re.compile(r"(<!-- table: (?P<name>[\w-]+) -->\n).*?(<!-- end table -->)", re.DOTALL)
+NEW_TOKENS = 100
+
+
+def prompts():
+    """The prompts by their kind."""
+    result = collections.defaultdict(list)
+    for line in (ROOT / "golden/goldens/target/greedy.jsonl").read_text(encoding="utf-8").splitlines():
+        golden = json.loads(line)
+        if len(golden["tokens"]) > 1:                # two code prompts are whole texts: nothing follows
+            result[golden["kind"]].append(golden["prompt_ids"])
+    return result
+
+
+def stats(stage, prompt_ids, *options):
+    """The "stats" of a run; with --quiet the program measures no times, which would take longer than the run."""
+    with tempfile.TemporaryDirectory() as directory:
+        trace = pathlib.Path(directory) / "trace.json"
+        command = [str(BIN / stage), "--prompt-ids", ",".join(map(str, prompt_ids)), "--max-new-tokens",
+                   str(NEW_TOKENS), "--threads", "1", "--quiet", "--trace", str(trace), *map(str, options)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            sys.exit(done.stderr.strip())
+        return json.loads(trace.read_text(encoding="utf-8"))["stats"]
+
+
+class Sum:
+    """The counters of several runs."""
+    def __init__(self, runs):
+        total = collections.Counter()
+        for run in runs:
+            for key in ("tested", "accepted", "drafted", "emitted", "target_forwards"):
+                total[key] += run[key]
+            total["overlap"] += (run["alpha_by_overlap"] or 0) * run["tested"]
+        self.total = total
+
+    def ratio(self, above, below, digits=2):
+        return f"{self.total[above] / self.total[below]:.{digits}f}" if self.total[below] else "none"
+
+    def alpha(self):
+        return self.ratio("accepted", "tested", 3)
+
+    def overlap(self):
+        return self.ratio("overlap", "tested", 3)
+
+    def tokens(self):
+        return self.ratio("emitted", "target_forwards")
+
+
+def table(head, rows):
+    lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
+    lines += [f"| {' | '.join(row)} |" for row in rows]
+    return "\n".join(lines) + "\n"
+
+
+def draft_kinds(by_kind):
+    """Greedy: tokens a target pass, by what drafts and by the kind of text."""
+    texts = ("stories", "rewriting", "arithmetic", "code")
+    rows = []
+    for draft in ("llama", "bigram", "unigram", "lookup", "random"):
+        sums = [Sum(stats(GREEDY, ids, "--draft-kind", draft) for ids in by_kind[text]) for text in texts]
+        rows.append([f"`{draft}`"] + [f"{one.tokens()} ({one.alpha()})" for one in sums])
+    return table(["drafts by", *texts], rows)
+
+
+def sampled(chosen, *options):
+    """A seed for each prompt: with one for all, a position would have the same dice in all texts."""
+    return Sum(stats(SAMPLING, ids, "--seed", seed, *options) for seed, ids in enumerate(chosen))
+
+
+def rules(chosen):
+    formula = {"rejection": "sum min(p, q)", "at-least": "sum of q where p >= q", "non-iterative": "1 / max(p / q)",
+               "sample-and-match": "sum p q", "one-hot": "sum p q", "coupled": "see section 8",
+               "residual-skipped": "sum min(p, q)"}
+    rows = []
+    for rule, accepts in formula.items():
+        one = sampled(chosen, "--temperature", 1, "--acceptance", rule)
+        lossless = "no" if rule == "residual-skipped" else "yes"
+        rows.append([f"`{rule}`", lossless, accepts, one.alpha(), one.overlap(), one.ratio("accepted", "overlap"),
+                     one.tokens()])
+    return table(["rule", "lossless", "accepts", "alpha", "sum min(p, q)", "alpha over it", "tokens a target pass"], rows)
+
+
+def lenience(chosen):
+    rows = []
+    for factor in (1, 0.5, 0.3, 0.1):
+        drawn = sampled(chosen, "--temperature", 1, "--lenience", factor)
+        greedy = sampled(chosen, "--lenience", factor)
+        rows.append([str(factor), drawn.alpha(), drawn.tokens(), greedy.alpha(), greedy.tokens()])
+    return table(["l", "temperature 1: alpha", "tokens a pass", "temperature 0: alpha", "tokens a pass"], rows)
+
+
+def draft_temperatures(chosen):
+    rows = []
+    for temperature in (0, 0.5, 0.8, 1, 1.2, 2):
+        one = sampled(chosen, "--temperature", 1, "--draft-temperature", temperature)
+        rows.append([str(temperature), one.alpha(), one.overlap(), one.tokens()])
+    return table(["draft temperature", "alpha", "sum min(p, q)", "tokens a target pass"], rows)
+
+
+def main():
+    by_kind = prompts()
+    chosen = [ids for group in by_kind.values() for ids in group]
+    tables = {"draft-kinds": draft_kinds(by_kind), "rules": rules(chosen),
+              "draft-temperatures": draft_temperatures(chosen), "lenience": lenience(chosen)}
+    made = {"date": datetime.date.today().isoformat(), "sources_sha256": sources_sha256()}
+    kept = json.dumps({**made, "tables": {name: rows.splitlines() for name, rows in tables.items()}}, indent=1)
+    pathlib.Path(__file__).with_name("rules.json").write_text(kept + "\n", encoding="utf-8")
+    for chapter in CHAPTERS:
+        path = ROOT / chapter
+        old = path.read_text(encoding="utf-8")
+        new = BLOCK.sub(lambda block: block[1] + tables[block["name"]] + block[3], old)
+        path.write_text(new, encoding="utf-8")
+        print(f"{chapter}: {len(BLOCK.findall(old))} tables, {'changed' if new != old else 'as they were'}")
+
+
+if __name__ == "__main__":
+    main()
