@@ -1,63 +1,51 @@
 #pragma once
+#include <algorithm>
 #include <cmath>
-#include <limits>
-#include <map>
-#include <set>
 #include <utility>
 #include <vector>
 
+#include "stages/00_toy_speculation/enumeration.h"
 #include "stages/05_rejection_sampling/rejection_sampling.h"
 #include "tests/engine_fixture.h"
 
 namespace specdec {
 
-// Chance as a proof has it (stage 0's EveryPath for the real interface): each walk takes another
-// path, until all were taken. Races are exempt: they have a draw for every token.
+using toy::largest_difference;
+using toy::Law;
+using toy::Text;
+
+// Stage 0's EveryPath for the real interface: each walk takes another path, until all were taken.
+// Races are exempt: they have a draw for every token.
 class EveryPath final : public Chance {
  public:
   TokenId token(std::span<const double> probs, int position, Purpose purpose) override {
     // A draft that nobody tested may be drawn again, in a later round. Nothing else may.
     if (purpose != Purpose::kDraft) ask(position, purpose);
-    return choose(probs);
+    double total = 0;
+    for (const double prob : probs) total += prob;
+    SPECDEC_CHECK(total > 0 && std::isfinite(total), "the total {} can be drawn from", total);
+    toy::Probs options(probs.begin(), probs.end());
+    for (double& option : options) option /= total;
+    return paths_.token(options, position, purpose);
   }
   bool accept(double probability, int position) override {
     SPECDEC_CHECK(probability >= 0, "the probability {} is at least 0", probability);
     ask(position, Purpose::kAccept);
-    const double likely = std::min(1.0, probability);
-    const double options[] = {likely, 1 - likely};
-    return choose(options) == 0;
+    return paths_.accept(std::min(1.0, probability), position);
   }
   TokenId race(std::span<const double>, int) override {
     SPECDEC_CHECK(false, "races have too many paths");
     return 0;
   }
 
-  // Of the walk since the last next(): the product over its forks.
-  double probability() const {
-    double product = 1;
-    for (const Fork& fork : forks_) product *= fork.options[fork.taken];
-    return product;
-  }
-
-  // Prepares the next walk: at the last fork that has an option left, that option. False when there
-  // is none.
+  double probability() const { return paths_.probability(); }  // of the walk since the last next()
+  // Prepares the next walk. False when there is none.
   bool next() {
-    depth_ = 0;
     asked_.clear();
-    for (; !forks_.empty(); forks_.pop_back()) {
-      Fork& last = forks_.back();
-      last.taken = possible(last.options, last.taken + 1);
-      if (last.taken < last.options.size()) return true;
-    }
-    return false;
+    return paths_.next();
   }
 
  private:
-  struct Fork {
-    std::vector<double> options;  // the probability of each
-    std::size_t taken;
-  };
-
   // A keyed draw gives the same number again to who asks for its name again (uniform.h), so one
   // walk may not ask twice.
   void ask(int position, Purpose purpose) {
@@ -68,44 +56,9 @@ class EveryPath final : public Chance {
     asked_.push_back(name);
   }
 
-  static std::size_t possible(const std::vector<double>& options, std::size_t begin) {
-    while (begin < options.size() && !(options[begin] > 0)) begin++;
-    return begin;
-  }
-
-  TokenId choose(std::span<const double> weights) {
-    if (depth_ == forks_.size()) {
-      double total = 0;
-      for (const double weight : weights) total += weight;
-      SPECDEC_CHECK(total > 0 && std::isfinite(total), "the total {} can be drawn from", total);
-      Fork fork{{weights.begin(), weights.end()}, 0};
-      for (double& option : fork.options) option /= total;
-      fork.taken = possible(fork.options, 0);
-      forks_.push_back(std::move(fork));
-    }
-    return static_cast<TokenId>(forks_[depth_++].taken);
-  }
-
-  std::vector<Fork> forks_;  // of this walk, from its begin on
-  std::size_t depth_ = 0;    // how many of them the walk has passed
+  toy::EveryPath paths_;
   std::vector<std::pair<int, Purpose>> asked_;
 };
-
-using Text = std::vector<TokenId>;
-using Law = std::map<Text, double>;  // the probability of each text that can occur
-
-// The largest |a - b| of a text's probabilities, over all texts of either; infinite where one of
-// them is no finite number.
-inline double largest_difference(const Law& a, const Law& b) {
-  Law difference = a;
-  for (const auto& [text, probability] : b) difference[text] -= probability;
-  double largest = 0;
-  for (const auto& [text, value] : difference) {
-    if (!std::isfinite(value)) return std::numeric_limits<double>::infinity();
-    largest = std::max(largest, std::abs(value));
-  }
-  return largest;
-}
 
 // A request without texts: ids in, ids out.
 inline Request request_of(Text prompt, int max_new_tokens, Text eos_ids = {}) {

@@ -29,6 +29,13 @@ class ProgramTest(unittest.TestCase):
         self.assertTrue(errors.startswith(pathlib.Path(program).name + ": "), errors)
         self.assertIn(words, errors)
 
+    def expect_help_and_version(self, program, words):
+        """Both are good and go to stdout; the help has these words."""
+        for option, expected in (("--help", words), ("--version", "specdec ")):
+            code, text, errors = run_program(program, option)
+            self.assertEqual((code, errors), (0, ""))
+            self.assertIn(expected, text)
+
 
 def read_tensors(path):
     """The F32 tensors of a safetensors file: {name: (shape, bytes)}."""

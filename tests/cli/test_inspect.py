@@ -13,7 +13,7 @@ def run(*arguments):
     return run_program(PROGRAM, *arguments)
 
 
-class InspectTest(unittest.TestCase):
+class InspectTest(ProgramTest):
     def test_shows_the_embedded_target(self):
         code, text, errors = run()
         self.assertEqual((code, errors), (0, ""))
@@ -43,10 +43,7 @@ class InspectTest(unittest.TestCase):
         self.assertIn("[4096, 192]       model.embed_tokens.weight", text)
 
     def test_help_and_version_are_good(self):
-        for option, words in (("--help", "--target DIR"), ("--version", "specdec ")):
-            code, text, errors = run(option)
-            self.assertEqual((code, errors), (0, ""))
-            self.assertIn(words, text)
+        self.expect_help_and_version(PROGRAM, "--target DIR")
 
 
 class BadInputTest(ProgramTest):

@@ -23,7 +23,7 @@ def run_json(stage, *arguments):
     return run_program_json(PROGRAMS / stage, *arguments)
 
 
-class StagesTest(unittest.TestCase):
+class StagesTest(ProgramTest):
     def test_all_stages_write_the_same(self):
         results = [run_json(stage, "--max-new-tokens", "24") for stage in ALL]
         for result in results:
@@ -101,10 +101,7 @@ class StagesTest(unittest.TestCase):
 
     def test_help_and_version_are_good(self):
         for stage in ALL:
-            for option, words in (("--help", "--max-new-tokens N"), ("--version", "specdec ")):
-                code, text, errors = run(stage, option)
-                self.assertEqual((code, errors), (0, ""))
-                self.assertIn(words, text)
+            self.expect_help_and_version(PROGRAMS / stage, "--max-new-tokens N")
 
 
 class FilesTest(unittest.TestCase):

@@ -13,7 +13,7 @@ def run_json(*arguments):
     return run_program_json(PROGRAM, *arguments)
 
 
-class ToyTest(unittest.TestCase):
+class ToyTest(ProgramTest):
     def test_shows_tables_rounds_and_the_proof(self):
         code, text, errors = run()
         self.assertEqual((code, errors), (0, ""))
@@ -104,10 +104,7 @@ class ToyTest(unittest.TestCase):
             self.assertIn("4 of 4 checks passed", text)
 
     def test_help_and_version_are_good(self):
-        for option, words in (("--help", "--spec-length K"), ("--version", "specdec ")):
-            code, text, errors = run(option)
-            self.assertEqual((code, errors), (0, ""))
-            self.assertIn(words, text)
+        self.expect_help_and_version(PROGRAM, "--spec-length K")
 
 
 class BadInputTest(ProgramTest):

@@ -25,6 +25,26 @@ class ModelDrafterTest : public ::testing::Test {
 
   static Tokens context(int length, unsigned seed) { return random_tokens(length, 3800, seed); }
 
+  // Calls look(i, probs) for each draft, with the distribution [V] that belongs to it: from
+  // a model of its own, decoded token by token after the text and the drafts before.
+  template <typename Look>
+  void with_probs(const Tokens& text, const Drafts& drafts, const SamplingOptions& options,
+                  const Look& look) {
+    CachedLlama reference(model_.model, 3, kMaxLength);
+    Tokens history = text;
+    const SequenceId sequence = reference.llama.create();
+    const LogitsBuffer logits(reference.llama, 1);
+    SamplingScratch scratch(model_.model.config().vocab_size);
+    std::vector<double> probs(static_cast<std::size_t>(scratch.vocab_size()));
+    for (int i = 0; i < drafts.size(); i++) {
+      reference.llama.forward(Segment{sequence, uncached(reference.llama, sequence, history), 1},
+                              logits.rows(0, 1));
+      probabilities(to_host(*model_.backend, logits.rows(0, 1)), history, options, scratch, probs);
+      look(i, probs);
+      history.push_back(drafts.token(i));
+    }
+  }
+
   LoadedModel model_;
 };
 
@@ -202,7 +222,7 @@ TEST_F(ModelDrafterTest, TooManyRequestsAbort) {
 // the one that belongs to its position.
 TEST_F(ModelDrafterTest, KeepsTheDistributionsThatItDrewFrom) {
   const int K = 5, V = model_.model.config().vocab_size;
-  CachedLlama cached(model_.model, 16, kMaxLength), reference(model_.model, 3, kMaxLength);
+  CachedLlama cached(model_.model, 16, kMaxLength);
   ModelDrafter drafter(cached.llama, kMaxLength);
   Dice dice(7);
   const Sampling sampling{{.temperature = 0.9, .top_p = 0.95, .repetition_penalty = 1.2}, &dice};
@@ -212,20 +232,10 @@ TEST_F(ModelDrafterTest, KeepsTheDistributionsThatItDrewFrom) {
   drafter.draft(std::span(&request, 1));
   ASSERT_EQ(drafts.size(), K);
 
-  Tokens history = text;
-  const SequenceId sequence = reference.llama.create();
-  const LogitsBuffer logits(reference.llama, 1);
-  SamplingScratch scratch(V);
-  std::vector<double> want(static_cast<std::size_t>(V));
-  for (int i = 0; i < K; i++) {
-    reference.llama.forward(Segment{sequence, uncached(reference.llama, sequence, history), 1},
-                            logits.rows(0, 1));
-    probabilities(to_host(*model_.backend, logits.rows(0, 1)), history, sampling.options, scratch,
-                  want);
+  with_probs(text, drafts, sampling.options, [&](int i, const std::vector<double>& want) {
     EXPECT_TRUE(std::ranges::equal(drafts.probs(i), want)) << "draft " << i;
     EXPECT_EQ(drafts.token(i), dice.token(want, 12 + i, Purpose::kDraft));
-    history.push_back(drafts.token(i));
-  }
+  });
 }
 
 // At temperature 0 a draft has no distribution, and the penalty still counts the drafts before it.
@@ -234,27 +244,18 @@ TEST_F(ModelDrafterTest, GreedyDraftsAreCertain) {
   const Tokens text = context(12, 3);
   std::vector<Tokens> drafted;
   for (const double penalty : {1.0, 1.5}) {
-    CachedLlama cached(model_.model, 16, kMaxLength), reference(model_.model, 3, kMaxLength);
+    CachedLlama cached(model_.model, 16, kMaxLength);
     ModelDrafter drafter(cached.llama, kMaxLength);
     Drafts drafts(K, V);
     const Sampling sampling{{.repetition_penalty = penalty}};
     const DraftRequest request{drafter.create(), text, K, sampling, &drafts};
     drafter.draft(std::span(&request, 1));
 
-    Tokens history = text;
-    const SequenceId sequence = reference.llama.create();
-    const LogitsBuffer logits(reference.llama, 1);
-    SamplingScratch scratch(V);
-    std::vector<double> want(static_cast<std::size_t>(V));
-    for (int i = 0; i < K; i++) {
-      reference.llama.forward(Segment{sequence, uncached(reference.llama, sequence, history), 1},
-                              logits.rows(0, 1));
-      probabilities(to_host(*model_.backend, logits.rows(0, 1)), history, sampling.options, scratch,
-                    want);
+    ASSERT_EQ(drafts.size(), K);
+    with_probs(text, drafts, sampling.options, [&](int i, const std::vector<double>& want) {
       EXPECT_TRUE(drafts.probs(i).empty());
       EXPECT_EQ(want[static_cast<std::size_t>(drafts.token(i))], 1) << "draft " << i;
-      history.push_back(drafts.token(i));
-    }
+    });
     drafted.emplace_back(drafts.tokens().begin(), drafts.tokens().end());
   }
   EXPECT_NE(drafted[0], drafted[1]) << "the penalty made a difference";
