@@ -62,7 +62,7 @@ class EveryPath final : public Chance {
 
 // A request without texts: ids in, ids out.
 inline Request request_of(Text prompt, int max_new_tokens, Text eos_ids = {}) {
-  Request request{Checkpoint(golden_model("draft"))};
+  Request request{{Checkpoint(golden_model("draft"))}, {}};
   request.prompt = std::move(prompt);
   request.max_new_tokens = max_new_tokens;
   request.eos_ids = std::move(eos_ids);

@@ -109,7 +109,7 @@ inline ScriptedDrafter::Script text_with_mistakes(std::vector<TokenId> text, Tok
 // Ids in, ids out. The checkpoint is there because a request has one.
 inline Request ids_request(std::vector<TokenId> prompt, int max_new_tokens,
                            std::vector<TokenId> eos_ids = {}) {
-  Request request{Checkpoint(golden_model("draft"))};
+  Request request{{Checkpoint(golden_model("draft"))}, {}};
   request.prompt = std::move(prompt);
   request.max_new_tokens = max_new_tokens;
   request.eos_ids = std::move(eos_ids);

@@ -21,12 +21,21 @@ std::size_t undecided(std::string_view text, std::span<const std::string> stops)
 }  // namespace
 
 std::string_view finish_reason_name(FinishReason reason) {
-  return reason == FinishReason::kStop ? "stop" : "length";
+  switch (reason) {
+    case FinishReason::kStop:
+      return "stop";
+    case FinishReason::kLength:
+      return "length";
+    case FinishReason::kCancelled:
+      return "cancelled";
+    default:
+      return "error";
+  }
 }
 
-Generation::Generation(const Request& request, Sink sink)
+Generation::Generation(const GenerationRequest& request, const Tokenizer* tokenizer, Sink sink)
     : request_(request), sink_(std::move(sink)) {
-  if (request.tokenizer) decoder_.emplace(*request.tokenizer);
+  if (tokenizer != nullptr) decoder_.emplace(*tokenizer);
   tokens_.reserve(static_cast<std::size_t>(request.max_new_tokens));
 }
 

@@ -10,9 +10,10 @@
 
 namespace specdec {
 
-enum class FinishReason { kStop, kLength };
+// A generation ends by the first two; whoever runs it may end it otherwise.
+enum class FinishReason { kStop, kLength, kCancelled, kError };
 
-std::string_view finish_reason_name(FinishReason reason);  // "stop", "length"
+std::string_view finish_reason_name(FinishReason reason);  // "stop", "length", "cancelled", "error"
 
 // What a request has produced so far, and whether it is done. All stop conditions live here: an eos
 // token, a stop text, the number of tokens, in this order. Tokens arrive one by one.
@@ -22,8 +23,10 @@ class Generation {
   // swallow.
   using Sink = std::function<void(std::string_view text)>;
 
-  // REQUIRES: the request outlives this object.
-  explicit Generation(const Request& request, Sink sink = {});
+  // tokenizer: null where there is none, and no text. REQUIRES: all arguments outlive this object.
+  Generation(const GenerationRequest& request, const Tokenizer* tokenizer, Sink sink = {});
+  explicit Generation(const Request& request, Sink sink = {})
+      : Generation(request, request.tokenizer_or_null(), std::move(sink)) {}
 
   // REQUIRES: not finished.
   void push(TokenId id);
@@ -38,7 +41,7 @@ class Generation {
   void release_up_to(std::size_t end);
   void finish(FinishReason reason);
 
-  const Request& request_;
+  const GenerationRequest& request_;
   Sink sink_;
   std::optional<StreamDecoder> decoder_;
   std::vector<TokenId> tokens_;

@@ -20,37 +20,36 @@ std::optional<Tokenizer> load_tokenizer(const Checkpoint& checkpoint) {
   return tokenizer;
 }
 
-std::vector<TokenId> encode_prompt(const Request& request, const RunOptions& options) {
+std::vector<TokenId> encode_prompt(const ModelFiles& model, const RunOptions& options) {
   if (!options.prompt_ids.empty()) return options.prompt_ids;
-  if (!request.tokenizer) {
+  if (!model.tokenizer) {
     fail("{}: no tokenizer.json; give the prompt as --prompt-ids",
-         request.checkpoint.directory().string());
+         model.checkpoint.directory().string());
   }
   if (options.has_chat) {
     if (options.chat.empty()) fail("the prompt is empty");
     std::vector<ChatMessage> messages;
     if (!options.system.empty()) messages.push_back({"system", options.system});
     messages.push_back({"user", options.chat});
-    return request.tokenizer->encode(render_llama3_chat(messages), false);
+    return model.tokenizer->encode(render_llama3_chat(messages), false);
   }
   if (options.has_prompt && options.prompt.empty()) fail("the prompt is empty");
-  return request.tokenizer->encode(options.has_prompt ? options.prompt : kBuiltInPrompt);
+  return model.tokenizer->encode(options.has_prompt ? options.prompt : kBuiltInPrompt);
 }
 
-void check_ids(const Request& request) {
-  if (request.prompt.empty()) fail("the prompt has no tokens");
-  for (const TokenId id : request.prompt) {
-    if (id < 0 || id >= request.token_limit) {
-      fail("prompt id {} is outside the vocabulary of {} tokens", id, request.token_limit);
+void check_ids(std::span<const TokenId> prompt, int token_limit) {
+  if (prompt.empty()) fail("the prompt has no tokens");
+  for (const TokenId id : prompt) {
+    if (id < 0 || id >= token_limit) {
+      fail("prompt id {} is outside the vocabulary of {} tokens", id, token_limit);
     }
   }
 }
 
 // Room for the prompt and what is to come, within the model's positions.
-int context_of(const Request& request, const RunOptions& options) {
+int context_of(const GenerationRequest& request, int limit, const RunOptions& options) {
   const auto prompt = static_cast<long long>(request.prompt.size());
   const long long needed = prompt + request.max_new_tokens;
-  const int limit = request.checkpoint.config().max_seq_len;
   if (options.max_context > limit) {
     fail("--max-context {} is beyond the model's {} positions", options.max_context, limit);
   }
@@ -67,22 +66,34 @@ int context_of(const Request& request, const RunOptions& options) {
 
 }  // namespace
 
-Request read_request(const RunOptions& options) {
-  Request request{.checkpoint = Checkpoint(options.target)};
-  request.tokenizer = load_tokenizer(request.checkpoint);
-  request.token_limit =
-      request.tokenizer ? request.tokenizer->vocab_size() : request.checkpoint.config().vocab_size;
-  request.prompt = encode_prompt(request, options);
-  check_ids(request);
+ModelFiles open_model(const std::string& directory) {
+  ModelFiles model{.checkpoint = Checkpoint(directory)};
+  model.tokenizer = load_tokenizer(model.checkpoint);
+  model.token_limit =
+      model.tokenizer ? model.tokenizer->vocab_size() : model.checkpoint.config().vocab_size;
+  return model;
+}
+
+GenerationRequest read_generation_request(const ModelFiles& model, const RunOptions& options) {
+  const LlamaConfig& config = model.checkpoint.config();
+  GenerationRequest request;
+  request.prompt = encode_prompt(model, options);
+  check_ids(request.prompt, model.token_limit);
   request.max_new_tokens = options.max_new_tokens;
-  request.max_context = context_of(request, options);
-  if (!options.ignore_eos) request.eos_ids = request.checkpoint.config().eos_ids;
+  request.max_context = context_of(request, config.max_seq_len, options);
+  if (!options.ignore_eos) request.eos_ids = config.eos_ids;
   request.stop = options.stop;
   for (const std::string& text : request.stop) {
     if (text.empty()) fail("--stop: the text is empty");
-    if (!request.tokenizer) fail("--stop needs a tokenizer, and the checkpoint has none");
+    if (!model.tokenizer) fail("--stop needs a tokenizer, and the checkpoint has none");
   }
   return request;
+}
+
+Request read_request(const RunOptions& options) {
+  ModelFiles model = open_model(options.target);
+  GenerationRequest request = read_generation_request(model, options);
+  return {std::move(model), std::move(request)};
 }
 
 }  // namespace specdec

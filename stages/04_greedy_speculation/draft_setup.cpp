@@ -28,30 +28,30 @@ SpeculationRoom speculation_room(const RunOptions& options, const Request& reque
   return {K, limit, static_cast<int>(std::min<std::int64_t>(limit, wanted))};
 }
 
-void check_vocabularies(const Request& request, const Checkpoint& draft) {
+void check_vocabularies(const ModelFiles& target, const Checkpoint& draft) {
   const std::string name = draft.directory().string();
   const auto tokenizer_path = draft.directory() / "tokenizer.json";
   const bool has_tokenizer = std::filesystem::exists(tokenizer_path);
-  if (has_tokenizer != request.tokenizer.has_value()) {
+  if (has_tokenizer != target.tokenizer.has_value()) {
     fail("{}: {} has a tokenizer.json, so their tokens cannot be compared", name,
          has_tokenizer ? "only the draft" : "only the target");
   }
   if (has_tokenizer) {
     const Tokenizer tokenizer = Tokenizer::load(tokenizer_path);
-    if (const auto difference = first_difference(*request.tokenizer, tokenizer)) {
+    if (const auto difference = first_difference(*target.tokenizer, tokenizer)) {
       fail("{}: this draft does not fit the target: {}", name, *difference);
     }
   }
-  const int rows = draft.config().vocab_size, target = request.checkpoint.config().vocab_size;
-  if (rows != target) {
+  const int rows = draft.config().vocab_size, target_rows = target.checkpoint.config().vocab_size;
+  if (rows != target_rows) {
     fail("{}: this draft does not fit the target: its vocabulary has {} rows, the target's {}",
-         name, rows, target);
+         name, rows, target_rows);
   }
 }
 
-DraftSetup::DraftSetup(const RunOptions& options, const Request& request, const LlamaModel& target,
+DraftSetup::DraftSetup(const RunOptions& options, const ModelFiles& files, const LlamaModel& target,
                        int positions, int max_requests)
-    : options_(options), request_(request) {
+    : options_(options), files_(files) {
   const std::string& kind = options.draft_kind;
   if (options.no_speculation) {
     drafter_ = std::make_unique<NoDrafter>();
@@ -61,7 +61,7 @@ DraftSetup::DraftSetup(const RunOptions& options, const Request& request, const 
     make_llama(target, positions, max_requests);
     warning_ = "the draft is the target itself: every draft will be accepted, at no gain";
   } else if (kind == "random") {
-    drafter_ = std::make_unique<RandomDrafter>(request.token_limit);
+    drafter_ = std::make_unique<RandomDrafter>(files.token_limit);
   } else if (kind == "lookup") {
     drafter_ = std::make_unique<LookupDrafter>(positions + 1, max_requests);
   } else {
@@ -75,14 +75,13 @@ void DraftSetup::make_llama(const LlamaModel& model, int positions, int max_requ
   layout.page_size = options_.draft_page_size;
   layout.pages = 0;  // --pages is about the target's; the draft gets enough
   cache_ = make_cache(model, cache_layout(layout, room));
-  model_ =
-      std::make_unique<Llama>(model, *cache_, LlamaOptions{.token_limit = request_.token_limit});
+  model_ = std::make_unique<Llama>(model, *cache_, LlamaOptions{.token_limit = files_.token_limit});
   drafter_ = std::make_unique<ModelDrafter>(*model_, positions + 1, max_requests);
 }
 
 void DraftSetup::load_llama(const LlamaModel& target, int positions, int max_requests) {
   const Checkpoint checkpoint(options_.draft);
-  check_vocabularies(request_, checkpoint);
+  check_vocabularies(files_, checkpoint);
   own_model_ = std::make_unique<LlamaModel>(checkpoint, target.backend(), loading_progress());
   make_llama(*own_model_, positions, max_requests);
   const std::size_t draft_bytes = pass_bytes(*own_model_), target_bytes = pass_bytes(target);
@@ -94,16 +93,16 @@ void DraftSetup::load_llama(const LlamaModel& target, int positions, int max_req
 }
 
 void DraftSetup::make_table(const LlamaModel& target, int positions, int max_requests) {
-  if (!request_.tokenizer) {
+  if (!files_.tokenizer) {
     fail("--draft-kind {} needs a tokenizer, and the checkpoint has none", options_.draft_kind);
   }
   const std::string path =
       options_.draft_text.empty() ? embedded_draft_text().string() : options_.draft_text;
-  const std::vector<TokenId> text = request_.tokenizer->encode(read_text_file(path), false);
+  const std::vector<TokenId> text = files_.tokenizer->encode(read_text_file(path), false);
   if (text.empty()) fail("{}: the text is empty", path);
-  model_ = std::make_unique<NgramModel>(
-      target.backend(), target.config().vocab_size, request_.token_limit,
-      options_.draft_kind == "unigram" ? 1 : 2, text, max_requests);
+  model_ =
+      std::make_unique<NgramModel>(target.backend(), target.config().vocab_size, files_.token_limit,
+                                   options_.draft_kind == "unigram" ? 1 : 2, text, max_requests);
   drafter_ = std::make_unique<ModelDrafter>(*model_, positions + 1, max_requests);
 }
 

@@ -27,8 +27,8 @@ class DraftSetup {
   // Throws Error: a missing or bad draft; one whose vocabulary or special tokens are not the
   // target's, saying which; a text for the tables that cannot be read or has other tokens.
   // max_requests: the most requests drafted at a time.
-  // REQUIRES: options, request and target outlive this object.
-  DraftSetup(const RunOptions& options, const Request& request, const LlamaModel& target,
+  // REQUIRES: options, files and target outlive this object.
+  DraftSetup(const RunOptions& options, const ModelFiles& files, const LlamaModel& target,
              int positions, int max_requests = 1);
 
   Drafter& drafter() { return *drafter_; }
@@ -45,7 +45,7 @@ class DraftSetup {
   void make_table(const LlamaModel& target, int positions, int max_requests);
 
   const RunOptions& options_;
-  const Request& request_;
+  const ModelFiles& files_;  // the target's
   std::unique_ptr<LlamaModel> own_model_;
   std::unique_ptr<KvCache> cache_;
   std::unique_ptr<LanguageModel> model_;
@@ -54,6 +54,6 @@ class DraftSetup {
 };
 
 // Throws Error unless the draft's tokens are the target's, id by id.
-void check_vocabularies(const Request& request, const Checkpoint& draft);
+void check_vocabularies(const ModelFiles& target, const Checkpoint& draft);
 
 }  // namespace specdec

@@ -40,7 +40,7 @@ class Check {
       : options_(std::move(options)),
         model_(model),
         texts_(read_texts(goldens)),
-        request_{.checkpoint = Checkpoint(options_.target)} {
+        request_{open_model(options_.target), {}} {
     check_belongs(goldens, request_.checkpoint);
     options_.pages = 0;
     request_.token_limit = model.config().vocab_size;
@@ -48,8 +48,6 @@ class Check {
       positions_ = std::max(positions_, static_cast<int>(text.prompt.size() + text.tokens.size()));
     }
     positions_ = std::min(positions_ + kLongest, model.config().max_seq_len);
-    const auto tokenizer = request_.checkpoint.directory() / "tokenizer.json";
-    if (std::filesystem::exists(tokenizer)) request_.tokenizer = Tokenizer::load(tokenizer);
     request_.eos_ids = request_.checkpoint.config().eos_ids;
   }
 

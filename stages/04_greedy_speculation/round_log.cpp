@@ -8,10 +8,6 @@
 namespace specdec {
 namespace {
 
-const Tokenizer* tokenizer_of(const Request& request) {
-  return request.tokenizer ? &*request.tokenizer : nullptr;
-}
-
 void collect(std::set<TokenId>& ids, const RoundRecord::Distributions& distributions) {
   for (const RoundRecord::Share& share : distributions.tokens) ids.insert(share.token);
 }
@@ -89,7 +85,7 @@ void RoundLog::before_round(const DraftAndVerify& steps, const RunStats& stats) 
 void RoundLog::after_round(const DraftAndVerify& steps, const Round& round,
                            std::span<const TokenId> context, const RoundEvidence& evidence,
                            const RunStats& stats) {
-  text_.finish_round(round, steps.drafts(), tokenizer_of(request_));
+  text_.finish_round(round, steps.drafts(), request_.tokenizer_or_null());
   if (logits_.wanted()) {
     for (int i = 0; i < round.emitted(); i++) {
       logits_.add(steps.target().backend(), steps.logits(i));
@@ -105,7 +101,8 @@ void RoundLog::after_round(const DraftAndVerify& steps, const Round& round,
                          record.draft_seconds - record.verify_seconds;
   if (options_.explain) {
     const auto number = static_cast<int>(stats.rounds);
-    fmt::print(stderr, "{}", explain(record, number, tokenizer_of(request_), use_colour(stderr)));
+    fmt::print(stderr, "{}",
+               explain(record, number, request_.tokenizer_or_null(), use_colour(stderr)));
   }
   if (!options_.trace.empty()) records_.push_back(std::move(record));
 }

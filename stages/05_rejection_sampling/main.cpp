@@ -27,7 +27,7 @@ void decode(DraftAndVerify& steps, RejectionSampling& sampling, std::uint64_t se
       round = sampling.round(context, generation);  // emits 1 to K + 1 tokens
     }
     steps.count(stats, round);
-    log.after_round(steps, round, context, sampling.evidence(seed), stats);
+    log.after_round(steps, round, context, sampling.judge().evidence(steps.drafts(), seed), stats);
   }
 }
 // [end snippet decode]
@@ -57,8 +57,11 @@ int run(const RunOptions& options) {
   RejectionSampling sampling(session.steps, dice, speculation);
   decode(session.steps, sampling, options.seed, session.context, session.generation, session.log,
          session.stats);
-  const auto choose = [&](std::span<const TokenId> context) { sampling.plain_choice(context); };
-  session.finish(sampling.drafting(), choose, sampling.rule_name(), sampling.lossless());
+  Judge& judge = sampling.judge();
+  const auto choose = [&](std::span<const TokenId> context) {
+    judge.plain_choice(session.steps.logits_rows(1), context);
+  };
+  session.finish(judge.drafting(), choose, judge.rule_name(), judge.lossless());
   return kGood;
 }
 

@@ -31,7 +31,7 @@ std::string compare(const nlohmann::json& want, const Round& round, const DraftA
   for (int i = 0; i < std::min(round.tested(), tested); i++) {
     const auto& test = want.at("tests").at(static_cast<std::size_t>(i));
     const auto token = static_cast<std::size_t>(steps.drafts().token(i));
-    const double p = sampling.target_probs(i)[token], wanted_p = test.at("target_prob");
+    const double p = sampling.judge().target_probs(i)[token], wanted_p = test.at("target_prob");
     if (!close(p, wanted_p)) return differs("p", p, wanted_p);
     const auto probs = steps.drafts().probs(i);
     const double q = probs.empty() ? 1 : probs[token], wanted_q = test.at("draft_prob");
@@ -53,12 +53,10 @@ std::string compare(const nlohmann::json& want, const Round& round, const DraftA
 class Replay {
  public:
   Replay(const RunOptions& options, const LlamaModel& model)
-      : options_(options), model_(model), request_{.checkpoint = Checkpoint(options.target)} {
+      : options_(options), model_(model), request_{open_model(options.target), {}} {
     options_.pages = 0;
     options_.draft_kind = "llama";
     request_.token_limit = model.config().vocab_size;
-    const auto tokenizer = request_.checkpoint.directory() / "tokenizer.json";
-    if (std::filesystem::exists(tokenizer)) request_.tokenizer = Tokenizer::load(tokenizer);
   }
 
   // Empty, or what differs.

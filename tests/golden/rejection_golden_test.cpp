@@ -163,7 +163,7 @@ class Replay {
       const std::span<const double> draft_probs = steps.drafts().probs(row);
       EXPECT_EQ(draws[i].accepted, want[i].at("accepted"));
       check_name(want[i], draws[i]);
-      check_prob(sampling.target_probs(row)[token], want[i].at("target_prob"));
+      check_prob(sampling.judge().target_probs(row)[token], want[i].at("target_prob"));
       check_prob(draft_probs.empty() ? 1 : draft_probs[token], want[i].at("draft_prob"));
     }
   }

@@ -1,0 +1,136 @@
+#include "stages/05_rejection_sampling/judge.h"
+
+#include <algorithm>
+
+#include "common/base/error.h"
+
+namespace specdec {
+namespace {
+
+// What appendix A.5's lenience for argmax looks at: p before it becomes the argmax's one-hot.
+SamplingOptions before_argmax(const SamplingOptions& options) {
+  return {.temperature = 1, .repetition_penalty = options.repetition_penalty};
+}
+
+AcceptanceRule rule_of(const SpeculationOptions& options) {
+  if (options.lenience == 1) return options.rule->rule;
+  return options.sampling.temperature == 0 ? lenient_argmax : lenient;
+}
+
+// sum min(p, q): how likely rejection() is to keep a draft.
+double overlap(const Proposal& draft) {
+  if (draft.draft_probs.empty()) return draft.target_prob(draft.token);
+  double sum = 0;
+  for (std::size_t i = 0; i < draft.target_probs.size(); i++) {
+    sum += std::min(draft.target_probs[i], draft.draft_probs[i]);
+  }
+  return sum;
+}
+
+}  // namespace
+
+void check_speculation_options(const SpeculationOptions& options) {
+  check_sampling_options(options.sampling);
+  check_temperature(options.draft_temperature, "--draft-temperature");
+  if (!(options.lenience > 0 && options.lenience <= 1)) {
+    fail("--lenience is {}; it takes a number above 0 and at most 1 (1: none)", options.lenience);
+  }
+  if (options.lenience < 1 && options.rule->rule != rejection) {
+    fail("--lenience belongs to --acceptance rejection, not to {}", options.rule->name);
+  }
+}
+
+JudgingScratch::JudgingScratch(int spec_length, int vocab_size)
+    : logits(static_cast<std::size_t>(vocab_size)),
+      target_probs(logits.size() * static_cast<std::size_t>(spec_length + 1)),
+      residual(logits.size()),
+      sampling(vocab_size) {}
+
+Judge::Judge(Backend& backend, Chance& chance, const SpeculationOptions& options,
+             JudgingScratch& scratch)
+    : backend_(backend),
+      chance_(chance),
+      options_(options),
+      scratch_(scratch),
+      rule_(rule_of(options)),
+      judging_(rule_ == lenient_argmax ? before_argmax(options.sampling) : options.sampling),
+      drafting_{options.sampling, &chance, options.rule->races} {
+  check_speculation_options(options);
+  drafting_.options.temperature = options.draft_temperature;
+}
+
+// [snippet judge]
+void Judge::judge(const Drafts& drafts, DeviceRows logits, std::vector<TokenId>& context,
+                  Generation& generation, Round& round) {
+  round.end = RoundEnd::kStopped;
+  while (!generation.finished()) {
+    const auto position = static_cast<int>(context.size());
+    const std::span<const double> target_probs = standardise(logits, round.accepted, context);
+    if (round.accepted == round.drafted) {  // the bonus: a token of the target's own
+      context.push_back(draw(target_probs, position));
+      generation.push(context.back());
+      round.end = RoundEnd::kAllAccepted;
+      break;
+    }
+    const Proposal proposal{position, drafts.token(round.accepted), target_probs,
+                            drafts.probs(round.accepted), options_.lenience};
+    const Decision decision = rule_(proposal, chance_, scratch_.residual);
+    round.overlap += overlap(proposal);
+    context.push_back(decision.token);  // the draft, or the correction
+    generation.push(decision.token);
+    if (!decision.accepted) {
+      round.end = RoundEnd::kRejected;
+      break;
+    }
+    round.accepted++;
+  }
+}
+// [end snippet judge]
+
+// [snippet standardise]
+// From a row of logits to the distribution that judges (section 2.2). The history is everything
+// before the token, the drafts accepted in this round among it.
+std::span<const double> Judge::standardise(DeviceRows logits, int row,
+                                           std::span<const TokenId> history) {
+  const std::size_t V = scratch_.logits.size();
+  const auto probs = std::span(scratch_.target_probs).subspan(static_cast<std::size_t>(row) * V, V);
+  backend_.download(logits.row(row), scratch_.logits.data(), V * sizeof(float));
+  probabilities(scratch_.logits, history, judging_, scratch_.sampling, probs);
+  return probs;
+}
+// [end snippet standardise]
+
+// A token of the target's own: plain sampling, and the bonus.
+TokenId Judge::draw(std::span<const double> target_probs, int position) {
+  if (rule_ == lenient_argmax) {
+    return static_cast<TokenId>(std::ranges::max_element(target_probs) - target_probs.begin());
+  }
+  if (options_.rule->races) return chance_.race(target_probs, position);
+  return chance_.token(target_probs, position, Purpose::kTarget);
+}
+
+std::span<const double> Judge::target_probs(int i) const {
+  const std::size_t V = scratch_.logits.size();
+  return std::span(scratch_.target_probs).subspan(static_cast<std::size_t>(i) * V, V);
+}
+
+TokenId Judge::plain_choice(DeviceRows logits, std::span<const TokenId> context) {
+  return draw(standardise(logits, 0, context), static_cast<int>(context.size()));
+}
+
+std::string_view Judge::rule_name() const {
+  return options_.lenience < 1 ? "lenient" : options_.rule->name;
+}
+
+RoundEvidence Judge::evidence(const Drafts& drafts, std::uint64_t seed) const {
+  const bool random = options_.sampling.temperature > 0 || options_.draft_temperature > 0;
+  return {.drafts = &drafts,
+          .target_probs = [this](int i) { return target_probs(i); },
+          .seed = random ? std::optional(seed) : std::nullopt,
+          .tests_by_uniform = options_.rule->tests_by_uniform,
+          .races = options_.rule->races,
+          .corrects_by_residual = options_.rule->corrects_by_residual && rule_ != lenient_argmax,
+          .correction = options_.rule->correction};
+}
+
+}  // namespace specdec

@@ -1,0 +1,81 @@
+#pragma once
+#include <span>
+#include <vector>
+
+#include "common/language_model.h"
+#include "common/run/generation.h"
+#include "common/speculation/drafter.h"
+#include "common/speculation/round_record.h"
+#include "stages/05_rejection_sampling/acceptance.h"
+
+namespace specdec {
+
+// How a request is sampled and its drafts are judged.
+struct SpeculationOptions {
+  SamplingOptions sampling = {};  // of the target
+  double draft_temperature = 0;   // the rest of the draft's options are the target's
+  const NamedRule* rule = &find_acceptance_rule("rejection");
+  double lenience = 1;  // below 1: lenient() or, at temperature 0, lenient_argmax()
+};
+
+// Throws Error, naming the option, where one is out of range or does not go with the others.
+void check_speculation_options(const SpeculationOptions& options);
+
+// Working memory of judges: one serves any number of them, one after the other.
+struct JudgingScratch {
+  JudgingScratch(int spec_length, int vocab_size);
+
+  std::vector<float> logits;         // [V]
+  std::vector<double> target_probs;  // [K + 1, V] of the last round that was judged
+  std::vector<double> residual;      // [V]
+  SamplingScratch sampling;
+};
+
+// Judges the drafts of one request: which of them stay, and what comes after them (Leviathan et
+// al., Algorithm 1, with section 2.2's standardized sampling). With a lossless rule the emitted
+// text has the law of the target alone.
+class Judge {
+ public:
+  // REQUIRES: backend, chance and scratch outlive this object. Throws Error for options out of
+  // range.
+  Judge(Backend& backend, Chance& chance, const SpeculationOptions& options,
+        JudgingScratch& scratch);
+
+  // Emits accepted drafts and the token after them into the context and the generation, until one
+  // is rejected or the generation ends, and writes into the round what became of it.
+  // logits: [drafted + 1, V], what the target says after the pending token and i drafts.
+  // REQUIRES: the context is the prompt and all that was emitted; the generation is not finished.
+  // Throws Error where a row of logits holds no distribution (NaN); the tokens before it have been
+  // emitted then, and none after it.
+  void judge(const Drafts& drafts, DeviceRows logits, std::vector<TokenId>& context,
+             Generation& generation, Round& round);
+
+  // A token of the target's own after the context, from logits [1, V]: what plain sampling does.
+  TokenId plain_choice(DeviceRows logits, std::span<const TokenId> context);
+
+  // What drafts are to be drawn with.
+  const Sampling& drafting() const { return drafting_; }
+
+  // For people to look at: what decided the last round. seed: the Dice's.
+  RoundEvidence evidence(const Drafts& drafts, std::uint64_t seed) const;
+  std::string_view rule_name() const;  // "lenient" where a lenience below 1 made it so
+  bool lossless() const { return options_.rule->lossless && options_.lenience == 1; }
+
+  // The distribution [V] that judged draft i of the last round, or that gave its bonus.
+  // REQUIRES: i < tested, or i is the bonus' row.
+  std::span<const double> target_probs(int i) const;
+
+ private:
+  std::span<const double> standardise(DeviceRows logits, int row, std::span<const TokenId> history);
+  TokenId draw(std::span<const double> target_probs, int position);
+
+  Backend& backend_;
+  Chance& chance_;
+  SpeculationOptions options_;
+  JudgingScratch& scratch_;
+  AcceptanceRule rule_;
+  SamplingOptions judging_;  // what target_probs are made with
+  Sampling drafting_;
+};
+
+}  // namespace specdec
