@@ -31,6 +31,7 @@ class KvMemory {
   // Throws Error when there is not enough memory, saying how much is needed.
   KvMemory(Backend& backend, const KvShape& shape, std::int64_t slots);
 
+  Backend& backend() const { return backend_; }
   const KvShape& shape() const { return shape_; }
   int slots() const { return slots_; }
   std::size_t bytes() const { return static_cast<std::size_t>(slots_) * shape_.bytes_per_token(); }

@@ -1,6 +1,5 @@
 #pragma once
 #include <filesystem>
-#include <limits>
 #include <memory>
 #include <random>
 #include <span>
@@ -13,6 +12,7 @@
 #include "kernels/cpu/cpu_backend.h"
 #include "stages/02_contiguous_kv_cache/contiguous_kv_cache.h"
 #include "stages/03_paged_kv_cache/paged_kv_cache.h"
+#include "tests/poison.h"
 
 namespace specdec {
 
@@ -20,18 +20,6 @@ namespace specdec {
 inline std::filesystem::path golden_model(const std::string& name) {
   const bool embedded = name == "target" || name == "draft";
   return std::filesystem::path(SPECDEC_GOLDEN_DIR) / (embedded ? "models" : "checkpoints") / name;
-}
-
-// Whatever lies in a cache's memory must not matter until it is written: fill it with NaN.
-inline void poison(Backend& backend, const KvCache& cache) {
-  const KvMemory& memory = cache.memory();
-  const std::vector<float> nans(
-      static_cast<std::size_t>(memory.slots()) * static_cast<std::size_t>(memory.shape().width()),
-      std::numeric_limits<float>::quiet_NaN());
-  for (int i = 0; i < memory.shape().n_layers; i++) {
-    backend.upload(nans.data(), memory.layer(i).keys, nans.size() * sizeof(float));
-    backend.upload(nans.data(), memory.layer(i).values, nans.size() * sizeof(float));
-  }
 }
 
 inline std::vector<TokenId> random_tokens(int count, int vocab_size, unsigned seed) {
@@ -68,7 +56,7 @@ struct Engine {
       const int pages = n_sequences * ((max_length + page_size - 1) / page_size);
       cache = std::make_unique<PagedKvCache>(*backend, model.kv_shape(), pages, page_size);
     }
-    poison(*backend, *cache);
+    poison(*cache);
     llama = std::make_unique<Llama>(model, *cache, options);
   }
 

@@ -35,7 +35,7 @@ struct LoadedModel {
 struct CachedLlama {
   CachedLlama(const LlamaModel& model, int page_size, int max_length, int n_sequences = 1)
       : cache(make(model, page_size, max_length, n_sequences)), llama(model, *cache) {
-    poison(model.backend(), *cache);
+    poison(*cache);
   }
 
   static std::unique_ptr<KvCache> make(const LlamaModel& model, int page_size, int max_length,

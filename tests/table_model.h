@@ -1,4 +1,5 @@
 #pragma once
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <functional>
@@ -12,6 +13,26 @@
 #include "kernels/cpu/cpu_backend.h"
 
 namespace specdec {
+
+// What LanguageModel::forward asks of a segment that follows `length` cached tokens.
+inline void check_segment(const Segment& segment, int length, int vocab_size, int max_seq_len) {
+  SPECDEC_CHECK(!segment.tokens.empty(), "a segment has tokens");
+  SPECDEC_CHECK(0 <= segment.logits_rows && segment.logits_rows <= std::ssize(segment.tokens),
+                "logits for 0 to {} tokens, not {}", segment.tokens.size(), segment.logits_rows);
+  for (const TokenId token : segment.tokens) {
+    if (token < 0 || token >= vocab_size) fail("token {} is outside the vocabulary", token);
+  }
+  if (length + std::ssize(segment.tokens) > max_seq_len) {
+    fail("the positions exceed {}", max_seq_len);
+  }
+}
+
+// How many rows of logits a batch wants.
+inline int wanted_rows(std::span<const Segment> batch) {
+  int rows = 0;
+  for (const Segment& segment : batch) rows += segment.logits_rows;
+  return rows;
+}
 
 // A language model without a network: its logits are whatever a function makes of the tokens so
 // far. It keeps the tokens themselves as its cache, so a token that should have been rolled back
@@ -29,7 +50,11 @@ class TableModel final : public LanguageModel {
 
   using LanguageModel::forward;
   void forward(std::span<const Segment> batch, DeviceRows logits) override {
-    for (const Segment& segment : batch) check(segment);
+    for (const Segment& segment : batch) {
+      check_segment(segment, length(segment.sequence), vocab_size_, max_seq_len_);
+    }
+    SPECDEC_CHECK(logits.rows == wanted_rows(batch), "{} rows of logits are wanted, {} given",
+                  wanted_rows(batch), logits.rows);
     int row = 0;
     for (const Segment& segment : batch) {
       std::vector<TokenId>& text = texts_.at(static_cast<std::size_t>(segment.sequence));
@@ -43,7 +68,6 @@ class TableModel final : public LanguageModel {
         backend_->upload(values.data(), logits.row(row++), values.size_bytes());
       }
     }
-    SPECDEC_CHECK(row == logits.rows, "{} rows of logits are wanted, {} given", row, logits.rows);
   }
 
   SequenceId create() override { return add({}); }
@@ -81,16 +105,6 @@ class TableModel final : public LanguageModel {
     return sequence;
   }
 
-  void check(const Segment& segment) const {
-    SPECDEC_CHECK(!segment.tokens.empty(), "a segment has tokens");
-    for (const TokenId token : segment.tokens) {
-      if (token < 0 || token >= vocab_size_) fail("token {} is outside the vocabulary", token);
-    }
-    if (length(segment.sequence) + std::ssize(segment.tokens) > max_seq_len_) {
-      fail("the positions exceed {}", max_seq_len_);
-    }
-  }
-
   std::unique_ptr<Backend> backend_;
   int vocab_size_;
   int max_seq_len_;
@@ -113,11 +127,18 @@ class ContextTable {
     }
   }
 
+  static constexpr int kWindow = 2;  // tokens that a row depends on, beside the length
+
   std::span<const float> row(std::span<const TokenId> prefix) const {
-    const std::size_t V = static_cast<std::size_t>(vocab_size_), n = prefix.size();
-    const auto last = static_cast<std::size_t>(prefix[n - 1]);
-    const std::size_t before = n < 2 ? last : static_cast<std::size_t>(prefix[n - 2]);
-    return std::span(logits_).subspan((((n % 2) * V + before) * V + last) * V, V);
+    return row(prefix.last(std::min<std::size_t>(prefix.size(), kWindow)),
+               static_cast<int>(prefix.size()));
+  }
+  // Of a prefix of so many tokens. last: its last kWindow tokens, or all.
+  std::span<const float> row(std::span<const TokenId> last, int length) const {
+    const std::size_t V = static_cast<std::size_t>(vocab_size_), odd = length % 2 == 0 ? 0 : 1;
+    const auto after = static_cast<std::size_t>(last.back());
+    const auto before = static_cast<std::size_t>(last.front());
+    return std::span(logits_).subspan(((odd * V + before) * V + after) * V, V);
   }
   int vocab_size() const { return vocab_size_; }
   // REQUIRES: the table outlives the function.

@@ -9,13 +9,15 @@ namespace specdec {
 int pages_for(int tokens, int page_size) { return (tokens + page_size - 1) / page_size; }
 
 CacheLayout cache_layout(const RunOptions& options, int positions) {
-  return {options.cache == "paged", positions, options.page_size,
-          options.pages > 0 ? options.pages : pages_for(positions, options.page_size)};
+  return {.paged = options.cache == "paged",
+          .page_size = options.page_size,
+          .pages = options.pages > 0 ? options.pages : pages_for(positions, options.page_size),
+          .positions = positions};
 }
 
 std::unique_ptr<KvCache> make_cache(const LlamaModel& model, const CacheLayout& layout) {
   if (!layout.paged) {
-    return std::make_unique<ContiguousKvCache>(model.backend(), model.kv_shape(), 1,
+    return std::make_unique<ContiguousKvCache>(model.backend(), model.kv_shape(), layout.sequences,
                                                layout.positions);
   }
   return std::make_unique<PagedKvCache>(model.backend(), model.kv_shape(), layout.pages,

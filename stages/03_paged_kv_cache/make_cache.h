@@ -10,15 +10,17 @@ namespace specdec {
 // ceil(tokens / page_size).
 int pages_for(int tokens, int page_size);
 
-// A cache for one sequence.
 struct CacheLayout {
   bool paged = true;
-  int positions = 0;  // of a contiguous cache
   int page_size = 16;
   int pages = 0;
+  // Of a contiguous cache.
+  int positions = 0;
+  int sequences = 1;
 };
 
-// What --cache, --page-size and --pages ask for; without --pages, enough for the positions.
+// What --cache, --page-size and --pages ask for; without --pages, enough for one sequence of so
+// many positions.
 CacheLayout cache_layout(const RunOptions& options, int positions);
 
 // Throws Error when there is not enough memory, with the numbers.

@@ -10,7 +10,8 @@ namespace specdec {
 PagedKvCache::PagedKvCache(Backend& backend, const KvShape& shape, int n_pages, int page_size)
     : page_size_(page_size),
       memory_(backend, shape, std::int64_t{n_pages} * page_size),
-      allocator_(n_pages) {}
+      allocator_(n_pages),
+      holds_(static_cast<std::size_t>(n_pages), 0) {}
 
 SequenceId PagedKvCache::create() {
   auto place = std::ranges::find(sequences_, false, &Sequence::exists);
@@ -31,17 +32,38 @@ SequenceId PagedKvCache::fork(SequenceId sequence) {
 SequenceId PagedKvCache::share_prefix(SequenceId from, int length) {
   SPECDEC_CHECK(0 <= length && length <= get(from).length, "{} of {} tokens are shared", length,
                 get(from).length);
-  const SequenceId result = create();
-  Sequence& copy = get(result);
-  const Sequence& original = get(from);  // after create(), which may have moved it
-  for (std::size_t i = 0; i < pages_for(length); i++) {
-    allocator_.share(original.table[i]);
-    copy.table.push_back(original.table[i]);
+  return share(pages(from).first(pages_for(length)), length);
+}
+
+SequenceId PagedKvCache::share(std::span<const std::int32_t> pages, int length) {
+  const SequenceId result = create();  // may move a table that holds `pages`, but not its entries
+  Sequence& s = get(result);
+  for (const std::int32_t page : pages) {
+    allocator_.share(page);
+    s.table.push_back(page);
   }
-  copy.length = length;
+  s.length = length;
   return result;
 }
 // [end snippet fork]
+
+// [snippet holds]
+SequenceId PagedKvCache::share_pages(std::span<const std::int32_t> pages) {
+  return share(pages, static_cast<int>(pages.size()) * page_size_);
+}
+
+void PagedKvCache::hold(std::int32_t page) {
+  allocator_.share(page);
+  holds_[static_cast<std::size_t>(page)]++;
+}
+
+void PagedKvCache::drop(std::int32_t page) {
+  SPECDEC_CHECK(allocator_.owners(page) > 0 && holds_[static_cast<std::size_t>(page)] > 0,
+                "page {} is held", page);
+  holds_[static_cast<std::size_t>(page)]--;
+  allocator_.free(page);
+}
+// [end snippet holds]
 
 void PagedKvCache::release(SequenceId sequence) {
   truncate(sequence, 0);

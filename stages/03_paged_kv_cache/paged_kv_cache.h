@@ -21,7 +21,7 @@ namespace specdec {
 //
 // Invariants, beside those of KvCache:
 // - a table has exactly the pages that its length needs: ceil(length / page_size), all different;
-// - a page has as many owners as there are tables with it, and without any it is free;
+// - a page has as many owners as there are tables with it, plus holds, and without any it is free;
 // - whoever appends to a page is its only owner (copy on write sees to that).
 class PagedKvCache : public KvCache {
  public:
@@ -34,7 +34,16 @@ class PagedKvCache : public KvCache {
   // A new sequence with the first `length` tokens of another; shares their pages and copies
   // nothing. REQUIRES: 0 <= length <= length(from).
   SequenceId share_prefix(SequenceId from, int length);
+  // A new sequence of full pages, pages.size() * page_size() tokens long; shares them and copies
+  // nothing. The pages may be those of a sequence. REQUIRES: every page has an owner, none comes
+  // twice.
+  SequenceId share_pages(std::span<const std::int32_t> pages);
   void release(SequenceId sequence) override;
+
+  // One owner more, or fewer, that is no sequence: a cache of prompts, say. While a page is held,
+  // nobody writes to it.
+  void hold(std::int32_t page);  // REQUIRES: the page has an owner.
+  void drop(std::int32_t page);  // REQUIRES: the page is held.
 
   int length(SequenceId sequence) const override;
   void extend(std::span<const Extension> extensions) override;
@@ -57,6 +66,7 @@ class PagedKvCache : public KvCache {
     std::vector<std::int32_t> table;  // its memory is for all pages of the pool from the beginning
   };
 
+  SequenceId share(std::span<const std::int32_t> pages, int length);
   Sequence& get(SequenceId sequence);
   const Sequence& get(SequenceId sequence) const;
   std::size_t pages_for(std::int64_t length) const;  // ceil(length / page_size)
@@ -70,6 +80,7 @@ class PagedKvCache : public KvCache {
   KvMemory memory_;
   PageAllocator allocator_;
   std::vector<Sequence> sequences_;  // by SequenceId
+  std::vector<std::int32_t> holds_;  // [n_pages] how many of the page's owners are holds
   std::size_t bytes_copied_ = 0;
 };
 

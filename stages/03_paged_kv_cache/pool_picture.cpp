@@ -16,6 +16,7 @@ constexpr int kCellsPerLine = 20;
 // What there is to say about a page.
 struct Cell {
   SequenceId owner = -1;  // the last one found; the only one unless the page is shared
+  int sequences = 0;      // that have it; none of a page in use: it is held
   int rows = 0;           // in use; by the owner that uses most, when it is shared
 };
 
@@ -54,6 +55,7 @@ std::vector<Cell> find_cells(const PagedKvCache& cache) {
     for (const std::int32_t page : cache.pages(sequence)) {
       Cell& cell = cells[static_cast<std::size_t>(page)];
       cell.owner = sequence;
+      cell.sequences++;
       cell.rows = std::max(cell.rows, std::min(left, cache.page_size()));
       left -= cache.page_size();
     }
@@ -63,13 +65,13 @@ std::vector<Cell> find_cells(const PagedKvCache& cache) {
 
 // Two columns, the second of which may be blank.
 std::string cell_text(const PagedKvCache& cache, const Cell& cell, int page, bool colour) {
-  const int owners = cache.allocator().owners(page);
-  if (owners == 0) return paint("·", fmt::emphasis::faint, colour) + " ";
+  if (cache.allocator().owners(page) == 0) return paint("·", fmt::emphasis::faint, colour) + " ";
+  if (cell.sequences == 0) return paint("#", fmt::emphasis::bold, colour) + " ";
   const std::string_view height = level(cell.rows, cache.page_size());
-  if (owners == 1) {
+  if (cell.sequences == 1) {
     return paint(fmt::format("{}{}", letter(cell.owner), height), style(cell.owner), colour);
   }
-  return paint((owners < 10 ? fmt::to_string(owners) : "+") + std::string(height),
+  return paint((cell.sequences < 10 ? fmt::to_string(cell.sequences) : "+") + std::string(height),
                fmt::emphasis::bold, colour);
 }
 
@@ -90,8 +92,10 @@ std::string grid(const PagedKvCache& cache, bool colour) {
   const int n = static_cast<int>(cells.size());
   const auto end_of_line = [&](int first) { return std::min(n - first, kCellsPerLine) + first; };
   const auto is_free = [&](int first) {
-    return std::all_of(cells.begin() + first, cells.begin() + end_of_line(first),
-                       [](const Cell& cell) { return cell.owner < 0; });
+    for (int page = first; page < end_of_line(first); page++) {
+      if (cache.allocator().owners(page) > 0) return false;
+    }
+    return true;
   };
   std::string text;
   for (int first = 0; first < n;) {
@@ -103,6 +107,14 @@ std::string grid(const PagedKvCache& cache, bool colour) {
     first = next;
   }
   return text;
+}
+
+// Whether a page is in use, but in no sequence.
+bool holds_pages(const PagedKvCache& cache) {
+  const std::vector<Cell> cells = find_cells(cache);
+  const auto in_sequences =
+      std::ranges::count_if(cells, [](const Cell& c) { return c.sequences > 0; });
+  return in_sequences < cache.allocator().n_used();
 }
 
 // "A  sequence 0: 14 tokens in pages 0 1 4", the pages wrapped and indented.
@@ -136,7 +148,9 @@ std::string pool_picture(const PagedKvCache& cache, bool colour) {
                                  pool.peak_used());
   text += grid(cache, colour);
   for (const SequenceId sequence : cache.sequences()) text += table_line(cache, sequence, colour);
-  return text + "A█ full page of sequence A   A▂ partly full   2█ shared by 2 sequences   · free\n";
+  text += "A█ full page of sequence A   A▂ partly full   2█ shared by 2 sequences   · free\n";
+  if (holds_pages(cache)) text += "#  held, but in no sequence\n";
+  return text;
 }
 
 }  // namespace specdec

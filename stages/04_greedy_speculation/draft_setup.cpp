@@ -50,40 +50,42 @@ void check_vocabularies(const ModelFiles& target, const Checkpoint& draft) {
 }
 
 DraftSetup::DraftSetup(const RunOptions& options, const ModelFiles& files, const LlamaModel& target,
-                       int positions, int max_requests)
+                       const DraftRoom& room)
     : options_(options), files_(files) {
   const std::string& kind = options.draft_kind;
   if (options.no_speculation) {
     drafter_ = std::make_unique<NoDrafter>();
   } else if (kind == "llama") {
-    load_llama(target, positions, max_requests);
+    load_llama(target, room);
   } else if (kind == "self") {
-    make_llama(target, positions, max_requests);
+    make_llama(target, room);
     warning_ = "the draft is the target itself: every draft will be accepted, at no gain";
   } else if (kind == "random") {
     drafter_ = std::make_unique<RandomDrafter>(files.token_limit);
   } else if (kind == "lookup") {
-    drafter_ = std::make_unique<LookupDrafter>(positions + 1, max_requests);
+    drafter_ = std::make_unique<LookupDrafter>(room.positions + 1, room.requests);
   } else {
-    make_table(target, positions, max_requests);
+    make_table(target, room);
   }
 }
 
-void DraftSetup::make_llama(const LlamaModel& model, int positions, int max_requests) {
-  const int room = std::min(positions, model.config().max_seq_len);
-  RunOptions layout = options_;
-  layout.page_size = options_.draft_page_size;
-  layout.pages = 0;  // --pages is about the target's; the draft gets enough
-  cache_ = make_cache(model, cache_layout(layout, room));
+void DraftSetup::make_llama(const LlamaModel& model, const DraftRoom& room) {
+  const int positions = std::min(room.positions, model.config().max_seq_len);
+  RunOptions of_draft = options_;
+  of_draft.page_size = options_.draft_page_size;
+  of_draft.pages = room.pages;  // --pages is about the target's
+  CacheLayout layout = cache_layout(of_draft, positions);
+  layout.sequences = room.requests;
+  cache_ = make_cache(model, layout);
   model_ = std::make_unique<Llama>(model, *cache_, LlamaOptions{.token_limit = files_.token_limit});
-  drafter_ = std::make_unique<ModelDrafter>(*model_, positions + 1, max_requests);
+  drafter_ = std::make_unique<ModelDrafter>(*model_, room.positions + 1, room.requests);
 }
 
-void DraftSetup::load_llama(const LlamaModel& target, int positions, int max_requests) {
+void DraftSetup::load_llama(const LlamaModel& target, const DraftRoom& room) {
   const Checkpoint checkpoint(options_.draft);
   check_vocabularies(files_, checkpoint);
   own_model_ = std::make_unique<LlamaModel>(checkpoint, target.backend(), loading_progress());
-  make_llama(*own_model_, positions, max_requests);
+  make_llama(*own_model_, room);
   const std::size_t draft_bytes = pass_bytes(*own_model_), target_bytes = pass_bytes(target);
   if (draft_bytes >= target_bytes) {
     warning_ = fmt::format(
@@ -92,7 +94,7 @@ void DraftSetup::load_llama(const LlamaModel& target, int positions, int max_req
   }
 }
 
-void DraftSetup::make_table(const LlamaModel& target, int positions, int max_requests) {
+void DraftSetup::make_table(const LlamaModel& target, const DraftRoom& room) {
   if (!files_.tokenizer) {
     fail("--draft-kind {} needs a tokenizer, and the checkpoint has none", options_.draft_kind);
   }
@@ -102,8 +104,8 @@ void DraftSetup::make_table(const LlamaModel& target, int positions, int max_req
   if (text.empty()) fail("{}: the text is empty", path);
   model_ =
       std::make_unique<NgramModel>(target.backend(), target.config().vocab_size, files_.token_limit,
-                                   options_.draft_kind == "unigram" ? 1 : 2, text, max_requests);
-  drafter_ = std::make_unique<ModelDrafter>(*model_, positions + 1, max_requests);
+                                   options_.draft_kind == "unigram" ? 1 : 2, text, room.requests);
+  drafter_ = std::make_unique<ModelDrafter>(*model_, room.positions + 1, room.requests);
 }
 
 std::string DraftSetup::outgrown(int context) const {

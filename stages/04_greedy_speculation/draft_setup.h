@@ -21,28 +21,36 @@ struct SpeculationRoom {
 
 SpeculationRoom speculation_room(const RunOptions& options, const Request& request);
 
+// What a drafter takes memory for.
+struct DraftRoom {
+  int positions = 0;  // of the longest request, drafts included
+  int requests = 1;   // that are drafted for at a time
+  int pages = 0;      // of the draft model's paged cache; 0: enough for one request
+};
+
 // The drafter that --draft-kind asks for, with the model and the cache that it stands on.
 class DraftSetup {
  public:
   // Throws Error: a missing or bad draft; one whose vocabulary or special tokens are not the
   // target's, saying which; a text for the tables that cannot be read or has other tokens.
-  // max_requests: the most requests drafted at a time.
   // REQUIRES: options, files and target outlive this object.
   DraftSetup(const RunOptions& options, const ModelFiles& files, const LlamaModel& target,
-             int positions, int max_requests = 1);
+             const DraftRoom& room);
 
   Drafter& drafter() { return *drafter_; }
-  const KvCache* cache() const { return cache_.get(); }  // null: the drafter has none
-  nlohmann::json to_json() const;                        // {"kind": ..., "directory": ...}
+  KvCache* cache() { return cache_.get(); }  // null: the drafter has none
+  const KvCache* cache() const { return cache_.get(); }
+  const LlamaModel* own_model() const { return own_model_.get(); }  // null: no weights of its own
+  nlohmann::json to_json() const;  // {"kind": ..., "directory": ...}
   // A line for the end of a run that outgrew the draft's context; otherwise empty.
   std::string outgrown(int context) const;
   // A line for people where this draft cannot make the target faster.
   std::optional<std::string> warning() const { return warning_; }
 
  private:
-  void make_llama(const LlamaModel& model, int positions, int max_requests);
-  void load_llama(const LlamaModel& target, int positions, int max_requests);
-  void make_table(const LlamaModel& target, int positions, int max_requests);
+  void make_llama(const LlamaModel& model, const DraftRoom& room);
+  void load_llama(const LlamaModel& target, const DraftRoom& room);
+  void make_table(const LlamaModel& target, const DraftRoom& room);
 
   const RunOptions& options_;
   const ModelFiles& files_;  // the target's

@@ -59,7 +59,7 @@ class Check {
     options_.spec_length = K;
     request_.prompt = text.prompt;
     request_.max_new_tokens = static_cast<int>(text.tokens.size());
-    DraftSetup draft(options_, request_, model_, positions_);
+    DraftSetup draft(options_, request_, model_, {.positions = positions_});
     const auto cache = make_cache(model_, cache_layout(options_, positions_));
     Llama target(model_, *cache, {.token_limit = request_.token_limit});
     DraftAndVerify steps(target, draft.drafter(), K, positions_, false);

@@ -30,7 +30,7 @@ Session::Session(const RunOptions& options_, bool keep_probs)
       room(speculation_room(options, request)),
       backend(make_backend(options)),
       model(request.checkpoint, *backend, loading_progress()),
-      draft(options, request, model, room.positions),
+      draft(options, request, model, {.positions = room.positions}),
       cache(make_target_cache(options, model, room)),
       target(model, *cache, {.token_limit = request.token_limit}),
       steps(target, draft.drafter(), room.spec_length, room.context_limit, keep_probs),

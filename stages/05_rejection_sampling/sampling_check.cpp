@@ -98,7 +98,7 @@ class Replay {
                   const Look& look) {
     const int positions = std::min<int>(
         limit, static_cast<int>(request_.prompt.size()) + request_.max_new_tokens + K);
-    DraftSetup draft(options_, request_, model_, positions);
+    DraftSetup draft(options_, request_, model_, {.positions = positions});
     const auto cache = make_cache(model_, cache_layout(options_, positions));
     Llama target(model_, *cache, {.token_limit = request_.token_limit});
     DraftAndVerify steps(target, draft.drafter(), K, limit, true);

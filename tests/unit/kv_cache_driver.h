@@ -4,6 +4,7 @@
 #include <limits>
 #include <map>
 #include <random>
+#include <span>
 #include <vector>
 
 #include "common/kv_cache.h"
@@ -24,7 +25,9 @@ class KvCacheDriver {
     // Whether there is room, found in another way than the cache's.
     std::function<bool(const Model&, const std::vector<Extension>&)> has_room;
     std::function<bool(const Model&)> can_create;
-    std::function<SequenceId(SequenceId, int)> share_prefix;  // may be absent
+    std::function<SequenceId(SequenceId, int)> share_prefix;  // may be absent, as those that follow
+    std::function<SequenceId(std::span<const std::int32_t>)> share_pages;
+    std::function<void(std::int32_t page)> hold, drop;
     std::function<void(const Model&)> check_books;
     int longest_extension = 8;
   };
@@ -46,8 +49,10 @@ class KvCacheDriver {
       if (hooks_.share_prefix) add_copy(hooks_.share_prefix, false);
     } else if (choice < 26) {
       release(any());
-    } else if (choice < 50) {
+    } else if (choice < 45) {
       truncate(any());
+    } else if (choice < 50) {
+      if (hooks_.hold) hold_drop_or_share();
     } else if (choice < 53) {
       extend_and_take_back();
     } else {
@@ -59,6 +64,7 @@ class KvCacheDriver {
 
   void release_all() {
     while (!model_.empty()) release(model_.begin()->first);
+    while (!held_.empty()) drop(0);
     check();
   }
 
@@ -98,6 +104,54 @@ class KvCacheDriver {
     const std::size_t length = below(model_[id].size() + 1);
     cache_.truncate(id, static_cast<int>(length));
     model_[id].resize(length);
+  }
+
+  // A page that is held beside the sequences, and what must stay in it: the values of its rows
+  // that were in use.
+  struct HeldPage {
+    std::int32_t page = 0;
+    std::vector<float> values;
+  };
+
+  void hold_drop_or_share() {
+    const unsigned choice = below(4);
+    if (held_.size() > 3 || (choice == 0 && !held_.empty())) {
+      drop(below(held_.size()));
+    } else if (choice == 1) {
+      share_held_pages();
+    } else {
+      hold_page_of(any());
+    }
+  }
+
+  void hold_page_of(SequenceId id) {
+    const std::span<const std::int32_t> pages = cache_.pages(id);
+    if (pages.empty()) return;
+    const std::size_t i = below(pages.size()), page_size = page_slots();
+    const std::span<const float> values = std::span(model_[id]).subspan(i * page_size);
+    const std::span<const float> rows = values.first(std::min(values.size(), page_size));
+    hooks_.hold(pages[i]);
+    held_.push_back({pages[i], {rows.begin(), rows.end()}});
+  }
+
+  void drop(std::size_t i) {
+    hooks_.drop(held_[i].page);
+    held_.erase(held_.begin() + static_cast<std::ptrdiff_t>(i));
+  }
+
+  // A sequence of the full pages among those held, in the order in which they were.
+  void share_held_pages() {
+    std::vector<std::int32_t> pages;
+    std::vector<float> values;
+    for (const HeldPage& held : held_) {
+      const bool full = held.values.size() == page_slots();
+      if (!full || std::ranges::find(pages, held.page) != pages.end()) continue;
+      pages.push_back(held.page);
+      values.insert(values.end(), held.values.begin(), held.values.end());
+    }
+    const SequenceId id = hooks_.share_pages(pages);
+    ASSERT_FALSE(model_.contains(id)) << "step " << steps_;
+    model_[id] = std::move(values);
   }
 
   // Up to four sequences, some perhaps forks of each other.
@@ -180,12 +234,26 @@ class KvCacheDriver {
     visit(slot, value, [](float& element, float number) { element = number; });
   }
 
+  bool holds(int slot, float value) const {
+    bool equal = true;
+    visit(slot, value, [&](float element, float number) { equal = equal && element == number; });
+    return equal;
+  }
+
+  std::size_t page_slots() const { return static_cast<std::size_t>(cache_.page_size()); }
+  std::size_t slot_of(const HeldPage& held, std::size_t row) const {
+    return static_cast<std::size_t>(held.page) * page_slots() + row;
+  }
+
   void poison_unread_slots() {
     std::vector<bool> read(static_cast<std::size_t>(cache_.memory().slots()));
     for (const auto& [id, values] : model_) {
       for (int j = 0; j < cache_.length(id); j++) {
         read[static_cast<std::size_t>(cache_.slot(id, j))] = true;
       }
+    }
+    for (const HeldPage& held : held_) {
+      for (std::size_t row = 0; row < held.values.size(); row++) read[slot_of(held, row)] = true;
     }
     for (std::size_t slot = 0; slot < read.size(); slot++) {
       if (!read[slot]) write(static_cast<int>(slot), std::numeric_limits<float>::quiet_NaN());
@@ -195,14 +263,17 @@ class KvCacheDriver {
   void check() {
     for (const auto& [id, values] : model_) {
       ASSERT_EQ(cache_.length(id), static_cast<int>(values.size())) << "step " << steps_;
-      const std::size_t page_size = static_cast<std::size_t>(cache_.page_size());
-      ASSERT_EQ(cache_.pages(id).size(), (values.size() + page_size - 1) / page_size)
+      ASSERT_EQ(cache_.pages(id).size(), (values.size() + page_slots() - 1) / page_slots())
           << "step " << steps_;
       for (std::size_t j = 0; j < values.size(); j++) {
-        bool equal = true;
-        visit(cache_.slot(id, static_cast<int>(j)), values[j],
-              [&](float element, float number) { equal = equal && element == number; });
-        ASSERT_TRUE(equal) << "step " << steps_ << ", sequence " << id << ", position " << j;
+        ASSERT_TRUE(holds(cache_.slot(id, static_cast<int>(j)), values[j]))
+            << "step " << steps_ << ", sequence " << id << ", position " << j;
+      }
+    }
+    for (const HeldPage& held : held_) {
+      for (std::size_t row = 0; row < held.values.size(); row++) {
+        ASSERT_TRUE(holds(static_cast<int>(slot_of(held, row)), held.values[row]))
+            << "step " << steps_ << ", held page " << held.page << ", row " << row;
       }
     }
     hooks_.check_books(model_);
@@ -212,6 +283,7 @@ class KvCacheDriver {
   Hooks hooks_;
   std::mt19937 generator_;
   Model model_;
+  std::vector<HeldPage> held_;
   float next_value_ = 1;
   int steps_ = 0;
   int failed_calls_ = 0;

@@ -9,10 +9,11 @@ namespace specdec {
 namespace {
 
 using Model = KvCacheDriver::Model;
+using Counts = std::map<std::int32_t, int>;  // of a page
 
-// The owners of each page, counted in the page tables.
-std::map<std::int32_t, int> count_owners(const PagedKvCache& cache, const Model& model) {
-  std::map<std::int32_t, int> owners;
+// The owners of each page: the holds, and what is counted in the page tables.
+Counts count_owners(const PagedKvCache& cache, const Model& model, const Counts& holds) {
+  Counts owners = holds;
   for (const auto& [id, values] : model) {
     for (const std::int32_t page : cache.pages(id)) owners[page]++;
   }
@@ -21,8 +22,9 @@ std::map<std::int32_t, int> count_owners(const PagedKvCache& cache, const Model&
 
 // [snippet has-room]
 // Plays the call on the counts: one sequence after the other, one token after the other.
-bool has_room(const PagedKvCache& cache, const Model& model, const std::vector<Extension>& call) {
-  std::map<std::int32_t, int> owners = count_owners(cache, model);
+bool has_room(const PagedKvCache& cache, const Model& model, const Counts& holds,
+              const std::vector<Extension>& call) {
+  Counts owners = count_owners(cache, model, holds);
   int free = cache.allocator().n_pages() - static_cast<int>(owners.size());
   for (const auto& [id, tokens] : call) {
     int length = static_cast<int>(model.at(id).size());
@@ -39,8 +41,8 @@ bool has_room(const PagedKvCache& cache, const Model& model, const std::vector<E
 }
 // [end snippet has-room]
 
-void check_books(const PagedKvCache& cache, const Model& model) {
-  const std::map<std::int32_t, int> owners = count_owners(cache, model);
+void check_books(const PagedKvCache& cache, const Model& model, const Counts& holds) {
+  const Counts owners = count_owners(cache, model, holds);
   const PageAllocator& pages = cache.allocator();
   int shared = 0;
   for (std::int32_t page = 0; page < pages.n_pages(); page++) {
@@ -70,16 +72,26 @@ TEST_P(PagedKvCacheRandomTest, AgreesWithAListOfTokens) {
   MemoryBackend backend;
   const KvShape shape{.n_layers = 2, .n_kv_heads = 1, .head_dim = 2};
   PagedKvCache cache(backend, shape, 12, page_size);
+  Counts holds;
   KvCacheDriver::Hooks hooks;
   hooks.longest_extension = page_size + 3;
   hooks.can_create = [](const Model&) { return true; };
   hooks.share_prefix = [&](SequenceId from, int length) {
     return cache.share_prefix(from, length);
   };
-  hooks.has_room = [&](const Model& model, const std::vector<Extension>& call) {
-    return has_room(cache, model, call);
+  hooks.share_pages = [&](std::span<const std::int32_t> pages) { return cache.share_pages(pages); };
+  hooks.hold = [&](std::int32_t page) {
+    cache.hold(page);
+    holds[page]++;
   };
-  hooks.check_books = [&](const Model& model) { check_books(cache, model); };
+  hooks.drop = [&](std::int32_t page) {
+    cache.drop(page);
+    if (--holds[page] == 0) holds.erase(page);
+  };
+  hooks.has_room = [&](const Model& model, const std::vector<Extension>& call) {
+    return has_room(cache, model, holds, call);
+  };
+  hooks.check_books = [&](const Model& model) { check_books(cache, model, holds); };
   KvCacheDriver driver(cache, hooks, 1);
   drive(driver, 100'000);
   EXPECT_EQ(cache.allocator().n_free(), 12) << "every page came back";

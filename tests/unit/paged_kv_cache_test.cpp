@@ -186,6 +186,73 @@ TEST_F(PagedKvCacheTest, APrefixIsSharedByPages) {
   EXPECT_EQ(cache.allocator().peak_used(), 3);
 }
 
+TEST_F(PagedKvCacheTest, PagesAreSharedByNumber) {
+  PagedKvCache cache(backend_, kShape, 8, 4);
+  const SequenceId a = sequence(cache, 10), b = sequence(cache, 4);
+  const SequenceId c = cache.share_pages(std::array{3, 1});
+  EXPECT_EQ(cache.length(c), 8);
+  EXPECT_THAT(cache.pages(c), ElementsAre(3, 1));
+  EXPECT_EQ(cache.allocator().owners(3), 2);
+  EXPECT_EQ(cache.allocator().owners(1), 2);
+  EXPECT_EQ(cache.allocator().n_used(), 4);
+  extend(cache, {{c, 1}});
+  EXPECT_THAT(cache.pages(c), ElementsAre(3, 1, 4)) << "full pages are not copied";
+  EXPECT_EQ(cache.bytes_copied(), 0u);
+  const SequenceId d = cache.share_pages({});
+  EXPECT_EQ(cache.length(d), 0);
+  const SequenceId e = cache.share_pages(cache.pages(c).first(2));
+  EXPECT_THAT(cache.pages(e), ElementsAre(3, 1)) << "read while the sequences moved";
+  for (const SequenceId id : {a, b, c, d, e}) cache.release(id);
+  EXPECT_EQ(cache.allocator().n_free(), 8);
+}
+
+TEST_F(PagedKvCacheTest, AHeldPageOutlivesItsSequence) {
+  PagedKvCache cache(backend_, kShape, 3, 4);
+  const SequenceId a = sequence(cache, 8);
+  write(cache, a, 1, 11);
+  cache.hold(0);
+  cache.hold(0);
+  EXPECT_EQ(cache.allocator().owners(0), 3);
+  EXPECT_EQ(cache.allocator().owners(1), 1);
+  cache.release(a);
+  EXPECT_EQ(cache.allocator().n_free(), 2);
+  const SequenceId b = sequence(cache, 8);
+  EXPECT_THAT(cache.pages(b), ElementsAre(1, 2)) << "page 0 is not to be had";
+  EXPECT_FALSE(can_extend(cache, {{b, 1}}));
+  cache.drop(0);
+  EXPECT_EQ(cache.allocator().owners(0), 1);
+  EXPECT_FALSE(can_extend(cache, {{b, 1}})) << "held once more";
+  const SequenceId c = cache.share_pages(std::array{0});
+  EXPECT_EQ(read(cache, c, 1), 11);
+  cache.drop(0);
+  EXPECT_EQ(read(cache, c, 1), 11) << "now the sequence has it";
+  cache.release(c);
+  EXPECT_EQ(cache.allocator().owners(0), 0);
+  EXPECT_TRUE(can_extend(cache, {{b, 1}}));
+}
+
+TEST_F(PagedKvCacheTest, NobodyWritesToAHeldPage) {
+  PagedKvCache cache(backend_, kShape, 6, 4);
+  const SequenceId a = sequence(cache, 6);
+  write(cache, a, 5, 55);
+  cache.hold(1);
+  extend(cache, {{a, 1}});
+  EXPECT_THAT(cache.pages(a), ElementsAre(0, 2)) << "copy on write";
+  EXPECT_EQ(cache.bytes_copied(), 2 * kTokenBytes);
+  EXPECT_EQ(read(cache, a, 5), 55);
+  EXPECT_EQ(cache.allocator().owners(1), 1) << "the hold";
+  cache.hold(2);
+  const SequenceId b = cache.fork(a);
+  EXPECT_TRUE(can_extend(cache, {{a, 1}, {b, 3}}));
+  EXPECT_FALSE(can_extend(cache, {{a, 1}, {b, 6}})) << "both copy: the hold is the last owner";
+  extend(cache, {{a, 1}, {b, 1}});
+  EXPECT_THAT(cache.pages(a), ElementsAre(0, 3));
+  EXPECT_THAT(cache.pages(b), ElementsAre(0, 4));
+  cache.drop(1);
+  cache.drop(2);
+  EXPECT_EQ(cache.allocator().n_used(), 3);
+}
+
 TEST_F(PagedKvCacheTest, FullCachesSayHowFullAndChangeNothing) {
   PagedKvCache cache(backend_, kShape, 5, 4);
   const SequenceId a = sequence(cache, 6), b = cache.fork(a), c = sequence(cache, 4);
@@ -265,6 +332,11 @@ TEST_F(PagedKvCacheDeathTest, MistakesAbort) {
   EXPECT_DEATH(can_extend(cache, {{a, -1}}), "sequence 0 is extended by -1 tokens");
   EXPECT_DEATH(cache.length(1), "sequence 1 does not exist");
   EXPECT_DEATH(cache.length(-1), "sequence -1 does not exist");
+  EXPECT_DEATH(cache.hold(1), "page 1 is in use, not free");
+  EXPECT_DEATH(cache.hold(6), "page 6 of 6");
+  EXPECT_DEATH(cache.drop(0), "page 0 is held") << "it is the sequence's alone";
+  EXPECT_DEATH(cache.drop(-1), "page -1 of 6");
+  EXPECT_DEATH(cache.share_pages(std::array{1}), "page 1 is in use, not free");
   cache.release(a);
   EXPECT_DEATH(cache.release(a), "sequence 0 does not exist");
   EXPECT_DEATH(cache.fork(a), "sequence 0 does not exist");

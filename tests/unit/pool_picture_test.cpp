@@ -9,8 +9,10 @@
 namespace specdec {
 namespace {
 
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::Not;
+using ::testing::StartsWith;
 using ::testing::StrEq;
 
 constexpr KvShape kShape{.n_layers = 1, .n_kv_heads = 1, .head_dim = 2};
@@ -126,6 +128,24 @@ TEST(PoolPictureTest, TheTableOfALongSequenceIsWrapped) {
                         "16 17 18\n"
                         "       19 20 21 22 23 24 25 26 27 28 29 30 31 32 33 34 35 36 37 38 39\n" +
                         std::string(kLegend)));
+}
+
+TEST(PoolPictureTest, PagesHeldByNoSequenceAreNotFree) {
+  MemoryBackend backend;
+  PagedKvCache cache(backend, kShape, 64, 8);
+  const SequenceId a = append(cache, cache.create(), 20);
+  cache.hold(0);
+  cache.hold(1);
+  EXPECT_THAT(pool_picture(cache), HasSubstr("     0  A█ A█ A▄ ·")) << "one sequence has it";
+  const SequenceId b = append(cache, cache.create(), 26 * 8);
+  cache.hold(28);
+  cache.release(a);
+  cache.release(b);
+  EXPECT_THAT(pool_picture(cache), StartsWith("64 pages of 8 tokens: 3 in use, 0 of them shared, "
+                                              "peak 29\n     0  #  #  ·  ·"));
+  EXPECT_THAT(pool_picture(cache), HasSubstr("\n    20  ·  ·  ·  ·  ·  ·  ·  ·  #  ·"));
+  EXPECT_THAT(pool_picture(cache),
+              EndsWith(std::string(kLegend) + "#  held, but in no sequence\n"));
 }
 
 TEST(PoolPictureTest, ColoursOnlyWhenAskedFor) {

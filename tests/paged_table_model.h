@@ -1,0 +1,158 @@
+#pragma once
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "common/base/check.h"
+#include "tests/poison.h"
+#include "tests/table_model.h"
+
+namespace specdec {
+
+// A TableModel whose tokens lie in a real KvCache, of any kind, with one layer of width 1: the key
+// in a token's slot is its id, the value its position. What it says is made of what it reads back
+// there through the page tables. So a stale entry of a table, a page that is shared wrongly or
+// written by two, or a token that should have been rolled back changes its logits, or aborts.
+class PagedTableModel final : public LanguageModel {
+ public:
+  // The logits [V] after a prefix of `length` tokens; valid until the next call. last: the prefix's
+  // last `window` tokens, or all that there are.
+  using WindowRowOf =
+      std::function<std::span<const float>(std::span<const TokenId> last, int length)>;
+  static constexpr int kWholePrefix = 1 << 30;
+
+  // Poisons the cache's memory. With a small window, a row costs the same after every prefix; but a
+  // wrong token is noticed only while the window has it. REQUIRES: the cache outlives the model and
+  // has no sequences yet.
+  PagedTableModel(KvCache& cache, int vocab_size, int window, WindowRowOf row_of,
+                  int max_seq_len = 1 << 20)
+      : cache_(cache),
+        vocab_size_(vocab_size),
+        window_(window),
+        row_of_(std::move(row_of)),
+        max_seq_len_(max_seq_len) {
+    const KvShape& shape = cache.memory().shape();
+    SPECDEC_CHECK(shape.n_layers == 1 && shape.width() == 1, "one layer of width 1");
+    SPECDEC_CHECK(window >= 1 && vocab_size <= 1 << 24, "a window, and ids that are exact floats");
+    poison(cache);
+  }
+  // With the rows of a TableModel, which depend on the whole prefix.
+  PagedTableModel(KvCache& cache, int vocab_size, TableModel::RowOf row_of,
+                  int max_seq_len = 1 << 20)
+      : PagedTableModel(
+            cache, vocab_size, kWholePrefix,
+            [row_of = std::move(row_of)](std::span<const TokenId> prefix, int) {
+              return row_of(prefix);
+            },
+            max_seq_len) {}
+  // The table must outlive the model.
+  PagedTableModel(KvCache& cache, const ContextTable& table, int max_seq_len = 1 << 20)
+      : PagedTableModel(
+            cache, table.vocab_size(), ContextTable::kWindow,
+            [&table](std::span<const TokenId> last, int length) { return table.row(last, length); },
+            max_seq_len) {}
+
+  using LanguageModel::forward;
+  void forward(std::span<const Segment> batch, DeviceRows logits) override {
+    extend_cache(batch, logits);
+    for (const Segment& segment : batch) write(segment);  // all, before the first row is made
+    int row = 0;
+    for (const Segment& segment : batch) {
+      for (int i = segment.logits_rows - 1; i >= 0; i--) {
+        write_row(segment.sequence, length(segment.sequence) - i, logits.row(row++));
+      }
+    }
+    forwards_++;
+    rows_ += row;
+  }
+
+  SequenceId create() override { return cache_.create(); }
+  SequenceId fork(SequenceId sequence) override { return cache_.fork(sequence); }
+  void release(SequenceId sequence) override { cache_.release(sequence); }
+  int length(SequenceId sequence) const override { return cache_.length(sequence); }
+  void truncate(SequenceId sequence, int length) override { cache_.truncate(sequence, length); }
+  bool can_extend(std::span<const Extension> extensions) const override {
+    return cache_.can_extend(extensions);
+  }
+
+  int vocab_size() const override { return vocab_size_; }
+  int max_seq_len() const override { return max_seq_len_; }
+  Backend& backend() const override { return cache_.memory().backend(); }
+
+  // The tokens that are cached, read back from the cache.
+  std::vector<TokenId> text(SequenceId sequence) const {
+    return read(sequence, 0, length(sequence));
+  }
+  std::int64_t forwards() const { return forwards_; }  // that did not fail
+  std::int64_t rows() const { return rows_; }          // of logits, in all of them
+
+ private:
+  // Checks the batch and makes room for it, or throws, and nothing has changed.
+  void extend_cache(std::span<const Segment> batch, DeviceRows logits) {
+    std::vector<Extension> extensions;
+    for (const Segment& segment : batch) {
+      check_segment(segment, length(segment.sequence), vocab_size_, max_seq_len_);
+      extensions.push_back({segment.sequence, static_cast<int>(segment.tokens.size())});
+    }
+    SPECDEC_CHECK(logits.rows == wanted_rows(batch), "{} rows of logits are wanted, {} given",
+                  wanted_rows(batch), logits.rows);
+    cache_.extend(extensions);
+  }
+
+  void write(const Segment& segment) {
+    const KvLayer memory = cache_.memory().layer(0);
+    int position = length(segment.sequence) - static_cast<int>(segment.tokens.size());
+    for (const TokenId token : segment.tokens) {
+      const int slot = cache_.slot(segment.sequence, position);
+      const float key = static_cast<float>(token), value = static_cast<float>(position++);
+      backend().upload(&key, memory.keys + slot, sizeof(key));
+      backend().upload(&value, memory.values + slot, sizeof(value));
+    }
+  }
+
+  // The logits after the first `length` tokens of a sequence.
+  void write_row(SequenceId sequence, int length, float* logits) {
+    const std::vector<TokenId> last = read(sequence, std::max(0, length - window_), length);
+    const std::span<const float> values = row_of_(last, length);
+    SPECDEC_CHECK(std::ssize(values) == vocab_size_, "a row has {} logits", vocab_size_);
+    backend().upload(values.data(), logits, values.size_bytes());
+  }
+
+  // The tokens at the positions first .. end - 1.
+  std::vector<TokenId> read(SequenceId sequence, int first, int end) const {
+    std::vector<TokenId> tokens;
+    tokens.reserve(static_cast<std::size_t>(end - first));
+    for (int position = first; position < end; position++) {
+      tokens.push_back(read(sequence, position));
+    }
+    return tokens;
+  }
+
+  TokenId read(SequenceId sequence, int position) const {
+    const KvLayer memory = cache_.memory().layer(0);
+    const int slot = cache_.slot(sequence, position);
+    float key = 0, value = 0;
+    backend().download(memory.keys + slot, &key, sizeof(key));
+    backend().download(memory.values + slot, &value, sizeof(value));
+    // Only what is a token passes; a NaN is none.
+    SPECDEC_CHECK(key >= 0 && key < static_cast<float>(vocab_size_) && key == std::floor(key),
+                  "position {} of sequence {} holds a token in slot {}, not {}", position, sequence,
+                  slot, key);
+    SPECDEC_CHECK(value == static_cast<float>(position),
+                  "slot {} holds position {} of sequence {}, not {}", slot, position, sequence,
+                  value);
+    return static_cast<TokenId>(key);
+  }
+
+  KvCache& cache_;
+  int vocab_size_;
+  int window_;
+  WindowRowOf row_of_;
+  int max_seq_len_;
+  std::int64_t forwards_ = 0, rows_ = 0;
+};
+
+}  // namespace specdec
