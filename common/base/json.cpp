@@ -13,13 +13,16 @@ namespace {
 
 using nlohmann::json;
 
-// Called for every event of the parser; keeps the keys of the objects that are still open.
-class DuplicateKeys {
- public:
-  explicit DuplicateKeys(const std::string& name) : name_(name) {}
+constexpr int kDeepest = 100;  // values around a value
 
-  bool operator()(int, json::parse_event_t event, json& parsed) {
+// Called for every event of the parser; keeps the keys of the objects that are still open.
+class StrictReading {
+ public:
+  explicit StrictReading(const std::string& name) : name_(name) {}
+
+  bool operator()(int depth, json::parse_event_t event, json& parsed) {
     using Event = json::parse_event_t;
+    if (depth > kDeepest) fail("{}: JSON that is nested more than {} levels deep", name_, kDeepest);
     if (event == Event::object_start) open_.emplace_back();
     if (event == Event::object_end) open_.pop_back();
     if (event == Event::key && !open_.back().insert(parsed.get<std::string>()).second) {
@@ -44,17 +47,28 @@ std::string line_and_column(std::string_view text, std::size_t byte) {
   return fmt::format("line {}, column {}", line, column);
 }
 
-}  // namespace
+std::string column(std::string_view, std::size_t byte) { return fmt::format("column {}", byte); }
 
-json parse_json(std::string_view text, const std::string& name) {
+json parse_strictly(std::string_view text, const std::string& name,
+                    std::string (*place)(std::string_view text, std::size_t byte)) {
   try {
-    DuplicateKeys duplicate_keys(name);
-    return json::parse(text.begin(), text.end(), std::ref(duplicate_keys));
+    StrictReading reading(name);
+    return json::parse(text.begin(), text.end(), std::ref(reading));
   } catch (const json::parse_error& error) {
-    fail("{}: not valid JSON at {}", name, line_and_column(text, error.byte));
+    fail("{}: not valid JSON at {}", name, place(text, error.byte));
   } catch (const json::out_of_range&) {
     fail("{}: holds a number that is out of range", name);
   }
+}
+
+}  // namespace
+
+json parse_json(std::string_view text, const std::string& name) {
+  return parse_strictly(text, name, line_and_column);
+}
+
+json parse_json_line(std::string_view line, const std::string& name) {
+  return parse_strictly(line, name, column);
 }
 
 std::optional<int> as_int(const json& value) {

@@ -8,9 +8,13 @@
 namespace specdec {
 
 // Parses JSON strictly: a key that occurs twice in one object is an error, because readers disagree
-// on which of the two counts. `name` is what messages call the text, usually its file.
-// Throws Error with line and column.
+// on which of the two counts. So is deeper nesting than any file here needs, because code that
+// walks a value is recursive. `name` is what messages call the text, usually its file. Throws Error
+// with line and column.
 nlohmann::json parse_json(std::string_view text, const std::string& name);
+
+// The same for a line of a file; messages give the column alone, and `name` says which line it is.
+nlohmann::json parse_json_line(std::string_view line, const std::string& name);
 
 // A JSON object whose fields are read by name, with messages that say which file and which field
 // are wrong. A field that is missing and one that is null are the same thing: absent.

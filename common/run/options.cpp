@@ -15,30 +15,35 @@ constexpr std::array<std::string_view, 7> kStageNames = {
     "04_greedy_speculation", "05_rejection_sampling", "06_batched_verification"};
 
 struct StagedOption {
-  std::string_view names;
+  std::string_view name;
   int first_stage;
+  int last_stage = 6;
 };
 
-// The options that only later stages have.
+// The options that not all stages have.
 constexpr StagedOption kStagedOptions[] = {
-    {"--threads", 2},     {"--gemm", 2},
-    {"--cache", 3},       {"--page-size", 3},
-    {"--pages", 3},       {"--draft-page-size", 3},
-    {"--draft", 4},       {"--draft-kind", 4},
-    {"--draft-text", 4},  {"--spec-length", 4},
-    {"--trace", 4},       {"--no-speculation", 4},
-    {"--temperature", 5}, {"--top-k", 5},
-    {"--top-p", 5},       {"--repetition-penalty", 5},
-    {"--seed", 5},        {"--draft-temperature", 5},
-    {"--acceptance", 5},  {"--lenience", 5},
-    {"--requests", 6},    {"--workload", 6},
+    {"--threads", 2},        {"--gemm", 2},
+    {"--cache", 3},          {"--page-size", 3},
+    {"--pages", 3},          {"--draft-page-size", 3},
+    {"--draft", 4},          {"--draft-kind", 4},
+    {"--draft-text", 4},     {"--spec-length", 4},
+    {"--trace", 4},          {"--no-speculation", 4},
+    {"--temperature", 5},    {"--top-k", 5},
+    {"--top-p", 5},          {"--repetition-penalty", 5},
+    {"--seed", 5},           {"--draft-temperature", 5},
+    {"--acceptance", 5},     {"--lenience", 5},
+    {"--requests", 6},       {"--workload", 6},
+    {"--max-batch", 6},      {"--token-budget", 6},
+    {"--draft-pages", 6},    {"--prefill-chunk", 6},
+    {"--dump", 1, 5},        {"--no-prefix-cache", 6},
+    {"--dump-logits", 1, 5},
 };
 
-void refuse_options_of_later_stages(CLI::App& app, int stage) {
+void refuse_options_of_other_stages(CLI::App& app, int stage) {
   for (const StagedOption& option : kStagedOptions) {
-    if (option.first_stage <= stage) continue;
-    const std::string name(option.names);
-    const int has_it = option.first_stage;
+    if (option.first_stage <= stage && stage <= option.last_stage) continue;
+    const std::string name(option.name);
+    const int has_it = stage < option.first_stage ? option.first_stage : option.last_stage;
     app.add_option_function<std::vector<std::string>>(name,
                                                       [=](const std::vector<std::string>&) {
                                                         fail("this stage has no {}; {} has it",
@@ -49,6 +54,8 @@ void refuse_options_of_later_stages(CLI::App& app, int stage) {
         ->group("");  // not in --help
   }
 }
+
+CLI::Range in(IntegerRange range) { return {range.lowest, range.highest}; }
 
 // "1,2,3", and nothing else.
 std::vector<TokenId> parse_ids(std::string_view text) {
@@ -78,18 +85,20 @@ std::uint64_t parse_seed(std::string_view text) {
 
 int parse_spec_length(std::string_view text) {
   if (text == "auto") {
-    fail("--spec-length auto: choosing K by measured times is not there yet; give 1 to 32");
+    fail("--spec-length auto: choosing K by measured times is not there yet; give {} to {}",
+         kSpecLengths.lowest, kSpecLengths.highest);
   }
   int length = 0;
   const auto parsed = std::from_chars(text.data(), text.data() + text.size(), length);
-  if (parsed.ec != std::errc() || parsed.ptr != text.data() + text.size() || length < 1 ||
-      length > 32) {
-    fail("--spec-length is '{}'; it takes a number of tokens from 1 to 32", text);
+  if (parsed.ec != std::errc() || parsed.ptr != text.data() + text.size() ||
+      !kSpecLengths.has(length)) {
+    fail("--spec-length is '{}'; it takes a number of tokens from {} to {}", text,
+         kSpecLengths.lowest, kSpecLengths.highest);
   }
   return length;
 }
 
-void add_prompt_options(CLI::App& app, RunOptions& o) {
+void add_prompt_options(CLI::App& app, RunOptions& o, int stage) {
   app.add_option("--target", o.target,
                  "checkpoint directory in Hugging Face's layout (default: the embedded target)")
       ->type_name("DIR");
@@ -99,7 +108,8 @@ void add_prompt_options(CLI::App& app, RunOptions& o) {
         o.prompt = text;
         o.has_prompt = true;
       },
-      "text to continue (default: a built-in one)");
+      stage == 6 ? "text to continue, as the only request"
+                 : "text to continue (default: a built-in one)");
   prompt->type_name("TEXT");
   auto* ids = app.add_option_function<std::string>(
       "--prompt-ids", [&o](const std::string& text) { o.prompt_ids = parse_ids(text); },
@@ -119,7 +129,7 @@ void add_prompt_options(CLI::App& app, RunOptions& o) {
 void add_length_options(CLI::App& app, RunOptions& o) {
   app.add_option("--max-new-tokens", o.max_new_tokens, "stop after so many tokens")
       ->type_name("N")
-      ->check(CLI::Range(1, 1 << 30))
+      ->check(in(kNewTokens))
       ->capture_default_str();
   app.add_flag("--ignore-eos", o.ignore_eos, "go on after an end-of-text token");
   app.add_option("--stop", o.stop, "stop before this text (repeatable)")
@@ -130,7 +140,7 @@ void add_length_options(CLI::App& app, RunOptions& o) {
   app.add_option("--max-context", o.max_context,
                  "positions that may be used (default: the prompt + max-new-tokens, and drafts)")
       ->type_name("N")
-      ->check(CLI::Range(1, 1 << 30));
+      ->check(in(kContextSizes));
 }
 
 void add_device_options(CLI::App& app, RunOptions& o, int stage) {
@@ -148,7 +158,7 @@ void add_device_options(CLI::App& app, RunOptions& o, int stage) {
       ->capture_default_str();
 }
 
-void add_cache_options(CLI::App& app, RunOptions& o) {
+void add_cache_options(CLI::App& app, RunOptions& o, int stage) {
   app.add_option("--cache", o.cache, "contiguous or paged")
       ->type_name("KIND")
       ->check(CLI::IsMember({"contiguous", "paged"}))
@@ -161,7 +171,9 @@ void add_cache_options(CLI::App& app, RunOptions& o) {
       ->type_name("N")
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
-  app.add_option("--pages", o.pages, "pages in the pool (default: enough for the request)")
+  app.add_option("--pages", o.pages,
+                 stage == 6 ? "pages in the target's pool (default: enough for the requests)"
+                            : "pages in the pool (default: enough for the request)")
       ->type_name("N")
       ->check(CLI::Range(1, 1 << 30));
 }
@@ -224,6 +236,46 @@ void add_sampling_options(CLI::App& app, RunOptions& o) {
       ->capture_default_str();
 }
 
+void add_batch_options(CLI::App& app, RunOptions& o) {
+  auto* requests = app.add_option("--requests", o.requests,
+                                  "JSON Lines, a request each; -: stdin (default: a workload)");
+  auto* workload = app.add_option("--workload", o.workload,
+                                  "requests made up, as poisson:rate=20,n=32: 32 of them, 20 a "
+                                  "second (rate=inf: all at once)");
+  requests->type_name("FILE")->excludes(workload);
+  workload->type_name("SPEC");
+  for (const char* prompt : {"--prompt", "--prompt-ids", "--chat"}) {
+    requests->excludes(app.get_option(prompt));
+    workload->excludes(app.get_option(prompt));
+  }
+  app.add_option("--max-batch", o.max_batch, "requests that run at a time")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  app.add_option("--token-budget", o.token_budget,
+                 "tokens in a pass of the target (default: enough for --max-batch requests)")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1 << 20));
+  app.add_option("--prefill-chunk", o.prefill_chunk, "tokens of a prompt in one pass")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str();
+  app.add_option("--draft-pages", o.draft_pages,
+                 "pages in the draft's pool (default: enough for the requests)")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1 << 30));
+  app.add_flag("--no-prefix-cache", o.no_prefix_cache,
+               "compute every prompt, also where another one begins alike");
+}
+
+// They are about one sequence, and stage 6 has many.
+void add_dump_options(CLI::App& app, RunOptions& o) {
+  app.add_option("--dump", o.dump, "write the tensors of the prompt's forward pass (safetensors)")
+      ->type_name("FILE");
+  app.add_option("--dump-logits", o.dump_logits, "write the logits that decided each token")
+      ->type_name("FILE");
+}
+
 void add_output_options(CLI::App& app, RunOptions& o) {
   app.add_option("--output", o.output, "text or json")
       ->type_name("FORMAT")
@@ -233,10 +285,6 @@ void add_output_options(CLI::App& app, RunOptions& o) {
       ->type_name("FILE");
   app.add_flag("--quiet", o.quiet, "print the text alone");
   app.add_flag("--explain", o.explain, "show what happens inside");
-  app.add_option("--dump", o.dump, "write the tensors of the prompt's forward pass (safetensors)")
-      ->type_name("FILE");
-  app.add_option("--dump-logits", o.dump_logits, "write the logits that decided each token")
-      ->type_name("FILE");
   app.add_flag("--check", o.check, "compare this stage with the golden files, and exit");
   app.add_option("--goldens", o.goldens,
                  "--check: the target's golden files (default: those of the embedded target)")
@@ -252,14 +300,16 @@ std::string stage_name(int stage) {
 
 void add_run_options(CLI::App& app, int stage, RunOptions& options) {
   options.stage = stage;
-  add_prompt_options(app, options);
+  add_prompt_options(app, options, stage);
   add_length_options(app, options);
   add_device_options(app, options, stage);
-  if (stage >= 3) add_cache_options(app, options);
+  if (stage >= 3) add_cache_options(app, options, stage);
   if (stage >= 4) add_draft_options(app, options);
   if (stage >= 5) add_sampling_options(app, options);
+  if (stage == 6) add_batch_options(app, options);
   add_output_options(app, options);
-  refuse_options_of_later_stages(app, stage);
+  if (stage <= 5) add_dump_options(app, options);
+  refuse_options_of_other_stages(app, stage);
 }
 
 }  // namespace specdec

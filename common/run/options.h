@@ -9,6 +9,7 @@
 #include "common/base/token_id.h"
 #include "common/embedded_models.h"
 #include "common/sampling/distribution.h"
+#include "common/tokenizer/chat.h"
 
 namespace specdec {
 
@@ -21,6 +22,8 @@ struct RunOptions {
   std::vector<TokenId> prompt_ids;
   std::string chat;
   std::string system;
+  std::vector<ChatMessage> messages;  // of several turns, in place of chat and system; no option,
+                                      // but a line of --requests may have them
   bool has_prompt = false, has_chat = false;  // given, perhaps as an empty text
 
   int max_new_tokens = 128;
@@ -35,7 +38,7 @@ struct RunOptions {
   std::string cache = "paged";
   int page_size = 16;
   int draft_page_size = 16;
-  int pages = 0;  // 0: enough for the request
+  int pages = 0;  // 0: enough for the request, or for all of them
 
   // Stages 4 and later.
   std::string draft = embedded_draft().string();
@@ -52,15 +55,34 @@ struct RunOptions {
   std::string acceptance = "rejection";
   double lenience = 1;
 
+  // Stage 6.
+  std::string requests;  // JSON Lines, "-": stdin; at most one of requests, workload and a prompt
+  std::string workload;
+  int max_batch = 16;       // requests that run at a time
+  int token_budget = 0;     // rows of a pass of the target; 0: the program chooses
+  int prefill_chunk = 128;  // tokens of a prompt in one pass
+  int draft_pages = 0;      // 0: the program chooses
+  bool no_prefix_cache = false;
+
   std::string output = "text";
   bool quiet = false;
   bool explain = false;
   bool check = false;
   std::string goldens;      // --check: golden files of the target; empty: those of the embedded one
-  std::string dump;         // safetensors file for the tensors of the prompt's forward pass
-  std::string dump_logits;  // safetensors file for the logits that decided each token
+  std::string dump;         // stages 1 to 5: safetensors file, the prompt's forward pass
+  std::string dump_logits;  // the same stages: the logits that decided each token
   std::string report;       // JSON file, the object of --output json
 };
+
+// What a whole number may be, on the command line as in a line of --requests.
+struct IntegerRange {
+  int lowest, highest;
+
+  bool has(int number) const { return number >= lowest && number <= highest; }
+};
+inline constexpr IntegerRange kNewTokens{1, 1 << 30};     // --max-new-tokens
+inline constexpr IntegerRange kContextSizes{1, 1 << 30};  // --max-context
+inline constexpr IntegerRange kSpecLengths{1, 32};        // --spec-length
 
 // "04_greedy_speculation" for 4.
 std::string stage_name(int stage);

@@ -63,6 +63,7 @@ nlohmann::json to_json(const RunStats& s) {
           {"alpha_by_overlap", ratio(s.sum_overlap, s.tested)},
           {"acceptance_rate", ratio(static_cast<double>(s.accepted), s.drafted)},
           {"mean_round_acceptance", ratio(s.sum_round_acceptance, s.drafted_rounds)},
+          {"mean_accepted_length", ratio(static_cast<double>(s.accepted), s.drafted_rounds)},
           {"accepted_per_position", per_position},
           {"prefill_seconds", s.prefill_seconds},
           {"decode_seconds", s.decode_seconds},

@@ -20,6 +20,15 @@ std::optional<Tokenizer> load_tokenizer(const Checkpoint& checkpoint) {
   return tokenizer;
 }
 
+std::vector<ChatMessage> chat_of(const RunOptions& options) {
+  if (!options.messages.empty()) return options.messages;
+  if (options.chat.empty()) fail("the prompt is empty");
+  std::vector<ChatMessage> messages;
+  if (!options.system.empty()) messages.push_back({"system", options.system});
+  messages.push_back({"user", options.chat});
+  return messages;
+}
+
 std::vector<TokenId> encode_prompt(const ModelFiles& model, const RunOptions& options) {
   if (!options.prompt_ids.empty()) return options.prompt_ids;
   if (!model.tokenizer) {
@@ -27,11 +36,7 @@ std::vector<TokenId> encode_prompt(const ModelFiles& model, const RunOptions& op
          model.checkpoint.directory().string());
   }
   if (options.has_chat) {
-    if (options.chat.empty()) fail("the prompt is empty");
-    std::vector<ChatMessage> messages;
-    if (!options.system.empty()) messages.push_back({"system", options.system});
-    messages.push_back({"user", options.chat});
-    return model.tokenizer->encode(render_llama3_chat(messages), false);
+    return model.tokenizer->encode(render_llama3_chat(chat_of(options)), false);
   }
   if (options.has_prompt && options.prompt.empty()) fail("the prompt is empty");
   return model.tokenizer->encode(options.has_prompt ? options.prompt : kBuiltInPrompt);

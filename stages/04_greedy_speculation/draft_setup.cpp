@@ -20,9 +20,10 @@ std::size_t pass_bytes(const LlamaModel& model) {
 
 }  // namespace
 
-SpeculationRoom speculation_room(const RunOptions& options, const Request& request) {
+SpeculationRoom speculation_room(const RunOptions& options, const ModelFiles& target,
+                                 const GenerationRequest& request) {
   const int limit =
-      options.max_context > 0 ? options.max_context : request.checkpoint.config().max_seq_len;
+      options.max_context > 0 ? options.max_context : target.checkpoint.config().max_seq_len;
   const int K = options.no_speculation ? 0 : options.spec_length;
   const std::int64_t wanted = std::ssize(request.prompt) + std::int64_t{request.max_new_tokens} + K;
   return {K, limit, static_cast<int>(std::min<std::int64_t>(limit, wanted))};

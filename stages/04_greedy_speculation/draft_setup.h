@@ -19,7 +19,8 @@ struct SpeculationRoom {
   int positions = 0;      // at most context_limit: the prompt, max-new-tokens, and K drafts
 };
 
-SpeculationRoom speculation_room(const RunOptions& options, const Request& request);
+SpeculationRoom speculation_room(const RunOptions& options, const ModelFiles& target,
+                                 const GenerationRequest& request);
 
 // What a drafter takes memory for.
 struct DraftRoom {

@@ -27,7 +27,7 @@ std::vector<TokenId> with_room(const std::vector<TokenId>& prompt, const Specula
 Session::Session(const RunOptions& options_, bool keep_probs)
     : options(options_),
       request(read_request(options)),
-      room(speculation_room(options, request)),
+      room(speculation_room(options, request, request)),
       backend(make_backend(options)),
       model(request.checkpoint, *backend, loading_progress()),
       draft(options, request, model, {.positions = room.positions}),

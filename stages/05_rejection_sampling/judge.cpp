@@ -29,6 +29,13 @@ double overlap(const Proposal& draft) {
 
 }  // namespace
 
+SpeculationOptions speculation_options(const RunOptions& options) {
+  return {.sampling = options.sampling,
+          .draft_temperature = options.draft_temperature.value_or(options.sampling.temperature),
+          .rule = &find_acceptance_rule(options.acceptance),
+          .lenience = options.lenience};
+}
+
 void check_speculation_options(const SpeculationOptions& options) {
   check_sampling_options(options.sampling);
   check_temperature(options.draft_temperature, "--draft-temperature");

@@ -18,6 +18,9 @@ struct SpeculationOptions {
   double lenience = 1;  // below 1: lenient() or, at temperature 0, lenient_argmax()
 };
 
+// As the command line asks for. Throws Error where --acceptance names no rule.
+SpeculationOptions speculation_options(const RunOptions& options);
+
 // Throws Error, naming the option, where one is out of range or does not go with the others.
 void check_speculation_options(const SpeculationOptions& options);
 

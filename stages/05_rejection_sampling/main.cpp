@@ -32,13 +32,6 @@ void decode(DraftAndVerify& steps, RejectionSampling& sampling, std::uint64_t se
 }
 // [end snippet decode]
 
-SpeculationOptions speculation_options(const RunOptions& options) {
-  return {.sampling = options.sampling,
-          .draft_temperature = options.draft_temperature.value_or(options.sampling.temperature),
-          .rule = &find_acceptance_rule(options.acceptance),
-          .lenience = options.lenience};
-}
-
 int check(const RunOptions& options) {
   const Checkpoint checkpoint(options.target);
   const auto backend = make_backend(options);

@@ -163,7 +163,9 @@ class BadInputTest(ProgramTest):
         for stage in ALL[:4]:
             self.expect_error("05_rejection_sampling has it", stage, "--temperature", "0.5")
         for stage in ALL:
-            self.expect_error("06_batched_verification has it", stage, "--requests", "file")
+            for option in ("--requests", "--workload", "--max-batch", "--token-budget", "--prefill-chunk",
+                           "--draft-pages", "--no-prefix-cache"):
+                self.expect_error(f"this stage has no {option}; 06_batched_verification has it", stage, option, "7")
 
     def test_prompts(self):
         for stage in ALL:

@@ -20,6 +20,21 @@ TEST(JsonTest, ErrorsNameTheFileAndThePlace) {
   EXPECT_EQ(parse_json("{\"a\": {\"b\": 1}, \"b\": 2}", "c.json")["b"], 2);
 }
 
+TEST(JsonTest, ALineHasColumnsAlone) {
+  EXPECT_ERROR(parse_json_line("{\"a\": oops}", "c.jsonl:7"),
+               "c.jsonl:7: not valid JSON at column 7");
+  EXPECT_EQ(parse_json_line("{\"a\": 1}", "c.jsonl:7")["a"], 1);
+}
+
+TEST(JsonTest, DeepNestingIsRefusedAndNoStackOverflow) {
+  const auto nested = [](std::size_t levels) {
+    return std::string(levels, '[') + std::string(levels, ']');
+  };
+  EXPECT_ERROR(parse_json(nested(1'000'000), "c.json"),
+               "c.json: JSON that is nested more than 100");
+  EXPECT_NO_THROW(parse_json(nested(100), "c.json"));
+}
+
 TEST(JsonTest, FieldsAreReadByType) {
   const nlohmann::json root = parse_json(
       R"({"i": 7, "big": 2147483648, "f": 0.5, "s": "x", "t": true, "n": null, "o": {"i": 8}})",

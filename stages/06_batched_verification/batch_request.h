@@ -1,0 +1,84 @@
+#pragma once
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/run/generation.h"
+#include "common/run/report.h"
+#include "stages/05_rejection_sampling/judge.h"
+
+namespace specdec {
+
+// A request in an engine: 0, 1, 2, ... in the order in which they were added. Never used again.
+using RequestId = std::int64_t;
+
+// What one request asks for. Its output depends on nothing else.
+struct BatchRequest {
+  GenerationRequest generation;    // prompt ids, limits, eos ids, stop texts
+  SpeculationOptions speculation;  // how tokens are chosen and drafts judged
+  std::uint64_t seed = 0;          // of all its random numbers
+  int spec_length = 0;             // K; 0: no speculation
+  int context_limit = 0;           // positions of the target that it may use; 0: all there are
+};
+
+// The most tokens of it that are ever cached, drafts included. The last round begins when all
+// tokens but one are there, and one of them is pending.
+inline std::int64_t most_cached(const BatchRequest& r) {
+  const std::int64_t text =
+      std::ssize(r.generation.prompt) + std::int64_t{r.generation.max_new_tokens};
+  return std::min<std::int64_t>(r.context_limit, text - 1 + r.spec_length);
+}
+// The same for a draft model with a context of its own; 0 without speculation.
+inline std::int64_t most_cached_by_draft(const BatchRequest& r, std::int64_t draft_context_limit) {
+  return r.spec_length == 0 ? 0 : std::min(draft_context_limit, most_cached(r) - 1);
+}
+
+// What a step brought for one request: its new tokens in order, and the text that is certain by
+// now. The views are valid during the call.
+struct Delivery {
+  RequestId id = 0;
+  std::span<const TokenId> tokens = {};              // none where it only ended
+  std::string_view text = {};                        // empty without a tokenizer
+  bool finished = false;                             // then this is the last one
+  FinishReason finish_reason = FinishReason::kStop;  // where it is finished
+  std::string_view error = {};                       // why, where it is kError
+};
+using OnDelivery = std::function<void(const Delivery&)>;
+
+// Times are seconds of the engine's clock; NaN: that never happened.
+struct RequestStats {
+  static constexpr double kNever = std::numeric_limits<double>::quiet_NaN();
+
+  RunStats run;  // prefill_seconds: from admission to the first round; decode_seconds: from there
+  double arrived = kNever, admitted = kNever, first_round = kNever, first_token = kNever;
+  double last_token = kNever, finished = kNever;
+  int steps = 0;           // in which it had rows
+  int preemptions = 0;     // times that it lost its pages
+  int prefix_tokens = 0;   // of its prompt, found in the prefix cache when it was first admitted
+  double longest_gap = 0;  // between deliveries
+
+  double time_to_first_token() const { return first_token - arrived; }
+  // On average; NaN for fewer than two tokens.
+  double time_between_tokens() const {
+    return run.emitted > 1 ? (last_token - first_token) / static_cast<double>(run.emitted - 1)
+                           : kNever;
+  }
+};
+
+// What became of a request.
+struct RequestResult {
+  RequestId id = 0;
+  int prompt_tokens = 0;
+  std::vector<TokenId> tokens;
+  std::string text;
+  FinishReason finish_reason = FinishReason::kStop;
+  std::string error;  // one line, where it is kError
+  RequestStats stats;
+};
+
+}  // namespace specdec
