@@ -1,0 +1,377 @@
+#include "stages/06_batched_verification/batch_engine.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <set>
+#include <utility>
+
+#include "common/base/check.h"
+#include "stages/06_batched_verification/invariants.h"
+
+namespace specdec {
+namespace {
+
+std::function<double()> real_time() {
+  using Clock = std::chrono::steady_clock;
+  return [start = Clock::now()] {
+    return std::chrono::duration<double>(Clock::now() - start).count();
+  };
+}
+
+EngineOptions checked(EngineOptions options) {
+  const int rows = options.max_batch * (options.spec_length + 1);
+  SPECDEC_CHECK(options.max_batch > 0 && options.spec_length >= 0 && options.prefill_chunk > 0,
+                "positive options");
+  if (options.token_budget < rows) {
+    fail("--token-budget {}: a round of {} requests with {} drafts each takes {} rows",
+         options.token_budget, options.max_batch, options.spec_length, rows);
+  }
+  if (!options.clock) options.clock = real_time();
+  return options;
+}
+
+}  // namespace
+
+BatchEngine::BatchEngine(const EngineModels& models, EngineOptions options)
+    : models_(models),
+      options_(checked(std::move(options))),
+      target_pool_(&models.target_cache, options_.prefix_cache, options_.check_invariants),
+      draft_pool_(models.draft_cache, options_.prefix_cache, options_.check_invariants),
+      rounds_(models.target, models.drafter, options_.max_batch, options_.spec_length),
+      scheduler_({options_.max_batch, options_.token_budget, options_.prefill_chunk}, models.target,
+                 models.drafter, rounds_, target_pool_, draft_pool_) {
+  stats_.by_batch_size.resize(static_cast<std::size_t>(options_.max_batch) + 1);
+}
+
+BatchEngine::~BatchEngine() {
+  for (auto& [id, state] : states_) scheduler_.remove(*state);
+}
+
+// ---- requests
+
+RequestId BatchEngine::add_request(BatchRequest request, OnDelivery on_delivery) {
+  return add_request(std::move(request), std::move(on_delivery), now());
+}
+
+RequestId BatchEngine::add_request(BatchRequest request, OnDelivery on_delivery, double arrived) {
+  if (request.context_limit == 0) request.context_limit = models_.target.max_seq_len();
+  check_request(request);
+  check_fits(request);
+  const RequestId id = next_id_;
+  auto state = std::make_unique<RequestState>(id, std::move(request), std::move(on_delivery),
+                                              models_.target.backend(), models_.tokenizer,
+                                              rounds_.judging_scratch());
+  state->stats.arrived = arrived;
+  scheduler_.enqueue(*state);
+  states_.emplace(id, std::move(state));
+  return next_id_++;
+}
+
+void BatchEngine::check_request(const BatchRequest& request) const {
+  const GenerationRequest& g = request.generation;
+  check_speculation_options(request.speculation);
+  if (request.spec_length < 0 || request.spec_length > options_.spec_length) {
+    fail("--spec-length {}: this engine has room for 0 to {}", request.spec_length,
+         options_.spec_length);
+  }
+  if (g.prompt.empty()) fail("the prompt has no tokens");
+  const int limit = models_.token_limit > 0 ? models_.token_limit : models_.target.vocab_size();
+  for (const TokenId id : g.prompt) {
+    if (id < 0 || id >= limit) {
+      fail("prompt id {} is outside the vocabulary of {} tokens", id, limit);
+    }
+  }
+  if (g.max_new_tokens < 1) fail("--max-new-tokens is {}; it takes at least 1", g.max_new_tokens);
+  for (const std::string& text : g.stop) {
+    if (text.empty()) fail("--stop: the text is empty");
+    if (models_.tokenizer == nullptr) fail("--stop needs a tokenizer, and there is none");
+  }
+  if (request.context_limit < 1 || request.context_limit > models_.target.max_seq_len()) {
+    fail("--max-context {} is not within the model's {} positions", request.context_limit,
+         models_.target.max_seq_len());
+  }
+}
+
+// [snippet check-fits]
+// Alone in the pools, any request must come to its end: that is what rules out deadlock.
+void BatchEngine::check_fits(const BatchRequest& request) const {
+  const auto prompt = std::int64_t{std::ssize(request.generation.prompt)};
+  const std::int64_t text = prompt + request.generation.max_new_tokens;
+  if (text > request.context_limit) {
+    fail(
+        "a prompt of {} tokens and {} new ones need {} positions, and there are {}: reduce "
+        "--max-new-tokens or shorten the prompt",
+        prompt, request.generation.max_new_tokens, text, request.context_limit);
+  }
+  const auto check_pool = [&](const KvPool& pool, std::int64_t tokens, std::string_view whose) {
+    const KvCache* cache = pool.cache();
+    if (cache == nullptr) return;
+    const std::int64_t pages = (tokens + cache->page_size() - 1) / cache->page_size();
+    if (pages > (pool.paged() ? pool.n_pages() : 1)) {
+      fail(
+          "the request caches up to {} tokens in the {}, {} pages of {}, and there {} {}: raise "
+          "--{}pages or reduce --max-new-tokens",
+          tokens, whose, pages, cache->page_size(), pool.paged() ? "are" : "is",
+          pool.paged() ? pool.n_pages() : 1, whose == "draft" ? "draft-" : "");
+    }
+  };
+  check_pool(target_pool_, most_cached(request), "target");
+  check_pool(draft_pool_, most_cached_by_draft(request, models_.drafter.context_limit()), "draft");
+}
+// [end snippet check-fits]
+
+bool BatchEngine::cancel(RequestId id) {
+  const auto found = states_.find(id);
+  if (found == states_.end() || finished_.contains(id)) return false;
+  if (!std::exchange(found->second->cancelled, true)) cancelled_.push_back(id);
+  return true;
+}
+
+RequestResult BatchEngine::take_result(RequestId id) {
+  auto node = results_.extract(id);
+  SPECDEC_CHECK(!node.empty(), "request {} is finished", id);
+  return std::move(node.mapped());
+}
+
+std::vector<const RequestState*> BatchEngine::requests() const {
+  std::vector<const RequestState*> result;
+  for (const auto& [id, state] : states_) result.push_back(state.get());
+  return result;
+}
+
+void BatchEngine::forget_prefixes() {
+  target_pool_.clear_prefixes();
+  draft_pool_.clear_prefixes();
+}
+
+// ---- a step
+
+// [snippet step]
+const StepReport& BatchEngine::step() {
+  SPECDEC_CHECK(!in_step_, "a callback does not call step()");
+  in_step_ = true;
+  draft_forwards_before_ = models_.drafter.forwards();
+  report_ = {.step = ++stats_.steps, .started = now()};
+  drop_cancelled();
+  try {
+    const StepPlan& plan = scheduler_.plan();  // who computes what
+    note_admissions();
+    rounds_.draft(plan.rounds);  // K steps of the drafter, side by side
+    report_.drafted = now();
+    rounds_.verify(plan.rounds, plan.prefills);  // one ragged pass of the target
+    report_.verified = now();
+    rounds_.judge(plan.rounds);  // each by its own options and draws
+    settle(plan);                // rollback, and what has come to its end
+    steps_given_up_ = 0;
+  } catch (const CacheFull& full) {
+    give_up(full);
+  } catch (...) {
+    rounds_.undo_draft(scheduler_.last_plan().rounds);
+    in_step_ = false;
+    throw;
+  }
+  deliver();
+  close_report();
+  in_step_ = false;
+  if (options_.check_invariants) check_invariants(*this);
+  return report_;
+}
+// [end snippet step]
+
+void BatchEngine::drop_cancelled() {
+  for (const RequestId id : std::exchange(cancelled_, {})) {
+    if (const auto found = states_.find(id); found != states_.end()) {
+      finish(*found->second, FinishReason::kCancelled);
+    }
+  }
+}
+
+// A cache had no room although there should have been some. Nothing has been verified; the youngest
+// request makes room, and if that does not help the last one left, it ends.
+void BatchEngine::give_up(const CacheFull& full) {
+  rounds_.undo_draft(scheduler_.last_plan().rounds);
+  if (report_.admitted.empty()) note_admissions();  // the plan itself was cut short
+  report_.given_up = true;
+  report_.drafted = report_.verified = now();
+  stats_.steps_given_up++;
+  steps_given_up_++;
+  const auto admitted = scheduler_.admitted();
+  if (steps_given_up_ > 1 && admitted.size() <= 1) {
+    RequestState& r = admitted.empty() ? *scheduler_.waiting().front() : *admitted.front();
+    r.failure = full.what();
+    finish(r, FinishReason::kError);
+  } else if (!admitted.empty()) {
+    scheduler_.preempt_youngest();
+  }
+}
+
+void BatchEngine::note_admissions() {
+  report_.admitted = scheduler_.last_plan().admitted;
+  for (const RequestId id : report_.admitted) {
+    RequestState& r = *states_.at(id);
+    const int found = models_.target.length(r.sequence);
+    stats_.admissions++;
+    stats_.admissions_with_prefix += found > 0 ? 1 : 0;
+    stats_.prompt_tokens += r.prompt_tokens();
+    stats_.prefix_tokens += found;
+    if (!std::isnan(r.stats.admitted)) continue;  // it has been here before
+    r.stats.admitted = report_.started;
+    r.stats.prefix_tokens = found;
+  }
+}
+
+// The pass is done: what it computed is booked, rolled back, and ended where it is at its end.
+void BatchEngine::settle(const StepPlan& plan) {
+  target_pool_.note_peak();
+  draft_pool_.note_peak();
+  report_.most_pages = target_pool_.n_used();
+  report_.most_draft_pages = draft_pool_.n_used();
+  if (!plan.rounds.empty() || !plan.prefills.empty()) stats_.target_forwards++;
+  for (RequestState* r : plan.rounds) settle_round(*r);
+  for (const Prefill& prefill : plan.prefills) settle_prefill(prefill);
+}
+
+// [snippet settle-round]
+void BatchEngine::settle_round(RequestState& r) {
+  if (r.draft_sequence != RequestState::kNoSequence) {
+    draft_pool_.keep_prefix(r.draft_sequence, r.request.generation.prompt);
+  }
+  StepReport::Part part{.id = r.id, .round = r.round, .emitted = count(r)};
+  if (r.failure) {
+    finish(r, FinishReason::kError);
+  } else if (r.generation.finished()) {
+    finish(r, r.generation.finish_reason());
+  } else {
+    rounds_.roll_back(r);
+    part.length = models_.target.length(r.sequence);
+  }
+  report_.parts.push_back(part);
+}
+// [end snippet settle-round]
+
+// The tokens of the request's round.
+int BatchEngine::count(RequestState& r) {
+  RequestStats& stats = r.stats;
+  if (stats.run.rounds == 0) stats.first_round = report_.started;
+  if (!r.failure || r.round.accepted > 0) count_round(stats.run, r.round);
+  if (models_.drafter.forwards() > draft_forwards_before_) {
+    stats.run.draft_forwards += r.round.drafted;
+  }
+  stats.steps++;
+  stats_.rounds++;
+  stats_.round_rows += r.round.drafted + 1;
+  const auto emitted = static_cast<int>(r.new_tokens().size());
+  stats_.emitted += emitted;
+  return emitted;
+}
+
+void BatchEngine::settle_prefill(const Prefill& prefill) {
+  RequestState& r = *prefill.request;
+  const int length = models_.target.length(r.sequence);
+  target_pool_.keep_prefix(r.sequence, r.request.generation.prompt);
+  if (length == r.prefill_end()) r.phase = Phase::kRunning;
+  r.stats.steps++;
+  stats_.prefill_rows += prefill.tokens;
+  report_.parts.push_back({.id = r.id, .prefilled = prefill.tokens, .length = length});
+}
+
+// Its pages are free from here on; it is handed over at the end of the step.
+void BatchEngine::finish(RequestState& r, FinishReason reason) {
+  if (r.phase == Phase::kFinished) return;
+  scheduler_.remove(r);
+  r.phase = Phase::kFinished;
+  finished_.emplace(r.id, reason);
+  report_.finished.push_back(r.id);
+}
+
+// ---- handing over
+
+// When nothing of the step is left to be done, so that a callback finds the engine in order.
+void BatchEngine::deliver() {
+  report_.ended = now();
+  std::set<RequestId> due;
+  for (const auto& [id, reason] : finished_) due.insert(id);
+  for (const StepReport::Part& part : report_.parts) {
+    if (part.emitted > 0) due.insert(part.id);
+  }
+  for (const RequestId id : due) hand_over(*states_.at(id));
+  for (const auto& [id, reason] : finished_) {
+    results_.emplace(id, result_of(*states_.at(id), reason));
+    states_.erase(id);
+  }
+  finished_.clear();
+}
+
+void BatchEngine::hand_over(RequestState& r) {
+  Delivery delivery{.id = r.id, .finished = r.phase == Phase::kFinished};
+  if (!r.cancelled) {  // if it was, perhaps by a callback of this very step, it gets nothing more
+    delivery.tokens = r.new_tokens();
+    delivery.text = r.new_text;
+    if (!delivery.tokens.empty()) note_times(r);
+  }
+  if (delivery.finished) delivery.finish_reason = finished_.at(r.id);
+  if (r.failure) delivery.error = *r.failure;
+  try {
+    if (r.on_delivery) r.on_delivery(delivery);
+  } catch (const std::exception& error) {
+    r.failure = fmt::format("its callback threw: {}", error.what());
+  } catch (...) {
+    r.failure = "its callback threw";
+  }
+  r.delivered = r.generation.tokens().size();
+  r.new_text.clear();
+  if (r.failure) finish(r, FinishReason::kError);
+}
+
+void BatchEngine::note_times(RequestState& r) {
+  RequestStats& stats = r.stats;
+  if (std::isnan(stats.first_token)) {
+    stats.first_token = report_.ended;
+  } else {
+    stats.longest_gap = std::max(stats.longest_gap, report_.ended - stats.last_token);
+  }
+  stats.last_token = report_.ended;
+}
+
+RequestResult BatchEngine::result_of(RequestState& r, FinishReason reason) const {
+  RequestStats& stats = r.stats;
+  stats.finished = report_.ended;
+  if (stats.run.rounds > 0) {
+    stats.run.prefill_seconds = stats.first_round - stats.admitted;
+    stats.run.decode_seconds = stats.finished - stats.first_round;
+  }
+  const auto tokens = r.generation.tokens();
+  return {.id = r.id,
+          .prompt_tokens = r.prompt_tokens(),
+          .tokens = {tokens.begin(), tokens.end()},
+          .text = r.generation.text(),
+          .finish_reason = reason,
+          .error = r.failure.value_or(""),
+          .stats = stats};
+}
+
+void BatchEngine::close_report() {
+  StepReport& report = report_;
+  report.preempted = scheduler_.last_plan().preempted;
+  stats_.preemptions += std::ssize(report.preempted);
+  report.waiting = static_cast<int>(scheduler_.waiting().size());
+  for (const RequestState* r : scheduler_.admitted()) {
+    (r->phase == Phase::kRunning ? report.running : report.prefilling)++;
+  }
+  report.pages = target_pool_.n_used();
+  report.draft_pages = draft_pool_.n_used();
+  stats_.peak_waiting = std::max(stats_.peak_waiting, report.waiting);
+  const int rounds = report.rounds();
+  stats_.peak_rounds = std::max(stats_.peak_rounds, rounds);
+  if (rounds == 0 || rounds < std::ssize(report.parts)) return;
+  EngineStats::BatchSize& size = stats_.by_batch_size[static_cast<std::size_t>(rounds)];
+  size.steps++;
+  size.rows += report.rows();
+  size.emitted += report.emitted();
+  size.seconds += report.ended - report.started;
+  size.draft_seconds += report.drafted - report.started;
+  size.verify_seconds += report.verified - report.drafted;
+}
+
+}  // namespace specdec

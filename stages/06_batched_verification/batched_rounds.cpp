@@ -1,0 +1,138 @@
+#include "stages/06_batched_verification/batched_rounds.h"
+
+#include "common/base/check.h"
+
+namespace specdec {
+
+RaggedPass::RaggedPass(LanguageModel& target, int max_batch, int max_rows)
+    : target_(target), logits_(target, max_rows) {
+  batch_.reserve(static_cast<std::size_t>(max_batch));
+  tokens_.reserve(static_cast<std::size_t>(max_rows));
+}
+
+void RaggedPass::clear() {
+  batch_.clear();
+  tokens_.clear();
+  prefill_rows_ = 0;
+}
+
+// [snippet ragged-pass]
+void RaggedPass::add_prefill(const Prefill& prefill) {
+  const RequestState& r = *prefill.request;
+  const auto left = uncached(target_, r.sequence, r.context);
+  SPECDEC_CHECK(prefill.tokens < std::ssize(left), "{} of {} tokens", prefill.tokens, left.size());
+  batch_.push_back({r.sequence, left.first(static_cast<std::size_t>(prefill.tokens)), 0});
+  prefill_rows_ += prefill.tokens;
+}
+
+void RaggedPass::add_round(const RequestState& r, std::span<const TokenId> drafts) {
+  const std::size_t first = tokens_.size(), n = drafts.size() + 1;
+  SPECDEC_CHECK(first + n <= tokens_.capacity(), "at most {} rows", tokens_.capacity());
+  tokens_.push_back(r.context.back());  // pending
+  tokens_.insert(tokens_.end(), drafts.begin(), drafts.end());
+  batch_.push_back({r.sequence, std::span(tokens_).subspan(first, n), static_cast<int>(n)});
+}
+
+void RaggedPass::run() {
+  if (!batch_.empty()) target_.forward(batch_, logits_.rows(0, round_rows()));
+}
+// [end snippet ragged-pass]
+
+BatchedRounds::BatchedRounds(LanguageModel& target, Drafter& drafter, int max_batch,
+                             int spec_length)
+    : target_(target),
+      drafter_(drafter),
+      drafts_(static_cast<std::size_t>(max_batch), Drafts(spec_length, target.vocab_size())),
+      pass_(target, max_batch, max_batch * (spec_length + 1)),
+      scratch_(spec_length, target.vocab_size()) {
+  requests_.reserve(drafts_.size());
+}
+
+int BatchedRounds::spec_length(const RequestState& r) const {
+  return round_spec_length(r.request.spec_length, r.prefill_end(), r.request.context_limit,
+                           drafter_.context_limit());
+}
+
+// [snippet batched-draft]
+void BatchedRounds::draft(std::span<RequestState* const> batch) {
+  requests_.clear();
+  for (std::size_t i = 0; i < batch.size(); i++) {
+    RequestState& r = *batch[i];
+    r.round = {.start = target_.length(r.sequence)};
+    SPECDEC_CHECK(r.round.start == r.prefill_end(), "all but the pending token is cached");
+    drafts_[i].clear();
+    const int K = spec_length(r);
+    if (K == 0) continue;
+    requests_.push_back({r.draft_sequence, r.context, K, r.judge.drafting(), &drafts_[i]});
+  }
+  try {
+    if (!requests_.empty()) drafter_.draft(requests_);
+  } catch (const CacheFull&) {
+    throw;
+  } catch (const Error&) {  // logits that are no numbers, but whose?
+    draft_one_by_one(batch);
+  }
+  for (std::size_t i = 0; i < batch.size(); i++) batch[i]->round.drafted = drafts_[i].size();
+}
+// [end snippet batched-draft]
+
+// Draws have no order, so what is drafted a second time is the same.
+void BatchedRounds::draft_one_by_one(std::span<RequestState* const> batch) {
+  undo_draft(batch);
+  std::size_t next = 0;
+  for (std::size_t i = 0; i < batch.size(); i++) {
+    if (next == requests_.size() || requests_[next].drafts != &drafts_[i]) continue;
+    try {
+      drafter_.draft(std::span(requests_).subspan(next++, 1));
+    } catch (const CacheFull&) {
+      throw;
+    } catch (const Error& error) {
+      batch[i]->failure = error.what();
+    }
+  }
+}
+
+void BatchedRounds::undo_draft(std::span<RequestState* const> batch) {
+  for (RequestState* r : batch) {
+    if (r->draft_sequence == RequestState::kNoSequence) continue;
+    drafter_.truncate(r->draft_sequence, r->prefill_end());
+  }
+}
+
+// [snippet batched-verify]
+void BatchedRounds::verify(std::span<RequestState* const> batch,
+                           std::span<const Prefill> prefills) {
+  pass_.clear();
+  for (std::size_t i = 0; i < batch.size(); i++) {
+    if (!batch[i]->failure) pass_.add_round(*batch[i], drafts_[i].tokens());
+  }
+  for (const Prefill& prefill : prefills) pass_.add_prefill(prefill);
+  pass_.run();
+}
+// [end snippet batched-verify]
+
+// [snippet batched-judge]
+// Each request looks at its own rows only: those of its pending token and its drafts.
+void BatchedRounds::judge(std::span<RequestState* const> batch) {
+  int row = 0;
+  for (std::size_t i = 0; i < batch.size(); i++) {
+    RequestState& r = *batch[i];
+    if (r.failure) continue;
+    const int rows = r.round.drafted + 1;
+    try {
+      r.judge.judge(drafts_[i], pass_.logits(row, rows), r.context, r.generation, r.round);
+    } catch (const Error& error) {
+      r.failure = error.what();
+    }
+    row += rows;
+  }
+}
+
+void BatchedRounds::roll_back(RequestState& r) {
+  target_.truncate(r.sequence, r.round.target_length());
+  if (r.draft_sequence == RequestState::kNoSequence) return;
+  drafter_.truncate(r.draft_sequence, r.round.draft_length());
+}
+// [end snippet batched-judge]
+
+}  // namespace specdec

@@ -1,0 +1,90 @@
+#pragma once
+#include <span>
+#include <vector>
+
+#include "common/language_model.h"
+#include "common/speculation/drafter.h"
+#include "stages/06_batched_verification/request_state.h"
+
+namespace specdec {
+
+// Prompt tokens that a request has computed in a step.
+struct Prefill {
+  RequestState* request = nullptr;
+  int tokens = 0;
+};
+
+// One pass of the target over rows of many requests: chunks of prompts, and pending tokens with
+// what was drafted after them. It knows nothing of drafting or judging; with no drafts at all it is
+// plain continuous batching.
+class RaggedPass {
+ public:
+  // max_rows: of rounds, all requests together.
+  RaggedPass(LanguageModel& target, int max_batch, int max_rows);
+
+  void clear();
+  // The request's next tokens that are not cached. REQUIRES: so many are left before the last.
+  void add_prefill(const Prefill& prefill);
+  // The request's pending token and its drafts, all with logits.
+  void add_round(const RequestState& request, std::span<const TokenId> drafts);
+  // Computes everything that was added; throws, and then nothing has changed, as
+  // LanguageModel::forward.
+  void run();
+
+  int round_rows() const { return static_cast<int>(tokens_.size()); }
+  int prefill_rows() const { return prefill_rows_; }
+  DeviceRows logits(int first, int count) const {
+    return logits_.rows(first, count);
+  }  // [count, V]
+
+ private:
+  LanguageModel& target_;
+  std::vector<Segment> batch_;
+  std::vector<TokenId> tokens_;  // of all rounds; its memory never moves
+  int prefill_rows_ = 0;
+  LogitsBuffer logits_;  // [max_rows, V]
+};
+
+// Rounds of speculation for a batch (Leviathan et al., Algorithm 1, once for each request): the
+// drafter proposes for all of them side by side, one ragged pass verifies, and each request accepts
+// its own number of tokens by its own options and draws. A request without drafts takes a plain
+// step.
+class BatchedRounds {
+ public:
+  // spec_length: the largest K of a request.
+  // REQUIRES: target and drafter outlive this object; their vocabularies are the same.
+  BatchedRounds(LanguageModel& target, Drafter& drafter, int max_batch, int spec_length);
+
+  // K of the request's next round. It depends on the request alone: its options, and its place in
+  // the contexts of both models.
+  int spec_length(const RequestState& request) const;
+
+  // The four phases of a step. A request whose failure is set takes no part in what follows.
+  // draft: CacheFull as of Drafter::draft; another Error fails the request that caused it.
+  // verify: throws as RaggedPass::run. judge: an Error fails the request.
+  // REQUIRES: the same batch in all of them, at most max_batch; every request is running and, if
+  // its K is not 0, has a draft sequence.
+  void draft(std::span<RequestState* const> batch);
+  void verify(std::span<RequestState* const> batch, std::span<const Prefill> prefills);
+  void judge(std::span<RequestState* const> batch);
+  void roll_back(RequestState& request);
+
+  // Takes a draft phase back, before it is verified.
+  void undo_draft(std::span<RequestState* const> batch);
+
+  JudgingScratch& judging_scratch() { return scratch_; }
+  const RaggedPass& pass() const { return pass_; }
+  const Drafts& drafts(std::size_t i) const { return drafts_[i]; }  // of request i of the batch
+
+ private:
+  void draft_one_by_one(std::span<RequestState* const> batch);
+
+  LanguageModel& target_;
+  Drafter& drafter_;
+  std::vector<Drafts> drafts_;  // [max_batch]
+  std::vector<DraftRequest> requests_;
+  RaggedPass pass_;
+  JudgingScratch scratch_;
+};
+
+}  // namespace specdec

@@ -1,0 +1,94 @@
+#include "stages/06_batched_verification/invariants.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "common/base/check.h"
+
+namespace specdec {
+namespace {
+
+void check_tokens(const RequestState& r) {
+  const auto tokens = r.generation.tokens();
+  const auto& prompt = r.request.generation.prompt;
+  SPECDEC_CHECK(std::ssize(tokens) == r.stats.run.emitted, "request {}: {} tokens, {} counted",
+                r.id, tokens.size(), r.stats.run.emitted);
+  SPECDEC_CHECK(r.context.size() == prompt.size() + tokens.size() &&
+                    std::ranges::equal(prompt, std::span(r.context).first(prompt.size())) &&
+                    std::ranges::equal(tokens, std::span(r.context).subspan(prompt.size())),
+                "request {}: its context is its prompt and its tokens", r.id);
+}
+
+void check_lengths(const BatchEngine& engine, const RequestState& r) {
+  const EngineModels& models = engine.models();
+  const bool waits = r.phase == Phase::kWaiting;
+  SPECDEC_CHECK(waits == (r.sequence == RequestState::kNoSequence), "request {} is {}", r.id,
+                phase_name(r.phase));
+  if (waits) {
+    SPECDEC_CHECK(r.draft_sequence == RequestState::kNoSequence, "request {} waits", r.id);
+    return;
+  }
+  const int length = models.target.length(r.sequence);
+  SPECDEC_CHECK(r.phase == Phase::kRunning ? length == r.prefill_end() : length < r.prefill_end(),
+                "request {} is {} with {} of {} tokens cached", r.id, phase_name(r.phase), length,
+                r.context.size());
+  if (r.draft_sequence == RequestState::kNoSequence) return;
+  const int drafted = models.drafter.length(r.draft_sequence);
+  SPECDEC_CHECK(r.phase == Phase::kRunning && drafted <= length,
+                "request {}: the draft has cached {} tokens, the target {}", r.id, drafted, length);
+}
+
+// Every page has as many owners as there are tables with it, and one more in the prefix cache; what
+// several sequences own lies wholly below all their lengths, so nobody will write there.
+void check_pages(const KvPool& pool, std::string_view name) {
+  const PagedKvCache* cache = pool.paged();
+  if (cache == nullptr) return;
+  std::vector<int> owners(static_cast<std::size_t>(cache->allocator().n_pages()));
+  for (const SequenceId sequence : cache->sequences()) {
+    const auto pages = cache->pages(sequence);
+    const int length = cache->length(sequence), size = cache->page_size();
+    SPECDEC_CHECK(std::ssize(pages) == pool.pages_of(length), "{} tokens in {} {} pages", length,
+                  pages.size(), name);
+    for (std::size_t i = 0; i < pages.size(); i++) {
+      owners[static_cast<std::size_t>(pages[i])]++;
+      const bool full = (static_cast<int>(i) + 1) * size <= length;
+      SPECDEC_CHECK(full || cache->allocator().owners(pages[i]) == 1,
+                    "{} page {} is shared and will be written", name, pages[i]);
+    }
+  }
+  int held = 0, used = 0;
+  for (std::int32_t page = 0; page < std::ssize(owners); page++) {
+    const int own = owners[static_cast<std::size_t>(page)];
+    const int counted = cache->allocator().owners(page);
+    const bool in_prefixes = pool.prefixes() && pool.prefixes()->holds(page);
+    SPECDEC_CHECK(counted == own + (in_prefixes ? 1 : 0), "{} page {} has {} owners, not {}", name,
+                  page, own, counted);
+    held += in_prefixes ? 1 : 0;
+    used += counted > 0 ? 1 : 0;
+  }
+  SPECDEC_CHECK(used == pool.n_used(), "{} {} pages are used, not {}", used, name, pool.n_used());
+  SPECDEC_CHECK(!pool.prefixes() || held == pool.prefixes()->pages(), "{} {} pages are held", held,
+                name);
+}
+
+}  // namespace
+
+void check_invariants(const BatchEngine& engine) {
+  for (const RequestState* r : engine.requests()) {
+    check_tokens(*r);
+    check_lengths(engine, *r);
+  }
+  const auto older = [](const RequestState* a, const RequestState* b) { return a->id < b->id; };
+  const auto admitted = engine.admitted();
+  const auto& waiting = engine.waiting();
+  SPECDEC_CHECK(std::ranges::is_sorted(admitted, older) && std::ranges::is_sorted(waiting, older),
+                "both lists are in order of age");
+  SPECDEC_CHECK(admitted.empty() || waiting.empty() || older(admitted.back(), waiting.front()),
+                "nobody is overtaken");
+  SPECDEC_CHECK(admitted.size() + waiting.size() == engine.requests().size(),
+                "every request is admitted or waits");
+  check_pages(engine.target_pool(), "target");
+  check_pages(engine.draft_pool(), "draft");
+}
+
+}  // namespace specdec

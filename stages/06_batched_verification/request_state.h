@@ -1,0 +1,68 @@
+#pragma once
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "common/sampling/chance.h"
+#include "common/speculation/round.h"
+#include "stages/06_batched_verification/batch_request.h"
+
+namespace specdec {
+
+enum class Phase { kWaiting, kPrefilling, kRunning, kFinished };
+
+inline std::string_view phase_name(Phase phase) {
+  constexpr std::string_view kNames[] = {"waiting", "prefilling", "running", "finished"};
+  return kNames[static_cast<int>(phase)];
+}
+
+// A request on its way through an engine. Everything that its tokens depend on is here, and nothing
+// of any other request.
+//
+// Invariants: context is the prompt and all tokens emitted. Waiting and finished requests have no
+// sequences. While prefilling, less than context.size() - 1 tokens are cached in the target; while
+// running exactly so many, and the last token is pending.
+struct RequestState {
+  static constexpr SequenceId kNoSequence = -1;
+
+  // scratch: shared by all judges of an engine.
+  RequestState(RequestId id_, BatchRequest request_, OnDelivery on_delivery_, Backend& backend,
+               const Tokenizer* tokenizer, JudgingScratch& scratch)
+      : id(id_),
+        request(std::move(request_)),
+        on_delivery(std::move(on_delivery_)),
+        generation(request.generation, tokenizer,
+                   [this](std::string_view text) { new_text += text; }),
+        context(request.generation.prompt),
+        dice(request.seed),
+        judge(backend, dice, request.speculation, scratch) {}
+  RequestState(const RequestState&) = delete;  // its parts point to each other
+  RequestState& operator=(const RequestState&) = delete;
+
+  int prompt_tokens() const { return static_cast<int>(request.generation.prompt.size()); }
+  // What the target has cached when the next round may begin.
+  int prefill_end() const { return static_cast<int>(context.size()) - 1; }
+  std::span<const TokenId> new_tokens() const { return generation.tokens().subspan(delivered); }
+
+  const RequestId id;
+  const BatchRequest request;
+  const OnDelivery on_delivery;
+  Generation generation;
+  std::vector<TokenId> context;
+  Dice dice;
+  Judge judge;
+
+  Phase phase = Phase::kWaiting;
+  SequenceId sequence = kNoSequence;        // of the target
+  SequenceId draft_sequence = kNoSequence;  // of the drafter, from the first round with drafts on
+  Round round;                              // the present one, or the last
+  bool cancelled = false;                   // from now on
+  std::optional<std::string> failure;       // it ends by an error
+
+  std::size_t delivered = 0;  // tokens that were handed over
+  std::string new_text;       // that was not
+  RequestStats stats;
+};
+
+}  // namespace specdec

@@ -1,0 +1,161 @@
+#include "stages/06_batched_verification/scheduler.h"
+
+#include <algorithm>
+
+#include "common/base/check.h"
+
+namespace specdec {
+
+void StepPlan::clear() {
+  rounds.clear();
+  prefills.clear();
+  admitted.clear();
+  preempted.clear();
+}
+
+Scheduler::Scheduler(const Options& options, LanguageModel& target, Drafter& drafter,
+                     const BatchedRounds& rounds, KvPool& target_pool, KvPool& draft_pool)
+    : options_(options),
+      target_(target),
+      drafter_(drafter),
+      rounds_(rounds),
+      target_pool_(target_pool),
+      draft_pool_(draft_pool) {}
+
+// [snippet plan]
+const StepPlan& Scheduler::plan() {
+  plan_.clear();
+  planned_ = {};
+  int rows = options_.token_budget;
+  plan_admitted(rows);
+  if (plan_.preempted.empty()) admit(rows);  // who was put out must not come back at once
+  SPECDEC_CHECK(!plan_.rounds.empty() || !plan_.prefills.empty() || waiting_.empty(),
+                "a step with requests has work");
+  return plan_;
+}
+
+// Oldest first. Whoever lacks pages takes them from the youngest, so the list may get shorter on
+// the way; those that are planned already are older and stay.
+void Scheduler::plan_admitted(int& rows) {
+  for (const RequestState* r : admitted_) {
+    if (r->phase == Phase::kRunning) rows -= rounds_.spec_length(*r) + 1;
+  }
+  for (std::size_t i = 0; i < admitted_.size(); i++) {
+    RequestState& r = *admitted_[i];
+    if (r.phase == Phase::kRunning) {
+      open_draft(r);
+      if (reserve(r, pages_for_round(r))) plan_.rounds.push_back(&r);
+    } else {
+      const int length = target_.length(r.sequence);
+      const int chunk = std::min({options_.prefill_chunk, rows, r.prefill_end() - length});
+      if (chunk > 0 && reserve(r, {target_pool_.growth(length, length + chunk), 0})) {
+        plan_.prefills.push_back({&r, chunk});
+        rows -= chunk;
+      }
+    }
+  }
+}
+
+bool Scheduler::reserve(RequestState& r, const Pages& pages) {
+  const Pages wanted = {planned_.target + pages.target, planned_.draft + pages.draft};
+  while (!make_room(wanted)) {
+    SPECDEC_CHECK(admitted_.size() > 1, "request {} fits alone", r.id);
+    const bool is_youngest = admitted_.back() == &r;
+    preempt_youngest();
+    if (is_youngest) return false;
+  }
+  planned_ = wanted;
+  return true;
+}
+// [end snippet plan]
+
+// What the request's next round takes from both pools, the rest of its prefill included.
+Scheduler::Pages Scheduler::pages_for_round(const RequestState& r) const {
+  const int start = r.prefill_end(), K = rounds_.spec_length(r);
+  Pages pages;
+  pages.target = target_pool_.growth(target_.length(r.sequence), start + K + 1);
+  if (K > 0) {
+    const bool drafts = r.draft_sequence != RequestState::kNoSequence;
+    pages.draft =
+        draft_pool_.growth(drafts ? drafter_.length(r.draft_sequence) : KvPool::kNone, start + K);
+  }
+  return pages;
+}
+
+bool Scheduler::make_room(const Pages& pages) {
+  return target_pool_.make_room(pages.target) && draft_pool_.make_room(pages.draft);
+}
+
+// [snippet admit]
+void Scheduler::admit(int& rows) {
+  while (!waiting_.empty() && std::ssize(admitted_) < options_.max_batch && rows > 0) {
+    RequestState& r = *waiting_.front();
+    if (!open(r)) return;
+    waiting_.pop_front();
+    admitted_.push_back(&r);
+    plan_.admitted.push_back(r.id);
+    const int left = r.prefill_end() - target_.length(r.sequence);
+    r.phase = left > 0 ? Phase::kPrefilling : Phase::kRunning;
+    if (left > 0) {
+      const int chunk = std::min({options_.prefill_chunk, rows, left});
+      plan_.prefills.push_back({&r, chunk});
+      rows -= chunk;
+    } else if (rounds_.spec_length(r) < rows) {
+      open_draft(r);
+      plan_.rounds.push_back(&r);
+      rows -= rounds_.spec_length(r) + 1;
+    }
+  }
+}
+
+// Whether all that are admitted can come through their next round, and this one through its first.
+bool Scheduler::open(RequestState& r) {
+  r.sequence = target_pool_.create(r.context, [&] { return target_.create(); });
+  Pages pages = pages_for_round(r);
+  for (const RequestState* other : admitted_) {
+    const Pages more = pages_for_round(*other);
+    pages = {pages.target + more.target, pages.draft + more.draft};
+  }
+  if (make_room(pages)) return true;
+  close(r);
+  return false;
+}
+// [end snippet admit]
+
+// The draft's cache is filled lazily, in the request's first round.
+void Scheduler::open_draft(RequestState& r) {
+  if (r.draft_sequence != RequestState::kNoSequence || rounds_.spec_length(r) == 0) return;
+  r.draft_sequence = draft_pool_.create(r.context, [&] { return drafter_.create(); });
+}
+
+void Scheduler::close(RequestState& r) {
+  if (r.sequence != RequestState::kNoSequence) {
+    target_.release(r.sequence);
+    target_pool_.count_release();
+  }
+  if (r.draft_sequence != RequestState::kNoSequence) {
+    drafter_.release(r.draft_sequence);
+    draft_pool_.count_release();
+  }
+  r.sequence = r.draft_sequence = RequestState::kNoSequence;
+}
+
+// [snippet preempt]
+void Scheduler::preempt_youngest() {
+  RequestState& r = *admitted_.back();
+  admitted_.pop_back();
+  close(r);
+  r.phase = Phase::kWaiting;
+  r.stats.preemptions++;
+  waiting_.push_front(&r);
+  plan_.preempted.push_back(r.id);
+}
+// [end snippet preempt]
+
+void Scheduler::remove(RequestState& r) {
+  close(r);
+  std::erase(admitted_, &r);
+  std::erase(waiting_, &r);
+}
+
+}  // namespace specdec

@@ -1,0 +1,43 @@
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/speculation/round.h"
+#include "stages/06_batched_verification/batch_request.h"
+
+namespace specdec {
+
+// What a step of an engine did, for people, traces and tests.
+struct StepReport {
+  struct Part {
+    RequestId id = 0;
+    int prefilled = 0;  // tokens of its prompt; 0: it had a round
+    Round round = {};
+    int emitted = 0;
+    int length = 0;  // cached in the target afterwards; 0 where it is finished
+  };
+
+  std::int64_t step = 0;         // 1, 2, ...
+  std::vector<Part> parts = {};  // rounds, then prefills; oldest first
+  std::vector<RequestId> admitted = {}, preempted = {}, finished = {};
+  bool given_up = false;  // a cache was full against all plans: nothing was computed
+
+  // After the step.
+  int waiting = 0, prefilling = 0, running = 0;
+  int pages = 0, draft_pages = 0;            // in use, by sequences and prefix caches
+  int most_pages = 0, most_draft_pages = 0;  // before the rollback
+
+  // Seconds of the engine's clock, at the ends of its phases.
+  double started = 0, drafted = 0, verified = 0, ended = 0;
+
+  int rounds() const;
+  int emitted() const;
+  int rows() const;  // of the target's pass
+};
+
+// "step 12: rounds 0:5/3+1 1:0/0+1 2:5/5+1, prefill 3:16; 12 rows; ..." : for each round K,
+// accepted drafts and whether a token of the target's own came after them.
+std::string to_text(const StepReport& report);
+
+}  // namespace specdec
