@@ -1,0 +1,73 @@
+// Stage 6: batched continuous verification. Many requests share every pass of the target; each one
+// accepts its own number of drafts, and gets the tokens that it would have got alone.
+#include <chrono>
+#include <thread>
+
+#include <CLI/CLI.hpp>
+
+#include "common/base/program.h"
+#include "stages/06_batched_verification/batch_check.h"
+#include "stages/06_batched_verification/batch_report.h"
+#include "stages/06_batched_verification/batch_session.h"
+
+namespace specdec {
+namespace {
+
+void sleep_until(const BatchEngine& engine, double time) {
+  std::this_thread::sleep_for(std::chrono::duration<double>(time - engine.now()));
+}
+
+// [snippet serve]
+void serve(BatchEngine& engine, std::span<const QueuedRequest> queue,
+           std::span<const std::size_t> by_arrival, BatchReport& report) {
+  std::size_t next = 0;
+  while (next < by_arrival.size() || !engine.idle()) {
+    for (; next < by_arrival.size(); next++) {
+      const QueuedRequest& queued = queue[by_arrival[next]];
+      if (queued.timed.arrival > engine.now()) break;
+      try {
+        if (!queued.request) fail("{}", queued.error);
+        report.added(by_arrival[next],
+                     engine.add_request(*queued.request, {}, queued.timed.arrival));
+      } catch (const Error& error) {
+        report.refused(by_arrival[next], error.what());
+      }
+    }
+    if (!engine.idle()) {
+      report.after_step(engine.step());  // a round for every running request
+    } else if (next < by_arrival.size()) {
+      sleep_until(engine, queue[by_arrival[next]].timed.arrival);
+    }
+  }
+}
+// [end snippet serve]
+
+std::vector<std::size_t> by_arrival(std::span<const QueuedRequest> queue) {
+  std::vector<std::size_t> order(queue.size());
+  for (std::size_t i = 0; i < order.size(); i++) order[i] = i;
+  std::ranges::stable_sort(order, {}, [&](std::size_t i) { return queue[i].timed.arrival; });
+  return order;
+}
+
+int run(const RunOptions& options) {
+  check_speculation_options(speculation_options(options));
+  if (options.check) return check_batched_verification(options);
+  ModelFiles files = open_model(options.target);
+  std::vector<QueuedRequest> queue = queue_requests(options, files);
+  BatchSession session(options, std::move(queue), std::move(files));
+  BatchReport report(session);
+  report.begin();
+  serve(session.engine, session.queue, by_arrival(session.queue), report);
+  return report.finish();
+}
+
+}  // namespace
+}  // namespace specdec
+
+int main(int argc, char** argv) {
+  specdec::RunOptions options;
+  CLI::App app("Many requests at once: each pass of the target verifies drafts of all of them.",
+               "06_batched_verification");
+  specdec::add_run_options(app, 6, options);
+  return specdec::run_program(app, argc, argv, [&] { return specdec::run(options); });
+}

@@ -1,0 +1,263 @@
+"""Stage 6 from outside: many requests, each of which must come out as if it were alone.
+
+usage: test_batch.py FOLDER_OF_PROGRAMS GOLDEN_FOLDER
+"""
+import json
+import os
+import pathlib
+import pty
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+from programs import ProgramTest, run_program, run_program_json
+
+ALONE, BATCH = "05_rejection_sampling", "06_batched_verification"
+# Greedy and sampled, with speculation and without, ended by an eos, a stop text, the length.
+REQUESTS = [
+    {"id": "greedy", "prompt": "Once, in the winter, Sunita came to York.", "max_new_tokens": 40},
+    {"id": "same beginning", "prompt": "Once, in the winter, Sunita came to York. It was cold.", "max_new_tokens": 30},
+    {"id": "sampled", "prompt": "Once, in the winter, Sunita came to York.", "temperature": 0.8, "seed": 3},
+    {"id": "other seed", "prompt": "Once, in the winter, Sunita came to York.", "temperature": 0.8, "seed": 4},
+    {"id": "filtered", "prompt": "The", "temperature": 1.2, "top_k": 20, "top_p": 0.9, "seed": 1 << 63},
+    {"id": "penalty", "prompt": "The sun shone. The", "repetition_penalty": 1.3, "max_new_tokens": 25},
+    {"id": "no speculation", "prompt": "Snow fell.", "no_speculation": True, "max_new_tokens": 20},
+    {"id": "plain sampling", "prompt": "Snow fell.", "no_speculation": True, "temperature": 1, "seed": 9},
+    {"id": "chat", "chat": "What is 12 + 30?", "max_new_tokens": 60},
+    {"id": "system", "chat": "What is 12 + 30?", "system": "You are a calculator.", "max_new_tokens": 60},
+    {"id": "ids", "prompt_ids": [3840, 846, 260], "max_new_tokens": 12, "spec_length": 2},
+    {"id": "long drafts", "prompt": "def add(", "spec_length": 5, "max_new_tokens": 33, "ignore_eos": True},
+    {"id": "stops", "prompt": "Once, in the winter, Sunita came to York.", "stop": ["a", "zebra"]},
+    {"id": "coupled", "prompt": "Snow fell.", "temperature": 0.9, "acceptance": "coupled", "seed": 5},
+    {"id": "lenient", "prompt": "Snow fell.", "temperature": 0.9, "lenience": 0.5, "seed": 6},
+    {"id": "tight", "prompt": "Snow fell. The sun shone.", "max_new_tokens": 20, "max_context": 31},
+]
+COUNTERS = ("rounds", "drafted", "tested", "accepted", "emitted", "alpha", "acceptance_rate", "mean_round_acceptance",
+            "mean_accepted_length", "accepted_per_position", "alpha_by_overlap")
+
+
+def run(*arguments):
+    return run_program(PROGRAMS / BATCH, *map(str, arguments))
+
+
+def run_lines(*arguments):
+    """The objects of the requests, and the summary."""
+    code, text, errors = run("--output", "json", *arguments)
+    assert (code, errors) == (0, ""), errors
+    *results, last = [json.loads(line) for line in text.splitlines()]
+    return results, last["summary"]
+
+
+def alone(request):
+    """What stage 5 makes of the same options."""
+    arguments = []
+    for name, value in request.items():
+        option = "--" + name.replace("_", "-")
+        if name in ("id", "arrival"):
+            continue
+        if value is True:
+            arguments.append(option)
+        elif name == "stop":
+            arguments += [argument for text in value for argument in (option, text)]
+        else:
+            arguments += [option, ",".join(map(str, value)) if isinstance(value, list) else str(value)]
+    return run_program_json(PROGRAMS / ALONE, *arguments)
+
+
+class BatchTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = pathlib.Path(tempfile.mkdtemp())
+        cls.addClassCleanup(shutil.rmtree, cls.folder)
+        cls.file = cls.folder / "requests.jsonl"
+        cls.file.write_text("\n".join(map(json.dumps, REQUESTS)) + "\n")
+        cls.alone = [alone(request) for request in REQUESTS]
+
+    def expect_alone(self, results):
+        self.assertEqual([result["id"] for result in results], [request["id"] for request in REQUESTS])
+        for result, want in zip(results, self.alone):
+            for field in ("tokens", "text", "finish_reason", "prompt_tokens", "model"):
+                self.assertEqual(result[field], want[field], (result["id"], field))
+            if result["spec_length"] > 0:
+                for counter in COUNTERS:
+                    self.assertEqual(result["stats"][counter], want["stats"][counter], (result["id"], counter))
+
+    def test_sixteen_requests_at_once_are_sixteen_runs(self):
+        for arguments in ([], ["--cache", "contiguous"], ["--page-size", 3, "--draft-page-size", 1], ["--threads", 1]):
+            results, summary = run_lines("--requests", self.file, *arguments)
+            self.expect_alone(results)
+            self.assertGreaterEqual(summary["peak_rounds"], 14, "they really ran together")
+            self.assertEqual(summary["stats"]["emitted"], sum(len(result["tokens"]) for result in results))
+
+    def test_in_a_pool_so_small_that_they_lose_their_pages(self):
+        results, summary = run_lines("--requests", self.file, "--pages", 62, "--page-size", 3, "--draft-pages", 13)
+        self.expect_alone(results)
+        self.assertGreater(summary["preemptions"], 0)
+        self.assertLessEqual(summary["target_pool"]["peak"], 62)
+
+    def test_chunks_budgets_and_batch_sizes_change_nothing(self):
+        for arguments in (["--prefill-chunk", 1], ["--max-batch", 1], ["--max-batch", 3, "--token-budget", 18],
+                          ["--no-prefix-cache"]):
+            results, summary = run_lines("--requests", self.file, *arguments)
+            self.expect_alone(results)
+            if "--no-prefix-cache" in arguments:
+                self.assertEqual(summary["prefix_tokens"], 0)
+
+    def test_beginnings_are_found(self):
+        _, summary = run_lines("--requests", self.file, "--page-size", 1, "--draft-page-size", 1, "--max-batch", 2)
+        self.assertGreater(summary["prefix_tokens"], 40)
+        self.assertGreater(summary["draft_pool"]["prefix_cache"]["tokens_found"], 0)
+
+    def test_no_speculation_is_plain_decoding(self):
+        results, summary = run_lines("--requests", self.file, "--no-speculation")
+        for request, result, want in zip(REQUESTS, results, self.alone):
+            if "temperature" not in request:
+                self.assertEqual(result["tokens"], want["tokens"], result["id"])
+        self.assertEqual(summary["draft_forwards"], 0)
+        self.assertIsNone(summary["draft_pool"])
+        self.assertIsNone(summary["stats"]["alpha"])
+
+    def test_every_draft_kind(self):
+        for kind in ("self", "random", "unigram", "bigram", "lookup"):
+            code, text, errors = run("--output", "json", "--requests", self.file, "--draft-kind", kind)
+            self.assertEqual(code, 0, errors)
+            results = [json.loads(line) for line in text.splitlines()][:-1]
+            for request, result, want in zip(REQUESTS, results, self.alone):
+                if "temperature" not in request:
+                    self.assertEqual(result["tokens"], want["tokens"], (kind, result["id"]))
+
+    def test_arrivals_decide_when_not_what(self):
+        path = self.folder / "arrivals.jsonl"
+        late = [dict(request, arrival=0.02 * (len(REQUESTS) - i)) for i, request in enumerate(REQUESTS)]
+        path.write_text("\n".join(map(json.dumps, late)))
+        results, summary = run_lines("--requests", path)
+        self.expect_alone(results)
+        arrived = [result["stats"]["arrived"] for result in results]
+        self.assertEqual(arrived, [request["arrival"] for request in late])
+        for result in results:
+            self.assertGreaterEqual(result["stats"]["time_to_first_token"], 0)
+            self.assertLessEqual(result["stats"]["arrived"], result["stats"]["finished"])
+        self.assertGreaterEqual(summary["stats"]["decode_seconds"], late[0]["arrival"])
+
+    def test_requests_from_stdin(self):
+        done = subprocess.run([PROGRAMS / BATCH, "--requests", "-", "--quiet"], capture_output=True, check=False,
+                              input=json.dumps(REQUESTS[0]).encode())
+        self.assertEqual((done.returncode, done.stderr), (0, b""))
+        self.assertEqual(done.stdout.decode(), self.alone[0]["text"] + "\n")
+
+    def test_one_prompt_is_a_batch_of_one(self):
+        results, _ = run_lines("--prompt", REQUESTS[0]["prompt"], "--max-new-tokens", 40)
+        self.assertEqual(results[0]["tokens"], self.alone[0]["tokens"])
+        code, text, errors = run("--prompt", REQUESTS[0]["prompt"], "--max-new-tokens", 40)
+        self.assertEqual((code, text), (0, self.alone[0]["text"] + "\n"))
+        for words in ("weights: target", "in all", "1 requests", "alpha", "first token after", "pages: at most"):
+            self.assertIn(words, errors)
+
+    def test_text_comes_in_the_order_of_the_input(self):
+        code, text, errors = run("--requests", self.file)
+        self.assertEqual(code, 0, errors)
+        self.assertEqual(text, "".join(f"== {want['id']}\n{result['text']}\n" for want, result in
+                                       zip(REQUESTS, self.alone)))
+        for request in REQUESTS:
+            self.assertIn(f"{request['id']}: ", errors)
+        self.assertNotIn("\x1b", text + errors, "neither colours nor progress where there is no terminal")
+
+    def test_a_bad_request_is_refused_and_the_others_run(self):
+        path = self.folder / "bad.jsonl"
+        bad = [dict(REQUESTS[0], id="long", max_new_tokens=3000), {"id": "none", "prompt_ids": [4096]},
+               dict(REQUESTS[0], id="never fits", max_new_tokens=400)]
+        path.write_text("\n".join(map(json.dumps, [*bad, *REQUESTS])))
+        code, text, errors = run("--requests", path, "--output", "json", "--pages", 20)
+        self.assertEqual(code, 2)
+        *results, _ = [json.loads(line) for line in text.splitlines()]
+        self.expect_alone(results[len(bad):])
+        for result, words in zip(results, ("need 3012 positions", "4096 is outside", "26 pages of 16, and there are 20")):
+            self.assertEqual((result["finish_reason"], result["tokens"]), ("error", []))
+            self.assertIn(words, result["error"])
+            self.assertIn(words, errors)
+        self.assertEqual(errors.count("\n"), len(bad))
+        self.assertIn(f"request none ({path}:2) is refused: ", errors)
+
+    def test_report_trace_and_explain(self):
+        report, trace = self.folder / "report.jsonl", self.folder / "trace.json"
+        code, _, errors = run("--requests", self.file, "--report", report, "--trace", trace, "--explain", "--quiet")
+        self.assertEqual(code, 0, errors)
+        *results, last = [json.loads(line) for line in report.read_text().splitlines()]
+        self.expect_alone(results)
+        steps = json.loads(trace.read_text())["steps"]
+        self.assertEqual(len(steps), last["summary"]["steps"])
+        self.assertEqual(errors.count("\n"), len(steps), "a line a step")
+        self.assertEqual(sum(part["emitted"] for step in steps for part in step["rounds"]),
+                         last["summary"]["stats"]["emitted"])
+        self.assertEqual(sum(step["ended"] < step["started"] for step in steps), 0)
+
+    def test_progress_on_a_terminal(self):
+        master, slave = pty.openpty()
+        done = subprocess.run([PROGRAMS / BATCH, "--workload", "poisson:rate=40,n=12"], stdout=subprocess.DEVNULL,
+                              stderr=slave, check=False)
+        os.close(slave)
+        shown = b""
+        try:
+            while chunk := os.read(master, 65536):
+                shown += chunk
+        except OSError:
+            pass  # the terminal is gone
+        os.close(master)
+        self.assertEqual(done.returncode, 0)
+        self.assertRegex(shown.decode(), r"\d+ waiting, \d+ running, \d+ of 12 done; \d+ tokens/s; pages \d+ of \d+")
+        self.assertTrue(shown.endswith(b"preemptions\r\n"), "no progress stays behind")
+
+
+class WorkloadTest(unittest.TestCase):
+    def test_the_same_spec_gives_the_same_requests(self):
+        spec = ["--workload", "poisson:rate=inf,n=12,sampled=0.5", "--max-new-tokens", 24]
+        first, summary = run_lines(*spec, "--max-batch", 12)
+        second, _ = run_lines(*spec, "--max-batch", 3, "--page-size", 3)
+        self.assertEqual([result["tokens"] for result in first], [result["tokens"] for result in second])
+        self.assertEqual(len(first), 12)
+        self.assertGreater(summary["prefix_tokens"], 0, "its prompts share beginnings")
+
+    def test_without_anything_there_is_a_workload(self):
+        results, summary = run_lines("--max-new-tokens", 8)
+        self.assertEqual(len(results), summary["requests"])
+        self.assertGreater(len(results), 8)
+
+
+class BadInputTest(ProgramTest):
+    def expect_error(self, words, *arguments):
+        self.expect_bad_input(words, PROGRAMS / BATCH, *map(str, arguments))
+
+    def test_options(self):
+        self.expect_help_and_version(PROGRAMS / BATCH, "--requests FILE")
+        self.expect_error("--requests", "--requests", "a", "--workload", "b")
+        self.expect_error("--requests", "--requests", "a", "--prompt", "b")
+        self.expect_error("--max-batch", "--max-batch", 0)
+        self.expect_error("a round of 16 requests with 5 drafts each takes 96 rows", "--token-budget", 95)
+        self.expect_error("05_rejection_sampling has it", "--dump", "x")
+        self.expect_error("05_rejection_sampling has it", "--dump-logits", "x")
+        self.expect_error("--temperature", "--temperature", -1)
+        self.expect_error("--acceptance", "--acceptance", "hope")
+
+    def test_prompts(self):
+        self.expect_error("the prompt is empty", "--prompt", "")
+        self.expect_error("prompt id 4096 is outside the vocabulary", "--prompt-ids", "1,4096")
+        self.expect_error("beyond the model's 2048 positions", "--max-context", 4096)
+        self.expect_error("no tokenizer.json", "--target", GOLDEN / "checkpoints" / "untied", "--prompt", "a")
+
+    def test_files(self):
+        self.expect_error("/nowhere", "--requests", "/nowhere")
+        self.expect_error("/nowhere", "--target", "/nowhere")
+        self.expect_error("/nowhere", "--check", "--goldens", "/nowhere")
+        self.expect_error("is not the model", "--check", "--goldens", GOLDEN / "goldens" / "draft")
+        self.expect_error("only the target has a tokenizer", "--draft", GOLDEN / "checkpoints" / "untied", "--max-new-tokens", 4)
+
+    def test_workloads(self):
+        self.expect_error("poisson", "--workload", "rain")
+        self.expect_error("rate", "--workload", "poisson:rate=0")
+
+
+if __name__ == "__main__":
+    PROGRAMS, GOLDEN = map(pathlib.Path, sys.argv[1:3])
+    unittest.main(argv=sys.argv[:1])
