@@ -82,4 +82,36 @@ struct Engine {
 
 inline constexpr int kContiguous = 0;  // as a page size
 
+// Weights and the backend that they lie on. Several CachedLlamas may share them.
+struct LoadedModel {
+  LoadedModel(const std::filesystem::path& directory, std::unique_ptr<Backend> backend_)
+      : backend(std::move(backend_)), model(Checkpoint(directory), *backend) {}
+  explicit LoadedModel(const std::string& name, int threads = 2)
+      : LoadedModel(golden_model(name), make_cpu_backend(threads)) {}
+
+  std::unique_ptr<Backend> backend;
+  LlamaModel model;
+};
+
+// A Llama with a poisoned cache of its own. page_size kContiguous: stage 2's cache.
+struct CachedLlama {
+  CachedLlama(const LlamaModel& model, int page_size, int max_length, int n_sequences = 1)
+      : cache(make(model, page_size, max_length, n_sequences)), llama(model, *cache) {
+    poison(*cache);
+  }
+
+  static std::unique_ptr<KvCache> make(const LlamaModel& model, int page_size, int max_length,
+                                       int n_sequences) {
+    if (page_size == kContiguous) {
+      return std::make_unique<ContiguousKvCache>(model.backend(), model.kv_shape(), n_sequences,
+                                                 max_length);
+    }
+    const int pages = n_sequences * ((max_length + page_size - 1) / page_size);
+    return std::make_unique<PagedKvCache>(model.backend(), model.kv_shape(), pages, page_size);
+  }
+
+  std::unique_ptr<KvCache> cache;
+  Llama llama;
+};
+
 }  // namespace specdec

@@ -258,6 +258,7 @@ int BatchEngine::count(RequestState& r) {
   if (models_.drafter.forwards() > draft_forwards_before_) {
     stats.run.draft_forwards += r.round.drafted;
   }
+  stats.run.target_rows += r.round.drafted + 1;
   stats.steps++;
   stats_.rounds++;
   stats_.round_rows += r.round.drafted + 1;
@@ -271,6 +272,7 @@ void BatchEngine::settle_prefill(const Prefill& prefill) {
   const int length = models_.target.length(r.sequence);
   target_pool_.keep_prefix(r.sequence, r.request.generation.prompt);
   if (length == r.prefill_end()) r.phase = Phase::kRunning;
+  r.stats.run.target_rows += prefill.tokens;
   r.stats.steps++;
   stats_.prefill_rows += prefill.tokens;
   report_.parts.push_back({.id = r.id, .prefilled = prefill.tokens, .length = length});
@@ -305,7 +307,10 @@ void BatchEngine::deliver() {
 
 void BatchEngine::hand_over(RequestState& r) {
   Delivery delivery{.id = r.id, .finished = r.phase == Phase::kFinished};
-  if (!r.cancelled) {  // if it was, perhaps by a callback of this very step, it gets nothing more
+  // If it was cancelled, perhaps by a callback of this very step, it hears of its end and of no
+  // more.
+  if (r.cancelled && !delivery.finished) return;
+  if (!r.cancelled) {
     delivery.tokens = r.new_tokens();
     delivery.text = r.new_text;
     if (!delivery.tokens.empty()) note_times(r);
@@ -361,6 +366,8 @@ void BatchEngine::close_report() {
   }
   report.pages = target_pool_.n_used();
   report.draft_pages = draft_pool_.n_used();
+  stats_.draft_seconds += report.drafted - report.started;
+  stats_.verify_seconds += report.verified - report.drafted;
   stats_.peak_waiting = std::max(stats_.peak_waiting, report.waiting);
   const int rounds = report.rounds();
   stats_.peak_rounds = std::max(stats_.peak_rounds, rounds);

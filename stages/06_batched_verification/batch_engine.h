@@ -49,7 +49,8 @@ struct EngineStats {
   std::int64_t rounds = 0, emitted = 0, preemptions = 0, steps_given_up = 0;
   std::int64_t prompt_tokens = 0, prefix_tokens = 0;  // of admitted prompts; found in prefix cache
   std::int64_t admissions_with_prefix = 0, admissions = 0;
-  int peak_waiting = 0, peak_rounds = 0;  // of a step
+  int peak_waiting = 0, peak_rounds = 0;         // of a step
+  double draft_seconds = 0, verify_seconds = 0;  // with the prompts' rows
 
   // Steps with so many rounds and no prefill.
   struct BatchSize {

@@ -33,7 +33,7 @@ nlohmann::json pool_json(const KvPool& pool) {
 
 }  // namespace
 
-RunStats total_stats(std::span<const RequestResult> results, double seconds) {
+RunStats total_stats(std::span<const RequestResult> results) {
   RunStats total;
   for (const RequestResult& result : results) {
     const RunStats& run = result.stats.run;
@@ -48,7 +48,6 @@ RunStats total_stats(std::span<const RequestResult> results, double seconds) {
     add(total.accepted_at, run.accepted_at);
     add(total.drafted_at, run.drafted_at);
   }
-  total.decode_seconds = seconds;
   return total;
 }
 

@@ -9,8 +9,8 @@
 
 namespace specdec {
 
-// The counters of all requests together. seconds: of the whole run, for tokens_per_second.
-RunStats total_stats(std::span<const RequestResult> results, double seconds);
+// The counters of all requests together; no times.
+RunStats total_stats(std::span<const RequestResult> results);
 
 // "stats" of a request: those of a run with one request, and what it is to be one of many.
 nlohmann::json to_json(const RequestStats& stats);

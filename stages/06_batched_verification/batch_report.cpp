@@ -171,16 +171,26 @@ nlohmann::json BatchReport::summary_json() const {
     first.push_back(result.stats.time_to_first_token());
     between.push_back(result.stats.time_between_tokens());
   }
-  RunStats total = total_stats(results, session_.engine.now());
+  RunStats total = total_stats(results);
+  total.target_rows = 0;  // the model itself has counted them
   count_target(total, session_.target.counters());
-  total.target_rows = session_.target.counters().rows;
+  total.target_forwards = session_.engine.stats().target_forwards;
+  total.draft_forwards = session_.draft.drafter().forwards();
+  total.draft_seconds = session_.engine.stats().draft_seconds;
+  total.verify_seconds = session_.engine.stats().verify_seconds;
+  total.cache_bytes = static_cast<std::int64_t>(session_.cache->memory().bytes());
+  const double seconds = session_.engine.now();
+  nlohmann::json stats = to_json(total);
+  stats.erase("prefill_seconds");  // of one request, they mean something
+  stats.erase("decode_seconds");
+  stats["tokens_per_second"] = static_cast<double>(total.emitted) / seconds;
   nlohmann::json json = to_json(session_.engine);
   json.update({{"requests", results.size()},
                {"finish_reasons", reasons},
-               {"stats", to_json(total)},
+               {"seconds", seconds},
+               {"stats", stats},
                {"time_to_first_token", distribution(first)},
                {"time_between_tokens", distribution(between)},
-               {"draft_forwards", session_.draft.drafter().forwards()},
                {"memory", session_.memory.to_json()},
                {"device", session_.backend->name()}});
   return {{"summary", json}};
@@ -190,7 +200,7 @@ std::string BatchReport::summary() const {
   const std::vector<RequestResult> results = those_there(results_);
   const BatchEngine& engine = session_.engine;
   const EngineStats& stats = engine.stats();
-  const RunStats total = total_stats(results, engine.now());
+  const RunStats total = total_stats(results);
   std::vector<double> first, between;
   for (const RequestResult& result : results) {
     if (result.stats.run.emitted > 0) first.push_back(result.stats.time_to_first_token());
@@ -200,7 +210,7 @@ std::string BatchReport::summary() const {
       "\n{}: {} requests, {} tokens in {:.2f} s, {:.1f} tokens/s on {}; {} steps, {} requests a "
       "step (at most {})\n",
       stage_name(session_.options.stage), results.size(), total.emitted, engine.now(),
-      total.tokens_per_second(), session_.backend->name(), stats.steps,
+      static_cast<double>(total.emitted) / engine.now(), session_.backend->name(), stats.steps,
       ratio(share(stats.rounds, stats.steps)), stats.peak_rounds);
   if (total.tested > 0) {
     text +=

@@ -70,7 +70,8 @@ struct RequestStats {
   }
 };
 
-// What became of a request.
+// What became of a request. Where it was cancelled, tokens may be among these that were not
+// delivered any more.
 struct RequestResult {
   RequestId id = 0;
   int prompt_tokens = 0;

@@ -83,6 +83,7 @@ void PrefixCache::add(SequenceId sequence, std::span<const TokenId> tokens) {
   for (std::size_t i = 0; i < std::min(full_pages(tokens), computed); i++) {
     std::int32_t page = find(before, tokens_of_page(tokens, i));
     if (page == kNone) {
+      if (i > 0 && before != own[i - 1]) break;  // it would keep pages that the sequence has not
       page = own[i];
       insert(page, before, tokens_of_page(tokens, i));
     }
@@ -108,17 +109,11 @@ bool PrefixCache::evict() {
 }
 // [end snippet prefix-evict]
 
-// A page stays as long as it or one that follows is used by others.
+// No page stays for one that follows it: whoever uses that one uses both.
 int PrefixCache::evictable() const {
-  std::vector<bool> stays(entries_.size());
-  for (const auto& [hash, used] : pages_by_hash_) {
-    if (cache_.allocator().owners(used) == 1) continue;
-    for (std::int32_t page = used; page != kNone; page = entry(page).before) {
-      if (stays[static_cast<std::size_t>(page)]) break;
-      stays[static_cast<std::size_t>(page)] = true;
-    }
-  }
-  return pages() - static_cast<int>(std::ranges::count(stays, true));
+  return static_cast<int>(std::ranges::count_if(pages_by_hash_, [&](const auto& cached) {
+    return cache_.allocator().owners(cached.second) == 1;
+  }));
 }
 
 void PrefixCache::clear() {

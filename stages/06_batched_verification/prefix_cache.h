@@ -39,8 +39,9 @@ struct PrefixCacheStats {
 // - the cache holds each of its pages once (PagedKvCache::hold), so nobody writes to them;
 // - the page before a cached page is cached, and was used at least as lately;
 // - no two pages have the same page before and the same tokens.
-// A sequence may use a page and not the page before: where two requests computed the same beginning
-// at the same time, the second keeps its own copy of it.
+// - a sequence that uses a cached page uses all cached pages before it. So where two requests
+//   computed the same beginning at the same time, the second keeps its own copy, and what it
+//   computes after that is not taken in: it would keep pages that nobody uses.
 //
 // Deterministic: the same calls find, add and evict the same pages. Time is the number of calls.
 class PrefixCache {

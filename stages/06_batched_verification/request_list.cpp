@@ -50,6 +50,11 @@ void read_id(Line line, Key key, TimedRequest& request) {
     request.id = id.dump();
   } else if (id.is_string()) {
     request.id = some_text(line, key);
+    // Ids stand in lines for people, one line each.
+    const auto is_control = [](unsigned char c) { return c < 0x20 || c == 0x7f; };
+    if (std::ranges::any_of(request.id, is_control)) {
+      fail("{}: {} is {}; it must not have control characters", line.name(), key, excerpt(id));
+    }
   } else {
     line.fail_type(key, "a text or a whole number");
   }

@@ -115,7 +115,7 @@ class BatchTest(unittest.TestCase):
         for request, result, want in zip(REQUESTS, results, self.alone):
             if "temperature" not in request:
                 self.assertEqual(result["tokens"], want["tokens"], result["id"])
-        self.assertEqual(summary["draft_forwards"], 0)
+        self.assertEqual(summary["stats"]["draft_forwards"], 0)
         self.assertIsNone(summary["draft_pool"])
         self.assertIsNone(summary["stats"]["alpha"])
 
@@ -139,7 +139,7 @@ class BatchTest(unittest.TestCase):
         for result in results:
             self.assertGreaterEqual(result["stats"]["time_to_first_token"], 0)
             self.assertLessEqual(result["stats"]["arrived"], result["stats"]["finished"])
-        self.assertGreaterEqual(summary["stats"]["decode_seconds"], late[0]["arrival"])
+        self.assertGreaterEqual(summary["seconds"], late[0]["arrival"])
 
     def test_requests_from_stdin(self):
         done = subprocess.run([PROGRAMS / BATCH, "--requests", "-", "--quiet"], capture_output=True, check=False,

@@ -61,10 +61,16 @@ class PrefixModel {
     const int computed = std::min(static_cast<int>(prompt.size()) - 1, length);
     for (int end = page_size_; end <= computed; end += page_size_) {
       const auto i = static_cast<std::size_t>(end / page_size_ - 1);
-      const auto [page, is_new] =
-          pages_.try_emplace(Tokens(prompt.begin(), prompt.begin() + end), Page{own[i], now_});
-      page->second.last_use = now_;
-      if (is_new) stats.pages_added++;
+      const Tokens text(prompt.begin(), prompt.begin() + end);
+      if (!pages_.contains(text)) {
+        if (i > 0 &&
+            pages_.at(Tokens(text.begin(), text.end() - page_size_)).number != own[i - 1]) {
+          break;  // the sequence has a copy of the page before
+        }
+        pages_[text].number = own[i];
+        stats.pages_added++;
+      }
+      pages_[text].last_use = now_;
     }
   }
 

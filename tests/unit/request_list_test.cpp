@@ -133,6 +133,8 @@ TEST(RequestListTest, EveryRequestHasItsOwnId) {
   EXPECT_EQ(refusal("{\"prompt\": \"x\", \"id\": 1}\n{\"prompt\": \"x\"}"),
             "r.jsonl:2: the id \"1\" is that of line 1 already; every request has its own");
   EXPECT_EQ(field_refusal(R"("id": "")"), "r.jsonl:1: id is empty");
+  EXPECT_EQ(field_refusal(R"("id": "a\nb")"),
+            "r.jsonl:1: id is \"a\\nb\"; it must not have control characters");
   EXPECT_EQ(field_refusal(R"("id": 1.5)"),
             "r.jsonl:1: id is 1.5; it must be a text or a whole number");
 }

@@ -1,0 +1,393 @@
+#pragma once
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <memory>
+#include <optional>
+#include <random>
+#include <set>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "stages/04_greedy_speculation/greedy_speculation.h"
+#include "stages/04_greedy_speculation/model_drafter.h"
+#include "stages/05_rejection_sampling/rejection_sampling.h"
+#include "stages/06_batched_verification/batch_engine.h"
+#include "tests/engine_fixture.h"
+
+namespace specdec::batch {
+
+// ---- a request alone
+
+// What a request comes to. rows[i]: the logits [V] that decided token i.
+struct Outcome {
+  std::vector<TokenId> tokens;
+  std::string text;
+  std::optional<FinishReason> finish_reason;
+  HostRows rows;
+  std::vector<Round> rounds;
+  RunStats stats;
+};
+
+// The decode loop of stages 4 and 5. choose: makes a round, given the context and the generation.
+template <typename MakeRound>
+Outcome run_alone(DraftAndVerify& steps, const BatchRequest& request, const Tokenizer* tokenizer,
+                  MakeRound&& make_round) {
+  Outcome outcome;
+  Generation generation(request.generation, tokenizer);
+  std::vector<TokenId> context = request.generation.prompt;
+  steps.prefill(context);
+  while (!generation.finished()) {
+    const Round round = make_round(context, generation);
+    for (int i = 0; i < round.emitted(); i++) {
+      outcome.rows.push_back(to_host(steps.target().backend(), steps.logits(i)));
+    }
+    outcome.rounds.push_back(round);
+    count_round(outcome.stats, round);
+  }
+  outcome.tokens.assign(generation.tokens().begin(), generation.tokens().end());
+  outcome.text = generation.text();
+  outcome.finish_reason = generation.finish_reason();
+  return outcome;
+}
+
+inline int context_limit(const LanguageModel& target, const BatchRequest& request) {
+  return request.context_limit > 0 ? request.context_limit : target.max_seq_len();
+}
+
+// Stage 5. With K = 0 it is plain decoding.
+inline Outcome run_alone(LanguageModel& target, Drafter& drafter, const BatchRequest& request,
+                         const Tokenizer* tokenizer = nullptr) {
+  DraftAndVerify steps(target, drafter, request.spec_length, context_limit(target, request), true);
+  Dice dice(request.seed);
+  RejectionSampling sampling(steps, dice, request.speculation);
+  return run_alone(steps, request, tokenizer, [&](auto& context, auto& generation) {
+    return sampling.round(context, generation);
+  });
+}
+
+// Stage 4. REQUIRES: neither model samples, and there are no penalties.
+inline Outcome run_alone_greedily(LanguageModel& target, Drafter& drafter,
+                                  const BatchRequest& request,
+                                  const Tokenizer* tokenizer = nullptr) {
+  DraftAndVerify steps(target, drafter, request.spec_length, context_limit(target, request), false);
+  return run_alone(steps, request, tokenizer, [&](auto& context, auto& generation) {
+    return greedy_round(steps, context, generation);
+  });
+}
+
+inline bool is_plainly_greedy(const BatchRequest& request) {
+  const SpeculationOptions& options = request.speculation;
+  return options.sampling.temperature == 0 && options.sampling.repetition_penalty == 1 &&
+         options.draft_temperature == 0 && options.lenience == 1;
+}
+
+// The same tokens from the same rows. Of two cuts of one text that may have other rounds.
+inline void expect_same_tokens(const Outcome& got, const Outcome& want) {
+  EXPECT_EQ(got.tokens, want.tokens);
+  EXPECT_EQ(got.text, want.text);
+  EXPECT_EQ(got.finish_reason, want.finish_reason);
+  EXPECT_TRUE(std::ranges::equal(got.rows, want.rows, equal_bits))
+      << "a token was decided by other logits, to the bit";
+}
+
+inline bool same_round(const Round& a, const Round& b) {
+  return a.start == b.start && a.drafted == b.drafted && a.accepted == b.accepted &&
+         a.end == b.end && a.overlap == b.overlap;
+}
+
+inline void expect_same_counts(const RunStats& got, const RunStats& want) {
+  EXPECT_EQ(got.rounds, want.rounds);
+  EXPECT_EQ(got.drafted, want.drafted);
+  EXPECT_EQ(got.all_drafted, want.all_drafted);
+  EXPECT_EQ(got.tested, want.tested);
+  EXPECT_EQ(got.accepted, want.accepted);
+  EXPECT_EQ(got.emitted, want.emitted);
+  EXPECT_EQ(got.drafted_rounds, want.drafted_rounds);
+  EXPECT_EQ(got.sum_round_acceptance, want.sum_round_acceptance);
+  EXPECT_EQ(got.sum_overlap, want.sum_overlap);
+  EXPECT_EQ(got.accepted_at, want.accepted_at);
+  EXPECT_EQ(got.drafted_at, want.drafted_at);
+}
+
+// ---- requests in an engine
+
+constexpr int kNever = -1;
+
+// A request on its way into an engine, and out of it.
+struct Arrival {
+  BatchRequest request = {};
+  int before_step = 1;            // when it is added, or
+  int added_by = kNever;          // by the first callback of this earlier arrival
+  int cancelled_before = kNever;  // the step before which it is cancelled, or
+  int cancelled_by = kNever;      // by the callback of this arrival (perhaps itself) that brings
+  int cancelled_by_delivery = 1;  // its so-many-th delivery
+};
+
+// What an engine did with one: outcome.tokens and outcome.text are what was delivered.
+struct Served {
+  RequestId id = kNever;
+  Outcome outcome;
+  int deliveries = 0;
+  bool cancelled = false;  // cancel() said true
+  bool finished = false;
+  RequestResult result;
+};
+
+// Runs arrivals through an engine to their end, and looks at everything on the way. The engine is
+// expected to be new.
+class BatchRun {
+ public:
+  BatchRun(BatchEngine& engine, std::vector<Arrival> arrivals)
+      : engine_(engine), arrivals_(std::move(arrivals)), served_(arrivals_.size()) {}
+
+  void run() {
+    int last_arrival = 0;
+    for (const Arrival& a : arrivals_) last_arrival = std::max(last_arrival, a.before_step);
+    for (int step = 1; step <= last_arrival || !engine_.idle(); step++) {
+      ASSERT_LT(step, kTooMany) << "it comes to its end";
+      before(step);
+      std::vector<const Served*> leaving;
+      for (const Served& s : served_) {
+        if (s.cancelled && !s.finished) leaving.push_back(&s);
+      }
+      last_delivered_ = kNever;
+      look_at(engine_.step());
+      for (const Served* s : leaving) {
+        EXPECT_TRUE(s->finished) << "the step after its cancel ends request " << s->id;
+      }
+    }
+    for (Served& s : served_) {
+      ASSERT_TRUE(s.finished) << "request " << s.id << " has ended";
+      s.result = engine_.take_result(s.id);
+    }
+    check_sums();
+    check_end();
+  }
+
+  const std::vector<Arrival>& arrivals() const { return arrivals_; }
+  const std::vector<Served>& served() const { return served_; }
+  const std::vector<StepReport>& reports() const { return reports_; }
+
+  // What makes a workload worth its time.
+  bool preempted() const { return engine_.stats().preemptions > 0; }
+  bool shared_a_prefix() const {  // not only its own, after a preemption
+    return std::ranges::any_of(served_,
+                               [](const Served& s) { return s.result.stats.prefix_tokens > 0; });
+  }
+  bool was_ragged() const { return ragged_; }  // in one step, other K and other counts accepted
+
+ private:
+  static constexpr int kTooMany = 20000;
+
+  void before(int step) {
+    for (std::size_t i = 0; i < arrivals_.size(); i++) {
+      if (arrivals_[i].added_by == kNever && arrivals_[i].before_step == step) add(i);
+    }
+    for (std::size_t i = 0; i < arrivals_.size(); i++) {
+      if (arrivals_[i].cancelled_before == step) cancel(i);
+    }
+  }
+
+  void add(std::size_t i) {
+    served_[i].id =
+        engine_.add_request(arrivals_[i].request, [this, i](const Delivery& d) { take(i, d); });
+    by_id_[served_[i].id] = i;
+  }
+
+  void cancel(std::size_t i) {
+    if (served_[i].id != kNever && engine_.cancel(served_[i].id)) served_[i].cancelled = true;
+  }
+
+  void take(std::size_t i, const Delivery& delivery) {
+    Served& s = served_[i];
+    EXPECT_EQ(delivery.id, s.id) << "everyone gets their own";
+    EXPECT_GT(delivery.id, last_delivered_) << "in order of age";
+    last_delivered_ = delivery.id;
+    EXPECT_FALSE(s.finished) << "nothing comes after the end";
+    EXPECT_TRUE(delivery.finished || !delivery.tokens.empty()) << "a delivery brings something";
+    if (s.cancelled) {
+      EXPECT_TRUE(delivery.tokens.empty() && delivery.text.empty())
+          << "nothing comes after the cancel of request " << s.id;
+    }
+    s.outcome.tokens.insert(s.outcome.tokens.end(), delivery.tokens.begin(), delivery.tokens.end());
+    s.outcome.text += delivery.text;
+    s.deliveries++;
+    if (delivery.finished) {
+      s.finished = true;
+      s.outcome.finish_reason = delivery.finish_reason;
+    }
+    const int me = static_cast<int>(i);
+    for (std::size_t other = 0; other < arrivals_.size(); other++) {
+      const Arrival& a = arrivals_[other];
+      if (s.deliveries == 1 && a.added_by == me) add(other);
+      if (a.cancelled_by == me && a.cancelled_by_delivery == s.deliveries) cancel(other);
+    }
+  }
+
+  // Rounds of the report have their rows in the pass in this order.
+  void look_at(const StepReport& report) {
+    reports_.push_back(report);
+    std::set<int> drafted, accepted;
+    int row = 0;
+    for (const StepReport::Part& part : report.parts) {
+      if (part.prefilled > 0) {
+        prefill_rows_ += part.prefilled;
+        continue;
+      }
+      drafted.insert(part.round.drafted);
+      accepted.insert(part.round.accepted);
+      Outcome& outcome = served_.at(by_id_.at(part.id)).outcome;
+      for (int i = 0; i < part.emitted; i++) {
+        outcome.rows.push_back(
+            to_host(engine_.models().target.backend(), engine_.rounds().pass().logits(row + i, 1)));
+      }
+      outcome.rounds.push_back(part.round);
+      count_round(outcome.stats, part.round);
+      check_rollback(part);
+      row += part.round.drafted + 1;
+    }
+    EXPECT_FALSE(report.given_up) << to_text(report);
+    EXPECT_LE(report.rows(), engine_.options().token_budget);
+    EXPECT_EQ(row, engine_.rounds().pass().round_rows());
+    round_rows_ += row;
+    ragged_ = ragged_ || (drafted.size() > 1 && accepted.size() > 1);
+  }
+
+  // Both caches hold exactly what of the round is in the text, and the draft all that it has seen
+  // of it: counted without Round's arithmetic.
+  void check_rollback(const StepReport::Part& part) {
+    if (part.length == 0) return;  // it is finished
+    const int K = part.round.drafted, kept = part.round.start + part.round.accepted;
+    EXPECT_EQ(part.length, kept + 1) << "the target has the pending token and the accepted drafts";
+    if (K == 0 || engine_.models().draft_cache == nullptr) return;
+    for (const RequestState* state : engine_.requests()) {
+      if (state->id != part.id || state->draft_sequence == RequestState::kNoSequence) continue;
+      EXPECT_EQ(engine_.models().drafter.length(state->draft_sequence),
+                kept + (part.round.accepted == K ? 0 : 1))
+          << "the draft keeps what it has seen of the text of request " << part.id;
+    }
+  }
+
+  void check_sums() {
+    EngineStats sum;
+    for (const Served& s : served_) {
+      const RequestStats& stats = s.result.stats;
+      sum.emitted += stats.run.emitted;
+      sum.rounds += stats.run.rounds;
+      sum.preemptions += stats.preemptions;
+      EXPECT_EQ(stats.run.emitted, std::ssize(s.result.tokens)) << "request " << s.id;
+      expect_same_counts(stats.run, s.outcome.stats);
+    }
+    const EngineStats& stats = engine_.stats();
+    EXPECT_EQ(stats.emitted, sum.emitted);
+    EXPECT_EQ(stats.rounds, sum.rounds);
+    EXPECT_EQ(stats.preemptions, sum.preemptions);
+    EXPECT_EQ(stats.round_rows, round_rows_);
+    EXPECT_EQ(stats.prefill_rows, prefill_rows_);
+    EXPECT_EQ(stats.steps_given_up, 0);
+  }
+
+  void check_end() {
+    engine_.forget_prefixes();
+    for (const KvPool* pool : {&engine_.target_pool(), &engine_.draft_pool()}) {
+      const char* name = pool == &engine_.target_pool() ? "target" : "draft";
+      EXPECT_EQ(pool->n_used(), 0) << "pages of the " << name << " that nobody gave back";
+      if (pool->paged() == nullptr) continue;
+      EXPECT_TRUE(pool->paged()->sequences().empty()) << "sequences of the " << name;
+      for (std::int32_t page = 0; page < pool->n_pages(); page++) {
+        EXPECT_EQ(pool->paged()->allocator().owners(page), 0) << name << " page " << page;
+      }
+    }
+  }
+
+  BatchEngine& engine_;
+  std::vector<Arrival> arrivals_;
+  std::vector<Served> served_;
+  std::map<RequestId, std::size_t> by_id_;
+  std::vector<StepReport> reports_;
+  std::int64_t round_rows_ = 0, prefill_rows_ = 0;
+  RequestId last_delivered_ = kNever;  // in this step
+  bool ragged_ = false;
+};
+
+// What came out of an engine is what comes out alone, or where it was cancelled, a beginning of it.
+inline void expect_as_alone(const Served& served, const Outcome& alone) {
+  const Outcome& got = served.outcome;
+  const auto begins = [](const auto& part, const auto& whole, auto&& equal) {
+    return part.size() <= whole.size() &&
+           std::equal(part.begin(), part.end(), whole.begin(), equal);
+  };
+  if (!served.cancelled) {
+    expect_same_tokens(got, alone);
+    EXPECT_TRUE(std::ranges::equal(got.rounds, alone.rounds, same_round)) << "other rounds";
+    expect_same_counts(served.result.stats.run, alone.stats);
+    EXPECT_EQ(served.result.tokens, got.tokens) << "the result is what was delivered";
+    EXPECT_EQ(served.result.text, got.text);
+  } else {
+    EXPECT_EQ(got.finish_reason, FinishReason::kCancelled);
+    EXPECT_TRUE(begins(got.tokens, alone.tokens, std::equal_to<>())) << "a beginning of its tokens";
+    EXPECT_TRUE(alone.text.starts_with(got.text)) << got.text;
+    EXPECT_TRUE(begins(served.result.tokens, alone.tokens, std::equal_to<>()));
+    EXPECT_TRUE(begins(got.tokens, served.result.tokens, std::equal_to<>()));
+    EXPECT_TRUE(begins(got.rows, alone.rows, equal_bits)) << "from the same logits";
+    EXPECT_TRUE(begins(got.rounds, alone.rounds, same_round)) << "in the same rounds";
+  }
+  EXPECT_EQ(served.result.finish_reason, got.finish_reason);
+}
+
+// ---- random workloads
+
+inline int between(std::mt19937& random, int least, int most) {
+  return least + static_cast<int>(random() % static_cast<unsigned>(most - least + 1));
+}
+inline bool one_in(std::mt19937& random, int n) { return between(random, 1, n) == 1; }
+template <typename T, std::size_t n>
+const T& one_of(std::mt19937& random, const T (&values)[n]) {
+  return values[random() % n];
+}
+
+// All lossless rules, and one request in eight with lenience.
+inline SpeculationOptions random_speculation(std::mt19937& random) {
+  SpeculationOptions options;
+  SamplingOptions& sampling = options.sampling;
+  if (!one_in(random, 3)) {
+    sampling.temperature = one_of(random, {0.6, 1.0, 1.4});
+    sampling.top_k = one_of(random, {0, 0, 2, 4});
+    sampling.top_p = one_of(random, {1.0, 1.0, 0.8});
+  }
+  sampling.repetition_penalty = one_of(random, {1.0, 1.0, 1.4, 0.7});
+  options.draft_temperature =
+      one_of(random, {0.0, sampling.temperature, sampling.temperature, 1.1});
+  std::vector<const NamedRule*> rules;
+  for (const NamedRule& rule : acceptance_rules()) {
+    if (rule.lossless) rules.push_back(&rule);
+  }
+  options.rule =
+      one_in(random, 3) ? &find_acceptance_rule("rejection") : rules[random() % rules.size()];
+  if (options.rule->name == "rejection" && one_in(random, 4)) options.lenience = 0.6;
+  return options;
+}
+
+// When it comes and goes: two thirds at the beginning, a few from callbacks, a few cancelled.
+inline void random_times(std::mt19937& random, std::vector<Arrival>& arrivals) {
+  const int n = static_cast<int>(arrivals.size());
+  for (int i = 0; i < n; i++) {
+    Arrival& a = arrivals[static_cast<std::size_t>(i)];
+    a.before_step = one_in(random, 3) ? between(random, 1, 30) : between(random, 1, 4);
+    if (i > 0 && one_in(random, 6)) a.added_by = between(random, 0, i - 1);
+    if (one_in(random, 10)) a.cancelled_before = between(random, 1, 25);
+    if (one_in(random, 12)) {
+      a.cancelled_by = one_in(random, 2) ? i : between(random, 0, n - 1);
+      a.cancelled_by_delivery = between(random, 1, 6);
+    }
+  }
+}
+
+inline bool full() { return std::getenv("SPECDEC_FULL") != nullptr; }
+
+}  // namespace specdec::batch
