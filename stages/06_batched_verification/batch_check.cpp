@@ -1,6 +1,7 @@
 #include "stages/06_batched_verification/batch_check.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "common/base/error.h"
 #include "common/run/golden_check.h"
@@ -88,7 +89,8 @@ class Check {
       QueuedRequest queued;
       queued.request = golden.request;
       queue_.push_back(std::move(queued));
-      longest_ = std::max(longest_, most_cached(golden.request));
+      longest_ = std::max(longest_,
+                          most_cached(golden.request, std::numeric_limits<int>::max()).by_target);
     }
     if (options_.draft_kind != "llama" && options_.draft_kind != "self") {
       fail("--check compares rounds, too: give --draft-kind llama or self");

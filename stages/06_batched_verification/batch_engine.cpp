@@ -68,59 +68,6 @@ RequestId BatchEngine::add_request(BatchRequest request, OnDelivery on_delivery,
   return next_id_++;
 }
 
-void BatchEngine::check_request(const BatchRequest& request) const {
-  const GenerationRequest& g = request.generation;
-  check_speculation_options(request.speculation);
-  if (request.spec_length < 0 || request.spec_length > options_.spec_length) {
-    fail("--spec-length {}: this engine has room for 0 to {}", request.spec_length,
-         options_.spec_length);
-  }
-  if (g.prompt.empty()) fail("the prompt has no tokens");
-  const int limit = models_.token_limit > 0 ? models_.token_limit : models_.target.vocab_size();
-  for (const TokenId id : g.prompt) {
-    if (id < 0 || id >= limit) {
-      fail("prompt id {} is outside the vocabulary of {} tokens", id, limit);
-    }
-  }
-  if (g.max_new_tokens < 1) fail("--max-new-tokens is {}; it takes at least 1", g.max_new_tokens);
-  for (const std::string& text : g.stop) {
-    if (text.empty()) fail("--stop: the text is empty");
-    if (models_.tokenizer == nullptr) fail("--stop needs a tokenizer, and there is none");
-  }
-  if (request.context_limit < 1 || request.context_limit > models_.target.max_seq_len()) {
-    fail("--max-context {} is not within the model's {} positions", request.context_limit,
-         models_.target.max_seq_len());
-  }
-}
-
-// [snippet check-fits]
-// Alone in the pools, any request must come to its end: that is what rules out deadlock.
-void BatchEngine::check_fits(const BatchRequest& request) const {
-  const auto prompt = std::int64_t{std::ssize(request.generation.prompt)};
-  const std::int64_t text = prompt + request.generation.max_new_tokens;
-  if (text > request.context_limit) {
-    fail(
-        "a prompt of {} tokens and {} new ones need {} positions, and there are {}: reduce "
-        "--max-new-tokens or shorten the prompt",
-        prompt, request.generation.max_new_tokens, text, request.context_limit);
-  }
-  const auto check_pool = [&](const KvPool& pool, std::int64_t tokens, std::string_view whose) {
-    const KvCache* cache = pool.cache();
-    if (cache == nullptr) return;
-    const std::int64_t pages = (tokens + cache->page_size() - 1) / cache->page_size();
-    if (pages > (pool.paged() ? pool.n_pages() : 1)) {
-      fail(
-          "the request caches up to {} tokens in the {}, {} pages of {}, and there {} {}: raise "
-          "--{}pages or reduce --max-new-tokens",
-          tokens, whose, pages, cache->page_size(), pool.paged() ? "are" : "is",
-          pool.paged() ? pool.n_pages() : 1, whose == "draft" ? "draft-" : "");
-    }
-  };
-  check_pool(target_pool_, most_cached(request), "target");
-  check_pool(draft_pool_, most_cached_by_draft(request, models_.drafter.context_limit()), "draft");
-}
-// [end snippet check-fits]
-
 bool BatchEngine::cancel(RequestId id) {
   const auto found = states_.find(id);
   if (found == states_.end() || finished_.contains(id)) return false;
@@ -155,15 +102,15 @@ const StepReport& BatchEngine::step() {
   report_ = {.step = ++stats_.steps, .started = now()};
   drop_cancelled();
   try {
-    const StepPlan& plan = scheduler_.plan();  // who computes what
+    const StepPlan& plan = scheduler_.plan(steps_given_up_ == 0);  // who computes what
     note_admissions();
     rounds_.draft(plan.rounds);  // K steps of the drafter, side by side
     report_.drafted = now();
     rounds_.verify(plan.rounds, plan.prefills);  // one ragged pass of the target
     report_.verified = now();
-    rounds_.judge(plan.rounds);  // each by its own options and draws
-    settle(plan);                // rollback, and what has come to its end
-    steps_given_up_ = 0;
+    rounds_.judge(plan.rounds);                      // each by its own options and draws
+    settle(plan);                                    // rollback, and what has come to its end
+    if (report_.emitted() > 0) steps_given_up_ = 0;  // prompts alone prove no room for rounds
   } catch (const CacheFull& full) {
     give_up(full);
   } catch (...) {
@@ -201,16 +148,17 @@ void BatchEngine::give_up(const CacheFull& full) {
     RequestState& r = admitted.empty() ? *scheduler_.waiting().front() : *admitted.front();
     r.failure = full.what();
     finish(r, FinishReason::kError);
+    steps_given_up_ = 0;
   } else if (!admitted.empty()) {
     scheduler_.preempt_youngest();
   }
 }
 
 void BatchEngine::note_admissions() {
-  report_.admitted = scheduler_.last_plan().admitted;
-  for (const RequestId id : report_.admitted) {
+  for (const RequestId id : scheduler_.last_plan().admitted) {
     RequestState& r = *states_.at(id);
     const int found = models_.target.length(r.sequence);
+    report_.admitted.push_back({id, found});
     stats_.admissions++;
     stats_.admissions_with_prefix += found > 0 ? 1 : 0;
     stats_.prompt_tokens += r.prompt_tokens();
@@ -326,7 +274,9 @@ void BatchEngine::hand_over(RequestState& r) {
   }
   r.delivered = r.generation.tokens().size();
   r.new_text.clear();
-  if (r.failure) finish(r, FinishReason::kError);
+  if (!r.failure) return;
+  finish(r, FinishReason::kError);
+  finished_.at(r.id) = FinishReason::kError;  // also where it was finished otherwise
 }
 
 void BatchEngine::note_times(RequestState& r) {

@@ -123,6 +123,10 @@ nlohmann::json distribution(std::vector<double> values) {
 }
 
 nlohmann::json to_json(const StepReport& report) {
+  nlohmann::json admitted = nlohmann::json::array();
+  for (const StepReport::Admission& admission : report.admitted) {
+    admitted.push_back({{"request", admission.id}, {"found", admission.found}});
+  }
   nlohmann::json rounds = nlohmann::json::array(), prefills = nlohmann::json::array();
   for (const StepReport::Part& part : report.parts) {
     if (part.prefilled > 0) {
@@ -142,7 +146,7 @@ nlohmann::json to_json(const StepReport& report) {
           {"ended", report.ended},
           {"rounds", rounds},
           {"prefills", prefills},
-          {"admitted", report.admitted},
+          {"admitted", admitted},
           {"preempted", report.preempted},
           {"finished", report.finished},
           {"waiting", report.waiting},

@@ -26,16 +26,18 @@ struct BatchRequest {
   int context_limit = 0;           // positions of the target that it may use; 0: all there are
 };
 
-// The most tokens of it that are ever cached, drafts included. The last round begins when all
-// tokens but one are there, and one of them is pending.
-inline std::int64_t most_cached(const BatchRequest& r) {
-  const std::int64_t text =
-      std::ssize(r.generation.prompt) + std::int64_t{r.generation.max_new_tokens};
-  return std::min<std::int64_t>(r.context_limit, text - 1 + r.spec_length);
-}
-// The same for a draft model with a context of its own; 0 without speculation.
-inline std::int64_t most_cached_by_draft(const BatchRequest& r, std::int64_t draft_context_limit) {
-  return r.spec_length == 0 ? 0 : std::min(draft_context_limit, most_cached(r) - 1);
+// The most tokens of a request that are ever cached. The last round begins when all tokens but one
+// are there, of which one is pending; see round_spec_length() for where drafts end.
+struct MostCached {
+  std::int64_t by_target = 0, by_draft = 0;
+};
+inline MostCached most_cached(const BatchRequest& r, int draft_context_limit) {
+  const std::int64_t prompt = std::ssize(r.generation.prompt);
+  const std::int64_t start = prompt + r.generation.max_new_tokens - 2;
+  const std::int64_t drafted =
+      std::min<std::int64_t>({start + r.spec_length, r.context_limit - 1, draft_context_limit});
+  const bool drafts = r.spec_length > 0 && prompt <= draft_context_limit;
+  return {std::max(start, drafted) + 1, drafts ? drafted : 0};
 }
 
 // What a step brought for one request: its new tokens in order, and the text that is certain by

@@ -44,7 +44,10 @@ void check_pages(const KvPool& pool, std::string_view name) {
   const PagedKvCache* cache = pool.paged();
   if (cache == nullptr) return;
   std::vector<int> owners(static_cast<std::size_t>(cache->allocator().n_pages()));
-  for (const SequenceId sequence : cache->sequences()) {
+  const std::vector<SequenceId> sequences = cache->sequences();
+  SPECDEC_CHECK(std::ssize(sequences) == pool.n_sequences(), "{} {} sequences, {} counted",
+                sequences.size(), name, pool.n_sequences());
+  for (const SequenceId sequence : sequences) {
     const auto pages = cache->pages(sequence);
     const int length = cache->length(sequence), size = cache->page_size();
     SPECDEC_CHECK(std::ssize(pages) == pool.pages_of(length), "{} tokens in {} {} pages", length,
@@ -62,7 +65,7 @@ void check_pages(const KvPool& pool, std::string_view name) {
     const int counted = cache->allocator().owners(page);
     const bool in_prefixes = pool.prefixes() && pool.prefixes()->holds(page);
     SPECDEC_CHECK(counted == own + (in_prefixes ? 1 : 0), "{} page {} has {} owners, not {}", name,
-                  page, own, counted);
+                  page, counted, own + (in_prefixes ? 1 : 0));
     held += in_prefixes ? 1 : 0;
     used += counted > 0 ? 1 : 0;
   }

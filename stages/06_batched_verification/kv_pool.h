@@ -27,6 +27,7 @@ class KvPool {
   int n_pages() const { return n_pages_; }
   int n_used() const;  // by sequences and by the prefix cache
   int n_free() const { return n_pages_ - n_used(); }
+  int n_sequences() const { return n_sequences_; }
   int peak_used() const { return peak_used_; }
   void note_peak() { peak_used_ = std::max(peak_used_, n_used()); }
 

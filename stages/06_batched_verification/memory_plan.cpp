@@ -59,9 +59,9 @@ BatchSizes batch_sizes(const RunOptions& options, std::span<const BatchRequest> 
   std::vector<std::int64_t> cached, cached_by_draft;
   for (const BatchRequest& request : requests) {
     sizes.spec_length = std::max(sizes.spec_length, request.spec_length);
-    cached.push_back(most_cached(request));
-    cached_by_draft.push_back(
-        most_cached_by_draft(request, std::numeric_limits<std::int64_t>::max()));
+    const MostCached most = most_cached(request, std::numeric_limits<int>::max());
+    cached.push_back(most.by_target);
+    cached_by_draft.push_back(most.by_draft);
     sizes.longest = std::max(sizes.longest, cached.back());
   }
   sizes.max_batch = std::clamp(static_cast<int>(requests.size()), 1, options.max_batch);

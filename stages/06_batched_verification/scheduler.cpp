@@ -23,12 +23,13 @@ Scheduler::Scheduler(const Options& options, LanguageModel& target, Drafter& dra
       draft_pool_(draft_pool) {}
 
 // [snippet plan]
-const StepPlan& Scheduler::plan() {
+const StepPlan& Scheduler::plan(bool may_admit) {
   plan_.clear();
   planned_ = {};
   int rows = options_.token_budget;
   plan_admitted(rows);
-  if (plan_.preempted.empty()) admit(rows);  // who was put out must not come back at once
+  // Who was put out must not come back at once.
+  if (plan_.preempted.empty() && (may_admit || admitted_.empty())) admit(rows);
   SPECDEC_CHECK(!plan_.rounds.empty() || !plan_.prefills.empty() || waiting_.empty(),
                 "a step with requests has work");
   return plan_;
@@ -110,6 +111,7 @@ void Scheduler::admit(int& rows) {
 
 // Whether all that are admitted can come through their next round, and this one through its first.
 bool Scheduler::open(RequestState& r) {
+  if (!target_pool_.make_room(target_pool_.growth(KvPool::kNone, 0))) return false;  // a stretch
   r.sequence = target_pool_.create(r.context, [&] { return target_.create(); });
   Pages pages = pages_for_round(r);
   for (const RequestState* other : admitted_) {

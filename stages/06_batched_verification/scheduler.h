@@ -50,8 +50,10 @@ class Scheduler {
   // Takes a request out, wherever it is; its pages are free.
   void remove(RequestState& request);
 
-  // The next step. Throws CacheFull where a cache is out of sequences; the plan is void then.
-  const StepPlan& plan();
+  // The next step. may_admit: false where a step has failed for lack of room, so that nobody comes
+  // in place of those who were put out, unless nobody is left. Throws CacheFull where a cache is
+  // out of sequences; the plan is void then.
+  const StepPlan& plan(bool may_admit = true);
   const StepPlan& last_plan() const { return plan_; }
 
   // The youngest admitted request back into the queue. REQUIRES: there is one.

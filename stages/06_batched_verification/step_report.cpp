@@ -32,7 +32,12 @@ std::string to_text(const StepReport& report) {
   };
   if (report.given_up) line += " given up;";
   list("preempt", report.preempted);
-  list("admit", report.admitted);
+  if (!report.admitted.empty()) line += " admit";
+  for (const StepReport::Admission& admission : report.admitted) {
+    line += fmt::format(" {}", admission.id);
+    if (admission.found > 0) line += fmt::format(" ({} found)", admission.found);
+  }
+  if (!report.admitted.empty()) line += ";";
   for (const StepReport::Part& part : report.parts) {
     if (part.prefilled > 0) {
       line += fmt::format(" {} prefills {}", part.id, part.prefilled);

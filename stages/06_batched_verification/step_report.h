@@ -18,9 +18,15 @@ struct StepReport {
     int length = 0;  // cached in the target afterwards; 0 where it is finished
   };
 
+  struct Admission {
+    RequestId id = 0;
+    int found = 0;  // tokens of its context, in the prefix cache
+  };
+
   std::int64_t step = 0;         // 1, 2, ...
   std::vector<Part> parts = {};  // rounds, then prefills; oldest first
-  std::vector<RequestId> admitted = {}, preempted = {}, finished = {};
+  std::vector<Admission> admitted = {};
+  std::vector<RequestId> preempted = {}, finished = {};
   bool given_up = false;  // a cache was full against all plans: nothing was computed
 
   // After the step.
