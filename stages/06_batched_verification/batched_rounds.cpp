@@ -46,6 +46,7 @@ BatchedRounds::BatchedRounds(LanguageModel& target, Drafter& drafter, int max_ba
       pass_(target, max_batch, max_batch * (spec_length + 1)),
       scratch_(spec_length, target.vocab_size()) {
   requests_.reserve(drafts_.size());
+  drafting_.reserve(drafts_.size());
 }
 
 int BatchedRounds::spec_length(const RequestState& r) const {
@@ -56,6 +57,7 @@ int BatchedRounds::spec_length(const RequestState& r) const {
 // [snippet batched-draft]
 void BatchedRounds::draft(std::span<RequestState* const> batch) {
   requests_.clear();
+  drafting_.clear();
   for (std::size_t i = 0; i < batch.size(); i++) {
     RequestState& r = *batch[i];
     r.round = {.start = target_.length(r.sequence)};
@@ -64,30 +66,29 @@ void BatchedRounds::draft(std::span<RequestState* const> batch) {
     const int K = spec_length(r);
     if (K == 0) continue;
     requests_.push_back({r.draft_sequence, r.context, K, r.judge.drafting(), &drafts_[i]});
+    drafting_.push_back(&r);
   }
   try {
     if (!requests_.empty()) drafter_.draft(requests_);
   } catch (const CacheFull&) {
     throw;
   } catch (const Error&) {  // logits that are no numbers, but whose?
-    draft_one_by_one(batch);
+    draft_one_by_one();
   }
   for (std::size_t i = 0; i < batch.size(); i++) batch[i]->round.drafted = drafts_[i].size();
 }
 // [end snippet batched-draft]
 
 // Draws have no order, so what is drafted a second time is the same.
-void BatchedRounds::draft_one_by_one(std::span<RequestState* const> batch) {
-  undo_draft(batch);
-  std::size_t next = 0;
-  for (std::size_t i = 0; i < batch.size(); i++) {
-    if (next == requests_.size() || requests_[next].drafts != &drafts_[i]) continue;
+void BatchedRounds::draft_one_by_one() {
+  undo_draft(drafting_);
+  for (std::size_t i = 0; i < requests_.size(); i++) {
     try {
-      drafter_.draft(std::span(requests_).subspan(next++, 1));
+      drafter_.draft(std::span(requests_).subspan(i, 1));
     } catch (const CacheFull&) {
       throw;
     } catch (const Error& error) {
-      batch[i]->failure = error.what();
+      drafting_[i]->failure = error.what();
     }
   }
 }

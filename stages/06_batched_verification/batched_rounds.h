@@ -77,12 +77,13 @@ class BatchedRounds {
   const Drafts& drafts(std::size_t i) const { return drafts_[i]; }  // of request i of the batch
 
  private:
-  void draft_one_by_one(std::span<RequestState* const> batch);
+  void draft_one_by_one();
 
   LanguageModel& target_;
   Drafter& drafter_;
   std::vector<Drafts> drafts_;  // [max_batch]
   std::vector<DraftRequest> requests_;
+  std::vector<RequestState*> drafting_;  // whose they are
   RaggedPass pass_;
   JudgingScratch scratch_;
 };

@@ -31,6 +31,10 @@ class KvPool {
   int peak_used() const { return peak_used_; }
   void note_peak() { peak_used_ = std::max(peak_used_, n_used()); }
 
+  // Whether one more sequence can be made, at whose beginning a contiguous cache gives it a
+  // stretch.
+  bool has_room_for_a_sequence() { return make_room(growth(kNone, 0)); }
+
   // Makes `pages` pages free, at the cost of cached prefixes where need be; false where those do
   // not suffice, which are then left alone.
   bool make_room(int pages);

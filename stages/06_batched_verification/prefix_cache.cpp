@@ -83,11 +83,11 @@ void PrefixCache::add(SequenceId sequence, std::span<const TokenId> tokens) {
   for (std::size_t i = 0; i < std::min(full_pages(tokens), computed); i++) {
     std::int32_t page = find(before, tokens_of_page(tokens, i));
     if (page == kNone) {
-      if (i > 0 && before != own[i - 1]) break;  // it would keep pages that the sequence has not
       page = own[i];
       insert(page, before, tokens_of_page(tokens, i));
     }
     touch(page);
+    if (page != own[i]) break;  // what follows would keep it, and the sequence does not use it
     before = page;
   }
 }

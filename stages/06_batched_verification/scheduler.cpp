@@ -30,8 +30,7 @@ const StepPlan& Scheduler::plan(bool may_admit) {
   plan_admitted(rows);
   // Who was put out must not come back at once.
   if (plan_.preempted.empty() && (may_admit || admitted_.empty())) admit(rows);
-  SPECDEC_CHECK(!plan_.rounds.empty() || !plan_.prefills.empty() || waiting_.empty(),
-                "a step with requests has work");
+  SPECDEC_CHECK(!admitted_.empty() || waiting_.empty(), "nobody waits for an empty engine");
   return plan_;
 }
 
@@ -101,7 +100,7 @@ void Scheduler::admit(int& rows) {
       const int chunk = std::min({options_.prefill_chunk, rows, left});
       plan_.prefills.push_back({&r, chunk});
       rows -= chunk;
-    } else if (rounds_.spec_length(r) < rows) {
+    } else if (rounds_.spec_length(r) < rows) {  // otherwise its rounds begin in the next step
       open_draft(r);
       plan_.rounds.push_back(&r);
       rows -= rounds_.spec_length(r) + 1;
@@ -111,7 +110,7 @@ void Scheduler::admit(int& rows) {
 
 // Whether all that are admitted can come through their next round, and this one through its first.
 bool Scheduler::open(RequestState& r) {
-  if (!target_pool_.make_room(target_pool_.growth(KvPool::kNone, 0))) return false;  // a stretch
+  if (!target_pool_.has_room_for_a_sequence()) return false;
   r.sequence = target_pool_.create(r.context, [&] { return target_.create(); });
   Pages pages = pages_for_round(r);
   for (const RequestState* other : admitted_) {

@@ -63,14 +63,11 @@ class PrefixModel {
       const auto i = static_cast<std::size_t>(end / page_size_ - 1);
       const Tokens text(prompt.begin(), prompt.begin() + end);
       if (!pages_.contains(text)) {
-        if (i > 0 &&
-            pages_.at(Tokens(text.begin(), text.end() - page_size_)).number != own[i - 1]) {
-          break;  // the sequence has a copy of the page before
-        }
         pages_[text].number = own[i];
         stats.pages_added++;
       }
       pages_[text].last_use = now_;
+      if (pages_[text].number != own[i]) break;  // the sequence has a copy
     }
   }
 
