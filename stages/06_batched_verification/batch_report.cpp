@@ -207,11 +207,12 @@ std::string BatchReport::summary() const {
     if (result.stats.run.emitted > 1) between.push_back(result.stats.time_between_tokens());
   }
   std::string text = fmt::format(
-      "\n{}: {} requests, {} tokens in {:.2f} s, {:.1f} tokens/s on {}; {} steps, {} requests a "
+      "\n{}: {} request{}, {} tokens in {:.2f} s, {:.1f} tokens/s on {}; {} steps, {} requests a "
       "step (at most {})\n",
-      stage_name(session_.options.stage), results.size(), total.emitted, engine.now(),
-      static_cast<double>(total.emitted) / engine.now(), session_.backend->name(), stats.steps,
-      ratio(share(stats.rounds, stats.steps)), stats.peak_rounds);
+      stage_name(session_.options.stage), results.size(), results.size() == 1 ? "" : "s",
+      total.emitted, engine.now(), static_cast<double>(total.emitted) / engine.now(),
+      session_.backend->name(), stats.steps, ratio(share(stats.rounds, stats.steps)),
+      stats.peak_rounds);
   if (total.tested > 0) {
     text +=
         fmt::format("alpha {} ({} of {} tested), {} tokens a round, {} target forwards a token\n",

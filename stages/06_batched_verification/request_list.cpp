@@ -1,6 +1,8 @@
 #include "stages/06_batched_verification/request_list.h"
 
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
 #include <iostream>
 #include <iterator>
 #include <unordered_map>
@@ -259,9 +261,15 @@ std::vector<TimedRequest> parse_requests(std::string_view text, const std::strin
 }
 
 std::vector<TimedRequest> read_requests(const std::string& path, const RunOptions& defaults) {
-  if (path != "-") return parse_requests(read_text_file(path), path, defaults);
-  const std::string text(std::istreambuf_iterator<char>(std::cin), {});
-  return parse_requests(text, "stdin", defaults);
+  const auto all_of = [](std::istream& stream) {
+    return std::string(std::istreambuf_iterator<char>(stream), {});
+  };
+  if (path == "-") return parse_requests(all_of(std::cin), "stdin", defaults);
+  if (std::filesystem::is_fifo(path)) {  // as the shell's <(command)
+    std::ifstream pipe(path);
+    return parse_requests(all_of(pipe), path, defaults);
+  }
+  return parse_requests(read_text_file(path), path, defaults);
 }
 
 BatchRequest to_batch_request(const ModelFiles& target, const RunOptions& options) {

@@ -147,12 +147,22 @@ class BatchTest(unittest.TestCase):
         self.assertEqual((done.returncode, done.stderr), (0, b""))
         self.assertEqual(done.stdout.decode(), self.alone[0]["text"] + "\n")
 
+    def test_requests_from_a_pipe(self):
+        reader, writer = os.pipe()
+        os.write(writer, json.dumps(REQUESTS[0]).encode())
+        os.close(writer)
+        done = subprocess.run([PROGRAMS / BATCH, "--requests", f"/dev/fd/{reader}", "--quiet"], capture_output=True,
+                              check=False, pass_fds=[reader])
+        os.close(reader)
+        self.assertEqual((done.returncode, done.stderr), (0, b""))
+        self.assertEqual(done.stdout.decode(), self.alone[0]["text"] + "\n")
+
     def test_one_prompt_is_a_batch_of_one(self):
         results, _ = run_lines("--prompt", REQUESTS[0]["prompt"], "--max-new-tokens", 40)
         self.assertEqual(results[0]["tokens"], self.alone[0]["tokens"])
         code, text, errors = run("--prompt", REQUESTS[0]["prompt"], "--max-new-tokens", 40)
         self.assertEqual((code, text), (0, self.alone[0]["text"] + "\n"))
-        for words in ("weights: target", "in all", "1 requests", "alpha", "first token after", "pages: at most"):
+        for words in ("weights: target", "in all", "1 request,", "alpha", "first token after", "pages: at most"):
             self.assertIn(words, errors)
 
     def test_text_comes_in_the_order_of_the_input(self):
