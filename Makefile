@@ -50,10 +50,11 @@ fuzz: setup-full ## run each fuzzer for FUZZ_SECONDS (60)
 bench: build ## run the benchmarks
 	@for benchmark in $(BUILD)/bin/bench/*; do $$benchmark || exit 1; done
 
-experiments: build ## measure what chapters 4, 5 and theory show, on a quiet machine; fill tables, draw figures
+experiments: build ## measure what chapters 4 to 6 and theory show, on a quiet machine; fill tables, draw figures
 	@python3 docs/experiments/rules.py $(BUILD)/bin
 	@python3 docs/experiments/run.py --build $(BUILD)
-	@python3 docs/experiments/tables.py && python3 docs/figures/experiments.py
+	@python3 docs/experiments/batch.py --build $(BUILD)
+	@python3 docs/experiments/tables.py && python3 docs/figures/experiments.py && python3 docs/figures/batch.py
 
 golden: ## remake the models and golden files (Python; hours, see golden/README.md)
 	@python3 -m venv $(GOLDEN_VENV)

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Fills the tables of docs/theory.md from results.json and from the formulas.
+"""Fills the tables of docs/theory.md from results.json and from the formulas, and those of
+docs/06_batched_verification.md from batch.json.
 
     python3 docs/experiments/tables.py            rewrites them
     python3 docs/experiments/tables.py --check    exit code 1 where one differs
 
 A table stands between <!-- table: NAME --> and <!-- end table -->, in a quotation with "> " before both. NAME is a
-function of this file.
+function of this file, or of batch_tables.py.
 """
 import argparse
 import difflib
@@ -13,9 +14,10 @@ import json
 import pathlib
 import re
 import sys
-import textwrap
 
+import batch_tables
 import formulas
+from table_text import machine as machine_text, markdown, number, prose, smoke
 
 HERE = pathlib.Path(__file__).resolve().parent
 BLOCK = re.compile(r"(?P<head>^(?P<quote>(?:> )?)<!-- table: (?P<name>[\w-]+) -->\n)(?P<body>.*?)"
@@ -28,19 +30,6 @@ TABLES = {}
 def table(make):
     TABLES[make.__name__.replace("_", "-")] = make
     return make
-
-
-def number(value, digits=2):
-    return "" if value is None else f"{value:.{digits}f}"
-
-
-def markdown(heads, rows):
-    lines = ["| " + " | ".join(row) + " |" for row in [heads, *rows]]
-    return "\n".join([lines[0], "|" + "---|" * len(heads), *lines[1:]]) + "\n"
-
-
-def prose(text):
-    return textwrap.fill(text, 100, break_long_words=False, break_on_hyphens=False) + "\n"
 
 
 class Results:
@@ -257,12 +246,7 @@ def predicted(e):
 @table
 def machine(results):
     t = results.data["times"]
-    build, m = t["build"] or {"compiler": "unknown", "flags": "unknown"}, t["machine"]
-    caches = ", ".join(f"{name} {size}" for name, size in m["caches"].items())
-    smoke = " A smoke test: these times mean nothing." if t["quick"] else ""
-    return prose(f"{t['date']}, {m['cpu']}, {t['device']}, caches {caches}; one thread reads "
-            f"{m['read_bandwidth_one_thread_gb_per_s']} GB/s from memory. {build['compiler']}, `{build['flags']}`. "
-            f"Prompts {', '.join(t['prompts'])}; {t['sweeps']} sweeps.{smoke}")
+    return prose(f"{machine_text(t)} Prompts {', '.join(t['prompts'])}; {t['sweeps']} sweeps.{smoke(t)}")
 
 
 @table
@@ -290,29 +274,43 @@ def v_and_rows(results):
     return markdown(["draft", "T", *(f"v, {K + 1} rows" for K in lengths)], rows)
 
 
+# Chapter -> its tables, the file they are made from, and the class that reads its JSON.
+CHAPTERS = {"theory.md": (TABLES, "results.json", Results),
+            "06_batched_verification.md": (batch_tables.TABLES, "batch.json", batch_tables.Batches)}
+
+
+def filled(chapter, text):
+    """The chapter's text with the tables of today's results."""
+    tables, file, reader = CHAPTERS[chapter]
+    results = reader(json.loads((HERE / file).read_text(encoding="utf-8")))
+    names = [match["name"] for match in BLOCK.finditer(text)]
+    if unknown := sorted(set(names) - set(tables)):
+        sys.exit(f"{chapter}: no such table: {', '.join(unknown)}; there are {', '.join(tables)}")
+    if len(names) != text.count("<!-- table:"):
+        sys.exit(f"{chapter}: a table is not closed by <!-- end table -->")
+
+    def fill(block):
+        # Between a comment and a table Markdown wants an empty line; inside a quotation, its sign.
+        lines = ["", *tables[block["name"]](results).splitlines(), ""]
+        return block["head"] + "".join((block["quote"] + line).rstrip() + "\n" for line in lines) + block["tail"]
+
+    return BLOCK.sub(fill, text)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true")
-    parser.add_argument("--results", type=pathlib.Path, default=HERE / "results.json")
-    parser.add_argument("--chapter", type=pathlib.Path, default=HERE.parent / "theory.md")
-    options = parser.parse_args()
-    results = Results(json.loads(options.results.read_text(encoding="utf-8")))
-    old = options.chapter.read_text(encoding="utf-8")
-    names = [match["name"] for match in BLOCK.finditer(old)]
-    if unknown := sorted(set(names) - set(TABLES)):
-        sys.exit(f"{options.chapter.name}: no such table: {', '.join(unknown)}; there are {', '.join(TABLES)}")
-    if len(names) != old.count("<!-- table:"):
-        sys.exit(f"{options.chapter.name}: a table is not closed by <!-- end table -->")
-    def filled(block):
-        # Between a comment and a table Markdown wants an empty line; inside a quotation, its sign.
-        lines = ["", *TABLES[block["name"]](results).splitlines(), ""]
-        return block["head"] + "".join((block["quote"] + line).rstrip() + "\n" for line in lines) + block["tail"]
-
-    new = BLOCK.sub(filled, old)
-    if options.check:
-        sys.stdout.writelines(difflib.unified_diff(old.splitlines(True), new.splitlines(True), "chapter", "results"))
-        sys.exit(old != new)
-    options.chapter.write_text(new, encoding="utf-8")
+    check, differs = parser.parse_args().check, False
+    for chapter in CHAPTERS:
+        path = HERE.parent / chapter
+        old = path.read_text(encoding="utf-8")
+        new = filled(chapter, old)
+        differs |= old != new
+        if check:
+            sys.stdout.writelines(difflib.unified_diff(old.splitlines(True), new.splitlines(True), chapter, "results"))
+        else:
+            path.write_text(new, encoding="utf-8")
+    sys.exit(check and differs)
 
 
 if __name__ == "__main__":

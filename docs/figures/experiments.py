@@ -20,17 +20,18 @@ ALPHAS = [i / 100 for i in range(101)]
 
 
 class Axes:
-    """A frame with two linear scales in a picture."""
+    """A frame with two linear scales in a picture. Names: of the marks on a scale, where a number will not do."""
 
-    def __init__(self, picture, left, top, right, bottom, xs, ys, x_of=float, y_of=float):
+    def __init__(self, picture, left, top, right, bottom, xs, ys, x_name="{:g}".format,
+                 y_name="{:g}".format):
         self.p, self.left, self.top, self.right, self.bottom = picture, left, top, right, bottom
         (self.x0, self.x1), (self.y0, self.y1) = (xs[0], xs[-1]), (ys[0], ys[-1])
         for x in xs:
             picture.line([(self.x(x), top), (self.x(x), bottom)], GRID, 1)
-            picture.text(self.x(x), bottom + 18, f"{x:g}", 11, colour=SOFT)
+            picture.text(self.x(x), bottom + 18, x_name(x), 11, colour=SOFT)
         for y in ys:
             picture.line([(left, self.y(y)), (right, self.y(y))], GRID, 1)
-            picture.text(left - 8, self.y(y) + 4, f"{y:g}", 11, "end", SOFT)
+            picture.text(left - 8, self.y(y) + 4, y_name(y), 11, "end", SOFT)
 
     def x(self, x):
         return self.left + (self.right - self.left) * (x - self.x0) / (self.x1 - self.x0)
