@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "common/llama.h"
 #include "stages/03_paged_kv_cache/make_cache.h"
 
 namespace specdec {
@@ -44,6 +45,16 @@ std::size_t available_bytes() {
 std::size_t weights(const LlamaModel& model) {
   const bool untied = &model.head() != &model.embedding();
   return model.layer_bytes() + model.head().bytes() + (untied ? model.embedding().bytes() : 0);
+}
+
+std::size_t count(auto... factors) {
+  return (std::size_t{1} * ... * static_cast<std::size_t>(factors));
+}
+
+// Of a pass over so many rows.
+std::size_t activations(const LlamaConfig& c, int rows) {
+  const int widths = 3 * c.d_model + (2 * c.n_heads + 2 * c.n_kv_heads) * c.head_dim + 3 * c.d_ff;
+  return count(rows, widths, sizeof(float));
 }
 
 std::string size(std::size_t bytes) {
@@ -85,29 +96,27 @@ BatchSizes batch_sizes(const RunOptions& options, std::span<const BatchRequest> 
 
 MemoryPlan memory_plan(const RunOptions& options, const BatchSizes& sizes, const LlamaModel& target,
                        const LlamaModel* draft) {
-  const LlamaConfig& c = target.config();
-  const auto count = [](auto... factors) {
-    return (std::size_t{1} * ... * static_cast<std::size_t>(factors));
-  };
   const bool paged = options.cache == "paged";
-  const auto slots = [&](int pages, int page_size) {
-    return paged ? count(pages, page_size) : count(pages, std::max<std::int64_t>(sizes.longest, 1));
+  const auto cache = [&](const LlamaModel& model, int pages, int page_size) {
+    const std::int64_t stretch =
+        std::clamp<std::int64_t>(sizes.longest, 1, model.config().max_seq_len);
+    return count(pages, paged ? page_size : stretch, model.kv_shape().bytes_per_token());
   };
+  const int K = sizes.spec_length, B = sizes.max_batch, V = target.config().vocab_size;
   MemoryPlan plan;
   plan.sizes = sizes;
   plan.available = available_bytes();
   plan.target_weights = weights(target);
-  plan.target_cache = slots(sizes.pages, options.page_size) * target.kv_shape().bytes_per_token();
+  plan.target_cache = cache(target, sizes.pages, options.page_size);
+  plan.logits = count(B, K + 1, V, sizeof(float));
+  plan.distributions = count(B, K, V, sizeof(double));
+  plan.activations = activations(target.config(), sizes.token_budget);
   if (draft != nullptr) {
     if (draft != &target) plan.draft_weights = weights(*draft);
-    plan.draft_cache =
-        slots(sizes.draft_pages, options.draft_page_size) * draft->kv_shape().bytes_per_token();
+    plan.draft_cache = cache(*draft, sizes.draft_pages, options.draft_page_size);
+    plan.logits += count(B, V, sizeof(float));
+    plan.activations += activations(draft->config(), LlamaOptions().max_pass_rows);
   }
-  const int K = sizes.spec_length, B = sizes.max_batch;
-  plan.logits = count(B, K + 2, c.vocab_size, sizeof(float));
-  plan.distributions = count(B, K, c.vocab_size, sizeof(double));
-  const int widths = 3 * c.d_model + (2 * c.n_heads + 2 * c.n_kv_heads) * c.head_dim + 3 * c.d_ff;
-  plan.activations = count(sizes.token_budget, widths, sizeof(float));
   plan.page_size = paged ? options.page_size : static_cast<int>(sizes.longest);
   plan.longest_fit =
       sizes.longest == 0 || !paged
@@ -123,9 +132,8 @@ std::string MemoryPlan::to_text() const {
                       page_size);
   if (draft_cache > 0)
     text += fmt::format(", draft {} ({} pages)", size(draft_cache), sizes.draft_pages);
-  text +=
-      fmt::format("\nscratch: logits {}, distributions of drafts {}, activations of {} rows {}\n",
-                  size(logits), size(distributions), sizes.token_budget, size(activations));
+  text += fmt::format("\nscratch: logits {}, distributions of drafts {}, activations {}\n",
+                      size(logits), size(distributions), size(activations));
   text += fmt::format("in all {}", size(total()));
   if (available > 0) text += fmt::format(", {} were available", size(available));
   return text + fmt::format("; {} requests at a time, {} of the longest ({} tokens) fit\n",

@@ -27,7 +27,8 @@ struct BatchSizes {
 // batch and some prompt tokens in one pass, and for the longest max_batch requests side by side.
 BatchSizes batch_sizes(const RunOptions& options, std::span<const BatchRequest> requests);
 
-// What lies where in memory, before the requests begin.
+// What lies where in memory, before the requests begin; without what is small: norms, lists of
+// rows, the working memory of one judgement.
 struct MemoryPlan {
   std::size_t target_weights = 0, draft_weights = 0;
   std::size_t target_cache = 0, draft_cache = 0;

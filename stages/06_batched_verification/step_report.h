@@ -42,8 +42,9 @@ struct StepReport {
   int rows() const;  // of the target's pass
 };
 
-// "step 12: rounds 0:5/3+1 1:0/0+1 2:5/5+1, prefill 3:16; 12 rows; ..." : for each round K,
-// accepted drafts and whether a token of the target's own came after them.
+// A line, for instance "step 3: admit 2 (8 found); 0 keeps 1 of 3 [11], 1 steps [5], 2 prefills 1
+// [9]; 6 rows; ...": who found, kept and computed how much, and in brackets what the target has
+// cached of it afterwards.
 std::string to_text(const StepReport& report);
 
 }  // namespace specdec

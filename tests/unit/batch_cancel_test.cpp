@@ -91,7 +91,8 @@ TEST(BatchCancelTest, ACallbackMayCancelItsOwnRequest) {
 // The victim's tokens of the very step are there, and not delivered if it is the younger one.
 TEST(BatchCancelTest, ACallbackMayCancelAnyOtherRequestInTheSameStep) {
   const std::vector<BatchRequest> requests(3, sampled_request({1}, 30));
-  for (const auto& [who, victim] : std::vector<std::pair<RequestId, RequestId>>{{0, 2}, {2, 0}}) {
+  for (const RequestId who : {0, 2}) {
+    const RequestId victim = 2 - who;
     SCOPED_TRACE(fmt::format("request {} cancels {}", who, victim));
     TestBatch batch;
     int deliveries = 0;

@@ -153,6 +153,64 @@ TEST_P(BatchFaultsTest, ACacheThatStaysFullEndsAllRequestsThatNeedIt) {
   }
 }
 
+// An engine whose target's cache is full when the test says so.
+class BatchFaultsAtTimesTest : public ::testing::Test {
+ protected:
+  static BatchSetup setup(Faults& faults) {
+    BatchSetup setup;
+    setup.options.prefix_cache = false;
+    setup.make_target_cache = make_faulty_cache(faults);
+    return setup;
+  }
+  void fail_next(int calls) {
+    faults_ = {.first = faults_.calls, .count = calls, .calls = faults_.calls};
+  }
+  void step_until_a_round() {
+    do {
+      ASSERT_FALSE(batch_.engine().idle());
+      batch_.engine().step();
+    } while (batch_.engine().stats().rounds == rounds_);
+    rounds_ = batch_.engine().stats().rounds;
+  }
+
+  Faults faults_;
+  TestBatch batch_{setup(faults_)};
+  std::int64_t rounds_ = 0;
+};
+
+// After a failure nobody is admitted beside those who go on, and a request that fails alone again
+// ends; but only until there was a round.
+TEST_F(BatchFaultsAtTimesTest, AFailureIsForgottenWithTheNextRound) {
+  const std::vector<BatchRequest> requests = {greedy_request(some_prompt(5), 30),
+                                              greedy_request(some_prompt(3), 2)};
+  batch_.add(requests[0]);
+  step_until_a_round();
+  for (int i = 0; i < 3; i++) {
+    fail_next(1);
+    EXPECT_TRUE(batch_.engine().step().given_up);
+    step_until_a_round();
+  }
+  batch_.add(requests[1]);
+  EXPECT_EQ(batch_.engine().step().admitted.size(), 1u) << "there is room, and nothing against it";
+  EXPECT_EQ(batch_.engine().admitted().size(), 2u);
+  expect_same_outputs(batch_.run_all(), undisturbed(requests));
+  EXPECT_EQ(batch_.engine().stats().steps_given_up, 3);
+}
+
+TEST_F(BatchFaultsAtTimesTest, WhoComesAfterAnErrorHasASecondTryToo) {
+  const std::vector<BatchRequest> requests(2, greedy_request({1}, 9));
+  batch_.add(requests[0]);
+  fail_next(3);  // two for the first request, one for the second
+  batch_.engine().step();
+  batch_.engine().step();
+  EXPECT_TRUE(batch_.engine().has_result(0));
+  batch_.add(requests[1]);
+  const Results results = batch_.run_all();
+  EXPECT_EQ(results.at(0).error, "full by injection");
+  expect_same_outputs(results, undisturbed(requests), {0});
+  EXPECT_EQ(batch_.engine().stats().steps_given_up, 3);
+}
+
 // The prefix cache makes sequences of pages that are there: it works in a pool without a free page.
 TEST(BatchFaultsPrefixTest, SequencesOnCachedPagesAreMadeInAFullPool) {
   BatchSetup setup{.target = {4, 3}};

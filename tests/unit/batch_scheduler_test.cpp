@@ -6,7 +6,9 @@ namespace specdec {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::Field;
 using ::testing::IsEmpty;
+using ::testing::Pointee;
 
 // ---- the rules
 
@@ -237,6 +239,32 @@ TEST(BatchSchedulerTest, TheYoungestMakesRoomAndComesBack) {
   }
 }
 
+// Both requests computed the same prompt side by side, each for itself. The younger one's copy is
+// worth more to others than to itself, as it would find those pages in the prefix cache: there is
+// room for it at once, and if it came back, the same would happen again and again.
+TEST(BatchSchedulerTest, WhoWasPutOutDoesNotComeBackInTheSameStep) {
+  BatchSetup setup;
+  setup.target_rows = setup.draft_rows = always(1);
+  setup.target = {10, 3};
+  TestBatch batch(setup);
+  for (int i = 0; i < 2; i++) batch.add(greedy_request(some_prompt(13), 8, 0));
+  while (batch.engine().stats().preemptions == 0) {
+    ASSERT_FALSE(batch.engine().idle());
+    watched_step(batch);
+  }
+  EXPECT_THAT(batch.engine().admitted(), ElementsAre(Pointee(Field(&RequestState::id, 0))));
+  ASSERT_EQ(batch.engine().waiting().size(), 1u);
+  const RequestState& out = *batch.engine().waiting().front();
+  const KvPool& pool = batch.engine().target_pool();
+  const int found = pool.prefixes()->match_length(out.context);
+  EXPECT_EQ(found, 12) << "the prompt's pages, which the other one has";
+  EXPECT_LE(pool.growth(found, out.prefill_end() + 1), pool.n_free()) << "there was room for it";
+  const StepReport& report = watched_step(batch);
+  ASSERT_EQ(report.admitted.size(), 1u);
+  EXPECT_EQ(report.admitted[0].id, 1);
+  EXPECT_EQ(report.admitted[0].found, found);
+}
+
 // The first request needs all pages to the end, and the prefix cache holds two that it cannot do
 // without: the second of its prompt, which hangs on a first page that was another's.
 TEST(BatchSchedulerTest, ACachedPageThatOnlyTheCacheOwnsNeverStandsInTheWay) {
@@ -264,6 +292,31 @@ TEST(BatchSchedulerTest, ALongPromptIsPrefilledInChunksBesideRounds) {
     }
   }
   EXPECT_THAT(chunks, ElementsAre(17, 17, 15)) << "what the first one's rounds of 5 rows leave";
+}
+
+// It has no prompt to be computed, so all that it lacks is rows.
+TEST(BatchSchedulerTest, AFirstRoundWaitsWhereTheBudgetHasNoRowsLeftForIt) {
+  struct Case {
+    int chunk, rounds;
+  };
+  for (const Case& c : std::vector<Case>{{5, 1}, {6, 0}, {9, 0}, {10, 0}}) {
+    SCOPED_TRACE(
+        fmt::format("a chunk of {} leaves {} rows for a round of 5", c.chunk, 10 - c.chunk));
+    BatchSetup setup;
+    setup.options.max_batch = 2;
+    setup.options.token_budget = 10;
+    setup.options.prefill_chunk = c.chunk;
+    TestBatch batch(setup);
+    batch.add(greedy_request(some_prompt(30), 9, 4));
+    batch.add(greedy_request({1}, 9, 4));
+    const StepReport& report = watched_step(batch);
+    EXPECT_EQ(report.rounds(), c.rounds);
+    EXPECT_EQ(report.rows(), c.chunk + 5 * c.rounds);
+    EXPECT_EQ(report.admitted.size(), c.chunk == 10 ? 1u : 2u);
+    if (c.chunk == 10) continue;
+    EXPECT_EQ(batch.engine().admitted()[1]->phase, Phase::kRunning);
+    EXPECT_EQ(watched_step(batch).rounds(), 1) << "from now on its rounds come first";
+  }
 }
 
 // Of either pool, each with its own page size.

@@ -67,6 +67,32 @@ TEST(BatchStatsTest, ATimeThatNeverCameIsNoNumber) {
   EXPECT_TRUE(std::isnan(one_token.time_between_tokens()));
 }
 
+TEST(BatchStatsTest, WhoComesBackWasAdmittedWhenItFirstWas) {
+  FakeClock clock;
+  BatchSetup setup = agreeing(clock);
+  setup.target = {10, 3};  // two texts of 22 tokens need sixteen
+  TestBatch batch(setup);
+  for (int i = 0; i < 2; i++) batch.add(greedy_request(some_prompt(7), 22, 0));
+  double returned = 0;
+  for (clock.seconds = 1; !batch.engine().idle(); clock.seconds++) {
+    const StepReport& report = batch.engine().step();
+    if (!report.admitted.empty()) returned = report.started;
+  }
+  EXPECT_GT(returned, 10);
+  const Results results = batch.take_results();
+  ASSERT_GT(results.at(1).stats.preemptions, 0);
+  for (const auto& [id, result] : results) {
+    SCOPED_TRACE(fmt::format("request {}", id));
+    const RequestStats& stats = result.stats;
+    EXPECT_EQ(stats.admitted, 1);
+    EXPECT_EQ(stats.prefix_tokens, 0) << "what it finds later is its own prompt";
+    EXPECT_EQ(stats.first_round, 2);
+    EXPECT_EQ(stats.run.prefill_seconds, 1);
+    EXPECT_EQ(stats.run.decode_seconds, stats.finished - 2);
+  }
+  EXPECT_GT(batch.engine().stats().prefix_tokens, 0);
+}
+
 TEST(BatchStatsTest, ARequestMayHaveArrivedEarlier) {
   FakeClock clock;
   TestBatch batch(agreeing(clock));
@@ -166,6 +192,32 @@ TEST(BatchStatsTest, PrefixesAreCounted) {
   EXPECT_EQ(stats.prefix_tokens, 9);
   EXPECT_EQ(stats.prefill_rows, 10 + 1);
   EXPECT_EQ(batch.engine().draft_pool().prefixes()->stats().hits, 1) << "the draft has its own";
+}
+
+// Not even of a request that comes back, whose whole text is computed as a prompt is.
+TEST(BatchStatsTest, PrefixCachesHoldPromptsAndNeverWhatWasGenerated) {
+  BatchSetup setup;
+  setup.target = setup.draft = {13, 3};
+  TestBatch batch(setup);
+  const std::vector<std::vector<TokenId>> prompts = {{0, 1, 2, 3, 4, 5, 0}, {1, 1, 1, 2, 2, 2, 3}};
+  for (const std::vector<TokenId>& prompt : prompts) batch.add(sampled_request(prompt, 22, 3));
+  int found_again = 0;
+  while (!batch.engine().idle()) {
+    batch.engine().step();
+    for (const KvPool* pool : {&batch.engine().target_pool(), &batch.engine().draft_pool()}) {
+      for (RequestId id = 0; id < 2; id++) {
+        std::vector<TokenId> text = prompts[static_cast<std::size_t>(id)];
+        const std::vector<TokenId>& generated = batch.heard[id].tokens;
+        text.insert(text.end(), generated.begin(), generated.end());
+        ASSERT_LE(pool->prefixes()->match_length(text), 6) << "two of its pages are full of prompt";
+        found_again += generated.size() > 3 && pool->prefixes()->match_length(text) == 6 ? 1 : 0;
+      }
+      EXPECT_LE(pool->prefixes()->pages(), 4);
+    }
+  }
+  EXPECT_GT(found_again, 10);
+  EXPECT_GT(batch.engine().stats().preemptions, 0);
+  EXPECT_GT(batch.take_results().at(1).stats.run.rounds, 0);
 }
 
 TEST(BatchStatsTest, WithoutAPrefixCacheNothingIsFoundOrKept) {

@@ -102,10 +102,11 @@ TEST(ScheduleTraceTest, AReportIsALine) {
   report.most_pages = 6;
   report.draft_pages = 3;
   report.most_draft_pages = 4;
-  EXPECT_EQ(to_text(report),
-            "step 7: preempt 4; admit 2 3 (8 found); 0 keeps 1 of 4 [11], 1 steps, 2 prefills 6 [6]; "
-            "finish 1; 12 rows; 1 waiting, 2 prefilling, 3 running; pages 5 (most 6), "
-            "draft 3 (most 4)");
+  EXPECT_EQ(
+      to_text(report),
+      "step 7: preempt 4; admit 2 3 (8 found); 0 keeps 1 of 4 [11], 1 steps, 2 prefills 6 [6]; "
+      "finish 1; 12 rows; 1 waiting, 2 prefilling, 3 running; pages 5 (most 6), "
+      "draft 3 (most 4)");
   EXPECT_EQ(report.rounds(), 2);
   EXPECT_EQ(report.emitted(), 3);
   EXPECT_EQ(report.rows(), 5 + 1 + 6);
