@@ -182,7 +182,7 @@ void BatchEngine::settle(const StepPlan& plan) {
 
 // [snippet settle-round]
 void BatchEngine::settle_round(RequestState& r) {
-  if (r.draft_sequence != RequestState::kNoSequence) {
+  if (!r.failure && r.draft_sequence != RequestState::kNoSequence) {
     draft_pool_.keep_prefix(r.draft_sequence, r.request.generation.prompt);
   }
   StepReport::Part part{.id = r.id, .round = r.round, .emitted = count(r)};

@@ -13,7 +13,6 @@ RaggedPass::RaggedPass(LanguageModel& target, int max_batch, int max_rows)
 void RaggedPass::clear() {
   batch_.clear();
   tokens_.clear();
-  prefill_rows_ = 0;
 }
 
 // [snippet ragged-pass]
@@ -22,7 +21,6 @@ void RaggedPass::add_prefill(const Prefill& prefill) {
   const auto left = uncached(target_, r.sequence, r.context);
   SPECDEC_CHECK(prefill.tokens < std::ssize(left), "{} of {} tokens", prefill.tokens, left.size());
   batch_.push_back({r.sequence, left.first(static_cast<std::size_t>(prefill.tokens)), 0});
-  prefill_rows_ += prefill.tokens;
 }
 
 void RaggedPass::add_round(const RequestState& r, std::span<const TokenId> drafts) {

@@ -32,7 +32,6 @@ class RaggedPass {
   void run();
 
   int round_rows() const { return static_cast<int>(tokens_.size()); }
-  int prefill_rows() const { return prefill_rows_; }
   DeviceRows logits(int first, int count) const {
     return logits_.rows(first, count);
   }  // [count, V]
@@ -41,8 +40,7 @@ class RaggedPass {
   LanguageModel& target_;
   std::vector<Segment> batch_;
   std::vector<TokenId> tokens_;  // of all rounds; its memory never moves
-  int prefill_rows_ = 0;
-  LogitsBuffer logits_;  // [max_rows, V]
+  LogitsBuffer logits_;          // [max_rows, V]
 };
 
 // Rounds of speculation for a batch (Leviathan et al., Algorithm 1, once for each request): the
@@ -74,7 +72,6 @@ class BatchedRounds {
 
   JudgingScratch& judging_scratch() { return scratch_; }
   const RaggedPass& pass() const { return pass_; }
-  const Drafts& drafts(std::size_t i) const { return drafts_[i]; }  // of request i of the batch
 
  private:
   void draft_one_by_one();

@@ -260,7 +260,8 @@ void expect_end_by_nan(const BatchSetup& setup, const std::vector<BatchRequest>&
   batch.expect_no_leak();
 }
 
-TEST(BatchEngineTest, NansOfTheTargetEndTheRequestTheyBelongTo) {
+// extra: tokens that the request gets nevertheless.
+void expect_nans_end_one(TableModel::RowOf BatchSetup::*rows, int extra) {
   for (const double temperature : {0., 1.}) {
     for (int length = 20; length < 27; length++) {
       SCOPED_TRACE(fmt::format("temperature {}, from {} tokens on", temperature, length));
@@ -269,25 +270,28 @@ TEST(BatchEngineTest, NansOfTheTargetEndTheRequestTheyBelongTo) {
       requests[2].speculation.draft_temperature = temperature;
       requests[2].generation.eos_ids = {};
       BatchSetup setup;
-      setup.target_rows = nan_after(setup.target_rows, 5, length);
-      expect_end_by_nan(setup, requests, length - 20);
+      setup.*rows = nan_after(setup.*rows, 5, length);
+      expect_end_by_nan(setup, requests, length - 20 + extra);
     }
   }
 }
 
+TEST(BatchEngineTest, NansOfTheTargetEndTheRequestTheyBelongTo) {
+  expect_nans_end_one(&BatchSetup::target_rows, 0);
+}
+
 TEST(BatchEngineTest, NansOfTheDraftEndTheRequestTheyBelongTo) {
-  for (const double temperature : {0., 1.}) {
-    for (int length = 20; length < 27; length++) {
-      SCOPED_TRACE(fmt::format("temperature {}, from {} tokens on", temperature, length));
-      std::vector<BatchRequest> requests = requests_with_a_marked_one();
-      requests[2].speculation.sampling.temperature = temperature;
-      requests[2].speculation.draft_temperature = temperature;
-      requests[2].generation.eos_ids = {};
-      BatchSetup setup;
-      setup.draft_rows = nan_after(setup.draft_rows, 5, length);
-      expect_end_by_nan(setup, requests, length - 20 + 1);  // the bonus
-    }
-  }
+  expect_nans_end_one(&BatchSetup::draft_rows, 1);  // the bonus
+}
+
+TEST(BatchEngineTest, WhoseDraftsAreNoNumbersLeavesNoPagesToOthers) {
+  BatchSetup setup;
+  setup.draft_rows = nan_after(setup.draft_rows, 5, 0);
+  TestBatch batch(setup);
+  batch.add(requests_with_a_marked_one()[2]);
+  EXPECT_EQ(finish_reason_name(batch.run_all().at(0).finish_reason), "error");
+  EXPECT_GT(batch.engine().target_pool().prefixes()->pages(), 0);
+  EXPECT_EQ(batch.engine().draft_pool().prefixes()->pages(), 0);
 }
 
 TEST(BatchEngineTest, WhatIsDraftedTwiceCountsOnce) {
