@@ -1,7 +1,5 @@
 #include "common/run/device.h"
 
-#include <unistd.h>
-
 #include "common/base/error.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cuda_support.h"
@@ -16,14 +14,6 @@ std::unique_ptr<Backend> make_backend(const RunOptions& options) {
   }
   if (options.gemm == "cublas") fail("--gemm cublas needs --device cuda");
   return make_cpu_backend(options.threads);
-}
-
-LlamaModel::Progress loading_progress() {
-  if (::isatty(STDERR_FILENO) == 0) return {};
-  return [](int loaded, int of) {
-    fmt::print(stderr, "\rloading the weights: {:3}%", 100 * loaded / of);
-    if (loaded == of) fmt::print(stderr, "\r\x1b[K");
-  };
 }
 
 }  // namespace specdec

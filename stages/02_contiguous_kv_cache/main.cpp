@@ -7,6 +7,7 @@
 #include "common/run/device.h"
 #include "common/run/generation.h"
 #include "common/run/golden_check.h"
+#include "common/run/load_model.h"
 #include "common/run/report.h"
 #include "stages/02_contiguous_kv_cache/contiguous_kv_cache.h"
 
@@ -67,7 +68,7 @@ int check(const RunOptions& options) {
   const Checkpoint checkpoint(options.target);
   const auto goldens = golden_directory(options.goldens);
   const auto backend = make_backend(options);
-  const LlamaModel model(checkpoint, *backend, loading_progress());
+  const LlamaModel model = load_target(options, checkpoint, *backend);
   ContiguousKvCache cache(*backend, model.kv_shape(), 2, longest_golden(goldens));
   Llama target(model, cache);
   CheckList list;
@@ -80,7 +81,7 @@ int run(const RunOptions& options) {
   if (options.check) return check(options);
   const Request request = read_request(options);
   const auto backend = make_backend(options);
-  const LlamaModel model(request.checkpoint, *backend, loading_progress());
+  const LlamaModel model = load_target(options, request.checkpoint, *backend);
   ContiguousKvCache cache(*backend, model.kv_shape(), 1, request.max_context);
   Llama target(model, cache, {.token_limit = request.token_limit});
   if (!options.dump.empty()) record_forward(target, request.prompt).write(options.dump);

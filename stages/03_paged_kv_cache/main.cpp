@@ -9,6 +9,7 @@
 #include "common/run/device.h"
 #include "common/run/generation.h"
 #include "common/run/golden_check.h"
+#include "common/run/load_model.h"
 #include "common/run/report.h"
 #include "stages/02_contiguous_kv_cache/contiguous_kv_cache.h"
 #include "stages/03_paged_kv_cache/make_cache.h"
@@ -102,7 +103,7 @@ int check(RunOptions options) {
   const Checkpoint checkpoint(options.target);
   const auto goldens = golden_directory(options.goldens);
   const auto backend = make_backend(options);
-  const LlamaModel model(checkpoint, *backend, loading_progress());
+  const LlamaModel model = load_target(options, checkpoint, *backend);
   const auto cache = make_cache(model, cache_layout(options, longest_golden(goldens)));
   Llama target(model, *cache);
   CheckList list;
@@ -116,7 +117,7 @@ int run(const RunOptions& options) {
   const Request request = read_request(options);
   check_pool(options, static_cast<int>(request.prompt.size()) + request.max_new_tokens - 1);
   const auto backend = make_backend(options);
-  const LlamaModel model(request.checkpoint, *backend, loading_progress());
+  const LlamaModel model = load_target(options, request.checkpoint, *backend);
   CacheLayout layout = cache_layout(options, request.max_context);
   if (options.explain && options.pages == 0) layout.pages++;  // for the fork at the end
   const auto cache = make_cache(model, layout);

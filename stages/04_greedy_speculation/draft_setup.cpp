@@ -4,7 +4,7 @@
 
 #include "common/base/error.h"
 #include "common/base/mapped_file.h"
-#include "common/run/device.h"
+#include "common/run/load_model.h"
 #include "common/speculation/lookup_drafter.h"
 #include "common/speculation/ngram_model.h"
 #include "common/speculation/random_drafter.h"
@@ -85,7 +85,7 @@ void DraftSetup::make_llama(const LlamaModel& model, const DraftRoom& room) {
 void DraftSetup::load_llama(const LlamaModel& target, const DraftRoom& room) {
   const Checkpoint checkpoint(options_.draft);
   check_vocabularies(files_, checkpoint);
-  own_model_ = std::make_unique<LlamaModel>(checkpoint, target.backend(), loading_progress());
+  own_model_.reset(new LlamaModel(load_draft(options_, checkpoint, target.backend())));
   make_llama(*own_model_, room);
   const std::size_t draft_bytes = pass_bytes(*own_model_), target_bytes = pass_bytes(target);
   if (draft_bytes >= target_bytes) {

@@ -5,6 +5,7 @@
 #include "common/base/program.h"
 #include "common/run/device.h"
 #include "common/run/golden_check.h"
+#include "common/run/load_model.h"
 #include "stages/04_greedy_speculation/greedy_check.h"
 #include "stages/04_greedy_speculation/greedy_speculation.h"
 #include "stages/04_greedy_speculation/session.h"
@@ -36,7 +37,7 @@ void decode(DraftAndVerify& steps, std::vector<TokenId>& context, Generation& ge
 int check(const RunOptions& options) {
   const Checkpoint checkpoint(options.target);
   const auto backend = make_backend(options);
-  const LlamaModel model(checkpoint, *backend, loading_progress());
+  const LlamaModel model = load_target(options, checkpoint, *backend);
   CheckList list;
   check_greedy_speculation(options, model, golden_directory(options.goldens), list);
   return list.finish();

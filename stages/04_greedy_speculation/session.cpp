@@ -1,6 +1,7 @@
 #include "stages/04_greedy_speculation/session.h"
 
 #include "common/run/device.h"
+#include "common/run/load_model.h"
 #include "common/run/tensor_log.h"
 #include "common/speculation/speedup.h"
 #include "stages/03_paged_kv_cache/make_cache.h"
@@ -29,7 +30,7 @@ Session::Session(const RunOptions& options_, bool keep_probs)
       request(read_request(options)),
       room(speculation_room(options, request, request)),
       backend(make_backend(options)),
-      model(request.checkpoint, *backend, loading_progress()),
+      model(load_target(options, request.checkpoint, *backend)),
       draft(options, request, model, {.positions = room.positions}),
       cache(make_target_cache(options, model, room)),
       target(model, *cache, {.token_limit = request.token_limit}),

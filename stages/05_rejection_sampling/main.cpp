@@ -5,6 +5,7 @@
 #include "common/base/program.h"
 #include "common/run/device.h"
 #include "common/run/golden_check.h"
+#include "common/run/load_model.h"
 #include "stages/04_greedy_speculation/session.h"
 #include "stages/05_rejection_sampling/rejection_sampling.h"
 #include "stages/05_rejection_sampling/sampling_check.h"
@@ -35,7 +36,7 @@ void decode(DraftAndVerify& steps, RejectionSampling& sampling, std::uint64_t se
 int check(const RunOptions& options) {
   const Checkpoint checkpoint(options.target);
   const auto backend = make_backend(options);
-  const LlamaModel model(checkpoint, *backend, loading_progress());
+  const LlamaModel model = load_target(options, checkpoint, *backend);
   CheckList list;
   check_rejection_sampling(options, model, golden_directory(options.goldens), list);
   return list.finish();

@@ -5,6 +5,7 @@
 
 #include "common/base/error.h"
 #include "common/run/device.h"
+#include "common/run/load_model.h"
 #include "stages/03_paged_kv_cache/make_cache.h"
 #include "stages/06_batched_verification/workload.h"
 
@@ -79,7 +80,7 @@ BatchSession::BatchSession(const RunOptions& options_, std::vector<QueuedRequest
       files(std::move(files_)),
       queue(std::move(requests)),
       backend(make_backend(options)),
-      model(files.checkpoint, *backend, loading_progress()),
+      model(load_target(options, files.checkpoint, *backend)),
       sizes(batch_sizes(options, good_ones(queue))),
       draft(options, files, model, draft_room(sizes)),
       memory(memory_plan(options, sizes, model, draft_model(sizes, draft, model))),
