@@ -35,29 +35,34 @@ inline Floats take_lanes(Floats a, Floats b, std::integer_sequence<int, from...>
 #endif
 }
 
-// a and b consist of blocks of 2 * half lanes. The lower (upper = 0) or upper (1) halves of all
-// blocks, of a and b in turn.
-template <int half, int upper, int... i>
+// a and b consist of blocks of 2 * half lanes. One half of each block, of a and b in turn: where
+// `other` is 0, the lower halves of a's blocks and the upper ones of b's, which stand where they
+// are wanted; where it is 1, the other halves.
+template <int half, int other, int... i>
 inline Floats take_halves(Floats a, Floats b, std::integer_sequence<int, i...>) {
-  return take_lanes(a, b,
-                    std::integer_sequence<int, (i / (2 * half) * (2 * half) + i % half +
-                                                upper * half + i / half % 2 * kLanes)...>());
+  return take_lanes(
+      a, b,
+      std::integer_sequence<int, (i / (2 * half) * (2 * half) + i % half +
+                                  (i / half + other) % 2 * half + i / half % 2 * kLanes)...>());
 }
 
 // One level of the tree inside vectors: adds the halves of every block, for two vectors at once.
+// (Of two halves, one is blended and one shuffled into place: fewer shuffles than by lower and
+// upper halves.)
 template <int half>
 inline Floats add_halves(Floats a, Floats b) {
   return take_halves<half, 0>(a, b, LaneNumbers()) + take_halves<half, 1>(a, b, LaneNumbers());
 }
 
-// Adds up the lanes of each of `count` vectors, blocks of one sum shrinking from level to level:
-// lane i of the result is the tree sum of v[i]. v: [kLanes], overwritten.
-template <int count = kLanes>
+// Levels of the tree for `count` vectors at once, from blocks of 2 * half lanes on, until one
+// vector is left. v: [count], overwritten. From all levels, of kLanes vectors, lane i of the result
+// is the tree sum of v[i].
+template <int half = kLanes / 2, int count = kLanes>
 inline Floats tree_sums(Floats* v) {
   if constexpr (count > 1) {
     SPECDEC_UNROLL
-    for (int i = 0; i < count / 2; ++i) v[i] = add_halves<count / 2>(v[i], v[i + count / 2]);
-    return tree_sums<count / 2>(v);
+    for (int i = 0; i < count / 2; ++i) v[i] = add_halves<half>(v[i], v[i + count / 2]);
+    return tree_sums<half / 2, count / 2>(v);
   } else {
     return v[0];
   }
@@ -77,9 +82,8 @@ inline float tree_sum(Floats v) {
 template <int half = kLanes / 2>
 inline float largest_lane(Floats v) {
   if constexpr (half > 0) {
-    const Floats lower = take_halves<half, 0>(v, v, LaneNumbers());
-    const Floats upper = take_halves<half, 1>(v, v, LaneNumbers());
-    return largest_lane<half / 2>(upper > lower ? upper : lower);
+    const Floats other = take_halves<half, 1>(v, v, LaneNumbers());
+    return largest_lane<half / 2>(other > v ? other : v);
   } else {
     return v[0];
   }

@@ -53,6 +53,16 @@ inline Floats load(const float* from) {
 
 inline void store(float* to, Floats v) { std::memcpy(to, &v, sizeof v); }
 
+// Keeps in a register what is used several times: GCC would rather load it again each time.
+inline Floats in_register(Floats v) {
+#if defined(__x86_64__)
+  asm("" : "+v"(v));
+#elif defined(__aarch64__)
+  asm("" : "+w"(v));
+#endif
+  return v;
+}
+
 // The first `count` lanes; the others are zero. REQUIRES: 0 <= count <= kLanes.
 inline Floats load_first(const float* from, int count) {
   Floats v = {};
