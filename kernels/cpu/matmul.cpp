@@ -65,15 +65,14 @@ inline PanelStep load_step(const std::byte* from) {
 
 // The hardware prefetcher alone keeps up at one row. The more arithmetic there is between two
 // loads, the further ahead one must ask, and into the second-level cache, since the first one would
-// have lost the line again. (Measured on a Zen 4 with memory at 37 and at 62 GB/s: six rows
-// take 4.1 ms for 151 MB of weights, 94% of the arithmetic peak; with all requests to the first
-// level, 12 KiB ahead, 4.9 ms.) Addresses behind the matrix do no harm.
+// have lost the line again. (Measured on a Zen 4 with memory at 30 to 60 GB/s; 8 to 24 KiB ahead
+// differ by less than the noise.) Addresses behind the matrix do no harm.
 template <int M>
 inline void prefetch(const std::byte* panel) {
   if constexpr (M < 4) {
     __builtin_prefetch(panel + (6 << 10), /*write=*/0, /*locality=*/3);
   } else {
-    __builtin_prefetch(panel + (8 << 10), /*write=*/0, /*locality=*/2);
+    __builtin_prefetch(panel + (16 << 10), /*write=*/0, /*locality=*/2);
   }
 }
 

@@ -1,0 +1,113 @@
+#pragma once
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "kernels/cpu/cpu_backend.h"
+#include "kernels/cpu/thread_team.h"
+#include "kernels/cpu/vector.h"
+
+namespace specdec {
+
+// What this machine can do at this moment: the two ceilings that kernels are held against.
+
+template <typename Job>
+double seconds_of(const Job& job) {
+  const auto start = std::chrono::steady_clock::now();
+  job();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+inline double median(std::vector<double> values) {  // NaN of none
+  if (values.empty()) return std::nan("");
+  std::sort(values.begin(), values.end());
+  const std::size_t middle = values.size() / 2;
+  return values.size() % 2 != 0 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
+}
+
+// Reads a buffer that no cache holds, four streams a thread: the bandwidth that a product could
+// get.
+class ReadSweep {
+ public:
+  explicit ReadSweep(int threads, std::size_t bytes = std::size_t{1} << 30)
+      : team_(threads),
+        stream_floats_(bytes / kStreams / static_cast<std::size_t>(team_.size()) / 1024 * 256),
+        buffer_(*memory_, stream_floats_ * kStreams * static_cast<std::size_t>(team_.size())),
+        sums_(static_cast<std::size_t>(team_.size()) * 16) {
+    std::fill_n(buffer_.data(), buffer_.size(), 1.0f);
+  }
+
+  double bytes_per_second() {
+    const double seconds = seconds_of([&] {
+      team_.run([&](int thread) { sums_[static_cast<std::size_t>(thread) * 16] = read(thread); });
+    });
+    return static_cast<double>(buffer_.size() * sizeof(float)) / seconds;
+  }
+
+  int threads() const { return team_.size(); }
+
+ private:
+  static constexpr std::size_t kStreams = 4;
+
+  float read(int thread) const {
+    const float* start =
+        buffer_.data() + static_cast<std::size_t>(thread) * kStreams * stream_floats_;
+    cpu::Floats sums[kStreams] = {};
+    for (std::size_t i = 0; i < stream_floats_; i += cpu::kLanes) {
+      SPECDEC_UNROLL
+      for (std::size_t s = 0; s < kStreams; ++s) {
+        sums[s] += cpu::load(start + s * stream_floats_ + i);
+      }
+    }
+    return (sums[0] + sums[1] + sums[2] + sums[3])[0];
+  }
+
+  cpu::ThreadTeam team_;
+  std::unique_ptr<Backend> memory_ = make_cpu_backend(1);  // asks for huge pages, as weights do
+  std::size_t stream_floats_;
+  DeviceArray<float> buffer_;
+  std::vector<float> sums_;  // a cache line a thread; kept, or the compiler would leave reads out
+};
+
+// Fused multiply-adds in registers on all threads, two operations each: no float32 product can be
+// faster.
+class FmaPeak {
+ public:
+  explicit FmaPeak(int threads)
+      : team_(threads), sums_(static_cast<std::size_t>(team_.size()) * 16) {}
+
+  double flops_per_second() {
+    team_.begin_burst();
+    team_.run([](int) {});  // wakes the threads
+    const double seconds = seconds_of([&] {
+      team_.run([&](int thread) { sums_[static_cast<std::size_t>(thread) * 16] = multiply(); });
+    });
+    team_.end_burst();
+    return 2.0 * cpu::kLanes * kChains * kSteps * team_.size() / seconds;
+  }
+
+ private:
+  static constexpr int kChains = 12;  // more than latency times throughput, and they fit registers
+  static constexpr int kSteps = 500'000;
+
+  static float multiply() {
+    const cpu::Floats factor = cpu::splat<cpu::Floats>(0.5f), term = cpu::splat<cpu::Floats>(1.0f);
+    cpu::Floats sums[kChains];  // that differ, or the compiler would compute one for all
+    for (int i = 0; i < kChains; ++i) sums[i] = cpu::splat<cpu::Floats>(static_cast<float>(i));
+    for (int step = 0; step < kSteps; ++step) {
+      SPECDEC_UNROLL
+      for (cpu::Floats& sum : sums) sum = cpu::multiply_add(sum, factor, term);
+    }
+    cpu::Floats total = {};
+    for (const cpu::Floats& sum : sums) total += sum;
+    return total[0];
+  }
+
+  cpu::ThreadTeam team_;
+  std::vector<float> sums_;
+};
+
+}  // namespace specdec

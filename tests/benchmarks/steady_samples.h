@@ -1,0 +1,112 @@
+#pragma once
+#include <charconv>
+#include <cstdio>
+#include <string_view>
+
+#include <benchmark/benchmark.h>
+
+#include "tests/benchmarks/machine.h"
+
+namespace specdec {
+
+// How kernels are timed here. A machine's bandwidth drifts and jumps, so every sample runs between
+// two read sweeps and two looks at the arithmetic peak, and is held against their means; a sample
+// whose sweeps differ by more than 6% is thrown away. The cores are kept busy beforehand.
+class Machine {
+ public:
+  explicit Machine(int threads) : sweep_(threads), peak_(threads) {
+    const auto warm = std::chrono::steady_clock::now() + std::chrono::seconds(2);
+    while (std::chrono::steady_clock::now() < warm) look();
+  }
+
+  int threads() const { return sweep_.threads(); }
+  void look() {
+    bandwidth = sweep_.bytes_per_second();
+    flops = peak_.flops_per_second();
+  }
+
+  // Of the last look.
+  double bandwidth = 0;
+  double flops = 0;
+
+ private:
+  ReadSweep sweep_;
+  FmaPeak peak_;
+};
+
+// What a job needs at least.
+struct Work {
+  double bytes = 0;  // read once from memory
+  double flops = 0;  // two for a fused multiply-add
+};
+
+// Runs `job` once a sample, `plain` (one row of the same) before it in the same sample, and sets
+// the benchmark's time and counters:
+//   bandwidth, peak: of the machine, around the samples
+//   bytes_per_second, of_bandwidth, flops_per_second, of_peak: what the job achieved, and its share
+//   of_bound: its time over the larger of bytes / bandwidth and flops / peak; 1 is the roofline
+//   over_plain: T(M) / T(1), the median over the samples
+//   samples: how many were kept
+// Shares are medians over samples. REQUIRES: Iterations() and UseManualTime() are set.
+template <typename Plain, typename Job>
+void measure(benchmark::State& state, Machine& machine, const Work& work, const Plain& plain,
+             const Job& job, int runs = 1) {
+  std::vector<double> seconds, of_bandwidth, of_peak, of_bound, over_plain, bandwidths, peaks;
+  plain();
+  job();
+  machine.look();
+  for (auto _ : state) {
+    const double before = machine.bandwidth, peak_before = machine.flops;
+    const double one = seconds_of([&] {
+                         for (int i = 0; i < runs; ++i) plain();
+                       }) /
+                       runs;
+    const double many = seconds_of([&] {
+                          for (int i = 0; i < runs; ++i) job();
+                        }) /
+                        runs;
+    machine.look();
+    state.SetIterationTime(many);
+    if (std::abs(machine.bandwidth - before) > 0.06 * std::min(machine.bandwidth, before)) continue;
+    const double bandwidth = (before + machine.bandwidth) / 2;
+    const double peak = (peak_before + machine.flops) / 2;
+    seconds.push_back(many);
+    bandwidths.push_back(bandwidth);
+    peaks.push_back(peak);
+    of_bandwidth.push_back(work.bytes / many / bandwidth);
+    of_peak.push_back(work.flops / many / peak);
+    of_bound.push_back(many / std::max(work.bytes / bandwidth, work.flops / peak));
+    over_plain.push_back(many / one);
+  }
+  state.counters["seconds"] = median(seconds);
+  state.counters["bandwidth"] = median(bandwidths);
+  state.counters["peak"] = median(peaks);
+  state.counters["bytes_per_second"] = work.bytes / median(seconds);
+  state.counters["flops_per_second"] = work.flops / median(seconds);
+  state.counters["of_bandwidth"] = median(of_bandwidth);
+  state.counters["of_peak"] = median(of_peak);
+  state.counters["of_bound"] = median(of_bound);
+  state.counters["over_plain"] = median(over_plain);
+  state.counters["samples"] = static_cast<double>(seconds.size());
+}
+
+// The value of --name=N among the arguments, which is taken out of them; `otherwise` without one.
+inline int take_number(int& argc, char** argv, std::string_view name, int otherwise) {
+  int value = otherwise;
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view argument = argv[i];
+    if (!argument.starts_with(name) || argument.substr(name.size(), 1) != "=") continue;
+    const std::string_view number = argument.substr(name.size() + 1);
+    const auto parsed = std::from_chars(number.data(), number.data() + number.size(), value);
+    if (parsed.ec != std::errc() || parsed.ptr != number.data() + number.size() || value < 0) {
+      std::fprintf(stderr, "%s: %s is no number\n", argv[0], argv[i]);
+      std::exit(2);
+    }
+    std::copy(argv + i + 1, argv + argc, argv + i);
+    --argc;
+    --i;
+  }
+  return value;
+}
+
+}  // namespace specdec
