@@ -23,7 +23,8 @@ HostMatrix host_matrix(const TensorView& tensor) {
 
 }  // namespace
 
-LlamaModel::LlamaModel(const Checkpoint& checkpoint, Backend& backend, const Progress& progress)
+LlamaModel::LlamaModel(const Checkpoint& checkpoint, Backend& backend, const Progress& progress,
+                       WeightFormat format)
     : config_(checkpoint.config()), backend_(backend) {
   const LlamaWeights& weights = checkpoint.weights();
   const int n_matrices = 4 * config_.n_layers + (config_.tied_head ? 1 : 2);
@@ -31,7 +32,7 @@ LlamaModel::LlamaModel(const Checkpoint& checkpoint, Backend& backend, const Pro
   const auto load = [&](std::initializer_list<const TensorView*> tensors) {
     std::vector<HostMatrix> parts;
     for (const TensorView* tensor : tensors) parts.push_back(host_matrix(*tensor));
-    auto matrix = backend_.load_matrix(parts);
+    auto matrix = backend_.load_matrix(parts, format);
     if (progress) progress(++loaded, n_matrices);
     return matrix;
   };

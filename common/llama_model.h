@@ -27,8 +27,10 @@ class LlamaModel {
   // Called while loading with how many of how many matrices are loaded.
   using Progress = std::function<void(int loaded, int of)>;
 
-  // Packs every weight; the checkpoint is not needed afterwards. Throws Error.
-  LlamaModel(const Checkpoint& checkpoint, Backend& backend, const Progress& progress = {});
+  // Packs every weight, the matrices in this format; the checkpoint is not needed afterwards.
+  // Throws Error.
+  LlamaModel(const Checkpoint& checkpoint, Backend& backend, const Progress& progress = {},
+             WeightFormat format = WeightFormat::kStored);
 
   const LlamaConfig& config() const { return config_; }
   Backend& backend() const { return backend_; }

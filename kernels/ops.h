@@ -20,7 +20,17 @@ namespace specdec {
 // vocabulary. Outputs never overlap inputs, but for those marked inout. Sizes agree, or the program
 // aborts.
 
-enum class WeightType { kF32, kF16, kBF16 };
+// Of the elements of a matrix. kInt8: of a WeightMatrix alone; a checkpoint has none.
+enum class WeightType { kF32, kF16, kBF16, kInt8 };
+
+// How a backend keeps a weight matrix. kInt8 halves the bytes of a bf16 matrix, and changes its
+// numbers: w[n][k] becomes scale[n] * q[n][k] (Dettmers et al. 2022, vector-wise absmax, weights
+// alone), with
+//   scale[n] = max over k of |w[n][k]| / 127, but at least the smallest normal float32
+//   q[n][k]  = w[n][k] / scale[n] to the nearest integer, the even one of two: -127 .. 127
+// so that an element moves by at most scale[n] / 2, but for rounding. Where a row holds a NaN or an
+// infinity, its scale is NaN, and so is all that comes out of it.
+enum class WeightFormat { kStored, kInt8 };
 
 // A weight matrix as a checkpoint holds it: row-major [rows, width], rows are outputs, at any
 // alignment.
@@ -85,7 +95,8 @@ class Backend : public DeviceAllocator {
   virtual void copy(const float* from, float* to, std::size_t count) = 0;
   // Packs matrices of the same type and width, one below the other, into one: its outputs are
   // theirs side by side.
-  virtual std::unique_ptr<const WeightMatrix> load_matrix(std::span<const HostMatrix> parts) = 0;
+  virtual std::unique_ptr<const WeightMatrix> load_matrix(
+      std::span<const HostMatrix> parts, WeightFormat format = WeightFormat::kStored) = 0;
 
   // Between the two, operations follow each other closely: a backend may keep its threads awake.
   virtual void begin_burst() {}
@@ -103,7 +114,8 @@ class Backend : public DeviceAllocator {
   // weight: device memory, [width].
   virtual void rms_norm(ConstDeviceRows x, const float* weight, float eps, DeviceRows out) = 0;
 
-  // y = x W^T, each element one chain of fused multiply-adds over the inputs 0, 1, 2, ...
+  // y = x W^T, each element one chain of fused multiply-adds over the inputs 0, 1, 2, ...; of an
+  // int8 matrix over the q, and then multiplied by the row's scale.
   // x: [T, W.width()], y: [T, W.rows()].
   virtual void matmul(ConstDeviceRows x, const WeightMatrix& weight, DeviceRows y) = 0;
 

@@ -47,8 +47,9 @@ struct Engine {
   enum class Cache { kContiguous, kPaged };
 
   Engine(const std::string& name, std::unique_ptr<Backend> backend_, int page_size,
-         const LlamaOptions& options = {}, int n_sequences = 4, int max_length = 320)
-      : backend(std::move(backend_)), model(Checkpoint(golden_model(name)), *backend) {
+         const LlamaOptions& options = {}, int n_sequences = 4, int max_length = 320,
+         WeightFormat format = WeightFormat::kStored)
+      : backend(std::move(backend_)), model(Checkpoint(golden_model(name)), *backend, {}, format) {
     if (page_size == 0) {
       cache =
           std::make_unique<ContiguousKvCache>(*backend, model.kv_shape(), n_sequences, max_length);
@@ -84,10 +85,12 @@ inline constexpr int kContiguous = 0;  // as a page size
 
 // Weights and the backend that they lie on. Several CachedLlamas may share them.
 struct LoadedModel {
-  LoadedModel(const std::filesystem::path& directory, std::unique_ptr<Backend> backend_)
-      : backend(std::move(backend_)), model(Checkpoint(directory), *backend) {}
-  explicit LoadedModel(const std::string& name, int threads = 2)
-      : LoadedModel(golden_model(name), make_cpu_backend(threads)) {}
+  LoadedModel(const std::filesystem::path& directory, std::unique_ptr<Backend> backend_,
+              WeightFormat format = WeightFormat::kStored)
+      : backend(std::move(backend_)), model(Checkpoint(directory), *backend, {}, format) {}
+  explicit LoadedModel(const std::string& name, int threads = 2,
+                       WeightFormat format = WeightFormat::kStored)
+      : LoadedModel(golden_model(name), make_cpu_backend(threads), format) {}
 
   std::unique_ptr<Backend> backend;
   LlamaModel model;

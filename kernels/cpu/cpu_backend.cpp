@@ -29,8 +29,9 @@ class CpuBackend : public cpu::HostBackend {
   void begin_burst() override { team_.begin_burst(); }
   void end_burst() override { team_.end_burst(); }
 
-  std::unique_ptr<const WeightMatrix> load_matrix(std::span<const HostMatrix> parts) override {
-    return std::make_unique<cpu::PackedMatrix>(parts, *this, team_);
+  std::unique_ptr<const WeightMatrix> load_matrix(std::span<const HostMatrix> parts,
+                                                  WeightFormat format) override {
+    return std::make_unique<cpu::PackedMatrix>(parts, format, *this, team_);
   }
 
   void embed(const WeightMatrix& table,  // [V, E]

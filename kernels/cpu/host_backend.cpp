@@ -85,19 +85,28 @@ void HostBackend::rope_angles(const std::int32_t* positions,  // [T]
   }
 }
 
-std::size_t element_size(WeightType type) { return type == WeightType::kF32 ? 4 : 2; }
+std::size_t element_size(WeightType type) {
+  return type == WeightType::kF32 ? 4 : type == WeightType::kInt8 ? 1 : 2;
+}
 
-StackedShape stacked_shape(std::span<const HostMatrix> parts) {
+std::size_t row_bytes(const StackedShape& shape) {
+  const std::size_t scale = shape.type == WeightType::kInt8 ? sizeof(float) : 0;
+  return static_cast<std::size_t>(shape.width) * element_size(shape.type) + scale;
+}
+
+StackedShape stacked_shape(std::span<const HostMatrix> parts, WeightFormat format) {
   require(!parts.empty(), "at least one matrix");
   StackedShape shape{parts[0].type, 0, parts[0].width};
   for (const HostMatrix& part : parts) {
     require(part.type == shape.type && part.width == shape.width, "one type and one width");
+    require(part.type != WeightType::kInt8, "a type that checkpoints have");
     require(part.rows > 0 && part.width > 0, "matrices that are not empty");
     const std::size_t elements =
         static_cast<std::size_t>(part.rows) * static_cast<std::size_t>(part.width);
     require(part.bytes.size() == elements * element_size(part.type), "rows * width elements");
     shape.rows += part.rows;
   }
+  if (format == WeightFormat::kInt8) shape.type = WeightType::kInt8;
   return shape;
 }
 

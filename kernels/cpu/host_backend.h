@@ -25,13 +25,16 @@ class HostBackend : public Backend {
 
 // What the parts of a stacked matrix add up to. Aborts unless they agree and are complete.
 struct StackedShape {
-  WeightType type = WeightType::kF32;
+  WeightType type = WeightType::kF32;  // in which the format keeps them
   int rows = 0;
   int width = 0;
 };
-StackedShape stacked_shape(std::span<const HostMatrix> parts);
+StackedShape stacked_shape(std::span<const HostMatrix> parts, WeightFormat format);
 
 std::size_t element_size(WeightType type);
+
+// What a row takes, its scale included.
+std::size_t row_bytes(const StackedShape& shape);
 
 // The shapes that ops.h asks for; each aborts with a message where they differ.
 void require_same_shape(ConstDeviceRows a, ConstDeviceRows b);

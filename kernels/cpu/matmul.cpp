@@ -26,7 +26,9 @@ struct PanelStep {
 };
 
 template <WeightType type>
-constexpr std::ptrdiff_t kStepBytes = kPanelRows*(type == WeightType::kF32 ? 4 : 2);
+constexpr std::ptrdiff_t kStepBytes = kPanelRows*(type == WeightType::kF32    ? 4
+                                                  : type == WeightType::kInt8 ? 1
+                                                                              : 2);
 
 inline Floats floats_from_f16(const std::byte* from) {  // kLanes halves
 #if defined(__AVX512F__)
@@ -47,6 +49,25 @@ inline Floats floats_from_f16(const std::byte* from) {  // kLanes halves
 #endif
 }
 
+inline Floats floats_from_int8(const std::byte* from) {  // kLanes of them
+#if defined(__AVX512F__)
+  const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
+  return _mm512_maskz_cvtepi32_ps(0xffff, _mm512_maskz_cvtepi8_epi32(0xffff, bytes));
+#elif defined(__AVX2__)
+  return _mm256_cvtepi32_ps(
+      _mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(from))));
+#elif defined(__aarch64__)
+  std::uint32_t bytes;
+  std::memcpy(&bytes, from, sizeof bytes);
+  const int16x8_t wide = vmovl_s8(vreinterpret_s8_u32(vdup_n_u32(bytes)));
+  return vcvtq_f32_s32(vmovl_s16(vget_low_s16(wide)));
+#else
+  Floats v;
+  for (int i = 0; i < kLanes; ++i) v[i] = static_cast<float>(static_cast<std::int8_t>(from[i]));
+  return v;
+#endif
+}
+
 template <WeightType type>
 inline PanelStep load_step(const std::byte* from) {
   if constexpr (type == WeightType::kF32) {
@@ -54,6 +75,8 @@ inline PanelStep load_step(const std::byte* from) {
     return {load(floats), load(floats + kLanes)};
   } else if constexpr (type == WeightType::kF16) {
     return {floats_from_f16(from), floats_from_f16(from + kVectorBytes / 2)};
+  } else if constexpr (type == WeightType::kInt8) {
+    return {floats_from_int8(from), floats_from_int8(from + kVectorBytes / 4)};
   } else {
     Words words;
     std::memcpy(&words, from, sizeof words);
@@ -77,7 +100,7 @@ inline void prefetch(const std::byte* panel) {
 }
 
 template <WeightType type, int M>
-void multiply_tile(const std::byte* panel,                              // [K][kPanelRows]
+void multiply_tile(const std::byte* panel,  // [K][kPanelRows], and the scales of int8
                    const float* x, std::ptrdiff_t x_stride, int width,  // [M, K]
                    float* y, std::ptrdiff_t y_stride) {                 // [M, kPanelRows]
   Floats low[M] = {}, high[M] = {};
@@ -96,6 +119,11 @@ void multiply_tile(const std::byte* panel,                              // [K][k
   }
   SPECDEC_UNROLL
   for (int m = 0; m < M; ++m) {
+    if constexpr (type == WeightType::kInt8) {
+      const auto* scales = reinterpret_cast<const float*>(panel);
+      low[m] *= load(scales);
+      high[m] *= load(scales + kLanes);
+    }
     store(y + m * y_stride, low[m]);
     store(y + m * y_stride + kLanes, high[m]);
   }
@@ -116,6 +144,8 @@ const Tiles& tiles_for(WeightType type) {
       return kTilesOf<WeightType::kF32>;
     case WeightType::kF16:
       return kTilesOf<WeightType::kF16>;
+    case WeightType::kInt8:
+      return kTilesOf<WeightType::kInt8>;
     default:
       return kTilesOf<WeightType::kBF16>;
   }

@@ -1,10 +1,12 @@
 #include "kernels/cpu/packed_matrix.h"
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstring>
 
 #include "kernels/cpu/half.h"
+#include "kernels/cpu/int8.h"
 
 namespace specdec::cpu {
 namespace {
@@ -50,9 +52,31 @@ void transpose(WeightType type, const PanelSources& sources, int width, Element*
   }
 }
 
+// Quantises a panel's rows, of this type. out: [width][kPanelRows], and their scales.
+void pack_int8(WeightType type, const PanelSources& sources, int width, std::byte* out) {
+  constexpr int kBlock = 256;  // of each row at a time, in the first-level cache
+  const auto size = static_cast<std::ptrdiff_t>(element_size(type));
+  std::array<float, kPanelRows> scales = {};
+  for (int r = 0; r < kPanelRows; ++r) {
+    if (sources[r] != nullptr) scales[r] = int8_scale(type, sources[r], width);
+  }
+  for (int first = 0; first < width; first += kBlock) {
+    const int count = std::min(kBlock, width - first);
+    std::int8_t q[kPanelRows][kBlock];
+    PanelSources quantized = {};
+    for (int r = 0; r < kPanelRows; ++r) {
+      if (sources[r] == nullptr) continue;
+      quantize(type, sources[r] + first * size, count, scales[r], q[r]);
+      quantized[r] = reinterpret_cast<const std::byte*>(q[r]);
+    }
+    transpose(WeightType::kInt8, quantized, count,
+              reinterpret_cast<std::uint8_t*>(out) + std::ptrdiff_t{first} * kPanelRows);
+  }
+  std::memcpy(out + std::ptrdiff_t{width} * kPanelRows, scales.data(), sizeof scales);
+}
+
 std::int64_t panel_size(const StackedShape& shape) {
-  return std::int64_t{shape.width} * kPanelRows *
-         static_cast<std::int64_t>(element_size(shape.type));
+  return kPanelRows * static_cast<std::int64_t>(row_bytes(shape));
 }
 
 std::size_t packed_size(const StackedShape& shape) {
@@ -68,9 +92,9 @@ PackedMatrix::PackedMatrix(const StackedShape& shape, DeviceAllocator& allocator
       panel_bytes_(panel_size(shape)),
       data_(allocator, packed_size(shape)) {}
 
-PackedMatrix::PackedMatrix(std::span<const HostMatrix> parts, DeviceAllocator& allocator,
-                           ThreadTeam& team)
-    : PackedMatrix(stacked_shape(parts), allocator) {
+PackedMatrix::PackedMatrix(std::span<const HostMatrix> parts, WeightFormat format,
+                           DeviceAllocator& allocator, ThreadTeam& team)
+    : PackedMatrix(stacked_shape(parts, format), allocator) {
   team.run_ranges(panels(), [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t p = begin; p < end; ++p) pack_panel(parts, p);
   });
@@ -79,11 +103,17 @@ PackedMatrix::PackedMatrix(std::span<const HostMatrix> parts, DeviceAllocator& a
 void PackedMatrix::pack_panel(std::span<const HostMatrix> parts, std::int64_t p) {
   const PanelSources sources = find_sources(parts, p * kPanelRows);
   std::byte* out = data_.data() + p * panel_bytes_;
-  if (element_size(type_) == 4) {
+  if (type_ == WeightType::kInt8) {
+    pack_int8(parts[0].type, sources, width(), out);
+  } else if (element_size(type_) == 4) {
     transpose(type_, sources, width(), reinterpret_cast<std::uint32_t*>(out));
   } else {
     transpose(type_, sources, width(), reinterpret_cast<std::uint16_t*>(out));
   }
+}
+
+const float* PackedMatrix::scales(const std::byte* panel) const {
+  return reinterpret_cast<const float*>(panel + std::ptrdiff_t{width()} * kPanelRows);
 }
 
 void PackedMatrix::read_row(int n, float* out) const {
@@ -93,6 +123,9 @@ void PackedMatrix::read_row(int n, float* out) const {
     const std::ptrdiff_t index = std::ptrdiff_t{k} * kPanelRows + place;
     if (type_ == WeightType::kF32) {
       out[k] = reinterpret_cast<const float*>(block)[index];
+    } else if (type_ == WeightType::kInt8) {
+      const float scale = scales(block)[place];
+      out[k] = scale * static_cast<float>(reinterpret_cast<const std::int8_t*>(block)[index]);
     } else {
       const std::uint16_t bits = reinterpret_cast<const std::uint16_t*>(block)[index];
       out[k] = type_ == WeightType::kBF16 ? float_from_bf16(bits) : float_from_f16(bits);

@@ -15,8 +15,10 @@ namespace specdec::cpu {
 // of its rows. One pass over a panel is one stream through memory, whatever the shape. The last
 // panel is filled up with rows of zeros.
 //
+// Behind a panel of int8 stand the scales of its rows, [kPanelRows] float32.
+//
 // Where a row of the panel stands within a step k:
-//   f32, f16: row r at place r
+//   f32, f16, int8: row r at place r
 //   bf16: row r < kLanes in the low half of the 32-bit word r, row kLanes + r in its upper half;
 //         so a shift or a mask makes a vector of floats of it
 inline constexpr int kPanelRows = 2 * kLanes;
@@ -24,7 +26,8 @@ inline constexpr int kPanelRows = 2 * kLanes;
 class PackedMatrix : public WeightMatrix {
  public:
   // Packs in the team's threads. The allocator outlives the matrix.
-  PackedMatrix(std::span<const HostMatrix> parts, DeviceAllocator& allocator, ThreadTeam& team);
+  PackedMatrix(std::span<const HostMatrix> parts, WeightFormat format, DeviceAllocator& allocator,
+               ThreadTeam& team);
 
   WeightType type() const { return type_; }
   int panels() const { return (rows() + kPanelRows - 1) / kPanelRows; }
@@ -36,6 +39,7 @@ class PackedMatrix : public WeightMatrix {
  private:
   PackedMatrix(const StackedShape& shape, DeviceAllocator& allocator);
   void pack_panel(std::span<const HostMatrix> parts, std::int64_t p);
+  const float* scales(const std::byte* panel) const;  // [kPanelRows] of an int8 panel
 
   WeightType type_;
   std::int64_t panel_bytes_;

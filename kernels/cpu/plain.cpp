@@ -12,6 +12,7 @@
 #include "kernels/cpu/exponential.h"
 #include "kernels/cpu/half.h"
 #include "kernels/cpu/host_backend.h"
+#include "kernels/cpu/int8.h"
 #include "kernels/cpu/require.h"
 
 namespace specdec {
@@ -47,20 +48,31 @@ float sum(const float* a, int count) {  // [count]
 
 // ---- weights
 
-// A copy of the checkpoint's rows, in the checkpoint's type.
+// A copy of the checkpoint's rows, in the checkpoint's type or as int8.
 class PlainMatrix : public WeightMatrix {
  public:
-  explicit PlainMatrix(std::span<const HostMatrix> parts) : PlainMatrix(cpu::stacked_shape(parts)) {
+  PlainMatrix(std::span<const HostMatrix> parts, WeightFormat format)
+      : PlainMatrix(cpu::stacked_shape(parts, format)) {
     for (const HostMatrix& part : parts) {
-      bytes_of_rows_.insert(bytes_of_rows_.end(), part.bytes.begin(), part.bytes.end());
+      if (type_ == WeightType::kInt8) {
+        append_int8(part);
+      } else {
+        bytes_of_rows_.insert(bytes_of_rows_.end(), part.bytes.begin(), part.bytes.end());
+      }
     }
   }
 
-  // Element k of row n as float32, which holds every bf16 and every f16 exactly.
+  // What every element of row n is to be multiplied by.
+  float scale(int n) const {
+    return type_ == WeightType::kInt8 ? scales_[static_cast<std::size_t>(n)] : 1.0f;
+  }
+
+  // Element k of row n over its scale, as float32, which holds every int8, bf16 and f16 exactly.
   float at(int n, int k) const {
     const std::size_t index = static_cast<std::size_t>(n) * static_cast<std::size_t>(width()) +
                               static_cast<std::size_t>(k);
     if (type_ == WeightType::kF32) return element<float>(index);
+    if (type_ == WeightType::kInt8) return static_cast<float>(element<std::int8_t>(index));
     const std::uint16_t bits = element<std::uint16_t>(index);
     return type_ == WeightType::kBF16 ? cpu::float_from_bf16(bits) : cpu::float_from_f16(bits);
   }
@@ -68,10 +80,21 @@ class PlainMatrix : public WeightMatrix {
  private:
   explicit PlainMatrix(const cpu::StackedShape& shape)
       : WeightMatrix(shape.rows, shape.width,
-                     static_cast<std::size_t>(shape.rows) * static_cast<std::size_t>(shape.width) *
-                         cpu::element_size(shape.type)),
+                     static_cast<std::size_t>(shape.rows) * cpu::row_bytes(shape)),
         type_(shape.type) {
     bytes_of_rows_.reserve(bytes());
+  }
+
+  void append_int8(const HostMatrix& part) {
+    const std::size_t row_bytes = part.bytes.size() / static_cast<std::size_t>(part.rows);
+    std::vector<std::int8_t> q(static_cast<std::size_t>(part.width));
+    for (std::size_t n = 0; n < static_cast<std::size_t>(part.rows); ++n) {
+      const std::byte* row = part.bytes.data() + n * row_bytes;
+      scales_.push_back(cpu::int8_scale(part.type, row, part.width));
+      cpu::quantize(part.type, row, part.width, scales_.back(), q.data());
+      const auto bytes = std::as_bytes(std::span(q));
+      bytes_of_rows_.insert(bytes_of_rows_.end(), bytes.begin(), bytes.end());
+    }
   }
 
   template <typename T>
@@ -83,6 +106,7 @@ class PlainMatrix : public WeightMatrix {
 
   WeightType type_;
   std::vector<std::byte> bytes_of_rows_;
+  std::vector<float> scales_;  // [rows] of int8; otherwise empty
 };
 
 const PlainMatrix& plain(const WeightMatrix& matrix) {
@@ -141,8 +165,9 @@ class PlainBackend : public cpu::HostBackend {
  public:
   std::string name() const override { return "CPU, plain loops"; }
 
-  std::unique_ptr<const WeightMatrix> load_matrix(std::span<const HostMatrix> parts) override {
-    return std::make_unique<PlainMatrix>(parts);
+  std::unique_ptr<const WeightMatrix> load_matrix(std::span<const HostMatrix> parts,
+                                                  WeightFormat format) override {
+    return std::make_unique<PlainMatrix>(parts, format);
   }
 
   void embed(const WeightMatrix& table,  // [V, E]
@@ -152,12 +177,14 @@ class PlainBackend : public cpu::HostBackend {
     cpu::require(out.width == table.width(), "out as wide as the table");
     for (int t = 0; t < out.rows; ++t) {
       cpu::require(0 <= ids[t] && ids[t] < table.rows(), "ids inside the table");
-      for (int k = 0; k < out.width; ++k) out.row(t)[k] = rows.at(ids[t], k);
+      for (int k = 0; k < out.width; ++k) {
+        out.row(t)[k] = rows.scale(ids[t]) * rows.at(ids[t], k);
+      }
     }
   }
 
-  // One chain for each element: ((x0 w0 + x1 w1) + x2 w2) + ..., each step rounded once. Vectors
-  // and threads take different outputs n, so nothing ever changes this order.
+  // One chain for each element: ((x0 w0 + x1 w1) + x2 w2) + ..., each step rounded once, and the
+  // scale last. Vectors and threads take different outputs n, so nothing ever changes this order.
   void matmul(ConstDeviceRows x,           // [T, K]
               const WeightMatrix& weight,  // [N, K]
               DeviceRows y) override {     // [T, N]
@@ -167,7 +194,7 @@ class PlainBackend : public cpu::HostBackend {
       for (int n = 0; n < y.width; ++n) {
         float total = 0.0f;
         for (int k = 0; k < x.width; ++k) total = std::fma(x.row(t)[k], w.at(n, k), total);
-        y.row(t)[n] = total;
+        y.row(t)[n] = w.scale(n) * total;
       }
     }
   }

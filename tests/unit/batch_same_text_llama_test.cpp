@@ -12,11 +12,11 @@ namespace specdec::batch {
 namespace {
 
 constexpr int kPositions = 160;
-constexpr const char* kDrafters[] = {"llama", "self", "lookup", "bigram", "random"};
+constexpr const char* kDrafters[] = {"llama", "self", "int8", "lookup", "bigram", "random"};
 
 // The embedded pair, loaded once.
 struct Embedded {
-  LoadedModel target{"target"}, draft{"draft"};
+  LoadedModel target{"target"}, draft{"draft"}, int8{"target", 2, WeightFormat::kInt8};
   Tokenizer tokenizer = Tokenizer::load(golden_model("target") / "tokenizer.json");
   std::vector<TokenId> text =
       tokenizer.encode(read_text_file(embedded_draft_text()).substr(0, 20000), false);
@@ -53,8 +53,8 @@ struct DraftSide {
                                             e.tokenizer.vocab_size(), 2, e.text, max_batch);
       drafter = std::make_unique<ModelDrafter>(*ngrams, kPositions + 1, max_batch);
     } else {
-      llama =
-          make_llama(kind == "self" ? e.target.model : e.draft.model, page_size, pages, max_batch);
+      const LoadedModel& loaded = kind == "self" ? e.target : kind == "int8" ? e.int8 : e.draft;
+      llama = make_llama(loaded.model, page_size, pages, max_batch);
       drafter = std::make_unique<ModelDrafter>(llama->llama, kPositions + 1, max_batch);
     }
   }

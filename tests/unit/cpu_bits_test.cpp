@@ -33,6 +33,21 @@ TEST(CpuBits, Matmul) {
   }
 }
 
+TEST(CpuBits, Int8Matmul) {
+  constexpr std::uint64_t want[] = {15714053121645850939u, 15803833810102483732u,
+                                    13326904705465194964u};
+  for (std::size_t i = 0; i < 3; ++i) {
+    for (Backend* backend : {&plain_backend(), &fast_backend(2)}) {
+      TestNumbers numbers(44);
+      const TestWeights weights = TestWeights::random(numbers, kWeightTypes[i], 131, 517);
+      const TestRows x = TestRows::random(numbers, 13, 517);
+      TestRows y(13, 131);
+      backend->matmul(x.view(), *load(*backend, weights, WeightFormat::kInt8), y.view());
+      EXPECT_EQ(hash(y), want[i]) << backend->name();
+    }
+  }
+}
+
 TEST(CpuBits, NormAndSilu) {
   for (Backend* backend : {&plain_backend(), &fast_backend(2)}) {
     TestNumbers numbers(42);

@@ -51,57 +51,65 @@ TEST(CpuMatmul, EveryElementIsTheChain) {
   }
 }
 
+// Every type as it is, and as int8.
+class CpuMatmulFormats : public ::testing::TestWithParam<std::tuple<WeightType, WeightFormat>> {
+ protected:
+  WeightType type() const { return std::get<0>(GetParam()); }
+  WeightFormat format() const { return std::get<1>(GetParam()); }
+};
+
+INSTANTIATE_TEST_SUITE_P(, CpuMatmulFormats,
+                         ::testing::Combine(::testing::ValuesIn(kWeightTypes),
+                                            ::testing::Values(WeightFormat::kStored,
+                                                              WeightFormat::kInt8)));
+
 // Which rows share the call, and in which order they come, changes nothing.
-TEST(CpuMatmul, RowsAloneAndInAnyCompanyAreEqual) {
+TEST_P(CpuMatmulFormats, RowsAloneAndInAnyCompanyAreEqual) {
   TestNumbers numbers(3);
-  for (const WeightType type : kWeightTypes) {
-    const int outputs = 75, inputs = 301, rows = 64;
-    const TestRows x = TestRows::random(numbers, rows, inputs);
-    const TestWeights weights = TestWeights::random(numbers, type, outputs, inputs);
-    const auto matrix = load(fast_backend(2), weights);
-    TestRows alone(rows, outputs);
-    for (int t = 0; t < rows; ++t) {
-      fast_backend(2).matmul(x.view().slice(t, 1), *matrix, alone.view().slice(t, 1));
-    }
-    for (int count = 1; count <= rows; ++count) {
-      std::vector<std::int32_t> order(rows);
-      for (int t = 0; t < rows; ++t) order[static_cast<std::size_t>(t)] = t;
-      numbers.shuffle(order);
-      TestRows some(count, inputs), got(count, outputs), want(count, outputs);
-      fast_backend(1).gather_rows(x.view(), order.data(), some.view());
-      fast_backend(1).gather_rows(alone.view(), order.data(), want.view());
-      fast_backend(numbers.between(1, 3)).matmul(some.view(), *matrix, got.view());
-      ASSERT_TRUE(same_rows(got, want)) << count << " rows";
-    }
+  const int outputs = 75, inputs = 301, rows = 64;
+  const TestRows x = TestRows::random(numbers, rows, inputs);
+  const TestWeights weights = TestWeights::random(numbers, type(), outputs, inputs);
+  const auto matrix = load(fast_backend(2), weights, format());
+  TestRows alone(rows, outputs);
+  for (int t = 0; t < rows; ++t) {
+    fast_backend(2).matmul(x.view().slice(t, 1), *matrix, alone.view().slice(t, 1));
+  }
+  for (int count = 1; count <= rows; ++count) {
+    std::vector<std::int32_t> order(rows);
+    for (int t = 0; t < rows; ++t) order[static_cast<std::size_t>(t)] = t;
+    numbers.shuffle(order);
+    TestRows some(count, inputs), got(count, outputs), want(count, outputs);
+    fast_backend(1).gather_rows(x.view(), order.data(), some.view());
+    fast_backend(1).gather_rows(alone.view(), order.data(), want.view());
+    fast_backend(numbers.between(1, 3)).matmul(some.view(), *matrix, got.view());
+    ASSERT_TRUE(same_rows(got, want)) << count << " rows";
   }
 }
 
-TEST(CpuMatmul, StackedPartsStandSideBySide) {
+TEST_P(CpuMatmulFormats, StackedPartsStandSideBySide) {
   TestNumbers numbers(4);
-  for (const WeightType type : kWeightTypes) {
-    for (int round = 0; round < 20; ++round) {
-      const int inputs = numbers.between(1, 40), rows = numbers.between(1, 9);
-      std::vector<TestWeights> parts;
-      std::vector<HostMatrix> hosts;
-      int outputs = 0;
-      for (int part = numbers.between(1, 5); part > 0; --part) {
-        parts.push_back(TestWeights::random(numbers, type, numbers.between(1, 70), inputs));
-        outputs += parts.back().rows();
-      }
-      for (const TestWeights& part : parts) hosts.push_back(part.host());
-      const TestRows x = TestRows::random(numbers, rows, inputs);
-      for (Backend* backend : {&plain_backend(), &fast_backend(2)}) {
-        const auto stacked = backend->load_matrix(hosts);
-        ASSERT_EQ(stacked->rows(), outputs);
-        TestRows got(rows, outputs);
-        backend->matmul(x.view(), *stacked, got.view());
-        int column = 0;
-        for (const TestWeights& part : parts) {
-          TestRows want(rows, part.rows());
-          backend->matmul(x.view(), *load(*backend, part), want.view());
-          ASSERT_TRUE(same_rows(got.view().columns(column, part.rows()), want.view()));
-          column += part.rows();
-        }
+  for (int round = 0; round < 20; ++round) {
+    const int inputs = numbers.between(1, 40), rows = numbers.between(1, 9);
+    std::vector<TestWeights> parts;
+    std::vector<HostMatrix> hosts;
+    int outputs = 0;
+    for (int part = numbers.between(1, 5); part > 0; --part) {
+      parts.push_back(TestWeights::random(numbers, type(), numbers.between(1, 70), inputs));
+      outputs += parts.back().rows();
+    }
+    for (const TestWeights& part : parts) hosts.push_back(part.host());
+    const TestRows x = TestRows::random(numbers, rows, inputs);
+    for (Backend* backend : {&plain_backend(), &fast_backend(2)}) {
+      const auto stacked = backend->load_matrix(hosts, format());
+      ASSERT_EQ(stacked->rows(), outputs);
+      TestRows got(rows, outputs);
+      backend->matmul(x.view(), *stacked, got.view());
+      int column = 0;
+      for (const TestWeights& part : parts) {
+        TestRows want(rows, part.rows());
+        backend->matmul(x.view(), *load(*backend, part, format()), want.view());
+        ASSERT_TRUE(same_rows(got.view().columns(column, part.rows()), want.view()));
+        column += part.rows();
       }
     }
   }

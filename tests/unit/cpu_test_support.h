@@ -166,9 +166,10 @@ class TestWeights {
 inline constexpr WeightType kWeightTypes[] = {WeightType::kF32, WeightType::kF16,
                                               WeightType::kBF16};
 
-inline std::unique_ptr<const WeightMatrix> load(Backend& backend, const TestWeights& weights) {
+inline std::unique_ptr<const WeightMatrix> load(Backend& backend, const TestWeights& weights,
+                                                WeightFormat format = WeightFormat::kStored) {
   const HostMatrix part = weights.host();
-  return backend.load_matrix({&part, 1});
+  return backend.load_matrix({&part, 1}, format);
 }
 
 }  // namespace specdec

@@ -19,10 +19,17 @@ std::vector<TokenId> prompt_of(int number) {
 // ---- what comes out
 
 // The logits behind every emitted token are those of plain decoding, here by the plain loops.
-class GreedyBitsTest : public ::testing::TestWithParam<int> {};
+struct GreedyCase {
+  int threads;
+  WeightFormat target_weights = WeightFormat::kStored;
+  WeightFormat draft_weights = WeightFormat::kStored;
+};
+
+class GreedyBitsTest : public ::testing::TestWithParam<GreedyCase> {};
 
 TEST_P(GreedyBitsTest, LogitsOfEmittedTokensAreThoseOfPlainDecoding) {
-  LoadedModel plain(golden_model("target"), make_plain_backend());
+  const auto& [threads, target_weights, draft_weights] = GetParam();
+  LoadedModel plain(golden_model("target"), make_plain_backend(), target_weights);
   CachedLlama reference(plain.model, kContiguous, 80);
   const Request request = ids_request(prompt_of(0), 40);
   HostRows want;
@@ -31,7 +38,8 @@ TEST_P(GreedyBitsTest, LogitsOfEmittedTokensAreThoseOfPlainDecoding) {
     EXPECT_TRUE(std::ranges::all_of(want.back(), [](float x) { return std::isfinite(x); }));
   });
 
-  const LoadedModel target("target", GetParam()), draft("draft", GetParam());
+  const LoadedModel target("target", threads, target_weights);
+  const LoadedModel draft("draft", threads, draft_weights);
   for (const int page_size : kPageSizes) {
     for (const int spec_length : {1, 2, 3, 5, 8}) {
       SCOPED_TRACE(fmt::format("K {}, pages of {}", spec_length, page_size));
@@ -53,7 +61,29 @@ TEST_P(GreedyBitsTest, LogitsOfEmittedTokensAreThoseOfPlainDecoding) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Threads, GreedyBitsTest, ::testing::Values(1, 2, 3));
+constexpr WeightFormat kStored = WeightFormat::kStored, kInt8 = WeightFormat::kInt8;
+INSTANTIATE_TEST_SUITE_P(ThreadsAndWeights, GreedyBitsTest,
+                         ::testing::Values(GreedyCase{1}, GreedyCase{2}, GreedyCase{3},
+                                           GreedyCase{2, kStored, kInt8},
+                                           GreedyCase{2, kInt8, kInt8}));
+
+// A copy of the target with fewer bits is a good draft, and has not the last word.
+TEST(GreedyInt8Test, AnInt8CopyOfTheTargetDraftsForIt) {
+  const LoadedModel target("target"), copy("target", 2, kInt8);
+  RunStats stats;
+  for (int number = 0; number < 5; number++) {
+    const Request request = ids_request(prompt_of(number), 200);
+    CachedLlama reference(target.model, kContiguous, 230);
+    const Outcome want = decode_plainly(reference.llama, request);
+    SpeculationPair pair(target.model, copy.model, 16, 230);
+    const Outcome run = speculate_greedily(pair.target.llama, pair.drafter, request, 5, 2048);
+    expect_same_text(run, want);
+    stats.accepted += run.stats.accepted;
+    stats.tested += run.stats.tested;
+  }
+  EXPECT_LT(stats.accepted, stats.tested) << "it is another model";
+  EXPECT_GT(static_cast<double>(stats.accepted), 0.9 * static_cast<double>(stats.tested));
+}
 
 // ---- a draft that is the target
 

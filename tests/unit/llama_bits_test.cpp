@@ -19,12 +19,18 @@ namespace {
   return ::testing::AssertionSuccess();
 }
 
-class LlamaBitsTest : public ::testing::TestWithParam<std::string> {
+struct BitsCase {
+  std::string model;
+  WeightFormat format = WeightFormat::kStored;
+};
+
+class LlamaBitsTest : public ::testing::TestWithParam<BitsCase> {
  protected:
   static constexpr int kLength = 70;
 
   LlamaBitsTest()
-      : reference_(GetParam(), make_plain_backend(), kContiguous),
+      : reference_(GetParam().model, make_plain_backend(), kContiguous, {}, 4, 320,
+                   GetParam().format),
         tokens_(random_tokens(kLength, reference_.llama->vocab_size(), 1)),
         want_(reference_.prefill(tokens_)) {
     for (const auto& row : want_) {  // or NaN, which equals NaN bit for bit, would pass everywhere
@@ -33,8 +39,9 @@ class LlamaBitsTest : public ::testing::TestWithParam<std::string> {
   }
 
   std::unique_ptr<Engine> engine(int page_size, int threads = 2, int max_pass_rows = 256) {
-    return std::make_unique<Engine>(GetParam(), make_cpu_backend(threads), page_size,
-                                    LlamaOptions{.max_pass_rows = max_pass_rows});
+    return std::make_unique<Engine>(GetParam().model, make_cpu_backend(threads), page_size,
+                                    LlamaOptions{.max_pass_rows = max_pass_rows}, 4, 320,
+                                    GetParam().format);
   }
   std::span<const TokenId> tokens(int first, int count) const {
     return std::span(tokens_).subspan(std::size_t(first), std::size_t(count));
@@ -154,9 +161,16 @@ TEST_P(LlamaBitsTest, TruncateLeavesNoTrace) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, LlamaBitsTest,
-                         ::testing::Values("untied", "plain_rope", "one_kv_head", "all_kv_heads",
-                                           "wide_heads", "sharded", "draft"),
-                         [](const auto& name) { return name.param; });
+                         ::testing::Values(BitsCase{"untied"}, BitsCase{"plain_rope"},
+                                           BitsCase{"one_kv_head"}, BitsCase{"all_kv_heads"},
+                                           BitsCase{"wide_heads"}, BitsCase{"sharded"},
+                                           BitsCase{"draft"},
+                                           BitsCase{"untied", WeightFormat::kInt8},
+                                           BitsCase{"draft", WeightFormat::kInt8}),
+                         [](const auto& test) {
+                           const bool stored = test.param.format == WeightFormat::kStored;
+                           return test.param.model + (stored ? "" : "_int8");
+                         });
 
 }  // namespace
 }  // namespace specdec

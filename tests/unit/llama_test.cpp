@@ -11,7 +11,8 @@ namespace {
 // Has weights that are nothing, and fails where the first layer would be computed.
 class FailingBackend : public MemoryBackend {
  public:
-  std::unique_ptr<const WeightMatrix> load_matrix(std::span<const HostMatrix> parts) override {
+  std::unique_ptr<const WeightMatrix> load_matrix(std::span<const HostMatrix> parts,
+                                                  WeightFormat) override {
     struct Nothing : WeightMatrix {
       explicit Nothing(const HostMatrix& part) : WeightMatrix(part.rows, part.width, 0) {}
     };

@@ -45,7 +45,10 @@ class MemoryBackend : public Backend {
     std::memcpy(to, from, count * sizeof(float));
   }
 
-  std::unique_ptr<const WeightMatrix> load_matrix(std::span<const HostMatrix>) override { no(); }
+  std::unique_ptr<const WeightMatrix> load_matrix(std::span<const HostMatrix>,
+                                                  WeightFormat) override {
+    no();
+  }
   void embed(const WeightMatrix&, const std::int32_t*, DeviceRows) override { no(); }
   void gather_rows(ConstDeviceRows, const std::int32_t*, DeviceRows) override { no(); }
   void rms_norm(ConstDeviceRows, const float*, float, DeviceRows) override { no(); }

@@ -16,7 +16,8 @@ class CountingBackend final : public MemoryBackend {
     allocated += bytes;
     return MemoryBackend::allocate(bytes);
   }
-  std::unique_ptr<const WeightMatrix> load_matrix(std::span<const HostMatrix> parts) override {
+  std::unique_ptr<const WeightMatrix> load_matrix(std::span<const HostMatrix> parts,
+                                                  WeightFormat) override {
     int rows = 0;
     std::size_t bytes = 0;
     for (const HostMatrix& part : parts) {

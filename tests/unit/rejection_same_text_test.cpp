@@ -138,9 +138,11 @@ TEST_F(SameTextTest, TemperatureZeroIsGreedyWhateverTheDraftsTemperature) {
 // alone, so speculation cannot change it: the text is that of plain sampling, whatever is drafted.
 TEST_F(SameTextTest, RulesThatDrawTheTargetsOwnTokenWriteThePlainText) {
   ModelDrafter self(*target().llama, kLimit);
+  Engine copy("target", make_cpu_backend(2), 16, {}, 4, kLimit, WeightFormat::kInt8);
+  ModelDrafter int8_self(*copy.llama, kLimit);
   BlindDrafter blind(target().llama->vocab_size());
   const std::pair<const char*, Drafter*> drafters[] = {
-      {"draft", &drafter()}, {"self", &self}, {"blind", &blind}};
+      {"draft", &drafter()}, {"self", &self}, {"self, int8", &int8_self}, {"blind", &blind}};
   const SamplingOptions sampling{.temperature = 0.9, .top_p = 0.95, .repetition_penalty = 1.1};
   for (const char* rule : {"coupled", "sample-and-match"}) {
     const SpeculationOptions options{sampling, 1.1, &find_acceptance_rule(rule)};

@@ -1,0 +1,71 @@
+#include "kernels/cpu/int8.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstring>
+#include <limits>
+
+#include "kernels/cpu/half.h"
+
+namespace specdec::cpu {
+namespace {
+
+constexpr int kBlock = 256;  // elements at a time; a fixed number, for the compiler's vectors
+using Block = std::array<float, kBlock>;
+
+// The first `count` elements; zeros follow. from: at any alignment.
+void load_block(WeightType type, const std::byte* from, int count, Block& block) {
+  const auto n = static_cast<std::size_t>(count);
+  if (type == WeightType::kF32) {
+    block = {};
+    std::memcpy(block.data(), from, n * sizeof(float));
+    return;
+  }
+  std::array<std::uint16_t, kBlock> halves = {};
+  std::memcpy(halves.data(), from, n * sizeof(std::uint16_t));
+  if (type == WeightType::kBF16) {
+    for (std::size_t i = 0; i < kBlock; ++i) block[i] = float_from_bf16(halves[i]);
+  } else {
+    for (std::size_t i = 0; i < kBlock; ++i) block[i] = float_from_f16(halves[i]);
+  }
+}
+
+// Calls use(block, first, count) for the elements first, first + 1, ... of each block.
+template <typename Use>
+void for_blocks(WeightType type, const std::byte* from, int count, const Use& use) {
+  const std::ptrdiff_t size = type == WeightType::kF32 ? 4 : 2;
+  Block block;
+  for (int first = 0; first < count; first += kBlock) {
+    const int n = std::min(kBlock, count - first);
+    load_block(type, from + first * size, n, block);
+    use(block, first, n);
+  }
+}
+
+}  // namespace
+
+float int8_scale(WeightType type, const std::byte* from, int count) {
+  // Without their signs, floats are in the order of their bits, infinity and NaN last.
+  std::uint32_t largest = 0;
+  for_blocks(type, from, count, [&](const Block& w, int, int) {
+    for (const float x : w) largest = std::max(largest, std::bit_cast<std::uint32_t>(x) << 1 >> 1);
+  });
+  if (largest >= 0x7f800000u) return std::numeric_limits<float>::quiet_NaN();
+  return std::max(std::bit_cast<float>(largest) / 127.0f, std::numeric_limits<float>::min());
+}
+
+void quantize(WeightType type, const std::byte* from, int count, float scale, std::int8_t* q) {
+  // From 2^23 to 2^24, float32 has the whole numbers alone: the sum rounds, to the even one of two,
+  // and the integer stands in its low bits.
+  constexpr float kRounder = 0x1.8p23f;
+  for_blocks(type, from, count, [&](const Block& w, int first, int n) {
+    std::array<std::int8_t, kBlock> rounded;
+    for (std::size_t i = 0; i < kBlock; ++i) {
+      rounded[i] = static_cast<std::int8_t>(std::bit_cast<std::int32_t>(w[i] / scale + kRounder));
+    }
+    std::copy_n(rounded.begin(), n, q + first);
+  });
+}
+
+}  // namespace specdec::cpu

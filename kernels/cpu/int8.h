@@ -1,0 +1,18 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/ops.h"
+
+namespace specdec::cpu {
+
+// Rows of a checkpoint as int8 with one scale a row, by the rule of WeightFormat::kInt8 (ops.h).
+// type: kF32, kF16 or kBF16; from: elements at any alignment.
+
+// The scale of a row of `count` elements.
+float int8_scale(WeightType type, const std::byte* from, int count);
+
+// Elements of a row, all or some, over its scale. q: [count]; anything where the scale is NaN.
+void quantize(WeightType type, const std::byte* from, int count, float scale, std::int8_t* q);
+
+}  // namespace specdec::cpu
