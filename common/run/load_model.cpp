@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include "common/base/error.h"
+
 namespace specdec {
 namespace {
 
@@ -14,14 +16,23 @@ LlamaModel::Progress loading_progress() {
   };
 }
 
-}  // namespace
-
-LlamaModel load_target(const RunOptions&, const Checkpoint& checkpoint, Backend& backend) {
-  return LlamaModel(checkpoint, backend, loading_progress());
+WeightFormat format_of(const std::string& name) {
+  return name == "int8" ? WeightFormat::kInt8 : WeightFormat::kStored;
 }
 
-LlamaModel load_draft(const RunOptions&, const Checkpoint& checkpoint, Backend& backend) {
-  return LlamaModel(checkpoint, backend, loading_progress());
+}  // namespace
+
+LlamaModel load_target(const RunOptions& options, const Checkpoint& checkpoint, Backend& backend) {
+  if (options.check && (options.target_weights != "stored" || options.draft_weights != "stored")) {
+    fail(
+        "--check: the golden files are of stored weights; leave out --target-weights and "
+        "--draft-weights");
+  }
+  return LlamaModel(checkpoint, backend, loading_progress(), format_of(options.target_weights));
+}
+
+LlamaModel load_draft(const RunOptions& options, const Checkpoint& checkpoint, Backend& backend) {
+  return LlamaModel(checkpoint, backend, loading_progress(), format_of(options.draft_weights));
 }
 
 }  // namespace specdec

@@ -23,6 +23,7 @@ struct StagedOption {
 // The options that not all stages have.
 constexpr StagedOption kStagedOptions[] = {
     {"--threads", 2},        {"--gemm", 2},
+    {"--target-weights", 2}, {"--draft-weights", 4},
     {"--cache", 3},          {"--page-size", 3},
     {"--pages", 3},          {"--draft-page-size", 3},
     {"--draft", 4},          {"--draft-kind", 4},
@@ -98,10 +99,19 @@ int parse_spec_length(std::string_view text) {
   return length;
 }
 
+void add_weights_option(CLI::App& app, std::string name, std::string& format, std::string whose) {
+  app.add_option(std::move(name), format,
+                 std::move(whose) + " weights: stored, or int8 (rounded; half the bytes of bf16)")
+      ->type_name("FORMAT")
+      ->check(CLI::IsMember({"stored", "int8"}))
+      ->capture_default_str();
+}
+
 void add_prompt_options(CLI::App& app, RunOptions& o, int stage) {
   app.add_option("--target", o.target,
                  "checkpoint directory in Hugging Face's layout (default: the embedded target)")
       ->type_name("DIR");
+  if (stage >= 2) add_weights_option(app, "--target-weights", o.target_weights, "the target's");
   auto* prompt = app.add_option_function<std::string>(
       "--prompt",
       [&o](const std::string& text) {
@@ -182,10 +192,11 @@ void add_draft_options(CLI::App& app, RunOptions& o) {
   app.add_option("--draft", o.draft,
                  "the draft model's checkpoint directory (default: the embedded draft)")
       ->type_name("DIR");
+  add_weights_option(app, "--draft-weights", o.draft_weights, "the draft's");
   app.add_option(
          "--draft-kind", o.draft_kind,
-         "what drafts: llama (the draft model), self (the target), random, unigram, bigram, "
-         "lookup (copies from the text)")
+         "what drafts: llama (the draft model), self (the target, or its int8 copy), random, "
+         "unigram, bigram, lookup (copies from the text)")
       ->type_name("KIND")
       ->check(CLI::IsMember({"llama", "self", "random", "unigram", "bigram", "lookup"}))
       ->capture_default_str();

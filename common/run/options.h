@@ -18,6 +18,7 @@ struct RunOptions {
   int stage = 0;
 
   std::string target = embedded_target().string();
+  std::string target_weights = "stored";
   std::string prompt;  // one of prompt, prompt_ids, chat; the built-in prompt where all are empty
   std::vector<TokenId> prompt_ids;
   std::string chat;
@@ -42,6 +43,7 @@ struct RunOptions {
 
   // Stages 4 and later.
   std::string draft = embedded_draft().string();
+  std::string draft_weights = "stored";
   std::string draft_kind = "llama";
   std::string draft_text;  // what unigram and bigram are counted from; empty: the embedded text
   int spec_length = 5;

@@ -21,7 +21,7 @@ nlohmann::json run_json(const RunOptions& options, const Request& request,
                          {"finish_reason", finish_reason_name(generation.finish_reason())},
                          {"prompt_tokens", request.prompt.size()},
                          {"stats", to_json(stats)},
-                         {"model", to_json(request.checkpoint.config(), options.target)},
+                         {"model", to_json(request.checkpoint.config(), options)},
                          {"device", device},
                          {"stage", stage_name(options.stage)}};
   json.update(extras.fields);
@@ -35,6 +35,8 @@ void print_summary(const RunOptions& options, const Generation& generation, cons
              stage_name(options.stage), stats.emitted,
              finish_reason_name(generation.finish_reason()), stats.tokens_per_second(), device,
              stats.target_rows);
+  if (options.target_weights != "stored")
+    fmt::print(stderr, ", {} weights", options.target_weights);
   if (stats.cache_bytes > 0) fmt::print(stderr, ", cache of {} bytes", stats.cache_bytes);
   fmt::print(stderr, "\n");
 }
@@ -75,9 +77,10 @@ nlohmann::json to_json(const RunStats& s) {
           {"cache_bytes", s.cache_bytes}};
 }
 
-nlohmann::json to_json(const LlamaConfig& config, const std::string& directory) {
+nlohmann::json to_json(const LlamaConfig& config, const RunOptions& options) {
   const KvShape kv{config.n_layers, config.n_kv_heads, config.head_dim};
-  return {{"directory", directory},
+  return {{"directory", options.target},
+          {"weights", options.target_weights},
           {"d_model", config.d_model},
           {"d_ff", config.d_ff},
           {"n_layers", config.n_layers},

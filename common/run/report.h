@@ -50,8 +50,8 @@ void count_target(RunStats& stats, const LlamaCounters& counters);
 // The "stats" object of --output json. Ratios with nothing below the line are null.
 nlohmann::json to_json(const RunStats& stats);
 
-// The "model" object: the target's shape.
-nlohmann::json to_json(const LlamaConfig& config, const std::string& directory);
+// The "model" object: the target's shape, and how its weights are kept.
+nlohmann::json to_json(const LlamaConfig& config, const RunOptions& options);
 
 // What a stage adds to its report.
 struct ReportExtras {

@@ -54,10 +54,19 @@ DraftSetup::DraftSetup(const RunOptions& options, const ModelFiles& files, const
                        const DraftRoom& room)
     : options_(options), files_(files) {
   const std::string& kind = options.draft_kind;
+  const bool own_format = options.draft_weights != "stored";
+  if (own_format && kind != "llama" && kind != "self") {
+    fail("--draft-weights {} belongs to --draft-kind llama or self; {} has no weights",
+         options.draft_weights, kind);
+  }
   if (options.no_speculation) {
     drafter_ = std::make_unique<NoDrafter>();
   } else if (kind == "llama") {
-    load_llama(target, room);
+    const Checkpoint checkpoint(options.draft);
+    check_vocabularies(files, checkpoint);
+    load_llama(checkpoint, target, room);
+  } else if (kind == "self" && own_format && options.draft_weights != options.target_weights) {
+    load_llama(files.checkpoint, target, room);
   } else if (kind == "self") {
     make_llama(target, room);
     warning_ = "the draft is the target itself: every draft will be accepted, at no gain";
@@ -82,9 +91,8 @@ void DraftSetup::make_llama(const LlamaModel& model, const DraftRoom& room) {
   drafter_ = std::make_unique<ModelDrafter>(*model_, room.positions + 1, room.requests);
 }
 
-void DraftSetup::load_llama(const LlamaModel& target, const DraftRoom& room) {
-  const Checkpoint checkpoint(options_.draft);
-  check_vocabularies(files_, checkpoint);
+void DraftSetup::load_llama(const Checkpoint& checkpoint, const LlamaModel& target,
+                            const DraftRoom& room) {
   own_model_.reset(new LlamaModel(load_draft(options_, checkpoint, target.backend())));
   make_llama(*own_model_, room);
   const std::size_t draft_bytes = pass_bytes(*own_model_), target_bytes = pass_bytes(target);
@@ -119,7 +127,8 @@ nlohmann::json DraftSetup::to_json() const {
   if (options_.no_speculation) return nullptr;
   nlohmann::json json = {{"kind", options_.draft_kind}};
   if (own_model_) {
-    json["directory"] = options_.draft;
+    json["directory"] = options_.draft_kind == "self" ? options_.target : options_.draft;
+    json["weights"] = options_.draft_weights;
     json["weight_bytes"] = pass_bytes(*own_model_);
   }
   return json;

@@ -33,7 +33,8 @@ struct DraftRoom {
 class DraftSetup {
  public:
   // Throws Error: a missing or bad draft; one whose vocabulary or special tokens are not the
-  // target's, saying which; a text for the tables that cannot be read or has other tokens.
+  // target's, saying which; a text for the tables that cannot be read or has other tokens;
+  // --draft-weights for a drafter that is no Llama.
   // REQUIRES: options, files and target outlive this object.
   DraftSetup(const RunOptions& options, const ModelFiles& files, const LlamaModel& target,
              const DraftRoom& room);
@@ -42,7 +43,7 @@ class DraftSetup {
   KvCache* cache() { return cache_.get(); }  // null: the drafter has none
   const KvCache* cache() const { return cache_.get(); }
   const LlamaModel* own_model() const { return own_model_.get(); }  // null: no weights of its own
-  nlohmann::json to_json() const;  // {"kind": ..., "directory": ...}
+  nlohmann::json to_json() const;  // {"kind": ..., "directory": ..., "weights": ...}
   // A line for the end of a run that outgrew the draft's context; otherwise empty.
   std::string outgrown(int context) const;
   // A line for people where this draft cannot make the target faster.
@@ -50,7 +51,7 @@ class DraftSetup {
 
  private:
   void make_llama(const LlamaModel& model, const DraftRoom& room);
-  void load_llama(const LlamaModel& target, const DraftRoom& room);
+  void load_llama(const Checkpoint& checkpoint, const LlamaModel& target, const DraftRoom& room);
   void make_table(const LlamaModel& target, const DraftRoom& room);
 
   const RunOptions& options_;

@@ -50,9 +50,9 @@ def run_lines(*arguments):
     return results, last["summary"]
 
 
-def alone(request):
+def alone(request, *more):
     """What stage 5 makes of the same options."""
-    arguments = []
+    arguments = [*more]
     for name, value in request.items():
         option = "--" + name.replace("_", "-")
         if name in ("id", "arrival"):
@@ -127,6 +127,23 @@ class BatchTest(unittest.TestCase):
             for request, result, want in zip(REQUESTS, results, self.alone):
                 if "temperature" not in request:
                     self.assertEqual(result["tokens"], want["tokens"], (kind, result["id"]))
+
+    def test_int8_drafts_leave_the_text_and_say_so(self):
+        for kind in ("llama", "self"):
+            results, summary = run_lines("--requests", self.file, "--draft-kind", kind, "--draft-weights", "int8")
+            for request, result, want in zip(REQUESTS, results, self.alone):
+                self.assertEqual(result["draft"]["weights"], "int8")
+                if "temperature" not in request:
+                    self.assertEqual(result["tokens"], want["tokens"], (kind, result["id"]))
+            self.assertGreater(summary["memory"]["draft_weights"], 0)
+
+    def test_an_int8_target_writes_what_it_writes_alone(self):
+        weights = ("--target-weights", "int8", "--draft-weights", "int8")
+        results, _ = run_lines("--requests", self.file, *weights)
+        for request, result in zip(REQUESTS, results):
+            want = alone(request, *weights)
+            self.assertEqual((result["tokens"], result["model"]), (want["tokens"], want["model"]), result["id"])
+            self.assertEqual(result["model"]["weights"], "int8")
 
     def test_arrivals_decide_when_not_what(self):
         path = self.folder / "arrivals.jsonl"

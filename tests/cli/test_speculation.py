@@ -119,6 +119,60 @@ class GreedyTest(unittest.TestCase):
         self.assertIn("speculation cannot pay", warning)
 
 
+class Int8Test(unittest.TestCase):
+    """Weights as int8: another draft, or another target, and the target's text all the same."""
+    PROMPTS = ["Once, in the winter, Sunita came to York.", "To make the soup, first", "12 + 30 =", "def add(a, b):"]
+
+    def test_an_int8_draft_leaves_the_targets_text(self):
+        for prompt in self.PROMPTS:
+            arguments = ("--prompt", prompt, "--max-new-tokens", 60, "--ignore-eos")
+            want = run_json(PLAIN, *arguments)
+            for stage in STAGES:
+                for kind, directory in (("llama", "draft"), ("self", "target")):
+                    result = run_json(stage, *arguments, "--draft-kind", kind, "--draft-weights", "int8")
+                    self.assertEqual(result["tokens"], want["tokens"], (stage, kind, prompt))
+                    self.assertEqual(result["model"], want["model"])
+                    draft = result["draft"]
+                    self.assertEqual((draft["kind"], draft["weights"]), (kind, "int8"))
+                    self.assertEqual(draft["directory"], str(GOLDEN / "models" / directory))
+                    self.assertGreater(result["stats"]["accepted"], 0)
+
+    def test_an_int8_target_writes_one_text(self):
+        for prompt in self.PROMPTS:
+            arguments = ("--prompt", prompt, "--max-new-tokens", 60, "--ignore-eos")
+            stored = run_json(PLAIN, *arguments)
+            arguments += ("--target-weights", "int8")
+            want = run_json(PLAIN, *arguments)
+            self.assertEqual((stored["model"]["weights"], want["model"]["weights"]), ("stored", "int8"))
+            share = want["stats"]["target_weight_bytes"] / stored["stats"]["target_weight_bytes"]
+            self.assertTrue(0.5 < share < 0.52, "half of bf16, and the scales")
+            for stage, *draft in (("02_contiguous_kv_cache",), (GREEDY,), (GREEDY, "--draft-weights", "int8"),
+                                  (SAMPLING,)):
+                result = run_json(stage, *arguments, *draft)
+                self.assertEqual(result["tokens"], want["tokens"], (stage, draft, prompt))
+                self.assertEqual(result["model"], want["model"])
+
+    def test_the_bytes_of_the_draft_are_halved(self):
+        stored, int8 = [run_json(GREEDY, "--max-new-tokens", 5, "--draft-weights", weights)["draft"]
+                        for weights in ("stored", "int8")]
+        self.assertEqual((stored["weights"], int8["weights"]), ("stored", "int8"))
+        self.assertTrue(0.5 < int8["weight_bytes"] / stored["weight_bytes"] < 0.53)
+
+    def test_a_self_draft_is_the_target_in_its_format_or_a_copy_in_another(self):
+        arguments = (GREEDY, "--draft-kind", "self", "--max-new-tokens", 100, "--ignore-eos", "--target-weights", "int8")
+        for weights in ("stored", "int8"):
+            result, warning = run_warned(*arguments, "--draft-weights", weights)
+            self.assertIn("no gain", warning)
+            self.assertEqual(result["stats"]["alpha"], 1)
+            self.assertNotIn("weights", result["draft"], "none of its own")
+
+    def test_people_are_told(self):
+        for stage in (PLAIN, *STAGES):
+            for weights, told in (("stored", False), ("int8", True)):
+                _, _, errors = run(stage, "--max-new-tokens", 5, "--target-weights", weights)
+                self.assertEqual("int8 weights" in errors, told)
+
+
 class SamplingTest(unittest.TestCase):
     ARGUMENTS = ("--temperature", 1, "--max-new-tokens", 40)
 
@@ -259,6 +313,15 @@ class BadInputTest(ProgramTest):
         (folder / "tokenizer.json").write_text(text.replace("<|eot_id|>", "<|done|>"))
         self.expect_error("token 3849 is ", GREEDY, "--draft", folder)
         self.expect_error("<|done|>", GREEDY, "--draft", folder)
+
+    def test_weights(self):
+        for stage in STAGES:
+            self.expect_error("--draft-weights", stage, "--draft-weights", "int4")
+            for kind in ("random", "unigram", "bigram", "lookup"):
+                self.expect_error(f"--draft-weights int8 belongs to --draft-kind llama or self; {kind} has no weights",
+                                  stage, "--draft-kind", kind, "--draft-weights", "int8")
+            for option in ("--target-weights", "--draft-weights"):
+                self.expect_error("--check: the golden files are of stored weights", stage, "--check", option, "int8")
 
     def test_files(self):
         for stage in STAGES:

@@ -155,11 +155,13 @@ class BadInputTest(ProgramTest):
 
     def test_options_of_later_stages_name_the_stage(self):
         self.expect_error("this stage has no --threads; 02_contiguous_kv_cache has it", STAGES[0], "--threads", "2")
+        self.expect_error("02_contiguous_kv_cache has it", STAGES[0], "--target-weights", "int8")
         self.expect_error("03_paged_kv_cache has it", STAGES[1], "--page-size", "4")
         self.expect_error("03_paged_kv_cache has it", STAGES[1], "--cache=paged")
         for stage in STAGES:
             self.expect_error("04_greedy_speculation has it", stage, "--spec-length", "5")
             self.expect_error("04_greedy_speculation has it", stage, "--no-speculation")
+            self.expect_error("04_greedy_speculation has it", stage, "--draft-weights", "int8")
         for stage in ALL[:4]:
             self.expect_error("05_rejection_sampling has it", stage, "--temperature", "0.5")
         for stage in ALL:
@@ -197,6 +199,9 @@ class BadInputTest(ProgramTest):
             self.expect_error("--device cuda: ", stage, "--device", "cuda")
             self.expect_error("--gemm cublas needs --device cuda", stage, "--gemm", "cublas")
             self.expect_error("--threads", stage, "--threads", "0")
+            self.expect_error("--target-weights", stage, "--target-weights", "int4")
+            self.expect_error("--check: the golden files are of stored weights", stage, "--check", "--target-weights",
+                              "int8")
         self.expect_error("--page-size", STAGES[2], "--page-size", "0")
         self.expect_error("--cache", STAGES[2], "--cache", "square")
         self.expect_error("pages", STAGES[2], "--pages", "1", "--prompt-ids", ",".join(["7"] * 40))

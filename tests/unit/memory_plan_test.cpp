@@ -310,6 +310,18 @@ TEST(MemoryPlanTest, ADraftThatIsTheTargetHasNoWeightsOfItsOwn) {
   EXPECT_LT(none.logits, self.logits);
 }
 
+TEST(MemoryPlanTest, ASelfDraftAsInt8HasWeightsOfItsOwn) {
+  RunOptions options = with_pages_of(16, 4);
+  options.draft_kind = "self";
+  options.draft_weights = "int8";
+  const auto session = session_of(options, 4);
+  expect_caches_as_planned(*session);
+  const auto& plan = session->memory;
+  const double stored = static_cast<double>(plan.target_weights);
+  EXPECT_GE(static_cast<double>(plan.draft_weights), 0.5 * stored);
+  EXPECT_LE(static_cast<double>(plan.draft_weights), 0.52 * stored) << "of bf16, and the scales";
+}
+
 TEST(MemoryPlanTest, SoManyOfTheLongestFit) {
   CountingBackend backend;
   const LlamaModel target(Checkpoint(embedded_target()), backend);
