@@ -33,18 +33,23 @@ std::vector<std::uint16_t> random_halves(std::size_t count) {  // around 1/32 as
 struct MatrixType {
   const char* name;
   WeightType type;
+  WeightFormat format = WeightFormat::kStored;
 };
-constexpr MatrixType kTypes[] = {
-    {"bf16", WeightType::kBF16}, {"f16", WeightType::kF16}, {"f32", WeightType::kF32}};
+constexpr MatrixType kTypes[] = {{"bf16", WeightType::kBF16},
+                                 {"f16", WeightType::kF16},
+                                 {"f32", WeightType::kF32},
+                                 {"int8", WeightType::kBF16, WeightFormat::kInt8}};
 
 class Matrices {
  public:
-  Matrices(Backend& backend, WeightType type, int rows, int width, int count) : backend_(backend) {
+  Matrices(Backend& backend, const MatrixType& from, int rows, int width, int count)
+      : backend_(backend) {
     const std::size_t elements = static_cast<std::size_t>(rows) * static_cast<std::size_t>(width);
-    const std::size_t halves = type == WeightType::kF32 ? 2 * elements : elements;
+    const std::size_t halves = from.type == WeightType::kF32 ? 2 * elements : elements;
     const auto values = random_halves(halves);
-    const HostMatrix host{type, std::as_bytes(std::span(values)), rows, width};
-    for (int i = 0; i < count; ++i) weights_.push_back(backend.load_matrix({&host, 1}));
+    const HostMatrix host{from.type, std::as_bytes(std::span(values)), rows, width};
+    for (int i = 0; i < count; ++i)
+      weights_.push_back(backend.load_matrix({&host, 1}, from.format));
     input_ = DeviceArray<float>(backend, std::size_t{kMostRows} * static_cast<std::size_t>(width));
     output_ = DeviceArray<float>(backend, std::size_t{kMostRows} * static_cast<std::size_t>(rows));
     backend.fill(matrix(input_, kMostRows, width), 0.5f);
@@ -75,7 +80,7 @@ class Matrices {
   DeviceArray<float> input_, output_;
 };
 
-void matmul(benchmark::State& state, Machine& machine, Backend& backend, WeightType type) {
+void matmul(benchmark::State& state, Machine& machine, Backend& backend, const MatrixType& type) {
   Matrices matrices(backend, type, kOutputs, kWidth, kMatrices);
   const int rows = static_cast<int>(state.range(0));
   measure(
@@ -85,7 +90,7 @@ void matmul(benchmark::State& state, Machine& machine, Backend& backend, WeightT
 
 // The head of Llama 3.2: 128,256 outputs.
 void head(benchmark::State& state, Machine& machine, Backend& backend) {
-  Matrices matrices(backend, WeightType::kBF16, 128'256, kWidth, 1);
+  Matrices matrices(backend, kTypes[0], 128'256, kWidth, 1);
   const int rows = static_cast<int>(state.range(0));
   measure(
       state, machine, matrices.work(rows), [&] { matrices.multiply(1); },
@@ -204,10 +209,10 @@ void register_benchmarks(Machine& machine, Backend& backend, int samples) {
   const std::vector<std::int64_t> few = {1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 16};
   for (const MatrixType& t : kTypes) {
     add(std::string("matmul/") + t.name, few,
-        [&, type = t.type](benchmark::State& state) { matmul(state, machine, backend, type); });
+        [&](benchmark::State& state) { matmul(state, machine, backend, t); });
   }
   add("prefill/bf16", {64, 512},
-      [&](benchmark::State& state) { matmul(state, machine, backend, WeightType::kBF16); });
+      [&](benchmark::State& state) { matmul(state, machine, backend, kTypes[0]); });
   add("head/bf16", {1, 6}, [&](benchmark::State& state) { head(state, machine, backend); });
   const std::vector<std::int64_t> one_and_six = {1, 6};
   add("attention/4096/1b", {1, 2, 4, 6, 8, 16}, [&](benchmark::State& state) {
