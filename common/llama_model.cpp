@@ -23,33 +23,40 @@ HostMatrix host_matrix(const TensorView& tensor) {
 
 }  // namespace
 
-LlamaModel::LlamaModel(const Checkpoint& checkpoint, Backend& backend, const Progress& progress,
+LlamaModel::LlamaModel(const WeightSource& source, Backend& backend, const Progress& progress,
                        WeightFormat format)
-    : config_(checkpoint.config()), backend_(backend) {
-  const LlamaWeights& weights = checkpoint.weights();
+    : config_(source.config()), backend_(backend) {
   const int n_matrices = 4 * config_.n_layers + (config_.tied_head ? 1 : 2);
   int loaded = 0;
-  const auto load = [&](std::initializer_list<const TensorView*> tensors) {
+  const auto load = [&](std::initializer_list<WeightKind> kinds, int layer) {
+    std::vector<Weight> weights;  // hold what the parts view
     std::vector<HostMatrix> parts;
-    for (const TensorView* tensor : tensors) parts.push_back(host_matrix(*tensor));
+    for (const WeightKind kind : kinds) {
+      weights.push_back(source.weight(kind, layer));
+      parts.push_back(host_matrix(weights.back().view));
+    }
     auto matrix = backend_.load_matrix(parts, format);
     if (progress) progress(++loaded, n_matrices);
     return matrix;
   };
 
-  embedding_ = load({&weights.embedding});
-  for (const LlamaLayerWeights& from : weights.layers) {
+  const auto load_norm = [&](WeightKind kind, int layer) {
+    return upload(to_float32(source.weight(kind, layer).view));
+  };
+
+  embedding_ = load({WeightKind::kEmbedding}, -1);
+  for (int i = 0; i < config_.n_layers; i++) {
     LlamaLayer layer;
-    layer.attn_norm = upload(to_float32(from.attn_norm));
-    layer.qkv = load({&from.q_proj, &from.k_proj, &from.v_proj});
-    layer.o_proj = load({&from.o_proj});
-    layer.mlp_norm = upload(to_float32(from.mlp_norm));
-    layer.gate_up = load({&from.gate_proj, &from.up_proj});
-    layer.down_proj = load({&from.down_proj});
+    layer.attn_norm = load_norm(WeightKind::kAttnNorm, i);
+    layer.qkv = load({WeightKind::kQProj, WeightKind::kKProj, WeightKind::kVProj}, i);
+    layer.o_proj = load({WeightKind::kOProj}, i);
+    layer.mlp_norm = load_norm(WeightKind::kMlpNorm, i);
+    layer.gate_up = load({WeightKind::kGateProj, WeightKind::kUpProj}, i);
+    layer.down_proj = load({WeightKind::kDownProj}, i);
     layers_.push_back(std::move(layer));
   }
-  final_norm_ = upload(to_float32(weights.final_norm));
-  if (!config_.tied_head) head_ = load({&weights.head});
+  final_norm_ = load_norm(WeightKind::kFinalNorm, -1);
+  if (!config_.tied_head) head_ = load({WeightKind::kHead}, -1);
   rope_frequencies_ =
       upload(specdec::rope_frequencies(config_.head_dim, config_.rope_theta, config_.rope_scaling));
 }

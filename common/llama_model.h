@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include "common/checkpoint/checkpoint.h"
+#include "common/checkpoint/weight_source.h"
 #include "common/kv_cache.h"
 #include "kernels/ops.h"
 
@@ -27,9 +27,9 @@ class LlamaModel {
   // Called while loading with how many of how many matrices are loaded.
   using Progress = std::function<void(int loaded, int of)>;
 
-  // Packs every weight, the matrices in this format; the checkpoint is not needed afterwards.
-  // Throws Error.
-  LlamaModel(const Checkpoint& checkpoint, Backend& backend, const Progress& progress = {},
+  // Packs every weight, the matrices in this format and those of one product at a time; the source
+  // is not needed afterwards. Throws Error.
+  LlamaModel(const WeightSource& source, Backend& backend, const Progress& progress = {},
              WeightFormat format = WeightFormat::kStored);
 
   const LlamaConfig& config() const { return config_; }

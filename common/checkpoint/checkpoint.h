@@ -5,6 +5,7 @@
 
 #include "common/checkpoint/llama_config.h"
 #include "common/checkpoint/safetensors.h"
+#include "common/checkpoint/weight_source.h"
 
 namespace specdec {
 
@@ -32,14 +33,15 @@ struct LlamaWeights {
 // A Llama checkpoint in Hugging Face's layout: config.json, generation_config.json where there is
 // one, and model.safetensors or the shards of model.safetensors.index.json. Opening maps the files
 // and checks names, shapes and types of all tensors; it reads no weights.
-class Checkpoint {
+class Checkpoint final : public WeightSource {
  public:
   // Throws Error with the file, the field or tensor, and what to do.
   explicit Checkpoint(const std::filesystem::path& directory);
 
   const std::filesystem::path& directory() const { return directory_; }
-  const LlamaConfig& config() const { return config_; }
-  const LlamaWeights& weights() const { return weights_; }  // views live as long as this object
+  const LlamaConfig& config() const override { return config_; }
+  const LlamaWeights& weights() const { return weights_; }   // views live as long as this object
+  Weight weight(WeightKind kind, int layer) const override;  // a view into the files
   const std::vector<SafetensorsFile>& files() const { return files_; }
 
  private:

@@ -28,6 +28,7 @@ constexpr StagedOption kStagedOptions[] = {
     {"--pages", 3},          {"--draft-page-size", 3},
     {"--draft", 4},          {"--draft-kind", 4},
     {"--draft-text", 4},     {"--spec-length", 4},
+    {"--inflate-target", 2}, {"--inflate-draft", 4},
     {"--trace", 4},          {"--no-speculation", 4},
     {"--temperature", 5},    {"--top-k", 5},
     {"--top-p", 5},          {"--repetition-penalty", 5},
@@ -279,6 +280,20 @@ void add_batch_options(CLI::App& app, RunOptions& o) {
                "compute every prompt, also where another one begins alike");
 }
 
+// Golden files are about a model as it is.
+void add_inflation_options(CLI::App& app, RunOptions& o, int stage) {
+  const auto add = [&](const char* name, std::string& shape, const char* whose) {
+    app.add_option(name, shape,
+                   fmt::format("embed {} in a larger shape, with the same text at the larger one's "
+                               "cost: 3b, 1b, 134m, 14m or a config.json",
+                               whose))
+        ->type_name("SHAPE")
+        ->excludes(app.get_option("--check"));
+  };
+  if (stage >= 2) add("--inflate-target", o.inflate_target, "the target");
+  if (stage >= 4) add("--inflate-draft", o.inflate_draft, "the draft model");
+}
+
 // They are about one sequence, and stage 6 has many.
 void add_dump_options(CLI::App& app, RunOptions& o) {
   app.add_option("--dump", o.dump, "write the tensors of the prompt's forward pass (safetensors)")
@@ -319,6 +334,7 @@ void add_run_options(CLI::App& app, int stage, RunOptions& options) {
   if (stage >= 5) add_sampling_options(app, options);
   if (stage == 6) add_batch_options(app, options);
   add_output_options(app, options);
+  add_inflation_options(app, options, stage);
   if (stage <= 5) add_dump_options(app, options);
   refuse_options_of_other_stages(app, stage);
 }

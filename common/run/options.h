@@ -19,6 +19,7 @@ struct RunOptions {
 
   std::string target = embedded_target().string();
   std::string target_weights = "stored";
+  std::string inflate_target;  // a shape; empty: the target as it is
   std::string prompt;  // one of prompt, prompt_ids, chat; the built-in prompt where all are empty
   std::vector<TokenId> prompt_ids;
   std::string chat;
@@ -44,6 +45,7 @@ struct RunOptions {
   // Stages 4 and later.
   std::string draft = embedded_draft().string();
   std::string draft_weights = "stored";
+  std::string inflate_draft;  // as inflate_target
   std::string draft_kind = "llama";
   std::string draft_text;  // what unigram and bigram are counted from; empty: the embedded text
   int spec_length = 5;

@@ -14,14 +14,15 @@ nlohmann::json ratio(double above, std::int64_t below) {
 }
 
 nlohmann::json run_json(const RunOptions& options, const Request& request,
-                        const Generation& generation, const RunStats& stats,
-                        const std::string& device, const ReportExtras& extras) {
+                        const LlamaConfig& target, const Generation& generation,
+                        const RunStats& stats, const std::string& device,
+                        const ReportExtras& extras) {
   nlohmann::json json = {{"tokens", generation.tokens()},
                          {"text", generation.text()},
                          {"finish_reason", finish_reason_name(generation.finish_reason())},
                          {"prompt_tokens", request.prompt.size()},
                          {"stats", to_json(stats)},
-                         {"model", to_json(request.checkpoint.config(), options)},
+                         {"model", target_json(target, options)},
                          {"device", device},
                          {"stage", stage_name(options.stage)}};
   json.update(extras.fields);
@@ -38,7 +39,7 @@ void print_summary(const RunOptions& options, const Generation& generation, cons
   if (options.target_weights != "stored")
     fmt::print(stderr, ", {} weights", options.target_weights);
   if (stats.cache_bytes > 0) fmt::print(stderr, ", cache of {} bytes", stats.cache_bytes);
-  fmt::print(stderr, "\n");
+  fmt::print(stderr, "{}\n", inflation_note(options));
 }
 
 }  // namespace
@@ -77,10 +78,9 @@ nlohmann::json to_json(const RunStats& s) {
           {"cache_bytes", s.cache_bytes}};
 }
 
-nlohmann::json to_json(const LlamaConfig& config, const RunOptions& options) {
+nlohmann::json to_json(const LlamaConfig& config, const std::string& directory) {
   const KvShape kv{config.n_layers, config.n_kv_heads, config.head_dim};
-  return {{"directory", options.target},
-          {"weights", options.target_weights},
+  return {{"directory", directory},
           {"d_model", config.d_model},
           {"d_ff", config.d_ff},
           {"n_layers", config.n_layers},
@@ -94,10 +94,30 @@ nlohmann::json to_json(const LlamaConfig& config, const RunOptions& options) {
           {"cache_bytes_per_token", kv.bytes_per_token()}};
 }
 
-void report(const RunOptions& options, const Request& request, const Generation& generation,
-            const RunStats& stats, const std::string& device, const ReportExtras& extras) {
+nlohmann::json target_json(const LlamaConfig& config, const RunOptions& options) {
+  nlohmann::json json = to_json(config, options.target);
+  json["weights"] = options.target_weights;
+  if (!options.inflate_target.empty()) json["inflated"] = options.inflate_target;
+  return json;
+}
+
+std::string inflation_note(const RunOptions& options) {
+  const bool target = !options.inflate_target.empty();
+  const bool draft = !options.inflate_draft.empty() && !options.no_speculation;
+  if (target && draft) {
+    return fmt::format("; the target is inflated to {}, the draft to {}", options.inflate_target,
+                       options.inflate_draft);
+  }
+  if (target) return "; the target is inflated to " + options.inflate_target;
+  return draft ? "; the draft is inflated to " + options.inflate_draft : "";
+}
+
+void report(const RunOptions& options, const Request& request, const LlamaConfig& target,
+            const Generation& generation, const RunStats& stats, const std::string& device,
+            const ReportExtras& extras) {
   if (options.output == "json" || !options.report.empty()) {
-    const std::string json = run_json(options, request, generation, stats, device, extras).dump();
+    const std::string json =
+        run_json(options, request, target, generation, stats, device, extras).dump();
     if (!options.report.empty()) {
       OutputFile file(options.report);
       file.write(json + "\n");

@@ -50,8 +50,15 @@ void count_target(RunStats& stats, const LlamaCounters& counters);
 // The "stats" object of --output json. Ratios with nothing below the line are null.
 nlohmann::json to_json(const RunStats& stats);
 
-// The "model" object: the target's shape, and how its weights are kept.
-nlohmann::json to_json(const LlamaConfig& config, const RunOptions& options);
+// A "model" object: a shape.
+nlohmann::json to_json(const LlamaConfig& config, const std::string& directory);
+
+// The "model" object of a run: the target's shape, how its weights are kept, and to which shape it
+// was inflated, if it was.
+nlohmann::json target_json(const LlamaConfig& config, const RunOptions& options);
+
+// For people: "; the target is inflated to 134m, the draft to 14m", or as much of it as is true.
+std::string inflation_note(const RunOptions& options);
 
 // What a stage adds to its report.
 struct ReportExtras {
@@ -61,9 +68,10 @@ struct ReportExtras {
 };
 
 // Prints and writes what the options ask for, after the last token: the JSON object, the report
-// file, the summary on stderr. Throws Error.
-void report(const RunOptions& options, const Request& request, const Generation& generation,
-            const RunStats& stats, const std::string& device, const ReportExtras& extras = {});
+// file, the summary on stderr. target: of the model that ran. Throws Error.
+void report(const RunOptions& options, const Request& request, const LlamaConfig& target,
+            const Generation& generation, const RunStats& stats, const std::string& device,
+            const ReportExtras& extras = {});
 
 // Streams text to stdout as it comes, unless the output is JSON.
 Generation::Sink text_sink(const RunOptions& options);

@@ -53,21 +53,24 @@ void check_sampling_options(const SamplingOptions& options) {
 SamplingScratch::SamplingScratch(int vocab_size)
     : scores_(index_of(vocab_size)), ids_(index_of(vocab_size)) {}
 
-// The steps of probabilities(), on the memory of one call.
+// The steps of probabilities() for the first n tokens, on the memory of one call.
 class SamplingPipeline {
  public:
   SamplingPipeline(SamplingScratch& scratch, std::span<double> probs)
-      : scores_(scratch.scores_), ids_(scratch.ids_), probs_(probs) {}
+      : scores_(std::span(scratch.scores_).first(probs.size())),
+        ids_(std::span(scratch.ids_).first(probs.size())),
+        probs_(probs) {}
 
   // scores = the logits, those of the history penalised. Each from the original logit, so that a
   // token which occurs twice is penalised once.
   void penalise(std::span<const float> logits, std::span<const TokenId> history, double penalty) {
-    std::copy(logits.begin(), logits.end(), scores_.begin());
+    std::copy_n(logits.begin(), scores_.size(), scores_.begin());
     if (penalty == 1) return;
     for (const TokenId token : history) {
       SPECDEC_CHECK(token >= 0 && index_of(token) < logits.size(),
                     "token {} of the history is below the vocabulary's size {}", token,
                     logits.size());
+      if (index_of(token) >= scores_.size()) continue;
       const double logit = logits[index_of(token)];
       scores_[index_of(token)] = logit < 0 ? logit * penalty : logit / penalty;
     }
@@ -96,7 +99,7 @@ class SamplingPipeline {
     probs_[index_of(token)] = 1;
   }
 
-  // Drops the scores below the k-th largest. REQUIRES: 0 < k < V.
+  // Drops the scores below the k-th largest. REQUIRES: 0 < k < n.
   void keep_top_k(int k) {
     std::iota(ids_.begin(), ids_.end(), 0);
     std::nth_element(ids_.begin(), ids_.begin() + (k - 1), ids_.end(),
@@ -143,25 +146,34 @@ class SamplingPipeline {
   }
   double sum() const { return std::accumulate(probs_.begin(), probs_.end(), 0.0); }
 
-  std::span<double> scores_;  // [V]
-  std::span<TokenId> ids_;    // [V]
-  std::span<double> probs_;   // [V]
+  std::span<double> scores_;  // [n]
+  std::span<TokenId> ids_;    // [n]
+  std::span<double> probs_;   // [n]
 };
+
+// How many logits there are before those at the end that are minus infinity; at least 1.
+std::size_t without_padding(std::span<const float> logits) {
+  std::size_t n = logits.size();
+  while (n > 1 && logits[n - 1] == -std::numeric_limits<float>::infinity()) n--;
+  return n;
+}
 
 void probabilities(std::span<const float> logits, std::span<const TokenId> history,
                    const SamplingOptions& options, SamplingScratch& scratch,
                    std::span<double> probs) {
   check_sampling_options(options);
-  const int V = scratch.vocab_size();
-  SPECDEC_CHECK(V > 0 && logits.size() == index_of(V) && probs.size() == index_of(V),
-                "{} logits and {} probabilities are as many as the scratch's {} tokens",
-                logits.size(), probs.size(), V);
-  SamplingPipeline pipeline(scratch, probs);
+  SPECDEC_CHECK(!logits.empty() && logits.size() == probs.size() &&
+                    logits.size() <= index_of(scratch.vocab_size()),
+                "{} logits and {} probabilities are as many, and at most the scratch's {} tokens",
+                logits.size(), probs.size(), scratch.vocab_size());
+  const std::size_t n = without_padding(logits);
+  std::ranges::fill(probs.subspan(n), 0.0);
+  SamplingPipeline pipeline(scratch, probs.first(n));
   pipeline.penalise(logits, history, options.repetition_penalty);
   const TokenId best = pipeline.best();
   if (options.temperature == 0) return pipeline.one_hot(best);
   // The temperature keeps the order of the scores, so top-k may come before the division.
-  if (options.top_k > 0 && options.top_k < V) pipeline.keep_top_k(options.top_k);
+  if (options.top_k > 0 && index_of(options.top_k) < n) pipeline.keep_top_k(options.top_k);
   pipeline.exponentiate(best, options.temperature);
   if (options.top_p < 1) pipeline.keep_top_p(options.top_p);
   pipeline.normalise();

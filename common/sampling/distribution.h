@@ -50,10 +50,11 @@ class SamplingScratch {
 // 4. Top-p (Holtzman et al., section 3.1): with tokens from the likeliest on, the lower id first
 //    among equals, those stay before which less than top_p is held.
 // 5. Softmax over what stayed.
-// Logits of minus infinity get probability zero. probs is finite, not negative, and sums to 1 up to
-// rounding. Allocates nothing.
+// Logits of minus infinity get probability zero; those at the end (padding) cost next to nothing.
+// probs is finite, not negative, and sums to 1 up to rounding. Allocates nothing.
 //
-// REQUIRES: scratch and probs have the logits' size; history holds ids of the vocabulary.
+// REQUIRES: probs has the logits' size, the scratch at least that; history holds ids of the
+// vocabulary.
 // Throws Error when an option is out of range, when a logit is NaN or plus infinity, or when all
 // are minus infinity; what probs then holds is unspecified.
 void probabilities(std::span<const float> logits, std::span<const TokenId> history,

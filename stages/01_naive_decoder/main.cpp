@@ -88,7 +88,7 @@ int run(const RunOptions& options) {
   decode(target, request, options, generation, log, stats);
   stats.target_rows -= rows_before;
   log.write();
-  report(options, request, generation, stats, "CPU, plain loops in 1 thread");
+  report(options, request, target.config(), generation, stats, "CPU, plain loops in 1 thread");
   return kGood;
 }
 

@@ -92,7 +92,7 @@ int run(const RunOptions& options) {
   decode(target, request, options, generation, log, stats);
   stats.cache_bytes = static_cast<std::int64_t>(cache.memory().bytes());
   log.write();
-  report(options, request, generation, stats, backend->name());
+  report(options, request, model.config(), generation, stats, backend->name());
   return kGood;
 }
 

@@ -15,7 +15,7 @@ class DraftAndVerify {
   // spec_length: K, 0 for plain decoding. context_limit: positions that the target may use; its
   // cache has room for them. keep_probs: whether drafts come with their distributions; without,
   // drafting must be greedy.
-  // REQUIRES: target and drafter outlive this object; their vocabularies are the same.
+  // REQUIRES: target and drafter outlive this object; their tokens are the same.
   DraftAndVerify(LanguageModel& target, Drafter& drafter, int spec_length, int context_limit,
                  bool keep_probs);
   ~DraftAndVerify();

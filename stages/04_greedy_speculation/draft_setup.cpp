@@ -43,10 +43,15 @@ void check_vocabularies(const ModelFiles& target, const Checkpoint& draft) {
       fail("{}: this draft does not fit the target: {}", name, *difference);
     }
   }
-  const int rows = draft.config().vocab_size, target_rows = target.checkpoint.config().vocab_size;
-  if (rows != target_rows) {
+  // Rows beyond the tokenizer's entries are padding, masked on both sides.
+  const int rows = draft.config().vocab_size;
+  if (has_tokenizer && rows < target.token_limit) {
+    fail("{}: this draft has {} rows for its tokenizer's {} entries", name, rows,
+         target.token_limit);
+  }
+  if (!has_tokenizer && rows != target.checkpoint.config().vocab_size) {
     fail("{}: this draft does not fit the target: its vocabulary has {} rows, the target's {}",
-         name, rows, target_rows);
+         name, rows, target.checkpoint.config().vocab_size);
   }
 }
 
@@ -59,14 +64,19 @@ DraftSetup::DraftSetup(const RunOptions& options, const ModelFiles& files, const
     fail("--draft-weights {} belongs to --draft-kind llama or self; {} has no weights",
          options.draft_weights, kind);
   }
+  if (!options.inflate_draft.empty() && kind != "llama") {
+    fail("--inflate-draft is about a draft model of its own, and --draft-kind is {}", kind);
+  }
   if (options.no_speculation) {
     drafter_ = std::make_unique<NoDrafter>();
   } else if (kind == "llama") {
     const Checkpoint checkpoint(options.draft);
     check_vocabularies(files, checkpoint);
-    load_llama(checkpoint, target, room);
+    load_llama(checkpoint, options, target, room);
   } else if (kind == "self" && own_format && options.draft_weights != options.target_weights) {
-    load_llama(files.checkpoint, target, room);
+    RunOptions of_draft = options;  // the same model
+    of_draft.inflate_draft = options.inflate_target;
+    load_llama(files.checkpoint, of_draft, target, room);
   } else if (kind == "self") {
     make_llama(target, room);
     warning_ = "the draft is the target itself: every draft will be accepted, at no gain";
@@ -91,9 +101,9 @@ void DraftSetup::make_llama(const LlamaModel& model, const DraftRoom& room) {
   drafter_ = std::make_unique<ModelDrafter>(*model_, room.positions + 1, room.requests);
 }
 
-void DraftSetup::load_llama(const Checkpoint& checkpoint, const LlamaModel& target,
-                            const DraftRoom& room) {
-  own_model_.reset(new LlamaModel(load_draft(options_, checkpoint, target.backend())));
+void DraftSetup::load_llama(const Checkpoint& checkpoint, const RunOptions& of_draft,
+                            const LlamaModel& target, const DraftRoom& room) {
+  own_model_.reset(new LlamaModel(load_draft(of_draft, checkpoint, target.backend())));
   make_llama(*own_model_, room);
   const std::size_t draft_bytes = pass_bytes(*own_model_), target_bytes = pass_bytes(target);
   if (draft_bytes >= target_bytes) {
@@ -127,9 +137,12 @@ nlohmann::json DraftSetup::to_json() const {
   if (options_.no_speculation) return nullptr;
   nlohmann::json json = {{"kind", options_.draft_kind}};
   if (own_model_) {
-    json["directory"] = options_.draft_kind == "self" ? options_.target : options_.draft;
+    const bool self = options_.draft_kind == "self";
+    const std::string& shape = self ? options_.inflate_target : options_.inflate_draft;
+    json["directory"] = self ? options_.target : options_.draft;
     json["weights"] = options_.draft_weights;
     json["weight_bytes"] = pass_bytes(*own_model_);
+    if (!shape.empty()) json["inflated"] = shape;
   }
   return json;
 }

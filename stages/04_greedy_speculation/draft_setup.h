@@ -51,7 +51,8 @@ class DraftSetup {
 
  private:
   void make_llama(const LlamaModel& model, const DraftRoom& room);
-  void load_llama(const Checkpoint& checkpoint, const LlamaModel& target, const DraftRoom& room);
+  void load_llama(const Checkpoint& checkpoint, const RunOptions& of_draft,
+                  const LlamaModel& target, const DraftRoom& room);
   void make_table(const LlamaModel& target, const DraftRoom& room);
 
   const RunOptions& options_;
@@ -63,7 +64,8 @@ class DraftSetup {
   std::optional<std::string> warning_;
 };
 
-// Throws Error unless the draft's tokens are the target's, id by id.
+// Throws Error unless the draft's tokens are the target's, id by id. Their vocabularies may differ
+// in padding, the rows beyond the tokenizers' entries.
 void check_vocabularies(const ModelFiles& target, const Checkpoint& draft);
 
 }  // namespace specdec

@@ -56,10 +56,12 @@ void ModelDrafter::choose(const DraftRequest& request, ConstDeviceRows logits,
     drafts.add_certain(argmax(model_.backend(), logits));
   } else {
     const auto position = static_cast<int>(text.size());
-    model_.backend().download(logits.row(0), host_logits_.data(),
-                              host_logits_.size() * sizeof(float));
     const std::span<double> probs = drafts.next_probs();
-    probabilities(host_logits_, text, sampling.options, scratch_, probs);
+    const std::size_t n = std::min(probs.size(), host_logits_.size());  // the others are padding
+    model_.backend().download(logits.row(0), host_logits_.data(), n * sizeof(float));
+    probabilities(std::span(host_logits_).first(n), text, sampling.options, scratch_,
+                  probs.first(n));
+    std::ranges::fill(probs.subspan(n), 0.0);
     if (sampling.options.temperature == 0) {
       drafts.add_certain(static_cast<TokenId>(std::ranges::max_element(probs) - probs.begin()));
     } else if (sampling.race) {

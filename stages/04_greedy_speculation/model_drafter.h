@@ -15,6 +15,9 @@ namespace specdec {
 // seen: in the first round the whole prompt (a lazy prefill), after a round whose drafts were all
 // accepted two tokens, since the last draft was never fed, and after plain steps all that those
 // emitted.
+//
+// The drafts' vocabulary may have more rows than the model's, or fewer: what one of them lacks is
+// padding, which has probability zero.
 class ModelDrafter final : public Drafter {
  public:
   // REQUIRES: the model outlives this object. max_context: the longest context plus drafts;

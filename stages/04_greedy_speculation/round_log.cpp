@@ -113,25 +113,26 @@ void RoundLog::write(const Generation& generation, const nlohmann::json& stats,
   if (options_.trace.empty()) return;
   nlohmann::json rounds = nlohmann::json::array();
   for (const RoundRecord& record : records_) rounds.push_back(to_json(record));
-  const nlohmann::json trace = {
-      {"format", "specdec-trace-1"},
-      {"stage", stage_name(options_.stage)},
-      {"rule", rule},
-      {"lossless", lossless},
-      {"target", options_.target},
-      {"draft_kind", options_.draft_kind},
-      {"draft", options_.draft_kind == "llama" ? options_.draft : ""},
-      {"sampling", sampling_json(options_)},
-      {"page_size", target_cache_.page_size()},
-      {"draft_page_size", draft_.cache() ? draft_.cache()->page_size() : 0},
-      {"spec_length", options_.no_speculation ? 0 : options_.spec_length},
-      {"prompt_ids", request_.prompt},
-      {"tokens", generation.tokens()},
-      {"text", generation.text()},
-      {"finish_reason", finish_reason_name(generation.finish_reason())},
-      {"pieces", pieces(request_, generation.tokens(), records_)},
-      {"stats", stats},
-      {"rounds", rounds}};
+  nlohmann::json trace = {{"format", "specdec-trace-1"},
+                          {"stage", stage_name(options_.stage)},
+                          {"rule", rule},
+                          {"lossless", lossless},
+                          {"target", options_.target},
+                          {"draft_kind", options_.draft_kind},
+                          {"draft", options_.draft_kind == "llama" ? options_.draft : ""},
+                          {"sampling", sampling_json(options_)},
+                          {"page_size", target_cache_.page_size()},
+                          {"draft_page_size", draft_.cache() ? draft_.cache()->page_size() : 0},
+                          {"spec_length", options_.no_speculation ? 0 : options_.spec_length},
+                          {"prompt_ids", request_.prompt},
+                          {"tokens", generation.tokens()},
+                          {"text", generation.text()},
+                          {"finish_reason", finish_reason_name(generation.finish_reason())},
+                          {"pieces", pieces(request_, generation.tokens(), records_)},
+                          {"stats", stats},
+                          {"rounds", rounds}};
+  if (!options_.inflate_target.empty()) trace["inflated_target"] = options_.inflate_target;
+  if (!options_.inflate_draft.empty()) trace["inflated_draft"] = options_.inflate_draft;
   OutputFile file(options_.trace);
   file.write(trace.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
   file.commit();

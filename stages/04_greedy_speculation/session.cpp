@@ -70,7 +70,7 @@ void Session::finish(const Sampling& drafting,
   nlohmann::json trace_stats = to_json(stats);
   trace_stats.update(extras.stats);
   log.write(generation, trace_stats, rule, lossless);
-  report(options, request, generation, stats, backend->name(), extras);
+  report(options, request, model.config(), generation, stats, backend->name(), extras);
 }
 
 }  // namespace specdec

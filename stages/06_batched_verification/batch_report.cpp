@@ -153,7 +153,7 @@ nlohmann::json BatchReport::result_json(const RequestResult& result,
                          {"finish_reason", finish_reason_name(result.finish_reason)},
                          {"prompt_tokens", result.prompt_tokens},
                          {"stats", to_json(result.stats)},
-                         {"model", to_json(session_.model.config(), options)},
+                         {"model", target_json(session_.model.config(), options)},
                          {"device", session_.backend->name()},
                          {"stage", stage_name(options.stage)},
                          {"draft", session_.draft.to_json()},
@@ -192,6 +192,8 @@ nlohmann::json BatchReport::summary_json() const {
                {"time_to_first_token", distribution(first)},
                {"time_between_tokens", distribution(between)},
                {"memory", session_.memory.to_json()},
+               {"model", target_json(session_.model.config(), session_.options)},
+               {"draft", session_.draft.to_json()},
                {"device", session_.backend->name()}});
   return {{"summary", json}};
 }
@@ -208,11 +210,11 @@ std::string BatchReport::summary() const {
   }
   std::string text = fmt::format(
       "\n{}: {} request{}, {} tokens in {:.2f} s, {:.1f} tokens/s on {}; {} steps, {} requests a "
-      "step (at most {})\n",
+      "step (at most {}){}\n",
       stage_name(session_.options.stage), results.size(), results.size() == 1 ? "" : "s",
       total.emitted, engine.now(), static_cast<double>(total.emitted) / engine.now(),
       session_.backend->name(), stats.steps, ratio(share(stats.rounds, stats.steps)),
-      stats.peak_rounds);
+      stats.peak_rounds, inflation_note(session_.options));
   if (total.tested > 0) {
     text +=
         fmt::format("alpha {} ({} of {} tested), {} tokens a round, {} target forwards a token\n",
@@ -255,13 +257,15 @@ nlohmann::json BatchReport::trace_json() const {
                         {"finish_reason", finish_reason_name(result.finish_reason)},
                         {"stats", to_json(result.stats)}});
   }
-  return {{"format", "specdec-batch-trace-1"},
-          {"stage", stage_name(options.stage)},
-          {"target", options.target},
-          {"draft", session_.draft.to_json()},
-          {"requests", requests},
-          {"steps", steps},
-          {"engine", to_json(session_.engine)}};
+  nlohmann::json json = {{"format", "specdec-batch-trace-1"},
+                         {"stage", stage_name(options.stage)},
+                         {"target", options.target},
+                         {"draft", session_.draft.to_json()},
+                         {"requests", requests},
+                         {"steps", steps},
+                         {"engine", to_json(session_.engine)}};
+  if (!options.inflate_target.empty()) json["inflated_target"] = options.inflate_target;
+  return json;
 }
 
 int BatchReport::finish() {

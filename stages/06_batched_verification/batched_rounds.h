@@ -50,7 +50,7 @@ class RaggedPass {
 class BatchedRounds {
  public:
   // spec_length: the largest K of a request.
-  // REQUIRES: target and drafter outlive this object; their vocabularies are the same.
+  // REQUIRES: target and drafter outlive this object; their tokens are the same.
   BatchedRounds(LanguageModel& target, Drafter& drafter, int max_batch, int spec_length);
 
   // K of the request's next round. It depends on the request alone: its options, and its place in

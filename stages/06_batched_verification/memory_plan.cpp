@@ -114,7 +114,7 @@ MemoryPlan memory_plan(const RunOptions& options, const BatchSizes& sizes, const
   if (draft != nullptr) {
     if (draft != &target) plan.draft_weights = weights(*draft);
     plan.draft_cache = cache(*draft, sizes.draft_pages, options.draft_page_size);
-    plan.logits += count(B, V, sizeof(float));
+    plan.logits += count(B, draft->config().vocab_size, sizeof(float));
     plan.activations += activations(draft->config(), LlamaOptions().max_pass_rows);
   }
   plan.page_size = paged ? options.page_size : static_cast<int>(sizes.longest);

@@ -315,6 +315,24 @@ TEST(SampleTest, TokensGetTheirShare) {
   }
 }
 
+// Padding at the end changes no bit of what stands before it, whatever the options are.
+TEST(DistributionTest, PaddingChangesNothing) {
+  std::mt19937 random(4);
+  for (int n = 0; n < 300; n++) {
+    RandomCase made = random_case(random);
+    const auto want = probs_of(made.logits, made.options, made.history);
+    const std::size_t V = want.size();
+    made.logits.resize(V + 1 + random() % 50, kMinusInfinity);
+    made.history.push_back(static_cast<TokenId>(made.logits.size() - 1));  // of padding
+    SamplingScratch scratch(static_cast<int>(made.logits.size() + random() % 3));
+    std::vector<double> probs(made.logits.size(), -1);
+    probabilities(made.logits, made.history, made.options, scratch, probs);
+    ASSERT_TRUE(std::equal(want.begin(), want.end(), probs.begin())) << "case " << n;
+    ASSERT_EQ(std::count(probs.begin() + std::ptrdiff_t(V), probs.end(), 0.0),
+              std::ssize(probs) - std::ssize(want));
+  }
+}
+
 TEST(DistributionDeathTest, MistakesAbort) {
   SamplingScratch scratch(2);
   std::vector<double> two(2), three(3);
@@ -322,6 +340,7 @@ TEST(DistributionDeathTest, MistakesAbort) {
   const std::vector<TokenId> outside = {2}, negative = {-1};
   const SamplingOptions penalty{.repetition_penalty = 2};
   EXPECT_DEATH(probabilities(logits, {}, {}, scratch, three), "2 logits and 3 probabilities");
+  EXPECT_DEATH(probabilities(std::vector<float>{1, 2, 3}, {}, {}, scratch, three), "scratch's 2");
   EXPECT_DEATH(probabilities(logits, outside, penalty, scratch, two), "token 2 of the history");
   EXPECT_DEATH(probabilities(logits, negative, penalty, scratch, two), "token -1 of the history");
   EXPECT_DEATH(sample(Probs({0.5, 0.5}), 1), "the uniform 1 is at least 0 and below 1");

@@ -1,6 +1,8 @@
 // How large an engine is made for its requests, and what that takes, against what is allocated.
 #include "stages/06_batched_verification/memory_plan.h"
 
+#include "common/inflation/inflated_config.h"
+#include "common/inflation/inflated_weights.h"
 #include "stages/03_paged_kv_cache/make_cache.h"
 #include "stages/06_batched_verification/batch_session.h"
 #include "tests/unit/batch_engine_fixture.h"
@@ -320,6 +322,22 @@ TEST(MemoryPlanTest, ASelfDraftAsInt8HasWeightsOfItsOwn) {
   const double stored = static_cast<double>(plan.target_weights);
   EXPECT_GE(static_cast<double>(plan.draft_weights), 0.5 * stored);
   EXPECT_LE(static_cast<double>(plan.draft_weights), 0.52 * stored) << "of bf16, and the scales";
+}
+
+// The draft's vocabulary may be padded to more rows than the target's.
+TEST(MemoryPlanTest, TheDraftsLogitsAreAsWideAsItsVocabulary) {
+  CountingBackend backend;
+  const Checkpoint checkpoint(embedded_draft());
+  const LlamaModel target(Checkpoint(embedded_target()), backend), draft(checkpoint, backend);
+  const LlamaModel padded(
+      InflatedWeights(checkpoint, inflated_config(checkpoint.config(), "14m", "--inflate-draft"),
+                      2),
+      backend);
+  const RunOptions options;
+  const BatchSizes sizes = batch_sizes(options, std::vector{request_of(40, 20, 4)});
+  EXPECT_EQ(memory_plan(options, sizes, target, &padded).logits -
+                memory_plan(options, sizes, target, &draft).logits,
+            std::size_t{49152 - 4096} * sizeof(float));
 }
 
 TEST(MemoryPlanTest, SoManyOfTheLongestFit) {

@@ -2,6 +2,8 @@
 // that could have been kept.
 #include "stages/04_greedy_speculation/model_drafter.h"
 
+#include "common/inflation/inflated_config.h"
+#include "common/inflation/inflated_weights.h"
 #include "common/sampling/chance.h"
 #include "tests/speculation_fixture.h"
 
@@ -236,6 +238,47 @@ TEST_F(ModelDrafterTest, KeepsTheDistributionsThatItDrewFrom) {
     EXPECT_TRUE(std::ranges::equal(drafts.probs(i), want)) << "draft " << i;
     EXPECT_EQ(drafts.token(i), dice.token(want, 12 + i, Purpose::kDraft));
   });
+}
+
+// A draft and a target of the same tokens may differ in padding: what one of them has beyond its
+// tokens can come from neither.
+TEST_F(ModelDrafterTest, VocabulariesMayDifferInPadding) {
+  const int K = 5, V = model_.model.config().vocab_size;
+  const Checkpoint checkpoint(golden_model("draft"));
+  const LlamaModel padded(
+      InflatedWeights(checkpoint, inflated_config(checkpoint.config(), "14m", "--inflate-draft"),
+                      2),
+      *model_.backend);
+  const Tokens text = context(12, 3);
+  for (const double temperature : {0.0, 0.9}) {
+    Dice dice(7);
+    const Sampling sampling{{.temperature = temperature, .repetition_penalty = 1.2}, &dice};
+    const auto draft_with = [&](const LlamaModel& model, int target_vocab_size) {
+      ContiguousKvCache cache(model.backend(), model.kv_shape(), 1, kMaxLength);
+      Llama llama(model, cache, {.token_limit = V});
+      ModelDrafter drafter(llama, kMaxLength);
+      Drafts drafts(K, target_vocab_size);
+      for (int i = 0; i < K; i++) {  // old numbers, which must not stay
+        std::ranges::fill(drafts.next_probs(), 7.0);
+        drafts.add_drawn(0);
+      }
+      const DraftRequest request{drafter.create(), text, K, sampling, &drafts};
+      drafter.draft(std::span(&request, 1));
+      return drafts;
+    };
+    const Drafts want = draft_with(model_.model, V);
+    for (const Drafts& drafts : {draft_with(model_.model, V + 99), draft_with(padded, V),
+                                 draft_with(padded, V + 99), draft_with(padded, 60'000)}) {
+      EXPECT_TRUE(std::ranges::equal(drafts.tokens(), want.tokens()));
+      for (int i = 0; i < K; i++) {
+        ASSERT_EQ(drafts.probs(i).empty(), temperature == 0);
+        for (std::size_t v = 0; v < drafts.probs(i).size(); v++) {
+          const double expected = v < std::size_t(V) ? want.probs(i)[v] : 0;
+          ASSERT_NEAR(drafts.probs(i)[v], expected, 1e-5 * expected);
+        }
+      }
+    }
+  }
 }
 
 // At temperature 0 a draft has no distribution, and the penalty still counts the drafts before it.

@@ -1,0 +1,45 @@
+#pragma once
+#include <cstddef>
+#include <memory>
+
+#include "common/checkpoint/llama_config.h"
+#include "common/checkpoint/safetensors.h"
+
+namespace specdec {
+
+// The tensors of a Llama; checkpoint.h has their shapes.
+enum class WeightKind {
+  kEmbedding,
+  // In every layer:
+  kAttnNorm,
+  kQProj,
+  kKProj,
+  kVProj,
+  kOProj,
+  kMlpNorm,
+  kGateProj,
+  kUpProj,
+  kDownProj,
+  // After the layers:
+  kFinalNorm,
+  kHead,  // the embedding itself where the head is tied
+};
+
+// A tensor, there as long as this object and its source are.
+struct Weight {
+  TensorView view;
+  std::unique_ptr<std::byte[]> memory = nullptr;  // what is viewed; null: it is the source's
+};
+
+// Where a model's weights come from, one tensor at a time.
+class WeightSource {
+ public:
+  virtual ~WeightSource() = default;
+
+  virtual const LlamaConfig& config() const = 0;
+
+  // The tensor of that kind, F32, F16 or BF16. layer: -1 outside the layers. One thread at a time.
+  virtual Weight weight(WeightKind kind, int layer) const = 0;
+};
+
+}  // namespace specdec
