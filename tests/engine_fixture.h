@@ -8,6 +8,7 @@
 
 #include <gtest/gtest.h>
 
+#include "common/checkpoint/checkpoint.h"
 #include "common/llama.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "stages/02_contiguous_kv_cache/contiguous_kv_cache.h"

@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include "common/checkpoint/checkpoint.h"
 #include "common/llama.h"
 #include "stages/03_paged_kv_cache/paged_kv_cache.h"
 #include "tests/benchmarks/steady_samples.h"

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "common/base/json.h"
+#include "common/checkpoint/checkpoint.h"
 #include "common/inflation/inflated_config.h"
 #include "common/inflation/inflated_weights.h"
 #include "tests/engine_fixture.h"
