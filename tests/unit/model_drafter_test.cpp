@@ -274,7 +274,7 @@ TEST_F(ModelDrafterTest, VocabulariesMayDifferInPadding) {
         ASSERT_EQ(drafts.probs(i).empty(), temperature == 0);
         for (std::size_t v = 0; v < drafts.probs(i).size(); v++) {
           const double expected = v < std::size_t(V) ? want.probs(i)[v] : 0;
-          ASSERT_NEAR(drafts.probs(i)[v], expected, 1e-5 * expected);
+          ASSERT_NEAR(drafts.probs(i)[v], expected, 1e-4 * expected);
         }
       }
     }
