@@ -128,7 +128,9 @@ void expect_content(const WeightSource& base, const WeightSource& inflated, Weig
         zeros++;
       } else {
         ASSERT_NE(value, 0) << r << ", " << c;
-        ASSERT_LT(std::abs(value), norm ? 4 : 2 / std::sqrt(double(now.columns)));
+        const double size = std::abs(value) * (norm ? 0.5 : std::sqrt(double(now.columns)));
+        ASSERT_GE(size, 1.0 / 16);
+        ASSERT_LE(size, 2);
         positive += value > 0;
         random++;
         distinct.insert(value);
@@ -188,17 +190,21 @@ TEST_F(InflationTest, RandomNumbersDependOnMatrixRowAndColumn) {
     }
   }
   EXPECT_EQ(std::ssize(rows), n_rows);
-  // One row of many numbers: every pair of neighbours differs but by chance.
+  // Neighbours, vectors, blocks and rows differ but by chance. The base has 192 columns.
   const Numbers up(inflated.weight(WeightKind::kUpProj, 10));
-  int equal = 0;
-  double sum = 0, squares = 0;
-  for (std::size_t i = 1; i < up.values.size(); i++) {
-    equal += up.values[i] == up.values[i - 1];
-    sum += up.values[i];
-    squares += double{up.values[i]} * up.values[i];
-  }
   const auto n = static_cast<double>(up.values.size());
-  EXPECT_LT(equal / n, 1.2 / 1024) << "ten random bits";
+  for (const std::size_t distance : {1, 16, 64, 192, 768}) {
+    int equal = 0;
+    for (std::size_t i = distance; i < up.values.size(); i++) {
+      equal += up.values[i] == up.values[i - distance];
+    }
+    EXPECT_LT(equal / n, 1.2 / 1024) << "ten random bits, " << distance << " apart";
+  }
+  double sum = 0, squares = 0;
+  for (const double value : up.values) {
+    sum += value;
+    squares += value * value;
+  }
   EXPECT_LT(std::abs(sum / n), 4 * std::sqrt(squares / n / n));
   EXPECT_NEAR(std::sqrt(squares / n * 768), 0.7, 0.3) << "a product is as large as what it reads";
 }
