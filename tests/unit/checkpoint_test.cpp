@@ -93,6 +93,36 @@ TEST(CheckpointTest, EveryViewPointsAtItsOwnTensor) {
   }
 }
 
+// As a source of weights it gives the same views.
+TEST(CheckpointTest, EveryKindOfWeightIsItsOwnTensor) {
+  const TemporaryDirectory directory;
+  json config = tiny_config();
+  config["tie_word_embeddings"] = false;
+  write_checkpoint(directory.path(), config, llama_tensors(config));
+  const Checkpoint checkpoint(directory.path());
+  const LlamaWeights& weights = checkpoint.weights();
+  const auto expect_view = [&](WeightKind kind, int layer, const TensorView& want) {
+    const Weight got = checkpoint.weight(kind, layer);
+    EXPECT_EQ(got.view.bytes.data(), want.bytes.data()) << static_cast<int>(kind);
+    EXPECT_EQ(got.memory, nullptr);
+  };
+  expect_view(WeightKind::kEmbedding, -1, weights.embedding);
+  expect_view(WeightKind::kFinalNorm, -1, weights.final_norm);
+  expect_view(WeightKind::kHead, -1, weights.head);
+  for (int i = 0; i < 2; i++) {
+    const LlamaLayerWeights& layer = weights.layers[static_cast<std::size_t>(i)];
+    expect_view(WeightKind::kAttnNorm, i, layer.attn_norm);
+    expect_view(WeightKind::kQProj, i, layer.q_proj);
+    expect_view(WeightKind::kKProj, i, layer.k_proj);
+    expect_view(WeightKind::kVProj, i, layer.v_proj);
+    expect_view(WeightKind::kOProj, i, layer.o_proj);
+    expect_view(WeightKind::kMlpNorm, i, layer.mlp_norm);
+    expect_view(WeightKind::kGateProj, i, layer.gate_proj);
+    expect_view(WeightKind::kUpProj, i, layer.up_proj);
+    expect_view(WeightKind::kDownProj, i, layer.down_proj);
+  }
+}
+
 TEST(CheckpointTest, ShardsAreFoundByTheIndex) {
   const TemporaryDirectory directory;
   write_shards(directory.path(), tiny_config(), 7);
