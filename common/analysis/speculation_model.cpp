@@ -1,6 +1,7 @@
 #include "common/analysis/speculation_model.h"
 
 #include <cmath>
+#include <vector>
 
 #include "common/base/check.h"
 
@@ -47,12 +48,11 @@ double memory_access_factor(double alpha, int spec_length, double c_bytes) {
 }
 
 // [snippet best-spec-length]
-int best_spec_length(double alpha, double c, double v, int max_spec_length) {
-  SPECDEC_CHECK(max_spec_length >= 0, "max_spec_length {} is at least 0", max_spec_length);
+int best_spec_length(double alpha, std::span<const double> round_costs) {
   int best = 0;
   double best_factor = 1;  // plain decoding
-  for (int K = 1; K <= max_spec_length; K++) {
-    const double factor = walltime_factor(alpha, K, c, v);
+  for (int K = 1; K < std::ssize(round_costs); K++) {
+    const double factor = expected_emitted(alpha, K) / round_costs[static_cast<std::size_t>(K)];
     if (factor > best_factor) {
       best = K;
       best_factor = factor;
@@ -61,6 +61,13 @@ int best_spec_length(double alpha, double c, double v, int max_spec_length) {
   return best;
 }
 // [end snippet best-spec-length]
+
+int best_spec_length(double alpha, double c, double v, int max_spec_length) {
+  SPECDEC_CHECK(max_spec_length >= 0, "max_spec_length {} is at least 0", max_spec_length);
+  std::vector<double> round_costs;
+  for (int K = 0; K <= max_spec_length; K++) round_costs.push_back(K * c + v);
+  return best_spec_length(alpha, round_costs);
+}
 
 bool can_be_faster(double alpha, double c) {
   check_alpha(alpha);

@@ -1,4 +1,5 @@
 #pragma once
+#include <span>
 
 namespace specdec {
 
@@ -34,9 +35,14 @@ double operations_factor(double alpha, int spec_length, double c_ops);
 // cache alone, which section 3.4 says are read once a round, 1 / equation (1).
 double memory_access_factor(double alpha, int spec_length, double c_bytes = 0);
 
-// The K in [0, max_spec_length] with the largest walltime factor, the smallest among equals
-// (section 3.5 and Figure 3). 0 where no K is faster than plain decoding: then do not speculate. v
-// is taken to be the same for every K > 0. REQUIRES: max_spec_length >= 0.
+// The K with the largest walltime factor expected_emitted / round_costs[K], the smallest among
+// equals (section 3.5 and Figure 3). 0 where no K is faster than plain decoding: then do not
+// speculate. round_costs: [largest K + 1], what a round of K drafts costs, in plain steps: K c + v,
+// with the v of K + 1 rows. [0] is not looked at: a round without drafts is a plain step.
+// REQUIRES: at least one cost; those of K > 0 are above 0.
+int best_spec_length(double alpha, std::span<const double> round_costs);
+
+// The same for a v that does not depend on K > 0. REQUIRES: max_spec_length >= 0.
 int best_spec_length(double alpha, double c, double v, int max_spec_length);
 
 // Corollary 3.9, for v = 1: whether any K is faster than plain decoding, which is alpha > c.
