@@ -59,10 +59,21 @@ inline int context_limit(const LanguageModel& target, const BatchRequest& reques
   return request.context_limit > 0 ? request.context_limit : target.max_seq_len();
 }
 
+// As a session does it. round_costs: of the engine; none: no request adapts.
+inline void adapt(DraftAndVerify& steps, const BatchRequest& request,
+                  std::span<const double> round_costs) {
+  if (!request.auto_spec_length) return;
+  const auto most = static_cast<std::size_t>(request.spec_length) + 1;
+  const auto costs = round_costs.first(std::min(round_costs.size(), most));
+  steps.adapt(AdaptiveSpecLength({costs.begin(), costs.end()}));
+}
+
 // Stage 5. With K = 0 it is plain decoding.
 inline Outcome run_alone(LanguageModel& target, Drafter& drafter, const BatchRequest& request,
-                         const Tokenizer* tokenizer = nullptr) {
+                         const Tokenizer* tokenizer = nullptr,
+                         std::span<const double> round_costs = {}) {
   DraftAndVerify steps(target, drafter, request.spec_length, context_limit(target, request), true);
+  adapt(steps, request, round_costs);
   Dice dice(request.seed);
   RejectionSampling sampling(steps, dice, request.speculation);
   return run_alone(steps, request, tokenizer, [&](auto& context, auto& generation) {
@@ -72,9 +83,10 @@ inline Outcome run_alone(LanguageModel& target, Drafter& drafter, const BatchReq
 
 // Stage 4. REQUIRES: neither model samples, and there are no penalties.
 inline Outcome run_alone_greedily(LanguageModel& target, Drafter& drafter,
-                                  const BatchRequest& request,
-                                  const Tokenizer* tokenizer = nullptr) {
+                                  const BatchRequest& request, const Tokenizer* tokenizer = nullptr,
+                                  std::span<const double> round_costs = {}) {
   DraftAndVerify steps(target, drafter, request.spec_length, context_limit(target, request), false);
+  adapt(steps, request, round_costs);
   return run_alone(steps, request, tokenizer, [&](auto& context, auto& generation) {
     return greedy_round(steps, context, generation);
   });
@@ -112,6 +124,7 @@ inline void expect_same_counts(const RunStats& got, const RunStats& want) {
   EXPECT_EQ(got.sum_overlap, want.sum_overlap);
   EXPECT_EQ(got.accepted_at, want.accepted_at);
   EXPECT_EQ(got.drafted_at, want.drafted_at);
+  EXPECT_EQ(got.rounds_by_drafted, want.rounds_by_drafted);
 }
 
 // ---- requests in an engine

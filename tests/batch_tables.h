@@ -106,13 +106,13 @@ class TableEngine {
   Outcome alone(const BatchRequest& request) const {
     TableModel model = target_table(), small = draft_table();
     ModelDrafter by(small, shape_.positions + 1);
-    return run_alone(model, by, request);
+    return run_alone(model, by, request, nullptr, shape_.options.round_costs);
   }
   // Stage 4's rounds. REQUIRES: is_plainly_greedy(request).
   Outcome alone_greedily(const BatchRequest& request) const {
     TableModel model = target_table(), small = draft_table();
     ModelDrafter by(small, shape_.positions + 1);
-    return run_alone_greedily(model, by, request);
+    return run_alone_greedily(model, by, request, nullptr, shape_.options.round_costs);
   }
 
  private:

@@ -124,13 +124,15 @@ inline void finish(Outcome& outcome, const Generation& generation) {
   outcome.finish_reason = generation.finish_reason();
 }
 
-// Stage 4's decode loop, with K = spec_length.
+// Stage 4's decode loop, with K = spec_length, or with one that adapts.
 inline Outcome speculate_greedily(LanguageModel& target, Drafter& drafter, const Request& request,
                                   int spec_length, int context_limit = 1 << 20,
-                                  const AfterRound& after_round = {}) {
+                                  const AfterRound& after_round = {},
+                                  const std::vector<double>& round_costs = {}) {
   Outcome outcome;
   Generation generation(request, [&](std::string_view text) { outcome.streamed += text; });
   DraftAndVerify steps(target, drafter, spec_length, context_limit, false);
+  if (!round_costs.empty()) steps.adapt(AdaptiveSpecLength(round_costs));
   std::vector<TokenId> context = request.prompt;
   steps.prefill(context);
   while (!generation.finished()) {

@@ -38,7 +38,7 @@ constexpr StagedOption kStagedOptions[] = {
     {"--max-batch", 6},      {"--token-budget", 6},
     {"--draft-pages", 6},    {"--prefill-chunk", 6},
     {"--dump", 1, 5},        {"--no-prefix-cache", 6},
-    {"--dump-logits", 1, 5},
+    {"--dump-logits", 1, 5}, {"--cost-profile", 4},
 };
 
 void refuse_options_of_other_stages(CLI::App& app, int stage) {
@@ -85,19 +85,20 @@ std::uint64_t parse_seed(std::string_view text) {
   return seed;
 }
 
-int parse_spec_length(std::string_view text) {
-  if (text == "auto") {
-    fail("--spec-length auto: choosing K by measured times is not there yet; give {} to {}",
-         kSpecLengths.lowest, kSpecLengths.highest);
+void parse_spec_length(std::string_view text, RunOptions& options) {
+  options.auto_spec_length = text == "auto";
+  if (options.auto_spec_length) {
+    options.spec_length = kLargestAutoSpecLength;
+    return;
   }
   int length = 0;
   const auto parsed = std::from_chars(text.data(), text.data() + text.size(), length);
   if (parsed.ec != std::errc() || parsed.ptr != text.data() + text.size() ||
       !kSpecLengths.has(length)) {
-    fail("--spec-length is '{}'; it takes a number of tokens from {} to {}", text,
+    fail("--spec-length is '{}'; it takes a number of tokens from {} to {}, or auto", text,
          kSpecLengths.lowest, kSpecLengths.highest);
   }
-  return length;
+  options.spec_length = length;
 }
 
 void add_weights_option(CLI::App& app, std::string name, std::string& format, std::string whose) {
@@ -205,11 +206,14 @@ void add_draft_options(CLI::App& app, RunOptions& o) {
                  "the text that unigram and bigram are counted from (default: an embedded one)")
       ->type_name("FILE");
   app.add_option_function<std::string>(
-         "--spec-length",
-         [&o](const std::string& text) { o.spec_length = parse_spec_length(text); },
-         "K, tokens drafted a round: 1 to 32")
+         "--spec-length", [&o](const std::string& text) { parse_spec_length(text, o); },
+         "K, tokens drafted a round: 1 to 32, or auto: by what they cost and how good they are")
       ->type_name("K")
       ->default_str("5");
+  app.add_option("--cost-profile", o.cost_profile,
+                 "what auto goes by; measured and written where there is no such file (default: "
+                 "one beside the programs)")
+      ->type_name("FILE");
   app.add_flag("--no-speculation", o.no_speculation, "decode plainly, for comparison");
   app.add_option("--trace", o.trace, "write every round, with all that was decided (JSON)")
       ->type_name("FILE");

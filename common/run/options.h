@@ -48,7 +48,9 @@ struct RunOptions {
   std::string inflate_draft;  // as inflate_target
   std::string draft_kind = "llama";
   std::string draft_text;  // what unigram and bigram are counted from; empty: the embedded text
-  int spec_length = 5;
+  int spec_length = 5;     // the largest, where it adapts
+  bool auto_spec_length = false;  // it adapts: --spec-length auto
+  std::string cost_profile;       // file; empty: one beside the programs
   bool no_speculation = false;
   std::string trace;  // JSON file with every round
 
@@ -87,6 +89,7 @@ struct IntegerRange {
 inline constexpr IntegerRange kNewTokens{1, 1 << 30};     // --max-new-tokens
 inline constexpr IntegerRange kContextSizes{1, 1 << 30};  // --max-context
 inline constexpr IntegerRange kSpecLengths{1, 32};        // --spec-length
+inline constexpr int kLargestAutoSpecLength = 16;         // memory is taken for it
 
 // "04_greedy_speculation" for 4.
 std::string stage_name(int stage);

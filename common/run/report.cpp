@@ -56,6 +56,8 @@ nlohmann::json to_json(const RunStats& s) {
   }
   return {{"rounds", s.rounds},
           {"drafted_rounds", s.drafted_rounds},
+          {"rounds_by_drafted", s.rounds_by_drafted},
+          {"mean_spec_length", ratio(static_cast<double>(s.all_drafted), s.rounds)},
           {"target_forwards", s.target_forwards},
           {"draft_forwards", s.draft_forwards},
           {"drafted", s.drafted},

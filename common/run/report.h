@@ -21,11 +21,12 @@ struct RunStats {
   std::int64_t drafted = 0;
   std::int64_t tested = 0;
   std::int64_t accepted = 0;
-  std::int64_t emitted = 0;         // tokens
-  std::int64_t all_drafted = 0;     // drafted, and what a stop made worthless
-  std::int64_t drafted_rounds = 0;  // rounds that drafted anything
-  double sum_round_acceptance = 0;  // over those, of accepted / K
-  double sum_overlap = 0;           // over the tested drafts, of sum min(p, q)
+  std::int64_t emitted = 0;                     // tokens
+  std::int64_t all_drafted = 0;                 // drafted, and what a stop made worthless
+  std::int64_t drafted_rounds = 0;              // rounds that drafted anything
+  std::vector<std::int64_t> rounds_by_drafted;  // [K + 1] rounds that drafted 0, 1, ... tokens
+  double sum_round_acceptance = 0;              // over those that did, of accepted / K
+  double sum_overlap = 0;                       // over the tested drafts, of sum min(p, q)
   std::vector<std::int64_t> accepted_at,
       drafted_at;  // [K] rounds that accepted, drafted, more than i
 
@@ -36,7 +37,8 @@ struct RunStats {
   double decode_seconds = 0;
   // Of them, in speculation.
   double draft_seconds = 0;
-  double first_draft_seconds = 0;  // of the first round: with the prefill of a draft model
+  double catch_up_seconds = 0;        // in rounds where a draft model lagged behind the text:
+  std::int64_t catch_up_drafted = 0;  // the first one, with its prefill, and after plain steps
   double verify_seconds = 0;
 
   double tokens_per_second() const {

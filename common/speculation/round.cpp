@@ -16,6 +16,7 @@ std::string_view round_end_name(RoundEnd end) {
 // [snippet count-round]
 void count_round(RunStats& stats, const Round& round) {
   const auto counted = static_cast<std::size_t>(round.counted());
+  const auto drafted = static_cast<std::size_t>(round.drafted);
   stats.rounds++;
   stats.target_forwards++;
   stats.drafted += round.counted();
@@ -24,6 +25,8 @@ void count_round(RunStats& stats, const Round& round) {
   stats.accepted += round.accepted;
   stats.emitted += round.emitted();
   stats.sum_overlap += round.overlap;
+  if (drafted >= stats.rounds_by_drafted.size()) stats.rounds_by_drafted.resize(drafted + 1);
+  stats.rounds_by_drafted[drafted]++;
   if (round.drafted == 0) return;  // a plain step
   stats.drafted_rounds++;
   stats.sum_round_acceptance += static_cast<double>(round.accepted) / round.counted();

@@ -25,28 +25,34 @@ std::string text(double value, int digits) {
 
 }  // namespace
 
-Speedup speedup(const RunStats& stats, int spec_length, const StepTimes& times) {
+Speedup speedup(const RunStats& stats, const StepTimes& times) {
   Speedup result;
   if (times.samples == 0 || stats.rounds == 0) return result;
   const double pass = times.target_pass, rounds = static_cast<double>(stats.rounds);
-  result.c = times.draft_step / pass;
-  result.v = times.verification / pass;
+  const auto drafted = static_cast<double>(stats.all_drafted);
+  const auto drafted_rounds = static_cast<double>(stats.drafted_rounds);
+  if (stats.drafted_rounds > 0) {
+    result.c = times.draft_step / pass;
+    result.v = times.verification / pass;
+  }
+  // Of all rounds. One that drafted nothing is a plain step.
+  const double verifications =
+      drafted_rounds * times.verification + (rounds - drafted_rounds) * pass;
   const double alpha = per(stats.accepted, stats.tested);
   if (std::isfinite(alpha)) {
-    const double speculative = static_cast<double>(stats.drafted_rounds) / rounds;
-    const double emitted = 1 + speculative * (expected_emitted(alpha, spec_length) - 1);
-    result.by_formula =
-        emitted / (speculative * (spec_length * result.c + result.v) + 1 - speculative);
+    double emitted = 0;
+    for (int K = 0; K < std::ssize(stats.rounds_by_drafted); K++) {
+      emitted += static_cast<double>(stats.rounds_by_drafted[static_cast<std::size_t>(K)]) *
+                 expected_emitted(alpha, K);
+    }
+    result.by_formula = emitted * pass / (drafted * times.draft_step + verifications);
   }
-  const double lazy_prefill =
-      std::max(0.0, stats.first_draft_seconds - spec_length * times.draft_step);
+  const double catching_up = std::max(
+      0.0, stats.catch_up_seconds - static_cast<double>(stats.catch_up_drafted) * times.draft_step);
   const double overhead =
-      (stats.decode_seconds - stats.draft_seconds - stats.verify_seconds + lazy_prefill) / rounds;
-  const double drafted = static_cast<double>(stats.all_drafted) / rounds;
-  // A round that drafted fewer verified fewer rows.
-  const double verification = pass + (times.verification - pass) * drafted / spec_length;
-  result.by_accounting = static_cast<double>(stats.emitted) / rounds * (pass + times.choice) /
-                         (drafted * times.draft_step + verification + overhead);
+      stats.decode_seconds - stats.draft_seconds - stats.verify_seconds + catching_up;
+  result.by_accounting = static_cast<double>(stats.emitted) * (pass + times.choice) /
+                         (drafted * times.draft_step + verifications + overhead);
   result.by_clock = times.plain_token * static_cast<double>(stats.emitted) / stats.decode_seconds;
   return result;
 }

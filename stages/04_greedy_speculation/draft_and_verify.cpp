@@ -22,6 +22,11 @@ DraftAndVerify::~DraftAndVerify() {
   drafter_.release(draft_sequence_);
 }
 
+void DraftAndVerify::adapt(AdaptiveSpecLength policy) {
+  SPECDEC_CHECK(policy.largest() <= spec_length_, "there is room for {} drafts", spec_length_);
+  policy_.emplace(std::move(policy));
+}
+
 void DraftAndVerify::prefill(std::span<const TokenId> prompt) {
   if (prompt.size() < 2) return;
   target_.forward(Segment{sequence_, prompt.first(prompt.size() - 1), 0}, {});
@@ -34,8 +39,9 @@ Round DraftAndVerify::draft(std::span<const TokenId> context, const Sampling& sa
   round.start = target_.length(sequence_);
   SPECDEC_CHECK(std::ssize(context) == round.start + 1, "{} tokens cached and one pending",
                 round.start);
-  const int K =
-      round_spec_length(spec_length_, round.start, context_limit_, drafter_.context_limit());
+  const int K = round_spec_length(policy_ ? policy_->next() : spec_length_, round.start,
+                                  context_limit_, drafter_.context_limit());
+  catches_up_ = drafter_.length(draft_sequence_) < round.start - 1;
   drafts_.clear();
   if (K > 0) {
     const DraftRequest request{draft_sequence_, context, K, sampling, &drafts_};
@@ -64,12 +70,16 @@ void DraftAndVerify::verify(std::span<const TokenId> context) {
 void DraftAndVerify::roll_back(const Round& round) {
   target_.truncate(sequence_, round.target_length());
   drafter_.truncate(draft_sequence_, round.draft_length());
+  if (policy_) policy_->learn(round);
 }
 // [end snippet roll-back]
 
 void DraftAndVerify::count(RunStats& stats, const Round& round) const {
   count_round(stats, round);
-  if (stats.rounds == 1) stats.first_draft_seconds = draft_seconds;
+  if (catches_up_ && round.drafted > 0) {
+    stats.catch_up_seconds += draft_seconds - stats.draft_seconds;
+    stats.catch_up_drafted += round.drafted;
+  }
   stats.draft_seconds = draft_seconds;
   stats.verify_seconds = verify_seconds;
   stats.draft_forwards = drafter_.forwards();

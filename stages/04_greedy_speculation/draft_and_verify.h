@@ -1,8 +1,10 @@
 #pragma once
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "common/language_model.h"
+#include "common/speculation/adaptive_spec_length.h"
 #include "common/speculation/drafter.h"
 #include "common/speculation/round.h"
 
@@ -22,6 +24,10 @@ class DraftAndVerify {
   DraftAndVerify(const DraftAndVerify&) = delete;
   DraftAndVerify& operator=(const DraftAndVerify&) = delete;
 
+  // From now on K is chosen before every round, and spec_length is the largest.
+  // REQUIRES: the policy's largest K is at most that.
+  void adapt(AdaptiveSpecLength policy);
+
   // Feeds all of the prompt but its last token, which is pending then. The drafter's own prefill is
   // lazy.
   void prefill(std::span<const TokenId> prompt);
@@ -34,7 +40,8 @@ class DraftAndVerify {
   // after the pending token and i drafts.
   void verify(std::span<const TokenId> context);
 
-  // Ends a round: neither cache keeps a token that is not in the text.
+  // Ends a round: neither cache keeps a token that is not in the text, and the next K is chosen by
+  // what became of this one.
   void roll_back(const Round& round);
 
   // Adds a round, and what all rounds so far cost, to the counters of a run.
@@ -47,7 +54,8 @@ class DraftAndVerify {
   const Drafts& drafts() const { return drafts_; }                    // of the last round
   DeviceRows logits(int i) const { return logits_.rows(i, 1); }       // [1, V], 0 <= i <= drafted
   DeviceRows logits_rows(int n) const { return logits_.rows(0, n); }  // [n, V], n <= K + 1
-  int spec_length() const { return spec_length_; }
+  int spec_length() const { return spec_length_; }                    // the largest K
+  const AdaptiveSpecLength* policy() const { return policy_ ? &*policy_ : nullptr; }
   int V() const { return target_.vocab_size(); }
 
   double draft_seconds = 0;  // so far; whoever measures may set them back
@@ -57,12 +65,14 @@ class DraftAndVerify {
   LanguageModel& target_;
   Drafter& drafter_;
   int spec_length_;
+  std::optional<AdaptiveSpecLength> policy_;  // none: K is spec_length_ in every round
   int context_limit_;
   SequenceId sequence_;
   SequenceId draft_sequence_;
   Drafts drafts_;
   std::vector<TokenId> verified_;  // what the pass is fed: the pending token and the drafts
   LogitsBuffer logits_;            // [K + 1, V]
+  bool catches_up_ = false;        // the last draft phase: more than two tokens
 };
 
 }  // namespace specdec

@@ -29,6 +29,12 @@ SpeculationRoom speculation_room(const RunOptions& options, const ModelFiles& ta
   return {K, limit, static_cast<int>(std::min<std::int64_t>(limit, wanted))};
 }
 
+nlohmann::json spec_length_json(const RunOptions& options) {
+  if (options.no_speculation) return 0;
+  if (options.auto_spec_length) return "auto";
+  return options.spec_length;
+}
+
 void check_vocabularies(const ModelFiles& target, const Checkpoint& draft) {
   const std::string name = draft.directory().string();
   const auto tokenizer_path = draft.directory() / "tokenizer.json";
@@ -57,7 +63,7 @@ void check_vocabularies(const ModelFiles& target, const Checkpoint& draft) {
 
 DraftSetup::DraftSetup(const RunOptions& options, const ModelFiles& files, const LlamaModel& target,
                        const DraftRoom& room)
-    : options_(options), files_(files) {
+    : options_(options), files_(files), target_(target) {
   const std::string& kind = options.draft_kind;
   const bool own_format = options.draft_weights != "stored";
   if (own_format && kind != "llama" && kind != "self") {
@@ -68,24 +74,41 @@ DraftSetup::DraftSetup(const RunOptions& options, const ModelFiles& files, const
     fail("--inflate-draft is about a draft model of its own, and --draft-kind is {}", kind);
   }
   if (options.no_speculation) {
-    drafter_ = std::make_unique<NoDrafter>();
   } else if (kind == "llama") {
     const Checkpoint checkpoint(options.draft);
     check_vocabularies(files, checkpoint);
-    load_llama(checkpoint, options, target, room);
+    load_own_model(checkpoint, options);
   } else if (kind == "self" && own_format && options.draft_weights != options.target_weights) {
     RunOptions of_draft = options;  // the same model
     of_draft.inflate_draft = options.inflate_target;
-    load_llama(files.checkpoint, of_draft, target, room);
+    load_own_model(files.checkpoint, of_draft);
+  }
+  make_drafter(room);
+}
+
+DraftSetup::DraftSetup(const DraftSetup& other, const DraftRoom& room)
+    : options_(other.options_),
+      files_(other.files_),
+      target_(other.target_),
+      own_model_(other.own_model_) {
+  make_drafter(room);
+}
+
+void DraftSetup::make_drafter(const DraftRoom& room) {
+  const std::string& kind = options_.draft_kind;
+  if (options_.no_speculation) {
+    drafter_ = std::make_unique<NoDrafter>();
+  } else if (own_model_) {
+    make_llama(*own_model_, room);
   } else if (kind == "self") {
-    make_llama(target, room);
+    make_llama(target_, room);
     warning_ = "the draft is the target itself: every draft will be accepted, at no gain";
   } else if (kind == "random") {
-    drafter_ = std::make_unique<RandomDrafter>(files.token_limit);
+    drafter_ = std::make_unique<RandomDrafter>(files_.token_limit);
   } else if (kind == "lookup") {
     drafter_ = std::make_unique<LookupDrafter>(room.positions + 1, room.requests);
   } else {
-    make_table(target, room);
+    make_table(room);
   }
 }
 
@@ -101,11 +124,9 @@ void DraftSetup::make_llama(const LlamaModel& model, const DraftRoom& room) {
   drafter_ = std::make_unique<ModelDrafter>(*model_, room.positions + 1, room.requests);
 }
 
-void DraftSetup::load_llama(const Checkpoint& checkpoint, const RunOptions& of_draft,
-                            const LlamaModel& target, const DraftRoom& room) {
-  own_model_.reset(new LlamaModel(load_draft(of_draft, checkpoint, target.backend())));
-  make_llama(*own_model_, room);
-  const std::size_t draft_bytes = pass_bytes(*own_model_), target_bytes = pass_bytes(target);
+void DraftSetup::load_own_model(const Checkpoint& checkpoint, const RunOptions& of_draft) {
+  own_model_.reset(new LlamaModel(load_draft(of_draft, checkpoint, target_.backend())));
+  const std::size_t draft_bytes = pass_bytes(*own_model_), target_bytes = pass_bytes(target_);
   if (draft_bytes >= target_bytes) {
     warning_ = fmt::format(
         "the draft reads {} bytes of weights a token, the target {}: speculation cannot pay",
@@ -113,7 +134,7 @@ void DraftSetup::load_llama(const Checkpoint& checkpoint, const RunOptions& of_d
   }
 }
 
-void DraftSetup::make_table(const LlamaModel& target, const DraftRoom& room) {
+void DraftSetup::make_table(const DraftRoom& room) {
   if (!files_.tokenizer) {
     fail("--draft-kind {} needs a tokenizer, and the checkpoint has none", options_.draft_kind);
   }
@@ -121,9 +142,9 @@ void DraftSetup::make_table(const LlamaModel& target, const DraftRoom& room) {
       options_.draft_text.empty() ? embedded_draft_text().string() : options_.draft_text;
   const std::vector<TokenId> text = files_.tokenizer->encode(read_text_file(path), false);
   if (text.empty()) fail("{}: the text is empty", path);
-  model_ =
-      std::make_unique<NgramModel>(target.backend(), target.config().vocab_size, files_.token_limit,
-                                   options_.draft_kind == "unigram" ? 1 : 2, text, room.requests);
+  model_ = std::make_unique<NgramModel>(
+      target_.backend(), target_.config().vocab_size, files_.token_limit,
+      options_.draft_kind == "unigram" ? 1 : 2, text, room.requests);
   drafter_ = std::make_unique<ModelDrafter>(*model_, room.positions + 1, room.requests);
 }
 

@@ -22,6 +22,9 @@ struct SpeculationRoom {
 SpeculationRoom speculation_room(const RunOptions& options, const ModelFiles& target,
                                  const GenerationRequest& request);
 
+// K for a report: a number, 0 with --no-speculation, or "auto".
+nlohmann::json spec_length_json(const RunOptions& options);
+
 // What a drafter takes memory for.
 struct DraftRoom {
   int positions = 0;  // of the longest request, drafts included
@@ -39,6 +42,9 @@ class DraftSetup {
   DraftSetup(const RunOptions& options, const ModelFiles& files, const LlamaModel& target,
              const DraftRoom& room);
 
+  // The same drafter with memory of its own; weights are shared.
+  DraftSetup(const DraftSetup& other, const DraftRoom& room);
+
   Drafter& drafter() { return *drafter_; }
   KvCache* cache() { return cache_.get(); }  // null: the drafter has none
   const KvCache* cache() const { return cache_.get(); }
@@ -50,14 +56,15 @@ class DraftSetup {
   std::optional<std::string> warning() const { return warning_; }
 
  private:
+  void load_own_model(const Checkpoint& checkpoint, const RunOptions& of_draft);
+  void make_drafter(const DraftRoom& room);
   void make_llama(const LlamaModel& model, const DraftRoom& room);
-  void load_llama(const Checkpoint& checkpoint, const RunOptions& of_draft,
-                  const LlamaModel& target, const DraftRoom& room);
-  void make_table(const LlamaModel& target, const DraftRoom& room);
+  void make_table(const DraftRoom& room);
 
   const RunOptions& options_;
   const ModelFiles& files_;  // the target's
-  std::unique_ptr<LlamaModel> own_model_;
+  const LlamaModel& target_;
+  std::shared_ptr<const LlamaModel> own_model_;
   std::unique_ptr<KvCache> cache_;
   std::unique_ptr<LanguageModel> model_;
   std::unique_ptr<Drafter> drafter_;

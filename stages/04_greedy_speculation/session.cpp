@@ -5,6 +5,7 @@
 #include "common/run/tensor_log.h"
 #include "common/speculation/speedup.h"
 #include "stages/03_paged_kv_cache/make_cache.h"
+#include "stages/04_greedy_speculation/measure_costs.h"
 #include "stages/04_greedy_speculation/step_times.h"
 
 namespace specdec {
@@ -14,6 +15,10 @@ std::unique_ptr<KvCache> make_target_cache(const RunOptions& options, const Llam
                                            const SpeculationRoom& room) {
   check_pool(options, room.positions);
   return make_cache(model, cache_layout(options, room.positions));
+}
+
+bool adapts(const RunOptions& options) {
+  return options.auto_spec_length && !options.no_speculation;
 }
 
 // The prompt, with room for all that is to come, so that no round allocates.
@@ -32,6 +37,8 @@ Session::Session(const RunOptions& options_, bool keep_probs)
       backend(make_backend(options)),
       model(load_target(options, request.checkpoint, *backend)),
       draft(options, request, model, {.positions = room.positions}),
+      profile(adapts(options) ? std::optional(cost_profile(options, request, model, draft))
+                              : std::nullopt),
       cache(make_target_cache(options, model, room)),
       target(model, *cache, {.token_limit = request.token_limit}),
       steps(target, draft.drafter(), room.spec_length, room.context_limit, keep_probs),
@@ -41,10 +48,18 @@ Session::Session(const RunOptions& options_, bool keep_probs)
   log.text().attach(generation);
   stats.accepted_at.reserve(static_cast<std::size_t>(room.spec_length));
   stats.drafted_at.reserve(static_cast<std::size_t>(room.spec_length));
+  stats.rounds_by_drafted.reserve(static_cast<std::size_t>(room.spec_length) + 1);
   if (draft.warning()) {
     fmt::print(stderr, "{}: warning: {}\n", stage_name(options.stage), *draft.warning());
   }
+  if (profile) adapt();
   if (!options.dump.empty()) record_forward(target, request.prompt).write(options.dump);
+}
+
+void Session::adapt() {
+  steps.adapt(AdaptiveSpecLength(profile->round_costs(room.spec_length)));
+  const bool people = options.output == "text" && !options.quiet;
+  if (people) fmt::print(stderr, "{}", announcement(*profile, *steps.policy()));
 }
 
 void Session::finish(const Sampling& drafting,
@@ -52,20 +67,27 @@ void Session::finish(const Sampling& drafting,
                      std::string_view rule, bool lossless) {
   count_target(stats, target.counters());
   stats.cache_bytes = static_cast<std::int64_t>(cache->memory().bytes());
-  if (options.no_speculation) stats.rounds = 0;  // what looked like rounds were plain steps
+  if (options.no_speculation) {  // what looked like rounds were plain steps
+    stats.rounds = 0;
+    stats.rounds_by_drafted.clear();
+  }
   StepTimes times;
   if (!options.quiet || options.output == "json" || !options.report.empty()) {
-    times =
-        measure_steps(steps, context, static_cast<int>(request.prompt.size()), drafting, choose);
+    times = measure_steps(steps, context, static_cast<int>(request.prompt.size()), stats, drafting,
+                          choose);
   }
-  const Speedup gained = speedup(stats, room.spec_length, times);
+  const Speedup gained = speedup(stats, times);
   ReportExtras extras;
   extras.fields = {{"draft", draft.to_json()},
-                   {"spec_length", room.spec_length},
+                   {"spec_length", spec_length_json(options)},
                    {"acceptance", rule},
                    {"lossless", lossless}};
   add_to_json(extras.stats, stats, gained);
   if (!options.no_speculation) extras.summary = summary(stats, gained, times.samples);
+  if (profile) {
+    extras.fields["cost_profile"] = to_json(*profile);
+    extras.summary += summary(*steps.policy(), stats);
+  }
   extras.summary += draft.outgrown(static_cast<int>(context.size()));
   nlohmann::json trace_stats = to_json(stats);
   trace_stats.update(extras.stats);

@@ -1,12 +1,14 @@
 #pragma once
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <vector>
 
 #include "common/llama.h"
 #include "common/run/generation.h"
 #include "common/run/report.h"
+#include "common/speculation/cost_profile.h"
 #include "stages/04_greedy_speculation/draft_and_verify.h"
 #include "stages/04_greedy_speculation/draft_setup.h"
 #include "stages/04_greedy_speculation/round_log.h"
@@ -26,6 +28,7 @@ struct Session {
   std::unique_ptr<Backend> backend;
   LlamaModel model;
   DraftSetup draft;
+  std::optional<CostProfile> profile;  // with --spec-length auto
   std::unique_ptr<KvCache> cache;
   Llama target;
   DraftAndVerify steps;
@@ -40,6 +43,9 @@ struct Session {
   void finish(const Sampling& drafting,
               const std::function<void(std::span<const TokenId> context)>& choose,
               std::string_view rule, bool lossless);
+
+ private:
+  void adapt();
 };
 
 }  // namespace specdec

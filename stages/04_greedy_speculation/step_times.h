@@ -12,9 +12,10 @@ namespace specdec {
 // spread over the generated part, until half a second is over or there are 32 of each. Cuts both
 // caches down on the way, so it comes last.
 //
+// stats: the run's, whose rounds say which K are measured, each as often as it occurred.
 // choose: chooses a token from logits(0) after the context, as plain decoding does.
 StepTimes measure_steps(DraftAndVerify& steps, std::span<const TokenId> text, int prompt,
-                        const Sampling& drafting,
+                        const RunStats& stats, const Sampling& drafting,
                         const std::function<void(std::span<const TokenId> context)>& choose);
 
 }  // namespace specdec

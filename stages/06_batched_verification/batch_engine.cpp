@@ -62,6 +62,11 @@ RequestId BatchEngine::add_request(BatchRequest request, OnDelivery on_delivery,
   auto state = std::make_unique<RequestState>(id, std::move(request), std::move(on_delivery),
                                               models_.target.backend(), models_.tokenizer,
                                               rounds_.judging_scratch());
+  if (state->request.auto_spec_length) {
+    std::vector<double> costs = options_.round_costs;
+    costs.resize(std::min(costs.size(), static_cast<std::size_t>(state->request.spec_length) + 1));
+    state->policy.emplace(std::move(costs));
+  }
   state->stats.arrived = arrived;
   scheduler_.enqueue(*state);
   states_.emplace(id, std::move(state));

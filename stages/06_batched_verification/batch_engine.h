@@ -26,11 +26,13 @@ struct EngineModels {
 };
 
 struct EngineOptions {
-  int max_batch = 16;       // requests that are admitted at a time; a contiguous cache has as many
-                            // stretches, a drafter room for as many sequences
-  int spec_length = 5;      // the largest K that a request may ask for
-  int token_budget = 256;   // rows of the target in a step
-  int prefill_chunk = 128;  // the most tokens of one prompt in a step
+  int max_batch = 16;   // requests that are admitted at a time; a contiguous cache has as many
+                        // stretches, a drafter room for as many sequences
+  int spec_length = 5;  // the largest K that a request may ask for
+  std::vector<double> round_costs = {};  // for requests with auto_spec_length: what rounds of K =
+                                         // 0, 1, ... cost, see best_spec_length()
+  int token_budget = 256;                // rows of the target in a step
+  int prefill_chunk = 128;               // the most tokens of one prompt in a step
   bool prefix_cache = true;
   bool check_invariants = kDebug;      // after every step; costs time
   std::function<double()> clock = {};  // seconds; none: real time since the engine was made

@@ -47,6 +47,7 @@ RunStats total_stats(std::span<const RequestResult> results) {
     total.sum_overlap += run.sum_overlap;
     add(total.accepted_at, run.accepted_at);
     add(total.drafted_at, run.drafted_at);
+    add(total.rounds_by_drafted, run.rounds_by_drafted);
   }
   return total;
 }

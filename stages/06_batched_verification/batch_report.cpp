@@ -21,6 +21,12 @@ std::string ratio(double value) {
   return std::isfinite(value) ? fmt::format("{:.2f}", value) : "unknown";
 }
 
+nlohmann::json spec_length_json(const QueuedRequest& queued) {
+  if (!queued.request) return 0;
+  if (queued.request->auto_spec_length) return "auto";
+  return queued.request->spec_length;
+}
+
 // A line about a request that is done, for people.
 std::string line_about(const std::string& id, const RequestResult& result) {
   const RequestStats& s = result.stats;
@@ -60,7 +66,9 @@ BatchReport::BatchReport(BatchSession& session)
 BatchReport::~BatchReport() { clear_progress(); }
 
 void BatchReport::begin() {
-  if (people_) fmt::print(stderr, "{}", session_.memory.to_text());
+  if (!people_) return;
+  fmt::print(stderr, "{}", session_.memory.to_text());
+  if (session_.profile) fmt::print(stderr, "{}", announcement(*session_.profile, policy()));
 }
 
 void BatchReport::refused(std::size_t place, const std::string& error) {
@@ -144,6 +152,10 @@ void BatchReport::clear_progress() {
   shown_ = false;
 }
 
+AdaptiveSpecLength BatchReport::policy() const {
+  return AdaptiveSpecLength(session_.engine.options().round_costs);
+}
+
 nlohmann::json BatchReport::result_json(const RequestResult& result,
                                         const QueuedRequest& queued) const {
   const RunOptions& options = session_.options;
@@ -157,7 +169,7 @@ nlohmann::json BatchReport::result_json(const RequestResult& result,
                          {"device", session_.backend->name()},
                          {"stage", stage_name(options.stage)},
                          {"draft", session_.draft.to_json()},
-                         {"spec_length", queued.request ? queued.request->spec_length : 0}};
+                         {"spec_length", spec_length_json(queued)}};
   if (!result.error.empty()) json["error"] = result.error;
   return json;
 }
@@ -194,6 +206,7 @@ nlohmann::json BatchReport::summary_json() const {
                {"memory", session_.memory.to_json()},
                {"model", target_json(session_.model.config(), session_.options)},
                {"draft", session_.draft.to_json()},
+               {"cost_profile", session_.profile ? to_json(*session_.profile) : nullptr},
                {"device", session_.backend->name()}});
   return {{"summary", json}};
 }

@@ -23,6 +23,7 @@ struct BatchRequest {
   SpeculationOptions speculation;  // how tokens are chosen and drafts judged
   std::uint64_t seed = 0;          // of all its random numbers
   int spec_length = 0;             // K; 0: no speculation
+  bool auto_spec_length = false;   // K is chosen before each round, up to spec_length
   int context_limit = 0;           // positions of the target that it may use; 0: all there are
 };
 

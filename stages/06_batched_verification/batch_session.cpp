@@ -7,6 +7,7 @@
 #include "common/run/device.h"
 #include "common/run/load_model.h"
 #include "stages/03_paged_kv_cache/make_cache.h"
+#include "stages/04_greedy_speculation/measure_costs.h"
 #include "stages/06_batched_verification/workload.h"
 
 namespace specdec {
@@ -34,6 +35,19 @@ RunOptions with_drafts_if_any(RunOptions options, std::span<const QueuedRequest>
     return queued.request && queued.request->spec_length > 0;
   });
   return options;
+}
+
+// Costs of a full batch. How many requests there are in all is known beforehand, so costs, and with
+// them texts, do not depend on who runs beside whom.
+std::optional<CostProfile> profile_if_any(const RunOptions& options,
+                                          std::span<const QueuedRequest> queue,
+                                          const ModelFiles& files, const LlamaModel& target,
+                                          const DraftSetup& draft, const BatchSizes& sizes) {
+  const bool adapts = std::ranges::any_of(queue, [](const QueuedRequest& queued) {
+    return queued.request && queued.request->auto_spec_length;
+  });
+  if (!adapts) return std::nullopt;
+  return cost_profile(options, files, target, draft, sizes.max_batch);
 }
 
 std::unique_ptr<KvCache> make_target_cache(const RunOptions& options, const LlamaModel& model,
@@ -83,21 +97,24 @@ BatchSession::BatchSession(const RunOptions& options_, std::vector<QueuedRequest
       model(load_target(options, files.checkpoint, *backend)),
       sizes(batch_sizes(options, good_ones(queue))),
       draft(options, files, model, draft_room(sizes)),
+      profile(profile_if_any(options, queue, files, model, draft, sizes)),
       memory(memory_plan(options, sizes, model, draft_model(sizes, draft, model))),
       cache(make_target_cache(options, model, sizes)),
       target(model, *cache,
              {.token_limit = files.token_limit, .max_pass_rows = sizes.token_budget}),
-      engine({.target = target,
-              .target_cache = *cache,
-              .drafter = draft.drafter(),
-              .draft_cache = draft.cache(),
-              .tokenizer = files.tokenizer_or_null(),
-              .token_limit = files.token_limit},
-             {.max_batch = sizes.max_batch,
-              .spec_length = sizes.spec_length,
-              .token_budget = sizes.token_budget,
-              .prefill_chunk = options.prefill_chunk,
-              .prefix_cache = !options.no_prefix_cache}) {
+      engine(
+          {.target = target,
+           .target_cache = *cache,
+           .drafter = draft.drafter(),
+           .draft_cache = draft.cache(),
+           .tokenizer = files.tokenizer_or_null(),
+           .token_limit = files.token_limit},
+          {.max_batch = sizes.max_batch,
+           .spec_length = sizes.spec_length,
+           .round_costs = profile ? profile->round_costs(sizes.spec_length) : std::vector<double>(),
+           .token_budget = sizes.token_budget,
+           .prefill_chunk = options.prefill_chunk,
+           .prefix_cache = !options.no_prefix_cache}) {
   if (draft.warning()) {
     fmt::print(stderr, "{}: warning: {}\n", stage_name(options.stage), *draft.warning());
   }

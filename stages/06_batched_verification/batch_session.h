@@ -7,6 +7,7 @@
 #include "common/llama.h"
 #include "common/run/options.h"
 #include "common/run/request.h"
+#include "common/speculation/cost_profile.h"
 #include "stages/04_greedy_speculation/draft_setup.h"
 #include "stages/06_batched_verification/batch_engine.h"
 #include "stages/06_batched_verification/memory_plan.h"
@@ -40,6 +41,7 @@ struct BatchSession {
   LlamaModel model;
   BatchSizes sizes;
   DraftSetup draft;
+  std::optional<CostProfile> profile;  // where a request has --spec-length auto
   MemoryPlan memory;
   std::unique_ptr<KvCache> cache;
   Llama target;

@@ -48,8 +48,8 @@ BatchedRounds::BatchedRounds(LanguageModel& target, Drafter& drafter, int max_ba
 }
 
 int BatchedRounds::spec_length(const RequestState& r) const {
-  return round_spec_length(r.request.spec_length, r.prefill_end(), r.request.context_limit,
-                           drafter_.context_limit());
+  return round_spec_length(r.policy ? r.policy->next() : r.request.spec_length, r.prefill_end(),
+                           r.request.context_limit, drafter_.context_limit());
 }
 
 // [snippet batched-draft]
@@ -128,6 +128,7 @@ void BatchedRounds::judge(std::span<RequestState* const> batch) {
 }
 
 void BatchedRounds::roll_back(RequestState& r) {
+  if (r.policy) r.policy->learn(r.round);
   target_.truncate(r.sequence, r.round.target_length());
   if (r.draft_sequence == RequestState::kNoSequence) return;
   drafter_.truncate(r.draft_sequence, r.round.draft_length());

@@ -53,8 +53,8 @@ class BatchedRounds {
   // REQUIRES: target and drafter outlive this object; their tokens are the same.
   BatchedRounds(LanguageModel& target, Drafter& drafter, int max_batch, int spec_length);
 
-  // K of the request's next round. It depends on the request alone: its options, and its place in
-  // the contexts of both models.
+  // K of the request's next round. It depends on the request alone: its options, its rounds so far
+  // where K adapts, and its place in the contexts of both models.
   int spec_length(const RequestState& request) const;
 
   // The four phases of a step. A request whose failure is set takes no part in what follows.

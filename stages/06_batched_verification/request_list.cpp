@@ -135,6 +135,13 @@ void read_seed(Line line, Key key, TimedRequest& request) {
   request.options.seed = seed;
 }
 
+void read_spec_length(Line line, Key key, TimedRequest& request) {
+  RunOptions& options = request.options;
+  options.auto_spec_length = *line.find(key) == "auto";
+  options.spec_length =
+      options.auto_spec_length ? kLargestAutoSpecLength : integer_in(kSpecLengths, line, key);
+}
+
 struct Field {
   std::string_view name;
   void (*read)(Line line, Key key, TimedRequest& request);  // REQUIRES: line.has(key)
@@ -153,8 +160,7 @@ constexpr Field kFields[] = {
     {"stop", read_stop},
     {"max_context",
      [](Line l, Key k, auto& r) { r.options.max_context = integer_in(kContextSizes, l, k); }},
-    {"spec_length",
-     [](Line l, Key k, auto& r) { r.options.spec_length = integer_in(kSpecLengths, l, k); }},
+    {"spec_length", read_spec_length},
     {"no_speculation", [](Line l, Key k, auto& r) { r.options.no_speculation = *l.boolean(k); }},
     {"temperature", [](Line l, Key k, auto& r) { r.options.sampling.temperature = *l.number(k); }},
     {"top_k", [](Line l, Key k, auto& r) { r.options.sampling.top_k = *l.integer(k); }},
@@ -280,6 +286,7 @@ BatchRequest to_batch_request(const ModelFiles& target, const RunOptions& option
   request.seed = options.seed;
   const SpeculationRoom room = speculation_room(options, target, request.generation);
   request.spec_length = room.spec_length;
+  request.auto_spec_length = options.auto_spec_length && room.spec_length > 0;
   request.context_limit = room.context_limit;
   return request;
 }

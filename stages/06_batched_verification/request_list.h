@@ -29,7 +29,8 @@ struct TimedRequest {
 //                 request in the file, from 0
 //   arrival       seconds after the start, 0 by default
 //   stop          a text or a list of texts
-//   max_new_tokens, ignore_eos, max_context, spec_length, no_speculation, temperature, top_k,
+//   spec_length   a whole number, or "auto"
+//   max_new_tokens, ignore_eos, max_context, no_speculation, temperature, top_k,
 //   top_p, repetition_penalty, seed, draft_temperature, acceptance, lenience
 // What it does not say, or says to be null, is as in `defaults`. Blank lines are skipped.
 //

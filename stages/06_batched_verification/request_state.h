@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "common/sampling/chance.h"
+#include "common/speculation/adaptive_spec_length.h"
 #include "common/speculation/round.h"
 #include "stages/06_batched_verification/batch_request.h"
 
@@ -52,6 +53,7 @@ struct RequestState {
   std::vector<TokenId> context;
   Dice dice;
   Judge judge;
+  std::optional<AdaptiveSpecLength> policy;  // none: K is request.spec_length in every round
 
   Phase phase = Phase::kWaiting;
   SequenceId sequence = kNoSequence;        // of the target

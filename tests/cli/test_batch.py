@@ -105,6 +105,47 @@ class BatchTest(unittest.TestCase):
             if "--no-prefix-cache" in arguments:
                 self.assertEqual(summary["prefix_tokens"], 0)
 
+    def test_k_that_adapts_is_that_of_a_run_alone(self):
+        profile = self.folder / "profile.json"
+        profile.write_text(json.dumps({"format": "specdec-cost-profile-1", "draft_step_seconds": 0.2,
+                                       "target_pass_seconds": [1 + 0.15 * row for row in range(17)]}))
+        wanted = []
+        for request in REQUESTS:
+            adapts = "spec_length" not in request and "no_speculation" not in request
+            line = request | ({"spec_length": "auto", "cost_profile": profile} if adapts else {})
+            wanted.append((adapts, alone(line)))
+        for arguments in ([], ["--max-batch", 3], ["--pages", 86, "--page-size", 3], ["--token-budget", 300]):
+            results, summary = run_lines("--requests", self.file, "--spec-length", "auto", "--cost-profile", profile,
+                                         *arguments)
+            for result, (adapts, want) in zip(results, wanted):
+                self.assertEqual(result["tokens"], want["tokens"], result["id"])
+                self.assertEqual(result["spec_length"] == "auto", adapts, result["id"])
+                if adapts:
+                    for counter in (*COUNTERS, "rounds_by_drafted"):
+                        self.assertEqual(result["stats"][counter], want["stats"][counter], (result["id"], counter))
+            self.assertEqual(summary["cost_profile"]["draft_step_seconds"], 0.2)
+            self.assertGreater(sum(count > 0 for count in summary["stats"]["rounds_by_drafted"]), 3, "it adapts")
+        # A line may ask for it where the others do not.
+        file = self.folder / "auto.jsonl"
+        file.write_text(json.dumps(REQUESTS[0] | {"spec_length": "auto"}) + "\n" + json.dumps(REQUESTS[2]) + "\n")
+        results, _ = run_lines("--requests", file, "--cost-profile", profile)
+        self.assertEqual([result["spec_length"] for result in results], ["auto", 5])
+        self.assertEqual([result["tokens"] for result in results], [wanted[0][1]["tokens"], self.alone[2]["tokens"]])
+        code, _, errors = run("--requests", file, "--cost-profile", profile)
+        self.assertEqual(code, 0)
+        self.assertIn("auto: c 0.200, v(2) 1.15, v(6) 1.75, v(17) 3.40", errors)
+
+    def test_a_profile_of_a_full_batch_is_measured_and_kept(self):
+        profile = self.folder / "measured.json"
+        for _ in range(2):
+            results, summary = run_lines("--requests", self.file, "--spec-length", "auto", "--cost-profile", profile,
+                                         "--max-batch", 3)
+            self.assertEqual(summary["cost_profile"], json.loads(profile.read_text()))
+        self.assertEqual(summary["cost_profile"]["measured_for"]["requests"], 3)
+        for result, want in zip(results, self.alone):
+            if result["id"] in ("greedy", "penalty", "chat", "stops"):
+                self.assertEqual(result["tokens"], want["tokens"], result["id"])
+
     def test_beginnings_are_found(self):
         _, summary = run_lines("--requests", self.file, "--page-size", 1, "--draft-page-size", 1, "--max-batch", 2)
         self.assertGreater(summary["prefix_tokens"], 40)

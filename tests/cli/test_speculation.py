@@ -284,6 +284,136 @@ class TraceTest(unittest.TestCase):
         self.assertEqual(tensors[1:], tensors[:1] * 2, "bit for bit")
 
 
+class AutoTest(ProgramTest):
+    """--spec-length auto, by profiles made by hand: nothing here depends on a clock."""
+
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp())
+        self.addCleanup(shutil.rmtree, self.folder)
+
+    def profile(self, draft_step, rows, **fields):
+        """Of passes over 1, 2, ... rows; the unit of seconds does not matter."""
+        path = self.folder / f"{draft_step}-{rows[1]}.json"
+        path.write_text(json.dumps({"format": "specdec-cost-profile-1", "target_pass_seconds": rows,
+                                    "draft_step_seconds": draft_step, **fields}))
+        return path
+
+    def profiles(self):
+        flat, steep = [1] * 17, [1 + 0.4 * row for row in range(17)]
+        return {"cheap": self.profile(0.02, flat), "dear": self.profile(0.55, flat), "steep": self.profile(0.2, steep),
+                "hopeless": self.profile(1.1, flat)}
+
+    def auto(self, stage, profile, *arguments):
+        return run_json(stage, "--spec-length", "auto", "--cost-profile", profile, *arguments)
+
+    def test_the_text_is_plain_decodings_for_every_profile(self):
+        want = run_json(PLAIN, "--max-new-tokens", 120, "--ignore-eos")
+        means = {}
+        for name, profile in self.profiles().items():
+            for stage in STAGES:
+                result = self.auto(stage, profile, "--max-new-tokens", 120, "--ignore-eos")
+                self.assertEqual(result["tokens"], want["tokens"], (stage, name))
+                self.assertEqual(result["spec_length"], "auto")
+                self.assertEqual(result["cost_profile"], json.loads(profile.read_text()) | {"measured_for": None})
+                stats = result["stats"]
+                self.assertEqual(sum(stats["rounds_by_drafted"]), stats["rounds"])
+                means[name] = stats["mean_spec_length"]
+        self.assertGreater(means["cheap"], 4)
+        self.assertLess(means["dear"], means["cheap"] / 2)
+        self.assertGreater(means["steep"], 0)
+        self.assertEqual(means["hopeless"], 0)
+
+    def test_the_same_seed_and_profile_give_the_same_text_and_rounds(self):
+        for name, profile in self.profiles().items():
+            runs = [self.auto(SAMPLING, profile, "--temperature", 0.9, "--seed", 7, "--max-new-tokens", 80, "--threads", n)
+                    for n in (1, 2)]
+            self.assertEqual(runs[0]["tokens"], runs[1]["tokens"], name)
+            self.assertEqual(runs[0]["stats"]["rounds_by_drafted"], runs[1]["stats"]["rounds_by_drafted"], name)
+
+    def test_drafts_that_are_bad_are_given_up(self):
+        profile = self.profiles()["dear"]
+        stats = self.auto(GREEDY, profile, "--draft-kind", "random", "--max-new-tokens", 120, "--ignore-eos")["stats"]
+        self.assertGreater(stats["rounds_by_drafted"][0], 100)
+        self.assertEqual(stats["rounds_by_drafted"][1:], [5, 1], "hope at first, then probes")
+        code, _, errors = run(GREEDY, "--spec-length", "auto", "--cost-profile", profile, "--draft-kind", "random",
+                              "--max-new-tokens", 60, "--ignore-eos")
+        self.assertEqual(code, 0)
+        for words in ("auto: c 0.550, v(2) 1.00, v(6) 1.00, v(17) 1.00", "first K 2", "auto: rounds by K: ",
+                      "speculation cannot pay here: at alpha 0."):
+            self.assertIn(words, errors)
+
+    def test_it_says_where_it_cannot_pay_at_all(self):
+        code, _, errors = run(GREEDY, "--spec-length", "auto", "--cost-profile", self.profiles()["hopeless"],
+                              "--max-new-tokens", 40, "--ignore-eos")
+        self.assertEqual(code, 0)
+        self.assertIn("first K 0\nspeculation cannot pay here, whatever is accepted", errors)
+        self.assertIn("auto: rounds by K: 40 x 0\n", errors)
+
+    def test_traces_and_no_speculation(self):
+        trace = self.folder / "trace.json"
+        result = self.auto(GREEDY, self.profiles()["steep"], "--trace", trace, "--max-new-tokens", 60, "--ignore-eos")
+        record = json.loads(trace.read_text())
+        self.assertEqual(record["spec_length"], "auto")
+        drafted = [r["drafted"] for r in record["rounds"]]
+        histogram = [drafted.count(K) for K in range(max(drafted) + 1)]
+        self.assertEqual(result["stats"]["rounds_by_drafted"], histogram)
+        self.assertGreater(len(set(drafted)), 1, "it adapts")
+        plain = run_json(GREEDY, "--spec-length", "auto", "--no-speculation", "--max-new-tokens", 5)
+        self.assertEqual(plain["spec_length"], 0)
+        self.assertNotIn("cost_profile", plain)
+
+    def test_a_profile_is_measured_once_and_kept(self):
+        path = self.folder / "new.json"
+        first = self.auto(GREEDY, path, "--max-new-tokens", 30)
+        kept = path.read_text()
+        again = self.auto(GREEDY, path, "--max-new-tokens", 30)
+        self.assertEqual(path.read_text(), kept)
+        self.assertEqual(first["cost_profile"], json.loads(kept))
+        self.assertEqual(first["stats"]["rounds_by_drafted"], again["stats"]["rounds_by_drafted"])
+        profile = json.loads(kept)
+        self.assertEqual(len(profile["target_pass_seconds"]), 17)
+        self.assertEqual(profile["target_pass_seconds"], sorted(profile["target_pass_seconds"]))
+        self.assertEqual(profile["measured_for"]["requests"], 1)
+        code, _, errors = run(GREEDY, "--spec-length", "auto", "--cost-profile", path, "--threads", "1", "--max-new-tokens",
+                              "5", "--quiet")
+        self.assertEqual(code, 0)
+        self.assertIn("note: ", errors)
+        self.assertIn("was measured for device", errors)
+
+    def test_it_is_kept_beside_the_programs(self):
+        (self.folder / "bin").mkdir()
+        shutil.copy(PROGRAMS / GREEDY, self.folder / "bin")
+        program, arguments = self.folder / "bin" / GREEDY, ("--spec-length", "auto", "--max-new-tokens", "8")
+        run_program_json(program, *arguments)
+        files = list((self.folder / "profiles").iterdir())
+        self.assertEqual(len(files), 1)
+        kept = files[0].read_text()
+        run_program_json(program, *arguments)
+        self.assertEqual(files[0].read_text(), kept)
+        files[0].write_text(kept[:100])
+        code, _, errors = run_program(program, *arguments, "--quiet")
+        self.assertEqual(code, 0)
+        self.assertIn("not valid JSON", errors)
+        self.assertIn("it is measured anew", errors)
+        self.assertEqual(errors.count("\n"), 1, errors)
+        self.assertEqual(len(json.loads(files[0].read_text())["target_pass_seconds"]), 17)
+        shutil.rmtree(self.folder / "profiles")
+        (self.folder / "profiles").write_text("in the way")
+        code, text, errors = run_program(program, *arguments, "--quiet")
+        self.assertEqual(code, 0)
+        self.assertIn("the cost profile is not kept", errors)
+        self.assertTrue(text)
+
+    def test_bad_profiles(self):
+        bad = self.folder / "bad.json"
+        bad.write_text("{}")
+        for stage in STAGES:
+            for words, path in (("no cost profile", bad), ("/nowhere/p.json", "/nowhere/p.json")):
+                self.expect_bad_input(words, PROGRAMS / stage, "--spec-length", "auto", "--cost-profile", str(path),
+                                      "--max-new-tokens", "2")
+        self.assertEqual(bad.read_text(), "{}", "it is not overwritten")
+
+
 class BadInputTest(ProgramTest):
     def expect_error(self, words, stage, *arguments):
         self.expect_bad_input(words, PROGRAMS / stage, *map(str, arguments))

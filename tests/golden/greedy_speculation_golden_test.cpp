@@ -2,6 +2,7 @@
 // as it follows from where the file's target and draft agree.
 #include <cstdlib>
 #include <fstream>
+#include <set>
 
 #include "common/base/json.h"
 #include "tests/speculation_fixture.h"
@@ -87,6 +88,37 @@ TEST_F(GreedySpeculationGoldenTest, EveryPrompt) {
   for (const Golden& golden : goldens_) check(golden, 5, 16);
   EXPECT_GT(accepted_, 3000) << "most of the 6,807 tokens: or little was tested";
   EXPECT_GT(rounds_, 1000);
+}
+
+// K adapts, by the costs of a cheap draft, a dear one, and rows that cost: another K in many
+// rounds, and the same text.
+TEST_F(GreedySpeculationGoldenTest, EveryCostWhereKAdapts) {
+  const auto costs = [](double c, double slope) {
+    std::vector<double> result;
+    for (int K = 0; K <= 16; K++) result.push_back(K * c + 1 + slope * K);
+    return result;
+  };
+  std::vector<std::set<int>> seen;
+  for (const auto& round_costs : {costs(0.02, 0), costs(0.55, 0), costs(0.2, 0.4), costs(0.1, 2)}) {
+    seen.emplace_back();
+    for (std::size_t i = 0; i < goldens_.size(); i += 6) {
+      const Golden& golden = goldens_[i];
+      const int room = static_cast<int>(golden.prompt.size()) + kMaxNewTokens + 16;
+      SpeculationPair pair(target_.model, draft_.model, 16, room);
+      const Request request =
+          ids_request(golden.prompt, kMaxNewTokens, target_.model.config().eos_ids);
+      const Outcome outcome = speculate_greedily(pair.target.llama, pair.drafter, request, 16,
+                                                 pair.target.llama.max_seq_len(), {}, round_costs);
+      EXPECT_EQ(outcome.tokens, golden.tokens) << golden.id;
+      EXPECT_EQ(outcome.finish_reason, golden.finish_reason);
+      check_drafts(outcome, golden);
+      for (const RoundRecord& record : outcome.rounds) seen.back().insert(record.round.drafted);
+    }
+  }
+  EXPECT_TRUE(seen[0].contains(16));
+  EXPECT_TRUE(seen[1].contains(0) && seen[1].contains(2)) << "plain steps, and not only";
+  EXPECT_TRUE(seen[2].contains(0) && seen[2].contains(1));
+  EXPECT_EQ(seen[3], std::set<int>{0}) << "nothing pays, so nothing is probed";
 }
 
 // Plain decoding by the same engine: the file's tokens as well, so the two are equal.

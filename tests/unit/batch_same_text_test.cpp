@@ -28,12 +28,20 @@ BatchRequest random_request(std::mt19937& random, const std::vector<TokenId>& be
   request.speculation = random_speculation(random);
   request.seed = random();
   request.spec_length = one_in(random, 5) ? 0 : between(random, 0, K);
+  request.auto_spec_length = one_in(random, 3);
   if (one_in(random, 4)) {  // the end of the context is reached, with no room for all drafts
     request.context_limit = prompt + g.max_new_tokens + between(random, 0, K);
   } else if (one_in(random, 6)) {
     g.max_new_tokens = kPositions - prompt;
   }
   return request;
+}
+
+// Rounds whose best K varies with alpha, 0 among them.
+std::vector<double> random_costs(std::mt19937& random, int K) {
+  std::vector<double> costs = {1};
+  for (int i = 1; i <= K; i++) costs.push_back(costs.back() + 0.05 * between(random, 1, 14));
+  return costs;
 }
 
 // What the largest request needs alone, in pages.
@@ -72,6 +80,7 @@ Workload random_workload(std::mt19937& random, bool prefix_cache) {
   shape.draft_pages = pages(shape.draft_page_size);
   shape.options = {.max_batch = B,
                    .spec_length = K,
+                   .round_costs = random_costs(random, K),
                    .token_budget = B * (K + 1) + (one_in(random, 4) ? 0 : between(random, 1, 40)),
                    .prefill_chunk = one_in(random, 2) ? between(random, 1, 5) : 32,
                    .prefix_cache = prefix_cache,
@@ -99,6 +108,7 @@ bool check(const TablePair& tables, const Workload& workload) {
       SCOPED_TRACE("plain decoding");
       BatchRequest plain = request;
       plain.spec_length = 0;
+      plain.auto_spec_length = false;
       expect_same_tokens(on.alone(plain), alone);
     }
   }

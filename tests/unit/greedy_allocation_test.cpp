@@ -6,26 +6,30 @@
 namespace specdec {
 namespace {
 
-class GreedyAllocationTest : public ::testing::TestWithParam<int> {};
+class GreedyAllocationTest : public ::testing::TestWithParam<std::tuple<int, bool>> {};
 
 TEST_P(GreedyAllocationTest, RoundsAllocateNothing) {
+  const auto [page_size, adapts] = GetParam();
   constexpr int kNewTokens = 150, K = 5;
   const LoadedModel target("target"), draft("draft");
   const Request request = ids_request({3840, 100, 200, 300}, kNewTokens);
-  SpeculationPair pair(target.model, draft.model, GetParam(), 4 + kNewTokens + K);
+  SpeculationPair pair(target.model, draft.model, page_size, 4 + kNewTokens + K);
 
   Generation generation(request);
   DraftAndVerify steps(pair.target.llama, pair.drafter, K, 2048, false);
+  if (adapts) steps.adapt(AdaptiveSpecLength({1, 1.3, 1.55, 1.8, 2.1, 2.4}));
   std::vector<TokenId> context = request.prompt;
   context.reserve(4 + kNewTokens + K);
   RunStats stats;
+  for (auto* list : {&stats.accepted_at, &stats.drafted_at, &stats.rounds_by_drafted}) {
+    list->reserve(K + 1);  // as a session does
+  }
   steps.prefill(context);
 
   std::size_t before = allocations();
   Round round = greedy_round(steps, context, generation);
   EXPECT_EQ(allocations() - before, 0u) << "the first round, with the draft's lazy prefill";
-  count_round(stats, round);  // makes its lists by position
-  before = allocations();
+  count_round(stats, round);
   while (!generation.finished()) {
     round = greedy_round(steps, context, generation);
     count_round(stats, round);
@@ -37,7 +41,9 @@ TEST_P(GreedyAllocationTest, RoundsAllocateNothing) {
   EXPECT_GT(allocations(), before);
 }
 
-INSTANTIATE_TEST_SUITE_P(PageSizes, GreedyAllocationTest, ::testing::Values(kContiguous, 1, 3, 16));
+INSTANTIATE_TEST_SUITE_P(PageSizes, GreedyAllocationTest,
+                         ::testing::Combine(::testing::Values(kContiguous, 1, 3, 16),
+                                            ::testing::Bool()));
 
 }  // namespace
 }  // namespace specdec

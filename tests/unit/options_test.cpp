@@ -86,6 +86,26 @@ TEST(OptionsTest, NumbersOfStage6HaveRanges) {
   EXPECT_NE(refusal(6, {"--max-batch", "1025"}), "");
 }
 
+TEST(OptionsTest, SpecLengthIsANumberOrAuto) {
+  for (int stage = 4; stage <= 6; stage++) {
+    EXPECT_EQ(parse(stage, {}).spec_length, 5);
+    EXPECT_EQ(parse(stage, {"--spec-length", "32"}).spec_length, 32);
+    EXPECT_FALSE(parse(stage, {"--spec-length", "32"}).auto_spec_length);
+    const RunOptions options = parse(stage, {"--spec-length", "auto", "--cost-profile", "p.json"});
+    EXPECT_TRUE(options.auto_spec_length);
+    EXPECT_EQ(options.spec_length, 16);
+    EXPECT_EQ(options.cost_profile, "p.json");
+    for (const char* bad : {"Auto", "auto5", "0", "33"}) {
+      EXPECT_EQ(
+          refusal(stage, {"--spec-length", bad}),
+          fmt::format("--spec-length is '{}'; it takes a number of tokens from 1 to 32, or auto",
+                      bad));
+    }
+  }
+  EXPECT_EQ(refusal(3, {"--cost-profile", "p.json"}),
+            "this stage has no --cost-profile; 04_greedy_speculation has it");
+}
+
 TEST(OptionsTest, HelpIsTrueForTheStage) {
   const auto help = [](int stage) {
     RunOptions options;

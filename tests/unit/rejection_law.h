@@ -29,6 +29,7 @@ struct Scenario {
   Text prompt = {0, 1};
   Text eos_ids = {};
   int context_limit = kNoLimit, draft_context_limit = kNoLimit;
+  std::vector<double> round_costs = {};  // K adapts; none: it is spec_length in every round
 };
 
 // ---- the law of speculation ----
@@ -46,6 +47,7 @@ inline void walk(const Scenario& scenario, const Text& prompt, const Request& re
   std::vector<Round> rounds;
   do {
     DraftAndVerify steps(target, drafter, scenario.spec_length, scenario.context_limit, true);
+    if (!scenario.round_costs.empty()) steps.adapt(AdaptiveSpecLength(scenario.round_costs));
     RejectionSampling sampling(steps, chance, scenario.options);
     Generation generation(request);
     Text context = prompt;

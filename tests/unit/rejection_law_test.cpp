@@ -78,6 +78,37 @@ TEST_P(RejectionLawTest, IsTheTargetsNearTheContextsEnd) {
   }
 }
 
+// K of every round depends on the rounds before it: 1 at first, 0 after a rejection, 2 after an
+// acceptance, and back.
+TEST_P(RejectionLawTest, IsTheTargetsWhereKAdapts) {
+  const std::vector<double> moody = {1, 1.7, 2.34}, eager = {1, 1.5, 1.52, 1.56};
+  for (const Size& size : {Size{2, 3, 5}, Size{3, 3, 3}}) {
+    for (Scenario& scenario : scenarios(size, 91)) {
+      for (const auto& costs : {moody, eager}) {
+        scenario.round_costs = costs;
+        expect_target_law(scenario);
+      }
+    }
+  }
+}
+
+TEST(RejectionLawControl, KDidAdapt) {
+  Scenario scenario = scenarios({2, 3, 5}, 91)[0];
+  scenario.round_costs = {1, 1.7, 2.34};
+  std::set<std::vector<int>> schedules;
+  walk(
+      scenario, scenario.prompt, request_of(scenario.prompt, scenario.new_tokens),
+      [](const Generation&) { return false; },
+      [&](const Generation&, const std::vector<Round>& rounds, double) {
+        std::vector<int> schedule;
+        for (const Round& round : rounds) schedule.push_back(round.drafted);
+        schedules.insert(schedule);
+      });
+  EXPECT_TRUE(schedules.contains({1, 0, 0, 0, 0}));
+  EXPECT_TRUE(schedules.contains({1, 2}));
+  EXPECT_TRUE(schedules.contains({1, 2, 1})) << "a rejection after an acceptance";
+}
+
 TEST_P(RejectionLawTest, IsTheTargetsForFiveTokensAndThreeDrafts) {
   const Rows zeros = random_rows(5, 0.3), any = random_rows(5, 0);
   expect_target_law(scenario("by rounds", {5, 3, 4}, 41, zeros, any, 42), true);

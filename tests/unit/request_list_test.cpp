@@ -198,7 +198,7 @@ TEST(RequestListBadInputTest, WrongTypesNameTheField) {
       {R"("max_new_tokens": "40")", "max_new_tokens is \"40\"; it must be an integer"},
       {R"("max_new_tokens": 40.5)", "max_new_tokens is 40.5; it must be an integer"},
       {R"("max_context": true)", "max_context is true; it must be an integer"},
-      {R"("spec_length": "auto")", "spec_length is \"auto\"; it must be an integer"},
+      {R"("spec_length": "five")", "spec_length is \"five\"; it must be an integer"},
       {R"("ignore_eos": 1)", "ignore_eos is 1; it must be true or false"},
       {R"("no_speculation": "no")", "no_speculation is \"no\"; it must be true or false"},
       {R"("stop": 7)", "stop is 7; it must be a text or a list of texts"},
@@ -317,6 +317,23 @@ TEST_F(BatchRequestTest, HasWhatTheOptionsSay) {
   EXPECT_EQ(request.seed, 5u);
   EXPECT_EQ(request.spec_length, 3);
   EXPECT_EQ(request.context_limit, 2048) << "K does not depend on max_new_tokens";
+}
+
+TEST_F(BatchRequestTest, AdaptsWhereItSaysSo) {
+  RunOptions automatic;
+  automatic.auto_spec_length = true;
+  automatic.spec_length = 16;
+  const auto of = [&](const std::string& field, const RunOptions& defaults) {
+    const auto requests =
+        parse_requests(R"({"prompt_ids": [1])" + field + "}", "requests.jsonl", defaults);
+    const BatchRequest request = to_batch_request(target(), requests[0].options);
+    return std::pair(request.spec_length, request.auto_spec_length);
+  };
+  EXPECT_EQ(of("", {}), std::pair(5, false));
+  EXPECT_EQ(of(R"(, "spec_length": "auto")", {}), std::pair(16, true));
+  EXPECT_EQ(of("", automatic), std::pair(16, true));
+  EXPECT_EQ(of(R"(, "spec_length": 3)", automatic), std::pair(3, false));
+  EXPECT_EQ(of(R"(, "no_speculation": true)", automatic), std::pair(0, false));
 }
 
 TEST_F(BatchRequestTest, LimitsAndPlainDecoding) {

@@ -144,10 +144,13 @@ TEST(CountRoundTest, SumsAndMeans) {
   EXPECT_EQ(stats.emitted, 5 + 2 + 1 + 1 + 2);
   EXPECT_EQ(stats.accepted_at, (std::vector<std::int64_t>{3, 2, 1, 1}));
   EXPECT_EQ(stats.drafted_at, (std::vector<std::int64_t>{4, 4, 2, 2}));
+  EXPECT_EQ(stats.rounds_by_drafted, (std::vector<std::int64_t>{1, 0, 1, 0, 3}));
   const nlohmann::json json = to_json(stats);
   EXPECT_DOUBLE_EQ(json.at("alpha"), 7.0 / 9);
   EXPECT_DOUBLE_EQ(json.at("alpha_by_overlap"), 7.0 / 9);
   EXPECT_DOUBLE_EQ(json.at("acceptance_rate"), 7.0 / 12);
+  EXPECT_EQ(json.at("rounds_by_drafted"), nlohmann::json({1, 0, 1, 0, 3}));
+  EXPECT_DOUBLE_EQ(json.at("mean_spec_length"), 14.0 / 5);
   EXPECT_DOUBLE_EQ(json.at("mean_round_acceptance"), (1 + 0.25 + 0 + 1) / 4);
   EXPECT_EQ(json.at("accepted_per_position"), nlohmann::json({0.75, 0.5, 0.5, 0.5}));
 }
