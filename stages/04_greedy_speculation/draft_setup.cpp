@@ -73,16 +73,7 @@ DraftSetup::DraftSetup(const RunOptions& options, const ModelFiles& files, const
   if (!options.inflate_draft.empty() && kind != "llama") {
     fail("--inflate-draft is about a draft model of its own, and --draft-kind is {}", kind);
   }
-  if (options.no_speculation) {
-  } else if (kind == "llama") {
-    const Checkpoint checkpoint(options.draft);
-    check_vocabularies(files, checkpoint);
-    load_own_model(checkpoint, options);
-  } else if (kind == "self" && own_format && options.draft_weights != options.target_weights) {
-    RunOptions of_draft = options;  // the same model
-    of_draft.inflate_draft = options.inflate_target;
-    load_own_model(files.checkpoint, of_draft);
-  }
+  if (!options.no_speculation) load_own_model();
   make_drafter(room);
 }
 
@@ -124,8 +115,20 @@ void DraftSetup::make_llama(const LlamaModel& model, const DraftRoom& room) {
   drafter_ = std::make_unique<ModelDrafter>(*model_, room.positions + 1, room.requests);
 }
 
-void DraftSetup::load_own_model(const Checkpoint& checkpoint, const RunOptions& of_draft) {
-  own_model_.reset(new LlamaModel(load_draft(of_draft, checkpoint, target_.backend())));
+// Only a draft model, and an int8 copy of the target, have weights of their own.
+void DraftSetup::load_own_model() {
+  RunOptions options = options_;
+  if (options.draft_kind == "llama") {
+    const Checkpoint checkpoint(options.draft);
+    check_vocabularies(files_, checkpoint);
+    own_model_.reset(new LlamaModel(load_draft(options, checkpoint, target_.backend())));
+  } else if (options.draft_kind == "self" && options.draft_weights != "stored" &&
+             options.draft_weights != options.target_weights) {
+    options.inflate_draft = options.inflate_target;  // it is the same model
+    own_model_.reset(new LlamaModel(load_draft(options, files_.checkpoint, target_.backend())));
+  } else {
+    return;
+  }
   const std::size_t draft_bytes = pass_bytes(*own_model_), target_bytes = pass_bytes(target_);
   if (draft_bytes >= target_bytes) {
     warning_ = fmt::format(

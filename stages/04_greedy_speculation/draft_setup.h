@@ -56,7 +56,7 @@ class DraftSetup {
   std::optional<std::string> warning() const { return warning_; }
 
  private:
-  void load_own_model(const Checkpoint& checkpoint, const RunOptions& of_draft);
+  void load_own_model();
   void make_drafter(const DraftRoom& room);
   void make_llama(const LlamaModel& model, const DraftRoom& room);
   void make_table(const DraftRoom& room);
