@@ -94,7 +94,7 @@ class ScriptedDrafter : public Drafter {
 // Knows the text that the target will write, and proposes the right token with probability alpha,
 // at each absolute position independently of all others; otherwise one that is certainly wrong.
 // That is what formula (1) of Leviathan et al. assumes. Ends with the text.
-class SyntheticDrafter final : public ScriptedDrafter {
+class SyntheticDrafter : public ScriptedDrafter {
  public:
   // text: from the prompt's first token on. The seed is the drafter's own: one of a request would
   // tie its luck to the request's draws. REQUIRES: ids are below vocab_size, which is at least 2.

@@ -1,0 +1,197 @@
+#include "tests/benchmarks/decoding.h"
+
+#include <algorithm>
+#include <fstream>
+
+#include <nlohmann/json.hpp>
+
+#include "common/base/error.h"
+#include "common/run/device.h"
+#include "common/run/load_model.h"
+#include "stages/03_paged_kv_cache/make_cache.h"
+#include "stages/04_greedy_speculation/greedy_speculation.h"
+#include "stages/04_greedy_speculation/step_times.h"
+
+namespace specdec {
+namespace {
+
+constexpr const char* kPrompts[] = {"arithmetic-6", "dialogue-2", "code-3",      "rewriting-2",
+                                    "recipes-0",    "stories-0",  "questions-1", "poems-1"};
+constexpr const char* kKinds[] = {"self", "random", "unigram", "bigram", "lookup"};
+constexpr int kMostDrafts = 32;
+constexpr int kTurn = 8;  // tokens
+
+std::vector<BenchmarkText> read_texts() {
+  std::ifstream file(SPECDEC_GOLDEN_DIR "/goldens/target/greedy.jsonl");
+  std::vector<BenchmarkText> texts;
+  for (std::string line; std::getline(file, line);) {
+    const auto golden = nlohmann::json::parse(line);
+    if (std::ranges::find(kPrompts, golden.at("id")) == std::end(kPrompts)) continue;
+    texts.push_back({golden.at("kind"), golden.at("prompt_ids")});
+  }
+  if (texts.size() != std::size(kPrompts)) fail("the golden files lack prompts of the benchmarks");
+  return texts;
+}
+
+RunOptions target_options(const BenchmarkSettings& settings, const std::string& shape) {
+  RunOptions options;
+  options.threads = settings.threads;
+  if (shape != "embedded") fail("no shape '{}'", shape);
+  return options;
+}
+
+int most_positions(const BenchmarkSettings& settings) {
+  std::size_t longest = 0;
+  for (const BenchmarkText& text : benchmark_texts()) {
+    longest = std::max(longest, text.prompt.size());
+  }
+  return static_cast<int>(longest) + settings.tokens + kMostDrafts;
+}
+
+std::unique_ptr<KvCache> cache_for_two(const LlamaModel& model, const RunOptions& options,
+                                       int positions) {
+  CacheLayout layout = cache_layout(options, positions);
+  layout.pages *= 2;
+  return make_cache(model, layout);
+}
+
+SpeculationOptions sampling_of(double temperature) {
+  SpeculationOptions options;
+  options.sampling.temperature = temperature;
+  options.draft_temperature = temperature;
+  return options;
+}
+
+bool failed = false;
+
+}  // namespace
+
+const std::vector<BenchmarkText>& benchmark_texts() {
+  static const std::vector<BenchmarkText> texts = read_texts();
+  return texts;
+}
+
+BenchmarkTarget::BenchmarkTarget(const BenchmarkSettings& settings_, const std::string& shape,
+                                 Backend& backend)
+    : settings(settings_),
+      options(target_options(settings, shape)),
+      files(open_model(options.target)),
+      model(load_target(options, files.checkpoint, backend)),
+      positions(most_positions(settings)),
+      cache(cache_for_two(model, options, positions)),
+      llama(model, *cache, {.token_limit = files.token_limit}) {}
+
+GenerationRequest BenchmarkTarget::request(const BenchmarkText& text) const {
+  return {.prompt = text.prompt, .max_new_tokens = settings.tokens, .max_context = positions};
+}
+
+BenchmarkModels::BenchmarkModels(const BenchmarkSettings& settings)
+    : settings_(settings),
+      backend_(make_backend(target_options(settings, "embedded"))),
+      sweep_(settings.threads, std::size_t{1} << 28) {}
+
+BenchmarkTarget& BenchmarkModels::target(const std::string& shape) {
+  auto& target = targets_[shape];
+  if (!target) target = std::make_unique<BenchmarkTarget>(settings_, shape, *backend_);
+  return *target;
+}
+
+DraftSetup& BenchmarkModels::draft(BenchmarkTarget& target, const std::string& name, int requests) {
+  const auto key = fmt::format("{} {} {}", fmt::ptr(&target), name, requests);
+  const auto [at, is_new] = drafts_.try_emplace(key);
+  Draft& draft = at->second;
+  if (is_new) {
+    draft.options = target.options;
+    if (std::ranges::find(kKinds, name) != std::end(kKinds)) {
+      draft.options.draft_kind = name;
+    } else if (name != "embedded") {
+      fail("no draft '{}'", name);
+    }
+    const int pages = requests * pages_for(target.positions, draft.options.draft_page_size);
+    draft.setup = std::make_unique<DraftSetup>(
+        draft.options, target.files, target.model,
+        DraftRoom{.positions = target.positions, .requests = requests, .pages = pages});
+  }
+  return *draft.setup;
+}
+
+Decoding::Decoding(BenchmarkTarget& target, Drafter& drafter, const GenerationRequest& request,
+                   const DecodingOptions& options)
+    : request_(request),
+      steps_(target.llama, drafter, options.spec_length, target.llama.max_seq_len(),
+             options.stage == 5),
+      generation_(request, nullptr),
+      context_(request.prompt) {
+  context_.reserve(context_.size() +
+                   static_cast<std::size_t>(request.max_new_tokens + kMostDrafts));
+  if (options.stage == 5) sampling_.emplace(steps_, dice_, sampling_of(options.temperature));
+  steps_.prefill(context_);
+}
+
+void Decoding::advance(int tokens) {
+  while (!finished() && std::ssize(generation_.tokens()) < tokens) {
+    Round round;
+    {
+      const Stopwatch watch(stats_.decode_seconds);
+      round = sampling_ ? sampling_->round(context_, generation_)
+                        : greedy_round(steps_, context_, generation_);
+    }
+    steps_.count(stats_, round);
+  }
+}
+
+Speedup Decoding::speedup() {
+  const auto choose = [&](std::span<const TokenId> context) {
+    if (sampling_) {
+      sampling_->judge().plain_choice(steps_.logits_rows(1), context);
+    } else {
+      argmax(steps_.target().backend(), steps_.logits(0));
+    }
+  };
+  const Sampling drafting = sampling_ ? sampling_->judge().drafting() : Sampling{};
+  const StepTimes times =
+      measure_steps(steps_, context_, static_cast<int>(request_.prompt.size()), drafting, choose);
+  return specdec::speedup(stats_, steps_.spec_length(), times);
+}
+
+void take_turns(Decoding& one, Decoding& other) {
+  for (int tokens = kTurn; !one.finished() || !other.finished(); tokens += kTurn) {
+    one.advance(tokens);
+    other.advance(tokens);
+  }
+}
+
+int run_benchmarks(int argc, char** argv, void (*add)(BenchmarkModels& models)) {
+  BenchmarkSettings settings;
+  settings.threads = take_number(argc, argv, "--threads", settings.threads);
+  settings.tokens = std::max(1, take_number(argc, argv, "--tokens", settings.tokens));
+  settings.repeats = std::max(1, take_number(argc, argv, "--repeats", settings.repeats));
+  benchmark::Initialize(&argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
+  BenchmarkModels models(settings);
+  benchmark::AddCustomContext("backend", models.backend().name());
+  benchmark::AddCustomContext("tokens", std::to_string(settings.tokens));
+  benchmark::AddCustomContext("repeats", std::to_string(settings.repeats));
+  add(models);
+  benchmark::RunSpecifiedBenchmarks();
+  benchmark::ClearRegisteredBenchmarks();  // they hold on to the models
+  return failed ? 1 : 0;
+}
+
+void add_benchmark(const std::string& name, int iterations,
+                   const std::function<void(benchmark::State& state)>& run) {
+  const auto guarded = [run](benchmark::State& state) {
+    try {
+      run(state);
+    } catch (const std::exception& error) {
+      failed = true;
+      state.SkipWithError(error.what());
+    }
+  };
+  benchmark::RegisterBenchmark(name.c_str(), guarded)
+      ->Iterations(iterations)
+      ->UseManualTime()
+      ->Unit(benchmark::kMillisecond);
+}
+
+}  // namespace specdec

@@ -1,0 +1,129 @@
+#pragma once
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <benchmark/benchmark.h>
+
+#include "common/llama.h"
+#include "common/run/report.h"
+#include "common/run/request.h"
+#include "common/speculation/speedup.h"
+#include "stages/04_greedy_speculation/draft_setup.h"
+#include "stages/05_rejection_sampling/rejection_sampling.h"
+#include "tests/benchmarks/steady_samples.h"
+
+namespace specdec {
+
+// What the benchmarks of stages, speculation and batches share: texts, models, and decode loops
+// that take turns, so that what is divided by each other was measured within a moment.
+
+struct BenchmarkSettings {
+  int threads = 0;  // 0: all cores
+  int tokens = 64;  // that each text is continued by, end-of-text tokens or not
+  int repeats = 3;  // pairs of measurements; the median of their ratios is reported
+};
+
+// A prompt of a text kind.
+struct BenchmarkText {
+  std::string kind;
+  std::vector<TokenId> prompt;
+};
+
+// One of each text kind that the embedded pair was trained on, from the golden files.
+const std::vector<BenchmarkText>& benchmark_texts();
+
+// The target in a shape ("embedded": its own), with a paged cache for two texts side by side.
+class BenchmarkTarget {
+ public:
+  BenchmarkTarget(const BenchmarkSettings& settings, const std::string& shape, Backend& backend);
+
+  GenerationRequest request(const BenchmarkText& text) const;
+
+  const BenchmarkSettings settings;
+  const RunOptions options;
+  const ModelFiles files;
+  const LlamaModel model;
+  const int positions;  // that the longest text takes, drafts included
+  const std::unique_ptr<KvCache> cache;
+  Llama llama;
+};
+
+// Models by name, loaded when they are first asked for and kept until the program ends.
+class BenchmarkModels {
+ public:
+  explicit BenchmarkModels(const BenchmarkSettings& settings);
+
+  BenchmarkTarget& target(const std::string& shape);
+  // draft: a drafter's kind (self, bigram, lookup, ...), or the draft model's shape; "_int8" behind
+  // it for weights of eight bits. requests: that it drafts for at a time.
+  DraftSetup& draft(BenchmarkTarget& target, const std::string& draft, int requests = 1);
+
+  const BenchmarkSettings& settings() const { return settings_; }
+  Backend& backend() { return *backend_; }
+  double bandwidth() { return sweep_.bytes_per_second(); }  // bytes/s, at this moment
+
+ private:
+  struct Draft {
+    RunOptions options;
+    std::unique_ptr<DraftSetup> setup;
+  };
+
+  BenchmarkSettings settings_;
+  std::unique_ptr<Backend> backend_;
+  ReadSweep sweep_;
+  std::map<std::string, std::unique_ptr<BenchmarkTarget>> targets_;
+  std::map<std::string, Draft> drafts_;
+};
+
+// How a text is decoded: by stage 4, which is greedy, or by stage 5.
+struct DecodingOptions {
+  int stage = 4;
+  int spec_length = 0;  // K; 0: plainly
+  double temperature = 0;
+};
+
+// A text on its way. Its clock runs while advance() does.
+class Decoding {
+ public:
+  // Computes the prompt. The draft computes it in the first round, as it does in the programs.
+  // REQUIRES: all but the options outlive this object.
+  Decoding(BenchmarkTarget& target, Drafter& drafter, const GenerationRequest& request,
+           const DecodingOptions& options);
+
+  // Rounds until the text has so many tokens, or all that were asked for.
+  void advance(int tokens);
+  bool finished() const { return generation_.finished(); }
+
+  std::span<const TokenId> tokens() const { return generation_.tokens(); }
+  const RunStats& stats() const { return stats_; }
+  // What the programs print at the end. Cuts the caches, so it comes last.
+  Speedup speedup();
+
+ private:
+  const GenerationRequest& request_;
+  DraftAndVerify steps_;
+  Dice dice_{1};
+  std::optional<RejectionSampling> sampling_;  // none: greedy
+  Generation generation_;
+  std::vector<TokenId> context_;
+  RunStats stats_;
+};
+
+// Two decodings of one text, a few tokens of the one, then of the other.
+void take_turns(Decoding& one, Decoding& other);
+
+// Runs the benchmarks that `add` registers, under Google Benchmark's options and those of the
+// settings, --threads=N --tokens=N --repeats=N. Returns the exit code: 1 where a benchmark failed.
+int run_benchmarks(int argc, char** argv, void (*add)(BenchmarkModels& models));
+
+// Registers a benchmark whose iterations set their time themselves. One that throws has failed,
+// with the message.
+void add_benchmark(const std::string& name, int iterations,
+                   const std::function<void(benchmark::State& state)>& run);
+
+}  // namespace specdec
