@@ -7,8 +7,8 @@ FUZZ_SECONDS ?= 60
 GOLDEN_VENV := $(BUILD)/golden-venv
 FORMATTED := git ls-files -z --cached --others --exclude-standard -- '*.h' '*.cpp' '*.cu' '*.cuh'
 
-.PHONY: help setup setup-full build demo check test test-full bench experiments fuzz golden docs doctor format \
-        check-format clean asan tsan
+.PHONY: help setup setup-full build demo check test test-full bench bench-full bench-docs experiments fuzz golden docs \
+        doctor format check-format clean asan tsan
 
 help: ## list the targets
 	@echo "specdec: speculative decoding from scratch, stage by stage. Start with: make demo"
@@ -47,8 +47,15 @@ fuzz: setup-full ## run each fuzzer for FUZZ_SECONDS (60)
 	@cmake --build --preset fuzz
 	@tests/fuzz/run_fuzzers $(BUILD)/fuzz/bin $(FUZZ_SECONDS)
 
-bench: build ## run the benchmarks
-	@for benchmark in $(BUILD)/bin/bench/*; do $$benchmark || exit 1; done
+bench: build ## measure this machine in 10 minutes: build/bench/page.md (let nothing else run)
+	@python3 docs/experiments/bench.py --build $(BUILD)
+
+bench-full: build ## the same with all settings; takes an hour or two
+	@python3 docs/experiments/bench.py --build $(BUILD) --full
+
+bench-docs: build ## bench-full, and the tables and figures of docs/performance.md and README from it
+	@python3 docs/experiments/bench.py --build $(BUILD) --full --commit
+	@python3 docs/experiments/tables.py
 
 experiments: build ## measure what chapters 4 to 6 and theory show, on a quiet machine; fill tables, draw figures
 	@python3 docs/experiments/rules.py $(BUILD)/bin
@@ -62,7 +69,7 @@ golden: ## remake the models and golden files (Python; hours, see golden/README.
 	@for script in make_models tokenizers/make_other tokenizers/make_lines tokenizers/make_goldens \
 	  make_goldens check_goldens; do $(GOLDEN_VENV)/bin/python golden/$$script.py || exit 1; done
 
-docs: ## copy the source's snippets and the experiments' tables into the chapters
+docs: ## copy snippets and tables into the chapters; mark measurements older than the sources
 	@python3 tests/course/snippets.py --update docs README.md
 	@python3 docs/experiments/tables.py
 

@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""Fills the tables of docs/theory.md from results.json and from the formulas, and those of
-docs/06_batched_verification.md from batch.json.
+"""Fills the tables of docs/theory.md from results.json and from the formulas, those of
+docs/06_batched_verification.md from batch.json, and those of docs/performance.md and README.md from bench.json, of
+which it also draws the figures.
 
     python3 docs/experiments/tables.py            rewrites them
     python3 docs/experiments/tables.py --check    exit code 1 where one differs
 
 A table stands between <!-- table: NAME --> and <!-- end table -->, in a quotation with "> " before both. NAME is a
-function of this file, or of batch_tables.py.
+function of this file, of batch_tables.py or of bench_tables.py. What was measured before the sources of bench.json
+changed says so, and its figures are grey: that is made here too, and checked.
 """
 import argparse
 import difflib
@@ -16,10 +18,15 @@ import re
 import sys
 
 import batch_tables
+import bench
+import bench_tables
 import formulas
 from table_text import machine as machine_text, markdown, number, prose, smoke
 
 HERE = pathlib.Path(__file__).resolve().parent
+DOCS = HERE.parent
+sys.path.insert(0, str(DOCS / "figures"))
+import benchmarks as benchmark_figures  # noqa: E402
 BLOCK = re.compile(r"(?P<head>^(?P<quote>(?:> )?)<!-- table: (?P<name>[\w-]+) -->\n)(?P<body>.*?)"
                    r"(?P<tail>^(?P=quote)<!-- end table -->$)", re.DOTALL | re.MULTILINE)
 TEXTS = ["arithmetic", "dialogue", "code", "rewriting", "recipes", "stories", "questions", "poems"]
@@ -274,15 +281,25 @@ def v_and_rows(results):
     return markdown(["draft", "T", *(f"v, {K + 1} rows" for K in lengths)], rows)
 
 
-# Chapter -> its tables, the file they are made from, and the class that reads its JSON.
+def committed_benchmarks(data):
+    return bench_tables.Benchmarks(data, bench.is_stale(data))
+
+
+# Chapter -> its tables, the file they are made from, and what reads its JSON.
 CHAPTERS = {"theory.md": (TABLES, "results.json", Results),
-            "06_batched_verification.md": (batch_tables.TABLES, "batch.json", batch_tables.Batches)}
+            "06_batched_verification.md": (batch_tables.TABLES, "batch.json", batch_tables.Batches),
+            "performance.md": (bench_tables.TABLES, "bench.json", committed_benchmarks),
+            "../README.md": (bench_tables.TABLES, "bench.json", committed_benchmarks)}
 
 
-def filled(chapter, text):
-    """The chapter's text with the tables of today's results."""
-    tables, file, reader = CHAPTERS[chapter]
-    results = reader(json.loads((HERE / file).read_text(encoding="utf-8")))
+def read(chapter):
+    _, file, reader = CHAPTERS[chapter]
+    return reader(json.loads((HERE / file).read_text(encoding="utf-8")))
+
+
+def filled(chapter, text, results):
+    """The chapter's text with the tables of these results."""
+    tables = CHAPTERS[chapter][0]
     names = [match["name"] for match in BLOCK.finditer(text)]
     if unknown := sorted(set(names) - set(tables)):
         sys.exit(f"{chapter}: no such table: {', '.join(unknown)}; there are {', '.join(tables)}")
@@ -297,19 +314,34 @@ def filled(chapter, text):
     return BLOCK.sub(fill, text)
 
 
+def made(chapters):
+    """(file, its text of today's results) of each chapter."""
+    for chapter in chapters:
+        path = DOCS / chapter
+        yield path, filled(chapter, path.read_text(encoding="utf-8"), read(chapter))
+
+
+def made_from_benchmarks():
+    """The same of the chapters and of the figures that are made from bench.json."""
+    yield from made(chapter for chapter, (_, file, _) in CHAPTERS.items() if file == "bench.json")
+    results = read("performance.md")
+    for name, picture in benchmark_figures.drawn(results.data, results.stale).items():
+        yield DOCS / "figures" / name, picture
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true")
     check, differs = parser.parse_args().check, False
-    for chapter in CHAPTERS:
-        path = HERE.parent / chapter
-        old = path.read_text(encoding="utf-8")
-        new = filled(chapter, old)
+    for path, new in [*made(["theory.md", "06_batched_verification.md"]), *made_from_benchmarks()]:
+        old = path.read_text(encoding="utf-8") if path.exists() else ""
         differs |= old != new
         if check:
-            sys.stdout.writelines(difflib.unified_diff(old.splitlines(True), new.splitlines(True), chapter, "results"))
+            sys.stdout.writelines(difflib.unified_diff(old.splitlines(True), new.splitlines(True), path.name, "results"))
         else:
             path.write_text(new, encoding="utf-8")
+    if check and differs:
+        print("these files are not what the results give: make docs")
     sys.exit(check and differs)
 
 

@@ -9,6 +9,7 @@ PALE_BLUE, PALE_GREEN, PALE_YELLOW, PALE_RED, PALE_PURPLE = "#dbe8f5", "#dcefe2"
 
 class Picture:
     def __init__(self, width, height, title):
+        self.width, self.height = width, height
         self.parts = [
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" '
             f'height="{height}" font-family="Helvetica, Arial, sans-serif" role="img">',
@@ -47,7 +48,10 @@ class Picture:
         self.parts.append(f'<path d="M{x0} {y} Q{(x0 + x1) / 2} {y - height} {x1} {y}" fill="none" '
                           f'stroke="{colour}" stroke-width="{width}"/>')
 
+    def svg(self):
+        return "\n".join(self.parts) + "\n</svg>\n"
+
     def write(self, name):
         path = pathlib.Path(__file__).with_name(name)
-        path.write_text("\n".join(self.parts) + "\n</svg>\n", encoding="utf-8")
+        path.write_text(self.svg(), encoding="utf-8")
         print(path)

@@ -1,0 +1,215 @@
+"""The tables of docs/performance.md and of README.md, made from what bench.py measured. tables.py puts them there."""
+import statistics
+
+from table_text import machine, markdown, number, prose
+
+TABLES = {}
+STALE = "**Measured before the last changes of the sources.** "
+NOTHING = "Not measured.\n"
+SHAPES = {"embedded": "embedded", "14m": "`14m`", "134m": "`134m`", "1b": "`1b`", "3b": "`3b`"}
+DRAFTS = {**SHAPES, "14m_int8": "`14m`, int8 weights", "bigram": "bigram", "lookup": "lookup",
+          "self": "the target itself"}
+
+
+def table(make):
+    TABLES["bench-" + make.__name__.replace("_", "-")] = make
+    return make
+
+
+class Benchmarks:
+    """bench.json, with its entries by benchmark. stale: the sources have changed since."""
+
+    def __init__(self, data, stale):
+        self.data, self.stale = data, stale
+        self.entries = [e for part in data["programs"].values() for e in part["benchmarks"]
+                        if e.get("samples") != 0]  # where no sample was kept, the machine was too restless
+
+    def of(self, benchmark, **wanted):
+        return [e for e in self.entries if e["benchmark"] == benchmark and all(e.get(k) == v for k, v in wanted.items())]
+
+    def names(self, prefix):
+        """The benchmarks whose names begin so, in order."""
+        return list(dict.fromkeys(e["benchmark"] for e in self.entries if e["benchmark"].startswith(prefix)))
+
+    def hash(self):
+        return self.data["sources_sha256"][:8]
+
+
+def distinct(entries, name):
+    return list(dict.fromkeys(e[name] for e in entries))
+
+
+def mean(entries, name):
+    """Over text kinds; None where nothing was measured."""
+    values = [e[name] for e in entries if e.get(name) is not None]
+    return statistics.mean(values) if values else None
+
+
+def settings(benchmarks, **wanted):
+    """(target, draft, T, K) -> the entries of the text kinds."""
+    found = {}
+    for e in benchmarks.of("speculation", **wanted):
+        found.setdefault((e["target"], e["draft"], e["T"], e["K"]), []).append(e)
+    return found
+
+
+def best_settings(benchmarks):
+    """(target, draft, T) -> (the K with the largest mean gain, its entries)."""
+    best = {}
+    for (target, draft, T, K), entries in settings(benchmarks).items():
+        pair = (target, draft, T)
+        if K == "auto":
+            continue
+        if pair not in best or mean(entries, "gain") > mean(best[pair][1], "gain"):
+            best[pair] = (K, entries)
+    return best
+
+
+def measured(make):
+    """A table of what was not measured says so."""
+    def made(benchmarks):
+        heads, rows = make(benchmarks)
+        return markdown(heads, rows) if rows else NOTHING
+    made.__name__ = make.__name__
+    return table(made)
+
+
+@table
+def where(benchmarks):
+    data = benchmarks.data
+    selection = " A selection: `make bench-full` measures more." if data["quick"] else ""
+    return prose(f"{STALE if benchmarks.stale else ''}Measured at source {benchmarks.hash()}: {machine(data)} Linux "
+                 f"{data['machine']['kernel']}, {data['machine']['cores']} cores, {data['machine']['memory_gb']} GB."
+                 f"{selection}")
+
+
+@measured
+def kernels(benchmarks):
+    rows = []
+    for name in benchmarks.names("matmul/"):
+        for e in benchmarks.of(name):
+            rows.append([name.removeprefix("matmul/"), str(e["M"]), number(e["seconds"] * 1e3),
+                         number(e["bytes_per_second"] / 1e9, 1), number(e["of_bandwidth"]),
+                         number(e["flops_per_second"] / 1e9, 0), number(e["of_peak"]), number(e["over_plain"])])
+    return ["matmul", "M", "ms", "GB/s", "of the bandwidth", "Gflop/s", "of the peak", "T(M)/T(1)"], rows
+
+
+@measured
+def passes(benchmarks):
+    names = benchmarks.names("forward/")
+    by_rows = {}
+    for name in names:
+        for e in benchmarks.of(name):
+            by_rows.setdefault(e["M"], {})[name] = e
+    heads = ["M"]
+    for name in names:
+        shape = SHAPES.get(name.removeprefix("forward/"), name.removeprefix("forward/"))
+        heads += [f"{shape}: ms", "of the bandwidth", "T(M)/T(1)"]
+    rows = [[str(M)] + [cell for name in names for cell in
+                        ([number(found[name]["seconds"] * 1e3), number(found[name]["of_bandwidth"]),
+                          number(found[name]["over_plain"])] if name in found else ["", "", ""])]
+            for M, found in sorted(by_rows.items())]
+    return heads, rows
+
+
+@measured
+def stages(benchmarks):
+    entries = benchmarks.of("stages")
+    pairs = list(dict.fromkeys((e["target"], e["draft"]) for e in entries))
+    found = {(e["target"], e["draft"], e["stage"]): e for e in entries}
+    heads, rows = ["stage"], []
+    for target, draft in pairs:
+        heads += [f"{SHAPES[target]} target, {DRAFTS[draft]} draft: tokens/s", "over the stage before"]
+    for stage in sorted(distinct(entries, "stage")):
+        cells = []
+        for pair in pairs:
+            e = found.get((*pair, stage))
+            cells += [f"{e['tokens_per_second']:,.0f}", number(e.get("gain"))] if e else ["", ""]
+        rows.append([str(stage), *cells])
+    return heads, rows
+
+
+@measured
+def speculation(benchmarks):
+    """The best K of each pair and draft, and what --spec-length auto made of it."""
+    found, rows = settings(benchmarks), []
+    for pair, (best, best_entries) in best_settings(benchmarks).items():
+        target, draft, T = pair
+        for K, entries in ((best, best_entries), ("auto", found.get((*pair, "auto"), []))):
+            if entries:
+                rows.append([SHAPES[target], DRAFTS[draft], f"{T}", str(K), number(mean(entries, "alpha")),
+                             number(mean(entries, "c"), 3), number(mean(entries, "v")),
+                             number(mean(entries, "predicted_formula")), number(mean(entries, "predicted_accounting")),
+                             f"**{number(mean(entries, 'gain'))}**", number(mean(entries, "gain_over_accounting"))])
+    return ["target", "draft", "T", "best K", "alpha", "c", "v", "by formula", "by accounting", "measured",
+            "measured / accounting"], rows
+
+
+@measured
+def summary(benchmarks):
+    """For the README: the pairs with a draft model, greedy."""
+    rows = [[SHAPES[target], DRAFTS[draft], str(K), number(mean(entries, "alpha")),
+             f"{number(mean(entries, 'plain_tokens_per_second'), 0)}", f"{number(mean(entries, 'tokens_per_second'), 0)}",
+             f"**{number(mean(entries, 'gain'))}**"]
+            for (target, draft, T), (K, entries) in best_settings(benchmarks).items()
+            if T == 0 and draft in SHAPES]
+    return ["target", "draft", "best K", "alpha", "tokens/s, plain", "tokens/s", "gain"], rows
+
+
+@measured
+def spec_length(benchmarks):
+    """Gain by K, means over text kinds."""
+    found = settings(benchmarks, T=0)
+    lengths = sorted({K for *_, K in found if isinstance(K, int)}) + sorted({K for *_, K in found if isinstance(K, str)})
+    pairs = list(dict.fromkeys(key[:2] for key in found))
+    rows = []
+    for target, draft in pairs:
+        cells = [number(mean(found.get((target, draft, 0, K), []), "gain")) for K in lengths]
+        rows.append([SHAPES[target], DRAFTS[draft], *cells])
+    return ["target", "draft", *(f"K = {K}" for K in lengths)], rows
+
+
+@measured
+def texts(benchmarks):
+    """By text kind, at the K that is best for all together."""
+    best = {pair: (K, entries) for pair, (K, entries) in best_settings(benchmarks).items() if pair[2] == 0}
+    columns = [pair for pair in best if len(best[pair][1]) > 1]
+    kinds = list(dict.fromkeys(e["text"] for pair in columns for e in best[pair][1]))
+    rows = []
+    for kind in kinds:
+        cells = []
+        for pair in columns:
+            e = next((e for e in best[pair][1] if e["text"] == kind), None)
+            cells.append(f"{number(e['gain'])} (alpha {number(e['alpha'])})" if e else "")
+        rows.append([kind, *cells])
+    return ["text", *(f"{SHAPES[t]} by {DRAFTS[d]}, K = {best[t, d, T][0]}" for t, d, T in columns)], rows
+
+
+@measured
+def synthetic(benchmarks):
+    """Synthetic acceptance: the gain beside the formula's."""
+    entries = benchmarks.of("synthetic")
+    lengths = sorted(distinct(entries, "K"))
+    found = {(e["target"], e["draft"], e["asked"], e["K"]): e for e in entries}
+    rows = []
+    for target, draft, asked in dict.fromkeys(key[:3] for key in found):
+        cells = []
+        for K in lengths:
+            e = found.get((target, draft, asked, K))
+            cells.append(f"{number(e['gain'])} ({number(e['predicted_formula'])})" if e else "")
+        rows.append([SHAPES[target], DRAFTS[draft], f"{asked:g}", *cells])
+    return ["target", "cost of", "synthetic alpha", *(f"K = {K}: measured (formula)" for K in lengths)], rows
+
+
+@measured
+def batch(benchmarks):
+    entries = benchmarks.of("batch")
+    lengths = sorted(distinct(entries, "K"))
+    found = {(e["target"], e["draft"], e["B"], e["K"]): e for e in entries}
+    rows = []
+    for target, draft, B in dict.fromkeys(key[:3] for key in found):
+        at = [found.get((target, draft, B, K)) for K in lengths]
+        rows.append([SHAPES[target], DRAFTS[draft], str(B),
+                     *((number(e["gain"]) if K else f"{e['tokens_per_second']:,.0f} tokens/s") if e else ""
+                       for K, e in zip(lengths, at))])
+    return ["target", "draft", "B", *(f"K = {K}" for K in lengths)], rows
