@@ -30,18 +30,21 @@ SUFFIXES = {".h", ".cpp", ".cu", ".cuh", ".txt", ".cmake"}
 PROGRAMS = {
     "kernels_benchmark": (["--samples=5"], ["--samples=21"]),
     "forward_benchmark": (["--samples=5"], ["--samples=15"]),
-    "stages_benchmark": (["--tokens=32", "--repeats=3"], ["--tokens=128", "--repeats=5"]),
-    "speculation_benchmark": (["--tokens=48", "--repeats=1"], ["--tokens=128", "--repeats=3"]),
+    "stages_benchmark": (["--tokens=32", "--repeats=1"], ["--tokens=128", "--repeats=5"]),
+    "speculation_benchmark": (["--tokens=32", "--repeats=1"], ["--tokens=128", "--repeats=3"]),
     "batch_benchmark": (["--tokens=24", "--repeats=1"], ["--tokens=64", "--repeats=3"]),
 }
 QUICK_FILTERS = {
+    "kernels_benchmark": "matmul/|head/|attention/4096/134m/",
+    "forward_benchmark": "forward/134m/M:(1|2|3|4|5|6|7|8|12|16)/",
     "speculation_benchmark": "|".join([
-        "target:134m/draft:14m/T:0/",
-        "target:134m/draft:embedded/T:0/K:[34568]",
-        "target:134m/draft:(14m_int8|bigram|lookup)/T:0/K:(3|auto)/",
-        "target:134m/draft:14m/T:1/K:[35]/",
-        "synthetic/target:134m/draft:14m/.*/K:[135]/",
-        "target:embedded/draft:embedded/T:[01]/K:[135]/"]),
+        "speculation/target:134m/draft:14m/T:0/",
+        "speculation/target:134m/draft:embedded/T:0/K:[3456]/",
+        "speculation/target:134m/draft:(14m_int8|bigram|lookup)/T:0/K:3/",
+        "speculation/target:134m/draft:14m/T:1/K:3/",
+        "synthetic/target:134m/draft:14m/asked:(0.4|0.8|1)/",
+        "speculation/target:embedded/draft:embedded/T:0/K:[135]/"]),
+    "batch_benchmark": "target:embedded|B:(1|4|16)/",
 }
 
 
