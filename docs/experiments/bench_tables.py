@@ -77,6 +77,8 @@ def measured(make):
 @table
 def where(benchmarks):
     data = benchmarks.data
+    if not benchmarks.entries:
+        return NOTHING
     selection = " A selection: `make bench-full` measures more." if data["quick"] else ""
     return prose(f"{STALE if benchmarks.stale else ''}Measured at source {benchmarks.hash()}: {machine(data)} Linux "
                  f"{data['machine']['kernel']}, {data['machine']['cores']} cores, {data['machine']['memory_gb']} GB."
