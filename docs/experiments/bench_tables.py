@@ -8,7 +8,7 @@ STALE = "**Measured before the last changes of the sources.** "
 NOTHING = "Not measured.\n"
 SHAPES = {"embedded": "embedded", "14m": "`14m`", "134m": "`134m`", "1b": "`1b`", "3b": "`3b`"}
 DRAFTS = {**SHAPES, "14m_int8": "`14m`, int8 weights", "bigram": "bigram", "lookup": "lookup",
-          "self": "the target itself"}
+          "self": "the target itself", "self_int8": "the target itself, int8 weights"}
 
 
 def table(make):

@@ -50,13 +50,16 @@ void sweep(benchmark::State& state, BenchmarkModels& models, const Setting& sett
 }
 
 void add_all(BenchmarkModels& models) {
-  for (const int B : kBatches) {
-    for (const int K : kSpecLengthsMeasured) {
-      const Setting setting{"embedded", "embedded", B, K};
-      add_benchmark(
-          fmt::format("batch/target:{}/draft:{}/B:{}/K:{}", setting.target, setting.draft, B, K),
-          models.settings().repeats,
-          [&models, setting](benchmark::State& state) { sweep(state, models, setting); });
+  for (const auto& [target, draft] :
+       {std::pair("embedded", "embedded"), std::pair("134m", "14m")}) {
+    for (const int B : kBatches) {
+      for (const int K : kSpecLengthsMeasured) {
+        const Setting setting{target, draft, B, K};
+        add_benchmark(fmt::format("batch/target:{}/draft:{}/B:{}/K:{}", target, draft, B, K),
+                      models.settings().repeats, [&models, setting](benchmark::State& state) {
+                        sweep(state, models, setting);
+                      });
+      }
     }
   }
 }

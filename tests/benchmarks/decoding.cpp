@@ -18,6 +18,8 @@ namespace {
 constexpr const char* kPrompts[] = {"arithmetic-6", "dialogue-2", "code-3",      "rewriting-2",
                                     "recipes-0",    "stories-0",  "questions-1", "poems-1"};
 constexpr const char* kKinds[] = {"self", "random", "unigram", "bigram", "lookup"};
+constexpr const char* kOwnShape = "embedded";
+constexpr std::string_view kInt8 = "_int8";
 constexpr int kMostDrafts = 32;
 constexpr int kTurn = 8;  // tokens
 
@@ -36,7 +38,7 @@ std::vector<BenchmarkText> read_texts() {
 RunOptions target_options(const BenchmarkSettings& settings, const std::string& shape) {
   RunOptions options;
   options.threads = settings.threads;
-  if (shape != "embedded") fail("no shape '{}'", shape);
+  if (shape != kOwnShape) options.inflate_target = shape;
   return options;
 }
 
@@ -87,7 +89,7 @@ GenerationRequest BenchmarkTarget::request(const BenchmarkText& text) const {
 
 BenchmarkModels::BenchmarkModels(const BenchmarkSettings& settings)
     : settings_(settings),
-      backend_(make_backend(target_options(settings, "embedded"))),
+      backend_(make_backend(target_options(settings, kOwnShape))),
       sweep_(settings.threads, std::size_t{1} << 28) {}
 
 BenchmarkTarget& BenchmarkModels::target(const std::string& shape) {
@@ -102,10 +104,15 @@ DraftSetup& BenchmarkModels::draft(BenchmarkTarget& target, const std::string& n
   Draft& draft = at->second;
   if (is_new) {
     draft.options = target.options;
-    if (std::ranges::find(kKinds, name) != std::end(kKinds)) {
-      draft.options.draft_kind = name;
-    } else if (name != "embedded") {
-      fail("no draft '{}'", name);
+    std::string_view shape = name;
+    if (shape.ends_with(kInt8)) {
+      shape.remove_suffix(kInt8.size());
+      draft.options.draft_weights = "int8";
+    }
+    if (std::ranges::find(kKinds, shape) != std::end(kKinds)) {
+      draft.options.draft_kind = shape;
+    } else if (shape != kOwnShape) {
+      draft.options.inflate_draft = shape;
     }
     const int pages = requests * pages_for(target.positions, draft.options.draft_page_size);
     draft.setup = std::make_unique<DraftSetup>(

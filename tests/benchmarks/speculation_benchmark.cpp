@@ -143,10 +143,10 @@ struct Sweep {
 void add_all(BenchmarkModels& models) {
   const std::vector<int> all_K = {1, 2, 3, 4, 5, 6, 8}, some_K = {1, 3, 5};
   const std::vector<Sweep> sweeps = {
-      {"embedded", "embedded", {0, 0.5, 1}, all_K},
-      {"embedded", "bigram", {0, 1}, some_K},
-      {"embedded", "lookup", {0, 1}, some_K},
-      {"embedded", "self", {0}, some_K},
+      {"134m", "14m", {0, 0.5, 1}, all_K}, {"134m", "embedded", {0, 1}, all_K},
+      {"134m", "bigram", {0, 1}, some_K},  {"134m", "lookup", {0, 1}, some_K},
+      {"134m", "self", {0}, some_K},       {"embedded", "embedded", {0, 1}, all_K},
+      {"embedded", "bigram", {0}, some_K}, {"embedded", "lookup", {0}, some_K},
   };
   for (const Sweep& sweep : sweeps) {
     for (const double temperature : sweep.temperatures) {
@@ -159,9 +159,10 @@ void add_all(BenchmarkModels& models) {
   }
   const BenchmarkText& stories =
       *std::ranges::find(benchmark_texts(), "stories", &BenchmarkText::kind);
-  for (const double alpha : {0.0, 0.2, 0.4, 0.6, 0.8, 1.0}) {
-    for (const int K : some_K) {
-      add_synthetic(models, {"embedded", "embedded", 0, K, &stories}, alpha);
+  for (const auto& [target, draft] :
+       {std::pair("134m", "14m"), std::pair("embedded", "embedded")}) {
+    for (const double alpha : {0.0, 0.2, 0.4, 0.6, 0.8, 1.0}) {
+      for (const int K : some_K) add_synthetic(models, {target, draft, 0, K, &stories}, alpha);
     }
   }
 }

@@ -147,7 +147,10 @@ void add_ladder(BenchmarkModels& models, const std::string& target, const std::s
   }
 }
 
-void add_all(BenchmarkModels& models) { add_ladder(models, "embedded", "embedded", 1); }
+void add_all(BenchmarkModels& models) {
+  add_ladder(models, "embedded", "embedded", 1);
+  add_ladder(models, "134m", "14m", 2);
+}
 
 }  // namespace
 }  // namespace specdec
