@@ -156,9 +156,9 @@ Speedup Decoding::speedup() {
     }
   };
   const Sampling drafting = sampling_ ? sampling_->judge().drafting() : Sampling{};
-  const StepTimes times =
-      measure_steps(steps_, context_, static_cast<int>(request_.prompt.size()), drafting, choose);
-  return specdec::speedup(stats_, steps_.spec_length(), times);
+  const StepTimes times = measure_steps(steps_, context_, static_cast<int>(request_.prompt.size()),
+                                        stats_, drafting, choose);
+  return specdec::speedup(stats_, times);
 }
 
 void take_turns(Decoding& one, Decoding& other) {
