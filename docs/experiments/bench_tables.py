@@ -97,19 +97,75 @@ def kernels(benchmarks):
 
 
 @measured
+def ladder(benchmarks):
+    """Each step from plain loops on, and what it gains over the one before."""
+    steps = {name: {e["M"]: e for e in benchmarks.of(name)} for name in benchmarks.names("ladder/")}
+    rows, before = [], {}
+    for name, found in steps.items():
+        cells = []
+        for M in (1, 6):
+            e = found.get(M)
+            gain = f" ({before[M]['seconds'] / e['seconds']:.1f} times as fast)" if e and M in before else ""
+            cells += [f"{number(e['seconds'] * 1e3, 1)} ms{gain}", number(e["of_bandwidth"])] if e else ["", ""]
+        number_of, _, words = name.removeprefix("ladder/").partition("_")
+        rows.append([f"{number_of}. {words.replace('_', ' ')}", *cells, number(found[6]["over_plain"]) if 6 in found else ""])
+        before = found
+    return ["step", "one row", "of the bandwidth", "six rows", "of the bandwidth", "T(6)/T(1)"], rows
+
+
+@measured
+def attention(benchmarks):
+    rows = [[SHAPES[name.removeprefix("attention/4096/")], str(e["M"]), number(e["seconds"] * 1e3, 1),
+             number(e["of_bandwidth"]), number(e["of_peak"]), number(e["of_bound"])]
+            for name in benchmarks.names("attention/") for e in benchmarks.of(name)]
+    return ["heads of", "M", "ms", "of the bandwidth", "of the peak", "over the bound"], rows
+
+
+@measured
+def prefill(benchmarks):
+    rows = [[f"matrix products, {name.removeprefix('prefill/')}" if name.startswith("prefill/") else
+             f"whole pass, {SHAPES[name.removeprefix('forward/')]}", str(e["M"]), number(e["seconds"] * 1e3, 0),
+             number(e["flops_per_second"] / 1e9, 0), number(e["of_peak"])]
+            for name in benchmarks.names("prefill/") + benchmarks.names("forward/")
+            for e in benchmarks.of(name) if e["M"] >= 64]
+    return ["", "tokens", "ms", "Gflop/s", "of the peak"], rows
+
+
+@measured
+def load(benchmarks):
+    rows = [[SHAPES[name.removeprefix("load/")], number(e["seconds"]), number(e["seconds_per_gigabyte"])]
+            for name in benchmarks.names("load/") for e in benchmarks.of(name)]
+    return ["shape", "seconds", "seconds a gigabyte"], rows
+
+
+@measured
+def ceilings(benchmarks):
+    """What the machine gave around the samples of the kernels."""
+    entries = [e for prefix in ("matmul/", "forward/") for name in benchmarks.names(prefix) for e in benchmarks.of(name)]
+    found = [[e[name] / 1e9 for e in entries if e.get(name)] for name in ("bandwidth", "peak")]
+    if not all(found):
+        return [], []
+    return ["", "median", "least", "most"], [
+        [what, number(statistics.median(values), 1), number(min(values), 1), number(max(values), 1)]
+        for what, values in zip(("read bandwidth, GB/s", "float32 multiply-adds, Gflop/s"), found)]
+
+
+@measured
 def passes(benchmarks):
     names = benchmarks.names("forward/")
     by_rows = {}
     for name in names:
         for e in benchmarks.of(name):
-            by_rows.setdefault(e["M"], {})[name] = e
+            if e["M"] <= 16:  # more is prefill
+                by_rows.setdefault(e["M"], {})[name] = e
     heads = ["M"]
     for name in names:
         shape = SHAPES.get(name.removeprefix("forward/"), name.removeprefix("forward/"))
-        heads += [f"{shape}: ms", "of the bandwidth", "T(M)/T(1)"]
+        heads += [f"{shape}: ms", "of the bandwidth", "T(M)/T(1)", "over the bound"]
     rows = [[str(M)] + [cell for name in names for cell in
                         ([number(found[name]["seconds"] * 1e3), number(found[name]["of_bandwidth"]),
-                          number(found[name]["over_plain"])] if name in found else ["", "", ""])]
+                          number(found[name]["over_plain"]), number(found[name].get("of_bound"))]
+                         if name in found else [""] * 4)]
             for M, found in sorted(by_rows.items())]
     return heads, rows
 

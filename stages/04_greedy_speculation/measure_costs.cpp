@@ -1,6 +1,7 @@
 #include "stages/04_greedy_speculation/measure_costs.h"
 
 #include <algorithm>
+#include <fstream>
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -25,6 +26,15 @@ std::string shape(const LlamaModel& model) {
       model.layer_bytes() + model.head().bytes());
 }
 
+// Empty where the system does not say.
+std::string processor() {
+  std::ifstream info("/proc/cpuinfo");
+  for (std::string line; std::getline(info, line);) {
+    if (line.starts_with("model name")) return line.substr(line.find(':') + 2);
+  }
+  return "";
+}
+
 double draft_temperature(const RunOptions& options) {
   return options.draft_temperature.value_or(options.sampling.temperature);
 }
@@ -33,6 +43,7 @@ nlohmann::json cost_key(const RunOptions& options, const LlamaModel& target,
                         const DraftSetup& draft, int requests) {
   const LlamaModel* own = draft.own_model();
   return {{"specdec", SPECDEC_VERSION},
+          {"processor", processor()},
           {"device", target.backend().name()},
           {"target", shape(target)},
           {"draft", own ? shape(*own) : options.draft_kind},

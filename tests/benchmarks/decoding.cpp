@@ -1,15 +1,19 @@
 #include "tests/benchmarks/decoding.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 
 #include <nlohmann/json.hpp>
+#include <unistd.h>
 
 #include "common/base/error.h"
 #include "common/run/device.h"
 #include "common/run/load_model.h"
+#include "common/speculation/cost_profile.h"
 #include "stages/03_paged_kv_cache/make_cache.h"
 #include "stages/04_greedy_speculation/greedy_speculation.h"
+#include "stages/04_greedy_speculation/measure_costs.h"
 #include "stages/04_greedy_speculation/step_times.h"
 
 namespace specdec {
@@ -99,6 +103,27 @@ BenchmarkTarget& BenchmarkModels::target(const std::string& shape) {
 }
 
 DraftSetup& BenchmarkModels::draft(BenchmarkTarget& target, const std::string& name, int requests) {
+  return *find(target, name, requests).setup;
+}
+
+// Measured now, not taken from what an older build has left.
+const std::vector<double>& BenchmarkModels::round_costs(BenchmarkTarget& target,
+                                                        const std::string& name) {
+  Draft& draft = find(target, name, 1);
+  if (draft.round_costs.empty()) {
+    const auto file = std::filesystem::temp_directory_path() /
+                      fmt::format("specdec.benchmark.{}.json", ::getpid());
+    RunOptions options = draft.options;
+    options.cost_profile = file.string();
+    draft.round_costs = cost_profile(options, target.files, target.model, *draft.setup)
+                            .round_costs(kLargestAutoSpecLength);
+    std::filesystem::remove(file);
+  }
+  return draft.round_costs;
+}
+
+BenchmarkModels::Draft& BenchmarkModels::find(BenchmarkTarget& target, const std::string& name,
+                                              int requests) {
   const auto key = fmt::format("{} {} {}", fmt::ptr(&target), name, requests);
   const auto [at, is_new] = drafts_.try_emplace(key);
   Draft& draft = at->second;
@@ -119,7 +144,7 @@ DraftSetup& BenchmarkModels::draft(BenchmarkTarget& target, const std::string& n
         draft.options, target.files, target.model,
         DraftRoom{.positions = target.positions, .requests = requests, .pages = pages});
   }
-  return *draft.setup;
+  return draft;
 }
 
 Decoding::Decoding(BenchmarkTarget& target, Drafter& drafter, const GenerationRequest& request,
@@ -132,6 +157,7 @@ Decoding::Decoding(BenchmarkTarget& target, Drafter& drafter, const GenerationRe
   context_.reserve(context_.size() +
                    static_cast<std::size_t>(request.max_new_tokens + kMostDrafts));
   if (options.stage == 5) sampling_.emplace(steps_, dice_, sampling_of(options.temperature));
+  if (!options.round_costs.empty()) steps_.adapt(AdaptiveSpecLength(options.round_costs));
   steps_.prefill(context_);
 }
 

@@ -63,6 +63,9 @@ class BenchmarkModels {
   // it for weights of eight bits. requests: that it drafts for at a time.
   DraftSetup& draft(BenchmarkTarget& target, const std::string& draft, int requests = 1);
 
+  // What rounds of 0, 1, ... drafts cost, in plain steps; measured when it is first asked for.
+  const std::vector<double>& round_costs(BenchmarkTarget& target, const std::string& draft);
+
   const BenchmarkSettings& settings() const { return settings_; }
   Backend& backend() { return *backend_; }
   double bandwidth() { return sweep_.bytes_per_second(); }  // bytes/s, at this moment
@@ -71,7 +74,10 @@ class BenchmarkModels {
   struct Draft {
     RunOptions options;
     std::unique_ptr<DraftSetup> setup;
+    std::vector<double> round_costs = {};
   };
+
+  Draft& find(BenchmarkTarget& target, const std::string& draft, int requests);
 
   BenchmarkSettings settings_;
   std::unique_ptr<Backend> backend_;
@@ -85,6 +91,7 @@ struct DecodingOptions {
   int stage = 4;
   int spec_length = 0;  // K; 0: plainly
   double temperature = 0;
+  std::vector<double> round_costs = {};  // K adapts, by these; empty: it does not
 };
 
 // A text on its way. Its clock runs while advance() does.

@@ -9,6 +9,8 @@
 namespace specdec {
 namespace {
 
+constexpr int kAuto = -1;  // K adapts
+
 struct Setting {
   std::string target, draft;  // as BenchmarkModels has them
   double temperature = 0;
@@ -17,12 +19,14 @@ struct Setting {
 };
 
 DecodingOptions decoding_options(const Setting& setting) {
-  return {setting.temperature > 0 ? 5 : 4, setting.spec_length, setting.temperature};
+  const int most = setting.spec_length == kAuto ? kLargestAutoSpecLength : setting.spec_length;
+  return {setting.temperature > 0 ? 5 : 4, most, setting.temperature};
 }
 
 // Counters:
 //   tokens_per_second, plain_tokens_per_second
 //   gain: plain seconds over speculative ones, the median over the repeats
+//   mean_spec_length: of K
 //   alpha, emitted_per_round: counts, the same on every machine
 //   c, v, predicted_formula, predicted_accounting: as the programs print them
 //   gain_over_accounting: near 1, or the accounting forgets something
@@ -33,6 +37,7 @@ void compare(benchmark::State& state, BenchmarkModels& models, const Setting& se
   const GenerationRequest request = target.request(*setting.text);
   DecodingOptions options = decoding_options(setting), plainly = options;
   plainly.spec_length = 0;
+  if (setting.spec_length == kAuto) options.round_costs = models.round_costs(target, setting.draft);
   NoDrafter nothing;
   std::vector<double> gains, seconds, plain_seconds, bandwidths = {models.bandwidth()};
   RunStats stats;
@@ -59,6 +64,8 @@ void compare(benchmark::State& state, BenchmarkModels& models, const Setting& se
   state.counters["alpha"] = static_cast<double>(stats.accepted) /
                             static_cast<double>(std::max<std::int64_t>(stats.tested, 1));
   state.counters["emitted_per_round"] = tokens / static_cast<double>(stats.rounds);
+  state.counters["mean_spec_length"] =
+      static_cast<double>(stats.all_drafted) / static_cast<double>(stats.rounds);
   state.counters["c"] = predicted.c;
   state.counters["v"] = predicted.v;
   state.counters["predicted_formula"] = predicted.by_formula;
@@ -70,7 +77,9 @@ void compare(benchmark::State& state, BenchmarkModels& models, const Setting& se
 void add_speculation(BenchmarkModels& models, const Setting& setting) {
   const std::string name =
       fmt::format("speculation/target:{}/draft:{}/T:{}/K:{}/text:{}", setting.target, setting.draft,
-                  setting.temperature, setting.spec_length, setting.text->kind);
+                  setting.temperature,
+                  setting.spec_length == kAuto ? "auto" : std::to_string(setting.spec_length),
+                  setting.text->kind);
   add_benchmark(name, models.settings().repeats, [&models, setting](benchmark::State& state) {
     DraftSetup& draft = models.draft(models.target(setting.target), setting.draft);
     compare(state, models, setting, draft.drafter());
@@ -141,9 +150,10 @@ struct Sweep {
 };
 
 void add_all(BenchmarkModels& models) {
-  const std::vector<int> all_K = {1, 2, 3, 4, 5, 6, 8}, some_K = {1, 3, 5};
+  const std::vector<int> all_K = {1, 2, 3, 4, 5, 6, 8, kAuto}, some_K = {1, 3, 5};
   const std::vector<Sweep> sweeps = {
       {"134m", "14m", {0, 0.5, 1}, all_K}, {"134m", "embedded", {0, 1}, all_K},
+      {"134m", "14m_int8", {0}, some_K},   {"134m", "self_int8", {0}, some_K},
       {"134m", "bigram", {0, 1}, some_K},  {"134m", "lookup", {0, 1}, some_K},
       {"134m", "self", {0}, some_K},       {"embedded", "embedded", {0, 1}, all_K},
       {"embedded", "bigram", {0}, some_K}, {"embedded", "lookup", {0}, some_K},

@@ -1,0 +1,196 @@
+// The way from plain loops to the matrix product of kernels/cpu/matmul.cpp, step by step, on 67 MB
+// of bf16 weights: what each step gains, for one row and for six.
+//
+//   ladder_benchmark [--threads=N] [--samples=N] [Google Benchmark's options]
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "kernels/cpu/half.h"
+#include "kernels/cpu/packed_matrix.h"
+#include "tests/benchmarks/steady_samples.h"
+
+namespace specdec {
+namespace {
+
+using cpu::Floats;
+using cpu::kLanes;
+using cpu::Words;
+
+constexpr int kOutputs = 16'384, kWidth = 2048, kMostRows = 6;
+
+struct Job {
+  const std::uint16_t* weights = nullptr;  // [outputs, width], bf16
+  const cpu::PackedMatrix* packed = nullptr;
+  const float* x = nullptr;  // [rows, width]
+  float* y = nullptr;        // [rows, outputs]
+  int rows = 0;
+};
+
+// [snippet ladder-plain]
+// Outputs begin .. end - 1: y = x W^T as it is written.
+void plain(const Job& job, std::int64_t begin, std::int64_t end) {
+  for (int m = 0; m < job.rows; m++) {
+    for (std::int64_t n = begin; n < end; n++) {
+      float sum = 0;
+      for (int k = 0; k < kWidth; k++) {
+        const float weight = cpu::float_from_bf16(job.weights[n * kWidth + k]);
+        sum = std::fma(weight, job.x[m * kWidth + k], sum);
+      }
+      job.y[m * kOutputs + n] = sum;
+    }
+  }
+}
+// [end snippet ladder-plain]
+
+// The lanes of a vector are neighbours in a row of weights; their sums are added up at the end.
+void along_the_row(const Job& job, std::int64_t begin, std::int64_t end) {
+  using Halves = std::uint16_t __attribute__((vector_size(2 * kLanes)));
+  constexpr int kSums = 4;  // chains that hide the latency of a multiply-add
+  for (int m = 0; m < job.rows; m++) {
+    for (std::int64_t n = begin; n < end; n++) {
+      Floats sums[kSums] = {};
+      for (int k = 0; k < kWidth; k += kSums * kLanes) {
+        SPECDEC_UNROLL
+        for (int s = 0; s < kSums; s++) {
+          Halves halves;
+          std::memcpy(&halves, job.weights + n * kWidth + k + s * kLanes, sizeof halves);
+          const auto weights = std::bit_cast<Floats>(__builtin_convertvector(halves, Words) << 16);
+          sums[s] =
+              cpu::multiply_add(weights, cpu::load(job.x + m * kWidth + k + s * kLanes), sums[s]);
+        }
+      }
+      const Floats sum = (sums[0] + sums[1]) + (sums[2] + sums[3]);
+      float total = 0;
+      for (int i = 0; i < kLanes; i++) total += sum[i];
+      job.y[m * kOutputs + n] = total;
+    }
+  }
+}
+
+// [snippet ladder-tile]
+// The lanes are outputs, which panels lay side by side. M rows of x share one pass over the panel.
+template <int M, int ahead>  // ahead: bytes, 0: do not ask
+void tile(const std::byte* panel, const float* x, float* y) {
+  Floats low[M] = {}, high[M] = {};
+  for (int k = 0; k < kWidth; k++, panel += cpu::kVectorBytes) {
+    if constexpr (ahead > 0) __builtin_prefetch(panel + ahead, 0, ahead > 8192 ? 2 : 3);
+    Words words;
+    std::memcpy(&words, panel, sizeof words);
+    const auto first = std::bit_cast<Floats>(words << 16);
+    const auto second = std::bit_cast<Floats>(words & 0xffff0000u);
+    SPECDEC_UNROLL
+    for (int m = 0; m < M; m++) {
+      const Floats value = cpu::splat<Floats>(x[m * kWidth + k]);
+      low[m] = cpu::multiply_add(first, value, low[m]);
+      high[m] = cpu::multiply_add(second, value, high[m]);
+    }
+  }
+  for (int m = 0; m < M; m++) {
+    cpu::store(y + m * kOutputs, low[m]);
+    cpu::store(y + m * kOutputs + kLanes, high[m]);
+  }
+}
+// [end snippet ladder-tile]
+
+// Panels, each read once for every row of x.
+void row_by_row(const Job& job, std::int64_t begin, std::int64_t end) {
+  for (int m = 0; m < job.rows; m++) {
+    for (std::int64_t p = begin / cpu::kPanelRows; p < end / cpu::kPanelRows; p++) {
+      tile<1, 0>(job.packed->panel(p), job.x + m * kWidth,
+                 job.y + m * kOutputs + p * cpu::kPanelRows);
+    }
+  }
+}
+
+// Panels, each read once for all rows.
+template <bool ask>
+void together(const Job& job, std::int64_t begin, std::int64_t end) {
+  for (std::int64_t p = begin / cpu::kPanelRows; p < end / cpu::kPanelRows; p++) {
+    float* y = job.y + p * cpu::kPanelRows;
+    if (job.rows == 1) {
+      tile<1, ask ? 6 << 10 : 0>(job.packed->panel(p), job.x, y);
+    } else {
+      tile<kMostRows, ask ? 16 << 10 : 0>(job.packed->panel(p), job.x, y);
+    }
+  }
+}
+
+struct Step {
+  const char* name;
+  void (*multiply)(const Job& job, std::int64_t begin, std::int64_t end);
+  bool threads = true;
+};
+constexpr Step kSteps[] = {{"1_plain_loops", plain, false},
+                           {"2_threads", plain},
+                           {"3_vectors_along_the_row", along_the_row},
+                           {"4_panels", row_by_row},
+                           {"5_rows_share_a_pass", together<false>},
+                           {"6_ask_ahead", together<true>}};
+
+class Ladder {
+ public:
+  explicit Ladder(int threads) : team_(threads) {
+    std::uint32_t state = 1;
+    for (std::uint16_t& value : weights_) {
+      state = state * 1664525u + 1013904223u;
+      value = static_cast<std::uint16_t>(0x3d00u | (state >> 24) | (state >> 16 & 0x8000u));
+    }
+  }
+
+  void run(const Step& step, int rows) {
+    const Job job{weights_.data(), &packed_, x_.data(), y_.data(), rows};
+    if (!step.threads) return step.multiply(job, 0, kOutputs);
+    team_.begin_burst();
+    team_.run_ranges(kOutputs / cpu::kPanelRows, [&](std::int64_t begin, std::int64_t end) {
+      step.multiply(job, begin * cpu::kPanelRows, end * cpu::kPanelRows);
+    });
+    team_.end_burst();
+  }
+
+  Work work(int rows) const {
+    return {static_cast<double>(packed_.bytes()), 2.0 * rows * kOutputs * kWidth};
+  }
+
+ private:
+  cpu::ThreadTeam team_;
+  std::unique_ptr<Backend> memory_ = make_cpu_backend(1);
+  std::vector<std::uint16_t> weights_ = std::vector<std::uint16_t>(std::size_t{kOutputs} * kWidth);
+  std::vector<float> x_ = std::vector<float>(std::size_t{kMostRows} * kWidth, 0.5f);
+  std::vector<float> y_ = std::vector<float>(std::size_t{kMostRows} * kOutputs);
+  HostMatrix host_{WeightType::kBF16, std::as_bytes(std::span(weights_)), kOutputs, kWidth};
+  cpu::PackedMatrix packed_{{&host_, 1}, WeightFormat::kStored, *memory_, team_};
+};
+
+}  // namespace
+}  // namespace specdec
+
+int main(int argc, char** argv) {
+  const int threads = specdec::take_number(argc, argv, "--threads", 0);
+  const int samples = specdec::take_number(argc, argv, "--samples", 9);
+  benchmark::Initialize(&argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
+  specdec::Machine machine(threads);
+  specdec::Ladder ladder(threads);
+  benchmark::AddCustomContext("backend", std::string("CPU, ") + specdec::cpu::kVectorName);
+  for (const specdec::Step& step : specdec::kSteps) {
+    benchmark::RegisterBenchmark((std::string("ladder/") + step.name).c_str(),
+                                 [&](benchmark::State& state) {
+                                   const int rows = static_cast<int>(state.range(0));
+                                   measure(
+                                       state, machine, ladder.work(rows),
+                                       [&] { ladder.run(step, 1); },
+                                       [&] { ladder.run(step, rows); });
+                                 })
+        ->Arg(1)
+        ->Arg(specdec::kMostRows)
+        ->ArgName("M")
+        ->Iterations(std::max(samples, 1))
+        ->UseManualTime()
+        ->Unit(benchmark::kMillisecond);
+  }
+  benchmark::RunSpecifiedBenchmarks();
+  return 0;
+}
