@@ -28,20 +28,20 @@ SUFFIXES = {".h", ".cpp", ".cu", ".cuh", ".txt", ".cmake"}
 
 # Program -> its words in a selection, and in full. Of a benchmark's name, the filter's part is searched for.
 PROGRAMS = {
-    "kernels_benchmark": (["--samples=5"], ["--samples=21"]),
+    "kernels_benchmark": (["--samples=7"], ["--samples=21"]),
     "ladder_benchmark": (["--samples=5"], ["--samples=15"]),
-    "forward_benchmark": (["--samples=5"], ["--samples=15"]),
+    "forward_benchmark": (["--samples=9"], ["--samples=15"]),
     "stages_benchmark": (["--tokens=32", "--repeats=1"], ["--tokens=128", "--repeats=5"]),
-    "speculation_benchmark": (["--tokens=32", "--repeats=1"], ["--tokens=128", "--repeats=3"]),
+    "speculation_benchmark": (["--tokens=48", "--repeats=1"], ["--tokens=128", "--repeats=3"]),
     "batch_benchmark": (["--tokens=24", "--repeats=1"], ["--tokens=64", "--repeats=3"]),
 }
 QUICK_FILTERS = {
-    "kernels_benchmark": "matmul/bf16|matmul/.*/M:(1|6|16)/|prefill/|head/|attention/4096/.*/M:(1|6)/",
-    "forward_benchmark": "forward/134m/|forward/1b/M:(1|2|4|6|8)/|load/134m",
+    "kernels_benchmark": "matmul/bf16|matmul/.*/M:(1|2|4|6|8|12|16)/|prefill/|head/|attention/4096/.*/M:(1|6)/",
+    "forward_benchmark": "forward/134m/|forward/1b/M:(1|2|3|4|5|6|7|8|12|16)/|load/",
     "speculation_benchmark": "|".join([
         "speculation/target:134m/draft:14m/T:0/",
-        "speculation/target:134m/draft:embedded/T:0/K:[3456]/",
-        "speculation/target:134m/draft:(14m_int8|bigram|lookup)/T:0/K:3/",
+        "speculation/target:134m/draft:embedded/T:0/",
+        "speculation/target:134m/draft:(14m_int8|self_int8|bigram|lookup)/T:0/K:[35]/",
         "speculation/target:134m/draft:14m/T:1/K:3/",
         "synthetic/target:134m/draft:14m/asked:(0.4|0.8|1)/",
         "speculation/target:embedded/draft:embedded/T:0/K:[135]/"]),
