@@ -28,9 +28,9 @@ SUFFIXES = {".h", ".cpp", ".cu", ".cuh", ".txt", ".cmake"}
 
 # Program -> its words in a selection, and in full. Of a benchmark's name, the filter's part is searched for.
 PROGRAMS = {
-    "kernels_benchmark": (["--samples=7"], ["--samples=21"]),
-    "ladder_benchmark": (["--samples=5"], ["--samples=15"]),
-    "forward_benchmark": (["--samples=9"], ["--samples=15"]),
+    "kernels_benchmark": (["--samples=9"], ["--samples=21"]),
+    "ladder_benchmark": (["--samples=9"], ["--samples=15"]),
+    "forward_benchmark": (["--samples=11"], ["--samples=15"]),
     "stages_benchmark": (["--tokens=32", "--repeats=1"], ["--tokens=128", "--repeats=5"]),
     "speculation_benchmark": (["--tokens=48", "--repeats=1"], ["--tokens=128", "--repeats=3"]),
     "batch_benchmark": (["--tokens=24", "--repeats=1"], ["--tokens=64", "--repeats=3"]),

@@ -11,7 +11,8 @@ namespace specdec {
 
 // How kernels are timed here. A machine's bandwidth drifts and jumps, so every sample runs between
 // two read sweeps and two looks at the arithmetic peak, and is held against their means; a sample
-// whose sweeps differ by more than 6% is thrown away. The cores are kept busy beforehand.
+// around which one of the two changes by more than 6% is thrown away. The cores are kept busy
+// beforehand.
 class Machine {
  public:
   explicit Machine(int threads) : sweep_(threads), peak_(threads) {
@@ -33,6 +34,10 @@ class Machine {
   ReadSweep sweep_;
   FmaPeak peak_;
 };
+
+inline bool steady(double before, double after) {
+  return std::abs(after - before) <= 0.06 * std::min(before, after);
+}
 
 // What a job needs at least.
 struct Work {
@@ -67,7 +72,7 @@ void measure(benchmark::State& state, Machine& machine, const Work& work, const 
                         runs;
     machine.look();
     state.SetIterationTime(many);
-    if (std::abs(machine.bandwidth - before) > 0.06 * std::min(machine.bandwidth, before)) continue;
+    if (!steady(before, machine.bandwidth) || !steady(peak_before, machine.flops)) continue;
     const double bandwidth = (before + machine.bandwidth) / 2;
     const double peak = (peak_before + machine.flops) / 2;
     seconds.push_back(many);
