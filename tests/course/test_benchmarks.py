@@ -21,7 +21,8 @@ TEXTS = ["stories", "code", "poems"]
 
 def kernel(name, M, **counters):
     return {"benchmark": name, "M": M, "seconds": 0.01 * M, "bandwidth": 2e10, "peak": 1e11, "bytes_per_second": 1.5e10,
-            "flops_per_second": 3e10, "of_bandwidth": 0.75, "of_peak": 0.3, "over_plain": 1 + M / 16, "samples": 5,
+            "flops_per_second": 3e10, "of_bandwidth": 0.75, "of_peak": 0.3, "over_plain": 1 + M / 16, "of_bound": 1.5,
+            "samples": 5,
             **counters}
 
 
@@ -36,8 +37,14 @@ def sample():
     """What a run might have written: gains of K = 1, 3, 5 are 1.5, 2.1, 1.9 on average."""
     gains = {1: (1.4, 1.6, 1.5), 3: (2.0, 2.2, 2.1), 5: (2.3, 1.2, 2.2), "auto": (2.4, 2.5, 2.45)}
     programs = {
-        "kernels_benchmark": [kernel("matmul/bf16", M) for M in (1, 4, 16)],
-        "forward_benchmark": [kernel(f"forward/{shape}", M) for shape in ("134m", "14m") for M in (1, 4, 16)],
+        "kernels_benchmark": [kernel("matmul/bf16", M) for M in (1, 4, 16)] +
+                             [kernel("prefill/bf16", 64), kernel("attention/4096/3b", 6)],
+        "ladder_benchmark": [kernel(f"ladder/{step}", M, seconds=seconds * M)
+                             for step, both in (("1_plain_loops", (0.08, 0.08)), ("2_threads", (0.02, 0.16 / 6)))
+                             for M, seconds in zip((1, 6), both)],
+        "forward_benchmark": [kernel(f"forward/{shape}", M) for shape in ("134m", "14m") for M in (1, 4, 16)] +
+                             [kernel("forward/134m", 512),
+                              {"benchmark": "load/1b", "seconds": 1.25, "seconds_per_gigabyte": 0.5}],
         "stages_benchmark": [{"benchmark": "stages", "target": "embedded", "draft": "embedded", "stage": stage,
                               "tokens_per_second": 100.0 * stage, **({"gain": 1.25} if stage > 1 else {})}
                              for stage in range(1, 7)],
@@ -92,7 +99,25 @@ class Tables(unittest.TestCase):
 
     def test_kernels_and_passes(self):
         self.assertEqual(rows("bench-kernels")[1], ["bf16", "4", "40.00", "15.0", "0.75", "30", "0.30", "1.25"])
-        self.assertEqual(rows("bench-passes")[2], ["16", "160.00", "0.75", "2.00", "160.00", "0.75", "2.00"])
+        self.assertEqual(rows("bench-passes")[2], ["16", "160.00", "0.75", "2.00", "1.50", "160.00", "0.75", "2.00", "1.50"])
+        self.assertEqual([row[0] for row in rows("bench-passes")], ["1", "4", "16"])  # more is prefill
+
+    def test_a_step_of_the_ladder_is_held_against_the_one_before(self):
+        self.assertEqual(rows("bench-ladder"),
+                         [["1. plain loops", "80.0 ms", "0.75", "480.0 ms", "0.75", "1.38"],
+                          ["2. threads", "20.0 ms (4.0 times as fast)", "0.75", "160.0 ms (3.0 times as fast)", "0.75", "1.38"]])
+
+    def test_prefill_attention_and_loading(self):
+        self.assertEqual(rows("bench-prefill"), [["matrix products, bf16", "64", "640", "30", "0.30"],
+                                                 ["whole pass, `134m`", "512", "5120", "30", "0.30"]])
+        self.assertEqual(rows("bench-attention"), [["`3b`", "6", "60.0", "0.75", "0.30", "1.50"]])
+        self.assertEqual(rows("bench-load"), [["`1b`", "1.25", "0.50"]])
+
+    def test_ceilings(self):
+        data = sample()
+        data["programs"]["kernels_benchmark"]["benchmarks"][0].update(bandwidth=1e10, peak=3e11)
+        self.assertEqual(rows("bench-ceilings", data=data), [["read bandwidth, GB/s", "20.0", "10.0", "20.0"],
+                                                             ["float32 multiply-adds, Gflop/s", "100.0", "100.0", "300.0"]])
 
     def test_a_batch_is_held_against_itself_without_speculation(self):
         self.assertEqual(rows("bench-batch")[1], ["`134m`", "`14m`", "2", "20 tokens/s", "1.50", "2.50"])
@@ -133,7 +158,7 @@ class Figures(unittest.TestCase):
         self.assertEqual({x for x, _ in predicted}, {1.9, 2.0})
         self.assertIn((1.9, 2.3), predicted)
         roofline = self.marks(figures.roofline)
-        self.assertEqual({x for x, _ in roofline}, {0, 2, 4})
+        self.assertEqual({x for x, _ in roofline}, {0, 2, 4, 9})  # log2 of M
         self.assertAlmostEqual(roofline[0][1], 4.9069, 4)  # 30 Gflop/s
 
     def test_grey_is_as_light_as_the_colour(self):
