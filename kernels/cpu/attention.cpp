@@ -10,7 +10,6 @@
 #include <utility>
 
 #include "kernels/cpu/exponential.h"
-#include "kernels/cpu/require.h"
 #include "kernels/cpu/sums.h"
 
 namespace specdec::cpu {
@@ -335,8 +334,6 @@ void attend_rows(ConstDeviceRows q, const KvLayer& cache, const RowPlaces& place
     Task task;
     task.q = q.slice(first, next - first);
     task.out = out.slice(first, next - first);
-    task.q.data += first_kv_head * group * shape.head_dim;
-    task.out.data += first_kv_head * group * shape.head_dim;
     task.positions = places.positions + first;
     task.pages = places.page_tables + places.table_starts[first];
     task.page_size = places.page_size;
@@ -344,9 +341,15 @@ void attend_rows(ConstDeviceRows q, const KvLayer& cache, const RowPlaces& place
     task.cache.values = cache.values + std::ptrdiff_t{first_kv_head} * shape.head_dim;
     task.slot_width = std::ptrdiff_t{shape.n_kv_heads} * shape.head_dim;
     task.kv_heads = kv_heads;
-    task.group = group;
     task.head_dim = shape.head_dim;
-    attend(task);
+    // A group that is too large for a task comes in parts; kv_heads is 1 then.
+    for (int head = 0; head < group; head += kMaxTaskHeads) {
+      const int offset = (first_kv_head * group + head) * shape.head_dim;
+      task.group = std::min(kMaxTaskHeads, group - head);
+      task.q.data = q.row(first) + offset;
+      task.out.data = out.row(first) + offset;
+      attend(task);
+    }
     first = next;
   }
 }
@@ -357,7 +360,6 @@ void attention(ThreadTeam& team, ConstDeviceRows q, const KvLayer& cache, const 
                const HeadShape& heads, DeviceRows out) {
   // Blocks of heads and of rows that share reads, but not so large that a thread gets none.
   const int group = heads.n_heads / heads.n_kv_heads;
-  require(group <= kMaxTaskHeads, "at most 32 query heads for each key and value head");
   const int block_heads =
       std::clamp(heads.n_kv_heads / team.size(), 1, std::max(1, kMaxTaskHeads / group));
   const int head_blocks = (heads.n_kv_heads + block_heads - 1) / block_heads;

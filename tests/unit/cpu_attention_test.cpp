@@ -107,7 +107,7 @@ TEST(CpuAttention, EqualsPlainForHeadShapes) {
   TestNumbers numbers(21);
   for (const int head_dim :
        {2, 4, 6, 8, 10, 14, 16, 18, 30, 32, 34, 48, 62, 64, 80, 96, 126, 128}) {
-    for (const int ratio : {1, 2, 3, 4, 8}) {
+    for (const int ratio : {1, 2, 3, 4, 8, 33, 71}) {  // of query heads to key and value heads
       const int kv_heads = numbers.between(1, 3);
       const int length = numbers.between(1, 140);
       Scene scene = make_scene(numbers, {ratio * kv_heads, kv_heads, head_dim},
