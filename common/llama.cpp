@@ -55,6 +55,7 @@ Llama::Llama(const LlamaModel& model, KvCache& cache, const LlamaOptions& option
     list->reserve(static_cast<std::size_t>(T));
   }
   extensions_.reserve(static_cast<std::size_t>(T));
+  model.backend().reserve_attention(T, heads, std::min(c.max_seq_len, cache.memory().slots()));
 }
 
 // [snippet forward]
@@ -171,6 +172,7 @@ RowPlaces Llama::upload_plan() {
   places.table_starts = upload(plan_.table_starts, row(4));
   places.page_tables = upload(plan_.page_tables, page_tables_.data());
   places.page_size = cache_.page_size();
+  places.context = 1 + *std::ranges::max_element(plan_.positions);
   return places;
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "kernels/device_memory.h"
+#include "kernels/sampling.h"
 
 namespace specdec {
 
@@ -73,6 +74,7 @@ struct RowPlaces {
   const std::int32_t* table_starts = nullptr;  // [T] its sequence's table: page_tables + this
   const std::int32_t* page_tables = nullptr;   // page numbers, table after table
   int page_size = 1;
+  int context = 0;  // above every position; 0: unknown
 };
 
 struct HeadShape {
@@ -139,6 +141,10 @@ class Backend : public DeviceAllocator {
   virtual void store_kv(ConstDeviceRows k, ConstDeviceRows v, const RowPlaces& places,
                         KvLayer cache) = 0;
 
+  // Takes the memory that attention of these sizes needs, so that no later call does. rows: T at
+  // most; context: the most positions.
+  virtual void reserve_attention(int /*rows*/, const HeadShape& /*heads*/, int /*context*/) {}
+
   // out[t] = softmax(q[t] K^T / sqrt(D)) V over positions 0 .. positions[t] of row t's sequence,
   // head by head (Vaswani et al. 2017, equation 1). q, out: [T, H * D]. The sum runs over chunks of
   // kAttentionChunk positions, from the first on, with a running maximum (Milakov and Gimelshein
@@ -152,6 +158,10 @@ class Backend : public DeviceAllocator {
   // ids[t] = the index of the largest element of row t, the lowest among equals; -1 where the row
   // holds a NaN. ids: host memory, [x.rows]; there when the call returns.
   virtual void argmax(ConstDeviceRows x, std::span<std::int32_t> ids) = 0;
+
+  // Chooses tokens in the backend's own memory; null where that is the host's, whose code reads
+  // logits in place. The backend outlives it.
+  virtual std::unique_ptr<Sampler> make_sampler(const SamplerRoom& /*room*/) { return nullptr; }
 };
 
 inline constexpr int kAttentionChunk = 64;

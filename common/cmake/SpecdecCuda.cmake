@@ -9,9 +9,14 @@ if(SPECDEC_CUDA STREQUAL "OFF")
   return()
 endif()
 
-# nvcc of CUDA 13 has no default architecture below 75; all-major also embeds PTX for later GPUs.
+# For the GPU that is here, if any; otherwise code for A100 and H100, and PTX for what is newer.
 if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
-  set(CMAKE_CUDA_ARCHITECTURES all-major)
+  execute_process(COMMAND nvidia-smi -L OUTPUT_VARIABLE gpus ERROR_QUIET)
+  if(gpus MATCHES "GPU 0")
+    set(CMAKE_CUDA_ARCHITECTURES native)
+  else()
+    set(CMAKE_CUDA_ARCHITECTURES 80-real 90)
+  endif()
 endif()
 find_program(SPECDEC_NVCC nvcc HINTS ENV CUDA_PATH PATHS /usr/local/cuda/bin)
 mark_as_advanced(SPECDEC_NVCC)

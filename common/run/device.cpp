@@ -2,17 +2,20 @@
 
 #include "common/base/error.h"
 #include "kernels/cpu/cpu_backend.h"
+#include "kernels/cuda_backend.h"
 #include "kernels/cuda_support.h"
 
 namespace specdec {
 
 std::unique_ptr<Backend> make_backend(const RunOptions& options) {
-  if (options.device == "cuda") {
-    const CudaSupport cuda = cuda_support();
-    fail("--device cuda: {}; use --device cpu",
-         cuda.problem.empty() ? "the engine has no CUDA kernels yet" : cuda.problem);
+  const Gemm gemm = options.gemm == "cublas" ? Gemm::kCublas : Gemm::kInvariant;
+  if (options.device == "emulated") return make_emulated_backend(gemm);
+  const std::string problem = cuda_support().problem;
+  if (options.device == "cuda" && !problem.empty()) {
+    fail("--device cuda: {}; use --device cpu", problem);
   }
-  if (options.gemm == "cublas") fail("--gemm cublas needs --device cuda");
+  if (options.device != "cpu" && problem.empty()) return make_cuda_backend(gemm);
+  if (gemm == Gemm::kCublas) fail("--gemm cublas needs --device cuda");
   return make_cpu_backend(options.threads);
 }
 

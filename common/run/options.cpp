@@ -156,9 +156,11 @@ void add_length_options(CLI::App& app, RunOptions& o) {
 }
 
 void add_device_options(CLI::App& app, RunOptions& o, int stage) {
-  app.add_option("--device", o.device, stage == 1 ? "auto or cpu" : "auto, cpu or cuda")
+  app.add_option("--device", o.device,
+                 stage == 1 ? "auto or cpu"
+                            : "auto, cpu, cuda, or emulated: the CUDA kernels on the CPU, slowly")
       ->type_name("NAME")
-      ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
+      ->check(CLI::IsMember({"auto", "cpu", "cuda", "emulated"}))
       ->capture_default_str();
   if (stage < 2) return;
   app.add_option("--threads", o.threads, "CPU threads (default: all cores)")

@@ -1,3 +1,6 @@
+#include <stdexcept>
+
+#include "kernels/cuda_backend.h"
 #include "kernels/cuda_support.h"
 
 namespace specdec {
@@ -6,6 +9,10 @@ CudaSupport cuda_support() {
   CudaSupport support;
   support.problem = "built without CUDA: nvcc was not found when this program was configured";
   return support;
+}
+
+std::unique_ptr<Backend> make_cuda_backend(Gemm) {
+  throw std::runtime_error(cuda_support().problem);
 }
 
 }  // namespace specdec

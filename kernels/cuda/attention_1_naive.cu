@@ -1,0 +1,50 @@
+// One thread a row and head: the online softmax of kernels/cpu/plain.cpp, position by position.
+#include "kernels/cuda/attention.h"
+#include "kernels/cuda/device_code.h"
+
+namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
+namespace {
+
+__global__ void attention_naive_kernel(ConstDeviceRows q, KvLayer cache, RowPlaces places,
+                                       HeadShape heads, DeviceRows out) {
+  const int i = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
+  if (i >= q.rows * heads.n_heads) return;
+  const int t = i / heads.n_heads, h = i % heads.n_heads, D = heads.head_dim;
+  const int kv_head = h / (heads.n_heads / heads.n_kv_heads);
+  const std::int32_t* pages = places.page_tables + places.table_starts[t];
+  const float* query = row_of(q, t) + h * D;
+  float* total = row_of(out, t) + h * D;
+  const float scale = 1.0f / sqrtf(static_cast<float>(D));
+  float maximum = -INFINITY, weight_sum = 0.0f;
+  for (int d = 0; d < D; ++d) total[d] = 0.0f;
+  for (int j = 0; j <= places.positions[t]; ++j) {
+    const std::ptrdiff_t slot =
+        static_cast<std::ptrdiff_t>(pages[j / places.page_size]) * places.page_size +
+        j % places.page_size;
+    const std::ptrdiff_t at = (slot * heads.n_kv_heads + kv_head) * D;
+    float score = 0.0f;
+    for (int d = 0; d < D; ++d) score = fmaf(query[d], cache.keys[at + d], score);
+    score *= scale;
+    const float new_maximum = fmaxf(maximum, score);
+    const float rescale = expf(maximum - new_maximum), weight = expf(score - new_maximum);
+    maximum = new_maximum;
+    weight_sum = fmaf(weight_sum, rescale, weight);
+    for (int d = 0; d < D; ++d) total[d] = fmaf(weight, cache.values[at + d], total[d] * rescale);
+  }
+  for (int d = 0; d < D; ++d) total[d] /= weight_sum;
+}
+
+}  // namespace
+
+void attention_naive(ConstDeviceRows q, const KvLayer& cache, const RowPlaces& places,
+                     const HeadShape& heads, DeviceRows out, cudaStream_t stream) {
+  launch(attention_naive_kernel, blocks_for(q.rows * heads.n_heads, kWarp), kWarp, 0, stream, q,
+         cache, places, heads, out);
+}
+
+void attention(ConstDeviceRows q, const KvLayer& cache, const RowPlaces& places,
+               const HeadShape& heads, DeviceRows out, cudaStream_t stream) {
+  attention_naive(q, cache, places, heads, out, stream);
+}
+
+}  // namespace specdec::cuda::inline SPECDEC_CUDA_BUILD

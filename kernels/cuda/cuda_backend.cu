@@ -1,0 +1,162 @@
+// Backend on the kernels of this folder: checks shapes, owns memory, and calls them in one stream.
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+#include "kernels/cpu/host_backend.h"
+#include "kernels/cpu/require.h"
+#include "kernels/cuda/attention.h"
+#include "kernels/cuda/cuda_check.h"
+#include "kernels/cuda/cuda_matrix.h"
+#include "kernels/cuda/matmul.h"
+#include "kernels/cuda/rms_norm.h"
+#include "kernels/cuda/rope.h"
+#include "kernels/cuda/rows.h"
+#include "kernels/cuda_backend.h"
+
+namespace specdec {
+namespace cuda::inline SPECDEC_CUDA_BUILD {
+namespace {
+
+using cpu::require;
+
+const CudaMatrix& own(const WeightMatrix& matrix) {
+  const auto* mine = dynamic_cast<const CudaMatrix*>(&matrix);
+  require(mine != nullptr, "a matrix that this backend loaded");
+  return *mine;
+}
+
+class CudaBackend final : public Backend {
+ public:
+  explicit CudaBackend(Gemm gemm) : gemm_(gemm) {}
+  ~CudaBackend() override { deallocate(argmax_ids_); }
+  CudaBackend(const CudaBackend&) = delete;
+  CudaBackend& operator=(const CudaBackend&) = delete;
+
+  std::string name() const override {
+#ifdef SPECDEC_EMULATED
+    return "CUDA emulated on the CPU";
+#else
+    cudaDeviceProp device{};
+    cuda_check(cudaGetDeviceProperties(&device, 0));
+    return std::string("CUDA, ") + device.name;
+#endif
+  }
+
+  // ---- memory
+
+  void* allocate(std::size_t bytes) override {
+    void* block = nullptr;
+    if (cudaMalloc(&block, bytes > 0 ? bytes : 1) != cudaSuccess) {
+      cudaGetLastError();  // forget it
+      throw std::bad_alloc();
+    }
+    return block;
+  }
+  void deallocate(void* block) override { cudaFree(block); }
+  void upload(const void* host, void* device, std::size_t bytes) override {
+    if (bytes > 0) cuda_check(cudaMemcpy(device, host, bytes, cudaMemcpyHostToDevice));
+  }
+  void download(const void* device, void* host, std::size_t bytes) override {
+    if (bytes > 0) cuda_check(cudaMemcpy(host, device, bytes, cudaMemcpyDeviceToHost));
+  }
+  void copy(const float* from, float* to, std::size_t count) override {
+    if (count == 0) return;
+    cuda_check(cudaMemcpyAsync(to, from, count * sizeof(float), cudaMemcpyDeviceToDevice, stream_));
+  }
+  std::unique_ptr<const WeightMatrix> load_matrix(std::span<const HostMatrix> parts,
+                                                  WeightFormat format) override {
+    return std::make_unique<CudaMatrix>(*this, parts, format);
+  }
+
+  // ---- rows in, rows out
+
+  void embed(const WeightMatrix& table, const std::int32_t* ids, DeviceRows out) override {
+    require(out.width == table.width(), "out as wide as the table");
+    if (out.rows > 0) cuda::embed(own(table), ids, out, stream_);
+  }
+  void gather_rows(ConstDeviceRows x, const std::int32_t* rows, DeviceRows out) override {
+    require(x.width == out.width, "x and out of the same width");
+    if (out.rows > 0) cuda::gather_rows(x, rows, out, stream_);
+  }
+  void rms_norm(ConstDeviceRows x, const float* weight, float eps, DeviceRows out) override {
+    cpu::require_same_shape(x, out);
+    if (x.rows > 0) cuda::rms_norm(x, weight, eps, out, stream_);
+  }
+  void matmul(ConstDeviceRows x, const WeightMatrix& weight, DeviceRows y) override {
+    cpu::require_matmul(x, weight, y);
+    if (x.rows > 0) cuda::matmul(x, own(weight), y, stream_);
+  }
+  void add(DeviceRows x, ConstDeviceRows y) override {
+    cpu::require_same_shape(x, y);
+    if (x.rows > 0) cuda::add(x, y, stream_);
+  }
+  void silu_mul(ConstDeviceRows gate, ConstDeviceRows up, DeviceRows out) override {
+    cpu::require_same_shape(gate, up);
+    cpu::require_same_shape(gate, out);
+    if (out.rows > 0) cuda::silu_mul(gate, up, out, stream_);
+  }
+  void rope_angles(const std::int32_t* positions, const float* frequencies, DeviceRows cosines,
+                   DeviceRows sines) override {
+    cpu::require_same_shape(cosines, sines);
+    if (sines.rows > 0) cuda::rope_angles(positions, frequencies, cosines, sines, stream_);
+  }
+  void rope(DeviceRows x, ConstDeviceRows cosines, ConstDeviceRows sines) override {
+    cpu::require_rope(x, cosines, sines);
+    if (x.rows > 0) cuda::rope(x, cosines, sines, stream_);
+  }
+  void store_kv(ConstDeviceRows k, ConstDeviceRows v, const RowPlaces& places,
+                KvLayer cache) override {
+    cpu::require_same_shape(k, v);
+    if (k.rows > 0) cuda::store_kv(k, v, places, cache, stream_);
+  }
+  void attention(ConstDeviceRows q, const KvLayer& cache, const RowPlaces& places,
+                 const HeadShape& heads, DeviceRows out) override {
+    cpu::require_attention(q, heads, places, out);
+    if (q.rows > 0) cuda::attention(q, cache, places, heads, out, stream_);
+  }
+  void fill(DeviceRows x, float value) override {
+    if (x.rows > 0 && x.width > 0) cuda::fill(x, value, stream_);
+  }
+
+  // [snippet cuda-argmax]
+  void argmax(ConstDeviceRows x, std::span<std::int32_t> ids) override {
+    cpu::require_argmax(x, ids);
+    if (x.rows == 0) return;
+    std::int32_t* on_device = argmax_ids(x.rows);
+    cuda::argmax(x, on_device, stream_);
+    download(on_device, ids.data(), ids.size_bytes());
+  }
+  // [end snippet cuda-argmax]
+
+ private:
+  // Room for so many ids; grows when more rows than ever before are asked about.
+  std::int32_t* argmax_ids(int rows) {
+    if (rows > argmax_capacity_) {
+      deallocate(argmax_ids_);
+      argmax_ids_ = nullptr;
+      argmax_capacity_ = 0;
+      argmax_ids_ = static_cast<std::int32_t*>(allocate(static_cast<std::size_t>(rows) * 4));
+      argmax_capacity_ = rows;
+    }
+    return argmax_ids_;
+  }
+
+  Gemm gemm_;
+  cudaStream_t stream_ = nullptr;  // the default one: copies wait for what was launched before
+  std::int32_t* argmax_ids_ = nullptr;
+  int argmax_capacity_ = 0;
+};
+
+}  // namespace
+}  // namespace cuda::inline SPECDEC_CUDA_BUILD
+
+#ifdef SPECDEC_EMULATED
+std::unique_ptr<Backend> make_emulated_backend(Gemm gemm) {
+#else
+std::unique_ptr<Backend> make_cuda_backend(Gemm gemm) {
+#endif
+  return std::make_unique<cuda::CudaBackend>(gemm);
+}
+
+}  // namespace specdec

@@ -1,0 +1,22 @@
+#pragma once
+#include "kernels/cuda/launch.h"
+#include "kernels/device_memory.h"
+
+// What many kernels need. Device code: included by .cu files alone.
+namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
+
+constexpr int kWarp = 32;
+constexpr unsigned kAllLanes = 0xffffffffu;
+
+// Row r of a matrix.
+__device__ inline float* row_of(const DeviceRows& x, int r) { return x.data + r * x.stride; }
+__device__ inline const float* row_of(const ConstDeviceRows& x, int r) {
+  return x.data + r * x.stride;
+}
+
+// Blocks of `threads` that cover `count` things, one a thread.
+inline unsigned blocks_for(std::ptrdiff_t count, int threads) {
+  return static_cast<unsigned>((count + threads - 1) / threads);
+}
+
+}  // namespace specdec::cuda::inline SPECDEC_CUDA_BUILD

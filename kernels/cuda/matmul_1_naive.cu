@@ -1,0 +1,35 @@
+// One thread an element of y: neighbouring threads read weights a row apart, and every row of x
+// reads all weights again.
+#include "kernels/cuda/device_code.h"
+#include "kernels/cuda/matmul.h"
+#include "kernels/cuda/weights.h"
+
+namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
+namespace {
+
+template <typename T>
+__global__ void matmul_naive_kernel(ConstDeviceRows x, Weights<T> weight, DeviceRows y) {
+  const int n = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
+  const int t = static_cast<int>(blockIdx.y);
+  if (n >= weight.rows) return;
+  float total = 0.0f;
+  for (int k = 0; k < x.width; ++k) {
+    total = fmaf(row_of(x, t)[k], to_float(weight.row(n)[k]), total);
+  }
+  row_of(y, t)[n] = weight.scale(n) * total;
+}
+
+}  // namespace
+
+void matmul_naive(ConstDeviceRows x, const CudaMatrix& weight, DeviceRows y, cudaStream_t stream) {
+  with_weights(weight, [&]<typename T>(const Weights<T>& w) {
+    launch(matmul_naive_kernel<T>, dim3(blocks_for(w.rows, 64), static_cast<unsigned>(x.rows)), 64,
+           0, stream, x, w, y);
+  });
+}
+
+void matmul(ConstDeviceRows x, const CudaMatrix& weight, DeviceRows y, cudaStream_t stream) {
+  matmul_naive(x, weight, y, stream);
+}
+
+}  // namespace specdec::cuda::inline SPECDEC_CUDA_BUILD

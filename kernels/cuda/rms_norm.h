@@ -1,0 +1,18 @@
+#pragma once
+#include "kernels/cuda/runtime.h"
+#include "kernels/device_memory.h"
+
+// out = x / sqrt(mean(x^2) + eps) * weight (Zhang and Sennrich 2019, equation 4), step by step
+// faster. x, out: [T, E]; weight: [E]; all device memory. Each has one order of summation, which
+// depends on E alone.
+namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
+
+// One thread a row.
+void rms_norm_naive(ConstDeviceRows x, const float* weight, float eps, DeviceRows out,
+                    cudaStream_t stream);
+
+// The one that the engine calls.
+void rms_norm(ConstDeviceRows x, const float* weight, float eps, DeviceRows out,
+              cudaStream_t stream);
+
+}  // namespace specdec::cuda::inline SPECDEC_CUDA_BUILD

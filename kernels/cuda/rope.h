@@ -1,0 +1,16 @@
+#pragma once
+#include <cstdint>
+
+#include "kernels/cuda/runtime.h"
+#include "kernels/ops.h"
+
+// The operations of the same names in Backend (kernels/ops.h), for shapes that were checked.
+namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
+
+void rope_angles(const std::int32_t* positions, const float* frequencies, DeviceRows cosines,
+                 DeviceRows sines, cudaStream_t stream);
+void rope(DeviceRows x, ConstDeviceRows cosines, ConstDeviceRows sines, cudaStream_t stream);
+void store_kv(ConstDeviceRows k, ConstDeviceRows v, const RowPlaces& places, KvLayer cache,
+              cudaStream_t stream);
+
+}  // namespace specdec::cuda::inline SPECDEC_CUDA_BUILD

@@ -1,0 +1,100 @@
+#pragma once
+#include <cstdint>
+#include <span>
+
+#include "kernels/device_memory.h"
+
+namespace specdec {
+
+// Choosing tokens where the logits are, for a backend whose memory is not the host's: what
+// common/sampling and stage 5 do on the host. Only ids, counts and flags come back.
+//
+// Distributions are float64, as on the host, and every draw and every decision is the host's. (Sums
+// may be taken in another order: a decision could differ only where a uniform, a multiple of
+// 2^-24, lies within the rounding of such a sum from its boundary.)
+
+// How a row of logits becomes a distribution: SamplingOptions and probabilities() of
+// common/sampling/distribution.h.
+struct RowSampling {
+  double temperature = 0;
+  int top_k = 0;
+  double top_p = 1;
+  double repetition_penalty = 1;
+  std::span<const std::int32_t> history;  // host memory; looked at only where there is a penalty
+};
+
+enum class DrawBy {
+  kInversion,  // sample(): the cumulative distribution, in the order of ids
+  kRace,       // Dice::race()
+  kLargest,    // the largest probability, the lowest id among equals
+};
+
+// A token for one row of logits.
+struct Choice {
+  RowSampling sampling;
+  DrawBy by = DrawBy::kInversion;
+  std::uint64_t seed = 0;
+  int position = 0;           // of the token
+  std::uint32_t purpose = 0;  // of the draw, for kInversion
+  double* probs = nullptr;    // device memory, [vocab_size]: gets the distribution
+};
+
+// The rules of stages/05_rejection_sampling/acceptance.h, by their names there.
+enum class AcceptBy {
+  kRejection,
+  kAtLeast,
+  kNonIterative,
+  kSampleAndMatch,
+  kOneHot,
+  kCoupled,
+  kLenient,
+  kResidualSkipped,
+  kLenientArgmax,
+};
+
+// The drafts of one request, to be judged.
+struct DraftedRound {
+  ConstDeviceRows logits;                // [drafts + 1, V] of the target
+  std::span<const std::int32_t> drafts;  // host memory
+  // Host memory, one a draft: device memory [vocab_size], or null where the draft was certain.
+  std::span<const double* const> draft_probs;
+  RowSampling sampling;  // its history: what is before the first draft; row i has the drafts before
+                         // i as well
+  AcceptBy rule = AcceptBy::kRejection;
+  double lenience = 1;
+  std::uint64_t seed = 0;
+  int position = 0;  // of the first draft
+};
+
+// What becomes of it, as if the text went on to the end of the round.
+struct Verdict {
+  int accepted = 0;         // drafts that stay
+  std::int32_t token = -1;  // the one after them, correction or bonus; -1: row `accepted` of the
+                            // logits holds no distribution
+};
+
+// The most that one call of a sampler is asked for; sizes its memory.
+struct SamplerRoom {
+  int vocab_size = 0;  // of distributions
+  int rows = 1;        // of logits
+  int rounds = 1;
+  int history = 0;  // tokens of all histories together
+};
+
+class Sampler {
+ public:
+  virtual ~Sampler() = default;
+
+  // A token for each row of logits. The logits may be wider than distributions, what is behind is
+  // padding, or narrower: what they lack has probability zero. tokens: host memory, [rows]; -1
+  // where a row holds no distribution (a NaN, or nothing but minus infinity).
+  virtual void choose(ConstDeviceRows logits, std::span<const Choice> choices,
+                      std::span<std::int32_t> tokens) = 0;
+
+  // Judges rounds side by side. overlaps: host memory, one for each draft of each round, in order:
+  // sum min(p, q) for the drafts that were tested, anything for the others.
+  virtual void judge(std::span<const DraftedRound> rounds, std::span<Verdict> verdicts,
+                     std::span<double> overlaps) = 0;
+};
+
+}  // namespace specdec

@@ -1,0 +1,107 @@
+#pragma once
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "kernels/cuda/cuda_check.h"
+#include "kernels/cuda_backend.h"
+#include "kernels/cuda_support.h"
+#include "tests/unit/cpu_test_support.h"
+
+namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
+
+// Tests of kernels are built twice: for the emulation, and for the GPU, where they are skipped if
+// there is none.
+class KernelTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+#ifndef SPECDEC_EMULATED
+    const std::string problem = cuda_support().problem;
+    if (!problem.empty()) GTEST_SKIP() << "NOT CHECKED: " << problem;
+#endif
+  }
+};
+
+inline Backend& device() {
+#ifdef SPECDEC_EMULATED
+  static const std::unique_ptr<Backend> backend = make_emulated_backend();
+#else
+  static const std::unique_ptr<Backend> backend = make_cuda_backend();
+#endif
+  return *backend;
+}
+
+// A copy of host data in device memory, of exactly its size.
+template <typename T>
+class OnDevice {
+ public:
+  explicit OnDevice(const std::vector<T>& values) : array_(device(), values.size()) {
+    device().upload(values.data(), array_.data(), values.size() * sizeof(T));
+  }
+  T* data() const { return array_.data(); }
+  std::vector<T> get() const {
+    std::vector<T> values(array_.size());
+    device().download(array_.data(), values.data(), values.size() * sizeof(T));
+    return values;
+  }
+
+ private:
+  DeviceArray<T> array_;
+};
+
+// A matrix in device memory whose rows lie `gap` floats apart; nothing follows the last row.
+// Outputs start as NaN, so that an element which is not written fails every comparison.
+class DeviceMatrix {
+ public:
+  DeviceMatrix(int rows, int width, int gap = 0)
+      : DeviceMatrix(rows, width, gap, std::numeric_limits<float>::quiet_NaN()) {}
+  explicit DeviceMatrix(ConstDeviceRows host, int gap = 0)
+      : DeviceMatrix(host.rows, host.width, gap, TestRows::kMark) {
+    for (int r = 0; r < rows_; ++r) {
+      device().upload(host.row(r), view().row(r), static_cast<std::size_t>(width_) * sizeof(float));
+    }
+  }
+
+  DeviceRows view() const { return {values_.data(), rows_, width_, width_ + gap_}; }
+  TestRows get() const {
+    TestRows host(rows_, width_);
+    for (int r = 0; r < rows_; ++r) {
+      device().download(view().row(r), host.row(r),
+                        static_cast<std::size_t>(width_) * sizeof(float));
+    }
+    return host;
+  }
+
+ private:
+  DeviceMatrix(int rows, int width, int gap, float fill)
+      : rows_(rows),
+        width_(width),
+        gap_(gap),
+        values_(std::vector<float>(static_cast<std::size_t>(rows * (width + gap) - gap), fill)) {}
+
+  int rows_, width_, gap_;
+  OnDevice<float> values_;
+};
+
+// Whether every element is finite and within its tolerance: magnitude * epsilon, where magnitude
+// says how large the terms are that were added up, and epsilon how much of it rounding may take.
+inline ::testing::AssertionResult near_rows(const TestRows& got, const TestRows& want,
+                                            const TestRows& magnitude, double epsilon) {
+  for (int r = 0; r < want.rows(); ++r) {
+    for (int i = 0; i < want.width(); ++i) {
+      const double error = std::fabs(double{got.row(r)[i]} - double{want.row(r)[i]});
+      const double tolerance = epsilon * double{magnitude.row(r)[i]};
+      if (!(error <= tolerance)) {
+        return ::testing::AssertionFailure()
+               << fmt::format("row {} column {}: got {}, want {}, error {} above {}", r, i,
+                              got.row(r)[i], want.row(r)[i], error, tolerance);
+      }
+    }
+  }
+  return ::testing::AssertionSuccess();
+}
+
+}  // namespace specdec::cuda::inline SPECDEC_CUDA_BUILD
