@@ -159,8 +159,10 @@ class Backend : public DeviceAllocator {
   // holds a NaN. ids: host memory, [x.rows]; there when the call returns.
   virtual void argmax(ConstDeviceRows x, std::span<std::int32_t> ids) = 0;
 
-  // Chooses tokens in the backend's own memory; null where that is the host's, whose code reads
-  // logits in place. The backend outlives it.
+  // Whether the backend chooses tokens in its own memory. Where that is the host's it need not: the
+  // host's code reads logits in place.
+  virtual bool samples() const { return false; }
+  // What does it; null where samples() is false. The backend outlives it.
   virtual std::unique_ptr<Sampler> make_sampler(const SamplerRoom& /*room*/) { return nullptr; }
 };
 

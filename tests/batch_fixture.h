@@ -72,7 +72,8 @@ inline void adapt(DraftAndVerify& steps, const BatchRequest& request,
 inline Outcome run_alone(LanguageModel& target, Drafter& drafter, const BatchRequest& request,
                          const Tokenizer* tokenizer = nullptr,
                          std::span<const double> round_costs = {}) {
-  DraftAndVerify steps(target, drafter, request.spec_length, context_limit(target, request), true);
+  DraftAndVerify steps(target, drafter, request.spec_length, context_limit(target, request),
+                       KeepProbs::kOnHost);
   adapt(steps, request, round_costs);
   Dice dice(request.seed);
   RejectionSampling sampling(steps, dice, request.speculation);
@@ -85,7 +86,8 @@ inline Outcome run_alone(LanguageModel& target, Drafter& drafter, const BatchReq
 inline Outcome run_alone_greedily(LanguageModel& target, Drafter& drafter,
                                   const BatchRequest& request, const Tokenizer* tokenizer = nullptr,
                                   std::span<const double> round_costs = {}) {
-  DraftAndVerify steps(target, drafter, request.spec_length, context_limit(target, request), false);
+  DraftAndVerify steps(target, drafter, request.spec_length, context_limit(target, request),
+                       KeepProbs::kNone);
   adapt(steps, request, round_costs);
   return run_alone(steps, request, tokenizer, [&](auto& context, auto& generation) {
     return greedy_round(steps, context, generation);

@@ -97,7 +97,7 @@ SpeculationRun speculate(DraftAndVerify& steps, Chance& chance, const Speculatio
 inline SpeculationRun speculate(LanguageModel& target, Drafter& drafter, int spec_length,
                                 Chance& chance, const SpeculationOptions& options,
                                 const Request& request, int context_limit = 1 << 20) {
-  DraftAndVerify steps(target, drafter, spec_length, context_limit, true);
+  DraftAndVerify steps(target, drafter, spec_length, context_limit, KeepProbs::kOnHost);
   return speculate(steps, chance, options, request, [](auto&&...) {});
 }
 

@@ -131,7 +131,7 @@ inline Outcome speculate_greedily(LanguageModel& target, Drafter& drafter, const
                                   const std::vector<double>& round_costs = {}) {
   Outcome outcome;
   Generation generation(request, [&](std::string_view text) { outcome.streamed += text; });
-  DraftAndVerify steps(target, drafter, spec_length, context_limit, false);
+  DraftAndVerify steps(target, drafter, spec_length, context_limit, KeepProbs::kNone);
   if (!round_costs.empty()) steps.adapt(AdaptiveSpecLength(round_costs));
   std::vector<TokenId> context = request.prompt;
   steps.prefill(context);

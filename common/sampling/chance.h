@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "common/base/token_id.h"
@@ -26,6 +27,9 @@ class Chance {
   // is what couples a draft to its target without knowing it.
   // REQUIRES: as token().
   virtual TokenId race(std::span<const double> probs, int position) = 0;
+
+  // Where every decision is the keyed draw of a seed: that seed. A GPU then makes the draws itself.
+  virtual std::optional<std::uint64_t> seed() const { return std::nullopt; }
 };
 
 // The keyed draws of a seed (uniform.h). A token is drawn by inversion; a draft is accepted where
@@ -38,6 +42,7 @@ class Dice final : public Chance {
   TokenId token(std::span<const double> probs, int position, Purpose purpose) override;
   bool accept(double probability, int position) override;
   TokenId race(std::span<const double> probs, int position) override;
+  std::optional<std::uint64_t> seed() const override { return seed_; }
 
  private:
   std::uint64_t seed_;

@@ -9,6 +9,7 @@
 #include "common/kv_cache.h"
 #include "common/sampling/chance.h"
 #include "common/sampling/distribution.h"
+#include "kernels/ops.h"
 
 namespace specdec {
 
@@ -17,12 +18,17 @@ namespace specdec {
 class Drafts {
  public:
   // capacity: the most tokens. vocab_size 0: only tokens without a distribution, as greedy drafting
-  // makes them.
-  Drafts(int capacity, int vocab_size)
+  // makes them. device: null, or the backend in whose memory the distributions are to be, beside
+  // the logits that they are made of and judged by; it outlives this object.
+  Drafts(int capacity, int vocab_size, Backend* device = nullptr)
       : vocab_size_(vocab_size),
-        probs_(static_cast<std::size_t>(capacity) * static_cast<std::size_t>(vocab_size)),
+        device_(device),
+        probs_(device ? static_cast<std::size_t>(vocab_size) : row(capacity)),
         one_hot_(static_cast<std::size_t>(capacity)) {
     tokens_.reserve(static_cast<std::size_t>(capacity));
+    if (!device) return;
+    probs_on_device_ = DeviceArray<double>(*device, row(capacity));
+    device_rows_.reserve(static_cast<std::size_t>(capacity));
   }
 
   int size() const { return static_cast<int>(tokens_.size()); }
@@ -30,23 +36,46 @@ class Drafts {
   std::span<const TokenId> tokens() const { return tokens_; }
   TokenId token(int i) const { return tokens_[static_cast<std::size_t>(i)]; }
 
+  bool on_device() const { return device_ != nullptr; }
+
   // draft_probs of token i, [V]; empty where it was certain: probability 1, all others 0.
+  // REQUIRES: !on_device().
   std::span<const double> probs(int i) const {
+    SPECDEC_CHECK(!on_device(), "distributions in host memory");
     if (one_hot_[static_cast<std::size_t>(i)]) return {};
     return std::span(probs_).subspan(row(i), static_cast<std::size_t>(vocab_size_));
   }
 
-  void clear() { tokens_.clear(); }
+  // For each token its draft_probs, [V] in device memory, or null where it was certain.
+  // REQUIRES: on_device().
+  std::span<const double* const> device_probs() const { return device_rows_; }
+
+  void clear() {
+    tokens_.clear();
+    device_rows_.clear();
+  }
 
   // Adds a token that was chosen, not drawn. REQUIRES, as for all below: size() < capacity().
   void add_certain(TokenId token) { add(token, true); }
 
-  // Adds a token that was drawn from what next_probs() [V] holds.
+  // Adds a token that was drawn from what next_probs() [V] holds; on a device, what was made on the
+  // host is copied there.
   std::span<double> next_probs() {
     SPECDEC_CHECK(size() < capacity() && vocab_size_ > 0, "there is room for a distribution");
+    if (on_device()) return probs_;
     return std::span(probs_).subspan(row(size()), static_cast<std::size_t>(vocab_size_));
   }
-  void add_drawn(TokenId token) { add(token, false); }
+  void add_drawn(TokenId token) {
+    if (on_device()) device_->upload(probs_.data(), next_device_probs(), row(1) * sizeof(double));
+    add(token, false);
+  }
+
+  // Adds a token that was drawn, on the device, from what next_device_probs() [V] holds.
+  double* next_device_probs() const {
+    SPECDEC_CHECK(size() < capacity() && vocab_size_ > 0, "there is room for a distribution");
+    return probs_on_device_.data() + row(size());
+  }
+  void add_drawn_on_device(TokenId token) { add(token, false); }
 
  private:
   std::size_t row(int i) const {
@@ -55,14 +84,30 @@ class Drafts {
   void add(TokenId token, bool certain) {
     SPECDEC_CHECK(size() < capacity(), "at most {} drafts", capacity());
     one_hot_[tokens_.size()] = certain;
+    if (on_device()) device_rows_.push_back(certain ? nullptr : next_device_probs());
     tokens_.push_back(token);
   }
 
   int vocab_size_;
+  Backend* device_;
   std::vector<TokenId> tokens_;
-  std::vector<double> probs_;          // [capacity, V]
+  std::vector<double> probs_;          // [capacity, V]; with a device [V], for what the host makes
   std::vector<std::uint8_t> one_hot_;  // [capacity]
+  DeviceArray<double> probs_on_device_;     // [capacity, V]
+  std::vector<const double*> device_rows_;  // [size()]
 };
+
+// `count` Drafts alike.
+inline std::vector<Drafts> make_drafts(int count, int capacity, int vocab_size,
+                                       Backend* device = nullptr) {
+  std::vector<Drafts> drafts;
+  drafts.reserve(static_cast<std::size_t>(count));
+  for (int i = 0; i < count; i++) drafts.emplace_back(capacity, vocab_size, device);
+  return drafts;
+}
+
+// The backend, where it chooses tokens in its own memory, so that distributions belong there.
+inline Backend* sampling_device(Backend& backend) { return backend.samples() ? &backend : nullptr; }
 
 // How tokens are chosen from a model's logits.
 struct Sampling {

@@ -5,14 +5,15 @@
 namespace specdec {
 
 DraftAndVerify::DraftAndVerify(LanguageModel& target, Drafter& drafter, int spec_length,
-                               int context_limit, bool keep_probs)
+                               int context_limit, KeepProbs keep)
     : target_(target),
       drafter_(drafter),
       spec_length_(spec_length),
       context_limit_(context_limit),
       sequence_(target.create()),
       draft_sequence_(drafter.create()),
-      drafts_(spec_length, keep_probs ? target.vocab_size() : 0),
+      drafts_(spec_length, keep == KeepProbs::kNone ? 0 : target.vocab_size(),
+              keep == KeepProbs::kBesideLogits ? sampling_device(target.backend()) : nullptr),
       logits_(target, spec_length + 1) {
   verified_.reserve(static_cast<std::size_t>(spec_length) + 1);
 }

@@ -10,16 +10,20 @@
 
 namespace specdec {
 
+// Where drafts keep the distributions that they were drawn from. kNone: nowhere, drafting is
+// greedy. kBesideLogits: in the backend's memory where it chooses tokens there, otherwise on the
+// host.
+enum class KeepProbs { kNone, kOnHost, kBesideLogits };
+
 // The parts of a round that do not depend on how drafts are judged: draft, verify, roll back. One
 // request, one sequence in the target and one in the drafter. After an Error it is of no more use.
 class DraftAndVerify {
  public:
   // spec_length: K, 0 for plain decoding. context_limit: positions that the target may use; its
-  // cache has room for them. keep_probs: whether drafts come with their distributions; without,
-  // drafting must be greedy.
+  // cache has room for them.
   // REQUIRES: target and drafter outlive this object; their tokens are the same.
   DraftAndVerify(LanguageModel& target, Drafter& drafter, int spec_length, int context_limit,
-                 bool keep_probs);
+                 KeepProbs keep);
   ~DraftAndVerify();
   DraftAndVerify(const DraftAndVerify&) = delete;
   DraftAndVerify& operator=(const DraftAndVerify&) = delete;

@@ -112,7 +112,8 @@ void DraftSetup::make_llama(const LlamaModel& model, const DraftRoom& room) {
   layout.sequences = room.requests;
   cache_ = make_cache(model, layout);
   model_ = std::make_unique<Llama>(model, *cache_, LlamaOptions{.token_limit = files_.token_limit});
-  drafter_ = std::make_unique<ModelDrafter>(*model_, room.positions + 1, room.requests);
+  drafter_ = std::make_unique<ModelDrafter>(*model_, room.positions + 1, room.requests,
+                                            target_.config().vocab_size);
 }
 
 // Only a draft model, and an int8 copy of the target, have weights of their own.
@@ -148,7 +149,8 @@ void DraftSetup::make_table(const DraftRoom& room) {
   model_ = std::make_unique<NgramModel>(
       target_.backend(), target_.config().vocab_size, files_.token_limit,
       options_.draft_kind == "unigram" ? 1 : 2, text, room.requests);
-  drafter_ = std::make_unique<ModelDrafter>(*model_, room.positions + 1, room.requests);
+  drafter_ = std::make_unique<ModelDrafter>(*model_, room.positions + 1, room.requests,
+                                            target_.config().vocab_size);
 }
 
 std::string DraftSetup::outgrown(int context) const {

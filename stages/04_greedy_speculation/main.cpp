@@ -45,7 +45,7 @@ int check(const RunOptions& options) {
 
 int run(const RunOptions& options) {
   if (options.check) return check(options);
-  Session session(options, false);
+  Session session(options, KeepProbs::kNone);
   decode(session.steps, session.context, session.generation, session.log, session.stats);
   const auto choose = [&](std::span<const TokenId>) {
     argmax(*session.backend, session.steps.logits(0));

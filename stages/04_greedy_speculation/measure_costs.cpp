@@ -77,7 +77,8 @@ class Bench {
                {.positions = context + most_rows,
                 .requests = requests,
                 .pages = requests * pages_for(context + most_rows, options.draft_page_size)}),
-        drafts_(static_cast<std::size_t>(requests), Drafts(kDrafts, target_.vocab_size())) {
+        drafts_(make_drafts(requests, kDrafts, target_.vocab_size(),
+                            sampling_device(model.backend()))) {
     sampling_.options.temperature = draft_temperature(options);
     // A text that repeats, so that a lookup finds something.
     for (std::size_t i = 0; i < text_.size(); i++) text_[i] = static_cast<TokenId>(i % 8);

@@ -3,18 +3,25 @@
 #include <algorithm>
 
 #include "common/base/check.h"
+#include "common/sampling/device_sampling.h"
 
 namespace specdec {
 
-ModelDrafter::ModelDrafter(LanguageModel& model, int max_context, int max_requests)
+ModelDrafter::ModelDrafter(LanguageModel& model, int max_context, int max_requests, int vocab_size)
     : model_(model),
       logits_(model, max_requests),
       texts_(static_cast<std::size_t>(max_requests)),
       host_logits_(static_cast<std::size_t>(model.vocab_size())),
-      scratch_(model.vocab_size()) {
+      scratch_(model.vocab_size()),
+      sampler_(model.backend().make_sampler(
+          {.vocab_size = vocab_size > 0 ? vocab_size : model.vocab_size(),
+           .rows = max_requests,
+           .history = max_requests * max_context})),
+      chosen_(texts_.size()) {
   for (auto& text : texts_) text.reserve(static_cast<std::size_t>(max_context));
   batch_.reserve(texts_.size());
   drafting_.reserve(texts_.size());
+  choices_.reserve(texts_.size());
 }
 
 // [snippet draft]
@@ -37,6 +44,10 @@ void ModelDrafter::draft(std::span<const DraftRequest> requests) {
     const auto n = static_cast<int>(batch_.size());
     model_.forward(batch_, logits_.rows(0, n));
     forwards_++;
+    if (requests[drafting_[0]].drafts->on_device()) {
+      choose_on_device(requests, logits_.rows(0, n));
+      continue;
+    }
     for (int i = 0; i < n; i++) {
       const std::size_t r = drafting_[static_cast<std::size_t>(i)];
       choose(requests[r], logits_.rows(i, 1), texts_[r]);
@@ -73,6 +84,34 @@ void ModelDrafter::choose(const DraftRequest& request, ConstDeviceRows logits,
   text.push_back(drafts.token(drafts.size() - 1));
 }
 // [end snippet choose]
+
+// choose() for a whole batch, logits [n, V], on a GPU: nothing but the tokens comes back.
+void ModelDrafter::choose_on_device(std::span<const DraftRequest> requests,
+                                    ConstDeviceRows logits) {
+  choices_.clear();
+  for (const std::size_t r : drafting_) {
+    const Sampling& sampling = requests[r].sampling;
+    choices_.push_back({.sampling = row_sampling(sampling.options, texts_[r]),
+                        .by = sampling.options.temperature == 0 ? DrawBy::kLargest
+                              : sampling.race                   ? DrawBy::kRace
+                                                                : DrawBy::kInversion,
+                        .position = static_cast<int>(texts_[r].size()),
+                        .purpose = static_cast<std::uint32_t>(Purpose::kDraft),
+                        .probs = requests[r].drafts->next_device_probs()});
+    if (sampling.options.temperature > 0) choices_.back().seed = device_seed(*sampling.chance);
+  }
+  sampler_->choose(logits, choices_, std::span(chosen_).first(choices_.size()));
+  for (std::size_t i = 0; i < drafting_.size(); i++) {
+    const DraftRequest& request = requests[drafting_[i]];
+    if (chosen_[i] < 0) fail_without_distribution();
+    if (request.sampling.options.temperature == 0) {
+      request.drafts->add_certain(chosen_[i]);
+    } else {
+      request.drafts->add_drawn_on_device(chosen_[i]);
+    }
+    texts_[drafting_[i]].push_back(chosen_[i]);
+  }
+}
 
 void ModelDrafter::truncate(SequenceId sequence, int length) {
   if (length < model_.length(sequence)) model_.truncate(sequence, length);

@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -21,8 +22,9 @@ namespace specdec {
 class ModelDrafter final : public Drafter {
  public:
   // REQUIRES: the model outlives this object. max_context: the longest context plus drafts;
-  // max_requests: the most requests of one call.
-  ModelDrafter(LanguageModel& model, int max_context, int max_requests = 1);
+  // max_requests: the most requests of one call; vocab_size: of the drafts' distributions, 0: as
+  // the model's.
+  ModelDrafter(LanguageModel& model, int max_context, int max_requests = 1, int vocab_size = 0);
 
   SequenceId create() override { return model_.create(); }
   void release(SequenceId sequence) override { model_.release(sequence); }
@@ -34,6 +36,7 @@ class ModelDrafter final : public Drafter {
 
  private:
   void choose(const DraftRequest& request, ConstDeviceRows logits, std::vector<TokenId>& text);
+  void choose_on_device(std::span<const DraftRequest> requests, ConstDeviceRows logits);
 
   LanguageModel& model_;
   LogitsBuffer logits_;                      // [max_requests, V]
@@ -42,6 +45,9 @@ class ModelDrafter final : public Drafter {
   std::vector<std::size_t> drafting_;  // the requests of the batch
   std::vector<float> host_logits_;     // [V]
   SamplingScratch scratch_;
+  std::unique_ptr<Sampler> sampler_;  // null where the host's code chooses
+  std::vector<Choice> choices_;       // [max_requests]
+  std::vector<TokenId> chosen_;       // [max_requests]
   std::int64_t forwards_ = 0;
 };
 

@@ -30,7 +30,7 @@ std::vector<TokenId> with_room(const std::vector<TokenId>& prompt, const Specula
 
 }  // namespace
 
-Session::Session(const RunOptions& options_, bool keep_probs)
+Session::Session(const RunOptions& options_, KeepProbs keep)
     : options(options_),
       request(read_request(options)),
       room(speculation_room(options, request, request)),
@@ -41,7 +41,7 @@ Session::Session(const RunOptions& options_, bool keep_probs)
                               : std::nullopt),
       cache(make_target_cache(options, model, room)),
       target(model, *cache, {.token_limit = request.token_limit}),
-      steps(target, draft.drafter(), room.spec_length, room.context_limit, keep_probs),
+      steps(target, draft.drafter(), room.spec_length, room.context_limit, keep),
       log(options, request, *cache, draft),
       generation(request, log.text().sink()),
       context(with_room(request.prompt, room)) {

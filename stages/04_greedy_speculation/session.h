@@ -18,9 +18,9 @@ namespace specdec {
 // Everything that a run of one request with speculation stands on, from the command line: models,
 // caches, the draft, the text so far. What a stage does with it is its decode loop.
 struct Session {
-  // keep_probs: see DraftAndVerify. Throws Error for whatever is wrong with the options and files;
+  // keep: see DraftAndVerify. Throws Error for whatever is wrong with the options and files;
   // warns on stderr where the draft cannot pay.
-  Session(const RunOptions& options, bool keep_probs);
+  Session(const RunOptions& options, KeepProbs keep);
 
   const RunOptions& options;
   Request request;

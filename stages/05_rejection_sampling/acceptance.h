@@ -1,10 +1,12 @@
 #pragma once
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 
 #include "common/base/token_id.h"
 #include "common/sampling/chance.h"
+#include "kernels/sampling.h"
 
 namespace specdec {
 
@@ -88,6 +90,7 @@ struct NamedRule {
   Purpose correction = Purpose::kResample;  // what it draws a correction for
   bool races = false;                       // all tokens are drawn by exponential races
   bool lossless = true;
+  std::optional<AcceptBy> on_device = std::nullopt;  // how a GPU does it; none: on the host
 };
 
 std::span<const NamedRule> acceptance_rules();

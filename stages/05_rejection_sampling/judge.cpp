@@ -47,11 +47,24 @@ void check_speculation_options(const SpeculationOptions& options) {
   }
 }
 
-JudgingScratch::JudgingScratch(int spec_length, int vocab_size)
+KeepProbs keep_probs(const RunOptions& options, const SpeculationOptions& speculation) {
+  const bool looked_at = options.explain || !options.trace.empty();
+  return looked_at || !speculation.rule->on_device ? KeepProbs::kOnHost : KeepProbs::kBesideLogits;
+}
+
+JudgingScratch::JudgingScratch(Backend& backend, int spec_length, int vocab_size, int requests,
+                               int history)
     : logits(static_cast<std::size_t>(vocab_size)),
       target_probs(logits.size() * static_cast<std::size_t>(spec_length + 1)),
       residual(logits.size()),
-      sampling(vocab_size) {}
+      sampling(vocab_size),
+      sampler(backend.make_sampler({.vocab_size = vocab_size,
+                                    .rows = requests * (spec_length + 1),
+                                    .rounds = requests,
+                                    .history = history})),
+      overlaps(static_cast<std::size_t>(requests) * static_cast<std::size_t>(spec_length)) {
+  if (sampler) device_probs = DeviceArray<double>(backend, logits.size());
+}
 
 Judge::Judge(Backend& backend, Chance& chance, const SpeculationOptions& options,
              JudgingScratch& scratch)
@@ -69,6 +82,7 @@ Judge::Judge(Backend& backend, Chance& chance, const SpeculationOptions& options
 // [snippet judge]
 void Judge::judge(const Drafts& drafts, DeviceRows logits, std::vector<TokenId>& context,
                   Generation& generation, Round& round) {
+  if (drafts.on_device()) return judge_on_device(drafts, logits, context, generation, round);
   round.end = RoundEnd::kStopped;
   while (!generation.finished()) {
     const auto position = static_cast<int>(context.size());
@@ -122,6 +136,7 @@ std::span<const double> Judge::target_probs(int i) const {
 }
 
 TokenId Judge::plain_choice(DeviceRows logits, std::span<const TokenId> context) {
+  if (scratch_.sampler) return plain_choice_on_device(logits, context);
   return draw(standardise(logits, 0, context), static_cast<int>(context.size()));
 }
 

@@ -1,4 +1,5 @@
 #pragma once
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -6,6 +7,7 @@
 #include "common/run/generation.h"
 #include "common/speculation/drafter.h"
 #include "common/speculation/round_record.h"
+#include "stages/04_greedy_speculation/draft_and_verify.h"
 #include "stages/05_rejection_sampling/acceptance.h"
 
 namespace specdec {
@@ -18,6 +20,10 @@ struct SpeculationOptions {
   double lenience = 1;  // below 1: lenient() or, at temperature 0, lenient_argmax()
 };
 
+// Whether a GPU judges, and so keeps the distributions. Not where people want to look at them
+// (--explain, --trace), nor by a rule that only the host knows.
+KeepProbs keep_probs(const RunOptions& options, const SpeculationOptions& speculation);
+
 // As the command line asks for. Throws Error where --acceptance names no rule.
 SpeculationOptions speculation_options(const RunOptions& options);
 
@@ -26,12 +32,18 @@ void check_speculation_options(const SpeculationOptions& options);
 
 // Working memory of judges: one serves any number of them, one after the other.
 struct JudgingScratch {
-  JudgingScratch(int spec_length, int vocab_size);
+  // spec_length: the largest K; requests: that are judged side by side on a GPU; history: the
+  // tokens of all their contexts.
+  JudgingScratch(Backend& backend, int spec_length, int vocab_size, int requests, int history);
 
   std::vector<float> logits;         // [V]
   std::vector<double> target_probs;  // [K + 1, V] of the last round that was judged
   std::vector<double> residual;      // [V]
   SamplingScratch sampling;
+
+  std::unique_ptr<Sampler> sampler;  // null where the host judges
+  DeviceArray<double> device_probs;  // [V]
+  std::vector<double> overlaps;      // [requests * K]
 };
 
 // Judges the drafts of one request: which of them stay, and what comes after them (Leviathan et
@@ -53,6 +65,13 @@ class Judge {
   void judge(const Drafts& drafts, DeviceRows logits, std::vector<TokenId>& context,
              Generation& generation, Round& round);
 
+  // The same in two parts, for drafts in a GPU's memory. Between them a Sampler gives the verdict,
+  // for many requests at once, and the overlap of each draft.
+  DraftedRound drafted_round(const Drafts& drafts, DeviceRows logits,
+                             std::span<const TokenId> context) const;
+  void emit(const Verdict& verdict, std::span<const double> overlaps, const Drafts& drafts,
+            std::vector<TokenId>& context, Generation& generation, Round& round) const;
+
   // A token of the target's own after the context, from logits [1, V]: what plain sampling does.
   TokenId plain_choice(DeviceRows logits, std::span<const TokenId> context);
 
@@ -71,6 +90,9 @@ class Judge {
  private:
   std::span<const double> standardise(DeviceRows logits, int row, std::span<const TokenId> history);
   TokenId draw(std::span<const double> target_probs, int position);
+  void judge_on_device(const Drafts& drafts, DeviceRows logits, std::vector<TokenId>& context,
+                       Generation& generation, Round& round);
+  TokenId plain_choice_on_device(DeviceRows logits, std::span<const TokenId> context);
 
   Backend& backend_;
   Chance& chance_;

@@ -46,7 +46,7 @@ int run(const RunOptions& options) {
   const SpeculationOptions speculation = speculation_options(options);
   check_speculation_options(speculation);
   if (options.check) return check(options);
-  Session session(options, true);
+  Session session(options, keep_probs(options, speculation));
   Dice dice(options.seed);
   RejectionSampling sampling(session.steps, dice, speculation);
   decode(session.steps, sampling, options.seed, session.context, session.generation, session.log,

@@ -14,7 +14,8 @@ class RejectionSampling {
   // REQUIRES: steps and chance outlive this object. Throws Error for options out of range.
   RejectionSampling(DraftAndVerify& steps, Chance& chance, const SpeculationOptions& options)
       : steps_(steps),
-        scratch_(steps.spec_length(), steps.V()),
+        scratch_(steps.target().backend(), steps.spec_length(), steps.V(), 1,
+                 steps.target().max_seq_len()),
         judge_(steps.target().backend(), chance, options, scratch_) {}
 
   // One round, as greedy_round(). Throws Error as Judge::judge().

@@ -101,7 +101,7 @@ class Replay {
     DraftSetup draft(options_, request_, model_, {.positions = positions});
     const auto cache = make_cache(model_, cache_layout(options_, positions));
     Llama target(model_, *cache, {.token_limit = request_.token_limit});
-    DraftAndVerify steps(target, draft.drafter(), K, limit, true);
+    DraftAndVerify steps(target, draft.drafter(), K, limit, KeepProbs::kBesideLogits);
     Dice dice(seed);
     RejectionSampling sampling(steps, dice, speculation);
     Generation generation(request_);

@@ -40,11 +40,15 @@ BatchedRounds::BatchedRounds(LanguageModel& target, Drafter& drafter, int max_ba
                              int spec_length)
     : target_(target),
       drafter_(drafter),
-      drafts_(static_cast<std::size_t>(max_batch), Drafts(spec_length, target.vocab_size())),
+      drafts_(make_drafts(max_batch, spec_length, target.vocab_size(),
+                          sampling_device(target.backend()))),
       pass_(target, max_batch, max_batch * (spec_length + 1)),
-      scratch_(spec_length, target.vocab_size()) {
+      scratch_(target.backend(), spec_length, target.vocab_size(), max_batch,
+               max_batch * target.max_seq_len()),
+      verdicts_(drafts_.size()) {
   requests_.reserve(drafts_.size());
   drafting_.reserve(drafts_.size());
+  drafted_.reserve(drafts_.size());
 }
 
 int BatchedRounds::spec_length(const RequestState& r) const {
@@ -113,6 +117,7 @@ void BatchedRounds::verify(std::span<RequestState* const> batch,
 // [snippet batched-judge]
 // Each request looks at its own rows only: those of its pending token and its drafts.
 void BatchedRounds::judge(std::span<RequestState* const> batch) {
+  if (scratch_.sampler) return judge_on_device(batch);
   int row = 0;
   for (std::size_t i = 0; i < batch.size(); i++) {
     RequestState& r = *batch[i];
@@ -124,6 +129,33 @@ void BatchedRounds::judge(std::span<RequestState* const> batch) {
       r.failure = error.what();
     }
     row += rows;
+  }
+}
+
+// judge() on a GPU: one verdict for all requests, then each emits its own tokens.
+void BatchedRounds::judge_on_device(std::span<RequestState* const> batch) {
+  drafted_.clear();
+  int row = 0;
+  for (std::size_t i = 0; i < batch.size(); i++) {
+    RequestState& r = *batch[i];
+    if (r.failure) continue;
+    const int rows = r.round.drafted + 1;
+    drafted_.push_back(r.judge.drafted_round(drafts_[i], pass_.logits(row, rows), r.context));
+    row += rows;
+  }
+  scratch_.sampler->judge(drafted_, std::span(verdicts_).first(drafted_.size()), scratch_.overlaps);
+  std::size_t judged = 0, drafts = 0;
+  for (std::size_t i = 0; i < batch.size(); i++) {
+    RequestState& r = *batch[i];
+    if (r.failure) continue;
+    const auto overlaps =
+        std::span(scratch_.overlaps).subspan(drafts, drafted_[judged].drafts.size());
+    drafts += overlaps.size();
+    try {
+      r.judge.emit(verdicts_[judged++], overlaps, drafts_[i], r.context, r.generation, r.round);
+    } catch (const Error& error) {
+      r.failure = error.what();
+    }
   }
 }
 

@@ -75,6 +75,7 @@ class BatchedRounds {
 
  private:
   void draft_one_by_one();
+  void judge_on_device(std::span<RequestState* const> batch);
 
   LanguageModel& target_;
   Drafter& drafter_;
@@ -83,6 +84,8 @@ class BatchedRounds {
   std::vector<RequestState*> drafting_;  // whose they are
   RaggedPass pass_;
   JudgingScratch scratch_;
+  std::vector<DraftedRound> drafted_;  // what a GPU is to judge, and what it says
+  std::vector<Verdict> verdicts_;      // [max_batch]
 };
 
 }  // namespace specdec

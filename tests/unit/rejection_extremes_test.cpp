@@ -22,7 +22,7 @@ class SpeculationTest : public ::testing::Test {
                       Text* context_out = nullptr, int spec_length = 3) {
     const Request request = request_of({0}, 8);
     Generation generation(request);
-    DraftAndVerify steps(target_, drafter_, spec_length, 100, true);
+    DraftAndVerify steps(target_, drafter_, spec_length, 100, KeepProbs::kOnHost);
     RejectionSampling sampling(steps, chance, options);
     Text context = request.prompt;
     const auto decode = [&] {

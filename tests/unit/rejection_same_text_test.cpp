@@ -92,7 +92,7 @@ bool same_round(const Round& a, const Round& b) {
 
 SpeculationRun greedy(LanguageModel& target, Drafter& drafter, int K, const Request& request) {
   SpeculationRun run;
-  DraftAndVerify steps(target, drafter, K, kLimit, false);
+  DraftAndVerify steps(target, drafter, K, kLimit, KeepProbs::kNone);
   Generation generation(request);
   Text context = request.prompt;
   steps.prefill(context);

@@ -328,7 +328,7 @@ TEST(RejectionStatistics, TwoTokensOfWholeRunsHaveTheTargetsLaw) {
   Engine target("target", make_cpu_backend(2), 16), draft("draft", make_cpu_backend(2), 16);
   ModelDrafter drafter(*draft.llama, 320);
   const Request request = request_of(Distributions::prompt(), 2);
-  DraftAndVerify steps(*target.llama, drafter, 3, 320, true);
+  DraftAndVerify steps(*target.llama, drafter, 3, 320, KeepProbs::kOnHost);
   steps.prefill(request.prompt);
   const SpeculationOptions options{kOptions, kOptions.temperature};
   std::map<Two, int> counts;

@@ -1,0 +1,27 @@
+#include "common/sampling/device_sampling.h"
+
+#include "common/base/check.h"
+#include "common/base/error.h"
+
+namespace specdec {
+
+RowSampling row_sampling(const SamplingOptions& options, std::span<const TokenId> history) {
+  return {.temperature = options.temperature,
+          .top_k = options.top_k,
+          .top_p = options.top_p,
+          .repetition_penalty = options.repetition_penalty,
+          .history = history};
+}
+
+std::uint64_t device_seed(const Chance& chance) {
+  SPECDEC_CHECK(chance.seed().has_value(), "draws of a seed");
+  return *chance.seed();
+}
+
+void fail_without_distribution() {
+  fail(
+      "there is nothing to sample from: logits are not numbers, or all of them are minus infinity; "
+      "the model's weights may be damaged");
+}
+
+}  // namespace specdec
