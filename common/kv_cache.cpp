@@ -1,27 +1,17 @@
 #include "common/kv_cache.h"
 
 #include <algorithm>
-#include <array>
 #include <cstdlib>
 #include <limits>
 #include <new>
 
 #include "common/base/check.h"
+#include "common/base/memory.h"
 
 namespace specdec {
 namespace {
 
-std::string readable_bytes(double bytes) {
-  static constexpr std::array<const char*, 7> kUnits = {"bytes", "kB", "MB", "GB",
-                                                        "TB",    "PB", "EB"};
-  if (bytes < 1000) return fmt::format("{} bytes", bytes);
-  std::size_t unit = 0;
-  // 999.95 would be printed as 1000.0.
-  for (; bytes >= 999.95 && unit + 1 < kUnits.size(); unit++) bytes /= 1000;
-  return fmt::format("{:.1f} {}", bytes, kUnits[unit]);
-}
-
-// For messages: in floating point, because a size that does not fit an integer is one to report.
+// For messages; in floating point, because it may not fit an integer.
 double bytes_needed(const KvShape& shape, std::int64_t slots) {
   return 2.0 * sizeof(float) * static_cast<double>(slots) * shape.n_layers * shape.n_kv_heads *
          shape.head_dim;
@@ -55,12 +45,12 @@ KvMemory::KvMemory(Backend& backend, const KvShape& shape, std::int64_t slots)
       keys_.emplace_back(backend_, elements);
       values_.emplace_back(backend_, elements);
     }
-  } catch (const std::bad_alloc&) {
+  } catch (const std::bad_alloc& error) {
     fail(
-        "the KV cache needs {} for {} tokens ({} layers of {} x {} keys and values), and there is "
-        "not enough memory; reduce --max-context or --pages",
+        "the KV cache needs {} for {} tokens ({} layers of {} x {} keys and values), and {}; "
+        "reduce --max-context or --pages",
         readable_bytes(bytes_needed(shape, slots)), slots, shape.n_layers, shape.n_kv_heads,
-        shape.head_dim);
+        shape.head_dim, memory_left(error));
   }
 }
 

@@ -14,12 +14,26 @@ struct CudaDevice {
 
 struct CudaSupport {
   bool built = false;               // this program contains the CUDA backend
-  std::vector<CudaDevice> devices;  // the GPUs it can run on; empty where `problem` says why
-  std::string problem;              // one line; empty when there is a device
+  std::vector<CudaDevice> devices;  // that the driver shows
+  std::string problem;              // one line: why CUDA cannot be used; empty where it can
 };
 
-// What this program can do with CUDA on this machine. Never fails: no driver, no GPU and "built
-// without CUDA" are answers. Not for hot paths: the first call starts the driver.
+// What this program can do with CUDA on this machine: on the first device, which is the one that
+// is used. Never fails: no driver, no GPU and "built without CUDA" are answers. Not for hot paths:
+// the first call starts the driver.
 CudaSupport cuda_support();
+
+// What the driver says, for cuda_problem().
+struct CudaFacts {
+  int driver_version = 0;   // the newest CUDA that the driver serves: 13000 for 13.0; 0: no driver
+  int runtime_version = 0;  // the CUDA that this program was built with
+  std::string error;        // of asking for the devices; empty: none
+  std::vector<CudaDevice> devices;
+  std::string architectures;  // that the program has code for: "80, 90"
+  bool has_code = false;      // for the first device
+};
+
+// One line that says what keeps CUDA from working, and what to do; empty where nothing does.
+std::string cuda_problem(const CudaFacts& facts);
 
 }  // namespace specdec

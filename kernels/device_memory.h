@@ -1,6 +1,7 @@
 #pragma once
 #include <cstddef>
 #include <memory>
+#include <new>
 #include <type_traits>
 
 namespace specdec {
@@ -36,6 +37,16 @@ struct ConstDeviceRows {
 
   const float* row(int r) const { return data + r * stride; }
   ConstDeviceRows slice(int first, int count) const { return {row(first), count, width, stride}; }
+};
+
+// A device of its own memory has no room for a block.
+class OutOfDeviceMemory : public std::bad_alloc {
+ public:
+  OutOfDeviceMemory(std::size_t wanted_, std::size_t free_, std::size_t total_)
+      : wanted(wanted_), free(free_), total(total_) {}
+  const char* what() const noexcept override { return "out of device memory"; }
+
+  std::size_t wanted, free, total;  // bytes: of the block, and of the device
 };
 
 // Where a backend takes its memory from. Blocks are aligned to 64 bytes; their contents are

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "common/base/error.h"
+#include "common/base/memory.h"
 
 namespace specdec {
 
@@ -31,8 +32,11 @@ int run_program(CLI::App& app, int argc, char** argv, Body&& body) {
     return app.exit(help);
   } catch (const CLI::ParseError& error) {
     return complain(fmt::format("{} (--help lists the options)", error.what()));
-  } catch (const std::bad_alloc&) {
-    return complain("out of memory");
+  } catch (const std::bad_alloc& error) {
+    return complain(
+        fmt::format("out of memory for activations and logits: {}; a shorter prompt, "
+                    "--spec-length or --max-batch takes less",
+                    memory_left(error)));
   } catch (const std::exception& error) {
     return complain(error.what());
   }

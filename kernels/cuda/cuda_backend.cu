@@ -49,7 +49,9 @@ class CudaBackend final : public Backend {
     void* block = nullptr;
     if (cudaMalloc(&block, bytes > 0 ? bytes : 1) != cudaSuccess) {
       cudaGetLastError();  // forget it
-      throw std::bad_alloc();
+      std::size_t free = 0, total = 0;
+      cuda_check(cudaMemGetInfo(&free, &total));
+      throw OutOfDeviceMemory(bytes, free, total);
     }
     return block;
   }

@@ -96,9 +96,36 @@ TEST(OutputFileTest, AFullDiskIsAnError) {
   EXPECT_ERROR(file.write("x"), "f: cannot be written: No space left on device");
 }
 
+TEST(CudaSupportTest, SaysInOneLineWhatIsWrong) {
+  CudaFacts facts{.driver_version = 13010,
+                  .runtime_version = 13000,
+                  .error = "",
+                  .devices = {{"A GPU", 90, 132, std::size_t{80} << 30}},
+                  .architectures = "80, 90",
+                  .has_code = true};
+  EXPECT_EQ(cuda_problem(facts), "");
+  facts.devices[0].compute_capability = 70;
+  facts.has_code = false;
+  EXPECT_EQ(cuda_problem(facts),
+            "this program has code for compute capability 80, 90, and A GPU has 70; configure with "
+            "-DCMAKE_CUDA_ARCHITECTURES=70");
+  facts.devices.clear();
+  EXPECT_EQ(cuda_problem(facts), "there is no CUDA device");
+  facts.error = "out of order";
+  EXPECT_EQ(cuda_problem(facts), "the driver says: out of order");
+  facts.driver_version = 12040;
+  EXPECT_EQ(cuda_problem(facts),
+            "the NVIDIA driver is too old: it serves CUDA 12.4, this program was built with CUDA "
+            "13.0; update the driver, or build with an older CUDA Toolkit");
+  facts.driver_version = 0;
+  EXPECT_EQ(cuda_problem(facts), "no NVIDIA driver is installed");
+}
+
 TEST(CudaSupportTest, SaysWhatItFindsOrWhyNothing) {
   const CudaSupport support = cuda_support();
-  EXPECT_EQ(support.devices.empty(), !support.problem.empty()) << support.problem;
+  if (support.devices.empty()) {
+    EXPECT_NE(support.problem, "");
+  }
   if (!support.built) {
     EXPECT_THAT(support.problem, ::testing::HasSubstr("built without CUDA"));
   }
