@@ -16,14 +16,16 @@ void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, std::size_t sh
 #ifdef SPECDEC_EMULATED
   static_cast<void>(stream);
   auto call = [&] { kernel(arguments...); };
-  emulation::run_grid(
-      grid, block, shared_bytes, [](void* f) { (*static_cast<decltype(call)*>(f))(); }, &call);
+  if (emulation::can_launch(reinterpret_cast<const void*>(kernel), grid, block, shared_bytes)) {
+    emulation::run_grid(
+        grid, block, shared_bytes, [](void* f) { (*static_cast<decltype(call)*>(f))(); }, &call);
+  }
 #else
   // clang-format off
   kernel<<<grid, block, shared_bytes, stream>>>(arguments...);
   // clang-format on
-  cuda_check(cudaGetLastError());
 #endif
+  cuda_check(cudaGetLastError());
 }
 
 // The block's dynamic shared memory, aligned to 16 bytes.

@@ -1,44 +1,39 @@
-// cublas_cpu.hpp -- the one cuBLAS call we use, column-major like the original, in double
-// precision.
 #pragma once
-#include "kernels/emulation/cuda_on_cpu.h"
-enum cublasStatus_t { CUBLAS_STATUS_SUCCESS, CUBLAS_STATUS_INVALID_VALUE = 7 };
-enum cublasOperation_t { CUBLAS_OP_N, CUBLAS_OP_T };
-enum cudaDataType_t { CUDA_R_32F, CUDA_R_16BF };
-enum cublasComputeType_t { CUBLAS_COMPUTE_32F };
+
+#include "kernels/emulation/runtime_calls.h"
+
+// The part of cuBLAS that our host code uses, in double precision, with cuBLAS's own checks.
+enum cublasStatus_t {
+  CUBLAS_STATUS_SUCCESS = 0,
+  CUBLAS_STATUS_NOT_INITIALIZED = 1,
+  CUBLAS_STATUS_INVALID_VALUE = 7,
+  CUBLAS_STATUS_NOT_SUPPORTED = 15,
+};
+enum cublasOperation_t { CUBLAS_OP_N = 0, CUBLAS_OP_T = 1 };
+enum cudaDataType { CUDA_R_32F = 0, CUDA_R_16F = 2, CUDA_R_16BF = 14 };
+using cudaDataType_t = cudaDataType;
+enum cublasComputeType_t { CUBLAS_COMPUTE_32F = 68, CUBLAS_COMPUTE_32F_PEDANTIC = 69 };
 enum cublasGemmAlgo_t { CUBLAS_GEMM_DEFAULT = -1 };
-using cublasHandle_t = void*;
-inline cublasStatus_t cublasCreate(cublasHandle_t* h) {
-  *h = nullptr;
-  return CUBLAS_STATUS_SUCCESS;
-}
-inline cublasStatus_t cublasDestroy(cublasHandle_t) { return CUBLAS_STATUS_SUCCESS; }
-inline cublasStatus_t cublasSetStream(cublasHandle_t, cudaStream_t) {
-  return CUBLAS_STATUS_SUCCESS;
-}
-inline float emu_get(const void* p, cudaDataType_t t, size_t i) {
-  return t == CUDA_R_32F ? static_cast<const float*>(p)[i]
-                         : __bfloat162float(static_cast<const __nv_bfloat16*>(p)[i]);
-}
-inline cublasStatus_t cublasGemmEx(cublasHandle_t, cublasOperation_t ta, cublasOperation_t tb,
-                                   int m, int n, int k, const void* alpha, const void* A,
-                                   cudaDataType_t At, int lda, const void* B, cudaDataType_t Bt,
-                                   int ldb, const void* beta, void* C, cudaDataType_t Ct, int ldc,
-                                   cublasComputeType_t, cublasGemmAlgo_t) {
-  if (lda < (ta ? k : m) || ldb < (tb ? n : k) || ldc < m) return CUBLAS_STATUS_INVALID_VALUE;
-  float al = *static_cast<const float*>(alpha), be = *static_cast<const float*>(beta);
-  for (int j = 0; j < n; j++)
-    for (int i = 0; i < m; i++) {
-      double s = 0;
-      for (int l = 0; l < k; l++)
-        s += double(emu_get(A, At, ta ? l + size_t(i) * lda : i + size_t(l) * lda)) *
-             emu_get(B, Bt, tb ? j + size_t(l) * ldb : l + size_t(j) * ldb);
-      size_t c = i + size_t(j) * ldc;
-      float r = float(al * s) + (be != 0 ? be * emu_get(C, Ct, c) : 0);
-      if (Ct == CUDA_R_32F)
-        static_cast<float*>(C)[c] = r;
-      else
-        static_cast<__nv_bfloat16*>(C)[c] = __float2bfloat16(r);
-    }
-  return CUBLAS_STATUS_SUCCESS;
-}
+enum cublasMath_t {
+  CUBLAS_DEFAULT_MATH = 0,
+  CUBLAS_PEDANTIC_MATH = 2,
+  CUBLAS_TF32_TENSOR_OP_MATH = 3,
+};
+
+struct EmulatedCublas;
+using cublasHandle_t = EmulatedCublas*;
+const char* cublasGetStatusString(cublasStatus_t status);
+cublasStatus_t cublasCreate(cublasHandle_t* handle);
+cublasStatus_t cublasDestroy(cublasHandle_t handle);
+cublasStatus_t cublasSetStream(cublasHandle_t handle, cudaStream_t stream);
+cublasStatus_t cublasSetMathMode(cublasHandle_t handle, cublasMath_t mode);
+
+// C = alpha op(A) op(B) + beta C, with C [m, n], op(A) [m, k], op(B) [k, n], op the transpose where
+// CUBLAS_OP_T says so. Matrices are column-major: element (i, j) at i + j * ld, with ld no less
+// than the rows of what is stored. A and B are of one type; C is of that type, or float. alpha and
+// beta: floats of the host; where beta is 0, C is not read.
+cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t op_a, cublasOperation_t op_b,
+                            int m, int n, int k, const void* alpha, const void* a,
+                            cudaDataType type_a, int lda, const void* b, cudaDataType type_b,
+                            int ldb, const void* beta, void* c, cudaDataType type_c, int ldc,
+                            cublasComputeType_t compute, cublasGemmAlgo_t algorithm);

@@ -1,0 +1,78 @@
+#include "kernels/emulation/block_memory.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include <sys/mman.h>
+
+#include "kernels/emulation/fibers.h"
+#include "kernels/emulation/runtime_calls.h"
+#include "kernels/emulation/sanitizers.h"
+#include "kernels/emulation/scheduler.h"
+
+// Where the linker has put the __shared__ variables; absent where g++ compiled them.
+extern "C" char __start_cuda_shared[] __attribute__((weak));
+extern "C" char __stop_cuda_shared[] __attribute__((weak));
+
+namespace specdec::emulation {
+namespace {
+
+constexpr std::size_t kPage = 4096;
+
+alignas(1024) char dynamic_memory[kSharedBytesOptin];
+char* stacks = nullptr;
+
+char* map(char* at, std::size_t bytes, int flags) {
+  void* memory = mmap(at, bytes, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | flags, -1, 0);
+  if (memory == MAP_FAILED) {
+    std::perror("CUDA emulation: no memory for the threads' stacks");
+    std::abort();
+  }
+  return static_cast<char*>(memory);
+}
+
+// Memory without a past: full of NaNs, and ThreadSanitizer forgets who used it. It has one call for
+// that, meant for the heap of a Java machine.
+void start_anew(char* begin, std::size_t bytes) {
+  if (bytes == 0) return;
+  IF_TSAN(static const bool once =
+              (__tsan_java_init(std::min(reinterpret_cast<std::uintptr_t>(__start_cuda_shared),
+                                         reinterpret_cast<std::uintptr_t>(dynamic_memory)) &
+                                    ~std::uintptr_t{7},
+                                1ul << 30),
+               true);
+          static_cast<void>(once);
+          __tsan_java_alloc(reinterpret_cast<std::uintptr_t>(begin) & ~std::uintptr_t{7},
+                            (bytes + 15) & ~std::size_t{7});)
+  std::memset(begin, 0xff, bytes);
+}
+
+}  // namespace
+
+char* stack(unsigned thread) { return stacks + thread * Fiber::kStackBytes; }
+
+void map_stacks(unsigned count) {
+  if (stacks == nullptr) stacks = map(nullptr, kMaxThreads * Fiber::kStackBytes, 0);
+  // ThreadSanitizer forgets a stack's past when it is mapped again; guard pages would go with it.
+  IF_TSAN(map(stacks, count * Fiber::kStackBytes, MAP_FIXED); return;)
+  for (static unsigned guarded = 0; guarded < count; ++guarded) {
+    mprotect(stack(guarded), kPage, PROT_NONE);
+  }
+}
+
+void start_shared_memory(std::size_t dynamic_bytes) {
+  start_anew(__start_cuda_shared,
+             static_cast<std::size_t>(__stop_cuda_shared - __start_cuda_shared));
+  IF_ASAN(__asan_unpoison_memory_region(dynamic_memory, sizeof dynamic_memory);)
+  start_anew(dynamic_memory, dynamic_bytes);
+  IF_ASAN(__asan_poison_memory_region(dynamic_memory + dynamic_bytes,
+                                      sizeof dynamic_memory - dynamic_bytes);)
+}
+
+void* dynamic_shared_memory() { return dynamic_memory; }
+
+}  // namespace specdec::emulation

@@ -1,0 +1,16 @@
+#pragma once
+#include <cstddef>
+
+// The memory that every block starts with anew.
+namespace specdec::emulation {
+
+// Maps stacks for so many threads, below each a page that faults when the stack overflows.
+void map_stacks(unsigned count);
+// That of a thread. REQUIRES: it is mapped.
+char* stack(unsigned thread);
+
+// Fills shared memory with NaNs; of the dynamic part, so many bytes are the block's: under
+// AddressSanitizer, what follows is not to be touched.
+void start_shared_memory(std::size_t dynamic_bytes);
+
+}  // namespace specdec::emulation

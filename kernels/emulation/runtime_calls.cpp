@@ -1,0 +1,217 @@
+#include "kernels/emulation/runtime_calls.h"
+
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <optional>
+
+#include <unistd.h>
+
+#include "kernels/emulation/scheduler.h"
+
+using Clock = std::chrono::steady_clock;
+
+struct EmulatedStream {};
+struct EmulatedEvent {
+  std::optional<Clock::time_point> recorded;
+};
+
+namespace {
+
+cudaError_t last_error = cudaSuccess;
+
+// What cudaFuncSetAttribute has allowed, kernel by kernel.
+std::map<const void*, std::size_t>& allowed_shared_bytes() {
+  static std::map<const void*, std::size_t> allowed;
+  return allowed;
+}
+
+constexpr std::size_t kDeviceAlignment = 256;
+
+cudaError_t allocate(void** block, std::size_t bytes) {
+  *block = nullptr;
+  if (bytes == 0) return cudaSuccess;
+  if (posix_memalign(block, kDeviceAlignment, bytes) != 0) return cudaErrorMemoryAllocation;
+  std::memset(*block, 0xff, bytes);
+  return cudaSuccess;
+}
+
+}  // namespace
+
+const char* cudaGetErrorName(cudaError_t error) {
+  switch (error) {
+    case cudaSuccess:
+      return "cudaSuccess";
+    case cudaErrorInvalidValue:
+      return "cudaErrorInvalidValue";
+    case cudaErrorMemoryAllocation:
+      return "cudaErrorMemoryAllocation";
+    case cudaErrorInvalidConfiguration:
+      return "cudaErrorInvalidConfiguration";
+    case cudaErrorInvalidDevice:
+      return "cudaErrorInvalidDevice";
+    case cudaErrorInvalidResourceHandle:
+      return "cudaErrorInvalidResourceHandle";
+    case cudaErrorNotReady:
+      return "cudaErrorNotReady";
+  }
+  return "unrecognized error code";
+}
+
+const char* cudaGetErrorString(cudaError_t error) {
+  switch (error) {
+    case cudaSuccess:
+      return "no error";
+    case cudaErrorInvalidValue:
+      return "invalid argument";
+    case cudaErrorMemoryAllocation:
+      return "out of memory";
+    case cudaErrorInvalidConfiguration:
+      return "invalid configuration argument";
+    case cudaErrorInvalidDevice:
+      return "invalid device ordinal";
+    case cudaErrorInvalidResourceHandle:
+      return "invalid resource handle";
+    case cudaErrorNotReady:
+      return "device not ready";
+  }
+  return "unrecognized error code";
+}
+
+cudaError_t cudaGetLastError() {
+  const cudaError_t error = last_error;
+  last_error = cudaSuccess;
+  return error;
+}
+cudaError_t cudaPeekAtLastError() { return last_error; }
+
+// ---- memory
+
+cudaError_t cudaMalloc(void** block, std::size_t bytes) { return allocate(block, bytes); }
+cudaError_t cudaFree(void* block) {
+  std::free(block);
+  return cudaSuccess;
+}
+cudaError_t cudaMallocHost(void** block, std::size_t bytes) { return allocate(block, bytes); }
+cudaError_t cudaFreeHost(void* block) { return cudaFree(block); }
+
+cudaError_t cudaMemGetInfo(std::size_t* free_bytes, std::size_t* total_bytes) {
+  const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  *free_bytes = page * static_cast<std::size_t>(sysconf(_SC_AVPHYS_PAGES));
+  *total_bytes = page * static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES));
+  return cudaSuccess;
+}
+
+cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind) {
+  if (bytes > 0) std::memmove(to, from, bytes);
+  return cudaSuccess;
+}
+cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
+                            cudaStream_t) {
+  return cudaMemcpy(to, from, bytes, kind);
+}
+cudaError_t cudaMemset(void* to, int value, std::size_t bytes) {
+  if (bytes > 0) std::memset(to, value, bytes);
+  return cudaSuccess;
+}
+cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t) {
+  return cudaMemset(to, value, bytes);
+}
+
+// ---- streams and events
+
+cudaError_t cudaStreamCreate(cudaStream_t* stream) {
+  *stream = new EmulatedStream;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
+  return cudaStreamCreate(stream);
+}
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  if (stream == nullptr) return cudaErrorInvalidResourceHandle;
+  delete stream;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamSynchronize(cudaStream_t) { return cudaSuccess; }
+cudaError_t cudaDeviceSynchronize() { return cudaSuccess; }
+
+cudaError_t cudaEventCreate(cudaEvent_t* event) {
+  *event = new EmulatedEvent;
+  return cudaSuccess;
+}
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  if (event == nullptr) return cudaErrorInvalidResourceHandle;
+  delete event;
+  return cudaSuccess;
+}
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t) {
+  if (event == nullptr) return cudaErrorInvalidResourceHandle;
+  event->recorded = Clock::now();
+  return cudaSuccess;
+}
+cudaError_t cudaEventSynchronize(cudaEvent_t) { return cudaSuccess; }
+cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned) { return cudaSuccess; }
+cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t from, cudaEvent_t to) {
+  if (from == nullptr || to == nullptr || !from->recorded || !to->recorded) {
+    return cudaErrorInvalidResourceHandle;
+  }
+  *milliseconds = std::chrono::duration<float, std::milli>(*to->recorded - *from->recorded).count();
+  return cudaSuccess;
+}
+
+// ---- the device
+
+cudaError_t cudaGetDeviceCount(int* count) {
+  *count = 1;
+  return cudaSuccess;
+}
+cudaError_t cudaGetDevice(int* device) {
+  *device = 0;
+  return cudaSuccess;
+}
+cudaError_t cudaSetDevice(int device) { return device == 0 ? cudaSuccess : cudaErrorInvalidDevice; }
+
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
+  if (device != 0) return cudaErrorInvalidDevice;
+  *properties = {"CUDA emulated on the CPU",
+                 9,
+                 0,
+                 1,
+                 32,
+                 1024,
+                 specdec::emulation::kSharedBytes,
+                 specdec::emulation::kSharedBytesOptin,
+                 0};
+  std::size_t free_bytes;
+  return cudaMemGetInfo(&free_bytes, &properties->totalGlobalMem);
+}
+
+cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute, int value) {
+  if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize || value < 0 ||
+      static_cast<std::size_t>(value) > specdec::emulation::kSharedBytesOptin) {
+    return last_error = cudaErrorInvalidValue;
+  }
+  allowed_shared_bytes()[kernel] = static_cast<std::size_t>(value);
+  return cudaSuccess;
+}
+
+namespace specdec::emulation {
+
+bool can_launch(const void* kernel, dim3 grid, dim3 block, std::size_t shared_bytes) {
+  const auto allowed = allowed_shared_bytes().find(kernel);
+  const std::size_t most = allowed == allowed_shared_bytes().end() ? kSharedBytes : allowed->second;
+  const bool good_grid = grid.x >= 1 && grid.y >= 1 && grid.z >= 1 && grid.x <= 0x7fffffff &&
+                         grid.y <= 65535 && grid.z <= 65535;
+  const bool good_block = block.x >= 1 && block.y >= 1 && block.z >= 1 && block.x <= kMaxThreads &&
+                          block.y <= kMaxThreads && block.z <= 64 &&
+                          block.x * block.y * block.z <= kMaxThreads;
+  if (!good_grid || !good_block) {
+    last_error = cudaErrorInvalidConfiguration;
+  } else if (shared_bytes > most) {
+    last_error = cudaErrorInvalidValue;
+  }
+  return last_error == cudaSuccess;
+}
+
+}  // namespace specdec::emulation

@@ -1,0 +1,108 @@
+#pragma once
+#include <cstddef>
+
+#include "kernels/emulation/vector_types.h"
+
+// The CUDA runtime's calls that our host code makes. Device memory is host memory, a stream does
+// its work at once, and the calls return the errors that CUDA returns.
+enum cudaError_t {
+  cudaSuccess = 0,
+  cudaErrorInvalidValue = 1,
+  cudaErrorMemoryAllocation = 2,
+  cudaErrorInvalidConfiguration = 9,
+  cudaErrorInvalidDevice = 101,
+  cudaErrorInvalidResourceHandle = 400,
+  cudaErrorNotReady = 600,
+};
+const char* cudaGetErrorName(cudaError_t error);
+const char* cudaGetErrorString(cudaError_t error);
+// The error of the last launch that was refused, once.
+cudaError_t cudaGetLastError();
+cudaError_t cudaPeekAtLastError();
+
+// ---- memory
+
+// Under AddressSanitizer a block ends exactly where it ends. Fresh memory is full of NaNs.
+cudaError_t cudaMalloc(void** block, std::size_t bytes);
+template <typename T>
+cudaError_t cudaMalloc(T** block, std::size_t bytes) {
+  return cudaMalloc(reinterpret_cast<void**>(block), bytes);
+}
+cudaError_t cudaFree(void* block);
+cudaError_t cudaMemGetInfo(std::size_t* free_bytes, std::size_t* total_bytes);
+
+struct EmulatedStream;
+using cudaStream_t = EmulatedStream*;  // null: the default stream
+enum cudaMemcpyKind {
+  cudaMemcpyHostToHost,
+  cudaMemcpyHostToDevice,
+  cudaMemcpyDeviceToHost,
+  cudaMemcpyDeviceToDevice,
+  cudaMemcpyDefault,
+};
+cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind);
+cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
+                            cudaStream_t stream = nullptr);
+cudaError_t cudaMemset(void* to, int value, std::size_t bytes);
+cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t stream = nullptr);
+// Memory of the host that a GPU can read.
+cudaError_t cudaMallocHost(void** block, std::size_t bytes);
+template <typename T>
+cudaError_t cudaMallocHost(T** block, std::size_t bytes) {
+  return cudaMallocHost(reinterpret_cast<void**>(block), bytes);
+}
+cudaError_t cudaFreeHost(void* block);
+
+// ---- streams and events
+
+constexpr unsigned cudaStreamDefault = 0, cudaStreamNonBlocking = 1;
+cudaError_t cudaStreamCreate(cudaStream_t* stream);
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags);
+cudaError_t cudaStreamDestroy(cudaStream_t stream);
+cudaError_t cudaStreamSynchronize(cudaStream_t stream);
+cudaError_t cudaDeviceSynchronize();
+
+struct EmulatedEvent;
+using cudaEvent_t = EmulatedEvent*;
+cudaError_t cudaEventCreate(cudaEvent_t* event);
+cudaError_t cudaEventDestroy(cudaEvent_t event);
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream = nullptr);
+cudaError_t cudaEventSynchronize(cudaEvent_t event);
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags = 0);
+// By the host's clock. Not recorded: cudaErrorInvalidResourceHandle.
+cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t from, cudaEvent_t to);
+
+// ---- the device
+
+struct cudaDeviceProp {
+  char name[256];
+  int major, minor;  // of the compute capability whose limits hold here
+  int multiProcessorCount;
+  int warpSize;
+  int maxThreadsPerBlock;
+  std::size_t sharedMemPerBlock;       // without asking for more
+  std::size_t sharedMemPerBlockOptin;  // with cudaFuncSetAttribute
+  std::size_t totalGlobalMem;
+};
+cudaError_t cudaGetDeviceCount(int* count);
+cudaError_t cudaGetDevice(int* device);
+cudaError_t cudaSetDevice(int device);
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device);
+
+enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
+// Allows a kernel's launches up to `value` bytes of dynamic shared memory; without it, 48 KiB.
+cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute, int value);
+template <typename... Parameters>
+cudaError_t cudaFuncSetAttribute(void (*kernel)(Parameters...), cudaFuncAttribute attribute,
+                                 int value) {
+  return cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), attribute, value);
+}
+
+namespace specdec::emulation {
+
+constexpr std::size_t kSharedBytes = 48 << 10, kSharedBytesOptin = 227 << 10;
+
+// Whether a GPU of compute capability 9.0 would run it; if not, cudaGetLastError() says why.
+bool can_launch(const void* kernel, dim3 grid, dim3 block, std::size_t shared_bytes);
+
+}  // namespace specdec::emulation

@@ -1,0 +1,23 @@
+#pragma once
+
+// Code for builds with AddressSanitizer (IF_ASAN) or ThreadSanitizer (IF_TSAN) alone. The emulation
+// itself is compiled without -fsanitize=thread: its switching from thread to thread must not look
+// like synchronisation. SPECDEC_EMULATION_TSAN says that the kernels are compiled with it.
+#ifndef __has_feature
+#define __has_feature(feature) 0  // g++ 12
+#endif
+#if defined(__SANITIZE_ADDRESS__) || __has_feature(address_sanitizer)
+#include <sanitizer/asan_interface.h>
+#include <sanitizer/common_interface_defs.h>
+#define IF_ASAN(...) __VA_ARGS__
+#else
+#define IF_ASAN(...)
+#endif
+#ifdef SPECDEC_EMULATION_TSAN
+#include <sanitizer/tsan_interface.h>
+extern "C" void __tsan_java_init(unsigned long start, unsigned long bytes);
+extern "C" void __tsan_java_alloc(unsigned long start, unsigned long bytes);
+#define IF_TSAN(...) __VA_ARGS__
+#else
+#define IF_TSAN(...)
+#endif

@@ -1,0 +1,76 @@
+#pragma once
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#ifndef __clang__
+#include <source_location>
+#endif
+
+#include "kernels/emulation/vector_types.h"
+
+// Of the thread that runs now.
+extern uint3 threadIdx, blockIdx;
+extern dim3 blockDim, gridDim;
+constexpr int warpSize = 32;
+
+// Runs grids on the CPU: one block after the other, and of a block one thread at a time. A thread
+// runs until it waits in a barrier or a collective for other threads; then the next one that can
+// run has its turn. SPECDEC_THREAD_ORDER says in which order: forward (the default), reverse, or
+// random.
+//
+// What no GPU could go on with ends the program, with a report on stderr that names the source line
+// and says where each thread of the block is.
+namespace specdec::emulation {
+
+constexpr unsigned kMaxThreads = 1024;  // of a block
+constexpr unsigned kLanes = 32;         // of a warp
+
+// Where a kernel calls a barrier or a collective.
+struct CallSite {
+  const char* file;
+  int line;
+  constexpr CallSite(const char* file_, int line_) : file(file_), line(line_) {}
+#ifndef __clang__
+  CallSite(std::source_location place)  // NOLINT: made from the default argument below
+      : file(place.file_name()), line(static_cast<int>(place.line())) {}
+#endif
+  bool operator==(const CallSite& other) const;
+};
+// A parameter `site` that the caller leaves out. clang has no std::source_location before version
+// 15; in g++ 12, __builtin_LINE() gives a wrong line inside templates.
+#ifdef __clang__
+#define SPECDEC_CALL_SITE ::specdec::emulation::CallSite site = {__builtin_FILE(), __builtin_LINE()}
+#else
+#define SPECDEC_CALL_SITE ::specdec::emulation::CallSite site = std::source_location::current()
+#endif
+
+// Calls kernel_call(argument) as every thread of the grid. REQUIRES: can_launch().
+void run_grid(dim3 grid, dim3 block, std::size_t shared_bytes, void (*kernel_call)(void*),
+              void* argument);
+
+// The running block's, aligned to 1024 bytes.
+void* dynamic_shared_memory();
+
+// Returns when all threads of the block that have not ended have called it, from the same line.
+void sync_block(CallSite site);
+
+// [snippet collective]
+// What the lanes of a warp bring to a collective; only those of its mask are set.
+using LaneValues = std::array<std::uint64_t, kLanes>;
+// What one lane takes away from it, given a number of its own.
+using Answer = std::uint64_t (*)(const LaneValues& brought, unsigned mask, int number);
+
+// The one primitive behind shuffles, votes, reductions and __syncwarp. The lanes of `mask` meet
+// here, all from the same line; each brings a value and takes away its answer. orders_memory:
+// whether what a lane wrote before is visible to the others afterwards.
+std::uint64_t warp_collective(unsigned mask, std::uint64_t value, Answer answer, int number,
+                              bool orders_memory, CallSite site);
+// [end snippet collective]
+
+// The running thread's number within its warp.
+int lane();
+
+// Ends the program with a report.
+[[noreturn]] void fail(const char* what, CallSite site);
+
+}  // namespace specdec::emulation
