@@ -240,10 +240,9 @@ void Llama::block(int i, const Activations& a, const RowPlaces& places) {
   ops.attention(a.q, cache, places, model_.heads(), a.attended);
   see(TensorKind::kAttnOut, i, a.attended);
   ops.matmul(a.attended, *weights.o_proj, a.projected);
-  ops.add(a.x, a.projected);
+  ops.add_rms_norm(a.x, a.projected, weights.mlp_norm.data(), eps, a.normed);
   see(TensorKind::kAttnResidual, i, a.x);
 
-  ops.rms_norm(a.x, weights.mlp_norm.data(), eps, a.normed);
   see(TensorKind::kMlpNorm, i, a.normed);
   ops.matmul(a.normed, *weights.gate_up, a.gate_up);
   see(TensorKind::kGate, i, a.gate);

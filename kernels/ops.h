@@ -116,8 +116,15 @@ class Backend : public DeviceAllocator {
   // weight: device memory, [width].
   virtual void rms_norm(ConstDeviceRows x, const float* weight, float eps, DeviceRows out) = 0;
 
-  // y = x W^T, each element one chain of fused multiply-adds over the inputs 0, 1, 2, ...; of an
-  // int8 matrix over the q, and then multiplied by the row's scale.
+  // x += y (x inout), and out = rms_norm of that: the bits of add and rms_norm.
+  virtual void add_rms_norm(DeviceRows x, ConstDeviceRows y, const float* weight, float eps,
+                            DeviceRows out) {
+    add(x, y);
+    rms_norm(x, weight, eps, out);
+  }
+
+  // y = x W^T, each element a sum of fused multiply-adds in one order: on a CPU, one chain over the
+  // inputs 0, 1, 2, ... Of an int8 matrix over the q, and then multiplied by the row's scale.
   // x: [T, W.width()], y: [T, W.rows()].
   virtual void matmul(ConstDeviceRows x, const WeightMatrix& weight, DeviceRows y) = 0;
 

@@ -5,7 +5,9 @@
 
 #include "kernels/cpu/host_backend.h"
 #include "kernels/cpu/require.h"
+#include "kernels/cuda/argmax.h"
 #include "kernels/cuda/attention.h"
+#include "kernels/cuda/cublas_gemm.h"
 #include "kernels/cuda/cuda_check.h"
 #include "kernels/cuda/cuda_matrix.h"
 #include "kernels/cuda/matmul.h"
@@ -28,7 +30,9 @@ const CudaMatrix& own(const WeightMatrix& matrix) {
 
 class CudaBackend final : public Backend {
  public:
-  explicit CudaBackend(Gemm gemm) : gemm_(gemm) {}
+  explicit CudaBackend(Gemm gemm) {
+    if (gemm == Gemm::kCublas) cublas_ = std::make_unique<CublasGemm>(*this);
+  }
   ~CudaBackend() override { deallocate(argmax_ids_); }
   CudaBackend(const CudaBackend&) = delete;
   CudaBackend& operator=(const CudaBackend&) = delete;
@@ -85,9 +89,17 @@ class CudaBackend final : public Backend {
     cpu::require_same_shape(x, out);
     if (x.rows > 0) cuda::rms_norm(x, weight, eps, out, stream_);
   }
+  void add_rms_norm(DeviceRows x, ConstDeviceRows y, const float* weight, float eps,
+                    DeviceRows out) override {
+    cpu::require_same_shape(x, y);
+    cpu::require_same_shape(x, out);
+    if (x.rows > 0) cuda::add_rms_norm(x, y, weight, eps, out, stream_);
+  }
   void matmul(ConstDeviceRows x, const WeightMatrix& weight, DeviceRows y) override {
     cpu::require_matmul(x, weight, y);
-    if (x.rows > 0) cuda::matmul(x, own(weight), y, stream_);
+    if (x.rows == 0) return;
+    if (cublas_ != nullptr) return cublas_->matmul(x, own(weight), y, stream_);
+    cuda::matmul(x, own(weight), y, stream_);
   }
   void add(DeviceRows x, ConstDeviceRows y) override {
     cpu::require_same_shape(x, y);
@@ -144,8 +156,8 @@ class CudaBackend final : public Backend {
     return argmax_ids_;
   }
 
-  Gemm gemm_;
-  cudaStream_t stream_ = nullptr;  // the default one: copies wait for what was launched before
+  std::unique_ptr<CublasGemm> cublas_;  // null: our own product
+  cudaStream_t stream_ = nullptr;       // the default one: copies wait for what was launched before
   std::int32_t* argmax_ids_ = nullptr;
   int argmax_capacity_ = 0;
 };

@@ -1,4 +1,4 @@
-#include <cstring>
+#include <algorithm>
 #include <vector>
 
 #include "kernels/cpu/host_backend.h"
@@ -8,6 +8,8 @@
 
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 namespace {
+
+constexpr std::size_t kStagingBytes = std::size_t{4} << 20;  // of quantized rows on the host
 
 // From one row to the next: whole 16 byte loads.
 std::size_t padded_row_bytes(const cpu::StackedShape& shape) {
@@ -19,32 +21,17 @@ std::size_t padded_row_bytes(const cpu::StackedShape& shape) {
 CudaMatrix::CudaMatrix(DeviceAllocator& allocator, std::span<const HostMatrix> parts,
                        WeightFormat format)
     : CudaMatrix(allocator, cpu::stacked_shape(parts, format)) {
-  std::vector<float> scales;
-  std::vector<unsigned char> packed;  // a part at a time
-  std::size_t offset = 0;
-  for (const HostMatrix& part : parts) {
-    const auto rows = static_cast<std::size_t>(part.rows);
-    const std::size_t from_bytes = part.bytes.size() / rows;
-    packed.assign(rows * row_bytes_, 0);
-    for (std::size_t n = 0; n < rows; ++n) {
-      const std::byte* from = part.bytes.data() + n * from_bytes;
-      unsigned char* to = packed.data() + n * row_bytes_;
-      if (type_ == WeightType::kInt8) {
-        scales.push_back(cpu::int8_scale(part.type, from, part.width));
-        cpu::quantize(part.type, from, part.width, scales.back(),
-                      reinterpret_cast<std::int8_t*>(to));
-      } else {
-        std::memcpy(to, from, from_bytes);
-      }
-    }
-    cuda_check(
-        cudaMemcpy(data_.data() + offset, packed.data(), packed.size(), cudaMemcpyHostToDevice));
-    offset += packed.size();
-  }
   if (type_ == WeightType::kInt8) {
-    scales_ = DeviceArray<float>(allocator, scales.size());
-    cuda_check(cudaMemcpy(scales_.data(), scales.data(), scales.size() * sizeof(float),
-                          cudaMemcpyHostToDevice));
+    scales_ = DeviceArray<float>(allocator, static_cast<std::size_t>(rows()));
+  }
+  std::size_t first = 0;
+  for (const HostMatrix& part : parts) {
+    if (type_ == WeightType::kInt8) {
+      quantize(part, first);
+    } else {
+      copy(part, first);
+    }
+    first += static_cast<std::size_t>(part.rows);
   }
 }
 
@@ -56,5 +43,36 @@ CudaMatrix::CudaMatrix(DeviceAllocator& allocator, const cpu::StackedShape& shap
       type_(shape.type),
       row_bytes_(padded_row_bytes(shape)),
       data_(allocator, static_cast<std::size_t>(shape.rows) * row_bytes_) {}
+
+// From the checkpoint straight to the device: the host makes no copy.
+void CudaMatrix::copy(const HostMatrix& part, std::size_t first) {
+  const auto rows = static_cast<std::size_t>(part.rows);
+  const std::size_t from_bytes = part.bytes.size() / rows;
+  unsigned char* to = data_.data() + first * row_bytes_;
+  if (from_bytes < row_bytes_) cuda_check(cudaMemset(to, 0, rows * row_bytes_));
+  cuda_check(cudaMemcpy2D(to, row_bytes_, part.bytes.data(), from_bytes, from_bytes, rows,
+                          cudaMemcpyHostToDevice));
+}
+
+// As int8, some rows at a time.
+void CudaMatrix::quantize(const HostMatrix& part, std::size_t first) {
+  const auto rows = static_cast<std::size_t>(part.rows);
+  const std::size_t from_bytes = part.bytes.size() / rows;
+  const std::size_t most = std::clamp<std::size_t>(kStagingBytes / row_bytes_, 1, rows);
+  std::vector<std::int8_t> staged(most * row_bytes_);  // zeros behind each row
+  std::vector<float> scales(most);
+  for (std::size_t start = 0; start < rows; start += most) {
+    const std::size_t count = std::min(most, rows - start);
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::byte* from = part.bytes.data() + (start + i) * from_bytes;
+      scales[i] = cpu::int8_scale(part.type, from, part.width);
+      cpu::quantize(part.type, from, part.width, scales[i], staged.data() + i * row_bytes_);
+    }
+    cuda_check(cudaMemcpy(data_.data() + (first + start) * row_bytes_, staged.data(),
+                          count * row_bytes_, cudaMemcpyHostToDevice));
+    cuda_check(cudaMemcpy(scales_.data() + first + start, scales.data(), count * sizeof(float),
+                          cudaMemcpyHostToDevice));
+  }
+}
 
 }  // namespace specdec::cuda::inline SPECDEC_CUDA_BUILD

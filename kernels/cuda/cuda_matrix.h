@@ -12,7 +12,8 @@ namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 // behind its elements zero.
 class CudaMatrix final : public WeightMatrix {
  public:
-  // Copies the parts, one below the other. The allocator outlives the matrix.
+  // Copies the parts, one below the other; the host holds a few MiB at most beside them. The
+  // allocator outlives the matrix.
   CudaMatrix(DeviceAllocator& allocator, std::span<const HostMatrix> parts, WeightFormat format);
 
   WeightType type() const { return type_; }
@@ -22,6 +23,9 @@ class CudaMatrix final : public WeightMatrix {
 
  private:
   CudaMatrix(DeviceAllocator& allocator, const cpu::StackedShape& shape);
+  // Fill rows first, first + 1, ...
+  void copy(const HostMatrix& part, std::size_t first);
+  void quantize(const HostMatrix& part, std::size_t first);
 
   WeightType type_;
   std::size_t row_bytes_;

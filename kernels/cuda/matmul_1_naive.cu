@@ -28,8 +28,4 @@ void matmul_naive(ConstDeviceRows x, const CudaMatrix& weight, DeviceRows y, cud
   });
 }
 
-void matmul(ConstDeviceRows x, const CudaMatrix& weight, DeviceRows y, cudaStream_t stream) {
-  matmul_naive(x, weight, y, stream);
-}
-
 }  // namespace specdec::cuda::inline SPECDEC_CUDA_BUILD

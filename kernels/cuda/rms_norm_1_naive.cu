@@ -23,9 +23,4 @@ void rms_norm_naive(ConstDeviceRows x, const float* weight, float eps, DeviceRow
   launch(rms_norm_naive_kernel, blocks_for(x.rows, kWarp), kWarp, 0, stream, x, weight, eps, out);
 }
 
-void rms_norm(ConstDeviceRows x, const float* weight, float eps, DeviceRows out,
-              cudaStream_t stream) {
-  rms_norm_naive(x, weight, eps, out, stream);
-}
-
 }  // namespace specdec::cuda::inline SPECDEC_CUDA_BUILD

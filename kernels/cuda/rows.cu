@@ -1,5 +1,6 @@
 #include "kernels/cuda/device_code.h"
 #include "kernels/cuda/rows.h"
+#include "kernels/cuda/vector4.h"
 #include "kernels/cuda/weights.h"
 
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
@@ -7,54 +8,52 @@ namespace {
 
 constexpr int kThreads = 128;
 
-// A thread writes one element: column i of row t.
+// A thread writes four neighbouring elements: columns i .. i + 3 of row t.
 dim3 grid_of(DeviceRows out) {
-  return dim3(blocks_for(out.width, kThreads), static_cast<unsigned>(out.rows));
+  return dim3(static_cast<unsigned>(out.rows), blocks_for(out.width, 4 * kThreads));
 }
-__device__ int column() { return static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x); }
-__device__ int row() { return static_cast<int>(blockIdx.y); }
+__device__ int row() { return static_cast<int>(blockIdx.x); }
+__device__ int first_column() {
+  return 4 * static_cast<int>(blockIdx.y * blockDim.x + threadIdx.x);
+}
 
 template <typename T>
 __global__ void embed_kernel(Weights<T> table, const std::int32_t* ids, DeviceRows out) {
-  const int i = column(), t = row();
-  if (i < out.width) {
-    row_of(out, t)[i] = table.scale(ids[t]) * to_float(table.row(ids[t])[i]);
-  }
+  const int i = first_column(), t = row();
+  if (i >= out.width) return;
+  const T* from = table.row(ids[t]) + i;  // the table's rows are padded: four elements are there
+  Vector4 v;
+#pragma unroll
+  for (int j = 0; j < 4; ++j) v.at[j] = table.scale(ids[t]) * to_float(from[j]);
+  store4(row_of(out, t) + i, out.width - i, v);
 }
 
 __global__ void gather_rows_kernel(ConstDeviceRows x, const std::int32_t* rows, DeviceRows out) {
-  const int i = column(), t = row();
-  if (i < out.width) row_of(out, t)[i] = row_of(x, rows[t])[i];
+  const int i = first_column(), t = row();
+  store4(row_of(out, t) + i, out.width - i, load4(row_of(x, rows[t]) + i, out.width - i));
 }
 
 __global__ void add_kernel(DeviceRows x, ConstDeviceRows y) {
-  const int i = column(), t = row();
-  if (i < x.width) row_of(x, t)[i] += row_of(y, t)[i];
+  const int i = first_column(), t = row();
+  Vector4 v = load4(row_of(x, t) + i, x.width - i);
+  const Vector4 added = load4(row_of(y, t) + i, x.width - i);
+#pragma unroll
+  for (int j = 0; j < 4; ++j) v.at[j] += added.at[j];
+  store4(row_of(x, t) + i, x.width - i, v);
 }
 
 __global__ void silu_mul_kernel(ConstDeviceRows gate, ConstDeviceRows up, DeviceRows out) {
-  const int i = column(), t = row();
-  if (i >= out.width) return;
-  const float z = row_of(gate, t)[i];
-  row_of(out, t)[i] = z / (1.0f + expf(-z)) * row_of(up, t)[i];
+  const int i = first_column(), t = row();
+  Vector4 v = load4(row_of(gate, t) + i, out.width - i);
+  const Vector4 factor = load4(row_of(up, t) + i, out.width - i);
+#pragma unroll
+  for (int j = 0; j < 4; ++j) v.at[j] = v.at[j] / (1.0f + expf(-v.at[j])) * factor.at[j];
+  store4(row_of(out, t) + i, out.width - i, v);
 }
 
 __global__ void fill_kernel(DeviceRows x, float value) {
-  const int i = column(), t = row();
-  if (i < x.width) row_of(x, t)[i] = value;
-}
-
-__global__ void argmax_kernel(ConstDeviceRows x, std::int32_t* ids) {
-  const int t = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
-  if (t >= x.rows) return;
-  const float* values = row_of(x, t);
-  int best = 0;
-  bool has_nan = false;
-  for (int i = 0; i < x.width; ++i) {
-    has_nan |= values[i] != values[i];
-    if (values[i] > values[best]) best = i;
-  }
-  ids[t] = has_nan ? -1 : best;
+  const int i = first_column();
+  store4(row_of(x, row()) + i, x.width - i, {{value, value, value, value}});
 }
 
 }  // namespace
@@ -79,10 +78,6 @@ void silu_mul(ConstDeviceRows gate, ConstDeviceRows up, DeviceRows out, cudaStre
 
 void fill(DeviceRows x, float value, cudaStream_t stream) {
   launch(fill_kernel, grid_of(x), kThreads, 0, stream, x, value);
-}
-
-void argmax(ConstDeviceRows x, std::int32_t* ids, cudaStream_t stream) {
-  launch(argmax_kernel, blocks_for(x.rows, kWarp), kWarp, 0, stream, x, ids);
 }
 
 }  // namespace specdec::cuda::inline SPECDEC_CUDA_BUILD

@@ -13,7 +13,5 @@ void gather_rows(ConstDeviceRows x, const std::int32_t* rows, DeviceRows out, cu
 void add(DeviceRows x, ConstDeviceRows y, cudaStream_t stream);
 void silu_mul(ConstDeviceRows gate, ConstDeviceRows up, DeviceRows out, cudaStream_t stream);
 void fill(DeviceRows x, float value, cudaStream_t stream);
-// ids: device memory, [x.rows].
-void argmax(ConstDeviceRows x, std::int32_t* ids, cudaStream_t stream);
 
 }  // namespace specdec::cuda::inline SPECDEC_CUDA_BUILD

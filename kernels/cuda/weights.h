@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <cstring>
 #include <type_traits>
 
 #include "kernels/cuda/cuda_matrix.h"
@@ -12,9 +13,25 @@ __device__ inline float to_float(__half w) { return __half2float(w); }
 __device__ inline float to_float(__nv_bfloat16 w) { return __bfloat162float(w); }
 __device__ inline float to_float(std::int8_t w) { return static_cast<float>(w); }
 
-// A matrix of elements T; scales: [rows], null but for int8.
+// The weights of one load of 16 bytes.
+template <typename T>
+constexpr int kGroup = 16 / sizeof(T);
+template <typename T>
+struct Group {
+  T at[kGroup<T>];
+};
+
+// A matrix of elements T; scales: [rows], null but for int8. Each row is a whole number of groups,
+// zeros behind its last element.
 template <typename T>
 struct Weights {
+  explicit Weights(const CudaMatrix& m)
+      : data(static_cast<const unsigned char*>(m.data())),
+        row_bytes(m.row_bytes()),
+        scales(m.scales()),
+        rows(m.rows()),
+        width(m.width()) {}
+
   const unsigned char* data;
   std::size_t row_bytes;
   const float* scales;
@@ -23,6 +40,13 @@ struct Weights {
   __device__ const T* row(int n) const {
     return reinterpret_cast<const T*>(data + static_cast<std::size_t>(n) * row_bytes);
   }
+  __device__ Group<T> group(int n, int g) const {
+    const uint4 loaded = __ldg(reinterpret_cast<const uint4*>(row(n)) + g);
+    Group<T> weights;
+    memcpy(&weights, &loaded, sizeof loaded);
+    return weights;
+  }
+  __host__ __device__ int groups() const { return static_cast<int>(row_bytes / sizeof(uint4)); }
   __device__ float scale(int n) const {
     if constexpr (std::is_same_v<T, std::int8_t>) return scales[n];
     return 1.0f;
@@ -32,19 +56,15 @@ struct Weights {
 // Calls job(Weights<T>) with the matrix' own T.
 template <typename Job>
 void with_weights(const CudaMatrix& m, const Job& job) {
-  const auto call = [&]<typename T>(T) {
-    job(Weights<T>{static_cast<const unsigned char*>(m.data()), m.row_bytes(), m.scales(), m.rows(),
-                   m.width()});
-  };
   switch (m.type()) {
     case WeightType::kF32:
-      return call(float{});
+      return job(Weights<float>(m));
     case WeightType::kF16:
-      return call(__half{});
+      return job(Weights<__half>(m));
     case WeightType::kBF16:
-      return call(__nv_bfloat16{});
+      return job(Weights<__nv_bfloat16>(m));
     case WeightType::kInt8:
-      return call(std::int8_t{});
+      return job(Weights<std::int8_t>(m));
   }
 }
 

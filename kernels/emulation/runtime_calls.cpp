@@ -111,6 +111,15 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
                             cudaStream_t) {
   return cudaMemcpy(to, from, bytes, kind);
 }
+cudaError_t cudaMemcpy2D(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch,
+                         std::size_t width, std::size_t rows, cudaMemcpyKind kind) {
+  if (width > to_pitch || width > from_pitch) return cudaErrorInvalidValue;
+  for (std::size_t i = 0; i < rows; ++i) {
+    cudaMemcpy(static_cast<char*>(to) + i * to_pitch,
+               static_cast<const char*>(from) + i * from_pitch, width, kind);
+  }
+  return cudaSuccess;
+}
 cudaError_t cudaMemset(void* to, int value, std::size_t bytes) {
   if (bytes > 0) std::memset(to, value, bytes);
   return cudaSuccess;

@@ -1,0 +1,36 @@
+// One warp an element of y: lane l multiplies weights l, l + 32, ..., so that what the warp reads
+// in one step lies side by side; then the lanes' sums meet in five shuffles.
+#include "kernels/cuda/device_code.h"
+#include "kernels/cuda/matmul.h"
+#include "kernels/cuda/reduce.h"
+#include "kernels/cuda/weights.h"
+
+namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
+namespace {
+
+constexpr int kWarps = 4;  // of a block; each has an output of its own
+
+template <typename T>
+__global__ void matmul_warp_kernel(ConstDeviceRows x, Weights<T> weight, DeviceRows y) {
+  const int n = static_cast<int>(blockIdx.x) * kWarps + static_cast<int>(threadIdx.x) / kWarp;
+  const int t = static_cast<int>(blockIdx.y), lane = static_cast<int>(threadIdx.x) % kWarp;
+  if (n >= weight.rows) return;
+  const float* row = row_of(x, t);
+  float total = 0.0f;
+  for (int k = lane; k < x.width; k += kWarp) {
+    total = fmaf(row[k], to_float(weight.row(n)[k]), total);
+  }
+  total = warp_sum(total);
+  if (lane == 0) row_of(y, t)[n] = weight.scale(n) * total;
+}
+
+}  // namespace
+
+void matmul_warp(ConstDeviceRows x, const CudaMatrix& weight, DeviceRows y, cudaStream_t stream) {
+  with_weights(weight, [&]<typename T>(const Weights<T>& w) {
+    launch(matmul_warp_kernel<T>, dim3(blocks_for(w.rows, kWarps), static_cast<unsigned>(x.rows)),
+           kWarps * kWarp, 0, stream, x, w, y);
+  });
+}
+
+}  // namespace specdec::cuda::inline SPECDEC_CUDA_BUILD

@@ -1,0 +1,114 @@
+// One block for 4 outputs and a tile of rows of x: 1, 2, 4, 8 or 16, the fewest that hold them all.
+// A thread takes 16 bytes of each output's weights, and multiplies them with the inputs of every
+// row of the tile while they are in registers. So a verification of K + 1 rows reads the weights
+// once, as a decode step does, and an input that was loaded serves 4 outputs. Inputs come through
+// the L1 cache, which holds a tile (16 rows of 2,048 floats are 128 KiB) for all blocks of a
+// multiprocessor.
+//
+// Who reads what, for bf16 weights and W warps: in step s, thread i of the block reads weights
+// 8 (32 W s + i) .. + 7 of 4 rows of W. The threads' sums of 4 outputs x R rows are then added up
+// by warp_sums, and over the warps in shared memory.
+//
+// The order of an element's sum: a thread's products one after the other, its lanes as a tree, the
+// warps in order. The tile has no part in it: a thread has a sum of its own for each row. W is a
+// function of the matrix alone. The tiles of a long prompt that use the same weights are neighbours
+// in the grid, so that all but the first find them in the L2 cache.
+#include <algorithm>
+
+#include "kernels/cuda/device_code.h"
+#include "kernels/cuda/matmul.h"
+#include "kernels/cuda/reduce.h"
+#include "kernels/cuda/vector4.h"
+#include "kernels/cuda/weights.h"
+
+namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
+namespace {
+
+constexpr int kOutputs = 4;  // of a block
+constexpr int kMostWarps = 4;
+
+// totals[o * kRows + r] += what this thread's weights contribute to output n + o of row t + r.
+// kWhole: rows of x are aligned to 16 bytes, and are whole groups of weights.
+template <typename T, int kRows, bool kWhole>
+__device__ void multiply(const ConstDeviceRows& x, const Weights<T>& weight, int t, int n,
+                         float (&totals)[kOutputs * kRows]) {
+  const float* rows[kRows];  // behind the last row, and the last output, the last one again
+  for (int r = 0; r < kRows; ++r) rows[r] = row_of(x, min(t + r, x.rows - 1));
+  for (int g = static_cast<int>(threadIdx.x); g < weight.groups();
+       g += static_cast<int>(blockDim.x)) {
+    Group<T> w[kOutputs];
+#pragma unroll
+    for (int o = 0; o < kOutputs; ++o) w[o] = weight.group(min(n + o, weight.rows - 1), g);
+#pragma unroll
+    for (int j = 0; j < kGroup<T>; j += 4) {
+      const int k = g * kGroup<T> + j;
+#pragma unroll
+      for (int r = 0; r < kRows; ++r) {
+        const Vector4 in = kWhole ? load4_aligned(rows[r] + k) : load4(rows[r] + k, x.width - k);
+#pragma unroll
+        for (int o = 0; o < kOutputs; ++o) {
+          float& total = totals[o * kRows + r];
+#pragma unroll
+          for (int i = 0; i < 4; ++i) total = fmaf(in.at[i], to_float(w[o].at[j + i]), total);
+        }
+      }
+    }
+  }
+}
+
+template <typename T, int kRows, bool kWhole>
+__global__ void __launch_bounds__(kMostWarps* kWarp)
+    matmul_rows_kernel(ConstDeviceRows x, Weights<T> weight, DeviceRows y) {
+  constexpr int kCount = kOutputs * kRows, kMine = kSumsOfLane<kCount>;
+  const int tiles = (x.rows + kRows - 1) / kRows;
+  const int t = static_cast<int>(blockIdx.x) % tiles * kRows;
+  const int n = static_cast<int>(blockIdx.x) / tiles * kOutputs;
+  float totals[kCount] = {};
+  multiply<T, kRows, kWhole>(x, weight, t, n, totals);
+  warp_sums(totals);
+
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  const int warp = static_cast<int>(threadIdx.x) / kWarp;
+  __shared__ float of_warps[kMostWarps][kWarp][kMine];
+  if (blockDim.x > kWarp) {
+    for (int i = 0; i < kMine; ++i) of_warps[warp][lane][i] = totals[i];
+    __syncthreads();
+  }
+  if (warp > 0) return;
+  for (int w = 1; w < static_cast<int>(blockDim.x) / kWarp; ++w) {
+    for (int i = 0; i < kMine; ++i) totals[i] += of_warps[w][lane][i];
+  }
+  if (lane * kCount % kWarp != 0) return;  // a neighbour has the same sum
+  for (int i = 0; i < kMine; ++i) {
+    const int number = lane * kCount / kWarp + i;
+    const int o = n + number / kRows, row = t + number % kRows;
+    if (o < weight.rows && row < x.rows) row_of(y, row)[o] = weight.scale(o) * totals[i];
+  }
+}
+
+template <typename T, int kRows>
+void launch_rows(ConstDeviceRows x, const Weights<T>& w, DeviceRows y, cudaStream_t stream) {
+  const bool whole = is_aligned(x.data) && x.stride % 4 == 0 && x.width % kGroup<T> == 0;
+  const unsigned warps = std::clamp(blocks_for(w.groups(), 2 * kWarp), 1u, unsigned{kMostWarps});
+  launch(whole ? matmul_rows_kernel<T, kRows, true> : matmul_rows_kernel<T, kRows, false>,
+         blocks_for(x.rows, kRows) * blocks_for(w.rows, kOutputs), warps * kWarp, 0, stream, x, w,
+         y);
+}
+
+}  // namespace
+
+void matmul_rows(ConstDeviceRows x, const CudaMatrix& weight, DeviceRows y, cudaStream_t stream) {
+  with_weights(weight, [&]<typename T>(const Weights<T>& w) {
+    if (x.rows > 8) return launch_rows<T, 16>(x, w, y, stream);
+    if (x.rows > 4) return launch_rows<T, 8>(x, w, y, stream);
+    if (x.rows > 2) return launch_rows<T, 4>(x, w, y, stream);
+    if (x.rows > 1) return launch_rows<T, 2>(x, w, y, stream);
+    launch_rows<T, 1>(x, w, y, stream);
+  });
+}
+
+void matmul(ConstDeviceRows x, const CudaMatrix& weight, DeviceRows y, cudaStream_t stream) {
+  matmul_rows(x, weight, y, stream);
+}
+
+}  // namespace specdec::cuda::inline SPECDEC_CUDA_BUILD

@@ -1,0 +1,91 @@
+#pragma once
+#include "kernels/cuda/device_code.h"
+
+// One result from the values of all lanes of a warp, or of all threads of a block. Every thread
+// takes part and every thread gets the result. The order depends on the number of threads alone:
+// lanes l and l ^ 16 first, then l ^ 8, 4, 2, 1; then warp after warp. Device code.
+namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
+
+struct Sum {
+  template <typename T>
+  __device__ T operator()(T a, T b) const {
+    return a + b;
+  }
+};
+
+// A NaN loses against what is no NaN only in the place of b.
+struct Max {
+  template <typename T>
+  __device__ T operator()(T a, T b) const {
+    return b > a ? b : a;
+  }
+};
+
+// REQUIRES: all 32 lanes call it.
+template <typename T, typename Operation>
+__device__ T warp_reduce(T value, Operation operation) {
+  for (int distance = kWarp / 2; distance > 0; distance /= 2) {
+    value = operation(value, __shfl_xor_sync(kAllLanes, value, distance));
+  }
+  return value;
+}
+
+// REQUIRES: all threads of the block call it; whole warps in x, at most 32.
+template <typename T, typename Operation>
+__device__ T block_reduce(T value, Operation operation) {
+  value = warp_reduce(value, operation);
+  const int n_warps = static_cast<int>(blockDim.x) / kWarp;
+  if (n_warps == 1) return value;
+  __shared__ T of_warps[kWarp];
+  if (threadIdx.x % kWarp == 0) of_warps[threadIdx.x / kWarp] = value;
+  __syncthreads();
+  value = of_warps[0];
+  for (int w = 1; w < n_warps; ++w) value = operation(value, of_warps[w]);
+  __syncthreads();  // of_warps is free for the next call
+  return value;
+}
+
+template <typename T>
+__device__ T warp_sum(T value) {
+  return warp_reduce(value, Sum());
+}
+template <typename T>
+__device__ T warp_max(T value) {
+  return warp_reduce(value, Max());
+}
+template <typename T>
+__device__ T block_sum(T value) {
+  return block_reduce(value, Sum());
+}
+template <typename T>
+__device__ T block_max(T value) {
+  return block_reduce(value, Max());
+}
+
+// The sums over the lanes of many values at once: sum i has the bits of warp_sum(values[i]). Each
+// step halves the values that a lane holds, as each pair of lanes shares them out: 31 shuffles for
+// 32 sums, where warp_sum would take 160. Lane l ends with kSumsOfLane sums in values[0 ..]:
+// numbers l * kCount / 32 and following; of fewer than 32, neighbouring lanes hold the same one.
+// kCount: a power of two. REQUIRES: all 32 lanes call it.
+template <int kCount>
+constexpr int kSumsOfLane = kCount > kWarp ? kCount / kWarp : 1;
+
+template <int kCount>
+__device__ void warp_sums(float (&values)[kCount]) {
+  int count = kCount;
+#pragma unroll
+  for (int distance = kWarp / 2; distance > 0; distance /= 2) {
+    const bool upper = threadIdx.x & static_cast<unsigned>(distance);
+    const int kept = count > 1 ? count / 2 : 1;
+    const int other = count > 1 ? kept : 0;  // from a value of the lower half to its twin
+#pragma unroll
+    for (int i = 0; i < kept; ++i) {
+      const float keep = upper ? values[i + other] : values[i];
+      const float give = upper ? values[i] : values[i + other];
+      values[i] = keep + __shfl_xor_sync(kAllLanes, give, distance);
+    }
+    count = kept;
+  }
+}
+
+}  // namespace specdec::cuda::inline SPECDEC_CUDA_BUILD

@@ -1,0 +1,44 @@
+#pragma once
+#include <cstdint>
+
+#include "kernels/cuda/device_code.h"
+
+// Four neighbouring floats at a time: in one load or store of 16 bytes where the address allows it,
+// else one by one. Which of the two changes no bits. Device code.
+namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
+
+struct alignas(16) Vector4 {
+  float at[4];
+};
+
+__host__ __device__ inline bool is_aligned(const float* address) {
+  return reinterpret_cast<std::uintptr_t>(address) % sizeof(Vector4) == 0;
+}
+
+// REQUIRES: is_aligned(from).
+__device__ inline Vector4 load4_aligned(const float* from) {
+  return *reinterpret_cast<const Vector4*>(from);
+}
+
+// from[0 .. 3], but zeros from index `count` on, where nothing is read. count: any.
+__device__ inline Vector4 load4(const float* from, int count) {
+  if (count >= 4 && is_aligned(from)) return load4_aligned(from);
+  Vector4 v;
+#pragma unroll
+  for (int i = 0; i < 4; ++i) v.at[i] = i < count ? from[i] : 0.0f;
+  return v;
+}
+
+// to[0 .. 3] = v, but nothing from index `count` on.
+__device__ inline void store4(float* to, int count, const Vector4& v) {
+  if (count >= 4 && is_aligned(to)) {
+    *reinterpret_cast<Vector4*>(to) = v;
+    return;
+  }
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    if (i < count) to[i] = v.at[i];
+  }
+}
+
+}  // namespace specdec::cuda::inline SPECDEC_CUDA_BUILD
