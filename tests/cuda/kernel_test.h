@@ -52,20 +52,27 @@ class OnDevice {
   DeviceArray<T> array_;
 };
 
-// A matrix in device memory whose rows lie `gap` floats apart; nothing follows the last row.
-// Outputs start as NaN, so that an element which is not written fails every comparison.
+// A matrix in device memory whose rows lie `gap` floats apart, the first one `offset` floats behind
+// an address aligned to 16 bytes; nothing follows the last row. Outputs, and what lies before and
+// between rows, start as NaN: so an element that is not written fails every comparison, and one
+// that should not be read spoils the result.
 class DeviceMatrix {
  public:
-  DeviceMatrix(int rows, int width, int gap = 0)
-      : DeviceMatrix(rows, width, gap, std::numeric_limits<float>::quiet_NaN()) {}
-  explicit DeviceMatrix(ConstDeviceRows host, int gap = 0)
-      : DeviceMatrix(host.rows, host.width, gap, TestRows::kMark) {
+  DeviceMatrix(int rows, int width, int gap = 0, int offset = 0)
+      : rows_(rows),
+        width_(width),
+        gap_(gap),
+        offset_(offset),
+        values_(std::vector<float>(static_cast<std::size_t>(offset + rows * (width + gap) - gap),
+                                   kNan)) {}
+  explicit DeviceMatrix(ConstDeviceRows host, int gap = 0, int offset = 0)
+      : DeviceMatrix(host.rows, host.width, gap, offset) {
     for (int r = 0; r < rows_; ++r) {
       device().upload(host.row(r), view().row(r), static_cast<std::size_t>(width_) * sizeof(float));
     }
   }
 
-  DeviceRows view() const { return {values_.data(), rows_, width_, width_ + gap_}; }
+  DeviceRows view() const { return {values_.data() + offset_, rows_, width_, width_ + gap_}; }
   TestRows get() const {
     TestRows host(rows_, width_);
     for (int r = 0; r < rows_; ++r) {
@@ -74,15 +81,20 @@ class DeviceMatrix {
     }
     return host;
   }
+  // Whether nothing was written before or between the rows.
+  bool gaps_untouched() const {
+    const std::vector<float> values = values_.get();
+    for (int i = 0; i < static_cast<int>(values.size()); ++i) {
+      const bool in_row = i >= offset_ && (i - offset_) % (width_ + gap_) < width_;
+      if (!in_row && !std::isnan(values[static_cast<std::size_t>(i)])) return false;
+    }
+    return true;
+  }
 
  private:
-  DeviceMatrix(int rows, int width, int gap, float fill)
-      : rows_(rows),
-        width_(width),
-        gap_(gap),
-        values_(std::vector<float>(static_cast<std::size_t>(rows * (width + gap) - gap), fill)) {}
+  static constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
-  int rows_, width_, gap_;
+  int rows_, width_, gap_, offset_;
   OnDevice<float> values_;
 };
 

@@ -1,0 +1,274 @@
+#include "kernels/cuda/matmul.h"
+#include "tests/cuda/kernel_test.h"
+
+namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
+namespace {
+
+class MatmulKernel : public KernelTest {};
+
+using Matmul = void (*)(ConstDeviceRows, const CudaMatrix&, DeviceRows, cudaStream_t);
+
+struct Format {
+  WeightType type;
+  WeightFormat format;
+};
+constexpr Format kFormats[] = {{WeightType::kF32, WeightFormat::kStored},
+                               {WeightType::kF16, WeightFormat::kStored},
+                               {WeightType::kBF16, WeightFormat::kStored},
+                               {WeightType::kBF16, WeightFormat::kInt8}};
+constexpr int kWidths[] = {1, 3, 7, 64, 100, 1000};
+constexpr int kOutputs[] = {1, 5, 130};
+
+CudaMatrix on_device(const TestWeights& weights, WeightFormat format) {
+  const HostMatrix part = weights.host();
+  return CudaMatrix(device(), {&part, 1}, format);
+}
+
+// Places x and y with random gaps and alignments.
+TestRows run(Matmul kernel, TestNumbers& numbers, ConstDeviceRows x, const CudaMatrix& weight) {
+  const DeviceMatrix device_x(x, numbers.below(5), numbers.below(5));
+  const DeviceMatrix y(x.rows, weight.rows(), numbers.below(5), numbers.below(5));
+  kernel(device_x.view(), weight, y.view(), nullptr);
+  EXPECT_TRUE(y.gaps_untouched());
+  return y.get();
+}
+
+// The same, every row aligned to 16 bytes where the width allows it.
+TestRows run_aligned(Matmul kernel, ConstDeviceRows x, const CudaMatrix& weight) {
+  const DeviceMatrix device_x(x, (4 - x.width % 4) % 4), y(x.rows, weight.rows());
+  kernel(device_x.view(), weight, y.view(), nullptr);
+  return y.get();
+}
+
+// What a product is to be, and how large the terms are that it adds up.
+struct Expected {
+  Expected(const TestRows& x, const TestWeights& weights, WeightFormat format)
+      : y(x.rows(), weights.rows()), magnitude(x.rows(), weights.rows()) {
+    const auto plain = load(plain_backend(), weights, format);
+    plain_backend().matmul(x.view(), *plain, y.view());
+    TestRows kept(weights.rows(), x.width());  // the weights as the format keeps them
+    std::vector<std::int32_t> ids;
+    for (int n = 0; n < weights.rows(); ++n) ids.push_back(n);
+    plain_backend().embed(*plain, ids.data(), kept.view());
+    for (int t = 0; t < x.rows(); ++t) {
+      for (int n = 0; n < weights.rows(); ++n) {
+        double sum = std::numeric_limits<float>::min();  // below it, rounding is absolute
+        for (int k = 0; k < x.width(); ++k) sum += std::fabs(double{x.row(t)[k]} * kept.row(n)[k]);
+        magnitude.row(t)[n] = static_cast<float>(sum);
+      }
+    }
+  }
+
+  TestRows y, magnitude;
+};
+
+// Either side's sum of K terms is off by at most K half units of the terms' magnitude, and the
+// scale of a row of int8 adds one more.
+double tolerance(int width) { return (width + 2) * 0x1p-23; }
+
+TEST_F(MatmulKernel, IsNearPlainLoops) {
+  TestNumbers numbers(1);
+  for (const auto [type, format] : kFormats) {
+    for (const int width : kWidths) {
+      for (const int outputs : kOutputs) {
+        const TestRows x = TestRows::random(numbers, numbers.between(1, 20), width);
+        const TestWeights weights = TestWeights::random(numbers, type, outputs, width);
+        const CudaMatrix matrix = on_device(weights, format);
+        const Expected want(x, weights, format);
+        for (const Matmul kernel : {matmul_naive, matmul_warp, matmul_vector, matmul_rows}) {
+          EXPECT_TRUE(near_rows(run(kernel, numbers, x.view(), matrix), want.y, want.magnitude,
+                                tolerance(width)))
+              << width << " inputs, " << outputs << " outputs";
+        }
+      }
+    }
+  }
+}
+
+// Which rows share the call, how many, where they stand and how they are aligned changes nothing.
+void expect_same_bits_in_any_company(Matmul kernel, TestNumbers& numbers,
+                                     const TestWeights& weights, WeightFormat format, int width,
+                                     int rows) {
+  const CudaMatrix matrix = on_device(weights, format);
+  const TestRows x = TestRows::random(numbers, rows, width);
+  const TestRows together = run_aligned(kernel, x.view(), matrix);
+  for (int count = 1; count <= 20; ++count) {
+    const int first = numbers.below(rows + 1 - count);
+    const ConstDeviceRows some = x.view().slice(first, count);
+    const ConstDeviceRows want = together.view().slice(first, count);
+    ASSERT_TRUE(same_rows(run_aligned(kernel, some, matrix).view(), want)) << count << " rows";
+    ASSERT_TRUE(same_rows(run(kernel, numbers, some, matrix).view(), want)) << count << " rows";
+  }
+}
+
+TEST_F(MatmulKernel, ARowsBitsDependOnNothingElse) {
+  TestNumbers numbers(2);
+  for (const auto [type, format] : kFormats) {
+    for (const int width : {1, 7, 64, 100, 1000, 2064}) {
+      const TestWeights weights = TestWeights::random(numbers, type, 6, width);
+      expect_same_bits_in_any_company(matmul, numbers, weights, format, width, 64);
+    }
+  }
+}
+
+TEST_F(MatmulKernel, ARowsBitsInTheStepsOfTheLadder) {
+  TestNumbers numbers(3);
+  for (const Matmul kernel : {matmul_naive, matmul_warp, matmul_vector}) {
+    for (const auto [type, format] : kFormats) {
+      const TestWeights weights = TestWeights::random(numbers, type, 5, 100);
+      expect_same_bits_in_any_company(kernel, numbers, weights, format, 100, 21);
+    }
+  }
+}
+
+TEST_F(MatmulKernel, AnOutputsBitsDependOnItsWeightsAlone) {
+  TestNumbers numbers(4);
+  const TestRows x = TestRows::random(numbers, 3, 300);
+  const TestWeights weights = TestWeights::random(numbers, WeightType::kBF16, 11, 300);
+  const TestRows all = run(matmul, numbers, x.view(), on_device(weights, WeightFormat::kStored));
+  const std::size_t row_bytes = 300 * 2;
+  for (int n = 0; n < 11; ++n) {
+    const HostMatrix one = {
+        WeightType::kBF16,
+        weights.host().bytes.subspan(static_cast<std::size_t>(n) * row_bytes, row_bytes), 1, 300};
+    const TestRows alone =
+        run(matmul, numbers, x.view(), CudaMatrix(device(), {&one, 1}, WeightFormat::kStored));
+    for (int t = 0; t < 3; ++t) EXPECT_EQ(alone.row(t)[0], all.row(t)[n]);
+  }
+}
+
+TEST_F(MatmulKernel, TheEnginesIsTheOneOfRows) {
+  TestNumbers numbers(5);
+  const TestRows x = TestRows::random(numbers, 6, 777);
+  for (const auto [type, format] : kFormats) {
+    const CudaMatrix matrix = on_device(TestWeights::random(numbers, type, 33, 777), format);
+    const TestRows rows = run(matmul_rows, numbers, x.view(), matrix);
+    EXPECT_TRUE(same_rows(run(matmul, numbers, x.view(), matrix), rows));
+    // Sums of 777 terms in another order have other bits: the comparison can tell kernels apart.
+    EXPECT_FALSE(same_rows(run(matmul_warp, numbers, x.view(), matrix), rows));
+    const DeviceMatrix device_x(x.view()), y(6, 33);
+    device().matmul(device_x.view(), matrix, y.view());
+    EXPECT_TRUE(same_rows(y.get(), rows));
+  }
+}
+
+TEST_F(MatmulKernel, NanAndInfinityStayInTheirRows) {
+  TestNumbers numbers(6);
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  for (const Matmul kernel : {matmul_naive, matmul_warp, matmul_vector, matmul_rows, matmul_mma}) {
+    TestWeights weights = TestWeights::random(numbers, WeightType::kBF16, 23, 19);
+    weights.set(20 * 19 + 7, 0x7fc0u);  // a NaN
+    TestRows x = TestRows::random(numbers, 18, 19);
+    x.row(4)[18] = kInfinity;
+    x.row(4)[0] = std::numeric_limits<float>::quiet_NaN();
+    x.row(17)[18] = kInfinity;
+    const TestRows y = run(kernel, numbers, x.view(), on_device(weights, WeightFormat::kStored));
+    for (int t = 0; t < 17; ++t) {
+      for (int n = 0; n < 23; ++n) EXPECT_EQ(std::isnan(y.row(t)[n]), t == 4 || n == 20) << t;
+    }
+    for (int n = 0; n < 23; ++n) EXPECT_FALSE(std::isfinite(y.row(17)[n]));
+  }
+}
+
+// A row of int8 weights whose scale is NaN, beside others.
+TEST_F(MatmulKernel, NanInARowOfInt8StaysInItsOutput) {
+  TestNumbers numbers(7);
+  TestWeights weights = TestWeights::random(numbers, WeightType::kF32, 9, 37);
+  weights.set(5 * 37 + 36, 0x7f800000u);  // infinity
+  const TestRows x = TestRows::random(numbers, 2, 37);
+  for (const Matmul kernel : {matmul_naive, matmul_warp, matmul_vector, matmul_rows}) {
+    const TestRows y = run(kernel, numbers, x.view(), on_device(weights, WeightFormat::kInt8));
+    for (int n = 0; n < 9; ++n) EXPECT_EQ(std::isnan(y.row(1)[n]), n == 5);
+  }
+}
+
+TEST_F(MatmulKernel, StackedPartsStandSideBySide) {
+  TestNumbers numbers(8);
+  for (const auto [type, format] : kFormats) {
+    for (const int width : {5, 32}) {
+      const TestWeights upper = TestWeights::random(numbers, type, 3, width);
+      const TestWeights lower = TestWeights::random(numbers, type, 10, width);
+      const HostMatrix parts[] = {upper.host(), lower.host()};
+      const CudaMatrix stacked(device(), parts, format);
+      ASSERT_EQ(stacked.rows(), 13);
+      EXPECT_EQ(stacked.bytes(),
+                13 * (stacked.row_bytes() + (format == WeightFormat::kInt8 ? 4u : 0u)));
+      EXPECT_EQ(stacked.row_bytes() % 16, 0u);
+      const TestRows x = TestRows::random(numbers, 4, width);
+      const TestRows y = run(matmul, numbers, x.view(), stacked);
+      const auto same = [&](const TestWeights& part, int column) {
+        const TestRows want = run(matmul, numbers, x.view(), on_device(part, format));
+        return same_rows(y.view().columns(column, part.rows()), want.view());
+      };
+      EXPECT_TRUE(same(upper, 0));
+      EXPECT_TRUE(same(lower, 3));
+    }
+  }
+}
+
+// Quantized 4 MiB at a time: here in several pieces, the last one shorter.
+TEST_F(MatmulKernel, LargeInt8MatricesAreQuantizedRowByRow) {
+  TestNumbers numbers(9);
+  constexpr int kRows = 150, kWidth = 70000;
+  TestWeights weights(WeightType::kBF16, kRows, kWidth);
+  for (int n = 0; n < kRows; ++n) {
+    weights.set(n * kWidth, 0x3f80u + static_cast<unsigned>(n));  // 1 and up
+    weights.set(n * kWidth + kWidth - 1, 0xbf80u);                // -1
+  }
+  const CudaMatrix matrix = on_device(weights, WeightFormat::kInt8);
+  const auto plain = load(plain_backend(), weights, WeightFormat::kInt8);
+  std::vector<std::int32_t> ids;
+  for (int n = 0; n < kRows; n += 7) ids.push_back(n);
+  const int count = static_cast<int>(ids.size());
+  const DeviceMatrix got(count, kWidth);
+  TestRows want(count, kWidth);
+  device().embed(matrix, OnDevice<std::int32_t>(ids).data(), got.view());
+  plain_backend().embed(*plain, ids.data(), want.view());
+  EXPECT_TRUE(same_rows(got.get(), want));
+}
+
+// Three bfloat16 hold all of a float32, so the products are exact; a unit of slack each for sums
+// that a tensor core cuts off instead of rounding.
+TEST_F(MatmulKernel, TensorCoresAreAsExactAsFloat32) {
+  TestNumbers numbers(10);
+  for (const int width : {1, 3, 8, 31, 64, 100, 600}) {
+    for (const int outputs : {1, 17, 40}) {
+      const TestRows x = TestRows::random(numbers, numbers.between(1, 11), width);
+      const TestWeights weights = TestWeights::random(numbers, WeightType::kBF16, outputs, width);
+      const Expected want(x, weights, WeightFormat::kStored);
+      const CudaMatrix matrix = on_device(weights, WeightFormat::kStored);
+      EXPECT_TRUE(near_rows(run(matmul_mma, numbers, x.view(), matrix), want.y, want.magnitude,
+                            2 * tolerance(width)))
+          << width << " inputs, " << outputs << " outputs";
+    }
+  }
+}
+
+TEST_F(MatmulKernel, ARowsBitsOnTensorCores) {
+  TestNumbers numbers(11);
+  const TestWeights weights = TestWeights::random(numbers, WeightType::kBF16, 5, 300);
+  expect_same_bits_in_any_company(matmul_mma, numbers, weights, WeightFormat::kStored, 300, 21);
+}
+
+TEST_F(MatmulKernel, TakesNoRows) {
+  TestNumbers numbers(12);
+  const CudaMatrix matrix =
+      on_device(TestWeights::random(numbers, WeightType::kF32, 3, 8), WeightFormat::kStored);
+  device().matmul({nullptr, 0, 8, 8}, matrix, {nullptr, 0, 3, 3});
+}
+
+TEST_F(MatmulKernel, WhatDoesNotFitIsRefused) {
+  TestNumbers numbers(13);
+  const TestWeights weights = TestWeights::random(numbers, WeightType::kF32, 3, 8);
+  const CudaMatrix matrix = on_device(weights, WeightFormat::kStored);
+  const DeviceMatrix x(2, 8), y(2, 3), wide(2, 9), high(3, 3);
+  EXPECT_DEATH(device().matmul(x.view(), matrix, high.view()), "as many rows");
+  EXPECT_DEATH(device().matmul(wide.view(), matrix, y.view()), "x as wide as");
+  EXPECT_DEATH(device().matmul(x.view(), matrix, wide.view()), "y as wide as");
+  EXPECT_DEATH(device().matmul(x.view(), *load(plain_backend(), weights), y.view()),
+               "a matrix that this backend loaded");
+  EXPECT_DEATH(matmul_mma(x.view(), matrix, y.view(), nullptr), "weights of type bf16");
+}
+
+}  // namespace
+}  // namespace specdec::cuda::inline SPECDEC_CUDA_BUILD
