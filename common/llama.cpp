@@ -240,9 +240,10 @@ void Llama::block(int i, const Activations& a, const RowPlaces& places) {
   ops.attention(a.q, cache, places, model_.heads(), a.attended);
   see(TensorKind::kAttnOut, i, a.attended);
   ops.matmul(a.attended, *weights.o_proj, a.projected);
+
+  // x += projected, and the norm of that.
   ops.add_rms_norm(a.x, a.projected, weights.mlp_norm.data(), eps, a.normed);
   see(TensorKind::kAttnResidual, i, a.x);
-
   see(TensorKind::kMlpNorm, i, a.normed);
   ops.matmul(a.normed, *weights.gate_up, a.gate_up);
   see(TensorKind::kGate, i, a.gate);

@@ -29,7 +29,7 @@ TEST_F(CublasKernel, IsNearPlainLoops) {
   TestNumbers numbers(1);
   for (const WeightType type : kWeightTypes) {
     // Rounding an input to the weights' type takes at most this much of each term.
-    const double input = type == WeightType::kF32 ? 0 : type == WeightType::kF16 ? 0x1p-11 : 0x1p-9;
+    const double input = type == WeightType::kF32 ? 0 : type == WeightType::kF16 ? 0x1p-11 : 0x1p-8;
     for (const int width : {1, 3, 64, 100, 1000}) {
       for (const int rows : {1, 6, 20}) {
         const int outputs = numbers.between(1, 130);

@@ -195,7 +195,7 @@ TEST_F(MatmulKernel, StackedPartsStandSideBySide) {
                 13 * (stacked.row_bytes() + (format == WeightFormat::kInt8 ? 4u : 0u)));
       EXPECT_EQ(stacked.row_bytes() % 16, 0u);
       const TestRows x = TestRows::random(numbers, 4, width);
-      const TestRows y = run(matmul, numbers, x.view(), stacked);
+      TestRows y = run(matmul, numbers, x.view(), stacked);
       const auto same = [&](const TestWeights& part, int column) {
         const TestRows want = run(matmul, numbers, x.view(), on_device(part, format));
         return same_rows(y.view().columns(column, part.rows()), want.view());
