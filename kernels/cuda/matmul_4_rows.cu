@@ -33,6 +33,7 @@ template <typename T, int kRows, bool kWhole>
 __device__ void multiply(const ConstDeviceRows& x, const Weights<T>& weight, int t, int n,
                          float (&totals)[kOutputs * kRows]) {
   const float* rows[kRows];  // behind the last row, and the last output, the last one again
+#pragma unroll
   for (int r = 0; r < kRows; ++r) rows[r] = row_of(x, min(t + r, x.rows - 1));
   for (int g = static_cast<int>(threadIdx.x); g < weight.groups();
        g += static_cast<int>(blockDim.x)) {
@@ -57,7 +58,7 @@ __device__ void multiply(const ConstDeviceRows& x, const Weights<T>& weight, int
 }
 
 template <typename T, int kRows, bool kWhole>
-__global__ void __launch_bounds__(kMostWarps* kWarp)
+__global__ void __launch_bounds__(kMostWarps* kWarp, kRows > 8 ? 2 : 4)
     matmul_rows_kernel(ConstDeviceRows x, Weights<T> weight, DeviceRows y) {
   constexpr int kCount = kOutputs * kRows, kMine = kSumsOfLane<kCount>;
   const int tiles = (x.rows + kRows - 1) / kRows;
@@ -65,20 +66,23 @@ __global__ void __launch_bounds__(kMostWarps* kWarp)
   const int n = static_cast<int>(blockIdx.x) / tiles * kOutputs;
   float totals[kCount] = {};
   multiply<T, kRows, kWhole>(x, weight, t, n, totals);
-  warp_sums(totals);
+  warp_sums<kCount>(totals);
 
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const int warp = static_cast<int>(threadIdx.x) / kWarp;
   __shared__ float of_warps[kMostWarps][kWarp][kMine];
   if (blockDim.x > kWarp) {
+#pragma unroll
     for (int i = 0; i < kMine; ++i) of_warps[warp][lane][i] = totals[i];
     __syncthreads();
   }
   if (warp > 0) return;
   for (int w = 1; w < static_cast<int>(blockDim.x) / kWarp; ++w) {
+#pragma unroll
     for (int i = 0; i < kMine; ++i) totals[i] += of_warps[w][lane][i];
   }
   if (lane * kCount % kWarp != 0) return;  // a neighbour has the same sum
+#pragma unroll
   for (int i = 0; i < kMine; ++i) {
     const int number = lane * kCount / kWarp + i;
     const int o = n + number / kRows, row = t + number % kRows;

@@ -63,29 +63,25 @@ __device__ T block_max(T value) {
 }
 
 // The sums over the lanes of many values at once: sum i has the bits of warp_sum(values[i]). Each
-// step halves the values that a lane holds, as each pair of lanes shares them out: 31 shuffles for
-// 32 sums, where warp_sum would take 160. Lane l ends with kSumsOfLane sums in values[0 ..]:
+// step halves the values that a lane holds, as two lanes share them out between them: 31 shuffles
+// for 32 sums, where warp_sum would take 160. Lane l ends with kSumsOfLane of them in values[0 ..],
 // numbers l * kCount / 32 and following; of fewer than 32, neighbouring lanes hold the same one.
 // kCount: a power of two. REQUIRES: all 32 lanes call it.
 template <int kCount>
 constexpr int kSumsOfLane = kCount > kWarp ? kCount / kWarp : 1;
 
-template <int kCount>
-__device__ void warp_sums(float (&values)[kCount]) {
-  int count = kCount;
+template <int kCount, int kDistance = kWarp / 2>
+__device__ void warp_sums(float* values) {
+  constexpr int kKept = kCount > 1 ? kCount / 2 : 1;
+  constexpr int kOther = kCount > 1 ? kKept : 0;  // from a value of the lower half to its twin
+  const bool upper = threadIdx.x & static_cast<unsigned>(kDistance);
 #pragma unroll
-  for (int distance = kWarp / 2; distance > 0; distance /= 2) {
-    const bool upper = threadIdx.x & static_cast<unsigned>(distance);
-    const int kept = count > 1 ? count / 2 : 1;
-    const int other = count > 1 ? kept : 0;  // from a value of the lower half to its twin
-#pragma unroll
-    for (int i = 0; i < kept; ++i) {
-      const float keep = upper ? values[i + other] : values[i];
-      const float give = upper ? values[i] : values[i + other];
-      values[i] = keep + __shfl_xor_sync(kAllLanes, give, distance);
-    }
-    count = kept;
+  for (int i = 0; i < kKept; ++i) {
+    const float keep = upper ? values[i + kOther] : values[i];
+    const float give = upper ? values[i] : values[i + kOther];
+    values[i] = keep + __shfl_xor_sync(kAllLanes, give, kDistance);
   }
+  if constexpr (kDistance > 1) warp_sums<kKept, kDistance / 2>(values);
 }
 
 }  // namespace specdec::cuda::inline SPECDEC_CUDA_BUILD
