@@ -22,7 +22,7 @@ namespace {
 
 enum class State { kReady, kAtBarrier, kAtCollective, kEnded };
 
-constexpr CallSite kEntry{"kernel entry", 0};
+constexpr CallSite kEntry{"the kernel's entry", 0};
 
 struct Thread {
   Fiber fiber;
@@ -76,6 +76,14 @@ void take_turn(unsigned i) {
   threadIdx = self().index;
 }
 
+[[noreturn]] void report_deadlock() {
+  const auto waiting = std::find_if(threads.begin(), threads.end(), [](const Thread& thread) {
+    return thread.state != State::kEnded;
+  });
+  threadIdx = waiting->index;
+  fail("deadlock: every thread of the block waits or has ended", waiting->site);
+}
+
 // [snippet yield]
 // The running thread gives its turn to the next one that can run; to the host when all have ended.
 void yield() {
@@ -88,7 +96,7 @@ void yield() {
     take_turn(next);
     return me.fiber.switch_to(self().fiber, ended);
   }
-  fail("deadlock: every thread of the block waits or has ended", me.site);
+  report_deadlock();
 }
 // [end snippet yield]
 
@@ -274,9 +282,9 @@ void fail(const char* what, CallSite site) {
     for (next = i + 1; next < thread_count; ++next) {
       if (threads[next].state != thread.state || !(threads[next].site == thread.site)) break;
     }
-    std::fprintf(stderr, "  %4u to %-4u %s %s:%d\n", i, next - 1,
-                 kStates[static_cast<std::size_t>(thread.state)], thread.site.file,
-                 thread.site.line);
+    std::fprintf(stderr, "  %4u to %-4u %s %s", i, next - 1,
+                 kStates[static_cast<std::size_t>(thread.state)], thread.site.file);
+    std::fprintf(stderr, thread.site == kEntry ? "\n" : ":%d\n", thread.site.line);
   }
   std::abort();
 }
