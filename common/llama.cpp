@@ -232,11 +232,9 @@ void Llama::block(int i, const Activations& a, const RowPlaces& places) {
   see(TensorKind::kQ, i, a.q);
   see(TensorKind::kK, i, a.k);
   see(TensorKind::kV, i, a.v);
-  ops.rope(a.q, a.cosines, a.sines);
-  ops.rope(a.k, a.cosines, a.sines);
+  ops.rope_store_kv(a.q, a.k, a.v, a.cosines, a.sines, places, cache);  // before any row looks back
   see(TensorKind::kQRope, i, a.q);
   see(TensorKind::kKRope, i, a.k);
-  ops.store_kv(a.k, a.v, places, cache);  // of all rows, before any of them looks back
   ops.attention(a.q, cache, places, model_.heads(), a.attended);
   see(TensorKind::kAttnOut, i, a.attended);
   ops.matmul(a.attended, *weights.o_proj, a.projected);

@@ -148,6 +148,14 @@ class Backend : public DeviceAllocator {
   virtual void store_kv(ConstDeviceRows k, ConstDeviceRows v, const RowPlaces& places,
                         KvLayer cache) = 0;
 
+  // rope of q and of k, and store_kv of k and v: the same bits.
+  virtual void rope_store_kv(DeviceRows q, DeviceRows k, ConstDeviceRows v, ConstDeviceRows cosines,
+                             ConstDeviceRows sines, const RowPlaces& places, KvLayer cache) {
+    rope(q, cosines, sines);
+    rope(k, cosines, sines);
+    store_kv(k, v, places, cache);
+  }
+
   // Takes the memory that attention of these sizes needs, so that no later call does. rows: T at
   // most; context: the most positions.
   virtual void reserve_attention(int /*rows*/, const HeadShape& /*heads*/, int /*context*/) {}

@@ -1,6 +1,7 @@
-// One thread a row and head: the online softmax of kernels/cpu/plain.cpp, position by position.
-#include "kernels/cuda/attention.h"
-#include "kernels/cuda/device_code.h"
+// One thread a row and head: the softmax with a running maximum (Milakov and Gimelshein 2018,
+// algorithm 3), position by position. Neighbouring threads read keys a head apart, each float of a
+// key by an instruction of its own, and the sums go to memory and back at every position.
+#include "kernels/cuda/attention_code.h"
 
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 namespace {
@@ -14,17 +15,13 @@ __global__ void attention_naive_kernel(ConstDeviceRows q, KvLayer cache, RowPlac
   const std::int32_t* pages = places.page_tables + places.table_starts[t];
   const float* query = row_of(q, t) + h * D;
   float* total = row_of(out, t) + h * D;
-  const float scale = 1.0f / sqrtf(static_cast<float>(D));
-  float maximum = -INFINITY, weight_sum = 0.0f;
+  float maximum = -FLT_MAX, weight_sum = 0.0f;
   for (int d = 0; d < D; ++d) total[d] = 0.0f;
   for (int j = 0; j <= places.positions[t]; ++j) {
-    const std::ptrdiff_t slot =
-        static_cast<std::ptrdiff_t>(pages[j / places.page_size]) * places.page_size +
-        j % places.page_size;
-    const std::ptrdiff_t at = (slot * heads.n_kv_heads + kv_head) * D;
+    const std::ptrdiff_t at = offset_of(pages, places.page_size, j, heads) + kv_head * D;
     float score = 0.0f;
     for (int d = 0; d < D; ++d) score = fmaf(query[d], cache.keys[at + d], score);
-    score *= scale;
+    score *= score_scale(D);
     const float new_maximum = fmaxf(maximum, score);
     const float rescale = expf(maximum - new_maximum), weight = expf(score - new_maximum);
     maximum = new_maximum;
@@ -40,11 +37,6 @@ void attention_naive(ConstDeviceRows q, const KvLayer& cache, const RowPlaces& p
                      const HeadShape& heads, DeviceRows out, cudaStream_t stream) {
   launch(attention_naive_kernel, blocks_for(q.rows * heads.n_heads, kWarp), kWarp, 0, stream, q,
          cache, places, heads, out);
-}
-
-void attention(ConstDeviceRows q, const KvLayer& cache, const RowPlaces& places,
-               const HeadShape& heads, DeviceRows out, cudaStream_t stream) {
-  attention_naive(q, cache, places, heads, out, stream);
 }
 
 }  // namespace specdec::cuda::inline SPECDEC_CUDA_BUILD

@@ -1,7 +1,9 @@
 // Backend on the kernels of this folder: checks shapes, owns memory, and calls them in one stream.
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
+#include <vector>
 
 #include "kernels/cpu/host_backend.h"
 #include "kernels/cpu/require.h"
@@ -124,10 +126,30 @@ class CudaBackend final : public Backend {
     cpu::require_same_shape(k, v);
     if (k.rows > 0) cuda::store_kv(k, v, places, cache, stream_);
   }
+  void rope_store_kv(DeviceRows q, DeviceRows k, ConstDeviceRows v, ConstDeviceRows cosines,
+                     ConstDeviceRows sines, const RowPlaces& places, KvLayer cache) override {
+    cpu::require_rope(q, cosines, sines);
+    cpu::require_rope(k, cosines, sines);
+    cpu::require_same_shape(k, v);
+    if (q.rows > 0) cuda::rope_store_kv(q, k, v, cosines, sines, places, cache, stream_);
+  }
+  void reserve_attention(int rows, const HeadShape& heads, int context) override {
+    const std::size_t wanted = attention_scratch(rows, heads, context);
+    if (wanted <= attention_scratch_.size()) return;
+    attention_scratch_ = {};  // before the larger one is there
+    attention_scratch_ = DeviceArray<float>(*this, wanted);
+  }
   void attention(ConstDeviceRows q, const KvLayer& cache, const RowPlaces& places,
                  const HeadShape& heads, DeviceRows out) override {
     cpu::require_attention(q, heads, places, out);
-    if (q.rows > 0) cuda::attention(q, cache, places, heads, out, stream_);
+    if (q.rows == 0) return;
+    RowPlaces known = places;
+    if (known.context == 0) known.context = context_of(places, q.rows);
+    if (attention_scratch(1, heads, known.context) > attention_scratch_.size()) {
+      reserve_attention(q.rows, heads, known.context);
+    }
+    cuda::attention(q, cache, known, heads, out,
+                    {attention_scratch_.data(), attention_scratch_.size()}, stream_);
   }
   void fill(DeviceRows x, float value) override {
     if (x.rows > 0 && x.width > 0) cuda::fill(x, value, stream_);
@@ -144,6 +166,13 @@ class CudaBackend final : public Backend {
   // [end snippet cuda-argmax]
 
  private:
+  // One more than the largest position. The host waits for it; engines say it in places.context.
+  int context_of(const RowPlaces& places, int rows) {
+    std::vector<std::int32_t> positions(static_cast<std::size_t>(rows));
+    download(places.positions, positions.data(), positions.size() * sizeof(std::int32_t));
+    return 1 + *std::max_element(positions.begin(), positions.end());
+  }
+
   // Room for so many ids; grows when more rows than ever before are asked about.
   std::int32_t* argmax_ids(int rows) {
     if (rows > argmax_capacity_) {
@@ -160,6 +189,7 @@ class CudaBackend final : public Backend {
   cudaStream_t stream_ = nullptr;       // the default one: copies wait for what was launched before
   std::int32_t* argmax_ids_ = nullptr;
   int argmax_capacity_ = 0;
+  DeviceArray<float> attention_scratch_;  // the most that was reserved
 };
 
 }  // namespace

@@ -1,3 +1,5 @@
+// A block's threads take neighbouring elements or pairs of one row: what a warp reads and writes
+// lies side by side. Grid: rows (of which x takes 2^31), blocks along a row.
 #include "kernels/cuda/device_code.h"
 #include "kernels/cuda/rope.h"
 
@@ -6,59 +8,111 @@ namespace {
 
 constexpr int kThreads = 128;
 
+dim3 grid_of(int rows, int columns) {
+  return dim3(static_cast<unsigned>(rows), blocks_for(columns, kThreads));
+}
+__device__ int row() { return static_cast<int>(blockIdx.x); }
+__device__ int column() { return static_cast<int>(blockIdx.y * blockDim.x + threadIdx.x); }
+
 __global__ void rope_angles_kernel(const std::int32_t* positions, const float* frequencies,
                                    DeviceRows cosines, DeviceRows sines) {
-  const int i = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
-  const int t = static_cast<int>(blockIdx.y);
+  const int t = row(), i = column();
   if (i >= cosines.width) return;
   const float angle = static_cast<float>(positions[t]) * frequencies[i];
   row_of(cosines, t)[i] = cosf(angle);
   row_of(sines, t)[i] = sinf(angle);
 }
 
+// Two elements of a head that turn together.
+struct Pair {
+  float first, second;
+};
+
+// Where in its row pair number n begins; its second element lies `half` behind.
+__device__ int start_of_pair(int n, int half) { return n / half * 2 * half + n % half; }
+
+__device__ Pair pair_at(const float* start, int half) { return {start[0], start[half]}; }
+__device__ void put(float* start, int half, Pair pair) {
+  start[0] = pair.first;
+  start[half] = pair.second;
+}
+
+__device__ Pair turned(Pair pair, float cosine, float sine) {
+  return {fmaf(pair.first, cosine, -(pair.second * sine)),
+          fmaf(pair.second, cosine, pair.first * sine)};
+}
+
 // A thread turns one pair.
 __global__ void rope_kernel(DeviceRows x, ConstDeviceRows cosines, ConstDeviceRows sines) {
-  const int half = cosines.width;
-  const int pair = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
-  const int t = static_cast<int>(blockIdx.y);
-  if (pair >= x.width / 2) return;
-  const int i = pair % half;
-  float* first = row_of(x, t) + pair / half * 2 * half + i;
-  const float a = first[0], b = first[half];
-  const float cosine = row_of(cosines, t)[i], sine = row_of(sines, t)[i];
-  first[0] = fmaf(a, cosine, -(b * sine));
-  first[half] = fmaf(b, cosine, a * sine);
+  const int t = row(), n = column(), half = cosines.width;
+  if (n >= x.width / 2) return;
+  float* start = row_of(x, t) + start_of_pair(n, half);
+  put(start, half,
+      turned(pair_at(start, half), row_of(cosines, t)[n % half], row_of(sines, t)[n % half]));
 }
 
 __global__ void store_kv_kernel(ConstDeviceRows k, ConstDeviceRows v, const std::int32_t* slots,
                                 KvLayer cache) {
-  const int i = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
-  const int t = static_cast<int>(blockIdx.y);
+  const int t = row(), i = column();
   if (i >= k.width) return;
   const std::ptrdiff_t to = static_cast<std::ptrdiff_t>(slots[t]) * k.width + i;
   cache.keys[to] = row_of(k, t)[i];
   cache.values[to] = row_of(v, t)[i];
 }
 
-dim3 grid_of(int width, int rows) {
-  return dim3(blocks_for(width, kThreads), static_cast<unsigned>(rows));
+// A thread has one pair of q, k or v: turns those of q and k, stores those of k and v.
+__global__ void rope_store_kv_kernel(DeviceRows q, DeviceRows k, ConstDeviceRows v,
+                                     ConstDeviceRows cosines, ConstDeviceRows sines,
+                                     const std::int32_t* slots, KvLayer cache) {
+  const int t = row(), half = cosines.width;
+  int n = column();
+  const auto turn = [&](float* start) {
+    const Pair pair =
+        turned(pair_at(start, half), row_of(cosines, t)[n % half], row_of(sines, t)[n % half]);
+    put(start, half, pair);
+    return pair;
+  };
+  const auto store = [&](float* slots_of, Pair pair) {
+    const std::ptrdiff_t slot = static_cast<std::ptrdiff_t>(slots[t]) * k.width;
+    put(slots_of + slot + start_of_pair(n, half), half, pair);
+  };
+  if (n < q.width / 2) {
+    turn(row_of(q, t) + start_of_pair(n, half));
+    return;
+  }
+  n -= q.width / 2;
+  if (n < k.width / 2) {
+    store(cache.keys, turn(row_of(k, t) + start_of_pair(n, half)));
+    return;
+  }
+  n -= k.width / 2;
+  if (n < v.width / 2) {
+    store(cache.values, pair_at(row_of(v, t) + start_of_pair(n, half), half));
+  }
 }
 
 }  // namespace
 
 void rope_angles(const std::int32_t* positions, const float* frequencies, DeviceRows cosines,
                  DeviceRows sines, cudaStream_t stream) {
-  launch(rope_angles_kernel, grid_of(cosines.width, cosines.rows), kThreads, 0, stream, positions,
+  launch(rope_angles_kernel, grid_of(cosines.rows, cosines.width), kThreads, 0, stream, positions,
          frequencies, cosines, sines);
 }
 
 void rope(DeviceRows x, ConstDeviceRows cosines, ConstDeviceRows sines, cudaStream_t stream) {
-  launch(rope_kernel, grid_of(x.width / 2, x.rows), kThreads, 0, stream, x, cosines, sines);
+  launch(rope_kernel, grid_of(x.rows, x.width / 2), kThreads, 0, stream, x, cosines, sines);
 }
 
 void store_kv(ConstDeviceRows k, ConstDeviceRows v, const RowPlaces& places, KvLayer cache,
               cudaStream_t stream) {
-  launch(store_kv_kernel, grid_of(k.width, k.rows), kThreads, 0, stream, k, v, places.slots, cache);
+  launch(store_kv_kernel, grid_of(k.rows, k.width), kThreads, 0, stream, k, v, places.slots, cache);
+}
+
+void rope_store_kv(DeviceRows q, DeviceRows k, ConstDeviceRows v, ConstDeviceRows cosines,
+                   ConstDeviceRows sines, const RowPlaces& places, KvLayer cache,
+                   cudaStream_t stream) {
+  launch(rope_store_kv_kernel, grid_of(q.rows, (q.width + k.width + v.width) / 2), kThreads, 0,
+         stream, q, k, v, cosines, sines, places.slots, cache);
 }
 
 }  // namespace specdec::cuda::inline SPECDEC_CUDA_BUILD

@@ -12,5 +12,9 @@ void rope_angles(const std::int32_t* positions, const float* frequencies, Device
 void rope(DeviceRows x, ConstDeviceRows cosines, ConstDeviceRows sines, cudaStream_t stream);
 void store_kv(ConstDeviceRows k, ConstDeviceRows v, const RowPlaces& places, KvLayer cache,
               cudaStream_t stream);
+// One kernel for the three: k is stored from the registers that turned it.
+void rope_store_kv(DeviceRows q, DeviceRows k, ConstDeviceRows v, ConstDeviceRows cosines,
+                   ConstDeviceRows sines, const RowPlaces& places, KvLayer cache,
+                   cudaStream_t stream);
 
 }  // namespace specdec::cuda::inline SPECDEC_CUDA_BUILD

@@ -1,0 +1,57 @@
+// One warp a row and head. Lane l holds the elements l, l + 32, ... of the query and of the sums in
+// registers, so the warp reads a key or value in whole lines of 128 bytes, and a score is a sum
+// across lanes. What remains: a shuffle costs as much as the few products before it, positions wait
+// for each other, and every query head and row reads all keys and values again.
+#include "kernels/cuda/attention_code.h"
+
+namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
+namespace {
+
+constexpr int kColumns = kMaxHeadDim / kWarp;  // elements of a lane
+
+// Lane by lane of a head's row of [D] floats.
+__device__ void load(const float* from, int head_dim, float (&columns)[kColumns]) {
+  for (int c = 0; c < kColumns; ++c) {
+    const int d = static_cast<int>(threadIdx.x) + c * kWarp;
+    columns[c] = d < head_dim ? from[d] : 0.0f;
+  }
+}
+
+// Grid: rows, heads. Block: a warp.
+__global__ void attention_warp_kernel(ConstDeviceRows q, KvLayer cache, RowPlaces places,
+                                      HeadShape heads, DeviceRows out) {
+  const int t = static_cast<int>(blockIdx.x), h = static_cast<int>(blockIdx.y);
+  const int D = heads.head_dim, kv_head = h / (heads.n_heads / heads.n_kv_heads);
+  const std::int32_t* pages = places.page_tables + places.table_starts[t];
+  float query[kColumns], total[kColumns] = {};
+  load(row_of(q, t) + h * D, D, query);
+  float maximum = -FLT_MAX, weight_sum = 0.0f;
+  for (int j = 0; j <= places.positions[t]; ++j) {
+    const std::ptrdiff_t at = offset_of(pages, places.page_size, j, heads) + kv_head * D;
+    float key[kColumns], value[kColumns];
+    load(cache.keys + at, D, key);
+    load(cache.values + at, D, value);
+    float product = 0.0f;
+    for (int c = 0; c < kColumns; ++c) product = fmaf(query[c], key[c], product);
+    const float score = warp_sum(product) * score_scale(D);
+    const float new_maximum = fmaxf(maximum, score);
+    const float rescale = expf(maximum - new_maximum), weight = expf(score - new_maximum);
+    maximum = new_maximum;
+    weight_sum = fmaf(weight_sum, rescale, weight);
+    for (int c = 0; c < kColumns; ++c) total[c] = fmaf(weight, value[c], total[c] * rescale);
+  }
+  for (int c = 0; c < kColumns; ++c) {
+    const int d = static_cast<int>(threadIdx.x) + c * kWarp;
+    if (d < D) (row_of(out, t) + h * D)[d] = total[c] / weight_sum;
+  }
+}
+
+}  // namespace
+
+void attention_warp(ConstDeviceRows q, const KvLayer& cache, const RowPlaces& places,
+                    const HeadShape& heads, DeviceRows out, cudaStream_t stream) {
+  const dim3 grid(static_cast<unsigned>(q.rows), static_cast<unsigned>(heads.n_heads));
+  launch(attention_warp_kernel, grid, kWarp, 0, stream, q, cache, places, heads, out);
+}
+
+}  // namespace specdec::cuda::inline SPECDEC_CUDA_BUILD

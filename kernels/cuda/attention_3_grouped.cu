@@ -1,0 +1,35 @@
+// One block for all queries that read the same keys and values (attention_tiles.h), over the whole
+// context. Keys and values come from memory once for all query heads of a group and for several
+// rows, where step 2 read them once for each. What remains: one row gives a block for each key and
+// value head, 8 where a GPU has more than 100 multiprocessors, and a long context takes long.
+#include "kernels/cuda/attention_tiles.h"
+
+namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
+namespace {
+
+template <bool kVectors, int kColumns>
+__global__ void __launch_bounds__(kBlockThreads)
+    attention_grouped_kernel(AttentionInputs in, DeviceRows out) {
+  const BlockQueries block = queries_of_block<AttentionTile<kColumns>::kQueries>(in);
+  if (block.rows == 0) return;
+  const auto write = [&](int i, const RunningSoftmax<kColumns>& softmax) {
+    float* to = row_of(out, block.row(i)) + block.head(i) * in.heads.head_dim;
+    for (int c = 0; c < kColumns; ++c) {
+      const int d = static_cast<int>(threadIdx.x) % kWarp + c * kWarp;
+      if (d < in.heads.head_dim) to[d] = softmax.total[c] / softmax.weight_sum;
+    }
+  };
+  attend<kVectors, kColumns>(in, block, 0, block.last + 1, write);
+}
+
+}  // namespace
+
+void attention_grouped(ConstDeviceRows q, const KvLayer& cache, const RowPlaces& places,
+                       const HeadShape& heads, DeviceRows out, cudaStream_t stream) {
+  with_tile(heads.head_dim, [&]<bool kVectors, int kColumns>() {
+    launch(attention_grouped_kernel<kVectors, kColumns>, query_grid<kColumns>(q.rows, heads, 1),
+           kBlockThreads, 0, stream, AttentionInputs{q, cache, places, heads}, out);
+  });
+}
+
+}  // namespace specdec::cuda::inline SPECDEC_CUDA_BUILD

@@ -1,0 +1,132 @@
+// Step 3 with the context in pieces of kAttentionPiece positions, a block each (Dao et al. 2023,
+// "Flash-Decoding"); a second kernel puts the pieces of a query together. Pieces begin at multiples
+// of their size, whatever the call is, so a query's pieces and their order are always the same.
+//
+// Why 128: at one row and 4,096 cached positions, 8 key and value heads make 8 * 32 = 256 blocks,
+// about two for each multiprocessor of an H100, whose loads of 32 KiB a tile (D = 128) keep the
+// memory busy while others compute; pieces of 64 would double what is written and read in between.
+// That is (D + 2) floats for each query and piece, beside 2 * 128 * D floats of keys and values for
+// each key and value head and piece: 1 / 64 at 4 query heads a group and one row.
+#include <algorithm>
+#include <climits>
+
+#include "kernels/cuda/attention_tiles.h"
+
+namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
+namespace {
+
+constexpr std::size_t kMaxScratch = std::size_t{64} << 20 >> 2;  // floats: 64 MiB
+
+// What the pieces of each query came to, [rows * H, count].
+struct Pieces {
+  float* totals;       // [rows * H, count, D], not yet divided by the sum of weights
+  float* maxima;       // [rows * H, count]
+  float* weight_sums;  // [rows * H, count]
+  int count;           // of a query that reaches the end of the context
+
+  __device__ std::ptrdiff_t index(int query, int piece) const {
+    return static_cast<std::ptrdiff_t>(query) * count + piece;
+  }
+};
+
+int pieces_of(int context) { return (context + kAttentionPiece - 1) / kAttentionPiece; }
+
+std::size_t scratch_of_row(const HeadShape& heads, int context) {
+  return static_cast<std::size_t>(heads.n_heads) * static_cast<std::size_t>(pieces_of(context)) *
+         static_cast<std::size_t>(heads.head_dim + 2);
+}
+
+template <bool kVectors, int kColumns>
+__global__ void __launch_bounds__(kBlockThreads)
+    attention_piece_kernel(AttentionInputs in, Pieces pieces) {
+  const BlockQueries block = queries_of_block<AttentionTile<kColumns>::kQueries>(in);
+  const int piece = static_cast<int>(blockIdx.z), begin = piece * kAttentionPiece;
+  if (block.rows == 0 || begin > block.last) return;
+  const int lane = static_cast<int>(threadIdx.x) % kWarp, D = in.heads.head_dim;
+  const auto write = [&](int i, const RunningSoftmax<kColumns>& softmax) {
+    const std::ptrdiff_t at = pieces.index(block.row(i) * in.heads.n_heads + block.head(i), piece);
+    for (int c = 0; c < kColumns; ++c) {
+      const int d = lane + c * kWarp;
+      if (d < D) pieces.totals[at * D + d] = softmax.total[c];
+    }
+    if (lane != 0) return;
+    pieces.maxima[at] = softmax.maximum;
+    pieces.weight_sums[at] = softmax.weight_sum;
+  };
+  attend<kVectors, kColumns>(in, block, begin, min(begin + kAttentionPiece, block.last + 1), write);
+}
+
+// A warp a query: its pieces, scaled to their common maximum, added in order. Those behind its
+// position were never written.
+__global__ void combine_kernel(Pieces pieces, const std::int32_t* positions, HeadShape heads,
+                               DeviceRows out) {
+  const int query = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x) / kWarp;
+  if (query >= out.rows * heads.n_heads) return;
+  const int t = query / heads.n_heads, h = query % heads.n_heads, D = heads.head_dim;
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  const int count = positions[t] / kAttentionPiece + 1;
+  float largest = -FLT_MAX;
+  for (int piece = lane; piece < count; piece += kWarp) {
+    largest = fmaxf(largest, pieces.maxima[pieces.index(query, piece)]);
+  }
+  const float maximum = warp_max(largest);
+
+  constexpr int kColumns = kMaxHeadDim / kWarp;
+  float weight_sum = 0.0f, total[kColumns];
+  for (float& sum : total) sum = -0.0f;  // which added to anything changes no bit of it
+  for (int piece = 0; piece < count; ++piece) {
+    const std::ptrdiff_t at = pieces.index(query, piece);
+    const float rescale = expf(pieces.maxima[at] - maximum);
+    weight_sum = fmaf(pieces.weight_sums[at], rescale, weight_sum);
+    for (int c = 0; c < kColumns; ++c) {
+      const int d = lane + c * kWarp;
+      if (d < D) total[c] = fmaf(pieces.totals[at * D + d], rescale, total[c]);
+    }
+  }
+  for (int c = 0; c < kColumns; ++c) {
+    const int d = lane + c * kWarp;
+    if (d < D) (row_of(out, t) + h * D)[d] = total[c] / weight_sum;
+  }
+}
+
+}  // namespace
+
+std::size_t attention_scratch(int rows, const HeadShape& heads, int context) {
+  const std::size_t row = scratch_of_row(heads, context);
+  return std::max(row, std::min(static_cast<std::size_t>(rows) * row, kMaxScratch / row * row));
+}
+
+void attention_split(ConstDeviceRows q, const KvLayer& cache, const RowPlaces& places,
+                     const HeadShape& heads, DeviceRows out, std::span<float> scratch,
+                     cudaStream_t stream) {
+  const int pieces = pieces_of(places.context);
+  const auto room = static_cast<int>(
+      std::min(scratch.size() / scratch_of_row(heads, places.context), std::size_t{INT_MAX}));
+  for (int first = 0; first < q.rows; first += room) {
+    const int rows = std::min(room, q.rows - first);
+    AttentionInputs in{q.slice(first, rows), cache, places, heads};
+    in.places.positions += first;
+    in.places.table_starts += first;
+    const std::ptrdiff_t queries = std::ptrdiff_t{rows} * heads.n_heads;
+    float* maxima = scratch.data() + queries * pieces * heads.head_dim;
+    const Pieces all{scratch.data(), maxima, maxima + queries * pieces, pieces};
+    with_tile(heads.head_dim, [&]<bool kVectors, int kColumns>() {
+      launch(attention_piece_kernel<kVectors, kColumns>, query_grid<kColumns>(rows, heads, pieces),
+             kBlockThreads, 0, stream, in, all);
+    });
+    launch(combine_kernel, blocks_for(queries, kBlockWarps), kBlockThreads, 0, stream, all,
+           in.places.positions, heads, out.slice(first, rows));
+  }
+}
+
+void attention(ConstDeviceRows q, const KvLayer& cache, const RowPlaces& places,
+               const HeadShape& heads, DeviceRows out, std::span<float> scratch,
+               cudaStream_t stream) {
+  if (heads.head_dim > kMaxHeadDim) return attention_naive(q, cache, places, heads, out, stream);
+  if (places.context <= kAttentionPiece) {
+    return attention_grouped(q, cache, places, heads, out, stream);
+  }
+  attention_split(q, cache, places, heads, out, scratch, stream);
+}
+
+}  // namespace specdec::cuda::inline SPECDEC_CUDA_BUILD

@@ -1,0 +1,257 @@
+#pragma once
+#include "kernels/cuda/attention_code.h"
+
+// What steps 3 and 4 of attention share: a block that computes all queries which read the same keys
+// and values. A query is a row and a query head; a block has the query heads of one key and value
+// head (grouped-query attention) of neighbouring rows of one sequence, 16 queries at most.
+//
+//   for each tile of 32 positions:
+//     all threads   bring its keys and values into shared memory, 16 bytes a load: once for all
+//                   queries, and all loads on their way before the first is waited for
+//     each warp     takes its own queries, every fourth:
+//       lane = position      score = q . k: the key from shared memory serves all of them
+//       warp                 weights = exp(score - maximum so far)
+//       lane = element of D  sums = sums * rescale + weights V
+//
+// Shared memory: the lanes read a key each, at the same element. Rows of D + 4 floats put the 16
+// bytes that 8 lanes read in one go into different banks; without the 4 they would all be in the
+// same. Queries and weights are read by all lanes at one address; values lie side by side.
+//
+// The order of operations of a query is the same whoever shares its block: each product chain runs
+// over d = i, i + 4, ... for i = 0 .. 3, their sum is (0 + 1) + (2 + 3); the weights of a tile are
+// added as a tree across lanes; values are added position by position. What is masked takes no part
+// (it may be NaN), not even with a weight of 0.
+namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
+
+constexpr int kBlockWarps = 4;
+constexpr int kBlockThreads = kBlockWarps * kWarp;
+
+// The shared memory of a block, for heads of up to 32 * kColumns elements: below 48 KiB.
+template <int kColumns>
+struct AttentionTile {
+  static constexpr int kPositions = kColumns <= 4 ? 32 : 16;
+  static constexpr int kQueries = kColumns <= 4 ? 16 : 8;
+  static constexpr int kStride = kColumns * kWarp + 4;
+
+  __align__(16) float queries[kQueries][kStride];
+  __align__(16) float keys[kPositions][kStride];
+  __align__(16) float values[kPositions][kStride];
+  float weights[kQueries][kPositions];
+  std::ptrdiff_t offsets[kPositions];  // of the head in keys and values, a tile ahead
+};
+
+struct AttentionInputs {
+  ConstDeviceRows q;  // [T, H * D]
+  KvLayer cache;
+  RowPlaces places;
+  HeadShape heads;
+};
+
+// The queries of a block. Number i is that of head first_head + i % heads in row first_row + i /
+// heads.
+struct BlockQueries {
+  int first_row, rows;
+  int first_head, heads;
+  int kv_head;
+  int last;  // the largest position
+
+  __device__ int count() const { return rows * heads; }
+  __device__ int row(int i) const { return first_row + i / heads; }
+  __device__ int head(int i) const { return first_head + i % heads; }
+};
+
+// The softmax of one query so far; of its sums each lane has every 32nd.
+template <int kColumns>
+struct RunningSoftmax {
+  float maximum = -FLT_MAX;
+  float weight_sum = 0.0f;
+  float total[kColumns] = {};
+};
+
+// Which queries the block has. There is a block for every row, but only the first of those rows
+// that belong together works, and takes the others: the next ones of the same sequence, up to a
+// multiple of what fits. So no row looks further than to its neighbours, and where a sequence's
+// rows lie across such a multiple, two blocks read the same keys side by side, the second from the
+// L2 cache. Returns 0 rows where the block has nothing to do. Grid: rows, parts of query heads.
+template <int kMaxQueries>
+__device__ BlockQueries queries_of_block(const AttentionInputs& in) {
+  const int group = in.heads.n_heads / in.heads.n_kv_heads;
+  const int parts = (group + kMaxQueries - 1) / kMaxQueries;  // of the heads, where they are many
+  const int part = static_cast<int>(blockIdx.y) % parts;
+  BlockQueries block = {};
+  block.kv_head = static_cast<int>(blockIdx.y) / parts;
+  block.first_head = block.kv_head * group + part * kMaxQueries;
+  block.heads = min(kMaxQueries, group - part * kMaxQueries);
+  block.first_row = static_cast<int>(blockIdx.x);
+
+  const std::int32_t* starts = in.places.table_starts;
+  const int t = block.first_row, most_rows = max(1, kMaxQueries / group);
+  if (t % most_rows != 0 && starts[t - 1] == starts[t]) return block;
+  const int end = min(in.q.rows, t - t % most_rows + most_rows);
+  const int mine = t + static_cast<int>(threadIdx.x) % kWarp;
+  const bool together = mine < end && starts[mine] == starts[t];
+  const unsigned others = ~__ballot_sync(kAllLanes, together);
+  block.rows = __ffs(static_cast<int>(others)) - 1;  // 16 at most, so there are others
+  block.last = warp_max(mine < t + block.rows ? in.places.positions[mine] : 0);
+  return block;
+}
+
+// Elements 4 i .. 4 i + 3 of a head's row of [D] floats, zeros behind its end.
+template <bool kVectors>
+__device__ float4 load4(const float* from, int head_dim, int i) {
+  if constexpr (kVectors) {
+    return __ldg(reinterpret_cast<const float4*>(from) + i);
+  } else {
+    const auto at = [&](int d) { return d < head_dim ? __ldg(from + d) : 0.0f; };
+    return make_float4(at(4 * i), at(4 * i + 1), at(4 * i + 2), at(4 * i + 3));
+  }
+}
+
+// The same of a row in shared memory.
+__device__ inline float4& vector4(float* row, int i) { return reinterpret_cast<float4*>(row)[i]; }
+
+// Brings the keys and values of a tile's first `count` positions into shared memory.
+template <bool kVectors, int kColumns>
+__device__ void load_tile(const KvLayer& cache, int head_dim, int count,
+                          AttentionTile<kColumns>& tile) {
+  constexpr int kThreadsOfRow = kColumns * kWarp / 4, kStep = kBlockThreads / kThreadsOfRow;
+  const int i = static_cast<int>(threadIdx.x) % kThreadsOfRow;
+  const int first = static_cast<int>(threadIdx.x) / kThreadsOfRow;
+  if (4 * i >= head_dim) return;
+  for (int step = 0; step < tile.kPositions; step += kStep) {
+    const int j = first + step;
+    if (j >= count) break;
+    vector4(tile.keys[j], i) = load4<kVectors>(cache.keys + tile.offsets[j], head_dim, i);
+    vector4(tile.values[j], i) = load4<kVectors>(cache.values + tile.offsets[j], head_dim, i);
+  }
+}
+
+// Scores of this lane's position for the warp's queries, whether they see it or not.
+template <int kPerWarp, int kColumns>
+__device__ void score_tile(AttentionTile<kColumns>& tile, int head_dim, float (&scores)[kPerWarp]) {
+  const int warp = static_cast<int>(threadIdx.x) / kWarp;
+  float* key = tile.keys[static_cast<int>(threadIdx.x) % tile.kPositions];
+  float4 sums[kPerWarp] = {};
+  for (int i = 0; 4 * i < head_dim; ++i) {
+    const float4 k = vector4(key, i);
+    for (int p = 0; p < kPerWarp; ++p) {
+      const float4 x = vector4(tile.queries[warp + p * kBlockWarps], i);
+      sums[p].x = fmaf(x.x, k.x, sums[p].x);
+      sums[p].y = fmaf(x.y, k.y, sums[p].y);
+      sums[p].z = fmaf(x.z, k.z, sums[p].z);
+      sums[p].w = fmaf(x.w, k.w, sums[p].w);
+    }
+  }
+  for (int p = 0; p < kPerWarp; ++p) {
+    scores[p] = ((sums[p].x + sums[p].y) + (sums[p].z + sums[p].w)) * score_scale(head_dim);
+  }
+}
+
+// Takes a score a lane into the running softmax. Returns this lane's weight: 0 if it is masked.
+template <int kColumns>
+__device__ float soften(float score, bool visible, RunningSoftmax<kColumns>& running) {
+  const float maximum = fmaxf(running.maximum, warp_max(visible ? score : -FLT_MAX));
+  const float weight = visible ? expf(score - maximum) : 0.0f;
+  const float rescale = expf(running.maximum - maximum);
+  running.maximum = maximum;
+  running.weight_sum = fmaf(running.weight_sum, rescale, warp_sum(weight));
+  for (float& total : running.total) total *= rescale;
+  return weight;
+}
+
+// Computes the block's queries over positions begin .. end - 1, the warp's kPerWarp at a time, and
+// hands each that sees one of them to write(number of the query, its RunningSoftmax).
+template <int kPerWarp, bool kVectors, int kColumns, typename Write>
+__device__ void attend(const AttentionInputs& in, const BlockQueries& block, int begin, int end,
+                       AttentionTile<kColumns>& tile, const Write& write) {
+  const int warp = static_cast<int>(threadIdx.x) / kWarp,
+            lane = static_cast<int>(threadIdx.x) % kWarp;
+  const int D = in.heads.head_dim;
+  const std::int32_t* pages = in.places.page_tables + in.places.table_starts[block.first_row];
+  const auto look_up = [&](int start) {
+    const int j = start + static_cast<int>(threadIdx.x);
+    if (j >= end || j >= start + tile.kPositions) return;
+    tile.offsets[threadIdx.x] =
+        offset_of(pages, in.places.page_size, j, in.heads) + block.kv_head * D;
+  };
+
+  RunningSoftmax<kColumns> running[kPerWarp];
+  int query_end[kPerWarp];  // what each of the warp's queries sees ends before
+  for (int p = 0; p < kPerWarp; ++p) {
+    const int i = warp + p * kBlockWarps;
+    query_end[p] = i < block.count() ? min(end, in.places.positions[block.row(i)] + 1) : 0;
+  }
+  for (int i = warp; i < block.count(); i += kBlockWarps) {
+    const float* query = row_of(in.q, block.row(i)) + block.head(i) * D;
+    for (int d = lane; d < (D + 3) / 4 * 4; d += kWarp)
+      tile.queries[i][d] = d < D ? query[d] : 0.0f;
+  }
+  look_up(begin);
+
+  for (int start = begin; start < end; start += tile.kPositions) {
+    const int count = min(tile.kPositions, end - start);
+    __syncthreads();  // offsets and queries are there, and the tile before has been read
+    load_tile<kVectors>(in.cache, D, count, tile);
+    __syncthreads();  // the tile is there, and its offsets have been read
+    look_up(start + tile.kPositions);
+
+    float scores[kPerWarp];
+    score_tile(tile, D, scores);
+    for (int p = 0; p < kPerWarp; ++p) {
+      const bool visible = lane < tile.kPositions && start + lane < query_end[p];
+      const float weight = soften(scores[p], visible, running[p]);
+      if (lane < tile.kPositions) tile.weights[warp + p * kBlockWarps][lane] = weight;
+    }
+    __syncwarp();  // the warp's weights are there
+    for (int j = 0; j < count; ++j) {
+      float value[kColumns];
+      for (int c = 0; c < kColumns; ++c) value[c] = tile.values[j][lane + c * kWarp];
+      for (int p = 0; p < kPerWarp; ++p) {
+        if (start + j >= query_end[p]) continue;
+        const float weight = tile.weights[warp + p * kBlockWarps][j];
+        for (int c = 0; c < kColumns; ++c) {
+          running[p].total[c] = fmaf(weight, value[c], running[p].total[c]);
+        }
+      }
+    }
+  }
+  for (int p = 0; p < kPerWarp; ++p) {
+    if (begin < query_end[p]) write(warp + p * kBlockWarps, running[p]);
+  }
+}
+
+// The same for any number of queries. Threads of a block: kBlockThreads.
+template <bool kVectors, int kColumns, typename Write>
+__device__ void attend(const AttentionInputs& in, const BlockQueries& block, int begin, int end,
+                       const Write& write) {
+  __shared__ AttentionTile<kColumns> tile;
+  constexpr int kMostPerWarp = AttentionTile<kColumns>::kQueries / kBlockWarps;
+  if (block.count() <= kBlockWarps) {
+    attend<1, kVectors>(in, block, begin, end, tile, write);
+  } else if (kMostPerWarp > 2 && block.count() <= 2 * kBlockWarps) {
+    attend<2, kVectors>(in, block, begin, end, tile, write);
+  } else {
+    attend<kMostPerWarp, kVectors>(in, block, begin, end, tile, write);
+  }
+}
+
+// Calls job.operator()<kVectors, kColumns>() with what fits the heads. Rows of heads whose size is
+// a multiple of 4 begin at multiples of 16 bytes.
+template <typename Job>
+void with_tile(int head_dim, const Job& job) {
+  if (head_dim % 4 != 0) return job.template operator()<false, 8>();
+  if (head_dim <= 64) return job.template operator()<true, 2>();
+  if (head_dim <= 128) return job.template operator()<true, 4>();
+  job.template operator()<true, 8>();
+}
+
+// Blocks for the queries of so many rows.
+template <int kColumns>
+dim3 query_grid(int rows, const HeadShape& heads, int pieces) {
+  const unsigned parts =
+      blocks_for(heads.n_heads / heads.n_kv_heads, AttentionTile<kColumns>::kQueries);
+  return dim3(static_cast<unsigned>(rows), static_cast<unsigned>(heads.n_kv_heads) * parts,
+              static_cast<unsigned>(pieces));
+}
+
+}  // namespace specdec::cuda::inline SPECDEC_CUDA_BUILD

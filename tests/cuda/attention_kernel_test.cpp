@@ -1,0 +1,449 @@
+#include "kernels/cuda/attention.h"
+#include "tests/cuda/kernel_test.h"
+#include "tests/unit/attention_scene.h"
+
+namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
+namespace {
+
+class AttentionKernel : public KernelTest {};
+
+// ---- the steps, each as a function of the operands
+
+struct Operands {
+  ConstDeviceRows q;
+  KvLayer cache;
+  RowPlaces places;
+  HeadShape heads;
+  DeviceRows out;
+};
+
+template <auto attention_kernel>
+void step(const Operands& o) {
+  attention_kernel(o.q, o.cache, o.places, o.heads, o.out, nullptr);
+}
+
+// With scratch for so many rows, full of NaN.
+template <auto attention_kernel, int rows>
+void step_with_scratch(const Operands& o) {
+  const OnDevice<float> scratch(
+      std::vector<float>(attention_scratch(rows, o.heads, o.places.context), kNan));
+  attention_kernel(o.q, o.cache, o.places, o.heads, o.out,
+                   {scratch.data(), attention_scratch(rows, o.heads, o.places.context)}, nullptr);
+}
+
+void of_backend(const Operands& o) { device().attention(o.q, o.cache, o.places, o.heads, o.out); }
+
+void of_backend_without_context(Operands o) {
+  o.places.context = 0;
+  of_backend(o);
+}
+
+constexpr int kManyRows = 1000;
+
+struct Step {
+  const char* name;
+  void (*run)(const Operands&);
+};
+constexpr Step kSteps[] = {
+    {"naive", step<attention_naive>},
+    {"warp", step<attention_warp>},
+    {"grouped", step<attention_grouped>},
+    {"split", step_with_scratch<attention_split, kManyRows>},
+    {"engine", step_with_scratch<cuda::attention, kManyRows>},
+};
+
+// All that must give the bits of the engine's.
+constexpr Step kSameBits[] = {
+    {"split", step_with_scratch<attention_split, kManyRows>},
+    {"split, a row at a time", step_with_scratch<attention_split, 1>},
+    {"split, three rows at a time", step_with_scratch<attention_split, 3>},
+    {"backend", of_backend},
+    {"backend, context unknown", [](const Operands& o) { of_backend_without_context(o); }},
+};
+
+// ---- scenes on the device
+
+TestRows run(const Step& step, const Scene& scene, int context_above = 0) {
+  const DeviceMatrix keys(scene.keys.view()), values(scene.values.view()), q(scene.q.view(), 3);
+  const OnDevice<std::int32_t> positions(scene.positions), slots(scene.slots),
+      table_starts(scene.table_starts), page_tables(scene.page_tables);
+  const int context =
+      1 + *std::max_element(scene.positions.begin(), scene.positions.end()) + context_above;
+  const DeviceMatrix out(scene.q.rows(), scene.q_width(), 5);
+  step.run({.q = q.view(),
+            .cache = {keys.view().data, values.view().data},
+            .places = {positions.data(), slots.data(), table_starts.data(), page_tables.data(),
+                       scene.page_size, context},
+            .heads = scene.heads,
+            .out = out.view()});
+  return out.get();
+}
+
+// The rows `order` of a scene, as a pass of their own.
+Scene rows_of(const Scene& scene, const std::vector<int>& order) {
+  Scene some = scene;
+  some.q = TestRows(static_cast<int>(order.size()), scene.q_width());
+  some.positions.clear();
+  some.slots.clear();
+  some.table_starts.clear();
+  for (const int t : order) {
+    std::copy_n(scene.q.row(t), scene.q_width(),
+                some.q.row(static_cast<int>(some.positions.size())));
+    some.positions.push_back(scene.positions[static_cast<std::size_t>(t)]);
+    some.slots.push_back(scene.slots[static_cast<std::size_t>(t)]);
+    some.table_starts.push_back(scene.table_starts[static_cast<std::size_t>(t)]);
+  }
+  return some;
+}
+
+std::vector<int> range(int first, int end) {
+  std::vector<int> all;
+  for (int t = first; t < end; ++t) all.push_back(t);
+  return all;
+}
+
+// Rows `order` of `all`, side by side with `some`.
+::testing::AssertionResult same_rows_of(const TestRows& some, const TestRows& all,
+                                        const std::vector<int>& order) {
+  for (int t = 0; t < some.rows(); ++t) {
+    const int from = order[static_cast<std::size_t>(t)];
+    const auto same = same_rows(some.view().slice(t, 1), all.view().slice(from, 1));
+    if (!same) return ::testing::AssertionFailure() << "row " << from << ": " << same.message();
+  }
+  return ::testing::AssertionSuccess();
+}
+
+// What rounding may take of a row and head, in units of 2^-24. A score is a sum of D products: it
+// is off by (D + 2) units of the sum of their magnitudes, and its weight by as much of itself. So
+// are the sum of the weights and the sum of weights times values, which are below 1; a sum of n
+// terms adds n units, and the exponentials and scalings a few. The quotient has the errors of both
+// sums, and the difference those of both programs.
+TestRows rounding(const Scene& scene) {
+  const int D = scene.heads.head_dim, group = scene.heads.n_heads / scene.heads.n_kv_heads;
+  TestRows units(scene.q.rows(), scene.q_width());
+  for (int t = 0; t < units.rows(); ++t) {
+    const auto row = static_cast<std::size_t>(t);
+    const std::int32_t* pages = scene.page_tables.data() + scene.table_starts[row];
+    for (int h = 0; h < scene.heads.n_heads; ++h) {
+      float largest = 0.0f;
+      for (int j = 0; j <= scene.positions[row]; ++j) {
+        const int slot = pages[j / scene.page_size] * scene.page_size + j % scene.page_size;
+        float products = 0.0f;
+        for (int d = 0; d < D; ++d) {
+          products +=
+              std::fabs(scene.q.row(t)[h * D + d] * scene.keys.row(slot)[h / group * D + d]);
+        }
+        largest = std::max(largest, products / std::sqrt(static_cast<float>(D)));
+      }
+      const auto n = static_cast<float>(scene.positions[row] + 1), d = static_cast<float>(D);
+      std::fill_n(units.row(t) + h * D, D, 2 * (2 * (d + 2) * largest + 2 * n + 32));
+    }
+  }
+  return units;
+}
+
+void expect_near_plain(const Scene& scene) {
+  Scene on_host = scene;
+  const TestRows want = on_host.run(plain_backend()), units = rounding(scene);
+  for (const Step& step : kSteps) {
+    ASSERT_TRUE(near_rows(run(step, scene), want, units, 0x1p-24)) << fmt::format(
+        "{}, {}:{} heads of {}, pages of {}, first length {}", step.name, scene.heads.n_heads,
+        scene.heads.n_kv_heads, scene.heads.head_dim, scene.page_size, scene.lengths[0]);
+  }
+}
+
+// ---- near the plain loops
+
+TEST_F(AttentionKernel, IsNearPlainForHeadShapes) {
+  TestNumbers numbers(31);
+  for (const int head_dim : {2, 6, 20, 34, 64, 96, 128, 130, 256}) {
+    for (const int ratio : {1, 3, 8}) {  // of query heads to key and value heads
+      const int kv_heads = numbers.between(1, 2);
+      expect_near_plain(make_scene(numbers, {ratio * kv_heads, kv_heads, head_dim},
+                                   numbers.between(1, 20), {numbers.between(1, 150)},
+                                   numbers.between(1, 7)));
+    }
+  }
+}
+
+TEST_F(AttentionKernel, IsNearPlainForGroupsOfAnySize) {
+  TestNumbers numbers(32);
+  for (const int ratio : {2, 4, 5, 6, 7, 15, 16, 17, 40}) {
+    for (const int head_dim : {18, 32}) {
+      expect_near_plain(make_scene(numbers, {2 * ratio, 2, head_dim}, 3,
+                                   {numbers.between(1, 80), numbers.between(1, 80)}, 4));
+    }
+  }
+}
+
+TEST_F(AttentionKernel, IsNearPlainForContexts) {
+  TestNumbers numbers(33);
+  const int page_sizes[] = {1, 3, 16, 512};
+  int round = 0;
+  for (const int length : {1,   2,   15,  16,  17,  31,  32,  33,  63,  64,  65, 96,
+                           127, 128, 129, 160, 255, 256, 257, 300, 383, 384, 385}) {
+    for (const int head_dim : {6, 64}) {
+      expect_near_plain(
+          make_scene(numbers, {2, 1, head_dim}, page_sizes[round % 4], {length}, 1 + round % 4));
+      ++round;
+    }
+  }
+}
+
+TEST_F(AttentionKernel, IsNearPlainForALongContext) {
+  TestNumbers numbers(34);
+  for (const int page_size : {1, 16, 8192}) {
+    expect_near_plain(make_scene(numbers, {3, 1, 64}, page_size, {5000}, 2));
+  }
+}
+
+TEST_F(AttentionKernel, IsNearPlainForRaggedBatches) {
+  TestNumbers numbers(35);
+  const int page_sizes[] = {1, 3, 16, 512};
+  for (int round = 0; round < 12; ++round) {
+    std::vector<int> lengths;
+    for (int i = numbers.between(2, 6); i > 0; --i) lengths.push_back(numbers.between(1, 300));
+    expect_near_plain(
+        make_scene(numbers, {4, 2, 16}, page_sizes[round % 4], lengths, numbers.between(1, 12)));
+  }
+}
+
+// Heads that no kernel but the first one takes.
+TEST_F(AttentionKernel, IsNearPlainForVeryWideHeads) {
+  TestNumbers numbers(36);
+  Scene scene = make_scene(numbers, {2, 1, 258}, 3, {140}, 3);
+  EXPECT_TRUE(near_rows(run({"backend", of_backend}, scene), scene.run(plain_backend()),
+                        rounding(scene), 0x1p-24));
+}
+
+// ---- exactly
+
+// The first sequence's rows at these positions, with queries of zeros.
+Scene at_positions(Scene scene, std::vector<std::int32_t> positions) {
+  scene.q = TestRows(static_cast<int>(positions.size()), scene.q_width());
+  for (int t = 0; t < scene.q.rows(); ++t) std::fill_n(scene.q.row(t), scene.q_width(), 0.0f);
+  scene.slots.assign(positions.size(), 0);  // attention reads none
+  scene.table_starts.assign(positions.size(), 0);
+  scene.positions = std::move(positions);
+  return scene;
+}
+
+// Each row looks for two positions with all its weight (the others' weights, e^-1000, are 0): its
+// result is the mean of their values, exactly, or the first one's where the second is masked. So no
+// position is lost, none is taken twice, and none behind the row's own is seen, at any border of
+// tiles, chunks, pieces and pages.
+TEST_F(AttentionKernel, FindsEachPosition) {
+  TestNumbers numbers(37);
+  const std::vector<int> needles = {0,   1,   15,  16,  31,  32,  63, 64,
+                                    127, 128, 129, 191, 255, 256, 299};
+  struct Search {
+    std::size_t first, second;  // of needles
+    int position;               // of the row
+  };
+  std::vector<Search> searches;
+  std::vector<std::int32_t> positions;
+  for (std::size_t second = 1; second < needles.size(); ++second) {
+    for (std::size_t first = 0; first < second; ++first) {
+      for (const int position : {needles[second], needles[second] - 1, 299}) {
+        searches.push_back({first, second, position});
+        positions.push_back(position);
+      }
+    }
+  }
+  for (const int head_dim : {18, 64}) {
+    Scene scene = at_positions(make_scene(numbers, {1, 1, head_dim}, 3, {300}, 1), positions);
+    for (int j = 0; j < 300; ++j) std::fill_n(scene.keys.row(scene.slot(0, j)), head_dim, 0.0f);
+    for (std::size_t i = 0; i < needles.size(); ++i) {
+      scene.keys.row(scene.slot(0, needles[i]))[i] = 1.0f;
+    }
+    for (int t = 0; t < scene.q.rows(); ++t) {
+      const Search& search = searches[static_cast<std::size_t>(t)];
+      const float score = 1000.0f * std::sqrt(static_cast<float>(head_dim));
+      scene.q.row(t)[search.first] = scene.q.row(t)[search.second] = score;
+    }
+    for (const Step& step : kSteps) {
+      const TestRows got = run(step, scene);
+      for (int t = 0; t < got.rows(); ++t) {
+        const auto [first, second, position] = searches[static_cast<std::size_t>(t)];
+        const float* a = scene.values.row(scene.slot(0, needles[first]));
+        const float* b = scene.values.row(scene.slot(0, needles[second]));
+        for (int d = 0; d < head_dim; ++d) {
+          ASSERT_EQ(got.row(t)[d], position < needles[second] ? a[d] : (a[d] + b[d]) / 2)
+              << fmt::format("{}, row at {}, positions {} and {}", step.name, position,
+                             needles[first], needles[second]);
+        }
+      }
+    }
+  }
+}
+
+// ---- bit for bit
+
+TEST_F(AttentionKernel, RowsAloneAndInAnyCompanyAreEqual) {
+  TestNumbers numbers(38);
+  for (const HeadShape heads : {HeadShape{6, 2, 20}, HeadShape{4, 1, 64}, HeadShape{2, 2, 128}}) {
+    const Scene scene = make_scene(numbers, heads, 3, {77, 1, 261, 128, 129, 20}, 5);
+    for (const Step& step : kSteps) {
+      const TestRows all = run(step, scene);
+      std::vector<int> order = range(0, all.rows());
+      for (int round = 0; round < 6; ++round) {
+        numbers.shuffle(order);
+        order.resize(static_cast<std::size_t>(round < 3 ? 1 : numbers.between(2, all.rows())));
+        ASSERT_TRUE(same_rows_of(run(step, rows_of(scene, order)), all, order)) << step.name;
+        order = range(0, all.rows());
+      }
+    }
+  }
+}
+
+// Rows of two sequences that take turns, and a sequence whose rows come back after another's.
+TEST_F(AttentionKernel, RowsOfTwoSequencesInTurnAreEqual) {
+  TestNumbers numbers(39);
+  const Scene scene = make_scene(numbers, {4, 1, 32}, 4, {90, 200}, 8);
+  const std::vector<int> order = {0, 8, 1, 9, 10, 2, 3, 11, 4, 12, 13, 14, 5, 6, 15, 7};
+  for (const Step& step : kSteps) {
+    ASSERT_TRUE(same_rows_of(run(step, rows_of(scene, order)), run(step, scene), order))
+        << step.name;
+  }
+}
+
+// While a chunk is computed, what follows it is not in the cache yet.
+TEST_F(AttentionKernel, PrefillInChunksIsEqual) {
+  TestNumbers numbers(40);
+  for (const int page_size : {1, 16, 512}) {
+    const Scene scene = make_scene(numbers, {3, 1, 64}, page_size, {150}, 150);
+    for (const Step& step : kSteps) {
+      const TestRows all = run(step, scene);
+      for (const int size : {1, 7, 64}) {
+        for (int first = 0; first < 150; first += size * (size == 1 ? 37 : 1)) {
+          const std::vector<int> rows = range(first, std::min(150, first + size));
+          Scene chunk = rows_of(scene, rows);
+          for (int j = rows.back() + 1; j < 150; ++j) {
+            std::fill_n(chunk.keys.row(chunk.slot(0, j)), chunk.kv_width(), kNan);
+            std::fill_n(chunk.values.row(chunk.slot(0, j)), chunk.kv_width(), kNan);
+          }
+          ASSERT_TRUE(same_rows_of(run(step, chunk), all, rows)) << step.name;
+        }
+      }
+    }
+  }
+}
+
+TEST_F(AttentionKernel, PageLayoutChangesNothing) {
+  TestNumbers numbers(41);
+  const Scene contiguous = make_scene(numbers, {4, 2, 32}, 512, {303}, 4);
+  for (const int page_size : {1, 3, 16, 100}) {
+    Scene paged = contiguous;
+    paged.page_size = page_size;
+    paged.page_tables.clear();
+    paged.first_of_table.clear();
+    paged.scatter_pages(numbers);
+    for (int j = 0; j < 303; ++j) {
+      const int from = contiguous.slot(0, j), to = paged.slot(0, j);
+      std::copy_n(contiguous.keys.row(from), 64, paged.keys.row(to));
+      std::copy_n(contiguous.values.row(from), 64, paged.values.row(to));
+    }
+    for (const Step& step : kSteps) {
+      ASSERT_TRUE(same_rows(run(step, paged), run(step, contiguous))) << step.name;
+    }
+  }
+}
+
+// The grid may have more pieces than rows reach, scratch may be short, and a single piece needs
+// none: the bits stay.
+TEST_F(AttentionKernel, ContextAndScratchChangeNothing) {
+  TestNumbers numbers(42);
+  const Step engine = kSteps[4];
+  for (const int length : {1, 100, 127, 128, 129, 257, 400}) {
+    for (const int head_dim : {10, 64}) {
+      const Scene scene = make_scene(numbers, {3, 1, head_dim}, 16, {length, 40}, 7);
+      const TestRows want = run(engine, scene);
+      for (const int above : {1, 30, 500, 3000}) {
+        ASSERT_TRUE(same_rows(run(engine, scene, above), want)) << length << " and " << above;
+      }
+      for (const Step& step : kSameBits) {
+        ASSERT_TRUE(same_rows(run(step, scene), want)) << step.name << ", " << length;
+      }
+    }
+  }
+}
+
+// ---- what is masked, and NaN
+
+// Tables go on behind the pages that a row may see, with entries that lead out of the cache;
+// looking one of them up would crash.
+TEST_F(AttentionKernel, MaskedPagesAreNotLookedUp) {
+  TestNumbers numbers(43);
+  for (const int page_size : {1, 3, 16}) {
+    for (const int length : {1, 5, 64, 128, 140}) {
+      Scene scene = make_scene(numbers, {4, 2, 16}, page_size, {length}, 1);
+      scene.page_tables.insert(scene.page_tables.end(), 300, 0x3fffffff / page_size);
+      expect_near_plain(scene);
+    }
+  }
+}
+
+// Whether exactly the elements for which sees(row, column) holds are NaN, by every step.
+template <typename Sees>
+void expect_nan_where(const Scene& scene, const Sees& sees) {
+  for (const Step& step : kSteps) {
+    const TestRows out = run(step, scene);
+    for (int t = 0; t < out.rows(); ++t) {
+      for (int i = 0; i < out.width(); ++i) {
+        ASSERT_EQ(std::isnan(out.row(t)[i]), sees(t, i))
+            << step.name << ", row " << t << ", column " << i;
+      }
+    }
+  }
+}
+
+// A NaN among a row's own keys makes this head of this row NaN; in a value, this element of it.
+TEST_F(AttentionKernel, NanReachesOnlyThoseWhoSeeIt) {
+  TestNumbers numbers(44);
+  for (const int position : {66, 130, 197}) {
+    Scene scene = make_scene(numbers, {4, 2, 16}, 4, {200, 30}, 150);
+    const auto sees = [&](int t) {
+      const auto row = static_cast<std::size_t>(t);
+      return scene.table_starts[row] == 0 && scene.positions[row] >= position;
+    };
+    Scene bad_key = scene, bad_value = scene;
+    bad_key.keys.row(scene.slot(0, position))[3] = kNan;  // seen by query heads 0 and 1
+    expect_nan_where(bad_key, [&](int t, int i) { return sees(t) && i < 2 * 16; });
+    bad_value.values.row(scene.slot(0, position))[16 + 5] = kNan;  // by query heads 2 and 3
+    expect_nan_where(bad_value, [&](int t, int i) { return sees(t) && i >= 32 && i % 16 == 5; });
+  }
+}
+
+TEST_F(AttentionKernel, NanInAQueryStaysInItsHead) {
+  TestNumbers numbers(45);
+  Scene scene = make_scene(numbers, {4, 2, 16}, 4, {200}, 9);
+  scene.q.row(4)[16] = kNan;
+  expect_nan_where(scene, [](int t, int i) { return t == 4 && 16 <= i && i < 32; });
+}
+
+// ---- many rows, and the memory for them
+
+// More rows than a grid has in y and z.
+TEST_F(AttentionKernel, TakesAnyNumberOfRows) {
+  constexpr int kRows = 66'000;
+  TestNumbers numbers(46);
+  std::vector<std::int32_t> positions;
+  for (int t = 0; t < kRows; ++t) positions.push_back(t % 4096 == 4095 ? 139 : t % 3);
+  Scene scene = at_positions(make_scene(numbers, {1, 1, 2}, 16, {140}, 1), positions);
+  scene.q = TestRows::random(numbers, kRows, 2);
+  EXPECT_TRUE(near_rows(run({"backend", of_backend}, scene), scene.run(plain_backend()),
+                        rounding(scene), 0x1p-24));
+}
+
+TEST_F(AttentionKernel, ScratchIsBounded) {
+  const HeadShape heads{24, 8, 128};
+  const std::size_t row = attention_scratch(1, heads, 4096);
+  EXPECT_EQ(row, std::size_t{24 * 32 * 130});
+  EXPECT_EQ(attention_scratch(1, heads, 4097), std::size_t{24 * 33 * 130});
+  EXPECT_EQ(attention_scratch(100, heads, 4096), 100 * row);
+  EXPECT_EQ(attention_scratch(100'000, heads, 4096), (16u << 20) / row * row);  // 64 MiB
+  EXPECT_EQ(attention_scratch(100'000, heads, 1'000'000), attention_scratch(1, heads, 1'000'000));
+}
+
+}  // namespace
+}  // namespace specdec::cuda::inline SPECDEC_CUDA_BUILD
