@@ -10,17 +10,19 @@ namespace specdec {
 // common/sampling and stage 5 do on the host. Only ids, counts and flags come back.
 //
 // Distributions are float64, as on the host, and every draw and every decision is the host's. (Sums
-// may be taken in another order: a decision could differ only where a uniform, a multiple of
-// 2^-24, lies within the rounding of such a sum from its boundary.)
+// may be taken in another order, and a GPU's exp and log may differ in the last bit: a decision
+// could differ only where a uniform, a multiple of 2^-24, or top_p lies within such a rounding of
+// its boundary.) What comes of a row or a round depends on that row or round alone, bit for bit.
 
 // How a row of logits becomes a distribution: SamplingOptions and probabilities() of
-// common/sampling/distribution.h.
+// common/sampling/distribution.h. REQUIRES: numbers in the range that they have there.
 struct RowSampling {
   double temperature = 0;
   int top_k = 0;
   double top_p = 1;
   double repetition_penalty = 1;
-  std::span<const std::int32_t> history;  // host memory; looked at only where there is a penalty
+  // Host memory, ids of at least 0; looked at only where there is a penalty.
+  std::span<const std::int32_t> history = {};
 };
 
 enum class DrawBy {
@@ -31,7 +33,7 @@ enum class DrawBy {
 
 // A token for one row of logits.
 struct Choice {
-  RowSampling sampling;
+  RowSampling sampling = {};
   DrawBy by = DrawBy::kInversion;
   std::uint64_t seed = 0;
   int position = 0;           // of the token
@@ -52,16 +54,17 @@ enum class AcceptBy {
   kLenientArgmax,
 };
 
-// The drafts of one request, to be judged.
+// The drafts of one request, to be judged. REQUIRES: each has a probability above 0 in its
+// draft_probs, as what was drawn from them has.
 struct DraftedRound {
-  ConstDeviceRows logits;                // [drafts + 1, V] of the target
-  std::span<const std::int32_t> drafts;  // host memory
+  ConstDeviceRows logits = {};                // [drafts + 1, V] of the target
+  std::span<const std::int32_t> drafts = {};  // host memory
   // Host memory, one a draft: device memory [vocab_size], or null where the draft was certain.
-  std::span<const double* const> draft_probs;
-  RowSampling sampling;  // its history: what is before the first draft; row i has the drafts before
-                         // i as well
-  AcceptBy rule = AcceptBy::kRejection;
-  double lenience = 1;
+  std::span<const double* const> draft_probs = {};
+  RowSampling sampling = {};  // its history: what is before the first draft; row i has the drafts
+                              // before i as well
+  AcceptBy rule = AcceptBy::kRejection;  // kLenientArgmax: with the temperature 1, and no filter
+  double lenience = 1;                   // in (0, 1], for kLenient and kLenientArgmax
   std::uint64_t seed = 0;
   int position = 0;  // of the first draft
 };
@@ -75,12 +78,14 @@ struct Verdict {
 
 // The most that one call of a sampler is asked for; sizes its memory.
 struct SamplerRoom {
-  int vocab_size = 0;  // of distributions
-  int rows = 1;        // of logits
+  int vocab_size = 0;  // V: of distributions
+  int rows = 1;        // of logits; a round has one more than drafts
   int rounds = 1;
-  int history = 0;  // tokens of all histories together
+  int history = 0;  // tokens of all histories together that a penalty looks at
 };
 
+// All memory is taken at construction. A call copies once to the device and once back, and is done
+// when it returns. Sizes agree and lie within the room, or the program aborts.
 class Sampler {
  public:
   virtual ~Sampler() = default;
@@ -92,7 +97,7 @@ class Sampler {
                       std::span<std::int32_t> tokens) = 0;
 
   // Judges rounds side by side. overlaps: host memory, one for each draft of each round, in order:
-  // sum min(p, q) for the drafts that were tested, anything for the others.
+  // sum min(p, q) for the drafts that were tested, 0 for the others.
   virtual void judge(std::span<const DraftedRound> rounds, std::span<Verdict> verdicts,
                      std::span<double> overlaps) = 0;
 };

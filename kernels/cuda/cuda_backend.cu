@@ -12,6 +12,7 @@
 #include "kernels/cuda/cublas_gemm.h"
 #include "kernels/cuda/cuda_check.h"
 #include "kernels/cuda/cuda_matrix.h"
+#include "kernels/cuda/cuda_sampler.h"
 #include "kernels/cuda/matmul.h"
 #include "kernels/cuda/rms_norm.h"
 #include "kernels/cuda/rope.h"
@@ -164,6 +165,10 @@ class CudaBackend final : public Backend {
     download(on_device, ids.data(), ids.size_bytes());
   }
   // [end snippet cuda-argmax]
+
+  std::unique_ptr<Sampler> make_sampler(const SamplerRoom& room) override {
+    return std::make_unique<CudaSampler>(*this, room, stream_);
+  }
 
  private:
   // One more than the largest position. The host waits for it; engines say it in places.context.

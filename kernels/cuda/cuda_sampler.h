@@ -1,0 +1,67 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "kernels/cuda/sampling_tasks.h"
+#include "kernels/ops.h"
+
+namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
+
+// Sampler (kernels/sampling.h) on the device. Takes its memory at construction: 16 bytes for each
+// row and token of the vocabulary, and little else. A call is one upload, one or two kernels and
+// one download.
+class CudaSampler final : public Sampler {
+ public:
+  // Throws std::bad_alloc. The backend outlives the sampler; the stream is its own.
+  CudaSampler(Backend& backend, const SamplerRoom& room, cudaStream_t stream);
+
+  void choose(ConstDeviceRows logits, std::span<const Choice> choices,
+              std::span<std::int32_t> tokens) override;
+  void judge(std::span<const DraftedRound> rounds, std::span<Verdict> verdicts,
+             std::span<double> overlaps) override;
+
+ private:
+  // Memory of the host and of the device that is copied from one to the other in one piece, handed
+  // out from its beginning on.
+  class Parcel {
+   public:
+    Parcel(DeviceAllocator& allocator, std::size_t bytes)
+        : on_host_(bytes), on_device_(allocator, bytes) {}
+
+    // A piece on both sides.
+    template <typename T>
+    struct Piece {
+      T* host;
+      T* device;
+    };
+    void clear() { used_ = 0; }
+    template <typename T>
+    Piece<T> take(std::size_t count);
+    void upload(Backend& to) const { to.upload(on_host_.data(), on_device_.data(), used_); }
+    void download(Backend& from) { from.download(on_device_.data(), on_host_.data(), used_); }
+
+   private:
+    std::vector<std::byte> on_host_;
+    DeviceArray<std::byte> on_device_;
+    std::size_t used_ = 0;
+  };
+
+  double* own_probs(int row) const;
+  // A row of logits after a history of `size` tokens.
+  RowTask row_task(ConstDeviceRows logits, int row, const RowSampling& sampling,
+                   const std::int32_t* history, std::size_t size, double* probs) const;
+  // Copies what a penalty looks at to the device: the history, and the drafts after it.
+  const std::int32_t* send_history(const RowSampling& sampling,
+                                   std::span<const std::int32_t> drafts);
+
+  Backend& backend_;
+  SamplerRoom room_;
+  cudaStream_t stream_;
+  DeviceArray<double> scores_, probs_;  // [rows, V]
+  DeviceArray<int> valid_;              // [rows]
+  Parcel tasks_, results_;
+};
+
+}  // namespace specdec::cuda::inline SPECDEC_CUDA_BUILD

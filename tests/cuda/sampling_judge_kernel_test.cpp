@@ -1,0 +1,416 @@
+#include <algorithm>
+#include <utility>
+
+#include "common/base/error.h"
+#include "stages/05_rejection_sampling/acceptance.h"
+#include "tests/cuda/sampling_test.h"
+
+namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
+namespace {
+
+class SamplingJudgeKernel : public KernelTest {};
+
+constexpr AcceptanceRule kHostRules[] = {rejection,     at_least, non_iterative, sample_and_match,
+                                         one_hot,       coupled,  lenient,       residual_skipped,
+                                         lenient_argmax};  // in the order of AcceptBy
+
+// A round, what drafted it, and where its drafts' distributions are.
+struct TestRound {
+  AcceptBy rule = AcceptBy::kRejection;
+  double lenience = 1;
+  std::uint64_t seed = 0;
+  int position = 0;
+  TestRows logits{0, 0};        // [K + 1, V]
+  TestRows draft_logits{0, 0};  // [K, V]
+  std::vector<std::int32_t> history = {};
+  RowSampling sampling = {};  // without the history, which would dangle
+  std::vector<std::int32_t> drafts = {};
+  std::vector<std::vector<double>> host_draft_probs = {};  // [K] of [V]; empty: one-hot
+
+  int drafted() const { return static_cast<int>(drafts.size()); }
+  int vocab_size() const { return logits.width(); }
+  // What the distribution of row i comes from. `context`: the history and the drafts.
+  RowSampling sampling_of(int i, const std::vector<std::int32_t>& context) const {
+    RowSampling row = sampling;
+    row.history = std::span(context).first(history.size() + index_of(i));
+    return row;
+  }
+  std::vector<std::int32_t> context() const {
+    std::vector<std::int32_t> tokens = history;
+    tokens.insert(tokens.end(), drafts.begin(), drafts.end());
+    return tokens;
+  }
+};
+
+// What the draft says: the target's logits, near them, others, or where the target says nothing.
+void random_draft_logits(TestNumbers& numbers, const float* target, float* draft, int V) {
+  const int kind = numbers.below(4);
+  if (kind == 2) return random_logits(numbers, draft, V);
+  bool any = false;
+  for (int i = 0; i < V; ++i) {
+    draft[i] = target[i] + (kind == 1 ? numbers.number() : 0);
+    if (kind == 3) draft[i] = target[i] == kMinusInfinity ? 1 : kMinusInfinity;
+    any |= draft[i] != kMinusInfinity;
+  }
+  if (!any) draft[numbers.below(V)] = 0;
+}
+
+TestRound random_round(TestNumbers& numbers, AcceptBy rule, int V) {
+  const int K = numbers.below(9);
+  TestRound round{.rule = rule,
+                  .lenience = rule == AcceptBy::kLenient || rule == AcceptBy::kLenientArgmax
+                                  ? one_of<double>(numbers, {0.1, 0.5, 0.9, 1})
+                                  : 1,
+                  .seed = numbers.bits() * std::uint64_t{0x100000003},
+                  .position = numbers.below(5000),
+                  .logits = TestRows(K + 1, V),
+                  .draft_logits = TestRows(K, V),
+                  .history = random_history(numbers, V, numbers.below(6))};
+  SamplingOptions options{.temperature = 1};
+  if (numbers.below(3) == 0) options = random_options(numbers, V);
+  if (numbers.below(3) == 0) options.repetition_penalty = 1.5;
+  if (rule == AcceptBy::kLenientArgmax) {
+    options = {.temperature = 1, .repetition_penalty = options.repetition_penalty};
+  }
+  round.sampling = row_sampling(options, {});
+  Dice dice(round.seed);
+  for (int i = 0; i <= K; ++i) random_logits(numbers, round.logits.row(i), V);
+  for (int i = 0; i < K; ++i) {
+    float* draft_logits = round.draft_logits.row(i);
+    random_draft_logits(numbers, round.logits.row(i), draft_logits, V);
+    const auto context = round.context();
+    auto probs = host_probs(round.draft_logits.view(), i, round.sampling_of(i, context), V);
+    round.drafts.push_back(rule == AcceptBy::kCoupled
+                               ? dice.race(probs, round.position + i)
+                               : dice.token(probs, round.position + i, Purpose::kDraft));
+    if (numbers.below(4) == 0) probs.clear();
+    round.host_draft_probs.push_back(std::move(probs));
+  }
+  return round;
+}
+
+// Judge::judge() of stage 5, to the end of the round.
+Verdict host_verdict(const TestRound& round, std::vector<double>& overlaps) {
+  const int V = round.vocab_size();
+  const auto context = round.context();
+  Dice dice(round.seed);
+  std::vector<double> scratch(index_of(V));
+  for (int i = 0;; ++i) {
+    std::vector<double> p;
+    try {
+      p = host_probs(round.logits.view(), i, round.sampling_of(i, context), V);
+    } catch (const Error&) {
+      return {i, -1};
+    }
+    const int position = round.position + i;
+    if (i == round.drafted()) {
+      if (round.rule == AcceptBy::kCoupled) return {i, dice.race(p, position)};
+      if (round.rule == AcceptBy::kLenientArgmax) {
+        return {i, static_cast<TokenId>(std::ranges::max_element(p) - p.begin())};
+      }
+      return {i, dice.token(p, position, Purpose::kTarget)};
+    }
+    const std::vector<double>& q = round.host_draft_probs[index_of(i)];
+    const TokenId x = round.drafts[index_of(i)];
+    double overlap = q.empty() ? p[index_of(x)] : 0;
+    for (std::size_t t = 0; t < q.size(); ++t) overlap += std::min(p[t], q[t]);
+    overlaps.push_back(overlap);
+    const Decision decision = kHostRules[static_cast<int>(round.rule)](
+        {position, x, p, q, round.lenience}, dice, scratch);
+    if (!decision.accepted) return {i, decision.token};
+  }
+}
+
+struct Judged {
+  std::vector<Verdict> verdicts;
+  std::vector<double> overlaps;
+};
+
+// The drafts' distributions in device memory, made there from draft_logits, so that where both
+// models have the same logits, both have the same bits.
+std::vector<OnDevice<double>> device_draft_probs(const TestRound& round) {
+  const int V = round.vocab_size(), K = round.drafted();
+  std::vector<OnDevice<double>> probs;
+  const auto context = round.context();
+  std::vector<Choice> choices;
+  for (int i = 0; i < K; ++i) {
+    probs.emplace_back(std::vector<double>(index_of(V), double{kNan}));
+    choices.push_back({.sampling = round.sampling_of(i, context), .probs = probs.back().data()});
+  }
+  std::vector<std::int32_t> tokens(index_of(K));
+  device()
+      .make_sampler({.vocab_size = V, .rows = K, .history = K * static_cast<int>(context.size())})
+      ->choose(DeviceMatrix(round.draft_logits.view()).view(), choices, tokens);
+  return probs;
+}
+
+// All rounds of one batch, judged together or one by one.
+class DeviceRounds {
+ public:
+  explicit DeviceRounds(const std::vector<TestRound>& rounds) : V_(rounds[0].vocab_size()) {
+    for (const TestRound& round : rounds) {
+      probs_.push_back(device_draft_probs(round));
+      add(round);
+    }
+  }
+  // With distributions that no logits make.
+  DeviceRounds(const TestRound& round, const std::vector<std::vector<double>>& draft_probs)
+      : V_(round.vocab_size()), probs_(1) {
+    for (const auto& probs : draft_probs) probs_[0].emplace_back(probs);
+    add(round);
+  }
+
+  Judged judge(std::size_t first, std::size_t count) const {
+    std::vector<DraftedRound> batch;
+    int rows = 0, history = 0;
+    std::size_t drafts = 0;
+    for (std::size_t r = first; r < first + count; ++r) {
+      DraftedRound round = rounds_[r];
+      round.logits = logits_[r].view();
+      round.drafts = drafts_[r];
+      round.draft_probs = pointers_[r];
+      round.sampling.history = histories_[r];
+      batch.push_back(round);
+      rows += round.logits.rows;
+      drafts += round.drafts.size();
+      history += static_cast<int>(histories_[r].size());
+    }
+    const auto sampler = device().make_sampler(
+        {.vocab_size = V_, .rows = rows, .rounds = static_cast<int>(count), .history = history});
+    Judged judged{std::vector<Verdict>(count, {-2, -2}), std::vector<double>(drafts, kNan)};
+    sampler->judge(batch, judged.verdicts, judged.overlaps);
+    return judged;
+  }
+  Judged judge_all() const { return judge(0, rounds_.size()); }
+
+ private:
+  void add(const TestRound& round) {
+    std::vector<const double*> pointers;
+    for (std::size_t i = 0; i < round.drafts.size(); ++i) {
+      const bool certain = round.host_draft_probs[i].empty();
+      pointers.push_back(certain ? nullptr : probs_.back()[i].data());
+    }
+    pointers_.push_back(std::move(pointers));
+    logits_.emplace_back(round.logits.view(), 2);
+    drafts_.push_back(round.drafts);
+    histories_.push_back(round.history);
+    rounds_.push_back({.sampling = round.sampling,
+                       .rule = round.rule,
+                       .lenience = round.lenience,
+                       .seed = round.seed,
+                       .position = round.position});
+  }
+
+  int V_;
+  std::vector<std::vector<OnDevice<double>>> probs_;
+  std::vector<std::vector<const double*>> pointers_;
+  std::vector<DeviceMatrix> logits_;
+  std::vector<std::vector<std::int32_t>> drafts_, histories_;
+  std::vector<DraftedRound> rounds_;
+};
+
+// How many rounds end otherwise than the host's; of the others, the overlaps are the host's, and
+// positions that were not tested have none.
+int count_differences(const std::vector<TestRound>& rounds, const Judged& judged) {
+  int differences = 0;
+  std::size_t draft = 0;
+  for (std::size_t r = 0; r < rounds.size(); ++r) {
+    std::vector<double> overlaps;
+    const Verdict want = host_verdict(rounds[r], overlaps), got = judged.verdicts[r];
+    const bool same = want.accepted == got.accepted && want.token == got.token;
+    differences += !same;
+    for (std::size_t i = 0; same && i < overlaps.size(); ++i) {
+      // Two distributions, each off by near_probs' epsilon, and a sum of V terms.
+      const double epsilon = (3.0 * rounds[r].vocab_size() + 32) * 0x1p-53;
+      EXPECT_NEAR(judged.overlaps[draft + i], overlaps[i], epsilon);
+    }
+    draft += rounds[r].drafts.size();
+  }
+  return differences;
+}
+
+std::vector<TestRound> random_rounds(TestNumbers& numbers, AcceptBy rule, int V, int count) {
+  std::vector<TestRound> rounds;
+  for (int i = 0; i < count; ++i) rounds.push_back(random_round(numbers, rule, V));
+  return rounds;
+}
+
+class EveryRule : public SamplingJudgeKernel, public ::testing::WithParamInterface<int> {
+ protected:
+  void SetUp() override { SamplingJudgeKernel::SetUp(); }
+  AcceptBy rule() const { return static_cast<AcceptBy>(GetParam()); }
+  std::uint32_t seed() const { return static_cast<std::uint32_t>(GetParam()); }
+};
+
+TEST_P(EveryRule, DecidesAsTheHostDoes) {
+  TestNumbers numbers(seed() + 1);
+  for (const int V : {1, 2, 3, 8, 20, 50}) {
+    for (int repeat = 0; repeat < 6; ++repeat) {
+      const auto rounds = random_rounds(numbers, rule(), V, 50);
+      EXPECT_EQ(count_differences(rounds, DeviceRounds(rounds).judge_all()), 0) << V;
+    }
+  }
+}
+
+TEST_P(EveryRule, DecidesAsTheHostDoesWithLargeVocabularies) {
+  TestNumbers numbers(seed() + 100);
+  for (const int V : {600, 2000}) {
+    const auto rounds = random_rounds(numbers, rule(), V, 8);
+    EXPECT_EQ(count_differences(rounds, DeviceRounds(rounds).judge_all()), 0) << V;
+  }
+}
+
+TEST_P(EveryRule, ARoundDependsOnItselfAlone) {
+  TestNumbers numbers(seed() + 200);
+  const auto rounds = random_rounds(numbers, rule(), 40, 12);
+  const DeviceRounds on_device(rounds);
+  const Judged together = on_device.judge_all();
+  std::vector<double> overlaps;
+  for (std::size_t r = 0; r < rounds.size(); ++r) {
+    const Judged alone = on_device.judge(r, 1);
+    EXPECT_EQ(alone.verdicts[0].accepted, together.verdicts[r].accepted);
+    EXPECT_EQ(alone.verdicts[0].token, together.verdicts[r].token);
+    overlaps.insert(overlaps.end(), alone.overlaps.begin(), alone.overlaps.end());
+  }
+  EXPECT_TRUE(same_bits(overlaps, together.overlaps));
+}
+
+TEST_P(EveryRule, ABrokenRowCountsWhenItIsReached) {
+  TestNumbers numbers(seed() + 300);
+  auto rounds = random_rounds(numbers, rule(), 20, 60);
+  int broken = 0;
+  for (TestRound& round : rounds) {
+    float* row = round.logits.row(numbers.below(round.logits.rows()));
+    if (numbers.below(2) == 0)
+      std::fill(row, row + 20, kMinusInfinity);
+    else
+      row[numbers.below(20)] = kNan;
+    std::vector<double> overlaps;
+    broken += host_verdict(round, overlaps).token == -1;
+  }
+  EXPECT_GT(broken, 15);
+  EXPECT_LT(broken, 60);
+  EXPECT_EQ(count_differences(rounds, DeviceRounds(rounds).judge_all()), 0);
+}
+
+// Of 2^k equal tokens in both models, all sums and ratios are dyadic: some uniforms lie on a
+// boundary.
+TEST_P(EveryRule, DecidesOnTheBoundaryAsTheHostDoes) {
+  TestNumbers numbers(seed() + 400);
+  std::vector<TestRound> rounds;
+  for (int r = 0; r < 60; ++r) {
+    TestRound round = random_round(numbers, rule(), 256);
+    round.sampling = row_sampling({.temperature = 1}, {});
+    const int K = round.drafted();
+    for (int i = 0; i <= K; ++i) {
+      std::fill_n(round.logits.row(i), 256, kMinusInfinity);
+      std::fill_n(round.logits.row(i) + numbers.below(128), 1 << numbers.below(8), 1.5f);
+    }
+    round.drafts.clear();
+    for (int i = 0; i < K; ++i) {
+      float* draft_logits = round.draft_logits.row(i);
+      std::fill_n(draft_logits, 256, kMinusInfinity);
+      const int first = numbers.below(128), count = 1 << numbers.below(8);
+      std::fill_n(draft_logits + first, count, -0.5f);
+      round.drafts.push_back(first + numbers.below(count));
+      round.host_draft_probs[index_of(i)] =
+          host_probs(round.draft_logits.view(), i, round.sampling, 256);
+    }
+    // A uniform of the first position is a multiple of 2^-8.
+    const auto purpose = static_cast<Purpose>(numbers.between(1, 3));
+    while (std::fmod(uniform(round.seed, round.position, purpose) * 256, 1) != 0) round.seed++;
+    rounds.push_back(std::move(round));
+  }
+  EXPECT_EQ(count_differences(rounds, DeviceRounds(rounds).judge_all()), 0);
+}
+
+TEST_P(EveryRule, AnotherSeedOrPositionIsAnotherVerdict) {
+  if (rule() == AcceptBy::kLenientArgmax) return;  // draws nothing
+  TestNumbers numbers(seed() + 500);
+  const auto rounds = random_rounds(numbers, rule(), 30, 100);
+  const auto differences = [&](const auto& change) {
+    auto changed = rounds;
+    for (TestRound& round : changed) change(round);
+    return count_differences(rounds, DeviceRounds(changed).judge_all());
+  };
+  EXPECT_EQ(differences([](TestRound&) {}), 0);
+  EXPECT_GT(differences([](TestRound& round) { round.seed ^= 1; }), 30);
+  EXPECT_GT(differences([](TestRound& round) { round.position++; }), 30);
+}
+
+INSTANTIATE_TEST_SUITE_P(Rules, EveryRule, ::testing::Range(0, 9));
+
+// A uniform of zero accepts nothing that the target rules out, and draws nothing of weight zero.
+TEST_F(SamplingJudgeKernel, AUniformOfZeroKeepsToWhatIsPossible) {
+  constexpr std::uint64_t kZeroAccept = 3437508, kZeroResample = 5194859, kZeroTarget = 7864161;
+  constexpr int kPosition = 7;
+  ASSERT_EQ(uniform(kZeroAccept, kPosition, Purpose::kAccept), 0);
+  ASSERT_EQ(uniform(kZeroResample, kPosition, Purpose::kResample), 0);
+  ASSERT_EQ(uniform(kZeroTarget, kPosition, Purpose::kTarget), 0);
+  for (int rule = 0; rule < 9; ++rule) {
+    for (const std::uint64_t seed : {kZeroAccept, kZeroResample, kZeroTarget}) {
+      TestRound round{.rule = static_cast<AcceptBy>(rule),
+                      .seed = seed,
+                      .position = kPosition,
+                      .logits = TestRows(2, 3),
+                      .sampling = row_sampling({.temperature = 1}, {}),
+                      .drafts = {0},
+                      .host_draft_probs = {{0.5, 0.25, 0.25}}};
+      for (int i = 0; i < 6; ++i) round.logits.row(i / 3)[i % 3] = i % 3 == 0 ? kMinusInfinity : 1;
+      EXPECT_EQ(count_differences({round}, DeviceRounds(round, round.host_draft_probs).judge_all()),
+                0);
+      round.logits = TestRows(1, 3);
+      round.drafts.clear();
+      round.host_draft_probs.clear();
+      std::copy_n(std::vector<float>{kMinusInfinity, 1, 1}.begin(), 3, round.logits.row(0));
+      EXPECT_EQ(count_differences({round}, DeviceRounds({round}).judge_all()), 0);
+    }
+  }
+}
+
+// A draft that is everywhere above the target: rounding left nothing of the residual.
+TEST_F(SamplingJudgeKernel, AnEmptyResidualFallsBackToTheTarget) {
+  int rejected = 0;
+  for (std::uint64_t seed = 0; seed < 40; ++seed) {
+    for (const AcceptBy rule : {AcceptBy::kRejection, AcceptBy::kLenient}) {
+      TestRound round{.rule = rule,
+                      .seed = seed,
+                      .position = 3,
+                      .logits = TestRows(2, 4),
+                      .sampling = row_sampling({.temperature = 1}, {}),
+                      .drafts = {static_cast<std::int32_t>(seed % 4)},
+                      .host_draft_probs = {{0.5, 0.5, 0.5, 0.5}}};
+      for (int i = 0; i < 8; ++i) round.logits.row(i / 4)[i % 4] = 2;
+      const Judged judged = DeviceRounds(round, round.host_draft_probs).judge_all();
+      EXPECT_EQ(count_differences({round}, judged), 0);
+      rejected += judged.verdicts[0].accepted == 0;
+    }
+  }
+  EXPECT_GT(rejected, 20);
+}
+
+// Rows with the drafts before them in their history: a token drafted once is penalised after it.
+TEST_F(SamplingJudgeKernel, DraftsArePenalisedFromTheNextRowOn) {
+  TestRound round{.rule = AcceptBy::kLenientArgmax,
+                  .lenience = 0.9,
+                  .position = 1,
+                  .logits = TestRows(3, 4),
+                  .history = {3},
+                  .sampling = row_sampling({.temperature = 1, .repetition_penalty = 2}, {}),
+                  .drafts = {0, 1},
+                  .host_draft_probs = {{}, {}}};
+  // Token 3 would win every row but for the history; 0 the first one, 1 the second, 2 the third.
+  for (int i = 0; i < 12; ++i)
+    round.logits.row(i / 4)[i % 4] = 8.0f - 0.5f * static_cast<float>(i % 4);
+  for (int i = 0; i < 3; ++i) round.logits.row(i)[3] = 9;
+  const Judged judged = DeviceRounds(round, {}).judge_all();
+  EXPECT_EQ(judged.verdicts[0].accepted, 2);
+  EXPECT_EQ(judged.verdicts[0].token, 2);
+}
+
+TEST_F(SamplingJudgeKernel, NoRoundsHaveNoVerdicts) {
+  device().make_sampler({.vocab_size = 5})->judge({}, {}, {});
+}
+
+}  // namespace
+}  // namespace specdec::cuda::inline SPECDEC_CUDA_BUILD
