@@ -32,6 +32,9 @@ constexpr std::size_t kDeviceAlignment = 256;
 cudaError_t allocate(void** block, std::size_t bytes) {
   *block = nullptr;
   if (bytes == 0) return cudaSuccess;
+  std::size_t free_bytes, total_bytes;
+  cudaMemGetInfo(&free_bytes, &total_bytes);
+  if (bytes > total_bytes) return cudaErrorMemoryAllocation;
   if (posix_memalign(block, kDeviceAlignment, bytes) != 0) return cudaErrorMemoryAllocation;
   std::memset(*block, 0xff, bytes);
   return cudaSuccess;
