@@ -148,7 +148,7 @@ class Backend : public DeviceAllocator {
   virtual void store_kv(ConstDeviceRows k, ConstDeviceRows v, const RowPlaces& places,
                         KvLayer cache) = 0;
 
-  // rope of q and of k, and store_kv of k and v: the same bits.
+  // rope of q and of k (both inout), and store_kv of k and v: the same bits.
   virtual void rope_store_kv(DeviceRows q, DeviceRows k, ConstDeviceRows v, ConstDeviceRows cosines,
                              ConstDeviceRows sines, const RowPlaces& places, KvLayer cache) {
     rope(q, cosines, sines);
@@ -162,8 +162,9 @@ class Backend : public DeviceAllocator {
 
   // out[t] = softmax(q[t] K^T / sqrt(D)) V over positions 0 .. positions[t] of row t's sequence,
   // head by head (Vaswani et al. 2017, equation 1). q, out: [T, H * D]. The sum runs over chunks of
-  // kAttentionChunk positions, from the first on, with a running maximum (Milakov and Gimelshein
-  // 2018); kernels/cpu/plain.cpp spells the order out.
+  // fixed size at absolute positions, each with its own maximum or a running one (Milakov and
+  // Gimelshein 2018): kernels/cpu/plain.cpp spells out the CPU's order, with kAttentionChunk
+  // positions a chunk, and kernels/cuda/attention_4_split.cu CUDA's.
   virtual void attention(ConstDeviceRows q, const KvLayer& cache, const RowPlaces& places,
                          const HeadShape& heads, DeviceRows out) = 0;
 

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <climits>
 
+#include "kernels/cpu/require.h"
 #include "kernels/cuda/attention_tiles.h"
 
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
@@ -102,6 +103,7 @@ void attention_split(ConstDeviceRows q, const KvLayer& cache, const RowPlaces& p
   const int pieces = pieces_of(places.context);
   const auto room = static_cast<int>(
       std::min(scratch.size() / scratch_of_row(heads, places.context), std::size_t{INT_MAX}));
+  cpu::require(room > 0, "scratch for a row");
   for (int first = 0; first < q.rows; first += room) {
     const int rows = std::min(room, q.rows - first);
     AttentionInputs in{q.slice(first, rows), cache, places, heads};

@@ -310,7 +310,7 @@ TEST_F(AttentionKernel, RowsOfTwoSequencesInTurnAreEqual) {
 // While a chunk is computed, what follows it is not in the cache yet.
 TEST_F(AttentionKernel, PrefillInChunksIsEqual) {
   TestNumbers numbers(40);
-  for (const int page_size : {1, 16, 512}) {
+  for (const int page_size : {1, 16}) {
     const Scene scene = make_scene(numbers, {3, 1, 64}, page_size, {150}, 150);
     for (const Step& step : kSteps) {
       const TestRows all = run(step, scene);
@@ -400,8 +400,8 @@ void expect_nan_where(const Scene& scene, const Sees& sees) {
 // A NaN among a row's own keys makes this head of this row NaN; in a value, this element of it.
 TEST_F(AttentionKernel, NanReachesOnlyThoseWhoSeeIt) {
   TestNumbers numbers(44);
-  for (const int position : {66, 130, 197}) {
-    Scene scene = make_scene(numbers, {4, 2, 16}, 4, {200, 30}, 150);
+  for (const int position : {130, 197}) {
+    const Scene scene = make_scene(numbers, {4, 2, 16}, 4, {200, 30}, 75);
     const auto sees = [&](int t) {
       const auto row = static_cast<std::size_t>(t);
       return scene.table_starts[row] == 0 && scene.positions[row] >= position;
