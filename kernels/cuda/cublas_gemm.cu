@@ -1,6 +1,8 @@
 #include <stdexcept>
 #include <string>
 
+#include <dlfcn.h>
+
 #include "kernels/cpu/host_backend.h"
 #include "kernels/cuda/cublas_gemm.h"
 #include "kernels/cuda/device_code.h"
@@ -9,11 +11,52 @@
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 namespace {
 
+// What is used of cuBLAS. Its libraries take a tenth of a second to load, which every program would
+// spend at its start: so they are not linked but opened, when somebody asks for them.
+struct Cublas {
+  decltype(&cublasCreate) create;
+  decltype(&cublasDestroy) destroy;
+  decltype(&cublasSetStream) set_stream;
+  cublasStatus_t (*gemm)(cublasHandle_t, cublasOperation_t, cublasOperation_t, int, int, int,
+                         const void*, const void*, cudaDataType_t, int, const void*, cudaDataType_t,
+                         int, const void*, void*, cudaDataType_t, int, cublasComputeType_t,
+                         cublasGemmAlgo_t);
+  decltype(&cublasGetStatusString) status_string;
+};
+
+#ifdef SPECDEC_EMULATED
+const Cublas& cublas() {
+  static const Cublas functions = {cublasCreate, cublasDestroy, cublasSetStream, cublasGemmEx,
+                                   cublasGetStatusString};
+  return functions;
+}
+#else
+template <typename Function>
+void find(void* library, const char* name, Function& function) {
+  function = reinterpret_cast<Function>(library != nullptr ? dlsym(library, name) : nullptr);
+  if (function == nullptr) throw std::runtime_error(std::string("cuBLAS: ") + dlerror());
+}
+
+const Cublas& cublas() {
+  static const Cublas functions = [] {
+    void* library = dlopen(SPECDEC_CUBLAS_LIBRARY, RTLD_NOW | RTLD_LOCAL);
+    Cublas found;
+    find(library, "cublasCreate_v2", found.create);  // what the header's names stand for
+    find(library, "cublasDestroy_v2", found.destroy);
+    find(library, "cublasSetStream_v2", found.set_stream);
+    find(library, "cublasGemmEx", found.gemm);
+    find(library, "cublasGetStatusString", found.status_string);
+    return found;
+  }();
+  return functions;
+}
+#endif
+
 // Throws, with file and line of the call, unless the call succeeded.
 void cublas_check(cublasStatus_t status, const char* file = __builtin_FILE(),
                   int line = __builtin_LINE()) {
   if (status == CUBLAS_STATUS_SUCCESS) return;
-  throw std::runtime_error(std::string("cuBLAS: ") + cublasGetStatusString(status) + " (" + file +
+  throw std::runtime_error(std::string("cuBLAS: ") + cublas().status_string(status) + " (" + file +
                            ":" + std::to_string(line) + ")");
 }
 
@@ -30,14 +73,14 @@ __global__ void round_kernel(ConstDeviceRows x, T* to) {  // to: [T, width], den
 }  // namespace
 
 CublasGemm::CublasGemm(DeviceAllocator& allocator) : allocator_(allocator) {
-  cublas_check(cublasCreate(&handle_));
+  cublas_check(cublas().create(&handle_));
 }
 
-CublasGemm::~CublasGemm() { cublasDestroy(handle_); }
+CublasGemm::~CublasGemm() { cublas().destroy(handle_); }
 
 void CublasGemm::matmul(ConstDeviceRows x, const CudaMatrix& weight, DeviceRows y,
                         cudaStream_t stream) {
-  cublas_check(cublasSetStream(handle_, stream));
+  cublas_check(cublas().set_stream(handle_, stream));
   switch (weight.type()) {
     case WeightType::kF32:
       return gemm(x.data, x.stride, weight, y, CUDA_R_32F);
@@ -69,10 +112,10 @@ void CublasGemm::gemm(const void* x, std::ptrdiff_t x_stride, const CudaMatrix& 
                       DeviceRows y, cudaDataType_t type) {
   const float one = 1.0f, zero = 0.0f;
   const auto weight_stride = weight.row_bytes() / cpu::element_size(weight.type());
-  cublas_check(cublasGemmEx(handle_, CUBLAS_OP_T, CUBLAS_OP_N, y.width, y.rows, weight.width(),
-                            &one, weight.data(), type, static_cast<int>(weight_stride), x, type,
-                            static_cast<int>(x_stride), &zero, y.data, CUDA_R_32F,
-                            static_cast<int>(y.stride), CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
+  cublas_check(cublas().gemm(handle_, CUBLAS_OP_T, CUBLAS_OP_N, y.width, y.rows, weight.width(),
+                             &one, weight.data(), type, static_cast<int>(weight_stride), x, type,
+                             static_cast<int>(x_stride), &zero, y.data, CUDA_R_32F,
+                             static_cast<int>(y.stride), CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
 }
 
 }  // namespace specdec::cuda::inline SPECDEC_CUDA_BUILD
