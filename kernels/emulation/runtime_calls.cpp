@@ -29,13 +29,29 @@ std::map<const void*, std::size_t>& allowed_shared_bytes() {
 
 constexpr std::size_t kDeviceAlignment = 256;
 
+// The device's memory: the machine's, or as much as SPECDEC_EMULATED_MEMORY says, in bytes.
+std::size_t device_bytes() {
+  if (const char* limit = std::getenv("SPECDEC_EMULATED_MEMORY")) {
+    return std::strtoull(limit, nullptr, 10);
+  }
+  return static_cast<std::size_t>(sysconf(_SC_PAGESIZE)) *
+         static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES));
+}
+
+// The blocks that are taken, and their sizes.
+std::map<void*, std::size_t>& blocks() {
+  static std::map<void*, std::size_t> taken;
+  return taken;
+}
+
 cudaError_t allocate(void** block, std::size_t bytes) {
   *block = nullptr;
   if (bytes == 0) return cudaSuccess;
   std::size_t free_bytes, total_bytes;
   cudaMemGetInfo(&free_bytes, &total_bytes);
-  if (bytes > total_bytes) return cudaErrorMemoryAllocation;
+  if (bytes > free_bytes) return cudaErrorMemoryAllocation;
   if (posix_memalign(block, kDeviceAlignment, bytes) != 0) return cudaErrorMemoryAllocation;
+  blocks()[*block] = bytes;
   std::memset(*block, 0xff, bytes);
   return cudaSuccess;
 }
@@ -93,6 +109,7 @@ cudaError_t cudaPeekAtLastError() { return last_error; }
 
 cudaError_t cudaMalloc(void** block, std::size_t bytes) { return allocate(block, bytes); }
 cudaError_t cudaFree(void* block) {
+  blocks().erase(block);
   std::free(block);
   return cudaSuccess;
 }
@@ -100,9 +117,10 @@ cudaError_t cudaMallocHost(void** block, std::size_t bytes) { return allocate(bl
 cudaError_t cudaFreeHost(void* block) { return cudaFree(block); }
 
 cudaError_t cudaMemGetInfo(std::size_t* free_bytes, std::size_t* total_bytes) {
-  const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
-  *free_bytes = page * static_cast<std::size_t>(sysconf(_SC_AVPHYS_PAGES));
-  *total_bytes = page * static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES));
+  std::size_t taken = 0;
+  for (const auto& [block, bytes] : blocks()) taken += bytes;
+  *total_bytes = device_bytes();
+  *free_bytes = *total_bytes > taken ? *total_bytes - taken : 0;
   return cudaSuccess;
 }
 
