@@ -3,7 +3,7 @@
 
 // What steps 3 and 4 of attention share: a block that computes all queries which read the same keys
 // and values. A query is a row and a query head; a block has the query heads of one key and value
-// head (grouped-query attention) of neighbouring rows of one sequence, 16 queries at most.
+// head (grouped-query attention) of neighbouring rows of one sequence, 24 queries at most.
 //
 //   for each tile of 32 positions:
 //     all threads   bring its keys and values into shared memory, 16 bytes a load: once for all
@@ -26,11 +26,13 @@ namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 constexpr int kBlockWarps = 4;
 constexpr int kBlockThreads = kBlockWarps * kWarp;
 
-// The shared memory of a block, for heads of up to 32 * kColumns elements: below 48 KiB.
+// The shared memory of a block, for heads of up to 32 * kColumns elements: below 48 KiB. Queries
+// suffice for 6 rows, a verification of 5 drafts, of 3 heads of 128 or of 4 heads of 64
+// (Llama 3.2).
 template <int kColumns>
 struct AttentionTile {
   static constexpr int kPositions = kColumns <= 4 ? 32 : 16;
-  static constexpr int kQueries = kColumns <= 4 ? 16 : 8;
+  static constexpr int kQueries = kColumns <= 2 ? 24 : kColumns <= 4 ? 20 : 8;
   static constexpr int kStride = kColumns * kWarp + 4;
 
   __align__(16) float queries[kQueries][kStride];
@@ -91,7 +93,7 @@ __device__ BlockQueries queries_of_block(const AttentionInputs& in) {
   const int mine = t + static_cast<int>(threadIdx.x) % kWarp;
   const bool together = mine < end && starts[mine] == starts[t];
   const unsigned others = ~__ballot_sync(kAllLanes, together);
-  block.rows = __ffs(static_cast<int>(others)) - 1;  // 16 at most, so there are others
+  block.rows = __ffs(static_cast<int>(others)) - 1;  // 24 at most, so there are others
   block.last = warp_max(mine < t + block.rows ? in.places.positions[mine] : 0);
   return block;
 }
@@ -220,19 +222,26 @@ __device__ void attend(const AttentionInputs& in, const BlockQueries& block, int
   }
 }
 
+// The same with a fitting kPerWarp, so that warps with few queries do not compute for more.
+template <int kMostPerWarp, bool kVectors, int kColumns, typename Write>
+__device__ void attend_fitting(const AttentionInputs& in, const BlockQueries& block, int begin,
+                               int end, AttentionTile<kColumns>& tile, const Write& write) {
+  if constexpr (kMostPerWarp > 1) {
+    if (block.count() <= kMostPerWarp / 2 * kBlockWarps) {
+      attend_fitting<kMostPerWarp / 2, kVectors>(in, block, begin, end, tile, write);
+      return;
+    }
+  }
+  attend<kMostPerWarp, kVectors>(in, block, begin, end, tile, write);
+}
+
 // The same for any number of queries. Threads of a block: kBlockThreads.
 template <bool kVectors, int kColumns, typename Write>
 __device__ void attend(const AttentionInputs& in, const BlockQueries& block, int begin, int end,
                        const Write& write) {
   __shared__ AttentionTile<kColumns> tile;
-  constexpr int kMostPerWarp = AttentionTile<kColumns>::kQueries / kBlockWarps;
-  if (block.count() <= kBlockWarps) {
-    attend<1, kVectors>(in, block, begin, end, tile, write);
-  } else if (kMostPerWarp > 2 && block.count() <= 2 * kBlockWarps) {
-    attend<2, kVectors>(in, block, begin, end, tile, write);
-  } else {
-    attend<kMostPerWarp, kVectors>(in, block, begin, end, tile, write);
-  }
+  attend_fitting<AttentionTile<kColumns>::kQueries / kBlockWarps, kVectors>(in, block, begin, end,
+                                                                            tile, write);
 }
 
 // Calls job.operator()<kVectors, kColumns>() with what fits the heads. Rows of heads whose size is
