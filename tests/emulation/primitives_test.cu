@@ -304,7 +304,7 @@ __global__ void atomics(AtomicTotals<T>* totals, T* seen) {
   atomicXor(&totals->xored, i);
   atomicExch(&totals->exchanged, i);
   // An addition by compare and swap.
-  T old = totals->subtracted, assumed;
+  T old = atomicAdd(&totals->subtracted, T{0}), assumed;
   do {
     assumed = old;
     old = atomicCAS(&totals->subtracted, assumed, static_cast<T>(assumed - i));
@@ -452,7 +452,9 @@ TEST_F(Primitives, HasStreamsAndEvents) {
   cuda_check(cudaStreamDestroy(stream));
 }
 
-__global__ void touch_shared(char* out) { dynamic_shared<char>()[threadIdx.x % 16] = out[0]; }
+__global__ void touch_shared(char* out) {
+  if (threadIdx.x < 16) dynamic_shared<char>()[threadIdx.x] = out[0];
+}
 
 // Whether launch() takes so many threads and bytes.
 std::string refusal(dim3 grid, dim3 block, std::size_t shared_bytes) {
