@@ -1,8 +1,9 @@
 // Bugs that kernels have, one by one, each beside the right kernel: the emulation must catch the
 // bug by the means that docs/emulation.md names, and have nothing to say against the right one.
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
-#include <limits>
+#include <numeric>
 #include <string>
 
 #include "tests/emulation/run.h"
@@ -179,6 +180,22 @@ TEST_F(SeededBugs, ThreadOrderIsNoOrder) {
   setenv("SPECDEC_THREAD_ORDER", "backwards", 1);
   EXPECT_EXIT(run(ballot_without_me<false>, 1, 32, 32), ::testing::ExitedWithCode(2),
               "SPECDEC_THREAD_ORDER is 'backwards'; it takes forward, reverse or random");
+}
+
+__global__ void number_turns(int* out) { out[threadIdx.x] = atomicAdd(&out[64], 1); }
+std::vector<int> turns(const char* order) {
+  setenv("SPECDEC_THREAD_ORDER", order, 1);
+  std::vector<int> numbers = run(number_turns, 1, 64, 65);
+  numbers.pop_back();
+  return numbers;
+}
+TEST_F(SeededBugs, ThreadsTakeTurnsInTheOrderAskedFor) {
+  std::vector<int> expected(64);
+  std::iota(expected.begin(), expected.end(), 0);
+  EXPECT_EQ(turns("forward"), expected);
+  EXPECT_NE(turns("random"), expected);
+  std::reverse(expected.begin(), expected.end());
+  EXPECT_EQ(turns("reverse"), expected);
 }
 
 // ---- what was never written is NaN
