@@ -111,7 +111,8 @@ __global__ void shuffle_after_return(int* out) {
   out[threadIdx.x] = __shfl_sync(kAll, 7, 31);
 }
 TEST_F(SeededBugs, LaneHasEnded) {
-  expect_report(shuffle_after_return<true>, 64, "the mask names a lane that has ended|deadlock");
+  setenv("SPECDEC_THREAD_ORDER", "forward", 1);
+  expect_report(shuffle_after_return<true>, 64, "the mask names a lane that has ended");
   expect_clean(shuffle_after_return<false>, 64, 7);
 }
 
