@@ -135,27 +135,29 @@ void BatchedRounds::judge(std::span<RequestState* const> batch) {
 // judge() on a GPU: one verdict for all requests, then each emits its own tokens.
 void BatchedRounds::judge_on_device(std::span<RequestState* const> batch) {
   drafted_.clear();
-  int row = 0;
+  int row = 0, drafts = 0;
   for (std::size_t i = 0; i < batch.size(); i++) {
     RequestState& r = *batch[i];
     if (r.failure) continue;
     const int rows = r.round.drafted + 1;
     drafted_.push_back(r.judge.drafted_round(drafts_[i], pass_.logits(row, rows), r.context));
     row += rows;
+    drafts += r.round.drafted;
   }
-  scratch_.sampler->judge(drafted_, std::span(verdicts_).first(drafted_.size()), scratch_.overlaps);
-  std::size_t judged = 0, drafts = 0;
+  auto overlaps = std::span(scratch_.overlaps).first(static_cast<std::size_t>(drafts));
+  scratch_.sampler->judge(drafted_, std::span(verdicts_).first(drafted_.size()), overlaps);
+  std::size_t judged = 0;
   for (std::size_t i = 0; i < batch.size(); i++) {
     RequestState& r = *batch[i];
     if (r.failure) continue;
-    const auto overlaps =
-        std::span(scratch_.overlaps).subspan(drafts, drafted_[judged].drafts.size());
-    drafts += overlaps.size();
+    const auto n_drafts = static_cast<std::size_t>(r.round.drafted);
     try {
-      r.judge.emit(verdicts_[judged++], overlaps, drafts_[i], r.context, r.generation, r.round);
+      r.judge.emit(verdicts_[judged++], overlaps.first(n_drafts), drafts_[i], r.context,
+                   r.generation, r.round);
     } catch (const Error& error) {
       r.failure = error.what();
     }
+    overlaps = overlaps.subspan(n_drafts);
   }
 }
 
