@@ -91,15 +91,14 @@ __device__ inline void keep_top_p(double top_p, int V, double peak, const double
   const std::uint64_t last = key_that_reaches(
       top_p, V, order_of(peak), [&](int i) { return order_of(scores[i]); }, share);
   // Among tokens with the last one's score, the lower ids come first.
-  const auto turn = [&](int i) {
+  const auto turn = [&](int i) -> std::uint64_t {
     const std::uint64_t order = order_of(scores[i]);
-    return order > last ? V + 1 : order == last ? V - i : 0;
+    if (order == last) return V - i;
+    return order > last ? V + 1 : 0;
   };
-  const std::uint64_t last_turn = key_that_reaches(
-      top_p, V, static_cast<std::uint64_t>(V) + 1,
-      [&](int i) { return static_cast<std::uint64_t>(turn(i)); }, share);
+  const std::uint64_t last_turn = key_that_reaches(top_p, V, V + 1, turn, share);
   for (int i = thread(); i < V; i += threads()) {
-    if (static_cast<std::uint64_t>(turn(i)) < last_turn) probs[i] = 0;
+    if (turn(i) < last_turn) probs[i] = 0;
   }
 }
 

@@ -22,7 +22,7 @@ struct Rows {
     for (int r = 0; r < rows; ++r) {
       random_logits(numbers, logits.row(r), width);
       auto& history = histories[index_of(r)];
-      history = random_history(numbers, std::min(V, width), numbers.below(2 * V + 2));
+      history = random_history(numbers, V, numbers.below(2 * V + 2));
       choices.push_back(
           {.sampling = row_sampling(random_options(numbers, V), history),
            .by = one_of<DrawBy>(numbers, {DrawBy::kInversion, DrawBy::kRace, DrawBy::kLargest}),
