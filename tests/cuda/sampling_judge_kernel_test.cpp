@@ -324,6 +324,28 @@ TEST_P(EveryRule, DecidesOnTheBoundaryAsTheHostDoes) {
   EXPECT_EQ(count_differences(rounds, DeviceRounds(rounds).judge_all()), 0);
 }
 
+// The target holds the tokens 0 to 3, the draft 2 to 5, all alike: on 2 and 3 both say the same.
+TEST_P(EveryRule, DecidesAsTheHostDoesWhereTheModelsAgreeInPart) {
+  std::vector<TestRound> rounds;
+  for (std::uint64_t seed = 0; seed < 60; ++seed) {
+    TestRound round{.rule = rule(),
+                    .lenience = rule() == AcceptBy::kLenient ? 0.5 : 1,
+                    .seed = seed,
+                    .position = 2,
+                    .logits = TestRows(2, 6),
+                    .draft_logits = TestRows(1, 6),
+                    .sampling = row_sampling({.temperature = 1}, {}),
+                    .drafts = {static_cast<std::int32_t>(2 + seed % 4)}};
+    for (int i = 0; i < 6; ++i) {
+      round.logits.row(0)[i] = round.logits.row(1)[i] = i < 4 ? 1 : kMinusInfinity;
+      round.draft_logits.row(0)[i] = i < 2 ? kMinusInfinity : -1;
+    }
+    round.host_draft_probs = {host_probs(round.draft_logits.view(), 0, round.sampling, 6)};
+    rounds.push_back(std::move(round));
+  }
+  EXPECT_EQ(count_differences(rounds, DeviceRounds(rounds).judge_all()), 0);
+}
+
 TEST_P(EveryRule, AnotherSeedOrPositionIsAnotherVerdict) {
   if (rule() == AcceptBy::kLenientArgmax) return;  // draws nothing
   TestNumbers numbers(seed() + 500);
