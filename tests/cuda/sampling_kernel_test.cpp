@@ -243,6 +243,17 @@ TEST_F(SamplingKernel, AUniformOnTheBoundaryGoesToTheNextToken) {
   EXPECT_EQ(count_differences(rows, choose(rows, 0, rows.rows())), 0);
 }
 
+// Where the warps' stretches do not divide the vocabulary.
+TEST_F(SamplingKernel, TheLastTokenCanBeDrawn) {
+  TestNumbers numbers(11);
+  for (const int V : {33, 701, 4099}) {
+    Rows rows(numbers, 1, V, V);
+    rows.logits.row(0)[V - 1] = 100;
+    rows.choices[0] = {};
+    EXPECT_EQ(choose(rows, 0, 1).tokens[0], V - 1);
+  }
+}
+
 TEST_F(SamplingKernel, NothingIsChosenFromNoRows) {
   device().make_sampler({.vocab_size = 5})->choose({}, {}, {});
 }
