@@ -132,6 +132,15 @@ void BatchedRounds::judge(std::span<RequestState* const> batch) {
   }
 }
 
+void BatchedRounds::roll_back(RequestState& r) {
+  if (r.policy) r.policy->learn(r.round);
+  target_.truncate(r.sequence, r.round.target_length());
+  if (r.draft_sequence == RequestState::kNoSequence) return;
+  drafter_.truncate(r.draft_sequence, r.round.draft_length());
+}
+// [end snippet batched-judge]
+
+// [snippet batched-judge-on-device]
 // judge() on a GPU: one verdict for all requests, then each emits its own tokens.
 void BatchedRounds::judge_on_device(std::span<RequestState* const> batch) {
   drafted_.clear();
@@ -160,13 +169,6 @@ void BatchedRounds::judge_on_device(std::span<RequestState* const> batch) {
     overlaps = overlaps.subspan(n_drafts);
   }
 }
-
-void BatchedRounds::roll_back(RequestState& r) {
-  if (r.policy) r.policy->learn(r.round);
-  target_.truncate(r.sequence, r.round.target_length());
-  if (r.draft_sequence == RequestState::kNoSequence) return;
-  drafter_.truncate(r.draft_sequence, r.round.draft_length());
-}
-// [end snippet batched-judge]
+// [end snippet batched-judge-on-device]
 
 }  // namespace specdec
