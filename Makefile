@@ -7,7 +7,7 @@ FUZZ_SECONDS ?= 60
 GOLDEN_VENV := $(BUILD)/golden-venv
 FORMATTED := git ls-files -z --cached --others --exclude-standard -- '*.h' '*.cpp' '*.cu' '*.cuh'
 
-.PHONY: help setup setup-full build demo check test test-full bench bench-full bench-docs experiments fuzz golden docs \
+.PHONY: help setup setup-full build demo check test test-full bench bench-full bench-docs bench-cuda experiments fuzz golden docs \
         doctor format check-format clean asan tsan
 
 help: ## list the targets
@@ -55,6 +55,10 @@ bench-full: build ## the same with all settings; takes an hour or two
 
 bench-docs: build ## bench-full, and the tables and figures of docs/performance.md and README from it
 	@python3 docs/experiments/bench.py --build $(BUILD) --full --commit
+	@python3 docs/experiments/tables.py
+
+bench-cuda: build ## measure this machine's GPU, and fill the tables of docs/kernels.md with that
+	@python3 docs/experiments/cuda_bench.py --build $(BUILD)
 	@python3 docs/experiments/tables.py
 
 experiments: build ## measure what chapters 4 to 6 and theory show, on a quiet machine; fill tables, draw figures

@@ -23,7 +23,8 @@ import tempfile
 import run
 
 HERE = pathlib.Path(__file__).resolve().parent
-SOURCES = ["kernels", "common", "stages", "tests/benchmarks"]   # what decides how fast all is
+SOURCES = ["kernels/**/*", "common/**/*", "stages/**/*", "tests/benchmarks/**/*"]   # what decides how fast all is
+LEFT_OUT = ("kernels/cuda", "kernels/emulation/", "tests/benchmarks/cuda")         # but for what starts so
 SUFFIXES = {".h", ".cpp", ".cu", ".cuh", ".txt", ".cmake"}
 
 # Program -> its words in a selection, and in full. Of a benchmark's name, the filter's part is searched for.
@@ -58,8 +59,8 @@ def listed(program, words):
     return done.stdout.splitlines()
 
 
-def run_program(program, words):
-    """Google Benchmark's JSON; a line on stderr counts its benchmarks."""
+def run_program(program, words, keep_failed=False):
+    """Google Benchmark's JSON; a line on stderr counts its benchmarks. keep_failed: those that failed end nothing."""
     progress = run.Progress(program.name, len(listed(program, words)))
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
@@ -71,7 +72,7 @@ def run_program(program, words):
                 if "/manual_time" in line:
                     progress.step()
         output = json.loads(out.read_text(encoding="utf-8")) if out.is_file() else {"benchmarks": []}
-        failed = [entry for entry in entries_of(output) if "error" in entry]
+        failed = [entry for entry in entries_of(output) if "error" in entry and not keep_failed]
         if process.returncode != 0 or failed:
             raise SystemExit(f"{program} ended with {process.returncode}: "
                              f"{failed[0] if failed else errors.read_text().strip()[-300:]}")
@@ -113,14 +114,14 @@ def entries_of(output):
 
 # --- where it was run ---
 
-def sources_sha256(root=run.REPOSITORY):
+def sources_sha256(root=run.REPOSITORY, sources=SOURCES, left_out=LEFT_OUT):
     """Over name and content of the sources, without git."""
     digest = hashlib.sha256()
-    for folder in SOURCES:
-        for file in sorted((root / folder).rglob("*")):
-            if file.is_file() and file.suffix in SUFFIXES:
-                digest.update(file.relative_to(root).as_posix().encode() + b"\0" +
-                              hashlib.sha256(file.read_bytes()).digest())
+    for pattern in sources:
+        for file in sorted(root.glob(pattern)):
+            name = file.relative_to(root).as_posix()
+            if file.is_file() and file.suffix in SUFFIXES and not name.startswith(left_out):
+                digest.update(name.encode() + b"\0" + hashlib.sha256(file.read_bytes()).digest())
     return digest.hexdigest()
 
 

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 """Fills the tables of docs/theory.md from results.json and from the formulas, those of
-docs/06_batched_verification.md from batch.json, and those of docs/performance.md and README.md from bench.json, of
-which it also draws the figures.
+docs/06_batched_verification.md from batch.json, those of docs/kernels.md from cuda.json where there is one, and those
+of docs/performance.md and README.md from bench.json, of which it also draws the figures.
 
     python3 docs/experiments/tables.py            rewrites them
     python3 docs/experiments/tables.py --check    exit code 1 where one differs
 
 A table stands between <!-- table: NAME --> and <!-- end table -->, in a quotation with "> " before both. NAME is a
-function of this file, of batch_tables.py or of bench_tables.py. What was measured before the sources of bench.json
-changed says so, and its figures are grey: that is made here too, and checked.
+function of this file, of batch_tables.py, of bench_tables.py or of cuda_tables.py. What was measured before the
+sources of bench.json or cuda.json changed says so, and its figures are grey: that is made here too, and checked.
 """
 import argparse
 import difflib
@@ -20,6 +20,8 @@ import sys
 import batch_tables
 import bench
 import bench_tables
+import cuda_bench
+import cuda_tables
 import formulas
 from table_text import machine as machine_text, markdown, number, prose, smoke
 
@@ -285,16 +287,24 @@ def committed_benchmarks(data):
     return bench_tables.Benchmarks(data, bench.is_stale(data))
 
 
+def committed_cuda(data):
+    return cuda_tables.Measured(data, data is not None and cuda_bench.is_stale(data))
+
+
 # Chapter -> its tables, the file they are made from, and what reads its JSON.
 CHAPTERS = {"theory.md": (TABLES, "results.json", Results),
             "06_batched_verification.md": (batch_tables.TABLES, "batch.json", batch_tables.Batches),
+            "kernels.md": (cuda_tables.TABLES, "cuda.json", committed_cuda),
             "performance.md": (bench_tables.TABLES, "bench.json", committed_benchmarks),
             "../README.md": (bench_tables.TABLES, "bench.json", committed_benchmarks)}
 
 
 def read(chapter):
+    """What the chapter's tables are made from; cuda.json need not be there."""
     _, file, reader = CHAPTERS[chapter]
-    return reader(json.loads((HERE / file).read_text(encoding="utf-8")))
+    path = HERE / file
+    missing = reader is committed_cuda and not path.is_file()
+    return reader(None if missing else json.loads(path.read_text(encoding="utf-8")))
 
 
 def filled(chapter, text, results):
@@ -333,7 +343,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true")
     check, differs = parser.parse_args().check, False
-    for path, new in [*made(["theory.md", "06_batched_verification.md"]), *made_from_benchmarks()]:
+    for path, new in [*made(["theory.md", "06_batched_verification.md", "kernels.md"]), *made_from_benchmarks()]:
         old = path.read_text(encoding="utf-8") if path.exists() else ""
         differs |= old != new
         if check:

@@ -33,7 +33,7 @@ const CudaMatrix& own(const WeightMatrix& matrix) {
 
 class CudaBackend final : public Backend {
  public:
-  explicit CudaBackend(Gemm gemm) {
+  explicit CudaBackend(Gemm gemm) : gemm_(gemm) {
     if (gemm == Gemm::kCublas) cublas_ = std::make_unique<CublasGemm>(*this);
   }
   ~CudaBackend() override { deallocate(argmax_ids_); }
@@ -102,6 +102,9 @@ class CudaBackend final : public Backend {
     cpu::require_matmul(x, weight, y);
     if (x.rows == 0) return;
     if (cublas_ != nullptr) return cublas_->matmul(x, own(weight), y, stream_);
+    if (gemm_ == Gemm::kTensorCores && own(weight).type() == WeightType::kBF16) {
+      return matmul_mma(x, own(weight), y, stream_);
+    }
     cuda::matmul(x, own(weight), y, stream_);
   }
   void add(DeviceRows x, ConstDeviceRows y) override {
@@ -190,6 +193,7 @@ class CudaBackend final : public Backend {
     return argmax_ids_;
   }
 
+  Gemm gemm_;
   std::unique_ptr<CublasGemm> cublas_;  // null: our own product
   cudaStream_t stream_ = nullptr;       // the default one: copies wait for what was launched before
   std::int32_t* argmax_ids_ = nullptr;

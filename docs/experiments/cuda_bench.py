@@ -1,0 +1,92 @@
+#!/usr/bin/env python3
+"""Runs cuda_benchmark on this machine's GPU and writes docs/experiments/cuda.json, from which tables.py makes the
+tables of docs/kernels.md.
+
+    python3 docs/experiments/cuda_bench.py [--build DIR] [--filter REGEX] [--samples N]
+
+Without a GPU it says NOT MEASURED and why, and writes nothing. Let nothing else run on the GPU.
+"""
+import argparse
+import datetime
+import pathlib
+import re
+import subprocess
+
+import bench
+import run
+
+OUT = pathlib.Path(__file__).resolve().with_name("cuda.json")
+# What decides how fast the kernels are.
+SOURCES = ["kernels/*", "kernels/cuda/*", "common/**/*", "tests/benchmarks/cuda*"]
+CONTEXT = ["gpu", "compute_capability", "multiprocessors", "memory_bytes", "cuda", "driver_cuda"]
+
+
+def sources_sha256(root=run.REPOSITORY):
+    return bench.sources_sha256(root, sources=SOURCES, left_out=())
+
+
+def is_stale(results):
+    """Whether the sources have changed since."""
+    return results["sources_sha256"] != sources_sha256()
+
+
+def problem_of(program):
+    """Why nothing can be measured; empty where something can."""
+    if not program.is_file():
+        return "NOT MEASURED: built without CUDA: nvcc was not found when the build was configured"
+    first = bench.listed(program, [])[:1]
+    return first[0] if first and first[0].startswith("NOT MEASURED") else ""
+
+
+def driver():
+    """Its version, as nvidia-smi says it."""
+    try:
+        done = subprocess.run(["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"],
+                              capture_output=True, text=True)
+    except OSError:
+        return "unknown"
+    return done.stdout.strip().split("\n")[0] or "unknown"
+
+
+def nvcc_flags(build):
+    """The flags of a kernel, without paths and warnings."""
+    try:
+        commands = (build / "compile_commands.json").read_text(encoding="utf-8")
+    except OSError:
+        return "unknown"
+    command = re.search(r'"command": "(.*cuda/matmul_1_naive\.cu\.o.*nvcc.*|.*nvcc.*cuda/matmul_1_naive\.cu\.o.*)"', commands)
+    return " ".join(re.findall(r"-O\w|-DNDEBUG|-std=\S+|--generate-code=[^\s\\]+|-arch=\S+", command[1])) if command else "unknown"
+
+
+def results_of(output, build, options):
+    """cuda.json from Google Benchmark's JSON."""
+    context = output["context"]
+    if not context.get("gpu"):
+        raise SystemExit(f"{context.get('backend')} is no GPU: its times mean nothing")
+    now = datetime.datetime.now(datetime.timezone.utc)
+    machine = {name: bench.value_of(context[name]) if name.endswith("s") else context[name] for name in CONTEXT}
+    return {"date": now.strftime("%Y-%m-%d %H:%M UTC"), "sources_sha256": sources_sha256(),
+            "machine": {**machine, "driver": driver(), "cpu": run.machine()["cpu"]},
+            "build": {**(run.build_of(build) or {}), "nvcc_flags": nvcc_flags(build)},
+            "options": options, "benchmarks": bench.entries_of(output)}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build", type=pathlib.Path, default=run.REPOSITORY / "build")
+    parser.add_argument("--filter", help="benchmarks whose names match; the tables lack the others")
+    parser.add_argument("--samples", type=int, default=15)
+    parser.add_argument("--out", type=pathlib.Path, default=OUT)
+    options = parser.parse_args()
+    program = options.build / "bin/bench/cuda_benchmark"
+    if problem := problem_of(program):
+        print(problem)
+        return
+    words = [f"--samples={options.samples}"] + ([f"--benchmark_filter={options.filter}"] if options.filter else [])
+    output = bench.run_program(program, words, keep_failed=True)
+    options.out.write_text(run.dump(results_of(output, options.build, " ".join(words))), encoding="utf-8")
+    print(options.out)
+
+
+if __name__ == "__main__":
+    main()

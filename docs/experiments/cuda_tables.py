@@ -1,0 +1,127 @@
+"""The tables of docs/kernels.md, made from what cuda_bench.py measured on a GPU. tables.py puts them there."""
+import statistics
+
+from table_text import markdown, number, prose
+
+TABLES = {}
+STALE = "**Measured before the last changes of the sources.** "
+NOT_MEASURED = "NOT MEASURED: no results of a GPU are committed; where there is one, `make bench-cuda` measures.\n"
+LEFT_OUT = "NOT MEASURED: the run left this out.\n"
+SHARE = "Microseconds, and in brackets the share of the copy's bandwidth; M rows."
+
+
+class Measured:
+    """cuda.json, or None where there is none. stale: the sources have changed since."""
+
+    def __init__(self, data, stale):
+        self.data, self.stale = data, stale
+
+    def of(self, *benchmarks, **wanted):
+        """Entries of these benchmarks in the order of the run; wanted: a value or several."""
+        def fits(e):
+            return all(e.get(k) in (v if isinstance(v, tuple) else (v,)) for k, v in wanted.items())
+        return [e for e in self.data["benchmarks"] if e["benchmark"] in benchmarks and "error" not in e and fits(e)]
+
+    def failed(self, *benchmarks):
+        return [e for e in self.data["benchmarks"] if e["benchmark"] in benchmarks and "error" in e]
+
+
+def where(results):
+    data, m = results.data, results.data["machine"]
+    bandwidths = [e["bandwidth"] for e in data["benchmarks"] if e.get("bandwidth")]
+    copies = f" A copy moves {statistics.median(bandwidths) / 1e9:.0f} GB/s." if bandwidths else ""
+    return (f"{STALE if results.stale else ''}Measured at source {data['sources_sha256'][:8]}: {data['date']}, {m['gpu']} "
+            f"({m['multiprocessors']} multiprocessors, compute capability {m['compute_capability']}, "
+            f"{m['memory_bytes'] / 1e9:.0f} GB), driver {m['driver']}, CUDA {m['cuda']}, "
+            f"`{data['build']['nvcc_flags']}`.{copies}")
+
+
+def table(*benchmarks):
+    """A maker of (caption, entries, names of the columns at the left, what a cell says), for these benchmarks."""
+    def register(make):
+        def made(results):
+            if results.data is None:
+                return NOT_MEASURED
+            parts = [f"{prose(caption)}\n{grid(entries, names, cell)}"
+                     for caption, entries, names, cell in make(results) if entries]
+            parts += [prose(f"Failed: {named(e)}: {e['error']}") for e in results.failed(*benchmarks)]
+            return "\n".join([prose(where(results)), *(parts or [LEFT_OUT])])
+        TABLES["cuda-" + make.__name__] = made
+        return make
+    return register
+
+
+def grid(entries, names, cell):
+    """A row for each value of the names, a column for each M."""
+    columns = sorted({e["M"] for e in entries})
+    rows = {}
+    for e in entries:
+        rows.setdefault(tuple(str(e.get(name, "")) for name in names), {})[e["M"]] = cell(e)
+    return markdown([*("kernel" if name == "benchmark" else name for name in names), *(f"M = {m}" for m in columns)],
+                    [[*key, *(cells.get(m, "") for m in columns)] for key, cells in rows.items()])
+
+
+def named(e):
+    return ", ".join(str(e[name]) for name in ("benchmark", "shape", "matrix", "context", "step", "from", "gemm", "M")
+                     if name in e)
+
+
+def micros(e):
+    value = e["seconds"] * 1e6
+    return f"{number(value, 0 if value >= 100 else 1)} ({number(e['of_bandwidth'])})"
+
+
+def millis(e):
+    return f"{number(e['seconds'] * 1e3)} ({number(e['of_bandwidth'])})"
+
+
+def ratio(name):
+    return lambda e: number(e.get(name))
+
+
+def teraflops(e):
+    return number(e["flops_per_second"] / 1e12, 1)
+
+
+ROW_KERNELS = ("rms_norm", "add_rms_norm", "embed", "gather_rows", "add", "fill", "silu_mul", "rope_angles", "rope",
+               "store_kv", "rope_store_kv")
+
+
+@table(*ROW_KERNELS)
+def norms(results):
+    return [(SHARE, results.of(*ROW_KERNELS), ["shape", "benchmark", "width", "step"], micros)]
+
+
+@table("matmul")
+def products(results):
+    ladder, engine = results.of("matmul", matrix="gate_up"), results.of("matmul", step="engine")
+    large = [e for e in results.of("matmul", matrix="gate_up", step=("engine", "mma", "cublas")) if e["M"] >= 64]
+    return [("The ladder on gate and up. " + SHARE, ladder, ["shape", "step"], micros),
+            ("The same, Tflop/s.", large, ["shape", "step"], teraflops),
+            ("The engine's product on every matrix. " + SHARE, engine, ["shape", "matrix"], micros),
+            ("Its time over cuBLAS': below 1 it is faster.", engine, ["shape", "matrix"], ratio("over_cublas")),
+            ("T(M)/T(1).", engine, ["shape", "matrix"], ratio("over_one_row")),
+            ("The tensor cores' T(M)/T(1).", results.of("matmul", step="mma"), ["shape", "matrix"],
+             ratio("over_one_row"))]
+
+
+@table("attention")
+def attention(results):
+    return [(SHARE, results.of("attention"), ["shape", "context", "step"], micros),
+            ("T(M)/T(1) of the engine's.", results.of("attention", step="engine"), ["shape", "context"],
+             ratio("over_one_row"))]
+
+
+@table("argmax", "choose", "judge")
+def sampling(results):
+    return [("argmax. " + SHARE, results.of("argmax"), ["step"], micros),
+            ("A token from each of M rows, and the verdict on M - 1 drafts, with the copies to the device and back. " +
+             SHARE, results.of("choose", "judge"), ["benchmark", "from"], micros)]
+
+
+@table("forward")
+def forward(results):
+    passes = results.of("forward")
+    return [("A pass of M tokens and its argmax: milliseconds, and in brackets the share of the copy's bandwidth.",
+             passes, ["shape", "gemm"], millis),
+            ("T(M)/T(1).", passes, ["shape", "gemm"], ratio("over_one_row"))]

@@ -1,0 +1,127 @@
+// The matrix products of Llama 3.2 1B and 3B, bf16 weights: each step of the ladder, the tensor
+// cores' and cuBLAS, which rounds its inputs to bf16 first: that is part of its time. Weights are
+// cold; inputs and outputs are not, as in a model.
+#include <memory>
+#include <optional>
+
+#include <fmt/format.h>
+
+#include "kernels/cuda/cublas_gemm.h"
+#include "kernels/cuda/matmul.h"
+#include "tests/benchmarks/cuda_samples.h"
+
+namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
+namespace {
+
+constexpr int kMostRows = 512;
+
+struct Product {
+  const char* shape;
+  const char* matrix;
+  int outputs, width;
+
+  bool operator==(const Product&) const = default;
+};
+constexpr Product kProducts[] = {
+    {"1b", "qkv", 3072, 2048},       {"1b", "o_proj", 2048, 2048},
+    {"1b", "gate_up", 16'384, 2048}, {"1b", "down_proj", 2048, 8192},
+    {"1b", "head", 128'256, 2048},   {"3b", "qkv", 5120, 3072},
+    {"3b", "o_proj", 3072, 3072},    {"3b", "gate_up", 16'384, 3072},
+    {"3b", "down_proj", 3072, 8192}, {"3b", "head", 128'256, 3072},
+};
+
+// Copies of one matrix, and what goes in and comes out.
+class Matrices {
+ public:
+  Matrices(Backend& backend, const Product& product)
+      : product_(product),
+        x_(random_floats(backend,
+                         std::size_t{kMostRows} * static_cast<std::size_t>(product.width))),
+        y_(backend, std::size_t{kMostRows} * static_cast<std::size_t>(product.outputs)),
+        cublas_(backend) {
+    const std::vector<std::uint16_t> values = random_bf16(
+        static_cast<std::size_t>(product.outputs) * static_cast<std::size_t>(product.width));
+    const HostMatrix host{WeightType::kBF16, std::as_bytes(std::span(values)), product.outputs,
+                          product.width};
+    for (int i = copies_of(host.bytes.size()); i > 0; --i) {
+      weights_.push_back(
+          std::make_unique<CudaMatrix>(backend, std::span(&host, 1), WeightFormat::kStored));
+    }
+  }
+
+  const Product& product() const { return product_; }
+  int copies() const { return static_cast<int>(weights_.size()); }
+  ConstDeviceRows x(int rows) const { return matrix(x_, rows, product_.width); }
+  DeviceRows y(int rows) const { return matrix(y_, rows, product_.outputs); }
+  const CudaMatrix& weight(int copy) const { return *weights_[static_cast<std::size_t>(copy)]; }
+  CublasGemm& cublas() { return cublas_; }
+  Work work(int rows) const {
+    return {static_cast<double>(weight(0).bytes()), 2.0 * rows * product_.outputs * product_.width};
+  }
+
+ private:
+  static std::vector<std::uint16_t> random_bf16(std::size_t count) {  // around 1/32
+    std::vector<std::uint16_t> values(count);
+    std::uint32_t random = 1;
+    for (std::uint16_t& value : values) {
+      random = random * 1664525u + 1013904223u;
+      value = static_cast<std::uint16_t>(0x3d00u | (random >> 24) | (random >> 16 & 0x8000u));
+    }
+    return values;
+  }
+
+  Product product_;
+  std::vector<std::unique_ptr<CudaMatrix>> weights_;
+  DeviceArray<float> x_, y_;
+  CublasGemm cublas_;
+};
+
+// y = x W^T with matrix number `copy`.
+using Multiply = void (*)(Matrices& matrices, int copy, int rows);
+
+template <auto kernel>
+void by(Matrices& matrices, int copy, int rows) {
+  kernel(matrices.x(rows), matrices.weight(copy), matrices.y(rows), nullptr);
+}
+void by_cublas(Matrices& matrices, int copy, int rows) {
+  matrices.cublas().matmul(matrices.x(rows), matrices.weight(copy), matrices.y(rows), nullptr);
+}
+
+struct Step {
+  const char* name;
+  Multiply multiply;
+};
+constexpr Step kSteps[] = {
+    {"1_naive", by<matmul_naive>}, {"2_warp", by<matmul_warp>}, {"3_vector", by<matmul_vector>},
+    {"4_rows", by<matmul_rows>},   {"mma", by<matmul_mma>},     {"engine", by<matmul>},
+    {"cublas", by_cublas}};
+
+}  // namespace
+
+// Rivals: cublas; one_row, the same step at M = 1.
+void add_product_benchmarks(CudaBench& bench) {
+  // Of the product that was asked for last.
+  const auto kept = std::make_shared<std::optional<Matrices>>();
+  for (const Product& product : kProducts) {
+    for (const Step& step : kSteps) {
+      add_benchmark(
+          fmt::format("matmul/shape:{}/matrix:{}/step:{}", product.shape, product.matrix,
+                      step.name),
+          {1, 2, 4, 6, 8, 16, 64, 512}, [&bench, kept, product, step](benchmark::State& state) {
+            if (!*kept || (*kept)->product() != product) {
+              kept->reset();
+              kept->emplace(bench.backend, product);
+            }
+            Matrices& matrices = **kept;
+            const int rows = static_cast<int>(state.range(0));
+            const auto job = [&matrices](Multiply multiply, int m) {
+              return [&matrices, multiply, m](int copy) { multiply(matrices, copy, m); };
+            };
+            measure(state, bench, matrices.work(rows), matrices.copies(), job(step.multiply, rows),
+                    {{"one_row", job(step.multiply, 1)}, {"cublas", job(by_cublas, rows)}});
+          });
+    }
+  }
+}
+
+}  // namespace specdec::cuda::inline SPECDEC_CUDA_BUILD

@@ -1,0 +1,168 @@
+// Norms, and the other operations that go row by row, at the widths of Llama 3.2 1B and 3B.
+#include <numeric>
+
+#include <fmt/format.h>
+
+#include "kernels/cuda/rms_norm.h"
+#include "kernels/cuda/rope.h"
+#include "kernels/cuda/rows.h"
+#include "tests/benchmarks/cuda_samples.h"
+
+namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
+namespace {
+
+struct Shape {
+  const char* name;
+  int d_model, d_ff;
+  HeadShape heads;
+
+  int kv_width() const { return heads.n_kv_heads * heads.head_dim; }
+};
+constexpr Shape kShapes[] = {{"1b", 2048, 8192, {32, 8, 64}}, {"3b", 3072, 8192, {24, 8, 128}}};
+
+constexpr int kTableRows = 16'384;
+
+// For each copy four matrices [rows, width], and what all copies share.
+class Rows {
+ public:
+  Rows(Backend& backend, int rows, int width)
+      : rows_(rows), width_(width), copies_(copies_of(4 * size() * sizeof(float))) {
+    for (auto& values : values_)
+      values = random_floats(backend, static_cast<std::size_t>(copies_) * size());
+    weight_ = random_floats(backend, static_cast<std::size_t>(width));
+    std::vector<std::int32_t> indices(static_cast<std::size_t>(rows * copies_));
+    std::iota(indices.begin(), indices.end(), 0);
+    indices_ = DeviceArray<std::int32_t>(backend, indices.size());
+    backend.upload(indices.data(), indices_.data(), indices.size() * sizeof(std::int32_t));
+  }
+
+  int copies() const { return copies_; }
+  int rows() const { return rows_; }
+  int width() const { return width_; }
+  DeviceRows a(int copy) const { return at(0, copy); }
+  DeviceRows b(int copy) const { return at(1, copy); }
+  DeviceRows c(int copy) const { return at(2, copy); }
+  DeviceRows out(int copy) const { return at(3, copy); }
+  const float* weight() const { return weight_.data(); }           // [width]
+  const std::int32_t* indices() const { return indices_.data(); }  // 0, 1, ... rows - 1
+  const std::int32_t* indices(int copy) const { return indices() + copy * rows_; }
+  RowPlaces places() const {
+    return {.positions = indices(), .slots = indices(), .context = rows_};
+  }
+
+ private:
+  std::size_t size() const {
+    return static_cast<std::size_t>(rows_) * static_cast<std::size_t>(width_);
+  }
+  DeviceRows at(std::size_t i, int copy) const {
+    return {values_[i].data() + static_cast<std::size_t>(copy) * size(), rows_, width_, width_};
+  }
+
+  int rows_, width_, copies_;
+  std::array<DeviceArray<float>, 4> values_;
+  DeviceArray<float> weight_;
+  DeviceArray<std::int32_t> indices_;
+};
+
+using Call = std::function<void(const Rows& rows, int copy)>;
+
+class Registrar {
+ public:
+  Registrar(CudaBench& bench, const Shape& shape) : bench_(bench), shape_(shape) {}
+
+  // floats: read and written for a row.
+  void add(const char* kernel, const char* step, int width, int floats, const Call& call) const {
+    add_benchmark(
+        fmt::format("{}/shape:{}/width:{}/step:{}", kernel, shape_.name, width, step),
+        {1, 6, 64, 512}, [this_bench = &bench_, width, floats, call](benchmark::State& state) {
+          const Rows rows(this_bench->backend, static_cast<int>(state.range(0)), width);
+          const Work work{4.0 * floats * rows.rows(), 0};
+          measure(state, *this_bench, work, rows.copies(), [&](int copy) { call(rows, copy); });
+        });
+  }
+
+ private:
+  CudaBench& bench_;
+  const Shape& shape_;
+};
+
+using RmsNorm = void (*)(ConstDeviceRows, const float*, float, DeviceRows, cudaStream_t);
+using AddRmsNorm = void (*)(DeviceRows, ConstDeviceRows, const float*, float, DeviceRows,
+                            cudaStream_t);
+
+void add_norms(const Registrar& to, int width) {
+  for (const auto& [step, norm] : {std::pair<const char*, RmsNorm>{"1_naive", rms_norm_naive},
+                                   {"2_block", rms_norm_block},
+                                   {"3_vector", rms_norm_vector},
+                                   {"engine", rms_norm}}) {
+    to.add("rms_norm", step, width, 2 * width, [norm = norm](const Rows& rows, int i) {
+      norm(rows.a(i), rows.weight(), 1e-5f, rows.out(i), nullptr);
+    });
+  }
+  for (const auto& [step, norm] :
+       {std::pair<const char*, AddRmsNorm>{"3_vector", add_rms_norm_vector},
+        {"engine", add_rms_norm}}) {
+    to.add("add_rms_norm", step, width, 4 * width, [norm = norm](const Rows& rows, int i) {
+      norm(rows.a(i), rows.b(i), rows.weight(), 1e-5f, rows.out(i), nullptr);
+    });
+  }
+}
+
+void add_plain(CudaBench& bench, const Registrar& to, const Shape& shape) {
+  const int width = shape.d_model;
+  to.add("embed", "engine", width, width + width / 2, [&bench, width](const Rows& rows, int i) {
+    static std::unique_ptr<CudaMatrix> table;  // rows of bf16
+    if (!table || table->width() != width) {
+      const std::vector<std::byte> ones(
+          2 * std::size_t{kTableRows} * static_cast<std::size_t>(width), std::byte{0x3f});
+      const HostMatrix host{WeightType::kBF16, ones, kTableRows, width};
+      table =
+          std::make_unique<CudaMatrix>(bench.backend, std::span(&host, 1), WeightFormat::kStored);
+    }
+    embed(*table, rows.indices(i), rows.out(i), nullptr);
+  });
+  to.add("gather_rows", "engine", width, 2 * width, [](const Rows& rows, int i) {
+    gather_rows(rows.a(i), rows.indices(), rows.out(i), nullptr);
+  });
+  to.add("add", "engine", width, 3 * width,
+         [](const Rows& rows, int i) { add(rows.a(i), rows.b(i), nullptr); });
+  to.add("fill", "engine", width, width,
+         [](const Rows& rows, int i) { fill(rows.out(i), 0.5f, nullptr); });
+  to.add("silu_mul", "engine", shape.d_ff, 3 * shape.d_ff,
+         [](const Rows& rows, int i) { silu_mul(rows.a(i), rows.b(i), rows.out(i), nullptr); });
+}
+
+void add_rope(const Registrar& to, const Shape& shape) {
+  const int half = shape.heads.head_dim / 2, kv = shape.kv_width(), width = shape.d_model;
+  const auto angles = [half](const Rows& rows, int i) { return rows.c(i).columns(0, half); };
+  to.add("rope_angles", "engine", half, 2 * half, [](const Rows& rows, int i) {
+    rope_angles(rows.indices(), rows.weight(), rows.a(i), rows.b(i), nullptr);
+  });
+  to.add("rope", "engine", width, 2 * width + 2 * half, [=](const Rows& rows, int i) {
+    rope(rows.a(i), angles(rows, i), angles(rows, i), nullptr);
+  });
+  to.add("store_kv", "engine", kv, 4 * kv, [](const Rows& rows, int i) {
+    store_kv(rows.a(i), rows.b(i), rows.places(), {rows.c(i).data, rows.out(i).data}, nullptr);
+  });
+  // q, k and v of d_model and twice kv_width inputs; the cache lies in c and out.
+  to.add("rope_store_kv", "engine", width, 2 * width + 5 * kv + 2 * half,
+         [=](const Rows& rows, int i) {
+           const DeviceRows k = rows.b(i).columns(0, kv), v = rows.b(i).columns(kv, kv);
+           const DeviceRows cosines = rows.c(i).columns(kv, half);
+           rope_store_kv(rows.a(i), k, v, cosines, cosines, rows.places(),
+                         {rows.out(i).data, rows.c(i).data}, nullptr);
+         });
+}
+
+}  // namespace
+
+void add_row_benchmarks(CudaBench& bench) {
+  for (const Shape& shape : kShapes) {
+    const Registrar to(bench, shape);
+    add_norms(to, shape.d_model);
+    add_plain(bench, to, shape);
+    add_rope(to, shape);
+  }
+}
+
+}  // namespace specdec::cuda::inline SPECDEC_CUDA_BUILD

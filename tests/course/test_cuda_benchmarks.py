@@ -1,0 +1,229 @@
+#!/usr/bin/env python3
+"""Tests of docs/experiments/cuda_bench.py and of the tables that are made from what it writes, on a run that never
+happened."""
+import contextlib
+import io
+import json
+import pathlib
+import stat
+import sys
+import tempfile
+import unittest
+import unittest.mock
+
+DOCS = pathlib.Path(__file__).resolve().parents[2] / "docs"
+sys.path[:0] = [str(DOCS / "experiments"), str(DOCS / "figures")]
+import bench  # noqa: E402
+import cuda_bench  # noqa: E402
+import cuda_tables  # noqa: E402
+import run  # noqa: E402
+import tables  # noqa: E402
+
+CONTEXT = {"backend": "CUDA, Some GPU", "gpu": "Some GPU", "compute_capability": "90", "multiprocessors": "132",
+           "memory_bytes": "80000000000", "cuda": "13.0", "driver_cuda": "13.1"}
+NAMES = [
+    "rms_norm/shape:1b/width:2048/step:1_naive", "rms_norm/shape:1b/width:2048/step:engine",
+    "rope/shape:3b/width:3072/step:engine",
+    *(f"matmul/shape:1b/matrix:{matrix}/step:{step}" for matrix in ("gate_up", "qkv")
+      for step in ("4_rows", "mma", "engine", "cublas")),
+    "attention/shape:3b/context:4096/step:1_naive", "attention/shape:3b/context:4096/step:engine",
+    "argmax/step:2_block", "choose/from:top_p_0.9", "judge/from:all",
+    "forward/shape:1b/gemm:invariant", "forward/shape:1b/gemm:mma"]
+
+
+def output():
+    """As Google Benchmark writes it: a run takes 10 us x M at half the bandwidth, and is 0.8 of cuBLAS' time."""
+    def entry(name, M):
+        return {"name": f"{name}/M:{M}/iterations:1/manual_time", "run_name": name, "iterations": 1, "real_time": 1.0,
+                "time_unit": "us", "seconds": 1e-5 * M, "bandwidth": 3e12, "bytes_per_second": 1.5e12,
+                "flops_per_second": 2.5e14, "of_bandwidth": 0.5, "samples": 15, "over_cublas": 0.8,
+                "cublas_seconds": 1.25e-5 * M, "over_one_row": 1 + M / 100, "one_row_seconds": 1e-5}
+    return {"context": dict(CONTEXT), "benchmarks": [entry(name, M) for name in NAMES for M in (1, 6, 64)]}
+
+
+def sample():
+    with unittest.mock.patch.object(cuda_bench, "driver", lambda: "580.1"), \
+         unittest.mock.patch.object(run, "machine", lambda: {"cpu": "Some CPU"}):
+        return cuda_bench.results_of(output(), pathlib.Path("/nowhere"), "--samples=15")
+
+
+def made(name, data="sample", stale=False):
+    return cuda_tables.TABLES[name](cuda_tables.Measured(sample() if data == "sample" else data, stale))
+
+
+def rows(name, caption=0, **options):
+    """The cells of one of a block's tables."""
+    parts = made(name, **options).split("|\n\n")
+    lines = [line for line in parts[caption].splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if not line.startswith("|---")]
+
+
+class Tables(unittest.TestCase):
+    def test_the_five_of_the_chapter(self):
+        self.assertEqual(list(cuda_tables.TABLES), ["cuda-norms", "cuda-products", "cuda-attention", "cuda-sampling",
+                                                    "cuda-forward"])
+
+    def test_nothing_measured_is_one_line(self):
+        for name in cuda_tables.TABLES:
+            text = made(name, data=None)
+            self.assertTrue(text.startswith("NOT MEASURED: ") and text.count("\n") == 1, text)
+            self.assertIn("NOT MEASURED", made(name, data={**sample(), "benchmarks": []}))
+
+    def test_norms(self):
+        self.assertEqual(rows("cuda-norms"), [
+            ["shape", "kernel", "width", "step", "M = 1", "M = 6", "M = 64"],
+            ["1b", "rms_norm", "2048", "1_naive", "10.0 (0.50)", "60.0 (0.50)", "640 (0.50)"],
+            ["1b", "rms_norm", "2048", "engine", "10.0 (0.50)", "60.0 (0.50)", "640 (0.50)"],
+            ["3b", "rope", "3072", "engine", "10.0 (0.50)", "60.0 (0.50)", "640 (0.50)"]])
+
+    def test_products(self):
+        self.assertEqual([row[:3] for row in rows("cuda-products", 0)[1:]],
+                         [["1b", step, "10.0 (0.50)"] for step in ("4_rows", "mma", "engine", "cublas")])
+        self.assertEqual(rows("cuda-products", 1), [["shape", "step", "M = 64"], ["1b", "mma", "250.0"],
+                                                    ["1b", "engine", "250.0"], ["1b", "cublas", "250.0"]])
+        self.assertEqual([row[1] for row in rows("cuda-products", 2)[1:]], ["gate_up", "qkv"])
+        self.assertEqual(rows("cuda-products", 3)[1], ["1b", "gate_up", "0.80", "0.80", "0.80"])
+        self.assertEqual(rows("cuda-products", 4)[2], ["1b", "qkv", "1.01", "1.06", "1.64"])
+        self.assertEqual(len(rows("cuda-products", 5)), 3)
+
+    def test_attention_sampling_and_passes(self):
+        self.assertEqual(rows("cuda-attention")[1][:4], ["3b", "4096", "1_naive", "10.0 (0.50)"])
+        self.assertEqual(rows("cuda-attention", 1)[1], ["3b", "4096", "1.01", "1.06", "1.64"])
+        self.assertEqual(rows("cuda-sampling")[1][:2], ["2_block", "10.0 (0.50)"])
+        self.assertEqual([row[:2] for row in rows("cuda-sampling", 1)[1:]], [["choose", "top_p_0.9"], ["judge", "all"]])
+        self.assertEqual(rows("cuda-forward")[1], ["1b", "invariant", "0.01 (0.50)", "0.06 (0.50)", "0.64 (0.50)"])
+        self.assertEqual(rows("cuda-forward", 1)[2][2:], ["1.01", "1.06", "1.64"])
+
+    def test_a_number_of_rows_that_one_step_lacks_stays_empty(self):
+        data = sample()
+        data["benchmarks"] = [e for e in data["benchmarks"] if not (e.get("step") == "1_naive" and e["M"] == 64)]
+        self.assertEqual(rows("cuda-norms", data=data)[1][-1], "")
+
+    def test_what_failed_is_named_and_not_shown(self):
+        data = sample()
+        data["benchmarks"][0].update(error="out of device memory")
+        self.assertEqual(rows("cuda-norms", data=data)[1][4], "")
+        self.assertIn("Failed: rms_norm, 1b, 1_naive, 1: out of device memory", made("cuda-norms", data=data))
+
+    def test_where_and_when(self):
+        text = made("cuda-norms").replace("\n", " ")
+        for words in (f"source {cuda_bench.sources_sha256()[:8]}", "Some GPU", "132 multiprocessors",
+                      "compute capability 90", "80 GB", "driver 580.1", "CUDA 13.0", "A copy moves 3000 GB/s"):
+            self.assertIn(words, text)
+
+
+class Staleness(unittest.TestCase):
+    def test_old_results_say_so(self):
+        for name in cuda_tables.TABLES:
+            self.assertNotIn("before the last changes", made(name))
+            self.assertIn("**Measured before the last changes of the sources.**",
+                          made(name, stale=True).replace("\n", " "))
+
+    def test_the_hash_is_of_what_decides_the_speed(self):
+        with tempfile.TemporaryDirectory() as name:
+            root = pathlib.Path(name)
+            for folder in ("kernels/cuda", "kernels/cpu", "common/run", "tests/benchmarks"):
+                (root / folder).mkdir(parents=True)
+            hashes = [cuda_bench.sources_sha256(root)]
+            for file in ("kernels/cuda/a.cu", "kernels/ops.h", "kernels/CMakeLists.txt", "common/llama.cpp",
+                         "common/run/a.h", "tests/benchmarks/cuda_benchmark.cpp"):
+                (root / file).write_text("1", encoding="utf-8")
+                hashes.append(cuda_bench.sources_sha256(root))
+            self.assertEqual(len(set(hashes)), len(hashes))
+            for file in ("kernels/cpu/a.cpp", "tests/benchmarks/stages_benchmark.cpp", "common/notes.md"):
+                (root / file).write_text("1", encoding="utf-8")
+                self.assertEqual(cuda_bench.sources_sha256(root), hashes[-1])
+
+    def test_the_chapter_is_made_with_and_without_results(self):
+        """As `make docs` makes it: without a file, with one, and with an old one."""
+        with tempfile.TemporaryDirectory() as name, \
+             unittest.mock.patch.object(tables, "HERE", pathlib.Path(name)):
+            chapter = DOCS / "kernels.md"
+            before = dict(tables.made(["kernels.md"]))[chapter]
+            self.assertEqual(before.count("NOT MEASURED: no results"), before.count("<!-- table: cuda-"))
+            file = pathlib.Path(name) / "cuda.json"
+            for data, stale in ((sample(), False), ({**sample(), "sources_sha256": "0" * 64}, True)):
+                file.write_text(run.dump(data), encoding="utf-8")
+                text = dict(tables.made(["kernels.md"]))[chapter]
+                self.assertNotIn("NOT MEASURED: no results", text)
+                self.assertEqual("before the last changes" in text, stale)
+
+
+PROGRAM = """#!/usr/bin/env python3
+import json, sys
+output = json.loads({output!r})
+if {problem!r}:
+    print("NOT MEASURED: " + {problem!r})
+    sys.exit()
+if "--benchmark_list_tests" in sys.argv:
+    print(*(b["name"] for b in output["benchmarks"]), sep="\\n")
+    sys.exit()
+out = next(w for w in sys.argv if w.startswith("--benchmark_out=")).split("=", 1)[1]
+json.dump(output, open(out, "w"))
+"""
+
+
+class Running(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.build = pathlib.Path(self.folder.name)
+        self.out = self.build / "cuda.json"
+
+    def tearDown(self):
+        self.folder.cleanup()
+
+    def measure(self, results=None, problem=""):
+        """What `make bench-cuda` prints with a program that says so; None: there is no program."""
+        if results is not None:
+            program = self.build / "bin/bench/cuda_benchmark"
+            program.parent.mkdir(parents=True)
+            program.write_text(PROGRAM.format(output=json.dumps(results), problem=problem), encoding="utf-8")
+            program.chmod(program.stat().st_mode | stat.S_IXUSR)
+        said = io.StringIO()
+        words = ["cuda_bench.py", "--build", str(self.build), "--out", str(self.out)]
+        with unittest.mock.patch.object(sys, "argv", words), contextlib.redirect_stdout(said), \
+             unittest.mock.patch.object(run, "machine", lambda: {"cpu": "Some CPU"}), \
+             contextlib.redirect_stderr(io.StringIO()):
+            cuda_bench.main()
+        return said.getvalue()
+
+    def test_a_run_is_written_and_is_not_stale(self):
+        self.assertEqual(self.measure(output()), f"{self.out}\n")
+        data = json.loads(self.out.read_text(encoding="utf-8"))
+        self.assertFalse(cuda_bench.is_stale(data))
+        self.assertEqual(data["machine"]["memory_bytes"], 80000000000)
+        self.assertEqual(rows("cuda-norms", data=data), rows("cuda-norms"))
+
+    def test_a_benchmark_that_failed_ends_nothing(self):
+        results = output()
+        results["benchmarks"][0].update(error_occurred=True, error_message="out of device memory")
+        self.measure(results)
+        self.assertEqual(json.loads(self.out.read_text(encoding="utf-8"))["benchmarks"][0]["error"],
+                         "out of device memory")
+
+    def test_without_a_gpu_nothing_is_written(self):
+        self.assertEqual(self.measure(output(), problem="no NVIDIA driver is installed"),
+                         "NOT MEASURED: no NVIDIA driver is installed\n")
+        self.assertFalse(self.out.exists())
+
+    def test_without_a_program_neither(self):
+        self.assertIn("NOT MEASURED: built without CUDA", self.measure())
+        self.assertFalse(self.out.exists())
+
+    def test_the_emulation_s_times_are_not_taken(self):
+        with self.assertRaises(SystemExit) as raised:
+            self.measure({"context": {"backend": "CUDA emulated on the CPU"}, "benchmarks": output()["benchmarks"]})
+        self.assertIn("no GPU", str(raised.exception))
+        self.assertFalse(self.out.exists())
+
+    def test_flags_of_the_kernels(self):
+        command = ("nvcc -forward-unknown-to-host-compiler -I/somewhere -O2 -g -DNDEBUG "
+                   "\\\"--generate-code=arch=compute_90,code=[compute_90,sm_90]\\\" -std=c++20 -x cu -c "
+                   "kernels/cuda/matmul_1_naive.cu -o kernels/CMakeFiles/specdec_cuda.dir/cuda/matmul_1_naive.cu.o")
+        (self.build / "compile_commands.json").write_text('[{"command": "%s"}]' % command, encoding="utf-8")
+        self.assertEqual(cuda_bench.nvcc_flags(self.build),
+                         "-O2 -DNDEBUG --generate-code=arch=compute_90,code=[compute_90,sm_90] -std=c++20")
+
+
+if __name__ == "__main__":
+    unittest.main()
