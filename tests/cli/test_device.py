@@ -109,6 +109,13 @@ class DeviceTest(ProgramTest):
         results = [json.loads(line) for line in text.splitlines()]
         return {result["id"]: result["tokens"] for result in results if "id" in result}
 
+    def test_every_golden(self):
+        if SMALL:
+            self.skipTest("NOT CHECKED: all goldens take minutes here; see check.*_emulated")
+        for stage in STAGES.values():
+            code, text, errors = run_program(BIN / stage, "--check", "--device", DEVICE)
+            self.assertEqual(code, 0, f"{stage}: {text}{errors}")
+
     def test_cublas(self):
         self.assertEqual(tokens(2, DEVICE, "--gemm", "cublas"), tokens(2, "cpu"))
 

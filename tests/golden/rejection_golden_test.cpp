@@ -78,7 +78,7 @@ class Replay {
     Request request =
         request_of(run_.at("prompt_ids"), options.at("max_new_tokens"), run_.at("eos_ids"));
     DraftAndVerify steps(target, drafter, options.at("spec_length"), options.at("context_limit"),
-                         true);
+                         KeepProbs::kOnHost);
     const SpeculationRun result = speculate(
         steps, recorder_, speculation, request,
         [&](const Round& round, const DraftAndVerify& parts, const RejectionSampling& sampling) {

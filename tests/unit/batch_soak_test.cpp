@@ -132,7 +132,7 @@ TEST(BatchSoakTest, AHundredThousandRoundsLeaveNothingBehind) {
 std::vector<TokenId> alone(const BatchRequest& request) {
   Engine target("target", make_cpu_backend(2), 16), draft("draft", make_cpu_backend(2), 16);
   ModelDrafter drafter(*draft.llama, 200);
-  DraftAndVerify steps(*target.llama, drafter, request.spec_length, 160, true);
+  DraftAndVerify steps(*target.llama, drafter, request.spec_length, 160, KeepProbs::kOnHost);
   Dice dice(request.seed);
   RejectionSampling sampling(steps, dice, request.speculation);
   Generation generation(request.generation, nullptr);

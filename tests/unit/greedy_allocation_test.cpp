@@ -16,7 +16,7 @@ TEST_P(GreedyAllocationTest, RoundsAllocateNothing) {
   SpeculationPair pair(target.model, draft.model, page_size, 4 + kNewTokens + K);
 
   Generation generation(request);
-  DraftAndVerify steps(pair.target.llama, pair.drafter, K, 2048, false);
+  DraftAndVerify steps(pair.target.llama, pair.drafter, K, 2048, KeepProbs::kNone);
   if (adapts) steps.adapt(AdaptiveSpecLength({1, 1.3, 1.55, 1.8, 2.1, 2.4}));
   std::vector<TokenId> context = request.prompt;
   context.reserve(4 + kNewTokens + K);
