@@ -196,7 +196,7 @@ TEST_F(MatmulKernel, StackedPartsStandSideBySide) {
       EXPECT_EQ(stacked.row_bytes() % 16, 0u);
       const TestRows x = TestRows::random(numbers, 4, width);
       TestRows y = run(matmul, numbers, x.view(), stacked);
-      const auto same = [&](const TestWeights& part, int column) {
+      const auto same = [&, format = format](const TestWeights& part, int column) {
         const TestRows want = run(matmul, numbers, x.view(), on_device(part, format));
         return same_rows(y.view().columns(column, part.rows()), want.view());
       };
