@@ -169,6 +169,7 @@ class CudaBackend final : public Backend {
   }
   // [end snippet cuda-argmax]
 
+  bool samples() const override { return true; }
   std::unique_ptr<Sampler> make_sampler(const SamplerRoom& room) override {
     return std::make_unique<CudaSampler>(*this, room, stream_);
   }
