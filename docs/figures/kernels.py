@@ -3,9 +3,92 @@
 
 Writes SVG files beside itself.
 """
-from picture import (BLUE, GREEN, INK, PALE_BLUE, PALE_GREEN, PALE_PURPLE, PALE_YELLOW, Picture, PURPLE, SOFT)
+from picture import (BLUE, GREEN, GROUND, INK, PALE_BLUE, PALE_GREEN, PALE_PURPLE, PALE_RED, PALE_YELLOW, Picture,
+                     PURPLE, RED, SOFT)
 
 ROW = [(PALE_GREEN, GREEN), (PALE_PURPLE, PURPLE)]  # the colours of two rows
+
+
+def rms_norm():
+    """What the 32 lanes of a warp touch with one load, in steps 1 to 3."""
+    p = Picture(720, 392, "What one load of a warp touches")
+    left, cell = 150, 30
+    p.text(left, 28, "one load of a warp; a box is a sector: 32 bytes, 8 numbers of a row", 13, "start", bold=True)
+
+    def strip(y, name, touched, fill, stroke):
+        p.text(left - 12, y + 15, name, 12, "end")
+        for i in range(16):
+            hit = i in touched
+            p.box(left + i * cell, y, cell - 2, 20, fill if hit else GROUND, stroke=stroke if hit else "#c3cad1")
+
+    p.text(24, 60, "naive: lane t has row t", 13, "start", RED, bold=True)
+    for t, name in enumerate(["lane 0, row 0", "lane 1, row 1", "lane 2, row 2", "lane 3, row 3"]):
+        strip(72 + 24 * t, name, {0}, PALE_RED, RED)
+    p.text(left - 12, 184, "...", 14, "end")
+    strip(190, "lane 31, row 31", {0}, PALE_RED, RED)
+    p.text(left, 230, "32 sectors for 128 bytes that are asked for: one number in eight is used now", 12, "start", SOFT)
+    p.text(24, 262, "block: lane l has number l", 13, "start", BLUE, bold=True)
+    strip(272, "row 0", set(range(4)), PALE_BLUE, BLUE)
+    p.text(left, 310, "4 sectors for 128 bytes", 12, "start", SOFT)
+    p.text(24, 338, "vector: lane l has numbers 4 l .. 4 l + 3", 13, "start", GREEN, bold=True)
+    strip(348, "row 0", set(range(16)), PALE_GREEN, GREEN)
+    p.text(left, 386, "16 sectors for 512 bytes", 12, "start", SOFT)
+    p.write("kernels_rms_norm.svg")
+
+
+def matmul():
+    """Which weights a warp's load touches, and what a block reads in all."""
+    p = Picture(720, 372, "Who reads which weights")
+    rows, columns, cell = 8, 16, 11
+    panels = [("1. naive: a thread an output", 32, PALE_RED, RED),
+              ("2. warp: a warp an output", 262, PALE_BLUE, BLUE),
+              ("4. rows: a block 4 outputs", 492, PALE_GREEN, GREEN)]
+    touched = [lambda n, k: k == 0, lambda n, k: n == 0 and k < 4, lambda n, k: n < 4]
+    reads = [lambda n, k: True, lambda n, k: n == 0, lambda n, k: n < 4]
+    row_counts, used = 6, [{0}, {0}, set(range(6))]
+    for i, (name, left, fill, stroke) in enumerate(panels):
+        p.text(left, 28, name, 13, "start", stroke, bold=True)
+        p.text(left, 52, "W  [N, K]", 12, "start", mono=True)
+        for n in range(rows):
+            for k in range(columns):
+                colour = stroke if touched[i](n, k) else fill if reads[i](n, k) else GROUND
+                p.box(left + k * cell, 60 + n * (cell + 3), cell - 1, cell, colour,
+                      stroke=stroke if reads[i](n, k) else "#c3cad1")
+        p.text(left, 196, "x  [T, K]", 12, "start", mono=True)
+        for t in range(row_counts):
+            for k in range(columns):
+                hit = t in used[i]
+                p.box(left + k * cell, 204 + t * (cell + 3), cell - 1, cell, fill if hit else GROUND,
+                      stroke=stroke if hit else "#c3cad1")
+    notes = [["a load of a warp: 32 rows of W", "each block reads one row of x;", "W is read T times"],
+             ["a load of a warp: 64 bytes side", "by side (bf16), 512 in step 3;", "W is read T times"],
+             ["4 times 512 bytes a warp, kept in", "registers for all rows of x;", "W is read once"]]
+    for (_, left, _, _), lines in zip(panels, notes):
+        for j, line in enumerate(lines):
+            p.text(left, 312 + 17 * j, line, 12, "start", SOFT)
+    p.text(32, 366, "A cell is 16 bytes. Full colour: one load of a warp. Pale: all it reads.", 12,
+           "start", INK)
+    p.write("kernels_matmul.svg")
+
+
+def attention():
+    """Which keys and values a block reads, for 2 rows of 4 query heads that share a key and value head."""
+    p = Picture(720, 292, "Who reads which keys and values")
+    left, width = 196, 480
+    p.text(left, 28, "keys and values of one head, position 0 to 511", 13, "start", bold=True)
+    for i in range(4):
+        p.text(left + i * width / 4, 46, str(128 * i), 11, "start", SOFT)
+
+    def bar(y, name, fill, stroke, height=14):
+        p.text(left - 12, y + 12, name, 12, "end")
+        p.box(left, y, width, height, fill, stroke=stroke)
+
+    p.text(24, 72, "1, 2. a thread or a warp for each row and query head: 8 readers", 13, "start", RED, bold=True)
+    for i in range(8):
+        bar(82 + 17 * i, f"row {i // 4}, head {i % 4}", PALE_RED, RED)
+    p.text(24, 244, "3. grouped: one block for all 8", 13, "start", BLUE, bold=True)
+    bar(254, "rows 0, 1; heads 0 .. 3", PALE_BLUE, BLUE, 18)
+    p.write("kernels_attention.svg")
 
 
 def queries(p, x, y, width, height=15):
@@ -74,4 +157,7 @@ def attention_split():
 
 
 if __name__ == "__main__":
+    rms_norm()
+    matmul()
+    attention()
     attention_split()

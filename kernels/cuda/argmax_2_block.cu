@@ -15,6 +15,7 @@
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 namespace {
 
+// [snippet argmax-key]
 // Larger for a larger value, and among equal values for a lower index; largest, with index -1, for
 // NaN. In the upper half, a float's bits in an order that unsigned numbers follow: the negative
 // ones turned round, the others above them. In the lower half, the index turned round.
@@ -24,6 +25,7 @@ __device__ unsigned long long key_of(float value, int index) {
   bits = (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;
   return static_cast<unsigned long long>(bits) << 32 | ~static_cast<std::uint32_t>(index);
 }
+// [end snippet argmax-key]
 
 __device__ int index_of(unsigned long long key) {
   return static_cast<int>(~static_cast<std::uint32_t>(key));

@@ -197,6 +197,7 @@ __device__ void attend(const AttentionInputs& in, const BlockQueries& block, int
     __syncthreads();  // the tile is there, and its offsets have been read
     look_up(start + tile.kPositions);
 
+    // [snippet attention-tile]
     float scores[kPerWarp];
     score_tile(tile, D, scores);
     for (int p = 0; p < kPerWarp; ++p) {
@@ -216,6 +217,7 @@ __device__ void attend(const AttentionInputs& in, const BlockQueries& block, int
         }
       }
     }
+    // [end snippet attention-tile]
   }
   for (int p = 0; p < kPerWarp; ++p) {
     if (begin < query_end[p]) write(warp + p * kBlockWarps, running[p]);

@@ -16,12 +16,14 @@ __global__ void matmul_warp_kernel(ConstDeviceRows x, Weights<T> weight, DeviceR
   const int t = static_cast<int>(blockIdx.y), lane = static_cast<int>(threadIdx.x) % kWarp;
   if (n >= weight.rows) return;
   const float* row = row_of(x, t);
+  // [snippet matmul-warp]
   float total = 0.0f;
   for (int k = lane; k < x.width; k += kWarp) {
     total = fmaf(row[k], to_float(weight.row(n)[k]), total);
   }
   total = warp_sum(total);
   if (lane == 0) row_of(y, t)[n] = weight.scale(n) * total;
+  // [end snippet matmul-warp]
 }
 
 }  // namespace

@@ -37,6 +37,7 @@ __device__ void multiply(const ConstDeviceRows& x, const Weights<T>& weight, int
   for (int r = 0; r < kRows; ++r) rows[r] = row_of(x, min(t + r, x.rows - 1));
   for (int g = static_cast<int>(threadIdx.x); g < weight.groups();
        g += static_cast<int>(blockDim.x)) {
+    // [snippet matmul-rows]
     Group<T> w[kOutputs];
 #pragma unroll
     for (int o = 0; o < kOutputs; ++o) w[o] = weight.group(min(n + o, weight.rows - 1), g);
@@ -54,6 +55,7 @@ __device__ void multiply(const ConstDeviceRows& x, const Weights<T>& weight, int
         }
       }
     }
+    // [end snippet matmul-rows]
   }
 }
 

@@ -23,12 +23,14 @@ struct Max {
 
 // REQUIRES: all 32 lanes call it.
 template <typename T, typename Operation>
+// [snippet warp-reduce]
 __device__ T warp_reduce(T value, Operation operation) {
   for (int distance = kWarp / 2; distance > 0; distance /= 2) {
     value = operation(value, __shfl_xor_sync(kAllLanes, value, distance));
   }
   return value;
 }
+// [end snippet warp-reduce]
 
 // REQUIRES: all threads of the block call it; whole warps in x, at most 32.
 template <typename T, typename Operation>

@@ -5,6 +5,7 @@
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 namespace {
 
+// [snippet rms-norm-naive]
 __global__ void rms_norm_naive_kernel(ConstDeviceRows x, const float* weight, float eps,
                                       DeviceRows out) {
   const int t = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
@@ -15,6 +16,7 @@ __global__ void rms_norm_naive_kernel(ConstDeviceRows x, const float* weight, fl
   const float inverse = 1.0f / sqrtf(sum / static_cast<float>(x.width) + eps);
   for (int i = 0; i < x.width; ++i) row_of(out, t)[i] = row[i] * inverse * weight[i];
 }
+// [end snippet rms-norm-naive]
 
 }  // namespace
 

@@ -14,11 +14,13 @@ __global__ void rms_norm_block_kernel(ConstDeviceRows x, const float* weight, fl
                                       DeviceRows out) {
   const int t = static_cast<int>(blockIdx.x), threads = static_cast<int>(blockDim.x);
   const float* row = row_of(x, t);
+  // [snippet rms-norm-block]
   float sum = 0.0f;
   for (int i = static_cast<int>(threadIdx.x); i < x.width; i += threads) {
     sum = fmaf(row[i], row[i], sum);
   }
   sum = block_sum(sum);
+  // [end snippet rms-norm-block]
   const float inverse = 1.0f / sqrtf(sum / static_cast<float>(x.width) + eps);
   for (int i = static_cast<int>(threadIdx.x); i < x.width; i += threads) {
     row_of(out, t)[i] = row[i] * inverse * weight[i];

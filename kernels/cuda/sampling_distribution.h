@@ -35,6 +35,7 @@ template <typename Key, typename Weight>
 __device__ std::uint64_t key_that_reaches(double goal, int n, std::uint64_t highest, const Key& key,
                                           const Weight& weight) {
   std::uint64_t low = 0, high = highest;
+  // [snippet key-that-reaches]
   while (low < high) {
     const std::uint64_t middle = high - (high - low) / 2;
     std::uint64_t below = low, from = high;  // the next keys on both sides of the cut
@@ -54,6 +55,7 @@ __device__ std::uint64_t key_that_reaches(double goal, int n, std::uint64_t high
       high = block_max(below);
     }
   }
+  // [end snippet key-that-reaches]
   return low;
 }
 
