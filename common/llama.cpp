@@ -164,6 +164,7 @@ RowPlaces Llama::upload_plan() {
   if (page_tables_.size() < plan_.page_tables.size()) {
     page_tables_ = DeviceArray<std::int32_t>(ops, 2 * plan_.page_tables.size());
   }
+  // [snippet upload-plan]
   upload(plan_.ids, row(0));     // ids()
   upload(plan_.wanted, row(1));  // wanted()
   RowPlaces places;
@@ -173,6 +174,7 @@ RowPlaces Llama::upload_plan() {
   places.page_tables = upload(plan_.page_tables, page_tables_.data());
   places.page_size = cache_.page_size();
   places.context = 1 + *std::ranges::max_element(plan_.positions);
+  // [end snippet upload-plan]
   return places;
 }
 

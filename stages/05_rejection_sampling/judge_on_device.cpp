@@ -14,6 +14,7 @@ void Judge::judge_on_device(const Drafts& drafts, DeviceRows logits, std::vector
   scratch_.sampler->judge({&drafted, 1}, {&verdict, 1}, overlaps);
   emit(verdict, overlaps, drafts, context, generation, round);
 }
+// [end snippet judge-on-device]
 
 // The verdict does not know where the text stops; what is behind that is discarded.
 void Judge::emit(const Verdict& verdict, std::span<const double> overlaps, const Drafts& drafts,
@@ -33,7 +34,6 @@ void Judge::emit(const Verdict& verdict, std::span<const double> overlaps, const
     round.accepted++;
   }
 }
-// [end snippet judge-on-device]
 
 DraftedRound Judge::drafted_round(const Drafts& drafts, DeviceRows logits,
                                   std::span<const TokenId> context) const {
