@@ -8,6 +8,7 @@ Without a GPU it says NOT MEASURED and why, and writes nothing. Let nothing else
 """
 import argparse
 import datetime
+import json
 import pathlib
 import re
 import subprocess
@@ -18,7 +19,7 @@ import run
 OUT = pathlib.Path(__file__).resolve().with_name("cuda.json")
 # What decides how fast the kernels are.
 SOURCES = ["kernels/*", "kernels/cuda/*", "common/**/*", "tests/benchmarks/cuda*"]
-CONTEXT = ["gpu", "compute_capability", "multiprocessors", "memory_bytes", "cuda", "driver_cuda"]
+WORDS, NUMBERS = ["gpu", "compute_capability", "cuda", "driver_cuda"], ["multiprocessors", "memory_bytes"]
 
 
 def sources_sha256(root=run.REPOSITORY):
@@ -51,11 +52,11 @@ def driver():
 def nvcc_flags(build):
     """The flags of a kernel, without paths and warnings."""
     try:
-        commands = (build / "compile_commands.json").read_text(encoding="utf-8")
-    except OSError:
+        commands = json.loads((build / "compile_commands.json").read_text(encoding="utf-8"))
+        command = next(c["command"] for c in commands if "specdec_cuda.dir/cuda/matmul_1_naive" in c["command"])
+    except (OSError, StopIteration, ValueError):
         return "unknown"
-    command = re.search(r'"command": "(.*cuda/matmul_1_naive\.cu\.o.*nvcc.*|.*nvcc.*cuda/matmul_1_naive\.cu\.o.*)"', commands)
-    return " ".join(re.findall(r"-O\w|-DNDEBUG|-std=\S+|--generate-code=[^\s\\]+|-arch=\S+", command[1])) if command else "unknown"
+    return " ".join(re.findall(r"-O\w|-DNDEBUG|-std=\S+|--generate-code=[^\s\"]+|-arch=\S+", command))
 
 
 def results_of(output, build, options):
@@ -64,7 +65,7 @@ def results_of(output, build, options):
     if not context.get("gpu"):
         raise SystemExit(f"{context.get('backend')} is no GPU: its times mean nothing")
     now = datetime.datetime.now(datetime.timezone.utc)
-    machine = {name: bench.value_of(context[name]) if name.endswith("s") else context[name] for name in CONTEXT}
+    machine = {**{name: context[name] for name in WORDS}, **{name: int(context[name]) for name in NUMBERS}}
     return {"date": now.strftime("%Y-%m-%d %H:%M UTC"), "sources_sha256": sources_sha256(),
             "machine": {**machine, "driver": driver(), "cpu": run.machine()["cpu"]},
             "build": {**(run.build_of(build) or {}), "nvcc_flags": nvcc_flags(build)},

@@ -30,8 +30,8 @@ def where(results):
     data, m = results.data, results.data["machine"]
     bandwidths = [e["bandwidth"] for e in data["benchmarks"] if e.get("bandwidth")]
     copies = f" A copy moves {statistics.median(bandwidths) / 1e9:.0f} GB/s." if bandwidths else ""
-    return (f"{STALE if results.stale else ''}Measured at source {data['sources_sha256'][:8]}: {data['date']}, {m['gpu']} "
-            f"({m['multiprocessors']} multiprocessors, compute capability {m['compute_capability']}, "
+    return (f"{STALE if results.stale else ''}Measured at source {data['sources_sha256'][:8]}: {data['date']}, "
+            f"{m['gpu']} ({m['multiprocessors']} multiprocessors, compute capability {m['compute_capability']}, "
             f"{m['memory_bytes'] / 1e9:.0f} GB), driver {m['driver']}, CUDA {m['cuda']}, "
             f"`{data['build']['nvcc_flags']}`.{copies}")
 

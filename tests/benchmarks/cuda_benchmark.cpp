@@ -49,7 +49,9 @@ void describe_device() {
   cuda_check(cudaRuntimeGetVersion(&runtime));
   cuda_check(cudaDriverGetVersion(&driver));
   benchmark::AddCustomContext("gpu", gpu.name);
-  benchmark::AddCustomContext("compute_capability", std::to_string(gpu.compute_capability));
+  benchmark::AddCustomContext(
+      "compute_capability",
+      fmt::format("{}.{}", gpu.compute_capability / 10, gpu.compute_capability % 10));
   benchmark::AddCustomContext("multiprocessors", std::to_string(gpu.multiprocessors));
   benchmark::AddCustomContext("memory_bytes", std::to_string(gpu.memory_bytes));
   benchmark::AddCustomContext("cuda", version(runtime));

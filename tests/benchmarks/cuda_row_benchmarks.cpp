@@ -1,4 +1,5 @@
 // Norms, and the other operations that go row by row, at the widths of Llama 3.2 1B and 3B.
+#include <memory>
 #include <numeric>
 
 #include <fmt/format.h>
@@ -108,19 +109,21 @@ void add_norms(const Registrar& to, int width) {
   }
 }
 
+std::unique_ptr<CudaMatrix> bf16_table(Backend& backend, int width) {
+  const std::vector<std::byte> bytes(2 * std::size_t{kTableRows} * static_cast<std::size_t>(width),
+                                     std::byte{0x3f});
+  const HostMatrix host{WeightType::kBF16, bytes, kTableRows, width};
+  return std::make_unique<CudaMatrix>(backend, std::span(&host, 1), WeightFormat::kStored);
+}
+
 void add_plain(CudaBench& bench, const Registrar& to, const Shape& shape) {
   const int width = shape.d_model;
-  to.add("embed", "engine", width, width + width / 2, [&bench, width](const Rows& rows, int i) {
-    static std::unique_ptr<CudaMatrix> table;  // rows of bf16
-    if (!table || table->width() != width) {
-      const std::vector<std::byte> ones(
-          2 * std::size_t{kTableRows} * static_cast<std::size_t>(width), std::byte{0x3f});
-      const HostMatrix host{WeightType::kBF16, ones, kTableRows, width};
-      table =
-          std::make_unique<CudaMatrix>(bench.backend, std::span(&host, 1), WeightFormat::kStored);
-    }
-    embed(*table, rows.indices(i), rows.out(i), nullptr);
-  });
+  const auto table = std::make_shared<std::unique_ptr<CudaMatrix>>();  // made when it is needed
+  to.add("embed", "engine", width, width + width / 2,
+         [&bench, table, width](const Rows& rows, int i) {
+           if (!*table) *table = bf16_table(bench.backend, width);
+           embed(**table, rows.indices(i), rows.out(i), nullptr);
+         });
   to.add("gather_rows", "engine", width, 2 * width, [](const Rows& rows, int i) {
     gather_rows(rows.a(i), rows.indices(), rows.out(i), nullptr);
   });

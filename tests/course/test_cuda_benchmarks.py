@@ -19,7 +19,7 @@ import cuda_tables  # noqa: E402
 import run  # noqa: E402
 import tables  # noqa: E402
 
-CONTEXT = {"backend": "CUDA, Some GPU", "gpu": "Some GPU", "compute_capability": "90", "multiprocessors": "132",
+CONTEXT = {"backend": "CUDA, Some GPU", "gpu": "Some GPU", "compute_capability": "9.0", "multiprocessors": "132",
            "memory_bytes": "80000000000", "cuda": "13.0", "driver_cuda": "13.1"}
 NAMES = [
     "rms_norm/shape:1b/width:2048/step:1_naive", "rms_norm/shape:1b/width:2048/step:engine",
@@ -108,7 +108,7 @@ class Tables(unittest.TestCase):
     def test_where_and_when(self):
         text = made("cuda-norms").replace("\n", " ")
         for words in (f"source {cuda_bench.sources_sha256()[:8]}", "Some GPU", "132 multiprocessors",
-                      "compute capability 90", "80 GB", "driver 580.1", "CUDA 13.0", "A copy moves 3000 GB/s"):
+                      "compute capability 9.0", "80 GB", "driver 580.1", "CUDA 13.0", "A copy moves 3000 GB/s"):
             self.assertIn(words, text)
 
 
@@ -218,9 +218,9 @@ class Running(unittest.TestCase):
 
     def test_flags_of_the_kernels(self):
         command = ("nvcc -forward-unknown-to-host-compiler -I/somewhere -O2 -g -DNDEBUG "
-                   "\\\"--generate-code=arch=compute_90,code=[compute_90,sm_90]\\\" -std=c++20 -x cu -c "
+                   "\"--generate-code=arch=compute_90,code=[compute_90,sm_90]\" -std=c++20 -x cu -c "
                    "kernels/cuda/matmul_1_naive.cu -o kernels/CMakeFiles/specdec_cuda.dir/cuda/matmul_1_naive.cu.o")
-        (self.build / "compile_commands.json").write_text('[{"command": "%s"}]' % command, encoding="utf-8")
+        (self.build / "compile_commands.json").write_text(json.dumps([{"command": command}]), encoding="utf-8")
         self.assertEqual(cuda_bench.nvcc_flags(self.build),
                          "-O2 -DNDEBUG --generate-code=arch=compute_90,code=[compute_90,sm_90] -std=c++20")
 
