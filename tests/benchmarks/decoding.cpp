@@ -151,7 +151,7 @@ Decoding::Decoding(BenchmarkTarget& target, Drafter& drafter, const GenerationRe
                    const DecodingOptions& options)
     : request_(request),
       steps_(target.llama, drafter, options.spec_length, target.llama.max_seq_len(),
-             options.stage == 5),
+             options.stage == 5 ? KeepProbs::kOnHost : KeepProbs::kNone),
       generation_(request, nullptr),
       context_(request.prompt) {
   context_.reserve(context_.size() +
