@@ -7,7 +7,8 @@
 #   name_emulated.random
 #   name_emulated_asan      under AddressSanitizer and UndefinedBehaviorSanitizer
 #   name_emulated_tsan      under ThreadSanitizer, by clang++; TSAN_FILTER says which cases, as
-#                           --gtest_filter does (a block takes milliseconds there)
+#                           --gtest_filter does (a block takes milliseconds there); with
+#                           SPECDEC_FULL=1 all of them
 # In a build that is sanitized as a whole, there is just the first. KERNELS: with kernels/cuda.
 function(specdec_add_emulated_test)
   cmake_parse_arguments(TEST "KERNELS" "NAME;TSAN_FILTER" "SOURCES;LIBRARIES" ${ARGN})
@@ -42,13 +43,14 @@ function(specdec_add_emulated_test)
     target_link_libraries(${test} PRIVATE specdec_test_support ${TEST_LIBRARIES})
     set_target_properties(${test} PROPERTIES
       RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests/bin)
-    add_test(NAME ${test} COMMAND ${test})
+    add_test(NAME ${test} COMMAND ${PROJECT_SOURCE_DIR}/tests/run_sample $<TARGET_FILE:${test}>)
     set_tests_properties(${test} PROPERTIES LABELS "unit;emulated" TIMEOUT ${budget})
   endforeach()
   if(SPECDEC_CLANG_TSAN)
     specdec_compile_with_clang(${name}_tsan)
     if(TEST_TSAN_FILTER)
-      set_tests_properties(${name}_tsan PROPERTIES ENVIRONMENT "GTEST_FILTER=${TEST_TSAN_FILTER}")
+      set_tests_properties(${name}_tsan PROPERTIES TIMEOUT 3600
+                           ENVIRONMENT "SPECDEC_SAMPLE=${TEST_TSAN_FILTER}")
     endif()
   endif()
 endfunction()

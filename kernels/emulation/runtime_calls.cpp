@@ -29,19 +29,17 @@ std::map<const void*, std::size_t>& allowed_shared_bytes() {
 
 constexpr std::size_t kDeviceAlignment = 256;
 
-// The device's memory: the machine's, or as much as SPECDEC_EMULATED_MEMORY says, in bytes.
-std::size_t device_bytes() {
-  if (const char* limit = std::getenv("SPECDEC_EMULATED_MEMORY")) {
-    return std::strtoull(limit, nullptr, 10);
-  }
-  return static_cast<std::size_t>(sysconf(_SC_PAGESIZE)) *
-         static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES));
+// The device's memory in bytes, if SPECDEC_EMULATED_MEMORY makes it smaller than the machine's.
+std::optional<std::size_t> memory_limit() {
+  const char* limit = std::getenv("SPECDEC_EMULATED_MEMORY");
+  return limit ? std::optional(std::strtoull(limit, nullptr, 10)) : std::nullopt;
 }
 
-// The blocks that are taken, and their sizes.
-std::map<void*, std::size_t>& blocks() {
-  static std::map<void*, std::size_t> taken;
-  return taken;
+// What is taken of a limited memory, block by block. (Otherwise nobody may remember the blocks, or
+// no leak would be found.) Never destroyed: static objects may own blocks.
+std::map<void*, std::size_t>& limited_blocks() {
+  static auto& blocks = *new std::map<void*, std::size_t>;
+  return blocks;
 }
 
 cudaError_t allocate(void** block, std::size_t bytes) {
@@ -49,9 +47,9 @@ cudaError_t allocate(void** block, std::size_t bytes) {
   if (bytes == 0) return cudaSuccess;
   std::size_t free_bytes, total_bytes;
   cudaMemGetInfo(&free_bytes, &total_bytes);
-  if (bytes > free_bytes) return cudaErrorMemoryAllocation;
+  if (bytes > (memory_limit() ? free_bytes : total_bytes)) return cudaErrorMemoryAllocation;
   if (posix_memalign(block, kDeviceAlignment, bytes) != 0) return cudaErrorMemoryAllocation;
-  blocks()[*block] = bytes;
+  if (memory_limit()) limited_blocks()[*block] = bytes;
   std::memset(*block, 0xff, bytes);
   return cudaSuccess;
 }
@@ -109,7 +107,7 @@ cudaError_t cudaPeekAtLastError() { return last_error; }
 
 cudaError_t cudaMalloc(void** block, std::size_t bytes) { return allocate(block, bytes); }
 cudaError_t cudaFree(void* block) {
-  blocks().erase(block);
+  limited_blocks().erase(block);
   std::free(block);
   return cudaSuccess;
 }
@@ -117,10 +115,13 @@ cudaError_t cudaMallocHost(void** block, std::size_t bytes) { return allocate(bl
 cudaError_t cudaFreeHost(void* block) { return cudaFree(block); }
 
 cudaError_t cudaMemGetInfo(std::size_t* free_bytes, std::size_t* total_bytes) {
-  std::size_t taken = 0;
-  for (const auto& [block, bytes] : blocks()) taken += bytes;
-  *total_bytes = device_bytes();
-  *free_bytes = *total_bytes > taken ? *total_bytes - taken : 0;
+  const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  *total_bytes = page * static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES));
+  *free_bytes = page * static_cast<std::size_t>(sysconf(_SC_AVPHYS_PAGES));
+  if (const auto limit = memory_limit()) {
+    *total_bytes = *free_bytes = *limit;
+    for (const auto& [block, bytes] : limited_blocks()) *free_bytes -= bytes;
+  }
   return cudaSuccess;
 }
 

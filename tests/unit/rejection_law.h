@@ -46,7 +46,8 @@ inline void walk(const Scenario& scenario, const Text& prompt, const Request& re
   EveryPath chance;
   std::vector<Round> rounds;
   do {
-    DraftAndVerify steps(target, drafter, scenario.spec_length, scenario.context_limit, KeepProbs::kOnHost);
+    DraftAndVerify steps(target, drafter, scenario.spec_length, scenario.context_limit,
+                         KeepProbs::kOnHost);
     if (!scenario.round_costs.empty()) steps.adapt(AdaptiveSpecLength(scenario.round_costs));
     RejectionSampling sampling(steps, chance, scenario.options);
     Generation generation(request);
