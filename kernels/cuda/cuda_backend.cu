@@ -33,10 +33,9 @@ const CudaMatrix& own(const WeightMatrix& matrix) {
 
 class CudaBackend final : public Backend {
  public:
-  explicit CudaBackend(Gemm gemm) : gemm_(gemm) {
+  explicit CudaBackend(Gemm gemm) : gemm_(gemm), argmax_ids_(*this, 32) {
     if (gemm == Gemm::kCublas) cublas_ = std::make_unique<CublasGemm>(*this);
   }
-  ~CudaBackend() override { deallocate(argmax_ids_); }
   CudaBackend(const CudaBackend&) = delete;
   CudaBackend& operator=(const CudaBackend&) = delete;
 
@@ -184,21 +183,15 @@ class CudaBackend final : public Backend {
 
   // Room for so many ids; grows when more rows than ever before are asked about.
   std::int32_t* argmax_ids(int rows) {
-    if (rows > argmax_capacity_) {
-      deallocate(argmax_ids_);
-      argmax_ids_ = nullptr;
-      argmax_capacity_ = 0;
-      argmax_ids_ = static_cast<std::int32_t*>(allocate(static_cast<std::size_t>(rows) * 4));
-      argmax_capacity_ = rows;
-    }
-    return argmax_ids_;
+    const auto wanted = static_cast<std::size_t>(rows);
+    if (wanted > argmax_ids_.size()) argmax_ids_ = DeviceArray<std::int32_t>(*this, wanted);
+    return argmax_ids_.data();
   }
 
   Gemm gemm_;
   std::unique_ptr<CublasGemm> cublas_;  // null: our own product
   cudaStream_t stream_ = nullptr;       // the default one: copies wait for what was launched before
-  std::int32_t* argmax_ids_ = nullptr;
-  int argmax_capacity_ = 0;
+  DeviceArray<std::int32_t> argmax_ids_;
   DeviceArray<float> attention_scratch_;  // the most that was reserved
 };
 

@@ -20,6 +20,7 @@ struct EmulatedEvent {
 namespace {
 
 cudaError_t last_error = cudaSuccess;
+specdec::emulation::Traffic counted;
 
 // What cudaFuncSetAttribute has allowed, kernel by kernel.
 std::map<const void*, std::size_t>& allowed_shared_bytes() {
@@ -45,6 +46,7 @@ std::map<void*, std::size_t>& limited_blocks() {
 cudaError_t allocate(void** block, std::size_t bytes) {
   *block = nullptr;
   if (bytes == 0) return cudaSuccess;
+  ++counted.allocations;
   std::size_t free_bytes, total_bytes;
   cudaMemGetInfo(&free_bytes, &total_bytes);
   if (bytes > (memory_limit() ? free_bytes : total_bytes)) return cudaErrorMemoryAllocation;
@@ -125,7 +127,9 @@ cudaError_t cudaMemGetInfo(std::size_t* free_bytes, std::size_t* total_bytes) {
   return cudaSuccess;
 }
 
-cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind) {
+cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) {
+  if (kind == cudaMemcpyDeviceToHost) counted.bytes_to_host += bytes;
+  if (kind == cudaMemcpyHostToDevice) counted.bytes_to_device += bytes;
   if (bytes > 0) std::memmove(to, from, bytes);
   return cudaSuccess;
 }
@@ -228,6 +232,8 @@ cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute
 }
 
 namespace specdec::emulation {
+
+const Traffic& traffic() { return counted; }
 
 bool can_launch(const void* kernel, dim3 grid, dim3 block, std::size_t shared_bytes) {
   const auto allowed = allowed_shared_bytes().find(kernel);

@@ -108,4 +108,11 @@ constexpr std::size_t kSharedBytes = 48 << 10, kSharedBytesOptin = 227 << 10;
 // Whether a GPU of compute capability 9.0 would run it; if not, cudaGetLastError() says why.
 bool can_launch(const void* kernel, dim3 grid, dim3 block, std::size_t shared_bytes);
 
+// What the program has asked of the device so far.
+struct Traffic {
+  std::size_t allocations = 0;
+  std::size_t bytes_to_host = 0, bytes_to_device = 0;
+};
+const Traffic& traffic();
+
 }  // namespace specdec::emulation
