@@ -21,7 +21,8 @@ std::string readable_bytes(double bytes) {
 std::string memory_left(const std::bad_alloc& error) {
   const auto* device = dynamic_cast<const OutOfDeviceMemory*>(&error);
   if (device == nullptr) return "there is not enough memory";
-  return fmt::format("{} of the device's {} are free",
+  return fmt::format("a block of {} does not fit: {} of the device's {} are free",
+                     readable_bytes(static_cast<double>(device->wanted)),
                      readable_bytes(static_cast<double>(device->free)),
                      readable_bytes(static_cast<double>(device->total)));
 }

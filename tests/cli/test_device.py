@@ -129,6 +129,9 @@ class DeviceTest(ProgramTest):
             os.environ["SPECDEC_EMULATED_MEMORY"] = "100000"
             self.expect_bad_input("the target's weights", BIN / STAGES[3], "--target", TARGET,
                                   "--device", DEVICE)
+            os.environ["SPECDEC_EMULATED_MEMORY"] = "2500000"
+            self.expect_bad_input("for activations and logits: a block of", BIN / STAGES[3],
+                                  "--target", TARGET, "--device", DEVICE, "--max-new-tokens", "4")
         finally:
             del os.environ["SPECDEC_EMULATED_MEMORY"]
 

@@ -45,15 +45,23 @@ constexpr Format kBfloat16{7,
                            nvidia_float_to_bfloat16,
                            nvidia_bfloat16_to_float};
 
-// Of the magnitude `bits`, and of its negative: NaN is 0x7fff; otherwise nearest to `below`, whose
-// value is not above it, or to the next one up; of two as near, the even one.
-bool rounds_right(const Format& format, std::uint32_t bits, unsigned below) {
+// The largest magnitude that is not above a float, and the values of it and of the next.
+struct Neighbours {
+  unsigned below;
+  double down, up;
+};
+Neighbours neighbours(const Format& format, unsigned below) {
+  return {below, value_of(below, format.mantissa_bits), value_of(below + 1, format.mantissa_bits)};
+}
+
+// Of the magnitude `bits`, and of its negative: NaN is 0x7fff; otherwise the nearest of its
+// neighbours; of two as near, the even one.
+bool rounds_right(const Format& format, std::uint32_t bits, const Neighbours& at) {
   const float f = std::bit_cast<float>(bits);
-  unsigned want = below;
-  if (below < format.infinity) {
-    const double down = f - value_of(below, format.mantissa_bits);
-    const double up = value_of(below + 1, format.mantissa_bits) - f;
-    if (up < down || (up == down && below % 2 == 1)) ++want;
+  unsigned want = at.below;
+  if (at.below < format.infinity) {
+    const double down = f - at.down, up = at.up - f;
+    if (up < down || (up == down && at.below % 2 == 1)) ++want;
   }
   const bool nan = bits > 0x7f800000u;
   const std::uint16_t got = format.round(f), negative = format.round(-f);
@@ -67,20 +75,19 @@ bool rounds_right(const Format& format, std::uint32_t bits, unsigned below) {
 void expect_rounding(const Format& format) {
   const char* full = std::getenv("SPECDEC_FULL");
   std::uint32_t wrong = 0;
-  const auto check = [&](std::uint32_t bits, unsigned& below) {
-    while (below < format.infinity &&
-           value_of(below + 1, format.mantissa_bits) <= double{std::bit_cast<float>(bits)}) {
-      ++below;
+  Neighbours at = neighbours(format, 0);
+  const auto check = [&](std::uint32_t bits) {
+    while (at.below < format.infinity && at.up <= double{std::bit_cast<float>(bits)}) {
+      at = neighbours(format, at.below + 1);
     }
-    wrong += !rounds_right(format, bits, below);
+    wrong += !rounds_right(format, bits, at);
   };
-  unsigned below = 0;
   if (full != nullptr && *full == '1') {
-    for (std::uint32_t bits = 0; bits <= 0x7fffffffu; ++bits) check(bits, below);
+    for (std::uint32_t bits = 0; bits <= 0x7fffffffu; ++bits) check(bits);
   } else {
     for (std::uint32_t block = 0; block <= 0x7fffffffu; block += 0x1000u) {
       for (const std::uint32_t offset : {0x000u, 0x001u, 0x7ffu, 0x800u, 0x801u, 0xabcu, 0xfffu}) {
-        check(block + offset, below);
+        check(block + offset);
       }
     }
   }
