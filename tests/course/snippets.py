@@ -24,9 +24,9 @@ import difflib
 import pathlib
 import re
 import sys
-import textwrap
 
-MARKER = re.compile(r"^\s*(?://|#)\s*\[(end )?snippet ([\w.-]+)\]\s*$")
+import regions
+
 BLOCK = re.compile(
     r"(?P<head><!-- snippet: (?P<path>[^#\s]+)(?:#(?P<name>[\w.-]+))? -->\n```\w*\n)"
     r"(?P<body>.*?)(?P<tail>^```$)", re.DOTALL | re.MULTILINE)
@@ -37,29 +37,6 @@ class SnippetError(Exception):
     """A region or a reference to one is wrong: `str` says where and how."""
 
 
-def regions(text, where):
-    """The regions of a source text: name -> dedented text without the marker lines."""
-    found, name, lines = {}, None, []
-    for number, line in enumerate(text.splitlines(), 1):
-        marker = MARKER.match(line)
-        if marker is None:
-            lines.append(line)
-            continue
-        is_end, marked = marker.groups()
-        if not is_end and name is not None:
-            raise SnippetError(f"{where}:{number}: snippet {marked} begins inside {name}")
-        if not is_end and marked in found:
-            raise SnippetError(f"{where}:{number}: snippet {marked} stands here a second time")
-        if is_end and marked != name:
-            raise SnippetError(f"{where}:{number}: the end of {marked} closes no open region")
-        if is_end:
-            found[name] = textwrap.dedent("\n".join(lines)) + "\n"
-        name, lines = (None if is_end else marked), []
-    if name is not None:
-        raise SnippetError(f"{where}: snippet {name} is never closed")
-    return found
-
-
 def source_of(path, name, where):
     """The text that a chapter's reference stands for."""
     try:
@@ -67,11 +44,11 @@ def source_of(path, name, where):
     except OSError as error:
         raise SnippetError(f"{where}: {path}: {error.strerror}") from error
     if name is None:
-        return text
-    found = regions(text, path)
-    if name not in found:
-        raise SnippetError(f"{where}: {path} has no snippet {name}")
-    return found[name]
+        return regions.without_markers(text)
+    for region in regions.parse(text, path):
+        if region.kind == "snippet" and region.name == name:
+            return regions.text_of(text, region)
+    raise SnippetError(f"{where}: {path} has no snippet {name}")
 
 
 def updated(text, where):
@@ -123,7 +100,7 @@ def main(arguments):
         return 2
     try:
         return run(arguments[0], arguments[1:])
-    except SnippetError as error:
+    except (SnippetError, regions.RegionError) as error:
         print(f"snippets: {error}", file=sys.stderr)
         return 2
 

@@ -36,10 +36,6 @@ class SnippetsTest(unittest.TestCase):
             code = snippets.main([mode, "c.md"])
         return code, output.getvalue()
 
-    def test_regions_are_dedented_and_without_markers(self):
-        self.assertEqual(snippets.regions(SOURCE, "s"),
-                         {"one": "int a;\n  int b;\n", "two": "x = 1\n"})
-
     def test_equal_blocks_pass(self):
         code, output = self.run_tool("--check", CHAPTER.format("int a;\n  int b;\n"))
         self.assertEqual(code, 0, output)
@@ -54,29 +50,21 @@ class SnippetsTest(unittest.TestCase):
         self.assertEqual(self.run_tool("--update", CHAPTER.format("stale\n"))[0], 0)
         self.assertEqual(self.chapter.read_text(), CHAPTER.format("int a;\n  int b;\n"))
 
-    def test_a_whole_file(self):
-        text = "<!-- snippet: s.cpp -->\n```cpp\n" + SOURCE + "```\n"
+    def test_a_whole_file_without_its_markers(self):
+        whole = "int before;\n  int a;\n    int b;\nx = 1\n"
+        text = "<!-- snippet: s.cpp -->\n```cpp\n" + whole + "```\n"
         self.assertEqual(self.run_tool("--check", text)[0], 0)
 
     def test_wrong_references_are_errors(self):
         chapter = CHAPTER.format("x\n")
+        pathlib.Path("bad.cpp").write_text("// [snippet one]\n")
         for text, words in ((chapter.replace("#one", "#none"), "has no snippet none"),
                             (chapter.replace("s.cpp", "t.cpp"), "t.cpp: No such file"),
+                            (chapter.replace("s.cpp", "bad.cpp"), "bad.cpp:1: snippet one is never"),
                             ("<!-- snippet: s.cpp#one -->\nno block\n", "not followed by a code")):
             code, output = self.run_tool("--check", text)
             self.assertEqual(code, 2, text)
             self.assertIn(words, output)
-
-    def test_wrong_regions_are_errors(self):
-        begin, end = "// [snippet {}]\n", "// [end snippet {}]\n"
-        for source, words in (
-                (begin.format("a"), "never closed"),
-                (end.format("a"), "closes no open region"),
-                (begin.format("a") + begin.format("b"), "begins inside a"),
-                (begin.format("a") + end.format("b"), "closes no open region"),
-                (2 * (begin.format("a") + end.format("a")), "a second time")):
-            with self.assertRaisesRegex(snippets.SnippetError, words):
-                snippets.regions(source, "s")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,123 @@
+"""The course's table: stages, tasks and checks, from tasks.json and the regions in the sources.
+
+The table says what is checked and what it is worth; the regions say where the tasks are and what
+they are called. An assignment has stubs in place of its regions, so its tasks.json has the titles.
+"""
+import json
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import regions
+
+FOLDER = Path("tests/course")
+
+
+class CourseError(Exception):
+    """The table contradicts itself or the sources: `str` says where and how."""
+
+
+@dataclass
+class Task:
+    name: str  # "4.2"
+    title: str
+    section: int  # of the stage's chapter
+    points: int
+    path: str  # of the source that holds it
+
+    def not_done(self, stage):
+        """What the stub says."""
+        return f"task {self.name}: {self.title}: not done yet, see docs/{stage.number:02}, section {self.section}"
+
+
+@dataclass
+class Check:
+    name: str
+    task: str
+    needs: list
+    usually: str
+    kind: str  # probe, json or golden
+    subject: object  # the probe's case, the program's options, or the golden file
+    facts: list = field(default_factory=list)  # json: the paths
+    seeds: list = field(default_factory=lambda: [0])
+    seconds: int = 60
+
+
+@dataclass
+class Stage:
+    number: int
+    folder: str
+    chapter: str
+    tasks: list
+    checks: list
+
+    def task(self, name):
+        return next(task for task in self.tasks if task.name == name)
+
+
+def _check(entry):
+    entry = dict(entry)
+    kind = next((kind for kind in ("probe", "json", "golden") if kind in entry), None)
+    if kind is None:
+        raise CourseError(f"check {entry['name']}: neither probe nor json nor golden")
+    entry["subject"] = entry.pop(kind)
+    return Check(kind=kind, needs=entry.pop("needs", []), usually=entry.pop("usually", ""), **entry)
+
+
+def load(root):
+    """The stages of the course in a tree: number -> Stage. Raises CourseError, RegionError."""
+    found = regions.tree_regions(root, "task")
+    stages = {}
+    for entry in json.loads((root / FOLDER / "tasks.json").read_text(encoding="utf-8"))["stages"]:
+        tasks = []
+        for task in entry["tasks"]:
+            path, region = found.pop(task["id"], (task.get("path"), None))
+            title = region.title if region else task.get("title")
+            if title is None:
+                raise CourseError(f"task {task['id']} has no region in the sources")
+            tasks.append(Task(task["id"], title, task["section"], task["points"], str(path)))
+        checks = [_check(check) for check in entry["checks"]]
+        stage = Stage(entry["stage"], entry["folder"], entry["chapter"], tasks, checks)
+        stages[stage.number] = stage
+    if found:
+        raise CourseError(f"{min(found)} is a region in {found[min(found)][0]}, but no task of tasks.json")
+    return stages
+
+
+def problems(root, stages):
+    """What is wrong with a loaded course, in words: the rules that the table itself must keep."""
+    hints = regions.tree_regions(root, "hint", ["stages"])
+    for stage in stages.values():
+        names = [task.name for task in stage.tasks]
+        chapter = (root / stage.chapter).read_text(encoding="utf-8")
+        if len(names) < 4:
+            yield f"stage {stage.number} has {len(names)} tasks; at least four are the lesson"
+        if sum(task.points for task in stage.tasks) != 100:
+            yield f"the points of stage {stage.number} are {sum(t.points for t in stage.tasks)}, not 100"
+        for task in stage.tasks:
+            if not task.name.startswith(f"{stage.number}."):
+                yield f"task {task.name} is no task of stage {stage.number}"
+            if not re.search(rf"^## {task.section}\. ", chapter, re.MULTILINE):
+                yield f"task {task.name}: {stage.chapter} has no section {task.section}"
+            if not any(check.task == task.name for check in stage.checks):
+                yield f"task {task.name} has no check"
+            for n in (1, 2):
+                if f"{task.name}.{n}" not in hints:
+                    yield f"task {task.name} lacks hint {n}"
+        for check in stage.checks:
+            for name in [check.task, *check.needs]:
+                if name not in names:
+                    yield f"check {check.name} of stage {stage.number} names task {name}, which is none of its"
+            if not check.usually:
+                yield f"check {check.name} of stage {stage.number} does not say what usually goes wrong"
+        repeated = {check.name for check in stage.checks if [c.name for c in stage.checks].count(check.name) > 1}
+        for name in sorted(repeated):
+            yield f"check {name} stands twice in stage {stage.number}"
+
+
+def region_lines(root, task):
+    """How many lines of text a task's region has."""
+    found = regions.tree_regions(root, "task")
+    path, region = found[task.name]
+    text = regions.text_of((root / path).read_text(encoding="utf-8"), region)
+    return sum(1 for line in text.splitlines() if line.strip())

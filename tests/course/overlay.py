@@ -1,0 +1,127 @@
+"""Builds a program with some of its sources replaced, beside the build and in seconds.
+
+From the build's own commands: only the sources that changed, or that include a changed header, are
+compiled again; the objects stand before the libraries when the program is linked, so that they take
+the place of the libraries' own.
+"""
+import re
+import shlex
+import subprocess
+from pathlib import Path
+
+INCLUDE = re.compile(r'^#include "([^"]+)"', re.MULTILINE)
+
+
+class CompileError(Exception):
+    """The compiler or the linker refused; `str` is what it said."""
+
+
+class Overlay:
+    """Sources that replace those of a tree. build: a Ninja build of the tree; folder: for the rest."""
+
+    def __init__(self, root, build, replaced, folder):
+        self.root, self.build, self.folder = Path(root).resolve(), Path(build).resolve(), Path(folder)
+        self.replaced = {str(path): text for path, text in replaced.items()}
+        for path, text in self.replaced.items():
+            target = self.folder / "source" / path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(text, encoding="utf-8")
+        self._objects, self._programs = {}, {}
+
+    def program(self, target):
+        """The path of a program built with the replaced sources; the build's own where they are no
+        part of it. Raises CompileError."""
+        if target not in self._programs:
+            self._programs[target] = self._built(target)
+        return self._programs[target]
+
+    def _built(self, target):
+        *before, link = commands(self.build, target)
+        compiled = [command for command in map(_compiler_call, before) if command]
+        changed = [(source, call) for source, call in compiled if self._is_changed(source)]
+        link = shlex.split(link.split("&&")[1])
+        output = link.index("-o") + 1
+        if not changed:
+            return self.build / link[output]
+        own, others = [], []
+        for source, call in changed:
+            old = call[call.index("-o") + 1]
+            (own if old in link else others).append((old, self._object(source, call)))
+        for old, new in own:
+            link[link.index(old)] = new
+        first_library = next((i for i, word in enumerate(link) if word.endswith(".a")), len(link))
+        link[output] = str(self.folder / Path(link[output]).name)
+        link[first_library:first_library] = [new for _, new in others]
+        _run(link, self.build)
+        return Path(link[output if output < first_library else output + len(others)])
+
+    def _is_changed(self, source):
+        """Whether a source is replaced, or includes something that is."""
+        seen, left = set(), [source]
+        while left:
+            path = left.pop()
+            if path in self.replaced:
+                return True
+            if path in seen:
+                continue
+            seen.add(path)
+            left += _includes(self.root, path)
+        return False
+
+    def _object(self, source, call):
+        """The object of a source, compiled once."""
+        if source not in self._objects:
+            overlaid = self.folder / "source"
+            new = self.folder / (source.replace("/", "_") + ".o")
+            call = list(call)
+            call[call.index("-o") + 1] = str(new)
+            call[call.index("-c") + 1] = str((overlaid if source in self.replaced else self.root) / source)
+            _run([call[0], "-I", str(overlaid), *call[1:], "-Wno-error"], self.build)
+            self._objects[source] = str(new)
+        return self._objects[source]
+
+
+_commands, _included = {}, {}
+
+
+def commands(build, target):
+    """What Ninja would run to make a target from nothing, in order; the last one links it."""
+    if (build, target) not in _commands:
+        listed = subprocess.run(["ninja", "-C", str(build), "-t", "commands", target], text=True,
+                                capture_output=True, check=False)
+        if listed.returncode != 0:
+            raise CompileError(f"{build} is no Ninja build with {target}: {listed.stderr.strip()}")
+        _commands[build, target] = listed.stdout.strip().splitlines()
+    return _commands[build, target]
+
+
+def _includes(root, path):
+    """The project's files that a file includes, as paths from the root."""
+    if (root, path) not in _included:
+        text = (root / path).read_text(encoding="utf-8")
+        _included[root, path] = [name for name in INCLUDE.findall(text) if (root / name).is_file()]
+    return _included[root, path]
+
+
+def _compiler_call(command):
+    """(source from the root, words without what is about dependencies) of a compilation, or None."""
+    words = shlex.split(command)
+    if "-c" not in words or not words[words.index("-c") + 1].endswith((".cpp", ".cu")):
+        return None
+    result, skip = [], 0
+    for word in words:
+        if skip:
+            skip -= 1
+        elif word in ("-MT", "-MF"):
+            skip = 1
+        elif word != "-MD":
+            result.append(word)
+    source = Path(words[words.index("-c") + 1])
+    root = next((parent for parent in source.parents if (parent / "CMakePresets.json").exists()), None)
+    return (str(source.relative_to(root)), result) if root else None
+
+
+def _run(words, folder):
+    done = subprocess.run(words, cwd=folder, text=True, capture_output=True, check=False)
+    if done.returncode != 0:
+        raise CompileError((done.stderr or done.stdout).strip())

@@ -1,0 +1,33 @@
+"""What a student starts from: sources with stubs in the place of tasks."""
+import regions
+
+INCLUDE = '#include "common/base/not_done.h"'
+
+
+def stub(stage, task):
+    """The statement that stands for a task."""
+    return [f'::specdec::not_done("{task.not_done(stage)}");']
+
+
+def with_stubs(text, stage, tasks):
+    """A source text with stubs in the place of the tasks, and with what they need included."""
+    for task in tasks:
+        region = next(r for r in regions.parse(text, task.path) if r.kind == "task" and r.name == task.name)
+        text = regions.replaced(text, region, stub(stage, task))
+    if INCLUDE in text or not tasks:
+        return text
+    lines = text.splitlines(True)
+    last = max(i for i, line in enumerate(lines) if line.startswith("#include"))
+    return "".join(lines[:last + 1] + [INCLUDE + "\n"] + lines[last + 1:])
+
+
+def stubbed_sources(root, stage, names):
+    """path -> text of the sources in which the named tasks of a stage are stubs, and the header
+    that stubs need."""
+    tasks = [task for task in stage.tasks if task.name in names]
+    sources = {}
+    for path in sorted({task.path for task in tasks}):
+        text = (root / path).read_text(encoding="utf-8")
+        sources[path] = with_stubs(text, stage, [task for task in tasks if task.path == path])
+    sources["common/base/not_done.h"] = (root / "tests/course/starter/not_done.h").read_text(encoding="utf-8")
+    return sources
