@@ -4,10 +4,11 @@ SHELL := /bin/sh
 BUILD := build
 CTEST_ARGS ?=
 FUZZ_SECONDS ?= 60
+COURSE := python3 tests/course
 GOLDEN_VENV := $(BUILD)/golden-venv
 FORMATTED := git ls-files -z --cached --others --exclude-standard -- '*.h' '*.cpp' '*.cu' '*.cuh'
 
-.PHONY: help setup setup-full build demo check test test-full bench bench-full bench-docs bench-cuda experiments fuzz golden docs \
+.PHONY: help setup setup-full build demo check hint assignment prove test test-full bench bench-full bench-docs bench-cuda experiments fuzz golden docs \
         doctor format check-format clean asan tsan
 
 help: ## list the targets
@@ -28,8 +29,17 @@ build: setup ## build everything into build/ (installs missing packages; SETUP=n
 demo: build ## run the stages on one prompt and put them side by side
 	@.ci/demo $(BUILD)
 
-check: build ## hold a stage against its golden files: make check STAGE=2
-	@$(BUILD)/bin/$(notdir $(wildcard stages/0$(STAGE)_*)) --check
+check: setup ## check a stage, then the lower ones, and say what to do next: make check STAGE=2
+	@$(COURSE)/check.py --build $(BUILD) --stage '$(STAGE)'
+
+hint: ## a hint for a task: make hint TASK=4.2, then HINT=2
+	@$(COURSE)/hint.py --task '$(TASK)' $(if $(HINT),--hint $(HINT))
+
+assignment: ## a project in which a stage is to be done: make assignment STAGE=4 [OUT=dir] [KEEP=dir]
+	@$(COURSE)/assignment.py --stage '$(STAGE)' $(if $(OUT),--out $(OUT)) $(if $(KEEP),--keep $(KEEP))
+
+prove: build ## prove that the course's checks see what they should (STAGE=4: of one stage); an hour for all
+	@$(COURSE)/prove.py --build $(BUILD) $(if $(STAGE),--stage $(STAGE))
 
 test: build ## build, then run all tests but the sanitizer builds
 	@ctest --preset cpu $(CTEST_ARGS)

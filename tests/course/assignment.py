@@ -1,0 +1,187 @@
+#!/usr/bin/env python3
+"""`make assignment STAGE=4 [OUT=dir] [KEEP=dir]`: a project in which a stage's tasks are to be done.
+
+usage: assignment.py --stage N [--out DIR] [--keep DIR]
+  --out    the new folder; default ../specdec-stage-N beside this project
+  --keep   a student's earlier assignment: what it has of lower stages takes the reference's place
+
+Lower stages are the reference, the tasks of the stage are stubs, later stages are left out with
+their chapters, checks and solutions. All that is needed to build, check and grade is there.
+"""
+import argparse
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import course
+import regions
+import starter
+
+STARTER = course.FOLDER / "starter"
+# Copied whole, but for what LEFT_OUT matches.
+COPIED = ("CMakeLists.txt", "LICENSE", ".ci/setup", ".ci/doctor", ".clang-format", "common", "kernels",
+          "golden/README.md", "golden/draft_text.txt", "golden/models", "golden/goldens", "stages/CMakeLists.txt",
+          "tests/course/probes", "docs/figures", "docs/00_before_you_start.md",
+          "docs/checkpoints_and_tokenizers.md", "docs/theory.md", "docs/glossary.md", "docs/troubleshooting.md")
+# The tools of students; those of teachers and of the course's makers stay behind.
+TOOLS = ("building", "check", "checks", "course", "grade", "hint", "predict", "regions", "sandbox", "terminal")
+LEFT_OUT = re.compile(r"(^|/)(build|__pycache__)/|\.py$(?<!^golden/manifest.py)|^kernels/(cuda|emulation)/.*\.cu$")
+INCLUDE = re.compile(r'^#include "(tests/[^"]+)"', re.MULTILINE)
+
+
+def source_files(root):
+    """The project's files, as paths from the root: what git knows, or else all there is."""
+    if (root / ".git").exists():
+        listed = subprocess.run(["git", "ls-files", "-z"], cwd=root, text=True, capture_output=True, check=True)
+        return [Path(name) for name in listed.stdout.split("\0") if name and (root / name).is_file()]
+    return [path.relative_to(root) for path in sorted(root.rglob("*")) if path.is_file()]
+
+
+def is_wanted(path, number):
+    """Whether a file of the reference belongs into the assignment of a stage."""
+    name = path.as_posix()
+    stage = re.match(r"(?:stages/|docs/|docs/figures/|tests/course/probes/stage_)(0\d)", name)
+    if stage and int(stage[1]) > number:
+        return False
+    if name.startswith("stages/0") or re.match(r"docs/0\d_", name):
+        return True
+    return any(name == c or name.startswith(c + "/") for c in COPIED) and not LEFT_OUT.search(name)
+
+
+def helpers_of(root, paths):
+    """The files of tests/ that sources include, directly or not, and what belongs to them."""
+    found, left = set(), [path for path in paths if path.suffix in (".h", ".cpp")]
+    while left:
+        for name in INCLUDE.findall((root / left.pop()).read_text(encoding="utf-8")):
+            for path in (Path(name), Path(name).with_suffix(".cpp")):
+                if path not in found and (root / path).is_file():
+                    found.add(path)
+                    left.append(path)
+    return found
+
+
+def write_table(root, out, stages, number):
+    """tasks.json of the assignment: stages up to `number`, with titles, for there are no regions."""
+    table = json.loads((root / course.FOLDER / "tasks.json").read_text(encoding="utf-8"))
+    table["stages"] = [entry for entry in table["stages"] if entry["stage"] <= number]
+    for entry in table["stages"]:
+        for task in entry["tasks"]:
+            known = stages[entry["stage"]].task(task["id"])
+            task.update(title=known.title, path=known.path)
+    text = json.dumps(table, indent=1, ensure_ascii=False)
+    (out / course.FOLDER / "tasks.json").write_text(text + "\n", encoding="utf-8")
+
+
+def write_presets(root, out):
+    presets = json.loads((root / "CMakePresets.json").read_text(encoding="utf-8"))
+    base = next(preset for preset in presets["configurePresets"] if preset["name"] == "base")
+    base["cacheVariables"].update(SPECDEC_WERROR="OFF", SPECDEC_EMULATION="OFF", SPECDEC_CUDA="OFF")
+    keep = ("base", "cpu", "asan")
+    for kind in ("configurePresets", "buildPresets"):
+        presets[kind] = [preset for preset in presets[kind] if preset["name"] in keep]
+    del presets["testPresets"]
+    (out / "CMakePresets.json").write_text(json.dumps(presets, indent=2) + "\n", encoding="utf-8")
+
+
+def write_readme(root, out, stage):
+    rows = "\n".join(f"| {t.name} | {t.title} | `{t.path}` | section {t.section} | {t.points} |"
+                     for t in stage.tasks)
+    text = (root / STARTER / "README.md").read_text(encoding="utf-8")
+    for key, value in {"number": str(stage.number), "chapter": stage.chapter, "tasks": rows,
+                       "first": stage.tasks[0].name, "folder": stage.folder}.items():
+        text = text.replace("{" + key + "}", value)
+    (out / "README.md").write_text(text, encoding="utf-8")
+
+
+def keep_students_own(keep, out, stages, number):
+    """Copies the files that hold tasks of lower stages from a student's earlier assignment."""
+    taken = []
+    for path in sorted({task.path for n in stages if n < number for task in stages[n].tasks}):
+        if (keep / path).is_file():
+            shutil.copyfile(keep / path, out / path)
+            taken.append(path)
+    if not taken:
+        raise course.CourseError(f"{keep} has no file with tasks of a stage below {number}")
+    return taken
+
+
+def update_chapters(root, out, changed):
+    """Code blocks of the chapters that show a changed source show it as it is in the assignment."""
+    block = re.compile(r"(<!-- snippet: (?P<path>[^#\s]+)(?:#(?P<name>[\w.-]+))? -->\n```\w*\n).*?(^```$)",
+                       re.DOTALL | re.MULTILINE)
+
+    def stubbed(match):
+        if match["path"] not in changed:
+            return match[0]
+        text = (out / match["path"]).read_text(encoding="utf-8")
+        shown = next(regions.text_of(text, r) for r in regions.parse(text, match["path"])
+                     if r.kind == "snippet" and r.name == match["name"])
+        return match[1] + shown + match[4]
+
+    for chapter in out.glob("docs/*.md"):
+        text = chapter.read_text(encoding="utf-8")
+        chapter.write_text(block.sub(stubbed, text), encoding="utf-8")
+
+
+def make_tree(root, number, out, keep=None):
+    """Writes the assignment of a stage; returns the lower stages' files taken from `keep`.
+    REQUIRES: out does not exist, or is empty."""
+    stages = course.load(root)
+    if number not in stages:
+        raise course.CourseError(f"STAGE is a number from {min(stages)} to {max(stages)}, not {number}")
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise course.CourseError(f"{out} exists; give another folder, or remove it")
+    stage = stages[number]
+    files = [path for path in source_files(root) if is_wanted(path, number)]
+    files += sorted(helpers_of(root, files))
+    files += [course.FOLDER / f"{tool}.py" for tool in TOOLS if (root / course.FOLDER / f"{tool}.py").exists()]
+    files += [course.FOLDER / "expected" / f"{n:02}.json" for n in stages if n <= number]
+    for path in files:
+        (out / path).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(root / path, out / path)
+    for name, place in (("Makefile", "."), ("CMakeLists.txt", "tests"), (".gitignore", ".")):
+        shutil.copy(root / STARTER / name, out / place / name)
+    for task in (task for n in stages if n < number for task in stages[n].tasks):
+        path = out / task.path  # lower stages: the reference, without markers of tasks
+        path.write_text(without_task_markers(path.read_text(encoding="utf-8")), encoding="utf-8")
+    changed = starter.stubbed_sources(root, stage, {task.name for task in stage.tasks})
+    for path, text in changed.items():
+        (out / path).write_text(text, encoding="utf-8")
+    write_table(root, out, stages, number)
+    write_presets(root, out)
+    write_readme(root, out, stage)
+    update_chapters(root, out, changed)
+    return keep_students_own(keep, out, stages, number) if keep else []
+
+
+def without_task_markers(text):
+    return "".join(line for line in text.splitlines(True) if "task" not in (regions.marker(line) or "").split(" ")[:2])
+
+
+def main(arguments):
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--root", type=Path, default=Path("."))
+    parser.add_argument("--stage", required=True)
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--keep", type=Path)
+    options = parser.parse_args(arguments)
+    root = options.root.resolve()
+    out = options.out or root.parent / f"specdec-stage-{options.stage}"
+    try:
+        if not options.stage.isdigit():
+            raise course.CourseError("STAGE is a number: make assignment STAGE=4")
+        kept = make_tree(root, int(options.stage), out, options.keep)
+    except (course.CourseError, regions.RegionError, OSError) as error:
+        print(f"assignment: {error}", file=sys.stderr)
+        return 2
+    for path in kept:
+        print(f"kept {path}")
+    print(f"{out}: the assignment of stage {options.stage}; its README.md says how to begin")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

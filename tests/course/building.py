@@ -1,0 +1,58 @@
+"""Builds what the checks of a stage run, each program for itself, so that a source which does not
+compile spoils only the programs that contain it."""
+import re
+import subprocess
+import sys
+
+import terminal
+
+ERROR = re.compile(r"^\S+:\d+(:\d+)?: (fatal )?error: |undefined reference to|^\S*ld: ")
+SHOWN = 8
+
+
+def programs_of(stages, number):
+    """The names of the programs that the checks of stages 0 to `number` run, of `number` first."""
+    return [name for n in sorted(stages, reverse=True) if n <= number
+            for name in (f"course_probe_{n:02}", stages[n].folder)] + ["golden_report"] * (number > 0)
+
+
+def configure(root, build):
+    """Configures a build folder that is not yet one. Returns what went wrong, or None."""
+    if (build / "build.ninja").exists():
+        return None
+    done = subprocess.run(["cmake", "--preset", "cpu", "-B", str(build)], cwd=root, text=True,
+                          capture_output=True, check=False)
+    return None if done.returncode == 0 else done.stderr.strip()
+
+
+def build(folder, targets, jobs=None):
+    """Builds targets; returns target -> compiler errors, of those that could not be built."""
+    if _ninja(folder, targets, jobs, sys.stderr.isatty()).returncode == 0:
+        return {}
+    broken = {}
+    for target in targets:
+        done = _ninja(folder, [target], jobs)
+        if done.returncode != 0:
+            broken[target] = first_errors(done.stdout)
+    return broken
+
+
+def _ninja(folder, targets, jobs, show_progress=False):
+    command = ["ninja", "-C", str(folder), *(["-j", str(jobs)] if jobs else []), "-k", "0", *targets]
+    if not show_progress:
+        return subprocess.run(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+    lines = []
+    with subprocess.Popen(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
+        for line in process.stdout:
+            lines.append(line)
+            if line.startswith("["):
+                terminal.progress(f"building {line.split(' ')[0]}")
+    terminal.progress("")
+    return subprocess.CompletedProcess(command, process.returncode, "".join(lines))
+
+
+def first_errors(output):
+    """The lines of a compiler's output that say what is wrong, and what stands below the first."""
+    lines = output.splitlines()
+    first = next((i for i, line in enumerate(lines) if ERROR.search(line)), None)
+    return lines[-SHOWN:] if first is None else lines[first:first + SHOWN]
