@@ -1,0 +1,57 @@
+#pragma once
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+// What a probe says about a stage's code: facts, one JSON object a line. It judges nothing; that is
+// done by a process that never loads this code (tests/course/checks.py).
+namespace specdec::course {
+
+// name: a short sentence for people, unique within the check. It follows from check and seed alone,
+// never from what the code under check computes.
+// value: an integer, a string, a list of integers, or floats().
+inline void fact(const std::string& name, const nlohmann::json& value) {
+  const nlohmann::json line = {{"fact", name}, {"value", value}};
+  fmt::print("{}\n", line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+  std::fflush(stdout);  // what is known stays known if the next step crashes
+}
+
+// Numbers that may differ by rounding: ||got - want|| <= tolerance * ||want||. NaN becomes null,
+// which is no number.
+template <typename Values>
+nlohmann::json floats(const Values& values, double tolerance) {
+  return {{"floats", std::vector<double>(values.begin(), values.end())}, {"tolerance", tolerance}};
+}
+
+// A check's facts, for a scene that the seed makes.
+struct Probe {
+  std::string_view check;
+  void (*run)(std::uint64_t seed);
+};
+
+// main() of a probe program: CHECK SEED. Exit code 1 when the stage's code throws.
+inline int run_probes(int argc, char** argv, std::initializer_list<Probe> probes) {
+  try {
+    for (const Probe& probe : probes) {
+      if (argc != 3 || argv[1] != probe.check) continue;
+      probe.run(std::strtoull(argv[2], nullptr, 10));
+      return 0;
+    }
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "{}\n", error.what());
+    return 1;
+  }
+  fmt::print(stderr, "usage: {} CHECK SEED, where CHECK is one of\n", argv[0]);
+  for (const Probe& probe : probes) fmt::print(stderr, "  {}\n", probe.check);
+  return 2;
+}
+
+}  // namespace specdec::course
