@@ -27,6 +27,7 @@ class EveryPath {
   // Prepares the next walk: at the last fork that has an option left, that option. False when there
   // is none.
   bool next() {
+    // [task 0.5: take every path]
     depth_ = 0;
     for (; !forks_.empty(); forks_.pop_back()) {
       Fork& last = forks_.back();
@@ -34,6 +35,7 @@ class EveryPath {
       if (last.taken < last.options.size()) return true;
     }
     return false;
+    // [end task 0.5]
   }
 
  private:
@@ -112,6 +114,7 @@ inline Law speculation_law(const Tables& tables, TokenId context, int spec_lengt
 
 // The same from the target alone: the product of its conditional probabilities.
 inline Law target_law(const Tables& tables, TokenId context, int length) {
+  // [task 0.4: what the target alone would write]
   Law law = {{{}, 1.0}};
   for (int i = 0; i < length; i++) {
     Law longer;
@@ -127,6 +130,7 @@ inline Law target_law(const Tables& tables, TokenId context, int length) {
     law = std::move(longer);
   }
   return law;
+  // [end task 0.4]
 }
 
 // The largest |a - b| of a text's probabilities, over all texts of either; infinite where one of

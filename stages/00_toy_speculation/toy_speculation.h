@@ -37,6 +37,7 @@ inline double accept_probability(double target_prob, double draft_prob) {
 // [snippet residual]
 // What the target still owes after a rejection: norm(max(0, p - q)).
 inline Probs residual(const Probs& target_probs, const Probs& draft_probs) {
+  // [task 0.1: the residual]
   Probs rest(target_probs.size());
   double total = 0;
   for (std::size_t i = 0; i < rest.size(); i++) {
@@ -46,6 +47,7 @@ inline Probs residual(const Probs& target_probs, const Probs& draft_probs) {
   if (!(total > 0)) return target_probs;  // equal rows: only rounding can have rejected
   for (double& prob : rest) prob /= total;
   return rest;
+  // [end task 0.1]
 }
 // [end snippet residual]
 
@@ -77,11 +79,15 @@ Round speculative_round(const Tables& tables, const Text& text, int spec_length,
   Round round;
   TokenId context = text.back();
   int position = static_cast<int>(text.size());  // of the token that is decided on
+  // [task 0.2: draft K tokens]
+  // Each guess builds on the guess before it; the target is not asked yet.
   for (int i = 0; i < spec_length; i++) {
     context = chance.token(tables.draft_probs[context], position + i, Purpose::kDraft);
     round.drafts.push_back(context);
   }
+  // [end task 0.2]
   // A real target computes its spec_length + 1 rows here, in one pass. A table has them already.
+  // [task 0.3: test the drafts in order]
   context = text.back();
   for (const TokenId draft : round.drafts) {
     const Probs& target_probs = tables.target_probs[context];
@@ -99,6 +105,7 @@ Round speculative_round(const Tables& tables, const Text& text, int spec_length,
   const Probs bonus = rule.bonus(tables.target_probs[context], tables.draft_probs[context]);
   round.emitted.push_back(chance.token(bonus, position, Purpose::kTarget));
   return round;
+  // [end task 0.3]
 }
 // [end snippet round]
 

@@ -22,6 +22,7 @@ TokenId argmax(std::span<const float> logits) {
 void decode(const NaiveLlama& target, const Request& request, const RunOptions& options,
             Generation& generation, LogitsLog& log, RunStats& stats) {
   std::vector<TokenId> context = request.prompt;
+  // [task 1.6: the decode loop]
   while (!generation.finished()) {
     const Stopwatch watch(stats.decode_seconds);
     // Everything is computed again, though only the last token is new.
@@ -36,6 +37,7 @@ void decode(const NaiveLlama& target, const Request& request, const RunOptions& 
     generation.push(next);
     stats.emitted++;
   }
+  // [end task 1.6]
   stats.target_rows = target.rows_computed();
 }
 // [end snippet decode]

@@ -65,12 +65,14 @@ Rows embed(const Rows& table, std::span<const TokenId> tokens) {
 // x / sqrt(mean(x^2) + eps) * weight, row by row (Zhang and Sennrich 2019, equation 4).
 // x: [T, E], weight: [E]; result: [T, E]
 Rows rms_norm(Rows x, std::span<const float> weight, float eps) {
+  // [task 1.1: RMSNorm]
   for (int t = 0; t < x.count; t++) {
     const std::span<float> row = x[t];
     const float mean_square = dot(row, row) / static_cast<float>(x.width);
     const float scale = 1.0f / std::sqrt(mean_square + eps);
     for (int i = 0; i < x.width; i++) row[i] *= scale * weight[i];
   }
+  // [end task 1.1]
   return x;
 }
 // [end snippet rms-norm]
@@ -80,6 +82,7 @@ Rows rms_norm(Rows x, std::span<const float> weight, float eps) {
 // of the token (Su et al. 2021, section 3.2.2; paired by halves as Hugging Face does).
 // x: [T, heads * D], frequencies: [D / 2]; result: as x
 Rows rope(Rows x, std::span<const float> frequencies) {
+  // [task 1.2: RoPE]
   const int half = static_cast<int>(frequencies.size());
   for (int t = 0; t < x.count; t++) {
     const std::span<float> row = x[t];
@@ -96,6 +99,7 @@ Rows rope(Rows x, std::span<const float> frequencies) {
       }
     }
   }
+  // [end task 1.2]
   return x;
 }
 // [end snippet rope]
@@ -113,6 +117,7 @@ void softmax(std::span<float> x) {
 // and those before it; H / Hkv neighbouring query heads share a key and value head (Ainslie et al.
 // 2023). q: [T, H * D], k and v: [T, Hkv * D]; result: [T, H * D]
 Rows attention(const Rows& q, const Rows& k, const Rows& v, int head_dim) {
+  // [task 1.3: attention]
   const int n_heads = q.width / head_dim;
   const int group = q.width / k.width;
   const float scale = 1.0f / std::sqrt(static_cast<float>(head_dim));
@@ -134,6 +139,7 @@ Rows attention(const Rows& q, const Rows& k, const Rows& v, int head_dim) {
     }
   }
   return out;
+  // [end task 1.3]
 }
 // [end snippet attention]
 
@@ -141,11 +147,13 @@ Rows attention(const Rows& q, const Rows& k, const Rows& v, int head_dim) {
 // silu(gate) * up, with silu(z) = z / (1 + exp(-z)): the gated half of SwiGLU (Shazeer 2020,
 // equation 6). Both: [T, F]
 Rows swiglu(Rows gate, const Rows& up) {
+  // [task 1.5: SwiGLU]
   for (std::size_t i = 0; i < gate.values.size(); i++) {
     const float z = gate.values[i];
     gate.values[i] = z / (1.0f + std::exp(-z)) * up.values[i];
   }
   return gate;
+  // [end task 1.5]
 }
 // [end snippet swiglu]
 
@@ -221,11 +229,13 @@ Rows NaiveLlama::block(int layer, const Rows& x, const Observer& observe) const 
   const Rows attn_out = see(kAttnOut, attention(q_rope, k_rope, v, config_.head_dim));
   const Rows attn_residual = see(kAttnResidual, add(x, matmul(w.o_proj, attn_out)));  // [T, E]
 
+  // [task 1.4: the MLP half of the block]
   const Rows mlp_norm = see(kMlpNorm, rms_norm(attn_residual, w.mlp_norm, eps));  // [T, E]
   const Rows gate = see(kGate, matmul(w.gate_proj, mlp_norm));                    // [T, F]
   const Rows up = see(kUp, matmul(w.up_proj, mlp_norm));                          // [T, F]
   const Rows mlp_out = see(kMlpOut, matmul(w.down_proj, swiglu(gate, up)));       // [T, E]
   return see(kResidual, add(attn_residual, mlp_out));                             // [T, E]
+  // [end task 1.4]
 }
 // [end snippet block]
 

@@ -29,12 +29,14 @@ SequenceId ContiguousKvCache::create() {
 }
 
 SequenceId ContiguousKvCache::fork(SequenceId sequence) {
+  // [task 2.3: fork a sequence]
   const int count = length(sequence);
   const SequenceId result = create();
   memory_.copy(sequence * max_length_, result * max_length_, count);
   bytes_copied_ += static_cast<std::size_t>(count) * memory_.shape().bytes_per_token();
   stretch(result).length = count;
   return result;
+  // [end task 2.3]
 }
 
 void ContiguousKvCache::release(SequenceId sequence) { stretch(sequence).taken = false; }
@@ -53,6 +55,7 @@ bool ContiguousKvCache::can_extend(std::span<const Extension> extensions) const 
 
 void ContiguousKvCache::extend(std::span<const Extension> extensions) {
   check_extensions(extensions);
+  // [task 2.1: extend, all or nothing]
   // Every sequence is asked before the first is changed, so that a failure leaves no trace.
   for (const Extension& e : extensions) {
     if (has_room(e)) continue;
@@ -62,13 +65,17 @@ void ContiguousKvCache::extend(std::span<const Extension> extensions) {
         e.sequence, length(e.sequence), e.tokens, max_length_));
   }
   for (const Extension& e : extensions) stretch(e.sequence).length += e.tokens;
+  // [end task 2.1]
 }
 
-// Nothing is erased: what lies beyond the length is never read, and the next tokens overwrite it.
 void ContiguousKvCache::truncate(SequenceId sequence, int length) {
+  // [task 2.2: truncate a sequence]
+  // Nothing is erased: what lies beyond the length is never read, and the next tokens overwrite
+  // it. So a rollback costs nothing, however many tokens it forgets.
   Stretch& s = stretch(sequence);
   SPECDEC_CHECK(0 <= length && length <= s.length, "{} of {} tokens are kept", length, s.length);
   s.length = length;
+  // [end task 2.2]
 }
 // [end snippet contiguous-extend]
 

@@ -24,6 +24,7 @@ void decode(Llama& target, const Request& request, const RunOptions& options,
   const LlamaCounters before = target.counters();
   const SequenceId sequence = target.create();
 
+  // [task 2.5: prefill, then one row a token]
   if (context.size() > 1) {  // prefill: all of the prompt but its last token, in one call
     const Stopwatch watch(stats.prefill_seconds);
     target.forward(Segment{sequence, std::span(context).first(context.size() - 1), 0}, {});
@@ -39,6 +40,7 @@ void decode(Llama& target, const Request& request, const RunOptions& options,
     generation.push(next);
     stats.emitted++;
   }
+  // [end task 2.5]
   count_target(stats, target.counters() - before);
   target.release(sequence);
 }

@@ -13,12 +13,14 @@ PageAllocator::PageAllocator(int n_pages) : owners_(static_cast<std::size_t>(n_p
 
 // [snippet page-allocator]
 std::int32_t PageAllocator::allocate() {
+  // [task 3.1: allocate a page]
   SPECDEC_CHECK(!free_pages_.empty(), "one of {} pages is free", n_pages());
   const std::int32_t page = free_pages_.back();
   free_pages_.pop_back();
   owners_[static_cast<std::size_t>(page)] = 1;
   peak_used_ = std::max(peak_used_, n_used());
   return page;
+  // [end task 3.1]
 }
 
 void PageAllocator::share(std::int32_t page) {
@@ -26,9 +28,13 @@ void PageAllocator::share(std::int32_t page) {
 }
 
 void PageAllocator::free(std::int32_t page) {
+  // [task 3.2: free a page]
+  // With one owner left the page is shared no more. Without any it goes on top of the stack, and is
+  // the next to be allocated.
   const std::int32_t left = --owners_of_used(page);
   if (left == 1) n_shared_--;
   if (left == 0) free_pages_.push_back(page);
+  // [end task 3.2]
 }
 // [end snippet page-allocator]
 

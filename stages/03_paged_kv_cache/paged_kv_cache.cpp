@@ -36,6 +36,7 @@ SequenceId PagedKvCache::share_prefix(SequenceId from, int length) {
 }
 
 SequenceId PagedKvCache::share(std::span<const std::int32_t> pages, int length) {
+  // [task 3.5: share the pages of a fork]
   const SequenceId result = create();  // may move a table that holds `pages`, but not its entries
   Sequence& s = get(result);
   for (const std::int32_t page : pages) {
@@ -44,6 +45,7 @@ SequenceId PagedKvCache::share(std::span<const std::int32_t> pages, int length) 
   }
   s.length = length;
   return result;
+  // [end task 3.5]
 }
 // [end snippet fork]
 
@@ -72,6 +74,7 @@ void PagedKvCache::release(SequenceId sequence) {
 
 // [snippet truncate]
 void PagedKvCache::truncate(SequenceId sequence, int length) {
+  // [task 3.7: truncate a sequence]
   Sequence& s = get(sequence);
   SPECDEC_CHECK(0 <= length && length <= s.length, "{} of {} tokens are kept", length, s.length);
   // A last page that is partly needed stays. It may be shared: extend() looks after that.
@@ -80,12 +83,14 @@ void PagedKvCache::truncate(SequenceId sequence, int length) {
     s.table.pop_back();  // the page may soon be another sequence's
   }
   s.length = length;
+  // [end task 3.7]
 }
 // [end snippet truncate]
 
 // [snippet paged-extend]
 void PagedKvCache::extend(std::span<const Extension> extensions) {
   check_extensions(extensions);
+  // [task 3.4: extend a sequence]
   // All pages are there, or nothing is touched.
   const std::int64_t needed = pages_needed(extensions);
   if (needed > allocator_.n_free()) fail_full(needed);
@@ -98,6 +103,7 @@ void PagedKvCache::extend(std::span<const Extension> extensions) {
     s.length += extension.tokens;
     while (s.table.size() < pages_for(s.length)) s.table.push_back(allocator_.allocate());
   }
+  // [end task 3.4]
 }
 // [end snippet paged-extend]
 
@@ -110,6 +116,7 @@ bool PagedKvCache::can_extend(std::span<const Extension> extensions) const {
 // The page that a sequence is about to append to has other owners. It gets a copy of its own, of
 // which only the rows up to its length matter; the others keep the page.
 void PagedKvCache::copy_last_page(Sequence& s) {
+  // [task 3.6: copy on write]
   const std::int32_t shared = s.table.back();
   const std::int32_t own = allocator_.allocate();
   const int rows = s.length % page_size_;
@@ -117,12 +124,14 @@ void PagedKvCache::copy_last_page(Sequence& s) {
   bytes_copied_ += static_cast<std::size_t>(rows) * memory_.shape().bytes_per_token();
   allocator_.free(shared);
   s.table.back() = own;
+  // [end task 3.6]
 }
 // [end snippet copy-on-write]
 
 // [snippet pages-needed]
 // How many pages extend() will take from the free list: for growth, and for copies.
 std::int64_t PagedKvCache::pages_needed(std::span<const Extension> extensions) const {
+  // [task 3.3: how many pages will be needed]
   std::int64_t needed = 0;
   for (std::size_t i = 0; i < extensions.size(); i++) {
     const Sequence& s = get(extensions[i].sequence);
@@ -131,6 +140,7 @@ std::int64_t PagedKvCache::pages_needed(std::span<const Extension> extensions) c
     if (needs_copy(extensions, i)) needed++;
   }
   return needed;
+  // [end task 3.3]
 }
 
 // Whether the page that extension i appends to will be shared when its turn comes. Those before it
