@@ -6,7 +6,6 @@
 #include <initializer_list>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -24,11 +23,13 @@ inline void fact(const std::string& name, const nlohmann::json& value) {
   std::fflush(stdout);  // what is known stays known if the next step crashes
 }
 
-// Numbers that may differ by rounding: ||got - want|| <= tolerance * ||want||. NaN becomes null,
-// which is no number.
+// Numbers that may differ by rounding: ||got - want|| <= tolerance * ||want||. Seven digits of
+// each; NaN becomes null, which is no number.
 template <typename Values>
-nlohmann::json floats(const Values& values, double tolerance) {
-  return {{"floats", std::vector<double>(values.begin(), values.end())}, {"tolerance", tolerance}};
+nlohmann::json floats(const Values& values, double tolerance = 1e-5) {
+  nlohmann::json list = nlohmann::json::array();
+  for (const double value : values) list.push_back(std::stod(fmt::format("{:.7g}", value)));
+  return {{"floats", list}, {"tolerance", tolerance}};
 }
 
 // A check's facts, for a scene that the seed makes.

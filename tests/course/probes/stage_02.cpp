@@ -1,0 +1,214 @@
+// Facts about stage 2: the books of the contiguous cache, what lies in its memory, and attention.
+#include <bit>
+#include <random>
+
+#include "kernels/cpu/cpu_backend.h"
+#include "stages/02_contiguous_kv_cache/contiguous_kv_cache.h"
+#include "stages/02_contiguous_kv_cache/plain_contiguous_attention.h"
+#include "tests/course/probes/facts.h"
+#include "tests/unit/memory_backend.h"
+
+namespace specdec {
+namespace {
+
+using course::fact;
+using course::floats;
+
+constexpr KvShape kShape{.n_layers = 2, .n_kv_heads = 1, .head_dim = 2};
+
+// A cache with room for 3 sequences of 10 tokens; values are whole numbers, so people can read them.
+class Cache {
+ public:
+  explicit Cache(std::uint64_t seed) : generator_(seed) {}
+
+  int between(int least, int most) {
+    return least + static_cast<int>(generator_() % static_cast<unsigned>(most - least + 1));
+  }
+
+  ContiguousKvCache& books() { return cache_; }
+
+  void extend(std::vector<Extension> extensions) { cache_.extend(extensions); }
+
+  // Whether a call is refused with CacheFull; of other exceptions this knows nothing.
+  template <typename Call>
+  std::string answer(Call call) {
+    try {
+      call();
+    } catch (const CacheFull&) {
+      return "refused";
+    }
+    return "accepted";
+  }
+
+  SequenceId create(int length) {
+    const SequenceId sequence = cache_.create();
+    extend({{sequence, length}});
+    return sequence;
+  }
+
+  // Writes first, first + 1, ... as the last layer's values at all positions of the sequence.
+  void write(SequenceId sequence, int first) {
+    for (int i = 0; i < cache_.length(sequence); i++) {
+      value(cache_.slot(sequence, i)) = static_cast<float>(first + i);
+    }
+  }
+
+  std::vector<int> read(SequenceId sequence) {
+    std::vector<int> values;
+    for (int i = 0; i < cache_.length(sequence); i++) {
+      const float found = value(cache_.slot(sequence, i));
+      values.push_back(std::isnan(found) ? -1 : static_cast<int>(found));
+    }
+    return values;
+  }
+
+ private:
+  float& value(int slot) {
+    return cache_.memory().layer(kShape.n_layers - 1).values[slot * kShape.width()];
+  }
+
+  std::mt19937_64 generator_;
+  MemoryBackend backend_;
+  ContiguousKvCache cache_{backend_, kShape, 3, 10};
+};
+
+void extend(std::uint64_t seed) {
+  Cache cache(seed);
+  ContiguousKvCache& books = cache.books();
+  const SequenceId a = books.create(), b = books.create();
+  const int n = cache.between(3, 6), m = cache.between(3, 6);
+  const auto lengths = [&] { return std::vector<int>{books.length(a), books.length(b)}; };
+  cache.extend({{a, n}, {b, m}});
+  fact(fmt::format("lengths of two new sequences, extended by {} and {}", n, m), lengths());
+  cache.extend({{b, 2}});
+  fact("lengths after the second got 2 more", lengths());
+  const int too_many = 10 - (m + 2) + 1;
+  fact(fmt::format("of 10 places: 1 for the first and {} for the second, one too many", too_many),
+       cache.answer([&] { cache.extend({{a, 1}, {b, too_many}}); }));
+  fact("lengths after that", lengths());
+  fact(fmt::format("1 for the first and {} for the second, just enough", too_many - 1),
+       cache.answer([&] { cache.extend({{a, 1}, {b, too_many - 1}}); }));
+  fact("lengths when the second is full", lengths());
+}
+
+void truncate(std::uint64_t seed) {
+  Cache cache(seed);
+  ContiguousKvCache& books = cache.books();
+  const SequenceId a = cache.create(cache.between(2, 9)), b = cache.create(8);
+  const int kept = cache.between(2, 5);
+  cache.write(a, 100);
+  cache.write(b, 200);
+  const int other = books.length(a);
+  books.truncate(b, kept);
+  fact(fmt::format("length of 8 tokens truncated to {}", kept), books.length(b));
+  fact(fmt::format("length of the other sequence, which had {}", other), books.length(a));
+  fact("values that are kept", cache.read(b));
+  cache.extend({{b, 1}});
+  fact("slot of the next token", books.slot(b, books.length(b) - 1));
+  books.truncate(b, books.length(b));
+  fact("length after truncating to the same length", books.length(b));
+  books.truncate(b, 0);
+  fact("length after truncating to 0", books.length(b));
+}
+
+void fork(std::uint64_t seed) {
+  Cache cache(seed);
+  ContiguousKvCache& books = cache.books();
+  const SequenceId a = cache.create(2);
+  const int length = cache.between(4, 8);
+  const SequenceId b = cache.create(length);
+  cache.write(a, 100);
+  cache.write(b, 200);
+  const SequenceId c = books.fork(b);
+  fact(fmt::format("length of a fork of {} tokens", length), books.length(c));
+  fact("values of the fork", cache.read(c));
+  fact("bytes copied", books.bytes_copied());
+  cache.extend({{c, 1}});
+  cache.write(c, 300);
+  fact("values of the original after the fork was written to", cache.read(b));
+  fact("values of the fork then", cache.read(c));
+  fact("another fork, with no stretch free", cache.answer([&] { books.fork(a); }));
+}
+
+// A query over `position` + 1 cached tokens; behind them lies NaN, which nobody may read.
+class AttentionScene {
+ public:
+  AttentionScene(std::uint64_t seed, int position) : position_(position), generator_(seed) {
+    q_ = numbers(kHeads.n_heads);
+    keys_ = numbers(position + 1);
+    values_ = numbers(position + 1);
+    for (auto* rows : {&keys_, &values_}) {
+      rows->resize(rows->size() + 4 * kHeads.head_dim, std::numeric_limits<float>::quiet_NaN());
+    }
+  }
+
+  std::vector<float> plain() const {
+    std::vector<float> out(q_.size());
+    plain_contiguous_attention(q_.data(), keys_.data(), values_.data(), position_, kHeads,
+                               out.data());
+    return out;
+  }
+
+  std::vector<float> kernel() {
+    std::vector<float> out(q_.size());
+    const int width = static_cast<int>(q_.size());
+    const std::int32_t zero = 0;
+    const RowPlaces places{.positions = &position_,
+                           .slots = &zero,
+                           .table_starts = &zero,
+                           .page_tables = &zero,
+                           .page_size = position_ + 1};
+    CpuBackend({.threads = 1})
+        .attention({q_.data(), 1, width, width}, {keys_.data(), values_.data()}, places, kHeads,
+                   {out.data(), 1, width, width});
+    return out;
+  }
+
+ private:
+  static constexpr HeadShape kHeads{.n_heads = 2, .n_kv_heads = 1, .head_dim = 8};
+
+  std::vector<float> numbers(int rows) {  // -2 .. 2
+    std::vector<float> numbers(static_cast<std::size_t>(rows * kHeads.head_dim));
+    for (float& number : numbers) number = static_cast<float>(generator_() >> 40) * 0x1p-22f - 2;
+    return numbers;
+  }
+
+  std::int32_t position_;
+  std::mt19937_64 generator_;
+  std::vector<float> q_, keys_, values_;
+};
+
+void attend(std::uint64_t seed) {
+  for (const int position : {0, 2, 63, 64, 150}) {
+    const std::vector<float> out = AttentionScene(seed, position).plain();
+    for (int head = 0; head < 2; head++) {
+      fact(fmt::format("position {}, head {}: output", position, head),
+           floats(std::span(out).subspan(static_cast<std::size_t>(8 * head), 8)));
+    }
+  }
+}
+
+void attend_bits(std::uint64_t seed) {
+  for (const int position : {0, 15, 63, 64, 150, 600}) {
+    AttentionScene scene(seed, position);
+    const std::vector<float> plain = scene.plain(), kernel = scene.kernel();
+    int differing = 0;
+    for (std::size_t i = 0; i < plain.size(); i++) {
+      differing += std::bit_cast<std::uint32_t>(plain[i]) != std::bit_cast<std::uint32_t>(kernel[i]);
+    }
+    fact(fmt::format("position {}: numbers with other bits than the kernel's", position), differing);
+  }
+}
+
+}  // namespace
+}  // namespace specdec
+
+int main(int argc, char** argv) {
+  using namespace specdec;
+  return course::run_probes(argc, argv,
+                            {{"extend", extend},
+                             {"truncate", truncate},
+                             {"fork", fork},
+                             {"attend", attend},
+                             {"attend_bits", attend_bits}});
+}
