@@ -144,11 +144,11 @@ def command_of(check, stage, seed, programs, root):
 
 
 def golden_ids(path):
-    """The prompt of a golden file, from the safetensors' metadata or its `tokens` tensor."""
+    """The prompt of a golden file, from the safetensors' metadata or its `token_ids` tensor."""
     data = path.read_bytes()
     size = int.from_bytes(data[:8], "little")
     header = json.loads(data[8:8 + size])
-    tokens = header["tokens"]
+    tokens = header["token_ids"]
     begin, end = (8 + size + offset for offset in tokens["data_offsets"])
     width = {"I32": 4, "I64": 8}[tokens["dtype"]]
     return ",".join(str(int.from_bytes(data[i:i + width], "little")) for i in range(begin, end, width))

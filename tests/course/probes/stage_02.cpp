@@ -5,8 +5,8 @@
 #include "kernels/cpu/cpu_backend.h"
 #include "stages/02_contiguous_kv_cache/contiguous_kv_cache.h"
 #include "stages/02_contiguous_kv_cache/plain_contiguous_attention.h"
+#include "tests/course/probes/cache_scene.h"
 #include "tests/course/probes/facts.h"
-#include "tests/unit/memory_backend.h"
 
 namespace specdec {
 namespace {
@@ -14,120 +14,71 @@ namespace {
 using course::fact;
 using course::floats;
 
-constexpr KvShape kShape{.n_layers = 2, .n_kv_heads = 1, .head_dim = 2};
-
-// A cache with room for 3 sequences of 10 tokens; values are whole numbers, so people can read them.
-class Cache {
- public:
-  explicit Cache(std::uint64_t seed) : generator_(seed) {}
-
-  int between(int least, int most) {
-    return least + static_cast<int>(generator_() % static_cast<unsigned>(most - least + 1));
-  }
-
-  ContiguousKvCache& books() { return cache_; }
-
-  void extend(std::vector<Extension> extensions) { cache_.extend(extensions); }
-
-  // Whether a call is refused with CacheFull; of other exceptions this knows nothing.
-  template <typename Call>
-  std::string answer(Call call) {
-    try {
-      call();
-    } catch (const CacheFull&) {
-      return "refused";
-    }
-    return "accepted";
-  }
-
-  SequenceId create(int length) {
-    const SequenceId sequence = cache_.create();
-    extend({{sequence, length}});
-    return sequence;
-  }
-
-  // Writes first, first + 1, ... as the last layer's values at all positions of the sequence.
-  void write(SequenceId sequence, int first) {
-    for (int i = 0; i < cache_.length(sequence); i++) {
-      value(cache_.slot(sequence, i)) = static_cast<float>(first + i);
-    }
-  }
-
-  std::vector<int> read(SequenceId sequence) {
-    std::vector<int> values;
-    for (int i = 0; i < cache_.length(sequence); i++) {
-      const float found = value(cache_.slot(sequence, i));
-      values.push_back(std::isnan(found) ? -1 : static_cast<int>(found));
-    }
-    return values;
-  }
-
- private:
-  float& value(int slot) {
-    return cache_.memory().layer(kShape.n_layers - 1).values[slot * kShape.width()];
-  }
-
-  std::mt19937_64 generator_;
-  MemoryBackend backend_;
-  ContiguousKvCache cache_{backend_, kShape, 3, 10};
+// Room for 3 sequences of 10 tokens.
+struct Scene : course::CacheScene<ContiguousKvCache> {
+  explicit Scene(std::uint64_t seed) : CacheScene(seed, 3, 10) {}
 };
 
 void extend(std::uint64_t seed) {
-  Cache cache(seed);
-  ContiguousKvCache& books = cache.books();
-  const SequenceId a = books.create(), b = books.create();
-  const int n = cache.between(3, 6), m = cache.between(3, 6);
-  const auto lengths = [&] { return std::vector<int>{books.length(a), books.length(b)}; };
-  cache.extend({{a, n}, {b, m}});
+  Scene scene(seed);
+  ContiguousKvCache& cache = scene.cache;
+  const SequenceId a = cache.create(), b = cache.create();
+  const int n = scene.between(3, 6), m = scene.between(3, 6);
+  const auto lengths = [&] { return std::vector<int>{cache.length(a), cache.length(b)}; };
+  scene.extend({{a, n}, {b, m}});
   fact(fmt::format("lengths of two new sequences, extended by {} and {}", n, m), lengths());
-  cache.extend({{b, 2}});
+  scene.extend({{b, 2}});
   fact("lengths after the second got 2 more", lengths());
   const int too_many = 10 - (m + 2) + 1;
   fact(fmt::format("of 10 places: 1 for the first and {} for the second, one too many", too_many),
-       cache.answer([&] { cache.extend({{a, 1}, {b, too_many}}); }));
+       scene.answer([&] {
+         scene.extend({{a, 1}, {b, too_many}});
+       }));
   fact("lengths after that", lengths());
   fact(fmt::format("1 for the first and {} for the second, just enough", too_many - 1),
-       cache.answer([&] { cache.extend({{a, 1}, {b, too_many - 1}}); }));
+       scene.answer([&] {
+         scene.extend({{a, 1}, {b, too_many - 1}});
+       }));
   fact("lengths when the second is full", lengths());
 }
 
 void truncate(std::uint64_t seed) {
-  Cache cache(seed);
-  ContiguousKvCache& books = cache.books();
-  const SequenceId a = cache.create(cache.between(2, 9)), b = cache.create(8);
-  const int kept = cache.between(2, 5);
-  cache.write(a, 100);
-  cache.write(b, 200);
-  const int other = books.length(a);
-  books.truncate(b, kept);
-  fact(fmt::format("length of 8 tokens truncated to {}", kept), books.length(b));
-  fact(fmt::format("length of the other sequence, which had {}", other), books.length(a));
-  fact("values that are kept", cache.read(b));
-  cache.extend({{b, 1}});
-  fact("slot of the next token", books.slot(b, books.length(b) - 1));
-  books.truncate(b, books.length(b));
-  fact("length after truncating to the same length", books.length(b));
-  books.truncate(b, 0);
-  fact("length after truncating to 0", books.length(b));
+  Scene scene(seed);
+  ContiguousKvCache& cache = scene.cache;
+  const SequenceId a = scene.create(scene.between(2, 9)), b = scene.create(8);
+  const int kept = scene.between(2, 5);
+  scene.write(a, 100);
+  scene.write(b, 200);
+  const int other = cache.length(a);
+  cache.truncate(b, kept);
+  fact(fmt::format("length of 8 tokens truncated to {}", kept), cache.length(b));
+  fact(fmt::format("length of the other sequence, which had {}", other), cache.length(a));
+  fact("values that are kept", scene.read(b));
+  scene.extend({{b, 1}});
+  fact("slot of the next token", cache.slot(b, cache.length(b) - 1));
+  cache.truncate(b, cache.length(b));
+  fact("length after truncating to the same length", cache.length(b));
+  cache.truncate(b, 0);
+  fact("length after truncating to 0", cache.length(b));
 }
 
 void fork(std::uint64_t seed) {
-  Cache cache(seed);
-  ContiguousKvCache& books = cache.books();
-  const SequenceId a = cache.create(2);
-  const int length = cache.between(4, 8);
-  const SequenceId b = cache.create(length);
-  cache.write(a, 100);
-  cache.write(b, 200);
-  const SequenceId c = books.fork(b);
-  fact(fmt::format("length of a fork of {} tokens", length), books.length(c));
-  fact("values of the fork", cache.read(c));
-  fact("bytes copied", books.bytes_copied());
-  cache.extend({{c, 1}});
-  cache.write(c, 300);
-  fact("values of the original after the fork was written to", cache.read(b));
-  fact("values of the fork then", cache.read(c));
-  fact("another fork, with no stretch free", cache.answer([&] { books.fork(a); }));
+  Scene scene(seed);
+  ContiguousKvCache& cache = scene.cache;
+  const SequenceId a = scene.create(2);
+  const int length = scene.between(4, 8);
+  const SequenceId b = scene.create(length);
+  scene.write(a, 100);
+  scene.write(b, 200);
+  const SequenceId c = cache.fork(b);
+  fact(fmt::format("length of a fork of {} tokens", length), cache.length(c));
+  fact("values of the fork", scene.read(c));
+  fact("bytes copied", cache.bytes_copied());
+  scene.extend({{c, 1}});
+  scene.write(c, 300);
+  fact("values of the original after the fork was written to", scene.read(b));
+  fact("values of the fork then", scene.read(c));
+  fact("another fork, with no stretch free", scene.answer([&] { cache.fork(a); }));
 }
 
 // A query over `position` + 1 cached tokens; behind them lies NaN, which nobody may read.
@@ -158,9 +109,8 @@ class AttentionScene {
                            .table_starts = &zero,
                            .page_tables = &zero,
                            .page_size = position_ + 1};
-    CpuBackend({.threads = 1})
-        .attention({q_.data(), 1, width, width}, {keys_.data(), values_.data()}, places, kHeads,
-                   {out.data(), 1, width, width});
+    make_plain_backend()->attention({q_.data(), 1, width, width}, {keys_.data(), values_.data()},
+                                    places, kHeads, {out.data(), 1, width, width});
     return out;
   }
 
@@ -194,9 +144,11 @@ void attend_bits(std::uint64_t seed) {
     const std::vector<float> plain = scene.plain(), kernel = scene.kernel();
     int differing = 0;
     for (std::size_t i = 0; i < plain.size(); i++) {
-      differing += std::bit_cast<std::uint32_t>(plain[i]) != std::bit_cast<std::uint32_t>(kernel[i]);
+      differing +=
+          std::bit_cast<std::uint32_t>(plain[i]) != std::bit_cast<std::uint32_t>(kernel[i]);
     }
-    fact(fmt::format("position {}: numbers with other bits than the kernel's", position), differing);
+    fact(fmt::format("position {}: numbers with other bits than the kernel's", position),
+         differing);
   }
 }
 
