@@ -67,7 +67,7 @@ struct Script {
     const std::string draw = fmt::format("from {} for position {}", row(probs), position);
     if (purpose != Purpose::kDraft) {
       if (only_drafts) throw Over();
-      last_draw = (purpose == Purpose::kTarget ? "bonus " : "correction ") + draw;
+      last_draw = (purpose == Purpose::kTarget ? "as bonus " : "as correction ") + draw;
       return last;
     }
     draws.push_back(draw);
@@ -98,6 +98,10 @@ struct Script {
   std::string last_draw = {};
 };
 
+// No part of the lesson but the round: any drafts may be tested, and there is no residual.
+constexpr Rule kPlainRule{.accept = [](double p, double q) { return p / 2 + q / 4; },
+                          .correction = target_alone};
+
 void drafting(std::uint64_t seed) {
   Scene scene(seed);
   for (const int spec_length : {1, 4}) {
@@ -105,14 +109,17 @@ void drafting(std::uint64_t seed) {
     Script script{.tables = scene.tables(4), .drafts = scene.text(spec_length, 4)};
     script.only_drafts = true;
     try {
-      speculative_round(script.tables, before, spec_length, script);
+      speculative_round(script.tables, before, spec_length, script, kPlainRule);
     } catch (const Script::Over&) {
     } catch (const std::exception&) {
       if (script.draws.empty()) throw;  // otherwise it is about what follows the drafts
     }
-    fact(fmt::format("K = {}, after {}, drafting {}: draws", spec_length, fmt::join(before, " "),
-                     fmt::join(script.drafts, " ")),
-         fmt::format("{}", fmt::join(script.draws, ", ")));
+    const std::string scene_name =
+        fmt::format("K = {}, text {}, drafts {}: ", spec_length, fmt::join(before, " "),
+                    fmt::join(script.drafts, " "));
+    for (std::size_t i = 0; i < script.draws.size(); i++) {
+      fact(fmt::format("{}draft {} is drawn", scene_name, i + 1), script.draws[i]);
+    }
   }
 }
 
@@ -125,14 +132,17 @@ void testing(std::uint64_t seed) {
                   .drafts = scene.text(kSpecLength, 4),
                   .accepted = accepted,
                   .last = scene.below(4)};
-    // Some number, so that the residual plays no part here and a draft may have probability 0.
-    const Rule rule{.accept = [](double p, double q) { return p / 2 + q / 4; },
-                    .correction = target_alone};
-    const Round round = speculative_round(script.tables, before, kSpecLength, script, rule);
-    const std::string scene_name = fmt::format("{} of {} drafts pass: ", accepted, kSpecLength);
-    fact(scene_name + "tests", fmt::format("{}", fmt::join(script.tests, ", ")));
+    const Round round = speculative_round(script.tables, before, kSpecLength, script, kPlainRule);
+    const std::string scene_name =
+        fmt::format("text {}, drafts {}, {} pass: ", fmt::join(before, " "),
+                    fmt::join(script.drafts, " "), accepted);
+    fact(scene_name + "drafts tested", script.tests.size());
+    for (std::size_t i = 0; i < script.tests.size(); i++) {
+      fact(fmt::format("{}test {} (accept probability here: p / 2 + q / 4)", scene_name, i + 1),
+           script.tests[i]);
+    }
     fact(scene_name + "accepted", round.accepted);
-    fact(scene_name + "last token drawn", script.last_draw);
+    fact(scene_name + "the token after the drafts is drawn", script.last_draw);
     fact(scene_name + "emitted", round.emitted);
   }
 }
@@ -164,7 +174,7 @@ void targets_law(std::uint64_t seed) {
       const auto found = law.find(text);
       probs.push_back(found == law.end() ? 0 : found->second);
     }
-    fact(fmt::format("after token {}: probabilities of the texts of {} tokens", context, length),
+    fact(fmt::format("after token {}: probabilities of all texts of length {}", context, length),
          floats(probs));
   }
 }

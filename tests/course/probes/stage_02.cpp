@@ -53,9 +53,9 @@ void truncate(std::uint64_t seed) {
   cache.truncate(b, kept);
   fact(fmt::format("length of 8 tokens truncated to {}", kept), cache.length(b));
   fact(fmt::format("length of the other sequence, which had {}", other), cache.length(a));
-  fact("values that are kept", scene.read(b));
+  fact(fmt::format("values after truncating to {}", kept), scene.read(b));
   scene.extend({{b, 1}});
-  fact("slot of the next token", cache.slot(b, cache.length(b) - 1));
+  fact("slot of the next token after that", cache.slot(b, cache.length(b) - 1));
   cache.truncate(b, cache.length(b));
   fact("length after truncating to the same length", cache.length(b));
   cache.truncate(b, 0);
@@ -72,13 +72,14 @@ void fork(std::uint64_t seed) {
   scene.write(b, 200);
   const SequenceId c = cache.fork(b);
   fact(fmt::format("length of a fork of {} tokens", length), cache.length(c));
-  fact("values of the fork", scene.read(c));
-  fact("bytes copied", cache.bytes_copied());
+  fact(fmt::format("values of a fork of {} tokens", length), scene.read(c));
+  fact("rows that were copied for it",
+       cache.bytes_copied() / cache.memory().shape().bytes_per_token());
   scene.extend({{c, 1}});
   scene.write(c, 300);
   fact("values of the original after the fork was written to", scene.read(b));
-  fact("values of the fork then", scene.read(c));
-  fact("another fork, with no stretch free", scene.answer([&] { cache.fork(a); }));
+  fact("values of the fork after it was written to", scene.read(c));
+  fact("a fork when no stretch is free", scene.answer([&] { cache.fork(a); }));
 }
 
 // A query over `position` + 1 cached tokens; behind them lies NaN, which nobody may read.

@@ -28,16 +28,16 @@ void free(std::uint64_t seed) {
   const std::int32_t alone = static_cast<std::int32_t>(seed % 2), shared = 2;
   pages.free(alone);
   fact("pages free of 6 after 4 were allocated and 1 freed", pages.n_free());
-  fact("its owners", pages.owners(alone));
-  fact("the page allocated next, if it was the one freed last, is", pages.allocate());
+  fact("owners of the freed page", pages.owners(alone));
+  fact("the page that is allocated next", pages.allocate());
   pages.share(shared);
   pages.free(shared);
   fact("owners of a page with 2, freed once", pages.owners(shared));
-  fact("pages free then", pages.n_free());
-  fact("pages with several owners then", pages.n_shared());
+  fact("pages free when one owner is left", pages.n_free());
+  fact("pages with several owners when one is left", pages.n_shared());
   pages.free(shared);
-  fact("owners of that page, freed twice", pages.owners(shared));
-  fact("pages free after that", pages.n_free());
+  fact("owners of a page with 2, freed twice", pages.owners(shared));
+  fact("pages free when no owner is left", pages.n_free());
 }
 
 // A pool of pages of 4.
@@ -90,7 +90,7 @@ void pages_for_shared(std::uint64_t seed) {
   fact(shared + "1 more of the first, with a copy", scene.fits({{a, 1}}));
   fact(fmt::format("{}{} more of the first", shared, 12 - length), scene.fits({{a, 12 - length}}));
   fact(fmt::format("{}{} more of the first", shared, 13 - length), scene.fits({{a, 13 - length}}));
-  fact(fmt::format("{}{} more of each", shared, 12 - length),
+  fact(fmt::format("{}{} more of the first and {} of the fork", shared, 12 - length, 8 - length),
        scene.fits({{a, 12 - length}, {b, 8 - length}}));
   const SequenceId c = scene.create(4);
   fact(shared + "1 more of each when 1 page is free", scene.fits({{a, 1}, {b, 1}}));
@@ -105,20 +105,22 @@ void grow(std::uint64_t seed) {
   const int n = scene.between(5, 7);
   scene.extend({{a, n}});
   fact(fmt::format("pages of 4: table of {} tokens", n), scene.table(a));
-  fact("its length", cache.length(a));
+  fact("length of that sequence", cache.length(a));
   scene.extend({{a, 8 - n}, {b, 1}});
   fact("table when 2 pages are just full", scene.table(a));
   fact("table of another sequence, of 1 token", scene.table(b));
   scene.extend({{a, 1}});
   fact("table of 9 tokens", scene.table(a));
-  fact("slot of the last of them", cache.slot(a, 8));
+  fact("slot of the last of 9 tokens", cache.slot(a, 8));
   fact("pages free of 5", scene.n_free());
   fact("4 more for each, with 1 page free", scene.answer([&] { scene.extend({{a, 4}, {b, 4}}); }));
-  fact("lengths after that", std::vector<int>{cache.length(a), cache.length(b)});
-  fact("pages free after that", scene.n_free());
-  fact("3 more for each", scene.answer([&] { scene.extend({{a, 3}, {b, 3}}); }));
-  fact("lengths then", std::vector<int>{cache.length(a), cache.length(b)});
-  fact("pages free then", scene.n_free());
+  fact("lengths after the refusal", std::vector<int>{cache.length(a), cache.length(b)});
+  fact("pages free after the refusal", scene.n_free());
+  fact("3 more for each, which fill the pages that they have", scene.answer([&] {
+    scene.extend({{a, 3}, {b, 3}});
+  }));
+  fact("lengths when all their pages are full", std::vector<int>{cache.length(a), cache.length(b)});
+  fact("pages free when their pages are full", scene.n_free());
 }
 
 void share(std::uint64_t seed) {
@@ -129,13 +131,13 @@ void share(std::uint64_t seed) {
   scene.write(a, 100);
   const SequenceId b = cache.fork(a);
   fact(fmt::format("table of a fork of {} tokens in pages of 4", length), scene.table(b));
-  fact("its length", cache.length(b));
-  fact("owners of the 6 pages", scene.owners());
-  fact("what it reads", scene.read(b));
+  fact("length of the fork", cache.length(b));
+  fact("owners of the 6 pages, two sequences", scene.owners());
+  fact("what the fork reads", scene.read(b));
   const SequenceId c = cache.share_prefix(a, 3);
   fact("table of a sequence that shares the first 3 tokens", scene.table(c));
-  fact("its length, too", cache.length(c));
-  fact("owners of the 6 pages then", scene.owners());
+  fact("length of that sequence", cache.length(c));
+  fact("owners of the 6 pages, three sequences", scene.owners());
   fact("bytes copied", cache.bytes_copied());
 }
 
@@ -148,18 +150,18 @@ void copy_on_write(std::uint64_t seed) {
   const SequenceId b = cache.fork(a);
   scene.extend({{b, 1}});
   scene.write(b, 200, length);
-  fact(fmt::format("a fork of {} tokens in pages of 4, after 1 more: its table", length),
+  fact(fmt::format("table of a fork of {} tokens in pages of 4, after 1 more", length),
        scene.table(b));
-  fact("table of the original", scene.table(a));
+  fact("table of the original, which nothing was appended to", scene.table(a));
   fact("owners of the 6 pages", scene.owners());
   fact("what the fork reads", scene.read(b));
-  fact("rows copied", cache.bytes_copied() / cache.memory().shape().bytes_per_token());
+  fact("rows that were copied", cache.bytes_copied() / cache.memory().shape().bytes_per_token());
   scene.extend({{a, 1}});
   scene.write(a, 300, length);
-  fact("the original gets a token of its own: its table", scene.table(a));
+  fact("table of the original, after 1 more of its own", scene.table(a));
   fact("what the original reads", scene.read(a));
-  fact("what the fork reads then", scene.read(b));
-  fact("pages free of 6", scene.n_free());
+  fact("what the fork reads after the original got 1 more", scene.read(b));
+  fact("pages free of 6 after both", scene.n_free());
 }
 
 void truncate(std::uint64_t seed) {
@@ -171,51 +173,47 @@ void truncate(std::uint64_t seed) {
   cache.truncate(a, kept);
   fact(fmt::format("{} tokens in pages of 4, truncated to {}: table", length, kept),
        scene.table(a));
-  fact("length", cache.length(a));
-  fact("pages free of 5", scene.n_free());
-  fact("what is left", scene.read(a));
+  fact("length after that", cache.length(a));
+  fact("pages free of 5 after that", scene.n_free());
+  fact("what is read after that", scene.read(a));
   cache.truncate(a, 4);
   fact("table of the first 4", scene.table(a));
   scene.create(scene.between(9, 12));
   fact("pages free when another sequence has taken 3", scene.n_free());
-  fact("what the first one reads then", scene.read(a));
+  fact("what the first one reads when the other has taken 3 pages", scene.read(a));
   cache.truncate(a, 0);
   fact("table of nothing", scene.table(a));
-  fact("pages free at the end", scene.n_free());
+  fact("pages free when the first one has no token", scene.n_free());
 }
 
 // Random calls; what is read must be what was written, and in the end all pages must be free.
 void no_page_is_lost(std::uint64_t seed) {
-  Scene scene(seed, 12, 3);
+  constexpr int kPages = 8;
+  Scene scene(seed, kPages, 3);
   PagedKvCache& cache = scene.cache;
   for (int call = 1; call <= 60; call++) {
     const std::vector<SequenceId> all = cache.sequences();
-    const int choice = scene.between(0, 9);
-    const auto any = [&] {
-      return all[static_cast<std::size_t>(scene.between(0, int(all.size()) - 1))];
-    };
+    const int choice = scene.between(0, 9), which = scene.between(0, 99),
+              count = scene.between(1, 4);
+    const SequenceId sequence = all.empty() ? 0 : all[static_cast<std::size_t>(which) % all.size()];
     if (all.size() < 2) {
-      scene.create(scene.between(1, 5));
+      cache.create();
     } else if (choice < 2 && all.size() < 5) {
-      cache.fork(any());
+      cache.fork(sequence);
     } else if (choice < 3) {
-      cache.release(any());
+      cache.release(sequence);
     } else if (choice < 5) {
-      const SequenceId sequence = any();
-      cache.truncate(sequence, scene.between(0, cache.length(sequence)));
+      cache.truncate(sequence, std::max(0, cache.length(sequence) - count));
     } else {
-      const SequenceId sequence = any();
-      const Extension more{sequence, scene.between(1, 4)};
-      if (!cache.can_extend({&more, 1})) continue;
       const int begin = cache.length(sequence);
-      cache.extend({&more, 1});
+      scene.answer([&] { scene.extend({{sequence, count}}); });
       scene.write(sequence, 100 * call, begin);
     }
-    if (call % 12 != 0) continue;
-    for (const SequenceId sequence : cache.sequences()) {
-      fact(fmt::format("after {} calls, sequence {} reads", call, sequence), scene.read(sequence));
+    if (call % 10 != 0) continue;
+    for (const SequenceId s : cache.sequences()) {
+      fact(fmt::format("after {} calls, sequence {} reads", call, s), scene.read(s));
     }
-    fact(fmt::format("pages free of 12 after {} calls", call), scene.n_free());
+    fact(fmt::format("after {} calls, pages free of {}", call, kPages), scene.n_free());
   }
   for (const SequenceId sequence : cache.sequences()) cache.release(sequence);
   fact("pages free when all are released", scene.n_free());
