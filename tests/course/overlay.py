@@ -76,7 +76,8 @@ class Overlay:
             call = list(call)
             call[call.index("-o") + 1] = str(new)
             call[call.index("-c") + 1] = str((overlaid if source in self.replaced else self.root) / source)
-            _run([call[0], "-I", str(overlaid), *call[1:], "-Wno-error"], self.build)
+            first = next(i for i, word in enumerate(call) if word.startswith("-"))  # after a ccache
+            _run([*call[:first], "-I", str(overlaid), *call[first:], "-Wno-error"], self.build)
             self._objects[source] = str(new)
         return self._objects[source]
 
