@@ -85,6 +85,7 @@ golden: ## remake the models and golden files (Python; hours, see golden/README.
 
 docs: ## copy snippets and tables into the chapters; mark measurements older than the sources
 	@python3 tests/course/snippets.py --update docs README.md
+	@$(COURSE)/blocks.py --update docs
 	@python3 docs/experiments/tables.py
 
 doctor: ## say what this machine has and lacks for specdec
