@@ -184,7 +184,7 @@ def observed(check, stage, seed, programs, root):
 def unfinished(check, outcome, printed):
     """The result of a program that did not come to an orderly end, or None."""
     said = [line for line in outcome.stderr.splitlines() if line.strip()][-SHOWN:]
-    stub = NOT_DONE.search(outcome.stderr)
+    stub = NOT_DONE.search(outcome.stderr) if outcome.code != 0 else None
     seconds = outcome.seconds
     if stub and stub[1] == check.task:
         return Result(check, FAIL, stub[0] + outcome.stderr[stub.end():].split("\n")[0], seconds=seconds)
