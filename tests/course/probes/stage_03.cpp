@@ -57,6 +57,18 @@ struct Scene : course::CacheScene<PagedKvCache> {
     }
     return owners;
   }
+  // Pages whose number of owners is not that of the tables that hold them.
+  int wrongly_counted() const {
+    std::vector<int> tables(static_cast<std::size_t>(cache.allocator().n_pages()));
+    for (const SequenceId sequence : cache.sequences()) {
+      for (const std::int32_t page : cache.pages(sequence))
+        tables[static_cast<std::size_t>(page)]++;
+    }
+    int wrong = 0;
+    for (std::size_t page = 0; page < tables.size(); page++)
+      wrong += tables[page] != owners()[page];
+    return wrong;
+  }
   std::string fits(std::vector<Extension> extensions) const {
     return cache.can_extend(extensions) ? "yes" : "no";
   }
@@ -210,6 +222,8 @@ void no_page_is_lost(std::uint64_t seed) {
       scene.write(sequence, 100 * call, begin);
     }
     if (call % 10 != 0) continue;
+    fact(fmt::format("after {} calls, pages with more or fewer owners than tables", call),
+         scene.wrongly_counted());
     for (const SequenceId s : cache.sequences()) {
       fact(fmt::format("after {} calls, sequence {} reads", call, s), scene.read(s));
     }
