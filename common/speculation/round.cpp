@@ -15,6 +15,7 @@ std::string_view round_end_name(RoundEnd end) {
 
 // [snippet count-round]
 void count_round(RunStats& stats, const Round& round) {
+  // [task 4.5: count a round]
   const auto counted = static_cast<std::size_t>(round.counted());
   const auto drafted = static_cast<std::size_t>(round.drafted);
   stats.rounds++;
@@ -38,6 +39,7 @@ void count_round(RunStats& stats, const Round& round) {
     stats.drafted_at[i]++;
     if (static_cast<int>(i) < round.accepted) stats.accepted_at[i]++;
   }
+  // [end task 4.5]
 }
 // [end snippet count-round]
 

@@ -31,6 +31,7 @@ void ModelDrafter::draft(std::span<const DraftRequest> requests) {
     texts_[r].assign(requests[r].context.begin(), requests[r].context.end());
     requests[r].drafts->clear();
   }
+  // [task 4.1: draft K tokens]
   for (int step = 0;; step++) {
     batch_.clear();
     drafting_.clear();
@@ -53,6 +54,7 @@ void ModelDrafter::draft(std::span<const DraftRequest> requests) {
       choose(requests[r], logits_.rows(i, 1), texts_[r]);
     }
   }
+  // [end task 4.1]
 }
 // [end snippet draft]
 

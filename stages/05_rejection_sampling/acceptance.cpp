@@ -33,11 +33,13 @@ Decision correct(const Proposal& draft, Chance& chance, std::span<const double> 
 // max(0, p - q): what the target still owes after a rejection. By token id, over the whole
 // vocabulary: what a filter removed has probability zero in p or q, and needs no case of its own.
 std::span<const double> residual(const Proposal& draft, std::span<double> scratch) {
+  // [task 5.2: what the target still owes]
   for (TokenId i = 0; i < std::ssize(scratch); i++) {
     scratch[static_cast<std::size_t>(i)] =
         std::max(0.0, draft.target_prob(i) - draft.draft_prob(i));
   }
   return scratch;
+  // [end task 5.2]
 }
 // [end snippet residual]
 
@@ -45,16 +47,19 @@ std::span<const double> residual(const Proposal& draft, std::span<double> scratc
 
 // [snippet rejection]
 Decision rejection(const Proposal& draft, Chance& chance, std::span<double> scratch) {
+  // [task 5.3: accept or correct]
   const TokenId x = draft.token;
   if (chance.accept(ratio(draft.target_prob(x), draft.draft_prob(x)), draft.position)) {
     return {true, x};
   }
   return correct(draft, chance, residual(draft, scratch));
+  // [end task 5.3]
 }
 // [end snippet rejection]
 
 // [snippet at-least]
 Decision at_least(const Proposal& draft, Chance& chance, std::span<double> scratch) {
+  // [task 5.5: a rule without a random number]
   const TokenId x = draft.token;
   if (draft.target_prob(x) >= draft.draft_prob(x)) return {true, x};
   for (TokenId i = 0; i < std::ssize(scratch); i++) {
@@ -62,6 +67,7 @@ Decision at_least(const Proposal& draft, Chance& chance, std::span<double> scrat
     scratch[static_cast<std::size_t>(i)] = p >= q ? p - q : p;
   }
   return correct(draft, chance, scratch);
+  // [end task 5.5]
 }
 // [end snippet at-least]
 

@@ -83,6 +83,7 @@ Judge::Judge(Backend& backend, Chance& chance, const SpeculationOptions& options
 void Judge::judge(const Drafts& drafts, DeviceRows logits, std::vector<TokenId>& context,
                   Generation& generation, Round& round) {
   if (drafts.on_device()) return judge_on_device(drafts, logits, context, generation, round);
+  // [task 5.4: judge a round]
   round.end = RoundEnd::kStopped;
   while (!generation.finished()) {
     const auto position = static_cast<int>(context.size());
@@ -105,6 +106,7 @@ void Judge::judge(const Drafts& drafts, DeviceRows logits, std::vector<TokenId>&
     }
     round.accepted++;
   }
+  // [end task 5.4]
 }
 // [end snippet judge]
 
@@ -113,11 +115,13 @@ void Judge::judge(const Drafts& drafts, DeviceRows logits, std::vector<TokenId>&
 // before the token, the drafts accepted in this round among it.
 std::span<const double> Judge::standardise(DeviceRows logits, int row,
                                            std::span<const TokenId> history) {
+  // [task 5.1: make the distribution that judges]
   const std::size_t V = scratch_.logits.size();
   const auto probs = std::span(scratch_.target_probs).subspan(static_cast<std::size_t>(row) * V, V);
   backend_.download(logits.row(row), scratch_.logits.data(), V * sizeof(float));
   probabilities(scratch_.logits, history, judging_, scratch_.sampling, probs);
   return probs;
+  // [end task 5.1]
 }
 // [end snippet standardise]
 

@@ -191,6 +191,7 @@ void BatchEngine::settle_round(RequestState& r) {
     draft_pool_.keep_prefix(r.draft_sequence, r.request.generation.prompt);
   }
   StepReport::Part part{.id = r.id, .round = r.round, .emitted = count(r)};
+  // [task 6.7: settle a round]
   if (r.failure) {
     finish(r, FinishReason::kError);
   } else if (r.generation.finished()) {
@@ -199,6 +200,7 @@ void BatchEngine::settle_round(RequestState& r) {
     rounds_.roll_back(r);
     part.length = models_.target.length(r.sequence);
   }
+  // [end task 6.7]
   report_.parts.push_back(part);
 }
 // [end snippet settle-round]

@@ -24,11 +24,13 @@ void RaggedPass::add_prefill(const Prefill& prefill) {
 }
 
 void RaggedPass::add_round(const RequestState& r, std::span<const TokenId> drafts) {
+  // [task 6.1: give a round its rows of the pass]
   const std::size_t first = tokens_.size(), n = drafts.size() + 1;
   SPECDEC_CHECK(first + n <= tokens_.capacity(), "at most {} rows", tokens_.capacity());
   tokens_.push_back(r.context.back());  // pending
   tokens_.insert(tokens_.end(), drafts.begin(), drafts.end());
   batch_.push_back({r.sequence, std::span(tokens_).subspan(first, n), static_cast<int>(n)});
+  // [end task 6.1]
 }
 
 void RaggedPass::run() {
@@ -58,6 +60,7 @@ int BatchedRounds::spec_length(const RequestState& r) const {
 
 // [snippet batched-draft]
 void BatchedRounds::draft(std::span<RequestState* const> batch) {
+  // [task 6.2: draft for all requests]
   requests_.clear();
   drafting_.clear();
   for (std::size_t i = 0; i < batch.size(); i++) {
@@ -70,6 +73,7 @@ void BatchedRounds::draft(std::span<RequestState* const> batch) {
     requests_.push_back({r.draft_sequence, r.context, K, r.judge.drafting(), &drafts_[i]});
     drafting_.push_back(&r);
   }
+  // [end task 6.2]
   try {
     if (!requests_.empty()) drafter_.draft(requests_);
   } catch (const CacheFull&) {
@@ -118,6 +122,7 @@ void BatchedRounds::verify(std::span<RequestState* const> batch,
 // Each request looks at its own rows only: those of its pending token and its drafts.
 void BatchedRounds::judge(std::span<RequestState* const> batch) {
   if (scratch_.sampler) return judge_on_device(batch);
+  // [task 6.3: judge each request by its own rows]
   int row = 0;
   for (std::size_t i = 0; i < batch.size(); i++) {
     RequestState& r = *batch[i];
@@ -130,6 +135,7 @@ void BatchedRounds::judge(std::span<RequestState* const> batch) {
     }
     row += rows;
   }
+  // [end task 6.3]
 }
 
 void BatchedRounds::roll_back(RequestState& r) {

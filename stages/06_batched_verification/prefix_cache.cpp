@@ -44,6 +44,7 @@ std::int32_t PrefixCache::find(std::int32_t before, std::span<const TokenId> pag
 }
 
 std::vector<std::int32_t> PrefixCache::longest_run(std::span<const TokenId> tokens) const {
+  // [task 6.8: find the longest cached prefix]
   std::vector<std::int32_t> run;
   std::int32_t page = kNone;
   for (std::size_t i = 0; i < full_pages(tokens); i++) {
@@ -52,6 +53,7 @@ std::vector<std::int32_t> PrefixCache::longest_run(std::span<const TokenId> toke
     run.push_back(page);
   }
   return run;
+  // [end task 6.8]
 }
 // [end snippet prefix-find]
 

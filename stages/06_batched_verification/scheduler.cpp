@@ -41,6 +41,7 @@ void Scheduler::plan_admitted(int& rows) {
     if (r->phase == Phase::kRunning) rows -= rounds_.spec_length(*r) + 1;
   }
   for (std::size_t i = 0; i < admitted_.size(); i++) {
+    // [task 6.5: plan a step]
     RequestState& r = *admitted_[i];
     if (r.phase == Phase::kRunning) {
       open_draft(r);
@@ -53,6 +54,7 @@ void Scheduler::plan_admitted(int& rows) {
         rows -= chunk;
       }
     }
+    // [end task 6.5]
   }
 }
 
@@ -110,6 +112,7 @@ void Scheduler::admit(int& rows) {
 
 // Whether all that are admitted can come through their next round, and this one through its first.
 bool Scheduler::open(RequestState& r) {
+  // [task 6.4: admit whoever fits]
   if (!target_pool_.has_room_for_a_sequence()) return false;
   r.sequence = target_pool_.create(r.context, [&] { return target_.create(); });
   Pages pages = pages_for_round(r);
@@ -120,6 +123,7 @@ bool Scheduler::open(RequestState& r) {
   if (make_room(pages)) return true;
   close(r);
   return false;
+  // [end task 6.4]
 }
 // [end snippet admit]
 
@@ -143,6 +147,7 @@ void Scheduler::close(RequestState& r) {
 
 // [snippet preempt]
 void Scheduler::preempt_youngest() {
+  // [task 6.6: preempt the youngest]
   RequestState& r = *admitted_.back();
   admitted_.pop_back();
   close(r);
@@ -150,6 +155,7 @@ void Scheduler::preempt_youngest() {
   r.stats.preemptions++;
   waiting_.push_front(&r);
   plan_.preempted.push_back(r.id);
+  // [end task 6.6]
 }
 // [end snippet preempt]
 
