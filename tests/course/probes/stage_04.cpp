@@ -1,0 +1,342 @@
+// What stage 4's code does, as facts: drafting, rolling back, verifying, accepting, counting.
+#include "common/run/generation.h"
+#include "stages/04_greedy_speculation/greedy_speculation.h"
+#include "stages/04_greedy_speculation/model_drafter.h"
+#include "tests/course/probes/facts.h"
+#include "tests/course/probes/scenes.h"
+#include "tests/scripted_drafter.h"
+
+namespace specdec::course {
+namespace {
+
+constexpr int kVocab = 50;
+constexpr int kNoLimit = 1 << 20;
+constexpr int kMostRounds = 60;  // of any scene: who goes on has lost the way
+
+// A target, and a draft that says the same after about `agreement` of all prefixes.
+struct Pair {
+  Pair(std::uint64_t seed, double agreement, int max_seq_len = kNoLimit)
+      : target_rows(kVocab, [=](std::span<const TokenId> prefix) { return choice(seed, prefix); }),
+        draft_rows(kVocab,
+                   [=](std::span<const TokenId> prefix) {
+                     const bool agrees = prefix_number(seed + 77, prefix) % 100 < 100 * agreement;
+                     return (choice(seed, prefix) + (agrees ? 0 : 1)) % kVocab;
+                   }),
+        target_table(kVocab, target_rows.row_of(), max_seq_len),
+        draft_table(kVocab, draft_rows.row_of()),
+        target(target_table),
+        draft(draft_table),
+        drafter(draft, 200, 3) {}
+
+  static TokenId choice(std::uint64_t seed, std::span<const TokenId> prefix) {
+    return static_cast<TokenId>(prefix_number(seed, prefix) % kVocab);
+  }
+  // What the draft says after a context, token by token.
+  Tokens drafts_after(Tokens context, int K) {
+    const auto n = context.size();
+    for (int i = 0; i < K; i++) {
+      const auto row = draft_rows(context);
+      context.push_back(static_cast<TokenId>(std::ranges::max_element(row) - row.begin()));
+    }
+    return {context.begin() + std::ptrdiff_t(n), context.end()};
+  }
+
+  Rows target_rows, draft_rows;
+  TableModel target_table, draft_table;
+  WatchedModel target, draft;
+  ModelDrafter drafter;
+};
+
+Tokens prompt_of(std::uint64_t seed, int count) { return tokens_of(seed, count, kVocab); }
+
+// The text that the target writes alone.
+Tokens text_after(std::uint64_t seed, const Tokens& prompt, int count) {
+  Tokens text = prompt;
+  for (int i = 0; i < count; i++) text.push_back(Pair::choice(seed, text));
+  return {text.begin() + std::ssize(prompt), text.end()};
+}
+
+// ---- 4.1
+
+Tokens drafts_of(Drafter& drafter, SequenceId sequence, const Tokens& context, int K) {
+  Drafts drafts(K, 0);
+  const DraftRequest request{sequence, context, K, {}, &drafts};
+  drafter.draft(std::span(&request, 1));
+  return to_tokens(drafts.tokens());
+}
+
+void drafts_k_tokens(std::uint64_t seed) {
+  Pair pair(seed, 0.5);
+  const SequenceId sequence = pair.drafter.create();
+  Tokens context = prompt_of(seed, 6);
+  const auto draft = [&](const std::string& when, int K) {
+    pair.draft.passes.clear();
+    const Tokens drafts = drafts_of(pair.drafter, sequence, context, K);
+    fact(fmt::format("tokens fed to the draft model {}, pass by pass", when), pair.draft.rows());
+    fact(fmt::format("drafts {}", when), drafts);
+    fact(fmt::format("tokens in the draft's cache {}", when), pair.drafter.length(sequence));
+  };
+  const Tokens right = pair.drafts_after(context, 4);
+  draft("after a prompt of 6 tokens, K = 4", 4);
+  context = joined(joined(context, right), Tokens{7});
+  draft("after full acceptance and 7 as the bonus, K = 3", 3);
+  context = joined(joined(context, pair.drafts_after(context, 1)), Tokens{9});
+  pair.drafter.truncate(sequence, 12);
+  draft("after one draft was kept and 9 is the correction, K = 2", 2);
+  context = joined(context, Tokens{1, 2, 3, 4});
+  pair.drafter.truncate(sequence, 13);
+  draft("after a rejection and three plain steps, K = 1", 1);
+  fact("passes that the drafter counts", pair.drafter.forwards());
+}
+
+void drafts_side_by_side(std::uint64_t seed) {
+  Pair pair(seed, 0.5);
+  const int K[] = {2, 0, 4};
+  std::vector<Tokens> contexts;
+  std::vector<Drafts> drafts = make_drafts(3, 4, 0);
+  std::vector<DraftRequest> requests;
+  for (int r = 0; r < 3; r++) contexts.push_back(prompt_of(seed + r, 3 + r));
+  for (std::size_t r = 0; r < 3; r++) {
+    requests.push_back({pair.drafter.create(), contexts[r], K[r], {}, &drafts[r]});
+  }
+  pair.drafter.draft(requests);
+  for (std::size_t r = 0; r < 3; r++) {
+    fact(fmt::format("drafts of request {}, K = {}", r, K[r]), to_tokens(drafts[r].tokens()));
+  }
+  fact("requests in each pass of the draft model (K = 2, 0, 4)", pair.draft.sequences());
+  fact("passes that the drafter counts", pair.drafter.forwards());
+}
+
+// ---- 4.2
+
+// Both caches after a round, whose drafts were fed by hand.
+void roll_back_one(std::uint64_t seed, int drafted, int accepted, const std::string& when) {
+  Pair pair(seed, 1);
+  const Tokens prompt = prompt_of(seed, 8), drafts = prompt_of(seed + 1, drafted);
+  DraftAndVerify steps(pair.target_table, pair.drafter, 5, kNoLimit, KeepProbs::kNone);
+  steps.prefill(prompt);
+  const Tokens verified = joined(Tokens{prompt.back()}, drafts);
+  pair.target_table.forward(Segment{steps.sequence(), verified, 0}, {});
+  const Tokens seen = joined(prompt, drafts);
+  const auto fed = drafted > 0 ? seen.size() - 1 : 5;  // of a plain step: from rounds before
+  pair.draft_table.forward(Segment{steps.draft_sequence(), std::span(seen).first(fed), 0}, {});
+  Round round{.start = 7, .drafted = drafted, .accepted = accepted};
+  round.end = accepted == drafted ? RoundEnd::kAllAccepted : RoundEnd::kRejected;
+  steps.roll_back(round);
+  fact(fmt::format("target: tokens cached after {}, from 7", when),
+       pair.target_table.length(steps.sequence()));
+  fact(fmt::format("draft: tokens cached after {}, from {}", when, drafted > 0 ? 7 : 5),
+       pair.draft_table.length(steps.draft_sequence()));
+}
+
+void rolls_back_both_caches(std::uint64_t seed) {
+  for (int accepted = 0; accepted <= 5; accepted++) {
+    roll_back_one(seed, 5, accepted, fmt::format("{} of 5 drafts are kept", accepted));
+  }
+  roll_back_one(seed, 1, 1, "1 of 1 draft is kept");
+  roll_back_one(seed, 0, 0, "a round without drafts");
+}
+
+// ---- 4.3
+
+void begins_a_round(std::uint64_t seed) {
+  struct Case {
+    int K, room, draft_room, proposed;
+  };
+  const Case cases[] = {{5, 40, 40, 9}, {3, 40, 40, 9}, {5, 16, 40, 9}, {5, 12, 40, 9},
+                        {5, 11, 40, 9}, {5, 40, 12, 9}, {5, 40, 9, 9},  {5, 40, 40, 2}};
+  for (const Case& c : cases) {
+    Pair pair(seed, 1);
+    const Tokens prompt = prompt_of(seed, 11);  // 10 will be cached, and one is pending
+    ScriptedDrafter drafter(std::vector<Tokens>{prompt_of(seed + 1, c.proposed)});
+    drafter.limit = c.draft_room;
+    DraftAndVerify steps(pair.target, drafter, c.K, c.room, KeepProbs::kNone);
+    steps.prefill(prompt);
+    const Round round = steps.draft(prompt, {});
+    std::vector<int> asked;
+    for (const auto& call : drafter.calls) asked.push_back(call.spec_length);
+    const std::string when =
+        fmt::format("10 cached, K = {}, room for {} in the target and {} in the draft{}", c.K,
+                    c.room, c.draft_room, c.proposed < 9 ? ", which proposes 2" : "");
+    fact(fmt::format("drafts asked for: {}", when), asked);
+    fact(fmt::format("start, drafted: {}", when), std::vector<int>{round.start, round.drafted});
+  }
+}
+
+// No draft of a round is left over in the next one.
+void forgets_old_drafts(std::uint64_t seed) {
+  Pair pair(seed, 1);
+  const Tokens prompt = prompt_of(seed, 6);
+  ScriptedDrafter drafter(std::vector<Tokens>{{1, 2, 3}, {4}});
+  DraftAndVerify steps(pair.target_table, drafter, 3, 9, KeepProbs::kNone);
+  steps.prefill(prompt);
+  steps.draft(prompt, {});
+  fact("drafts of the first round, K = 3, room for 9", to_tokens(steps.drafts().tokens()));
+  const Tokens kept = {prompt.back(), 1, 2, 3};
+  pair.target_table.forward(Segment{steps.sequence(), kept, 0}, {});
+  const Round round = steps.draft(joined(prompt, Tokens{1, 2, 3, 4}), {});
+  fact("drafts of a round at the last position", to_tokens(steps.drafts().tokens()));
+  fact("drafted in a round at the last position", round.drafted);
+}
+
+// ---- 4.4
+
+void verifies_in_one_pass(std::uint64_t seed) {
+  for (const int K : {4, 1, 0}) {
+    Pair pair(seed, 1);
+    const Tokens prompt = prompt_of(seed, 7), drafts = prompt_of(seed + 1, K);
+    ScriptedDrafter drafter(std::vector<Tokens>{drafts});
+    DraftAndVerify steps(pair.target, drafter, 4, kNoLimit, KeepProbs::kNone);
+    steps.prefill(prompt);
+    steps.draft(prompt, {});
+    pair.target.passes.clear();
+    steps.verify(prompt);
+    const std::string when = fmt::format("K = {}", K);
+    fact(fmt::format("passes of the target to verify, {}", when), std::ssize(pair.target.passes));
+    Tokens fed;
+    int rows = 0;
+    for (const auto& pass : pair.target.passes) {
+      for (const auto& segment : pass) {
+        fed = joined(fed, segment.tokens);
+        rows += segment.logits_rows;
+      }
+    }
+    fact(fmt::format("tokens fed to the target to verify, {}", when), fed);
+    fact(fmt::format("rows of logits wanted, {}", when), rows);
+    Tokens choices;
+    for (int i = 0; i <= K; i++) {
+      choices.push_back(argmax(pair.target.backend(), steps.logits(i)));
+    }
+    fact(fmt::format("what the target says in each of the rows, {}", when), choices);
+    fact(fmt::format("tokens in the target's cache afterwards, {}", when),
+         pair.target.length(steps.sequence()));
+  }
+}
+
+// ---- 4.6 and the whole
+
+// Stage 4's decode loop; what happened in it is told in lists, one entry a round.
+void decode(DraftAndVerify& steps, const GenerationRequest& request, const std::string& when) {
+  Generation generation(request, nullptr);
+  Tokens context = request.prompt;
+  std::vector<int> accepted, target, draft;
+  std::string ends;
+  steps.prefill(context);
+  for (int i = 0; i < kMostRounds && !generation.finished(); i++) {
+    const Round round = greedy_round(steps, context, generation);
+    accepted.push_back(round.accepted);
+    ends += fmt::format("{}{}", ends.empty() ? "" : ", ", round_end_name(round.end));
+    target.push_back(steps.target().length(steps.sequence()));
+    draft.push_back(steps.drafter().length(steps.draft_sequence()));
+  }
+  fact(fmt::format("tokens {}", when), to_tokens(generation.tokens()));
+  fact(fmt::format("drafts accepted in each round {}", when), accepted);
+  fact(fmt::format("why each round ended {}", when), ends);
+  fact(fmt::format("tokens in the target's cache after each round {}", when), target);
+  fact(fmt::format("tokens in the draft's cache after each round {}", when), draft);
+}
+
+// Drafts that are right but for certain places of the text.
+ScriptedDrafter::Script with_mistakes(std::uint64_t seed, int every) {
+  return [=](std::span<const TokenId> context, int i) {
+    Tokens text = to_tokens(context);
+    for (int n = 0; n <= i; n++) text.push_back(Pair::choice(seed, text));
+    return (text.back() + (every > 0 && text.size() % every == 0 ? 1 : 0)) % kVocab;
+  };
+}
+
+void decode_with_mistakes(std::uint64_t seed, int every, const GenerationRequest& request,
+                          const std::string& when, int room = kNoLimit) {
+  Pair pair(seed, 1, room);
+  ScriptedDrafter drafter(with_mistakes(seed, every));
+  DraftAndVerify steps(pair.target, drafter, 4, room, KeepProbs::kNone);
+  decode(steps, request, when);
+  fact(fmt::format("passes of the target {}, one for the prompt", when),
+       std::ssize(pair.target.passes));
+}
+
+void accepts_while_the_target_agrees(std::uint64_t seed) {
+  const GenerationRequest request{.prompt = prompt_of(seed, 5), .max_new_tokens = 15};
+  decode_with_mistakes(seed, 0, request, "if all drafts are right");
+  decode_with_mistakes(seed, 1, request, "if all drafts are wrong");
+  decode_with_mistakes(seed, 4, request, "if every fourth token is drafted wrong");
+}
+
+void stops_within_a_round(std::uint64_t seed) {
+  GenerationRequest request{.prompt = prompt_of(seed, 5), .max_new_tokens = 12};
+  decode_with_mistakes(seed, 0, request, "if the limit of 12 cuts the third round short");
+  const Tokens text = text_after(seed, request.prompt, 12);
+  request.eos_ids = {text[6]};
+  decode_with_mistakes(seed, 0, request, "if an eos is among the accepted drafts");
+  request.eos_ids = {static_cast<TokenId>((text[2] + 1) % kVocab)};
+  decode_with_mistakes(seed, 4, request, "if drafts may be wrong and one of them an eos");
+}
+
+void fills_the_context(std::uint64_t seed) {
+  const GenerationRequest request{.prompt = prompt_of(seed, 5), .max_new_tokens = 11};
+  decode_with_mistakes(seed, 0, request, "with room for 16 tokens", 16);
+  decode_with_mistakes(seed, 3, request, "with room for 16 and mistakes", 16);
+}
+
+// A draft model, not a script: what it says depends on all that is in its cache.
+void keeps_the_draft_in_step(std::uint64_t seed) {
+  for (const double agreement : {1.0, 0.75}) {
+    Pair pair(seed, agreement);
+    DraftAndVerify steps(pair.target, pair.drafter, 4, kNoLimit, KeepProbs::kNone);
+    const std::string when =
+        fmt::format("if the draft agrees {:.0f} % of the time", 100 * agreement);
+    decode(steps, {.prompt = prompt_of(seed, 5), .max_new_tokens = 24}, when);
+    fact(fmt::format("tokens fed to the draft model {}, pass by pass", when), pair.draft.rows());
+  }
+}
+
+// ---- 4.5
+
+void counts_rounds(std::uint64_t seed) {
+  std::vector<Round> rounds;
+  for (int i = 0; i < 12; i++) {
+    const auto below = [&](int n, TokenId index) {
+      return static_cast<int>(uniform(seed, i, Purpose::kRace, index) * n);
+    };
+    Round round{.start = 20 + 3 * i, .drafted = i == 4 ? 0 : 1 + below(5, 0), .overlap = 0.25};
+    round.accepted = below(round.drafted + 1, 1);
+    round.end = round.accepted == round.drafted ? RoundEnd::kAllAccepted : RoundEnd::kRejected;
+    rounds.push_back(round);
+  }
+  rounds.push_back({.start = 60, .drafted = 5, .accepted = 2, .end = RoundEnd::kStopped});
+  RunStats stats;
+  for (const Round& round : rounds) count_round(stats, round);
+  fact("rounds", stats.rounds);
+  fact("target forwards", stats.target_forwards);
+  fact("emitted tokens", stats.emitted);
+  fact("accepted drafts", stats.accepted);
+  fact("tested drafts", stats.tested);
+  fact("drafted tokens, without what a stop made worthless", stats.drafted);
+  fact("drafted tokens, all", stats.all_drafted);
+  fact("rounds that drafted", stats.drafted_rounds);
+  fact("rounds that drafted 0, 1, 2, ... tokens", stats.rounds_by_drafted);
+  fact("rounds in which drafts 0, 1, 2, ... count", stats.drafted_at);
+  fact("rounds that accepted more than 0, 1, 2, ... drafts", stats.accepted_at);
+  fact("sum of the overlaps", floats(std::vector<double>{stats.sum_overlap}, 1e-12));
+  fact("sum of accepted / drafted over the rounds that drafted",
+       floats(std::vector<double>{stats.sum_round_acceptance}, 1e-12));
+}
+
+}  // namespace
+}  // namespace specdec::course
+
+int main(int argc, char** argv) {
+  using namespace specdec::course;
+  return run_probes(argc, argv,
+                    {{"drafts_k_tokens", drafts_k_tokens},
+                     {"drafts_side_by_side", drafts_side_by_side},
+                     {"rolls_back_both_caches", rolls_back_both_caches},
+                     {"begins_a_round", begins_a_round},
+                     {"forgets_old_drafts", forgets_old_drafts},
+                     {"verifies_in_one_pass", verifies_in_one_pass},
+                     {"accepts_while_the_target_agrees", accepts_while_the_target_agrees},
+                     {"stops_within_a_round", stops_within_a_round},
+                     {"fills_the_context", fills_the_context},
+                     {"keeps_the_draft_in_step", keeps_the_draft_in_step},
+                     {"counts_rounds", counts_rounds}});
+}

@@ -1,0 +1,373 @@
+// What stage 5's code does, as facts: the distribution that judges, residuals, decisions, rounds,
+// and the law of what comes out.
+#include "stages/00_toy_speculation/enumeration.h"
+#include "stages/04_greedy_speculation/model_drafter.h"
+#include "stages/05_rejection_sampling/rejection_sampling.h"
+#include "tests/course/probes/facts.h"
+#include "tests/course/probes/scenes.h"
+
+namespace specdec::course {
+namespace {
+
+constexpr int kNoLimit = 1 << 20;
+constexpr double kExact = 1e-12, kClose = 1e-9;  // of sums and quotients; of exponentials
+
+nlohmann::json exact(const Probs& values) { return floats(values, kExact); }
+
+Probs normal(std::span<const double> weights) {
+  return normalised({weights.begin(), weights.end()});
+}
+
+// A distribution of V tokens; every third is ruled out where `zeros` says so.
+Probs probs_of(std::uint64_t seed, int number, int V, bool zeros) {
+  Probs weights;
+  for (TokenId i = 0; i < V; i++) {
+    const bool none = zeros && (i + number) % 3 == 0;
+    weights.push_back(none ? 0 : 0.05 + uniform(seed, number, Purpose::kRace, i));
+  }
+  return normalised(weights);
+}
+
+// Writes down what it is asked; decides by the dice of a seed, but where it is told to `refuse` or
+// `agree`.
+class Witness final : public Chance {
+ public:
+  explicit Witness(std::uint64_t seed) : dice_(seed) {}
+
+  TokenId token(std::span<const double> probs, int position, Purpose purpose) override {
+    drawn_from.assign(probs.begin(), probs.end());
+    asked.push_back(position);
+    purposes.push_back(static_cast<int>(purpose));
+    return dice_.token(probs, position, purpose);
+  }
+  bool accept(double probability, int position) override {
+    probabilities.push_back(probability);
+    asked.push_back(position);
+    purposes.push_back(static_cast<int>(Purpose::kAccept));
+    return answer.value_or(dice_.accept(probability, position));
+  }
+  TokenId race(std::span<const double> probs, int position) override {
+    asked.push_back(position);
+    purposes.push_back(static_cast<int>(Purpose::kRace));
+    return dice_.race(probs, position);
+  }
+
+  std::optional<bool> answer;        // to every accept()
+  Probs drawn_from, probabilities;   // the last token()'s; every accept()'s
+  std::vector<int> asked, purposes;  // of all, in order
+
+ private:
+  Dice dice_;
+};
+
+// ---- 5.1
+
+void judges_by_the_options(std::uint64_t seed) {
+  struct Case {
+    std::string name;
+    SamplingOptions options;
+  };
+  const Case cases[] = {{"temperature 1", {.temperature = 1}},
+                        {"temperature 0.5", {.temperature = 0.5}},
+                        {"temperature 0", {.temperature = 0}},
+                        {"top-k 3", {.temperature = 1, .top_k = 3}},
+                        {"top-p 0.6", {.temperature = 1, .top_p = 0.6}},
+                        {"repetition penalty 1.6", {.temperature = 1, .repetition_penalty = 1.6}}};
+  constexpr int V = 8;
+  Rows rows(V, seed, seed, 1);
+  TableModel model(V, rows.row_of());
+  const LogitsBuffer logits(model, 1);
+  const Tokens context = tokens_of(seed, 5, V);
+  model.forward(Segment{model.create(), context, 1}, logits.rows(0, 1));
+  for (const Case& c : cases) {
+    Witness chance(seed);
+    JudgingScratch scratch(model.backend(), 3, V, 1, 64);
+    Judge judge(model.backend(), chance, {.sampling = c.options}, scratch);
+    judge.plain_choice(logits.rows(0, 1), context);
+    fact(fmt::format("distribution that a token is drawn from, {}", c.name),
+         floats(chance.drawn_from, kClose));
+    fact(fmt::format("distribution kept for row 0, {}", c.name),
+         floats(judge.target_probs(0), kClose));
+  }
+}
+
+// ---- 5.2
+
+// Two distributions at one place, and a draft.
+struct Models {
+  std::string name;
+  Probs p, q;  // q empty: one-hot
+  TokenId token;
+};
+
+std::vector<Models> pairs_of(std::uint64_t seed) {
+  std::vector<Models> pairs;
+  for (int i = 0; i < 3; i++) {
+    const Probs p = probs_of(seed, 2 * i, 6, i > 0), q = probs_of(seed, 2 * i + 1, 6, i > 1);
+    int token = 0;  // one that the draft likes better
+    for (int t = 0; t < 6; t++) {
+      if (p[std::size_t(t)] / q[std::size_t(t)] < p[std::size_t(token)] / q[std::size_t(token)]) {
+        token = t;
+      }
+    }
+    pairs.push_back({fmt::format("pair {}", i), p, q, token});
+  }
+  pairs[2].name = "p and q rule out different tokens";
+  pairs.push_back({"p and q share no token", {0.25, 0.75, 0, 0}, {0, 0, 0.5, 0.5}, 3});
+  pairs.push_back({"the draft was certain", probs_of(seed, 9, 4, false), {}, 2});
+  return pairs;
+}
+
+Proposal proposal_of(const Models& pair, int position) {
+  return {.position = position, .token = pair.token, .target_probs = pair.p, .draft_probs = pair.q};
+}
+
+void corrects_from_the_residual(std::uint64_t seed) {
+  std::vector<Models> pairs = pairs_of(seed);
+  const Probs p = probs_of(seed, 20, 5, false);
+  pairs.push_back({"p and q are equal, and rounding rejected all the same", p, p, 1});
+  for (const Models& pair : pairs) {
+    Witness chance(seed);
+    chance.answer = false;
+    Probs scratch(pair.p.size(), 0.125);  // of an earlier token
+    const Decision decision = lenient(proposal_of(pair, 7), chance, scratch);
+    fact(fmt::format("what a correction is drawn from, normalised: {}", pair.name),
+         exact(normal(chance.drawn_from)));
+    fact(fmt::format("correction: {}", pair.name), decision.token);
+  }
+}
+
+// ---- 5.3
+
+void accepts_by_the_ratio(std::uint64_t seed) {
+  for (int number = 0; number < 2; number++) {
+    const Probs p = probs_of(seed, number, 6, number == 1),
+                q = probs_of(seed, number + 5, 6, false);
+    for (TokenId token = 0; token < 6; token++) {
+      Witness chance(seed);
+      chance.answer = true;
+      Probs scratch(6);
+      const Models pair{"", p, q, token};
+      const Decision decision = rejection(proposal_of(pair, 11), chance, scratch);
+      const std::string when = fmt::format("draft {}: p {:.3f}, q {:.3f}", token,
+                                           p[std::size_t(token)], q[std::size_t(token)]);
+      fact(fmt::format("probability to accept, {}", when), exact(chance.probabilities));
+      fact(fmt::format("accepted, token, position asked about; {}", when),
+           std::vector<int>{decision.accepted, decision.token,
+                            chance.asked.empty() ? -1 : chance.asked[0]});
+    }
+  }
+}
+
+// Decisions of a rule for many drafts, by the draws of a seed.
+void replay(std::uint64_t seed, AcceptanceRule rule, const std::string& name) {
+  std::vector<int> accepted, tokens;
+  Witness chance(seed);
+  for (int position = 0; position < 40; position++) {
+    const Models pair{"", probs_of(seed, position, 6, position % 2 == 1),
+                      probs_of(seed, position + 50, 6, position % 3 == 1), 0};
+    Models drawn = pair;
+    drawn.token = Dice(seed).token(pair.q, position, Purpose::kDraft);
+    Probs scratch(6);
+    const Decision decision = rule(proposal_of(drawn, position), chance, scratch);
+    accepted.push_back(decision.accepted);
+    tokens.push_back(decision.token);
+  }
+  fact(fmt::format("{}: which of 40 drafts are accepted", name), accepted);
+  fact(fmt::format("{}: tokens that come out", name), tokens);
+  fact(fmt::format("{}: positions of the draws, in order", name), chance.asked);
+  fact(fmt::format("{}: purposes of the draws, in order", name), chance.purposes);
+}
+
+void replays_rejection(std::uint64_t seed) { replay(seed, rejection, "rejection"); }
+
+// ---- the law of one token
+
+// Chance as a proof has it: every path.
+class EveryChance final : public Chance {
+ public:
+  TokenId token(std::span<const double> probs, int position, Purpose purpose) override {
+    return paths_.token(normal(probs), position, purpose);
+  }
+  bool accept(double probability, int position) override {
+    accepts++;
+    return paths_.accept(std::min(1.0, probability), position);
+  }
+  TokenId race(std::span<const double>, int) override { throw Error("races have too many paths"); }
+  double probability() const { return paths_.probability(); }
+  bool next() { return paths_.next(); }
+
+  int accepts = 0;  // random numbers for acceptance
+
+ private:
+  toy::EveryPath paths_;
+};
+
+// What comes out where the draft's token is drawn from q: p, if the rule is lossless.
+void law_of_a_token(AcceptanceRule rule, const Models& pair, const std::string& name) {
+  Probs law(pair.p.size());
+  double kept = 0;
+  EveryChance chance;
+  do {
+    Models drawn = pair;
+    if (!pair.q.empty()) drawn.token = chance.token(pair.q, 7, Purpose::kDraft);
+    Probs scratch(pair.p.size());
+    const Decision decision = rule(proposal_of(drawn, 7), chance, scratch);
+    if (decision.token >= 0 && decision.token < std::ssize(law)) {
+      law[static_cast<std::size_t>(decision.token)] += chance.probability();
+    }
+    if (decision.accepted) kept += chance.probability();
+  } while (chance.next());
+  fact(fmt::format("{}: probabilities of the emitted token, {}", name, pair.name), exact(law));
+  fact(fmt::format("{}: probability to keep the draft, {}", name, pair.name), exact({kept}));
+  fact(fmt::format("{}: random numbers for acceptance, {}", name, pair.name), chance.accepts);
+}
+
+void emits_what_the_target_would(std::uint64_t seed) {
+  for (const Models& pair : pairs_of(seed)) law_of_a_token(rejection, pair, "rejection");
+}
+
+void accepts_at_least(std::uint64_t seed) {
+  for (const Models& pair : pairs_of(seed)) law_of_a_token(at_least, pair, "at least");
+  replay(seed, at_least, "at least");
+}
+
+// ---- 5.4
+
+// A round of the judge alone, whose drafts are the target's own draws up to `right`.
+void judge_one(std::uint64_t seed, int right, int K, const SamplingOptions& options,
+               const std::string& when, int max_new_tokens = 20, bool eos = false) {
+  constexpr int V = 7;
+  Rows rows(V, seed, seed, 1);
+  TableModel model(V, rows.row_of());
+  const LogitsBuffer logits(model, K + 1);
+  Tokens context = tokens_of(seed, 4, V), text = context;
+  SamplingScratch scratch(V);
+  Probs probs(V);
+  Dice dice(seed);
+  Drafts drafts(K, V);
+  const Probs draft_probs = probs_of(seed, 3, V, false);
+  for (int i = 0; i < K; i++) {
+    probabilities(rows(text), text, options, scratch, probs);
+    const TokenId own = dice.token(probs, static_cast<int>(text.size()), Purpose::kTarget);
+    std::ranges::copy(draft_probs, drafts.next_probs().begin());
+    drafts.add_drawn(i < right ? own : (own + 1) % V);
+    text.push_back(drafts.token(i));
+  }
+  model.forward(Segment{model.create(), text, K + 1}, logits.rows(0, K + 1));
+  GenerationRequest request{.prompt = context, .max_new_tokens = max_new_tokens};
+  if (eos) request.eos_ids = {drafts.token(1)};
+  Generation generation(request, nullptr);
+  Witness chance(seed);
+  JudgingScratch judging(model.backend(), K, V, 1, 64);
+  Judge judge(model.backend(), chance,
+              {.sampling = options, .rule = &find_acceptance_rule("sample-and-match")}, judging);
+  Round round{.start = 3, .drafted = K};
+  judge.judge(drafts, logits.rows(0, K + 1), context, generation, round);
+  fact(fmt::format("tokens, {}", when), to_tokens(generation.tokens()));
+  fact(fmt::format("the context afterwards, {}", when), context);
+  fact(fmt::format("drafts accepted, {}", when), round.accepted);
+  fact(fmt::format("why the round ended, {}", when), std::string(round_end_name(round.end)));
+  fact(fmt::format("positions that were drawn for, {}", when), chance.asked);
+  fact(fmt::format("overlap of the tested drafts, {}", when), floats(Probs{round.overlap}, kClose));
+}
+
+void judges_a_round(std::uint64_t seed) {
+  const SamplingOptions plain{.temperature = 1};
+  judge_one(seed, 3, 3, plain, "3 of 3 drafts are right");
+  judge_one(seed, 1, 3, plain, "1 of 3 drafts is right");
+  judge_one(seed, 0, 3, plain, "no draft is right");
+  judge_one(seed, 0, 0, plain, "there are no drafts");
+  judge_one(seed, 3, 3, plain, "the limit comes after 2 of 3 right drafts", 2);
+  judge_one(seed, 3, 3, plain, "an eos is among 3 right drafts", 20, true);
+}
+
+// The history of a penalty grows with the drafts.
+void judges_by_the_whole_history(std::uint64_t seed) {
+  const SamplingOptions penalty{.temperature = 0.8, .repetition_penalty = 2.5};
+  for (std::uint64_t i = 0; i < 4; i++) {
+    judge_one(seed + 10 * i, 4, 4, penalty, fmt::format("repetition penalty 2.5, text {}", i));
+  }
+}
+
+// ---- the law of a text
+
+struct Scene {
+  std::string name;
+  int V, K, new_tokens;
+  SpeculationOptions options;
+};
+
+// The probabilities of all texts, in the order of their ids; those of an unknown text count
+// nowhere.
+void law_of_texts(std::uint64_t seed, const Scene& scene) {
+  Rows target_rows(scene.V, seed, seed, 1), draft_rows(scene.V, seed, seed + 1, 0.6);
+  TableModel target(scene.V, target_rows.row_of()), draft(scene.V, draft_rows.row_of());
+  ModelDrafter drafter(draft, 32);
+  std::size_t n_texts = 1;
+  for (int i = 0; i < scene.new_tokens; i++) n_texts *= static_cast<std::size_t>(scene.V);
+  Probs law(n_texts);
+  double accepted = 0;
+  const GenerationRequest request{.prompt = {0, 1}, .max_new_tokens = scene.new_tokens};
+  EveryChance chance;
+  do {
+    DraftAndVerify steps(target, drafter, scene.K, kNoLimit, KeepProbs::kOnHost);
+    RejectionSampling sampling(steps, chance, scene.options);
+    Generation generation(request, nullptr);
+    Tokens context = request.prompt;
+    int of_first = 0;
+    steps.prefill(context);
+    for (int i = 0; i < scene.new_tokens && !generation.finished(); i++) {
+      const Round round = sampling.round(context, generation);
+      if (i == 0) of_first = round.accepted;
+    }
+    std::size_t text = 0;
+    for (const TokenId token : generation.tokens())
+      text = text * std::size_t(scene.V) + std::size_t(token);
+    if (generation.finished() && text < n_texts) law[text] += chance.probability();
+    accepted += of_first * chance.probability();
+  } while (chance.next());
+  fact(fmt::format("probabilities of all texts, {}", scene.name), floats(law, kClose));
+  fact(fmt::format("drafts that the first round accepts on average, {}", scene.name),
+       floats(Probs{accepted}, kClose));
+}
+
+void has_the_law_of_the_target(std::uint64_t seed) {
+  const SamplingOptions plain{.temperature = 1};
+  law_of_texts(seed, {"K = 2", 3, 2, 3, {.sampling = plain, .draft_temperature = 1}});
+  law_of_texts(seed,
+               {"K = 1, a hotter draft", 3, 1, 2, {.sampling = plain, .draft_temperature = 2}});
+  law_of_texts(seed, {"K = 2, top-k 2 and a penalty",
+                      3,
+                      2,
+                      3,
+                      {.sampling = {.temperature = 0.8, .top_k = 2, .repetition_penalty = 1.5},
+                       .draft_temperature = 0.8}});
+  law_of_texts(seed,
+               {"K = 2, a greedy draft", 3, 2, 3, {.sampling = plain, .draft_temperature = 0}});
+}
+
+void at_least_has_the_law_of_the_target(std::uint64_t seed) {
+  const SpeculationOptions options{.sampling = {.temperature = 1},
+                                   .draft_temperature = 1,
+                                   .rule = &find_acceptance_rule("at-least")};
+  law_of_texts(seed, {"at least, K = 2", 3, 2, 3, options});
+}
+
+}  // namespace
+}  // namespace specdec::course
+
+int main(int argc, char** argv) {
+  using namespace specdec::course;
+  return run_probes(argc, argv,
+                    {{"judges_by_the_options", judges_by_the_options},
+                     {"corrects_from_the_residual", corrects_from_the_residual},
+                     {"accepts_by_the_ratio", accepts_by_the_ratio},
+                     {"replays_rejection", replays_rejection},
+                     {"emits_what_the_target_would", emits_what_the_target_would},
+                     {"judges_a_round", judges_a_round},
+                     {"judges_by_the_whole_history", judges_by_the_whole_history},
+                     {"has_the_law_of_the_target", has_the_law_of_the_target},
+                     {"accepts_at_least", accepts_at_least},
+                     {"at_least_has_the_law_of_the_target", at_least_has_the_law_of_the_target}});
+}

@@ -1,0 +1,388 @@
+// What stage 6's code does, as facts: the rows of a ragged pass, drafting and judging for many,
+// admission, plans, preemption, settled rounds, prefixes, and whole runs of an engine.
+#include <numeric>
+
+#include "stages/06_batched_verification/batch_engine.h"
+#include "tests/course/probes/batch_scenes.h"
+#include "tests/course/probes/facts.h"
+#include "tests/scripted_drafter.h"
+
+namespace specdec::course {
+namespace {
+
+constexpr int kMostSteps = 200;  // of any scene: who goes on has lost the way
+
+// ---- 6.1
+
+void gives_each_round_its_rows(std::uint64_t seed) {
+  World world(seed, 40, 40);
+  Crowd crowd(*world.backend, 5);
+  RequestState& a = crowd.add_running(world.target, world.drafter, request_of(seed, 5, 9, 3));
+  RequestState& b = crowd.add_running(world.target, world.drafter, request_of(seed + 1, 9, 9, 3));
+  RequestState& c = crowd.add_running(world.target, world.drafter, request_of(seed + 2, 3, 9, 0));
+  RequestState& d = crowd.add(request_of(seed + 3, 8, 9, 0));
+  d.sequence = world.target.create();
+  RaggedPass pass(world.target, 4, 12);
+  for (int turn = 0; turn < 2; turn++) {  // the second over the same sequences, rolled back
+    world.target.passes.clear();
+    pass.clear();
+    pass.add_round(a, tokens_of(seed + 7, 2, kVocab));
+    pass.add_round(b, tokens_of(seed + 8, 4, kVocab));
+    pass.add_round(c, {});
+    if (turn == 0) pass.add_prefill({&d, 5});
+    pass.run();
+    const std::string when = turn == 0 ? "2, 4 and 0 drafts, and 5 tokens of a prompt"
+                                       : "2, 4 and 0 drafts after a roll-back";
+    Lists fed;
+    Numbers rows;
+    for (const auto& segments : world.target.passes) {
+      for (const auto& segment : segments) {
+        fed.push_back(segment.tokens);
+        rows.push_back(segment.logits_rows);
+      }
+    }
+    fact(fmt::format("passes of the target: {}", when), std::ssize(world.target.passes));
+    fact(fmt::format("tokens fed for each request: {}", when), fed);
+    fact(fmt::format("rows of logits for each request: {}", when), rows);
+    fact(fmt::format("rows of all rounds: {}", when), pass.round_rows());
+    Numbers choices;
+    for (int i = 0; i < 9; i++) choices.push_back(argmax(*world.backend, pass.logits(i, 1)));
+    fact(fmt::format("what the target says in each row: {}", when), choices);
+    for (RequestState* r : {&a, &b, &c}) world.target.truncate(r->sequence, r->prefill_end());
+  }
+}
+
+// ---- 6.2
+
+void drafts_for_all(std::uint64_t seed) {
+  World world(seed, 60, 60);
+  Crowd crowd(*world.backend, 5);
+  ScriptedDrafter drafter([](std::span<const TokenId> context, int i) {
+    return static_cast<TokenId>((context.size() + static_cast<std::size_t>(i)) % kVocab);
+  });
+  drafter.limit = 20;
+  crowd.add_running(world.target, drafter, request_of(seed, 5, 9, 3));
+  crowd.add_running(world.target, drafter, request_of(seed + 1, 9, 9, 0));
+  BatchRequest near_its_end = request_of(seed + 2, 7, 2, 5);
+  near_its_end.context_limit = 9;  // 6 cached, room for the pending token and 2 drafts
+  crowd.add_running(world.target, drafter, near_its_end);
+  crowd.add_running(world.target, drafter, request_of(seed + 3, 19, 9, 5));  // the draft has 2 left
+  BatchedRounds rounds(world.target, drafter, 4, 5);
+  const auto batch = crowd.all();
+  rounds.draft(batch);
+  Lists asked;
+  for (const auto& call : drafter.calls) {
+    asked.push_back({call.sequence, call.context_length, call.spec_length});
+  }
+  fact("what the drafter is asked: sequence, length of the context, K", asked);
+  Numbers starts, drafted;
+  for (const RequestState* r : batch) {
+    starts.push_back(r->round.start);
+    drafted.push_back(r->round.drafted);
+  }
+  fact("start of each round", starts);
+  fact("drafted in each round: K = 3, 0, 5 with room for 2, 5 with 2 left in the draft", drafted);
+  rounds.undo_draft(batch);
+  const std::vector<RequestState*> fewer = {batch[1], batch[2]};
+  drafter.calls.clear();
+  rounds.draft(fewer);
+  fact("drafted in each round: K = 0, and 5 with room for 2, in a batch of two",
+       Numbers{fewer[0]->round.drafted, fewer[1]->round.drafted});
+  fact("requests that the drafter is asked about in a batch of two", std::ssize(drafter.calls));
+}
+
+// ---- 6.3
+
+void judges_each_by_its_own_rows(std::uint64_t seed) {
+  World world(seed, 60, 60);
+  Crowd crowd(*world.backend, 4);
+  const SamplingOptions sampled{.temperature = 0.9};
+  crowd.add_running(world.target, world.drafter, request_of(seed, 6, 20, 4));
+  crowd.add_running(world.target, world.drafter, request_of(seed + 1, 3, 20, 0));
+  crowd.add_running(world.target, world.drafter, request_of(seed + 2, 8, 20, 2, sampled));
+  crowd.add_running(world.target, world.drafter, request_of(seed + 3, 5, 3, 4));
+  BatchedRounds rounds(world.target, world.drafter, 4, 4);
+  for (int turn = 0; turn < 3; turn++) {
+    std::vector<RequestState*> batch;
+    for (RequestState* r : crowd.all()) {
+      if (!r->generation.finished() && !r->failure) batch.push_back(r);
+    }
+    rounds.draft(batch);
+    if (turn == 1) batch[0]->failure = "as if its drafts had failed";
+    rounds.verify(batch, {});
+    rounds.judge(batch);
+    for (RequestState* r : batch) {
+      if (!r->failure && !r->generation.finished()) rounds.roll_back(*r);
+    }
+    const std::string when = fmt::format("round {}{}", turn + 1,
+                                         turn == 0   ? ""
+                                         : turn == 1 ? ", the first request has failed"
+                                                     : ", without the first request");
+    Lists tokens;
+    Numbers accepted;
+    for (const RequestState* r : crowd.all()) {
+      tokens.push_back(to_tokens(r->generation.tokens()));
+      accepted.push_back(r->round.accepted);
+    }
+    fact(fmt::format("tokens of each request after {}", when), tokens);
+    fact(fmt::format("drafts accepted of each request in {}", when), accepted);
+  }
+  Numbers failed;
+  for (const RequestState* r : crowd.all()) failed.push_back(r->failure.has_value());
+  fact("requests that have failed", failed);
+}
+
+// ---- 6.4 to 6.6
+
+void admits_whoever_fits(std::uint64_t seed) {
+  struct Case {
+    std::string name;
+    int pages, draft_pages, max_batch;
+  };
+  const Case cases[] = {{"there is room for all", 40, 40, 8},
+                        {"3 run at a time", 40, 40, 3},
+                        {"the target has 13 pages", 13, 40, 8},
+                        {"the target has 6 pages", 6, 40, 8},
+                        {"the draft has 9 pages", 40, 9, 8}};
+  for (const Case& c : cases) {
+    Floor floor(seed, c.pages, c.draft_pages, {c.max_batch, 64, 16});
+    const int prompts[] = {9, 6, 21, 2};
+    for (int i = 0; i < 4; i++)
+      floor.enqueue(request_of(seed + std::uint64_t(i), prompts[i], 9, 4));
+    const StepPlan& plan = floor.scheduler.plan();
+    fact(fmt::format("admitted of prompts of 9, 6, 21, 2 tokens where {}", c.name), plan.admitted);
+    fact(fmt::format("waiting where {}", c.name), ids_of(floor.scheduler.waiting()));
+    fact(fmt::format("sequences of the target where {}", c.name),
+         std::ssize(floor.world.target_cache.sequences()));
+    fact(fmt::format("sequences that the pool counts where {}", c.name),
+         floor.target_pool.n_sequences());
+  }
+}
+
+// The plans of some steps.
+void plan_steps(Floor& floor, int steps, int accepted, const std::string& when) {
+  Lists rounds, admitted, preempted;
+  std::vector<std::string> prefills;
+  for (int step = 0; step < steps; step++) {
+    const StepPlan& plan = floor.scheduler.plan();
+    rounds.push_back(ids_of(plan.rounds));
+    prefills.emplace_back();
+    for (const Prefill& prefill : plan.prefills) {
+      prefills.back() += fmt::format("{}{} of {}", prefills.back().empty() ? "" : ", ",
+                                     prefill.tokens, prefill.request->id);
+    }
+    admitted.emplace_back(plan.admitted.begin(), plan.admitted.end());
+    preempted.emplace_back(plan.preempted.begin(), plan.preempted.end());
+    floor.work(plan, accepted);
+  }
+  fact(fmt::format("who is admitted in each step, {}", when), admitted);
+  fact(fmt::format("tokens of which prompts are computed in each step, {}", when), prefills);
+  fact(fmt::format("who has a round in each step, {}", when), rounds);
+  fact(fmt::format("who is preempted in each step, {}", when), preempted);
+}
+
+void plans_within_the_budget(std::uint64_t seed) {
+  Floor floor(seed, 60, 60, {3, 15, 7});
+  floor.enqueue(request_of(seed, 17, 40, 4));
+  floor.enqueue(request_of(seed + 1, 3, 40, 2));
+  floor.enqueue(request_of(seed + 2, 20, 40, 4));
+  plan_steps(floor, 8, 1, "15 rows a step, chunks of 7");
+}
+
+void preempts_the_youngest(std::uint64_t seed) {
+  Floor floor(seed, 40, 40, {4, 64, 16});
+  for (std::uint64_t i = 0; i < 4; i++) floor.enqueue(request_of(seed + i, 6, 20, 4));
+  floor.work(floor.scheduler.plan(), 0);
+  for (int turn = 1; turn <= 2; turn++) {
+    floor.scheduler.preempt_youngest();
+    const std::string when = fmt::format("after {} of 4 was put out", turn);
+    fact(fmt::format("admitted {}", when), ids_of(floor.scheduler.admitted()));
+    fact(fmt::format("waiting, in their order, {}", when), ids_of(floor.scheduler.waiting()));
+    fact(fmt::format("sequences of the target {}", when),
+         std::ssize(floor.world.target_cache.sequences()));
+    fact(fmt::format("pages in use {}", when), floor.target_pool.n_used());
+    const RequestState& r = *floor.crowd.all()[std::size_t(4 - turn)];
+    fact(fmt::format("its phase {}", when), std::string(phase_name(r.phase)));
+    fact(fmt::format("times that it was preempted {}", when), r.stats.preemptions);
+  }
+  fact("preempted, as the plan says", floor.scheduler.last_plan().preempted);
+}
+
+void makes_room_for_the_oldest(std::uint64_t seed) {
+  Floor floor(seed, 12, 40, {3, 64, 16});
+  for (std::uint64_t i = 0; i < 3; i++) floor.enqueue(request_of(seed + i, 7, 30, 4));
+  plan_steps(floor, 10, 2, "12 pages for texts that grow");
+}
+
+// ---- 6.7 and the whole
+
+struct Arrival {
+  BatchRequest request;
+  int before_step = 1;
+};
+
+// Runs requests through an engine, and says what became of each and of the pages.
+void serve(World& world, EngineOptions options, const std::vector<Arrival>& arrivals) {
+  options.check_invariants = false;
+  options.clock = [] { return 0.0; };
+  BatchEngine engine({.target = world.target,
+                      .target_cache = world.target_cache,
+                      .drafter = world.drafter,
+                      .draft_cache = &world.draft_cache},
+                     options);
+  Numbers finished, admitted, pages;
+  const auto n = static_cast<int>(arrivals.size());
+  int added = 0;
+  for (int step = 1; step <= kMostSteps && (added < n || !engine.idle()); step++) {
+    for (const Arrival& arrival : arrivals) {
+      if (arrival.before_step == step) added += engine.add_request(arrival.request) >= 0;
+    }
+    const StepReport& report = engine.step();
+    for (const auto& admission : report.admitted)
+      admitted.push_back(static_cast<int>(admission.id));
+    for (const RequestId id : report.finished) finished.push_back(static_cast<int>(id));
+    pages.push_back(report.pages);
+  }
+  for (int id = 0; id < n; id++) {
+    const bool ended = engine.has_result(id);
+    const RequestResult result = ended ? engine.take_result(id) : RequestResult{};
+    fact(fmt::format("tokens of request {}", id), result.tokens);
+    fact(fmt::format("how request {} ended", id),
+         ended ? std::string(finish_reason_name(result.finish_reason)) : "not at all");
+    fact(fmt::format("rounds, tested, accepted of request {}", id),
+         Numbers{int(result.stats.run.rounds), int(result.stats.run.tested),
+                 int(result.stats.run.accepted)});
+  }
+  fact("requests in the order of their admissions", admitted);
+  fact("requests in the order of their ends", finished);
+  fact("pages in use after each step", pages);
+  fact("passes of the target", std::ssize(world.target.passes));
+  fact("preemptions", engine.stats().preemptions);
+  fact("tokens found in the prefix cache", engine.stats().prefix_tokens);
+  const Numbers rows = world.target.rows();
+  fact("tokens fed to the target in all", std::accumulate(rows.begin(), rows.end(), 0));
+  engine.forget_prefixes();
+  fact("pages leaked, of target and draft",
+       Numbers{engine.target_pool().n_used(), engine.draft_pool().n_used()});
+}
+
+EngineOptions options_of(bool prefix_cache) {
+  return {.max_batch = 4,
+          .spec_length = 4,
+          .token_budget = 40,
+          .prefill_chunk = 6,
+          .prefix_cache = prefix_cache};
+}
+
+std::vector<Arrival> guests(std::uint64_t seed) {
+  const SamplingOptions sampled{.temperature = 1, .top_k = 8};
+  const SamplingOptions penalised{.temperature = 0.8, .repetition_penalty = 1.5};
+  return {{request_of(seed, 9, 14, 4)},
+          {request_of(seed + 1, 3, 6, 2, sampled)},
+          {request_of(seed + 2, 14, 10, 0)},
+          {request_of(seed + 3, 5, 12, 4, penalised), 2},
+          {request_of(seed + 4, 11, 9, 3, sampled), 3},
+          {request_of(seed + 5, 2, 8, 4), 6}};
+}
+
+void settles_each_round(std::uint64_t seed) {
+  World world(seed, 80, 80);
+  std::vector<Arrival> arrivals = guests(seed);
+  arrivals.resize(3);
+  serve(world, options_of(false), arrivals);
+}
+
+void ends_one_and_spares_the_others(std::uint64_t seed) {
+  World world(seed, 80, 80);
+  std::vector<Arrival> arrivals = guests(seed);
+  arrivals.resize(4);
+  for (TokenId token = 0; token < kVocab; token += 9) {
+    arrivals[0].request.generation.eos_ids.push_back(token);
+  }
+  arrivals[1].request.generation.prompt[0] = World::kBroken;
+  serve(world, options_of(false), arrivals);
+}
+
+void everyone_gets_their_own(std::uint64_t seed) {
+  World world(seed, 80, 80);
+  serve(world, options_of(false), guests(seed));
+}
+
+void survives_full_pools(std::uint64_t seed) {
+  World world(seed, 8, 9);
+  serve(world, options_of(false), guests(seed));
+}
+
+// ---- 6.8
+
+void finds_the_longest_prefix(std::uint64_t seed) {
+  World world(seed, 40, 40);
+  PrefixCache prefixes(world.target_cache, false);
+  const Tokens prompt = tokens_of(seed, 14, kVocab);
+  const SequenceId first = prefixes.create(prompt);
+  world.target.forward(Segment{first, prompt, 0}, {});
+  prefixes.add(first, prompt);
+  const Tokens branch =
+      joined({prompt.begin(), prompt.begin() + 8}, tokens_of(seed + 1, 6, kVocab));
+  const SequenceId second = prefixes.create(branch);
+  fact("tokens found of a prompt that shares 8 tokens with one of 14", world.target.length(second));
+  world.target.forward(Segment{second, uncached(world.target, second, branch), 0}, {});
+  prefixes.add(second, branch);
+  const auto found = [&](const std::string& what, const Tokens& tokens) {
+    fact(fmt::format("tokens found of {}", what), prefixes.match_length(tokens));
+  };
+  found("the first prompt once more", prompt);
+  found("the second prompt once more", branch);
+  found("its first 12 tokens, the last of which is to be computed",
+        {prompt.begin(), prompt.begin() + 12});
+  found("its first 13 tokens", {prompt.begin(), prompt.begin() + 13});
+  found("3 tokens of it, less than a page", {prompt.begin(), prompt.begin() + 3});
+  found("its second page alone", {prompt.begin() + 4, prompt.end()});
+  Tokens changed = prompt;
+  changed[5] = (changed[5] + 1) % kVocab;
+  found("the first prompt with another token 5", changed);
+  found("no tokens", {});
+  const SequenceId third = prefixes.create(prompt);
+  fact("pages that a third sequence shares with the first",
+       std::ranges::equal(
+           world.target_cache.pages(third),
+           world.target_cache.pages(first).first(world.target_cache.pages(third).size()))
+           ? std::ssize(world.target_cache.pages(third))
+           : -1);
+  fact("lookups, hits", std::vector<std::int64_t>{prefixes.stats().lookups, prefixes.stats().hits});
+  for (const SequenceId sequence : {first, second, third}) world.target_cache.release(sequence);
+}
+
+void shares_prefixes_in_an_engine(std::uint64_t seed) {
+  World world(seed, 80, 80);
+  std::vector<Arrival> arrivals = guests(seed);
+  for (std::size_t i = 2; i < arrivals.size(); i++) {  // they begin like the first one
+    Tokens& prompt = arrivals[i].request.generation.prompt;
+    prompt = joined({arrivals[0].request.generation.prompt.begin(),
+                     arrivals[0].request.generation.prompt.begin() + 8},
+                    prompt);
+    arrivals[i].before_step = 3 + static_cast<int>(i);
+  }
+  serve(world, options_of(true), arrivals);
+}
+
+}  // namespace
+}  // namespace specdec::course
+
+int main(int argc, char** argv) {
+  using namespace specdec::course;
+  return run_probes(argc, argv,
+                    {{"gives_each_round_its_rows", gives_each_round_its_rows},
+                     {"drafts_for_all", drafts_for_all},
+                     {"judges_each_by_its_own_rows", judges_each_by_its_own_rows},
+                     {"admits_whoever_fits", admits_whoever_fits},
+                     {"plans_within_the_budget", plans_within_the_budget},
+                     {"preempts_the_youngest", preempts_the_youngest},
+                     {"makes_room_for_the_oldest", makes_room_for_the_oldest},
+                     {"settles_each_round", settles_each_round},
+                     {"ends_one_and_spares_the_others", ends_one_and_spares_the_others},
+                     {"everyone_gets_their_own", everyone_gets_their_own},
+                     {"survives_full_pools", survives_full_pools},
+                     {"finds_the_longest_prefix", finds_the_longest_prefix},
+                     {"shares_prefixes_in_an_engine", shares_prefixes_in_an_engine}});
+}
