@@ -43,6 +43,7 @@ class Prover:
     def __init__(self, root, build):
         self.root, self.build = root, build
         self.stages = course.load(root)
+        self.controls = {}  # of mutants: what is wrong with a case where nothing is planted
 
     def results(self, stage, replaced, wanted=None):
         """check name -> Result of a stage's checks with some sources replaced."""

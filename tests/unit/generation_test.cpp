@@ -59,7 +59,7 @@ TEST_F(GenerationTest, AnEosAsTheLastAllowedTokenIsAStop) {
   request_.max_new_tokens = 1;
   Generation generation(request_);
   generation.push(request_.eos_ids[0]);
-  EXPECT_EQ(generation.finish_reason(), FinishReason::kStop);
+  EXPECT_EQ(finish_reason_name(generation.finish_reason()), "stop");
 }
 
 TEST_F(GenerationTest, StopsBeforeAStopTextThatSpansTokens) {

@@ -99,7 +99,8 @@ TEST_F(ModelDrafterTest, NoPositionIsComputedTwice) {
     const auto count = [&](const Round& round, const DraftAndVerify&, auto) {
       const LlamaCounters draft = pair.draft.llama.counters() - draft_before;
       const LlamaCounters verify = pair.target.llama.counters() - target_before;
-      EXPECT_EQ(draft.rows, round.start + K - seen);
+      EXPECT_LE(draft.rows, round.start + K - seen) << "the draft was rolled back too far";
+      EXPECT_GE(draft.rows, round.start + K - seen) << "a token that the draft never sees";
       EXPECT_EQ(draft.forwards, K);
       EXPECT_EQ(verify.rows, K + 1);
       draft_before = pair.draft.llama.counters();

@@ -48,7 +48,10 @@ void check_books(const PagedKvCache& cache, const Model& model, const Counts& ho
   for (std::int32_t page = 0; page < pages.n_pages(); page++) {
     const auto found = owners.find(page);
     const int expected = found == owners.end() ? 0 : found->second;
-    ASSERT_EQ(pages.owners(page), expected) << "page " << page;
+    ASSERT_EQ(pages.owners(page), expected)
+        << "page " << page
+        << ": more owners than tables and holds are a leak, fewer a page that is "
+        << "freed while somebody reads it";
     if (expected > 1) shared++;
   }
   ASSERT_EQ(pages.n_used(), static_cast<int>(owners.size()));

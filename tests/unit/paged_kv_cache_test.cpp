@@ -63,9 +63,9 @@ TEST_F(PagedKvCacheTest, TruncateFreesWholePagesAndKeepsAPartialOne) {
   const SequenceId a = sequence(cache, 14);
   EXPECT_THAT(cache.pages(a), ElementsAre(0, 1, 2, 3));
   cache.truncate(a, 13);
-  EXPECT_EQ(cache.allocator().n_free(), 2);
+  EXPECT_EQ(cache.allocator().n_free(), 2) << "a last page that is partly needed stays";
   cache.truncate(a, 12);
-  EXPECT_THAT(cache.pages(a), ElementsAre(0, 1, 2));
+  EXPECT_THAT(cache.pages(a), ElementsAre(0, 1, 2)) << "a freed page leaves the table, too";
   cache.truncate(a, 5);
   EXPECT_THAT(cache.pages(a), ElementsAre(0, 1));
   EXPECT_EQ(cache.allocator().n_free(), 4);

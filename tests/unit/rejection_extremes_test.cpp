@@ -237,7 +237,7 @@ TEST(ExtremeChance, AnEmptyResidualIsReplacedByTheTarget) {
     Rejecting chance;
     Probs scratch(p.size());
     EXPECT_FALSE(rule({7, 2, p, q}, chance, scratch).accepted);
-    EXPECT_EQ(chance.drawn_from, p);
+    EXPECT_EQ(chance.drawn_from, p) << "the rejected token is not simply emitted";
   }
 }
 

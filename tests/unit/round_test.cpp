@@ -84,7 +84,7 @@ TEST(CountRoundTest, FullAcceptanceDoesNotCountTheBonus) {
   const RunStats stats = count({round_of(3, 3, RoundEnd::kAllAccepted)});
   EXPECT_EQ(stats.drafted, 3);
   EXPECT_EQ(stats.tested, 3);
-  EXPECT_EQ(stats.accepted, 3);
+  EXPECT_EQ(stats.accepted, 3) << "the bonus is no draft";
   EXPECT_EQ(stats.emitted, 4);
   const nlohmann::json json = to_json(stats);
   EXPECT_EQ(json.at("alpha"), 1.0);
@@ -107,7 +107,7 @@ TEST(CountRoundTest, ARejectionTestsOneMoreThanItAccepts) {
 
 TEST(CountRoundTest, NothingBehindAStopCounts) {
   const RunStats stats = count({round_of(5, 2, RoundEnd::kStopped)});
-  EXPECT_EQ(stats.drafted, 2);
+  EXPECT_EQ(stats.drafted, 2) << "drafts behind a stop count nowhere";
   EXPECT_EQ(stats.tested, 2);
   EXPECT_EQ(stats.accepted, 2);
   EXPECT_EQ(stats.emitted, 2) << "neither correction nor bonus";

@@ -152,7 +152,7 @@ TEST(ToyLawTest, OfARoundIsTheOneComputedByHand) {
                         {{1}, 0.25},
                         {{1, 0}, 0.5 * 0.5},
                         {{1, 1}, 0.5 * 0.5}};
-  EXPECT_EQ(round_law(tables, 0, 1), expected);
+  EXPECT_EQ(round_law(tables, 0, 1), expected) << "a bonus follows every kept draft";
 }
 
 TEST(ToyLawTest, DifferenceSeesWhatIsMissingAndWhatIsNoNumber) {
@@ -206,7 +206,8 @@ TEST(ToyRoundTest, AcceptProbabilityIsTheRatioAtMostOne) {
 }
 
 TEST(ToyRoundTest, ResidualIsWhatTheTargetHasMoreOf) {
-  EXPECT_EQ(residual({0.5, 0.25, 0.25, 0}, {0.25, 0.25, 0, 0.5}), Probs({0.5, 0, 0.5, 0}));
+  EXPECT_EQ(residual({0.5, 0.25, 0.25, 0}, {0.25, 0.25, 0, 0.5}), Probs({0.5, 0, 0.5, 0}))
+      << "norm(max(0, p - q))";
   EXPECT_EQ(residual({0, 1}, {1, 0}), Probs({0, 1}));
 }
 
@@ -227,7 +228,7 @@ TEST(ToyRoundTest, UniformZeroNeverAcceptsTheImpossible) {
   const Dice zero{[](int, Purpose) { return 0.0; }};
   const Round round = speculative_round(tables, {0}, 3, zero);
   EXPECT_EQ(round.drafts, Text({0, 0, 0}));
-  EXPECT_EQ(round.accepted, 0);
+  EXPECT_EQ(round.accepted, 0) << "a token of target probability 0 was kept";
   EXPECT_EQ(round.emitted, Text({1}));
 }
 
@@ -249,11 +250,14 @@ TEST(ToyRoundTest, NamesEveryUniformByPositionAndPurpose) {
   EXPECT_EQ(result.emitted, Text({0, 0, 0}));
   EXPECT_EQ(result.accepted, 2);
   using Asked = std::vector<std::pair<int, Purpose>>;
-  EXPECT_EQ(asked, Asked({{5, kDraft}, {6, kDraft}, {5, kAccept}, {6, kAccept}, {7, kTarget}}));
+  const char* own = "each decision has a uniform of its own";
+  EXPECT_EQ(asked, Asked({{5, kDraft}, {6, kDraft}, {5, kAccept}, {6, kAccept}, {7, kTarget}}))
+      << own;
   result = round(0.75);  // the second one rejected
   EXPECT_EQ(result.emitted, Text({0, 1}));
   EXPECT_EQ(result.accepted, 1);
-  EXPECT_EQ(asked, Asked({{5, kDraft}, {6, kDraft}, {5, kAccept}, {6, kAccept}, {6, kResample}}));
+  EXPECT_EQ(asked, Asked({{5, kDraft}, {6, kDraft}, {5, kAccept}, {6, kAccept}, {6, kResample}}))
+      << own;
 }
 
 // The dice and the paths are two ways through one round: frequencies approach the law. At 6 sigma,
