@@ -80,6 +80,7 @@ class KvCacheDriver {
     if (!hooks_.can_create(model_)) return expect_full([&] { cache_.create(); });
     const SequenceId id = cache_.create();
     ASSERT_FALSE(model_.contains(id)) << "step " << steps_;
+    ASSERT_EQ(cache_.length(id), 0) << "a new sequence is empty; step " << steps_;
     model_[id] = {};
   }
 

@@ -91,7 +91,7 @@ TEST_F(PagedKvCacheTest, AForkSharesAllPagesUntilSomebodyWrites) {
   EXPECT_THAT(cache.pages(b), ElementsAre(0, 2)) << "copy on write";
   EXPECT_EQ(cache.bytes_copied(), 2 * kTokenBytes) << "only the rows in use";
   EXPECT_EQ(read(cache, b, 5), 55);
-  EXPECT_EQ(cache.allocator().n_shared(), 1);
+  EXPECT_EQ(cache.allocator().n_shared(), 1) << "who copies a page gives it up, or it leaks";
 
   extend(cache, {{a, 1}});
   EXPECT_THAT(cache.pages(a), ElementsAre(0, 1)) << "the only owner by now";
