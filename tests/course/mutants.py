@@ -313,7 +313,7 @@ def main(arguments):
         mutants = read(options.root)
         if options.list:
             for mutant in load(options.root):
-                print(f"{mutant.classic:3}  {mutant.name:45} {mutant.case.kind} {mutant.case.shown()}")
+                print(f"{mutant.name:37} {mutant.case.subject:32} {mutant.case.gtest or ''}".rstrip())
         elif options.table is not None:
             print(table(mutants, options.table), end="")
         else:
