@@ -56,7 +56,7 @@ class NoChance final : public Chance {
  private:
   static TokenId certain(std::span<const double> probs) {
     const auto possible = [](double prob) { return prob > 0; };
-    SPECDEC_CHECK(std::ranges::count_if(probs, possible) == 1, "one token is possible");
+    SPECDEC_CHECK(std::ranges::count_if(probs, possible) == 1, "a token is left to chance");
     return static_cast<TokenId>(std::ranges::find_if(probs, possible) - probs.begin());
   }
 };
