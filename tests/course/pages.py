@@ -3,16 +3,16 @@ import pathlib
 import re
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+FOLDERS = ("common", "docs", "golden", "kernels", "stages", "tests")
 FENCE = re.compile(r"^((?:> ?| )*)(```|~~~)")
 
 
 def pages(arguments=()):
-    """The Markdown files named, or else those of the whole tree, but for build/ and hidden folders."""
+    """The Markdown files named, or else all of the project's."""
     if arguments:
         return [pathlib.Path(argument) for argument in arguments]
-    found = (path.relative_to(ROOT) for path in ROOT.rglob("*.md"))
-    return [ROOT / path for path in sorted(found)
-            if not any(part == "build" or part.startswith(".") for part in path.parts)]
+    below = (page for folder in FOLDERS for page in (ROOT / folder).rglob("*.md"))
+    return sorted([*ROOT.glob("*.md"), *below])
 
 
 def name(path):
