@@ -6,6 +6,7 @@ CTEST_ARGS ?=
 FUZZ_SECONDS ?= 60
 COURSE := python3 tests/course
 GOLDEN_VENV := $(BUILD)/golden-venv
+DOCS_VENV := $(BUILD)/docs-venv
 FORMATTED := git ls-files -z --cached --others --exclude-standard -- '*.h' '*.cpp' '*.cu' '*.cuh'
 
 .PHONY: help setup setup-full build demo check hint assignment prove test test-full bench bench-full bench-docs bench-cuda experiments fuzz golden docs \
@@ -83,10 +84,16 @@ golden: ## remake the models and golden files (Python; hours, see golden/README.
 	@for script in make_models tokenizers/make_other tokenizers/make_lines tokenizers/make_goldens \
 	  make_goldens check_goldens; do $(GOLDEN_VENV)/bin/python golden/$$script.py || exit 1; done
 
-docs: ## copy snippets and tables into the chapters; mark measurements older than the sources
+docs: ## copy snippets and tables into the chapters, mark what is stale; the site into build/site
 	@python3 tests/course/snippets.py --update docs README.md
 	@$(COURSE)/blocks.py --update docs
 	@python3 docs/experiments/tables.py
+	@mkdir -p $(BUILD)
+	@if { python3 -m venv $(DOCS_VENV) && \
+	    $(DOCS_VENV)/bin/pip install --retries 1 -r docs/requirements.txt; } > $(DOCS_VENV).log 2>&1; then \
+	  NO_MKDOCS_2_WARNING=1 $(DOCS_VENV)/bin/mkdocs build --quiet --strict --site-dir $(BUILD)/site && \
+	  echo "the site: $(BUILD)/site/index.html"; \
+	else echo "the site was not built: it needs python3-venv and, the first time, a network; see $(DOCS_VENV).log"; fi
 
 doctor: ## say what this machine has and lacks for specdec
 	@.ci/doctor
