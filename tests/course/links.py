@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Checks the links of the pages: each relative one leads to a file or folder of the project, each
 anchor to a heading by the rules of GitHub, and each external one looks like an address. Nothing is
-fetched.
+fetched. docs/README.md, the table of contents, lists all pages beside it.
 
 usage: links.py [PAGE...]     all Markdown pages by default
 exit code: 1 where a link is broken
@@ -96,8 +96,18 @@ def faults(page):
         yield number, f"[{reference}]", "nothing defines this reference"
 
 
+def unlisted(contents):
+    """The pages beside a table of contents that it does not link to, itself aside."""
+    listed = {target.partition("#")[0] for _, target in links(contents.read_text(encoding="utf-8"))}
+    return [page.name for page in sorted(contents.parent.glob("*.md"))
+            if page.name not in listed | {contents.name}]
+
+
 def main(arguments):
     broken = 0
+    for page in [] if arguments else unlisted(pages.ROOT / "docs/README.md"):
+        broken += 1
+        print(f"docs/README.md: does not list {page}")
     for page in pages.pages(arguments):
         for number, target, wrong in faults(pathlib.Path(page)):
             broken += 1

@@ -65,6 +65,13 @@ class LinksTest(unittest.TestCase):
     def test_the_line_is_named(self):
         self.assertEqual(self.faults("one\n```\ntwo\n```\n\n[a](none.md)")[0][0], 6)
 
+    def test_pages_that_the_contents_lack(self):
+        contents = self.folder / "README.md"
+        contents.write_text("[a](other.md#by-hand)")
+        self.assertEqual(links.unlisted(contents), [])
+        (self.folder / "new.md").write_text("")
+        self.assertEqual(links.unlisted(contents), ["new.md"])
+
 
 if __name__ == "__main__":
     unittest.main()
