@@ -40,7 +40,7 @@ MARK = re.compile(r"<!-- (not run|slow|file|output of|first)(?:: (.*?))? -->\s*$
 FENCE = re.compile(r"((?:> ?| )*)```(\w*)\s*$")
 LEFT_OUT = re.compile(r"--device cuda|\bDIR\b|^make ")
 ADDRESS = re.compile(r"\(\S+\+0x[0-9a-f]+\)|\(BuildId: \w+\)|0x[0-9a-f]+|==\d+==|pid=\d+")
-TIME = re.compile(r"(\b\d[\d,.]*|\.\.\.) ?(ms|s|tokens/s|GB)\b|\b(c|v|v\(\d+\)) \d+\.\d+|\d\.\d\d by (the clock|\w+)")
+TIME = re.compile(r"(\b\d[\d,.]*|\.\.\.) ?(ms|s|tokens/s|GB|samples)\b|\b(c|v|v\(\d+\)) \d+\.\d+|\d\.\d\d by (the clock|\w+)")
 LONG_FRACTION = re.compile(r"\d+\.\d{7,}")
 END = "@@ end of step"
 SECONDS = 600  # for a block
@@ -127,7 +127,7 @@ def fault(step, printed, code):
         return f"it did not end within {SECONDS} s, or the shell stopped before"
     line = missing(step.shown or [], printed)
     if line is not None:
-        return f"the page shows a line that is not printed:\n    {line}"
+        return f"the page shows a line that is not printed (exit code {code}):\n    {line}"
     if code and not (code < 126 and any(step.shown or [])):
         return f"exit code {code}"
     return None
