@@ -82,7 +82,7 @@ golden: ## remake the models and golden files (Python; hours, see golden/README.
 	@python3 -m venv $(GOLDEN_VENV)
 	@$(GOLDEN_VENV)/bin/pip install --quiet -r golden/requirements.txt
 	@for script in make_models tokenizers/make_other tokenizers/make_lines tokenizers/make_goldens \
-	  make_goldens check_goldens; do $(GOLDEN_VENV)/bin/python golden/$$script.py || exit 1; done
+	  make_goldens check_goldens hash_files; do $(GOLDEN_VENV)/bin/python golden/$$script.py || exit 1; done
 
 docs: ## copy snippets and tables into the chapters, mark what is stale; the site into build/site
 	@python3 tests/course/snippets.py --update docs README.md
@@ -96,6 +96,7 @@ docs: ## copy snippets and tables into the chapters, mark what is stale; the sit
 	else echo "the site was not built: it needs python3-venv and, the first time, a network; see $(DOCS_VENV).log"; fi
 
 doctor: ## say what this machine has and lacks for specdec
+	@command -v python3 >/dev/null || { echo "python3 is missing; mend it: apt-get install python3"; exit 1; }
 	@.ci/doctor
 
 format: setup-full ## apply clang-format

@@ -1,13 +1,22 @@
-"""make doctor, on machines that are made up: what it says of toolkit, driver and device."""
+"""make doctor, on machines and trees that are made up: each thing that is broken, and what mends it.
+
+    test_doctor.py .ci/doctor
+"""
+import contextlib
+import hashlib
+import importlib.machinery
+import importlib.util
 import os
 import pathlib
-import stat
+import shutil
 import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock
 
-DOCTOR = pathlib.Path(sys.argv.pop(1))
+DOCTOR = pathlib.Path(sys.argv.pop(1)).resolve()
+PROJECT = DOCTOR.parent.parent
 
 NVCC = """case "$1" in
   --version) echo "Cuda compilation tools, release {toolkit}, V{toolkit}.1" ;;
@@ -18,18 +27,69 @@ SMI = """case "$*" in
   *driver_version*) echo "550.1" ;;
   *) echo "| Driver Version: 550.1  CUDA Version: {served} |" ;;
 esac"""
+GPP = """case "$1" in -dumpversion) echo {0} ;; *) echo "g++ (A distribution {0}.1.0-2) {0}.1.0" ;; esac"""
+DF = """echo "Filesystem 1024-blocks Used Available Capacity Mounted on"
+case "$2" in {tree}) echo "/dev/a 1 1 {tree_kib} 9% /" ;; *) echo "/dev/b 1 1 {kib} 9% /b" ;; esac"""
 
 
-def doctor(**programs):
-    """What it prints where these programs are found first."""
+def load(script):
+    loader = importlib.machinery.SourceFileLoader(script.stem, str(script))
+    with unittest.mock.patch.object(sys, "dont_write_bytecode", True):
+        module = importlib.util.module_from_spec(importlib.util.spec_from_loader(script.stem, loader))
+        loader.exec_module(module)
+    return module
+
+
+doctor = load(DOCTOR)
+
+
+@contextlib.contextmanager
+def made_up_tree():
+    """A project with a few golden files, which anybody may read."""
+    with tempfile.TemporaryDirectory() as folder:
+        tree = pathlib.Path(folder).resolve()
+        tree.chmod(0o755)
+        (tree / "golden").mkdir()
+        contents = {"a.json": b"{}", "b.safetensors": b"01234567"}
+        for name, content in contents.items():
+            (tree / "golden" / name).write_bytes(content)
+        sums = [f"{hashlib.sha256(content).hexdigest()}  {name}\n" for name, content in contents.items()]
+        (tree / "golden/SHA256SUMS").write_text("".join(sums))
+        (tree / ".git").mkdir()
+        yield tree
+
+
+@contextlib.contextmanager
+def no_root():
+    """Root may write everywhere; for a while it is nobody."""
+    if os.getuid() != 0:
+        yield
+        return
+    os.setresuid(65534, 65534, 0)
+    try:
+        yield
+    finally:
+        os.setresuid(0, 0, 0)
+
+
+def run(tree=None, path=None, **programs):
+    """Exit code and text of the doctor, where these programs are found first. No GPU unless there is one among them."""
+    if tree is None:
+        with made_up_tree() as tree:
+            return run(tree, path, **programs)
+    programs = {"nvcc": nvcc(), "nvidia_smi": "exit 9", **programs}
     with tempfile.TemporaryDirectory() as folder:
         for name, body in programs.items():
-            path = pathlib.Path(folder) / name.replace("_", "-")
-            path.write_text("#!/bin/sh\n" + body + "\n")
-            path.chmod(path.stat().st_mode | stat.S_IXUSR)
-        path = folder + os.pathsep + os.environ["PATH"]
-        return subprocess.run([str(DOCTOR)], env={**os.environ, "PATH": path},
-                              capture_output=True, text=True, check=False).stdout
+            program = pathlib.Path(folder) / name.replace("_", "-").replace("gpp", "g++")
+            program.write_text("#!/bin/sh\n" + body + "\n")
+            program.chmod(0o755)
+        path = folder + os.pathsep + (os.environ["PATH"] if path is None else path)
+        environment = {**os.environ, "PATH": path}
+        environment.pop("CXX", None)
+        done = subprocess.run([sys.executable, str(DOCTOR), str(tree)], env=environment, capture_output=True, text=True,
+                              check=False)
+    assert not done.stderr, done.stderr
+    return done.returncode, done.stdout
 
 
 def gpu(served="13.0", capability="9.0"):
@@ -40,33 +100,172 @@ def nvcc(toolkit="13.0", compiles="true"):
     return NVCC.format(toolkit=toolkit, compiles=compiles)
 
 
-class DoctorTest(unittest.TestCase):
+class ToolsTest(unittest.TestCase):
+    def expect_problem(self, words, mend, result):
+        code, said = result
+        self.assertEqual(code, 1, said)
+        self.assertRegex(said, f"PROBLEM +{words}")
+        self.assertIn(f"mend it: {mend}", said)
+
+    def test_an_old_compiler(self):
+        self.expect_problem(r"g\+\+ .*g\+\+ 12 or newer is needed", "", run(gpp=GPP.format(11)))
+        self.assertIn("CXX=g++-12 make clean build", run(gpp=GPP.format(11))[1])
+        self.assertRegex(run(gpp=GPP.format(12))[1], r"ok +g\+\+ +g\+\+ \(A distribution")
+
+    def test_an_old_cmake(self):
+        self.expect_problem("cmake .*version 3.22.1; 3.24 or newer", "python3 -m pip install --user 'cmake>=3.24'",
+                            run(cmake="echo cmake version 3.22.1"))
+
+    def test_an_old_python(self):
+        self.expect_problem("python3 .*Python 3.8.10; 3.9 or newer", "install python3 3.9 or newer",
+                            run(python3="echo Python 3.8.10"))
+
+    def test_a_machine_with_nothing(self):
+        code, said = run(path="", df="echo head; echo /dev/a 1 1 9999999 9% /", apt_get="true")
+        self.assertEqual(code, 1)
+        for tool, package in (("cmake", "cmake"), ("ninja", "ninja-build"), (r"g\+\+", r"g\+\+")):
+            self.assertRegex(said, f"PROBLEM +{tool} +not found\n +mend it: (sudo )?apt-get install -y {package}\n")
+
+    def test_another_distribution(self):
+        said = run(path="", df="echo head; echo /dev/a 1 1 9999999 9% /")[1]
+        self.assertIn("mend it: install it with your package manager (Debian's name: ninja-build)", said)
+
+    def test_libraries(self):
+        with tempfile.TemporaryDirectory() as folder:
+            include = pathlib.Path(folder)
+            (include / "pcre2.h").write_text("#define PCRE2_MAJOR 10\n#define PCRE2_MINOR 39\n")
+            (include / "fmt").mkdir()
+            (include / "fmt/format.h").write_text("")
+            found = {finding.what: finding for finding in doctor.libraries([include])}
+        self.assertEqual((found["fmt/format.h"].level, found["gtest/gtest.h"].level), ("ok", "PROBLEM"))
+        self.assertIn("libgtest-dev", found["gtest/gtest.h"].mend)
+        self.assertIn("version 10.39; 10.40 or newer", found["pcre2.h"].words)
+
+    def test_make_says_that_python_is_missing(self):
+        with tempfile.TemporaryDirectory() as folder:
+            done = subprocess.run([shutil.which("make"), "-C", str(PROJECT), "doctor"], env={"PATH": folder},
+                                  capture_output=True, text=True, check=False)
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("python3 is missing; mend it: apt-get install python3", done.stdout)
+
+
+class MachineTest(unittest.TestCase):
+    def only(self, findings):
+        self.assertEqual(len(findings), 1, findings)
+        return findings[0]
+
+    def test_memory(self):
+        self.assertEqual(self.only(list(doctor.memory(8, 4))).level, "ok")
+        some = self.only(list(doctor.memory(2, 4)))
+        self.assertEqual((some.level, some.mend), ("note", "CMAKE_BUILD_PARALLEL_LEVEL=2 make build"))
+        self.assertEqual(self.only(list(doctor.memory(0.5, 4))).level, "PROBLEM")
+
+    def test_processor(self):
+        self.assertEqual([f.level for f in doctor.processor("x86_64", ["avx2", "fma", "f16c"])], ["ok", "ok"])
+        self.assertIn("no fma, f16c", list(doctor.processor("x86_64", ["avx2"]))[1].words)
+        self.assertEqual([f.level for f in doctor.processor("aarch64", [])], ["ok"])
+        self.assertEqual(list(doctor.processor("riscv64", []))[1].level, "PROBLEM")
+
+    def test_disk(self):
+        with made_up_tree() as tree:
+            code, said = run(tree, df=DF.format(tree=tree, tree_kib=1000000, kib=500000))
+            self.assertEqual(code, 1)
+            self.assertRegex(said, r"PROBLEM +disk +1\.0 GB free here; the build takes 1\.7\n +mend it: ")
+            self.assertRegex(said, r"note +temporary files +0\.5 GB free in .*\n +mend it: .*TMPDIR=")
+            (tree / "build/bin").mkdir(parents=True)
+            said = run(tree, df=DF.format(tree=tree, tree_kib=1000000, kib=9000000))[1]
+            self.assertRegex(said, r"ok +disk +1\.0 GB free here")
+            self.assertRegex(said, r"ok +temporary files +9\.2 GB")
+
+
+class TreeTest(unittest.TestCase):
+    def test_golden_files_of_this_project(self):
+        self.assertEqual([f.level for f in doctor.golden_files(PROJECT)], ["ok"])
+        golden = PROJECT / "golden"
+        listed = [golden / line.split("  ")[1] for line in (golden / "SHA256SUMS").read_text().splitlines()]
+        self.assertEqual(listed, load(golden / "hash_files.py").golden_files())
+
+    def test_a_flipped_bit_in_a_golden_file(self):
+        with made_up_tree() as tree:
+            self.assertIn("2 files, as they were made", run(tree)[1])
+            (tree / "golden/b.safetensors").write_bytes(b"01234566")
+            code, said = run(tree)
+        self.assertEqual(code, 1)
+        self.assertIn("golden/b.safetensors is damaged\n", said)
+        self.assertIn("mend it: git checkout -- golden/b.safetensors\n", said)
+        self.assertNotIn("a.json", said)
+
+    def test_missing_golden_files(self):
+        with made_up_tree() as tree:
+            (tree / "golden/a.json").unlink()
+            self.assertIn("golden/a.json is missing\n", run(tree)[1])
+            (tree / ".git").rmdir()
+            self.assertIn("unpack the project anew, and copy golden/a.json from there", run(tree)[1])
+            (tree / "golden/SHA256SUMS").unlink()
+            self.assertIn("golden/SHA256SUMS is missing\n", run(tree)[1])
+
+    def test_a_folder_that_cannot_be_written(self):
+        with made_up_tree() as tree:
+            tree.chmod(0o777)
+            (tree / "build").mkdir()
+            (tree / "build").chmod(0o777)
+            with no_root():
+                self.assertEqual([f.level for f in doctor.permissions(tree, tree)], ["ok"])
+            (tree / "build").chmod(0o555)
+            with no_root():
+                locked, temporary = doctor.permissions(tree, tree / "build")
+        self.assertEqual(locked.words, f"{tree}/build cannot be written")
+        self.assertIn(f'sudo chown -R "$(id -un)" {tree}/build', locked.mend)
+        self.assertIn("export TMPDIR=", temporary.mend)
+
+    def test_a_file_system_without_programs(self):
+        with made_up_tree() as tree:
+            self.assertEqual(list(doctor.executable(tree)), [])
+            with unittest.mock.patch.object(os, "statvfs") as status:
+                status.return_value.f_flag = os.ST_NOEXEC
+                self.assertIn("mount -o remount,exec", list(doctor.executable(tree))[0].mend)
+
+    def test_a_build_from_elsewhere(self):
+        with made_up_tree() as tree:
+            (tree / "build/bin").mkdir(parents=True)
+            cache, program = tree / "build/CMakeCache.txt", tree / "build/bin/inspect"
+            cache.write_text(f"CMAKE_HOME_DIRECTORY:INTERNAL={tree}\n")
+            program.write_text("#!/bin/sh\nexit 0\n")
+            program.chmod(0o755)
+            self.assertEqual(list(doctor.earlier_build(tree)), [])
+            cache.write_text("CMAKE_HOME_DIRECTORY:INTERNAL=/elsewhere\n")
+            program.write_text("#!/bin/sh\nkill -ILL $$\n")
+            there, other = doctor.earlier_build(tree)
+        self.assertEqual((there.words, there.mend), ("build/ was made for /elsewhere", "make clean build"))
+        self.assertIn("another processor", other.words)
+
+
+class CudaTest(unittest.TestCase):
     def test_says_what_is_good(self):
-        said = doctor(nvcc=nvcc(), nvidia_smi=gpu())
+        said = run(nvcc=nvcc(), nvidia_smi=gpu())[1]
         self.assertRegex(said, r"ok +toolkit +CUDA 13\.0")
         self.assertRegex(said, r"ok +compiler +nvcc works with g\+\+")
         self.assertRegex(said, r"ok +device +A GPU, 81559 MiB, 9\.0")
         self.assertRegex(said, r"ok +driver +550\.1, serves CUDA 13\.0")
-        self.assertNotIn("mend it", said)
+        self.assertNotIn("mend it", said[said.index("CUDA (optional)"):])
 
     def test_a_driver_older_than_the_toolkit(self):
-        said = doctor(nvcc=nvcc(), nvidia_smi=gpu(served="12.4"))
+        said = run(nvcc=nvcc(), nvidia_smi=gpu(served="12.4"))[1]
         self.assertRegex(said, r"note +driver +too old for programs built with CUDA 13\.0")
         self.assertIn("mend it: update the driver, or install a CUDA Toolkit 12.4", said)
 
     def test_a_gpu_that_the_toolkit_has_no_code_for(self):
-        said = doctor(nvcc=nvcc(), nvidia_smi=gpu(capability="6.1"))
+        said = run(nvcc=nvcc(), nvidia_smi=gpu(capability="6.1"))[1]
         self.assertRegex(said, r"note +device +CUDA 13 has no code for compute capability 6\.1")
         self.assertIn("mend it: install a CUDA Toolkit 12", said)
 
     def test_a_compiler_that_nvcc_does_not_know(self):
-        said = doctor(nvcc=nvcc(compiles="echo unsupported GNU version >&2; exit 1"),
-                      nvidia_smi=gpu())
+        said = run(nvcc=nvcc(compiles="echo unsupported GNU version >&2; exit 1"), nvidia_smi=gpu())[1]
         self.assertRegex(said, r"note +compiler +nvcc does not work with .*unsupported GNU version")
         self.assertIn("mend it: install a g++", said)
 
     def test_no_gpu(self):
-        said = doctor(nvcc=nvcc(), nvidia_smi="exit 9")
+        said = run(nvcc=nvcc(), nvidia_smi="exit 9")[1]
         self.assertRegex(said, r"note +driver +nvidia-smi is missing or finds no GPU")
 
 
