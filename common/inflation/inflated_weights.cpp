@@ -186,8 +186,10 @@ Weight InflatedWeights::weight(WeightKind kind, int layer) const {
   }
 
   const auto bytes = static_cast<std::size_t>(shape.rows * shape.columns * dtype_bits(type) / 8);
-  Weight result{.view = {type, {shape.rows, shape.columns}, {}}, .memory = allocate(bytes)};
-  result.view.bytes = {result.memory.get(), bytes};
+  // Before anything else of the result: g++ 12 destroys what is there twice when this throws.
+  auto memory = allocate(bytes);
+  Weight result{.view = {type, {shape.rows, shape.columns}, {memory.get(), bytes}},
+                .memory = std::move(memory)};
   const RandomNumbers random = random_numbers(kind, layer, type, shape.columns);
   if (type == DType::kF32) {
     fill_rows<std::uint32_t>(*team_, block, random, shape, result.memory.get());

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Fills the tables of docs/theory.md from results.json and from the formulas, those of
+"""Fills the tables of docs/theory.md and docs/real-models.md from results.json and from the formulas, those of
 docs/06_batched_verification.md from batch.json, those of docs/kernels.md from cuda.json where there is one, and those
 of docs/performance.md and README.md from bench.json, of which it also draws the figures.
 
@@ -86,6 +86,23 @@ def real_pair(_):
         rows.append([f"{alpha}", *factors, str(best), number(formulas.walltime_factor(alpha, best, c)),
                      number(formulas.oracle_factor(alpha, c))])
     return markdown(["alpha", "K = 1", "K = 2", "K = 3", "K = 5", "K = 8", "best K", "its factor", "oracle"], rows)
+
+
+def factors_by_K(c):
+    rows = [[f"{alpha}", *(number(formulas.walltime_factor(alpha, K, c)) for K in range(1, 7)),
+             str(formulas.best_K(alpha, c))] for alpha in (0.6, 0.7, 0.8, 0.9)]
+    return markdown(["alpha", *(f"K = {K}" for K in range(1, 7)), "best K"], rows)
+
+
+@table
+def real_pair_bf16(_):
+    return factors_by_K(formulas.bytes_c("1B", "3B"))
+
+
+@table
+def real_pair_int8_draft(_):
+    """One byte a weight of the draft in place of two."""
+    return factors_by_K(formulas.bytes_c("1B", "3B") / 2)
 
 
 # --- counts ---
@@ -293,6 +310,7 @@ def committed_cuda(data):
 
 # Chapter -> its tables, the file they are made from, and what reads its JSON.
 CHAPTERS = {"theory.md": (TABLES, "results.json", Results),
+            "real-models.md": (TABLES, "results.json", Results),
             "06_batched_verification.md": (batch_tables.TABLES, "batch.json", batch_tables.Batches),
             "kernels.md": (cuda_tables.TABLES, "cuda.json", committed_cuda),
             "performance.md": (bench_tables.TABLES, "bench.json", committed_benchmarks),
@@ -343,7 +361,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true")
     check, differs = parser.parse_args().check, False
-    for path, new in [*made(["theory.md", "06_batched_verification.md", "kernels.md"]), *made_from_benchmarks()]:
+    measured = ["theory.md", "real-models.md", "06_batched_verification.md", "kernels.md"]
+    for path, new in [*made(measured), *made_from_benchmarks()]:
         old = path.read_text(encoding="utf-8") if path.exists() else ""
         differs |= old != new
         if check:

@@ -49,12 +49,10 @@ def made_up_tree():
     with tempfile.TemporaryDirectory() as folder:
         tree = pathlib.Path(folder).resolve()
         tree.chmod(0o755)
-        (tree / "golden").mkdir()
-        contents = {"a.json": b"{}", "b.safetensors": b"01234567"}
-        for name, content in contents.items():
-            (tree / "golden" / name).write_bytes(content)
-        sums = [f"{hashlib.sha256(content).hexdigest()}  {name}\n" for name, content in contents.items()]
-        (tree / "golden/SHA256SUMS").write_text("".join(sums))
+        for folder, content in (("golden/models", b"{}"), ("golden/goldens", b"01234567")):
+            (tree / folder / "a").mkdir(parents=True)
+            (tree / folder / "a/b.json").write_bytes(content)
+            (tree / folder / "SHA256SUMS").write_text(f"{hashlib.sha256(content).hexdigest()}  a/b.json\n")
         (tree / ".git").mkdir()
         yield tree
 
@@ -181,28 +179,30 @@ class MachineTest(unittest.TestCase):
 class TreeTest(unittest.TestCase):
     def test_golden_files_of_this_project(self):
         self.assertEqual([f.level for f in doctor.golden_files(PROJECT)], ["ok"])
-        golden = PROJECT / "golden"
-        listed = [golden / line.split("  ")[1] for line in (golden / "SHA256SUMS").read_text().splitlines()]
-        self.assertEqual(listed, load(golden / "hash_files.py").golden_files())
+        hash_files = load(PROJECT / "golden/hash_files.py")
+        for folder in hash_files.FOLDERS:
+            listed = [folder / line.split("  ")[1] for line in (folder / "SHA256SUMS").read_text().splitlines()]
+            self.assertEqual(listed, hash_files.golden_files(folder))
+            self.assertTrue(listed)
 
     def test_a_flipped_bit_in_a_golden_file(self):
         with made_up_tree() as tree:
             self.assertIn("2 files, as they were made", run(tree)[1])
-            (tree / "golden/b.safetensors").write_bytes(b"01234566")
+            (tree / "golden/goldens/a/b.json").write_bytes(b"01234566")
             code, said = run(tree)
         self.assertEqual(code, 1)
-        self.assertIn("golden/b.safetensors is damaged\n", said)
-        self.assertIn("mend it: git checkout -- golden/b.safetensors\n", said)
-        self.assertNotIn("a.json", said)
+        self.assertIn("golden/goldens/a/b.json is damaged\n", said)
+        self.assertIn("mend it: git checkout -- golden/goldens/a/b.json\n", said)
+        self.assertNotIn("models", said)
 
     def test_missing_golden_files(self):
         with made_up_tree() as tree:
-            (tree / "golden/a.json").unlink()
-            self.assertIn("golden/a.json is missing\n", run(tree)[1])
+            (tree / "golden/models/a/b.json").unlink()
+            self.assertIn("golden/models/a/b.json is missing\n", run(tree)[1])
             (tree / ".git").rmdir()
-            self.assertIn("unpack the project anew, and copy golden/a.json from there", run(tree)[1])
-            (tree / "golden/SHA256SUMS").unlink()
-            self.assertIn("golden/SHA256SUMS is missing\n", run(tree)[1])
+            self.assertIn("unpack the project anew, and copy golden/models/a/b.json from there", run(tree)[1])
+            (tree / "golden/models/SHA256SUMS").unlink()
+            self.assertIn("golden/models/SHA256SUMS is missing\n", run(tree)[1])
 
     def test_a_folder_that_cannot_be_written(self):
         with made_up_tree() as tree:
