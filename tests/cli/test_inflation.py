@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import pty
+import resource
 import shutil
 import struct
 import subprocess
@@ -216,6 +217,22 @@ class BadInputTest(InflationTest):
             self.expect_error("--inflate-draft 134m: the shape cannot hold the model: its head_dim is 128, the model's 64",
                               stage, "--inflate-draft", "134m")
         self.expect_error("give 3b, 1b, 134m, 14m or the path", PAGED, "--inflate-target", "big")
+
+    def test_too_little_memory(self):
+        """Wherever it runs out: one line and no crash."""
+        def with_memory(megabytes):
+            def limit():
+                resource.setrlimit(resource.RLIMIT_AS, (megabytes << 20, megabytes << 20))
+            words = [PROGRAMS / CONTIGUOUS, "--inflate-target", "134m", "--max-new-tokens", "1", "--threads", "2"]
+            return subprocess.run(words, preexec_fn=limit, capture_output=True, text=True, check=False)
+
+        if with_memory(4096).returncode != 0:
+            self.skipTest("a sanitizer reserves the address space")
+        for megabytes in range(200, 480, 20):
+            done = with_memory(megabytes)
+            self.assertIn(done.returncode, (0, 2), f"{megabytes} MB: {done.stderr}")
+        self.assertEqual(with_memory(200).returncode, 2)
+        self.assertIn("the target's weights need 265.8 MB, and there is not enough memory", with_memory(200).stderr)
 
     def test_drafts_without_a_model(self):
         for kind in ("self", "random", "bigram", "lookup"):
