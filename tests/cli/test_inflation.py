@@ -228,7 +228,7 @@ class BadInputTest(InflationTest):
 
         if with_memory(4096).returncode != 0:
             self.skipTest("a sanitizer reserves the address space")
-        for megabytes in range(200, 480, 20):
+        for megabytes in range(200, 480, 40):
             done = with_memory(megabytes)
             self.assertIn(done.returncode, (0, 2), f"{megabytes} MB: {done.stderr}")
         self.assertEqual(with_memory(200).returncode, 2)
