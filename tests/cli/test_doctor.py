@@ -134,10 +134,16 @@ class ToolsTest(unittest.TestCase):
             (include / "pcre2.h").write_text("#define PCRE2_MAJOR 10\n#define PCRE2_MINOR 39\n")
             (include / "fmt").mkdir()
             (include / "fmt/format.h").write_text("")
-            found = {finding.what: finding for finding in doctor.libraries([include])}
-        self.assertEqual((found["fmt/format.h"].level, found["gtest/gtest.h"].level), ("ok", "PROBLEM"))
-        self.assertIn("libgtest-dev", found["gtest/gtest.h"].mend)
+            found = {finding.what: finding for finding in doctor.libraries(doctor.LIBRARIES, [include])}
+        self.assertEqual((found["fmt/format.h"].level, found["CLI/CLI.hpp"].level), ("ok", "PROBLEM"))
+        self.assertIn("libcli11-dev", found["CLI/CLI.hpp"].mend)
         self.assertIn("version 10.39; 10.40 or newer", found["pcre2.h"].words)
+
+    def test_assignments_need_no_test_libraries(self):
+        with made_up_tree() as tree:
+            self.assertNotIn("gtest", run(tree)[1])
+            (tree / "tests/unit").mkdir(parents=True)
+            self.assertIn("gtest", run(tree)[1])
 
     def test_make_says_that_python_is_missing(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -166,6 +172,8 @@ class MachineTest(unittest.TestCase):
 
     def test_disk(self):
         with made_up_tree() as tree:
+            self.assertRegex(run(tree, df=DF.format(tree=tree, tree_kib=1000000, kib=500000))[1], r"ok +disk +1\.0 GB")
+            (tree / "tests/unit").mkdir(parents=True)
             code, said = run(tree, df=DF.format(tree=tree, tree_kib=1000000, kib=500000))
             self.assertEqual(code, 1)
             self.assertRegex(said, r"PROBLEM +disk +1\.0 GB free here; the build takes 1\.7\n +mend it: ")
