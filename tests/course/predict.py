@@ -171,7 +171,8 @@ STAGES = {
     2: (["rows"], "02_contiguous_kv_cache.md", contiguous),
     3: (["rows", "pages"], "03_paged_kv_cache.md", paged),
     4: (["forwards", "speedup"], "04_greedy_speculation.md", speculative("04_greedy_speculation")),
-    5: (["forwards", "speedup"], "05_rejection_sampling.md", speculative("05_rejection_sampling", "--temperature", "1")),
+    5: (["forwards", "speedup"], "05_rejection_sampling.md",
+        speculative("05_rejection_sampling", "--temperature", "1")),
     6: (["forwards", "rows", "speedup"], "06_batched_verification.md", batch),
 }
 
