@@ -9,10 +9,13 @@ usage: checks.py --build DIR --stage N [--check NAME]   run them, one line each
        checks.py --build DIR --record N                 write expected/0N.json from this build
 """
 import argparse
+import hashlib
+import hmac
 import json
 import math
 import re
 import sys
+import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,6 +25,7 @@ import sandbox
 PASS, FAIL, ERROR, NOT_CHECKED = "pass", "fail", "error", "not checked"
 NOT_DONE = re.compile(r"task (\d\.\d+): .*: not done yet")
 SHOWN = 10  # lines of what a program printed beside its facts
+LONGEST = 1 << 16  # characters of a fact's line
 
 
 @dataclass
@@ -32,6 +36,7 @@ class Result:
     needs: str = ""  # not checked: the task that it waits for
     printed: list = field(default_factory=list)  # what else the program said
     seconds: float = 0.0
+    facts: list = field(default_factory=list)  # those of the last seed
 
 
 class Programs:
@@ -54,14 +59,19 @@ def facts_of(text):
     facts, others = [], []
     for line in text.splitlines():
         try:
-            entry = json.loads(line) if line.startswith('{"fact"') else None
-        except ValueError:
+            entry = json.loads(line) if line.startswith('{"fact"') and len(line) <= LONGEST else None
+        except (ValueError, RecursionError):
             entry = None
         if isinstance(entry, dict) and set(entry) == {"fact", "value"}:
             facts.append((str(entry["fact"]), entry["value"]))
         else:
             others.append(line)
     return facts, others
+
+
+def printable(text):
+    """A text of a stranger's program without what could move a cursor or break a report's format."""
+    return "".join(c if c.isprintable() or c in "\n\t" else "\ufffd" for c in text)
 
 
 def shortened(value):
@@ -73,17 +83,26 @@ def relative_error(got, want):
     """||got - want|| / ||want||; infinite where a number is none, or where the sizes differ."""
     try:
         numbers = [float(x) for x in got]
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return math.inf
     if len(numbers) != len(want) or not all(map(math.isfinite, numbers)):
         return math.inf
-    norm = math.sqrt(sum(y * y for y in want))
-    error = math.sqrt(sum((x - y) ** 2 for x, y in zip(numbers, want)))
+    norm = math.hypot(*want)
+    error = math.hypot(*(x - y for x, y in zip(numbers, want)))
     return error / norm if norm > 0 else (0.0 if error == 0 else math.inf)
+
+
+def digest(salt, value):
+    """What is kept of a hidden case's value: equal values have equal digests, and no way leads back
+    but to try values."""
+    text = json.dumps(value, ensure_ascii=True, separators=(",", ":"))
+    return hmac.new(salt.encode(), text.encode(), hashlib.sha256).hexdigest()[:32]
 
 
 def difference(got, want):
     """Empty where a value is as expected, else what is wrong with it."""
+    if isinstance(want, dict) and "digest" in want:
+        return "" if digest(want["salt"], got) == want["digest"] else f"{shortened(got)} is wrong"
     if isinstance(want, dict) and "floats" in want:
         floats = got.get("floats") if isinstance(got, dict) else None
         if not isinstance(floats, list) or len(floats) != len(want["floats"]):
@@ -91,6 +110,8 @@ def difference(got, want):
         error = relative_error(floats, want["floats"])
         if error <= want["tolerance"]:
             return ""
+        if want.get("hidden"):
+            return f"relative error {error:.1e}, at most {want['tolerance']:.0e}"
         pairs = list(zip(floats, want["floats"]))
         worst = max(range(len(pairs)), key=lambda i: _distance(*pairs[i]))
         return (f"[{worst}] is {_number(pairs[worst][0])}, not {_number(pairs[worst][1])} "
@@ -108,13 +129,13 @@ def difference(got, want):
 def _distance(got, want):
     try:
         distance = abs(float(got) - want)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return math.inf
     return distance if math.isfinite(distance) else math.inf
 
 
 def _number(value):
-    return f"{value:.6g}" if isinstance(value, (int, float)) else str(value)
+    return f"{value:.6g}" if isinstance(value, float) else shortened(value)
 
 
 def first_difference(got, want):
@@ -140,7 +161,7 @@ def command_of(check, stage, seed, programs, root):
         return [programs[stage.folder], *check.subject, *threads, "--output", "json", "--quiet"]
     ids = golden_ids(root / "golden" / check.subject)
     return [programs[stage.folder], "--prompt-ids", ids, "--dump", "dump.safetensors", *threads,
-            "--max-new-tokens", "1", "--output", "json", "--quiet"]
+            *check.options, "--max-new-tokens", "1", "--output", "json", "--quiet"]
 
 
 def golden_ids(path):
@@ -159,7 +180,7 @@ def json_facts(check, text):
     facts = []
     try:
         value = json.loads(text.splitlines()[-1] if text.splitlines() else "")
-    except ValueError:
+    except (ValueError, RecursionError):
         return facts
     for path in check.facts:
         found = value
@@ -208,7 +229,7 @@ def run_once(check, stage, seed, expected, programs, root):
     end = unfinished(check, outcome, printed)
     if wrong and (end is None or len(facts) > 0 and first_difference(facts, expected[:len(facts)])):
         return Result(check, FAIL, wrong, printed=printed[-SHOWN:], seconds=outcome.seconds)
-    return end or Result(check, PASS, seconds=outcome.seconds)
+    return end or Result(check, PASS, seconds=outcome.seconds, facts=facts)
 
 
 def compare_dump(check, outcome, programs, root):
@@ -217,12 +238,15 @@ def compare_dump(check, outcome, programs, root):
     if dump is None:
         return Result(check, ERROR, "no dump was written", seconds=outcome.seconds)
     golden = (root / "golden" / check.subject).resolve()
-    import tempfile
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "dump.safetensors")
+        # A copy of the golden file, which in a grader only we may read.
+        path, copy = Path(folder, "dump.safetensors"), Path(folder, golden.name)
         path.write_bytes(dump)
+        copy.write_bytes(golden.read_bytes())
         Path(folder).chmod(0o755)
-        report = sandbox.run([programs["golden_report"], path, golden])
+        report = sandbox.run([programs["golden_report"], path, copy])
+    if check.hidden and report.code == 1:
+        return Result(check, FAIL, "the tensors differ from those of the reference", seconds=outcome.seconds)
     if report.code == 0:
         return Result(check, PASS, seconds=outcome.seconds)
     lines = (report.stdout + report.stderr).strip().splitlines() or ["the comparison failed"]
@@ -241,6 +265,7 @@ def run(check, stage, expected, programs, root):
         if result.status != PASS:
             break
     result.seconds = seconds
+    result.message, *result.printed = map(printable, [result.message, *result.printed])
     if result.status == FAIL and check.usually and not NOT_DONE.search(result.message):
         result.message += f"\nusually: {check.usually}"
     return result

@@ -41,6 +41,8 @@ class Check:
     facts: list = field(default_factory=list)  # json: the paths
     seeds: list = field(default_factory=lambda: [0])
     seconds: int = 60
+    options: list = field(default_factory=list)  # golden: more options of the program
+    hidden: bool = False  # a teacher's case, whose answer no message shows
 
 
 @dataclass

@@ -1,15 +1,17 @@
 """Builds a program with some of its sources replaced, beside the build and in seconds.
 
 From the build's own commands: only the sources that changed, or that include a changed header, are
-compiled again; the objects stand before the libraries when the program is linked, so that they take
-the place of the libraries' own.
+compiled again; their objects stand before the libraries when the program is linked, and the libraries
+are copied without their own, so that nothing of a replaced source is left in the program.
 """
 import re
 import shlex
+import shutil
 import subprocess
 from pathlib import Path
 
 INCLUDE = re.compile(r'^#include "([^"]+)"', re.MULTILINE)
+LIBRARY = re.compile(r"\bar qc (\S+) +([^&]*)")
 
 
 class CompileError(Exception):
@@ -51,9 +53,19 @@ class Overlay:
             link[link.index(old)] = new
         first_library = next((i for i, word in enumerate(link) if word.endswith(".a")), len(link))
         link[output] = str(self.folder / Path(link[output]).name)
+        for library, members in _members(before, {old for old, _ in others}).items():
+            link[link.index(library)] = self._without(library, members)
         link[first_library:first_library] = [new for _, new in others]
-        _run(link, self.build)
+        self._run(link)
         return Path(link[output if output < first_library else output + len(others)])
+
+    def _without(self, library, members):
+        """A copy of a library without some of its objects."""
+        copy = self.folder / library
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(self.build / library, copy)
+        subprocess.run(["ar", "d", copy, *members], check=True)
+        return str(copy)
 
     def _is_changed(self, source):
         """Whether a source is replaced, or includes something that is."""
@@ -77,9 +89,15 @@ class Overlay:
             call[call.index("-o") + 1] = str(new)
             call[call.index("-c") + 1] = str((overlaid if source in self.replaced else self.root) / source)
             first = next(i for i, word in enumerate(call) if word.startswith("-"))  # after a ccache
-            _run([*call[:first], "-I", str(overlaid), *call[first:], "-Wno-error"], self.build)
+            self._run([*call[:first], "-I", str(overlaid), *call[first:], "-Wno-error"])
             self._objects[source] = str(new)
         return self._objects[source]
+
+    def _run(self, words):
+        """Runs the compiler or the linker. Raises CompileError."""
+        done = subprocess.run(words, cwd=self.build, text=True, capture_output=True, check=False)
+        if done.returncode != 0:
+            raise CompileError((done.stderr or done.stdout).strip())
 
 
 _commands, _included = {}, {}
@@ -94,6 +112,16 @@ def commands(build, target):
             raise CompileError(f"{build} is no Ninja build with {target}: {listed.stderr.strip()}")
         _commands[build, target] = listed.stdout.strip().splitlines()
     return _commands[build, target]
+
+
+def _members(commands, objects):
+    """library -> names of those of the objects that are in it."""
+    found = {}
+    for library, listed in (match.groups() for match in map(LIBRARY.search, commands) if match):
+        names = [Path(name).name for name in listed.split() if name in objects]
+        if names:
+            found[library] = names
+    return found
 
 
 def _includes(root, path):
@@ -120,9 +148,3 @@ def _compiler_call(command):
     source = Path(words[words.index("-c") + 1])
     root = next((parent for parent in source.parents if (parent / "CMakePresets.json").exists()), None)
     return (str(source.relative_to(root)), result) if root else None
-
-
-def _run(words, folder):
-    done = subprocess.run(words, cwd=folder, text=True, capture_output=True, check=False)
-    if done.returncode != 0:
-        raise CompileError((done.stderr or done.stdout).strip())

@@ -1,10 +1,12 @@
 """Runs a program that nobody vouches for: limited in time, memory, output and rights.
 
 What the program prints goes to files that only we hold; when it is over, nothing of it is left
-running. As root, the program runs as `nobody` in a folder of its own, so that it can neither change
-the course's files nor stop the process that judges it.
+running. As root, the program runs as a user who owns nothing, in a folder of its own, so that it can
+neither change the course's files nor stop the process that judges it. Without root's rights it runs
+as ourselves: that contains accidents, not malice.
 """
 import os
+import random
 import resource
 import shutil
 import signal
@@ -15,8 +17,10 @@ import uuid
 from dataclasses import dataclass
 from pathlib import Path
 
-NOBODY = 65534
 MEGABYTE = 1 << 20
+# A user without name, files or other processes; another one in each process that judges, so that
+# one's end of all that a program left running does not meet another's program.
+STRANGER = random.SystemRandom().randrange(61184, 65520)
 
 
 @dataclass
@@ -50,22 +54,39 @@ class Outcome:
         return ""
 
 
-def _restrict(limits, as_nobody):
+def _restrict(limits, as_stranger):
     """In the child, before the program: a session of its own, limits, and no rights."""
     os.setsid()
+    with open("/proc/self/oom_score_adj", "w", encoding="ascii") as first_to_go:
+        first_to_go.write("1000")
     seconds = int(2 * limits.seconds) + 1
     for what, most in ((resource.RLIMIT_CPU, seconds), (resource.RLIMIT_AS, limits.memory),
                        (resource.RLIMIT_FSIZE, limits.output), (resource.RLIMIT_CORE, 0)):
         resource.setrlimit(what, (most, most))
-    if as_nobody:
+    if as_stranger:
         resource.setrlimit(resource.RLIMIT_NPROC, (limits.processes, limits.processes))
-        os.setgroups([])
-        os.setgid(NOBODY)
-        os.setuid(NOBODY)
+        _become_stranger()
 
 
-def _kill_all(mark):
-    """Kills whatever still carries the mark in its environment, however it hid."""
+def _become_stranger():
+    os.setgroups([])
+    os.setgid(STRANGER)
+    os.setuid(STRANGER)
+
+
+def _kill_all(mark, as_stranger):
+    """Kills whatever is left of a program: all that the stranger runs, or, without root's rights,
+    what still carries the mark in its environment."""
+    if as_stranger:
+        child = os.fork()
+        if child == 0:
+            try:
+                _become_stranger()
+                os.kill(-1, signal.SIGKILL)  # everything that is ours to kill, but ourselves
+            finally:
+                os._exit(0)
+        os.waitpid(child, 0)
+        return
     for entry in os.listdir("/proc"):
         if not entry.isdigit() or int(entry) == os.getpid():
             continue
@@ -76,17 +97,23 @@ def _kill_all(mark):
             continue  # it is gone, or not ours
 
 
+def confines(path):
+    """Whether a program at this path runs as a stranger: as root, and where strangers may go."""
+    parents = [parent for parent in Path(path).resolve().parents if parent.exists()]
+    return os.geteuid() == 0 and all(parent.stat().st_mode & 0o001 for parent in parents)
+
+
 def run(command, limits=None, files=()):
     """Runs a command in an empty folder, in which `files` are then looked for. Never raises for what
     the program does."""
     limits = limits or Limits()
     folder = Path(tempfile.mkdtemp(prefix="specdec-check-"))
     mark = f"SPECDEC_CHECK={uuid.uuid4()}"
-    environment = {"PATH": "/usr/bin:/bin", "HOME": str(folder), "MALLOC_ARENA_MAX": "2",
+    environment = {"PATH": "/usr/bin:/bin", "HOME": str(folder), "TMPDIR": str(folder), "MALLOC_ARENA_MAX": "2",
                    "LC_ALL": "C.UTF-8", **dict([mark.split("=", 1)])}
-    as_nobody = os.geteuid() == 0
-    if as_nobody:
-        os.chown(folder, NOBODY, NOBODY)
+    as_stranger = confines(command[0])
+    if as_stranger:
+        os.chown(folder, STRANGER, STRANGER)
     try:
         with tempfile.TemporaryFile() as stdout, tempfile.TemporaryFile() as stderr:
             started = time.monotonic()
@@ -94,7 +121,7 @@ def run(command, limits=None, files=()):
             try:
                 process = subprocess.Popen([str(word) for word in command], cwd=folder, env=environment,
                                            stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr,
-                                           preexec_fn=lambda: _restrict(limits, as_nobody))
+                                           preexec_fn=lambda: _restrict(limits, as_stranger))
             except (OSError, subprocess.SubprocessError) as error:
                 return Outcome(127, "", f"{command[0]}: {error}", 0.0, files={})
             try:
@@ -104,7 +131,7 @@ def run(command, limits=None, files=()):
                 os.killpg(process.pid, signal.SIGKILL)
                 code = process.wait()
             seconds = time.monotonic() - started
-            _kill_all(mark.encode())
+            _kill_all(mark.encode(), as_stranger)
             return Outcome(code, _text(stdout, limits), _text(stderr, limits), seconds, timed_out,
                            {name: _bytes(folder / name) for name in files if _is_plain(folder / name)})
     finally:
