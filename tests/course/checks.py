@@ -9,6 +9,7 @@ usage: checks.py --build DIR --stage N [--check NAME]   run them, one line each
        checks.py --build DIR --record N                 write expected/0N.json from this build
 """
 import argparse
+import array
 import hashlib
 import hmac
 import json
@@ -159,7 +160,7 @@ def command_of(check, stage, seed, programs, root):
     threads = ["--threads", "2"] if stage.number >= 2 else []
     if check.kind == "json":
         return [programs[stage.folder], *check.subject, *threads, "--output", "json", "--quiet"]
-    ids = golden_ids(root / "golden" / check.subject)
+    ids = check.subject if check.hidden else golden_ids(root / "golden" / check.subject)
     return [programs[stage.folder], "--prompt-ids", ids, "--dump", "dump.safetensors", *threads,
             *check.options, "--max-new-tokens", "1", "--output", "json", "--quiet"]
 
@@ -199,7 +200,22 @@ def observed(check, stage, seed, programs, root):
     outcome = sandbox.run(command_of(check, stage, seed, programs, root), limits, files)
     if check.kind == "probe":
         return (outcome, *facts_of(outcome.stdout))
-    return outcome, json_facts(check, outcome.stdout) if check.kind == "json" else [], []
+    if check.kind == "json":
+        return outcome, json_facts(check, outcome.stdout), []
+    return outcome, dump_facts(outcome.files) if check.hidden else [], []
+
+
+def dump_facts(files):
+    """The float32 tensors of a dump in the order of their names, as facts."""
+    data = files.get("dump.safetensors", b"")
+    size = int.from_bytes(data[:8], "little")
+    try:
+        header = json.loads(data[8:8 + size])
+        spans = {name: entry["data_offsets"] for name, entry in sorted(header.items()) if name != "__metadata__"}
+        return [(name, {"floats": array.array("f", data[8 + size + begin:8 + size + end]).tolist()})
+                for name, (begin, end) in spans.items()]
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return []  # it is no dump
 
 
 def unfinished(check, outcome, printed):
@@ -219,7 +235,7 @@ def unfinished(check, outcome, printed):
 
 def run_once(check, stage, seed, expected, programs, root):
     outcome, facts, printed = observed(check, stage, seed, programs, root)
-    if check.kind == "golden":
+    if check.kind == "golden" and not check.hidden:
         # A dump is whole or absent, and written before the first token: what follows is no part of it.
         dumped = "dump.safetensors" in (outcome.files or {})
         end = None if dumped else unfinished(check, outcome, printed)
@@ -245,8 +261,6 @@ def compare_dump(check, outcome, programs, root):
         copy.write_bytes(golden.read_bytes())
         Path(folder).chmod(0o755)
         report = sandbox.run([programs["golden_report"], path, copy])
-    if check.hidden and report.code == 1:
-        return Result(check, FAIL, "the tensors differ from those of the reference", seconds=outcome.seconds)
     if report.code == 0:
         return Result(check, PASS, seconds=outcome.seconds)
     lines = (report.stdout + report.stderr).strip().splitlines() or ["the comparison failed"]

@@ -57,7 +57,7 @@ class Stage:
         return next(task for task in self.tasks if task.name == name)
 
 
-def _check(entry):
+def check_of(entry):
     entry = dict(entry)
     kind = next((kind for kind in ("probe", "json", "golden") if kind in entry), None)
     if kind is None:
@@ -78,7 +78,7 @@ def load(root):
             if title is None:
                 raise CourseError(f"task {task['id']} has no region in the sources")
             tasks.append(Task(task["id"], title, task["section"], task["points"], str(path)))
-        checks = [_check(check) for check in entry["checks"]]
+        checks = [check_of(check) for check in entry["checks"]]
         stage = Stage(entry["stage"], entry["folder"], entry["chapter"], tasks, checks)
         stages[stage.number] = stage
     if found:

@@ -138,7 +138,7 @@ def grade(root, build, number, submission=None, hidden_file=None):
             broken = {name: (f"{name} cannot be built", lines) for name, lines in errors.items()}
         if hidden_file:
             import hidden
-            visibility = hidden.add_cases(hidden_file, stage, expected, folder())
+            visibility = hidden.add_cases(hidden_file, stage, expected, folder(), root)
         results = run_checks(stage, expected, programs, root, broken, started + SECONDS)
     return record_of(stage, results, visibility, notes, time.monotonic() - started)
 

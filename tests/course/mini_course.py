@@ -91,8 +91,7 @@ def make(root):
     write(root, "CMakePresets.json", "{}")
     write(root, "tests/course/probes/stage_00.cpp", PROBE)
     write(root, "tests/course/tasks.json", json.dumps(TABLE))
-    write(root, "golden/draft_text.txt", "Once upon a time there was a dog. It had a bone and a friend. "
-                                         "One morning the friend went to the river and found a small boat there.\n")
+    write(root, "golden/draft_text.txt", "".join(f"Dog {i} went to the river and found a small boat.\n" for i in range(99)))
     write(root, "build/build.ninja", NINJA.format(root=root))
     (root / "common").mkdir()
     (root / "kernels").mkdir()
