@@ -4,6 +4,8 @@ A compiler can be attacked, too (`#include "/etc/passwd"`, templates without end
 programs do: as a stranger, within limits. A file that does not compile is left to the project's own,
 in which its tasks are not done; so the tasks of the other files can still be graded.
 """
+import os
+import sys
 from pathlib import Path
 
 import building
@@ -95,8 +97,18 @@ def culprits(error, root, files):
     return headers or sorted(files)
 
 
+def require_strangers(build):
+    """Sees to it that nothing submitted runs with root's rights."""
+    if os.geteuid() != 0:
+        print("grade: without root's rights, a submission runs with yours; grade others' in a container "
+              "(make autograder)", file=sys.stderr)
+    elif not sandbox.confines(build / "course"):
+        raise course.CourseError(f"{build} is where only root may go; submissions run as another user, so move it")
+
+
 def programs(root, build, stage, folder, scratch):
     """Builds a submission: (programs, task -> (why, compiler's lines) of what does not compile, notes)."""
+    require_strangers(build)
     files, notes = read(folder, stage)
     broken, made, objects = {}, {}, {}
     names = [f"course_probe_{stage.number:02}", stage.folder]
@@ -123,7 +135,9 @@ def programs(root, build, stage, folder, scratch):
 
 
 def replacements(root, stage, files):
-    replaced = {**undone(root, stage, [path for path in task_files(stage) if path not in files]), **files}
+    """The sources to build anew: those submitted, unless they are the project's own to the letter."""
+    changed = {path: text for path, text in files.items() if text != (root / path).read_text(encoding="utf-8")}
+    replaced = {**undone(root, stage, [path for path in task_files(stage) if path not in files]), **changed}
     if not (root / NOT_DONE_HEADER).exists():
         header = root / "tests/course/starter/not_done.h"
         replaced[NOT_DONE_HEADER] = header.read_text(encoding="utf-8")
