@@ -10,9 +10,8 @@ GOLDEN_VENV := $(BUILD)/golden-venv
 DOCS_VENV := $(BUILD)/docs-venv
 FORMATTED := git ls-files -z --cached --others --exclude-standard -- '*.h' '*.cpp' '*.cu' '*.cuh'
 
-.PHONY: help setup setup-full build demo check hint assignment prove predict test test-full bench bench-full bench-docs \
-        bench-cuda experiments fuzz golden docs \
-        doctor format check-format clean asan tsan
+.PHONY: help setup setup-full build demo test test-full bench bench-full bench-docs bench-cuda experiments fuzz golden docs \
+        check hint predict assignment prove grade hidden autograder doctor format check-format clean asan tsan
 
 help: ## list the targets
 	@echo "specdec: speculative decoding from scratch, stage by stage. Start with: make demo"
@@ -40,6 +39,17 @@ hint: ## a hint for a task: make hint TASK=4.2, then HINT=2
 
 assignment: ## a project in which a stage is to be done: make assignment STAGE=4 [OUT=dir] [KEEP=dir]
 	@$(COURSE)/assignment.py --stage '$(STAGE)' $(if $(OUT),--out $(OUT)) $(if $(KEEP),--keep $(KEEP))
+
+grade: setup ## points by task: make grade STAGE=4 [SUBMISSION=dir] [HIDDEN=file] [FORMAT=text|gradescope|junit] [OUTPUT=file]
+	@$(COURSE)/grade.py --build $(BUILD) --stage '$(STAGE)' $(if $(SUBMISSION),--submission $(SUBMISSION)) \
+	  $(if $(HIDDEN),--hidden $(HIDDEN)) $(if $(FORMAT),--format $(FORMAT)) $(if $(OUTPUT),--output $(OUTPUT))
+
+hidden: build ## a teacher's cases for make grade: make hidden STAGE=4 SECRET=word [OUT=dir] [VISIBILITY=hidden]
+	@$(COURSE)/hidden.py --build $(BUILD) --stage '$(STAGE)' --secret '$(SECRET)' $(if $(OUT),--out $(OUT)) \
+	  $(if $(VISIBILITY),--visibility $(VISIBILITY))
+
+autograder: ## a Gradescope zip and a container's recipe: make autograder STAGE=4 [HIDDEN=file] [OUT=dir]
+	@$(COURSE)/autograder.py --stage '$(STAGE)' $(if $(HIDDEN),--hidden $(HIDDEN)) $(if $(OUT),--out $(OUT))
 
 prove: build ## prove that the course's checks see what they should (STAGE=4: of one stage); an hour for all
 	@$(COURSE)/prove.py --build $(BUILD) $(if $(STAGE),--stage $(STAGE))
