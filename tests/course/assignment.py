@@ -89,7 +89,7 @@ def write_presets(root, out):
 def write_readme(root, out, stage):
     rows = "\n".join(f"| {t.name} | {t.title} | `{t.path}` | section {t.section} | {t.points} |"
                      for t in stage.tasks)
-    text = (root / STARTER / "README.md").read_text(encoding="utf-8")
+    text = (root / STARTER / "README.md.in").read_text(encoding="utf-8")
     for key, value in {"number": str(stage.number), "chapter": stage.chapter, "tasks": rows,
                        "first": stage.tasks[0].name, "folder": stage.folder}.items():
         text = text.replace("{" + key + "}", value)
