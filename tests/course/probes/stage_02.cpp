@@ -30,12 +30,14 @@ void extend(std::uint64_t seed) {
   scene.extend({{b, 2}});
   fact("lengths after the second got 2 more", lengths());
   const int too_many = 10 - (m + 2) + 1;
-  fact(fmt::format("of 10 places: 1 for the first and {} for the second, one too many", too_many),
+  fact(fmt::format("10 places each: 1 more for the first and {} for the second, one too many",
+                   too_many),
        scene.answer([&] {
          scene.extend({{a, 1}, {b, too_many}});
        }));
-  fact("lengths after that", lengths());
-  fact(fmt::format("1 for the first and {} for the second, just enough", too_many - 1),
+  fact("lengths after the refusal", lengths());
+  fact(fmt::format("10 places each: 1 more for the first and {} for the second, just enough",
+                   too_many - 1),
        scene.answer([&] {
          scene.extend({{a, 1}, {b, too_many - 1}});
        }));
@@ -54,7 +56,7 @@ void truncate(std::uint64_t seed) {
   fact(fmt::format("length of the other sequence, which had {}", other), cache.length(a));
   fact(fmt::format("values after truncating to {}", kept), scene.read(b));
   scene.extend({{b, 1}});
-  fact("slot of the next token after that", cache.slot(b, cache.length(b) - 1));
+  fact("slot of the next token after truncating", cache.slot(b, cache.length(b) - 1));
   cache.truncate(b, cache.length(b));
   fact("length after truncating to the same length", cache.length(b));
   cache.truncate(b, 0);

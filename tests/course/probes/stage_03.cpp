@@ -117,7 +117,7 @@ void grow(std::uint64_t seed) {
   const int n = scene.between(5, 7);
   scene.extend({{a, n}});
   fact(fmt::format("pages of 4: table of {} tokens", n), scene.table(a));
-  fact("length of that sequence", cache.length(a));
+  fact(fmt::format("length of a sequence extended by {}", n), cache.length(a));
   scene.extend({{a, 8 - n}, {b, 1}});
   fact("table when 2 pages are just full", scene.table(a));
   fact("table of another sequence, of 1 token", scene.table(b));
@@ -148,7 +148,7 @@ void share(std::uint64_t seed) {
   fact("what the fork reads", scene.read(b));
   const SequenceId c = cache.share_prefix(a, 3);
   fact("table of a sequence that shares the first 3 tokens", scene.table(c));
-  fact("length of that sequence", cache.length(c));
+  fact("length of a sequence that shares the first 3 tokens", cache.length(c));
   fact("owners of the 6 pages, three sequences", scene.owners());
   fact("bytes copied", cache.bytes_copied());
 }
@@ -183,19 +183,19 @@ void truncate(std::uint64_t seed) {
   const SequenceId a = scene.create(length);
   scene.write(a, 100);
   cache.truncate(a, kept);
-  fact(fmt::format("{} tokens in pages of 4, truncated to {}: table", length, kept),
+  fact(fmt::format("table of {} tokens in pages of 4, truncated to {}", length, kept),
        scene.table(a));
-  fact("length after that", cache.length(a));
-  fact("pages free of 5 after that", scene.n_free());
-  fact("what is read after that", scene.read(a));
+  fact("length after truncating", cache.length(a));
+  fact("pages free of 5 after truncating", scene.n_free());
+  fact("what is read after truncating", scene.read(a));
   cache.truncate(a, 4);
-  fact("table of the first 4", scene.table(a));
+  fact("table after truncating to 4", scene.table(a));
   scene.create(scene.between(9, 12));
   fact("pages free when another sequence has taken 3", scene.n_free());
   fact("what the first one reads when the other has taken 3 pages", scene.read(a));
   cache.truncate(a, 0);
-  fact("table of nothing", scene.table(a));
-  fact("pages free when the first one has no token", scene.n_free());
+  fact("table after truncating to 0", scene.table(a));
+  fact("pages free after truncating to 0", scene.n_free());
 }
 
 // Random calls; what is read must be what was written, and in the end all pages must be free.
