@@ -215,20 +215,27 @@ void verifies_in_one_pass(std::uint64_t seed) {
 
 // ---- 4.6 and the whole
 
-// Stage 4's decode loop; what happened in it is told in lists, one entry a round.
+// Stage 4's decode loop; what happened in it is told in lists, one entry a round. It ends where a
+// round leaves more or less than one token pending, so that this is told, too.
 void decode(DraftAndVerify& steps, const GenerationRequest& request, const std::string& when) {
   Generation generation(request, nullptr);
   Tokens context = request.prompt;
-  std::vector<int> accepted, target, draft;
+  std::vector<int> emitted, accepted, target, draft;
   std::string ends;
   steps.prefill(context);
-  for (int i = 0; i < kMostRounds && !generation.finished(); i++) {
+  const auto one_is_pending = [&] {
+    return std::ssize(context) == steps.target().length(steps.sequence()) + 1;
+  };
+  for (int i = 0; i < kMostRounds && one_is_pending() && !generation.finished(); i++) {
+    const auto before = context.size();
     const Round round = greedy_round(steps, context, generation);
+    emitted.push_back(static_cast<int>(context.size() - before));
     accepted.push_back(round.accepted);
     ends += fmt::format("{}{}", ends.empty() ? "" : ", ", round_end_name(round.end));
     target.push_back(steps.target().length(steps.sequence()));
     draft.push_back(steps.drafter().length(steps.draft_sequence()));
   }
+  fact(fmt::format("tokens emitted in each round {}", when), emitted);
   fact(fmt::format("tokens {}", when), to_tokens(generation.tokens()));
   fact(fmt::format("drafts accepted in each round {}", when), accepted);
   fact(fmt::format("why each round ended {}", when), ends);
