@@ -255,10 +255,11 @@ def compare_dump(check, outcome, programs, root):
         return Result(check, ERROR, "no dump was written", seconds=outcome.seconds)
     golden = (root / "golden" / check.subject).resolve()
     with tempfile.TemporaryDirectory() as folder:
-        # A copy of the golden file, which in a grader only we may read.
+        # A copy of the golden file and its tolerances, which in a grader only we may read.
         path, copy = Path(folder, "dump.safetensors"), Path(folder, golden.name)
         path.write_bytes(dump)
-        copy.write_bytes(golden.read_bytes())
+        for name in (golden.name, "manifest.json"):
+            Path(folder, name).write_bytes(golden.with_name(name).read_bytes())
         Path(folder).chmod(0o755)
         report = sandbox.run([programs["golden_report"], path, copy])
     if report.code == 0:

@@ -61,6 +61,7 @@ def case_of(check, number, secret, root):
         return {**entry, "probe": check.subject, "seeds": seeds}
     if check.kind == "json":
         options = replaced_option(check.subject, "--prompt", new_prompt(root, dice))
+        options = replaced_option(options, "--prompt-ids", 100 + seed % 3000)
         options = replaced_option(options, "--seed", seed % 10000)
         return {**entry, "json": options, "facts": check.facts} if options != check.subject else None
     tokens = [dice.randrange(2, SHAPE["vocab_size"]) for _ in range(dice.randint(4, 6))]

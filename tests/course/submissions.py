@@ -109,6 +109,8 @@ def require_strangers(build):
 def programs(root, build, stage, folder, scratch):
     """Builds a submission: (programs, task -> (why, compiler's lines) of what does not compile, notes)."""
     require_strangers(build)
+    if not folder.is_dir():
+        raise course.CourseError(f"{folder} is no folder with a submission")
     files, notes = read(folder, stage)
     broken, made, objects = {}, {}, {}
     names = [f"course_probe_{stage.number:02}", stage.folder]

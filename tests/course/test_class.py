@@ -74,6 +74,16 @@ def wrong_marks(stage, record, tasks):
             yield f"task {test['task']} has {test['earned']} of {test['points']} points"
 
 
+def impatient(load):
+    """The course with checks that need not wait a minute for an endless loop."""
+    def hurried(root):
+        stages = load(root)
+        for check in stages[STAGE].checks:
+            check.seconds = 20
+        return stages
+    return hurried
+
+
 def marks_of(root, build, files, folder):
     for path, text in files.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
@@ -89,6 +99,7 @@ def main(arguments):
     parser.add_argument("--match", default="", help="only those with this in their name")
     options = parser.parse_args(arguments)
     root, build = options.root.resolve(), options.build.resolve()
+    course.load = impatient(course.load)
     stage, wrong = course.load(root)[STAGE], []
     everybody = [one for one in the_class(root, stage) if options.match in one[0]]
     count = None if options.all or os.environ.get("SPECDEC_FULL") else 3
