@@ -109,7 +109,7 @@ docs: ## copy snippets and tables into the chapters, mark what is stale; the sit
 	@mkdir -p $(BUILD)
 	@if { python3 -m venv $(DOCS_VENV) && \
 	    $(DOCS_VENV)/bin/pip install --retries 1 -r docs/requirements.txt; } > $(DOCS_VENV).log 2>&1; then \
-	  NO_MKDOCS_2_WARNING=1 $(DOCS_VENV)/bin/mkdocs build --quiet --strict --site-dir $(BUILD)/site && \
+	  NO_MKDOCS_2_WARNING=1 $(DOCS_VENV)/bin/mkdocs build --strict --site-dir $(BUILD)/site && \
 	  echo "the site: $(BUILD)/site/index.html"; \
 	else echo "the site was not built: it needs python3-venv and, the first time, a network; see $(DOCS_VENV).log"; fi
 
