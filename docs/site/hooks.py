@@ -61,7 +61,8 @@ def on_page_markdown(markdown, page, config, files):
 
 def on_page_content(content, **_):
     def mathml(formula):
-        return convert(html.unescape(formula[2]).strip(),
-                       display="block" if formula[1] == "div" else "inline")
+        tag, text = formula.groups()
+        shown = convert(html.unescape(text).strip(), display="block" if tag == "div" else "inline")
+        return f'<{tag} class="formula">{shown}</{tag}>'
 
     return FORMULA.sub(mathml, content)
