@@ -23,7 +23,7 @@ import starter
 STARTER = course.FOLDER / "starter"
 # Copied whole, but for what LEFT_OUT matches.
 COPIED = ("CMakeLists.txt", "LICENSE", ".ci/setup", ".ci/doctor", ".clang-format", "common", "kernels",
-          "golden/README.md", "golden/draft_text.txt", "golden/models", "golden/goldens", "stages/CMakeLists.txt",
+          "golden/README.md", "golden/draft_text.txt", "golden/models", "golden/checkpoints", "golden/goldens", "stages/CMakeLists.txt",
           "tests/course/probes", "docs/figures", "docs/00_before_you_start.md",
           "docs/checkpoints_and_tokenizers.md", "docs/theory.md", "docs/glossary.md", "docs/troubleshooting.md")
 # The tools of students; those of teachers and of the course's makers stay behind.
