@@ -28,7 +28,7 @@ COPIED = ("CMakeLists.txt", "LICENSE", ".ci/setup", ".ci/doctor", ".clang-format
           "docs/checkpoints_and_tokenizers.md", "docs/theory.md", "docs/glossary.md", "docs/troubleshooting.md")
 # The tools of students; those of teachers and of the course's makers stay behind.
 TOOLS = ("building", "check", "checks", "course", "emitters", "grade", "hint", "predict", "regions", "sandbox", "terminal")
-LEFT_OUT = re.compile(r"(^|/)(build|__pycache__)/|\.py$(?<!^golden/manifest.py)|^kernels/(cuda|emulation)/.*\.cu$")
+LEFT_OUT = re.compile(r"(^|/)(build|__pycache__)/|\.py$|^kernels/(cuda|emulation)/.*\.cu$")
 INCLUDE = re.compile(r'^#include "(tests/[^"]+)"', re.MULTILINE)
 
 
