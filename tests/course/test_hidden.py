@@ -62,6 +62,8 @@ class Hidden(unittest.TestCase):
     def test_floats_are_kept_with_their_tolerance_and_not_shown(self):
         kept = hidden.kept({"floats": [1.0, 2.0], "tolerance": 1e-5}, "salt")
         self.assertEqual(hidden.checks.difference({"floats": [1.0, 2.000001]}, kept), "")
+        third = hidden.kept({"floats": [1 / 3], "tolerance": 1e-12}, "salt")
+        self.assertEqual(hidden.checks.difference({"floats": [1 / 3]}, third), "")
         said = hidden.checks.difference({"floats": [1.0, 3.0]}, kept)
         self.assertRegex(said, "^relative error 4.5e-01, at most 1e-05$")
 
