@@ -2,7 +2,7 @@
 .DEFAULT_GOAL := help
 SHELL := /bin/sh
 BUILD := build
-CTEST_ARGS ?=
+CTEST_ARGS ?= --parallel $(shell nproc)
 FUZZ_SECONDS ?= 60
 COURSE := python3 tests/course
 STAGE_FOLDER = $(notdir $(wildcard stages/0$(STAGE)_*))
