@@ -324,9 +324,9 @@ void counts_rounds(std::uint64_t seed) {
   fact("rounds that drafted 0, 1, 2, ... tokens", stats.rounds_by_drafted);
   fact("rounds in which drafts 0, 1, 2, ... count", stats.drafted_at);
   fact("rounds that accepted more than 0, 1, 2, ... drafts", stats.accepted_at);
-  fact("sum of the overlaps", floats(std::vector<double>{stats.sum_overlap}, 1e-12));
+  fact("sum of the overlaps", floats(std::vector<double>{stats.sum_overlap}, 1e-6));
   fact("sum of accepted / drafted over the rounds that drafted",
-       floats(std::vector<double>{stats.sum_round_acceptance}, 1e-12));
+       floats(std::vector<double>{stats.sum_round_acceptance}, 1e-6));
 }
 
 }  // namespace

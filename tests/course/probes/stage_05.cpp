@@ -12,7 +12,10 @@ namespace {
 constexpr int kNoLimit = 1 << 20;
 constexpr double kExact = 1e-12, kClose = 1e-9;  // of sums and quotients; of exponentials
 
-nlohmann::json exact(const Probs& values) { return floats(values, kExact); }
+// All digits, unlike floats().
+nlohmann::json exact(const Probs& values, double tolerance = kExact) {
+  return {{"floats", values}, {"tolerance", tolerance}};
+}
 
 Probs normal(std::span<const double> weights) {
   return normalised({weights.begin(), weights.end()});
@@ -28,8 +31,8 @@ Probs probs_of(std::uint64_t seed, int number, int V, bool zeros) {
   return normalised(weights);
 }
 
-// Writes down what it is asked; decides by the dice of a seed, but where it is told to `refuse` or
-// `agree`.
+// Writes down what it is asked; decides by the dice of a seed, unless it has an answer. From what
+// is no distribution no token is drawn.
 class Witness final : public Chance {
  public:
   explicit Witness(std::uint64_t seed) : dice_(seed) {}
@@ -38,7 +41,8 @@ class Witness final : public Chance {
     drawn_from.assign(probs.begin(), probs.end());
     asked.push_back(position);
     purposes.push_back(static_cast<int>(purpose));
-    return dice_.token(probs, position, purpose);
+    const bool can_be_drawn = std::ranges::all_of(probs, [](double prob) { return prob >= 0; });
+    return can_be_drawn ? dice_.token(probs, position, purpose) : -1;
   }
   bool accept(double probability, int position) override {
     probabilities.push_back(probability);
@@ -84,10 +88,11 @@ void judges_by_the_options(std::uint64_t seed) {
     JudgingScratch scratch(model.backend(), 3, V, 1, 64);
     Judge judge(model.backend(), chance, {.sampling = c.options}, scratch);
     judge.plain_choice(logits.rows(0, 1), context);
+    const std::span<const double> kept = judge.target_probs(0);
     fact(fmt::format("distribution that a token is drawn from, {}", c.name),
-         floats(chance.drawn_from, kClose));
+         exact(chance.drawn_from, kClose));
     fact(fmt::format("distribution kept for row 0, {}", c.name),
-         floats(judge.target_probs(0), kClose));
+         exact({kept.begin(), kept.end()}, kClose));
   }
 }
 
@@ -269,7 +274,7 @@ void judge_one(std::uint64_t seed, int right, int K, const SamplingOptions& opti
   fact(fmt::format("drafts accepted, {}", when), round.accepted);
   fact(fmt::format("why the round ended, {}", when), std::string(round_end_name(round.end)));
   fact(fmt::format("positions that were drawn for, {}", when), chance.asked);
-  fact(fmt::format("overlap of the tested drafts, {}", when), floats(Probs{round.overlap}, kClose));
+  fact(fmt::format("overlap of the tested drafts, {}", when), exact(Probs{round.overlap}, kClose));
 }
 
 void judges_a_round(std::uint64_t seed) {
@@ -327,9 +332,9 @@ void law_of_texts(std::uint64_t seed, const Scene& scene) {
     if (generation.finished() && text < n_texts) law[text] += chance.probability();
     accepted += of_first * chance.probability();
   } while (chance.next());
-  fact(fmt::format("probabilities of all texts, {}", scene.name), floats(law, kClose));
+  fact(fmt::format("probabilities of all texts, {}", scene.name), exact(law, kClose));
   fact(fmt::format("drafts that the first round accepts on average, {}", scene.name),
-       floats(Probs{accepted}, kClose));
+       exact(Probs{accepted}, kClose));
 }
 
 void has_the_law_of_the_target(std::uint64_t seed) {
