@@ -25,7 +25,8 @@ void check_lengths(const BatchEngine& engine, const RequestState& r) {
   SPECDEC_CHECK(waits == (r.sequence == RequestState::kNoSequence), "request {} is {}", r.id,
                 phase_name(r.phase));
   if (waits) {
-    SPECDEC_CHECK(r.draft_sequence == RequestState::kNoSequence, "request {} waits", r.id);
+    SPECDEC_CHECK(r.draft_sequence == RequestState::kNoSequence,
+                  "request {} waits, and has no draft sequence", r.id);
     return;
   }
   const int length = models.target.length(r.sequence);

@@ -189,7 +189,8 @@ TEST_F(ModelDrafterTest, SideBySideAsAlone) {
     batched.draft(requests);
     for (Text& text : texts) {
       const Tokens want = drafts_of(alone, text.alone, text.tokens, text.K);
-      EXPECT_TRUE(std::ranges::equal(text.drafts.tokens(), want)) << "K " << text.K;
+      EXPECT_TRUE(std::ranges::equal(text.drafts.tokens(), want))
+          << "K " << text.K << ": a request's drafts are those that it gets alone";
       EXPECT_EQ(std::ssize(want), text.K);
       EXPECT_EQ(batched.length(text.batched), alone.length(text.alone));
       // The first call + 1 drafts are accepted, then another token comes.
