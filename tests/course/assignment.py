@@ -24,7 +24,7 @@ STARTER = course.FOLDER / "starter"
 # Copied whole, but for what LEFT_OUT matches.
 COPIED = ("CMakeLists.txt", "LICENSE", ".ci/setup", ".ci/doctor", ".clang-format", "common", "kernels",
           "golden/README.md", "golden/draft_text.txt", "golden/models", "golden/checkpoints", "golden/goldens", "stages/CMakeLists.txt",
-          "tests/course/probes", "docs/figures", "docs/00_before_you_start.md",
+          "tests/course/probes/CMakeLists.txt", "tests/course/probes/golden_report.cpp", "docs/figures", "docs/00_before_you_start.md",
           "docs/checkpoints_and_tokenizers.md", "docs/theory.md", "docs/glossary.md", "docs/troubleshooting.md")
 # The tools of students; those of teachers and of the course's makers stay behind.
 TOOLS = ("building", "check", "checks", "course", "emitters", "grade", "hint", "predict", "regions", "sandbox", "terminal")
@@ -46,7 +46,7 @@ def is_wanted(path, number):
     stage = re.match(r"(?:stages/|docs/|docs/figures/|tests/course/probes/stage_)(0\d)", name)
     if stage and int(stage[1]) > number:
         return False
-    if name.startswith("stages/0") or re.match(r"docs/0\d_", name):
+    if stage and not name.startswith("docs/figures/"):
         return True
     return any(name == c or name.startswith(c + "/") for c in COPIED) and not LEFT_OUT.search(name)
 
@@ -137,7 +137,7 @@ def make_tree(root, number, out, keep=None):
     stage = stages[number]
     files = [path for path in source_files(root) if is_wanted(path, number)]
     files += sorted(helpers_of(root, files))
-    files += [course.FOLDER / f"{tool}.py" for tool in TOOLS if (root / course.FOLDER / f"{tool}.py").exists()]
+    files += [course.FOLDER / f"{tool}.py" for tool in TOOLS] + [Path("docs/experiments/formulas.py")]
     files += [course.FOLDER / "expected" / f"{n:02}.json" for n in stages if n <= number]
     for path in files:
         (out / path).parent.mkdir(parents=True, exist_ok=True)
