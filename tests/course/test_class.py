@@ -29,7 +29,7 @@ MISTAKES = {
     "counts the bonus as accepted": (
         "4.5", ROUND, "stats.accepted += round.accepted;", "stats.accepted += round.emitted();"),
     "crashes": ("4.1", DRAFTER, "forwards_++;", "*static_cast<volatile int*>(nullptr) = 1;"),
-    "never ends": ("4.6", GREEDY, "round.accepted++;", "for (volatile bool ever = true; ever;) {}"),
+    "never ends": ("4.5", ROUND, "stats.rounds++;", "for (volatile bool ever = true; ever;) {}"),
     "takes all memory": (
         "4.4", STEPS, "target_.forward(segment, logits_.rows(0, segment.logits_rows));",
         "for (;;) *static_cast<volatile char*>(std::malloc(1 << 20)) = 1;"),
