@@ -1,6 +1,8 @@
 """How checks judge, on a made-up course whose programs are shell scripts."""
 import json
+import os
 import tempfile
+import time
 import unittest
 from pathlib import Path
 
@@ -127,10 +129,14 @@ class SandboxTest(unittest.TestCase):
         self.assertFalse(outcome.timed_out)
 
     def test_nothing_is_left_running(self):
-        name = "specdec-left-over"
-        self.run_shell(f"(setsid sh -c 'exec -a {name} sleep 30' &) ; setsid sleep 31 & sleep 0.2", seconds=5)
-        left = [p for p in Path("/proc").glob("[0-9]*/cmdline") if b"sleep\x0031" in _read(p) or name.encode() in _read(p)]
-        self.assertEqual(left, [])
+        seconds = f"30.{os.getpid()}"  # nobody else sleeps so long
+        self.run_shell(f"(setsid sh -c 'sleep {seconds}; true' &) ; setsid sleep {seconds} & sleep 0.2", seconds=5)
+        for _ in range(50):  # who is killed takes a moment to die
+            left = [p for p in Path("/proc").glob("[0-9]*/cmdline") if seconds.encode() in _read(p)]
+            if not left:
+                return
+            time.sleep(0.1)
+        self.fail(f"still running: {left}")
 
     def test_the_environment_is_not_ours(self):
         self.assertNotIn("LD_PRELOAD", self.run_shell("env").stdout)
