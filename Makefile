@@ -40,7 +40,7 @@ hint: ## a hint for a task: make hint TASK=4.2, then HINT=2
 assignment: ## a project in which a stage is to be done: make assignment STAGE=4 [OUT=dir] [KEEP=dir]
 	@$(COURSE)/assignment.py --stage '$(STAGE)' $(if $(OUT),--out $(OUT)) $(if $(KEEP),--keep $(KEEP))
 
-grade: setup ## points by task: make grade STAGE=4 [SUBMISSION=dir] [HIDDEN=file] [FORMAT=text|gradescope|junit] [OUTPUT=file]
+grade: setup ## points by task: make grade STAGE=4 [SUBMISSION=dir] [HIDDEN=file] [FORMAT=gradescope, junit] [OUTPUT=file]
 	@$(COURSE)/grade.py --build $(BUILD) --stage '$(STAGE)' $(if $(SUBMISSION),--submission $(SUBMISSION)) \
 	  $(if $(HIDDEN),--hidden $(HIDDEN)) $(if $(FORMAT),--format $(FORMAT)) $(if $(OUTPUT),--output $(OUTPUT))
 
