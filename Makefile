@@ -51,7 +51,7 @@ hidden: build ## a teacher's cases for make grade: make hidden STAGE=4 SECRET=wo
 autograder: ## a Gradescope zip and a container's recipe: make autograder STAGE=4 [HIDDEN=file] [OUT=dir]
 	@$(COURSE)/autograder.py --stage '$(STAGE)' $(if $(HIDDEN),--hidden $(HIDDEN)) $(if $(OUT),--out $(OUT))
 
-prove: build ## prove that the course's checks see what they should (STAGE=4: of one stage); an hour for all
+prove: build ## prove that the course's checks see what they should (STAGE=4: of one stage); a quarter of an hour for all
 	@$(COURSE)/prove.py --build $(BUILD) $(if $(STAGE),--stage $(STAGE))
 
 predict: setup ## your numbers beside the counted ones: make predict STAGE=4 FORWARDS=0.4 SPEEDUP=1.5

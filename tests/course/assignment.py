@@ -29,6 +29,7 @@ COPIED = ("CMakeLists.txt", "LICENSE", ".ci/setup", ".ci/doctor", ".clang-format
 # The tools of students; those of teachers and of the course's makers stay behind.
 TOOLS = ("building", "check", "checks", "course", "emitters", "grade", "hint", "predict", "regions", "sandbox", "terminal")
 LEFT_OUT = re.compile(r"(^|/)(build|__pycache__)/|\.py$|^kernels/(cuda|emulation)/.*\.cu$")
+LINK = re.compile(r"(?<!!)\[([^\]]+)\]\(([^)\s]+)\)")
 INCLUDE = re.compile(r'^#include "(tests/[^"]+)"', re.MULTILINE)
 
 
@@ -109,9 +110,14 @@ def keep_students_own(keep, out, stages, number):
 
 
 def update_chapters(root, out, changed):
-    """Code blocks of the chapters that show a changed source show it as it is in the assignment."""
+    """Code blocks of the chapters that show a changed source show it as it is in the assignment, and
+    links lead nowhere but to what is there."""
     block = re.compile(r"(<!-- snippet: (?P<path>[^#\s]+)(?:#(?P<name>[\w.-]+))? -->\n```\w*\n).*?(^```$)",
                        re.DOTALL | re.MULTILINE)
+
+    def linked(match):  # what leads out of the assignment is text
+        there = match[2].startswith(("http", "#")) or (out / "docs" / match[2].split("#")[0]).exists()
+        return match[0] if there else match[1]
 
     def stubbed(match):
         if match["path"] not in changed:
@@ -123,7 +129,7 @@ def update_chapters(root, out, changed):
 
     for chapter in out.glob("docs/*.md"):
         text = chapter.read_text(encoding="utf-8")
-        chapter.write_text(block.sub(stubbed, text), encoding="utf-8")
+        chapter.write_text(LINK.sub(linked, block.sub(stubbed, text)), encoding="utf-8")
 
 
 def make_tree(root, number, out, keep=None):

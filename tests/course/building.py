@@ -3,6 +3,7 @@ compile spoils only the programs that contain it."""
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import terminal
 
@@ -18,6 +19,10 @@ def programs_of(stages, number):
 
 def configure(root, build):
     """Configures a build folder that is not yet one. Returns what went wrong, or None."""
+    cache = build / "CMakeCache.txt"
+    made_for = re.search(r"^CMAKE_HOME_DIRECTORY:INTERNAL=(.*)$", cache.read_text(), re.MULTILINE) if cache.exists() else None
+    if made_for and Path(made_for[1]).resolve() != root.resolve():
+        return f"{build} was made in {made_for[1]}: remove it (make clean)"
     if (build / "build.ninja").exists():
         return None
     done = subprocess.run(["cmake", "--preset", "cpu", "-B", str(build)], cwd=root, text=True,
@@ -27,6 +32,8 @@ def configure(root, build):
 
 def build(folder, targets, jobs=None):
     """Builds targets; returns target -> compiler errors, of those that could not be built."""
+    if not sys.stderr.isatty() and _ninja(folder, ["-n", *targets], jobs).stdout.count("Building") > 9:
+        print(f"building {len(targets)} programs, which takes some minutes the first time", file=sys.stderr, flush=True)
     if _ninja(folder, targets, jobs, sys.stderr.isatty()).returncode == 0:
         return {}
     broken = {}
@@ -53,6 +60,7 @@ def _ninja(folder, targets, jobs, show_progress=False):
 
 def first_errors(output):
     """The lines of a compiler's output that say what is wrong, and what stands below the first."""
-    lines = output.splitlines()
+    lines = [line[3:] if line.startswith("../") else line for line in output.splitlines()
+             if not line.startswith("ninja: ")]
     first = next((i for i, line in enumerate(lines) if ERROR.search(line)), None)
     return lines[-SHOWN:] if first is None else lines[first:first + SHOWN]

@@ -12,6 +12,7 @@ Exit code: 0 when stage N passes, 1 when not, 2 when nothing could be checked.
 """
 import argparse
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -25,6 +26,8 @@ from terminal import coloured, progress
 
 LABELS = {checks.PASS: ("pass", "green"), checks.FAIL: ("FAIL", "red"),
           checks.ERROR: ("ERROR", "red"), checks.NOT_CHECKED: ("--", "grey")}
+NOT_BUILT = "its program cannot be built"
+PLACE = re.compile(r"(\S+?):(\d+):\d+: (?:fatal )?error: ")
 WORST_FIRST = (checks.FAIL, checks.ERROR, checks.NOT_CHECKED, checks.PASS)
 
 
@@ -45,7 +48,7 @@ def check_stage(stage, programs, root, broken, run_all):
 def one_result(check, stage, expected, programs, root, broken, failed):
     program = f"course_probe_{stage.number:02}" if check.kind == "probe" else stage.folder
     if program in broken:
-        return checks.Result(check, checks.ERROR, f"{program} cannot be built", printed=broken[program])
+        return checks.Result(check, checks.ERROR, NOT_BUILT)
     first = next((name for name in check.needs if name in failed), None)
     if first:
         return checks.Result(check, checks.NOT_CHECKED, f"needs task {first}", needs=first)
@@ -56,23 +59,30 @@ def status_of(results):
     return next(status for status in WORST_FIRST if any(r.status == status for r in results))
 
 
-def print_task(task, results, said):
-    """One line for a task, and what explains it. `said`: explanations that were given already."""
+def print_task(task, results):
+    """One line for a task, and the first of its failures; the others most often have the same cause."""
     status = status_of(results)
     label, colour = LABELS[status]
     waits = sorted({r.needs for r in results if r.needs}) if status == checks.NOT_CHECKED else []
     suffix = f"   not checked: needs task {', '.join(waits)}" if waits else ""
+    failed = [result for result in results if result.status in (checks.FAIL, checks.ERROR)]
+    if failed and failed[0].message == NOT_BUILT:  # the compiler has said why
+        suffix, failed = f"   {NOT_BUILT}", []
     print(f"  {coloured(f'{label:5}', colour)} {task.name}  {task.title}{coloured(suffix, 'grey')}")
-    for result in results:
-        explanation = (result.message, tuple(result.printed))
-        if result.status in (checks.FAIL, checks.ERROR) and explanation not in said:
-            said.add(explanation)
-            first, *rest = result.message.splitlines()
-            print(f"          {result.check.name}: {first}")
-            for line in rest:
-                print(f"          {coloured(line, 'yellow')}")
-            for line in result.printed:
-                print(f"          {coloured('| ' + line, 'grey')}")
+    for result in failed[:1]:
+        first, *rest = result.message.splitlines()
+        print(f"          {result.check.name}: {first}")
+        for line in rest:
+            print(f"          {coloured(line, 'yellow')}")
+        print_output(result.printed)
+    if failed[1:]:
+        names = ", ".join(result.check.name for result in failed[1:])
+        print(coloured(f"          and {names}: perhaps for the same reason", "grey"))
+
+
+def print_output(lines):
+    for line in lines:
+        print(f"          {coloured('| ' + line, 'grey')}")
 
 
 def print_stage(stage, results, brief):
@@ -82,9 +92,8 @@ def print_stage(stage, results, brief):
         print(f"{coloured(f'Stage {stage.number}', 'bold')}: {len(results)} tasks {coloured('pass', 'green')}")
         return
     print(coloured(f"Stage {stage.number}, {stage.folder[3:].replace('_', ' ')}", "bold"))
-    said = set()
     for task in stage.tasks:
-        print_task(task, results[task.name], said)
+        print_task(task, results[task.name])
 
 
 def golden_check(stage, build):
@@ -111,7 +120,12 @@ def line_of(root, task):
     return task.path
 
 
-def print_next(root, stage, results, golden_passed):
+def print_next(root, stage, results, golden_passed, broken):
+    place = next((PLACE.match(line) for lines in broken.values() for line in lines if PLACE.match(line)), None)
+    if broken:
+        where = f": {place[1]}:{place[2]}" if place else ""
+        print(f"\nNext: what does not compile{where}. Until then its programs cannot be checked.")
+        return
     todo = [task for task in stage.tasks if status_of(results[task.name]) != checks.PASS]
     done = len(stage.tasks) - len(todo)
     print(f"\n{done} of {len(stage.tasks)} tasks of stage {stage.number} pass.", end=" ")
@@ -140,7 +154,8 @@ def main(arguments):
         print(f"check: {error}", file=sys.stderr)
         return 2
     if not options.stage.isdigit() or int(options.stage) not in stages:
-        print(f"check: STAGE is a number from {min(stages)} to {max(stages)}: make check STAGE={max(stages)}",
+        missing = "" if options.stage else "STAGE= is missing; "
+        print(f"check: {missing}STAGE is a number from {min(stages)} to {max(stages)}: make check STAGE={max(stages)}",
               file=sys.stderr)
         return 2
     number, build = int(options.stage), options.build.resolve()
@@ -150,6 +165,9 @@ def main(arguments):
         return 2
     broken = building.build(build, building.programs_of(stages, number), os.environ.get("JOBS"))
     programs, golden_passed = checks.Programs(build), True
+    for lines in {tuple(lines) for lines in broken.values()}:
+        print(coloured("Does not compile", "red"))
+        print_output(lines)
     for n in range(number, -1, -1):
         results = check_stage(stages[n], programs, options.root, broken, options.all)
         print_stage(stages[n], results, brief=n < number)
@@ -160,11 +178,14 @@ def main(arguments):
                 golden_passed, lines = golden_check(stages[n], build)
                 label = coloured("pass ", "green") if golden_passed else coloured("FAIL ", "red")
                 print(f"  {label}      golden files: build/bin/{stages[n].folder} --check")
-                for line in lines if not golden_passed else []:
-                    print(f"          {coloured('| ' + line, 'grey')}")
-    print_next(options.root, stages[number], own, golden_passed)
+                print_output([] if golden_passed else lines)
+    print_next(options.root, stages[number], own, golden_passed, broken)
     return 0 if passed and golden_passed else 1
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except KeyboardInterrupt:
+        progress("")
+        sys.exit("check: interrupted")

@@ -115,15 +115,15 @@ def difference(got, want):
             return f"relative error {error:.1e}, at most {want['tolerance']:.0e}"
         pairs = list(zip(floats, want["floats"]))
         worst = max(range(len(pairs)), key=lambda i: _distance(*pairs[i]))
-        return (f"[{worst}] is {_number(pairs[worst][0])}, not {_number(pairs[worst][1])} "
+        return (f"number {worst + 1} of {len(pairs)} is {_number(pairs[worst][0])}, not {_number(pairs[worst][1])} "
                 f"(relative error {error:.1e}, at most {want['tolerance']:.0e})")
     if type(got) is type(want) and got == want:
         return ""
-    if isinstance(got, list) and isinstance(want, list):
+    if isinstance(got, list) and isinstance(want, list) and max(len(got), len(want)) > 1:
         for i, (one, other) in enumerate(zip(got, want)):
             if one != other:
-                return f"[{i}] is {shortened(one)}, not {shortened(other)} (of {len(want)})"
-        return f"{len(got)} values, not {len(want)}"
+                return f"number {i + 1} of {len(want)} is {shortened(one)}, not {shortened(other)}"
+        return f"there are {len(got)}, not {len(want)}"
     return f"{shortened(got)}, not {shortened(want)}"
 
 
@@ -229,6 +229,8 @@ def unfinished(check, outcome, printed):
         return Result(check, NOT_CHECKED, f"needs task {stub[1]}", needs=stub[1], seconds=seconds)
     if outcome.trouble() or outcome.code != 0:
         message = outcome.trouble() or f"the program ended with exit code {outcome.code}"
+        if "std::bad_alloc" in outcome.stderr:
+            message = "it ran out of memory: a loop that never ends and goes on appending?"
         return Result(check, ERROR, message, printed=printed[-SHOWN:] + said, seconds=seconds)
     return None
 
@@ -281,7 +283,7 @@ def run(check, stage, expected, programs, root):
             break
     result.seconds = seconds
     result.message, *result.printed = map(printable, [result.message, *result.printed])
-    if result.status == FAIL and check.usually and not NOT_DONE.search(result.message):
+    if result.status in (FAIL, ERROR) and check.usually and not NOT_DONE.search(result.message):
         result.message += f"\nusually: {check.usually}"
     return result
 

@@ -29,7 +29,8 @@ def main(arguments):
     options = parser.parse_args(arguments)
     tasks = {task.name: (stage, task) for stage in course.load(options.root).values() for task in stage.tasks}
     if options.task not in tasks:
-        print(f"hint: there is no task {options.task or '(TASK= is missing)'}; there are {', '.join(tasks)}",
+        near = [name for name in tasks if name.startswith(options.task[:1])] if options.task[:1].isdigit() else tasks
+        print(f"hint: there is no task {options.task or '(TASK= is missing)'}; there are {', '.join(near or tasks)}",
               file=sys.stderr)
         return 2
     stage, task = tasks[options.task]

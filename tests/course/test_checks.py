@@ -1,4 +1,6 @@
 """How checks judge, on a made-up course whose programs are shell scripts."""
+import contextlib
+import io
 import json
 import os
 import tempfile
@@ -53,12 +55,12 @@ class ChecksTest(unittest.TestCase):
                     "length after 3 drafts: 12, not 14", "usually: it is often so")
 
     def test_a_list_says_where_it_differs(self):
-        self.expect(GOOD.replace("[5,6,7]", "[5,6,8]"), checks.FAIL, "tokens: [2] is 8, not 7 (of 3)")
-        self.expect(GOOD.replace("[5,6,7]", "[5,6]"), checks.FAIL, "tokens: 2 values, not 3")
+        self.expect(GOOD.replace("[5,6,7]", "[5,6,8]"), checks.FAIL, "tokens: number 3 of 3 is 8, not 7")
+        self.expect(GOOD.replace("[5,6,7]", "[5,6]"), checks.FAIL, "tokens: there are 2, not 3")
 
     def test_floats_have_a_tolerance_and_nan_never_passes(self):
         self.expect(GOOD.replace("0.25", "0.2500001"), checks.PASS)
-        self.expect(GOOD.replace("0.25", "0.26"), checks.FAIL, "law: [1] is 0.26, not 0.25")
+        self.expect(GOOD.replace("0.25", "0.26"), checks.FAIL, "law: number 2 of 2 is 0.26, not 0.25")
         for wrong in ("null", "NaN", "1e999", '"0.25"x'):
             self.assertNotEqual(self.run_check(GOOD.replace("0.25", wrong)).status, checks.PASS, wrong)
 
@@ -109,8 +111,17 @@ class ChecksTest(unittest.TestCase):
 
     def test_what_cannot_be_built_is_an_error_of_its_own(self):
         result = check.one_result(self.checks[0], self.stage, {}, self.programs, self.root,
-                                  {"course_probe_04": ["a.cpp:3: error: x"]}, set())
-        self.assertEqual((result.status, result.printed), (checks.ERROR, ["a.cpp:3: error: x"]))
+                                  {"course_probe_04": ["/a.cpp:3:1: error: x"]}, set())
+        self.assertEqual((result.status, result.message), (checks.ERROR, "its program cannot be built"))
+
+    def test_what_cannot_be_built_comes_next(self):
+        output = io.StringIO()
+        with contextlib.redirect_stdout(output):
+            check.print_next(Path("/x"), self.stage, {}, True, {"p": ["In file", "a.cpp:3:1: error: y"]})
+        self.assertIn("Next: what does not compile: a.cpp:3.", output.getvalue())
+
+    def test_running_out_of_memory_is_told(self):
+        self.expect("echo std::bad_alloc >&2; exit 1\n", checks.ERROR, "it ran out of memory", "usually: it is often so")
 
 
 class SandboxTest(unittest.TestCase):

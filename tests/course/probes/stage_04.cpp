@@ -123,9 +123,10 @@ void roll_back_one(std::uint64_t seed, int drafted, int accepted, const std::str
   Round round{.start = 7, .drafted = drafted, .accepted = accepted};
   round.end = accepted == drafted ? RoundEnd::kAllAccepted : RoundEnd::kRejected;
   steps.roll_back(round);
-  fact(fmt::format("target: tokens cached after {}, from 7", when),
+  fact(fmt::format("target, 7 cached before a round: cached after it, if {}", when),
        pair.target_table.length(steps.sequence()));
-  fact(fmt::format("draft: tokens cached after {}, from {}", when, drafted > 0 ? 7 : 5),
+  fact(fmt::format("draft, {} cached before a round: cached after it, if {}", drafted > 0 ? 7 : 5,
+                   when),
        pair.draft_table.length(steps.draft_sequence()));
 }
 
@@ -134,7 +135,7 @@ void rolls_back_both_caches(std::uint64_t seed) {
     roll_back_one(seed, 5, accepted, fmt::format("{} of 5 drafts are kept", accepted));
   }
   roll_back_one(seed, 1, 1, "1 of 1 draft is kept");
-  roll_back_one(seed, 0, 0, "a round without drafts");
+  roll_back_one(seed, 0, 0, "there are no drafts");
 }
 
 // ---- 4.3
