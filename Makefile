@@ -44,7 +44,7 @@ grade: setup ## points by task: make grade STAGE=4 [SUBMISSION=dir] [HIDDEN=file
 	@$(COURSE)/grade.py --build $(BUILD) --stage '$(STAGE)' $(if $(SUBMISSION),--submission $(SUBMISSION)) \
 	  $(if $(HIDDEN),--hidden $(HIDDEN)) $(if $(FORMAT),--format $(FORMAT)) $(if $(OUTPUT),--output $(OUTPUT))
 
-hidden: build ## a teacher's cases for make grade: make hidden STAGE=4 SECRET=word [OUT=dir] [VISIBILITY=hidden]
+hidden: build ## a teacher's cases for make grade: make hidden SECRET=word [STAGE=4] [OUT=dir] [VISIBILITY=hidden]
 	@$(COURSE)/hidden.py --build $(BUILD) --stage '$(STAGE)' --secret '$(SECRET)' $(if $(OUT),--out $(OUT)) \
 	  $(if $(VISIBILITY),--visibility $(VISIBILITY))
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""`make hidden STAGE=4 SECRET=word [OUT=dir] [VISIBILITY=after_published|hidden]`: a teacher's cases.
+"""`make hidden SECRET=word [STAGE=4] [OUT=dir] [VISIBILITY=after_published|hidden]`: a teacher's cases.
 
-usage: hidden.py --stage N --secret WORD [--build DIR] [--out DIR] [--visibility V]
+usage: hidden.py --secret WORD [--stage N] [--build DIR] [--out DIR] [--visibility V]
 Writes hidden/0N.json for `make grade STAGE=N HIDDEN=hidden/0N.json`: the stage's checks on seeds,
 prompts and a checkpoint of random weights that follow from the secret. What is expected comes from
 this build, which must be the reference, and for the checkpoint from the float64 oracle in
@@ -146,24 +146,24 @@ def main(arguments):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--build", type=Path, default=Path("build"))
     parser.add_argument("--root", type=Path, default=Path("."))
-    parser.add_argument("--stage", required=True)
+    parser.add_argument("--stage", default="", help="all, where none is given")
     parser.add_argument("--secret", required=True)
     parser.add_argument("--out", type=Path, default=Path("hidden"))
     parser.add_argument("--visibility", choices=["after_published", "hidden"], default="after_published")
     options = parser.parse_args(arguments)
     try:
-        if not options.stage.isdigit() or not options.secret:
-            raise course.CourseError("make hidden STAGE=4 SECRET=word")
-        number = int(options.stage)
-        text = make(options.root.resolve(), options.build.resolve(), number, options.secret, options.visibility)
-        options.out.mkdir(parents=True, exist_ok=True)
-        path = options.out / f"{number:02}.json"
-        path.touch(mode=0o600)
-        path.write_text(text, encoding="utf-8")
+        if not options.secret or options.stage and not options.stage.isdigit():
+            raise course.CourseError("a secret is needed: make hidden SECRET=word, or for one stage STAGE=4 SECRET=word")
+        for number in [int(options.stage)] if options.stage else sorted(course.load(options.root)):
+            text = make(options.root.resolve(), options.build.resolve(), number, options.secret, options.visibility)
+            options.out.mkdir(parents=True, exist_ok=True)
+            path = options.out / f"{number:02}.json"
+            path.touch(mode=0o600)
+            path.write_text(text, encoding="utf-8")
+            print(f"{path}: keep it; make grade STAGE={number} HIDDEN={path}", flush=True)
     except (course.CourseError, regions.RegionError, OSError, KeyError) as error:
         print(f"hidden: {error}", file=sys.stderr)
         return 2
-    print(f"{path}: keep it; make grade STAGE={number} HIDDEN={path}")
     return 0
 
 

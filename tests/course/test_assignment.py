@@ -1,6 +1,8 @@
 """Assignments cut from the real tree: what is in them, and what is not."""
 import io
 import json
+import os
+import shutil
 import subprocess
 import tempfile
 import unittest
@@ -123,6 +125,22 @@ class AssignmentTest(unittest.TestCase):
             code, output = run(assignment.main, *arguments)
             self.assertEqual((code, output.count("\n")), (2, 1), output)
             self.assertIn(words, output)
+
+
+@unittest.skipUnless(os.environ.get("SPECDEC_FULL"), "builds a whole assignment: SPECDEC_FULL=1")
+class BuiltAssignmentTest(unittest.TestCase):
+    def test_it_builds_alone_and_its_stubs_fail_while_lower_stages_pass(self):
+        with tempfile.TemporaryDirectory() as folder:
+            tree = Path(folder, "six")
+            self.assertEqual(run(assignment.main, "--stage", 6, "--out", tree)[0], 0)
+            Path(folder).chmod(0o755)
+            offline = ["unshare", "-n"] if os.geteuid() == 0 and shutil.which("unshare") else []
+            done = subprocess.run([*offline, "make", "check", "STAGE=6"], cwd=tree, text=True, capture_output=True,
+                                  env={**os.environ, "SETUP": "no"}, check=False)
+        self.assertIn("0 of 8 tasks of stage 6 pass. Next: task 6.1", done.stdout, done.stderr[-2000:])
+        for number in range(6):
+            self.assertIn(f"Stage {number}: ", done.stdout)
+        self.assertEqual(done.stdout.count("tasks pass"), 6, done.stdout)
 
 
 class HintTest(unittest.TestCase):
