@@ -74,6 +74,17 @@ def _become_stranger():
     os.setuid(STRANGER)
 
 
+def _strangers():
+    """Whether the stranger runs anything."""
+    for entry in os.listdir("/proc"):
+        try:
+            if entry.isdigit() and os.stat(f"/proc/{entry}").st_uid == STRANGER:
+                return True
+        except OSError:
+            continue  # it is gone
+    return False
+
+
 def _kill_all(mark, as_stranger):
     """Kills whatever is left of a program: all that the stranger runs, or, without root's rights,
     what still carries the mark in its environment."""
@@ -86,6 +97,10 @@ def _kill_all(mark, as_stranger):
             finally:
                 os._exit(0)
         os.waitpid(child, 0)
+        for _ in range(500):  # who is killed takes a moment to die
+            if not _strangers():
+                return
+            time.sleep(0.01)
         return
     for entry in os.listdir("/proc"):
         if not entry.isdigit() or int(entry) == os.getpid():
