@@ -103,6 +103,9 @@ def problems(root, stages):
                 yield f"task {task.name}: {stage.chapter} has no section {task.section}"
             if not any(check.task == task.name for check in stage.checks):
                 yield f"task {task.name} has no check"
+            lines = region_lines(root, task)
+            if not 5 <= lines <= 40:
+                yield f"task {task.name} has {lines} lines; 5 to 40 are a task"
             for n in (1, 2):
                 if f"{task.name}.{n}" not in hints:
                     yield f"task {task.name} lacks hint {n}"
@@ -119,7 +122,7 @@ def problems(root, stages):
 
 def region_lines(root, task):
     """How many lines of text a task's region has."""
-    found = regions.tree_regions(root, "task")
-    path, region = found[task.name]
-    text = regions.text_of((root / path).read_text(encoding="utf-8"), region)
+    text = (root / task.path).read_text(encoding="utf-8")
+    region = next(r for r in regions.parse(text, task.path) if r.full_name == f"task {task.name}")
+    text = regions.text_of(text, region)
     return sum(1 for line in text.splitlines() if line.strip())
