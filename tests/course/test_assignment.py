@@ -143,6 +143,22 @@ class BuiltAssignmentTest(unittest.TestCase):
         self.assertEqual(done.stdout.count("tasks pass"), 6, done.stdout)
 
 
+class TableTest(unittest.TestCase):
+    def test_the_table_keeps_its_rules_and_breaking_one_is_told(self):
+        self.assertEqual(list(course.problems(ROOT, course.load(ROOT))), [])
+        for change, words in (
+                (lambda stage: setattr(stage.tasks[0], "points", 99), "points of stage 4"),
+                (lambda stage: setattr(stage.tasks[0], "section", 77), "has no section 77"),
+                (lambda stage: stage.checks[0].needs.append("4.9"), "names task 4.9"),
+                (lambda stage: setattr(stage.checks[0], "usually", ""), "what usually goes wrong"),
+                (lambda stage: stage.checks.append(stage.checks[0]), "stands twice"),
+                (lambda stage: stage.tasks.__delitem__(slice(3, None)), "has 3 tasks"),
+                (lambda stage: stage.checks.clear(), "has no check")):
+            stages = course.load(ROOT)
+            change(stages[4])
+            self.assertIn(words, "\n".join(course.problems(ROOT, stages)))
+
+
 class HintTest(unittest.TestCase):
     def test_the_second_comes_after_the_first(self):
         code, first = run(hint.main, "--task", "4.2")
