@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include <nlohmann/json.hpp>
+
 #include "common/base/error.h"
 
 namespace specdec {
@@ -97,6 +99,8 @@ JsonObject::JsonObject(const json& value, std::string name)
     : value_(&value), name_(std::move(name)) {
   if (!value.is_object()) fail("{}: expected an object, found {}", name_, excerpt(value));
 }
+
+bool JsonObject::empty() const { return value_->empty(); }
 
 const json* JsonObject::find(const std::string& key) const {
   const auto field = value_->find(key);

@@ -3,7 +3,7 @@
 #include <string>
 #include <string_view>
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 
 namespace specdec {
 
@@ -24,7 +24,7 @@ class JsonObject {
   JsonObject(const nlohmann::json& value, std::string name);
 
   const std::string& name() const { return name_; }
-  bool empty() const { return value_->empty(); }
+  bool empty() const;
   bool has(const std::string& key) const { return find(key) != nullptr; }
   const nlohmann::json* find(const std::string& key) const;  // nullptr: absent
 

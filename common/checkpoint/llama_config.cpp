@@ -1,5 +1,7 @@
 #include "common/checkpoint/llama_config.h"
 
+#include <nlohmann/json.hpp>
+
 #include "common/base/error.h"
 #include "common/base/json.h"
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include <nlohmann/json.hpp>
+
 #include "common/base/error.h"
 #include "common/base/mapped_file.h"
 #include "common/golden/matrix.h"

@@ -3,6 +3,8 @@
 #include <cstring>
 #include <optional>
 
+#include <nlohmann/json.hpp>
+
 #include "common/base/error.h"
 #include "common/golden/matrix.h"
 

@@ -7,12 +7,14 @@
 #include <string_view>
 #include <vector>
 
+#include <CLI/CLI.hpp>
 #include <fmt/color.h>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "common/base/error.h"
 #include "common/base/program.h"
+#include "common/base/terminal.h"
 #include "common/base/utf8.h"
 #include "common/checkpoint/checkpoint.h"
 #include "common/embedded_models.h"

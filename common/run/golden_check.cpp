@@ -5,11 +5,13 @@
 #include <cstring>
 
 #include <fmt/color.h>
+#include <nlohmann/json.hpp>
 
 #include "common/base/error.h"
+#include "common/base/exit_code.h"
 #include "common/base/json.h"
 #include "common/base/mapped_file.h"
-#include "common/base/program.h"
+#include "common/base/terminal.h"
 #include "common/embedded_models.h"
 #include "common/golden/greedy_steps.h"
 #include "common/golden/matrix.h"

@@ -5,6 +5,8 @@
 #include <charconv>
 #include <string_view>
 
+#include <CLI/CLI.hpp>
+
 #include "common/base/error.h"
 
 namespace specdec {

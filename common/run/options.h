@@ -4,12 +4,14 @@
 #include <string>
 #include <vector>
 
-#include <CLI/CLI.hpp>
-
 #include "common/base/token_id.h"
 #include "common/embedded_models.h"
 #include "common/sampling/distribution.h"
 #include "common/tokenizer/chat.h"
+
+namespace CLI {
+class App;
+}
 
 namespace specdec {
 

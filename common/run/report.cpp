@@ -2,8 +2,11 @@
 
 #include <cstdio>
 
+#include <nlohmann/json.hpp>
+
 #include "common/base/output_file.h"
 #include "common/kv_cache.h"
+#include "common/run/report_extras.h"
 
 namespace specdec {
 namespace {
@@ -112,6 +115,11 @@ std::string inflation_note(const RunOptions& options) {
   }
   if (target) return "; the target is inflated to " + options.inflate_target;
   return draft ? "; the draft is inflated to " + options.inflate_draft : "";
+}
+
+void report(const RunOptions& options, const Request& request, const LlamaConfig& target,
+            const Generation& generation, const RunStats& stats, const std::string& device) {
+  report(options, request, target, generation, stats, device, ReportExtras());
 }
 
 void report(const RunOptions& options, const Request& request, const LlamaConfig& target,

@@ -4,13 +4,15 @@
 #include <string>
 #include <vector>
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 
 #include "common/llama.h"
 #include "common/run/generation.h"
 #include "common/run/options.h"
 
 namespace specdec {
+
+struct ReportExtras;
 
 // What a run did. Counts are exact and the same on every machine; seconds are not.
 struct RunStats {
@@ -27,8 +29,8 @@ struct RunStats {
   std::vector<std::int64_t> rounds_by_drafted;  // [K + 1] rounds that drafted 0, 1, ... tokens
   double sum_round_acceptance = 0;              // over those that did, of accepted / K
   double sum_overlap = 0;                       // over the tested drafts, of sum min(p, q)
-  std::vector<std::int64_t> accepted_at,
-      drafted_at;  // [K] rounds that accepted, drafted, more than i
+  // [the longest round's K] rounds that accepted, drafted, more than i tokens.
+  std::vector<std::int64_t> accepted_at, drafted_at;
 
   std::int64_t target_rows = 0;          // tokens that the target computed, the prompt's included
   std::int64_t target_weight_bytes = 0;  // read by the target's matrix products
@@ -62,18 +64,14 @@ nlohmann::json target_json(const LlamaConfig& config, const RunOptions& options)
 // For people: "; the target is inflated to 134m, the draft to 14m", or as much of it as is true.
 std::string inflation_note(const RunOptions& options);
 
-// What a stage adds to its report.
-struct ReportExtras {
-  nlohmann::json fields = nlohmann::json::object();  // of the whole object
-  nlohmann::json stats = nlohmann::json::object();   // of "stats"
-  std::string summary;                               // lines after the summary line
-};
-
 // Prints and writes what the options ask for, after the last token: the JSON object, the report
-// file, the summary on stderr. target: of the model that ran. Throws Error.
+// file, the summary on stderr. target: of the model that ran. extras: what the stage adds (see
+// report_extras.h). Throws Error.
+void report(const RunOptions& options, const Request& request, const LlamaConfig& target,
+            const Generation& generation, const RunStats& stats, const std::string& device);
 void report(const RunOptions& options, const Request& request, const LlamaConfig& target,
             const Generation& generation, const RunStats& stats, const std::string& device,
-            const ReportExtras& extras = {});
+            const ReportExtras& extras);
 
 // Streams text to stdout as it comes, unless the output is JSON.
 Generation::Sink text_sink(const RunOptions& options);

@@ -1,5 +1,7 @@
 #include "common/run/tensor_log.h"
 
+#include <nlohmann/json.hpp>
+
 #include "common/base/check.h"
 #include "common/checkpoint/safetensors_writer.h"
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "common/base/check.h"
 #include "common/base/error.h"
@@ -59,18 +60,19 @@ std::vector<double> CostProfile::round_costs(int spec_length) const {
   return costs;
 }
 
-CostProfile make_profile(nlohmann::json key, std::vector<double> target_pass, double draft_step) {
+CostProfile make_profile(const nlohmann::json& key, std::vector<double> target_pass,
+                         double draft_step) {
   SPECDEC_CHECK(!target_pass.empty() && draft_step >= 0, "seconds of passes and drafts");
   for (std::size_t i = target_pass.size() - 1; i > 0; i--) {
     target_pass[i - 1] = std::min(target_pass[i - 1], target_pass[i]);
   }
   SPECDEC_CHECK(target_pass[0] > 0, "a pass takes time");
-  return {std::move(key), std::move(target_pass), draft_step};
+  return {key.dump(), std::move(target_pass), draft_step};
 }
 
 nlohmann::json to_json(const CostProfile& profile) {
   return {{"format", kFormat},
-          {"measured_for", profile.key},
+          {"measured_for", nlohmann::json::parse(profile.key)},
           {"target_pass_seconds", profile.target_pass},
           {"draft_step_seconds", profile.draft_step}};
 }
@@ -114,10 +116,11 @@ CostProfile stored_profile(const ProfileFile& file, const nlohmann::json& key,
   if (std::filesystem::exists(file.path)) {
     try {
       CostProfile profile = parse_profile(read_text_file(file.path), name);
-      if (profile.key == key) return profile;
-      const std::string other = difference(profile.key, key);
+      const auto measured_for = nlohmann::json::parse(profile.key);
+      if (measured_for == key) return profile;
+      const std::string other = difference(measured_for, key);
       if (file.named) {
-        if (!profile.key.is_null()) note(fmt::format("{} was measured for {}", name, other));
+        if (!measured_for.is_null()) note(fmt::format("{} was measured for {}", name, other));
         return profile;
       }
       note(fmt::format("{} was measured for {}; it is measured anew", name, other));

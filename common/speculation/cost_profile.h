@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 
 #include "common/speculation/adaptive_spec_length.h"
 
@@ -14,7 +14,7 @@ namespace specdec {
 // What passes and drafts cost on a machine: c and v of Theorem 3.8 in seconds. Measured once and
 // kept in a file, so that what follows from it does not depend on the clock.
 struct CostProfile {
-  nlohmann::json key = nullptr;     // what it was measured for, an object; null: unknown
+  std::string key = "null";         // what it was measured for: a JSON object; null: unknown
   std::vector<double> target_pass;  // [largest K + 1] a pass of the target over 1, 2, ... rows of
                                     // each request; never falls
   double draft_step = 0;            // a token of the draft for each request
@@ -36,7 +36,8 @@ struct CostProfile {
 // From seconds as measured: more rows never take less time, so where a measurement says otherwise,
 // the fewer rows take what the more did (that was noise).
 // REQUIRES: at least one pass; seconds above 0, of the draft at least 0.
-CostProfile make_profile(nlohmann::json key, std::vector<double> target_pass, double draft_step);
+CostProfile make_profile(const nlohmann::json& key, std::vector<double> target_pass,
+                         double draft_step);
 
 nlohmann::json to_json(const CostProfile& profile);
 

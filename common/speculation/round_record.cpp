@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include <fmt/color.h>
+#include <nlohmann/json.hpp>
 
 #include "common/sampling/uniform.h"
 

@@ -4,7 +4,7 @@
 
 #include <fmt/color.h>
 
-#include "common/base/program.h"
+#include "common/base/terminal.h"
 #include "common/run/report.h"
 
 namespace specdec {

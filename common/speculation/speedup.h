@@ -2,7 +2,7 @@
 #include <limits>
 #include <string>
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 
 #include "common/run/report.h"
 

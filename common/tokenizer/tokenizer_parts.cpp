@@ -5,6 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include <nlohmann/json.hpp>
+
 #include "common/base/error.h"
 #include "common/base/json.h"
 #include "common/base/utf8.h"

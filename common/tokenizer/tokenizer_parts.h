@@ -1,7 +1,7 @@
 #pragma once
 #include <vector>
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 
 #include "common/base/token_id.h"
 #include "common/tokenizer/added_tokens.h"

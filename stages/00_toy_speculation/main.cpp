@@ -3,6 +3,7 @@
 #include <charconv>
 
 #include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
 
 #include "common/base/program.h"
 #include "common/run/golden_check.h"

@@ -2,12 +2,10 @@
 // tokens so far.
 #include <algorithm>
 
-#include <CLI/CLI.hpp>
-
-#include "common/base/program.h"
 #include "common/run/generation.h"
 #include "common/run/golden_check.h"
 #include "common/run/report.h"
+#include "common/run/stage_main.h"
 #include "stages/01_naive_decoder/naive_llama.h"
 
 namespace specdec {
@@ -98,9 +96,6 @@ int run(const RunOptions& options) {
 }  // namespace specdec
 
 int main(int argc, char** argv) {
-  specdec::RunOptions options;
-  CLI::App app("Greedy decoding that computes everything again for every token.",
-               "01_naive_decoder");
-  specdec::add_run_options(app, 1, options);
-  return specdec::run_program(app, argc, argv, [&] { return specdec::run(options); });
+  return specdec::stage_main(1, "Greedy decoding that computes everything again for every token.",
+                             argc, argv, specdec::run);
 }

@@ -1,14 +1,13 @@
 // Stage 2: greedy decoding with a contiguous cache. The prompt is prefilled in one call; after that
 // every new token costs a pass over one row.
-#include <CLI/CLI.hpp>
 
-#include "common/base/program.h"
 #include "common/llama.h"
 #include "common/run/device.h"
 #include "common/run/generation.h"
 #include "common/run/golden_check.h"
 #include "common/run/load_model.h"
 #include "common/run/report.h"
+#include "common/run/stage_main.h"
 #include "stages/02_contiguous_kv_cache/contiguous_kv_cache.h"
 
 namespace specdec {
@@ -102,8 +101,6 @@ int run(const RunOptions& options) {
 }  // namespace specdec
 
 int main(int argc, char** argv) {
-  specdec::RunOptions options;
-  CLI::App app("Greedy decoding with a contiguous KV cache.", "02_contiguous_kv_cache");
-  specdec::add_run_options(app, 2, options);
-  return specdec::run_program(app, argc, argv, [&] { return specdec::run(options); });
+  return specdec::stage_main(2, "Greedy decoding with a contiguous KV cache.", argc, argv,
+                             specdec::run);
 }

@@ -2,15 +2,14 @@
 // behind the cache's interface.
 #include <memory>
 
-#include <CLI/CLI.hpp>
-
-#include "common/base/program.h"
+#include "common/base/terminal.h"
 #include "common/llama.h"
 #include "common/run/device.h"
 #include "common/run/generation.h"
 #include "common/run/golden_check.h"
 #include "common/run/load_model.h"
 #include "common/run/report.h"
+#include "common/run/stage_main.h"
 #include "stages/02_contiguous_kv_cache/contiguous_kv_cache.h"
 #include "stages/03_paged_kv_cache/make_cache.h"
 #include "stages/03_paged_kv_cache/paged_kv_cache.h"
@@ -138,8 +137,6 @@ int run(const RunOptions& options) {
 }  // namespace specdec
 
 int main(int argc, char** argv) {
-  specdec::RunOptions options;
-  CLI::App app("Greedy decoding with a KV cache in pages.", "03_paged_kv_cache");
-  specdec::add_run_options(app, 3, options);
-  return specdec::run_program(app, argc, argv, [&] { return specdec::run(options); });
+  return specdec::stage_main(3, "Greedy decoding with a KV cache in pages.", argc, argv,
+                             specdec::run);
 }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include <nlohmann/json.hpp>
+
 #include "common/base/error.h"
 #include "common/base/mapped_file.h"
 #include "common/run/load_model.h"

@@ -2,7 +2,7 @@
 #include <memory>
 #include <optional>
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 
 #include "common/llama.h"
 #include "common/run/options.h"

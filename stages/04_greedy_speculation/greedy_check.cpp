@@ -1,5 +1,7 @@
 #include "stages/04_greedy_speculation/greedy_check.h"
 
+#include <nlohmann/json.hpp>
+
 #include "stages/03_paged_kv_cache/make_cache.h"
 #include "stages/04_greedy_speculation/draft_setup.h"
 #include "stages/04_greedy_speculation/greedy_speculation.h"

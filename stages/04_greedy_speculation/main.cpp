@@ -1,11 +1,10 @@
 // Stage 4: greedy speculation. A draft proposes K tokens, the target verifies them in one pass, and
 // the text is stage 3's to the last bit.
-#include <CLI/CLI.hpp>
 
-#include "common/base/program.h"
 #include "common/run/device.h"
 #include "common/run/golden_check.h"
 #include "common/run/load_model.h"
+#include "common/run/stage_main.h"
 #include "stages/04_greedy_speculation/greedy_check.h"
 #include "stages/04_greedy_speculation/greedy_speculation.h"
 #include "stages/04_greedy_speculation/session.h"
@@ -58,8 +57,5 @@ int run(const RunOptions& options) {
 }  // namespace specdec
 
 int main(int argc, char** argv) {
-  specdec::RunOptions options;
-  CLI::App app("Speculative decoding of greedy text.", "04_greedy_speculation");
-  specdec::add_run_options(app, 4, options);
-  return specdec::run_program(app, argc, argv, [&] { return specdec::run(options); });
+  return specdec::stage_main(4, "Speculative decoding of greedy text.", argc, argv, specdec::run);
 }

@@ -2,8 +2,10 @@
 
 #include <set>
 
+#include <nlohmann/json.hpp>
+
 #include "common/base/output_file.h"
-#include "common/base/program.h"
+#include "common/base/terminal.h"
 
 namespace specdec {
 namespace {

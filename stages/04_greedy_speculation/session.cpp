@@ -1,7 +1,10 @@
 #include "stages/04_greedy_speculation/session.h"
 
+#include <nlohmann/json.hpp>
+
 #include "common/run/device.h"
 #include "common/run/load_model.h"
+#include "common/run/report_extras.h"
 #include "common/run/tensor_log.h"
 #include "common/speculation/speedup.h"
 #include "stages/03_paged_kv_cache/make_cache.h"

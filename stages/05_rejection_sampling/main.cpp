@@ -1,11 +1,10 @@
 // Stage 5: rejection sampling. Drafts are drawn, and accepted by a rule under which the text has
 // the law of the target alone.
-#include <CLI/CLI.hpp>
 
-#include "common/base/program.h"
 #include "common/run/device.h"
 #include "common/run/golden_check.h"
 #include "common/run/load_model.h"
+#include "common/run/stage_main.h"
 #include "stages/04_greedy_speculation/session.h"
 #include "stages/05_rejection_sampling/rejection_sampling.h"
 #include "stages/05_rejection_sampling/sampling_check.h"
@@ -63,8 +62,6 @@ int run(const RunOptions& options) {
 }  // namespace specdec
 
 int main(int argc, char** argv) {
-  specdec::RunOptions options;
-  CLI::App app("Speculative sampling: the target's law, in fewer passes.", "05_rejection_sampling");
-  specdec::add_run_options(app, 5, options);
-  return specdec::run_program(app, argc, argv, [&] { return specdec::run(options); });
+  return specdec::stage_main(5, "Speculative sampling: the target's law, in fewer passes.", argc,
+                             argv, specdec::run);
 }

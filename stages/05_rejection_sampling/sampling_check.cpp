@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include <nlohmann/json.hpp>
+
 #include "stages/03_paged_kv_cache/make_cache.h"
 #include "stages/04_greedy_speculation/draft_setup.h"
 #include "stages/05_rejection_sampling/rejection_sampling.h"

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include <nlohmann/json.hpp>
+
 #include "common/base/error.h"
 #include "common/run/golden_check.h"
 #include "stages/06_batched_verification/batch_session.h"

@@ -2,8 +2,11 @@
 
 #include <cmath>
 
+#include <nlohmann/json.hpp>
+#include <unistd.h>
+
+#include "common/base/exit_code.h"
 #include "common/base/output_file.h"
-#include "common/base/program.h"
 #include "stages/06_batched_verification/batch_json.h"
 
 namespace specdec {

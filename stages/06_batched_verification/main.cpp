@@ -3,9 +3,7 @@
 #include <chrono>
 #include <thread>
 
-#include <CLI/CLI.hpp>
-
-#include "common/base/program.h"
+#include "common/run/stage_main.h"
 #include "stages/06_batched_verification/batch_check.h"
 #include "stages/06_batched_verification/batch_report.h"
 #include "stages/06_batched_verification/batch_session.h"
@@ -65,9 +63,7 @@ int run(const RunOptions& options) {
 }  // namespace specdec
 
 int main(int argc, char** argv) {
-  specdec::RunOptions options;
-  CLI::App app("Many requests at once: each pass of the target verifies drafts of all of them.",
-               "06_batched_verification");
-  specdec::add_run_options(app, 6, options);
-  return specdec::run_program(app, argc, argv, [&] { return specdec::run(options); });
+  return specdec::stage_main(
+      6, "Many requests at once: each pass of the target verifies drafts of all of them.", argc,
+      argv, specdec::run);
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "common/llama.h"
 #include "stages/03_paged_kv_cache/make_cache.h"

@@ -4,7 +4,7 @@
 #include <span>
 #include <string>
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 
 #include "common/llama_model.h"
 #include "common/run/options.h"

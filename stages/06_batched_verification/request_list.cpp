@@ -7,6 +7,9 @@
 #include <iterator>
 #include <unordered_map>
 
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
 #include "common/base/error.h"
 #include "common/base/json.h"
 #include "common/base/mapped_file.h"

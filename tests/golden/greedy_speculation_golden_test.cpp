@@ -4,6 +4,8 @@
 #include <fstream>
 #include <set>
 
+#include <nlohmann/json.hpp>
+
 #include "common/base/json.h"
 #include "tests/speculation_fixture.h"
 

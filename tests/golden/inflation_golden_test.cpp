@@ -4,6 +4,8 @@
 #include <fstream>
 #include <set>
 
+#include <nlohmann/json.hpp>
+
 #include "common/base/json.h"
 #include "common/checkpoint/checkpoint.h"
 #include "common/inflation/inflated_config.h"

@@ -8,6 +8,7 @@
 #include <map>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "common/base/json.h"
 #include "common/base/mapped_file.h"

@@ -1,4 +1,6 @@
 // RoPE's frequencies against those that transformers computed, to the bit.
+#include <nlohmann/json.hpp>
+
 #include "common/base/json.h"
 #include "common/base/mapped_file.h"
 #include "common/rope_frequencies.h"

@@ -2,6 +2,8 @@
 #include <map>
 #include <sstream>
 
+#include <nlohmann/json.hpp>
+
 #include "common/base/json.h"
 #include "common/base/mapped_file.h"
 #include "common/checkpoint/elements.h"

@@ -1,3 +1,5 @@
+#include <nlohmann/json.hpp>
+
 #include "common/base/check.h"
 #include "common/base/json.h"
 #include "common/base/mapped_file.h"

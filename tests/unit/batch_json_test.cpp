@@ -3,6 +3,8 @@
 
 #include <numeric>
 
+#include <nlohmann/json.hpp>
+
 #include "tests/unit/batch_engine_fixture.h"
 
 namespace specdec {

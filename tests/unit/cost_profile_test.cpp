@@ -3,6 +3,8 @@
 
 #include <fstream>
 
+#include <nlohmann/json.hpp>
+
 #include "common/base/error.h"
 #include "common/base/mapped_file.h"
 #include "tests/test_support.h"

@@ -1,5 +1,7 @@
 // Greedy speculation on real models: the target's text and the target's bits, whatever the draft
 // says, and both caches after every round as if nothing had ever been rejected.
+#include <nlohmann/json.hpp>
+
 #include "tests/speculation_fixture.h"
 
 namespace specdec {

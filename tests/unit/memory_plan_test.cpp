@@ -1,6 +1,8 @@
 // How large an engine is made for its requests, and what that takes, against what is allocated.
 #include "stages/06_batched_verification/memory_plan.h"
 
+#include <nlohmann/json.hpp>
+
 #include "common/inflation/inflated_config.h"
 #include "common/inflation/inflated_weights.h"
 #include "stages/03_paged_kv_cache/make_cache.h"

@@ -1,6 +1,8 @@
 // The command line of stage 6, and what tells the stages' apart.
 #include "common/run/options.h"
 
+#include <CLI/CLI.hpp>
+
 #include "tests/test_support.h"
 
 namespace specdec {

@@ -1,6 +1,8 @@
 // What a round is, and what it counts.
 #include "common/speculation/round.h"
 
+#include <nlohmann/json.hpp>
+
 #include "tests/test_support.h"
 
 namespace specdec {

@@ -1,5 +1,7 @@
 #include "common/speculation/speedup.h"
 
+#include <nlohmann/json.hpp>
+
 #include "common/analysis/speculation_model.h"
 #include "tests/test_support.h"
 

@@ -1,6 +1,10 @@
 // golden_report DUMP GOLDEN: holds the tensors that a stage wrote with --dump against a golden
 // file, and says where they differ first, and why that may be. It runs no stage's code.
-#include "common/base/program.h"
+#include <exception>
+
+#include <fmt/format.h>
+
+#include "common/base/exit_code.h"
 #include "common/embedded_models.h"
 #include "common/golden/comparator.h"
 
@@ -20,10 +24,14 @@ int report(const std::filesystem::path& dump_path, const std::filesystem::path& 
 }  // namespace specdec
 
 int main(int argc, char** argv) {
-  CLI::App app("Where a dump differs first from a golden file of the embedded target.",
-               "golden_report");
-  std::filesystem::path dump, golden;
-  app.add_option("DUMP", dump, "what a stage wrote with --dump")->required();
-  app.add_option("GOLDEN", golden, "a .safetensors file of golden/goldens/target")->required();
-  return specdec::run_program(app, argc, argv, [&] { return specdec::report(dump, golden); });
+  if (argc != 3) {
+    fmt::print(stderr, "golden_report DUMP GOLDEN: two .safetensors files\n");
+    return specdec::kBadInput;
+  }
+  try {
+    return specdec::report(argv[1], argv[2]);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "golden_report: {}\n", error.what());
+    return specdec::kBadInput;
+  }
 }

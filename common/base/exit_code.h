@@ -1,0 +1,8 @@
+#pragma once
+
+namespace specdec {
+
+// What `main` returns. kCheckFailed is for --check and its kin.
+enum ExitCode { kGood = 0, kCheckFailed = 1, kBadInput = 2 };
+
+}  // namespace specdec
