@@ -11,7 +11,6 @@ not checked  it builds on another task, which comes first
 Exit code: 0 when stage N passes, 1 when not, 2 when nothing could be checked.
 """
 import argparse
-import os
 import re
 import subprocess
 import sys
@@ -163,7 +162,7 @@ def main(arguments):
     if trouble:
         print(f"check: the build cannot be configured (make doctor may know why):\n{trouble}", file=sys.stderr)
         return 2
-    broken = building.build(build, building.programs_of(stages, number), os.environ.get("JOBS"))
+    broken = building.build(build, building.programs_of(stages, number))
     programs, golden_passed = checks.Programs(build), True
     for lines in {tuple(lines) for lines in broken.values()}:
         print(coloured("Does not compile", "red"))

@@ -15,7 +15,6 @@ import argparse
 import contextlib
 import dataclasses
 import io
-import os
 import sys
 import tempfile
 import time
@@ -44,7 +43,7 @@ def own_programs(root, build, stages, stage):
     names = [name for name in building.programs_of(stages, stage.number) if name_belongs(name, stage)]
     for name in names:
         programs[name].unlink(missing_ok=True)  # an older program is never graded
-    return programs, building.build(build, names, os.environ.get("JOBS"))
+    return programs, building.build(build, names)
 
 
 def name_belongs(name, stage):

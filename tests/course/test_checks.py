@@ -7,7 +7,9 @@ import tempfile
 import time
 import unittest
 from pathlib import Path
+from unittest import mock
 
+import building
 import check
 import checks
 import course
@@ -122,6 +124,28 @@ class ChecksTest(unittest.TestCase):
 
     def test_running_out_of_memory_is_told(self):
         self.expect("echo std::bad_alloc >&2; exit 1\n", checks.ERROR, "it ran out of memory", "usually: it is often so")
+
+
+class BuildingTest(unittest.TestCase):
+    def test_memory_is_what_is_free_or_what_a_container_allows(self):
+        with tempfile.TemporaryDirectory() as folder:
+            groups = Path(folder)
+            free = building.memory(groups)
+            self.assertGreater(free, 64 << 20)
+            for name, limit, expected in (("memory.max", 100 << 20, 100 << 20), ("memory.max", "max", free),
+                                          ("memory/memory.limit_in_bytes", 50 << 20, 50 << 20)):
+                path = groups / name
+                path.parent.mkdir(exist_ok=True)
+                path.write_text(f"{limit}\n")
+                self.assertAlmostEqual(building.memory(groups), expected, delta=512 << 20 if expected == free else 0)
+
+    def test_compiles_no_more_at_a_time_than_asked(self):
+        processors = len(os.sched_getaffinity(0))
+        for asked, memory, expected in (("", 1 << 50, processors), ("", 1 << 20, 1), ("1", 1 << 50, 1), ("7", 1, 7),
+                                        ("0", 1 << 50, processors), ("many", 1 << 50, processors)):
+            with mock.patch.object(building, "memory", lambda memory=memory: memory), \
+                    mock.patch.dict(os.environ, JOBS=asked):
+                self.assertEqual(building.jobs(), expected, (asked, memory))
 
 
 class SandboxTest(unittest.TestCase):
