@@ -182,17 +182,15 @@ void multiply_panel(const Tiles& tiles, const std::byte* panel, ConstDeviceRows 
 // can change a bit.
 void matmul(ThreadTeam& team, ConstDeviceRows x, const PackedMatrix& weight, DeviceRows y) {
   const Tiles& tiles = tiles_for(weight.type());
-  team.run_ranges(weight.panels(), [&](std::int64_t begin, std::int64_t end) {
-    for (int first = 0; first < x.rows; first += kBlockRows) {
-      const int count = std::min(kBlockRows, x.rows - first);
-      for (std::int64_t p = begin; p < end; ++p) {
-        const int column = static_cast<int>(p) * kPanelRows;
-        const int columns = std::min(kPanelRows, y.width - column);
-        multiply_panel(tiles, weight.panel(p), x.slice(first, count),
-                       y.slice(first, count).columns(column, columns));
-      }
-    }
-  });
+  for (int first = 0; first < x.rows; first += kBlockRows) {
+    const ConstDeviceRows block = x.slice(first, std::min(kBlockRows, x.rows - first));
+    const DeviceRows outputs = y.slice(first, block.rows);
+    team.run_each(weight.panels(), [&](std::int64_t panel) {
+      const int column = static_cast<int>(panel) * kPanelRows;
+      const int columns = std::min(kPanelRows, y.width - column);
+      multiply_panel(tiles, weight.panel(panel), block, outputs.columns(column, columns));
+    });
+  }
 }
 
 }  // namespace specdec::cpu

@@ -53,6 +53,7 @@ ThreadTeam::ThreadTeam(int threads) {
   require(threads >= 0, "threads >= 0");
   if (threads == 0) threads = std::max(1, usable_cores());
   claims_ = std::vector<Claim>(static_cast<std::size_t>(threads - 1));
+  next_ = std::vector<Next>(static_cast<std::size_t>(threads));
   workers_.reserve(static_cast<std::size_t>(threads - 1));
   for (int thread = 1; thread < threads; ++thread) {
     workers_.emplace_back([this, thread] { work(thread); });

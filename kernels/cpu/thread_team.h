@@ -46,6 +46,26 @@ class ThreadTeam {
     });
   }
 
+  // [snippet run-each]
+  // Calls job(i) once for each i in 0 .. count - 1. A thread begins in a range of its own, one
+  // after the other; when that is done it takes what is left of the others', so that none waits for
+  // longer than a job takes.
+  template <typename Job>
+  void run_each(std::int64_t count, const Job& job) {
+    const std::int64_t threads = size();
+    for (std::int64_t t = 0; t < threads; ++t) {
+      next_[static_cast<std::size_t>(t)].job.store(count * t / threads, std::memory_order_relaxed);
+    }
+    run([&](int thread) {
+      for (std::int64_t t = thread; t < thread + threads; ++t) {
+        const std::int64_t range = t % threads, end = count * (range + 1) / threads;
+        std::atomic<std::int64_t>& next = next_[static_cast<std::size_t>(range)].job;
+        for (std::int64_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < end;) job(i);
+      }
+    });
+  }
+  // [end snippet run-each]
+
  private:
   using Function = void (*)(const void* context, int thread);
 
@@ -69,6 +89,12 @@ class ThreadTeam {
     std::atomic<std::uint32_t> job = 0;
   };
   std::vector<Claim> claims_;  // [workers]
+
+  // Of each thread's range in run_each, the first job that nobody has begun.
+  struct alignas(64) Next {
+    std::atomic<std::int64_t> job = 0;
+  };
+  std::vector<Next> next_;  // [threads]
 
   std::mutex mutex_;  // guards the decision to sleep
   std::condition_variable wake_;

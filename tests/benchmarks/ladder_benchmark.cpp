@@ -20,6 +20,7 @@ using cpu::kLanes;
 using cpu::Words;
 
 constexpr int kOutputs = 16'384, kWidth = 2048, kMostRows = 6;
+constexpr int kPanels = kOutputs / cpu::kPanelRows;
 
 struct Job {
   const std::uint16_t* weights = nullptr;  // [outputs, width], bf16
@@ -121,14 +122,15 @@ void together(const Job& job, std::int64_t begin, std::int64_t end) {
 struct Step {
   const char* name;
   void (*multiply)(const Job& job, std::int64_t begin, std::int64_t end);
-  bool threads = true;
+  enum class Threads { kOne, kOwnHalf, kHelp } threads = Threads::kOwnHalf;
 };
-constexpr Step kSteps[] = {{"1_plain_loops", plain, false},
+constexpr Step kSteps[] = {{"1_plain_loops", plain, Step::Threads::kOne},
                            {"2_threads", plain},
                            {"3_vectors_along_the_row", along_the_row},
                            {"4_panels", row_by_row},
                            {"5_rows_share_a_pass", together<false>},
-                           {"6_ask_ahead", together<true>}};
+                           {"6_ask_ahead", together<true>},
+                           {"7_help_each_other", together<true>, Step::Threads::kHelp}};
 
 class Ladder {
  public:
@@ -142,11 +144,16 @@ class Ladder {
 
   void run(const Step& step, int rows) {
     const Job job{weights_.data(), &packed_, x_.data(), y_.data(), rows};
-    if (!step.threads) return step.multiply(job, 0, kOutputs);
-    team_.begin_burst();
-    team_.run_ranges(kOutputs / cpu::kPanelRows, [&](std::int64_t begin, std::int64_t end) {
+    if (step.threads == Step::Threads::kOne) return step.multiply(job, 0, kOutputs);
+    const auto panels = [&](std::int64_t begin, std::int64_t end) {
       step.multiply(job, begin * cpu::kPanelRows, end * cpu::kPanelRows);
-    });
+    };
+    team_.begin_burst();
+    if (step.threads == Step::Threads::kHelp) {
+      team_.run_each(kPanels, [&](std::int64_t panel) { panels(panel, panel + 1); });
+    } else {
+      team_.run_ranges(kPanels, panels);
+    }
     team_.end_burst();
   }
 

@@ -86,6 +86,36 @@ TEST(CpuThreadTeam, RangesCoverEverythingOnce) {
   }
 }
 
+TEST(CpuThreadTeam, EachJobIsDoneOnce) {
+  for (const int threads : {1, 2, 3}) {
+    ThreadTeam team(threads);
+    for (std::int64_t count = 0; count < 100; ++count) {
+      std::vector<std::atomic<int>> seen(static_cast<std::size_t>(count));
+      team.run_each(count, [&](std::int64_t i) { ++seen[static_cast<std::size_t>(i)]; });
+      for (const auto& times : seen) ASSERT_EQ(times, 1);
+    }
+  }
+}
+
+// While a thread is in its first job, the other does what is left of both ranges.
+TEST(CpuThreadTeam, NobodyWaitsForARangeThatLagsBehind) {
+  ThreadTeam team(2);
+  for (const std::int64_t slow : {0, 50}) {  // the first jobs of the two ranges
+    std::atomic<int> done = 0;
+    bool helped = false;
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    team.run_each(100, [&](std::int64_t i) {
+      if (i == slow) {
+        while (done != 99 && std::chrono::steady_clock::now() < end) std::this_thread::yield();
+        helped = done == 99;
+      } else {
+        ++done;
+      }
+    });
+    EXPECT_TRUE(helped) << "job " << slow;
+  }
+}
+
 // Workers sleep when no burst is on: a second of idleness must cost next to no processor time.
 TEST(CpuThreadTeam, SleepsBetweenBursts) {
   ThreadTeam team(2);
