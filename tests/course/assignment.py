@@ -78,9 +78,11 @@ def write_table(root, out, stages, number):
 
 def write_presets(root, out):
     presets = json.loads((root / "CMakePresets.json").read_text(encoding="utf-8"))
-    base = next(preset for preset in presets["configurePresets"] if preset["name"] == "base")
-    base["cacheVariables"].update(SPECDEC_WERROR="OFF", SPECDEC_EMULATION="OFF", SPECDEC_CUDA="OFF",
-                                  SPECDEC_OPTIMIZE="-O1 -DNDEBUG")
+    named = {preset["name"]: preset["cacheVariables"] for preset in presets["configurePresets"]
+             if "cacheVariables" in preset}
+    named["base"].update(SPECDEC_WERROR="OFF", SPECDEC_EMULATION="OFF", SPECDEC_CUDA="OFF",
+                         SPECDEC_OPTIMIZE="-O1 -DNDEBUG")
+    named["asan"].update(SPECDEC_OPTIMIZE="-O1 -g -DNDEBUG")
     keep = ("base", "cpu", "asan")
     for kind in ("configurePresets", "buildPresets"):
         presets[kind] = [preset for preset in presets[kind] if preset["name"] in keep]

@@ -37,6 +37,12 @@ class AssignmentTest(unittest.TestCase):
     def tearDownClass(cls):
         cls.folder.cleanup()
 
+    def test_is_built_quickly_and_for_debuggers_with_lines(self):
+        presets = {preset["name"]: preset.get("cacheVariables", {})
+                   for preset in json.loads(self.text("CMakePresets.json"))["configurePresets"]}
+        self.assertEqual(presets["base"]["SPECDEC_OPTIMIZE"], "-O1 -DNDEBUG")
+        self.assertIn("-g", presets["asan"]["SPECDEC_OPTIMIZE"])
+
     def text(self, path):
         return (self.tree / path).read_text(encoding="utf-8")
 
