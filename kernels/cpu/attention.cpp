@@ -91,7 +91,7 @@ struct Ahead {
   }
 
  private:
-  static_assert(kAttentionChunk == 64);
+  static_assert(kAttentionChunk <= 64);  // bits of due
   bool is_due(int j) const { return (due >> j & 1) != 0; }
   static void ask_for(const float* from, int count) {
     constexpr int kCacheLine = 64 / sizeof(float);
