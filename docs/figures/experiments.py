@@ -239,7 +239,7 @@ def timeline(results):
     panel(208, "The same rounds, if bytes decide: 1B drafts for 3B, in steps of the 3B", lambda s: f"{s:.1f}",
           lambda row, r: {"draft": r["drafted"] * c, "verify": 1.0, "other": 0.0})
     for x, fill, stroke, words in ((74, PALE_BLUE, BLUE, "a draft step"), (190, PALE_PURPLE, PURPLE,
-                                   "a pass of the target"), (360, PALE_YELLOW, BROWN, "all else: choosing, roll-back")):
+                                   "a pass of the target"), (360, PALE_YELLOW, BROWN, "all else: choosing, rollback")):
         p.box(x, 374, 13, 13, fill, stroke=stroke)
         p.text(x + 19, 385, words, 12, "start")
     p.write("theory_timeline.svg")

@@ -67,8 +67,8 @@ def one_round():
 
 
 def caches():
-    """Both caches, before and after the roll-back: a rejection, and full acceptance."""
-    p = Picture(760, 520, "What both caches hold, before and after the roll-back")
+    """Both caches, before and after the rollback: a rejection, and full acceptance."""
+    p = Picture(760, 520, "What both caches hold, before and after the rollback")
     start, K, cell = 6, 4, 42
     left = 210
     names = [str(i) for i in range(start)] + ["g", "d1", "d2", "d3", "d4", "b"]

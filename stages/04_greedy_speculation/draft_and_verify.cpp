@@ -69,7 +69,7 @@ void DraftAndVerify::verify(std::span<const TokenId> context) {
 }
 // [end snippet verify]
 
-// [snippet roll-back]
+// [snippet rollback]
 void DraftAndVerify::roll_back(const Round& round) {
   // [task 4.2: roll the caches back]
   // Both caches hold the drafts, of which the draft never saw the last one; the text has only the
@@ -80,7 +80,7 @@ void DraftAndVerify::roll_back(const Round& round) {
   // [end task 4.2]
   if (policy_) policy_->learn(round);
 }
-// [end snippet roll-back]
+// [end snippet rollback]
 
 void DraftAndVerify::count(RunStats& stats, const Round& round) const {
   count_round(stats, round);

@@ -29,7 +29,7 @@ struct PrefixCacheStats {
 // Full pages of prompts, kept so that requests which begin with the same tokens compute and store
 // them once: same prefix, same bits. The pages form trees, the first page of a prompt at the root:
 //
-//   "You are a poet. " -- "Write about the " -- "sea and its isl"      a page of 16 tokens each
+//   "You are a poet. " -- "Write about the " -- "sea and its isla"     a page of 16 tokens each
 //                     \-- "Translate: the s"
 //
 // A page is found by the hash of everything up to its end (as in vLLM), and taken only if its own

@@ -32,7 +32,7 @@ void gives_each_round_its_rows(std::uint64_t seed) {
     if (turn == 0) pass.add_prefill({&d, 5});
     pass.run();
     const std::string when = turn == 0 ? "2, 4 and 0 drafts, and 5 tokens of a prompt"
-                                       : "2, 4 and 0 drafts after a roll-back";
+                                       : "2, 4 and 0 drafts after a rollback";
     Lists fed;
     Numbers rows;
     for (const auto& segments : world.target.passes) {
