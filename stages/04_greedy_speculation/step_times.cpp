@@ -60,12 +60,13 @@ StepTimes measure_steps(DraftAndVerify& steps, std::span<const TokenId> text, in
                         const RunStats& stats, const Sampling& drafting,
                         const std::function<void(std::span<const TokenId> context)>& choose) {
   const int most = static_cast<int>(std::ssize(stats.rounds_by_drafted)) - 1;
+  if (most < 0) return {};  // no round at all
   // The last place is one where the target and the drafter have room for `most` tokens more.
   const int last =
       std::min({static_cast<int>(text.size()) - most - 1, steps.target().length(steps.sequence()),
                 steps.drafter().context_limit() - most});
   const int first = prompt - 1, places = last - first + 1;
-  if (most < 0 || places < 1) return {};
+  if (places < 1) return {};
   const int samples = std::min(places, kMostSamples);
   const std::vector<int> spec_lengths = typical_spec_lengths(stats, samples);
   Parts parts(steps, text, drafting);
