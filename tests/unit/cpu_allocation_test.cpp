@@ -1,37 +1,8 @@
 // Decode loops allocate nothing: no operation does, once weights are loaded.
-#include <atomic>
-#include <cstdlib>
 #include <new>
 
+#include "tests/unit/allocation_counter.h"
 #include "tests/unit/cpu_test_support.h"
-
-// clang's ThreadSanitizer brings an operator new of its own, which cannot be replaced.
-#if defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define SPECDEC_NEW_IS_TAKEN
-#endif
-#endif
-
-namespace {
-
-std::atomic<long> allocations = 0;
-
-// Not inlined, because GCC takes malloc and free in one caller for a mismatch of new and free.
-[[gnu::noinline, maybe_unused]] void* counted(std::size_t bytes) {
-  ++allocations;
-  if (void* block = std::malloc(bytes == 0 ? 1 : bytes)) return block;
-  throw std::bad_alloc();
-}
-
-[[gnu::noinline, maybe_unused]] void release(void* block) { std::free(block); }
-
-}  // namespace
-
-#if !defined(SPECDEC_NEW_IS_TAKEN)
-void* operator new(std::size_t bytes) { return counted(bytes); }
-void operator delete(void* block) noexcept { release(block); }
-void operator delete(void* block, std::size_t) noexcept { release(block); }
-#endif
 
 namespace specdec {
 namespace {
@@ -63,22 +34,19 @@ void run_everything(Backend& backend, const WeightMatrix& weights, TestRows& a, 
 }
 
 TEST(CpuAllocation, OperationsAllocateNothing) {
-#if defined(SPECDEC_NEW_IS_TAKEN)
-  GTEST_SKIP() << "NOT CHECKED: operator new cannot be counted under ThreadSanitizer";
-#endif
   TestNumbers numbers(31);
   const TestWeights weights = TestWeights::random(numbers, WeightType::kBF16, 2048, 2048);
   TestRows a = TestRows::random(numbers, 8, 2048), b = a, c = a;
   for (const int threads : {1, 3}) {
     Backend& backend = fast_backend(threads);
     const auto matrix = load(backend, weights);
-    const long before = allocations;
+    const std::size_t before = allocations();
     run_everything(backend, *matrix, a, b, c);
-    EXPECT_EQ(allocations, before);
+    EXPECT_EQ(allocations(), before);
   }
-  const long before = allocations;
-  delete new int(3);  // the counter counts
-  EXPECT_EQ(allocations, before + 1);
+  const std::size_t before = allocations();
+  ::operator delete(::operator new(1));  // the counter counts
+  EXPECT_EQ(allocations(), before + 1);
 }
 
 }  // namespace
