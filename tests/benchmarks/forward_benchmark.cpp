@@ -126,17 +126,18 @@ void register_benchmarks(Machine& machine, Backend& backend, Models& models, int
   const auto finish = [&](benchmark::internal::Benchmark* benchmark, int iterations) {
     benchmark->Iterations(iterations)->UseManualTime()->Unit(benchmark::kMillisecond);
   };
-  for (const auto& [name, config] :
+  for (const auto& shape :
        {std::pair{"134m", shape_134m()}, std::pair{"1b", llama_3_2_1b_config()}}) {
+    const std::string name = shape.first;
+    const nlohmann::json config = shape.second;
     auto* passes = benchmark::RegisterBenchmark(
-        (std::string("forward/") + name).c_str(),
-        [&, cached, name = std::string(name), config](benchmark::State& state) {
+        ("forward/" + name).c_str(), [&, cached, name, config](benchmark::State& state) {
           forward(state, machine, models.get(name, config), cached);
         });
     for (const int rows : {1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 64, 512}) passes->Arg(rows);
     passes->ArgName("M");
     finish(passes, samples);
-    finish(benchmark::RegisterBenchmark((std::string("load/") + name).c_str(),
+    finish(benchmark::RegisterBenchmark(("load/" + name).c_str(),
                                         [&, config](benchmark::State& state) {
                                           models.forget();
                                           load(state, backend, config);

@@ -87,7 +87,9 @@ inline Law speculation_law_by_rounds(const Scenario& scenario) {
   Request request = request_of(scenario.prompt, 0, scenario.eos_ids);
   for (std::size_t length = 0; length < n; length++) {
     request.max_new_tokens = static_cast<int>(n - length);
-    for (const auto& [text, text_probability] : texts[length]) {
+    for (const auto& entry : texts[length]) {
+      const Text& text = entry.first;
+      const double text_probability = entry.second;
       Text context = scenario.prompt;
       context.insert(context.end(), text.begin(), text.end());
       walk(
