@@ -4,9 +4,9 @@
 #include <functional>
 #include <vector>
 
-#include "common/golden/data_flow.h"
 #include "common/language_model.h"
 #include "common/llama_model.h"
+#include "common/tensor_kind.h"
 
 namespace specdec {
 

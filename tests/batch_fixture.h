@@ -13,6 +13,7 @@
 
 #include <gtest/gtest.h>
 
+#include "common/run_stats.h"
 #include "stages/04_greedy_speculation/greedy_speculation.h"
 #include "stages/04_greedy_speculation/model_drafter.h"
 #include "stages/05_rejection_sampling/rejection_sampling.h"

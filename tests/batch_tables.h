@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "stages/02_contiguous_kv_cache/contiguous_kv_cache.h"
-#include "stages/03_paged_kv_cache/make_cache.h"
+#include "stages/programs/cache/make_cache.h"
 #include "tests/batch_fixture.h"
 #include "tests/paged_table_model.h"
 

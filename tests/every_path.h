@@ -81,7 +81,7 @@ template <typename AfterRound>
 SpeculationRun speculate(DraftAndVerify& steps, Chance& chance, const SpeculationOptions& options,
                          const Request& request, AfterRound&& after_round) {
   SpeculationRun run;
-  Generation generation(request);
+  Generation generation(request, request.tokenizer_or_null());
   RejectionSampling sampling(steps, chance, options);
   Text context = request.prompt;
   steps.prefill(context);

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/run_stats.h"
 #include "stages/04_greedy_speculation/greedy_speculation.h"
 #include "stages/04_greedy_speculation/model_drafter.h"
 #include "tests/engine_fixture.h"
@@ -130,7 +131,8 @@ inline Outcome speculate_greedily(LanguageModel& target, Drafter& drafter, const
                                   const AfterRound& after_round = {},
                                   const std::vector<double>& round_costs = {}) {
   Outcome outcome;
-  Generation generation(request, [&](std::string_view text) { outcome.streamed += text; });
+  Generation generation(request, request.tokenizer_or_null(),
+                        [&](std::string_view text) { outcome.streamed += text; });
   DraftAndVerify steps(target, drafter, spec_length, context_limit, KeepProbs::kNone);
   if (!round_costs.empty()) steps.adapt(AdaptiveSpecLength(round_costs));
   std::vector<TokenId> context = request.prompt;
@@ -157,7 +159,8 @@ inline Outcome speculate_greedily(LanguageModel& target, Drafter& drafter, const
 inline Outcome decode_plainly(LanguageModel& target, const Request& request,
                               const AfterStep& after_step = {}) {
   Outcome outcome;
-  Generation generation(request, [&](std::string_view text) { outcome.streamed += text; });
+  Generation generation(request, request.tokenizer_or_null(),
+                        [&](std::string_view text) { outcome.streamed += text; });
   std::vector<TokenId> context = request.prompt;
   const LogitsBuffer logits(target, 1);
   const SequenceId sequence = target.create();

@@ -2,7 +2,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/analysis/speculation_model.h"
+#include "common/speculation/paper_formulas.h"
 #include "common/speculation/round.h"
 
 namespace specdec {

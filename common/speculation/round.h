@@ -1,10 +1,6 @@
 #pragma once
 #include <algorithm>
-#include <cstdint>
 #include <string_view>
-
-#include "common/base/token_id.h"
-#include "common/run/report.h"
 
 namespace specdec {
 
@@ -44,8 +40,5 @@ inline int round_spec_length(int spec_length, int start, int context_limit,
                                draft_context_limit - start}));
 }
 // [end snippet round-spec-length]
-
-// Adds a round to the counters of a run.
-void count_round(RunStats& stats, const Round& round);
 
 }  // namespace specdec

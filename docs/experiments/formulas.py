@@ -1,4 +1,4 @@
-"""The cost model in Python, for tables and figures; common/analysis/speculation_model.h explains each function, and
+"""The cost model in Python, for tables and figures; common/speculation/paper_formulas.h explains each function, and
 `python3 docs/experiments/formulas.py` holds these against numbers worked out by hand.
 
 alpha: accepted / tested. K: drafted tokens a round. c: time of a draft step over that of a target step. v: time of a

@@ -6,12 +6,12 @@
 #include <nlohmann/json.hpp>
 
 #include "common/base/program.h"
-#include "common/run/golden_check.h"
-#include "common/run/options.h"
-#include "common/run/report.h"
 #include "common/speculation/round.h"
 #include "stages/00_toy_speculation/enumeration.h"
 #include "stages/00_toy_speculation/wrong_rules.h"
+#include "stages/programs/check/golden_check.h"
+#include "stages/programs/run/options.h"
+#include "stages/programs/show/report.h"
 
 namespace specdec::toy {
 namespace {

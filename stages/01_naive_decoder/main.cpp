@@ -2,11 +2,13 @@
 // tokens so far.
 #include <algorithm>
 
-#include "common/run/generation.h"
-#include "common/run/golden_check.h"
-#include "common/run/report.h"
-#include "common/run/stage_main.h"
+#include "common/base/stopwatch.h"
+#include "common/generation.h"
+#include "common/run_stats.h"
 #include "stages/01_naive_decoder/naive_llama.h"
+#include "stages/programs/check/golden_check.h"
+#include "stages/programs/run/stage_main.h"
+#include "stages/programs/show/report.h"
 
 namespace specdec {
 namespace {
@@ -81,7 +83,7 @@ int run(const RunOptions& options) {
   const NaiveLlama target(request.checkpoint);
   if (!options.dump.empty()) record(target, request.prompt).write(options.dump);
 
-  Generation generation(request, text_sink(options));
+  Generation generation(request, request.tokenizer_or_null(), text_sink(options));
   LogitsLog log(options.dump_logits);
   RunStats stats;
   const std::int64_t rows_before = target.rows_computed();

@@ -7,7 +7,7 @@
 
 #include "common/base/token_id.h"
 #include "common/checkpoint/checkpoint.h"
-#include "common/golden/data_flow.h"
+#include "common/tensor_kind.h"
 
 namespace specdec {
 

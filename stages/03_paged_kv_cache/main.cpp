@@ -2,18 +2,20 @@
 // behind the cache's interface.
 #include <memory>
 
+#include "common/base/stopwatch.h"
 #include "common/base/terminal.h"
+#include "common/generation.h"
 #include "common/llama.h"
-#include "common/run/device.h"
-#include "common/run/generation.h"
-#include "common/run/golden_check.h"
-#include "common/run/load_model.h"
-#include "common/run/report.h"
-#include "common/run/stage_main.h"
+#include "common/run_stats.h"
 #include "stages/02_contiguous_kv_cache/contiguous_kv_cache.h"
-#include "stages/03_paged_kv_cache/make_cache.h"
 #include "stages/03_paged_kv_cache/paged_kv_cache.h"
-#include "stages/03_paged_kv_cache/pool_picture.h"
+#include "stages/programs/cache/make_cache.h"
+#include "stages/programs/cache/pool_picture.h"
+#include "stages/programs/check/golden_check.h"
+#include "stages/programs/run/device.h"
+#include "stages/programs/run/load_model.h"
+#include "stages/programs/run/stage_main.h"
+#include "stages/programs/show/report.h"
 
 namespace specdec {
 namespace {
@@ -123,7 +125,7 @@ int run(const RunOptions& options) {
   Llama target(model, *cache, {.token_limit = request.token_limit});
   if (!options.dump.empty()) record_forward(target, request.prompt).write(options.dump);
 
-  Generation generation(request, text_sink(options));
+  Generation generation(request, request.tokenizer_or_null(), text_sink(options));
   LogitsLog log(options.dump_logits);
   RunStats stats;
   decode(target, *cache, request, options, generation, log, stats);

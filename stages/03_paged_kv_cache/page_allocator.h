@@ -5,6 +5,9 @@
 
 namespace specdec {
 
+// ceil(tokens / page_size).
+inline int pages_for(int tokens, int page_size) { return (tokens + page_size - 1) / page_size; }
+
 // Which pages of a pool are free, and how many owners the others have. It knows nothing of what the
 // pages hold.
 //

@@ -1,6 +1,8 @@
 #include "stages/04_greedy_speculation/draft_and_verify.h"
 
 #include "common/base/check.h"
+#include "common/base/stopwatch.h"
+#include "common/run_stats.h"
 
 namespace specdec {
 

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "common/language_model.h"
+#include "common/run_stats.h"
 #include "common/speculation/adaptive_spec_length.h"
 #include "common/speculation/drafter.h"
 #include "common/speculation/round.h"

@@ -1,7 +1,7 @@
 #pragma once
 #include <vector>
 
-#include "common/run/generation.h"
+#include "common/generation.h"
 #include "stages/04_greedy_speculation/draft_and_verify.h"
 
 namespace specdec {

@@ -1,13 +1,15 @@
 // Stage 4: greedy speculation. A draft proposes K tokens, the target verifies them in one pass, and
 // the text is stage 3's to the last bit.
 
-#include "common/run/device.h"
-#include "common/run/golden_check.h"
-#include "common/run/load_model.h"
-#include "common/run/stage_main.h"
-#include "stages/04_greedy_speculation/greedy_check.h"
+#include "common/base/stopwatch.h"
+#include "common/run_stats.h"
 #include "stages/04_greedy_speculation/greedy_speculation.h"
-#include "stages/04_greedy_speculation/session.h"
+#include "stages/programs/check/golden_check.h"
+#include "stages/programs/run/device.h"
+#include "stages/programs/run/load_model.h"
+#include "stages/programs/run/stage_main.h"
+#include "stages/programs/speculation/greedy_check.h"
+#include "stages/programs/speculation/session.h"
 
 namespace specdec {
 namespace {

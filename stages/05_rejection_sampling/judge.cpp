@@ -29,13 +29,6 @@ double overlap(const Proposal& draft) {
 
 }  // namespace
 
-SpeculationOptions speculation_options(const RunOptions& options) {
-  return {.sampling = options.sampling,
-          .draft_temperature = options.draft_temperature.value_or(options.sampling.temperature),
-          .rule = &find_acceptance_rule(options.acceptance),
-          .lenience = options.lenience};
-}
-
 void check_speculation_options(const SpeculationOptions& options) {
   check_sampling_options(options.sampling);
   check_temperature(options.draft_temperature, "--draft-temperature");
@@ -45,11 +38,6 @@ void check_speculation_options(const SpeculationOptions& options) {
   if (options.lenience < 1 && options.rule->rule != rejection) {
     fail("--lenience belongs to --acceptance rejection, not to {}", options.rule->name);
   }
-}
-
-KeepProbs keep_probs(const RunOptions& options, const SpeculationOptions& speculation) {
-  const bool looked_at = options.explain || !options.trace.empty();
-  return looked_at || !speculation.rule->on_device ? KeepProbs::kOnHost : KeepProbs::kBesideLogits;
 }
 
 JudgingScratch::JudgingScratch(Backend& backend, int spec_length, int vocab_size, int requests,
@@ -142,21 +130,6 @@ std::span<const double> Judge::target_probs(int i) const {
 TokenId Judge::plain_choice(DeviceRows logits, std::span<const TokenId> context) {
   if (scratch_.sampler) return plain_choice_on_device(logits, context);
   return draw(standardise(logits, 0, context), static_cast<int>(context.size()));
-}
-
-std::string_view Judge::rule_name() const {
-  return options_.lenience < 1 ? "lenient" : options_.rule->name;
-}
-
-RoundEvidence Judge::evidence(const Drafts& drafts, std::uint64_t seed) const {
-  const bool random = options_.sampling.temperature > 0 || options_.draft_temperature > 0;
-  return {.drafts = &drafts,
-          .target_probs = [this](int i) { return target_probs(i); },
-          .seed = random ? std::optional(seed) : std::nullopt,
-          .tests_by_uniform = options_.rule->tests_by_uniform,
-          .races = options_.rule->races,
-          .corrects_by_residual = options_.rule->corrects_by_residual && rule_ != lenient_argmax,
-          .correction = options_.rule->correction};
 }
 
 }  // namespace specdec

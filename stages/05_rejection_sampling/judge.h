@@ -3,10 +3,9 @@
 #include <span>
 #include <vector>
 
+#include "common/generation.h"
 #include "common/language_model.h"
-#include "common/run/generation.h"
 #include "common/speculation/drafter.h"
-#include "common/speculation/round_record.h"
 #include "stages/04_greedy_speculation/draft_and_verify.h"
 #include "stages/05_rejection_sampling/acceptance.h"
 
@@ -19,13 +18,6 @@ struct SpeculationOptions {
   const NamedRule* rule = &find_acceptance_rule("rejection");
   double lenience = 1;  // below 1: lenient() or, at temperature 0, lenient_argmax()
 };
-
-// Whether a GPU judges, and so keeps the distributions. Not where people want to look at them
-// (--explain, --trace), nor by a rule that only the host knows.
-KeepProbs keep_probs(const RunOptions& options, const SpeculationOptions& speculation);
-
-// As the command line asks for. Throws Error where --acceptance names no rule.
-SpeculationOptions speculation_options(const RunOptions& options);
 
 // Throws Error, naming the option, where one is out of range or does not go with the others.
 void check_speculation_options(const SpeculationOptions& options);
@@ -78,10 +70,7 @@ class Judge {
   // What drafts are to be drawn with.
   const Sampling& drafting() const { return drafting_; }
 
-  // For people to look at: what decided the last round. seed: the Dice's.
-  RoundEvidence evidence(const Drafts& drafts, std::uint64_t seed) const;
-  std::string_view rule_name() const;  // "lenient" where a lenience below 1 made it so
-  bool lossless() const { return options_.rule->lossless && options_.lenience == 1; }
+  const SpeculationOptions& options() const { return options_; }
 
   // The distribution [V] that judged draft i of the last round, or that gave its bonus.
   // REQUIRES: i < tested, or i is the bonus' row.

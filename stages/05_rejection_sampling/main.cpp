@@ -1,13 +1,16 @@
 // Stage 5: rejection sampling. Drafts are drawn, and accepted by a rule under which the text has
 // the law of the target alone.
 
-#include "common/run/device.h"
-#include "common/run/golden_check.h"
-#include "common/run/load_model.h"
-#include "common/run/stage_main.h"
-#include "stages/04_greedy_speculation/session.h"
+#include "common/base/stopwatch.h"
+#include "common/run_stats.h"
 #include "stages/05_rejection_sampling/rejection_sampling.h"
-#include "stages/05_rejection_sampling/sampling_check.h"
+#include "stages/programs/check/golden_check.h"
+#include "stages/programs/run/device.h"
+#include "stages/programs/run/load_model.h"
+#include "stages/programs/run/stage_main.h"
+#include "stages/programs/sampling/sampling_check.h"
+#include "stages/programs/sampling/speculation_options.h"
+#include "stages/programs/speculation/session.h"
 
 namespace specdec {
 namespace {
@@ -27,7 +30,7 @@ void decode(DraftAndVerify& steps, RejectionSampling& sampling, std::uint64_t se
       round = sampling.round(context, generation);  // emits 1 to K + 1 tokens
     }
     steps.count(stats, round);
-    log.after_round(steps, round, context, sampling.judge().evidence(steps.drafts(), seed), stats);
+    log.after_round(steps, round, context, evidence(sampling.judge(), steps.drafts(), seed), stats);
   }
 }
 // [end snippet decode]
@@ -54,7 +57,7 @@ int run(const RunOptions& options) {
   const auto choose = [&](std::span<const TokenId> context) {
     judge.plain_choice(session.steps.logits_rows(1), context);
   };
-  session.finish(judge.drafting(), choose, judge.rule_name(), judge.lossless());
+  session.finish(judge.drafting(), choose, rule_name(speculation), is_lossless(speculation));
   return kGood;
 }
 

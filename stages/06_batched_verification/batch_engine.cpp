@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "common/base/check.h"
+#include "common/run_stats.h"
 #include "stages/06_batched_verification/invariants.h"
 
 namespace specdec {

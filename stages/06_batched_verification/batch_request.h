@@ -8,9 +8,10 @@
 #include <string_view>
 #include <vector>
 
-#include "common/run/generation.h"
-#include "common/run/report.h"
+#include "common/generation.h"
+#include "common/run_stats.h"
 #include "stages/05_rejection_sampling/judge.h"
+#include "stages/programs/show/report.h"
 
 namespace specdec {
 

@@ -2,8 +2,6 @@
 
 #include <limits>
 
-#include "stages/03_paged_kv_cache/make_cache.h"
-
 namespace specdec {
 
 KvPool::KvPool(KvCache* cache, bool share_prefixes, bool verify)

@@ -3,10 +3,11 @@
 #include <chrono>
 #include <thread>
 
-#include "common/run/stage_main.h"
-#include "stages/06_batched_verification/batch_check.h"
-#include "stages/06_batched_verification/batch_report.h"
-#include "stages/06_batched_verification/batch_session.h"
+#include "stages/programs/batch/batch_check.h"
+#include "stages/programs/batch/batch_report.h"
+#include "stages/programs/batch/batch_session.h"
+#include "stages/programs/run/stage_main.h"
+#include "stages/programs/sampling/speculation_options.h"
 
 namespace specdec {
 namespace {

@@ -1,7 +1,8 @@
 #include "tests/benchmarks/batch_decoding.h"
 
 #include "common/base/error.h"
-#include "stages/03_paged_kv_cache/make_cache.h"
+#include "common/run_stats.h"
+#include "stages/programs/cache/make_cache.h"
 
 namespace specdec {
 namespace {

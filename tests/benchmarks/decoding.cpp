@@ -8,13 +8,14 @@
 #include <unistd.h>
 
 #include "common/base/error.h"
-#include "common/run/device.h"
-#include "common/run/load_model.h"
-#include "common/speculation/cost_profile.h"
-#include "stages/03_paged_kv_cache/make_cache.h"
+#include "common/base/stopwatch.h"
 #include "stages/04_greedy_speculation/greedy_speculation.h"
-#include "stages/04_greedy_speculation/measure_costs.h"
-#include "stages/04_greedy_speculation/step_times.h"
+#include "stages/programs/cache/make_cache.h"
+#include "stages/programs/run/device.h"
+#include "stages/programs/run/load_model.h"
+#include "stages/programs/speculation/cost_profile.h"
+#include "stages/programs/speculation/measure_costs.h"
+#include "stages/programs/speculation/measure_steps.h"
 
 namespace specdec {
 namespace {

@@ -10,11 +10,12 @@
 #include <benchmark/benchmark.h>
 
 #include "common/llama.h"
-#include "common/run/report.h"
-#include "common/run/request.h"
-#include "common/speculation/speedup.h"
-#include "stages/04_greedy_speculation/draft_setup.h"
+#include "common/run_stats.h"
 #include "stages/05_rejection_sampling/rejection_sampling.h"
+#include "stages/programs/run/request.h"
+#include "stages/programs/show/report.h"
+#include "stages/programs/speculation/draft_setup.h"
+#include "stages/programs/speculation/speedup.h"
 #include "tests/benchmarks/steady_samples.h"
 
 namespace specdec {

@@ -3,6 +3,7 @@
 // take turns of a few tokens, so that a machine that slows down slows both.
 //
 //   speculation_benchmark [--threads=N] [--tokens=N] [--repeats=N] [Google Benchmark's options]
+#include "common/run_stats.h"
 #include "tests/benchmarks/decoding.h"
 #include "tests/scripted_drafter.h"
 

@@ -4,6 +4,8 @@
 //   stages_benchmark [--threads=N] [--tokens=N] [--repeats=N] [Google Benchmark's options]
 #include <algorithm>
 
+#include "common/base/stopwatch.h"
+#include "common/run_stats.h"
 #include "stages/01_naive_decoder/naive_llama.h"
 #include "stages/02_contiguous_kv_cache/contiguous_kv_cache.h"
 #include "tests/benchmarks/batch_decoding.h"

@@ -122,11 +122,11 @@ class Staleness(unittest.TestCase):
     def test_the_hash_is_of_what_decides_the_speed(self):
         with tempfile.TemporaryDirectory() as name:
             root = pathlib.Path(name)
-            for folder in ("kernels/cuda", "kernels/cpu", "common/run", "tests/benchmarks"):
+            for folder in ("kernels/cuda", "kernels/cpu", "stages/programs/run", "tests/benchmarks"):
                 (root / folder).mkdir(parents=True)
             hashes = [cuda_bench.sources_sha256(root)]
             for file in ("kernels/cuda/a.cu", "kernels/ops.h", "kernels/CMakeLists.txt", "common/llama.cpp",
-                         "common/run/a.h", "tests/benchmarks/cuda_benchmark.cpp"):
+                         "stages/programs/run/a.h", "tests/benchmarks/cuda_benchmark.cpp"):
                 (root / file).write_text("1", encoding="utf-8")
                 hashes.append(cuda_bench.sources_sha256(root))
             self.assertEqual(len(set(hashes)), len(hashes))

@@ -34,7 +34,7 @@ struct Pair {
 template <typename RoundOf>
 Decoded decode(DraftAndVerify& steps, const Request& request, const RoundOf& round) {
   Decoded run;
-  Generation generation(request);
+  Generation generation(request, request.tokenizer_or_null());
   std::vector<TokenId> context = request.prompt;
   steps.prefill(context);
   const emulation::Traffic before = emulation::traffic();

@@ -6,7 +6,8 @@
 
 #include "common/base/check.h"
 #include "common/base/error.h"
-#include "stages/06_batched_verification/request_list.h"
+#include "stages/programs/batch/request_list.h"
+#include "stages/programs/sampling/speculation_options.h"
 
 using namespace specdec;
 

@@ -1,5 +1,5 @@
 // The engine against every golden file of every model, on stage 2's cache and on stage 3's.
-#include "common/run/golden_check.h"
+#include "stages/programs/check/golden_check.h"
 #include "tests/engine_fixture.h"
 #include "tests/test_support.h"
 

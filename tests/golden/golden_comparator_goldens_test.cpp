@@ -2,7 +2,7 @@
 // them, and mistakes are named in models of every shape.
 #include "common/base/json.h"
 #include "common/base/mapped_file.h"
-#include "common/golden/greedy_steps.h"
+#include "stages/programs/comparator/greedy_steps.h"
 #include "tests/test_support.h"
 #include "tests/unit/golden_comparator_files.h"
 

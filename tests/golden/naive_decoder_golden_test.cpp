@@ -12,11 +12,11 @@
 
 #include "common/base/json.h"
 #include "common/base/mapped_file.h"
-#include "common/golden/comparator.h"
-#include "common/golden/greedy_steps.h"
-#include "common/golden/matrix.h"
-#include "common/golden/number_lists.h"
 #include "stages/01_naive_decoder/naive_llama.h"
+#include "stages/programs/comparator/comparator.h"
+#include "stages/programs/comparator/greedy_steps.h"
+#include "stages/programs/comparator/matrix.h"
+#include "stages/programs/comparator/number_lists.h"
 #include "tests/test_support.h"
 
 namespace specdec {

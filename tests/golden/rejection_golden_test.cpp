@@ -9,6 +9,7 @@
 #include "common/base/mapped_file.h"
 #include "common/checkpoint/elements.h"
 #include "common/checkpoint/safetensors.h"
+#include "common/run_stats.h"
 #include "stages/04_greedy_speculation/model_drafter.h"
 #include "tests/every_path.h"
 #include "tests/table_model.h"

@@ -1,5 +1,6 @@
 // Where batches of speculative rounds classically go wrong: one test for each way, named after what
 // must be true instead.
+#include "common/run_stats.h"
 #include "tests/batch_tables.h"
 #include "tests/test_support.h"
 

@@ -1,10 +1,11 @@
 // What a run of many requests says in JSON, and the sums and quantiles in it.
-#include "stages/06_batched_verification/batch_json.h"
+#include "stages/programs/batch/batch_json.h"
 
 #include <numeric>
 
 #include <nlohmann/json.hpp>
 
+#include "common/run_stats.h"
 #include "tests/unit/batch_engine_fixture.h"
 
 namespace specdec {

@@ -5,7 +5,7 @@
 #include "common/speculation/lookup_drafter.h"
 #include "common/speculation/ngram_model.h"
 #include "common/speculation/random_drafter.h"
-#include "stages/03_paged_kv_cache/make_cache.h"
+#include "stages/programs/cache/make_cache.h"
 #include "tests/batch_fixture.h"
 
 namespace specdec::batch {

@@ -1,5 +1,5 @@
 // Cost profiles: what follows from them, their files, and files that are none.
-#include "common/speculation/cost_profile.h"
+#include "stages/programs/speculation/cost_profile.h"
 
 #include <fstream>
 
@@ -7,6 +7,7 @@
 
 #include "common/base/error.h"
 #include "common/base/mapped_file.h"
+#include "common/run_stats.h"
 #include "tests/test_support.h"
 
 namespace specdec {

@@ -1,5 +1,5 @@
 // Stop conditions and streaming.
-#include "common/run/generation.h"
+#include "common/generation.h"
 
 #include "tests/test_support.h"
 
@@ -35,7 +35,7 @@ class GenerationTest : public ::testing::Test {
 
 TEST_F(GenerationTest, EndsAtTheLengthLimit) {
   request_.max_new_tokens = 3;
-  Generation generation(request_, sink_);
+  Generation generation(request_, request_.tokenizer_or_null(), sink_);
   EXPECT_EQ(push(generation, "one two three four five six"), 3u);
   EXPECT_EQ(generation.finish_reason(), FinishReason::kLength);
   EXPECT_EQ(streamed_, generation.text());
@@ -45,7 +45,7 @@ TEST_F(GenerationTest, EndsAtTheLengthLimit) {
 TEST_F(GenerationTest, EndsAtAnEosWhichIsATokenButNoText) {
   ASSERT_GE(request_.eos_ids.size(), 2u);
   for (const TokenId eos : request_.eos_ids) {
-    Generation generation(request_);
+    Generation generation(request_, request_.tokenizer_or_null());
     push(generation, "The end");
     generation.push(eos);
     EXPECT_TRUE(generation.finished());
@@ -57,14 +57,14 @@ TEST_F(GenerationTest, EndsAtAnEosWhichIsATokenButNoText) {
 
 TEST_F(GenerationTest, AnEosAsTheLastAllowedTokenIsAStop) {
   request_.max_new_tokens = 1;
-  Generation generation(request_);
+  Generation generation(request_, request_.tokenizer_or_null());
   generation.push(request_.eos_ids[0]);
   EXPECT_EQ(finish_reason_name(generation.finish_reason()), "stop");
 }
 
 TEST_F(GenerationTest, StopsBeforeAStopTextThatSpansTokens) {
   request_.stop = {"lazy dog", "never"};
-  Generation generation(request_, sink_);
+  Generation generation(request_, request_.tokenizer_or_null(), sink_);
   push(generation, "The quick brown fox jumps over the lazy dog. And on.");
   EXPECT_EQ(generation.finish_reason(), FinishReason::kStop);
   EXPECT_EQ(generation.text(), "The quick brown fox jumps over the ");
@@ -73,7 +73,7 @@ TEST_F(GenerationTest, StopsBeforeAStopTextThatSpansTokens) {
 
 TEST_F(GenerationTest, TheEarliestStopTextCounts) {
   request_.stop = {"cd", "bcd", "b"};
-  Generation generation(request_);
+  Generation generation(request_, request_.tokenizer_or_null());
   push(generation, "abcd");
   EXPECT_EQ(generation.text(), "a");
 }
@@ -82,7 +82,7 @@ TEST_F(GenerationTest, AStopTextAtTheLengthLimitIsAStop) {
   const auto ids = request_.tokenizer->encode("one two three", false);
   request_.max_new_tokens = static_cast<int>(ids.size());
   request_.stop = {"three"};
-  Generation generation(request_);
+  Generation generation(request_, request_.tokenizer_or_null());
   push(generation, "one two three");
   EXPECT_EQ(generation.finish_reason(), FinishReason::kStop);
   EXPECT_EQ(generation.text(), "one two ");
@@ -91,7 +91,7 @@ TEST_F(GenerationTest, AStopTextAtTheLengthLimitIsAStop) {
 TEST_F(GenerationTest, WhatOnlyLookedLikeAStopTextIsStreamedInTheEnd) {
   request_.stop = {"the lazy cat"};
   request_.max_new_tokens = 1000;
-  Generation generation(request_, sink_);
+  Generation generation(request_, request_.tokenizer_or_null(), sink_);
   push(generation, "over the lazy");
   EXPECT_EQ(streamed_, "over ");  // the rest may be the beginning of a stop text
   push(generation, " dog");
@@ -106,7 +106,8 @@ TEST_F(GenerationTest, NeverStreamsHalfACharacter) {
   const std::string text = "a🍋b—c";
   request_.max_new_tokens = 1000;
   std::vector<std::string> pieces;
-  Generation generation(request_, [&](std::string_view piece) { pieces.emplace_back(piece); });
+  Generation generation(request_, request_.tokenizer_or_null(),
+                        [&](std::string_view piece) { pieces.emplace_back(piece); });
   push(generation, text);
   for (const std::string& piece : pieces) EXPECT_FALSE(find_invalid_utf8(piece)) << piece;
   EXPECT_EQ(generation.text(), text);
@@ -126,7 +127,7 @@ TEST_F(GenerationTest, AgreesWithAPlainSearch) {
     request_.stop = {stop};
     request_.max_new_tokens = 1000;
     streamed_.clear();
-    Generation generation(request_, sink_);
+    Generation generation(request_, request_.tokenizer_or_null(), sink_);
     push(generation, text);
     if (!generation.finished()) generation.push(request_.eos_ids[0]);
     EXPECT_EQ(generation.text(), text.substr(0, text.find(stop))) << text << '|' << stop;

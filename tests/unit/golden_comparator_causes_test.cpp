@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <optional>
 
-#include "common/golden/comparator.h"
-#include "common/golden/wrong_variants.h"
+#include "stages/programs/comparator/comparator.h"
+#include "stages/programs/comparator/wrong_variants.h"
 #include "tests/test_support.h"
 #include "tests/unit/golden_comparator_files.h"
 

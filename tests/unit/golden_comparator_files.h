@@ -11,7 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "common/checkpoint/safetensors_writer.h"
-#include "common/golden/comparator.h"
+#include "stages/programs/comparator/comparator.h"
 #include "tests/checkpoint_builder.h"
 #include "tests/unit/golden_comparator_model.h"
 

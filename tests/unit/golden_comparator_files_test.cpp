@@ -3,9 +3,9 @@
 
 #include <limits>
 
-#include "common/golden/data_flow.h"
-#include "common/golden/golden_file.h"
-#include "common/golden/greedy_steps.h"
+#include "stages/programs/comparator/data_flow.h"
+#include "stages/programs/comparator/golden_file.h"
+#include "stages/programs/comparator/greedy_steps.h"
 #include "tests/test_support.h"
 
 namespace specdec {

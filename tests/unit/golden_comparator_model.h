@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "common/checkpoint/checkpoint.h"
-#include "common/golden/matrix.h"
 #include "common/rope_frequencies.h"
+#include "stages/programs/comparator/matrix.h"
 
 namespace specdec {
 

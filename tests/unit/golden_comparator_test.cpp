@@ -2,7 +2,7 @@
 #include <bit>
 #include <limits>
 
-#include "common/golden/comparator.h"
+#include "stages/programs/comparator/comparator.h"
 #include "tests/test_support.h"
 #include "tests/unit/golden_comparator_files.h"
 

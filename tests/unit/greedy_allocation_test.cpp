@@ -2,6 +2,7 @@
 // are made.
 #include <new>
 
+#include "common/run_stats.h"
 #include "tests/speculation_fixture.h"
 #include "tests/unit/allocation_counter.h"
 
@@ -17,7 +18,7 @@ TEST_P(GreedyAllocationTest, RoundsAllocateNothing) {
   const Request request = ids_request({3840, 100, 200, 300}, kNewTokens);
   SpeculationPair pair(target.model, draft.model, page_size, 4 + kNewTokens + K);
 
-  Generation generation(request);
+  Generation generation(request, request.tokenizer_or_null());
   DraftAndVerify steps(pair.target.llama, pair.drafter, K, 2048, KeepProbs::kNone);
   if (adapts) steps.adapt(AdaptiveSpecLength({1, 1.3, 1.55, 1.8, 2.1, 2.4}));
   std::vector<TokenId> context = request.prompt;

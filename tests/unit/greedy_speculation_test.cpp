@@ -2,6 +2,7 @@
 // says, and both caches after every round as if nothing had ever been rejected.
 #include <nlohmann/json.hpp>
 
+#include "common/run_stats.h"
 #include "tests/speculation_fixture.h"
 
 namespace specdec {

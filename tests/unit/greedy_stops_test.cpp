@@ -2,6 +2,7 @@
 // target knows one text by heart, so what must come out is known for every case.
 #include <set>
 
+#include "common/run_stats.h"
 #include "tests/speculation_fixture.h"
 
 namespace specdec {
@@ -309,7 +310,7 @@ TEST_F(GreedyStopsTest, NanIsAnErrorAndNoToken) {
     });
     ScriptedDrafter drafter(text_with_mistakes(text, kMistake, [](int) { return false; }));
     const Request asked = request(20);
-    Generation generation(asked);
+    Generation generation(asked, asked.tokenizer_or_null());
     DraftAndVerify steps(target, drafter, 4, 100, KeepProbs::kNone);
     std::vector<TokenId> context = asked.prompt;
     steps.prefill(context);

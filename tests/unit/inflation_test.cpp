@@ -10,7 +10,7 @@
 #include "common/checkpoint/elements.h"
 #include "common/inflation/inflated_config.h"
 #include "common/inflation/inflated_weights.h"
-#include "common/run/tensor_log.h"
+#include "stages/programs/check/tensor_log.h"
 #include "tests/checkpoint_builder.h"
 #include "tests/engine_fixture.h"
 #include "tests/test_support.h"

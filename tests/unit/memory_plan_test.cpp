@@ -1,12 +1,12 @@
 // How large an engine is made for its requests, and what that takes, against what is allocated.
-#include "stages/06_batched_verification/memory_plan.h"
+#include "stages/programs/batch/memory_plan.h"
 
 #include <nlohmann/json.hpp>
 
 #include "common/inflation/inflated_config.h"
 #include "common/inflation/inflated_weights.h"
-#include "stages/03_paged_kv_cache/make_cache.h"
-#include "stages/06_batched_verification/batch_session.h"
+#include "stages/programs/batch/batch_session.h"
+#include "stages/programs/cache/make_cache.h"
 #include "tests/unit/batch_engine_fixture.h"
 #include "tests/unit/memory_backend.h"
 

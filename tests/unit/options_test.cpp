@@ -1,5 +1,5 @@
 // The command line of stage 6, and what tells the stages' apart.
-#include "common/run/options.h"
+#include "stages/programs/run/options.h"
 
 #include <CLI/CLI.hpp>
 

@@ -1,4 +1,4 @@
-#include "stages/03_paged_kv_cache/pool_picture.h"
+#include "stages/programs/cache/pool_picture.h"
 
 #include <algorithm>
 #include <sstream>

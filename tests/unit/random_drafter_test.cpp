@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "common/analysis/speculation_model.h"
+#include "common/speculation/paper_formulas.h"
 #include "tests/scripted_drafter.h"
 #include "tests/test_support.h"
 #include "tests/unit/allocation_counter.h"

@@ -21,7 +21,7 @@ class SpeculationTest : public ::testing::Test {
   Text emitted_before(const std::string& message, Chance& chance, const SpeculationOptions& options,
                       Text* context_out = nullptr, int spec_length = 3) {
     const Request request = request_of({0}, 8);
-    Generation generation(request);
+    Generation generation(request, request.tokenizer_or_null());
     DraftAndVerify steps(target_, drafter_, spec_length, 100, KeepProbs::kOnHost);
     RejectionSampling sampling(steps, chance, options);
     Text context = request.prompt;

@@ -50,7 +50,7 @@ inline void walk(const Scenario& scenario, const Text& prompt, const Request& re
                          KeepProbs::kOnHost);
     if (!scenario.round_costs.empty()) steps.adapt(AdaptiveSpecLength(scenario.round_costs));
     RejectionSampling sampling(steps, chance, scenario.options);
-    Generation generation(request);
+    Generation generation(request, request.tokenizer_or_null());
     Text context = prompt;
     steps.prefill(context);
     rounds.clear();

@@ -93,7 +93,7 @@ bool same_round(const Round& a, const Round& b) {
 SpeculationRun greedy(LanguageModel& target, Drafter& drafter, int K, const Request& request) {
   SpeculationRun run;
   DraftAndVerify steps(target, drafter, K, kLimit, KeepProbs::kNone);
-  Generation generation(request);
+  Generation generation(request, request.tokenizer_or_null());
   Text context = request.prompt;
   steps.prefill(context);
   while (!generation.finished()) run.rounds.push_back(greedy_round(steps, context, generation));

@@ -335,7 +335,7 @@ TEST(RejectionStatistics, TwoTokensOfWholeRunsHaveTheTargetsLaw) {
   for (std::uint64_t seed = 0; seed < kRuns; seed++) {
     Dice dice(seed);
     RejectionSampling sampling(steps, dice, options);
-    Generation generation(request);
+    Generation generation(request, request.tokenizer_or_null());
     Text context = request.prompt;
     while (!generation.finished()) sampling.round(context, generation);
     counts[{generation.tokens()[0], generation.tokens()[1]}]++;

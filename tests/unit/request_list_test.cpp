@@ -1,5 +1,5 @@
 // Requests from JSON Lines.
-#include "stages/06_batched_verification/request_list.h"
+#include "stages/programs/batch/request_list.h"
 
 #include "common/embedded_models.h"
 #include "tests/test_support.h"

@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "common/run_stats.h"
 #include "tests/test_support.h"
 
 namespace specdec {

@@ -1,8 +1,9 @@
-#include "common/speculation/speedup.h"
+#include "stages/programs/speculation/speedup.h"
 
 #include <nlohmann/json.hpp>
 
-#include "common/analysis/speculation_model.h"
+#include "common/run_stats.h"
+#include "common/speculation/paper_formulas.h"
 #include "tests/test_support.h"
 
 namespace specdec {

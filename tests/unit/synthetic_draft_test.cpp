@@ -2,7 +2,8 @@
 // formulas of Leviathan et al. assume. The real loop must then emit what equation (1) says.
 #include <cmath>
 
-#include "common/analysis/speculation_model.h"
+#include "common/run_stats.h"
+#include "common/speculation/paper_formulas.h"
 #include "tests/speculation_fixture.h"
 
 namespace specdec {
@@ -45,7 +46,7 @@ RunStats run_rounds(double alpha, int spec_length) {
   SyntheticDrafter drafter(std::move(text), alpha, 12345u + unsigned(spec_length), kVocab);
   TableModel target(kVocab, SayNext());
   DraftAndVerify steps(target, drafter, spec_length, 1 << 20, KeepProbs::kNone);
-  Generation generation(request);
+  Generation generation(request, request.tokenizer_or_null());
   std::vector<TokenId> context = request.prompt;
   RunStats stats;
   for (int i = 0; i < kRounds; i++) count_round(stats, greedy_round(steps, context, generation));

@@ -1,5 +1,5 @@
 // Requests made up.
-#include "stages/06_batched_verification/workload.h"
+#include "stages/programs/batch/workload.h"
 
 #include <cmath>
 #include <map>

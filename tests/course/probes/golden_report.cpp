@@ -6,7 +6,7 @@
 
 #include "common/base/exit_code.h"
 #include "common/embedded_models.h"
-#include "common/golden/comparator.h"
+#include "stages/programs/comparator/comparator.h"
 
 namespace specdec {
 namespace {

@@ -1,5 +1,6 @@
 // What stage 4's code does, as facts: drafting, rolling back, verifying, accepting, counting.
-#include "common/run/generation.h"
+#include "common/generation.h"
+#include "common/run_stats.h"
 #include "stages/04_greedy_speculation/greedy_speculation.h"
 #include "stages/04_greedy_speculation/model_drafter.h"
 #include "tests/course/probes/facts.h"

@@ -1,0 +1,83 @@
+#include "common/generation.h"
+
+#include <algorithm>
+
+#include "common/base/check.h"
+
+namespace specdec {
+namespace {
+
+// How many characters at the text's end may be the beginning of a stop text.
+std::size_t undecided(std::string_view text, std::span<const std::string> stops) {
+  std::size_t longest = 0;
+  for (const std::string& stop : stops) {
+    for (std::size_t n = std::min(stop.size() - 1, text.size()); n > longest; n--) {
+      if (text.ends_with(std::string_view(stop).substr(0, n))) longest = n;
+    }
+  }
+  return longest;
+}
+
+}  // namespace
+
+std::string_view finish_reason_name(FinishReason reason) {
+  switch (reason) {
+    case FinishReason::kStop:
+      return "stop";
+    case FinishReason::kLength:
+      return "length";
+    case FinishReason::kCancelled:
+      return "cancelled";
+    default:
+      return "error";
+  }
+}
+
+Generation::Generation(const GenerationRequest& request, const Tokenizer* tokenizer, Sink sink)
+    : request_(request), sink_(std::move(sink)) {
+  if (tokenizer != nullptr) decoder_.emplace(*tokenizer);
+  tokens_.reserve(static_cast<std::size_t>(request.max_new_tokens));
+}
+
+void Generation::push(TokenId id) {
+  SPECDEC_CHECK(!finished(), "no tokens after the end");
+  tokens_.push_back(id);
+  const bool is_eos = std::ranges::find(request_.eos_ids, id) != request_.eos_ids.end();
+  if (decoder_ && !is_eos) append(decoder_->push(id));
+  if (finished()) return;
+  if (is_eos) {
+    finish(FinishReason::kStop);
+  } else if (static_cast<int>(tokens_.size()) >= request_.max_new_tokens) {
+    finish(FinishReason::kLength);
+  }
+}
+
+// Adds text, and ends the generation where a stop text is complete.
+void Generation::append(std::string_view text) {
+  text_ += text;
+  std::size_t stop_at = std::string::npos;
+  for (const std::string& stop : request_.stop) {
+    stop_at = std::min(stop_at, text_.find(stop, released_));
+  }
+  if (stop_at != std::string::npos) {
+    text_.resize(stop_at);
+    reason_ = FinishReason::kStop;
+    release_up_to(text_.size());
+  } else {
+    release_up_to(text_.size() - undecided(text_, request_.stop));
+  }
+}
+
+void Generation::release_up_to(std::size_t end) {
+  if (sink_ && end > released_) sink_(std::string_view(text_).substr(released_, end - released_));
+  released_ = std::max(released_, end);
+}
+
+void Generation::finish(FinishReason reason) {
+  if (decoder_) append(decoder_->finish());
+  if (finished()) return;  // by a stop text in what was waiting
+  reason_ = reason;
+  release_up_to(text_.size());
+}
+
+}  // namespace specdec

@@ -1,0 +1,143 @@
+#include "stages/programs/batch/batch_check.h"
+
+#include <algorithm>
+#include <limits>
+
+#include <nlohmann/json.hpp>
+
+#include "common/base/error.h"
+#include "stages/programs/batch/batch_session.h"
+#include "stages/programs/check/golden_check.h"
+
+namespace specdec {
+namespace {
+
+// What an independent implementation wrote for a request.
+struct Golden {
+  BatchRequest request;
+  std::string id;
+  std::vector<TokenId> tokens;
+  std::int64_t rounds = 0;  // 0: not recorded
+};
+
+Golden greedy_text(const nlohmann::json& line, const LlamaConfig& config) {
+  Golden golden;
+  golden.id = "greedy text " + line.at("id").dump();
+  golden.tokens = line.at("tokens").get<std::vector<TokenId>>();
+  golden.request.generation = {.prompt = line.at("prompt_ids").get<std::vector<TokenId>>(),
+                               .max_new_tokens = static_cast<int>(golden.tokens.size()),
+                               .eos_ids = config.eos_ids};
+  golden.request.spec_length = 5;
+  golden.request.context_limit = config.max_seq_len;
+  return golden;
+}
+
+Golden recorded_run(const nlohmann::json& line) {
+  const auto& o = line.at("options");
+  Golden golden;
+  golden.id = "recorded run " + line.at("id").dump();
+  golden.tokens = line.at("tokens").get<std::vector<TokenId>>();
+  golden.rounds = std::ssize(line.at("rounds"));
+  golden.request.generation = {.prompt = line.at("prompt_ids").get<std::vector<TokenId>>(),
+                               .max_new_tokens = o.at("max_new_tokens"),
+                               .eos_ids = line.at("eos_ids").get<std::vector<TokenId>>()};
+  golden.request.speculation = {
+      .sampling = {o.at("temperature"), o.at("top_k"), o.at("top_p"), o.at("repetition_penalty")},
+      .draft_temperature = o.at("draft_temperature")};
+  golden.request.spec_length = o.at("spec_length");
+  golden.request.context_limit = o.at("context_limit");
+  golden.request.seed = o.at("seed");
+  return golden;
+}
+
+// The recorded runs are of the embedded pair; another target has its greedy texts only.
+std::vector<Golden> read_goldens(const std::filesystem::path& folder, const Checkpoint& target) {
+  check_belongs(folder, target);
+  std::vector<Golden> goldens;
+  for (const nlohmann::json& line : golden_lines(folder / "greedy.jsonl")) {
+    goldens.push_back(greedy_text(line, target.config()));
+  }
+  for (const nlohmann::json& line : golden_lines(folder / "sampling.jsonl")) {
+    goldens.push_back(recorded_run(line));
+  }
+  if (goldens.empty()) fail("{}: no greedy.jsonl here", folder.string());
+  return goldens;
+}
+
+// Runs all of them at once; which of them come out differently.
+std::string differences(BatchEngine& engine, std::span<const Golden> goldens) {
+  for (const Golden& golden : goldens) engine.add_request(golden.request);
+  while (!engine.idle()) engine.step();
+  std::string lines;
+  for (std::size_t i = 0; i < goldens.size(); i++) {
+    const Golden& want = goldens[i];
+    const RequestResult got = engine.take_result(static_cast<RequestId>(i));
+    if (got.tokens != want.tokens) {
+      const auto differ = std::ranges::mismatch(got.tokens, want.tokens);
+      lines += fmt::format("{}: token {} differs\n", want.id, differ.in1 - got.tokens.begin());
+    } else if (want.rounds > 0 && got.stats.run.rounds != want.rounds) {
+      lines += fmt::format("{}: {} rounds, not {}\n", want.id, got.stats.run.rounds, want.rounds);
+    }
+  }
+  return lines;
+}
+
+class Check {
+ public:
+  explicit Check(RunOptions options)
+      : options_(std::move(options)),
+        goldens_(read_goldens(golden_directory(options_.goldens), Checkpoint(options_.target))) {
+    for (const Golden& golden : goldens_) {
+      QueuedRequest queued;
+      queued.request = golden.request;
+      queue_.push_back(std::move(queued));
+      longest_ = std::max(longest_,
+                          most_cached(golden.request, std::numeric_limits<int>::max()).by_target);
+    }
+    if (options_.draft_kind != "llama" && options_.draft_kind != "self") {
+      fail("--check compares rounds, too: give --draft-kind llama or self");
+    }
+  }
+
+  void run(CheckList& list, const std::string& cache, int page_size, int pages) {
+    RunOptions options = options_;
+    options.cache = cache;
+    options.page_size = options.draft_page_size = page_size;
+    options.pages = options.draft_pages = pages;
+    BatchSession session(options, queue_, open_model(options.target));
+    const std::string problems = differences(session.engine, goldens_);
+    const EngineStats& stats = session.engine.stats();
+    const std::string where =
+        cache == "paged" ? fmt::format("pages of {}, {} of them", page_size, session.sizes.pages)
+                         : "contiguous stretches";
+    list.add(
+        problems.empty(),
+        fmt::format("{} requests, up to {} at a time, in {}: {} tokens, {} preemptions",
+                    goldens_.size(), stats.peak_rounds, where, stats.emitted, stats.preemptions),
+        problems);
+  }
+
+  // So few pages that not all requests of a batch can stay.
+  int few_pages(int page_size) const { return static_cast<int>(3 * longest_ / 2 / page_size) + 1; }
+
+ private:
+  RunOptions options_;
+  std::vector<Golden> goldens_;
+  std::vector<QueuedRequest> queue_;
+  std::int64_t longest_ = 0;
+};
+
+}  // namespace
+
+int check_batched_verification(const RunOptions& options) {
+  Check check(options);
+  CheckList list;
+  check.run(list, "contiguous", 16, 0);
+  check.run(list, "paged", 16, 0);
+  check.run(list, "paged", 1, 0);
+  check.run(list, "paged", 3, check.few_pages(3));
+  check.run(list, "paged", 16, check.few_pages(16));
+  return list.finish();
+}
+
+}  // namespace specdec

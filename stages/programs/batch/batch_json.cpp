@@ -1,0 +1,164 @@
+#include "stages/programs/batch/batch_json.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <nlohmann/json.hpp>
+
+#include "common/run_stats.h"
+
+namespace specdec {
+namespace {
+
+nlohmann::json number(double value) {
+  if (!std::isfinite(value)) return nullptr;
+  return value;
+}
+
+void add(std::vector<std::int64_t>& sums, const std::vector<std::int64_t>& more) {
+  if (sums.size() < more.size()) sums.resize(more.size());
+  for (std::size_t i = 0; i < more.size(); i++) sums[i] += more[i];
+}
+
+nlohmann::json pool_json(const KvPool& pool) {
+  if (pool.cache() == nullptr) return nullptr;
+  nlohmann::json json = {{"page_size", pool.cache()->page_size()},
+                         {"pages", pool.n_pages()},
+                         {"peak", pool.peak_used()}};
+  if (const PrefixCache* prefixes = pool.prefixes()) {
+    const PrefixCacheStats& stats = prefixes->stats();
+    json["prefix_cache"] = {
+        {"lookups", stats.lookups},           {"hits", stats.hits},
+        {"tokens_asked", stats.tokens_asked}, {"tokens_found", stats.tokens_found},
+        {"pages_added", stats.pages_added},   {"pages_evicted", stats.pages_evicted}};
+  }
+  return json;
+}
+
+}  // namespace
+
+RunStats total_stats(std::span<const RequestResult> results) {
+  RunStats total;
+  for (const RequestResult& result : results) {
+    const RunStats& run = result.stats.run;
+    for (auto counter :
+         {&RunStats::rounds, &RunStats::target_forwards, &RunStats::draft_forwards,
+          &RunStats::drafted, &RunStats::tested, &RunStats::accepted, &RunStats::emitted,
+          &RunStats::all_drafted, &RunStats::drafted_rounds, &RunStats::target_rows}) {
+      total.*counter += run.*counter;
+    }
+    total.sum_round_acceptance += run.sum_round_acceptance;
+    total.sum_overlap += run.sum_overlap;
+    add(total.accepted_at, run.accepted_at);
+    add(total.drafted_at, run.drafted_at);
+    add(total.rounds_by_drafted, run.rounds_by_drafted);
+  }
+  return total;
+}
+
+nlohmann::json to_json(const RequestStats& stats) {
+  nlohmann::json json = to_json(stats.run);
+  for (const char* name :
+       {"draft_seconds", "verify_seconds", "target_weight_bytes", "cache_bytes"}) {
+    json.erase(name);  // a batch shares them
+  }
+  json.update({{"arrived", number(stats.arrived)},
+               {"queue_seconds", number(stats.admitted - stats.arrived)},
+               {"time_to_first_token", number(stats.time_to_first_token())},
+               {"time_between_tokens", number(stats.time_between_tokens())},
+               {"longest_gap", stats.longest_gap},
+               {"finished", number(stats.finished)},
+               {"steps", stats.steps},
+               {"preemptions", stats.preemptions},
+               {"prefix_tokens", stats.prefix_tokens}});
+  return json;
+}
+
+nlohmann::json to_json(const BatchEngine& engine) {
+  const EngineStats& stats = engine.stats();
+  nlohmann::json sizes = nlohmann::json::array();
+  for (std::size_t b = 1; b < stats.by_batch_size.size(); b++) {
+    const EngineStats::BatchSize& size = stats.by_batch_size[b];
+    if (size.steps == 0) continue;
+    sizes.push_back({{"requests", b},
+                     {"steps", size.steps},
+                     {"rows", size.rows},
+                     {"emitted", size.emitted},
+                     {"seconds", size.seconds},
+                     {"draft_seconds", size.draft_seconds},
+                     {"verify_seconds", size.verify_seconds}});
+  }
+  return {{"steps", stats.steps},
+          {"target_forwards", stats.target_forwards},
+          {"prefill_rows", stats.prefill_rows},
+          {"round_rows", stats.round_rows},
+          {"rounds", stats.rounds},
+          {"preemptions", stats.preemptions},
+          {"admissions", stats.admissions},
+          {"admissions_with_prefix", stats.admissions_with_prefix},
+          {"prompt_tokens", stats.prompt_tokens},
+          {"prefix_tokens", stats.prefix_tokens},
+          {"peak_waiting", stats.peak_waiting},
+          {"peak_rounds", stats.peak_rounds},
+          {"decode_steps_by_batch_size", sizes},
+          {"target_pool", pool_json(engine.target_pool())},
+          {"draft_pool", pool_json(engine.draft_pool())},
+          {"max_batch", engine.options().max_batch},
+          {"spec_length", engine.options().spec_length},
+          {"token_budget", engine.options().token_budget},
+          {"prefill_chunk", engine.options().prefill_chunk}};
+}
+
+double quantile(std::vector<double> values, double p) {
+  if (values.empty()) return RequestStats::kNever;
+  std::ranges::sort(values);
+  const auto rank = static_cast<std::size_t>(std::ceil(p * static_cast<double>(values.size())));
+  return values[std::min(values.size(), std::max<std::size_t>(rank, 1)) - 1];
+}
+
+nlohmann::json distribution(std::vector<double> values) {
+  std::erase_if(values, [](double value) { return !std::isfinite(value); });
+  if (values.empty()) return nullptr;
+  double sum = 0;
+  for (const double value : values) sum += value;
+  return {{"mean", sum / static_cast<double>(values.size())},
+          {"p50", quantile(values, 0.5)},
+          {"p95", quantile(values, 0.95)},
+          {"max", std::ranges::max(values)}};
+}
+
+nlohmann::json to_json(const StepReport& report) {
+  nlohmann::json admitted = nlohmann::json::array();
+  for (const StepReport::Admission& admission : report.admitted) {
+    admitted.push_back({{"request", admission.id}, {"found", admission.found}});
+  }
+  nlohmann::json rounds = nlohmann::json::array(), prefills = nlohmann::json::array();
+  for (const StepReport::Part& part : report.parts) {
+    if (part.prefilled > 0) {
+      prefills.push_back({{"request", part.id}, {"tokens", part.prefilled}});
+    } else {
+      rounds.push_back({{"request", part.id},
+                        {"start", part.round.start},
+                        {"drafted", part.round.drafted},
+                        {"accepted", part.round.accepted},
+                        {"emitted", part.emitted}});
+    }
+  }
+  return {{"step", report.step},
+          {"started", report.started},
+          {"drafted", report.drafted},
+          {"verified", report.verified},
+          {"ended", report.ended},
+          {"rounds", rounds},
+          {"prefills", prefills},
+          {"admitted", admitted},
+          {"preempted", report.preempted},
+          {"finished", report.finished},
+          {"waiting", report.waiting},
+          {"pages", report.pages},
+          {"most_pages", report.most_pages},
+          {"draft_pages", report.draft_pages},
+          {"most_draft_pages", report.most_draft_pages}};
+}
+
+}  // namespace specdec

@@ -1,0 +1,303 @@
+#include "stages/programs/batch/batch_report.h"
+
+#include <cmath>
+
+#include <nlohmann/json.hpp>
+#include <unistd.h>
+
+#include "common/base/exit_code.h"
+#include "common/base/output_file.h"
+#include "common/run_stats.h"
+#include "stages/programs/batch/batch_json.h"
+
+namespace specdec {
+namespace {
+
+std::string milliseconds(double seconds) {
+  return std::isfinite(seconds) ? fmt::format("{:.1f} ms", 1e3 * seconds) : "unknown";
+}
+
+double share(std::int64_t part, std::int64_t of) {
+  return of > 0 ? static_cast<double>(part) / static_cast<double>(of) : RequestStats::kNever;
+}
+
+std::string ratio(double value) {
+  return std::isfinite(value) ? fmt::format("{:.2f}", value) : "unknown";
+}
+
+nlohmann::json spec_length_json(const QueuedRequest& queued) {
+  if (!queued.request) return 0;
+  if (queued.request->auto_spec_length) return "auto";
+  return queued.request->spec_length;
+}
+
+// A line about a request that is done, for people.
+std::string line_about(const std::string& id, const RequestResult& result) {
+  const RequestStats& s = result.stats;
+  std::string line =
+      fmt::format("{}: {} tokens ({}), first after {}, then one in {}", id, result.tokens.size(),
+                  finish_reason_name(result.finish_reason), milliseconds(s.time_to_first_token()),
+                  milliseconds(s.time_between_tokens()));
+  if (s.run.tested > 0) {
+    line += fmt::format("; alpha {}, {} tokens a round", ratio(share(s.run.accepted, s.run.tested)),
+                        ratio(share(s.run.emitted, s.run.rounds)));
+  }
+  if (s.prefix_tokens > 0) {
+    line += fmt::format("; {} of {} prompt tokens found", s.prefix_tokens, result.prompt_tokens);
+  }
+  if (s.preemptions > 0) line += fmt::format("; preempted {} times", s.preemptions);
+  if (!result.error.empty()) line += "; " + result.error;
+  return line + "\n";
+}
+
+std::vector<RequestResult> those_there(const std::vector<std::optional<RequestResult>>& results) {
+  std::vector<RequestResult> there;
+  for (const auto& result : results) {
+    if (result) there.push_back(*result);
+  }
+  return there;
+}
+
+}  // namespace
+
+BatchReport::BatchReport(BatchSession& session)
+    : session_(session),
+      text_(session.options.output == "text"),
+      people_(text_ && !session.options.quiet),
+      progress_(!session.options.quiet && ::isatty(::fileno(stderr)) != 0),
+      results_(session.queue.size()) {}
+
+BatchReport::~BatchReport() { clear_progress(); }
+
+void BatchReport::begin() {
+  if (!people_) return;
+  fmt::print(stderr, "{}", session_.memory.to_text());
+  if (session_.profile) fmt::print(stderr, "{}", announcement(*session_.profile, policy()));
+}
+
+void BatchReport::refused(std::size_t place, const std::string& error) {
+  const QueuedRequest& queued = session_.queue[place];
+  clear_progress();
+  fmt::print(stderr, "{}: request {} ({}) is refused: {}\n", stage_name(session_.options.stage),
+             queued.timed.id, queued.timed.where, error);
+  RequestResult result;
+  result.finish_reason = FinishReason::kError;
+  result.error = error;
+  results_[place] = std::move(result);
+  failed_++;
+  print_due();
+}
+
+void BatchReport::after_step(const StepReport& report) {
+  if (session_.options.explain) {
+    clear_progress();
+    fmt::print(stderr, "{}\n", to_text(report));
+  }
+  for (const RequestId id : report.finished) take(id, places_.at(id));
+  print_due();
+  if (!session_.options.trace.empty()) steps_.push_back(report);
+  if (progress_) show_progress(report);
+}
+
+void BatchReport::take(RequestId id, std::size_t place) {
+  RequestResult result = session_.engine.take_result(id);
+  done_++;
+  if (result.finish_reason == FinishReason::kError) failed_++;
+  if (people_ && session_.queue.size() > 1) {
+    clear_progress();
+    fmt::print(stderr, "{}", line_about(session_.queue[place].timed.id, result));
+  }
+  results_[place] = std::move(result);
+}
+
+// Results come in the order of the input, each as soon as those before it are there.
+void BatchReport::print_due() {
+  for (; printed_ < results_.size() && results_[printed_]; printed_++) print(printed_);
+  std::fflush(stdout);
+}
+
+void BatchReport::print(std::size_t place) {
+  const RequestResult& result = *results_[place];
+  const QueuedRequest& queued = session_.queue[place];
+  if (!text_ || !session_.options.report.empty()) {
+    write_line(
+        result_json(result, queued).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+  }
+  if (!text_) return;
+  clear_progress();
+  if (session_.queue.size() > 1) fmt::print("== {}\n", queued.timed.id);
+  if (session_.files.tokenizer) {
+    fmt::print("{}\n", result.text);
+  } else {
+    fmt::print("{}\n", fmt::join(result.tokens, ","));
+  }
+}
+
+void BatchReport::write_line(const std::string& line) {
+  if (!text_) fmt::print("{}\n", line);
+  if (!session_.options.report.empty()) lines_ += line + "\n";
+}
+
+void BatchReport::show_progress(const StepReport& report) {
+  constexpr double kEvery = 0.1;  // seconds
+  if (report.ended - shown_at_ < kEvery) return;
+  shown_at_ = report.ended;
+  shown_ = true;
+  fmt::print(stderr,
+             "\r\x1b[K{} waiting, {} running, {} of {} done; {:.0f} tokens/s; pages {} of {}",
+             report.waiting, report.prefilling + report.running, done_, session_.queue.size(),
+             static_cast<double>(session_.engine.stats().emitted) / report.ended, report.pages,
+             session_.engine.target_pool().n_pages());
+  std::fflush(stderr);
+}
+
+void BatchReport::clear_progress() {
+  if (shown_) fmt::print(stderr, "\r\x1b[K");
+  shown_ = false;
+}
+
+AdaptiveSpecLength BatchReport::policy() const {
+  return AdaptiveSpecLength(session_.engine.options().round_costs);
+}
+
+nlohmann::json BatchReport::result_json(const RequestResult& result,
+                                        const QueuedRequest& queued) const {
+  const RunOptions& options = session_.options;
+  nlohmann::json json = {{"id", queued.timed.id},
+                         {"tokens", result.tokens},
+                         {"text", result.text},
+                         {"finish_reason", finish_reason_name(result.finish_reason)},
+                         {"prompt_tokens", result.prompt_tokens},
+                         {"stats", to_json(result.stats)},
+                         {"model", target_json(session_.model.config(), options)},
+                         {"device", session_.backend->name()},
+                         {"stage", stage_name(options.stage)},
+                         {"draft", session_.draft.to_json()},
+                         {"spec_length", spec_length_json(queued)}};
+  if (!result.error.empty()) json["error"] = result.error;
+  return json;
+}
+
+nlohmann::json BatchReport::summary_json() const {
+  const std::vector<RequestResult> results = those_there(results_);
+  std::map<std::string, int> reasons;
+  std::vector<double> first, between;
+  for (const RequestResult& result : results) {
+    reasons[std::string(finish_reason_name(result.finish_reason))]++;
+    first.push_back(result.stats.time_to_first_token());
+    between.push_back(result.stats.time_between_tokens());
+  }
+  RunStats total = total_stats(results);
+  total.target_rows = 0;  // the model itself has counted them
+  count_target(total, session_.target.counters());
+  total.target_forwards = session_.engine.stats().target_forwards;
+  total.draft_forwards = session_.draft.drafter().forwards();
+  total.draft_seconds = session_.engine.stats().draft_seconds;
+  total.verify_seconds = session_.engine.stats().verify_seconds;
+  total.cache_bytes = static_cast<std::int64_t>(session_.cache->memory().bytes());
+  const double seconds = session_.engine.now();
+  nlohmann::json stats = to_json(total);
+  stats.erase("prefill_seconds");  // of one request, they mean something
+  stats.erase("decode_seconds");
+  stats["tokens_per_second"] = static_cast<double>(total.emitted) / seconds;
+  nlohmann::json json = to_json(session_.engine);
+  json.update({{"requests", results.size()},
+               {"finish_reasons", reasons},
+               {"seconds", seconds},
+               {"stats", stats},
+               {"time_to_first_token", distribution(first)},
+               {"time_between_tokens", distribution(between)},
+               {"memory", session_.memory.to_json()},
+               {"model", target_json(session_.model.config(), session_.options)},
+               {"draft", session_.draft.to_json()},
+               {"cost_profile", session_.profile ? to_json(*session_.profile) : nullptr},
+               {"device", session_.backend->name()}});
+  return {{"summary", json}};
+}
+
+std::string BatchReport::summary() const {
+  const std::vector<RequestResult> results = those_there(results_);
+  const BatchEngine& engine = session_.engine;
+  const EngineStats& stats = engine.stats();
+  const RunStats total = total_stats(results);
+  std::vector<double> first, between;
+  for (const RequestResult& result : results) {
+    if (result.stats.run.emitted > 0) first.push_back(result.stats.time_to_first_token());
+    if (result.stats.run.emitted > 1) between.push_back(result.stats.time_between_tokens());
+  }
+  std::string text = fmt::format(
+      "\n{}: {} request{}, {} tokens in {:.2f} s, {:.1f} tokens/s on {}; {} steps, {} requests a "
+      "step (at most {}){}\n",
+      stage_name(session_.options.stage), results.size(), results.size() == 1 ? "" : "s",
+      total.emitted, engine.now(), static_cast<double>(total.emitted) / engine.now(),
+      session_.backend->name(), stats.steps, ratio(share(stats.rounds, stats.steps)),
+      stats.peak_rounds, inflation_note(session_.options));
+  if (total.tested > 0) {
+    text +=
+        fmt::format("alpha {} ({} of {} tested), {} tokens a round, {} target forwards a token\n",
+                    ratio(share(total.accepted, total.tested)), total.accepted, total.tested,
+                    ratio(share(total.emitted, total.rounds)),
+                    ratio(share(stats.target_forwards, total.emitted)));
+  }
+  text += fmt::format("first token after {} (95 of 100: {}), then one in {} ({})\n",
+                      milliseconds(quantile(first, 0.5)), milliseconds(quantile(first, 0.95)),
+                      milliseconds(quantile(between, 0.5)), milliseconds(quantile(between, 0.95)));
+  text += fmt::format("pages: at most {} of {}", engine.target_pool().peak_used(),
+                      engine.target_pool().n_pages());
+  if (engine.draft_pool().cache()) {
+    text += fmt::format(", of the draft {} of {}", engine.draft_pool().peak_used(),
+                        engine.draft_pool().n_pages());
+  }
+  if (engine.target_pool().prefixes()) {
+    text += fmt::format("; prefix cache: {} of {} prompt tokens found", stats.prefix_tokens,
+                        stats.prompt_tokens);
+  }
+  text += fmt::format("; {} preemptions\n", stats.preemptions);
+  int longest = 0;
+  for (const RequestResult& result : results) {
+    longest = std::max(longest, result.prompt_tokens + static_cast<int>(result.tokens.size()));
+  }
+  return text + session_.draft.outgrown(longest);
+}
+
+nlohmann::json BatchReport::trace_json() const {
+  const RunOptions& options = session_.options;
+  nlohmann::json steps = nlohmann::json::array(), requests = nlohmann::json::array();
+  for (const StepReport& step : steps_) steps.push_back(to_json(step));
+  for (const auto& [id, place] : places_) {
+    if (!results_[place]) continue;
+    const RequestResult& result = *results_[place];
+    requests.push_back({{"request", id},
+                        {"id", session_.queue[place].timed.id},
+                        {"prompt_tokens", result.prompt_tokens},
+                        {"tokens", result.tokens},
+                        {"finish_reason", finish_reason_name(result.finish_reason)},
+                        {"stats", to_json(result.stats)}});
+  }
+  nlohmann::json json = {{"format", "specdec-batch-trace-1"},
+                         {"stage", stage_name(options.stage)},
+                         {"target", options.target},
+                         {"draft", session_.draft.to_json()},
+                         {"requests", requests},
+                         {"steps", steps},
+                         {"engine", to_json(session_.engine)}};
+  if (!options.inflate_target.empty()) json["inflated_target"] = options.inflate_target;
+  return json;
+}
+
+int BatchReport::finish() {
+  clear_progress();
+  if (!text_ || !session_.options.report.empty()) write_line(summary_json().dump());
+  if (people_) fmt::print(stderr, "{}", summary());
+  const auto write = [](const std::string& path, const std::string& text) {
+    if (path.empty()) return;
+    OutputFile file(path);
+    file.write(text);
+    file.commit();
+  };
+  write(session_.options.report, lines_);
+  if (!session_.options.trace.empty()) write(session_.options.trace, trace_json().dump() + "\n");
+  return failed_ > 0 ? kBadInput : kGood;
+}
+
+}  // namespace specdec

@@ -1,0 +1,59 @@
+#pragma once
+#include <cstdio>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "stages/programs/batch/batch_session.h"
+
+namespace specdec {
+
+// What people get to see of a run of many requests: the state of affairs on a terminal, a line for
+// each finished request, the results in the order of the input, a summary, a trace.
+class BatchReport {
+ public:
+  // REQUIRES: the session outlives this object.
+  explicit BatchReport(BatchSession& session);
+  ~BatchReport();
+
+  void begin();  // the memory plan
+  // The request at this place of the input was refused, or is in the engine under an id.
+  void refused(std::size_t place, const std::string& error);
+  void added(std::size_t place, RequestId id) { places_.emplace(id, place); }
+  void after_step(const StepReport& report);
+
+  // After the last step: the summary, the files. Returns the exit code: whether every request could
+  // be run. Throws Error.
+  int finish();
+
+ private:
+  void take(RequestId id, std::size_t place);
+  void print_due();
+  void print(std::size_t place);
+  void show_progress(const StepReport& report);
+  void clear_progress();
+  void write_line(const std::string& line);
+  nlohmann::json result_json(const RequestResult& result, const QueuedRequest& queued) const;
+  nlohmann::json summary_json() const;
+  nlohmann::json trace_json() const;
+  std::string summary() const;
+  AdaptiveSpecLength policy() const;  // as a request begins with it
+
+  BatchSession& session_;
+  bool text_;      // stdout has texts, stderr what is for people
+  bool people_;    // and not --quiet
+  bool progress_;  // stderr is a terminal
+  double shown_at_ = -1;
+  bool shown_ = false;  // a line of progress stands on the terminal
+  std::map<RequestId, std::size_t> places_;
+  std::vector<std::optional<RequestResult>> results_;  // in the order of the input
+  std::size_t printed_ = 0;                            // so many of them
+  int done_ = 0, failed_ = 0;
+  std::string lines_;  // of JSON, for --report
+  std::vector<StepReport> steps_;
+};
+
+}  // namespace specdec

@@ -1,0 +1,123 @@
+#include "stages/programs/batch/batch_session.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/base/error.h"
+#include "stages/programs/batch/workload.h"
+#include "stages/programs/cache/make_cache.h"
+#include "stages/programs/run/device.h"
+#include "stages/programs/run/load_model.h"
+#include "stages/programs/speculation/measure_costs.h"
+
+namespace specdec {
+namespace {
+
+std::vector<TimedRequest> timed_requests(const RunOptions& options, const ModelFiles& target) {
+  if (!options.requests.empty()) return read_requests(options.requests, options);
+  const bool has_prompt = options.has_prompt || options.has_chat || !options.prompt_ids.empty();
+  if (has_prompt) return {{.id = "0", .options = options, .arrival = 0, .where = "the prompt"}};
+  return make_workload(options.workload.empty() ? kDefaultWorkload : options.workload, options,
+                       target);
+}
+
+std::vector<BatchRequest> good_ones(std::span<const QueuedRequest> queue) {
+  std::vector<BatchRequest> requests;
+  for (const QueuedRequest& queued : queue) {
+    if (queued.request) requests.push_back(*queued.request);
+  }
+  return requests;
+}
+
+// No drafter is made where nobody wants one.
+RunOptions with_drafts_if_any(RunOptions options, std::span<const QueuedRequest> queue) {
+  options.no_speculation = std::ranges::none_of(queue, [](const QueuedRequest& queued) {
+    return queued.request && queued.request->spec_length > 0;
+  });
+  return options;
+}
+
+// Costs of a full batch. How many requests there are in all is known beforehand, so costs, and with
+// them texts, do not depend on who runs beside whom.
+std::optional<CostProfile> profile_if_any(const RunOptions& options,
+                                          std::span<const QueuedRequest> queue,
+                                          const ModelFiles& files, const LlamaModel& target,
+                                          const DraftSetup& draft, const BatchSizes& sizes) {
+  const bool adapts = std::ranges::any_of(queue, [](const QueuedRequest& queued) {
+    return queued.request && queued.request->auto_spec_length;
+  });
+  if (!adapts) return std::nullopt;
+  return cost_profile(options, files, target, draft, sizes.max_batch);
+}
+
+std::unique_ptr<KvCache> make_target_cache(const RunOptions& options, const LlamaModel& model,
+                                           const BatchSizes& sizes) {
+  CacheLayout layout =
+      cache_layout(options, static_cast<int>(std::max<std::int64_t>(sizes.longest, 1)));
+  layout.pages = sizes.pages;
+  layout.sequences = sizes.max_batch;
+  return make_cache(model, layout);
+}
+
+DraftRoom draft_room(const BatchSizes& sizes) {
+  return {.positions = static_cast<int>(std::max<std::int64_t>(sizes.longest, 1)),
+          .requests = sizes.max_batch,
+          .pages = sizes.draft_pages};
+}
+
+const LlamaModel* draft_model(const BatchSizes& sizes, const DraftSetup& draft,
+                              const LlamaModel& target) {
+  if (!sizes.draft_is_model) return nullptr;
+  return draft.own_model() ? draft.own_model() : &target;
+}
+
+}  // namespace
+
+std::vector<QueuedRequest> queue_requests(const RunOptions& options, const ModelFiles& target) {
+  std::vector<QueuedRequest> queue;
+  for (TimedRequest& timed : timed_requests(options, target)) {
+    QueuedRequest queued{.timed = std::move(timed), .request = std::nullopt, .error = ""};
+    try {
+      queued.request = to_batch_request(target, queued.timed.options);
+    } catch (const Error& error) {
+      if (options.requests.empty()) throw;  // it is the command line that is wrong
+      queued.error = error.what();
+    }
+    queue.push_back(std::move(queued));
+  }
+  return queue;
+}
+
+BatchSession::BatchSession(const RunOptions& options_, std::vector<QueuedRequest> requests,
+                           ModelFiles files_)
+    : options(with_drafts_if_any(options_, requests)),
+      files(std::move(files_)),
+      queue(std::move(requests)),
+      backend(make_backend(options)),
+      model(load_target(options, files.checkpoint, *backend)),
+      sizes(batch_sizes(options, good_ones(queue))),
+      draft(options, files, model, draft_room(sizes)),
+      profile(profile_if_any(options, queue, files, model, draft, sizes)),
+      memory(memory_plan(options, sizes, model, draft_model(sizes, draft, model))),
+      cache(make_target_cache(options, model, sizes)),
+      target(model, *cache,
+             {.token_limit = files.token_limit, .max_pass_rows = sizes.token_budget}),
+      engine(
+          {.target = target,
+           .target_cache = *cache,
+           .drafter = draft.drafter(),
+           .draft_cache = draft.cache(),
+           .tokenizer = files.tokenizer_or_null(),
+           .token_limit = files.token_limit},
+          {.max_batch = sizes.max_batch,
+           .spec_length = sizes.spec_length,
+           .round_costs = profile ? profile->round_costs(sizes.spec_length) : std::vector<double>(),
+           .token_budget = sizes.token_budget,
+           .prefill_chunk = options.prefill_chunk,
+           .prefix_cache = !options.no_prefix_cache}) {
+  if (draft.warning()) {
+    fmt::print(stderr, "{}: warning: {}\n", stage_name(options.stage), *draft.warning());
+  }
+}
+
+}  // namespace specdec

@@ -1,0 +1,51 @@
+#pragma once
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/llama.h"
+#include "stages/06_batched_verification/batch_engine.h"
+#include "stages/programs/batch/memory_plan.h"
+#include "stages/programs/batch/request_list.h"
+#include "stages/programs/run/options.h"
+#include "stages/programs/run/request.h"
+#include "stages/programs/speculation/cost_profile.h"
+#include "stages/programs/speculation/draft_setup.h"
+
+namespace specdec {
+
+// A request on its way to the engine: what is to be run, or why it cannot be.
+struct QueuedRequest {
+  TimedRequest timed;
+  std::optional<BatchRequest> request;
+  std::string error;  // one line, where there is no request
+};
+
+// What the options ask for: the lines of --requests, a --workload, or the one prompt; in the order
+// of the input. Throws Error for what cannot be read; a request that asks for too much stays in the
+// list, with its error.
+std::vector<QueuedRequest> queue_requests(const RunOptions& options, const ModelFiles& target);
+
+// Everything that a run of many requests stands on, from the command line: models, caches, draft,
+// engine, each as large as the requests need.
+struct BatchSession {
+  // Throws Error for whatever is wrong with the options and files; warns on stderr where the draft
+  // cannot pay.
+  BatchSession(const RunOptions& options, std::vector<QueuedRequest> requests, ModelFiles files);
+
+  const RunOptions options;
+  ModelFiles files;
+  std::vector<QueuedRequest> queue;
+  std::unique_ptr<Backend> backend;
+  LlamaModel model;
+  BatchSizes sizes;
+  DraftSetup draft;
+  std::optional<CostProfile> profile;  // where a request has --spec-length auto
+  MemoryPlan memory;
+  std::unique_ptr<KvCache> cache;
+  Llama target;
+  BatchEngine engine;
+};
+
+}  // namespace specdec

@@ -1,0 +1,51 @@
+#pragma once
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "stages/06_batched_verification/batch_request.h"
+#include "stages/programs/run/options.h"
+#include "stages/programs/run/request.h"
+
+namespace specdec {
+
+// One request of a run, and when it comes.
+struct TimedRequest {
+  std::string id;
+  RunOptions options;  // as if it had a command line of its own
+  double arrival = 0;  // seconds after the start
+  std::string where;   // it was asked for: "requests.jsonl:3", for messages
+};
+
+// Reads requests from JSON Lines, in the order of the lines; "-" is stdin. A line is an object
+// whose fields have the options' names, with underscores: {"prompt": "Once", "top_p": 0.9}. It has
+// one of
+//   prompt        a text
+//   prompt_ids    a list of token ids
+//   chat          the user's message (with system, or without), or a list of messages:
+//                 [{"role": "user", "content": "Hello!"}]
+// and perhaps
+//   id            a text or a whole number, different in every line; without it, the number of the
+//                 request in the file, from 0
+//   arrival       seconds after the start, 0 by default
+//   stop          a text or a list of texts
+//   spec_length   a whole number, or "auto"
+//   max_new_tokens, ignore_eos, max_context, no_speculation, temperature, top_k,
+//   top_p, repetition_penalty, seed, draft_temperature, acceptance, lenience
+// What it does not say, or says to be null, is as in `defaults`. Blank lines are skipped.
+//
+// REQUIRES: the defaults have no prompt.
+// Throws Error, naming file, line and field: what is no such object; a field that is unknown, or
+// belongs to the whole run; a value of a wrong type, or one that the command line would refuse; no
+// prompt, or several; an id that occurs twice. Names the file where it has no request at all.
+std::vector<TimedRequest> read_requests(const std::string& path, const RunOptions& defaults);
+
+// The same for a text in memory; `name` stands for the file in messages.
+std::vector<TimedRequest> parse_requests(std::string_view text, const std::string& name,
+                                         const RunOptions& defaults);
+
+// What an engine is asked to do for such a request.
+// Throws Error: what read_generation_request() and check_speculation_options() refuse.
+BatchRequest to_batch_request(const ModelFiles& target, const RunOptions& options);
+
+}  // namespace specdec

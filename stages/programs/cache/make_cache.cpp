@@ -1,0 +1,36 @@
+#include "stages/programs/cache/make_cache.h"
+
+#include "common/base/error.h"
+#include "stages/02_contiguous_kv_cache/contiguous_kv_cache.h"
+#include "stages/03_paged_kv_cache/page_allocator.h"
+#include "stages/03_paged_kv_cache/paged_kv_cache.h"
+
+namespace specdec {
+
+CacheLayout cache_layout(const RunOptions& options, int positions) {
+  return {.paged = options.cache == "paged",
+          .page_size = options.page_size,
+          .pages = options.pages > 0 ? options.pages : pages_for(positions, options.page_size),
+          .positions = positions};
+}
+
+std::unique_ptr<KvCache> make_cache(const LlamaModel& model, const CacheLayout& layout) {
+  if (!layout.paged) {
+    return std::make_unique<ContiguousKvCache>(model.backend(), model.kv_shape(), layout.sequences,
+                                               layout.positions);
+  }
+  return std::make_unique<PagedKvCache>(model.backend(), model.kv_shape(), layout.pages,
+                                        layout.page_size);
+}
+
+void check_pool(const RunOptions& options, int tokens) {
+  if (options.cache != "paged" || options.pages == 0) return;
+  const int needed = pages_for(tokens, options.page_size);
+  if (options.pages < needed) {
+    fail(
+        "{} pages of {} cannot hold {} tokens: give --pages {} or more, or reduce --max-new-tokens",
+        options.pages, options.page_size, tokens, needed);
+  }
+}
+
+}  // namespace specdec

@@ -1,0 +1,77 @@
+#pragma once
+#include <filesystem>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "common/checkpoint/checkpoint.h"
+#include "common/llama.h"
+#include "stages/programs/check/tensor_log.h"
+
+namespace specdec {
+
+// A model under check, as a stage runs it. What a stage does not have is left empty.
+struct CheckedModel {
+  const Checkpoint* checkpoint = nullptr;
+  // Every golden-named tensor of a forward pass over the tokens.
+  std::function<TensorLog(std::span<const TokenId> tokens)> activations;
+  // The logits [following.size(), vocab_size] from which each of the following tokens is chosen,
+  // computed as the stage decodes: row i after the prompt and following[0 .. i - 1].
+  std::function<std::vector<float>(std::span<const TokenId> prompt,
+                                   std::span<const TokenId> following)>
+      decode;
+  // layers.{i}.k_rope and layers.{i}.v as the cache holds them after the tokens.
+  std::function<TensorLog(std::span<const TokenId> tokens)> cache;
+};
+
+// What was checked, line by line, and how it went. Prints each line when it is known.
+class CheckList {
+ public:
+  explicit CheckList(bool print = true) : print_(print) {}
+
+  // `report`: a few lines for people, shown under a failed check.
+  void add(bool passed, const std::string& name, const std::string& report = "");
+  int checked() const { return checked_; }
+  int failed() const { return failed_; }
+  int near_ties = 0;  // of all greedy steps; the goldens of the CPU need 0
+  const std::string& failures() const { return failures_; }
+
+  // Prints the summary. What --check returns: 0, or 1 where a check failed.
+  int finish() const;
+
+ private:
+  bool print_;
+  int checked_ = 0, failed_ = 0;
+  std::string failures_;
+};
+
+struct GoldenCheckOptions {
+  int greedy_lines = 1 << 30;  // how many lines of greedy.jsonl
+  int prompts = 1 << 30;       // how many prompts' activations and steps
+};
+
+// Holds a model against a folder of golden files (golden/goldens/README.md): activations, 64 greedy
+// steps of each prompt, cache contents, greedy continuations. Throws Error where the files are
+// missing or belong to another model.
+void check_goldens(const std::filesystem::path& goldens, const CheckedModel& model, CheckList& list,
+                   const GoldenCheckOptions& options = {});
+
+// Throws Error where the files belong to another model: they say by their shape which they mean.
+void check_belongs(const std::filesystem::path& goldens, const Checkpoint& checkpoint);
+
+// The lines of a .jsonl file, parsed; empty where there is no such file. Throws Error.
+std::vector<nlohmann::json> golden_lines(const std::filesystem::path& path, int at_most = 1 << 30);
+
+// The engine as a CheckedModel: prefill, then one token a forward. REQUIRES: both outlive it.
+CheckedModel checked_engine(const Checkpoint& checkpoint, Llama& model, const KvCache& cache);
+
+// Positions that a cache needs for the check.
+int longest_golden(const std::filesystem::path& goldens);
+
+// The golden files of the embedded target, or those that --goldens names.
+std::filesystem::path golden_directory(const std::string& option);
+
+}  // namespace specdec

@@ -1,0 +1,60 @@
+#include "stages/programs/comparator/number_lists.h"
+
+#include <cstring>
+#include <optional>
+
+#include <nlohmann/json.hpp>
+
+#include "common/base/error.h"
+#include "stages/programs/comparator/matrix.h"
+
+namespace specdec {
+namespace {
+
+const nlohmann::json& required_list(const JsonObject& fields, const std::string& key) {
+  const nlohmann::json* list = fields.find(key);
+  if (list == nullptr) fields.fail_missing(key);
+  if (!list->is_array()) fields.fail_type(key, "a list");
+  return *list;
+}
+
+}  // namespace
+
+std::vector<double> read_numbers(const JsonObject& fields, const std::string& key) {
+  std::vector<double> numbers;
+  for (const nlohmann::json& entry : required_list(fields, key)) {
+    if (!entry.is_number()) fields.fail_type(key, "a list of numbers");
+    numbers.push_back(entry.get<double>());
+  }
+  return numbers;
+}
+
+std::vector<std::int32_t> read_integers(const JsonObject& fields, const std::string& key) {
+  std::vector<std::int32_t> integers;
+  for (const nlohmann::json& entry : required_list(fields, key)) {
+    const std::optional<int> integer = as_int(entry);
+    if (!integer) fields.fail_type(key, "a list of integers");
+    integers.push_back(*integer);
+  }
+  return integers;
+}
+
+std::vector<std::int32_t> read_integers(const SafetensorsFile& file, const std::string& name) {
+  const TensorView view = file.tensor(name);
+  if (view.dtype != DType::kI32 || view.shape.size() != 1 || view.shape[0] == 0) {
+    fail("{}: {} must be a list of I32, not empty", file.name(), name);
+  }
+  std::vector<std::int32_t> integers(static_cast<std::size_t>(view.shape[0]));
+  std::memcpy(integers.data(), view.bytes.data(), view.bytes.size());
+  return integers;
+}
+
+std::vector<double> read_numbers(const SafetensorsFile& file, const std::string& name) {
+  const TensorView view = file.tensor(name);
+  if (view.dtype != DType::kF32 || view.shape.size() != 1) {
+    fail("{}: {} must be a list of F32", file.name(), name);
+  }
+  return to_matrix(view).values;
+}
+
+}  // namespace specdec

@@ -1,0 +1,249 @@
+// Opens a checkpoint and shows what is in it: its shape, its weights, what its cache costs, and how
+// its tokenizer cuts a text. For looking at a model before any stage runs it.
+#include <cstdint>
+#include <filesystem>
+#include <iterator>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+#include <fmt/color.h>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "common/base/error.h"
+#include "common/base/program.h"
+#include "common/base/terminal.h"
+#include "common/base/utf8.h"
+#include "common/checkpoint/checkpoint.h"
+#include "common/embedded_models.h"
+#include "common/tokenizer/chat.h"
+#include "common/tokenizer/tokenizer.h"
+#include "stages/programs/show/report.h"
+
+namespace specdec {
+namespace {
+
+struct Options {
+  std::string target = embedded_target().string();
+  std::string prompt = "Zoë bought 12 pears — and 3 lemons 🍋.";
+  std::string chat;
+  std::string system;
+  bool tensors = false;
+  bool ids = false;
+  std::string output = "text";
+};
+
+void add_options(CLI::App& app, Options& options) {
+  app.add_option("--target", options.target, "checkpoint directory in Hugging Face's layout")
+      ->type_name("DIR")
+      ->capture_default_str();
+  auto* prompt = app.add_option("--prompt", options.prompt, "text to cut into tokens")
+                     ->type_name("TEXT")
+                     ->capture_default_str();
+  auto* chat = app.add_option("--chat", options.chat, "the same, as a user's message in a chat")
+                   ->type_name("TEXT")
+                   ->excludes(prompt);
+  app.add_option("--system", options.system, "the chat's system message")
+      ->type_name("TEXT")
+      ->needs(chat);
+  app.add_flag("--tensors", options.tensors, "list every tensor with its type and shape");
+  app.add_flag("--ids", options.ids, "print the token ids of the text alone");
+  app.add_option("--output", options.output, "text or json")
+      ->type_name("FORMAT")
+      ->check(CLI::IsMember({"text", "json"}))
+      ->capture_default_str();
+  app.set_version_flag("--version", "specdec " SPECDEC_VERSION);
+}
+
+// A text and its tokens.
+struct Encoded {
+  std::string text;
+  std::vector<TokenId> ids;
+  bool decodes_back = false;
+};
+
+Encoded encode_prompt(const Tokenizer& tokenizer, const Options& options) {
+  Encoded result;
+  if (options.chat.empty()) {
+    result.text = options.prompt;
+    result.ids = tokenizer.encode(result.text);
+    result.decodes_back = tokenizer.decode(result.ids) == result.text;
+  } else {
+    std::vector<ChatMessage> messages;
+    if (!options.system.empty()) messages.push_back({"system", options.system});
+    messages.push_back({"user", options.chat});
+    result.text = render_llama3_chat(messages);
+    result.ids = tokenizer.encode(result.text, false);
+    result.decodes_back = tokenizer.decode(result.ids, false) == result.text;
+  }
+  return result;
+}
+
+struct Totals {
+  std::int64_t parameters = 0;  // a tied head counts once
+  std::int64_t bytes = 0;
+};
+
+Totals count_weights(const Checkpoint& checkpoint) {
+  Totals totals;
+  for (const SafetensorsFile& file : checkpoint.files()) {
+    for (const TensorEntry& tensor : file.header().tensors) {
+      const auto bytes = static_cast<std::int64_t>(tensor.end - tensor.begin);
+      totals.bytes += bytes;
+      totals.parameters += bytes * 8 / dtype_bits(tensor.dtype);
+    }
+  }
+  return totals;
+}
+
+// Keys and values that one token leaves in the cache, in float32.
+std::int64_t cache_bytes_per_token(const LlamaConfig& config) {
+  const KvShape shape{config.n_layers, config.n_kv_heads, config.head_dim};
+  return static_cast<std::int64_t>(shape.bytes_per_token());
+}
+
+// 1234567 as "1,234,567".
+std::string grouped(std::int64_t number) {
+  std::string digits = std::to_string(number);
+  for (auto i = std::ssize(digits) - 3; i > 0; i -= 3) {
+    digits.insert(static_cast<std::size_t>(i), ",");
+  }
+  return digits;
+}
+
+// "1 file", "2 files".
+std::string count(std::size_t number, std::string_view thing) {
+  return fmt::format("{} {}{}", number, thing, number == 1 ? "" : "s");
+}
+
+// The path as seen from the current directory, where it lies below it.
+std::string short_path(const std::filesystem::path& path) {
+  const std::string relative = std::filesystem::proximate(path).string();
+  return relative.starts_with("..") ? path.string() : relative;
+}
+
+std::string describe_rope(const LlamaConfig& config) {
+  const std::string theta = fmt::format("RoPE with theta {}", config.rope_theta);
+  if (!config.rope_scaling) return theta;
+  return fmt::format("{}, llama3 scaling by {} beyond {}", theta, config.rope_scaling->factor,
+                     config.rope_scaling->original_max_seq_len);
+}
+
+void print_checkpoint(const Checkpoint& checkpoint, const Tokenizer& tokenizer) {
+  const LlamaConfig& config = checkpoint.config();
+  const Totals totals = count_weights(checkpoint);
+  const auto row = [](const char* name, const std::string& value) {
+    fmt::print("  {:<12}{}\n", name, value);
+  };
+  fmt::print("{}\n", short_path(checkpoint.directory()));
+  row("shape",
+      fmt::format("{} layers, d_model {}, d_ff {}", config.n_layers, config.d_model, config.d_ff));
+  row("heads", fmt::format("{} query heads on {} KV heads, head_dim {}", config.n_heads,
+                           config.n_kv_heads, config.head_dim));
+  row("positions", fmt::format("up to {}, {}", config.max_seq_len, describe_rope(config)));
+  row("vocabulary", fmt::format("{} rows for {} tokens, {} head", config.vocab_size,
+                                tokenizer.token_count(), config.tied_head ? "tied" : "own"));
+  row("weights",
+      fmt::format("{} parameters, {} bytes, {} in {} file{}", grouped(totals.parameters),
+                  grouped(totals.bytes), dtype_name(checkpoint.weights().embedding.dtype),
+                  checkpoint.files().size(), checkpoint.files().size() == 1 ? "" : "s"));
+  row("KV cache",
+      fmt::format("{} bytes a token in float32, {} for {} positions",
+                  grouped(cache_bytes_per_token(config)),
+                  grouped(cache_bytes_per_token(config) * config.max_seq_len), config.max_seq_len));
+  std::vector<std::string> ends;
+  for (const TokenId id : config.eos_ids) {
+    const bool known = tokenizer.contains(id);
+    ends.push_back(fmt::format("{} {}", id, known ? tokenizer.token_text(id) : "(no token)"));
+  }
+  row("ends with", ends.empty() ? "no token" : fmt::format("{}", fmt::join(ends, ", ")));
+}
+
+void print_tensors(const Checkpoint& checkpoint) {
+  for (const SafetensorsFile& file : checkpoint.files()) {
+    fmt::print("\n{}\n", file.name());
+    for (const TensorEntry& tensor : file.header().tensors) {
+      fmt::print("  {:<5}{:<18}{}\n", dtype_name(tensor.dtype),
+                 fmt::format("[{}]", fmt::join(tensor.shape, ", ")), tensor.name);
+    }
+  }
+}
+
+// A token as one can look at it: line ends as \n, other control characters and the bytes of a
+// character that is cut between tokens as <E2>.
+std::string visible(std::string_view bytes) {
+  const bool whole_characters = !find_invalid_utf8(bytes);
+  std::string result;
+  for (const char byte : bytes) {
+    const auto value = static_cast<unsigned char>(byte);
+    if (value == '\n') {
+      result += "\\n";
+    } else if (value < 0x20 || value == 0x7F || (value >= 0x80 && !whole_characters)) {
+      result += fmt::format("<{:02X}>", value);
+    } else {
+      result += byte;
+    }
+  }
+  return result;
+}
+
+// The text with its tokens told apart, by colour on a terminal and by bars elsewhere.
+void print_tokens(const Tokenizer& tokenizer, const Encoded& encoded) {
+  const bool colour = use_colour(stdout);
+  fmt::print("\n{} for {}; decoded back to the same text: {}\n  ",
+             count(encoded.ids.size(), "token"), count(encoded.text.size(), "byte"),
+             encoded.decodes_back ? "yes" : "no");
+  for (std::size_t i = 0; i < encoded.ids.size(); i++) {
+    const std::string piece = visible(tokenizer.token_bytes(encoded.ids[i]));
+    if (colour) {
+      const auto shade = i % 2 == 0 ? fmt::terminal_color::cyan : fmt::terminal_color::yellow;
+      fmt::print("{}", fmt::format(fmt::fg(shade), "{}", piece));
+    } else {
+      fmt::print("{}{}", i == 0 ? "" : "|", piece);
+    }
+  }
+  fmt::print("\n  {}\n", fmt::join(encoded.ids, " "));
+}
+
+nlohmann::json to_json(const Checkpoint& checkpoint, const Encoded& encoded) {
+  const Totals totals = count_weights(checkpoint);
+  nlohmann::json model = to_json(checkpoint.config(), checkpoint.directory().string());
+  model["parameters"] = totals.parameters;
+  model["weight_bytes"] = totals.bytes;
+  return {{"model", model},
+          {"text", encoded.text},
+          {"tokens", encoded.ids},
+          {"decodes_back", encoded.decodes_back}};
+}
+
+int inspect(const Options& options) {
+  const Checkpoint checkpoint(options.target);
+  const Tokenizer tokenizer = Tokenizer::load(checkpoint.directory() / "tokenizer.json");
+  if (tokenizer.vocab_size() > checkpoint.config().vocab_size) {
+    fail("{}: the tokenizer has ids up to {}, but the embedding has {} rows", options.target,
+         tokenizer.vocab_size() - 1, checkpoint.config().vocab_size);
+  }
+  const Encoded encoded = encode_prompt(tokenizer, options);
+  if (options.output == "json") {
+    fmt::print("{}\n", to_json(checkpoint, encoded).dump());
+  } else if (options.ids) {
+    fmt::print("{}\n", fmt::join(encoded.ids, ","));
+  } else {
+    print_checkpoint(checkpoint, tokenizer);
+    if (options.tensors) print_tensors(checkpoint);
+    print_tokens(tokenizer, encoded);
+  }
+  return kGood;
+}
+
+}  // namespace
+}  // namespace specdec
+
+int main(int argc, char** argv) {
+  specdec::Options options;
+  CLI::App app("Opens a checkpoint and shows what is in it.", "inspect");
+  specdec::add_options(app, options);
+  return specdec::run_program(app, argc, argv, [&] { return specdec::inspect(options); });
+}

@@ -1,0 +1,27 @@
+#include "stages/programs/run/device.h"
+
+#include <fmt/format.h>
+
+#include "common/base/error.h"
+#include "kernels/cpu/cpu_backend.h"
+#include "kernels/cuda_backend.h"
+#include "kernels/cuda_support.h"
+
+namespace specdec {
+
+std::unique_ptr<Backend> make_backend(const RunOptions& options) {
+  const Gemm gemm = options.gemm == "cublas" ? Gemm::kCublas : Gemm::kInvariant;
+  if (options.device == "emulated") return make_emulated_backend(gemm);
+  if (options.device != "cpu") {
+    const CudaSupport cuda = cuda_support();
+    if (cuda.problem.empty()) return make_cuda_backend(gemm);
+    if (options.device == "cuda") fail("--device cuda: {}; use --device cpu", cuda.problem);
+    if (!cuda.devices.empty()) {  // somebody may wonder why it is not used
+      fmt::print(stderr, "{}: the CPU, not the GPU: {}\n", stage_name(options.stage), cuda.problem);
+    }
+  }
+  if (gemm == Gemm::kCublas) fail("--gemm cublas needs --device cuda");
+  return make_cpu_backend(options.threads);
+}
+
+}  // namespace specdec

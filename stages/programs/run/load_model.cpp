@@ -1,0 +1,84 @@
+#include "stages/programs/run/load_model.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "common/base/error.h"
+#include "common/base/memory.h"
+#include "common/inflation/inflated_config.h"
+#include "common/inflation/inflated_weights.h"
+
+namespace specdec {
+namespace {
+
+LlamaModel::Progress show_progress(const std::string& what) {
+  if (::isatty(STDERR_FILENO) == 0) return {};
+  return [what](int loaded, int of) {
+    fmt::print(stderr, "\r{}: {:3}%", what, 100 * loaded / of);
+    if (loaded == of) fmt::print(stderr, "\r\x1b[K");
+  };
+}
+
+// How a model is to be loaded.
+struct Wanted {
+  std::string_view name;     // "target"
+  const std::string& shape;  // empty, or what --inflate-NAME says
+  const std::string& weights;
+};
+
+// What all matrices take, in the checkpoint's type or as int8.
+double weight_bytes(const Checkpoint& checkpoint, const LlamaConfig& c, WeightFormat format) {
+  const double heads = c.n_heads + 2.0 * c.n_kv_heads;
+  const double layer = (heads + c.n_heads) * c.head_dim * c.d_model + 3.0 * c.d_ff * c.d_model;
+  const double head = (c.tied_head ? 1.0 : 2.0) * c.vocab_size * c.d_model;
+  const DType stored = checkpoint.weight(WeightKind::kEmbedding, -1).view.dtype;
+  const double each = format == WeightFormat::kInt8 ? 1 : stored == DType::kF32 ? 4 : 2;
+  return each * (head + c.n_layers * layer);
+}
+
+LlamaModel load_as(const Checkpoint& checkpoint, const LlamaConfig& config, const Wanted& wanted,
+                   WeightFormat format, int threads, Backend& backend) {
+  if (wanted.shape.empty()) {
+    return LlamaModel(checkpoint, backend, show_progress("loading the weights"), format);
+  }
+  return LlamaModel(InflatedWeights(checkpoint, config, threads), backend,
+                    show_progress(fmt::format("inflating the {} to {}", wanted.name, wanted.shape)),
+                    format);
+}
+
+LlamaModel load(const Checkpoint& checkpoint, const Wanted& wanted, int threads, Backend& backend) {
+  const auto format = wanted.weights == "int8" ? WeightFormat::kInt8 : WeightFormat::kStored;
+  const LlamaConfig config =
+      wanted.shape.empty()
+          ? checkpoint.config()
+          : inflated_config(checkpoint.config(), wanted.shape,
+                            fmt::format("--inflate-{} {}", wanted.name, wanted.shape));
+  try {
+    return load_as(checkpoint, config, wanted, format, threads, backend);
+  } catch (const std::bad_alloc& error) {
+    fail("the {}'s weights need {}, and {}; {}", wanted.name,
+         readable_bytes(weight_bytes(checkpoint, config, format)), memory_left(error),
+         format == WeightFormat::kInt8
+             ? "take a smaller model"
+             : fmt::format("--{}-weights int8 takes less, or take a smaller model", wanted.name));
+  }
+}
+
+}  // namespace
+
+LlamaModel load_target(const RunOptions& options, const Checkpoint& checkpoint, Backend& backend) {
+  if (options.check && (options.target_weights != "stored" || options.draft_weights != "stored")) {
+    fail(
+        "--check: the golden files are of stored weights; leave out --target-weights and "
+        "--draft-weights");
+  }
+  return load(checkpoint, {"target", options.inflate_target, options.target_weights},
+              options.threads, backend);
+}
+
+LlamaModel load_draft(const RunOptions& options, const Checkpoint& checkpoint, Backend& backend) {
+  return load(checkpoint, {"draft", options.inflate_draft, options.draft_weights}, options.threads,
+              backend);
+}
+
+}  // namespace specdec

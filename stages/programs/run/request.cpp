@@ -1,0 +1,104 @@
+#include "stages/programs/run/request.h"
+
+#include "common/base/error.h"
+#include "common/tokenizer/chat.h"
+
+namespace specdec {
+namespace {
+
+constexpr std::string_view kBuiltInPrompt = "Once, in the winter, Sunita came to York.";
+
+std::optional<Tokenizer> load_tokenizer(const Checkpoint& checkpoint) {
+  const auto path = checkpoint.directory() / "tokenizer.json";
+  if (!std::filesystem::exists(path)) return std::nullopt;
+  Tokenizer tokenizer = Tokenizer::load(path);
+  if (tokenizer.vocab_size() > checkpoint.config().vocab_size) {
+    fail("{}: the tokenizer has ids up to {}, but the embedding has {} rows",
+         checkpoint.directory().string(), tokenizer.vocab_size() - 1,
+         checkpoint.config().vocab_size);
+  }
+  return tokenizer;
+}
+
+std::vector<ChatMessage> chat_of(const RunOptions& options) {
+  if (!options.messages.empty()) return options.messages;
+  if (options.chat.empty()) fail("the prompt is empty");
+  std::vector<ChatMessage> messages;
+  if (!options.system.empty()) messages.push_back({"system", options.system});
+  messages.push_back({"user", options.chat});
+  return messages;
+}
+
+std::vector<TokenId> encode_prompt(const ModelFiles& model, const RunOptions& options) {
+  if (!options.prompt_ids.empty()) return options.prompt_ids;
+  if (!model.tokenizer) {
+    fail("{}: no tokenizer.json; give the prompt as --prompt-ids",
+         model.checkpoint.directory().string());
+  }
+  if (options.has_chat) {
+    return model.tokenizer->encode(render_llama3_chat(chat_of(options)), false);
+  }
+  if (options.has_prompt && options.prompt.empty()) fail("the prompt is empty");
+  return model.tokenizer->encode(options.has_prompt ? options.prompt : kBuiltInPrompt);
+}
+
+void check_ids(std::span<const TokenId> prompt, int token_limit) {
+  if (prompt.empty()) fail("the prompt has no tokens");
+  for (const TokenId id : prompt) {
+    if (id < 0 || id >= token_limit) {
+      fail("prompt id {} is outside the vocabulary of {} tokens", id, token_limit);
+    }
+  }
+}
+
+// Room for the prompt and what is to come, within the model's positions.
+int context_of(const GenerationRequest& request, int limit, const RunOptions& options) {
+  const auto prompt = static_cast<long long>(request.prompt.size());
+  const long long needed = prompt + request.max_new_tokens;
+  if (options.max_context > limit) {
+    fail("--max-context {} is beyond the model's {} positions", options.max_context, limit);
+  }
+  const int context = options.max_context > 0 ? options.max_context : limit;
+  if (needed > context) {
+    fail(
+        "a prompt of {} tokens and {} new ones need {} positions; {} {}: reduce --max-new-tokens "
+        "or shorten the prompt",
+        prompt, request.max_new_tokens, needed,
+        options.max_context > 0 ? "--max-context allows" : "the model has", context);
+  }
+  return options.max_context > 0 ? context : static_cast<int>(needed);
+}
+
+}  // namespace
+
+ModelFiles open_model(const std::string& directory) {
+  ModelFiles model{.checkpoint = Checkpoint(directory)};
+  model.tokenizer = load_tokenizer(model.checkpoint);
+  model.token_limit =
+      model.tokenizer ? model.tokenizer->vocab_size() : model.checkpoint.config().vocab_size;
+  return model;
+}
+
+GenerationRequest read_generation_request(const ModelFiles& model, const RunOptions& options) {
+  const LlamaConfig& config = model.checkpoint.config();
+  GenerationRequest request;
+  request.prompt = encode_prompt(model, options);
+  check_ids(request.prompt, model.token_limit);
+  request.max_new_tokens = options.max_new_tokens;
+  request.max_context = context_of(request, config.max_seq_len, options);
+  if (!options.ignore_eos) request.eos_ids = config.eos_ids;
+  request.stop = options.stop;
+  for (const std::string& text : request.stop) {
+    if (text.empty()) fail("--stop: the text is empty");
+    if (!model.tokenizer) fail("--stop needs a tokenizer, and the checkpoint has none");
+  }
+  return request;
+}
+
+Request read_request(const RunOptions& options) {
+  ModelFiles model = open_model(options.target);
+  GenerationRequest request = read_generation_request(model, options);
+  return {std::move(model), std::move(request)};
+}
+
+}  // namespace specdec

@@ -1,0 +1,34 @@
+#pragma once
+#include <optional>
+#include <vector>
+
+#include "common/checkpoint/checkpoint.h"
+#include "common/generation_request.h"
+#include "common/tokenizer/tokenizer.h"
+#include "stages/programs/run/options.h"
+
+namespace specdec {
+
+// What is in a model's directory, but for the weights.
+struct ModelFiles {
+  Checkpoint checkpoint;
+  std::optional<Tokenizer> tokenizer = {};  // none: the checkpoint has none, and prompts are ids
+  int token_limit = 0;  // ids from here on are no tokens (padding of the vocabulary)
+
+  const Tokenizer* tokenizer_or_null() const { return tokenizer ? &*tokenizer : nullptr; }
+};
+
+// What a program is asked to do, read and checked.
+struct Request : ModelFiles, GenerationRequest {};
+
+// Throws Error: a missing or bad checkpoint or tokenizer.
+ModelFiles open_model(const std::string& directory);
+
+// Throws Error: a prompt that is empty, not UTF-8 or has ids outside the vocabulary; prompt +
+// max-new-tokens beyond the context, with the numbers; stop texts that are empty.
+GenerationRequest read_generation_request(const ModelFiles& model, const RunOptions& options);
+
+// Both.
+Request read_request(const RunOptions& options);
+
+}  // namespace specdec

@@ -1,0 +1,149 @@
+#include "stages/programs/sampling/sampling_check.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <nlohmann/json.hpp>
+
+#include "stages/05_rejection_sampling/rejection_sampling.h"
+#include "stages/programs/cache/make_cache.h"
+#include "stages/programs/speculation/draft_setup.h"
+
+namespace specdec {
+namespace {
+
+// The recorded runs took their logits from a float64 model.
+bool close(double got, double want) { return std::abs(got - want) <= 1e-3 * want + 1e-6; }
+
+// Empty, or the first decision of the round that is not the recorded one.
+std::string compare(const nlohmann::json& want, const Round& round, const DraftAndVerify& steps,
+                    const RejectionSampling& sampling, std::span<const TokenId> emitted) {
+  const auto differs = [](const char* what, auto got, auto wanted) {
+    return fmt::format("{} is {}, recorded is {}", what, got, wanted);
+  };
+  const int start = want.at("start"), accepted = want.at("accepted");
+  if (round.start != start) return differs("start", round.start, start);
+  const int drafted = want.at("spec_length");
+  const auto tested = static_cast<int>(want.at("tests").size());
+  if (round.drafted != drafted) return differs("K", round.drafted, drafted);
+  for (int i = 0; i < round.drafted; i++) {
+    const TokenId token = want.at("drafts").at(static_cast<std::size_t>(i)).at("token");
+    if (steps.drafts().token(i) != token) return differs("draft", steps.drafts().token(i), token);
+  }
+  for (int i = 0; i < std::min(round.tested(), tested); i++) {
+    const auto& test = want.at("tests").at(static_cast<std::size_t>(i));
+    const auto token = static_cast<std::size_t>(steps.drafts().token(i));
+    const double p = sampling.judge().target_probs(i)[token], wanted_p = test.at("target_prob");
+    if (!close(p, wanted_p)) return differs("p", p, wanted_p);
+    const auto probs = steps.drafts().probs(i);
+    const double q = probs.empty() ? 1 : probs[token], wanted_q = test.at("draft_prob");
+    if (!close(q, wanted_q)) return differs("q", q, wanted_q);
+  }
+  if (round.accepted != accepted) return differs("accepted", round.accepted, accepted);
+  if (!std::ranges::equal(emitted, want.at("emitted").get<std::vector<TokenId>>())) {
+    return "the emitted tokens differ";
+  }
+  const int length = want.at("target_length"), draft_length = want.at("draft_length");
+  if (round.target_length() != length) return differs("cached", round.target_length(), length);
+  if (round.draft_length() != draft_length) {
+    return differs("cached by the draft", round.draft_length(), draft_length);
+  }
+  return "";
+}
+
+// Runs recorded requests with the target and --draft.
+class Replay {
+ public:
+  Replay(const RunOptions& options, const LlamaModel& model)
+      : options_(options), model_(model), request_{open_model(options.target), {}} {
+    options_.pages = 0;
+    options_.draft_kind = "llama";
+    request_.token_limit = model.config().vocab_size;
+  }
+
+  // Empty, or what differs.
+  std::string recorded(const nlohmann::json& line) {
+    const auto& o = line.at("options");
+    request_.prompt = line.at("prompt_ids").get<std::vector<TokenId>>();
+    request_.eos_ids = line.at("eos_ids").get<std::vector<TokenId>>();
+    request_.max_new_tokens = o.at("max_new_tokens");
+    const SpeculationOptions speculation{
+        .sampling = {o.at("temperature"), o.at("top_k"), o.at("top_p"), o.at("repetition_penalty")},
+        .draft_temperature = o.at("draft_temperature")};
+    return run(speculation, o.at("spec_length"), o.at("context_limit"), o.at("seed"),
+               [&](std::size_t number, const Round& round, const DraftAndVerify& steps,
+                   const RejectionSampling& sampling, std::span<const TokenId> emitted) {
+                 if (number >= line.at("rounds").size()) return std::string("a round too many");
+                 return compare(line.at("rounds")[number], round, steps, sampling, emitted);
+               });
+  }
+
+  // The same for a greedy text, which every rule must write at temperature 0.
+  std::string greedy(const nlohmann::json& line, const NamedRule& rule) {
+    request_.prompt = line.at("prompt_ids").get<std::vector<TokenId>>();
+    request_.eos_ids = request_.checkpoint.config().eos_ids;
+    const auto tokens = line.at("tokens").get<std::vector<TokenId>>();
+    request_.max_new_tokens = static_cast<int>(tokens.size());
+    std::size_t at = 0;
+    return run({.rule = &rule}, 5, model_.config().max_seq_len, 0,
+               [&](std::size_t, const Round&, const DraftAndVerify&, const RejectionSampling&,
+                   std::span<const TokenId> emitted) {
+                 const auto want = std::span(tokens).subspan(at, emitted.size());
+                 at += emitted.size();
+                 return std::ranges::equal(emitted, want) ? "" : std::string("the text differs");
+               });
+  }
+
+ private:
+  template <typename Look>
+  std::string run(const SpeculationOptions& speculation, int K, int limit, std::uint64_t seed,
+                  const Look& look) {
+    const int positions = std::min<int>(
+        limit, static_cast<int>(request_.prompt.size()) + request_.max_new_tokens + K);
+    DraftSetup draft(options_, request_, model_, {.positions = positions});
+    const auto cache = make_cache(model_, cache_layout(options_, positions));
+    Llama target(model_, *cache, {.token_limit = request_.token_limit});
+    DraftAndVerify steps(target, draft.drafter(), K, limit, KeepProbs::kBesideLogits);
+    Dice dice(seed);
+    RejectionSampling sampling(steps, dice, speculation);
+    Generation generation(request_, request_.tokenizer_or_null());
+    std::vector<TokenId> context = request_.prompt;
+    steps.prefill(context);
+    for (std::size_t number = 0; !generation.finished(); number++) {
+      const Round round = sampling.round(context, generation);
+      const auto emitted = std::span(context).last(static_cast<std::size_t>(round.emitted()));
+      const std::string problem = look(number, round, steps, sampling, emitted);
+      if (!problem.empty()) return fmt::format("round {}: {}", number + 1, problem);
+    }
+    return "";
+  }
+
+  RunOptions options_;
+  const LlamaModel& model_;
+  Request request_;
+};
+
+}  // namespace
+
+void check_rejection_sampling(const RunOptions& options, const LlamaModel& target,
+                              const std::filesystem::path& goldens, CheckList& list) {
+  check_belongs(goldens, Checkpoint(options.target));
+  Replay replay(options, target);
+  for (const nlohmann::json& line : golden_lines(goldens / "sampling.jsonl")) {
+    const std::string problem = replay.recorded(line);
+    list.add(problem.empty(),
+             fmt::format("recorded run {}: {} rounds", line.at("id").get<std::string>(),
+                         line.at("rounds").size()),
+             problem);
+  }
+  for (const nlohmann::json& line : golden_lines(goldens / "greedy.jsonl")) {
+    const std::string id = line.at("id");
+    if (!id.ends_with("-0")) continue;
+    for (const NamedRule& rule : acceptance_rules()) {
+      const std::string problem = replay.greedy(line, rule);
+      list.add(problem.empty(), fmt::format("greedy text {} by {}", id, rule.name), problem);
+    }
+  }
+}
+
+}  // namespace specdec

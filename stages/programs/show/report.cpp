@@ -1,0 +1,157 @@
+#include "stages/programs/show/report.h"
+
+#include <cstdio>
+
+#include <nlohmann/json.hpp>
+
+#include "common/base/output_file.h"
+#include "common/kv_cache.h"
+#include "common/run_stats.h"
+#include "stages/programs/show/report_extras.h"
+
+namespace specdec {
+namespace {
+
+nlohmann::json ratio(double above, std::int64_t below) {
+  if (below == 0) return nullptr;
+  return above / static_cast<double>(below);
+}
+
+nlohmann::json run_json(const RunOptions& options, const Request& request,
+                        const LlamaConfig& target, const Generation& generation,
+                        const RunStats& stats, const std::string& device,
+                        const ReportExtras& extras) {
+  nlohmann::json json = {{"tokens", generation.tokens()},
+                         {"text", generation.text()},
+                         {"finish_reason", finish_reason_name(generation.finish_reason())},
+                         {"prompt_tokens", request.prompt.size()},
+                         {"stats", to_json(stats)},
+                         {"model", target_json(target, options)},
+                         {"device", device},
+                         {"stage", stage_name(options.stage)}};
+  json.update(extras.fields);
+  json["stats"].update(extras.stats);
+  return json;
+}
+
+void print_summary(const RunOptions& options, const Generation& generation, const RunStats& stats,
+                   const std::string& device) {
+  fmt::print(stderr, "\n{}: {} tokens ({}), {:.1f} tokens/s on {}; {} rows computed",
+             stage_name(options.stage), stats.emitted,
+             finish_reason_name(generation.finish_reason()), stats.tokens_per_second(), device,
+             stats.target_rows);
+  if (options.target_weights != "stored")
+    fmt::print(stderr, ", {} weights", options.target_weights);
+  if (stats.cache_bytes > 0) fmt::print(stderr, ", cache of {} bytes", stats.cache_bytes);
+  fmt::print(stderr, "{}\n", inflation_note(options));
+}
+
+}  // namespace
+
+void count_target(RunStats& stats, const LlamaCounters& counters) {
+  stats.target_rows += counters.rows;
+  stats.target_weight_bytes += counters.weight_bytes;
+}
+
+nlohmann::json to_json(const RunStats& s) {
+  nlohmann::json per_position = nlohmann::json::array();
+  for (std::size_t i = 0; i < s.accepted_at.size(); i++) {
+    per_position.push_back(ratio(static_cast<double>(s.accepted_at[i]), s.drafted_at[i]));
+  }
+  return {{"rounds", s.rounds},
+          {"drafted_rounds", s.drafted_rounds},
+          {"rounds_by_drafted", s.rounds_by_drafted},
+          {"mean_spec_length", ratio(static_cast<double>(s.all_drafted), s.rounds)},
+          {"target_forwards", s.target_forwards},
+          {"draft_forwards", s.draft_forwards},
+          {"drafted", s.drafted},
+          {"tested", s.tested},
+          {"accepted", s.accepted},
+          {"emitted", s.emitted},
+          {"alpha", ratio(static_cast<double>(s.accepted), s.tested)},
+          {"alpha_by_overlap", ratio(s.sum_overlap, s.tested)},
+          {"acceptance_rate", ratio(static_cast<double>(s.accepted), s.drafted)},
+          {"mean_round_acceptance", ratio(s.sum_round_acceptance, s.drafted_rounds)},
+          {"mean_accepted_length", ratio(static_cast<double>(s.accepted), s.drafted_rounds)},
+          {"accepted_per_position", per_position},
+          {"prefill_seconds", s.prefill_seconds},
+          {"decode_seconds", s.decode_seconds},
+          {"draft_seconds", s.draft_seconds},
+          {"verify_seconds", s.verify_seconds},
+          {"tokens_per_second", s.tokens_per_second()},
+          {"target_rows", s.target_rows},
+          {"target_weight_bytes", s.target_weight_bytes},
+          {"cache_bytes", s.cache_bytes}};
+}
+
+nlohmann::json to_json(const LlamaConfig& config, const std::string& directory) {
+  const KvShape kv{config.n_layers, config.n_kv_heads, config.head_dim};
+  return {{"directory", directory},
+          {"d_model", config.d_model},
+          {"d_ff", config.d_ff},
+          {"n_layers", config.n_layers},
+          {"n_heads", config.n_heads},
+          {"n_kv_heads", config.n_kv_heads},
+          {"head_dim", config.head_dim},
+          {"vocab_size", config.vocab_size},
+          {"max_seq_len", config.max_seq_len},
+          {"tied_head", config.tied_head},
+          {"eos_ids", config.eos_ids},
+          {"cache_bytes_per_token", kv.bytes_per_token()}};
+}
+
+nlohmann::json target_json(const LlamaConfig& config, const RunOptions& options) {
+  nlohmann::json json = to_json(config, options.target);
+  json["weights"] = options.target_weights;
+  if (!options.inflate_target.empty()) json["inflated"] = options.inflate_target;
+  return json;
+}
+
+std::string inflation_note(const RunOptions& options) {
+  const bool target = !options.inflate_target.empty();
+  const bool draft = !options.inflate_draft.empty() && !options.no_speculation;
+  if (target && draft) {
+    return fmt::format("; the target is inflated to {}, the draft to {}", options.inflate_target,
+                       options.inflate_draft);
+  }
+  if (target) return "; the target is inflated to " + options.inflate_target;
+  return draft ? "; the draft is inflated to " + options.inflate_draft : "";
+}
+
+void report(const RunOptions& options, const Request& request, const LlamaConfig& target,
+            const Generation& generation, const RunStats& stats, const std::string& device) {
+  report(options, request, target, generation, stats, device, ReportExtras());
+}
+
+void report(const RunOptions& options, const Request& request, const LlamaConfig& target,
+            const Generation& generation, const RunStats& stats, const std::string& device,
+            const ReportExtras& extras) {
+  if (options.output == "json" || !options.report.empty()) {
+    const std::string json =
+        run_json(options, request, target, generation, stats, device, extras).dump();
+    if (!options.report.empty()) {
+      OutputFile file(options.report);
+      file.write(json + "\n");
+      file.commit();
+    }
+    if (options.output == "json") fmt::print("{}\n", json);
+  }
+  if (options.output == "text") {
+    if (!request.tokenizer) fmt::print("{}", fmt::join(generation.tokens(), ","));
+    fmt::print("\n");
+    std::fflush(stdout);
+    if (options.quiet) return;
+    print_summary(options, generation, stats, device);
+    fmt::print(stderr, "{}", extras.summary);
+  }
+}
+
+Generation::Sink text_sink(const RunOptions& options) {
+  if (options.output != "text") return {};
+  return [](std::string_view text) {
+    std::fwrite(text.data(), 1, text.size(), stdout);
+    std::fflush(stdout);
+  };
+}
+
+}  // namespace specdec

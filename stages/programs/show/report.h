@@ -1,0 +1,44 @@
+#pragma once
+#include <string>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "common/generation.h"
+#include "common/llama.h"
+#include "common/run_stats.h"
+#include "stages/programs/run/options.h"
+#include "stages/programs/run/request.h"
+
+namespace specdec {
+
+struct ReportExtras;
+
+// Adds what the target counted.
+void count_target(RunStats& stats, const LlamaCounters& counters);
+
+// The "stats" object of --output json. Ratios with nothing below the line are null.
+nlohmann::json to_json(const RunStats& stats);
+
+// A "model" object: a shape.
+nlohmann::json to_json(const LlamaConfig& config, const std::string& directory);
+
+// The "model" object of a run: the target's shape, how its weights are kept, and to which shape it
+// was inflated, if it was.
+nlohmann::json target_json(const LlamaConfig& config, const RunOptions& options);
+
+// For people: "; the target is inflated to 134m, the draft to 14m", or as much of it as is true.
+std::string inflation_note(const RunOptions& options);
+
+// Prints and writes what the options ask for, after the last token: the JSON object, the report
+// file, the summary on stderr. target: of the model that ran. extras: what the stage adds (see
+// report_extras.h). Throws Error.
+void report(const RunOptions& options, const Request& request, const LlamaConfig& target,
+            const Generation& generation, const RunStats& stats, const std::string& device);
+void report(const RunOptions& options, const Request& request, const LlamaConfig& target,
+            const Generation& generation, const RunStats& stats, const std::string& device,
+            const ReportExtras& extras);
+
+// Streams text to stdout as it comes, unless the output is JSON.
+Generation::Sink text_sink(const RunOptions& options);
+
+}  // namespace specdec

@@ -1,0 +1,178 @@
+#include "stages/programs/speculation/cost_profile.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "common/base/check.h"
+#include "common/base/error.h"
+#include "common/base/json.h"
+#include "common/base/mapped_file.h"
+#include "common/base/output_file.h"
+#include "common/run_stats.h"
+
+namespace specdec {
+namespace {
+
+constexpr std::string_view kFormat = "specdec-cost-profile-1";
+constexpr std::size_t kMostPasses = 33;  // the largest K that --spec-length takes, and 1
+
+double seconds(const nlohmann::json& value, const std::string& what, double least) {
+  const double number = value.is_number() ? value.get<double>() : -1;
+  if (!(std::isfinite(number) && number >= least)) {
+    fail("{} is {}; it must be a number of seconds", what, excerpt(value));
+  }
+  return number;
+}
+
+// FNV-1a: the same on every machine.
+std::uint64_t hash(std::string_view text) {
+  std::uint64_t value = 14695981039346656037u;
+  for (const unsigned char c : text) value = (value ^ c) * 1099511628211u;
+  return value;
+}
+
+// The first field that differs, for people.
+std::string difference(const nlohmann::json& measured, const nlohmann::json& wanted) {
+  if (!measured.is_object()) return "nobody knows what";
+  for (const auto& [field, value] : wanted.items()) {
+    const auto other = measured.value(field, nlohmann::json());
+    if (other != value) return fmt::format("{} {}, here {}", field, other.dump(), value.dump());
+  }
+  return "something else";
+}
+
+void write(const std::filesystem::path& path, const CostProfile& profile) {
+  OutputFile file(path);
+  file.write(to_json(profile).dump(2) + "\n");
+  file.commit();
+}
+
+}  // namespace
+
+std::vector<double> CostProfile::round_costs(int spec_length) const {
+  std::vector<double> costs;
+  for (int K = 0; K <= std::min(spec_length, largest_spec_length()); K++) {
+    costs.push_back(K * c() + v(K + 1));
+  }
+  return costs;
+}
+
+CostProfile make_profile(const nlohmann::json& key, std::vector<double> target_pass,
+                         double draft_step) {
+  SPECDEC_CHECK(!target_pass.empty() && draft_step >= 0, "seconds of passes and drafts");
+  for (std::size_t i = target_pass.size() - 1; i > 0; i--) {
+    target_pass[i - 1] = std::min(target_pass[i - 1], target_pass[i]);
+  }
+  SPECDEC_CHECK(target_pass[0] > 0, "a pass takes time");
+  return {key.dump(), std::move(target_pass), draft_step};
+}
+
+nlohmann::json to_json(const CostProfile& profile) {
+  return {{"format", kFormat},
+          {"measured_for", nlohmann::json::parse(profile.key)},
+          {"target_pass_seconds", profile.target_pass},
+          {"draft_step_seconds", profile.draft_step}};
+}
+
+CostProfile parse_profile(std::string_view text, const std::string& name) {
+  const nlohmann::json json = parse_json(text, name);
+  const JsonObject object(json, name);
+  if (object.string("format").value_or("") != kFormat) {
+    fail("{}: no cost profile: its format is not \"{}\"", name, kFormat);
+  }
+  const nlohmann::json* passes = object.find("target_pass_seconds");
+  if (passes == nullptr) object.fail_missing("target_pass_seconds");
+  if (!passes->is_array() || passes->size() < 2 || passes->size() > kMostPasses) {
+    object.fail_type("target_pass_seconds", "a list of 2 to 33 numbers");
+  }
+  std::vector<double> target_pass;
+  for (const nlohmann::json& pass : *passes) {
+    const auto what = fmt::format("{}: target_pass_seconds[{}]", name, target_pass.size());
+    target_pass.push_back(seconds(pass, what, 1e-12));
+  }
+  const nlohmann::json* draft_step = object.find("draft_step_seconds");
+  if (draft_step == nullptr) object.fail_missing("draft_step_seconds");
+  const auto key = object.object("measured_for");
+  CostProfile profile =
+      make_profile(key ? *object.find("measured_for") : nlohmann::json(), std::move(target_pass),
+                   seconds(*draft_step, name + ": draft_step_seconds", 0));
+  profile.source = name;
+  return profile;
+}
+
+ProfileFile profile_file(const std::string& cost_profile, const nlohmann::json& key) {
+  if (!cost_profile.empty()) return {cost_profile, true};
+  const auto programs = std::filesystem::read_symlink("/proc/self/exe").parent_path();
+  return {programs.parent_path() / "profiles" / fmt::format("{:016x}.json", hash(key.dump()))};
+}
+
+CostProfile stored_profile(const ProfileFile& file, const nlohmann::json& key,
+                           const std::function<CostProfile()>& measure,
+                           const std::function<void(const std::string&)>& note) {
+  const std::string name = file.path.string();
+  if (std::filesystem::exists(file.path)) {
+    try {
+      CostProfile profile = parse_profile(read_text_file(file.path), name);
+      const auto measured_for = nlohmann::json::parse(profile.key);
+      if (measured_for == key) return profile;
+      const std::string other = difference(measured_for, key);
+      if (file.named) {
+        if (!measured_for.is_null()) note(fmt::format("{} was measured for {}", name, other));
+        return profile;
+      }
+      note(fmt::format("{} was measured for {}; it is measured anew", name, other));
+    } catch (const Error& error) {
+      if (file.named) throw;
+      note(fmt::format("{}; it is measured anew", error.what()));
+    }
+  }
+  CostProfile profile = measure();
+  profile.source = fmt::format("measured now, kept in {}", name);
+  if (file.named) {
+    write(file.path, profile);
+    return profile;
+  }
+  try {
+    std::filesystem::create_directories(file.path.parent_path());
+    write(file.path, profile);
+  } catch (const std::exception& error) {
+    profile.source = "measured now, not kept";
+    note(fmt::format("the cost profile is not kept: {}", error.what()));
+  }
+  return profile;
+}
+
+std::string announcement(const CostProfile& profile, const AdaptiveSpecLength& policy) {
+  std::string text = fmt::format("auto: c {:.3f}", profile.c());
+  const int last = profile.largest_spec_length() + 1;
+  for (const int rows : {2, 6, last}) {
+    if (rows < last || rows == last) text += fmt::format(", v({}) {:.2f}", rows, profile.v(rows));
+  }
+  text += fmt::format(" ({}); first K {}\n", profile.source, policy.next());
+  if (!policy.can_pay()) {
+    text += "speculation cannot pay here, whatever is accepted: no round emits what it costs\n";
+  }
+  return text;
+}
+
+std::string summary(const AdaptiveSpecLength& policy, const RunStats& stats) {
+  std::string text = "auto: rounds by K:";
+  for (std::size_t K = 0; K < stats.rounds_by_drafted.size(); K++) {
+    if (stats.rounds_by_drafted[K] == 0) continue;
+    text += fmt::format(" {} x {},", stats.rounds_by_drafted[K], K);
+  }
+  text.back() = '\n';
+  if (policy.can_pay() && policy.next() <= 1 && policy.factor(1) <= 1) {
+    text += fmt::format(
+        "speculation cannot pay here: at alpha {:.2f}, no K is faster than plain decoding (K = 1: "
+        "{:.2f} times as fast)\n",
+        policy.alpha(), policy.factor(1));
+  }
+  return text;
+}
+
+}  // namespace specdec

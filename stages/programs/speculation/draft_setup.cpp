@@ -1,0 +1,178 @@
+#include "stages/programs/speculation/draft_setup.h"
+
+#include <algorithm>
+
+#include <nlohmann/json.hpp>
+
+#include "common/base/error.h"
+#include "common/base/mapped_file.h"
+#include "common/speculation/lookup_drafter.h"
+#include "common/speculation/ngram_model.h"
+#include "common/speculation/random_drafter.h"
+#include "stages/04_greedy_speculation/model_drafter.h"
+#include "stages/programs/cache/make_cache.h"
+#include "stages/programs/run/load_model.h"
+
+namespace specdec {
+namespace {
+
+std::size_t pass_bytes(const LlamaModel& model) {
+  return model.layer_bytes() + model.head().bytes();
+}
+
+}  // namespace
+
+SpeculationRoom speculation_room(const RunOptions& options, const ModelFiles& target,
+                                 const GenerationRequest& request) {
+  const int limit =
+      options.max_context > 0 ? options.max_context : target.checkpoint.config().max_seq_len;
+  const int K = options.no_speculation ? 0 : options.spec_length;
+  const std::int64_t wanted = std::ssize(request.prompt) + std::int64_t{request.max_new_tokens} + K;
+  return {K, limit, static_cast<int>(std::min<std::int64_t>(limit, wanted))};
+}
+
+nlohmann::json spec_length_json(const RunOptions& options) {
+  if (options.no_speculation) return 0;
+  if (options.auto_spec_length) return "auto";
+  return options.spec_length;
+}
+
+void check_vocabularies(const ModelFiles& target, const Checkpoint& draft) {
+  const std::string name = draft.directory().string();
+  const auto tokenizer_path = draft.directory() / "tokenizer.json";
+  const bool has_tokenizer = std::filesystem::exists(tokenizer_path);
+  if (has_tokenizer != target.tokenizer.has_value()) {
+    fail("{}: {} has a tokenizer.json, so their tokens cannot be compared", name,
+         has_tokenizer ? "only the draft" : "only the target");
+  }
+  if (has_tokenizer) {
+    const Tokenizer tokenizer = Tokenizer::load(tokenizer_path);
+    if (const auto difference = first_difference(*target.tokenizer, tokenizer)) {
+      fail("{}: this draft does not fit the target: {}", name, *difference);
+    }
+  }
+  // Rows beyond the tokenizer's entries are padding, masked on both sides.
+  const int rows = draft.config().vocab_size;
+  if (has_tokenizer && rows < target.token_limit) {
+    fail("{}: this draft has {} rows for its tokenizer's {} entries", name, rows,
+         target.token_limit);
+  }
+  if (!has_tokenizer && rows != target.checkpoint.config().vocab_size) {
+    fail("{}: this draft does not fit the target: its vocabulary has {} rows, the target's {}",
+         name, rows, target.checkpoint.config().vocab_size);
+  }
+}
+
+DraftSetup::DraftSetup(const RunOptions& options, const ModelFiles& files, const LlamaModel& target,
+                       const DraftRoom& room)
+    : options_(options), files_(files), target_(target) {
+  const std::string& kind = options.draft_kind;
+  const bool own_format = options.draft_weights != "stored";
+  if (own_format && kind != "llama" && kind != "self") {
+    fail("--draft-weights {} belongs to --draft-kind llama or self; {} has no weights",
+         options.draft_weights, kind);
+  }
+  if (!options.inflate_draft.empty() && kind != "llama") {
+    fail("--inflate-draft is about a draft model of its own, and --draft-kind is {}", kind);
+  }
+  if (!options.no_speculation) load_own_model();
+  make_drafter(room);
+}
+
+DraftSetup::DraftSetup(const DraftSetup& other, const DraftRoom& room)
+    : options_(other.options_),
+      files_(other.files_),
+      target_(other.target_),
+      own_model_(other.own_model_) {
+  make_drafter(room);
+}
+
+void DraftSetup::make_drafter(const DraftRoom& room) {
+  const std::string& kind = options_.draft_kind;
+  if (options_.no_speculation) {
+    drafter_ = std::make_unique<NoDrafter>();
+  } else if (own_model_) {
+    make_llama(*own_model_, room);
+  } else if (kind == "self") {
+    make_llama(target_, room);
+    warning_ = "the draft is the target itself: every draft will be accepted, at no gain";
+  } else if (kind == "random") {
+    drafter_ = std::make_unique<RandomDrafter>(files_.token_limit);
+  } else if (kind == "lookup") {
+    drafter_ = std::make_unique<LookupDrafter>(room.positions + 1, room.requests);
+  } else {
+    make_table(room);
+  }
+}
+
+void DraftSetup::make_llama(const LlamaModel& model, const DraftRoom& room) {
+  const int positions = std::min(room.positions, model.config().max_seq_len);
+  RunOptions of_draft = options_;
+  of_draft.page_size = options_.draft_page_size;
+  of_draft.pages = room.pages;  // --pages is about the target's
+  CacheLayout layout = cache_layout(of_draft, positions);
+  layout.sequences = room.requests;
+  cache_ = make_cache(model, layout);
+  model_ = std::make_unique<Llama>(model, *cache_, LlamaOptions{.token_limit = files_.token_limit});
+  drafter_ = std::make_unique<ModelDrafter>(*model_, room.positions + 1, room.requests,
+                                            target_.config().vocab_size);
+}
+
+// Only a draft model, and an int8 copy of the target, have weights of their own.
+void DraftSetup::load_own_model() {
+  RunOptions options = options_;
+  if (options.draft_kind == "llama") {
+    const Checkpoint checkpoint(options.draft);
+    check_vocabularies(files_, checkpoint);
+    own_model_.reset(new LlamaModel(load_draft(options, checkpoint, target_.backend())));
+  } else if (options.draft_kind == "self" && options.draft_weights != "stored" &&
+             options.draft_weights != options.target_weights) {
+    options.inflate_draft = options.inflate_target;  // it is the same model
+    own_model_.reset(new LlamaModel(load_draft(options, files_.checkpoint, target_.backend())));
+  } else {
+    return;
+  }
+  const std::size_t draft_bytes = pass_bytes(*own_model_), target_bytes = pass_bytes(target_);
+  if (draft_bytes >= target_bytes) {
+    warning_ = fmt::format(
+        "the draft reads {} bytes of weights a token, the target {}: speculation cannot pay",
+        draft_bytes, target_bytes);
+  }
+}
+
+void DraftSetup::make_table(const DraftRoom& room) {
+  if (!files_.tokenizer) {
+    fail("--draft-kind {} needs a tokenizer, and the checkpoint has none", options_.draft_kind);
+  }
+  const std::string path =
+      options_.draft_text.empty() ? embedded_draft_text().string() : options_.draft_text;
+  const std::vector<TokenId> text = files_.tokenizer->encode(read_text_file(path), false);
+  if (text.empty()) fail("{}: the text is empty", path);
+  model_ = std::make_unique<NgramModel>(
+      target_.backend(), target_.config().vocab_size, files_.token_limit,
+      options_.draft_kind == "unigram" ? 1 : 2, text, room.requests);
+  drafter_ = std::make_unique<ModelDrafter>(*model_, room.positions + 1, room.requests,
+                                            target_.config().vocab_size);
+}
+
+std::string DraftSetup::outgrown(int context) const {
+  const int limit = drafter_->context_limit();
+  if (context <= limit) return "";
+  return fmt::format("the draft's context of {} tokens was full: plain steps followed\n", limit);
+}
+
+nlohmann::json DraftSetup::to_json() const {
+  if (options_.no_speculation) return nullptr;
+  nlohmann::json json = {{"kind", options_.draft_kind}};
+  if (own_model_) {
+    const bool self = options_.draft_kind == "self";
+    const std::string& shape = self ? options_.inflate_target : options_.inflate_draft;
+    json["directory"] = self ? options_.target : options_.draft;
+    json["weights"] = options_.draft_weights;
+    json["weight_bytes"] = pass_bytes(*own_model_);
+    if (!shape.empty()) json["inflated"] = shape;
+  }
+  return json;
+}
+
+}  // namespace specdec

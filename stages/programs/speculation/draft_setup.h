@@ -1,0 +1,78 @@
+#pragma once
+#include <memory>
+#include <optional>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "common/llama.h"
+#include "common/speculation/drafter.h"
+#include "stages/programs/run/options.h"
+#include "stages/programs/run/request.h"
+
+namespace specdec {
+
+// Positions that the target may use, and those for which memory is taken. Drafts may stand beyond
+// the last token asked for: what exceeds it is discarded, so that K depends on the request alone.
+struct SpeculationRoom {
+  int spec_length = 0;    // K; 0 with --no-speculation
+  int context_limit = 0;  // --max-context, or the model's
+  int positions = 0;      // at most context_limit: the prompt, max-new-tokens, and K drafts
+};
+
+SpeculationRoom speculation_room(const RunOptions& options, const ModelFiles& target,
+                                 const GenerationRequest& request);
+
+// K for a report: a number, 0 with --no-speculation, or "auto".
+nlohmann::json spec_length_json(const RunOptions& options);
+
+// What a drafter takes memory for.
+struct DraftRoom {
+  int positions = 0;  // of the longest request, drafts included
+  int requests = 1;   // that are drafted for at a time
+  int pages = 0;      // of the draft model's paged cache; 0: enough for one request
+};
+
+// The drafter that --draft-kind asks for, with the model and the cache that it stands on.
+class DraftSetup {
+ public:
+  // Throws Error: a missing or bad draft; one whose vocabulary or special tokens are not the
+  // target's, saying which; a text for the tables that cannot be read or has other tokens;
+  // --draft-weights for a drafter that is no Llama.
+  // REQUIRES: options, files and target outlive this object.
+  DraftSetup(const RunOptions& options, const ModelFiles& files, const LlamaModel& target,
+             const DraftRoom& room);
+
+  // The same drafter with memory of its own; weights are shared.
+  DraftSetup(const DraftSetup& other, const DraftRoom& room);
+
+  Drafter& drafter() { return *drafter_; }
+  KvCache* cache() { return cache_.get(); }  // null: the drafter has none
+  const KvCache* cache() const { return cache_.get(); }
+  const LlamaModel* own_model() const { return own_model_.get(); }  // null: no weights of its own
+  nlohmann::json to_json() const;  // {"kind": ..., "directory": ..., "weights": ...}
+  // A line for the end of a run that outgrew the draft's context; otherwise empty.
+  std::string outgrown(int context) const;
+  // A line for people where this draft cannot make the target faster.
+  std::optional<std::string> warning() const { return warning_; }
+
+ private:
+  void load_own_model();
+  void make_drafter(const DraftRoom& room);
+  void make_llama(const LlamaModel& model, const DraftRoom& room);
+  void make_table(const DraftRoom& room);
+
+  const RunOptions& options_;
+  const ModelFiles& files_;  // the target's
+  const LlamaModel& target_;
+  std::shared_ptr<const LlamaModel> own_model_;
+  std::unique_ptr<KvCache> cache_;
+  std::unique_ptr<LanguageModel> model_;
+  std::unique_ptr<Drafter> drafter_;
+  std::optional<std::string> warning_;
+};
+
+// Throws Error unless the draft's tokens are the target's, id by id. Their vocabularies may differ
+// in padding, the rows beyond the tokenizers' entries.
+void check_vocabularies(const ModelFiles& target, const Checkpoint& draft);
+
+}  // namespace specdec

@@ -1,0 +1,124 @@
+#include "stages/programs/speculation/greedy_check.h"
+
+#include <nlohmann/json.hpp>
+
+#include "stages/04_greedy_speculation/greedy_speculation.h"
+#include "stages/programs/cache/make_cache.h"
+#include "stages/programs/speculation/draft_setup.h"
+
+namespace specdec {
+namespace {
+
+// A line of greedy.jsonl: what the target says, and what the draft would say after the same tokens.
+struct GoldenText {
+  std::string id;
+  std::vector<TokenId> prompt, tokens, draft_tokens;
+};
+
+std::vector<GoldenText> read_texts(const std::filesystem::path& goldens) {
+  std::vector<GoldenText> texts;
+  for (const nlohmann::json& json : golden_lines(goldens / "greedy.jsonl")) {
+    texts.push_back(
+        {json.at("id").is_string() ? json.at("id").get<std::string>() : json.at("id").dump(),
+         json.at("prompt_ids"), json.at("tokens"),
+         json.value("draft_tokens", std::vector<TokenId>())});
+  }
+  return texts;
+}
+
+// How many drafts a round that starts before token `at` accepts: those that both models choose.
+int accepted_from(const GoldenText& text, std::size_t at, int K) {
+  int accepted = 0;
+  for (std::size_t i = at; i < text.tokens.size() && accepted < K; i++, accepted++) {
+    if (text.tokens[i] != text.draft_tokens[i]) break;
+  }
+  return accepted;
+}
+
+// The target and a drafter, ready for one text after the other.
+class Check {
+ public:
+  Check(RunOptions options, const LlamaModel& model, const std::filesystem::path& goldens)
+      : options_(std::move(options)),
+        model_(model),
+        texts_(read_texts(goldens)),
+        request_{open_model(options_.target), {}} {
+    check_belongs(goldens, request_.checkpoint);
+    options_.pages = 0;
+    request_.token_limit = model.config().vocab_size;
+    for (const GoldenText& text : texts_) {
+      positions_ = std::max(positions_, static_cast<int>(text.prompt.size() + text.tokens.size()));
+    }
+    positions_ = std::min(positions_ + kLongest, model.config().max_seq_len);
+    request_.eos_ids = request_.checkpoint.config().eos_ids;
+  }
+
+  std::span<const GoldenText> texts() const { return texts_; }
+
+  // Empty, or what is wrong.
+  std::string text(const GoldenText& text, const std::string& draft_kind, int K) {
+    options_.draft_kind = draft_kind;
+    options_.spec_length = K;
+    request_.prompt = text.prompt;
+    request_.max_new_tokens = static_cast<int>(text.tokens.size());
+    DraftSetup draft(options_, request_, model_, {.positions = positions_});
+    const auto cache = make_cache(model_, cache_layout(options_, positions_));
+    Llama target(model_, *cache, {.token_limit = request_.token_limit});
+    DraftAndVerify steps(target, draft.drafter(), K, positions_, KeepProbs::kNone);
+    return rounds(steps, text);
+  }
+
+ private:
+  static constexpr int kLongest = 32;  // of K
+
+  std::string rounds(DraftAndVerify& steps, const GoldenText& text) {
+    Generation generation(request_, request_.tokenizer_or_null());
+    std::vector<TokenId> context = text.prompt;
+    steps.prefill(text.prompt);
+    while (!generation.finished()) {
+      const std::size_t at = generation.tokens().size();
+      const Round round = greedy_round(steps, context, generation);
+      const int want = options_.draft_kind == "self"
+                           ? std::min<int>(round.drafted, static_cast<int>(text.tokens.size() - at))
+                           : accepted_from(text, at, round.drafted);
+      if (round.accepted != want) {
+        return fmt::format("the round after {} tokens accepted {} drafts, not {}", at,
+                           round.accepted, want);
+      }
+    }
+    const auto tokens = generation.tokens();
+    if (std::ranges::equal(tokens, text.tokens)) return "";
+    const auto differ = std::ranges::mismatch(tokens, text.tokens);
+    return fmt::format("token {} differs from the golden one", differ.in1 - tokens.begin());
+  }
+
+  RunOptions options_;
+  const LlamaModel& model_;
+  std::vector<GoldenText> texts_;
+  Request request_;
+  int positions_ = 0;
+};
+
+}  // namespace
+
+void check_greedy_speculation(const RunOptions& options, const LlamaModel& target,
+                              const std::filesystem::path& goldens, CheckList& list) {
+  Check check(options, target, goldens);
+  const auto add = [&](const GoldenText& text, const std::string& kind, int K) {
+    const std::string problem = check.text(text, kind, K);
+    list.add(problem.empty(),
+             fmt::format("greedy text {}: {} tokens, drafts by {}, K = {}", text.id,
+                         text.tokens.size(), kind == "self" ? "the target" : "the draft", K),
+             problem);
+  };
+  for (const GoldenText& text : check.texts()) {
+    if (!text.draft_tokens.empty()) add(text, "llama", 5);
+    if (!text.id.ends_with("-0")) continue;
+    if (!text.draft_tokens.empty()) {
+      for (const int K : {1, 2, 8, 16}) add(text, "llama", K);
+    }
+    add(text, "self", 5);
+  }
+}
+
+}  // namespace specdec

@@ -1,0 +1,187 @@
+#include "stages/programs/speculation/measure_costs.h"
+
+#include <algorithm>
+#include <fstream>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+#include <unistd.h>
+
+#include "common/base/error.h"
+#include "stages/03_paged_kv_cache/page_allocator.h"
+#include "stages/programs/cache/make_cache.h"
+#include "stages/programs/speculation/timing.h"
+
+namespace specdec {
+namespace {
+
+constexpr int kContext = 64;  // tokens cached before a round
+constexpr int kDrafts = 4;    // of a draft phase, at most
+constexpr int kLeastSweeps = 5, kMostSweeps = 32;
+constexpr double kMostSeconds = 1.5;
+
+std::string shape(const LlamaModel& model) {
+  const LlamaConfig& c = model.config();
+  return fmt::format(
+      "{} layers, d_model {}, {}:{} heads of {}, d_ff {}, vocabulary {}, {} bytes a pass",
+      c.n_layers, c.d_model, c.n_heads, c.n_kv_heads, c.head_dim, c.d_ff, c.vocab_size,
+      model.layer_bytes() + model.head().bytes());
+}
+
+// Empty where the system does not say.
+std::string processor() {
+  std::ifstream info("/proc/cpuinfo");
+  for (std::string line; std::getline(info, line);) {
+    if (line.starts_with("model name")) return line.substr(line.find(':') + 2);
+  }
+  return "";
+}
+
+double draft_temperature(const RunOptions& options) {
+  return options.draft_temperature.value_or(options.sampling.temperature);
+}
+
+nlohmann::json cost_key(const RunOptions& options, const LlamaModel& target,
+                        const DraftSetup& draft, int requests) {
+  const LlamaModel* own = draft.own_model();
+  return {{"specdec", SPECDEC_VERSION},
+          {"processor", processor()},
+          {"device", target.backend().name()},
+          {"target", shape(target)},
+          {"draft", own ? shape(*own) : options.draft_kind},
+          {"drafts", draft_temperature(options) > 0 ? "drawn" : "likeliest"},
+          {"requests", requests}};
+}
+
+CacheLayout layout_of(const RunOptions& options, int positions, int requests) {
+  CacheLayout layout = cache_layout(options, positions);
+  layout.pages = requests * pages_for(positions, options.page_size);
+  layout.sequences = requests;
+  return layout;
+}
+
+// Requests side by side, all with the same text, in caches of their own.
+class Bench {
+ public:
+  // most_rows: of a request in a pass.
+  Bench(const RunOptions& options, const ModelFiles& files, const LlamaModel& model,
+        const DraftSetup& draft, int requests, int most_rows, int context)
+      : context_(context),
+        text_(static_cast<std::size_t>(context + most_rows)),
+        dice_(0),
+        sampling_{options.sampling, &dice_, false},
+        cache_(make_cache(model, layout_of(options, context + most_rows, requests))),
+        target_(model, *cache_,
+                {.token_limit = files.token_limit,
+                 .max_pass_rows = std::max(requests * most_rows, LlamaOptions().max_pass_rows)}),
+        logits_(target_, requests * most_rows),
+        draft_(draft,
+               {.positions = context + most_rows,
+                .requests = requests,
+                .pages = requests * pages_for(context + most_rows, options.draft_page_size)}),
+        drafts_(make_drafts(requests, kDrafts, target_.vocab_size(),
+                            sampling_device(model.backend()))) {
+    sampling_.options.temperature = draft_temperature(options);
+    // A text that repeats, so that a lookup finds something.
+    for (std::size_t i = 0; i < text_.size(); i++) text_[i] = static_cast<TokenId>(i % 8);
+    for (Drafts& drafts : drafts_) {
+      segments_.push_back({target_.create(), {}, 0});
+      requests_.push_back({.sequence = draft_.drafter().create(),
+                           .context = std::span(text_).first(static_cast<std::size_t>(context) + 1),
+                           .sampling = sampling_,
+                           .drafts = &drafts});
+    }
+    pass_over(0, context, 0);
+  }
+
+  void target_pass(int rows) { pass_over(context_, rows, rows); }
+
+  void draft(int K) {
+    for (DraftRequest& request : requests_) {
+      draft_.drafter().truncate(request.sequence, context_);
+      request.spec_length = K;
+    }
+    draft_.drafter().draft(requests_);
+  }
+
+ private:
+  void pass_over(int first, int rows, int logits_rows) {
+    for (Segment& segment : segments_) {
+      target_.truncate(segment.sequence, first);
+      segment.tokens =
+          std::span(text_).subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(rows));
+      segment.logits_rows = logits_rows;
+    }
+    target_.forward(segments_, logits_.rows(0, static_cast<int>(segments_.size()) * logits_rows));
+  }
+
+  int context_;
+  std::vector<TokenId> text_;
+  Dice dice_;
+  Sampling sampling_;
+  std::unique_ptr<KvCache> cache_;
+  Llama target_;
+  LogitsBuffer logits_;
+  DraftSetup draft_;
+  std::vector<Drafts> drafts_;
+  std::vector<Segment> segments_;
+  std::vector<DraftRequest> requests_;
+};
+
+void show_progress(double part) {
+  if (::isatty(STDERR_FILENO) == 0) return;
+  fmt::print(stderr, "\rmeasuring what drafts and passes cost: {:3.0f}%", 100 * part);
+  if (part >= 1) fmt::print(stderr, "\r\x1b[K");
+}
+
+// Passes over every number of rows in turn, each after the draft phase of such a round, as they
+// follow each other in a run: what the one leaves in the processor's cache, the next finds. A plain
+// step follows a plain step. Other processes only ever make a sample slower, and this profile stays
+// for long, so what counts is what only one in eight undercut.
+CostProfile measure(const RunOptions& options, const ModelFiles& files, const LlamaModel& target,
+                    const DraftSetup& draft, int requests, const nlohmann::json& key) {
+  const int limit = std::min(target.config().max_seq_len,
+                             draft.own_model() ? draft.own_model()->config().max_seq_len : 1 << 30);
+  const int most_rows = std::min(kLargestAutoSpecLength + 1, limit - 1);
+  if (most_rows < 2) fail("--spec-length auto: a context of {} has no room for drafts", limit);
+  Bench bench(options, files, target, draft, requests, most_rows,
+              std::min(kContext, limit - most_rows));
+  std::vector<std::vector<double>> passes(static_cast<std::size_t>(most_rows));
+  std::vector<double> steps, target_pass;
+  bench.draft(1);  // catches up
+  double spent = 0;
+  for (int sweep = 0; sweep < kMostSweeps && (sweep < kLeastSweeps || spent < kMostSeconds);
+       sweep++) {
+    spent += seconds_of([&] {
+      for (int rows = 1; rows <= most_rows; rows++) {
+        const int K = std::min(rows - 1, kDrafts);
+        if (K == 0) {
+          bench.target_pass(1);
+        } else {
+          steps.push_back(seconds_of([&] { bench.draft(K); }) / K);
+        }
+        passes[static_cast<std::size_t>(rows) - 1].push_back(
+            seconds_of([&] { bench.target_pass(rows); }));
+      }
+    });
+    show_progress(std::min(1.0, std::max(spent / kMostSeconds, (sweep + 1.0) / kMostSweeps)));
+  }
+  show_progress(1);
+  for (std::vector<double>& samples : passes) target_pass.push_back(quantile(samples, 1, 8));
+  return make_profile(key, std::move(target_pass), quantile(steps, 1, 8));
+}
+
+}  // namespace
+
+CostProfile cost_profile(const RunOptions& options, const ModelFiles& files,
+                         const LlamaModel& target, const DraftSetup& draft, int requests) {
+  const nlohmann::json key = cost_key(options, target, draft, requests);
+  return stored_profile(
+      profile_file(options.cost_profile, key), key,
+      [&] { return measure(options, files, target, draft, requests, key); },
+      [&](const std::string& note) {
+        fmt::print(stderr, "{}: note: {}\n", stage_name(options.stage), note);
+      });
+}
+
+}  // namespace specdec

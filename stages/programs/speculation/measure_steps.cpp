@@ -1,0 +1,107 @@
+#include "stages/programs/speculation/measure_steps.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "common/run_stats.h"
+#include "stages/programs/speculation/timing.h"
+
+namespace specdec {
+namespace {
+
+constexpr int kMostSamples = 32;
+constexpr int kStride = 37;  // a prime above that, so that its multiples meet every sample
+constexpr double kMostSeconds = 0.5;
+
+// K of the rounds that drafted, n of them, spread evenly over the rounds in order of K.
+std::vector<int> typical_spec_lengths(const RunStats& stats, int n) {
+  std::vector<int> all, some;
+  for (int K = 1; K < std::ssize(stats.rounds_by_drafted); K++) {
+    all.insert(all.end(),
+               static_cast<std::size_t>(stats.rounds_by_drafted[static_cast<std::size_t>(K)]), K);
+  }
+  for (std::size_t i = 0; !all.empty() && std::ssize(some) < n; i++) {
+    some.push_back(all[(2 * i + 1) * all.size() / (2 * static_cast<std::size_t>(n))]);
+  }
+  return some;
+}
+
+// The parts of a round after text[0 .. at], as often as they are asked for.
+class Parts {
+ public:
+  Parts(DraftAndVerify& steps, std::span<const TokenId> text, const Sampling& drafting)
+      : steps_(steps), text_(text), drafting_(drafting), drafts_(steps.spec_length(), steps.V()) {}
+
+  void target_pass(int at, int rows) {
+    const auto first = static_cast<std::size_t>(at);
+    steps_.target().truncate(steps_.sequence(), at);
+    steps_.target().forward(
+        Segment{steps_.sequence(), text_.subspan(first, static_cast<std::size_t>(rows)), rows},
+        steps_.logits_rows(rows));
+  }
+
+  void draft(int at, int K) {
+    const DraftRequest request{steps_.draft_sequence(),
+                               text_.first(static_cast<std::size_t>(at) + 1), K, drafting_,
+                               &drafts_};
+    steps_.drafter().truncate(steps_.draft_sequence(), at);
+    steps_.drafter().draft(std::span(&request, 1));
+  }
+
+ private:
+  DraftAndVerify& steps_;
+  std::span<const TokenId> text_;
+  const Sampling& drafting_;
+  Drafts drafts_;
+};
+
+}  // namespace
+
+StepTimes measure_steps(DraftAndVerify& steps, std::span<const TokenId> text, int prompt,
+                        const RunStats& stats, const Sampling& drafting,
+                        const std::function<void(std::span<const TokenId> context)>& choose) {
+  const int most = static_cast<int>(std::ssize(stats.rounds_by_drafted)) - 1;
+  if (most < 0) return {};  // no round at all
+  // The last place is one where the target and the drafter have room for `most` tokens more.
+  const int last =
+      std::min({static_cast<int>(text.size()) - most - 1, steps.target().length(steps.sequence()),
+                steps.drafter().context_limit() - most});
+  const int first = prompt - 1, places = last - first + 1;
+  if (places < 1) return {};
+  const int samples = std::min(places, kMostSamples);
+  const std::vector<int> spec_lengths = typical_spec_lengths(stats, samples);
+  Parts parts(steps, text, drafting);
+  std::vector<double> pass, choice, draft;
+  std::vector<std::vector<double>> verification(static_cast<std::size_t>(most) + 1);  // by K
+  double spent = 0, plain = 0;
+  // Backwards, so that a truncated cache always holds what comes before. A plain step is timed
+  // after a plain step, a draft phase after the target and a verification after the draft phase, as
+  // they follow each other in a run: what the one leaves in the processor's cache, the next finds.
+  for (int i = 0; i < samples && spent < kMostSeconds; i++) {
+    const int at = last - i * places / samples;
+    // In no order: when the time is over, no K has been left out for being large.
+    const int K = most == 0 ? 0 : spec_lengths[static_cast<std::size_t>(i * kStride % samples)];
+    spent += seconds_of([&] {
+      parts.draft(at, K);  // catches up
+      parts.target_pass(at, 1);
+    });
+    pass.push_back(seconds_of([&] { parts.target_pass(at, 1); }));
+    choice.push_back(seconds_of([&] { choose(text.first(static_cast<std::size_t>(at) + 1)); }));
+    plain += pass.back() + choice.back();
+    spent += pass.back() + choice.back();
+    if (K == 0) continue;  // there was no round that drafted
+    std::vector<double>& of_K = verification[static_cast<std::size_t>(K)];
+    draft.push_back(seconds_of([&] { parts.draft(at, K); }) / K);
+    of_K.push_back(seconds_of([&] { parts.target_pass(at, K + 1); }));
+    spent += draft.back() * K + of_K.back();
+  }
+  const auto n = static_cast<int>(pass.size());
+  double verifications = 0;
+  for (std::vector<double>& of_K : verification) {
+    if (!of_K.empty()) verifications += static_cast<double>(of_K.size()) * median(of_K);
+  }
+  return {median(pass),      median(choice), draft.empty() ? 0 : median(draft),
+          verifications / n, plain / n,      n};
+}
+
+}  // namespace specdec

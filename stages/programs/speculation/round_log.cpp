@@ -1,0 +1,144 @@
+#include "stages/programs/speculation/round_log.h"
+
+#include <set>
+
+#include <nlohmann/json.hpp>
+
+#include "common/base/output_file.h"
+#include "common/base/terminal.h"
+#include "common/run_stats.h"
+
+namespace specdec {
+namespace {
+
+void collect(std::set<TokenId>& ids, const RoundRecord::Distributions& distributions) {
+  for (const RoundRecord::Share& share : distributions.tokens) ids.insert(share.token);
+}
+
+// The text of every token that a trace mentions.
+nlohmann::json pieces(const Request& request, std::span<const TokenId> emitted,
+                      const std::vector<RoundRecord>& records) {
+  nlohmann::json texts = nlohmann::json::object();
+  if (!request.tokenizer) return texts;
+  std::set<TokenId> ids(request.prompt.begin(), request.prompt.end());
+  ids.insert(emitted.begin(), emitted.end());
+  for (const RoundRecord& record : records) {
+    for (const RoundRecord::Draft& draft : record.drafts) {
+      ids.insert(draft.token);
+      if (draft.distributions) collect(ids, *draft.distributions);
+    }
+    if (record.last) collect(ids, record.last->distributions);
+  }
+  for (const TokenId id : ids) {
+    texts[fmt::format("{}", id)] = request.tokenizer->decode(std::span(&id, 1), false);
+  }
+  return texts;
+}
+
+nlohmann::json sampling_json(const RunOptions& options) {
+  return {{"temperature", options.sampling.temperature},
+          {"draft_temperature", options.draft_temperature.value_or(options.sampling.temperature)},
+          {"top_k", options.sampling.top_k},
+          {"top_p", options.sampling.top_p},
+          {"repetition_penalty", options.sampling.repetition_penalty},
+          {"seed", options.seed},
+          {"lenience", options.lenience}};
+}
+
+}  // namespace
+
+GreedyEvidence::GreedyEvidence(const DraftAndVerify& steps)
+    : steps_(steps),
+      logits_(static_cast<std::size_t>(steps.V())),
+      probs_(logits_.size()),
+      scratch_(steps.V()) {}
+
+GreedyEvidence::operator RoundEvidence() {
+  return {.drafts = &steps_.drafts(), .target_probs = [this](int i) { return softmax(i); }};
+}
+
+std::span<const double> GreedyEvidence::softmax(int i) {
+  steps_.target().backend().download(steps_.logits(i).row(0), logits_.data(),
+                                     logits_.size() * sizeof(float));
+  probabilities(logits_, {}, {.temperature = 1}, scratch_, probs_);
+  return probs_;
+}
+
+RoundLog::RoundLog(const RunOptions& options, const Request& request, const KvCache& target_cache,
+                   const DraftSetup& draft)
+    : options_(options),
+      request_(request),
+      target_cache_(target_cache),
+      draft_(draft),
+      text_(options),
+      logits_(options.dump_logits) {}
+
+RoundRecord::State RoundLog::state(const DraftAndVerify& steps) const {
+  return {cache_state(&target_cache_, steps.sequence(), steps.target().length(steps.sequence())),
+          cache_state(draft_.cache(), steps.draft_sequence(),
+                      steps.drafter().length(steps.draft_sequence()))};
+}
+
+void RoundLog::before_round(const DraftAndVerify& steps, const RunStats& stats) {
+  if (!options_.explain && options_.trace.empty()) return;
+  before_ = state(steps);
+  stats_before_ = stats;
+}
+
+void RoundLog::after_round(const DraftAndVerify& steps, const Round& round,
+                           std::span<const TokenId> context, const RoundEvidence& evidence,
+                           const RunStats& stats) {
+  text_.finish_round(round, steps.drafts(), request_.tokenizer_or_null());
+  if (logits_.wanted()) {
+    for (int i = 0; i < round.emitted(); i++) {
+      logits_.add(steps.target().backend(), steps.logits(i));
+    }
+  }
+  if (!options_.explain && options_.trace.empty()) return;
+  RoundRecord record = record_round(round, context, evidence);
+  record.before = before_;
+  record.after = state(steps);
+  record.draft_seconds = stats.draft_seconds - stats_before_.draft_seconds;
+  record.verify_seconds = stats.verify_seconds - stats_before_.verify_seconds;
+  record.other_seconds = stats.decode_seconds - stats_before_.decode_seconds -
+                         record.draft_seconds - record.verify_seconds;
+  if (options_.explain) {
+    const auto number = static_cast<int>(stats.rounds);
+    fmt::print(stderr, "{}",
+               explain(record, number, request_.tokenizer_or_null(), use_colour(stderr)));
+  }
+  if (!options_.trace.empty()) records_.push_back(std::move(record));
+}
+
+void RoundLog::write(const Generation& generation, const nlohmann::json& stats,
+                     std::string_view rule, bool lossless) const {
+  logits_.write();
+  if (options_.trace.empty()) return;
+  nlohmann::json rounds = nlohmann::json::array();
+  for (const RoundRecord& record : records_) rounds.push_back(to_json(record));
+  nlohmann::json trace = {{"format", "specdec-trace-1"},
+                          {"stage", stage_name(options_.stage)},
+                          {"rule", rule},
+                          {"lossless", lossless},
+                          {"target", options_.target},
+                          {"draft_kind", options_.draft_kind},
+                          {"draft", options_.draft_kind == "llama" ? options_.draft : ""},
+                          {"sampling", sampling_json(options_)},
+                          {"page_size", target_cache_.page_size()},
+                          {"draft_page_size", draft_.cache() ? draft_.cache()->page_size() : 0},
+                          {"spec_length", spec_length_json(options_)},
+                          {"prompt_ids", request_.prompt},
+                          {"tokens", generation.tokens()},
+                          {"text", generation.text()},
+                          {"finish_reason", finish_reason_name(generation.finish_reason())},
+                          {"pieces", pieces(request_, generation.tokens(), records_)},
+                          {"stats", stats},
+                          {"rounds", rounds}};
+  if (!options_.inflate_target.empty()) trace["inflated_target"] = options_.inflate_target;
+  if (!options_.inflate_draft.empty()) trace["inflated_draft"] = options_.inflate_draft;
+  OutputFile file(options_.trace);
+  file.write(trace.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+  file.commit();
+}
+
+}  // namespace specdec

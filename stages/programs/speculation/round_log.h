@@ -1,0 +1,70 @@
+#pragma once
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "common/generation.h"
+#include "common/kv_cache.h"
+#include "common/run_stats.h"
+#include "stages/04_greedy_speculation/draft_and_verify.h"
+#include "stages/programs/check/tensor_log.h"
+#include "stages/programs/run/options.h"
+#include "stages/programs/show/report.h"
+#include "stages/programs/speculation/draft_setup.h"
+#include "stages/programs/speculation/round_record.h"
+#include "stages/programs/speculation/round_text.h"
+
+namespace specdec {
+
+// Argmax has no probabilities; shown are those of the logits that it chose from.
+class GreedyEvidence {
+ public:
+  explicit GreedyEvidence(const DraftAndVerify& steps);
+
+  operator RoundEvidence();  // REQUIRES: this object outlives it
+
+ private:
+  std::span<const double> softmax(int i);
+
+  const DraftAndVerify& steps_;
+  std::vector<float> logits_;  // [V]
+  std::vector<double> probs_;  // [V]
+  SamplingScratch scratch_;
+};
+
+// What people get to see of a run's rounds: the text with its colours, --explain, --trace and
+// --dump-logits. Works between the rounds, so that it costs no round any time.
+class RoundLog {
+ public:
+  // REQUIRES: all arguments outlive this object.
+  RoundLog(const RunOptions& options, const Request& request, const KvCache& target_cache,
+           const DraftSetup& draft);
+
+  RoundText& text() { return text_; }
+
+  // Before every round, and after it when it is counted. evidence: what its decisions were made
+  // from.
+  void before_round(const DraftAndVerify& steps, const RunStats& stats);
+  void after_round(const DraftAndVerify& steps, const Round& round,
+                   std::span<const TokenId> context, const RoundEvidence& evidence,
+                   const RunStats& stats);
+
+  // Writes the files. stats: as in the report; rule: the acceptance rule's name. Throws Error.
+  void write(const Generation& generation, const nlohmann::json& stats, std::string_view rule,
+             bool lossless) const;
+
+ private:
+  RoundRecord::State state(const DraftAndVerify& steps) const;
+
+  const RunOptions& options_;
+  const Request& request_;
+  const KvCache& target_cache_;
+  const DraftSetup& draft_;
+  RoundText text_;
+  LogitsLog logits_;
+  std::vector<RoundRecord> records_;
+  RoundRecord::State before_;
+  RunStats stats_before_;
+};
+
+}  // namespace specdec

@@ -1,0 +1,254 @@
+#include "stages/programs/speculation/round_record.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include <fmt/color.h>
+#include <nlohmann/json.hpp>
+
+#include "common/sampling/uniform.h"
+
+namespace specdec {
+namespace {
+
+using Share = RoundRecord::Share;
+
+constexpr std::size_t kShownTokens = 24;
+
+// What a position's distributions are shown for.
+struct Shown {
+  TokenId draft = -1;    // -1: there was none
+  TokenId emitted = -1;  // listed however unlikely it is, as the draft is
+  bool residual = false;
+};
+
+// draft_probs: empty where the draft was certain, or where there was none.
+RoundRecord::Distributions distributions(std::span<const double> target_probs,
+                                         std::span<const double> draft_probs, const Shown& shown) {
+  std::vector<Share> shares;
+  double owed = 0;
+  for (std::size_t i = 0; i < target_probs.size(); i++) {
+    const auto id = static_cast<TokenId>(i);
+    const double certain = id == shown.draft ? 1.0 : 0.0;
+    const double draft_prob = draft_probs.empty() ? certain : draft_probs[i];
+    if (target_probs[i] <= 0 && draft_prob <= 0) continue;
+    const double residual = shown.residual ? std::max(0.0, target_probs[i] - draft_prob) : 0;
+    shares.push_back({id, target_probs[i], draft_prob, residual});
+    owed += residual;
+  }
+  std::ranges::stable_sort(shares, std::ranges::greater{}, [](const Share& share) {
+    return std::max(share.target_prob, share.draft_prob);
+  });
+  RoundRecord::Distributions result;
+  for (std::size_t i = 0; i < shares.size(); i++) {
+    Share& share = shares[i];
+    if (owed > 0) share.residual /= owed;
+    if (i < kShownTokens || share.token == shown.draft || share.token == shown.emitted) {
+      result.tokens.push_back(share);
+      continue;
+    }
+    result.rest.target_prob += share.target_prob;
+    result.rest.draft_prob += share.draft_prob;
+    result.rest.residual += share.residual;
+  }
+  return result;
+}
+
+// emitted: the token that stands in the draft's place.
+RoundRecord::Draft record_draft(int i, const Round& round, TokenId emitted,
+                                const RoundEvidence& evidence) {
+  const Drafts& drafts = *evidence.drafts;
+  const TokenId token = drafts.token(i);
+  const auto index = static_cast<std::size_t>(token);
+  const bool tested = i < round.tested(), certain = drafts.probs(i).empty();
+  RoundRecord::Draft draft;
+  draft.position = round.start + 1 + i;
+  draft.token = token;
+  draft.draft_prob = certain ? 1 : drafts.probs(i)[index];
+  if (!certain && evidence.seed && !evidence.races) {
+    draft.draft_uniform = uniform(*evidence.seed, draft.position, Purpose::kDraft);
+  }
+  draft.verdict = !tested ? "not tested" : i < round.accepted ? "accepted" : "rejected";
+  if (!tested) return draft;
+  const std::span<const double> target_probs = evidence.target_probs(i);
+  draft.target_prob = target_probs[index];
+  if (evidence.seed && evidence.tests_by_uniform) {
+    draft.accept_uniform = uniform(*evidence.seed, draft.position, Purpose::kAccept);
+  }
+  draft.distributions =
+      distributions(target_probs, drafts.probs(i), {token, emitted, evidence.corrects_by_residual});
+  return draft;
+}
+
+RoundRecord::Last record_last(const Round& round, TokenId token, const RoundEvidence& evidence) {
+  RoundRecord::Last last;
+  last.position = round.start + 1 + round.accepted;
+  last.token = token;
+  last.bonus = round.end == RoundEnd::kAllAccepted;
+  const std::span<const double> target_probs = evidence.target_probs(round.accepted);
+  last.target_prob = target_probs[static_cast<std::size_t>(token)];
+  if (evidence.seed && !evidence.races) {
+    last.uniform =
+        uniform(*evidence.seed, last.position, last.bonus ? Purpose::kTarget : evidence.correction);
+  }
+  last.distributions = last.bonus
+                           ? distributions(target_probs, {}, {-1, token, false})
+                           : distributions(target_probs, evidence.drafts->probs(round.accepted),
+                                           {evidence.drafts->token(round.accepted), token,
+                                            evidence.corrects_by_residual});
+  return last;
+}
+
+nlohmann::json number(const std::optional<double>& value) {
+  if (!value) return nullptr;
+  return *value;
+}
+
+nlohmann::json to_json(const RoundRecord::Distributions& d) {
+  nlohmann::json tokens = nlohmann::json::array();
+  for (const Share& s : d.tokens) {
+    tokens.push_back({s.token, s.target_prob, s.draft_prob, s.residual});
+  }
+  return {{"tokens", tokens}, {"rest", {d.rest.target_prob, d.rest.draft_prob, d.rest.residual}}};
+}
+
+nlohmann::json to_json(const RoundRecord::Draft& draft) {
+  nlohmann::json ratio;  // null where the draft was not tested
+  if (draft.target_prob) ratio = *draft.target_prob / draft.draft_prob;
+  return {{"position", draft.position},
+          {"token", draft.token},
+          {"target_prob", number(draft.target_prob)},
+          {"draft_prob", draft.draft_prob},
+          {"ratio", ratio},
+          {"draft_uniform", number(draft.draft_uniform)},
+          {"accept_uniform", number(draft.accept_uniform)},
+          {"verdict", draft.verdict},
+          {"distributions", draft.distributions ? to_json(*draft.distributions) : nullptr}};
+}
+
+nlohmann::json to_json(const RoundRecord::Last& last) {
+  return {{"position", last.position},
+          {"token", last.token},
+          {"kind", last.bonus ? "bonus" : "correction"},
+          {"prob", last.target_prob},
+          {"uniform", number(last.uniform)},
+          {"distributions", to_json(last.distributions)}};
+}
+
+nlohmann::json to_json(const RoundRecord::State& state) {
+  const auto cache = [](const RoundRecord::CacheState& s) {
+    return nlohmann::json{{"length", s.length}, {"pages", s.pages}};
+  };
+  return {{"target", cache(state.target)}, {"draft", cache(state.draft)}};
+}
+
+}  // namespace
+
+RoundRecord record_round(const Round& round, std::span<const TokenId> context,
+                         const RoundEvidence& evidence) {
+  RoundRecord record;
+  record.round = round;
+  const auto emitted = context.last(static_cast<std::size_t>(round.emitted()));
+  record.emitted.assign(emitted.begin(), emitted.end());
+  for (int i = 0; i < round.drafted; i++) {
+    const bool in_text = i < round.emitted();
+    record.drafts.push_back(
+        record_draft(i, round, in_text ? emitted[static_cast<std::size_t>(i)] : -1, evidence));
+  }
+  if (round.end != RoundEnd::kStopped) record.last = record_last(round, emitted.back(), evidence);
+  return record;
+}
+
+RoundRecord::CacheState cache_state(const KvCache* cache, SequenceId sequence, int length) {
+  if (cache == nullptr) return {length, {}};
+  const auto pages = cache->pages(sequence);
+  return {length, {pages.begin(), pages.end()}};
+}
+
+nlohmann::json to_json(const RoundRecord& record) {
+  nlohmann::json drafts = nlohmann::json::array();
+  for (const RoundRecord::Draft& draft : record.drafts) drafts.push_back(to_json(draft));
+  return {{"start", record.round.start},
+          {"drafted", record.round.drafted},
+          {"accepted", record.round.accepted},
+          {"tested", record.round.tested()},
+          {"end", round_end_name(record.round.end)},
+          {"emitted", record.emitted},
+          {"drafts", drafts},
+          {"last", record.last ? to_json(*record.last) : nullptr},
+          {"before", to_json(record.before)},
+          {"after", to_json(record.after)},
+          {"seconds",
+           {{"draft", record.draft_seconds},
+            {"verify", record.verify_seconds},
+            {"other", record.other_seconds}}}};
+}
+
+namespace {
+
+// Text for one line: what would break it is spelled out.
+std::string shown(TokenId token, const Tokenizer* tokenizer) {
+  const std::string text =
+      tokenizer == nullptr ? fmt::format("{}", token)
+                           : tokenizer->decode(std::span(&token, 1), false);  // special tokens too
+  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+std::string line(std::string_view verdict, TokenId token, const std::string& numbers,
+                 fmt::terminal_color colour, const Tokenizer* tokenizer, bool coloured) {
+  const std::string text = shown(token, tokenizer);
+  const auto style = coloured ? fmt::fg(colour) : fmt::text_style();
+  return fmt::format("  {} {:<16} {}\n", fmt::format(style, "{:<10}", verdict), text, numbers);
+}
+
+// Small ones as 2.4e-04.
+std::string digits(double value) {
+  return value == 0 || value >= 0.001 ? fmt::format("{:.3f}", value) : fmt::format("{:.1e}", value);
+}
+
+std::string uniform_text(const std::optional<double>& u) {
+  return u ? fmt::format("  u {:.3f}", *u) : "";
+}
+
+fmt::terminal_color verdict_colour(std::string_view verdict) {
+  if (verdict == "accepted") return fmt::terminal_color::green;
+  return verdict == "rejected" ? fmt::terminal_color::red : fmt::terminal_color::bright_black;
+}
+
+std::string pages_text(const RoundRecord::CacheState& state) {
+  return state.pages.empty() ? "" : fmt::format(" ({} pages)", state.pages.size());
+}
+
+}  // namespace
+
+std::string explain(const RoundRecord& record, int number, const Tokenizer* tokenizer,
+                    bool colour) {
+  const Round& round = record.round;
+  std::string text =
+      fmt::format("\nround {}, {} cached: {} of {} accepted, {}\n", number, round.start,
+                  round.accepted, round.drafted, round_end_name(round.end));
+  for (const RoundRecord::Draft& draft : record.drafts) {
+    std::string numbers = "q " + digits(draft.draft_prob);
+    if (draft.target_prob) {
+      numbers += fmt::format("  p {}  p/q {}", digits(*draft.target_prob),
+                             digits(*draft.target_prob / draft.draft_prob));
+    }
+    text += line(draft.verdict, draft.token, numbers + uniform_text(draft.accept_uniform),
+                 verdict_colour(draft.verdict), tokenizer, colour);
+  }
+  if (record.last) {
+    const std::string numbers = fmt::format("         p {}", digits(record.last->target_prob)) +
+                                uniform_text(record.last->uniform);
+    text += line(round.drafted == 0   ? "emitted"
+                 : record.last->bonus ? "bonus"
+                                      : "correction",
+                 record.last->token, numbers, fmt::terminal_color::blue, tokenizer, colour);
+  }
+  text += fmt::format("  cached     target {} -> {}{}, draft {} -> {}{}\n",
+                      record.before.target.length, record.after.target.length,
+                      pages_text(record.after.target), record.before.draft.length,
+                      record.after.draft.length, pages_text(record.after.draft));
+  return text;
+}
+
+}  // namespace specdec

@@ -1,0 +1,91 @@
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "common/generation.h"
+#include "common/kv_cache.h"
+#include "common/speculation/drafter.h"
+#include "common/speculation/round.h"
+#include "stages/programs/show/report.h"
+
+namespace specdec {
+
+// A round with everything that was decided in it, for --trace and --explain.
+struct RoundRecord {
+  // One token of the two distributions at a position, and what is left of it after a rejection.
+  struct Share {
+    TokenId token = 0;
+    double target_prob = 0, draft_prob = 0, residual = 0;
+  };
+  // Both distributions, the likeliest tokens of either; `rest` sums up all others.
+  struct Distributions {
+    std::vector<Share> tokens;
+    Share rest;
+  };
+  struct Draft {
+    int position = 0;
+    TokenId token = 0;
+    double draft_prob = 1;
+    std::optional<double> draft_uniform;           // none: nothing was drawn
+    std::optional<double> target_prob;             // none: never tested
+    std::optional<double> accept_uniform;          // none: not tested by a uniform
+    std::optional<Distributions> distributions{};  // none: never tested
+    std::string_view verdict;                      // "accepted", "rejected", "not tested"
+  };
+  struct Last {
+    int position = 0;
+    TokenId token = 0;
+    bool bonus = false;  // otherwise the correction
+    double target_prob = 0;
+    std::optional<double> uniform;
+    Distributions distributions;
+  };
+  struct CacheState {
+    int length = 0;
+    std::vector<std::int32_t> pages;
+  };
+  struct State {
+    CacheState target, draft;
+  };
+
+  Round round;
+  std::vector<TokenId> emitted;
+  std::vector<Draft> drafts;
+  std::optional<Last> last;
+  State before, after;
+  double draft_seconds = 0, verify_seconds = 0, other_seconds = 0;
+};
+
+// What the decisions of a round were made from.
+struct RoundEvidence {
+  const Drafts* drafts = nullptr;
+  // The distribution [V] that judged draft i, or gave the bonus; valid until the next call.
+  std::function<std::span<const double>(int i)> target_probs;
+  std::optional<std::uint64_t> seed = {};  // none: nothing was random
+  bool tests_by_uniform = false;           // whether drafts are accepted by a uniform
+  bool races = false;  // whether tokens are drawn by races, which have no one uniform
+  bool corrects_by_residual = false;  // whether corrections are drawn from norm(max(0, p - q))
+  // What a correction is drawn for: kResample, or kTarget where the target draws its own token.
+  Purpose correction = Purpose::kResample;
+};
+
+// context: the text, the tokens emitted by the round at its end.
+RoundRecord record_round(const Round& round, std::span<const TokenId> context,
+                         const RoundEvidence& evidence);
+
+// The pages of a sequence and how much they hold; cache null: none.
+RoundRecord::CacheState cache_state(const KvCache* cache, SequenceId sequence, int length);
+
+nlohmann::json to_json(const RoundRecord& record);
+
+// A few lines for people: each draft with q, p, p/q, u and verdict, the correction or bonus, both
+// caches. tokenizer: null where there is none.
+std::string explain(const RoundRecord& record, int number, const Tokenizer* tokenizer, bool colour);
+
+}  // namespace specdec

@@ -1,0 +1,83 @@
+#include "stages/programs/speculation/speedup.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "common/run_stats.h"
+#include "common/speculation/paper_formulas.h"
+
+namespace specdec {
+namespace {
+
+double per(std::int64_t above, std::int64_t below) {
+  return below > 0 ? static_cast<double>(above) / static_cast<double>(below) : Speedup::kUnknown;
+}
+
+nlohmann::json number(double value) {
+  if (!std::isfinite(value)) return nullptr;
+  return value;
+}
+
+std::string text(double value, int digits) {
+  return std::isfinite(value) ? fmt::format("{:.{}f}", value, digits) : "unknown";
+}
+
+}  // namespace
+
+Speedup speedup(const RunStats& stats, const StepTimes& times) {
+  Speedup result;
+  if (times.samples == 0 || stats.rounds == 0) return result;
+  const double pass = times.target_pass, rounds = static_cast<double>(stats.rounds);
+  const auto drafted = static_cast<double>(stats.all_drafted);
+  const auto drafted_rounds = static_cast<double>(stats.drafted_rounds);
+  if (stats.drafted_rounds > 0) {
+    result.c = times.draft_step / pass;
+    result.v = times.verification / pass;
+  }
+  // Of all rounds. One that drafted nothing is a plain step.
+  const double verifications =
+      drafted_rounds * times.verification + (rounds - drafted_rounds) * pass;
+  const double alpha = per(stats.accepted, stats.tested);
+  if (std::isfinite(alpha)) {
+    double emitted = 0;
+    for (int K = 0; K < std::ssize(stats.rounds_by_drafted); K++) {
+      emitted += static_cast<double>(stats.rounds_by_drafted[static_cast<std::size_t>(K)]) *
+                 expected_emitted(alpha, K);
+    }
+    result.by_formula = emitted * pass / (drafted * times.draft_step + verifications);
+  }
+  const double catching_up = std::max(
+      0.0, stats.catch_up_seconds - static_cast<double>(stats.catch_up_drafted) * times.draft_step);
+  const double overhead =
+      stats.decode_seconds - stats.draft_seconds - stats.verify_seconds + catching_up;
+  result.by_accounting = static_cast<double>(stats.emitted) * (pass + times.choice) /
+                         (drafted * times.draft_step + verifications + overhead);
+  result.by_clock = times.plain_token * static_cast<double>(stats.emitted) / stats.decode_seconds;
+  return result;
+}
+
+void add_to_json(nlohmann::json& json, const RunStats& stats, const Speedup& speedup) {
+  json["tokens_per_target_forward"] = number(per(stats.emitted, stats.target_forwards));
+  json["c"] = number(speedup.c);
+  json["v"] = number(speedup.v);
+  json["speedup_formula"] = number(speedup.by_formula);
+  json["speedup_accounting"] = number(speedup.by_accounting);
+  json["speedup_clock"] = number(speedup.by_clock);
+}
+
+std::string summary(const RunStats& stats, const Speedup& speedup, int samples) {
+  std::string lines = fmt::format(
+      "alpha {} ({} of {} tested), {} tokens per target forward, c {}, v {} ({} samples)\n",
+      text(per(stats.accepted, stats.tested), 3), stats.accepted, stats.tested,
+      text(per(stats.emitted, stats.target_forwards), 2), text(speedup.c, 3), text(speedup.v, 2),
+      samples);
+  lines += fmt::format(
+      "speed-up over plain decoding: {} by formula, {} by accounting, {} by the clock\n",
+      text(speedup.by_formula, 2), text(speedup.by_accounting, 2), text(speedup.by_clock, 2));
+  return lines;
+}
+
+}  // namespace specdec
