@@ -41,18 +41,32 @@ struct Choice {
   double* probs = nullptr;    // device memory, [vocab_size]: gets the distribution
 };
 
-// The rules of stages/05_rejection_sampling/acceptance.h, by their names there.
-enum class AcceptBy {
-  kRejection,
-  kAtLeast,
-  kNonIterative,
-  kSampleAndMatch,
-  kOneHot,
-  kCoupled,
-  kLenient,
-  kResidualSkipped,
-  kLenientArgmax,
+// [snippet verification-rule]
+// When a draft is accepted. p, q: its probability in the target's and in the draft's distribution.
+enum class AcceptWhen {
+  kUniformBelowRatio,   // a uniform is below p / (lenience q)
+  kTargetAtLeastDraft,  // p >= q
+  kOwnTokenMatches,     // the target's own token is the draft
+  kNearOwnToken,        // p >= lenience times the probability of the target's own token
 };
+
+// What is drawn in place of a rejected draft, by weights that need not be normalised.
+enum class CorrectFrom {
+  kResidual,  // max(0, p - q)
+  kSurplus,   // p - q where p >= q, elsewhere p
+  kTarget,    // p
+  kOwnToken,  // nothing: it is the target's own token
+};
+
+// A rule of verification, put together from blocks. The default is that of speculative sampling.
+struct VerificationRule {
+  AcceptWhen accept = AcceptWhen::kUniformBelowRatio;
+  bool draft_is_certain = false;  // q counts as 1 for the draft and 0 for all else
+  bool envelope = false;  // the ratio is divided by M, the largest p / q of all tokens (at least 1)
+  CorrectFrom correction = CorrectFrom::kResidual;
+  DrawBy own_token = DrawBy::kInversion;  // how the target draws its own token; the bonus is one
+};
+// [end snippet verification-rule]
 
 // The drafts of one request, to be judged. REQUIRES: each has a probability above 0 in its
 // draft_probs, as what was drawn from them has.
@@ -63,8 +77,8 @@ struct DraftedRound {
   std::span<const double* const> draft_probs = {};
   RowSampling sampling = {};  // its history: what is before the first draft; row i has the drafts
                               // before i as well
-  AcceptBy rule = AcceptBy::kRejection;  // kLenientArgmax: with the temperature 1, and no filter
-  double lenience = 1;                   // in (0, 1], for kLenient and kLenientArgmax
+  VerificationRule rule = {};
+  double lenience = 1;  // in (0, 1]
   std::uint64_t seed = 0;
   int position = 0;  // of the first draft
 };

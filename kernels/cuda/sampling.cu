@@ -56,7 +56,7 @@ __global__ void __launch_bounds__(kMaxSamplingThreads)
     if (valid[row] == 0) {
       decision = {false, -1};
     } else if (i == round.drafts) {
-      decision = {false, own_token(round.rule, rows[row].probs, V, round.seed, position)};
+      decision = {false, own_token(round.rule.own_token, rows[row].probs, V, round.seed, position)};
     } else {
       const DraftTask draft = drafts[round.first_draft + i];
       const Proposal proposal{position, draft.token,    rows[row].probs, draft.probs,

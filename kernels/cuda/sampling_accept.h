@@ -2,8 +2,8 @@
 #include "kernels/cuda/sampling_draw.h"
 #include "kernels/cuda/sampling_tasks.h"
 
-// The rules of stages/05_rejection_sampling/acceptance.cpp, each decided by one block. Device code:
-// included by .cu files alone.
+// A VerificationRule (kernels/sampling.h) applied to a draft, by one block. Device code: included
+// by .cu files alone.
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 
 // A drafted token, and what both models say at its place.
@@ -39,88 +39,81 @@ __device__ inline double overlap(const Proposal& draft) {
   return sum_of(draft.V, [&](int i) { return fmin(draft.target_probs[i], draft.draft_probs[i]); });
 }
 
-// Draws the token in place of a rejected draft, from the target's own distribution where rounding
-// left nothing of the weights.
-template <typename Weight>
-__device__ Decision correct(const Proposal& draft, const Weight& weight) {
-  const double u = uniform(draft.seed, draft.position, kDrawResample);
-  const int token = draw(draft.V, u, weight);
-  if (token >= 0) return {false, token};
-  return {false, draw(draft.V, u, [&](int i) { return draft.target_prob(i); })};
-}
-
-// Accepts with the probability p/q, p being a share of the target in the draft; otherwise draws
-// from max(0, target - draft).
-__device__ inline Decision rejection(const Proposal& draft, double target_share) {
-  if (accept(draft, fmin(1.0, target_share / draft.draft_prob(draft.token)))) {
-    return {true, draft.token};
+// A token of the target's own: the bonus, and what some rules compare a draft with.
+__device__ inline int own_token(DrawBy by, const double* target_probs, int V, std::uint64_t seed,
+                                int position) {
+  switch (by) {
+    case DrawBy::kLargest:
+      return largest(target_probs, V);
+    case DrawBy::kRace:
+      return race(target_probs, V, seed, position);
+    case DrawBy::kInversion:
+      break;
   }
-  return correct(draft,
-                 [&](int i) { return fmax(0.0, draft.target_prob(i) - draft.draft_prob(i)); });
-}
-
-__device__ inline Decision at_least(const Proposal& draft) {
-  if (draft.target_prob(draft.token) >= draft.draft_prob(draft.token)) return {true, draft.token};
-  return correct(draft, [&](int i) {
-    const double p = draft.target_prob(i), q = draft.draft_prob(i);
-    return p >= q ? p - q : p;
-  });
-}
-
-__device__ inline Decision non_iterative(const Proposal& draft) {
-  const double least = -max_of(draft.V, [&](int i) {  // 1 / M, the smallest q/p, at most 1
-    const double p = draft.target_prob(i);
-    return p > 0 ? -fmin(1.0, draft.draft_prob(i) / p) : -1.0;
-  });
-  const double probability = least * draft.target_prob(draft.token) / draft.draft_prob(draft.token);
-  if (accept(draft, fmin(1.0, probability))) return {true, draft.token};
-  return correct(draft, [&](int i) { return draft.target_prob(i); });
-}
-
-__device__ inline Decision residual_skipped(const Proposal& draft) {
-  const int x = draft.token;
-  if (accept(draft, fmin(1.0, draft.target_prob(x) / draft.draft_prob(x)))) return {true, x};
-  return correct(draft, [&](int i) { return draft.target_prob(i); });
-}
-
-__device__ inline Decision lenient_argmax(const Proposal& draft) {
-  const int best = largest(draft.target_probs, draft.V);
-  const bool accepted = draft.target_prob(draft.token) >= draft.lenience * draft.target_prob(best);
-  return {accepted, accepted ? draft.token : best};
-}
-
-// A token of the target's own: the bonus, and what the drafts of some rules must match.
-__device__ inline int own_token(AcceptBy rule, const double* target_probs, int V,
-                                std::uint64_t seed, int position) {
-  if (rule == AcceptBy::kLenientArgmax) return largest(target_probs, V);
-  if (rule == AcceptBy::kCoupled) return race(target_probs, V, seed, position);
   return draw_token(target_probs, V, seed, position, kDrawTarget);
 }
 
-__device__ inline Decision decide(AcceptBy rule, Proposal draft) {
+// p / (lenience q), within the envelope if there is one.
+__device__ inline double scaled_ratio(bool envelope, const Proposal& draft) {
+  double scale = 1;
+  if (envelope) {
+    scale = -max_of(draft.V, [&](int i) {  // 1 / M, the smallest q/p, at most 1
+      const double p = draft.target_prob(i);
+      return p > 0 ? -fmin(1.0, draft.draft_prob(i) / p) : -1.0;
+    });
+  }
+  const double p = draft.target_prob(draft.token) / draft.lenience;  // not l q, which may vanish
+  return scale * p / draft.draft_prob(draft.token);
+}
+
+// Draws the token in place of a rejected draft, from the target's own distribution where rounding
+// left nothing of the weights.
+template <typename Weight>
+__device__ int draw_correction(const Proposal& draft, const Weight& weight) {
+  const double u = uniform(draft.seed, draft.position, kDrawResample);
+  const int token = draw(draft.V, u, weight);
+  if (token >= 0) return token;
+  return draw(draft.V, u, [&](int i) { return draft.target_prob(i); });
+}
+
+// REQUIRES: from is not kOwnToken, for which nothing is drawn.
+__device__ inline int correct(CorrectFrom from, const Proposal& draft) {
+  return draw_correction(draft, [&](int i) {
+    const double p = draft.target_prob(i);
+    if (from == CorrectFrom::kTarget) return p;
+    const double q = draft.draft_prob(i);
+    if (from == CorrectFrom::kSurplus) return p >= q ? p - q : p;
+    return fmax(0.0, p - q);
+  });
+}
+
+__device__ inline Decision decide(const VerificationRule& rule, Proposal draft) {
+  if (rule.draft_is_certain) draft.draft_probs = nullptr;
   const double p = draft.target_prob(draft.token);
-  switch (rule) {
-    case AcceptBy::kOneHot:
-      draft.draft_probs = nullptr;
-      return rejection(draft, p);
-    case AcceptBy::kRejection:
-      return rejection(draft, p);
-    case AcceptBy::kLenient:
-      return rejection(draft, p / draft.lenience);
-    case AcceptBy::kAtLeast:
-      return at_least(draft);
-    case AcceptBy::kNonIterative:
-      return non_iterative(draft);
-    case AcceptBy::kResidualSkipped:
-      return residual_skipped(draft);
-    case AcceptBy::kLenientArgmax:
-      return lenient_argmax(draft);
-    case AcceptBy::kSampleAndMatch:
-    case AcceptBy::kCoupled:
+  const auto draw_own = [&] {
+    return own_token(rule.own_token, draft.target_probs, draft.V, draft.seed, draft.position);
+  };
+  int own = -1;  // none yet
+  bool accepted = false;
+  switch (rule.accept) {
+    case AcceptWhen::kUniformBelowRatio:
+      accepted = accept(draft, fmin(1.0, scaled_ratio(rule.envelope, draft)));
+      break;
+    case AcceptWhen::kTargetAtLeastDraft:
+      accepted = p >= draft.draft_prob(draft.token);
+      break;
+    case AcceptWhen::kOwnTokenMatches:
+      own = draw_own();
+      accepted = own == draft.token;
+      break;
+    case AcceptWhen::kNearOwnToken:
+      own = draw_own();
+      accepted = p >= draft.lenience * draft.target_prob(own);
       break;
   }
-  const int own = own_token(rule, draft.target_probs, draft.V, draft.seed, draft.position);
-  return {own == draft.token, own};
+  if (accepted) return {true, draft.token};
+  if (rule.correction != CorrectFrom::kOwnToken) return {false, correct(rule.correction, draft)};
+  return {false, own < 0 ? draw_own() : own};
 }
 
 }  // namespace specdec::cuda::inline SPECDEC_CUDA_BUILD

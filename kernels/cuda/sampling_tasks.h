@@ -36,7 +36,7 @@ struct RoundTask {
   int first_row, first_draft;  // of this round among all
   int drafts;                  // the round has a row more than drafts
   int position;                // of the first draft
-  AcceptBy rule;
+  VerificationRule rule;
   double lenience;
   std::uint64_t seed;
 };

@@ -90,10 +90,13 @@ struct NamedRule {
   Purpose correction = Purpose::kResample;  // what it draws a correction for
   bool races = false;                       // all tokens are drawn by exponential races
   bool lossless = true;
-  std::optional<AcceptBy> on_device = std::nullopt;  // how a GPU does it; none: on the host
+  std::optional<VerificationRule> on_device = {};  // the same for a GPU; none: the host judges
 };
 
 std::span<const NamedRule> acceptance_rules();
+
+// What a lenience below 1 makes of "rejection": lenient(), or lenient_argmax() at temperature 0.
+const NamedRule& lenient_rule(double temperature);
 
 // Throws Error, listing the names.
 const NamedRule& find_acceptance_rule(std::string_view name);

@@ -14,7 +14,7 @@ SamplingOptions before_argmax(const SamplingOptions& options) {
 
 AcceptanceRule rule_of(const SpeculationOptions& options) {
   if (options.lenience == 1) return options.rule->rule;
-  return options.sampling.temperature == 0 ? lenient_argmax : lenient;
+  return lenient_rule(options.sampling.temperature).rule;
 }
 
 // sum min(p, q): how likely rejection() is to keep a draft.

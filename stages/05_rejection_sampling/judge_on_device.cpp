@@ -38,13 +38,13 @@ void Judge::emit(const Verdict& verdict, std::span<const double> overlaps, const
 DraftedRound Judge::drafted_round(const Drafts& drafts, DeviceRows logits,
                                   std::span<const TokenId> context) const {
   SPECDEC_CHECK(drafts.on_device() && options_.rule->on_device, "what a GPU can judge");
-  const AcceptBy lenient_rule =
-      rule_ == lenient_argmax ? AcceptBy::kLenientArgmax : AcceptBy::kLenient;
+  const NamedRule& rule =
+      options_.lenience < 1 ? lenient_rule(options_.sampling.temperature) : *options_.rule;
   return {.logits = logits,
           .drafts = drafts.tokens(),
           .draft_probs = drafts.device_probs(),
           .sampling = row_sampling(judging_, context),
-          .rule = options_.lenience < 1 ? lenient_rule : *options_.rule->on_device,
+          .rule = *rule.on_device,
           .lenience = options_.lenience,
           .seed = device_seed(chance_),
           .position = static_cast<int>(context.size())};

@@ -10,13 +10,24 @@ namespace {
 
 class SamplingJudgeKernel : public KernelTest {};
 
-constexpr AcceptanceRule kHostRules[] = {rejection,     at_least, non_iterative, sample_and_match,
-                                         one_hot,       coupled,  lenient,       residual_skipped,
-                                         lenient_argmax};  // in the order of AcceptBy
+// All that a device can do: what --acceptance names, and what --lenience makes of it.
+std::vector<const NamedRule*> device_rules() {
+  std::vector<const NamedRule*> rules;
+  for (const NamedRule& rule : acceptance_rules()) {
+    if (rule.on_device) rules.push_back(&rule);
+  }
+  rules.push_back(&lenient_rule(1));
+  rules.push_back(&lenient_rule(0));
+  return rules;
+}
+
+bool takes_lenience(const NamedRule& rule) {
+  return rule.rule == lenient || rule.rule == lenient_argmax;
+}
 
 // A round, what drafted it, and where its drafts' distributions are.
 struct TestRound {
-  AcceptBy rule = AcceptBy::kRejection;
+  const NamedRule* rule = nullptr;
   double lenience = 1;
   std::uint64_t seed = 0;
   int position = 0;
@@ -55,21 +66,20 @@ void random_draft_logits(TestNumbers& numbers, const float* target, float* draft
   if (!any) draft[numbers.below(V)] = 0;
 }
 
-TestRound random_round(TestNumbers& numbers, AcceptBy rule, int V) {
+TestRound random_round(TestNumbers& numbers, const NamedRule& rule, int V) {
   const int K = numbers.below(9);
-  TestRound round{.rule = rule,
-                  .lenience = rule == AcceptBy::kLenient || rule == AcceptBy::kLenientArgmax
-                                  ? one_of<double>(numbers, {0.1, 0.5, 0.9, 1})
-                                  : 1,
-                  .seed = numbers.bits() * std::uint64_t{0x100000003},
-                  .position = numbers.below(5000),
-                  .logits = TestRows(K + 1, V),
-                  .draft_logits = TestRows(K, V),
-                  .history = random_history(numbers, V, numbers.below(6))};
+  TestRound round{
+      .rule = &rule,
+      .lenience = takes_lenience(rule) ? one_of<double>(numbers, {0.1, 0.5, 0.9, 1}) : 1,
+      .seed = numbers.bits() * std::uint64_t{0x100000003},
+      .position = numbers.below(5000),
+      .logits = TestRows(K + 1, V),
+      .draft_logits = TestRows(K, V),
+      .history = random_history(numbers, V, numbers.below(6))};
   SamplingOptions options{.temperature = 1};
   if (numbers.below(3) == 0) options = random_options(numbers, V);
   if (numbers.below(3) == 0) options.repetition_penalty = 1.5;
-  if (rule == AcceptBy::kLenientArgmax) {
+  if (rule.rule == lenient_argmax) {
     options = {.temperature = 1, .repetition_penalty = options.repetition_penalty};
   }
   round.sampling = row_sampling(options, {});
@@ -80,9 +90,8 @@ TestRound random_round(TestNumbers& numbers, AcceptBy rule, int V) {
     random_draft_logits(numbers, round.logits.row(i), draft_logits, V);
     const auto context = round.context();
     auto probs = host_probs(round.draft_logits.view(), i, round.sampling_of(i, context), V);
-    round.drafts.push_back(rule == AcceptBy::kCoupled
-                               ? dice.race(probs, round.position + i)
-                               : dice.token(probs, round.position + i, Purpose::kDraft));
+    round.drafts.push_back(rule.races ? dice.race(probs, round.position + i)
+                                      : dice.token(probs, round.position + i, Purpose::kDraft));
     if (numbers.below(4) == 0) probs.clear();
     round.host_draft_probs.push_back(std::move(probs));
   }
@@ -104,8 +113,8 @@ Verdict host_verdict(const TestRound& round, std::vector<double>& overlaps) {
     }
     const int position = round.position + i;
     if (i == round.drafted()) {
-      if (round.rule == AcceptBy::kCoupled) return {i, dice.race(p, position)};
-      if (round.rule == AcceptBy::kLenientArgmax) {
+      if (round.rule->races) return {i, dice.race(p, position)};
+      if (round.rule->rule == lenient_argmax) {
         return {i, static_cast<TokenId>(std::ranges::max_element(p) - p.begin())};
       }
       return {i, dice.token(p, position, Purpose::kTarget)};
@@ -115,8 +124,7 @@ Verdict host_verdict(const TestRound& round, std::vector<double>& overlaps) {
     double overlap = q.empty() ? p[index_of(x)] : 0;
     for (std::size_t t = 0; t < q.size(); ++t) overlap += std::min(p[t], q[t]);
     overlaps.push_back(overlap);
-    const Decision decision = kHostRules[static_cast<int>(round.rule)](
-        {position, x, p, q, round.lenience}, dice, scratch);
+    const Decision decision = round.rule->rule({position, x, p, q, round.lenience}, dice, scratch);
     if (!decision.accepted) return {i, decision.token};
   }
 }
@@ -195,7 +203,7 @@ class DeviceRounds {
     drafts_.push_back(round.drafts);
     histories_.push_back(round.history);
     rounds_.push_back({.sampling = round.sampling,
-                       .rule = round.rule,
+                       .rule = *round.rule->on_device,
                        .lenience = round.lenience,
                        .seed = round.seed,
                        .position = round.position});
@@ -229,17 +237,22 @@ int count_differences(const std::vector<TestRound>& rounds, const Judged& judged
   return differences;
 }
 
-std::vector<TestRound> random_rounds(TestNumbers& numbers, AcceptBy rule, int V, int count) {
+std::vector<TestRound> random_rounds(TestNumbers& numbers, const NamedRule& rule, int V,
+                                     int count) {
   std::vector<TestRound> rounds;
   for (int i = 0; i < count; ++i) rounds.push_back(random_round(numbers, rule, V));
   return rounds;
 }
 
-class EveryRule : public SamplingJudgeKernel, public ::testing::WithParamInterface<int> {
+class EveryRule : public SamplingJudgeKernel,
+                  public ::testing::WithParamInterface<const NamedRule*> {
  protected:
   void SetUp() override { SamplingJudgeKernel::SetUp(); }
-  AcceptBy rule() const { return static_cast<AcceptBy>(GetParam()); }
-  std::uint32_t seed() const { return static_cast<std::uint32_t>(GetParam()); }
+  const NamedRule& rule() const { return *GetParam(); }
+  std::uint32_t seed() const {  // the rule's place among all
+    const auto rules = device_rules();
+    return static_cast<std::uint32_t>(std::ranges::find(rules, GetParam()) - rules.begin());
+  }
 };
 
 TEST_P(EveryRule, DecidesAsTheHostDoes) {
@@ -328,8 +341,8 @@ TEST_P(EveryRule, DecidesOnTheBoundaryAsTheHostDoes) {
 TEST_P(EveryRule, DecidesAsTheHostDoesWhereTheModelsAgreeInPart) {
   std::vector<TestRound> rounds;
   for (std::uint64_t seed = 0; seed < 60; ++seed) {
-    TestRound round{.rule = rule(),
-                    .lenience = rule() == AcceptBy::kLenient ? 0.5 : 1,
+    TestRound round{.rule = &rule(),
+                    .lenience = rule().rule == lenient ? 0.5 : 1,
                     .seed = seed,
                     .position = 2,
                     .logits = TestRows(2, 6),
@@ -347,7 +360,7 @@ TEST_P(EveryRule, DecidesAsTheHostDoesWhereTheModelsAgreeInPart) {
 }
 
 TEST_P(EveryRule, AnotherSeedOrPositionIsAnotherVerdict) {
-  if (rule() == AcceptBy::kLenientArgmax) return;  // draws nothing
+  if (rule().rule == lenient_argmax) return;  // draws nothing
   TestNumbers numbers(seed() + 500);
   const auto rounds = random_rounds(numbers, rule(), 30, 100);
   const auto differences = [&](const auto& change) {
@@ -360,7 +373,12 @@ TEST_P(EveryRule, AnotherSeedOrPositionIsAnotherVerdict) {
   EXPECT_GT(differences([](TestRound& round) { round.position++; }), 30);
 }
 
-INSTANTIATE_TEST_SUITE_P(Rules, EveryRule, ::testing::Range(0, 9));
+INSTANTIATE_TEST_SUITE_P(Rules, EveryRule, ::testing::ValuesIn(device_rules()),
+                         [](const auto& rule) {
+                           std::string name(rule.param->name);
+                           std::ranges::replace(name, '-', '_');
+                           return name;
+                         });
 
 // A uniform of zero accepts nothing that the target rules out, and draws nothing of weight zero.
 TEST_F(SamplingJudgeKernel, AUniformOfZeroKeepsToWhatIsPossible) {
@@ -369,9 +387,9 @@ TEST_F(SamplingJudgeKernel, AUniformOfZeroKeepsToWhatIsPossible) {
   ASSERT_EQ(uniform(kZeroAccept, kPosition, Purpose::kAccept), 0);
   ASSERT_EQ(uniform(kZeroResample, kPosition, Purpose::kResample), 0);
   ASSERT_EQ(uniform(kZeroTarget, kPosition, Purpose::kTarget), 0);
-  for (int rule = 0; rule < 9; ++rule) {
+  for (const NamedRule* rule : device_rules()) {
     for (const std::uint64_t seed : {kZeroAccept, kZeroResample, kZeroTarget}) {
-      TestRound round{.rule = static_cast<AcceptBy>(rule),
+      TestRound round{.rule = rule,
                       .seed = seed,
                       .position = kPosition,
                       .logits = TestRows(2, 3),
@@ -394,7 +412,7 @@ TEST_F(SamplingJudgeKernel, AUniformOfZeroKeepsToWhatIsPossible) {
 TEST_F(SamplingJudgeKernel, AnEmptyResidualFallsBackToTheTarget) {
   int rejected = 0;
   for (std::uint64_t seed = 0; seed < 40; ++seed) {
-    for (const AcceptBy rule : {AcceptBy::kRejection, AcceptBy::kLenient}) {
+    for (const NamedRule* rule : {&find_acceptance_rule("rejection"), &lenient_rule(1)}) {
       TestRound round{.rule = rule,
                       .seed = seed,
                       .position = 3,
@@ -413,7 +431,7 @@ TEST_F(SamplingJudgeKernel, AnEmptyResidualFallsBackToTheTarget) {
 
 // Rows with the drafts before them in their history: a token drafted once is penalised after it.
 TEST_F(SamplingJudgeKernel, DraftsArePenalisedFromTheNextRowOn) {
-  TestRound round{.rule = AcceptBy::kLenientArgmax,
+  TestRound round{.rule = &lenient_rule(0),
                   .lenience = 0.9,
                   .position = 1,
                   .logits = TestRows(3, 4),
