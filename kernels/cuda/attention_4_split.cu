@@ -70,7 +70,7 @@ __global__ void combine_kernel(Pieces pieces, const std::int32_t* positions, Hea
   for (int piece = lane; piece < count; piece += kWarp) {
     largest = fmaxf(largest, pieces.maxima[pieces.index(query, piece)]);
   }
-  const float maximum = warp_max(largest);
+  const float maximum = warp_reduce(largest, MaxNumber());
 
   constexpr int kColumns = kMaxHeadDim / kWarp;
   float weight_sum = 0.0f, total[kColumns];

@@ -152,7 +152,8 @@ __device__ void score_tile(AttentionTile<kColumns>& tile, int head_dim, float (&
 // Takes a score a lane into the running softmax. Returns this lane's weight: 0 if it is masked.
 template <int kColumns>
 __device__ float soften(float score, bool visible, RunningSoftmax<kColumns>& running) {
-  const float maximum = fmaxf(running.maximum, warp_max(visible ? score : -FLT_MAX));
+  const float maximum =
+      fmaxf(running.maximum, warp_reduce(visible ? score : -FLT_MAX, MaxNumber()));
   const float weight = visible ? expf(score - maximum) : 0.0f;
   const float rescale = expf(running.maximum - maximum);
   running.maximum = maximum;

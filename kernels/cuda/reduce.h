@@ -3,7 +3,8 @@
 
 // One result from the values of all lanes of a warp, or of all threads of a block. Every thread
 // takes part and every thread gets the result. The order depends on the number of threads alone:
-// lanes l and l ^ 16 first, then l ^ 8, 4, 2, 1; then warp after warp. Device code.
+// within a warp a tree, lanes l and l ^ 16 first, then l ^ 8, 4, 2, 1; over the warps of a block
+// one after the other, or, by the names with "tree" in them, a tree again. Device code.
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 
 struct Sum {
@@ -13,7 +14,7 @@ struct Sum {
   }
 };
 
-// A NaN loses against what is no NaN only in the place of b.
+// REQUIRES: no NaN.
 struct Max {
   template <typename T>
   __device__ T operator()(T a, T b) const {
@@ -21,11 +22,23 @@ struct Max {
   }
 };
 
-// REQUIRES: all 32 lanes call it.
+struct Min {
+  template <typename T>
+  __device__ T operator()(T a, T b) const {
+    return b < a ? b : a;
+  }
+};
+
+// IEEE 754's maximumNumber: a NaN loses against what is no NaN.
+struct MaxNumber {
+  __device__ float operator()(float a, float b) const { return fmaxf(a, b); }
+};
+
+// Over groups of `lanes` neighbours, a power of two. REQUIRES: all 32 lanes call it.
 template <typename T, typename Operation>
 // [snippet warp-reduce]
-__device__ T warp_reduce(T value, Operation operation) {
-  for (int distance = kWarp / 2; distance > 0; distance /= 2) {
+__device__ T warp_reduce(T value, Operation operation, int lanes = kWarp) {
+  for (int distance = lanes / 2; distance > 0; distance /= 2) {
     value = operation(value, __shfl_xor_sync(kAllLanes, value, distance));
   }
   return value;
@@ -47,6 +60,19 @@ __device__ T block_reduce(T value, Operation operation) {
   return value;
 }
 
+// REQUIRES: all threads of the block call it; 1, 2, 4, ... 32 whole warps in x.
+template <typename T, typename Operation>
+__device__ T block_tree_reduce(T value, Operation operation) {
+  __shared__ T of_warps[kWarp];
+  const int n_warps = static_cast<int>(blockDim.x) / kWarp;
+  value = warp_reduce(value, operation);
+  if (threadIdx.x % kWarp == 0) of_warps[threadIdx.x / kWarp] = value;
+  __syncthreads();
+  value = warp_reduce(of_warps[static_cast<int>(threadIdx.x) % n_warps], operation, n_warps);
+  __syncthreads();  // of_warps is free for the next call
+  return value;
+}
+
 template <typename T>
 __device__ T warp_sum(T value) {
   return warp_reduce(value, Sum());
@@ -62,6 +88,18 @@ __device__ T block_sum(T value) {
 template <typename T>
 __device__ T block_max(T value) {
   return block_reduce(value, Max());
+}
+template <typename T>
+__device__ T block_tree_sum(T value) {
+  return block_tree_reduce(value, Sum());
+}
+template <typename T>
+__device__ T block_tree_max(T value) {
+  return block_tree_reduce(value, Max());
+}
+template <typename T>
+__device__ T block_tree_min(T value) {
+  return block_tree_reduce(value, Min());
 }
 
 // The sums over the lanes of many values at once: sum i has the bits of warp_sum(values[i]). Each

@@ -49,10 +49,10 @@ __device__ std::uint64_t key_that_reaches(double goal, int n, std::uint64_t high
         below = k;
       }
     }
-    if (block_sum(sum) >= goal) {
-      low = block_min(from);
+    if (block_tree_sum(sum) >= goal) {
+      low = block_tree_min(from);
     } else {
-      high = block_max(below);
+      high = block_tree_max(below);
     }
   }
   // [end snippet key-that-reaches]

@@ -26,7 +26,7 @@ __device__ int first_above(double mark, double before, int first, int last, cons
     if (mine > 0) last_possible = start + lane;
     before += __shfl_sync(kAllLanes, sum, kWarp - 1);
   }
-  return warp_reduce(last_possible, kWarp, [](int a, int b) { return a > b ? a : b; });
+  return warp_max(last_possible);
 }
 
 // Draws by inversion: the first i < n, in order, at which the cumulative weights exceed u times
@@ -42,7 +42,7 @@ __device__ int draw(int n, double u, const Weight& weight) {
   const int last = first + stretch < n ? first + stretch : n;
   double mine = 0;
   for (int i = first + lane; i < last; i += kWarp) mine += weight(i);
-  mine = warp_reduce(mine, kWarp, [](double a, double b) { return a + b; });
+  mine = warp_sum(mine);
   if (lane == 0) stretch_sums[warp] = mine;
   if (thread() == 0) drawn = -1;
   __syncthreads();
