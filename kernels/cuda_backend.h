@@ -7,7 +7,7 @@ namespace specdec {
 
 // The matrix product of a CUDA backend: ours, whose bits do not depend on the number of rows
 // (ops.h); cuBLAS, which picks another order of summation for another number of rows; or, for
-// benchmarks, ours by tensor cores where the weights are bf16 (kernels/cuda/matmul.h).
+// benchmarks, ours by tensor cores where the weights are bf16 (kernels/cuda/matmul/matmul.h).
 enum class Gemm { kInvariant, kCublas, kTensorCores };
 
 // The GPU. Throws std::runtime_error where there is none that works: see cuda_support.h.

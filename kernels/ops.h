@@ -164,7 +164,7 @@ class Backend : public DeviceAllocator {
   // head by head (Vaswani et al. 2017, equation 1). q, out: [T, H * D]. The sum runs over chunks of
   // fixed size at absolute positions, each with its own maximum or a running one (Milakov and
   // Gimelshein 2018): kernels/cpu/plain.cpp spells out the CPU's order, with kAttentionChunk
-  // positions a chunk, and kernels/cuda/attention_4_split.cu CUDA's.
+  // positions a chunk, and kernels/cuda/attention/attention_4_split.cu CUDA's.
   virtual void attention(ConstDeviceRows q, const KvLayer& cache, const RowPlaces& places,
                          const HeadShape& heads, DeviceRows out) = 0;
 

@@ -18,7 +18,7 @@ import run
 
 OUT = pathlib.Path(__file__).resolve().with_name("cuda.json")
 # What decides how fast the kernels are.
-SOURCES = ["kernels/*", "kernels/cuda/*", "common/**/*", "tests/benchmarks/cuda*"]
+SOURCES = ["kernels/*", "kernels/cuda/**/*", "common/**/*", "tests/benchmarks/cuda*"]
 WORDS, NUMBERS = ["gpu", "compute_capability", "cuda", "driver_cuda"], ["multiprocessors", "memory_bytes"]
 
 
@@ -53,7 +53,7 @@ def nvcc_flags(build):
     """The flags of a kernel, without paths and warnings."""
     try:
         commands = json.loads((build / "compile_commands.json").read_text(encoding="utf-8"))
-        command = next(c["command"] for c in commands if "specdec_cuda.dir/cuda/matmul_1_naive" in c["command"])
+        command = next(c["command"] for c in commands if "specdec_cuda.dir/cuda/matmul/matmul_1_naive" in c["command"])
     except (OSError, StopIteration, ValueError):
         return "unknown"
     return " ".join(re.findall(r"-O\w|-DNDEBUG|-std=\S+|--generate-code=[^\s\"]+|-arch=\S+", command))

@@ -7,16 +7,16 @@
 
 #include "kernels/cpu/host_backend.h"
 #include "kernels/cpu/require.h"
-#include "kernels/cuda/argmax.h"
-#include "kernels/cuda/attention.h"
-#include "kernels/cuda/cublas_gemm.h"
+#include "kernels/cuda/argmax/argmax.h"
+#include "kernels/cuda/attention/attention.h"
 #include "kernels/cuda/cuda_check.h"
 #include "kernels/cuda/cuda_matrix.h"
-#include "kernels/cuda/cuda_sampler.h"
-#include "kernels/cuda/matmul.h"
-#include "kernels/cuda/rms_norm.h"
+#include "kernels/cuda/matmul/cublas_gemm.h"
+#include "kernels/cuda/matmul/matmul.h"
+#include "kernels/cuda/rms_norm/rms_norm.h"
 #include "kernels/cuda/rope.h"
 #include "kernels/cuda/rows.h"
+#include "kernels/cuda/sampling/cuda_sampler.h"
 #include "kernels/cuda_backend.h"
 
 namespace specdec {

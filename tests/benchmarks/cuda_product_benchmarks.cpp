@@ -6,8 +6,8 @@
 
 #include <fmt/format.h>
 
-#include "kernels/cuda/cublas_gemm.h"
-#include "kernels/cuda/matmul.h"
+#include "kernels/cuda/matmul/cublas_gemm.h"
+#include "kernels/cuda/matmul/matmul.h"
 #include "tests/benchmarks/cuda_samples.h"
 
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {

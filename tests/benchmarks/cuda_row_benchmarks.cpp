@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "kernels/cuda/rms_norm.h"
+#include "kernels/cuda/rms_norm/rms_norm.h"
 #include "kernels/cuda/rope.h"
 #include "kernels/cuda/rows.h"
 #include "tests/benchmarks/cuda_samples.h"

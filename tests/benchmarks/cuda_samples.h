@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/cuda/argmax.h"
+#include "kernels/cuda/argmax/argmax.h"
 #include "kernels/cuda/cuda_check.h"
 #include "tests/benchmarks/steady_samples.h"
 

@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "kernels/cuda/argmax.h"
+#include "kernels/cuda/argmax/argmax.h"
 #include "tests/benchmarks/cuda_samples.h"
 
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {

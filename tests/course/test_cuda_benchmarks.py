@@ -122,11 +122,11 @@ class Staleness(unittest.TestCase):
     def test_the_hash_is_of_what_decides_the_speed(self):
         with tempfile.TemporaryDirectory() as name:
             root = pathlib.Path(name)
-            for folder in ("kernels/cuda", "kernels/cpu", "stages/programs/run", "tests/benchmarks"):
+            for folder in ("kernels/cuda/matmul", "kernels/cpu", "common/base", "tests/benchmarks"):
                 (root / folder).mkdir(parents=True)
             hashes = [cuda_bench.sources_sha256(root)]
-            for file in ("kernels/cuda/a.cu", "kernels/ops.h", "kernels/CMakeLists.txt", "common/llama.cpp",
-                         "stages/programs/run/a.h", "tests/benchmarks/cuda_benchmark.cpp"):
+            for file in ("kernels/cuda/a.cu", "kernels/cuda/matmul/a.cu", "kernels/ops.h", "kernels/CMakeLists.txt", "common/llama.cpp",
+                         "common/base/a.h", "tests/benchmarks/cuda_benchmark.cpp"):
                 (root / file).write_text("1", encoding="utf-8")
                 hashes.append(cuda_bench.sources_sha256(root))
             self.assertEqual(len(set(hashes)), len(hashes))
@@ -219,7 +219,7 @@ class Running(unittest.TestCase):
     def test_flags_of_the_kernels(self):
         command = ("nvcc -forward-unknown-to-host-compiler -I/somewhere -O2 -g -DNDEBUG "
                    "\"--generate-code=arch=compute_90,code=[compute_90,sm_90]\" -std=c++20 -x cu -c "
-                   "kernels/cuda/matmul_1_naive.cu -o kernels/CMakeFiles/specdec_cuda.dir/cuda/matmul_1_naive.cu.o")
+                   "kernels/cuda/matmul/matmul_1_naive.cu -o kernels/CMakeFiles/specdec_cuda.dir/cuda/matmul/matmul_1_naive.cu.o")
         (self.build / "compile_commands.json").write_text(json.dumps([{"command": command}]), encoding="utf-8")
         self.assertEqual(cuda_bench.nvcc_flags(self.build),
                          "-O2 -DNDEBUG --generate-code=arch=compute_90,code=[compute_90,sm_90] -std=c++20")

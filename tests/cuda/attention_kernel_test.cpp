@@ -1,4 +1,4 @@
-#include "kernels/cuda/attention.h"
+#include "kernels/cuda/attention/attention.h"
 #include "tests/cuda/kernel_test.h"
 #include "tests/unit/attention_scene.h"
 

@@ -1,4 +1,4 @@
-#include "kernels/cuda/matmul.h"
+#include "kernels/cuda/matmul/matmul.h"
 #include "tests/cuda/kernel_test.h"
 
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {

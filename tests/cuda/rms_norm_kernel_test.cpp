@@ -1,4 +1,4 @@
-#include "kernels/cuda/rms_norm.h"
+#include "kernels/cuda/rms_norm/rms_norm.h"
 #include "tests/cuda/kernel_test.h"
 
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {

@@ -1,4 +1,4 @@
-#include "kernels/cuda/argmax.h"
+#include "kernels/cuda/argmax/argmax.h"
 #include "kernels/cuda/rows.h"
 #include "tests/cuda/kernel_test.h"
 

@@ -2,7 +2,7 @@
 #include <functional>
 
 #include "common/base/error.h"
-#include "kernels/cuda/sampling_philox.h"
+#include "kernels/cuda/sampling/sampling_philox.h"
 #include "tests/cuda/sampling_test.h"
 
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {

@@ -4,9 +4,9 @@
 #include <dlfcn.h>
 
 #include "kernels/cpu/host_backend.h"
-#include "kernels/cuda/cublas_gemm.h"
 #include "kernels/cuda/device_code.h"
-#include "kernels/cuda/matmul.h"
+#include "kernels/cuda/matmul/cublas_gemm.h"
+#include "kernels/cuda/matmul/matmul.h"
 
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 namespace {

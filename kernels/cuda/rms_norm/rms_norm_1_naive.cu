@@ -1,6 +1,6 @@
 // One thread a row: it reads the row alone, so neighbouring threads read addresses a row apart.
 #include "kernels/cuda/device_code.h"
-#include "kernels/cuda/rms_norm.h"
+#include "kernels/cuda/rms_norm/rms_norm.h"
 
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 namespace {

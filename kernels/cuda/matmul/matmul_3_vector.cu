@@ -2,7 +2,7 @@
 // instruction where bf16 weights one by one were 64. That is how a warp keeps enough bytes on their
 // way to use the memory's bandwidth.
 #include "kernels/cuda/device_code.h"
-#include "kernels/cuda/matmul.h"
+#include "kernels/cuda/matmul/matmul.h"
 #include "kernels/cuda/reduce.h"
 #include "kernels/cuda/vector4.h"
 #include "kernels/cuda/weights.h"

@@ -7,7 +7,7 @@
 // a second kernel to combine them, would gain nothing that can be seen.
 #include <algorithm>
 
-#include "kernels/cuda/argmax.h"
+#include "kernels/cuda/argmax/argmax.h"
 #include "kernels/cuda/device_code.h"
 #include "kernels/cuda/reduce.h"
 #include "kernels/cuda/vector4.h"

@@ -1,6 +1,6 @@
 #pragma once
-#include "kernels/cuda/sampling_draw.h"
-#include "kernels/cuda/sampling_tasks.h"
+#include "kernels/cuda/sampling/sampling_draw.h"
+#include "kernels/cuda/sampling/sampling_tasks.h"
 
 // A VerificationRule (kernels/sampling.h) applied to a draft, by one block. Device code: included
 // by .cu files alone.

@@ -5,7 +5,7 @@
 
 #include "kernels/cuda/device_code.h"
 #include "kernels/cuda/reduce.h"
-#include "kernels/cuda/rms_norm.h"
+#include "kernels/cuda/rms_norm/rms_norm.h"
 
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 namespace {

@@ -1,5 +1,5 @@
-#include "kernels/cuda/sampling_accept.h"
-#include "kernels/cuda/sampling_distribution.h"
+#include "kernels/cuda/sampling/sampling_accept.h"
+#include "kernels/cuda/sampling/sampling_distribution.h"
 
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 namespace {

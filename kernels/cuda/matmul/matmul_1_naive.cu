@@ -1,7 +1,7 @@
 // One thread an element of y: neighbouring threads read weights a row apart, and every row of x
 // reads all weights again.
 #include "kernels/cuda/device_code.h"
-#include "kernels/cuda/matmul.h"
+#include "kernels/cuda/matmul/matmul.h"
 #include "kernels/cuda/weights.h"
 
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {

@@ -1,5 +1,5 @@
 #pragma once
-#include "kernels/cuda/attention_code.h"
+#include "kernels/cuda/attention/attention_code.h"
 
 // What steps 3 and 4 of attention share: a block that computes all queries which read the same keys
 // and values. A query is a row and a query head; a block has the query heads of one key and value

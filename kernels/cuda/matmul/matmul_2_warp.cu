@@ -1,7 +1,7 @@
 // One warp an element of y: lane l multiplies weights l, l + 32, ..., so that what the warp reads
 // in one step lies side by side; then the lanes' sums meet in five shuffles.
 #include "kernels/cuda/device_code.h"
-#include "kernels/cuda/matmul.h"
+#include "kernels/cuda/matmul/matmul.h"
 #include "kernels/cuda/reduce.h"
 #include "kernels/cuda/weights.h"
 

@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "kernels/cuda/sampling_tasks.h"
+#include "kernels/cuda/sampling/sampling_tasks.h"
 #include "kernels/ops.h"
 
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {

@@ -2,7 +2,7 @@
 // registers, so the warp reads a key or value in whole lines of 128 bytes, and a score is a sum
 // across lanes. What remains: a shuffle costs as much as the few products before it, positions wait
 // for each other, and every query head and row reads all keys and values again.
-#include "kernels/cuda/attention_code.h"
+#include "kernels/cuda/attention/attention_code.h"
 
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 namespace {

@@ -2,8 +2,8 @@
 #include <cstdint>
 #include <cstring>
 
-#include "kernels/cuda/sampling_block.h"
-#include "kernels/cuda/sampling_tasks.h"
+#include "kernels/cuda/sampling/sampling_block.h"
+#include "kernels/cuda/sampling/sampling_tasks.h"
 
 // From a row of logits to a distribution, by one block: the steps and the formulas of
 // common/sampling/distribution.cpp. Only sums have another order. Device code: included by .cu

@@ -1,7 +1,7 @@
 #pragma once
 #include <cfloat>
 
-#include "kernels/cuda/attention.h"
+#include "kernels/cuda/attention/attention.h"
 #include "kernels/cuda/device_code.h"
 #include "kernels/cuda/reduce.h"
 

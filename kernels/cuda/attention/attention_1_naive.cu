@@ -1,7 +1,7 @@
 // One thread a row and head: the softmax with a running maximum (Milakov and Gimelshein 2018,
 // algorithm 3), position by position. Neighbouring threads read keys a head apart, each float of a
 // key by an instruction of its own, and the sums go to memory and back at every position.
-#include "kernels/cuda/attention_code.h"
+#include "kernels/cuda/attention/attention_code.h"
 
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 namespace {

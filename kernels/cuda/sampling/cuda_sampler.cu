@@ -2,7 +2,7 @@
 #include <memory>
 
 #include "kernels/cpu/require.h"
-#include "kernels/cuda/cuda_sampler.h"
+#include "kernels/cuda/sampling/cuda_sampler.h"
 
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 namespace {

@@ -1,8 +1,8 @@
 #pragma once
 #include <cfloat>
 
-#include "kernels/cuda/sampling_block.h"
-#include "kernels/cuda/sampling_philox.h"
+#include "kernels/cuda/sampling/sampling_block.h"
+#include "kernels/cuda/sampling/sampling_philox.h"
 
 // Draws of tokens by one block: sample() of common/sampling/distribution.cpp and Dice of
 // common/sampling/chance.cpp. Device code: included by .cu files alone.

@@ -1,5 +1,5 @@
 // One thread a row: it looks at the whole vocabulary alone.
-#include "kernels/cuda/argmax.h"
+#include "kernels/cuda/argmax/argmax.h"
 #include "kernels/cuda/device_code.h"
 
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {

@@ -16,7 +16,7 @@
 #include <algorithm>
 
 #include "kernels/cuda/device_code.h"
-#include "kernels/cuda/matmul.h"
+#include "kernels/cuda/matmul/matmul.h"
 #include "kernels/cuda/reduce.h"
 #include "kernels/cuda/vector4.h"
 #include "kernels/cuda/weights.h"

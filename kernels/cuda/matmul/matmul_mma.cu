@@ -12,7 +12,7 @@
 
 #include "kernels/cpu/require.h"
 #include "kernels/cuda/device_code.h"
-#include "kernels/cuda/matmul.h"
+#include "kernels/cuda/matmul/matmul.h"
 #include "kernels/cuda/vector4.h"
 #include "kernels/cuda/weights.h"
 

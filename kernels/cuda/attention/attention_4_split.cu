@@ -11,7 +11,7 @@
 #include <climits>
 
 #include "kernels/cpu/require.h"
-#include "kernels/cuda/attention_tiles.h"
+#include "kernels/cuda/attention/attention_tiles.h"
 
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 namespace {

@@ -2,7 +2,7 @@
 // context. Keys and values come from memory once for all query heads of a group and for several
 // rows, where step 2 read them once for each. What remains: one row gives a block for each key and
 // value head, 8 where a GPU has more than 100 multiprocessors, and a long context takes long.
-#include "kernels/cuda/attention_tiles.h"
+#include "kernels/cuda/attention/attention_tiles.h"
 
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 namespace {
