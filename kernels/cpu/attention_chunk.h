@@ -1,0 +1,254 @@
+#pragma once
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "kernels/cpu/exponential.h"
+#include "kernels/cpu/sums.h"
+#include "kernels/ops.h"
+
+// Attention over one chunk of positions, for some query heads that read the same keys and values:
+// scores, their softmax and the values' sums, while the next chunk is prefetched. A part of
+// attention.cpp, which alone includes it: unnamed, so that the compiler may inline what is called
+// in one place.
+namespace specdec::cpu {
+namespace {
+
+// Query heads that share the loads of a key or value, and keys whose dot products run side by side
+// (enough chains of fused multiply-adds to hide their latency): as many as registers allow.
+#if defined(__AVX2__) && !defined(__AVX512F__)
+constexpr int kMaxTileHeads = 1;  // 16 registers
+#else
+constexpr int kMaxTileHeads = 4;  // 32 registers
+#endif
+template <int heads>
+constexpr int kTileKeys = (heads > 3 ? 4 : 8) / kSumVectors;
+constexpr int kTileVectors = 4;  // of a value
+
+// Where the slots of one chunk's positions begin, in floats from the first slot.
+using Chunk = std::array<std::ptrdiff_t, kAttentionChunk>;
+
+// The keys and values of one head at a chunk's positions.
+struct HeadChunk {
+  const float* keys = nullptr;    // the head's key in slot 0
+  const float* values = nullptr;  // the head's value in slot 0
+  const Chunk* slots = nullptr;
+
+  const float* key(int j) const { return keys + (*slots)[static_cast<std::size_t>(j)]; }
+  const float* value(int j) const { return values + (*slots)[static_cast<std::size_t>(j)]; }
+};
+
+// The softmax of one row and head so far.
+struct Running {
+  float maximum = std::numeric_limits<float>::lowest();
+  float weight_sum = 0.0f;
+};
+
+// Prefetches the next chunk while this one is computed, a little at a time: memory that is waited
+// for chunk by chunk stands idle in between. Those that share the chunk take turns, one key and
+// value each.
+struct Prefetch {
+  HeadChunk next;
+  std::uint64_t due = 0;  // bit j: number j is due in this turn
+
+  void key(int j, int head_dim) const {
+    if (is_due(j)) prefetch(next.key(j), head_dim);
+  }
+  void value(int j, int offset, int count) const {  // elements from offset on
+    if (is_due(j)) prefetch(next.value(j) + offset, count);
+  }
+
+ private:
+  static_assert(kAttentionChunk <= 64);  // bits of due
+  bool is_due(int j) const { return (due >> j & 1) != 0; }
+  static void prefetch(const float* from, int count) {
+    constexpr int kCacheLine = 64 / sizeof(float);
+    asm volatile("");  // GCC would take a function that only prefetches for one without effects
+    for (int i = 0; i < count; i += kCacheLine) {
+      __builtin_prefetch(from + i, /*write=*/0, /*locality=*/2);  // into the second level
+    }
+  }
+};
+
+// Every `turns`-th bit.
+std::uint64_t due_in_first_turn(int turns) {
+  std::uint64_t bits = 0;
+  for (int j = 0; j < kAttentionChunk; j += turns) bits |= std::uint64_t{1} << j;
+  return bits;
+}
+
+// Dot products of `heads` queries with kTileKeys keys, of numbers first, first + step, ..., without
+// the last levels of the tree of sums: a vector for each head. (Filling up the last vector with
+// zeros may turn a partial sum of -0 into 0, which no score's weight shows.)
+template <int heads>
+void dot_tile(const float* q, int head_dim,                 // [heads, D]
+              const HeadChunk& chunk, int first, int step,  // keys of [D]
+              Floats* sums) {                               // [heads]
+  constexpr int keys = kTileKeys<heads>;
+  PartialSums partial[heads][keys];
+  const auto multiply = [&](int part, auto load_at) {
+    Floats queries[heads];
+    SPECDEC_UNROLL
+    for (int h = 0; h < heads; ++h) queries[h] = in_register(load_at(q + h * head_dim));
+    SPECDEC_UNROLL
+    for (int j = 0; j < keys; ++j) {
+      const Floats key = in_register(load_at(chunk.key(first + j * step)));
+      SPECDEC_UNROLL
+      for (int h = 0; h < heads; ++h) {
+        Floats& sum = partial[h][j].part[part];
+        sum = multiply_add(queries[h], key, sum);
+      }
+    }
+  };
+  int d = 0;
+  for (; d + kPartialSums <= head_dim; d += kPartialSums) {
+    SPECDEC_UNROLL
+    for (int part = 0; part < kSumVectors; ++part) {
+      multiply(part, [&](const float* row) { return load(row + d + part * kLanes); });
+    }
+  }
+  SPECDEC_UNROLL
+  for (int part = 0; part < kSumVectors; ++part) {
+    const int rest = std::min(kLanes, head_dim - d - part * kLanes);
+    if (rest <= 0) break;
+    multiply(part, [&](const float* row) { return load_first(row + d + part * kLanes, rest); });
+  }
+  SPECDEC_UNROLL
+  for (int h = 0; h < heads; ++h) {
+    Floats folded[keys];
+    SPECDEC_UNROLL
+    for (int j = 0; j < keys; ++j) folded[j] = fold(partial[h][j]);
+    sums[h] = tree_sums<kLanes / 2, keys>(folded);
+  }
+}
+
+// Scores of the first `count` positions of the chunk, then -inf up to a whole vector.
+template <int heads>
+void score(const float* q, int head_dim, const HeadChunk& chunk, int count,
+           const Prefetch& prefetch,
+           float (*scores)[kAttentionChunk]) {  // [heads][count]
+  constexpr int tiles = kLanes / kTileKeys<heads>;
+  const float scale = 1.0f / std::sqrt(static_cast<float>(head_dim));
+  const Floats masked = splat<Floats>(-std::numeric_limits<float>::infinity());
+  for (int j = 0; j < count; j += kLanes) {
+    Floats sums[tiles][heads];
+    for (int tile = 0; tile < tiles; ++tile) {
+      for (int i = 0; i < kTileKeys<heads>; ++i) prefetch.key(j + tile + i * tiles, head_dim);
+      dot_tile<heads>(q, head_dim, chunk, j + tile, tiles, sums[tile]);
+    }
+    const Ints left = count - j - lane_numbers();
+    SPECDEC_UNROLL
+    for (int h = 0; h < heads; ++h) {
+      Floats of_head[tiles];
+      SPECDEC_UNROLL
+      for (int tile = 0; tile < tiles; ++tile) of_head[tile] = sums[tile][h];
+      const Floats dots = tree_sums<tiles / 2, tiles>(of_head);
+      store(scores[h] + j, left > 0 ? dots * scale : masked);
+    }
+  }
+}
+
+// Turns scores into weights and takes them into the running softmax. Returns what everything summed
+// before must be scaled by.
+float soften(float* scores, int count, Running& running) {  // [count], filled up
+  Floats largest = splat<Floats>(running.maximum);
+  for (int j = 0; j < count; j += kLanes) {
+    const Floats s = load(scores + j);
+    largest = s > largest ? s : largest;
+  }
+  const float maximum = largest_lane(largest);
+  PartialSums sums;
+  for (int j = 0; j < count; j += kPartialSums) {
+    SPECDEC_UNROLL
+    for (int part = 0; part < kSumVectors; ++part) {
+      float* at = scores + j + part * kLanes;
+      if (j + part * kLanes >= count) break;
+      const Floats weights = exponential(load(at) - splat<Floats>(maximum));
+      store(at, weights);
+      sums.part[part] += weights;
+    }
+  }
+  const float rescale = exponential(running.maximum - maximum);
+  running.maximum = maximum;
+  running.weight_sum = multiply_add(running.weight_sum, rescale, tree_sum(fold(sums)));
+  return rescale;
+}
+
+// out = out * rescale + the sum of weights[j] * values[j] in the order of positions, for some
+// vectors of each head's values.
+template <int heads, int vectors>
+void add_values(const float (*weights)[kAttentionChunk], const float* rescale,  // [heads]([count])
+                const HeadChunk& chunk, int count, const Prefetch& prefetch,    // values of [D]
+                float* out, int head_dim, int offset) {  // [heads, D], elements from offset on
+  out += offset;
+  Floats sum[heads][vectors];
+  SPECDEC_UNROLL
+  for (int h = 0; h < heads; ++h) {
+    SPECDEC_UNROLL
+    for (int i = 0; i < vectors; ++i) {
+      sum[h][i] = load(out + h * head_dim + i * kLanes) * rescale[h];
+    }
+  }
+  for (int j = 0; j < count; ++j) {
+    prefetch.value(j, offset, vectors * kLanes);
+    const float* row = chunk.value(j) + offset;
+    SPECDEC_UNROLL
+    for (int i = 0; i < vectors; ++i) {
+      const Floats value = in_register(load(row + i * kLanes));
+      SPECDEC_UNROLL
+      for (int h = 0; h < heads; ++h) {
+        sum[h][i] = multiply_add(splat<Floats>(weights[h][j]), value, sum[h][i]);
+      }
+    }
+  }
+  SPECDEC_UNROLL
+  for (int h = 0; h < heads; ++h) {
+    SPECDEC_UNROLL
+    for (int i = 0; i < vectors; ++i) store(out + h * head_dim + i * kLanes, sum[h][i]);
+  }
+}
+
+// The same for all elements.
+template <int heads>
+void add_all_values(const float (*weights)[kAttentionChunk], const float* rescale,
+                    const HeadChunk& chunk, int count, const Prefetch& prefetch, float* out,
+                    int head_dim) {
+  int d = 0;
+  for (; d + kTileVectors * kLanes <= head_dim; d += kTileVectors * kLanes) {
+    add_values<heads, kTileVectors>(weights, rescale, chunk, count, prefetch, out, head_dim, d);
+  }
+  for (; d + kLanes <= head_dim; d += kLanes) {
+    add_values<heads, 1>(weights, rescale, chunk, count, prefetch, out, head_dim, d);
+  }
+  for (; d < head_dim; ++d) {
+    for (int h = 0; h < heads; ++h) {
+      float sum = out[h * head_dim + d] * rescale[h];
+      for (int j = 0; j < count; ++j) sum = multiply_add(weights[h][j], chunk.value(j)[d], sum);
+      out[h * head_dim + d] = sum;
+    }
+  }
+}
+
+// Adds a chunk to the sums of one row and `heads` query heads.
+template <int heads>
+void attend_chunk(const float* q, int head_dim,                                 // [heads, D]
+                  const HeadChunk& chunk, int count, const Prefetch& prefetch,  //
+                  Running* running, float* out) {  // [heads], [heads, D]: the sums so far
+  alignas(64) float weights[heads][kAttentionChunk];
+  float rescale[heads];
+  score<heads>(q, head_dim, chunk, count, prefetch, weights);
+  for (int h = 0; h < heads; ++h) rescale[h] = soften(weights[h], count, running[h]);
+  add_all_values<heads>(weights, rescale, chunk, count, prefetch, out, head_dim);
+}
+
+using AttendChunk = void (*)(const float*, int, const HeadChunk&, int, const Prefetch&, Running*,
+                             float*);
+constexpr auto kAttendChunk = []<int... heads>(std::integer_sequence<int, heads...>) {
+  return std::array<AttendChunk, kMaxTileHeads + 1>{nullptr, attend_chunk<heads + 1>...};
+}
+(std::make_integer_sequence<int, kMaxTileHeads>());
+
+}  // namespace
+}  // namespace specdec::cpu
