@@ -87,9 +87,9 @@ inline PanelStep load_step(const std::byte* from) {
 // ---- M rows of x times one panel
 
 // The hardware prefetcher alone keeps up at one row. The more arithmetic there is between two
-// loads, the further ahead one must ask, and into the second-level cache, since the first one would
-// have lost the line again. (Measured on a Zen 4 with memory at 30 to 60 GB/s; 8 to 24 KiB ahead
-// differ by less than the noise.) Addresses behind the matrix do no harm.
+// loads, the further ahead one must prefetch, and into the second-level cache, since the first one
+// would have lost the line again. (Measured on a Zen 4 with memory at 30 to 60 GB/s; 8 to 24 KiB
+// ahead differ by less than the noise.) Addresses behind the matrix do no harm.
 template <int M>
 inline void prefetch(const std::byte* panel) {
   if constexpr (M < 4) {
@@ -185,7 +185,7 @@ void matmul(ThreadTeam& team, ConstDeviceRows x, const PackedMatrix& weight, Dev
   for (int first = 0; first < x.rows; first += kBlockRows) {
     const ConstDeviceRows block = x.slice(first, std::min(kBlockRows, x.rows - first));
     const DeviceRows outputs = y.slice(first, block.rows);
-    team.run_each(weight.panels(), [&](std::int64_t panel) {
+    team.run_stealing(weight.panels(), [&](std::int64_t panel) {
       const int column = static_cast<int>(panel) * kPanelRows;
       const int columns = std::min(kPanelRows, y.width - column);
       multiply_panel(tiles, weight.panel(panel), block, outputs.columns(column, columns));

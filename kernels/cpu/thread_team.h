@@ -46,12 +46,12 @@ class ThreadTeam {
     });
   }
 
-  // [snippet run-each]
-  // Calls job(i) once for each i in 0 .. count - 1. A thread begins in a range of its own, one
-  // after the other; when that is done it takes what is left of the others', so that none waits for
-  // longer than a job takes.
+  // [snippet run-stealing]
+  // Calls job(i) once for each i in 0 .. count - 1, with work stealing: a thread begins in a range
+  // of its own, one after the other; when that is done it steals what is left of the others', so
+  // that none waits for longer than a job takes.
   template <typename Job>
-  void run_each(std::int64_t count, const Job& job) {
+  void run_stealing(std::int64_t count, const Job& job) {
     const std::int64_t threads = size();
     for (std::int64_t t = 0; t < threads; ++t) {
       next_[static_cast<std::size_t>(t)].job.store(count * t / threads, std::memory_order_relaxed);
@@ -64,7 +64,7 @@ class ThreadTeam {
       }
     });
   }
-  // [end snippet run-each]
+  // [end snippet run-stealing]
 
  private:
   using Function = void (*)(const void* context, int thread);
@@ -90,7 +90,7 @@ class ThreadTeam {
   };
   std::vector<Claim> claims_;  // [workers]
 
-  // Of each thread's range in run_each, the first job that nobody has begun.
+  // Of each thread's range in run_stealing, the first job that nobody has begun.
   struct alignas(64) Next {
     std::atomic<std::int64_t> job = 0;
   };

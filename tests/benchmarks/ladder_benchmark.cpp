@@ -73,7 +73,7 @@ void along_the_row(const Job& job, std::int64_t begin, std::int64_t end) {
 
 // [snippet ladder-tile]
 // The lanes are outputs, which panels lay side by side. M rows of x share one pass over the panel.
-template <int M, int ahead>  // ahead: bytes, 0: do not ask
+template <int M, int ahead>  // of the prefetch, in bytes; 0: there is none
 void tile(const std::byte* panel, const float* x, float* y) {
   Floats low[M] = {}, high[M] = {};
   for (int k = 0; k < kWidth; k++, panel += cpu::kVectorBytes) {
@@ -107,14 +107,14 @@ void row_by_row(const Job& job, std::int64_t begin, std::int64_t end) {
 }
 
 // Panels, each read once for all rows.
-template <bool ask>
+template <bool prefetch>
 void together(const Job& job, std::int64_t begin, std::int64_t end) {
   for (std::int64_t p = begin / cpu::kPanelRows; p < end / cpu::kPanelRows; p++) {
     float* y = job.y + p * cpu::kPanelRows;
     if (job.rows == 1) {
-      tile<1, ask ? 6 << 10 : 0>(job.packed->panel(p), job.x, y);
+      tile<1, prefetch ? 6 << 10 : 0>(job.packed->panel(p), job.x, y);
     } else {
-      tile<kMostRows, ask ? 16 << 10 : 0>(job.packed->panel(p), job.x, y);
+      tile<kMostRows, prefetch ? 16 << 10 : 0>(job.packed->panel(p), job.x, y);
     }
   }
 }
@@ -122,15 +122,15 @@ void together(const Job& job, std::int64_t begin, std::int64_t end) {
 struct Step {
   const char* name;
   void (*multiply)(const Job& job, std::int64_t begin, std::int64_t end);
-  enum class Threads { kOne, kOwnHalf, kHelp } threads = Threads::kOwnHalf;
+  enum class Threads { kOne, kOwnHalf, kStealing } threads = Threads::kOwnHalf;
 };
 constexpr Step kSteps[] = {{"1_plain_loops", plain, Step::Threads::kOne},
                            {"2_threads", plain},
                            {"3_vectors_along_the_row", along_the_row},
                            {"4_panels", row_by_row},
                            {"5_rows_share_a_pass", together<false>},
-                           {"6_ask_ahead", together<true>},
-                           {"7_help_each_other", together<true>, Step::Threads::kHelp}};
+                           {"6_prefetch", together<true>},
+                           {"7_work_stealing", together<true>, Step::Threads::kStealing}};
 
 class Ladder {
  public:
@@ -149,8 +149,8 @@ class Ladder {
       step.multiply(job, begin * cpu::kPanelRows, end * cpu::kPanelRows);
     };
     team_.begin_burst();
-    if (step.threads == Step::Threads::kHelp) {
-      team_.run_each(kPanels, [&](std::int64_t panel) { panels(panel, panel + 1); });
+    if (step.threads == Step::Threads::kStealing) {
+      team_.run_stealing(kPanels, [&](std::int64_t panel) { panels(panel, panel + 1); });
     } else {
       team_.run_ranges(kPanels, panels);
     }

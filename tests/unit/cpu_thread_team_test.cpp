@@ -91,7 +91,7 @@ TEST(CpuThreadTeam, EachJobIsDoneOnce) {
     ThreadTeam team(threads);
     for (std::int64_t count = 0; count < 100; ++count) {
       std::vector<std::atomic<int>> seen(static_cast<std::size_t>(count));
-      team.run_each(count, [&](std::int64_t i) { ++seen[static_cast<std::size_t>(i)]; });
+      team.run_stealing(count, [&](std::int64_t i) { ++seen[static_cast<std::size_t>(i)]; });
       for (const auto& times : seen) ASSERT_EQ(times, 1);
     }
   }
@@ -102,17 +102,17 @@ TEST(CpuThreadTeam, NobodyWaitsForARangeThatLagsBehind) {
   ThreadTeam team(2);
   for (const std::int64_t slow : {0, 50}) {  // the first jobs of the two ranges
     std::atomic<int> done = 0;
-    bool helped = false;
+    bool stolen = false;
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
-    team.run_each(100, [&](std::int64_t i) {
+    team.run_stealing(100, [&](std::int64_t i) {
       if (i == slow) {
         while (done != 99 && std::chrono::steady_clock::now() < end) std::this_thread::yield();
-        helped = done == 99;
+        stolen = done == 99;
       } else {
         ++done;
       }
     });
-    EXPECT_TRUE(helped) << "job " << slow;
+    EXPECT_TRUE(stolen) << "job " << slow;
   }
 }
 
