@@ -15,7 +15,7 @@
 
 #include "common/run_stats.h"
 #include "stages/04_greedy_speculation/greedy_speculation.h"
-#include "stages/04_greedy_speculation/model_drafter.h"
+#include "stages/05_rejection_sampling/sampling_drafter.h"
 #include "stages/05_rejection_sampling/rejection_sampling.h"
 #include "stages/06_batched_verification/batch_engine.h"
 #include "tests/engine_fixture.h"

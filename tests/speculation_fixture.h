@@ -11,7 +11,7 @@
 
 #include "common/run_stats.h"
 #include "stages/04_greedy_speculation/greedy_speculation.h"
-#include "stages/04_greedy_speculation/model_drafter.h"
+#include "stages/05_rejection_sampling/sampling_drafter.h"
 #include "tests/engine_fixture.h"
 #include "tests/scripted_drafter.h"
 #include "tests/table_model.h"

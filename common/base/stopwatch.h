@@ -6,15 +6,21 @@ namespace specdec {
 // Adds the seconds of its life to a counter.
 class Stopwatch {
  public:
+  using Time = std::chrono::steady_clock::time_point;
+
   explicit Stopwatch(double& seconds) : seconds_(seconds) {}
-  ~Stopwatch() { seconds_ += std::chrono::duration<double>(Clock::now() - start_).count(); }
+  ~Stopwatch() { seconds_ += seconds_since(start_); }
+
+  static Time now() { return std::chrono::steady_clock::now(); }
+  static double seconds_since(Time start) {
+    return std::chrono::duration<double>(now() - start).count();
+  }
   Stopwatch(const Stopwatch&) = delete;
   Stopwatch& operator=(const Stopwatch&) = delete;
 
  private:
-  using Clock = std::chrono::steady_clock;
   double& seconds_;
-  Clock::time_point start_ = Clock::now();
+  Time start_ = now();
 };
 
 }  // namespace specdec

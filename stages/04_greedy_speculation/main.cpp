@@ -15,22 +15,13 @@ namespace specdec {
 namespace {
 
 // [snippet decode]
-void decode(DraftAndVerify& steps, std::vector<TokenId>& context, Generation& generation,
-            RoundLog& log, RunStats& stats) {
-  {
-    const Stopwatch watch(stats.prefill_seconds);
-    steps.prefill(context);
-  }
-  GreedyEvidence evidence(steps);
-  while (!generation.finished()) {
-    log.before_round(steps, stats);
-    Round round;
-    {
-      const Stopwatch watch(stats.decode_seconds);
-      round = greedy_round(steps, context, generation);  // emits 1 to K + 1 tokens
-    }
-    steps.count(stats, round);
-    log.after_round(steps, round, context, evidence, stats);
+void decode(Session& run) {
+  GreedyEvidence evidence(run.steps);
+  run.prefill();
+  while (!run.generation.finished()) {
+    run.before_round();
+    const Round round = greedy_round(run.steps, run.context, run.generation);  // 1 to K + 1 tokens
+    run.after_round(round, evidence);
   }
 }
 // [end snippet decode]
@@ -46,12 +37,11 @@ int check(const RunOptions& options) {
 
 int run(const RunOptions& options) {
   if (options.check) return check(options);
-  Session session(options, KeepProbs::kNone);
-  decode(session.steps, session.context, session.generation, session.log, session.stats);
-  const auto choose = [&](std::span<const TokenId>) {
+  Session session(options);
+  decode(session);
+  session.finish({.choose = [&](std::span<const TokenId>) {
     argmax(*session.backend, session.steps.logits(0));
-  };
-  session.finish({}, choose, "greedy", true);
+  }});
   return kGood;
 }
 

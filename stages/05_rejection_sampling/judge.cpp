@@ -40,19 +40,11 @@ void check_speculation_options(const SpeculationOptions& options) {
   }
 }
 
-JudgingScratch::JudgingScratch(Backend& backend, int spec_length, int vocab_size, int requests,
-                               int history)
+JudgingScratch::JudgingScratch(int spec_length, int vocab_size)
     : logits(static_cast<std::size_t>(vocab_size)),
       target_probs(logits.size() * static_cast<std::size_t>(spec_length + 1)),
       residual(logits.size()),
-      sampling(vocab_size),
-      sampler(backend.make_sampler({.vocab_size = vocab_size,
-                                    .rows = requests * (spec_length + 1),
-                                    .rounds = requests,
-                                    .history = history})),
-      overlaps(static_cast<std::size_t>(requests) * static_cast<std::size_t>(spec_length)) {
-  if (sampler) device_probs = DeviceArray<double>(backend, logits.size());
-}
+      sampling(vocab_size) {}
 
 Judge::Judge(Backend& backend, Chance& chance, const SpeculationOptions& options,
              JudgingScratch& scratch)
@@ -70,7 +62,6 @@ Judge::Judge(Backend& backend, Chance& chance, const SpeculationOptions& options
 // [snippet judge]
 void Judge::judge(const Drafts& drafts, DeviceRows logits, std::vector<TokenId>& context,
                   Generation& generation, Round& round) {
-  if (drafts.on_device()) return judge_on_device(drafts, logits, context, generation, round);
   // [task 5.4: judge a round]
   round.end = RoundEnd::kStopped;
   while (!generation.finished()) {
@@ -128,7 +119,6 @@ std::span<const double> Judge::target_probs(int i) const {
 }
 
 TokenId Judge::plain_choice(DeviceRows logits, std::span<const TokenId> context) {
-  if (scratch_.sampler) return plain_choice_on_device(logits, context);
   return draw(standardise(logits, 0, context), static_cast<int>(context.size()));
 }
 

@@ -24,18 +24,12 @@ void check_speculation_options(const SpeculationOptions& options);
 
 // Working memory of judges: one serves any number of them, one after the other.
 struct JudgingScratch {
-  // spec_length: the largest K; requests: that are judged side by side on a GPU; history: the
-  // tokens of all their contexts.
-  JudgingScratch(Backend& backend, int spec_length, int vocab_size, int requests, int history);
+  JudgingScratch(int spec_length, int vocab_size);  // spec_length: the largest K
 
   std::vector<float> logits;         // [V]
   std::vector<double> target_probs;  // [K + 1, V] of the last round that was judged
   std::vector<double> residual;      // [V]
   SamplingScratch sampling;
-
-  std::unique_ptr<Sampler> sampler;  // null where the host judges
-  DeviceArray<double> device_probs;  // [V]
-  std::vector<double> overlaps;      // [requests * K]
 };
 
 // Judges the drafts of one request: which of them stay, and what comes after them (Leviathan et
@@ -47,6 +41,7 @@ class Judge {
   // range.
   Judge(Backend& backend, Chance& chance, const SpeculationOptions& options,
         JudgingScratch& scratch);
+  virtual ~Judge() = default;
 
   // Emits accepted drafts and the token after them into the context and the generation, until one
   // is rejected or the generation ends, and writes into the round what became of it.
@@ -54,23 +49,20 @@ class Judge {
   // REQUIRES: the context is the prompt and all that was emitted; the generation is not finished.
   // Throws Error where a row of logits holds no distribution (NaN); the tokens before it have been
   // emitted then, and none after it.
-  void judge(const Drafts& drafts, DeviceRows logits, std::vector<TokenId>& context,
-             Generation& generation, Round& round);
-
-  // The same in two parts, for drafts in a GPU's memory. Between them a Sampler gives the verdict,
-  // for many requests at once, and the overlap of each draft.
-  DraftedRound drafted_round(const Drafts& drafts, DeviceRows logits,
-                             std::span<const TokenId> context) const;
-  void emit(const Verdict& verdict, std::span<const double> overlaps, const Drafts& drafts,
-            std::vector<TokenId>& context, Generation& generation, Round& round) const;
+  virtual void judge(const Drafts& drafts, DeviceRows logits, std::vector<TokenId>& context,
+                     Generation& generation, Round& round);
 
   // A token of the target's own after the context, from logits [1, V]: what plain sampling does.
-  TokenId plain_choice(DeviceRows logits, std::span<const TokenId> context);
+  virtual TokenId plain_choice(DeviceRows logits, std::span<const TokenId> context);
 
   // What drafts are to be drawn with.
   const Sampling& drafting() const { return drafting_; }
 
   const SpeculationOptions& options() const { return options_; }
+  const SamplingOptions& judging() const { return judging_; }  // what target_probs are made with
+  // Whether the target's own token is the likeliest one, with lenience (appendix A.5).
+  bool takes_likeliest() const { return rule_ == lenient_argmax; }
+  Chance& chance() const { return chance_; }
 
   // The distribution [V] that judged draft i of the last round, or that gave its bonus.
   // REQUIRES: i < tested, or i is the bonus' row.
@@ -79,16 +71,13 @@ class Judge {
  private:
   std::span<const double> standardise(DeviceRows logits, int row, std::span<const TokenId> history);
   TokenId draw(std::span<const double> target_probs, int position);
-  void judge_on_device(const Drafts& drafts, DeviceRows logits, std::vector<TokenId>& context,
-                       Generation& generation, Round& round);
-  TokenId plain_choice_on_device(DeviceRows logits, std::span<const TokenId> context);
 
   Backend& backend_;
   Chance& chance_;
   SpeculationOptions options_;
   JudgingScratch& scratch_;
   AcceptanceRule rule_;
-  SamplingOptions judging_;  // what target_probs are made with
+  SamplingOptions judging_;
   Sampling drafting_;
 };
 

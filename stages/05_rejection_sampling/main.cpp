@@ -16,21 +16,13 @@ namespace specdec {
 namespace {
 
 // [snippet decode]
-void decode(DraftAndVerify& steps, RejectionSampling& sampling, std::uint64_t seed,
-            std::vector<TokenId>& context, Generation& generation, RoundLog& log, RunStats& stats) {
-  {
-    const Stopwatch watch(stats.prefill_seconds);
-    steps.prefill(context);
-  }
-  while (!generation.finished()) {
-    log.before_round(steps, stats);
-    Round round;
-    {
-      const Stopwatch watch(stats.decode_seconds);
-      round = sampling.round(context, generation);  // emits 1 to K + 1 tokens
-    }
-    steps.count(stats, round);
-    log.after_round(steps, round, context, evidence(sampling.judge(), steps.drafts(), seed), stats);
+void decode(Session& run, Judge& judge) {
+  RejectionSampling sampling(run.steps, judge);
+  run.prefill();
+  while (!run.generation.finished()) {
+    run.before_round();
+    const Round round = sampling.round(run.context, run.generation);  // emits 1 to K + 1 tokens
+    run.after_round(round, evidence(judge, run.steps.drafts(), run.options.seed));
   }
 }
 // [end snippet decode]
@@ -48,16 +40,11 @@ int run(const RunOptions& options) {
   const SpeculationOptions speculation = speculation_options(options);
   check_speculation_options(speculation);
   if (options.check) return check(options);
-  Session session(options, keep_probs(options, speculation));
+  Session session(options, {.drafting = sampled_drafting(keep_probs(options, speculation))});
   Dice dice(options.seed);
-  RejectionSampling sampling(session.steps, dice, speculation);
-  decode(session.steps, sampling, options.seed, session.context, session.generation, session.log,
-         session.stats);
-  Judge& judge = sampling.judge();
-  const auto choose = [&](std::span<const TokenId> context) {
-    judge.plain_choice(session.steps.logits_rows(1), context);
-  };
-  session.finish(judge.drafting(), choose, rule_name(speculation), is_lossless(speculation));
+  JudgeSetup judge(session.steps, dice, speculation);
+  decode(session, judge);
+  session.finish(judgement(session, judge));
   return kGood;
 }
 

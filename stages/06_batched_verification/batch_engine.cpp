@@ -39,7 +39,8 @@ BatchEngine::BatchEngine(const EngineModels& models, EngineOptions options)
       options_(checked(std::move(options))),
       target_pool_(&models.target_cache, options_.prefix_cache, options_.check_invariants),
       draft_pool_(models.draft_cache, options_.prefix_cache, options_.check_invariants),
-      rounds_(models.target, models.drafter, options_.max_batch, options_.spec_length),
+      rounds_(models.target, models.drafter, models.judge ? *models.judge : own_judge_,
+              options_.max_batch, options_.spec_length),
       scheduler_({options_.max_batch, options_.token_budget, options_.prefill_chunk}, models.target,
                  models.drafter, rounds_, target_pool_, draft_pool_) {
   stats_.by_batch_size.resize(static_cast<std::size_t>(options_.max_batch) + 1);
@@ -63,11 +64,8 @@ RequestId BatchEngine::add_request(BatchRequest request, OnDelivery on_delivery,
   auto state = std::make_unique<RequestState>(id, std::move(request), std::move(on_delivery),
                                               models_.target.backend(), models_.tokenizer,
                                               rounds_.judging_scratch());
-  if (state->request.auto_spec_length) {
-    std::vector<double> costs = options_.round_costs;
-    costs.resize(std::min(costs.size(), static_cast<std::size_t>(state->request.spec_length) + 1));
-    state->policy.emplace(std::move(costs));
-  }
+  SPECDEC_CHECK(state->policy->largest() <= state->request.spec_length, "K of at most {}, not {}",
+                state->request.spec_length, state->policy->largest());
   state->stats.arrived = arrived;
   scheduler_.enqueue(*state);
   states_.emplace(id, std::move(state));

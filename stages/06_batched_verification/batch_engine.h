@@ -23,16 +23,15 @@ struct EngineModels {
   KvCache* draft_cache = nullptr;        // the drafter's; null: it has none
   const Tokenizer* tokenizer = nullptr;  // null: no texts, and no stop texts
   int token_limit = 0;                   // ids from here on are no tokens; 0: all are
+  BatchJudge* judge = nullptr;           // null: each request's own judge, on the host
 };
 
 struct EngineOptions {
-  int max_batch = 16;   // requests that are admitted at a time; a contiguous cache has as many
-                        // stretches, a drafter room for as many sequences
-  int spec_length = 5;  // the largest K that a request may ask for
-  std::vector<double> round_costs = {};  // for requests with auto_spec_length: what rounds of K =
-                                         // 0, 1, ... cost, see best_spec_length()
-  int token_budget = 256;                // rows of the target in a step
-  int prefill_chunk = 128;               // the most tokens of one prompt in a step
+  int max_batch = 16;       // requests that are admitted at a time; a contiguous cache has as many
+                            // stretches, a drafter room for as many sequences
+  int spec_length = 5;      // the largest K that a request may ask for
+  int token_budget = 256;   // rows of the target in a step
+  int prefill_chunk = 128;  // the most tokens of one prompt in a step
   bool prefix_cache = true;
   bool check_invariants = kDebug;      // after every step; costs time
   std::function<double()> clock = {};  // seconds; none: real time since the engine was made
@@ -129,6 +128,7 @@ class BatchEngine {
   EngineModels models_;
   EngineOptions options_;
   KvPool target_pool_, draft_pool_;
+  BatchJudge own_judge_;
   BatchedRounds rounds_;
   Scheduler scheduler_;
   std::map<RequestId, std::unique_ptr<RequestState>> states_;

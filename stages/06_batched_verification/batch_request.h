@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -10,6 +11,7 @@
 
 #include "common/generation.h"
 #include "common/run_stats.h"
+#include "common/speculation/spec_length_policy.h"
 #include "stages/05_rejection_sampling/judge.h"
 #include "stages/programs/show/report.h"
 
@@ -24,8 +26,9 @@ struct BatchRequest {
   SpeculationOptions speculation;  // how tokens are chosen and drafts judged
   std::uint64_t seed = 0;          // of all its random numbers
   int spec_length = 0;             // K; 0: no speculation
-  bool auto_spec_length = false;   // K is chosen before each round, up to spec_length
   int context_limit = 0;           // positions of the target that it may use; 0: all there are
+  // What chooses K of each round, up to spec_length; none: it is spec_length.
+  std::function<std::unique_ptr<SpecLengthPolicy>()> make_policy = {};
 };
 
 // The most tokens of a request that are ever cached. The last round begins when all tokens but one

@@ -38,24 +38,32 @@ void RaggedPass::run() {
 }
 // [end snippet ragged-pass]
 
-BatchedRounds::BatchedRounds(LanguageModel& target, Drafter& drafter, int max_batch,
-                             int spec_length)
+void BatchJudge::judge(std::span<const RoundToJudge> rounds) {
+  for (const auto& [r, drafts, logits] : rounds) {
+    try {
+      r->judge.judge(*drafts, logits, r->context, r->generation, r->round);
+    } catch (const Error& error) {
+      r->failure = error.what();
+    }
+  }
+}
+
+BatchedRounds::BatchedRounds(LanguageModel& target, Drafter& drafter, BatchJudge& judge,
+                             int max_batch, int spec_length)
     : target_(target),
       drafter_(drafter),
-      drafts_(make_drafts(max_batch, spec_length, target.vocab_size(),
-                          sampling_device(target.backend()))),
+      judge_(judge),
+      drafts_(make_drafts(max_batch, spec_length, target.vocab_size(), judge.memory())),
       pass_(target, max_batch, max_batch * (spec_length + 1)),
-      scratch_(target.backend(), spec_length, target.vocab_size(), max_batch,
-               max_batch * target.max_seq_len()),
-      verdicts_(drafts_.size()) {
+      scratch_(spec_length, target.vocab_size()) {
   requests_.reserve(drafts_.size());
   drafting_.reserve(drafts_.size());
-  drafted_.reserve(drafts_.size());
+  rounds_.reserve(drafts_.size());
 }
 
 int BatchedRounds::spec_length(const RequestState& r) const {
-  return round_spec_length(r.policy ? r.policy->next() : r.request.spec_length, r.prefill_end(),
-                           r.request.context_limit, drafter_.context_limit());
+  return round_spec_length(r.policy->next(), r.prefill_end(), r.request.context_limit,
+                           drafter_.context_limit());
 }
 
 // [snippet batched-draft]
@@ -121,60 +129,25 @@ void BatchedRounds::verify(std::span<RequestState* const> batch,
 // [snippet batched-judge]
 // Each request looks at its own rows only: those of its pending token and its drafts.
 void BatchedRounds::judge(std::span<RequestState* const> batch) {
-  if (scratch_.sampler) return judge_on_device(batch);
+  rounds_.clear();
   // [task 6.3: judge each request by its own rows]
   int row = 0;
   for (std::size_t i = 0; i < batch.size(); i++) {
-    RequestState& r = *batch[i];
-    if (r.failure) continue;
-    const int rows = r.round.drafted + 1;
-    try {
-      r.judge.judge(drafts_[i], pass_.logits(row, rows), r.context, r.generation, r.round);
-    } catch (const Error& error) {
-      r.failure = error.what();
-    }
+    if (batch[i]->failure) continue;
+    const int rows = batch[i]->round.drafted + 1;
+    rounds_.push_back({batch[i], &drafts_[i], pass_.logits(row, rows)});
     row += rows;
   }
   // [end task 6.3]
+  judge_.judge(rounds_);
 }
 
 void BatchedRounds::roll_back(RequestState& r) {
-  if (r.policy) r.policy->learn(r.round);
+  r.policy->learn(r.round);
   target_.truncate(r.sequence, r.round.target_length());
   if (r.draft_sequence == RequestState::kNoSequence) return;
   drafter_.truncate(r.draft_sequence, r.round.draft_length());
 }
 // [end snippet batched-judge]
-
-// [snippet batched-judge-on-device]
-// judge() on a GPU: one verdict for all requests, then each emits its own tokens.
-void BatchedRounds::judge_on_device(std::span<RequestState* const> batch) {
-  drafted_.clear();
-  int row = 0, drafts = 0;
-  for (std::size_t i = 0; i < batch.size(); i++) {
-    RequestState& r = *batch[i];
-    if (r.failure) continue;
-    const int rows = r.round.drafted + 1;
-    drafted_.push_back(r.judge.drafted_round(drafts_[i], pass_.logits(row, rows), r.context));
-    row += rows;
-    drafts += r.round.drafted;
-  }
-  auto overlaps = std::span(scratch_.overlaps).first(static_cast<std::size_t>(drafts));
-  scratch_.sampler->judge(drafted_, std::span(verdicts_).first(drafted_.size()), overlaps);
-  std::size_t judged = 0;
-  for (std::size_t i = 0; i < batch.size(); i++) {
-    RequestState& r = *batch[i];
-    if (r.failure) continue;
-    const auto n_drafts = static_cast<std::size_t>(r.round.drafted);
-    try {
-      r.judge.emit(verdicts_[judged++], overlaps.first(n_drafts), drafts_[i], r.context,
-                   r.generation, r.round);
-    } catch (const Error& error) {
-      r.failure = error.what();
-    }
-    overlaps = overlaps.subspan(n_drafts);
-  }
-}
-// [end snippet batched-judge-on-device]
 
 }  // namespace specdec

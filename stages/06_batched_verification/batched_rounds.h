@@ -43,6 +43,25 @@ class RaggedPass {
   LogitsBuffer logits_;          // [max_rows, V]
 };
 
+// A round that is to be judged, with the rows that the pass computed for it.
+struct RoundToJudge {
+  RequestState* request = nullptr;
+  const Drafts* drafts = nullptr;
+  DeviceRows logits;  // [drafted + 1, V]
+};
+
+// Judges the rounds of a step: here each request's own judge, one after the other. What judges
+// elsewhere, all at once, derives from it.
+class BatchJudge {
+ public:
+  virtual ~BatchJudge() = default;
+
+  // The memory in which it wants the drafts' distributions; null: the host's.
+  virtual Backend* memory() const { return nullptr; }
+  // An Error fails the request that caused it.
+  virtual void judge(std::span<const RoundToJudge> rounds);
+};
+
 // Rounds of speculation for a batch (Leviathan et al., Algorithm 1, once for each request): the
 // drafter proposes for all of them side by side, one ragged pass verifies, and each request accepts
 // its own number of tokens by its own options and draws. A request without drafts takes a plain
@@ -50,8 +69,9 @@ class RaggedPass {
 class BatchedRounds {
  public:
   // spec_length: the largest K of a request.
-  // REQUIRES: target and drafter outlive this object; their tokens are the same.
-  BatchedRounds(LanguageModel& target, Drafter& drafter, int max_batch, int spec_length);
+  // REQUIRES: target, drafter and judge outlive this object; the models' tokens are the same.
+  BatchedRounds(LanguageModel& target, Drafter& drafter, BatchJudge& judge, int max_batch,
+                int spec_length);
 
   // K of the request's next round. It depends on the request alone: its options, its rounds so far
   // where K adapts, and its place in the contexts of both models.
@@ -75,17 +95,16 @@ class BatchedRounds {
 
  private:
   void draft_one_by_one();
-  void judge_on_device(std::span<RequestState* const> batch);
 
   LanguageModel& target_;
   Drafter& drafter_;
+  BatchJudge& judge_;
   std::vector<Drafts> drafts_;  // [max_batch]
   std::vector<DraftRequest> requests_;
   std::vector<RequestState*> drafting_;  // whose they are
   RaggedPass pass_;
   JudgingScratch scratch_;
-  std::vector<DraftedRound> drafted_;  // what a GPU is to judge, and what it says
-  std::vector<Verdict> verdicts_;      // [max_batch]
+  std::vector<RoundToJudge> rounds_;
 };
 
 }  // namespace specdec

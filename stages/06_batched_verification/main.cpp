@@ -1,8 +1,7 @@
 // Stage 6: batched continuous verification. Many requests share every pass of the target; each one
 // accepts its own number of drafts, and gets the tokens that it would have got alone.
-#include <chrono>
-#include <thread>
 
+#include "stages/programs/batch/arrivals.h"
 #include "stages/programs/batch/batch_check.h"
 #include "stages/programs/batch/batch_report.h"
 #include "stages/programs/batch/batch_session.h"
@@ -11,10 +10,6 @@
 
 namespace specdec {
 namespace {
-
-void sleep_until(const BatchEngine& engine, double time) {
-  std::this_thread::sleep_for(std::chrono::duration<double>(time - engine.now()));
-}
 
 // [snippet serve]
 void serve(BatchEngine& engine, std::span<const QueuedRequest> queue,
@@ -40,13 +35,6 @@ void serve(BatchEngine& engine, std::span<const QueuedRequest> queue,
   }
 }
 // [end snippet serve]
-
-std::vector<std::size_t> by_arrival(std::span<const QueuedRequest> queue) {
-  std::vector<std::size_t> order(queue.size());
-  for (std::size_t i = 0; i < order.size(); i++) order[i] = i;
-  std::ranges::stable_sort(order, {}, [&](std::size_t i) { return queue[i].timed.arrival; });
-  return order;
-}
 
 int run(const RunOptions& options) {
   check_speculation_options(speculation_options(options));

@@ -10,9 +10,6 @@ void BatchEngine::check_request(const BatchRequest& request) const {
     fail("--spec-length {}: this engine has room for 0 to {}", request.spec_length,
          options_.spec_length);
   }
-  if (request.auto_spec_length && options_.round_costs.empty()) {
-    fail("--spec-length auto: this engine knows no costs");
-  }
   if (g.prompt.empty()) fail("the prompt has no tokens");
   const int limit = models_.token_limit > 0 ? models_.token_limit : models_.target.vocab_size();
   for (const TokenId id : g.prompt) {

@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "common/sampling/chance.h"
-#include "common/speculation/adaptive_spec_length.h"
 #include "common/speculation/round.h"
+#include "common/speculation/spec_length_policy.h"
 #include "stages/06_batched_verification/batch_request.h"
 
 namespace specdec {
@@ -37,7 +37,9 @@ struct RequestState {
                    [this](std::string_view text) { new_text += text; }),
         context(request.generation.prompt),
         dice(request.seed),
-        judge(backend, dice, request.speculation, scratch) {}
+        judge(backend, dice, request.speculation, scratch),
+        policy(request.make_policy ? request.make_policy()
+                                   : fixed_spec_length(request.spec_length)) {}
   RequestState(const RequestState&) = delete;  // its parts point to each other
   RequestState& operator=(const RequestState&) = delete;
 
@@ -53,7 +55,7 @@ struct RequestState {
   std::vector<TokenId> context;
   Dice dice;
   Judge judge;
-  std::optional<AdaptiveSpecLength> policy;  // none: K is request.spec_length in every round
+  const std::unique_ptr<SpecLengthPolicy> policy;  // K of each of its rounds
 
   Phase phase = Phase::kWaiting;
   SequenceId sequence = kNoSequence;        // of the target

@@ -13,8 +13,8 @@
 #include "stages/programs/cache/make_cache.h"
 #include "stages/programs/run/device.h"
 #include "stages/programs/run/load_model.h"
-#include "stages/programs/speculation/cost_profile.h"
-#include "stages/programs/speculation/measure_costs.h"
+#include "stages/programs/adaptive/cost_profile.h"
+#include "stages/programs/adaptive/measure_costs.h"
 #include "stages/programs/speculation/measure_steps.h"
 
 namespace specdec {

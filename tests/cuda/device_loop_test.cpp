@@ -3,7 +3,7 @@
 #include "kernels/cuda_backend.h"
 #include "kernels/emulation/cuda_on_cpu.h"
 #include "stages/04_greedy_speculation/greedy_speculation.h"
-#include "stages/04_greedy_speculation/model_drafter.h"
+#include "stages/05_rejection_sampling/sampling_drafter.h"
 #include "stages/05_rejection_sampling/rejection_sampling.h"
 #include "tests/engine_fixture.h"
 

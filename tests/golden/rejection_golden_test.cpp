@@ -10,7 +10,7 @@
 #include "common/checkpoint/elements.h"
 #include "common/checkpoint/safetensors.h"
 #include "common/run_stats.h"
-#include "stages/04_greedy_speculation/model_drafter.h"
+#include "stages/05_rejection_sampling/sampling_drafter.h"
 #include "tests/every_path.h"
 #include "tests/table_model.h"
 #include "tests/test_support.h"

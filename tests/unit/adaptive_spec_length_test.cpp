@@ -1,5 +1,5 @@
 // --spec-length auto: the best K by costs, and how a request's K follows what was accepted.
-#include "common/speculation/adaptive_spec_length.h"
+#include "stages/07_adaptive_drafting/adaptive_spec_length.h"
 
 #include <cmath>
 #include <random>

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "stages/02_contiguous_kv_cache/contiguous_kv_cache.h"
-#include "stages/04_greedy_speculation/model_drafter.h"
+#include "stages/05_rejection_sampling/sampling_drafter.h"
 #include "stages/06_batched_verification/batch_engine.h"
 #include "tests/paged_table_model.h"
 #include "tests/test_support.h"

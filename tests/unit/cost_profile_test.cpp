@@ -1,5 +1,5 @@
 // Cost profiles: what follows from them, their files, and files that are none.
-#include "stages/programs/speculation/cost_profile.h"
+#include "stages/programs/adaptive/cost_profile.h"
 
 #include <fstream>
 

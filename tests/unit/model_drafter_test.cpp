@@ -1,6 +1,6 @@
 // A language model as a drafter: the same drafts alone and side by side, and not one row computed
 // that could have been kept.
-#include "stages/04_greedy_speculation/model_drafter.h"
+#include "stages/05_rejection_sampling/sampling_drafter.h"
 
 #include "common/inflation/inflated_config.h"
 #include "common/inflation/inflated_weights.h"

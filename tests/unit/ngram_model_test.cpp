@@ -9,7 +9,7 @@
 #include "common/base/mapped_file.h"
 #include "common/embedded_models.h"
 #include "common/tokenizer/tokenizer.h"
-#include "stages/04_greedy_speculation/model_drafter.h"
+#include "stages/05_rejection_sampling/sampling_drafter.h"
 #include "tests/engine_fixture.h"
 #include "tests/test_support.h"
 #include "tests/unit/allocation_counter.h"

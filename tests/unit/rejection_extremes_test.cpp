@@ -1,5 +1,5 @@
 // What stage 5 refuses, rows of logits that are no distribution, and chance at its extremes.
-#include "stages/04_greedy_speculation/model_drafter.h"
+#include "stages/05_rejection_sampling/sampling_drafter.h"
 #include "tests/every_path.h"
 #include "tests/table_model.h"
 #include "tests/test_support.h"

@@ -6,7 +6,7 @@
 #include <set>
 #include <string>
 
-#include "stages/04_greedy_speculation/model_drafter.h"
+#include "stages/05_rejection_sampling/sampling_drafter.h"
 #include "tests/every_path.h"
 #include "tests/table_model.h"
 

@@ -1,7 +1,7 @@
 // Where stage 5 promises the same tokens, and not only the same law: greedy targets, rules that
 // draw the target's own token, and one seed on any cache, thread count and prefill.
 #include "stages/04_greedy_speculation/greedy_speculation.h"
-#include "stages/04_greedy_speculation/model_drafter.h"
+#include "stages/05_rejection_sampling/sampling_drafter.h"
 #include "tests/every_path.h"
 #include "tests/table_model.h"
 #include "tests/test_support.h"

@@ -27,7 +27,7 @@ std::string ratio(double value) {
 
 nlohmann::json spec_length_json(const QueuedRequest& queued) {
   if (!queued.request) return 0;
-  if (queued.request->auto_spec_length) return "auto";
+  if (queued.request->make_policy) return "auto";
   return queued.request->spec_length;
 }
 
@@ -72,7 +72,7 @@ BatchReport::~BatchReport() { clear_progress(); }
 void BatchReport::begin() {
   if (!people_) return;
   fmt::print(stderr, "{}", session_.memory.to_text());
-  if (session_.profile) fmt::print(stderr, "{}", announcement(*session_.profile, policy()));
+  fmt::print(stderr, "{}", session_.announcement);
 }
 
 void BatchReport::refused(std::size_t place, const std::string& error) {
@@ -156,10 +156,6 @@ void BatchReport::clear_progress() {
   shown_ = false;
 }
 
-AdaptiveSpecLength BatchReport::policy() const {
-  return AdaptiveSpecLength(session_.engine.options().round_costs);
-}
-
 nlohmann::json BatchReport::result_json(const RequestResult& result,
                                         const QueuedRequest& queued) const {
   const RunOptions& options = session_.options;
@@ -210,8 +206,8 @@ nlohmann::json BatchReport::summary_json() const {
                {"memory", session_.memory.to_json()},
                {"model", target_json(session_.model.config(), session_.options)},
                {"draft", session_.draft.to_json()},
-               {"cost_profile", session_.profile ? to_json(*session_.profile) : nullptr},
                {"device", session_.backend->name()}});
+  json.update(session_.extras.fields);
   return {{"summary", json}};
 }
 

@@ -40,7 +40,6 @@ class BatchReport {
   nlohmann::json summary_json() const;
   nlohmann::json trace_json() const;
   std::string summary() const;
-  AdaptiveSpecLength policy() const;  // as a request begins with it
 
   BatchSession& session_;
   bool text_;      // stdout has texts, stderr what is for people

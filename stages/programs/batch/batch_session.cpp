@@ -8,7 +8,7 @@
 #include "stages/programs/cache/make_cache.h"
 #include "stages/programs/run/device.h"
 #include "stages/programs/run/load_model.h"
-#include "stages/programs/speculation/measure_costs.h"
+#include "stages/programs/sampling/speculation_options.h"
 
 namespace specdec {
 namespace {
@@ -37,19 +37,6 @@ RunOptions with_drafts_if_any(RunOptions options, std::span<const QueuedRequest>
   return options;
 }
 
-// Costs of a full batch. How many requests there are in all is known beforehand, so costs, and with
-// them texts, do not depend on who runs beside whom.
-std::optional<CostProfile> profile_if_any(const RunOptions& options,
-                                          std::span<const QueuedRequest> queue,
-                                          const ModelFiles& files, const LlamaModel& target,
-                                          const DraftSetup& draft, const BatchSizes& sizes) {
-  const bool adapts = std::ranges::any_of(queue, [](const QueuedRequest& queued) {
-    return queued.request && queued.request->auto_spec_length;
-  });
-  if (!adapts) return std::nullopt;
-  return cost_profile(options, files, target, draft, sizes.max_batch);
-}
-
 std::unique_ptr<KvCache> make_target_cache(const RunOptions& options, const LlamaModel& model,
                                            const BatchSizes& sizes) {
   CacheLayout layout =
@@ -63,6 +50,13 @@ DraftRoom draft_room(const BatchSizes& sizes) {
   return {.positions = static_cast<int>(std::max<std::int64_t>(sizes.longest, 1)),
           .requests = sizes.max_batch,
           .pages = sizes.draft_pages};
+}
+
+std::unique_ptr<BatchJudge> make_batch_judge(Backend& backend, const BatchSizes& sizes,
+                                             const LanguageModel& target) {
+  if (!backend.samples()) return nullptr;
+  return std::make_unique<DeviceBatchJudge>(backend, sizes.max_batch, sizes.spec_length,
+                                            target.vocab_size(), target.max_seq_len());
 }
 
 const LlamaModel* draft_model(const BatchSizes& sizes, const DraftSetup& draft,
@@ -96,25 +90,24 @@ BatchSession::BatchSession(const RunOptions& options_, std::vector<QueuedRequest
       backend(make_backend(options)),
       model(load_target(options, files.checkpoint, *backend)),
       sizes(batch_sizes(options, good_ones(queue))),
-      draft(options, files, model, draft_room(sizes)),
-      profile(profile_if_any(options, queue, files, model, draft, sizes)),
+      draft(options, files, model, draft_room(sizes), sampled_drafting(KeepProbs::kBesideLogits)),
       memory(memory_plan(options, sizes, model, draft_model(sizes, draft, model))),
       cache(make_target_cache(options, model, sizes)),
       target(model, *cache,
              {.token_limit = files.token_limit, .max_pass_rows = sizes.token_budget}),
-      engine(
-          {.target = target,
-           .target_cache = *cache,
-           .drafter = draft.drafter(),
-           .draft_cache = draft.cache(),
-           .tokenizer = files.tokenizer_or_null(),
-           .token_limit = files.token_limit},
-          {.max_batch = sizes.max_batch,
-           .spec_length = sizes.spec_length,
-           .round_costs = profile ? profile->round_costs(sizes.spec_length) : std::vector<double>(),
-           .token_budget = sizes.token_budget,
-           .prefill_chunk = options.prefill_chunk,
-           .prefix_cache = !options.no_prefix_cache}) {
+      judge(make_batch_judge(*backend, sizes, target)),
+      engine({.target = target,
+              .target_cache = *cache,
+              .drafter = draft.drafter(),
+              .draft_cache = draft.cache(),
+              .tokenizer = files.tokenizer_or_null(),
+              .token_limit = files.token_limit,
+              .judge = judge.get()},
+             {.max_batch = sizes.max_batch,
+              .spec_length = sizes.spec_length,
+              .token_budget = sizes.token_budget,
+              .prefill_chunk = options.prefill_chunk,
+              .prefix_cache = !options.no_prefix_cache}) {
   if (draft.warning()) {
     fmt::print(stderr, "{}: warning: {}\n", stage_name(options.stage), *draft.warning());
   }

@@ -6,11 +6,12 @@
 
 #include "common/llama.h"
 #include "stages/06_batched_verification/batch_engine.h"
+#include "stages/programs/batch/device_batch_judge.h"
 #include "stages/programs/batch/memory_plan.h"
 #include "stages/programs/batch/request_list.h"
 #include "stages/programs/run/options.h"
 #include "stages/programs/run/request.h"
-#include "stages/programs/speculation/cost_profile.h"
+#include "stages/programs/show/report_extras.h"
 #include "stages/programs/speculation/draft_setup.h"
 
 namespace specdec {
@@ -41,11 +42,13 @@ struct BatchSession {
   LlamaModel model;
   BatchSizes sizes;
   DraftSetup draft;
-  std::optional<CostProfile> profile;  // where a request has --spec-length auto
   MemoryPlan memory;
   std::unique_ptr<KvCache> cache;
   Llama target;
+  std::unique_ptr<BatchJudge> judge;  // null: each request's own, on the host
   BatchEngine engine;
+  std::string announcement;  // what a later stage says to people before the first step
+  ReportExtras extras;       // and adds to the summary
 };
 
 }  // namespace specdec

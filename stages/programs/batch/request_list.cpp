@@ -290,7 +290,6 @@ BatchRequest to_batch_request(const ModelFiles& target, const RunOptions& option
   request.seed = options.seed;
   const SpeculationRoom room = speculation_room(options, target, request.generation);
   request.spec_length = room.spec_length;
-  request.auto_spec_length = options.auto_spec_length && room.spec_length > 0;
   request.context_limit = room.context_limit;
   return request;
 }

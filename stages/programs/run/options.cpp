@@ -12,14 +12,15 @@
 namespace specdec {
 namespace {
 
-constexpr std::array<std::string_view, 7> kStageNames = {
-    "00_toy_speculation",    "01_naive_decoder",      "02_contiguous_kv_cache", "03_paged_kv_cache",
-    "04_greedy_speculation", "05_rejection_sampling", "06_batched_verification"};
+constexpr std::array<std::string_view, 8> kStageNames = {
+    "00_toy_speculation",      "01_naive_decoder",      "02_contiguous_kv_cache",
+    "03_paged_kv_cache",       "04_greedy_speculation", "05_rejection_sampling",
+    "06_batched_verification", "07_adaptive_drafting"};
 
 struct StagedOption {
   std::string_view name;
   int first_stage;
-  int last_stage = 6;
+  int last_stage = 7;
 };
 
 // The options that not all stages have.
@@ -40,7 +41,7 @@ constexpr StagedOption kStagedOptions[] = {
     {"--max-batch", 6},      {"--token-budget", 6},
     {"--draft-pages", 6},    {"--prefill-chunk", 6},
     {"--dump", 1, 5},        {"--no-prefix-cache", 6},
-    {"--dump-logits", 1, 5}, {"--cost-profile", 4},
+    {"--dump-logits", 1, 5}, {"--cost-profile", 7},
 };
 
 void refuse_options_of_other_stages(CLI::App& app, int stage) {
@@ -89,6 +90,9 @@ std::uint64_t parse_seed(std::string_view text) {
 
 void parse_spec_length(std::string_view text, RunOptions& options) {
   options.auto_spec_length = text == "auto";
+  if (options.auto_spec_length && options.stage < 7) {
+    fail("--spec-length auto: K is fixed in this stage; {} chooses it", stage_name(7));
+  }
   if (options.auto_spec_length) {
     options.spec_length = kLargestAutoSpecLength;
     return;
@@ -122,7 +126,7 @@ void add_prompt_options(CLI::App& app, RunOptions& o, int stage) {
         o.prompt = text;
         o.has_prompt = true;
       },
-      stage == 6 ? "text to continue, as the only request"
+      stage >= 6 ? "text to continue, as the only request"
                  : "text to continue (default: a built-in one)");
   prompt->type_name("TEXT");
   auto* ids = app.add_option_function<std::string>(
@@ -188,7 +192,7 @@ void add_cache_options(CLI::App& app, RunOptions& o, int stage) {
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
   app.add_option("--pages", o.pages,
-                 stage == 6 ? "pages in the target's pool (default: enough for the requests)"
+                 stage >= 6 ? "pages in the target's pool (default: enough for the requests)"
                             : "pages in the pool (default: enough for the request)")
       ->type_name("N")
       ->check(CLI::Range(1, 1 << 30));
@@ -211,13 +215,17 @@ void add_draft_options(CLI::App& app, RunOptions& o) {
       ->type_name("FILE");
   app.add_option_function<std::string>(
          "--spec-length", [&o](const std::string& text) { parse_spec_length(text, o); },
-         "K, tokens drafted a round: 1 to 32, or auto: by what they cost and how good they are")
+         o.stage >= 7 ? "K, tokens drafted per round: 1 to 32, or auto: as many as pay, by what "
+                        "rounds cost and how good the drafts have been"
+                      : "K, tokens drafted per round: 1 to 32")
       ->type_name("K")
       ->default_str("5");
-  app.add_option("--cost-profile", o.cost_profile,
-                 "what auto goes by; measured and written where there is no such file (default: "
-                 "one beside the programs)")
-      ->type_name("FILE");
+  if (o.stage >= 7) {
+    app.add_option("--cost-profile", o.cost_profile,
+                   "the costs that auto uses; measured and written where there is no such file "
+                   "(default: one beside the programs)")
+        ->type_name("FILE");
+  }
   app.add_flag("--no-speculation", o.no_speculation, "decode plainly, for comparison");
   app.add_option("--trace", o.trace, "write every round, with all that was decided (JSON)")
       ->type_name("FILE");
@@ -340,7 +348,7 @@ void add_run_options(CLI::App& app, int stage, RunOptions& options) {
   if (stage >= 3) add_cache_options(app, options, stage);
   if (stage >= 4) add_draft_options(app, options);
   if (stage >= 5) add_sampling_options(app, options);
-  if (stage == 6) add_batch_options(app, options);
+  if (stage >= 6) add_batch_options(app, options);
   add_output_options(app, options);
   add_inflation_options(app, options, stage);
   if (stage <= 5) add_dump_options(app, options);

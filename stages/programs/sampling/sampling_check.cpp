@@ -7,6 +7,7 @@
 
 #include "stages/05_rejection_sampling/rejection_sampling.h"
 #include "stages/programs/cache/make_cache.h"
+#include "stages/programs/sampling/speculation_options.h"
 #include "stages/programs/speculation/draft_setup.h"
 
 namespace specdec {
@@ -17,7 +18,7 @@ bool close(double got, double want) { return std::abs(got - want) <= 1e-3 * want
 
 // Empty, or the first decision of the round that is not the recorded one.
 std::string compare(const nlohmann::json& want, const Round& round, const DraftAndVerify& steps,
-                    const RejectionSampling& sampling, std::span<const TokenId> emitted) {
+                    const Judge& judge, std::span<const TokenId> emitted) {
   const auto differs = [](const char* what, auto got, auto wanted) {
     return fmt::format("{} is {}, recorded is {}", what, got, wanted);
   };
@@ -33,7 +34,7 @@ std::string compare(const nlohmann::json& want, const Round& round, const DraftA
   for (int i = 0; i < std::min(round.tested(), tested); i++) {
     const auto& test = want.at("tests").at(static_cast<std::size_t>(i));
     const auto token = static_cast<std::size_t>(steps.drafts().token(i));
-    const double p = sampling.judge().target_probs(i)[token], wanted_p = test.at("target_prob");
+    const double p = judge.target_probs(i)[token], wanted_p = test.at("target_prob");
     if (!close(p, wanted_p)) return differs("p", p, wanted_p);
     const auto probs = steps.drafts().probs(i);
     const double q = probs.empty() ? 1 : probs[token], wanted_q = test.at("draft_prob");
@@ -72,9 +73,9 @@ class Replay {
         .draft_temperature = o.at("draft_temperature")};
     return run(speculation, o.at("spec_length"), o.at("context_limit"), o.at("seed"),
                [&](std::size_t number, const Round& round, const DraftAndVerify& steps,
-                   const RejectionSampling& sampling, std::span<const TokenId> emitted) {
+                   const Judge& judge, std::span<const TokenId> emitted) {
                  if (number >= line.at("rounds").size()) return std::string("a round too many");
-                 return compare(line.at("rounds")[number], round, steps, sampling, emitted);
+                 return compare(line.at("rounds")[number], round, steps, judge, emitted);
                });
   }
 
@@ -86,7 +87,7 @@ class Replay {
     request_.max_new_tokens = static_cast<int>(tokens.size());
     std::size_t at = 0;
     return run({.rule = &rule}, 5, model_.config().max_seq_len, 0,
-               [&](std::size_t, const Round&, const DraftAndVerify&, const RejectionSampling&,
+               [&](std::size_t, const Round&, const DraftAndVerify&, const Judge&,
                    std::span<const TokenId> emitted) {
                  const auto want = std::span(tokens).subspan(at, emitted.size());
                  at += emitted.size();
@@ -100,19 +101,22 @@ class Replay {
                   const Look& look) {
     const int positions = std::min<int>(
         limit, static_cast<int>(request_.prompt.size()) + request_.max_new_tokens + K);
-    DraftSetup draft(options_, request_, model_, {.positions = positions});
+    DraftSetup draft(options_, request_, model_, {.positions = positions},
+                     sampled_drafting(KeepProbs::kBesideLogits));
     const auto cache = make_cache(model_, cache_layout(options_, positions));
     Llama target(model_, *cache, {.token_limit = request_.token_limit});
-    DraftAndVerify steps(target, draft.drafter(), K, limit, KeepProbs::kBesideLogits);
+    DraftAndVerify steps(target, draft.drafter(), fixed_spec_length(K), limit,
+                         draft.make_drafts(K));
     Dice dice(seed);
-    RejectionSampling sampling(steps, dice, speculation);
+    JudgeSetup judge(steps, dice, speculation);
+    RejectionSampling sampling(steps, judge);
     Generation generation(request_, request_.tokenizer_or_null());
     std::vector<TokenId> context = request_.prompt;
     steps.prefill(context);
     for (std::size_t number = 0; !generation.finished(); number++) {
       const Round round = sampling.round(context, generation);
       const auto emitted = std::span(context).last(static_cast<std::size_t>(round.emitted()));
-      const std::string problem = look(number, round, steps, sampling, emitted);
+      const std::string problem = look(number, round, steps, judge, emitted);
       if (!problem.empty()) return fmt::format("round {}: {}", number + 1, problem);
     }
     return "";

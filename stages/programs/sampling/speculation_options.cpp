@@ -1,5 +1,9 @@
 #include "stages/programs/sampling/speculation_options.h"
 
+#include "common/speculation/device_draft_sampler.h"
+#include "stages/05_rejection_sampling/sampling_drafter.h"
+#include "stages/programs/sampling/device_judge.h"
+
 namespace specdec {
 
 SpeculationOptions speculation_options(const RunOptions& options) {
@@ -14,6 +18,32 @@ KeepProbs keep_probs(const RunOptions& options, const SpeculationOptions& specul
   return looked_at || !speculation.rule->on_device ? KeepProbs::kOnHost : KeepProbs::kBesideLogits;
 }
 
+Drafting sampled_drafting(KeepProbs keep) {
+  const auto make = [keep](LanguageModel& model,
+                           const DrafterRoom& room) -> std::unique_ptr<Drafter> {
+    if (keep != KeepProbs::kBesideLogits || !model.backend().samples()) {
+      return std::make_unique<SamplingDrafter>(model, room.max_context, room.max_requests);
+    }
+    auto sampler = std::make_unique<DeviceDraftSampler>(model.backend(), room.vocab_size,
+                                                        room.max_context, room.max_requests);
+    return std::make_unique<ModelDrafter>(model, std::move(sampler), room.max_context,
+                                          room.max_requests);
+  };
+  return {keep, make};
+}
+
+JudgeSetup::JudgeSetup(const DraftAndVerify& steps, Chance& chance,
+                       const SpeculationOptions& options)
+    : scratch_(steps.spec_length(), steps.V()) {
+  Backend& backend = steps.target().backend();
+  if (steps.drafts().on_device()) {
+    judge_ = std::make_unique<DeviceJudge>(backend, chance, options, scratch_, steps.spec_length(),
+                                           steps.V(), steps.target().max_seq_len());
+  } else {
+    judge_ = std::make_unique<Judge>(backend, chance, options, scratch_);
+  }
+}
+
 std::string_view rule_name(const SpeculationOptions& options) {
   return options.lenience < 1 ? "lenient" : options.rule->name;
 }
@@ -22,16 +52,25 @@ bool is_lossless(const SpeculationOptions& options) {
   return options.rule->lossless && options.lenience == 1;
 }
 
+Judgement judgement(const Session& run, Judge& judge) {
+  return {.drafting = judge.drafting(),
+          .choose =
+              [&](std::span<const TokenId> context) {
+                judge.plain_choice(run.steps.logits_rows(1), context);
+              },
+          .rule = rule_name(judge.options()),
+          .lossless = is_lossless(judge.options())};
+}
+
 RoundEvidence evidence(const Judge& judge, const Drafts& drafts, std::uint64_t seed) {
   const SpeculationOptions& options = judge.options();
   const bool random = options.sampling.temperature > 0 || options.draft_temperature > 0;
-  const bool takes_likeliest = options.lenience < 1 && options.sampling.temperature == 0;
   return {.drafts = &drafts,
           .target_probs = [&judge](int i) { return judge.target_probs(i); },
           .seed = random ? std::optional(seed) : std::nullopt,
           .tests_by_uniform = options.rule->tests_by_uniform,
           .races = options.rule->races,
-          .corrects_by_residual = options.rule->corrects_by_residual && !takes_likeliest,
+          .corrects_by_residual = options.rule->corrects_by_residual && !judge.takes_likeliest(),
           .correction = options.rule->correction};
 }
 

@@ -1,10 +1,13 @@
 #pragma once
 #include <cstdint>
+#include <memory>
 #include <string_view>
 
 #include "stages/05_rejection_sampling/judge.h"
 #include "stages/programs/run/options.h"
+#include "stages/programs/speculation/draft_setup.h"
 #include "stages/programs/speculation/round_record.h"
+#include "stages/programs/speculation/session.h"
 
 namespace specdec {
 
@@ -16,9 +19,29 @@ SpeculationOptions speculation_options(const RunOptions& options);
 // (--explain, --trace), nor by a rule that only the host knows.
 KeepProbs keep_probs(const RunOptions& options, const SpeculationOptions& speculation);
 
+// Drafts that are drawn, by the host or where the logits are.
+Drafting sampled_drafting(KeepProbs keep);
+
+// A judge for one request, with its working memory, where the drafts' distributions are.
+class JudgeSetup {
+ public:
+  // REQUIRES: steps and chance outlive this object. Throws Error for options out of range.
+  JudgeSetup(const DraftAndVerify& steps, Chance& chance, const SpeculationOptions& options);
+
+  Judge& judge() { return *judge_; }
+  operator Judge&() { return *judge_; }
+
+ private:
+  JudgingScratch scratch_;
+  std::unique_ptr<Judge> judge_;
+};
+
 // "lenient" where a lenience below 1 made it so.
 std::string_view rule_name(const SpeculationOptions& options);
 bool is_lossless(const SpeculationOptions& options);
+
+// What a run with this judge reports. REQUIRES: both outlive the result.
+Judgement judgement(const Session& run, Judge& judge);
 
 // For people to look at: what decided the last round. seed: that of the judge's Dice.
 RoundEvidence evidence(const Judge& judge, const Drafts& drafts, std::uint64_t seed);

@@ -9,7 +9,7 @@
 #include "common/speculation/lookup_drafter.h"
 #include "common/speculation/ngram_model.h"
 #include "common/speculation/random_drafter.h"
-#include "stages/04_greedy_speculation/model_drafter.h"
+#include "stages/04_greedy_speculation/greedy_drafter.h"
 #include "stages/programs/cache/make_cache.h"
 #include "stages/programs/run/load_model.h"
 
@@ -21,6 +21,10 @@ std::size_t pass_bytes(const LlamaModel& model) {
 }
 
 }  // namespace
+
+std::unique_ptr<Drafter> make_greedy_drafter(LanguageModel& model, const DrafterRoom& room) {
+  return std::make_unique<GreedyDrafter>(model, room.max_context);
+}
 
 SpeculationRoom speculation_room(const RunOptions& options, const ModelFiles& target,
                                  const GenerationRequest& request) {
@@ -64,8 +68,8 @@ void check_vocabularies(const ModelFiles& target, const Checkpoint& draft) {
 }
 
 DraftSetup::DraftSetup(const RunOptions& options, const ModelFiles& files, const LlamaModel& target,
-                       const DraftRoom& room)
-    : options_(options), files_(files), target_(target) {
+                       const DraftRoom& room, const Drafting& drafting)
+    : options_(options), files_(files), drafting_(drafting), target_(target) {
   const std::string& kind = options.draft_kind;
   const bool own_format = options.draft_weights != "stored";
   if (own_format && kind != "llama" && kind != "self") {
@@ -82,9 +86,16 @@ DraftSetup::DraftSetup(const RunOptions& options, const ModelFiles& files, const
 DraftSetup::DraftSetup(const DraftSetup& other, const DraftRoom& room)
     : options_(other.options_),
       files_(other.files_),
+      drafting_(other.drafting_),
       target_(other.target_),
       own_model_(other.own_model_) {
   make_drafter(room);
+}
+
+Drafts DraftSetup::make_drafts(int capacity) const {
+  Backend& backend = target_.backend();
+  return Drafts(capacity, drafting_.keep == KeepProbs::kNone ? 0 : target_.config().vocab_size,
+                drafting_.keep == KeepProbs::kBesideLogits ? sampling_device(backend) : nullptr);
 }
 
 void DraftSetup::make_drafter(const DraftRoom& room) {
@@ -114,8 +125,8 @@ void DraftSetup::make_llama(const LlamaModel& model, const DraftRoom& room) {
   layout.sequences = room.requests;
   cache_ = make_cache(model, layout);
   model_ = std::make_unique<Llama>(model, *cache_, LlamaOptions{.token_limit = files_.token_limit});
-  drafter_ = std::make_unique<ModelDrafter>(*model_, room.positions + 1, room.requests,
-                                            target_.config().vocab_size);
+  drafter_ =
+      drafting_.make(*model_, {room.positions + 1, room.requests, target_.config().vocab_size});
 }
 
 // Only a draft model, and an int8 copy of the target, have weights of their own.
@@ -151,8 +162,8 @@ void DraftSetup::make_table(const DraftRoom& room) {
   model_ = std::make_unique<NgramModel>(
       target_.backend(), target_.config().vocab_size, files_.token_limit,
       options_.draft_kind == "unigram" ? 1 : 2, text, room.requests);
-  drafter_ = std::make_unique<ModelDrafter>(*model_, room.positions + 1, room.requests,
-                                            target_.config().vocab_size);
+  drafter_ =
+      drafting_.make(*model_, {room.positions + 1, room.requests, target_.config().vocab_size});
 }
 
 std::string DraftSetup::outgrown(int context) const {

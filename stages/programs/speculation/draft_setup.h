@@ -1,4 +1,5 @@
 #pragma once
+#include <functional>
 #include <memory>
 #include <optional>
 
@@ -32,6 +33,26 @@ struct DraftRoom {
   int pages = 0;      // of the draft model's paged cache; 0: enough for one request
 };
 
+// Where drafts keep the distributions that they were drawn from. kNone: nowhere, drafting is
+// greedy. kBesideLogits: in the backend's memory where it chooses tokens there, otherwise on the
+// host.
+enum class KeepProbs { kNone, kOnHost, kBesideLogits };
+
+// What a drafter of a language model is made for. vocab_size: of the drafts' distributions.
+struct DrafterRoom {
+  int max_context = 0, max_requests = 1, vocab_size = 0;
+};
+using MakeModelDrafter =
+    std::function<std::unique_ptr<Drafter>(LanguageModel& model, const DrafterRoom& room)>;
+
+std::unique_ptr<Drafter> make_greedy_drafter(LanguageModel& model, const DrafterRoom& room);
+
+// How a stage drafts by a language model: stage 4 greedily, later stages by sampling.
+struct Drafting {
+  KeepProbs keep = KeepProbs::kNone;
+  MakeModelDrafter make = make_greedy_drafter;
+};
+
 // The drafter that --draft-kind asks for, with the model and the cache that it stands on.
 class DraftSetup {
  public:
@@ -40,12 +61,14 @@ class DraftSetup {
   // --draft-weights for a drafter that is no Llama.
   // REQUIRES: options, files and target outlive this object.
   DraftSetup(const RunOptions& options, const ModelFiles& files, const LlamaModel& target,
-             const DraftRoom& room);
+             const DraftRoom& room, const Drafting& drafting = {});
 
   // The same drafter with memory of its own; weights are shared.
   DraftSetup(const DraftSetup& other, const DraftRoom& room);
 
   Drafter& drafter() { return *drafter_; }
+  // Room for what it drafts for one request, with distributions where they are kept.
+  Drafts make_drafts(int capacity) const;
   KvCache* cache() { return cache_.get(); }  // null: the drafter has none
   const KvCache* cache() const { return cache_.get(); }
   const LlamaModel* own_model() const { return own_model_.get(); }  // null: no weights of its own
@@ -63,6 +86,7 @@ class DraftSetup {
 
   const RunOptions& options_;
   const ModelFiles& files_;  // the target's
+  Drafting drafting_;
   const LlamaModel& target_;
   std::shared_ptr<const LlamaModel> own_model_;
   std::unique_ptr<KvCache> cache_;

@@ -64,7 +64,7 @@ class Check {
     DraftSetup draft(options_, request_, model_, {.positions = positions_});
     const auto cache = make_cache(model_, cache_layout(options_, positions_));
     Llama target(model_, *cache, {.token_limit = request_.token_limit});
-    DraftAndVerify steps(target, draft.drafter(), K, positions_, KeepProbs::kNone);
+    DraftAndVerify steps(target, draft.drafter(), K, positions_);
     return rounds(steps, text);
   }
 

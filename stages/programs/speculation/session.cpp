@@ -7,7 +7,6 @@
 #include "stages/programs/run/device.h"
 #include "stages/programs/run/load_model.h"
 #include "stages/programs/show/report_extras.h"
-#include "stages/programs/speculation/measure_costs.h"
 #include "stages/programs/speculation/measure_steps.h"
 #include "stages/programs/speculation/speedup.h"
 
@@ -20,10 +19,6 @@ std::unique_ptr<KvCache> make_target_cache(const RunOptions& options, const Llam
   return make_cache(model, cache_layout(options, room.positions));
 }
 
-bool adapts(const RunOptions& options) {
-  return options.auto_spec_length && !options.no_speculation;
-}
-
 // The prompt, with room for all that is to come, so that no round allocates.
 std::vector<TokenId> with_room(const std::vector<TokenId>& prompt, const SpeculationRoom& room) {
   std::vector<TokenId> context = prompt;
@@ -31,43 +26,67 @@ std::vector<TokenId> with_room(const std::vector<TokenId>& prompt, const Specula
   return context;
 }
 
+std::unique_ptr<SpecLengthPolicy> policy_of(const Session& session, const SessionParts& parts) {
+  if (parts.make_policy && !session.options.no_speculation) return parts.make_policy(session);
+  return fixed_spec_length(session.room.spec_length);
+}
+
 }  // namespace
 
-Session::Session(const RunOptions& options_, KeepProbs keep)
+Session::Session(const RunOptions& options_, const SessionParts& parts)
     : options(options_),
       request(read_request(options)),
       room(speculation_room(options, request, request)),
       backend(make_backend(options)),
       model(load_target(options, request.checkpoint, *backend)),
-      draft(options, request, model, {.positions = room.positions}),
-      profile(adapts(options) ? std::optional(cost_profile(options, request, model, draft))
-                              : std::nullopt),
+      draft(options, request, model, {.positions = room.positions}, parts.drafting),
       cache(make_target_cache(options, model, room)),
       target(model, *cache, {.token_limit = request.token_limit}),
-      steps(target, draft.drafter(), room.spec_length, room.context_limit, keep),
+      timed_target(target),
+      timed_drafter(draft.drafter()),
+      steps(timed_target, timed_drafter, policy_of(*this, parts), room.context_limit,
+            draft.make_drafts(room.spec_length)),
       log(options, request, *cache, draft),
       generation(request, request.tokenizer_or_null(), log.text().sink()),
       context(with_room(request.prompt, room)) {
   log.text().attach(generation);
-  stats.accepted_at.reserve(static_cast<std::size_t>(room.spec_length));
-  stats.drafted_at.reserve(static_cast<std::size_t>(room.spec_length));
-  stats.rounds_by_drafted.reserve(static_cast<std::size_t>(room.spec_length) + 1);
+  const auto K = static_cast<std::size_t>(room.spec_length);
+  stats.accepted_at.reserve(K);
+  stats.drafted_at.reserve(K);
+  stats.rounds_by_drafted.reserve(K + 1);
   if (draft.warning()) {
     fmt::print(stderr, "{}: warning: {}\n", stage_name(options.stage), *draft.warning());
   }
-  if (profile) adapt();
   if (!options.dump.empty()) record_forward(target, request.prompt).write(options.dump);
 }
 
-void Session::adapt() {
-  steps.adapt(AdaptiveSpecLength(profile->round_costs(room.spec_length)));
-  const bool people = options.output == "text" && !options.quiet;
-  if (people) fmt::print(stderr, "{}", announcement(*profile, *steps.policy()));
+void Session::prefill() {
+  const Stopwatch watch(stats.prefill_seconds);
+  steps.prefill(context);
 }
 
-void Session::finish(const Sampling& drafting,
-                     const std::function<void(std::span<const TokenId> context)>& choose,
-                     std::string_view rule, bool lossless) {
+void Session::before_round() {
+  log.before_round(steps, stats);
+  seconds_of_drafts_ = timed_drafter.seconds();
+  seconds_of_passes_ = timed_target.seconds();
+  round_began_ = Stopwatch::now();
+}
+
+void Session::after_round(const Round& round, const RoundEvidence& evidence) {
+  stats.decode_seconds += Stopwatch::seconds_since(round_began_);
+  const double drafting = timed_drafter.seconds() - seconds_of_drafts_;
+  count_round(stats, round);
+  stats.draft_seconds += drafting;
+  stats.verify_seconds += timed_target.seconds() - seconds_of_passes_;
+  stats.draft_forwards = draft.drafter().forwards();
+  if (round.drafted > 0 && timed_drafter.caught_up()) {
+    stats.catch_up_seconds += drafting;
+    stats.catch_up_drafted += round.drafted;
+  }
+  log.after_round(steps, round, context, evidence, stats);
+}
+
+void Session::finish(const Judgement& judgement, ReportExtras extras) {
   count_target(stats, target.counters());
   stats.cache_bytes = static_cast<std::int64_t>(cache->memory().bytes());
   if (options.no_speculation) {  // what looked like rounds were plain steps
@@ -76,25 +95,22 @@ void Session::finish(const Sampling& drafting,
   }
   StepTimes times;
   if (!options.quiet || options.output == "json" || !options.report.empty()) {
-    times = measure_steps(steps, context, static_cast<int>(request.prompt.size()), stats, drafting,
-                          choose);
+    times = measure_steps(steps, context, static_cast<int>(request.prompt.size()), stats,
+                          judgement.drafting, judgement.choose);
   }
   const Speedup gained = speedup(stats, times);
-  ReportExtras extras;
-  extras.fields = {{"draft", draft.to_json()},
-                   {"spec_length", spec_length_json(options)},
-                   {"acceptance", rule},
-                   {"lossless", lossless}};
+  extras.fields.update({{"draft", draft.to_json()},
+                        {"spec_length", spec_length_json(options)},
+                        {"acceptance", judgement.rule},
+                        {"lossless", judgement.lossless}});
   add_to_json(extras.stats, stats, gained);
-  if (!options.no_speculation) extras.summary = summary(stats, gained, times.samples);
-  if (profile) {
-    extras.fields["cost_profile"] = to_json(*profile);
-    extras.summary += summary(*steps.policy(), stats);
+  if (!options.no_speculation) {
+    extras.summary = summary(stats, gained, times.samples) + extras.summary;
   }
   extras.summary += draft.outgrown(static_cast<int>(context.size()));
   nlohmann::json trace_stats = to_json(stats);
   trace_stats.update(extras.stats);
-  log.write(generation, trace_stats, rule, lossless);
+  log.write(generation, trace_stats, judgement.rule, judgement.lossless);
   report(options, request, model.config(), generation, stats, backend->name(), extras);
 }
 

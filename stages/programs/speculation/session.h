@@ -1,7 +1,6 @@
 #pragma once
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -9,19 +8,37 @@
 #include "common/llama.h"
 #include "common/run_stats.h"
 #include "stages/04_greedy_speculation/draft_and_verify.h"
-#include "stages/programs/show/report.h"
-#include "stages/programs/speculation/cost_profile.h"
+#include "stages/programs/show/report_extras.h"
 #include "stages/programs/speculation/draft_setup.h"
 #include "stages/programs/speculation/round_log.h"
+#include "stages/programs/speculation/timed_models.h"
 
 namespace specdec {
 
-// Everything that a run of one request with speculation stands on, from the command line: models,
+struct Session;
+
+// What differs between the stages that speculate.
+struct SessionParts {
+  Drafting drafting = {};
+  // Chooses K of each round; by default --spec-length.
+  std::function<std::unique_ptr<SpecLengthPolicy>(const Session&)> make_policy = {};
+};
+
+// What judged the drafts, for reports.
+struct Judgement {
+  Sampling drafting = {};
+  // Chooses a token from steps.logits(0) after a context, as plain decoding does.
+  std::function<void(std::span<const TokenId> context)> choose;
+  std::string_view rule = "greedy";
+  bool lossless = true;
+};
+
+// Everything that a run of one request with speculation is made of, from the command line: models,
 // caches, the draft, the text so far. What a stage does with it is its decode loop.
 struct Session {
-  // keep: see DraftAndVerify. Throws Error for whatever is wrong with the options and files;
-  // warns on stderr where the draft cannot pay.
-  Session(const RunOptions& options, KeepProbs keep);
+  // Throws Error for whatever is wrong with the options and files; warns on stderr where the draft
+  // cannot pay.
+  explicit Session(const RunOptions& options, const SessionParts& parts = {});
 
   const RunOptions& options;
   Request request;
@@ -29,24 +46,28 @@ struct Session {
   std::unique_ptr<Backend> backend;
   LlamaModel model;
   DraftSetup draft;
-  std::optional<CostProfile> profile;  // with --spec-length auto
   std::unique_ptr<KvCache> cache;
   Llama target;
+  TimedModel timed_target;
+  TimedDrafter timed_drafter;
   DraftAndVerify steps;
   RoundLog log;
   Generation generation;
   std::vector<TokenId> context;  // the prompt, and what was emitted
   RunStats stats;
 
+  // Around the decode loop: all clocks, counters and logs are here.
+  void prefill();
+  void before_round();
+  void after_round(const Round& round, const RoundEvidence& evidence);
+
   // After the last round: measures what the parts of a round cost, prints and writes what the
-  // options ask for. choose: chooses a token from steps.logits(0) after a context, as plain
-  // decoding does. rule: what judged the drafts.
-  void finish(const Sampling& drafting,
-              const std::function<void(std::span<const TokenId> context)>& choose,
-              std::string_view rule, bool lossless);
+  // options ask for. extras: what the stage adds.
+  void finish(const Judgement& judgement, ReportExtras extras = {});
 
  private:
-  void adapt();
+  Stopwatch::Time round_began_ = {};
+  double seconds_of_drafts_ = 0, seconds_of_passes_ = 0;  // when the round began
 };
 
 }  // namespace specdec

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "stages/03_paged_kv_cache/paged_kv_cache.h"
-#include "stages/04_greedy_speculation/model_drafter.h"
+#include "stages/05_rejection_sampling/sampling_drafter.h"
 #include "stages/06_batched_verification/scheduler.h"
 #include "tests/course/probes/scenes.h"
 #include "tests/paged_table_model.h"

@@ -2,7 +2,7 @@
 #include "common/generation.h"
 #include "common/run_stats.h"
 #include "stages/04_greedy_speculation/greedy_speculation.h"
-#include "stages/04_greedy_speculation/model_drafter.h"
+#include "stages/05_rejection_sampling/sampling_drafter.h"
 #include "tests/course/probes/facts.h"
 #include "tests/course/probes/scenes.h"
 #include "tests/scripted_drafter.h"

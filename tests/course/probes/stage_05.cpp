@@ -1,7 +1,7 @@
 // What stage 5's code does, as facts: the distribution that judges, residuals, decisions, rounds,
 // and the law of what comes out.
 #include "stages/00_toy_speculation/enumeration.h"
-#include "stages/04_greedy_speculation/model_drafter.h"
+#include "stages/05_rejection_sampling/sampling_drafter.h"
 #include "stages/05_rejection_sampling/rejection_sampling.h"
 #include "tests/course/probes/facts.h"
 #include "tests/course/probes/scenes.h"

@@ -3,31 +3,31 @@
 #include <vector>
 
 #include "common/speculation/paper_formulas.h"
-#include "common/speculation/round.h"
+#include "common/speculation/spec_length_policy.h"
 
 namespace specdec {
 
 // [snippet adaptive-spec-length]
 // K of each next round of one request, from what its rounds so far have shown (--spec-length auto):
-// the best K for the alpha of late, by what rounds cost.
+// the best K for the recent alpha, by what rounds cost.
 //
 // It counts, and looks at no clock: the same seed and the same costs give the same rounds. And K is
 // certain before anything of its round is drawn. Given the text so far it is a constant, and a rule
 // that is lossless for every constant K is lossless here, too.
-class AdaptiveSpecLength {
+class AdaptiveSpecLength final : public SpecLengthPolicy {
  public:
   // round_costs: [largest K + 1] in plain steps, see best_spec_length().
   explicit AdaptiveSpecLength(std::vector<double> round_costs)
       : round_costs_(std::move(round_costs)), can_pay_(best_spec_length(1, round_costs_) > 0) {}
 
-  int next() const {
+  int next() const override {
     if (plain_steps_ >= kPlainSteps && can_pay_) return 1;  // a probe: have drafts got better?
     return best_spec_length(alpha(), round_costs_);
   }
 
   // After the round. A test counts half as much when the text has gone on by 64 tokens; tokens
   // without a test wear the memory down to the weight of one test, and no further.
-  void learn(const Round& round) {
+  void learn(const Round& round) override {
     for (int i = 0; i < round.emitted(); i++) {
       const bool tested = i < round.tested();
       if (!tested && tested_ <= 1) break;
@@ -39,7 +39,7 @@ class AdaptiveSpecLength {
 
   double alpha() const { return accepted_ / tested_; }
   bool can_pay() const { return can_pay_; }  // whether any alpha makes a round worth its cost
-  int largest() const { return static_cast<int>(round_costs_.size()) - 1; }
+  int largest() const override { return static_cast<int>(round_costs_.size()) - 1; }
   // How fast rounds of K are at this alpha; above 1: faster than plain decoding.
   double factor(int K) const {
     return expected_emitted(alpha(), K) / round_costs_[static_cast<std::size_t>(K)];
@@ -51,8 +51,8 @@ class AdaptiveSpecLength {
 
   std::vector<double> round_costs_;
   bool can_pay_;
-  // Hopeful at first, with the weight of five tests: being wrong costs a few drafts, and who never
-  // drafts never learns.
+  // Hopeful at first, with the weight of five tests: being wrong costs a few drafts, and a request
+  // that never drafts never learns.
   double accepted_ = 4, tested_ = 5;
   int plain_steps_ = 0;  // since the last round that drafted
 };

@@ -1,4 +1,4 @@
-#include "stages/programs/speculation/measure_costs.h"
+#include "stages/programs/adaptive/measure_costs.h"
 
 #include <algorithm>
 #include <fstream>
@@ -60,6 +60,13 @@ CacheLayout layout_of(const RunOptions& options, int positions, int requests) {
   return layout;
 }
 
+std::vector<Drafts> drafts_for(const DraftSetup& draft, int requests) {
+  std::vector<Drafts> drafts;
+  drafts.reserve(static_cast<std::size_t>(requests));
+  for (int i = 0; i < requests; i++) drafts.push_back(draft.make_drafts(kDrafts));
+  return drafts;
+}
+
 // Requests side by side, all with the same text, in caches of their own.
 class Bench {
  public:
@@ -79,8 +86,7 @@ class Bench {
                {.positions = context + most_rows,
                 .requests = requests,
                 .pages = requests * pages_for(context + most_rows, options.draft_page_size)}),
-        drafts_(make_drafts(requests, kDrafts, target_.vocab_size(),
-                            sampling_device(model.backend()))) {
+        drafts_(drafts_for(draft, requests)) {
     sampling_.options.temperature = draft_temperature(options);
     // A text that repeats, so that a lookup finds something.
     for (std::size_t i = 0; i < text_.size(); i++) text_[i] = static_cast<TokenId>(i % 8);
@@ -173,8 +179,8 @@ CostProfile measure(const RunOptions& options, const ModelFiles& files, const Ll
 
 }  // namespace
 
-CostProfile cost_profile(const RunOptions& options, const ModelFiles& files,
-                         const LlamaModel& target, const DraftSetup& draft, int requests) {
+CostProfile load_or_measure_costs(const RunOptions& options, const ModelFiles& files,
+                                  const LlamaModel& target, const DraftSetup& draft, int requests) {
   const nlohmann::json key = cost_key(options, target, draft, requests);
   return stored_profile(
       profile_file(options.cost_profile, key), key,

@@ -8,7 +8,7 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include "common/run_stats.h"
-#include "common/speculation/adaptive_spec_length.h"
+#include "stages/07_adaptive_drafting/adaptive_spec_length.h"
 
 namespace specdec {
 

@@ -1,5 +1,5 @@
 #pragma once
-#include "stages/programs/speculation/cost_profile.h"
+#include "stages/programs/adaptive/cost_profile.h"
 #include "stages/programs/speculation/draft_setup.h"
 
 namespace specdec {
@@ -8,7 +8,8 @@ namespace specdec {
 // that the options name, or the one kept beside the programs; measured where there is none, which
 // takes a second or two (more for models whose passes do), with progress on a terminal. Notes go to
 // stderr. Throws Error for a --cost-profile that is damaged or cannot be written.
-CostProfile cost_profile(const RunOptions& options, const ModelFiles& files,
-                         const LlamaModel& target, const DraftSetup& draft, int requests = 1);
+CostProfile load_or_measure_costs(const RunOptions& options, const ModelFiles& files,
+                                  const LlamaModel& target, const DraftSetup& draft,
+                                  int requests = 1);
 
 }  // namespace specdec

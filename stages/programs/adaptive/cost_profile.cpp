@@ -1,4 +1,4 @@
-#include "stages/programs/speculation/cost_profile.h"
+#include "stages/programs/adaptive/cost_profile.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,0 +1,43 @@
+#pragma once
+#include <memory>
+
+#include "common/base/check.h"
+#include "common/speculation/round.h"
+
+namespace specdec {
+
+// [snippet spec-length-policy]
+// Chooses K, the number of tokens to draft, before every round of one request. K may depend on what
+// earlier rounds showed, but never on a token of its own round: then it is a constant given the
+// text so far, and a rule that is lossless for every constant K stays lossless.
+class SpecLengthPolicy {
+ public:
+  virtual ~SpecLengthPolicy() = default;
+
+  virtual int largest() const = 0;                // no K exceeds it; sizes memory
+  virtual int next() const = 0;                   // K of the next round, 0 for a plain step
+  virtual void learn(const Round& finished) = 0;  // after the rollback
+};
+// [end snippet spec-length-policy]
+
+// The same K in every round.
+class FixedSpecLength final : public SpecLengthPolicy {
+ public:
+  // REQUIRES: spec_length >= 0; 0 is plain decoding.
+  explicit FixedSpecLength(int spec_length) : spec_length_(spec_length) {
+    SPECDEC_CHECK(spec_length >= 0, "K is at least 0, not {}", spec_length);
+  }
+
+  int largest() const override { return spec_length_; }
+  int next() const override { return spec_length_; }
+  void learn(const Round&) override {}
+
+ private:
+  int spec_length_;
+};
+
+inline std::unique_ptr<SpecLengthPolicy> fixed_spec_length(int spec_length) {
+  return std::make_unique<FixedSpecLength>(spec_length);
+}
+
+}  // namespace specdec

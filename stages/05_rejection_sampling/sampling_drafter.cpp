@@ -1,0 +1,43 @@
+#include "stages/05_rejection_sampling/sampling_drafter.h"
+
+#include <algorithm>
+
+namespace specdec {
+
+DraftSampler::DraftSampler(Backend& backend, int vocab_size)
+    : backend_(backend), host_logits_(static_cast<std::size_t>(vocab_size)), scratch_(vocab_size) {}
+
+void DraftSampler::choose(std::span<const NextDraft> next, ConstDeviceRows logits) {
+  for (std::size_t i = 0; i < next.size(); i++) {
+    choose_one(next[i], logits.slice(static_cast<int>(i), 1));
+  }
+}
+
+// [snippet choose]
+// The next token of the text, from logits [1, V]. What counts for acceptance later is the very
+// distribution that the token is drawn from, so that one is kept.
+void DraftSampler::choose_one(const NextDraft& next, ConstDeviceRows logits) {
+  const Sampling& sampling = next.request->sampling;
+  Drafts& drafts = *next.request->drafts;
+  if (sampling.options.temperature == 0 && sampling.options.repetition_penalty == 1) {
+    drafts.add_certain(argmax(backend_, logits));
+    return;
+  }
+  const auto position = static_cast<int>(next.text.size());
+  const std::span<double> probs = drafts.next_probs();
+  const std::size_t n = std::min(probs.size(), host_logits_.size());  // the others are padding
+  backend_.download(logits.row(0), host_logits_.data(), n * sizeof(float));
+  probabilities(std::span(host_logits_).first(n), next.text, sampling.options, scratch_,
+                probs.first(n));
+  std::ranges::fill(probs.subspan(n), 0.0);
+  if (sampling.options.temperature == 0) {
+    drafts.add_certain(static_cast<TokenId>(std::ranges::max_element(probs) - probs.begin()));
+  } else if (sampling.race) {
+    drafts.add_drawn(sampling.chance->race(probs, position));
+  } else {
+    drafts.add_drawn(sampling.chance->token(probs, position, Purpose::kDraft));
+  }
+}
+// [end snippet choose]
+
+}  // namespace specdec

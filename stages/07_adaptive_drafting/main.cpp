@@ -1,0 +1,90 @@
+// Stage 7: adaptive drafting. K of each round follows from what rounds cost and how good the drafts
+// have been, for one request and for many at once.
+
+#include "stages/05_rejection_sampling/rejection_sampling.h"
+#include "stages/07_adaptive_drafting/adaptive_spec_length.h"
+#include "stages/programs/adaptive/adapt.h"
+#include "stages/programs/adaptive/adaptive_check.h"
+#include "stages/programs/batch/arrivals.h"
+#include "stages/programs/batch/batch_report.h"
+#include "stages/programs/run/stage_main.h"
+#include "stages/programs/sampling/speculation_options.h"
+
+namespace specdec {
+namespace {
+
+// [snippet decode]
+void decode(Session& run, Judge& judge) {
+  RejectionSampling sampling(run.steps, judge);
+  run.prefill();
+  while (!run.generation.finished()) {
+    run.before_round();
+    const Round round = sampling.round(run.context, run.generation);  // asks the policy for K
+    run.after_round(round, evidence(judge, run.steps.drafts(), run.options.seed));
+  }
+}
+// [end snippet decode]
+
+int run_one(const RunOptions& options, const SpeculationOptions& speculation) {
+  AdaptiveRun adaptive;
+  Session session(options, {.drafting = sampled_drafting(keep_probs(options, speculation)),
+                            .make_policy = adaptive.make_policy()});
+  adaptive.announce(session);
+  Dice dice(options.seed);
+  JudgeSetup judge(session.steps, dice, speculation);
+  decode(session, judge);
+  session.finish(judgement(session, judge), adaptive.extras(session));
+  return kGood;
+}
+
+// [snippet serve]
+void serve(BatchEngine& engine, std::span<const QueuedRequest> queue,
+           std::span<const std::size_t> by_arrival, BatchReport& report) {
+  std::size_t next = 0;
+  while (next < by_arrival.size() || !engine.idle()) {
+    for (; next < by_arrival.size(); next++) {
+      const QueuedRequest& queued = queue[by_arrival[next]];
+      if (queued.timed.arrival > engine.now()) break;
+      try {
+        if (!queued.request) fail("{}", queued.error);
+        report.added(by_arrival[next],
+                     engine.add_request(*queued.request, {}, queued.timed.arrival));
+      } catch (const Error& error) {
+        report.refused(by_arrival[next], error.what());
+      }
+    }
+    if (!engine.idle()) {
+      report.after_step(engine.step());  // each request asks its own policy for K
+    } else if (next < by_arrival.size()) {
+      sleep_until(engine, queue[by_arrival[next]].timed.arrival);
+    }
+  }
+}
+// [end snippet serve]
+
+int run_many(const RunOptions& options) {
+  ModelFiles files = open_model(options.target);
+  std::vector<QueuedRequest> queue = queue_requests(options, files);
+  BatchSession session(options, std::move(queue), std::move(files));
+  adapt_requests(session);
+  BatchReport report(session);
+  report.begin();
+  serve(session.engine, session.queue, by_arrival(session.queue), report);
+  return report.finish();
+}
+
+int run(const RunOptions& options) {
+  const SpeculationOptions speculation = speculation_options(options);
+  check_speculation_options(speculation);
+  if (options.check) return check_adaptive_drafting(options);
+  const bool many = !options.requests.empty() || !options.workload.empty();
+  return many ? run_many(options) : run_one(options, speculation);
+}
+
+}  // namespace
+}  // namespace specdec
+
+int main(int argc, char** argv) {
+  return specdec::stage_main(7, "Adaptive drafting: as many drafts as pay.", argc, argv,
+                             specdec::run);
+}

@@ -1,0 +1,10 @@
+#pragma once
+#include "stages/programs/run/options.h"
+
+namespace specdec {
+
+// Stage 7's --check: the golden greedy texts by rounds whose K adapts, for cost profiles under
+// which it stays, moves and falls to plain steps. Returns the exit code.
+int check_adaptive_drafting(const RunOptions& options);
+
+}  // namespace specdec
