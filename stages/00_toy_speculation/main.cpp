@@ -6,7 +6,6 @@
 #include <nlohmann/json.hpp>
 
 #include "common/base/program.h"
-#include "common/speculation/round.h"
 #include "stages/00_toy_speculation/enumeration.h"
 #include "stages/00_toy_speculation/wrong_rules.h"
 #include "stages/programs/check/golden_check.h"
@@ -226,22 +225,32 @@ nlohmann::json round_json(const Record& record, const Options& options) {
           {"emitted", record.round.emitted}};
 }
 
+// The counts of the run. Every round drafts K tokens, and nothing stops one early: what there is to
+// count are the drafts' tests.
 RunStats stats(const std::vector<Record>& records, const Options& options) {
+  const auto rounds = static_cast<std::int64_t>(records.size());
+  const auto spec_length = static_cast<std::size_t>(options.spec_length);
   RunStats stats;
+  stats.rounds = stats.target_forwards = stats.drafted_rounds = rounds;
+  stats.drafted = stats.all_drafted = rounds * options.spec_length;
+  stats.emitted = std::ssize(generated(records));
+  stats.rounds_by_drafted.resize(spec_length + 1);
+  stats.rounds_by_drafted.back() = rounds;
+  stats.drafted_at.assign(spec_length, rounds);
+  stats.accepted_at.resize(spec_length);
   for (const Record& record : records) {
-    const auto drafted = static_cast<int>(record.round.drafts.size());
-    const int accepted = record.round.accepted;
-    specdec::Round round;
-    round.start = static_cast<int>(record.before.size()) - 1;
-    round.drafted = drafted;
-    round.accepted = accepted;
-    round.end = accepted == drafted ? RoundEnd::kAllAccepted : RoundEnd::kRejected;
-    for (const Verdict& draft : verdicts(record, options)) {
-      if (!draft.tested) continue;
-      round.overlap +=
-          kept(tables().target_probs[draft.context], tables().draft_probs[draft.context]);
+    const std::vector<Verdict> drafts = verdicts(record, options);
+    double overlap = 0;
+    for (std::size_t i = 0; i < std::min(spec_length, drafts.size()); i++) {
+      if (!drafts[i].tested) break;
+      stats.tested++;
+      overlap +=
+          kept(tables().target_probs[drafts[i].context], tables().draft_probs[drafts[i].context]);
+      if (drafts[i].accepted) stats.accepted_at[i]++;
     }
-    count_round(stats, round);
+    stats.accepted += record.round.accepted;
+    stats.sum_overlap += overlap;
+    stats.sum_round_acceptance += static_cast<double>(record.round.accepted) / options.spec_length;
   }
   return stats;
 }

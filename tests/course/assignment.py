@@ -6,7 +6,7 @@ usage: assignment.py --stage N [--out DIR] [--keep DIR]
   --keep   a student's earlier assignment: what it has of lower stages takes the reference's place
 
 Lower stages are the reference, the tasks of the stage are stubs, later stages are left out with
-their chapters, checks and solutions. All that is needed to build, check and grade is there.
+their chapters, checks and solutions, also where those stand in a folder that stages share. All that is needed to build, check and grade is there.
 """
 import argparse
 import json
@@ -24,11 +24,16 @@ STARTER = course.FOLDER / "starter"
 # Copied whole, but for what LEFT_OUT matches.
 COPIED = ("CMakeLists.txt", "LICENSE", ".ci/setup", ".ci/doctor", ".clang-format", "common", "kernels",
           "golden/README.md", "golden/draft_text.txt", "golden/models", "golden/checkpoints", "golden/goldens", "stages/CMakeLists.txt",
+          "stages/programs",
           "tests/course/probes/CMakeLists.txt", "tests/course/probes/golden_report.cpp", "docs/figures", "docs/00_before_you_start.md",
           "docs/checkpoints_and_tokenizers.md", "docs/theory.md", "docs/glossary.md", "docs/troubleshooting.md")
+# Folders of stages/programs that need a stage's library -> that stage.
+NEEDS = {"cache": 3, "speculation": 4, "sampling": 5, "batch": 6}
 # The tools of students; those of teachers and of the course's makers stay behind.
 TOOLS = ("building", "check", "checks", "course", "emitters", "grade", "hint", "predict", "regions", "sandbox", "terminal")
 LEFT_OUT = re.compile(r"(^|/)(build|__pycache__)/|\.py$|^kernels/(cuda|emulation)/.*\.cu$")
+BLOCK = re.compile(r"(<!-- snippet: (?P<path>[^#\s]+)(?:#(?P<name>[\w.-]+))? -->\n```\w*\n).*?(^```$)",
+                   re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"(?<!!)\[([^\]]+)\]\(([^)\s]+)\)")
 INCLUDE = re.compile(r'^#include "(tests/[^"]+)"', re.MULTILINE)
 
@@ -46,6 +51,9 @@ def is_wanted(path, number):
     name = path.as_posix()
     stage = re.match(r"(?:stages/|docs/|docs/figures/|tests/course/probes/stage_)(0\d)", name)
     if stage and int(stage[1]) > number:
+        return False
+    program = re.match(r"stages/programs/(\w+)/", name)
+    if program and NEEDS.get(program[1], 0) > number:
         return False
     if stage and not name.startswith("docs/figures/"):
         return True
@@ -104,7 +112,8 @@ def keep_students_own(keep, out, stages, number):
     """Copies the files that hold tasks of lower stages from a student's earlier assignment."""
     taken = []
     for path in sorted({task.path for n in stages if n < number for task in stages[n].tasks}):
-        if (keep / path).is_file():
+        # An earlier assignment may have left a task out of a file that it has.
+        if (keep / path).is_file() and starter.LATER not in (keep / path).read_text(encoding="utf-8"):
             shutil.copyfile(keep / path, out / path)
             taken.append(path)
     if not taken:
@@ -112,27 +121,61 @@ def keep_students_own(keep, out, stages, number):
     return taken
 
 
-def update_chapters(root, out, changed):
-    """Code blocks of the chapters that show a changed source show it as it is in the assignment, and
+def cut_tasks(root, out, stages, number):
+    """Leaves of the tasks in the copied sources what the assignment may have: those of lower stages
+    without their markers, stubs in place of the others. Returns the paths of what has stubs."""
+    stubbed = set()
+    for stage in stages.values():
+        for path in sorted({task.path for task in stage.tasks if (out / task.path).is_file()}):
+            tasks = [task for task in stage.tasks if task.path == path]
+            text = (out / path).read_text(encoding="utf-8")
+            if stage.number < number:
+                text = without_markers(text, {f"task {task.name}" for task in tasks})
+            else:
+                stubbed.add(path)
+                text = starter.with_stubs(text, stage, tasks, starter.stub if stage.number == number else starter.later_stub)
+            (out / path).write_text(text, encoding="utf-8")
+    shutil.copy(root / STARTER / "not_done.h", out / "common/base")
+    return stubbed
+
+
+def without_markers(text, names):
+    """The text without the markers of the regions with these full names."""
+    def is_one(line):
+        said = re.match(r"(?:end )?(\w+ [\w.-]+)", regions.marker(line) or "")
+        return said and said[1] in names
+    return "".join(line for line in text.splitlines(True) if not is_one(line))
+
+
+def forget_snippets(out):
+    """Takes the marks of code blocks out of the sources that no page of the assignment shows."""
+    shown = {(match["path"], match["name"]) for page in out.rglob("*.md")
+             for match in BLOCK.finditer(page.read_text(encoding="utf-8"))}
+    for path in (path for folder in ("common", "kernels", "stages") for path in sorted((out / folder).rglob("*"))):
+        if path.suffix in (".h", ".cpp"):
+            text, where = path.read_text(encoding="utf-8"), path.relative_to(out).as_posix()
+            names = {r.full_name for r in regions.parse(text, where) if r.kind == "snippet" and (where, r.name) not in shown}
+            path.write_text(without_markers(text, names), encoding="utf-8")
+
+
+def update_chapters(out, stubbed):
+    """Code blocks of the chapters that show a source with stubs show it as it is in the assignment, and
     links lead nowhere but to what is there."""
-    block = re.compile(r"(<!-- snippet: (?P<path>[^#\s]+)(?:#(?P<name>[\w.-]+))? -->\n```\w*\n).*?(^```$)",
-                       re.DOTALL | re.MULTILINE)
+    for page in [*out.glob("docs/*.md"), *out.glob("stages/*/*.md")]:
+        def linked(match, folder=page.parent):  # what leads out of the assignment is text
+            there = match[2].startswith(("http", "#")) or (folder / match[2].split("#")[0]).exists()
+            return match[0] if there else match[1]
 
-    def linked(match):  # what leads out of the assignment is text
-        there = match[2].startswith(("http", "#")) or (out / "docs" / match[2].split("#")[0]).exists()
-        return match[0] if there else match[1]
+        def shown(match):
+            if match["path"] not in stubbed:
+                return match[0]
+            text = (out / match["path"]).read_text(encoding="utf-8")
+            region = next(r for r in regions.parse(text, match["path"])
+                          if r.kind == "snippet" and r.name == match["name"])
+            return match[1] + regions.text_of(text, region) + match[4]
 
-    def stubbed(match):
-        if match["path"] not in changed:
-            return match[0]
-        text = (out / match["path"]).read_text(encoding="utf-8")
-        shown = next(regions.text_of(text, r) for r in regions.parse(text, match["path"])
-                     if r.kind == "snippet" and r.name == match["name"])
-        return match[1] + shown + match[4]
-
-    for chapter in out.glob("docs/*.md"):
-        text = chapter.read_text(encoding="utf-8")
-        chapter.write_text(LINK.sub(linked, block.sub(stubbed, text)), encoding="utf-8")
+        text = page.read_text(encoding="utf-8")
+        page.write_text(LINK.sub(linked, BLOCK.sub(shown, text)), encoding="utf-8")
 
 
 def make_tree(root, number, out, keep=None):
@@ -143,7 +186,6 @@ def make_tree(root, number, out, keep=None):
         raise course.CourseError(f"STAGE is a number from {min(stages)} to {max(stages)}, not {number}")
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise course.CourseError(f"{out} exists; give another folder, or remove it")
-    stage = stages[number]
     files = [path for path in source_files(root) if is_wanted(path, number)]
     files += sorted(helpers_of(root, files))
     files += [course.FOLDER / f"{tool}.py" for tool in TOOLS] + [Path("docs/experiments/formulas.py")]
@@ -153,21 +195,13 @@ def make_tree(root, number, out, keep=None):
         shutil.copy(root / path, out / path)
     for name, place in (("Makefile", "."), ("CMakeLists.txt", "tests"), (".gitignore", ".")):
         shutil.copy(root / STARTER / name, out / place / name)
-    for task in (task for n in stages if n < number for task in stages[n].tasks):
-        path = out / task.path  # lower stages: the reference, without markers of tasks
-        path.write_text(without_task_markers(path.read_text(encoding="utf-8")), encoding="utf-8")
-    changed = starter.stubbed_sources(root, stage, {task.name for task in stage.tasks})
-    for path, text in changed.items():
-        (out / path).write_text(text, encoding="utf-8")
+    stubbed = cut_tasks(root, out, stages, number)
+    forget_snippets(out)
     write_table(root, out, stages, number)
     write_presets(root, out)
-    write_readme(root, out, stage)
-    update_chapters(root, out, changed)
+    write_readme(root, out, stages[number])
+    update_chapters(out, stubbed)
     return keep_students_own(keep, out, stages, number) if keep else []
-
-
-def without_task_markers(text):
-    return "".join(line for line in text.splitlines(True) if "task" not in (regions.marker(line) or "").split(" ")[:2])
 
 
 def main(arguments):

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """`make check STAGE=N`: builds, checks stage N and then the lower ones, and says what to do next.
 
-usage: check.py --stage N [--build DIR] [--all]
-  --all   also runs checks whose prerequisites have failed
+usage: check.py --stage N [--build DIR] [--all | --list]
+  --all    also runs checks whose prerequisites have failed
+  --list   builds and runs nothing: names the checks of each task, and what the tree lacks for them
 
 pass         the task does what it should
 FAIL         it does something else: the first fact that differs, and what usually is the cause
@@ -20,6 +21,7 @@ from pathlib import Path
 import building
 import checks
 import course
+import hint
 import regions
 from terminal import coloured, progress
 
@@ -140,16 +142,44 @@ def print_next(root, stage, results, golden_passed, broken):
               f"exercises at the end of {stage.chapter}.")
 
 
+def lacks(root, stage):
+    """What is not in the tree, but needed to check a stage, in words."""
+    expected = checks.load_expected(root, stage) if checks.expected_path(root, stage).is_file() else {}
+    paths = [stage.chapter, f"stages/{stage.folder}", f"tests/course/probes/stage_{stage.number:02}.cpp",
+             *sorted({task.path for task in stage.tasks}),
+             *sorted({f"golden/{check.subject}" for check in stage.checks if check.kind == "golden"})]
+    yield from (f"{path} is missing" for path in paths if not (root / path).exists())
+    yield from (f"task {task.name} has no hint" for task in stage.tasks if not hint.hints(root, task.name))
+    for check in (check for check in stage.checks if check.kind != "golden"):
+        known = expected.get(check.name, {})
+        yield from (f"nothing is known of what seed {seed} of check {check.name} should give"
+                    for seed in check.seeds if not known.get(str(seed)))
+
+
+def print_list(root, stage):
+    """A stage's tasks with the names of their checks; returns whether the tree has what these need."""
+    print(coloured(f"Stage {stage.number}, {stage.folder[3:].replace('_', ' ')}", "bold"))
+    for task in stage.tasks:
+        names = ", ".join(check.name for check in stage.checks if check.task == task.name)
+        print(f"  {task.name}  {task.title}: {names}")
+    lacking = list(lacks(root, stage))
+    for line in lacking:
+        print(f"check: {line}", file=sys.stderr)
+    return not lacking
+
+
 def main(arguments):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--build", type=Path, default=Path("build"))
     parser.add_argument("--root", type=Path, default=Path("."))
     parser.add_argument("--stage", required=True)
-    parser.add_argument("--all", action="store_true")
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument("--all", action="store_true")
+    how.add_argument("--list", action="store_true")
     options = parser.parse_args(arguments)
     try:
         stages = course.load(options.root)
-    except (course.CourseError, regions.RegionError) as error:
+    except (course.CourseError, regions.RegionError, OSError) as error:
         print(f"check: {error}", file=sys.stderr)
         return 2
     if not options.stage.isdigit() or int(options.stage) not in stages:
@@ -157,7 +187,15 @@ def main(arguments):
         print(f"check: {missing}STAGE is a number from {min(stages)} to {max(stages)}: make check STAGE={max(stages)}",
               file=sys.stderr)
         return 2
-    number, build = int(options.stage), options.build.resolve()
+    number = int(options.stage)
+    if options.list:
+        return 0 if all([print_list(options.root, stages[n]) for n in range(number, -1, -1)]) else 2
+    return run(options, stages, number)
+
+
+def run(options, stages, number):
+    """Builds and checks a stage and those below it; returns the exit code."""
+    build = options.build.resolve()
     trouble = building.configure(options.root, build)
     if trouble:
         print(f"check: the build cannot be configured (make doctor may know why):\n{trouble}", file=sys.stderr)

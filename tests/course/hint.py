@@ -27,6 +27,15 @@ def main(arguments):
     parser.add_argument("--task", required=True)
     parser.add_argument("--hint", type=int, default=1)
     options = parser.parse_args(arguments)
+    try:
+        return give(options)
+    except (course.CourseError, regions.RegionError, OSError) as error:
+        print(f"hint: {error}", file=sys.stderr)
+        return 2
+
+
+def give(options):
+    """Prints the hint that is asked for; returns the exit code."""
     tasks = {task.name: (stage, task) for stage in course.load(options.root).values() for task in stage.tasks}
     if options.task not in tasks:
         near = [name for name in tasks if name.startswith(options.task[:1])] if options.task[:1].isdigit() else tasks

@@ -224,6 +224,8 @@ def parse(arguments):
 def predictions_of(options):
     """The numbers of the stage. PredictError where one is missing, or one is of another stage."""
     wanted, chapter, _ = STAGES[options.stage]
+    if not list((REPOSITORY / "stages").glob(f"{options.stage:02}_*")):
+        raise PredictError(f"stage {options.stage} is not in this assignment")
     given = [name for name in QUANTITIES if getattr(options, name) is not None]
     if sorted(given) != sorted(wanted):
         usage = " ".join(f"{name.upper()}=..." for name in wanted)

@@ -2,6 +2,7 @@
 import regions
 
 INCLUDE = '#include "common/base/not_done.h"'
+LATER = "which this assignment leaves out"
 
 
 def stub(stage, task):
@@ -9,11 +10,17 @@ def stub(stage, task):
     return [f'::specdec::not_done("{task.not_done(stage)}");']
 
 
-def with_stubs(text, stage, tasks):
+def later_stub(stage, task):
+    """The statement in place of a task that comes with a later stage than an assignment has. It is
+    not called there, but must compile."""
+    return [f'::specdec::not_done("task {task.name}: {task.title}: a task of stage {stage.number}, {LATER}");']
+
+
+def with_stubs(text, stage, tasks, statement=stub):
     """A source text with stubs in the place of the tasks, and with what they need included."""
     for task in tasks:
         region = next(r for r in regions.parse(text, task.path) if r.kind == "task" and r.name == task.name)
-        text = regions.replaced(text, region, stub(stage, task))
+        text = regions.replaced(text, region, statement(stage, task))
     if INCLUDE in text or not tasks:
         return text
     lines = text.splitlines(True)
