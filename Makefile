@@ -32,31 +32,31 @@ demo: build ## run the stages on one prompt and put them side by side
 	@.ci/demo $(BUILD)
 
 check: setup ## check a stage, then the lower ones, and say what to do next: make check STAGE=2
-	@$(COURSE)/check.py --build $(BUILD) --stage '$(STAGE)'
+	@$(COURSE) check --build $(BUILD) --stage '$(STAGE)'
 
 hint: ## a hint for a task: make hint TASK=4.2, then HINT=2
-	@$(COURSE)/hint.py --task '$(TASK)' $(if $(HINT),--hint $(HINT))
+	@$(COURSE) hint --task '$(TASK)' $(if $(HINT),--hint $(HINT))
 
 assignment: ## a project in which a stage is to be done: make assignment STAGE=4 [OUT=dir] [KEEP=dir]
-	@$(COURSE)/assignment.py --stage '$(STAGE)' $(if $(OUT),--out $(OUT)) $(if $(KEEP),--keep $(KEEP))
+	@$(COURSE) assignment --stage '$(STAGE)' $(if $(OUT),--out $(OUT)) $(if $(KEEP),--keep $(KEEP))
 
 grade: setup ## points by task: make grade STAGE=4 [SUBMISSION=dir] [HIDDEN=file] [FORMAT=gradescope, junit] [OUTPUT=file]
-	@$(COURSE)/grade.py --build $(BUILD) --stage '$(STAGE)' $(if $(SUBMISSION),--submission $(SUBMISSION)) \
+	@$(COURSE) grade_submission --build $(BUILD) --stage '$(STAGE)' $(if $(SUBMISSION),--submission $(SUBMISSION)) \
 	  $(if $(HIDDEN),--hidden $(HIDDEN)) $(if $(FORMAT),--format $(FORMAT)) $(if $(OUTPUT),--output $(OUTPUT))
 
 hidden: build ## a teacher's cases for make grade: make hidden SECRET=word [STAGE=4] [OUT=dir] [VISIBILITY=hidden]
-	@$(COURSE)/hidden.py --build $(BUILD) --stage '$(STAGE)' --secret '$(SECRET)' $(if $(OUT),--out $(OUT)) \
+	@$(COURSE) hidden --build $(BUILD) --stage '$(STAGE)' --secret '$(SECRET)' $(if $(OUT),--out $(OUT)) \
 	  $(if $(VISIBILITY),--visibility $(VISIBILITY))
 
 autograder: ## a Gradescope zip and a container's recipe: make autograder STAGE=4 [HIDDEN=file] [OUT=dir]
-	@$(COURSE)/autograder.py --stage '$(STAGE)' $(if $(HIDDEN),--hidden $(HIDDEN)) $(if $(OUT),--out $(OUT))
+	@$(COURSE) autograder --stage '$(STAGE)' $(if $(HIDDEN),--hidden $(HIDDEN)) $(if $(OUT),--out $(OUT))
 
 prove: build ## prove that the course's checks see what they should (STAGE=4: of one stage); a quarter of an hour for all
-	@$(COURSE)/prove.py --build $(BUILD) $(if $(STAGE),--stage $(STAGE))
+	@$(COURSE) prove --build $(BUILD) $(if $(STAGE),--stage $(STAGE))
 
 predict: setup ## your numbers beside the counted ones: make predict STAGE=4 FORWARDS=0.4 SPEEDUP=1.5
 	@cmake --preset cpu -B $(BUILD) >/dev/null && cmake --build $(BUILD) --target $(STAGE_FOLDER) >/dev/null
-	@$(COURSE)/predict.py --build $(BUILD) --stage '$(STAGE)' $(if $(EMITTED),--emitted $(EMITTED)) \
+	@$(COURSE) predict --build $(BUILD) --stage '$(STAGE)' $(if $(EMITTED),--emitted $(EMITTED)) \
 	  $(if $(FORWARDS),--forwards $(FORWARDS)) $(if $(ROWS),--rows $(ROWS)) $(if $(PAGES),--pages $(PAGES)) \
 	  $(if $(SPEEDUP),--speedup $(SPEEDUP))
 
@@ -103,8 +103,8 @@ golden: ## remake the models and golden files (Python; hours, see golden/README.
 	  make_goldens check_goldens hash_files; do $(GOLDEN_VENV)/bin/python golden/$$script.py || exit 1; done
 
 docs: ## copy snippets and tables into the chapters, mark what is stale; the site into build/site
-	@python3 tests/course/snippets.py --update docs README.md
-	@$(COURSE)/blocks.py --update docs
+	@$(COURSE) snippets --update docs README.md
+	@$(COURSE) blocks --update docs
 	@python3 docs/experiments/tables.py
 	@mkdir -p $(BUILD)
 	@if { python3 -m venv $(DOCS_VENV) && \

@@ -11,7 +11,7 @@
 #include <nlohmann/json.hpp>
 
 // What a probe says about a stage's code: facts, one JSON object a line. It judges nothing; that is
-// done by a process that never loads this code (tests/course/checks.py).
+// done by a process that never loads this code (student/checks.py).
 namespace specdec::course {
 
 // name: a short sentence for people, unique within the check. It follows from check and seed alone,

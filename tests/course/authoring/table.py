@@ -1,0 +1,46 @@
+"""The rules that the course's table keeps, beside those without which it cannot be loaded."""
+import re
+
+from student import regions
+
+
+def problems(root, stages):
+    """What is wrong with a loaded course, in words: the rules that the table itself must keep."""
+    hints = regions.tree_regions(root, "hint", ["stages"])
+    for stage in stages.values():
+        names = [task.name for task in stage.tasks]
+        chapter = (root / stage.chapter).read_text(encoding="utf-8")
+        if len(names) < 4:
+            yield f"stage {stage.number} has {len(names)} tasks; at least four are the lesson"
+        if sum(task.points for task in stage.tasks) != 100:
+            yield f"the points of stage {stage.number} are {sum(t.points for t in stage.tasks)}, not 100"
+        for task in stage.tasks:
+            if not task.name.startswith(f"{stage.number}."):
+                yield f"task {task.name} is no task of stage {stage.number}"
+            if not re.search(rf"^## {task.section}\. ", chapter, re.MULTILINE):
+                yield f"task {task.name}: {stage.chapter} has no section {task.section}"
+            if not any(check.task == task.name for check in stage.checks):
+                yield f"task {task.name} has no check"
+            lines = region_lines(root, task)
+            if not 5 <= lines <= 40:
+                yield f"task {task.name} has {lines} lines; 5 to 40 are a task"
+            for n in (1, 2):
+                if f"{task.name}.{n}" not in hints:
+                    yield f"task {task.name} lacks hint {n}"
+        for check in stage.checks:
+            for name in [check.task, *check.needs]:
+                if name not in names:
+                    yield f"check {check.name} of stage {stage.number} names task {name}, which is none of its"
+            if not check.usually:
+                yield f"check {check.name} of stage {stage.number} does not say what usually goes wrong"
+        repeated = {check.name for check in stage.checks if [c.name for c in stage.checks].count(check.name) > 1}
+        for name in sorted(repeated):
+            yield f"check {name} stands twice in stage {stage.number}"
+
+
+def region_lines(root, task):
+    """How many lines of text a task's region has."""
+    text = (root / task.path).read_text(encoding="utf-8")
+    region = next(r for r in regions.parse(text, task.path) if r.full_name == f"task {task.name}")
+    text = regions.text_of(text, region)
+    return sum(1 for line in text.splitlines() if line.strip())

@@ -1,0 +1,1 @@
+"""What an assignment contains: the tools of somebody who does it. Imports nothing of the other packages."""

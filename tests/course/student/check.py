@@ -1,0 +1,223 @@
+"""`make check STAGE=N`: builds, checks stage N and then the lower ones, and says what to do next.
+
+usage: python3 tests/course check --stage N [--build DIR] [--all | --list]
+  --all    also runs checks whose prerequisites have failed
+  --list   builds and runs nothing: names the checks of each task, and what the tree lacks for them
+
+pass         the task does what it should
+FAIL         it does something else: the first fact that differs, and what usually is the cause
+ERROR        it was not judged: it does not compile, crashes, or never ends
+not checked  it builds on another task, which comes first
+Exit code: 0 when stage N passes, 1 when not, 2 when nothing could be checked.
+"""
+import argparse
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from student import building, checks, course, hint, regions
+from student.terminal import coloured, progress
+
+LABELS = {checks.PASS: ("pass", "green"), checks.FAIL: ("FAIL", "red"),
+          checks.ERROR: ("ERROR", "red"), checks.NOT_CHECKED: ("--", "grey")}
+NOT_BUILT = "its program cannot be built"
+PLACE = re.compile(r"(\S+?):(\d+):\d+: (?:fatal )?error: ")
+WORST_FIRST = (checks.FAIL, checks.ERROR, checks.NOT_CHECKED, checks.PASS)
+
+
+def check_stage(stage, programs, root, broken, run_all):
+    """task -> results. A check is not run while a task that it needs has failed."""
+    expected, results = checks.load_expected(root, stage), {task.name: [] for task in stage.tasks}
+    failed = set()
+    for i, check in enumerate(checks.in_order(stage)):
+        progress(f"stage {stage.number}: check {i + 1} of {len(stage.checks)}")
+        result = one_result(check, stage, expected, programs, root, broken, set() if run_all else failed)
+        results[check.task].append(result)
+        if result.status in (checks.FAIL, checks.ERROR):
+            failed.add(check.task)
+    progress("")
+    return results
+
+
+def one_result(check, stage, expected, programs, root, broken, failed):
+    program = f"course_probe_{stage.number:02}" if check.kind == "probe" else stage.folder
+    if program in broken:
+        return checks.Result(check, checks.ERROR, NOT_BUILT)
+    first = next((name for name in check.needs if name in failed), None)
+    if first:
+        return checks.Result(check, checks.NOT_CHECKED, f"needs task {first}", needs=first)
+    return checks.run(check, stage, expected.get(check.name, {}), programs, root)
+
+
+def status_of(results):
+    return next(status for status in WORST_FIRST if any(r.status == status for r in results))
+
+
+def print_task(task, results):
+    """One line for a task, and the first of its failures; the others most often have the same cause."""
+    status = status_of(results)
+    label, colour = LABELS[status]
+    waits = sorted({r.needs for r in results if r.needs}) if status == checks.NOT_CHECKED else []
+    suffix = f"   not checked: needs task {', '.join(waits)}" if waits else ""
+    failed = [result for result in results if result.status in (checks.FAIL, checks.ERROR)]
+    if failed and failed[0].message == NOT_BUILT:  # the compiler has said why
+        suffix, failed = f"   {NOT_BUILT}", []
+    print(f"  {coloured(f'{label:5}', colour)} {task.name}  {task.title}{coloured(suffix, 'grey')}")
+    for result in failed[:1]:
+        first, *rest = result.message.splitlines()
+        print(f"          {result.check.name}: {first}")
+        for line in rest:
+            print(f"          {coloured(line, 'yellow')}")
+        print_output(result.printed)
+    if failed[1:]:
+        names = ", ".join(result.check.name for result in failed[1:])
+        print(coloured(f"          and {names}: perhaps for the same reason", "grey"))
+
+
+def print_output(lines):
+    for line in lines:
+        print(f"          {coloured('| ' + line, 'grey')}")
+
+
+def print_stage(stage, results, brief):
+    """A stage's tasks; in brief, one line when all is well."""
+    counts = {status: sum(status_of(r) == status for r in results.values()) for status in WORST_FIRST}
+    if brief and counts[checks.PASS] == len(results):
+        print(f"{coloured(f'Stage {stage.number}', 'bold')}: {len(results)} tasks {coloured('pass', 'green')}")
+        return
+    print(coloured(f"Stage {stage.number}, {stage.folder[3:].replace('_', ' ')}", "bold"))
+    for task in stage.tasks:
+        print_task(task, results[task.name])
+
+
+def golden_check(stage, build):
+    """The stage's own comparison with the golden files: (passed, lines to show)."""
+    with tempfile.TemporaryFile("w+") as output:
+        try:
+            code = subprocess.run([build / "bin" / stage.folder, "--check"], stdout=output, stderr=output,
+                                  timeout=300, check=False).returncode
+        except subprocess.TimeoutExpired:
+            return False, ["it was still running after 300 s"]
+        output.seek(0)
+        lines = output.read().splitlines()
+    failures = [i for i, line in enumerate(lines) if "FAIL" in line or "NOT" in line]
+    first = failures[0] if failures else max(0, len(lines) - 8)
+    return code == 0, lines[-1:] if code == 0 else lines[first:first + 8]
+
+
+def line_of(root, task):
+    """Where a task is done: path:line of its region, or of its stub."""
+    wanted = (f"[task {task.name}:", f'"task {task.name}:')
+    for number, line in enumerate((root / task.path).read_text(encoding="utf-8").splitlines(), 1):
+        if any(words in line for words in wanted):
+            return f"{task.path}:{number}"
+    return task.path
+
+
+def print_next(root, stage, results, golden_passed, broken):
+    place = next((PLACE.match(line) for lines in broken.values() for line in lines if PLACE.match(line)), None)
+    if broken:
+        where = f": {place[1]}:{place[2]}" if place else ""
+        print(f"\nNext: what does not compile{where}. Until then its programs cannot be checked.")
+        return
+    todo = [task for task in stage.tasks if status_of(results[task.name]) != checks.PASS]
+    done = len(stage.tasks) - len(todo)
+    print(f"\n{done} of {len(stage.tasks)} tasks of stage {stage.number} pass.", end=" ")
+    if todo:
+        # What is not checked waits for something else; that comes first.
+        task = next((t for t in todo if status_of(results[t.name]) != checks.NOT_CHECKED), todo[0])
+        print(f"Next: task {task.name}, {task.title}\n  {line_of(root, task)}\n  {stage.chapter}, section "
+              f"{task.section}\n  make hint TASK={task.name}")
+    elif not golden_passed:
+        print("Next: the golden files, above: they see more than the tasks' checks do.")
+    else:
+        print(f"Next: predict what it gains, then measure (make predict STAGE={stage.number}), and the\n"
+              f"exercises at the end of {stage.chapter}.")
+
+
+def lacks(root, stage):
+    """What is not in the tree, but needed to check a stage, in words."""
+    expected = checks.load_expected(root, stage) if checks.expected_path(root, stage).is_file() else {}
+    paths = [stage.chapter, f"stages/{stage.folder}", f"tests/course/probes/stage_{stage.number:02}.cpp",
+             *sorted({task.path for task in stage.tasks}),
+             *sorted({f"golden/{check.subject}" for check in stage.checks if check.kind == "golden"})]
+    yield from (f"{path} is missing" for path in paths if not (root / path).exists())
+    yield from (f"task {task.name} has no hint" for task in stage.tasks if not hint.hints(root, task.name))
+    for check in (check for check in stage.checks if check.kind != "golden"):
+        known = expected.get(check.name, {})
+        yield from (f"nothing is known of what seed {seed} of check {check.name} should give"
+                    for seed in check.seeds if not known.get(str(seed)))
+
+
+def print_list(root, stage):
+    """A stage's tasks with the names of their checks; returns whether the tree has what these need."""
+    print(coloured(f"Stage {stage.number}, {stage.folder[3:].replace('_', ' ')}", "bold"))
+    for task in stage.tasks:
+        names = ", ".join(check.name for check in stage.checks if check.task == task.name)
+        print(f"  {task.name}  {task.title}: {names}")
+    lacking = list(lacks(root, stage))
+    for line in lacking:
+        print(f"check: {line}", file=sys.stderr)
+    return not lacking
+
+
+def main(arguments):
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--build", type=Path, default=Path("build"))
+    parser.add_argument("--root", type=Path, default=Path("."))
+    parser.add_argument("--stage", required=True)
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument("--all", action="store_true")
+    how.add_argument("--list", action="store_true")
+    options = parser.parse_args(arguments)
+    try:
+        stages = course.load(options.root)
+    except (course.CourseError, regions.RegionError, OSError) as error:
+        print(f"check: {error}", file=sys.stderr)
+        return 2
+    if not options.stage.isdigit() or int(options.stage) not in stages:
+        missing = "" if options.stage else "STAGE= is missing; "
+        print(f"check: {missing}STAGE is a number from {min(stages)} to {max(stages)}: make check STAGE={max(stages)}",
+              file=sys.stderr)
+        return 2
+    number = int(options.stage)
+    if options.list:
+        return 0 if all([print_list(options.root, stages[n]) for n in range(number, -1, -1)]) else 2
+    return run(options, stages, number)
+
+
+def run(options, stages, number):
+    """Builds and checks a stage and those below it; returns the exit code."""
+    build = options.build.resolve()
+    trouble = building.configure(options.root, build)
+    if trouble:
+        print(f"check: the build cannot be configured (make doctor may know why):\n{trouble}", file=sys.stderr)
+        return 2
+    broken = building.build(build, building.programs_of(stages, number))
+    programs, golden_passed = checks.Programs(build), True
+    for lines in {tuple(lines) for lines in broken.values()}:
+        print(coloured("Does not compile", "red"))
+        print_output(lines)
+    for n in range(number, -1, -1):
+        results = check_stage(stages[n], programs, options.root, broken, options.all)
+        print_stage(stages[n], results, brief=n < number)
+        if n == number:
+            own = results
+            passed = all(status_of(r) == checks.PASS for r in results.values())
+            if passed:
+                golden_passed, lines = golden_check(stages[n], build)
+                label = coloured("pass ", "green") if golden_passed else coloured("FAIL ", "red")
+                print(f"  {label}      golden files: build/bin/{stages[n].folder} --check")
+                print_output([] if golden_passed else lines)
+    print_next(options.root, stages[number], own, golden_passed, broken)
+    return 0 if passed and golden_passed else 1
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except KeyboardInterrupt:
+        progress("")
+        sys.exit("check: interrupted")

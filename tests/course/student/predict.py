@@ -1,0 +1,250 @@
+"""Puts what a reader predicted of a stage beside what its program counts.
+
+usage: python3 tests/course predict --build DIR --stage N [--emitted X] [--forwards X] [--rows X] [--pages X] [--speedup X]
+
+Each stage asks for numbers of its own (a stage without any of them says which), and runs its program on the embedded
+pair: always the same prompts, tokens and seeds, so all counts are the same on every machine. Speed-ups are measured
+here and now, three times, of which the median is shown.
+"""
+import argparse
+import json
+import math
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+
+REPOSITORY = pathlib.Path(__file__).resolve().parents[3]
+sys.path.insert(0, str(REPOSITORY / "docs" / "experiments"))
+import formulas  # noqa: E402
+
+PROMPT = "In the evening Elin ran past the bridge."
+OTHERS = ["Once, in the winter, Sunita came to York. Sunita was looking for a friend.",
+          "On Friday Jonas looked into the barn. There sat Mrs Mensah, eating toast.",
+          "Once, before dawn, Elin came to Bergen. Elin was looking for a silver lamp."]
+BATCH = [PROMPT, *OTHERS]
+PAGE_SIZE, SPEC_LENGTH, TIMED_RUNS = 4, 3, 3
+# Up to which factor a prediction is close: of a count, of one that needs a guess of alpha, of a time.
+CLOSE_COUNT, CLOSE_GUESS, CLOSE_TIME = 1.05, 1.15, 1.2
+
+
+class PredictError(Exception):
+    """There is nothing to compare: `str` says why."""
+
+
+# Option and make variable -> what it is.
+QUANTITIES = {
+    "emitted": "tokens a round after '.'",
+    "forwards": "target forwards a token",
+    "rows": "rows a token",
+    "pages": f"pages of {PAGE_SIZE}",
+    "speedup": "speed-up over plain decoding",
+}
+
+# Stages, quantity, +1: too high or -1: too low, the likeliest reason.
+REASONS = [
+    ("0", "emitted", +1, "a draft counts only if all before it were kept: its acceptance is multiplied by theirs"),
+    ("0", "emitted", -1, "the correction or bonus was left out (1 token a round), or one acceptance was taken for all "
+                         "contexts: after '.' both rows are equal"),
+    ("1", "rows", +1, "all passes were given the rows of the last one; they begin with the prompt and grow by one"),
+    ("1", "rows", -1, "only new rows were counted; without a cache a pass computes the whole text again"),
+    ("23", "rows", +1, "rows were counted again that are cached; each token is fed once"),
+    ("23", "rows", -1, "the rows of the prompt were left out"),
+    ("3", "pages", +1, "room was counted for more than prompt and new tokens"),
+    ("3", "pages", -1, "the prompt was left out, or the last page, which is partly full"),
+    ("45", "forwards", +1, "the bonus or correction was left out, or the acceptance rate, accepted over drafted, stood "
+                           "in for alpha, accepted over tested"),
+    ("45", "forwards", -1, "all drafts were counted as kept; the first rejection ends the round"),
+    ("45", "speedup", +1, "v was taken as 1; where weights lie in the processor's cache, every further row costs time"),
+    ("45", "speedup", -1, "v was taken for K = 5, or as K + 1; here are K + 1 = 4 rows, and rows share their weights"),
+    ("6", "forwards", +1, "passes of single requests were added up; in a batch they share them"),
+    ("6", "forwards", -1, "the batch runs until its slowest request ends, and the prompts need a pass, too"),
+    ("6", "rows", +1, "the rows of a round belong to all tokens that it emits, K + 1 rows to E tokens"),
+    ("6", "rows", -1, "rejected drafts were left out: a round has K + 1 rows whatever is kept. And prompts have rows"),
+    ("6", "speedup", +1, "v was taken from a single sequence; B (K + 1) rows leave less idle arithmetic than K + 1"),
+    ("6", "speedup", -1, "drafting was counted B times; one pass of the draft serves all requests"),
+]
+
+
+class Run:
+    """What one run has counted, and what the formulas say of it: quantity -> number."""
+
+    def __init__(self, words, counted, formula, notes=""):
+        self.words, self.counted, self.formula, self.notes = words, counted, formula, notes
+
+
+def output_of(build, program, options):
+    """The last line of a program's JSON output. PredictError where it fails."""
+    path = pathlib.Path(build) / "bin" / program
+    if not path.exists():
+        raise PredictError(f"{path} is not built: make build")
+    done = subprocess.run([str(path), *options, "--output", "json"], capture_output=True, text=True)
+    if done.returncode != 0:
+        raise PredictError(f"{program} failed:\n{done.stderr.strip()}")
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def single(build, program, n_tokens, *options):
+    """A run on the one prompt: its JSON, and the options of it that a reader would type."""
+    typed = ["--prompt", PROMPT, "--max-new-tokens", str(n_tokens), "--ignore-eos", *options]
+    result = output_of(build, program, [*typed, "--device", "cpu"])
+    words = " ".join(f"'{word}'" if " " in word else word for word in typed)
+    return result, f"build/bin/{program} {words}"
+
+
+def toy(build):
+    result = output_of(build, "00_toy_speculation", ["--spec-length", "2"])
+    betas = [sum(map(min, p, q)) for p, q in zip(result["target_probs"], result["draft_probs"])]
+    alpha, K = statistics.mean(betas), result["spec_length"]
+    return Run(f"build/bin/00_toy_speculation --spec-length {K}", {"emitted": result["mean_emitted"]},
+               {"emitted": formulas.emitted(alpha, K)},
+               f"the formula takes the mean of the table's last column, {alpha:.2f}, for every context")
+
+
+def naive(build):
+    result, words = single(build, "01_naive_decoder", 40)
+    P, N = result["prompt_tokens"], result["stats"]["emitted"]
+    return Run(words, {"rows": result["stats"]["target_rows"] / N}, {"rows": P + (N - 1) / 2},
+               f"P = {P} prompt tokens, N = {N} new ones")
+
+
+def contiguous(build):
+    result, words = single(build, "02_contiguous_kv_cache", 40)
+    P, N = result["prompt_tokens"], result["stats"]["emitted"]
+    return Run(words, {"rows": result["stats"]["target_rows"] / N}, {"rows": (P + N - 1) / N},
+               f"P = {P} prompt tokens, N = {N} new ones")
+
+
+def paged(build):
+    result, words = single(build, "03_paged_kv_cache", 40, "--page-size", str(PAGE_SIZE))
+    stats, P = result["stats"], result["prompt_tokens"]
+    N, page_bytes = stats["emitted"], PAGE_SIZE * result["model"]["cache_bytes_per_token"]
+    return Run(words, {"rows": stats["target_rows"] / N, "pages": stats["cache_bytes"] / page_bytes},
+               {"rows": (P + N - 1) / N, "pages": math.ceil((P + N) / PAGE_SIZE)},
+               f"P = {P} prompt tokens, N = {N} new ones")
+
+
+def speculative(program, *options):
+    def run(build):
+        typed = ["--spec-length", str(SPEC_LENGTH), *options]
+        runs = [single(build, program, 100, *typed) for _ in range(TIMED_RUNS)]
+        stats, words = runs[0][0]["stats"], runs[0][1]
+        middle = {name: statistics.median(result["stats"][name] for result, _ in runs)
+                  for name in ("c", "v", "speedup_clock", "speedup_formula", "speedup_accounting")}
+        return Run(words,
+                   {"forwards": stats["target_forwards"] / stats["emitted"], "speedup": middle["speedup_clock"]},
+                   {"forwards": 1 / formulas.emitted(stats["alpha"], SPEC_LENGTH),
+                    "speedup": middle["speedup_formula"]},
+                   f"alpha {stats['alpha']:.3f} ({stats['accepted']} of {stats['tested']} tested), "
+                   f"{stats['rounds']} rounds; measured c {middle['c']:.2f}, v {middle['v']:.2f}; "
+                   f"speed-up by accounting {middle['speedup_accounting']:.2f}")
+    return run
+
+
+def batch(build):
+    def summary(*options):
+        return output_of(build, "06_batched_verification",
+                         ["--requests", requests.name, "--ignore-eos", "--device", "cpu", *options])["summary"]
+
+    with tempfile.NamedTemporaryFile("w", suffix=".jsonl") as requests:
+        for prompt in BATCH:
+            requests.write(json.dumps({"prompt": prompt, "max_new_tokens": 100}) + "\n")
+        requests.flush()
+        pairs = [(summary("--no-speculation"), summary("--spec-length", str(SPEC_LENGTH))) for _ in range(TIMED_RUNS)]
+    result = pairs[0][1]
+    stats, B, P = result["stats"], len(BATCH), result["prompt_tokens"]
+    E, N = formulas.emitted(stats["alpha"], SPEC_LENGTH), stats["emitted"]
+    return Run(f"{B} requests at once, 100 new tokens each, K = {SPEC_LENGTH}, greedy",
+               {"forwards": stats["target_forwards"] / N, "rows": stats["target_rows"] / N,
+                "speedup": statistics.median(plain["seconds"] / spec["seconds"] for plain, spec in pairs)},
+               {"forwards": (1 + N / B / E) / N, "rows": (P - B) / N + (SPEC_LENGTH + 1) / E},
+               f"alpha {stats['alpha']:.3f}, {P} prompt tokens in all, {stats['rounds']} rounds in "
+               f"{stats['target_forwards']} passes")
+
+
+# stage -> (what is predicted, the chapter, how to get it)
+STAGES = {
+    0: (["emitted"], "00_toy_speculation.md", toy),
+    1: (["rows"], "01_naive_decoder.md", naive),
+    2: (["rows"], "02_contiguous_kv_cache.md", contiguous),
+    3: (["rows", "pages"], "03_paged_kv_cache.md", paged),
+    4: (["forwards", "speedup"], "04_greedy_speculation.md", speculative("04_greedy_speculation")),
+    5: (["forwards", "speedup"], "05_rejection_sampling.md",
+        speculative("05_rejection_sampling", "--temperature", "1")),
+    6: (["forwards", "rows", "speedup"], "06_batched_verification.md", batch),
+}
+
+
+def verdict(stage, name, predicted, counted):
+    """In words: how far apart the two are, and most often why."""
+    factor = predicted / counted
+    close = CLOSE_TIME if name == "speedup" else CLOSE_COUNT if stage < 4 else CLOSE_GUESS
+    if max(factor, 1 / factor) <= close:
+        return "close"
+    side = 1 if factor > 1 else -1
+    reason = next(why for stages, quantity, which, why in REASONS
+                  if str(stage) in stages and (quantity, which) == (name, side))
+    return f"too {'high' if side > 0 else 'low'} by a factor {max(factor, 1 / factor):.2f}: most often because {reason}"
+
+
+def table(stage, run, predictions):
+    """The lines that a reader sees: all quantities side by side, then a sentence on each."""
+    yield run.words
+    yield f"{'':30}{'predicted':>11}{'formula':>11}{'counted':>11}"
+    for name, predicted in predictions.items():
+        formula = f"{run.formula[name]:.3f}" if name in run.formula else "-"
+        label = QUANTITIES[name] + (" *" if name == "speedup" else "")
+        yield f"{label:30}{predicted:11.3f}{formula:>11}{run.counted[name]:11.3f}"
+    for name, predicted in predictions.items():
+        yield f"{name.upper()}: {verdict(stage, name, predicted, run.counted[name])}"
+    yield run.notes
+    if "speedup" in predictions:
+        yield "* measured on this machine just now, and different every time; all else is counted"
+
+
+def positive(text):
+    number = float(text)
+    if not (number > 0 and math.isfinite(number)):
+        raise argparse.ArgumentTypeError(f"{text} is not a number above 0")
+    return number
+
+
+def parse(arguments):
+    parser = argparse.ArgumentParser(usage="make predict STAGE=4 FORWARDS=0.4 SPEEDUP=1.5", add_help=True,
+                                     description="the numbers that each stage asks for stand in its chapter")
+    parser.add_argument("--build", default="build")
+    parser.add_argument("--stage", type=int, choices=STAGES, required=True, metavar="N", help="0 to 6")
+    for name, words in QUANTITIES.items():
+        parser.add_argument(f"--{name}", type=positive, help=words)
+    return parser.parse_args(arguments)
+
+
+def predictions_of(options):
+    """The numbers of the stage. PredictError where one is missing, or one is of another stage."""
+    wanted, chapter, _ = STAGES[options.stage]
+    if not list((REPOSITORY / "stages").glob(f"{options.stage:02}_*")):
+        raise PredictError(f"stage {options.stage} is not in this assignment")
+    given = [name for name in QUANTITIES if getattr(options, name) is not None]
+    if sorted(given) != sorted(wanted):
+        usage = " ".join(f"{name.upper()}=..." for name in wanted)
+        meaning = "".join(f"\n  {name.upper():10}{QUANTITIES[name]}" for name in wanted)
+        raise PredictError(f"usage: make predict STAGE={options.stage} {usage}{meaning}\n"
+                           f"Write your numbers down first: docs/{chapter}, \"Predict, then measure\".")
+    return {name: getattr(options, name) for name in wanted}
+
+
+def main(arguments):
+    options = parse(arguments)
+    try:
+        predictions = predictions_of(options)
+        for line in table(options.stage, STAGES[options.stage][2](options.build), predictions):
+            print(line)
+    except PredictError as error:
+        print(error, file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

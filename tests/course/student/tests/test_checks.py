@@ -1,0 +1,184 @@
+"""How checks judge, on a made-up course whose programs are shell scripts."""
+import contextlib
+import io
+import json
+import os
+import tempfile
+import time
+import unittest
+from pathlib import Path
+from unittest import mock
+
+from student import building, check, checks, course, sandbox
+
+WANT = [("length after 3 drafts", 14), ("tokens", [5, 6, 7]), ("law", {"floats": [0.5, 0.25], "tolerance": 1e-6})]
+
+
+def fact(name, value):
+    return "echo '" + json.dumps({"fact": name, "value": value}, separators=(",", ":")) + "'\n"
+
+
+GOOD = "".join(fact(name, value) for name, value in WANT)
+
+
+class ChecksTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = Path(folder.name)
+        self.root.chmod(0o755)
+        tasks = [course.Task(f"4.{i}", f"title {i}", 3, 25, "a.cpp") for i in (1, 2)]
+        self.checks = [course.Check("first", "4.1", [], "it is often so", "probe", "first", seconds=3),
+                       course.Check("second", "4.2", ["4.1"], "or so", "probe", "second", seconds=3)]
+        self.stage = course.Stage(4, "04_x", "docs/04_x.md", tasks, self.checks)
+        self.program = self.root / "probe"
+        self.programs = checks.Programs(self.root, {"course_probe_04": self.program})
+
+    def run_check(self, script, which=0):
+        self.program.write_text("#!/bin/sh\n" + script)
+        self.program.chmod(0o755)
+        return checks.run(self.checks[which], self.stage, {"0": WANT}, self.programs, self.root)
+
+    def expect(self, script, status, *words):
+        result = self.run_check(script)
+        self.assertEqual(result.status, status, result.message)
+        for word in words:
+            self.assertIn(word, " ".join([result.message, *result.printed]))
+
+    def test_equal_facts_pass_whatever_else_is_printed(self):
+        self.expect("echo debugging\n" + GOOD + "echo more >&2\n", checks.PASS)
+
+    def test_the_first_wrong_fact_is_reported_with_its_usual_cause(self):
+        self.expect(GOOD.replace("14", "12").replace("6", "9"), checks.FAIL,
+                    "length after 3 drafts: 12, not 14", "usually: it is often so")
+
+    def test_a_list_says_where_it_differs(self):
+        self.expect(GOOD.replace("[5,6,7]", "[5,6,8]"), checks.FAIL, "tokens: number 3 of 3 is 8, not 7")
+        self.expect(GOOD.replace("[5,6,7]", "[5,6]"), checks.FAIL, "tokens: there are 2, not 3")
+
+    def test_floats_have_a_tolerance_and_nan_never_passes(self):
+        self.expect(GOOD.replace("0.25", "0.2500001"), checks.PASS)
+        self.expect(GOOD.replace("0.25", "0.26"), checks.FAIL, "law: number 2 of 2 is 0.26, not 0.25")
+        for wrong in ("null", "NaN", "1e999", '"0.25"x'):
+            self.assertNotEqual(self.run_check(GOOD.replace("0.25", wrong)).status, checks.PASS, wrong)
+
+    def test_another_type_is_not_equal(self):
+        for wrong in ("14.0", "true", '"14"'):
+            self.assertEqual(self.run_check(GOOD.replace("14", wrong)).status, checks.FAIL, wrong)
+
+    def test_facts_that_are_missing_repeated_or_invented_fail(self):
+        lines = GOOD.splitlines(True)
+        for script in ("".join(lines[:2]), GOOD + lines[2], lines[0] + GOOD, fact("score", 100) + GOOD, ""):
+            self.assertEqual(self.run_check(script).status, checks.FAIL, script)
+
+    def test_its_own_stub_is_a_failure_and_anothers_is_not(self):
+        stub = "echo 'task 4.{}: x: not done yet, see docs/04, section 3' >&2; exit 1\n"
+        self.expect(stub.format(1), checks.FAIL, "task 4.1: x: not done yet, see docs/04, section 3")
+        self.expect(GOOD.splitlines()[0] + "\n" + stub.format(2), checks.NOT_CHECKED, "needs task 4.2")
+        self.expect(stub.format(1) + "\n", checks.FAIL)
+
+    def test_crashes_hangs_and_exit_codes_are_errors(self):
+        self.expect("kill -SEGV $$\n", checks.ERROR, "crashed")
+        self.expect("sleep 60\n", checks.ERROR, "endless loop")
+        self.expect("echo sorry >&2; exit 3\n", checks.ERROR, "exit code 3", "sorry")
+        self.expect(GOOD + "exit 3\n", checks.ERROR, "exit code 3")
+
+    def test_a_wrong_fact_before_a_crash_is_what_explains_it(self):
+        self.expect(fact("length after 3 drafts", 12) + "kill -ABRT $$\n", checks.FAIL, "12, not 14")
+
+    def test_a_program_that_is_not_there_is_an_error(self):
+        result = checks.run(self.checks[0], self.stage, {"0": WANT}, checks.Programs(self.root), self.root)
+        self.assertEqual(result.status, checks.ERROR)
+
+    def test_nothing_expected_is_nothing_passed(self):
+        self.program.write_text("#!/bin/sh\n")
+        self.program.chmod(0o755)
+        result = checks.run(self.checks[0], self.stage, {}, self.programs, self.root)
+        self.assertEqual(result.status, checks.ERROR)
+
+    def test_a_failed_task_silences_what_needs_it(self):
+        expected = self.root / course.FOLDER / "expected"
+        expected.mkdir(parents=True)
+        (expected / "04.json").write_text(json.dumps({"first": {"0": WANT}, "second": {"0": WANT}}))
+        self.run_check("[ $1 = second ] || exit 3\n" + GOOD)
+        results = check.check_stage(self.stage, self.programs, self.root, {}, run_all=False)
+        self.assertEqual([r.status for r in results["4.1"] + results["4.2"]], [checks.ERROR, checks.NOT_CHECKED])
+        self.assertEqual(results["4.2"][0].needs, "4.1")
+        results = check.check_stage(self.stage, self.programs, self.root, {}, run_all=True)
+        self.assertEqual(results["4.2"][0].status, checks.PASS)
+
+    def test_what_cannot_be_built_is_an_error_of_its_own(self):
+        result = check.one_result(self.checks[0], self.stage, {}, self.programs, self.root,
+                                  {"course_probe_04": ["/a.cpp:3:1: error: x"]}, set())
+        self.assertEqual((result.status, result.message), (checks.ERROR, "its program cannot be built"))
+
+    def test_what_cannot_be_built_comes_next(self):
+        output = io.StringIO()
+        with contextlib.redirect_stdout(output):
+            check.print_next(Path("/x"), self.stage, {}, True, {"p": ["In file", "a.cpp:3:1: error: y"]})
+        self.assertIn("Next: what does not compile: a.cpp:3.", output.getvalue())
+
+    def test_running_out_of_memory_is_told(self):
+        self.expect("echo std::bad_alloc >&2; exit 1\n", checks.ERROR, "it ran out of memory", "usually: it is often so")
+
+
+class BuildingTest(unittest.TestCase):
+    def test_memory_is_what_is_free_or_what_a_container_allows(self):
+        with tempfile.TemporaryDirectory() as folder:
+            groups = Path(folder)
+            free = building.memory(groups)
+            self.assertGreater(free, 64 << 20)
+            for name, limit, expected in (("memory.max", 100 << 20, 100 << 20), ("memory.max", "max", free),
+                                          ("memory/memory.limit_in_bytes", 50 << 20, 50 << 20)):
+                path = groups / name
+                path.parent.mkdir(exist_ok=True)
+                path.write_text(f"{limit}\n")
+                self.assertAlmostEqual(building.memory(groups), expected, delta=512 << 20 if expected == free else 0)
+
+    def test_compiles_no_more_at_a_time_than_asked(self):
+        processors = len(os.sched_getaffinity(0))
+        for asked, memory, expected in (("", 1 << 50, processors), ("", 1 << 20, 1), ("1", 1 << 50, 1), ("7", 1, 7),
+                                        ("0", 1 << 50, processors), ("many", 1 << 50, processors)):
+            with mock.patch.object(building, "memory", lambda memory=memory: memory), \
+                    mock.patch.dict(os.environ, JOBS=asked):
+                self.assertEqual(building.jobs(), expected, (asked, memory))
+
+
+class SandboxTest(unittest.TestCase):
+    def run_shell(self, script, **limits):
+        return sandbox.run(["/bin/sh", "-c", script], sandbox.Limits(**limits))
+
+    def test_output_is_limited(self):
+        outcome = self.run_shell("yes", seconds=10, output=1000)
+        self.assertLessEqual(len(outcome.stdout), 1000)
+        self.assertNotEqual(outcome.code, 0)
+
+    def test_memory_is_limited(self):
+        hog = "x=a; while :; do x=$x$x; done"
+        outcome = self.run_shell(hog, seconds=20, memory=100 * sandbox.MEGABYTE)
+        self.assertNotEqual(outcome.code, 0)
+        self.assertFalse(outcome.timed_out)
+
+    def test_nothing_is_left_running(self):
+        seconds = f"30.{os.getpid()}"  # nobody else sleeps so long
+        self.run_shell(f"(setsid sh -c 'sleep {seconds}; true' &) ; setsid sleep {seconds} & sleep 0.2", seconds=5)
+        for _ in range(50):  # who is killed takes a moment to die
+            left = [p for p in Path("/proc").glob("[0-9]*/cmdline") if seconds.encode() in _read(p)]
+            if not left:
+                return
+            time.sleep(0.1)
+        self.fail(f"still running: {left}")
+
+    def test_the_environment_is_not_ours(self):
+        self.assertNotIn("LD_PRELOAD", self.run_shell("env").stdout)
+
+
+def _read(path):
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,1 @@
+"""Makes assignments and graders, and marks submissions. Imports `student`, and nothing of `authoring`."""

@@ -1,0 +1,125 @@
+"""Assignments cut from the real tree: what is in them, and what is not."""
+import io
+import json
+import subprocess
+import tempfile
+import unittest
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+
+from student import course, hint, regions
+from teacher import assignment
+
+ROOT = Path(__file__).resolve().parents[4]
+
+
+def run(main, *arguments):
+    output = io.StringIO()
+    with redirect_stdout(output), redirect_stderr(output):
+        code = main(["--root", str(ROOT), *map(str, arguments)])
+    return code, output.getvalue()
+
+
+class AssignmentTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.tree = Path(cls.folder.name) / "four"
+        cls.stages = course.load(ROOT)
+        code, output = run(assignment.main, "--stage", 4, "--out", cls.tree)
+        assert code == 0, output
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
+
+    def test_is_built_quickly_and_for_debuggers_with_lines(self):
+        presets = {preset["name"]: preset.get("cacheVariables", {})
+                   for preset in json.loads(self.text("CMakePresets.json"))["configurePresets"]}
+        self.assertEqual(presets["base"]["SPECDEC_OPTIMIZE"], "-O1 -DNDEBUG")
+        self.assertIn("-g", presets["asan"]["SPECDEC_OPTIMIZE"])
+
+    def text(self, path):
+        return (self.tree / path).read_text(encoding="utf-8")
+
+    def test_each_task_is_a_stub_that_says_what_and_where(self):
+        for task in self.stages[4].tasks:
+            stub = f'::specdec::not_done("{task.not_done(self.stages[4])}");'
+            self.assertEqual(self.text(task.path).count(stub), 1, task.name)
+        self.assertIn("task 4.2: roll the caches back: not done yet, see docs/04, section 3",
+                      self.text("stages/04_greedy_speculation/draft_and_verify.cpp"))
+
+    def test_lower_stages_are_the_reference(self):
+        for number in range(4):
+            for task in self.stages[number].tasks:
+                self.assertEqual(regions.without_markers(self.text(task.path)),
+                                 regions.without_markers((ROOT / task.path).read_text(encoding="utf-8")))
+
+    def test_nothing_of_later_stages_is_there(self):
+        names = [str(path.relative_to(self.tree)) for path in self.tree.rglob("*")]
+        for number in (5, 6):
+            self.assertEqual([name for name in names if f"0{number}" in name and not name.startswith("golden")], [])
+        self.assertEqual([name for name in names if "mutant" in name or "oracle" in name or ".git/" in name], [])
+        self.assertEqual([e["stage"] for e in json.loads(self.text(course.FOLDER / "tasks.json"))["stages"]],
+                         [0, 1, 2, 3, 4])
+
+    def test_its_own_tools_understand_it(self):
+        stages = course.load(self.tree)
+        self.assertEqual([(t.name, t.title, t.path) for t in stages[4].tasks],
+                         [(t.name, t.title, t.path) for t in self.stages[4].tasks])
+        done = subprocess.run(["make", "--no-print-directory", "hint", "TASK=4.2"], cwd=self.tree, text=True,
+                              capture_output=True, check=False)
+        self.assertIn("Task 4.2: roll the caches back", done.stdout, done.stderr)
+
+    def test_it_has_the_tools_of_students_and_no_others(self):
+        tools = sorted(path.relative_to(self.tree / course.FOLDER).as_posix() for path in (self.tree / course.FOLDER).rglob("*.py"))
+        self.assertEqual(tools, ["__main__.py", *sorted(f"student/{path.name}" for path in (ROOT / course.FOLDER / "student").glob("*.py"))])
+        self.assertGreaterEqual(len(tools), 12)
+
+    def test_its_tools_have_all_that_they_import(self):
+        for tool in sorted((self.tree / course.FOLDER / "student").glob("*.py")):
+            done = subprocess.run(["python3", "-c", f"import student.{tool.stem}"], cwd=self.tree / course.FOLDER, text=True,
+                                  capture_output=True, check=False)
+            self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_links_between_its_pages_lead_somewhere_or_to_later_chapters(self):
+        self.assertIn("| 4.2 | roll the caches back |", self.text("README.md"))
+        self.assertNotIn("{", self.text("README.md").replace("${", ""))
+
+    def test_a_students_own_lower_stages_are_kept(self):
+        own = self.tree / self.stages[4].tasks[0].path
+        mine = Path(self.folder.name) / "mine" / self.stages[4].tasks[0].path
+        mine.parent.mkdir(parents=True)
+        mine.write_text(own.read_text(encoding="utf-8") + "// mine\n", encoding="utf-8")
+        five = Path(self.folder.name) / "five"
+        code, output = run(assignment.main, "--stage", 5, "--out", five, "--keep", Path(self.folder.name) / "mine")
+        self.assertEqual(code, 0, output)
+        self.assertIn(f"kept {self.stages[4].tasks[0].path}", output)
+        self.assertTrue((five / self.stages[4].tasks[0].path).read_text(encoding="utf-8").endswith("// mine\n"))
+
+    def test_wrong_use_is_told_in_one_line(self):
+        for arguments, words in ((["--stage", "9"], "from 0 to 6"), (["--stage", ""], "STAGE=4"),
+                                 (["--stage", "4", "--out", self.tree], "exists"),
+                                 (["--stage", "4", "--out", Path(self.folder.name) / "new", "--keep", "/dev"], "/dev")):
+            code, output = run(assignment.main, *arguments)
+            self.assertEqual((code, output.count("\n")), (2, 1), output)
+            self.assertIn(words, output)
+
+
+class HintTest(unittest.TestCase):
+    def test_the_second_comes_after_the_first(self):
+        code, first = run(hint.main, "--task", "4.2")
+        self.assertEqual(code, 0)
+        self.assertIn("HINT=2", first)
+        code, both = run(hint.main, "--task", "4.2", "--hint", "2")
+        self.assertEqual(code, 0)
+        self.assertGreater(len(both), len(first))
+
+    def test_unknown_tasks_are_told(self):
+        code, output = run(hint.main, "--task", "4.9")
+        self.assertEqual(code, 2)
+        self.assertIn("there is no task 4.9", output)
+
+
+if __name__ == "__main__":
+    unittest.main()
