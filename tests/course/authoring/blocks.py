@@ -16,7 +16,7 @@ from pathlib import Path
 from student import course, regions
 from authoring import mutants
 
-BLOCK = re.compile(r"^<!-- (tasks|mutants): (\d) -->\n(.*?)^<!-- end \1 -->$", re.DOTALL | re.MULTILINE)
+BLOCK = re.compile(r"^<!-- (tasks|mutants): (\d+) -->\n(.*?)^<!-- end \1 -->$", re.DOTALL | re.MULTILINE)
 MENTION = re.compile(r"^<!-- (?:end )?(?:tasks|mutants)\b", re.MULTILINE)
 
 

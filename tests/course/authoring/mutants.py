@@ -118,11 +118,11 @@ def parse(text, name):
         if not header.get(key):
             raise MutantError(f"{name}: it lacks '{key}:'")
     header.setdefault("classic", "0")
-    if header["classic"] not in map(str, CLASSIC) or not re.fullmatch(r"[0-6]", header["stage"]):
-        raise MutantError(f"{name}: classic is a number from 1 to 18, stage one from 0 to 6")
-    if not name.startswith(f"0{header['stage']}_"):
+    if header["classic"] not in map(str, CLASSIC) or not re.fullmatch(r"\d\d?", header["stage"]):
+        raise MutantError(f"{name}: classic is a number from 1 to 18, stage one of one or two digits")
+    if not name.startswith(f"{int(header['stage']):02}_"):
         raise MutantError(f"{name}: the name of a mutant of stage {header['stage']} begins with "
-                          f"0{header['stage']}_")
+                          f"{int(header['stage']):02}_")
     if header.get("lossless", "yes") != "yes":
         raise MutantError(f"{name}: 'lossless:' is yes, or not there")
     return Mutant(name, header["bug"], int(header["classic"]), int(header["stage"]), header.get("task", ""),
@@ -179,6 +179,8 @@ def load(root):
     """All mutants of the tree, each of which can be planted. Raises MutantError, RegionError."""
     mutants = read(root)
     for mutant in mutants:
+        if not list((root / "stages").glob(f"{mutant.stage:02}_*")):
+            raise MutantError(f"{mutant.name}: there is no stage {mutant.stage}")
         if not (root / mutant.file).is_file():
             raise MutantError(f"{mutant.name}: there is no {mutant.file}")
         text = source(root, mutant)
@@ -247,7 +249,7 @@ def _missed(mutant, code, output):
 
 def _lost(prover, mutant, overlaid):
     """The text of a lossless mutant must be the reference's."""
-    name = next((prover.root / "stages").glob(f"0{mutant.stage}_*")).name
+    name = next((prover.root / "stages").glob(f"{mutant.stage:02}_*")).name
     texts = []
     for programs in (built(prover), overlaid.program):
         code, output = run([str(programs(name)), *TEXT])

@@ -95,7 +95,7 @@ def run(mode, paths):
 
 def main(arguments):
     if len(arguments) < 2 or arguments[0] not in ("--check", "--update"):
-        print(__doc__.strip().splitlines()[-4].strip(), file=sys.stderr)
+        print(__doc__.strip().splitlines()[-3].strip(), file=sys.stderr)
         return 2
     try:
         return run(arguments[0], arguments[1:])

@@ -184,8 +184,13 @@ def main(arguments):
         return 2
     number = int(options.stage)
     if options.list:
-        return 0 if all([print_list(options.root, stages[n]) for n in range(number, -1, -1)]) else 2
+        return 0 if all([print_list(options.root, stages[n]) for n in from_stage(stages, number)]) else 2
     return run(options, stages, number)
+
+
+def from_stage(stages, number):
+    """A stage's number, and those below it that there are."""
+    return [n for n in sorted(stages, reverse=True) if n <= number]
 
 
 def run(options, stages, number):
@@ -200,7 +205,7 @@ def run(options, stages, number):
     for lines in {tuple(lines) for lines in broken.values()}:
         print(coloured("Does not compile", "red"))
         print_output(lines)
-    for n in range(number, -1, -1):
+    for n in from_stage(stages, number):
         results = check_stage(stages[n], programs, options.root, broken, options.all)
         print_stage(stages[n], results, brief=n < number)
         if n == number:

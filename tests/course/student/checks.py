@@ -22,7 +22,7 @@ from pathlib import Path
 from student import course, sandbox
 
 PASS, FAIL, ERROR, NOT_CHECKED = "pass", "fail", "error", "not checked"
-NOT_DONE = re.compile(r"task (\d\.\d+): .*: not done yet")
+NOT_DONE = re.compile(r"task (\d+\.\d+): .*: not done yet")
 SHOWN = 10  # lines of what a program printed beside its facts
 LONGEST = 1 << 16  # characters of a fact's line
 

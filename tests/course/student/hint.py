@@ -36,7 +36,7 @@ def give(options):
     """Prints the hint that is asked for; returns the exit code."""
     tasks = {task.name: (stage, task) for stage in course.load(options.root).values() for task in stage.tasks}
     if options.task not in tasks:
-        near = [name for name in tasks if name.startswith(options.task[:1])] if options.task[:1].isdigit() else tasks
+        near = [name for name in tasks if name.split(".")[0] == options.task.split(".")[0]]
         print(f"hint: there is no task {options.task or '(TASK= is missing)'}; there are {', '.join(near or tasks)}",
               file=sys.stderr)
         return 2

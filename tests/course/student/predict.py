@@ -44,26 +44,26 @@ QUANTITIES = {
 
 # Stages, quantity, +1: too high or -1: too low, the likeliest reason.
 REASONS = [
-    ("0", "emitted", +1, "a draft counts only if all before it were kept: its acceptance is multiplied by theirs"),
-    ("0", "emitted", -1, "the correction or bonus was left out (1 token a round), or one acceptance was taken for all "
-                         "contexts: after '.' both rows are equal"),
-    ("1", "rows", +1, "all passes were given the rows of the last one; they begin with the prompt and grow by one"),
-    ("1", "rows", -1, "only new rows were counted; without a cache a pass computes the whole text again"),
-    ("23", "rows", +1, "rows were counted again that are cached; each token is fed once"),
-    ("23", "rows", -1, "the rows of the prompt were left out"),
-    ("3", "pages", +1, "room was counted for more than prompt and new tokens"),
-    ("3", "pages", -1, "the prompt was left out, or the last page, which is partly full"),
-    ("45", "forwards", +1, "the bonus or correction was left out, or the acceptance rate, accepted over drafted, stood "
-                           "in for alpha, accepted over tested"),
-    ("45", "forwards", -1, "all drafts were counted as kept; the first rejection ends the round"),
-    ("45", "speedup", +1, "v was taken as 1; where weights lie in the processor's cache, every further row costs time"),
-    ("45", "speedup", -1, "v was taken for K = 5, or as K + 1; here are K + 1 = 4 rows, and rows share their weights"),
-    ("6", "forwards", +1, "passes of single requests were added up; in a batch they share them"),
-    ("6", "forwards", -1, "the batch runs until its slowest request ends, and the prompts need a pass, too"),
-    ("6", "rows", +1, "the rows of a round belong to all tokens that it emits, K + 1 rows to E tokens"),
-    ("6", "rows", -1, "rejected drafts were left out: a round has K + 1 rows whatever is kept. And prompts have rows"),
-    ("6", "speedup", +1, "v was taken from a single sequence; B (K + 1) rows leave less idle arithmetic than K + 1"),
-    ("6", "speedup", -1, "drafting was counted B times; one pass of the draft serves all requests"),
+    ((0,), "emitted", +1, "a draft counts only if all before it were kept: its acceptance is multiplied by theirs"),
+    ((0,), "emitted", -1, "the correction or bonus was left out (1 token a round), or one acceptance was taken for all "
+                           "contexts: after '.' both rows are equal"),
+    ((1,), "rows", +1, "all passes were given the rows of the last one; they begin with the prompt and grow by one"),
+    ((1,), "rows", -1, "only new rows were counted; without a cache a pass computes the whole text again"),
+    ((2, 3), "rows", +1, "rows were counted again that are cached; each token is fed once"),
+    ((2, 3), "rows", -1, "the rows of the prompt were left out"),
+    ((3,), "pages", +1, "room was counted for more than prompt and new tokens"),
+    ((3,), "pages", -1, "the prompt was left out, or the last page, which is partly full"),
+    ((4, 5), "forwards", +1, "the bonus or correction was left out, or the acceptance rate, accepted over drafted, stood "
+                             "in for alpha, accepted over tested"),
+    ((4, 5), "forwards", -1, "all drafts were counted as kept; the first rejection ends the round"),
+    ((4, 5), "speedup", +1, "v was taken as 1; where weights lie in the processor's cache, every further row costs time"),
+    ((4, 5), "speedup", -1, "v was taken for K = 5, or as K + 1; here are K + 1 = 4 rows, and rows share their weights"),
+    ((6,), "forwards", +1, "passes of single requests were added up; in a batch they share them"),
+    ((6,), "forwards", -1, "the batch runs until its slowest request ends, and the prompts need a pass, too"),
+    ((6,), "rows", +1, "the rows of a round belong to all tokens that it emits, K + 1 rows to E tokens"),
+    ((6,), "rows", -1, "rejected drafts were left out: a round has K + 1 rows whatever is kept. And prompts have rows"),
+    ((6,), "speedup", +1, "v was taken from a single sequence; B (K + 1) rows leave less idle arithmetic than K + 1"),
+    ((6,), "speedup", -1, "drafting was counted B times; one pass of the draft serves all requests"),
 ]
 
 
@@ -184,7 +184,7 @@ def verdict(stage, name, predicted, counted):
         return "close"
     side = 1 if factor > 1 else -1
     reason = next(why for stages, quantity, which, why in REASONS
-                  if str(stage) in stages and (quantity, which) == (name, side))
+                  if stage in stages and (quantity, which) == (name, side))
     return f"too {'high' if side > 0 else 'low'} by a factor {max(factor, 1 / factor):.2f}: most often because {reason}"
 
 
@@ -214,7 +214,8 @@ def parse(arguments):
     parser = argparse.ArgumentParser(usage="make predict STAGE=4 FORWARDS=0.4 SPEEDUP=1.5", add_help=True,
                                      description="the numbers that each stage asks for stand in its chapter")
     parser.add_argument("--build", default="build")
-    parser.add_argument("--stage", type=int, choices=STAGES, required=True, metavar="N", help="0 to 6")
+    parser.add_argument("--stage", type=int, choices=STAGES, required=True, metavar="N",
+                        help=f"{min(STAGES)} to {max(STAGES)}")
     for name, words in QUANTITIES.items():
         parser.add_argument(f"--{name}", type=positive, help=words)
     return parser.parse_args(arguments)

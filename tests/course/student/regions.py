@@ -20,7 +20,7 @@ from dataclasses import dataclass
 KINDS = ("task", "hint", "snippet")
 MARKER = re.compile(
     r"^\s*(?:(?://|#)\s*\[(?P<code>[^\]]*)\]|<!-- \[(?P<markdown>[^\]]*)\] -->)\s*$")
-BEGIN = re.compile(r"^(task) (\d\.\d+): (\S.*)$|^(hint) (\d\.\d+\.\d)$|^(snippet) ([\w.-]+)$")
+BEGIN = re.compile(r"^(task) (\d+\.\d+): (\S.*)$|^(hint) (\d+\.\d+\.\d)$|^(snippet) ([\w.-]+)$")
 END = re.compile(r"^end (task|hint|snippet) ([\w.-]+)$")
 ABOUT = re.compile(r"^(end )?(%s)\b" % "|".join(KINDS))
 

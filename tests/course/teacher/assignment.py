@@ -47,7 +47,7 @@ def source_files(root):
 def is_wanted(path, number):
     """Whether a file of the reference belongs into the assignment of a stage."""
     name = path.as_posix()
-    stage = re.match(r"(?:stages/|docs/|docs/figures/|tests/course/probes/stage_)(0\d)", name)
+    stage = re.match(r"(?:stages/|docs/|docs/figures/|tests/course/probes/stage_)(\d\d)[_.]", name)
     if stage and int(stage[1]) > number:
         return False
     program = re.match(r"stages/programs/(\w+)/", name)

@@ -82,7 +82,8 @@ class Reading(Tree):
                 ("says: too far", "too far", "'too far' is no line of a header"),
                 ("says: too far", "says: too far\nsays: too", "'says:' stands there twice"),
                 ("classic: 2", "classic: 19", "classic is a number"),
-                ("stage: 4", "stage: 7", "stage one from 0 to 6"),
+                ("stage: 4", "stage: four", "stage one of one or two digits"),
+                ("stage: 4", "stage: 10", "begins with 10_"),
                 ("stage: 4", "stage: 5", "begins with 05_"),
                 ("says: too far", "says: too far\nlossless: no", "'lossless:' is yes"),
                 ("ctest some_test Suite.Case", "ctest some_test", "is none of: ctest PROGRAM CASE"),
@@ -106,6 +107,13 @@ class Reading(Tree):
         self.assert_refused("has none of these lines", HEADER + CHANGE)
         (self.root / "stages/04_x/a.cpp").unlink()
         self.assert_refused("there is no stages/04_x/a.cpp", HEADER + CHANGE)
+
+    def test_stages_have_two_digits_in_names_and_must_be_there(self):
+        header = HEADER.replace("stage: 4", "stage: 10").replace("04_x", "10_x")
+        self.assert_refused("there is no stage 10", header + CHANGE, "10_too_far")
+        self.write("stages/10_x/a.cpp", SOURCE.replace("task 4.1", "task 10.1"))
+        mutant = self.mutant(header + "task: 10.1\n" + CHANGE, "10_too_far")
+        self.assertEqual((mutant.stage, mutant.task), (10, "10.1"))
 
     def test_the_task_is_the_one_around_the_change(self):
         self.assert_refused("it says 'no task', and the change lies in '4.1'", HEADER + CHANGE)

@@ -48,6 +48,10 @@ class RegionsTest(unittest.TestCase):
         self.assertNotIn("task", stub)
         self.assertEqual(list(by_name(stub)), ["snippet one", "snippet two", "hint 4.2.1"])
 
+    def test_stages_beyond_9_have_tasks_and_hints(self):
+        found = by_name(SOURCE.replace("4.2", "10.12"))
+        self.assertEqual(list(found), ["snippet one", "task 10.12", "snippet two", "hint 10.12.1"])
+
     def test_lines_that_only_look_like_markers_are_text(self):
         for line in ("// [n, V]", "int a[task];  // [task 1.1: x]", "// [tasks]", "[hint 1.1.1]"):
             self.assertEqual(regions.parse(line + "\n", "s"), [], line)
