@@ -29,7 +29,7 @@ build: setup ## build everything into build/ (installs missing packages; SETUP=n
 	@cmake --build --preset cpu
 
 demo: build ## run the stages on one prompt and put them side by side
-	@.ci/demo $(BUILD)
+	@python3 stages/programs/demo.py $(BUILD)
 
 check: setup ## check a stage, then the lower ones, and say what to do next: make check STAGE=2
 	@$(COURSE) check --build $(BUILD) --stage '$(STAGE)'
@@ -77,17 +77,17 @@ fuzz: setup-full ## run each fuzzer for FUZZ_SECONDS (60)
 	@tests/fuzz/run_fuzzers $(BUILD)/fuzz/bin $(FUZZ_SECONDS)
 
 bench: build ## measure this machine in 10 minutes: build/bench/page.md (let nothing else run)
-	@python3 docs/experiments/bench.py --build $(BUILD)
+	@python3 tests/benchmarks/bench.py --build $(BUILD)
 
 bench-full: build ## the same with all settings; takes an hour or two
-	@python3 docs/experiments/bench.py --build $(BUILD) --full
+	@python3 tests/benchmarks/bench.py --build $(BUILD) --full
 
 bench-docs: build ## bench-full, and the tables and figures of docs/performance.md and README from it
-	@python3 docs/experiments/bench.py --build $(BUILD) --full --commit
+	@python3 tests/benchmarks/bench.py --build $(BUILD) --full --commit
 	@python3 docs/experiments/tables.py
 
 bench-cuda: build ## measure this machine's GPU, and fill the tables of docs/kernels.md with that
-	@python3 docs/experiments/cuda_bench.py --build $(BUILD)
+	@python3 tests/benchmarks/cuda_bench.py --build $(BUILD)
 	@python3 docs/experiments/tables.py
 
 experiments: build ## measure what chapters 4 to 6 and theory show, on a quiet machine; fill tables, draw figures
@@ -115,7 +115,7 @@ docs: ## copy snippets and tables into the chapters, mark what is stale; the sit
 
 doctor: ## say what this machine has and lacks for specdec
 	@command -v python3 >/dev/null || { echo "python3 is missing; mend it: apt-get install python3"; exit 1; }
-	@.ci/doctor
+	@python3 tests/doctor.py
 
 format: setup-full ## apply clang-format
 	@$(FORMATTED) | xargs -0 clang-format -i

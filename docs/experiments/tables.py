@@ -18,9 +18,7 @@ import re
 import sys
 
 import batch_tables
-import bench
 import bench_tables
-import cuda_bench
 import cuda_tables
 import formulas
 from table_text import machine as machine_text, markdown, number, prose, smoke
@@ -29,6 +27,9 @@ HERE = pathlib.Path(__file__).resolve().parent
 DOCS = HERE.parent
 sys.path.insert(0, str(DOCS / "figures"))
 import benchmarks as benchmark_figures  # noqa: E402
+sys.path.insert(0, str(DOCS.parent / "tests/benchmarks"))
+import bench  # noqa: E402
+import cuda_bench  # noqa: E402
 BLOCK = re.compile(r"(?P<head>^(?P<quote>(?:> )?)<!-- table: (?P<name>[\w-]+) -->\n)(?P<body>.*?)"
                    r"(?P<tail>^(?P=quote)<!-- end table -->$)", re.DOTALL | re.MULTILINE)
 TEXTS = ["arithmetic", "dialogue", "code", "rewriting", "recipes", "stories", "questions", "poems"]

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Draws the figures of docs/performance.md: python3 docs/figures/benchmarks.py
 
-From docs/experiments/bench.json, which docs/experiments/bench.py wrote. Writes SVG files beside itself; grey ones,
+From docs/experiments/bench.json, which tests/benchmarks/bench.py wrote. Writes SVG files beside itself; grey ones,
 that say so, where the sources have changed since.
 """
 import json
@@ -14,6 +14,7 @@ from experiments import Axes, COLOURS, EXPERIMENTS, draw_mark
 from picture import BLUE, GREEN, INK, Picture, RED, SOFT
 
 sys.path.insert(0, str(EXPERIMENTS))
+sys.path.insert(0, str(EXPERIMENTS.parents[1] / "tests/benchmarks"))
 import bench  # noqa: E402
 from bench_tables import Benchmarks, DRAFTS, SHAPES, mean, settings  # noqa: E402
 

@@ -1,6 +1,6 @@
 """make doctor, on machines and trees that are made up: each thing that is broken, and what mends it.
 
-    test_doctor.py .ci/doctor
+    test_doctor.py tests/doctor.py
 """
 import contextlib
 import hashlib
@@ -143,7 +143,7 @@ class ToolsTest(unittest.TestCase):
     def test_assignments_need_no_test_libraries(self):
         with made_up_tree() as tree:
             self.assertNotIn("gtest", run(tree)[1])
-            (tree / "tests/unit").mkdir(parents=True)
+            (tree / "tests/course/teacher").mkdir(parents=True)
             self.assertIn("gtest", run(tree)[1])
 
     def test_make_says_that_python_is_missing(self):
@@ -174,7 +174,7 @@ class MachineTest(unittest.TestCase):
     def test_disk(self):
         with made_up_tree() as tree:
             self.assertRegex(run(tree, df=DF.format(tree=tree, tree_kib=1000000, kib=500000))[1], r"ok +disk +1\.0 GB")
-            (tree / "tests/unit").mkdir(parents=True)
+            (tree / "tests/course/teacher").mkdir(parents=True)
             code, said = run(tree, df=DF.format(tree=tree, tree_kib=1000000, kib=500000))
             self.assertEqual(code, 1)
             self.assertRegex(said, r"PROBLEM +disk +1\.0 GB free here; the build takes 1\.7\n +mend it: ")

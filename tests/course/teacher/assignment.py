@@ -20,7 +20,7 @@ from teacher import stubs
 
 STARTER = course.FOLDER / "teacher/starter"
 # Copied whole, but for what LEFT_OUT matches.
-COPIED = ("CMakeLists.txt", "LICENSE", ".ci/setup", ".ci/doctor", ".clang-format", "common", "kernels",
+COPIED = ("CMakeLists.txt", "LICENSE", ".ci/setup", ".clang-format", "common", "kernels",
           "golden/README.md", "golden/draft_text.txt", "golden/models", "golden/checkpoints", "golden/goldens", "stages/CMakeLists.txt",
           "stages/programs",
           "tests/course/probes/CMakeLists.txt", "tests/course/probes/golden_report.cpp", "docs/figures", "docs/00_before_you_start.md",
@@ -28,7 +28,7 @@ COPIED = ("CMakeLists.txt", "LICENSE", ".ci/setup", ".ci/doctor", ".clang-format
 # Folders of stages/programs that need a stage's library -> that stage.
 NEEDS = {"cache": 3, "speculation": 4, "sampling": 5, "batch": 6}
 # The tools of students; those of teachers and of the course's makers stay behind.
-TOOLS = ("tests/course/__main__.py", "tests/course/student", "docs/experiments/formulas.py")
+TOOLS = ("tests/doctor.py", "tests/course/__main__.py", "tests/course/student", "docs/experiments/formulas.py")
 LEFT_OUT = re.compile(r"(^|/)(build|__pycache__)/|^kernels/(cuda|emulation)/.*\.cu$")
 BLOCK = re.compile(r"(<!-- snippet: (?P<path>[^#\s]+)(?:#(?P<name>[\w.-]+))? -->\n```\w*\n).*?(^```$)",
                    re.DOTALL | re.MULTILINE)

@@ -169,6 +169,12 @@ class EveryStage(unittest.TestCase):
         code, out, errors = self.tool(0, "hint", "--task", "0.1")
         self.assertEqual((code, out, errors), (2, "", "hint: task 0.1 has no region in the sources\n"))
 
+    def test_doctor_sees_an_assignment(self):
+        code, out, errors = self.ran(2, "make", "--no-print-directory", "doctor")
+        self.assertIn("Project:", out)
+        self.assertRegex(out, r"golden files +\d+ files, as they were made")
+        self.assertNotIn("gtest", out)
+
     def test_predict_asks_for_a_build_and_knows_its_stages(self):
         for number in STAGES:
             _, _, usage = self.tool(number, "predict", "--stage", str(number))

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Says what this machine has and lacks for specdec; changes nothing.
 
-    .ci/doctor [TREE]        (TREE: the project's folder, by default the one that this file is in)
+    python3 tests/doctor.py [TREE]        (TREE: the project's folder, by default the one that this file is in)
 
 A line a finding: ok; note, where something is missing that is not needed; PROBLEM. Below a note or a problem, the
 command that mends it. Exit code 1: something that building or checking needs is missing or damaged.
@@ -124,8 +124,8 @@ def find_header(name, folders):
 
 
 def is_assignment(tree):
-    """An assignment has the course's checks in place of the tests."""
-    return not (tree / "tests/unit").is_dir()
+    """An assignment has a student's tools, and none that make assignments."""
+    return not (tree / "tests/course/teacher").is_dir()
 
 
 def libraries(wanted, folders):

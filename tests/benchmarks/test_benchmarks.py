@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tests of docs/experiments/bench.py and of the tables and figures that are made from what it writes."""
+"""Tests of bench.py and of the tables and figures that are made from what it writes."""
 import json
 import pathlib
 import stat

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs the benchmarks of build/bin/bench one after the other and puts what they gave into one file.
 
-    python3 docs/experiments/bench.py [--build DIR] [--full] [--commit] [--only PROGRAM ...]
+    python3 tests/benchmarks/bench.py [--build DIR] [--full] [--commit] [--only PROGRAM ...]
 
 Writes build/bench/results.json, and build/bench/page.md: docs/performance.md with the numbers and figures of this
 machine. `--commit` also writes docs/experiments/bench.json, from which `make docs` makes the tables and figures of the
@@ -20,9 +20,10 @@ import subprocess
 import sys
 import tempfile
 
-import run
+EXPERIMENTS = pathlib.Path(__file__).resolve().parents[2] / "docs/experiments"
+sys.path.insert(0, str(EXPERIMENTS))
+import run  # noqa: E402
 
-HERE = pathlib.Path(__file__).resolve().parent
 SOURCES = ["kernels/**/*", "common/**/*", "stages/**/*", "tests/benchmarks/**/*"]   # what decides how fast all is
 LEFT_OUT = ("kernels/cuda", "kernels/emulation/", "tests/benchmarks/cuda")         # but for what starts so
 SUFFIXES = {".h", ".cpp", ".cu", ".cuh", ".txt", ".cmake"}
@@ -165,8 +166,8 @@ def main():
     print(file)
     print(write_page(results, folder))
     if options.commit:
-        (HERE / "bench.json").write_text(run.dump(results), encoding="utf-8")
-        print(HERE / "bench.json")
+        (EXPERIMENTS / "bench.json").write_text(run.dump(results), encoding="utf-8")
+        print(EXPERIMENTS / "bench.json")
 
 
 def write_page(results, folder):

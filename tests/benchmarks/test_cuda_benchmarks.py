@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tests of docs/experiments/cuda_bench.py and of the tables that are made from what it writes, on a run that never
+"""Tests of cuda_bench.py and of the tables that are made from what it writes, on a run that never
 happened."""
 import contextlib
 import io

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs stages 1 to 5 on one prompt, puts what they did side by side, and ends with stage 6 on many prompts at once.
 
-    .ci/demo [BUILD] [--prompt TEXT] [--max-new-tokens N]
+    python3 stages/programs/demo.py [BUILD] [--prompt TEXT] [--max-new-tokens N]
 
 Streams each stage's text as it is written; then says what it cost, and whether the stages agree.
 """

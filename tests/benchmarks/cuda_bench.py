@@ -2,7 +2,7 @@
 """Runs cuda_benchmark on this machine's GPU and writes docs/experiments/cuda.json, from which tables.py makes the
 tables of docs/kernels.md.
 
-    python3 docs/experiments/cuda_bench.py [--build DIR] [--filter REGEX] [--samples N]
+    python3 tests/benchmarks/cuda_bench.py [--build DIR] [--filter REGEX] [--samples N]
 
 Without a GPU it says NOT MEASURED and why, and writes nothing. Let nothing else run on the GPU.
 """
@@ -16,7 +16,7 @@ import subprocess
 import bench
 import run
 
-OUT = pathlib.Path(__file__).resolve().with_name("cuda.json")
+OUT = bench.EXPERIMENTS / "cuda.json"
 # What decides how fast the kernels are.
 SOURCES = ["kernels/*", "kernels/cuda/**/*", "common/**/*", "tests/benchmarks/cuda*"]
 WORDS, NUMBERS = ["gpu", "compute_capability", "cuda", "driver_cuda"], ["multiprocessors", "memory_bytes"]
