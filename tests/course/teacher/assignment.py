@@ -5,7 +5,8 @@ usage: python3 tests/course assignment --stage N [--out DIR] [--keep DIR]
   --keep   a student's earlier assignment: what it has of lower stages takes the reference's place
 
 Lower stages are the reference, the tasks of the stage are stubs, later stages are left out with
-their chapters, checks and solutions, also where those stand in a folder that stages share. All that is needed to build, check and grade is there.
+their chapters, checks and solutions, also where those stand in a folder that stages share. All that
+is needed to build, check and grade is there.
 """
 import argparse
 import json
@@ -20,11 +21,11 @@ from teacher import stubs
 
 STARTER = course.FOLDER / "teacher/starter"
 # Copied whole, but for what LEFT_OUT matches.
-COPIED = ("CMakeLists.txt", "LICENSE", ".ci/setup", ".clang-format", "common", "kernels",
-          "golden/README.md", "golden/draft_text.txt", "golden/models", "golden/checkpoints", "golden/goldens", "stages/CMakeLists.txt",
-          "stages/programs",
-          "tests/course/probes/CMakeLists.txt", "tests/course/probes/golden_report.cpp", "docs/figures", "docs/00_before_you_start.md",
-          "docs/checkpoints_and_tokenizers.md", "docs/theory.md", "docs/glossary.md", "docs/troubleshooting.md")
+COPIED = ("CMakeLists.txt", "LICENSE", ".ci/setup", ".clang-format", "common", "kernels", "stages/CMakeLists.txt", "stages/programs",
+          "golden/README.md", "golden/draft_text.txt", "golden/models", "golden/checkpoints", "golden/goldens",
+          "tests/course/probes/CMakeLists.txt", "tests/course/probes/golden_report.cpp",
+          "docs/figures", "docs/00_before_you_start.md", "docs/checkpoints_and_tokenizers.md", "docs/theory.md",
+          "docs/glossary.md", "docs/troubleshooting.md")
 # Folders of stages/programs that need a stage's library -> that stage.
 NEEDS = {"cache": 3, "speculation": 4, "sampling": 5, "batch": 6}
 # The tools of students; those of teachers and of the course's makers stay behind.

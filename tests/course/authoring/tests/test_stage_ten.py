@@ -114,7 +114,8 @@ class StageTen(unittest.TestCase):
     def test_it_is_configured(self):
         build = self.cut / "build"
         self.assertIsNone(building.configure(self.cut, build))
-        done = subprocess.run(["ninja", "-C", build, "-t", "commands", "course_stage_10"], text=True, capture_output=True, check=False)
+        done = subprocess.run(["ninja", "-C", build, "-t", "commands", "course_stage_10"], text=True, capture_output=True,
+                              check=False)
         self.assertEqual(done.returncode, 0, done.stdout)
         for program in (f"bin/{NEW}", "course/course_probe_10", f"bin/{OLD}", "course/course_probe_00"):
             self.assertIn(f" -o {program} ", done.stdout)

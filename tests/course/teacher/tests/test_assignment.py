@@ -72,8 +72,10 @@ class AssignmentTest(unittest.TestCase):
         self.assertIn("Task 4.2: roll the caches back", done.stdout, done.stderr)
 
     def test_it_has_the_tools_of_students_and_no_others(self):
-        tools = sorted(path.relative_to(self.tree / course.FOLDER).as_posix() for path in (self.tree / course.FOLDER).rglob("*.py"))
-        self.assertEqual(tools, ["__main__.py", *sorted(f"student/{path.name}" for path in (ROOT / course.FOLDER / "student").glob("*.py"))])
+        there = self.tree / course.FOLDER
+        tools = sorted(path.relative_to(there).as_posix() for path in there.rglob("*.py"))
+        students = sorted(f"student/{path.name}" for path in (ROOT / course.FOLDER / "student").glob("*.py"))
+        self.assertEqual(tools, ["__main__.py", *students])
         self.assertGreaterEqual(len(tools), 12)
 
     def test_its_tools_have_all_that_they_import(self):
@@ -96,6 +98,16 @@ class AssignmentTest(unittest.TestCase):
         self.assertEqual(code, 0, output)
         self.assertIn(f"kept {self.stages[4].tasks[0].path}", output)
         self.assertTrue((five / self.stages[4].tasks[0].path).read_text(encoding="utf-8").endswith("// mine\n"))
+
+    def test_what_an_earlier_assignment_left_out_is_not_kept(self):
+        folder = Path(self.folder.name)
+        for number, keep in ((3, None), (5, folder / "3")):
+            code, output = run(assignment.main, "--stage", number, "--out", folder / str(number), *(["--keep", keep] if keep else []))
+            self.assertEqual(code, 0, output)
+        self.assertIn("kept stages/03_paged_kv_cache/", output)
+        self.assertNotIn("round.cpp", output)
+        self.assertEqual(regions.without_markers((folder / "5/common/speculation/round.cpp").read_text(encoding="utf-8")),
+                         regions.without_markers((ROOT / "common/speculation/round.cpp").read_text(encoding="utf-8")))
 
     def test_wrong_use_is_told_in_one_line(self):
         for arguments, words in ((["--stage", "9"], "from 0 to 6"), (["--stage", ""], "STAGE=4"),

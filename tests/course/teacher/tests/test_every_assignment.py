@@ -81,7 +81,8 @@ class EveryStage(unittest.TestCase):
             self.assertLessEqual({task.name for task in STAGES[number].tasks}, set(own))
             for task, own_pieces in own.items():
                 self.assertTrue(own_pieces, f"task {task} has nothing of its own")
-                self.assertEqual([piece for piece in own_pieces if piece in text], [], f"task {task} in the assignment of {number}")
+                left = [piece for piece in own_pieces if piece in text]
+                self.assertEqual(left, [], f"task {task} in the assignment of {number}")
 
     def test_a_task_of_a_later_stage_in_a_shared_folder_is_none(self):
         for number, tree in self.trees.items():
