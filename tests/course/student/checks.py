@@ -155,11 +155,10 @@ def first_difference(got, want):
 def command_of(check, stage, seed, programs, root):
     if check.kind == "probe":
         return [programs[f"course_probe_{stage.number:02}"], check.subject, str(seed)]
-    threads = ["--threads", "2"] if stage.number >= 2 else []
     if check.kind == "json":
-        return [programs[stage.folder], *check.subject, *threads, "--output", "json", "--quiet"]
+        return [programs[stage.folder], *check.subject, *stage.options, "--output", "json", "--quiet"]
     ids = check.subject if check.hidden else golden_ids(root / "golden" / check.subject)
-    return [programs[stage.folder], "--prompt-ids", ids, "--dump", "dump.safetensors", *threads,
+    return [programs[stage.folder], "--prompt-ids", ids, "--dump", "dump.safetensors", *stage.options,
             *check.options, "--max-new-tokens", "1", "--output", "json", "--quiet"]
 
 

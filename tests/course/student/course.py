@@ -51,6 +51,7 @@ class Stage:
     chapter: str
     tasks: list
     checks: list
+    options: list = field(default_factory=list)  # of its program, in all checks
 
     def task(self, name):
         return next(task for task in self.tasks if task.name == name)
@@ -78,7 +79,7 @@ def load(root):
                 raise CourseError(f"task {task['id']} has no region in the sources")
             tasks.append(Task(task["id"], title, task["section"], task["points"], str(path)))
         checks = [check_of(check) for check in entry["checks"]]
-        stage = Stage(entry["stage"], entry["folder"], entry["chapter"], tasks, checks)
+        stage = Stage(entry["stage"], entry["folder"], entry["chapter"], tasks, checks, entry.get("options", []))
         stages[stage.number] = stage
     if found:
         raise CourseError(f"{min(found)} is a region in {found[min(found)][0]}, but no task of tasks.json")
