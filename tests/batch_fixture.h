@@ -15,9 +15,10 @@
 
 #include "common/run_stats.h"
 #include "stages/04_greedy_speculation/greedy_speculation.h"
-#include "stages/05_rejection_sampling/sampling_drafter.h"
 #include "stages/05_rejection_sampling/rejection_sampling.h"
+#include "stages/05_rejection_sampling/sampling_drafter.h"
 #include "stages/06_batched_verification/batch_engine.h"
+#include "stages/programs/sampling/speculation_options.h"
 #include "tests/engine_fixture.h"
 
 namespace specdec::batch {
@@ -60,24 +61,18 @@ inline int context_limit(const LanguageModel& target, const BatchRequest& reques
   return request.context_limit > 0 ? request.context_limit : target.max_seq_len();
 }
 
-// As a session does it. round_costs: of the engine; none: no request adapts.
-inline void adapt(DraftAndVerify& steps, const BatchRequest& request,
-                  std::span<const double> round_costs) {
-  if (!request.auto_spec_length) return;
-  const auto most = static_cast<std::size_t>(request.spec_length) + 1;
-  const auto costs = round_costs.first(std::min(round_costs.size(), most));
-  steps.adapt(AdaptiveSpecLength({costs.begin(), costs.end()}));
+inline std::unique_ptr<SpecLengthPolicy> policy_of(const BatchRequest& request) {
+  return request.make_policy ? request.make_policy() : fixed_spec_length(request.spec_length);
 }
 
 // Stage 5. With K = 0 it is plain decoding.
 inline Outcome run_alone(LanguageModel& target, Drafter& drafter, const BatchRequest& request,
-                         const Tokenizer* tokenizer = nullptr,
-                         std::span<const double> round_costs = {}) {
-  DraftAndVerify steps(target, drafter, request.spec_length, context_limit(target, request),
-                       KeepProbs::kOnHost);
-  adapt(steps, request, round_costs);
+                         const Tokenizer* tokenizer = nullptr) {
+  DraftAndVerify steps(target, drafter, policy_of(request), context_limit(target, request),
+                       Drafts(request.spec_length, target.vocab_size()));
   Dice dice(request.seed);
-  RejectionSampling sampling(steps, dice, request.speculation);
+  JudgeSetup sampling_judge(steps, dice, request.speculation);
+  RejectionSampling sampling(steps, sampling_judge);
   return run_alone(steps, request, tokenizer, [&](auto& context, auto& generation) {
     return sampling.round(context, generation);
   });
@@ -85,11 +80,10 @@ inline Outcome run_alone(LanguageModel& target, Drafter& drafter, const BatchReq
 
 // Stage 4. REQUIRES: neither model samples, and there are no penalties.
 inline Outcome run_alone_greedily(LanguageModel& target, Drafter& drafter,
-                                  const BatchRequest& request, const Tokenizer* tokenizer = nullptr,
-                                  std::span<const double> round_costs = {}) {
-  DraftAndVerify steps(target, drafter, request.spec_length, context_limit(target, request),
-                       KeepProbs::kNone);
-  adapt(steps, request, round_costs);
+                                  const BatchRequest& request,
+                                  const Tokenizer* tokenizer = nullptr) {
+  DraftAndVerify steps(target, drafter, policy_of(request), context_limit(target, request),
+                       Drafts(request.spec_length, 0));
   return run_alone(steps, request, tokenizer, [&](auto& context, auto& generation) {
     return greedy_round(steps, context, generation);
   });

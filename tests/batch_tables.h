@@ -105,14 +105,14 @@ class TableEngine {
 
   Outcome alone(const BatchRequest& request) const {
     TableModel model = target_table(), small = draft_table();
-    ModelDrafter by(small, shape_.positions + 1);
-    return run_alone(model, by, request, nullptr, shape_.options.round_costs);
+    SamplingDrafter by(small, shape_.positions + 1);
+    return run_alone(model, by, request);
   }
   // Stage 4's rounds. REQUIRES: is_plainly_greedy(request).
   Outcome alone_greedily(const BatchRequest& request) const {
     TableModel model = target_table(), small = draft_table();
-    ModelDrafter by(small, shape_.positions + 1);
-    return run_alone_greedily(model, by, request, nullptr, shape_.options.round_costs);
+    SamplingDrafter by(small, shape_.positions + 1);
+    return run_alone_greedily(model, by, request);
   }
 
  private:
@@ -127,7 +127,7 @@ class TableEngine {
 
  public:
   PagedTableModel target, draft;
-  ModelDrafter drafter;
+  SamplingDrafter drafter;
   BatchEngine engine;
 };
 

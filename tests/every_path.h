@@ -6,6 +6,7 @@
 
 #include "stages/00_toy_speculation/enumeration.h"
 #include "stages/05_rejection_sampling/rejection_sampling.h"
+#include "stages/programs/sampling/speculation_options.h"
 #include "tests/engine_fixture.h"
 
 namespace specdec {
@@ -82,7 +83,8 @@ SpeculationRun speculate(DraftAndVerify& steps, Chance& chance, const Speculatio
                          const Request& request, AfterRound&& after_round) {
   SpeculationRun run;
   Generation generation(request, request.tokenizer_or_null());
-  RejectionSampling sampling(steps, chance, options);
+  JudgeSetup sampling_judge(steps, chance, options);
+  RejectionSampling sampling(steps, sampling_judge);
   Text context = request.prompt;
   steps.prefill(context);
   while (!generation.finished()) {
@@ -97,7 +99,8 @@ SpeculationRun speculate(DraftAndVerify& steps, Chance& chance, const Speculatio
 inline SpeculationRun speculate(LanguageModel& target, Drafter& drafter, int spec_length,
                                 Chance& chance, const SpeculationOptions& options,
                                 const Request& request, int context_limit = 1 << 20) {
-  DraftAndVerify steps(target, drafter, spec_length, context_limit, KeepProbs::kOnHost);
+  DraftAndVerify steps(target, drafter, fixed_spec_length(spec_length), context_limit,
+                       Drafts(spec_length, target.vocab_size()));
   return speculate(steps, chance, options, request, [](auto&&...) {});
 }
 

@@ -10,9 +10,10 @@
 #include <vector>
 
 #include "common/run_stats.h"
+#include "stages/04_greedy_speculation/greedy_drafter.h"
 #include "stages/04_greedy_speculation/greedy_speculation.h"
-#include "stages/05_rejection_sampling/sampling_drafter.h"
 #include "tests/engine_fixture.h"
+#include "tests/policy.h"
 #include "tests/scripted_drafter.h"
 #include "tests/table_model.h"
 #include "tests/test_support.h"
@@ -30,7 +31,7 @@ struct SpeculationPair {
         drafter(draft.llama, max_length + 1) {}
 
   CachedLlama target, draft;
-  ModelDrafter drafter;
+  GreedyDrafter drafter;
 };
 
 // A language model that knows one text by heart: after the text's first n tokens it says token n.
@@ -133,8 +134,8 @@ inline Outcome speculate_greedily(LanguageModel& target, Drafter& drafter, const
   Outcome outcome;
   Generation generation(request, request.tokenizer_or_null(),
                         [&](std::string_view text) { outcome.streamed += text; });
-  DraftAndVerify steps(target, drafter, spec_length, context_limit, KeepProbs::kNone);
-  if (!round_costs.empty()) steps.adapt(AdaptiveSpecLength(round_costs));
+  DraftAndVerify steps(target, drafter, policy_of(spec_length, round_costs), context_limit,
+                       Drafts(spec_length, 0));
   std::vector<TokenId> context = request.prompt;
   steps.prefill(context);
   while (!generation.finished()) {

@@ -10,12 +10,14 @@
 #include "common/base/error.h"
 #include "common/base/stopwatch.h"
 #include "stages/04_greedy_speculation/greedy_speculation.h"
+#include "stages/programs/adaptive/cost_profile.h"
+#include "stages/programs/adaptive/measure_costs.h"
 #include "stages/programs/cache/make_cache.h"
 #include "stages/programs/run/device.h"
 #include "stages/programs/run/load_model.h"
-#include "stages/programs/adaptive/cost_profile.h"
-#include "stages/programs/adaptive/measure_costs.h"
+#include "stages/programs/sampling/speculation_options.h"
 #include "stages/programs/speculation/measure_steps.h"
+#include "tests/policy.h"
 
 namespace specdec {
 namespace {
@@ -116,7 +118,7 @@ const std::vector<double>& BenchmarkModels::round_costs(BenchmarkTarget& target,
                       fmt::format("specdec.benchmark.{}.json", ::getpid());
     RunOptions options = draft.options;
     options.cost_profile = file.string();
-    draft.round_costs = cost_profile(options, target.files, target.model, *draft.setup)
+    draft.round_costs = load_or_measure_costs(options, target.files, target.model, *draft.setup)
                             .round_costs(kLargestAutoSpecLength);
     std::filesystem::remove(file);
   }
@@ -143,7 +145,8 @@ BenchmarkModels::Draft& BenchmarkModels::find(BenchmarkTarget& target, const std
     const int pages = requests * pages_for(target.positions, draft.options.draft_page_size);
     draft.setup = std::make_unique<DraftSetup>(
         draft.options, target.files, target.model,
-        DraftRoom{.positions = target.positions, .requests = requests, .pages = pages});
+        DraftRoom{.positions = target.positions, .requests = requests, .pages = pages},
+        sampled_drafting(KeepProbs::kOnHost));
   }
   return draft;
 }
@@ -151,15 +154,21 @@ BenchmarkModels::Draft& BenchmarkModels::find(BenchmarkTarget& target, const std
 Decoding::Decoding(BenchmarkTarget& target, Drafter& drafter, const GenerationRequest& request,
                    const DecodingOptions& options)
     : request_(request),
-      steps_(target.llama, drafter, options.spec_length, target.llama.max_seq_len(),
-             options.stage == 5 ? KeepProbs::kOnHost : KeepProbs::kNone),
+      timed_target_(target.llama),
+      timed_drafter_(drafter),
+      steps_(timed_target_, timed_drafter_, policy_of(options.spec_length, options.round_costs),
+             target.llama.max_seq_len(),
+             Drafts(options.spec_length, options.stage == 5 ? target.llama.vocab_size() : 0)),
       generation_(request, nullptr),
       context_(request.prompt) {
   context_.reserve(context_.size() +
                    static_cast<std::size_t>(request.max_new_tokens + kMostDrafts));
-  if (options.stage == 5) sampling_.emplace(steps_, dice_, sampling_of(options.temperature));
-  if (!options.round_costs.empty()) steps_.adapt(AdaptiveSpecLength(options.round_costs));
+  if (options.stage == 5) {
+    judge_.emplace(steps_, dice_, sampling_of(options.temperature));
+    sampling_.emplace(steps_, *judge_);
+  }
   steps_.prefill(context_);
+  prefill_seconds_ = timed_target_.seconds();
 }
 
 void Decoding::advance(int tokens) {
@@ -170,19 +179,27 @@ void Decoding::advance(int tokens) {
       round = sampling_ ? sampling_->round(context_, generation_)
                         : greedy_round(steps_, context_, generation_);
     }
-    steps_.count(stats_, round);
+    const double drafting = timed_drafter_.seconds() - stats_.draft_seconds;
+    count_round(stats_, round);
+    stats_.draft_seconds = timed_drafter_.seconds();
+    stats_.verify_seconds = timed_target_.seconds() - prefill_seconds_;
+    stats_.draft_forwards = timed_drafter_.forwards();
+    if (round.drafted > 0 && timed_drafter_.caught_up()) {
+      stats_.catch_up_seconds += drafting;
+      stats_.catch_up_drafted += round.drafted;
+    }
   }
 }
 
 Speedup Decoding::speedup() {
   const auto choose = [&](std::span<const TokenId> context) {
     if (sampling_) {
-      sampling_->judge().plain_choice(steps_.logits_rows(1), context);
+      judge_->judge().plain_choice(steps_.logits_rows(1), context);
     } else {
       argmax(steps_.target().backend(), steps_.logits(0));
     }
   };
-  const Sampling drafting = sampling_ ? sampling_->judge().drafting() : Sampling{};
+  const Sampling drafting = sampling_ ? judge_->judge().drafting() : Sampling{};
   const StepTimes times = measure_steps(steps_, context_, static_cast<int>(request_.prompt.size()),
                                         stats_, drafting, choose);
   return specdec::speedup(stats_, times);

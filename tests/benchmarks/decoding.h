@@ -13,9 +13,11 @@
 #include "common/run_stats.h"
 #include "stages/05_rejection_sampling/rejection_sampling.h"
 #include "stages/programs/run/request.h"
+#include "stages/programs/sampling/speculation_options.h"
 #include "stages/programs/show/report.h"
 #include "stages/programs/speculation/draft_setup.h"
 #include "stages/programs/speculation/speedup.h"
+#include "stages/programs/speculation/timed_models.h"
 #include "tests/benchmarks/steady_samples.h"
 
 namespace specdec {
@@ -114,8 +116,12 @@ class Decoding {
 
  private:
   const GenerationRequest& request_;
+  TimedModel timed_target_;
+  TimedDrafter timed_drafter_;
+  double prefill_seconds_ = 0;
   DraftAndVerify steps_;
   Dice dice_{1};
+  std::optional<JudgeSetup> judge_;
   std::optional<RejectionSampling> sampling_;  // none: greedy
   Generation generation_;
   std::vector<TokenId> context_;

@@ -2,9 +2,11 @@
 // taken: counted by the emulation.
 #include "kernels/cuda_backend.h"
 #include "kernels/emulation/cuda_on_cpu.h"
+#include "stages/04_greedy_speculation/greedy_drafter.h"
 #include "stages/04_greedy_speculation/greedy_speculation.h"
-#include "stages/05_rejection_sampling/sampling_drafter.h"
 #include "stages/05_rejection_sampling/rejection_sampling.h"
+#include "stages/05_rejection_sampling/sampling_drafter.h"
+#include "stages/programs/sampling/speculation_options.h"
 #include "tests/engine_fixture.h"
 
 namespace specdec {
@@ -27,7 +29,7 @@ struct Pair {
         drafter(draft.llama, positions + 1) {}
 
   CachedLlama target, draft;
-  ModelDrafter drafter;
+  SamplingDrafter drafter;
 };
 
 // Decodes with a self-draft. round: one round of it.
@@ -58,12 +60,17 @@ class DeviceLoopTest : public ::testing::Test {
 
   Decoded sample(std::string_view rule, KeepProbs keep) {
     Pair pair(model_, kPositions);
-    DraftAndVerify steps(pair.target.llama, pair.drafter, K, kPositions, keep);
+    const int V = pair.draft.llama.vocab_size();
+    const auto drafter = sampled_drafting(keep).make(pair.draft.llama, {kPositions + 1, 1, V});
+    const bool on_device = keep == KeepProbs::kBesideLogits;
+    DraftAndVerify steps(pair.target.llama, *drafter, fixed_spec_length(K), kPositions,
+                         Drafts(K, V, on_device ? backend_.get() : nullptr));
     const SpeculationOptions options{{.temperature = 0.9, .top_p = 0.95, .repetition_penalty = 1.1},
                                      1.2,
                                      &find_acceptance_rule(rule)};
     Dice dice(5);
-    RejectionSampling sampling(steps, dice, options);
+    JudgeSetup sampling_judge(steps, dice, options);
+    RejectionSampling sampling(steps, sampling_judge);
     return decode(steps, request_, [&](std::vector<TokenId>& context, Generation& generation) {
       return sampling.round(context, generation);
     });
@@ -94,7 +101,8 @@ TEST_F(DeviceLoopTest, SampledRoundsBringBackIdsAlone) {
 
 TEST_F(DeviceLoopTest, GreedyRoundsBringBackIdsAlone) {
   Pair pair(model_, kPositions);
-  DraftAndVerify steps(pair.target.llama, pair.drafter, K, kPositions, KeepProbs::kNone);
+  GreedyDrafter drafter(pair.draft.llama, kPositions + 1);
+  DraftAndVerify steps(pair.target.llama, drafter, K, kPositions);
   const Decoded run =
       decode(steps, request_, [&](std::vector<TokenId>& context, Generation& generation) {
         return greedy_round(steps, context, generation);

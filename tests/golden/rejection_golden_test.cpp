@@ -80,8 +80,9 @@ class Replay {
                                          options.at("draft_temperature")};
     Request request =
         request_of(run_.at("prompt_ids"), options.at("max_new_tokens"), run_.at("eos_ids"));
-    DraftAndVerify steps(target, drafter, options.at("spec_length"), options.at("context_limit"),
-                         KeepProbs::kOnHost);
+    DraftAndVerify steps(target, drafter, fixed_spec_length(options.at("spec_length")),
+                         options.at("context_limit"),
+                         Drafts(options.at("spec_length"), target.vocab_size()));
     const SpeculationRun result = speculate(
         steps, recorder_, speculation, request,
         [&](const Round& round, const DraftAndVerify& parts, const RejectionSampling& sampling) {
@@ -166,7 +167,7 @@ class Replay {
       const std::span<const double> draft_probs = steps.drafts().probs(row);
       EXPECT_EQ(draws[i].accepted, want[i].at("accepted"));
       check_name(want[i], draws[i]);
-      check_prob(sampling.judge().target_probs(row)[token], want[i].at("target_prob"));
+      check_prob(sampling_judge.judge().target_probs(row)[token], want[i].at("target_prob"));
       check_prob(draft_probs.empty() ? 1 : draft_probs[token], want[i].at("draft_prob"));
     }
   }
@@ -244,7 +245,7 @@ TEST(RejectionGoldenTest, RunsOnTablesAreTheOracles) {
     const json& options = line.at("options");
     TableModel target = table(file, tables + ".target_logits", options.at("context_limit"));
     TableModel draft = table(file, tables + ".draft_logits", options.at("draft_context_limit"));
-    ModelDrafter drafter(draft, 128);
+    SamplingDrafter drafter(draft, 128);
     Replay replay(line, {5e-9, 1e-13});
     replay.check(target, drafter);
     decisions += replay.decisions();
@@ -257,7 +258,7 @@ TEST(RejectionGoldenTest, RunsOnTablesAreTheOracles) {
 // temperature and residuals add to it.
 TEST(RejectionGoldenTest, RunsOfTheEmbeddedPairAreTheOracles) {
   Engine target("target", make_cpu_backend(2), 16), draft("draft", make_cpu_backend(2), 16);
-  ModelDrafter drafter(*draft.llama, 320);
+  SamplingDrafter drafter(*draft.llama, 320);
   const std::vector<json> lines = runs("target");
   EXPECT_EQ(lines.size(), 32u);
   int decisions = 0;

@@ -154,7 +154,7 @@ class TestBatch {
   std::unique_ptr<Backend> backend;
   std::unique_ptr<KvCache> target_cache, draft_cache;
   PagedTableModel target, draft;
-  ModelDrafter drafter;
+  SamplingDrafter drafter;
   std::map<RequestId, Heard> heard;
 
  private:

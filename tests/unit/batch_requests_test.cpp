@@ -31,8 +31,6 @@ std::vector<BadRequest> bad_requests() {
            "--spec-length 5: this engine has room for 0 to 4"},
           {"K below 0", [](auto& r) { r.spec_length = -1; },
            "--spec-length -1: this engine has room for 0 to 4"},
-          {"a K by costs that nobody knows", [](auto& r) { r.auto_spec_length = true; },
-           "--spec-length auto: this engine knows no costs"},
           {"a stop text without a tokenizer", [](auto& r) { r.generation.stop = {"end"}; },
            "--stop needs a tokenizer, and there is none"},
           {"an empty stop text", [](auto& r) { r.generation.stop = {""}; },

@@ -51,11 +51,11 @@ struct DraftSide {
     } else if (kind == "bigram") {
       ngrams = std::make_unique<NgramModel>(*e.target.backend, e.target.model.config().vocab_size,
                                             e.tokenizer.vocab_size(), 2, e.text, max_batch);
-      drafter = std::make_unique<ModelDrafter>(*ngrams, kPositions + 1, max_batch);
+      drafter = std::make_unique<SamplingDrafter>(*ngrams, kPositions + 1, max_batch);
     } else {
       const LoadedModel& loaded = kind == "self" ? e.target : kind == "int8" ? e.int8 : e.draft;
       llama = make_llama(loaded.model, page_size, pages, max_batch);
-      drafter = std::make_unique<ModelDrafter>(llama->llama, kPositions + 1, max_batch);
+      drafter = std::make_unique<SamplingDrafter>(llama->llama, kPositions + 1, max_batch);
     }
   }
   KvCache* cache() const { return llama ? llama->cache.get() : nullptr; }

@@ -2,6 +2,7 @@
 // comes and whatever it loses on the way, it gets the tokens that it would have got alone, decided
 // by the same logits, bit for bit.
 #include "tests/batch_tables.h"
+#include "tests/policy.h"
 
 namespace specdec::batch {
 namespace {
@@ -15,7 +16,15 @@ struct Workload {
   bool with_everything = false;  // made to preempt, to share prefixes and to be ragged
 };
 
-BatchRequest random_request(std::mt19937& random, const std::vector<TokenId>& beginning, int K) {
+// Rounds whose best K varies with alpha, 0 among them.
+std::vector<double> random_costs(std::mt19937& random, int K) {
+  std::vector<double> costs = {1};
+  for (int i = 1; i <= K; i++) costs.push_back(costs.back() + 0.05 * between(random, 1, 14));
+  return costs;
+}
+
+BatchRequest random_request(std::mt19937& random, const std::vector<TokenId>& beginning, int K,
+                            const std::vector<double>& costs) {
   BatchRequest request;
   GenerationRequest& g = request.generation;
   const auto shared =
@@ -28,20 +37,18 @@ BatchRequest random_request(std::mt19937& random, const std::vector<TokenId>& be
   request.speculation = random_speculation(random);
   request.seed = random();
   request.spec_length = one_in(random, 5) ? 0 : between(random, 0, K);
-  request.auto_spec_length = one_in(random, 3);
+  if (one_in(random, 3)) {  // K adapts
+    request.make_policy =
+        [own = std::vector(costs.begin(), costs.begin() + request.spec_length + 1)] {
+          return std::make_unique<AdaptiveSpecLength>(own);
+        };
+  }
   if (one_in(random, 4)) {  // the end of the context is reached, with no room for all drafts
     request.context_limit = prompt + g.max_new_tokens + between(random, 0, K);
   } else if (one_in(random, 6)) {
     g.max_new_tokens = kPositions - prompt;
   }
   return request;
-}
-
-// Rounds whose best K varies with alpha, 0 among them.
-std::vector<double> random_costs(std::mt19937& random, int K) {
-  std::vector<double> costs = {1};
-  for (int i = 1; i <= K; i++) costs.push_back(costs.back() + 0.05 * between(random, 1, 14));
-  return costs;
 }
 
 // What the largest request needs alone, in pages.
@@ -61,9 +68,10 @@ Workload random_workload(std::mt19937& random, bool prefix_cache) {
   TableShape& shape = workload.shape;
   const int K = between(random, 1, 6), B = between(random, 2, 8);
   const std::vector<TokenId> beginning = random_tokens(26, V, static_cast<unsigned>(random()));
+  const std::vector<double> costs = random_costs(random, K);
   const int n = between(random, 6, 14);
   for (int i = 0; i < n; i++) {
-    workload.arrivals.push_back({.request = random_request(random, beginning, K)});
+    workload.arrivals.push_back({.request = random_request(random, beginning, K, costs)});
   }
   random_times(random, workload.arrivals);
   const int page_sizes[] = {1, 3, 16};
@@ -80,7 +88,6 @@ Workload random_workload(std::mt19937& random, bool prefix_cache) {
   shape.draft_pages = pages(shape.draft_page_size);
   shape.options = {.max_batch = B,
                    .spec_length = K,
-                   .round_costs = random_costs(random, K),
                    .token_budget = B * (K + 1) + (one_in(random, 4) ? 0 : between(random, 1, 40)),
                    .prefill_chunk = one_in(random, 2) ? between(random, 1, 5) : 32,
                    .prefix_cache = prefix_cache,
@@ -108,7 +115,7 @@ bool check(const TablePair& tables, const Workload& workload) {
       SCOPED_TRACE("plain decoding");
       BatchRequest plain = request;
       plain.spec_length = 0;
-      plain.auto_spec_length = false;
+      plain.make_policy = {};
       expect_same_tokens(on.alone(plain), alone);
     }
   }

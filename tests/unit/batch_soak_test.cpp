@@ -8,6 +8,7 @@
 
 #include "stages/05_rejection_sampling/rejection_sampling.h"
 #include "stages/06_batched_verification/invariants.h"
+#include "stages/programs/sampling/speculation_options.h"
 #include "tests/engine_fixture.h"
 #include "tests/unit/batch_engine_fixture.h"
 
@@ -131,10 +132,12 @@ TEST(BatchSoakTest, AHundredThousandRoundsLeaveNothingBehind) {
 // What stage 5 makes of the request, alone.
 std::vector<TokenId> alone(const BatchRequest& request) {
   Engine target("target", make_cpu_backend(2), 16), draft("draft", make_cpu_backend(2), 16);
-  ModelDrafter drafter(*draft.llama, 200);
-  DraftAndVerify steps(*target.llama, drafter, request.spec_length, 160, KeepProbs::kOnHost);
+  SamplingDrafter drafter(*draft.llama, 200);
+  DraftAndVerify steps(*target.llama, drafter, fixed_spec_length(request.spec_length), 160,
+                       Drafts(request.spec_length, *target.llama.vocab_size()));
   Dice dice(request.seed);
-  RejectionSampling sampling(steps, dice, request.speculation);
+  JudgeSetup sampling_judge(steps, dice, request.speculation);
+  RejectionSampling sampling(steps, sampling_judge);
   Generation generation(request.generation, nullptr);
   std::vector<TokenId> context = request.generation.prompt;
   steps.prefill(context);
@@ -147,7 +150,7 @@ TEST(BatchSoakTest, TheEmbeddedPairRunsForLong) {
   if (seconds == nullptr) GTEST_SKIP() << "set SPECDEC_SOAK_SECONDS, 600 for the full soak";
   Engine target("target", make_cpu_backend(2), 16, {}, 2),
       draft("draft", make_cpu_backend(2), 16, {}, 2);
-  ModelDrafter drafter(*draft.llama, 200, 8);
+  SamplingDrafter drafter(*draft.llama, 200, 8);
   BatchEngine engine({.target = *target.llama,
                       .target_cache = *target.cache,
                       .drafter = drafter,

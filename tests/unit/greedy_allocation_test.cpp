@@ -3,6 +3,7 @@
 #include <new>
 
 #include "common/run_stats.h"
+#include "tests/policy.h"
 #include "tests/speculation_fixture.h"
 #include "tests/unit/allocation_counter.h"
 
@@ -19,8 +20,9 @@ TEST_P(GreedyAllocationTest, RoundsAllocateNothing) {
   SpeculationPair pair(target.model, draft.model, page_size, 4 + kNewTokens + K);
 
   Generation generation(request, request.tokenizer_or_null());
-  DraftAndVerify steps(pair.target.llama, pair.drafter, K, 2048, KeepProbs::kNone);
-  if (adapts) steps.adapt(AdaptiveSpecLength({1, 1.3, 1.55, 1.8, 2.1, 2.4}));
+  const std::vector<double> costs = {1, 1.3, 1.55, 1.8, 2.1, 2.4};
+  DraftAndVerify steps(pair.target.llama, pair.drafter,
+                       policy_of(K, adapts ? costs : std::vector<double>()), 2048, Drafts(K, 0));
   std::vector<TokenId> context = request.prompt;
   context.reserve(4 + kNewTokens + K);
   RunStats stats;

@@ -311,7 +311,7 @@ TEST_F(GreedyStopsTest, NanIsAnErrorAndNoToken) {
     ScriptedDrafter drafter(text_with_mistakes(text, kMistake, [](int) { return false; }));
     const Request asked = request(20);
     Generation generation(asked, asked.tokenizer_or_null());
-    DraftAndVerify steps(target, drafter, 4, 100, KeepProbs::kNone);
+    DraftAndVerify steps(target, drafter, 4, 100);
     std::vector<TokenId> context = asked.prompt;
     steps.prefill(context);
     EXPECT_ERROR(greedy_round(steps, context, generation), "not numbers (NaN)");

@@ -291,7 +291,7 @@ TEST(MemoryPlanTest, SumsAreWhatIsAllocated) {
   const int B = sizes.max_batch, K = sizes.spec_length;
   EXPECT_EQ(plan.logits, backend.taken_by([&] {
     const RaggedPass pass(*model, B, B * (K + 1));
-    const ModelDrafter drafter(*draft_model, 100, B);
+    const SamplingDrafter drafter(*draft_model, 100, B);
   }));
   Drafts drafts(K, model->vocab_size());
   EXPECT_EQ(plan.distributions, static_cast<std::size_t>(B * K) * drafts.next_probs().size_bytes());

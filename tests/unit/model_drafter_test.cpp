@@ -1,10 +1,10 @@
 // A language model as a drafter: the same drafts alone and side by side, and not one row computed
 // that could have been kept.
-#include "stages/05_rejection_sampling/sampling_drafter.h"
-
 #include "common/inflation/inflated_config.h"
 #include "common/inflation/inflated_weights.h"
 #include "common/sampling/chance.h"
+#include "stages/04_greedy_speculation/greedy_drafter.h"
+#include "stages/05_rejection_sampling/sampling_drafter.h"
 #include "tests/speculation_fixture.h"
 
 namespace specdec {
@@ -53,7 +53,7 @@ class ModelDrafterTest : public ::testing::Test {
 // The draft's own greedy continuation, which plain decoding gives as well.
 TEST_F(ModelDrafterTest, DraftsAreTheModelsOwnText) {
   CachedLlama alone(model_.model, kContiguous, kMaxLength), cached(model_.model, 3, kMaxLength);
-  ModelDrafter drafter(cached.llama, kMaxLength);
+  GreedyDrafter drafter(cached.llama, kMaxLength);
   for (const int length : {1, 2, 17}) {
     const Outcome plain = decode_plainly(alone.llama, ids_request(context(length, 1), 8));
     for (int K = 1; K <= 8; K++) {
@@ -70,7 +70,7 @@ TEST_F(ModelDrafterTest, DraftsAreTheModelsOwnText) {
 
 TEST_F(ModelDrafterTest, TheFirstCallFeedsTheWholePrompt) {
   CachedLlama cached(model_.model, 16, kMaxLength);
-  ModelDrafter drafter(cached.llama, kMaxLength);
+  GreedyDrafter drafter(cached.llama, kMaxLength);
   const SequenceId sequence = drafter.create();
   EXPECT_EQ(drafter.length(sequence), 0);
   EXPECT_EQ(drafter.forwards(), 0);
@@ -122,7 +122,7 @@ TEST_F(ModelDrafterTest, NoPositionIsComputedTwice) {
 // after three plain steps four. Which tokens they are does not matter here.
 TEST_F(ModelDrafterTest, CatchesUpInOneStep) {
   CachedLlama cached(model_.model, 16, kMaxLength);
-  ModelDrafter drafter(cached.llama, kMaxLength);
+  GreedyDrafter drafter(cached.llama, kMaxLength);
   const Tokens text = context(60, 1);
   const SequenceId sequence = drafter.create();
   std::int64_t before = 0;
@@ -145,7 +145,7 @@ TEST_F(ModelDrafterTest, CatchesUpInOneStep) {
 
 TEST_F(ModelDrafterTest, TruncateForgetsOnlyWhatIsThere) {
   CachedLlama cached(model_.model, 16, kMaxLength);
-  ModelDrafter drafter(cached.llama, kMaxLength);
+  GreedyDrafter drafter(cached.llama, kMaxLength);
   const SequenceId sequence = drafter.create();
   drafter.truncate(sequence, 5);  // never asked: there is nothing
   EXPECT_EQ(drafter.length(sequence), 0);
@@ -174,7 +174,8 @@ TEST_F(ModelDrafterTest, SideBySideAsAlone) {
     texts.push_back({context(length, unsigned(length)), K});
   }
   CachedLlama a(model_.model, 16, kMaxLength, 4), b(model_.model, 3, kMaxLength, 4);
-  ModelDrafter alone(a.llama, kMaxLength), batched(b.llama, kMaxLength, 4);
+  GreedyDrafter alone(a.llama, kMaxLength);
+  SamplingDrafter batched(b.llama, kMaxLength, 4);
   for (Text& text : texts) {
     text.alone = alone.create();
     text.batched = batched.create();
@@ -211,7 +212,7 @@ TEST_F(ModelDrafterTest, SideBySideAsAlone) {
 
 TEST_F(ModelDrafterTest, TooManyRequestsAbort) {
   CachedLlama cached(model_.model, 16, kMaxLength, 2);
-  ModelDrafter drafter(cached.llama, kMaxLength, 1);
+  SamplingDrafter drafter(cached.llama, kMaxLength, 1);
   const Tokens text = context(3, 1);
   Drafts first(2, 0), second(2, 0);
   const DraftRequest requests[] = {{drafter.create(), text, 2, {}, &first},
@@ -227,7 +228,7 @@ TEST_F(ModelDrafterTest, TooManyRequestsAbort) {
 TEST_F(ModelDrafterTest, KeepsTheDistributionsThatItDrewFrom) {
   const int K = 5, V = model_.model.config().vocab_size;
   CachedLlama cached(model_.model, 16, kMaxLength);
-  ModelDrafter drafter(cached.llama, kMaxLength);
+  SamplingDrafter drafter(cached.llama, kMaxLength);
   Dice dice(7);
   const Sampling sampling{{.temperature = 0.9, .top_p = 0.95, .repetition_penalty = 1.2}, &dice};
   const Tokens text = context(12, 3);
@@ -258,7 +259,7 @@ TEST_F(ModelDrafterTest, VocabulariesMayDifferInPadding) {
     const auto draft_with = [&](const LlamaModel& model, int target_vocab_size) {
       ContiguousKvCache cache(model.backend(), model.kv_shape(), 1, kMaxLength);
       Llama llama(model, cache, {.token_limit = V});
-      ModelDrafter drafter(llama, kMaxLength);
+      SamplingDrafter drafter(llama, kMaxLength);
       Drafts drafts(K, target_vocab_size);
       for (int i = 0; i < K; i++) {  // old numbers, which must not stay
         std::ranges::fill(drafts.next_probs(), 7.0);
@@ -290,7 +291,7 @@ TEST_F(ModelDrafterTest, GreedyDraftsAreCertain) {
   std::vector<Tokens> drafted;
   for (const double penalty : {1.0, 1.5}) {
     CachedLlama cached(model_.model, 16, kMaxLength);
-    ModelDrafter drafter(cached.llama, kMaxLength);
+    SamplingDrafter drafter(cached.llama, kMaxLength);
     Drafts drafts(K, V);
     const Sampling sampling{{.repetition_penalty = penalty}};
     const DraftRequest request{drafter.create(), text, K, sampling, &drafts};

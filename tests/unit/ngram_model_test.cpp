@@ -235,7 +235,7 @@ TEST(NgramModelTest, AModelDrafterFollowsTheLikeliestSuccessors) {
   const Tokens text = {1, 2, 3, 4, 1, 2, 3, 5, 1, 2, 3, 4, 1, 2, 7, 7};
   const auto backend = make_cpu_backend(1);
   NgramModel model(*backend, 8, 8, 2, text, 1);
-  ModelDrafter drafter(model, 20);
+  SamplingDrafter drafter(model, 20);
   const SequenceId sequence = drafter.create();
   Drafts drafts(6, 0);
   const auto propose = [&](const Tokens& context, int spec_length) {

@@ -1,5 +1,6 @@
 // What stage 5 refuses, rows of logits that are no distribution, and chance at its extremes.
 #include "stages/05_rejection_sampling/sampling_drafter.h"
+#include "stages/programs/sampling/speculation_options.h"
 #include "tests/every_path.h"
 #include "tests/table_model.h"
 #include "tests/test_support.h"
@@ -22,8 +23,10 @@ class SpeculationTest : public ::testing::Test {
                       Text* context_out = nullptr, int spec_length = 3) {
     const Request request = request_of({0}, 8);
     Generation generation(request, request.tokenizer_or_null());
-    DraftAndVerify steps(target_, drafter_, spec_length, 100, KeepProbs::kOnHost);
-    RejectionSampling sampling(steps, chance, options);
+    DraftAndVerify steps(target_, drafter_, fixed_spec_length(spec_length), 100,
+                         Drafts(spec_length, target_.vocab_size()));
+    JudgeSetup sampling_judge(steps, chance, options);
+    RejectionSampling sampling(steps, sampling_judge);
     Text context = request.prompt;
     const auto decode = [&] {
       while (!generation.finished()) sampling.round(context, generation);
@@ -44,7 +47,7 @@ class SpeculationTest : public ::testing::Test {
       V, [this](std::span<const TokenId> text) { return row_after(target_rows_, text.size()); }};
   TableModel draft_{
       V, [this](std::span<const TokenId> text) { return row_after(draft_rows_, text.size()); }};
-  ModelDrafter drafter_{draft_, 100};
+  SamplingDrafter drafter_{draft_, 100};
   Dice dice_{1};
 };
 

@@ -7,7 +7,9 @@
 #include <string>
 
 #include "stages/05_rejection_sampling/sampling_drafter.h"
+#include "stages/programs/sampling/speculation_options.h"
 #include "tests/every_path.h"
+#include "tests/policy.h"
 #include "tests/table_model.h"
 
 // Two laws of the same text: what stage 5's code emits, walked along every path, and what the
@@ -42,14 +44,14 @@ inline void walk(const Scenario& scenario, const Text& prompt, const Request& re
   TableModel target(scenario.target.vocab_size(), scenario.target.row_of(), scenario.context_limit);
   TableModel draft(scenario.draft.vocab_size(), scenario.draft.row_of(),
                    scenario.draft_context_limit);
-  ModelDrafter drafter(draft, 64);
+  SamplingDrafter drafter(draft, 64);
   EveryPath chance;
   std::vector<Round> rounds;
   do {
-    DraftAndVerify steps(target, drafter, scenario.spec_length, scenario.context_limit,
-                         KeepProbs::kOnHost);
-    if (!scenario.round_costs.empty()) steps.adapt(AdaptiveSpecLength(scenario.round_costs));
-    RejectionSampling sampling(steps, chance, scenario.options);
+    DraftAndVerify steps(target, drafter, policy_of(scenario.spec_length, scenario.round_costs),
+                         scenario.context_limit, Drafts(scenario.spec_length, target.vocab_size()));
+    JudgeSetup sampling_judge(steps, chance, scenario.options);
+    RejectionSampling sampling(steps, sampling_judge);
     Generation generation(request, request.tokenizer_or_null());
     Text context = prompt;
     steps.prefill(context);

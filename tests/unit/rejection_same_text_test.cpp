@@ -72,8 +72,8 @@ class SameTextTest : public ::testing::Test {
     static Engine engine("draft", make_cpu_backend(2), 16);
     return engine;
   }
-  static ModelDrafter& drafter() {
-    static ModelDrafter drafter(*draft().llama, kLimit);
+  static SamplingDrafter& drafter() {
+    static SamplingDrafter drafter(*draft().llama, kLimit);
     return drafter;
   }
   static Text sampled(Drafter& by, int K, std::uint64_t seed, const SpeculationOptions& options,
@@ -92,7 +92,7 @@ bool same_round(const Round& a, const Round& b) {
 
 SpeculationRun greedy(LanguageModel& target, Drafter& drafter, int K, const Request& request) {
   SpeculationRun run;
-  DraftAndVerify steps(target, drafter, K, kLimit, KeepProbs::kNone);
+  DraftAndVerify steps(target, drafter, K, kLimit);
   Generation generation(request, request.tokenizer_or_null());
   Text context = request.prompt;
   steps.prefill(context);
@@ -137,9 +137,9 @@ TEST_F(SameTextTest, TemperatureZeroIsGreedyWhateverTheDraftsTemperature) {
 // The target's own token is drawn from a uniform (coupled: from noise) that belongs to the position
 // alone, so speculation cannot change it: the text is that of plain sampling, whatever is drafted.
 TEST_F(SameTextTest, RulesThatDrawTheTargetsOwnTokenWriteThePlainText) {
-  ModelDrafter self(*target().llama, kLimit);
+  SamplingDrafter self(*target().llama, kLimit);
   Engine copy("target", make_cpu_backend(2), 16, {}, 4, kLimit, WeightFormat::kInt8);
-  ModelDrafter int8_self(*copy.llama, kLimit);
+  SamplingDrafter int8_self(*copy.llama, kLimit);
   BlindDrafter blind(target().llama->vocab_size());
   const std::pair<const char*, Drafter*> drafters[] = {
       {"draft", &drafter()}, {"self", &self}, {"self, int8", &int8_self}, {"blind", &blind}};
@@ -172,7 +172,7 @@ TEST(SameTextOnTables, RulesThatDrawTheTargetsOwnTokenWriteThePlainText) {
   const auto rows = [&](int) { return random_weights(5, 0.3, random); };
   const ContextTable target_table(5, rows), draft_table(5, rows);
   TableModel target(5, target_table.row_of()), draft(5, draft_table.row_of());
-  ModelDrafter drafter(draft, 128);
+  SamplingDrafter drafter(draft, 128);
   for (const char* rule : {"coupled", "sample-and-match"}) {
     const SpeculationOptions options{
         {.temperature = 1.2, .repetition_penalty = 1.3}, 0.8, &find_acceptance_rule(rule)};
@@ -191,7 +191,7 @@ TEST(SameTextOnTables, RulesThatDrawTheTargetsOwnTokenWriteThePlainText) {
 // A draft with the target's own distributions is always kept, by rules that compare them; and where
 // noise is shared.
 TEST_F(SameTextTest, ASelfDraftIsAlwaysKept) {
-  ModelDrafter self(*target().llama, kLimit);
+  SamplingDrafter self(*target().llama, kLimit);
   for (const char* rule : {"rejection", "at-least", "non-iterative", "coupled"}) {
     Dice dice(5);
     const SpeculationOptions options{
@@ -211,7 +211,7 @@ SpeculationRun run_on(int page_size, int threads, int max_pass_rows, std::string
   Engine target("target", make_cpu_backend(threads), page_size, {.max_pass_rows = max_pass_rows},
                 2);
   Engine draft("draft", make_cpu_backend(threads), page_size, {.max_pass_rows = max_pass_rows}, 2);
-  ModelDrafter drafter(*draft.llama, kLimit);
+  SamplingDrafter drafter(*draft.llama, kLimit);
   SpeculationOptions options = kSampled;
   options.rule = &find_acceptance_rule(rule);
   Dice dice(11);
@@ -238,7 +238,7 @@ TEST(SameSeed, SameTokensOnEveryCacheThreadCountAndPrefill) {
 TEST(SameSeed, AnotherSeedIsAnotherText) {
   std::set<Text> texts;
   Engine target("target", make_cpu_backend(2), 16), draft("draft", make_cpu_backend(2), 16);
-  ModelDrafter drafter(*draft.llama, kLimit);
+  SamplingDrafter drafter(*draft.llama, kLimit);
   for (std::uint64_t seed = 0; seed < 8; seed++) {
     Dice dice(seed);
     texts.insert(
@@ -256,7 +256,7 @@ TEST(PaddingIds, AreNeverEmitted) {
   for (const int token_limit : {int{kTokens}, 0}) {
     Engine target("target", make_cpu_backend(2), 16, {.token_limit = token_limit}),
         draft("draft", make_cpu_backend(2), 16, {.token_limit = token_limit});
-    ModelDrafter drafter(*draft.llama, kLimit);
+    SamplingDrafter drafter(*draft.llama, kLimit);
     for (const NamedRule& rule : acceptance_rules()) {
       Dice dice(1);
       const SpeculationRun run =

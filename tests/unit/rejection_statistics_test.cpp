@@ -7,6 +7,7 @@
 #include <map>
 
 #include "stages/05_rejection_sampling/sampling_drafter.h"
+#include "stages/programs/sampling/speculation_options.h"
 #include "tests/every_path.h"
 #include "tests/test_support.h"
 
@@ -326,15 +327,17 @@ TEST(RejectionStatistics, BiasedSamplersAreRejected) {
 TEST(RejectionStatistics, TwoTokensOfWholeRunsHaveTheTargetsLaw) {
   Distributions models(kOptions);
   Engine target("target", make_cpu_backend(2), 16), draft("draft", make_cpu_backend(2), 16);
-  ModelDrafter drafter(*draft.llama, 320);
+  SamplingDrafter drafter(*draft.llama, 320);
   const Request request = request_of(Distributions::prompt(), 2);
-  DraftAndVerify steps(*target.llama, drafter, 3, 320, KeepProbs::kOnHost);
+  DraftAndVerify steps(*target.llama, drafter, fixed_spec_length(3), 320,
+                       Drafts(3, *target.llama.vocab_size()));
   steps.prefill(request.prompt);
   const SpeculationOptions options{kOptions, kOptions.temperature};
   std::map<Two, int> counts;
   for (std::uint64_t seed = 0; seed < kRuns; seed++) {
     Dice dice(seed);
-    RejectionSampling sampling(steps, dice, options);
+    JudgeSetup sampling_judge(steps, dice, options);
+    RejectionSampling sampling(steps, sampling_judge);
     Generation generation(request, request.tokenizer_or_null());
     Text context = request.prompt;
     while (!generation.finished()) sampling.round(context, generation);

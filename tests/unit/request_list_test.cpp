@@ -320,20 +320,21 @@ TEST_F(BatchRequestTest, HasWhatTheOptionsSay) {
 }
 
 TEST_F(BatchRequestTest, AdaptsWhereItSaysSo) {
-  RunOptions automatic;
+  RunOptions automatic{.stage = 7};
   automatic.auto_spec_length = true;
   automatic.spec_length = 16;
   const auto of = [&](const std::string& field, const RunOptions& defaults) {
     const auto requests =
         parse_requests(R"({"prompt_ids": [1])" + field + "}", "requests.jsonl", defaults);
     const BatchRequest request = to_batch_request(target(), requests[0].options);
-    return std::pair(request.spec_length, request.auto_spec_length);
+    return std::pair(request.spec_length, requests[0].options.auto_spec_length);
   };
-  EXPECT_EQ(of("", {}), std::pair(5, false));
-  EXPECT_EQ(of(R"(, "spec_length": "auto")", {}), std::pair(16, true));
+  const RunOptions fixed{.stage = 7};
+  EXPECT_EQ(of("", fixed), std::pair(5, false));
+  EXPECT_EQ(of(R"(, "spec_length": "auto")", fixed), std::pair(16, true));
   EXPECT_EQ(of("", automatic), std::pair(16, true));
   EXPECT_EQ(of(R"(, "spec_length": 3)", automatic), std::pair(3, false));
-  EXPECT_EQ(of(R"(, "no_speculation": true)", automatic), std::pair(0, false));
+  EXPECT_EQ(of(R"(, "no_speculation": true)", automatic), std::pair(0, true));
 }
 
 TEST_F(BatchRequestTest, LimitsAndPlainDecoding) {

@@ -45,7 +45,7 @@ RunStats run_rounds(double alpha, int spec_length) {
   const Request request = ids_request({1}, static_cast<int>(text.size()));
   SyntheticDrafter drafter(std::move(text), alpha, 12345u + unsigned(spec_length), kVocab);
   TableModel target(kVocab, SayNext());
-  DraftAndVerify steps(target, drafter, spec_length, 1 << 20, KeepProbs::kNone);
+  DraftAndVerify steps(target, drafter, spec_length, 1 << 20);
   Generation generation(request, request.tokenizer_or_null());
   std::vector<TokenId> context = request.prompt;
   RunStats stats;

@@ -142,6 +142,9 @@ void read_seed(Line line, Key key, TimedRequest& request) {
 void read_spec_length(Line line, Key key, TimedRequest& request) {
   RunOptions& options = request.options;
   options.auto_spec_length = *line.find(key) == "auto";
+  if (options.auto_spec_length && options.stage < 7) {
+    fail("{}: {} auto: K is fixed in this stage; {} chooses it", line.name(), key, stage_name(7));
+  }
   options.spec_length =
       options.auto_spec_length ? kLargestAutoSpecLength : integer_in(kSpecLengths, line, key);
 }

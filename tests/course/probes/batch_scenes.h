@@ -46,7 +46,7 @@ struct World {
   std::vector<float> nothing = std::vector<float>(kVocab, std::nanf(""));
   PagedTableModel target_table, draft_table;
   WatchedModel target;
-  ModelDrafter drafter;
+  SamplingDrafter drafter;
 };
 
 inline BatchRequest request_of(std::uint64_t seed, int prompt, int new_tokens, int K,
@@ -62,7 +62,7 @@ inline BatchRequest request_of(std::uint64_t seed, int prompt, int new_tokens, i
 class Crowd {
  public:
   explicit Crowd(Backend& backend, int spec_length)
-      : backend_(backend), scratch_(backend, spec_length, kVocab, 4, 4 * kPositions) {}
+      : backend_(backend), scratch_(spec_length, kVocab) {}
 
   RequestState& add(BatchRequest request) {
     const auto id = static_cast<RequestId>(states_.size());

@@ -1,8 +1,8 @@
 // What stage 4's code does, as facts: drafting, rolling back, verifying, accepting, counting.
 #include "common/generation.h"
 #include "common/run_stats.h"
+#include "stages/04_greedy_speculation/greedy_drafter.h"
 #include "stages/04_greedy_speculation/greedy_speculation.h"
-#include "stages/05_rejection_sampling/sampling_drafter.h"
 #include "tests/course/probes/facts.h"
 #include "tests/course/probes/scenes.h"
 #include "tests/scripted_drafter.h"
@@ -27,7 +27,7 @@ struct Pair {
         draft_table(kVocab, draft_rows.row_of()),
         target(target_table),
         draft(draft_table),
-        drafter(draft, 200, 3) {}
+        drafter(draft, 200) {}
 
   static TokenId choice(std::uint64_t seed, std::span<const TokenId> prefix) {
     return static_cast<TokenId>(prefix_number(seed, prefix) % kVocab);
@@ -45,7 +45,7 @@ struct Pair {
   Rows target_rows, draft_rows;
   TableModel target_table, draft_table;
   WatchedModel target, draft;
-  ModelDrafter drafter;
+  GreedyDrafter drafter;
 };
 
 Tokens prompt_of(std::uint64_t seed, int count) { return tokens_of(seed, count, kVocab); }
@@ -90,31 +90,13 @@ void drafts_k_tokens(std::uint64_t seed) {
   fact("passes that the drafter counts", pair.drafter.forwards());
 }
 
-void drafts_side_by_side(std::uint64_t seed) {
-  Pair pair(seed, 0.5);
-  const int K[] = {2, 0, 4};
-  std::vector<Tokens> contexts;
-  std::vector<Drafts> drafts = make_drafts(3, 4, 0);
-  std::vector<DraftRequest> requests;
-  for (int r = 0; r < 3; r++) contexts.push_back(prompt_of(seed + r, 3 + r));
-  for (std::size_t r = 0; r < 3; r++) {
-    requests.push_back({pair.drafter.create(), contexts[r], K[r], {}, &drafts[r]});
-  }
-  pair.drafter.draft(requests);
-  for (std::size_t r = 0; r < 3; r++) {
-    fact(fmt::format("drafts of request {}, K = {}", r, K[r]), to_tokens(drafts[r].tokens()));
-  }
-  fact("requests in each pass of the draft model (K = 2, 0, 4)", pair.draft.sequences());
-  fact("passes that the drafter counts", pair.drafter.forwards());
-}
-
 // ---- 4.2
 
 // Both caches after a round, whose drafts were fed by hand.
 void roll_back_one(std::uint64_t seed, int drafted, int accepted, const std::string& when) {
   Pair pair(seed, 1);
   const Tokens prompt = prompt_of(seed, 8), drafts = prompt_of(seed + 1, drafted);
-  DraftAndVerify steps(pair.target_table, pair.drafter, 5, kNoLimit, KeepProbs::kNone);
+  DraftAndVerify steps(pair.target_table, pair.drafter, 5, kNoLimit);
   steps.prefill(prompt);
   const Tokens verified = joined(Tokens{prompt.back()}, drafts);
   pair.target_table.forward(Segment{steps.sequence(), verified, 0}, {});
@@ -152,7 +134,7 @@ void begins_a_round(std::uint64_t seed) {
     const Tokens prompt = prompt_of(seed, 11);  // 10 will be cached, and one is pending
     ScriptedDrafter drafter(std::vector<Tokens>{prompt_of(seed + 1, c.proposed)});
     drafter.limit = c.draft_room;
-    DraftAndVerify steps(pair.target, drafter, c.K, c.room, KeepProbs::kNone);
+    DraftAndVerify steps(pair.target, drafter, c.K, c.room);
     steps.prefill(prompt);
     const Round round = steps.draft(prompt, {});
     std::vector<int> asked;
@@ -170,7 +152,7 @@ void forgets_old_drafts(std::uint64_t seed) {
   Pair pair(seed, 1);
   const Tokens prompt = prompt_of(seed, 6);
   ScriptedDrafter drafter(std::vector<Tokens>{{1, 2, 3}, {4}});
-  DraftAndVerify steps(pair.target_table, drafter, 3, 9, KeepProbs::kNone);
+  DraftAndVerify steps(pair.target_table, drafter, 3, 9);
   steps.prefill(prompt);
   steps.draft(prompt, {});
   fact("drafts of the first round, K = 3, room for 9", to_tokens(steps.drafts().tokens()));
@@ -188,7 +170,7 @@ void verifies_in_one_pass(std::uint64_t seed) {
     Pair pair(seed, 1);
     const Tokens prompt = prompt_of(seed, 7), drafts = prompt_of(seed + 1, K);
     ScriptedDrafter drafter(std::vector<Tokens>{drafts});
-    DraftAndVerify steps(pair.target, drafter, 4, kNoLimit, KeepProbs::kNone);
+    DraftAndVerify steps(pair.target, drafter, 4, kNoLimit);
     steps.prefill(prompt);
     steps.draft(prompt, {});
     pair.target.passes.clear();
@@ -258,7 +240,7 @@ void decode_with_mistakes(std::uint64_t seed, int every, const GenerationRequest
                           const std::string& when, int room = kNoLimit) {
   Pair pair(seed, 1, room);
   ScriptedDrafter drafter(with_mistakes(seed, every));
-  DraftAndVerify steps(pair.target, drafter, 4, room, KeepProbs::kNone);
+  DraftAndVerify steps(pair.target, drafter, 4, room);
   decode(steps, request, when);
   fact(fmt::format("passes of the target {}, one for the prompt", when),
        std::ssize(pair.target.passes));
@@ -291,7 +273,7 @@ void fills_the_context(std::uint64_t seed) {
 void keeps_the_draft_in_step(std::uint64_t seed) {
   for (const double agreement : {1.0, 0.75}) {
     Pair pair(seed, agreement);
-    DraftAndVerify steps(pair.target, pair.drafter, 4, kNoLimit, KeepProbs::kNone);
+    DraftAndVerify steps(pair.target, pair.drafter, 4, kNoLimit);
     const std::string when =
         fmt::format("if the draft agrees {:.0f} % of the time", 100 * agreement);
     decode(steps, {.prompt = prompt_of(seed, 5), .max_new_tokens = 24}, when);
@@ -338,7 +320,6 @@ int main(int argc, char** argv) {
   using namespace specdec::course;
   return run_probes(argc, argv,
                     {{"drafts_k_tokens", drafts_k_tokens},
-                     {"drafts_side_by_side", drafts_side_by_side},
                      {"rolls_back_both_caches", rolls_back_both_caches},
                      {"begins_a_round", begins_a_round},
                      {"forgets_old_drafts", forgets_old_drafts},

@@ -1,8 +1,9 @@
 // What stage 5's code does, as facts: the distribution that judges, residuals, decisions, rounds,
 // and the law of what comes out.
 #include "stages/00_toy_speculation/enumeration.h"
-#include "stages/05_rejection_sampling/sampling_drafter.h"
 #include "stages/05_rejection_sampling/rejection_sampling.h"
+#include "stages/05_rejection_sampling/sampling_drafter.h"
+#include "stages/programs/sampling/speculation_options.h"
 #include "tests/course/probes/facts.h"
 #include "tests/course/probes/scenes.h"
 
@@ -85,7 +86,7 @@ void judges_by_the_options(std::uint64_t seed) {
   model.forward(Segment{model.create(), context, 1}, logits.rows(0, 1));
   for (const Case& c : cases) {
     Witness chance(seed);
-    JudgingScratch scratch(model.backend(), 3, V, 1, 64);
+    JudgingScratch scratch(3, V);
     Judge judge(model.backend(), chance, {.sampling = c.options}, scratch);
     judge.plain_choice(logits.rows(0, 1), context);
     const std::span<const double> kept = judge.target_probs(0);
@@ -264,7 +265,7 @@ void judge_one(std::uint64_t seed, int right, int K, const SamplingOptions& opti
   if (eos) request.eos_ids = {drafts.token(1)};
   Generation generation(request, nullptr);
   Witness chance(seed);
-  JudgingScratch judging(model.backend(), K, V, 1, 64);
+  JudgingScratch judging(K, V);
   Judge judge(model.backend(), chance,
               {.sampling = options, .rule = &find_acceptance_rule("sample-and-match")}, judging);
   Round round{.start = 3, .drafted = K};
@@ -308,7 +309,7 @@ struct Scene {
 void law_of_texts(std::uint64_t seed, const Scene& scene) {
   Rows target_rows(scene.V, seed, seed, 1), draft_rows(scene.V, seed, seed + 1, 0.6);
   TableModel target(scene.V, target_rows.row_of()), draft(scene.V, draft_rows.row_of());
-  ModelDrafter drafter(draft, 32);
+  SamplingDrafter drafter(draft, 32);
   std::size_t n_texts = 1;
   for (int i = 0; i < scene.new_tokens; i++) n_texts *= static_cast<std::size_t>(scene.V);
   Probs law(n_texts);
@@ -316,8 +317,10 @@ void law_of_texts(std::uint64_t seed, const Scene& scene) {
   const GenerationRequest request{.prompt = {0, 1}, .max_new_tokens = scene.new_tokens};
   EveryChance chance;
   do {
-    DraftAndVerify steps(target, drafter, scene.K, kNoLimit, KeepProbs::kOnHost);
-    RejectionSampling sampling(steps, chance, scene.options);
+    DraftAndVerify steps(target, drafter, fixed_spec_length(scene.K), kNoLimit,
+                         Drafts(scene.K, target.vocab_size()));
+    JudgeSetup sampling_judge(steps, chance, scene.options);
+    RejectionSampling sampling(steps, sampling_judge);
     Generation generation(request, nullptr);
     Tokens context = request.prompt;
     int of_first = 0;
