@@ -28,7 +28,7 @@ class Burst {
 }  // namespace
 
 Llama::Llama(const LlamaModel& model, KvCache& cache, const LlamaOptions& options)
-    : model_(model), cache_(cache), options_(options) {
+    : model_(model), cache_(cache), options_(options), ops_(&model.backend()) {
   const LlamaConfig& c = model.config();
   const int T = options.max_pass_rows;
   const HeadShape heads = model.heads();
@@ -155,7 +155,7 @@ void Llama::plan_segment(const Segment& segment, int first, int end) {
 
 // Copies the plan to the device, each list to its row of rows_.
 RowPlaces Llama::upload_plan() {
-  Backend& ops = backend();
+  Backend& ops = *ops_;
   const auto upload = [&](const std::vector<std::int32_t>& list, std::int32_t* to) {
     ops.upload(list.data(), to, list.size() * sizeof(std::int32_t));
     return to;
@@ -203,12 +203,11 @@ Llama::Activations Llama::activations(int rows) const {
 // [snippet pass]
 // One pass over the planned rows. logits: [plan_.wanted, vocab_size]
 void Llama::run_pass(DeviceRows logits) {
-  Backend& ops = backend();
+  Backend& ops = *ops_;
   const RowPlaces places = upload_plan();
   const Activations a = activations(static_cast<int>(plan_.ids.size()));
 
   ops.embed(model_.embedding(), ids(), a.x);
-  see(TensorKind::kEmbedding, -1, a.x);
   ops.rope_angles(places.positions, model_.rope_frequencies().data(), a.cosines, a.sines);
   for (int i = 0; i < model_.config().n_layers; i++) block(i, a, places);
   if (logits.rows > 0) head(a, logits);
@@ -226,47 +225,32 @@ void Llama::block(int i, const Activations& a, const RowPlaces& places) {
   const LlamaLayer& weights = model_.layer(i);
   const KvLayer cache = cache_.memory().layer(i);
   const auto eps = static_cast<float>(model_.config().rms_norm_eps);
-  Backend& ops = backend();
+  Backend& ops = *ops_;
 
   ops.rms_norm(a.x, weights.attn_norm.data(), eps, a.normed);
-  see(TensorKind::kAttnNorm, i, a.normed);
   ops.matmul(a.normed, *weights.qkv, a.qkv);  // q, k and v are columns of qkv
-  see(TensorKind::kQ, i, a.q);
-  see(TensorKind::kK, i, a.k);
-  see(TensorKind::kV, i, a.v);
   ops.rope_store_kv(a.q, a.k, a.v, a.cosines, a.sines, places, cache);  // before any row looks back
-  see(TensorKind::kQRope, i, a.q);
-  see(TensorKind::kKRope, i, a.k);
   ops.attention(a.q, cache, places, model_.heads(), a.attended);
-  see(TensorKind::kAttnOut, i, a.attended);
   ops.matmul(a.attended, *weights.o_proj, a.projected);
 
   // x += projected, and the norm of that.
   ops.add_rms_norm(a.x, a.projected, weights.mlp_norm.data(), eps, a.normed);
-  see(TensorKind::kAttnResidual, i, a.x);
-  see(TensorKind::kMlpNorm, i, a.normed);
   ops.matmul(a.normed, *weights.gate_up, a.gate_up);
-  see(TensorKind::kGate, i, a.gate);
-  see(TensorKind::kUp, i, a.up);
   ops.silu_mul(a.gate, a.up, a.activated);
   ops.matmul(a.activated, *weights.down_proj, a.projected);
-  see(TensorKind::kMlpOut, i, a.projected);
   ops.add(a.x, a.projected);
-  see(TensorKind::kResidual, i, a.x);
 }
 // [end snippet block]
 
 // The logits of the wanted rows. logits: [plan_.wanted, vocab_size]
 void Llama::head(const Activations& a, DeviceRows logits) {
   const LlamaConfig& c = model_.config();
-  Backend& ops = backend();
+  Backend& ops = *ops_;
   const DeviceRows last = a.projected.slice(0, logits.rows);  // scratch that is free by now
   const DeviceRows normed = a.normed.slice(0, logits.rows);
   ops.gather_rows(a.x, wanted(), last);
   ops.rms_norm(last, model_.final_norm().data(), static_cast<float>(c.rms_norm_eps), normed);
-  see(TensorKind::kFinalNorm, -1, normed);
   ops.matmul(normed, model_.head(), logits);
-  see(TensorKind::kLogits, -1, logits);
   if (options_.token_limit > 0 && options_.token_limit < c.vocab_size) {
     ops.fill(logits.columns(options_.token_limit, c.vocab_size - options_.token_limit),
              -std::numeric_limits<float>::infinity());

@@ -1,18 +1,12 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <vector>
 
 #include "common/language_model.h"
 #include "common/llama_model.h"
-#include "common/tensor_kind.h"
 
 namespace specdec {
-
-// Sees the tensors of a pass as they are computed, one row a token of the pass; final_norm and
-// logits have rows only for tokens whose logits were wanted. layer: -1 outside the layers.
-using TensorObserver = std::function<void(TensorKind kind, int layer, ConstDeviceRows rows)>;
 
 struct LlamaOptions {
   int token_limit = 0;      // ids from here on are no tokens; their logits are masked; 0: all are
@@ -54,7 +48,10 @@ class Llama final : public LanguageModel {
   Backend& backend() const override { return model_.backend(); }
 
   const LlamaCounters& counters() const { return counters_; }
-  void observe(TensorObserver observer) { observer_ = std::move(observer); }
+  const LlamaModel& model() const { return model_; }
+  // From now on computes through a backend that works in the memory of the model's own, for
+  // instance one that watches. REQUIRES: it lives until the next call of this function.
+  void compute_through(Backend& ops) { ops_ = &ops; }
 
  private:
   // The rows of a pass on the host: what they are and where they stand. Room is kept.
@@ -88,15 +85,12 @@ class Llama final : public LanguageModel {
   void run_pass(DeviceRows logits);
   void block(int i, const Activations& a, const RowPlaces& places);
   void head(const Activations& a, DeviceRows logits);
-  void see(TensorKind kind, int layer, ConstDeviceRows rows) const {
-    if (observer_) observer_(kind, layer, rows);
-  }
 
   const LlamaModel& model_;
   KvCache& cache_;
   LlamaOptions options_;
   LlamaCounters counters_;
-  TensorObserver observer_;
+  Backend* ops_;  // computes
 
   PassPlan plan_;
   std::vector<Extension> extensions_;

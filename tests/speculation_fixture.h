@@ -12,6 +12,7 @@
 #include "common/run_stats.h"
 #include "stages/04_greedy_speculation/greedy_drafter.h"
 #include "stages/04_greedy_speculation/greedy_speculation.h"
+#include "stages/programs/run/request.h"
 #include "tests/engine_fixture.h"
 #include "tests/policy.h"
 #include "tests/scripted_drafter.h"

@@ -4,6 +4,7 @@
 
 #include "common/base/check.h"
 #include "common/checkpoint/safetensors_writer.h"
+#include "stages/programs/check/observing_backend.h"
 
 namespace specdec {
 
@@ -39,12 +40,13 @@ TensorLog record_forward(Llama& model, std::span<const TokenId> tokens) {
   TensorLog log;
   const LogitsBuffer logits(model, static_cast<int>(tokens.size()));
   const SequenceId sequence = model.create();
-  model.observe([&](TensorKind kind, int layer, ConstDeviceRows rows) {
+  ObservingBackend observing(model.model(), [&](TensorKind kind, int layer, ConstDeviceRows rows) {
     log.add(kind, layer, to_host(model.backend(), rows), rows.width);
   });
+  model.compute_through(observing);
   const auto n_tokens = static_cast<int>(tokens.size());
   model.forward(Segment{sequence, tokens, n_tokens}, logits.rows(0, n_tokens));
-  model.observe({});
+  model.compute_through(model.backend());
   model.release(sequence);
   return log;
 }

@@ -106,7 +106,7 @@ struct Floor {
         crowd(*world.backend, 4),
         target_pool(&world.target_cache, false, false),
         draft_pool(&world.draft_cache, false, false),
-        rounds(world.target, world.drafter, options.max_batch, 4),
+        rounds(world.target, world.drafter, judge, options.max_batch, 4),
         scheduler(options, world.target, world.drafter, rounds, target_pool, draft_pool) {}
   ~Floor() {
     for (RequestState* r : crowd.all()) scheduler.remove(*r);
@@ -143,6 +143,7 @@ struct Floor {
   World world;
   Crowd crowd;
   KvPool target_pool, draft_pool;
+  BatchJudge judge;
   BatchedRounds rounds;
   Scheduler scheduler;
 };

@@ -67,7 +67,8 @@ void drafts_for_all(std::uint64_t seed) {
   near_its_end.context_limit = 9;  // 6 cached, room for the pending token and 2 drafts
   crowd.add_running(world.target, drafter, near_its_end);
   crowd.add_running(world.target, drafter, request_of(seed + 3, 19, 9, 5));  // the draft has 2 left
-  BatchedRounds rounds(world.target, drafter, 4, 5);
+  BatchJudge judge;
+  BatchedRounds rounds(world.target, drafter, judge, 4, 5);
   const auto batch = crowd.all();
   rounds.draft(batch);
   Lists asked;
@@ -101,7 +102,8 @@ void judges_each_by_its_own_rows(std::uint64_t seed) {
   crowd.add_running(world.target, world.drafter, request_of(seed + 1, 3, 20, 0));
   crowd.add_running(world.target, world.drafter, request_of(seed + 2, 8, 20, 2, sampled));
   crowd.add_running(world.target, world.drafter, request_of(seed + 3, 5, 3, 4));
-  BatchedRounds rounds(world.target, world.drafter, 4, 4);
+  BatchJudge judge;
+  BatchedRounds rounds(world.target, world.drafter, judge, 4, 4);
   for (int turn = 0; turn < 3; turn++) {
     std::vector<RequestState*> batch;
     for (RequestState* r : crowd.all()) {

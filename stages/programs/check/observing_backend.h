@@ -1,0 +1,73 @@
+#pragma once
+#include <functional>
+
+#include "common/llama.h"
+#include "common/tensor_kind.h"
+
+namespace specdec {
+
+// Sees the tensors of a pass as they are computed, one row per token of the pass; final_norm and
+// logits have rows only for tokens whose logits were wanted. layer: -1 outside the layers.
+using TensorObserver = std::function<void(TensorKind kind, int layer, ConstDeviceRows rows)>;
+
+// A Llama's backend that shows what each operation made. It knows a tensor by the weights or the
+// operation that it came from, so the engine's own code names no tensor.
+class ObservingBackend final : public Backend {
+ public:
+  // REQUIRES: the model outlives this object.
+  ObservingBackend(const LlamaModel& model, TensorObserver see);
+
+  std::string name() const override { return ops_.name(); }
+  void upload(const void* host, void* device, std::size_t bytes) override {
+    ops_.upload(host, device, bytes);
+  }
+  void download(const void* device, void* host, std::size_t bytes) override {
+    ops_.download(device, host, bytes);
+  }
+  void copy(const float* from, float* to, std::size_t count) override {
+    ops_.copy(from, to, count);
+  }
+  std::unique_ptr<const WeightMatrix> load_matrix(std::span<const HostMatrix> parts,
+                                                  WeightFormat format) override {
+    return ops_.load_matrix(parts, format);
+  }
+  void embed(const WeightMatrix& table, const std::int32_t* ids, DeviceRows out) override;
+  void gather_rows(ConstDeviceRows x, const std::int32_t* rows, DeviceRows out) override {
+    ops_.gather_rows(x, rows, out);
+  }
+  void rms_norm(ConstDeviceRows x, const float* weight, float eps, DeviceRows out) override;
+  void add_rms_norm(DeviceRows x, ConstDeviceRows y, const float* weight, float eps,
+                    DeviceRows out) override;
+  void matmul(ConstDeviceRows x, const WeightMatrix& weight, DeviceRows y) override;
+  void add(DeviceRows x, ConstDeviceRows y) override;
+  void silu_mul(ConstDeviceRows gate, ConstDeviceRows up, DeviceRows out) override {
+    ops_.silu_mul(gate, up, out);
+  }
+  void rope_angles(const std::int32_t* positions, const float* frequencies, DeviceRows cosines,
+                   DeviceRows sines) override {
+    ops_.rope_angles(positions, frequencies, cosines, sines);
+  }
+  void rope(DeviceRows x, ConstDeviceRows cosines, ConstDeviceRows sines) override {
+    ops_.rope(x, cosines, sines);
+  }
+  void store_kv(ConstDeviceRows k, ConstDeviceRows v, const RowPlaces& places,
+                KvLayer cache) override {
+    ops_.store_kv(k, v, places, cache);
+  }
+  void rope_store_kv(DeviceRows q, DeviceRows k, ConstDeviceRows v, ConstDeviceRows cosines,
+                     ConstDeviceRows sines, const RowPlaces& places, KvLayer cache) override;
+  void attention(ConstDeviceRows q, const KvLayer& cache, const RowPlaces& places,
+                 const HeadShape& heads, DeviceRows out) override;
+  void fill(DeviceRows x, float value) override { ops_.fill(x, value); }
+  void argmax(ConstDeviceRows x, std::span<std::int32_t> ids) override { ops_.argmax(x, ids); }
+  void* allocate(std::size_t bytes) override { return ops_.allocate(bytes); }
+  void deallocate(void* block) override { ops_.deallocate(block); }
+
+ private:
+  const LlamaModel& model_;
+  Backend& ops_;
+  TensorObserver see_;
+  int layer_ = 0;  // of the block that is being computed
+};
+
+}  // namespace specdec
