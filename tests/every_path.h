@@ -89,7 +89,7 @@ SpeculationRun speculate(DraftAndVerify& steps, Chance& chance, const Speculatio
   steps.prefill(context);
   while (!generation.finished()) {
     run.rounds.push_back(sampling.round(context, generation));
-    after_round(run.rounds.back(), steps, sampling);
+    after_round(run.rounds.back(), steps, sampling_judge.judge());
   }
   run.tokens.assign(generation.tokens().begin(), generation.tokens().end());
   run.finish_reason = generation.finish_reason();

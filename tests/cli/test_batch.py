@@ -14,7 +14,7 @@ import unittest
 
 from programs import ProgramTest, run_program, run_program_json
 
-ALONE, BATCH = "05_rejection_sampling", "06_batched_verification"
+ALONE, BATCH, ADAPTIVE = "05_rejection_sampling", "06_batched_verification", "07_adaptive_drafting"
 # Greedy and sampled, with speculation and without, ended by an eos, a stop text, the length.
 REQUESTS = [
     {"id": "greedy", "prompt": "Once, in the winter, Sunita came to York.", "max_new_tokens": 40},
@@ -38,20 +38,20 @@ COUNTERS = ("rounds", "drafted", "tested", "accepted", "emitted", "alpha", "acce
             "mean_accepted_length", "accepted_per_position", "alpha_by_overlap")
 
 
-def run(*arguments):
-    return run_program(PROGRAMS / BATCH, *map(str, arguments))
+def run(*arguments, program=BATCH):
+    return run_program(PROGRAMS / program, *map(str, arguments))
 
 
-def run_lines(*arguments):
+def run_lines(*arguments, program=BATCH):
     """The objects of the requests, and the summary."""
-    code, text, errors = run("--output", "json", *arguments)
+    code, text, errors = run("--output", "json", *arguments, program=program)
     assert (code, errors) == (0, ""), errors
     *results, last = [json.loads(line) for line in text.splitlines()]
     return results, last["summary"]
 
 
 def alone(request, *more):
-    """What stage 5 makes of the same options."""
+    """What stage 5 makes of the same options, or stage 7 where K adapts."""
     arguments = [*more]
     for name, value in request.items():
         option = "--" + name.replace("_", "-")
@@ -63,7 +63,8 @@ def alone(request, *more):
             arguments += [argument for text in value for argument in (option, text)]
         else:
             arguments += [option, ",".join(map(str, value)) if isinstance(value, list) else str(value)]
-    return run_program_json(PROGRAMS / ALONE, *arguments)
+    program = ADAPTIVE if request.get("spec_length") == "auto" else ALONE
+    return run_program_json(PROGRAMS / program, *arguments)
 
 
 class BatchTest(unittest.TestCase):
@@ -116,7 +117,7 @@ class BatchTest(unittest.TestCase):
             wanted.append((adapts, alone(line)))
         for arguments in ([], ["--max-batch", 3], ["--pages", 86, "--page-size", 3], ["--token-budget", 300]):
             results, summary = run_lines("--requests", self.file, "--spec-length", "auto", "--cost-profile", profile,
-                                         *arguments)
+                                         *arguments, program=ADAPTIVE)
             for result, (adapts, want) in zip(results, wanted):
                 self.assertEqual(result["tokens"], want["tokens"], result["id"])
                 self.assertEqual(result["spec_length"] == "auto", adapts, result["id"])
@@ -128,18 +129,21 @@ class BatchTest(unittest.TestCase):
         # A line may ask for it where the others do not.
         file = self.folder / "auto.jsonl"
         file.write_text(json.dumps(REQUESTS[0] | {"spec_length": "auto"}) + "\n" + json.dumps(REQUESTS[2]) + "\n")
-        results, _ = run_lines("--requests", file, "--cost-profile", profile)
+        results, _ = run_lines("--requests", file, "--cost-profile", profile, program=ADAPTIVE)
         self.assertEqual([result["spec_length"] for result in results], ["auto", 5])
         self.assertEqual([result["tokens"] for result in results], [wanted[0][1]["tokens"], self.alone[2]["tokens"]])
-        code, _, errors = run("--requests", file, "--cost-profile", profile)
+        code, _, errors = run("--requests", file, "--cost-profile", profile, program=ADAPTIVE)
         self.assertEqual(code, 0)
         self.assertIn("auto: c 0.200, v(2) 1.15, v(6) 1.75, v(17) 3.40", errors)
+        code, _, errors = run("--requests", file)
+        self.assertEqual(code, 2)
+        self.assertIn("auto.jsonl:1: spec_length auto: K is fixed in this stage; 07_adaptive_drafting chooses it", errors)
 
     def test_a_profile_of_a_full_batch_is_measured_and_kept(self):
         profile = self.folder / "measured.json"
         for _ in range(2):
             results, summary = run_lines("--requests", self.file, "--spec-length", "auto", "--cost-profile", profile,
-                                         "--max-batch", 3)
+                                         "--max-batch", 3, program=ADAPTIVE)
             self.assertEqual(summary["cost_profile"], json.loads(profile.read_text()))
         self.assertEqual(summary["cost_profile"]["measured_for"]["requests"], 3)
         for result, want in zip(results, self.alone):

@@ -13,6 +13,7 @@ from programs import ProgramTest, read_tensors, run_program, run_program_json
 
 PLAIN, GREEDY, SAMPLING = "03_paged_kv_cache", "04_greedy_speculation", "05_rejection_sampling"
 STAGES = [GREEDY, SAMPLING]
+ADAPTIVE = "07_adaptive_drafting"
 KINDS = ["llama", "self", "random", "unigram", "bigram", "lookup"]
 RULES = ["rejection", "at-least", "non-iterative", "sample-and-match", "one-hot", "coupled"]
 
@@ -310,14 +311,13 @@ class AutoTest(ProgramTest):
         want = run_json(PLAIN, "--max-new-tokens", 120, "--ignore-eos")
         means = {}
         for name, profile in self.profiles().items():
-            for stage in STAGES:
-                result = self.auto(stage, profile, "--max-new-tokens", 120, "--ignore-eos")
-                self.assertEqual(result["tokens"], want["tokens"], (stage, name))
-                self.assertEqual(result["spec_length"], "auto")
-                self.assertEqual(result["cost_profile"], json.loads(profile.read_text()) | {"measured_for": None})
-                stats = result["stats"]
-                self.assertEqual(sum(stats["rounds_by_drafted"]), stats["rounds"])
-                means[name] = stats["mean_spec_length"]
+            result = self.auto(ADAPTIVE, profile, "--max-new-tokens", 120, "--ignore-eos")
+            self.assertEqual(result["tokens"], want["tokens"], name)
+            self.assertEqual(result["spec_length"], "auto")
+            self.assertEqual(result["cost_profile"], json.loads(profile.read_text()) | {"measured_for": None})
+            stats = result["stats"]
+            self.assertEqual(sum(stats["rounds_by_drafted"]), stats["rounds"])
+            means[name] = stats["mean_spec_length"]
         self.assertGreater(means["cheap"], 4)
         self.assertLess(means["dear"], means["cheap"] / 2)
         self.assertGreater(means["steep"], 0)
@@ -325,17 +325,17 @@ class AutoTest(ProgramTest):
 
     def test_the_same_seed_and_profile_give_the_same_text_and_rounds(self):
         for name, profile in self.profiles().items():
-            runs = [self.auto(SAMPLING, profile, "--temperature", 0.9, "--seed", 7, "--max-new-tokens", 80, "--threads", n)
+            runs = [self.auto(ADAPTIVE, profile, "--temperature", 0.9, "--seed", 7, "--max-new-tokens", 80, "--threads", n)
                     for n in (1, 2)]
             self.assertEqual(runs[0]["tokens"], runs[1]["tokens"], name)
             self.assertEqual(runs[0]["stats"]["rounds_by_drafted"], runs[1]["stats"]["rounds_by_drafted"], name)
 
     def test_drafts_that_are_bad_are_given_up(self):
         profile = self.profiles()["dear"]
-        stats = self.auto(GREEDY, profile, "--draft-kind", "random", "--max-new-tokens", 120, "--ignore-eos")["stats"]
+        stats = self.auto(ADAPTIVE, profile, "--draft-kind", "random", "--max-new-tokens", 120, "--ignore-eos")["stats"]
         self.assertGreater(stats["rounds_by_drafted"][0], 100)
         self.assertEqual(stats["rounds_by_drafted"][1:], [5, 1], "hope at first, then probes")
-        code, _, errors = run(GREEDY, "--spec-length", "auto", "--cost-profile", profile, "--draft-kind", "random",
+        code, _, errors = run(ADAPTIVE, "--spec-length", "auto", "--cost-profile", profile, "--draft-kind", "random",
                               "--max-new-tokens", 60, "--ignore-eos")
         self.assertEqual(code, 0)
         for words in ("auto: c 0.550, v(2) 1.00, v(6) 1.00, v(17) 1.00", "first K 2", "auto: rounds by K: ",
@@ -343,7 +343,7 @@ class AutoTest(ProgramTest):
             self.assertIn(words, errors)
 
     def test_it_says_where_it_cannot_pay_at_all(self):
-        code, _, errors = run(GREEDY, "--spec-length", "auto", "--cost-profile", self.profiles()["hopeless"],
+        code, _, errors = run(ADAPTIVE, "--spec-length", "auto", "--cost-profile", self.profiles()["hopeless"],
                               "--max-new-tokens", 40, "--ignore-eos")
         self.assertEqual(code, 0)
         self.assertIn("first K 0\nspeculation cannot pay here, whatever is accepted", errors)
@@ -351,22 +351,22 @@ class AutoTest(ProgramTest):
 
     def test_traces_and_no_speculation(self):
         trace = self.folder / "trace.json"
-        result = self.auto(GREEDY, self.profiles()["steep"], "--trace", trace, "--max-new-tokens", 60, "--ignore-eos")
+        result = self.auto(ADAPTIVE, self.profiles()["steep"], "--trace", trace, "--max-new-tokens", 60, "--ignore-eos")
         record = json.loads(trace.read_text())
         self.assertEqual(record["spec_length"], "auto")
         drafted = [r["drafted"] for r in record["rounds"]]
         histogram = [drafted.count(K) for K in range(max(drafted) + 1)]
         self.assertEqual(result["stats"]["rounds_by_drafted"], histogram)
         self.assertGreater(len(set(drafted)), 1, "it adapts")
-        plain = run_json(GREEDY, "--spec-length", "auto", "--no-speculation", "--max-new-tokens", 5)
+        plain = run_json(ADAPTIVE, "--spec-length", "auto", "--no-speculation", "--max-new-tokens", 5)
         self.assertEqual(plain["spec_length"], 0)
         self.assertNotIn("cost_profile", plain)
 
     def test_a_profile_is_measured_once_and_kept(self):
         path = self.folder / "new.json"
-        first = self.auto(GREEDY, path, "--max-new-tokens", 30)
+        first = self.auto(ADAPTIVE, path, "--max-new-tokens", 30)
         kept = path.read_text()
-        again = self.auto(GREEDY, path, "--max-new-tokens", 30)
+        again = self.auto(ADAPTIVE, path, "--max-new-tokens", 30)
         self.assertEqual(path.read_text(), kept)
         self.assertEqual(first["cost_profile"], json.loads(kept))
         self.assertEqual(first["stats"]["rounds_by_drafted"], again["stats"]["rounds_by_drafted"])
@@ -374,7 +374,7 @@ class AutoTest(ProgramTest):
         self.assertEqual(len(profile["target_pass_seconds"]), 17)
         self.assertEqual(profile["target_pass_seconds"], sorted(profile["target_pass_seconds"]))
         self.assertEqual(profile["measured_for"]["requests"], 1)
-        code, _, errors = run(GREEDY, "--spec-length", "auto", "--cost-profile", path, "--threads", "1", "--max-new-tokens",
+        code, _, errors = run(ADAPTIVE, "--spec-length", "auto", "--cost-profile", path, "--threads", "1", "--max-new-tokens",
                               "5", "--quiet")
         self.assertEqual(code, 0)
         self.assertIn("note: ", errors)
@@ -382,8 +382,8 @@ class AutoTest(ProgramTest):
 
     def test_it_is_kept_beside_the_programs(self):
         (self.folder / "bin").mkdir()
-        shutil.copy(PROGRAMS / GREEDY, self.folder / "bin")
-        program, arguments = self.folder / "bin" / GREEDY, ("--spec-length", "auto", "--max-new-tokens", "8")
+        shutil.copy(PROGRAMS / ADAPTIVE, self.folder / "bin")
+        program, arguments = self.folder / "bin" / ADAPTIVE, ("--spec-length", "auto", "--max-new-tokens", "8")
         run_program_json(program, *arguments)
         files = list((self.folder / "profiles").iterdir())
         self.assertEqual(len(files), 1)
@@ -407,11 +407,23 @@ class AutoTest(ProgramTest):
     def test_bad_profiles(self):
         bad = self.folder / "bad.json"
         bad.write_text("{}")
-        for stage in STAGES:
-            for words, path in (("no cost profile", bad), ("/nowhere/p.json", "/nowhere/p.json")):
-                self.expect_bad_input(words, PROGRAMS / stage, "--spec-length", "auto", "--cost-profile", str(path),
-                                      "--max-new-tokens", "2")
+        for words, path in (("no cost profile", bad), ("/nowhere/p.json", "/nowhere/p.json")):
+            self.expect_bad_input(words, PROGRAMS / ADAPTIVE, "--spec-length", "auto", "--cost-profile", str(path),
+                                  "--max-new-tokens", "2")
         self.assertEqual(bad.read_text(), "{}", "it is not overwritten")
+
+    def test_a_fixed_k_is_the_stage_before(self):
+        for more in ([], ["--temperature", 0.9, "--seed", 7]):
+            want, got = [run_json(stage, "--max-new-tokens", 60, *more) for stage in (SAMPLING, ADAPTIVE)]
+            self.assertEqual(got["tokens"], want["tokens"])
+            self.assertEqual(got["stats"]["rounds_by_drafted"], want["stats"]["rounds_by_drafted"])
+            self.assertEqual(got["spec_length"], 5)
+            self.assertNotIn("cost_profile", got)
+
+    def test_stages_with_a_fixed_k_name_the_one_that_adapts(self):
+        for stage in (*STAGES, "06_batched_verification"):
+            self.expect_bad_input("07_adaptive_drafting", PROGRAMS / stage, "--spec-length", "auto")
+            self.expect_bad_input("07_adaptive_drafting", PROGRAMS / stage, "--cost-profile", "profile.json")
 
 
 class BadInputTest(ProgramTest):

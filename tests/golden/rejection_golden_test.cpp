@@ -85,10 +85,10 @@ class Replay {
                          Drafts(options.at("spec_length"), target.vocab_size()));
     const SpeculationRun result = speculate(
         steps, recorder_, speculation, request,
-        [&](const Round& round, const DraftAndVerify& parts, const RejectionSampling& sampling) {
+        [&](const Round& round, const DraftAndVerify& parts, const Judge& judge) {
           ASSERT_LT(rounds_, run_.at("rounds").size());
           SCOPED_TRACE(fmt::format("round {}", rounds_));
-          check_round(run_.at("rounds").at(rounds_++), round, parts, sampling);
+          check_round(run_.at("rounds").at(rounds_++), round, parts, judge);
           recorder_.draws.clear();
         });
     EXPECT_EQ(rounds_, run_.at("rounds").size());
@@ -102,7 +102,7 @@ class Replay {
 
  private:
   void check_round(const json& want, const Round& round, const DraftAndVerify& steps,
-                   const RejectionSampling& sampling) {
+                   const Judge& judge) {
     EXPECT_EQ(round.start, want.at("start"));
     EXPECT_EQ(round.drafted, want.at("spec_length"));
     EXPECT_EQ(round.accepted, want.at("accepted"));
@@ -119,7 +119,7 @@ class Replay {
       EXPECT_LE(draft_length, want.at("draft_length")) << "a plain step feeds the draft nothing";
     }
     check_drafts(want.at("drafts"), steps.drafts());
-    check_tests(want.at("tests"), steps, sampling);
+    check_tests(want.at("tests"), steps, judge);
     check_last(want.at("last"));
   }
 
@@ -158,7 +158,7 @@ class Replay {
   }
 
   void check_tests(const json& want, const DraftAndVerify& steps,
-                   const RejectionSampling& sampling) {
+                   const Judge& judge) {
     const auto draws = of({Purpose::kAccept});
     ASSERT_EQ(draws.size(), want.size());
     for (std::size_t i = 0; i < want.size(); i++) {
@@ -167,7 +167,7 @@ class Replay {
       const std::span<const double> draft_probs = steps.drafts().probs(row);
       EXPECT_EQ(draws[i].accepted, want[i].at("accepted"));
       check_name(want[i], draws[i]);
-      check_prob(sampling_judge.judge().target_probs(row)[token], want[i].at("target_prob"));
+      check_prob(judge.target_probs(row)[token], want[i].at("target_prob"));
       check_prob(draft_probs.empty() ? 1 : draft_probs[token], want[i].at("draft_prob"));
     }
   }

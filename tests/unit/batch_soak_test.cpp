@@ -134,7 +134,7 @@ std::vector<TokenId> alone(const BatchRequest& request) {
   Engine target("target", make_cpu_backend(2), 16), draft("draft", make_cpu_backend(2), 16);
   SamplingDrafter drafter(*draft.llama, 200);
   DraftAndVerify steps(*target.llama, drafter, fixed_spec_length(request.spec_length), 160,
-                       Drafts(request.spec_length, *target.llama.vocab_size()));
+                       Drafts(request.spec_length, target.llama->vocab_size()));
   Dice dice(request.seed);
   JudgeSetup sampling_judge(steps, dice, request.speculation);
   RejectionSampling sampling(steps, sampling_judge);

@@ -330,7 +330,7 @@ TEST(RejectionStatistics, TwoTokensOfWholeRunsHaveTheTargetsLaw) {
   SamplingDrafter drafter(*draft.llama, 320);
   const Request request = request_of(Distributions::prompt(), 2);
   DraftAndVerify steps(*target.llama, drafter, fixed_spec_length(3), 320,
-                       Drafts(3, *target.llama.vocab_size()));
+                       Drafts(3, target.llama->vocab_size()));
   steps.prefill(request.prompt);
   const SpeculationOptions options{kOptions, kOptions.temperature};
   std::map<Two, int> counts;
