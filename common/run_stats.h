@@ -4,8 +4,6 @@
 
 namespace specdec {
 
-struct Round;
-
 // What a run did. Counts are exact and the same on every machine; seconds are not.
 struct RunStats {
   // Of the decode loop. `rounds` counts rounds of speculation; plain decoding has none.
@@ -39,8 +37,5 @@ struct RunStats {
     return decode_seconds > 0 ? static_cast<double>(emitted) / decode_seconds : 0;
   }
 };
-
-// Adds a round to the counters of a run.
-void count_round(RunStats& stats, const Round& round);
 
 }  // namespace specdec

@@ -14,6 +14,7 @@
 #include <gtest/gtest.h>
 
 #include "common/run_stats.h"
+#include "common/speculation/count_round.h"
 #include "stages/04_greedy_speculation/greedy_speculation.h"
 #include "stages/05_rejection_sampling/rejection_sampling.h"
 #include "stages/05_rejection_sampling/sampling_drafter.h"

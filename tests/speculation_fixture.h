@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "common/run_stats.h"
+#include "common/speculation/count_round.h"
 #include "stages/04_greedy_speculation/greedy_drafter.h"
 #include "stages/04_greedy_speculation/greedy_speculation.h"
 #include "stages/programs/run/request.h"

@@ -8,6 +8,7 @@
 
 #include "common/base/check.h"
 #include "common/run_stats.h"
+#include "common/speculation/count_round.h"
 #include "stages/06_batched_verification/invariants.h"
 
 namespace specdec {

@@ -13,7 +13,6 @@
 #include "common/run_stats.h"
 #include "common/speculation/spec_length_policy.h"
 #include "stages/05_rejection_sampling/judge.h"
-#include "stages/programs/show/report.h"
 
 namespace specdec {
 

@@ -9,6 +9,7 @@
 
 #include "common/base/error.h"
 #include "common/base/stopwatch.h"
+#include "common/speculation/count_round.h"
 #include "stages/03_paged_kv_cache/page_allocator.h"
 #include "stages/04_greedy_speculation/greedy_speculation.h"
 #include "stages/programs/adaptive/cost_profile.h"

@@ -10,6 +10,7 @@
 #include "common/checkpoint/elements.h"
 #include "common/checkpoint/safetensors.h"
 #include "common/run_stats.h"
+#include "common/speculation/count_round.h"
 #include "stages/05_rejection_sampling/sampling_drafter.h"
 #include "tests/every_path.h"
 #include "tests/table_model.h"
@@ -83,14 +84,14 @@ class Replay {
     DraftAndVerify steps(target, drafter, fixed_spec_length(options.at("spec_length")),
                          options.at("context_limit"),
                          Drafts(options.at("spec_length"), target.vocab_size()));
-    const SpeculationRun result = speculate(
-        steps, recorder_, speculation, request,
-        [&](const Round& round, const DraftAndVerify& parts, const Judge& judge) {
-          ASSERT_LT(rounds_, run_.at("rounds").size());
-          SCOPED_TRACE(fmt::format("round {}", rounds_));
-          check_round(run_.at("rounds").at(rounds_++), round, parts, judge);
-          recorder_.draws.clear();
-        });
+    const SpeculationRun result =
+        speculate(steps, recorder_, speculation, request,
+                  [&](const Round& round, const DraftAndVerify& parts, const Judge& judge) {
+                    ASSERT_LT(rounds_, run_.at("rounds").size());
+                    SCOPED_TRACE(fmt::format("round {}", rounds_));
+                    check_round(run_.at("rounds").at(rounds_++), round, parts, judge);
+                    recorder_.draws.clear();
+                  });
     EXPECT_EQ(rounds_, run_.at("rounds").size());
     EXPECT_EQ(result.tokens, run_.at("tokens").get<Text>());
     EXPECT_EQ(finish_reason_name(result.finish_reason),
@@ -157,8 +158,7 @@ class Replay {
     }
   }
 
-  void check_tests(const json& want, const DraftAndVerify& steps,
-                   const Judge& judge) {
+  void check_tests(const json& want, const DraftAndVerify& steps, const Judge& judge) {
     const auto draws = of({Purpose::kAccept});
     ASSERT_EQ(draws.size(), want.size());
     for (std::size_t i = 0; i < want.size(); i++) {

@@ -3,6 +3,7 @@
 #include <new>
 
 #include "common/run_stats.h"
+#include "common/speculation/count_round.h"
 #include "tests/policy.h"
 #include "tests/speculation_fixture.h"
 #include "tests/unit/allocation_counter.h"

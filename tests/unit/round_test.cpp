@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "common/run_stats.h"
+#include "common/speculation/count_round.h"
 #include "tests/test_support.h"
 
 namespace specdec {

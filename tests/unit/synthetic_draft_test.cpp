@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "common/run_stats.h"
+#include "common/speculation/count_round.h"
 #include "common/speculation/paper_formulas.h"
 #include "tests/speculation_fixture.h"
 

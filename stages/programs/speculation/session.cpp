@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "common/speculation/count_round.h"
 #include "stages/programs/cache/make_cache.h"
 #include "stages/programs/check/tensor_log.h"
 #include "stages/programs/run/device.h"

@@ -1,6 +1,7 @@
 // What stage 4's code does, as facts: drafting, rolling back, verifying, accepting, counting.
 #include "common/generation.h"
 #include "common/run_stats.h"
+#include "common/speculation/count_round.h"
 #include "stages/04_greedy_speculation/greedy_drafter.h"
 #include "stages/04_greedy_speculation/greedy_speculation.h"
 #include "tests/course/probes/facts.h"

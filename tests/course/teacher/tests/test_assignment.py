@@ -106,8 +106,8 @@ class AssignmentTest(unittest.TestCase):
             self.assertEqual(code, 0, output)
         self.assertIn("kept stages/03_paged_kv_cache/", output)
         self.assertNotIn("round.cpp", output)
-        self.assertEqual(regions.without_markers((folder / "5/common/run_stats.cpp").read_text(encoding="utf-8")),
-                         regions.without_markers((ROOT / "common/run_stats.cpp").read_text(encoding="utf-8")))
+        self.assertEqual(regions.without_markers((folder / "5/common/speculation/count_round.cpp").read_text(encoding="utf-8")),
+                         regions.without_markers((ROOT / "common/speculation/count_round.cpp").read_text(encoding="utf-8")))
 
     def test_wrong_use_is_told_in_one_line(self):
         for arguments, words in ((["--stage", "9"], "from 0 to 6"), (["--stage", ""], "STAGE=4"),

@@ -14,7 +14,7 @@ from student import course
 from teacher import grade_submission, sample, stubs, submissions
 
 STAGE = 4
-ROUND, STEPS = "common/run_stats.cpp", "stages/04_greedy_speculation/draft_and_verify.cpp"
+ROUND, STEPS = "common/speculation/count_round.cpp", "stages/04_greedy_speculation/draft_and_verify.cpp"
 GREEDY, DRAFTER = "stages/04_greedy_speculation/greedy_speculation.cpp", "stages/04_greedy_speculation/model_drafter.cpp"
 INCLUDES = "#include <cstdio>\n#include <cstdlib>\n"
 # Who -> the task that is wrong, the file, what stands there, and what they wrote.

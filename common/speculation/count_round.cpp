@@ -1,6 +1,4 @@
-#include "common/run_stats.h"
-
-#include "common/speculation/round.h"
+#include "common/speculation/count_round.h"
 
 namespace specdec {
 
