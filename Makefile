@@ -10,8 +10,8 @@ GOLDEN_VENV := $(BUILD)/golden-venv
 DOCS_VENV := $(BUILD)/docs-venv
 FORMATTED := git ls-files -z --cached --others --exclude-standard -- '*.h' '*.cpp' '*.cu' '*.cuh'
 
-.PHONY: help setup setup-full build demo test test-full bench bench-full bench-docs bench-cuda experiments fuzz golden docs \
-        check hint predict assignment prove grade hidden autograder doctor format check-format clean asan tsan
+.PHONY: help setup setup-full build demo test test-kernels test-full bench bench-full bench-docs bench-cuda experiments \
+        fuzz golden docs programs-for-tests benchmark-programs probes check hint predict assignment prove grade hidden autograder doctor format check-format clean asan tsan
 
 help: ## list the targets
 	@echo "specdec: speculative decoding from scratch, stage by stage. Start with: make demo"
@@ -24,9 +24,23 @@ setup:
 setup-full:
 	@.ci/setup full
 
-build: setup ## build everything into build/ (installs missing packages; SETUP=no skips that)
+# Targets of CMake's, and what they are: CMakeLists.txt.
+define built
 	@cmake --preset cpu
-	@cmake --build --preset cpu
+	@cmake --build --preset cpu --target $(1)
+endef
+
+build: setup ## build the programs into build/bin (installs missing packages; SETUP=no skips that)
+	$(call built,programs)
+
+programs-for-tests: setup
+	$(call built,programs tests course_probes)
+
+benchmark-programs: setup
+	$(call built,programs benchmarks)
+
+probes: setup
+	$(call built,programs course_probes)
 
 demo: build ## run the stages on one prompt and put them side by side
 	@python3 stages/programs/demo.py $(BUILD)
@@ -44,14 +58,14 @@ grade: setup ## points by task: make grade STAGE=4 [SUBMISSION=dir] [HIDDEN=file
 	@$(COURSE) grade_submission --build $(BUILD) --stage '$(STAGE)' $(if $(SUBMISSION),--submission $(SUBMISSION)) \
 	  $(if $(HIDDEN),--hidden $(HIDDEN)) $(if $(FORMAT),--format $(FORMAT)) $(if $(OUTPUT),--output $(OUTPUT))
 
-hidden: build ## a teacher's cases for make grade: make hidden SECRET=word [STAGE=4] [OUT=dir] [VISIBILITY=hidden]
+hidden: probes ## a teacher's cases for make grade: make hidden SECRET=word [STAGE=4] [OUT=dir] [VISIBILITY=hidden]
 	@$(COURSE) hidden --build $(BUILD) --stage '$(STAGE)' --secret '$(SECRET)' $(if $(OUT),--out $(OUT)) \
 	  $(if $(VISIBILITY),--visibility $(VISIBILITY))
 
 autograder: ## a Gradescope zip and a container's recipe: make autograder STAGE=4 [HIDDEN=file] [OUT=dir]
 	@$(COURSE) autograder --stage '$(STAGE)' $(if $(HIDDEN),--hidden $(HIDDEN)) $(if $(OUT),--out $(OUT))
 
-prove: build ## prove that the course's checks see what they should (STAGE=4: of one stage); a quarter of an hour for all
+prove: programs-for-tests ## prove that the course's checks see what they should (STAGE=4: of one stage); a quarter of an hour for all
 	@$(COURSE) prove --build $(BUILD) $(if $(STAGE),--stage $(STAGE))
 
 predict: setup ## your numbers beside the counted ones: make predict STAGE=4 FORWARDS=0.4 SPEEDUP=1.5
@@ -60,15 +74,20 @@ predict: setup ## your numbers beside the counted ones: make predict STAGE=4 FOR
 	  $(if $(FORWARDS),--forwards $(FORWARDS)) $(if $(ROWS),--rows $(ROWS)) $(if $(PAGES),--pages $(PAGES)) \
 	  $(if $(SPEEDUP),--speedup $(SPEEDUP))
 
-test: build ## build, then run all tests but the sanitizer builds
+test: programs-for-tests ## build and run what shows that the tree is right: ten minutes on two cores
 	@ctest --preset cpu $(CTEST_ARGS)
 
-test-full: setup-full build check-format asan tsan fuzz ## also the large grids, sanitizers, a minute of each fuzzer
-	@SPECDEC_FULL=1 ctest --preset cpu $(CTEST_ARGS)
+test-kernels: setup ## the emulated kernels in other orders and under sanitizers; clang++ and nvcc over all sources
+	$(call built,kernel_tests)
+	@ctest --preset kernels $(CTEST_ARGS)
+
+test-full: setup-full check-format asan tsan fuzz ## all tests, with large grids, sanitizers, a minute of each fuzzer
+	$(call built,programs tests kernel_tests benchmarks course_probes)
+	@SPECDEC_FULL=1 ctest --preset all $(CTEST_ARGS)
 
 asan tsan: setup-full ## the tests under ASan and UBSan (asan), under ThreadSanitizer (tsan)
 	@cmake --preset $@
-	@cmake --build --preset $@
+	@cmake --build --preset $@ --target programs tests kernel_tests course_probes
 	@ctest --preset $@ $(CTEST_ARGS)
 
 fuzz: setup-full ## run each fuzzer for FUZZ_SECONDS (60)
@@ -76,21 +95,21 @@ fuzz: setup-full ## run each fuzzer for FUZZ_SECONDS (60)
 	@cmake --build --preset fuzz
 	@tests/fuzz/run_fuzzers $(BUILD)/fuzz/bin $(FUZZ_SECONDS)
 
-bench: build ## measure this machine in 10 minutes: build/bench/page.md (let nothing else run)
+bench: benchmark-programs ## measure this machine in 10 minutes: build/bench/page.md (let nothing else run)
 	@python3 tests/benchmarks/bench.py --build $(BUILD)
 
-bench-full: build ## the same with all settings; takes an hour or two
+bench-full: benchmark-programs ## the same with all settings; takes an hour or two
 	@python3 tests/benchmarks/bench.py --build $(BUILD) --full
 
-bench-docs: build ## bench-full, and the tables and figures of docs/performance.md and README from it
+bench-docs: benchmark-programs ## bench-full, and the tables and figures of docs/performance.md and README from it
 	@python3 tests/benchmarks/bench.py --build $(BUILD) --full --commit
 	@python3 docs/experiments/tables.py
 
-bench-cuda: build ## measure this machine's GPU, and fill the tables of docs/kernels.md with that
+bench-cuda: benchmark-programs ## measure this machine's GPU, and fill the tables of docs/kernels.md with that
 	@python3 tests/benchmarks/cuda_bench.py --build $(BUILD)
 	@python3 docs/experiments/tables.py
 
-experiments: build ## measure what chapters 4 to 6 and theory show, on a quiet machine; fill tables, draw figures
+experiments: benchmark-programs ## measure what chapters 4 to 6 and theory show, on a quiet machine; fill tables, draw figures
 	@python3 docs/experiments/rules.py $(BUILD)/bin
 	@python3 docs/experiments/run.py --build $(BUILD)
 	@python3 docs/experiments/batch.py --build $(BUILD)

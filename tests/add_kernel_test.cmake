@@ -3,6 +3,7 @@
 #
 # A test of code that the emulation runs, in four ways:
 #   name_emulated           each case a ctest of its own, threads in forward order
+# and, in the tier `kernels` (`make test-kernels`),
 #   name_emulated.reverse   all cases in one ctest, the other orders
 #   name_emulated.random
 #   name_emulated_asan      under AddressSanitizer and UndefinedBehaviorSanitizer
@@ -13,7 +14,7 @@
 function(specdec_add_emulated_test)
   cmake_parse_arguments(TEST "KERNELS" "NAME;TSAN_FILTER" "SOURCES;LIBRARIES" ${ARGN})
   specdec_time_budget(unit budget)
-  math(EXPR budget "${budget} * 5")
+  math(EXPR budget "${budget} * 6")
   set(name ${TEST_NAME}_emulated)
   specdec_add_test(NAME ${name} SOURCES ${TEST_SOURCES} LABELS unit emulated
                    LIBRARIES specdec_emulation ${TEST_LIBRARIES})
@@ -21,20 +22,22 @@ function(specdec_add_emulated_test)
   if(SPECDEC_SANITIZE)
     return()
   endif()
+  add_dependencies(kernel_tests ${name})
   foreach(order reverse random)
     add_test(NAME ${name}.${order} COMMAND ${name})
-    set_tests_properties(${name}.${order} PROPERTIES LABELS "unit;emulated" TIMEOUT ${budget}
+    set_tests_properties(${name}.${order} PROPERTIES LABELS "unit;emulated;kernels" TIMEOUT ${budget}
                          ENVIRONMENT SPECDEC_THREAD_ORDER=${order})
   endforeach()
   foreach(sanitizer asan tsan)
     set(test ${name}_${sanitizer})
     if(sanitizer STREQUAL tsan AND NOT SPECDEC_CLANG_TSAN)
       add_test(NAME ${test} COMMAND ${CMAKE_COMMAND} -E echo "NOT CHECKED: no clang++ with ThreadSanitizer")
-      set_tests_properties(${test} PROPERTIES LABELS "unit;emulated"
+      set_tests_properties(${test} PROPERTIES LABELS "unit;emulated;kernels"
                            SKIP_REGULAR_EXPRESSION "NOT CHECKED")
       continue()
     endif()
     add_executable(${test} ${TEST_SOURCES})
+    add_dependencies(kernel_tests ${test})
     target_compile_definitions(${test} PRIVATE SPECDEC_EMULATED)
     target_link_libraries(${test} PRIVATE specdec_emulation_${sanitizer})
     if(TEST_KERNELS)
@@ -44,12 +47,12 @@ function(specdec_add_emulated_test)
     set_target_properties(${test} PROPERTIES
       RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests/bin)
     add_test(NAME ${test} COMMAND ${PROJECT_SOURCE_DIR}/tests/run_sample $<TARGET_FILE:${test}>)
-    set_tests_properties(${test} PROPERTIES LABELS "unit;emulated" TIMEOUT ${budget})
+    set_tests_properties(${test} PROPERTIES LABELS "unit;emulated;kernels" TIMEOUT ${budget})
   endforeach()
   if(SPECDEC_CLANG_TSAN)
     specdec_compile_with_clang(${name}_tsan)
     if(TEST_TSAN_FILTER)
-      set_tests_properties(${name}_tsan PROPERTIES TIMEOUT 3600
+      set_tests_properties(${name}_tsan PROPERTIES TIMEOUT 14400
                            ENVIRONMENT "SPECDEC_SAMPLE=${TEST_TSAN_FILTER}")
     endif()
   endif()

@@ -5,15 +5,14 @@
 
 #include <fmt/format.h>
 
+#include "common/base/json_value.h"
 #include "common/base/output_file.h"
 #include "common/checkpoint/safetensors_writer.h"
 
 namespace specdec {
 namespace {
 
-using nlohmann::json;
-
-json llama_3_2_config(int d_model, int n_layers, int n_heads, int head_dim) {
+Json llama_3_2_config(int d_model, int n_layers, int n_heads, int head_dim) {
   return {{"architectures", {"LlamaForCausalLM"}},
           {"attention_bias", false},
           {"attention_dropout", 0.0},
@@ -76,12 +75,12 @@ void write_random(OutputFile& file, std::uint64_t bytes, XorShift& random) {
 
 }  // namespace
 
-json llama_3_2_1b_config() { return llama_3_2_config(2048, 16, 32, 64); }
+Json llama_3_2_1b_config() { return llama_3_2_config(2048, 16, 32, 64); }
 
-json llama_3_2_3b_config() { return llama_3_2_config(3072, 28, 24, 128); }
+Json llama_3_2_3b_config() { return llama_3_2_config(3072, 28, 24, 128); }
 
-json tiny_config() {
-  json config = llama_3_2_config(8, 2, 4, 6);
+Json tiny_config() {
+  Json config = llama_3_2_config(8, 2, 4, 6);
   config.update({{"intermediate_size", 12},
                  {"num_key_value_heads", 2},
                  {"vocab_size", 20},
@@ -91,7 +90,7 @@ json tiny_config() {
   return config;
 }
 
-std::vector<TensorEntry> llama_tensors(const json& config, DType dtype) {
+std::vector<TensorEntry> llama_tensors(const Json& config, DType dtype) {
   const auto size = [&](const char* key) { return config.at(key).get<std::int64_t>(); };
   const std::int64_t hidden = size("hidden_size");
   const std::int64_t intermediate = size("intermediate_size");
@@ -119,7 +118,7 @@ std::vector<TensorEntry> llama_tensors(const json& config, DType dtype) {
   return tensors;
 }
 
-void write_checkpoint(const std::filesystem::path& directory, const json& config,
+void write_checkpoint(const std::filesystem::path& directory, const Json& config,
                       std::vector<TensorEntry> tensors) {
   std::filesystem::create_directories(directory);
   std::ofstream(directory / "config.json") << config.dump(2);

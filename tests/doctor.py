@@ -320,7 +320,7 @@ def query(what):
 def gpu(toolkit_version):
     device = query("name,memory.total,compute_cap")
     if not device:
-        yield note("driver", "nvidia-smi is missing or finds no GPU; everything runs on the CPU")
+        yield note("driver", "nvidia-smi is missing or finds no GPU; the GPU part is not built, everything runs on the CPU")
         return
     yield ok("device", device + " (name, memory, compute capability)")
     match = re.search(r"CUDA Version: *([\d.]+)", output("nvidia-smi"))

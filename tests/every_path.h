@@ -6,6 +6,7 @@
 
 #include "stages/00_toy_speculation/enumeration.h"
 #include "stages/05_rejection_sampling/rejection_sampling.h"
+#include "stages/programs/run/request.h"
 #include "stages/programs/sampling/speculation_options.h"
 #include "tests/engine_fixture.h"
 

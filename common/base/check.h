@@ -1,16 +1,16 @@
 #pragma once
-#include <cstdio>
-#include <cstdlib>
-#include <string>
-
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 namespace specdec {
 
-[[noreturn]] inline void check_failed(const char* file, int line, const char* condition,
-                                      const std::string& expected) {
-  fmt::print(stderr, "{}:{}: check failed: {}: {}\n", file, line, condition, expected);
-  std::abort();
+[[noreturn]] void check_failed_with(const char* file, int line, const char* condition,
+                                    fmt::string_view format, fmt::format_args args);
+
+// The arguments' types end here, so that no caller compiles the formatting.
+template <typename... Args>
+[[noreturn]] void check_failed(const char* file, int line, const char* condition,
+                               fmt::format_string<Args...> format, Args&&... args) {
+  check_failed_with(file, line, condition, format, fmt::make_format_args(args...));
 }
 
 }  // namespace specdec
@@ -18,9 +18,9 @@ namespace specdec {
 // Aborts when an invariant of our own code does not hold; the message says what was expected.
 // On in every build type: a wrong result costs more than a comparison. Bad input is not an
 // invariant: see error.h.
-#define SPECDEC_CHECK(condition, ...)                                                    \
-  do {                                                                                   \
-    if (!(condition)) {                                                                  \
-      ::specdec::check_failed(__FILE__, __LINE__, #condition, fmt::format(__VA_ARGS__)); \
-    }                                                                                    \
+#define SPECDEC_CHECK(condition, ...)                                       \
+  do {                                                                      \
+    if (!(condition)) {                                                     \
+      ::specdec::check_failed(__FILE__, __LINE__, #condition, __VA_ARGS__); \
+    }                                                                       \
   } while (false)

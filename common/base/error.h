@@ -1,9 +1,7 @@
 #pragma once
 #include <stdexcept>
-#include <string>
-#include <utility>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 namespace specdec {
 
@@ -15,10 +13,12 @@ class Error : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+[[noreturn]] void fail_with(fmt::string_view format, fmt::format_args args);
+
 // Throws an Error with a formatted message.
 template <typename... Args>
 [[noreturn]] void fail(fmt::format_string<Args...> format, Args&&... args) {
-  throw Error(fmt::format(format, std::forward<Args>(args)...));
+  fail_with(format, fmt::make_format_args(args...));
 }
 
 }  // namespace specdec

@@ -6,14 +6,14 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "common/base/error.h"
+#include "common/base/json_nlohmann.h"
 
 namespace specdec {
 namespace {
-
-using nlohmann::json;
 
 constexpr int kDeepest = 100;  // values around a value
 
@@ -22,13 +22,13 @@ class StrictReading {
  public:
   explicit StrictReading(const std::string& name) : name_(name) {}
 
-  bool operator()(int depth, json::parse_event_t event, json& parsed) {
-    using Event = json::parse_event_t;
+  bool operator()(int depth, nlohmann::json::parse_event_t event, const nlohmann::json& parsed) {
+    using Event = nlohmann::json::parse_event_t;
     if (depth > kDeepest) fail("{}: JSON that is nested more than {} levels deep", name_, kDeepest);
     if (event == Event::object_start) open_.emplace_back();
     if (event == Event::object_end) open_.pop_back();
     if (event == Event::key && !open_.back().insert(parsed.get<std::string>()).second) {
-      fail("{}: the key {} occurs twice in one object", name_, excerpt(parsed));
+      fail("{}: the key {} occurs twice in one object", name_, excerpt(from_nlohmann(parsed)));
     }
     return true;
   }
@@ -51,29 +51,29 @@ std::string line_and_column(std::string_view text, std::size_t byte) {
 
 std::string column(std::string_view, std::size_t byte) { return fmt::format("column {}", byte); }
 
-json parse_strictly(std::string_view text, const std::string& name,
+Json parse_strictly(std::string_view text, const std::string& name,
                     std::string (*place)(std::string_view text, std::size_t byte)) {
   try {
     StrictReading reading(name);
-    return json::parse(text.begin(), text.end(), std::ref(reading));
-  } catch (const json::parse_error& error) {
+    return from_nlohmann(nlohmann::json::parse(text.begin(), text.end(), std::ref(reading)));
+  } catch (const nlohmann::json::parse_error& error) {
     fail("{}: not valid JSON at {}", name, place(text, error.byte));
-  } catch (const json::out_of_range&) {
+  } catch (const nlohmann::json::out_of_range&) {
     fail("{}: holds a number that is out of range", name);
   }
 }
 
 }  // namespace
 
-json parse_json(std::string_view text, const std::string& name) {
+Json parse_json(std::string_view text, const std::string& name) {
   return parse_strictly(text, name, line_and_column);
 }
 
-json parse_json_line(std::string_view line, const std::string& name) {
+Json parse_json_line(std::string_view line, const std::string& name) {
   return parse_strictly(line, name, column);
 }
 
-std::optional<int> as_int(const json& value) {
+std::optional<int> as_int(const Json& value) {
   if (!value.is_number_integer()) return std::nullopt;
   constexpr auto kMax = std::numeric_limits<int>::max();
   if (value.is_number_unsigned()) {
@@ -85,9 +85,9 @@ std::optional<int> as_int(const json& value) {
   return static_cast<int>(number);
 }
 
-std::string excerpt(const json& value) {
+std::string excerpt(const Json& value) {
   // Invalid UTF-8 cannot get here from a file: the parser refuses it.
-  std::string text = value.dump(-1, ' ', false, json::error_handler_t::replace);
+  std::string text = value.dump(-1, Json::InvalidUtf8::kReplace);
   constexpr std::size_t kLongest = 40;
   if (text.size() <= kLongest) return text;
   std::size_t end = kLongest - 3;
@@ -95,41 +95,41 @@ std::string excerpt(const json& value) {
   return text.substr(0, end) + "...";
 }
 
-JsonObject::JsonObject(const json& value, std::string name)
+JsonObject::JsonObject(const Json& value, std::string name)
     : value_(&value), name_(std::move(name)) {
   if (!value.is_object()) fail("{}: expected an object, found {}", name_, excerpt(value));
 }
 
 bool JsonObject::empty() const { return value_->empty(); }
 
-const json* JsonObject::find(const std::string& key) const {
-  const auto field = value_->find(key);
-  return field == value_->end() || field->is_null() ? nullptr : &*field;
+const Json* JsonObject::find(const std::string& key) const {
+  const Json* field = value_->find(key);
+  return field == nullptr || field->is_null() ? nullptr : field;
 }
 
 std::optional<std::string> JsonObject::string(const std::string& key) const {
-  const json* field = find(key);
+  const Json* field = find(key);
   if (field == nullptr) return std::nullopt;
   if (!field->is_string()) fail_type(key, "a string");
   return field->get<std::string>();
 }
 
 std::optional<bool> JsonObject::boolean(const std::string& key) const {
-  const json* field = find(key);
+  const Json* field = find(key);
   if (field == nullptr) return std::nullopt;
   if (!field->is_boolean()) fail_type(key, "true or false");
   return field->get<bool>();
 }
 
 std::optional<double> JsonObject::number(const std::string& key) const {
-  const json* field = find(key);
+  const Json* field = find(key);
   if (field == nullptr) return std::nullopt;
   if (!field->is_number() || !std::isfinite(field->get<double>())) fail_type(key, "a number");
   return field->get<double>();
 }
 
 std::optional<int> JsonObject::integer(const std::string& key) const {
-  const json* field = find(key);
+  const Json* field = find(key);
   if (field == nullptr) return std::nullopt;
   const std::optional<int> number = as_int(*field);
   if (!number) fail_type(key, "an integer below 2^31");
@@ -137,7 +137,7 @@ std::optional<int> JsonObject::integer(const std::string& key) const {
 }
 
 std::optional<JsonObject> JsonObject::object(const std::string& key) const {
-  const json* field = find(key);
+  const Json* field = find(key);
   if (field == nullptr) return std::nullopt;
   if (!field->is_object()) fail_type(key, "an object");
   return JsonObject(*field, fmt::format("{}: {}", name_, key));

@@ -3,7 +3,7 @@
 #include <string>
 #include <string_view>
 
-#include <nlohmann/json_fwd.hpp>
+#include "common/base/json_value.h"
 
 namespace specdec {
 
@@ -11,22 +11,22 @@ namespace specdec {
 // on which of the two counts. So is deeper nesting than any file here needs, because code that
 // walks a value is recursive. `name` is what messages call the text, usually its file. Throws Error
 // with line and column.
-nlohmann::json parse_json(std::string_view text, const std::string& name);
+Json parse_json(std::string_view text, const std::string& name);
 
 // The same for a line of a file; messages give the column alone, and `name` says which line it is.
-nlohmann::json parse_json_line(std::string_view line, const std::string& name);
+Json parse_json_line(std::string_view line, const std::string& name);
 
 // A JSON object whose fields are read by name, with messages that say which file and which field
 // are wrong. A field that is missing and one that is null are the same thing: absent.
 class JsonObject {
  public:
   // Throws Error when `value` is no object. `value` must outlive this view.
-  JsonObject(const nlohmann::json& value, std::string name);
+  JsonObject(const Json& value, std::string name);
 
   const std::string& name() const { return name_; }
   bool empty() const;
   bool has(const std::string& key) const { return find(key) != nullptr; }
-  const nlohmann::json* find(const std::string& key) const;  // nullptr: absent
+  const Json* find(const std::string& key) const;  // nullptr: absent
 
   // The field as a given type; nullopt when absent; Error when it is of another type.
   std::optional<std::string> string(const std::string& key) const;
@@ -42,14 +42,14 @@ class JsonObject {
   [[noreturn]] void fail_type(const std::string& key, std::string_view wanted) const;
 
  private:
-  const nlohmann::json* value_;
+  const Json* value_;
   std::string name_;
 };
 
 // The integer in a JSON value, or nullopt when it is none or does not fit an int.
-std::optional<int> as_int(const nlohmann::json& value);
+std::optional<int> as_int(const Json& value);
 
 // The value as text for a message, shortened to at most 40 bytes.
-std::string excerpt(const nlohmann::json& value);
+std::string excerpt(const Json& value);
 
 }  // namespace specdec

@@ -6,8 +6,6 @@
 #include <set>
 #include <utility>
 
-#include <nlohmann/json.hpp>
-
 #include "common/base/error.h"
 #include "common/base/json.h"
 
@@ -40,7 +38,7 @@ LlamaConfig read_config(const fs::path& directory) {
 using WeightMap = std::map<std::string, std::string>;
 
 WeightMap read_index(const fs::path& path) {
-  const nlohmann::json root = parse_json(read_text_file(path), path.string());
+  const Json root = parse_json(read_text_file(path), path.string());
   const JsonObject index(root, path.string());
   if (!index.object("weight_map")) index.fail_missing("weight_map");
   WeightMap result;

@@ -1,14 +1,10 @@
 #include "common/checkpoint/llama_config.h"
 
-#include <nlohmann/json.hpp>
-
 #include "common/base/error.h"
 #include "common/base/json.h"
 
 namespace specdec {
 namespace {
-
-using nlohmann::json;
 
 int positive_integer(const JsonObject& config, const std::string& key, std::optional<int> value) {
   if (!value) config.fail_missing(key);
@@ -35,8 +31,8 @@ void refuse_other_architectures(const JsonObject& config) {
   if (model_type != "llama") {
     fail("{}: model_type is \"{}\"; only \"llama\" is supported", config.name(), model_type);
   }
-  if (const json* architectures = config.find("architectures")) {
-    if (*architectures != json::array({"LlamaForCausalLM"})) {
+  if (const Json* architectures = config.find("architectures")) {
+    if (*architectures != Json::array({"LlamaForCausalLM"})) {
       fail("{}: architectures is {}; only [\"LlamaForCausalLM\"] is supported", config.name(),
            excerpt(*architectures));
     }
@@ -90,7 +86,7 @@ RopeScaling parse_llama3_scaling(const JsonObject& rope, int max_seq_len) {
 // everything. Where both stand, a rope_scaling that is not empty counts (transformers' precedence).
 void parse_rope(const JsonObject& config, LlamaConfig& result) {
   require_false(config, "rope_interleaved", "rotary embeddings of adjacent pairs");
-  const json* fields = config.find("rope_scaling");
+  const Json* fields = config.find("rope_scaling");
   const bool older = fields != nullptr && !fields->empty();
   const std::string key = older ? "rope_scaling" : "rope_parameters";
   constexpr double kDefaultTheta = 10000;
@@ -121,11 +117,11 @@ void parse_rope(const JsonObject& config, LlamaConfig& result) {
 
 // One id, a list of ids, or null.
 std::vector<TokenId> parse_eos_ids(const JsonObject& config, int vocab_size) {
-  const json* field = config.find("eos_token_id");
+  const Json* field = config.find("eos_token_id");
   if (field == nullptr) return {};
-  const json list = field->is_array() ? *field : json::array({*field});
+  const Json list = field->is_array() ? *field : Json::array({*field});
   std::vector<TokenId> ids;
-  for (const json& entry : list) {
+  for (const Json& entry : list) {
     const std::optional<int> id = as_int(entry);
     if (!id) config.fail_type("eos_token_id", "an id or a list of ids");
     if (*id < 0 || *id >= vocab_size) {
@@ -150,7 +146,7 @@ void check_heads(const LlamaConfig& config, const std::string& name) {
 }  // namespace
 
 LlamaConfig parse_llama_config(std::string_view text, const std::string& name) {
-  const json root = parse_json(text, name);
+  const Json root = parse_json(text, name);
   const JsonObject config(root, name);
   refuse_other_architectures(config);
   refuse_other_features(config);
@@ -181,7 +177,7 @@ LlamaConfig parse_llama_config(std::string_view text, const std::string& name) {
 
 std::vector<TokenId> parse_generation_eos_ids(std::string_view text, const std::string& name,
                                               int vocab_size) {
-  const json root = parse_json(text, name);
+  const Json root = parse_json(text, name);
   return parse_eos_ids(JsonObject(root, name), vocab_size);
 }
 

@@ -5,15 +5,11 @@
 #include <limits>
 #include <utility>
 
-#include <nlohmann/json.hpp>
-
 #include "common/base/error.h"
 #include "common/base/json.h"
 
 namespace specdec {
 namespace {
-
-using nlohmann::json;
 
 constexpr std::uint64_t kLengthBytes = 8;
 constexpr std::uint64_t kLongestHeader = 100'000'000;  // the reference implementation's limit
@@ -40,19 +36,19 @@ std::string_view header_text(std::span<const std::byte> file, const std::string&
   return {reinterpret_cast<const char*>(file.data()) + kLengthBytes, length};
 }
 
-std::uint64_t unsigned_value(const json& value, const std::string& tensor_name, const char* what) {
+std::uint64_t unsigned_value(const Json& value, const std::string& tensor_name, const char* what) {
   if (!value.is_number_unsigned()) {
     fail("{}: {} is {}; it must be an integer, 0 or more", tensor_name, what, excerpt(value));
   }
   return value.get<std::uint64_t>();
 }
 
-std::vector<std::int64_t> parse_shape(const json& value, const std::string& tensor_name) {
+std::vector<std::int64_t> parse_shape(const Json& value, const std::string& tensor_name) {
   if (!value.is_array()) {
     fail("{}: shape is {}; it must be a list", tensor_name, excerpt(value));
   }
   std::vector<std::int64_t> shape;
-  for (const json& dimension : value) {
+  for (const Json& dimension : value) {
     const std::uint64_t size = unsigned_value(dimension, tensor_name, "a dimension of shape");
     if (size > std::numeric_limits<std::int64_t>::max()) {
       fail("{}: shape {} is too large", tensor_name, excerpt(value));
@@ -62,7 +58,7 @@ std::vector<std::int64_t> parse_shape(const json& value, const std::string& tens
   return shape;
 }
 
-TensorEntry parse_entry(const std::string& tensor_name, const json& value,
+TensorEntry parse_entry(const std::string& tensor_name, const Json& value,
                         const std::string& file_name) {
   const std::string where = fmt::format("{}: tensor {}", file_name, tensor_name);
   const JsonObject fields(value, where);
@@ -78,7 +74,7 @@ TensorEntry parse_entry(const std::string& tensor_name, const json& value,
     fail("{}: the dtype {} is unknown", where, excerpt(dtype));
   }
   tensor.shape = parse_shape(*fields.find("shape"), where);
-  const json& offsets = *fields.find("data_offsets");
+  const Json& offsets = *fields.find("data_offsets");
   if (!offsets.is_array() || offsets.size() != 2) fields.fail_type("data_offsets", "[begin, end]");
   tensor.begin = unsigned_value(offsets[0], where, "the begin of data_offsets");
   tensor.end = unsigned_value(offsets[1], where, "the end of data_offsets");
@@ -116,7 +112,7 @@ void check_ranges(const SafetensorsHeader& header, std::uint64_t data_bytes,
 }
 // [end snippet check-ranges]
 
-std::map<std::string, std::string> parse_metadata(const json& value, const std::string& name) {
+std::map<std::string, std::string> parse_metadata(const Json& value, const std::string& name) {
   const JsonObject fields(value, fmt::format("{}: __metadata__", name));
   std::map<std::string, std::string> metadata;
   for (const auto& [key, text] : value.items()) {
@@ -145,7 +141,7 @@ SafetensorsHeader parse_safetensors(std::span<const std::byte> file, const std::
   if (!text.starts_with('{')) {
     fail("{}: the header does not begin with '{{': is this a safetensors file?", name);
   }
-  const json root = parse_json(text, fmt::format("{}: header", name));
+  const Json root = parse_json(text, fmt::format("{}: header", name));
   SafetensorsHeader header;
   header.data_start = kLengthBytes + text.size();
   for (const auto& [key, value] : root.items()) {

@@ -1,5 +1,6 @@
 # Decides whether the CUDA backend is built and sets SPECDEC_HAVE_CUDA. The language is enabled
-# only where nvcc works, so that a machine without it configures as if CUDA did not exist.
+# only where that is so: a build without CUDA configures as if it did not exist. AUTO asks for a GPU,
+# too, since nothing else could run the code; ON compiles it anyway.
 set(SPECDEC_HAVE_CUDA OFF)
 if(NOT SPECDEC_CUDA MATCHES "^(AUTO|ON|OFF)$")
   message(FATAL_ERROR "SPECDEC_CUDA is '${SPECDEC_CUDA}'; it takes AUTO, ON or OFF")
@@ -9,13 +10,18 @@ if(SPECDEC_CUDA STREQUAL "OFF")
   return()
 endif()
 
-# For the GPU that is here, if any; otherwise code for A100 and H100, and PTX for what is newer.
+execute_process(COMMAND nvidia-smi -L OUTPUT_VARIABLE gpus ERROR_QUIET)
+if(SPECDEC_CUDA STREQUAL "AUTO" AND NOT gpus MATCHES "GPU 0")
+  message(STATUS "CUDA: NOT CHECKED, no GPU found (the preset cuda compiles for one)")
+  return()
+endif()
+
+# One architecture: that of the GPU that is here, if any; otherwise code for A100, which drivers
+# translate for newer ones.
 if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
-  execute_process(COMMAND nvidia-smi -L OUTPUT_VARIABLE gpus ERROR_QUIET)
+  set(CMAKE_CUDA_ARCHITECTURES 80)
   if(gpus MATCHES "GPU 0")
     set(CMAKE_CUDA_ARCHITECTURES native)
-  else()
-    set(CMAKE_CUDA_ARCHITECTURES 80-real 90)
   endif()
 endif()
 find_program(SPECDEC_NVCC nvcc HINTS ENV CUDA_PATH PATHS /usr/local/cuda/bin)

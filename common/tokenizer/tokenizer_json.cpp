@@ -3,18 +3,18 @@
 #include <limits>
 #include <string>
 
+#include <nlohmann/json.hpp>
+
 #include "common/base/error.h"
 #include "common/base/utf8.h"
 
 namespace specdec {
 namespace {
 
-using nlohmann::json;
-
 constexpr std::size_t kDeepest = 64;  // levels of nesting; real files have 7
 
 // Receives the parser's events. Outside of model.vocab and model.merges it builds the tree `rest`.
-class Reader : public nlohmann::json_sax<json> {
+class Reader : public nlohmann::json_sax<nlohmann::json> {
  public:
   explicit Reader(TokenizerJson& out) : out_(out) {}
 
@@ -30,16 +30,17 @@ class Reader : public nlohmann::json_sax<json> {
   bool end_object() override;
   bool start_array(std::size_t) override;
   bool end_array() override;
-  bool parse_error(std::size_t position, const std::string&, const json::exception& e) override;
+  bool parse_error(std::size_t position, const std::string&,
+                   const nlohmann::json::exception& e) override;
 
  private:
   enum class Place { kTree, kVocab, kMerges, kPair };
 
-  json* put(json v);
-  bool value(json v);
+  Json* put(Json v);
+  bool value(Json v);
   template <typename Number>
   bool number(Number v, const std::string& text);
-  void open(json v);
+  void open(Json v);
   bool in_model(std::string_view name) const;
   std::size_t merge_index() const { return out_.merge_parts.size() / 2; }
   [[noreturn]] void bad_vocab_id(std::string_view what) const;
@@ -47,24 +48,24 @@ class Reader : public nlohmann::json_sax<json> {
 
   TokenizerJson& out_;
   Place place_ = Place::kTree;
-  std::vector<json*> open_;  // the objects and arrays around the current place
+  std::vector<Json*> open_;  // the objects and arrays around the current place
   std::string key_;
   std::size_t parts_in_pair_ = 0;
 };
 
 // Puts a value into the innermost open object or array; returns where it is now.
-json* Reader::put(json v) {
+Json* Reader::put(Json v) {
   if (open_.empty()) {
     out_.rest = std::move(v);
     return &out_.rest;
   }
-  json& parent = *open_.back();
+  Json& parent = *open_.back();
   if (parent.is_object()) return &(parent[key_] = std::move(v));
   parent.push_back(std::move(v));
   return &parent.back();
 }
 
-bool Reader::value(json v) {
+bool Reader::value(Json v) {
   if (place_ == Place::kVocab) bad_vocab_id(v.is_string() ? "a string" : v.type_name());
   if (place_ != Place::kTree) bad_merge();
   put(std::move(v));
@@ -118,7 +119,7 @@ bool Reader::in_model(std::string_view name) const {
          open_.back() == &out_.rest["model"];
 }
 
-void Reader::open(json v) {
+void Reader::open(Json v) {
   if (open_.size() == kDeepest) fail("more than {} levels of nesting", kDeepest);
   open_.push_back(put(std::move(v)));
 }
@@ -130,7 +131,7 @@ bool Reader::start_object(std::size_t) {
     out_.has_vocab = true;
     place_ = Place::kVocab;
   }
-  open(json::object());
+  open(Json::object());
   return true;
 }
 
@@ -152,7 +153,7 @@ bool Reader::start_array(std::size_t) {
     out_.has_merges = true;
     place_ = Place::kMerges;
   }
-  open(json::array());
+  open(Json::array());
   return true;
 }
 
@@ -179,7 +180,7 @@ void Reader::bad_merge() const {
        merge_index());
 }
 
-bool Reader::parse_error(std::size_t, const std::string&, const json::exception& e) {
+bool Reader::parse_error(std::size_t, const std::string&, const nlohmann::json::exception& e) {
   // "[json.exception.parse_error.101] parse error at line 1, column 2: ..." without the label.
   const std::string_view what = e.what();
   const std::size_t label = what.find("] ");
@@ -194,7 +195,7 @@ bool Reader::parse_error(std::size_t, const std::string&, const json::exception&
 TokenizerJson read_tokenizer_json(std::string_view text) {
   TokenizerJson out;
   Reader reader(out);
-  json::sax_parse(text.begin(), text.end(), &reader);
+  nlohmann::json::sax_parse(text.begin(), text.end(), &reader);
   if (!out.rest.is_object()) fail("the top level is {}, not an object", out.rest.type_name());
   return out;
 }

@@ -2,8 +2,7 @@
 #include <string_view>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
+#include "common/base/json_value.h"
 #include "common/base/token_id.h"
 #include "common/tokenizer/string_list.h"
 
@@ -12,7 +11,7 @@ namespace specdec {
 // The contents of a tokenizer.json. The vocabulary and the merges, which make up nearly all of it,
 // are taken out while reading: as a tree of JSON values they would fill ten times the file's size.
 struct TokenizerJson {
-  nlohmann::json rest;  // all of the file, without model.vocab and model.merges
+  Json rest;  // all of the file, without model.vocab and model.merges
   bool has_vocab = false;
   bool has_merges = false;
   StringList vocab_texts;          // model.vocab in the file's order ...

@@ -5,16 +5,12 @@
 #include <string>
 #include <string_view>
 
-#include <nlohmann/json.hpp>
-
 #include "common/base/error.h"
 #include "common/base/json.h"
 #include "common/base/utf8.h"
 
 namespace specdec {
 namespace {
-
-using nlohmann::json;
 
 // GPT-2's pattern, which ByteLevel brings along.
 constexpr std::string_view kGpt2Pattern =
@@ -26,8 +22,8 @@ std::string required_string(const JsonObject& object, const char* key) {
   return *found;
 }
 
-const json& required_array(const JsonObject& object, const char* key) {
-  const json* found = object.find(key);
+const Json& required_array(const JsonObject& object, const char* key) {
+  const Json* found = object.find(key);
   if (found == nullptr) object.fail_missing(key);
   if (!found->is_array()) object.fail_type(key, "an array");
   return *found;
@@ -39,7 +35,7 @@ JsonObject required_object(const JsonObject& object, const char* key) {
   return *found;
 }
 
-TokenId read_id(const json& value, const JsonObject& where) {
+TokenId read_id(const Json& value, const JsonObject& where) {
   const std::optional<int> id = as_int(value);
   if (!id || *id < 0) {
     fail("{}: the id {} is not an integer from 0 to 2147483647", where.name(), excerpt(value));
@@ -53,7 +49,7 @@ template <typename Visit>
 void for_each_part(const JsonObject& part, const char* members, Visit visit) {
   const std::string type = required_string(part, "type");
   if (type != "Sequence") return visit(part, type);
-  for (const json& member : required_array(part, members)) {
+  for (const Json& member : required_array(part, members)) {
     for_each_part(JsonObject(member, part.name()), members, visit);
   }
 }
@@ -91,7 +87,7 @@ std::vector<TokenId> template_ids(const JsonObject& processing, const std::strin
          in_quotes(name));
   }
   std::vector<TokenId> ids;
-  for (const json& value : required_array(*token, "ids")) {
+  for (const Json& value : required_array(*token, "ids")) {
     ids.push_back(read_id(value, processing));
     if (!vocabulary.contains(ids.back())) {
       fail("{}: the template's {} has the id {}, which no token has", processing.name(),
@@ -105,7 +101,7 @@ std::vector<TokenId> template_ids(const JsonObject& processing, const std::strin
 void wrap(const JsonObject& processing, const Vocabulary& vocabulary, TextTemplate& around) {
   std::vector<TokenId> before;
   bool text_seen = false;
-  for (const json& value : required_array(processing, "single")) {
+  for (const Json& value : required_array(processing, "single")) {
     const JsonObject piece(value, processing.name() + ": single");
     if (const auto sequence = piece.object("Sequence")) {
       if (text_seen || required_string(*sequence, "id") != "A") {
@@ -125,7 +121,7 @@ void wrap(const JsonObject& processing, const Vocabulary& vocabulary, TextTempla
 
 AddedToken read_added_token(const JsonObject& object) {
   AddedToken token;
-  const json* id = object.find("id");
+  const Json* id = object.find("id");
   if (id == nullptr) object.fail_missing("id");
   token.id = read_id(*id, object);
   token.content = required_string(object, "content");
@@ -139,9 +135,9 @@ AddedToken read_added_token(const JsonObject& object) {
 }
 
 // A member that must be null or have a value which changes nothing.
-void refuse_unless(const JsonObject& model, const char* key, const json& harmless,
+void refuse_unless(const JsonObject& model, const char* key, const Json& harmless,
                    std::string_view reason) {
-  const json* found = model.find(key);
+  const Json* found = model.find(key);
   if (found != nullptr && *found != harmless) {
     fail("model: {} {} is not supported{}", key, excerpt(*found), reason);
   }
@@ -149,9 +145,9 @@ void refuse_unless(const JsonObject& model, const char* key, const json& harmles
 
 }  // namespace
 
-void check_version_and_normalizer(const json& file) {
+void check_version_and_normalizer(const Json& file) {
   const JsonObject object(file, "the file");
-  if (const json* version = object.find("version"); version != nullptr && *version != "1.0") {
+  if (const Json* version = object.find("version"); version != nullptr && *version != "1.0") {
     fail("version is {}; specdec knows \"1.0\"", excerpt(*version));
   }
   if (const auto normalizer = object.object("normalizer")) {
@@ -160,7 +156,7 @@ void check_version_and_normalizer(const json& file) {
   }
 }
 
-void check_decoder(const json& file) {
+void check_decoder(const Json& file) {
   const std::optional<JsonObject> decoder = JsonObject(file, "the file").object("decoder");
   if (!decoder) fail("there is no decoder; specdec supports \"ByteLevel\"");
   int decoders = 0;
@@ -174,7 +170,7 @@ void check_decoder(const json& file) {
   if (decoders != 1) fail("the decoder has {} ByteLevel parts instead of one", decoders);
 }
 
-bool read_ignore_merges(const json& file) {
+bool read_ignore_merges(const Json& file) {
   if (!file.contains("model")) fail("there is no model: is this a tokenizer.json?");
   const JsonObject model(file["model"], "model");
   // The oldest files name no type.
@@ -193,12 +189,12 @@ bool read_ignore_merges(const json& file) {
   return model.boolean("ignore_merges").value_or(false);
 }
 
-std::vector<AddedToken> read_added_tokens(const json& file) {
+std::vector<AddedToken> read_added_tokens(const Json& file) {
   std::vector<AddedToken> tokens;
   const JsonObject object(file, "the file");
   if (!object.has("added_tokens")) return tokens;
   std::set<std::string> contents;
-  for (const json& value : required_array(object, "added_tokens")) {
+  for (const Json& value : required_array(object, "added_tokens")) {
     const std::string name = fmt::format("added_tokens[{}]", tokens.size());
     tokens.push_back(read_added_token(JsonObject(value, name)));
     if (!contents.insert(tokens.back().content).second) {
@@ -208,7 +204,7 @@ std::vector<AddedToken> read_added_tokens(const json& file) {
   return tokens;
 }
 
-PreTokenizer read_pre_tokenizer(const json& file) {
+PreTokenizer read_pre_tokenizer(const Json& file) {
   if (!JsonObject(file, "the file").has("pre_tokenizer")) {
     fail("there is no pre_tokenizer; specdec needs one that ends in \"ByteLevel\"");
   }
@@ -237,7 +233,7 @@ PreTokenizer read_pre_tokenizer(const json& file) {
   return chain;
 }
 
-TextTemplate read_post_processor(const json& file, const Vocabulary& vocabulary) {
+TextTemplate read_post_processor(const Json& file, const Vocabulary& vocabulary) {
   TextTemplate around;
   if (!JsonObject(file, "the file").has("post_processor")) return around;
   for_each_part(JsonObject(file["post_processor"], "post_processor"), "processors",

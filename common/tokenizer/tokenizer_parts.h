@@ -1,8 +1,7 @@
 #pragma once
 #include <vector>
 
-#include <nlohmann/json_fwd.hpp>
-
+#include "common/base/json_value.h"
 #include "common/base/token_id.h"
 #include "common/tokenizer/added_tokens.h"
 #include "common/tokenizer/pre_tokenizer.h"
@@ -15,26 +14,26 @@ namespace specdec {
 // Face's and is not implemented is refused by name. All may throw Error.
 
 // version: 1.0. normalizer: none.
-void check_version_and_normalizer(const nlohmann::json& file);
+void check_version_and_normalizer(const Json& file);
 
 // decoder: ByteLevel, whose flags do not matter.
-void check_decoder(const nlohmann::json& file);
+void check_decoder(const Json& file);
 
 // model, without vocab and merges: byte-level BPE without what would change its merging. Returns
 // ignore_merges.
-bool read_ignore_merges(const nlohmann::json& file);
+bool read_ignore_merges(const Json& file);
 
 // added_tokens, in the file's order. Their contents are all different and not empty.
-std::vector<AddedToken> read_added_tokens(const nlohmann::json& file);
+std::vector<AddedToken> read_added_tokens(const Json& file);
 
 // pre_tokenizer: a ByteLevel, and before it any of Split and Digits.
-PreTokenizer read_pre_tokenizer(const nlohmann::json& file);
+PreTokenizer read_pre_tokenizer(const Json& file);
 
 // post_processor: the tokens put around every text.
 struct TextTemplate {
   std::vector<TokenId> before;
   std::vector<TokenId> after;
 };
-TextTemplate read_post_processor(const nlohmann::json& file, const Vocabulary& vocabulary);
+TextTemplate read_post_processor(const Json& file, const Vocabulary& vocabulary);
 
 }  // namespace specdec

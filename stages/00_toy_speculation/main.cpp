@@ -3,8 +3,8 @@
 #include <charconv>
 
 #include <CLI/CLI.hpp>
-#include <nlohmann/json.hpp>
 
+#include "common/base/json_value.h"
 #include "common/base/program.h"
 #include "stages/00_toy_speculation/enumeration.h"
 #include "stages/00_toy_speculation/wrong_rules.h"
@@ -206,13 +206,13 @@ void print_proof(const Options& options) {
              mean_emitted(options));
 }
 
-nlohmann::json round_json(const Record& record, const Options& options) {
-  nlohmann::json drafts = nlohmann::json::array();
+Json round_json(const Record& record, const Options& options) {
+  Json drafts = Json::array();
   for (const Verdict& draft : verdicts(record, options)) {
-    nlohmann::json entry = {{"token", draft.token},
-                            {"target_prob", draft.target_prob},
-                            {"draft_prob", draft.draft_prob},
-                            {"tested", draft.tested}};
+    Json entry = {{"token", draft.token},
+                  {"target_prob", draft.target_prob},
+                  {"draft_prob", draft.draft_prob},
+                  {"tested", draft.tested}};
     if (draft.tested) {
       entry["uniform"] = draft.uniform;
       entry["accepted"] = draft.accepted;
@@ -256,27 +256,27 @@ RunStats stats(const std::vector<Record>& records, const Options& options) {
 }
 
 void print_json(const std::vector<Record>& records, const Options& options) {
-  nlohmann::json rounds = nlohmann::json::array(), wrong_rules = nlohmann::json::array();
+  Json rounds = Json::array(), wrong_rules = Json::array();
   for (const Record& record : records) rounds.push_back(round_json(record, options));
   for (const WrongRule& wrong : kWrongRules) {
     wrong_rules.push_back(
         {{"name", wrong.name}, {"largest_difference", difference(options, wrong.rule)}});
   }
-  const nlohmann::json result = {{"stage", stage_name(0)},
-                                 {"spec_length", options.spec_length},
-                                 {"seed", options.seed},
-                                 {"vocabulary", kWords},
-                                 {"target_probs", tables().target_probs},
-                                 {"draft_probs", tables().draft_probs},
-                                 {"rounds", rounds},
-                                 {"tokens", generated(records)},
-                                 {"text", words(generated(records))},
-                                 {"finish_reason", "length"},
-                                 {"stats", to_json(stats(records, options))},
-                                 {"law_length", options.law_length()},
-                                 {"largest_difference", difference(options)},
-                                 {"wrong_rules", wrong_rules},
-                                 {"mean_emitted", mean_emitted(options)}};
+  const Json result = {{"stage", stage_name(0)},
+                       {"spec_length", options.spec_length},
+                       {"seed", options.seed},
+                       {"vocabulary", kWords},
+                       {"target_probs", tables().target_probs},
+                       {"draft_probs", tables().draft_probs},
+                       {"rounds", rounds},
+                       {"tokens", generated(records)},
+                       {"text", words(generated(records))},
+                       {"finish_reason", "length"},
+                       {"stats", to_json(stats(records, options))},
+                       {"law_length", options.law_length()},
+                       {"largest_difference", difference(options)},
+                       {"wrong_rules", wrong_rules},
+                       {"mean_emitted", mean_emitted(options)}};
   fmt::print("{}\n", result.dump());
 }
 

@@ -9,8 +9,8 @@
 #include <fstream>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
+#include "common/base/json_value.h"
 #include "kernels/cuda_backend.h"
 #include "kernels/cuda_support.h"
 #include "tests/benchmarks/cuda_samples.h"
@@ -29,7 +29,7 @@ std::string out_file(int argc, char** argv) {
 int say_not_measured(const std::string& problem, const std::string& file) {
   fmt::print("NOT MEASURED: {}\n", problem);
   if (file.empty()) return 0;
-  std::ofstream(file) << nlohmann::json{{"not_measured", problem}} << "\n";
+  std::ofstream(file) << Json{{"not_measured", problem}} << "\n";
   return 0;
 }
 

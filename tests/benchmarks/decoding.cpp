@@ -4,10 +4,10 @@
 #include <filesystem>
 #include <fstream>
 
-#include <nlohmann/json.hpp>
 #include <unistd.h>
 
 #include "common/base/error.h"
+#include "common/base/json_value.h"
 #include "common/base/stopwatch.h"
 #include "common/speculation/count_round.h"
 #include "stages/03_paged_kv_cache/page_allocator.h"
@@ -36,7 +36,7 @@ std::vector<BenchmarkText> read_texts() {
   std::ifstream file(SPECDEC_GOLDEN_DIR "/goldens/target/greedy.jsonl");
   std::vector<BenchmarkText> texts;
   for (std::string line; std::getline(file, line);) {
-    const auto golden = nlohmann::json::parse(line);
+    const auto golden = Json::parse(line);
     if (std::ranges::find(kPrompts, golden.at("id")) == std::end(kPrompts)) continue;
     texts.push_back({golden.at("kind"), golden.at("prompt_ids")});
   }

@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include "common/base/json_value.h"
 #include "common/checkpoint/checkpoint.h"
 #include "common/llama.h"
 #include "stages/03_paged_kv_cache/paged_kv_cache.h"
@@ -22,8 +23,8 @@ namespace {
 
 constexpr int kMostRows = 512;
 
-nlohmann::json shape_134m() {
-  nlohmann::json config = llama_3_2_1b_config();
+Json shape_134m() {
+  Json config = llama_3_2_1b_config();
   config.update({{"hidden_size", 768},
                  {"num_hidden_layers", 11},
                  {"num_attention_heads", 6},
@@ -39,7 +40,7 @@ nlohmann::json shape_134m() {
 // A checkpoint on disk.
 class RandomCheckpoint {
  public:
-  explicit RandomCheckpoint(const nlohmann::json& config)
+  explicit RandomCheckpoint(const Json& config)
       : directory_(std::filesystem::temp_directory_path() /
                    fmt::format("specdec.forward_benchmark.{}", ::getpid())) {
     write_checkpoint(directory_, config, llama_tensors(config));
@@ -59,7 +60,7 @@ class Models {
  public:
   explicit Models(Backend& backend) : backend_(backend) {}
 
-  const LlamaModel& get(const std::string& name, const nlohmann::json& config) {
+  const LlamaModel& get(const std::string& name, const Json& config) {
     if (name != name_) {
       model_.reset();
       model_.emplace(RandomCheckpoint(config).open(), backend_);
@@ -105,7 +106,7 @@ void forward(benchmark::State& state, Machine& machine, const LlamaModel& model,
 }
 
 // Opening, reading and packing: seconds a gigabyte.
-void load(benchmark::State& state, Backend& backend, const nlohmann::json& config) {
+void load(benchmark::State& state, Backend& backend, const Json& config) {
   const RandomCheckpoint checkpoint(config);
   double bytes = 0;
   std::vector<double> seconds;
@@ -129,7 +130,7 @@ void register_benchmarks(Machine& machine, Backend& backend, Models& models, int
   for (const auto& shape :
        {std::pair{"134m", shape_134m()}, std::pair{"1b", llama_3_2_1b_config()}}) {
     const std::string name = shape.first;
-    const nlohmann::json config = shape.second;
+    const Json config = shape.second;
     auto* passes = benchmark::RegisterBenchmark(
         ("forward/" + name).c_str(), [&, cached, name, config](benchmark::State& state) {
           forward(state, machine, models.get(name, config), cached);

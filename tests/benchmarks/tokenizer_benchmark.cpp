@@ -5,8 +5,8 @@
 #include <vector>
 
 #include <benchmark/benchmark.h>
-#include <nlohmann/json.hpp>
 
+#include "common/base/json_value.h"
 #include "common/tokenizer/tokenizer.h"
 
 namespace specdec {
@@ -22,7 +22,7 @@ std::string mixed_text(std::size_t bytes) {
   std::string once;
   std::ifstream file(SPECDEC_GOLDEN_DIR "/tokenizers/lines.jsonl");
   for (std::string line; std::getline(file, line);) {
-    const std::string text = nlohmann::json::parse(line).get<std::string>();
+    const std::string text = Json::parse(line).get<std::string>();
     if (text.find("<|") == std::string::npos) once += text + "\n";
   }
   std::string text;

@@ -1,6 +1,6 @@
 #include "kernels/cuda/attention/attention.h"
 #include "tests/cuda/kernel_test.h"
-#include "tests/unit/attention_scene.h"
+#include "tests/unit/kernels/cpu/attention_scene.h"
 
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 namespace {

@@ -9,7 +9,7 @@
 #include "kernels/cuda/cuda_check.h"
 #include "kernels/cuda_backend.h"
 #include "kernels/cuda_support.h"
-#include "tests/unit/cpu_test_support.h"
+#include "tests/unit/kernels/cpu/cpu_test_support.h"
 
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 

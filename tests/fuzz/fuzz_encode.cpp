@@ -9,16 +9,17 @@
 
 #include "common/base/check.h"
 #include "common/base/error.h"
+#include "common/base/json_value.h"
 #include "common/base/utf8.h"
 #include "common/tokenizer/tokenizer.h"
-#include "tests/unit/tokenizer_builder.h"
+#include "tests/unit/common/tokenizer/tokenizer_builder.h"
 
 namespace {
 
 using specdec::TokenId;
 using specdec::Tokenizer;
 
-nlohmann::json with_merges() {
+Json with_merges() {
   return specdec::small_tokenizer({{"Ġ", "Ġ"},
                                    {"s", "t"},
                                    {"t", "s"},
@@ -35,16 +36,16 @@ Tokenizer like_llama3() { return specdec::parse(with_merges()); }
 
 // Every flag that neither drops nor adds characters.
 Tokenizer with_flags() {
-  nlohmann::json file = with_merges();
+  Json file = with_merges();
   file["model"]["ignore_merges"] = false;
   file["pre_tokenizer"] = {
       {"type", "Sequence"},
       {"pretokenizers",
        {{{"type", "Digits"}, {"individual_digits", true}},
         {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", true}}}}};
-  nlohmann::json word = specdec::added_token(300, "cat", false);
+  Json word = specdec::added_token(300, "cat", false);
   word["single_word"] = true;
-  nlohmann::json late = specdec::added_token(301, "at", false);
+  Json late = specdec::added_token(301, "at", false);
   late["normalized"] = true;
   file["added_tokens"].push_back(word);
   file["added_tokens"].push_back(late);
@@ -53,10 +54,10 @@ Tokenizer with_flags() {
 
 // The other flags: what comes back is checked for being UTF-8 only.
 Tokenizer with_lossy_flags() {
-  nlohmann::json file = with_merges();
+  Json file = with_merges();
   file["pre_tokenizer"] = {{"type", "ByteLevel"}, {"add_prefix_space", true}};
-  nlohmann::json strip = specdec::added_token(300, "  ", false);
-  nlohmann::json both = specdec::added_token(301, "mm", false);
+  Json strip = specdec::added_token(300, "  ", false);
+  Json both = specdec::added_token(301, "mm", false);
   both["lstrip"] = both["rstrip"] = true;
   file["added_tokens"].push_back(strip);
   file["added_tokens"].push_back(both);

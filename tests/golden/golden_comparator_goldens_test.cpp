@@ -4,7 +4,7 @@
 #include "common/base/mapped_file.h"
 #include "stages/programs/comparator/greedy_steps.h"
 #include "tests/test_support.h"
-#include "tests/unit/golden_comparator_files.h"
+#include "tests/unit/stages/programs/comparator/golden_comparator_files.h"
 
 namespace specdec {
 namespace {
@@ -26,7 +26,7 @@ class RealGoldenTest : public ::testing::TestWithParam<std::string> {
 
   std::vector<fs::path> prompts() const {
     const fs::path manifest = directory_ / "manifest.json";
-    const nlohmann::json root = parse_json(read_text_file(manifest), manifest.string());
+    const Json root = parse_json(read_text_file(manifest), manifest.string());
     std::vector<fs::path> files;
     for (const auto& [prompt, unused] : root.at("prompts").items()) {
       files.push_back(directory_ / (prompt + ".safetensors"));

@@ -4,8 +4,6 @@
 #include <fstream>
 #include <set>
 
-#include <nlohmann/json.hpp>
-
 #include "common/base/json.h"
 #include "tests/speculation_fixture.h"
 
@@ -35,7 +33,7 @@ std::vector<Golden> read_goldens() {
   std::ifstream file(path);
   std::vector<Golden> goldens;
   for (std::string line; std::getline(file, line);) {
-    const nlohmann::json json = parse_json(line, path.string());
+    const Json json = parse_json(line, path.string());
     goldens.push_back(
         {json.at("id"), json.at("prompt_ids"), json.at("tokens"), json.at("draft_tokens"),
          json.at("finish_reason") == "stop" ? FinishReason::kStop : FinishReason::kLength});

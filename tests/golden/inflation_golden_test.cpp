@@ -4,8 +4,6 @@
 #include <fstream>
 #include <set>
 
-#include <nlohmann/json.hpp>
-
 #include "common/base/json.h"
 #include "common/checkpoint/checkpoint.h"
 #include "common/inflation/inflated_config.h"
@@ -29,7 +27,7 @@ std::vector<Golden> read_goldens() {
   std::vector<Golden> goldens;
   std::set<std::string> kinds;
   for (std::string line; std::getline(file, line);) {
-    const nlohmann::json json = parse_json(line, path.string());
+    const Json json = parse_json(line, path.string());
     if (!kinds.insert(json.at("kind")).second) continue;
     goldens.push_back(
         {json.at("kind"), json.at("prompt_ids"), json.at("tokens"), json.at("draft_tokens")});
@@ -73,7 +71,7 @@ class InflationGoldenTest : public ::testing::TestWithParam<Case> {
  protected:
   // Every size odd, and none a multiple of what the kernels work in.
   std::string odd_shape(const std::string& model) {
-    nlohmann::json config = parse_json(read_text_file(golden_model(model) / "config.json"), model);
+    Json config = parse_json(read_text_file(golden_model(model) / "config.json"), model);
     const bool target = model == "target";
     config.update({{"hidden_size", target ? 317 : 201},
                    {"intermediate_size", target ? 1001 : 333},

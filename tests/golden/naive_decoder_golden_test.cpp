@@ -8,7 +8,6 @@
 #include <map>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "common/base/json.h"
 #include "common/base/mapped_file.h"
@@ -61,7 +60,7 @@ class NaiveDecoderGoldenTest : public ::testing::TestWithParam<std::string> {
                     GetParam()),
         model_(checkpoint_) {
     const fs::path manifest = directory_ / "manifest.json";
-    const nlohmann::json root = parse_json(read_text_file(manifest), manifest.string());
+    const Json root = parse_json(read_text_file(manifest), manifest.string());
     for (const auto& [prompt, unused] : root.at("prompts").items()) prompts_.push_back(prompt);
     // Short ones first: all rows of them are stored, so more causes can be recognised.
     std::ranges::sort(prompts_, {}, [&](const std::string& prompt) {
@@ -223,7 +222,7 @@ TEST_P(NaiveDecoderTextTest, GreedyTextsAgree) {
   for (std::string line; std::getline(lines, line); number++) {
     if (number % step != 0) continue;
     SCOPED_TRACE(fmt::format("line {}", number + 1));
-    const nlohmann::json root = parse_json(line, path.string());
+    const Json root = parse_json(line, path.string());
     const JsonObject fields(root, path.string());
     const Continuation golden{read_integers(fields, "prompt_ids"), read_greedy_steps(fields)};
     expect_tokens(step_logits(golden), golden.steps);

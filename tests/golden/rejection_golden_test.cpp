@@ -3,8 +3,6 @@
 #include <map>
 #include <sstream>
 
-#include <nlohmann/json.hpp>
-
 #include "common/base/json.h"
 #include "common/base/mapped_file.h"
 #include "common/checkpoint/elements.h"
@@ -18,8 +16,6 @@
 
 namespace specdec {
 namespace {
-
-using nlohmann::json;
 
 // Throws dice, and writes down what they said.
 class Recorder final : public Chance {
@@ -71,11 +67,11 @@ struct Tolerance {
 // A run as it is replayed, beside its record.
 class Replay {
  public:
-  Replay(const json& run, const Tolerance& tolerance)
+  Replay(const Json& run, const Tolerance& tolerance)
       : run_(run), tolerance_(tolerance), recorder_(run.at("options").at("seed")) {}
 
   void check(LanguageModel& target, Drafter& drafter) {
-    const json& options = run_.at("options");
+    const Json& options = run_.at("options");
     const SpeculationOptions speculation{{options.at("temperature"), options.at("top_k"),
                                           options.at("top_p"), options.at("repetition_penalty")},
                                          options.at("draft_temperature")};
@@ -102,7 +98,7 @@ class Replay {
   int decisions() const { return decisions_; }
 
  private:
-  void check_round(const json& want, const Round& round, const DraftAndVerify& steps,
+  void check_round(const Json& want, const Round& round, const DraftAndVerify& steps,
                    const Judge& judge) {
     EXPECT_EQ(round.start, want.at("start"));
     EXPECT_EQ(round.drafted, want.at("spec_length"));
@@ -130,7 +126,7 @@ class Replay {
     RunStats got;
     std::int64_t drafted = 0, tested = 0, accepted = 0;
     for (const Round& round : rounds) count_round(got, round);
-    for (const json& round : run_.at("rounds")) {
+    for (const Json& round : run_.at("rounds")) {
       tested += std::ssize(round.at("tests"));
       accepted += round.at("accepted").get<std::int64_t>();
       drafted += round.at(round.at("last").is_null() ? "accepted" : "spec_length").get<int>();
@@ -143,7 +139,7 @@ class Replay {
     EXPECT_TRUE(got.sum_overlap >= 0 && got.sum_overlap <= static_cast<double>(tested) + 1e-9);
   }
 
-  void check_drafts(const json& want, const Drafts& drafts) {
+  void check_drafts(const Json& want, const Drafts& drafts) {
     ASSERT_EQ(drafts.size(), std::ssize(want));
     const auto draws = of({Purpose::kDraft});
     const bool certain = drafts.size() > 0 && drafts.probs(0).empty();
@@ -158,7 +154,7 @@ class Replay {
     }
   }
 
-  void check_tests(const json& want, const DraftAndVerify& steps, const Judge& judge) {
+  void check_tests(const Json& want, const DraftAndVerify& steps, const Judge& judge) {
     const auto draws = of({Purpose::kAccept});
     ASSERT_EQ(draws.size(), want.size());
     for (std::size_t i = 0; i < want.size(); i++) {
@@ -172,19 +168,19 @@ class Replay {
     }
   }
 
-  void check_last(const json& want) {
+  void check_last(const Json& want) {
     const auto draws = of({Purpose::kResample, Purpose::kTarget});
     ASSERT_EQ(draws.size(), want.is_null() ? 0u : 1u);
     if (!want.is_null()) check_draw(want, draws[0]);
   }
 
-  void check_draw(const json& want, const Recorder::Draw& draw) {
+  void check_draw(const Json& want, const Recorder::Draw& draw) {
     check_name(want, draw);
     EXPECT_EQ(draw.token, want.at("token"));
     check_prob(draw.probability, want.at("prob"));
   }
 
-  void check_name(const json& want, const Recorder::Draw& draw) {
+  void check_name(const Json& want, const Recorder::Draw& draw) {
     EXPECT_EQ(draw.position, want.at("position"));
     EXPECT_EQ(kPurposes[static_cast<int>(draw.purpose)], want.at("purpose").get<std::string>());
     EXPECT_EQ(uniform(run_.at("options").at("seed"), draw.position, draw.purpose),
@@ -204,18 +200,18 @@ class Replay {
     return draws;
   }
 
-  const json& run_;
+  const Json& run_;
   Tolerance tolerance_;
   Recorder recorder_;
   std::size_t rounds_ = 0;
   int decisions_ = 0;
 };
 
-std::vector<json> runs(const std::string& folder) {
+std::vector<Json> runs(const std::string& folder) {
   const std::string path =
       std::string(SPECDEC_GOLDEN_DIR) + "/goldens/" + folder + "/sampling.jsonl";
   std::istringstream text{std::string(read_text_file(path))};
-  std::vector<json> lines;
+  std::vector<Json> lines;
   for (std::string line; std::getline(text, line);) lines.push_back(parse_json(line, path));
   return lines;
 }
@@ -236,13 +232,13 @@ TableModel table(const SafetensorsFile& file, const std::string& name, int max_s
 // A probability of a residual is a difference of numbers up to 1: so the absolute part.
 TEST(RejectionGoldenTest, RunsOnTablesAreTheOracles) {
   const SafetensorsFile file(std::string(SPECDEC_GOLDEN_DIR) + "/goldens/toy/tables.safetensors");
-  const std::vector<json> lines = runs("toy");
+  const std::vector<Json> lines = runs("toy");
   EXPECT_EQ(lines.size(), 34u);
   int decisions = 0;
-  for (const json& line : lines) {
+  for (const Json& line : lines) {
     SCOPED_TRACE(line.at("id").get<std::string>());
     const std::string tables = line.at("tables");
-    const json& options = line.at("options");
+    const Json& options = line.at("options");
     TableModel target = table(file, tables + ".target_logits", options.at("context_limit"));
     TableModel draft = table(file, tables + ".draft_logits", options.at("draft_context_limit"));
     SamplingDrafter drafter(draft, 128);
@@ -259,10 +255,10 @@ TEST(RejectionGoldenTest, RunsOnTablesAreTheOracles) {
 TEST(RejectionGoldenTest, RunsOfTheEmbeddedPairAreTheOracles) {
   Engine target("target", make_cpu_backend(2), 16), draft("draft", make_cpu_backend(2), 16);
   SamplingDrafter drafter(*draft.llama, 320);
-  const std::vector<json> lines = runs("target");
+  const std::vector<Json> lines = runs("target");
   EXPECT_EQ(lines.size(), 32u);
   int decisions = 0;
-  for (const json& line : lines) {
+  for (const Json& line : lines) {
     SCOPED_TRACE(line.at("id").get<std::string>());
     EXPECT_EQ(line.at("options").at("draft_context_limit"), draft.llama->max_seq_len());
     Replay replay(line, {5e-4, 1e-6});

@@ -1,5 +1,4 @@
 // RoPE's frequencies against those that transformers computed, to the bit.
-#include <nlohmann/json.hpp>
 
 #include "common/base/json.h"
 #include "common/base/mapped_file.h"
@@ -19,7 +18,7 @@ TEST_P(RopeFrequenciesGoldenTest, EqualTransformersToTheBit) {
   const std::string config_file = (golden / GetParam() / "config.json").string();
   const LlamaConfig config = parse_llama_config(read_text_file(config_file), config_file);
   const std::string manifest_file = (golden / "goldens" / name / "manifest.json").string();
-  const nlohmann::json manifest = parse_json(read_text_file(manifest_file), manifest_file);
+  const Json manifest = parse_json(read_text_file(manifest_file), manifest_file);
   EXPECT_EQ(rope_frequencies(config.head_dim, config.rope_theta, config.rope_scaling),
             manifest.at("inv_freq").get<std::vector<float>>());
 }

@@ -2,8 +2,6 @@
 #include <map>
 #include <sstream>
 
-#include <nlohmann/json.hpp>
-
 #include "common/base/json.h"
 #include "common/base/mapped_file.h"
 #include "common/checkpoint/elements.h"
@@ -15,10 +13,10 @@
 namespace specdec {
 namespace {
 
-std::vector<nlohmann::json> read_lines(const std::string& name) {
+std::vector<Json> read_lines(const std::string& name) {
   const std::string path = std::string(SPECDEC_GOLDEN_DIR) + "/goldens/toy/" + name;
   std::istringstream text{std::string(read_text_file(path))};
-  std::vector<nlohmann::json> lines;
+  std::vector<Json> lines;
   for (std::string line; std::getline(text, line);) lines.push_back(parse_json(line, path));
   return lines;
 }
@@ -35,7 +33,7 @@ void expect_probs(const std::vector<double>& got, const std::vector<double>& wan
 TEST(SamplingGoldenTest, FiltersMakeTheOraclesDistributions) {
   const auto lines = read_lines("filters.jsonl");
   EXPECT_EQ(lines.size(), 48u);
-  for (const nlohmann::json& line : lines) {
+  for (const Json& line : lines) {
     SCOPED_TRACE(line.dump());
     const auto logits = line.at("logits").get<std::vector<float>>();
     const SamplingOptions options{line.at("temperature"), line.at("top_k"), line.at("top_p"),
@@ -55,7 +53,7 @@ TEST(SamplingGoldenTest, UniformsAreTheOracles) {
                                                    {"race", Purpose::kRace}};
   const auto lines = read_lines("uniforms.jsonl");
   EXPECT_EQ(lines.size(), 96u);
-  for (const nlohmann::json& line : lines) {
+  for (const Json& line : lines) {
     EXPECT_EQ(uniform(line.at("seed"), line.at("position"), purposes.at(line.at("purpose")),
                       line.at("index")),
               line.at("uniform").get<double>())
@@ -79,7 +77,7 @@ struct Table {
 // Draws again what a recorded draw drew after the context.
 void expect_draw(const Table& table, const std::vector<TokenId>& context,
                  const SamplingOptions& options, std::uint64_t seed, Purpose purpose,
-                 const nlohmann::json& draw) {
+                 const Json& draw) {
   SamplingScratch scratch(static_cast<int>(table.V));
   std::vector<double> probs(table.V);
   probabilities(table.row(context.back()), context, options, scratch, probs);
@@ -94,17 +92,17 @@ void expect_draw(const Table& table, const std::vector<TokenId>& context,
 // The drafts and bonus tokens of a recorded round. The history grows with the drafts. Returns how
 // many draws there were.
 int expect_round(const Table& target, const Table& draft, std::vector<TokenId> context,
-                 const nlohmann::json& options, const nlohmann::json& round) {
+                 const Json& options, const Json& round) {
   SamplingOptions sampling{options.at("draft_temperature"), options.at("top_k"),
                            options.at("top_p"), options.at("repetition_penalty")};
   const std::uint64_t seed = options.at("seed");
   int draws = 0;
-  for (const nlohmann::json& drawn : round.at("drafts")) {
+  for (const Json& drawn : round.at("drafts")) {
     expect_draw(draft, context, sampling, seed, Purpose::kDraft, drawn);
     context.push_back(drawn.at("token"));
     draws++;
   }
-  const nlohmann::json& last = round.at("last");
+  const Json& last = round.at("last");
   if (last.is_null() || last.at("purpose") != "target") return draws;
   sampling.temperature = options.at("temperature");
   expect_draw(target, context, sampling, seed, Purpose::kTarget, last);
@@ -117,12 +115,12 @@ TEST(SamplingGoldenTest, DraftsAndBonusTokensAreTheOracles) {
   const auto runs = read_lines("sampling.jsonl");
   EXPECT_EQ(runs.size(), 34u);
   int draws = 0;
-  for (const nlohmann::json& run : runs) {
+  for (const Json& run : runs) {
     SCOPED_TRACE(run.at("id").dump());
     const std::string tables = run.at("tables");
     const Table target(file, tables + ".target_logits"), draft(file, tables + ".draft_logits");
     auto tokens = run.at("prompt_ids").get<std::vector<TokenId>>();
-    for (const nlohmann::json& round : run.at("rounds")) {
+    for (const Json& round : run.at("rounds")) {
       draws += expect_round(target, draft, tokens, run.at("options"), round);
       for (const TokenId token : round.at("emitted")) tokens.push_back(token);
     }

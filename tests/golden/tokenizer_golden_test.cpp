@@ -6,8 +6,7 @@
 #include <string>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
+#include "common/base/json_value.h"
 #include "common/base/mapped_file.h"
 #include "common/tokenizer/byte_alphabet.h"
 #include "common/tokenizer/chat.h"
@@ -17,17 +16,16 @@
 namespace specdec {
 namespace {
 
-using nlohmann::json;
 using Ids = std::vector<TokenId>;
 
 const std::filesystem::path kGolden = SPECDEC_GOLDEN_DIR;
 const std::filesystem::path kTokenizers = kGolden / "tokenizers";
 
-std::vector<json> read_lines(const std::filesystem::path& path) {
+std::vector<Json> read_lines(const std::filesystem::path& path) {
   std::ifstream file(path);
   EXPECT_TRUE(file) << path << " cannot be read";
-  std::vector<json> lines;
-  for (std::string line; std::getline(file, line);) lines.push_back(json::parse(line));
+  std::vector<Json> lines;
+  for (std::string line; std::getline(file, line);) lines.push_back(Json::parse(line));
   return lines;
 }
 
@@ -59,8 +57,8 @@ TEST_P(TokenizerGoldenTest, EncodesLikeHuggingFace) {
   ASSERT_GE(lines.size(), 2000u);
   for (std::size_t i = 0; i < lines.size(); ++i) {
     const std::string text = lines[i].get<std::string>();
-    const json& with = expected[i][0];
-    const json& without = expected[i][1].is_null() ? with : expected[i][1];
+    const Json& with = expected[i][0];
+    const Json& without = expected[i][1].is_null() ? with : expected[i][1];
     ASSERT_EQ(tokenizer_.encode(text), with.get<Ids>()) << "line " << i << ": " << lines[i];
     ASSERT_EQ(tokenizer_.encode(text, /*add_special_tokens=*/false), without.get<Ids>())
         << "line " << i << ": " << lines[i];
@@ -71,8 +69,8 @@ TEST_P(TokenizerGoldenTest, EncodesSpecialTokensAsTextLikeHuggingFace) {
   const auto lines = read_lines(kTokenizers / "lines.jsonl");
   const auto expected = read_lines(golden("special_as_text"));
   ASSERT_FALSE(expected.empty());
-  for (const json& golden : expected) {
-    const json& line = lines.at(golden["line"].get<std::size_t>());
+  for (const Json& golden : expected) {
+    const Json& line = lines.at(golden["line"].get<std::size_t>());
     ASSERT_EQ(tokenizer_.encode(line.get<std::string>(), false, SpecialText::kOrdinary),
               golden["ids"].get<Ids>())
         << line;
@@ -82,7 +80,7 @@ TEST_P(TokenizerGoldenTest, EncodesSpecialTokensAsTextLikeHuggingFace) {
 TEST_P(TokenizerGoldenTest, DecodesLikeHuggingFace) {
   const auto expected = read_lines(golden("decode"));
   ASSERT_GE(expected.size(), 500u);
-  for (const json& line : expected) {
+  for (const Json& line : expected) {
     const Ids ids = line["ids"].get<Ids>();
     ASSERT_EQ(tokenizer_.decode(ids), line["text"].get<std::string>()) << line;
     ASSERT_EQ(tokenizer_.decode(ids, /*skip_special_tokens=*/false), line["raw"].get<std::string>())
@@ -95,9 +93,9 @@ INSTANTIATE_TEST_SUITE_P(All, TokenizerGoldenTest, ::testing::ValuesIn(cases()),
 
 // Both spellings of the merges, "a b" and ["a", "b"], are the same tokenizer.
 TEST(TokenizerGoldenFilesTest, MergesAsPairsAreTheSame) {
-  json file = json::parse(read_text_file(kGolden / "models/target/tokenizer.json"));
+  Json file = Json::parse(read_text_file(kGolden / "models/target/tokenizer.json"));
   const Tokenizer one = Tokenizer::parse(file.dump(), "one spelling");
-  for (json& merge : file["model"]["merges"]) {
+  for (Json& merge : file["model"]["merges"]) {
     if (merge.is_string()) {
       const std::string text = merge.get<std::string>();
       const std::size_t space = text.find(' ');
@@ -107,7 +105,7 @@ TEST(TokenizerGoldenFilesTest, MergesAsPairsAreTheSame) {
     }
   }
   const Tokenizer other = Tokenizer::parse(file.dump(), "the other spelling");
-  for (const json& line : read_lines(kTokenizers / "lines.jsonl")) {
+  for (const Json& line : read_lines(kTokenizers / "lines.jsonl")) {
     const std::string text = line.get<std::string>();
     ASSERT_EQ(one.encode(text), other.encode(text)) << line;
   }
@@ -119,9 +117,9 @@ TEST(TokenizerGoldenFilesTest, MergesAsPairsAreTheSame) {
 class TokenizerFixtureTest : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(TokenizerFixtureTest, MergesLikeHuggingFace) {
-  json file =
-      json::parse(read_text_file(kTokenizers / "fixtures" / (GetParam() + std::string(".json"))));
-  json& vocab = file["model"]["vocab"];
+  Json file =
+      Json::parse(read_text_file(kTokenizers / "fixtures" / (GetParam() + std::string(".json"))));
+  Json& vocab = file["model"]["vocab"];
   const TokenId first_new_id = static_cast<TokenId>(vocab.size());
   EXPECT_ERROR(Tokenizer::parse(file.dump(), "f.json"), "f.json: model.vocab: there is no token");
   for (int byte = 0; byte < 256; ++byte) {
@@ -156,9 +154,9 @@ TEST(ChatGoldenTest, RendersLikeTheTemplate) {
   const Tokenizer tokenizer = Tokenizer::load(kGolden / "models/target/tokenizer.json");
   const auto chats = read_lines(kTokenizers / "chat.jsonl");
   ASSERT_GE(chats.size(), 20u);
-  for (const json& chat : chats) {
+  for (const Json& chat : chats) {
     std::vector<ChatMessage> messages;
-    for (const json& message : chat["messages"]) {
+    for (const Json& message : chat["messages"]) {
       messages.push_back({message["role"], message["content"]});
     }
     const ChatOptions options{chat["date"], chat["add_generation_prompt"]};

@@ -2,6 +2,7 @@
 // this test writes has their config, names, types, order and byte counts.
 #include <fstream>
 
+#include "common/base/json_value.h"
 #include "common/checkpoint/checkpoint.h"
 #include "tests/checkpoint_builder.h"
 #include "tests/test_support.h"
@@ -9,7 +10,6 @@
 namespace specdec {
 namespace {
 
-using nlohmann::json;
 namespace fs = std::filesystem;
 
 // A line of /proc/self/status, such as "RssAnon:", in bytes.
@@ -69,7 +69,7 @@ TEST(PeakMemoryTest, SeesMemoryThatIsGivenBackAgain) {
 TEST(RealSizeTest, TwoLayersOfThe1BWithRandomWeights) {
   const TemporaryDirectory directory;
   REQUIRE_FREE_SPACE(directory.path(), std::uintmax_t{1000} * kMiB);
-  json config = llama_3_2_1b_config();
+  Json config = llama_3_2_1b_config();
   config["num_hidden_layers"] = 2;
   write_checkpoint(directory.path(), config, llama_tensors(config));
   directory.write("generation_config.json", R"({"bos_token_id": 128000, "do_sample": true,
@@ -103,7 +103,7 @@ TEST(RealSizeTest, TheWhole1B) {
 // The published 3B lies in two shards that part inside layer 20, with an index beside them.
 TEST(RealSizeTest, TheWhole3BInTwoShards) {
   const TemporaryDirectory directory;
-  const json config = llama_3_2_3b_config();
+  const Json config = llama_3_2_3b_config();
   directory.write("config.json", config.dump(2));
   std::vector<TensorEntry> first;
   std::vector<TensorEntry> second;
@@ -118,7 +118,7 @@ TEST(RealSizeTest, TheWhole3BInTwoShards) {
   EXPECT_EQ(second.size(), 67u);
   const std::string names[] = {"model-00001-of-00002.safetensors",
                                "model-00002-of-00002.safetensors"};
-  json index = {{"metadata", {{"total_size", 6'425'499'648}}}};
+  Json index = {{"metadata", {{"total_size", 6'425'499'648}}}};
   for (const TensorEntry& tensor : first) index["weight_map"][tensor.name] = names[0];
   for (const TensorEntry& tensor : second) index["weight_map"][tensor.name] = names[1];
   directory.write("model.safetensors.index.json", index.dump(2));

@@ -2,8 +2,7 @@
 
 #include <algorithm>
 
-#include <nlohmann/json.hpp>
-
+#include "common/base/json_value.h"
 #include "stages/programs/adaptive/measure_costs.h"
 
 namespace specdec {

@@ -3,8 +3,9 @@
 #include <algorithm>
 #include <set>
 
-#include <nlohmann/json.hpp>
+#include <fmt/ranges.h>
 
+#include "common/base/json_value.h"
 #include "stages/04_greedy_speculation/greedy_speculation.h"
 #include "stages/07_adaptive_drafting/adaptive_spec_length.h"
 #include "stages/programs/cache/make_cache.h"
@@ -38,7 +39,7 @@ class Check {
   }
 
   // Empty, or what is wrong. spec_lengths: gets every K that there was.
-  std::string text(const nlohmann::json& line, const Costs& costs, std::set<int>& spec_lengths) {
+  std::string text(const Json& line, const Costs& costs, std::set<int>& spec_lengths) {
     request_.prompt = line.at("prompt_ids").get<std::vector<TokenId>>();
     const auto tokens = line.at("tokens").get<std::vector<TokenId>>();
     request_.max_new_tokens = static_cast<int>(tokens.size());
@@ -80,7 +81,7 @@ int check_adaptive_drafting(const RunOptions& options) {
   roomy.pages = 0;
   Check check(roomy, model);
   CheckList list;
-  for (const nlohmann::json& line : golden_lines(goldens / "greedy.jsonl")) {
+  for (const Json& line : golden_lines(goldens / "greedy.jsonl")) {
     const std::string id =
         line.at("id").is_string() ? line.at("id").get<std::string>() : line.at("id").dump();
     for (const Costs& costs : kCosts) {

@@ -5,7 +5,6 @@
 #include <cstdint>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "common/base/check.h"
 #include "common/base/error.h"
@@ -20,7 +19,7 @@ namespace {
 constexpr std::string_view kFormat = "specdec-cost-profile-1";
 constexpr std::size_t kMostPasses = 33;  // the largest K that --spec-length takes, and 1
 
-double seconds(const nlohmann::json& value, const std::string& what, double least) {
+double seconds(const Json& value, const std::string& what, double least) {
   const double number = value.is_number() ? value.get<double>() : -1;
   if (!(std::isfinite(number) && number >= least)) {
     fail("{} is {}; it must be a number of seconds", what, excerpt(value));
@@ -36,10 +35,10 @@ std::uint64_t hash(std::string_view text) {
 }
 
 // The first field that differs, for people.
-std::string difference(const nlohmann::json& measured, const nlohmann::json& wanted) {
+std::string difference(const Json& measured, const Json& wanted) {
   if (!measured.is_object()) return "nobody knows what";
   for (const auto& [field, value] : wanted.items()) {
-    const auto other = measured.value(field, nlohmann::json());
+    const Json other = measured.value(field, Json());
     if (other != value) return fmt::format("{} {}, here {}", field, other.dump(), value.dump());
   }
   return "something else";
@@ -61,8 +60,7 @@ std::vector<double> CostProfile::round_costs(int spec_length) const {
   return costs;
 }
 
-CostProfile make_profile(const nlohmann::json& key, std::vector<double> target_pass,
-                         double draft_step) {
+CostProfile make_profile(const Json& key, std::vector<double> target_pass, double draft_step) {
   SPECDEC_CHECK(!target_pass.empty() && draft_step >= 0, "seconds of passes and drafts");
   for (std::size_t i = target_pass.size() - 1; i > 0; i--) {
     target_pass[i - 1] = std::min(target_pass[i - 1], target_pass[i]);
@@ -71,53 +69,53 @@ CostProfile make_profile(const nlohmann::json& key, std::vector<double> target_p
   return {key.dump(), std::move(target_pass), draft_step};
 }
 
-nlohmann::json to_json(const CostProfile& profile) {
+Json to_json(const CostProfile& profile) {
   return {{"format", kFormat},
-          {"measured_for", nlohmann::json::parse(profile.key)},
+          {"measured_for", Json::parse(profile.key)},
           {"target_pass_seconds", profile.target_pass},
           {"draft_step_seconds", profile.draft_step}};
 }
 
 CostProfile parse_profile(std::string_view text, const std::string& name) {
-  const nlohmann::json json = parse_json(text, name);
+  const Json json = parse_json(text, name);
   const JsonObject object(json, name);
   if (object.string("format").value_or("") != kFormat) {
     fail("{}: no cost profile: its format is not \"{}\"", name, kFormat);
   }
-  const nlohmann::json* passes = object.find("target_pass_seconds");
+  const Json* passes = object.find("target_pass_seconds");
   if (passes == nullptr) object.fail_missing("target_pass_seconds");
   if (!passes->is_array() || passes->size() < 2 || passes->size() > kMostPasses) {
     object.fail_type("target_pass_seconds", "a list of 2 to 33 numbers");
   }
   std::vector<double> target_pass;
-  for (const nlohmann::json& pass : *passes) {
+  for (const Json& pass : *passes) {
     const auto what = fmt::format("{}: target_pass_seconds[{}]", name, target_pass.size());
     target_pass.push_back(seconds(pass, what, 1e-12));
   }
-  const nlohmann::json* draft_step = object.find("draft_step_seconds");
+  const Json* draft_step = object.find("draft_step_seconds");
   if (draft_step == nullptr) object.fail_missing("draft_step_seconds");
   const auto key = object.object("measured_for");
   CostProfile profile =
-      make_profile(key ? *object.find("measured_for") : nlohmann::json(), std::move(target_pass),
+      make_profile(key ? *object.find("measured_for") : Json(), std::move(target_pass),
                    seconds(*draft_step, name + ": draft_step_seconds", 0));
   profile.source = name;
   return profile;
 }
 
-ProfileFile profile_file(const std::string& cost_profile, const nlohmann::json& key) {
+ProfileFile profile_file(const std::string& cost_profile, const Json& key) {
   if (!cost_profile.empty()) return {cost_profile, true};
   const auto programs = std::filesystem::read_symlink("/proc/self/exe").parent_path();
   return {programs.parent_path() / "profiles" / fmt::format("{:016x}.json", hash(key.dump()))};
 }
 
-CostProfile stored_profile(const ProfileFile& file, const nlohmann::json& key,
+CostProfile stored_profile(const ProfileFile& file, const Json& key,
                            const std::function<CostProfile()>& measure,
                            const std::function<void(const std::string&)>& note) {
   const std::string name = file.path.string();
   if (std::filesystem::exists(file.path)) {
     try {
       CostProfile profile = parse_profile(read_text_file(file.path), name);
-      const auto measured_for = nlohmann::json::parse(profile.key);
+      const auto measured_for = Json::parse(profile.key);
       if (measured_for == key) return profile;
       const std::string other = difference(measured_for, key);
       if (file.named) {

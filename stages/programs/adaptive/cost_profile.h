@@ -5,8 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include <nlohmann/json_fwd.hpp>
-
+#include "common/base/json_value.h"
 #include "common/run_stats.h"
 #include "stages/07_adaptive_drafting/adaptive_spec_length.h"
 
@@ -37,10 +36,9 @@ struct CostProfile {
 // From seconds as measured: more rows never take less time, so where a measurement says otherwise,
 // the fewer rows take what the more did (that was noise).
 // REQUIRES: at least one pass; seconds above 0, of the draft at least 0.
-CostProfile make_profile(const nlohmann::json& key, std::vector<double> target_pass,
-                         double draft_step);
+CostProfile make_profile(const Json& key, std::vector<double> target_pass, double draft_step);
 
-nlohmann::json to_json(const CostProfile& profile);
+Json to_json(const CostProfile& profile);
 
 // REQUIRES: `name` stands for the file in messages. Throws Error, naming the field: no JSON, no
 // profile, fewer than two passes, more than 33, numbers that are no times.
@@ -54,13 +52,13 @@ struct ProfileFile {
 
 // --cost-profile's file; where it is empty, one in the folder profiles/ beside the folder of the
 // program, with a name that depends on the key.
-ProfileFile profile_file(const std::string& cost_profile, const nlohmann::json& key);
+ProfileFile profile_file(const std::string& cost_profile, const Json& key);
 
 // The profile in the file; or, where there is none, what measure() gives, which is kept there.
 // A named file is used whatever it was measured for (with a note where that is something else), and
 // throws Error where it is damaged or cannot be written. Another file that is damaged or of another
 // key is measured anew; for what goes wrong with it, `note` gets a line.
-CostProfile stored_profile(const ProfileFile& file, const nlohmann::json& key,
+CostProfile stored_profile(const ProfileFile& file, const Json& key,
                            const std::function<CostProfile()>& measure,
                            const std::function<void(const std::string&)>& note);
 

@@ -4,10 +4,10 @@
 #include <fstream>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 #include <unistd.h>
 
 #include "common/base/error.h"
+#include "common/base/json_value.h"
 #include "stages/03_paged_kv_cache/page_allocator.h"
 #include "stages/programs/cache/make_cache.h"
 #include "stages/programs/speculation/timing.h"
@@ -41,8 +41,8 @@ double draft_temperature(const RunOptions& options) {
   return options.draft_temperature.value_or(options.sampling.temperature);
 }
 
-nlohmann::json cost_key(const RunOptions& options, const LlamaModel& target,
-                        const DraftSetup& draft, int requests) {
+Json cost_key(const RunOptions& options, const LlamaModel& target, const DraftSetup& draft,
+              int requests) {
   const LlamaModel* own = draft.own_model();
   return {{"specdec", SPECDEC_VERSION},
           {"processor", processor()},
@@ -145,7 +145,7 @@ void show_progress(double part) {
 // step follows a plain step. Other processes only ever make a sample slower, and this profile stays
 // for long, so what counts is what only one in eight undercut.
 CostProfile measure(const RunOptions& options, const ModelFiles& files, const LlamaModel& target,
-                    const DraftSetup& draft, int requests, const nlohmann::json& key) {
+                    const DraftSetup& draft, int requests, const Json& key) {
   const int limit = std::min(target.config().max_seq_len,
                              draft.own_model() ? draft.own_model()->config().max_seq_len : 1 << 30);
   const int most_rows = std::min(kLargestAutoSpecLength + 1, limit - 1);
@@ -181,7 +181,7 @@ CostProfile measure(const RunOptions& options, const ModelFiles& files, const Ll
 
 CostProfile load_or_measure_costs(const RunOptions& options, const ModelFiles& files,
                                   const LlamaModel& target, const DraftSetup& draft, int requests) {
-  const nlohmann::json key = cost_key(options, target, draft, requests);
+  const Json key = cost_key(options, target, draft, requests);
   return stored_profile(
       profile_file(options.cost_profile, key), key,
       [&] { return measure(options, files, target, draft, requests, key); },

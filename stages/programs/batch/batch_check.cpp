@@ -3,9 +3,8 @@
 #include <algorithm>
 #include <limits>
 
-#include <nlohmann/json.hpp>
-
 #include "common/base/error.h"
+#include "common/base/json_value.h"
 #include "stages/programs/batch/batch_session.h"
 #include "stages/programs/check/golden_check.h"
 
@@ -20,7 +19,7 @@ struct Golden {
   std::int64_t rounds = 0;  // 0: not recorded
 };
 
-Golden greedy_text(const nlohmann::json& line, const LlamaConfig& config) {
+Golden greedy_text(const Json& line, const LlamaConfig& config) {
   Golden golden;
   golden.id = "greedy text " + line.at("id").dump();
   golden.tokens = line.at("tokens").get<std::vector<TokenId>>();
@@ -32,7 +31,7 @@ Golden greedy_text(const nlohmann::json& line, const LlamaConfig& config) {
   return golden;
 }
 
-Golden recorded_run(const nlohmann::json& line) {
+Golden recorded_run(const Json& line) {
   const auto& o = line.at("options");
   Golden golden;
   golden.id = "recorded run " + line.at("id").dump();
@@ -54,10 +53,10 @@ Golden recorded_run(const nlohmann::json& line) {
 std::vector<Golden> read_goldens(const std::filesystem::path& folder, const Checkpoint& target) {
   check_belongs(folder, target);
   std::vector<Golden> goldens;
-  for (const nlohmann::json& line : golden_lines(folder / "greedy.jsonl")) {
+  for (const Json& line : golden_lines(folder / "greedy.jsonl")) {
     goldens.push_back(greedy_text(line, target.config()));
   }
-  for (const nlohmann::json& line : golden_lines(folder / "sampling.jsonl")) {
+  for (const Json& line : golden_lines(folder / "sampling.jsonl")) {
     goldens.push_back(recorded_run(line));
   }
   if (goldens.empty()) fail("{}: no greedy.jsonl here", folder.string());

@@ -3,14 +3,14 @@
 #include <algorithm>
 #include <cmath>
 
-#include <nlohmann/json.hpp>
-
+#include "common/base/json_value.h"
 #include "common/run_stats.h"
+#include "stages/programs/show/report.h"
 
 namespace specdec {
 namespace {
 
-nlohmann::json number(double value) {
+Json number(double value) {
   if (!std::isfinite(value)) return nullptr;
   return value;
 }
@@ -20,11 +20,11 @@ void add(std::vector<std::int64_t>& sums, const std::vector<std::int64_t>& more)
   for (std::size_t i = 0; i < more.size(); i++) sums[i] += more[i];
 }
 
-nlohmann::json pool_json(const KvPool& pool) {
+Json pool_json(const KvPool& pool) {
   if (pool.cache() == nullptr) return nullptr;
-  nlohmann::json json = {{"page_size", pool.cache()->page_size()},
-                         {"pages", pool.n_pages()},
-                         {"peak", pool.peak_used()}};
+  Json json = {{"page_size", pool.cache()->page_size()},
+               {"pages", pool.n_pages()},
+               {"peak", pool.peak_used()}};
   if (const PrefixCache* prefixes = pool.prefixes()) {
     const PrefixCacheStats& stats = prefixes->stats();
     json["prefix_cache"] = {
@@ -56,8 +56,8 @@ RunStats total_stats(std::span<const RequestResult> results) {
   return total;
 }
 
-nlohmann::json to_json(const RequestStats& stats) {
-  nlohmann::json json = to_json(stats.run);
+Json to_json(const RequestStats& stats) {
+  Json json = to_json(stats.run);
   for (const char* name :
        {"draft_seconds", "verify_seconds", "target_weight_bytes", "cache_bytes"}) {
     json.erase(name);  // a batch shares them
@@ -74,9 +74,9 @@ nlohmann::json to_json(const RequestStats& stats) {
   return json;
 }
 
-nlohmann::json to_json(const BatchEngine& engine) {
+Json to_json(const BatchEngine& engine) {
   const EngineStats& stats = engine.stats();
-  nlohmann::json sizes = nlohmann::json::array();
+  Json sizes = Json::array();
   for (std::size_t b = 1; b < stats.by_batch_size.size(); b++) {
     const EngineStats::BatchSize& size = stats.by_batch_size[b];
     if (size.steps == 0) continue;
@@ -116,7 +116,7 @@ double quantile(std::vector<double> values, double p) {
   return values[std::min(values.size(), std::max<std::size_t>(rank, 1)) - 1];
 }
 
-nlohmann::json distribution(std::vector<double> values) {
+Json distribution(std::vector<double> values) {
   std::erase_if(values, [](double value) { return !std::isfinite(value); });
   if (values.empty()) return nullptr;
   double sum = 0;
@@ -127,12 +127,12 @@ nlohmann::json distribution(std::vector<double> values) {
           {"max", std::ranges::max(values)}};
 }
 
-nlohmann::json to_json(const StepReport& report) {
-  nlohmann::json admitted = nlohmann::json::array();
+Json to_json(const StepReport& report) {
+  Json admitted = Json::array();
   for (const StepReport::Admission& admission : report.admitted) {
     admitted.push_back({{"request", admission.id}, {"found", admission.found}});
   }
-  nlohmann::json rounds = nlohmann::json::array(), prefills = nlohmann::json::array();
+  Json rounds = Json::array(), prefills = Json::array();
   for (const StepReport::Part& part : report.parts) {
     if (part.prefilled > 0) {
       prefills.push_back({{"request", part.id}, {"tokens", part.prefilled}});

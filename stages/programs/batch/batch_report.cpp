@@ -2,13 +2,14 @@
 
 #include <cmath>
 
-#include <nlohmann/json.hpp>
 #include <unistd.h>
 
 #include "common/base/exit_code.h"
+#include "common/base/json_value.h"
 #include "common/base/output_file.h"
 #include "common/run_stats.h"
 #include "stages/programs/batch/batch_json.h"
+#include "stages/programs/show/report.h"
 
 namespace specdec {
 namespace {
@@ -25,7 +26,7 @@ std::string ratio(double value) {
   return std::isfinite(value) ? fmt::format("{:.2f}", value) : "unknown";
 }
 
-nlohmann::json spec_length_json(const QueuedRequest& queued) {
+Json spec_length_json(const QueuedRequest& queued) {
   if (!queued.request) return 0;
   if (queued.request->make_policy) return "auto";
   return queued.request->spec_length;
@@ -120,8 +121,7 @@ void BatchReport::print(std::size_t place) {
   const RequestResult& result = *results_[place];
   const QueuedRequest& queued = session_.queue[place];
   if (!text_ || !session_.options.report.empty()) {
-    write_line(
-        result_json(result, queued).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+    write_line(result_json(result, queued).dump(-1, Json::InvalidUtf8::kReplace));
   }
   if (!text_) return;
   clear_progress();
@@ -156,25 +156,24 @@ void BatchReport::clear_progress() {
   shown_ = false;
 }
 
-nlohmann::json BatchReport::result_json(const RequestResult& result,
-                                        const QueuedRequest& queued) const {
+Json BatchReport::result_json(const RequestResult& result, const QueuedRequest& queued) const {
   const RunOptions& options = session_.options;
-  nlohmann::json json = {{"id", queued.timed.id},
-                         {"tokens", result.tokens},
-                         {"text", result.text},
-                         {"finish_reason", finish_reason_name(result.finish_reason)},
-                         {"prompt_tokens", result.prompt_tokens},
-                         {"stats", to_json(result.stats)},
-                         {"model", target_json(session_.model.config(), options)},
-                         {"device", session_.backend->name()},
-                         {"stage", stage_name(options.stage)},
-                         {"draft", session_.draft.to_json()},
-                         {"spec_length", spec_length_json(queued)}};
+  Json json = {{"id", queued.timed.id},
+               {"tokens", result.tokens},
+               {"text", result.text},
+               {"finish_reason", finish_reason_name(result.finish_reason)},
+               {"prompt_tokens", result.prompt_tokens},
+               {"stats", to_json(result.stats)},
+               {"model", target_json(session_.model.config(), options)},
+               {"device", session_.backend->name()},
+               {"stage", stage_name(options.stage)},
+               {"draft", session_.draft.to_json()},
+               {"spec_length", spec_length_json(queued)}};
   if (!result.error.empty()) json["error"] = result.error;
   return json;
 }
 
-nlohmann::json BatchReport::summary_json() const {
+Json BatchReport::summary_json() const {
   const std::vector<RequestResult> results = those_there(results_);
   std::map<std::string, int> reasons;
   std::vector<double> first, between;
@@ -192,11 +191,11 @@ nlohmann::json BatchReport::summary_json() const {
   total.verify_seconds = session_.engine.stats().verify_seconds;
   total.cache_bytes = static_cast<std::int64_t>(session_.cache->memory().bytes());
   const double seconds = session_.engine.now();
-  nlohmann::json stats = to_json(total);
+  Json stats = to_json(total);
   stats.erase("prefill_seconds");  // of one request, they mean something
   stats.erase("decode_seconds");
   stats["tokens_per_second"] = static_cast<double>(total.emitted) / seconds;
-  nlohmann::json json = to_json(session_.engine);
+  Json json = to_json(session_.engine);
   json.update({{"requests", results.size()},
                {"finish_reasons", reasons},
                {"seconds", seconds},
@@ -256,9 +255,9 @@ std::string BatchReport::summary() const {
   return text + session_.draft.outgrown(longest);
 }
 
-nlohmann::json BatchReport::trace_json() const {
+Json BatchReport::trace_json() const {
   const RunOptions& options = session_.options;
-  nlohmann::json steps = nlohmann::json::array(), requests = nlohmann::json::array();
+  Json steps = Json::array(), requests = Json::array();
   for (const StepReport& step : steps_) steps.push_back(to_json(step));
   for (const auto& [id, place] : places_) {
     if (!results_[place]) continue;
@@ -270,13 +269,13 @@ nlohmann::json BatchReport::trace_json() const {
                         {"finish_reason", finish_reason_name(result.finish_reason)},
                         {"stats", to_json(result.stats)}});
   }
-  nlohmann::json json = {{"format", "specdec-batch-trace-1"},
-                         {"stage", stage_name(options.stage)},
-                         {"target", options.target},
-                         {"draft", session_.draft.to_json()},
-                         {"requests", requests},
-                         {"steps", steps},
-                         {"engine", to_json(session_.engine)}};
+  Json json = {{"format", "specdec-batch-trace-1"},
+               {"stage", stage_name(options.stage)},
+               {"target", options.target},
+               {"draft", session_.draft.to_json()},
+               {"requests", requests},
+               {"steps", steps},
+               {"engine", to_json(session_.engine)}};
   if (!options.inflate_target.empty()) json["inflated_target"] = options.inflate_target;
   return json;
 }

@@ -5,8 +5,7 @@
 #include <string>
 #include <vector>
 
-#include <nlohmann/json_fwd.hpp>
-
+#include "common/base/json_value.h"
 #include "stages/programs/batch/batch_session.h"
 
 namespace specdec {
@@ -36,9 +35,9 @@ class BatchReport {
   void show_progress(const StepReport& report);
   void clear_progress();
   void write_line(const std::string& line);
-  nlohmann::json result_json(const RequestResult& result, const QueuedRequest& queued) const;
-  nlohmann::json summary_json() const;
-  nlohmann::json trace_json() const;
+  Json result_json(const RequestResult& result, const QueuedRequest& queued) const;
+  Json summary_json() const;
+  Json trace_json() const;
   std::string summary() const;
 
   BatchSession& session_;

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
+#include "common/base/json_value.h"
 #include "common/llama.h"
 #include "stages/03_paged_kv_cache/page_allocator.h"
 #include "stages/programs/cache/make_cache.h"
@@ -142,7 +142,7 @@ std::string MemoryPlan::to_text() const {
                             sizes.max_batch, longest_fit, sizes.longest);
 }
 
-nlohmann::json MemoryPlan::to_json() const {
+Json MemoryPlan::to_json() const {
   return {{"target_weights", target_weights},
           {"draft_weights", draft_weights},
           {"target_cache", target_cache},

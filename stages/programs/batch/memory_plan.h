@@ -4,8 +4,7 @@
 #include <span>
 #include <string>
 
-#include <nlohmann/json_fwd.hpp>
-
+#include "common/base/json_value.h"
 #include "common/llama_model.h"
 #include "stages/06_batched_verification/batch_request.h"
 #include "stages/programs/run/options.h"
@@ -43,7 +42,7 @@ struct MemoryPlan {
            activations;
   }
   std::string to_text() const;  // some lines for people
-  nlohmann::json to_json() const;
+  Json to_json() const;
 };
 
 // draft: the draft's weights, its own or the target's; null: the drafter is no Llama.

@@ -8,7 +8,6 @@
 #include <unordered_map>
 
 #include <CLI/CLI.hpp>
-#include <nlohmann/json.hpp>
 
 #include "common/base/error.h"
 #include "common/base/json.h"
@@ -43,15 +42,15 @@ std::string some_text(Line line, Key key) {
 }
 
 // The elements of a list that is there.
-const nlohmann::json& some_list(Line line, Key key, std::string_view wanted) {
-  const nlohmann::json& list = *line.find(key);
+const Json& some_list(Line line, Key key, std::string_view wanted) {
+  const Json& list = *line.find(key);
   if (!list.is_array()) line.fail_type(key, wanted);
   if (list.empty()) fail("{}: {} is empty", line.name(), key);
   return list;
 }
 
 void read_id(Line line, Key key, TimedRequest& request) {
-  const nlohmann::json& id = *line.find(key);
+  const Json& id = *line.find(key);
   if (id.is_number_integer()) {
     request.id = id.dump();
   } else if (id.is_string()) {
@@ -80,7 +79,7 @@ void read_prompt(Line line, Key key, TimedRequest& request) {
 }
 
 void read_prompt_ids(Line line, Key key, TimedRequest& request) {
-  for (const nlohmann::json& id : some_list(line, key, "a list of token ids")) {
+  for (const Json& id : some_list(line, key, "a list of token ids")) {
     const std::optional<int> number = as_int(id);
     if (!number) {
       fail("{}: {}[{}] is {}; it must be a token id", line.name(), key,
@@ -104,7 +103,7 @@ void read_chat(Line line, Key key, TimedRequest& request) {
     options.chat = some_text(line, key);
     return;
   }
-  for (const nlohmann::json& message : some_list(line, key, "a text or a list of messages")) {
+  for (const Json& message : some_list(line, key, "a text or a list of messages")) {
     const auto name = fmt::format("{}: {}[{}]", line.name(), key, options.messages.size());
     options.messages.push_back(read_message(JsonObject(message, name)));
   }
@@ -122,10 +121,10 @@ void read_system(Line line, Key key, TimedRequest& request) {
 void read_stop(Line line, Key key, TimedRequest& request) {
   std::vector<std::string>& stop = request.options.stop;
   stop.clear();
-  const nlohmann::json& texts = *line.find(key);
+  const Json& texts = *line.find(key);
   if (texts.is_string()) {
     stop.push_back(texts);
-  } else if (texts.is_array() && std::ranges::all_of(texts, &nlohmann::json::is_string)) {
+  } else if (texts.is_array() && std::ranges::all_of(texts, &Json::is_string)) {
     stop = texts.get<std::vector<std::string>>();
   } else {
     line.fail_type(key, "a text or a list of texts");
@@ -134,7 +133,7 @@ void read_stop(Line line, Key key, TimedRequest& request) {
 }
 
 void read_seed(Line line, Key key, TimedRequest& request) {
-  const nlohmann::json& seed = *line.find(key);
+  const Json& seed = *line.find(key);
   if (!seed.is_number_unsigned()) line.fail_type(key, "a whole number from 0 to 2^64 - 1");
   request.options.seed = seed;
 }
@@ -233,7 +232,7 @@ void check_options(Line line, const RunOptions& options) {
 TimedRequest parse_request(std::string_view text, const std::string& where,
                            const RunOptions& defaults) {
   if (const auto offset = find_invalid_utf8(text)) fail("{}: not UTF-8 at byte {}", where, *offset);
-  const nlohmann::json object = parse_json_line(text, where);
+  const Json object = parse_json_line(text, where);
   const JsonObject line(object, where);
   TimedRequest request{.id = {}, .options = defaults, .arrival = 0, .where = where};
   for (const auto& [key, value] : object.items()) {

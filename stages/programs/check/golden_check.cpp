@@ -5,7 +5,6 @@
 #include <cstring>
 
 #include <fmt/color.h>
-#include <nlohmann/json.hpp>
 
 #include "common/base/error.h"
 #include "common/base/exit_code.h"
@@ -32,13 +31,13 @@ TokenId argmax(std::span<const float> row) {
   return best;
 }
 
-nlohmann::json read_manifest(const fs::path& goldens) {
+Json read_manifest(const fs::path& goldens) {
   const fs::path path = goldens / "manifest.json";
   return parse_json(read_text_file(path), path.string());
 }
 
 // Short prompts first: all of their rows are stored, so a mistake's cause is best told there.
-std::vector<std::string> prompt_names(const nlohmann::json& manifest, int at_most) {
+std::vector<std::string> prompt_names(const Json& manifest, int at_most) {
   std::vector<std::pair<int, std::string>> prompts;
   for (const auto& [name, prompt] : manifest.at("prompts").items()) {
     prompts.emplace_back(prompt.at("tokens").get<int>(), name);
@@ -183,8 +182,8 @@ int CheckList::finish() const {
   return failed_ == 0 && near_ties == 0 && checked_ > 0 ? kGood : kCheckFailed;
 }
 
-std::vector<nlohmann::json> golden_lines(const fs::path& path, int at_most) {
-  std::vector<nlohmann::json> lines;
+std::vector<Json> golden_lines(const fs::path& path, int at_most) {
+  std::vector<Json> lines;
   if (!fs::exists(path)) return lines;
   const std::string text = read_text_file(path);
   for (std::size_t start = 0; start < text.size() && std::ssize(lines) < at_most;) {
@@ -212,7 +211,7 @@ void check_belongs(const fs::path& goldens, const Checkpoint& checkpoint) {
 
 void check_goldens(const fs::path& goldens, const CheckedModel& model, CheckList& list,
                    const GoldenCheckOptions& options) {
-  const nlohmann::json manifest = read_manifest(goldens);
+  const Json manifest = read_manifest(goldens);
   const double tolerance = manifest.at("tolerances").at("logits").get<double>();
   const auto names = prompt_names(manifest, options.prompts);
   check_belongs(goldens, *model.checkpoint);
@@ -223,7 +222,7 @@ void check_goldens(const fs::path& goldens, const CheckedModel& model, CheckList
   StepCheck steps(model, tolerance, list);
   for (const std::string& name : names) steps.prompt(goldens / (name + ".steps.safetensors"));
   int number = 0;
-  for (const nlohmann::json& line : golden_lines(goldens / "greedy.jsonl", options.greedy_lines)) {
+  for (const Json& line : golden_lines(goldens / "greedy.jsonl", options.greedy_lines)) {
     const JsonObject object(line, fmt::format("greedy.jsonl:{}", ++number));
     steps.line(object, object.string("id").value_or(std::to_string(number)));
   }
@@ -261,14 +260,14 @@ CheckedModel checked_engine(const Checkpoint& checkpoint, Llama& model, const Kv
 }
 
 int longest_golden(const fs::path& goldens) {
-  const nlohmann::json manifest = read_manifest(goldens);
+  const Json manifest = read_manifest(goldens);
   std::size_t longest = 0;
   for (const std::string& name : prompt_names(manifest, 1 << 30)) {
     const SafetensorsFile file(goldens / (name + ".steps.safetensors"));
     longest = std::max(
         longest, read_integers(file, "token_ids").size() + read_integers(file, "tokens").size());
   }
-  for (const nlohmann::json& line : golden_lines(goldens / "greedy.jsonl")) {
+  for (const Json& line : golden_lines(goldens / "greedy.jsonl")) {
     longest = std::max(longest, line.at("prompt_ids").size() + line.at("tokens").size());
   }
   return static_cast<int>(longest);

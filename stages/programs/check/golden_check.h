@@ -5,8 +5,7 @@
 #include <string>
 #include <vector>
 
-#include <nlohmann/json_fwd.hpp>
-
+#include "common/base/json_value.h"
 #include "common/checkpoint/checkpoint.h"
 #include "common/llama.h"
 #include "stages/programs/check/tensor_log.h"
@@ -63,7 +62,7 @@ void check_goldens(const std::filesystem::path& goldens, const CheckedModel& mod
 void check_belongs(const std::filesystem::path& goldens, const Checkpoint& checkpoint);
 
 // The lines of a .jsonl file, parsed; empty where there is no such file. Throws Error.
-std::vector<nlohmann::json> golden_lines(const std::filesystem::path& path, int at_most = 1 << 30);
+std::vector<Json> golden_lines(const std::filesystem::path& path, int at_most = 1 << 30);
 
 // The engine as a CheckedModel: prefill, then one token a forward. REQUIRES: both outlive it.
 CheckedModel checked_engine(const Checkpoint& checkpoint, Llama& model, const KvCache& cache);

@@ -1,8 +1,7 @@
 #include "stages/programs/check/tensor_log.h"
 
-#include <nlohmann/json.hpp>
-
 #include "common/base/check.h"
+#include "common/base/json_value.h"
 #include "common/checkpoint/safetensors_writer.h"
 #include "stages/programs/check/observing_backend.h"
 

@@ -3,9 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include <nlohmann/json.hpp>
-
 #include "common/base/error.h"
+#include "common/base/json_value.h"
 #include "common/base/mapped_file.h"
 #include "stages/programs/comparator/matrix.h"
 #include "stages/programs/comparator/number_lists.h"
@@ -72,7 +71,7 @@ std::int64_t width_of(TensorKind kind, const GoldenShape& shape) {
 
 GoldenFile::GoldenFile(const fs::path& path) : file_(path) {
   const fs::path manifest_path = path.parent_path() / "manifest.json";
-  const nlohmann::json root = parse_json(read_text_file(manifest_path), manifest_path.string());
+  const Json root = parse_json(read_text_file(manifest_path), manifest_path.string());
   const JsonObject manifest(root, manifest_path.string());
   shape_ = read_shape(manifest);
   read_rows();

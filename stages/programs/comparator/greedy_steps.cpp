@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "common/base/error.h"
+#include "common/base/json_value.h"
 #include "stages/programs/comparator/matrix.h"
 #include "stages/programs/comparator/number_lists.h"
 

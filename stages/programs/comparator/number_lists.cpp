@@ -3,16 +3,15 @@
 #include <cstring>
 #include <optional>
 
-#include <nlohmann/json.hpp>
-
 #include "common/base/error.h"
+#include "common/base/json_value.h"
 #include "stages/programs/comparator/matrix.h"
 
 namespace specdec {
 namespace {
 
-const nlohmann::json& required_list(const JsonObject& fields, const std::string& key) {
-  const nlohmann::json* list = fields.find(key);
+const Json& required_list(const JsonObject& fields, const std::string& key) {
+  const Json* list = fields.find(key);
   if (list == nullptr) fields.fail_missing(key);
   if (!list->is_array()) fields.fail_type(key, "a list");
   return *list;
@@ -22,7 +21,7 @@ const nlohmann::json& required_list(const JsonObject& fields, const std::string&
 
 std::vector<double> read_numbers(const JsonObject& fields, const std::string& key) {
   std::vector<double> numbers;
-  for (const nlohmann::json& entry : required_list(fields, key)) {
+  for (const Json& entry : required_list(fields, key)) {
     if (!entry.is_number()) fields.fail_type(key, "a list of numbers");
     numbers.push_back(entry.get<double>());
   }
@@ -31,7 +30,7 @@ std::vector<double> read_numbers(const JsonObject& fields, const std::string& ke
 
 std::vector<std::int32_t> read_integers(const JsonObject& fields, const std::string& key) {
   std::vector<std::int32_t> integers;
-  for (const nlohmann::json& entry : required_list(fields, key)) {
+  for (const Json& entry : required_list(fields, key)) {
     const std::optional<int> integer = as_int(entry);
     if (!integer) fields.fail_type(key, "a list of integers");
     integers.push_back(*integer);

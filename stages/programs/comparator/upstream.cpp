@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include <nlohmann/json.hpp>
+#include "common/base/json_value.h"
 
 namespace specdec {
 namespace {

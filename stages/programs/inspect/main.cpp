@@ -10,9 +10,9 @@
 #include <CLI/CLI.hpp>
 #include <fmt/color.h>
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "common/base/error.h"
+#include "common/base/json_value.h"
 #include "common/base/program.h"
 #include "common/base/terminal.h"
 #include "common/base/utf8.h"
@@ -207,9 +207,9 @@ void print_tokens(const Tokenizer& tokenizer, const Encoded& encoded) {
   fmt::print("\n  {}\n", fmt::join(encoded.ids, " "));
 }
 
-nlohmann::json to_json(const Checkpoint& checkpoint, const Encoded& encoded) {
+Json to_json(const Checkpoint& checkpoint, const Encoded& encoded) {
   const Totals totals = count_weights(checkpoint);
-  nlohmann::json model = to_json(checkpoint.config(), checkpoint.directory().string());
+  Json model = to_json(checkpoint.config(), checkpoint.directory().string());
   model["parameters"] = totals.parameters;
   model["weight_bytes"] = totals.bytes;
   return {{"model", model},

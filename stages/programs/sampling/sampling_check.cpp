@@ -3,8 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include <nlohmann/json.hpp>
-
+#include "common/base/json_value.h"
 #include "stages/05_rejection_sampling/rejection_sampling.h"
 #include "stages/programs/cache/make_cache.h"
 #include "stages/programs/sampling/speculation_options.h"
@@ -17,7 +16,7 @@ namespace {
 bool close(double got, double want) { return std::abs(got - want) <= 1e-3 * want + 1e-6; }
 
 // Empty, or the first decision of the round that is not the recorded one.
-std::string compare(const nlohmann::json& want, const Round& round, const DraftAndVerify& steps,
+std::string compare(const Json& want, const Round& round, const DraftAndVerify& steps,
                     const Judge& judge, std::span<const TokenId> emitted) {
   const auto differs = [](const char* what, auto got, auto wanted) {
     return fmt::format("{} is {}, recorded is {}", what, got, wanted);
@@ -63,7 +62,7 @@ class Replay {
   }
 
   // Empty, or what differs.
-  std::string recorded(const nlohmann::json& line) {
+  std::string recorded(const Json& line) {
     const auto& o = line.at("options");
     request_.prompt = line.at("prompt_ids").get<std::vector<TokenId>>();
     request_.eos_ids = line.at("eos_ids").get<std::vector<TokenId>>();
@@ -80,7 +79,7 @@ class Replay {
   }
 
   // The same for a greedy text, which every rule must write at temperature 0.
-  std::string greedy(const nlohmann::json& line, const NamedRule& rule) {
+  std::string greedy(const Json& line, const NamedRule& rule) {
     request_.prompt = line.at("prompt_ids").get<std::vector<TokenId>>();
     request_.eos_ids = request_.checkpoint.config().eos_ids;
     const auto tokens = line.at("tokens").get<std::vector<TokenId>>();
@@ -133,14 +132,14 @@ void check_rejection_sampling(const RunOptions& options, const LlamaModel& targe
                               const std::filesystem::path& goldens, CheckList& list) {
   check_belongs(goldens, Checkpoint(options.target));
   Replay replay(options, target);
-  for (const nlohmann::json& line : golden_lines(goldens / "sampling.jsonl")) {
+  for (const Json& line : golden_lines(goldens / "sampling.jsonl")) {
     const std::string problem = replay.recorded(line);
     list.add(problem.empty(),
              fmt::format("recorded run {}: {} rounds", line.at("id").get<std::string>(),
                          line.at("rounds").size()),
              problem);
   }
-  for (const nlohmann::json& line : golden_lines(goldens / "greedy.jsonl")) {
+  for (const Json& line : golden_lines(goldens / "greedy.jsonl")) {
     const std::string id = line.at("id");
     if (!id.ends_with("-0")) continue;
     for (const NamedRule& rule : acceptance_rules()) {

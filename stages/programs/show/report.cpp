@@ -2,8 +2,7 @@
 
 #include <cstdio>
 
-#include <nlohmann/json.hpp>
-
+#include "common/base/json_value.h"
 #include "common/base/output_file.h"
 #include "common/kv_cache.h"
 #include "common/run_stats.h"
@@ -12,23 +11,22 @@
 namespace specdec {
 namespace {
 
-nlohmann::json ratio(double above, std::int64_t below) {
+Json ratio(double above, std::int64_t below) {
   if (below == 0) return nullptr;
   return above / static_cast<double>(below);
 }
 
-nlohmann::json run_json(const RunOptions& options, const Request& request,
-                        const LlamaConfig& target, const Generation& generation,
-                        const RunStats& stats, const std::string& device,
-                        const ReportExtras& extras) {
-  nlohmann::json json = {{"tokens", generation.tokens()},
-                         {"text", generation.text()},
-                         {"finish_reason", finish_reason_name(generation.finish_reason())},
-                         {"prompt_tokens", request.prompt.size()},
-                         {"stats", to_json(stats)},
-                         {"model", target_json(target, options)},
-                         {"device", device},
-                         {"stage", stage_name(options.stage)}};
+Json run_json(const RunOptions& options, const Request& request, const LlamaConfig& target,
+              const Generation& generation, const RunStats& stats, const std::string& device,
+              const ReportExtras& extras) {
+  Json json = {{"tokens", generation.tokens()},
+               {"text", generation.text()},
+               {"finish_reason", finish_reason_name(generation.finish_reason())},
+               {"prompt_tokens", request.prompt.size()},
+               {"stats", to_json(stats)},
+               {"model", target_json(target, options)},
+               {"device", device},
+               {"stage", stage_name(options.stage)}};
   json.update(extras.fields);
   json["stats"].update(extras.stats);
   return json;
@@ -53,8 +51,8 @@ void count_target(RunStats& stats, const LlamaCounters& counters) {
   stats.target_weight_bytes += counters.weight_bytes;
 }
 
-nlohmann::json to_json(const RunStats& s) {
-  nlohmann::json per_position = nlohmann::json::array();
+Json to_json(const RunStats& s) {
+  Json per_position = Json::array();
   for (std::size_t i = 0; i < s.accepted_at.size(); i++) {
     per_position.push_back(ratio(static_cast<double>(s.accepted_at[i]), s.drafted_at[i]));
   }
@@ -84,7 +82,7 @@ nlohmann::json to_json(const RunStats& s) {
           {"cache_bytes", s.cache_bytes}};
 }
 
-nlohmann::json to_json(const LlamaConfig& config, const std::string& directory) {
+Json to_json(const LlamaConfig& config, const std::string& directory) {
   const KvShape kv{config.n_layers, config.n_kv_heads, config.head_dim};
   return {{"directory", directory},
           {"d_model", config.d_model},
@@ -100,8 +98,8 @@ nlohmann::json to_json(const LlamaConfig& config, const std::string& directory) 
           {"cache_bytes_per_token", kv.bytes_per_token()}};
 }
 
-nlohmann::json target_json(const LlamaConfig& config, const RunOptions& options) {
-  nlohmann::json json = to_json(config, options.target);
+Json target_json(const LlamaConfig& config, const RunOptions& options) {
+  Json json = to_json(config, options.target);
   json["weights"] = options.target_weights;
   if (!options.inflate_target.empty()) json["inflated"] = options.inflate_target;
   return json;

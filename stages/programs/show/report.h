@@ -1,8 +1,7 @@
 #pragma once
 #include <string>
 
-#include <nlohmann/json_fwd.hpp>
-
+#include "common/base/json_value.h"
 #include "common/generation.h"
 #include "common/llama.h"
 #include "common/run_stats.h"
@@ -17,14 +16,14 @@ struct ReportExtras;
 void count_target(RunStats& stats, const LlamaCounters& counters);
 
 // The "stats" object of --output json. Ratios with nothing below the line are null.
-nlohmann::json to_json(const RunStats& stats);
+Json to_json(const RunStats& stats);
 
 // A "model" object: a shape.
-nlohmann::json to_json(const LlamaConfig& config, const std::string& directory);
+Json to_json(const LlamaConfig& config, const std::string& directory);
 
 // The "model" object of a run: the target's shape, how its weights are kept, and to which shape it
 // was inflated, if it was.
-nlohmann::json target_json(const LlamaConfig& config, const RunOptions& options);
+Json target_json(const LlamaConfig& config, const RunOptions& options);
 
 // For people: "; the target is inflated to 134m, the draft to 14m", or as much of it as is true.
 std::string inflation_note(const RunOptions& options);

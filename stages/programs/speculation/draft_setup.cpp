@@ -2,9 +2,8 @@
 
 #include <algorithm>
 
-#include <nlohmann/json.hpp>
-
 #include "common/base/error.h"
+#include "common/base/json_value.h"
 #include "common/base/mapped_file.h"
 #include "common/speculation/lookup_drafter.h"
 #include "common/speculation/ngram_model.h"
@@ -35,7 +34,7 @@ SpeculationRoom speculation_room(const RunOptions& options, const ModelFiles& ta
   return {K, limit, static_cast<int>(std::min<std::int64_t>(limit, wanted))};
 }
 
-nlohmann::json spec_length_json(const RunOptions& options) {
+Json spec_length_json(const RunOptions& options) {
   if (options.no_speculation) return 0;
   if (options.auto_spec_length) return "auto";
   return options.spec_length;
@@ -172,9 +171,9 @@ std::string DraftSetup::outgrown(int context) const {
   return fmt::format("the draft's context of {} tokens was full: plain steps followed\n", limit);
 }
 
-nlohmann::json DraftSetup::to_json() const {
+Json DraftSetup::to_json() const {
   if (options_.no_speculation) return nullptr;
-  nlohmann::json json = {{"kind", options_.draft_kind}};
+  Json json = {{"kind", options_.draft_kind}};
   if (own_model_) {
     const bool self = options_.draft_kind == "self";
     const std::string& shape = self ? options_.inflate_target : options_.inflate_draft;

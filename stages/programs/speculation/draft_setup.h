@@ -3,8 +3,7 @@
 #include <memory>
 #include <optional>
 
-#include <nlohmann/json_fwd.hpp>
-
+#include "common/base/json_value.h"
 #include "common/llama.h"
 #include "common/speculation/drafter.h"
 #include "stages/programs/run/options.h"
@@ -24,7 +23,7 @@ SpeculationRoom speculation_room(const RunOptions& options, const ModelFiles& ta
                                  const GenerationRequest& request);
 
 // K for a report: a number, 0 with --no-speculation, or "auto".
-nlohmann::json spec_length_json(const RunOptions& options);
+Json spec_length_json(const RunOptions& options);
 
 // What a drafter takes memory for.
 struct DraftRoom {
@@ -72,7 +71,7 @@ class DraftSetup {
   KvCache* cache() { return cache_.get(); }  // null: the drafter has none
   const KvCache* cache() const { return cache_.get(); }
   const LlamaModel* own_model() const { return own_model_.get(); }  // null: no weights of its own
-  nlohmann::json to_json() const;  // {"kind": ..., "directory": ..., "weights": ...}
+  Json to_json() const;  // {"kind": ..., "directory": ..., "weights": ...}
   // A line for the end of a run that outgrew the draft's context; otherwise empty.
   std::string outgrown(int context) const;
   // A line for people where this draft cannot make the target faster.

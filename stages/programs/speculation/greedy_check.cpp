@@ -1,7 +1,6 @@
 #include "stages/programs/speculation/greedy_check.h"
 
-#include <nlohmann/json.hpp>
-
+#include "common/base/json_value.h"
 #include "stages/04_greedy_speculation/greedy_speculation.h"
 #include "stages/programs/cache/make_cache.h"
 #include "stages/programs/speculation/draft_setup.h"
@@ -17,7 +16,7 @@ struct GoldenText {
 
 std::vector<GoldenText> read_texts(const std::filesystem::path& goldens) {
   std::vector<GoldenText> texts;
-  for (const nlohmann::json& json : golden_lines(goldens / "greedy.jsonl")) {
+  for (const Json& json : golden_lines(goldens / "greedy.jsonl")) {
     texts.push_back(
         {json.at("id").is_string() ? json.at("id").get<std::string>() : json.at("id").dump(),
          json.at("prompt_ids"), json.at("tokens"),

@@ -2,8 +2,7 @@
 
 #include <set>
 
-#include <nlohmann/json.hpp>
-
+#include "common/base/json_value.h"
 #include "common/base/output_file.h"
 #include "common/base/terminal.h"
 #include "common/run_stats.h"
@@ -16,9 +15,9 @@ void collect(std::set<TokenId>& ids, const RoundRecord::Distributions& distribut
 }
 
 // The text of every token that a trace mentions.
-nlohmann::json pieces(const Request& request, std::span<const TokenId> emitted,
-                      const std::vector<RoundRecord>& records) {
-  nlohmann::json texts = nlohmann::json::object();
+Json pieces(const Request& request, std::span<const TokenId> emitted,
+            const std::vector<RoundRecord>& records) {
+  Json texts = Json::object();
   if (!request.tokenizer) return texts;
   std::set<TokenId> ids(request.prompt.begin(), request.prompt.end());
   ids.insert(emitted.begin(), emitted.end());
@@ -35,7 +34,7 @@ nlohmann::json pieces(const Request& request, std::span<const TokenId> emitted,
   return texts;
 }
 
-nlohmann::json sampling_json(const RunOptions& options) {
+Json sampling_json(const RunOptions& options) {
   return {{"temperature", options.sampling.temperature},
           {"draft_temperature", options.draft_temperature.value_or(options.sampling.temperature)},
           {"top_k", options.sampling.top_k},
@@ -110,34 +109,34 @@ void RoundLog::after_round(const DraftAndVerify& steps, const Round& round,
   if (!options_.trace.empty()) records_.push_back(std::move(record));
 }
 
-void RoundLog::write(const Generation& generation, const nlohmann::json& stats,
-                     std::string_view rule, bool lossless) const {
+void RoundLog::write(const Generation& generation, const Json& stats, std::string_view rule,
+                     bool lossless) const {
   logits_.write();
   if (options_.trace.empty()) return;
-  nlohmann::json rounds = nlohmann::json::array();
+  Json rounds = Json::array();
   for (const RoundRecord& record : records_) rounds.push_back(to_json(record));
-  nlohmann::json trace = {{"format", "specdec-trace-1"},
-                          {"stage", stage_name(options_.stage)},
-                          {"rule", rule},
-                          {"lossless", lossless},
-                          {"target", options_.target},
-                          {"draft_kind", options_.draft_kind},
-                          {"draft", options_.draft_kind == "llama" ? options_.draft : ""},
-                          {"sampling", sampling_json(options_)},
-                          {"page_size", target_cache_.page_size()},
-                          {"draft_page_size", draft_.cache() ? draft_.cache()->page_size() : 0},
-                          {"spec_length", spec_length_json(options_)},
-                          {"prompt_ids", request_.prompt},
-                          {"tokens", generation.tokens()},
-                          {"text", generation.text()},
-                          {"finish_reason", finish_reason_name(generation.finish_reason())},
-                          {"pieces", pieces(request_, generation.tokens(), records_)},
-                          {"stats", stats},
-                          {"rounds", rounds}};
+  Json trace = {{"format", "specdec-trace-1"},
+                {"stage", stage_name(options_.stage)},
+                {"rule", rule},
+                {"lossless", lossless},
+                {"target", options_.target},
+                {"draft_kind", options_.draft_kind},
+                {"draft", options_.draft_kind == "llama" ? options_.draft : ""},
+                {"sampling", sampling_json(options_)},
+                {"page_size", target_cache_.page_size()},
+                {"draft_page_size", draft_.cache() ? draft_.cache()->page_size() : 0},
+                {"spec_length", spec_length_json(options_)},
+                {"prompt_ids", request_.prompt},
+                {"tokens", generation.tokens()},
+                {"text", generation.text()},
+                {"finish_reason", finish_reason_name(generation.finish_reason())},
+                {"pieces", pieces(request_, generation.tokens(), records_)},
+                {"stats", stats},
+                {"rounds", rounds}};
   if (!options_.inflate_target.empty()) trace["inflated_target"] = options_.inflate_target;
   if (!options_.inflate_draft.empty()) trace["inflated_draft"] = options_.inflate_draft;
   OutputFile file(options_.trace);
-  file.write(trace.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+  file.write(trace.dump(-1, Json::InvalidUtf8::kReplace) + "\n");
   file.commit();
 }
 

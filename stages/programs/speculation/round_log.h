@@ -3,6 +3,7 @@
 #include <string_view>
 #include <vector>
 
+#include "common/base/json_value.h"
 #include "common/generation.h"
 #include "common/kv_cache.h"
 #include "common/run_stats.h"
@@ -50,7 +51,7 @@ class RoundLog {
                    const RunStats& stats);
 
   // Writes the files. stats: as in the report; rule: the acceptance rule's name. Throws Error.
-  void write(const Generation& generation, const nlohmann::json& stats, std::string_view rule,
+  void write(const Generation& generation, const Json& stats, std::string_view rule,
              bool lossless) const;
 
  private:

@@ -4,8 +4,8 @@
 #include <numeric>
 
 #include <fmt/color.h>
-#include <nlohmann/json.hpp>
 
+#include "common/base/json_value.h"
 #include "common/sampling/uniform.h"
 
 namespace specdec {
@@ -99,21 +99,21 @@ RoundRecord::Last record_last(const Round& round, TokenId token, const RoundEvid
   return last;
 }
 
-nlohmann::json number(const std::optional<double>& value) {
+Json number(const std::optional<double>& value) {
   if (!value) return nullptr;
   return *value;
 }
 
-nlohmann::json to_json(const RoundRecord::Distributions& d) {
-  nlohmann::json tokens = nlohmann::json::array();
+Json to_json(const RoundRecord::Distributions& d) {
+  Json tokens = Json::array();
   for (const Share& s : d.tokens) {
     tokens.push_back({s.token, s.target_prob, s.draft_prob, s.residual});
   }
   return {{"tokens", tokens}, {"rest", {d.rest.target_prob, d.rest.draft_prob, d.rest.residual}}};
 }
 
-nlohmann::json to_json(const RoundRecord::Draft& draft) {
-  nlohmann::json ratio;  // null where the draft was not tested
+Json to_json(const RoundRecord::Draft& draft) {
+  Json ratio;  // null where the draft was not tested
   if (draft.target_prob) ratio = *draft.target_prob / draft.draft_prob;
   return {{"position", draft.position},
           {"token", draft.token},
@@ -126,7 +126,7 @@ nlohmann::json to_json(const RoundRecord::Draft& draft) {
           {"distributions", draft.distributions ? to_json(*draft.distributions) : nullptr}};
 }
 
-nlohmann::json to_json(const RoundRecord::Last& last) {
+Json to_json(const RoundRecord::Last& last) {
   return {{"position", last.position},
           {"token", last.token},
           {"kind", last.bonus ? "bonus" : "correction"},
@@ -135,9 +135,9 @@ nlohmann::json to_json(const RoundRecord::Last& last) {
           {"distributions", to_json(last.distributions)}};
 }
 
-nlohmann::json to_json(const RoundRecord::State& state) {
+Json to_json(const RoundRecord::State& state) {
   const auto cache = [](const RoundRecord::CacheState& s) {
-    return nlohmann::json{{"length", s.length}, {"pages", s.pages}};
+    return Json{{"length", s.length}, {"pages", s.pages}};
   };
   return {{"target", cache(state.target)}, {"draft", cache(state.draft)}};
 }
@@ -165,8 +165,8 @@ RoundRecord::CacheState cache_state(const KvCache* cache, SequenceId sequence, i
   return {length, {pages.begin(), pages.end()}};
 }
 
-nlohmann::json to_json(const RoundRecord& record) {
-  nlohmann::json drafts = nlohmann::json::array();
+Json to_json(const RoundRecord& record) {
+  Json drafts = Json::array();
   for (const RoundRecord::Draft& draft : record.drafts) drafts.push_back(to_json(draft));
   return {{"start", record.round.start},
           {"drafted", record.round.drafted},
@@ -191,7 +191,7 @@ std::string shown(TokenId token, const Tokenizer* tokenizer) {
   const std::string text =
       tokenizer == nullptr ? fmt::format("{}", token)
                            : tokenizer->decode(std::span(&token, 1), false);  // special tokens too
-  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  return Json(text).dump(-1, Json::InvalidUtf8::kReplace);
 }
 
 std::string line(std::string_view verdict, TokenId token, const std::string& numbers,

@@ -6,8 +6,7 @@
 #include <string>
 #include <vector>
 
-#include <nlohmann/json_fwd.hpp>
-
+#include "common/base/json_value.h"
 #include "common/generation.h"
 #include "common/kv_cache.h"
 #include "common/speculation/drafter.h"
@@ -82,7 +81,7 @@ RoundRecord record_round(const Round& round, std::span<const TokenId> context,
 // The pages of a sequence and how much they hold; cache null: none.
 RoundRecord::CacheState cache_state(const KvCache* cache, SequenceId sequence, int length);
 
-nlohmann::json to_json(const RoundRecord& record);
+Json to_json(const RoundRecord& record);
 
 // A few lines for people: each draft with q, p, p/q, u and verdict, the correction or bonus, both
 // caches. tokenizer: null where there is none.

@@ -1,7 +1,6 @@
 #include "stages/programs/speculation/session.h"
 
-#include <nlohmann/json.hpp>
-
+#include "common/base/json_value.h"
 #include "common/speculation/count_round.h"
 #include "stages/programs/cache/make_cache.h"
 #include "stages/programs/check/tensor_log.h"
@@ -109,7 +108,7 @@ void Session::finish(const Judgement& judgement, ReportExtras extras) {
     extras.summary = summary(stats, gained, times.samples) + extras.summary;
   }
   extras.summary += draft.outgrown(static_cast<int>(context.size()));
-  nlohmann::json trace_stats = to_json(stats);
+  Json trace_stats = to_json(stats);
   trace_stats.update(extras.stats);
   log.write(generation, trace_stats, judgement.rule, judgement.lossless);
   report(options, request, model.config(), generation, stats, backend->name(), extras);

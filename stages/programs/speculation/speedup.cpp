@@ -4,8 +4,8 @@
 #include <cmath>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
+#include "common/base/json_value.h"
 #include "common/run_stats.h"
 #include "common/speculation/paper_formulas.h"
 
@@ -16,7 +16,7 @@ double per(std::int64_t above, std::int64_t below) {
   return below > 0 ? static_cast<double>(above) / static_cast<double>(below) : Speedup::kUnknown;
 }
 
-nlohmann::json number(double value) {
+Json number(double value) {
   if (!std::isfinite(value)) return nullptr;
   return value;
 }
@@ -59,7 +59,7 @@ Speedup speedup(const RunStats& stats, const StepTimes& times) {
   return result;
 }
 
-void add_to_json(nlohmann::json& json, const RunStats& stats, const Speedup& speedup) {
+void add_to_json(Json& json, const RunStats& stats, const Speedup& speedup) {
   json["tokens_per_target_forward"] = number(per(stats.emitted, stats.target_forwards));
   json["c"] = number(speedup.c);
   json["v"] = number(speedup.v);

@@ -2,8 +2,7 @@
 #include <limits>
 #include <string>
 
-#include <nlohmann/json_fwd.hpp>
-
+#include "common/base/json_value.h"
 #include "common/run_stats.h"
 #include "stages/programs/show/report.h"
 
@@ -37,7 +36,7 @@ struct Speedup {
 Speedup speedup(const RunStats& stats, const StepTimes& times);
 
 // Adds the numbers to the "stats" object; null where unknown.
-void add_to_json(nlohmann::json& stats_json, const RunStats& stats, const Speedup& speedup);
+void add_to_json(Json& stats_json, const RunStats& stats, const Speedup& speedup);
 
 // The two lines at the end of a run.
 std::string summary(const RunStats& stats, const Speedup& speedup, int samples);

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "common/kv_cache.h"
-#include "tests/unit/memory_backend.h"
+#include "tests/unit/common/memory_backend.h"
 
 namespace specdec::course {
 

@@ -8,7 +8,8 @@
 #include <string_view>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
+
+#include "common/base/json_value.h"
 
 // What a probe says about a stage's code: facts, one JSON object a line. It judges nothing; that is
 // done by a process that never loads this code (student/checks.py).
@@ -17,17 +18,17 @@ namespace specdec::course {
 // name: a short sentence for people, unique within the check. It follows from check and seed alone,
 // never from what the code under check computes.
 // value: an integer, a string, a list of integers, or floats().
-inline void fact(const std::string& name, const nlohmann::json& value) {
-  const nlohmann::json line = {{"fact", name}, {"value", value}};
-  fmt::print("{}\n", line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+inline void fact(const std::string& name, const Json& value) {
+  const Json line = {{"fact", name}, {"value", value}};
+  fmt::print("{}\n", line.dump(-1, Json::InvalidUtf8::kReplace));
   std::fflush(stdout);  // what is known stays known if the next step crashes
 }
 
 // Numbers that may differ by rounding: ||got - want|| <= tolerance * ||want||. Seven digits of
 // each; NaN becomes null, which is no number.
 template <typename Values>
-nlohmann::json floats(const Values& values, double tolerance = 1e-5) {
-  nlohmann::json list = nlohmann::json::array();
+Json floats(const Values& values, double tolerance = 1e-5) {
+  Json list = Json::array();
   for (const double value : values) list.push_back(std::stod(fmt::format("{:.7g}", value)));
   return {{"floats", list}, {"tolerance", tolerance}};
 }

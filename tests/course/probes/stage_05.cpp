@@ -1,5 +1,6 @@
 // What stage 5's code does, as facts: the distribution that judges, residuals, decisions, rounds,
 // and the law of what comes out.
+#include "common/base/json_value.h"
 #include "stages/00_toy_speculation/enumeration.h"
 #include "stages/05_rejection_sampling/rejection_sampling.h"
 #include "stages/05_rejection_sampling/sampling_drafter.h"
@@ -14,7 +15,7 @@ constexpr int kNoLimit = 1 << 20;
 constexpr double kExact = 1e-12, kClose = 1e-9;  // of sums and quotients; of exponentials
 
 // All digits, unlike floats().
-nlohmann::json exact(const Probs& values, double tolerance = kExact) {
+Json exact(const Probs& values, double tolerance = kExact) {
   return {{"floats", values}, {"tolerance", tolerance}};
 }
 

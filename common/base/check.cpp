@@ -1,0 +1,24 @@
+#include "common/base/check.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+#include <fmt/format.h>
+
+#include "common/base/error.h"
+
+namespace specdec {
+
+void check_failed_with(const char* file, int line, const char* condition, fmt::string_view format,
+                       fmt::format_args args) {
+  fmt::print(stderr, "{}:{}: check failed: {}: {}\n", file, line, condition,
+             fmt::vformat(format, args));
+  std::abort();
+}
+
+void fail_with(fmt::string_view format, fmt::format_args args) {
+  throw Error(fmt::vformat(format, args));
+}
+
+}  // namespace specdec

@@ -1,0 +1,141 @@
+// Stop conditions and streaming.
+#include "common/generation.h"
+
+#include "stages/programs/run/options.h"
+#include "stages/programs/run/request.h"
+#include "tests/test_support.h"
+
+namespace specdec {
+namespace {
+
+class GenerationTest : public ::testing::Test {
+ protected:
+  GenerationTest() : request_(read_request(options())) {}
+
+  static RunOptions options() {
+    RunOptions options;
+    options.stage = 1;
+    options.prompt = "Hello";
+    options.has_prompt = true;
+    return options;
+  }
+  // Pushes the tokens of a text until the generation is finished; returns how many it took.
+  std::size_t push(Generation& generation, const std::string& text) {
+    std::size_t pushed = 0;
+    for (const TokenId id : request_.tokenizer->encode(text, false)) {
+      if (generation.finished()) break;
+      generation.push(id);
+      pushed++;
+    }
+    return pushed;
+  }
+
+  Request request_;
+  std::string streamed_;
+  Generation::Sink sink_ = [this](std::string_view text) { streamed_ += text; };
+};
+
+TEST_F(GenerationTest, EndsAtTheLengthLimit) {
+  request_.max_new_tokens = 3;
+  Generation generation(request_, request_.tokenizer_or_null(), sink_);
+  EXPECT_EQ(push(generation, "one two three four five six"), 3u);
+  EXPECT_EQ(generation.finish_reason(), FinishReason::kLength);
+  EXPECT_EQ(streamed_, generation.text());
+  EXPECT_EQ(generation.text(), request_.tokenizer->decode(generation.tokens()));
+}
+
+TEST_F(GenerationTest, EndsAtAnEosWhichIsATokenButNoText) {
+  ASSERT_GE(request_.eos_ids.size(), 2u);
+  for (const TokenId eos : request_.eos_ids) {
+    Generation generation(request_, request_.tokenizer_or_null());
+    push(generation, "The end");
+    generation.push(eos);
+    EXPECT_TRUE(generation.finished());
+    EXPECT_EQ(generation.finish_reason(), FinishReason::kStop);
+    EXPECT_EQ(generation.text(), "The end");
+    EXPECT_EQ(generation.tokens().back(), eos);
+  }
+}
+
+TEST_F(GenerationTest, AnEosAsTheLastAllowedTokenIsAStop) {
+  request_.max_new_tokens = 1;
+  Generation generation(request_, request_.tokenizer_or_null());
+  generation.push(request_.eos_ids[0]);
+  EXPECT_EQ(finish_reason_name(generation.finish_reason()), "stop");
+}
+
+TEST_F(GenerationTest, StopsBeforeAStopTextThatSpansTokens) {
+  request_.stop = {"lazy dog", "never"};
+  Generation generation(request_, request_.tokenizer_or_null(), sink_);
+  push(generation, "The quick brown fox jumps over the lazy dog. And on.");
+  EXPECT_EQ(generation.finish_reason(), FinishReason::kStop);
+  EXPECT_EQ(generation.text(), "The quick brown fox jumps over the ");
+  EXPECT_EQ(streamed_, generation.text());
+}
+
+TEST_F(GenerationTest, TheEarliestStopTextCounts) {
+  request_.stop = {"cd", "bcd", "b"};
+  Generation generation(request_, request_.tokenizer_or_null());
+  push(generation, "abcd");
+  EXPECT_EQ(generation.text(), "a");
+}
+
+TEST_F(GenerationTest, AStopTextAtTheLengthLimitIsAStop) {
+  const auto ids = request_.tokenizer->encode("one two three", false);
+  request_.max_new_tokens = static_cast<int>(ids.size());
+  request_.stop = {"three"};
+  Generation generation(request_, request_.tokenizer_or_null());
+  push(generation, "one two three");
+  EXPECT_EQ(generation.finish_reason(), FinishReason::kStop);
+  EXPECT_EQ(generation.text(), "one two ");
+}
+
+TEST_F(GenerationTest, WhatOnlyLookedLikeAStopTextIsStreamedInTheEnd) {
+  request_.stop = {"the lazy cat"};
+  request_.max_new_tokens = 1000;
+  Generation generation(request_, request_.tokenizer_or_null(), sink_);
+  push(generation, "over the lazy");
+  EXPECT_EQ(streamed_, "over ");  // the rest may be the beginning of a stop text
+  push(generation, " dog");
+  EXPECT_EQ(streamed_, "over the lazy dog");
+  push(generation, " and the la");
+  generation.push(request_.eos_ids[0]);
+  EXPECT_EQ(streamed_, "over the lazy dog and the la");
+  EXPECT_EQ(generation.text(), streamed_);
+}
+
+TEST_F(GenerationTest, NeverStreamsHalfACharacter) {
+  const std::string text = "a🍋b—c";
+  request_.max_new_tokens = 1000;
+  std::vector<std::string> pieces;
+  Generation generation(request_, request_.tokenizer_or_null(),
+                        [&](std::string_view piece) { pieces.emplace_back(piece); });
+  push(generation, text);
+  for (const std::string& piece : pieces) EXPECT_FALSE(find_invalid_utf8(piece)) << piece;
+  EXPECT_EQ(generation.text(), text);
+}
+
+// Every way of cutting a stop text out of random text agrees with a plain search afterwards.
+TEST_F(GenerationTest, AgreesWithAPlainSearch) {
+  std::uint32_t state = 1;
+  const auto random = [&](std::uint32_t n) {
+    state = state * 1664525 + 1013904223;
+    return (state >> 16) % n;
+  };
+  for (int trial = 0; trial < 300; trial++) {
+    std::string text, stop;
+    for (int i = 0; i < 40; i++) text += "ab "[random(3)];
+    for (std::uint32_t i = 0; i <= random(5); i++) stop += "ab "[random(3)];
+    request_.stop = {stop};
+    request_.max_new_tokens = 1000;
+    streamed_.clear();
+    Generation generation(request_, request_.tokenizer_or_null(), sink_);
+    push(generation, text);
+    if (!generation.finished()) generation.push(request_.eos_ids[0]);
+    EXPECT_EQ(generation.text(), text.substr(0, text.find(stop))) << text << '|' << stop;
+    EXPECT_EQ(streamed_, generation.text());
+  }
+}
+
+}  // namespace
+}  // namespace specdec

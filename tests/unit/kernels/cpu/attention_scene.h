@@ -1,0 +1,97 @@
+#pragma once
+#include <algorithm>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "tests/unit/kernels/cpu/cpu_test_support.h"
+
+namespace specdec {
+
+inline constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
+// Sequences in a paged cache, their pages scattered at random, every slot that holds no token of
+// theirs full of NaN; and a pass over the last `rows` tokens of each.
+struct Scene {
+  HeadShape heads;
+  int page_size = 1;
+  std::vector<int> lengths;               // tokens in the cache, of each sequence
+  std::vector<std::int32_t> page_tables;  // table after table
+  std::vector<std::int32_t> first_of_table;
+  TestRows keys{1, 1}, values{1, 1};                         // [slots, Hkv * D]
+  std::vector<std::int32_t> positions, slots, table_starts;  // [T]
+  TestRows q{1, 1};                                          // [T, H * D]
+
+  int kv_width() const { return heads.n_kv_heads * heads.head_dim; }
+  int q_width() const { return heads.n_heads * heads.head_dim; }
+  int pages_of(int length) const { return (length + page_size - 1) / page_size; }
+  KvLayer layer() { return {keys.row(0), values.row(0)}; }
+  RowPlaces places() const {
+    return {positions.data(), slots.data(), table_starts.data(), page_tables.data(), page_size};
+  }
+  int slot(int sequence, int position) const {
+    const auto start = static_cast<std::size_t>(first_of_table[static_cast<std::size_t>(sequence)]);
+    return page_tables[start + static_cast<std::size_t>(position / page_size)] * page_size +
+           position % page_size;
+  }
+
+  void scatter_pages(TestNumbers& numbers) {
+    int pages = 0;
+    for (const int length : lengths) {
+      first_of_table.push_back(pages);
+      pages += pages_of(length);
+    }
+    for (int page = 0; page < pages; ++page) page_tables.push_back(page);
+    numbers.shuffle(page_tables);
+    keys = TestRows(pages * page_size, kv_width());
+    values = TestRows(pages * page_size, kv_width());
+    for (TestRows* all : {&keys, &values}) {
+      for (int s = 0; s < all->rows(); ++s) std::fill_n(all->row(s), all->width(), kNan);
+    }
+  }
+
+  void write_tokens(TestNumbers& numbers) {
+    for (int sequence = 0; sequence < static_cast<int>(lengths.size()); ++sequence) {
+      for (int j = 0; j < lengths[static_cast<std::size_t>(sequence)]; ++j) {
+        for (int i = 0; i < kv_width(); ++i) {
+          keys.row(slot(sequence, j))[i] = 3.0f * numbers.number();
+          values.row(slot(sequence, j))[i] = numbers.number();
+        }
+      }
+    }
+  }
+
+  // The last `rows` tokens of every sequence.
+  void choose_rows(TestNumbers& numbers, int rows) {
+    for (int sequence = 0; sequence < static_cast<int>(lengths.size()); ++sequence) {
+      const int length = lengths[static_cast<std::size_t>(sequence)];
+      for (int j = std::max(0, length - rows); j < length; ++j) {
+        positions.push_back(j);
+        slots.push_back(slot(sequence, j));
+        table_starts.push_back(first_of_table[static_cast<std::size_t>(sequence)]);
+      }
+    }
+    const int count = static_cast<int>(positions.size());
+    q = TestRows::random(numbers, count, q_width(), numbers.below(9));
+  }
+
+  TestRows run(Backend& backend) {
+    TestRows out(q.rows(), q_width(), 3);
+    backend.attention(q.view(), layer(), places(), heads, out.view());
+    return out;
+  }
+};
+
+inline Scene make_scene(TestNumbers& numbers, HeadShape heads, int page_size,
+                        std::vector<int> lengths, int rows) {
+  Scene scene;
+  scene.heads = heads;
+  scene.page_size = page_size;
+  scene.lengths = std::move(lengths);
+  scene.scatter_pages(numbers);
+  scene.write_tokens(numbers);
+  scene.choose_rows(numbers, rows);
+  return scene;
+}
+
+}  // namespace specdec

@@ -1,0 +1,114 @@
+// Conversions of weights and the exponential: what every CPU operation stands on.
+#include <bit>
+#include <cmath>
+#include <limits>
+
+#include "kernels/cpu/exponential.h"
+#include "tests/unit/kernels/cpu/cpu_test_support.h"
+
+namespace specdec {
+namespace {
+
+// The value of an IEEE number with the given sizes of its fields, from the definition.
+double defined_value(std::uint32_t bits, int exponent_bits, int fraction_bits) {
+  const int bias = (1 << (exponent_bits - 1)) - 1;
+  const int exponent = static_cast<int>(bits >> fraction_bits) & ((1 << exponent_bits) - 1);
+  const int fraction = static_cast<int>(bits) & ((1 << fraction_bits) - 1);
+  const double sign = (bits >> (exponent_bits + fraction_bits)) != 0 ? -1.0 : 1.0;
+  if (exponent == (1 << exponent_bits) - 1) {
+    return fraction != 0 ? std::nan("") : sign * std::numeric_limits<double>::infinity();
+  }
+  const int significand = exponent == 0 ? fraction : fraction + (1 << fraction_bits);
+  return sign * std::ldexp(significand, std::max(exponent, 1) - bias - fraction_bits);
+}
+
+bool equals(float got, double want) {
+  return std::isnan(want) ? std::isnan(got)
+                          : got == want && std::signbit(got) == std::signbit(want);
+}
+
+TEST(CpuConversion, EveryHalfIsExact) {
+  for (std::uint32_t bits = 0; bits < 65536; ++bits) {
+    const auto half = static_cast<std::uint16_t>(bits);
+    ASSERT_TRUE(equals(cpu::float_from_f16(half), defined_value(bits, 5, 10))) << bits;
+    ASSERT_TRUE(equals(cpu::float_from_bf16(half), defined_value(bits, 8, 7))) << bits;
+  }
+}
+
+// All 65,536 values as a [2048, 32] matrix: what embed reads, and what a product with a unit vector
+// picks out of the panels (1 x w plus zeros; a NaN or infinity in other columns is not touched by
+// it, so every column is loaded alone).
+TEST(CpuConversion, EveryHalfSurvivesPackingAndProduct) {
+  for (const WeightType type : {WeightType::kF16, WeightType::kBF16}) {
+    TestWeights column(type, 65536, 1);
+    for (int i = 0; i < 65536; ++i) column.set(i, static_cast<std::uint32_t>(i));
+    for (Backend* backend : {&plain_backend(), &fast_backend(2)}) {
+      const auto matrix = load(*backend, column);
+      TestRows one(1, 1), product(1, 65536), embedded(65536, 1);
+      one.row(0)[0] = 1.0f;
+      backend->matmul(one.view(), *matrix, product.view());
+      std::vector<std::int32_t> ids(65536);
+      for (int i = 0; i < 65536; ++i) ids[static_cast<std::size_t>(i)] = i;
+      backend->embed(*matrix, ids.data(), embedded.view());
+      for (int i = 0; i < 65536; ++i) {
+        const double want = type == WeightType::kF16
+                                ? defined_value(static_cast<std::uint32_t>(i), 5, 10)
+                                : defined_value(static_cast<std::uint32_t>(i), 8, 7);
+        ASSERT_TRUE(equals(embedded.row(i)[0], want)) << backend->name() << i;
+        // 1 * -0 + 0 is 0.
+        ASSERT_TRUE(equals(product.row(0)[i], want == 0 ? 0.0 : want)) << backend->name() << i;
+      }
+    }
+  }
+}
+
+// Distance of a float32 from an exact value in units of the last place there.
+double ulps(float got, double want) {
+  if (std::isinf(got) && want > std::numeric_limits<float>::max()) return 0.0;
+  const int exponent = std::max(std::ilogb(want), -126);
+  return std::abs(static_cast<double>(got) - want) / std::ldexp(1.0, exponent - 23);
+}
+
+// Every 373rd float32 between -110 and 110.
+TEST(CpuExponential, IsAccurate) {
+  double worst = 0.0;
+  float worst_at = 0.0f;
+  for (const float sign : {1.0f, -1.0f}) {
+    for (std::uint32_t bits = 0; bits < std::bit_cast<std::uint32_t>(110.0f); bits += 373) {
+      const float x = sign * std::bit_cast<float>(bits);
+      const double error = ulps(cpu::exponential(x), std::exp(static_cast<double>(x)));
+      if (!(error <= worst)) worst = error, worst_at = x;
+    }
+  }
+  RecordProperty("worst_ulp", std::to_string(worst));
+  EXPECT_LE(worst, 1.1) << "at " << worst_at;
+}
+
+TEST(CpuExponential, SpecialValues) {
+  constexpr float infinity = std::numeric_limits<float>::infinity();
+  EXPECT_EQ(cpu::exponential(0.0f), 1.0f);
+  EXPECT_EQ(cpu::exponential(-0.0f), 1.0f);
+  EXPECT_EQ(cpu::exponential(-infinity), 0.0f);
+  EXPECT_EQ(cpu::exponential(-1e30f), 0.0f);
+  EXPECT_EQ(cpu::exponential(-104.0f), 0.0f);
+  EXPECT_EQ(cpu::exponential(-103.0f), std::numeric_limits<float>::denorm_min());
+  EXPECT_EQ(cpu::exponential(88.8f), infinity);
+  EXPECT_EQ(cpu::exponential(1e30f), infinity);
+  EXPECT_EQ(cpu::exponential(infinity), infinity);
+  EXPECT_TRUE(std::isnan(cpu::exponential(std::numeric_limits<float>::quiet_NaN())));
+}
+
+TEST(CpuExponential, VectorEqualsScalar) {
+  TestNumbers numbers(1);
+  for (int round = 0; round < 200'000; ++round) {
+    alignas(64) float x[cpu::kLanes], got[cpu::kLanes];
+    for (float& value : x) value = std::bit_cast<float>(numbers.bits());
+    cpu::store(got, cpu::exponential(cpu::load(x)));
+    for (int i = 0; i < cpu::kLanes; ++i) {
+      ASSERT_TRUE(same_number(got[i], cpu::exponential(x[i]))) << x[i];
+    }
+  }
+}
+
+}  // namespace
+}  // namespace specdec

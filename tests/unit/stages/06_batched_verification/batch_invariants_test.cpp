@@ -1,0 +1,147 @@
+// check_invariants() notices what is out of order: each case spoils one thing behind the engine's
+// back.
+#include "stages/06_batched_verification/invariants.h"
+#include "tests/unit/stages/06_batched_verification/batch_engine_fixture.h"
+
+namespace specdec {
+namespace {
+
+// Three requests of which the first two run, the third prefills and a fourth waits.
+struct Spoiled {
+  Spoiled() : batch(setup()) {
+    for (int i = 0; i < 2; i++) batch.add(greedy_request({i}, 30, 2));
+    for (int i = 0; i < 2; i++) batch.add(greedy_request(some_prompt(30), 9, 2));
+    for (int i = 0; i < 3; i++) batch.engine().step();
+    check_invariants(batch.engine());
+  }
+  static BatchSetup setup() {
+    BatchSetup setup;
+    setup.options.max_batch = 3;
+    setup.options.prefill_chunk = 4;
+    setup.options.check_invariants = false;
+    return setup;
+  }
+
+  RequestState& state(std::size_t i) {
+    return const_cast<RequestState&>(*batch.engine().requests()[i]);
+  }
+  PagedKvCache& target_cache() { return dynamic_cast<PagedKvCache&>(*batch.target_cache); }
+  PagedKvCache& draft_cache() { return dynamic_cast<PagedKvCache&>(*batch.draft_cache); }
+  int length(std::size_t i) { return target_cache().length(state(i).sequence); }
+
+  TestBatch batch;
+};
+
+struct Case {
+  std::string name;
+  std::function<void(Spoiled&)> spoil;
+  std::string message;
+};
+
+std::vector<Case> cases() {
+  return {
+      {"a target that has forgotten a token",
+       [](Spoiled& s) { s.target_cache().truncate(s.state(0).sequence, s.length(0) - 1); },
+       "request 0 is running with"},
+      {"a target with a token too many",
+       [](Spoiled& s) {
+         s.target_cache().extend(std::vector<Extension>{{s.state(1).sequence, 1}});
+       },
+       "request 1 is running with"},
+      {"a prefill that has come to its end",
+       [](Spoiled& s) {
+         s.target_cache().extend(std::vector<Extension>{{s.state(2).sequence, 29 - s.length(2)}});
+       },
+       "request 2 is prefilling with 29 of 30 tokens cached"},
+      {"a draft that is ahead of the target",
+       [](Spoiled& s) {
+         s.draft_cache().extend(std::vector<Extension>{{s.state(0).draft_sequence, 5}});
+       },
+       "request 0: the draft has cached"},
+      {"a page with an owner too many",
+       [](Spoiled& s) { s.target_cache().hold(s.target_cache().pages(s.state(0).sequence)[0]); },
+       "target page .* has 2 owners, not 1"},
+      {"a draft page with an owner too many",
+       [](Spoiled& s) {
+         s.draft_cache().hold(s.draft_cache().pages(s.state(0).draft_sequence)[0]);
+       },
+       "draft page .* has 2 owners, not 1"},
+      {"a cached page that the cache does not own",
+       [](Spoiled& s) { s.target_cache().drop(s.target_cache().pages(s.state(2).sequence)[0]); },
+       "target page .* has 1 owners, not 2"},
+      {"two writers of a page",
+       [](Spoiled& s) {
+         if (s.length(0) % 3 == 0) s.target_cache().truncate(s.state(0).sequence, s.length(0) - 1);
+         s.state(0).context.resize(static_cast<std::size_t>(s.length(0)) + 1);
+         s.state(0).phase = Phase::kRunning;
+         s.target_cache().fork(s.state(0).sequence);
+       },
+       "is shared and will be written|its context is its prompt"},
+      {"a token that was not counted", [](Spoiled& s) { s.state(1).stats.run.emitted--; },
+       "request 1: .* tokens, .* counted"},
+      {"a context with a token too many", [](Spoiled& s) { s.state(1).context.push_back(0); },
+       "request 1: its context is its prompt and its tokens"},
+      {"another prompt", [](Spoiled& s) { s.state(2).context[1]++; },
+       "request 2: its context is its prompt and its tokens"},
+      {"a phase without a sequence", [](Spoiled& s) { s.state(3).phase = Phase::kRunning; },
+       "request 3 is running"},
+      {"a sequence of one who waits", [](Spoiled& s) { s.state(0).phase = Phase::kWaiting; },
+       "request 0 is waiting"},
+      {"a draft of one who waits", [](Spoiled& s) { s.state(3).draft_sequence = 0; },
+       "request 3 waits"},
+      {"a draft of one who prefills",
+       [](Spoiled& s) { s.state(2).draft_sequence = s.state(1).draft_sequence; },
+       "request 2: the draft has cached"},
+      {"an order that is not that of age",
+       [](Spoiled& s) {
+         const auto admitted = s.batch.engine().admitted();
+         auto* list = const_cast<RequestState**>(admitted.data());
+         std::swap(list[0], list[1]);
+       },
+       "both lists are in order of age"},
+      {"one who was overtaken",
+       [](Spoiled& s) {
+         auto* list = const_cast<RequestState**>(s.batch.engine().admitted().data());
+         auto& waiting = const_cast<std::deque<RequestState*>&>(s.batch.engine().waiting());
+         std::swap(list[2], waiting.front());
+       },
+       "nobody is overtaken"},
+      {"one whom nobody knows",
+       [](Spoiled& s) {
+         const_cast<std::deque<RequestState*>&>(s.batch.engine().waiting()).clear();
+       },
+       "every request is admitted or waits"},
+      {"a sequence that nobody has",
+       [](Spoiled& s) {
+         s.target_cache().extend(std::vector<Extension>{{s.target_cache().create(), 2}});
+       },
+       "sequences"},
+  };
+}
+
+TEST(BatchInvariantsTest, WhatIsOutOfOrderIsNoticedAndNamed) {
+  ::testing::FLAGS_gtest_death_test_style = "fast";
+  for (const Case& c : cases()) {
+    SCOPED_TRACE(c.name);
+    EXPECT_DEATH(
+        {
+          Spoiled spoiled;
+          c.spoil(spoiled);
+          check_invariants(spoiled.batch.engine());
+        },
+        c.message);
+  }
+}
+
+TEST(BatchInvariantsTest, TheyAreCheckedInEveryStepWhereTheOptionsSaySo) {
+  BatchSetup setup;
+  setup.options.check_invariants = true;
+  TestBatch batch(setup);
+  batch.add(greedy_request({1}, 9));
+  batch.engine().step();
+  const_cast<RequestState&>(*batch.engine().requests()[0]).stats.run.emitted++;
+  EXPECT_DEATH(batch.engine().step(), "request 0: .* tokens, .* counted");
+}
+
+}  // namespace
+}  // namespace specdec

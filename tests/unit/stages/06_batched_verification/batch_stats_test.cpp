@@ -1,0 +1,236 @@
+// Times by a clock that the test moves, and counts.
+#include "tests/unit/stages/06_batched_verification/batch_engine_fixture.h"
+
+namespace specdec {
+namespace {
+
+// A clock that a second passes on with every look, or that stands still.
+struct FakeClock {
+  double seconds = 0, tick = 0;
+
+  std::function<double()> reading() {
+    return [this] { return seconds += tick; };
+  }
+};
+
+// Everything is accepted, K = 1: two tokens a round.
+BatchSetup agreeing(FakeClock& clock) {
+  BatchSetup setup;
+  setup.target_rows = setup.draft_rows = always(2);
+  setup.options.clock = clock.reading();
+  return setup;
+}
+
+TEST(BatchStatsTest, TimesOfARequest) {
+  FakeClock clock;
+  BatchSetup setup = agreeing(clock);
+  setup.options.prefill_chunk = 4;
+  TestBatch batch(setup);
+  clock.seconds = 10;
+  batch.add(greedy_request(some_prompt(9), 6, 1));  // two chunks, three rounds
+  for (const double seconds : {11, 13, 16, 20, 29}) {
+    clock.seconds = seconds;
+    batch.engine().step();
+  }
+  ASSERT_TRUE(batch.engine().idle());
+  const RequestStats stats = batch.engine().take_result(0).stats;
+  EXPECT_EQ(stats.arrived, 10);
+  EXPECT_EQ(stats.admitted, 11);
+  EXPECT_EQ(stats.first_round, 16);
+  EXPECT_EQ(stats.first_token, 16);
+  EXPECT_EQ(stats.last_token, 29);
+  EXPECT_EQ(stats.finished, 29);
+  EXPECT_EQ(stats.time_to_first_token(), 6);
+  EXPECT_DOUBLE_EQ(stats.time_between_tokens(), 13. / 5);
+  EXPECT_EQ(stats.longest_gap, 9);
+  EXPECT_EQ(stats.run.prefill_seconds, 5);
+  EXPECT_EQ(stats.run.decode_seconds, 13);
+  EXPECT_EQ(stats.steps, 5);
+  EXPECT_EQ(stats.preemptions, 0);
+}
+
+TEST(BatchStatsTest, ATimeThatNeverCameIsNoNumber) {
+  FakeClock clock;
+  TestBatch batch(agreeing(clock));
+  batch.add(greedy_request({1}, 5));
+  batch.engine().cancel(0);
+  clock.seconds = 3;
+  const RequestStats cancelled = batch.run_all().at(0).stats;
+  EXPECT_TRUE(std::isnan(cancelled.admitted));
+  EXPECT_TRUE(std::isnan(cancelled.time_to_first_token()));
+  EXPECT_TRUE(std::isnan(cancelled.time_between_tokens()));
+  EXPECT_EQ(cancelled.finished, 3);
+
+  batch.add(greedy_request({1}, 1));
+  const RequestStats one_token = batch.run_all().at(1).stats;
+  EXPECT_EQ(one_token.time_to_first_token(), 0);
+  EXPECT_TRUE(std::isnan(one_token.time_between_tokens()));
+}
+
+TEST(BatchStatsTest, WhoComesBackWasAdmittedWhenItFirstWas) {
+  FakeClock clock;
+  BatchSetup setup = agreeing(clock);
+  setup.target = {10, 3};  // two texts of 22 tokens need sixteen
+  TestBatch batch(setup);
+  for (int i = 0; i < 2; i++) batch.add(greedy_request(some_prompt(7), 22, 0));
+  double returned = 0;
+  for (clock.seconds = 1; !batch.engine().idle(); clock.seconds++) {
+    const StepReport& report = batch.engine().step();
+    if (!report.admitted.empty()) returned = report.started;
+  }
+  EXPECT_GT(returned, 10);
+  const Results results = batch.take_results();
+  ASSERT_GT(results.at(1).stats.preemptions, 0);
+  for (const auto& [id, result] : results) {
+    SCOPED_TRACE(fmt::format("request {}", id));
+    const RequestStats& stats = result.stats;
+    EXPECT_EQ(stats.admitted, 1);
+    EXPECT_EQ(stats.prefix_tokens, 0) << "what it finds later is its own prompt";
+    EXPECT_EQ(stats.first_round, 2);
+    EXPECT_EQ(stats.run.prefill_seconds, 1);
+    EXPECT_EQ(stats.run.decode_seconds, stats.finished - 2);
+  }
+  EXPECT_GT(batch.engine().stats().prefix_tokens, 0);
+}
+
+TEST(BatchStatsTest, ARequestMayHaveArrivedEarlier) {
+  FakeClock clock;
+  TestBatch batch(agreeing(clock));
+  clock.seconds = 5;
+  batch.engine().add_request(greedy_request({1}, 1), {}, 2);
+  batch.engine().step();
+  EXPECT_EQ(batch.engine().take_result(0).stats.time_to_first_token(), 3);
+}
+
+TEST(BatchStatsTest, PhasesOfAStepAreTimedByBatchSize) {
+  FakeClock clock;
+  BatchSetup setup = agreeing(clock);
+  TestBatch batch(setup);
+  for (int i = 0; i < 3; i++) batch.add(greedy_request({1}, 4, 1));
+  clock.tick = 1;  // from now on every look: start, drafted, verified, end
+  batch.engine().step();
+  const auto& three = batch.engine().stats().by_batch_size[3];
+  EXPECT_EQ(three.steps, 1);
+  EXPECT_EQ(three.rows, 6);
+  EXPECT_EQ(three.emitted, 6);
+  EXPECT_EQ(three.seconds, 3);
+  EXPECT_EQ(three.draft_seconds, 1);
+  EXPECT_EQ(three.verify_seconds, 1);
+  clock.tick = 0;
+  const RequestStats stats = batch.run_all().at(0).stats;
+  EXPECT_EQ(stats.admitted, 1);
+  EXPECT_EQ(stats.first_token, 4) << "when the step ended";
+}
+
+TEST(BatchStatsTest, AStepWithAPrefillIsOfNoBatchSize) {
+  FakeClock clock;
+  TestBatch batch(agreeing(clock));
+  batch.add(greedy_request({1}, 8, 1));
+  batch.add(greedy_request(some_prompt(9), 8, 1));
+  batch.engine().step();  // a round and a prefill
+  for (const auto& size : batch.engine().stats().by_batch_size) EXPECT_EQ(size.steps, 0);
+  batch.engine().step();
+  EXPECT_EQ(batch.engine().stats().by_batch_size[2].steps, 1);
+}
+
+TEST(BatchStatsTest, CountsAddUp) {
+  BatchSetup setup;
+  setup.target = {16, 3};
+  TestBatch batch(setup);
+  for (const BatchRequest& request : mixed_requests()) batch.add(request);
+  std::int64_t rounds = 0, rows = 0, emitted = 0, preempted = 0, prefilled = 0;
+  int peak_rounds = 0, peak_waiting = 0;
+  while (!batch.engine().idle()) {
+    const StepReport& report = batch.engine().step();
+    rounds += report.rounds();
+    rows += report.rows();
+    emitted += report.emitted();
+    preempted += std::ssize(report.preempted);
+    for (const StepReport::Part& part : report.parts) prefilled += part.prefilled;
+    peak_rounds = std::max(peak_rounds, report.rounds());
+    peak_waiting = std::max(peak_waiting, report.waiting);
+  }
+  const EngineStats& stats = batch.engine().stats();
+  const Results results = batch.take_results();
+  std::int64_t of_requests = 0, rounds_of_requests = 0, preemptions = 0;
+  for (const auto& [id, result] : results) {
+    EXPECT_EQ(result.stats.run.emitted, std::ssize(result.tokens)) << id;
+    of_requests += std::ssize(result.tokens);
+    rounds_of_requests += result.stats.run.rounds;
+    preemptions += result.stats.preemptions;
+  }
+  EXPECT_EQ(stats.emitted, of_requests);
+  EXPECT_EQ(stats.emitted, emitted);
+  EXPECT_EQ(stats.rounds, rounds);
+  EXPECT_EQ(stats.rounds, rounds_of_requests);
+  EXPECT_EQ(stats.prefill_rows, prefilled);
+  EXPECT_EQ(stats.prefill_rows + stats.round_rows, rows);
+  EXPECT_EQ(stats.round_rows, batch.target.rows()) << "logits of rounds only";
+  EXPECT_EQ(stats.target_forwards, batch.target.forwards());
+  EXPECT_EQ(stats.preemptions, preempted);
+  EXPECT_EQ(stats.preemptions, preemptions);
+  EXPECT_GT(preemptions, 0) << "the pool is tight";
+  EXPECT_EQ(stats.admissions, 6 + preemptions);
+  EXPECT_EQ(stats.peak_rounds, peak_rounds);
+  EXPECT_EQ(stats.peak_waiting, peak_waiting);
+  EXPECT_EQ(stats.steps_given_up, 0);
+}
+
+TEST(BatchStatsTest, PrefixesAreCounted) {
+  TestBatch batch;
+  batch.add(greedy_request(some_prompt(11), 3));
+  batch.run();
+  batch.add(greedy_request(some_prompt(11), 3));  // three full pages of three before the last token
+  batch.run();
+  const Results results = batch.take_results();
+  EXPECT_EQ(results.at(0).stats.prefix_tokens, 0);
+  EXPECT_EQ(results.at(1).stats.prefix_tokens, 9);
+  const EngineStats& stats = batch.engine().stats();
+  EXPECT_EQ(stats.admissions, 2);
+  EXPECT_EQ(stats.admissions_with_prefix, 1);
+  EXPECT_EQ(stats.prompt_tokens, 22);
+  EXPECT_EQ(stats.prefix_tokens, 9);
+  EXPECT_EQ(stats.prefill_rows, 10 + 1);
+  EXPECT_EQ(batch.engine().draft_pool().prefixes()->stats().hits, 1) << "the draft has its own";
+}
+
+// Not even of a request that comes back, whose whole text is computed as a prompt is.
+TEST(BatchStatsTest, PrefixCachesHoldPromptsAndNeverWhatWasGenerated) {
+  BatchSetup setup;
+  setup.target = setup.draft = {13, 3};
+  TestBatch batch(setup);
+  const std::vector<std::vector<TokenId>> prompts = {{0, 1, 2, 3, 4, 5, 0}, {1, 1, 1, 2, 2, 2, 3}};
+  for (const std::vector<TokenId>& prompt : prompts) batch.add(sampled_request(prompt, 22, 3));
+  int found_again = 0;
+  while (!batch.engine().idle()) {
+    batch.engine().step();
+    for (const KvPool* pool : {&batch.engine().target_pool(), &batch.engine().draft_pool()}) {
+      for (RequestId id = 0; id < 2; id++) {
+        std::vector<TokenId> text = prompts[static_cast<std::size_t>(id)];
+        const std::vector<TokenId>& generated = batch.heard[id].tokens;
+        text.insert(text.end(), generated.begin(), generated.end());
+        ASSERT_LE(pool->prefixes()->match_length(text), 6) << "two of its pages are full of prompt";
+        found_again += generated.size() > 3 && pool->prefixes()->match_length(text) == 6 ? 1 : 0;
+      }
+      EXPECT_LE(pool->prefixes()->pages(), 4);
+    }
+  }
+  EXPECT_GT(found_again, 10);
+  EXPECT_GT(batch.engine().stats().preemptions, 0);
+  EXPECT_GT(batch.take_results().at(1).stats.run.rounds, 0);
+}
+
+TEST(BatchStatsTest, WithoutAPrefixCacheNothingIsFoundOrKept) {
+  BatchSetup setup;
+  setup.options.prefix_cache = false;
+  TestBatch batch(setup);
+  for (int i = 0; i < 2; i++) {
+    batch.add(greedy_request(some_prompt(11), 3));
+    batch.run();
+    EXPECT_EQ(batch.engine().target_pool().n_used(), 0);
+  }
+  EXPECT_EQ(batch.engine().stats().prefix_tokens, 0);
+}
+
+}  // namespace
+}  // namespace specdec

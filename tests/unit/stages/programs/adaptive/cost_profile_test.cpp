@@ -1,0 +1,187 @@
+// Cost profiles: what follows from them, their files, and files that are none.
+#include "stages/programs/adaptive/cost_profile.h"
+
+#include <fstream>
+
+#include "common/base/error.h"
+#include "common/base/json_value.h"
+#include "common/base/mapped_file.h"
+#include "common/run_stats.h"
+#include "tests/test_support.h"
+
+namespace specdec {
+namespace {
+
+using ::testing::HasSubstr;
+
+const Json kKey = {{"device", "abacus"}, {"requests", 1}};
+
+CostProfile example() { return make_profile(kKey, {0.002, 0.003, 0.0025, 0.005}, 0.0005); }
+
+std::string error_of(const std::string& text) {
+  try {
+    parse_profile(text, "p.json");
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "none";
+}
+
+TEST(CostProfileTest, CAndVAndWhatRoundsCost) {
+  const CostProfile profile = example();
+  EXPECT_DOUBLE_EQ(profile.c(), 0.25);
+  EXPECT_DOUBLE_EQ(profile.v(1), 1);
+  EXPECT_DOUBLE_EQ(profile.v(2), 1.25) << "not 1.5: three rows took less, so that was noise";
+  EXPECT_DOUBLE_EQ(profile.v(3), 1.25);
+  EXPECT_DOUBLE_EQ(profile.v(4), 2.5);
+  EXPECT_EQ(profile.largest_spec_length(), 3);
+  EXPECT_EQ(profile.round_costs(2), (std::vector<double>{1, 1.5, 1.75}));
+  EXPECT_EQ(profile.round_costs(16).size(), 4u) << "no more than was measured";
+}
+
+TEST(CostProfileTest, ComesBackFromItsFile) {
+  const CostProfile profile = example(), again = parse_profile(to_json(profile).dump(2), "p.json");
+  EXPECT_EQ(again.key, profile.key);
+  EXPECT_EQ(again.target_pass, profile.target_pass) << "to the bit";
+  EXPECT_EQ(again.draft_step, profile.draft_step);
+  EXPECT_EQ(again.source, "p.json");
+}
+
+TEST(CostProfileTest, OneThatIsNoneIsRefusedByName) {
+  const auto with = [](const std::string& field, const Json& value) {
+    Json json = to_json(example());
+    json[field] = value;
+    return json.dump();
+  };
+  EXPECT_EQ(error_of(to_json(example()).dump()), "none");
+  EXPECT_EQ(error_of(with("measured_for", nullptr)), "none") << "made by hand";
+  EXPECT_THAT(error_of(""), HasSubstr("p.json: not valid JSON"));
+  EXPECT_THAT(error_of(to_json(example()).dump().substr(0, 60)), HasSubstr("not valid JSON"));
+  EXPECT_THAT(error_of("[]"), HasSubstr("expected an object"));
+  EXPECT_THAT(error_of("{}"), HasSubstr("no cost profile: its format"));
+  EXPECT_THAT(error_of(with("format", "specdec-cost-profile-2")), HasSubstr("its format"));
+  EXPECT_THAT(error_of(with("measured_for", 3)), HasSubstr("measured_for is 3"));
+  EXPECT_THAT(error_of(with("target_pass_seconds", nullptr)), HasSubstr("is missing"));
+  EXPECT_THAT(error_of(with("target_pass_seconds", {1})), HasSubstr("a list of 2 to 33 numbers"));
+  EXPECT_THAT(error_of(with("target_pass_seconds", std::vector<double>(34, 1))),
+              HasSubstr("a list of 2 to 33 numbers"));
+  EXPECT_EQ(error_of(with("target_pass_seconds", std::vector<double>(33, 1))), "none");
+  EXPECT_THAT(error_of(with("target_pass_seconds", {1, "2"})),
+              HasSubstr("target_pass_seconds[1] is \"2\"; it must be a number of seconds"));
+  EXPECT_THAT(error_of(with("target_pass_seconds", {0, 1})), HasSubstr("target_pass_seconds[0]"));
+  EXPECT_THAT(error_of(with("draft_step_seconds", -1)), HasSubstr("draft_step_seconds is -1"));
+  EXPECT_THAT(error_of(with("draft_step_seconds", nullptr)), HasSubstr("is missing"));
+  EXPECT_EQ(error_of(with("draft_step_seconds", 0)), "none");
+}
+
+class StoredProfileTest : public ::testing::Test {
+ protected:
+  StoredProfileTest() {
+    std::filesystem::remove_all(folder_);
+    std::filesystem::create_directories(folder_);
+  }
+  ~StoredProfileTest() override { std::filesystem::remove_all(folder_); }
+
+  CostProfile get(const ProfileFile& file, const Json& key = kKey) {
+    notes_.clear();
+    return stored_profile(
+        file, key,
+        [&] {
+          measured_++;
+          return make_profile(key, {1, 2}, 0.5 + measured_);
+        },
+        [&](const std::string& note) { notes_.push_back(note); });
+  }
+  static void write(const std::filesystem::path& path, const std::string& text) {
+    std::ofstream(path) << text;
+  }
+
+  const std::filesystem::path folder_ =
+      std::filesystem::path(::testing::TempDir()) / fmt::format("profiles.{}", ::getpid());
+  std::vector<std::string> notes_;
+  int measured_ = 0;
+};
+
+TEST_F(StoredProfileTest, IsMeasuredOnce) {
+  for (const bool named : {false, true}) {
+    measured_ = 0;
+    const ProfileFile file{folder_ / (named ? "named.json" : "new/folder/p.json"), named};
+    EXPECT_EQ(get(file).draft_step, 1.5);
+    EXPECT_EQ(get(file).draft_step, 1.5) << "from the file";
+    EXPECT_EQ(measured_, 1);
+    EXPECT_TRUE(notes_.empty());
+    EXPECT_EQ(get(file).source, file.path.string());
+  }
+}
+
+TEST_F(StoredProfileTest, OneOfAnotherKeyIsMeasuredAnewUnlessNamed) {
+  const auto path = folder_ / "p.json";
+  write(path, to_json(example()).dump());
+  const Json other = {{"device", "abacus"}, {"requests", 4}};
+  EXPECT_EQ(get({path, true}, other).draft_step, 0.0005);
+  EXPECT_THAT(notes_, ::testing::ElementsAre(HasSubstr("was measured for requests 1, here 4")));
+  EXPECT_EQ(measured_, 0);
+  EXPECT_EQ(get({path, false}, other).draft_step, 1.5);
+  EXPECT_THAT(notes_, ::testing::ElementsAre(HasSubstr("here 4; it is measured anew")));
+  EXPECT_EQ(get({path, false}, other).draft_step, 1.5);
+  EXPECT_TRUE(notes_.empty()) << "the file is the new one";
+}
+
+TEST_F(StoredProfileTest, OneMadeByHandIsUsedWithoutANote) {
+  Json json = to_json(example());
+  json.erase("measured_for");
+  write(folder_ / "p.json", json.dump());
+  EXPECT_EQ(get({folder_ / "p.json", true}).draft_step, 0.0005);
+  EXPECT_TRUE(notes_.empty());
+  EXPECT_EQ(get({folder_ / "p.json", false}).draft_step, 1.5) << "beside the programs it has a key";
+  EXPECT_EQ(notes_.size(), 1u);
+}
+
+TEST_F(StoredProfileTest, ADamagedOneIsMeasuredAnewUnlessNamed) {
+  const auto path = folder_ / "p.json";
+  write(path, "{\"format\"");
+  EXPECT_THROW(get({path, true}), Error);
+  EXPECT_EQ(read_text_file(path), "{\"format\"") << "a file that somebody named is not overwritten";
+  EXPECT_EQ(get({path, false}).draft_step, 1.5);
+  EXPECT_THAT(notes_, ::testing::ElementsAre(::testing::AllOf(HasSubstr("not valid JSON"),
+                                                              HasSubstr("it is measured anew"))));
+  EXPECT_EQ(get({path, false}).draft_step, 1.5);
+}
+
+TEST_F(StoredProfileTest, APlaceThatCannotBeWrittenIsANoteUnlessNamed) {
+  write(folder_ / "file", "");
+  const auto path = folder_ / "file" / "p.json";  // below a file there are no files
+  EXPECT_EQ(get({path, false}).draft_step, 1.5);
+  EXPECT_THAT(notes_, ::testing::ElementsAre(HasSubstr("the cost profile is not kept")));
+  EXPECT_THROW(get({path, true}), Error);
+}
+
+TEST(ProfileFileTest, HasANameByKeyOrIsNamed) {
+  const ProfileFile file = profile_file("", kKey),
+                    other = profile_file("", {{"device", "abacus"}, {"requests", 2}});
+  EXPECT_EQ(file.path, profile_file("", kKey).path);
+  EXPECT_NE(file.path, other.path);
+  EXPECT_EQ(file.path.parent_path().filename(), "profiles");
+  EXPECT_FALSE(file.named);
+  EXPECT_EQ(profile_file("mine.json", kKey).path, "mine.json");
+  EXPECT_TRUE(profile_file("mine.json", kKey).named);
+}
+
+TEST(ProfileTextTest, SaysWhatItGoesByAndWhereItCannotPay) {
+  const CostProfile profile = parse_profile(to_json(example()).dump(), "p.json");
+  const AdaptiveSpecLength policy(profile.round_costs(16));
+  EXPECT_EQ(announcement(profile, policy),
+            "auto: c 0.250, v(2) 1.25, v(4) 2.50 (p.json); first K 2\n");
+  const CostProfile dear = make_profile(kKey, {1, 2, 3}, 0.1);
+  EXPECT_THAT(announcement(dear, AdaptiveSpecLength(dear.round_costs(16))),
+              HasSubstr("first K 0\nspeculation cannot pay here, whatever is accepted"));
+  RunStats stats;
+  stats.rounds_by_drafted = {3, 0, 12};
+  EXPECT_EQ(summary(policy, stats), "auto: rounds by K: 3 x 0, 12 x 2\n");
+  AdaptiveSpecLength bad = policy;
+  for (int i = 0; i < 30; i++) bad.learn({.drafted = 1, .end = RoundEnd::kRejected});
+  EXPECT_THAT(summary(bad, stats), HasSubstr("speculation cannot pay here: at alpha 0.1"));
+}
+
+}  // namespace
+}  // namespace specdec
