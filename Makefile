@@ -133,7 +133,7 @@ docs: ## copy snippets and tables into the chapters, mark what is stale; the sit
 	else echo "the site was not built: it needs python3-venv and, the first time, a network; see $(DOCS_VENV).log"; fi
 
 doctor: ## say what this machine has and lacks for specdec
-	@command -v python3 >/dev/null || { echo "python3 is missing; mend it: apt-get install python3"; exit 1; }
+	@command -v python3 >/dev/null || { echo "python3 is missing; fix it: apt-get install python3"; exit 1; }
 	@python3 tests/doctor.py
 
 format: setup-full ## apply clang-format

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Says what this machine has and lacks for specdec; changes nothing.
+"""Reports what this machine has and lacks for specdec; changes nothing.
 
     python3 tests/doctor.py [TREE]        (TREE: the project's folder, by default the one that this file is in)
 
-A line a finding: ok; note, where something is missing that is not needed; PROBLEM. Below a note or a problem, the
-command that mends it. Exit code 1: something that building or checking needs is missing or damaged.
+One line per finding: ok; note, if something is missing that is not needed; PROBLEM. Below a note or a problem, the
+command that fixes it. Exit code 1: something needed to build or check is missing or damaged.
 """
 import collections
 import hashlib
@@ -18,9 +18,9 @@ import subprocess
 import sys
 import tempfile
 
-# Measured: the largest compilations take 0.7 GiB each; so much is left on the disk by a build, by a test run, and by the
-# build of an assignment with all stages (about).
-GIB_A_COMPILATION = 0.7
+# Measured: the memory of the largest compilations, and about what a build, a test run and the build of an assignment
+# with all stages leave on the disk.
+GIB_PER_COMPILATION = 0.7
 GB_OF_BUILD = 1.7
 GB_OF_TESTS = 0.8
 GB_OF_ASSIGNMENT = 0.4
@@ -34,23 +34,23 @@ TEST_LIBRARIES = [("gtest/gtest.h", "libgtest-dev"), ("gmock/gmock.h", "libgmock
                   ("benchmark/benchmark.h", "libbenchmark-dev")]
 OLDEST_PCRE2 = (10, 40)
 
-Finding = collections.namedtuple("Finding", "level what words mend")
+Finding = collections.namedtuple("Finding", "level what words fix")
 
 
 def ok(what, words):
     return Finding("ok", what, words, "")
 
 
-def note(what, words, mend=""):
-    return Finding("note", what, words, mend)
+def note(what, words, fix=""):
+    return Finding("note", what, words, fix)
 
 
-def problem(what, words, mend):
-    return Finding("PROBLEM", what, words, mend)
+def problem(what, words, fix):
+    return Finding("PROBLEM", what, words, fix)
 
 
 def output(*command):
-    """What a program prints, or nothing where it is missing or fails."""
+    """What a program prints; nothing if it is missing or fails."""
     try:
         return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, universal_newlines=True,
                               timeout=60, check=True).stdout.strip()
@@ -94,7 +94,7 @@ def tools():
 
 
 def compiler_name():
-    """The compiler that CMake takes: $CXX, or the first that there is."""
+    """The compiler that CMake takes: $CXX, or the first one installed."""
     there = [name for name in OLDEST if shutil.which(name)]
     return os.environ.get("CXX") or (there or ["g++"])[0]
 
@@ -124,7 +124,7 @@ def find_header(name, folders):
 
 
 def is_assignment(tree):
-    """An assignment has a student's tools, and none that make assignments."""
+    """An assignment has the student's tools, but not those that make assignments."""
     return not (tree / "tests/course/teacher").is_dir()
 
 
@@ -143,7 +143,7 @@ def pcre2(header):
     version = numbers(".".join(re.findall(r"define PCRE2_M(?:AJOR|INOR)\s+(\d+)", text)))
     if version < OLDEST_PCRE2:
         return problem("pcre2.h", f"version {dotted(version)}; {dotted(OLDEST_PCRE2)} or newer is needed",
-                       "use Debian 12 or Ubuntu 24.04, or build PCRE2 and name its folder in CMAKE_PREFIX_PATH, CPATH")
+                       "use Debian 12 or Ubuntu 24.04, or build PCRE2 and add its folder to CMAKE_PREFIX_PATH and CPATH")
     return ok("pcre2.h", f"{header}, {dotted(version)}")
 
 
@@ -160,8 +160,8 @@ def processor(machine, flags):
     if machine == "x86_64":
         missing = [flag for flag in ("avx2", "fma", "f16c") if flag not in flags]
         if missing:
-            yield problem("instructions", f"no {', '.join(missing)}", "use a machine of 2013 or newer; "
-                          "in a virtual machine, let it have the host's processor (qemu: -cpu host)")
+            yield problem("instructions", f"no {', '.join(missing)}", "use a machine from 2013 or later; "
+                          "in a virtual machine, pass the host's processor through (qemu: -cpu host)")
         else:
             yield ok("instructions", "AVX-512" if "avx512f" in flags else "AVX2 and FMA")
     elif machine != "aarch64":
@@ -174,7 +174,7 @@ def processor_flags():
 
 
 def memory_gib():
-    """What may be used: what is free, or what the container may have."""
+    """Memory that may be used: what is free, or the container's limit if that is less."""
     available = int(re.search(r"MemAvailable:\s+(\d+)", pathlib.Path("/proc/meminfo").read_text()).group(1)) / 2**20
     try:
         return min(available, int(pathlib.Path("/sys/fs/cgroup/memory.max").read_text()) / 2**30)
@@ -184,13 +184,13 @@ def memory_gib():
 
 def memory(gib, jobs):
     words = f"{gib:.1f} GiB available"
-    fitting = int(gib / GIB_A_COMPILATION)
+    fitting = int(gib / GIB_PER_COMPILATION)
     if fitting < 1:
-        yield problem("memory", f"{words}; a compilation takes {GIB_A_COMPILATION}",
+        yield problem("memory", f"{words}; one compilation needs {GIB_PER_COMPILATION}",
                       "close other programs, give the container or virtual machine more, or add swap: sudo fallocate "
                       "-l 2G /swap && sudo chmod 600 /swap && sudo mkswap /swap && sudo swapon /swap")
     elif fitting < jobs:
-        yield note("memory", f"{words}; {jobs} compilations at a time take {jobs * GIB_A_COMPILATION:.1f}",
+        yield note("memory", f"{words}; {jobs} compilations at once need {jobs * GIB_PER_COMPILATION:.1f}",
                    f"CMAKE_BUILD_PARALLEL_LEVEL={fitting} make build")
     else:
         yield ok("memory", words)
@@ -206,14 +206,14 @@ def disk(tree, temporary):
     free = free_gb(tree)
     words = f"{free:.1f} GB free here"
     if free < needed:
-        yield problem("disk", f"{words}; the build takes {whole}",
-                      f"free some (du -xh {tree.parent} | sort -h | tail: what is large), or move to another disk")
+        yield problem("disk", f"{words}; the build needs {whole}",
+                      f"free some space (du -xh {tree.parent} | sort -h | tail shows the largest folders), or move to another disk")
     else:
         yield ok("disk", words)
     free = free_gb(temporary)
     words = f"{free:.1f} GB free in {temporary}"
     if free < (0.1 if is_assignment(tree) else GB_OF_TESTS):
-        yield note("temporary files", f"{words}; the tests take {GB_OF_TESTS}",
+        yield note("temporary files", f"{words}; the tests need {GB_OF_TESTS}",
                    "mkdir -p build/tmp && TMPDIR=$PWD/build/tmp make test")
     else:
         yield ok("temporary files", words)
@@ -237,12 +237,12 @@ def permissions(tree, temporary):
 def executable(tree):
     folder = tree / "build" if (tree / "build").is_dir() else tree
     if os.statvfs(str(folder)).f_flag & os.ST_NOEXEC:
-        yield problem("noexec", f"programs in {folder} must not run: its file system is mounted noexec",
+        yield problem("noexec", f"programs in {folder} cannot run: the file system is mounted noexec",
                       f"move the tree, or: sudo mount -o remount,exec $(df --output=target {folder} | tail -n 1)")
 
 
 def earlier_build(tree):
-    """A build that came from elsewhere."""
+    """A build of another tree, or for another processor."""
     cache = tree / "build/CMakeCache.txt"
     if not cache.is_file():
         return
@@ -274,30 +274,30 @@ def golden_files(tree):
         else:
             good += 1
     if good == len(wanted):
-        yield ok("golden files", f"{good} files, as they were made")
+        yield ok("golden files", f"{good} files, all intact")
 
 
 def restore(tree, path):
     name = path.relative_to(tree)
     if (tree / ".git").exists():
         return f"git checkout -- {name}"
-    return f"unpack the project anew, and copy {name} from there"
+    return f"unpack the project again, and copy {name} from there"
 
 
 # CUDA
 
 def nvcc_compiles(nvcc):
-    """Whether nvcc works with this machine's compiler: what it says if not."""
+    """nvcc's first message if it fails with this machine's compiler, else nothing."""
     with tempfile.TemporaryDirectory() as folder:
         probe = pathlib.Path(folder) / "probe.cu"
         probe.write_text("__global__ void kernel() {}\n")
         done = subprocess.run([nvcc, "-c", str(probe), "-o", folder + "/probe.o"], stdout=subprocess.PIPE,
                               stderr=subprocess.STDOUT, universal_newlines=True, check=False)
-    return "" if done.returncode == 0 else first_line(done.stdout) or f"it ends with {done.returncode}"
+    return "" if done.returncode == 0 else first_line(done.stdout) or f"exit code {done.returncode}"
 
 
 def toolkit(nvcc):
-    """The CUDA Toolkit's version, () where there is none, and findings about it."""
+    """The CUDA Toolkit's version, () if there is none, and findings about it."""
     if not nvcc:
         return (), [note("toolkit", "no nvcc; the GPU part is not built (kernels run on the CPU: --device emulated)")]
     match = re.search(r"release ([\d.]*),", output(nvcc, "--version"))
@@ -307,7 +307,7 @@ def toolkit(nvcc):
     said = nvcc_compiles(nvcc)
     if said:
         findings.append(note("compiler", f"nvcc does not work with {host}: {said}",
-                             "install a g++ that this CUDA Toolkit knows, or configure with -DSPECDEC_CUDA=OFF"))
+                             "install a g++ that this CUDA Toolkit supports, or configure with -DSPECDEC_CUDA=OFF"))
     else:
         findings.append(ok("compiler", f"nvcc works with {host}"))
     return version, findings
@@ -325,13 +325,13 @@ def gpu(toolkit_version):
     yield ok("device", device + " (name, memory, compute capability)")
     match = re.search(r"CUDA Version: *([\d.]+)", output("nvidia-smi"))
     served = numbers(match.group(1)) if match else ()
-    yield ok("driver", f"{query('driver_version')}, serves CUDA {dotted(served)}")
+    yield ok("driver", f"{query('driver_version')}, supports CUDA {dotted(served)}")
     if toolkit_version and served[:1] < toolkit_version[:1]:
         yield note("driver", f"too old for programs built with CUDA {dotted(toolkit_version)}",
                    f"update the driver, or install a CUDA Toolkit {dotted(served)} and build again")
     capability = numbers(device.split(",")[-1])
     if toolkit_version[:1] == (13,) and capability < (7, 5):
-        yield note("device", f"CUDA 13 has no code for compute capability {dotted(capability)}",
+        yield note("device", f"CUDA 13 does not support compute capability {dotted(capability)}",
                    "install a CUDA Toolkit 12 and build again")
 
 
@@ -373,8 +373,8 @@ def main():
         for finding in findings:
             problems += finding.level == "PROBLEM"
             print(f"  {finding.level:8} {finding.what:22} {finding.words}")
-            if finding.mend:
-                print(" " * 11 + "mend it: " + finding.mend)
+            if finding.fix:
+                print(" " * 11 + "fix it: " + finding.fix)
     print(f"{problems or 'No'} problem{'' if problems == 1 else 's'}.")
     return 1 if problems else 0
 

@@ -1,4 +1,4 @@
-"""make doctor, on machines and trees that are made up: each thing that is broken, and what mends it.
+"""make doctor, on made-up machines and trees: each thing that can be broken, and what fixes it.
 
     test_doctor.py tests/doctor.py
 """
@@ -45,7 +45,7 @@ doctor = load(DOCTOR)
 
 @contextlib.contextmanager
 def made_up_tree():
-    """A project with a few golden files, which anybody may read."""
+    """A project with a few golden files, readable by all users."""
     with tempfile.TemporaryDirectory() as folder:
         tree = pathlib.Path(folder).resolve()
         tree.chmod(0o755)
@@ -59,7 +59,7 @@ def made_up_tree():
 
 @contextlib.contextmanager
 def no_root():
-    """Root may write everywhere; for a while it is nobody."""
+    """Root may write everywhere, so its tests run as an unprivileged user."""
     if os.getuid() != 0:
         yield
         return
@@ -71,7 +71,7 @@ def no_root():
 
 
 def run(tree=None, path=None, **programs):
-    """Exit code and text of the doctor, where these programs are found first. No GPU unless there is one among them."""
+    """Exit code and text of the doctor, with these programs found first. No GPU unless one of them provides it."""
     if tree is None:
         with made_up_tree() as tree:
             return run(tree, path, **programs)
@@ -99,11 +99,11 @@ def nvcc(toolkit="13.0", compiles="true"):
 
 
 class ToolsTest(unittest.TestCase):
-    def expect_problem(self, words, mend, result):
+    def expect_problem(self, words, fix, result):
         code, said = result
         self.assertEqual(code, 1, said)
         self.assertRegex(said, f"PROBLEM +{words}")
-        self.assertIn(f"mend it: {mend}", said)
+        self.assertIn(f"fix it: {fix}", said)
 
     def test_an_old_compiler(self):
         old = run(gpp=GPP.format(11))
@@ -123,11 +123,11 @@ class ToolsTest(unittest.TestCase):
         code, said = run(path="", df="echo head; echo /dev/a 1 1 9999999 9% /", apt_get="true")
         self.assertEqual(code, 1)
         for tool, package in (("cmake", "cmake"), ("ninja", "ninja-build"), (r"g\+\+", r"g\+\+")):
-            self.assertRegex(said, f"PROBLEM +{tool} +not found\n +mend it: (sudo )?apt-get install -y {package}\n")
+            self.assertRegex(said, f"PROBLEM +{tool} +not found\n +fix it: (sudo )?apt-get install -y {package}\n")
 
     def test_another_distribution(self):
         said = run(path="", df="echo head; echo /dev/a 1 1 9999999 9% /")[1]
-        self.assertIn("mend it: install it with your package manager (Debian's name: ninja-build)", said)
+        self.assertIn("fix it: install it with your package manager (Debian's name: ninja-build)", said)
 
     def test_libraries(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -137,7 +137,7 @@ class ToolsTest(unittest.TestCase):
             (include / "fmt/format.h").write_text("")
             found = {finding.what: finding for finding in doctor.libraries(doctor.LIBRARIES, [include])}
         self.assertEqual((found["fmt/format.h"].level, found["CLI/CLI.hpp"].level), ("ok", "PROBLEM"))
-        self.assertIn("libcli11-dev", found["CLI/CLI.hpp"].mend)
+        self.assertIn("libcli11-dev", found["CLI/CLI.hpp"].fix)
         self.assertIn("version 10.39; 10.40 or newer", found["pcre2.h"].words)
 
     def test_assignments_need_no_test_libraries(self):
@@ -151,7 +151,7 @@ class ToolsTest(unittest.TestCase):
             done = subprocess.run([shutil.which("make"), "-C", str(PROJECT), "doctor"], env={"PATH": folder},
                                   capture_output=True, text=True, check=False)
         self.assertNotEqual(done.returncode, 0)
-        self.assertIn("python3 is missing; mend it: apt-get install python3", done.stdout)
+        self.assertIn("python3 is missing; fix it: apt-get install python3", done.stdout)
 
 
 class MachineTest(unittest.TestCase):
@@ -162,7 +162,7 @@ class MachineTest(unittest.TestCase):
     def test_memory(self):
         self.assertEqual(self.only(list(doctor.memory(8, 4))).level, "ok")
         some = self.only(list(doctor.memory(2, 4)))
-        self.assertEqual((some.level, some.mend), ("note", "CMAKE_BUILD_PARALLEL_LEVEL=2 make build"))
+        self.assertEqual((some.level, some.fix), ("note", "CMAKE_BUILD_PARALLEL_LEVEL=2 make build"))
         self.assertEqual(self.only(list(doctor.memory(0.5, 4))).level, "PROBLEM")
 
     def test_processor(self):
@@ -177,8 +177,8 @@ class MachineTest(unittest.TestCase):
             (tree / "tests/course/teacher").mkdir(parents=True)
             code, said = run(tree, df=DF.format(tree=tree, tree_kib=1000000, kib=500000))
             self.assertEqual(code, 1)
-            self.assertRegex(said, r"PROBLEM +disk +1\.0 GB free here; the build takes 1\.7\n +mend it: ")
-            self.assertRegex(said, r"note +temporary files +0\.5 GB free in .*\n +mend it: .*TMPDIR=")
+            self.assertRegex(said, r"PROBLEM +disk +1\.0 GB free here; the build needs 1\.7\n +fix it: ")
+            self.assertRegex(said, r"note +temporary files +0\.5 GB free in .*\n +fix it: .*TMPDIR=")
             (tree / "build/bin").mkdir(parents=True)
             said = run(tree, df=DF.format(tree=tree, tree_kib=1000000, kib=9000000))[1]
             self.assertRegex(said, r"ok +disk +1\.0 GB free here")
@@ -196,12 +196,12 @@ class TreeTest(unittest.TestCase):
 
     def test_a_flipped_bit_in_a_golden_file(self):
         with made_up_tree() as tree:
-            self.assertIn("2 files, as they were made", run(tree)[1])
+            self.assertIn("2 files, all intact", run(tree)[1])
             (tree / "golden/goldens/a/b.json").write_bytes(b"01234566")
             code, said = run(tree)
         self.assertEqual(code, 1)
         self.assertIn("golden/goldens/a/b.json is damaged\n", said)
-        self.assertIn("mend it: git checkout -- golden/goldens/a/b.json\n", said)
+        self.assertIn("fix it: git checkout -- golden/goldens/a/b.json\n", said)
         self.assertNotIn("models", said)
 
     def test_missing_golden_files(self):
@@ -209,7 +209,7 @@ class TreeTest(unittest.TestCase):
             (tree / "golden/models/a/b.json").unlink()
             self.assertIn("golden/models/a/b.json is missing\n", run(tree)[1])
             (tree / ".git").rmdir()
-            self.assertIn("unpack the project anew, and copy golden/models/a/b.json from there", run(tree)[1])
+            self.assertIn("unpack the project again, and copy golden/models/a/b.json from there", run(tree)[1])
             (tree / "golden/models/SHA256SUMS").unlink()
             self.assertIn("golden/models/SHA256SUMS is missing\n", run(tree)[1])
 
@@ -224,15 +224,15 @@ class TreeTest(unittest.TestCase):
             with no_root():
                 locked, temporary = doctor.permissions(tree, tree / "build")
         self.assertEqual(locked.words, f"{tree}/build cannot be written")
-        self.assertIn(f'sudo chown -R "$(id -un)" {tree}/build', locked.mend)
-        self.assertIn("export TMPDIR=", temporary.mend)
+        self.assertIn(f'sudo chown -R "$(id -un)" {tree}/build', locked.fix)
+        self.assertIn("export TMPDIR=", temporary.fix)
 
     def test_a_file_system_without_programs(self):
         with made_up_tree() as tree:
             self.assertEqual(list(doctor.executable(tree)), [])
             with unittest.mock.patch.object(os, "statvfs") as status:
                 status.return_value.f_flag = os.ST_NOEXEC
-                self.assertIn("mount -o remount,exec", list(doctor.executable(tree))[0].mend)
+                self.assertIn("mount -o remount,exec", list(doctor.executable(tree))[0].fix)
 
     def test_a_build_from_elsewhere(self):
         with made_up_tree() as tree:
@@ -245,7 +245,7 @@ class TreeTest(unittest.TestCase):
             cache.write_text("CMAKE_HOME_DIRECTORY:INTERNAL=/elsewhere\n")
             program.write_text("#!/bin/sh\nkill -ILL $$\n")
             there, other = doctor.earlier_build(tree)
-        self.assertEqual((there.words, there.mend), ("build/ was made for /elsewhere", "make clean build"))
+        self.assertEqual((there.words, there.fix), ("build/ was made for /elsewhere", "make clean build"))
         self.assertIn("another processor", other.words)
 
 
@@ -255,23 +255,23 @@ class CudaTest(unittest.TestCase):
         self.assertRegex(said, r"ok +toolkit +CUDA 13\.0")
         self.assertRegex(said, r"ok +compiler +nvcc works with g\+\+")
         self.assertRegex(said, r"ok +device +A GPU, 81559 MiB, 9\.0")
-        self.assertRegex(said, r"ok +driver +550\.1, serves CUDA 13\.0")
-        self.assertNotIn("mend it", said[said.index("CUDA (optional)"):])
+        self.assertRegex(said, r"ok +driver +550\.1, supports CUDA 13\.0")
+        self.assertNotIn("fix it", said[said.index("CUDA (optional)"):])
 
     def test_a_driver_older_than_the_toolkit(self):
         said = run(nvcc=nvcc(), nvidia_smi=gpu(served="12.4"))[1]
         self.assertRegex(said, r"note +driver +too old for programs built with CUDA 13\.0")
-        self.assertIn("mend it: update the driver, or install a CUDA Toolkit 12.4", said)
+        self.assertIn("fix it: update the driver, or install a CUDA Toolkit 12.4", said)
 
     def test_a_gpu_that_the_toolkit_has_no_code_for(self):
         said = run(nvcc=nvcc(), nvidia_smi=gpu(capability="6.1"))[1]
-        self.assertRegex(said, r"note +device +CUDA 13 has no code for compute capability 6\.1")
-        self.assertIn("mend it: install a CUDA Toolkit 12", said)
+        self.assertRegex(said, r"note +device +CUDA 13 does not support compute capability 6\.1")
+        self.assertIn("fix it: install a CUDA Toolkit 12", said)
 
     def test_a_compiler_that_nvcc_does_not_know(self):
         said = run(nvcc=nvcc(compiles="echo unsupported GNU version >&2; exit 1"), nvidia_smi=gpu())[1]
         self.assertRegex(said, r"note +compiler +nvcc does not work with .*unsupported GNU version")
-        self.assertIn("mend it: install a g++", said)
+        self.assertIn("fix it: install a g++", said)
 
     def test_no_gpu(self):
         said = run(nvcc=nvcc(), nvidia_smi="exit 9")[1]

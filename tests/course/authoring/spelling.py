@@ -55,7 +55,7 @@ def main(arguments):
     for page in pages.pages(arguments):
         for number, word in unknown(page.read_text(encoding="utf-8"), words):
             wrong += 1
-            print(f"{pages.name(page)}:{number}: {word}: mend it, or add it to docs/words.txt")
+            print(f"{pages.name(page)}:{number}: {word}: fix it, or add it to docs/words.txt")
     if not wrong:
         print("no word is misspelt")
     return 1 if wrong else 0

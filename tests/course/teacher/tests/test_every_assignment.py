@@ -173,7 +173,7 @@ class EveryStage(unittest.TestCase):
     def test_doctor_sees_an_assignment(self):
         code, out, errors = self.ran(2, "make", "--no-print-directory", "doctor")
         self.assertIn("Project:", out)
-        self.assertRegex(out, r"golden files +\d+ files, as they were made")
+        self.assertRegex(out, r"golden files +\d+ files, all intact")
         self.assertNotIn("gtest", out)
 
     def test_predict_asks_for_a_build_and_knows_its_stages(self):
