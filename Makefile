@@ -42,7 +42,7 @@ benchmark-programs: setup
 probes: setup
 	$(call built,programs course_probes)
 
-demo: build ## run the stages on one prompt and put them side by side
+demo: build ## show what speculation gains, then run the stages side by side on one prompt
 	@python3 stages/programs/demo.py $(BUILD)
 
 check: setup ## check a stage, then the lower ones, and say what to do next: make check STAGE=2
@@ -51,7 +51,7 @@ check: setup ## check a stage, then the lower ones, and say what to do next: mak
 hint: ## a hint for a task: make hint TASK=4.2, then HINT=2
 	@$(COURSE) hint --task '$(TASK)' $(if $(HINT),--hint $(HINT))
 
-assignment: ## a project in which a stage is to be done: make assignment STAGE=4 [OUT=dir] [KEEP=dir]
+assignment: ## a project without the parts of a stage that you write: make assignment STAGE=4 [OUT=dir] [KEEP=dir]
 	@$(COURSE) assignment --stage '$(STAGE)' $(if $(OUT),--out $(OUT)) $(if $(KEEP),--keep $(KEEP))
 
 grade: setup ## points by task: make grade STAGE=4 [SUBMISSION=dir] [HIDDEN=file] [FORMAT=gradescope, junit] [OUTPUT=file]
@@ -65,7 +65,7 @@ hidden: probes ## a teacher's cases for make grade: make hidden SECRET=word [STA
 autograder: ## a Gradescope zip and a container's recipe: make autograder STAGE=4 [HIDDEN=file] [OUT=dir]
 	@$(COURSE) autograder --stage '$(STAGE)' $(if $(HIDDEN),--hidden $(HIDDEN)) $(if $(OUT),--out $(OUT))
 
-prove: programs-for-tests ## prove that the course's checks see what they should (STAGE=4: of one stage); a quarter of an hour for all
+prove: programs-for-tests ## test the course's checks with starters and planted bugs (STAGE=4: one stage only); 15 minutes for all
 	@$(COURSE) prove --build $(BUILD) $(if $(STAGE),--stage $(STAGE))
 
 predict: setup ## your numbers beside the counted ones: make predict STAGE=4 FORWARDS=0.4 SPEEDUP=1.5
@@ -74,7 +74,7 @@ predict: setup ## your numbers beside the counted ones: make predict STAGE=4 FOR
 	  $(if $(FORWARDS),--forwards $(FORWARDS)) $(if $(ROWS),--rows $(ROWS)) $(if $(PAGES),--pages $(PAGES)) \
 	  $(if $(SPEEDUP),--speedup $(SPEEDUP))
 
-test: programs-for-tests ## build and run what shows that the tree is right: ten minutes on two cores
+test: programs-for-tests ## build, then run all tests except the sanitizer builds
 	@ctest --preset cpu $(CTEST_ARGS)
 
 test-kernels: setup ## the emulated kernels in other orders and under sanitizers; clang++ and nvcc over all sources
@@ -101,15 +101,15 @@ bench: benchmark-programs ## measure this machine in 10 minutes: build/bench/pag
 bench-full: benchmark-programs ## the same with all settings; takes an hour or two
 	@python3 tests/benchmarks/bench.py --build $(BUILD) --full
 
-bench-docs: benchmark-programs ## bench-full, and the tables and figures of docs/performance.md and README from it
+bench-docs: benchmark-programs ## run bench-full, then update the tables and figures of docs/performance.md and README
 	@python3 tests/benchmarks/bench.py --build $(BUILD) --full --commit
 	@python3 docs/experiments/tables.py
 
-bench-cuda: benchmark-programs ## measure this machine's GPU, and fill the tables of docs/kernels.md with that
+bench-cuda: benchmark-programs ## measure this machine's GPU, and fill in the tables of docs/kernels.md
 	@python3 tests/benchmarks/cuda_bench.py --build $(BUILD)
 	@python3 docs/experiments/tables.py
 
-experiments: benchmark-programs ## measure what chapters 4 to 6 and theory show, on a quiet machine; fill tables, draw figures
+experiments: benchmark-programs ## measure what chapters 4 to 6 and theory show (quiet machine); fill in tables, draw figures
 	@python3 docs/experiments/rules.py $(BUILD)/bin
 	@python3 docs/experiments/run.py --build $(BUILD)
 	@python3 docs/experiments/batch.py --build $(BUILD)
@@ -121,7 +121,7 @@ golden: ## remake the models and golden files (Python; hours, see golden/README.
 	@for script in make_models tokenizers/make_other tokenizers/make_lines tokenizers/make_goldens \
 	  make_goldens check_goldens hash_files; do $(GOLDEN_VENV)/bin/python golden/$$script.py || exit 1; done
 
-docs: ## copy snippets and tables into the chapters, mark what is stale; the site into build/site
+docs: ## update snippets and tables in the chapters, mark what is stale, build the site in build/site
 	@$(COURSE) snippets --update docs README.md
 	@$(COURSE) blocks --update docs
 	@python3 docs/experiments/tables.py
@@ -132,7 +132,7 @@ docs: ## copy snippets and tables into the chapters, mark what is stale; the sit
 	  echo "the site: $(BUILD)/site/index.html"; \
 	else echo "the site was not built: it needs python3-venv and, the first time, a network; see $(DOCS_VENV).log"; fi
 
-doctor: ## say what this machine has and lacks for specdec
+doctor: ## report what this machine has and lacks for specdec
 	@command -v python3 >/dev/null || { echo "python3 is missing; fix it: apt-get install python3"; exit 1; }
 	@python3 tests/doctor.py
 
