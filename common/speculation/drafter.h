@@ -120,7 +120,7 @@ struct Sampling {
 struct DraftRequest {
   SequenceId sequence = 0;           // of the drafter
   std::span<const TokenId> context;  // prompt and text; the last token is the pending one
-  int spec_length = 0;               // K, at most so many tokens
+  int spec_length = 0;               // K, the most tokens to draft
   Sampling sampling;
   Drafts* drafts = nullptr;  // what comes out; it is cleared first
 };

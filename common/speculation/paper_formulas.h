@@ -13,9 +13,9 @@ namespace specdec {
 //   spec_length  K, drafted tokens a round, at least 0; 0 is plain decoding. The paper's gamma
 //   c            time of one draft step over time of one target step, at least 0
 //   v            time of a target pass over K + 1 rows over that of one row, above 0. The paper
-//                assumes 1: enough arithmetic units lie idle
-// All results are numbers without a unit: tokens a round, or ratios to plain decoding a token.
-// REQUIRES, for all functions: the arguments lie in these ranges, or the program aborts.
+//                assumes 1: enough arithmetic units are idle
+// All results are numbers without a unit: tokens per round, or ratios to plain decoding per token.
+// REQUIRES, for all functions: the arguments are in these ranges, or the program aborts.
 
 // Tokens a round emits on average: (1 - alpha^(K+1)) / (1 - alpha), equation (1), and K + 1 at
 // alpha = 1. In [1, K + 1].
@@ -26,7 +26,7 @@ double expected_emitted(double alpha, int spec_length);
 double walltime_factor(double alpha, int spec_length, double c, double v = 1);
 
 // How many more arithmetic operations than plain decoding: (K c_ops + K + 1) / expected_emitted,
-// Theorem 3.11. c_ops: the draft's operations a token over the target's, the paper's c hat. At
+// Theorem 3.11. c_ops: the draft's operations per token over the target's, the paper's c hat. At
 // least 1: rejected tokens were computed for nothing.
 double operations_factor(double alpha, int spec_length, double c_ops);
 

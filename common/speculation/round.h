@@ -26,8 +26,8 @@ struct Round {
   // Cached lengths after the rollback.
   int target_length() const { return start + accepted + 1; }
   int draft_length() const { return start + std::min(drafted, accepted + 1); }
-  // The drafts that count: what lies behind a stop was drafted for nothing, but says nothing about
-  // the models.
+  // The drafts that count: those behind a stop were drafted for nothing, but tell nothing about the
+  // models.
   int counted() const { return end == RoundEnd::kStopped ? accepted : drafted; }
 };
 

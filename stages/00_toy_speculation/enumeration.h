@@ -78,7 +78,7 @@ inline Law round_law(const Tables& tables, TokenId context, int spec_length,
 }
 // [end snippet round-law]
 
-// The law of the first `length` tokens, where a text has so many.
+// The law of the first `length` tokens; shorter texts stay as they are.
 inline Law shortened(const Law& law, int length) {
   Law shorter;
   for (const auto& [text, probability] : law) {

@@ -1,5 +1,5 @@
-// Stage 0: speculative sampling on two tables, step by step, and the proof that the text has the
-// target's law.
+// Stage 0: speculative sampling on two tables, step by step, and the exhaustive check that
+// the text has the target's law.
 #include <charconv>
 
 #include <CLI/CLI.hpp>
@@ -42,7 +42,7 @@ struct Options {
   bool quiet = false;
   bool check = false;
 
-  int law_length() const { return spec_length + 2; }  // no single round emits so many
+  int law_length() const { return spec_length + 2; }  // more than any single round emits
 };
 
 std::string words(const Text& text) {

@@ -5,13 +5,13 @@
 
 #include "stages/00_toy_speculation/toy_speculation.h"
 
-// Three mistakes that people make. The text looks well with each, and has another law; a proof that
-// does not see them proves nothing.
+// Three common mistakes. With each, the text looks fine but has another law. A check that misses
+// them is no use.
 namespace specdec::toy {
 
 // [snippet wrong-rules]
-// p - q without the clamp sums to zero and cannot be normalised; whoever forgets max(0, ...) ends
-// up with sizes without signs.
+// p - q without the clamp sums to zero and cannot be normalised. If you forget max(0, ...), you end
+// up with absolute values.
 inline Probs unclamped_residual(const Probs& target_probs, const Probs& draft_probs) {
   Probs rest(target_probs.size());
   double total = 0;

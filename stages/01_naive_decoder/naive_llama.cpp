@@ -32,7 +32,7 @@ float dot(std::span<const float> a, std::span<const float> b) {
 
 // y = W x for each row x. weight: [outputs, inputs], x: [T, inputs]; result: [T, outputs]
 // The outer loop is the one over outputs: each row of W comes from memory once and serves all T
-// tokens while it lies in the cache of the processor.
+// tokens while it is in the processor's cache.
 Rows matmul(const Rows& weight, const Rows& x) {
   Rows y(x.count, weight.count);
   for (int o = 0; o < weight.count; o++) {

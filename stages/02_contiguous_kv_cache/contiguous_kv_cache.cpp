@@ -70,8 +70,8 @@ void ContiguousKvCache::extend(std::span<const Extension> extensions) {
 
 void ContiguousKvCache::truncate(SequenceId sequence, int length) {
   // [task 2.2: truncate a sequence]
-  // Nothing is erased: what lies beyond the length is never read, and the next tokens overwrite
-  // it. So a rollback costs nothing, however many tokens it forgets.
+  // Nothing is erased: tokens beyond the length are never read, and the next ones overwrite them.
+  // So a rollback costs nothing, however many tokens it drops.
   Stretch& s = stretch(sequence);
   SPECDEC_CHECK(0 <= length && length <= s.length, "{} of {} tokens are kept", length, s.length);
   s.length = length;

@@ -1,5 +1,5 @@
-// Stage 3: greedy decoding with a cache in pages. The decode loop is stage 2's; what is new lies
-// behind the cache's interface.
+// Stage 3: greedy decoding with a cache in pages. The decode loop is the one of stage 2; the new
+// part is behind the cache's interface.
 #include <memory>
 
 #include "common/base/stopwatch.h"

@@ -22,7 +22,7 @@ namespace specdec {
 // Invariants, beside those of KvCache:
 // - a table has exactly the pages that its length needs: ceil(length / page_size), all different;
 // - a page has as many owners as there are tables with it, plus holds, and without any it is free;
-// - whoever appends to a page is its only owner (copy on write sees to that).
+// - a sequence that appends to a page is its only owner (copy on write ensures that).
 class PagedKvCache : public KvCache {
  public:
   // Allocates everything. Throws Error when there is not enough memory.
@@ -40,8 +40,8 @@ class PagedKvCache : public KvCache {
   SequenceId share_pages(std::span<const std::int32_t> pages);
   void release(SequenceId sequence) override;
 
-  // One owner more, or fewer, that is no sequence: a cache of prompts, say. While a page is held,
-  // nobody writes to it.
+  // Adds or removes an owner that is not a sequence, for instance a cache of prompts. A held page
+  // is never written.
   void hold(std::int32_t page);  // REQUIRES: the page has an owner.
   void drop(std::int32_t page);  // REQUIRES: the page is held.
 

@@ -9,8 +9,8 @@ Round greedy_round(DraftAndVerify& steps, std::vector<TokenId>& context, Generat
 
   // [task 4.6: accept while the target agrees]
   // What the target chooses after each prefix is what it would have chosen alone, so it is emitted.
-  // A draft that equals it saves a pass. The first draft that does not makes the later rows
-  // worthless, for they follow a token that is not in the text.
+  // A draft that equals it saves a pass. The first one that differs makes the later rows useless,
+  // because they follow a token that is not in the text.
   round.end = RoundEnd::kStopped;
   while (!generation.finished()) {
     const TokenId choice = argmax(steps.target().backend(), steps.logits(round.accepted));

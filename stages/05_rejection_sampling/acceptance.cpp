@@ -21,8 +21,8 @@ double ratio(double target_prob, double draft_prob) {
 }
 
 // Draws the token that is emitted in place of a rejected draft, from weights that need not be
-// normalised. Where rounding left nothing of a residual, the two distributions are equal up to
-// rounding, and the target's own stands in: so no token that the target rules out is ever emitted.
+// normalised. If rounding left nothing of a residual, the two distributions are equal up to
+// rounding, and the target's own is used. So no token that the target rules out is ever emitted.
 Decision correct(const Proposal& draft, Chance& chance, std::span<const double> weights) {
   const bool any = std::ranges::any_of(weights, [](double weight) { return weight > 0; });
   return {false,

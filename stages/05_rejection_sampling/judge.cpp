@@ -67,7 +67,7 @@ void Judge::judge(const Drafts& drafts, DeviceRows logits, std::vector<TokenId>&
   while (!generation.finished()) {
     const auto position = static_cast<int>(context.size());
     const std::span<const double> target_probs = standardise(logits, round.accepted, context);
-    if (round.accepted == round.drafted) {  // the bonus: a token of the target's own
+    if (round.accepted == round.drafted) {  // the bonus: the target's own token
       context.push_back(draw(target_probs, position));
       generation.push(context.back());
       round.end = RoundEnd::kAllAccepted;
@@ -104,7 +104,7 @@ std::span<const double> Judge::standardise(DeviceRows logits, int row,
 }
 // [end snippet standardise]
 
-// A token of the target's own: plain sampling, and the bonus.
+// The target's own token: plain sampling, and the bonus.
 TokenId Judge::draw(std::span<const double> target_probs, int position) {
   if (rule_ == lenient_argmax) {
     return static_cast<TokenId>(std::ranges::max_element(target_probs) - target_probs.begin());

@@ -32,9 +32,9 @@ struct JudgingScratch {
   SamplingScratch sampling;
 };
 
-// Judges the drafts of one request: which of them stay, and what comes after them (Leviathan et
-// al., Algorithm 1, with section 2.2's standardized sampling). With a lossless rule the emitted
-// text has the law of the target alone.
+// Judges the drafts of one request: which ones are accepted, and which token follows them
+// (Leviathan et al., Algorithm 1, with section 2.2's standardized sampling). With a lossless rule
+// the emitted text has the distribution of the target alone.
 class Judge {
  public:
   // REQUIRES: backend, chance and scratch outlive this object. Throws Error for options out of
@@ -52,10 +52,10 @@ class Judge {
   virtual void judge(const Drafts& drafts, DeviceRows logits, std::vector<TokenId>& context,
                      Generation& generation, Round& round);
 
-  // A token of the target's own after the context, from logits [1, V]: what plain sampling does.
+  // The target's own token after the context, from logits [1, V], as in plain sampling.
   virtual TokenId plain_choice(DeviceRows logits, std::span<const TokenId> context);
 
-  // What drafts are to be drawn with.
+  // What drafts must be drawn with.
   const Sampling& drafting() const { return drafting_; }
 
   const SpeculationOptions& options() const { return options_; }

@@ -1,5 +1,5 @@
 // Stage 5: rejection sampling. Drafts are drawn, and accepted by a rule under which the text has
-// the law of the target alone.
+// the distribution of the target alone.
 
 #include "common/base/stopwatch.h"
 #include "common/run_stats.h"

@@ -107,7 +107,7 @@ const StepReport& BatchEngine::step() {
   report_ = {.step = ++stats_.steps, .started = now()};
   drop_cancelled();
   try {
-    const StepPlan& plan = scheduler_.plan(steps_given_up_ == 0);  // who computes what
+    const StepPlan& plan = scheduler_.plan(steps_given_up_ == 0);  // what each request computes
     note_admissions();
     rounds_.draft(plan.rounds);  // K steps of the drafter, side by side
     report_.drafted = now();

@@ -53,7 +53,7 @@ struct EngineStats {
   int peak_waiting = 0, peak_rounds = 0;         // of a step
   double draft_seconds = 0, verify_seconds = 0;  // with the prompts' rows
 
-  // Steps with so many rounds and no prefill.
+  // Steps with this number of rounds and no prefill.
   struct BatchSize {
     std::int64_t steps = 0, rows = 0, emitted = 0;
     double seconds = 0, draft_seconds = 0, verify_seconds = 0;

@@ -23,7 +23,7 @@ class RaggedPass {
   RaggedPass(LanguageModel& target, int max_batch, int max_rows);
 
   void clear();
-  // The request's next tokens that are not cached. REQUIRES: so many are left before the last.
+  // The request's next tokens that are not cached. REQUIRES: that many precede the last.
   void add_prefill(const Prefill& prefill);
   // The request's pending token and its drafts, all with logits.
   void add_round(const RequestState& request, std::span<const TokenId> drafts);
@@ -43,7 +43,7 @@ class RaggedPass {
   LogitsBuffer logits_;          // [max_rows, V]
 };
 
-// A round that is to be judged, with the rows that the pass computed for it.
+// A round before it is judged, with the rows that the pass computed for it.
 struct RoundToJudge {
   RequestState* request = nullptr;
   const Drafts* drafts = nullptr;

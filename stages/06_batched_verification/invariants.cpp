@@ -39,8 +39,8 @@ void check_lengths(const BatchEngine& engine, const RequestState& r) {
                 "request {}: the draft has cached {} tokens, the target {}", r.id, drafted, length);
 }
 
-// Every page has as many owners as there are tables with it, and one more in the prefix cache; what
-// several sequences own lies wholly below all their lengths, so nobody will write there.
+// Every page has as many owners as there are tables with it, and one more in the prefix cache. A
+// page that several sequences own ends below all their lengths, so none of them will write to it.
 void check_pages(const KvPool& pool, std::string_view name) {
   const PagedKvCache* cache = pool.paged();
   if (cache == nullptr) return;

@@ -8,8 +8,8 @@
 
 namespace specdec {
 
-// A cache as a scheduler sees it: so many pages, some of them free. A contiguous cache counts as
-// one whose pages are its stretches: a sequence takes one when it is made, and never another.
+// A cache as a scheduler sees it: a number of pages, some of them free. A contiguous cache counts
+// as one whose pages are its stretches: a sequence takes one when it is made, and never another.
 class KvPool {
  public:
   // cache: null where nothing is cached (a drafter without a model): then there is always room.

@@ -111,7 +111,7 @@ bool PrefixCache::evict() {
 }
 // [end snippet prefix-evict]
 
-// No page stays for one that follows it: whoever uses that one uses both.
+// No page stays only because one that follows it is in use: its users use both.
 int PrefixCache::evictable() const {
   return static_cast<int>(std::ranges::count_if(pages_by_hash_, [&](const auto& cached) {
     return cache_.allocator().owners(cached.second) == 1;

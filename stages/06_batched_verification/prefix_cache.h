@@ -36,12 +36,12 @@ struct PrefixCacheStats {
 // tokens and the page before are the right ones. So equal hashes cost time, never a wrong text.
 //
 // Invariants:
-// - the cache holds each of its pages once (PagedKvCache::hold), so nobody writes to them;
-// - the page before a cached page is cached, and was used at least as lately;
+// - the cache holds each of its pages once (PagedKvCache::hold), so no sequence writes to them;
+// - the page before a cached page is cached, and was used at least as recently;
 // - no two pages have the same page before and the same tokens.
 // - a sequence that uses a cached page uses all cached pages before it. So where two requests
 //   computed the same beginning at the same time, the second keeps its own copy, and what it
-//   computes after that is not taken in: it would keep pages that nobody uses.
+//   computes after that is not taken in: it would keep pages that no request uses.
 //
 // Deterministic: the same calls find, add and evict the same pages. Time is the number of calls.
 class PrefixCache {
@@ -75,9 +75,9 @@ class PrefixCache {
   // for.
   void add(SequenceId sequence, std::span<const TokenId> tokens);
 
-  // Gives back the page that was not used for longest, of those that nobody but the cache owns and
-  // that no cached page follows. False if there is none. Looks at the ends of cached prompts that
-  // are in use, at most, before it finds one.
+  // Gives back the least recently used page of those that only the cache owns and that no cached
+  // page follows. False if there is none. Before it finds one, it looks at most at the ends of
+  // cached prompts that are in use.
   bool evict();
   int evictable() const;  // how often evict() would succeed now; looks at all cached pages
 

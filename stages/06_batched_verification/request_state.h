@@ -22,8 +22,8 @@ inline std::string_view phase_name(Phase phase) {
 // of any other request.
 //
 // Invariants: context is the prompt and all tokens emitted. Waiting and finished requests have no
-// sequences. While prefilling, less than context.size() - 1 tokens are cached in the target; while
-// running exactly so many, and the last token is pending.
+// sequences. While prefilling, fewer than context.size() - 1 tokens are cached in the target;
+// while running, exactly that many, and the last token is pending.
 struct RequestState {
   static constexpr SequenceId kNoSequence = -1;
 

@@ -28,14 +28,14 @@ const StepPlan& Scheduler::plan(bool may_admit) {
   planned_ = {};
   int rows = options_.token_budget;
   plan_admitted(rows);
-  // Who was put out must not come back at once.
+  // A preempted request must not come back at once.
   if (plan_.preempted.empty() && (may_admit || admitted_.empty())) admit(rows);
   SPECDEC_CHECK(!admitted_.empty() || waiting_.empty(), "nobody waits for an empty engine");
   return plan_;
 }
 
-// Oldest first. Whoever lacks pages takes them from the youngest, so the list may get shorter on
-// the way; those that are planned already are older and stay.
+// Oldest first. A request that lacks pages takes them from the youngest, so the list may get
+// shorter on the way; requests that are already planned are older and stay.
 void Scheduler::plan_admitted(int& rows) {
   for (const RequestState* r : admitted_) {
     if (r->phase == Phase::kRunning) rows -= rounds_.spec_length(*r) + 1;
@@ -110,7 +110,7 @@ void Scheduler::admit(int& rows) {
   }
 }
 
-// Whether all that are admitted can come through their next round, and this one through its first.
+// Whether all admitted requests have room for their next round, and this one for its first.
 bool Scheduler::open(RequestState& r) {
   // [task 6.4: admit whoever fits]
   if (!target_pool_.has_room_for_a_sequence()) return false;

@@ -26,13 +26,13 @@ struct StepPlan {
 // - Every running request has a round in every step. What the token budget leaves is for prompts,
 //   in chunks.
 // - A request is admitted when there are pages for all of its context and its first round, beside
-//   what those before it need for theirs. Nobody is overtaken, so nobody starves.
-// - Where pages run out later, as texts grow, the youngest request loses its pages and waits again.
+//   what older requests need for theirs. No request is overtaken, so none starves.
+// - If pages run out later, as texts grow, the youngest request loses its pages and waits again.
 //   When its turn comes, its context is computed again, and the same tokens follow.
 //
-// Invariants: whoever is admitted is older than whoever waits; both lists are in order of age. The
-// oldest request can always have all pages, and fits alone (BatchEngine refuses what does not), so
-// it comes to its end: there is no deadlock.
+// Invariants: admitted requests are older than waiting ones; both lists are in order of age. The
+// oldest request can always have all pages, and fits alone (BatchEngine refuses one that does not),
+// so it finishes: there is no deadlock.
 class Scheduler {
  public:
   struct Options {
@@ -50,9 +50,9 @@ class Scheduler {
   // Takes a request out, wherever it is; its pages are free.
   void remove(RequestState& request);
 
-  // The next step. may_admit: false where a step has failed for lack of room, so that nobody comes
-  // in place of those who were put out, unless nobody is left. Throws CacheFull where a cache is
-  // out of sequences; the plan is void then.
+  // The next step. may_admit: false after a step that failed for lack of room, so that no request
+  // replaces the preempted ones, unless none is left. Throws CacheFull if a cache is out of
+  // sequences; the plan is void then.
   const StepPlan& plan(bool may_admit = true);
   const StepPlan& last_plan() const { return plan_; }
 

@@ -43,8 +43,8 @@ struct StepReport {
 };
 
 // A line, for instance "step 3: admit 2 (8 found); 0 keeps 1 of 3 [11], 1 steps [5], 2 prefills 1
-// [9]; 6 rows; ...": who found, kept and computed how much, and in brackets what the target has
-// cached of it afterwards.
+// [9]; 6 rows; ...": how much each request found, kept and computed, and in brackets how much of it
+// the target has cached afterwards.
 std::string to_text(const StepReport& report);
 
 }  // namespace specdec

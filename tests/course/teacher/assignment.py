@@ -1,4 +1,4 @@
-"""`make assignment STAGE=4 [OUT=dir] [KEEP=dir]`: a project in which a stage's tasks are to be done.
+"""`make assignment STAGE=4 [OUT=dir] [KEEP=dir]`: a project without the parts of a stage that a student writes.
 
 usage: python3 tests/course assignment --stage N [--out DIR] [--keep DIR]
   --out    the new folder; default ../specdec-stage-N beside this project
