@@ -74,7 +74,7 @@ predict: setup ## your numbers beside the counted ones: make predict STAGE=4 FOR
 	  $(if $(FORWARDS),--forwards $(FORWARDS)) $(if $(ROWS),--rows $(ROWS)) $(if $(PAGES),--pages $(PAGES)) \
 	  $(if $(SPEEDUP),--speedup $(SPEEDUP))
 
-test: programs-for-tests ## build, then run all tests except the sanitizer builds
+test: programs-for-tests ## build and run the tests that show that the tree is right: ten minutes on two cores
 	@ctest --preset cpu $(CTEST_ARGS)
 
 test-kernels: setup ## the emulated kernels in other orders and under sanitizers; clang++ and nvcc over all sources

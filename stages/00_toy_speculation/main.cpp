@@ -1,14 +1,10 @@
 // Stage 0: speculative sampling on two tables, step by step, and the exhaustive check that
 // the text has the target's law.
-#include <charconv>
-
-#include <CLI/CLI.hpp>
-
 #include "common/base/json_value.h"
-#include "common/base/program.h"
 #include "stages/00_toy_speculation/enumeration.h"
 #include "stages/00_toy_speculation/wrong_rules.h"
 #include "stages/programs/check/golden_check.h"
+#include "stages/programs/run/command_line.h"
 #include "stages/programs/run/options.h"
 #include "stages/programs/show/report.h"
 
@@ -38,7 +34,7 @@ const Tables& tables() {
 struct Options {
   int spec_length = 3;
   std::uint64_t seed = 0;
-  std::string output = "text";
+  OutputFormat output = OutputFormat::kText;
   bool quiet = false;
   bool check = false;
 
@@ -301,7 +297,7 @@ int check(const Options& options) {
 int run(const Options& options) {
   if (options.check) return check(options);
   const std::vector<Record> records = generate(options);
-  if (options.output == "json") {
+  if (options.output == OutputFormat::kJson) {
     print_json(records, options);
   } else if (options.quiet) {
     fmt::print("{}\n", words(generated(records)));
@@ -315,50 +311,20 @@ int run(const Options& options) {
   return kGood;
 }
 
-std::uint64_t parse_seed(const std::string& text) {
-  std::uint64_t seed = 0;
-  const char* end = text.data() + text.size();
-  const auto parsed = std::from_chars(text.data(), end, seed);
-  if (parsed.ec != std::errc() || parsed.ptr != end) {
-    fail("--seed: '{}' is no whole number from 0 to {}", text,
-         std::numeric_limits<std::uint64_t>::max());
-  }
-  return seed;
-}
-
-void add_options(CLI::App& app, Options& options) {
-  app.add_option("--spec-length", options.spec_length, "K: drafted tokens a round")
-      ->type_name("K")
-      ->check(CLI::Range(1, 6))
-      ->capture_default_str();
-  app.add_option_function<std::string>(
-         "--seed", [&](const std::string& text) { options.seed = parse_seed(text); },
-         "of the random numbers")
-      ->type_name("N")
-      ->default_str("0");
-  app.add_option("--output", options.output, "text or json")
-      ->type_name("FORMAT")
-      ->check(CLI::IsMember({"text", "json"}))
-      ->capture_default_str();
-  app.add_flag("--quiet", options.quiet, "print the text alone");
-  app.add_flag("--check", options.check, "prove that the law is the target's, and exit");
-  app.set_version_flag("--version", "specdec " SPECDEC_VERSION);
-  app.allow_extras();
-}
-
-// An option of a later stage gets an answer that names the stage. Stage 1 knows them all.
-void refuse(const std::vector<std::string>& extras) {
-  if (extras.empty()) return;
-  const std::string name = extras[0].substr(0, extras[0].find('='));
-  RunOptions options;
-  CLI::App later;
-  add_run_options(later, 1, options);
-  const CLI::Option* option = later.get_option_no_throw(name);
-  if (option != nullptr && !option->get_group().empty()) {
-    fail("this stage has no {}; {} has it", name, stage_name(1));
-  }
-  if (option != nullptr) later.parse(std::vector<std::string>{name});  // throws, naming the stage
-  fail("{}: there is no such option (--help lists the options)", extras[0]);
+CommandLine command_line(Options& options) {
+  return {.program = stage_name(0),
+          .description =
+              "Speculative sampling on two tables, and the proof that it changes no probability.",
+          .options =
+              {
+                  {"--spec-length K", "K, the number of tokens drafted per round",
+                   Integer{&options.spec_length, {1, 6}}},
+                  {"--seed N", "of the random numbers", &options.seed},
+                  {"--output FORMAT", "text or json", one_of(&options.output)},
+                  {"--quiet", "print the text alone", &options.quiet},
+                  {"--check", "prove that the law is the target's, and exit", &options.check},
+              },
+          .lacking = options_of_other_stages(0)};
 }
 
 }  // namespace
@@ -366,11 +332,6 @@ void refuse(const std::vector<std::string>& extras) {
 
 int main(int argc, char** argv) {
   specdec::toy::Options options;
-  CLI::App app("Speculative sampling on two tables, and the proof that it changes no probability.",
-               "00_toy_speculation");
-  specdec::toy::add_options(app, options);
-  return specdec::run_program(app, argc, argv, [&] {
-    specdec::toy::refuse(app.remaining());
-    return specdec::toy::run(options);
-  });
+  return specdec::run_program(specdec::toy::command_line(options), argc, argv,
+                              [&] { return specdec::toy::run(options); });
 }

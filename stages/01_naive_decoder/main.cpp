@@ -76,8 +76,6 @@ int check(const RunOptions& options) {
 }
 
 int run(const RunOptions& options) {
-  if (options.device == "cuda" || options.device == "emulated")
-    fail("this stage runs on the CPU alone; {} has --device {}", stage_name(2), options.device);
   if (options.check) return check(options);
   const Request request = read_request(options);
   const NaiveLlama target(request.checkpoint);

@@ -26,7 +26,6 @@ namespace {
 
 constexpr const char* kPrompts[] = {"arithmetic-6", "dialogue-2", "code-3",      "rewriting-2",
                                     "recipes-0",    "stories-0",  "questions-1", "poems-1"};
-constexpr const char* kKinds[] = {"self", "random", "unigram", "bigram", "lookup"};
 constexpr const char* kOwnShape = "embedded";
 constexpr std::string_view kInt8 = "_int8";
 constexpr int kMostDrafts = 32;
@@ -137,10 +136,10 @@ BenchmarkModels::Draft& BenchmarkModels::find(BenchmarkTarget& target, const std
     std::string_view shape = name;
     if (shape.ends_with(kInt8)) {
       shape.remove_suffix(kInt8.size());
-      draft.options.draft_weights = "int8";
+      draft.options.draft_weights = WeightFormat::kInt8;
     }
-    if (std::ranges::find(kKinds, shape) != std::end(kKinds)) {
-      draft.options.draft_kind = shape;
+    if (const auto kind = find_choice<DraftKind>(shape)) {
+      draft.options.draft_kind = *kind;
     } else if (shape != kOwnShape) {
       draft.options.inflate_draft = shape;
     }

@@ -18,7 +18,7 @@ std::function<std::unique_ptr<SpecLengthPolicy>(const Session&)> AdaptiveRun::ma
 }
 
 void AdaptiveRun::announce(const Session& run) const {
-  const bool people = run.options.output == "text" && !run.options.quiet;
+  const bool people = run.options.output == OutputFormat::kText && !run.options.quiet;
   if (profile_ && people) fmt::print(stderr, "{}", announcement(*profile_, *policy_));
 }
 

@@ -48,7 +48,7 @@ Json cost_key(const RunOptions& options, const LlamaModel& target, const DraftSe
           {"processor", processor()},
           {"device", target.backend().name()},
           {"target", shape(target)},
-          {"draft", own ? shape(*own) : options.draft_kind},
+          {"draft", own ? shape(*own) : std::string(name_of(options.draft_kind))},
           {"drafts", draft_temperature(options) > 0 ? "drawn" : "likeliest"},
           {"requests", requests}};
 }

@@ -93,12 +93,12 @@ class Check {
       longest_ = std::max(longest_,
                           most_cached(golden.request, std::numeric_limits<int>::max()).by_target);
     }
-    if (options_.draft_kind != "llama" && options_.draft_kind != "self") {
+    if (options_.draft_kind != DraftKind::kLlama && options_.draft_kind != DraftKind::kSelf) {
       fail("--check compares rounds, too: give --draft-kind llama or self");
     }
   }
 
-  void run(CheckList& list, const std::string& cache, int page_size, int pages) {
+  void run(CheckList& list, CacheKind cache, int page_size, int pages) {
     RunOptions options = options_;
     options.cache = cache;
     options.page_size = options.draft_page_size = page_size;
@@ -107,8 +107,9 @@ class Check {
     const std::string problems = differences(session.engine, goldens_);
     const EngineStats& stats = session.engine.stats();
     const std::string where =
-        cache == "paged" ? fmt::format("pages of {}, {} of them", page_size, session.sizes.pages)
-                         : "contiguous stretches";
+        cache == CacheKind::kPaged
+            ? fmt::format("pages of {}, {} of them", page_size, session.sizes.pages)
+            : "contiguous stretches";
     list.add(
         problems.empty(),
         fmt::format("{} requests, up to {} at a time, in {}: {} tokens, {} preemptions",
@@ -131,11 +132,11 @@ class Check {
 int check_batched_verification(const RunOptions& options) {
   Check check(options);
   CheckList list;
-  check.run(list, "contiguous", 16, 0);
-  check.run(list, "paged", 16, 0);
-  check.run(list, "paged", 1, 0);
-  check.run(list, "paged", 3, check.few_pages(3));
-  check.run(list, "paged", 16, check.few_pages(16));
+  check.run(list, CacheKind::kContiguous, 16, 0);
+  check.run(list, CacheKind::kPaged, 16, 0);
+  check.run(list, CacheKind::kPaged, 1, 0);
+  check.run(list, CacheKind::kPaged, 3, check.few_pages(3));
+  check.run(list, CacheKind::kPaged, 16, check.few_pages(16));
   return list.finish();
 }
 

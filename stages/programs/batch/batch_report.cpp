@@ -63,7 +63,7 @@ std::vector<RequestResult> those_there(const std::vector<std::optional<RequestRe
 
 BatchReport::BatchReport(BatchSession& session)
     : session_(session),
-      text_(session.options.output == "text"),
+      text_(session.options.output == OutputFormat::kText),
       people_(text_ && !session.options.quiet),
       progress_(!session.options.quiet && ::isatty(::fileno(stderr)) != 0),
       results_(session.queue.size()) {}

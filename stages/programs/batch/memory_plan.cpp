@@ -81,9 +81,9 @@ BatchSizes batch_sizes(const RunOptions& options, std::span<const BatchRequest> 
   const int rows = sizes.max_batch * (sizes.spec_length + 1);
   sizes.token_budget = options.token_budget > 0 ? options.token_budget
                                                 : std::max(kLeastTokenBudget, rows + kPromptRows);
-  sizes.draft_is_model =
-      sizes.spec_length > 0 && (options.draft_kind == "llama" || options.draft_kind == "self");
-  if (options.cache == "contiguous") {
+  sizes.draft_is_model = sizes.spec_length > 0 && (options.draft_kind == DraftKind::kLlama ||
+                                                   options.draft_kind == DraftKind::kSelf);
+  if (options.cache == CacheKind::kContiguous) {
     sizes.pages = sizes.draft_pages = sizes.max_batch;
     return sizes;
   }
@@ -98,7 +98,7 @@ BatchSizes batch_sizes(const RunOptions& options, std::span<const BatchRequest> 
 
 MemoryPlan memory_plan(const RunOptions& options, const BatchSizes& sizes, const LlamaModel& target,
                        const LlamaModel* draft) {
-  const bool paged = options.cache == "paged";
+  const bool paged = options.cache == CacheKind::kPaged;
   const auto cache = [&](const LlamaModel& model, int pages, int page_size) {
     const std::int64_t stretch =
         std::clamp<std::int64_t>(sizes.longest, 1, model.config().max_seq_len);

@@ -5,15 +5,17 @@
 #include <fstream>
 #include <iostream>
 #include <iterator>
+#include <span>
 #include <unordered_map>
 
-#include <CLI/CLI.hpp>
+#include "common/base/json_value.h"
 
 #include "common/base/error.h"
 #include "common/base/json.h"
 #include "common/base/mapped_file.h"
 #include "common/base/utf8.h"
 #include "common/tokenizer/chat.h"
+#include "stages/programs/batch/request_fields.h"
 #include "stages/programs/sampling/speculation_options.h"
 #include "stages/programs/speculation/draft_setup.h"
 
@@ -24,30 +26,6 @@ constexpr double kLatestArrival = 1e6;  // 11 days: clocks that count nanosecond
 
 using Line = const JsonObject&;
 using Key = const std::string&;
-
-int integer_in(IntegerRange range, Line line, Key key) {
-  const int number = *line.integer(key);
-  if (!range.has(number)) {
-    fail("{}: {} is {}; it takes a whole number from {} to {}", line.name(), key, number,
-         range.lowest, range.highest);
-  }
-  return number;
-}
-
-// A text that is there, where an empty one can only be a mistake.
-std::string some_text(Line line, Key key) {
-  std::string text = *line.string(key);
-  if (text.empty()) fail("{}: {} is empty", line.name(), key);
-  return text;
-}
-
-// The elements of a list that is there.
-const Json& some_list(Line line, Key key, std::string_view wanted) {
-  const Json& list = *line.find(key);
-  if (!list.is_array()) line.fail_type(key, wanted);
-  if (list.empty()) fail("{}: {} is empty", line.name(), key);
-  return list;
-}
 
 void read_id(Line line, Key key, TimedRequest& request) {
   const Json& id = *line.find(key);
@@ -73,22 +51,6 @@ void read_arrival(Line line, Key key, TimedRequest& request) {
   }
 }
 
-void read_prompt(Line line, Key key, TimedRequest& request) {
-  request.options.prompt = some_text(line, key);
-  request.options.has_prompt = true;
-}
-
-void read_prompt_ids(Line line, Key key, TimedRequest& request) {
-  for (const Json& id : some_list(line, key, "a list of token ids")) {
-    const std::optional<int> number = as_int(id);
-    if (!number) {
-      fail("{}: {}[{}] is {}; it must be a token id", line.name(), key,
-           request.options.prompt_ids.size(), excerpt(id));
-    }
-    request.options.prompt_ids.push_back(*number);
-  }
-}
-
 ChatMessage read_message(const JsonObject& message) {
   const auto role = message.string("role"), content = message.string("content");
   if (!role) message.fail_missing("role");
@@ -96,13 +58,9 @@ ChatMessage read_message(const JsonObject& message) {
   return {*role, *content};
 }
 
-void read_chat(Line line, Key key, TimedRequest& request) {
-  RunOptions& options = request.options;
+// A chat is a text, as on the command line, or a list of messages.
+void read_messages(Line line, Key key, RunOptions& options) {
   options.has_chat = true;
-  if (line.find(key)->is_string()) {
-    options.chat = some_text(line, key);
-    return;
-  }
   for (const Json& message : some_list(line, key, "a text or a list of messages")) {
     const auto name = fmt::format("{}: {}[{}]", line.name(), key, options.messages.size());
     options.messages.push_back(read_message(JsonObject(message, name)));
@@ -113,89 +71,67 @@ void read_chat(Line line, Key key, TimedRequest& request) {
   }
 }
 
-void read_system(Line line, Key key, TimedRequest& request) {
-  if (!line.has("chat")) fail("{}: system goes with chat", line.name());
-  request.options.system = *line.string(key);
-}
-
-void read_stop(Line line, Key key, TimedRequest& request) {
-  std::vector<std::string>& stop = request.options.stop;
-  stop.clear();
-  const Json& texts = *line.find(key);
-  if (texts.is_string()) {
-    stop.push_back(texts);
-  } else if (texts.is_array() && std::ranges::all_of(texts, &Json::is_string)) {
-    stop = texts.get<std::vector<std::string>>();
-  } else {
-    line.fail_type(key, "a text or a list of texts");
-  }
-  if (std::ranges::find(stop, "") != stop.end()) fail("{}: {} is empty", line.name(), key);
-}
-
-void read_seed(Line line, Key key, TimedRequest& request) {
-  const Json& seed = *line.find(key);
-  if (!seed.is_number_unsigned()) line.fail_type(key, "a whole number from 0 to 2^64 - 1");
-  request.options.seed = seed;
-}
-
-void read_spec_length(Line line, Key key, TimedRequest& request) {
-  RunOptions& options = request.options;
-  options.auto_spec_length = *line.find(key) == "auto";
-  if (options.auto_spec_length && options.stage < 7) {
-    fail("{}: {} auto: K is fixed in this stage; {} chooses it", line.name(), key, stage_name(7));
-  }
-  options.spec_length =
-      options.auto_spec_length ? kLargestAutoSpecLength : integer_in(kSpecLengths, line, key);
-}
-
-struct Field {
+// The fields that are no options.
+struct OwnField {
   std::string_view name;
   void (*read)(Line line, Key key, TimedRequest& request);  // REQUIRES: line.has(key)
 };
 
-constexpr Field kFields[] = {
-    {"id", read_id},
-    {"arrival", read_arrival},
-    {"prompt", read_prompt},
-    {"prompt_ids", read_prompt_ids},
-    {"chat", read_chat},
-    {"system", read_system},
-    {"max_new_tokens",
-     [](Line l, Key k, auto& r) { r.options.max_new_tokens = integer_in(kNewTokens, l, k); }},
-    {"ignore_eos", [](Line l, Key k, auto& r) { r.options.ignore_eos = *l.boolean(k); }},
-    {"stop", read_stop},
-    {"max_context",
-     [](Line l, Key k, auto& r) { r.options.max_context = integer_in(kContextSizes, l, k); }},
-    {"spec_length", read_spec_length},
-    {"no_speculation", [](Line l, Key k, auto& r) { r.options.no_speculation = *l.boolean(k); }},
-    {"temperature", [](Line l, Key k, auto& r) { r.options.sampling.temperature = *l.number(k); }},
-    {"top_k", [](Line l, Key k, auto& r) { r.options.sampling.top_k = *l.integer(k); }},
-    {"top_p", [](Line l, Key k, auto& r) { r.options.sampling.top_p = *l.number(k); }},
-    {"repetition_penalty",
-     [](Line l, Key k, auto& r) { r.options.sampling.repetition_penalty = *l.number(k); }},
-    {"seed", read_seed},
-    {"draft_temperature",
-     [](Line l, Key k, auto& r) { r.options.draft_temperature = l.number(k); }},
-    {"acceptance", [](Line l, Key k, auto& r) { r.options.acceptance = *l.string(k); }},
-    {"lenience", [](Line l, Key k, auto& r) { r.options.lenience = *l.number(k); }},
-};
+constexpr OwnField kOwnFields[] = {{"id", read_id}, {"arrival", read_arrival}};
 
-// An option that is no field is one of the run's. The command line knows which there are.
-[[noreturn]] void fail_unknown(Line line, Key key) {
-  RunOptions unused;
-  CLI::App app;
-  add_run_options(app, 6, unused);
-  std::string name = "--" + key;
-  std::ranges::replace(name, '_', '-');
-  const CLI::Option* option = app.get_option_no_throw(name);
-  if (key.find('-') == std::string::npos && option != nullptr && !option->get_group().empty()) {
-    fail("{}: {} belongs to the whole run, not to a request; give {} on the command line",
-         line.name(), key, name);
+// The options as fields of one line.
+class OptionFields {
+ public:
+  OptionFields(Line line, RunOptions& options)
+      : line_(line),
+        options_(options),
+        stage_(std::max(options.stage, kFirstBatchStage)),
+        declared_(all_options(stage_, options)) {}
+
+  // Throws Error where there is no such field, or it belongs to the whole run.
+  void read(Key key) {
+    const auto option = std::ranges::find(declared_, key, &Option::field);
+    if (option == declared_.end()) fail_unknown(key);
+    const bool per_request = option->traits.per_request;
+    const std::string why_not = why_no_option(*option, stage_, key);
+    if (!per_request && !why_not.empty()) fail_unknown(key);
+    if (!per_request) {
+      fail("{}: {} belongs to the whole run, not to a request; give {} on the command line",
+           line_.name(), key, option->name());
+    }
+    if (!why_not.empty()) fail("{}: {}", line_.name(), why_not);
+    if (line_.has(key)) read_value(*option, key);
   }
-  std::string names;
-  for (const Field& field : kFields) fmt::format_to(std::back_inserter(names), ", {}", field.name);
-  fail("{}: there is no field {}; a request has{}", line.name(), in_quotes(key), names.substr(1));
-}
+
+ private:
+  void read_value(const Option& option, Key key) {
+    for (const std::string_view name : option.traits.needs) {
+      const std::string needed = find_option(declared_, name)->field();
+      if (!line_.has(needed)) fail("{}: {} goes with {}", line_.name(), key, needed);
+    }
+    if (key == "chat" && !line_.find(key)->is_string()) {
+      read_messages(line_, key, options_);
+    } else {
+      read_option_field(option, stage_, line_);
+    }
+  }
+
+  [[noreturn]] void fail_unknown(Key key) const {
+    std::string names;
+    for (const OwnField& field : kOwnFields) names += fmt::format(" {},", field.name);
+    for (const Option& option : declared_) {
+      const bool is_field = option.traits.per_request && option.traits.stages.has(stage_);
+      if (is_field) names += fmt::format(" {},", option.field());
+    }
+    names.pop_back();
+    fail("{}: there is no field {}; a request has{}", line_.name(), in_quotes(key), names);
+  }
+
+  Line line_;
+  RunOptions& options_;
+  int stage_;
+  std::vector<Option> declared_;
+};
 
 // The options in a message as fields of a line: "--top-p is 2" becomes "top_p is 2".
 std::string with_field_names(std::string message) {
@@ -235,10 +171,14 @@ TimedRequest parse_request(std::string_view text, const std::string& where,
   const Json object = parse_json_line(text, where);
   const JsonObject line(object, where);
   TimedRequest request{.id = {}, .options = defaults, .arrival = 0, .where = where};
+  OptionFields fields(line, request.options);
   for (const auto& [key, value] : object.items()) {
-    const auto* field = std::ranges::find(kFields, key, &Field::name);
-    if (field == std::end(kFields)) fail_unknown(line, key);
-    if (!value.is_null()) field->read(line, key, request);
+    const auto* own = std::ranges::find(kOwnFields, key, &OwnField::name);
+    if (own == std::end(kOwnFields)) {
+      fields.read(key);
+    } else if (!value.is_null()) {
+      own->read(line, key, request);
+    }
   }
   check_prompt(line);
   check_options(line, request.options);

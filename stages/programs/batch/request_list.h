@@ -18,8 +18,8 @@ struct TimedRequest {
 };
 
 // Reads requests from JSON Lines, in the order of the lines; "-" is stdin. A line is an object
-// whose fields have the options' names, with underscores: {"prompt": "Once", "top_p": 0.9}. It has
-// one of
+// whose fields are the options that are declared to be per request (run/options.cpp), with
+// underscores: {"prompt": "Once", "top_p": 0.9}. It has one of
 //   prompt        a text
 //   prompt_ids    a list of token ids
 //   chat          the user's message (with system, or without), or a list of messages:
@@ -29,10 +29,8 @@ struct TimedRequest {
 //                 request in the file, from 0
 //   arrival       seconds after the start, 0 by default
 //   stop          a text or a list of texts
-//   spec_length   a whole number, or "auto"
-//   max_new_tokens, ignore_eos, max_context, no_speculation, temperature, top_k,
-//   top_p, repetition_penalty, seed, draft_temperature, acceptance, lenience
-// What it does not say, or says to be null, is as in `defaults`. Blank lines are skipped.
+// and the others with the values of the options: {"max_new_tokens": 40, "ignore_eos": true}. What
+// it does not say, or says to be null, is as in `defaults`. Blank lines are skipped.
 //
 // REQUIRES: the defaults have no prompt.
 // Throws Error, naming file, line and field: what is no such object; a field that is unknown, or

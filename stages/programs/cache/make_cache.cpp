@@ -8,7 +8,7 @@
 namespace specdec {
 
 CacheLayout cache_layout(const RunOptions& options, int positions) {
-  return {.paged = options.cache == "paged",
+  return {.paged = options.cache == CacheKind::kPaged,
           .page_size = options.page_size,
           .pages = options.pages > 0 ? options.pages : pages_for(positions, options.page_size),
           .positions = positions};
@@ -24,7 +24,7 @@ std::unique_ptr<KvCache> make_cache(const LlamaModel& model, const CacheLayout& 
 }
 
 void check_pool(const RunOptions& options, int tokens) {
-  if (options.cache != "paged" || options.pages == 0) return;
+  if (options.cache != CacheKind::kPaged || options.pages == 0) return;
   const int needed = pages_for(tokens, options.page_size);
   if (options.pages < needed) {
     fail(

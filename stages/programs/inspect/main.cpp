@@ -7,19 +7,18 @@
 #include <string_view>
 #include <vector>
 
-#include <CLI/CLI.hpp>
 #include <fmt/color.h>
 #include <fmt/format.h>
 
 #include "common/base/error.h"
 #include "common/base/json_value.h"
-#include "common/base/program.h"
 #include "common/base/terminal.h"
 #include "common/base/utf8.h"
 #include "common/checkpoint/checkpoint.h"
 #include "common/embedded_models.h"
 #include "common/tokenizer/chat.h"
 #include "common/tokenizer/tokenizer.h"
+#include "stages/programs/run/command_line.h"
 #include "stages/programs/show/report.h"
 
 namespace specdec {
@@ -32,29 +31,25 @@ struct Options {
   std::string system;
   bool tensors = false;
   bool ids = false;
-  std::string output = "text";
+  OutputFormat output = OutputFormat::kText;
 };
 
-void add_options(CLI::App& app, Options& options) {
-  app.add_option("--target", options.target, "checkpoint directory in Hugging Face's layout")
-      ->type_name("DIR")
-      ->capture_default_str();
-  auto* prompt = app.add_option("--prompt", options.prompt, "text to cut into tokens")
-                     ->type_name("TEXT")
-                     ->capture_default_str();
-  auto* chat = app.add_option("--chat", options.chat, "the same, as a user's message in a chat")
-                   ->type_name("TEXT")
-                   ->excludes(prompt);
-  app.add_option("--system", options.system, "the chat's system message")
-      ->type_name("TEXT")
-      ->needs(chat);
-  app.add_flag("--tensors", options.tensors, "list every tensor with its type and shape");
-  app.add_flag("--ids", options.ids, "print the token ids of the text alone");
-  app.add_option("--output", options.output, "text or json")
-      ->type_name("FORMAT")
-      ->check(CLI::IsMember({"text", "json"}))
-      ->capture_default_str();
-  app.set_version_flag("--version", "specdec " SPECDEC_VERSION);
+CommandLine command_line(Options& options) {
+  return {
+      .program = "inspect",
+      .description = "Opens a checkpoint and shows what is in it.",
+      .options = {
+          {"--target DIR", "checkpoint directory in Hugging Face's layout", &options.target},
+          {"--prompt TEXT", "text to cut into tokens", &options.prompt},
+          {"--chat TEXT",
+           "the same, as a user's message in a chat",
+           &options.chat,
+           {.excludes = {"--prompt"}}},
+          {"--system TEXT", "the chat's system message", &options.system, {.needs = {"--chat"}}},
+          {"--tensors", "list every tensor with its type and shape", &options.tensors},
+          {"--ids", "print the token ids of the text alone", &options.ids},
+          {"--output FORMAT", "text or json", one_of(&options.output)},
+      }};
 }
 
 // A text and its tokens.
@@ -108,7 +103,7 @@ std::int64_t cache_bytes_per_token(const LlamaConfig& config) {
 std::string grouped(std::int64_t number) {
   std::string digits = std::to_string(number);
   for (auto i = std::ssize(digits) - 3; i > 0; i -= 3) {
-    digits.insert(static_cast<std::size_t>(i), ",");
+    digits.insert(static_cast<std::size_t>(i), 1, ',');
   }
   return digits;
 }
@@ -226,7 +221,7 @@ int inspect(const Options& options) {
          tokenizer.vocab_size() - 1, checkpoint.config().vocab_size);
   }
   const Encoded encoded = encode_prompt(tokenizer, options);
-  if (options.output == "json") {
+  if (options.output == OutputFormat::kJson) {
     fmt::print("{}\n", to_json(checkpoint, encoded).dump());
   } else if (options.ids) {
     fmt::print("{}\n", fmt::join(encoded.ids, ","));
@@ -243,7 +238,6 @@ int inspect(const Options& options) {
 
 int main(int argc, char** argv) {
   specdec::Options options;
-  CLI::App app("Opens a checkpoint and shows what is in it.", "inspect");
-  specdec::add_options(app, options);
-  return specdec::run_program(app, argc, argv, [&] { return specdec::inspect(options); });
+  return specdec::run_program(specdec::command_line(options), argc, argv,
+                              [&] { return specdec::inspect(options); });
 }

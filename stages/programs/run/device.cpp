@@ -10,12 +10,14 @@
 namespace specdec {
 
 std::unique_ptr<Backend> make_backend(const RunOptions& options) {
-  const Gemm gemm = options.gemm == "cublas" ? Gemm::kCublas : Gemm::kInvariant;
-  if (options.device == "emulated") return make_emulated_backend(gemm);
-  if (options.device != "cpu") {
+  const Gemm gemm = options.gemm;
+  if (options.device == DeviceChoice::kEmulated) return make_emulated_backend(gemm);
+  if (options.device != DeviceChoice::kCpu) {
     const CudaSupport cuda = cuda_support();
     if (cuda.problem.empty()) return make_cuda_backend(gemm);
-    if (options.device == "cuda") fail("--device cuda: {}; use --device cpu", cuda.problem);
+    if (options.device == DeviceChoice::kCuda) {
+      fail("--device cuda: {}; use --device cpu", cuda.problem);
+    }
     if (!cuda.devices.empty()) {  // somebody may wonder why it is not used
       fmt::print(stderr, "{}: the CPU, not the GPU: {}\n", stage_name(options.stage), cuda.problem);
     }

@@ -23,7 +23,7 @@ LlamaModel::Progress show_progress(const std::string& what) {
 struct Wanted {
   std::string_view name;     // "target"
   const std::string& shape;  // empty, or what --inflate-NAME says
-  const std::string& weights;
+  WeightFormat weights;
 };
 
 // What all matrices take, in the checkpoint's type or as int8.
@@ -47,7 +47,7 @@ LlamaModel load_as(const Checkpoint& checkpoint, const LlamaConfig& config, cons
 }
 
 LlamaModel load(const Checkpoint& checkpoint, const Wanted& wanted, int threads, Backend& backend) {
-  const auto format = wanted.weights == "int8" ? WeightFormat::kInt8 : WeightFormat::kStored;
+  const WeightFormat format = wanted.weights;
   const LlamaConfig config =
       wanted.shape.empty()
           ? checkpoint.config()
@@ -67,7 +67,9 @@ LlamaModel load(const Checkpoint& checkpoint, const Wanted& wanted, int threads,
 }  // namespace
 
 LlamaModel load_target(const RunOptions& options, const Checkpoint& checkpoint, Backend& backend) {
-  if (options.check && (options.target_weights != "stored" || options.draft_weights != "stored")) {
+  const bool stored = options.target_weights == WeightFormat::kStored &&
+                      options.draft_weights == WeightFormat::kStored;
+  if (options.check && !stored) {
     fail(
         "--check: the golden files are of stored weights; leave out --target-weights and "
         "--draft-weights");

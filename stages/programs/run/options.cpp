@@ -1,358 +1,277 @@
 #include "stages/programs/run/options.h"
 
-#include <algorithm>
-#include <array>
-#include <charconv>
-#include <string_view>
+#include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
-
-#include "common/base/error.h"
-
+// Every option is declared here, and nowhere else: what it takes, the words of --help, the stages
+// that have it, and whether a line of --requests has it, too.
 namespace specdec {
 namespace {
 
-constexpr std::array<std::string_view, 8> kStageNames = {
-    "00_toy_speculation",      "01_naive_decoder",      "02_contiguous_kv_cache",
-    "03_paged_kv_cache",       "04_greedy_speculation", "05_rejection_sampling",
-    "06_batched_verification", "07_adaptive_drafting"};
+constexpr IntegerRange kCounts{1, 1 << 30}, kTokensOfAPage{1, 1 << 20}, kRows{1, 1 << 20};
 
-struct StagedOption {
-  std::string_view name;
-  int first_stage;
-  int last_stage = 7;
-};
+constexpr int kFirstAdaptiveStage = 7;
 
-// The options that not all stages have.
-constexpr StagedOption kStagedOptions[] = {
-    {"--threads", 2},        {"--gemm", 2},
-    {"--target-weights", 2}, {"--draft-weights", 4},
-    {"--cache", 3},          {"--page-size", 3},
-    {"--pages", 3},          {"--draft-page-size", 3},
-    {"--draft", 4},          {"--draft-kind", 4},
-    {"--draft-text", 4},     {"--spec-length", 4},
-    {"--inflate-target", 2}, {"--inflate-draft", 4},
-    {"--trace", 4},          {"--no-speculation", 4},
-    {"--temperature", 5},    {"--top-k", 5},
-    {"--top-p", 5},          {"--repetition-penalty", 5},
-    {"--seed", 5},           {"--draft-temperature", 5},
-    {"--acceptance", 5},     {"--lenience", 5},
-    {"--requests", 6},       {"--workload", 6},
-    {"--max-batch", 6},      {"--token-budget", 6},
-    {"--draft-pages", 6},    {"--prefill-chunk", 6},
-    {"--dump", 1, 5},        {"--no-prefix-cache", 6},
-    {"--dump-logits", 1, 5}, {"--cost-profile", 7},
-};
+using Options = std::vector<Option>;
 
-void refuse_options_of_other_stages(CLI::App& app, int stage) {
-  for (const StagedOption& option : kStagedOptions) {
-    if (option.first_stage <= stage && stage <= option.last_stage) continue;
-    const std::string name(option.name);
-    const int has_it = stage < option.first_stage ? option.first_stage : option.last_stage;
-    app.add_option_function<std::vector<std::string>>(name,
-                                                      [=](const std::vector<std::string>&) {
-                                                        fail("this stage has no {}; {} has it",
-                                                             name, stage_name(has_it));
-                                                      })
-        ->expected(0, 1)
-        ->trigger_on_parse()
-        ->group("");  // not in --help
-  }
-}
-
-CLI::Range in(IntegerRange range) { return {range.lowest, range.highest}; }
-
-// "1,2,3", and nothing else.
-std::vector<TokenId> parse_ids(std::string_view text) {
-  std::vector<TokenId> ids;
-  for (std::size_t start = 0; start <= text.size();) {
-    const std::size_t end = std::min(text.find(',', start), text.size());
-    const std::string_view number = text.substr(start, end - start);
-    TokenId id = 0;
-    const auto parsed = std::from_chars(number.data(), number.data() + number.size(), id);
-    if (parsed.ec != std::errc() || parsed.ptr != number.data() + number.size()) {
-      fail("--prompt-ids: '{}' is no token id; give them as 1,2,3", number);
-    }
-    ids.push_back(id);
-    start = end + 1;
-  }
-  return ids;
-}
-
-std::uint64_t parse_seed(std::string_view text) {
-  std::uint64_t seed = 0;
-  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), seed);
-  if (parsed.ec != std::errc() || parsed.ptr != text.data() + text.size()) {
-    fail("--seed is '{}'; it takes a whole number from 0 to 2^64 - 1", text);
-  }
-  return seed;
-}
-
-void parse_spec_length(std::string_view text, RunOptions& options) {
-  options.auto_spec_length = text == "auto";
-  if (options.auto_spec_length && options.stage < 7) {
-    fail("--spec-length auto: K is fixed in this stage; {} chooses it", stage_name(7));
-  }
-  if (options.auto_spec_length) {
-    options.spec_length = kLargestAutoSpecLength;
-    return;
-  }
-  int length = 0;
-  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), length);
-  if (parsed.ec != std::errc() || parsed.ptr != text.data() + text.size() ||
-      !kSpecLengths.has(length)) {
-    fail("--spec-length is '{}'; it takes a number of tokens from {} to {}, or auto", text,
-         kSpecLengths.lowest, kSpecLengths.highest);
-  }
-  options.spec_length = length;
-}
-
-void add_weights_option(CLI::App& app, std::string name, std::string& format, std::string whose) {
-  app.add_option(std::move(name), format,
-                 std::move(whose) + " weights: stored, or int8 (rounded; half the bytes of bf16)")
-      ->type_name("FORMAT")
-      ->check(CLI::IsMember({"stored", "int8"}))
-      ->capture_default_str();
-}
-
-void add_prompt_options(CLI::App& app, RunOptions& o, int stage) {
-  app.add_option("--target", o.target,
-                 "checkpoint directory in Hugging Face's layout (default: the embedded target)")
-      ->type_name("DIR");
-  if (stage >= 2) add_weights_option(app, "--target-weights", o.target_weights, "the target's");
-  auto* prompt = app.add_option_function<std::string>(
-      "--prompt",
-      [&o](const std::string& text) {
-        o.prompt = text;
-        o.has_prompt = true;
-      },
-      stage >= 6 ? "text to continue, as the only request"
-                 : "text to continue (default: a built-in one)");
-  prompt->type_name("TEXT");
-  auto* ids = app.add_option_function<std::string>(
-      "--prompt-ids", [&o](const std::string& text) { o.prompt_ids = parse_ids(text); },
-      "token ids to continue, as 1,2,3");
-  ids->type_name("IDS")->excludes(prompt);
-  auto* chat = app.add_option_function<std::string>(
-      "--chat",
-      [&o](const std::string& text) {
-        o.chat = text;
-        o.has_chat = true;
-      },
-      "a user's message to answer");
-  chat->type_name("TEXT")->excludes(prompt)->excludes(ids);
-  app.add_option("--system", o.system, "the chat's system message")->type_name("TEXT")->needs(chat);
-}
-
-void add_length_options(CLI::App& app, RunOptions& o) {
-  app.add_option("--max-new-tokens", o.max_new_tokens, "stop after so many tokens")
-      ->type_name("N")
-      ->check(in(kNewTokens))
-      ->capture_default_str();
-  app.add_flag("--ignore-eos", o.ignore_eos, "go on after an end-of-text token");
-  app.add_option("--stop", o.stop, "stop before this text (repeatable)")
-      ->type_name("TEXT")
-      ->expected(1)
-      ->allow_extra_args(false)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  app.add_option("--max-context", o.max_context,
-                 "positions that may be used (default: the prompt + max-new-tokens, and drafts)")
-      ->type_name("N")
-      ->check(in(kContextSizes));
-}
-
-void add_device_options(CLI::App& app, RunOptions& o, int stage) {
-  app.add_option("--device", o.device,
-                 stage == 1 ? "auto or cpu"
-                            : "auto, cpu, cuda, or emulated: the CUDA kernels on the CPU, slowly")
-      ->type_name("NAME")
-      ->check(CLI::IsMember({"auto", "cpu", "cuda", "emulated"}))
-      ->capture_default_str();
-  if (stage < 2) return;
-  app.add_option("--threads", o.threads, "CPU threads (default: all cores)")
-      ->type_name("N")
-      ->check(CLI::Range(1, 1024));
-  app.add_option("--gemm", o.gemm, "matrix products: invariant, or cublas on a GPU")
-      ->type_name("NAME")
-      ->check(CLI::IsMember({"invariant", "cublas"}))
-      ->capture_default_str();
-}
-
-void add_cache_options(CLI::App& app, RunOptions& o, int stage) {
-  app.add_option("--cache", o.cache, "contiguous or paged")
-      ->type_name("KIND")
-      ->check(CLI::IsMember({"contiguous", "paged"}))
-      ->capture_default_str();
-  app.add_option("--page-size", o.page_size, "tokens in a page")
-      ->type_name("N")
-      ->check(CLI::Range(1, 1 << 20))
-      ->capture_default_str();
-  app.add_option("--draft-page-size", o.draft_page_size, "the same for a draft model's cache")
-      ->type_name("N")
-      ->check(CLI::Range(1, 1 << 20))
-      ->capture_default_str();
-  app.add_option("--pages", o.pages,
-                 stage >= 6 ? "pages in the target's pool (default: enough for the requests)"
-                            : "pages in the pool (default: enough for the request)")
-      ->type_name("N")
-      ->check(CLI::Range(1, 1 << 30));
-}
-
-void add_draft_options(CLI::App& app, RunOptions& o) {
-  app.add_option("--draft", o.draft,
-                 "the draft model's checkpoint directory (default: the embedded draft)")
-      ->type_name("DIR");
-  add_weights_option(app, "--draft-weights", o.draft_weights, "the draft's");
-  app.add_option(
-         "--draft-kind", o.draft_kind,
-         "what drafts: llama (the draft model), self (the target, or its int8 copy), random, "
-         "unigram, bigram, lookup (copies from the text)")
-      ->type_name("KIND")
-      ->check(CLI::IsMember({"llama", "self", "random", "unigram", "bigram", "lookup"}))
-      ->capture_default_str();
-  app.add_option("--draft-text", o.draft_text,
-                 "the text that unigram and bigram are counted from (default: an embedded one)")
-      ->type_name("FILE");
-  app.add_option_function<std::string>(
-         "--spec-length", [&o](const std::string& text) { parse_spec_length(text, o); },
-         o.stage >= 7 ? "K, tokens drafted per round: 1 to 32, or auto: as many as pay, by what "
-                        "rounds cost and how good the drafts have been"
-                      : "K, tokens drafted per round: 1 to 32")
-      ->type_name("K")
-      ->default_str("5");
-  if (o.stage >= 7) {
-    app.add_option("--cost-profile", o.cost_profile,
-                   "the costs that auto uses; measured and written where there is no such file "
-                   "(default: one beside the programs)")
-        ->type_name("FILE");
-  }
-  app.add_flag("--no-speculation", o.no_speculation, "decode plainly, for comparison");
-  app.add_option("--trace", o.trace, "write every round, with all that was decided (JSON)")
-      ->type_name("FILE");
-}
-
-void add_sampling_options(CLI::App& app, RunOptions& o) {
-  app.add_option("--temperature", o.sampling.temperature, "0: always the likeliest token")
-      ->type_name("X")
-      ->capture_default_str();
-  app.add_option("--top-k", o.sampling.top_k, "sample from the N likeliest tokens; 0: from all")
-      ->type_name("N")
-      ->capture_default_str();
-  app.add_option("--top-p", o.sampling.top_p, "sample from the likeliest that hold X together")
-      ->type_name("X")
-      ->capture_default_str();
-  app.add_option("--repetition-penalty", o.sampling.repetition_penalty,
-                 "makes tokens of the text less likely; 1: off")
-      ->type_name("X")
-      ->capture_default_str();
-  app.add_option_function<std::string>(
-         "--seed", [&o](const std::string& text) { o.seed = parse_seed(text); },
-         "of all random numbers")
-      ->type_name("N")
-      ->default_str("0");
-  app.add_option("--draft-temperature", o.draft_temperature,
-                 "the draft's temperature (default: the target's)")
-      ->type_name("X");
-  app.add_option(
-         "--acceptance", o.acceptance,
-         "how drafts are judged: rejection, at-least, non-iterative, sample-and-match, one-hot, "
-         "coupled; lossy: residual-skipped")
-      ->type_name("RULE")
-      ->capture_default_str();
-  app.add_option("--lenience", o.lenience, "lossy: accept more, up to 1/X times too often; 1: off")
-      ->type_name("X")
-      ->capture_default_str();
-}
-
-void add_batch_options(CLI::App& app, RunOptions& o) {
-  auto* requests = app.add_option("--requests", o.requests,
-                                  "JSON Lines, a request each; -: stdin (default: a workload)");
-  auto* workload = app.add_option("--workload", o.workload,
-                                  "requests made up, as poisson:rate=20,n=32: 32 of them, 20 a "
-                                  "second (rate=inf: all at once)");
-  requests->type_name("FILE")->excludes(workload);
-  workload->type_name("SPEC");
-  for (const char* prompt : {"--prompt", "--prompt-ids", "--chat"}) {
-    requests->excludes(app.get_option(prompt));
-    workload->excludes(app.get_option(prompt));
-  }
-  app.add_option("--max-batch", o.max_batch, "requests that run at a time")
-      ->type_name("N")
-      ->check(CLI::Range(1, 1024))
-      ->capture_default_str();
-  app.add_option("--token-budget", o.token_budget,
-                 "tokens in a pass of the target (default: enough for --max-batch requests)")
-      ->type_name("N")
-      ->check(CLI::Range(1, 1 << 20));
-  app.add_option("--prefill-chunk", o.prefill_chunk, "tokens of a prompt in one pass")
-      ->type_name("N")
-      ->check(CLI::Range(1, 1 << 20))
-      ->capture_default_str();
-  app.add_option("--draft-pages", o.draft_pages,
-                 "pages in the draft's pool (default: enough for the requests)")
-      ->type_name("N")
-      ->check(CLI::Range(1, 1 << 30));
-  app.add_flag("--no-prefix-cache", o.no_prefix_cache,
-               "compute every prompt, also where another one begins alike");
+Option weights_option(std::string_view usage, std::string_view whose, WeightFormat* format,
+                      Stages stages) {
+  return {usage,
+          fmt::format("{} weights: stored, or int8 (rounded; half the bytes of bf16)", whose),
+          one_of(format),
+          {.stages = stages}};
 }
 
 // Golden files are about a model as it is.
-void add_inflation_options(CLI::App& app, RunOptions& o, int stage) {
-  const auto add = [&](const char* name, std::string& shape, const char* whose) {
-    app.add_option(name, shape,
-                   fmt::format("embed {} in a larger shape, with the same text at the larger one's "
-                               "cost: 3b, 1b, 134m, 14m or a config.json",
-                               whose))
-        ->type_name("SHAPE")
-        ->excludes(app.get_option("--check"));
+Option inflation_option(std::string_view usage, std::string_view whose, std::string* shape,
+                        Stages stages) {
+  return {usage,
+          fmt::format("embed {} in a larger shape: the same text at the cost of the larger model; "
+                      "3b, 1b, 134m, 14m or a config.json",
+                      whose),
+          shape,
+          {.stages = stages, .excludes = {"--check"}}};
+}
+
+Options target_options(RunOptions& o) {
+  return {
+      {"--target DIR",
+       "checkpoint directory in Hugging Face's layout",
+       &o.target,
+       {.otherwise = "the embedded target"}},
+      weights_option("--target-weights FORMAT", "the target's", &o.target_weights, stages_from(2)),
+      inflation_option("--inflate-target SHAPE", "the target", &o.inflate_target, stages_from(2)),
   };
-  if (stage >= 2) add("--inflate-target", o.inflate_target, "the target");
-  if (stage >= 4) add("--inflate-draft", o.inflate_draft, "the draft model");
 }
 
-// They are about one sequence, and stage 6 has many.
-void add_dump_options(CLI::App& app, RunOptions& o) {
-  app.add_option("--dump", o.dump, "write the tensors of the prompt's forward pass (safetensors)")
-      ->type_name("FILE");
-  app.add_option("--dump-logits", o.dump_logits, "write the logits that decided each token")
-      ->type_name("FILE");
+Options prompt_options(RunOptions& o, int stage) {
+  const bool batches = stage >= kFirstBatchStage;
+  return {
+      {"--prompt TEXT",
+       batches ? "text to continue, as the only request" : "text to continue",
+       GivenText{&o.prompt, &o.has_prompt},
+       {.otherwise = batches ? "" : "a built-in one", .per_request = true}},
+      {"--prompt-ids IDS",
+       "token ids to continue, as 1,2,3",
+       &o.prompt_ids,
+       {.per_request = true, .excludes = {"--prompt"}}},
+      {"--chat TEXT",
+       "a user's message to answer",
+       GivenText{&o.chat, &o.has_chat},
+       {.per_request = true, .excludes = {"--prompt", "--prompt-ids"}}},
+      {"--system TEXT",
+       "the chat's system message",
+       &o.system,
+       {.per_request = true, .needs = {"--chat"}}},
+  };
 }
 
-void add_output_options(CLI::App& app, RunOptions& o) {
-  app.add_option("--output", o.output, "text or json")
-      ->type_name("FORMAT")
-      ->check(CLI::IsMember({"text", "json"}))
-      ->capture_default_str();
-  app.add_option("--report", o.report, "write the JSON of --output json to this file as well")
-      ->type_name("FILE");
-  app.add_flag("--quiet", o.quiet, "print the text alone");
-  app.add_flag("--explain", o.explain, "show what happens inside");
-  app.add_flag("--check", o.check, "compare this stage with the golden files, and exit");
-  app.add_option("--goldens", o.goldens,
-                 "--check: the target's golden files (default: those of the embedded target)")
-      ->type_name("DIR");
-  app.set_version_flag("--version", "specdec " SPECDEC_VERSION);
+Options length_options(RunOptions& o) {
+  return {
+      {"--max-new-tokens N",
+       "stop after N tokens",
+       Integer{&o.max_new_tokens, kNewTokens},
+       {.per_request = true}},
+      {"--ignore-eos", "go on after an end-of-text token", &o.ignore_eos, {.per_request = true}},
+      {"--stop TEXT", "stop before this text (repeatable)", &o.stop, {.per_request = true}},
+      {"--max-context N",
+       "positions that may be used",
+       Integer{&o.max_context, kContextSizes},
+       {.otherwise = "the prompt + max-new-tokens, and drafts", .per_request = true}},
+  };
+}
+
+Options device_options(RunOptions& o, int stage) {
+  return {
+      {"--device NAME",
+       stage == 1 ? "auto or cpu"
+                  : "auto, cpu, cuda, or emulated: the CUDA kernels on the CPU, slowly",
+       one_of(&o.device),
+       {.later_values = {{"cuda", 2}, {"emulated", 2}}}},
+      {"--threads N",
+       "CPU threads",
+       Integer{&o.threads, {1, 1024}},
+       {.stages = stages_from(2), .otherwise = "all cores"}},
+      {"--gemm NAME",
+       "matrix products: invariant, or cublas on a GPU",
+       one_of(&o.gemm),
+       {.stages = stages_from(2)}},
+  };
+}
+
+Options cache_options(RunOptions& o, int stage) {
+  const Stages stages = stages_from(3);
+  const bool batches = stage >= kFirstBatchStage;
+  return {
+      {"--cache KIND", "contiguous or paged", one_of(&o.cache), {.stages = stages}},
+      {"--page-size N",
+       "tokens per page",
+       Integer{&o.page_size, kTokensOfAPage},
+       {.stages = stages}},
+      {"--draft-page-size N",
+       "the same for a draft model's cache",
+       Integer{&o.draft_page_size, kTokensOfAPage},
+       {.stages = stages}},
+      {"--pages N",
+       batches ? "pages in the target's pool" : "pages in the pool",
+       Integer{&o.pages, kCounts},
+       {.stages = stages,
+        .otherwise = batches ? "enough for the requests" : "enough for the request"}},
+  };
+}
+
+Options draft_options(RunOptions& o) {
+  const Stages stages = stages_from(4);
+  return {
+      {"--draft DIR",
+       "the draft model's checkpoint directory",
+       &o.draft,
+       {.stages = stages, .otherwise = "the embedded draft"}},
+      weights_option("--draft-weights FORMAT", "the draft's", &o.draft_weights, stages),
+      inflation_option("--inflate-draft SHAPE", "the draft model", &o.inflate_draft, stages),
+      {"--draft-kind KIND",
+       "what drafts: llama (the draft model), self (the target, or its int8 copy), random, "
+       "unigram, bigram, lookup (copies from the text)",
+       one_of(&o.draft_kind),
+       {.stages = stages}},
+      {"--draft-text FILE",
+       "the text that unigram and bigram are counted from",
+       &o.draft_text,
+       {.stages = stages, .otherwise = "an embedded one"}},
+  };
+}
+
+Options round_options(RunOptions& o, int stage) {
+  const Stages stages = stages_from(4);
+  const std::string_view automatic =
+      stage >= kFirstAdaptiveStage ? ", or auto: as many as pay, by what rounds cost and how good "
+                                     "the drafts have been"
+                                   : "";
+  return {
+      {"--spec-length K",
+       fmt::format("K, tokens drafted per round: 1 to {}{}", kSpecLengths.highest, automatic),
+       IntegerOrAuto{&o.spec_length, kSpecLengths, &o.auto_spec_length, kLargestAutoSpecLength},
+       {.stages = stages, .per_request = true, .later_values = {{"auto", kFirstAdaptiveStage}}}},
+      {"--cost-profile FILE",
+       "the costs that auto uses; measured and written where there is no such file",
+       &o.cost_profile,
+       {.stages = stages_from(kFirstAdaptiveStage), .otherwise = "one beside the programs"}},
+      {"--no-speculation",
+       "decode without drafts, for comparison",
+       &o.no_speculation,
+       {.stages = stages, .per_request = true}},
+      {"--trace FILE",
+       "write every round, with all that was decided (JSON)",
+       &o.trace,
+       {.stages = stages}},
+  };
+}
+
+Options sampling_options(RunOptions& o) {
+  const OptionTraits each{.stages = stages_from(5), .per_request = true};
+  OptionTraits of_draft = each;
+  of_draft.otherwise = "the target's";
+  return {
+      {"--temperature X", "0: always the likeliest token", &o.sampling.temperature, each},
+      {"--top-k N", "sample from the N likeliest tokens; 0: from all", Integer{&o.sampling.top_k},
+       each},
+      {"--top-p X", "sample from the likeliest tokens that have probability X together",
+       &o.sampling.top_p, each},
+      {"--repetition-penalty X", "makes tokens of the text less likely; 1: off",
+       &o.sampling.repetition_penalty, each},
+      {"--seed N", "of all random numbers", &o.seed, each},
+      {"--draft-temperature X", "the draft's temperature", &o.draft_temperature, of_draft},
+      {"--acceptance RULE",
+       "how drafts are judged: rejection, at-least, non-iterative, sample-and-match, one-hot, "
+       "coupled; lossy: residual-skipped",
+       &o.acceptance, each},
+      {"--lenience X", "lossy: accept more, up to 1/X times too often; 1: off", &o.lenience, each},
+  };
+}
+
+Options batch_options(RunOptions& o) {
+  const Stages stages = stages_from(kFirstBatchStage);
+  return {
+      {"--requests FILE",
+       "JSON Lines, one request per line; -: stdin",
+       &o.requests,
+       {.stages = stages,
+        .otherwise = "a workload",
+        .excludes = {"--prompt", "--prompt-ids", "--chat", "--workload"}}},
+      {"--workload SPEC",
+       "made-up requests: poisson:rate=20,n=32 is 32 of them, 20 per second (rate=inf: all at "
+       "once)",
+       &o.workload,
+       {.stages = stages, .excludes = {"--prompt", "--prompt-ids", "--chat"}}},
+      {"--max-batch N",
+       "requests that run at a time",
+       Integer{&o.max_batch, {1, 1024}},
+       {.stages = stages}},
+      {"--token-budget N",
+       "tokens in a pass of the target",
+       Integer{&o.token_budget, kRows},
+       {.stages = stages, .otherwise = "enough for --max-batch requests"}},
+      {"--prefill-chunk N",
+       "tokens of a prompt in one pass",
+       Integer{&o.prefill_chunk, kRows},
+       {.stages = stages}},
+      {"--draft-pages N",
+       "pages in the draft's pool",
+       Integer{&o.draft_pages, kCounts},
+       {.stages = stages, .otherwise = "enough for the requests"}},
+      {"--no-prefix-cache",
+       "compute every prompt in full, even where another one begins with the same tokens",
+       &o.no_prefix_cache,
+       {.stages = stages}},
+  };
+}
+
+Options output_options(RunOptions& o) {
+  const Stages one_sequence{1, kFirstBatchStage - 1};
+  return {
+      {"--output FORMAT", "text or json", one_of(&o.output)},
+      {"--report FILE", "write the JSON of --output json to this file as well", &o.report},
+      {"--quiet", "print the text alone", &o.quiet},
+      {"--explain", "show what happens inside", &o.explain},
+      {"--check", "compare this stage with the golden files, and exit", &o.check},
+      {"--goldens DIR",
+       "--check: the target's golden files",
+       &o.goldens,
+       {.otherwise = "those of the embedded target"}},
+      {"--dump FILE",
+       "write the tensors of the prompt's forward pass (safetensors)",
+       &o.dump,
+       {.stages = one_sequence}},
+      {"--dump-logits FILE",
+       "write the logits that decided each token",
+       &o.dump_logits,
+       {.stages = one_sequence}},
+  };
 }
 
 }  // namespace
 
-std::string stage_name(int stage) {
-  return std::string(kStageNames[static_cast<std::size_t>(stage)]);
+std::vector<Option> all_options(int stage, RunOptions& o) {
+  Options all;
+  for (const Options& group :
+       {target_options(o), prompt_options(o, stage), length_options(o), device_options(o, stage),
+        cache_options(o, stage), draft_options(o), round_options(o, stage), sampling_options(o),
+        batch_options(o), output_options(o)}) {
+    all.insert(all.end(), group.begin(), group.end());
+  }
+  return all;
 }
 
-void add_run_options(CLI::App& app, int stage, RunOptions& options) {
-  options.stage = stage;
-  add_prompt_options(app, options, stage);
-  add_length_options(app, options);
-  add_device_options(app, options, stage);
-  if (stage >= 3) add_cache_options(app, options, stage);
-  if (stage >= 4) add_draft_options(app, options);
-  if (stage >= 5) add_sampling_options(app, options);
-  if (stage >= 6) add_batch_options(app, options);
-  add_output_options(app, options);
-  add_inflation_options(app, options, stage);
-  if (stage <= 5) add_dump_options(app, options);
-  refuse_options_of_other_stages(app, stage);
+std::vector<Option> options_of_stage(int stage, RunOptions& options) {
+  Options all = all_options(stage, options);
+  std::erase_if(all, [=](const Option& option) { return !option.traits.stages.has(stage); });
+  return all;
+}
+
+std::vector<Option> options_of_other_stages(int stage) {
+  static RunOptions unused;
+  Options all = all_options(stage, unused);
+  std::erase_if(all, [=](const Option& option) { return option.traits.stages.has(stage); });
+  return all;
 }
 
 }  // namespace specdec

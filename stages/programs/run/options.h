@@ -8,10 +8,9 @@
 #include "common/embedded_models.h"
 #include "common/sampling/distribution.h"
 #include "common/tokenizer/chat.h"
-
-namespace CLI {
-class App;
-}
+#include "stages/programs/run/choices.h"
+#include "stages/programs/run/option.h"
+#include "stages/programs/run/stages.h"
 
 namespace specdec {
 
@@ -20,7 +19,7 @@ struct RunOptions {
   int stage = 0;
 
   std::string target = embedded_target().string();
-  std::string target_weights = "stored";
+  WeightFormat target_weights = WeightFormat::kStored;
   std::string inflate_target;  // a shape; empty: the target as it is
   std::string prompt;  // one of prompt, prompt_ids, chat; the built-in prompt where all are empty
   std::vector<TokenId> prompt_ids;
@@ -35,20 +34,20 @@ struct RunOptions {
   std::vector<std::string> stop;
   int max_context = 0;  // 0: the prompt + max_new_tokens
 
-  std::string device = "auto";
+  DeviceChoice device = DeviceChoice::kAuto;
   int threads = 0;  // 0: all cores
-  std::string gemm = "invariant";
+  Gemm gemm = Gemm::kInvariant;
 
-  std::string cache = "paged";
+  CacheKind cache = CacheKind::kPaged;
   int page_size = 16;
   int draft_page_size = 16;
   int pages = 0;  // 0: enough for the request, or for all of them
 
   // Stages 4 and later.
   std::string draft = embedded_draft().string();
-  std::string draft_weights = "stored";
+  WeightFormat draft_weights = WeightFormat::kStored;
   std::string inflate_draft;  // as inflate_target
-  std::string draft_kind = "llama";
+  DraftKind draft_kind = DraftKind::kLlama;
   std::string draft_text;  // what unigram and bigram are counted from; empty: the embedded text
   int spec_length = 5;     // the largest, where it adapts
   bool auto_spec_length = false;  // it adapts: --spec-length auto
@@ -72,7 +71,7 @@ struct RunOptions {
   int draft_pages = 0;      // 0: the program chooses
   bool no_prefix_cache = false;
 
-  std::string output = "text";
+  OutputFormat output = OutputFormat::kText;
   bool quiet = false;
   bool explain = false;
   bool check = false;
@@ -82,22 +81,22 @@ struct RunOptions {
   std::string report;       // JSON file, the object of --output json
 };
 
-// What a whole number may be, on the command line as in a line of --requests.
-struct IntegerRange {
-  int lowest, highest;
-
-  bool has(int number) const { return number >= lowest && number <= highest; }
-};
+// What numbers may be that lines of --requests and workloads have, too.
 inline constexpr IntegerRange kNewTokens{1, 1 << 30};     // --max-new-tokens
 inline constexpr IntegerRange kContextSizes{1, 1 << 30};  // --max-context
 inline constexpr IntegerRange kSpecLengths{1, 32};        // --spec-length
 inline constexpr int kLargestAutoSpecLength = 16;         // memory is taken for it
 
-// "04_greedy_speculation" for 4.
-std::string stage_name(int stage);
+// The first stage that serves requests in batches, and so has --requests.
+inline constexpr int kFirstBatchStage = 6;
 
-// Adds the options that the stage has. Those of other stages are errors that name one which has
-// them. Values are checked where they are parsed.
-void add_run_options(CLI::App& app, int stage, RunOptions& options);
+// Every option of stages 1 and later, with the words of `stage`; they set what is in `options`.
+std::vector<Option> all_options(int stage, RunOptions& options);
+
+// Those that the stage has.
+std::vector<Option> options_of_stage(int stage, RunOptions& options);
+
+// Those that it lacks, to refuse them by name; they set nothing.
+std::vector<Option> options_of_other_stages(int stage);
 
 }  // namespace specdec

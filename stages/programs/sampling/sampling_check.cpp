@@ -57,7 +57,7 @@ class Replay {
   Replay(const RunOptions& options, const LlamaModel& model)
       : options_(options), model_(model), request_{open_model(options.target), {}} {
     options_.pages = 0;
-    options_.draft_kind = "llama";
+    options_.draft_kind = DraftKind::kLlama;
     request_.token_limit = model.config().vocab_size;
   }
 

@@ -38,8 +38,9 @@ void print_summary(const RunOptions& options, const Generation& generation, cons
              stage_name(options.stage), stats.emitted,
              finish_reason_name(generation.finish_reason()), stats.tokens_per_second(), device,
              stats.target_rows);
-  if (options.target_weights != "stored")
-    fmt::print(stderr, ", {} weights", options.target_weights);
+  if (options.target_weights != WeightFormat::kStored) {
+    fmt::print(stderr, ", {} weights", name_of(options.target_weights));
+  }
   if (stats.cache_bytes > 0) fmt::print(stderr, ", cache of {} bytes", stats.cache_bytes);
   fmt::print(stderr, "{}\n", inflation_note(options));
 }
@@ -100,7 +101,7 @@ Json to_json(const LlamaConfig& config, const std::string& directory) {
 
 Json target_json(const LlamaConfig& config, const RunOptions& options) {
   Json json = to_json(config, options.target);
-  json["weights"] = options.target_weights;
+  json["weights"] = name_of(options.target_weights);
   if (!options.inflate_target.empty()) json["inflated"] = options.inflate_target;
   return json;
 }
@@ -124,7 +125,7 @@ void report(const RunOptions& options, const Request& request, const LlamaConfig
 void report(const RunOptions& options, const Request& request, const LlamaConfig& target,
             const Generation& generation, const RunStats& stats, const std::string& device,
             const ReportExtras& extras) {
-  if (options.output == "json" || !options.report.empty()) {
+  if (options.output == OutputFormat::kJson || !options.report.empty()) {
     const std::string json =
         run_json(options, request, target, generation, stats, device, extras).dump();
     if (!options.report.empty()) {
@@ -132,9 +133,9 @@ void report(const RunOptions& options, const Request& request, const LlamaConfig
       file.write(json + "\n");
       file.commit();
     }
-    if (options.output == "json") fmt::print("{}\n", json);
+    if (options.output == OutputFormat::kJson) fmt::print("{}\n", json);
   }
-  if (options.output == "text") {
+  if (options.output == OutputFormat::kText) {
     if (!request.tokenizer) fmt::print("{}", fmt::join(generation.tokens(), ","));
     fmt::print("\n");
     std::fflush(stdout);
@@ -145,7 +146,7 @@ void report(const RunOptions& options, const Request& request, const LlamaConfig
 }
 
 Generation::Sink text_sink(const RunOptions& options) {
-  if (options.output != "text") return {};
+  if (options.output != OutputFormat::kText) return {};
   return [](std::string_view text) {
     std::fwrite(text.data(), 1, text.size(), stdout);
     std::fflush(stdout);

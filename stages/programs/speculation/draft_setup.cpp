@@ -69,14 +69,15 @@ void check_vocabularies(const ModelFiles& target, const Checkpoint& draft) {
 DraftSetup::DraftSetup(const RunOptions& options, const ModelFiles& files, const LlamaModel& target,
                        const DraftRoom& room, const Drafting& drafting)
     : options_(options), files_(files), drafting_(drafting), target_(target) {
-  const std::string& kind = options.draft_kind;
-  const bool own_format = options.draft_weights != "stored";
-  if (own_format && kind != "llama" && kind != "self") {
+  const DraftKind kind = options.draft_kind;
+  const bool own_format = options.draft_weights != WeightFormat::kStored;
+  if (own_format && kind != DraftKind::kLlama && kind != DraftKind::kSelf) {
     fail("--draft-weights {} belongs to --draft-kind llama or self; {} has no weights",
-         options.draft_weights, kind);
+         name_of(options.draft_weights), name_of(kind));
   }
-  if (!options.inflate_draft.empty() && kind != "llama") {
-    fail("--inflate-draft is about a draft model of its own, and --draft-kind is {}", kind);
+  if (!options.inflate_draft.empty() && kind != DraftKind::kLlama) {
+    fail("--inflate-draft is about a draft model of its own, and --draft-kind is {}",
+         name_of(kind));
   }
   if (!options.no_speculation) load_own_model();
   make_drafter(room);
@@ -98,17 +99,17 @@ Drafts DraftSetup::make_drafts(int capacity) const {
 }
 
 void DraftSetup::make_drafter(const DraftRoom& room) {
-  const std::string& kind = options_.draft_kind;
+  const DraftKind kind = options_.draft_kind;
   if (options_.no_speculation) {
     drafter_ = std::make_unique<NoDrafter>();
   } else if (own_model_) {
     make_llama(*own_model_, room);
-  } else if (kind == "self") {
+  } else if (kind == DraftKind::kSelf) {
     make_llama(target_, room);
     warning_ = "the draft is the target itself: every draft will be accepted, at no gain";
-  } else if (kind == "random") {
+  } else if (kind == DraftKind::kRandom) {
     drafter_ = std::make_unique<RandomDrafter>(files_.token_limit);
-  } else if (kind == "lookup") {
+  } else if (kind == DraftKind::kLookup) {
     drafter_ = std::make_unique<LookupDrafter>(room.positions + 1, room.requests);
   } else {
     make_table(room);
@@ -131,11 +132,12 @@ void DraftSetup::make_llama(const LlamaModel& model, const DraftRoom& room) {
 // Only a draft model, and an int8 copy of the target, have weights of their own.
 void DraftSetup::load_own_model() {
   RunOptions options = options_;
-  if (options.draft_kind == "llama") {
+  if (options.draft_kind == DraftKind::kLlama) {
     const Checkpoint checkpoint(options.draft);
     check_vocabularies(files_, checkpoint);
     own_model_.reset(new LlamaModel(load_draft(options, checkpoint, target_.backend())));
-  } else if (options.draft_kind == "self" && options.draft_weights != "stored" &&
+  } else if (options.draft_kind == DraftKind::kSelf &&
+             options.draft_weights != WeightFormat::kStored &&
              options.draft_weights != options.target_weights) {
     options.inflate_draft = options.inflate_target;  // it is the same model
     own_model_.reset(new LlamaModel(load_draft(options, files_.checkpoint, target_.backend())));
@@ -152,7 +154,8 @@ void DraftSetup::load_own_model() {
 
 void DraftSetup::make_table(const DraftRoom& room) {
   if (!files_.tokenizer) {
-    fail("--draft-kind {} needs a tokenizer, and the checkpoint has none", options_.draft_kind);
+    fail("--draft-kind {} needs a tokenizer, and the checkpoint has none",
+         name_of(options_.draft_kind));
   }
   const std::string path =
       options_.draft_text.empty() ? embedded_draft_text().string() : options_.draft_text;
@@ -160,7 +163,7 @@ void DraftSetup::make_table(const DraftRoom& room) {
   if (text.empty()) fail("{}: the text is empty", path);
   model_ = std::make_unique<NgramModel>(
       target_.backend(), target_.config().vocab_size, files_.token_limit,
-      options_.draft_kind == "unigram" ? 1 : 2, text, room.requests);
+      options_.draft_kind == DraftKind::kUnigram ? 1 : 2, text, room.requests);
   drafter_ =
       drafting_.make(*model_, {room.positions + 1, room.requests, target_.config().vocab_size});
 }
@@ -173,12 +176,12 @@ std::string DraftSetup::outgrown(int context) const {
 
 Json DraftSetup::to_json() const {
   if (options_.no_speculation) return nullptr;
-  Json json = {{"kind", options_.draft_kind}};
+  Json json = {{"kind", name_of(options_.draft_kind)}};
   if (own_model_) {
-    const bool self = options_.draft_kind == "self";
+    const bool self = options_.draft_kind == DraftKind::kSelf;
     const std::string& shape = self ? options_.inflate_target : options_.inflate_draft;
     json["directory"] = self ? options_.target : options_.draft;
-    json["weights"] = options_.draft_weights;
+    json["weights"] = name_of(options_.draft_weights);
     json["weight_bytes"] = pass_bytes(*own_model_);
     if (!shape.empty()) json["inflated"] = shape;
   }

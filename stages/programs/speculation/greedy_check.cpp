@@ -55,7 +55,7 @@ class Check {
   std::span<const GoldenText> texts() const { return texts_; }
 
   // Empty, or what is wrong.
-  std::string text(const GoldenText& text, const std::string& draft_kind, int K) {
+  std::string text(const GoldenText& text, DraftKind draft_kind, int K) {
     options_.draft_kind = draft_kind;
     options_.spec_length = K;
     request_.prompt = text.prompt;
@@ -77,7 +77,7 @@ class Check {
     while (!generation.finished()) {
       const std::size_t at = generation.tokens().size();
       const Round round = greedy_round(steps, context, generation);
-      const int want = options_.draft_kind == "self"
+      const int want = options_.draft_kind == DraftKind::kSelf
                            ? std::min<int>(round.drafted, static_cast<int>(text.tokens.size() - at))
                            : accepted_from(text, at, round.drafted);
       if (round.accepted != want) {
@@ -103,20 +103,21 @@ class Check {
 void check_greedy_speculation(const RunOptions& options, const LlamaModel& target,
                               const std::filesystem::path& goldens, CheckList& list) {
   Check check(options, target, goldens);
-  const auto add = [&](const GoldenText& text, const std::string& kind, int K) {
+  const auto add = [&](const GoldenText& text, DraftKind kind, int K) {
     const std::string problem = check.text(text, kind, K);
-    list.add(problem.empty(),
-             fmt::format("greedy text {}: {} tokens, drafts by {}, K = {}", text.id,
-                         text.tokens.size(), kind == "self" ? "the target" : "the draft", K),
-             problem);
+    list.add(
+        problem.empty(),
+        fmt::format("greedy text {}: {} tokens, drafts by {}, K = {}", text.id, text.tokens.size(),
+                    kind == DraftKind::kSelf ? "the target" : "the draft", K),
+        problem);
   };
   for (const GoldenText& text : check.texts()) {
-    if (!text.draft_tokens.empty()) add(text, "llama", 5);
+    if (!text.draft_tokens.empty()) add(text, DraftKind::kLlama, 5);
     if (!text.id.ends_with("-0")) continue;
     if (!text.draft_tokens.empty()) {
-      for (const int K : {1, 2, 8, 16}) add(text, "llama", K);
+      for (const int K : {1, 2, 8, 16}) add(text, DraftKind::kLlama, K);
     }
-    add(text, "self", 5);
+    add(text, DraftKind::kSelf, 5);
   }
 }
 

@@ -21,7 +21,7 @@ void print(const fmt::text_style& style, const std::string& text) {
 }  // namespace
 
 RoundText::RoundText(const RunOptions& options)
-    : shown_(options.output == "text"),
+    : shown_(options.output == OutputFormat::kText),
       coloured_(shown_ && !options.no_speculation && !options.quiet && use_colour(stdout)) {}
 
 Generation::Sink RoundText::sink() {

@@ -94,7 +94,7 @@ void Session::finish(const Judgement& judgement, ReportExtras extras) {
     stats.rounds_by_drafted.clear();
   }
   StepTimes times;
-  if (!options.quiet || options.output == "json" || !options.report.empty()) {
+  if (!options.quiet || options.output == OutputFormat::kJson || !options.report.empty()) {
     times = measure_steps(steps, context, static_cast<int>(request.prompt.size()), stats,
                           judgement.drafting, judgement.choose);
   }

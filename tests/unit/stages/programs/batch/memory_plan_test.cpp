@@ -161,7 +161,7 @@ TEST(BatchSizesTest, TheTokenBudgetIsForAllRoundsAndSomePrompts) {
 
 TEST(BatchSizesTest, AContiguousCacheHasAStretchForEachRequest) {
   RunOptions options = with_pages_of(1, 1);
-  options.cache = "contiguous";
+  options.cache = CacheKind::kContiguous;
   options.max_batch = 3;
   const BatchSizes sizes = batch_sizes(options, std::vector(5, request_of(10, 5, 3)));
   EXPECT_EQ(sizes.pages, 3);
@@ -178,12 +178,12 @@ TEST(BatchSizesTest, WithoutSpeculationThereIsNoDraft) {
 }
 
 TEST(BatchSizesTest, OnlyALlamaIsADraftWithACache) {
-  for (const auto& [kind, is_model] :
-       std::map<std::string, bool>{{"llama", true}, {"self", true}, {"lookup", false}}) {
+  for (const auto& [kind, is_model] : std::map<DraftKind, bool>{
+           {DraftKind::kLlama, true}, {DraftKind::kSelf, true}, {DraftKind::kLookup, false}}) {
     RunOptions options;
     options.draft_kind = kind;
     const BatchSizes sizes = batch_sizes(options, std::vector{request_of(10, 5, 3)});
-    EXPECT_EQ(sizes.draft_is_model, is_model) << kind;
+    EXPECT_EQ(sizes.draft_is_model, is_model) << name_of(kind);
   }
 }
 
@@ -232,10 +232,10 @@ void expect_caches_as_planned(BatchSession& session) {
 }
 
 TEST(MemoryPlanTest, CachesAreAsLargeAsPlanned) {
-  for (const std::string cache : {"paged", "contiguous"}) {
-    for (const std::string kind : {"llama", "self", "lookup"}) {
+  for (const auto cache : {CacheKind::kPaged, CacheKind::kContiguous}) {
+    for (const auto kind : {DraftKind::kLlama, DraftKind::kSelf, DraftKind::kLookup}) {
       for (const int K : {0, 4}) {
-        SCOPED_TRACE(fmt::format("{}, {}, K = {}", cache, kind, K));
+        SCOPED_TRACE(fmt::format("{}, {}, K = {}", name_of(cache), name_of(kind), K));
         RunOptions options = with_pages_of(16, 4);
         options.cache = cache;
         options.draft_kind = kind;
@@ -315,8 +315,8 @@ TEST(MemoryPlanTest, ADraftThatIsTheTargetHasNoWeightsOfItsOwn) {
 
 TEST(MemoryPlanTest, ASelfDraftAsInt8HasWeightsOfItsOwn) {
   RunOptions options = with_pages_of(16, 4);
-  options.draft_kind = "self";
-  options.draft_weights = "int8";
+  options.draft_kind = DraftKind::kSelf;
+  options.draft_weights = WeightFormat::kInt8;
   const auto session = session_of(options, 4);
   expect_caches_as_planned(*session);
   const auto& plan = session->memory;
@@ -355,7 +355,7 @@ TEST(MemoryPlanTest, SoManyOfTheLongestFit) {
     options.pages = pages;
     EXPECT_EQ(fit(), n) << pages << " pages";
   }
-  options.cache = "contiguous";
+  options.cache = CacheKind::kContiguous;
   EXPECT_EQ(fit(), 4) << "a stretch for each";
 }
 

@@ -1,19 +1,20 @@
-// The command line of stage 6, and what tells the stages' apart.
+// The command lines of the stages, and what tells them apart.
 #include "stages/programs/run/options.h"
 
-#include <CLI/CLI.hpp>
+#include <set>
 
+#include "stages/programs/run/stage_main.h"
 #include "tests/test_support.h"
 
 namespace specdec {
 namespace {
 
+using ::testing::HasSubstr;
+using ::testing::Not;
+
 RunOptions parse(int stage, std::vector<std::string> arguments) {
   RunOptions options;
-  CLI::App app;
-  add_run_options(app, stage, options);
-  std::ranges::reverse(arguments);  // as CLI11 wants them
-  app.parse(arguments);
+  parse(stage_command_line(stage, "", options), std::move(arguments));
   return options;
 }
 
@@ -48,6 +49,96 @@ TEST(OptionsTest, Stage6HasItsOwn) {
   EXPECT_EQ(parse(6, {"--workload", "poisson:rate=1,n=2"}).workload, "poisson:rate=1,n=2");
 }
 
+TEST(StagesTest, NamesBeginWithTheirNumbers) {
+  EXPECT_EQ(stage_number("00_toy_speculation"), 0);
+  EXPECT_EQ(stage_number("10_some_stage"), 10);
+  int last = -1;
+  for (const std::string_view name : kStages) {
+    EXPECT_GT(stage_number(name), last) << name;
+    last = stage_number(name);
+    EXPECT_TRUE(has_stage(last));
+    EXPECT_EQ(stage_name(last), name);
+  }
+  EXPECT_FALSE(has_stage(last + 1));
+  EXPECT_DEATH(stage_name(last + 1), "a stage of the list");
+}
+
+TEST(OptionsTest, EveryOptionIsDeclaredOnce) {
+  RunOptions options;
+  std::set<std::string_view> names;
+  for (const Option& option : all_options(6, options)) {
+    EXPECT_TRUE(names.insert(option.name()).second) << option.name();
+    EXPECT_TRUE(option.name().starts_with("--")) << option.name();
+    EXPECT_NE(option.help, "") << option.name();
+    EXPECT_TRUE(has_stage(option.traits.stages.first)) << option.name();
+  }
+}
+
+TEST(OptionsTest, AStageHasAnOptionOrNamesAStageThatHasIt) {
+  int refused = 0;
+  for (const std::string_view name : kStages) {
+    const int stage = stage_number(name);
+    RunOptions options;
+    for (const Option& option : all_options(stage, options)) {
+      const std::string why_not = why_no_option(option, stage, option.name());
+      EXPECT_EQ(why_not.empty(), option.traits.stages.has(stage))
+          << option.name() << " of " << name;
+      if (why_not.empty() || stage == 0) continue;  // stage 0 has options of its own
+      EXPECT_EQ(refusal(stage, {std::string(option.name()), "1"}), why_not);
+      const std::size_t at = why_not.find("; ") + 2;
+      const int other = stage_number(std::string_view(why_not).substr(at));
+      EXPECT_TRUE(option.traits.stages.has(other)) << why_not;
+      refused++;
+    }
+  }
+  EXPECT_GT(refused, 50);
+}
+
+TEST(OptionsTest, AValueOfALaterStageNamesTheStage) {
+  EXPECT_EQ(parse(1, {"--device", "cpu"}).device, DeviceChoice::kCpu);
+  for (const std::string device : {"cuda", "emulated"}) {
+    EXPECT_EQ(refusal(1, {"--device", device}),
+              fmt::format("this stage has no --device {}; 02_contiguous_kv_cache has it", device));
+    EXPECT_EQ(refusal(2, {"--device", device}), "");
+  }
+  EXPECT_THAT(refusal(1, {"--device", "abacus"}), HasSubstr("abacus not in {auto,cpu}"));
+  EXPECT_THAT(refusal(2, {"--device", "abacus"}), HasSubstr("{auto,cpu,cuda,emulated}"));
+}
+
+TEST(OptionsTest, AnAutoOfALaterStageNamesTheStage) {
+  int number = 5;
+  bool is_auto = false;
+  const Option option = {"--length N",
+                         "",
+                         IntegerOrAuto{&number, {1, 9}, &is_auto, 7},
+                         {.later_values = {{"auto", 4}}}};
+  const auto refusal_in = [&](int stage, const std::string& text) {
+    return error_message([&] { set_from_text(option, stage, text); });
+  };
+  EXPECT_EQ(refusal_in(3, "auto"), "this stage has no --length auto; 04_greedy_speculation has it");
+  EXPECT_EQ(refusal_in(3, "10"), "--length is '10'; it takes a whole number from 1 to 9");
+  EXPECT_EQ(number, 5);
+  EXPECT_EQ(refusal_in(4, "10"), "--length is '10'; it takes a whole number from 1 to 9, or auto");
+  EXPECT_EQ(refusal_in(4, "auto"), "");
+  EXPECT_EQ(std::pair(number, is_auto), std::pair(7, true));
+  EXPECT_EQ(refusal_in(4, "2"), "");
+  EXPECT_EQ(std::pair(number, is_auto), std::pair(2, false));
+}
+
+TEST(OptionsTest, ChoicesAreThoseOfTheirNames) {
+  EXPECT_EQ(parse(6, {}).device, DeviceChoice::kAuto);
+  EXPECT_EQ(parse(6, {"--device", "emulated"}).device, DeviceChoice::kEmulated);
+  EXPECT_EQ(parse(6, {"--gemm", "cublas"}).gemm, Gemm::kCublas);
+  EXPECT_EQ(parse(6, {"--cache", "contiguous"}).cache, CacheKind::kContiguous);
+  EXPECT_EQ(parse(6, {"--draft-kind", "bigram"}).draft_kind, DraftKind::kBigram);
+  EXPECT_EQ(parse(6, {"--target-weights", "int8"}).target_weights, WeightFormat::kInt8);
+  EXPECT_EQ(parse(6, {"--draft-weights", "int8"}).draft_weights, WeightFormat::kInt8);
+  EXPECT_EQ(parse(6, {"--output", "json"}).output, OutputFormat::kJson);
+  EXPECT_EQ(name_of(DraftKind::kLookup), "lookup");
+  EXPECT_EQ(find_choice<DraftKind>("lookup"), DraftKind::kLookup);
+  EXPECT_EQ(find_choice<DraftKind>("look"), std::nullopt);
+}
+
 TEST(OptionsTest, OptionsOfStage6NameItInOtherStages) {
   for (const char* option : {"--requests", "--workload", "--max-batch", "--token-budget",
                              "--prefill-chunk", "--draft-pages", "--no-prefix-cache"}) {
@@ -58,10 +149,12 @@ TEST(OptionsTest, OptionsOfStage6NameItInOtherStages) {
   }
 }
 
-TEST(OptionsTest, OptionsThatEndWithStage5NameItInStage6) {
+TEST(OptionsTest, OptionsThatEndWithStage5NameItLater) {
   for (const char* option : {"--dump", "--dump-logits"}) {
-    EXPECT_EQ(refusal(6, {option, "file"}),
-              fmt::format("this stage has no {}; 05_rejection_sampling has it", option));
+    for (const int stage : {6, 7}) {
+      EXPECT_EQ(refusal(stage, {option, "file"}),
+                fmt::format("this stage has no {}; 05_rejection_sampling has it", option));
+    }
     for (int stage = 1; stage <= 5; stage++) EXPECT_EQ(refusal(stage, {option, "file"}), "");
   }
 }
@@ -73,7 +166,7 @@ TEST(OptionsTest, RequestsWorkloadsAndPromptsExcludeEachOther) {
     EXPECT_EQ(refusal(6, {one, "1"}), "");
     for (const std::string& other : sources) {
       if (one == other) continue;
-      EXPECT_THAT(refusal(6, {one, "1", other, "1"}), ::testing::HasSubstr("excludes")) << one;
+      EXPECT_THAT(refusal(6, {one, "1", other, "1"}), HasSubstr("excludes")) << one;
     }
   }
 }
@@ -81,44 +174,60 @@ TEST(OptionsTest, RequestsWorkloadsAndPromptsExcludeEachOther) {
 TEST(OptionsTest, NumbersOfStage6HaveRanges) {
   for (const char* option : {"--max-batch", "--token-budget", "--prefill-chunk", "--draft-pages"}) {
     for (const char* bad : {"0", "-1", "many", "2000000000"}) {
-      EXPECT_THAT(refusal(6, {option, bad}), ::testing::HasSubstr(option)) << bad;
+      EXPECT_THAT(refusal(6, {option, bad}), HasSubstr(option)) << bad;
     }
     EXPECT_EQ(refusal(6, {option, "1"}), "");
   }
   EXPECT_NE(refusal(6, {"--max-batch", "1025"}), "");
 }
 
-TEST(OptionsTest, SpecLengthIsANumberOrAuto) {
+TEST(OptionsTest, SpecLengthIsANumber) {
   for (int stage = 4; stage <= 6; stage++) {
     EXPECT_EQ(parse(stage, {}).spec_length, 5);
     EXPECT_EQ(parse(stage, {"--spec-length", "32"}).spec_length, 32);
     EXPECT_FALSE(parse(stage, {"--spec-length", "32"}).auto_spec_length);
-    const RunOptions options = parse(stage, {"--spec-length", "auto", "--cost-profile", "p.json"});
-    EXPECT_TRUE(options.auto_spec_length);
-    EXPECT_EQ(options.spec_length, 16);
-    EXPECT_EQ(options.cost_profile, "p.json");
     for (const char* bad : {"Auto", "auto5", "0", "33"}) {
-      EXPECT_EQ(
-          refusal(stage, {"--spec-length", bad}),
-          fmt::format("--spec-length is '{}'; it takes a number of tokens from 1 to 32, or auto",
-                      bad));
+      EXPECT_EQ(refusal(stage, {"--spec-length", bad}),
+                fmt::format("--spec-length is '{}'; it takes a whole number from 1 to 32", bad));
     }
+    EXPECT_EQ(refusal(stage, {"--spec-length", "auto"}),
+              "this stage has no --spec-length auto; 07_adaptive_drafting has it");
+    EXPECT_EQ(refusal(stage, {"--cost-profile", "p.json"}),
+              "this stage has no --cost-profile; 07_adaptive_drafting has it");
   }
-  EXPECT_EQ(refusal(3, {"--cost-profile", "p.json"}),
-            "this stage has no --cost-profile; 04_greedy_speculation has it");
+}
+
+TEST(OptionsTest, SpecLengthOfStage7IsANumberOrAuto) {
+  EXPECT_EQ(parse(7, {}).spec_length, 5);
+  EXPECT_EQ(parse(7, {"--spec-length", "32"}).spec_length, 32);
+  EXPECT_FALSE(parse(7, {"--spec-length", "32"}).auto_spec_length);
+  const RunOptions options = parse(7, {"--spec-length", "auto", "--cost-profile", "p.json"});
+  EXPECT_TRUE(options.auto_spec_length);
+  EXPECT_EQ(options.spec_length, 16);
+  EXPECT_EQ(options.cost_profile, "p.json");
+  for (const char* bad : {"Auto", "auto5", "0", "33"}) {
+    EXPECT_EQ(
+        refusal(7, {"--spec-length", bad}),
+        fmt::format("--spec-length is '{}'; it takes a whole number from 1 to 32, or auto", bad));
+  }
 }
 
 TEST(OptionsTest, HelpIsTrueForTheStage) {
-  const auto help = [](int stage) {
+  const auto help_of = [](int stage) {
     RunOptions options;
-    CLI::App app;
-    add_run_options(app, stage, options);
-    return app.help();
+    return help(stage_command_line(stage, "Does something.", options));
   };
-  EXPECT_THAT(help(6), ::testing::HasSubstr("enough for the requests"));
-  EXPECT_THAT(help(5), ::testing::HasSubstr("enough for the request)"));
-  EXPECT_THAT(help(5), ::testing::Not(::testing::HasSubstr("--requests")));
-  EXPECT_THAT(help(6), ::testing::Not(::testing::HasSubstr("--dump")));
+  EXPECT_THAT(help_of(6), HasSubstr("Does something.\nUsage: 06_batched_verification [OPTIONS]"));
+  EXPECT_THAT(help_of(6), HasSubstr("enough for the requests"));
+  EXPECT_THAT(help_of(5), HasSubstr("enough for the request)"));
+  EXPECT_THAT(help_of(5), Not(HasSubstr("--requests")));
+  EXPECT_THAT(help_of(6), Not(HasSubstr("--dump")));
+  EXPECT_THAT(help_of(6), Not(HasSubstr("or auto")));
+  EXPECT_THAT(help_of(7), HasSubstr("1 to 32, or auto: as many as pay"));
+  EXPECT_THAT(help_of(3), HasSubstr("--page-size N:INT in [1 - 1048576]=16\n"));
+  EXPECT_THAT(help_of(3), HasSubstr("--pages N:INT in [1 - 1073741824]\n"));
+  EXPECT_THAT(help_of(1), HasSubstr("--device NAME:{auto,cpu}=auto\n"));
+  EXPECT_THAT(help_of(5), HasSubstr("--top-p X=1 "));
 }
 
 }  // namespace

@@ -1,0 +1,112 @@
+#include "stages/programs/batch/request_fields.h"
+
+#include <algorithm>
+
+#include "common/base/json_value.h"
+
+#include "common/base/check.h"
+#include "common/base/error.h"
+
+namespace specdec {
+namespace {
+
+// Sets an option's variable from the field of its name, by the variable's type.
+class FieldReader {
+ public:
+  FieldReader(const Option& option, int stage, const JsonObject& line)
+      : option_(option), stage_(stage), line_(line), key_(option.field()) {}
+
+  void operator()(bool* value) const { *value = *line_.boolean(key_); }
+  void operator()(const Integer& value) const { *value.number = integer_in(value.range); }
+  void operator()(double* value) const { *value = *line_.number(key_); }
+  void operator()(std::optional<double>* value) const { *value = line_.number(key_); }
+  void operator()(std::string* value) const { *value = *line_.string(key_); }
+
+  void operator()(const IntegerOrAuto& value) const {
+    *value.is_auto = field() == "auto";
+    const std::string why = *value.is_auto ? why_no_value(option_, stage_, key_, "auto") : "";
+    if (!why.empty()) fail("{}: {}", line_.name(), why);
+    *value.number = *value.is_auto ? value.automatic : integer_in(value.range);
+  }
+
+  void operator()(std::uint64_t* value) const {
+    if (!field().is_number_unsigned()) {
+      line_.fail_type(key_, "a whole number from 0 to 2^64 - 1");
+    }
+    *value = field();
+  }
+
+  void operator()(const GivenText& value) const {
+    *value.text = some_text(line_, key_);
+    *value.given = true;
+  }
+
+  // A single text is a list of one.
+  void operator()(std::vector<std::string>* value) const {
+    if (field().is_string()) {
+      *value = {field()};
+    } else if (field().is_array() && std::ranges::all_of(field(), &Json::is_string)) {
+      *value = field().get<std::vector<std::string>>();
+    } else {
+      line_.fail_type(key_, "a text or a list of texts");
+    }
+    if (std::ranges::find(*value, "") != value->end()) {
+      fail("{}: {} is empty", line_.name(), key_);
+    }
+  }
+
+  void operator()(std::vector<TokenId>* value) const {
+    value->clear();
+    for (const Json& id : some_list(line_, key_, "a list of token ids")) {
+      const std::optional<int> number = as_int(id);
+      if (!number) {
+        fail("{}: {}[{}] is {}; it must be a token id", line_.name(), key_, value->size(),
+             excerpt(id));
+      }
+      value->push_back(*number);
+    }
+  }
+
+  void operator()(const OneOf&) const {
+    SPECDEC_CHECK(false, "options of requests, which are no choices; {} is one", option_.name());
+  }
+
+ private:
+  const Json& field() const { return *line_.find(key_); }
+
+  int integer_in(const IntegerRange& range) const {
+    const int number = *line_.integer(key_);
+    if (!range.has(number)) {
+      fail("{}: {} is {}; it takes a whole number from {} to {}", line_.name(), key_, number,
+           range.lowest, range.highest);
+    }
+    return number;
+  }
+
+  const Option& option_;
+  int stage_;
+  const JsonObject& line_;
+  std::string key_;
+};
+
+}  // namespace
+
+void read_option_field(const Option& option, int stage, const JsonObject& line) {
+  std::visit(FieldReader(option, stage, line), option.value);
+}
+
+const Json& some_list(const JsonObject& line, const std::string& key,
+                                std::string_view wanted) {
+  const Json& list = *line.find(key);
+  if (!list.is_array()) line.fail_type(key, wanted);
+  if (list.empty()) fail("{}: {} is empty", line.name(), key);
+  return list;
+}
+
+std::string some_text(const JsonObject& line, const std::string& key) {
+  std::string text = *line.string(key);
+  if (text.empty()) fail("{}: {} is empty", line.name(), key);
+  return text;
+}
+
+}  // namespace specdec

@@ -1,0 +1,182 @@
+// The only file that knows CLI11, which takes seconds to compile.
+#include "stages/programs/run/command_line.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <exception>
+#include <new>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "common/base/error.h"
+#include "common/base/memory.h"
+
+namespace specdec {
+namespace {
+
+// Tells CLI11 of an option.
+class OptionAdder {
+ public:
+  OptionAdder(CLI::App& app, const Option& option, int stage)
+      : app_(app), option_(option), stage_(stage), name_(option.name()), help_(option.help) {
+    if (!option.traits.otherwise.empty()) {
+      help_ += fmt::format(" (default: {})", option.traits.otherwise);
+    }
+  }
+
+  void add() const {
+    CLI::Option* added = std::visit(*this, option_.value);
+    if (!option_.value_name().empty()) added->type_name(std::string(option_.value_name()));
+  }
+
+  CLI::Option* operator()(bool* flag) const { return app_.add_flag(name_, *flag, help_); }
+
+  CLI::Option* operator()(const Integer& value) const {
+    CLI::Option* added = with_default(*value.number, app_.add_option(name_, *value.number, help_));
+    if (value.range != IntegerRange()) {
+      added->check(CLI::Range(value.range.lowest, value.range.highest));
+    }
+    return added;
+  }
+
+  CLI::Option* operator()(const IntegerOrAuto& value) const {
+    return with_default(*value.number, add_parsed());
+  }
+
+  CLI::Option* operator()(std::uint64_t* value) const { return with_default(*value, add_parsed()); }
+
+  CLI::Option* operator()(double* value) const {
+    return with_default(*value, app_.add_option(name_, *value, help_));
+  }
+
+  CLI::Option* operator()(std::optional<double>* value) const {
+    return app_.add_option(name_, *value, help_);
+  }
+
+  CLI::Option* operator()(std::string* value) const {
+    return with_default(*value, app_.add_option(name_, *value, help_));
+  }
+
+  CLI::Option* operator()(const GivenText& value) const {
+    const auto set = [value](const std::string& text) {
+      *value.text = text;
+      *value.given = true;
+    };
+    return with_default(*value.text, app_.add_option_function<std::string>(name_, set, help_));
+  }
+
+  CLI::Option* operator()(std::vector<std::string>* value) const {
+    return app_.add_option(name_, *value, help_)
+        ->expected(1)
+        ->allow_extra_args(false)
+        ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  }
+
+  CLI::Option* operator()(std::vector<TokenId>*) const { return add_parsed(); }
+
+  CLI::Option* operator()(const OneOf& value) const {
+    std::vector<std::string> names;  // those of later stages have an answer of their own
+    for (const std::string_view name : value.names) {
+      if (option_.has_value(stage_, name)) names.emplace_back(name);
+    }
+    const auto of_this_stage = [&option = option_, stage = stage_](const std::string& name) {
+      const std::string why = why_no_value(option, stage, option.name(), name);
+      if (!why.empty()) fail("{}", why);
+      return std::string();
+    };
+    CLI::Option* added = add_parsed()->check(of_this_stage)->check(CLI::IsMember(names));
+    return with_default(value.names[value.chosen], added);
+  }
+
+ private:
+  CLI::Option* add_parsed() const {
+    const auto set = [&option = option_, stage = stage_](const std::string& text) {
+      set_from_text(option, stage, text);
+    };
+    return app_.add_option_function<std::string>(name_, set, help_);
+  }
+
+  // Shows the default, where the help has no better words for it.
+  CLI::Option* with_default(const auto& value, CLI::Option* added) const {
+    if (option_.traits.otherwise.empty()) added->default_str(fmt::format("{}", value));
+    return added;
+  }
+
+  CLI::App& app_;
+  const Option& option_;
+  int stage_;
+  std::string name_, help_;
+};
+
+// The options that it excludes or needs, as far as the stage has them.
+void add_relations(CLI::App& app, const Option& option) {
+  CLI::Option* added = app.get_option(std::string(option.name()));
+  for (const std::string_view name : option.traits.excludes) {
+    if (auto* other = app.get_option_no_throw(std::string(name))) added->excludes(other);
+  }
+  for (const std::string_view name : option.traits.needs) {
+    added->needs(app.get_option(std::string(name)));
+  }
+}
+
+void add_refusal(CLI::App& app, const Option& option, int stage) {
+  const auto refuse = [&option, stage](const std::vector<std::string>&) {
+    fail("{}", why_no_option(option, stage, option.name()));
+  };
+  app.add_option_function<std::vector<std::string>>(std::string(option.name()), refuse)
+      ->expected(0, 1)
+      ->trigger_on_parse()
+      ->group("");  // not in --help
+}
+
+void add_all(CLI::App& app, const CommandLine& line) {
+  for (const Option& option : line.options) OptionAdder(app, option, line.stage).add();
+  for (const Option& option : line.options) add_relations(app, option);
+  app.set_version_flag("--version", "specdec " SPECDEC_VERSION);
+  for (const Option& option : line.lacking) {
+    const bool is_there = find_option(line.options, option.name()) != nullptr;
+    if (!is_there) add_refusal(app, option, line.stage);
+  }
+}
+
+}  // namespace
+
+void parse(const CommandLine& line, std::vector<std::string> arguments) {
+  CLI::App app;
+  add_all(app, line);
+  std::ranges::reverse(arguments);  // as CLI11 wants them
+  app.parse(arguments);
+}
+
+std::string help(const CommandLine& line) {
+  CLI::App app(line.description, line.program);
+  add_all(app, line);
+  return app.help();
+}
+
+int run_program(const CommandLine& line, int argc, char** argv, const std::function<int()>& body) {
+  CLI::App app(line.description, line.program);
+  const auto complain = [&](const std::string& message) {
+    fmt::print(stderr, "{}: {}\n", line.program, message);
+    return kBadInput;
+  };
+  try {
+    add_all(app, line);
+    app.parse(argc, argv);
+    return body();
+  } catch (const CLI::Success& asked) {
+    return app.exit(asked);
+  } catch (const CLI::ParseError& error) {
+    return complain(fmt::format("{} (--help lists the options)", error.what()));
+  } catch (const std::bad_alloc& error) {
+    return complain(
+        fmt::format("out of memory for activations and logits: {}; a shorter prompt, "
+                    "--spec-length or --max-batch takes less",
+                    memory_left(error)));
+  } catch (const std::exception& error) {
+    return complain(error.what());
+  }
+}
+
+}  // namespace specdec

@@ -1,0 +1,121 @@
+#include "stages/programs/run/option.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include "common/base/check.h"
+#include "common/base/error.h"
+#include "stages/programs/run/stages.h"
+
+namespace specdec {
+namespace {
+
+// The whole text as a number; none where it is anything else, or out of the type's range.
+template <typename Number>
+std::optional<Number> parse_number(std::string_view text) {
+  Number number = 0;
+  const char* end = text.data() + text.size();
+  const auto parsed = std::from_chars(text.data(), end, number);
+  if (parsed.ec != std::errc() || parsed.ptr != end) return std::nullopt;
+  return number;
+}
+
+// Sets the variables whose texts the parser of the command line does not know.
+struct TextSetter {
+  const Option& option;
+  int stage;
+  std::string_view text;
+
+  // "1,2,3", and nothing else.
+  void operator()(std::vector<TokenId>* ids) const {
+    ids->clear();
+    for (std::size_t start = 0; start <= text.size();) {
+      const std::size_t end = std::min(text.find(',', start), text.size());
+      const std::string_view number = text.substr(start, end - start);
+      const auto id = parse_number<TokenId>(number);
+      if (!id) fail("{}: '{}' is no token id; give them as 1,2,3", option.name(), number);
+      ids->push_back(*id);
+      start = end + 1;
+    }
+  }
+
+  void operator()(std::uint64_t* value) const {
+    const auto number = parse_number<std::uint64_t>(text);
+    if (!number) {
+      fail("{} is '{}'; it takes a whole number from 0 to 2^64 - 1", option.name(), text);
+    }
+    *value = *number;
+  }
+
+  void operator()(const IntegerOrAuto& value) const {
+    const std::string why = why_no_value(option, stage, option.name(), text);
+    if (!why.empty()) fail("{}", why);
+    *value.is_auto = text == "auto";
+    const auto number = *value.is_auto ? value.automatic : parse_number<int>(text);
+    if (!number || !value.range.has(*number)) {
+      fail("{} is '{}'; it takes a whole number from {} to {}{}", option.name(), text,
+           value.range.lowest, value.range.highest,
+           option.has_value(stage, "auto") ? ", or auto" : "");
+    }
+    *value.number = *number;
+  }
+
+  void operator()(const OneOf& value) const {
+    const auto found = std::ranges::find(value.names, text);
+    SPECDEC_CHECK(found != value.names.end(), "a choice of {}, not {}", option.name(), text);
+    value.choose(static_cast<std::size_t>(found - value.names.begin()));
+  }
+
+  template <typename Other>
+  void operator()(const Other&) const {
+    SPECDEC_CHECK(false, "a value of {} that is set from its text", option.name());
+  }
+};
+
+}  // namespace
+
+std::string_view Option::name() const { return usage.substr(0, usage.find(' ')); }
+
+std::string_view Option::value_name() const {
+  const std::size_t space = usage.find(' ');
+  return space == std::string_view::npos ? "" : usage.substr(space + 1);
+}
+
+std::string Option::field() const {
+  std::string field(name().substr(2));
+  std::ranges::replace(field, '-', '_');
+  return field;
+}
+
+bool Option::has_value(int stage, std::string_view text) const {
+  return why_no_value(*this, stage, name(), text).empty();
+}
+
+const Option* find_option(std::span<const Option> options, std::string_view name) {
+  const auto found = std::ranges::find(options, name, &Option::name);
+  return found == options.end() ? nullptr : &*found;
+}
+
+std::string why_no_option(const Option& option, int stage, std::string_view called) {
+  const Stages& stages = option.traits.stages;
+  if (stages.has(stage)) return "";
+  return fmt::format("this stage has no {}; {} has it", called,
+                     stage_name(stage < stages.first ? stages.first : stages.last));
+}
+
+std::string why_no_value(const Option& option, int stage, std::string_view called,
+                         std::string_view value) {
+  for (const LaterValue& later : option.traits.later_values) {
+    if (later.value == value && stage < later.first_stage) {
+      return fmt::format("this stage has no {} {}; {} has it", called, value,
+                         stage_name(later.first_stage));
+    }
+  }
+  return "";
+}
+
+void set_from_text(const Option& option, int stage, std::string_view text) {
+  std::visit(TextSetter{option, stage, text}, option.value);
+}
+
+}  // namespace specdec

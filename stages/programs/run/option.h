@@ -1,0 +1,112 @@
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "common/base/token_id.h"
+#include "stages/programs/run/choices.h"
+
+namespace specdec {
+
+// An option of a command line, declared once. What --help prints, how a stage without the option
+// refuses it, and the field of a request line follow from it: see command_line.h, request_list.h.
+
+struct IntegerRange {
+  int lowest = std::numeric_limits<int>::min();
+  int highest = std::numeric_limits<int>::max();
+
+  bool has(int number) const { return number >= lowest && number <= highest; }
+  bool operator==(const IntegerRange&) const = default;
+};
+
+struct Integer {
+  int* number;
+  IntegerRange range = {};
+};
+
+// A number, or the word "auto", which stands for the number `automatic`.
+struct IntegerOrAuto {
+  int* number;
+  IntegerRange range;
+  bool* is_auto;
+  int automatic;
+};
+
+// A text that counts as given even where it is empty.
+struct GivenText {
+  std::string* text;
+  bool* given;
+};
+
+struct OneOf {
+  ChoiceNames names;
+  std::size_t chosen;
+  std::function<void(std::size_t)> choose;
+};
+
+template <typename Enum>
+OneOf one_of(Enum* variable) {
+  return {names_of(*variable), static_cast<std::size_t>(*variable),
+          [variable](std::size_t i) { *variable = static_cast<Enum>(i); }};
+}
+
+// What an option takes, and the variable that it sets. The variable's value before is the default.
+using OptionValue =
+    std::variant<bool*, Integer, IntegerOrAuto, std::uint64_t*, double*, std::optional<double>*,
+                 std::string*, GivenText, std::vector<std::string>*, std::vector<TokenId>*, OneOf>;
+
+struct Stages {
+  int first = 1;
+  int last = std::numeric_limits<int>::max();
+
+  bool has(int stage) const { return first <= stage && stage <= last; }
+};
+
+constexpr Stages stages_from(int first) { return {.first = first}; }
+
+// A value that stages before `first_stage` do not have, though they have the option.
+struct LaterValue {
+  std::string_view value;
+  int first_stage;
+};
+
+struct OptionTraits {
+  Stages stages = {};
+  std::string_view otherwise = "";  // the default in words, where the value does not tell
+  bool per_request = false;         // lines of --requests may have it, too
+  std::vector<std::string_view> excludes = {}, needs = {};  // other options, by name
+  std::vector<LaterValue> later_values = {};
+};
+
+struct Option {
+  std::string_view usage;  // its name, and what --help calls the value: "--page-size N"
+  std::string help;
+  OptionValue value;
+  OptionTraits traits = {};
+
+  std::string_view name() const;                           // "--page-size"
+  std::string_view value_name() const;                     // "N"; "" where there is none
+  std::string field() const;                               // "page_size", of a request line
+  bool has_value(int stage, std::string_view text) const;  // it is no later stage's
+};
+
+// nullptr where there is none.
+const Option* find_option(std::span<const Option> options, std::string_view name);
+
+// Why a stage does not take an option, or a value of one: a sentence that names a stage which does.
+// "" where it takes it. `called` is the option's name, or its field.
+std::string why_no_option(const Option& option, int stage, std::string_view called);
+std::string why_no_value(const Option& option, int stage, std::string_view called,
+                         std::string_view value);
+
+// Sets the variable to what the text says. Throws Error where it says nothing such.
+// REQUIRES: the value is of one of these types, and of a OneOf it is one of the names.
+void set_from_text(const Option& option, int stage, std::string_view text);
+
+}  // namespace specdec

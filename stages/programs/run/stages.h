@@ -1,0 +1,30 @@
+#pragma once
+#include <string>
+#include <string_view>
+
+namespace specdec {
+
+// The stages' programs, by their folders: the one list that messages and reports take names from.
+inline constexpr std::string_view kStages[] = {"00_toy_speculation",      "01_naive_decoder",
+                                               "02_contiguous_kv_cache",  "03_paged_kv_cache",
+                                               "04_greedy_speculation",   "05_rejection_sampling",
+                                               "06_batched_verification", "07_adaptive_drafting"};
+
+// 4 for "04_greedy_speculation", 10 for "10_...".
+constexpr int stage_number(std::string_view name) {
+  int number = 0;
+  for (const char digit : name.substr(0, name.find('_'))) number = 10 * number + (digit - '0');
+  return number;
+}
+
+constexpr bool has_stage(int stage) {
+  for (const std::string_view name : kStages) {
+    if (stage_number(name) == stage) return true;
+  }
+  return false;
+}
+
+// "04_greedy_speculation" for 4. REQUIRES: has_stage(stage).
+std::string stage_name(int stage);
+
+}  // namespace specdec
