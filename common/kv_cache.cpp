@@ -20,8 +20,8 @@ double bytes_needed(const KvShape& shape, std::int64_t slots) {
 // Aborts unless the shape is one; throws when no memory could hold it.
 int checked_slots(const KvShape& shape, std::int64_t slots) {
   SPECDEC_CHECK(shape.n_layers > 0 && shape.n_kv_heads > 0 && shape.head_dim > 0,
-                "a cache has at least one layer, head and element");
-  SPECDEC_CHECK(slots > 0, "a cache has room for at least one token, not for {}", slots);
+                "a cache of at least one layer, head and element");
+  SPECDEC_CHECK(slots > 0, "room for at least one token, not for {}", slots);
   // Slots and a row's elements are numbered in 32 bits; with fewer than 2^60 bytes, no product of
   // integers overflows here or in the callers.
   constexpr double kLargest = std::numeric_limits<std::int32_t>::max();
@@ -55,7 +55,7 @@ KvMemory::KvMemory(Backend& backend, const KvShape& shape, std::int64_t slots)
 }
 
 KvLayer KvMemory::layer(int i) const {
-  SPECDEC_CHECK(0 <= i && i < shape_.n_layers, "layer {} of {}", i, shape_.n_layers);
+  SPECDEC_CHECK(0 <= i && i < shape_.n_layers, "layer {} to be one of {}", i, shape_.n_layers);
   const std::size_t layer = static_cast<std::size_t>(i);
   return {keys_[layer].data(), values_[layer].data()};
 }
@@ -63,9 +63,9 @@ KvLayer KvMemory::layer(int i) const {
 void KvMemory::copy(int from_slot, int to_slot, int count) {
   const auto inside = [&](int slot) { return 0 <= slot && slot <= slots_ - count; };
   SPECDEC_CHECK(count >= 0 && inside(from_slot) && inside(to_slot),
-                "{} slots from {} and from {} lie among {}", count, from_slot, to_slot, slots_);
-  SPECDEC_CHECK(count <= std::abs(from_slot - to_slot), "{} slots from {} and from {} overlap",
-                count, from_slot, to_slot);
+                "{} slots from {} and from {} to be among {}", count, from_slot, to_slot, slots_);
+  SPECDEC_CHECK(count <= std::abs(from_slot - to_slot),
+                "{} slots from {} and from {} not to overlap", count, from_slot, to_slot);
   const std::ptrdiff_t width = shape_.width();
   for (int i = 0; i < shape_.n_layers; i++) {
     const KvLayer cache = layer(i);
@@ -79,10 +79,11 @@ void KvMemory::copy(int from_slot, int to_slot, int count) {
 void check_extensions(std::span<const Extension> extensions) {
   for (std::size_t i = 0; i < extensions.size(); i++) {
     const auto [sequence, tokens] = extensions[i];
-    SPECDEC_CHECK(tokens >= 0, "sequence {} is extended by {} tokens", sequence, tokens);
+    SPECDEC_CHECK(tokens >= 0, "to extend sequence {} by 0 or more tokens, not {}", sequence,
+                  tokens);
     SPECDEC_CHECK(std::ranges::find(extensions.first(i), sequence, &Extension::sequence) ==
                       extensions.first(i).end(),
-                  "sequence {} is extended once in a call", sequence);
+                  "to extend sequence {} once in a call", sequence);
   }
 }
 

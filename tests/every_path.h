@@ -25,18 +25,18 @@ class EveryPath final : public Chance {
     if (purpose != Purpose::kDraft) ask(position, purpose);
     double total = 0;
     for (const double prob : probs) total += prob;
-    SPECDEC_CHECK(total > 0 && std::isfinite(total), "the total {} can be drawn from", total);
+    SPECDEC_CHECK(total > 0 && std::isfinite(total), "a positive and finite total, not {}", total);
     toy::Probs options(probs.begin(), probs.end());
     for (double& option : options) option /= total;
     return paths_.token(options, position, purpose);
   }
   bool accept(double probability, int position) override {
-    SPECDEC_CHECK(probability >= 0, "the probability {} is at least 0", probability);
+    SPECDEC_CHECK(probability >= 0, "a probability of at least 0, not {}", probability);
     ask(position, Purpose::kAccept);
     return paths_.accept(std::min(1.0, probability), position);
   }
   TokenId race(std::span<const double>, int) override {
-    SPECDEC_CHECK(false, "races have too many paths");
+    SPECDEC_CHECK(false, "no races, which have too many paths");
     return 0;
   }
 
@@ -53,7 +53,7 @@ class EveryPath final : public Chance {
   void ask(int position, Purpose purpose) {
     const std::pair name(position, purpose);
     SPECDEC_CHECK(std::ranges::find(asked_, name) == asked_.end(),
-                  "the draw at position {} for purpose {} decides one thing", position,
+                  "the draw at position {} for purpose {} to decide one thing", position,
                   static_cast<int>(purpose));
     asked_.push_back(name);
   }

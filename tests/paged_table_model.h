@@ -97,7 +97,7 @@ class PagedTableModel final : public LanguageModel {
       check_segment(segment, length(segment.sequence), vocab_size_, max_seq_len_);
       extensions.push_back({segment.sequence, static_cast<int>(segment.tokens.size())});
     }
-    SPECDEC_CHECK(logits.rows == wanted_rows(batch), "{} rows of logits are wanted, {} given",
+    SPECDEC_CHECK(logits.rows == wanted_rows(batch), "{} rows of logits, not {}",
                   wanted_rows(batch), logits.rows);
     cache_.extend(extensions);
   }
@@ -117,7 +117,7 @@ class PagedTableModel final : public LanguageModel {
   void write_row(SequenceId sequence, int length, float* logits) {
     const std::vector<TokenId> last = read(sequence, std::max(0, length - window_), length);
     const std::span<const float> values = row_of_(last, length);
-    SPECDEC_CHECK(std::ssize(values) == vocab_size_, "a row has {} logits", vocab_size_);
+    SPECDEC_CHECK(std::ssize(values) == vocab_size_, "a row of {} logits", vocab_size_);
     backend().upload(values.data(), logits, values.size_bytes());
   }
 
@@ -139,10 +139,10 @@ class PagedTableModel final : public LanguageModel {
     backend().download(memory.values + slot, &value, sizeof(value));
     // Only what is a token passes; a NaN is none.
     SPECDEC_CHECK(key >= 0 && key < static_cast<float>(vocab_size_) && key == std::floor(key),
-                  "position {} of sequence {} holds a token in slot {}, not {}", position, sequence,
-                  slot, key);
+                  "position {} of sequence {} to hold a token in slot {}, not {}", position,
+                  sequence, slot, key);
     SPECDEC_CHECK(value == static_cast<float>(position),
-                  "slot {} holds position {} of sequence {}, not {}", slot, position, sequence,
+                  "slot {} to hold position {} of sequence {}, not {}", slot, position, sequence,
                   value);
     return static_cast<TokenId>(key);
   }

@@ -51,14 +51,15 @@ class ScriptedDrafter : public Drafter {
     return created_++;
   }
   void release(SequenceId sequence) override {
-    SPECDEC_CHECK(lengths_.erase(sequence) == 1, "sequence {} exists", sequence);
+    SPECDEC_CHECK(lengths_.erase(sequence) == 1, "sequence {} to exist", sequence);
   }
 
   void draft(std::span<const DraftRequest> requests) override {
     for (const DraftRequest& request : requests) {
       const auto context = static_cast<int>(request.context.size());
       int& length = lengths_.at(request.sequence);
-      SPECDEC_CHECK(length <= context, "{} tokens cached, and a context of {}", length, context);
+      SPECDEC_CHECK(length <= context, "{} cached tokens to be within a context of {}", length,
+                    context);
       calls.push_back({request.sequence, context, request.spec_length});
       Drafts& drafts = *request.drafts;
       drafts.clear();

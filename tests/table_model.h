@@ -16,7 +16,7 @@ namespace specdec {
 
 // What LanguageModel::forward asks of a segment that follows `length` cached tokens.
 inline void check_segment(const Segment& segment, int length, int vocab_size, int max_seq_len) {
-  SPECDEC_CHECK(!segment.tokens.empty(), "a segment has tokens");
+  SPECDEC_CHECK(!segment.tokens.empty(), "a segment with tokens");
   SPECDEC_CHECK(0 <= segment.logits_rows && segment.logits_rows <= std::ssize(segment.tokens),
                 "logits for 0 to {} tokens, not {}", segment.tokens.size(), segment.logits_rows);
   for (const TokenId token : segment.tokens) {
@@ -53,7 +53,7 @@ class TableModel final : public LanguageModel {
     for (const Segment& segment : batch) {
       check_segment(segment, length(segment.sequence), vocab_size_, max_seq_len_);
     }
-    SPECDEC_CHECK(logits.rows == wanted_rows(batch), "{} rows of logits are wanted, {} given",
+    SPECDEC_CHECK(logits.rows == wanted_rows(batch), "{} rows of logits, not {}",
                   wanted_rows(batch), logits.rows);
     int row = 0;
     for (const Segment& segment : batch) {
@@ -64,7 +64,7 @@ class TableModel final : public LanguageModel {
         text.push_back(segment.tokens[i]);
         if (i < unwanted) continue;
         const std::span<const float> values = row_of_(text);
-        SPECDEC_CHECK(std::ssize(values) == vocab_size_, "a row has {} logits", vocab_size_);
+        SPECDEC_CHECK(std::ssize(values) == vocab_size_, "a row of {} logits", vocab_size_);
         backend_->upload(values.data(), logits.row(row++), values.size_bytes());
       }
     }
@@ -78,8 +78,8 @@ class TableModel final : public LanguageModel {
   }
   int length(SequenceId sequence) const override { return static_cast<int>(text(sequence).size()); }
   void truncate(SequenceId sequence, int length) override {
-    SPECDEC_CHECK(length >= 0 && length <= this->length(sequence), "truncating {} to {}",
-                  this->length(sequence), length);
+    SPECDEC_CHECK(length >= 0 && length <= this->length(sequence),
+                  "a length of 0 to {} tokens, not {}", this->length(sequence), length);
     texts_.at(static_cast<std::size_t>(sequence)).resize(static_cast<std::size_t>(length));
   }
   bool can_extend(std::span<const Extension>) const override { return true; }

@@ -15,9 +15,9 @@ template <typename... Args>
 
 }  // namespace specdec
 
-// Aborts when an invariant of our own code does not hold; the message says what was expected.
-// On in every build type: a wrong result costs more than a comparison. Bad input is not an
-// invariant: see error.h.
+// Aborts when an invariant of our own code does not hold. The message continues
+// after the word "expected": "one row, not {}", "page {} to be in use". On in every build type: a
+// wrong result costs more than a comparison. Bad input is not an invariant: see error.h.
 #define SPECDEC_CHECK(condition, ...)                                       \
   do {                                                                      \
     if (!(condition)) {                                                     \

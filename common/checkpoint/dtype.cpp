@@ -28,7 +28,7 @@ constexpr auto kRows = std::to_array<DTypeRow>({
 
 const DTypeRow& row(DType dtype) {
   const DTypeRow& result = kRows.at(static_cast<std::size_t>(dtype));
-  SPECDEC_CHECK(result.dtype == dtype, "the table follows the enumeration");
+  SPECDEC_CHECK(result.dtype == dtype, "a table that follows the enumeration");
   return result;
 }
 

@@ -29,7 +29,7 @@ std::string safetensors_header(std::vector<TensorEntry>& tensors,
   if (!metadata.empty()) header["__metadata__"] = metadata;
   std::uint64_t position = 0;
   for (TensorEntry& tensor : tensors) {
-    SPECDEC_CHECK(!header.contains(tensor.name), "tensor names are distinct: {}", tensor.name);
+    SPECDEC_CHECK(!header.contains(tensor.name), "one tensor named {}", tensor.name);
     tensor.begin = position;
     tensor.end = position += tensor_bytes(tensor.dtype, tensor.shape, tensor.name);
     header[tensor.name] = {{"dtype", dtype_name(tensor.dtype)},
@@ -51,8 +51,9 @@ void write_safetensors(const std::filesystem::path& path, std::span<const NamedT
   file.write(safetensors_header(entries, metadata));
   for (const TensorEntry& entry : entries) {
     const std::span<const std::byte> bytes = views[entry.name]->bytes;
-    SPECDEC_CHECK(bytes.size() == entry.end - entry.begin, "{} has {} bytes, its shape needs {}",
-                  entry.name, bytes.size(), entry.end - entry.begin);
+    SPECDEC_CHECK(bytes.size() == entry.end - entry.begin,
+                  "{}, which has {} bytes, to have the {} that its shape needs", entry.name,
+                  bytes.size(), entry.end - entry.begin);
     file.write(bytes);
   }
   file.commit();

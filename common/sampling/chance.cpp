@@ -14,7 +14,7 @@ TokenId Dice::token(std::span<const double> probs, int position, Purpose purpose
 }
 
 bool Dice::accept(double probability, int position) {
-  SPECDEC_CHECK(probability >= 0, "the probability {} is at least 0", probability);
+  SPECDEC_CHECK(probability >= 0, "a probability of at least 0, not {}", probability);
   return uniform(seed_, position, Purpose::kAccept) < probability;
 }
 // [end snippet dice]
@@ -32,7 +32,7 @@ TokenId Dice::race(std::span<const double> probs, int position) {
       first = time;
     }
   }
-  SPECDEC_CHECK(winner >= 0, "a token has a probability above 0");
+  SPECDEC_CHECK(winner >= 0, "a token with a probability above 0");
   return winner;
 }
 // [end snippet race]

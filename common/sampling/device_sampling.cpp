@@ -14,7 +14,7 @@ RowSampling row_sampling(const SamplingOptions& options, std::span<const TokenId
 }
 
 std::uint64_t device_seed(const Chance& chance) {
-  SPECDEC_CHECK(chance.seed().has_value(), "draws of a seed");
+  SPECDEC_CHECK(chance.seed().has_value(), "draws that come from a seed");
   return *chance.seed();
 }
 

@@ -19,11 +19,11 @@ std::size_t index_of(TokenId token) { return static_cast<std::size_t>(token); }
 double total_of(std::span<const double> probs) {
   double total = 0;
   for (const double prob : probs) {
-    SPECDEC_CHECK(prob >= 0, "the probability {} is at least 0", prob);
+    SPECDEC_CHECK(prob >= 0, "a probability of at least 0, not {}", prob);
     total += prob;
   }
   SPECDEC_CHECK(total > 0 && total < kInfinity,
-                "the probabilities' total {} is positive and finite", total);
+                "a positive and finite total of the probabilities, not {}", total);
   return total;
 }
 
@@ -68,7 +68,7 @@ class SamplingPipeline {
     if (penalty == 1) return;
     for (const TokenId token : history) {
       SPECDEC_CHECK(token >= 0 && index_of(token) < logits.size(),
-                    "token {} of the history is below the vocabulary's size {}", token,
+                    "token {} of the history to be below the vocabulary's size {}", token,
                     logits.size());
       if (index_of(token) >= scores_.size()) continue;
       const double logit = logits[index_of(token)];
@@ -164,7 +164,7 @@ void probabilities(std::span<const float> logits, std::span<const TokenId> histo
   check_sampling_options(options);
   SPECDEC_CHECK(!logits.empty() && logits.size() == probs.size() &&
                     logits.size() <= index_of(scratch.vocab_size()),
-                "{} logits and {} probabilities are as many, and at most the scratch's {} tokens",
+                "{} logits and {} probabilities to be as many, and at most the scratch's {} tokens",
                 logits.size(), probs.size(), scratch.vocab_size());
   const std::size_t n = without_padding(logits);
   std::ranges::fill(probs.subspan(n), 0.0);
@@ -180,7 +180,7 @@ void probabilities(std::span<const float> logits, std::span<const TokenId> histo
 }
 
 TokenId sample(std::span<const double> probs, double u) {
-  SPECDEC_CHECK(u >= 0 && u < 1, "the uniform {} is at least 0 and below 1", u);
+  SPECDEC_CHECK(u >= 0 && u < 1, "a uniform of at least 0 and below 1, not {}", u);
   const double total = total_of(probs);
   TokenId last_possible = 0;
   double cumulative = 0;

@@ -7,7 +7,7 @@
 namespace specdec {
 
 double uniform(std::uint64_t seed, int position, Purpose purpose, TokenId index) {
-  SPECDEC_CHECK(position >= 0 && index >= 0, "position {} and index {} of a draw are at least 0",
+  SPECDEC_CHECK(position >= 0 && index >= 0, "position {} and index {} of a draw to be at least 0",
                 position, index);
   const r123::Philox4x32::key_type key = {
       {static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)}};

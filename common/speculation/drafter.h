@@ -61,7 +61,7 @@ class Drafts {
   // Adds a token that was drawn from what next_probs() [V] holds; on a device, what was made on the
   // host is copied there.
   std::span<double> next_probs() {
-    SPECDEC_CHECK(size() < capacity() && vocab_size_ > 0, "there is room for a distribution");
+    SPECDEC_CHECK(size() < capacity() && vocab_size_ > 0, "room for a distribution");
     if (on_device()) return probs_;
     return std::span(probs_).subspan(row(size()), static_cast<std::size_t>(vocab_size_));
   }
@@ -72,7 +72,7 @@ class Drafts {
 
   // Adds a token that was drawn, on the device, from what next_device_probs() [V] holds.
   double* next_device_probs() const {
-    SPECDEC_CHECK(size() < capacity() && vocab_size_ > 0, "there is room for a distribution");
+    SPECDEC_CHECK(size() < capacity() && vocab_size_ > 0, "room for a distribution");
     return probs_on_device_.data() + row(size());
   }
   void add_drawn_on_device(TokenId token) { add(token, false); }

@@ -158,7 +158,7 @@ void LookupDrafter::draft(std::span<const DraftRequest> requests) {
 
 // Brings the index up to the context's end.
 void LookupDrafter::read(std::span<const TokenId> context, Sequence& sequence) {
-  SPECDEC_CHECK(at(sequence.kept) <= context.size(), "the context goes on after {} tokens, not {}",
+  SPECDEC_CHECK(at(sequence.kept) <= context.size(), "the context to go on after {} tokens, not {}",
                 sequence.kept, context.size());
   SuffixAutomaton& index = sequence.index;
   const auto taken_back = index.text().subspan(at(sequence.kept));
@@ -186,7 +186,7 @@ void LookupDrafter::propose(const DraftRequest& request) const {
 // [end snippet lookup]
 
 void LookupDrafter::truncate(SequenceId sequence, int length) {
-  SPECDEC_CHECK(length >= 0, "{} tokens are kept", length);
+  SPECDEC_CHECK(length >= 0, "to keep 0 or more tokens, not {}", length);
   Sequence& truncated = state(sequence);
   truncated.kept = std::min(truncated.kept, length);
 }
@@ -199,7 +199,7 @@ std::int64_t LookupDrafter::index_steps() const {
 
 const LookupDrafter::Sequence& LookupDrafter::state(SequenceId sequence) const {
   SPECDEC_CHECK(at(sequence) < sequences_.size() && sequences_[at(sequence)].taken,
-                "sequence {} does not exist", sequence);
+                "sequence {} to exist", sequence);
   return sequences_[at(sequence)];
 }
 

@@ -29,10 +29,10 @@ NgramModel::NgramModel(Backend& backend, int vocab_size, int token_limit, int or
       row_(static_cast<std::size_t>(vocab_size)),
       lengths_(static_cast<std::size_t>(max_sequences), kFree) {
   SPECDEC_CHECK(order == 1 || order == 2, "order 1 or 2, not {}", order);
-  SPECDEC_CHECK(0 < token_limit && token_limit <= vocab_size, "{} tokens in a vocabulary of {}",
-                token_limit, vocab_size);
+  SPECDEC_CHECK(0 < token_limit && token_limit <= vocab_size,
+                "{} tokens to be in a vocabulary of {}", token_limit, vocab_size);
   for (const TokenId id : text) {
-    SPECDEC_CHECK(0 <= id && id < token_limit, "id {} of the text is below {}", id, token_limit);
+    SPECDEC_CHECK(0 <= id && id < token_limit, "id {} of the text to be below {}", id, token_limit);
   }
   count_tokens(text, token_limit);
   if (order == 2) count_pairs(text);
@@ -148,14 +148,15 @@ void NgramModel::release(SequenceId sequence) {
 
 int NgramModel::length(SequenceId sequence) const {
   const auto index = static_cast<std::size_t>(sequence);
-  SPECDEC_CHECK(index < lengths_.size() && lengths_[index] != kFree, "sequence {} does not exist",
+  SPECDEC_CHECK(index < lengths_.size() && lengths_[index] != kFree, "sequence {} to exist",
                 sequence);
   return lengths_[index];
 }
 
 void NgramModel::truncate(SequenceId sequence, int length) {
   const int current = this->length(sequence);
-  SPECDEC_CHECK(0 <= length && length <= current, "{} of {} tokens are kept", length, current);
+  SPECDEC_CHECK(0 <= length && length <= current, "to keep 0 to {} tokens, not {}", current,
+                length);
   lengths_[static_cast<std::size_t>(sequence)] = length;
 }
 

@@ -9,12 +9,12 @@ namespace specdec {
 namespace {
 
 void check_alpha(double alpha) {
-  SPECDEC_CHECK(alpha >= 0 && alpha <= 1, "alpha {} is a probability", alpha);
+  SPECDEC_CHECK(alpha >= 0 && alpha <= 1, "alpha {} to be a probability", alpha);
 }
 
 void check_cost(double cost) {
-  SPECDEC_CHECK(cost >= 0 && std::isfinite(cost), "the draft's relative cost {} is at least 0",
-                cost);
+  SPECDEC_CHECK(cost >= 0 && std::isfinite(cost),
+                "a finite relative cost of the draft of at least 0, not {}", cost);
 }
 
 }  // namespace
@@ -22,7 +22,7 @@ void check_cost(double cost) {
 // [snippet expected-emitted]
 double expected_emitted(double alpha, int spec_length) {
   check_alpha(alpha);
-  SPECDEC_CHECK(spec_length >= 0, "spec_length {} is at least 0", spec_length);
+  SPECDEC_CHECK(spec_length >= 0, "a spec_length of at least 0, not {}", spec_length);
   // The quotient is the sum 1 + alpha + ... + alpha^K: a round emits more than i tokens with
   // probability alpha^i. Summed from the small end, nothing cancels near 1, and 1 is no exception.
   double sum = 1;
@@ -33,7 +33,8 @@ double expected_emitted(double alpha, int spec_length) {
 
 double walltime_factor(double alpha, int spec_length, double c, double v) {
   check_cost(c);
-  SPECDEC_CHECK(v > 0 && std::isfinite(v), "a target pass takes time: {}", v);
+  SPECDEC_CHECK(v > 0 && std::isfinite(v), "a target pass to take a finite time above 0, not {}",
+                v);
   return expected_emitted(alpha, spec_length) / (spec_length * c + v);
 }
 
@@ -63,7 +64,7 @@ int best_spec_length(double alpha, std::span<const double> round_costs) {
 // [end snippet best-spec-length]
 
 int best_spec_length(double alpha, double c, double v, int max_spec_length) {
-  SPECDEC_CHECK(max_spec_length >= 0, "max_spec_length {} is at least 0", max_spec_length);
+  SPECDEC_CHECK(max_spec_length >= 0, "a max_spec_length of at least 0, not {}", max_spec_length);
   std::vector<double> round_costs;
   for (int K = 0; K <= max_spec_length; K++) round_costs.push_back(K * c + v);
   return best_spec_length(alpha, round_costs);

@@ -27,7 +27,7 @@ void RandomDrafter::add(const Sampling& sampling, int position, Drafts& drafts) 
   }
   const std::span<double> probs = drafts.next_probs();
   const auto n = static_cast<std::size_t>(token_limit_);
-  SPECDEC_CHECK(n <= probs.size(), "{} tokens in a vocabulary of {}", n, probs.size());
+  SPECDEC_CHECK(n <= probs.size(), "{} tokens to be in a vocabulary of {}", n, probs.size());
   std::ranges::fill(probs.first(n), 1.0 / token_limit_);
   std::ranges::fill(probs.subspan(n), 0.0);
   drafts.add_drawn(sampling.race ? sampling.chance->race(probs, position)

@@ -39,7 +39,7 @@ void Vocabulary::add_added_token(std::string_view text, TokenId id) {
 }
 
 void Vocabulary::add(std::string_view text, TokenId id, Kind bytes_kind, Kind raw_kind) {
-  SPECDEC_CHECK(entry_of_id_.empty(), "no token is added after finish()");
+  SPECDEC_CHECK(entry_of_id_.empty(), "no token to be added after finish()");
   if (id < 0) fail("token {} has the negative id {}", in_quotes(text), id);
   const std::optional<std::string> decoded = bytes_from_alphabet(text);
   const Kind kind = decoded ? bytes_kind : raw_kind;

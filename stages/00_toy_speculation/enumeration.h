@@ -53,7 +53,7 @@ class EveryPath {
   TokenId choose(const Probs& options) {
     if (depth_ == forks_.size()) forks_.push_back({options, possible(options, 0)});
     const std::size_t taken = forks_[depth_++].taken;
-    SPECDEC_CHECK(taken < options.size(), "one of {} options is possible", options.size());
+    SPECDEC_CHECK(taken < options.size(), "one of {} options to be possible", options.size());
     return static_cast<TokenId>(taken);
   }
 

@@ -28,7 +28,7 @@ struct Tables {
 // With which probability a drafted token is kept: min(1, p / q).
 // REQUIRES: draft_prob > 0, as it is for every token that was drawn from the draft's row.
 inline double accept_probability(double target_prob, double draft_prob) {
-  SPECDEC_CHECK(draft_prob > 0, "the drafted token can be drawn; it has probability {}",
+  SPECDEC_CHECK(draft_prob > 0, "a drafted token that can be drawn, not one of probability {}",
                 draft_prob);
   return std::min(1.0, target_prob / draft_prob);
 }

@@ -73,7 +73,8 @@ void ContiguousKvCache::truncate(SequenceId sequence, int length) {
   // Nothing is erased: tokens beyond the length are never read, and the next ones overwrite them.
   // So a rollback costs nothing, however many tokens it drops.
   Stretch& s = stretch(sequence);
-  SPECDEC_CHECK(0 <= length && length <= s.length, "{} of {} tokens are kept", length, s.length);
+  SPECDEC_CHECK(0 <= length && length <= s.length, "to keep 0 to {} tokens, not {}", s.length,
+                length);
   s.length = length;
   // [end task 2.2]
 }
@@ -90,7 +91,7 @@ ContiguousKvCache::Stretch& ContiguousKvCache::stretch(SequenceId sequence) {
 
 const ContiguousKvCache::Stretch& ContiguousKvCache::stretch(SequenceId sequence) const {
   const std::size_t index = static_cast<std::size_t>(sequence);
-  SPECDEC_CHECK(index < stretches_.size() && stretches_[index].taken, "sequence {} does not exist",
+  SPECDEC_CHECK(index < stretches_.size() && stretches_[index].taken, "sequence {} to exist",
                 sequence);
   return stretches_[index];
 }

@@ -14,7 +14,7 @@ PageAllocator::PageAllocator(int n_pages) : owners_(static_cast<std::size_t>(n_p
 // [snippet page-allocator]
 std::int32_t PageAllocator::allocate() {
   // [task 3.1: allocate a page]
-  SPECDEC_CHECK(!free_pages_.empty(), "one of {} pages is free", n_pages());
+  SPECDEC_CHECK(!free_pages_.empty(), "one of {} pages to be free", n_pages());
   const std::int32_t page = free_pages_.back();
   free_pages_.pop_back();
   owners_[static_cast<std::size_t>(page)] = 1;
@@ -39,12 +39,12 @@ void PageAllocator::free(std::int32_t page) {
 // [end snippet page-allocator]
 
 int PageAllocator::owners(std::int32_t page) const {
-  SPECDEC_CHECK(0 <= page && page < n_pages(), "page {} of {}", page, n_pages());
+  SPECDEC_CHECK(0 <= page && page < n_pages(), "page {} to be one of {}", page, n_pages());
   return owners_[static_cast<std::size_t>(page)];
 }
 
 std::int32_t& PageAllocator::owners_of_used(std::int32_t page) {
-  SPECDEC_CHECK(owners(page) > 0, "page {} is in use, not free", page);
+  SPECDEC_CHECK(owners(page) > 0, "page {} to be in use, not free", page);
   return owners_[static_cast<std::size_t>(page)];
 }
 

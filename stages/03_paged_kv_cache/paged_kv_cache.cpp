@@ -30,8 +30,8 @@ SequenceId PagedKvCache::fork(SequenceId sequence) {
 }
 
 SequenceId PagedKvCache::share_prefix(SequenceId from, int length) {
-  SPECDEC_CHECK(0 <= length && length <= get(from).length, "{} of {} tokens are shared", length,
-                get(from).length);
+  SPECDEC_CHECK(0 <= length && length <= get(from).length, "to share 0 to {} tokens, not {}",
+                get(from).length, length);
   return share(pages(from).first(pages_for(length)), length);
 }
 
@@ -61,7 +61,7 @@ void PagedKvCache::hold(std::int32_t page) {
 
 void PagedKvCache::drop(std::int32_t page) {
   SPECDEC_CHECK(allocator_.owners(page) > 0 && holds_[static_cast<std::size_t>(page)] > 0,
-                "page {} is held", page);
+                "page {} to be held", page);
   holds_[static_cast<std::size_t>(page)]--;
   allocator_.free(page);
 }
@@ -76,7 +76,8 @@ void PagedKvCache::release(SequenceId sequence) {
 void PagedKvCache::truncate(SequenceId sequence, int length) {
   // [task 3.7: truncate a sequence]
   Sequence& s = get(sequence);
-  SPECDEC_CHECK(0 <= length && length <= s.length, "{} of {} tokens are kept", length, s.length);
+  SPECDEC_CHECK(0 <= length && length <= s.length, "to keep 0 to {} tokens, not {}", s.length,
+                length);
   // A last page that is partly needed stays. It may be shared: extend() looks after that.
   while (s.table.size() > pages_for(length)) {
     allocator_.free(s.table.back());
@@ -191,7 +192,7 @@ PagedKvCache::Sequence& PagedKvCache::get(SequenceId sequence) {
 
 const PagedKvCache::Sequence& PagedKvCache::get(SequenceId sequence) const {
   const std::size_t index = static_cast<std::size_t>(sequence);
-  SPECDEC_CHECK(index < sequences_.size() && sequences_[index].exists, "sequence {} does not exist",
+  SPECDEC_CHECK(index < sequences_.size() && sequences_[index].exists, "sequence {} to exist",
                 sequence);
   return sequences_[index];
 }

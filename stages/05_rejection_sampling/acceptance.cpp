@@ -15,7 +15,7 @@ namespace {
 
 // The target's share in a draft: the probability to keep it.
 double ratio(double target_prob, double draft_prob) {
-  SPECDEC_CHECK(draft_prob > 0, "the drafted token can be drawn; it has probability {}",
+  SPECDEC_CHECK(draft_prob > 0, "a drafted token that can be drawn, not one of probability {}",
                 draft_prob);
   return std::min(1.0, target_prob / draft_prob);
 }

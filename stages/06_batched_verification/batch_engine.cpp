@@ -82,7 +82,7 @@ bool BatchEngine::cancel(RequestId id) {
 
 RequestResult BatchEngine::take_result(RequestId id) {
   auto node = results_.extract(id);
-  SPECDEC_CHECK(!node.empty(), "request {} is finished", id);
+  SPECDEC_CHECK(!node.empty(), "request {} to be finished", id);
   return std::move(node.mapped());
 }
 
@@ -101,7 +101,7 @@ void BatchEngine::forget_prefixes() {
 
 // [snippet step]
 const StepReport& BatchEngine::step() {
-  SPECDEC_CHECK(!in_step_, "a callback does not call step()");
+  SPECDEC_CHECK(!in_step_, "no call of step() by a callback");
   in_step_ = true;
   draft_forwards_before_ = models_.drafter.forwards();
   report_ = {.step = ++stats_.steps, .started = now()};

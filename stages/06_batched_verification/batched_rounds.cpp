@@ -19,7 +19,8 @@ void RaggedPass::clear() {
 void RaggedPass::add_prefill(const Prefill& prefill) {
   const RequestState& r = *prefill.request;
   const auto left = uncached(target_, r.sequence, r.context);
-  SPECDEC_CHECK(prefill.tokens < std::ssize(left), "{} of {} tokens", prefill.tokens, left.size());
+  SPECDEC_CHECK(prefill.tokens < std::ssize(left),
+                "{} tokens to be fewer than the {} that are left", prefill.tokens, left.size());
   batch_.push_back({r.sequence, left.first(static_cast<std::size_t>(prefill.tokens)), 0});
 }
 
@@ -74,7 +75,7 @@ void BatchedRounds::draft(std::span<RequestState* const> batch) {
   for (std::size_t i = 0; i < batch.size(); i++) {
     RequestState& r = *batch[i];
     r.round = {.start = target_.length(r.sequence)};
-    SPECDEC_CHECK(r.round.start == r.prefill_end(), "all but the pending token is cached");
+    SPECDEC_CHECK(r.round.start == r.prefill_end(), "all but the pending token to be cached");
     drafts_[i].clear();
     const int K = spec_length(r);
     if (K == 0) continue;

@@ -11,32 +11,36 @@ namespace {
 void check_tokens(const RequestState& r) {
   const auto tokens = r.generation.tokens();
   const auto& prompt = r.request.generation.prompt;
-  SPECDEC_CHECK(std::ssize(tokens) == r.stats.run.emitted, "request {}: {} tokens, {} counted",
-                r.id, tokens.size(), r.stats.run.emitted);
+  SPECDEC_CHECK(std::ssize(tokens) == r.stats.run.emitted,
+                "request {} to have counted its {} tokens, not {}", r.id, tokens.size(),
+                r.stats.run.emitted);
   SPECDEC_CHECK(r.context.size() == prompt.size() + tokens.size() &&
                     std::ranges::equal(prompt, std::span(r.context).first(prompt.size())) &&
                     std::ranges::equal(tokens, std::span(r.context).subspan(prompt.size())),
-                "request {}: its context is its prompt and its tokens", r.id);
+                "the context of request {} to be its prompt and its tokens", r.id);
 }
 
 void check_lengths(const BatchEngine& engine, const RequestState& r) {
   const EngineModels& models = engine.models();
   const bool waits = r.phase == Phase::kWaiting;
-  SPECDEC_CHECK(waits == (r.sequence == RequestState::kNoSequence), "request {} is {}", r.id,
+  SPECDEC_CHECK(waits == (r.sequence == RequestState::kNoSequence),
+                "request {} to have a sequence unless it waits; it is {}", r.id,
                 phase_name(r.phase));
   if (waits) {
     SPECDEC_CHECK(r.draft_sequence == RequestState::kNoSequence,
-                  "request {} waits, and has no draft sequence", r.id);
+                  "request {}, which waits, to have no draft sequence", r.id);
     return;
   }
   const int length = models.target.length(r.sequence);
-  SPECDEC_CHECK(r.phase == Phase::kRunning ? length == r.prefill_end() : length < r.prefill_end(),
-                "request {} is {} with {} of {} tokens cached", r.id, phase_name(r.phase), length,
-                r.context.size());
+  SPECDEC_CHECK(
+      r.phase == Phase::kRunning ? length == r.prefill_end() : length < r.prefill_end(),
+      "request {} to have cached what its phase says; it is {} with {} of {} tokens cached", r.id,
+      phase_name(r.phase), length, r.context.size());
   if (r.draft_sequence == RequestState::kNoSequence) return;
   const int drafted = models.drafter.length(r.draft_sequence);
   SPECDEC_CHECK(r.phase == Phase::kRunning && drafted <= length,
-                "request {}: the draft has cached {} tokens, the target {}", r.id, drafted, length);
+                "the draft of request {} to have cached at most the target's {} tokens, not {}",
+                r.id, length, drafted);
 }
 
 // Every page has as many owners as there are tables with it, and one more in the prefix cache. A
@@ -46,18 +50,18 @@ void check_pages(const KvPool& pool, std::string_view name) {
   if (cache == nullptr) return;
   std::vector<int> owners(static_cast<std::size_t>(cache->allocator().n_pages()));
   const std::vector<SequenceId> sequences = cache->sequences();
-  SPECDEC_CHECK(std::ssize(sequences) == pool.n_sequences(), "{} {} sequences, {} counted",
+  SPECDEC_CHECK(std::ssize(sequences) == pool.n_sequences(), "{} {} sequences, not {}",
                 sequences.size(), name, pool.n_sequences());
   for (const SequenceId sequence : sequences) {
     const auto pages = cache->pages(sequence);
     const int length = cache->length(sequence), size = cache->page_size();
-    SPECDEC_CHECK(std::ssize(pages) == pool.pages_of(length), "{} tokens in {} {} pages", length,
-                  pages.size(), name);
+    SPECDEC_CHECK(std::ssize(pages) == pool.pages_of(length),
+                  "as many pages as {} tokens need, not {} {} pages", length, pages.size(), name);
     for (std::size_t i = 0; i < pages.size(); i++) {
       owners[static_cast<std::size_t>(pages[i])]++;
       const bool full = (static_cast<int>(i) + 1) * size <= length;
       SPECDEC_CHECK(full || cache->allocator().owners(pages[i]) == 1,
-                    "{} page {} is shared and will be written", name, pages[i]);
+                    "{} page {}, which will be written, not to be shared", name, pages[i]);
     }
   }
   int held = 0, used = 0;
@@ -65,14 +69,14 @@ void check_pages(const KvPool& pool, std::string_view name) {
     const int own = owners[static_cast<std::size_t>(page)];
     const int counted = cache->allocator().owners(page);
     const bool in_prefixes = pool.prefixes() && pool.prefixes()->holds(page);
-    SPECDEC_CHECK(counted == own + (in_prefixes ? 1 : 0), "{} page {} has {} owners, not {}", name,
-                  page, counted, own + (in_prefixes ? 1 : 0));
+    SPECDEC_CHECK(counted == own + (in_prefixes ? 1 : 0), "{} page {} to have {} owners, not {}",
+                  name, page, own + (in_prefixes ? 1 : 0), counted);
     held += in_prefixes ? 1 : 0;
     used += counted > 0 ? 1 : 0;
   }
-  SPECDEC_CHECK(used == pool.n_used(), "{} {} pages are used, not {}", used, name, pool.n_used());
-  SPECDEC_CHECK(!pool.prefixes() || held == pool.prefixes()->pages(), "{} {} pages are held", held,
-                name);
+  SPECDEC_CHECK(used == pool.n_used(), "{} {} pages to be used, not {}", used, name, pool.n_used());
+  SPECDEC_CHECK(!pool.prefixes() || held == pool.prefixes()->pages(), "{} {} pages to be held",
+                held, name);
 }
 
 }  // namespace
@@ -86,11 +90,11 @@ void check_invariants(const BatchEngine& engine) {
   const auto admitted = engine.admitted();
   const auto& waiting = engine.waiting();
   SPECDEC_CHECK(std::ranges::is_sorted(admitted, older) && std::ranges::is_sorted(waiting, older),
-                "both lists are in order of age");
+                "both lists to be in order of age");
   SPECDEC_CHECK(admitted.empty() || waiting.empty() || older(admitted.back(), waiting.front()),
-                "nobody is overtaken");
+                "no request to be overtaken");
   SPECDEC_CHECK(admitted.size() + waiting.size() == engine.requests().size(),
-                "every request is admitted or waits");
+                "every request to be admitted or to wait");
   check_pages(engine.target_pool(), "target");
   check_pages(engine.draft_pool(), "draft");
 }

@@ -137,7 +137,8 @@ std::span<const TokenId> PrefixCache::tokens_of_page(std::span<const TokenId> to
 void PrefixCache::insert(std::int32_t page, std::int32_t before,
                          std::span<const TokenId> page_tokens) {
   Entry& added = entry(page);
-  SPECDEC_CHECK(added.tokens.empty(), "page {} of a prompt is not cached as one of another", page);
+  SPECDEC_CHECK(added.tokens.empty(), "page {} of a prompt not to be cached as one of another",
+                page);
   added.before = before;
   added.hash = hash_after(before, page_tokens);
   added.tokens.assign(page_tokens.begin(), page_tokens.end());
@@ -190,7 +191,7 @@ void PrefixCache::verify(std::int32_t page) const {
   const std::vector<std::uint64_t>& sums = entry(page).sums;
   for (std::size_t i = 0; i < sums.size(); i++) {
     SPECDEC_CHECK(sum_of(page, static_cast<int>(i)) == sums[i],
-                  "page {} holds in layer {} what it held when the prefix cache took it in", page,
+                  "page {} to hold in layer {} what it held when the prefix cache took it in", page,
                   i);
   }
 }

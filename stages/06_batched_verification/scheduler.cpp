@@ -30,7 +30,7 @@ const StepPlan& Scheduler::plan(bool may_admit) {
   plan_admitted(rows);
   // A preempted request must not come back at once.
   if (plan_.preempted.empty() && (may_admit || admitted_.empty())) admit(rows);
-  SPECDEC_CHECK(!admitted_.empty() || waiting_.empty(), "nobody waits for an empty engine");
+  SPECDEC_CHECK(!admitted_.empty() || waiting_.empty(), "no request to wait for an empty engine");
   return plan_;
 }
 
@@ -61,7 +61,7 @@ void Scheduler::plan_admitted(int& rows) {
 bool Scheduler::reserve(RequestState& r, const Pages& pages) {
   const Pages wanted = {planned_.target + pages.target, planned_.draft + pages.draft};
   while (!make_room(wanted)) {
-    SPECDEC_CHECK(admitted_.size() > 1, "request {} fits alone", r.id);
+    SPECDEC_CHECK(admitted_.size() > 1, "request {} to fit alone", r.id);
     const bool is_youngest = admitted_.back() == &r;
     preempt_youngest();
     if (is_youngest) return false;

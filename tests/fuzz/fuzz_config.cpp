@@ -14,13 +14,13 @@ void check_config(const LlamaConfig& config) {
   for (const int size :
        {config.d_model, config.d_ff, config.n_layers, config.n_heads, config.n_kv_heads,
         config.head_dim, config.vocab_size, config.max_seq_len}) {
-    SPECDEC_CHECK(size > 0, "all sizes are positive");
+    SPECDEC_CHECK(size > 0, "all sizes to be positive");
   }
   SPECDEC_CHECK(config.n_heads % config.n_kv_heads == 0, "whole groups of heads");
   SPECDEC_CHECK(config.head_dim % 2 == 0, "pairs for RoPE");
   SPECDEC_CHECK(config.rms_norm_eps > 0 && config.rope_theta > 0, "positive numbers");
   for (const TokenId id : config.eos_ids) {
-    SPECDEC_CHECK(id >= 0 && id < config.vocab_size, "eos ids are in the vocabulary");
+    SPECDEC_CHECK(id >= 0 && id < config.vocab_size, "eos ids to be in the vocabulary");
   }
 }
 
@@ -34,7 +34,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   }
   try {
     for (const TokenId id : parse_generation_eos_ids(text, "generation_config.json", 100)) {
-      SPECDEC_CHECK(id >= 0 && id < 100, "eos ids are in the vocabulary");
+      SPECDEC_CHECK(id >= 0 && id < 100, "eos ids to be in the vocabulary");
     }
   } catch (const Error&) {  // refused
   }

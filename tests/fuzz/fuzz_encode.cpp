@@ -77,14 +77,14 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   try {
     ids = tokenizer.encode(text);
   } catch (const specdec::Error&) {
-    SPECDEC_CHECK(specdec::find_invalid_utf8(text), "UTF-8 is encoded");
+    SPECDEC_CHECK(specdec::find_invalid_utf8(text), "UTF-8 to be encoded");
     return 0;
   }
-  SPECDEC_CHECK(!specdec::find_invalid_utf8(text), "what is not UTF-8 is refused");
-  for (const TokenId id : ids) SPECDEC_CHECK(tokenizer.contains(id), "{} is a token", id);
+  SPECDEC_CHECK(!specdec::find_invalid_utf8(text), "what is not UTF-8 to be refused");
+  for (const TokenId id : ids) SPECDEC_CHECK(tokenizer.contains(id), "{} to be a token", id);
   const std::string begin(tokenizer.token_bytes(ids.at(0)));
   const std::string decoded = tokenizer.decode(ids, /*skip_special_tokens=*/false);
-  if (choice < 2) SPECDEC_CHECK(decoded == begin + std::string(text), "decode undoes encode");
-  SPECDEC_CHECK(!specdec::find_invalid_utf8(decoded), "decode gives UTF-8");
+  if (choice < 2) SPECDEC_CHECK(decoded == begin + std::string(text), "decode to undo encode");
+  SPECDEC_CHECK(!specdec::find_invalid_utf8(decoded), "decode to give UTF-8");
   return 0;
 }

@@ -17,8 +17,9 @@ void check_request(const TimedRequest& request) {
   const RunOptions& o = request.options;
   SPECDEC_CHECK(request.arrival >= 0 && std::isfinite(request.arrival), "a time");
   SPECDEC_CHECK(o.has_prompt + o.has_chat + !o.prompt_ids.empty() == 1, "one prompt");
-  SPECDEC_CHECK(kNewTokens.has(o.max_new_tokens) && kSpecLengths.has(o.spec_length), "in range");
-  SPECDEC_CHECK(o.max_context == 0 || kContextSizes.has(o.max_context), "in range");
+  SPECDEC_CHECK(kNewTokens.has(o.max_new_tokens) && kSpecLengths.has(o.spec_length),
+                "a number in range");
+  SPECDEC_CHECK(o.max_context == 0 || kContextSizes.has(o.max_context), "a number in range");
   check_speculation_options(speculation_options(o));
 }
 
@@ -36,7 +37,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   std::set<std::string> ids;
   for (const TimedRequest& request : requests) {
     check_request(request);
-    SPECDEC_CHECK(ids.insert(request.id).second, "ids differ");
+    SPECDEC_CHECK(ids.insert(request.id).second, "ids that differ");
   }
   return 0;
 }

@@ -18,14 +18,14 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       SPECDEC_CHECK(header.data_start + tensor.begin == position, "no hole, no overlap");
       position = header.data_start + tensor.end;
     }
-    SPECDEC_CHECK(position == size, "the tensors end where the file ends");
+    SPECDEC_CHECK(position == size, "the tensors to end where the file ends");
 
     const std::size_t count = header.tensors.size();
     std::string again = safetensors_header(header.tensors, header.metadata);
     again.append(size - header.data_start, '\0');
     const SafetensorsHeader second = parse_safetensors(std::as_bytes(std::span(again)), "again");
     SPECDEC_CHECK(second.tensors.size() == count && second.metadata == header.metadata,
-                  "what is written is read back");
+                  "to read back what was written");
   } catch (const Error&) {  // refused
   }
   return 0;

@@ -29,13 +29,13 @@ void try_out(const Tokenizer& tokenizer) {
     } catch (const specdec::Error&) {
       return;  // the split pattern gave up
     }
-    for (const TokenId id : ids) SPECDEC_CHECK(tokenizer.contains(id), "encode gives known ids");
+    for (const TokenId id : ids) SPECDEC_CHECK(tokenizer.contains(id), "encode to give known ids");
     specdec::StreamDecoder decoder(tokenizer, special);
     std::string streamed;
     for (const TokenId id : ids) streamed += decoder.push(id);
     streamed += decoder.finish();
-    SPECDEC_CHECK(streamed == tokenizer.decode(ids, special), "the stream gives decode's text");
-    SPECDEC_CHECK(!specdec::find_invalid_utf8(streamed), "decode gives UTF-8");
+    SPECDEC_CHECK(streamed == tokenizer.decode(ids, special), "the stream to give decode's text");
+    SPECDEC_CHECK(!specdec::find_invalid_utf8(streamed), "decode to give UTF-8");
   }
 }
 

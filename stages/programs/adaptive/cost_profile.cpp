@@ -65,7 +65,7 @@ CostProfile make_profile(const Json& key, std::vector<double> target_pass, doubl
   for (std::size_t i = target_pass.size() - 1; i > 0; i--) {
     target_pass[i - 1] = std::min(target_pass[i - 1], target_pass[i]);
   }
-  SPECDEC_CHECK(target_pass[0] > 0, "a pass takes time");
+  SPECDEC_CHECK(target_pass[0] > 0, "a pass to take time");
   return {key.dump(), std::move(target_pass), draft_step};
 }
 

@@ -60,14 +60,14 @@ TEST(KvMemoryTest, CopiesSlotsInEveryLayerAndNothingElse) {
 TEST(KvMemoryDeathTest, BadCopiesAbort) {
   MemoryBackend backend;
   KvMemory memory(backend, {.n_layers = 1, .n_kv_heads = 1, .head_dim = 2}, 10);
-  EXPECT_DEATH(memory.copy(0, 2, 3), "3 slots from 0 and from 2 overlap");
-  EXPECT_DEATH(memory.copy(2, 0, 3), "3 slots from 2 and from 0 overlap");
-  EXPECT_DEATH(memory.copy(8, 0, 3), "3 slots from 8 and from 0 lie among 10");
-  EXPECT_DEATH(memory.copy(0, 8, 3), "3 slots from 0 and from 8 lie among 10");
-  EXPECT_DEATH(memory.copy(-1, 3, 1), "lie among 10");
-  EXPECT_DEATH(memory.copy(3, 6, -1), "lie among 10");
-  EXPECT_DEATH(memory.layer(1), "layer 1 of 1");
-  EXPECT_DEATH(memory.layer(-1), "layer -1 of 1");
+  EXPECT_DEATH(memory.copy(0, 2, 3), "3 slots from 0 and from 2 not to overlap");
+  EXPECT_DEATH(memory.copy(2, 0, 3), "3 slots from 2 and from 0 not to overlap");
+  EXPECT_DEATH(memory.copy(8, 0, 3), "3 slots from 8 and from 0 to be among 10");
+  EXPECT_DEATH(memory.copy(0, 8, 3), "3 slots from 0 and from 8 to be among 10");
+  EXPECT_DEATH(memory.copy(-1, 3, 1), "to be among 10");
+  EXPECT_DEATH(memory.copy(3, 6, -1), "to be among 10");
+  EXPECT_DEATH(memory.layer(1), "layer 1 to be one of 1");
+  EXPECT_DEATH(memory.layer(-1), "layer -1 to be one of 1");
   EXPECT_DEATH(KvMemory(backend, memory.shape(), 0), "room for at least one token, not for 0");
   EXPECT_DEATH(KvMemory(backend, {}, 1), "at least one layer, head and element");
 }
@@ -118,9 +118,9 @@ TEST(KvMemoryTest, SizesBeyondAllIntegersAreRefused) {
 
 TEST(CheckExtensionsDeathTest, WhatExtendRequires) {
   const std::vector<Extension> twice = {{1, 2}, {0, 1}, {1, 1}};
-  EXPECT_DEATH(check_extensions(twice), "sequence 1 is extended once in a call");
+  EXPECT_DEATH(check_extensions(twice), "to extend sequence 1 once in a call");
   const std::vector<Extension> negative = {{1, 0}, {2, -1}};
-  EXPECT_DEATH(check_extensions(negative), "sequence 2 is extended by -1 tokens");
+  EXPECT_DEATH(check_extensions(negative), "sequence 2 by 0 or more tokens, not -1");
   check_extensions(std::span(twice).first(2));
   check_extensions({});
 }

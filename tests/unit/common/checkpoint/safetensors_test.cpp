@@ -237,7 +237,8 @@ TEST(SafetensorsWriterTest, LeavesNothingBehindWhenItFails) {
 TEST(SafetensorsWriterDeathTest, ViewsMustFitTheirShapes) {
   const TemporaryDirectory directory;
   const std::vector<NamedTensor> short_view{{"w", {DType::kF32, {3}, {}}}};
-  EXPECT_DEATH(write_safetensors(directory.path() / "f", short_view), "its shape needs 12");
+  EXPECT_DEATH(write_safetensors(directory.path() / "f", short_view),
+               "to have the 12 that its shape needs");
 }
 
 // The published model.safetensors of Llama-3.2-1B-Instruct has a header of 16,800 bytes and

@@ -343,12 +343,12 @@ TEST(DistributionDeathTest, MistakesAbort) {
   EXPECT_DEATH(probabilities(std::vector<float>{1, 2, 3}, {}, {}, scratch, three), "scratch's 2");
   EXPECT_DEATH(probabilities(logits, outside, penalty, scratch, two), "token 2 of the history");
   EXPECT_DEATH(probabilities(logits, negative, penalty, scratch, two), "token -1 of the history");
-  EXPECT_DEATH(sample(Probs({0.5, 0.5}), 1), "the uniform 1 is at least 0 and below 1");
-  EXPECT_DEATH(sample(Probs({0.5, 0.5}), std::nan("")), "the uniform nan");
-  EXPECT_DEATH(sample(Probs({0, 0}), 0.5), "total 0 is positive");
-  EXPECT_DEATH(sample(Probs({0.5, std::nan("")}), 0.1), "probability nan is at least 0");
-  EXPECT_DEATH(sample(Probs({1.5, -0.5}), 0.1), "probability -0.5 is at least 0");
-  EXPECT_DEATH(sample(Probs({HUGE_VAL, 1}), 0.1), "total inf is positive and finite");
+  EXPECT_DEATH(sample(Probs({0.5, 0.5}), 1), "a uniform of at least 0 and below 1, not 1");
+  EXPECT_DEATH(sample(Probs({0.5, 0.5}), std::nan("")), "below 1, not (-)?nan");
+  EXPECT_DEATH(sample(Probs({0, 0}), 0.5), "finite total of the probabilities, not 0");
+  EXPECT_DEATH(sample(Probs({0.5, std::nan("")}), 0.1), "a probability of at least 0, not (-)?nan");
+  EXPECT_DEATH(sample(Probs({1.5, -0.5}), 0.1), "a probability of at least 0, not -0.5");
+  EXPECT_DEATH(sample(Probs({HUGE_VAL, 1}), 0.1), "finite total of the probabilities, not inf");
 }
 
 }  // namespace

@@ -111,7 +111,8 @@ TEST(UniformTest, SharedDrawsAreNoticed) {
 }
 
 TEST(UniformDeathTest, NegativePositionsAreMistakes) {
-  EXPECT_DEATH(uniform(0, -1, Purpose::kDraft), "position -1 and index 0 of a draw are at least 0");
+  EXPECT_DEATH(uniform(0, -1, Purpose::kDraft),
+               "position -1 and index 0 of a draw to be at least 0");
   EXPECT_DEATH(uniform(0, 0, Purpose::kRace, -7), "position 0 and index -7");
 }
 

@@ -351,11 +351,11 @@ TEST(LookupDrafterDeathTest, BrokenPreconditions) {
   EXPECT_DEATH(LookupDrafter(0), "a text of at least one token");
   Lookup lookup;
   lookup(spell("abcdef"), 2);
-  EXPECT_DEATH(lookup(spell("abc"), 2), "goes on after 6 tokens, not 3");
+  EXPECT_DEATH(lookup(spell("abc"), 2), "go on after 6 tokens, not 3");
   EXPECT_DEATH(lookup(Tokens(201, 1), 2), "room for 200 tokens");
-  EXPECT_DEATH(lookup.drafter.truncate(lookup.sequences[0], -1), "-1 tokens are kept");
+  EXPECT_DEATH(lookup.drafter.truncate(lookup.sequences[0], -1), "0 or more tokens, not -1");
   lookup.drafter.release(lookup.sequences[0]);
-  EXPECT_DEATH(lookup(spell("abc"), 2), "sequence 0 does not exist");
+  EXPECT_DEATH(lookup(spell("abc"), 2), "sequence 0 to exist");
 }
 
 }  // namespace

@@ -202,12 +202,12 @@ TEST(NgramModelDeathTest, BrokenPreconditions) {
   MemoryBackend backend;
   const Tokens text = {1, 4};
   EXPECT_DEATH(NgramModel(backend, 8, 8, 3, {}, 1), "order 1 or 2");
-  EXPECT_DEATH(NgramModel(backend, 8, 9, 1, {}, 1), "9 tokens in a vocabulary of 8");
-  EXPECT_DEATH(NgramModel(backend, 8, 4, 1, text, 1), "id 4 of the text is below 4");
+  EXPECT_DEATH(NgramModel(backend, 8, 9, 1, {}, 1), "9 tokens to be in a vocabulary of 8");
+  EXPECT_DEATH(NgramModel(backend, 8, 4, 1, text, 1), "id 4 of the text to be below 4");
   NgramModel model(backend, 8, 8, 1, {}, 1);
-  EXPECT_DEATH(model.truncate(0, 0), "sequence 0 does not exist");
+  EXPECT_DEATH(model.truncate(0, 0), "sequence 0 to exist");
   const SequenceId a = model.create();
-  EXPECT_DEATH(model.truncate(a, 1), "1 of 0 tokens are kept");
+  EXPECT_DEATH(model.truncate(a, 1), "to keep 0 to 0 tokens, not 1");
   const Segment twice[] = {{a, text, 0}, {a, text, 0}};
   EXPECT_DEATH(model.forward(twice, {}), "once in a call");
   EXPECT_DEATH(model.forward(Segment{a, text, 1}, {}), "logits of 1 rows, not 0");

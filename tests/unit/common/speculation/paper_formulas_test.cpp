@@ -240,17 +240,18 @@ TEST(SpeculationModelTest, NoKBeatsTheOracle) {
 
 TEST(SpeculationModelDeathTest, RangesAreChecked) {
   const double nan = std::nan("");
-  EXPECT_DEATH(expected_emitted(1.01, 3), "alpha 1.01 is a probability");
-  EXPECT_DEATH(expected_emitted(nan, 3), "alpha nan is a probability");
-  EXPECT_DEATH(expected_emitted(0.5, -1), "spec_length -1 is at least 0");
-  EXPECT_DEATH(walltime_factor(0.5, 3, -0.1), "relative cost -0.1 is at least 0");
-  EXPECT_DEATH(walltime_factor(0.5, 3, 0.1, 0), "a target pass takes time: 0");
-  EXPECT_DEATH(operations_factor(0.5, 3, nan), "relative cost nan is at least 0");
-  EXPECT_DEATH(memory_access_factor(0.5, 3, -1), "relative cost -1 is at least 0");
-  EXPECT_DEATH(best_spec_length(0.5, 0.1, 1, -1), "max_spec_length -1 is at least 0");
-  EXPECT_DEATH(can_be_faster(-0.5, 0.1), "alpha -0.5 is a probability");
-  EXPECT_DEATH(oracle_emitted(2), "alpha 2 is a probability");
-  EXPECT_DEATH(oracle_walltime_factor(0.5, nan), "relative cost nan is at least 0");
+  EXPECT_DEATH(expected_emitted(1.01, 3), "alpha 1.01 to be a probability");
+  EXPECT_DEATH(expected_emitted(nan, 3), "alpha nan to be a probability");
+  EXPECT_DEATH(expected_emitted(0.5, -1), "a spec_length of at least 0, not -1");
+  EXPECT_DEATH(walltime_factor(0.5, 3, -0.1), "cost of the draft of at least 0, not -0.1");
+  EXPECT_DEATH(walltime_factor(0.5, 3, 0.1, 0),
+               "a target pass to take a finite time above 0, not 0");
+  EXPECT_DEATH(operations_factor(0.5, 3, nan), "cost of the draft of at least 0, not nan");
+  EXPECT_DEATH(memory_access_factor(0.5, 3, -1), "cost of the draft of at least 0, not -1");
+  EXPECT_DEATH(best_spec_length(0.5, 0.1, 1, -1), "max_a spec_length of at least 0, not -1");
+  EXPECT_DEATH(can_be_faster(-0.5, 0.1), "alpha -0.5 to be a probability");
+  EXPECT_DEATH(oracle_emitted(2), "alpha 2 to be a probability");
+  EXPECT_DEATH(oracle_walltime_factor(0.5, nan), "cost of the draft of at least 0, not nan");
 }
 
 }  // namespace

@@ -115,7 +115,7 @@ TEST(RandomDrafterDeathTest, BrokenPreconditions) {
   Dice dice(1);
   Random random;
   random.drafts = Drafts(4, kLimit - 1);
-  EXPECT_DEATH(random(1, 1, {{.temperature = 1}, &dice}), "7 tokens in a vocabulary of 6");
+  EXPECT_DEATH(random(1, 1, {{.temperature = 1}, &dice}), "7 tokens to be in a vocabulary of 6");
 }
 
 // ---- the scripted ones ----

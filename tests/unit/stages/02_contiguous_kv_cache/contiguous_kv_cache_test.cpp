@@ -92,15 +92,15 @@ TEST_F(ContiguousKvCacheDeathTest, MistakesAbort) {
   ContiguousKvCache cache(backend_, kShape, 2, 10);
   const SequenceId a = cache.create();
   extend(cache, {{a, 3}});
-  EXPECT_DEATH(cache.truncate(a, 4), "4 of 3 tokens are kept");
-  EXPECT_DEATH(cache.truncate(a, -1), "-1 of 3 tokens are kept");
-  EXPECT_DEATH(extend(cache, {{a, 1}, {a, 1}}), "sequence 0 is extended once in a call");
-  EXPECT_DEATH(cache.length(1), "sequence 1 does not exist");
-  EXPECT_DEATH(cache.length(2), "sequence 2 does not exist");
-  EXPECT_DEATH(cache.length(-1), "sequence -1 does not exist");
+  EXPECT_DEATH(cache.truncate(a, 4), "to keep 0 to 3 tokens, not 4");
+  EXPECT_DEATH(cache.truncate(a, -1), "to keep 0 to 3 tokens, not -1");
+  EXPECT_DEATH(extend(cache, {{a, 1}, {a, 1}}), "to extend sequence 0 once in a call");
+  EXPECT_DEATH(cache.length(1), "sequence 1 to exist");
+  EXPECT_DEATH(cache.length(2), "sequence 2 to exist");
+  EXPECT_DEATH(cache.length(-1), "sequence -1 to exist");
   cache.release(a);
-  EXPECT_DEATH(cache.release(a), "sequence 0 does not exist");
-  EXPECT_DEATH(cache.pages(a), "sequence 0 does not exist");
+  EXPECT_DEATH(cache.release(a), "sequence 0 to exist");
+  EXPECT_DEATH(cache.pages(a), "sequence 0 to exist");
 }
 
 TEST_F(ContiguousKvCacheTest, TheDecodeLoopAllocatesNothing) {

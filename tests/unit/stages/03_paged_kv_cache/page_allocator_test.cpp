@@ -48,14 +48,14 @@ TEST(PageAllocatorDeathTest, AbortsOnMistakes) {
   const std::int32_t page = pages.allocate();
   pages.allocate();
   pages.free(page);
-  EXPECT_DEATH(pages.free(page), "page 0 is in use, not free");
-  EXPECT_DEATH(pages.share(page), "page 0 is in use, not free");
-  EXPECT_DEATH(pages.free(2), "page 2 is in use, not free") << "never allocated";
-  EXPECT_DEATH(pages.free(3), "page 3 of 3");
-  EXPECT_DEATH(pages.owners(-1), "page -1 of 3");
+  EXPECT_DEATH(pages.free(page), "page 0 to be in use, not free");
+  EXPECT_DEATH(pages.share(page), "page 0 to be in use, not free");
+  EXPECT_DEATH(pages.free(2), "page 2 to be in use, not free") << "never allocated";
+  EXPECT_DEATH(pages.free(3), "page 3 to be one of 3");
+  EXPECT_DEATH(pages.owners(-1), "page -1 to be one of 3");
   pages.allocate();
   pages.allocate();
-  EXPECT_DEATH(pages.allocate(), "one of 3 pages is free");
+  EXPECT_DEATH(pages.allocate(), "one of 3 pages to be free");
 }
 
 TEST(PageAllocatorTest, AgreesWithAListOfOwners) {

@@ -324,22 +324,22 @@ using PagedKvCacheDeathTest = PagedKvCacheTest;
 TEST_F(PagedKvCacheDeathTest, MistakesAbort) {
   PagedKvCache cache(backend_, kShape, 6, 4);
   const SequenceId a = sequence(cache, 3);
-  EXPECT_DEATH(cache.truncate(a, 4), "4 of 3 tokens are kept");
-  EXPECT_DEATH(cache.truncate(a, -1), "-1 of 3 tokens are kept");
-  EXPECT_DEATH(cache.share_prefix(a, 4), "4 of 3 tokens are shared");
-  EXPECT_DEATH(cache.share_prefix(a, -1), "-1 of 3 tokens are shared");
-  EXPECT_DEATH(extend(cache, {{a, 1}, {a, 1}}), "sequence 0 is extended once in a call");
-  EXPECT_DEATH(can_extend(cache, {{a, -1}}), "sequence 0 is extended by -1 tokens");
-  EXPECT_DEATH(cache.length(1), "sequence 1 does not exist");
-  EXPECT_DEATH(cache.length(-1), "sequence -1 does not exist");
-  EXPECT_DEATH(cache.hold(1), "page 1 is in use, not free");
-  EXPECT_DEATH(cache.hold(6), "page 6 of 6");
-  EXPECT_DEATH(cache.drop(0), "page 0 is held") << "it is the sequence's alone";
-  EXPECT_DEATH(cache.drop(-1), "page -1 of 6");
-  EXPECT_DEATH(cache.share_pages(std::array{1}), "page 1 is in use, not free");
+  EXPECT_DEATH(cache.truncate(a, 4), "to keep 0 to 3 tokens, not 4");
+  EXPECT_DEATH(cache.truncate(a, -1), "to keep 0 to 3 tokens, not -1");
+  EXPECT_DEATH(cache.share_prefix(a, 4), "to share 0 to 3 tokens, not 4");
+  EXPECT_DEATH(cache.share_prefix(a, -1), "to share 0 to 3 tokens, not -1");
+  EXPECT_DEATH(extend(cache, {{a, 1}, {a, 1}}), "to extend sequence 0 once in a call");
+  EXPECT_DEATH(can_extend(cache, {{a, -1}}), "sequence 0 by 0 or more tokens, not -1");
+  EXPECT_DEATH(cache.length(1), "sequence 1 to exist");
+  EXPECT_DEATH(cache.length(-1), "sequence -1 to exist");
+  EXPECT_DEATH(cache.hold(1), "page 1 to be in use, not free");
+  EXPECT_DEATH(cache.hold(6), "page 6 to be one of 6");
+  EXPECT_DEATH(cache.drop(0), "page 0 to be held") << "it is the sequence's alone";
+  EXPECT_DEATH(cache.drop(-1), "page -1 to be one of 6");
+  EXPECT_DEATH(cache.share_pages(std::array{1}), "page 1 to be in use, not free");
   cache.release(a);
-  EXPECT_DEATH(cache.release(a), "sequence 0 does not exist");
-  EXPECT_DEATH(cache.fork(a), "sequence 0 does not exist");
+  EXPECT_DEATH(cache.release(a), "sequence 0 to exist");
+  EXPECT_DEATH(cache.fork(a), "sequence 0 to exist");
 }
 
 }  // namespace

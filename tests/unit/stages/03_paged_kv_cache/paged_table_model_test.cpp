@@ -190,11 +190,11 @@ TEST_P(PagedTableModelTest, ACorruptedSlotIsNoticed) {
   EXPECT_FALSE(same_bits(model.backend(), logits.rows(0, 1), logits.rows(1, 1)));
   for (const float wrong : {std::numeric_limits<float>::quiet_NaN(), -1.0f, 7.0f, 2.5f}) {
     key = wrong;
-    EXPECT_DEATH(say(1), "position 2 of sequence 0 holds a token in slot");
+    EXPECT_DEATH(say(1), "position 2 of sequence 0 to hold a token in slot");
   }
   key = 4;
   value = 1;
-  EXPECT_DEATH(say(1), "holds position 2 of sequence 0, not 1");
+  EXPECT_DEATH(say(1), "to hold position 2 of sequence 0, not 1");
   value = 2;
   say(1);
   EXPECT_TRUE(same_bits(model.backend(), logits.rows(0, 1), logits.rows(1, 1)));
@@ -205,7 +205,7 @@ TEST_P(PagedTableModelTest, WhatNobodyWroteIsNoToken) {
   const SequenceId a = model.create();
   const Extension extension{a, 1};
   cache_->extend({&extension, 1});
-  EXPECT_DEATH(model.text(a), "position 0 of sequence 0 holds a token in slot 0, not nan");
+  EXPECT_DEATH(model.text(a), "position 0 of sequence 0 to hold a token in slot 0, not nan");
 }
 
 TEST_P(PagedTableModelTest, AFailedForwardChangesNothing) {
@@ -225,7 +225,7 @@ TEST_P(PagedTableModelTest, AFailedForwardChangesNothing) {
   EXPECT_THAT(model.text(b), ElementsAre(3));
   EXPECT_EQ(model.forwards(), 1);
   EXPECT_EQ(model.rows(), 2);
-  EXPECT_DEATH(model.forward(Segment{a, Tokens{1}, 1}, logits.rows(0, 2)), "1 rows of logits are");
+  EXPECT_DEATH(model.forward(Segment{a, Tokens{1}, 1}, logits.rows(0, 2)), "1 rows of logits, not");
   EXPECT_DEATH(model.forward(Segment{a, Tokens{1}, 2}, logits.rows(0, 2)), "logits for 0 to 1");
 }
 

@@ -48,7 +48,8 @@ class NoChance final : public Chance {
  public:
   TokenId token(std::span<const double> probs, int, Purpose) override { return certain(probs); }
   bool accept(double probability, int) override {
-    SPECDEC_CHECK(probability == 0 || probability == 1, "{} is left to chance", probability);
+    SPECDEC_CHECK(probability == 0 || probability == 1,
+                  "a probability of 0 or 1; {} is left to chance", probability);
     return probability == 1;
   }
   TokenId race(std::span<const double> probs, int) override { return certain(probs); }
@@ -56,7 +57,8 @@ class NoChance final : public Chance {
  private:
   static TokenId certain(std::span<const double> probs) {
     const auto possible = [](double prob) { return prob > 0; };
-    SPECDEC_CHECK(std::ranges::count_if(probs, possible) == 1, "a token is left to chance");
+    SPECDEC_CHECK(std::ranges::count_if(probs, possible) == 1,
+                  "one possible token, so that nothing is left to chance");
     return static_cast<TokenId>(std::ranges::find_if(probs, possible) - probs.begin());
   }
 };

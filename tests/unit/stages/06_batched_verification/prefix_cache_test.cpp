@@ -331,10 +331,10 @@ TEST_F(PrefixCacheDeathTest, APageThatWasOverwrittenIsNoticed) {
   float& value = cache_.memory().layer(1).values[2 * 2];  // the first of page 1
   const float before = key;
   key = 5;
-  EXPECT_DEATH(prefixes.create(numbers(0, 5)), "page 0 holds in layer 0 what it held");
+  EXPECT_DEATH(prefixes.create(numbers(0, 5)), "page 0 to hold in layer 0 what it held");
   key = before;
   value = 5;
-  EXPECT_DEATH(prefixes.create(numbers(0, 5)), "page 1 holds in layer 1 what it held");
+  EXPECT_DEATH(prefixes.create(numbers(0, 5)), "page 1 to hold in layer 1 what it held");
   cache_.release(prefixes.create(numbers(0, 3)));  // does not find page 1
 }
 
@@ -348,8 +348,8 @@ TEST_F(PrefixCacheDeathTest, WithoutVerifyNothingIsRead) {
 TEST_F(PrefixCacheDeathTest, MistakesAbort) {
   PrefixCache prefixes(cache_);
   prefixes.add(id_, numbers(0, 5));
-  EXPECT_DEATH(prefixes.add(id_, numbers(100, 5)), "page 0 of a prompt is not cached as one of");
-  EXPECT_DEATH(prefixes.add(id_ + 1, numbers(0, 5)), "sequence 1 does not exist");
+  EXPECT_DEATH(prefixes.add(id_, numbers(100, 5)), "page 0 of a prompt not to be cached as one of");
+  EXPECT_DEATH(prefixes.add(id_ + 1, numbers(0, 5)), "sequence 1 to exist");
 }
 
 }  // namespace
