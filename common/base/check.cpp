@@ -12,8 +12,8 @@ namespace specdec {
 
 void check_failed_with(const char* file, int line, const char* condition, fmt::string_view format,
                        fmt::format_args args) {
-  fmt::print(stderr, "{}:{}: broken invariant: {} does not hold; expected {}\n", file, line, condition,
-             fmt::vformat(format, args));
+  fmt::print(stderr, "{}:{}: broken invariant: {} does not hold; expected {}\n", file, line,
+             condition, fmt::vformat(format, args));
   std::abort();
 }
 

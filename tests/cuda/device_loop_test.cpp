@@ -6,8 +6,8 @@
 #include "stages/04_greedy_speculation/greedy_speculation.h"
 #include "stages/05_rejection_sampling/rejection_sampling.h"
 #include "stages/05_rejection_sampling/sampling_drafter.h"
-#include "stages/programs/sampling/speculation_options.h"
 #include "stages/programs/run/request.h"
+#include "stages/programs/sampling/speculation_options.h"
 #include "tests/engine_fixture.h"
 
 namespace specdec {

@@ -2,10 +2,9 @@
 
 #include <algorithm>
 
-#include "common/base/json_value.h"
-
 #include "common/base/check.h"
 #include "common/base/error.h"
+#include "common/base/json_value.h"
 
 namespace specdec {
 namespace {
@@ -95,8 +94,7 @@ void read_option_field(const Option& option, int stage, const JsonObject& line) 
   std::visit(FieldReader(option, stage, line), option.value);
 }
 
-const Json& some_list(const JsonObject& line, const std::string& key,
-                                std::string_view wanted) {
+const Json& some_list(const JsonObject& line, const std::string& key, std::string_view wanted) {
   const Json& list = *line.find(key);
   if (!list.is_array()) line.fail_type(key, wanted);
   if (list.empty()) fail("{}: {} is empty", line.name(), key);

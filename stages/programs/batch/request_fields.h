@@ -2,9 +2,8 @@
 #include <string>
 #include <string_view>
 
-#include "common/base/json_value.h"
-
 #include "common/base/json.h"
+#include "common/base/json_value.h"
 #include "stages/programs/run/option.h"
 
 namespace specdec {
@@ -16,8 +15,7 @@ namespace specdec {
 void read_option_field(const Option& option, int stage, const JsonObject& line);
 
 // The elements of a list that is there. Throws Error: no list, or an empty one.
-const Json& some_list(const JsonObject& line, const std::string& key,
-                                std::string_view wanted);
+const Json& some_list(const JsonObject& line, const std::string& key, std::string_view wanted);
 
 // A text that is there, where an empty one can only be a mistake.
 std::string some_text(const JsonObject& line, const std::string& key);

@@ -8,10 +8,9 @@
 #include <span>
 #include <unordered_map>
 
-#include "common/base/json_value.h"
-
 #include "common/base/error.h"
 #include "common/base/json.h"
+#include "common/base/json_value.h"
 #include "common/base/mapped_file.h"
 #include "common/base/utf8.h"
 #include "common/tokenizer/chat.h"

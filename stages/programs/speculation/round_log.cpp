@@ -116,23 +116,23 @@ void RoundLog::write(const Generation& generation, const Json& stats, std::strin
   Json rounds = Json::array();
   for (const RoundRecord& record : records_) rounds.push_back(to_json(record));
   Json trace = {{"format", "specdec-trace-1"},
-                          {"stage", stage_name(options_.stage)},
-                          {"rule", rule},
-                          {"lossless", lossless},
-                          {"target", options_.target},
-                          {"draft_kind", options_.draft_kind},
-                          {"draft", options_.draft_kind == DraftKind::kLlama ? options_.draft : ""},
-                          {"sampling", sampling_json(options_)},
-                          {"page_size", target_cache_.page_size()},
-                          {"draft_page_size", draft_.cache() ? draft_.cache()->page_size() : 0},
-                          {"spec_length", spec_length_json(options_)},
-                          {"prompt_ids", request_.prompt},
-                          {"tokens", generation.tokens()},
-                          {"text", generation.text()},
-                          {"finish_reason", finish_reason_name(generation.finish_reason())},
-                          {"pieces", pieces(request_, generation.tokens(), records_)},
-                          {"stats", stats},
-                          {"rounds", rounds}};
+                {"stage", stage_name(options_.stage)},
+                {"rule", rule},
+                {"lossless", lossless},
+                {"target", options_.target},
+                {"draft_kind", options_.draft_kind},
+                {"draft", options_.draft_kind == DraftKind::kLlama ? options_.draft : ""},
+                {"sampling", sampling_json(options_)},
+                {"page_size", target_cache_.page_size()},
+                {"draft_page_size", draft_.cache() ? draft_.cache()->page_size() : 0},
+                {"spec_length", spec_length_json(options_)},
+                {"prompt_ids", request_.prompt},
+                {"tokens", generation.tokens()},
+                {"text", generation.text()},
+                {"finish_reason", finish_reason_name(generation.finish_reason())},
+                {"pieces", pieces(request_, generation.tokens(), records_)},
+                {"stats", stats},
+                {"rounds", rounds}};
   if (!options_.inflate_target.empty()) trace["inflated_target"] = options_.inflate_target;
   if (!options_.inflate_draft.empty()) trace["inflated_draft"] = options_.inflate_draft;
   OutputFile file(options_.trace);

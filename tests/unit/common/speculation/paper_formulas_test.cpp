@@ -1,10 +1,11 @@
 // The cost model of speculation against what its authors printed, and against simulation.
+#include "common/speculation/paper_formulas.h"
+
 #include <cmath>
 #include <numbers>
 #include <vector>
 
 #include "common/sampling/uniform.h"
-#include "common/speculation/paper_formulas.h"
 #include "tests/test_support.h"
 
 namespace specdec {

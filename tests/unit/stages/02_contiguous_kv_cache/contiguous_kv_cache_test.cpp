@@ -4,8 +4,8 @@
 
 #include "tests/test_support.h"
 #include "tests/unit/allocation_counter.h"
-#include "tests/unit/stages/02_contiguous_kv_cache/kv_cache_driver.h"
 #include "tests/unit/common/memory_backend.h"
+#include "tests/unit/stages/02_contiguous_kv_cache/kv_cache_driver.h"
 
 namespace specdec {
 namespace {

@@ -2,8 +2,8 @@
 
 #include "stages/03_paged_kv_cache/paged_kv_cache.h"
 #include "tests/test_support.h"
-#include "tests/unit/stages/02_contiguous_kv_cache/kv_cache_driver.h"
 #include "tests/unit/common/memory_backend.h"
+#include "tests/unit/stages/02_contiguous_kv_cache/kv_cache_driver.h"
 
 namespace specdec {
 namespace {
