@@ -120,7 +120,7 @@ void RoundLog::write(const Generation& generation, const Json& stats, std::strin
                 {"rule", rule},
                 {"lossless", lossless},
                 {"target", options_.target},
-                {"draft_kind", options_.draft_kind},
+                {"draft_kind", name_of(options_.draft_kind)},
                 {"draft", options_.draft_kind == DraftKind::kLlama ? options_.draft : ""},
                 {"sampling", sampling_json(options_)},
                 {"page_size", target_cache_.page_size()},
