@@ -48,7 +48,8 @@ void serve(BatchEngine& engine, std::span<const QueuedRequest> queue,
       try {
         if (!queued.request) fail("{}", queued.error);
         report.added(by_arrival[next],
-                     engine.add_request(*queued.request, {}, queued.timed.arrival));
+                     engine.add_request(*queued.request, report.delivery(by_arrival[next]),
+                                        queued.timed.arrival));
       } catch (const Error& error) {
         report.refused(by_arrival[next], error.what());
       }

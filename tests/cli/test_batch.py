@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import pty
+import re
 import shutil
 import subprocess
 import sys
@@ -105,6 +106,13 @@ class BatchTest(unittest.TestCase):
             self.expect_alone(results)
             if "--no-prefix-cache" in arguments:
                 self.assertEqual(summary["prefix_tokens"], 0)
+
+    def test_texts_stream(self):
+        """A text comes out step by step: between the lines of --explain, in one pipe with them."""
+        done = subprocess.run([PROGRAMS / BATCH, "--prompt", "Once, in the winter,", "--max-new-tokens", "40", "--ignore-eos",
+                               "--explain"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=True)
+        between = re.split(rb"step \d+: [^\n]*\n", done.stdout)
+        self.assertGreater(sum(len(piece) > 0 for piece in between[1:-1]), 5)
 
     def test_k_that_adapts_is_that_of_a_run_alone(self):
         profile = self.folder / "profile.json"

@@ -1,6 +1,7 @@
 #include "stages/programs/batch/batch_report.h"
 
 #include <cmath>
+#include <utility>
 
 #include <unistd.h>
 
@@ -65,8 +66,10 @@ BatchReport::BatchReport(BatchSession& session)
     : session_(session),
       text_(session.options.output == OutputFormat::kText),
       people_(text_ && !session.options.quiet),
-      progress_(!session.options.quiet && ::isatty(::fileno(stderr)) != 0),
-      results_(session.queue.size()) {}
+      progress_(!session.options.quiet && ::isatty(::fileno(stderr)) != 0 &&
+                !(text_ && ::isatty(::fileno(stdout)) != 0)),  // the text itself shows progress
+      results_(session.queue.size()),
+      texts_(session.queue.size()) {}
 
 BatchReport::~BatchReport() { clear_progress(); }
 
@@ -111,9 +114,32 @@ void BatchReport::take(RequestId id, std::size_t place) {
   results_[place] = std::move(result);
 }
 
+OnDelivery BatchReport::delivery(std::size_t place) {
+  if (!text_ || !session_.files.tokenizer) return {};
+  return [this, place](const Delivery& delivery) {
+    texts_[place] += delivery.text;
+    if (place == printed_) stream();
+  };
+}
+
+// Shows what is new of the text that is to be printed next.
+void BatchReport::stream() {
+  const std::string& text = texts_[printed_];
+  if (text.size() == streamed_) return;
+  clear_progress();
+  if (!begun_ && session_.queue.size() > 1) {
+    fmt::print("== {}\n", session_.queue[printed_].timed.id);
+  }
+  begun_ = true;
+  fmt::print("{}", std::string_view(text).substr(streamed_));
+  std::fflush(stdout);
+  streamed_ = text.size();
+}
+
 // Results come in the order of the input, each as soon as those before it are there.
 void BatchReport::print_due() {
   for (; printed_ < results_.size() && results_[printed_]; printed_++) print(printed_);
+  if (text_ && printed_ < texts_.size()) stream();
   std::fflush(stdout);
 }
 
@@ -125,9 +151,10 @@ void BatchReport::print(std::size_t place) {
   }
   if (!text_) return;
   clear_progress();
-  if (session_.queue.size() > 1) fmt::print("== {}\n", queued.timed.id);
+  if (!begun_ && session_.queue.size() > 1) fmt::print("== {}\n", queued.timed.id);
   if (session_.files.tokenizer) {
-    fmt::print("{}\n", result.text);
+    fmt::print("{}\n", std::string_view(result.text).substr(std::exchange(streamed_, 0)));
+    begun_ = false;
   } else {
     fmt::print("{}\n", fmt::join(result.tokens, ","));
   }

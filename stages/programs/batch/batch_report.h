@@ -22,6 +22,9 @@ class BatchReport {
   // The request at this place of the input was refused, or is in the engine under an id.
   void refused(std::size_t place, const std::string& error);
   void added(std::size_t place, RequestId id) { places_.emplace(id, place); }
+  // What the engine is to tell about that request: its text streams to stdout, in the order of the
+  // input. REQUIRES: this object outlives the request.
+  OnDelivery delivery(std::size_t place);
   void after_step(const StepReport& report);
 
   // After the last step: the summary, the files. Returns the exit code: whether every request could
@@ -32,6 +35,7 @@ class BatchReport {
   void take(RequestId id, std::size_t place);
   void print_due();
   void print(std::size_t place);
+  void stream();
   void show_progress(const StepReport& report);
   void clear_progress();
   void write_line(const std::string& line);
@@ -49,6 +53,9 @@ class BatchReport {
   std::map<RequestId, std::size_t> places_;
   std::vector<std::optional<RequestResult>> results_;  // in the order of the input
   std::size_t printed_ = 0;                            // so many of them
+  std::vector<std::string> texts_;                     // delivered so far
+  std::size_t streamed_ = 0;  // characters of the first text that is not printed whole
+  bool begun_ = false;        // its heading is printed
   int done_ = 0, failed_ = 0;
   std::string lines_;  // of JSON, for --report
   std::vector<StepReport> steps_;
