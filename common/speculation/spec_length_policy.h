@@ -25,7 +25,7 @@ class FixedSpecLength final : public SpecLengthPolicy {
  public:
   // REQUIRES: spec_length >= 0; 0 is plain decoding.
   explicit FixedSpecLength(int spec_length) : spec_length_(spec_length) {
-    SPECDEC_CHECK(spec_length >= 0, "K is at least 0, not {}", spec_length);
+    SPECDEC_CHECK(spec_length >= 0, "a K of at least 0, not {}", spec_length);
   }
 
   int largest() const override { return spec_length_; }

@@ -145,7 +145,7 @@ class BatchTest(unittest.TestCase):
         self.assertIn("auto: c 0.200, v(2) 1.15, v(6) 1.75, v(17) 3.40", errors)
         code, _, errors = run("--requests", file)
         self.assertEqual(code, 2)
-        self.assertIn("auto.jsonl:1: spec_length auto: K is fixed in this stage; 07_adaptive_drafting chooses it", errors)
+        self.assertIn("auto.jsonl:1: this stage has no spec_length auto; 07_adaptive_drafting has it", errors)
 
     def test_a_profile_of_a_full_batch_is_measured_and_kept(self):
         profile = self.folder / "measured.json"

@@ -4,7 +4,6 @@
 
 #include "common/base/check.h"
 #include "common/base/error.h"
-#include "common/base/json_value.h"
 
 namespace specdec {
 namespace {
@@ -32,7 +31,7 @@ class FieldReader {
     if (!field().is_number_unsigned()) {
       line_.fail_type(key_, "a whole number from 0 to 2^64 - 1");
     }
-    *value = field();
+    *value = field().get<std::uint64_t>();
   }
 
   void operator()(const GivenText& value) const {
@@ -43,7 +42,7 @@ class FieldReader {
   // A single text is a list of one.
   void operator()(std::vector<std::string>* value) const {
     if (field().is_string()) {
-      *value = {field()};
+      value->assign(1, field().get<std::string>());
     } else if (field().is_array() && std::ranges::all_of(field(), &Json::is_string)) {
       *value = field().get<std::vector<std::string>>();
     } else {

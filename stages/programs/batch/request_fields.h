@@ -3,7 +3,6 @@
 #include <string_view>
 
 #include "common/base/json.h"
-#include "common/base/json_value.h"
 #include "stages/programs/run/option.h"
 
 namespace specdec {

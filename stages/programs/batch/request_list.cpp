@@ -10,7 +10,6 @@
 
 #include "common/base/error.h"
 #include "common/base/json.h"
-#include "common/base/json_value.h"
 #include "common/base/mapped_file.h"
 #include "common/base/utf8.h"
 #include "common/tokenizer/chat.h"

@@ -249,7 +249,7 @@ TEST(SpeculationModelDeathTest, RangesAreChecked) {
                "a target pass to take a finite time above 0, not 0");
   EXPECT_DEATH(operations_factor(0.5, 3, nan), "cost of the draft of at least 0, not nan");
   EXPECT_DEATH(memory_access_factor(0.5, 3, -1), "cost of the draft of at least 0, not -1");
-  EXPECT_DEATH(best_spec_length(0.5, 0.1, 1, -1), "max_a spec_length of at least 0, not -1");
+  EXPECT_DEATH(best_spec_length(0.5, 0.1, 1, -1), "a max_spec_length of at least 0, not -1");
   EXPECT_DEATH(can_be_faster(-0.5, 0.1), "alpha -0.5 to be a probability");
   EXPECT_DEATH(oracle_emitted(2), "alpha 2 to be a probability");
   EXPECT_DEATH(oracle_walltime_factor(0.5, nan), "cost of the draft of at least 0, not nan");

@@ -1,10 +1,7 @@
 // Requests from JSON Lines.
 #include "stages/programs/batch/request_list.h"
 
-#include <nlohmann/json.hpp>
-
 #include "common/embedded_models.h"
-#include "stages/programs/batch/request_fields.h"
 #include "tests/test_support.h"
 
 namespace specdec {
@@ -212,21 +209,6 @@ TEST(RequestListBadInputTest, FieldsAreTheOptionsOfRequests) {
   EXPECT_EQ(fields, 18);
 }
 
-TEST(RequestListBadInputTest, AValueOfALaterStageNamesTheStage) {
-  int number = 5;
-  bool is_auto = false;
-  const Option option = {"--some-length N",
-                         "",
-                         IntegerOrAuto{&number, {1, 9}, &is_auto, 7},
-                         {.later_values = {{"auto", 6}}}};
-  const nlohmann::json object = {{"some_length", "auto"}};
-  const JsonObject line(object, "r.jsonl:1");
-  EXPECT_EQ(error_message([&] { read_option_field(option, 5, line); }),
-            "r.jsonl:1: this stage has no some_length auto; 06_batched_verification has it");
-  read_option_field(option, 6, line);
-  EXPECT_EQ(std::pair(number, is_auto), std::pair(7, true));
-}
-
 TEST(RequestListBadInputTest, WrongTypesNameTheField) {
   const std::pair<const char*, const char*> cases[] = {
       {R"("max_new_tokens": "40")", "max_new_tokens is \"40\"; it must be an integer"},
@@ -354,21 +336,21 @@ TEST_F(BatchRequestTest, HasWhatTheOptionsSay) {
 }
 
 TEST_F(BatchRequestTest, AdaptsWhereItSaysSo) {
-  RunOptions fixed, automatic;
-  fixed.stage = automatic.stage = 7;
+  RunOptions automatic{.stage = 7};
   automatic.auto_spec_length = true;
   automatic.spec_length = 16;
   const auto of = [&](const std::string& field, const RunOptions& defaults) {
     const auto requests =
         parse_requests(R"({"prompt_ids": [1])" + field + "}", "requests.jsonl", defaults);
-    const RunOptions& options = requests[0].options;
-    return std::pair(to_batch_request(target(), options).spec_length, options.auto_spec_length);
+    const BatchRequest request = to_batch_request(target(), requests[0].options);
+    return std::pair(request.spec_length, requests[0].options.auto_spec_length);
   };
+  const RunOptions fixed{.stage = 7};
   EXPECT_EQ(of("", fixed), std::pair(5, false));
   EXPECT_EQ(of(R"(, "spec_length": "auto")", fixed), std::pair(16, true));
   EXPECT_EQ(of("", automatic), std::pair(16, true));
   EXPECT_EQ(of(R"(, "spec_length": 3)", automatic), std::pair(3, false));
-  EXPECT_EQ(of(R"(, "no_speculation": true)", automatic).first, 0);
+  EXPECT_EQ(of(R"(, "no_speculation": true)", automatic), std::pair(0, true));
 }
 
 TEST(RequestListBadInputTest, Stage6HasNoAuto) {
