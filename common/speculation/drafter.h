@@ -133,7 +133,7 @@ class Drafter {
   virtual SequenceId create() = 0;
   virtual void release(SequenceId sequence) = 0;
 
-  // Up to spec_length tokens for each request, all requests side by side.
+  // Up to spec_length tokens for each request, the same that it would get alone.
   // REQUIRES: distinct sequences; a context goes on where the last one of its sequence ended,
   // except for what truncate() took away; context.size() - 1 + spec_length <= context_limit().
   virtual void draft(std::span<const DraftRequest> requests) = 0;
