@@ -6,6 +6,8 @@
 #include <set>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "common/base/error.h"
 #include "common/base/json.h"
 

@@ -1,5 +1,8 @@
 // Stage 0: speculative sampling on two tables, step by step, and the exhaustive check that
 // the text has the target's law.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include "common/base/json_value.h"
 #include "stages/00_toy_speculation/enumeration.h"
 #include "stages/00_toy_speculation/wrong_rules.h"

@@ -14,7 +14,7 @@ namespace specdec {
 namespace {
 
 std::vector<Json> read_lines(const std::string& name) {
-  const std::string path = std::string(SPECDEC_GOLDEN_DIR) + "/goldens/toy/" + name;
+  const std::string path = fmt::format("{}/goldens/toy/{}", SPECDEC_GOLDEN_DIR, name);
   std::istringstream text{std::string(read_text_file(path))};
   std::vector<Json> lines;
   for (std::string line; std::getline(text, line);) lines.push_back(parse_json(line, path));

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <utility>
 
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include "common/base/exit_code.h"

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include <fmt/format.h>
+
 #include "common/base/error.h"
 #include "common/base/json_value.h"
 #include "common/base/mapped_file.h"

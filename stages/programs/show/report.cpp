@@ -2,6 +2,8 @@
 
 #include <cstdio>
 
+#include <fmt/format.h>
+
 #include "common/base/json_value.h"
 #include "common/base/output_file.h"
 #include "common/kv_cache.h"

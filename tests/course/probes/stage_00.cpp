@@ -1,6 +1,8 @@
 // Facts about stage 0: the residual, a round whose chance is scripted, and the laws.
 #include <random>
 
+#include <fmt/format.h>
+
 #include "stages/00_toy_speculation/enumeration.h"
 #include "tests/course/probes/facts.h"
 
