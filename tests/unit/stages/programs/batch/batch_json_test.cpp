@@ -5,6 +5,7 @@
 
 #include "common/base/json_value.h"
 #include "common/run_stats.h"
+#include "stages/programs/show/report.h"
 #include "tests/unit/stages/06_batched_verification/batch_engine_fixture.h"
 
 namespace specdec {

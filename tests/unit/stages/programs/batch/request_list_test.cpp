@@ -336,7 +336,8 @@ TEST_F(BatchRequestTest, HasWhatTheOptionsSay) {
 }
 
 TEST_F(BatchRequestTest, AdaptsWhereItSaysSo) {
-  RunOptions automatic{.stage = 7};
+  RunOptions fixed, automatic;
+  fixed.stage = automatic.stage = 7;
   automatic.auto_spec_length = true;
   automatic.spec_length = 16;
   const auto of = [&](const std::string& field, const RunOptions& defaults) {
@@ -345,7 +346,6 @@ TEST_F(BatchRequestTest, AdaptsWhereItSaysSo) {
     const BatchRequest request = to_batch_request(target(), requests[0].options);
     return std::pair(request.spec_length, requests[0].options.auto_spec_length);
   };
-  const RunOptions fixed{.stage = 7};
   EXPECT_EQ(of("", fixed), std::pair(5, false));
   EXPECT_EQ(of(R"(, "spec_length": "auto")", fixed), std::pair(16, true));
   EXPECT_EQ(of("", automatic), std::pair(16, true));
