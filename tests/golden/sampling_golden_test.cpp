@@ -2,6 +2,8 @@
 #include <map>
 #include <sstream>
 
+#include <fmt/format.h>
+
 #include "common/base/json.h"
 #include "common/base/mapped_file.h"
 #include "common/checkpoint/elements.h"
@@ -111,7 +113,7 @@ int expect_round(const Table& target, const Table& draft, std::vector<TokenId> c
 
 // What correction tokens are drawn from depends on both models; stage 5's tests replay those.
 TEST(SamplingGoldenTest, DraftsAndBonusTokensAreTheOracles) {
-  const SafetensorsFile file(std::string(SPECDEC_GOLDEN_DIR) + "/goldens/toy/tables.safetensors");
+  const SafetensorsFile file(SPECDEC_GOLDEN_DIR "/goldens/toy/tables.safetensors");
   const auto runs = read_lines("sampling.jsonl");
   EXPECT_EQ(runs.size(), 34u);
   int draws = 0;
