@@ -16,6 +16,7 @@
 
 namespace {
 
+using specdec::Json;
 using specdec::TokenId;
 using specdec::Tokenizer;
 

@@ -113,7 +113,7 @@ class Replay {
     if (round.drafted > 0) {
       EXPECT_EQ(draft_length, want.at("draft_length"));
     } else {
-      EXPECT_LE(draft_length, want.at("draft_length")) << "a plain step feeds the draft nothing";
+      EXPECT_LE(draft_length, want.at("draft_length").get<int>()) << "a plain step feeds the draft nothing";
     }
     check_drafts(want.at("drafts"), steps.drafts());
     check_tests(want.at("tests"), steps, judge);

@@ -4,6 +4,7 @@
 
 #include "common/embedded_models.h"
 #include "stages/01_naive_decoder/naive_llama.h"
+#include "stages/programs/comparator/data_flow.h"
 #include "tests/course/probes/facts.h"
 
 namespace specdec {
