@@ -31,6 +31,9 @@ class Drafts {
     device_rows_.reserve(static_cast<std::size_t>(capacity));
   }
 
+  // No tokens yet, with room for as many, in the same memory.
+  Drafts alike() const { return Drafts(capacity(), vocab_size_, device_); }
+
   int size() const { return static_cast<int>(tokens_.size()); }
   int capacity() const { return static_cast<int>(one_hot_.size()); }
   std::span<const TokenId> tokens() const { return tokens_; }

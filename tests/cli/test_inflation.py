@@ -205,9 +205,9 @@ class BadInputTest(InflationTest):
 
     def test_checks_are_about_models_as_they_are(self):
         for stage in (CONTIGUOUS, PAGED, GREEDY, SAMPLING, BATCH):
-            self.expect_error("--check excludes --inflate-target", stage, "--check", "--inflate-target", "134m")
+            self.expect_error("--inflate-target excludes --check", stage, "--check", "--inflate-target", "134m")
         for stage in (GREEDY, SAMPLING, BATCH):
-            self.expect_error("--check excludes --inflate-draft", stage, "--check", "--inflate-draft", "14m")
+            self.expect_error("--inflate-draft excludes --check", stage, "--check", "--inflate-draft", "14m")
 
     def test_shapes(self):
         for stage in (CONTIGUOUS, PAGED, GREEDY, SAMPLING, BATCH):

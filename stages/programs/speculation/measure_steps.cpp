@@ -30,7 +30,7 @@ std::vector<int> typical_spec_lengths(const RunStats& stats, int n) {
 class Parts {
  public:
   Parts(DraftAndVerify& steps, std::span<const TokenId> text, const Sampling& drafting)
-      : steps_(steps), text_(text), drafting_(drafting), drafts_(steps.spec_length(), steps.V()) {}
+      : steps_(steps), text_(text), drafting_(drafting), drafts_(steps.drafts().alike()) {}
 
   void target_pass(int at, int rows) {
     const auto first = static_cast<std::size_t>(at);

@@ -42,33 +42,34 @@ std::vector<Case> cases() {
   return {
       {"a target that has forgotten a token",
        [](Spoiled& s) { s.target_cache().truncate(s.state(0).sequence, s.length(0) - 1); },
-       "request 0 is running with"},
+       "request 0 to have cached what its phase says; it is running with"},
       {"a target with a token too many",
        [](Spoiled& s) {
          s.target_cache().extend(std::vector<Extension>{{s.state(1).sequence, 1}});
        },
-       "request 1 is running with"},
+       "request 1 to have cached what its phase says; it is running with"},
       {"a prefill that has come to its end",
        [](Spoiled& s) {
          s.target_cache().extend(std::vector<Extension>{{s.state(2).sequence, 29 - s.length(2)}});
        },
-       "request 2 is prefilling with 29 of 30 tokens cached"},
+       "request 2 to have cached what its phase says; it is prefilling with 29 of 30 tokens "
+       "cached"},
       {"a draft that is ahead of the target",
        [](Spoiled& s) {
          s.draft_cache().extend(std::vector<Extension>{{s.state(0).draft_sequence, 5}});
        },
-       "request 0: the draft has cached"},
+       "the draft of request 0 to have cached"},
       {"a page with an owner too many",
        [](Spoiled& s) { s.target_cache().hold(s.target_cache().pages(s.state(0).sequence)[0]); },
-       "target page .* has 2 owners, not 1"},
+       "target page .* to have 1 owners, not 2"},
       {"a draft page with an owner too many",
        [](Spoiled& s) {
          s.draft_cache().hold(s.draft_cache().pages(s.state(0).draft_sequence)[0]);
        },
-       "draft page .* has 2 owners, not 1"},
+       "draft page .* to have 1 owners, not 2"},
       {"a cached page that the cache does not own",
        [](Spoiled& s) { s.target_cache().drop(s.target_cache().pages(s.state(2).sequence)[0]); },
-       "target page .* has 1 owners, not 2"},
+       "target page .* to have 2 owners, not 1"},
       {"two writers of a page",
        [](Spoiled& s) {
          if (s.length(0) % 3 == 0) s.target_cache().truncate(s.state(0).sequence, s.length(0) - 1);
@@ -76,41 +77,41 @@ std::vector<Case> cases() {
          s.state(0).phase = Phase::kRunning;
          s.target_cache().fork(s.state(0).sequence);
        },
-       "is shared and will be written|its context is its prompt"},
+       "which will be written, not to be shared|to be its prompt"},
       {"a token that was not counted", [](Spoiled& s) { s.state(1).stats.run.emitted--; },
-       "request 1: .* tokens, .* counted"},
+       "request 1 to have counted its"},
       {"a context with a token too many", [](Spoiled& s) { s.state(1).context.push_back(0); },
-       "request 1: its context is its prompt and its tokens"},
+       "the context of request 1 to be its prompt and its tokens"},
       {"another prompt", [](Spoiled& s) { s.state(2).context[1]++; },
-       "request 2: its context is its prompt and its tokens"},
+       "the context of request 2 to be its prompt and its tokens"},
       {"a phase without a sequence", [](Spoiled& s) { s.state(3).phase = Phase::kRunning; },
-       "request 3 is running"},
+       "request 3 to have a sequence unless it waits; it is running"},
       {"a sequence of one who waits", [](Spoiled& s) { s.state(0).phase = Phase::kWaiting; },
-       "request 0 is waiting"},
+       "request 0 to have a sequence unless it waits; it is waiting"},
       {"a draft of one who waits", [](Spoiled& s) { s.state(3).draft_sequence = 0; },
-       "request 3 waits"},
+       "request 3, which waits"},
       {"a draft of one who prefills",
        [](Spoiled& s) { s.state(2).draft_sequence = s.state(1).draft_sequence; },
-       "request 2: the draft has cached"},
+       "the draft of request 2 to have cached"},
       {"an order that is not that of age",
        [](Spoiled& s) {
          const auto admitted = s.batch.engine().admitted();
          auto* list = const_cast<RequestState**>(admitted.data());
          std::swap(list[0], list[1]);
        },
-       "both lists are in order of age"},
+       "both lists to be in order of age"},
       {"one who was overtaken",
        [](Spoiled& s) {
          auto* list = const_cast<RequestState**>(s.batch.engine().admitted().data());
          auto& waiting = const_cast<std::deque<RequestState*>&>(s.batch.engine().waiting());
          std::swap(list[2], waiting.front());
        },
-       "nobody is overtaken"},
+       "no request to be overtaken"},
       {"one whom nobody knows",
        [](Spoiled& s) {
          const_cast<std::deque<RequestState*>&>(s.batch.engine().waiting()).clear();
        },
-       "every request is admitted or waits"},
+       "every request to be admitted or to wait"},
       {"a sequence that nobody has",
        [](Spoiled& s) {
          s.target_cache().extend(std::vector<Extension>{{s.target_cache().create(), 2}});
