@@ -20,7 +20,7 @@ def call(entry, clang):
     """The compiler's words for an entry of compile_commands.json, made clang++'s."""
     words = shlex.split(entry["command"])
     words = words[next(i for i, word in enumerate(words) if word.startswith("-")):]
-    result, skip = [clang, "-fsyntax-only"], False
+    result, skip = [clang, "-fsyntax-only", "-Wno-unknown-warning-option"], False
     for word, following in zip(words, [*words[1:], ""]):
         if skip:
             skip = False
