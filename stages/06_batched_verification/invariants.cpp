@@ -39,8 +39,8 @@ void check_lengths(const BatchEngine& engine, const RequestState& r) {
   if (r.draft_sequence == RequestState::kNoSequence) return;
   const int drafted = models.drafter.length(r.draft_sequence);
   SPECDEC_CHECK(r.phase == Phase::kRunning && drafted <= length,
-                "the draft of request {} to have cached at most the target's {} tokens, not {}",
-                r.id, length, drafted);
+                "request {} to run with at most {} tokens cached by its draft; it is {} with {}",
+                r.id, length, phase_name(r.phase), drafted);
 }
 
 // Every page has as many owners as there are tables with it, and one more in the prefix cache. A

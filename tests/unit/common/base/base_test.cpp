@@ -12,7 +12,7 @@ namespace {
 TEST(CheckTest, AbortsAndSaysWhatWasExpected) {
   SPECDEC_CHECK(1 + 1 == 2, "arithmetic");
   EXPECT_DEATH(SPECDEC_CHECK(1 > 2, "two, not {}", 1),
-               "base_test.cpp:14: broken invariant: 1 > 2 does not hold; expected two, not 1");
+               "base_test.cpp:[0-9]+: broken invariant: 1 > 2 does not hold; expected two, not 1");
 }
 
 TEST(JsonTest, ErrorsNameTheFileAndThePlace) {

@@ -52,13 +52,12 @@ std::vector<Case> cases() {
        [](Spoiled& s) {
          s.target_cache().extend(std::vector<Extension>{{s.state(2).sequence, 29 - s.length(2)}});
        },
-       "request 2 to have cached what its phase says; it is prefilling with 29 of 30 tokens "
-       "cached"},
+       "it is prefilling with 29 of 30 tokens cached"},
       {"a draft that is ahead of the target",
        [](Spoiled& s) {
          s.draft_cache().extend(std::vector<Extension>{{s.state(0).draft_sequence, 5}});
        },
-       "the draft of request 0 to have cached"},
+       "request 0 to run with at most 6 tokens cached by its draft; it is running with 11"},
       {"a page with an owner too many",
        [](Spoiled& s) { s.target_cache().hold(s.target_cache().pages(s.state(0).sequence)[0]); },
        "target page .* to have 1 owners, not 2"},
@@ -77,9 +76,9 @@ std::vector<Case> cases() {
          s.state(0).phase = Phase::kRunning;
          s.target_cache().fork(s.state(0).sequence);
        },
-       "which will be written, not to be shared|to be its prompt"},
+       "which will be written, not to be shared|to be its prompt and its tokens"},
       {"a token that was not counted", [](Spoiled& s) { s.state(1).stats.run.emitted--; },
-       "request 1 to have counted its"},
+       "request 1 to have counted its .* tokens, not"},
       {"a context with a token too many", [](Spoiled& s) { s.state(1).context.push_back(0); },
        "the context of request 1 to be its prompt and its tokens"},
       {"another prompt", [](Spoiled& s) { s.state(2).context[1]++; },
@@ -89,10 +88,10 @@ std::vector<Case> cases() {
       {"a sequence of one who waits", [](Spoiled& s) { s.state(0).phase = Phase::kWaiting; },
        "request 0 to have a sequence unless it waits; it is waiting"},
       {"a draft of one who waits", [](Spoiled& s) { s.state(3).draft_sequence = 0; },
-       "request 3, which waits"},
+       "request 3, which waits, to have no draft sequence"},
       {"a draft of one who prefills",
        [](Spoiled& s) { s.state(2).draft_sequence = s.state(1).draft_sequence; },
-       "the draft of request 2 to have cached"},
+       "request 2 to run with .*; it is prefilling with"},
       {"an order that is not that of age",
        [](Spoiled& s) {
          const auto admitted = s.batch.engine().admitted();
