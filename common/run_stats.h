@@ -18,7 +18,7 @@ struct RunStats {
   std::int64_t drafted_rounds = 0;              // rounds that drafted anything
   std::vector<std::int64_t> rounds_by_drafted;  // [K + 1] rounds that drafted 0, 1, ... tokens
   double sum_round_acceptance = 0;              // over those that did, of accepted / K
-  double sum_overlap = 0;                       // over the tested drafts, of sum min(p, q)
+  double sum_acceptance_prob = 0;               // over the tested drafts, of sum min(p, q)
   // [the longest round's K] rounds that accepted, drafted, more than i tokens.
   std::vector<std::int64_t> accepted_at, drafted_at;
 

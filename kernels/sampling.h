@@ -110,10 +110,10 @@ class Sampler {
   virtual void choose(ConstDeviceRows logits, std::span<const Choice> choices,
                       std::span<std::int32_t> tokens) = 0;
 
-  // Judges rounds side by side. overlaps: host memory, one for each draft of each round, in order:
-  // sum min(p, q) for the drafts that were tested, 0 for the others.
+  // Judges rounds side by side. acceptance_probs: host memory, one for each draft of each round, in
+  // order: sum min(p, q) for the drafts that were tested, 0 for the others.
   virtual void judge(std::span<const DraftedRound> rounds, std::span<Verdict> verdicts,
-                     std::span<double> overlaps) = 0;
+                     std::span<double> acceptance_probs) = 0;
 };
 
 }  // namespace specdec

@@ -107,7 +107,7 @@ inline void expect_same_tokens(const Outcome& got, const Outcome& want) {
 
 inline bool same_round(const Round& a, const Round& b) {
   return a.start == b.start && a.drafted == b.drafted && a.accepted == b.accepted &&
-         a.end == b.end && a.overlap == b.overlap;
+         a.end == b.end && a.sum_acceptance_prob == b.sum_acceptance_prob;
 }
 
 inline void expect_same_counts(const RunStats& got, const RunStats& want) {
@@ -119,7 +119,7 @@ inline void expect_same_counts(const RunStats& got, const RunStats& want) {
   EXPECT_EQ(got.emitted, want.emitted);
   EXPECT_EQ(got.drafted_rounds, want.drafted_rounds);
   EXPECT_EQ(got.sum_round_acceptance, want.sum_round_acceptance);
-  EXPECT_EQ(got.sum_overlap, want.sum_overlap);
+  EXPECT_EQ(got.sum_acceptance_prob, want.sum_acceptance_prob);
   EXPECT_EQ(got.accepted_at, want.accepted_at);
   EXPECT_EQ(got.drafted_at, want.drafted_at);
   EXPECT_EQ(got.rounds_by_drafted, want.rounds_by_drafted);

@@ -59,12 +59,12 @@ struct TablePair {
   std::optional<PrefixTable> target, draft;
 };
 
-// A cache for PagedTableModel. page_size kContiguous: as many stretches of all positions.
+// A cache for PagedTableModel. page_size kContiguous: as many regions of all positions.
 inline std::unique_ptr<KvCache> make_table_cache(Backend& backend, int page_size, int pages,
-                                                 int stretches, int positions) {
+                                                 int regions, int positions) {
   const KvShape shape{1, 1, 1};
   if (page_size == kContiguous) {
-    return std::make_unique<ContiguousKvCache>(backend, shape, stretches, positions);
+    return std::make_unique<ContiguousKvCache>(backend, shape, regions, positions);
   }
   return std::make_unique<PagedKvCache>(backend, shape, pages, page_size);
 }

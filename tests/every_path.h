@@ -18,7 +18,7 @@ using toy::Text;
 
 // Stage 0's EveryPath for the real interface: each walk takes another path, until all were taken.
 // Races are exempt: they have a draw for every token.
-class EveryPath final : public Chance {
+class EveryPath final : public RandomSource {
  public:
   TokenId token(std::span<const double> probs, int position, Purpose purpose) override {
     // A draft that nobody tested may be drawn again, in a later round. Nothing else may.
@@ -80,11 +80,12 @@ struct SpeculationRun {
 
 // The decode loop of stage 5. Calls after_round(round, steps, sampling) after each round.
 template <typename AfterRound>
-SpeculationRun speculate(DraftAndVerify& steps, Chance& chance, const SpeculationOptions& options,
-                         const Request& request, AfterRound&& after_round) {
+SpeculationRun speculate(DraftAndVerify& steps, RandomSource& random,
+                         const SpeculationOptions& options, const Request& request,
+                         AfterRound&& after_round) {
   SpeculationRun run;
   Generation generation(request, request.tokenizer_or_null());
-  JudgeSetup sampling_judge(steps, chance, options);
+  JudgeSetup sampling_judge(steps, random, options);
   RejectionSampling sampling(steps, sampling_judge);
   Text context = request.prompt;
   steps.prefill(context);
@@ -98,11 +99,11 @@ SpeculationRun speculate(DraftAndVerify& steps, Chance& chance, const Speculatio
 }
 
 inline SpeculationRun speculate(LanguageModel& target, Drafter& drafter, int spec_length,
-                                Chance& chance, const SpeculationOptions& options,
+                                RandomSource& random, const SpeculationOptions& options,
                                 const Request& request, int context_limit = 1 << 20) {
   DraftAndVerify steps(target, drafter, fixed_spec_length(spec_length), context_limit,
                        Drafts(spec_length, target.vocab_size()));
-  return speculate(steps, chance, options, request, [](auto&&...) {});
+  return speculate(steps, random, options, request, [](auto&&...) {});
 }
 
 }  // namespace specdec

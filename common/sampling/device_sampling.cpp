@@ -13,9 +13,9 @@ RowSampling row_sampling(const SamplingOptions& options, std::span<const TokenId
           .history = history};
 }
 
-std::uint64_t device_seed(const Chance& chance) {
-  SPECDEC_CHECK(chance.seed().has_value(), "draws that come from a seed");
-  return *chance.seed();
+std::uint64_t device_seed(const RandomSource& random) {
+  SPECDEC_CHECK(random.seed().has_value(), "draws that come from a seed");
+  return *random.seed();
 }
 
 void fail_without_distribution() {

@@ -14,7 +14,7 @@ void count_round(RunStats& stats, const Round& round) {
   stats.tested += round.tested();
   stats.accepted += round.accepted;
   stats.emitted += round.emitted();
-  stats.sum_overlap += round.overlap;
+  stats.sum_acceptance_prob += round.sum_acceptance_prob;
   if (drafted >= stats.rounds_by_drafted.size()) stats.rounds_by_drafted.resize(drafted + 1);
   stats.rounds_by_drafted[drafted]++;
   if (round.drafted == 0) return;  // a plain step

@@ -25,7 +25,7 @@ void DeviceDraftSampler::choose(std::span<const NextDraft> next, ConstDeviceRows
                         .position = static_cast<int>(text.size()),
                         .purpose = static_cast<std::uint32_t>(Purpose::kDraft),
                         .probs = request->drafts->next_device_probs()});
-    if (sampling.options.temperature > 0) choices_.back().seed = device_seed(*sampling.chance);
+    if (sampling.options.temperature > 0) choices_.back().seed = device_seed(*sampling.random);
   }
   sampler_->choose(logits, choices_, std::span(chosen_).first(choices_.size()));
   for (std::size_t i = 0; i < next.size(); i++) {

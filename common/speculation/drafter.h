@@ -7,8 +7,8 @@
 
 #include "common/base/check.h"
 #include "common/kv_cache.h"
-#include "common/sampling/chance.h"
 #include "common/sampling/distribution.h"
+#include "common/sampling/random_source.h"
 #include "kernels/ops.h"
 
 namespace specdec {
@@ -114,9 +114,9 @@ inline Backend* sampling_device(Backend& backend) { return backend.samples() ? &
 
 // How tokens are chosen from a model's logits.
 struct Sampling {
-  SamplingOptions options;   // temperature 0: the likeliest token, and no randomness
-  Chance* chance = nullptr;  // needed above temperature 0
-  bool race = false;         // draw by exponential races instead of by inversion
+  SamplingOptions options;         // temperature 0: the likeliest token, and no randomness
+  RandomSource* random = nullptr;  // needed above temperature 0
+  bool race = false;               // draw by exponential races instead of by inversion
 };
 
 // [snippet drafter]

@@ -30,8 +30,8 @@ void RandomDrafter::add(const Sampling& sampling, int position, Drafts& drafts) 
   SPECDEC_CHECK(n <= probs.size(), "{} tokens to be in a vocabulary of {}", n, probs.size());
   std::ranges::fill(probs.first(n), 1.0 / token_limit_);
   std::ranges::fill(probs.subspan(n), 0.0);
-  drafts.add_drawn(sampling.race ? sampling.chance->race(probs, position)
-                                 : sampling.chance->token(probs, position, Purpose::kDraft));
+  drafts.add_drawn(sampling.race ? sampling.random->race(probs, position)
+                                 : sampling.random->token(probs, position, Purpose::kDraft));
 }
 
 }  // namespace specdec

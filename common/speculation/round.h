@@ -19,7 +19,7 @@ struct Round {
   int drafted = 0;   // K of this round; 0 makes it a plain step
   int accepted = 0;  // drafts kept
   RoundEnd end = RoundEnd::kAllAccepted;
-  double overlap = 0;  // the sum over the tested drafts of sum min(p, q)
+  double sum_acceptance_prob = 0;  // the sum over the tested drafts of sum min(p, q)
 
   int tested() const { return accepted + (end == RoundEnd::kRejected ? 1 : 0); }
   int emitted() const { return accepted + (end == RoundEnd::kStopped ? 0 : 1); }

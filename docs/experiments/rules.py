@@ -56,7 +56,7 @@ class Sum:
         for run in runs:
             for key in ("tested", "accepted", "drafted", "emitted", "target_forwards"):
                 total[key] += run[key]
-            total["overlap"] += (run["alpha_by_overlap"] or 0) * run["tested"]
+            total["acceptance_prob"] += (run["alpha_by_probability"] or 0) * run["tested"]
         self.total = total
 
     def ratio(self, above, below, digits=2):
@@ -65,8 +65,8 @@ class Sum:
     def alpha(self):
         return self.ratio("accepted", "tested", 3)
 
-    def overlap(self):
-        return self.ratio("overlap", "tested", 3)
+    def acceptance_prob(self):
+        return self.ratio("acceptance_prob", "tested", 3)
 
     def tokens(self):
         return self.ratio("emitted", "target_forwards")
@@ -101,7 +101,7 @@ def rules(chosen):
     for rule, accepts in formula.items():
         one = sampled(chosen, "--temperature", 1, "--acceptance", rule)
         lossless = "no" if rule == "residual-skipped" else "yes"
-        rows.append([f"`{rule}`", lossless, accepts, one.alpha(), one.overlap(), one.ratio("accepted", "overlap"),
+        rows.append([f"`{rule}`", lossless, accepts, one.alpha(), one.acceptance_prob(), one.ratio("accepted", "acceptance_prob"),
                      one.tokens()])
     return table(["rule", "lossless", "accepts", "alpha", "sum min(p, q)", "alpha over it", "tokens a target pass"], rows)
 
@@ -119,7 +119,7 @@ def draft_temperatures(chosen):
     rows = []
     for temperature in (0, 0.5, 0.8, 1, 1.2, 2):
         one = sampled(chosen, "--temperature", 1, "--draft-temperature", temperature)
-        rows.append([str(temperature), one.alpha(), one.overlap(), one.tokens()])
+        rows.append([str(temperature), one.alpha(), one.acceptance_prob(), one.tokens()])
     return table(["draft temperature", "alpha", "sum min(p, q)", "tokens a target pass"], rows)
 
 

@@ -95,7 +95,7 @@ def counts(trace):
     return {"tested": stats["tested"], "accepted": stats["accepted"], "drafted": stats["drafted"],
             "emitted": stats["emitted"], "rounds": stats["rounds"],
             "rounds_that_drafted": sum(r["drafted"] > 0 for r in trace["rounds"]),
-            "overlap": (stats["alpha_by_overlap"] or 0) * stats["tested"],
+            "acceptance_prob": (stats["alpha_by_probability"] or 0) * stats["tested"],
             "whole_rounds": len(whole), "whole_emitted": sum(len(r["emitted"]) for r in whole),
             "whole_tested": sum(r["tested"] for r in whole), "whole_accepted": sum(r["accepted"] for r in whole),
             "accepted_at": [sum(r["accepted"] > i for r in whole) for i in range(spec_length)],
@@ -142,9 +142,9 @@ def summarise(runs):
         entry = prompts.setdefault(prompt["id"], [prompt["kind"], 0, 0])
         entry[1] += c["accepted"]
         entry[2] += c["tested"]
-    overlap = total.pop("overlap")
+    acceptance_prob = total.pop("acceptance_prob")
     return {"runs": len(runs), "alpha": ratio(total["accepted"], total["tested"]),
-            "alpha_se": standard_error(list(prompts.values())), "alpha_by_overlap": ratio(overlap, total["tested"]),
+            "alpha_se": standard_error(list(prompts.values())), "alpha_by_probability": ratio(acceptance_prob, total["tested"]),
             "acceptance_rate": ratio(total["accepted"], total["drafted"]),
             "emitted_per_round": ratio(total["emitted"], total["rounds"]),
             "whole_emitted_per_round": ratio(total["whole_emitted"], total["whole_rounds"]), **total}
@@ -204,7 +204,7 @@ def count_experiments(program, prompts, quick):
         elif experiment == "lenience":
             kind, temperature, lenience = setting
             entry = {"draft_kind": kind, "temperature": temperature, "lenience": lenience, **summarise(without_tokens)}
-            del entry["alpha_by_overlap"]  # of the rule without lenience
+            del entry["alpha_by_probability"]  # of the rule without lenience
             strict = [tokens for _, _, tokens in found["lenience", kind, temperature, 1]]
             if temperature == 0:
                 entry["texts_unchanged"] = sum(a == tokens for a, (_, _, tokens) in zip(strict, runs))

@@ -127,10 +127,10 @@ def alpha(results):
             e = results.alphas.get((kind, temperature, "all"))
             if e:
                 rows.append([NAMES.get(kind, kind), f"{temperature}",
-                             f"{number(e['alpha'])} ± {number(e['alpha_se'], 3)}", number(e["alpha_by_overlap"]),
+                             f"{number(e['alpha'])} ± {number(e['alpha_se'], 3)}", number(e["alpha_by_probability"]),
                              number(e["acceptance_rate"]), number(e["rounds_that_drafted"] / e["rounds"]),
                              number(e["emitted_per_round"])])
-    return markdown(["draft", "temperature", "alpha", "by overlap", "acceptance_rate", "rounds that drafted",
+    return markdown(["draft", "temperature", "alpha", "by probability", "acceptance_rate", "rounds that drafted",
                      "tokens a round"], rows)
 
 

@@ -67,9 +67,9 @@ def causality():
     p.write("02_causality.svg")
 
 
-def stretch():
-    """The life of a sequence in its stretch of slots."""
-    p = Picture(720, 356, "A stretch of ten slots, and what five calls do to it")
+def region():
+    """The life of a sequence in its region of slots."""
+    p = Picture(720, 356, "A region of ten slots, and what five calls do to it")
     left, cell, top, step = 300, 34, 52, 50
     states = [("forward: 5 prompt tokens", 5, 5, 0, ""),
               ("forward: 1 token", 6, 1, 0, "its own slot is the next one"),
@@ -104,7 +104,7 @@ def stretch():
         p.text(x + 20, y + 12, words, 12, "start")
     p.line([(560, y - 2), (560, y + 18)], INK, 2.5)
     p.text(568, y + 12, "length", 12, "start")
-    p.write("02_stretch.svg")
+    p.write("02_region.svg")
 
 
 def cache_bytes():
@@ -140,7 +140,7 @@ LENGTHS = {"A": 5, "B": 14, "C": 3, "D": 9}
 
 
 def waste():
-    """The same sequences in stretches of 16 slots and in pages of 4."""
+    """The same sequences in regions of 16 slots and in pages of 4."""
     p = Picture(720, 380, "What a contiguous cache reserves, and what pages take")
     left, cell = 40, 10
     def slots(y, owners):
@@ -149,7 +149,7 @@ def waste():
             if owner and owner.islower():
                 fill, stroke = GROUND, OWNER[owner.upper()][1]
             p.box(left + i * cell, y, cell - 1, 24, fill, stroke=stroke, dashed=bool(owner) and owner.islower())
-    p.text(left, 30, "64 slots in four stretches of 16", 13, "start", bold=True)
+    p.text(left, 30, "64 slots in four regions of 16", 13, "start", bold=True)
     row = []
     for owner, length in LENGTHS.items():
         row += [owner] * length + [owner.lower()] * (16 - length)
@@ -258,7 +258,7 @@ def copy_on_write():
 
 computed_rows()
 causality()
-stretch()
+region()
 cache_bytes()
 waste()
 page_tables()

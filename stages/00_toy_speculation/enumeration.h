@@ -11,7 +11,8 @@
 namespace specdec::toy {
 
 // [snippet every-path]
-// Chance as a proof has it: each walk through the round takes another path, until all were taken.
+// Randomness as a proof has it: each walk through the round takes another path, until all were
+// taken.
 class EveryPath {
  public:
   TokenId token(const Probs& probs, int, Purpose) { return choose(probs); }
@@ -69,11 +70,11 @@ using Law = std::map<Text, double>;  // the probability of each text that can oc
 inline Law round_law(const Tables& tables, TokenId context, int spec_length,
                      const Rule& rule = {}) {
   Law law;
-  EveryPath chance;
+  EveryPath random;
   do {
-    const Round round = speculative_round(tables, {context}, spec_length, chance, rule);
-    law[round.emitted] += chance.probability();
-  } while (chance.next());
+    const Round round = speculative_round(tables, {context}, spec_length, random, rule);
+    law[round.emitted] += random.probability();
+  } while (random.next());
   return law;
 }
 // [end snippet round-law]

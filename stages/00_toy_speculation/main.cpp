@@ -239,16 +239,16 @@ RunStats stats(const std::vector<Record>& records, const Options& options) {
   stats.accepted_at.resize(spec_length);
   for (const Record& record : records) {
     const std::vector<Verdict> drafts = verdicts(record, options);
-    double overlap = 0;
+    double acceptance_prob = 0;
     for (std::size_t i = 0; i < std::min(spec_length, drafts.size()); i++) {
       if (!drafts[i].tested) break;
       stats.tested++;
-      overlap +=
+      acceptance_prob +=
           kept(tables().target_probs[drafts[i].context], tables().draft_probs[drafts[i].context]);
       if (drafts[i].accepted) stats.accepted_at[i]++;
     }
     stats.accepted += record.round.accepted;
-    stats.sum_overlap += overlap;
+    stats.sum_acceptance_prob += acceptance_prob;
     stats.sum_round_acceptance += static_cast<double>(record.round.accepted) / options.spec_length;
   }
   return stats;

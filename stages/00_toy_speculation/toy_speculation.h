@@ -71,10 +71,10 @@ struct Round {
   Text emitted;      // those, and one more: the correction or the bonus
 };
 
-// One round after `text`, whose last token is the context. `chance` decides whatever is random:
+// One round after `text`, whose last token is the context. `random` decides whatever is random:
 // Dice (below) throws, EveryPath (enumeration.h) tries everything. REQUIRES: text is not empty.
-template <typename Chance>
-Round speculative_round(const Tables& tables, const Text& text, int spec_length, Chance& chance,
+template <typename Random>
+Round speculative_round(const Tables& tables, const Text& text, int spec_length, Random& random,
                         const Rule& rule = {}) {
   Round round;
   TokenId context = text.back();
@@ -82,7 +82,7 @@ Round speculative_round(const Tables& tables, const Text& text, int spec_length,
   // [task 0.2: draft K tokens]
   // Each guess builds on the guess before it; the target is not asked yet.
   for (int i = 0; i < spec_length; i++) {
-    context = chance.token(tables.draft_probs[context], position + i, Purpose::kDraft);
+    context = random.token(tables.draft_probs[context], position + i, Purpose::kDraft);
     round.drafts.push_back(context);
   }
   // [end task 0.2]
@@ -92,9 +92,9 @@ Round speculative_round(const Tables& tables, const Text& text, int spec_length,
   for (const TokenId draft : round.drafts) {
     const Probs& target_probs = tables.target_probs[context];
     const Probs& draft_probs = tables.draft_probs[context];
-    if (!chance.accept(rule.accept(target_probs[draft], draft_probs[draft]), position)) {
+    if (!random.accept(rule.accept(target_probs[draft], draft_probs[draft]), position)) {
       const Probs correction = rule.correction(target_probs, draft_probs);
-      round.emitted.push_back(chance.token(correction, position, Purpose::kResample));
+      round.emitted.push_back(random.token(correction, position, Purpose::kResample));
       return round;  // the drafts after a rejection are never tested
     }
     round.emitted.push_back(draft);
@@ -103,14 +103,14 @@ Round speculative_round(const Tables& tables, const Text& text, int spec_length,
     context = draft;
   }
   const Probs bonus = rule.bonus(tables.target_probs[context], tables.draft_probs[context]);
-  round.emitted.push_back(chance.token(bonus, position, Purpose::kTarget));
+  round.emitted.push_back(random.token(bonus, position, Purpose::kTarget));
   return round;
   // [end task 0.3]
 }
 // [end snippet round]
 
 // [snippet dice]
-// Chance as a program has it: random numbers in [0, 1), one for each position and purpose.
+// Randomness as a program has it: random numbers in [0, 1), one for each position and purpose.
 struct Dice {
   std::function<double(int position, Purpose purpose)> uniform;
 

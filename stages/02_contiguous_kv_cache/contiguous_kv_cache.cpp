@@ -10,18 +10,18 @@ ContiguousKvCache::ContiguousKvCache(Backend& backend, const KvShape& shape, int
                                      int max_length)
     : max_length_(max_length),
       memory_(backend, shape, std::int64_t{max_sequences} * max_length),
-      stretches_(static_cast<std::size_t>(max_sequences)) {
-  for (std::size_t i = 0; i < stretches_.size(); i++) {
-    stretches_[i].number = static_cast<std::int32_t>(i);
+      regions_(static_cast<std::size_t>(max_sequences)) {
+  for (std::size_t i = 0; i < regions_.size(); i++) {
+    regions_[i].number = static_cast<std::int32_t>(i);
   }
 }
 
 SequenceId ContiguousKvCache::create() {
-  const auto free = std::ranges::find(stretches_, false, &Stretch::taken);
-  if (free == stretches_.end()) {
+  const auto free = std::ranges::find(regions_, false, &Region::taken);
+  if (free == regions_.end()) {
     throw CacheFull(fmt::format(
         "the KV cache is full: it has room for {} sequences, and all are in use; release one first",
-        stretches_.size()));
+        regions_.size()));
   }
   free->taken = true;
   free->length = 0;
@@ -34,14 +34,14 @@ SequenceId ContiguousKvCache::fork(SequenceId sequence) {
   const SequenceId result = create();
   memory_.copy(sequence * max_length_, result * max_length_, count);
   bytes_copied_ += static_cast<std::size_t>(count) * memory_.shape().bytes_per_token();
-  stretch(result).length = count;
+  region(result).length = count;
   return result;
   // [end task 2.3]
 }
 
-void ContiguousKvCache::release(SequenceId sequence) { stretch(sequence).taken = false; }
+void ContiguousKvCache::release(SequenceId sequence) { region(sequence).taken = false; }
 
-int ContiguousKvCache::length(SequenceId sequence) const { return stretch(sequence).length; }
+int ContiguousKvCache::length(SequenceId sequence) const { return region(sequence).length; }
 
 // [snippet contiguous-extend]
 bool ContiguousKvCache::has_room(const Extension& extension) const {
@@ -64,7 +64,7 @@ void ContiguousKvCache::extend(std::span<const Extension> extensions) {
         "{} in all; raise --max-context",
         e.sequence, length(e.sequence), e.tokens, max_length_));
   }
-  for (const Extension& e : extensions) stretch(e.sequence).length += e.tokens;
+  for (const Extension& e : extensions) region(e.sequence).length += e.tokens;
   // [end task 2.1]
 }
 
@@ -72,7 +72,7 @@ void ContiguousKvCache::truncate(SequenceId sequence, int length) {
   // [task 2.2: truncate a sequence]
   // Nothing is erased: tokens beyond the length are never read, and the next ones overwrite them.
   // So a rollback costs nothing, however many tokens it drops.
-  Stretch& s = stretch(sequence);
+  Region& s = region(sequence);
   SPECDEC_CHECK(0 <= length && length <= s.length, "to keep 0 to {} tokens, not {}", s.length,
                 length);
   s.length = length;
@@ -81,19 +81,18 @@ void ContiguousKvCache::truncate(SequenceId sequence, int length) {
 // [end snippet contiguous-extend]
 
 std::span<const std::int32_t> ContiguousKvCache::pages(SequenceId sequence) const {
-  const Stretch& s = stretch(sequence);
+  const Region& s = region(sequence);
   return {&s.number, s.length > 0 ? std::size_t{1} : std::size_t{0}};
 }
 
-ContiguousKvCache::Stretch& ContiguousKvCache::stretch(SequenceId sequence) {
-  return const_cast<Stretch&>(std::as_const(*this).stretch(sequence));
+ContiguousKvCache::Region& ContiguousKvCache::region(SequenceId sequence) {
+  return const_cast<Region&>(std::as_const(*this).region(sequence));
 }
 
-const ContiguousKvCache::Stretch& ContiguousKvCache::stretch(SequenceId sequence) const {
+const ContiguousKvCache::Region& ContiguousKvCache::region(SequenceId sequence) const {
   const std::size_t index = static_cast<std::size_t>(sequence);
-  SPECDEC_CHECK(index < stretches_.size() && stretches_[index].taken, "sequence {} to exist",
-                sequence);
-  return stretches_[index];
+  SPECDEC_CHECK(index < regions_.size() && regions_[index].taken, "sequence {} to exist", sequence);
+  return regions_[index];
 }
 
 }  // namespace specdec

@@ -8,8 +8,8 @@
 
 namespace specdec {
 
-// The simplest cache: one stretch of max_length slots for each sequence, taken for the sequence's
-// whole life however short it stays. The stretch is the sequence's one page:
+// The simplest cache: one region of max_length slots for each sequence, taken for the sequence's
+// whole life however short it stays. The region is the sequence's one page:
 //
 //   slot of (sequence, position) = sequence * max_length + position
 //
@@ -38,19 +38,19 @@ class ContiguousKvCache : public KvCache {
   std::size_t bytes_copied() const { return bytes_copied_; }  // by fork(), so far
 
  private:
-  struct Stretch {
-    std::int32_t number = 0;  // its place among the stretches: the page table of its sequence
+  struct Region {
+    std::int32_t number = 0;  // its place among the regions: the page table of its sequence
     bool taken = false;
     int length = 0;  // tokens cached
   };
 
-  Stretch& stretch(SequenceId sequence);
-  const Stretch& stretch(SequenceId sequence) const;
+  Region& region(SequenceId sequence);
+  const Region& region(SequenceId sequence) const;
   bool has_room(const Extension& extension) const;
 
   int max_length_;
   KvMemory memory_;
-  std::vector<Stretch> stretches_;  // [max_sequences], by SequenceId
+  std::vector<Region> regions_;  // [max_sequences], by SequenceId
   std::size_t bytes_copied_ = 0;
 };
 

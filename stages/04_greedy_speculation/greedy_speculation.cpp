@@ -27,7 +27,7 @@ Round greedy_round(DraftAndVerify& steps, std::vector<TokenId>& context, Generat
     round.accepted++;
   }
   // [end task 4.6]
-  round.overlap = round.accepted;  // each distribution is all on one token
+  round.sum_acceptance_prob = round.accepted;  // each distribution is all on one token
 
   steps.roll_back(round);
   return round;

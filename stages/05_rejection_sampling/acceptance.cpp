@@ -23,10 +23,10 @@ double ratio(double target_prob, double draft_prob) {
 // Draws the token that is emitted in place of a rejected draft, from weights that need not be
 // normalised. If rounding left nothing of a residual, the two distributions are equal up to
 // rounding, and the target's own is used. So no token that the target rules out is ever emitted.
-Decision correct(const Proposal& draft, Chance& chance, std::span<const double> weights) {
+Decision correct(const Proposal& draft, RandomSource& random, std::span<const double> weights) {
   const bool any = std::ranges::any_of(weights, [](double weight) { return weight > 0; });
   return {false,
-          chance.token(any ? weights : draft.target_probs, draft.position, Purpose::kResample)};
+          random.token(any ? weights : draft.target_probs, draft.position, Purpose::kResample)};
 }
 
 // [snippet residual]
@@ -46,19 +46,19 @@ std::span<const double> residual(const Proposal& draft, std::span<double> scratc
 }  // namespace
 
 // [snippet rejection]
-Decision rejection(const Proposal& draft, Chance& chance, std::span<double> scratch) {
+Decision rejection(const Proposal& draft, RandomSource& random, std::span<double> scratch) {
   // [task 5.3: accept or correct]
   const TokenId x = draft.token;
-  if (chance.accept(ratio(draft.target_prob(x), draft.draft_prob(x)), draft.position)) {
+  if (random.accept(ratio(draft.target_prob(x), draft.draft_prob(x)), draft.position)) {
     return {true, x};
   }
-  return correct(draft, chance, residual(draft, scratch));
+  return correct(draft, random, residual(draft, scratch));
   // [end task 5.3]
 }
 // [end snippet rejection]
 
 // [snippet at-least]
-Decision at_least(const Proposal& draft, Chance& chance, std::span<double> scratch) {
+Decision at_least(const Proposal& draft, RandomSource& random, std::span<double> scratch) {
   // [task 5.5: a rule without a random number]
   const TokenId x = draft.token;
   if (draft.target_prob(x) >= draft.draft_prob(x)) return {true, x};
@@ -66,13 +66,13 @@ Decision at_least(const Proposal& draft, Chance& chance, std::span<double> scrat
     const double p = draft.target_prob(i), q = draft.draft_prob(i);
     scratch[static_cast<std::size_t>(i)] = p >= q ? p - q : p;
   }
-  return correct(draft, chance, scratch);
+  return correct(draft, random, scratch);
   // [end task 5.5]
 }
 // [end snippet at-least]
 
 // [snippet non-iterative]
-Decision non_iterative(const Proposal& draft, Chance& chance, std::span<double> /*scratch*/) {
+Decision non_iterative(const Proposal& draft, RandomSource& random, std::span<double> /*scratch*/) {
   const TokenId x = draft.token;
   double least = 1;  // 1 / M, the smallest q/p; 0 where q misses a token of p
   for (TokenId i = 0; i < std::ssize(draft.target_probs); i++) {
@@ -80,48 +80,51 @@ Decision non_iterative(const Proposal& draft, Chance& chance, std::span<double> 
     if (p > 0) least = std::min(least, draft.draft_prob(i) / p);
   }
   const double probability = least * draft.target_prob(x) / draft.draft_prob(x);
-  if (chance.accept(std::min(1.0, probability), draft.position)) return {true, x};
-  return correct(draft, chance, draft.target_probs);
+  if (random.accept(std::min(1.0, probability), draft.position)) return {true, x};
+  return correct(draft, random, draft.target_probs);
 }
 // [end snippet non-iterative]
 
 // [snippet matches]
-Decision sample_and_match(const Proposal& draft, Chance& chance, std::span<double> /*scratch*/) {
-  const TokenId own = chance.token(draft.target_probs, draft.position, Purpose::kTarget);
+Decision sample_and_match(const Proposal& draft, RandomSource& random,
+                          std::span<double> /*scratch*/) {
+  const TokenId own = random.token(draft.target_probs, draft.position, Purpose::kTarget);
   return {own == draft.token, own};
 }
 
-Decision coupled(const Proposal& draft, Chance& chance, std::span<double> /*scratch*/) {
-  const TokenId own = chance.race(draft.target_probs, draft.position);
+Decision coupled(const Proposal& draft, RandomSource& random, std::span<double> /*scratch*/) {
+  const TokenId own = random.race(draft.target_probs, draft.position);
   return {own == draft.token, own};
 }
 // [end snippet matches]
 
 // [snippet one-hot]
-Decision one_hot(const Proposal& draft, Chance& chance, std::span<double> scratch) {
+Decision one_hot(const Proposal& draft, RandomSource& random, std::span<double> scratch) {
   Proposal certain = draft;
   certain.draft_probs = {};
-  return rejection(certain, chance, scratch);
+  return rejection(certain, random, scratch);
 }
 // [end snippet one-hot]
 
 // [snippet lossy]
-Decision lenient(const Proposal& draft, Chance& chance, std::span<double> scratch) {
+Decision lenient(const Proposal& draft, RandomSource& random, std::span<double> scratch) {
   const TokenId x = draft.token;
   const double p = draft.target_prob(x) / draft.lenience;  // not l q, which may vanish
-  if (chance.accept(ratio(p, draft.draft_prob(x)), draft.position)) return {true, x};
-  return correct(draft, chance, residual(draft, scratch));
+  if (random.accept(ratio(p, draft.draft_prob(x)), draft.position)) return {true, x};
+  return correct(draft, random, residual(draft, scratch));
 }
 
-Decision residual_skipped(const Proposal& draft, Chance& chance, std::span<double> /*scratch*/) {
+Decision residual_skipped(const Proposal& draft, RandomSource& random,
+                          std::span<double> /*scratch*/) {
   const TokenId x = draft.token;
-  if (chance.accept(ratio(draft.target_prob(x), draft.draft_prob(x)), draft.position)) {
+  if (random.accept(ratio(draft.target_prob(x), draft.draft_prob(x)), draft.position)) {
     return {true, x};
   }
-  return correct(draft, chance, draft.target_probs);
+  return correct(draft, random, draft.target_probs);
 }
 
-Decision lenient_argmax(const Proposal& draft, Chance& /*chance*/, std::span<double> /*scratch*/) {
+Decision lenient_argmax(const Proposal& draft, RandomSource& /*random*/,
+                        std::span<double> /*scratch*/) {
   const auto best = std::ranges::max_element(draft.target_probs);
   if (draft.target_prob(draft.token) >= draft.lenience * *best) return {true, draft.token};
   return {false, static_cast<TokenId>(best - draft.target_probs.begin())};

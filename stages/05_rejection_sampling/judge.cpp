@@ -18,7 +18,7 @@ AcceptanceRule rule_of(const SpeculationOptions& options) {
 }
 
 // sum min(p, q): how likely rejection() is to keep a draft.
-double overlap(const Proposal& draft) {
+double acceptance_prob(const Proposal& draft) {
   if (draft.draft_probs.empty()) return draft.target_prob(draft.token);
   double sum = 0;
   for (std::size_t i = 0; i < draft.target_probs.size(); i++) {
@@ -46,15 +46,15 @@ JudgingScratch::JudgingScratch(int spec_length, int vocab_size)
       residual(logits.size()),
       sampling(vocab_size) {}
 
-Judge::Judge(Backend& backend, Chance& chance, const SpeculationOptions& options,
+Judge::Judge(Backend& backend, RandomSource& random, const SpeculationOptions& options,
              JudgingScratch& scratch)
     : backend_(backend),
-      chance_(chance),
+      random_(random),
       options_(options),
       scratch_(scratch),
       rule_(rule_of(options)),
       judging_(rule_ == lenient_argmax ? before_argmax(options.sampling) : options.sampling),
-      drafting_{options.sampling, &chance, options.rule->races} {
+      drafting_{options.sampling, &random, options.rule->races} {
   check_speculation_options(options);
   drafting_.options.temperature = options.draft_temperature;
 }
@@ -75,8 +75,8 @@ void Judge::judge(const Drafts& drafts, DeviceRows logits, std::vector<TokenId>&
     }
     const Proposal proposal{position, drafts.token(round.accepted), target_probs,
                             drafts.probs(round.accepted), options_.lenience};
-    const Decision decision = rule_(proposal, chance_, scratch_.residual);
-    round.overlap += overlap(proposal);
+    const Decision decision = rule_(proposal, random_, scratch_.residual);
+    round.sum_acceptance_prob += acceptance_prob(proposal);
     context.push_back(decision.token);  // the draft, or the correction
     generation.push(decision.token);
     if (!decision.accepted) {
@@ -109,8 +109,8 @@ TokenId Judge::draw(std::span<const double> target_probs, int position) {
   if (rule_ == lenient_argmax) {
     return static_cast<TokenId>(std::ranges::max_element(target_probs) - target_probs.begin());
   }
-  if (options_.rule->races) return chance_.race(target_probs, position);
-  return chance_.token(target_probs, position, Purpose::kTarget);
+  if (options_.rule->races) return random_.race(target_probs, position);
+  return random_.token(target_probs, position, Purpose::kTarget);
 }
 
 std::span<const double> Judge::target_probs(int i) const {

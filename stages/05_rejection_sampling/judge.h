@@ -37,9 +37,9 @@ struct JudgingScratch {
 // the emitted text has the distribution of the target alone.
 class Judge {
  public:
-  // REQUIRES: backend, chance and scratch outlive this object. Throws Error for options out of
+  // REQUIRES: backend, random and scratch outlive this object. Throws Error for options out of
   // range.
-  Judge(Backend& backend, Chance& chance, const SpeculationOptions& options,
+  Judge(Backend& backend, RandomSource& random, const SpeculationOptions& options,
         JudgingScratch& scratch);
   virtual ~Judge() = default;
 
@@ -62,7 +62,7 @@ class Judge {
   const SamplingOptions& judging() const { return judging_; }  // what target_probs are made with
   // Whether the target's own token is the likeliest one, with lenience (appendix A.5).
   bool takes_likeliest() const { return rule_ == lenient_argmax; }
-  Chance& chance() const { return chance_; }
+  RandomSource& random() const { return random_; }
 
   // The distribution [V] that judged draft i of the last round, or that gave its bonus.
   // REQUIRES: i < tested, or i is the bonus' row.
@@ -73,7 +73,7 @@ class Judge {
   TokenId draw(std::span<const double> target_probs, int position);
 
   Backend& backend_;
-  Chance& chance_;
+  RandomSource& random_;
   SpeculationOptions options_;
   JudgingScratch& scratch_;
   AcceptanceRule rule_;

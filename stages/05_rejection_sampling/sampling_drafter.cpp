@@ -33,9 +33,9 @@ void DraftSampler::choose_one(const NextDraft& next, ConstDeviceRows logits) {
   if (sampling.options.temperature == 0) {
     drafts.add_certain(static_cast<TokenId>(std::ranges::max_element(probs) - probs.begin()));
   } else if (sampling.race) {
-    drafts.add_drawn(sampling.chance->race(probs, position));
+    drafts.add_drawn(sampling.random->race(probs, position));
   } else {
-    drafts.add_drawn(sampling.chance->token(probs, position, Purpose::kDraft));
+    drafts.add_drawn(sampling.random->token(probs, position, Purpose::kDraft));
   }
 }
 // [end snippet choose]

@@ -28,7 +28,7 @@ struct EngineModels {
 
 struct EngineOptions {
   int max_batch = 16;       // requests that are admitted at a time; a contiguous cache has as many
-                            // stretches, a drafter room for as many sequences
+                            // regions, a drafter room for as many sequences
   int spec_length = 5;      // the largest K that a request may ask for
   int token_budget = 256;   // rows of the target in a step
   int prefill_chunk = 128;  // the most tokens of one prompt in a step

@@ -69,8 +69,8 @@ struct RequestStats {
   double longest_gap = 0;  // between deliveries
 
   double time_to_first_token() const { return first_token - arrived; }
-  // On average; NaN for fewer than two tokens.
-  double time_between_tokens() const {
+  // After the first, on average; NaN for fewer than two tokens.
+  double time_per_output_token() const {
     return run.emitted > 1 ? (last_token - first_token) / static_cast<double>(run.emitted - 1)
                            : kNever;
   }

@@ -9,7 +9,7 @@
 namespace specdec {
 
 // A cache as a scheduler sees it: a number of pages, some of them free. A contiguous cache counts
-// as one whose pages are its stretches: a sequence takes one when it is made, and never another.
+// as one whose pages are its regions: a sequence takes one when it is made, and never another.
 class KvPool {
  public:
   // cache: null where nothing is cached (a drafter without a model): then there is always room.
@@ -32,7 +32,7 @@ class KvPool {
   void note_peak() { peak_used_ = std::max(peak_used_, n_used()); }
 
   // Whether one more sequence can be made, at whose beginning a contiguous cache gives it a
-  // stretch.
+  // region.
   bool has_room_for_a_sequence() { return make_room(growth(kNone, 0)); }
 
   // Makes `pages` pages free, at the cost of cached prefixes where need be; false where those do

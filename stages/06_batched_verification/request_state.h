@@ -4,7 +4,7 @@
 #include <string>
 #include <utility>
 
-#include "common/sampling/chance.h"
+#include "common/sampling/random_source.h"
 #include "common/speculation/round.h"
 #include "common/speculation/spec_length_policy.h"
 #include "stages/06_batched_verification/batch_request.h"

@@ -81,14 +81,14 @@ void run_judge(benchmark::State& state, CudaBench& bench, const RowSampling& sam
   }
   std::vector<std::int32_t> tokens(choices.size());
   sampler->choose({logits.of(0).data, drafts, kVocabulary, kVocabulary}, choices, tokens);
-  std::vector<double> overlaps(tokens.size());
+  std::vector<double> acceptance_probs(tokens.size());
   measure(state, bench, logits.work(), logits.copies(), [&](int copy) {
     const DraftedRound round{.logits = logits.of(copy),
                              .drafts = tokens,
                              .draft_probs = draft_probs,
                              .sampling = sampling};
     Verdict verdict;
-    sampler->judge({&round, 1}, {&verdict, 1}, overlaps);
+    sampler->judge({&round, 1}, {&verdict, 1}, acceptance_probs);
   });
 }
 

@@ -128,7 +128,7 @@ const std::vector<double>& BenchmarkModels::round_costs(BenchmarkTarget& target,
 
 BenchmarkModels::Draft& BenchmarkModels::find(BenchmarkTarget& target, const std::string& name,
                                               int requests) {
-  const auto key = fmt::format("{} {} {}", fmt::ptr(&target), name, requests);
+  const auto key = fmt::format("{} {} {}", static_cast<const void*>(&target), name, requests);
   const auto [at, is_new] = drafts_.try_emplace(key);
   Draft& draft = at->second;
   if (is_new) {

@@ -36,7 +36,7 @@ REQUESTS = [
     {"id": "tight", "prompt": "Snow fell. The sun shone.", "max_new_tokens": 20, "max_context": 31},
 ]
 COUNTERS = ("rounds", "drafted", "tested", "accepted", "emitted", "alpha", "acceptance_rate", "mean_round_acceptance",
-            "mean_accepted_length", "accepted_per_position", "alpha_by_overlap")
+            "mean_accepted_length", "accepted_per_position", "alpha_by_probability")
 
 
 def run(*arguments, program=BATCH):

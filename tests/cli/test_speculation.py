@@ -46,7 +46,7 @@ class GreedyTest(unittest.TestCase):
     def test_stage_5_at_temperature_0_is_stage_4(self):
         greedy, sampling = [run_json(stage, "--max-new-tokens", 50)["stats"] for stage in STAGES]
         for counter in ("rounds", "target_forwards", "draft_forwards", "drafted", "tested", "accepted", "emitted",
-                        "accepted_per_position", "target_rows", "alpha_by_overlap"):
+                        "accepted_per_position", "target_rows", "alpha_by_probability"):
             self.assertEqual(greedy[counter], sampling[counter], counter)
 
     def test_counters_agree_with_each_other(self):

@@ -89,7 +89,7 @@ TEST_F(DeviceLoopTest, SampledRoundsBringBackIdsAlone) {
     const Decoded run = sample(rule.name, KeepProbs::kBesideLogits);
     const auto passes = static_cast<std::size_t>(run.rounds + run.drafted);
     EXPECT_EQ(run.traffic.allocations, 0u);
-    // A token for each draft; token, count and K overlaps for each round.
+    // A token for each draft; token, count and K acceptance probabilities for each round.
     EXPECT_LE(run.traffic.bytes_to_host, passes * 64);
     EXPECT_GT(run.traffic.bytes_to_host, 0u);
     EXPECT_LE(run.traffic.bytes_to_device, passes * 2048) << "descriptors, ids and places";

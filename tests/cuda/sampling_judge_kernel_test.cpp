@@ -99,7 +99,7 @@ TestRound random_round(TestNumbers& numbers, const NamedRule& rule, int V) {
 }
 
 // Judge::judge() of stage 5, to the end of the round.
-Verdict host_verdict(const TestRound& round, std::vector<double>& overlaps) {
+Verdict host_verdict(const TestRound& round, std::vector<double>& acceptance_probs) {
   const int V = round.vocab_size();
   const auto context = round.context();
   Dice dice(round.seed);
@@ -121,9 +121,9 @@ Verdict host_verdict(const TestRound& round, std::vector<double>& overlaps) {
     }
     const std::vector<double>& q = round.host_draft_probs[index_of(i)];
     const TokenId x = round.drafts[index_of(i)];
-    double overlap = q.empty() ? p[index_of(x)] : 0;
-    for (std::size_t t = 0; t < q.size(); ++t) overlap += std::min(p[t], q[t]);
-    overlaps.push_back(overlap);
+    double acceptance_prob = q.empty() ? p[index_of(x)] : 0;
+    for (std::size_t t = 0; t < q.size(); ++t) acceptance_prob += std::min(p[t], q[t]);
+    acceptance_probs.push_back(acceptance_prob);
     const Decision decision = round.rule->rule({position, x, p, q, round.lenience}, dice, scratch);
     if (!decision.accepted) return {i, decision.token};
   }
@@ -131,7 +131,7 @@ Verdict host_verdict(const TestRound& round, std::vector<double>& overlaps) {
 
 struct Judged {
   std::vector<Verdict> verdicts;
-  std::vector<double> overlaps;
+  std::vector<double> acceptance_probs;
 };
 
 // The drafts' distributions in device memory, made there from draft_logits, so that where both
@@ -186,7 +186,7 @@ class DeviceRounds {
     const auto sampler = device().make_sampler(
         {.vocab_size = V_, .rows = rows, .rounds = static_cast<int>(count), .history = history});
     Judged judged{std::vector<Verdict>(count, {-2, -2}), std::vector<double>(drafts, kNan)};
-    sampler->judge(batch, judged.verdicts, judged.overlaps);
+    sampler->judge(batch, judged.verdicts, judged.acceptance_probs);
     return judged;
   }
   Judged judge_all() const { return judge(0, rounds_.size()); }
@@ -217,20 +217,20 @@ class DeviceRounds {
   std::vector<DraftedRound> rounds_;
 };
 
-// How many rounds end otherwise than the host's; of the others, the overlaps are the host's, and
-// positions that were not tested have none.
+// How many rounds end otherwise than the host's; of the others, the acceptance probabilities are
+// the host's, and positions that were not tested have none.
 int count_differences(const std::vector<TestRound>& rounds, const Judged& judged) {
   int differences = 0;
   std::size_t draft = 0;
   for (std::size_t r = 0; r < rounds.size(); ++r) {
-    std::vector<double> overlaps;
-    const Verdict want = host_verdict(rounds[r], overlaps), got = judged.verdicts[r];
+    std::vector<double> acceptance_probs;
+    const Verdict want = host_verdict(rounds[r], acceptance_probs), got = judged.verdicts[r];
     const bool same = want.accepted == got.accepted && want.token == got.token;
     differences += !same;
-    for (std::size_t i = 0; same && i < overlaps.size(); ++i) {
+    for (std::size_t i = 0; same && i < acceptance_probs.size(); ++i) {
       // Two distributions, each off by near_probs' epsilon, and a sum of V terms.
       const double epsilon = (3.0 * rounds[r].vocab_size() + 32) * 0x1p-53;
-      EXPECT_NEAR(judged.overlaps[draft + i], overlaps[i], epsilon);
+      EXPECT_NEAR(judged.acceptance_probs[draft + i], acceptance_probs[i], epsilon);
     }
     draft += rounds[r].drafts.size();
   }
@@ -278,14 +278,15 @@ TEST_P(EveryRule, ARoundDependsOnItselfAlone) {
   const auto rounds = random_rounds(numbers, rule(), 40, 12);
   const DeviceRounds on_device(rounds);
   const Judged together = on_device.judge_all();
-  std::vector<double> overlaps;
+  std::vector<double> acceptance_probs;
   for (std::size_t r = 0; r < rounds.size(); ++r) {
     const Judged alone = on_device.judge(r, 1);
     EXPECT_EQ(alone.verdicts[0].accepted, together.verdicts[r].accepted);
     EXPECT_EQ(alone.verdicts[0].token, together.verdicts[r].token);
-    overlaps.insert(overlaps.end(), alone.overlaps.begin(), alone.overlaps.end());
+    acceptance_probs.insert(acceptance_probs.end(), alone.acceptance_probs.begin(),
+                            alone.acceptance_probs.end());
   }
-  EXPECT_TRUE(same_bits(overlaps, together.overlaps));
+  EXPECT_TRUE(same_bits(acceptance_probs, together.acceptance_probs));
 }
 
 TEST_P(EveryRule, ABrokenRowCountsWhenItIsReached) {
@@ -298,8 +299,8 @@ TEST_P(EveryRule, ABrokenRowCountsWhenItIsReached) {
       std::fill(row, row + 20, kMinusInfinity);
     else
       row[numbers.below(20)] = kNan;
-    std::vector<double> overlaps;
-    broken += host_verdict(round, overlaps).token == -1;
+    std::vector<double> acceptance_probs;
+    broken += host_verdict(round, acceptance_probs).token == -1;
   }
   EXPECT_GT(broken, 15);
   EXPECT_LT(broken, 60);

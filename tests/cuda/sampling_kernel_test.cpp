@@ -243,7 +243,7 @@ TEST_F(SamplingKernel, AUniformOnTheBoundaryGoesToTheNextToken) {
   EXPECT_EQ(count_differences(rows, choose(rows, 0, rows.rows())), 0);
 }
 
-// Where the warps' stretches do not divide the vocabulary.
+// Where the warps' regions do not divide the vocabulary.
 TEST_F(SamplingKernel, TheLastTokenCanBeDrawn) {
   TestNumbers numbers(11);
   for (const int V : {33, 701, 4099}) {

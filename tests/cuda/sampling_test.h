@@ -6,8 +6,8 @@
 #include <span>
 #include <vector>
 
-#include "common/sampling/chance.h"
 #include "common/sampling/distribution.h"
+#include "common/sampling/random_source.h"
 #include "tests/cuda/kernel_test.h"
 
 // Random rows and options for the tests of the device's sampler, and the host's answers.

@@ -18,7 +18,7 @@ namespace specdec {
 namespace {
 
 // Throws dice, and writes down what they said.
-class Recorder final : public Chance {
+class Recorder final : public RandomSource {
  public:
   struct Draw {
     int position;
@@ -113,7 +113,8 @@ class Replay {
     if (round.drafted > 0) {
       EXPECT_EQ(draft_length, want.at("draft_length"));
     } else {
-      EXPECT_LE(draft_length, want.at("draft_length").get<int>()) << "a plain step feeds the draft nothing";
+      EXPECT_LE(draft_length, want.at("draft_length").get<int>())
+          << "a plain step feeds the draft nothing";
     }
     check_drafts(want.at("drafts"), steps.drafts());
     check_tests(want.at("tests"), steps, judge);
@@ -136,7 +137,8 @@ class Replay {
     EXPECT_EQ(got.tested, tested);
     EXPECT_EQ(got.accepted, accepted);
     EXPECT_EQ(got.emitted, std::ssize(run_.at("tokens")));
-    EXPECT_TRUE(got.sum_overlap >= 0 && got.sum_overlap <= static_cast<double>(tested) + 1e-9);
+    EXPECT_TRUE(got.sum_acceptance_prob >= 0 &&
+                got.sum_acceptance_prob <= static_cast<double>(tested) + 1e-9);
   }
 
   void check_drafts(const Json& want, const Drafts& drafts) {

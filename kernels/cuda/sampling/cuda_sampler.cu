@@ -40,7 +40,7 @@ void require_drafts(std::span<const DraftedRound> rounds, std::size_t drafted, i
       require(token >= 0 && token < vocab_size, "drafts of the vocabulary");
     }
   }
-  require(count == drafted, "an overlap for each draft");
+  require(count == drafted, "an acceptance probability for each draft");
 }
 
 }  // namespace
@@ -115,17 +115,17 @@ void CudaSampler::choose(ConstDeviceRows logits, std::span<const Choice> choices
 }
 
 void CudaSampler::judge(std::span<const DraftedRound> rounds, std::span<Verdict> verdicts,
-                        std::span<double> overlaps) {
+                        std::span<double> acceptance_probs) {
   require(verdicts.size() == rounds.size(), "a verdict for each round");
-  require_drafts(rounds, overlaps.size(), room_.vocab_size);
-  const std::size_t row_count = overlaps.size() + rounds.size();
+  require_drafts(rounds, acceptance_probs.size(), room_.vocab_size);
+  const std::size_t row_count = acceptance_probs.size() + rounds.size();
   require(row_count <= size_of(room_.rows) && rounds.size() <= size_of(room_.rounds),
           "rounds within the sampler's room");
   if (rounds.empty()) return;
   tasks_.clear();
   results_.clear();
   const auto rows = tasks_.take<RowTask>(row_count);
-  const auto drafts = tasks_.take<DraftTask>(overlaps.size());
+  const auto drafts = tasks_.take<DraftTask>(acceptance_probs.size());
   const auto tasks = tasks_.take<RoundTask>(rounds.size());
   int row = 0, draft = 0;
   for (std::size_t r = 0; r < rounds.size(); ++r) {
@@ -144,13 +144,13 @@ void CudaSampler::judge(std::span<const DraftedRound> rounds, std::span<Verdict>
   tasks_.upload(backend_);
 
   const auto verdict = results_.take<Verdict>(rounds.size());
-  const auto overlap = results_.take<double>(overlaps.size());
+  const auto acceptance_prob = results_.take<double>(acceptance_probs.size());
   make_distributions(rows.device, row, room_.vocab_size, scores_.data(), valid_.data(), stream_);
   judge_rounds(tasks.device, static_cast<int>(rounds.size()), rows.device, valid_.data(),
-               drafts.device, room_.vocab_size, verdict.device, overlap.device, stream_);
+               drafts.device, room_.vocab_size, verdict.device, acceptance_prob.device, stream_);
   results_.download(backend_);
   std::copy_n(verdict.host, verdicts.size(), verdicts.begin());
-  std::copy_n(overlap.host, overlaps.size(), overlaps.begin());
+  std::copy_n(acceptance_prob.host, acceptance_probs.size(), acceptance_probs.begin());
 }
 
 }  // namespace specdec::cuda::inline SPECDEC_CUDA_BUILD

@@ -20,7 +20,7 @@ class CudaSampler final : public Sampler {
   void choose(ConstDeviceRows logits, std::span<const Choice> choices,
               std::span<std::int32_t> tokens) override;
   void judge(std::span<const DraftedRound> rounds, std::span<Verdict> verdicts,
-             std::span<double> overlaps) override;
+             std::span<double> acceptance_probs) override;
 
  private:
   // Memory of the host and of the device that is copied from one to the other in one piece, handed

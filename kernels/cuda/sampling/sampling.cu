@@ -46,9 +46,10 @@ __global__ void __launch_bounds__(kMaxSamplingThreads)
 // A block a round: Judge::judge() of stages/05_rejection_sampling.
 __global__ void __launch_bounds__(kMaxSamplingThreads)
     judge_kernel(const RoundTask* rounds, const RowTask* rows, const int* valid,
-                 const DraftTask* drafts, int V, Verdict* verdicts, double* overlaps) {
+                 const DraftTask* drafts, int V, Verdict* verdicts, double* acceptance_probs) {
   const RoundTask round = rounds[blockIdx.x];
-  for (int d = 0; thread() == 0 && d < round.drafts; ++d) overlaps[round.first_draft + d] = 0;
+  for (int d = 0; thread() == 0 && d < round.drafts; ++d)
+    acceptance_probs[round.first_draft + d] = 0;
   int i = 0;  // drafts that were accepted
   Decision decision{true, -1};
   while (decision.accepted) {
@@ -61,8 +62,8 @@ __global__ void __launch_bounds__(kMaxSamplingThreads)
       const DraftTask draft = drafts[round.first_draft + i];
       const Proposal proposal{position, draft.token,    rows[row].probs, draft.probs,
                               V,        round.lenience, round.seed};
-      const double common = overlap(proposal);
-      if (thread() == 0) overlaps[round.first_draft + i] = common;
+      const double common = acceptance_prob(proposal);
+      if (thread() == 0) acceptance_probs[round.first_draft + i] = common;
       decision = decide(round.rule, proposal);
       if (decision.accepted) ++i;
     }
@@ -85,10 +86,10 @@ void make_distributions(const RowTask* rows, int row_count, int vocab_size, doub
 }
 
 void judge_rounds(const RoundTask* rounds, int round_count, const RowTask* rows, const int* valid,
-                  const DraftTask* drafts, int vocab_size, Verdict* verdicts, double* overlaps,
-                  cudaStream_t stream) {
+                  const DraftTask* drafts, int vocab_size, Verdict* verdicts,
+                  double* acceptance_probs, cudaStream_t stream) {
   launch(judge_kernel, static_cast<unsigned>(round_count), threads_for(vocab_size), 0, stream,
-         rounds, rows, valid, drafts, vocab_size, verdicts, overlaps);
+         rounds, rows, valid, drafts, vocab_size, verdicts, acceptance_probs);
 }
 
 }  // namespace specdec::cuda::inline SPECDEC_CUDA_BUILD

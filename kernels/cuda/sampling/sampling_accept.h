@@ -34,7 +34,7 @@ __device__ inline bool accept(const Proposal& draft, double probability) {
 }
 
 // sum min(p, q): how likely rejection sampling is to keep a draft.
-__device__ inline double overlap(const Proposal& draft) {
+__device__ inline double acceptance_prob(const Proposal& draft) {
   if (draft.draft_probs == nullptr) return draft.target_prob(draft.token);
   return sum_of(draft.V, [&](int i) { return fmin(draft.target_probs[i], draft.draft_probs[i]); });
 }

@@ -5,7 +5,7 @@
 #include "kernels/cuda/sampling/sampling_philox.h"
 
 // Draws of tokens by one block: sample() of common/sampling/distribution.cpp and Dice of
-// common/sampling/chance.cpp. Device code: included by .cu files alone.
+// common/sampling/random_source.cpp. Device code: included by .cu files alone.
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 
 // By one warp: the first of the tokens first .. last - 1 at which `before` and the cumulative
@@ -31,31 +31,31 @@ __device__ int first_above(double mark, double before, int first, int last, cons
 
 // Draws by inversion: the first i < n, in order, at which the cumulative weights exceed u times
 // their total; never one of weight zero. -1 where all weights are zero. Each warp adds up its own
-// stretch of tokens; the one whose stretch holds the answer walks through it.
+// region of tokens; the one whose region holds the answer walks through it.
 template <typename Weight>
 __device__ int draw(int n, double u, const Weight& weight) {
-  __shared__ double stretch_sums[kWarp];
+  __shared__ double region_sums[kWarp];
   __shared__ int drawn;
   const int warps = threads() / kWarp, warp = thread() / kWarp, lane = thread() % kWarp;
-  const int stretch = (n + warps - 1) / warps;
-  const int first = warp * stretch < n ? warp * stretch : n;
-  const int last = first + stretch < n ? first + stretch : n;
+  const int region = (n + warps - 1) / warps;
+  const int first = warp * region < n ? warp * region : n;
+  const int last = first + region < n ? first + region : n;
   double mine = 0;
   for (int i = first + lane; i < last; i += kWarp) mine += weight(i);
   mine = warp_sum(mine);
-  if (lane == 0) stretch_sums[warp] = mine;
+  if (lane == 0) region_sums[warp] = mine;
   if (thread() == 0) drawn = -1;
   __syncthreads();
 
   double total = 0;
-  for (int w = 0; w < warps; ++w) total += stretch_sums[w];
+  for (int w = 0; w < warps; ++w) total += region_sums[w];
   int winner = -1;
-  double cumulative = 0, before = 0;  // before the winner's stretch
+  double cumulative = 0, before = 0;  // before the winner's region
   for (int w = 0; w < warps; ++w) {
-    if (!(stretch_sums[w] > 0)) continue;
+    if (!(region_sums[w] > 0)) continue;
     winner = w;
     before = cumulative;
-    cumulative += stretch_sums[w];
+    cumulative += region_sums[w];
     if (cumulative > u * total) break;
   }
   if (warp == winner) {

@@ -51,10 +51,10 @@ void choose_tokens(const RowTask* rows, const DrawTask* draws, int row_count, in
 void make_distributions(const RowTask* rows, int row_count, int vocab_size, double* scores,
                         int* valid, cudaStream_t stream);
 
-// Judges the drafts of each round by the distributions of its rows. verdicts: [rounds]; overlaps:
-// one a draft.
+// Judges the drafts of each round by the distributions of its rows. verdicts: [rounds];
+// acceptance_probs: one a draft.
 void judge_rounds(const RoundTask* rounds, int round_count, const RowTask* rows, const int* valid,
-                  const DraftTask* drafts, int vocab_size, Verdict* verdicts, double* overlaps,
-                  cudaStream_t stream);
+                  const DraftTask* drafts, int vocab_size, Verdict* verdicts,
+                  double* acceptance_probs, cudaStream_t stream);
 
 }  // namespace specdec::cuda::inline SPECDEC_CUDA_BUILD

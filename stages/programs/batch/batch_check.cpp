@@ -109,7 +109,7 @@ class Check {
     const std::string where =
         cache == CacheKind::kPaged
             ? fmt::format("pages of {}, {} of them", page_size, session.sizes.pages)
-            : "contiguous stretches";
+            : "contiguous regions";
     list.add(
         problems.empty(),
         fmt::format("{} requests, up to {} at a time, in {}: {} tokens, {} preemptions",

@@ -48,7 +48,7 @@ RunStats total_stats(std::span<const RequestResult> results) {
       total.*counter += run.*counter;
     }
     total.sum_round_acceptance += run.sum_round_acceptance;
-    total.sum_overlap += run.sum_overlap;
+    total.sum_acceptance_prob += run.sum_acceptance_prob;
     add(total.accepted_at, run.accepted_at);
     add(total.drafted_at, run.drafted_at);
     add(total.rounds_by_drafted, run.rounds_by_drafted);
@@ -65,7 +65,7 @@ Json to_json(const RequestStats& stats) {
   json.update({{"arrived", number(stats.arrived)},
                {"queue_seconds", number(stats.admitted - stats.arrived)},
                {"time_to_first_token", number(stats.time_to_first_token())},
-               {"time_between_tokens", number(stats.time_between_tokens())},
+               {"time_per_output_token", number(stats.time_per_output_token())},
                {"longest_gap", stats.longest_gap},
                {"finished", number(stats.finished)},
                {"steps", stats.steps},

@@ -40,7 +40,7 @@ std::string line_about(const std::string& id, const RequestResult& result) {
   std::string line =
       fmt::format("{}: {} tokens ({}), first after {}, then one in {}", id, result.tokens.size(),
                   finish_reason_name(result.finish_reason), milliseconds(s.time_to_first_token()),
-                  milliseconds(s.time_between_tokens()));
+                  milliseconds(s.time_per_output_token()));
   if (s.run.tested > 0) {
     line += fmt::format("; alpha {}, {} tokens a round", ratio(share(s.run.accepted, s.run.tested)),
                         ratio(share(s.run.emitted, s.run.rounds)));
@@ -208,7 +208,7 @@ Json BatchReport::summary_json() const {
   for (const RequestResult& result : results) {
     reasons[std::string(finish_reason_name(result.finish_reason))]++;
     first.push_back(result.stats.time_to_first_token());
-    between.push_back(result.stats.time_between_tokens());
+    between.push_back(result.stats.time_per_output_token());
   }
   RunStats total = total_stats(results);
   total.target_rows = 0;  // the model itself has counted them
@@ -229,7 +229,7 @@ Json BatchReport::summary_json() const {
                {"seconds", seconds},
                {"stats", stats},
                {"time_to_first_token", distribution(first)},
-               {"time_between_tokens", distribution(between)},
+               {"time_per_output_token", distribution(between)},
                {"memory", session_.memory.to_json()},
                {"model", target_json(session_.model.config(), session_.options)},
                {"draft", session_.draft.to_json()},
@@ -246,7 +246,7 @@ std::string BatchReport::summary() const {
   std::vector<double> first, between;
   for (const RequestResult& result : results) {
     if (result.stats.run.emitted > 0) first.push_back(result.stats.time_to_first_token());
-    if (result.stats.run.emitted > 1) between.push_back(result.stats.time_between_tokens());
+    if (result.stats.run.emitted > 1) between.push_back(result.stats.time_per_output_token());
   }
   std::string text = fmt::format(
       "\n{}: {} request{}, {} tokens in {:.2f} s, {:.1f} tokens/s on {}; {} steps, {} requests a "

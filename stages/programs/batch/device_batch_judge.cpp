@@ -13,7 +13,8 @@ DeviceBatchJudge::DeviceBatchJudge(Backend& backend, int max_batch, int spec_len
                                      .rounds = max_batch,
                                      .history = max_batch * max_context})),
       verdicts_(static_cast<std::size_t>(max_batch)),
-      overlaps_(static_cast<std::size_t>(max_batch) * static_cast<std::size_t>(spec_length)) {
+      acceptance_probs_(static_cast<std::size_t>(max_batch) *
+                        static_cast<std::size_t>(spec_length)) {
   drafted_.reserve(verdicts_.size());
 }
 
@@ -25,17 +26,18 @@ void DeviceBatchJudge::judge(std::span<const RoundToJudge> rounds) {
     drafted_.push_back(drafted_round(r->judge, *drafts, logits, r->context));
     n_drafts += drafted_.back().drafts.size();
   }
-  auto overlaps = std::span(overlaps_).first(n_drafts);
-  sampler_->judge(drafted_, std::span(verdicts_).first(drafted_.size()), overlaps);
+  auto acceptance_probs = std::span(acceptance_probs_).first(n_drafts);
+  sampler_->judge(drafted_, std::span(verdicts_).first(drafted_.size()), acceptance_probs);
   for (std::size_t i = 0; i < rounds.size(); i++) {
     RequestState& r = *rounds[i].request;
     const std::size_t n = drafted_[i].drafts.size();
     try {
-      emit(verdicts_[i], overlaps.first(n), *rounds[i].drafts, r.context, r.generation, r.round);
+      emit(verdicts_[i], acceptance_probs.first(n), *rounds[i].drafts, r.context, r.generation,
+           r.round);
     } catch (const Error& error) {
       r.failure = error.what();
     }
-    overlaps = overlaps.subspan(n);
+    acceptance_probs = acceptance_probs.subspan(n);
   }
 }
 // [end snippet batched-judge-on-device]

@@ -22,9 +22,9 @@ class DeviceBatchJudge final : public BatchJudge {
  private:
   Backend& backend_;
   std::unique_ptr<Sampler> sampler_;
-  std::vector<DraftedRound> drafted_;  // what the GPU is to judge, and what it says
-  std::vector<Verdict> verdicts_;      // [max_batch]
-  std::vector<double> overlaps_;       // [max_batch * K]
+  std::vector<DraftedRound> drafted_;     // what the GPU is to judge, and what it says
+  std::vector<Verdict> verdicts_;         // [max_batch]
+  std::vector<double> acceptance_probs_;  // [max_batch * K]
 };
 
 }  // namespace specdec

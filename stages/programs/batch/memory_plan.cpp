@@ -100,9 +100,9 @@ MemoryPlan memory_plan(const RunOptions& options, const BatchSizes& sizes, const
                        const LlamaModel* draft) {
   const bool paged = options.cache == CacheKind::kPaged;
   const auto cache = [&](const LlamaModel& model, int pages, int page_size) {
-    const std::int64_t stretch =
+    const std::int64_t region =
         std::clamp<std::int64_t>(sizes.longest, 1, model.config().max_seq_len);
-    return count(pages, paged ? page_size : stretch, model.kv_shape().bytes_per_token());
+    return count(pages, paged ? page_size : region, model.kv_shape().bytes_per_token());
   };
   const int K = sizes.spec_length, B = sizes.max_batch, V = target.config().vocab_size;
   MemoryPlan plan;

@@ -17,7 +17,7 @@ struct BatchSizes {
   int spec_length = 0;  // the largest K
   int token_budget = 0;
   std::int64_t longest = 0;  // tokens cached for the longest request, drafts included
-  int pages = 0;             // of the target's pool, or stretches of a contiguous cache
+  int pages = 0;             // of the target's pool, or regions of a contiguous cache
   int draft_pages = 0;
   bool draft_is_model = false;  // the drafter has a cache
 };

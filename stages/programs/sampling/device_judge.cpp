@@ -5,22 +5,22 @@
 
 namespace specdec {
 
-DeviceJudge::DeviceJudge(Backend& backend, Chance& chance, const SpeculationOptions& options,
+DeviceJudge::DeviceJudge(Backend& backend, RandomSource& random, const SpeculationOptions& options,
                          JudgingScratch& scratch, int spec_length, int vocab_size, int history)
-    : Judge(backend, chance, options, scratch),
+    : Judge(backend, random, options, scratch),
       sampler_(backend.make_sampler(
           {.vocab_size = vocab_size, .rows = spec_length + 1, .rounds = 1, .history = history})),
       probs_(backend, static_cast<std::size_t>(vocab_size)),
-      overlaps_(static_cast<std::size_t>(spec_length)) {}
+      acceptance_probs_(static_cast<std::size_t>(spec_length)) {}
 
 // [snippet judge-on-device]
 void DeviceJudge::judge(const Drafts& drafts, DeviceRows logits, std::vector<TokenId>& context,
                         Generation& generation, Round& round) {
   const DraftedRound drafted = drafted_round(*this, drafts, logits, context);
-  const auto overlaps = std::span(overlaps_).first(drafted.drafts.size());
+  const auto acceptance_probs = std::span(acceptance_probs_).first(drafted.drafts.size());
   Verdict verdict;
-  sampler_->judge({&drafted, 1}, {&verdict, 1}, overlaps);
-  emit(verdict, overlaps, drafts, context, generation, round);
+  sampler_->judge({&drafted, 1}, {&verdict, 1}, acceptance_probs);
+  emit(verdict, acceptance_probs, drafts, context, generation, round);
 }
 // [end snippet judge-on-device]
 
@@ -29,7 +29,7 @@ TokenId DeviceJudge::plain_choice(DeviceRows logits, std::span<const TokenId> co
                       .by = takes_likeliest()       ? DrawBy::kLargest
                             : options().rule->races ? DrawBy::kRace
                                                     : DrawBy::kInversion,
-                      .seed = device_seed(chance()),
+                      .seed = device_seed(random()),
                       .position = static_cast<int>(context.size()),
                       .purpose = static_cast<std::uint32_t>(Purpose::kTarget),
                       .probs = probs_.data()};
@@ -51,19 +51,20 @@ DraftedRound drafted_round(const Judge& judge, const Drafts& drafts, DeviceRows 
           .sampling = row_sampling(judge.judging(), context),
           .rule = *rule.on_device,
           .lenience = options.lenience,
-          .seed = device_seed(judge.chance()),
+          .seed = device_seed(judge.random()),
           .position = static_cast<int>(context.size())};
 }
 
 // The verdict does not know where the text stops; what is behind that is discarded.
-void emit(const Verdict& verdict, std::span<const double> overlaps, const Drafts& drafts,
+void emit(const Verdict& verdict, std::span<const double> acceptance_probs, const Drafts& drafts,
           std::vector<TokenId>& context, Generation& generation, Round& round) {
   round.end = RoundEnd::kStopped;
   while (!generation.finished()) {
     const bool last = round.accepted == verdict.accepted;  // the correction or the bonus
     if (last && verdict.token < 0) fail_without_distribution();
     const bool tested = round.accepted < round.drafted;
-    if (tested) round.overlap += overlaps[static_cast<std::size_t>(round.accepted)];
+    if (tested)
+      round.sum_acceptance_prob += acceptance_probs[static_cast<std::size_t>(round.accepted)];
     context.push_back(last ? verdict.token : drafts.token(round.accepted));
     generation.push(context.back());
     if (last) {

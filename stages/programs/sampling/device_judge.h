@@ -12,7 +12,7 @@ class DeviceJudge final : public Judge {
  public:
   // history: the tokens of the longest context. The rest is as for Judge.
   // REQUIRES: the backend samples; drafts are on it; the options' rule is one that a GPU knows.
-  DeviceJudge(Backend& backend, Chance& chance, const SpeculationOptions& options,
+  DeviceJudge(Backend& backend, RandomSource& random, const SpeculationOptions& options,
               JudgingScratch& scratch, int spec_length, int vocab_size, int history);
 
   void judge(const Drafts& drafts, DeviceRows logits, std::vector<TokenId>& context,
@@ -21,17 +21,17 @@ class DeviceJudge final : public Judge {
 
  private:
   std::unique_ptr<Sampler> sampler_;
-  DeviceArray<double> probs_;     // [V]
-  std::vector<double> overlaps_;  // [K]
+  DeviceArray<double> probs_;             // [V]
+  std::vector<double> acceptance_probs_;  // [K]
 };
 
 // What a Sampler is told of a round that the judge would judge.
 DraftedRound drafted_round(const Judge& judge, const Drafts& drafts, DeviceRows logits,
                            std::span<const TokenId> context);
 
-// What Judge::judge() emits and writes into the round, by a Sampler's verdict. overlaps: one for
-// each draft.
-void emit(const Verdict& verdict, std::span<const double> overlaps, const Drafts& drafts,
+// What Judge::judge() emits and writes into the round, by a Sampler's verdict. acceptance_probs:
+// one for each draft.
+void emit(const Verdict& verdict, std::span<const double> acceptance_probs, const Drafts& drafts,
           std::vector<TokenId>& context, Generation& generation, Round& round);
 
 }  // namespace specdec

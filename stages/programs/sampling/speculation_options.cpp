@@ -32,15 +32,15 @@ Drafting sampled_drafting(KeepProbs keep) {
   return {keep, make};
 }
 
-JudgeSetup::JudgeSetup(const DraftAndVerify& steps, Chance& chance,
+JudgeSetup::JudgeSetup(const DraftAndVerify& steps, RandomSource& random,
                        const SpeculationOptions& options)
     : scratch_(steps.spec_length(), steps.V()) {
   Backend& backend = steps.target().backend();
   if (steps.drafts().on_device()) {
-    judge_ = std::make_unique<DeviceJudge>(backend, chance, options, scratch_, steps.spec_length(),
+    judge_ = std::make_unique<DeviceJudge>(backend, random, options, scratch_, steps.spec_length(),
                                            steps.V(), steps.target().max_seq_len());
   } else {
-    judge_ = std::make_unique<Judge>(backend, chance, options, scratch_);
+    judge_ = std::make_unique<Judge>(backend, random, options, scratch_);
   }
 }
 

@@ -25,8 +25,8 @@ Drafting sampled_drafting(KeepProbs keep);
 // A judge for one request, with its working memory, where the drafts' distributions are.
 class JudgeSetup {
  public:
-  // REQUIRES: steps and chance outlive this object. Throws Error for options out of range.
-  JudgeSetup(const DraftAndVerify& steps, Chance& chance, const SpeculationOptions& options);
+  // REQUIRES: steps and random outlive this object. Throws Error for options out of range.
+  JudgeSetup(const DraftAndVerify& steps, RandomSource& random, const SpeculationOptions& options);
 
   Judge& judge() { return *judge_; }
   operator Judge&() { return *judge_; }

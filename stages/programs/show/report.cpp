@@ -70,7 +70,7 @@ Json to_json(const RunStats& s) {
           {"accepted", s.accepted},
           {"emitted", s.emitted},
           {"alpha", ratio(static_cast<double>(s.accepted), s.tested)},
-          {"alpha_by_overlap", ratio(s.sum_overlap, s.tested)},
+          {"alpha_by_probability", ratio(s.sum_acceptance_prob, s.tested)},
           {"acceptance_rate", ratio(static_cast<double>(s.accepted), s.drafted)},
           {"mean_round_acceptance", ratio(s.sum_round_acceptance, s.drafted_rounds)},
           {"mean_accepted_length", ratio(static_cast<double>(s.accepted), s.drafted_rounds)},

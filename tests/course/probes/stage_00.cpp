@@ -1,4 +1,4 @@
-// Facts about stage 0: the residual, a round whose chance is scripted, and the laws.
+// Facts about stage 0: the residual, a round whose random source is scripted, and the laws.
 #include <random>
 
 #include <fmt/format.h>
@@ -61,7 +61,7 @@ void residual_by_hand(std::uint64_t seed) {
   fact(fmt::format("residual where p and q are both {}", list(p)), floats(residual(p, p)));
 }
 
-// Chance that does what it was told, and tells what it was asked.
+// RandomSource that does what it was told, and tells what it was asked.
 struct Script {
   struct Over {};
 
@@ -184,18 +184,18 @@ void targets_law(std::uint64_t seed) {
 void every_path(std::uint64_t seed) {
   Scene scene(seed);
   const Tables tables = scene.tables(3);
-  EveryPath chance;
+  EveryPath random;
   double total = 0;
   for (int walk = 1; walk <= 30; walk++) {  // more than there are
-    Text taken = {chance.token(tables.target_probs[0], 0, Purpose::kDraft)};
-    taken.push_back(chance.accept(0.25, 0) ? 1 : 0);
+    Text taken = {random.token(tables.target_probs[0], 0, Purpose::kDraft)};
+    taken.push_back(random.accept(0.25, 0) ? 1 : 0);
     if (taken.back() == 0) {
-      taken.push_back(chance.token(tables.target_probs[static_cast<std::size_t>(taken[0])], 1,
+      taken.push_back(random.token(tables.target_probs[static_cast<std::size_t>(taken[0])], 1,
                                    Purpose::kDraft));
     }
     fact(fmt::format("walk {}: options taken", walk), taken);
-    total += chance.probability();
-    if (!chance.next()) break;
+    total += random.probability();
+    if (!random.next()) break;
   }
   fact("probability of all walks together", floats(Probs{total}));
 }

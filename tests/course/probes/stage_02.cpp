@@ -80,7 +80,7 @@ void fork(std::uint64_t seed) {
   scene.write(c, 300);
   fact("values of the original after the fork was written to", scene.read(b));
   fact("values of the fork after it was written to", scene.read(c));
-  fact("a fork when no stretch is free", scene.answer([&] { cache.fork(a); }));
+  fact("a fork when no region is free", scene.answer([&] { cache.fork(a); }));
 }
 
 // A query over `position` + 1 cached tokens; behind them lies NaN, which nobody may read.

@@ -290,7 +290,8 @@ void counts_rounds(std::uint64_t seed) {
     const auto below = [&](int n, TokenId index) {
       return static_cast<int>(uniform(seed, i, Purpose::kRace, index) * n);
     };
-    Round round{.start = 20 + 3 * i, .drafted = i == 4 ? 0 : 1 + below(5, 0), .overlap = 0.25};
+    Round round{
+        .start = 20 + 3 * i, .drafted = i == 4 ? 0 : 1 + below(5, 0), .sum_acceptance_prob = 0.25};
     round.accepted = below(round.drafted + 1, 1);
     round.end = round.accepted == round.drafted ? RoundEnd::kAllAccepted : RoundEnd::kRejected;
     rounds.push_back(round);
@@ -309,7 +310,8 @@ void counts_rounds(std::uint64_t seed) {
   fact("rounds that drafted 0, 1, 2, ... tokens", stats.rounds_by_drafted);
   fact("rounds in which drafts 0, 1, 2, ... count", stats.drafted_at);
   fact("rounds that accepted more than 0, 1, 2, ... drafts", stats.accepted_at);
-  fact("sum of the overlaps", floats(std::vector<double>{stats.sum_overlap}, 1e-6));
+  fact("sum of the acceptance probabilities",
+       floats(std::vector<double>{stats.sum_acceptance_prob}, 1e-6));
   fact("sum of accepted / drafted over the rounds that drafted",
        floats(std::vector<double>{stats.sum_round_acceptance}, 1e-6));
 }

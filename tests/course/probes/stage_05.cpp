@@ -35,7 +35,7 @@ Probs probs_of(std::uint64_t seed, int number, int V, bool zeros) {
 
 // Writes down what it is asked; decides by the dice of a seed, unless it has an answer. From what
 // is no distribution no token is drawn.
-class Witness final : public Chance {
+class Witness final : public RandomSource {
  public:
   explicit Witness(std::uint64_t seed) : dice_(seed) {}
 
@@ -86,13 +86,13 @@ void judges_by_the_options(std::uint64_t seed) {
   const Tokens context = tokens_of(seed, 5, V);
   model.forward(Segment{model.create(), context, 1}, logits.rows(0, 1));
   for (const Case& c : cases) {
-    Witness chance(seed);
+    Witness random(seed);
     JudgingScratch scratch(3, V);
-    Judge judge(model.backend(), chance, {.sampling = c.options}, scratch);
+    Judge judge(model.backend(), random, {.sampling = c.options}, scratch);
     judge.plain_choice(logits.rows(0, 1), context);
     const std::span<const double> kept = judge.target_probs(0);
     fact(fmt::format("distribution that a token is drawn from, {}", c.name),
-         exact(chance.drawn_from, kClose));
+         exact(random.drawn_from, kClose));
     fact(fmt::format("distribution kept for row 0, {}", c.name),
          exact({kept.begin(), kept.end()}, kClose));
   }
@@ -134,12 +134,12 @@ void corrects_from_the_residual(std::uint64_t seed) {
   const Probs p = probs_of(seed, 20, 5, false);
   pairs.push_back({"p and q are equal, and rounding rejected all the same", p, p, 1});
   for (const Models& pair : pairs) {
-    Witness chance(seed);
-    chance.answer = false;
+    Witness random(seed);
+    random.answer = false;
     Probs scratch(pair.p.size(), 0.125);  // of an earlier token
-    const Decision decision = lenient(proposal_of(pair, 7), chance, scratch);
+    const Decision decision = lenient(proposal_of(pair, 7), random, scratch);
     fact(fmt::format("what a correction is drawn from, normalised: {}", pair.name),
-         exact(normal(chance.drawn_from)));
+         exact(normal(random.drawn_from)));
     fact(fmt::format("correction: {}", pair.name), decision.token);
   }
 }
@@ -151,17 +151,17 @@ void accepts_by_the_ratio(std::uint64_t seed) {
     const Probs p = probs_of(seed, number, 6, number == 1),
                 q = probs_of(seed, number + 5, 6, false);
     for (TokenId token = 0; token < 6; token++) {
-      Witness chance(seed);
-      chance.answer = true;
+      Witness random(seed);
+      random.answer = true;
       Probs scratch(6);
       const Models pair{"", p, q, token};
-      const Decision decision = rejection(proposal_of(pair, 11), chance, scratch);
+      const Decision decision = rejection(proposal_of(pair, 11), random, scratch);
       const std::string when = fmt::format("draft {}: p {:.3f}, q {:.3f}", token,
                                            p[std::size_t(token)], q[std::size_t(token)]);
-      fact(fmt::format("probability to accept, {}", when), exact(chance.probabilities));
+      fact(fmt::format("probability to accept, {}", when), exact(random.probabilities));
       fact(fmt::format("accepted, token, position asked about; {}", when),
            std::vector<int>{decision.accepted, decision.token,
-                            chance.asked.empty() ? -1 : chance.asked[0]});
+                            random.asked.empty() ? -1 : random.asked[0]});
     }
   }
 }
@@ -169,29 +169,29 @@ void accepts_by_the_ratio(std::uint64_t seed) {
 // Decisions of a rule for many drafts, by the draws of a seed.
 void replay(std::uint64_t seed, AcceptanceRule rule, const std::string& name) {
   std::vector<int> accepted, tokens;
-  Witness chance(seed);
+  Witness random(seed);
   for (int position = 0; position < 40; position++) {
     const Models pair{"", probs_of(seed, position, 6, position % 2 == 1),
                       probs_of(seed, position + 50, 6, position % 3 == 1), 0};
     Models drawn = pair;
     drawn.token = Dice(seed).token(pair.q, position, Purpose::kDraft);
     Probs scratch(6);
-    const Decision decision = rule(proposal_of(drawn, position), chance, scratch);
+    const Decision decision = rule(proposal_of(drawn, position), random, scratch);
     accepted.push_back(decision.accepted);
     tokens.push_back(decision.token);
   }
   fact(fmt::format("{}: which of 40 drafts are accepted", name), accepted);
   fact(fmt::format("{}: tokens that come out", name), tokens);
-  fact(fmt::format("{}: positions of the draws, in order", name), chance.asked);
-  fact(fmt::format("{}: purposes of the draws, in order", name), chance.purposes);
+  fact(fmt::format("{}: positions of the draws, in order", name), random.asked);
+  fact(fmt::format("{}: purposes of the draws, in order", name), random.purposes);
 }
 
 void replays_rejection(std::uint64_t seed) { replay(seed, rejection, "rejection"); }
 
 // ---- the law of one token
 
-// Chance as a proof has it: every path.
-class EveryChance final : public Chance {
+// Randomness as a proof has it: every path.
+class EveryOutcome final : public RandomSource {
  public:
   TokenId token(std::span<const double> probs, int position, Purpose purpose) override {
     return paths_.token(normal(probs), position, purpose);
@@ -214,20 +214,20 @@ class EveryChance final : public Chance {
 void law_of_a_token(AcceptanceRule rule, const Models& pair, const std::string& name) {
   Probs law(pair.p.size());
   double kept = 0;
-  EveryChance chance;
+  EveryOutcome random;
   do {
     Models drawn = pair;
-    if (!pair.q.empty()) drawn.token = chance.token(pair.q, 7, Purpose::kDraft);
+    if (!pair.q.empty()) drawn.token = random.token(pair.q, 7, Purpose::kDraft);
     Probs scratch(pair.p.size());
-    const Decision decision = rule(proposal_of(drawn, 7), chance, scratch);
+    const Decision decision = rule(proposal_of(drawn, 7), random, scratch);
     if (decision.token >= 0 && decision.token < std::ssize(law)) {
-      law[static_cast<std::size_t>(decision.token)] += chance.probability();
+      law[static_cast<std::size_t>(decision.token)] += random.probability();
     }
-    if (decision.accepted) kept += chance.probability();
-  } while (chance.next());
+    if (decision.accepted) kept += random.probability();
+  } while (random.next());
   fact(fmt::format("{}: probabilities of the emitted token, {}", name, pair.name), exact(law));
   fact(fmt::format("{}: probability to keep the draft, {}", name, pair.name), exact({kept}));
-  fact(fmt::format("{}: random numbers for acceptance, {}", name, pair.name), chance.accepts);
+  fact(fmt::format("{}: random numbers for acceptance, {}", name, pair.name), random.accepts);
 }
 
 void emits_what_the_target_would(std::uint64_t seed) {
@@ -265,9 +265,9 @@ void judge_one(std::uint64_t seed, int right, int K, const SamplingOptions& opti
   GenerationRequest request{.prompt = context, .max_new_tokens = max_new_tokens};
   if (eos) request.eos_ids = {drafts.token(1)};
   Generation generation(request, nullptr);
-  Witness chance(seed);
+  Witness random(seed);
   JudgingScratch judging(K, V);
-  Judge judge(model.backend(), chance,
+  Judge judge(model.backend(), random,
               {.sampling = options, .rule = &find_acceptance_rule("sample-and-match")}, judging);
   Round round{.start = 3, .drafted = K};
   judge.judge(drafts, logits.rows(0, K + 1), context, generation, round);
@@ -275,8 +275,9 @@ void judge_one(std::uint64_t seed, int right, int K, const SamplingOptions& opti
   fact(fmt::format("the context afterwards, {}", when), context);
   fact(fmt::format("drafts accepted, {}", when), round.accepted);
   fact(fmt::format("why the round ended, {}", when), std::string(round_end_name(round.end)));
-  fact(fmt::format("positions that were drawn for, {}", when), chance.asked);
-  fact(fmt::format("overlap of the tested drafts, {}", when), exact(Probs{round.overlap}, kClose));
+  fact(fmt::format("positions that were drawn for, {}", when), random.asked);
+  fact(fmt::format("acceptance probability of the tested drafts, {}", when),
+       exact(Probs{round.sum_acceptance_prob}, kClose));
 }
 
 void judges_a_round(std::uint64_t seed) {
@@ -316,11 +317,11 @@ void law_of_texts(std::uint64_t seed, const Scene& scene) {
   Probs law(n_texts);
   double accepted = 0;
   const GenerationRequest request{.prompt = {0, 1}, .max_new_tokens = scene.new_tokens};
-  EveryChance chance;
+  EveryOutcome random;
   do {
     DraftAndVerify steps(target, drafter, fixed_spec_length(scene.K), kNoLimit,
                          Drafts(scene.K, target.vocab_size()));
-    JudgeSetup sampling_judge(steps, chance, scene.options);
+    JudgeSetup sampling_judge(steps, random, scene.options);
     RejectionSampling sampling(steps, sampling_judge);
     Generation generation(request, nullptr);
     Tokens context = request.prompt;
@@ -333,9 +334,9 @@ void law_of_texts(std::uint64_t seed, const Scene& scene) {
     std::size_t text = 0;
     for (const TokenId token : generation.tokens())
       text = text * std::size_t(scene.V) + std::size_t(token);
-    if (generation.finished() && text < n_texts) law[text] += chance.probability();
-    accepted += of_first * chance.probability();
-  } while (chance.next());
+    if (generation.finished() && text < n_texts) law[text] += random.probability();
+    accepted += of_first * random.probability();
+  } while (random.next());
   fact(fmt::format("probabilities of all texts, {}", scene.name), exact(law, kClose));
   fact(fmt::format("drafts that the first round accepts on average, {}", scene.name),
        exact(Probs{accepted}, kClose));

@@ -189,7 +189,7 @@ TEST_F(InflationTest, RandomNumbersDependOnMatrixRowAndColumn) {
     }
   }
   EXPECT_EQ(std::ssize(rows), n_rows);
-  // Neighbours, vectors, blocks and rows differ but by chance. The base has 192 columns.
+  // Neighbours, vectors, blocks and rows differ but by random. The base has 192 columns.
   const Numbers up(inflated.weight(WeightKind::kUpProj, 10));
   const auto n = static_cast<double>(up.values.size());
   for (const std::size_t distance : {1, 16, 64, 192, 768}) {

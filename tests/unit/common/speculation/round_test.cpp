@@ -16,7 +16,7 @@ Round round_of(int drafted, int accepted, RoundEnd end, int start = 10) {
   round.drafted = drafted;
   round.accepted = accepted;
   round.end = end;
-  round.overlap = accepted;
+  round.sum_acceptance_prob = accepted;
   return round;
 }
 
@@ -151,7 +151,7 @@ TEST(CountRoundTest, SumsAndMeans) {
   EXPECT_EQ(stats.rounds_by_drafted, (std::vector<std::int64_t>{1, 0, 1, 0, 3}));
   const Json json = to_json(stats);
   EXPECT_DOUBLE_EQ(json.at("alpha"), 7.0 / 9);
-  EXPECT_DOUBLE_EQ(json.at("alpha_by_overlap"), 7.0 / 9);
+  EXPECT_DOUBLE_EQ(json.at("alpha_by_probability"), 7.0 / 9);
   EXPECT_DOUBLE_EQ(json.at("acceptance_rate"), 7.0 / 12);
   EXPECT_EQ(json.at("rounds_by_drafted"), Json({1, 0, 1, 0, 3}));
   EXPECT_DOUBLE_EQ(json.at("mean_spec_length"), 14.0 / 5);

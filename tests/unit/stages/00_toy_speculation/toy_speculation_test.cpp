@@ -74,11 +74,11 @@ void expect_exact(const Tables& tables, const std::string& what) {
 // The probability that a round keeps exactly `accepted` drafts, 0..K.
 std::vector<double> accepted_law(const Tables& tables, TokenId context, int spec_length) {
   std::vector<double> law(static_cast<std::size_t>(spec_length) + 1);
-  EveryPath chance;
+  EveryPath random;
   do {
-    const Round round = speculative_round(tables, {context}, spec_length, chance);
-    law[static_cast<std::size_t>(round.accepted)] += chance.probability();
-  } while (chance.next());
+    const Round round = speculative_round(tables, {context}, spec_length, random);
+    law[static_cast<std::size_t>(round.accepted)] += random.probability();
+  } while (random.next());
   return law;
 }
 
@@ -163,9 +163,9 @@ TEST(ToyLawTest, DifferenceSeesWhatIsMissingAndWhatIsNoNumber) {
 }
 
 // Formula (1) with one acceptance probability everywhere: P(accepted > i) = alpha^(i+1).
-TEST(ToyRoundTest, AcceptsAsOftenAsTheRowsOverlap) {
+TEST(ToyRoundTest, AcceptsAsOftenAsTheProbabilitiesSay) {
   const Tables tables = make_tables(3, [](TokenId) {
-    return std::pair(Probs{0.5, 0.25, 0.25}, Probs{0.25, 0.25, 0.5});  // overlap 3/4
+    return std::pair(Probs{0.5, 0.25, 0.25}, Probs{0.25, 0.25, 0.5});  // acceptance probability 3/4
   });
   const std::vector<double> accepted = accepted_law(tables, 0, 3);
   EXPECT_NEAR(accepted[0], 0.25, kExact);

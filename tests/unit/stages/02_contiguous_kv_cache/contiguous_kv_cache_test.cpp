@@ -25,7 +25,7 @@ class ContiguousKvCacheTest : public ::testing::Test {
   MemoryBackend backend_;
 };
 
-TEST_F(ContiguousKvCacheTest, ASequenceOwnsOneStretch) {
+TEST_F(ContiguousKvCacheTest, ASequenceOwnsOneRegion) {
   ContiguousKvCache cache(backend_, kShape, 3, 10);
   EXPECT_EQ(cache.memory().slots(), 30);
   EXPECT_EQ(cache.page_size(), 10);
@@ -53,7 +53,7 @@ TEST_F(ContiguousKvCacheTest, ForkCopiesEverything) {
   EXPECT_EQ(cache.length(b), 7);
   EXPECT_EQ(cache.bytes_copied(), 7 * kTokenBytes);
   cache.release(a);
-  EXPECT_EQ(cache.fork(b), a) << "the stretch of a released sequence is used again";
+  EXPECT_EQ(cache.fork(b), a) << "the region of a released sequence is used again";
   EXPECT_EQ(cache.bytes_copied(), 14 * kTokenBytes);
 }
 

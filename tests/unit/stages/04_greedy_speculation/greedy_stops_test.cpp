@@ -120,7 +120,7 @@ TEST_F(GreedyStopsTest, WrongAtEachPlaceOfTheFirstRound) {
       const Round& first = run.rounds.front().round;
       EXPECT_EQ(first.accepted, wrong);
       EXPECT_EQ(first.end, wrong < K ? RoundEnd::kRejected : RoundEnd::kAllAccepted);
-      EXPECT_EQ(first.overlap, wrong) << "of one-hot distributions";
+      EXPECT_EQ(first.sum_acceptance_prob, wrong) << "of one-hot distributions";
     }
   }
 }

@@ -2,7 +2,7 @@
 // that could have been kept.
 #include "common/inflation/inflated_config.h"
 #include "common/inflation/inflated_weights.h"
-#include "common/sampling/chance.h"
+#include "common/sampling/random_source.h"
 #include "stages/04_greedy_speculation/greedy_drafter.h"
 #include "stages/05_rejection_sampling/sampling_drafter.h"
 #include "tests/speculation_fixture.h"

@@ -22,15 +22,15 @@ PositionLaw position_law(AcceptanceRule rule, const Probs& target_probs, const P
                          double lenience = 1) {
   PositionLaw law{Probs(target_probs.size())};
   Probs scratch(target_probs.size());
-  EveryPath chance;
+  EveryPath random;
   do {
-    const TokenId draft = chance.token(draft_probs, 7, Purpose::kDraft);
+    const TokenId draft = random.token(draft_probs, 7, Purpose::kDraft);
     const Decision decision =
-        rule({7, draft, target_probs, draft_probs, lenience}, chance, scratch);
+        rule({7, draft, target_probs, draft_probs, lenience}, random, scratch);
     EXPECT_TRUE(!decision.accepted || decision.token == draft) << "accepted is the draft";
-    law.emitted[static_cast<std::size_t>(decision.token)] += chance.probability();
-    if (decision.accepted) law.accepted += chance.probability();
-  } while (chance.next());
+    law.emitted[static_cast<std::size_t>(decision.token)] += random.probability();
+    if (decision.accepted) law.accepted += random.probability();
+  } while (random.next());
   return law;
 }
 
@@ -41,7 +41,7 @@ double sum(const Probs& p, const Probs& q, const std::function<double(double, do
   return total;
 }
 
-double overlap(const Probs& p, const Probs& q) {
+double acceptance_prob(const Probs& p, const Probs& q) {
   return sum(p, q, [](double a, double b) { return std::min(a, b); });
 }
 
@@ -66,7 +66,7 @@ struct Formula {
   double (*accepted)(const Probs& p, const Probs& q);
 };
 
-constexpr Formula kLossless[] = {{"rejection", overlap},
+constexpr Formula kLossless[] = {{"rejection", acceptance_prob},
                                  {"at-least", kept_at_least},
                                  {"non-iterative", one_over_largest_ratio},
                                  {"sample-and-match", matches},
@@ -90,7 +90,8 @@ TEST(AcceptanceTest, EachRuleAcceptsAsOftenAsItsFormulaSays) {
       const double expected = formula.accepted(p, q);
       EXPECT_TRUE(std::abs(accepted - expected) <= kExact)
           << formula.rule << ": " << accepted << ", want " << expected;
-      EXPECT_TRUE(accepted <= overlap(p, q) + kExact) << "no rule accepts more than sum min(p, q)";
+      EXPECT_TRUE(accepted <= acceptance_prob(p, q) + kExact)
+          << "no rule accepts more than sum min(p, q)";
     }
   }
 }
@@ -142,11 +143,11 @@ TEST(AcceptanceTest, NoDistributionMeansOneHot) {
     for (TokenId draft = 0; draft < 3; draft++) {
       Probs one_hot(3), emitted(3), scratch(3);
       one_hot[static_cast<std::size_t>(draft)] = 1;
-      EveryPath chance;
+      EveryPath random;
       do {
-        const Decision decision = rule({7, draft, p, {}}, chance, scratch);
-        emitted[static_cast<std::size_t>(decision.token)] += chance.probability();
-      } while (chance.next());
+        const Decision decision = rule({7, draft, p, {}}, random, scratch);
+        emitted[static_cast<std::size_t>(decision.token)] += random.probability();
+      } while (random.next());
       const Probs explicit_law = position_law(rule, p, one_hot).emitted;
       for (std::size_t i = 0; i < 3; i++) EXPECT_NEAR(emitted[i], explicit_law[i], kExact);
     }
@@ -173,7 +174,7 @@ TEST(AcceptanceRules, AreFoundByTheirNames) {
 }
 
 // Writes down which draws are asked for.
-class Spy final : public Chance {
+class Spy final : public RandomSource {
  public:
   TokenId token(std::span<const double> probs, int position, Purpose purpose) override {
     purposes.insert(purpose);

@@ -1,4 +1,4 @@
-// What stage 5 refuses, rows of logits that are no distribution, and chance at its extremes.
+// What stage 5 refuses, rows of logits that are no distribution, and randomness at its extremes.
 #include "stages/05_rejection_sampling/sampling_drafter.h"
 #include "stages/programs/sampling/speculation_options.h"
 #include "tests/every_path.h"
@@ -15,17 +15,18 @@ class SpeculationTest : public ::testing::Test {
  protected:
   static constexpr int V = 4;
 
-  SpeculationRun run(Chance& chance, const SpeculationOptions& options, int spec_length = 3) {
-    return speculate(target_, drafter_, spec_length, chance, options, request_of({0}, 8));
+  SpeculationRun run(RandomSource& random, const SpeculationOptions& options, int spec_length = 3) {
+    return speculate(target_, drafter_, spec_length, random, options, request_of({0}, 8));
   }
   // The tokens that were emitted before it failed.
-  Text emitted_before(const std::string& message, Chance& chance, const SpeculationOptions& options,
-                      Text* context_out = nullptr, int spec_length = 3) {
+  Text emitted_before(const std::string& message, RandomSource& random,
+                      const SpeculationOptions& options, Text* context_out = nullptr,
+                      int spec_length = 3) {
     const Request request = request_of({0}, 8);
     Generation generation(request, request.tokenizer_or_null());
     DraftAndVerify steps(target_, drafter_, fixed_spec_length(spec_length), 100,
                          Drafts(spec_length, target_.vocab_size()));
-    JudgeSetup sampling_judge(steps, chance, options);
+    JudgeSetup sampling_judge(steps, random, options);
     RejectionSampling sampling(steps, sampling_judge);
     Text context = request.prompt;
     const auto decode = [&] {
@@ -139,12 +140,12 @@ TEST_F(SpeculationTest, OneTokenWithAllTheMassIsTheText) {
   }
 }
 
-// ---- the extremes of chance ----
+// ---- the extremes of randomness ----
 
-// Every uniform is the same one. Races have no such chance: a draw for each token.
-class ConstantChance final : public Chance {
+// Every uniform is the same one. Races have no such extreme: a draw for each token.
+class ConstantSource final : public RandomSource {
  public:
-  explicit ConstantChance(double u) : u_(u) {}
+  explicit ConstantSource(double u) : u_(u) {}
   TokenId token(std::span<const double> probs, int, Purpose) override { return sample(probs, u_); }
   bool accept(double probability, int) override { return u_ < probability; }
   TokenId race(std::span<const double> probs, int) override {
@@ -156,17 +157,17 @@ class ConstantChance final : public Chance {
 };
 
 // The rules that must never emit what the target rules out: all of them.
-TEST(ExtremeChance, NeverEmitsWhatTheTargetRulesOut) {
+TEST(ExtremeSource, NeverEmitsWhatTheTargetRulesOut) {
   std::vector<AcceptanceRule> rules = {lenient, lenient_argmax};
   for (const NamedRule& rule : acceptance_rules()) rules.push_back(rule.rule);
   for (const double u : {0.0, 0x1p-24, 0.5, kLargestUniform}) {
-    ConstantChance chance(u);
+    ConstantSource random(u);
     for (const auto& [p, q] : pairs_of_probs()) {
       for (TokenId draft = 0; draft < std::ssize(q); draft++) {
         if (q[static_cast<std::size_t>(draft)] == 0) continue;
         for (const AcceptanceRule rule : rules) {
           Probs scratch(p.size());
-          const Decision decision = rule({7, draft, p, q, 0.5}, chance, scratch);
+          const Decision decision = rule({7, draft, p, q, 0.5}, random, scratch);
           EXPECT_GT(p[static_cast<std::size_t>(decision.token)], 0) << "u = " << u;
         }
       }
@@ -174,18 +175,18 @@ TEST(ExtremeChance, NeverEmitsWhatTheTargetRulesOut) {
   }
 }
 
-TEST(ExtremeChance, UniformZeroRejectsADraftOfProbabilityZero) {
-  ConstantChance chance(0);
+TEST(ExtremeSource, UniformZeroRejectsADraftOfProbabilityZero) {
+  ConstantSource random(0);
   const Probs p = {0, 0.5, 0.5}, q = {0.5, 0.25, 0.25};
   for (const NamedRule& rule : acceptance_rules()) {
     Probs scratch(3);
-    const Decision decision = rule.rule({7, 0, p, q}, chance, scratch);
+    const Decision decision = rule.rule({7, 0, p, q}, random, scratch);
     EXPECT_FALSE(decision.accepted) << rule.name;
     EXPECT_NE(decision.token, 0) << rule.name;
   }
 }
 
-TEST(ExtremeChance, DiceAcceptBelowAndNotAtTheProbability) {
+TEST(ExtremeSource, DiceAcceptBelowAndNotAtTheProbability) {
   for (std::uint64_t seed = 0; seed < 2000; seed++) {
     Dice dice(seed);
     const double u = uniform(seed, 5, Purpose::kAccept);
@@ -198,7 +199,7 @@ TEST(ExtremeChance, DiceAcceptBelowAndNotAtTheProbability) {
 
 // Equal up to rounding: a rejection has almost no probability, but where rounding makes one, the
 // correction is a token of the target's.
-TEST(ExtremeChance, ResidualsThatAreZeroUpToRounding) {
+TEST(ExtremeSource, ResidualsThatAreZeroUpToRounding) {
   const Probs p = normalised({0.1, 0, 0.3, 0.2, 0});
   Probs above = p, below = p;
   above[2] = std::nextafter(p[2], 1);
@@ -207,9 +208,9 @@ TEST(ExtremeChance, ResidualsThatAreZeroUpToRounding) {
     for (const Probs& q : {p, above, below}) {
       for (const AcceptanceRule rule : {rejection, at_least, non_iterative, one_hot, lenient}) {
         for (TokenId draft : {0, 2, 3}) {
-          ConstantChance chance(u);
+          ConstantSource random(u);
           Probs scratch(p.size());
-          const Decision decision = rule({7, draft, p, q}, chance, scratch);
+          const Decision decision = rule({7, draft, p, q}, random, scratch);
           EXPECT_GT(p[static_cast<std::size_t>(decision.token)], 0);
         }
       }
@@ -218,7 +219,7 @@ TEST(ExtremeChance, ResidualsThatAreZeroUpToRounding) {
 }
 
 // Rejects whatever can be rejected, and keeps what the correction was drawn from.
-class Rejecting final : public Chance {
+class Rejecting final : public RandomSource {
  public:
   TokenId token(std::span<const double> probs, int, Purpose) override {
     drawn_from.assign(probs.begin(), probs.end());
@@ -232,28 +233,28 @@ class Rejecting final : public Chance {
 
 // Where rounding rejects and leaves no residual at all, the target's own distribution stands in;
 // the rejected token is not simply emitted.
-TEST(ExtremeChance, AnEmptyResidualIsReplacedByTheTarget) {
+TEST(ExtremeSource, AnEmptyResidualIsReplacedByTheTarget) {
   const Probs p = normalised({0.1, 0, 0.3, 0.2, 0});
   Probs q = p;
   q[2] = std::nextafter(p[2], 1);
   for (const AcceptanceRule rule : {rejection, lenient, residual_skipped}) {
-    Rejecting chance;
+    Rejecting random;
     Probs scratch(p.size());
-    EXPECT_FALSE(rule({7, 2, p, q}, chance, scratch).accepted);
-    EXPECT_EQ(chance.drawn_from, p) << "the rejected token is not simply emitted";
+    EXPECT_FALSE(rule({7, 2, p, q}, random, scratch).accepted);
+    EXPECT_EQ(random.drawn_from, p) << "the rejected token is not simply emitted";
   }
 }
 
 // Drafts that the target all but rules out.
-TEST(ExtremeChance, ATinyLenienceDoesNotVanish) {
-  Rejecting chance;
+TEST(ExtremeSource, ATinyLenienceDoesNotVanish) {
+  Rejecting random;
   const Probs target_probs = {0, 1}, draft_probs = {1e-30, 1};
   Probs scratch(2);
   const Proposal draft{7, 0, target_probs, draft_probs, 1e-300};
-  EXPECT_FALSE(lenient(draft, chance, scratch).accepted);
+  EXPECT_FALSE(lenient(draft, random, scratch).accepted);
 }
 
-TEST(ExtremeChance, TinyProbabilitiesStayFinite) {
+TEST(ExtremeSource, TinyProbabilitiesStayFinite) {
   const double tiny = std::numeric_limits<double>::denorm_min();
   const std::vector<Probs> rows = {{tiny, 1, 0}, {1e-300, 1, 0}, {1, tiny, 0}, {1, 0, 1e-300}};
   for (const Probs& p : rows) {
@@ -262,9 +263,9 @@ TEST(ExtremeChance, TinyProbabilitiesStayFinite) {
         if (q[static_cast<std::size_t>(draft)] == 0) continue;
         for (const NamedRule& rule : acceptance_rules()) {
           for (const double u : {0.0, kLargestUniform}) {
-            ConstantChance chance(u);
+            ConstantSource random(u);
             Probs scratch(3);
-            const Decision decision = rule.rule({7, draft, p, q}, chance, scratch);
+            const Decision decision = rule.rule({7, draft, p, q}, random, scratch);
             EXPECT_GT(p[static_cast<std::size_t>(decision.token)], 0) << rule.name;
           }
         }
@@ -279,8 +280,8 @@ TEST_F(SpeculationTest, ExtremeUniformsNeverEmitWhatTheTargetRulesOut) {
   draft_rows_ = {{1, 1, -kInfinity, 1}};
   for (const double u : {0.0, kLargestUniform}) {
     for (const NamedRule& rule : acceptance_rules()) {
-      ConstantChance chance(u);
-      for (const TokenId token : run(chance, at_temperature(1, rule.name)).tokens) {
+      ConstantSource random(u);
+      for (const TokenId token : run(random, at_temperature(1, rule.name)).tokens) {
         EXPECT_TRUE(token == 1 || token == 2) << rule.name << ": " << token;
       }
     }

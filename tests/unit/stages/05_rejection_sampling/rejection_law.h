@@ -45,12 +45,12 @@ inline void walk(const Scenario& scenario, const Text& prompt, const Request& re
   TableModel draft(scenario.draft.vocab_size(), scenario.draft.row_of(),
                    scenario.draft_context_limit);
   SamplingDrafter drafter(draft, 64);
-  EveryPath chance;
+  EveryPath random;
   std::vector<Round> rounds;
   do {
     DraftAndVerify steps(target, drafter, policy_of(scenario.spec_length, scenario.round_costs),
                          scenario.context_limit, Drafts(scenario.spec_length, target.vocab_size()));
-    JudgeSetup sampling_judge(steps, chance, scenario.options);
+    JudgeSetup sampling_judge(steps, random, scenario.options);
     RejectionSampling sampling(steps, sampling_judge);
     Generation generation(request, request.tokenizer_or_null());
     Text context = prompt;
@@ -59,8 +59,8 @@ inline void walk(const Scenario& scenario, const Text& prompt, const Request& re
     while (!generation.finished() && !(enough(generation))) {
       rounds.push_back(sampling.round(context, generation));
     }
-    after_walk(generation, rounds, chance.probability());
-  } while (chance.next());
+    after_walk(generation, rounds, random.probability());
+  } while (random.next());
 }
 
 inline Text text_of(const Generation& generation) {

@@ -74,13 +74,13 @@ TEST(LossyLawTest, LenientArgmaxStaysNearTheLikeliest) {
 // ---- counts ----
 
 // Each test of a draft accepts with probability sum min(p, q), so over all paths the accepted
-// drafts are as many as the overlaps that the rounds report.
-TEST(RejectionCounts, AsManyAreAcceptedAsOverlap) {
+// drafts are as many as the acceptance probabilities that the rounds report.
+TEST(RejectionCounts, AsManyAreAcceptedAsTheProbabilitiesSay) {
   for (const double draft_temperature : {0.0, 1.0}) {
     for (Scenario& scenario : scenarios({3, 2, 3}, 91)) {
       scenario.options.draft_temperature = draft_temperature;
       scenario.eos_ids = {2};
-      double accepted = 0, overlap = 0;
+      double accepted = 0, acceptance_prob = 0;
       walk(
           scenario, scenario.prompt, request_of(scenario.prompt, 3, {2}),
           [](const Generation&) { return false; },
@@ -88,14 +88,14 @@ TEST(RejectionCounts, AsManyAreAcceptedAsOverlap) {
             int emitted = 0;
             for (const Round& round : rounds) {
               accepted += probability * round.accepted;
-              overlap += probability * round.overlap;
+              acceptance_prob += probability * round.sum_acceptance_prob;
               emitted += round.emitted();
               EXPECT_LE(round.accepted, round.counted());
             }
             EXPECT_EQ(emitted, std::ssize(generation.tokens()));
           });
-      EXPECT_TRUE(std::abs(accepted - overlap) <= kExact)
-          << scenario.name << ": " << accepted << " " << overlap;
+      EXPECT_TRUE(std::abs(accepted - acceptance_prob) <= kExact)
+          << scenario.name << ": " << accepted << " " << acceptance_prob;
     }
   }
 }

@@ -43,8 +43,8 @@ class BlindDrafter final : public Drafter {
   std::mt19937 random_{1};
 };
 
-// Aborts where anything is left to chance.
-class NoChance final : public Chance {
+// Aborts where anything is left to random.
+class NoRandomness final : public RandomSource {
  public:
   TokenId token(std::span<const double> probs, int, Purpose) override { return certain(probs); }
   bool accept(double probability, int) override {
@@ -89,7 +89,7 @@ class SameTextTest : public ::testing::Test {
 
 bool same_round(const Round& a, const Round& b) {
   return a.start == b.start && a.drafted == b.drafted && a.accepted == b.accepted &&
-         a.end == b.end && a.overlap == b.overlap;
+         a.end == b.end && a.sum_acceptance_prob == b.sum_acceptance_prob;
 }
 
 SpeculationRun greedy(LanguageModel& target, Drafter& drafter, int K, const Request& request) {
@@ -110,9 +110,9 @@ TEST_F(SameTextTest, TemperatureZeroIsGreedySpeculationRoundForRound) {
       const SpeculationRun want = greedy(*target().llama, drafter(), K, request);
       for (const NamedRule& rule : acceptance_rules()) {
         SCOPED_TRACE(fmt::format("{}, K = {}", rule.name, K));
-        NoChance chance;
+        NoRandomness random;
         const SpeculationRun got =
-            speculate(*target().llama, drafter(), K, chance, {{}, 0, &rule}, request, kLimit);
+            speculate(*target().llama, drafter(), K, random, {{}, 0, &rule}, request, kLimit);
         EXPECT_EQ(got.tokens, want.tokens);
         EXPECT_TRUE(std::ranges::equal(got.rounds, want.rounds, same_round));
       }

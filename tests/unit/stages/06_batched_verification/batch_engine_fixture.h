@@ -15,10 +15,10 @@
 
 namespace specdec {
 
-// How large a cache is. page_size kStretches: a contiguous one, with so many stretches.
+// How large a cache is. page_size kRegions: a contiguous one, with so many regions.
 struct PoolSize {
-  static constexpr int kStretches = 0;
-  static constexpr int kStretchLength = 64;
+  static constexpr int kRegions = 0;
+  static constexpr int kRegionLength = 64;
 
   int pages = 64, page_size = 3;
 };
@@ -62,9 +62,9 @@ using MakeCache = std::function<std::unique_ptr<KvCache>(Backend&, const PoolSiz
 inline constexpr KvShape kTokenShape = {1, 1, 1};
 
 inline std::unique_ptr<KvCache> make_token_cache(Backend& backend, const PoolSize& size) {
-  if (size.page_size == PoolSize::kStretches) {
+  if (size.page_size == PoolSize::kRegions) {
     return std::make_unique<ContiguousKvCache>(backend, kTokenShape, size.pages,
-                                               PoolSize::kStretchLength);
+                                               PoolSize::kRegionLength);
   }
   return std::make_unique<PagedKvCache>(backend, kTokenShape, size.pages, size.page_size);
 }

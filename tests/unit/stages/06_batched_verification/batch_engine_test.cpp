@@ -18,19 +18,18 @@ TEST(BatchEngineTest, EachRequestGivesWhatItGivesAlone) {
 }
 
 TEST(BatchEngineTest, ContiguousCachesGiveTheSame) {
-  BatchSetup setup{.target = {4, PoolSize::kStretches}, .draft = {4, PoolSize::kStretches}};
+  BatchSetup setup{.target = {4, PoolSize::kRegions}, .draft = {4, PoolSize::kRegions}};
   TestBatch batch(setup);
   for (const BatchRequest& request : mixed_requests()) batch.add(request);
   expect_same_outputs(batch.run_all(), undisturbed(mixed_requests()));
   batch.expect_no_leak();
 }
 
-// The engine is to take what there is, also where that is less than a stretch for everyone.
-TEST(BatchEngineTest, FewerStretchesThanTheBatchMakeRequestsWait) {
+// The engine is to take what there is, also where that is less than a region for everyone.
+TEST(BatchEngineTest, FewerRegionsThanTheBatchMakeRequestsWait) {
   for (const auto& [target, draft] : std::vector<std::pair<int, int>>{{1, 4}, {4, 1}, {2, 3}}) {
-    SCOPED_TRACE(fmt::format("{} and {} stretches", target, draft));
-    BatchSetup setup{.target = {target, PoolSize::kStretches},
-                     .draft = {draft, PoolSize::kStretches}};
+    SCOPED_TRACE(fmt::format("{} and {} regions", target, draft));
+    BatchSetup setup{.target = {target, PoolSize::kRegions}, .draft = {draft, PoolSize::kRegions}};
     TestBatch batch(setup);
     for (const BatchRequest& request : mixed_requests()) batch.add(request);
     batch.run();

@@ -38,9 +38,9 @@ class FaultyCache final : public Cache {
 
 MakeCache make_faulty_cache(Faults& faults) {
   return [&](Backend& backend, const PoolSize& size) -> std::unique_ptr<KvCache> {
-    if (size.page_size == PoolSize::kStretches) {
+    if (size.page_size == PoolSize::kRegions) {
       return std::make_unique<FaultyCache<ContiguousKvCache>>(faults, backend, kTokenShape,
-                                                              size.pages, PoolSize::kStretchLength);
+                                                              size.pages, PoolSize::kRegionLength);
     }
     return std::make_unique<FaultyCache<PagedKvCache>>(faults, backend, kTokenShape, size.pages,
                                                        size.page_size);
@@ -94,8 +94,8 @@ INSTANTIATE_TEST_SUITE_P(
                       Place{"DraftPages", {24, 3}, false, true},
                       Place{"TargetPagesWithPrefixes", {24, 3}, true, false},
                       Place{"DraftPagesWithPrefixes", {24, 3}, true, true},
-                      Place{"TargetStretches", {4, PoolSize::kStretches}, false, false},
-                      Place{"DraftStretches", {4, PoolSize::kStretches}, false, true}),
+                      Place{"TargetRegions", {4, PoolSize::kRegions}, false, false},
+                      Place{"DraftRegions", {4, PoolSize::kRegions}, false, true}),
     [](const auto& place) { return place.param.name; });
 
 TEST_P(BatchFaultsTest, OneFaultAnywhereChangesNoOutput) {

@@ -93,8 +93,8 @@ TEST(BatchRequestsTest, WhatNeverFitsIntoAPoolIsRefusedWithTheNumbers) {
   TestBatch(setup).add(good_request());
 }
 
-TEST(BatchRequestsTest, WhatNeverFitsIntoAStretchIsRefusedWithTheNumbers) {
-  BatchSetup setup{.target = {2, PoolSize::kStretches}, .draft = {2, PoolSize::kStretches}};
+TEST(BatchRequestsTest, WhatNeverFitsIntoARegionIsRefusedWithTheNumbers) {
+  BatchSetup setup{.target = {2, PoolSize::kRegions}, .draft = {2, PoolSize::kRegions}};
   setup.max_seq_len = setup.draft_max_seq_len = 100;
   // Of 64 positions.
   EXPECT_ERROR(TestBatch(setup).add(greedy_request(some_prompt(10), 53, 3)),

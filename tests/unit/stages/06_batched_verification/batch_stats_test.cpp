@@ -41,7 +41,7 @@ TEST(BatchStatsTest, TimesOfARequest) {
   EXPECT_EQ(stats.last_token, 29);
   EXPECT_EQ(stats.finished, 29);
   EXPECT_EQ(stats.time_to_first_token(), 6);
-  EXPECT_DOUBLE_EQ(stats.time_between_tokens(), 13. / 5);
+  EXPECT_DOUBLE_EQ(stats.time_per_output_token(), 13. / 5);
   EXPECT_EQ(stats.longest_gap, 9);
   EXPECT_EQ(stats.run.prefill_seconds, 5);
   EXPECT_EQ(stats.run.decode_seconds, 13);
@@ -58,13 +58,13 @@ TEST(BatchStatsTest, ATimeThatNeverCameIsNoNumber) {
   const RequestStats cancelled = batch.run_all().at(0).stats;
   EXPECT_TRUE(std::isnan(cancelled.admitted));
   EXPECT_TRUE(std::isnan(cancelled.time_to_first_token()));
-  EXPECT_TRUE(std::isnan(cancelled.time_between_tokens()));
+  EXPECT_TRUE(std::isnan(cancelled.time_per_output_token()));
   EXPECT_EQ(cancelled.finished, 3);
 
   batch.add(greedy_request({1}, 1));
   const RequestStats one_token = batch.run_all().at(1).stats;
   EXPECT_EQ(one_token.time_to_first_token(), 0);
-  EXPECT_TRUE(std::isnan(one_token.time_between_tokens()));
+  EXPECT_TRUE(std::isnan(one_token.time_per_output_token()));
 }
 
 TEST(BatchStatsTest, WhoComesBackWasAdmittedWhenItFirstWas) {

@@ -1,4 +1,4 @@
-// A cache's pages as a scheduler counts them: paged ones, the stretches of a contiguous cache, and
+// A cache's pages as a scheduler counts them: paged ones, the regions of a contiguous cache, and
 // none at all.
 #include "stages/06_batched_verification/kv_pool.h"
 
@@ -127,14 +127,14 @@ TEST_F(PagedPoolTest, WithoutAPrefixCacheNothingIsKept) {
   pool.clear_prefixes();
 }
 
-// A page is a stretch: a sequence has one from its beginning, and never needs another.
-TEST(ContiguousPoolTest, ASequenceTakesOneStretchForItsLife) {
+// A page is a region: a sequence has one from its beginning, and never needs another.
+TEST(ContiguousPoolTest, ASequenceTakesOneRegionForItsLife) {
   const auto backend = make_plain_backend();
   ContiguousKvCache cache(*backend, kShape, 3, 8);
   KvPool pool(&cache, true, true);
   EXPECT_EQ(pool.n_pages(), 3);
   EXPECT_EQ(pool.paged(), nullptr);
-  EXPECT_EQ(pool.prefixes(), nullptr) << "stretches are not shared, whatever is asked for";
+  EXPECT_EQ(pool.prefixes(), nullptr) << "regions are not shared, whatever is asked for";
   EXPECT_EQ(pool.growth(KvPool::kNone, 0), 1);
   EXPECT_EQ(pool.growth(0, 8), 0);
   std::vector<SequenceId> sequences;

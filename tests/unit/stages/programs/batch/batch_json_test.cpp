@@ -68,8 +68,8 @@ TEST(BatchJsonTest, TotalsAddEveryCounterAndNoTime) {
   results[1].stats.run = run_stats_from(100);
   results[0].stats.run.sum_round_acceptance = 0.5;
   results[1].stats.run.sum_round_acceptance = 0.25;
-  results[0].stats.run.sum_overlap = 1.5;
-  results[1].stats.run.sum_overlap = 2.5;
+  results[0].stats.run.sum_acceptance_prob = 1.5;
+  results[1].stats.run.sum_acceptance_prob = 2.5;
   results[0].stats.run.accepted_at = {5};
   results[1].stats.run.accepted_at = {4, 3, 2};
   results[2].stats.run.accepted_at = {1, 1};
@@ -92,7 +92,7 @@ TEST(BatchJsonTest, TotalsAddEveryCounterAndNoTime) {
   EXPECT_EQ(total.drafted_rounds, want.drafted_rounds);
   EXPECT_EQ(total.target_rows, want.target_rows);
   EXPECT_EQ(total.sum_round_acceptance, 0.75);
-  EXPECT_EQ(total.sum_overlap, 4);
+  EXPECT_EQ(total.sum_acceptance_prob, 4);
   EXPECT_EQ(total.accepted_at, (std::vector<std::int64_t>{10, 4, 2}));
   EXPECT_EQ(total.drafted_at, (std::vector<std::int64_t>{17, 16, 6}));
   EXPECT_EQ(total.prefill_seconds, 0) << "they ran side by side";
@@ -121,7 +121,7 @@ TEST(BatchJsonTest, ARequestHasItsTimesAndCounts) {
   EXPECT_EQ(got["arrived"], 10);
   EXPECT_EQ(got["queue_seconds"], 3);
   EXPECT_EQ(got["time_to_first_token"], 5);
-  EXPECT_EQ(got["time_between_tokens"], 3);
+  EXPECT_EQ(got["time_per_output_token"], 3);
   EXPECT_EQ(got["longest_gap"], 7);
   EXPECT_EQ(got["finished"], 28);
   EXPECT_EQ(got["steps"], 9);
@@ -143,7 +143,7 @@ TEST(BatchJsonTest, ARequestHasItsTimesAndCounts) {
 TEST(BatchJsonTest, ATimeThatNeverCameIsNull) {
   const Json never = to_json(RequestStats{});
   for (const char* name :
-       {"arrived", "queue_seconds", "time_to_first_token", "time_between_tokens", "finished"}) {
+       {"arrived", "queue_seconds", "time_to_first_token", "time_per_output_token", "finished"}) {
     EXPECT_TRUE(never.at(name).is_null()) << name;
   }
   RequestStats stats;  // cancelled while it waited
@@ -157,7 +157,7 @@ TEST(BatchJsonTest, ATimeThatNeverCameIsNull) {
   stats.admitted = stats.first_token = stats.last_token = 1.5;
   stats.run.emitted = 1;
   EXPECT_EQ(to_json(stats)["time_to_first_token"], 0.5);
-  EXPECT_TRUE(to_json(stats)["time_between_tokens"].is_null()) << "of a single token";
+  EXPECT_TRUE(to_json(stats)["time_per_output_token"].is_null()) << "of a single token";
   EXPECT_EQ(Json::parse(to_json(stats).dump()), to_json(stats)) << "there is no NaN in JSON";
 }
 

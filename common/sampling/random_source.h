@@ -10,9 +10,9 @@ namespace specdec {
 
 // The random decisions of sampling and of speculation. Programs throw dice; a proof takes every
 // path (tests), and nothing else in the code differs between the two.
-class Chance {
+class RandomSource {
  public:
-  virtual ~Chance() = default;
+  virtual ~RandomSource() = default;
 
   // A token drawn from probs [V], which decides about the token at this absolute position.
   // REQUIRES: no prob is negative or NaN; their total, which need not be 1, is positive and finite.
@@ -35,7 +35,7 @@ class Chance {
 // The keyed draws of a seed (uniform.h). A token is drawn by inversion; a draft is accepted where
 // its uniform is below the probability: below, and not "at most", as a uniform of 0 must not accept
 // what has probability 0.
-class Dice final : public Chance {
+class Dice final : public RandomSource {
  public:
   explicit Dice(std::uint64_t seed) : seed_(seed) {}
 

@@ -1,4 +1,4 @@
-#include "common/sampling/chance.h"
+#include "common/sampling/random_source.h"
 
 #include <cmath>
 #include <limits>
