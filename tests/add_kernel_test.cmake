@@ -16,7 +16,7 @@ function(specdec_add_emulated_test)
   specdec_time_budget(unit budget)
   math(EXPR budget "${budget} * 6")
   set(name ${TEST_NAME}_emulated)
-  specdec_add_test(NAME ${name} SOURCES ${TEST_SOURCES} LABELS unit emulated
+  specdec_add_test(NAME ${name} OPTIMIZED SOURCES ${TEST_SOURCES} LABELS unit emulated
                    LIBRARIES specdec_emulation ${TEST_LIBRARIES})
   target_compile_definitions(${name} PRIVATE SPECDEC_EMULATED)
   if(SPECDEC_SANITIZE)
@@ -67,7 +67,7 @@ function(specdec_add_kernel_test name)
   specdec_add_emulated_test(NAME ${name} KERNELS SOURCES ${TEST_UNPARSED_ARGUMENTS}
                             LIBRARIES ${TEST_LIBRARIES} TSAN_FILTER "${TEST_TSAN_FILTER}")
   if(SPECDEC_HAVE_CUDA)
-    specdec_add_test(NAME ${name}_gpu SOURCES ${TEST_UNPARSED_ARGUMENTS} LABELS unit cuda
+    specdec_add_test(NAME ${name}_gpu OPTIMIZED SOURCES ${TEST_UNPARSED_ARGUMENTS} LABELS unit cuda
                      LIBRARIES CUDA::cudart_static ${TEST_LIBRARIES})
   endif()
 endfunction()

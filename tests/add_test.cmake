@@ -1,5 +1,6 @@
 # [snippet budgets]
-# specdec_add_test(NAME name SOURCES file... LABELS label... [LIBRARIES target...] [TIER tier])
+# specdec_add_test(NAME name SOURCES file... LABELS label... [LIBRARIES target...] [TIER tier]
+#                  [OPTIMIZED])
 #
 # Adds a GoogleTest program; each of its cases becomes a ctest of its own, so that a skipped case is
 # reported as skipped. LABELS: one kind or more, and where the code runs (cpu, cuda or emulated):
@@ -12,6 +13,8 @@
 # takes a twentieth of it. Sanitizers get four times as much.
 #   TIER: tests that `make test` leaves out: kernels, proofs, benchmarks or large. The tier is a
 # label, too; its programs need not be built where it is not run.
+#   OPTIMIZED: the test's own code is optimised as the product is, for tests of kernels. The others
+# are compiled in two thirds of the time.
 set(SPECDEC_BUDGET_unit 600)
 set(SPECDEC_BUDGET_golden 1200)
 set(SPECDEC_BUDGET_statistical 1800)
@@ -50,11 +53,14 @@ function(specdec_discover_only_if_built target)
 endfunction()
 
 function(specdec_add_test)
-  cmake_parse_arguments(TEST "" "NAME;TIER" "SOURCES;LABELS;LIBRARIES" ${ARGN})
+  cmake_parse_arguments(TEST "OPTIMIZED" "NAME;TIER" "SOURCES;LABELS;LIBRARIES" ${ARGN})
   specdec_time_budget("${TEST_LABELS}" budget)
   add_executable(${TEST_NAME} ${TEST_SOURCES})
   target_link_libraries(${TEST_NAME} PRIVATE specdec_test_support ${TEST_LIBRARIES})
   specdec_use_precompiled(specdec_test_checkpoints ${TEST_NAME})
+  if(NOT TEST_OPTIMIZED)
+    target_compile_options(${TEST_NAME} PRIVATE $<$<CONFIG:RelWithDebInfo>:-O1>)
+  endif()
   set_target_properties(${TEST_NAME} PROPERTIES
     RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests/bin)
   gtest_discover_tests(${TEST_NAME}

@@ -9,7 +9,6 @@
 #include "common/base/check.h"
 #include "common/run_stats.h"
 #include "common/speculation/count_round.h"
-#include "stages/06_batched_verification/invariants.h"
 
 namespace specdec {
 namespace {
@@ -126,7 +125,7 @@ const StepReport& BatchEngine::step() {
   deliver();
   close_report();
   in_step_ = false;
-  if (options_.check_invariants) check_invariants(*this);
+  if (options_.check_invariants) check_invariants();
   return report_;
 }
 // [end snippet step]

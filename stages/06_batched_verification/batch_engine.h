@@ -108,6 +108,11 @@ class BatchEngine {
   const BatchedRounds& rounds() const { return rounds_; }  // of the last step
   void forget_prefixes();  // gives all pages back that no request uses
 
+  // Aborts, saying what is wrong, unless everything is in order between two steps: states and
+  // queues, lengths of both caches, owners of every page, counts of tokens. Reads no page's
+  // contents.
+  void check_invariants() const;
+
  private:
   void check_request(const BatchRequest& request) const;
   void check_fits(const BatchRequest& request) const;

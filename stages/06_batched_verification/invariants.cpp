@@ -1,9 +1,10 @@
-#include "stages/06_batched_verification/invariants.h"
+// BatchEngine::check_invariants().
 
 #include <algorithm>
 #include <vector>
 
 #include "common/base/check.h"
+#include "stages/06_batched_verification/batch_engine.h"
 
 namespace specdec {
 namespace {
@@ -81,22 +82,22 @@ void check_pages(const KvPool& pool, std::string_view name) {
 
 }  // namespace
 
-void check_invariants(const BatchEngine& engine) {
-  for (const RequestState* r : engine.requests()) {
+void BatchEngine::check_invariants() const {
+  for (const RequestState* r : requests()) {
     check_tokens(*r);
-    check_lengths(engine, *r);
+    check_lengths(*this, *r);
   }
   const auto older = [](const RequestState* a, const RequestState* b) { return a->id < b->id; };
-  const auto admitted = engine.admitted();
-  const auto& waiting = engine.waiting();
-  SPECDEC_CHECK(std::ranges::is_sorted(admitted, older) && std::ranges::is_sorted(waiting, older),
-                "both lists to be in order of age");
-  SPECDEC_CHECK(admitted.empty() || waiting.empty() || older(admitted.back(), waiting.front()),
-                "no request to be overtaken");
-  SPECDEC_CHECK(admitted.size() + waiting.size() == engine.requests().size(),
+  SPECDEC_CHECK(
+      std::ranges::is_sorted(admitted(), older) && std::ranges::is_sorted(waiting(), older),
+      "both lists to be in order of age");
+  SPECDEC_CHECK(
+      admitted().empty() || waiting().empty() || older(admitted().back(), waiting().front()),
+      "no request to be overtaken");
+  SPECDEC_CHECK(admitted().size() + waiting().size() == states_.size(),
                 "every request to be admitted or to wait");
-  check_pages(engine.target_pool(), "target");
-  check_pages(engine.draft_pool(), "draft");
+  check_pages(target_pool_, "target");
+  check_pages(draft_pool_, "draft");
 }
 
 }  // namespace specdec

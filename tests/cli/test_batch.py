@@ -232,7 +232,7 @@ class BatchTest(unittest.TestCase):
         self.assertEqual(results[0]["tokens"], self.alone[0]["tokens"])
         code, text, errors = run("--prompt", REQUESTS[0]["prompt"], "--max-new-tokens", 40)
         self.assertEqual((code, text), (0, self.alone[0]["text"] + "\n"))
-        for words in ("weights: target", "in all", "1 request,", "alpha", "first token after", "pages: at most"):
+        for words in ("weights: target", "in all", "1 request,", "alpha", "time to first token: p50", "time per output token: p50", "pages: at most"):
             self.assertIn(words, errors)
 
     def test_text_comes_in_the_order_of_the_input(self):

@@ -61,6 +61,47 @@ std::vector<RequestResult> those_there(const std::vector<std::optional<RequestRe
   return there;
 }
 
+std::string about_acceptance(const RunStats& total, const EngineStats& stats) {
+  if (total.tested == 0) return "";
+  return fmt::format("alpha {} ({} of {} tested), {} tokens a round, {} target forwards a token\n",
+                     ratio(share(total.accepted, total.tested)), total.accepted, total.tested,
+                     ratio(share(total.emitted, total.rounds)),
+                     ratio(share(stats.target_forwards, total.emitted)));
+}
+
+std::string about_latency(std::span<const RequestResult> results) {
+  std::vector<double> first, each;
+  for (const RequestResult& result : results) {
+    if (result.stats.run.emitted > 0) first.push_back(result.stats.time_to_first_token());
+    if (result.stats.run.emitted > 1) each.push_back(result.stats.time_per_output_token());
+  }
+  return fmt::format("time to first token: p50 {}, p95 {}; time per output token: p50 {}, p95 {}\n",
+                     milliseconds(quantile(first, 0.5)), milliseconds(quantile(first, 0.95)),
+                     milliseconds(quantile(each, 0.5)), milliseconds(quantile(each, 0.95)));
+}
+
+std::string about_pages(const BatchEngine& engine) {
+  const KvPool &target = engine.target_pool(), &draft = engine.draft_pool();
+  const EngineStats& stats = engine.stats();
+  std::string text = fmt::format("pages: at most {} of {}", target.peak_used(), target.n_pages());
+  if (draft.cache()) {
+    text += fmt::format(", of the draft {} of {}", draft.peak_used(), draft.n_pages());
+  }
+  if (target.prefixes()) {
+    text += fmt::format("; prefix cache: {} of {} prompt tokens found", stats.prefix_tokens,
+                        stats.prompt_tokens);
+  }
+  return text + fmt::format("; {} preemptions\n", stats.preemptions);
+}
+
+int longest_text(std::span<const RequestResult> results) {
+  int longest = 0;
+  for (const RequestResult& result : results) {
+    longest = std::max(longest, result.prompt_tokens + static_cast<int>(result.tokens.size()));
+  }
+  return longest;
+}
+
 }  // namespace
 
 BatchReport::BatchReport(BatchSession& session)
@@ -204,11 +245,11 @@ Json BatchReport::result_json(const RequestResult& result, const QueuedRequest& 
 Json BatchReport::summary_json() const {
   const std::vector<RequestResult> results = those_there(results_);
   std::map<std::string, int> reasons;
-  std::vector<double> first, between;
+  std::vector<double> first, each;
   for (const RequestResult& result : results) {
     reasons[std::string(finish_reason_name(result.finish_reason))]++;
     first.push_back(result.stats.time_to_first_token());
-    between.push_back(result.stats.time_per_output_token());
+    each.push_back(result.stats.time_per_output_token());
   }
   RunStats total = total_stats(results);
   total.target_rows = 0;  // the model itself has counted them
@@ -229,7 +270,7 @@ Json BatchReport::summary_json() const {
                {"seconds", seconds},
                {"stats", stats},
                {"time_to_first_token", distribution(first)},
-               {"time_per_output_token", distribution(between)},
+               {"time_per_output_token", distribution(each)},
                {"memory", session_.memory.to_json()},
                {"model", target_json(session_.model.config(), session_.options)},
                {"draft", session_.draft.to_json()},
@@ -240,47 +281,18 @@ Json BatchReport::summary_json() const {
 
 std::string BatchReport::summary() const {
   const std::vector<RequestResult> results = those_there(results_);
-  const BatchEngine& engine = session_.engine;
-  const EngineStats& stats = engine.stats();
   const RunStats total = total_stats(results);
-  std::vector<double> first, between;
-  for (const RequestResult& result : results) {
-    if (result.stats.run.emitted > 0) first.push_back(result.stats.time_to_first_token());
-    if (result.stats.run.emitted > 1) between.push_back(result.stats.time_per_output_token());
-  }
-  std::string text = fmt::format(
-      "\n{}: {} request{}, {} tokens in {:.2f} s, {:.1f} tokens/s on {}; {} steps, {} requests a "
-      "step (at most {}){}\n",
-      stage_name(session_.options.stage), results.size(), results.size() == 1 ? "" : "s",
-      total.emitted, engine.now(), static_cast<double>(total.emitted) / engine.now(),
-      session_.backend->name(), stats.steps, ratio(share(stats.rounds, stats.steps)),
-      stats.peak_rounds, inflation_note(session_.options));
-  if (total.tested > 0) {
-    text +=
-        fmt::format("alpha {} ({} of {} tested), {} tokens a round, {} target forwards a token\n",
-                    ratio(share(total.accepted, total.tested)), total.accepted, total.tested,
-                    ratio(share(total.emitted, total.rounds)),
-                    ratio(share(stats.target_forwards, total.emitted)));
-  }
-  text += fmt::format("first token after {} (95 of 100: {}), then one in {} ({})\n",
-                      milliseconds(quantile(first, 0.5)), milliseconds(quantile(first, 0.95)),
-                      milliseconds(quantile(between, 0.5)), milliseconds(quantile(between, 0.95)));
-  text += fmt::format("pages: at most {} of {}", engine.target_pool().peak_used(),
-                      engine.target_pool().n_pages());
-  if (engine.draft_pool().cache()) {
-    text += fmt::format(", of the draft {} of {}", engine.draft_pool().peak_used(),
-                        engine.draft_pool().n_pages());
-  }
-  if (engine.target_pool().prefixes()) {
-    text += fmt::format("; prefix cache: {} of {} prompt tokens found", stats.prefix_tokens,
-                        stats.prompt_tokens);
-  }
-  text += fmt::format("; {} preemptions\n", stats.preemptions);
-  int longest = 0;
-  for (const RequestResult& result : results) {
-    longest = std::max(longest, result.prompt_tokens + static_cast<int>(result.tokens.size()));
-  }
-  return text + session_.draft.outgrown(longest);
+  const EngineStats& stats = session_.engine.stats();
+  const double seconds = session_.engine.now();
+  return fmt::format(
+             "\n{}: {} request{}, {} tokens in {:.2f} s, {:.1f} tokens/s on {}; {} steps, {} "
+             "requests a step (at most {}){}\n",
+             stage_name(session_.options.stage), results.size(), results.size() == 1 ? "" : "s",
+             total.emitted, seconds, static_cast<double>(total.emitted) / seconds,
+             session_.backend->name(), stats.steps, ratio(share(stats.rounds, stats.steps)),
+             stats.peak_rounds, inflation_note(session_.options)) +
+         about_acceptance(total, stats) + about_latency(results) + about_pages(session_.engine) +
+         session_.draft.outgrown(longest_text(results));
 }
 
 Json BatchReport::trace_json() const {

@@ -55,6 +55,37 @@ class Parts {
   Drafts drafts_;
 };
 
+// Where the parts are measured, and how often: evenly spread over the generated text, from the last
+// place at which the target and the drafter have room for `most` tokens more.
+struct Places {
+  int last = 0, count = 0, samples = 0;
+
+  Places(const DraftAndVerify& steps, std::size_t tokens, int prompt, int most)
+      : last(std::min({static_cast<int>(tokens) - most - 1, steps.target().length(steps.sequence()),
+                       steps.drafter().context_limit() - most})),
+        count(last - prompt + 2),
+        samples(std::clamp(count, 0, kMostSamples)) {}
+
+  int operator[](int sample) const { return last - sample * count / samples; }
+};
+
+// Seconds of each part, sample by sample.
+struct Samples {
+  std::vector<double> pass, choice, draft;        // draft: of one token
+  std::vector<std::vector<double>> verification;  // [K + 1]
+  double plain = 0;                               // all plain steps together
+
+  StepTimes times() {
+    const auto n = static_cast<int>(pass.size());
+    double verifications = 0;
+    for (const std::vector<double>& of_K : verification) {
+      if (!of_K.empty()) verifications += static_cast<double>(of_K.size()) * median(of_K);
+    }
+    return {median(pass),      median(choice), draft.empty() ? 0 : median(draft),
+            verifications / n, plain / n,      n};
+  }
+};
+
 }  // namespace
 
 StepTimes measure_steps(DraftAndVerify& steps, std::span<const TokenId> text, int prompt,
@@ -62,46 +93,33 @@ StepTimes measure_steps(DraftAndVerify& steps, std::span<const TokenId> text, in
                         const std::function<void(std::span<const TokenId> context)>& choose) {
   const int most = static_cast<int>(std::ssize(stats.rounds_by_drafted)) - 1;
   if (most < 0) return {};  // no round at all
-  // The last place is one where the target and the drafter have room for `most` tokens more.
-  const int last =
-      std::min({static_cast<int>(text.size()) - most - 1, steps.target().length(steps.sequence()),
-                steps.drafter().context_limit() - most});
-  const int first = prompt - 1, places = last - first + 1;
-  if (places < 1) return {};
-  const int samples = std::min(places, kMostSamples);
-  const std::vector<int> spec_lengths = typical_spec_lengths(stats, samples);
+  const Places places(steps, text.size(), prompt, most);
+  if (places.samples < 1) return {};
+  const std::vector<int> spec_lengths = typical_spec_lengths(stats, places.samples);
   Parts parts(steps, text, drafting);
-  std::vector<double> pass, choice, draft;
-  std::vector<std::vector<double>> verification(static_cast<std::size_t>(most) + 1);  // by K
-  double spent = 0, plain = 0;
+  Samples samples;
+  samples.verification.resize(static_cast<std::size_t>(most) + 1);
+  const auto start = Stopwatch::now();
   // Backwards, so that a truncated cache always holds what comes before. A plain step is timed
   // after a plain step, a draft phase after the target and a verification after the draft phase, as
   // they follow each other in a run: what the one leaves in the processor's cache, the next finds.
-  for (int i = 0; i < samples && spent < kMostSeconds; i++) {
-    const int at = last - i * places / samples;
+  for (int i = 0; i < places.samples && Stopwatch::seconds_since(start) < kMostSeconds; i++) {
+    const int at = places[i];
     // In no order: when the time is over, no K has been left out for being large.
-    const int K = most == 0 ? 0 : spec_lengths[static_cast<std::size_t>(i * kStride % samples)];
-    spent += seconds_of([&] {
-      parts.draft(at, K);  // catches up
-      parts.target_pass(at, 1);
-    });
-    pass.push_back(seconds_of([&] { parts.target_pass(at, 1); }));
-    choice.push_back(seconds_of([&] { choose(text.first(static_cast<std::size_t>(at) + 1)); }));
-    plain += pass.back() + choice.back();
-    spent += pass.back() + choice.back();
+    const int K =
+        most == 0 ? 0 : spec_lengths[static_cast<std::size_t>(i * kStride % places.samples)];
+    parts.draft(at, K);  // catches up
+    parts.target_pass(at, 1);
+    samples.pass.push_back(seconds_of([&] { parts.target_pass(at, 1); }));
+    samples.choice.push_back(
+        seconds_of([&] { choose(text.first(static_cast<std::size_t>(at) + 1)); }));
+    samples.plain += samples.pass.back() + samples.choice.back();
     if (K == 0) continue;  // there was no round that drafted
-    std::vector<double>& of_K = verification[static_cast<std::size_t>(K)];
-    draft.push_back(seconds_of([&] { parts.draft(at, K); }) / K);
-    of_K.push_back(seconds_of([&] { parts.target_pass(at, K + 1); }));
-    spent += draft.back() * K + of_K.back();
+    samples.draft.push_back(seconds_of([&] { parts.draft(at, K); }) / K);
+    samples.verification[static_cast<std::size_t>(K)].push_back(
+        seconds_of([&] { parts.target_pass(at, K + 1); }));
   }
-  const auto n = static_cast<int>(pass.size());
-  double verifications = 0;
-  for (std::vector<double>& of_K : verification) {
-    if (!of_K.empty()) verifications += static_cast<double>(of_K.size()) * median(of_K);
-  }
-  return {median(pass),      median(choice), draft.empty() ? 0 : median(draft),
-          verifications / n, plain / n,      n};
+  return samples.times();
 }
 
 }  // namespace specdec

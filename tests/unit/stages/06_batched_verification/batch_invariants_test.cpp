@@ -1,6 +1,6 @@
 // check_invariants() notices what is out of order: each case spoils one thing behind the engine's
 // back.
-#include "stages/06_batched_verification/invariants.h"
+#include "stages/06_batched_verification/batch_engine.h"
 #include "tests/unit/stages/06_batched_verification/batch_engine_fixture.h"
 
 namespace specdec {
@@ -12,7 +12,7 @@ struct Spoiled {
     for (int i = 0; i < 2; i++) batch.add(greedy_request({i}, 30, 2));
     for (int i = 0; i < 2; i++) batch.add(greedy_request(some_prompt(30), 9, 2));
     for (int i = 0; i < 3; i++) batch.engine().step();
-    check_invariants(batch.engine());
+    batch.engine().check_invariants();
   }
   static BatchSetup setup() {
     BatchSetup setup;
@@ -127,7 +127,7 @@ TEST(BatchInvariantsTest, WhatIsOutOfOrderIsNoticedAndNamed) {
         {
           Spoiled spoiled;
           c.spoil(spoiled);
-          check_invariants(spoiled.batch.engine());
+          spoiled.batch.engine().check_invariants();
         },
         c.message);
   }

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "stages/05_rejection_sampling/rejection_sampling.h"
-#include "stages/06_batched_verification/invariants.h"
+#include "stages/06_batched_verification/batch_engine.h"
 #include "stages/programs/sampling/speculation_options.h"
 #include "tests/engine_fixture.h"
 #include "tests/unit/stages/06_batched_verification/batch_engine_fixture.h"
@@ -113,7 +113,7 @@ TEST(BatchSoakTest, AHundredThousandRoundsLeaveNothingBehind) {
   for (const int rounds : {50'000, 100'000}) {
     while (engine.stats().rounds < rounds) {
       traffic.step();
-      if (engine.stats().steps % 100 == 0) check_invariants(engine);
+      if (engine.stats().steps % 100 == 0) engine.check_invariants();
     }
     traffic.drain();
     EXPECT_EQ(engine.target_pool().n_used() + engine.draft_pool().n_used(), 0) << "pages";
