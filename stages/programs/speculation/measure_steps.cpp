@@ -78,7 +78,7 @@ struct Samples {
   StepTimes times() {
     const auto n = static_cast<int>(pass.size());
     double verifications = 0;
-    for (const std::vector<double>& of_K : verification) {
+    for (std::vector<double>& of_K : verification) {
       if (!of_K.empty()) verifications += static_cast<double>(of_K.size()) * median(of_K);
     }
     return {median(pass),      median(choice), draft.empty() ? 0 : median(draft),

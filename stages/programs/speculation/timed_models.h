@@ -1,37 +1,25 @@
 #pragma once
 #include "common/base/stopwatch.h"
-#include "common/language_model.h"
+#include "common/forwarding_model.h"
 #include "common/speculation/drafter.h"
 
 namespace specdec {
 
 // A model and a drafter as they are, with a clock that runs while they work: so that a round can be
 // timed from outside.
-class TimedModel final : public LanguageModel {
+class TimedModel final : public ForwardingModel {
  public:
-  explicit TimedModel(LanguageModel& model) : model_(model) {}  // REQUIRES: it outlives this object
+  using ForwardingModel::ForwardingModel;
 
   using LanguageModel::forward;
   void forward(std::span<const Segment> batch, DeviceRows logits) override {
     const Stopwatch watch(seconds_);
-    model_.forward(batch, logits);
+    ForwardingModel::forward(batch, logits);
   }
-  SequenceId create() override { return model_.create(); }
-  SequenceId fork(SequenceId sequence) override { return model_.fork(sequence); }
-  void release(SequenceId sequence) override { model_.release(sequence); }
-  int length(SequenceId sequence) const override { return model_.length(sequence); }
-  void truncate(SequenceId sequence, int length) override { model_.truncate(sequence, length); }
-  bool can_extend(std::span<const Extension> extensions) const override {
-    return model_.can_extend(extensions);
-  }
-  int vocab_size() const override { return model_.vocab_size(); }
-  int max_seq_len() const override { return model_.max_seq_len(); }
-  Backend& backend() const override { return model_.backend(); }
 
   double seconds() const { return seconds_; }  // of all passes so far
 
  private:
-  LanguageModel& model_;
   double seconds_ = 0;
 };
 

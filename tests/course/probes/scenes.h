@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/language_model.h"
+#include "common/forwarding_model.h"
 #include "common/sampling/uniform.h"
 #include "tests/table_model.h"
 
@@ -82,7 +82,7 @@ class Rows {
 };
 
 // Passes everything on to a model, and remembers what it was fed.
-class WatchedModel final : public LanguageModel {
+class WatchedModel final : public ForwardingModel {
  public:
   struct Fed {
     SequenceId sequence = 0;
@@ -90,7 +90,7 @@ class WatchedModel final : public LanguageModel {
     int logits_rows = 0;
   };
 
-  explicit WatchedModel(LanguageModel& model) : model_(model) {}
+  using ForwardingModel::ForwardingModel;
 
   using LanguageModel::forward;
   void forward(std::span<const Segment> batch, DeviceRows logits) override {
@@ -98,20 +98,8 @@ class WatchedModel final : public LanguageModel {
     for (const Segment& segment : batch) {
       passes.back().push_back({segment.sequence, to_tokens(segment.tokens), segment.logits_rows});
     }
-    model_.forward(batch, logits);
+    ForwardingModel::forward(batch, logits);
   }
-  SequenceId create() override { return model_.create(); }
-  SequenceId fork(SequenceId sequence) override { return model_.fork(sequence); }
-  void release(SequenceId sequence) override { model_.release(sequence); }
-  int length(SequenceId sequence) const override { return model_.length(sequence); }
-  void truncate(SequenceId sequence, int length) override { model_.truncate(sequence, length); }
-  bool can_extend(std::span<const Extension> extensions) const override {
-    return model_.can_extend(extensions);
-  }
-  int vocab_size() const override { return model_.vocab_size(); }
-  int max_seq_len() const override { return model_.max_seq_len(); }
-  Backend& backend() const override { return model_.backend(); }
-
   // The tokens of each pass, all sequences together.
   std::vector<int> rows() const {
     std::vector<int> result;
@@ -130,9 +118,6 @@ class WatchedModel final : public LanguageModel {
   }
 
   std::vector<std::vector<Fed>> passes;
-
- private:
-  LanguageModel& model_;
 };
 
 }  // namespace specdec::course

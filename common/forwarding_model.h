@@ -1,0 +1,32 @@
+#pragma once
+#include "common/language_model.h"
+
+namespace specdec {
+
+// A model that hands every call on to another one: what watches a model from outside derives from
+// it. REQUIRES: the other one outlives this object.
+class ForwardingModel : public LanguageModel {
+ public:
+  explicit ForwardingModel(LanguageModel& model) : model_(model) {}
+
+  using LanguageModel::forward;
+  void forward(std::span<const Segment> batch, DeviceRows logits) override {
+    model_.forward(batch, logits);
+  }
+  SequenceId create() override { return model_.create(); }
+  SequenceId fork(SequenceId sequence) override { return model_.fork(sequence); }
+  void release(SequenceId sequence) override { model_.release(sequence); }
+  int length(SequenceId sequence) const override { return model_.length(sequence); }
+  void truncate(SequenceId sequence, int length) override { model_.truncate(sequence, length); }
+  bool can_extend(std::span<const Extension> extensions) const override {
+    return model_.can_extend(extensions);
+  }
+  int vocab_size() const override { return model_.vocab_size(); }
+  int max_seq_len() const override { return model_.max_seq_len(); }
+  Backend& backend() const override { return model_.backend(); }
+
+ private:
+  LanguageModel& model_;
+};
+
+}  // namespace specdec
