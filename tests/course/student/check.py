@@ -18,7 +18,7 @@ import tempfile
 from pathlib import Path
 
 from student import building, checks, course, hint, regions
-from student.terminal import coloured, progress
+from student.terminal import coloured, printable, progress
 
 LABELS = {checks.PASS: ("pass", "green"), checks.FAIL: ("FAIL", "red"),
           checks.ERROR: ("ERROR", "red"), checks.NOT_CHECKED: ("--", "grey")}
@@ -101,7 +101,7 @@ def golden_check(stage, build):
         except subprocess.TimeoutExpired:
             return False, ["it was still running after 300 s"]
         output.seek(0)
-        lines = output.read().splitlines()
+        lines = printable(output.read()).splitlines()
     failures = [i for i, line in enumerate(lines) if "FAIL" in line or "NOT" in line]
     first = failures[0] if failures else max(0, len(lines) - 8)
     return code == 0, lines[-1:] if code == 0 else lines[first:first + 8]
@@ -177,12 +177,12 @@ def main(arguments):
     except (course.CourseError, regions.RegionError, OSError) as error:
         print(f"check: {error}", file=sys.stderr)
         return 2
-    if not options.stage.isdigit() or int(options.stage) not in stages:
+    number = course.number_of(options.stage)
+    if number not in stages:
         missing = "" if options.stage else "STAGE= is missing; "
         print(f"check: {missing}STAGE is a number from {min(stages)} to {max(stages)}: make check STAGE={max(stages)}",
               file=sys.stderr)
         return 2
-    number = int(options.stage)
     if options.list:
         return 0 if all([print_list(options.root, stages[n]) for n in from_stage(stages, number)]) else 2
     return run(options, stages, number)

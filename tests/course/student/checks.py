@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from student import course, sandbox
+from student.terminal import printable
 
 PASS, FAIL, ERROR, NOT_CHECKED = "pass", "fail", "error", "not checked"
 NOT_DONE = re.compile(r"task (\d+\.\d+): .*: not done yet")
@@ -37,12 +38,16 @@ class Result:
     seconds: float = 0.0
     facts: list = field(default_factory=list)  # those of the last seed
 
+    def __post_init__(self):
+        """What a stranger's program said goes to terminals and reports."""
+        self.message, *self.printed = map(printable, [self.message, *self.printed])
+
 
 class Programs:
-    """Where the programs are: those of a build, unless told otherwise."""
+    """Where the programs are: those of a build, unless told otherwise; and the world that they see."""
 
-    def __init__(self, build, others=None):
-        self.build, self.others = Path(build).resolve(), others or {}
+    def __init__(self, build, others=None, world=None):
+        self.build, self.others, self.world = Path(build).resolve(), others or {}, world
 
     def __getitem__(self, name):
         if name in self.others:
@@ -66,11 +71,6 @@ def facts_of(text):
         else:
             others.append(line)
     return facts, others
-
-
-def printable(text):
-    """A text of a stranger's program without what could move a cursor or break a report's format."""
-    return "".join(c if c.isprintable() or c in "\n\t" else "\ufffd" for c in text)
 
 
 def shortened(value):
@@ -194,7 +194,7 @@ def observed(check, stage, seed, programs, root):
     if check.kind == "golden":
         limits.output = 64 * sandbox.MEGABYTE
     files = ["dump.safetensors"] if check.kind == "golden" else []
-    outcome = sandbox.run(command_of(check, stage, seed, programs, root), limits, files)
+    outcome = sandbox.run(command_of(check, stage, seed, programs, root), limits, files, programs.world)
     if check.kind == "probe":
         return (outcome, *facts_of(outcome.stdout))
     if check.kind == "json":
@@ -279,7 +279,6 @@ def run(check, stage, expected, programs, root):
         if result.status != PASS:
             break
     result.seconds = seconds
-    result.message, *result.printed = map(printable, [result.message, *result.printed])
     if result.status in (FAIL, ERROR) and check.usually and not NOT_DONE.search(result.message):
         result.message += f"\nusually: {check.usually}"
     return result
@@ -296,8 +295,20 @@ def expected_path(root, stage):
 
 
 def load_expected(root, stage):
-    """check name -> seed -> facts."""
-    return json.loads(expected_path(root, stage).read_text(encoding="utf-8"))
+    """check name -> seed -> facts. Raises CourseError."""
+    path = expected_path(root, stage)
+    return require_facts(course.read_json(path), path)
+
+
+def require_facts(expected, path):
+    """What is expected, if it is what a file of expected facts holds. Raises CourseError."""
+    is_one = isinstance(expected, dict) and all(
+        isinstance(seeds, dict) and all(isinstance(facts, list) and all(
+            isinstance(fact, list) and len(fact) == 2 and isinstance(fact[0], str) for fact in facts)
+            for facts in seeds.values()) for seeds in expected.values())
+    if not is_one:
+        raise course.CourseError(f"{path}: no expected facts: check name -> seed -> list of [fact, value]")
+    return expected
 
 
 def record(stage, programs, root):

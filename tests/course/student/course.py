@@ -4,6 +4,8 @@ The table says what is checked and what it is worth; the regions say where the t
 they are called. An assignment has stubs in place of its regions, so its tasks.json has the titles.
 """
 import json
+import math
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -57,30 +59,84 @@ class Stage:
         return next(task for task in self.tasks if task.name == name)
 
 
+# What a check's fields are; of a list, what its items are.
+TYPES = {"name": str, "task": str, "needs": [str], "usually": str, "facts": [str], "seeds": [int], "seconds": int,
+         "options": [str], "hidden": bool}
+SUBJECTS = {"probe": str, "json": [str], "golden": str}
+
+
+def number_of(text):
+    """The number of a stage, or None where the text is none."""
+    return int(text) if re.fullmatch("[0-9]{1,3}", text) else None
+
+
+def read_json(path):
+    """What a file of the course says. Raises CourseError."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise CourseError(f"{path}: no JSON: {' '.join(str(error).split())}") from error
+
+
+def is_a(value, wanted):
+    """Whether a value is of a type, or a list of values of one; a truth value is no number."""
+    if isinstance(wanted, list):
+        return isinstance(value, list) and all(is_a(item, wanted[0]) for item in value)
+    return isinstance(value, wanted) and not (wanted is int and isinstance(value, bool))
+
+
 def check_of(entry):
+    """A check of the table. Raises CourseError, TypeError where it is none."""
     entry = dict(entry)
-    kind = next((kind for kind in ("probe", "json", "golden") if kind in entry), None)
+    kind = next((kind for kind in SUBJECTS if kind in entry), None)
     if kind is None:
-        raise CourseError(f"check {entry['name']}: neither probe nor json nor golden")
+        raise CourseError(f"check {entry.get('name')}: neither probe nor json nor golden")
     entry["subject"] = entry.pop(kind)
-    return Check(kind=kind, needs=entry.pop("needs", []), usually=entry.pop("usually", ""), **entry)
+    check = Check(kind=kind, needs=entry.pop("needs", []), usually=entry.pop("usually", ""), **entry)
+    for name, wanted in {**TYPES, "subject": SUBJECTS[kind]}.items():
+        if not is_a(getattr(check, name), wanted):
+            raise CourseError(f"check {check.name}: {kind if name == 'subject' else name} cannot be "
+                              f"{json.dumps(getattr(check, name))[:60]}")
+    return check
 
 
 def load(root):
     """The stages of the course in a tree: number -> Stage. Raises CourseError, RegionError."""
-    found = regions.tree_regions(root, "task")
+    path = root / FOLDER / "tasks.json"
+    table = read_json(path)
+    try:
+        return stages_of(table, regions.tree_regions(root, "task"))
+    except (AttributeError, KeyError, TypeError) as error:
+        raise CourseError(f"{path}: no table of stages, tasks and checks: {type(error).__name__}: {error}") from error
+
+
+def stages_of(table, found):
+    """number -> Stage. found: the regions of tasks."""
     stages = {}
-    for entry in json.loads((root / FOLDER / "tasks.json").read_text(encoding="utf-8"))["stages"]:
+    for entry in table["stages"]:
         tasks = []
         for task in entry["tasks"]:
             path, region = found.pop(task["id"], (task.get("path"), None))
             title = region.title if region else task.get("title")
             if title is None:
                 raise CourseError(f"task {task['id']} has no region in the sources")
+            if not is_a(task["section"], int) or not 0 <= task["points"] < math.inf:
+                raise CourseError(f"task {task['id']}: its section and its points are numbers")
             tasks.append(Task(task["id"], title, task["section"], task["points"], str(path)))
         checks = [check_of(check) for check in entry["checks"]]
         stage = Stage(entry["stage"], entry["folder"], entry["chapter"], tasks, checks, entry.get("options", []))
+        if not all(map(is_a, (stage.number, stage.folder, stage.chapter, stage.options), (int, str, str, [str]))):
+            raise CourseError(f"stage {stage.number}: its number, folder, chapter and options are no such things")
+        for check in checks:
+            require_tasks(check, stage)
         stages[stage.number] = stage
     if found:
         raise CourseError(f"{min(found)} is a region in {found[min(found)][0]}, but no task of tasks.json")
     return stages
+
+
+def require_tasks(check, stage):
+    """Raises CourseError where a check is of no task of the stage, or none can pass what it needs."""
+    for name in (check.task, *check.needs):
+        if all(task.name != name for task in stage.tasks):
+            raise CourseError(f"check {check.name}: stage {stage.number} has no task {name}")

@@ -141,9 +141,8 @@ def parser_of(words):
 def answer(options, record_of_stage):
     """Prints or writes the record that record_of_stage(root, build, number) makes; returns the exit code."""
     try:
-        if not options.stage.isdigit():
-            raise GradeError("STAGE is a number: make grade STAGE=4")
-        record = record_of_stage(options.root.resolve(), options.build.resolve(), int(options.stage))
+        number = course.number_of(options.stage)
+        record = record_of_stage(options.root.resolve(), options.build.resolve(), number)
         if options.output:
             options.output.write_text(emitters.FORMATS[options.format](record, io.StringIO()), encoding="utf-8")
             print(f"{options.output}: {emitters.number(record['earned'])} of {emitters.number(record['points'])} points")

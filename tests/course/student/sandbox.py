@@ -2,8 +2,10 @@
 
 What the program prints goes to files that only we hold; when it is over, nothing of it is left
 running. As root, the program runs as a user who owns nothing, in a folder of its own, so that it can
-neither change the course's files nor stop the process that judges it. Without root's rights it runs
-as ourselves: that contains accidents, not malice.
+neither change the course's files nor stop the process that judges it. Given a World, it also sees no
+file of ours but those named there, and no process but its own (isolation.py), where the machine
+allows that. Without root's rights and without a World it runs as ourselves: that contains accidents,
+not malice.
 """
 import os
 import random
@@ -16,6 +18,8 @@ import time
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
+
+from student import isolation
 
 MEGABYTE = 1 << 20
 # A user without name, files or other processes; another one in each process that judges, so that
@@ -54,11 +58,13 @@ class Outcome:
         return ""
 
 
-def _restrict(limits, as_stranger):
-    """In the child, before the program: a session of its own, limits, and no rights."""
+def _begin(limits, as_stranger, root, folder, world):
+    """In the child, before the program: a session of its own, its world, limits, and no rights."""
     os.setsid()
     with open("/proc/self/oom_score_adj", "w", encoding="ascii") as first_to_go:
         first_to_go.write("1000")
+    if root:
+        isolation.enter(root, folder, world)
     seconds = int(2 * limits.seconds) + 1
     for what, most in ((resource.RLIMIT_CPU, seconds), (resource.RLIMIT_AS, limits.memory),
                        (resource.RLIMIT_FSIZE, limits.output), (resource.RLIMIT_CORE, 0)):
@@ -118,15 +124,17 @@ def confines(path):
     return os.geteuid() == 0 and all(parent.stat().st_mode & 0o001 for parent in parents)
 
 
-def run(command, limits=None, files=()):
-    """Runs a command in an empty folder, in which `files` are then looked for. Never raises for what
-    the program does."""
+def run(command, limits=None, files=(), world=None):
+    """Runs a command in an empty folder, in which `files` are then looked for; where `world` is given
+    and namespaces work, all that it sees is there. Never raises for what the program does."""
     limits = limits or Limits()
-    folder = Path(tempfile.mkdtemp(prefix="specdec-check-"))
+    folder = Path(tempfile.mkdtemp(prefix="specdec-check-")).resolve()
+    isolated = world is not None and isolation.works()
+    root = tempfile.mkdtemp(prefix="specdec-world-") if isolated else None
     mark = f"SPECDEC_CHECK={uuid.uuid4()}"
     environment = {"PATH": "/usr/bin:/bin", "HOME": str(folder), "TMPDIR": str(folder), "MALLOC_ARENA_MAX": "2",
                    "LC_ALL": "C.UTF-8", **dict([mark.split("=", 1)])}
-    as_stranger = confines(command[0])
+    as_stranger = os.geteuid() == 0 and (isolated or confines(command[0]))
     if as_stranger:
         os.chown(folder, STRANGER, STRANGER)
     try:
@@ -136,7 +144,7 @@ def run(command, limits=None, files=()):
             try:
                 process = subprocess.Popen([str(word) for word in command], cwd=folder, env=environment,
                                            stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr,
-                                           preexec_fn=lambda: _restrict(limits, as_stranger))
+                                           preexec_fn=lambda: _begin(limits, as_stranger, root, folder, world))
             except (OSError, subprocess.SubprocessError) as error:
                 return Outcome(127, "", f"{command[0]}: {error}", 0.0, files={})
             try:
@@ -150,7 +158,17 @@ def run(command, limits=None, files=()):
             return Outcome(code, _text(stdout, limits), _text(stderr, limits), seconds, timed_out,
                            {name: _bytes(folder / name) for name in files if _is_plain(folder / name)})
     finally:
+        _remove(folder)
+        if isolated:
+            os.rmdir(root)
+
+
+def _remove(folder):
+    """Removes what a program left, also folders in folders in folders."""
+    try:
         shutil.rmtree(folder, ignore_errors=True)
+    except RecursionError:
+        subprocess.run(["rm", "-rf", folder], check=False)
 
 
 def _text(file, limits):

@@ -1,4 +1,4 @@
-"""Colours, where somebody looks: only on terminals, and not where NO_COLOR is set."""
+"""Colours, where somebody looks: only on terminals, and not where NO_COLOR is set. And what no terminal may get."""
 import os
 import sys
 
@@ -10,6 +10,11 @@ def coloured(text, colour, stream=None):
     if not stream.isatty() or os.environ.get("NO_COLOR"):
         return text
     return f"\033[{CODES[colour]}m{text}\033[0m"
+
+
+def printable(text):
+    """A text of a stranger with escapes for what could move a cursor or break a report's format."""
+    return "".join(c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode() for c in text)
 
 
 def progress(text):

@@ -80,7 +80,7 @@ def helpers_of(root, paths):
 
 def write_table(root, out, stages, number):
     """tasks.json of the assignment: stages up to `number`, with titles, for there are no regions."""
-    table = json.loads((root / course.FOLDER / "tasks.json").read_text(encoding="utf-8"))
+    table = course.read_json(root / course.FOLDER / "tasks.json")
     table["stages"] = [entry for entry in table["stages"] if entry["stage"] <= number]
     for entry in table["stages"]:
         for task in entry["tasks"]:
@@ -127,21 +127,41 @@ def keep_students_own(keep, out, stages, number):
     return taken
 
 
-def cut_tasks(root, out, stages, number):
+def cut_sources(root, number, out):
+    """Writes what a build of the assignment compiles, and nothing else of it."""
+    for folder in ("common", "kernels", "stages", "tests/course/probes"):
+        for path in (path.relative_to(root) for path in sorted((root / folder).rglob("*"))):
+            if path.suffix in (".h", ".cpp", ".cuh") and is_wanted(path, number):
+                copy(root, out, path)
+    for path in helpers_of(root, [path.relative_to(out) for path in out.rglob("*") if path.is_file()]):
+        copy(root, out, path)
+    cut_tasks(out, course.load(root), number)
+
+
+def copy(root, out, path):
+    (out / path).parent.mkdir(parents=True, exist_ok=True)
+    shutil.copy(root / path, out / path)
+
+
+def cut_tasks(out, stages, number):
     """Leaves of the tasks in the copied sources what the assignment may have: those of lower stages
-    without their markers, stubs in place of the others. Returns the paths of what has stubs."""
+    without their markers, stubs in place of the others. What is cut already stays as it is. Returns the
+    paths of what has stubs."""
     stubbed = set()
     for stage in stages.values():
         for path in sorted({task.path for task in stage.tasks if (out / task.path).is_file()}):
-            tasks = [task for task in stage.tasks if task.path == path]
             text = (out / path).read_text(encoding="utf-8")
+            marked = {region.name for region in regions.parse(text, path) if region.kind == "task"}
+            tasks = [task for task in stage.tasks if task.path == path and task.name in marked]
             if stage.number < number:
                 text = without_markers(text, {f"task {task.name}" for task in tasks})
             else:
                 stubbed.add(path)
                 text = stubs.with_stubs(text, stage, tasks, stubs.stub if stage.number == number else stubs.later_stub)
             (out / path).write_text(text, encoding="utf-8")
-    shutil.copy(stubs.HEADER, out / stubs.HEADER_PLACE)
+    if not (out / stubs.HEADER_PLACE).exists():
+        (out / stubs.HEADER_PLACE).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(stubs.HEADER, out / stubs.HEADER_PLACE)
     return stubbed
 
 
@@ -189,18 +209,17 @@ def make_tree(root, number, out, keep=None):
     REQUIRES: out does not exist, or is empty."""
     stages = course.load(root)
     if number not in stages:
-        raise course.CourseError(f"STAGE is a number from {min(stages)} to {max(stages)}, not {number}")
+        raise course.CourseError(f"STAGE is a number from {min(stages)} to {max(stages)}: make assignment STAGE={max(stages)}")
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise course.CourseError(f"{out} exists; give another folder, or remove it")
     files = [path for path in source_files(root) if is_wanted(path, number)]
     files += sorted(helpers_of(root, files))
     files += [course.FOLDER / "expected" / f"{n:02}.json" for n in stages if n <= number]
     for path in files:
-        (out / path).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(root / path, out / path)
+        copy(root, out, path)
     for name, place in (("Makefile", "."), ("CMakeLists.txt", "tests"), (".gitignore", ".")):
         shutil.copy(root / STARTER / name, out / place / name)
-    stubbed = cut_tasks(root, out, stages, number)
+    stubbed = cut_tasks(out, stages, number)
     forget_snippets(out)
     write_table(root, out, stages, number)
     write_presets(root, out)
@@ -219,9 +238,7 @@ def main(arguments):
     root = options.root.resolve()
     out = options.out or root.parent / f"specdec-stage-{options.stage}"
     try:
-        if not options.stage.isdigit():
-            raise course.CourseError("STAGE is a number: make assignment STAGE=4")
-        kept = make_tree(root, int(options.stage), out, options.keep)
+        kept = make_tree(root, course.number_of(options.stage), out, options.keep)
     except (course.CourseError, regions.RegionError, OSError) as error:
         print(f"assignment: {error}", file=sys.stderr)
         return 2

@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 
 from student import course, regions
-from teacher import assignment
+from teacher import assignment, hidden
 
 TOOLS = course.FOLDER / "teacher"
 RECIPES = TOOLS / "grader"
@@ -26,7 +26,7 @@ def write_recipe(root, out, name, stage):
     shutil.copymode(root / RECIPES / name, out / name)
 
 
-def make_source(root, number, out, hidden=None):
+def make_source(root, number, out, hidden_file=None):
     """Writes what the zip contains."""
     assignment.make_tree(root, number, out / "project")
     tools = sorted(path.relative_to(root) for path in (root / TOOLS).glob("*.py"))
@@ -35,8 +35,9 @@ def make_source(root, number, out, hidden=None):
         shutil.copy(root / path, out / "project" / path)
     for name in ("setup.sh", "run_autograder", "Dockerfile"):
         write_recipe(root, out, name, course.load(root)[number])
-    if hidden:
-        shutil.copy(hidden, out / "hidden.json")
+    if hidden_file:
+        hidden.read_cases(hidden_file, course.load(root)[number])
+        shutil.copy(hidden_file, out / "hidden.json")
 
 
 def main(arguments):
@@ -47,12 +48,11 @@ def main(arguments):
     parser.add_argument("--out", type=Path, default=Path("."))
     options = parser.parse_args(arguments)
     try:
-        if not options.stage.isdigit():
-            raise course.CourseError("STAGE is a number: make autograder STAGE=4")
+        number = course.number_of(options.stage)
         with tempfile.TemporaryDirectory() as folder:
-            make_source(options.root.resolve(), int(options.stage), Path(folder, "source"), options.hidden)
+            make_source(options.root.resolve(), number, Path(folder, "source"), options.hidden)
             options.out.mkdir(parents=True, exist_ok=True)
-            name = options.out / f"autograder-{int(options.stage)}"
+            name = options.out / f"autograder-{number}"
             path = shutil.make_archive(str(name), "zip", Path(folder, "source"))
     except (course.CourseError, regions.RegionError, OSError) as error:
         print(f"autograder: {error}", file=sys.stderr)

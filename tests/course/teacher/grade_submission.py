@@ -28,12 +28,15 @@ def grade(root, build, number, submission=None, hidden_file=None):
             path = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="specdec-grade-")))
             path.chmod(0o755)  # what is graded runs as somebody else
             return path
+        if hidden_file:
+            data = folder()
+            visibility = hidden.add_cases(hidden_file, stage, expected, data, root)
         if submission:
             programs, broken, notes = submissions.programs(root, build, stage, submission, folder())
         else:
             programs, broken = own.own_programs(root, build, stages, stage)
-        if hidden_file:
-            visibility = hidden.add_cases(hidden_file, stage, expected, folder(), root)
+        if hidden_file and programs.world:
+            programs.world.sees.append(data)
         results = own.run_checks(stage, expected, programs, root, broken, started + own.SECONDS)
     return own.record_of(stage, results, visibility, notes, time.monotonic() - started)
 

@@ -23,6 +23,7 @@ from pathlib import Path
 
 from student import checks, course, regions
 
+VISIBILITIES = ("after_published", "hidden", "after_due_date", "visible")  # Gradescope's
 SEEDS = 2
 TOLERANCE = 1e-4  # of a tensor, in relative norm; float32 has about 1e-6 here
 SHAPE = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
@@ -128,12 +129,59 @@ def make(root, build, number, secret, visibility):
             f'\n"expected": {{\n{lines}\n}}}}\n')
 
 
+def read_cases(path, stage):
+    """What a file of hidden cases holds: checks that are twins of the stage's, and what each of them
+    expects. Raises CourseError for anything else, so that no submission pays for it."""
+    cases = course.read_json(path)
+    try:
+        if cases["stage"] != stage.number:
+            raise course.CourseError(f"{path} has cases of stage {cases['stage']}, not {stage.number}")
+        if cases["visibility"] not in VISIBILITIES:
+            raise course.CourseError(f"{path}: visibility is one of {', '.join(VISIBILITIES)}")
+        expected = checks.require_facts(cases["expected"], path)
+        for check in map(course.check_of, cases["checks"]):
+            require_twin(check, stage)
+            require_expected(check, expected)
+    except (AttributeError, KeyError, TypeError) as error:
+        raise course.CourseError(f"{path}: no hidden cases: {type(error).__name__}: {error}") from error
+    except course.CourseError as error:
+        raise course.CourseError(str(error) if str(path) in str(error) else f"{path}: {error}") from error
+    return cases
+
+
+def require_twin(check, stage):
+    """Raises CourseError where a hidden check is not of the kind of the stage's check that it is named after."""
+    twin = next((known for known in stage.checks if check.name == f"hidden_{known.name}"), None)
+    if twin is None or (check.kind, check.task) != (twin.kind, twin.task) or check.needs != twin.needs:
+        raise course.CourseError(f"check {check.name} is of no check of stage {stage.number}: make hidden writes it anew")
+    if check.kind == "probe" and check.subject != twin.subject or check.facts != twin.facts or not check.hidden:
+        raise course.CourseError(f"check {check.name} asks something else than {twin.name} does")
+    if any(word.startswith("checkpoint ") and not word[11:].isdecimal() for word in check.options):
+        raise course.CourseError(f"check {check.name}: a checkpoint is named by a number")
+
+
+def require_expected(check, expected):
+    """Raises CourseError where it is not known what a hidden check should give."""
+    for seed in check.seeds:
+        facts = expected.get(check.name, {}).get(str(seed), [])
+        if not facts or not all(is_kept(value) for _, value in facts):
+            raise course.CourseError(f"nothing is known of what seed {seed} of check {check.name} should give")
+
+
+def is_kept(value):
+    """Whether a value is one that `kept` makes."""
+    if not isinstance(value, dict):
+        return False
+    if "floats" in value:
+        return (set(value) == {"tolerance", "floats", "hidden"} and value["hidden"] is True
+                and all(isinstance(x, (int, float)) for x in [value["tolerance"], *value["floats"]]))
+    return set(value) == {"digest", "salt"} and all(isinstance(text, str) for text in value.values())
+
+
 def add_cases(path, stage, expected, folder, root):
     """Adds the cases of a file to a stage's checks, and what they expect; returns their visibility.
     folder: for checkpoints."""
-    cases = json.loads(path.read_text(encoding="utf-8"))
-    if cases["stage"] != stage.number:
-        raise course.CourseError(f"{path} has cases of stage {cases['stage']}, not {stage.number}")
+    cases = read_cases(path, stage)
     stage.checks += map(course.check_of, made_checkpoints(cases["checks"], root, folder))
     expected.update(cases["expected"])
     return cases["visibility"]
@@ -149,9 +197,12 @@ def main(arguments):
     parser.add_argument("--visibility", choices=["after_published", "hidden"], default="after_published")
     options = parser.parse_args(arguments)
     try:
-        if not options.secret or options.stage and not options.stage.isdigit():
+        stages = sorted(course.load(options.root))
+        if not options.secret:
             raise course.CourseError("a secret is needed: make hidden SECRET=word, or for one stage STAGE=4 SECRET=word")
-        for number in [int(options.stage)] if options.stage else sorted(course.load(options.root)):
+        if options.stage and course.number_of(options.stage) not in stages:
+            raise course.CourseError(f"STAGE is a number from {stages[0]} to {stages[-1]}: make hidden STAGE=4 SECRET=word")
+        for number in [int(options.stage)] if options.stage else stages:
             text = make(options.root.resolve(), options.build.resolve(), number, options.secret, options.visibility)
             options.out.mkdir(parents=True, exist_ok=True)
             path = options.out / f"{number:02}.json"

@@ -24,6 +24,7 @@ class Overlay:
     def __init__(self, root, build, replaced, folder):
         self.root, self.build, self.folder = Path(root).resolve(), Path(build).resolve(), Path(folder)
         self.replaced = {str(path): text for path, text in replaced.items()}
+        self.changed = {path for path, text in self.replaced.items() if text != _text(self.root / path)}
         for path, text in self.replaced.items():
             target = self.folder / "source" / path
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -68,11 +69,11 @@ class Overlay:
         return str(copy)
 
     def _is_changed(self, source):
-        """Whether a source is replaced, or includes something that is."""
+        """Whether a source is not what the build has, or includes something that is not."""
         seen, left = set(), [source]
         while left:
             path = left.pop()
-            if path in self.replaced:
+            if path in self.changed:
                 return True
             if path in seen:
                 continue
@@ -98,6 +99,10 @@ class Overlay:
         done = subprocess.run(words, cwd=self.build, text=True, capture_output=True, check=False)
         if done.returncode != 0:
             raise CompileError((done.stderr or done.stdout).strip())
+
+
+def _text(path):
+    return path.read_text(encoding="utf-8") if path.is_file() else None
 
 
 _commands, _included = {}, {}

@@ -1,22 +1,32 @@
-"""Builds somebody's submission beside a project: its files that hold tasks, and nothing else of it.
+"""Builds somebody's submission: its files that hold tasks, and nothing else of it.
 
 A compiler can be attacked, too (`#include "/etc/passwd"`, templates without end), so it runs as the
-programs do: as a stranger, within limits. A file that does not compile is left to the project's own,
-in which its tasks are not done; so the tasks of the other files can still be graded.
+programs do: as a stranger, within limits, in a world where the project is what an assignment has of
+it. So neither what is built nor what runs can find a solution. A file that does not compile is left to
+the assignment's own, in which its tasks are not done; so the tasks of the other files can still be
+graded.
 """
 import os
+import stat
 import sys
 from pathlib import Path
 
-from student import building, checks, course, regions, sandbox
-from teacher import overlay, stubs
+from student import building, checks, course, isolation, sandbox
+from student.terminal import printable
+from teacher import assignment, overlay, stubs
 
 LARGEST = 1 << 20  # bytes of a submitted file
+DEEPEST, MOST = 30, 10000  # folders in each other, and entries, of a submission
 COMPILER = sandbox.Limits(seconds=120, memory=1536 * sandbox.MEGABYTE, output=64 * sandbox.MEGABYTE)
 
 
 class SandboxedOverlay(overlay.Overlay):
-    """An overlay whose compiler and linker run as strangers; what they write is copied from them."""
+    """An overlay whose compiler and linker run as strangers, and read the sources of an assignment, in
+    `cut`, where the build has the project's; what they write is copied from them."""
+
+    def __init__(self, root, build, replaced, folder, cut):
+        super().__init__(root, build, replaced, folder)
+        self.cut = cut
 
     def _object(self, source, call):
         try:
@@ -26,63 +36,102 @@ class SandboxedOverlay(overlay.Overlay):
             raise
 
     def _run(self, words):
-        words = words[words[0].endswith("ccache"):]
+        words = [self._in_the_cut(word) for word in words[words[0].endswith("ccache"):]]
         output = words.index("-o") + 1
         place, words[output] = words[output], "output"
-        absolute = [str(self.build / word) if not word.startswith("-") and (self.build / word).is_file() else word
-                    for word in words]
-        outcome = sandbox.run(absolute, COMPILER, ["output"])
+        words[1:] = [str(self.build / word) if not word.startswith("-") and (self.build / word).is_file() else word
+                     for word in words[1:]]
+        built = [Path(word) for word in words[1:] if Path(word).is_relative_to(self.build)]
+        built += [header.with_name(f"{header.name}.gch") for header in built if header.suffix == ".hxx"]
+        world = isolation.World([self.cut, self.folder, *filter(Path.is_file, built)], [self.root, self.build])
+        outcome = sandbox.run(words, COMPILER, ["output"], world)
         if outcome.code != 0 or "output" not in outcome.files:
             raise overlay.CompileError("\n".join(filter(None, [outcome.stderr.strip(), outcome.trouble()])))
         Path(place).write_bytes(outcome.files["output"])
         Path(place).chmod(0o755)
+
+    def _in_the_cut(self, word):
+        """A word of a command with a path of the assignment for one of the project; not for the build's."""
+        path = Path(word[2:] if word.startswith("-I") else word)
+        if path.is_relative_to(self.build) or not path.is_relative_to(self.root):
+            return word
+        return word[:-len(str(path))] + str(self.cut / path.relative_to(self.root))
 
 
 def task_files(stage):
     return sorted({task.path for task in stage.tasks})
 
 
-def find(folder, path):
-    """A submitted file by its path, below any folder, or by its bare name; None where it is not a
-    plain file within the folder."""
-    candidates = [folder / path, *sorted(folder.glob(f"**/{path}")), folder / Path(path).name]
-    for candidate in candidates:
-        inside = candidate.resolve() == folder.resolve() / candidate.relative_to(folder)  # no links on the way
-        if inside and candidate.is_file() and candidate.stat().st_size <= LARGEST:
-            return candidate
-    return None
+def plain_files(folder):
+    """The files of a submission, as paths from its folder in their order, and notes on what was not
+    looked at. No link is followed."""
+    files, notes, left = [], [], [Path()]
+    while left:
+        here = left.pop()
+        try:
+            entries = sorted(os.scandir(folder / here), key=lambda entry: entry.name)
+        except OSError as error:
+            notes.append(f"{named(here)} cannot be read: {error.strerror}")
+            continue
+        for entry in entries:
+            path = here / entry.name
+            if entry.is_dir(follow_symlinks=False):
+                if len(path.parts) <= DEEPEST:
+                    left.append(path)
+                else:
+                    notes.append(f"{named(Path(*path.parts[:3]))}/... has more than {DEEPEST} folders in each other: "
+                                 "not looked at")
+            elif entry.is_file(follow_symlinks=False):
+                files.append(path)
+        if len(files) + len(left) > MOST:
+            return sorted(files), [f"more than {MOST} files: the rest was not looked at"]
+    return sorted(files), notes[:5]
+
+
+def named(path):
+    """A submitted name in one line, and without what a terminal or a report would take as its own."""
+    text = printable(str(path)).replace("\n", "\\n").replace("\t", "\\t")
+    return text if len(text) <= 120 else text[:117] + "..."
+
+
+def find(files, path):
+    """Of the submitted files the one that is meant by a path: there, below any folder, or by its bare name."""
+    path = Path(path)
+    below = [file for file in files if file.parts[-len(path.parts):] == path.parts]
+    return next((file for file in (path, *below, Path(path.name)) if file in files), None)
 
 
 def read(folder, stage):
     """path -> text of the submitted files that count, and notes on the rest."""
-    files, found, notes = {}, set(), []
+    texts, found = {}, set()
+    files, notes = plain_files(folder)
     for path in task_files(stage):
-        place = find(folder, path)
+        place = find(files, path)
         if place is None:
             notes.append(f"{path} is not in the submission: its tasks are not done")
             continue
         found.add(place)
-        files[path] = place.read_bytes().decode("utf-8", "replace")
-    others = sorted(path.relative_to(folder) for path in folder.rglob("*") if path.is_file() and path not in found)
+        try:
+            texts[path] = text_of(folder / place)
+        except OSError as error:
+            notes.append(f"{named(place)} cannot be read: {error.strerror}: its tasks are not done")
+    others = [file for file in files if file not in found]
     if others:
-        notes.append(f"ignored, for they hold no task of this stage: {', '.join(map(str, others[:5]))}"
+        notes.append(f"ignored, for they hold no task of this stage: {', '.join(map(named, others[:5]))}"
                      + (f" and {len(others) - 5} more" if len(others) > 5 else ""))
-    return files, notes
+    return texts, notes
 
 
-def undone(root, stage, paths):
-    """path -> text of files in which no task is done, where the project's own are not such files."""
-    texts = {}
-    for path in paths:
-        text = (root / path).read_text(encoding="utf-8")
-        named = {region.name for region in regions.parse(text, path) if region.kind == "task"}
-        tasks = [task for task in stage.tasks if task.path == path and task.name in named]
-        if tasks:
-            texts[path] = stubs.with_stubs(text, stage, tasks)
-    return texts
+def text_of(path):
+    """The text of a plain file. Raises OSError."""
+    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK)) as file:
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode) or status.st_size > LARGEST:
+            raise OSError(0, f"no plain file of at most {LARGEST} bytes")
+        return file.read(LARGEST).decode("utf-8", "replace")
 
 
-def culprits(error, root, files):
+def culprits(error, files):
     """The submitted files to which a compiler's error is due."""
     source = getattr(error, "source", None)
     if source in files:
@@ -91,49 +140,49 @@ def culprits(error, root, files):
     return headers or sorted(files)
 
 
-def require_strangers(build):
-    """Sees to it that nothing submitted runs with root's rights."""
+def require_strangers(root, build):
+    """Sees to it that nothing submitted runs with root's rights, and tells what it may see."""
+    if isolation.works():
+        return
     if os.geteuid() != 0:
-        print("grade: without root's rights, a submission runs with yours; grade others' in a container "
-              "(make autograder)", file=sys.stderr)
+        print("grade: without root's rights and namespaces, a submission runs with your rights and may read what you "
+              "may; grade others' in a container (make autograder)", file=sys.stderr)
     elif not sandbox.confines(build / "course"):
         raise course.CourseError(f"{build} is where only root may go; submissions run as another user, so move it")
+    elif not (root / stubs.HEADER_PLACE).exists():
+        print(f"grade: without namespaces, a submission may read what every user may, the solutions in {root} among it; "
+              "grade in a container (make autograder)", file=sys.stderr)
 
 
 def programs(root, build, stage, folder, scratch):
     """Builds a submission: (programs, task -> (why, compiler's lines) of what does not compile, notes)."""
-    require_strangers(build)
+    require_strangers(root, build)
     if not folder.is_dir():
         raise course.CourseError(f"{folder} is no folder with a submission")
     files, notes = read(folder, stage)
     broken, made, objects = {}, {}, {}
+    cut = scratch / "cut"
+    assignment.cut_sources(root, stage.number, cut)
+    undone = {path: (cut / path).read_text(encoding="utf-8") for path in task_files(stage)}
     names = [f"course_probe_{stage.number:02}", stage.folder]
     for attempt in range(len(task_files(stage)) + 1):
         place = scratch / str(attempt)
         place.mkdir(mode=0o755)
-        overlaid = SandboxedOverlay(root, build, replacements(root, stage, files), place)
+        overlaid = SandboxedOverlay(root, build, {**undone, **files}, place, cut)
         overlaid._objects.update(objects)
         try:
             made = {name: overlaid.program(name) for name in names}
             break
         except overlay.CompileError as error:
-            bad = culprits(error, root, files)
+            bad = culprits(error, files)
             if not bad:
                 raise course.CourseError(f"the project itself does not build: {error}") from error
-            lines = building.first_errors(str(error).replace(f"{place}/source/", ""))
+            lines = building.first_errors(str(error).replace(f"{place}/source/", "").replace(f"{cut}/", ""))
             for path in bad:
                 del files[path]
                 broken.update({task.name: (f"{path} does not compile", lines)
                                for task in stage.tasks if task.path == path})
             kept = not any(path.endswith(".h") for path in bad)
             objects = {s: o for s, o in overlaid._objects.items() if kept and s not in bad}
-    return checks.Programs(build, made), broken, notes
-
-
-def replacements(root, stage, files):
-    """The sources to build anew: those submitted, unless they are the project's own to the letter."""
-    changed = {path: text for path, text in files.items() if text != (root / path).read_text(encoding="utf-8")}
-    replaced = {**undone(root, stage, [path for path in task_files(stage) if path not in files]), **changed}
-    if not (root / stubs.HEADER_PLACE).exists():
-        replaced[stubs.HEADER_PLACE] = stubs.HEADER.read_text(encoding="utf-8")
-    return replaced
+    world = isolation.World(list(made.values()), [root, build])
+    return checks.Programs(build, made, world), broken, notes

@@ -110,7 +110,7 @@ class AssignmentTest(unittest.TestCase):
                          regions.without_markers((ROOT / "common/speculation/count_round.cpp").read_text(encoding="utf-8")))
 
     def test_wrong_use_is_told_in_one_line(self):
-        for arguments, words in ((["--stage", "9"], "from 0 to 6"), (["--stage", ""], "STAGE=4"),
+        for arguments, words in ((["--stage", "9"], "from 0 to 6"), (["--stage", ""], "STAGE=6"), (["--stage", "²"], "from 0 to 6"),
                                  (["--stage", "4", "--out", self.tree], "exists"),
                                  (["--stage", "4", "--out", Path(self.folder.name) / "new", "--keep", "/dev"], "/dev")):
             code, output = run(assignment.main, *arguments)
