@@ -69,7 +69,7 @@ prove: programs-for-tests ## test the course's checks with starters and planted 
 	@$(COURSE) prove --build $(BUILD) $(if $(STAGE),--stage $(STAGE))
 
 predict: setup ## your numbers beside the counted ones: make predict STAGE=4 FORWARDS=0.4 SPEEDUP=1.5
-	@cmake --preset cpu -B $(BUILD) >/dev/null && cmake --build $(BUILD) --target $(STAGE_FOLDER) >/dev/null
+	@$(if $(STAGE_FOLDER),cmake --preset cpu -B $(BUILD) >/dev/null && cmake --build $(BUILD) --target $(STAGE_FOLDER) >/dev/null)
 	@$(COURSE) predict --build $(BUILD) --stage '$(STAGE)' $(if $(EMITTED),--emitted $(EMITTED)) \
 	  $(if $(FORWARDS),--forwards $(FORWARDS)) $(if $(ROWS),--rows $(ROWS)) $(if $(PAGES),--pages $(PAGES)) \
 	  $(if $(SPEEDUP),--speedup $(SPEEDUP))

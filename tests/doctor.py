@@ -18,6 +18,9 @@ import subprocess
 import sys
 import tempfile
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "course"))
+from student import tool  # noqa: E402
+
 # Measured: the memory of the largest compilations, and about what a build, a test run and the build of an assignment
 # with all stages leave on the disk.
 GIB_PER_COMPILATION = 0.7
@@ -380,4 +383,4 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(tool.run("doctor", main))

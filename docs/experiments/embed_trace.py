@@ -7,22 +7,24 @@ import argparse
 import json
 import os
 import pathlib
+import shutil
 import sys
+import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tests/course"))
+from student import tool  # noqa: E402
 
 FORMAT = "specdec-trace-1"
 BEGIN, END = "<!-- [sample] -->", "<!-- [end sample] -->"
 DIGITS = 6                                # of a probability; a picture needs no more
-
-
-class Problem(Exception):
-    """What the user has to know, in one line."""
+DEEPEST = 20                              # lists and objects in each other; a trace has eight
 
 
 def read(path):
     try:
         return pathlib.Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise Problem(f"{path}: cannot be read: {error}") from error
+        raise tool.Trouble(f"{path}: cannot be read: {error}") from error
 
 
 def not_a_number(word):
@@ -33,24 +35,26 @@ def read_trace(path):
     try:
         trace = json.loads(read(path), parse_constant=not_a_number)
     except (ValueError, RecursionError) as error:
-        raise Problem(f"{path}: no JSON: {error}") from error
+        raise tool.Trouble(f"{path}: no JSON: {error}") from error
     found = trace.get("format") if isinstance(trace, dict) else None
     if found != FORMAT:
-        raise Problem(f'{path}: no trace: its "format" is {json.dumps(found)}, not "{FORMAT}"; --trace of stages 4 and '
+        raise tool.Trouble(f'{path}: no trace: its "format" is {json.dumps(found)}, not "{FORMAT}"; --trace of stages 4 and '
                       "5 writes one")
     if not isinstance(trace.get("rounds"), list) or not trace["rounds"]:
-        raise Problem(f"{path}: the trace has no rounds")
+        raise tool.Trouble(f"{path}: the trace has no rounds")
     return trace
 
 
-def rounded(value):
-    """The same with shorter numbers."""
+def rounded(value, left=DEEPEST):
+    """The same with shorter numbers. left: how many more may be in each other."""
+    if left == 0:
+        raise tool.Trouble(f"the trace has more than {DEEPEST} lists and objects in each other")
     if isinstance(value, float):
         return float(f"{value:.{DIGITS}g}")
     if isinstance(value, list):
-        return [rounded(item) for item in value]
+        return [rounded(item, left - 1) for item in value]
     if isinstance(value, dict):
-        return {key: rounded(item) for key, item in value.items()}
+        return {key: rounded(item, left - 1) for key, item in value.items()}
     return value
 
 
@@ -67,19 +71,26 @@ def as_element(trace):
 def embed(page, element):
     """The page with the element between the markers."""
     if page.count(BEGIN) != 1 or page.count(END) != 1 or page.index(BEGIN) > page.index(END):
-        raise Problem(f"the page needs the markers {BEGIN} and {END}, each once and in this order")
+        raise tool.Trouble(f"the page needs the markers {BEGIN} and {END}, each once and in this order")
     return page[:page.index(BEGIN)] + f"{BEGIN}\n{element}\n" + page[page.index(END):]
 
 
 def write(path, text):
-    """All of it or nothing."""
-    partial = path.with_name(path.name + ".partial")
+    """All of it or nothing, in place of the file that a link leads to."""
+    path = path.resolve()
     try:
-        partial.write_text(text, encoding="utf-8")
-        os.replace(partial, path)
-    except OSError as error:
-        partial.unlink(missing_ok=True)
-        raise Problem(f"{path}: cannot be written: {error}") from error
+        data = text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise tool.Trouble(f"the trace has a text that is none: {error.reason} at character {error.start} of the page") from error
+    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f"{path.name}.", delete=False) as partial:
+        try:
+            partial.write(data)
+            partial.close()
+            shutil.copymode(path, partial.name)
+            os.replace(partial.name, path)
+        except BaseException:
+            os.unlink(partial.name)
+            raise
 
 
 def main():
@@ -88,16 +99,14 @@ def main():
     parser.add_argument("--page", type=pathlib.Path, default=pathlib.Path(__file__).resolve().parents[1] / "trace_viewer.html",
                         help="the page to change (default: %(default)s)")
     arguments = parser.parse_args()
-    try:
-        trace = read_trace(arguments.trace)
-        element = as_element(rounded(trace))
-        write(arguments.page, embed(read(arguments.page), element))
-    except Problem as problem:
-        print(f"embed_trace.py: {problem}", file=sys.stderr)
-        return 2
+    if not arguments.page.is_file():
+        raise tool.Trouble(f"{arguments.page}: no plain file to change")
+    trace = read_trace(arguments.trace)
+    element = as_element(rounded(trace))
+    write(arguments.page, embed(read(arguments.page), element))
     print(f"{arguments.page}: {len(trace['rounds'])} rounds, {len(element.encode()) // 1024} KiB")
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(tool.run("embed_trace", main))

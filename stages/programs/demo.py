@@ -16,6 +16,9 @@ import sys
 import tempfile
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests/course"))
+from student import tool  # noqa: E402
+
 STAGES = ["01_naive_decoder", "02_contiguous_kv_cache", "03_paged_kv_cache", "04_greedy_speculation",
           "05_rejection_sampling"]
 SPECULATIVE = STAGES[3:]
@@ -255,4 +258,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(tool.run("demo", main))

@@ -20,9 +20,11 @@ import subprocess
 import sys
 import tempfile
 
-EXPERIMENTS = pathlib.Path(__file__).resolve().parents[2] / "docs/experiments"
-sys.path.insert(0, str(EXPERIMENTS))
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+EXPERIMENTS = ROOT / "docs/experiments"
+sys.path[:0] = [str(EXPERIMENTS), str(ROOT / "tests/course")]
 import run  # noqa: E402
+from student import tool  # noqa: E402
 
 SOURCES = ["kernels/**/*", "common/**/*", "stages/**/*", "tests/benchmarks/**/*"]   # what decides how fast all is
 LEFT_OUT = ("kernels/cuda", "kernels/emulation/", "tests/benchmarks/cuda")         # but for what starts so
@@ -185,4 +187,4 @@ def write_page(results, folder):
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(tool.run("bench", main))

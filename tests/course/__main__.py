@@ -8,6 +8,8 @@ import runpy
 import sys
 from pathlib import Path
 
+from student import tool
+
 HERE = Path(__file__).resolve().parent
 PACKAGES = ("student", "teacher", "authoring")
 
@@ -28,9 +30,7 @@ def listing(known):
             yield f"{name:18}{words.splitlines()[0]}"
 
 
-def main():
-    known = modules()
-    name = sys.argv[1] if len(sys.argv) > 1 else "--help"
+def main(name, known):
     if name in ("-h", "--help"):
         print(__doc__, *listing(known), sep="\n")
         return
@@ -42,4 +42,6 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    asked = sys.argv[1] if len(sys.argv) > 1 else "--help"
+    tools = modules()
+    sys.exit(tool.run(asked if asked in tools else "course", lambda: main(asked, tools)))

@@ -58,7 +58,7 @@ def main(arguments):
                 else:
                     sys.stdout.writelines(difflib.unified_diff(
                         old.splitlines(True), new.splitlines(True), str(chapter), "tables"))
-    except (course.CourseError, regions.RegionError, OSError) as error:
+    except (course.CourseError, regions.RegionError) as error:
         print(f"blocks: {error}", file=sys.stderr)
         return 2
     return 1 if differing and arguments[0] == "--check" else 0

@@ -174,7 +174,7 @@ def main(arguments):
     options = parser.parse_args(arguments)
     try:
         stages = course.load(options.root)
-    except (course.CourseError, regions.RegionError, OSError) as error:
+    except (course.CourseError, regions.RegionError) as error:
         print(f"check: {error}", file=sys.stderr)
         return 2
     number = course.number_of(options.stage)
@@ -225,4 +225,4 @@ if __name__ == "__main__":
         sys.exit(main(sys.argv[1:]))
     except KeyboardInterrupt:
         progress("")
-        sys.exit("check: interrupted")
+        raise

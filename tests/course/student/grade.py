@@ -148,7 +148,7 @@ def answer(options, record_of_stage):
             print(f"{options.output}: {emitters.number(record['earned'])} of {emitters.number(record['points'])} points")
         else:
             print(emitters.FORMATS[options.format](record), end="")
-    except (GradeError, course.CourseError, regions.RegionError, OSError) as error:
+    except (GradeError, course.CourseError, regions.RegionError) as error:
         print(f"grade: {error}", file=sys.stderr)
         return 2
     return 0

@@ -27,7 +27,7 @@ def main(arguments):
     options = parser.parse_args(arguments)
     try:
         return give(options)
-    except (course.CourseError, regions.RegionError, OSError) as error:
+    except (course.CourseError, regions.RegionError) as error:
         print(f"hint: {error}", file=sys.stderr)
         return 2
 

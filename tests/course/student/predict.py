@@ -18,6 +18,7 @@ import tempfile
 REPOSITORY = pathlib.Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(REPOSITORY / "docs" / "experiments"))
 import formulas  # noqa: E402
+from student import course  # noqa: E402
 
 PROMPT = "In the evening Elin ran past the bridge."
 OTHERS = ["Once, in the winter, Sunita came to York. Sunita was looking for a friend.",
@@ -210,12 +211,18 @@ def positive(text):
     return number
 
 
+def stage_number(text):
+    number = course.number_of(text)
+    if number not in STAGES:
+        raise argparse.ArgumentTypeError(f"STAGE is a number from {min(STAGES)} to {max(STAGES)}")
+    return number
+
+
 def parse(arguments):
     parser = argparse.ArgumentParser(usage="make predict STAGE=4 FORWARDS=0.4 SPEEDUP=1.5", add_help=True,
                                      description="the numbers that each stage asks for stand in its chapter")
     parser.add_argument("--build", default="build")
-    parser.add_argument("--stage", type=int, choices=STAGES, required=True, metavar="N",
-                        help=f"{min(STAGES)} to {max(STAGES)}")
+    parser.add_argument("--stage", type=stage_number, required=True, metavar="N", help=f"{min(STAGES)} to {max(STAGES)}")
     for name, words in QUANTITIES.items():
         parser.add_argument(f"--{name}", type=positive, help=words)
     return parser.parse_args(arguments)

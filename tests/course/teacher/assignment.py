@@ -239,7 +239,7 @@ def main(arguments):
     out = options.out or root.parent / f"specdec-stage-{options.stage}"
     try:
         kept = make_tree(root, course.number_of(options.stage), out, options.keep)
-    except (course.CourseError, regions.RegionError, OSError) as error:
+    except (course.CourseError, regions.RegionError) as error:
         print(f"assignment: {error}", file=sys.stderr)
         return 2
     for path in kept:

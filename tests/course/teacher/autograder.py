@@ -54,7 +54,7 @@ def main(arguments):
             options.out.mkdir(parents=True, exist_ok=True)
             name = options.out / f"autograder-{number}"
             path = shutil.make_archive(str(name), "zip", Path(folder, "source"))
-    except (course.CourseError, regions.RegionError, OSError) as error:
+    except (course.CourseError, regions.RegionError) as error:
         print(f"autograder: {error}", file=sys.stderr)
         return 2
     print(f"{path}: upload it as the assignment's autograder, or unpack it and see its Dockerfile")

@@ -209,7 +209,7 @@ def main(arguments):
             path.touch(mode=0o600)
             path.write_text(text, encoding="utf-8")
             print(f"{path}: keep it; make grade STAGE={number} HIDDEN={path}", flush=True)
-    except (course.CourseError, regions.RegionError, OSError, KeyError) as error:
+    except (course.CourseError, regions.RegionError, KeyError) as error:
         print(f"hidden: {error}", file=sys.stderr)
         return 2
     return 0

@@ -53,7 +53,7 @@ class Packages(unittest.TestCase):
 
     def test_a_tool_that_is_none_is_told(self):
         done = course("chekc")
-        self.assertEqual((done.returncode, done.stdout), (1, ""))
+        self.assertEqual((done.returncode, done.stdout), (2, ""))
         self.assertEqual(done.stderr, "course: there is no tool chekc; python3 tests/course lists them\n")
 
     def test_a_tool_runs_from_anywhere_with_its_options_and_its_exit_code(self):

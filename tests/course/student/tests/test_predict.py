@@ -8,7 +8,7 @@ import sys
 import unittest
 import unittest.mock
 
-from student import predict
+from student import predict, tool
 
 # What the programs count, the same on every machine. Speed-ups are measured, so none stands here.
 COUNTED = {
@@ -31,6 +31,9 @@ def said(*arguments):
             code = predict.main(list(arguments))
         except SystemExit as exit_:
             code = exit_.code
+        except tool.Trouble as trouble:
+            code = 2
+            print(trouble)
     return code, text.getvalue()
 
 

@@ -1,0 +1,168 @@
+"""The trace viewer and the script that gives it a sample: what is no trace is told in one line, and at once.
+
+    test_trace_viewer.py ROOT
+
+The page's own functions run in Node where there is one: its checks, and what it draws of a round, on a
+document that is made up. Without Node those tests are skipped.
+"""
+import json
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(sys.argv.pop(1)).resolve()
+PAGE = ROOT / "docs/trace_viewer.html"
+SCRIPT = ROOT / "docs/experiments/embed_trace.py"
+NODE = shutil.which("node")
+
+# The page's script, then what it says of each text: its complaint, or empty where it shows the trace.
+HARNESS = """
+const fs = require('fs');
+class Element {
+  constructor() { this.style = {}; this.children = []; this.textContent = ''; this.hidden = true; this.dataset = {};
+    this.classList = {toggle() {}}; this.parentElement = this; this.scrollTop = 0; this.offsetHeight = 0; }
+  setAttribute(name, value) { if (name.startsWith('data-')) this.dataset[name.slice(5)] = String(value); }
+  append(...children) { for (const child of children) this.children.push(child); }
+  replaceChildren(...children) { this.children = []; this.append(...children); }
+  querySelectorAll(what) { return what === 'button' ? this.children.map(() => new Element()) : []; }
+  querySelector() { return null; }
+  contains() { return false; }
+  scrollIntoView() {}
+  getBoundingClientRect() { return {top: 0}; }
+  addEventListener() {}
+}
+const elements = {};
+globalThis.document = {getElementById: id => elements[id] ??= new Element(), createElement: () => new Element(),
+                       addEventListener() {}, activeElement: null};
+globalThis.location = {hash: ''};
+globalThis.history = {replaceState() {}};
+globalThis.window = {addEventListener() {}};
+const [script, ...files] = process.argv.slice(2);
+const page = new Function(fs.readFileSync(script, 'utf8') + '\\nreturn {open, step: () => trace.rounds.forEach((r, i) => choose(i))};')();
+for (const file of files) {
+  elements.message = new Element();
+  const begin = Date.now();
+  let thrown = '';
+  try {
+    page.open(fs.readFileSync(file, 'utf8'), 'it');
+    if (!elements.message.textContent) page.step();
+  } catch (error) { thrown = String(error); }
+  console.log(JSON.stringify({said: elements.message.textContent, thrown, seconds: (Date.now() - begin) / 1000}));
+}
+"""
+HUGE = 2 ** 53
+
+
+def sample():
+    return json.loads(re.search(r'id="sample">\n(.*?)</script>', PAGE.read_text(encoding="utf-8"), re.DOTALL)[1])
+
+
+def changed(change):
+    """The sample's text after a change."""
+    trace = sample()
+    change(trace)
+    return json.dumps(trace)
+
+
+def caches(length, page_size):
+    """A cache of so many tokens, in a trace that says how large its pages are."""
+    def change(trace):
+        trace["page_size"] = page_size
+        for when in ("before", "after"):
+            trace["rounds"][0][when]["target"]["length"] = length
+    return change
+
+
+def deep(key):
+    """A trace with more lists in each other than Python's or a page's functions can call themselves."""
+    return changed(lambda trace: trace.update({key: "HERE"})).replace('"HERE"', "[" * 900 + "]" * 900)
+
+
+# name -> (text, words of the page's complaint, words of the script's). None: it takes the trace.
+TRACES = {
+    "the sample": (lambda: changed(lambda t: None), None, None),
+    "2^53 tokens drafted": (lambda: changed(lambda t: t["rounds"][0].update(drafted=HUGE)), "rounds[0].drafted", None),
+    "2^53 as the start": (lambda: changed(lambda t: t["rounds"][0].update(start=HUGE)), "rounds[0].start", None),
+    "2^53 tokens cached": (lambda: changed(caches(HUGE, 1)), "length is 9007199254740992; it should be a whole number from 0 to", None),
+    "a billion tokens cached in pages of one": (lambda: changed(caches(10 ** 9, 1)), None, None),
+    "a token 2^53": (lambda: changed(lambda t: t["tokens"].append(HUGE)), "tokens[", None),
+    "a page size of 2^53": (lambda: changed(lambda t: t.update(page_size=HUGE)), "page_size", None),
+    "200,000 tokens": (lambda: changed(lambda t: t["rounds"][0]["emitted"].extend([1] * 200000)), "emitted has 200006 items", None),
+    "200,000 rounds": (lambda: changed(lambda t: t.update(rounds=[{}] * 200000)), "rounds has 200000 items", None),
+    "200,000 pages": (lambda: changed(lambda t: t["rounds"][0]["after"]["target"].update(pages=[1] * 200000)), "pages has", None),
+    "many rows": (lambda: changed(lambda t: t["rounds"][0]["last"].update(distributions={"tokens": [[1, .1, .1, .1]] * 5000})),
+                  "tokens has 5000 items", None),
+    "a rule that is a list": (lambda: changed(lambda t: t.update(rule=[1])), "rule is [1]; it should be a string", None),
+    "deep": (lambda: deep("stats"), "lists and objects in each other", "lists and objects in each other"),
+    "deeper than Python": (lambda: "[" * 100000 + "]" * 100000, "lists and objects in each other", "no JSON"),
+    "half a character": (lambda: changed(lambda t: t["pieces"].update({"1": "\ud800"})), None, "has a text that is none"),
+    "no trace": (lambda: "{}", 'no "format"', "no trace"),
+    "no JSON": (lambda: "{", "no JSON", "no JSON"),
+}
+
+
+class TraceViewer(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def embed(self, data, page=None):
+        page = page or shutil.copy(PAGE, self.folder / "page.html")
+        (self.folder / "trace.json").write_bytes(data)
+        return subprocess.run([sys.executable, SCRIPT, self.folder / "trace.json", "--page", page], text=True,
+                              capture_output=True, check=False)
+
+    def expect_line(self, done, words, name):
+        self.assertEqual((done.returncode, done.stdout, done.stderr.count("\n")), (2, "", 1), (name, done.stderr))
+        self.assertTrue(done.stderr.startswith("embed_trace: "), done.stderr)
+        self.assertIn(words, done.stderr)
+        self.assertEqual((self.folder / "page.html").read_bytes(), PAGE.read_bytes(), name)
+
+    def test_a_sample_is_embedded_whole_or_not_at_all(self):
+        for name, (text, _, words) in TRACES.items():
+            with self.subTest(name):
+                done = self.embed(text().encode("utf-8"))
+                if words:
+                    self.expect_line(done, words, name)
+                else:
+                    self.assertEqual((done.returncode, done.stderr), (0, ""))
+                self.assertEqual(sorted(path.name for path in self.folder.iterdir()), ["page.html", "trace.json"])
+
+    def test_bytes_that_are_no_text_are_told(self):
+        self.expect_line(self.embed(b"\xff\xfe{}"), "cannot be read", "bytes")
+
+    def test_only_a_plain_file_is_replaced(self):
+        text = changed(lambda t: None).encode()
+        shutil.copy(PAGE, self.folder / "page.html")
+        (self.folder / "link.html").symlink_to("page.html")
+        self.assertEqual(self.embed(text, self.folder / "link.html").returncode, 0)
+        self.assertTrue((self.folder / "link.html").is_symlink())
+        shutil.copy(PAGE, self.folder / "page.html")
+        self.expect_line(self.embed(text, "/dev/null"), "/dev/null", "a device")
+        self.assertTrue(pathlib.Path("/dev/null").is_char_device())
+
+    @unittest.skipUnless(NODE, "there is no node")
+    def test_the_page_shows_a_trace_or_says_at_once_why_not(self):
+        script = re.search(r"<script>\n(.*?)</script>", PAGE.read_text(encoding="utf-8"), re.DOTALL)[1]
+        (self.folder / "page.js").write_text(script, encoding="utf-8")
+        (self.folder / "harness.js").write_text(HARNESS, encoding="utf-8")
+        for name, (text, words, _) in TRACES.items():
+            with self.subTest(name):
+                (self.folder / "trace.json").write_text(text(), encoding="utf-8")
+                done = subprocess.run([NODE, self.folder / "harness.js", self.folder / "page.js", self.folder / "trace.json"],
+                                      text=True, capture_output=True, check=False, timeout=60)
+                self.assertEqual(done.returncode, 0, done.stderr[-500:])
+                answer = json.loads(done.stdout)
+                self.assertEqual(answer["thrown"], "")
+                self.assertLess(answer["seconds"], 5)
+                self.assertEqual(answer["said"].count("\n"), 0)
+                self.assertIn(words, answer["said"]) if words else self.assertEqual(answer["said"], "")
+
+
+if __name__ == "__main__":
+    unittest.main()
