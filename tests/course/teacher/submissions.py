@@ -17,6 +17,7 @@ from teacher import assignment, overlay, stubs
 
 LARGEST = 1 << 20  # bytes of a submitted file
 DEEPEST, MOST = 30, 10000  # folders in each other, and entries, of a submission
+DATA = ("golden/models", "golden/checkpoints", "golden/draft_text.txt")  # what the programs read of the project
 COMPILER = sandbox.Limits(seconds=120, memory=1536 * sandbox.MEGABYTE, output=64 * sandbox.MEGABYTE)
 
 
@@ -184,5 +185,6 @@ def programs(root, build, stage, folder, scratch):
                                for task in stage.tasks if task.path == path})
             kept = not any(path.endswith(".h") for path in bad)
             objects = {s: o for s, o in overlaid._objects.items() if kept and s not in bad}
-    world = isolation.World(list(made.values()), [root, build])
+    data = [root / name for name in DATA if (root / name).exists()]
+    world = isolation.World([*made.values(), *data], [root, build])
     return checks.Programs(build, made, world), broken, notes

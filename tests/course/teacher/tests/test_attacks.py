@@ -79,7 +79,7 @@ THEFTS = {
     "the build's commands": READS % 'reads("@/build/build.ninja")',
     "the table of tasks": READS % 'reads("@/tests/course/tasks.json")',
     "a submission nearby": READS % 'reads("@/../submission/stages/00_mini/two.cpp")',
-    "what others leave in /tmp": READS % 'entries("/tmp") > 4',
+    "what lies beside the course": READS % 'entries("@/..") > 3',
     "the parent": READS % 'reads("/proc/" + std::to_string(getppid()) + "/environ") || entries("/proc/1/task") > 0 && '
                           'reads("/proc/" + std::to_string(getppid()) + "/cmdline") && getppid() > 1',
 }

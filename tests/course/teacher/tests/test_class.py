@@ -1,8 +1,8 @@
 """A small class hands in stage 4, and everybody gets the marks that they should.
 
 usage: python3 tests/course test_class --build DIR [--root DIR] [--all]
-Each submission is built beside the reference in seconds, as a grader does. Three of them are graded,
-which ones changes with the sources; with --all or SPECDEC_FULL=1 the whole class.
+Each submission is built in seconds, as a grader does. In every stage the reference is graded, and three
+of the class, which ones changes with the sources; with --all or SPECDEC_FULL=1 the whole class.
 """
 import argparse
 import os
@@ -15,7 +15,7 @@ from teacher import grade_submission, sample, stubs, submissions
 
 STAGE = 4
 ROUND, STEPS = "common/speculation/count_round.cpp", "stages/04_greedy_speculation/draft_and_verify.cpp"
-GREEDY, DRAFTER = "stages/04_greedy_speculation/greedy_speculation.cpp", "stages/04_greedy_speculation/model_drafter.cpp"
+GREEDY, DRAFTER = "stages/04_greedy_speculation/greedy_speculation.cpp", "stages/04_greedy_speculation/greedy_drafter.cpp"
 INCLUDES = "#include <cstdio>\n#include <cstdlib>\n"
 # Who -> the task that is wrong, the file, what stands there, and what they wrote.
 MISTAKES = {
@@ -41,9 +41,16 @@ def reference_files(root, stage):
 
 
 def with_mistake(files, path, old, new):
-    if files[path].count(old) != 1:
+    if files.get(path, "").count(old) != 1:
         raise course.CourseError(f"{path} does not have this once: {old}")
     return {**files, path: INCLUDES + files[path].replace(old, new)}
+
+
+def the_references(root):
+    """In every stage the reference with a line of one's own, so that nothing of the build is taken as it is."""
+    for number, stage in course.load(root).items():
+        files = {path: "// mine\n" + text for path, text in reference_files(root, stage).items()}
+        yield number, f"hands in the reference of stage {number} as their own", files, set()
 
 
 def the_class(root, stage):
@@ -80,11 +87,11 @@ def impatient(load):
     return hurried
 
 
-def marks_of(root, build, files, folder):
+def marks_of(root, build, number, files, folder):
     for path, text in files.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_text(text, encoding="utf-8")
-    return grade_submission.grade(root, build, STAGE, folder)
+    return grade_submission.grade(root, build, number, folder)
 
 
 def main(arguments):
@@ -96,13 +103,14 @@ def main(arguments):
     options = parser.parse_args(arguments)
     root, build = options.root.resolve(), options.build.resolve()
     course.load = impatient(course.load)
-    stage, wrong = course.load(root)[STAGE], []
-    everybody = [one for one in the_class(root, stage) if options.match in one[0]]
+    stages, wrong = course.load(root), []
+    everybody = [(STAGE, *one) for one in the_class(root, stages[STAGE])]
     count = None if options.all or os.environ.get("SPECDEC_FULL") else 3
-    for who, files, tasks in sample.sampled(everybody, count, root):
+    graded = [*the_references(root), *sample.sampled(everybody, count, root)]
+    for number, who, files, tasks in (one for one in graded if options.match in one[1]):
         with tempfile.TemporaryDirectory(prefix="specdec-class-") as folder:
-            record = marks_of(root, build, files, Path(folder))
-        found = list(wrong_marks(stage, record, tasks))
+            record = marks_of(root, build, number, files, Path(folder))
+        found = list(wrong_marks(stages[number], record, tasks))
         marks = " ".join(f"{test['earned']:g}/{test['points']}" for test in record["tests"])
         print(f"{'WRONG' if found else 'right'}  {who}: {record['earned']:g} of {record['points']} ({marks}), "
               f"{record['seconds']:.0f} s", flush=True)
