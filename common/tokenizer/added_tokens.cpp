@@ -4,17 +4,29 @@
 #include <utility>
 
 #include "common/base/utf8.h"
+#include "common/tokenizer/unicode.h"
 
 namespace specdec {
 namespace {
 
 // \w as Unicode's technical standard 18 (annex C) and Rust's regex define it: alphabetic
 // characters, marks, decimal digits, connectors and the two joiners. Alphabetic are letters, letter
-// numbers, some marks, and the circled letters that the ranges name. PCRE2's own \w has neither
-// marks nor joiners.
-constexpr std::string_view kWordCharacter =
-    R"([\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc}\u200c\u200d\u24b6-\u24e9)"
-    R"(\x{1f130}-\x{1f149}\x{1f150}-\x{1f169}\x{1f170}-\x{1f189}])";
+// numbers, some marks, and the circled letters that the ranges name.
+bool is_word_character(char32_t character) {
+  static const CodePointSet set = [] {
+    std::vector<CodePointRange> ranges = {{0x200C, 0x200D},
+                                          {0x24B6, 0x24E9},
+                                          {0x1F130, 0x1F149},
+                                          {0x1F150, 0x1F169},
+                                          {0x1F170, 0x1F189}};
+    for (const char* property : {"L", "M", "Nd", "Nl", "Pc"}) {
+      const CodePointSet members = *unicode_property(property);
+      ranges.insert(ranges.end(), members.ranges().begin(), members.ranges().end());
+    }
+    return CodePointSet(std::move(ranges));
+  }();
+  return set.contains(character);
+}
 
 // The character before `end`. REQUIRES: text is UTF-8 and end > 0.
 std::size_t previous_character(std::string_view text, std::size_t end) {
@@ -47,7 +59,6 @@ AddedTokens::AddedTokens(std::vector<AddedToken> tokens) : tokens_(std::move(tok
   for (std::size_t i = 0; i < tokens_.size(); ++i) {
     (tokens_[i].normalized ? normalized_ : raw_).add(tokens_[i].content, i);
   }
-  word_.emplace(SplitRegex::from_pattern(kWordCharacter));
 }
 
 void AddedTokens::Pass::add(const std::string& content, std::size_t token) {
@@ -108,14 +119,11 @@ void AddedTokens::split_pass(const Pass& pass, SpecialText special_text, std::st
 }
 
 bool AddedTokens::stands_alone(std::string_view text, std::size_t begin, std::size_t end) const {
-  if (begin > 0) {
-    const std::size_t before = previous_character(text, begin);
-    if (word_->matches(text.substr(before, begin - before))) return false;
-  }
-  if (end < text.size()) {
-    const std::size_t after = next_utf8(text.substr(end)).length;
-    if (word_->matches(text.substr(end, after))) return false;
-  }
+  const auto word_character_at = [&](std::size_t offset) {
+    return is_word_character(next_utf8(text.substr(offset)).character);
+  };
+  if (begin > 0 && word_character_at(previous_character(text, begin))) return false;
+  if (end < text.size() && word_character_at(end)) return false;
   return true;
 }
 

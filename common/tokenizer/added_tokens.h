@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "common/base/token_id.h"
-#include "common/tokenizer/split_regex.h"
 
 namespace specdec {
 
@@ -68,7 +67,6 @@ class AddedTokens {
   std::vector<AddedToken> tokens_;
   Pass raw_;
   Pass normalized_;
-  std::optional<SplitRegex> word_;  // matches a word character
 };
 
 }  // namespace specdec

@@ -14,6 +14,8 @@ class PreTokenizer {
  public:
   // Cuts with this pattern next.
   void add(SplitRegex pattern);
+  // How many patterns cut one after the other. split() recurses once for each.
+  std::size_t size() const { return patterns_.size(); }
   // From here on, a piece that does not begin with a space gets one in front (ByteLevel's
   // add_prefix_space). REQUIRES: called at most once.
   void add_prefix_space();

@@ -2,45 +2,90 @@
 
 #include <array>
 #include <cctype>
+#include <cstdint>
+#include <map>
+#include <optional>
 #include <set>
-#include <vector>
+#include <utility>
 
 #include "common/base/error.h"
 #include "common/base/utf8.h"
-#include "common/tokenizer/unicode_16.h"
+#include "common/tokenizer/unicode.h"
 
 namespace specdec {
 namespace {
 
-// Unicode's White_Space and its complement, as members of a class.
-constexpr std::string_view kSpace =
-    R"(\x{9}-\x{d}\x{20}\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})";
-constexpr std::string_view kNoSpace =
-    R"(\x{0}-\x{8}\x{e}-\x{1f}\x{21}-\x{84}\x{86}-\x{9f}\x{a1}-\x{167f}\x{1681}-\x{1fff})"
-    R"(\x{200b}-\x{2027}\x{202a}-\x{202e}\x{2030}-\x{205e}\x{2060}-\x{2fff}\x{3001}-\x{10ffff})";
+// A pattern in the making: what PCRE2 reads as syntax, and sets of characters in between.
+class KindPattern {
+ public:
+  // `origin` is the byte of the split pattern that this stands for.
+  void add_syntax(std::string_view syntax, std::size_t origin) {
+    items_.push_back({std::string(syntax), 0, origin});
+  }
+  void add_set(CodePointSet set, std::size_t origin) {
+    const auto [known, is_new] = numbers_.emplace(std::move(set), sets_.size());
+    if (is_new) sets_.push_back(known->first);
+    items_.push_back({"", known->second, origin});
+  }
+  // `pattern` is the whole split pattern.
+  TranslatedRegex finish(std::string_view pattern) const;
 
-// General categories. Script names go through another door: see property().
-const std::set<std::string_view>& categories() {
-  static const std::set<std::string_view> names = {
-      "C",  "Cc", "Cf", "Cn", "Co", "L",  "Ll", "Lm", "Lo", "Lt", "Lu", "M",
-      "Mc", "Me", "Mn", "N",  "Nd", "Nl", "No", "P",  "Pc", "Pd", "Pe", "Pf",
-      "Pi", "Po", "Ps", "S",  "Sc", "Sk", "Sm", "So", "Z",  "Zl", "Zp", "Zs"};
-  return names;
+ private:
+  struct Item {
+    std::string syntax;  // empty: the set
+    std::size_t set;
+    std::size_t origin;
+  };
+  std::vector<Item> items_;
+  std::vector<CodePointSet> sets_;  // each once
+  std::map<CodePointSet, std::size_t> numbers_;
+};
+
+// A class of the bytes that are these kinds.
+std::string class_of(const std::vector<std::uint8_t>& kinds) {
+  if (kinds.empty()) return fmt::format("\\x{:02x}", CharacterKinds::kNone);
+  std::string members;
+  for (const std::uint8_t kind : kinds) members += fmt::format("\\x{:02x}", kind);
+  return kinds.size() == 1 ? members : "[" + members + "]";
 }
 
-const std::set<std::string_view>& scripts() {
-  static const std::set<std::string_view> names = {
-      "Arabic", "Armenian", "Bengali",  "Cyrillic", "Devanagari", "Georgian", "Greek", "Han",
-      "Hangul", "Hebrew",   "Hiragana", "Katakana", "Latin",      "Tamil",    "Thai",  "Tibetan"};
-  return names;
+TranslatedRegex KindPattern::finish(std::string_view pattern) const {
+  TranslatedRegex translated{CharacterKinds(sets_, in_quotes(pattern)), "", {}};
+  std::vector<std::string> classes;
+  for (const CodePointSet& set : sets_) {
+    classes.push_back(class_of(translated.kinds.kinds_in(set)));
+  }
+  for (const Item& item : items_) {
+    translated.pattern += item.syntax.empty() ? classes[item.set] : item.syntax;
+    translated.origin.resize(translated.pattern.size(), item.origin);
+  }
+  translated.origin.push_back(pattern.size());
+  return translated;
 }
 
-// Pairs of ASCII letters that one character folds to (the ligature U+FB01 to "fi"): Oniguruma
-// matches it where (?i:fi) stands, PCRE2 does not.
-bool folds_from_one_character(char first, char second) {
+CodePointSet one_character(char32_t c) { return CodePointSet({{c, c}}); }
+
+bool is_ascii_letter(char32_t c) { return c < 0x80 && std::isalpha(static_cast<int>(c)) != 0; }
+
+// The set with what its ASCII letters are in the other case. Two of them have a third form: the
+// long s and the Kelvin sign.
+CodePointSet with_other_case(const CodePointSet& set) {
+  std::vector<CodePointRange> all = set.ranges();
+  for (char32_t c = 0; c < 0x80; ++c) {
+    if (!is_ascii_letter(c) || !set.contains(c)) continue;
+    all.push_back({c ^ 0x20, c ^ 0x20});
+    if ((c | 0x20) == U's') all.push_back({0x17F, 0x17F});
+    if ((c | 0x20) == U'k') all.push_back({0x212A, 0x212A});
+  }
+  return CodePointSet(std::move(all));
+}
+
+// Pairs of ASCII letters that one character folds to (the ligature U+FB01 to "fi"), which Oniguruma
+// matches where (?i:fi) stands.
+bool folds_from_one_character(char32_t first, char32_t second) {
   static const std::set<std::string_view> pairs = {"ss", "ff", "fi", "fl", "st"};
-  const std::array<char, 2> lower = {static_cast<char>(std::tolower(first)),
-                                     static_cast<char>(std::tolower(second))};
+  const std::array<char, 2> lower = {static_cast<char>(std::tolower(static_cast<int>(first))),
+                                     static_cast<char>(std::tolower(static_cast<int>(second)))};
   return pairs.count(std::string_view(lower.data(), 2)) > 0;
 }
 
@@ -48,10 +93,10 @@ class Translator {
  public:
   explicit Translator(std::string_view pattern) : pattern_(pattern) {}
 
-  std::string run() {
+  TranslatedRegex run() {
     while (!at_end()) item();
     // Unbalanced parentheses and dangling quantifiers are left for PCRE2 to report.
-    return std::move(out_);
+    return out_.finish(pattern_);
   }
 
  private:
@@ -60,12 +105,9 @@ class Translator {
   bool next_is(std::string_view text) const {
     return pattern_.substr(position_, text.size()) == text;
   }
-  void copy(std::size_t bytes) {
-    out_ += pattern_.substr(position_, bytes);
-    position_ += bytes;
-  }
-  void replace(std::size_t bytes, std::string_view text) {
-    out_ += text;
+  void copy(std::size_t bytes) { replace(bytes, pattern_.substr(position_, bytes)); }
+  void replace(std::size_t bytes, std::string_view syntax) {
+    out_.add_syntax(syntax, position_);
     position_ += bytes;
   }
   [[noreturn]] void refuse(std::string_view what) const {
@@ -79,35 +121,34 @@ class Translator {
   void close_group();
   void quantifier();
   void counted_quantifier();
-  void literal();
-  void escape(bool in_class);
-  void property(bool in_class);
-  void hexadecimal();
+  void atom();
+  CodePointSet escape();
+  CodePointSet property();
+  char32_t hexadecimal();
+  char32_t character();
   void character_class();
-  void class_member();
-  void class_character();
+  CodePointSet in_both_cases(const CodePointSet& set) const;
+  void class_member(std::vector<CodePointRange>& members);
+  char32_t class_character();
   bool begins_set() const;
 
   std::string_view pattern_;
   std::size_t position_ = 0;
-  std::string out_;
+  KindPattern out_;
   std::vector<bool> ignores_case_;  // by open group
-  char previous_letter_ = '\0';     // the literal before this one, where case is ignored
+  char32_t previous_letter_ = 0;    // the literal before this one, where case is ignored
 };
 
 void Translator::item() {
-  const char c = peek();
-  const char previous = previous_letter_;
-  previous_letter_ = '\0';
-  switch (c) {
+  const char32_t previous = previous_letter_;
+  previous_letter_ = 0;
+  switch (peek()) {
     case '(':
       return open_group();
     case ')':
       return close_group();
     case '[':
       return character_class();
-    case '\\':
-      return escape(/*in_class=*/false);
     case '*':
     case '+':
     case '?':
@@ -118,11 +159,10 @@ void Translator::item() {
     case '$':
       refuse("an anchor");
     case '|':
-    case '.':
       return copy(1);
     default:
       previous_letter_ = previous;
-      return literal();
+      return atom();
   }
 }
 
@@ -131,8 +171,9 @@ void Translator::open_group() {
       "(?:", "(?=", "(?!", "(?<=", "(?<!", "(?>", "(?i:"};
   for (const std::string_view opening : kSame) {
     if (!next_is(opening)) continue;
-    ignores_case_.push_back(ignores_case() || opening == "(?i:");
-    return copy(opening.size());
+    const bool case_ends = opening == "(?i:";  // what it means is in the sets
+    ignores_case_.push_back(ignores_case() || case_ends);
+    return replace(opening.size(), case_ends ? "(?:" : opening);
   }
   if (next_is("(?") || next_is("(*")) {
     refuse("a group that begins with " + in_quotes(pattern_.substr(position_, 3)));
@@ -147,8 +188,9 @@ void Translator::close_group() {
 }
 
 void Translator::quantifier() {
-  copy(1);
-  if (peek() == '?' || peek() == '+') copy(1);
+  const bool lazy_or_possessive = next_is("*?") || next_is("*+") || next_is("+?") ||
+                                  next_is("++") || next_is("??") || next_is("?+");
+  copy(lazy_or_possessive ? 2 : 1);
 }
 
 void Translator::counted_quantifier() {
@@ -166,53 +208,44 @@ void Translator::counted_quantifier() {
   if (peek() == '?') copy(1);
 }
 
-void Translator::literal() {
-  const Utf8Step step = next_utf8(pattern_.substr(position_));
-  if (ignores_case()) {
-    if (step.length > 1) refuse("a character beyond ASCII under (?i:");
-    if (folds_from_one_character(previous_letter_, peek())) {
-      refuse("two letters under (?i: that are also one character");
-    }
-    previous_letter_ = peek();
+// A character, the dot, or an escape.
+void Translator::atom() {
+  const std::size_t origin = position_;
+  if (begins_set()) {
+    previous_letter_ = 0;
+    return out_.add_set(escape(), origin);
   }
-  copy(step.length);
+  if (peek() == '.') {
+    ++position_;
+    previous_letter_ = 0;
+    return out_.add_set(one_character(U'\n').complement(), origin);
+  }
+  const char32_t c = character();
+  if (!ignores_case()) return out_.add_set(one_character(c), origin);
+  if (c >= 0x80) refuse("a character beyond ASCII under (?i:");
+  if (folds_from_one_character(previous_letter_, c)) {
+    refuse("two letters under (?i: that are also one character");
+  }
+  previous_letter_ = c;
+  out_.add_set(with_other_case(one_character(c)), origin);
 }
 
-void Translator::escape(bool in_class) {
-  const char c = position_ + 1 < pattern_.size() ? pattern_[position_ + 1] : '\0';
-  const auto in_brackets = [&](std::string_view members, bool negated = false) {
-    if (in_class) return replace(2, members);
-    replace(2, (negated ? "[^" : "[") + std::string(members) + "]");
-  };
-  switch (c) {
-    case 's':
-      return in_brackets(kSpace);
-    case 'S':
-      return in_brackets(kNoSpace);
-    case 'p':
-    case 'P':
-      return property(in_class);
-    case 'u':
-    case 'x':
-      return hexadecimal();
-    case 'v':
-      return replace(2, "\\x{b}");
-    case 'd':
-      return in_brackets("\\p{Nd}" + std::string(characters_new_in_unicode_16("Nd")));
-    default:
-      break;
-  }
-  constexpr std::string_view kSame = "rntfae";
-  if (kSame.find(c) != std::string_view::npos) return copy(2);
-  if (c == '\0' || std::isalnum(static_cast<unsigned char>(c))) {
-    refuse("the escape \\" + std::string(1, c == '\0' ? ' ' : c));
-  }
-  if (static_cast<unsigned char>(c) >= 0x80) refuse("a backslash before a character beyond ASCII");
-  copy(2);
+bool Translator::begins_set() const {
+  return peek() == '\\' && position_ + 1 < pattern_.size() &&
+         std::string_view("sSdpP").find(pattern_[position_ + 1]) != std::string_view::npos;
+}
+
+// An escape that means several characters. REQUIRES: begins_set().
+CodePointSet Translator::escape() {
+  const char c = pattern_[position_ + 1];
+  if (c == 'p' || c == 'P') return property();
+  position_ += 2;
+  if (c == 'd') return *unicode_property("Nd");
+  return c == 's' ? unicode_white_space() : unicode_white_space().complement();
 }
 
 // \p{Name}, \P{Name} or \p{^Name}.
-void Translator::property(bool in_class) {
+CodePointSet Translator::property() {
   if (ignores_case()) refuse("a property under (?i:");
   const std::size_t close = pattern_.find('}', position_);
   if (pattern_.substr(position_ + 2, 1) != "{" || close == std::string_view::npos) {
@@ -224,77 +257,123 @@ void Translator::property(bool in_class) {
     negated = !negated;
     name.remove_prefix(1);
   }
-  const bool script = scripts().count(name) > 0;
-  if (!script && categories().count(name) == 0) refuse("the property " + in_quotes(name));
-  const std::string_view added = characters_new_in_unicode_16(name);
-  if (added.empty()) {
-    // \p{Han} alone would mean Script_Extensions.
-    out_ += fmt::format("\\{}{{{}{}}}", negated ? 'P' : 'p', script ? "sc:" : "", name);
-  } else if (in_class) {
-    if (negated) refuse("\\P{" + std::string(name) + "} in a class");
-    out_ += fmt::format("\\p{{{}}}{}", name, added);
-  } else {
-    out_ += fmt::format("[{}\\p{{{}}}{}]", negated ? "^" : "", name, added);
-  }
+  const std::optional<CodePointSet> found = unicode_property(name);
+  if (!found) refuse("the property " + in_quotes(name));
   position_ = close + 1;
+  return negated ? found->complement() : *found;
+}
+
+// One character, as itself or escaped.
+char32_t Translator::character() {
+  if (peek() != '\\') {
+    const Utf8Step step = next_utf8(pattern_.substr(position_));
+    position_ += step.length;
+    return step.character;
+  }
+  const char c = position_ + 1 < pattern_.size() ? pattern_[position_ + 1] : '\0';
+  if (c == 'u' || c == 'x') return hexadecimal();
+  constexpr std::string_view kLetters = "rntfaev";
+  constexpr std::string_view kMeanings = "\r\n\t\f\a\x1b\v";
+  const std::size_t letter = kLetters.find(c);
+  if (letter == std::string_view::npos &&
+      (c == '\0' || std::isalnum(static_cast<unsigned char>(c)))) {
+    refuse("the escape \\" + std::string(1, c == '\0' ? ' ' : c));
+  }
+  if (static_cast<unsigned char>(c) >= 0x80) refuse("a backslash before a character beyond ASCII");
+  position_ += 2;
+  return static_cast<unsigned char>(letter == std::string_view::npos ? c : kMeanings[letter]);
 }
 
 // \xHH, \x{H...} or \uHHHH.
-void Translator::hexadecimal() {
+char32_t Translator::hexadecimal() {
   const bool braces = next_is("\\x{");
   const std::size_t begin = position_ + (braces ? 3 : 2);
+  const std::size_t most = braces ? 8 : next_is("\\u") ? 4 : 2;
   std::size_t digits = 0;
-  while (begin + digits < pattern_.size() && digits < 8 &&
+  while (begin + digits < pattern_.size() && digits < most &&
          std::isxdigit(static_cast<unsigned char>(pattern_[begin + digits]))) {
     ++digits;
-    if (!braces && digits == (next_is("\\u") ? 4u : 2u)) break;
   }
   const std::size_t end = begin + digits;
-  const bool complete =
-      braces ? digits > 0 && pattern_.substr(end, 1) == "}" : digits == (next_is("\\u") ? 4u : 2u);
+  const bool complete = braces ? digits > 0 && pattern_.substr(end, 1) == "}" : digits == most;
   if (!complete) refuse("an incomplete hexadecimal escape");
   const unsigned long value = std::stoul(std::string(pattern_.substr(begin, digits)), nullptr, 16);
+  if (value > kLastCodePoint || (value >= 0xD800 && value < 0xE000)) {
+    refuse("a hexadecimal escape that is no character");
+  }
   // \x80 to \xff are bytes, not characters, to Oniguruma.
   if (!braces && next_is("\\x") && value >= 0x80) refuse("a byte escape above \\x7f");
   if (ignores_case()) refuse("a hexadecimal escape under (?i:");
-  replace(end - position_ + (braces ? 1 : 0), fmt::format("\\x{{{:x}}}", value));
+  position_ = end + (braces ? 1 : 0);
+  return static_cast<char32_t>(value);
 }
 
 void Translator::character_class() {
-  if (ignores_case()) refuse("a class under (?i:");
-  copy(1);
-  if (peek() == '^') copy(1);
+  const std::size_t origin = position_++;
+  const bool negated = peek() == '^';
+  if (negated) ++position_;
   if (peek() == ']') refuse("a class that begins with ]");
-  while (!at_end() && peek() != ']') class_member();
+  std::vector<CodePointRange> members;
+  while (!at_end() && peek() != ']') class_member(members);
   if (at_end()) refuse("a class without its ]");
-  copy(1);
+  CodePointSet set(std::move(members));
+  if (ignores_case()) set = in_both_cases(set);
+  ++position_;
+  out_.add_set(negated ? set.complement() : set, origin);
 }
 
-// A character, a range, or an escape that stands for a set of characters.
-void Translator::class_member() {
-  const bool set = begins_set();
-  if (peek() == '-') return replace(1, "\\-");  // it joins nothing where a member could begin
-  class_character();
-  if (set || peek() != '-' || next_is("-]")) return;
-  copy(1);
-  if (begins_set() || at_end()) refuse("a range that ends in no character");
-  class_character();
+// Oniguruma takes a class of one character for a literal, and lets a class of others match what
+// they fold to, which may be several characters. Neither concerns ASCII and white space.
+CodePointSet Translator::in_both_cases(const CodePointSet& set) const {
+  const CodePointRange& first = set.ranges().front();
+  if (set.ranges().size() == 1 && first.first == first.last) {
+    refuse("a class of one character under (?i:");
+  }
+  std::vector<CodePointRange> allowed = unicode_white_space().ranges();
+  allowed.push_back({0, 0x7F});
+  std::vector<CodePointRange> both = allowed;
+  both.insert(both.end(), set.ranges().begin(), set.ranges().end());
+  if (CodePointSet(both) != CodePointSet(allowed)) refuse("a class beyond ASCII under (?i:");
+  return with_other_case(set);
 }
 
-bool Translator::begins_set() const {
-  return peek() == '\\' && position_ + 1 < pattern_.size() &&
-         std::string_view("sSdpP").find(pattern_[position_ + 1]) != std::string_view::npos;
+// A character, a range, or an escape that means several characters.
+void Translator::class_member(std::vector<CodePointRange>& members) {
+  if (begins_set()) {
+    const CodePointSet set = escape();
+    members.insert(members.end(), set.ranges().begin(), set.ranges().end());
+    return;
+  }
+  const bool dash = peek() == '-';  // it joins nothing where a member could begin
+  const char32_t first = class_character();
+  char32_t last = first;
+  if (!dash && peek() == '-' && !next_is("-]")) {
+    ++position_;
+    if (begins_set() || at_end()) refuse("a range that ends in no character");
+    last = class_character();
+    if (last < first) refuse("a range that ends before it begins");
+  }
+  members.push_back({first, last});
 }
 
-void Translator::class_character() {
+char32_t Translator::class_character() {
   if (peek() == '[') refuse("a [ inside a class");
   if (next_is("&&")) refuse("an intersection of classes");
-  if (peek() == '\\') return escape(/*in_class=*/true);
-  copy(next_utf8(pattern_.substr(position_)).length);
+  return character();
 }
 
 }  // namespace
 
-std::string translate_regex(std::string_view pattern) { return Translator(pattern).run(); }
+TranslatedRegex translate_regex(std::string_view pattern) { return Translator(pattern).run(); }
+
+TranslatedRegex translate_literal(std::string_view literal) {
+  KindPattern out;
+  for (std::size_t at = 0; at < literal.size();) {
+    const Utf8Step step = next_utf8(literal.substr(at));
+    out.add_set(one_character(step.character), at);
+    at += step.length;
+  }
+  return out.finish(literal);
+}
 
 }  // namespace specdec

@@ -3,20 +3,25 @@
 
 #include <array>
 #include <new>
+#include <optional>
+#include <utility>
 
 #include <pcre2.h>
 
 #include "common/base/error.h"
 #include "common/base/utf8.h"
-#include "common/tokenizer/regex_translation.h"
 
 namespace specdec {
 namespace {
 
-// Where a search gives up. Ordinary patterns stay far below; these stop what would take minutes or
-// gigabytes, as a hostile pattern in a tokenizer.json could.
-constexpr std::uint32_t kMatchLimit = 10'000'000;  // steps of backtracking for one match
-constexpr std::uint32_t kHeapLimit = 64 * 1024;    // KiB
+// Where a search gives up, so that a hostile pattern cannot take hours or gigabytes. PCRE2 counts
+// the steps of backtracking anew at each place where a match could begin. Up to the first limit
+// they are free; what a place needs beyond it is charged to what the whole text allows. Published
+// patterns need a few steps per place, and about two per character of a long run of capitals.
+constexpr std::uint32_t kFreeStepsPerPlace = 1000;
+constexpr std::uint64_t kStepsPerText = 10'000;
+constexpr std::uint64_t kStepsPerCharacter = 20;
+constexpr std::uint32_t kHeapLimit = 64 * 1024;  // KiB
 
 std::string message_of(int error) {
   std::array<PCRE2_UCHAR, 256> text{};
@@ -31,14 +36,91 @@ struct FreeMatchData {
 };
 using MatchData = std::unique_ptr<pcre2_match_data, FreeMatchData>;
 
-// One for each call of split: what makes it safe in several threads.
 MatchData new_match_data() {
   MatchData data(pcre2_match_data_create(1, nullptr));
   if (!data) throw std::bad_alloc();
   return data;
 }
 
+// The bytes of the first `count` characters. REQUIRES: text is UTF-8 and has as many.
+std::size_t bytes_of(std::string_view text, std::size_t count) {
+  std::size_t bytes = 0;
+  for (; count > 0; --count) {
+    const auto lead = static_cast<unsigned char>(text[bytes]);
+    bytes += lead < 0x80 ? 1 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
+  }
+  return bytes;
+}
+
 }  // namespace
+
+// One call of split: finds the matches in one text. Positions are counted in characters.
+class SplitRegex::Search {
+ public:
+  struct Match {
+    std::size_t begin;
+    std::size_t end;
+  };
+
+  Search(const SplitRegex& regex, std::string_view text)
+      : regex_(regex),
+        kinds_(regex.kinds_.of(text)),
+        data_(new_match_data()),
+        steps_left_(kStepsPerText + kStepsPerCharacter * kinds_.size()) {}
+
+  std::size_t size() const { return kinds_.size(); }
+
+  // The first match that begins at `from` or later. Errors: it takes too many steps.
+  std::optional<Match> next(std::size_t from) {
+    const int result = regex_.compiled_to_machine_code_
+                           ? pcre2_jit_match(regex_.code_.get(), units(kinds_), kinds_.size(), from,
+                                             0, data_.get(), regex_.context_.get())
+                           : interpret(from, 0, regex_.context_.get());
+    // The machine code has 32 KiB of stack; the interpreter takes its memory from the heap.
+    if (result == PCRE2_ERROR_MATCHLIMIT || result == PCRE2_ERROR_JIT_STACKLIMIT) {
+      return next_with_more_steps(from);
+    }
+    return match_of(result, from);
+  }
+
+ private:
+  int interpret(std::size_t from, std::uint32_t options, pcre2_match_context* context) {
+    return pcre2_match(regex_.code_.get(), units(kinds_), kinds_.size(), from,
+                       options | PCRE2_NO_JIT, data_.get(), context);
+  }
+
+  std::optional<Match> match_of(int result, std::size_t from) const {
+    if (result == PCRE2_ERROR_NOMATCH) return std::nullopt;
+    if (result < 0) {
+      fail("the split pattern {} gives up at character {} of the text: {}", regex_.name_, from,
+           message_of(result));
+    }
+    const PCRE2_SIZE* offsets = pcre2_get_ovector_pointer(data_.get());
+    return Match{offsets[0], offsets[1]};
+  }
+
+  // Each place in turn, with a limit that grows until it suffices.
+  std::optional<Match> next_with_more_steps(std::size_t from) {
+    for (; from <= kinds_.size(); ++from) {
+      int result = PCRE2_ERROR_MATCHLIMIT;
+      for (std::uint64_t limit = kFreeStepsPerPlace; result == PCRE2_ERROR_MATCHLIMIT; limit *= 2) {
+        if (limit > kFreeStepsPerPlace) {
+          if (limit > steps_left_) break;
+          steps_left_ -= limit;
+        }
+        const Context context = new_context(static_cast<std::uint32_t>(limit));
+        result = interpret(from, PCRE2_ANCHORED, context.get());
+      }
+      if (const auto match = match_of(result, from)) return match;
+    }
+    return std::nullopt;
+  }
+
+  const SplitRegex& regex_;
+  std::string kinds_;
+  MatchData data_;
+  std::uint64_t steps_left_;
+};
 
 void SplitRegex::FreeCode::operator()(pcre2_real_code_8* code) const { pcre2_code_free(code); }
 
@@ -46,85 +128,68 @@ void SplitRegex::FreeContext::operator()(pcre2_real_match_context_8* context) co
   pcre2_match_context_free(context);
 }
 
+SplitRegex::Context SplitRegex::new_context(std::uint32_t match_limit) {
+  Context context(pcre2_match_context_create(nullptr));
+  if (!context) throw std::bad_alloc();
+  pcre2_set_match_limit(context.get(), match_limit);
+  pcre2_set_heap_limit(context.get(), kHeapLimit);
+  return context;
+}
+
 SplitRegex SplitRegex::from_pattern(std::string_view pattern) {
-  return SplitRegex(pattern, translate_regex(pattern), PCRE2_UTF | PCRE2_UCP);
+  return SplitRegex(pattern, translate_regex(pattern));
 }
 
 SplitRegex SplitRegex::from_literal(std::string_view literal) {
-  return SplitRegex(literal, literal, PCRE2_UTF | PCRE2_LITERAL);
+  return SplitRegex(literal, translate_literal(literal));
 }
 
-SplitRegex::SplitRegex(std::string_view name, std::string_view pattern, unsigned options)
-    : name_(in_quotes(name)) {
-  const std::unique_ptr<pcre2_compile_context, decltype(&pcre2_compile_context_free)> settings(
-      pcre2_compile_context_create(nullptr), &pcre2_compile_context_free);
-  context_.reset(pcre2_match_context_create(nullptr));
-  if (!settings || !context_) throw std::bad_alloc();
-  pcre2_set_newline(settings.get(), PCRE2_NEWLINE_LF);  // what . does not match
-  pcre2_set_match_limit(context_.get(), kMatchLimit);
-  pcre2_set_heap_limit(context_.get(), kHeapLimit);
+SplitRegex::SplitRegex(std::string_view pattern, TranslatedRegex translated)
+    : name_(in_quotes(pattern)),
+      kinds_(std::move(translated.kinds)),
+      context_(new_context(kFreeStepsPerPlace)) {
   int error = 0;
   PCRE2_SIZE offset = 0;
-  code_.reset(
-      pcre2_compile(units(pattern), pattern.size(), options, &error, &offset, settings.get()));
+  code_.reset(pcre2_compile(units(translated.pattern), translated.pattern.size(), 0, &error,
+                            &offset, nullptr));
   if (!code_) {
-    const std::size_t begin = offset < 20 ? 0 : offset - 20;
+    const std::size_t end = translated.origin.at(offset);
+    const std::size_t begin = end < 20 ? 0 : end - 20;
     fail("the split pattern {} is wrong: {}, after {}", name_, message_of(error),
-         in_quotes(pattern.substr(begin, offset - begin)));
+         in_quotes(pattern.substr(begin, end - begin)));
   }
-  // Several times faster where PCRE2 can do it; where not, it interprets.
-  compiled_to_machine_code_ = pcre2_jit_compile(code_.get(), PCRE2_JIT_COMPLETE) == 0;
-}
-
-std::optional<SplitRegex::Match> SplitRegex::search(std::string_view text, std::size_t from,
-                                                    pcre2_real_match_data_8* data) const {
-  // Without NO_UTF_CHECK each search would validate the text from its start: quadratic.
-  const auto interpret = [&](std::uint32_t options) {
-    return pcre2_match(code_.get(), units(text), text.size(), from, options | PCRE2_NO_UTF_CHECK,
-                       data, context_.get());
-  };
-  int result = compiled_to_machine_code_ ? pcre2_jit_match(code_.get(), units(text), text.size(),
-                                                           from, 0, data, context_.get())
-                                         : interpret(0);
-  // The machine code has 32 KiB of stack; the interpreter takes its memory from the heap.
-  if (result == PCRE2_ERROR_JIT_STACKLIMIT) result = interpret(PCRE2_NO_JIT);
-  if (result == PCRE2_ERROR_NOMATCH) return std::nullopt;
-  if (result < 0) {
-    fail("the split pattern {} gives up at byte {} of the text: {}", name_, from,
-         message_of(result));
-  }
-  const PCRE2_SIZE* offsets = pcre2_get_ovector_pointer(data);
-  return Match{offsets[0], offsets[1]};
+  // Several times faster where PCRE2 can do it; where not, it interprets. Its machine code for (?>)
+  // with several alternatives is wrong: in 10.42, (?>[ab]*|.)c matches " c" in "ab c".
+  compiled_to_machine_code_ = translated.pattern.find("(?>") == std::string::npos &&
+                              pcre2_jit_compile(code_.get(), PCRE2_JIT_COMPLETE) == 0;
 }
 
 void SplitRegex::split(std::string_view text,
                        const std::function<void(std::string_view)>& sink) const {
-  const MatchData data = new_match_data();
-  const auto emit = [&](std::size_t begin, std::size_t end) {
-    if (begin < end) sink(text.substr(begin, end - begin));
+  Search search(*this, text);
+  std::size_t done = 0;  // the characters before are split, and no longer in `text`
+  const auto emit_until = [&](std::size_t end) {
+    if (end == done) return;
+    const std::size_t bytes = bytes_of(text, end - done);
+    sink(text.substr(0, bytes));
+    text.remove_prefix(bytes);
+    done = end;
   };
-  std::size_t done = 0;  // the text before is split
   std::size_t from = 0;
   bool matched = false;  // something ended at `done`
-  while (from <= text.size()) {
-    const std::optional<Match> match = search(text, from, data.get());
+  while (from <= search.size()) {
+    const std::optional<Search::Match> match = search.next(from);
     if (!match) break;
     if (matched && match->begin == match->end && match->end == done) {
-      // An empty match where the last match ended splits nothing; look one character further.
-      if (from == text.size()) break;
-      from += next_utf8(text.substr(from)).length;
+      ++from;  // an empty match where the last match ended splits nothing
       continue;
     }
-    emit(done, match->begin);
-    emit(match->begin, match->end);
-    done = from = match->end;
+    emit_until(match->begin);
+    emit_until(match->end);
+    from = done;
     matched = true;
   }
-  emit(done, text.size());
-}
-
-bool SplitRegex::matches(std::string_view text) const {
-  return search(text, 0, new_match_data().get()).has_value();
+  emit_until(search.size());
 }
 
 }  // namespace specdec

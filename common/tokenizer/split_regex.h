@@ -1,15 +1,16 @@
 #pragma once
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
+
+#include "common/tokenizer/regex_translation.h"
 
 // PCRE2's types, so that only split_regex.cpp includes its header.
 struct pcre2_real_code_8;
 struct pcre2_real_match_context_8;
-struct pcre2_real_match_data_8;
 
 namespace specdec {
 
@@ -27,27 +28,22 @@ class SplitRegex {
   // the pattern needs more steps or memory than its limits allow. May run in several threads.
   void split(std::string_view text, const std::function<void(std::string_view)>& sink) const;
 
-  // Whether the pattern matches somewhere. As above.
-  bool matches(std::string_view text) const;
-
  private:
-  struct Match {
-    std::size_t begin;
-    std::size_t end;
-  };
+  class Search;
   struct FreeCode {
     void operator()(pcre2_real_code_8* code) const;
   };
   struct FreeContext {
     void operator()(pcre2_real_match_context_8* context) const;
   };
-  SplitRegex(std::string_view name, std::string_view pattern, unsigned options);
-  std::optional<Match> search(std::string_view text, std::size_t from,
-                              pcre2_real_match_data_8* data) const;
+  using Context = std::unique_ptr<pcre2_real_match_context_8, FreeContext>;
+  SplitRegex(std::string_view pattern, TranslatedRegex translated);
+  static Context new_context(std::uint32_t match_limit);
 
   std::string name_;  // for messages: the pattern as the file has it
+  CharacterKinds kinds_;
   std::unique_ptr<pcre2_real_code_8, FreeCode> code_;
-  std::unique_ptr<pcre2_real_match_context_8, FreeContext> context_;
+  Context context_;
   bool compiled_to_machine_code_ = false;
 };
 

@@ -16,6 +16,12 @@ namespace {
 constexpr std::string_view kGpt2Pattern =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
+// A split is a level of recursion for each word. Published models have up to seven.
+constexpr std::size_t kMostSplits = 64;
+
+// What Digits looks for: Rust's char::is_numeric, which has 13 numbers of Unicode 17.
+constexpr std::string_view kNumeric = R"([\p{N}\x{11de0}-\x{11de9}\x{16ff4}-\x{16ff6}])";
+
 std::string required_string(const JsonObject& object, const char* key) {
   const std::optional<std::string> found = object.string(key);
   if (!found) object.fail_missing(key);
@@ -210,25 +216,29 @@ PreTokenizer read_pre_tokenizer(const Json& file) {
   }
   PreTokenizer chain;
   bool byte_level = false;
-  for_each_part(JsonObject(file["pre_tokenizer"], "pre_tokenizer"), "pretokenizers",
-                [&](const JsonObject& part, const std::string& type) {
-                  // ByteLevel turns text into its alphabet; a pattern after it would see that.
-                  if (byte_level) fail("the pre_tokenizer {} follows ByteLevel", in_quotes(type));
-                  if (type == "Split") {
-                    chain.add(read_split(part));
-                  } else if (type == "Digits") {
-                    const bool each = part.boolean("individual_digits").value_or(false);
-                    chain.add(SplitRegex::from_pattern(each ? "\\p{N}" : "\\p{N}+"));
-                  } else if (type == "ByteLevel") {
-                    byte_level = true;
-                    add_byte_level(part, chain);
-                  } else {
-                    fail(
-                        "the pre_tokenizer {} is not supported, only \"Split\", \"Digits\" and "
-                        "\"ByteLevel\"",
-                        in_quotes(type));
-                  }
-                });
+  for_each_part(
+      JsonObject(file["pre_tokenizer"], "pre_tokenizer"), "pretokenizers",
+      [&](const JsonObject& part, const std::string& type) {
+        // ByteLevel turns text into its alphabet; a pattern after it would see that.
+        if (byte_level) fail("the pre_tokenizer {} follows ByteLevel", in_quotes(type));
+        if (type == "Split") {
+          chain.add(read_split(part));
+        } else if (type == "Digits") {
+          const bool each = part.boolean("individual_digits").value_or(false);
+          chain.add(SplitRegex::from_pattern(fmt::format("{}{}", kNumeric, each ? "" : "+")));
+        } else if (type == "ByteLevel") {
+          byte_level = true;
+          add_byte_level(part, chain);
+        } else {
+          fail(
+              "the pre_tokenizer {} is not supported, only \"Split\", \"Digits\" and "
+              "\"ByteLevel\"",
+              in_quotes(type));
+        }
+        if (chain.size() > kMostSplits) {
+          fail("the pre_tokenizer splits more than {} times in sequence", kMostSplits);
+        }
+      });
   if (!byte_level) fail("the pre_tokenizer does not end in ByteLevel: this is no byte-level BPE");
   return chain;
 }

@@ -71,6 +71,23 @@ class BadInputTest(ProgramTest):
             (copy / "config.json").write_text("{")
             self.expect_error("config.json: not valid JSON", "--target", str(copy))
 
+    def test_hostile_split_patterns(self):
+        def split(regex):
+            return {"type": "Split", "pattern": {"Regex": regex}, "behavior": "Isolated", "invert": False}
+
+        content = json.loads((pathlib.Path(TARGET) / "tokenizer.json").read_text(encoding="utf-8"))
+        last = content["pre_tokenizer"]["pretokenizers"][-1]
+        hostile = [("gives up at character 0 of the text", [split("(?:a|a){0,20}(?:b|c)")]),
+                   ("splits more than 64 times in sequence", [split(" ")] * 25000),
+                   ("the property \"Emoji\"", [split(r"\p{Emoji}")])]
+        with tempfile.TemporaryDirectory() as directory:
+            copy = pathlib.Path(directory) / "model"
+            shutil.copytree(TARGET, copy)
+            for words, splits in hostile:
+                content["pre_tokenizer"]["pretokenizers"] = [*splits, last]
+                (copy / "tokenizer.json").write_text(json.dumps(content), encoding="utf-8")
+                self.expect_error(words, "--target", str(copy), "--prompt", "a" * 1000)
+
     def test_text_that_is_not_utf8(self):
         self.expect_error("not UTF-8: byte 0xFF at offset 2", "--prompt", b"ab\xff")
 

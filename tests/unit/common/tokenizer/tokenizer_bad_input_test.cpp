@@ -159,6 +159,21 @@ TEST(TokenizerBadInputTest, PreTokenizer) {
   EXPECT_REFUSED((split(file)["pattern"] = {{"Regex", "^a"}}), "has an anchor at byte 0");
 }
 
+// Each split recurses, so a file could overflow the stack.
+TEST(TokenizerBadInputTest, SplitsInSequence) {
+  const auto with_splits = [](Json& file, std::size_t count) {
+    Json& parts = file["pre_tokenizer"]["pretokenizers"];
+    Json::Array all(count, parts[0]);
+    all.push_back(parts[1]);
+    parts = all;
+  };
+  EXPECT_EQ(message_after([&](Json& file) { with_splits(file, 64); }), "");
+  for (const std::size_t count : {65, 25'000}) {
+    EXPECT_EQ(message_after([&](Json& file) { with_splits(file, count); }),
+              "tokenizer.json: the pre_tokenizer splits more than 64 times in sequence");
+  }
+}
+
 TEST(TokenizerBadInputTest, OtherParts) {
   EXPECT_REFUSED(file["version"] = "2.0", "version is \"2.0\"; specdec knows \"1.0\"");
   EXPECT_REFUSED((file["normalizer"] = {{"type", "NFC"}}),

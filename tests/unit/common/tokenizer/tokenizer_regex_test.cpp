@@ -1,8 +1,10 @@
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/tokenizer/regex_translation.h"
 #include "common/tokenizer/split_regex.h"
+#include "common/tokenizer/unicode.h"
 #include "tests/test_support.h"
 #include "tests/unit/common/tokenizer/tokenizer_builder.h"
 #include "tests/unit/common/tokenizer/tokenizer_random_text.h"
@@ -23,7 +25,6 @@ Pieces split(std::string_view pattern, std::string_view text) {
 }
 
 // Llama 3's pattern without a regular expression: at each position the first rule that applies.
-// Letters and numbers come from PCRE2, one character at a time.
 class HandScanner {
  public:
   Pieces scan(std::string_view text) {
@@ -31,8 +32,8 @@ class HandScanner {
     for (std::size_t at = 0; at < text.size();) {
       const Utf8Step step = next_utf8(text.substr(at));
       const std::string bytes(text.substr(at, step.length));
-      characters_.push_back(
-          {step.character, bytes, letter_.matches(bytes), number_.matches(bytes)});
+      characters_.push_back({step.character, bytes, letter_.contains(step.character),
+                             number_.contains(step.character)});
       at += step.length;
     }
     Pieces pieces;
@@ -102,8 +103,8 @@ class HandScanner {
     return end == characters_.size() || end == i + 1 ? end : end - 1;
   }
 
-  SplitRegex letter_ = SplitRegex::from_pattern("\\p{L}");
-  SplitRegex number_ = SplitRegex::from_pattern("\\p{N}");
+  CodePointSet letter_ = *unicode_property("L");
+  CodePointSet number_ = *unicode_property("N");
   std::vector<Character> characters_;
 };
 
@@ -118,14 +119,9 @@ TEST(TokenizerRegexTest, Llama3PatternEqualsAHandScanner) {
 }
 
 TEST(TokenizerRegexTest, WhiteSpaceIsUnicodesAndNotPcres) {
-  for (char32_t c = 0; c < 0x110000; ++c) {
-    if (c >= 0xD800 && c < 0xE000) continue;
-    static const SplitRegex space = SplitRegex::from_pattern("\\s");
-    static const SplitRegex no_space = SplitRegex::from_pattern("[\\S]");
-    std::string text;
-    append_utf8(text, c);
-    ASSERT_EQ(space.matches(text), is_white_space(c)) << static_cast<unsigned>(c);
-    ASSERT_NE(no_space.matches(text), is_white_space(c)) << static_cast<unsigned>(c);
+  const CodePointSet space = unicode_white_space();
+  for (char32_t c = 0; c <= kLastCodePoint; ++c) {
+    ASSERT_EQ(space.contains(c), is_white_space(c)) << static_cast<unsigned>(c);
   }
   const std::string separator = "\xE1\xA0\x8E";  // U+180E, white space to PCRE2's \s
   EXPECT_EQ(split("\\s+", "a " + separator), (Pieces{"a", " ", separator}));
@@ -133,14 +129,27 @@ TEST(TokenizerRegexTest, WhiteSpaceIsUnicodesAndNotPcres) {
   EXPECT_EQ(split("\\S+", "a" + separator), (Pieces{"a" + separator}));
 }
 
-TEST(TokenizerRegexTest, LettersAndNumbersAreThoseOfUnicode16) {
-  const std::string letter = "\xF0\xB1\x8D\x90";  // U+31350, of Unicode 15
-  const std::string number = "\xF0\x90\xB5\x80";  // U+10D40, of Unicode 16
-  EXPECT_EQ(split("\\p{L}+|\\p{N}", letter + number + "a"), (Pieces{letter, number, "a"}));
-  EXPECT_EQ(split("[^\\p{L}]|\\P{N}", letter + number + "a"), (Pieces{letter, number, "a"}));
-  EXPECT_EQ(split("\\P{L}+", letter + "!" + letter), (Pieces{letter, "!", letter}));
-  EXPECT_EQ(split(kLlama3Pattern, " " + letter + "a" + number),
-            (Pieces{" " + letter + "a", number}));
+// One character that Unicode 15 or 16 added to each property; PCRE2 10.42 has Unicode 14.
+TEST(TokenizerRegexTest, PropertiesAreThoseOfUnicode16) {
+  const std::vector<std::pair<const char*, char32_t>> added = {
+      {"L", 0x31350},       {"Lu", 0xA7DA},    {"Ll", 0xA7CD},  {"Lo", 0x1E4D0}, {"Lm", 0x10D4E},
+      {"LC", 0xA7DC},       {"M", 0x1E08F},    {"Mn", 0x0897},  {"Mc", 0x113B8}, {"N", 0x10D40},
+      {"Nd", 0x11F50},      {"No", 0x1D2C0},   {"P", 0x1B4E},   {"Po", 0x11F43}, {"Pd", 0x10D6E},
+      {"S", 0x1FABF},       {"So", 0x1CC00},   {"Sm", 0x10D8E}, {"Cf", 0x13439}, {"Han", 0x31350},
+      {"Cyrillic", 0x1C89}, {"Garay", 0x10D40}};
+  for (const auto& [name, code] : added) {
+    std::string character;
+    append_utf8(character, code);
+    const std::string property = "\\p{" + std::string(name) + "}";
+    const Pieces together{character + character};
+    EXPECT_EQ(split(property + "+", character + character), together) << name;
+    EXPECT_EQ(split("[" + property + "]+", character + character), together) << name;
+    EXPECT_EQ(split("\\P{" + std::string(name) + "}+", character + "\t\t"),
+              (name[0] == 'C' && name[1] == '\0' ? Pieces{character + "\t\t"}
+                                                 : Pieces{character, "\t\t"}))
+        << name;
+    EXPECT_EQ(split("[^" + property + "\t]", "\t" + character), Pieces{"\t" + character}) << name;
+  }
 }
 
 TEST(TokenizerRegexTest, WhatPassesMeansTheSame) {
@@ -148,6 +157,7 @@ TEST(TokenizerRegexTest, WhatPassesMeansTheSame) {
   EXPECT_EQ(split("(a)(?:b)(?=c)(?!d)", "abcabd"), (Pieces{"ab", "cabd"}));
   EXPECT_EQ(split("(?<=a)b(?<!c)", "abcb"), (Pieces{"a", "b", "cb"}));
   EXPECT_EQ(split("(?>a+)b?", "aaab"), (Pieces{"aaab"}));
+  EXPECT_EQ(split("(?>[ab]*|.)c", "ab c-"), (Pieces{"ab ", "c", "-"}));
   EXPECT_EQ(split("a{2}", "aaaaa"), (Pieces{"aa", "aa", "a"}));
   EXPECT_EQ(split("a{2,}?", "aaaaa"), (Pieces{"aa", "aa", "a"}));
   EXPECT_EQ(split("a{1,3}", "aaaaa"), (Pieces{"aaa", "aa"}));
@@ -207,14 +217,27 @@ TEST(TokenizerRegexTest, RefusesByNameWhatDiffers) {
       {"a{2", "a brace that is no {n}"},
       {"\\p{L", "a property without braces"},
       {"\\pL", "a property without braces"},
-      {"[\\P{L}]", "\\P{L} in a class"},
       {"\\p{Emoji}", "the property \"Emoji\""},
+      {"[\\p{}]", "the property \"\""},
+      {"\\p{Unknown}", "the property \"Unknown\""},
+      {"\\p{Script=Han}", "the property \"Script=Han\""},
+      {"\\W", "the escape \\W"},
+      {"[\\w]", "the escape \\w"},
+      {"\\D", "the escape \\D"},
+      {"\\X", "the escape \\X"},
+      {"\\R", "the escape \\R"},
+      {"[b-a]", "a range that ends before it begins"},
+      {"\\x{110000}", "a hexadecimal escape that is no character"},
+      {"\\uD800", "a hexadecimal escape that is no character"},
       {"\\x{}", "an incomplete hexadecimal escape"},
       {"\\u12", "an incomplete hexadecimal escape"},
       {"\\x80", "a byte escape above \\x7f"},
       {"(?i:ss)", "two letters under (?i:"},
       {"(?i:\xC3\xA9)", "a character beyond ASCII under (?i:"},
-      {"(?i:[a])", "a class under (?i:"},
+      {"(?i:[a])", "a class of one character under (?i:"},
+      {"(?i:[^aa])", "a class of one character under (?i:"},
+      {"(?i:[a\xC3\xA9])", "a class beyond ASCII under (?i:"},
+      {"(?i:[\\Sa])", "a class beyond ASCII under (?i:"},
       {"(?i:(?:\\p{L}))", "a property under (?i:"},
       {"\\\xC3\xA9", "a backslash before a character beyond ASCII"}};
   for (const auto& test : refused) {
@@ -224,17 +247,55 @@ TEST(TokenizerRegexTest, RefusesByNameWhatDiffers) {
 
 TEST(TokenizerRegexTest, WrongPatternsSayWhere) {
   EXPECT_ERROR(SplitRegex::from_pattern("a(b"),
-               "\"a(b\" is wrong: missing closing parenthesis, after \"a(?:b\"");
+               "\"a(b\" is wrong: missing closing parenthesis, after \"a(b\"");
   EXPECT_ERROR(SplitRegex::from_pattern("a)"), "unmatched closing parenthesis");
   EXPECT_ERROR(SplitRegex::from_pattern("*a"), "the split pattern \"*a\" is wrong: quantifier");
-  EXPECT_ERROR(SplitRegex::from_pattern("[b-a]"), "range out of order");
-  EXPECT_ERROR(SplitRegex::from_pattern("\\x{110000}"), "too large");
 }
 
-// Text that makes a search exponential ends in an Error instead of a hang or a crash.
+TEST(TokenizerRegexTest, TellsAtMost255KindsOfCharacterApart) {
+  std::string literals;
+  for (char32_t c = 0x4E00; c < 0x4E00 + 254; ++c) append_utf8(literals, c);
+  EXPECT_EQ(split(literals, "a" + literals + "b"), (Pieces{"a", literals, "b"}));
+  append_utf8(literals, 0x5000);
+  EXPECT_ERROR(split(literals, ""), "tells more than 255 kinds of character apart");
+  append_utf8(literals, 0x5001);
+  EXPECT_ERROR(split(literals, ""), "has more than 255 different characters and classes");
+  EXPECT_ERROR(SplitRegex::from_literal(literals), "has more than 255 different");
+}
+
+// Kinds are bytes, not letters: (?i: must not join the kinds 0x41 and 0x61. Here they are A and f.
+TEST(TokenizerRegexTest, KindsHaveNoCase) {
+  std::string pattern = "(?i:f)!|[\\x5b-\\x60]~~";
+  for (int c = 0; c < 0x80; ++c) {
+    if (c < 0x5B || c > 0x60) pattern += fmt::format("|\\x{:02x}~~", c);
+  }
+  EXPECT_EQ(split(pattern, "bA!bF!f!"), (Pieces{"bA!b", "F!", "f!"}));
+}
+
+// Patterns that backtrack end in an Error soon: exponential at one place, costly at every place, in
+// lookaheads, polynomial. On the text's 20,000 places they would take hours.
 TEST(TokenizerRegexTest, GivesUpOnHostilePatterns) {
-  const SplitRegex regex = SplitRegex::from_pattern("(?:a|a)*b|(?:a+)+c");
-  EXPECT_ERROR(split(regex, std::string(40, 'a')), "gives up at byte 0 of the text");
+  const std::vector<std::string> patterns = {"(?:a|a)*b|(?:a+)+c",
+                                             "(?:a|a){0,20}(?:b|c)",
+                                             "(?:a|a){0,12}(?:b|c)",
+                                             "(?=(?:a|a){0,20}(?:b|c))",
+                                             "(?!(?:a|aa)+(?:b|c))d|(?:a?){25}(?:b|c)",
+                                             "a*a*a*a*a*a*(?:b|c)",
+                                             "(?:(?:a*)*)*(?:b|c)"};
+  for (const std::string& pattern : patterns) {
+    const SplitRegex regex = SplitRegex::from_pattern(pattern);
+    for (const std::size_t length : {40, 20'000}) {
+      EXPECT_ERROR(split(regex, std::string(length, 'a')),
+                   "the split pattern \"" + pattern + "\" gives up at character ")
+          << length;
+    }
+  }
+}
+
+// Short pieces of an earlier step must not each have steps for a long text.
+TEST(TokenizerRegexTest, GivesUpSoonOnManyShortPieces) {
+  const SplitRegex regex = SplitRegex::from_pattern("(?:a|a){0,20}(?:b|c)");
+  EXPECT_ERROR(split(regex, std::string(25, 'a')), "gives up at character 0");
 }
 
 TEST(TokenizerRegexTest, LongPiecesNeedNoStack) {
