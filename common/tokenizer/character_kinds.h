@@ -11,7 +11,7 @@
 namespace specdec {
 
 // The characters that a pattern can tell apart. Two characters in the same of the pattern's sets
-// are of one kind; a pattern has few kinds (Llama 3's has 22), so each is numbered by a byte, and
+// are of one kind; a pattern has few kinds (Llama 3's has 15), so each is numbered by a byte, and
 // the pattern can be matched against kinds instead of characters.
 class CharacterKinds {
  public:
