@@ -87,6 +87,8 @@ class Backend : public DeviceAllocator {
  public:
   // What it is, for people: "CPU, 2 threads, AVX-512".
   virtual std::string name() const = 0;
+  // What its user should know, in one line; "" where there is nothing.
+  virtual std::string warning() const { return ""; }
 
   // ---- memory
 

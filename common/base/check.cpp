@@ -7,13 +7,14 @@
 #include <fmt/format.h>
 
 #include "common/base/error.h"
+#include "common/base/streams.h"
 
 namespace specdec {
 
 void check_failed_with(const char* file, int line, const char* condition, fmt::string_view format,
                        fmt::format_args args) {
-  fmt::print(stderr, "{}:{}: broken invariant: {} does not hold; expected {}\n", file, line,
-             condition, fmt::vformat(format, args));
+  say("{}:{}: broken invariant: {} does not hold; expected {}\n", file, line, condition,
+      fmt::vformat(format, args));
   std::abort();
 }
 

@@ -14,11 +14,12 @@
 namespace specdec {
 namespace {
 
-// An open file descriptor, closed on destruction: the map outlives it.
+// An open file descriptor, closed on destruction: the map outlives it. Opening a pipe that nobody
+// writes to must not wait.
 class ReadDescriptor {
  public:
   explicit ReadDescriptor(const std::filesystem::path& path)
-      : fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
+      : fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
     if (fd_ < 0) fail("{}: cannot be opened: {}", path.string(), std::strerror(errno));
   }
   ReadDescriptor(const ReadDescriptor&) = delete;

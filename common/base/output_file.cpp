@@ -1,31 +1,105 @@
 #include "common/base/output_file.h"
 
+#include <array>
+#include <atomic>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <string>
 #include <utility>
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/base/error.h"
 
 namespace specdec {
+namespace {
 
-OutputFile::OutputFile(std::filesystem::path path) : path_(std::move(path)) {
-  if (std::filesystem::is_directory(path_)) {
-    fail("{}: is a directory; a file name is needed", path_.string());
+namespace fs = std::filesystem;
+
+constexpr int kMostLinks = 40;  // as in the kernel
+
+// Where a path leads when its last part is a link, also one to nothing yet.
+fs::path behind_links(const fs::path& path) {
+  fs::path place = path;
+  for (int i = 0; i < kMostLinks && fs::is_symlink(fs::symlink_status(place)); i++) {
+    place = place.parent_path() / fs::read_symlink(place);  // an absolute one takes over
   }
-  temporary_ = path_;
-  temporary_ += fmt::format(".{}.partial", ::getpid());
+  return place;
+}
+
+// A descriptor of this process: /dev/stdout, /dev/fd/63. Its file is somebody else's to replace.
+bool is_descriptor(const fs::path& path) {
+  fs::path at = path;
+  for (int i = 0; i < kMostLinks && fs::is_symlink(fs::symlink_status(at)); i++) {
+    if (fs::weakly_canonical(at.parent_path()).string().starts_with("/proc/")) return true;
+    at = at.parent_path() / fs::read_symlink(at);
+  }
+  return false;
+}
+
+bool is_written_in_place(const fs::path& path) {
+  struct stat status {};
+  const bool there = ::stat(path.c_str(), &status) == 0;
+  return is_descriptor(path) || (there && !S_ISREG(status.st_mode));
+}
+
+fs::path temporary_beside(const fs::path& place) {
+  fs::path temporary = place;
+  temporary += fmt::format(".{}.partial", ::getpid());
+  return temporary;
+}
+
+[[noreturn]] void fail_at(const fs::path& path) {
+  fail("{}: cannot be written: {}", path.string(), std::strerror(errno));
+}
+
+void refuse_directory(const fs::path& path) {
+  if (fs::is_directory(path)) fail("{}: is a directory; a file name is needed", path.string());
+}
+
+// The files that a signal removes. A name is there from before its file is until after it is gone.
+std::array<std::atomic<char*>, 16> partial_files;
+
+int note_partial(const fs::path& path) {
+  char* name = ::strdup(path.c_str());
+  for (std::size_t i = 0; i < partial_files.size(); i++) {
+    char* none = nullptr;
+    if (partial_files[i].compare_exchange_strong(none, name)) return static_cast<int>(i);
+  }
+  std::free(name);  // so many at once: this one is not removed
+  return -1;
+}
+
+void forget_partial(int place) {
+  if (place >= 0) std::free(partial_files[static_cast<std::size_t>(place)].exchange(nullptr));
+}
+
+}  // namespace
+
+OutputFile::OutputFile(fs::path path) : path_(std::move(path)) {
+  refuse_directory(path_);
+  if (is_written_in_place(path_)) {
+    fd_ = ::open(path_.c_str(), O_WRONLY | O_APPEND | O_NOCTTY | O_CLOEXEC);
+    if (fd_ < 0) fail_write();
+    return;
+  }
+  place_ = behind_links(path_);
+  temporary_ = temporary_beside(place_);
+  partial_ = note_partial(temporary_);
   fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (fd_ < 0) fail_write();
+  if (fd_ < 0) {
+    forget_partial(partial_);
+    fail_write();
+  }
 }
 
 OutputFile::~OutputFile() {
   if (fd_ < 0) return;
   ::close(fd_);
-  ::unlink(temporary_.c_str());
+  give_up();
 }
 
 void OutputFile::write(std::span<const std::byte> bytes) {
@@ -41,16 +115,37 @@ void OutputFile::write(std::string_view text) { write(std::as_bytes(std::span(te
 
 void OutputFile::commit() {
   const int fd = std::exchange(fd_, -1);
-  if (::close(fd) != 0 || ::rename(temporary_.c_str(), path_.c_str()) != 0) {
+  const bool renamed =
+      ::close(fd) == 0 && (temporary_.empty() || ::rename(temporary_.c_str(), place_.c_str()) == 0);
+  if (!renamed) {
     const int error = errno;
-    ::unlink(temporary_.c_str());
+    give_up();
     errno = error;
     fail_write();
   }
+  forget_partial(std::exchange(partial_, -1));
 }
 
-void OutputFile::fail_write() const {
-  fail("{}: cannot be written: {}", path_.string(), std::strerror(errno));
+void OutputFile::require_writable(const fs::path& path) {
+  refuse_directory(path);
+  if (!is_written_in_place(path)) {
+    const OutputFile created_and_removed(path);
+  } else if (::access(path.c_str(), W_OK) != 0) {
+    fail_at(path);
+  }
+}
+
+void OutputFile::give_up() {
+  if (!temporary_.empty()) ::unlink(temporary_.c_str());
+  forget_partial(std::exchange(partial_, -1));
+}
+
+void OutputFile::fail_write() const { fail_at(path_); }
+
+void remove_partial_files() {
+  for (const std::atomic<char*>& name : partial_files) {
+    if (const char* path = name.load()) ::unlink(path);
+  }
 }
 
 }  // namespace specdec

@@ -26,6 +26,13 @@ class CpuBackend : public cpu::HostBackend {
            (team_.size() == 1 ? " thread, " : " threads, ") + cpu::kVectorName;
   }
 
+  std::string warning() const override {
+    if (team_.size() == team_.wanted()) return "";
+    return std::to_string(team_.size()) + " threads, not " + std::to_string(team_.wanted()) +
+           (team_.wanted() > cpu::most_threads() ? ": the cores have no use for more"
+                                                 : ": the system gives no more");
+  }
+
   void begin_burst() override { team_.begin_burst(); }
   void end_burst() override { team_.end_burst(); }
 

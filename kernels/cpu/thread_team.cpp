@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <system_error>
 
 #include <sched.h>
 
@@ -49,14 +50,21 @@ constexpr std::chrono::microseconds kAfterBurst{200};
 
 }  // namespace
 
+int most_threads() { return std::max(16, 4 * usable_cores()); }
+
 ThreadTeam::ThreadTeam(int threads) {
   require(threads >= 0, "threads >= 0");
-  if (threads == 0) threads = std::max(1, usable_cores());
+  wanted_ = threads == 0 ? std::max(1, usable_cores()) : threads;
+  threads = std::min(wanted_, most_threads());
   claims_ = std::vector<Claim>(static_cast<std::size_t>(threads - 1));
   next_ = std::vector<Next>(static_cast<std::size_t>(threads));
   workers_.reserve(static_cast<std::size_t>(threads - 1));
-  for (int thread = 1; thread < threads; ++thread) {
-    workers_.emplace_back([this, thread] { work(thread); });
+  try {
+    for (int thread = 1; thread < threads; ++thread) {
+      workers_.emplace_back([this, thread] { work(thread); });
+    }
+  } catch (const std::system_error&) {
+    // A limit of processes or of memory. The team is as large as it got: no result depends on that.
   }
 }
 

@@ -8,6 +8,10 @@
 
 namespace specdec::cpu {
 
+// Four for each core that this process may use, or 16: beyond that, threads only take the cores
+// from each other.
+int most_threads();
+
 // A fixed team of threads that runs one job at a time, many thousand times a second.
 //
 // Inside a burst the workers spin, so that handing them a job costs well under a microsecond where
@@ -18,12 +22,15 @@ namespace specdec::cpu {
 // One thread at a time may call. Jobs must not throw, nor call the team.
 class ThreadTeam {
  public:
-  explicit ThreadTeam(int threads);  // the calling one included; 0: one for each usable core
+  // threads: the calling one included; 0: one for each usable core. It has fewer where they are
+  // more than most_threads(), or than the system gives.
+  explicit ThreadTeam(int threads);
   ThreadTeam(const ThreadTeam&) = delete;
   ThreadTeam& operator=(const ThreadTeam&) = delete;
   ~ThreadTeam();
 
   int size() const { return static_cast<int>(workers_.size()) + 1; }
+  int wanted() const { return wanted_; }
 
   // Bursts may nest.
   void begin_burst();
@@ -74,6 +81,7 @@ class ThreadTeam {
   bool claim(int thread, std::uint32_t job);
   void wait_for_job(std::uint32_t seen);
 
+  int wanted_ = 0;
   // Written by the caller before it raises job_number_, read by the workers after they saw that.
   Function function_ = nullptr;
   const void* context_ = nullptr;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/base/stopwatch.h"
+#include "common/base/streams.h"
 #include "common/generation.h"
 #include "common/run_stats.h"
 #include "stages/01_naive_decoder/naive_llama.h"
@@ -30,7 +31,7 @@ void decode(const NaiveLlama& target, const Request& request, const RunOptions& 
     stats.target_forwards++;
     log.add(logits);
     if (options.explain) {
-      fmt::print(stderr, "[{} rows for 1 token]", context.size());
+      say("[{} rows for 1 token]", context.size());
     }
     const TokenId next = argmax(std::span(logits).first(std::size_t(request.token_limit)));
     context.push_back(next);

@@ -1,6 +1,7 @@
 #include "stages/02_contiguous_kv_cache/contiguous_kv_cache.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "common/base/check.h"
 

@@ -2,6 +2,7 @@
 // every new token costs a pass over one row.
 
 #include "common/base/stopwatch.h"
+#include "common/base/streams.h"
 #include "common/generation.h"
 #include "common/llama.h"
 #include "common/run_stats.h"
@@ -36,7 +37,7 @@ void decode(Llama& target, const Request& request, const RunOptions& options,
     stats.target_forwards++;
     const TokenId next = argmax(target.backend(), row);
     log.add(target.backend(), row);
-    if (options.explain) fmt::print(stderr, "[1 row, {} cached]", target.length(sequence));
+    if (options.explain) say("[1 row, {} cached]", target.length(sequence));
     context.push_back(next);
     generation.push(next);
     stats.emitted++;
@@ -72,7 +73,8 @@ int check(const RunOptions& options) {
   const auto goldens = golden_directory(options.goldens);
   const auto backend = make_backend(options);
   const LlamaModel model = load_target(options, checkpoint, *backend);
-  ContiguousKvCache cache(*backend, model.kv_shape(), 2, longest_golden(goldens));
+  ContiguousKvCache cache(*backend, model.kv_shape(), 2,
+                          longest_golden(goldens));
   Llama target(model, cache);
   CheckList list;
   check_goldens(goldens, checked_engine(checkpoint, target, cache), list);

@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "common/base/stopwatch.h"
+#include "common/base/streams.h"
 #include "common/base/terminal.h"
 #include "common/generation.h"
 #include "common/llama.h"
@@ -23,7 +24,7 @@ namespace {
 void explain(const KvCache& cache, std::string_view when) {
   const auto* paged = dynamic_cast<const PagedKvCache*>(&cache);
   if (paged == nullptr) return;  // a contiguous cache has nothing to show
-  fmt::print(stderr, "\n{}:\n{}", when, pool_picture(*paged, use_colour(stderr)));
+  say("\n{}:\n{}", when, pool_picture(*paged, use_colour(stderr)));
 }
 
 // What pages are good for: a second sequence shares them until one of the two writes.
@@ -105,7 +106,8 @@ int check(RunOptions options) {
   const auto goldens = golden_directory(options.goldens);
   const auto backend = make_backend(options);
   const LlamaModel model = load_target(options, checkpoint, *backend);
-  const auto cache = make_cache(model, cache_layout(options, longest_golden(goldens)));
+  const auto cache =
+      make_cache(model, cache_layout(options, longest_golden(goldens)));
   Llama target(model, *cache);
   CheckList list;
   check_goldens(goldens, checked_engine(checkpoint, target, *cache), list);

@@ -117,6 +117,14 @@ class StructureTest(unittest.TestCase):
                 others = {name for name in names if not name.endswith((".h", ".cpp"))}
                 self.assertLessEqual(others, {"README.md", "hints.md", "CMakeLists.txt"})
 
+    def test_messages_go_through_say(self):
+        # Others throw or are lost where stderr is closed or full, and a flush that fails must be seen.
+        forbidden = re.compile(r"print\(stderr|std::cerr|std::f(write|puts|flush)\(")
+        for folder in ("common", "stages"):
+            for path in (ROOT / folder).rglob("*"):
+                if path.suffix in SOURCES and path.name != "streams.cpp":
+                    self.assertIsNone(forbidden.search(path.read_text(encoding="utf-8")), path)
+
     def test_the_vocabulary_is_light(self):
         """What the headers of small types pull in, directly or not."""
         for name, most in (("common/speculation/round.h", 7), ("common/run_stats.h", 7),

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/base/json_value.h"
+#include "common/base/streams.h"
 #include "stages/programs/adaptive/measure_costs.h"
 
 namespace specdec {
@@ -19,7 +20,7 @@ std::function<std::unique_ptr<SpecLengthPolicy>(const Session&)> AdaptiveRun::ma
 
 void AdaptiveRun::announce(const Session& run) const {
   const bool people = run.options.output == OutputFormat::kText && !run.options.quiet;
-  if (profile_ && people) fmt::print(stderr, "{}", announcement(*profile_, *policy_));
+  if (profile_ && people) say_text(announcement(*profile_, *policy_));
 }
 
 ReportExtras AdaptiveRun::extras(const Session& run) const {

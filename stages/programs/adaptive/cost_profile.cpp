@@ -128,6 +128,7 @@ CostProfile stored_profile(const ProfileFile& file, const Json& key,
       note(fmt::format("{}; it is measured anew", error.what()));
     }
   }
+  if (file.named) OutputFile::require_writable(file.path);
   CostProfile profile = measure();
   profile.source = fmt::format("measured now, kept in {}", name);
   if (file.named) {

@@ -8,6 +8,7 @@
 
 #include "common/base/error.h"
 #include "common/base/json_value.h"
+#include "common/base/streams.h"
 #include "stages/03_paged_kv_cache/page_allocator.h"
 #include "stages/programs/cache/make_cache.h"
 #include "stages/programs/speculation/timing.h"
@@ -136,8 +137,8 @@ class Bench {
 
 void show_progress(double part) {
   if (::isatty(STDERR_FILENO) == 0) return;
-  fmt::print(stderr, "\rmeasuring what drafts and passes cost: {:3.0f}%", 100 * part);
-  if (part >= 1) fmt::print(stderr, "\r\x1b[K");
+  say("\rmeasuring what drafts and passes cost: {:3.0f}%", 100 * part);
+  if (part >= 1) say("\r\x1b[K");
 }
 
 // Passes over every number of rows in turn, each after the draft phase of such a round, as they
@@ -185,9 +186,7 @@ CostProfile load_or_measure_costs(const RunOptions& options, const ModelFiles& f
   return stored_profile(
       profile_file(options.cost_profile, key), key,
       [&] { return measure(options, files, target, draft, requests, key); },
-      [&](const std::string& note) {
-        fmt::print(stderr, "{}: note: {}\n", stage_name(options.stage), note);
-      });
+      [&](const std::string& note) { say("{}: note: {}\n", stage_name(options.stage), note); });
 }
 
 }  // namespace specdec

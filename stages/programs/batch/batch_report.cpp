@@ -9,6 +9,7 @@
 #include "common/base/exit_code.h"
 #include "common/base/json_value.h"
 #include "common/base/output_file.h"
+#include "common/base/streams.h"
 #include "common/run_stats.h"
 #include "stages/programs/batch/batch_json.h"
 #include "stages/programs/show/report.h"
@@ -117,15 +118,15 @@ BatchReport::~BatchReport() { clear_progress(); }
 
 void BatchReport::begin() {
   if (!people_) return;
-  fmt::print(stderr, "{}", session_.memory.to_text());
-  fmt::print(stderr, "{}", session_.announcement);
+  say_text(session_.memory.to_text());
+  say_text(session_.announcement);
 }
 
 void BatchReport::refused(std::size_t place, const std::string& error) {
   const QueuedRequest& queued = session_.queue[place];
   clear_progress();
-  fmt::print(stderr, "{}: request {} ({}) is refused: {}\n", stage_name(session_.options.stage),
-             queued.timed.id, queued.timed.where, error);
+  say("{}: request {} ({}) is refused: {}\n", stage_name(session_.options.stage), queued.timed.id,
+      queued.timed.where, error);
   RequestResult result;
   result.finish_reason = FinishReason::kError;
   result.error = error;
@@ -137,7 +138,7 @@ void BatchReport::refused(std::size_t place, const std::string& error) {
 void BatchReport::after_step(const StepReport& report) {
   if (session_.options.explain) {
     clear_progress();
-    fmt::print(stderr, "{}\n", to_text(report));
+    say("{}\n", to_text(report));
   }
   for (const RequestId id : report.finished) take(id, places_.at(id));
   print_due();
@@ -151,17 +152,14 @@ void BatchReport::take(RequestId id, std::size_t place) {
   if (result.finish_reason == FinishReason::kError) failed_++;
   if (people_ && session_.queue.size() > 1) {
     clear_progress();
-    fmt::print(stderr, "{}", line_about(session_.queue[place].timed.id, result));
+    say_text(line_about(session_.queue[place].timed.id, result));
   }
   results_[place] = std::move(result);
 }
 
 OnDelivery BatchReport::delivery(std::size_t place) {
   if (!text_ || !session_.files.tokenizer) return {};
-  return [this, place](const Delivery& delivery) {
-    texts_[place] += delivery.text;
-    if (place == printed_) stream();
-  };
+  return [this, place](const Delivery& delivery) { texts_[place] += delivery.text; };
 }
 
 // Shows what is new of the text that is to be printed next.
@@ -174,7 +172,7 @@ void BatchReport::stream() {
   }
   begun_ = true;
   fmt::print("{}", std::string_view(text).substr(streamed_));
-  std::fflush(stdout);
+  flush_stdout();
   streamed_ = text.size();
 }
 
@@ -182,7 +180,7 @@ void BatchReport::stream() {
 void BatchReport::print_due() {
   for (; printed_ < results_.size() && results_[printed_]; printed_++) print(printed_);
   if (text_ && printed_ < texts_.size()) stream();
-  std::fflush(stdout);
+  flush_stdout();
 }
 
 void BatchReport::print(std::size_t place) {
@@ -212,16 +210,14 @@ void BatchReport::show_progress(const StepReport& report) {
   if (report.ended - shown_at_ < kEvery) return;
   shown_at_ = report.ended;
   shown_ = true;
-  fmt::print(stderr,
-             "\r\x1b[K{} waiting, {} running, {} of {} done; {:.0f} tokens/s; pages {} of {}",
-             report.waiting, report.prefilling + report.running, done_, session_.queue.size(),
-             static_cast<double>(session_.engine.stats().emitted) / report.ended, report.pages,
-             session_.engine.target_pool().n_pages());
-  std::fflush(stderr);
+  say("\r\x1b[K{} waiting, {} running, {} of {} done; {:.0f} tokens/s; pages {} of {}",
+      report.waiting, report.prefilling + report.running, done_, session_.queue.size(),
+      static_cast<double>(session_.engine.stats().emitted) / report.ended, report.pages,
+      session_.engine.target_pool().n_pages());
 }
 
 void BatchReport::clear_progress() {
-  if (shown_) fmt::print(stderr, "\r\x1b[K");
+  if (shown_) say("\r\x1b[K");
   shown_ = false;
 }
 
@@ -323,7 +319,7 @@ Json BatchReport::trace_json() const {
 int BatchReport::finish() {
   clear_progress();
   if (!text_ || !session_.options.report.empty()) write_line(summary_json().dump());
-  if (people_) fmt::print(stderr, "{}", summary());
+  if (people_) say_text(summary());
   const auto write = [](const std::string& path, const std::string& text) {
     if (path.empty()) return;
     OutputFile file(path);

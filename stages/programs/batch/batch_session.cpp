@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/base/error.h"
+#include "common/base/streams.h"
 #include "stages/programs/batch/workload.h"
 #include "stages/programs/cache/make_cache.h"
 #include "stages/programs/run/device.h"
@@ -109,7 +110,7 @@ BatchSession::BatchSession(const RunOptions& options_, std::vector<QueuedRequest
               .prefill_chunk = options.prefill_chunk,
               .prefix_cache = !options.no_prefix_cache}) {
   if (draft.warning()) {
-    fmt::print(stderr, "{}: warning: {}\n", stage_name(options.stage), *draft.warning());
+    say("{}: warning: {}\n", stage_name(options.stage), *draft.warning());
   }
 }
 

@@ -18,7 +18,7 @@ class FieldReader {
   void operator()(const Integer& value) const { *value.number = integer_in(value.range); }
   void operator()(double* value) const { *value = *line_.number(key_); }
   void operator()(std::optional<double>* value) const { *value = line_.number(key_); }
-  void operator()(std::string* value) const { *value = *line_.string(key_); }
+  void operator()(std::string* value) const { *value = some_text(line_, key_); }
 
   void operator()(const IntegerOrAuto& value) const {
     *value.is_auto = field() == "auto";

@@ -5,12 +5,15 @@
 #include <cstdio>
 #include <exception>
 #include <new>
+#include <system_error>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include "common/base/error.h"
 #include "common/base/memory.h"
+#include "common/base/streams.h"
+#include "stages/programs/run/process.h"
 
 namespace specdec {
 namespace {
@@ -33,11 +36,7 @@ class OptionAdder {
   CLI::Option* operator()(bool* flag) const { return app_.add_flag(name_, *flag, help_); }
 
   CLI::Option* operator()(const Integer& value) const {
-    CLI::Option* added = with_default(*value.number, app_.add_option(name_, *value.number, help_));
-    if (value.range != IntegerRange()) {
-      added->check(CLI::Range(value.range.lowest, value.range.highest));
-    }
-    return added;
+    return with_default(*value.number, add_parsed());
   }
 
   CLI::Option* operator()(const IntegerOrAuto& value) const {
@@ -54,9 +53,7 @@ class OptionAdder {
     return app_.add_option(name_, *value, help_);
   }
 
-  CLI::Option* operator()(std::string* value) const {
-    return with_default(*value, app_.add_option(name_, *value, help_));
-  }
+  CLI::Option* operator()(std::string* value) const { return with_default(*value, add_parsed()); }
 
   CLI::Option* operator()(const GivenText& value) const {
     const auto set = [value](const std::string& text) {
@@ -155,18 +152,32 @@ std::string help(const CommandLine& line) {
   return app.help();
 }
 
+namespace {
+
+// Parses, and runs the body unless --help or --version was asked for.
+int parse_and_run(CLI::App& app, int argc, char** argv, const std::function<int()>& body) {
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& asked) {
+    return app.exit(asked);
+  }
+  return body();
+}
+
+}  // namespace
+
 int run_program(const CommandLine& line, int argc, char** argv, const std::function<int()>& body) {
-  CLI::App app(line.description, line.program);
-  const auto complain = [&](const std::string& message) {
-    fmt::print(stderr, "{}: {}\n", line.program, message);
+  guard_process();
+  const auto complain = [&](const std::string& message) -> int {
+    say("{}: {}\n", line.program, message);
     return kBadInput;
   };
   try {
+    CLI::App app(line.description, line.program);
     add_all(app, line);
-    app.parse(argc, argv);
-    return body();
-  } catch (const CLI::Success& asked) {
-    return app.exit(asked);
+    const int code = parse_and_run(app, argc, argv, body);
+    flush_stdout();
+    return code;
   } catch (const CLI::ParseError& error) {
     return complain(fmt::format("{} (--help lists the options)", error.what()));
   } catch (const std::bad_alloc& error) {
@@ -174,6 +185,10 @@ int run_program(const CommandLine& line, int argc, char** argv, const std::funct
         fmt::format("out of memory for activations and logits: {}; a shorter prompt, "
                     "--spec-length or --max-batch takes less",
                     memory_left(error)));
+  } catch (const std::system_error& error) {
+    if (std::ferror(stdout) == 0) return complain(error.what());
+    if (error.code() == std::errc::broken_pipe) return kGood;  // its reader has seen enough
+    return complain(fmt::format("standard output cannot be written: {}", error.code().message()));
   } catch (const std::exception& error) {
     return complain(error.what());
   }

@@ -25,7 +25,8 @@ void parse(const CommandLine& line, std::vector<std::string> arguments);
 std::string help(const CommandLine& line);
 
 // Parses the command line, runs `body` and returns its exit code. Whatever is thrown ends as one
-// line on stderr and exit code 2; --help and --version go to stdout and are good.
+// line on stderr and exit code 2, and so does a standard output that cannot be written, unless its
+// reader went away (`| head -1`). --help and --version go to stdout and are good.
 int run_program(const CommandLine& line, int argc, char** argv, const std::function<int()>& body);
 
 }  // namespace specdec

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "common/base/error.h"
+#include "common/base/streams.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cuda_backend.h"
 #include "kernels/cuda_support.h"
@@ -19,11 +20,15 @@ std::unique_ptr<Backend> make_backend(const RunOptions& options) {
       fail("--device cuda: {}; use --device cpu", cuda.problem);
     }
     if (!cuda.devices.empty()) {  // somebody may wonder why it is not used
-      fmt::print(stderr, "{}: the CPU, not the GPU: {}\n", stage_name(options.stage), cuda.problem);
+      say("{}: the CPU, not the GPU: {}\n", stage_name(options.stage), cuda.problem);
     }
   }
   if (gemm == Gemm::kCublas) fail("--gemm cublas needs --device cuda");
-  return make_cpu_backend(options.threads);
+  auto backend = make_cpu_backend(options.threads);
+  if (const std::string warning = backend->warning(); !warning.empty()) {
+    say("{}: warning: {}\n", stage_name(options.stage), warning);
+  }
+  return backend;
 }
 
 }  // namespace specdec

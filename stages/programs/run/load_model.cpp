@@ -5,6 +5,7 @@
 
 #include "common/base/error.h"
 #include "common/base/memory.h"
+#include "common/base/streams.h"
 #include "common/inflation/inflated_config.h"
 #include "common/inflation/inflated_weights.h"
 
@@ -14,8 +15,8 @@ namespace {
 LlamaModel::Progress show_progress(const std::string& what) {
   if (::isatty(STDERR_FILENO) == 0) return {};
   return [what](int loaded, int of) {
-    fmt::print(stderr, "\r{}: {:3}%", what, 100 * loaded / of);
-    if (loaded == of) fmt::print(stderr, "\r\x1b[K");
+    say("\r{}: {:3}%", what, 100 * loaded / of);
+    if (loaded == of) say("\r\x1b[K");
   };
 }
 

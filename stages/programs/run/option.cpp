@@ -39,12 +39,27 @@ struct TextSetter {
     }
   }
 
+  // An empty one is a variable of the shell that nobody has set, not a wish for the default.
+  void operator()(std::string* value) const {
+    if (text.empty()) fail("{} is empty; it takes {}", option.name(), option.value_name());
+    *value = text;
+  }
+
   void operator()(std::uint64_t* value) const {
     const auto number = parse_number<std::uint64_t>(text);
     if (!number) {
       fail("{} is '{}'; it takes a whole number from 0 to 2^64 - 1", option.name(), text);
     }
     *value = *number;
+  }
+
+  void operator()(const Integer& value) const {
+    const auto number = parse_number<int>(text);
+    if (!number || !value.range.has(*number)) {
+      fail("{} is '{}'; it takes a whole number from {} to {}", option.name(), text,
+           value.range.lowest, value.range.highest);
+    }
+    *value.number = *number;
   }
 
   void operator()(const IntegerOrAuto& value) const {

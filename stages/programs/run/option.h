@@ -82,6 +82,7 @@ struct OptionTraits {
   bool per_request = false;         // lines of --requests may have it, too
   std::vector<std::string_view> excludes = {}, needs = {};  // other options, by name
   std::vector<LaterValue> later_values = {};
+  bool is_output = false;  // a file that is written when the work is done
 };
 
 struct Option {

@@ -162,7 +162,7 @@ Options round_options(RunOptions& o, int stage) {
       {"--trace FILE",
        "write every round, with all that was decided (JSON)",
        &o.trace,
-       {.stages = stages}},
+       {.stages = stages, .is_output = true}},
   };
 }
 
@@ -229,7 +229,10 @@ Options output_options(RunOptions& o) {
   const Stages one_sequence{1, kFirstBatchStage - 1};
   return {
       {"--output FORMAT", "text or json", one_of(&o.output)},
-      {"--report FILE", "write the JSON of --output json to this file as well", &o.report},
+      {"--report FILE",
+       "write the JSON of --output json to this file as well",
+       &o.report,
+       {.is_output = true}},
       {"--quiet", "print the text alone", &o.quiet},
       {"--explain", "show what happens inside", &o.explain},
       {"--check", "compare this stage with the golden files, and exit", &o.check},
@@ -240,11 +243,11 @@ Options output_options(RunOptions& o) {
       {"--dump FILE",
        "write the tensors of the prompt's forward pass (safetensors)",
        &o.dump,
-       {.stages = one_sequence}},
+       {.stages = one_sequence, .is_output = true}},
       {"--dump-logits FILE",
        "write the logits that decided each token",
        &o.dump_logits,
-       {.stages = one_sequence}},
+       {.stages = one_sequence, .is_output = true}},
   };
 }
 

@@ -6,6 +6,7 @@
 
 #include "common/base/json_value.h"
 #include "common/base/output_file.h"
+#include "common/base/streams.h"
 #include "common/kv_cache.h"
 #include "common/run_stats.h"
 #include "stages/programs/show/report_extras.h"
@@ -36,15 +37,14 @@ Json run_json(const RunOptions& options, const Request& request, const LlamaConf
 
 void print_summary(const RunOptions& options, const Generation& generation, const RunStats& stats,
                    const std::string& device) {
-  fmt::print(stderr, "\n{}: {} tokens ({}), {:.1f} tokens/s on {}; {} rows computed",
-             stage_name(options.stage), stats.emitted,
-             finish_reason_name(generation.finish_reason()), stats.tokens_per_second(), device,
-             stats.target_rows);
+  say("\n{}: {} tokens ({}), {:.1f} tokens/s on {}; {} rows computed", stage_name(options.stage),
+      stats.emitted, finish_reason_name(generation.finish_reason()), stats.tokens_per_second(),
+      device, stats.target_rows);
   if (options.target_weights != WeightFormat::kStored) {
-    fmt::print(stderr, ", {} weights", name_of(options.target_weights));
+    say(", {} weights", name_of(options.target_weights));
   }
-  if (stats.cache_bytes > 0) fmt::print(stderr, ", cache of {} bytes", stats.cache_bytes);
-  fmt::print(stderr, "{}\n", inflation_note(options));
+  if (stats.cache_bytes > 0) say(", cache of {} bytes", stats.cache_bytes);
+  say("{}\n", inflation_note(options));
 }
 
 }  // namespace
@@ -140,18 +140,18 @@ void report(const RunOptions& options, const Request& request, const LlamaConfig
   if (options.output == OutputFormat::kText) {
     if (!request.tokenizer) fmt::print("{}", fmt::join(generation.tokens(), ","));
     fmt::print("\n");
-    std::fflush(stdout);
+    flush_stdout();
     if (options.quiet) return;
     print_summary(options, generation, stats, device);
-    fmt::print(stderr, "{}", extras.summary);
+    say_text(extras.summary);
   }
 }
 
 Generation::Sink text_sink(const RunOptions& options) {
   if (options.output != OutputFormat::kText) return {};
   return [](std::string_view text) {
-    std::fwrite(text.data(), 1, text.size(), stdout);
-    std::fflush(stdout);
+    fmt::print("{}", text);
+    flush_stdout();
   };
 }
 

@@ -4,6 +4,7 @@
 
 #include "common/base/json_value.h"
 #include "common/base/output_file.h"
+#include "common/base/streams.h"
 #include "common/base/terminal.h"
 #include "common/run_stats.h"
 
@@ -103,8 +104,7 @@ void RoundLog::after_round(const DraftAndVerify& steps, const Round& round,
                          record.draft_seconds - record.verify_seconds;
   if (options_.explain) {
     const auto number = static_cast<int>(stats.rounds);
-    fmt::print(stderr, "{}",
-               explain(record, number, request_.tokenizer_or_null(), use_colour(stderr)));
+    say_text(explain(record, number, request_.tokenizer_or_null(), use_colour(stderr)));
   }
   if (!options_.trace.empty()) records_.push_back(std::move(record));
 }

@@ -4,6 +4,7 @@
 
 #include <fmt/color.h>
 
+#include "common/base/streams.h"
 #include "common/base/terminal.h"
 #include "stages/programs/show/report.h"
 
@@ -30,8 +31,8 @@ Generation::Sink RoundText::sink() {
     if (coloured_) {
       pieces_.emplace_back(generation_->tokens().size() - 1, text);
     } else {
-      std::fwrite(text.data(), 1, text.size(), stdout);
-      std::fflush(stdout);
+      fmt::print("{}", text);
+      flush_stdout();
     }
   };
 }
@@ -56,7 +57,7 @@ void RoundText::finish_round(const Round& round, const Drafts& drafts, const Tok
   }
   show_rejected();
   pieces_.clear();
-  std::fflush(stdout);
+  flush_stdout();
 }
 
 }  // namespace specdec

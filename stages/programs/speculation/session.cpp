@@ -1,6 +1,7 @@
 #include "stages/programs/speculation/session.h"
 
 #include "common/base/json_value.h"
+#include "common/base/streams.h"
 #include "common/speculation/count_round.h"
 #include "stages/programs/cache/make_cache.h"
 #include "stages/programs/check/tensor_log.h"
@@ -55,7 +56,7 @@ Session::Session(const RunOptions& options_, const SessionParts& parts)
   stats.drafted_at.reserve(K);
   stats.rounds_by_drafted.reserve(K + 1);
   if (draft.warning()) {
-    fmt::print(stderr, "{}: warning: {}\n", stage_name(options.stage), *draft.warning());
+    say("{}: warning: {}\n", stage_name(options.stage), *draft.warning());
   }
   if (!options.dump.empty()) record_forward(target, request.prompt).write(options.dump);
 }

@@ -1,11 +1,15 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
+#include <fstream>
 #include <thread>
 #include <vector>
 
 #include <gtest/gtest.h>
 #include <sched.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cpu/thread_team.h"
@@ -28,6 +32,34 @@ TEST(CpuThreadTeam, CountsUsableCores) {
   ASSERT_EQ(sched_setaffinity(0, sizeof one, &one), 0);
   EXPECT_EQ(ThreadTeam(0).size(), 1);
   ASSERT_EQ(sched_setaffinity(0, sizeof cores, &cores), 0);
+}
+
+TEST(CpuThreadTeam, HasNoMoreThreadsThanTheCoresCanUse) {
+  const ThreadTeam team(1000);
+  EXPECT_EQ(team.size(), std::min(1000, most_threads()));
+  EXPECT_EQ(team.wanted(), 1000);
+  EXPECT_NE(make_cpu_backend(1000)->warning(), "");
+  EXPECT_EQ(make_cpu_backend(2)->warning(), "");
+}
+
+// Leaves memory for few more stacks, and says whether a team still does all of a job.
+[[noreturn]] void run_where_threads_are_few() {
+  std::ifstream status("/proc/self/statm");
+  rlim_t pages = 0;
+  status >> pages;
+  constexpr rlim_t kRoom = 24 << 20;  // a stack takes 8 MiB, a new thread's heap is optional
+  const rlim_t bytes = pages * static_cast<rlim_t>(sysconf(_SC_PAGESIZE)) + kRoom;
+  const rlimit limit{bytes, bytes};
+  setrlimit(RLIMIT_AS, &limit);
+  ThreadTeam team(16);
+  std::atomic<int> done = 0;
+  team.run_ranges(
+      1000, [&](std::int64_t begin, std::int64_t end) { done += static_cast<int>(end - begin); });
+  std::_Exit(done == 1000 && team.size() < 16 && team.wanted() == 16 ? 0 : 1);
+}
+
+TEST(CpuThreadTeamDeathTest, GoesOnWithTheThreadsThatTheSystemGives) {
+  EXPECT_EXIT(run_where_threads_are_few(), ::testing::ExitedWithCode(0), "");
 }
 
 TEST(CpuThreadTeam, NameSaysWhatItIs) {
