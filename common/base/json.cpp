@@ -2,7 +2,6 @@
 
 #include <cmath>
 #include <limits>
-#include <set>
 #include <utility>
 #include <vector>
 
@@ -10,32 +9,89 @@
 #include <nlohmann/json.hpp>
 
 #include "common/base/error.h"
-#include "common/base/json_nlohmann.h"
 
 namespace specdec {
 namespace {
 
-constexpr int kDeepest = 100;  // values around a value
+constexpr std::size_t kDeepest = 100;  // values around a value
 
-// Called for every event of the parser; keeps the keys of the objects that are still open.
-class StrictReading {
+// Builds the value from the parser's events, in one walk: linear in the text's length.
+class StrictReading final : public nlohmann::json_sax<nlohmann::json> {
  public:
   explicit StrictReading(const std::string& name) : name_(name) {}
 
-  bool operator()(int depth, nlohmann::json::parse_event_t event, const nlohmann::json& parsed) {
-    using Event = nlohmann::json::parse_event_t;
-    if (depth > kDeepest) fail("{}: JSON that is nested more than {} levels deep", name_, kDeepest);
-    if (event == Event::object_start) open_.emplace_back();
-    if (event == Event::object_end) open_.pop_back();
-    if (event == Event::key && !open_.back().insert(parsed.get<std::string>()).second) {
-      fail("{}: the key {} occurs twice in one object", name_, excerpt(from_nlohmann(parsed)));
+  Json result;
+  // Where the text stops being JSON: a byte counted from 1.
+  struct Stop {
+    std::size_t byte = 0;
+  };
+
+  bool null() override { return put({}); }
+  bool boolean(bool value) override { return put(value); }
+  bool number_integer(std::int64_t value) override { return put(value); }
+  bool number_unsigned(std::uint64_t value) override { return put(value); }
+  bool number_float(double value, const std::string&) override { return put(value); }
+  bool string(std::string& value) override { return put(std::move(value)); }
+  bool binary(nlohmann::json::binary_t&) override { return false; }  // no such thing in a text
+  bool start_object(std::size_t) override { return open(Json::object()); }
+  bool start_array(std::size_t) override { return open(Json::array()); }
+  bool end_object() override { return close(); }
+  bool end_array() override { return close(); }
+
+  bool key(std::string& key) override {
+    if (open_.back().value.contains(key)) {
+      fail("{}: the key {} occurs twice in one object", name_, excerpt(key));
+    }
+    open_.back().key = std::move(key);
+    return true;
+  }
+
+  bool parse_error(std::size_t byte, const std::string&,
+                   const nlohmann::json::exception& error) override {
+    if (dynamic_cast<const nlohmann::json::out_of_range*>(&error) != nullptr) {
+      fail("{}: holds a number that is out of range", name_);
+    }
+    throw Stop{byte};
+  }
+
+ private:
+  struct Open {
+    Json value;  // a list or an object
+    std::string key;
+  };
+
+  void check_depth() const {
+    if (open_.size() > kDeepest) {
+      fail("{}: JSON that is nested more than {} levels deep", name_, kDeepest);
+    }
+  }
+
+  bool open(Json value) {
+    check_depth();
+    open_.push_back({std::move(value), ""});
+    return true;
+  }
+
+  bool close() {
+    Json value = std::move(open_.back().value);
+    open_.pop_back();
+    return put(std::move(value));
+  }
+
+  bool put(Json value) {
+    check_depth();
+    if (open_.empty()) {
+      result = std::move(value);
+    } else if (open_.back().value.is_array()) {
+      open_.back().value.push_back(std::move(value));
+    } else {
+      open_.back().value[open_.back().key] = std::move(value);
     }
     return true;
   }
 
- private:
   const std::string& name_;
-  std::vector<std::set<std::string>> open_;
+  std::vector<Open> open_;  // the containers around the current value
 };
 
 // "line 3, column 7" of a byte offset counted from 1, as nlohmann's parse_error has it.
@@ -53,14 +109,16 @@ std::string column(std::string_view, std::size_t byte) { return fmt::format("col
 
 Json parse_strictly(std::string_view text, const std::string& name,
                     std::string (*place)(std::string_view text, std::size_t byte)) {
+  StrictReading reading(name);
   try {
-    StrictReading reading(name);
-    return from_nlohmann(nlohmann::json::parse(text.begin(), text.end(), std::ref(reading)));
-  } catch (const nlohmann::json::parse_error& error) {
-    fail("{}: not valid JSON at {}", name, place(text, error.byte));
-  } catch (const nlohmann::json::out_of_range&) {
-    fail("{}: holds a number that is out of range", name);
+    // The parser would take a NUL for the end of the text, and read no further.
+    if (const std::size_t nul = text.find('\0'); nul != text.npos)
+      throw StrictReading::Stop{nul + 1};
+    nlohmann::json::sax_parse(text.begin(), text.end(), &reading);
+  } catch (const StrictReading::Stop& stop) {
+    fail("{}: not valid JSON at {}", name, place(text, stop.byte));
   }
+  return std::move(reading.result);
 }
 
 }  // namespace

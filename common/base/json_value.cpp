@@ -8,8 +8,7 @@
 #include <utility>
 
 #include <fmt/core.h>
-
-#include "common/base/json_nlohmann.h"
+#include <nlohmann/json.hpp>
 
 namespace specdec {
 namespace {
@@ -21,6 +20,50 @@ namespace {
 // Whether a list in braces means an object.
 bool is_field(const Json& value) {
   return value.is_array() && value.size() == 2 && value[0].is_string();
+}
+
+Json from_nlohmann(const nlohmann::json& value) {
+  switch (value.type()) {
+    case nlohmann::json::value_t::boolean:
+      return value.get<bool>();
+    case nlohmann::json::value_t::number_integer:
+      return value.get<std::int64_t>();
+    case nlohmann::json::value_t::number_unsigned:
+      return value.get<std::uint64_t>();
+    case nlohmann::json::value_t::number_float:
+      return value.get<double>();
+    case nlohmann::json::value_t::string:
+      return value.get_ref<const std::string&>();
+    case nlohmann::json::value_t::array: {
+      Json::Array list;
+      for (const nlohmann::json& element : value) list.push_back(from_nlohmann(element));
+      return Json(std::move(list));
+    }
+    case nlohmann::json::value_t::object: {
+      Json::Object fields;
+      for (const auto& [key, field] : value.items()) fields.emplace(key, from_nlohmann(field));
+      return Json(std::move(fields));
+    }
+    default:
+      return nullptr;
+  }
+}
+
+nlohmann::json to_nlohmann(const Json& value) {
+  if (value.is_null()) return nullptr;
+  if (value.is_boolean()) return value.get<bool>();
+  if (value.is_number_unsigned()) return value.get<std::uint64_t>();
+  if (value.is_number_integer()) return value.get<std::int64_t>();
+  if (value.is_number()) return value.get<double>();
+  if (value.is_string()) return value.get<std::string>();
+  if (value.is_array()) {
+    nlohmann::json list = nlohmann::json::array();
+    for (const Json& element : value) list.push_back(to_nlohmann(element));
+    return list;
+  }
+  nlohmann::json fields = nlohmann::json::object();
+  for (const auto& [key, field] : value.items()) fields[key] = to_nlohmann(field);
+  return fields;
 }
 
 }  // namespace
@@ -194,49 +237,5 @@ bool operator==(const Json& a, const Json& b) {
 }
 
 std::ostream& operator<<(std::ostream& stream, const Json& value) { return stream << value.dump(); }
-
-Json from_nlohmann(const nlohmann::json& value) {
-  switch (value.type()) {
-    case nlohmann::json::value_t::boolean:
-      return value.get<bool>();
-    case nlohmann::json::value_t::number_integer:
-      return value.get<std::int64_t>();
-    case nlohmann::json::value_t::number_unsigned:
-      return value.get<std::uint64_t>();
-    case nlohmann::json::value_t::number_float:
-      return value.get<double>();
-    case nlohmann::json::value_t::string:
-      return value.get_ref<const std::string&>();
-    case nlohmann::json::value_t::array: {
-      Json::Array list;
-      for (const nlohmann::json& element : value) list.push_back(from_nlohmann(element));
-      return Json(std::move(list));
-    }
-    case nlohmann::json::value_t::object: {
-      Json::Object fields;
-      for (const auto& [key, field] : value.items()) fields.emplace(key, from_nlohmann(field));
-      return Json(std::move(fields));
-    }
-    default:
-      return nullptr;
-  }
-}
-
-nlohmann::json to_nlohmann(const Json& value) {
-  if (value.is_null()) return nullptr;
-  if (value.is_boolean()) return value.get<bool>();
-  if (value.is_number_unsigned()) return value.get<std::uint64_t>();
-  if (value.is_number_integer()) return value.get<std::int64_t>();
-  if (value.is_number()) return value.get<double>();
-  if (value.is_string()) return value.get<std::string>();
-  if (value.is_array()) {
-    nlohmann::json list = nlohmann::json::array();
-    for (const Json& element : value) list.push_back(to_nlohmann(element));
-    return list;
-  }
-  nlohmann::json fields = nlohmann::json::object();
-  for (const auto& [key, field] : value.items()) fields[key] = to_nlohmann(field);
-  return fields;
-}
 
 }  // namespace specdec

@@ -1,4 +1,6 @@
 
+#include <limits>
+
 #include "common/base/check.h"
 #include "common/base/json.h"
 #include "common/base/mapped_file.h"
@@ -35,6 +37,27 @@ TEST(JsonTest, DeepNestingIsRefusedAndNoStackOverflow) {
   EXPECT_ERROR(parse_json(nested(1'000'000), "c.json"),
                "c.json: JSON that is nested more than 100");
   EXPECT_NO_THROW(parse_json(nested(100), "c.json"));
+}
+
+TEST(JsonTest, ANulIsNotTheEnd) {
+  using namespace std::string_literals;
+  EXPECT_ERROR(parse_json("{\"a\": 1}\0"s, "c.json"), "c.json: not valid JSON at line 1, column 9");
+  EXPECT_ERROR(parse_json("{\"a\": 1}\n\0{}"s, "c.json"), "not valid JSON at line 2, column 1");
+  EXPECT_ERROR(parse_json_line("[1, \0 2]"s, "c.jsonl:7"), "c.jsonl:7: not valid JSON at column 5");
+}
+
+TEST(JsonTest, NumbersBeyondTheirRangeAreRefused) {
+  EXPECT_ERROR(parse_json("[1e999]", "c.json"), "c.json: holds a number that is out of range");
+  EXPECT_EQ(parse_json("18446744073709551615", "c.json").get<std::uint64_t>(), ~std::uint64_t{0});
+  EXPECT_EQ(parse_json("-9223372036854775808", "c.json").get<std::int64_t>(),
+            std::numeric_limits<std::int64_t>::min());
+}
+
+// A parser that looks through a list again for each of its objects would need hours.
+TEST(JsonTest, AMillionObjectsTakeNoLongerThanTheirText) {
+  std::string text = "[{}";
+  for (int i = 1; i < 1'000'000; i++) text += ",{}";
+  EXPECT_EQ(parse_json(text + "]", "c.json").size(), 1'000'000u);
 }
 
 TEST(JsonTest, FieldsAreReadByType) {
