@@ -74,7 +74,7 @@ int check(const RunOptions& options) {
   const auto backend = make_backend(options);
   const LlamaModel model = load_target(options, checkpoint, *backend);
   ContiguousKvCache cache(*backend, model.kv_shape(), 2,
-                          longest_golden(goldens));
+                          longest_golden(goldens, checkpoint.config()));
   Llama target(model, cache);
   CheckList list;
   check_goldens(goldens, checked_engine(checkpoint, target, cache), list);

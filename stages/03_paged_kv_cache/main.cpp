@@ -107,7 +107,7 @@ int check(RunOptions options) {
   const auto backend = make_backend(options);
   const LlamaModel model = load_target(options, checkpoint, *backend);
   const auto cache =
-      make_cache(model, cache_layout(options, longest_golden(goldens)));
+      make_cache(model, cache_layout(options, longest_golden(goldens, checkpoint.config())));
   Llama target(model, *cache);
   CheckList list;
   check_goldens(goldens, checked_engine(checkpoint, target, *cache), list);

@@ -13,8 +13,9 @@ class EngineGoldenTest : public ::testing::TestWithParam<Case> {};
 TEST_P(EngineGoldenTest, AgreesInEverything) {
   const auto& [name, page_size] = GetParam();
   const auto goldens = std::filesystem::path(SPECDEC_GOLDEN_DIR) / "goldens" / name;
-  Engine engine(name, make_cpu_backend(2), page_size, {}, 1, longest_golden(goldens));
   const Checkpoint checkpoint(golden_model(name));
+  Engine engine(name, make_cpu_backend(2), page_size, {}, 1,
+                longest_golden(goldens, checkpoint.config()));
   CheckList list(/*print=*/false);
   check_goldens(goldens, checked_engine(checkpoint, *engine.llama, *engine.cache), list);
   EXPECT_EQ(list.failed(), 0) << list.failures();

@@ -84,7 +84,7 @@ TEST_P(RealGoldenTest, GreedyStepsAgree) {
   for (const fs::path& path : prompts()) {
     const GoldenFile golden(path);
     const SafetensorsFile file(fs::path(path).replace_extension(".steps.safetensors"));
-    const std::vector<GreedyStep> steps = read_greedy_steps(file);
+    const std::vector<GreedyStep> steps = read_greedy_steps(file, golden.shape().vocab_size);
     ASSERT_EQ(steps.size(), 64u);
     std::vector<TokenId> tokens(golden.tokens().begin(), golden.tokens().end());
     for (std::size_t i = 0; i + 1 < steps.size(); i++) tokens.push_back(steps[i].token);

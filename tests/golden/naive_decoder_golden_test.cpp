@@ -182,7 +182,8 @@ TEST_P(NaiveDecoderGoldenTest, EveryGreedyStepAgrees) {
   for (const std::string& prompt : prompts_) {
     SCOPED_TRACE(prompt);
     const SafetensorsFile file(directory_ / (prompt + ".steps.safetensors"));
-    const Continuation golden{read_integers(file, "token_ids"), read_greedy_steps(file)};
+    const Continuation golden{read_integers(file, "token_ids"),
+                              read_greedy_steps(file, model_.config().vocab_size)};
     ASSERT_EQ(golden.steps.size(), 64u);
     const Matrix logits = step_logits(golden);
     expect_tokens(logits, golden.steps);
@@ -224,7 +225,8 @@ TEST_P(NaiveDecoderTextTest, GreedyTextsAgree) {
     SCOPED_TRACE(fmt::format("line {}", number + 1));
     const Json root = parse_json(line, path.string());
     const JsonObject fields(root, path.string());
-    const Continuation golden{read_integers(fields, "prompt_ids"), read_greedy_steps(fields)};
+    const Continuation golden{read_integers(fields, "prompt_ids"),
+                              read_greedy_steps(fields, model_.config().vocab_size)};
     expect_tokens(step_logits(golden), golden.steps);
     checked++;
   }

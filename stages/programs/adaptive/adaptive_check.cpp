@@ -39,9 +39,9 @@ class Check {
   }
 
   // Empty, or what is wrong. spec_lengths: gets every K that there was.
-  std::string text(const Json& line, const Costs& costs, std::set<int>& spec_lengths) {
-    request_.prompt = line.at("prompt_ids").get<std::vector<TokenId>>();
-    const auto tokens = line.at("tokens").get<std::vector<TokenId>>();
+  std::string text(const GoldenText& text, const Costs& costs, std::set<int>& spec_lengths) {
+    request_.prompt = text.prompt;
+    const std::vector<TokenId> tokens = text.tokens();
     request_.max_new_tokens = static_cast<int>(tokens.size());
     const int positions = std::min(static_cast<int>(request_.prompt.size() + tokens.size()) + 8,
                                    model_.config().max_seq_len);
@@ -81,16 +81,14 @@ int check_adaptive_drafting(const RunOptions& options) {
   roomy.pages = 0;
   Check check(roomy, model);
   CheckList list;
-  for (const Json& line : golden_lines(goldens / "greedy.jsonl")) {
-    const std::string id =
-        line.at("id").is_string() ? line.at("id").get<std::string>() : line.at("id").dump();
+  for (const GoldenText& text : golden_texts(goldens, checkpoint.config())) {
     for (const Costs& costs : kCosts) {
       std::set<int> spec_lengths;
-      const std::string problem = check.text(line, costs, spec_lengths);
-      list.add(
-          problem.empty(),
-          fmt::format("greedy text {}, {}: K of {}", id, costs.name, fmt::join(spec_lengths, ", ")),
-          problem);
+      const std::string problem = check.text(text, costs, spec_lengths);
+      list.add(problem.empty(),
+               fmt::format("greedy text {}, {}: K of {}", text.id, costs.name,
+                           fmt::join(spec_lengths, ", ")),
+               problem);
     }
   }
   return list.finish();

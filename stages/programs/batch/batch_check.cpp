@@ -4,9 +4,9 @@
 #include <limits>
 
 #include "common/base/error.h"
-#include "common/base/json_value.h"
 #include "stages/programs/batch/batch_session.h"
 #include "stages/programs/check/golden_check.h"
+#include "stages/programs/sampling/golden_run.h"
 
 namespace specdec {
 namespace {
@@ -19,45 +19,38 @@ struct Golden {
   std::int64_t rounds = 0;  // 0: not recorded
 };
 
-Golden greedy_text(const Json& line, const LlamaConfig& config) {
+Golden greedy_text(const GoldenText& text, const LlamaConfig& config) {
   Golden golden;
-  golden.id = "greedy text " + line.at("id").dump();
-  golden.tokens = line.at("tokens").get<std::vector<TokenId>>();
-  golden.request.generation = {.prompt = line.at("prompt_ids").get<std::vector<TokenId>>(),
-                               .max_new_tokens = static_cast<int>(golden.tokens.size()),
+  golden.id = "greedy text " + text.id;
+  golden.tokens = text.tokens();
+  golden.request.generation = {.prompt = text.prompt,
+                               .max_new_tokens = static_cast<int>(text.steps.size()),
                                .eos_ids = config.eos_ids};
   golden.request.spec_length = 5;
   golden.request.context_limit = config.max_seq_len;
   return golden;
 }
 
-Golden recorded_run(const Json& line) {
-  const auto& o = line.at("options");
-  Golden golden;
-  golden.id = "recorded run " + line.at("id").dump();
-  golden.tokens = line.at("tokens").get<std::vector<TokenId>>();
-  golden.rounds = std::ssize(line.at("rounds"));
-  golden.request.generation = {.prompt = line.at("prompt_ids").get<std::vector<TokenId>>(),
-                               .max_new_tokens = o.at("max_new_tokens"),
-                               .eos_ids = line.at("eos_ids").get<std::vector<TokenId>>()};
-  golden.request.speculation = {
-      .sampling = {o.at("temperature"), o.at("top_k"), o.at("top_p"), o.at("repetition_penalty")},
-      .draft_temperature = o.at("draft_temperature")};
-  golden.request.spec_length = o.at("spec_length");
-  golden.request.context_limit = o.at("context_limit");
-  golden.request.seed = o.at("seed");
-  return golden;
+Golden recorded_run(const GoldenRun& run) {
+  return {.request = {.generation = run.generation,
+                      .speculation = run.speculation,
+                      .seed = run.seed,
+                      .spec_length = run.spec_length,
+                      .context_limit = run.context_limit},
+          .id = "recorded run " + run.id,
+          .tokens = run.tokens,
+          .rounds = std::ssize(run.rounds)};
 }
 
 // The recorded runs are of the embedded pair; another target has its greedy texts only.
 std::vector<Golden> read_goldens(const std::filesystem::path& folder, const Checkpoint& target) {
   check_belongs(folder, target);
   std::vector<Golden> goldens;
-  for (const Json& line : golden_lines(folder / "greedy.jsonl")) {
-    goldens.push_back(greedy_text(line, target.config()));
+  for (const GoldenText& text : golden_texts(folder, target.config())) {
+    goldens.push_back(greedy_text(text, target.config()));
   }
-  for (const Json& line : golden_lines(folder / "sampling.jsonl")) {
-    goldens.push_back(recorded_run(line));
+  for (const GoldenRun& run : golden_runs(folder, target.config())) {
+    goldens.push_back(recorded_run(run));
   }
   if (goldens.empty()) fail("{}: no greedy.jsonl here", folder.string());
   return goldens;

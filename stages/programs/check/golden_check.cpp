@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
+#include <optional>
 
 #include <fmt/color.h>
 
@@ -10,9 +10,9 @@
 #include "common/base/exit_code.h"
 #include "common/base/json.h"
 #include "common/base/mapped_file.h"
+#include "common/base/streams.h"
 #include "common/base/terminal.h"
 #include "common/embedded_models.h"
-#include "stages/programs/comparator/greedy_steps.h"
 #include "stages/programs/comparator/matrix.h"
 #include "stages/programs/comparator/number_lists.h"
 
@@ -31,36 +31,92 @@ TokenId argmax(std::span<const float> row) {
   return best;
 }
 
-Json read_manifest(const fs::path& goldens) {
-  const fs::path path = goldens / "manifest.json";
-  return parse_json(read_text_file(path), path.string());
-}
+// The manifest of a folder of golden files.
+class Manifest {
+ public:
+  explicit Manifest(const fs::path& goldens)
+      : path_(goldens / "manifest.json"),
+        root_(parse_json(read_text_file(path_), path_.string())) {}
 
-// Short prompts first: all of their rows are stored, so a mistake's cause is best told there.
-std::vector<std::string> prompt_names(const Json& manifest, int at_most) {
-  std::vector<std::pair<int, std::string>> prompts;
-  for (const auto& [name, prompt] : manifest.at("prompts").items()) {
-    prompts.emplace_back(prompt.at("tokens").get<int>(), name);
+  // Short prompts first: all of their rows are stored, so a mistake's cause is best told there.
+  std::vector<std::string> prompts(int at_most) const {
+    const JsonObject all = required(fields(), "prompts");
+    std::vector<std::pair<int, std::string>> prompts;
+    for (const auto& [name, prompt] : root_.at("prompts").items()) {
+      prompts.emplace_back(required(all, name).required_integer("tokens"), name);
+    }
+    if (prompts.empty()) fail("{}: prompts is empty", path_.string());
+    std::ranges::sort(prompts);
+    std::vector<std::string> names;
+    for (const auto& [tokens, name] : prompts) {
+      if (static_cast<int>(names.size()) < at_most) names.push_back(name);
+    }
+    return names;
   }
-  std::ranges::sort(prompts);
-  std::vector<std::string> names;
-  for (const auto& [tokens, name] : prompts) {
-    if (static_cast<int>(names.size()) < at_most) names.push_back(name);
+
+  double logits_tolerance() const {
+    const JsonObject tolerances = required(fields(), "tolerances");
+    const std::optional<double> tolerance = tolerances.number("logits");
+    if (!tolerance) tolerances.fail_missing("logits");
+    return *tolerance;
   }
-  return names;
-}
+
+ private:
+  JsonObject fields() const { return {root_, path_.string()}; }
+
+  static JsonObject required(const JsonObject& parent, const std::string& key) {
+    const std::optional<JsonObject> object = parent.object(key);
+    if (!object) parent.fail_missing(key);
+    return *object;
+  }
+
+  fs::path path_;
+  Json root_;
+};
 
 std::span<const float> row_of(std::span<const float> values, std::size_t row, std::size_t width) {
   return values.subspan(row * width, width);
 }
 
-// All elements of an I32 tensor.
-std::vector<TokenId> read_ids(const TensorView& tensor) {
-  if (tensor.dtype != DType::kI32) fail("token ids of type {}, not I32", dtype_name(tensor.dtype));
-  std::vector<TokenId> ids(tensor.bytes.size() / sizeof(TokenId));
-  std::memcpy(ids.data(), tensor.bytes.data(), tensor.bytes.size());
-  return ids;
+// A tensor of golden steps. Throws Error where it has another shape or type.
+TensorView golden_tensor(const SafetensorsFile& file, const std::string& name, DType dtype,
+                         std::span<const std::int64_t> shape) {
+  const TensorView tensor = file.tensor(name);
+  if (tensor.dtype != dtype || !std::ranges::equal(tensor.shape, shape)) {
+    fail("{}: {} must be of type {} and of shape [{}]", file.name(), name, dtype_name(dtype),
+         fmt::join(shape, ", "));
+  }
+  return tensor;
 }
+
+// What PROMPT.steps.safetensors says about the logits of its steps: whole rows of some, the largest
+// ones of all.
+struct StepNumbers {
+  Matrix top, full;              // [steps, n], [full_steps, vocab_size]
+  std::vector<TokenId> top_ids;  // [steps, n]
+  std::vector<std::int32_t> full_steps;
+
+  StepNumbers(const SafetensorsFile& file, std::int64_t steps, std::int64_t vocab_size) {
+    const std::vector<std::int64_t> all_steps = file.tensor("top_logits").shape;
+    const std::int64_t n = all_steps.size() == 2 ? all_steps[1] : 0;
+    const std::int64_t of_top[] = {steps, n};
+    top = to_matrix(golden_tensor(file, "top_logits", DType::kF32, of_top));
+    const TensorView ids = golden_tensor(file, "top_ids", DType::kI32, of_top);
+    top_ids.resize(ids.bytes.size() / sizeof(TokenId));
+    std::ranges::copy(ids.bytes, std::as_writable_bytes(std::span(top_ids)).begin());
+    full_steps = read_integers(file, "full_steps");
+    const std::int64_t of_full[] = {std::ssize(full_steps), vocab_size};
+    full = to_matrix(golden_tensor(file, "full_logits", DType::kF32, of_full));
+    const auto below = [](std::int64_t end) {
+      return [end](std::int64_t i) { return i >= 0 && i < end; };
+    };
+    if (!std::ranges::all_of(top_ids, below(vocab_size)) ||
+        !std::ranges::all_of(full_steps, below(steps))) {
+      fail("{}: top_ids or full_steps point beyond {} tokens and {} steps", file.name(), vocab_size,
+           steps);
+    }
+  }
+};
 
 // Greedy steps against the logits that the model decided from.
 class StepCheck {
@@ -70,17 +126,19 @@ class StepCheck {
 
   void prompt(const fs::path& path) {
     const SafetensorsFile file(path);
-    const std::vector<TokenId> tokens = read_integers(file, "token_ids");
-    const std::vector<GreedyStep> steps = read_greedy_steps(file);
+    const LlamaConfig& config = model_.checkpoint->config();
+    const std::vector<TokenId> tokens = read_tokens(file, "token_ids", config.vocab_size);
+    const std::vector<GreedyStep> steps = read_greedy_steps(file, config.vocab_size);
+    check_golden_length(tokens.size(), steps.size(), config, file.name());
+    const StepNumbers want(file, std::ssize(steps), config.vocab_size);
     const std::vector<float> logits = decode(tokens, steps);
     greedy(logits, steps, "greedy steps, prompt " + path.stem().stem().string());
-    numbers(file, logits, steps.size(),
+    numbers(want, logits, steps.size(),
             "logits of the steps, prompt " + path.stem().stem().string());
   }
 
-  void line(const JsonObject& json, const std::string& name) {
-    const std::vector<GreedyStep> steps = read_greedy_steps(json);
-    greedy(decode(read_integers(json, "prompt_ids"), steps), steps, "greedy text " + name);
+  void text(const GoldenText& text) {
+    greedy(decode(text.prompt, text.steps), text.steps, "greedy text " + text.id);
   }
 
  private:
@@ -100,25 +158,21 @@ class StepCheck {
     list_.add(result.agrees(), fmt::format("{}: {} tokens", name, steps.size()), result.report);
   }
 
-  // The whole rows of full_logits, and the 16 largest logits of every step.
-  void numbers(const SafetensorsFile& file, std::span<const float> logits, std::size_t n_steps,
+  void numbers(const StepNumbers& want, std::span<const float> logits, std::size_t n_steps,
                const std::string& name) {
     const std::size_t width = logits.size() / n_steps;
-    const Matrix top = to_matrix(file.tensor("top_logits"));    // [steps, 16]
-    const Matrix full = to_matrix(file.tensor("full_logits"));  // [full_steps, vocab_size]
-    const std::vector<TokenId> ids = read_ids(file.tensor("top_ids"));
-    const std::vector<TokenId> full_steps = read_integers(file, "full_steps");
     double worst = 0;
     for (std::size_t s = 0; s < n_steps; s++) {
       std::vector<double> got;
-      for (std::size_t i = 0; i < top.cols; i++) {
-        got.push_back(row_of(logits, s, width)[static_cast<std::size_t>(ids[s * top.cols + i])]);
+      for (std::size_t i = 0; i < want.top.cols; i++) {
+        const TokenId id = want.top_ids[s * want.top.cols + i];
+        got.push_back(row_of(logits, s, width)[static_cast<std::size_t>(id)]);
       }
-      worst = larger(worst, error(got, top.row(s)));
+      worst = larger(worst, error(got, want.top.row(s)));
     }
-    for (std::size_t r = 0; r < full_steps.size(); r++) {
-      const auto row = row_of(logits, static_cast<std::size_t>(full_steps[r]), width);
-      worst = larger(worst, error(std::vector<double>(row.begin(), row.end()), full.row(r)));
+    for (std::size_t r = 0; r < want.full_steps.size(); r++) {
+      const auto row = row_of(logits, static_cast<std::size_t>(want.full_steps[r]), width);
+      worst = larger(worst, error(std::vector<double>(row.begin(), row.end()), want.full.row(r)));
     }
     list_.add(within(worst, tolerance_), name,
               fmt::format("the worst row is off by {:.2e}, tolerance {:.1e}", worst, tolerance_));
@@ -141,8 +195,15 @@ class StepCheck {
   CheckList& list_;
 };
 
+// A golden file of a prompt that the model can compute.
+GoldenFile open_golden(const fs::path& path, const CheckedModel& model) {
+  GoldenFile golden(path);
+  check_golden_length(golden.tokens().size(), 0, model.checkpoint->config(), golden.name());
+  return golden;
+}
+
 void check_activations(const fs::path& path, const CheckedModel& model, CheckList& list) {
-  const GoldenFile golden(path);
+  const GoldenFile golden = open_golden(path, model);
   const TensorLog log = model.activations(golden.tokens());
   const ComparisonResult result = compare(golden, log.lookup(), {.checkpoint = model.checkpoint});
   list.add(result.agrees(),
@@ -151,7 +212,7 @@ void check_activations(const fs::path& path, const CheckedModel& model, CheckLis
 }
 
 void check_cache(const fs::path& path, const CheckedModel& model, CheckList& list) {
-  const GoldenFile golden(path);
+  const GoldenFile golden = open_golden(path, model);
   const TensorLog log = model.cache(golden.tokens());
   const ComparisonResult result = compare(golden, log.lookup(), {.checkpoint = model.checkpoint});
   list.add(result.agrees(),
@@ -172,7 +233,7 @@ void CheckList::add(bool passed, const std::string& name, const std::string& rep
   const std::string word = passed ? "ok  " : "FAIL";
   fmt::print("{} {}\n", use_colour(stdout) ? fmt::format(fmt::fg(colour), "{}", word) : word, name);
   if (!passed) fmt::print("{}\n", report);
-  std::fflush(stdout);
+  flush_stdout();
 }
 
 int CheckList::finish() const {
@@ -182,25 +243,13 @@ int CheckList::finish() const {
   return failed_ == 0 && near_ties == 0 && checked_ > 0 ? kGood : kCheckFailed;
 }
 
-std::vector<Json> golden_lines(const fs::path& path, int at_most) {
-  std::vector<Json> lines;
-  if (!fs::exists(path)) return lines;
-  const std::string text = read_text_file(path);
-  for (std::size_t start = 0; start < text.size() && std::ssize(lines) < at_most;) {
-    const std::size_t end = std::min(text.find('\n', start), text.size());
-    lines.push_back(parse_json(std::string_view(text).substr(start, end - start),
-                               fmt::format("{}:{}", path.string(), lines.size() + 1)));
-    start = end + 1;
-  }
-  return lines;
-}
-
 void check_belongs(const fs::path& goldens, const Checkpoint& checkpoint) {
-  const auto names = prompt_names(read_manifest(goldens), 1);
-  const GoldenFile golden(goldens / (names.at(0) + ".safetensors"));
+  const GoldenFile golden(goldens / (Manifest(goldens).prompts(1)[0] + ".safetensors"));
   const GoldenShape& shape = golden.shape();
   const LlamaConfig& config = checkpoint.config();
-  if (shape.d_model != config.d_model || shape.n_layers != config.n_layers ||
+  if (shape.d_model != config.d_model || shape.d_ff != config.d_ff ||
+      shape.n_layers != config.n_layers || shape.n_heads != config.n_heads ||
+      shape.n_kv_heads != config.n_kv_heads || shape.head_dim != config.head_dim ||
       shape.vocab_size != config.vocab_size) {
     fail(
         "{} is not the model that {} belongs to: make goldens for it (golden/goldens/README.md) "
@@ -211,20 +260,18 @@ void check_belongs(const fs::path& goldens, const Checkpoint& checkpoint) {
 
 void check_goldens(const fs::path& goldens, const CheckedModel& model, CheckList& list,
                    const GoldenCheckOptions& options) {
-  const Json manifest = read_manifest(goldens);
-  const double tolerance = manifest.at("tolerances").at("logits").get<double>();
-  const auto names = prompt_names(manifest, options.prompts);
+  const Manifest manifest(goldens);
+  const auto names = manifest.prompts(options.prompts);
   check_belongs(goldens, *model.checkpoint);
   for (const std::string& name : names) {
     check_activations(goldens / (name + ".safetensors"), model, list);
   }
   if (model.cache) check_cache(goldens / "short.cache.safetensors", model, list);
-  StepCheck steps(model, tolerance, list);
+  StepCheck steps(model, manifest.logits_tolerance(), list);
   for (const std::string& name : names) steps.prompt(goldens / (name + ".steps.safetensors"));
-  int number = 0;
-  for (const Json& line : golden_lines(goldens / "greedy.jsonl", options.greedy_lines)) {
-    const JsonObject object(line, fmt::format("greedy.jsonl:{}", ++number));
-    steps.line(object, object.string("id").value_or(std::to_string(number)));
+  for (const GoldenText& text :
+       golden_texts(goldens, model.checkpoint->config(), options.greedy_lines)) {
+    steps.text(text);
   }
 }
 
@@ -259,18 +306,17 @@ CheckedModel checked_engine(const Checkpoint& checkpoint, Llama& model, const Kv
   return checked;
 }
 
-int longest_golden(const fs::path& goldens) {
-  const Json manifest = read_manifest(goldens);
+int longest_golden(const fs::path& goldens, const LlamaConfig& config) {
   std::size_t longest = 0;
-  for (const std::string& name : prompt_names(manifest, 1 << 30)) {
+  for (const std::string& name : Manifest(goldens).prompts(kAllGoldens)) {
     const SafetensorsFile file(goldens / (name + ".steps.safetensors"));
     longest = std::max(
         longest, read_integers(file, "token_ids").size() + read_integers(file, "tokens").size());
   }
-  for (const Json& line : golden_lines(goldens / "greedy.jsonl")) {
-    longest = std::max(longest, line.at("prompt_ids").size() + line.at("tokens").size());
+  for (const GoldenText& text : golden_texts(goldens, config)) {
+    longest = std::max(longest, text.prompt.size() + text.steps.size());
   }
-  return static_cast<int>(longest);
+  return static_cast<int>(std::min<std::size_t>(longest, config.max_seq_len));
 }
 
 fs::path golden_directory(const std::string& option) {

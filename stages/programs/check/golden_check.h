@@ -8,6 +8,7 @@
 #include "common/base/json_value.h"
 #include "common/checkpoint/checkpoint.h"
 #include "common/llama.h"
+#include "stages/programs/check/golden_text.h"
 #include "stages/programs/check/tensor_log.h"
 
 namespace specdec {
@@ -48,8 +49,8 @@ class CheckList {
 };
 
 struct GoldenCheckOptions {
-  int greedy_lines = 1 << 30;  // how many lines of greedy.jsonl
-  int prompts = 1 << 30;       // how many prompts' activations and steps
+  int greedy_lines = kAllGoldens;  // how many lines of greedy.jsonl
+  int prompts = kAllGoldens;       // how many prompts' activations and steps
 };
 
 // Holds a model against a folder of golden files (golden/goldens/README.md): activations, 64 greedy
@@ -61,14 +62,11 @@ void check_goldens(const std::filesystem::path& goldens, const CheckedModel& mod
 // Throws Error where the files belong to another model: they say by their shape which they mean.
 void check_belongs(const std::filesystem::path& goldens, const Checkpoint& checkpoint);
 
-// The lines of a .jsonl file, parsed; empty where there is no such file. Throws Error.
-std::vector<Json> golden_lines(const std::filesystem::path& path, int at_most = 1 << 30);
-
 // The engine as a CheckedModel: prefill, then one token a forward. REQUIRES: both outlive it.
 CheckedModel checked_engine(const Checkpoint& checkpoint, Llama& model, const KvCache& cache);
 
-// Positions that a cache needs for the check.
-int longest_golden(const std::filesystem::path& goldens);
+// Positions that a cache needs for the check. Throws Error.
+int longest_golden(const std::filesystem::path& goldens, const LlamaConfig& config);
 
 // The golden files of the embedded target, or those that --goldens names.
 std::filesystem::path golden_directory(const std::string& option);

@@ -92,7 +92,7 @@ GoldenFile::GoldenFile(const fs::path& path) : file_(path) {
 }
 
 void GoldenFile::read_rows() {
-  tokens_ = read_integers(file_, "token_ids");
+  tokens_ = read_tokens(file_, "token_ids", shape_.vocab_size);
   if (!file_.contains("rows")) return;  // all of them
   const std::vector<std::int32_t> rows = read_integers(file_, "rows");
   first_row_ = rows[0];

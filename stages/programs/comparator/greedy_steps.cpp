@@ -28,14 +28,14 @@ std::vector<GreedyStep> put_together(const std::string& name, std::span<const To
 
 }  // namespace
 
-std::vector<GreedyStep> read_greedy_steps(const JsonObject& line) {
-  return put_together(line.name(), read_integers(line, "tokens"), read_numbers(line, "margins"),
-                      read_numbers(line, "max_abs"));
+std::vector<GreedyStep> read_greedy_steps(const JsonObject& line, int vocab_size) {
+  return put_together(line.name(), read_tokens(line, "tokens", vocab_size),
+                      read_numbers(line, "margins"), read_numbers(line, "max_abs"));
 }
 
-std::vector<GreedyStep> read_greedy_steps(const SafetensorsFile& file) {
-  return put_together(file.name(), read_integers(file, "tokens"), read_numbers(file, "margins"),
-                      read_numbers(file, "max_abs"));
+std::vector<GreedyStep> read_greedy_steps(const SafetensorsFile& file, int vocab_size) {
+  return put_together(file.name(), read_tokens(file, "tokens", vocab_size),
+                      read_numbers(file, "margins"), read_numbers(file, "max_abs"));
 }
 
 StepVerdict judge_step(TokenId got, const GreedyStep& want, double tolerance) {

@@ -17,9 +17,9 @@ struct GreedyStep {
 };
 
 // The steps of a line of greedy.jsonl, or of a PROMPT.steps.safetensors: `tokens`, `margins` and
-// `max_abs`. Throws Error.
-std::vector<GreedyStep> read_greedy_steps(const JsonObject& line);
-std::vector<GreedyStep> read_greedy_steps(const SafetensorsFile& file);
+// `max_abs`, at least one of each. Throws Error.
+std::vector<GreedyStep> read_greedy_steps(const JsonObject& line, int vocab_size);
+std::vector<GreedyStep> read_greedy_steps(const SafetensorsFile& file, int vocab_size);
 
 enum class StepVerdict {
   kEqual,

@@ -17,7 +17,27 @@ const Json& required_list(const JsonObject& fields, const std::string& key) {
   return *list;
 }
 
+std::vector<TokenId> checked(std::vector<TokenId> tokens, int vocab_size, const std::string& name,
+                             const std::string& key) {
+  if (tokens.empty()) fail("{}: {} is empty", name, key);
+  for (const TokenId token : tokens) {
+    if (token < 0 || token >= vocab_size) {
+      fail("{}: {} has the token {}; the vocabulary ends at {}", name, key, token, vocab_size - 1);
+    }
+  }
+  return tokens;
+}
+
 }  // namespace
+
+std::vector<TokenId> read_tokens(const JsonObject& fields, const std::string& key, int vocab_size) {
+  return checked(read_integers(fields, key), vocab_size, fields.name(), key);
+}
+
+std::vector<TokenId> read_tokens(const SafetensorsFile& file, const std::string& name,
+                                 int vocab_size) {
+  return checked(read_integers(file, name), vocab_size, file.name(), name);
+}
 
 std::vector<double> read_numbers(const JsonObject& fields, const std::string& key) {
   std::vector<double> numbers;

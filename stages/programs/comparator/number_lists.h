@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "common/base/json.h"
+#include "common/base/token_id.h"
 #include "common/checkpoint/safetensors.h"
 
 namespace specdec {
@@ -16,6 +17,11 @@ std::vector<std::int32_t> read_integers(const JsonObject& fields, const std::str
 
 // I32, at least one.
 std::vector<std::int32_t> read_integers(const SafetensorsFile& file, const std::string& name);
+
+// Token ids of a vocabulary, at least one.
+std::vector<TokenId> read_tokens(const JsonObject& fields, const std::string& key, int vocab_size);
+std::vector<TokenId> read_tokens(const SafetensorsFile& file, const std::string& name,
+                                 int vocab_size);
 
 // F32.
 std::vector<double> read_numbers(const SafetensorsFile& file, const std::string& name);

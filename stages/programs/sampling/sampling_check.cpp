@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "common/base/json_value.h"
 #include "stages/05_rejection_sampling/rejection_sampling.h"
 #include "stages/programs/cache/make_cache.h"
+#include "stages/programs/sampling/golden_run.h"
 #include "stages/programs/sampling/speculation_options.h"
 #include "stages/programs/speculation/draft_setup.h"
 
@@ -16,37 +16,34 @@ namespace {
 bool close(double got, double want) { return std::abs(got - want) <= 1e-3 * want + 1e-6; }
 
 // Empty, or the first decision of the round that is not the recorded one.
-std::string compare(const Json& want, const Round& round, const DraftAndVerify& steps,
+std::string compare(const GoldenRound& want, const Round& round, const DraftAndVerify& steps,
                     const Judge& judge, std::span<const TokenId> emitted) {
   const auto differs = [](const char* what, auto got, auto wanted) {
     return fmt::format("{} is {}, recorded is {}", what, got, wanted);
   };
-  const int start = want.at("start"), accepted = want.at("accepted");
-  if (round.start != start) return differs("start", round.start, start);
-  const int drafted = want.at("spec_length");
-  const auto tested = static_cast<int>(want.at("tests").size());
-  if (round.drafted != drafted) return differs("K", round.drafted, drafted);
+  if (round.start != want.start) return differs("start", round.start, want.start);
+  if (round.drafted != want.spec_length) return differs("K", round.drafted, want.spec_length);
   for (int i = 0; i < round.drafted; i++) {
-    const TokenId token = want.at("drafts").at(static_cast<std::size_t>(i)).at("token");
+    const TokenId token = want.drafts[static_cast<std::size_t>(i)];
     if (steps.drafts().token(i) != token) return differs("draft", steps.drafts().token(i), token);
   }
-  for (int i = 0; i < std::min(round.tested(), tested); i++) {
-    const auto& test = want.at("tests").at(static_cast<std::size_t>(i));
+  const auto tests = static_cast<int>(want.tests.size());
+  for (int i = 0; i < std::min(round.tested(), tests); i++) {
+    const GoldenRound::Test& test = want.tests[static_cast<std::size_t>(i)];
     const auto token = static_cast<std::size_t>(steps.drafts().token(i));
-    const double p = judge.target_probs(i)[token], wanted_p = test.at("target_prob");
-    if (!close(p, wanted_p)) return differs("p", p, wanted_p);
+    const double p = judge.target_probs(i)[token];
+    if (!close(p, test.target_prob)) return differs("p", p, test.target_prob);
     const auto probs = steps.drafts().probs(i);
-    const double q = probs.empty() ? 1 : probs[token], wanted_q = test.at("draft_prob");
-    if (!close(q, wanted_q)) return differs("q", q, wanted_q);
+    const double q = probs.empty() ? 1 : probs[token];
+    if (!close(q, test.draft_prob)) return differs("q", q, test.draft_prob);
   }
-  if (round.accepted != accepted) return differs("accepted", round.accepted, accepted);
-  if (!std::ranges::equal(emitted, want.at("emitted").get<std::vector<TokenId>>())) {
-    return "the emitted tokens differ";
+  if (round.accepted != want.accepted) return differs("accepted", round.accepted, want.accepted);
+  if (!std::ranges::equal(emitted, want.emitted)) return "the emitted tokens differ";
+  if (round.target_length() != want.target_length) {
+    return differs("cached", round.target_length(), want.target_length);
   }
-  const int length = want.at("target_length"), draft_length = want.at("draft_length");
-  if (round.target_length() != length) return differs("cached", round.target_length(), length);
-  if (round.draft_length() != draft_length) {
-    return differs("cached by the draft", round.draft_length(), draft_length);
+  if (round.draft_length() != want.draft_length) {
+    return differs("cached by the draft", round.draft_length(), want.draft_length);
   }
   return "";
 }
@@ -62,27 +59,21 @@ class Replay {
   }
 
   // Empty, or what differs.
-  std::string recorded(const Json& line) {
-    const auto& o = line.at("options");
-    request_.prompt = line.at("prompt_ids").get<std::vector<TokenId>>();
-    request_.eos_ids = line.at("eos_ids").get<std::vector<TokenId>>();
-    request_.max_new_tokens = o.at("max_new_tokens");
-    const SpeculationOptions speculation{
-        .sampling = {o.at("temperature"), o.at("top_k"), o.at("top_p"), o.at("repetition_penalty")},
-        .draft_temperature = o.at("draft_temperature")};
-    return run(speculation, o.at("spec_length"), o.at("context_limit"), o.at("seed"),
+  std::string recorded(const GoldenRun& want) {
+    static_cast<GenerationRequest&>(request_) = want.generation;
+    return run(want.speculation, want.spec_length, want.context_limit, want.seed,
                [&](std::size_t number, const Round& round, const DraftAndVerify& steps,
                    const Judge& judge, std::span<const TokenId> emitted) {
-                 if (number >= line.at("rounds").size()) return std::string("a round too many");
-                 return compare(line.at("rounds")[number], round, steps, judge, emitted);
+                 if (number >= want.rounds.size()) return std::string("a round too many");
+                 return compare(want.rounds[number], round, steps, judge, emitted);
                });
   }
 
   // The same for a greedy text, which every rule must write at temperature 0.
-  std::string greedy(const Json& line, const NamedRule& rule) {
-    request_.prompt = line.at("prompt_ids").get<std::vector<TokenId>>();
+  std::string greedy(const GoldenText& text, const NamedRule& rule) {
+    request_.prompt = text.prompt;
     request_.eos_ids = request_.checkpoint.config().eos_ids;
-    const auto tokens = line.at("tokens").get<std::vector<TokenId>>();
+    const std::vector<TokenId> tokens = text.tokens();
     request_.max_new_tokens = static_cast<int>(tokens.size());
     std::size_t at = 0;
     return run({.rule = &rule}, 5, model_.config().max_seq_len, 0,
@@ -130,21 +121,19 @@ class Replay {
 
 void check_rejection_sampling(const RunOptions& options, const LlamaModel& target,
                               const std::filesystem::path& goldens, CheckList& list) {
-  check_belongs(goldens, Checkpoint(options.target));
+  const Checkpoint checkpoint(options.target);
+  check_belongs(goldens, checkpoint);
   Replay replay(options, target);
-  for (const Json& line : golden_lines(goldens / "sampling.jsonl")) {
-    const std::string problem = replay.recorded(line);
-    list.add(problem.empty(),
-             fmt::format("recorded run {}: {} rounds", line.at("id").get<std::string>(),
-                         line.at("rounds").size()),
+  for (const GoldenRun& run : golden_runs(goldens, checkpoint.config())) {
+    const std::string problem = replay.recorded(run);
+    list.add(problem.empty(), fmt::format("recorded run {}: {} rounds", run.id, run.rounds.size()),
              problem);
   }
-  for (const Json& line : golden_lines(goldens / "greedy.jsonl")) {
-    const std::string id = line.at("id");
-    if (!id.ends_with("-0")) continue;
+  for (const GoldenText& text : golden_texts(goldens, checkpoint.config())) {
+    if (!text.id.ends_with("-0")) continue;
     for (const NamedRule& rule : acceptance_rules()) {
-      const std::string problem = replay.greedy(line, rule);
-      list.add(problem.empty(), fmt::format("greedy text {} by {}", id, rule.name), problem);
+      const std::string problem = replay.greedy(text, rule);
+      list.add(problem.empty(), fmt::format("greedy text {} by {}", text.id, rule.name), problem);
     }
   }
 }

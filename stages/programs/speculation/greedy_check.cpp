@@ -8,28 +8,11 @@
 namespace specdec {
 namespace {
 
-// A line of greedy.jsonl: what the target says, and what the draft would say after the same tokens.
-struct GoldenText {
-  std::string id;
-  std::vector<TokenId> prompt, tokens, draft_tokens;
-};
-
-std::vector<GoldenText> read_texts(const std::filesystem::path& goldens) {
-  std::vector<GoldenText> texts;
-  for (const Json& json : golden_lines(goldens / "greedy.jsonl")) {
-    texts.push_back(
-        {json.at("id").is_string() ? json.at("id").get<std::string>() : json.at("id").dump(),
-         json.at("prompt_ids"), json.at("tokens"),
-         json.value("draft_tokens", std::vector<TokenId>())});
-  }
-  return texts;
-}
-
 // How many drafts a round that starts before token `at` accepts: those that both models choose.
 int accepted_from(const GoldenText& text, std::size_t at, int K) {
   int accepted = 0;
-  for (std::size_t i = at; i < text.tokens.size() && accepted < K; i++, accepted++) {
-    if (text.tokens[i] != text.draft_tokens[i]) break;
+  for (std::size_t i = at; i < text.steps.size() && accepted < K; i++, accepted++) {
+    if (text.steps[i].token != text.draft_tokens[i]) break;
   }
   return accepted;
 }
@@ -38,15 +21,13 @@ int accepted_from(const GoldenText& text, std::size_t at, int K) {
 class Check {
  public:
   Check(RunOptions options, const LlamaModel& model, const std::filesystem::path& goldens)
-      : options_(std::move(options)),
-        model_(model),
-        texts_(read_texts(goldens)),
-        request_{open_model(options_.target), {}} {
+      : options_(std::move(options)), model_(model), request_{open_model(options_.target), {}} {
     check_belongs(goldens, request_.checkpoint);
+    texts_ = golden_texts(goldens, request_.checkpoint.config());
     options_.pages = 0;
     request_.token_limit = model.config().vocab_size;
     for (const GoldenText& text : texts_) {
-      positions_ = std::max(positions_, static_cast<int>(text.prompt.size() + text.tokens.size()));
+      positions_ = std::max(positions_, static_cast<int>(text.prompt.size() + text.steps.size()));
     }
     positions_ = std::min(positions_ + kLongest, model.config().max_seq_len);
     request_.eos_ids = request_.checkpoint.config().eos_ids;
@@ -59,7 +40,7 @@ class Check {
     options_.draft_kind = draft_kind;
     options_.spec_length = K;
     request_.prompt = text.prompt;
-    request_.max_new_tokens = static_cast<int>(text.tokens.size());
+    request_.max_new_tokens = static_cast<int>(text.steps.size());
     DraftSetup draft(options_, request_, model_, {.positions = positions_});
     const auto cache = make_cache(model_, cache_layout(options_, positions_));
     Llama target(model_, *cache, {.token_limit = request_.token_limit});
@@ -78,7 +59,7 @@ class Check {
       const std::size_t at = generation.tokens().size();
       const Round round = greedy_round(steps, context, generation);
       const int want = options_.draft_kind == DraftKind::kSelf
-                           ? std::min<int>(round.drafted, static_cast<int>(text.tokens.size() - at))
+                           ? std::min<int>(round.drafted, static_cast<int>(text.steps.size() - at))
                            : accepted_from(text, at, round.drafted);
       if (round.accepted != want) {
         return fmt::format("the round after {} tokens accepted {} drafts, not {}", at,
@@ -86,8 +67,9 @@ class Check {
       }
     }
     const auto tokens = generation.tokens();
-    if (std::ranges::equal(tokens, text.tokens)) return "";
-    const auto differ = std::ranges::mismatch(tokens, text.tokens);
+    const std::vector<TokenId> want = text.tokens();
+    if (std::ranges::equal(tokens, want)) return "";
+    const auto differ = std::ranges::mismatch(tokens, want);
     return fmt::format("token {} differs from the golden one", differ.in1 - tokens.begin());
   }
 
@@ -107,7 +89,7 @@ void check_greedy_speculation(const RunOptions& options, const LlamaModel& targe
     const std::string problem = check.text(text, kind, K);
     list.add(
         problem.empty(),
-        fmt::format("greedy text {}: {} tokens, drafts by {}, K = {}", text.id, text.tokens.size(),
+        fmt::format("greedy text {}: {} tokens, drafts by {}, K = {}", text.id, text.steps.size(),
                     kind == DraftKind::kSelf ? "the target" : "the draft", K),
         problem);
   };

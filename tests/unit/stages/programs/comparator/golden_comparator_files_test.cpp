@@ -176,7 +176,7 @@ TEST(GreedyStepsTest, CountsNearTiesAndStopsAtTheFirstWrongStep) {
 
 TEST(GreedyStepsTest, ListsOfOneLength) {
   const Json json{{"tokens", {1, 2}}, {"margins", {1}}, {"max_abs", {3, 4}}};
-  EXPECT_ERROR(read_greedy_steps(JsonObject(json, "x")), "2 tokens, 1 margins and 2 max_abs");
+  EXPECT_ERROR(read_greedy_steps(JsonObject(json, "x"), 5), "2 tokens, 1 margins and 2 max_abs");
 }
 
 TEST(GreedyStepsTest, TheLengthCounts) {
