@@ -72,6 +72,7 @@ class TensorSource {
     }
   }
 
+  std::string directory() const { return directory_.string(); }
   bool contains(const std::string& name) const { return file_of_.contains(name); }
 
   // The tensor of that name and shape, in a type that we compute with; Error otherwise.
@@ -117,11 +118,9 @@ class TensorSource {
     if (files_.empty()) fail("{}: names no tensor", (directory / kIndexFile).string());
   }
 
-  // Old checkpoints hold RoPE's frequencies, which follow from the config. A tied head may be
-  // stored again; as in transformers, the embedding counts.
+  // Old checkpoints hold RoPE's frequencies, which follow from the config.
   static bool is_harmless(const std::string& name) {
-    return name == "lm_head.weight" ||
-           (name.starts_with("model.layers.") && name.ends_with(".self_attn.rotary_emb.inv_freq"));
+    return name.starts_with("model.layers.") && name.ends_with(".self_attn.rotary_emb.inv_freq");
   }
 
   const fs::path& directory_;
@@ -153,6 +152,23 @@ LlamaLayerWeights take_layer(TensorSource& tensors, const LlamaConfig& config, i
 }
 // [end snippet llama-layer-tensors]
 
+// A tied head is the embedding. Where one is stored all the same, it must be the same numbers:
+// transformers would compute with what is stored, and config.json promises something else.
+TensorView take_head(TensorSource& tensors, const LlamaConfig& config,
+                     const TensorView& embedding) {
+  const char* name = "lm_head.weight";
+  if (config.tied_head && !tensors.contains(name)) return embedding;
+  const TensorView head = tensors.take(name, {config.vocab_size, config.d_model});
+  if (!config.tied_head) return head;
+  if (head.dtype != embedding.dtype || !std::ranges::equal(head.bytes, embedding.bytes)) {
+    fail(
+        "{}: config.json says that the head is tied to the embedding, but a different {} is "
+        "stored; set tie_word_embeddings to what is right",
+        tensors.directory(), name);
+  }
+  return embedding;
+}
+
 LlamaWeights take_weights(TensorSource& tensors, const LlamaConfig& config) {
   const Shape table{config.vocab_size, config.d_model};
   LlamaWeights weights;
@@ -161,7 +177,7 @@ LlamaWeights take_weights(TensorSource& tensors, const LlamaConfig& config) {
     weights.layers.push_back(take_layer(tensors, config, layer));
   }
   weights.final_norm = tensors.take("model.norm.weight", {config.d_model});
-  weights.head = config.tied_head ? weights.embedding : tensors.take("lm_head.weight", table);
+  weights.head = take_head(tensors, config, weights.embedding);
   tensors.refuse_leftovers();
   return weights;
 }

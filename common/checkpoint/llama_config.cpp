@@ -6,6 +6,9 @@
 namespace specdec {
 namespace {
 
+// Far beyond any model: what is refused here need not be tried first.
+constexpr int kMostLayers = 10'000;
+
 int positive_integer(const JsonObject& config, const std::string& key, std::optional<int> value) {
   if (!value) config.fail_missing(key);
   if (*value < 1) fail("{}: {} is {}; it must be 1 or more", config.name(), key, *value);
@@ -17,6 +20,15 @@ double positive_number(const JsonObject& fields, const std::string& key,
   if (!value) fields.fail_missing(key);
   if (!(*value > 0)) fail("{}: {} is {}; it must be above 0", fields.name(), key, *value);
   return *value;
+}
+
+// At the top of older files, among RoPE's parameters in newer ones.
+void require_whole_heads(const JsonObject& fields) {
+  const double factor = fields.number("partial_rotary_factor").value_or(1);
+  if (factor != 1) {
+    fail("{}: partial_rotary_factor is {}: rotating a part of each head is not supported",
+         fields.name(), factor);
+  }
 }
 
 // A field that may be there, but only with the one value that our computation assumes.
@@ -51,10 +63,7 @@ void refuse_other_features(const JsonObject& config) {
     fail("{}: sliding_window is {}: sliding-window attention is not supported", config.name(),
          excerpt(*config.find("sliding_window")));
   }
-  if (config.number("partial_rotary_factor").value_or(1) != 1) {
-    fail("{}: partial_rotary_factor is {}: rotating a part of each head is not supported",
-         config.name(), *config.number("partial_rotary_factor"));
-  }
+  require_whole_heads(config);
   for (const char* key : {"quantization_config", "compression_config"}) {
     if (config.has(key)) {
       fail("{}: {} is set: quantised checkpoints are not supported; use one in bf16, f16 or f32",
@@ -99,6 +108,7 @@ void parse_rope(const JsonObject& config, LlamaConfig& result) {
   result.rope_theta = positive_number(config, "rope_theta",
                                       theta(rope ? rope->number("rope_theta") : std::nullopt));
   if (!rope || rope->empty()) return;
+  require_whole_heads(*rope);
   for (const char* layer_type : {"full_attention", "sliding_attention"}) {
     if (rope->has(layer_type)) {
       fail("{}: {} is keyed by layer type ({}): only one RoPE for all layers is supported",
@@ -158,6 +168,9 @@ LlamaConfig parse_llama_config(std::string_view text, const std::string& name) {
   result.d_model = size("hidden_size");
   result.d_ff = size("intermediate_size");
   result.n_layers = size("num_hidden_layers");
+  if (result.n_layers > kMostLayers) {
+    fail("{}: num_hidden_layers is {}; it must be {} or less", name, result.n_layers, kMostLayers);
+  }
   result.n_heads = size("num_attention_heads");
   result.vocab_size = size("vocab_size");
   result.max_seq_len = size("max_position_embeddings");

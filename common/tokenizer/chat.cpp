@@ -1,5 +1,6 @@
 #include "common/tokenizer/chat.h"
 
+#include <optional>
 #include <string_view>
 
 #include "common/base/error.h"
@@ -43,6 +44,19 @@ std::string render_llama3_chat(std::span<const ChatMessage> messages, const Chat
   }
   if (options.add_generation_prompt) text += header("assistant");
   return text;
+}
+
+std::vector<TokenId> encode_llama3_chat(const Tokenizer& tokenizer,
+                                        std::span<const ChatMessage> messages) {
+  for (const char* token :
+       {"<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"}) {
+    const std::optional<TokenId> id = tokenizer.find_token(token);
+    if (!id || !tokenizer.is_special(*id)) {
+      fail("--chat needs Llama 3's special tokens, and the tokenizer has no {}; use --prompt",
+           token);
+    }
+  }
+  return tokenizer.encode(render_llama3_chat(messages), false);
 }
 
 }  // namespace specdec

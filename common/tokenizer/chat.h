@@ -1,6 +1,9 @@
 #pragma once
 #include <span>
 #include <string>
+#include <vector>
+
+#include "common/tokenizer/tokenizer.h"
 
 namespace specdec {
 
@@ -26,5 +29,10 @@ struct ChatOptions {
 // Llama-3.2-1B- and 3B-Instruct.
 std::string render_llama3_chat(std::span<const ChatMessage> messages,
                                const ChatOptions& options = {});
+
+// The tokens of such a conversation. Throws Error, naming it, where the tokenizer lacks a special
+// token of the template: as ordinary text, a chat would mean nothing to the model.
+std::vector<TokenId> encode_llama3_chat(const Tokenizer& tokenizer,
+                                        std::span<const ChatMessage> messages);
 
 }  // namespace specdec

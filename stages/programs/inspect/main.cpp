@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <iterator>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,6 +20,7 @@
 #include "common/tokenizer/chat.h"
 #include "common/tokenizer/tokenizer.h"
 #include "stages/programs/run/command_line.h"
+#include "stages/programs/run/request.h"
 #include "stages/programs/show/report.h"
 
 namespace specdec {
@@ -70,7 +72,7 @@ Encoded encode_prompt(const Tokenizer& tokenizer, const Options& options) {
     if (!options.system.empty()) messages.push_back({"system", options.system});
     messages.push_back({"user", options.chat});
     result.text = render_llama3_chat(messages);
-    result.ids = tokenizer.encode(result.text, false);
+    result.ids = encode_llama3_chat(tokenizer, messages);
     result.decodes_back = tokenizer.decode(result.ids, false) == result.text;
   }
   return result;
@@ -115,8 +117,9 @@ std::string count(std::size_t number, std::string_view thing) {
 
 // The path as seen from the current directory, where it lies below it.
 std::string short_path(const std::filesystem::path& path) {
-  const std::string relative = std::filesystem::proximate(path).string();
-  return relative.starts_with("..") ? path.string() : relative;
+  std::error_code no_directory;  // the current one may have been deleted
+  const std::string relative = std::filesystem::proximate(path, no_directory).string();
+  return no_directory || relative.starts_with("..") ? path.string() : relative;
 }
 
 std::string describe_rope(const LlamaConfig& config) {
@@ -126,7 +129,8 @@ std::string describe_rope(const LlamaConfig& config) {
                      config.rope_scaling->original_max_seq_len);
 }
 
-void print_checkpoint(const Checkpoint& checkpoint, const Tokenizer& tokenizer) {
+// tokenizer: nullptr where the checkpoint has none.
+void print_checkpoint(const Checkpoint& checkpoint, const Tokenizer* tokenizer) {
   const LlamaConfig& config = checkpoint.config();
   const Totals totals = count_weights(checkpoint);
   const auto row = [](const char* name, const std::string& value) {
@@ -138,8 +142,10 @@ void print_checkpoint(const Checkpoint& checkpoint, const Tokenizer& tokenizer) 
   row("heads", fmt::format("{} query heads on {} KV heads, head_dim {}", config.n_heads,
                            config.n_kv_heads, config.head_dim));
   row("positions", fmt::format("up to {}, {}", config.max_seq_len, describe_rope(config)));
-  row("vocabulary", fmt::format("{} rows for {} tokens, {} head", config.vocab_size,
-                                tokenizer.token_count(), config.tied_head ? "tied" : "own"));
+  row("vocabulary", fmt::format("{} rows for {}, {} head", config.vocab_size,
+                                tokenizer != nullptr ? count(tokenizer->token_count(), "token")
+                                                     : "token ids (there is no tokenizer.json)",
+                                config.tied_head ? "tied" : "own"));
   row("weights",
       fmt::format("{} parameters, {} bytes, {} in {} file{}", grouped(totals.parameters),
                   grouped(totals.bytes), dtype_name(checkpoint.weights().embedding.dtype),
@@ -150,8 +156,12 @@ void print_checkpoint(const Checkpoint& checkpoint, const Tokenizer& tokenizer) 
                   grouped(cache_bytes_per_token(config) * config.max_seq_len), config.max_seq_len));
   std::vector<std::string> ends;
   for (const TokenId id : config.eos_ids) {
-    const bool known = tokenizer.contains(id);
-    ends.push_back(fmt::format("{} {}", id, known ? tokenizer.token_text(id) : "(no token)"));
+    if (tokenizer == nullptr) {
+      ends.push_back(fmt::format("{}", id));
+    } else {
+      const bool known = tokenizer->contains(id);
+      ends.push_back(fmt::format("{} {}", id, known ? tokenizer->token_text(id) : "(no token)"));
+    }
   }
   row("ends with", ends.empty() ? "no token" : fmt::format("{}", fmt::join(ends, ", ")));
 }
@@ -202,33 +212,37 @@ void print_tokens(const Tokenizer& tokenizer, const Encoded& encoded) {
   fmt::print("\n  {}\n", fmt::join(encoded.ids, " "));
 }
 
-Json to_json(const Checkpoint& checkpoint, const Encoded& encoded) {
+Json to_json(const Checkpoint& checkpoint, const std::optional<Encoded>& encoded) {
   const Totals totals = count_weights(checkpoint);
   Json model = to_json(checkpoint.config(), checkpoint.directory().string());
   model["parameters"] = totals.parameters;
   model["weight_bytes"] = totals.bytes;
-  return {{"model", model},
-          {"text", encoded.text},
-          {"tokens", encoded.ids},
-          {"decodes_back", encoded.decodes_back}};
+  Json json = {{"model", model}};
+  if (encoded) {
+    json["text"] = encoded->text;
+    json["tokens"] = encoded->ids;
+    json["decodes_back"] = encoded->decodes_back;
+  }
+  return json;
 }
 
 int inspect(const Options& options) {
-  const Checkpoint checkpoint(options.target);
-  const Tokenizer tokenizer = Tokenizer::load(checkpoint.directory() / "tokenizer.json");
-  if (tokenizer.vocab_size() > checkpoint.config().vocab_size) {
-    fail("{}: the tokenizer has ids up to {}, but the embedding has {} rows", options.target,
-         tokenizer.vocab_size() - 1, checkpoint.config().vocab_size);
+  const ModelFiles model = open_model(options.target);
+  const Checkpoint& checkpoint = model.checkpoint;
+  const bool has_text = options.prompt != Options().prompt || !options.chat.empty() || options.ids;
+  if (!model.tokenizer && has_text) {
+    fail("{}: no tokenizer.json, so no text can be cut into tokens", options.target);
   }
-  const Encoded encoded = encode_prompt(tokenizer, options);
+  std::optional<Encoded> encoded;
+  if (model.tokenizer) encoded = encode_prompt(*model.tokenizer, options);
   if (options.output == OutputFormat::kJson) {
     fmt::print("{}\n", to_json(checkpoint, encoded).dump());
   } else if (options.ids) {
-    fmt::print("{}\n", fmt::join(encoded.ids, ","));
+    fmt::print("{}\n", fmt::join(encoded->ids, ","));
   } else {
-    print_checkpoint(checkpoint, tokenizer);
+    print_checkpoint(checkpoint, model.tokenizer_or_null());
     if (options.tensors) print_tensors(checkpoint);
-    print_tokens(tokenizer, encoded);
+    if (encoded) print_tokens(*model.tokenizer, *encoded);
   }
   return kGood;
 }

@@ -36,7 +36,7 @@ std::vector<TokenId> encode_prompt(const ModelFiles& model, const RunOptions& op
          model.checkpoint.directory().string());
   }
   if (options.has_chat) {
-    return model.tokenizer->encode(render_llama3_chat(chat_of(options)), false);
+    return encode_llama3_chat(*model.tokenizer, chat_of(options));
   }
   if (options.has_prompt && options.prompt.empty()) fail("the prompt is empty");
   return model.tokenizer->encode(options.has_prompt ? options.prompt : kBuiltInPrompt);

@@ -66,6 +66,24 @@ void check_vocabularies(const ModelFiles& target, const Checkpoint& draft) {
   }
 }
 
+namespace {
+
+// As check_vocabularies(); who has named no draft gets to know how.
+void require_draft_fits(const RunOptions& options, const ModelFiles& target,
+                        const Checkpoint& draft) {
+  try {
+    check_vocabularies(target, draft);
+  } catch (const Error& error) {
+    if (options.draft != RunOptions().draft) throw;
+    fail(
+        "the embedded draft does not fit {}: give --draft DIR, or draft without a model of its "
+        "own: --draft-kind lookup, or self with --draft-weights int8",
+        options.target);
+  }
+}
+
+}  // namespace
+
 DraftSetup::DraftSetup(const RunOptions& options, const ModelFiles& files, const LlamaModel& target,
                        const DraftRoom& room, const Drafting& drafting)
     : options_(options), files_(files), drafting_(drafting), target_(target) {
@@ -134,7 +152,7 @@ void DraftSetup::load_own_model() {
   RunOptions options = options_;
   if (options.draft_kind == DraftKind::kLlama) {
     const Checkpoint checkpoint(options.draft);
-    check_vocabularies(files_, checkpoint);
+    require_draft_fits(options_, files_, checkpoint);
     own_model_.reset(new LlamaModel(load_draft(options, checkpoint, target_.backend())));
   } else if (options.draft_kind == DraftKind::kSelf &&
              options.draft_weights != WeightFormat::kStored &&

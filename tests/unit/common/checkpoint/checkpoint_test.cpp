@@ -157,8 +157,37 @@ TEST(CheckpointTest, HarmlessExtrasAreIgnored) {
   const TemporaryDirectory directory;
   std::vector<TensorEntry> tensors = llama_tensors(tiny_config());
   tensors.push_back({"model.layers.0.self_attn.rotary_emb.inv_freq", DType::kF32, {3}, 0, 0});
+  write_checkpoint(directory.path(), tiny_config(), tensors);
+  EXPECT_NO_THROW(Checkpoint{directory.path()});
+}
+
+// Copies the embedding's bytes over those of the head.
+void make_head_equal(const std::filesystem::path& weights) {
+  std::string embedding;
+  std::streamoff head = 0;
+  {
+    const SafetensorsFile file(weights);
+    const auto bytes = file.tensor("model.embed_tokens.weight").bytes;
+    embedding.assign(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    for (const TensorEntry& tensor : file.header().tensors) {
+      if (tensor.name != "lm_head.weight") continue;
+      head = static_cast<std::streamoff>(file.header().data_start + tensor.begin);
+    }
+  }
+  std::fstream stream(weights, std::ios::in | std::ios::out | std::ios::binary);
+  stream.seekp(head);
+  stream << embedding;
+}
+
+TEST(CheckpointTest, ATiedHeadThatIsStoredMustBeTheEmbedding) {
+  const TemporaryDirectory directory;
+  std::vector<TensorEntry> tensors = llama_tensors(tiny_config());
   tensors.push_back({"lm_head.weight", DType::kBF16, {20, 8}, 0, 0});
   write_checkpoint(directory.path(), tiny_config(), tensors);
+  EXPECT_ERROR(Checkpoint(directory.path()),
+               "config.json says that the head is tied to the embedding, but a different "
+               "lm_head.weight is stored");
+  make_head_equal(directory.path() / "model.safetensors");
   const Checkpoint checkpoint(directory.path());
   EXPECT_EQ(checkpoint.weights().head.bytes.data(), checkpoint.weights().embedding.bytes.data());
 }
