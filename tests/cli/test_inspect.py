@@ -63,7 +63,11 @@ class BadInputTest(ProgramTest):
             copy = pathlib.Path(directory) / "model"
             shutil.copytree(TARGET, copy)
             (copy / "tokenizer.json").unlink()
-            self.expect_error("tokenizer.json: cannot be opened", "--target", str(copy))
+            code, text, errors = run_program(PROGRAM, "--target", copy)
+            self.assertEqual((code, errors), (0, ""))
+            self.assertIn("there is no tokenizer.json", text)
+            for options in (["--prompt", "a"], ["--chat", "a"], ["--ids"]):
+                self.expect_error("no tokenizer.json, so no text can be cut", "--target", copy, *options)
             shutil.copy(pathlib.Path(TARGET) / "tokenizer.json", copy)
             weights = copy / "model.safetensors"
             weights.write_bytes(weights.read_bytes()[:-1])

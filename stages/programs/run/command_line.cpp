@@ -23,6 +23,13 @@ class OptionAdder {
  public:
   OptionAdder(CLI::App& app, const Option& option, int stage)
       : app_(app), option_(option), stage_(stage), name_(option.name()), help_(option.help) {
+    if (const auto* integer = std::get_if<Integer>(&option.value)) {
+      constexpr int kWorthKnowing = 1 << 20;  // larger limits only end nonsense
+      const IntegerRange& range = integer->range;
+      if (range.highest <= kWorthKnowing) {
+        help_ += fmt::format(", {} to {}", range.lowest, range.highest);
+      }
+    }
     if (!option.traits.otherwise.empty()) {
       help_ += fmt::format(" (default: {})", option.traits.otherwise);
     }

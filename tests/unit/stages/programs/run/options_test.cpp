@@ -224,8 +224,8 @@ TEST(OptionsTest, HelpIsTrueForTheStage) {
   EXPECT_THAT(help_of(6), Not(HasSubstr("--dump")));
   EXPECT_THAT(help_of(6), Not(HasSubstr("or auto")));
   EXPECT_THAT(help_of(7), HasSubstr("1 to 32, or auto: as many as pay"));
-  EXPECT_THAT(help_of(3), HasSubstr("--page-size N:INT in [1 - 1048576]=16\n"));
-  EXPECT_THAT(help_of(3), HasSubstr("--pages N:INT in [1 - 1073741824]\n"));
+  EXPECT_THAT(help_of(3), HasSubstr("tokens per page, 1 to 1048576\n"));
+  EXPECT_THAT(help_of(3), HasSubstr("pages in the pool (default: enough for the request)\n"));
   EXPECT_THAT(help_of(1), HasSubstr("--device NAME:{auto,cpu}=auto\n"));
   EXPECT_THAT(help_of(5), HasSubstr("--top-p X=1 "));
 }
