@@ -10,7 +10,7 @@ GOLDEN_VENV := $(BUILD)/golden-venv
 DOCS_VENV := $(BUILD)/docs-venv
 FORMATTED := git ls-files -z --cached --others --exclude-standard -- '*.h' '*.cpp' '*.cu' '*.cuh'
 
-.PHONY: help setup setup-full build demo test test-kernels test-full bench bench-full bench-docs bench-cuda experiments \
+.PHONY: help setup setup-full build demo test test-kernels test-course test-full bench bench-full bench-docs bench-cuda experiments \
         fuzz golden docs programs-for-tests benchmark-programs probes check hint predict assignment prove grade hidden autograder doctor format check-format clean asan tsan
 
 help: ## list the targets
@@ -74,12 +74,15 @@ predict: setup ## your numbers beside the counted ones: make predict STAGE=4 FOR
 	  $(if $(FORWARDS),--forwards $(FORWARDS)) $(if $(ROWS),--rows $(ROWS)) $(if $(PAGES),--pages $(PAGES)) \
 	  $(if $(SPEEDUP),--speedup $(SPEEDUP))
 
-test: programs-for-tests ## build and run the tests that show that the tree is right: ten minutes on two cores
+test: programs-for-tests ## build and run the tests that show that the tree is right: 12 minutes on two cores
 	@ctest --preset cpu $(CTEST_ARGS)
 
 test-kernels: setup ## the emulated kernels in other orders and under sanitizers; clang++ and nvcc over all sources
 	$(call built,kernel_tests)
 	@ctest --preset kernels $(CTEST_ARGS)
+
+test-course: programs-for-tests ## a sample of the course's proofs, a class that is graded, attacks on the grader
+	@ctest --preset proofs $(CTEST_ARGS)
 
 test-full: setup-full check-format asan tsan fuzz ## all tests, with large grids, sanitizers, a minute of each fuzzer
 	$(call built,programs tests kernel_tests benchmarks course_probes)
