@@ -121,6 +121,12 @@ Json parse_strictly(std::string_view text, const std::string& name,
   return std::move(reading.result);
 }
 
+template <typename T>
+T required(std::optional<T> field, const JsonObject& object, const std::string& key) {
+  if (!field) object.fail_missing(key);
+  return *std::move(field);
+}
+
 }  // namespace
 
 Json parse_json(std::string_view text, const std::string& name) {
@@ -202,9 +208,26 @@ std::optional<JsonObject> JsonObject::object(const std::string& key) const {
 }
 
 int JsonObject::required_integer(const std::string& key) const {
-  const std::optional<int> number = integer(key);
-  if (!number) fail_missing(key);
-  return *number;
+  return required(integer(key), *this, key);
+}
+
+double JsonObject::required_number(const std::string& key) const {
+  return required(number(key), *this, key);
+}
+
+std::string JsonObject::required_string(const std::string& key) const {
+  return required(string(key), *this, key);
+}
+
+JsonObject JsonObject::required_object(const std::string& key) const {
+  return required(object(key), *this, key);
+}
+
+const Json& JsonObject::required_list(const std::string& key) const {
+  const Json* list = find(key);
+  if (list == nullptr) fail_missing(key);
+  if (!list->is_array()) fail_type(key, "a list");
+  return *list;
 }
 
 void JsonObject::fail_missing(const std::string& key) const {

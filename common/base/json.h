@@ -37,6 +37,10 @@ class JsonObject {
 
   // The same for fields that must be there.
   int required_integer(const std::string& key) const;
+  double required_number(const std::string& key) const;
+  std::string required_string(const std::string& key) const;
+  JsonObject required_object(const std::string& key) const;
+  const Json& required_list(const std::string& key) const;
 
   [[noreturn]] void fail_missing(const std::string& key) const;
   [[noreturn]] void fail_type(const std::string& key, std::string_view wanted) const;

@@ -22,25 +22,6 @@ constexpr std::size_t kMostSplits = 64;
 // What Digits looks for: Rust's char::is_numeric, which has 13 numbers of Unicode 17.
 constexpr std::string_view kNumeric = R"([\p{N}\x{11de0}-\x{11de9}\x{16ff4}-\x{16ff6}])";
 
-std::string required_string(const JsonObject& object, const char* key) {
-  const std::optional<std::string> found = object.string(key);
-  if (!found) object.fail_missing(key);
-  return *found;
-}
-
-const Json& required_array(const JsonObject& object, const char* key) {
-  const Json* found = object.find(key);
-  if (found == nullptr) object.fail_missing(key);
-  if (!found->is_array()) object.fail_type(key, "an array");
-  return *found;
-}
-
-JsonObject required_object(const JsonObject& object, const char* key) {
-  const std::optional<JsonObject> found = object.object(key);
-  if (!found) object.fail_missing(key);
-  return *found;
-}
-
 TokenId read_id(const Json& value, const JsonObject& where) {
   const std::optional<int> id = as_int(value);
   if (!id || *id < 0) {
@@ -53,15 +34,15 @@ TokenId read_id(const Json& value, const JsonObject& where) {
 // [...]}, at any depth.
 template <typename Visit>
 void for_each_part(const JsonObject& part, const char* members, Visit visit) {
-  const std::string type = required_string(part, "type");
+  const std::string type = part.required_string("type");
   if (type != "Sequence") return visit(part, type);
-  for (const Json& member : required_array(part, members)) {
+  for (const Json& member : part.required_list(members)) {
     for_each_part(JsonObject(member, part.name()), members, visit);
   }
 }
 
 SplitRegex read_split(const JsonObject& split) {
-  const std::string behavior = required_string(split, "behavior");
+  const std::string behavior = split.required_string("behavior");
   if (behavior != "Isolated") {
     fail("pre_tokenizer: Split with the behavior {} is not supported, only \"Isolated\"",
          in_quotes(behavior));
@@ -69,9 +50,9 @@ SplitRegex read_split(const JsonObject& split) {
   if (split.boolean("invert").value_or(false)) {
     fail("pre_tokenizer: Split with \"invert\" is not supported");
   }
-  const JsonObject pattern = required_object(split, "pattern");
+  const JsonObject pattern = split.required_object("pattern");
   if (const auto regex = pattern.string("Regex")) return SplitRegex::from_pattern(*regex);
-  const std::string literal = required_string(pattern, "String");
+  const std::string literal = pattern.required_string("String");
   if (literal.empty()) fail("pre_tokenizer: Split with an empty pattern");
   return SplitRegex::from_literal(literal);
 }
@@ -86,14 +67,14 @@ void add_byte_level(const JsonObject& byte_level, PreTokenizer& chain) {
 // The ids of a special token that a template names.
 std::vector<TokenId> template_ids(const JsonObject& processing, const std::string& name,
                                   const Vocabulary& vocabulary) {
-  const JsonObject known = required_object(processing, "special_tokens");
+  const JsonObject known = processing.required_object("special_tokens");
   const std::optional<JsonObject> token = known.object(name);
   if (!token) {
     fail("{}: the template uses {}, which is not in its special_tokens", processing.name(),
          in_quotes(name));
   }
   std::vector<TokenId> ids;
-  for (const Json& value : required_array(*token, "ids")) {
+  for (const Json& value : token->required_list("ids")) {
     ids.push_back(read_id(value, processing));
     if (!vocabulary.contains(ids.back())) {
       fail("{}: the template's {} has the id {}, which no token has", processing.name(),
@@ -107,16 +88,16 @@ std::vector<TokenId> template_ids(const JsonObject& processing, const std::strin
 void wrap(const JsonObject& processing, const Vocabulary& vocabulary, TextTemplate& around) {
   std::vector<TokenId> before;
   bool text_seen = false;
-  for (const Json& value : required_array(processing, "single")) {
+  for (const Json& value : processing.required_list("single")) {
     const JsonObject piece(value, processing.name() + ": single");
     if (const auto sequence = piece.object("Sequence")) {
-      if (text_seen || required_string(*sequence, "id") != "A") {
+      if (text_seen || sequence->required_string("id") != "A") {
         fail("{}: the template must contain the sequence A once and no other", processing.name());
       }
       text_seen = true;
       continue;
     }
-    const std::string name = required_string(required_object(piece, "SpecialToken"), "id");
+    const std::string name = piece.required_object("SpecialToken").required_string("id");
     std::vector<TokenId>& side = text_seen ? around.after : before;
     const std::vector<TokenId> ids = template_ids(processing, name, vocabulary);
     side.insert(side.end(), ids.begin(), ids.end());
@@ -130,7 +111,7 @@ AddedToken read_added_token(const JsonObject& object) {
   const Json* id = object.find("id");
   if (id == nullptr) object.fail_missing("id");
   token.id = read_id(*id, object);
-  token.content = required_string(object, "content");
+  token.content = object.required_string("content");
   if (token.content.empty()) fail("{}: the content is empty", object.name());
   token.special = object.boolean("special").value_or(false);
   token.single_word = object.boolean("single_word").value_or(false);
@@ -158,7 +139,7 @@ void check_version_and_normalizer(const Json& file) {
   }
   if (const auto normalizer = object.object("normalizer")) {
     fail("the normalizer {} is not supported, only null; Llama 3 has none",
-         in_quotes(required_string(*normalizer, "type")));
+         in_quotes(normalizer->required_string("type")));
   }
 }
 
@@ -200,7 +181,7 @@ std::vector<AddedToken> read_added_tokens(const Json& file) {
   const JsonObject object(file, "the file");
   if (!object.has("added_tokens")) return tokens;
   std::set<std::string> contents;
-  for (const Json& value : required_array(object, "added_tokens")) {
+  for (const Json& value : object.required_list("added_tokens")) {
     const std::string name = fmt::format("added_tokens[{}]", tokens.size());
     tokens.push_back(read_added_token(JsonObject(value, name)));
     if (!contents.insert(tokens.back().content).second) {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <optional>
 
 #include <fmt/color.h>
 
@@ -40,10 +39,10 @@ class Manifest {
 
   // Short prompts first: all of their rows are stored, so a mistake's cause is best told there.
   std::vector<std::string> prompts(int at_most) const {
-    const JsonObject all = required(fields(), "prompts");
+    const JsonObject all = fields().required_object("prompts");
     std::vector<std::pair<int, std::string>> prompts;
     for (const auto& [name, prompt] : root_.at("prompts").items()) {
-      prompts.emplace_back(required(all, name).required_integer("tokens"), name);
+      prompts.emplace_back(all.required_object(name).required_integer("tokens"), name);
     }
     if (prompts.empty()) fail("{}: prompts is empty", path_.string());
     std::ranges::sort(prompts);
@@ -55,20 +54,11 @@ class Manifest {
   }
 
   double logits_tolerance() const {
-    const JsonObject tolerances = required(fields(), "tolerances");
-    const std::optional<double> tolerance = tolerances.number("logits");
-    if (!tolerance) tolerances.fail_missing("logits");
-    return *tolerance;
+    return fields().required_object("tolerances").required_number("logits");
   }
 
  private:
   JsonObject fields() const { return {root_, path_.string()}; }
-
-  static JsonObject required(const JsonObject& parent, const std::string& key) {
-    const std::optional<JsonObject> object = parent.object(key);
-    if (!object) parent.fail_missing(key);
-    return *object;
-  }
 
   fs::path path_;
   Json root_;

@@ -16,20 +16,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-JsonObject required_object(const JsonObject& parent, const std::string& key) {
-  const std::optional<JsonObject> object = parent.object(key);
-  if (!object) parent.fail_missing(key);
-  return *object;
-}
-
-double required_number(const JsonObject& parent, const std::string& key) {
-  const std::optional<double> number = parent.number(key);
-  if (!number) parent.fail_missing(key);
-  return *number;
-}
-
 GoldenShape read_shape(const JsonObject& manifest) {
-  const JsonObject fields = required_object(manifest, "shape");
+  const JsonObject fields = manifest.required_object("shape");
   GoldenShape shape{.d_model = fields.required_integer("d_model"),
                     .d_ff = fields.required_integer("d_ff"),
                     .n_layers = fields.required_integer("n_layers"),
@@ -81,9 +69,9 @@ GoldenFile::GoldenFile(const fs::path& path) : file_(path) {
   const bool is_cache = path.stem().extension() == ".cache";
   const bool is_float64 = path.stem().extension() == ".float64";
   const fs::path prompt = is_cache || is_float64 ? path.stem().stem() : path.stem();
-  const JsonObject prompts = required_object(manifest, "prompts");
-  const JsonObject norms = required_object(required_object(prompts, prompt), "norms");
-  const JsonObject tolerances = required_object(manifest, "tolerances");
+  const JsonObject prompts = manifest.required_object("prompts");
+  const JsonObject norms = prompts.required_object(prompt).required_object("norms");
+  const JsonObject tolerances = manifest.required_object("tolerances");
   for (const TensorEntry& entry : file_.header().tensors) {
     if (entry.dtype != DType::kI32) read_tensor(entry, tolerances, is_cache ? nullptr : &norms);
   }
@@ -114,8 +102,8 @@ void GoldenFile::read_tensor(const TensorEntry& entry, const JsonObject& toleran
          fmt::join(want, ", "));
   }
   const GoldenTensor tensor{entry.name, *place, file_.tensor(entry.name),
-                            required_number(tolerances, entry.name),
-                            norms == nullptr ? 0 : required_number(*norms, entry.name)};
+                            tolerances.required_number(entry.name),
+                            norms == nullptr ? 0 : norms->required_number(entry.name)};
   const Matrix values = to_matrix(tensor.view);
   for (std::size_t i = 0; i < values.values.size(); i++) {
     if (std::isfinite(values.values[i])) continue;

@@ -10,13 +10,6 @@
 namespace specdec {
 namespace {
 
-const Json& required_list(const JsonObject& fields, const std::string& key) {
-  const Json* list = fields.find(key);
-  if (list == nullptr) fields.fail_missing(key);
-  if (!list->is_array()) fields.fail_type(key, "a list");
-  return *list;
-}
-
 std::vector<TokenId> checked(std::vector<TokenId> tokens, int vocab_size, const std::string& name,
                              const std::string& key) {
   if (tokens.empty()) fail("{}: {} is empty", name, key);
@@ -41,7 +34,7 @@ std::vector<TokenId> read_tokens(const SafetensorsFile& file, const std::string&
 
 std::vector<double> read_numbers(const JsonObject& fields, const std::string& key) {
   std::vector<double> numbers;
-  for (const Json& entry : required_list(fields, key)) {
+  for (const Json& entry : fields.required_list(key)) {
     if (!entry.is_number()) fields.fail_type(key, "a list of numbers");
     numbers.push_back(entry.get<double>());
   }
@@ -50,7 +43,7 @@ std::vector<double> read_numbers(const JsonObject& fields, const std::string& ke
 
 std::vector<std::int32_t> read_integers(const JsonObject& fields, const std::string& key) {
   std::vector<std::int32_t> integers;
-  for (const Json& entry : required_list(fields, key)) {
+  for (const Json& entry : fields.required_list(key)) {
     const std::optional<int> integer = as_int(entry);
     if (!integer) fields.fail_type(key, "a list of integers");
     integers.push_back(*integer);

@@ -10,12 +10,6 @@
 namespace specdec {
 namespace {
 
-double required_number(const JsonObject& fields, const std::string& key) {
-  const std::optional<double> number = fields.number(key);
-  if (!number) fields.fail_missing(key);
-  return *number;
-}
-
 int integer_in(const JsonObject& fields, const std::string& key, const IntegerRange& range) {
   const int number = fields.required_integer(key);
   if (!range.has(number)) {
@@ -26,11 +20,8 @@ int integer_in(const JsonObject& fields, const std::string& key, const IntegerRa
 }
 
 std::vector<JsonObject> objects(const JsonObject& fields, const std::string& key) {
-  const Json* list = fields.find(key);
-  if (list == nullptr) fields.fail_missing(key);
-  if (!list->is_array()) fields.fail_type(key, "a list");
   std::vector<JsonObject> objects;
-  for (const Json& entry : *list) {
+  for (const Json& entry : fields.required_list(key)) {
     objects.emplace_back(entry, fmt::format("{}: {}[{}]", fields.name(), key, objects.size()));
   }
   return objects;
@@ -50,7 +41,7 @@ GoldenRound read_round(const JsonObject& fields, int vocab_size) {
   }
   for (const JsonObject& test : objects(fields, "tests")) {
     round.tests.push_back(
-        {required_number(test, "target_prob"), required_number(test, "draft_prob")});
+        {test.required_number("target_prob"), test.required_number("draft_prob")});
   }
   if (std::ssize(round.drafts) != round.spec_length || round.tests.size() > round.drafts.size()) {
     fail("{}: {} drafts and {} tests for a spec_length of {}", fields.name(), round.drafts.size(),
@@ -60,30 +51,28 @@ GoldenRound read_round(const JsonObject& fields, int vocab_size) {
 }
 
 GoldenRun read_run(const JsonObject& line, const LlamaConfig& config) {
-  const auto options = line.object("options");
-  if (!options) line.fail_missing("options");
-  const Json* seed = options->find("seed");
-  if (seed == nullptr) options->fail_missing("seed");
-  if (!seed->is_number_unsigned()) options->fail_type("seed", "a whole number");
+  const JsonObject options = line.required_object("options");
+  const Json* seed = options.find("seed");
+  if (seed == nullptr) options.fail_missing("seed");
+  if (!seed->is_number_unsigned()) options.fail_type("seed", "a whole number");
   GoldenRun run;
   run.id = golden_id(line);
   run.generation.prompt = read_tokens(line, "prompt_ids", config.vocab_size);
-  run.generation.max_new_tokens = integer_in(*options, "max_new_tokens", kNewTokens);
+  run.generation.max_new_tokens = integer_in(options, "max_new_tokens", kNewTokens);
   for (const std::int32_t id : read_integers(line, "eos_ids")) run.generation.eos_ids.push_back(id);
-  run.speculation.sampling = {
-      .temperature = required_number(*options, "temperature"),
-      .top_k = options->required_integer("top_k"),
-      .top_p = required_number(*options, "top_p"),
-      .repetition_penalty = required_number(*options, "repetition_penalty")};
-  run.speculation.draft_temperature = required_number(*options, "draft_temperature");
+  run.speculation.sampling = {.temperature = options.required_number("temperature"),
+                              .top_k = options.required_integer("top_k"),
+                              .top_p = options.required_number("top_p"),
+                              .repetition_penalty = options.required_number("repetition_penalty")};
+  run.speculation.draft_temperature = options.required_number("draft_temperature");
   try {
     check_speculation_options(run.speculation);
   } catch (const Error& error) {
-    fail("{}: {}", options->name(), error.what());
+    fail("{}: {}", options.name(), error.what());
   }
   run.seed = seed->get<std::uint64_t>();
-  run.spec_length = integer_in(*options, "spec_length", kSpecLengths);
-  run.context_limit = integer_in(*options, "context_limit", {1, config.max_seq_len});
+  run.spec_length = integer_in(options, "spec_length", kSpecLengths);
+  run.context_limit = integer_in(options, "context_limit", {1, config.max_seq_len});
   run.tokens = read_tokens(line, "tokens", config.vocab_size);
   check_golden_length(run.generation.prompt.size(),
                       static_cast<std::size_t>(run.generation.max_new_tokens), config, line.name());

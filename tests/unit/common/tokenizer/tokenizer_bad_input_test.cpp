@@ -121,7 +121,7 @@ TEST(TokenizerBadInputTest, Merges) {
 }
 
 TEST(TokenizerBadInputTest, AddedTokens) {
-  EXPECT_REFUSED(file["added_tokens"] = 7, "added_tokens is 7; it must be an array");
+  EXPECT_REFUSED(file["added_tokens"] = 7, "added_tokens is 7; it must be a list");
   EXPECT_REFUSED(file["added_tokens"][0] = 7, "added_tokens[0]: expected an object");
   EXPECT_REFUSED(file["added_tokens"][1].erase("id"), "added_tokens[1]: the field id is missing");
   EXPECT_REFUSED(file["added_tokens"][1]["id"] = -1, "added_tokens[1]: the id -1 is not");
