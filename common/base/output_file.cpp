@@ -21,29 +21,22 @@ namespace fs = std::filesystem;
 
 constexpr int kMostLinks = 40;  // as in the kernel
 
-// Where a path leads when its last part is a link, also one to nothing yet.
-fs::path behind_links(const fs::path& path) {
-  fs::path place = path;
-  for (int i = 0; i < kMostLinks && fs::is_symlink(fs::symlink_status(place)); i++) {
-    place = place.parent_path() / fs::read_symlink(place);  // an absolute one takes over
-  }
-  return place;
-}
+struct Destination {
+  fs::path place;         // where the links end, also at nothing yet
+  bool in_place = false;  // is a device, a pipe, or a descriptor of ours, as /dev/stdout
+};
 
-// A descriptor of this process: /dev/stdout, /dev/fd/63. Its file is somebody else's to replace.
-bool is_descriptor(const fs::path& path) {
-  fs::path at = path;
-  for (int i = 0; i < kMostLinks && fs::is_symlink(fs::symlink_status(at)); i++) {
-    if (fs::weakly_canonical(at.parent_path()).string().starts_with("/proc/")) return true;
-    at = at.parent_path() / fs::read_symlink(at);
-  }
-  return false;
-}
-
-bool is_written_in_place(const fs::path& path) {
+Destination destination_of(const fs::path& path) {
   struct stat status {};
   const bool there = ::stat(path.c_str(), &status) == 0;
-  return is_descriptor(path) || (there && !S_ISREG(status.st_mode));
+  Destination result{path, there && !S_ISREG(status.st_mode)};
+  for (int i = 0; i < kMostLinks && fs::is_symlink(fs::symlink_status(result.place)); i++) {
+    const fs::path folder = result.place.parent_path();
+    // A descriptor's file is somebody else's to replace.
+    if (fs::weakly_canonical(folder).string().starts_with("/proc/")) result.in_place = true;
+    result.place = folder / fs::read_symlink(result.place);  // an absolute one takes over
+  }
+  return result;
 }
 
 fs::path temporary_beside(const fs::path& place) {
@@ -81,12 +74,13 @@ void forget_partial(int place) {
 
 OutputFile::OutputFile(fs::path path) : path_(std::move(path)) {
   refuse_directory(path_);
-  if (is_written_in_place(path_)) {
+  Destination destination = destination_of(path_);
+  if (destination.in_place) {
     fd_ = ::open(path_.c_str(), O_WRONLY | O_APPEND | O_NOCTTY | O_CLOEXEC);
     if (fd_ < 0) fail_write();
     return;
   }
-  place_ = behind_links(path_);
+  place_ = std::move(destination.place);
   temporary_ = temporary_beside(place_);
   partial_ = note_partial(temporary_);
   fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
@@ -128,7 +122,7 @@ void OutputFile::commit() {
 
 void OutputFile::require_writable(const fs::path& path) {
   refuse_directory(path);
-  if (!is_written_in_place(path)) {
+  if (!destination_of(path).in_place) {
     const OutputFile created_and_removed(path);
   } else if (::access(path.c_str(), W_OK) != 0) {
     fail_at(path);

@@ -144,6 +144,16 @@ void add_all(CLI::App& app, const CommandLine& line) {
   }
 }
 
+// Parses, and runs the body unless --help or --version was asked for.
+int parse_and_run(CLI::App& app, int argc, char** argv, const std::function<int()>& body) {
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& asked) {
+    return app.exit(asked);
+  }
+  return body();
+}
+
 }  // namespace
 
 void parse(const CommandLine& line, std::vector<std::string> arguments) {
@@ -158,20 +168,6 @@ std::string help(const CommandLine& line) {
   add_all(app, line);
   return app.help();
 }
-
-namespace {
-
-// Parses, and runs the body unless --help or --version was asked for.
-int parse_and_run(CLI::App& app, int argc, char** argv, const std::function<int()>& body) {
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::Success& asked) {
-    return app.exit(asked);
-  }
-  return body();
-}
-
-}  // namespace
 
 int run_program(const CommandLine& line, int argc, char** argv, const std::function<int()>& body) {
   guard_process();

@@ -19,6 +19,20 @@ std::size_t pass_bytes(const LlamaModel& model) {
   return model.layer_bytes() + model.head().bytes();
 }
 
+// As check_vocabularies(); who has named no draft gets to know how.
+void require_draft_fits(const RunOptions& options, const ModelFiles& target,
+                        const Checkpoint& draft) {
+  try {
+    check_vocabularies(target, draft);
+  } catch (const Error&) {
+    if (options.draft != RunOptions().draft) throw;
+    fail(
+        "the embedded draft does not fit {}: give --draft DIR, or draft without a model of its "
+        "own: --draft-kind lookup, or self with --draft-weights int8",
+        options.target);
+  }
+}
+
 }  // namespace
 
 std::unique_ptr<Drafter> make_greedy_drafter(LanguageModel& model, const DrafterRoom& room) {
@@ -65,24 +79,6 @@ void check_vocabularies(const ModelFiles& target, const Checkpoint& draft) {
          name, rows, target.checkpoint.config().vocab_size);
   }
 }
-
-namespace {
-
-// As check_vocabularies(); who has named no draft gets to know how.
-void require_draft_fits(const RunOptions& options, const ModelFiles& target,
-                        const Checkpoint& draft) {
-  try {
-    check_vocabularies(target, draft);
-  } catch (const Error& error) {
-    if (options.draft != RunOptions().draft) throw;
-    fail(
-        "the embedded draft does not fit {}: give --draft DIR, or draft without a model of its "
-        "own: --draft-kind lookup, or self with --draft-weights int8",
-        options.target);
-  }
-}
-
-}  // namespace
 
 DraftSetup::DraftSetup(const RunOptions& options, const ModelFiles& files, const LlamaModel& target,
                        const DraftRoom& room, const Drafting& drafting)
