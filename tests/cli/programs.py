@@ -37,14 +37,20 @@ class ProgramTest(unittest.TestCase):
             self.assertIn(expected, text)
 
 
-def read_tensors(path):
-    """The F32 tensors of a safetensors file: {name: (shape, bytes)}."""
+def read_safetensors(path):
+    """{name: (dtype, shape, bytes)}"""
     data = path.read_bytes()
     size = struct.unpack("<Q", data[:8])[0]
     tensors = {}
     for name, entry in json.loads(data[8:8 + size]).items():
         if name != "__metadata__":
-            assert entry["dtype"] == "F32"
             begin, end = entry["data_offsets"]
-            tensors[name] = (entry["shape"], data[8 + size + begin:8 + size + end])
+            tensors[name] = (entry["dtype"], entry["shape"], data[8 + size + begin:8 + size + end])
     return tensors
+
+
+def read_tensors(path):
+    """The same of a file that has F32 alone: {name: (shape, bytes)}."""
+    tensors = read_safetensors(path)
+    assert all(dtype == "F32" for dtype, _, _ in tensors.values())
+    return {name: (shape, data) for name, (_, shape, data) in tensors.items()}

@@ -15,25 +15,15 @@ import sys
 import tempfile
 import unittest
 
+from programs import read_safetensors
+
 BIN = pathlib.Path(sys.argv.pop(1)).resolve()
 GOLDEN = pathlib.Path(sys.argv.pop(1)).resolve()
-STAGES = sorted(path for path in BIN.glob("0[1-9]_*") if os.access(path, os.X_OK))
+STAGES = sorted(path for path in BIN.glob("[0-9][0-9]_*") if os.access(path, os.X_OK))[1:]  # the toy reads none
 OF_TENSORS = [stage for stage in STAGES if stage.name[:2] in ("01", "02", "03")]
 OF_TEXTS = [stage for stage in STAGES if stage.name[:2] not in ("01", "02", "03")]
 SECONDS = 300
 HUGE = 2**31 - 1
-
-
-def read_safetensors(path):
-    """{name: (dtype, shape, bytes)}"""
-    data = path.read_bytes()
-    size = struct.unpack("<Q", data[:8])[0]
-    tensors = {}
-    for name, entry in json.loads(data[8:8 + size]).items():
-        if name != "__metadata__":
-            begin, end = entry["data_offsets"]
-            tensors[name] = (entry["dtype"], entry["shape"], data[8 + size + begin:8 + size + end])
-    return tensors
 
 
 def write_safetensors(path, tensors):

@@ -455,6 +455,13 @@ class BadInputTest(ProgramTest):
         (folder / "tokenizer.json").write_text(text.replace("<|eot_id|>", "<|done|>"))
         self.expect_error("token 3849 is ", GREEDY, "--draft", folder)
         self.expect_error("<|done|>", GREEDY, "--draft", folder)
+        # A target of one's own, and no word about its draft.
+        for stage in (*STAGES, "06_batched_verification", "07_adaptive_drafting"):
+            self.expect_error(f"the embedded draft does not fit {folder}: give --draft DIR", stage, "--target", folder,
+                              "--prompt", "Once")
+            code, _, errors = run(stage, "--target", folder, "--prompt", "Once", "--max-new-tokens", 2, "--draft-kind",
+                                  "lookup")
+            self.assertEqual(code, 0, errors)
 
     def test_weights(self):
         for stage in STAGES:

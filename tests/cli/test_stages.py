@@ -182,6 +182,17 @@ class BadInputTest(ProgramTest):
             self.expect_error("--system", stage, "--system", "a")
             self.expect_error("no tokenizer.json", stage, "--target", GOLDEN / "checkpoints" / "untied", "--prompt", "a")
 
+    def test_a_chat_needs_the_tokens_of_chats(self):
+        folder = pathlib.Path(tempfile.mkdtemp())
+        self.addCleanup(shutil.rmtree, folder)
+        shutil.copytree(GOLDEN / "models" / "target", folder, dirs_exist_ok=True)
+        text = (folder / "tokenizer.json").read_text()
+        for token in ("<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>", "<|begin_of_text|>"):
+            (folder / "tokenizer.json").write_text(text.replace(token, "<|other|>"))
+            for stage in STAGES:
+                self.expect_error(f"--chat needs Llama 3's special tokens, and the tokenizer has no {token}", stage,
+                                  "--target", folder, "--chat", "Hello")
+
     def test_lengths(self):
         for stage in ALL:
             self.expect_error("need 2058 positions; the model has 2048", stage, "--prompt-ids", "1,2,3,4,5,6,7,8,9,10",
@@ -189,8 +200,9 @@ class BadInputTest(ProgramTest):
             self.expect_error("--max-context allows 8", stage, "--prompt-ids", "1,2,3,4,5", "--max-new-tokens", "4",
                               "--max-context", "8")
             self.expect_error("beyond the model's 2048 positions", stage, "--max-context", "4096")
-            self.expect_error("--max-new-tokens", stage, "--max-new-tokens", "0")
-            self.expect_error("--max-new-tokens", stage, "--max-new-tokens", "many")
+            for value in ("0", "-1", "many", "1.5", "9999999999"):
+                self.expect_error(f"--max-new-tokens is '{value}'; it takes a whole number from 1 to 1073741824", stage,
+                                  f"--max-new-tokens={value}")
             self.expect_error("--stop: the text is empty", stage, "--stop", "")
 
     def test_devices_and_caches(self):
