@@ -8,6 +8,7 @@ COURSE := python3 tests/course
 STAGE_FOLDER = $(notdir $(wildcard stages/0$(STAGE)_* stages/$(STAGE)_*))
 GOLDEN_VENV := $(BUILD)/golden-venv
 DOCS_VENV := $(BUILD)/docs-venv
+FUZZ_VENV := $(BUILD)/fuzz-venv
 FORMATTED := git ls-files -z --cached --others --exclude-standard -- '*.h' '*.cpp' '*.cu' '*.cuh'
 
 .PHONY: help setup setup-full build demo test test-kernels test-course test-full bench bench-full bench-docs bench-cuda experiments \
@@ -93,10 +94,14 @@ asan tsan: setup-full ## the tests under ASan and UBSan (asan), under ThreadSani
 	@cmake --build --preset $@ --target programs tests kernel_tests course_probes
 	@ctest --preset $@ $(CTEST_ARGS)
 
-fuzz: setup-full ## run each fuzzer for FUZZ_SECONDS (60)
+fuzz: setup-full ## run each fuzzer for FUZZ_SECONDS (60), or on FUZZ_RUNS inputs
 	@cmake --preset fuzz
 	@cmake --build --preset fuzz
-	@tests/fuzz/run_fuzzers $(BUILD)/fuzz/bin $(FUZZ_SECONDS)
+	@if { python3 -m venv $(FUZZ_VENV) && \
+	    $(FUZZ_VENV)/bin/pip install --retries 1 -r tests/fuzz/requirements.txt; } > $(FUZZ_VENV).log 2>&1; then \
+	  export PYTHON=$(FUZZ_VENV)/bin/python; \
+	else echo "Python's fuzzers are left out: they need python3-venv and, the first time, a network; see $(FUZZ_VENV).log"; fi; \
+	tests/fuzz/run_fuzzers $(BUILD)/fuzz/bin $(if $(FUZZ_RUNS),-runs=$(FUZZ_RUNS),-max_total_time=$(FUZZ_SECONDS))
 
 bench: benchmark-programs ## measure this machine in 10 minutes: build/bench/page.md (let nothing else run)
 	@python3 tests/benchmarks/bench.py --build $(BUILD)

@@ -5,6 +5,7 @@
 """
 import argparse
 import json
+import math
 import os
 import pathlib
 import shutil
@@ -22,8 +23,15 @@ DEEPEST = 20                              # lists and objects in each other; a t
 
 def read(path):
     try:
-        return pathlib.Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        return pathlib.Path(path).read_bytes()
+    except OSError as error:
+        raise tool.Trouble(f"{path}: cannot be read: {error.strerror}") from error
+
+
+def text_of(data, path):
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
         raise tool.Trouble(f"{path}: cannot be read: {error}") from error
 
 
@@ -31,9 +39,10 @@ def not_a_number(word):
     raise ValueError(f"{word} is no JSON number")
 
 
-def read_trace(path):
+def trace_of(data, path):
+    """The trace that a file's bytes hold."""
     try:
-        trace = json.loads(read(path), parse_constant=not_a_number)
+        trace = json.loads(text_of(data, path), parse_constant=not_a_number)
     except (ValueError, RecursionError) as error:
         raise tool.Trouble(f"{path}: no JSON: {error}") from error
     found = trace.get("format") if isinstance(trace, dict) else None
@@ -50,6 +59,8 @@ def rounded(value, left=DEEPEST):
     if left == 0:
         raise tool.Trouble(f"the trace has more than {DEEPEST} lists and objects in each other")
     if isinstance(value, float):
+        if not math.isfinite(value):
+            raise tool.Trouble("the trace has a number that is too large")
         return float(f"{value:.{DIGITS}g}")
     if isinstance(value, list):
         return [rounded(item, left - 1) for item in value]
@@ -75,13 +86,16 @@ def embed(page, element):
     return page[:page.index(BEGIN)] + f"{BEGIN}\n{element}\n" + page[page.index(END):]
 
 
-def write(path, text):
-    """All of it or nothing, in place of the file that a link leads to."""
-    path = path.resolve()
+def encoded(page):
     try:
-        data = text.encode("utf-8")
+        return page.encode("utf-8")
     except UnicodeEncodeError as error:
         raise tool.Trouble(f"the trace has a text that is none: {error.reason} at character {error.start} of the page") from error
+
+
+def write(path, data):
+    """All of it or nothing, in place of the file that a link leads to."""
+    path = path.resolve()
     with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f"{path.name}.", delete=False) as partial:
         try:
             partial.write(data)
@@ -101,9 +115,10 @@ def main():
     arguments = parser.parse_args()
     if not arguments.page.is_file():
         raise tool.Trouble(f"{arguments.page}: no plain file to change")
-    trace = read_trace(arguments.trace)
+    trace = trace_of(read(arguments.trace), arguments.trace)
     element = as_element(rounded(trace))
-    write(arguments.page, embed(read(arguments.page), element))
+    page = embed(text_of(read(arguments.page), arguments.page), element)
+    write(arguments.page, encoded(page))
     print(f"{arguments.page}: {len(trace['rounds'])} rounds, {len(element.encode()) // 1024} KiB")
     return 0
 

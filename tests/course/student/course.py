@@ -10,12 +10,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from student import regions
+from student.terminal import printable
 
 FOLDER = Path("tests/course")
 
 
 class CourseError(Exception):
-    """The table contradicts itself or the sources: `str` says where and how."""
+    """The table contradicts itself or the sources: `str` says where and how, in one line, whatever it quotes."""
+
+    def __str__(self):
+        return printable(" ".join(super().__str__().split()))
 
 
 @dataclass
@@ -73,8 +77,16 @@ def number_of(text):
 def read_json(path):
     """What a file of the course says. Raises CourseError."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
+        return parse_json(path.read_bytes(), path)
+    except OSError as error:
+        raise CourseError(f"{path}: cannot be read: {error.strerror}") from error
+
+
+def parse_json(data, path):
+    """What the bytes of that file say. Raises CourseError."""
+    try:
+        return json.loads(data.decode("utf-8"))
+    except (ValueError, RecursionError) as error:
         raise CourseError(f"{path}: no JSON: {' '.join(str(error).split())}") from error
 
 
@@ -87,6 +99,8 @@ def is_a(value, wanted):
 
 def check_of(entry):
     """A check of the table. Raises CourseError, TypeError where it is none."""
+    if not isinstance(entry, dict):
+        raise CourseError(f"a check is an object, not {json.dumps(entry)[:60]}")
     entry = dict(entry)
     kind = next((kind for kind in SUBJECTS if kind in entry), None)
     if kind is None:

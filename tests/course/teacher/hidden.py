@@ -17,6 +17,7 @@ import hashlib
 import hmac
 import json
 import random
+import re
 import sys
 import tempfile
 from pathlib import Path
@@ -130,9 +131,13 @@ def make(root, build, number, secret, visibility):
 
 
 def read_cases(path, stage):
-    """What a file of hidden cases holds: checks that are twins of the stage's, and what each of them
-    expects. Raises CourseError for anything else, so that no submission pays for it."""
-    cases = course.read_json(path)
+    """A file of hidden cases. Raises CourseError."""
+    return require_cases(course.read_json(path), path, stage)
+
+
+def require_cases(cases, path, stage):
+    """The content of a file of hidden cases, if it is one: checks that are twins of the stage's, and what
+    each of them expects. Raises CourseError for anything else, so that no submission pays for it."""
     try:
         if cases["stage"] != stage.number:
             raise course.CourseError(f"{path} has cases of stage {cases['stage']}, not {stage.number}")
@@ -174,8 +179,16 @@ def is_kept(value):
         return False
     if "floats" in value:
         return (set(value) == {"tolerance", "floats", "hidden"} and value["hidden"] is True
-                and all(isinstance(x, (int, float)) for x in [value["tolerance"], *value["floats"]]))
-    return set(value) == {"digest", "salt"} and all(isinstance(text, str) for text in value.values())
+                and isinstance(value["floats"], list) and all(map(is_float32, [value["tolerance"], *value["floats"]])))
+    return set(value) == {"digest", "salt"} and all(map(is_hexadecimal, value.values()))
+
+
+def is_hexadecimal(value):
+    return isinstance(value, str) and re.fullmatch("[0-9a-f]+", value) is not None
+
+
+def is_float32(value):
+    return isinstance(value, (int, float)) and abs(value) < 2**128
 
 
 def add_cases(path, stage, expected, folder, root):

@@ -11,7 +11,7 @@ import stat
 import sys
 from pathlib import Path
 
-from student import building, checks, course, isolation, sandbox
+from student import building, checks, course, grade, isolation, sandbox
 from student.terminal import printable
 from teacher import assignment, overlay, stubs
 
@@ -177,7 +177,7 @@ def programs(root, build, stage, folder, scratch):
         except overlay.CompileError as error:
             bad = culprits(error, files)
             if not bad:
-                raise course.CourseError(f"the project itself does not build: {error}") from error
+                raise grade.GradeError(f"the project itself does not build: {error}") from error
             lines = building.first_errors(str(error).replace(f"{place}/source/", "").replace(f"{cut}/", ""))
             for path in bad:
                 del files[path]
