@@ -238,7 +238,7 @@ class Attacks(unittest.TestCase):
         table = json.loads((self.root / "tests/course/tasks.json").read_text(encoding="utf-8"))
         hidden = {"stage": 0, "visibility": "hidden", "checks": [
             {"name": "hidden_adds", "task": "0.1", "probe": "adds", "seeds": [9], "hidden": True}],
-            "expected": {"hidden_adds": {"9": [["seed + 1", {"digest": "d", "salt": "s"}]]}}}
+            "expected": {"hidden_adds": {"9": [["seed + 1", {"digest": "d", "salt": "5a"}]]}}}
         for path, sound in (("tests/course/tasks.json", table), ("hidden.json", hidden)):
             for name, text in broken(sound):
                 with self.subTest(name, path=path):
