@@ -4,8 +4,9 @@
   starter    all tasks of a stage are stubs: every check fails or is not reached
   task       one task is a stub: exactly its checks fail, and those that say they need it
   mutant     a classic bug is planted: the check that is named catches it, in the right words
+  planted    a student's bug is planted: some check of the stage catches it
 
-usage: python3 tests/course prove --build DIR [--stage N] [--only reference|starter|tasks|mutants] [--sample N]
+usage: python3 tests/course prove --build DIR [--stage N] [--only reference|starter|tasks|mutants|planted] [--sample N]
   --sample N   of all that could be proved, every so many that N remain; which ones changes with the
                sources, so that over time all have their turn; SPECDEC_FULL=1: all
 Exit code 1 where something is not so.
@@ -17,7 +18,7 @@ from pathlib import Path
 
 from student import checks, course, regions
 from teacher import overlay, sample, stubs
-from authoring import mutants, table
+from authoring import mutants, planted, table
 
 
 class OverlaidPrograms(checks.Programs):
@@ -77,6 +78,11 @@ class Prover:
     def mutant(self, mutant):
         yield from mutants.survivors(self, mutant)
 
+    def planted(self, stage, bug):
+        right, line = planted.told(bug, planted.verdict(self.root, self.build, stage, bug))
+        if not right:
+            yield line
+
     def all_proofs(self, numbers, only):
         """(title, function that yields problems) of whatever can be proved."""
         for number in numbers:
@@ -91,6 +97,9 @@ class Prover:
         for mutant in mutants.load(self.root) if only in (None, "mutants") else []:
             if mutant.stage in numbers:
                 yield f"stage {mutant.stage}: mutant {mutant.name}", lambda m=mutant: self.mutant(m)
+        for number in numbers if only in (None, "planted") else []:
+            for bug in planted.load(self.root, number):
+                yield f"stage {number}: planted in {bug.task}: {bug.title}", lambda b=bug, n=number: self.planted(self.stages[n], b)
 
 
 def main(arguments):
@@ -98,7 +107,7 @@ def main(arguments):
     parser.add_argument("--build", type=Path, default=Path("build"))
     parser.add_argument("--root", type=Path, default=Path("."))
     parser.add_argument("--stage", type=int, action="append")
-    parser.add_argument("--only", choices=["reference", "starter", "tasks", "mutants"])
+    parser.add_argument("--only", choices=["reference", "starter", "tasks", "mutants", "planted"])
     parser.add_argument("--sample", type=int)
     parser.add_argument("--match", default="", help="only proofs with this in their title")
     options = parser.parse_args(arguments)

@@ -4,6 +4,7 @@
 #include <memory>
 #include <vector>
 
+#include "stages/02_contiguous_kv_cache/contiguous_kv_cache.h"
 #include "stages/03_paged_kv_cache/paged_kv_cache.h"
 #include "stages/05_rejection_sampling/sampling_drafter.h"
 #include "stages/06_batched_verification/scheduler.h"

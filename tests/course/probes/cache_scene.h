@@ -45,22 +45,27 @@ class CacheScene {
   // Writes number, number + 1, ... at the positions of a sequence from `begin` on.
   void write(SequenceId sequence, int number, int begin = 0) {
     for (int i = begin; i < cache.length(sequence); i++) {
-      for (float* row : rows(cache.slot(sequence, i))) *row = static_cast<float>(number);
-      number++;
+      write_slot(cache.slot(sequence, i), number++);
     }
   }
+  void write_slot(int slot, int number) {
+    for (float* row : rows(slot)) *row = static_cast<float>(number);
+  }
 
-  // What lies at the positions of a sequence: -1 where nothing was ever written, -2 where keys and
-  // values of the layers are not alike.
+  // The numbers at the positions of a sequence.
   std::vector<int> read(SequenceId sequence) {
     std::vector<int> numbers;
     for (int i = 0; i < cache.length(sequence); i++) {
-      const std::vector<float*> all = rows(cache.slot(sequence, i));
-      const float first = *all.front();
-      const bool alike = std::ranges::all_of(all, [&](const float* row) { return *row == first; });
-      numbers.push_back(std::isnan(first) ? -1 : alike ? static_cast<int>(first) : -2);
+      numbers.push_back(read_slot(cache.slot(sequence, i)));
     }
     return numbers;
+  }
+  // -1 where nothing was ever written, -2 where keys and values of the layers are not alike.
+  int read_slot(int slot) {
+    const std::vector<float*> all = rows(slot);
+    const float first = *all.front();
+    const bool alike = std::ranges::all_of(all, [&](const float* row) { return *row == first; });
+    return std::isnan(first) ? -1 : alike ? static_cast<int>(first) : -2;
   }
 
  private:

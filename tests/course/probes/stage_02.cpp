@@ -61,6 +61,8 @@ void truncate(std::uint64_t seed) {
   fact("length after truncating to the same length", cache.length(b));
   cache.truncate(b, 0);
   fact("length after truncating to 0", cache.length(b));
+  fact("truncating 0 tokens to 1", course::fate([&] { cache.truncate(b, 1); }));
+  fact("truncating to -1", course::fate([&] { cache.truncate(b, -1); }));
 }
 
 void fork(std::uint64_t seed) {
@@ -71,11 +73,13 @@ void fork(std::uint64_t seed) {
   const SequenceId b = scene.create(length);
   scene.write(a, 100);
   scene.write(b, 200);
+  scene.write_slot(cache.slot(b, 0) + length, 900);  // left over from a longer text
   const SequenceId c = cache.fork(b);
   fact(fmt::format("length of a fork of {} tokens", length), cache.length(c));
   fact(fmt::format("values of a fork of {} tokens", length), scene.read(c));
   fact("rows that were copied for it",
        cache.bytes_copied() / cache.memory().shape().bytes_per_token());
+  fact("slot of the fork behind its tokens", scene.read_slot(cache.slot(c, 0) + length));
   scene.extend({{c, 1}});
   scene.write(c, 300);
   fact("values of the original after the fork was written to", scene.read(b));

@@ -20,6 +20,8 @@ void allocate(std::uint64_t seed) {
   fact("pages free", pages.n_free());
   fact("pages in use", pages.n_used());
   fact("most pages that were ever in use", pages.peak_used());
+  while (pages.n_free() > 0) pages.allocate();
+  fact("allocating when no page is free", course::fate([&] { pages.allocate(); }));
 }
 
 void free(std::uint64_t seed) {
@@ -28,6 +30,7 @@ void free(std::uint64_t seed) {
   const std::int32_t alone = static_cast<std::int32_t>(seed % 2), shared = 2;
   pages.free(alone);
   fact("pages free of 6 after 4 were allocated and 1 freed", pages.n_free());
+  fact("pages with several owners after 4 were allocated and 1 freed", pages.n_shared());
   fact("owners of the freed page", pages.owners(alone));
   fact("the page that is allocated next", pages.allocate());
   pages.share(shared);
@@ -196,6 +199,8 @@ void truncate(std::uint64_t seed) {
   cache.truncate(a, 0);
   fact("table after truncating to 0", scene.table(a));
   fact("pages free after truncating to 0", scene.n_free());
+  fact("truncating 0 tokens to 1", course::fate([&] { cache.truncate(a, 1); }));
+  fact("truncating to -1", course::fate([&] { cache.truncate(a, -1); }));
 }
 
 // Random calls; what is read must be what was written, and in the end all pages must be free.

@@ -148,6 +148,58 @@ void begins_a_round(std::uint64_t seed) {
   }
 }
 
+// Up to 5 tokens, but `now` in the next round.
+class PolicyOfNow final : public SpecLengthPolicy {
+ public:
+  explicit PolicyOfNow(int now) : now_(now) {}
+  int largest() const override { return 5; }
+  int next() const override { return now_; }
+  void learn(const Round&) override {}
+
+ private:
+  int now_;
+};
+
+void takes_k_from_the_policy(std::uint64_t seed) {
+  for (const int K : {2, 5, 0}) {
+    Pair pair(seed, 1);
+    const Tokens prompt = prompt_of(seed, 6);
+    ScriptedDrafter drafter(std::vector<Tokens>{prompt_of(seed + 1, 9)});
+    DraftAndVerify steps(pair.target, drafter, std::make_unique<PolicyOfNow>(K), kNoLimit,
+                         Drafts(5, 0));
+    steps.prefill(prompt);
+    fact(fmt::format("drafted where the policy allows 5 and wants {}", K),
+         steps.draft(prompt, {}).drafted);
+  }
+}
+
+// Remembers how it is to sample.
+class SampledDrafter final : public ScriptedDrafter {
+ public:
+  using ScriptedDrafter::ScriptedDrafter;
+  void draft(std::span<const DraftRequest> requests) override {
+    sampling = requests.front().sampling;
+    ScriptedDrafter::draft(requests);
+  }
+  Sampling sampling;
+};
+
+void passes_the_sampling_on(std::uint64_t seed) {
+  Pair pair(seed, 1);
+  const Tokens prompt = prompt_of(seed, 6);
+  SampledDrafter drafter(std::vector<Tokens>{{1, 2, 3}});
+  DraftAndVerify steps(pair.target, drafter, 3, kNoLimit);
+  Dice dice(seed);
+  steps.prefill(prompt);
+  steps.draft(prompt, {.options = {.temperature = 0.5, .top_k = 7}, .random = &dice, .race = true});
+  const Sampling& given = drafter.sampling;
+  fact("temperature of the drafter, for 0.5",
+       floats(std::vector<double>{given.options.temperature}));
+  fact("top-k of the drafter, for 7", given.options.top_k);
+  fact("the drafter has the random source, and races",
+       std::vector<int>{given.random == &dice, given.race});
+}
+
 // No draft of a round is left over in the next one.
 void forgets_old_drafts(std::uint64_t seed) {
   Pair pair(seed, 1);
@@ -195,6 +247,24 @@ void verifies_in_one_pass(std::uint64_t seed) {
     fact(fmt::format("what the target says in each of the rows, {}", when), choices);
     fact(fmt::format("tokens in the target's cache afterwards, {}", when),
          pair.target.length(steps.sequence()));
+  }
+}
+
+void verifies_round_after_round(std::uint64_t seed) {
+  Pair pair(seed, 1);
+  const Tokens prompt = prompt_of(seed, 7);
+  ScriptedDrafter drafter(std::vector<Tokens>{{1, 2, 3}, {4, 5}});
+  DraftAndVerify steps(pair.target, drafter, 4, kNoLimit);
+  steps.prefill(prompt);
+  for (const char* which : {"first", "second"}) {
+    steps.draft(prompt, {});
+    pair.target.passes.clear();
+    steps.verify(prompt);
+    for (const auto& pass : pair.target.passes) {
+      fact(fmt::format("tokens fed to the target in the {} round", which), pass.front().tokens);
+    }
+    pair.target_table.truncate(steps.sequence(), 6);  // nothing was accepted, or emitted
+    drafter.truncate(steps.draft_sequence(), 6);
   }
 }
 
@@ -325,8 +395,11 @@ int main(int argc, char** argv) {
                     {{"drafts_k_tokens", drafts_k_tokens},
                      {"rolls_back_both_caches", rolls_back_both_caches},
                      {"begins_a_round", begins_a_round},
+                     {"takes_k_from_the_policy", takes_k_from_the_policy},
+                     {"passes_the_sampling_on", passes_the_sampling_on},
                      {"forgets_old_drafts", forgets_old_drafts},
                      {"verifies_in_one_pass", verifies_in_one_pass},
+                     {"verifies_round_after_round", verifies_round_after_round},
                      {"accepts_while_the_target_agrees", accepts_while_the_target_agrees},
                      {"stops_within_a_round", stops_within_a_round},
                      {"fills_the_context", fills_the_context},

@@ -41,28 +41,33 @@ class Witness final : public RandomSource {
 
   TokenId token(std::span<const double> probs, int position, Purpose purpose) override {
     drawn_from.assign(probs.begin(), probs.end());
-    asked.push_back(position);
-    purposes.push_back(static_cast<int>(purpose));
+    note(position, purpose);
     const bool can_be_drawn = std::ranges::all_of(probs, [](double prob) { return prob >= 0; });
     return can_be_drawn ? dice_.token(probs, position, purpose) : -1;
   }
   bool accept(double probability, int position) override {
     probabilities.push_back(probability);
-    asked.push_back(position);
-    purposes.push_back(static_cast<int>(Purpose::kAccept));
+    note(position, Purpose::kAccept);
     return answer.value_or(dice_.accept(probability, position));
   }
   TokenId race(std::span<const double> probs, int position) override {
-    asked.push_back(position);
-    purposes.push_back(static_cast<int>(Purpose::kRace));
+    note(position, Purpose::kRace);
     return dice_.race(probs, position);
   }
 
+  const Tokens* context = nullptr;   // the text as it grows
+  int misplaced = 0;                 // draws at another position than the text's length
   std::optional<bool> answer;        // to every accept()
   Probs drawn_from, probabilities;   // the last token()'s; every accept()'s
   std::vector<int> asked, purposes;  // of all, in order
 
  private:
+  void note(int position, Purpose purpose) {
+    asked.push_back(position);
+    purposes.push_back(static_cast<int>(purpose));
+    if (context && position != std::ssize(*context)) misplaced++;
+  }
+
   Dice dice_;
 };
 
@@ -96,6 +101,22 @@ void judges_by_the_options(std::uint64_t seed) {
     fact(fmt::format("distribution kept for row 0, {}", c.name),
          exact({kept.begin(), kept.end()}, kClose));
   }
+}
+
+void judges_with_lenience_at_temperature_0(std::uint64_t seed) {
+  constexpr int V = 8;
+  Rows rows(V, seed, seed, 1);
+  TableModel model(V, rows.row_of());
+  const LogitsBuffer logits(model, 1);
+  const Tokens context = tokens_of(seed, 5, V);
+  model.forward(Segment{model.create(), context, 1}, logits.rows(0, 1));
+  Witness random(seed);
+  JudgingScratch scratch(3, V);
+  Judge judge(model.backend(), random, {.sampling = {.temperature = 0}, .lenience = 0.5}, scratch);
+  judge.plain_choice(logits.rows(0, 1), context);
+  const std::span<const double> kept = judge.target_probs(0);
+  fact("distribution kept for row 0, temperature 0 with lenience 0.5",
+       exact({kept.begin(), kept.end()}, kClose));
 }
 
 // ---- 5.2
@@ -164,6 +185,17 @@ void accepts_by_the_ratio(std::uint64_t seed) {
                             random.asked.empty() ? -1 : random.asked[0]});
     }
   }
+}
+
+// Rounding may reject a draft although p and q are equal, which leaves no residual.
+void rejects_where_nothing_is_owed(std::uint64_t seed) {
+  const Probs p = probs_of(seed, 20, 5, false);
+  Witness random(seed);
+  random.answer = false;
+  Probs scratch(p.size());
+  const Decision decision = rejection(proposal_of({"", p, p, 1}, 7), random, scratch);
+  fact("what a correction is drawn from where p and q are equal", exact(random.drawn_from));
+  fact("correction where p and q are equal", decision.token);
 }
 
 // Decisions of a rule for many drafts, by the draws of a seed.
@@ -239,6 +271,22 @@ void accepts_at_least(std::uint64_t seed) {
   replay(seed, at_least, "at least");
 }
 
+// p and q are equal on the draft, or on another token; at temperature 0 both are 1 on one token.
+void accepts_equal_probabilities(std::uint64_t seed) {
+  const std::vector<Models> pairs = {
+      {"p = q on the draft", {0.25, 0.5, 0.25}, {0.5, 0.25, 0.25}, 2},
+      {"p = q = 1 on the draft", {0, 1, 0}, {0, 1, 0}, 1},
+      {"p = q on token 2, and p < q on the draft", {0.25, 0.5, 0.25}, {0.5, 0.25, 0.25}, 0}};
+  for (const Models& pair : pairs) {
+    Witness random(seed);
+    Probs scratch(pair.p.size());
+    const Decision decision = at_least(proposal_of(pair, 7), random, scratch);
+    fact(fmt::format("accepted: {}", pair.name), static_cast<int>(decision.accepted));
+    fact(fmt::format("what a correction is drawn from: {}", pair.name),
+         exact(random.drawn_from.empty() ? Probs{} : normal(random.drawn_from)));
+  }
+}
+
 // ---- 5.4
 
 // A round of the judge alone, whose drafts are the target's own draws up to `right`.
@@ -270,7 +318,10 @@ void judge_one(std::uint64_t seed, int right, int K, const SamplingOptions& opti
   Judge judge(model.backend(), random,
               {.sampling = options, .rule = &find_acceptance_rule("sample-and-match")}, judging);
   Round round{.start = 3, .drafted = K};
+  random.context = &context;
   judge.judge(drafts, logits.rows(0, K + 1), context, generation, round);
+  fact(fmt::format("draws at another position than the context's length, {}", when),
+       random.misplaced);
   fact(fmt::format("tokens, {}", when), to_tokens(generation.tokens()));
   fact(fmt::format("the context afterwards, {}", when), context);
   fact(fmt::format("drafts accepted, {}", when), round.accepted);
@@ -295,6 +346,70 @@ void judges_by_the_whole_history(std::uint64_t seed) {
   const SamplingOptions penalty{.temperature = 0.8, .repetition_penalty = 2.5};
   for (std::uint64_t i = 0; i < 4; i++) {
     judge_one(seed + 10 * i, 4, 4, penalty, fmt::format("repetition penalty 2.5, text {}", i));
+  }
+}
+
+// Rounds of a judge whose rule or options are not the plain ones, and what its draws were.
+void judge_with(std::uint64_t seed, const SpeculationOptions& options, const std::string& when) {
+  constexpr int V = 7, K = 3;
+  Rows rows(V, seed, seed, 1);
+  TableModel model(V, rows.row_of());
+  const LogitsBuffer logits(model, K + 1);
+  Tokens context = tokens_of(seed, 4, V);
+  Drafts drafts(K, V);
+  Tokens text = context;
+  for (int i = 0; i < K; i++) {
+    const Probs draft_probs = probs_of(seed, i, V, false);
+    std::ranges::copy(draft_probs, drafts.next_probs().begin());
+    drafts.add_drawn(static_cast<TokenId>((i + 1) % V));
+    text.push_back(drafts.token(i));
+  }
+  model.forward(Segment{model.create(), text, K + 1}, logits.rows(0, K + 1));
+  const GenerationRequest request{.prompt = context, .max_new_tokens = 20};
+  Generation generation(request, nullptr);
+  Witness random(seed);
+  random.answer = true;
+  JudgingScratch scratch(K, V);
+  Judge judge(model.backend(), random, options, scratch);
+  Round round{.start = 3, .drafted = K};
+  judge.judge(drafts, logits.rows(0, K + 1), context, generation, round);
+  fact(fmt::format("tokens, {}", when), to_tokens(generation.tokens()));
+  fact(fmt::format("probabilities to accept, {}", when), exact(random.probabilities, kClose));
+  fact(fmt::format("purposes of the draws, {}", when), random.purposes);
+  for (int i = 0; i < round.tested(); i++) {
+    const std::span<const double> kept = judge.target_probs(i);
+    fact(fmt::format("distribution kept for row {}, {}", i, when),
+         exact({kept.begin(), kept.end()}, kClose));
+  }
+}
+
+void keeps_every_row(std::uint64_t seed) {
+  judge_with(seed, {.sampling = {.temperature = 1}}, "all drafts accepted");
+}
+
+void judges_with_lenience(std::uint64_t seed) {
+  judge_with(seed, {.sampling = {.temperature = 1}, .lenience = 0.25}, "lenience 0.25");
+}
+
+// Without drafts a round is a bonus.
+void draws_the_bonus_as_the_rule_does(std::uint64_t seed) {
+  for (const char* rule : {"coupled", "rejection"}) {
+    constexpr int V = 7;
+    Rows rows(V, seed, seed, 1);
+    TableModel model(V, rows.row_of());
+    const LogitsBuffer logits(model, 1);
+    Tokens context = tokens_of(seed, 4, V);
+    model.forward(Segment{model.create(), context, 1}, logits.rows(0, 1));
+    const GenerationRequest request{.prompt = context, .max_new_tokens = 20};
+    Generation generation(request, nullptr);
+    Witness random(seed);
+    JudgingScratch scratch(1, V);
+    Judge judge(model.backend(), random,
+                {.sampling = {.temperature = 1}, .rule = &find_acceptance_rule(rule)}, scratch);
+    Round round{.start = 3};
+    judge.judge(Drafts(1, V), logits.rows(0, 1), context, generation, round);
+    fact(fmt::format("bonus, --acceptance {}", rule), to_tokens(generation.tokens()));
+    fact(fmt::format("purpose of the bonus' draw, --acceptance {}", rule), random.purposes);
   }
 }
 
@@ -369,15 +484,22 @@ void at_least_has_the_law_of_the_target(std::uint64_t seed) {
 
 int main(int argc, char** argv) {
   using namespace specdec::course;
-  return run_probes(argc, argv,
-                    {{"judges_by_the_options", judges_by_the_options},
-                     {"corrects_from_the_residual", corrects_from_the_residual},
-                     {"accepts_by_the_ratio", accepts_by_the_ratio},
-                     {"replays_rejection", replays_rejection},
-                     {"emits_what_the_target_would", emits_what_the_target_would},
-                     {"judges_a_round", judges_a_round},
-                     {"judges_by_the_whole_history", judges_by_the_whole_history},
-                     {"has_the_law_of_the_target", has_the_law_of_the_target},
-                     {"accepts_at_least", accepts_at_least},
-                     {"at_least_has_the_law_of_the_target", at_least_has_the_law_of_the_target}});
+  return run_probes(
+      argc, argv,
+      {{"judges_by_the_options", judges_by_the_options},
+       {"judges_with_lenience_at_temperature_0", judges_with_lenience_at_temperature_0},
+       {"corrects_from_the_residual", corrects_from_the_residual},
+       {"accepts_by_the_ratio", accepts_by_the_ratio},
+       {"rejects_where_nothing_is_owed", rejects_where_nothing_is_owed},
+       {"replays_rejection", replays_rejection},
+       {"emits_what_the_target_would", emits_what_the_target_would},
+       {"judges_a_round", judges_a_round},
+       {"judges_by_the_whole_history", judges_by_the_whole_history},
+       {"keeps_every_row", keeps_every_row},
+       {"judges_with_lenience", judges_with_lenience},
+       {"draws_the_bonus_as_the_rule_does", draws_the_bonus_as_the_rule_does},
+       {"has_the_law_of_the_target", has_the_law_of_the_target},
+       {"accepts_at_least", accepts_at_least},
+       {"accepts_equal_probabilities", accepts_equal_probabilities},
+       {"at_least_has_the_law_of_the_target", at_least_has_the_law_of_the_target}});
 }

@@ -161,6 +161,26 @@ void admits_whoever_fits(std::uint64_t seed) {
   }
 }
 
+// A contiguous cache has a region for each sequence, and here fewer of them than may run.
+void waits_for_a_region(std::uint64_t seed) {
+  const std::unique_ptr<Backend> backend = make_plain_backend();
+  ContiguousKvCache target_cache(*backend, {1, 1, 1}, 2, kPositions),
+      draft_cache(*backend, {1, 1, 1}, 8, kPositions);
+  Rows rows(kVocab, seed, seed, 1);
+  PagedTableModel target(target_cache, kVocab, rows.row_of(), kPositions),
+      draft(draft_cache, kVocab, rows.row_of(), kPositions);
+  SamplingDrafter drafter(draft, kPositions + 1, 4);
+  Crowd crowd(*backend, 4);
+  KvPool target_pool(&target_cache, false, false), draft_pool(&draft_cache, false, false);
+  BatchJudge judge;
+  BatchedRounds rounds(target, drafter, judge, 8, 4);
+  Scheduler scheduler({8, 64, 16}, target, drafter, rounds, target_pool, draft_pool);
+  for (int i = 0; i < 4; i++) scheduler.enqueue(crowd.add(request_of(seed, 5 + i, 9, 4)));
+  fact("admitted where the target has 2 regions", scheduler.plan().admitted);
+  fact("waiting where the target has 2 regions", ids_of(scheduler.waiting()));
+  for (RequestState* r : crowd.all()) scheduler.remove(*r);
+}
+
 // The plans of some steps.
 void plan_steps(Floor& floor, int steps, int accepted, const std::string& when) {
   Lists rounds, admitted, preempted;
@@ -232,17 +252,23 @@ void serve(World& world, EngineOptions options, const std::vector<Arrival>& arri
                       .drafter = world.drafter,
                       .draft_cache = &world.draft_cache},
                      options);
-  Numbers finished, admitted, pages;
+  Numbers finished, admitted, pages, lengths;
   const auto n = static_cast<int>(arrivals.size());
+  std::vector<std::string> told(arrivals.size(), "not at all");  // by the last delivery
+  const auto listen = [&](const Delivery& delivery) {
+    if (!delivery.finished) return;
+    told[std::size_t(delivery.id)] = finish_reason_name(delivery.finish_reason);
+  };
   int added = 0;
   for (int step = 1; step <= kMostSteps && (added < n || !engine.idle()); step++) {
     for (const Arrival& arrival : arrivals) {
-      if (arrival.before_step == step) added += engine.add_request(arrival.request) >= 0;
+      if (arrival.before_step == step) added += engine.add_request(arrival.request, listen) >= 0;
     }
     const StepReport& report = engine.step();
     for (const auto& admission : report.admitted)
       admitted.push_back(static_cast<int>(admission.id));
     for (const RequestId id : report.finished) finished.push_back(static_cast<int>(id));
+    for (const StepReport::Part& part : report.parts) lengths.push_back(part.length);
     pages.push_back(report.pages);
   }
   for (int id = 0; id < n; id++) {
@@ -251,6 +277,7 @@ void serve(World& world, EngineOptions options, const std::vector<Arrival>& arri
     fact(fmt::format("tokens of request {}", id), result.tokens);
     fact(fmt::format("how request {} ended", id),
          ended ? std::string(finish_reason_name(result.finish_reason)) : "not at all");
+    fact(fmt::format("how request {} ended, as its last delivery says", id), told[std::size_t(id)]);
     fact(fmt::format("rounds, tested, accepted of request {}", id),
          Numbers{int(result.stats.run.rounds), int(result.stats.run.tested),
                  int(result.stats.run.accepted)});
@@ -258,6 +285,7 @@ void serve(World& world, EngineOptions options, const std::vector<Arrival>& arri
   fact("requests in the order of their admissions", admitted);
   fact("requests in the order of their ends", finished);
   fact("pages in use after each step", pages);
+  fact("tokens cached after each part of each step, as the reports say", lengths);
   fact("passes of the target", std::ssize(world.target.passes));
   fact("preemptions", engine.stats().preemptions);
   fact("tokens found in the prefix cache", engine.stats().prefix_tokens);
@@ -343,6 +371,8 @@ void finds_the_longest_prefix(std::uint64_t seed) {
   Tokens changed = prompt;
   changed[5] = (changed[5] + 1) % kVocab;
   found("the first prompt with another token 5", changed);
+  found("the first page behind a strange one",
+        joined({prompt[1], prompt[0], prompt[1], prompt[0]}, prompt));
   found("no tokens", {});
   const SequenceId third = prefixes.create(prompt);
   fact("pages that a third sequence shares with the first",
@@ -378,6 +408,7 @@ int main(int argc, char** argv) {
                      {"drafts_for_all", drafts_for_all},
                      {"judges_each_by_its_own_rows", judges_each_by_its_own_rows},
                      {"admits_whoever_fits", admits_whoever_fits},
+                     {"waits_for_a_region", waits_for_a_region},
                      {"plans_within_the_budget", plans_within_the_budget},
                      {"preempts_the_youngest", preempts_the_youngest},
                      {"makes_room_for_the_oldest", makes_room_for_the_oldest},
