@@ -1,7 +1,9 @@
 """The rules that the course's table keeps, beside those without which it cannot be loaded."""
 import re
 
-from student import regions
+from student import checks, regions
+
+LONGEST_CAUSE = 28  # words
 
 
 def problems(root, stages):
@@ -31,11 +33,25 @@ def problems(root, stages):
             for name in [check.task, *check.needs]:
                 if name not in names:
                     yield f"check {check.name} of stage {stage.number} names task {name}, which is none of its"
-            if not check.usually:
-                yield f"check {check.name} of stage {stage.number} does not say what usually goes wrong"
+            yield from causes(root, stage, check)
         repeated = {check.name for check in stage.checks if [c.name for c in stage.checks].count(check.name) > 1}
         for name in sorted(repeated):
             yield f"check {name} stands twice in stage {stage.number}"
+
+
+def causes(root, stage, check):
+    """What is wrong with the causes that a check names: one for each fact, each short, none for nothing."""
+    where = f"check {check.name} of stage {stage.number}"
+    known = checks.load_expected(root, stage).get(check.name, {}).values()
+    facts = {fact for seed in known for fact, _ in seed} or {""}
+    for fact in sorted(facts):
+        if checks.cause_of(check, fact) is None:
+            yield f"{where} names no cause for '{fact}'"
+    for part, words in check.causes.items():
+        if not any(checks.cause_of(check, fact) == words for fact in facts):
+            yield f"{where} names a cause for '{part}', of which no fact speaks"
+        if len(words.split()) > LONGEST_CAUSE:
+            yield f"{where} names a cause of {len(words.split())} words for '{part}'; at most {LONGEST_CAUSE}"
 
 
 def region_lines(root, task):

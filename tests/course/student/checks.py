@@ -37,6 +37,8 @@ class Result:
     printed: list = field(default_factory=list)  # what else the program said
     seconds: float = 0.0
     facts: list = field(default_factory=list)  # those of the last seed
+    fact: str = ""  # the one that differs, or that was to come when the program broke off
+    begun: bool = True  # whether the task is no stub any more
 
     def __post_init__(self):
         """What a stranger's program said goes to terminals and reports."""
@@ -73,9 +75,35 @@ def facts_of(text):
     return facts, others
 
 
-def shortened(value):
-    text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= 60 else text[:57] + "..."
+def shown(value, most=60):
+    """A value as people write it, shortened: 1, 2, 3 for a list, NaN for what is no number."""
+    text = _plain(value)
+    return text if len(text) <= most else text[:most - 3] + "..."
+
+
+def _plain(value, inside=False):
+    if value is None:
+        return "nothing"
+    if isinstance(value, str):
+        return f'"{value}"'
+    if isinstance(value, dict):
+        return "; ".join(f"{key}: {_plain(item, True)}" for key, item in value.items()) or "nothing"
+    if isinstance(value, list):
+        text = ", ".join(_plain(item, True) for item in value)
+        return f"({text})" if inside else text or "nothing"
+    return _number(value)
+
+
+def _number(value, digits=6):
+    return f"{value:.{digits}g}" if isinstance(value, float) else "NaN" if value is None else str(value)
+
+
+def compared(got, want):
+    """Both values in words, with as many digits as tell them apart."""
+    if isinstance(want, float) and (got is None or isinstance(got, (int, float))):
+        digits = next((n for n in range(6, 18) if _number(got, n) != _number(want, n)), 17)
+        return f"got {_number(got, digits)}, expected {_number(want, digits)}"
+    return f"got {shown(got)}, expected {shown(want)}"
 
 
 def relative_error(got, want):
@@ -101,28 +129,35 @@ def digest(salt, value):
 def difference(got, want):
     """Empty where a value is as expected, else what is wrong with it."""
     if isinstance(want, dict) and "digest" in want:
-        return "" if digest(want["salt"], got) == want["digest"] else f"{shortened(got)} is wrong"
+        return "" if digest(want["salt"], got) == want["digest"] else f"{shown(got)} is wrong"
     if isinstance(want, dict) and "floats" in want:
-        floats = got.get("floats") if isinstance(got, dict) else None
-        if not isinstance(floats, list) or len(floats) != len(want["floats"]):
-            return f"{shortened(got)}, not {len(want['floats'])} numbers"
-        error = relative_error(floats, want["floats"])
-        if error <= want["tolerance"]:
-            return ""
-        if want.get("hidden"):
-            return f"relative error {error:.1e}, at most {want['tolerance']:.0e}"
-        pairs = list(zip(floats, want["floats"]))
-        worst = max(range(len(pairs)), key=lambda i: _distance(*pairs[i]))
-        return (f"number {worst + 1} of {len(pairs)} is {_number(pairs[worst][0])}, not {_number(pairs[worst][1])} "
-                f"(relative error {error:.1e}, at most {want['tolerance']:.0e})")
+        return _difference_of_floats(got, want)
     if type(got) is type(want) and got == want:
         return ""
     if isinstance(got, list) and isinstance(want, list) and max(len(got), len(want)) > 1:
-        for i, (one, other) in enumerate(zip(got, want)):
-            if one != other:
-                return f"number {i + 1} of {len(want)} is {shortened(one)}, not {shortened(other)}"
-        return f"there are {len(got)}, not {len(want)}"
-    return f"{shortened(got)}, not {shortened(want)}"
+        return _difference_of_lists(got, want)
+    return compared(got, want)
+
+
+def _difference_of_floats(got, want):
+    floats, wanted = got.get("floats") if isinstance(got, dict) else None, want["floats"]
+    if not isinstance(floats, list) or len(floats) != len(wanted):
+        return f"got {shown(floats)}, expected {len(wanted)} numbers"
+    error = relative_error(floats, wanted)
+    if error <= want["tolerance"]:
+        return ""
+    apart = f"relative error {error:.1e}, at most {want['tolerance']:.0e}"
+    if want.get("hidden"):
+        return apart
+    worst = max(range(len(wanted)), key=lambda i: _distance(floats[i], wanted[i]))
+    return f"number {worst + 1} of {len(wanted)}: {compared(floats[worst], wanted[worst])} ({apart})"
+
+
+def _difference_of_lists(got, want):
+    for i, (one, other) in enumerate(zip(got, want)):
+        if one != other:
+            return f"number {i + 1} of {len(want)}: {compared(one, other)}"
+    return f"got {len(got)} of them, expected {len(want)}"
 
 
 def _distance(got, want):
@@ -133,21 +168,17 @@ def _distance(got, want):
     return distance if math.isfinite(distance) else math.inf
 
 
-def _number(value):
-    return f"{value:.6g}" if isinstance(value, float) else shortened(value)
-
-
 def first_difference(got, want):
-    """Of two lists of facts: None where they are equal, else a sentence."""
+    """Of two lists of facts: None where they are equal, else the fact that differs, and how."""
     for i, (fact, value) in enumerate(want):
         if i >= len(got):
-            return f"{fact}: nothing was said of it; the program ended before"
+            return fact, "the program ended before it said this"
         if got[i][0] != fact:
-            return f"{fact}: expected here, but the program spoke of '{got[i][0][:80]}'"
+            return fact, f"expected here, but the program spoke of '{got[i][0][:80]}'"
         wrong = difference(got[i][1], value)
         if wrong:
-            return f"{fact}: {wrong}"
-    return None if len(got) == len(want) else f"'{got[len(want)][0][:80]}' was said, and nothing more was expected"
+            return fact, wrong
+    return None if len(got) == len(want) else (got[len(want)][0][:80], "nothing more was expected")
 
 
 # ---- running
@@ -221,7 +252,7 @@ def unfinished(check, outcome, printed):
     stub = NOT_DONE.search(outcome.stderr) if outcome.code != 0 else None
     seconds = outcome.seconds
     if stub and stub[1] == check.task:
-        return Result(check, FAIL, stub[0] + outcome.stderr[stub.end():].split("\n")[0], seconds=seconds)
+        return Result(check, FAIL, stub[0] + outcome.stderr[stub.end():].split("\n")[0], seconds=seconds, begun=False)
     if stub:
         return Result(check, NOT_CHECKED, f"needs task {stub[1]}", needs=stub[1], seconds=seconds)
     if outcome.trouble() or outcome.code != 0:
@@ -242,8 +273,13 @@ def run_once(check, stage, seed, expected, programs, root):
     # What was said before the end counts: a wrong fact explains more than the crash after it.
     wrong = first_difference(facts, expected)
     end = unfinished(check, outcome, printed)
-    if wrong and (end is None or len(facts) > 0 and first_difference(facts, expected[:len(facts)])):
-        return Result(check, FAIL, wrong, printed=printed[-SHOWN:], seconds=outcome.seconds)
+    if wrong and (end is None or facts and first_difference(facts, expected[:len(facts)])):
+        fact, how = wrong
+        said = [line for line in outcome.stderr.splitlines() if line.strip()]
+        return Result(check, FAIL, f"{fact}: {how}", printed=(printed + said)[-SHOWN:], seconds=outcome.seconds, fact=fact)
+    if end and end.status == ERROR and wrong:
+        end.fact = wrong[0]
+        end.message += f", before it said: {end.fact}"
     return end or Result(check, PASS, seconds=outcome.seconds, facts=facts)
 
 
@@ -279,9 +315,15 @@ def run(check, stage, expected, programs, root):
         if result.status != PASS:
             break
     result.seconds = seconds
-    if result.status in (FAIL, ERROR) and check.usually and not NOT_DONE.search(result.message):
-        result.message += f"\nusually: {check.usually}"
+    cause = cause_of(check, result.fact) if result.status in (FAIL, ERROR) and result.begun else None
+    if cause:
+        result.message += f"\nusually: {cause}"
     return result
+
+
+def cause_of(check, fact):
+    """What most often is the cause where a fact differs, or None."""
+    return next((cause for part, cause in check.causes.items() if part in fact), None)
 
 
 def in_order(stage):

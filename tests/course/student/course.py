@@ -40,7 +40,7 @@ class Check:
     name: str
     task: str
     needs: list
-    usually: str
+    causes: dict  # part of a fact's name -> what most often is the cause where that fact differs
     kind: str  # probe, json or golden
     subject: object  # the probe's case, the program's options, or the golden file
     facts: list = field(default_factory=list)  # json: the paths
@@ -64,7 +64,7 @@ class Stage:
 
 
 # What a check's fields are; of a list, what its items are.
-TYPES = {"name": str, "task": str, "needs": [str], "usually": str, "facts": [str], "seeds": [int], "seconds": int,
+TYPES = {"name": str, "task": str, "needs": [str], "causes": {str: str}, "facts": [str], "seeds": [int], "seconds": int,
          "options": [str], "hidden": bool}
 SUBJECTS = {"probe": str, "json": [str], "golden": str}
 
@@ -91,7 +91,9 @@ def parse_json(data, path):
 
 
 def is_a(value, wanted):
-    """Whether a value is of a type, or a list of values of one; a truth value is no number."""
+    """Whether a value is of a type, or a list or an object of values of one; a truth value is no number."""
+    if isinstance(wanted, dict):
+        return isinstance(value, dict) and is_a(list(value.values()), list(wanted.values()))
     if isinstance(wanted, list):
         return isinstance(value, list) and all(is_a(item, wanted[0]) for item in value)
     return isinstance(value, wanted) and not (wanted is int and isinstance(value, bool))
@@ -106,7 +108,7 @@ def check_of(entry):
     if kind is None:
         raise CourseError(f"check {entry.get('name')}: neither probe nor json nor golden")
     entry["subject"] = entry.pop(kind)
-    check = Check(kind=kind, needs=entry.pop("needs", []), usually=entry.pop("usually", ""), **entry)
+    check = Check(kind=kind, needs=entry.pop("needs", []), causes=entry.pop("causes", {}), **entry)
     for name, wanted in {**TYPES, "subject": SUBJECTS[kind]}.items():
         if not is_a(getattr(check, name), wanted):
             raise CourseError(f"check {check.name}: {kind if name == 'subject' else name} cannot be "

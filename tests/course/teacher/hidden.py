@@ -53,7 +53,7 @@ def case_of(check, number, secret, root):
     """The hidden twin of a check, as an entry of tasks.json; None where it can have none."""
     seed = derived(secret, number, check.name)
     dice = random.Random(seed)
-    entry = {"name": f"hidden_{check.name}", "task": check.task, "needs": check.needs, "usually": check.usually,
+    entry = {"name": f"hidden_{check.name}", "task": check.task, "needs": check.needs, "causes": check.causes,
              "seconds": check.seconds, "hidden": True}
     if check.kind == "probe":
         seeds = [derived(secret, number, check.name, i) for i in range(SEEDS)]

@@ -28,8 +28,9 @@ class ChecksTest(unittest.TestCase):
         self.root = Path(folder.name)
         self.root.chmod(0o755)
         tasks = [course.Task(f"4.{i}", f"title {i}", 3, 25, "a.cpp") for i in (1, 2)]
-        self.checks = [course.Check("first", "4.1", [], "it is often so", "probe", "first", seconds=3),
-                       course.Check("second", "4.2", ["4.1"], "or so", "probe", "second", seconds=3)]
+        self.checks = [course.Check("first", "4.1", [], {"length": "a length is often so", "tokens": "tokens are often so"},
+                                    "probe", "first", seconds=3),
+                       course.Check("second", "4.2", ["4.1"], {"": "or so"}, "probe", "second", seconds=3)]
         self.stage = course.Stage(4, "04_x", "docs/04_x.md", tasks, self.checks)
         self.program = self.root / "probe"
         self.programs = checks.Programs(self.root, {"course_probe_04": self.program})
@@ -48,17 +49,33 @@ class ChecksTest(unittest.TestCase):
     def test_equal_facts_pass_whatever_else_is_printed(self):
         self.expect("echo debugging\n" + GOOD + "echo more >&2\n", checks.PASS)
 
-    def test_the_first_wrong_fact_is_reported_with_its_usual_cause(self):
+    def test_the_first_wrong_fact_is_reported_with_its_own_cause(self):
         self.expect(GOOD.replace("14", "12").replace("6", "9"), checks.FAIL,
-                    "length after 3 drafts: 12, not 14", "usually: it is often so")
+                    "length after 3 drafts: got 12, expected 14", "usually: a length is often so")
+        self.expect(GOOD.replace("6", "9"), checks.FAIL, "tokens: number 2 of 3: got 9, expected 6",
+                    "usually: tokens are often so")
+        self.assertNotIn("usually", self.run_check(GOOD.replace("0.25", "0.5")).message)  # no cause is known of a law
+
+    def test_what_the_code_printed_is_shown_with_a_wrong_fact(self):
+        self.expect("echo on stdout\necho on stderr >&2\n" + GOOD.replace("14", "12"), checks.FAIL, "on stdout", "on stderr")
+
+    def test_values_are_shown_as_people_write_them(self):
+        for got, want, words in ((None, 7, "got nothing, expected 7"), ("stop", "length", 'got "stop", expected "length"'),
+                                 ([[1, 2], [3]], [[1, 2], [4]], "number 2 of 2: got 3, expected 4"),
+                                 ([1, [2, 3]], [1, [2, 4]], "number 2 of 2: got 2, 3, expected 2, 4"),
+                                 ({"stop": 6}, {"stop": 5}, "got stop: 6, expected stop: 5"),
+                                 ([], [1], "got nothing, expected 1"), ([1], 1, "got 1, expected 1")):
+            self.assertEqual(checks.difference(got, want), words)
+        for got, words in ((None, "got NaN, expected 1 "), (1.0000004, "got 1.0000004, expected 1 "), ("x", 'got "x", expected 1 ')):
+            self.assertIn(words, checks.difference({"floats": [got, 2.0]}, {"floats": [1.0, 2.0], "tolerance": 1e-9}))
 
     def test_a_list_says_where_it_differs(self):
-        self.expect(GOOD.replace("[5,6,7]", "[5,6,8]"), checks.FAIL, "tokens: number 3 of 3 is 8, not 7")
-        self.expect(GOOD.replace("[5,6,7]", "[5,6]"), checks.FAIL, "tokens: there are 2, not 3")
+        self.expect(GOOD.replace("[5,6,7]", "[5,6,8]"), checks.FAIL, "tokens: number 3 of 3: got 8, expected 7")
+        self.expect(GOOD.replace("[5,6,7]", "[5,6]"), checks.FAIL, "tokens: got 2 of them, expected 3")
 
     def test_floats_have_a_tolerance_and_nan_never_passes(self):
         self.expect(GOOD.replace("0.25", "0.2500001"), checks.PASS)
-        self.expect(GOOD.replace("0.25", "0.26"), checks.FAIL, "law: number 2 of 2 is 0.26, not 0.25")
+        self.expect(GOOD.replace("0.25", "0.26"), checks.FAIL, "law: number 2 of 2: got 0.26, expected 0.25")
         for wrong in ("null", "NaN", "1e999", '"0.25"x'):
             self.assertNotEqual(self.run_check(GOOD.replace("0.25", wrong)).status, checks.PASS, wrong)
 
@@ -82,9 +99,11 @@ class ChecksTest(unittest.TestCase):
         self.expect("sleep 60\n", checks.ERROR, "endless loop")
         self.expect("echo sorry >&2; exit 3\n", checks.ERROR, "exit code 3", "sorry")
         self.expect(GOOD + "exit 3\n", checks.ERROR, "exit code 3")
+        self.expect(GOOD.splitlines()[0] + "\nkill -SEGV $$\n", checks.ERROR, "before it said: tokens",
+                    "usually: tokens are often so")
 
     def test_a_wrong_fact_before_a_crash_is_what_explains_it(self):
-        self.expect(fact("length after 3 drafts", 12) + "kill -ABRT $$\n", checks.FAIL, "12, not 14")
+        self.expect(fact("length after 3 drafts", 12) + "kill -ABRT $$\n", checks.FAIL, "got 12, expected 14")
 
     def test_a_program_that_is_not_there_is_an_error(self):
         result = checks.run(self.checks[0], self.stage, {"0": WANT}, checks.Programs(self.root), self.root)
@@ -119,7 +138,7 @@ class ChecksTest(unittest.TestCase):
         self.assertIn("Next: what does not compile: a.cpp:3.", output.getvalue())
 
     def test_running_out_of_memory_is_told(self):
-        self.expect("echo std::bad_alloc >&2; exit 1\n", checks.ERROR, "it ran out of memory", "usually: it is often so")
+        self.expect("echo std::bad_alloc >&2; exit 1\n", checks.ERROR, "it ran out of memory", "usually: a length is often so")
 
 
 class BuildingTest(unittest.TestCase):

@@ -42,12 +42,12 @@ TABLE = {"stages": [{
     "tasks": [{"id": "0.1", "section": 1, "points": 50}, {"id": "0.2", "section": 2, "points": 30},
               {"id": "0.3", "section": 3, "points": 20}],
     "checks": [
-        {"name": "adds", "task": "0.1", "probe": "adds", "seeds": [1, 2], "usually": "a sum", "seconds": 2},
-        {"name": "doubles", "task": "0.2", "probe": "doubles", "seeds": [1, 2], "usually": "a product", "seconds": 2},
+        {"name": "adds", "task": "0.1", "probe": "adds", "seeds": [1, 2], "causes": {"": "a sum"}, "seconds": 2},
+        {"name": "doubles", "task": "0.2", "probe": "doubles", "seeds": [1, 2], "causes": {"": "a product"}, "seconds": 2},
         {"name": "text", "task": "0.2", "json": ["--prompt", "Once"], "facts": ["tokens", "stats.target_forwards"],
-         "usually": "a text", "seconds": 2},
+         "causes": {"": "a text"}, "seconds": 2},
         {"name": "subtracts", "task": "0.3", "needs": ["0.1"], "probe": "subtracts", "seeds": [3],
-         "usually": "a difference", "seconds": 2}]}]}
+         "causes": {"": "a difference"}, "seconds": 2}]}]}
 NINJA = """rule compile
   command = c++ -I {root} -MD -MF $out.d -c $in -o $out
 rule library
