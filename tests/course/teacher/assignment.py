@@ -22,7 +22,7 @@ from teacher import stubs
 STARTER = course.FOLDER / "teacher/starter"
 # Copied whole, but for what LEFT_OUT matches.
 COPIED = ("CMakeLists.txt", "LICENSE", ".ci/setup", ".clang-format", "common", "kernels", "stages/CMakeLists.txt", "stages/programs",
-          "golden/README.md", "golden/draft_text.txt", "golden/models", "golden/checkpoints", "golden/goldens",
+          "golden/draft_text.txt", "golden/models", "golden/checkpoints", "golden/goldens",
           "tests/course/probes/CMakeLists.txt", "tests/course/probes/golden_report.cpp",
           "docs/figures", "docs/00_before_you_start.md", "docs/checkpoints_and_tokenizers.md", "docs/theory.md",
           "docs/glossary.md", "docs/troubleshooting.md")
@@ -34,6 +34,7 @@ LEFT_OUT = re.compile(r"(^|/)(build|__pycache__)/|^kernels/(cuda|emulation)/.*\.
 BLOCK = re.compile(r"(<!-- snippet: (?P<path>[^#\s]+)(?:#(?P<name>[\w.-]+))? -->\n```\w*\n).*?(^```$)",
                    re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"(?<!!)\[([^\]]+)\]\(([^)\s]+)\)")
+ELSEWHERE = "(in the whole project)"  # what becomes of a link to a page that is left out: its words, and this
 INCLUDE = re.compile(r'^#include "(tests/[^"]+)"', re.MULTILINE)
 
 
@@ -188,9 +189,9 @@ def update_chapters(out, stubbed):
     """Code blocks of the chapters that show a source with stubs show it as it is in the assignment, and
     links lead nowhere but to what is there."""
     for page in [*out.glob("docs/*.md"), *out.glob("stages/*/*.md")]:
-        def linked(match, folder=page.parent):  # what leads out of the assignment is text
+        def linked(match, folder=page.parent):  # what leads out of the assignment is text that says so
             there = match[2].startswith(("http", "#")) or (folder / match[2].split("#")[0]).exists()
-            return match[0] if there else match[1]
+            return match[0] if there else f"{match[1]} {ELSEWHERE}"
 
         def shown(match):
             if match["path"] not in stubbed:

@@ -17,6 +17,15 @@ SOURCES = (".h", ".cpp")
 TEXTS = (*SOURCES, ".md", ".json", ".txt", ".py", "")
 OPTIONS = {"emitted": "2", "forwards": "0.5", "rows": "2", "pages": "9", "speedup": "1.5"}
 
+# What a page may send its reader to: files by path or by name, targets of make, sections of stages.
+BLOCK = re.compile(r"^ *```\w*\n(.*?)^ *```", re.DOTALL | re.MULTILINE)
+SPAN = re.compile(r"(?<!`)`([^`]+)`(?!`)")
+PLACE = re.compile(r"(?<![\w/.<-])(?:\.ci|common|docs|golden|kernels|stages|tests)/[\w./*-]*[\w*]")
+FILE = re.compile(r"(?<![\w/.*-])[\w-]+\.(?:cpp|cuh?|h|html|md|py)\b")
+BUILT = re.compile(r"\bbuild/(?:bin|tests)/([\w/]+)(?![\w.])")
+COMMAND = re.compile(r"^(?:\$ )?make ([a-z][\w-]*)|\b(ctest)\b", re.MULTILINE)
+SECTION = re.compile(r"[Ss]tage (\d+), section \d+")
+
 
 def code_of(text):
     """A text's lines without indentation, empty ones and comments."""
@@ -44,6 +53,66 @@ def solutions(number):
             text = regions.replaced(text, region, [])
         rest += code_of(text)
     return {name: {piece for piece in own if piece not in rest} for name, own in taken.items()}
+
+
+def paragraphs(text):
+    """The paragraphs of a page; a table or a code block belongs to the one before it."""
+    found, inside = [[]], False
+    for line in re.sub(r"(?m)^> ?", "", text).split("\n"):
+        if not line.strip() and not inside:
+            found.append([])
+        inside ^= line.lstrip().startswith("```")
+        found[-1].append(line)
+    joined = []
+    for paragraph in ("\n".join(lines).strip() for lines in found):
+        goes_on = joined and re.match(r"(?:<!--.*?-->\s*)*(?:```|\|)", paragraph, re.DOTALL)
+        joined[-1:] = [f"{joined[-1]}\n{paragraph}"] if goes_on else [*joined[-1:], paragraph]
+    return joined
+
+
+def code_in(paragraph):
+    """Its code: blocks, and spans, a line each."""
+    spans = (" ".join(span.split()) for span in SPAN.findall(BLOCK.sub("", paragraph)))
+    return "\n".join([*BLOCK.findall(paragraph), *spans])
+
+
+def dead_ends(tree, number, text):
+    """What a page of an assignment sends its reader to although it is not there. A paragraph that says that it
+    speaks of the whole project may."""
+    names = {path.name for path in tree.rglob("*")}
+    targets = set(re.findall(r"^([a-z]+):", (tree / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    for paragraph in paragraphs(text):
+        words, code = " ".join(paragraph.split()), code_in(paragraph)
+        if "whole project" in words.replace(assignment.ELSEWHERE, ""):  # that stands for a link, and for no more
+            continue
+        yield from (place for place in PLACE.findall(code) if not any(tree.glob(place + "*")))
+        yield from (name for name in FILE.findall(code) if name not in names)
+        yield from (name for name in BUILT.findall(code) if name != "inspect" and not (tree / "stages" / name).exists())
+        yield from (target or tool for target, tool in COMMAND.findall(code) if target not in targets)
+        yield from (section[0] for section in SECTION.finditer(words) if int(section[1]) > number)
+
+
+class DeadEnds(unittest.TestCase):
+    def test_are_found(self):
+        with tempfile.TemporaryDirectory() as folder:
+            tree = Path(folder)
+            (tree / "docs").mkdir()
+            (tree / "docs/04_here.md").write_text("")
+            (tree / "stages/04_here").mkdir(parents=True)
+            (tree / "Makefile").write_text("check: build\n")
+            for text, there in {
+                    "`docs/04_here.md`, `04_here.md`, `make check STAGE=4`, stage 4, section 2, a test": [],
+                    "see `docs/05_gone.md`": ["docs/05_gone.md"],
+                    "In the whole\nproject, see `docs/05_gone.md`.": [],
+                    "The whole project.\n\nSee `docs/05_gone.md`": ["docs/05_gone.md"],
+                    "`gone.cpp` and `build/bin/04_here --help`": ["gone.cpp"],
+                    "```\nmake check\n\nbuild/bin/05_gone\n```": ["05_gone"],
+                    "> `make\n> test`": ["test"], "(`ctest -R NAME`)": ["ctest"],
+                    "words:\n\n```\nmake test\n```": ["test"], "in the whole project:\n\n```\nmake test\n```": [],
+                    "in the whole project:\n\n| a |\n|---|\n| `make test` |": [],
+                    "stage\n5, section 10": ["stage 5, section 10"], "stage 5 (in the whole project), section 10": [],
+                    "stage 5 (in the whole project), `make test`": ["test"]}.items():
+                self.assertEqual(list(dead_ends(tree, 4, text)), there, text)
 
 
 class EveryStage(unittest.TestCase):
@@ -100,6 +169,16 @@ class EveryStage(unittest.TestCase):
             self.assertEqual(marked - shown, set(), number)
             self.assertEqual({(path, name) for path, name in shown if (tree / path).exists()} - marked, set(), number)
             self.assertGreater(len(marked), 5)
+
+    def test_no_page_sends_its_reader_to_what_is_not_there(self):
+        for number, tree in self.trees.items():
+            for page in sorted(tree.rglob("*.md")):
+                with self.subTest(stage=number, page=page.relative_to(tree).as_posix()):
+                    text = page.read_text(encoding="utf-8")
+                    self.assertEqual(list(dead_ends(tree, number, text)), [])
+                    links = [target.split("#")[0] for _, target in assignment.LINK.findall(text)
+                             if not target.startswith(("http", "#"))]
+                    self.assertEqual([target for target in links if not (page.parent / target).exists()], [])
 
     def snippets(self, tree):
         for path in (p for p in tree.rglob("*") if p.suffix in SOURCES):
