@@ -3,6 +3,7 @@
 - The navigation is docs/README.md's: its links to pages, in their order, grouped by its headings.
 - Links to what is not part of the site, such as sources, lead to the code host if mkdocs.yml has a
   `repo_url`, else they become plain text.
+- What is in a <details> block is Markdown, too.
 - Formulas, $...$ or ```math, become MathML, which browsers show without a script.
 """
 import html
@@ -38,7 +39,7 @@ def on_config(config):
 
 
 def on_page_markdown(markdown, page, config, files):
-    """Links that leave the site, and a gap between block quotes, which would be joined else."""
+    """Links that leave the site, Markdown in what folds, and a gap between block quotes, which would be joined else."""
     here = pathlib.Path(config.docs_dir, page.file.src_uri).parent
     root = pathlib.Path(config.config_file_path).parent
 
@@ -56,7 +57,8 @@ def on_page_markdown(markdown, page, config, files):
         kind = "tree" if path.is_dir() else "blob"
         return f"[{words}]({config.repo_url}/{kind}/main/{path.relative_to(root)}{anchor or ''})"
 
-    return re.sub(r"(?m)^(>.*\n)\n(?=>)", r"\1\n<!-- -->\n\n", LINK.sub(replacement, markdown))
+    markdown = LINK.sub(replacement, markdown).replace("<details>", "<details markdown>")
+    return re.sub(r"(?m)^(>.*\n)\n(?=>)", r"\1\n<!-- -->\n\n", markdown)
 
 
 def on_page_content(content, **_):
