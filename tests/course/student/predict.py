@@ -1,10 +1,16 @@
 """Puts what a reader predicted of a stage beside what its program counts.
 
-usage: python3 tests/course predict --build DIR --stage N [--emitted X] [--forwards X] [--rows X] [--pages X] [--speedup X]
+usage: python3 tests/course predict --build DIR --stage N [--make]
+           [--emitted X] [--forwards X] [--rows X] [--pages X] [--speedup X]
+  --make   builds the stage's program first
 
 Each stage asks for numbers of its own (a stage without any of them says which), and runs its program on the embedded
-pair: always the same prompts, tokens and seeds, so all counts are the same on every machine. Speed-ups are measured
-here and now, three times, of which the median is shown.
+pair: always the same prompts, tokens and seeds, so all counts are the same on every machine.
+
+A speed-up is measured here and now, in five pairs of runs, plain and speculative in turn. The table shows the median
+and the spread. A prediction is close when it is within a factor 1.2 of any value in the spread. Where the median and
+the accounting (counts times measured costs) differ by more than a factor 1.15, the machine is busy with something
+else, and there is no verdict. All runs together take about a second.
 """
 import argparse
 import json
@@ -18,16 +24,19 @@ import tempfile
 REPOSITORY = pathlib.Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(REPOSITORY / "docs" / "experiments"))
 import formulas  # noqa: E402
-from student import course  # noqa: E402
+from student import building, course  # noqa: E402
 
 PROMPT = "In the evening Elin ran past the bridge."
 OTHERS = ["Once, in the winter, Sunita came to York. Sunita was looking for a friend.",
           "On Friday Jonas looked into the barn. There sat Mrs Mensah, eating toast.",
           "Once, before dawn, Elin came to Bergen. Elin was looking for a silver lamp."]
 BATCH = [PROMPT, *OTHERS]
-PAGE_SIZE, SPEC_LENGTH, TIMED_RUNS = 4, 3, 3
+PAGE_SIZE, SPEC_LENGTH, TIMED_RUNS = 4, 3, 5
 # Up to which factor a prediction is close: of a count, of one that needs a guess of alpha, of a time.
 CLOSE_COUNT, CLOSE_GUESS, CLOSE_TIME = 1.05, 1.15, 1.2
+# Beyond which factor between clock and accounting there is no verdict on a time. It is below CLOSE_TIME, so what is too
+# high is above the accounting and what is too low is below it: no two runs can say both of one prediction.
+BUSY = 1.15
 
 
 class PredictError(Exception):
@@ -68,11 +77,30 @@ REASONS = [
 ]
 
 
-class Run:
-    """What one run has counted, and what the formulas say of it: quantity -> number."""
+class Speedup:
+    """How many times plain decoding's speed: by the clock of several pairs of runs, and by the accounting."""
 
-    def __init__(self, words, counted, formula, notes=""):
-        self.words, self.counted, self.formula, self.notes = words, counted, formula, notes
+    def __init__(self, by_clock, by_accounting):
+        self.low, self.median, self.high = min(by_clock), statistics.median(by_clock), max(by_clock)
+        self.runs, self.by_accounting = len(by_clock), by_accounting
+
+    def is_busy(self):
+        """Whether something else on this machine takes so much time that the clock cannot be believed."""
+        return apart(self.median, self.by_accounting) > BUSY
+
+
+class Run:
+    """What one run has counted, and what the formulas say of it: quantity -> number; and its speed-up, if it has one."""
+
+    def __init__(self, words, counted, formula, notes="", speedup=None):
+        self.words, self.counted, self.formula, self.notes, self.speedup = words, counted, formula, notes, speedup
+        if speedup:
+            counted["speedup"] = speedup.median
+
+
+def apart(one, other):
+    """The factor between two numbers above 0: 1 or more."""
+    return max(one / other, other / one)
 
 
 def output_of(build, program, options):
@@ -126,21 +154,39 @@ def paged(build):
                f"P = {P} prompt tokens, N = {N} new ones")
 
 
+def in_turn(plain, speculative):
+    """What both say, in pairs: run in turn, so that what slows the machine down meets both."""
+    return [(plain(), speculative()) for _ in range(TIMED_RUNS)]
+
+
 def speculative(program, *options):
     def run(build):
         typed = ["--spec-length", str(SPEC_LENGTH), *options]
-        runs = [single(build, program, 100, *typed) for _ in range(TIMED_RUNS)]
-        stats, words = runs[0][0]["stats"], runs[0][1]
-        middle = {name: statistics.median(result["stats"][name] for result, _ in runs)
-                  for name in ("c", "v", "speedup_clock", "speedup_formula", "speedup_accounting")}
+        words = single(build, program, 100, *typed)[1]
+        pairs = in_turn(lambda: single(build, program, 100, "--no-speculation", *options)[0]["stats"],
+                        lambda: single(build, program, 100, *typed)[0]["stats"])
+        stats = pairs[0][1]
+        middle = {name: statistics.median(spec[name] for _, spec in pairs)
+                  for name in ("c", "v", "speedup_formula", "speedup_accounting")}
         return Run(words,
-                   {"forwards": stats["target_forwards"] / stats["emitted"], "speedup": middle["speedup_clock"]},
+                   {"forwards": stats["target_forwards"] / stats["emitted"]},
                    {"forwards": 1 / formulas.emitted(stats["alpha"], SPEC_LENGTH),
                     "speedup": middle["speedup_formula"]},
                    f"alpha {stats['alpha']:.3f} ({stats['accepted']} of {stats['tested']} tested), "
                    f"{stats['rounds']} rounds; measured c {middle['c']:.2f}, v {middle['v']:.2f}; "
-                   f"speed-up by accounting {middle['speedup_accounting']:.2f}")
+                   f"speed-up by accounting {middle['speedup_accounting']:.2f}",
+                   Speedup([plain["decode_seconds"] / spec["decode_seconds"] for plain, spec in pairs],
+                           middle["speedup_accounting"]))
     return run
+
+
+def batch_accounting(pairs):
+    """The speed-up of a batch from what its parts cost in the run that disturbed each of them least: the counts are the
+    same in all runs."""
+    def parts(spec):
+        draft, verify = spec["stats"]["draft_seconds"], spec["stats"]["verify_seconds"]
+        return draft, verify, spec["seconds"] - draft - verify
+    return min(plain["seconds"] for plain, _ in pairs) / sum(map(min, zip(*(parts(spec) for _, spec in pairs))))
 
 
 def batch(build):
@@ -152,16 +198,16 @@ def batch(build):
         for prompt in BATCH:
             requests.write(json.dumps({"prompt": prompt, "max_new_tokens": 100}) + "\n")
         requests.flush()
-        pairs = [(summary("--no-speculation"), summary("--spec-length", str(SPEC_LENGTH))) for _ in range(TIMED_RUNS)]
-    result = pairs[0][1]
+        pairs = in_turn(lambda: summary("--no-speculation"), lambda: summary("--spec-length", str(SPEC_LENGTH)))
+    result, accounting = pairs[0][1], batch_accounting(pairs)
     stats, B, P = result["stats"], len(BATCH), result["prompt_tokens"]
     E, N = formulas.emitted(stats["alpha"], SPEC_LENGTH), stats["emitted"]
     return Run(f"{B} requests at once, 100 new tokens each, K = {SPEC_LENGTH}, greedy",
-               {"forwards": stats["target_forwards"] / N, "rows": stats["target_rows"] / N,
-                "speedup": statistics.median(plain["seconds"] / spec["seconds"] for plain, spec in pairs)},
+               {"forwards": stats["target_forwards"] / N, "rows": stats["target_rows"] / N},
                {"forwards": (1 + N / B / E) / N, "rows": (P - B) / N + (SPEC_LENGTH + 1) / E},
                f"alpha {stats['alpha']:.3f}, {P} prompt tokens in all, {stats['rounds']} rounds in "
-               f"{stats['target_forwards']} passes")
+               f"{stats['target_forwards']} passes; speed-up by accounting {accounting:.2f}",
+               Speedup([plain["seconds"] / spec["seconds"] for plain, spec in pairs], accounting))
 
 
 # stage -> (what is predicted, the chapter, how to get it)
@@ -177,16 +223,24 @@ STAGES = {
 }
 
 
-def verdict(stage, name, predicted, counted):
-    """In words: how far apart the two are, and most often why."""
-    factor = predicted / counted
+def verdict(stage, name, predicted, counted, spread=None):
+    """In words: how far apart the two are, and most often why. spread: the least and the largest that was measured."""
+    low, high = spread or (counted, counted)
     close = CLOSE_TIME if name == "speedup" else CLOSE_COUNT if stage < 4 else CLOSE_GUESS
-    if max(factor, 1 / factor) <= close:
+    if apart(predicted, min(max(predicted, low), high)) <= close:
         return "close"
-    side = 1 if factor > 1 else -1
+    side = 1 if predicted > counted else -1
     reason = next(why for stages, quantity, which, why in REASONS
                   if stage in stages and (quantity, which) == (name, side))
-    return f"too {'high' if side > 0 else 'low'} by a factor {max(factor, 1 / factor):.2f}: most often because {reason}"
+    return f"too {'high' if side > 0 else 'low'} by a factor {apart(predicted, counted):.2f}: most often because {reason}"
+
+
+def verdict_of_time(stage, predicted, speedup):
+    """As `verdict`; none where the clock cannot be believed."""
+    if speedup.is_busy():
+        return (f"no verdict: the machine is busy with something else (the clock says {speedup.median:.2f}, the accounting "
+                f"{speedup.by_accounting:.2f}; they may differ by a factor {BUSY})")
+    return verdict(stage, "speedup", predicted, speedup.median, (speedup.low, speedup.high))
 
 
 def table(stage, run, predictions):
@@ -198,10 +252,13 @@ def table(stage, run, predictions):
         label = QUANTITIES[name] + (" *" if name == "speedup" else "")
         yield f"{label:30}{predicted:11.3f}{formula:>11}{run.counted[name]:11.3f}"
     for name, predicted in predictions.items():
-        yield f"{name.upper()}: {verdict(stage, name, predicted, run.counted[name])}"
+        is_time = name == "speedup"
+        words = verdict_of_time(stage, predicted, run.speedup) if is_time else verdict(stage, name, predicted, run.counted[name])
+        yield f"{name.upper()}: {words}"
     yield run.notes
     if "speedup" in predictions:
-        yield "* measured on this machine just now, and different every time; all else is counted"
+        yield (f"* measured on this machine just now: the median of {run.speedup.runs} pairs of runs, which range from "
+               f"{run.speedup.low:.2f} to {run.speedup.high:.2f}; all else is counted")
 
 
 def positive(text):
@@ -211,42 +268,65 @@ def positive(text):
     return number
 
 
-def stage_number(text):
+def stage_of(text):
+    """The stage's number. PredictError where it is none, or not in this tree."""
+    there = [n for n in STAGES if folder_of(n)]
     number = course.number_of(text)
+    if number in STAGES and number not in there:
+        raise PredictError(f"stage {number} is not in this assignment")
     if number not in STAGES:
-        raise argparse.ArgumentTypeError(f"STAGE is a number from {min(STAGES)} to {max(STAGES)}")
+        missing = "" if text else "STAGE= is missing; "
+        raise PredictError(f"predict: {missing}STAGE is a number from {min(there)} to {max(there)}: "
+                           f"make predict STAGE={max(there)}")
     return number
+
+
+def folder_of(number):
+    """A stage's folder, which is also its program's name; None where this tree does not have it."""
+    return next((path.name for path in (REPOSITORY / "stages").glob(f"{number:02}_*")), None)
 
 
 def parse(arguments):
     parser = argparse.ArgumentParser(usage="make predict STAGE=4 FORWARDS=0.4 SPEEDUP=1.5", add_help=True,
                                      description="the numbers that each stage asks for stand in its chapter")
     parser.add_argument("--build", default="build")
-    parser.add_argument("--stage", type=stage_number, required=True, metavar="N", help=f"{min(STAGES)} to {max(STAGES)}")
+    parser.add_argument("--stage", required=True, metavar="N", help=f"{min(STAGES)} to {max(STAGES)}")
+    parser.add_argument("--make", action="store_true", help="build the stage's program first")
     for name, words in QUANTITIES.items():
         parser.add_argument(f"--{name}", type=positive, help=words)
     return parser.parse_args(arguments)
 
 
-def predictions_of(options):
+def predictions_of(options, stage):
     """The numbers of the stage. PredictError where one is missing, or one is of another stage."""
-    wanted, chapter, _ = STAGES[options.stage]
-    if not list((REPOSITORY / "stages").glob(f"{options.stage:02}_*")):
-        raise PredictError(f"stage {options.stage} is not in this assignment")
+    wanted, chapter, _ = STAGES[stage]
     given = [name for name in QUANTITIES if getattr(options, name) is not None]
     if sorted(given) != sorted(wanted):
         usage = " ".join(f"{name.upper()}=..." for name in wanted)
         meaning = "".join(f"\n  {name.upper():10}{QUANTITIES[name]}" for name in wanted)
-        raise PredictError(f"usage: make predict STAGE={options.stage} {usage}{meaning}\n"
+        raise PredictError(f"usage: make predict STAGE={stage} {usage}{meaning}\n"
                            f"Write your numbers down first: docs/{chapter}, \"Predict, then measure\".")
     return {name: getattr(options, name) for name in wanted}
+
+
+def make(build, program):
+    """Builds a program. PredictError where it cannot be."""
+    trouble = building.configure(REPOSITORY, build)
+    if trouble:
+        raise PredictError(f"predict: the build cannot be configured (make doctor may know why):\n{trouble}")
+    broken = building.build(build, [program])
+    if broken:
+        raise PredictError("\n".join([f"predict: {program} cannot be built", *broken[program]]))
 
 
 def main(arguments):
     options = parse(arguments)
     try:
-        predictions = predictions_of(options)
-        for line in table(options.stage, STAGES[options.stage][2](options.build), predictions):
+        stage = stage_of(options.stage)
+        predictions = predictions_of(options, stage)
+        if options.make:
+            make(pathlib.Path(options.build).resolve(), folder_of(stage))
+        for line in table(stage, STAGES[stage][2](options.build), predictions):
             print(line)
     except PredictError as error:
         print(error, file=sys.stderr)

@@ -4,6 +4,7 @@ usage: python3 tests/course test_predict BUILD_DIRECTORY
 """
 import contextlib
 import io
+import random
 import sys
 import unittest
 import unittest.mock
@@ -76,7 +77,73 @@ class Verdicts(unittest.TestCase):
         self.assertNotEqual(predict.verdict(4, "speedup", 0.8, 1), "close")
 
 
+def made_up_run(chance, true_speedup):
+    """What a noisy machine would show: each time is stretched by up to a half, now and then by much more. The medians
+    behind the accounting are good to 4 %."""
+    def stretched(seconds):
+        return seconds * (1 + chance.random() / 2) * (chance.uniform(1.5, 4) if chance.random() < 0.1 else 1)
+    clock = [stretched(true_speedup) / stretched(1) for _ in range(predict.TIMED_RUNS)]
+    return predict.Speedup(clock, true_speedup * chance.uniform(0.96, 1.04))
+
+
+class Times(unittest.TestCase):
+    def test_an_odd_number_of_runs_has_a_median_that_was_measured(self):
+        self.assertEqual(predict.TIMED_RUNS % 2, 1)
+        self.assertEqual(predict.Speedup([3, 1, 2], 2).median, 2)
+
+    def test_plain_and_speculative_runs_take_turns(self):
+        order = []
+        predict.in_turn(lambda: order.append("plain"), lambda: order.append("speculative"))
+        self.assertEqual(order, ["plain", "speculative"] * predict.TIMED_RUNS)
+
+    def test_are_close_to_any_value_that_was_measured(self):
+        measured = predict.Speedup([1, 1.5, 2], 1.5)
+        for predicted, words in ((0.82, "too low by a factor 1.83: "), (0.84, "close"), (1.5, "close"), (2.39, "close"),
+                                 (2.41, "too high by a factor 1.61: ")):
+            said_of_it = predict.verdict_of_time(4, predicted, measured)
+            self.assertTrue(said_of_it.startswith(words), (predicted, said_of_it))
+
+    def test_have_no_verdict_where_clock_and_accounting_disagree(self):
+        for accounting, is_left_out in ((1.5, False), (1.31, False), (1.29, True), (1.72, False), (1.74, True)):
+            words = predict.verdict_of_time(4, 5, predict.Speedup([1.4, 1.5, 1.6], accounting))
+            self.assertEqual(words.startswith("no verdict: the machine is busy with something else"), is_left_out, words)
+
+    def test_noise_never_makes_one_prediction_too_high_and_too_low(self):
+        chance = random.Random(7)
+        for true_speedup in (0.8, 1.5):
+            runs = [made_up_run(chance, true_speedup) for _ in range(3000)]
+            for predicted in (true_speedup * factor / 20 for factor in range(10, 41)):
+                words = [predict.verdict_of_time(4, predicted, run) for run in runs]
+                sides = {word.split(" by ")[0] for word in words if word.startswith("too ")}
+                self.assertLessEqual(len(sides), 1, predicted)
+                if predicted == true_speedup:
+                    self.assertEqual(sides, set())
+            self.assertGreater(sum(not run.is_busy() for run in runs), len(runs) / 2)
+
+    def test_the_table_shows_the_spread(self):
+        run = predict.Run("program", {"forwards": 0.3}, {"speedup": 1.5}, speedup=predict.Speedup([1.25, 1.5, 1.75], 1.5))
+        text = "\n".join(predict.table(4, run, {"forwards": 0.3, "speedup": 1.5}))
+        self.assertRegex(text, r"\* +1\.500 +1\.500 +1\.500\n")
+        self.assertIn("the median of 3 pairs of runs, which range from 1.25 to 1.75", text)
+
+
 class Refusals(unittest.TestCase):
+    def test_a_stage_that_is_none_is_told_in_one_line(self):
+        for stage, words in (("", "STAGE= is missing"), ("9", "from 0 to 6"), ("four", "make predict STAGE=6")):
+            code, text = said("--stage", stage, "--make", "--build", "/dev/null/nowhere")
+            self.assertEqual((code, text.count("\n")), (2, 1), text)
+            self.assertIn(words, text)
+
+    def test_a_stage_that_an_assignment_has_not(self):
+        with unittest.mock.patch.object(predict, "folder_of", lambda n: "folder" if n < 4 else None):
+            self.assertEqual(said("--stage", "5"), (2, "stage 5 is not in this assignment\n"))
+            self.assertIn("from 0 to 3", said("--stage", "9")[1])
+
+    def test_nothing_is_built_before_the_numbers_are_there(self):
+        with unittest.mock.patch.object(predict, "make") as make:
+            self.assertEqual(said("--stage", "4", "--make")[0], 2)
+            make.assert_not_called()
+
     def test_missing_numbers_are_asked_for(self):
         code, text = said("--stage", "4", "--forwards", "0.3")
         self.assertEqual(code, 2)
