@@ -105,14 +105,16 @@ def write_presets(root, out):
     (out / "CMakePresets.json").write_text(json.dumps(presets, indent=2) + "\n", encoding="utf-8")
 
 
-def write_readme(root, out, stage):
+def write_front_pages(root, out, stage):
+    """README.md and Makefile, which know the assignment's stage."""
     rows = "\n".join(f"| {t.name} | {t.title} | `{t.path}` | section {t.section} | {t.points} |"
                      for t in stage.tasks)
-    text = (root / STARTER / "README.md.in").read_text(encoding="utf-8")
-    for key, value in {"number": str(stage.number), "chapter": stage.chapter, "tasks": rows,
-                       "first": stage.tasks[0].name, "folder": stage.folder}.items():
-        text = text.replace("{" + key + "}", value)
-    (out / "README.md").write_text(text, encoding="utf-8")
+    for name in ("README.md", "Makefile"):
+        text = (root / STARTER / f"{name}.in").read_text(encoding="utf-8")
+        for key, value in {"number": str(stage.number), "chapter": stage.chapter, "tasks": rows,
+                           "first": stage.tasks[0].name, "folder": stage.folder}.items():
+            text = text.replace("{" + key + "}", value)
+        (out / name).write_text(text, encoding="utf-8")
 
 
 def keep_students_own(keep, out, stages, number):
@@ -218,13 +220,13 @@ def make_tree(root, number, out, keep=None):
     files += [course.FOLDER / "expected" / f"{n:02}.json" for n in stages if n <= number]
     for path in files:
         copy(root, out, path)
-    for name, place in (("Makefile", "."), ("CMakeLists.txt", "tests"), (".gitignore", ".")):
+    for name, place in (("CMakeLists.txt", "tests"), (".gitignore", ".")):
         shutil.copy(root / STARTER / name, out / place / name)
     stubbed = cut_tasks(out, stages, number)
     forget_snippets(out)
     write_table(root, out, stages, number)
     write_presets(root, out)
-    write_readme(root, out, stages[number])
+    write_front_pages(root, out, stages[number])
     update_chapters(out, stubbed)
     return keep_students_own(keep, out, stages, number) if keep else []
 

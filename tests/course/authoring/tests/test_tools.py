@@ -92,7 +92,7 @@ class Tools(unittest.TestCase):
             self.expect_line("assignment", "fatal: unable to access", code, said)
 
     def test_a_stage_that_make_passes_empty_is_asked_for(self):
-        for makefile in (ROOT / "Makefile", COURSE / "teacher/starter/Makefile"):
+        for makefile in (ROOT / "Makefile", COURSE / "teacher/starter/Makefile.in"):
             for name in re.findall(r"\$\(COURSE\) (\w+)[^\n]*--stage '\$\(STAGE\)'", makefile.read_text(encoding="utf-8")):
                 if name != "hidden":  # which makes those of all stages
                     with self.subTest(name):

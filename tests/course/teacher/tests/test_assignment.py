@@ -1,6 +1,8 @@
 """Assignments cut from the real tree: what is in them, and what is not."""
 import io
 import json
+import os
+import re
 import subprocess
 import tempfile
 import unittest
@@ -18,6 +20,14 @@ def run(main, *arguments):
     with redirect_stdout(output), redirect_stderr(output):
         code = main(["--root", str(ROOT), *map(str, arguments)])
     return code, output.getvalue()
+
+
+def make(tree, *words):
+    """`make` in a tree, as a reader types it: (exit code, stdout, stderr)."""
+    env = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
+    done = subprocess.run(["make", *words], cwd=tree, text=True, capture_output=True, check=False,
+                          env={**env, "SETUP": "no"})
+    return done.returncode, done.stdout, done.stderr
 
 
 class AssignmentTest(unittest.TestCase):
@@ -83,6 +93,45 @@ class AssignmentTest(unittest.TestCase):
             done = subprocess.run(["python3", "-c", f"import student.{tool.stem}"], cwd=self.tree / course.FOLDER, text=True,
                                   capture_output=True, check=False)
             self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_make_knows_the_stage(self):
+        for words, stage in ((["check"], 4), (["grade"], 4), (["predict"], 4), (["check", "STAGE=2"], 2)):
+            self.assertIn(f"--stage '{stage}'", make(self.tree, "-n", *words)[1])
+        for words, stage in (([], 4), (["STAGE=3"], 3)):
+            code, said, asked = make(self.tree, "predict", *words)
+            self.assertEqual((code, said, asked.splitlines()[0].split("=")[:2]),
+                             (1, "", ["usage: make predict STAGE", f"{stage} {'ROWS' if stage == 3 else 'FORWARDS'}"]))
+
+    def test_make_lists_its_targets_with_all_of_their_words(self):
+        for tree in (self.tree, ROOT):
+            said = make(tree)[1]
+            lines = [line for line in (tree / "Makefile").read_text(encoding="utf-8").splitlines()
+                     if " ## " in line and not line.startswith("\t")]
+            self.assertGreaterEqual(len(lines), 8)
+            for line in lines:
+                self.assertRegex(said, rf"(?m)^  make {line.split(':')[0]} +{re.escape(line.split('## ')[1])}$")
+        self.assertIn("FORMAT=text|", make(self.tree)[1])
+
+    def test_make_leaves_the_last_word_to_the_tool(self):
+        for tree, words, said in ((self.tree, ["hint", "TASK=4.9"], "hint: there is no task 4.9"),
+                                  (self.tree, ["check", "STAGE=9"], "check: STAGE is a number from 0 to 4"),
+                                  (self.tree, ["-j2", "-k", "grade", "STAGE=9"], "grade: STAGE is a number from 0 to 4"),
+                                  (self.tree, ["predict", "STAGE=9"], "predict: STAGE is a number from 0 to 4"),
+                                  (ROOT, ["predict"], "predict: STAGE= is missing; STAGE is a number from 0 to 6"),
+                                  (ROOT, ["hint", "TASK=9.9"], "hint: there is no task 9.9"),
+                                  (ROOT, ["check"], "check: STAGE= is missing"),
+                                  (ROOT, ["grade"], "grade: STAGE is a number from 0"),
+                                  (ROOT, ["autograder"], "STAGE is a number"),
+                                  (ROOT, ["assignment"], "assignment: STAGE is a number")):
+            with self.subTest(words):
+                code, printed, line = make(tree, *words)
+                self.assertEqual((code, printed, line.count("\n")), (1, "", 1), line)
+                self.assertIn(said, line)
+
+    def test_make_succeeds_where_the_tool_does(self):
+        code, said, wrong = make(self.tree, "hint", "TASK=4.2")
+        self.assertEqual((code, wrong), (0, ""))
+        self.assertIn("Task 4.2: roll the caches back", said)
 
     def test_links_between_its_pages_lead_somewhere_or_to_later_chapters(self):
         self.assertIn("| 4.2 | roll the caches back |", self.text("README.md"))
