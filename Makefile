@@ -13,7 +13,7 @@ FORMATTED := git ls-files -z --cached --others --exclude-standard -- '*.h' '*.cp
 # These targets' tools say themselves what is wrong, so `make: *** [...] Error 1` below that is noise. In question mode
 # recipes with a + are run, and make passes their exit code 1 on without a word of its own. (With other targets, or -n,
 # all is as always.)
-ASKED := check hint predict assignment grade autograder
+ASKED := check hint predict progress assignment grade autograder
 ask := @
 ifneq ($(MAKECMDGOALS),)
 ifeq ($(filter-out $(ASKED),$(MAKECMDGOALS))$(findstring n,$(firstword -$(MAKEFLAGS))),)
@@ -24,7 +24,7 @@ endif
 endif
 
 .PHONY: help setup setup-full build demo test test-kernels test-course test-full bench bench-full bench-docs bench-cuda experiments \
-        fuzz golden docs programs-for-tests benchmark-programs probes check hint predict assignment prove grade hidden autograder doctor format check-format clean asan tsan
+        fuzz golden docs programs-for-tests benchmark-programs probes check hint predict progress assignment prove grade hidden autograder doctor format check-format clean asan tsan
 
 help: ## list the targets
 	@echo "specdec: speculative decoding from scratch, stage by stage. Start with: make demo"
@@ -59,6 +59,9 @@ demo: build ## show what speculation gains, then run the stages side by side on 
 
 check: setup ## check a stage, then the lower ones, and say what to do next: make check STAGE=2
 	$(ask)$(COURSE) check --build $(BUILD) --stage '$(STAGE)' || exit 1
+
+progress: ## how many tasks of each stage are done, by the last make check of it
+	$(ask)$(COURSE) progress --build $(BUILD) || exit 1
 
 hint: ## a hint for a task: make hint TASK=4.2, then HINT=2
 	$(ask)$(COURSE) hint --task '$(TASK)' $(if $(HINT),--hint $(HINT)) || exit 1
