@@ -69,7 +69,7 @@ hint: ## a hint for a task: make hint TASK=4.2, then HINT=2
 assignment: ## a project without the parts of a stage that you write: make assignment STAGE=4 [OUT=dir] [KEEP=dir]
 	$(ask)$(COURSE) assignment --stage '$(STAGE)' $(if $(OUT),--out $(OUT)) $(if $(KEEP),--keep $(KEEP)) || exit 1
 
-grade: setup ## points by task: make grade STAGE=4 [SUBMISSION=dir] [HIDDEN=file] [FORMAT=gradescope, junit] [OUTPUT=file]
+grade: setup ## points by task: make grade STAGE=4 [SUBMISSION=dir] [HIDDEN=file] [FORMAT=autolab|classroom50|github|gradescope|junit|text] [OUTPUT=file]
 	$(ask)$(COURSE) grade_submission --build $(BUILD) --stage '$(STAGE)' $(if $(SUBMISSION),--submission $(SUBMISSION)) \
 	  $(if $(HIDDEN),--hidden $(HIDDEN)) $(if $(FORMAT),--format $(FORMAT)) $(if $(OUTPUT),--output $(OUTPUT)) || exit 1
 

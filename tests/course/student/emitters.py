@@ -7,11 +7,14 @@ The record of a stage:
                 "checks": [{"name": text, "status": "pass", "message": text, "printed": [line, ...], "seconds": 0.4}]}],
      "leaderboard": [{"name": text, "value": number, "order": "asc" or "desc"}]}
 """
+import base64
 import datetime
 import json
+import os
 import xml.etree.ElementTree as xml
 
 from student.terminal import coloured
+from student.tool import Trouble
 
 COLOURS = {"pass": "green", "fail": "red", "error": "red", "not checked": "grey"}
 
@@ -89,4 +92,77 @@ def junit(record, stream=None):
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + xml.tostring(root, encoding="unicode") + "\n"
 
 
-FORMATS = {"text": text, "gradescope": gradescope, "junit": junit}
+def by_task(record):
+    """The tests of a record, one for each task, for graders that show all they are given: points of hidden cases count,
+    and what these say stays away."""
+    tasks = {}
+    for test in record["tests"]:
+        entry = tasks.setdefault(test["task"], {"name": f"{test['task']} {test['title']}", "points": 0, "earned": 0,
+                                                "passed": True, "checks": [], "lines": []})
+        entry["points"] += test["points"]
+        entry["earned"] += test["earned"]
+        entry["passed"] &= test["status"] == "passed"
+        if test["visibility"] == "visible":
+            entry["checks"] += test["checks"]
+            entry["lines"] += [line for check in test["checks"] if check["status"] != "pass" for line in explanation(check)]
+        else:
+            entry["lines"].append(f"hidden cases: {number(test['earned'])} of {number(test['points'])} points")
+    return tasks
+
+
+def autolab(record, stream=None):
+    """What Autolab reads from an autograder's stdout: for students all lines, of which the last but one describes stages
+    of tests, and the last has the scores, by problem, and a row of the scoreboard. A task is a problem and a stage.
+    https://docs.autolabproject.com/lab/ and https://docs.autolabproject.com/features/formatted-feedback/"""
+    tasks = by_task(record)
+    lines = [f"{number(task['earned'])}/{number(task['points'])}  {task['name']}\n" + "".join(f"  {line}\n" for line in task["lines"])
+             for task in tasks.values()]
+    feedback = {"_presentation": "semantic", "stages": [task["name"] for task in tasks.values()]}
+    for task in tasks.values():
+        feedback[task["name"]] = {check["name"]: {"passed": True} if check["status"] == "pass" else
+                                  {"passed": False, "hint": explanation(check)[0]} for check in task["checks"]}
+    scores = {"scores": {name: round(task["earned"], 2) for name, task in tasks.items()},
+              "scoreboard": [record["earned"], round(record["seconds"], 1)]}
+    return "".join([*lines, *(f"note: {note}\n" for note in record["notes"]), json.dumps(feedback), "\n",
+                    json.dumps(scores), "\n"])
+
+
+def github(record, stream=None):
+    """The output `result` of a step in a workflow of GitHub Classroom, as its own graders write it and its reporter reads
+    it: base64 of JSON with a test for each task. Made to be written into the file GITHUB_OUTPUT.
+    https://github.com/classroom-resources/autograding-grading-reporter"""
+    tests = []
+    for task in by_task(record).values():
+        statuses = {check["status"] for check in task["checks"]}
+        tests.append({"name": task["name"], "status": "pass" if task["passed"] else "error" if "error" in statuses else "fail",
+                      "score": round(task["earned"], 2), "message": "\n".join(task["lines"]) or None, "test_code": "",
+                      "filename": "", "line_no": 0})
+    statuses = {test["status"] for test in tests}
+    worst = next((status for status in ("error", "fail") if status in statuses), "pass")
+    result = {"version": 1, "status": worst, "max_score": record["points"], "tests": tests}
+    return f"result={base64.b64encode(json.dumps(result).encode()).decode()}\n"
+
+
+# result.json's field -> the variable of Classroom 50's runner that has it.
+CLASSROOM50 = {"classroom": "CLASSROOM", "assignment": "ASSIGNMENT", "assignment_type": "ASSIGNMENT_TYPE", "owner": "OWNER",
+               "submission": "SUBMISSION_TAG", "commit": "COMMIT_URL", "release": "RELEASE_URL"}
+
+
+def classroom50(record, stream=None):
+    """result.json of Classroom 50, whose runner says in the environment what is graded. Points are whole numbers there, so
+    each task's are rounded down. Raises Trouble elsewhere than in that runner.
+    https://github.com/foundation50/classroom50/wiki/Advanced-Autograding"""
+    missing = [name for name in CLASSROOM50.values() if not os.environ.get(name)]
+    if missing:
+        raise Trouble(f"{missing[0]} is not set: FORMAT=classroom50 is for autograders that Classroom 50's runner starts")
+    now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")  # the runner knows the commit's
+    tests = [{"test-name": task["name"], "passed": task["passed"], "score": int(round(task["earned"], 2)),
+              "max-score": int(task["points"]), "output": "\n".join(task["lines"])} for task in by_task(record).values()]
+    result = {"schema": "classroom50/result/v1", **{field: os.environ[name] for field, name in CLASSROOM50.items()},
+              "review": os.environ.get("REVIEW_URL") or os.environ["COMMIT_URL"], "datetime": now,
+              **{field: sum(test[field] for test in tests) for field in ("score", "max-score")}, "tests": tests}
+    return json.dumps(result, indent=1, ensure_ascii=False) + "\n"
+
+
+FORMATS = {"text": text, "gradescope": gradescope, "junit": junit, "autolab": autolab, "github": github,
+           "classroom50": classroom50}

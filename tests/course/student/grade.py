@@ -1,4 +1,4 @@
-"""`make grade STAGE=4 [FORMAT=text|gradescope|junit] [OUTPUT=file]`: the marks of this project.
+"""`make grade STAGE=4 [FORMAT=autolab|classroom50|github|gradescope|junit|text] [OUTPUT=file]`: the marks of this project.
 
 usage: python3 tests/course grade --stage N [--build DIR] [--format F] [--output FILE]
 A task's points are shared equally by its checks; what a check that does not pass would earn is lost.
@@ -13,7 +13,7 @@ import sys
 import time
 from pathlib import Path
 
-from student import building, checks, course, emitters, regions
+from student import building, checks, course, emitters, regions, tool
 
 SECONDS = 510  # of a grader's 10 minutes; what is not begun by then is not checked
 AFTER_A_LOOP = 10  # seconds for the other checks of a task that once did not end
@@ -148,7 +148,7 @@ def answer(options, record_of_stage):
             print(f"{options.output}: {emitters.number(record['earned'])} of {emitters.number(record['points'])} points")
         else:
             print(emitters.FORMATS[options.format](record), end="")
-    except (GradeError, course.CourseError, regions.RegionError) as error:
+    except (GradeError, course.CourseError, regions.RegionError, tool.Trouble) as error:
         print(f"grade: {error}", file=sys.stderr)
         return 2
     return 0

@@ -1,4 +1,4 @@
-"""`make grade STAGE=4 [SUBMISSION=dir] [HIDDEN=file] [FORMAT=text|gradescope|junit] [OUTPUT=file]`
+"""`make grade STAGE=4 [SUBMISSION=dir] [HIDDEN=file] [FORMAT=F] [OUTPUT=file]`
 
 usage: python3 tests/course grade_submission --stage N [--build DIR] [--submission DIR] [--hidden FILE]
            [--format F] [--output FILE]

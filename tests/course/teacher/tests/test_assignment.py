@@ -9,8 +9,8 @@ import unittest
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
-from student import course, hint, regions
-from teacher import assignment
+from student import course, emitters, hint, regions
+from teacher import assignment, autograder
 
 ROOT = Path(__file__).resolve().parents[4]
 
@@ -110,7 +110,7 @@ class AssignmentTest(unittest.TestCase):
             self.assertGreaterEqual(len(lines), 8)
             for line in lines:
                 self.assertRegex(said, rf"(?m)^  make {line.split(':')[0]} +{re.escape(line.split('## ')[1])}$")
-        self.assertIn("FORMAT=text|", make(self.tree)[1])
+            self.assertIn(f"[FORMAT={'|'.join(sorted(emitters.FORMATS))}]", said)
 
     def test_make_leaves_the_last_word_to_the_tool(self):
         for tree, words, said in ((self.tree, ["hint", "TASK=4.9"], "hint: there is no task 4.9"),
@@ -165,6 +165,24 @@ class AssignmentTest(unittest.TestCase):
             code, output = run(assignment.main, *arguments)
             self.assertEqual((code, output.count("\n")), (2, 1), output)
             self.assertIn(words, output)
+
+
+class GraderTest(unittest.TestCase):
+    def test_run_autograder_grades_for_gradescope_unless_told_otherwise(self):
+        with tempfile.TemporaryDirectory() as here:
+            autograder.write_recipe(ROOT, Path(here), "run_autograder", course.load(ROOT)[4])
+            tool = Path(here, "source/project/tests/course/__main__.py")
+            tool.parent.mkdir(parents=True)
+            tool.write_text("import sys\nprint(*sys.argv[1:])\n", encoding="utf-8")
+            for settings, wanted in (
+                    ({}, f"--submission {here}/submission --format gradescope --output {here}/results/results.json"),
+                    ({"SUBMISSION": "a", "FORMAT": "github", "OUTPUT": "b"}, "--submission a --format github --output b"),
+                    ({"FORMAT": "autolab", "OUTPUT": ""}, f"--submission {here}/submission --format autolab")):
+                env = {name: value for name, value in os.environ.items() if name not in ("SUBMISSION", "FORMAT", "OUTPUT")}
+                done = subprocess.run(["sh", f"{here}/run_autograder"], text=True, capture_output=True, check=True,
+                                      env={**env, "AUTOGRADER": here, **settings})
+                project = f"{here}/source/project"
+                self.assertEqual(done.stdout, f"grade_submission --root {project} --build {project}/build --stage 4 {wanted}\n")
 
 
 class HintTest(unittest.TestCase):
