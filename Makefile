@@ -10,9 +10,8 @@ DOCS_VENV := $(BUILD)/docs-venv
 FUZZ_VENV := $(BUILD)/fuzz-venv
 FORMATTED := git ls-files -z --cached --others --exclude-standard -- '*.h' '*.cpp' '*.cu' '*.cuh'
 
-# These targets' tools say themselves what is wrong, so `make: *** [...] Error 1` below that is noise. In question mode
-# recipes with a + are run, and make passes their exit code 1 on without a word of its own. (With other targets, or -n,
-# all is as always.)
+# The tools behind these targets say themselves what is wrong, so make need not add its `*** [...] Error 1`. In question
+# mode, make runs recipes with a +, and passes their exit code 1 on in silence. Other targets, and -n, work as usual.
 ASKED := check hint predict progress assignment grade autograder
 ask := @
 ifneq ($(MAKECMDGOALS),)
