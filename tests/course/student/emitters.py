@@ -115,16 +115,18 @@ def autolab(record, stream=None):
     of tests, and the last has the scores, by problem, and a row of the scoreboard. A task is a problem and a stage.
     https://docs.autolabproject.com/lab/ and https://docs.autolabproject.com/features/formatted-feedback/"""
     tasks = by_task(record)
-    lines = [f"{number(task['earned'])}/{number(task['points'])}  {task['name']}\n" + "".join(f"  {line}\n" for line in task["lines"])
-             for task in tasks.values()]
+    lines = []
+    for task in tasks.values():
+        lines.append(f"{number(task['earned'])}/{number(task['points'])}  {task['name']}")
+        lines += [f"  {line}" for line in task["lines"]]
+    lines += [f"note: {note}" for note in record["notes"]]
     feedback = {"_presentation": "semantic", "stages": [task["name"] for task in tasks.values()]}
     for task in tasks.values():
         feedback[task["name"]] = {check["name"]: {"passed": True} if check["status"] == "pass" else
                                   {"passed": False, "hint": explanation(check)[0]} for check in task["checks"]}
     scores = {"scores": {name: round(task["earned"], 2) for name, task in tasks.items()},
               "scoreboard": [record["earned"], round(record["seconds"], 1)]}
-    return "".join([*lines, *(f"note: {note}\n" for note in record["notes"]), json.dumps(feedback), "\n",
-                    json.dumps(scores), "\n"])
+    return "\n".join([*lines, json.dumps(feedback), json.dumps(scores)]) + "\n"
 
 
 def github(record, stream=None):
@@ -133,8 +135,8 @@ def github(record, stream=None):
     https://github.com/classroom-resources/autograding-grading-reporter"""
     tests = []
     for task in by_task(record).values():
-        statuses = {check["status"] for check in task["checks"]}
-        tests.append({"name": task["name"], "status": "pass" if task["passed"] else "error" if "error" in statuses else "fail",
+        failed = "error" if any(check["status"] == "error" for check in task["checks"]) else "fail"
+        tests.append({"name": task["name"], "status": "pass" if task["passed"] else failed,
                       "score": round(task["earned"], 2), "message": "\n".join(task["lines"]) or None, "test_code": "",
                       "filename": "", "line_no": 0})
     statuses = {test["status"] for test in tests}

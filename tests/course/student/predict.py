@@ -252,9 +252,8 @@ def table(stage, run, predictions):
         label = QUANTITIES[name] + (" *" if name == "speedup" else "")
         yield f"{label:30}{predicted:11.3f}{formula:>11}{run.counted[name]:11.3f}"
     for name, predicted in predictions.items():
-        is_time = name == "speedup"
-        words = verdict_of_time(stage, predicted, run.speedup) if is_time else verdict(stage, name, predicted, run.counted[name])
-        yield f"{name.upper()}: {words}"
+        yield f"{name.upper()}: " + (verdict_of_time(stage, predicted, run.speedup) if name == "speedup" else
+                                     verdict(stage, name, predicted, run.counted[name]))
     yield run.notes
     if "speedup" in predictions:
         yield (f"* measured on this machine just now: the median of {run.speedup.runs} pairs of runs, which range from "

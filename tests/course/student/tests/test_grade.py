@@ -31,8 +31,8 @@ GITHUB = {"version": int, "status": ("pass", "fail", "error"), "max_score": NUMB
                      "test_code": TEXT, "filename": TEXT, "line_no": int}]}
 # github.com/foundation50/classroom50, schemas/result-v1.schema.json; of a test, more fields are allowed.
 CLASSROOM50 = {"schema": ("classroom50/result/v1",), "classroom": TEXT, "assignment": TEXT,
-               "assignment_type": ("individual", "group"), "owner": TEXT, "submission": TEXT, "commit": TEXT, "release": TEXT,
-               "review": TEXT, "datetime": TEXT, "score": int, "max-score": int,
+               "assignment_type": ("individual", "group"), "owner": TEXT, "submission": TEXT, "commit": TEXT,
+               "release": TEXT, "review": TEXT, "datetime": TEXT, "score": int, "max-score": int,
                "tests": [{"test-name": TEXT, "passed": bool, "score": int, "max-score": int, "output": TEXT}]}
 # Ant's schema (github.com/windyroad/JUnit-Schema): element -> (attributes that must be there, others, children).
 JUNIT = {
@@ -168,8 +168,8 @@ RUNNER = {"CLASSROOM": "cs101", "ASSIGNMENT": "stage-4", "ASSIGNMENT_TYPE": "ind
 
 def on_runner(**changes):
     """An environment as Classroom 50's runner makes it; a change to None takes a variable away."""
-    return unittest.mock.patch.dict(os.environ, {name: value for name, value in {**RUNNER, **changes}.items() if value is not None},
-                                    clear=True)
+    variables = {name: value for name, value in {**RUNNER, **changes}.items() if value is not None}
+    return unittest.mock.patch.dict(os.environ, variables, clear=True)
 
 
 def sample(hidden=False):
@@ -239,7 +239,8 @@ class Emitters(unittest.TestCase):
             self.assertEqual(json.loads(autoresult), {"scores": {"4.1": 20.0, "4.2": 10 if hidden else 20},
                                                       "scoreboard": [30 if hidden else 40, 12.3]})
             self.assertEqual(json.loads(feedback)["4.1 accept drafts"],
-                             {"check_0": {"passed": True}, "check_1": {"passed": False, "hint": "fail: check_1: length: 12, not 14"},
+                             {"check_0": {"passed": True},
+                              "check_1": {"passed": False, "hint": "fail: check_1: length: 12, not 14"},
                               "check_2": {"passed": False, "hint": "error: check_2"}})
             self.assertIn("note: a note", shown)
             self.assertIn("  fail: check_1: length: 12, not 14", shown)
@@ -250,7 +251,8 @@ class Emitters(unittest.TestCase):
             self.assertEqual(list(wrong_github(text)), [])
             result = json.loads(base64.b64decode(text[len("result="):]))
             self.assertEqual([(test["name"], test["status"], test["score"]) for test in result["tests"]],
-                             [("4.1 accept drafts", "error", 20), ("4.2 roll back & <forget>", "fail", 10 if hidden else 20)])
+                             [("4.1 accept drafts", "error", 20),
+                              ("4.2 roll back & <forget>", "fail", 10 if hidden else 20)])
             self.assertEqual((result["status"], result["max_score"]), ("error", 100))
             self.assertIn("fail: check_1: length: 12, not 14", result["tests"][0]["message"])
         mixed = sample(hidden=True)
@@ -258,7 +260,8 @@ class Emitters(unittest.TestCase):
         self.assertFalse(emitters.by_task(mixed)["4.2"]["passed"])
         good = sample()
         for test in good["tests"]:
-            test.update(status="passed", earned=test["points"], checks=[{**check, "status": "pass"} for check in test["checks"]])
+            test.update(status="passed", earned=test["points"],
+                        checks=[{**check, "status": "pass"} for check in test["checks"]])
         result = json.loads(base64.b64decode(emitters.github(good)[len("result="):]))
         self.assertEqual((result["status"], [(test["status"], test["message"]) for test in result["tests"]]),
                          ("pass", [("pass", None)] * 2))

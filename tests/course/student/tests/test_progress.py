@@ -88,8 +88,8 @@ class ProgressTest(unittest.TestCase):
     def test_what_is_no_progress_counts_as_nothing(self):
         self.save(0, *[checks.PASS] * 4)
         good = json.loads(progress.path_of(self.build).read_text(encoding="utf-8"))
-        for bad in ("", "[]", "7", '{"0": 3}', '{"0": {"tasks": [], "files": ""}}', '{"0": {"tasks": {"0.1": 1}, "files": ""}}',
-                    '{"0": {"tasks": {}}}', json.dumps({"zero": good["0"]})):
+        for bad in ("", "[]", "7", '{"0": 3}', '{"0": {"tasks": [], "files": ""}}',
+                    '{"0": {"tasks": {"0.1": 1}, "files": ""}}', '{"0": {"tasks": {}}}', json.dumps({"zero": good["0"]})):
             progress.path_of(self.build).write_text(bad, encoding="utf-8")
             self.assertEqual(progress.load(self.build), {}, bad)
             self.assertIn("not checked yet", self.said()[0])

@@ -182,7 +182,8 @@ class GraderTest(unittest.TestCase):
                 done = subprocess.run(["sh", f"{here}/run_autograder"], text=True, capture_output=True, check=True,
                                       env={**env, "AUTOGRADER": here, **settings})
                 project = f"{here}/source/project"
-                self.assertEqual(done.stdout, f"grade_submission --root {project} --build {project}/build --stage 4 {wanted}\n")
+                self.assertEqual(done.stdout,
+                                 f"grade_submission --root {project} --build {project}/build --stage 4 {wanted}\n")
 
 
 class HintTest(unittest.TestCase):
