@@ -12,7 +12,7 @@ FORMATTED := git ls-files -z --cached --others --exclude-standard -- '*.h' '*.cp
 
 # The tools behind these targets say themselves what is wrong, so make need not add its `*** [...] Error 1`. In question
 # mode, make runs recipes with a +, and passes their exit code 1 on in silence. Other targets, and -n, work as usual.
-ASKED := check hint predict progress assignment grade autograder
+ASKED := check watch hint predict progress assignment grade autograder
 ask := @
 ifneq ($(MAKECMDGOALS),)
 ifeq ($(filter-out $(ASKED),$(MAKECMDGOALS))$(findstring n,$(firstword -$(MAKEFLAGS))),)
@@ -23,7 +23,7 @@ endif
 endif
 
 .PHONY: help setup setup-full build demo test test-kernels test-course test-full bench bench-full bench-docs bench-cuda experiments \
-        fuzz golden docs programs-for-tests benchmark-programs probes check hint predict progress assignment prove grade hidden autograder doctor format check-format clean asan tsan
+        fuzz golden docs programs-for-tests benchmark-programs probes check watch hint predict progress assignment prove grade hidden autograder doctor format check-format clean asan tsan
 
 help: ## list the targets
 	@echo "specdec: speculative decoding from scratch, stage by stage. Start with: make demo"
@@ -56,8 +56,11 @@ probes: setup
 demo: build ## show what speculation gains, then run the stages side by side on one prompt
 	@python3 stages/programs/demo.py $(BUILD)
 
-check: setup ## check a stage, then the lower ones, and say what to do next: make check STAGE=2
+check: setup ## check a stage, and say what to do next: make check STAGE=2
 	$(ask)$(COURSE) check --build $(BUILD) --stage '$(STAGE)' || exit 1
+
+watch: setup ## check a stage again on every save, until Ctrl-C: make watch STAGE=4
+	$(ask)$(COURSE) watch --build $(BUILD) --stage '$(STAGE)' || exit 1
 
 progress: ## how many tasks of each stage are done, by the last make check of it
 	$(ask)$(COURSE) progress --build $(BUILD) || exit 1

@@ -9,15 +9,21 @@ from pathlib import Path
 from student import terminal
 
 ERROR = re.compile(r"^\S+:\d+(:\d+)?: (fatal )?error: |undefined reference to|^\S*ld: ")
+STEP = re.compile(r"\[(\d+)/(\d+)\] ")  # of Ninja's lines
+FEW = 2  # steps, which are not worth a word: looking for new files, and at CMake's
 SHOWN = 8
 BYTES_A_COMPILATION = 600 << 20  # of the largest file of an assignment
 CONTROL_GROUPS = Path("/sys/fs/cgroup")
 
 
+def own_programs(stage):
+    """The names of the programs that the checks of a stage run."""
+    return [f"course_probe_{stage.number:02}", stage.folder] + ["golden_report"] * (stage.number > 0)
+
+
 def programs_of(stages, number):
-    """The names of the programs that the checks of stages 0 to `number` run, of `number` first."""
-    return [name for n in sorted(stages, reverse=True) if n <= number
-            for name in (f"course_probe_{n:02}", stages[n].folder)] + ["golden_report"] * (number > 0)
+    """The same for stages 0 to `number`, those of `number` first."""
+    return list(dict.fromkeys(name for n in sorted(stages, reverse=True) if n <= number for name in own_programs(stages[n])))
 
 
 def configure(root, build):
@@ -53,9 +59,7 @@ def memory(groups=CONTROL_GROUPS):
 
 def build(folder, targets):
     """Builds targets; returns target -> compiler errors, of those that could not be built."""
-    if not sys.stderr.isatty() and _ninja(folder, ["-n", *targets]).stdout.count("Building") > 9:
-        print(f"building {len(targets)} programs, which takes some minutes the first time", file=sys.stderr, flush=True)
-    if _ninja(folder, targets, sys.stderr.isatty()).returncode == 0:
+    if _ninja(folder, targets, show_progress=True).returncode == 0:
         return {}
     broken = {}
     for target in targets:
@@ -67,15 +71,16 @@ def build(folder, targets):
 
 def _ninja(folder, targets, show_progress=False):
     command = ["ninja", "-C", str(folder), "-j", str(jobs()), "-k", "0", *targets]
-    if not show_progress:
-        return subprocess.run(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+    show = terminal.Progress("building") if show_progress else None
     lines = []
     with subprocess.Popen(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
         for line in process.stdout:
             lines.append(line)
-            if line.startswith("["):
-                terminal.progress(f"building {line.split(' ')[0]}")
-    terminal.progress("")
+            step = STEP.match(line)
+            if show and step and int(step[2]) > FEW:
+                show.step(int(step[1]), int(step[2]))
+    if show:
+        show.end()
     return subprocess.CompletedProcess(command, process.returncode, "".join(lines))
 
 

@@ -1,4 +1,4 @@
-"""`make check STAGE=N`: builds, checks stage N and then the lower ones, and says what to do next.
+"""`make check STAGE=N`: builds and checks stage N, and says what to do next.
 
 usage: python3 tests/course check --stage N [--build DIR] [--all | --list]
   --all    also runs checks whose prerequisites have failed
@@ -7,8 +7,10 @@ usage: python3 tests/course check --stage N [--build DIR] [--all | --list]
 pass         the task does what it should
 FAIL         it does something else: the first fact that differs, and what usually is the cause
 ERROR        it was not judged: it does not compile, crashes, or never ends
-not checked  it builds on another task, which comes first
-Exit code: 0 when stage N passes, 1 when not, 2 when nothing could be checked.
+to do        it is a stub still
+--           not checked: it builds on another task, which comes first
+When all of the stage's tasks pass, its golden files and the lower stages are checked, too.
+Exit code: 0 when they pass as well, 1 when not, 2 when nothing could be checked.
 """
 import argparse
 import re
@@ -17,27 +19,34 @@ import sys
 import tempfile
 from pathlib import Path
 
-from student import building, checks, course, hint, regions
-from student.terminal import coloured, printable, progress
+from student import building, checks, course, hint, progress, regions, reward, terminal
+from student.terminal import coloured, printable
 
 LABELS = {checks.PASS: ("pass", "green"), checks.FAIL: ("FAIL", "red"),
           checks.ERROR: ("ERROR", "red"), checks.NOT_CHECKED: ("--", "grey")}
+TO_DO = ("to do", "grey")
 NOT_BUILT = "its program cannot be built"
 PLACE = re.compile(r"(\S+?):(\d+):\d+: (?:fatal )?error: ")
 WORST_FIRST = (checks.FAIL, checks.ERROR, checks.NOT_CHECKED, checks.PASS)
 
 
 def check_stage(stage, programs, root, broken, run_all):
-    """task -> results. A check is not run while a task that it needs has failed."""
+    """task -> results. A check is not run while a task that it needs has failed, nor where an earlier one of
+    its own task did not come to an end, or found that nothing is done yet."""
     expected, results = checks.load_expected(root, stage), {task.name: [] for task in stage.tasks}
-    failed = set()
+    failed, given_up = set(), {}
     for i, check in enumerate(checks.in_order(stage)):
-        progress(f"stage {stage.number}: check {i + 1} of {len(stage.checks)}")
-        result = one_result(check, stage, expected, programs, root, broken, set() if run_all else failed)
+        terminal.progress(f"stage {stage.number}: check {i + 1} of {len(stage.checks)}")
+        if check.task in given_up and not run_all:
+            result = checks.Result(check, checks.NOT_CHECKED, f"after {given_up[check.task]}")
+        else:
+            result = one_result(check, stage, expected, programs, root, broken, set() if run_all else failed)
         results[check.task].append(result)
         if result.status in (checks.FAIL, checks.ERROR):
             failed.add(check.task)
-    progress("")
+        if result.status == checks.ERROR or not result.begun:
+            given_up[check.task] = check.name
+    terminal.progress("")
     return results
 
 
@@ -55,16 +64,22 @@ def status_of(results):
     return next(status for status in WORST_FIRST if any(r.status == status for r in results))
 
 
+def is_begun(results):
+    return all(result.begun for result in results)
+
+
 def print_task(task, results):
     """One line for a task, and the first of its failures; the others most often have the same cause."""
     status = status_of(results)
-    label, colour = LABELS[status]
+    label, colour = LABELS[status] if is_begun(results) else TO_DO
     waits = sorted({r.needs for r in results if r.needs}) if status == checks.NOT_CHECKED else []
     suffix = f"   not checked: needs task {', '.join(waits)}" if waits else ""
     failed = [result for result in results if result.status in (checks.FAIL, checks.ERROR)]
     if failed and failed[0].message == NOT_BUILT:  # the compiler has said why
-        suffix, failed = f"   {NOT_BUILT}", []
+        suffix = f"   {NOT_BUILT}"
     print(f"  {coloured(f'{label:5}', colour)} {task.name}  {task.title}{coloured(suffix, 'grey')}")
+    if suffix or not is_begun(results):
+        return
     for result in failed[:1]:
         first, *rest = result.message.splitlines()
         print(f"          {result.check.name}: {first}")
@@ -108,11 +123,12 @@ def golden_check(stage, build):
 
 
 def line_of(root, task):
-    """Where a task is done: path:line of its region, or of its stub."""
-    wanted = (f"[task {task.name}:", f'"task {task.name}:')
-    for number, line in enumerate((root / task.path).read_text(encoding="utf-8").splitlines(), 1):
-        if any(words in line for words in wanted):
-            return f"{task.path}:{number}"
+    """Where a task is done: path:line of its region or its stub, or else of what it is in."""
+    lines = (root / task.path).read_text(encoding="utf-8").splitlines()
+    for wanted in (f"[task {task.name}:", f'"task {task.name}:', task.function):
+        found = next((number for number, line in enumerate(lines, 1) if wanted and wanted in line), None)
+        if found:
+            return f"{task.path}:{found}"
     return task.path
 
 
@@ -124,17 +140,19 @@ def print_next(root, stage, results, golden_passed, broken):
         return
     todo = [task for task in stage.tasks if status_of(results[task.name]) != checks.PASS]
     done = len(stage.tasks) - len(todo)
-    print(f"\n{done} of {len(stage.tasks)} tasks of stage {stage.number} pass.", end=" ")
+    print(f"\n{terminal.bar(done, len(stage.tasks))}  {done} of {len(stage.tasks)} tasks of stage {stage.number} pass.", end=" ")
     if todo:
         # What is not checked waits for something else; that comes first.
         task = next((t for t in todo if status_of(results[t.name]) != checks.NOT_CHECKED), todo[0])
         print(f"Next: task {task.name}, {task.title}\n  {line_of(root, task)}\n  {stage.chapter}, section "
               f"{task.section}\n  make hint TASK={task.name}")
+        if stage.number > 0:
+            print(coloured(f"Lower stages are checked when this one passes; make check STAGE={stage.number - 1} checks them now.", "grey"))
     elif not golden_passed:
         print("Next: the golden files, above: they see more than the tasks' checks do.")
     else:
-        print(f"Next: predict what it gains, then measure (make predict STAGE={stage.number}), and the\n"
-              f"exercises at the end of {stage.chapter}.")
+        print(f"Next: predict what it gains, then measure (make predict STAGE={stage.number}); then the\n"
+              f"questions and exercises at the end of {stage.chapter}.")
 
 
 def lacks(root, stage):
@@ -194,35 +212,48 @@ def from_stage(stages, number):
 
 
 def run(options, stages, number):
-    """Builds and checks a stage and those below it; returns the exit code."""
-    build = options.build.resolve()
-    trouble = building.configure(options.root, build)
+    """Builds and checks a stage, and those below it if it passes; returns the exit code."""
+    root, build, stage = options.root, options.build.resolve(), stages[number]
+    trouble = building.configure(root, build)
     if trouble:
         print(f"check: the build cannot be configured (make doctor may know why):\n{trouble}", file=sys.stderr)
         return 2
-    broken = building.build(build, building.programs_of(stages, number))
-    programs, golden_passed = checks.Programs(build), True
+    files = progress.digest(root, stage)
+    broken, results = checked(options, build, stage)
+    progress.save(build, number, {name: status_of(r) for name, r in results.items()}, root, files)
+    passed = golden_passed = all_pass(results)
+    print_stage(stage, results, brief=False)
+    if passed:
+        golden_passed, lines = golden_check(stage, build)
+        label = coloured("pass ", "green") if golden_passed else coloured("FAIL ", "red")
+        print(f"  {label}      golden files: build/bin/{stage.folder} --check")
+        print_output([] if golden_passed else lines)
+        for n in from_stage(stages, number - 1):
+            lower = checked(options, build, stages[n])[1]
+            print_stage(stages[n], lower, brief=True)
+            passed = passed and all_pass(lower)
+    if all_pass(results) and golden_passed:
+        reward.show(root, build, stage, results)
+    print_next(root, stage, results, golden_passed, broken)
+    return 0 if passed and golden_passed else 1
+
+
+def checked(options, build, stage):
+    """Builds a stage's programs and runs its checks: (program -> compiler errors, task -> results)."""
+    broken = building.build(build, building.own_programs(stage))
     for lines in {tuple(lines) for lines in broken.values()}:
         print(coloured("Does not compile", "red"))
         print_output(lines)
-    for n in from_stage(stages, number):
-        results = check_stage(stages[n], programs, options.root, broken, options.all)
-        print_stage(stages[n], results, brief=n < number)
-        if n == number:
-            own = results
-            passed = all(status_of(r) == checks.PASS for r in results.values())
-            if passed:
-                golden_passed, lines = golden_check(stages[n], build)
-                label = coloured("pass ", "green") if golden_passed else coloured("FAIL ", "red")
-                print(f"  {label}      golden files: build/bin/{stages[n].folder} --check")
-                print_output([] if golden_passed else lines)
-    print_next(options.root, stages[number], own, golden_passed, broken)
-    return 0 if passed and golden_passed else 1
+    return broken, check_stage(stage, checks.Programs(build), options.root, broken, options.all)
+
+
+def all_pass(results):
+    return all(status_of(r) == checks.PASS for r in results.values())
 
 
 if __name__ == "__main__":
     try:
         sys.exit(main(sys.argv[1:]))
     except KeyboardInterrupt:
-        progress("")
+        terminal.progress("")
         raise

@@ -39,6 +39,7 @@ class Result:
     facts: list = field(default_factory=list)  # those of the last seed
     fact: str = ""  # the one that differs, or that was to come when the program broke off
     begun: bool = True  # whether the task is no stub any more
+    endless: bool = False  # whether its time was up
 
     def __post_init__(self):
         """What a stranger's program said goes to terminals and reports."""
@@ -221,7 +222,7 @@ def json_facts(check, text):
 
 def observed(check, stage, seed, programs, root):
     """Runs a check's program once: (outcome, facts, other lines)."""
-    limits = sandbox.Limits(seconds=check.seconds)
+    limits = sandbox.Limits(seconds=3 * check.seconds, processor=check.seconds)
     if check.kind == "golden":
         limits.output = 64 * sandbox.MEGABYTE
     files = ["dump.safetensors"] if check.kind == "golden" else []
@@ -259,7 +260,7 @@ def unfinished(check, outcome, printed):
         message = outcome.trouble() or f"the program ended with exit code {outcome.code}"
         if "std::bad_alloc" in outcome.stderr:
             message = "it ran out of memory: a loop that never ends and goes on appending?"
-        return Result(check, ERROR, message, printed=printed[-SHOWN:] + said, seconds=seconds)
+        return Result(check, ERROR, message, printed=printed[-SHOWN:] + said, seconds=seconds, endless=outcome.endless())
     return None
 
 

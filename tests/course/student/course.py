@@ -29,6 +29,7 @@ class Task:
     section: int  # of the stage's chapter
     points: int
     path: str  # of the source that holds it
+    function: str = ""  # the line that opens what it is in, where the table says it
 
     def not_done(self, stage):
         """What the stub says."""
@@ -45,7 +46,7 @@ class Check:
     subject: object  # the probe's case, the program's options, or the golden file
     facts: list = field(default_factory=list)  # json: the paths
     seeds: list = field(default_factory=lambda: [0])
-    seconds: int = 60
+    seconds: int = 10  # of processor time; by the clock it may take three times as many, on a busy machine
     options: list = field(default_factory=list)  # golden: more options of the program
     hidden: bool = False  # a teacher's case, whose answer no message shows
 
@@ -138,7 +139,7 @@ def stages_of(table, found):
                 raise CourseError(f"task {task['id']} has no region in the sources")
             if not is_a(task["section"], int) or not 0 <= task["points"] < math.inf:
                 raise CourseError(f"task {task['id']}: its section and its points are numbers")
-            tasks.append(Task(task["id"], title, task["section"], task["points"], str(path)))
+            tasks.append(Task(task["id"], title, task["section"], task["points"], str(path), str(task.get("function", ""))))
         checks = [check_of(check) for check in entry["checks"]]
         stage = Stage(entry["stage"], entry["folder"], entry["chapter"], tasks, checks, entry.get("options", []))
         if not all(map(is_a, (stage.number, stage.folder, stage.chapter, stage.options), (int, str, str, [str]))):

@@ -15,10 +15,9 @@ import sys
 from pathlib import Path
 
 from student import course, regions
-from student.terminal import coloured
+from student.terminal import bar, coloured
 
 DONE = "pass"  # as checks.PASS
-WIDTH = 20  # of a bar
 
 
 def path_of(build):
@@ -70,10 +69,8 @@ def line_of(stage, entry, root):
     if entry["files"] != digest(root, stage):
         return name + coloured(f"changed since its last check: make check STAGE={stage.number}", "yellow")
     done = [task for task in stage.tasks if entry["tasks"].get(task.name) == DONE]
-    filled = WIDTH * len(done) // len(stage.tasks) if stage.tasks else WIDTH
-    bar = coloured("#" * filled, "green") + coloured("." * (WIDTH - filled), "grey")
     points, total = (sum(task.points for task in tasks) for tasks in (done, stage.tasks))
-    return f"{name}{bar}  {len(done)} of {len(stage.tasks)} tasks, {points:g} of {total:g} points"
+    return f"{name}{bar(len(done), len(stage.tasks))}  {len(done)} of {len(stage.tasks)} tasks, {points:g} of {total:g} points"
 
 
 def main(arguments):

@@ -7,6 +7,7 @@ file of ours but those named there, and no process but its own (isolation.py), w
 allows that. Without root's rights and without a World it runs as ourselves: that contains accidents,
 not malice.
 """
+import math
 import os
 import random
 import resource
@@ -29,7 +30,8 @@ STRANGER = random.SystemRandom().randrange(61184, 65520)
 
 @dataclass
 class Limits:
-    seconds: float = 60  # by the clock; twice as many of processor time
+    seconds: float = 60  # by the clock, which runs on while other programs have the processor
+    processor: float = 120  # seconds of processor time
     memory: int = 512 * MEGABYTE  # of address space
     output: int = 4 * MEGABYTE  # of each file that it writes, what it prints among them
     processes: int = 64  # threads count; only as root, for the limit holds for a whole user
@@ -44,6 +46,9 @@ class Outcome:
     timed_out: bool = False
     files: dict = None  # name -> bytes, of those asked for that are there
 
+    def endless(self):
+        return self.timed_out or self.code == -signal.SIGXCPU
+
     def trouble(self):
         """Why this is no orderly end, in words; empty for exit codes."""
         if self.timed_out:
@@ -52,7 +57,7 @@ class Outcome:
             name = signal.Signals(-self.code).name
             return {"SIGSEGV": "it crashed (SIGSEGV): an address outside of its memory",
                     "SIGABRT": "it aborted (SIGABRT)",
-                    "SIGXCPU": "it used up its processor time: an endless loop?",
+                    "SIGXCPU": "it was still running when its processor time was used up: an endless loop?",
                     "SIGXFSZ": "it printed or wrote more than it may",
                     "SIGKILL": "it was killed (SIGKILL): out of memory?"}.get(name, f"it was stopped by {name}")
         return ""
@@ -65,9 +70,9 @@ def _begin(limits, as_stranger, root, folder, world):
         first_to_go.write("1000")
     if root:
         isolation.enter(root, folder, world)
-    seconds = int(2 * limits.seconds) + 1
-    for what, most in ((resource.RLIMIT_CPU, seconds), (resource.RLIMIT_AS, limits.memory),
-                       (resource.RLIMIT_FSIZE, limits.output), (resource.RLIMIT_CORE, 0)):
+    processor = math.ceil(limits.processor)
+    resource.setrlimit(resource.RLIMIT_CPU, (processor, processor + 1))  # SIGXCPU, and where that is ignored SIGKILL
+    for what, most in ((resource.RLIMIT_AS, limits.memory), (resource.RLIMIT_FSIZE, limits.output), (resource.RLIMIT_CORE, 0)):
         resource.setrlimit(what, (most, most))
     if as_stranger:
         resource.setrlimit(resource.RLIMIT_NPROC, (limits.processes, limits.processes))

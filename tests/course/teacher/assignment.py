@@ -25,7 +25,7 @@ COPIED = ("CMakeLists.txt", "LICENSE", ".ci/setup", ".clang-format", "common", "
           "golden/draft_text.txt", "golden/models", "golden/checkpoints", "golden/goldens",
           "tests/course/probes/CMakeLists.txt", "tests/course/probes/golden_report.cpp",
           "docs/figures", "docs/00_before_you_start.md", "docs/checkpoints_and_tokenizers.md", "docs/theory.md",
-          "docs/glossary.md", "docs/troubleshooting.md")
+          "docs/glossary.md", "docs/troubleshooting.md", "docs/trace_viewer.html")
 # Folders of stages/programs that need a stage's library -> that stage.
 NEEDS = {"cache": 3, "speculation": 4, "sampling": 5, "batch": 6, "adaptive": 7}
 # The tools of students; those of teachers and of the course's makers stay behind.
@@ -52,6 +52,8 @@ def is_wanted(path, number):
     stage = re.match(r"(?:stages/|docs/|docs/figures/|tests/course/probes/stage_)(\d\d)[_.]", name)
     if stage and int(stage[1]) > number:
         return False
+    if name == "docs/trace_viewer.html":
+        return number >= NEEDS["speculation"]  # which writes traces
     program = re.match(r"stages/programs/(\w+)/", name)
     if program and NEEDS.get(program[1], 0) > number:
         return False
@@ -80,15 +82,29 @@ def helpers_of(root, paths):
 
 
 def write_table(root, out, stages, number):
-    """tasks.json of the assignment: stages up to `number`, with titles, for there are no regions."""
+    """tasks.json of the assignment: stages up to `number`, with what regions say elsewhere: there are none."""
     table = course.read_json(root / course.FOLDER / "tasks.json")
     table["stages"] = [entry for entry in table["stages"] if entry["stage"] <= number]
     for entry in table["stages"]:
         for task in entry["tasks"]:
             known = stages[entry["stage"]].task(task["id"])
-            task.update(title=known.title, path=known.path)
+            task.update(title=known.title, path=known.path, function=opening_of(root, known))
     text = json.dumps(table, indent=1, ensure_ascii=False)
     (out / course.FOLDER / "tasks.json").write_text(text + "\n", encoding="utf-8")
+
+
+def opening_of(root, task):
+    """The line that opens the block in which a task is: most often the first of its function's signature."""
+    text = (root / task.path).read_text(encoding="utf-8")
+    region = next(r for r in regions.parse(text, task.path) if r.full_name == f"task {task.name}")
+    braces = parentheses = 0
+    for line in reversed(text.splitlines()[:region.begin]):
+        braces += line.count("{") - line.count("}")
+        if braces > 0:
+            parentheses += line.count(")") - line.count("(")
+            if parentheses <= 0:
+                return line.strip()
+    return ""
 
 
 def write_presets(root, out):

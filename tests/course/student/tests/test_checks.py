@@ -126,6 +126,49 @@ class ChecksTest(unittest.TestCase):
         results = check.check_stage(self.stage, self.programs, self.root, {}, run_all=True)
         self.assertEqual(results["4.2"][0].status, checks.PASS)
 
+    def expect_task(self, script, *lines):
+        """What is printed of task 4.1, whose two checks run the script with their names."""
+        self.checks[1].task, self.checks[1].needs = "4.1", []
+        self.stage.tasks.pop()
+        expected = self.root / course.FOLDER / "expected"
+        expected.mkdir(parents=True, exist_ok=True)
+        (expected / "04.json").write_text(json.dumps({"first": {"0": WANT}, "second": {"0": WANT}}))
+        self.run_check(script)
+        results = check.check_stage(self.stage, self.programs, self.root, {}, run_all=False)
+        output = io.StringIO()
+        with contextlib.redirect_stdout(output):
+            check.print_task(self.stage.tasks[0], results["4.1"])
+        self.assertEqual(output.getvalue().splitlines()[:len(lines)], list(lines))
+        return results["4.1"]
+
+    def test_a_stub_is_to_do_and_no_failure(self):
+        results = self.expect_task("echo 'task 4.1: x: not done yet' >&2; exit 1\n", "  to do 4.1  title 1")
+        self.assertEqual([r.status for r in results], [checks.FAIL, checks.NOT_CHECKED])
+
+    def test_after_a_crash_the_other_checks_of_a_task_do_not_run(self):
+        results = self.expect_task("touch $1; kill -SEGV $$\n", "  ERROR 4.1  title 1",
+                                   "          first: it crashed (SIGSEGV): an address outside of its memory, before it said: "
+                                   "length after 3 drafts", "          usually: a length is often so")
+        self.assertEqual([(r.status, r.message) for r in results[1:]], [(checks.NOT_CHECKED, "after first")])
+
+    def test_after_a_wrong_fact_they_do(self):
+        results = self.expect_task(GOOD.replace("14", "12"), "  FAIL  4.1  title 1")
+        self.assertEqual([r.status for r in results], [checks.FAIL, checks.FAIL])
+
+    def test_a_loop_ends_when_its_processor_time_is_used_up(self):
+        started = time.monotonic()
+        result = self.run_check("while :; do :; done\n")
+        self.assertEqual((result.status, result.endless), (checks.ERROR, True))
+        self.assertIn("an endless loop", result.message)
+        self.assertGreater(time.monotonic() - started, 2)
+
+    def test_the_place_of_a_task_is_its_stub_or_its_function(self):
+        task = course.Task("4.1", "t", 3, 10, "a.cpp", "int f(int x) {")
+        for text, line in (('\nint f(int x) {\n  not_done("task 4.1: t: not done yet");\n}', 3), ("\n\nint f(int x) {\n}\n", 3),
+                           ("\nint f(int x) {\n  // [task 4.1: t]\n", 3), ("int g() {\n", None)):
+            (self.root / "a.cpp").write_text(text)
+            self.assertEqual(check.line_of(self.root, task), f"a.cpp:{line}" if line else "a.cpp")
+
     def test_what_cannot_be_built_is_an_error_of_its_own(self):
         result = check.one_result(self.checks[0], self.stage, {}, self.programs, self.root,
                                   {"course_probe_04": ["/a.cpp:3:1: error: x"]}, set())

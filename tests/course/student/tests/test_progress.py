@@ -99,7 +99,7 @@ class ProgressTest(unittest.TestCase):
     def test_colours_only_on_terminals(self):
         self.save(0, *[checks.PASS] * 4)
         self.assertNotIn("\033", "".join(self.said()))
-        with unittest.mock.patch.object(progress, "coloured", lambda text, colour: f"<{colour}:{text}>"):
+        with unittest.mock.patch.object(terminal, "coloured", lambda text, colour: f"<{colour}:{text}>"):
             self.assertIn("<green:####", self.said()[0])
         self.assertEqual(progress.coloured, terminal.coloured)
 

@@ -214,14 +214,15 @@ class EveryStage(unittest.TestCase):
         self.assertEqual((code, errors.splitlines()), (2, [f"check: nothing is known of what seed {seed} of check rms_norm "
                                                            "should give" for seed in (1, 2)]))
 
-    def test_check_goes_through_all_stages_and_names_the_first_task(self):
+    def test_check_stays_with_a_stage_that_fails_and_names_its_first_task(self):
         for number, stage in STAGES.items():
             self.pretend_to_build(number)
             code, out, errors = self.tool(number, "check", "--stage", str(number))
             self.assertEqual((code, errors), (1, ""))
             self.assertIn(f"0 of {len(stage.tasks)} tasks of stage {number} pass. Next: task {number}.1", out)
             self.assertIn(f"\n  make hint TASK={number}.1\n", out)
-            self.assertEqual(out.count("Stage "), number + 1)
+            self.assertEqual(out.count("Stage "), 1)
+            self.assertEqual(out.count(f"make check STAGE={number - 1}"), min(number, 1))
 
     def test_grade_comes_to_marks(self):
         for number, stage in STAGES.items():

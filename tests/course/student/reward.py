@@ -1,0 +1,38 @@
+"""What a student sees when the last task of a stage passes: their own program at work, and its counters."""
+import subprocess
+
+from student import checks
+from student.terminal import coloured
+
+# Options that show a few rounds of each stage's program, or passes where it has no rounds.
+SHORT = {0: [], 1: ["--explain", "--max-new-tokens", "8"], 2: ["--explain", "--max-new-tokens", "8"],
+         3: ["--explain", "--max-new-tokens", "8"], 4: ["--explain", "--max-new-tokens", "7"],
+         5: ["--explain", "--max-new-tokens", "7", "--temperature", "0.8", "--seed", "7"],
+         6: ["--explain", "--workload", "poisson:rate=inf,n=3", "--max-batch", "3", "--max-new-tokens", "6"]}
+WITH_TRACES = (4, 5)
+SECONDS = 60
+
+
+def show(root, build, stage, results):
+    """Prints a short run of the stage's program, what it counts beside the reference, and what to look at."""
+    command = [str(build / "bin" / stage.folder), *SHORT.get(stage.number, []), *stage.options]
+    shown = f"build/bin/{' '.join(command).split('/bin/')[1]}"
+    print(f"\n{coloured('All tasks pass. This is your own code:', 'bold')} {shown}\n", flush=True)
+    subprocess.run(command, check=False, timeout=SECONDS)
+    counters = counted(root, stage, results)
+    if counters:
+        print(f"\n{'counted by the last check':30}{'yours':>10}{'reference':>12}")
+        for name, own, reference in counters:
+            print(f"{name:30}{own:>10}{reference:>12}")
+    if stage.number in WITH_TRACES:
+        print(f"\nTo go through its rounds one by one: build/bin/{stage.folder} --trace trace.json, then open\n"
+              "docs/trace_viewer.html in a browser, and trace.json in it.")
+
+
+def counted(root, stage, results):
+    """(name, own, reference) of the counters that the first check of the whole program compares."""
+    result = next((r for of_task in results.values() for r in of_task if r.check.kind == "json"), None)
+    if result is None:
+        return []
+    reference = dict(checks.load_expected(root, stage)[result.check.name]["0"])
+    return [(name.split(".")[-1].replace("_", " "), own, reference[name]) for name, own in result.facts if isinstance(own, int)]
