@@ -43,7 +43,7 @@ Round DraftAndVerify::draft(std::span<const TokenId> context, const Sampling& sa
   round.start = target_.length(sequence_);
   SPECDEC_CHECK(std::ssize(context) == round.start + 1, "{} tokens cached and one pending",
                 round.start);
-  // [task 4.3: choose K and begin a round]
+  // [task 4.1: choose K and begin a round]
   const int K =
       round_spec_length(policy_->next(), round.start, context_limit_, drafter_.context_limit());
   drafts_.clear();
@@ -53,32 +53,32 @@ Round DraftAndVerify::draft(std::span<const TokenId> context, const Sampling& sa
     SPECDEC_CHECK(drafts_.size() <= K, "at most {} drafts, not {}", K, drafts_.size());
   }
   round.drafted = drafts_.size();
-  // [end task 4.3]
+  // [end task 4.1]
   return round;
 }
 // [end snippet draft-phase]
 
 // [snippet verify]
 void DraftAndVerify::verify(std::span<const TokenId> context) {
-  // [task 4.4: verify in one pass]
+  // [task 4.2: verify in one pass]
   const auto pending = uncached(target_, sequence_, context);
   verified_.assign(pending.begin(), pending.end());
   verified_.insert(verified_.end(), drafts_.tokens().begin(), drafts_.tokens().end());
   const Segment segment{sequence_, verified_, drafts_.size() + 1};
   target_.forward(segment, logits_.rows(0, segment.logits_rows));
-  // [end task 4.4]
+  // [end task 4.2]
 }
 // [end snippet verify]
 
 // [snippet rollback]
 void DraftAndVerify::roll_back(const Round& round) {
-  // [task 4.2: roll the caches back]
+  // [task 4.4: roll the caches back]
   // Both caches hold the drafts, of which the draft never saw the last one; the text has only the
   // accepted ones. The last emitted token is in neither cache: it is pending, and the next round
   // feeds it first.
   target_.truncate(sequence_, round.target_length());
   drafter_.truncate(draft_sequence_, round.draft_length());
-  // [end task 4.2]
+  // [end task 4.4]
   policy_->learn(round);
 }
 // [end snippet rollback]

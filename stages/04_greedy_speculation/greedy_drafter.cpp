@@ -15,7 +15,7 @@ void GreedyDrafter::draft(std::span<const DraftRequest> requests) {
 void GreedyDrafter::draft(const DraftRequest& request) {
   text_.assign(request.context.begin(), request.context.end());
   request.drafts->clear();
-  // [task 4.1: draft K tokens]
+  // [task 4.6: draft K tokens]
   for (int i = 0; i < request.spec_length; i++) {
     const auto unseen = uncached(model_, request.sequence, text_);
     model_.forward(Segment{request.sequence, unseen, 1}, logits_.rows(0, 1));
@@ -24,7 +24,7 @@ void GreedyDrafter::draft(const DraftRequest& request) {
     request.drafts->add_certain(token);
     text_.push_back(token);
   }
-  // [end task 4.1]
+  // [end task 4.6]
 }
 // [end snippet draft]
 

@@ -7,7 +7,7 @@ Round greedy_round(DraftAndVerify& steps, std::vector<TokenId>& context, Generat
   Round round = steps.draft(context, {});
   steps.verify(context);
 
-  // [task 4.6: accept while the target agrees]
+  // [task 4.3: accept while the target agrees]
   // What the target chooses after each prefix is what it would have chosen alone, so it is emitted.
   // A draft that equals it saves a pass. The first one that differs makes the later rows useless,
   // because they follow a token that is not in the text.
@@ -26,7 +26,7 @@ Round greedy_round(DraftAndVerify& steps, std::vector<TokenId>& context, Generat
     }
     round.accepted++;
   }
-  // [end task 4.6]
+  // [end task 4.3]
   round.sum_acceptance_prob = round.accepted;  // each distribution is all on one token
 
   steps.roll_back(round);

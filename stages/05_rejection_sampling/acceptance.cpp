@@ -11,18 +11,15 @@
 #include "common/base/error.h"
 
 namespace specdec {
-namespace {
 
-// The target's share in a draft: the probability to keep it.
 double ratio(double target_prob, double draft_prob) {
   SPECDEC_CHECK(draft_prob > 0, "a drafted token that can be drawn, not one of probability {}",
                 draft_prob);
   return std::min(1.0, target_prob / draft_prob);
 }
 
-// Draws the token that is emitted in place of a rejected draft, from weights that need not be
-// normalised. If rounding left nothing of a residual, the two distributions are equal up to
-// rounding, and the target's own is used. So no token that the target rules out is ever emitted.
+// If rounding left nothing of a residual, the two distributions are equal up to rounding, and the
+// target's own is used. So no token that the target rules out is ever emitted.
 Decision correct(const Proposal& draft, RandomSource& random, std::span<const double> weights) {
   const bool any = std::ranges::any_of(weights, [](double weight) { return weight > 0; });
   return {false,
@@ -30,8 +27,8 @@ Decision correct(const Proposal& draft, RandomSource& random, std::span<const do
 }
 
 // [snippet residual]
-// max(0, p - q): what the target still owes after a rejection. By token id, over the whole
-// vocabulary: what a filter removed has probability zero in p or q, and needs no case of its own.
+// By token id, over the whole vocabulary: what a filter removed has probability zero in p or q, and
+// needs no case of its own.
 std::span<const double> residual(const Proposal& draft, std::span<double> scratch) {
   // [task 5.2: what the target still owes]
   for (TokenId i = 0; i < std::ssize(scratch); i++) {
@@ -42,8 +39,6 @@ std::span<const double> residual(const Proposal& draft, std::span<double> scratc
   // [end task 5.2]
 }
 // [end snippet residual]
-
-}  // namespace
 
 // [snippet rejection]
 Decision rejection(const Proposal& draft, RandomSource& random, std::span<double> scratch) {
@@ -105,31 +100,6 @@ Decision one_hot(const Proposal& draft, RandomSource& random, std::span<double> 
   return rejection(certain, random, scratch);
 }
 // [end snippet one-hot]
-
-// [snippet lossy]
-Decision lenient(const Proposal& draft, RandomSource& random, std::span<double> scratch) {
-  const TokenId x = draft.token;
-  const double p = draft.target_prob(x) / draft.lenience;  // not l q, which may vanish
-  if (random.accept(ratio(p, draft.draft_prob(x)), draft.position)) return {true, x};
-  return correct(draft, random, residual(draft, scratch));
-}
-
-Decision residual_skipped(const Proposal& draft, RandomSource& random,
-                          std::span<double> /*scratch*/) {
-  const TokenId x = draft.token;
-  if (random.accept(ratio(draft.target_prob(x), draft.draft_prob(x)), draft.position)) {
-    return {true, x};
-  }
-  return correct(draft, random, draft.target_probs);
-}
-
-Decision lenient_argmax(const Proposal& draft, RandomSource& /*random*/,
-                        std::span<double> /*scratch*/) {
-  const auto best = std::ranges::max_element(draft.target_probs);
-  if (draft.target_prob(draft.token) >= draft.lenience * *best) return {true, draft.token};
-  return {false, static_cast<TokenId>(best - draft.target_probs.begin())};
-}
-// [end snippet lossy]
 
 std::span<const NamedRule> acceptance_rules() {
   static constexpr std::array<NamedRule, 7> kRules = {{

@@ -40,6 +40,16 @@ struct Decision {
 using AcceptanceRule = Decision (*)(const Proposal& draft, RandomSource& random,
                                     std::span<double> scratch);
 
+// What rules are made of. min(1, p/q), the probability to keep a draft. REQUIRES: q > 0.
+double ratio(double target_prob, double draft_prob);
+
+// max(0, p - q) [V], in scratch: what the target still owes after a rejection.
+std::span<const double> residual(const Proposal& draft, std::span<double> scratch);
+
+// Draws the token that is emitted in place of a rejected draft, from weights [V] that need not be
+// normalised; from the target's distribution where all of them are zero.
+Decision correct(const Proposal& draft, RandomSource& random, std::span<const double> weights);
+
 // Speculative sampling (Leviathan et al., Algorithm 1; proof in appendix A.1): accept with
 // probability min(1, p/q), otherwise draw from norm(max(0, p - q)). Lossless; accepts sum min(p,
 // q), and no rule that looks at one draft accepts more.

@@ -44,7 +44,8 @@ class Judge {
   virtual ~Judge() = default;
 
   // Emits accepted drafts and the token after them into the context and the generation, until one
-  // is rejected or the generation ends, and writes into the round what became of it.
+  // is rejected or the generation ends, and writes into the round what became of it. The position
+  // of a token, by which its draws are named, is the context's length before the token is emitted.
   // logits: [drafted + 1, V], what the target says after the pending token and i drafts.
   // REQUIRES: the context is the prompt and all that was emitted; the generation is not finished.
   // Throws Error where a row of logits holds no distribution (NaN); the tokens before it have been

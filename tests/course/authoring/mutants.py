@@ -7,7 +7,7 @@ of it. The text to find is whole lines; it must stand in the source exactly once
     bug: what somebody did, in a sentence
     classic: 2                              which of the 18 of the field it is; a few are none
     stage: 4
-    task: 4.2                               where the change lies in a task, that one
+    task: 4.4                               where the change lies in a task, that one
     symptom: what one sees of it
     file: stages/04_greedy_speculation/draft_and_verify.cpp
     caught-by: ctest PROGRAM CASE           a GoogleTest program and one of its cases,

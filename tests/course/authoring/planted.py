@@ -2,7 +2,7 @@
 
 tests/planted/stage_NN.txt has them, by task. An empty line ends a bug:
 
-    4.6: every draft is compared with row 0
+    4.3: every draft is compared with row 0
     - const TokenId choice = argmax(steps.target().backend(), steps.logits(round.accepted));
     + const TokenId choice = argmax(steps.target().backend(), steps.logits(0));
 

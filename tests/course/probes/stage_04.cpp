@@ -58,7 +58,7 @@ Tokens text_after(std::uint64_t seed, const Tokens& prompt, int count) {
   return {text.begin() + std::ssize(prompt), text.end()};
 }
 
-// ---- 4.1
+// ---- 4.6
 
 Tokens drafts_of(Drafter& drafter, SequenceId sequence, const Tokens& context, int K) {
   Drafts drafts(K, 0);
@@ -91,7 +91,7 @@ void drafts_k_tokens(std::uint64_t seed) {
   fact("passes that the drafter counts", pair.drafter.forwards());
 }
 
-// ---- 4.2
+// ---- 4.4
 
 // Both caches after a round, whose drafts were fed by hand.
 void roll_back_one(std::uint64_t seed, int drafted, int accepted, const std::string& when) {
@@ -122,7 +122,7 @@ void rolls_back_both_caches(std::uint64_t seed) {
   roll_back_one(seed, 0, 0, "there are no drafts");
 }
 
-// ---- 4.3
+// ---- 4.1
 
 void begins_a_round(std::uint64_t seed) {
   struct Case {
@@ -216,7 +216,7 @@ void forgets_old_drafts(std::uint64_t seed) {
   fact("drafted in a round at the last position", round.drafted);
 }
 
-// ---- 4.4
+// ---- 4.2
 
 void verifies_in_one_pass(std::uint64_t seed) {
   for (const int K : {4, 1, 0}) {
@@ -268,7 +268,7 @@ void verifies_round_after_round(std::uint64_t seed) {
   }
 }
 
-// ---- 4.6 and the whole
+// ---- 4.3 and the whole
 
 // Stage 4's decode loop; what happened in it is told in lists, one entry a round. It ends where a
 // round leaves more or less than one token pending, so that this is told, too.
@@ -315,6 +315,29 @@ void decode_with_mistakes(std::uint64_t seed, int every, const GenerationRequest
   decode(steps, request, when);
   fact(fmt::format("passes of the target {}, one for the prompt", when),
        std::ssize(pair.target.passes));
+}
+
+// The first round alone, whose rollback may be yet to be written.
+void emits_a_round(std::uint64_t seed) {
+  for (const int right : {4, 2, 0}) {
+    const GenerationRequest request{.prompt = prompt_of(seed, 5), .max_new_tokens = 15};
+    Pair pair(seed, 1);
+    Tokens drafts = text_after(seed, request.prompt, 4);
+    for (std::size_t i = std::size_t(right); i < 4; i++) drafts[i] = (drafts[i] + 1) % kVocab;
+    ScriptedDrafter drafter(std::vector<Tokens>{drafts});
+    DraftAndVerify steps(pair.target, drafter, 4, kNoLimit);
+    Generation generation(request, nullptr);
+    Tokens context = request.prompt;
+    steps.prefill(context);
+    try {
+      greedy_round(steps, context, generation);
+    } catch (const std::exception& error) {
+      if (!std::string_view(error.what()).starts_with("task 4.4")) throw;
+    }
+    const std::string when = fmt::format("if {} of 4 drafts are right", right);
+    fact(fmt::format("tokens of the first round {}", when), to_tokens(generation.tokens()));
+    fact(fmt::format("length of the context after it {}", when), std::ssize(context));
+  }
 }
 
 void accepts_while_the_target_agrees(std::uint64_t seed) {
@@ -400,6 +423,7 @@ int main(int argc, char** argv) {
                      {"forgets_old_drafts", forgets_old_drafts},
                      {"verifies_in_one_pass", verifies_in_one_pass},
                      {"verifies_round_after_round", verifies_round_after_round},
+                     {"emits_a_round", emits_a_round},
                      {"accepts_while_the_target_agrees", accepts_while_the_target_agrees},
                      {"stops_within_a_round", stops_within_a_round},
                      {"fills_the_context", fills_the_context},

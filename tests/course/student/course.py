@@ -30,6 +30,7 @@ class Task:
     points: int
     path: str  # of the source that holds it
     function: str = ""  # the line that opens what it is in, where the table says it
+    spoilers: list = field(default_factory=list)  # path#snippet of code that nearly solves it
 
     def not_done(self, stage):
         """What the stub says."""
@@ -139,7 +140,8 @@ def stages_of(table, found):
                 raise CourseError(f"task {task['id']} has no region in the sources")
             if not is_a(task["section"], int) or not 0 <= task["points"] < math.inf:
                 raise CourseError(f"task {task['id']}: its section and its points are numbers")
-            tasks.append(Task(task["id"], title, task["section"], task["points"], str(path), str(task.get("function", ""))))
+            tasks.append(Task(task["id"], title, task["section"], task["points"], str(path), str(task.get("function", "")),
+                              task.get("spoilers", [])))
         checks = [check_of(check) for check in entry["checks"]]
         stage = Stage(entry["stage"], entry["folder"], entry["chapter"], tasks, checks, entry.get("options", []))
         if not all(map(is_a, (stage.number, stage.folder, stage.chapter, stage.options), (int, str, str, [str]))):

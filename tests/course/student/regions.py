@@ -2,12 +2,12 @@
 
 A region stands between two comment lines (`//`, `#` or `<!-- ... -->`):
 
-    // [task 4.2: roll the caches back]
+    // [task 4.4: roll the caches back]
     ...
-    // [end task 4.2]
+    // [end task 4.4]
 
 task     what a student writes; a starter has a stub in its place. The only kind with a title.
-hint     two for each task, in the stage's hints.md: [hint 4.2.1] and [hint 4.2.2]
+hint     two for each task, in the stage's hints.md: [hint 4.4.1] and [hint 4.4.2]
 snippet  a code block of the docs
 
 A region may lie within one of another kind, and never in one of its own; marker lines belong to no
@@ -43,7 +43,7 @@ class Region:
 
 
 def marker(line):
-    """What a marker line says, or None: `task 4.2: roll the caches back`, `end hint 4.2.1`."""
+    """What a marker line says, or None: `task 4.4: roll the caches back`, `end hint 4.4.1`."""
     match = MARKER.match(line)
     said = match and (match["code"] or match["markdown"] or "")
     return said if said and ABOUT.match(said) else None
@@ -78,7 +78,7 @@ def parse(text, where):
                 wrong(number, f"{region.full_name} stands here a second time")
             open_regions.append(region)
         else:
-            wrong(number, f"'[{said}]' is no marker: [task 4.2: title], [hint 4.2.1] or "
+            wrong(number, f"'[{said}]' is no marker: [task 4.4: title], [hint 4.4.1] or "
                           "[snippet name], each with its [end ...]")
     if open_regions:
         wrong(open_regions[-1].begin, f"{open_regions[-1].full_name} is never closed")

@@ -203,15 +203,20 @@ def forget_snippets(out):
             path.write_text(without_markers(text, names), encoding="utf-8")
 
 
-def update_chapters(out, stubbed):
-    """Code blocks of the chapters that show a source with stubs show it as it is in the assignment, and
-    links lead nowhere but to what is there."""
+def update_chapters(out, stubbed, stage):
+    """Code blocks of the chapters that show a source with stubs show it as it is in the assignment, those that
+    would nearly solve a task say where their code is, and links lead nowhere but to what is there."""
+    spoiled = {place: task for task in stage.tasks for place in task.spoilers}
+
     for page in [*out.glob("docs/*.md"), *out.glob("stages/*/*.md")]:
         def linked(match, folder=page.parent):  # what leads out of the assignment is text that says so
             there = match[2].startswith(("http", "#")) or (folder / match[2].split("#")[0]).exists()
             return match[0] if there else f"{match[1]} {ELSEWHERE}"
 
         def shown(match):
+            task = spoiled.get(f"{match['path']}#{match['name']}")
+            if task:
+                return f"{match[1]}// {match['path']}, to be looked at after task {task.name}\n{match[4]}"
             if match["path"] not in stubbed:
                 return match[0]
             text = (out / match["path"]).read_text(encoding="utf-8")
@@ -243,7 +248,7 @@ def make_tree(root, number, out, keep=None):
     write_table(root, out, stages, number)
     write_presets(root, out)
     write_front_pages(root, out, stages[number])
-    update_chapters(out, stubbed)
+    update_chapters(out, stubbed, stages[number])
     return keep_students_own(keep, out, stages, number) if keep else []
 
 

@@ -15,9 +15,9 @@ class TableTest(unittest.TestCase):
                 (lambda stage: setattr(stage.tasks[0], "points", 99), "points of stage 4"),
                 (lambda stage: setattr(stage.tasks[0], "section", 77), "has no section 77"),
                 (lambda stage: stage.checks[0].needs.append("4.9"), "names task 4.9"),
-                (lambda stage: stage.checks[0].causes.clear(), "names no cause for 'drafts after a prompt"),
+                (lambda stage: stage.checks[0].causes.clear(), "names no cause for 'drafts asked for: "),
                 (lambda stage: stage.checks[0].causes.update(other="x"), "of which no fact speaks"),
-                (lambda stage: stage.checks[0].causes.update({"tokens fed": "so " * 40}), "a cause of 40 words"),
+                (lambda stage: stage.checks[0].causes.update({"drafts asked for": "so " * 40}), "a cause of 40 words"),
                 (lambda stage: stage.checks.append(stage.checks[0]), "stands twice"),
                 (lambda stage: stage.tasks.__delitem__(slice(3, None)), "has 3 tasks"),
                 (lambda stage: stage.checks.clear(), "has no check")):

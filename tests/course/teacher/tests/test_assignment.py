@@ -56,7 +56,7 @@ class AssignmentTest(unittest.TestCase):
         for task in self.stages[4].tasks:
             stub = f'::specdec::not_done("{task.not_done(self.stages[4])}");'
             self.assertEqual(self.text(task.path).count(stub), 1, task.name)
-        self.assertIn("task 4.2: roll the caches back: not done yet, see docs/04, section 3",
+        self.assertIn("task 4.4: roll the caches back: not done yet, see docs/04, section 3",
                       self.text("stages/04_greedy_speculation/draft_and_verify.cpp"))
 
     def test_lower_stages_are_the_reference(self):
@@ -77,9 +77,9 @@ class AssignmentTest(unittest.TestCase):
         stages = course.load(self.tree)
         self.assertEqual([(t.name, t.title, t.path) for t in stages[4].tasks],
                          [(t.name, t.title, t.path) for t in self.stages[4].tasks])
-        done = subprocess.run(["make", "--no-print-directory", "hint", "TASK=4.2"], cwd=self.tree, text=True,
+        done = subprocess.run(["make", "--no-print-directory", "hint", "TASK=4.4"], cwd=self.tree, text=True,
                               capture_output=True, check=False)
-        self.assertIn("Task 4.2: roll the caches back", done.stdout, done.stderr)
+        self.assertIn("Task 4.4: roll the caches back", done.stdout, done.stderr)
 
     def test_it_has_the_tools_of_students_and_no_others(self):
         there = self.tree / course.FOLDER
@@ -129,12 +129,12 @@ class AssignmentTest(unittest.TestCase):
                 self.assertIn(said, line)
 
     def test_make_succeeds_where_the_tool_does(self):
-        code, said, wrong = make(self.tree, "hint", "TASK=4.2")
+        code, said, wrong = make(self.tree, "hint", "TASK=4.4")
         self.assertEqual((code, wrong), (0, ""))
-        self.assertIn("Task 4.2: roll the caches back", said)
+        self.assertIn("Task 4.4: roll the caches back", said)
 
     def test_links_between_its_pages_lead_somewhere_or_to_later_chapters(self):
-        self.assertIn("| 4.2 | roll the caches back |", self.text("README.md"))
+        self.assertIn("| 4.4 | roll the caches back |", self.text("README.md"))
         self.assertNotIn("{", self.text("README.md").replace("${", ""))
 
     def test_a_students_own_lower_stages_are_kept(self):
@@ -188,10 +188,10 @@ class GraderTest(unittest.TestCase):
 
 class HintTest(unittest.TestCase):
     def test_the_second_comes_after_the_first(self):
-        code, first = run(hint.main, "--task", "4.2")
+        code, first = run(hint.main, "--task", "4.4")
         self.assertEqual(code, 0)
         self.assertIn("HINT=2", first)
-        code, both = run(hint.main, "--task", "4.2", "--hint", "2")
+        code, both = run(hint.main, "--task", "4.4", "--hint", "2")
         self.assertEqual(code, 0)
         self.assertGreater(len(both), len(first))
 

@@ -20,17 +20,17 @@ INCLUDES = "#include <cstdio>\n#include <cstdlib>\n"
 # Who -> the task that is wrong, the file, what stands there, and what they wrote.
 MISTAKES = {
     "rolls the draft's cache back too far": (
-        "4.2", STEPS, "drafter_.truncate(draft_sequence_, round.draft_length());",
+        "4.4", STEPS, "drafter_.truncate(draft_sequence_, round.draft_length());",
         "drafter_.truncate(draft_sequence_, round.start);"),
     "counts the bonus as accepted": (
         "4.5", ROUND, "stats.accepted += round.accepted;", "stats.accepted += round.emitted();"),
-    "crashes": ("4.1", DRAFTER, "forwards_++;", "*static_cast<volatile int*>(nullptr) = 1;"),
+    "crashes": ("4.6", DRAFTER, "forwards_++;", "*static_cast<volatile int*>(nullptr) = 1;"),
     "never ends": ("4.5", ROUND, "stats.rounds++;", "for (volatile bool ever = true; ever;) {}"),
     "takes all memory": (
-        "4.4", STEPS, "target_.forward(segment, logits_.rows(0, segment.logits_rows));",
+        "4.2", STEPS, "target_.forward(segment, logits_.rows(0, segment.logits_rows));",
         "for (;;) *static_cast<volatile char*>(std::malloc(1 << 20)) = 1;"),
     "forges facts and a score": (
-        "4.6", GREEDY, "round.accepted++;",
+        "4.3", GREEDY, "round.accepted++;",
         'std::puts("{\\"fact\\": \\"all is well\\", \\"value\\": 1}\\n{\\"score\\": 100}"); std::exit(0);'),
     "does not compile": ("4.5", ROUND, "stats.rounds++;", "stats.rounds+;"),
 }
@@ -58,8 +58,8 @@ def the_class(root, stage):
     files = reference_files(root, stage)
     yield "hands in the reference", files, set()
     yield "hands in nothing", {}, None
-    undone = stubs.stubbed_sources(root, stage, {"4.2"})
-    yield "leaves task 4.2 out", {path: undone.get(path, text) for path, text in files.items()}, {"4.2"}
+    undone = stubs.stubbed_sources(root, stage, {"4.4"})
+    yield "leaves task 4.4 out", {path: undone.get(path, text) for path, text in files.items()}, {"4.4"}
     for who, (task, path, old, new) in MISTAKES.items():
         compiles = who != "does not compile"
         tasks = {task} if compiles else {t.name for t in stage.tasks if t.path == path}
