@@ -11,10 +11,10 @@ struct RunStats {
   std::int64_t target_forwards = 0;
   std::int64_t draft_forwards = 0;
   std::int64_t drafted = 0;
+  std::int64_t counted = 0;  // of them, not behind a stop; what reports call drafted
   std::int64_t tested = 0;
   std::int64_t accepted = 0;
   std::int64_t emitted = 0;                     // tokens
-  std::int64_t all_drafted = 0;                 // drafted, and what a stop made worthless
   std::int64_t drafted_rounds = 0;              // rounds that drafted anything
   std::vector<std::int64_t> rounds_by_drafted;  // [K + 1] rounds that drafted 0, 1, ... tokens
   double sum_round_acceptance = 0;              // over those that did, of accepted / K

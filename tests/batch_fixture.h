@@ -112,8 +112,8 @@ inline bool same_round(const Round& a, const Round& b) {
 
 inline void expect_same_counts(const RunStats& got, const RunStats& want) {
   EXPECT_EQ(got.rounds, want.rounds);
+  EXPECT_EQ(got.counted, want.counted);
   EXPECT_EQ(got.drafted, want.drafted);
-  EXPECT_EQ(got.all_drafted, want.all_drafted);
   EXPECT_EQ(got.tested, want.tested);
   EXPECT_EQ(got.accepted, want.accepted);
   EXPECT_EQ(got.emitted, want.emitted);

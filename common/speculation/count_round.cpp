@@ -19,8 +19,8 @@ void count_round(RunStats& stats, const Round& round) {
   // [task 4.5: count a round]
   stats.rounds++;
   stats.target_forwards++;
-  stats.drafted += round.counted();
-  stats.all_drafted += round.drafted;
+  stats.drafted += round.drafted;
+  stats.counted += round.counted();
   stats.tested += round.tested();
   stats.accepted += round.accepted;
   stats.emitted += round.emitted();

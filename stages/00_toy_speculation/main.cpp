@@ -231,7 +231,7 @@ RunStats stats(const std::vector<Record>& records, const Options& options) {
   const auto spec_length = static_cast<std::size_t>(options.spec_length);
   RunStats stats;
   stats.rounds = stats.target_forwards = stats.drafted_rounds = rounds;
-  stats.drafted = stats.all_drafted = rounds * options.spec_length;
+  stats.drafted = stats.counted = rounds * options.spec_length;
   stats.emitted = std::ssize(generated(records));
   stats.rounds_by_drafted.resize(spec_length + 1);
   stats.rounds_by_drafted.back() = rounds;

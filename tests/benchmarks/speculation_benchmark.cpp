@@ -66,7 +66,7 @@ void compare(benchmark::State& state, BenchmarkModels& models, const Setting& se
                             static_cast<double>(std::max<std::int64_t>(stats.tested, 1));
   state.counters["emitted_per_round"] = tokens / static_cast<double>(stats.rounds);
   state.counters["mean_spec_length"] =
-      static_cast<double>(stats.all_drafted) / static_cast<double>(stats.rounds);
+      static_cast<double>(stats.drafted) / static_cast<double>(stats.rounds);
   state.counters["c"] = predicted.c;
   state.counters["v"] = predicted.v;
   state.counters["predicted_formula"] = predicted.by_formula;

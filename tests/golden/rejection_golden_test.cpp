@@ -133,7 +133,7 @@ class Replay {
       drafted += round.at(round.at("last").is_null() ? "accepted" : "spec_length").get<int>();
     }
     EXPECT_EQ(got.rounds, std::ssize(run_.at("rounds")));
-    EXPECT_EQ(got.drafted, drafted);
+    EXPECT_EQ(got.counted, drafted);
     EXPECT_EQ(got.tested, tested);
     EXPECT_EQ(got.accepted, accepted);
     EXPECT_EQ(got.emitted, std::ssize(run_.at("tokens")));

@@ -43,8 +43,8 @@ RunStats total_stats(std::span<const RequestResult> results) {
     const RunStats& run = result.stats.run;
     for (auto counter :
          {&RunStats::rounds, &RunStats::target_forwards, &RunStats::draft_forwards,
-          &RunStats::drafted, &RunStats::tested, &RunStats::accepted, &RunStats::emitted,
-          &RunStats::all_drafted, &RunStats::drafted_rounds, &RunStats::target_rows}) {
+          &RunStats::counted, &RunStats::tested, &RunStats::accepted, &RunStats::emitted,
+          &RunStats::drafted, &RunStats::drafted_rounds, &RunStats::target_rows}) {
       total.*counter += run.*counter;
     }
     total.sum_round_acceptance += run.sum_round_acceptance;

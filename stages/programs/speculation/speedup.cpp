@@ -31,7 +31,7 @@ Speedup speedup(const RunStats& stats, const StepTimes& times) {
   Speedup result;
   if (times.samples == 0 || stats.rounds == 0) return result;
   const double pass = times.target_pass, rounds = static_cast<double>(stats.rounds);
-  const auto drafted = static_cast<double>(stats.all_drafted);
+  const auto drafted = static_cast<double>(stats.drafted);
   const auto drafted_rounds = static_cast<double>(stats.drafted_rounds);
   if (stats.drafted_rounds > 0) {
     result.c = times.draft_step / pass;

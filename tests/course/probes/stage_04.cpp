@@ -397,8 +397,8 @@ void counts_rounds(std::uint64_t seed) {
   fact("emitted tokens", stats.emitted);
   fact("accepted drafts", stats.accepted);
   fact("tested drafts", stats.tested);
-  fact("drafted tokens, without what a stop made worthless", stats.drafted);
-  fact("drafted tokens, all", stats.all_drafted);
+  fact("drafted tokens", stats.drafted);
+  fact("counted drafts, without those behind a stop", stats.counted);
   fact("rounds that drafted", stats.drafted_rounds);
   fact("rounds that drafted 0, 1, 2, ... tokens", stats.rounds_by_drafted);
   fact("rounds in which drafts 0, 1, 2, ... count", stats.drafted_at);

@@ -86,7 +86,7 @@ RunStats count(std::initializer_list<Round> rounds) {
 
 TEST(CountRoundTest, FullAcceptanceDoesNotCountTheBonus) {
   const RunStats stats = count({round_of(3, 3, RoundEnd::kAllAccepted)});
-  EXPECT_EQ(stats.drafted, 3);
+  EXPECT_EQ(stats.counted, 3);
   EXPECT_EQ(stats.tested, 3);
   EXPECT_EQ(stats.accepted, 3) << "the bonus is no draft";
   EXPECT_EQ(stats.emitted, 4);
@@ -99,7 +99,7 @@ TEST(CountRoundTest, FullAcceptanceDoesNotCountTheBonus) {
 
 TEST(CountRoundTest, ARejectionTestsOneMoreThanItAccepts) {
   const RunStats stats = count({round_of(4, 1, RoundEnd::kRejected)});
-  EXPECT_EQ(stats.drafted, 4);
+  EXPECT_EQ(stats.counted, 4);
   EXPECT_EQ(stats.tested, 2) << "what follows a rejection was never tested";
   EXPECT_EQ(stats.accepted, 1);
   EXPECT_EQ(stats.emitted, 2);
@@ -111,7 +111,7 @@ TEST(CountRoundTest, ARejectionTestsOneMoreThanItAccepts) {
 
 TEST(CountRoundTest, NothingBehindAStopCounts) {
   const RunStats stats = count({round_of(5, 2, RoundEnd::kStopped)});
-  EXPECT_EQ(stats.drafted, 2) << "drafts behind a stop count nowhere";
+  EXPECT_EQ(stats.counted, 2) << "drafts behind a stop count nowhere";
   EXPECT_EQ(stats.tested, 2);
   EXPECT_EQ(stats.accepted, 2);
   EXPECT_EQ(stats.emitted, 2) << "neither correction nor bonus";
@@ -127,7 +127,7 @@ TEST(CountRoundTest, APlainStepIsARoundWithoutDrafts) {
   EXPECT_EQ(stats.target_forwards, 1);
   EXPECT_EQ(stats.drafted_rounds, 0);
   EXPECT_EQ(stats.emitted, 1);
-  EXPECT_EQ(stats.drafted, 0);
+  EXPECT_EQ(stats.counted, 0);
   EXPECT_TRUE(stats.drafted_at.empty());
   EXPECT_TRUE(to_json(stats).at("alpha").is_null());
   EXPECT_TRUE(to_json(stats).at("mean_round_acceptance").is_null());
@@ -142,7 +142,7 @@ TEST(CountRoundTest, SumsAndMeans) {
   EXPECT_EQ(stats.rounds, 5);
   EXPECT_EQ(stats.target_forwards, 5);
   EXPECT_EQ(stats.drafted_rounds, 4);
-  EXPECT_EQ(stats.drafted, 4 + 4 + 0 + 2 + 2);
+  EXPECT_EQ(stats.counted, 4 + 4 + 0 + 2 + 2);
   EXPECT_EQ(stats.tested, 4 + 2 + 0 + 1 + 2);
   EXPECT_EQ(stats.accepted, 4 + 1 + 0 + 0 + 2);
   EXPECT_EQ(stats.emitted, 5 + 2 + 1 + 1 + 2);

@@ -53,7 +53,7 @@ void expect_counters(const RunStats& stats, const std::vector<Round>& rounds) {
   }
   EXPECT_EQ(stats.rounds, std::ssize(rounds));
   EXPECT_EQ(stats.target_forwards, std::ssize(rounds));
-  EXPECT_EQ(stats.drafted, drafted);
+  EXPECT_EQ(stats.counted, drafted);
   EXPECT_EQ(stats.tested, tested);
   EXPECT_EQ(stats.accepted, accepted);
   EXPECT_EQ(stats.emitted, emitted);
@@ -170,7 +170,7 @@ TEST_F(GreedyStopsTest, SometimesMoreSometimesFewer) {
   EXPECT_EQ(accepted(2), 0);  // one wrong draft
   EXPECT_EQ(run.rounds[2].round.end, RoundEnd::kRejected);
   EXPECT_EQ(accepted(3), 1);
-  EXPECT_EQ(run.stats.drafted, 2 + 0 + 1 + 3);
+  EXPECT_EQ(run.stats.counted, 2 + 0 + 1 + 3);
   EXPECT_EQ(run.stats.tested, 2 + 0 + 1 + 2);
 }
 

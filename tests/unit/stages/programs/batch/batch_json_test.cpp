@@ -54,8 +54,8 @@ RunStats run_stats_from(std::int64_t first) {
   RunStats run;
   for (auto counter :
        {&RunStats::rounds, &RunStats::target_forwards, &RunStats::draft_forwards,
-        &RunStats::drafted, &RunStats::tested, &RunStats::accepted, &RunStats::emitted,
-        &RunStats::all_drafted, &RunStats::drafted_rounds, &RunStats::target_rows}) {
+        &RunStats::counted, &RunStats::tested, &RunStats::accepted, &RunStats::emitted,
+        &RunStats::drafted, &RunStats::drafted_rounds, &RunStats::target_rows}) {
     run.*counter = first;
     first *= 2;
   }
@@ -84,11 +84,11 @@ TEST(BatchJsonTest, TotalsAddEveryCounterAndNoTime) {
   EXPECT_EQ(total.rounds, want.rounds);
   EXPECT_EQ(total.target_forwards, want.target_forwards);
   EXPECT_EQ(total.draft_forwards, want.draft_forwards);
-  EXPECT_EQ(total.drafted, want.drafted);
+  EXPECT_EQ(total.counted, want.counted);
   EXPECT_EQ(total.tested, want.tested);
   EXPECT_EQ(total.accepted, want.accepted);
   EXPECT_EQ(total.emitted, want.emitted);
-  EXPECT_EQ(total.all_drafted, want.all_drafted);
+  EXPECT_EQ(total.drafted, want.drafted);
   EXPECT_EQ(total.drafted_rounds, want.drafted_rounds);
   EXPECT_EQ(total.target_rows, want.target_rows);
   EXPECT_EQ(total.sum_round_acceptance, 0.75);

@@ -15,7 +15,7 @@ struct IdealRun {
       .target_pass = 4, .draft_step = 1, .verification = 5, .plain_token = 4, .samples = 8};
   IdealRun() {
     stats.rounds = stats.drafted_rounds = stats.target_forwards = 10;
-    stats.drafted = stats.all_drafted = stats.tested = stats.accepted = 30;
+    stats.drafted = stats.counted = stats.tested = stats.accepted = 30;
     stats.rounds_by_drafted = {0, 0, 0, 10};
     stats.emitted = 40;
     stats.draft_seconds = 30;
@@ -71,7 +71,7 @@ TEST(SpeedupTest, RoundsWithoutDraftsArePlainSteps) {
   IdealRun run;
   run.stats.drafted_rounds = 5;
   run.stats.rounds_by_drafted = {5, 0, 0, 5};
-  run.stats.drafted = run.stats.all_drafted = run.stats.tested = run.stats.accepted = 15;
+  run.stats.drafted = run.stats.counted = run.stats.tested = run.stats.accepted = 15;
   run.stats.emitted = 25;
   run.stats.draft_seconds = 15;
   run.stats.verify_seconds = 5 * 5 + 5 * 4;
