@@ -1,4 +1,4 @@
-"""What the chapters ask: three questions and some exercises each, with answers that fold."""
+"""What the chapters ask: tasks where they are explained, three questions and some exercises, with answers that fold."""
 import re
 import unittest
 
@@ -6,6 +6,11 @@ from authoring import pages
 from student import course
 
 STAGES = course.load(pages.ROOT)
+# What tells the reader that a task has been explained, and what to read before the tasks.
+POINTERS = re.compile(r"^You can now do ((?:(?:, | and )?\*\*task \d+\.\d+\*\*)+)\.", re.MULTILINE)
+TASK = re.compile(r"\*\*task (\d+\.\d+)\*\*")
+NEEDED = re.compile(r"^  For the tasks, read sections (.+?) first, about .+; the other sections can wait\.$", re.MULTILINE)
+SECTIONS = re.compile(r"(\d+)(?: to (\d+))?")
 ITEM = re.compile(r"^(\d+)\. ", re.MULTILINE)
 # As both a code host and the site read it: tags at the margin, and apart from the text.
 ANSWER = re.compile(r"\n\n<details>\n<summary>[^\n<]+</summary>\n\n(.+?)\n\n</details>\n\n", re.DOTALL)
@@ -19,9 +24,24 @@ def items(section):
 
 class Chapters(unittest.TestCase):
     def setUp(self):
-        texts = {number: (pages.ROOT / stage.chapter).read_text(encoding="utf-8") for number, stage in STAGES.items()}
+        self.texts = {number: (pages.ROOT / stage.chapter).read_text(encoding="utf-8")
+                      for number, stage in STAGES.items()}
         self.chapters = {number: dict(re.findall(r"^## ([^\n]+)\n(.*?)(?=^## |\Z)", text, re.DOTALL | re.MULTILINE))
-                         for number, text in texts.items()}
+                         for number, text in self.texts.items()}
+
+    def test_a_task_is_due_once_and_in_the_section_that_explains_it(self):
+        for number, sections in self.chapters.items():
+            due = [(task, heading.partition(". ")[0]) for heading, text in sections.items()
+                   for pointer in POINTERS.findall(text) for task in TASK.findall(pointer)]
+            self.assertEqual(sorted(due), [(task.name, str(task.section)) for task in STAGES[number].tasks])
+            self.assertEqual(len(re.findall(r"\*\*[Tt]ask \d", self.texts[number])), len(due), f"chapter {number}")
+
+    def test_what_to_read_before_the_tasks_has_all_that_they_need(self):
+        for number, text in self.texts.items():
+            (listed,) = NEEDED.findall(text)
+            read = {section for first, last in SECTIONS.findall(listed)
+                    for section in range(int(first), int(last or first) + 1)}
+            self.assertLessEqual({task.section for task in STAGES[number].tasks}, read, f"chapter {number}")
 
     def test_questions_come_before_the_exercises(self):
         for sections in self.chapters.values():
