@@ -23,22 +23,21 @@ TokenId argmax(std::span<const float> logits) {
 void decode(const NaiveLlama& target, const Request& request, const RunOptions& options,
             Generation& generation, LogitsLog& log, RunStats& stats) {
   std::vector<TokenId> context = request.prompt;
-  // [task 1.6: the decode loop]
   while (!generation.finished()) {
     const Stopwatch watch(stats.decode_seconds);
+    if (options.explain) say("[{} rows for 1 token]", context.size());
     // Everything is computed again, though only the last token is new.
     const std::vector<float> logits = target.next_token_logits(context);
-    stats.target_forwards++;
     log.add(logits);
-    if (options.explain) {
-      say("[{} rows for 1 token]", context.size());
-    }
-    const TokenId next = argmax(std::span(logits).first(std::size_t(request.token_limit)));
+    const auto allowed = std::span(logits).first(std::size_t(request.token_limit));
+    // [task 1.6: the decode loop]
+    const TokenId next = argmax(allowed);
     context.push_back(next);
     generation.push(next);
+    stats.target_forwards++;
     stats.emitted++;
+    // [end task 1.6]
   }
-  // [end task 1.6]
   stats.target_rows = target.rows_computed();
 }
 // [end snippet decode]

@@ -26,6 +26,16 @@ void decode(Llama& target, const Request& request, const RunOptions& options,
   const LlamaCounters before = target.counters();
   const SequenceId sequence = target.create();
 
+  // What follows a pass.
+  const auto take_next = [&] {
+    const TokenId next = argmax(target.backend(), row);
+    log.add(target.backend(), row);
+    if (options.explain) say("[1 row, {} cached]", target.length(sequence));
+    context.push_back(next);
+    generation.push(next);
+    stats.emitted++;
+  };
+
   // [task 2.5: prefill, then one row a token]
   if (context.size() > 1) {  // prefill: all of the prompt but its last token, in one call
     const Stopwatch watch(stats.prefill_seconds);
@@ -35,12 +45,7 @@ void decode(Llama& target, const Request& request, const RunOptions& options,
     const Stopwatch watch(stats.decode_seconds);
     target.forward(Segment{sequence, uncached(target, sequence, context), 1}, row);
     stats.target_forwards++;
-    const TokenId next = argmax(target.backend(), row);
-    log.add(target.backend(), row);
-    if (options.explain) say("[1 row, {} cached]", target.length(sequence));
-    context.push_back(next);
-    generation.push(next);
-    stats.emitted++;
+    take_next();
   }
   // [end task 2.5]
   count_target(stats, target.counters() - before);

@@ -28,7 +28,7 @@ struct World {
         target_rows(kVocab, seed, seed, 1),
         draft_rows(kVocab, seed, seed + 1, 0.8),
         target_table(target_cache, kVocab, target_or_nothing(), kPositions),
-        draft_table(draft_cache, kVocab, draft_rows.row_of(), kPositions),
+        draft_table(draft_cache, kVocab, draft_or_nothing(), kPositions),
         target(target_table),
         drafter(draft_table, kPositions + 1, 4) {}
 
@@ -40,6 +40,13 @@ struct World {
       return nothing;
     };
   }
+  // The same for the draft, from the first token on, where it is broken.
+  TableModel::RowOf draft_or_nothing() {
+    return [this](std::span<const TokenId> prefix) -> std::span<const float> {
+      return draft_is_broken && prefix[0] == kBroken ? nothing : draft_rows(prefix);
+    };
+  }
+  bool draft_is_broken = false;
 
   std::unique_ptr<Backend> backend;
   PagedKvCache target_cache, draft_cache;

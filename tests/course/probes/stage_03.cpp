@@ -41,6 +41,7 @@ void free(std::uint64_t seed) {
   pages.free(shared);
   fact("owners of a page with 2, freed twice", pages.owners(shared));
   fact("pages free when no owner is left", pages.n_free());
+  fact("freeing a page that is free", course::fate([&] { pages.free(shared); }));
 }
 
 // A pool of pages of 4.
@@ -179,6 +180,20 @@ void copy_on_write(std::uint64_t seed) {
   fact("pages free of 6 after both", scene.n_free());
 }
 
+// A full page is shared for good: what is appended goes to the next one.
+void copies_nothing(std::uint64_t seed) {
+  Scene scene(seed, 6);
+  PagedKvCache& cache = scene.cache;
+  const SequenceId a = scene.create(8), b = cache.fork(a);
+  scene.extend({{b, 1}});
+  fact("table of a fork of 8 tokens in pages of 4, after 1 more", scene.table(b));
+  fact("bytes copied for the token behind a full page", cache.bytes_copied());
+  const SequenceId c = cache.fork(b);
+  scene.extend({{c, 0}});
+  fact("table of a fork of 9 tokens, after 0 more", scene.table(c));
+  fact("bytes copied for 0 tokens", cache.bytes_copied());
+}
+
 void truncate(std::uint64_t seed) {
   Scene scene(seed, 5);
   PagedKvCache& cache = scene.cache;
@@ -251,6 +266,7 @@ int main(int argc, char** argv) {
                              {"grow", grow},
                              {"share", share},
                              {"copy_on_write", copy_on_write},
+                             {"copies_nothing", copies_nothing},
                              {"truncate", specdec::truncate},
                              {"no_page_is_lost", no_page_is_lost}});
 }

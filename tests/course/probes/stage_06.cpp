@@ -92,7 +92,36 @@ void drafts_for_all(std::uint64_t seed) {
   fact("requests that the drafter is asked about in a batch of two", std::ssize(drafter.calls));
 }
 
+// What cannot be drafted fails the request that it belongs to.
+void fails_whose_draft_has_no_logits(std::uint64_t seed) {
+  World world(seed, 40, 40);
+  Crowd crowd(*world.backend, 4);
+  for (int i = 0; i < 3; i++) {
+    BatchRequest request = request_of(seed + std::uint64_t(i), 5, 9, 3);
+    if (i == 1) request.generation.prompt[0] = World::kBroken;
+    crowd.add_running(world.target, world.drafter, request);
+  }
+  world.draft_is_broken = true;
+  BatchJudge judge;
+  BatchedRounds rounds(world.target, world.drafter, judge, 4, 4);
+  rounds.draft(crowd.all());
+  Numbers failed;
+  for (const RequestState* r : crowd.all()) failed.push_back(r->failure.has_value());
+  fact("requests that have failed where the second one's draft has no logits", failed);
+}
+
 // ---- 6.3
+
+// Remembers how many rows each request has.
+class CountingJudge final : public BatchJudge {
+ public:
+  void judge(std::span<const RoundToJudge> rounds) override {
+    rows.clear();
+    for (const RoundToJudge& round : rounds) rows.push_back(round.logits.rows);
+    BatchJudge::judge(rounds);
+  }
+  Numbers rows;
+};
 
 void judges_each_by_its_own_rows(std::uint64_t seed) {
   World world(seed, 60, 60);
@@ -102,7 +131,7 @@ void judges_each_by_its_own_rows(std::uint64_t seed) {
   crowd.add_running(world.target, world.drafter, request_of(seed + 1, 3, 20, 0));
   crowd.add_running(world.target, world.drafter, request_of(seed + 2, 8, 20, 2, sampled));
   crowd.add_running(world.target, world.drafter, request_of(seed + 3, 5, 3, 4));
-  BatchJudge judge;
+  CountingJudge judge;
   BatchedRounds rounds(world.target, world.drafter, judge, 4, 4);
   for (int turn = 0; turn < 3; turn++) {
     std::vector<RequestState*> batch;
@@ -120,6 +149,7 @@ void judges_each_by_its_own_rows(std::uint64_t seed) {
                                          turn == 0   ? ""
                                          : turn == 1 ? ", the first request has failed"
                                                      : ", without the first request");
+    fact(fmt::format("rows of logits of each request that is judged in {}", when), judge.rows);
     Lists tokens;
     Numbers accepted;
     for (const RequestState* r : crowd.all()) {
@@ -140,14 +170,16 @@ void admits_whoever_fits(std::uint64_t seed) {
   struct Case {
     std::string name;
     int pages, draft_pages, max_batch;
+    int prefill_chunk = 16;
   };
   const Case cases[] = {{"there is room for all", 40, 40, 8},
                         {"3 run at a time", 40, 40, 3},
                         {"the target has 13 pages", 13, 40, 8},
                         {"the target has 6 pages", 6, 40, 8},
-                        {"the draft has 9 pages", 40, 9, 8}};
+                        {"the draft has 9 pages", 40, 9, 8},
+                        {"the target has 9 pages and chunks are of 2", 9, 40, 8, 2}};
   for (const Case& c : cases) {
-    Floor floor(seed, c.pages, c.draft_pages, {c.max_batch, 64, 16});
+    Floor floor(seed, c.pages, c.draft_pages, {c.max_batch, 64, c.prefill_chunk});
     const int prompts[] = {9, 6, 21, 2};
     for (int i = 0; i < 4; i++)
       floor.enqueue(request_of(seed + std::uint64_t(i), prompts[i], 9, 4));
@@ -209,6 +241,21 @@ void plans_within_the_budget(std::uint64_t seed) {
   floor.enqueue(request_of(seed + 1, 3, 40, 2));
   floor.enqueue(request_of(seed + 2, 20, 40, 4));
   plan_steps(floor, 8, 1, "15 rows a step, chunks of 7");
+}
+
+// A prompt that goes on takes all rows, so the next one gets none in this step.
+void plans_no_empty_chunk(std::uint64_t seed) {
+  Floor floor(seed, 60, 60, {5, 30, 12});
+  for (const int prompt : {3, 4, 5, 40, 40}) {
+    floor.enqueue(request_of(seed + std::uint64_t(prompt), prompt, 40, 4));
+  }
+  for (int step = 1; step <= 4; step++) {
+    const StepPlan& plan = floor.scheduler.plan();
+    Numbers chunks;
+    for (const Prefill& prefill : plan.prefills) chunks.push_back(prefill.tokens);
+    fact(fmt::format("tokens of each prompt that is computed in step {}", step), chunks);
+    floor.work(plan, 1);
+  }
 }
 
 void preempts_the_youngest(std::uint64_t seed) {
@@ -406,10 +453,12 @@ int main(int argc, char** argv) {
   return run_probes(argc, argv,
                     {{"gives_each_round_its_rows", gives_each_round_its_rows},
                      {"drafts_for_all", drafts_for_all},
+                     {"fails_whose_draft_has_no_logits", fails_whose_draft_has_no_logits},
                      {"judges_each_by_its_own_rows", judges_each_by_its_own_rows},
                      {"admits_whoever_fits", admits_whoever_fits},
                      {"waits_for_a_region", waits_for_a_region},
                      {"plans_within_the_budget", plans_within_the_budget},
+                     {"plans_no_empty_chunk", plans_no_empty_chunk},
                      {"preempts_the_youngest", preempts_the_youngest},
                      {"makes_room_for_the_oldest", makes_room_for_the_oldest},
                      {"settles_each_round", settles_each_round},

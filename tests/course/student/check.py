@@ -218,9 +218,7 @@ def run(options, stages, number):
     if trouble:
         print(f"check: the build cannot be configured (make doctor may know why):\n{trouble}", file=sys.stderr)
         return 2
-    files = progress.digest(root, stage)
     broken, results = checked(options, build, stage)
-    progress.save(build, number, {name: status_of(r) for name, r in results.items()}, root, files)
     passed = golden_passed = all_pass(results)
     print_stage(stage, results, brief=False)
     if passed:
@@ -239,12 +237,16 @@ def run(options, stages, number):
 
 
 def checked(options, build, stage):
-    """Builds a stage's programs and runs its checks: (program -> compiler errors, task -> results)."""
+    """Builds a stage's programs, runs its checks, and keeps how many tasks are done: (program -> compiler errors,
+    task -> results)."""
+    files = progress.digest(options.root, stage)
     broken = building.build(build, building.own_programs(stage))
     for lines in {tuple(lines) for lines in broken.values()}:
         print(coloured("Does not compile", "red"))
         print_output(lines)
-    return broken, check_stage(stage, checks.Programs(build), options.root, broken, options.all)
+    results = check_stage(stage, checks.Programs(build), options.root, broken, options.all)
+    progress.save(build, stage.number, {name: status_of(r) for name, r in results.items()}, options.root, files)
+    return broken, results
 
 
 def all_pass(results):

@@ -147,7 +147,8 @@ def _difference_of_floats(got, want):
     error = relative_error(floats, wanted)
     if error <= want["tolerance"]:
         return ""
-    apart = f"relative error {error:.1e}, at most {want['tolerance']:.0e}"
+    together = f"all {len(wanted)} together: " if len(wanted) > 1 else ""
+    apart = f"{together}relative error {error:.1e}, at most {want['tolerance']:.0e}"
     if want.get("hidden"):
         return apart
     worst = max(range(len(wanted)), key=lambda i: _distance(floats[i], wanted[i]))
@@ -249,7 +250,7 @@ def dump_facts(files):
 
 def unfinished(check, outcome, printed):
     """The result of a program that did not come to an orderly end, or None."""
-    said = [line for line in outcome.stderr.splitlines() if line.strip()][-SHOWN:]
+    said = [line.removeprefix("../") for line in outcome.stderr.splitlines() if line.strip()][-SHOWN:]
     stub = NOT_DONE.search(outcome.stderr) if outcome.code != 0 else None
     seconds = outcome.seconds
     if stub and stub[1] == check.task:
@@ -316,7 +317,7 @@ def run(check, stage, expected, programs, root):
         if result.status != PASS:
             break
     result.seconds = seconds
-    cause = cause_of(check, result.fact) if result.status in (FAIL, ERROR) and result.begun else None
+    cause = cause_of(check, result.fact) if result.status == FAIL and result.begun else None
     if cause:
         result.message += f"\nusually: {cause}"
     return result

@@ -228,7 +228,7 @@ def verdict(stage, name, predicted, counted, spread=None):
     low, high = spread or (counted, counted)
     close = CLOSE_TIME if name == "speedup" else CLOSE_COUNT if stage < 4 else CLOSE_GUESS
     if apart(predicted, min(max(predicted, low), high)) <= close:
-        return "close"
+        return "close" if name != "speedup" or (predicted - 1) * (counted - 1) >= 0 else "close, but on the other side of 1"
     side = 1 if predicted > counted else -1
     reason = next(why for stages, quantity, which, why in REASONS
                   if stage in stages and (quantity, which) == (name, side))

@@ -8,7 +8,7 @@ from student.terminal import coloured
 SHORT = {0: [], 1: ["--explain", "--max-new-tokens", "8"], 2: ["--explain", "--max-new-tokens", "8"],
          3: ["--explain", "--max-new-tokens", "8"], 4: ["--explain", "--max-new-tokens", "7"],
          5: ["--explain", "--max-new-tokens", "7", "--temperature", "0.8", "--seed", "7"],
-         6: ["--explain", "--workload", "poisson:rate=inf,n=3", "--max-batch", "3", "--max-new-tokens", "6"]}
+         6: ["--explain", "--workload", "poisson:rate=inf,n=4", "--max-batch", "3", "--max-new-tokens", "12", "--ignore-eos"]}
 WITH_TRACES = (4, 5)
 SECONDS = 60
 

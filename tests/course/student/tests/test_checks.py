@@ -99,8 +99,7 @@ class ChecksTest(unittest.TestCase):
         self.expect("sleep 60\n", checks.ERROR, "endless loop")
         self.expect("echo sorry >&2; exit 3\n", checks.ERROR, "exit code 3", "sorry")
         self.expect(GOOD + "exit 3\n", checks.ERROR, "exit code 3")
-        self.expect(GOOD.splitlines()[0] + "\nkill -SEGV $$\n", checks.ERROR, "before it said: tokens",
-                    "usually: tokens are often so")
+        self.expect(GOOD.splitlines()[0] + "\nkill -SEGV $$\n", checks.ERROR, "before it said: tokens")
 
     def test_a_wrong_fact_before_a_crash_is_what_explains_it(self):
         self.expect(fact("length after 3 drafts", 12) + "kill -ABRT $$\n", checks.FAIL, "got 12, expected 14")
@@ -148,7 +147,7 @@ class ChecksTest(unittest.TestCase):
     def test_after_a_crash_the_other_checks_of_a_task_do_not_run(self):
         results = self.expect_task("touch $1; kill -SEGV $$\n", "  ERROR 4.1  title 1",
                                    "          first: it crashed (SIGSEGV): an address outside of its memory, before it said: "
-                                   "length after 3 drafts", "          usually: a length is often so")
+                                   "length after 3 drafts")
         self.assertEqual([(r.status, r.message) for r in results[1:]], [(checks.NOT_CHECKED, "after first")])
 
     def test_after_a_wrong_fact_they_do(self):
@@ -181,7 +180,7 @@ class ChecksTest(unittest.TestCase):
         self.assertIn("Next: what does not compile: a.cpp:3.", output.getvalue())
 
     def test_running_out_of_memory_is_told(self):
-        self.expect("echo std::bad_alloc >&2; exit 1\n", checks.ERROR, "it ran out of memory", "usually: a length is often so")
+        self.expect("echo std::bad_alloc >&2; exit 1\n", checks.ERROR, "it ran out of memory")
 
 
 class BuildingTest(unittest.TestCase):
