@@ -245,7 +245,7 @@ void plans_within_the_budget(std::uint64_t seed) {
 
 // A prompt that goes on takes all rows, so the next one gets none in this step.
 void plans_no_empty_chunk(std::uint64_t seed) {
-  Floor floor(seed, 60, 60, {5, 30, 12});
+  Floor floor(seed, 60, 60, {5, 27, 12});
   for (const int prompt : {3, 4, 5, 40, 40}) {
     floor.enqueue(request_of(seed + std::uint64_t(prompt), prompt, 40, 4));
   }
