@@ -90,14 +90,14 @@ predict: setup ## your numbers beside the counted ones: make predict STAGE=4 FOR
 	  $(if $(FORWARDS),--forwards $(FORWARDS)) $(if $(ROWS),--rows $(ROWS)) $(if $(PAGES),--pages $(PAGES)) \
 	  $(if $(SPEEDUP),--speedup $(SPEEDUP)) || exit 1
 
-test: programs-for-tests ## build and run the tests that show that the tree is right: 12 minutes on two cores
+test: programs-for-tests ## build and run the tests that show that the tree is right: 6 to 12 minutes on two cores
 	@ctest --preset cpu $(CTEST_ARGS)
 
 test-kernels: setup ## the emulated kernels in other orders and under sanitizers; clang++ and nvcc over all sources
 	$(call built,kernel_tests)
 	@ctest --preset kernels $(CTEST_ARGS)
 
-test-course: programs-for-tests ## a sample of the course's proofs, a class that is graded, attacks on the grader
+test-course: programs-for-tests ## the course's starters, tasks and a sample of its bugs, a graded class, attacks on the grader
 	@ctest --preset proofs $(CTEST_ARGS)
 
 test-full: setup-full check-format asan tsan fuzz ## all tests, with large grids, sanitizers, a minute of each fuzzer

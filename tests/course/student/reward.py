@@ -18,7 +18,10 @@ def show(root, build, stage, results):
     command = [str(build / "bin" / stage.folder), *SHORT.get(stage.number, []), *stage.options]
     shown = f"build/bin/{' '.join(command).split('/bin/')[1]}"
     print(f"\n{coloured('All tasks pass. This is your own code:', 'bold')} {shown}\n", flush=True)
-    subprocess.run(command, check=False, timeout=SECONDS)
+    try:
+        subprocess.run(command, check=False, timeout=SECONDS)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        print(f"it did not come to its end: {error}")
     counters = counted(root, stage, results)
     if counters:
         print(f"\n{'counted by the last check':30}{'yours':>10}{'reference':>12}")

@@ -9,7 +9,7 @@ import unittest
 from pathlib import Path
 from unittest import mock
 
-from student import building, check, checks, course, sandbox
+from student import building, check, checks, course, reward, sandbox
 
 WANT = [("length after 3 drafts", 14), ("tokens", [5, 6, 7]), ("law", {"floats": [0.5, 0.25], "tolerance": 1e-6})]
 
@@ -181,6 +181,45 @@ class ChecksTest(unittest.TestCase):
 
     def test_running_out_of_memory_is_told(self):
         self.expect("echo std::bad_alloc >&2; exit 1\n", checks.ERROR, "it ran out of memory")
+
+
+class RewardTest(unittest.TestCase):
+    """What is shown when all tasks pass, of a stage whose program is a shell script."""
+
+    def said(self, script):
+        with tempfile.TemporaryDirectory() as folder:
+            root = Path(folder)
+            (root / "bin").mkdir()
+            (root / "bin/04_x").write_text("#!/bin/sh\n" + script)
+            (root / "bin/04_x").chmod(0o755)
+            expected = root / course.FOLDER / "expected"
+            expected.mkdir(parents=True)
+            (expected / "04.json").write_text(json.dumps({"whole": {"0": [["tokens", [1]], ["stats.rounds", 17]]}}))
+            whole = course.Check("whole", "4.1", [], {}, "json", ["--prompt", "x"])
+            passed = checks.Result(whole, checks.PASS, facts=[("tokens", [1]), ("stats.rounds", 17)])
+            stage = course.Stage(4, "04_x", "", [], [whole], ["--threads", "2"])
+            with tempfile.TemporaryFile("w+") as output, mock.patch.object(reward, "SECONDS", 1):
+                saved = os.dup(1)  # the script writes to the real stdout
+                os.dup2(output.fileno(), 1)
+                try:
+                    with os.fdopen(os.dup(1), "w") as stream, contextlib.redirect_stdout(stream):
+                        reward.show(root, root, stage, {"4.1": [passed]})
+                finally:
+                    os.dup2(saved, 1)
+                    os.close(saved)
+                output.seek(0)
+                return output.read()
+
+    def test_it_shows_the_students_run_and_the_counters(self):
+        said = self.said("echo round 1; echo $*\n")
+        self.assertIn("This is your own code: build/bin/04_x --explain --max-new-tokens 7 --threads 2\n\nround 1\n"
+                      "--explain --max-new-tokens 7 --threads 2\n", said)
+        self.assertRegex(said, r"\nrounds +17 +17\n")
+        self.assertNotIn("tokens   ", said)
+        self.assertIn("docs/trace_viewer.html", said)
+
+    def test_a_program_that_does_not_end_is_told(self):
+        self.assertIn("it did not come to its end", self.said("exec sleep 60\n"))
 
 
 class BuildingTest(unittest.TestCase):
