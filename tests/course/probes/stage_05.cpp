@@ -71,6 +71,23 @@ class Witness final : public RandomSource {
   Dice dice_;
 };
 
+// What a target says after a context: one row of logits.
+struct OneRow {
+  OneRow(std::uint64_t seed, int V, int context_length)
+      : rows(V, seed, seed, 1),
+        model(V, rows.row_of()),
+        buffer(model, 1),
+        context(tokens_of(seed, context_length, V)) {
+    model.forward(Segment{model.create(), context, 1}, logits());
+  }
+  DeviceRows logits() const { return buffer.rows(0, 1); }
+
+  Rows rows;
+  TableModel model;
+  LogitsBuffer buffer;
+  Tokens context;
+};
+
 // ---- 5.1
 
 void judges_by_the_options(std::uint64_t seed) {
@@ -85,16 +102,12 @@ void judges_by_the_options(std::uint64_t seed) {
                         {"top-p 0.6", {.temperature = 1, .top_p = 0.6}},
                         {"repetition penalty 1.6", {.temperature = 1, .repetition_penalty = 1.6}}};
   constexpr int V = 8;
-  Rows rows(V, seed, seed, 1);
-  TableModel model(V, rows.row_of());
-  const LogitsBuffer logits(model, 1);
-  const Tokens context = tokens_of(seed, 5, V);
-  model.forward(Segment{model.create(), context, 1}, logits.rows(0, 1));
+  OneRow scene(seed, V, 5);
   for (const Case& c : cases) {
     Witness random(seed);
     JudgingScratch scratch(3, V);
-    Judge judge(model.backend(), random, {.sampling = c.options}, scratch);
-    judge.plain_choice(logits.rows(0, 1), context);
+    Judge judge(scene.model.backend(), random, {.sampling = c.options}, scratch);
+    judge.plain_choice(scene.logits(), scene.context);
     const std::span<const double> kept = judge.target_probs(0);
     fact(fmt::format("distribution that a token is drawn from, {}", c.name),
          exact(random.drawn_from, kClose));
@@ -105,15 +118,12 @@ void judges_by_the_options(std::uint64_t seed) {
 
 void judges_with_lenience_at_temperature_0(std::uint64_t seed) {
   constexpr int V = 8;
-  Rows rows(V, seed, seed, 1);
-  TableModel model(V, rows.row_of());
-  const LogitsBuffer logits(model, 1);
-  const Tokens context = tokens_of(seed, 5, V);
-  model.forward(Segment{model.create(), context, 1}, logits.rows(0, 1));
+  OneRow scene(seed, V, 5);
   Witness random(seed);
   JudgingScratch scratch(3, V);
-  Judge judge(model.backend(), random, {.sampling = {.temperature = 0}, .lenience = 0.5}, scratch);
-  judge.plain_choice(logits.rows(0, 1), context);
+  Judge judge(scene.model.backend(), random, {.sampling = {.temperature = 0}, .lenience = 0.5},
+              scratch);
+  judge.plain_choice(scene.logits(), scene.context);
   const std::span<const double> kept = judge.target_probs(0);
   fact("distribution kept for row 0, temperature 0 with lenience 0.5",
        exact({kept.begin(), kept.end()}, kClose));
@@ -395,19 +405,15 @@ void judges_with_lenience(std::uint64_t seed) {
 void draws_the_bonus_as_the_rule_does(std::uint64_t seed) {
   for (const char* rule : {"coupled", "rejection"}) {
     constexpr int V = 7;
-    Rows rows(V, seed, seed, 1);
-    TableModel model(V, rows.row_of());
-    const LogitsBuffer logits(model, 1);
-    Tokens context = tokens_of(seed, 4, V);
-    model.forward(Segment{model.create(), context, 1}, logits.rows(0, 1));
-    const GenerationRequest request{.prompt = context, .max_new_tokens = 20};
+    OneRow scene(seed, V, 4);
+    const GenerationRequest request{.prompt = scene.context, .max_new_tokens = 20};
     Generation generation(request, nullptr);
     Witness random(seed);
     JudgingScratch scratch(1, V);
-    Judge judge(model.backend(), random,
+    Judge judge(scene.model.backend(), random,
                 {.sampling = {.temperature = 1}, .rule = &find_acceptance_rule(rule)}, scratch);
     Round round{.start = 3};
-    judge.judge(Drafts(1, V), logits.rows(0, 1), context, generation, round);
+    judge.judge(Drafts(1, V), scene.logits(), scene.context, generation, round);
     fact(fmt::format("bonus, --acceptance {}", rule), to_tokens(generation.tokens()));
     fact(fmt::format("purpose of the bonus' draw, --acceptance {}", rule), random.purposes);
   }
