@@ -77,7 +77,7 @@ void fork(std::uint64_t seed) {
   const SequenceId c = cache.fork(b);
   fact(fmt::format("length of a fork of {} tokens", length), cache.length(c));
   fact(fmt::format("values of a fork of {} tokens", length), scene.read(c));
-  fact("rows that were copied for it",
+  fact("slots that were copied for it",
        cache.bytes_copied() / cache.memory().shape().bytes_per_token());
   fact("slot of the fork behind its tokens", scene.read_slot(cache.slot(c, 0) + length));
   scene.extend({{c, 1}});

@@ -171,7 +171,7 @@ void copy_on_write(std::uint64_t seed) {
   fact("table of the original, which nothing was appended to", scene.table(a));
   fact("owners of the 6 pages", scene.owners());
   fact("what the fork reads", scene.read(b));
-  fact("rows that were copied", cache.bytes_copied() / cache.memory().shape().bytes_per_token());
+  fact("slots that were copied", cache.bytes_copied() / cache.memory().shape().bytes_per_token());
   scene.extend({{a, 1}});
   scene.write(a, 300, length);
   fact("table of the original, after 1 more of its own", scene.table(a));
