@@ -24,27 +24,27 @@ ATTACKS = {
     "a crash": ("*static_cast<volatile int*>(nullptr) = a; return b;", "SIGSEGV"),
     "a memory hog": ("for (;;) *static_cast<volatile char*>(std::malloc(1 << 20)) = 1;", "SIGSEGV|out of memory"),
     "a flood": ("for (;;) std::puts(\"a flood of words that nobody wants to read, again and again\");", "printed or wrote"),
-    "an early end": ("std::exit(0);", "nothing was said"),
+    "an early end": ("std::exit(0);", "the program ended before it said"),
     "a forged score": ("std::puts(\"{\\\"score\\\": 100, \\\"tests\\\": []}\"); std::fclose(std::fopen(\"results.json\", \"w\"));"
-                       " return 7;", "7, not 2"),
+                       " return 7;", "got 7, expected 2"),
     "a forged fact": ("std::puts(\"{\\\"fact\\\": \\\"seed + 1\\\", \\\"value\\\": 2}\"); return a + b;",
                       "expected here"),
     "deep JSON": ("std::printf(\"{\\\"fact\\\": \\\"seed + 1\\\", \\\"value\\\": \");"
-                  "for (int i = 0; i < 60000; i++) std::putchar('['); std::puts(\"\"); return 0;", "0, not 2"),
+                  "for (int i = 0; i < 60000; i++) std::putchar('['); std::puts(\"\"); return 0;", "got 0, expected 2"),
     "a huge number": ("std::printf(\"{\\\"fact\\\": \\\"seed + 1\\\", \\\"value\\\": 1e999}\\n\"); return 0;",
-                      "Infinity, not 2"),
-    "control characters": ("std::puts(\"\\x1b[2J \\\\ud800 ]]> \\x01\"); return 0;", "0, not 2"),
+                      "got inf, expected 2"),
+    "control characters": ("std::puts(\"\\x1b[2J \\\\ud800 ]]> \\x01\"); return 0;", "got 0, expected 2"),
     "a preloaded library": ("setenv(\"LD_PRELOAD\", \"./x.so\", 1); execl(\"/proc/self/exe\", \"x\", \"adds\", \"8\", nullptr);"
                             " return 0;", "."),
-    "a stopped parent": ("kill(getppid(), SIGSTOP); kill(getppid(), SIGKILL); kill(-1, SIGKILL); return 0;", "0, not 2"),
+    "a stopped parent": ("kill(getppid(), SIGSTOP); kill(getppid(), SIGKILL); kill(-1, SIGKILL); return 0;", "got 0, expected 2"),
     "a fork bomb": ("for (;;) fork();", "still running|processor time|."),
     "another session": ("if (!fork()) { setsid(); if (!fork()) execle(\"/bin/sleep\", \"sleep\", \"60\", nullptr, "
-                        "environ + 99); } return 0;", "0, not 2"),
+                        "environ + 99); } return 0;", "got 0, expected 2"),
     "a written file": ("const char* paths[] = {\"@/tests/course/expected/00.json\", "
                        "\"@/tests/course/tasks.json\", \"@/build/course/course_probe_00\"};"
                        " for (const char* path : paths) if (FILE* f = std::fopen(path, \"w\")) std::puts(\"ha\");"
-                       " return 0;", "0, not 2"),
-    "a read answer": ("if (std::fopen(\"@/tests/course/expected/00.json\", \"r\")) return a + b; return 0;", "0, not 2"),
+                       " return 0;", "got 0, expected 2"),
+    "a read answer": ("if (std::fopen(\"@/tests/course/expected/00.json\", \"r\")) return a + b; return 0;", "got 0, expected 2"),
 }
 NEEDS_ROOT = ("a stopped parent", "a fork bomb", "another session", "a written file", "a read answer")
 NAMESPACES = unittest.skipUnless(isolation.works(), "this machine lets us make no namespaces")
