@@ -36,7 +36,12 @@ def require_one_line(error):
 def run(check):
     """The program of a fuzzer: its exit code."""
     if sys.argv[1:2] == ["--replay"]:
-        return replay(check, [path for folder in sys.argv[2:] for path in sorted(Path(folder).iterdir())])
+        try:
+            paths = [path for folder in sys.argv[2:] for path in sorted(Path(folder).iterdir())]
+        except OSError as error:
+            print(f"{error.filename}: {error.strerror}", file=sys.stderr)
+            return 2
+        return replay(check, paths)
     if atheris is None:
         print("Atheris is missing: pip install -r tests/fuzz/requirements.txt", file=sys.stderr)
         return 2

@@ -116,6 +116,8 @@ def main(arguments):
     root, wrong, count = options.root.resolve(), 0, 0
     try:
         stages = course.load(root)
+        if not set(options.stage or []) <= set(stages):
+            raise course.CourseError(f"there are the stages {', '.join(map(str, sorted(stages)))}")
         for number in options.stage or sorted(stages):
             for planted in load(root, number):
                 if options.match not in f"{planted.task} {planted.title}":
@@ -126,6 +128,9 @@ def main(arguments):
                     print(line, flush=True)
     except (course.CourseError, regions.RegionError, overlay.CompileError) as error:
         print(f"planted: {error}", file=sys.stderr)
+        return 2
+    if not count:
+        print("planted: there is no such bug", file=sys.stderr)
         return 2
     print(f"{count - wrong} of {count} are as they should be")
     return 1 if wrong else 0

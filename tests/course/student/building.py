@@ -3,7 +3,6 @@ compile spoils only the programs that contain it."""
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 from student import terminal

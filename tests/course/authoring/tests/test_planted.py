@@ -1,4 +1,6 @@
 """How planted bugs are read, and that each can be planted."""
+import contextlib
+import io
 import unittest
 from pathlib import Path
 
@@ -22,6 +24,12 @@ class Planted(unittest.TestCase):
                             ("4.6: x\n+ abc", "it replaces nothing"), ("4.6: x\n-abc", "begins with neither")):
             with self.assertRaisesRegex(course.CourseError, words):
                 planted.parse(text, PATH)
+
+    def test_what_is_not_there_is_told(self):
+        for options, words in ((["--stage", "99"], "there are the stages 0, "), (["--match", "no such words"], "there is no such bug")):
+            with contextlib.redirect_stderr(io.StringIO()) as said:
+                self.assertEqual(planted.main(["--root", str(ROOT), *options]), 2)
+            self.assertIn(words, said.getvalue())
 
     def test_lines_stand_once_in_the_task(self):
         for find, places in (("while (true) {", 0), ("break;", 2)):

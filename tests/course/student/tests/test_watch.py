@@ -51,9 +51,11 @@ class Watch(unittest.TestCase):
     def test_a_save_is_noticed_without_inotify(self):
         self.assertGreater(self.noticed(lambda: time.sleep(0.05)), 0.2)
 
-    def test_a_folder_that_is_gone_leaves_polling(self):
-        with unittest.mock.patch.object(watch, "Inotify", side_effect=OSError):
-            self.assertTrue(callable(watch.waiter(self.root)))
+    def test_where_there_is_no_inotify_it_polls(self):
+        with unittest.mock.patch.object(watch, "Inotify", side_effect=OSError), \
+             unittest.mock.patch.object(watch.time, "sleep") as sleep:
+            watch.waiter(self.root)()
+        sleep.assert_called_once_with(watch.EVERY)
 
 
 class Progress(unittest.TestCase):
