@@ -11,8 +11,8 @@ namespace specdec {
 //
 // Distributions are float64, as on the host, and every draw and every decision is the host's. (Sums
 // may be taken in another order, and a GPU's exp and log may differ in the last bit: a decision
-// could differ only where a uniform, a multiple of 2^-24, or top_p lies within such a rounding of
-// its boundary.) What comes of a row or a round depends on that row or round alone, bit for bit.
+// could differ only where a uniform or top_p is within such a rounding of its boundary.) What comes
+// of a row or a round depends on that row or round alone, bit for bit.
 
 // How a row of logits becomes a distribution: SamplingOptions and probabilities() of
 // common/sampling/distribution.h. REQUIRES: numbers in the range that they have there.

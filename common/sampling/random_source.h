@@ -8,8 +8,8 @@
 
 namespace specdec {
 
-// The random decisions of sampling and of speculation. Programs throw dice; a proof takes every
-// path (tests), and nothing else in the code differs between the two.
+// The random decisions of sampling and of speculation. Programs throw dice; an exhaustive check
+// takes every path (tests), and nothing else in the code differs between the two.
 class RandomSource {
  public:
   virtual ~RandomSource() = default;

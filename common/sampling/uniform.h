@@ -26,4 +26,10 @@ enum class Purpose : std::uint32_t {
 // REQUIRES: position >= 0, index >= 0.
 double uniform(std::uint64_t seed, int position, Purpose purpose, TokenId index = 0);
 
+// The same with 53 bits, all that a float64 in [0, 1) can hold: the upper 27 bits of the first word
+// and the upper 26 of the second, a multiple of 2^-53. For races. An unlikely token wins one only
+// with a number close to 1, and there 24 bits are too coarse: a token of probability 1e-7 would
+// win 0.73 of its share.
+double fine_uniform(std::uint64_t seed, int position, Purpose purpose, TokenId index = 0);
+
 }  // namespace specdec

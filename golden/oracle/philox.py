@@ -29,5 +29,15 @@ def uniform(seed, position, purpose, index=0):
     Key: the seed, low word first. Counter: (position, purpose, index, 0); index is 0 but for `race`, where it is
     the token id. The first word's upper 24 bits are a multiple of 2^-24, exact in float32.
     """
-    words = philox4x32((position, PURPOSES[purpose], index, 0), (seed & MASK, seed >> 32))
-    return (words[0] >> 8) * 2.0 ** -24
+    return (words_of(seed, position, purpose, index)[0] >> 8) * 2.0 ** -24
+
+
+def fine_uniform(seed, position, purpose, index=0):
+    """The same as a multiple of 2^-53, for races: the upper 27 bits of the first word, and 26 of the second."""
+    first, second = words_of(seed, position, purpose, index)[:2]
+    return ((first >> 5 << 26) + (second >> 6)) * 2.0 ** -53
+
+
+def words_of(seed, position, purpose, index):
+    """The four words of a draw."""
+    return philox4x32((position, PURPOSES[purpose], index, 0), (seed & MASK, seed >> 32))

@@ -98,6 +98,8 @@ TEST_F(SamplingKernel, UniformsAreTheHostsBits) {
                                   Purpose::kTarget, Purpose::kRace}) {
       ASSERT_EQ(cuda::uniform(seed, position, static_cast<std::uint32_t>(purpose), index),
                 specdec::uniform(seed, position, purpose, index));
+      ASSERT_EQ(cuda::fine_uniform(seed, position, static_cast<std::uint32_t>(purpose), index),
+                specdec::fine_uniform(seed, position, purpose, index));
     }
   }
   EXPECT_EQ(kDrawAccept, static_cast<std::uint32_t>(Purpose::kAccept));

@@ -78,7 +78,7 @@ __device__ inline int draw_token(const double* probs, int V, std::uint64_t seed,
 __device__ inline int race(const double* probs, int V, std::uint64_t seed, int position) {
   return argmax_of(V, [&](int i) {
     if (!(probs[i] > 0)) return -kInfinity;  // never arrives
-    const double time = -log(uniform(seed, position, kDrawRace, i)) / probs[i];
+    const double time = -log(fine_uniform(seed, position, kDrawRace, i)) / probs[i];
     return time < DBL_MAX ? -time : -DBL_MAX;
   });
 }

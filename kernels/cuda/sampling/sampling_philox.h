@@ -13,12 +13,14 @@ enum DrawPurpose : std::uint32_t {
   kDrawRace = 4,
 };
 
-// The random number in [0, 1) of common/sampling/uniform.h, bit for bit: the upper 24 bits of the
-// first word of Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC
-// 2011). A round multiplies two words of the counter by constants, and mixes the upper halves with
-// the other two words and the key.
-__host__ __device__ inline double uniform(std::uint64_t seed, int position, std::uint32_t purpose,
-                                          int index = 0) {
+// The first two words of Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2,
+// 3", SC 2011). A round multiplies two words of the counter by constants, and mixes the upper
+// halves with the other two words and the key.
+struct DrawnWords {
+  std::uint32_t first, second;
+};
+__host__ __device__ inline DrawnWords philox(std::uint64_t seed, int position,
+                                             std::uint32_t purpose, int index) {
   auto key0 = static_cast<std::uint32_t>(seed), key1 = static_cast<std::uint32_t>(seed >> 32);
   auto a = static_cast<std::uint32_t>(position), b = purpose;
   auto c = static_cast<std::uint32_t>(index), d = std::uint32_t{0};
@@ -32,7 +34,18 @@ __host__ __device__ inline double uniform(std::uint64_t seed, int position, std:
     key0 += 0x9E3779B9;  // the golden ratio
     key1 += 0xBB67AE85;  // sqrt(3) - 1
   }
-  return (a >> 8) * 0x1p-24;
+  return {a, b};
+}
+
+// The random numbers in [0, 1) of common/sampling/uniform.h, bit for bit.
+__host__ __device__ inline double uniform(std::uint64_t seed, int position, std::uint32_t purpose,
+                                          int index = 0) {
+  return (philox(seed, position, purpose, index).first >> 8) * 0x1p-24;
+}
+__host__ __device__ inline double fine_uniform(std::uint64_t seed, int position,
+                                               std::uint32_t purpose, int index) {
+  const DrawnWords drawn = philox(seed, position, purpose, index);
+  return (drawn.first >> 5) * 0x1p-27 + (drawn.second >> 6) * 0x1p-53;
 }
 
 }  // namespace specdec::cuda::inline SPECDEC_CUDA_BUILD

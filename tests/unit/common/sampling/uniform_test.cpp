@@ -2,9 +2,11 @@
 #include "common/sampling/uniform.h"
 
 #include <array>
+#include <cmath>
 #include <set>
 #include <vector>
 
+#include "common/sampling/random_source.h"
 #include "tests/test_support.h"
 
 namespace specdec {
@@ -68,7 +70,7 @@ double chi_square_of_pairs(First first, Second second) {
 }
 
 // Chi-square with 255 degrees of freedom exceeds this with probability 4e-10 (Wilson-Hilferty);
-// with the 12 tests below the false-alarm rate is 5e-9. Cells off by 5% of their share on average
+// with the 14 tests below the false-alarm rate is 6e-9. Cells off by 5% of their share on average
 // (root mean square) add 0.05^2 x 65,536 = 164 and are detected about every second time.
 constexpr double kBound = 420;
 
@@ -101,6 +103,41 @@ TEST(UniformTest, SeedsAndIndicesAreIndependent) {
   EXPECT_LT(chi_square_of_pairs([](int i) { return uniform(6, 9, Purpose::kRace, i); },
                                 [](int i) { return uniform(6, 9, Purpose::kRace, i + 1); }),
             kBound);
+}
+
+TEST(UniformTest, TheFineUniformBeginsWithTheCoarseOne) {
+  const auto rest = [](int i) {  // what the other 29 bits say, in [0, 1)
+    const double more = fine_uniform(8, i, Purpose::kRace) - uniform(8, i, Purpose::kRace);
+    return more * 0x1p24;
+  };
+  for (int i = 0; i < kDraws; i++) {
+    ASSERT_GE(rest(i), 0);
+    ASSERT_LT(rest(i), 1);
+    const double whole = fine_uniform(8, i, Purpose::kRace) * 0x1p53;
+    ASSERT_EQ(whole, std::floor(whole)) << "a multiple of 2^-53";
+  }
+  EXPECT_LT(chi_square_of_pairs(rest, [&](int i) { return rest(i + 1); }), kBound);
+  EXPECT_LT(chi_square_of_pairs(rest, [](int i) { return uniform(8, i, Purpose::kRace); }), kBound);
+}
+
+// Among equal tokens, the first to arrive is the one with the largest number. In the races at 102
+// and 273, the first two share its upper 24 bits: these alone would name the wrong winner.
+TEST(UniformTest, RacesTakeAllBits) {
+  constexpr int kTokens = 1 << 18;
+  const std::vector<double> probs(kTokens, 1.0 / kTokens);
+  Dice dice(9);
+  for (const int position : {101, 102, 273}) {
+    TokenId fine = 0, coarse = 0;
+    double fine_most = -1, coarse_most = -1;
+    for (TokenId i = 0; i < kTokens; i++) {
+      const double u = fine_uniform(9, position, Purpose::kRace, i);
+      const double upper = std::floor(u * 0x1p24);
+      if (u > fine_most) fine = i, fine_most = u;
+      if (upper > coarse_most) coarse = i, coarse_most = upper;
+    }
+    EXPECT_EQ(dice.race(probs, position), fine) << position;
+    EXPECT_EQ(fine == coarse, position == 101) << "the control";
+  }
 }
 
 // The control: a draw shared between two purposes must not pass.
