@@ -63,8 +63,8 @@ class EveryPath final : public RandomSource {
 };
 
 // A request without texts: ids in, ids out.
-inline Request request_of(Text prompt, int max_new_tokens, Text eos_ids = {}) {
-  Request request{{Checkpoint(golden_model("draft"))}, {}};
+inline GenerationRequest request_of(Text prompt, int max_new_tokens, Text eos_ids = {}) {
+  GenerationRequest request;
   request.prompt = std::move(prompt);
   request.max_new_tokens = max_new_tokens;
   request.eos_ids = std::move(eos_ids);
@@ -81,10 +81,10 @@ struct SpeculationRun {
 // The decode loop of stage 5. Calls after_round(round, steps, sampling) after each round.
 template <typename AfterRound>
 SpeculationRun speculate(DraftAndVerify& steps, RandomSource& random,
-                         const SpeculationOptions& options, const Request& request,
+                         const SpeculationOptions& options, const GenerationRequest& request,
                          AfterRound&& after_round) {
   SpeculationRun run;
-  Generation generation(request, request.tokenizer_or_null());
+  Generation generation(request, nullptr);
   JudgeSetup sampling_judge(steps, random, options);
   RejectionSampling sampling(steps, sampling_judge);
   Text context = request.prompt;
@@ -100,7 +100,7 @@ SpeculationRun speculate(DraftAndVerify& steps, RandomSource& random,
 
 inline SpeculationRun speculate(LanguageModel& target, Drafter& drafter, int spec_length,
                                 RandomSource& random, const SpeculationOptions& options,
-                                const Request& request, int context_limit = 1 << 20) {
+                                const GenerationRequest& request, int context_limit = 1 << 20) {
   DraftAndVerify steps(target, drafter, fixed_spec_length(spec_length), context_limit,
                        Drafts(spec_length, target.vocab_size()));
   return speculate(steps, random, options, request, [](auto&&...) {});

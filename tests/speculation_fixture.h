@@ -78,10 +78,17 @@ inline ScriptedDrafter::Script text_with_mistakes(std::vector<TokenId> text, Tok
 
 // ---- requests and runs
 
-// Ids in, ids out. The checkpoint is there because a request has one.
-inline Request ids_request(std::vector<TokenId> prompt, int max_new_tokens,
-                           std::vector<TokenId> eos_ids = {}) {
-  Request request{{Checkpoint(golden_model("draft"))}, {}};
+// What is asked for, with the tokenizer that stop texts need.
+struct Asked : GenerationRequest {
+  std::optional<Tokenizer> tokenizer = {};
+
+  const Tokenizer* tokenizer_or_null() const { return tokenizer ? &*tokenizer : nullptr; }
+};
+
+// Ids in, ids out.
+inline Asked ids_request(std::vector<TokenId> prompt, int max_new_tokens,
+                         std::vector<TokenId> eos_ids = {}) {
+  Asked request;
   request.prompt = std::move(prompt);
   request.max_new_tokens = max_new_tokens;
   request.eos_ids = std::move(eos_ids);
@@ -89,9 +96,9 @@ inline Request ids_request(std::vector<TokenId> prompt, int max_new_tokens,
 }
 
 // With the embedded models' tokenizer: stop texts work.
-inline Request text_request(std::vector<TokenId> prompt, int max_new_tokens,
-                            std::vector<std::string> stop = {}) {
-  Request request = ids_request(std::move(prompt), max_new_tokens);
+inline Asked text_request(std::vector<TokenId> prompt, int max_new_tokens,
+                          std::vector<std::string> stop = {}) {
+  Asked request = ids_request(std::move(prompt), max_new_tokens);
   request.tokenizer = Tokenizer::load(golden_model("target") / "tokenizer.json");
   request.stop = std::move(stop);
   return request;
@@ -129,7 +136,7 @@ inline void finish(Outcome& outcome, const Generation& generation) {
 }
 
 // Stage 4's decode loop, with K = spec_length, or with one that adapts.
-inline Outcome speculate_greedily(LanguageModel& target, Drafter& drafter, const Request& request,
+inline Outcome speculate_greedily(LanguageModel& target, Drafter& drafter, const Asked& request,
                                   int spec_length, int context_limit = 1 << 20,
                                   const AfterRound& after_round = {},
                                   const std::vector<double>& round_costs = {}) {
@@ -159,7 +166,7 @@ inline Outcome speculate_greedily(LanguageModel& target, Drafter& drafter, const
 }
 
 // Stage 3's decode loop.
-inline Outcome decode_plainly(LanguageModel& target, const Request& request,
+inline Outcome decode_plainly(LanguageModel& target, const Asked& request,
                               const AfterStep& after_step = {}) {
   Outcome outcome;
   Generation generation(request, request.tokenizer_or_null(),

@@ -10,7 +10,7 @@ namespace specdec {
 // follows. Real rounds are not independent; programs print the measured numbers beside these.
 //
 //   alpha        accepted / tested, in [0, 1]; the paper's E(beta) = E(sum min(p, q))
-//   spec_length  K, drafted tokens a round, at least 0; 0 is plain decoding. The paper's gamma
+//   spec_length  K, drafted tokens per round, at least 0; 0 is plain decoding. The paper's gamma
 //   c            time of one draft step over time of one target step, at least 0
 //   v            time of a target pass over K + 1 rows over that of one row, above 0. The paper
 //                assumes 1: enough arithmetic units are idle
@@ -51,13 +51,14 @@ bool can_be_faster(double alpha, double c);
 // And how much at least, with the best K: (1 + alpha) / (1 + c), the factor of K = 1.
 double least_best_factor(double alpha, double c);
 
-// Tokens a round if an oracle said beforehand how many drafts will be accepted, and no more were
+// Tokens per round if an oracle said beforehand how many drafts will be accepted, and no more were
 // drafted: 1 / (1 - alpha), section 3.5; infinity at alpha = 1. No K emits more.
 double oracle_emitted(double alpha);
 
 // The walltime factor of that oracle for v = 1, where it drafts all but the last of what a round
 // emits: oracle_emitted / (1 + c (oracle_emitted - 1)); 1 / c at alpha = 1. For c <= 1 no K is
-// faster, and this one is up to e / (e - 1) = 1.58 times as fast as the best.
+// faster, and this one is up to e / (e - 1) = 1.58 times as fast as the best K, with K = 0 (plain
+// decoding) among them. Without K = 0 it can be more: 1.82 for alpha = 0.1 and c = 1.
 double oracle_walltime_factor(double alpha, double c);
 
 }  // namespace specdec

@@ -11,7 +11,7 @@
 namespace specdec::toy {
 
 // [snippet every-path]
-// Randomness as a proof has it: each walk through the round takes another path, until all were
+// Randomness without chance: each walk through the round takes another path, until all were
 // taken.
 class EveryPath {
  public:

@@ -184,7 +184,7 @@ double mean_emitted(const Options& options) {
   return mean;
 }
 
-void print_proof(const Options& options) {
+void print_enumeration(const Options& options) {
   constexpr int kShown = 2;  // tokens
   const Law target = target_law(tables(), kStart, kShown);
   const Law speculation = speculation_law(tables(), kStart, options.spec_length, kShown);
@@ -309,7 +309,7 @@ int run(const Options& options) {
     for (int i = 0; i < kRounds; i++) {
       print_round(i + 1, records[i], options);
     }
-    print_proof(options);
+    print_enumeration(options);
   }
   return kGood;
 }
@@ -317,7 +317,8 @@ int run(const Options& options) {
 CommandLine command_line(Options& options) {
   return {.program = stage_name(0),
           .description =
-              "Speculative sampling on two tables, and the proof that it changes no probability.",
+              "Speculative sampling on two tables, and an exhaustive check that it changes no "
+              "probability.",
           .options =
               {
                   {"--spec-length K", "K, the number of tokens drafted per round",

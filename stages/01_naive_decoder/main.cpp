@@ -9,7 +9,7 @@
 #include "stages/01_naive_decoder/naive_llama.h"
 #include "stages/programs/check/golden_check.h"
 #include "stages/programs/run/stage_main.h"
-#include "stages/programs/show/report.h"
+#include "stages/programs/show/plain_run.h"
 
 namespace specdec {
 namespace {
@@ -20,25 +20,24 @@ TokenId argmax(std::span<const float> logits) {
 }
 
 // [snippet decode]
-void decode(const NaiveLlama& target, const Request& request, const RunOptions& options,
-            Generation& generation, LogitsLog& log, RunStats& stats) {
-  std::vector<TokenId> context = request.prompt;
-  while (!generation.finished()) {
-    const Stopwatch watch(stats.decode_seconds);
-    if (options.explain) say("[{} rows for 1 token]", context.size());
+void decode(const NaiveLlama& target, PlainRun& run) {
+  std::vector<TokenId> context = run.request.prompt;
+  while (!run.generation.finished()) {
+    const Stopwatch watch(run.stats.decode_seconds);
+    if (run.options.explain) say("[{} rows for 1 token]", context.size());
     // Everything is computed again, though only the last token is new.
     const std::vector<float> logits = target.next_token_logits(context);
-    log.add(logits);
-    const auto allowed = std::span(logits).first(std::size_t(request.token_limit));
+    run.logits.add(logits);
+    const auto allowed = std::span(logits).first(std::size_t(run.files.token_limit));
     // [task 1.6: the decode loop]
     const TokenId next = argmax(allowed);
     context.push_back(next);
-    generation.push(next);
-    stats.target_forwards++;
-    stats.emitted++;
+    run.generation.push(next);
+    run.stats.target_forwards++;
+    run.stats.emitted++;
     // [end task 1.6]
   }
-  stats.target_rows = target.rows_computed();
+  run.stats.target_rows = target.rows_computed();
 }
 // [end snippet decode]
 
@@ -77,18 +76,14 @@ int check(const RunOptions& options) {
 
 int run(const RunOptions& options) {
   if (options.check) return check(options);
-  const Request request = read_request(options);
-  const NaiveLlama target(request.checkpoint);
-  if (!options.dump.empty()) record(target, request.prompt).write(options.dump);
+  PlainRun plain(options);
+  const NaiveLlama target(plain.files.checkpoint);
+  if (!options.dump.empty()) record(target, plain.request.prompt).write(options.dump);
 
-  Generation generation(request, request.tokenizer_or_null(), text_sink(options));
-  LogitsLog log(options.dump_logits);
-  RunStats stats;
   const std::int64_t rows_before = target.rows_computed();
-  decode(target, request, options, generation, log, stats);
-  stats.target_rows -= rows_before;
-  log.write();
-  report(options, request, target.config(), generation, stats, "CPU, plain loops in 1 thread");
+  decode(target, plain);
+  plain.stats.target_rows -= rows_before;
+  plain.finish(target.config(), "CPU, plain loops in 1 thread");
   return kGood;
 }
 

@@ -11,16 +11,16 @@
 #include "stages/programs/run/device.h"
 #include "stages/programs/run/load_model.h"
 #include "stages/programs/run/stage_main.h"
+#include "stages/programs/show/plain_run.h"
 #include "stages/programs/show/report.h"
 
 namespace specdec {
 namespace {
 
 // [snippet decode]
-void decode(Llama& target, const Request& request, const RunOptions& options,
-            Generation& generation, LogitsLog& log, RunStats& stats) {
-  std::vector<TokenId> context = request.prompt;
-  context.reserve(static_cast<std::size_t>(request.max_context));
+void decode(Llama& target, PlainRun& run) {
+  std::vector<TokenId> context = run.request.prompt;
+  context.reserve(static_cast<std::size_t>(run.request.max_context));
   const LogitsBuffer logits(target, 1);
   const DeviceRows row = logits.rows(0, 1);
   const LlamaCounters before = target.counters();
@@ -29,26 +29,26 @@ void decode(Llama& target, const Request& request, const RunOptions& options,
   // What follows a pass.
   const auto take_next = [&] {
     const TokenId next = argmax(target.backend(), row);
-    log.add(target.backend(), row);
-    if (options.explain) say("[1 row, {} cached]", target.length(sequence));
+    run.logits.add(target.backend(), row);
+    if (run.options.explain) say("[1 row, {} cached]", target.length(sequence));
     context.push_back(next);
-    generation.push(next);
-    stats.emitted++;
+    run.generation.push(next);
+    run.stats.emitted++;
   };
 
-  // [task 2.5: prefill, then one row a token]
+  // [task 2.5: prefill, then one row per token]
   if (context.size() > 1) {  // prefill: all of the prompt but its last token, in one call
-    const Stopwatch watch(stats.prefill_seconds);
+    const Stopwatch watch(run.stats.prefill_seconds);
     target.forward(Segment{sequence, std::span(context).first(context.size() - 1), 0}, {});
   }
-  while (!generation.finished()) {
-    const Stopwatch watch(stats.decode_seconds);
+  while (!run.generation.finished()) {
+    const Stopwatch watch(run.stats.decode_seconds);
     target.forward(Segment{sequence, uncached(target, sequence, context), 1}, row);
-    stats.target_forwards++;
+    run.stats.target_forwards++;
     take_next();
   }
   // [end task 2.5]
-  count_target(stats, target.counters() - before);
+  count_target(run.stats, target.counters() - before);
   target.release(sequence);
 }
 // [end snippet decode]
@@ -89,20 +89,16 @@ int check(const RunOptions& options) {
 
 int run(const RunOptions& options) {
   if (options.check) return check(options);
-  const Request request = read_request(options);
+  PlainRun plain(options);
   const auto backend = make_backend(options);
-  const LlamaModel model = load_target(options, request.checkpoint, *backend);
-  ContiguousKvCache cache(*backend, model.kv_shape(), 1, request.max_context);
-  Llama target(model, cache, {.token_limit = request.token_limit});
-  if (!options.dump.empty()) record_forward(target, request.prompt).write(options.dump);
+  const LlamaModel model = load_target(options, plain.files.checkpoint, *backend);
+  ContiguousKvCache cache(*backend, model.kv_shape(), 1, plain.request.max_context);
+  Llama target(model, cache, {.token_limit = plain.files.token_limit});
+  if (!options.dump.empty()) record_forward(target, plain.request.prompt).write(options.dump);
 
-  Generation generation(request, request.tokenizer_or_null(), text_sink(options));
-  LogitsLog log(options.dump_logits);
-  RunStats stats;
-  decode(target, request, options, generation, log, stats);
-  stats.cache_bytes = static_cast<std::int64_t>(cache.memory().bytes());
-  log.write();
-  report(options, request, model.config(), generation, stats, backend->name());
+  decode(target, plain);
+  plain.stats.cache_bytes = static_cast<std::int64_t>(cache.memory().bytes());
+  plain.finish(model.config(), backend->name());
   return kGood;
 }
 

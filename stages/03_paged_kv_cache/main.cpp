@@ -16,6 +16,7 @@
 #include "stages/programs/run/device.h"
 #include "stages/programs/run/load_model.h"
 #include "stages/programs/run/stage_main.h"
+#include "stages/programs/show/plain_run.h"
 #include "stages/programs/show/report.h"
 
 namespace specdec {
@@ -44,32 +45,31 @@ void explain_sharing(Llama& model, const KvCache& cache, SequenceId sequence) {
 }
 
 // [snippet decode]
-void decode(Llama& target, const KvCache& cache, const Request& request, const RunOptions& options,
-            Generation& generation, LogitsLog& log, RunStats& stats) {
-  std::vector<TokenId> context = request.prompt;
-  context.reserve(static_cast<std::size_t>(request.max_context));
+void decode(Llama& target, const KvCache& cache, PlainRun& run) {
+  std::vector<TokenId> context = run.request.prompt;
+  context.reserve(static_cast<std::size_t>(run.request.max_context));
   const LogitsBuffer logits(target, 1);
   const DeviceRows row = logits.rows(0, 1);
   const LlamaCounters before = target.counters();
   const SequenceId sequence = target.create();
 
   if (context.size() > 1) {  // prefill: all of the prompt but its last token, in one call
-    const Stopwatch watch(stats.prefill_seconds);
+    const Stopwatch watch(run.stats.prefill_seconds);
     target.forward(Segment{sequence, std::span(context).first(context.size() - 1), 0}, {});
   }
-  if (options.explain) explain(cache, "after the prefill");
-  while (!generation.finished()) {
-    const Stopwatch watch(stats.decode_seconds);
+  if (run.options.explain) explain(cache, "after the prefill");
+  while (!run.generation.finished()) {
+    const Stopwatch watch(run.stats.decode_seconds);
     target.forward(Segment{sequence, uncached(target, sequence, context), 1}, row);
-    stats.target_forwards++;
+    run.stats.target_forwards++;
     const TokenId next = argmax(target.backend(), row);
-    log.add(target.backend(), row);
+    run.logits.add(target.backend(), row);
     context.push_back(next);
-    generation.push(next);
-    stats.emitted++;
+    run.generation.push(next);
+    run.stats.emitted++;
   }
-  count_target(stats, target.counters() - before);
-  if (options.explain) explain_sharing(target, cache, sequence);
+  count_target(run.stats, target.counters() - before);
+  if (run.options.explain) explain_sharing(target, cache, sequence);
   target.release(sequence);
 }
 // [end snippet decode]
@@ -117,23 +117,20 @@ int check(RunOptions options) {
 
 int run(const RunOptions& options) {
   if (options.check) return check(options);
-  const Request request = read_request(options);
+  PlainRun plain(options);
+  const GenerationRequest& request = plain.request;
   check_pool(options, static_cast<int>(request.prompt.size()) + request.max_new_tokens - 1);
   const auto backend = make_backend(options);
-  const LlamaModel model = load_target(options, request.checkpoint, *backend);
+  const LlamaModel model = load_target(options, plain.files.checkpoint, *backend);
   CacheLayout layout = cache_layout(options, request.max_context);
   if (options.explain && options.pages == 0) layout.pages++;  // for the fork at the end
   const auto cache = make_cache(model, layout);
-  Llama target(model, *cache, {.token_limit = request.token_limit});
+  Llama target(model, *cache, {.token_limit = plain.files.token_limit});
   if (!options.dump.empty()) record_forward(target, request.prompt).write(options.dump);
 
-  Generation generation(request, request.tokenizer_or_null(), text_sink(options));
-  LogitsLog log(options.dump_logits);
-  RunStats stats;
-  decode(target, *cache, request, options, generation, log, stats);
-  stats.cache_bytes = static_cast<std::int64_t>(cache->memory().bytes());
-  log.write();
-  report(options, request, model.config(), generation, stats, backend->name());
+  decode(target, *cache, plain);
+  plain.stats.cache_bytes = static_cast<std::int64_t>(cache->memory().bytes());
+  plain.finish(model.config(), backend->name());
   return kGood;
 }
 

@@ -112,7 +112,7 @@ void Scheduler::admit(int& rows) {
 
 // Whether all admitted requests have room for their next round, and this one for its first.
 bool Scheduler::open(RequestState& r) {
-  // [task 6.4: admit whoever fits]
+  // [task 6.4: admit the requests that fit]
   if (!target_pool_.has_room_for_a_sequence()) return false;
   r.sequence = target_pool_.create(r.context, [&] { return target_.create(); });
   Pages pages = pages_for_round(r);

@@ -44,12 +44,12 @@ void serve(BatchEngine& engine, std::span<const QueuedRequest> queue,
   while (next < by_arrival.size() || !engine.idle()) {
     for (; next < by_arrival.size(); next++) {
       const QueuedRequest& queued = queue[by_arrival[next]];
-      if (queued.timed.arrival > engine.now()) break;
+      if (queued.arrival > engine.now()) break;
       try {
         if (!queued.request) fail("{}", queued.error);
-        report.added(by_arrival[next],
-                     engine.add_request(*queued.request, report.delivery(by_arrival[next]),
-                                        queued.timed.arrival));
+        report.added(
+            by_arrival[next],
+            engine.add_request(*queued.request, report.delivery(by_arrival[next]), queued.arrival));
       } catch (const Error& error) {
         report.refused(by_arrival[next], error.what());
       }
@@ -57,7 +57,7 @@ void serve(BatchEngine& engine, std::span<const QueuedRequest> queue,
     if (!engine.idle()) {
       report.after_step(engine.step());  // each request asks its own policy for K
     } else if (next < by_arrival.size()) {
-      sleep_until(engine, queue[by_arrival[next]].timed.arrival);
+      sleep_until(engine, queue[by_arrival[next]].arrival);
     }
   }
 }

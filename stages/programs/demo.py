@@ -174,7 +174,8 @@ def table(results, checks):
         print(f"{stage:24}{what}: {yes(good)}{detail}")
     first = results[0][0]
     print(f"\n{first['stats']['emitted']} new tokens after a prompt of {first['prompt_tokens']}. A row is one token "
-          "sent through the model; a pass reads all\nof its weights once.")
+          "sent through the model; a pass reads all\nof its weights once. Each stage ran once, so the tokens/s are only a "
+          "first look.")
 
 
 def number(value, digits):
@@ -182,7 +183,7 @@ def number(value, digits):
 
 
 def speculation_table(results, gain):
-    """Prediction beside measurement: see docs/theory.md. gain: what the larger target gained."""
+    """Prediction beside measurement: see docs/theory. gain: what the larger target gained."""
     print(f"\n{'':24}{'K':>4}{'alpha':>8}{'c':>8}{'v':>8}   speedup over plain decoding by")
     print(f"{'':52}{'formula':>10}{'accounting':>12}{'the clock':>11}")
     for result, _ in results:
@@ -193,7 +194,7 @@ def speculation_table(results, gain):
     if (results[0][0]["stats"]["speedup_clock"] or gain) < gain:
         print("\nAt its real size the target gains less: it fits in the processor's cache, so verifying several\n"
               "tokens costs v passes rather than about one, and a draft costs c passes rather than almost none\n"
-              "(docs/theory.md).")
+              "(docs/theory).")
 
 
 def batch_requests(options):

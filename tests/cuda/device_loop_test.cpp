@@ -35,9 +35,9 @@ struct Pair {
 
 // Decodes with a self-draft. round: one round of it.
 template <typename RoundOf>
-Decoded decode(DraftAndVerify& steps, const Request& request, const RoundOf& round) {
+Decoded decode(DraftAndVerify& steps, const GenerationRequest& request, const RoundOf& round) {
   Decoded run;
-  Generation generation(request, request.tokenizer_or_null());
+  Generation generation(request, nullptr);
   std::vector<TokenId> context = request.prompt;
   steps.prefill(context);
   const emulation::Traffic before = emulation::traffic();
@@ -80,7 +80,7 @@ class DeviceLoopTest : public ::testing::Test {
   static constexpr int kPositions = 4 + kNewTokens + K + 1;
   std::unique_ptr<Backend> backend_ = make_emulated_backend();
   LlamaModel model_{Checkpoint(golden_model("draft")), *backend_};
-  Request request_{{Checkpoint(golden_model("draft"))}, {}};
+  GenerationRequest request_;
 };
 
 TEST_F(DeviceLoopTest, SampledRoundsBringBackIdsAlone) {

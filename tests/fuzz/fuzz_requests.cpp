@@ -13,7 +13,7 @@ using namespace specdec;
 
 namespace {
 
-void check_request(const TimedRequest& request) {
+void check_request(const QueuedRequest& request) {
   const RunOptions& o = request.options;
   SPECDEC_CHECK(request.arrival >= 0 && std::isfinite(request.arrival), "a time");
   SPECDEC_CHECK(o.has_prompt + o.has_chat + !o.prompt_ids.empty() == 1, "one prompt");
@@ -27,7 +27,7 @@ void check_request(const TimedRequest& request) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
-  std::vector<TimedRequest> requests;
+  std::vector<QueuedRequest> requests;
   try {
     requests = parse_requests(text, "requests.jsonl", {});
   } catch (const Error& error) {
@@ -35,7 +35,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     return 0;
   }
   std::set<std::string> ids;
-  for (const TimedRequest& request : requests) {
+  for (const QueuedRequest& request : requests) {
     check_request(request);
     SPECDEC_CHECK(ids.insert(request.id).second, "ids that differ");
   }

@@ -52,8 +52,7 @@ class GreedySpeculationGoldenTest : public ::testing::TestWithParam<int> {
     SCOPED_TRACE(fmt::format("{}, K {}, pages of {}", golden.id, spec_length, page_size));
     const int room = static_cast<int>(golden.prompt.size()) + kMaxNewTokens + spec_length;
     SpeculationPair pair(target_.model, draft_.model, page_size, room);
-    const Request request =
-        ids_request(golden.prompt, kMaxNewTokens, target_.model.config().eos_ids);
+    const Asked request = ids_request(golden.prompt, kMaxNewTokens, target_.model.config().eos_ids);
     const Outcome outcome = speculate_greedily(pair.target.llama, pair.drafter, request,
                                                spec_length, pair.target.llama.max_seq_len());
     EXPECT_EQ(outcome.tokens, golden.tokens);
@@ -105,7 +104,7 @@ TEST_F(GreedySpeculationGoldenTest, EveryCostWhereKAdapts) {
       const Golden& golden = goldens_[i];
       const int room = static_cast<int>(golden.prompt.size()) + kMaxNewTokens + 16;
       SpeculationPair pair(target_.model, draft_.model, 16, room);
-      const Request request =
+      const Asked request =
           ids_request(golden.prompt, kMaxNewTokens, target_.model.config().eos_ids);
       const Outcome outcome = speculate_greedily(pair.target.llama, pair.drafter, request, 16,
                                                  pair.target.llama.max_seq_len(), {}, round_costs);
@@ -126,8 +125,7 @@ TEST_F(GreedySpeculationGoldenTest, PlainDecodingSaysTheSame) {
   for (std::size_t i = 0; i < goldens_.size(); i += 4) {
     const Golden& golden = goldens_[i];
     CachedLlama target(target_.model, 16, static_cast<int>(golden.prompt.size()) + kMaxNewTokens);
-    const Request request =
-        ids_request(golden.prompt, kMaxNewTokens, target_.model.config().eos_ids);
+    const Asked request = ids_request(golden.prompt, kMaxNewTokens, target_.model.config().eos_ids);
     EXPECT_EQ(decode_plainly(target.llama, request).tokens, golden.tokens) << golden.id;
   }
 }

@@ -75,7 +75,7 @@ class Replay {
     const SpeculationOptions speculation{{options.at("temperature"), options.at("top_k"),
                                           options.at("top_p"), options.at("repetition_penalty")},
                                          options.at("draft_temperature")};
-    Request request =
+    GenerationRequest request =
         request_of(run_.at("prompt_ids"), options.at("max_new_tokens"), run_.at("eos_ids"));
     DraftAndVerify steps(target, drafter, fixed_spec_length(options.at("spec_length")),
                          options.at("context_limit"),

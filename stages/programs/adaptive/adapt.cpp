@@ -11,7 +11,7 @@ namespace specdec {
 std::function<std::unique_ptr<SpecLengthPolicy>(const Session&)> AdaptiveRun::make_policy() {
   return [this](const Session& run) -> std::unique_ptr<SpecLengthPolicy> {
     if (!run.options.auto_spec_length) return fixed_spec_length(run.room.spec_length);
-    profile_ = load_or_measure_costs(run.options, run.request, run.model, run.draft);
+    profile_ = load_or_measure_costs(run.options, run.files, run.model, run.draft);
     auto policy = std::make_unique<AdaptiveSpecLength>(profile_->round_costs(run.room.spec_length));
     policy_ = policy.get();
     return policy;
@@ -33,8 +33,7 @@ ReportExtras AdaptiveRun::extras(const Session& run) const {
 
 void adapt_requests(BatchSession& session) {
   const auto adapts = [](const QueuedRequest& queued) {
-    return queued.request && queued.timed.options.auto_spec_length &&
-           queued.request->spec_length > 0;
+    return queued.request && queued.options.auto_spec_length && queued.request->spec_length > 0;
   };
   session.extras.fields["cost_profile"] = nullptr;
   if (std::ranges::none_of(session.queue, adapts)) return;

@@ -33,9 +33,9 @@ constexpr Costs kCosts[] = {
 class Check {
  public:
   Check(const RunOptions& options, const LlamaModel& model)
-      : options_(options), model_(model), request_{open_model(options_.target), {}} {
-    request_.token_limit = model.config().vocab_size;
-    request_.eos_ids = request_.checkpoint.config().eos_ids;
+      : options_(options), model_(model), files_(open_model(options_.target)) {
+    files_.token_limit = model.config().vocab_size;
+    request_.eos_ids = files_.checkpoint.config().eos_ids;
   }
 
   // Empty, or what is wrong. spec_lengths: gets every K that there was.
@@ -45,9 +45,9 @@ class Check {
     request_.max_new_tokens = static_cast<int>(tokens.size());
     const int positions = std::min(static_cast<int>(request_.prompt.size() + tokens.size()) + 8,
                                    model_.config().max_seq_len);
-    DraftSetup draft(options_, request_, model_, {.positions = positions});
+    DraftSetup draft(options_, files_, model_, {.positions = positions});
     const auto cache = make_cache(model_, cache_layout(options_, positions));
-    Llama target(model_, *cache, {.token_limit = request_.token_limit});
+    Llama target(model_, *cache, {.token_limit = files_.token_limit});
     DraftAndVerify steps(target, draft.drafter(),
                          std::make_unique<AdaptiveSpecLength>(costs.rounds()), positions,
                          draft.make_drafts(7));
@@ -66,7 +66,8 @@ class Check {
  private:
   RunOptions options_;
   const LlamaModel& model_;
-  Request request_;
+  ModelFiles files_;
+  GenerationRequest request_;
 };
 
 }  // namespace

@@ -4,7 +4,7 @@
 namespace specdec {
 
 // Stage 7's --check: the golden greedy texts by rounds whose K adapts, for cost profiles under
-// which it stays, moves and falls to plain steps. Returns the exit code.
+// which it stays high, moves, and falls to plain steps. Returns the exit code.
 int check_adaptive_drafting(const RunOptions& options);
 
 }  // namespace specdec

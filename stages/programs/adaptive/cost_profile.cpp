@@ -36,7 +36,7 @@ std::uint64_t hash(std::string_view text) {
 
 // The first field that differs, for people.
 std::string difference(const Json& measured, const Json& wanted) {
-  if (!measured.is_object()) return "nobody knows what";
+  if (!measured.is_object()) return "an unknown machine";
   for (const auto& [field, value] : wanted.items()) {
     const Json other = measured.value(field, Json());
     if (other != value) return fmt::format("{} {}, here {}", field, other.dump(), value.dump());

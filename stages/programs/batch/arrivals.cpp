@@ -9,7 +9,7 @@ namespace specdec {
 std::vector<std::size_t> by_arrival(std::span<const QueuedRequest> queue) {
   std::vector<std::size_t> order(queue.size());
   for (std::size_t i = 0; i < order.size(); i++) order[i] = i;
-  std::ranges::stable_sort(order, {}, [&](std::size_t i) { return queue[i].timed.arrival; });
+  std::ranges::stable_sort(order, {}, [&](std::size_t i) { return queue[i].arrival; });
   return order;
 }
 

@@ -43,8 +43,9 @@ std::string line_about(const std::string& id, const RequestResult& result) {
                   finish_reason_name(result.finish_reason), milliseconds(s.time_to_first_token()),
                   milliseconds(s.time_per_output_token()));
   if (s.run.tested > 0) {
-    line += fmt::format("; alpha {}, {} tokens a round", ratio(share(s.run.accepted, s.run.tested)),
-                        ratio(share(s.run.emitted, s.run.rounds)));
+    line +=
+        fmt::format("; alpha {}, {} tokens per round", ratio(share(s.run.accepted, s.run.tested)),
+                    ratio(share(s.run.emitted, s.run.rounds)));
   }
   if (s.prefix_tokens > 0) {
     line += fmt::format("; {} of {} prompt tokens found", s.prefix_tokens, result.prompt_tokens);
@@ -64,10 +65,11 @@ std::vector<RequestResult> those_there(const std::vector<std::optional<RequestRe
 
 std::string about_acceptance(const RunStats& total, const EngineStats& stats) {
   if (total.tested == 0) return "";
-  return fmt::format("alpha {} ({} of {} tested), {} tokens a round, {} target forwards a token\n",
-                     ratio(share(total.accepted, total.tested)), total.accepted, total.tested,
-                     ratio(share(total.emitted, total.rounds)),
-                     ratio(share(stats.target_forwards, total.emitted)));
+  return fmt::format(
+      "alpha {} ({} of {} tested), {} tokens per round, {} target forwards per token\n",
+      ratio(share(total.accepted, total.tested)), total.accepted, total.tested,
+      ratio(share(total.emitted, total.rounds)),
+      ratio(share(stats.target_forwards, total.emitted)));
 }
 
 std::string about_latency(std::span<const RequestResult> results) {
@@ -125,8 +127,8 @@ void BatchReport::begin() {
 void BatchReport::refused(std::size_t place, const std::string& error) {
   const QueuedRequest& queued = session_.queue[place];
   clear_progress();
-  say("{}: request {} ({}) is refused: {}\n", stage_name(session_.options.stage), queued.timed.id,
-      queued.timed.where, error);
+  say("{}: request {} ({}) is refused: {}\n", stage_name(session_.options.stage), queued.id,
+      queued.where, error);
   RequestResult result;
   result.finish_reason = FinishReason::kError;
   result.error = error;
@@ -152,7 +154,7 @@ void BatchReport::take(RequestId id, std::size_t place) {
   if (result.finish_reason == FinishReason::kError) failed_++;
   if (people_ && session_.queue.size() > 1) {
     clear_progress();
-    say_text(line_about(session_.queue[place].timed.id, result));
+    say_text(line_about(session_.queue[place].id, result));
   }
   results_[place] = std::move(result);
 }
@@ -168,7 +170,7 @@ void BatchReport::stream() {
   if (text.size() == streamed_) return;
   clear_progress();
   if (!begun_ && session_.queue.size() > 1) {
-    fmt::print("== {}\n", session_.queue[printed_].timed.id);
+    fmt::print("== {}\n", session_.queue[printed_].id);
   }
   begun_ = true;
   fmt::print("{}", std::string_view(text).substr(streamed_));
@@ -191,7 +193,7 @@ void BatchReport::print(std::size_t place) {
   }
   if (!text_) return;
   clear_progress();
-  if (!begun_ && session_.queue.size() > 1) fmt::print("== {}\n", queued.timed.id);
+  if (!begun_ && session_.queue.size() > 1) fmt::print("== {}\n", queued.id);
   if (session_.files.tokenizer) {
     fmt::print("{}\n", std::string_view(result.text).substr(std::exchange(streamed_, 0)));
     begun_ = false;
@@ -223,7 +225,7 @@ void BatchReport::clear_progress() {
 
 Json BatchReport::result_json(const RequestResult& result, const QueuedRequest& queued) const {
   const RunOptions& options = session_.options;
-  Json json = {{"id", queued.timed.id},
+  Json json = {{"id", queued.id},
                {"tokens", result.tokens},
                {"text", result.text},
                {"finish_reason", finish_reason_name(result.finish_reason)},
@@ -282,7 +284,7 @@ std::string BatchReport::summary() const {
   const double seconds = session_.engine.now();
   return fmt::format(
              "\n{}: {} request{}, {} tokens in {:.2f} s, {:.1f} tokens/s on {}; {} steps, {} "
-             "requests a step (at most {}){}\n",
+             "requests per step (at most {}){}\n",
              stage_name(session_.options.stage), results.size(), results.size() == 1 ? "" : "s",
              total.emitted, seconds, static_cast<double>(total.emitted) / seconds,
              session_.backend->name(), stats.steps, ratio(share(stats.rounds, stats.steps)),
@@ -299,7 +301,7 @@ Json BatchReport::trace_json() const {
     if (!results_[place]) continue;
     const RequestResult& result = *results_[place];
     requests.push_back({{"request", id},
-                        {"id", session_.queue[place].timed.id},
+                        {"id", session_.queue[place].id},
                         {"prompt_tokens", result.prompt_tokens},
                         {"tokens", result.tokens},
                         {"finish_reason", finish_reason_name(result.finish_reason)},

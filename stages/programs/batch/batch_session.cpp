@@ -14,7 +14,7 @@
 namespace specdec {
 namespace {
 
-std::vector<TimedRequest> timed_requests(const RunOptions& options, const ModelFiles& target) {
+std::vector<QueuedRequest> read_queue(const RunOptions& options, const ModelFiles& target) {
   if (!options.requests.empty()) return read_requests(options.requests, options);
   const bool has_prompt = options.has_prompt || options.has_chat || !options.prompt_ids.empty();
   if (has_prompt) return {{.id = "0", .options = options, .arrival = 0, .where = "the prompt"}};
@@ -69,16 +69,14 @@ const LlamaModel* draft_model(const BatchSizes& sizes, const DraftSetup& draft,
 }  // namespace
 
 std::vector<QueuedRequest> queue_requests(const RunOptions& options, const ModelFiles& target) {
-  std::vector<QueuedRequest> queue;
-  for (TimedRequest& timed : timed_requests(options, target)) {
-    QueuedRequest queued{.timed = std::move(timed), .request = std::nullopt, .error = ""};
+  std::vector<QueuedRequest> queue = read_queue(options, target);
+  for (QueuedRequest& queued : queue) {
     try {
-      queued.request = to_batch_request(target, queued.timed.options);
+      queued.request = to_batch_request(target, queued.options);
     } catch (const Error& error) {
       if (options.requests.empty()) throw;  // it is the command line that is wrong
       queued.error = error.what();
     }
-    queue.push_back(std::move(queued));
   }
   return queue;
 }

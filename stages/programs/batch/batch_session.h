@@ -1,6 +1,5 @@
 #pragma once
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,13 +14,6 @@
 #include "stages/programs/speculation/draft_setup.h"
 
 namespace specdec {
-
-// A request on its way to the engine: what is to be run, or why it cannot be.
-struct QueuedRequest {
-  TimedRequest timed;
-  std::optional<BatchRequest> request;
-  std::string error;  // one line, where there is no request
-};
 
 // What the options ask for: the lines of --requests, a --workload, or the one prompt; in the order
 // of the input. Throws Error for what cannot be read; a request that asks for too much stays in the

@@ -25,7 +25,7 @@ constexpr double kLatestArrival = 1e6;  // 11 days: clocks that count nanosecond
 using Line = const JsonObject&;
 using Key = const std::string&;
 
-void read_id(Line line, Key key, TimedRequest& request) {
+void read_id(Line line, Key key, QueuedRequest& request) {
   const Json& id = *line.find(key);
   if (id.is_number_integer()) {
     request.id = id.dump();
@@ -41,7 +41,7 @@ void read_id(Line line, Key key, TimedRequest& request) {
   }
 }
 
-void read_arrival(Line line, Key key, TimedRequest& request) {
+void read_arrival(Line line, Key key, QueuedRequest& request) {
   request.arrival = *line.number(key);
   if (!(request.arrival >= 0 && request.arrival <= kLatestArrival)) {
     fail("{}: {} is {}; it takes a number of seconds from 0 to {}", line.name(), key,
@@ -72,7 +72,7 @@ void read_messages(Line line, Key key, RunOptions& options) {
 // The fields that are no options.
 struct OwnField {
   std::string_view name;
-  void (*read)(Line line, Key key, TimedRequest& request);  // REQUIRES: line.has(key)
+  void (*read)(Line line, Key key, QueuedRequest& request);  // REQUIRES: line.has(key)
 };
 
 constexpr OwnField kOwnFields[] = {{"id", read_id}, {"arrival", read_arrival}};
@@ -163,12 +163,12 @@ void check_options(Line line, const RunOptions& options) {
   }
 }
 
-TimedRequest parse_request(std::string_view text, const std::string& where,
-                           const RunOptions& defaults) {
+QueuedRequest parse_request(std::string_view text, const std::string& where,
+                            const RunOptions& defaults) {
   if (const auto offset = find_invalid_utf8(text)) fail("{}: not UTF-8 at byte {}", where, *offset);
   const Json object = parse_json_line(text, where);
   const JsonObject line(object, where);
-  TimedRequest request{.id = {}, .options = defaults, .arrival = 0, .where = where};
+  QueuedRequest request{.id = {}, .options = defaults, .arrival = 0, .where = where};
   OptionFields fields(line, request.options);
   for (const auto& [key, value] : object.items()) {
     const auto* own = std::ranges::find(kOwnFields, key, &OwnField::name);
@@ -185,10 +185,10 @@ TimedRequest parse_request(std::string_view text, const std::string& where,
 
 }  // namespace
 
-std::vector<TimedRequest> parse_requests(std::string_view text, const std::string& name,
-                                         const RunOptions& defaults) {
+std::vector<QueuedRequest> parse_requests(std::string_view text, const std::string& name,
+                                          const RunOptions& defaults) {
   check_speculation_options(speculation_options(defaults));  // so that no line is blamed for them
-  std::vector<TimedRequest> requests;
+  std::vector<QueuedRequest> requests;
   std::unordered_map<std::string, int> line_of;  // by id
   int number = 0;
   for (std::size_t start = 0; start < text.size();) {
@@ -197,7 +197,7 @@ std::vector<TimedRequest> parse_requests(std::string_view text, const std::strin
     start = end + 1;
     number++;
     if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
-    TimedRequest request = parse_request(line, fmt::format("{}:{}", name, number), defaults);
+    QueuedRequest request = parse_request(line, fmt::format("{}:{}", name, number), defaults);
     if (request.id.empty()) request.id = std::to_string(requests.size());
     const auto [first, is_new] = line_of.emplace(request.id, number);
     if (!is_new) {
@@ -210,7 +210,7 @@ std::vector<TimedRequest> parse_requests(std::string_view text, const std::strin
   return requests;
 }
 
-std::vector<TimedRequest> read_requests(const std::string& path, const RunOptions& defaults) {
+std::vector<QueuedRequest> read_requests(const std::string& path, const RunOptions& defaults) {
   const auto all_of = [](std::istream& stream) {
     return std::string(std::istreambuf_iterator<char>(stream), {});
   };
@@ -224,7 +224,7 @@ std::vector<TimedRequest> read_requests(const std::string& path, const RunOption
 
 BatchRequest to_batch_request(const ModelFiles& target, const RunOptions& options) {
   BatchRequest request;
-  request.generation = read_generation_request(target, options);
+  request.generation = read_request(target, options);
   request.speculation = speculation_options(options);
   check_speculation_options(request.speculation);
   request.seed = options.seed;

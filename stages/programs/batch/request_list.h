@@ -1,4 +1,5 @@
 #pragma once
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -9,12 +10,14 @@
 
 namespace specdec {
 
-// One request of a run, and when it comes.
-struct TimedRequest {
-  std::string id;
-  RunOptions options;  // as if it had a command line of its own
-  double arrival = 0;  // seconds after the start
-  std::string where;   // it was asked for: "requests.jsonl:3", for messages
+// A request on its way to the engine.
+struct QueuedRequest {
+  std::string id = {};
+  RunOptions options = {};                   // as if it had a command line of its own
+  double arrival = 0;                        // seconds after the start
+  std::string where = {};                    // it was asked for: "requests.jsonl:3", for messages
+  std::optional<BatchRequest> request = {};  // what the engine runs: queue_requests() fills it in,
+  std::string error = {};                    // or this line, which says why there is none
 };
 
 // Reads requests from JSON Lines, in the order of the lines; "-" is stdin. A line is an object
@@ -36,14 +39,14 @@ struct TimedRequest {
 // Throws Error, naming file, line and field: what is no such object; a field that is unknown, or
 // belongs to the whole run; a value of a wrong type, or one that the command line would refuse; no
 // prompt, or several; an id that occurs twice. Names the file where it has no request at all.
-std::vector<TimedRequest> read_requests(const std::string& path, const RunOptions& defaults);
+std::vector<QueuedRequest> read_requests(const std::string& path, const RunOptions& defaults);
 
 // The same for a text in memory; `name` stands for the file in messages.
-std::vector<TimedRequest> parse_requests(std::string_view text, const std::string& name,
-                                         const RunOptions& defaults);
+std::vector<QueuedRequest> parse_requests(std::string_view text, const std::string& name,
+                                          const RunOptions& defaults);
 
 // What an engine is asked to do for such a request.
-// Throws Error: what read_generation_request() and check_speculation_options() refuse.
+// Throws Error: what read_request() and check_speculation_options() refuse.
 BatchRequest to_batch_request(const ModelFiles& target, const RunOptions& options);
 
 }  // namespace specdec

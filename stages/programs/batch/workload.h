@@ -34,7 +34,7 @@ inline constexpr std::string_view kDefaultWorkload = "poisson:rate=20,n=16";
 //
 // Throws Error: a spec that cannot be read, or contradicts itself; a target without a tokenizer; no
 // document with min_prompt tokens.
-std::vector<TimedRequest> make_workload(std::string_view spec, const RunOptions& defaults,
-                                        const ModelFiles& target);
+std::vector<QueuedRequest> make_workload(std::string_view spec, const RunOptions& defaults,
+                                         const ModelFiles& target);
 
 }  // namespace specdec

@@ -151,7 +151,7 @@ void print_checkpoint(const Checkpoint& checkpoint, const Tokenizer* tokenizer) 
                   grouped(totals.bytes), dtype_name(checkpoint.weights().embedding.dtype),
                   checkpoint.files().size(), checkpoint.files().size() == 1 ? "" : "s"));
   row("KV cache",
-      fmt::format("{} bytes a token in float32, {} for {} positions",
+      fmt::format("{} bytes per token in float32, {} for {} positions",
                   grouped(cache_bytes_per_token(config)),
                   grouped(cache_bytes_per_token(config) * config.max_seq_len), config.max_seq_len));
   std::vector<std::string> ends;

@@ -79,7 +79,7 @@ ModelFiles open_model(const std::string& directory) {
   return model;
 }
 
-GenerationRequest read_generation_request(const ModelFiles& model, const RunOptions& options) {
+GenerationRequest read_request(const ModelFiles& model, const RunOptions& options) {
   const LlamaConfig& config = model.checkpoint.config();
   GenerationRequest request;
   request.prompt = encode_prompt(model, options);
@@ -93,12 +93,6 @@ GenerationRequest read_generation_request(const ModelFiles& model, const RunOpti
     if (!model.tokenizer) fail("--stop needs a tokenizer, and the checkpoint has none");
   }
   return request;
-}
-
-Request read_request(const RunOptions& options) {
-  ModelFiles model = open_model(options.target);
-  GenerationRequest request = read_generation_request(model, options);
-  return {std::move(model), std::move(request)};
 }
 
 }  // namespace specdec

@@ -18,17 +18,11 @@ struct ModelFiles {
   const Tokenizer* tokenizer_or_null() const { return tokenizer ? &*tokenizer : nullptr; }
 };
 
-// What a program is asked to do, read and checked.
-struct Request : ModelFiles, GenerationRequest {};
-
 // Throws Error: a missing or bad checkpoint or tokenizer.
 ModelFiles open_model(const std::string& directory);
 
 // Throws Error: a prompt that is empty, not UTF-8 or has ids outside the vocabulary; prompt +
 // max-new-tokens beyond the context, with the numbers; stop texts that are empty.
-GenerationRequest read_generation_request(const ModelFiles& model, const RunOptions& options);
-
-// Both.
-Request read_request(const RunOptions& options);
+GenerationRequest read_request(const ModelFiles& model, const RunOptions& options);
 
 }  // namespace specdec

@@ -52,15 +52,15 @@ std::string compare(const GoldenRound& want, const Round& round, const DraftAndV
 class Replay {
  public:
   Replay(const RunOptions& options, const LlamaModel& model)
-      : options_(options), model_(model), request_{open_model(options.target), {}} {
+      : options_(options), model_(model), files_(open_model(options.target)) {
     options_.pages = 0;
     options_.draft_kind = DraftKind::kLlama;
-    request_.token_limit = model.config().vocab_size;
+    files_.token_limit = model.config().vocab_size;
   }
 
   // Empty, or what differs.
   std::string recorded(const GoldenRun& want) {
-    static_cast<GenerationRequest&>(request_) = want.generation;
+    request_ = want.generation;
     return run(want.speculation, want.spec_length, want.context_limit, want.seed,
                [&](std::size_t number, const Round& round, const DraftAndVerify& steps,
                    const Judge& judge, std::span<const TokenId> emitted) {
@@ -72,7 +72,7 @@ class Replay {
   // The same for a greedy text, which every rule must write at temperature 0.
   std::string greedy(const GoldenText& text, const NamedRule& rule) {
     request_.prompt = text.prompt;
-    request_.eos_ids = request_.checkpoint.config().eos_ids;
+    request_.eos_ids = files_.checkpoint.config().eos_ids;
     const std::vector<TokenId> tokens = text.tokens();
     request_.max_new_tokens = static_cast<int>(tokens.size());
     std::size_t at = 0;
@@ -91,16 +91,16 @@ class Replay {
                   const Look& look) {
     const int positions = std::min<int>(
         limit, static_cast<int>(request_.prompt.size()) + request_.max_new_tokens + K);
-    DraftSetup draft(options_, request_, model_, {.positions = positions},
+    DraftSetup draft(options_, files_, model_, {.positions = positions},
                      sampled_drafting(KeepProbs::kBesideLogits));
     const auto cache = make_cache(model_, cache_layout(options_, positions));
-    Llama target(model_, *cache, {.token_limit = request_.token_limit});
+    Llama target(model_, *cache, {.token_limit = files_.token_limit});
     DraftAndVerify steps(target, draft.drafter(), fixed_spec_length(K), limit,
                          draft.make_drafts(K));
     Dice dice(seed);
     JudgeSetup judge(steps, dice, speculation);
     RejectionSampling sampling(steps, judge);
-    Generation generation(request_, request_.tokenizer_or_null());
+    Generation generation(request_, files_.tokenizer_or_null());
     std::vector<TokenId> context = request_.prompt;
     steps.prefill(context);
     for (std::size_t number = 0; !generation.finished(); number++) {
@@ -114,7 +114,8 @@ class Replay {
 
   RunOptions options_;
   const LlamaModel& model_;
-  Request request_;
+  ModelFiles files_;
+  GenerationRequest request_;
 };
 
 }  // namespace

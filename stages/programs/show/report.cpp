@@ -9,7 +9,6 @@
 #include "common/base/streams.h"
 #include "common/kv_cache.h"
 #include "common/run_stats.h"
-#include "stages/programs/show/report_extras.h"
 
 namespace specdec {
 namespace {
@@ -19,32 +18,31 @@ Json ratio(double above, std::int64_t below) {
   return above / static_cast<double>(below);
 }
 
-Json run_json(const RunOptions& options, const Request& request, const LlamaConfig& target,
-              const Generation& generation, const RunStats& stats, const std::string& device,
-              const ReportExtras& extras) {
-  Json json = {{"tokens", generation.tokens()},
-               {"text", generation.text()},
-               {"finish_reason", finish_reason_name(generation.finish_reason())},
-               {"prompt_tokens", request.prompt.size()},
-               {"stats", to_json(stats)},
-               {"model", target_json(target, options)},
-               {"device", device},
-               {"stage", stage_name(options.stage)}};
-  json.update(extras.fields);
-  json["stats"].update(extras.stats);
+Json run_json(const FinishedRun& run) {
+  Json json = {{"tokens", run.generation.tokens()},
+               {"text", run.generation.text()},
+               {"finish_reason", finish_reason_name(run.generation.finish_reason())},
+               {"prompt_tokens", run.request.prompt.size()},
+               {"stats", to_json(run.stats)},
+               {"model", target_json(run.target, run.options)},
+               {"device", run.device},
+               {"stage", stage_name(run.options.stage)}};
+  json.update(run.extras.fields);
+  json["stats"].update(run.extras.stats);
   return json;
 }
 
-void print_summary(const RunOptions& options, const Generation& generation, const RunStats& stats,
-                   const std::string& device) {
+void print_summary(const FinishedRun& run) {
+  const RunOptions& options = run.options;
   say("\n{}: {} tokens ({}), {:.1f} tokens/s on {}; {} rows computed", stage_name(options.stage),
-      stats.emitted, finish_reason_name(generation.finish_reason()), stats.tokens_per_second(),
-      device, stats.target_rows);
+      run.stats.emitted, finish_reason_name(run.generation.finish_reason()),
+      run.stats.tokens_per_second(), run.device, run.stats.target_rows);
   if (options.target_weights != WeightFormat::kStored) {
     say(", {} weights", name_of(options.target_weights));
   }
-  if (stats.cache_bytes > 0) say(", cache of {} bytes", stats.cache_bytes);
+  if (run.stats.cache_bytes > 0) say(", cache of {} bytes", run.stats.cache_bytes);
   say("{}\n", inflation_note(options));
+  say_text(run.extras.summary);
 }
 
 }  // namespace
@@ -119,17 +117,10 @@ std::string inflation_note(const RunOptions& options) {
   return draft ? "; the draft is inflated to " + options.inflate_draft : "";
 }
 
-void report(const RunOptions& options, const Request& request, const LlamaConfig& target,
-            const Generation& generation, const RunStats& stats, const std::string& device) {
-  report(options, request, target, generation, stats, device, ReportExtras());
-}
-
-void report(const RunOptions& options, const Request& request, const LlamaConfig& target,
-            const Generation& generation, const RunStats& stats, const std::string& device,
-            const ReportExtras& extras) {
+void report(const FinishedRun& run) {
+  const RunOptions& options = run.options;
   if (options.output == OutputFormat::kJson || !options.report.empty()) {
-    const std::string json =
-        run_json(options, request, target, generation, stats, device, extras).dump();
+    const std::string json = run_json(run).dump();
     if (!options.report.empty()) {
       OutputFile file(options.report);
       file.write(json + "\n");
@@ -138,12 +129,10 @@ void report(const RunOptions& options, const Request& request, const LlamaConfig
     if (options.output == OutputFormat::kJson) fmt::print("{}\n", json);
   }
   if (options.output == OutputFormat::kText) {
-    if (!request.tokenizer) fmt::print("{}", fmt::join(generation.tokens(), ","));
+    if (!run.files.tokenizer) fmt::print("{}", fmt::join(run.generation.tokens(), ","));
     fmt::print("\n");
     flush_stdout();
-    if (options.quiet) return;
-    print_summary(options, generation, stats, device);
-    say_text(extras.summary);
+    if (!options.quiet) print_summary(run);
   }
 }
 

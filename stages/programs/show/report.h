@@ -7,10 +7,9 @@
 #include "common/run_stats.h"
 #include "stages/programs/run/options.h"
 #include "stages/programs/run/request.h"
+#include "stages/programs/show/report_extras.h"
 
 namespace specdec {
-
-struct ReportExtras;
 
 // Adds what the target counted.
 void count_target(RunStats& stats, const LlamaCounters& counters);
@@ -28,14 +27,21 @@ Json target_json(const LlamaConfig& config, const RunOptions& options);
 // For people: "; the target is inflated to 134m, the draft to 14m", or as much of it as is true.
 std::string inflation_note(const RunOptions& options);
 
-// Prints and writes what the options ask for, after the last token: the JSON object, the report
-// file, the summary on stderr. target: of the model that ran. extras: what the stage adds (see
-// report_extras.h). Throws Error.
-void report(const RunOptions& options, const Request& request, const LlamaConfig& target,
-            const Generation& generation, const RunStats& stats, const std::string& device);
-void report(const RunOptions& options, const Request& request, const LlamaConfig& target,
-            const Generation& generation, const RunStats& stats, const std::string& device,
-            const ReportExtras& extras);
+// A run that is over.
+struct FinishedRun {
+  const RunOptions& options;
+  const ModelFiles& files;
+  const GenerationRequest& request;
+  const LlamaConfig& target;  // of the model that ran
+  const Generation& generation;
+  const RunStats& stats;
+  std::string device;
+  ReportExtras extras = {};  // what the stage adds
+};
+
+// Prints and writes what the options ask for: the JSON object, the report file, the summary on
+// stderr. Throws Error.
+void report(const FinishedRun& run);
 
 // Streams text to stdout as it comes, unless the output is JSON.
 Generation::Sink text_sink(const RunOptions& options);

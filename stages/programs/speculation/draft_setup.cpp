@@ -161,7 +161,7 @@ void DraftSetup::load_own_model() {
   const std::size_t draft_bytes = pass_bytes(*own_model_), target_bytes = pass_bytes(target_);
   if (draft_bytes >= target_bytes) {
     warning_ = fmt::format(
-        "the draft reads {} bytes of weights a token, the target {}: speculation cannot pay",
+        "the draft reads {} bytes of weights per token, the target {}: speculation cannot pay",
         draft_bytes, target_bytes);
   }
 }

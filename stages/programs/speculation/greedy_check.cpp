@@ -21,16 +21,16 @@ int accepted_from(const GoldenText& text, std::size_t at, int K) {
 class Check {
  public:
   Check(RunOptions options, const LlamaModel& model, const std::filesystem::path& goldens)
-      : options_(std::move(options)), model_(model), request_{open_model(options_.target), {}} {
-    check_belongs(goldens, request_.checkpoint);
-    texts_ = golden_texts(goldens, request_.checkpoint.config());
+      : options_(std::move(options)), model_(model), files_(open_model(options_.target)) {
+    check_belongs(goldens, files_.checkpoint);
+    texts_ = golden_texts(goldens, files_.checkpoint.config());
     options_.pages = 0;
-    request_.token_limit = model.config().vocab_size;
+    files_.token_limit = model.config().vocab_size;
     for (const GoldenText& text : texts_) {
       positions_ = std::max(positions_, static_cast<int>(text.prompt.size() + text.steps.size()));
     }
     positions_ = std::min(positions_ + kLongest, model.config().max_seq_len);
-    request_.eos_ids = request_.checkpoint.config().eos_ids;
+    request_.eos_ids = files_.checkpoint.config().eos_ids;
   }
 
   std::span<const GoldenText> texts() const { return texts_; }
@@ -41,9 +41,9 @@ class Check {
     options_.spec_length = K;
     request_.prompt = text.prompt;
     request_.max_new_tokens = static_cast<int>(text.steps.size());
-    DraftSetup draft(options_, request_, model_, {.positions = positions_});
+    DraftSetup draft(options_, files_, model_, {.positions = positions_});
     const auto cache = make_cache(model_, cache_layout(options_, positions_));
-    Llama target(model_, *cache, {.token_limit = request_.token_limit});
+    Llama target(model_, *cache, {.token_limit = files_.token_limit});
     DraftAndVerify steps(target, draft.drafter(), K, positions_);
     return rounds(steps, text);
   }
@@ -52,7 +52,7 @@ class Check {
   static constexpr int kLongest = 32;  // of K
 
   std::string rounds(DraftAndVerify& steps, const GoldenText& text) {
-    Generation generation(request_, request_.tokenizer_or_null());
+    Generation generation(request_, files_.tokenizer_or_null());
     std::vector<TokenId> context = text.prompt;
     steps.prefill(text.prompt);
     while (!generation.finished()) {
@@ -76,7 +76,8 @@ class Check {
   RunOptions options_;
   const LlamaModel& model_;
   std::vector<GoldenText> texts_;
-  Request request_;
+  ModelFiles files_;
+  GenerationRequest request_;
   int positions_ = 0;
 };
 

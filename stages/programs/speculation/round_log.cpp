@@ -16,11 +16,11 @@ void collect(std::set<TokenId>& ids, const RoundRecord::Distributions& distribut
 }
 
 // The text of every token that a trace mentions.
-Json pieces(const Request& request, std::span<const TokenId> emitted,
-            const std::vector<RoundRecord>& records) {
+Json pieces(const Tokenizer* tokenizer, std::span<const TokenId> prompt,
+            std::span<const TokenId> emitted, const std::vector<RoundRecord>& records) {
   Json texts = Json::object();
-  if (!request.tokenizer) return texts;
-  std::set<TokenId> ids(request.prompt.begin(), request.prompt.end());
+  if (tokenizer == nullptr) return texts;
+  std::set<TokenId> ids(prompt.begin(), prompt.end());
   ids.insert(emitted.begin(), emitted.end());
   for (const RoundRecord& record : records) {
     for (const RoundRecord::Draft& draft : record.drafts) {
@@ -30,7 +30,7 @@ Json pieces(const Request& request, std::span<const TokenId> emitted,
     if (record.last) collect(ids, record.last->distributions);
   }
   for (const TokenId id : ids) {
-    texts[fmt::format("{}", id)] = request.tokenizer->decode(std::span(&id, 1), false);
+    texts[fmt::format("{}", id)] = tokenizer->decode(std::span(&id, 1), false);
   }
   return texts;
 }
@@ -64,9 +64,11 @@ std::span<const double> GreedyEvidence::softmax(int i) {
   return probs_;
 }
 
-RoundLog::RoundLog(const RunOptions& options, const Request& request, const KvCache& target_cache,
+RoundLog::RoundLog(const RunOptions& options, const ModelFiles& files,
+                   const GenerationRequest& request, const KvCache& target_cache,
                    const DraftSetup& draft)
     : options_(options),
+      files_(files),
       request_(request),
       target_cache_(target_cache),
       draft_(draft),
@@ -88,7 +90,7 @@ void RoundLog::before_round(const DraftAndVerify& steps, const RunStats& stats) 
 void RoundLog::after_round(const DraftAndVerify& steps, const Round& round,
                            std::span<const TokenId> context, const RoundEvidence& evidence,
                            const RunStats& stats) {
-  text_.finish_round(round, steps.drafts(), request_.tokenizer_or_null());
+  text_.finish_round(round, steps.drafts(), files_.tokenizer_or_null());
   if (logits_.wanted()) {
     for (int i = 0; i < round.emitted(); i++) {
       logits_.add(steps.target().backend(), steps.logits(i));
@@ -104,7 +106,7 @@ void RoundLog::after_round(const DraftAndVerify& steps, const Round& round,
                          record.draft_seconds - record.verify_seconds;
   if (options_.explain) {
     const auto number = static_cast<int>(stats.rounds);
-    say_text(explain(record, number, request_.tokenizer_or_null(), use_colour(stderr)));
+    say_text(explain(record, number, files_.tokenizer_or_null(), use_colour(stderr)));
   }
   if (!options_.trace.empty()) records_.push_back(std::move(record));
 }
@@ -130,7 +132,8 @@ void RoundLog::write(const Generation& generation, const Json& stats, std::strin
                 {"tokens", generation.tokens()},
                 {"text", generation.text()},
                 {"finish_reason", finish_reason_name(generation.finish_reason())},
-                {"pieces", pieces(request_, generation.tokens(), records_)},
+                {"pieces", pieces(files_.tokenizer_or_null(), request_.prompt, generation.tokens(),
+                                  records_)},
                 {"stats", stats},
                 {"rounds", rounds}};
   if (!options_.inflate_target.empty()) trace["inflated_target"] = options_.inflate_target;

@@ -38,8 +38,8 @@ class GreedyEvidence {
 class RoundLog {
  public:
   // REQUIRES: all arguments outlive this object.
-  RoundLog(const RunOptions& options, const Request& request, const KvCache& target_cache,
-           const DraftSetup& draft);
+  RoundLog(const RunOptions& options, const ModelFiles& files, const GenerationRequest& request,
+           const KvCache& target_cache, const DraftSetup& draft);
 
   RoundText& text() { return text_; }
 
@@ -58,7 +58,8 @@ class RoundLog {
   RoundRecord::State state(const DraftAndVerify& steps) const;
 
   const RunOptions& options_;
-  const Request& request_;
+  const ModelFiles& files_;
+  const GenerationRequest& request_;
   const KvCache& target_cache_;
   const DraftSetup& draft_;
   RoundText text_;

@@ -36,19 +36,20 @@ std::unique_ptr<SpecLengthPolicy> policy_of(const Session& session, const Sessio
 
 Session::Session(const RunOptions& options_, const SessionParts& parts)
     : options(options_),
-      request(read_request(options)),
-      room(speculation_room(options, request, request)),
+      files(open_model(options.target)),
+      request(read_request(files, options)),
+      room(speculation_room(options, files, request)),
       backend(make_backend(options)),
-      model(load_target(options, request.checkpoint, *backend)),
-      draft(options, request, model, {.positions = room.positions}, parts.drafting),
+      model(load_target(options, files.checkpoint, *backend)),
+      draft(options, files, model, {.positions = room.positions}, parts.drafting),
       cache(make_target_cache(options, model, room)),
-      target(model, *cache, {.token_limit = request.token_limit}),
+      target(model, *cache, {.token_limit = files.token_limit}),
       timed_target(target),
       timed_drafter(draft.drafter()),
       steps(timed_target, timed_drafter, policy_of(*this, parts), room.context_limit,
             draft.make_drafts(room.spec_length)),
-      log(options, request, *cache, draft),
-      generation(request, request.tokenizer_or_null(), log.text().sink()),
+      log(options, files, request, *cache, draft),
+      generation(request, files.tokenizer_or_null(), log.text().sink()),
       context(with_room(request.prompt, room)) {
   log.text().attach(generation);
   const auto K = static_cast<std::size_t>(room.spec_length);
@@ -112,7 +113,7 @@ void Session::finish(const Judgement& judgement, ReportExtras extras) {
   Json trace_stats = to_json(stats);
   trace_stats.update(extras.stats);
   log.write(generation, trace_stats, judgement.rule, judgement.lossless);
-  report(options, request, model.config(), generation, stats, backend->name(), extras);
+  report({options, files, request, model.config(), generation, stats, backend->name(), extras});
 }
 
 }  // namespace specdec

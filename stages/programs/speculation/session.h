@@ -41,7 +41,8 @@ struct Session {
   explicit Session(const RunOptions& options, const SessionParts& parts = {});
 
   const RunOptions& options;
-  Request request;
+  const ModelFiles files;
+  const GenerationRequest request;
   SpeculationRoom room;
   std::unique_ptr<Backend> backend;
   LlamaModel model;

@@ -75,7 +75,7 @@ std::string summary(const RunStats& stats, const Speedup& speedup, int samples) 
       text(per(stats.emitted, stats.target_forwards), 2), text(speedup.c, 3), text(speedup.v, 2),
       samples);
   lines += fmt::format(
-      "speed-up over plain decoding: {} by formula, {} by accounting, {} by the clock\n",
+      "speedup over plain decoding: {} by formula, {} by accounting, {} by the clock\n",
       text(speedup.by_formula, 2), text(speedup.by_accounting, 2), text(speedup.by_clock, 2));
   return lines;
 }

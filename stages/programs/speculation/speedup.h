@@ -26,7 +26,7 @@ struct Speedup {
   double c = kUnknown;              // draft_step over target_pass
   double v = kUnknown;              // verification over target_pass
   double by_formula = kUnknown;     // from alpha, each round's K, c and v: drafts as independent
-  double by_accounting = kUnknown;  // tokens a round over the round's cost from c, v and overhead
+  double by_accounting = kUnknown;  // tokens per round over the round's cost from c, v and overhead
   double by_clock = kUnknown;       // plain_token times tokens, over the seconds of decoding
 };
 

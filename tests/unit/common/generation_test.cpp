@@ -10,7 +10,8 @@ namespace {
 
 class GenerationTest : public ::testing::Test {
  protected:
-  GenerationTest() : request_(read_request(options())) {}
+  GenerationTest()
+      : files_(open_model(options().target)), request_(read_request(files_, options())) {}
 
   static RunOptions options() {
     RunOptions options;
@@ -22,7 +23,7 @@ class GenerationTest : public ::testing::Test {
   // Pushes the tokens of a text until the generation is finished; returns how many it took.
   std::size_t push(Generation& generation, const std::string& text) {
     std::size_t pushed = 0;
-    for (const TokenId id : request_.tokenizer->encode(text, false)) {
+    for (const TokenId id : files_.tokenizer->encode(text, false)) {
       if (generation.finished()) break;
       generation.push(id);
       pushed++;
@@ -30,24 +31,25 @@ class GenerationTest : public ::testing::Test {
     return pushed;
   }
 
-  Request request_;
+  const ModelFiles files_;
+  GenerationRequest request_;
   std::string streamed_;
   Generation::Sink sink_ = [this](std::string_view text) { streamed_ += text; };
 };
 
 TEST_F(GenerationTest, EndsAtTheLengthLimit) {
   request_.max_new_tokens = 3;
-  Generation generation(request_, request_.tokenizer_or_null(), sink_);
+  Generation generation(request_, files_.tokenizer_or_null(), sink_);
   EXPECT_EQ(push(generation, "one two three four five six"), 3u);
   EXPECT_EQ(generation.finish_reason(), FinishReason::kLength);
   EXPECT_EQ(streamed_, generation.text());
-  EXPECT_EQ(generation.text(), request_.tokenizer->decode(generation.tokens()));
+  EXPECT_EQ(generation.text(), files_.tokenizer->decode(generation.tokens()));
 }
 
 TEST_F(GenerationTest, EndsAtAnEosWhichIsATokenButNoText) {
   ASSERT_GE(request_.eos_ids.size(), 2u);
   for (const TokenId eos : request_.eos_ids) {
-    Generation generation(request_, request_.tokenizer_or_null());
+    Generation generation(request_, files_.tokenizer_or_null());
     push(generation, "The end");
     generation.push(eos);
     EXPECT_TRUE(generation.finished());
@@ -59,14 +61,14 @@ TEST_F(GenerationTest, EndsAtAnEosWhichIsATokenButNoText) {
 
 TEST_F(GenerationTest, AnEosAsTheLastAllowedTokenIsAStop) {
   request_.max_new_tokens = 1;
-  Generation generation(request_, request_.tokenizer_or_null());
+  Generation generation(request_, files_.tokenizer_or_null());
   generation.push(request_.eos_ids[0]);
   EXPECT_EQ(finish_reason_name(generation.finish_reason()), "stop");
 }
 
 TEST_F(GenerationTest, StopsBeforeAStopTextThatSpansTokens) {
   request_.stop = {"lazy dog", "never"};
-  Generation generation(request_, request_.tokenizer_or_null(), sink_);
+  Generation generation(request_, files_.tokenizer_or_null(), sink_);
   push(generation, "The quick brown fox jumps over the lazy dog. And on.");
   EXPECT_EQ(generation.finish_reason(), FinishReason::kStop);
   EXPECT_EQ(generation.text(), "The quick brown fox jumps over the ");
@@ -75,16 +77,16 @@ TEST_F(GenerationTest, StopsBeforeAStopTextThatSpansTokens) {
 
 TEST_F(GenerationTest, TheEarliestStopTextCounts) {
   request_.stop = {"cd", "bcd", "b"};
-  Generation generation(request_, request_.tokenizer_or_null());
+  Generation generation(request_, files_.tokenizer_or_null());
   push(generation, "abcd");
   EXPECT_EQ(generation.text(), "a");
 }
 
 TEST_F(GenerationTest, AStopTextAtTheLengthLimitIsAStop) {
-  const auto ids = request_.tokenizer->encode("one two three", false);
+  const auto ids = files_.tokenizer->encode("one two three", false);
   request_.max_new_tokens = static_cast<int>(ids.size());
   request_.stop = {"three"};
-  Generation generation(request_, request_.tokenizer_or_null());
+  Generation generation(request_, files_.tokenizer_or_null());
   push(generation, "one two three");
   EXPECT_EQ(generation.finish_reason(), FinishReason::kStop);
   EXPECT_EQ(generation.text(), "one two ");
@@ -93,7 +95,7 @@ TEST_F(GenerationTest, AStopTextAtTheLengthLimitIsAStop) {
 TEST_F(GenerationTest, WhatOnlyLookedLikeAStopTextIsStreamedInTheEnd) {
   request_.stop = {"the lazy cat"};
   request_.max_new_tokens = 1000;
-  Generation generation(request_, request_.tokenizer_or_null(), sink_);
+  Generation generation(request_, files_.tokenizer_or_null(), sink_);
   push(generation, "over the lazy");
   EXPECT_EQ(streamed_, "over ");  // the rest may be the beginning of a stop text
   push(generation, " dog");
@@ -108,7 +110,7 @@ TEST_F(GenerationTest, NeverStreamsHalfACharacter) {
   const std::string text = "a🍋b—c";
   request_.max_new_tokens = 1000;
   std::vector<std::string> pieces;
-  Generation generation(request_, request_.tokenizer_or_null(),
+  Generation generation(request_, files_.tokenizer_or_null(),
                         [&](std::string_view piece) { pieces.emplace_back(piece); });
   push(generation, text);
   for (const std::string& piece : pieces) EXPECT_FALSE(find_invalid_utf8(piece)) << piece;
@@ -129,7 +131,7 @@ TEST_F(GenerationTest, AgreesWithAPlainSearch) {
     request_.stop = {stop};
     request_.max_new_tokens = 1000;
     streamed_.clear();
-    Generation generation(request_, request_.tokenizer_or_null(), sink_);
+    Generation generation(request_, files_.tokenizer_or_null(), sink_);
     push(generation, text);
     if (!generation.finished()) generation.push(request_.eos_ids[0]);
     EXPECT_EQ(generation.text(), text.substr(0, text.find(stop))) << text << '|' << stop;

@@ -17,7 +17,7 @@ TEST_P(GreedyAllocationTest, RoundsAllocateNothing) {
   const auto [page_size, adapts] = GetParam();
   constexpr int kNewTokens = 150, K = 5;
   const LoadedModel target("target"), draft("draft");
-  const Request request = ids_request({3840, 100, 200, 300}, kNewTokens);
+  const Asked request = ids_request({3840, 100, 200, 300}, kNewTokens);
   SpeculationPair pair(target.model, draft.model, page_size, 4 + kNewTokens + K);
 
   Generation generation(request, request.tokenizer_or_null());

@@ -35,7 +35,7 @@ TEST_P(GreedyBitsTest, LogitsOfEmittedTokensAreThoseOfPlainDecoding) {
   const auto& [threads, target_weights, draft_weights] = GetParam();
   LoadedModel plain(golden_model("target"), make_plain_backend(), target_weights);
   CachedLlama reference(plain.model, kContiguous, 80);
-  const Request request = ids_request(prompt_of(0), 40);
+  const Asked request = ids_request(prompt_of(0), 40);
   HostRows want;
   const Outcome plain_run = decode_plainly(reference.llama, request, [&](ConstDeviceRows logits) {
     want.push_back(to_host(*plain.backend, logits));
@@ -76,7 +76,7 @@ TEST(GreedyInt8Test, AnInt8CopyOfTheTargetDraftsForIt) {
   const LoadedModel target("target"), copy("target", 2, kInt8);
   RunStats stats;
   for (int number = 0; number < 5; number++) {
-    const Request request = ids_request(prompt_of(number), 200);
+    const Asked request = ids_request(prompt_of(number), 200);
     CachedLlama reference(target.model, kContiguous, 230);
     const Outcome want = decode_plainly(reference.llama, request);
     SpeculationPair pair(target.model, copy.model, 16, 230);
@@ -199,7 +199,7 @@ class GreedyCachesTest : public ::testing::TestWithParam<std::tuple<int, std::st
 TEST_P(GreedyCachesTest, EqualAFreshPrefillAfterEveryRound) {
   const auto& [page_size, draft_name, moody] = GetParam();
   const LoadedModel target("target"), draft(draft_name);
-  const Request request = ids_request(prompt_of(0), 40);
+  const Asked request = ids_request(prompt_of(0), 40);
   CachedLlama alone(target.model, kContiguous, 80);
   const Outcome plain = decode_plainly(alone.llama, request);
   for (const int spec_length : {1, 2, 5}) {
@@ -243,7 +243,7 @@ INSTANTIATE_TEST_SUITE_P(Drafts, GreedyCachesTest,
 
 TEST(GreedyEdgesTest, PromptsOfOneTokenWithAnyK) {
   const LoadedModel target("target"), draft("draft");
-  const Request request = ids_request({target.model.config().vocab_size / 2}, 70);
+  const Asked request = ids_request({target.model.config().vocab_size / 2}, 70);
   CachedLlama alone(target.model, kContiguous, 80);
   const Outcome plain = decode_plainly(alone.llama, request);
   for (int K = 0; K <= 32; K++) {
@@ -257,7 +257,7 @@ TEST(GreedyEdgesTest, PromptsOfOneTokenWithAnyK) {
 
 TEST(GreedyEdgesTest, TargetAndDraftSwapped) {
   const LoadedModel target("draft"), draft("target");
-  const Request request = ids_request(prompt_of(0), 60);
+  const Asked request = ids_request(prompt_of(0), 60);
   CachedLlama alone(target.model, kContiguous, 80);
   const Outcome plain = decode_plainly(alone.llama, request);
   for (const int K : {1, 4, 7}) {
@@ -276,7 +276,7 @@ TEST(GreedyEdgesTest, FillsTheContextToTheLastPosition) {
   const std::vector<TokenId> prompt = prompt_of(0);
   const auto n_prompt = static_cast<int>(prompt.size());
   for (const int limit : {n_prompt, n_prompt + 1, n_prompt + 2, n_prompt + 9, n_prompt + 30}) {
-    const Request request = ids_request(prompt, limit - n_prompt + 1);
+    const Asked request = ids_request(prompt, limit - n_prompt + 1);
     CachedLlama alone(target.model, kContiguous, limit);
     const Outcome plain = decode_plainly(alone.llama, request);
     for (const int K : {1, 2, 3, 5, 8, 32}) {
@@ -296,7 +296,7 @@ TEST(GreedyEdgesTest, FillsTheModelsOwnContext) {
   const LoadedModel target("target"), draft("draft");
   const int limit = target.model.config().max_seq_len;
   std::vector<TokenId> prompt = random_tokens(limit - 20, 3800, 1);
-  const Request request = ids_request(prompt, 21);
+  const Asked request = ids_request(prompt, 21);
   CachedLlama alone(target.model, kContiguous, limit);
   const Outcome plain = decode_plainly(alone.llama, request);
   SpeculationPair pair(target.model, draft.model, 16, limit);
@@ -319,7 +319,7 @@ TEST(GreedyEdgesTest, PlainStepsFollowOnceTheDraftIsFull) {
 
   const LoadedModel target("target"), draft(directory.path(), make_cpu_backend(2));
   ASSERT_EQ(draft.model.config().max_seq_len, kDraftLimit);
-  const Request request = ids_request(prompt_of(0), 40);
+  const Asked request = ids_request(prompt_of(0), 40);
   CachedLlama alone(target.model, kContiguous, 80);
   const Outcome plain = decode_plainly(alone.llama, request);
   for (const int K : {1, 3, 5, 8}) {

@@ -66,7 +66,7 @@ class GreedyStopsTest : public ::testing::Test {
   // Runs the request, and checks everything that a run must satisfy: plain decoding's text, the
   // rounds that follow from the pattern, both caches, the counters. The request's prompt begins
   // the text.
-  Outcome check(const std::vector<TokenId>& text, const Request& request,
+  Outcome check(const std::vector<TokenId>& text, const Asked& request,
                 const std::function<bool(int)>& is_wrong, TraceLimits limits, int vocab = kVocab) {
     const auto n_prompt = static_cast<int>(request.prompt.size());
     Reciter alone(text, vocab), target(text, vocab);
@@ -95,13 +95,13 @@ class GreedyStopsTest : public ::testing::Test {
     }
     return run;
   }
-  Outcome check(const Request& request, const std::function<bool(int)>& is_wrong,
+  Outcome check(const Asked& request, const std::function<bool(int)>& is_wrong,
                 const TraceLimits& limits) {
     return check(recital(), request, is_wrong, limits);
   }
 
   // The text's beginning, asked to go on.
-  static Request request(int max_new_tokens, std::vector<TokenId> eos_ids = {}) {
+  static Asked request(int max_new_tokens, std::vector<TokenId> eos_ids = {}) {
     auto prompt = recital();
     prompt.resize(kPrompt);
     return ids_request(prompt, max_new_tokens, std::move(eos_ids));
@@ -264,7 +264,7 @@ TEST_F(GreedyStopsTest, ARejectedEosEndsNothing) {
 
 // They span tokens and rounds; what might become one is not streamed before it is decided.
 TEST_F(GreedyStopsTest, StopTextsAcrossTokensAndRounds) {
-  Request request = text_request({}, 200);
+  Asked request = text_request({}, 200);
   const std::vector<TokenId> text = request.tokenizer->encode(
       "The quick brown fox jumps over the lazy dog. And on it goes, naïvely — far away.");
   request.prompt.assign(text.begin(), text.begin() + 4);
@@ -309,7 +309,7 @@ TEST_F(GreedyStopsTest, NanIsAnErrorAndNoToken) {
       return std::span<const float>(row);
     });
     ScriptedDrafter drafter(text_with_mistakes(text, kMistake, [](int) { return false; }));
-    const Request asked = request(20);
+    const Asked asked = request(20);
     Generation generation(asked, asked.tokenizer_or_null());
     DraftAndVerify steps(target, drafter, 4, 100);
     std::vector<TokenId> context = asked.prompt;

@@ -43,7 +43,7 @@ RunStats run_rounds(double alpha, int spec_length) {
   while (std::ssize(text) < kRounds * (spec_length + 1) + spec_length + 2) {
     text.push_back(next_token(text));
   }
-  const Request request = ids_request({1}, static_cast<int>(text.size()));
+  const Asked request = ids_request({1}, static_cast<int>(text.size()));
   SyntheticDrafter drafter(std::move(text), alpha, 12345u + unsigned(spec_length), kVocab);
   TableModel target(kVocab, SayNext());
   DraftAndVerify steps(target, drafter, spec_length, 1 << 20);

@@ -22,8 +22,8 @@ class SpeculationTest : public ::testing::Test {
   Text emitted_before(const std::string& message, RandomSource& random,
                       const SpeculationOptions& options, Text* context_out = nullptr,
                       int spec_length = 3) {
-    const Request request = request_of({0}, 8);
-    Generation generation(request, request.tokenizer_or_null());
+    const GenerationRequest request = request_of({0}, 8);
+    Generation generation(request, nullptr);
     DraftAndVerify steps(target_, drafter_, fixed_spec_length(spec_length), 100,
                          Drafts(spec_length, target_.vocab_size()));
     JudgeSetup sampling_judge(steps, random, options);
@@ -118,7 +118,7 @@ TEST_F(SpeculationTest, TheBonusRowMustBeADistributionToo) {
 TEST_F(SpeculationTest, ARowBehindARejectionMayBeAnything) {
   target_rows_ = {{0, -kInfinity, -kInfinity, -kInfinity}, {0, 1, 2, kNan}};
   draft_rows_ = {{-kInfinity, 0, 0, 0}};
-  const Request request = request_of({0}, 1);
+  const GenerationRequest request = request_of({0}, 1);
   for (const char* rule : {"rejection", "at-least", "non-iterative", "one-hot", "coupled"}) {
     EXPECT_EQ(speculate(target_, drafter_, 3, dice_, at_temperature(1, rule), request).tokens,
               Text({0}));

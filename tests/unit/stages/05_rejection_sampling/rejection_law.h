@@ -39,7 +39,7 @@ struct Scenario {
 // Walks the rounds after a context along every path, until `enough(generation)`. Calls
 // after_walk(generation, rounds, probability) for each.
 template <typename Enough, typename AfterWalk>
-inline void walk(const Scenario& scenario, const Text& prompt, const Request& request,
+inline void walk(const Scenario& scenario, const Text& prompt, const GenerationRequest& request,
                  Enough&& enough, AfterWalk&& after_walk) {
   TableModel target(scenario.target.vocab_size(), scenario.target.row_of(), scenario.context_limit);
   TableModel draft(scenario.draft.vocab_size(), scenario.draft.row_of(),
@@ -52,7 +52,7 @@ inline void walk(const Scenario& scenario, const Text& prompt, const Request& re
                          scenario.context_limit, Drafts(scenario.spec_length, target.vocab_size()));
     JudgeSetup sampling_judge(steps, random, scenario.options);
     RejectionSampling sampling(steps, sampling_judge);
-    Generation generation(request, request.tokenizer_or_null());
+    Generation generation(request, nullptr);
     Text context = prompt;
     steps.prefill(context);
     rounds.clear();
@@ -86,7 +86,7 @@ inline Law speculation_law_by_rounds(const Scenario& scenario) {
   std::vector<Law> texts(n + 1);  // those at which a round ends, by their length
   Law law;
   texts[0][{}] = 1;
-  Request request = request_of(scenario.prompt, 0, scenario.eos_ids);
+  GenerationRequest request = request_of(scenario.prompt, 0, scenario.eos_ids);
   for (std::size_t length = 0; length < n; length++) {
     request.max_new_tokens = static_cast<int>(n - length);
     for (const auto& entry : texts[length]) {

@@ -10,7 +10,7 @@ namespace {
 
 constexpr double kExact = 1e-12;
 
-// The names of the rules that are proved: coupled is not, as races have too many paths.
+// The names of the rules that are checked: coupled is not, because races have too many paths.
 class RejectionLawTest : public ::testing::TestWithParam<std::string> {
  protected:
   void expect_target_law(Scenario scenario, bool by_rounds = false) {
@@ -134,7 +134,7 @@ TEST_P(RejectionLawTest, IsTheTargetsOnTheBigGrid) {
   }
 }
 
-// ---- the proof's own checks ----
+// ---- checks of the check ----
 
 // p = (0.25, 0.75) and q = (0.5, 0.5) everywhere: the draft 0 is kept with 1/2, the draft 1 always,
 // so 1/4 is rejected and corrected to 1.

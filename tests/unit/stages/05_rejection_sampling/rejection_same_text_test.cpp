@@ -92,10 +92,11 @@ bool same_round(const Round& a, const Round& b) {
          a.end == b.end && a.sum_acceptance_prob == b.sum_acceptance_prob;
 }
 
-SpeculationRun greedy(LanguageModel& target, Drafter& drafter, int K, const Request& request) {
+SpeculationRun greedy(LanguageModel& target, Drafter& drafter, int K,
+                      const GenerationRequest& request) {
   SpeculationRun run;
   DraftAndVerify steps(target, drafter, K, kLimit);
-  Generation generation(request, request.tokenizer_or_null());
+  Generation generation(request, nullptr);
   Text context = request.prompt;
   steps.prefill(context);
   while (!generation.finished()) run.rounds.push_back(greedy_round(steps, context, generation));
@@ -105,7 +106,7 @@ SpeculationRun greedy(LanguageModel& target, Drafter& drafter, int K, const Requ
 
 TEST_F(SameTextTest, TemperatureZeroIsGreedySpeculationRoundForRound) {
   for (const Text& prompt : prompts()) {
-    const Request request = request_of(prompt, 24, {3841, 3848, 3849});
+    const GenerationRequest request = request_of(prompt, 24, {3841, 3848, 3849});
     for (const int K : {0, 1, 3, 5, 8}) {
       const SpeculationRun want = greedy(*target().llama, drafter(), K, request);
       for (const NamedRule& rule : acceptance_rules()) {
@@ -122,7 +123,7 @@ TEST_F(SameTextTest, TemperatureZeroIsGreedySpeculationRoundForRound) {
 
 // The drafts are sampled, the target is greedy: other rounds, the same text.
 TEST_F(SameTextTest, TemperatureZeroIsGreedyWhateverTheDraftsTemperature) {
-  const Request request = request_of(prompts()[0], 24);
+  const GenerationRequest request = request_of(prompts()[0], 24);
   const Text want = greedy(*target().llama, drafter(), 0, request).tokens;
   for (const NamedRule& rule : acceptance_rules()) {
     for (const double draft_temperature : {0.5, 2.0}) {
@@ -179,7 +180,7 @@ TEST(SameTextOnTables, RulesThatDrawTheTargetsOwnTokenWriteThePlainText) {
     const SpeculationOptions options{
         {.temperature = 1.2, .repetition_penalty = 1.3}, 0.8, &find_acceptance_rule(rule)};
     for (std::uint64_t seed = 0; seed < 100; seed++) {
-      const Request request = request_of({0, 1}, 30, {});
+      const GenerationRequest request = request_of({0, 1}, 30, {});
       Dice dice(seed);
       const Text plain = speculate(target, drafter, 0, dice, options, request).tokens;
       for (int K = 1; K <= 8; K++) {

@@ -328,7 +328,7 @@ TEST(RejectionStatistics, TwoTokensOfWholeRunsHaveTheTargetsLaw) {
   Distributions models(kOptions);
   Engine target("target", make_cpu_backend(2), 16), draft("draft", make_cpu_backend(2), 16);
   SamplingDrafter drafter(*draft.llama, 320);
-  const Request request = request_of(Distributions::prompt(), 2);
+  const GenerationRequest request = request_of(Distributions::prompt(), 2);
   DraftAndVerify steps(*target.llama, drafter, fixed_spec_length(3), 320,
                        Drafts(3, target.llama->vocab_size()));
   steps.prefill(request.prompt);
@@ -338,7 +338,7 @@ TEST(RejectionStatistics, TwoTokensOfWholeRunsHaveTheTargetsLaw) {
     Dice dice(seed);
     JudgeSetup sampling_judge(steps, dice, options);
     RejectionSampling sampling(steps, sampling_judge);
-    Generation generation(request, request.tokenizer_or_null());
+    Generation generation(request, nullptr);
     Text context = request.prompt;
     while (!generation.finished()) sampling.round(context, generation);
     counts[{generation.tokens()[0], generation.tokens()[1]}]++;

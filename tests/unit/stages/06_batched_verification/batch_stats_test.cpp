@@ -13,7 +13,7 @@ struct FakeClock {
   }
 };
 
-// Everything is accepted, K = 1: two tokens a round.
+// Everything is accepted, K = 1: two tokens per round.
 BatchSetup agreeing(FakeClock& clock) {
   BatchSetup setup;
   setup.target_rows = setup.draft_rows = always(2);

@@ -211,7 +211,7 @@ std::unique_ptr<BatchSession> session_of(RunOptions options, int K) {
   options.threads = 1;
   std::vector<QueuedRequest> queue;
   for (int i = 0; i < 6; i++) {
-    queue.push_back({.timed = {}, .request = request_of(5 + i, 20, K), .error = ""});
+    queue.push_back({.request = request_of(5 + i, 20, K)});
   }
   return std::make_unique<BatchSession>(options, std::move(queue), open_model(options.target));
 }

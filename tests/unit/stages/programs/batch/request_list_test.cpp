@@ -11,12 +11,12 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-std::vector<TimedRequest> parse(std::string_view text, const RunOptions& defaults = {}) {
+std::vector<QueuedRequest> parse(std::string_view text, const RunOptions& defaults = {}) {
   return parse_requests(text, "r.jsonl", defaults);
 }
 
 // The request of one line that has a prompt and these fields: R"("top_k": 3)".
-TimedRequest parse_fields(const std::string& fields, const RunOptions& defaults = {}) {
+QueuedRequest parse_fields(const std::string& fields, const RunOptions& defaults = {}) {
   return parse("{\"prompt\": \"Hi\", " + fields + "}", defaults).at(0);
 }
 
@@ -29,7 +29,7 @@ std::string field_refusal(const std::string& fields) {
 }
 
 TEST(RequestListTest, EveryFieldIsTheOptionOfItsName) {
-  const TimedRequest request = parse(
+  const QueuedRequest request = parse(
       R"({"id": "a", "arrival": 0.25, "chat": "Hello", "system": "Be kind.", "max_new_tokens": 40,)"
       R"( "ignore_eos": true, "stop": ["x", "yz"], "max_context": 512, "spec_length": 7,)"
       R"( "no_speculation": true, "temperature": 0.8, "top_k": 50, "top_p": 0.9,)"
@@ -79,7 +79,7 @@ TEST(RequestListTest, WhatALineDoesNotSayIsAsOnTheCommandLine) {
   EXPECT_FALSE(second.ignore_eos);
   EXPECT_TRUE(first.stop.empty());
   EXPECT_THAT(second.stop, ElementsAre("one"));
-  for (const TimedRequest& request : requests) {
+  for (const QueuedRequest& request : requests) {
     const RunOptions& o = request.options;
     EXPECT_EQ(request.arrival, 0);
     EXPECT_EQ(o.max_new_tokens, 9);
@@ -119,7 +119,7 @@ TEST(RequestListTest, IdsAreTextsOrNumbersOrCounted) {
       "{\"prompt\": \"x\", \"id\": 17}\n\n  \t\r\n{\"prompt\": \"x\"}\r\n"
       "{\"prompt\": \"x\", \"id\": \"b\"}\n{\"prompt\": \"x\", \"id\": null}");
   std::vector<std::string> ids, places;
-  for (const TimedRequest& request : requests) {
+  for (const QueuedRequest& request : requests) {
     ids.push_back(request.id);
     places.push_back(request.where);
   }
