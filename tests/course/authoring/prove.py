@@ -12,13 +12,18 @@ usage: python3 tests/course prove --build DIR [--stage N] [--only reference|star
 Exit code 1 where something is not so.
 """
 import argparse
+import re
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-from student import checks, course, regions
+from student import checks, course, regions, reward
 from teacher import overlay, sample, stubs
 from authoring import mutants, planted, table
+
+
+LINE = re.compile(r"^  (\d+\.\d+)  .{10}(.*)$", re.MULTILINE)  # of a program that shows how far code goes
 
 
 class OverlaidPrograms(checks.Programs):
@@ -65,6 +70,7 @@ class Prover:
                 yield f"{name} passes although nothing is done"
             elif result.status == checks.ERROR and "not done yet" not in " ".join(result.printed):
                 yield f"{name}: {result.status}: {result.message} {result.printed}"
+        yield from self.so_far(stage, replaced, {task.name for task in stage.tasks})
 
     def task(self, stage, task):
         replaced = stubs.stubbed_sources(self.root, stage, {task.name})
@@ -74,6 +80,20 @@ class Prover:
                 yield f"{name} passes without task {task.name}, although it is said to need it"
             if not should_fail and result.status != checks.PASS:
                 yield f"{name} does not say that it needs task {task.name}: {result.status}: {result.message}"
+        yield from self.so_far(stage, replaced, {task.name})
+
+    def so_far(self, stage, replaced, missing):
+        """Of the program that shows how far a stage's code goes: a line for each task up to the first that is missing."""
+        for name in reward.SO_FAR.get(stage.number, []):
+            whole = subprocess.run([self.build / "course" / name], capture_output=True, text=True, check=True).stdout
+            with tempfile.TemporaryDirectory(prefix="specdec-prove-") as folder:
+                program = overlay.Overlay(self.root, self.build, replaced, folder).program(name)
+                said = subprocess.run([program], capture_output=True, text=True, check=False).stdout
+            shown, found = LINE.findall(whole), LINE.findall(said)
+            last = next((i for i, (task, _) in enumerate(shown) if task in missing), len(shown))
+            wanted = shown[:last] + [(task, "to do") for task, _ in shown[last:last + 1]]
+            if found != wanted or not shown:
+                yield f"{name} shows {found}, and not {wanted}"
 
     def mutant(self, mutant):
         yield from mutants.survivors(self, mutant)

@@ -240,7 +240,7 @@ void plans_within_the_budget(std::uint64_t seed) {
   floor.enqueue(request_of(seed, 17, 40, 4));
   floor.enqueue(request_of(seed + 1, 3, 40, 2));
   floor.enqueue(request_of(seed + 2, 20, 40, 4));
-  plan_steps(floor, 8, 1, "15 rows a step, chunks of 7");
+  plan_steps(floor, 8, 1, "15 rows per step, chunks of 7");
 }
 
 // A prompt that goes on takes all rows, so the next one gets none in this step.

@@ -144,15 +144,15 @@ def print_next(root, stage, results, golden_passed, broken):
     if todo:
         # What is not checked waits for something else; that comes first.
         task = next((t for t in todo if status_of(results[t.name]) != checks.NOT_CHECKED), todo[0])
-        print(f"Next: task {task.name}, {task.title}\n  {line_of(root, task)}\n  {stage.chapter}, section "
-              f"{task.section}\n  make hint TASK={task.name}")
+        print(f"Next: task {task.name}, {task.title}\n  {line_of(root, task)}\n  {task.page}\n"
+              f"  make hint TASK={task.name}")
         if stage.number > 0:
             print(coloured(f"Lower stages are checked when this one passes; make check STAGE={stage.number - 1} checks them now.", "grey"))
     elif not golden_passed:
         print("Next: the golden files, above: they see more than the tasks' checks do.")
     else:
-        print(f"Next: predict what it gains, then measure (make predict STAGE={stage.number}); then the\n"
-              f"questions and exercises at the end of {stage.chapter}.")
+        print(f"Next: predict what it gains, then measure (make predict STAGE={stage.number}); then\n"
+              f"the exercises of {stage.chapter}.")
 
 
 def lacks(root, stage):
@@ -232,6 +232,8 @@ def run(options, stages, number):
             passed = passed and all_pass(lower)
     if all_pass(results) and golden_passed:
         reward.show(root, build, stage, results)
+    elif any(status_of(r) == checks.PASS for r in results.values()):
+        reward.show_so_far(build, stage)
     print_next(root, stage, results, golden_passed, broken)
     return 0 if passed and golden_passed else 1
 

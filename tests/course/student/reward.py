@@ -1,8 +1,9 @@
-"""What a student sees when the last task of a stage passes: their own program at work, and its counters."""
+"""What a student sees of their own code at work: a part of it after the first task of a stage where one can be shown,
+the whole program and its counters after the last."""
 import subprocess
 
 from student import checks
-from student.terminal import coloured
+from student.terminal import coloured, printable
 
 # Options that show a few rounds of each stage's program, or passes where it has no rounds.
 SHORT = {0: [], 1: ["--explain", "--max-new-tokens", "8"], 2: ["--explain", "--max-new-tokens", "8"],
@@ -10,7 +11,20 @@ SHORT = {0: [], 1: ["--explain", "--max-new-tokens", "8"], 2: ["--explain", "--m
          5: ["--explain", "--max-new-tokens", "7", "--temperature", "0.8", "--seed", "7"],
          6: ["--explain", "--workload", "poisson:rate=inf,n=4", "--max-batch", "3", "--max-new-tokens", "12", "--ignore-eos"]}
 WITH_TRACES = (4, 5)
+SO_FAR = {4: ["first_round"]}  # programs that show a part
 SECONDS = 60
+
+
+def show_so_far(build, stage):
+    """Prints what the stage's code does as far as it is written."""
+    for name in SO_FAR.get(stage.number, []):
+        try:
+            done = subprocess.run([str(build / "course" / name)], check=False, timeout=SECONDS, text=True,
+                                  stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, errors="replace")
+        except (OSError, subprocess.TimeoutExpired):
+            continue
+        if done.stdout:
+            print(f"\n{coloured('Your code so far', 'bold')}\n{printable(done.stdout)}", end="")
 
 
 def show(root, build, stage, results):

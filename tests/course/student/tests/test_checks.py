@@ -27,11 +27,11 @@ class ChecksTest(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.root = Path(folder.name)
         self.root.chmod(0o755)
-        tasks = [course.Task(f"4.{i}", f"title {i}", 3, 25, "a.cpp") for i in (1, 2)]
+        tasks = [course.Task(f"4.{i}", f"title {i}", 25, "a.cpp", "docs/04_x/3_y.md") for i in (1, 2)]
         self.checks = [course.Check("first", "4.1", [], {"length": "a length is often so", "tokens": "tokens are often so"},
                                     "probe", "first", seconds=3),
                        course.Check("second", "4.2", ["4.1"], {"": "or so"}, "probe", "second", seconds=3)]
-        self.stage = course.Stage(4, "04_x", "docs/04_x.md", tasks, self.checks)
+        self.stage = course.Stage(4, "04_x", tasks, self.checks)
         self.program = self.root / "probe"
         self.programs = checks.Programs(self.root, {"course_probe_04": self.program})
 
@@ -89,8 +89,8 @@ class ChecksTest(unittest.TestCase):
             self.assertEqual(self.run_check(script).status, checks.FAIL, script)
 
     def test_its_own_stub_is_a_failure_and_anothers_is_not(self):
-        stub = "echo 'task 4.{}: x: not done yet, see docs/04, section 3' >&2; exit 1\n"
-        self.expect(stub.format(1), checks.FAIL, "task 4.1: x: not done yet, see docs/04, section 3")
+        stub = "echo 'task 4.{}: x: not done yet, see docs/04_x/3_y.md' >&2; exit 1\n"
+        self.expect(stub.format(1), checks.FAIL, "task 4.1: x: not done yet, see docs/04_x/3_y.md")
         self.expect(GOOD.splitlines()[0] + "\n" + stub.format(2), checks.NOT_CHECKED, "needs task 4.2")
         self.expect(stub.format(1) + "\n", checks.FAIL)
 
@@ -162,7 +162,7 @@ class ChecksTest(unittest.TestCase):
         self.assertGreater(time.monotonic() - started, 2)
 
     def test_the_place_of_a_task_is_its_stub_or_its_function(self):
-        task = course.Task("4.1", "t", 3, 10, "a.cpp", "int f(int x) {")
+        task = course.Task("4.1", "t", 10, "a.cpp", "docs/04_x", "int f(int x) {")
         for text, line in (('\nint f(int x) {\n  not_done("task 4.1: t: not done yet");\n}', 3), ("\n\nint f(int x) {\n}\n", 3),
                            ("\nint f(int x) {\n  // [task 4.1: t]\n", 3), ("int g() {\n", None)):
             (self.root / "a.cpp").write_text(text)
@@ -197,7 +197,7 @@ class RewardTest(unittest.TestCase):
             (expected / "04.json").write_text(json.dumps({"whole": {"0": [["tokens", [1]], ["stats.rounds", 17]]}}))
             whole = course.Check("whole", "4.1", [], {}, "json", ["--prompt", "x"])
             passed = checks.Result(whole, checks.PASS, facts=[("tokens", [1]), ("stats.rounds", 17)])
-            stage = course.Stage(4, "04_x", "", [], [whole], ["--threads", "2"])
+            stage = course.Stage(4, "04_x", [], [whole], ["--threads", "2"])
             with tempfile.TemporaryFile("w+") as output, mock.patch.object(reward, "SECONDS", 1):
                 saved = os.dup(1)  # the script writes to the real stdout
                 os.dup2(output.fileno(), 1)
@@ -217,6 +217,18 @@ class RewardTest(unittest.TestCase):
         self.assertRegex(said, r"\nrounds +17 +17\n")
         self.assertNotIn("tokens   ", said)
         self.assertIn("docs/trace_viewer.html", said)
+
+    def test_it_shows_how_far_the_code_goes(self):
+        stage = course.Stage(4, "04_x", [], [])
+        for text, shown in (("echo '  4.1  draft'; echo trouble >&2", ["Your code so far\n  4.1  draft\n"]), ("exit 1", []), (None, [])):
+            with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()) as output:
+                program = Path(folder, "course", "first_round")
+                program.parent.mkdir()
+                if text:
+                    program.write_text(f"#!/bin/sh\n{text}\n")
+                    program.chmod(0o755)
+                reward.show_so_far(Path(folder), stage)
+            self.assertEqual(output.getvalue().split("\n", 1)[1:], shown)
 
     def test_a_program_that_does_not_end_is_told(self):
         self.assertIn("it did not come to its end", self.said("exec sleep 60\n"))
