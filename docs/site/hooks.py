@@ -1,6 +1,7 @@
 """What the site makes of pages that are written for a code host (MkDocs calls the on_... functions).
 
-- The navigation is docs/README.md's: its links to pages, in their order, grouped by its headings.
+- The navigation is docs/README.md's: its links to pages, in their order, grouped by its headings. A link to a
+  chapter's front page brings the chapter's other pages, in the order in which that page links to them.
 - Links to what is not part of the site, such as sources, lead to the code host if mkdocs.yml has a
   `repo_url`, else they become plain text.
 - What is in a <details> block is Markdown, too.
@@ -16,25 +17,41 @@ LINK = re.compile(r"(?<!!)\[([^\[\]]*)\]\(([^()\s#]+)(#[^()\s]*)?\)")
 FORMULA = re.compile(r'<(span|div) class="arithmatex">\s*\\[(\[](.*?)\\[)\]]\s*</\1>', re.DOTALL)
 
 
-def navigation(contents, pages):
-    """The navigation that a table of contents in Markdown stands for: of its links those to `pages`."""
-    top, seen = [{"Contents": "README.md"}], set()
+def navigation(docs):
+    """The navigation for the table of contents docs/README.md: of its links those to pages."""
+    top, seen = [{"Contents": "README.md"}], {"README.md"}
     group = top
-    for line in contents.splitlines():
+    for line in (docs / "README.md").read_text(encoding="utf-8").splitlines():
         if line.startswith("## "):
             group = []
             top.append({line[3:]: group})
-        for words, target, _ in LINK.findall(line):
-            if target in pages and target not in seen:
-                seen.add(target)
-                group.append({words: target})
+        for words, page in links(docs, "README.md", line):
+            if page in seen:
+                continue
+            seen.add(page)
+            group.append({words: chapter(docs, page) if page.endswith("/README.md") else page})
     return [item for item in top if [] not in item.values()]
 
 
+def chapter(docs, front):
+    """The pages of a chapter: its front page, and in their order those of its folder to which that links."""
+    pages = {front: front}
+    for words, page in links(docs, front, (docs / front).read_text(encoding="utf-8")):
+        if pathlib.PurePath(page).parent == pathlib.PurePath(front).parent:
+            pages.setdefault(page, {"More" if page.endswith("/more.md") else words: page})
+    return list(pages.values())
+
+
+def links(docs, page, text):
+    """The links of a page to pages: (words, page from docs on)."""
+    for words, target, _ in LINK.findall(text):
+        path = (docs / page).parent.joinpath(target).resolve()
+        if path.suffix == ".md" and path.is_file() and docs.resolve() in path.parents:
+            yield words, path.relative_to(docs.resolve()).as_posix()
+
+
 def on_config(config):
-    docs = pathlib.Path(config.docs_dir)
-    pages = {page.name for page in docs.glob("*.md")} - {"README.md"}
-    config.nav = navigation((docs / "README.md").read_text(encoding="utf-8"), pages)
+    config.nav = navigation(pathlib.Path(config.docs_dir))
     return config
 
 

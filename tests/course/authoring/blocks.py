@@ -21,8 +21,14 @@ MENTION = re.compile(r"^<!-- (?:end )?(?:tasks|mutants)\b", re.MULTILINE)
 
 
 def task_table(stage):
-    rows = [f"| {task.name} | {task.title} | `{task.path}` | {task.section} | {task.points} |" for task in stage.tasks]
-    return "\n".join(["| task | what | where | section | points |", "|---|---|---|---|---|", *rows]) + "\n"
+    rows = [f"| {task.name} | {task.title} | `{task.path}` | [{sitting(task)}]({Path(task.page).name}) | {task.points} |"
+            for task in stage.tasks]
+    return "\n".join(["| task | what | where | sitting | points |", "|---|---|---|---|---|", *rows]) + "\n"
+
+
+def sitting(task):
+    """The name of the sitting that explains a task: "4.3"."""
+    return f"{task.name.partition('.')[0]}.{Path(task.page).name.partition('_')[0]}"
 
 
 def updated(text, stages, known):

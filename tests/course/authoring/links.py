@@ -1,6 +1,7 @@
 """Checks the links of the pages: each relative one leads to a file or folder of the project, each
 anchor to a heading by the rules of GitHub, and each external one looks like an address. Nothing is
-fetched. docs/README.md, the table of contents, lists all pages beside it.
+fetched. docs/README.md, the table of contents, lists all pages and folders beside it, and the front page of
+each folder does so, too.
 
 usage: python3 tests/course links [PAGE...]     all Markdown pages by default
 exit code: 1 where a link is broken
@@ -96,17 +97,25 @@ def faults(page):
 
 
 def unlisted(contents):
-    """The pages beside a table of contents that it does not link to, itself aside."""
+    """The pages beside a table of contents, and the front pages of folders, that it does not link to."""
     listed = {target.partition("#")[0] for _, target in links(contents.read_text(encoding="utf-8"))}
-    return [page.name for page in sorted(contents.parent.glob("*.md"))
-            if page.name not in listed | {contents.name}]
+    below = [page.relative_to(contents.parent).as_posix() for page in contents.parent.glob("*.md")]
+    below += [folder.parent.relative_to(contents.parent).as_posix() + "/README.md"
+              for folder in contents.parent.glob("*/README.md")]
+    return sorted(page for page in below if page not in listed | {contents.name})
+
+
+def contents_of(docs):
+    """The table of contents of the book, and those of its chapters."""
+    return [docs / "README.md", *sorted(docs.glob("*/README.md"))]
 
 
 def main(arguments):
     broken = 0
-    for page in [] if arguments else unlisted(pages.ROOT / "docs/README.md"):
-        broken += 1
-        print(f"docs/README.md: does not list {page}")
+    for contents in [] if arguments else contents_of(pages.ROOT / "docs"):
+        for page in unlisted(contents):
+            broken += 1
+            print(f"{pages.name(contents)}: does not list {page}")
     for page in pages.pages(arguments):
         for number, target, wrong in faults(pathlib.Path(page)):
             broken += 1

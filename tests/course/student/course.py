@@ -1,7 +1,8 @@
 """The course's table: stages, tasks and checks, from tasks.json and the regions in the sources.
 
-The table says what is checked and what it is worth; the regions say where the tasks are and what
-they are called. An assignment has stubs in place of its regions, so its tasks.json has the titles.
+The table says what is checked and what it is worth. The regions say where the tasks are and what they
+are called, and the chapters' pages say which of them explains a task. An assignment has stubs instead
+of regions, so its tasks.json has the titles.
 """
 import json
 import math
@@ -13,6 +14,8 @@ from student import regions
 from student.terminal import printable
 
 FOLDER = Path("tests/course")
+# What a page says where a task has been explained.
+POINTER = re.compile(r"^You can now do \*\*task (\d+\.\d+)\*\*\.", re.MULTILINE)
 
 
 class CourseError(Exception):
@@ -26,15 +29,15 @@ class CourseError(Exception):
 class Task:
     name: str  # "4.2"
     title: str
-    section: int  # of the stage's chapter
     points: int
     path: str  # of the source that holds it
+    page: str  # of the chapter, which explains it
     function: str = ""  # the line that opens what it is in, where the table says it
     spoilers: list = field(default_factory=list)  # path#snippet of code that nearly solves it
 
-    def not_done(self, stage):
+    def not_done(self):
         """What the stub says."""
-        return f"task {self.name}: {self.title}: not done yet, see docs/{stage.number:02}, section {self.section}"
+        return f"task {self.name}: {self.title}: not done yet, see {self.page}"
 
 
 @dataclass
@@ -56,10 +59,13 @@ class Check:
 class Stage:
     number: int
     folder: str
-    chapter: str
     tasks: list
     checks: list
     options: list = field(default_factory=list)  # of its program, in all checks
+
+    @property
+    def chapter(self):
+        return f"docs/{self.folder}"
 
     def task(self, name):
         return next(task for task in self.tasks if task.name == name)
@@ -123,13 +129,20 @@ def load(root):
     path = root / FOLDER / "tasks.json"
     table = read_json(path)
     try:
-        return stages_of(table, regions.tree_regions(root, "task"))
+        return stages_of(table, regions.tree_regions(root, "task"), pages_of_tasks(root))
     except (AttributeError, KeyError, TypeError) as error:
         raise CourseError(f"{path}: no table of stages, tasks and checks: {type(error).__name__}: {error}") from error
 
 
-def stages_of(table, found):
-    """number -> Stage. found: the regions of tasks."""
+def pages_of_tasks(root):
+    """task -> the page that explains it."""
+    pages = sorted((root / "docs").glob("[0-9][0-9]_*/*.md"))
+    return {name: page.relative_to(root).as_posix() for page in pages
+            for name in POINTER.findall(page.read_text(encoding="utf-8"))}
+
+
+def stages_of(table, found, pages):
+    """number -> Stage. found: the regions of tasks; pages: task -> page."""
     stages = {}
     for entry in table["stages"]:
         tasks = []
@@ -138,14 +151,15 @@ def stages_of(table, found):
             title = region.title if region else task.get("title")
             if title is None:
                 raise CourseError(f"task {task['id']} has no region in the sources")
-            if not is_a(task["section"], int) or not 0 <= task["points"] < math.inf:
-                raise CourseError(f"task {task['id']}: its section and its points are numbers")
-            tasks.append(Task(task["id"], title, task["section"], task["points"], str(path), str(task.get("function", "")),
+            if not 0 <= task["points"] < math.inf:
+                raise CourseError(f"task {task['id']}: its points are a number")
+            page = pages.get(task["id"], f"docs/{entry['folder']}")
+            tasks.append(Task(task["id"], title, task["points"], str(path), page, str(task.get("function", "")),
                               task.get("spoilers", [])))
         checks = [check_of(check) for check in entry["checks"]]
-        stage = Stage(entry["stage"], entry["folder"], entry["chapter"], tasks, checks, entry.get("options", []))
-        if not all(map(is_a, (stage.number, stage.folder, stage.chapter, stage.options), (int, str, str, [str]))):
-            raise CourseError(f"stage {stage.number}: its number, folder, chapter and options are no such things")
+        stage = Stage(entry["stage"], entry["folder"], tasks, checks, entry.get("options", []))
+        if not all(map(is_a, (stage.number, stage.folder, stage.options), (int, str, [str]))):
+            raise CourseError(f"stage {stage.number}: its number, folder and options are no such things")
         for check in checks:
             require_tasks(check, stage)
         stages[stage.number] = stage

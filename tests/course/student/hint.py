@@ -45,7 +45,7 @@ def give(options):
     if not 1 <= options.hint <= len(texts):
         print(f"hint: task {options.task} has {len(texts)} hints", file=sys.stderr)
         return 2
-    print(f"Task {task.name}: {task.title} ({task.path}; {stage.chapter}, section {task.section})\n")
+    print(f"Task {task.name}: {task.title} ({task.path}; {task.page})\n")
     print("\n\n".join(texts[:options.hint]))
     if options.hint < len(texts):
         print(f"\nMore: make hint TASK={task.name} HINT={options.hint + 1}")

@@ -7,7 +7,7 @@ usage: python3 tests/course predict --build DIR --stage N [--make]
 Each stage asks for numbers of its own (a stage without any of them says which), and runs its program on the embedded
 pair: always the same prompts, tokens and seeds, so all counts are the same on every machine.
 
-A speed-up is measured here and now, in five pairs of runs, plain and speculative in turn. The table shows the median
+A speedup is measured here and now, in five pairs of runs, plain and speculative in turn. The table shows the median
 and the spread. A prediction is close when it is within a factor 1.2 of any value in the spread. Where the median and
 the accounting (counts times measured costs) differ by more than a factor 1.15, the machine is busy with something
 else, and there is no verdict. All runs together take about a second.
@@ -45,17 +45,17 @@ class PredictError(Exception):
 
 # Option and make variable -> what it is.
 QUANTITIES = {
-    "emitted": "tokens a round after '.'",
-    "forwards": "target forwards a token",
-    "rows": "rows a token",
+    "emitted": "tokens per round after '.'",
+    "forwards": "target forwards per token",
+    "rows": "rows per token",
     "pages": f"pages of {PAGE_SIZE}",
-    "speedup": "speed-up over plain decoding",
+    "speedup": "speedup over plain decoding",
 }
 
 # Stages, quantity, +1: too high or -1: too low, the likeliest reason.
 REASONS = [
     ((0,), "emitted", +1, "a draft counts only if all before it were kept: its acceptance is multiplied by theirs"),
-    ((0,), "emitted", -1, "the correction or bonus was left out (1 token a round), or one acceptance was taken for all "
+    ((0,), "emitted", -1, "the correction or bonus was left out (1 token per round), or one acceptance was taken for all "
                            "contexts: after '.' both rows are equal"),
     ((1,), "rows", +1, "all passes were given the rows of the last one; they begin with the prompt and grow by one"),
     ((1,), "rows", -1, "only new rows were counted; without a cache a pass computes the whole text again"),
@@ -90,7 +90,7 @@ class Speedup:
 
 
 class Run:
-    """What one run has counted, and what the formulas say of it: quantity -> number; and its speed-up, if it has one."""
+    """What one run has counted, and what the formulas say of it: quantity -> number; and its speedup, if it has one."""
 
     def __init__(self, words, counted, formula, notes="", speedup=None):
         self.words, self.counted, self.formula, self.notes, self.speedup = words, counted, formula, notes, speedup
@@ -124,11 +124,24 @@ def single(build, program, n_tokens, *options):
 
 def toy(build):
     result = output_of(build, "00_toy_speculation", ["--spec-length", "2"])
-    betas = [sum(map(min, p, q)) for p, q in zip(result["target_probs"], result["draft_probs"])]
-    alpha, K = statistics.mean(betas), result["spec_length"]
+    target, draft, K = result["target_probs"], result["draft_probs"], result["spec_length"]
+    mean = statistics.mean(sum(map(min, p, q)) for p, q in zip(target, draft))
+    alpha = accepted_of_tested(target, draft, result["rounds"][0]["before"][-1], K)
     return Run(f"build/bin/00_toy_speculation --spec-length {K}", {"emitted": result["mean_emitted"]},
-               {"emitted": formulas.emitted(alpha, K)},
-               f"the formula takes the mean of the table's last column, {alpha:.2f}, for every context")
+               {"emitted": formulas.emitted(mean, K)},
+               f"the formula takes the mean of the table's last column, {mean:.2f}, for every context; with "
+               f"accepted / tested, {alpha:.4f}, it gives {formulas.emitted(alpha, K):.3f}")
+
+
+def accepted_of_tested(target, draft, token, K):
+    """Exactly, for a round of K drafts after a token: the expected accepted drafts over the expected tested ones."""
+    reached, tested, accepted = {token: 1.0}, 0, 0  # reached: token -> the chance that a draft after it is tested
+    for _ in range(K):
+        tested += sum(reached.values())
+        reached = {token: sum(chance * min(target[before][token], draft[before][token])
+                              for before, chance in reached.items()) for token in range(len(target))}
+        accepted += sum(reached.values())
+    return accepted / tested
 
 
 def naive(build):
@@ -174,14 +187,14 @@ def speculative(program, *options):
                     "speedup": middle["speedup_formula"]},
                    f"alpha {stats['alpha']:.3f} ({stats['accepted']} of {stats['tested']} tested), "
                    f"{stats['rounds']} rounds; measured c {middle['c']:.2f}, v {middle['v']:.2f}; "
-                   f"speed-up by accounting {middle['speedup_accounting']:.2f}",
+                   f"speedup by accounting {middle['speedup_accounting']:.2f}",
                    Speedup([plain["decode_seconds"] / spec["decode_seconds"] for plain, spec in pairs],
                            middle["speedup_accounting"]))
     return run
 
 
 def batch_accounting(pairs):
-    """The speed-up of a batch from what its parts cost in the run that disturbed each of them least: the counts are the
+    """The speedup of a batch from what its parts cost in the run that disturbed each of them least: the counts are the
     same in all runs."""
     def parts(spec):
         draft, verify = spec["stats"]["draft_seconds"], spec["stats"]["verify_seconds"]
@@ -206,20 +219,20 @@ def batch(build):
                {"forwards": stats["target_forwards"] / N, "rows": stats["target_rows"] / N},
                {"forwards": (1 + N / B / E) / N, "rows": (P - B) / N + (SPEC_LENGTH + 1) / E},
                f"alpha {stats['alpha']:.3f}, {P} prompt tokens in all, {stats['rounds']} rounds in "
-               f"{stats['target_forwards']} passes; speed-up by accounting {accounting:.2f}",
+               f"{stats['target_forwards']} passes; speedup by accounting {accounting:.2f}",
                Speedup([plain["seconds"] / spec["seconds"] for plain, spec in pairs], accounting))
 
 
 # stage -> (what is predicted, the chapter, how to get it)
 STAGES = {
-    0: (["emitted"], "00_toy_speculation.md", toy),
-    1: (["rows"], "01_naive_decoder.md", naive),
-    2: (["rows"], "02_contiguous_kv_cache.md", contiguous),
-    3: (["rows", "pages"], "03_paged_kv_cache.md", paged),
-    4: (["forwards", "speedup"], "04_greedy_speculation.md", speculative("04_greedy_speculation")),
-    5: (["forwards", "speedup"], "05_rejection_sampling.md",
+    0: (["emitted"], "00_toy_speculation", toy),
+    1: (["rows"], "01_naive_decoder", naive),
+    2: (["rows"], "02_contiguous_kv_cache", contiguous),
+    3: (["rows", "pages"], "03_paged_kv_cache", paged),
+    4: (["forwards", "speedup"], "04_greedy_speculation", speculative("04_greedy_speculation")),
+    5: (["forwards", "speedup"], "05_rejection_sampling",
         speculative("05_rejection_sampling", "--temperature", "1")),
-    6: (["forwards", "rows", "speedup"], "06_batched_verification.md", batch),
+    6: (["forwards", "rows", "speedup"], "06_batched_verification", batch),
 }
 
 
@@ -285,9 +298,16 @@ def folder_of(number):
     return next((path.name for path in (REPOSITORY / "stages").glob(f"{number:02}_*")), None)
 
 
+def page_of(chapter):
+    """The page of a chapter that explains how to predict, if this tree has it."""
+    pages = sorted((REPOSITORY / "docs" / chapter).glob("*.md"))
+    asking = [page for page in pages if "\n## Predict, then measure\n" in page.read_text(encoding="utf-8")]
+    return asking[0].relative_to(REPOSITORY).as_posix() if asking else f"docs/{chapter}"
+
+
 def parse(arguments):
     parser = argparse.ArgumentParser(usage="make predict STAGE=4 FORWARDS=0.4 SPEEDUP=1.5", add_help=True,
-                                     description="the numbers that each stage asks for stand in its chapter")
+                                     description="each stage's chapter explains the numbers that it asks for")
     parser.add_argument("--build", default="build")
     parser.add_argument("--stage", required=True, metavar="N", help=f"{min(STAGES)} to {max(STAGES)}")
     parser.add_argument("--make", action="store_true", help="build the stage's program first")
@@ -304,7 +324,7 @@ def predictions_of(options, stage):
         usage = " ".join(f"{name.upper()}=..." for name in wanted)
         meaning = "".join(f"\n  {name.upper():10}{QUANTITIES[name]}" for name in wanted)
         raise PredictError(f"usage: make predict STAGE={stage} {usage}{meaning}\n"
-                           f"Write your numbers down first: docs/{chapter}, \"Predict, then measure\".")
+                           f"Write your numbers down first: {page_of(chapter)}, \"Predict, then measure\".")
     return {name: getattr(options, name) for name in wanted}
 
 

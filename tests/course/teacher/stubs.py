@@ -11,7 +11,7 @@ LATER = "which this assignment leaves out"
 
 def stub(stage, task):
     """The statement that stands for a task."""
-    return [f'::specdec::not_done("{task.not_done(stage)}");']
+    return [f'::specdec::not_done("{task.not_done()}");']
 
 
 def later_stub(stage, task):

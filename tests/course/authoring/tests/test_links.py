@@ -70,7 +70,11 @@ class LinksTest(unittest.TestCase):
         contents.write_text("[a](other.md#by-hand)")
         self.assertEqual(links.unlisted(contents), [])
         (self.folder / "new.md").write_text("")
-        self.assertEqual(links.unlisted(contents), ["new.md"])
+        (self.folder / "chapter").mkdir()
+        (self.folder / "chapter/README.md").write_text("")
+        (self.folder / "chapter/1_page.md").write_text("")
+        self.assertEqual(links.unlisted(contents), ["chapter/README.md", "new.md"])
+        self.assertEqual(links.unlisted(self.folder / "chapter/README.md"), ["1_page.md"])
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ OLD, NEW = "00_toy_speculation", "10_toy_again"
 def renumbered(text):
     """A text about stage 0 as one about stage 10."""
     text = text.replace(OLD, NEW).replace("specdec_stage00", "specdec_stage10")
-    return re.sub(r"(\[(?:end )?(?:task|hint) |<!-- tasks: |\")0(?=\.\d|[ ]-->)", r"\g<1>10", text)
+    return re.sub(r"(\[(?:end )?(?:task|hint) |<!-- tasks: |\*\*task |\")0(?=\.\d|[ ]-->)", r"\g<1>10", text)
 
 
 def copied(tree, old, new):
@@ -36,8 +36,9 @@ def make_tree(tree):
     for path in sorted((ROOT / "stages" / OLD).iterdir()):
         shutil.copy(path, tree / "stages" / OLD)
         copied(tree, path.relative_to(ROOT), f"stages/{NEW}/{path.name}")
-    shutil.copy(ROOT / "docs" / f"{OLD}.md", tree / "docs")
-    copied(tree, f"docs/{OLD}.md", f"docs/{NEW}.md")
+    for page in sorted((ROOT / "docs" / OLD).glob("*.md")):
+        shutil.copy(page, tree / "docs" / OLD)
+        copied(tree, f"docs/{OLD}/{page.name}", f"docs/{NEW}/{page.name}")
     copied(tree, "tests/course/probes/stage_00.cpp", "tests/course/probes/stage_10.cpp")
     shutil.copy(ROOT / "tests/course/expected/00.json", tree / "tests/course/expected/10.json")
     of_course = json.loads((ROOT / course.FOLDER / "tasks.json").read_text(encoding="utf-8"))
@@ -68,15 +69,15 @@ class StageTen(unittest.TestCase):
         self.assertEqual(list(table.problems(self.tree, self.stages)), [])
 
     def test_the_chapters_table_is_made(self):
-        text = (self.tree / f"docs/{NEW}.md").read_text(encoding="utf-8")
+        text = (self.tree / f"docs/{NEW}/README.md").read_text(encoding="utf-8")
         made = blocks.updated(re.sub(r"<!-- mutants: 0 -->.*?<!-- end mutants -->", "", text, flags=re.DOTALL), self.stages, [])
         self.assertIn(f"| 10.1 | the residual | `stages/{NEW}/toy_speculation.h` |", made)
-        self.assertNotIn("| 0.1 |", made)
+        self.assertNotIn("| 0.1 | the residual |", made)
 
     def test_it_is_cut_with_stage_0_as_the_reference(self):
         stubs = "".join(path.read_text(encoding="utf-8") for path in (self.cut / "stages" / NEW).glob("*.h"))
         for task in self.stages[10].tasks:
-            self.assertIn(f"task {task.name}: {task.title}: not done yet, see docs/10, section {task.section}", stubs)
+            self.assertIn(f"task {task.name}: {task.title}: not done yet, see {task.page}", stubs)
         for path in sorted((ROOT / "stages" / OLD).glob("*.h")):
             self.assertEqual(regions.without_markers((self.cut / "stages" / OLD / path.name).read_text(encoding="utf-8")),
                              regions.without_markers(path.read_text(encoding="utf-8")))

@@ -13,7 +13,7 @@ class TableTest(unittest.TestCase):
         self.assertEqual(list(table.problems(ROOT, course.load(ROOT))), [])
         for change, words in (
                 (lambda stage: setattr(stage.tasks[0], "points", 99), "points of stage 4"),
-                (lambda stage: setattr(stage.tasks[0], "section", 77), "has no section 77"),
+                (lambda stage: setattr(stage.tasks[0], "page", stage.chapter), "no page of docs/0"),
                 (lambda stage: stage.checks[0].needs.append("4.9"), "names task 4.9"),
                 (lambda stage: stage.checks[0].causes.clear(), "names no cause for 'drafts asked for: "),
                 (lambda stage: stage.checks[0].causes.update(other="x"), "of which no fact speaks"),

@@ -174,7 +174,7 @@ def on_runner(**changes):
 
 def sample(hidden=False):
     """A record in which each status occurs."""
-    tasks = [course.Task("4.1", "accept drafts", 2, 60, "a.cpp"), course.Task("4.2", "roll back & <forget>", 3, 40, "b.cpp")]
+    tasks = [course.Task("4.1", "accept drafts", 60, "a.cpp", "docs/04_x"), course.Task("4.2", "roll back & <forget>", 40, "b.cpp", "docs/04_x")]
     results = []
     for i, (task, status) in enumerate((("4.1", checks.PASS), ("4.1", checks.FAIL), ("4.1", checks.ERROR),
                                         ("4.2", checks.NOT_CHECKED), ("4.2", checks.PASS))):
@@ -185,7 +185,7 @@ def sample(hidden=False):
     if hidden:
         check = course.Check("hidden_4", "4.2", [], "", "probe", "x", hidden=True)
         results.append(checks.Result(check, checks.FAIL, "length: 3 is wrong"))
-    stage = course.Stage(4, "04_greedy_speculation", "docs/04_greedy_speculation.md", tasks, [])
+    stage = course.Stage(4, "04_greedy_speculation", tasks, [])
     return grade.record_of(stage, results, "after_published", ["a note"], 12.34)
 
 

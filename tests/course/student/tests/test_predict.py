@@ -11,7 +11,7 @@ import unittest.mock
 
 from student import predict, tool
 
-# What the programs count, the same on every machine. Speed-ups are measured, so none stands here.
+# What the programs count, the same on every machine. Speedups are measured, so none stands here.
 COUNTED = {
     0: {"emitted": 2.665},
     1: {"rows": 29.5},
@@ -54,7 +54,7 @@ class Counts(unittest.TestCase):
     def test_stand_beside_the_prediction(self):
         code, text = said("--build", BUILD, "--stage", "3", "--rows", "1.2", "--pages", "10")
         self.assertEqual(code, 0)
-        self.assertRegex(text, r"rows a token +1\.200 +1\.225 +1\.225\n")
+        self.assertRegex(text, r"rows per token +1\.200 +1\.225 +1\.225\n")
         self.assertRegex(text, r"pages of 4 +10\.000 +13\.000 +13\.000\n")
         self.assertIn("ROWS: close\n", text)
         self.assertIn("PAGES: too low by a factor 1.30: most often because the prompt was left out", text)
@@ -148,7 +148,7 @@ class Refusals(unittest.TestCase):
         code, text = said("--stage", "4", "--forwards", "0.3")
         self.assertEqual(code, 2)
         self.assertIn("usage: make predict STAGE=4 FORWARDS=... SPEEDUP=...\n", text)
-        self.assertIn("docs/04_greedy_speculation.md", text)
+        self.assertIn("docs/04_greedy_speculation/", text)
 
     def test_a_number_of_another_stage(self):
         code, text = said("--stage", "2", "--rows", "1.2", "--emitted", "3")
@@ -174,8 +174,8 @@ class Refusals(unittest.TestCase):
 
     def test_every_chapter_exists(self):
         for _, chapter, _ in predict.STAGES.values():
-            text = (predict.REPOSITORY / "docs" / chapter).read_text(encoding="utf-8")
-            self.assertTrue("\n## Predict, then measure\n" in text, chapter)
+            page = predict.REPOSITORY / predict.page_of(chapter)
+            self.assertTrue(page.is_file() and page.parent.name == chapter, chapter)
 
 
 if __name__ == "__main__":

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from student import checks, course, progress, terminal
 
-TABLE = {"stages": [{"stage": n, "folder": f"0{n}_some_stage", "chapter": "c.md", "checks": [], "tasks": [
-    {"id": f"{n}.{i}", "title": "a task", "path": f"stages/{n}_{i % 2}.cpp", "section": 1, "points": 10 * i}
+TABLE = {"stages": [{"stage": n, "folder": f"0{n}_some_stage", "checks": [], "tasks": [
+    {"id": f"{n}.{i}", "title": "a task", "path": f"stages/{n}_{i % 2}.cpp", "points": 10 * i}
     for i in (1, 2, 3, 4)]} for n in (0, 1, 2)]}
 
 

@@ -41,9 +41,9 @@ int main(int, char** argv) {
 """
 HEADER = "#pragma once\n" + "".join(f"{function};\n" for function in FUNCTIONS.values())
 TABLE = {"stages": [{
-    "stage": 0, "folder": "00_mini", "chapter": "docs/00_mini.md",
-    "tasks": [{"id": "0.1", "section": 1, "points": 50}, {"id": "0.2", "section": 2, "points": 30},
-              {"id": "0.3", "section": 3, "points": 20}],
+    "stage": 0, "folder": "00_mini",
+    "tasks": [{"id": "0.1", "points": 50}, {"id": "0.2", "points": 30},
+              {"id": "0.3", "points": 20}],
     "checks": [
         {"name": "adds", "task": "0.1", "probe": "adds", "seeds": [1, 2], "causes": {"": "a sum"}, "seconds": 2},
         {"name": "doubles", "task": "0.2", "probe": "doubles", "seeds": [1, 2], "causes": {"": "a product"}, "seconds": 2},

@@ -195,7 +195,7 @@ class Attacks(unittest.TestCase):
         marks, _ = self.marks(one=mini_course.source("one", stub))
         self.assertEqual([points for points, _ in marks.values()], [0, 30, 0])
         marks, notes = self.marks(one=None)
-        self.assertEqual(marks["0.1"], (0, "task 0.1: write one: not done yet, see docs/00, section 1"))
+        self.assertEqual(marks["0.1"], (0, "task 0.1: write one: not done yet, see docs/00_mini"))
         self.assertEqual(marks["0.3"], (0, "needs task 0.1"))
         self.assertEqual(notes, ["stages/00_mini/one.cpp is not in the submission: its tasks are not done"])
 

@@ -21,6 +21,7 @@ OPTIONS = {"emitted": "2", "forwards": "0.5", "rows": "2", "pages": "9", "speedu
 BLOCK = re.compile(r"^ *```\w*\n(.*?)^ *```", re.DOTALL | re.MULTILINE)
 SPAN = re.compile(r"(?<!`)`([^`]+)`(?!`)")
 PLACE = re.compile(r"(?<![\w/.<-])(?:\.ci|common|docs|golden|kernels|stages|tests)/[\w./*-]*[\w*]")
+MADE = re.compile(r"<!-- file: (\S+) -->")  # files whose text a page shows
 FILE = re.compile(r"(?<![\w/.*-])[\w-]+\.(?:cpp|cuh?|h|html|md|py)\b")
 BUILT = re.compile(r"\bbuild/(?:bin|tests)/([\w/]+)(?![\w.])")
 COMMAND = re.compile(r"^(?:\$ )?make ([a-z][\w-]*)|\b(ctest)\b", re.MULTILINE)
@@ -80,6 +81,7 @@ def dead_ends(tree, number, text):
     """What a page of an assignment sends its reader to although it is not there. A paragraph that says that it
     speaks of the whole project may."""
     names = {path.name for path in tree.rglob("*")}
+    names |= {name for page in tree.glob("docs/**/*.md") for name in MADE.findall(page.read_text(encoding="utf-8"))}
     targets = set(re.findall(r"^([a-z]+):", (tree / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
     for paragraph in paragraphs(text):
         words, code = " ".join(paragraph.split()), code_in(paragraph)

@@ -1,0 +1,74 @@
+"""The pages of the book that are read in one sitting of an hour, and how long such a page may be."""
+import re
+
+from authoring import pages
+
+MOST = {"words of prose": 1800, "lines of code": 90, "figures": 2, "predictions": 1, "tasks": 1, "exercises": 3}
+LAST = ["Check yourself", "Exercises", "What you can now say"]
+ASKING = ["Check yourself", "Questions", "Exercises"]
+ITEM = re.compile(r"^(\d+)\. ", re.MULTILINE)
+# As both a code host and the site read it: tags at the margin, and apart from the text.
+ANSWER = re.compile(r"\n\n<details>\n<summary>[^\n<]+</summary>\n\n(.+?)\n\n</details>\n(?=\n|\Z)", re.DOTALL)
+CODE = re.compile(r"^(?:> ?)?```cpp\n(.*?)^(?:> ?)?```$", re.DOTALL | re.MULTILINE)
+
+
+def sittings(docs):
+    """The pages of chapters that begin with a number."""
+    return sorted(docs.glob("*/[0-9]*_*.md"))
+
+
+def sections(text):
+    """The sections of a page: (heading, text)."""
+    return re.findall(r"^## ([^\n]+)\n(.*?)(?=^## |\Z)", text, re.DOTALL | re.MULTILINE)
+
+
+def items(section):
+    """The numbered items of a section, (number, text), without the text of their answers."""
+    parts = ITEM.split(ANSWER.sub("\n\n<details></details>\n", section))[1:]
+    return list(zip(map(int, parts[::2]), parts[1::2]))
+
+
+def prose(text):
+    """The text without code blocks, tables, comments, answers that fold, and where its links lead."""
+    text = re.sub(r"<details>.*?</details>", "", pages.without_blocks(text), flags=re.DOTALL)
+    text = re.sub(r"^[> ]*\|.*$", "", text, flags=re.MULTILINE)
+    return re.sub(r"\]\([^)]*\)", "]", text)
+
+
+def lengths(text):
+    """What a page has of all that MOST limits."""
+    last = dict(sections(text))
+    return {"words of prose": len(prose(text).split()),
+            "lines of code": sum(code.count("\n") for code in CODE.findall(text)),
+            "figures": text.count("!["),
+            "predictions": text.count("**Predict.**") + text.count("\n## Predict, then measure\n"),
+            "tasks": text.count("You can now do **task "),
+            "exercises": len(items(last.get("Exercises", "")))}
+
+
+def faults(text):
+    """What is wrong with a sitting, in words."""
+    found = lengths(text)
+    yield from (f"{found[what]} {what}; at most {most}" for what, most in MOST.items() if found[what] > most)
+    headings = [heading for heading, _ in sections(text)]
+    if headings[-3:] != LAST:
+        yield f"it ends with the sections {', '.join(headings[-3:])} and not with {', '.join(LAST)}"
+    if "**Question.**" not in text:
+        yield "it does not begin with a question"
+    yield from faults_of_answers(text)
+
+
+def faults_of_answers(text):
+    """What is wrong with the questions and exercises of a page, in words."""
+    if len(re.findall("</?details>", pages.without_code(text))) != 2 * len(ANSWER.findall(text)):
+        yield "an answer does not fold: <details> and <summary> are at the margin, with blank lines around the text"
+    yield from (f"an answer begins with a number and a full stop, which begins a list: {answer[:30]}"
+                for answer in ANSWER.findall(text) if ITEM.match(answer))
+    for heading, section in sections(text):
+        if heading not in ASKING:
+            continue
+        numbers = [number for number, _ in items(section)]
+        if numbers != list(range(1, len(numbers) + 1)) or not numbers:
+            yield f"the items of {heading} are numbered {numbers}"
+        yield from (f"item {number} of {heading} has {words.count('<details>')} answers, and not one"
+                    for number, words in items(section) if words.count("<details>") != 1)

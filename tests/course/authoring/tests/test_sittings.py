@@ -1,0 +1,110 @@
+"""Chapters in sittings of an hour: each within its limits, each task in one of them, each question answered."""
+import unittest
+
+from authoring import pages, sittings
+from student import course
+
+DOCS = pages.ROOT / "docs"
+GOOD = """# 4.1 A title
+
+**Question.** What?
+
+```cpp
+int a;
+```
+
+## Task 4.1: do it
+
+You can now do **task 4.1**. Write it.
+
+## Check yourself
+
+1. Why?
+
+<details>
+<summary>Answer</summary>
+
+Because.
+
+</details>
+
+## Exercises
+
+1. Do.
+
+<details>
+<summary>Answer</summary>
+
+Done.
+
+</details>
+
+2. Do more.
+
+<details>
+<summary>Answer</summary>
+
+More.
+
+</details>
+
+## What you can now say
+
+- It.
+"""
+
+
+class Sittings(unittest.TestCase):
+    def test_each_is_within_its_limits(self):
+        found = sittings.sittings(DOCS)
+        self.assertGreater(len(found), 40)
+        for page in found:
+            with self.subTest(page=pages.name(page)):
+                self.assertEqual(list(sittings.faults(page.read_text(encoding="utf-8"))), [])
+
+    def test_each_question_and_exercise_of_any_page_has_an_answer(self):
+        asking = 0
+        for page in sorted(DOCS.rglob("*.md")):
+            text = page.read_text(encoding="utf-8")
+            asking += sum(heading in sittings.ASKING for heading, _ in sittings.sections(text))
+            with self.subTest(page=pages.name(page)):
+                self.assertEqual(list(sittings.faults_of_answers(text)), [])
+        self.assertGreater(asking, 100)
+
+    def test_each_task_is_due_once(self):
+        for stage in course.load(pages.ROOT).values():
+            texts = [page.read_text(encoding="utf-8") for page in sorted((pages.ROOT / stage.chapter).glob("*.md"))]
+            due = [task for text in texts for task in course.POINTER.findall(text)]
+            self.assertEqual(sorted(due), [task.name for task in stage.tasks])
+            self.assertEqual(sum(text.count("\n## Predict, then measure\n") for text in texts), 1, stage.chapter)
+
+    def test_the_sittings_of_a_chapter_are_numbered(self):
+        for folder in sorted({page.parent for page in sittings.sittings(DOCS)}):
+            numbers = sorted(int(page.name.partition("_")[0]) for page in sittings.sittings(DOCS) if page.parent == folder)
+            self.assertEqual(numbers, list(range(1, len(numbers) + 1)), folder)
+
+    def test_what_is_counted(self):
+        self.assertEqual(list(sittings.faults(GOOD)), [])
+        self.assertEqual(sittings.lengths(GOOD), {"words of prose": 39, "lines of code": 1, "figures": 0, "predictions": 0,
+                                                  "tasks": 1, "exercises": 2})
+
+    def test_each_fault_is_found(self):
+        for old, new, fault in (("Write it.", "word " * 1800, "words of prose; at most 1800"),
+                                ("int a;\n", "int a;\n" * 91, "91 lines of code"),
+                                ("What?", "What? ![a](b)![a](b)![a](b)", "3 figures"),
+                                ("What?", "What?\n\n> **Predict.** It.\n\n> **Predict.** More.", "2 predictions"),
+                                ("Write it.", "You can now do **task 4.2**.", "2 tasks"),
+                                ("- It.", "- It.\n\n## More", "it ends with"),
+                                ("**Question.**", "Question", "question"),
+                                ("1. Why?", "Why?", "Check yourself are numbered []"),
+                                ("2. Do more.", "3. Do more.", "numbered [1, 3]"),
+                                ("<details>\n<summary>Answer</summary>\n\nMore.\n\n</details>", "More.", "item 2 of Exercises has 0"),
+                                ("</summary>\n\nBecause", "</summary>\nBecause", "does not fold"),
+                                ("\n\nBecause", "\n\n1. Because", "begins a list")):
+            with self.subTest(fault=fault):
+                self.assertIn(old, GOOD)
+                self.assertTrue(any(fault in found for found in sittings.faults(GOOD.replace(old, new))))
+
+
+if __name__ == "__main__":
+    unittest.main()
