@@ -116,8 +116,8 @@ def rope():
         p.text(180, y + 52, caption, 12, colour=INK if row == 0 else SOFT)
 
     p.text(530, 30, "the same pair at positions 0 to 5", 13, bold=True)
-    for x, frequency, caption, note in ((440, 1.0, "pair 0: frequency 1", "1 radian a token"),
-                                        (620, 0.2, "a later pair: 0.2", "0.2 radians a token")):
+    for x, frequency, caption, note in ((440, 1.0, "pair 0: frequency 1", "1 radian per token"),
+                                        (620, 0.2, "a later pair: 0.2", "0.2 radians per token")):
         y, radius = 160, 72
         p.circle(x, y, radius, stroke=SOFT, width=1)
         p.line([(x - radius - 8, y), (x + radius + 8, y)], SOFT, 0.8)
@@ -183,7 +183,64 @@ def recomputation():
     p.write("recomputation.svg")
 
 
-forward_pass()
-rope()
-grouped_query_attention()
-recomputation()
+def matmul():
+    """One row of a weight matrix makes one output of every row."""
+    p = Picture(720, 270, "One row of a weight matrix serves all tokens of a pass")
+    cell = 22
+
+    def grid(left, top, rows, columns, plain, marked, is_marked):
+        for row in range(rows):
+            for column in range(columns):
+                hit = is_marked(row, column)
+                p.box(left + column * cell, top + row * cell, cell - 2, cell - 2, marked if hit else plain)
+
+    p.text(140, 30, "weight [outputs, inputs]", 13, bold=True)
+    grid(52, 50, 7, 8, GROUND, PALE_YELLOW, lambda row, column: row == 2)
+    p.text(44, 50 + 2 * cell + 15, "o", 13, "end", mono=True)
+    p.text(250, 50 + 2 * cell + 17, "·", 22)
+    p.text(360, 30, "x [T, inputs]", 13, bold=True)
+    grid(272, 50, 4, 8, PALE_BLUE, PALE_BLUE, lambda row, column: False)
+    p.line([(456, 93), (498, 93)], tip=True)
+    p.text(600, 30, "y [T, outputs]", 13, bold=True)
+    grid(524, 50, 4, 7, GROUND, PALE_GREEN, lambda row, column: column == 2)
+    p.text(524 + 2.5 * cell - 1, 155, "o", 13, mono=True)
+    p.text(516, 65, "t = 0", 11, "end", SOFT)
+    p.text(516, 65 + 3 * cell, "3", 11, "end", SOFT)
+    p.text(52, 236, "Row o of the weights is read from memory once. Its dot products with all rows of x are "
+           "column o of y.", 12, "start")
+    p.text(52, 254, "More tokens in a pass: more dot products, but no more weights to read.", 12, "start", SOFT)
+    p.write("01_matmul.svg")
+
+
+def silu():
+    """silu beside its two limits."""
+    p = Picture(720, 300, "silu(z) = z / (1 + exp(-z))")
+    left, right, top, bottom, low, high = 70, 480, 30, 260, -6, 6
+    place = lambda z, y: (left + (z - low) / (high - low) * (right - left), bottom - (y + 1) / 7 * (bottom - top))
+    for z in range(low, high + 1, 2):
+        x, y = place(z, 0)
+        p.line([(x, top), (x, bottom)], SOFT, 0.4)
+        p.text(x, bottom + 18, str(z), 12, colour=SOFT)
+    for y in range(-1, 7):
+        p.line([place(low, y), place(high, y)], SOFT, 0.4 if y else 1.2)
+        p.text(left - 8, place(low, y)[1] + 4, str(y), 12, "end", SOFT)
+    p.line([place(low, 0), place(0, 0), place(6, 6)], RED, 1.5, dashed=True)
+    steps = [low + i * (high - low) / 120 for i in range(121)]
+    p.line([place(z, z / (1 + math.exp(-z))) for z in steps], BLUE, 2.5)
+    p.text((left + right) / 2, bottom + 36, "z, a number of gate", 12)
+    p.text(510, 80, "silu(z)", 13, "start", BLUE)
+    p.text(510, 102, "z where z > 0, else 0", 13, "start", RED)
+    p.text(510, 150, "silu(4) = 3.93: open", 12, "start")
+    p.text(510, 170, "silu(0) = 0", 12, "start")
+    p.text(510, 190, "silu(-1.28) = -0.28: the lowest", 12, "start")
+    p.text(510, 210, "silu(-6) = -0.015: closed", 12, "start")
+    p.write("01_silu.svg")
+
+
+if __name__ == "__main__":
+    forward_pass()
+    rope()
+    grouped_query_attention()
+    recomputation()
+    matmul()
+    silu()
