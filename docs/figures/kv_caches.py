@@ -159,7 +159,7 @@ def waste():
         p.text(x, 54, f"{owner}: {length} tokens", 12, "start", OWNER[owner][1])
         p.line([(x - 0.5, 58), (x - 0.5, 92)], INK, 2)
     p.line([(left + 639.5, 58), (left + 639.5, 92)], INK, 2)
-    p.text(left, 112, "31 slots hold tokens; 33 are reserved and nobody else can have them. E, 6 tokens long, must wait.",
+    p.text(left, 112, "31 slots hold tokens; 33 are reserved and no other sequence can have them. E, 6 tokens long, must wait.",
            12, "start")
 
     p.text(left, 160, "The same 64 slots in 16 pages of 4", 13, "start", bold=True)
@@ -174,7 +174,7 @@ def waste():
         p.line([(x, 188), (x, 222)], INK, 1.6)
         if i < 16:
             p.text(x + 20, 184, str(i), 11, colour=SOFT)
-    p.text(left, 242, "37 slots hold tokens, 11 are open at the ends of last pages, 16 are free: four more pages for whoever comes.",
+    p.text(left, 242, "37 slots hold tokens, 11 are open at the ends of last pages, 16 are free: four more pages for other sequences.",
            12, "start")
     p.text(left, 290, "Page tables", 13, "start", bold=True)
     x = left
