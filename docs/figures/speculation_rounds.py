@@ -67,62 +67,56 @@ def one_round():
 
 
 def caches():
-    """Both caches, before and after the rollback: a rejection, and full acceptance."""
-    p = Picture(760, 520, "What both caches hold, before and after the rollback")
-    start, K, cell = 6, 4, 42
-    left = 210
-    names = [str(i) for i in range(start)] + ["g", "d1", "d2", "d3", "d4", "b"]
+    """Both caches through the rollback: round 4, which rejects a draft, and round 7, which accepts all."""
+    p = Picture(760, 500, "What both caches hold before and after the rollback")
+    left, cell, wide = 196, 70, 96
 
-    def row(y, who, held, keep, note, new=()):
-        """held: tokens in the cache; those from keep on are taken back; new: those fed in this step."""
-        p.text(left - 14, y + 18, who, 13, "end")
-        for i in range(len(names)):
-            x = left + i * cell
-            if i >= held:
-                p.box(x, y, cell - 3, 26, GROUND, stroke=FAINT)
-            elif i >= keep:
-                p.box(x, y, cell - 3, 26, PALE_RED, names[i], stroke=RED, dashed=True)
-            elif i in new:
-                p.box(x, y, cell - 3, 26, PALE_YELLOW, names[i], stroke=OCHRE)
-            elif i < start:
-                p.box(x, y, cell - 3, 26, GROUND, names[i], stroke=SOFT)
+    def row(y, label, words, fed, kept, length):
+        """words: the pending token and the drafts. fed: how many of them the model was fed; kept: how many stay."""
+        p.text(left - 12, y + 18, label, 12, "end")
+        p.box(left, y, wide - 4, 26, GROUND, "cached before", stroke=SOFT, size=11)
+        for i, word in enumerate(words):
+            x = left + wide + i * cell
+            if i >= fed:
+                p.box(x, y, cell - 4, 26, GROUND, stroke=FAINT)
+            elif i >= kept:
+                p.box(x, y, cell - 4, 26, PALE_RED, word, stroke=RED, dashed=True, size=12)
             else:
-                p.box(x, y, cell - 3, 26, PALE_GREEN, names[i], stroke=GREEN)
-        x = left + keep * cell - 1.5
-        p.line([(x, y - 5), (x, y + 31)], INK, 2.5)
-        p.text(left - 14, y + 33, note, 11, "end", SOFT)
+                p.box(x, y, cell - 4, 26, PALE_GREEN, word, stroke=GREEN, size=12)
+        p.text(744, y + 18, f"{length}", 14, "end", bold=True)
 
-    p.text(20, 28, "start = 6 tokens cached, g pending, K = 4 drafts d1 to d4", 13, "start", bold=True)
-    p.text(20, 62, "A. d3 is rejected: accepted = 2", 13, "start", RED, bold=True)
-    row(74, "target", 11, 9, "start + K + 1 = 11, back to 9")
-    row(120, "draft", 10, 9, "start + K = 10, back to 9")
-    p.text(60, 170, "start + accepted + 1 = 9 for both. The correction takes the place of d3; it is pending, and in neither cache.",
-           12, "start")
-    p.text(20, 210, "B. all are accepted: accepted = 4, and the bonus b", 13, "start", GREEN, bold=True)
-    row(222, "target", 11, 11, "start + accepted + 1 = 11")
-    row(268, "draft", 10, 10, "min(10, 11) = 10: no d4")
-    p.text(60, 318, "The draft chose d4 in its last step and never fed it: nobody asked it what comes after d4.", 12, "start")
-    p.text(20, 358, "C. the round after B: the draft's first step", 13, "start", BLUE, bold=True)
-    row(370, "target", 11, 11, "waits for the drafts")
-    row(416, "draft", 12, 12, "is fed context.subspan(10)", new=(10, 11))
-    p.text(60, 466, "Two rows instead of one, in the same pass: d4, which it had missed, and b, which is pending.", 12, "start")
-    for x, fill, stroke, words, dashed in ((20, GROUND, SOFT, "cached before the round", False),
-                                           (210, PALE_GREEN, GREEN, "kept", False),
-                                           (290, PALE_RED, RED, "taken back by truncate", True),
-                                           (470, PALE_YELLOW, OCHRE, "fed by catching up", False)):
-        p.box(x, 488, 14, 14, fill, stroke=stroke, dashed=dashed)
-        p.text(x + 20, 500, words, 12, "start")
-    p.line([(632, 486), (632, 506)], INK, 2.5)
-    p.text(640, 500, "length after it", 12, "start")
+    def both(y, start, words, drafted, accepted):
+        """Four rows: each model before and after its rollback."""
+        for i in range(len(words)):
+            p.text(left + wide + i * cell + cell / 2 - 2, y - 6, str(start + i), 11, colour=SOFT)
+        p.text(744, y - 6, "tokens", 11, "end", SOFT)
+        for offset, who, fed, kept in ((0, "target", drafted + 1, accepted + 1),
+                                       (76, "draft", drafted, min(drafted, accepted + 1))):
+            p.text(20, y + offset + 18, who, 13, "start", bold=True)
+            row(y + offset, "after the passes", words, fed, kept, start + fed)
+            row(y + offset + 32, "after the rollback", words, kept, kept, start + kept)
+
+    p.text(20, 28, "Round 4: 25 tokens cached, K = 5, three accepted, \"rode\" rejected", 13, "start", RED, bold=True)
+    both(62, 25, ["sun", "shone", ".", "Sunita", "rode", "to"], 5, 3)
+    p.text(left, 218, "Both keep 25 + 3 + 1 = 29. The correction \"walked\" is pending: it is in neither cache.", 12, "start")
+    p.text(20, 256, "Round 7: 34 tokens cached, K = 5, all five accepted", 13, "start", GREEN, bold=True)
+    both(290, 34, ["A", "dog", "stood", "in", "the", "way"], 5, 5)
+    p.text(left, 446, "Nothing is cut. The draft chose \"way\" in its last step and was never fed it. The bonus is pending.", 12,
+           "start")
+    for x, fill, stroke, words, dashed in ((20, PALE_GREEN, GREEN, "fed in this round, and in the text", False),
+                                           (270, PALE_RED, RED, "fed, not in the text: truncate forgets it", True),
+                                           (560, GROUND, FAINT, "not in the cache", False)):
+        p.box(x, 470, 14, 14, fill, stroke=stroke, dashed=dashed)
+        p.text(x + 20, 482, words, 12, "start")
     p.write("04_caches.svg")
 
 
 def spec_length():
-    """Tokens a target pass against K: counted, by formula, and the ceiling."""
+    """Tokens per target pass against K: counted, by formula, and the ceiling."""
     counted = {1: 64 / 35, 2: 64 / 26, 3: 64 / 21, 4: 64 / 19, 5: 64 / 17, 6: 64 / 16, 8: 64 / 15, 12: 64 / 15,
                16: 64 / 14}
     alpha = 0.8
-    p = Picture(720, 360, "Tokens a target pass against K")
+    p = Picture(720, 360, "Tokens per target pass against K")
     left, right, top, bottom = 70, 560, 50, 300
     x_of = lambda k: left + (right - left) * k / 16
     y_of = lambda n: bottom - (bottom - top) * (n - 1) / 5
@@ -131,8 +125,8 @@ def spec_length():
         p.text(left - 10, y_of(n) + 4, str(n), 11, "end", SOFT)
     for k in (0, 1, 2, 3, 4, 5, 6, 8, 12, 16):
         p.text(x_of(k), bottom + 18, str(k), 11, colour=SOFT)
-    p.text((left + right) / 2, bottom + 40, "K, drafted tokens a round", 12)
-    p.text(left, 30, "tokens a target pass", 13, "start", bold=True)
+    p.text((left + right) / 2, bottom + 40, "K, drafted tokens per round", 12)
+    p.text(left, 30, "tokens per target pass", 13, "start", bold=True)
     p.line([(x_of(0), y_of(1)), (x_of(5), y_of(6))], FAINT, 1.5, dashed=True)
     p.text(x_of(4.3), y_of(5.75), "K + 1", 12, "end", SOFT)
     expected = lambda k: (1 - alpha ** (k + 1)) / (1 - alpha)
@@ -166,16 +160,16 @@ def areas():
                 p.text(x + 26 + i * 50, bottom - height * (low + high) / 2 + 4, words, 11)
 
     x = 30
-    axis(x, "1. draw from q", "kept: min(p, q)")
+    axis(x, "1. draw from q", "accepted: min(p, q)")
     for i in range(4):
         kept = min(target[i], draft[i])
         block(x, i, 0, kept, PALE_GREEN, GREEN, f"{kept:.2f}")
         block(x, i, kept, draft[i], PALE_RED, RED, f"{draft[i] - kept:.2f}")
         y = bottom - height * target[i]
         p.line([(x + 26 + i * 50 - 22, y), (x + 26 + i * 50 + 22, y)], BLUE, 2.5)
-    p.text(x, 346, "kept 0.65, rejected 0.35", 12, "start")
+    p.text(x, 346, "accepted 0.65, rejected 0.35", 12, "start")
     x = 280
-    axis(x, "2. what p still wants", "max(0, p - q)")
+    axis(x, "2. what p still lacks", "max(0, p - q)")
     for i in range(4):
         owed = max(0, target[i] - draft[i])
         kept = min(target[i], draft[i])
@@ -193,7 +187,7 @@ def areas():
                BLUE, 2.5)
         p.text(x + 26 + i * 50, bottom - height * target[i] - 8, f"{target[i]:.2f}", 11, colour=BLUE)
     p.text(x, 346, "0.65 + 0.35 = 1", 12, "start")
-    for x, fill, stroke, text in ((30, PALE_GREEN, GREEN, "drafted and kept"),
+    for x, fill, stroke, text in ((30, PALE_GREEN, GREEN, "drafted and accepted"),
                                   (190, PALE_RED, RED, "drafted and rejected"),
                                   (370, PALE_YELLOW, OCHRE, "drawn as a correction")):
         p.box(x, 372, 14, 14, fill, stroke=stroke)
