@@ -9,10 +9,57 @@ import math
 import statistics
 
 from experiments import Axes, COLOURS, EXPERIMENTS, draw_mark
-from picture import (BLUE, GREEN, GROUND, INK, PALE_BLUE, PALE_YELLOW, Picture, RED, SOFT)
+from picture import (BLUE, GREEN, GROUND, INK, PALE_BLUE, PALE_GREEN, PALE_YELLOW, Picture, RED, SOFT)
 
 OCHRE, FAINT = "#b0851c", "#c3cad1"
 DRAWN_K = {1: ("up", COLOURS[0]), 3: ("square", COLOURS[1]), 5: ("circle", COLOURS[2]), 8: ("down", COLOURS[3])}
+
+
+# --- the rows of a pass ---
+
+# (request, tokens that are cached, tokens that are fed, rows of logits): step 3 of the chapter's example
+SEGMENTS = [("0 story", 19, 4, 4), ("1 plain", 5, 1, 1), ("2 sum", 20, 16, 0)]
+SHADES = [(PALE_BLUE, BLUE), (PALE_GREEN, GREEN), (PALE_YELLOW, OCHRE)]
+
+
+def ragged():
+    """Three requests, their segments, and the rows of the pass that computes them."""
+    p = Picture(800, 408, "Three requests of different lengths become a list of segments and one matrix of rows")
+    for x, words in ((24, "each request's tokens"), (412, "segments"), (560, "rows"), (700, "logits")):
+        p.text(x, 30, words, 14, "start", bold=True)
+    p.text(24, 48, "grey: cached; coloured: fed in this step", 12, "start", SOFT)
+    p.text(412, 48, "tokens, logits", 12, "start", SOFT)
+    p.text(560, 48, "21, for all layers", 12, "start", SOFT)
+    p.text(700, 48, "5, for the head", 12, "start", SOFT)
+    row, top, height, cell, scale = 0, 64, 15, 9, 5
+    for (name, cached, fed, logits), (pale, strong), y in zip(SEGMENTS, SHADES, (82, 162, 254)):
+        p.text(24, y - 6, name, 13, "start")
+        p.box(24, y, cached * scale, 24, "#e3e6ea", str(cached), stroke=SOFT, size=11)
+        for i in range(fed):
+            p.box(24 + cached * scale + 6 + i * cell, y, cell, 24, pale, stroke=strong)
+        p.text(24 + cached * scale + 6, y + 40, fed_words(fed, logits), 12, "start", SOFT)
+        p.line([(30 + cached * scale + fed * cell + 8, y + 12), (408, y + 12)], SOFT, 1, tip=True)
+        p.box(412, y, 104, 24, pale, f"{fed}, {logits}", mono=True, stroke=strong)
+        first, last = top + row * height, top + (row + fed) * height
+        p.line([(516, y + 12), (534, y + 12), (546, (first + last) / 2), (556, (first + last) / 2)], strong, 1.5, tip=True)
+        for i in range(fed):
+            number, at = row + i, top + (row + i) * height
+            p.box(560, at, 92, height - 2, pale, stroke=strong)
+            p.text(606, at + 10.5, f"{number}: position {cached + i}", 10)
+            if i >= fed - logits:
+                p.line([(652, at + 6.5), (698, at + 6.5)], strong, 1.2, tip=True)
+                p.box(700, at, 76, height - 2, pale, stroke=strong)
+                p.text(738, at + 10.5, f"row {number}", 10)
+        row += fed
+    p.text(24, 390, "Step 3 of the run below. Rows of rounds come first, so the logits of rounds begin at row 0.", 12,
+           "start", SOFT)
+    p.write("06_ragged.svg")
+
+
+def fed_words(fed, logits):
+    if logits == 0:
+        return f"{fed} tokens of the prompt"
+    return "the pending token" if fed == 1 else f"the pending token, {fed - 1} drafts"
 
 
 # --- the timeline ---
@@ -171,7 +218,7 @@ def nice_marks(most):
 
 
 def panel(p, left, part, title, predicted):
-    """Speed-up against B."""
+    """Speedup against B."""
     settings = [e for e in part["settings"] if e["spec_length"] in DRAWN_K]
     batches = sorted({e["batch"] for e in settings})
     most = max(max(e["measured"], e[predicted]) for e in settings)
@@ -188,8 +235,8 @@ def panel(p, left, part, title, predicted):
 
 
 def sweep(results):
-    p = Picture(760, 420, "Speed-up against the size of the batch")
-    p.text(50, 30, "Speed-up over a batch without speculation", 14, "start", bold=True)
+    p = Picture(760, 420, "Speedup against the size of the batch")
+    p.text(50, 30, "Speedup over a batch without speculation", 14, "start", bold=True)
     panel(p, 50, results["pair"], f"embedded pair, {size(results['pair'])}", "formula")
     panel(p, 430, results["memory"], f"random weights, {size(results['memory'])}, every draft right", "formula")
     legend(p, 390)
@@ -247,6 +294,7 @@ def passes(part):
 
 def main():
     read = lambda name: json.loads((EXPERIMENTS / name).read_text(encoding="utf-8"))
+    ragged()
     Timeline(read("batch_trace.json")).draw()
     results = read("batch.json")
     sweep(results)
