@@ -70,7 +70,7 @@ def full_batch(summary, batch):
 
 
 def times_of(summary, batch):
-    """Seconds a step in full batches, tokens a second there and overall, prompts and emptying batch included."""
+    """Seconds per step in full batches, tokens per second there and overall, prompts and emptying batch included."""
     full = full_batch(summary, batch)
     step, draft, verify = (full[name] / full["steps"] for name in ("seconds", "draft_seconds", "verify_seconds"))
     return {"step": step, "draft": draft, "verify": verify, "overhead": step - draft - verify,
@@ -89,7 +89,7 @@ def counts_of(summary, batch):
 
 
 def ratios(times, plain, K):
-    """c, v and speed-ups from two runs of one sweep."""
+    """c, v and speedups from two runs of one sweep."""
     pass_ = plain["verify"]
     return {"c": times["draft"] / K / pass_ if K else None, "v": times["verify"] / pass_,
             "overhead_in_passes": times["overhead"] / pass_,

@@ -49,13 +49,13 @@ def speed_ups(settings, best, cell):
 
 @table
 def sweep(batches):
-    """The embedded pair: measured speed-up in full batches."""
+    """The embedded pair: measured speedup in full batches."""
     return speed_ups(batches.pair, batches.data["pair"]["best_k_by_batch"], lambda e: number(e["measured"]))
 
 
 @table
 def sweep_memory(batches):
-    """Random weights: measured speed-up in full batches, and v."""
+    """Random weights: measured speedup in full batches, and v."""
     return speed_ups(batches.memory, batches.data["memory"]["best_k_by_batch"],
                      lambda e: f"{number(e['measured'])} (v {number(e['v'])})")
 
@@ -72,8 +72,8 @@ def sweep_predicted(batches):
                          number(e["emitted"]), number(e["measured"]),
                          f"{number(e['measured_least'])} to {number(e['measured_most'])}",
                          number(e["measured_overall"])])
-    return markdown(["K", "B", "alpha", "c", "v", "tokens a round", "formula", "accounting",
-                     "tokens a round, full batches", "measured", "sweeps", "whole run"], rows)
+    return markdown(["K", "B", "alpha", "c", "v", "tokens per round", "formula", "accounting",
+                     "tokens per round, full batches", "measured", "sweeps", "whole run"], rows)
 
 
 @table

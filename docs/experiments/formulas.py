@@ -1,13 +1,14 @@
 """The cost model in Python, for tables and figures; common/speculation/paper_formulas.h explains each function, and
 `python3 docs/experiments/formulas.py` holds these against numbers worked out by hand.
 
-alpha: accepted / tested. K: drafted tokens a round. c: time of a draft step over that of a target step. v: time of a
+alpha: accepted / tested. K: drafted tokens per round. c: time of a draft step over that of a target step. v: time of a
 target pass over K + 1 rows over that of one row.
 """
+import math
 
 
 def emitted(alpha, K):
-    """Tokens a round, equation (1)."""
+    """Tokens per round, equation (1)."""
     return sum(alpha**i for i in range(K + 1))
 
 
@@ -33,8 +34,8 @@ def best_K(alpha, c, v=1, most=1000):
         factor = walltime_factor(alpha, K, c, v)
         if factor > best_factor + 1e-12:
             best, best_factor = K, factor
-        elif factor < best_factor / 2 or alpha**K < 1e-9:
-            break  # the factor has one peak, and this is far behind it
+        elif best > 0 and factor < best_factor / 2 or alpha**K < 1e-9:
+            break  # the factor has one peak, and this is far behind it, or no further draft is accepted
     return best
 
 
@@ -80,6 +81,11 @@ def check():
     assert emitted(1, 5) == 6 and emitted(0, 5) == 1 and emitted(0.5, 2) == 1.75
     assert abs(walltime_factor(0.8, 5, 0) - 3.68928) < 1e-9 and abs(operations_factor(0.8, 5, 0) - 1.6263) < 1e-4
     assert best_K(0.7, bytes_c("1B", "3B")) == 2 and best_K(0.3, 0.4) == 0 and best_K(0.99, 0.01) > 10
+    assert best_K(0.99, 0.01, v=5) > 10
+    # The oracle is at most e / (e - 1) times as fast as the best K if plain decoding, K = 0, is among them.
+    over = lambda a, c, least: oracle_factor(a, c) / max(walltime_factor(a, K, c) for K in range(least, 120))
+    pairs = [(a / 50, c / 50) for a in range(2, 50, 4) for c in range(1, 51, 4)]
+    assert max(over(a, c, 0) for a, c in pairs) < math.e / (math.e - 1) < over(0.1, 1, 1) and f"{over(0.1, 1, 1):.2f}" == "1.82"
     assert all(best_K(a / 50, c) == max(range(200), key=lambda K: (walltime_factor(a / 50, K, c), -K))
                for a in range(49) for c in (0.01, 0.05, 0.2, 0.385))
     print("ok")

@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
-"""Makes the tables of the chapters on speculation from real runs, and writes them between their markers.
+"""Makes tables of the chapters on speculation from real runs, and writes them to rules.json, with the hash of the
+sources that they were made from. tables.py puts them into the pages.
 
-    python3 docs/experiments/rules.py            # some 1,400 short runs of the programs in build/bin
+    python3 docs/experiments/rules.py            # some 950 short runs of the programs in build/bin
     python3 docs/experiments/rules.py DIR        # in another directory
 
-In a chapter, a table stands between <!-- table: NAME --> and <!-- end table -->; rules.json keeps them with the hash of
-the sources that they were made from. All numbers are counts, so they do not depend on the machine. The prompts are those of golden/goldens/target/greedy.jsonl.
+All numbers are counts, so they do not depend on the machine. The prompts are those of
+golden/goldens/target/greedy.jsonl.
 """
 import collections
 import datetime
 import json
 import pathlib
-import re
 import subprocess
 import sys
 import tempfile
@@ -22,8 +22,6 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 BIN = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "build/bin"
 GREEDY = "04_greedy_speculation"
 SAMPLING = "05_rejection_sampling"
-CHAPTERS = ("docs/04_greedy_speculation.md", "docs/05_rejection_sampling.md")
-BLOCK = re.compile(r"(<!-- table: (?P<name>[\w-]+) -->\n).*?(<!-- end table -->)", re.DOTALL)
 NEW_TOKENS = 100
 
 
@@ -79,7 +77,7 @@ def table(head, rows):
 
 
 def draft_kinds(by_kind):
-    """Greedy: tokens a target pass, by what drafts and by the kind of text."""
+    """Greedy: tokens per target pass, by what drafts and by the kind of text."""
     texts = ("stories", "rewriting", "arithmetic", "code")
     rows = []
     for draft in ("llama", "bigram", "unigram", "lookup", "random"):
@@ -95,7 +93,7 @@ def sampled(chosen, *options):
 
 def rules(chosen):
     formula = {"rejection": "sum min(p, q)", "at-least": "sum of q where p >= q", "non-iterative": "1 / max(p / q)",
-               "sample-and-match": "sum p q", "one-hot": "sum p q", "coupled": "see section 8",
+               "sample-and-match": "sum p q", "one-hot": "sum p q", "coupled": "see sitting 5.8",
                "residual-skipped": "sum min(p, q)"}
     rows = []
     for rule, accepts in formula.items():
@@ -103,16 +101,7 @@ def rules(chosen):
         lossless = "no" if rule == "residual-skipped" else "yes"
         rows.append([f"`{rule}`", lossless, accepts, one.alpha(), one.acceptance_prob(), one.ratio("accepted", "acceptance_prob"),
                      one.tokens()])
-    return table(["rule", "lossless", "accepts", "alpha", "sum min(p, q)", "alpha over it", "tokens a target pass"], rows)
-
-
-def lenience(chosen):
-    rows = []
-    for factor in (1, 0.5, 0.3, 0.1):
-        drawn = sampled(chosen, "--temperature", 1, "--lenience", factor)
-        greedy = sampled(chosen, "--lenience", factor)
-        rows.append([str(factor), drawn.alpha(), drawn.tokens(), greedy.alpha(), greedy.tokens()])
-    return table(["l", "temperature 1: alpha", "tokens a pass", "temperature 0: alpha", "tokens a pass"], rows)
+    return table(["rule", "lossless", "accepts", "alpha", "sum min(p, q)", "alpha over it", "tokens per target pass"], rows)
 
 
 def draft_temperatures(chosen):
@@ -120,23 +109,19 @@ def draft_temperatures(chosen):
     for temperature in (0, 0.5, 0.8, 1, 1.2, 2):
         one = sampled(chosen, "--temperature", 1, "--draft-temperature", temperature)
         rows.append([str(temperature), one.alpha(), one.acceptance_prob(), one.tokens()])
-    return table(["draft temperature", "alpha", "sum min(p, q)", "tokens a target pass"], rows)
+    return table(["draft temperature", "alpha", "sum min(p, q)", "tokens per target pass"], rows)
 
 
 def main():
     by_kind = prompts()
     chosen = [ids for group in by_kind.values() for ids in group]
     tables = {"draft-kinds": draft_kinds(by_kind), "rules": rules(chosen),
-              "draft-temperatures": draft_temperatures(chosen), "lenience": lenience(chosen)}
+              "draft-temperatures": draft_temperatures(chosen)}
     made = {"date": datetime.date.today().isoformat(), "sources_sha256": sources_sha256()}
     kept = json.dumps({**made, "tables": {name: rows.splitlines() for name, rows in tables.items()}}, indent=1)
-    pathlib.Path(__file__).with_name("rules.json").write_text(kept + "\n", encoding="utf-8")
-    for chapter in CHAPTERS:
-        path = ROOT / chapter
-        old = path.read_text(encoding="utf-8")
-        new = BLOCK.sub(lambda block: block[1] + tables[block["name"]] + block[3], old)
-        path.write_text(new, encoding="utf-8")
-        print(f"{chapter}: {len(BLOCK.findall(old))} tables, {'changed' if new != old else 'as they were'}")
+    file = pathlib.Path(__file__).with_name("rules.json")
+    file.write_text(kept + "\n", encoding="utf-8")
+    print(file)
 
 
 if __name__ == "__main__":

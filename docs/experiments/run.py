@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs the experiments of docs/theory.md on the embedded pair and writes what they gave.
+"""Runs the experiments of docs/theory/ on the embedded pair and writes what they gave.
 
     python3 docs/experiments/run.py [--build DIR] [--out FILE] [--quick] [--only counts|times]
 
@@ -297,7 +297,7 @@ def time_summary(kind, temperature, spec_length, sweeps):
         return sum(r[name] for r in runs)
 
     def together(name):
-        """A speed-up over all prompts: tokens over the sum of their times, in plain steps."""
+        """A speedup over all prompts: tokens over the sum of their times, in plain steps."""
         return over_sweeps(lambda runs: total(runs, "emitted") / sum(r["emitted"] / r[name] for r in runs))
 
     first = sweeps[0]  # counts are the same in all of them

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Fills the tables of docs/theory.md and docs/real-models.md from results.json and from the formulas, those of
-docs/06_batched_verification.md from batch.json, those of docs/kernels.md from cuda.json where there is one, and those
-of docs/performance.md and README.md from bench.json, of which it also draws the figures.
+"""Fills the tables of README.md and of all Markdown pages below docs/ with what was measured, and draws the figures
+that are made from bench.json.
 
-    python3 docs/experiments/tables.py            rewrites them
-    python3 docs/experiments/tables.py --check    exit code 1 where one differs
+    python3 docs/experiments/tables.py            rewrites what differs
+    python3 docs/experiments/tables.py --check    exit code 1 where something differs
 
-A table stands between <!-- table: NAME --> and <!-- end table -->, in a quotation with "> " before both. NAME is a
-function of this file, of batch_tables.py, of bench_tables.py or of cuda_tables.py. What was measured before the
-sources of bench.json or cuda.json changed says so, and its figures are grey: that is made here too, and checked.
+A table is between <!-- table: NAME --> and <!-- end table -->, in a quotation with "> " before both. SOURCES has the
+names: functions of this file (results.json and the formulas), of batch_tables.py, of bench_tables.py and of
+cuda_tables.py, and the tables of rules.json. All tables of a page are made from one file. What was measured before
+the sources of bench.json or cuda.json changed says so, and its figures are grey: that is made here too, and checked.
 """
 import argparse
 import difflib
@@ -60,7 +60,7 @@ def operations(_):
     rows = [[f"{alpha}", str(K), number(formulas.operations_factor(alpha, K, 0)),
              number(formulas.walltime_factor(alpha, K, 0)), number(formulas.memory_access_factor(alpha, K))]
             for alpha, K in ((0.6, 2), (0.7, 3), (0.8, 2), (0.8, 5), (0.9, 2), (0.9, 10))]
-    return markdown(["alpha", "K", "operations", "speed-up", "target's bytes"], rows)
+    return markdown(["alpha", "K", "operations", "speedup", "target's bytes"], rows)
 
 
 @table
@@ -131,7 +131,7 @@ def alpha(results):
                              number(e["acceptance_rate"]), number(e["rounds_that_drafted"] / e["rounds"]),
                              number(e["emitted_per_round"])])
     return markdown(["draft", "temperature", "alpha", "by probability", "acceptance_rate", "rounds that drafted",
-                     "tokens a round"], rows)
+                     "tokens per round"], rows)
 
 
 @table
@@ -160,7 +160,7 @@ def independence(results):
                          number(e["accepted_at"][K - 1] / e["whole_rounds"]), number(formulas.emitted(a, K)),
                          number(e["whole_emitted_per_round"]), number(e["emitted_per_round"])])
     return markdown(["text", "T", "whole rounds", "alpha", f"alpha^{K}", f"all {K} accepted", "formula",
-                     "tokens a whole round", "with stops"], rows)
+                     "tokens per whole round", "with stops"], rows)
 
 
 @table
@@ -195,7 +195,7 @@ def lenience(results):
             rows.append([NAMES.get(kind, kind), f"{temperature}", *(number(e["alpha"]) for e in entries),
                          *(number(e["emitted_per_round"]) for e in entries), changed])
     return markdown(["draft", "T", *(f"alpha, l = {x:g}" for x in levels),
-                     *(f"tokens a round, l = {x:g}" for x in levels), "texts changed"], rows)
+                     *(f"tokens per round, l = {x:g}" for x in levels), "texts changed"], rows)
 
 
 @table
@@ -208,10 +208,10 @@ def alpha_by_k(results):
     for e in sorted(entries, key=lambda e: (e["temperature"], e["spec_length"])):
         alpha = e["whole_accepted"] / e["whole_tested"]
         formula = formulas.emitted(alpha, e["spec_length"])
-        rows.append([f"{e['temperature']}", str(e["spec_length"]), number(e["alpha"], 3),
+        rows.append([f"{e['temperature']}", str(e["spec_length"]), f"{number(e['alpha'], 3)} ± {number(e['alpha_se'], 3)}",
                      number(e["acceptance_rate"], 3), number(formula), number(e["whole_emitted_per_round"]),
                      number(formula / e["whole_emitted_per_round"])])
-    return markdown(["T", "K", "alpha", "acceptance_rate", "formula", "tokens a whole round", "formula / measured"],
+    return markdown(["T", "K", "alpha", "acceptance_rate", "formula", "tokens per whole round", "formula / measured"],
                     rows)
 
 
@@ -243,7 +243,7 @@ def wrong_alpha(results):
                          number(e["acceptance_rate"]), number(formulas.emitted(e["acceptance_rate"], K)),
                          number(e["emitted_per_round"])])
     return markdown(["text", "alpha", "formula with alpha", "acceptance_rate", "formula with that",
-                     "measured tokens a round"], rows)
+                     "measured tokens per round"], rows)
 
 
 @table
@@ -255,7 +255,7 @@ def wrong_v(results):
         for K in (2, 5):
             rows.append([f"{alpha}", str(K), number(formulas.walltime_factor(alpha, K, c, 1)),
                          number(formulas.walltime_factor(alpha, K, c, K + 1))])
-    return markdown(["alpha", "K", "factor at v = 1", "with K + 1 in place of v"], rows)
+    return markdown(["alpha", "K", "factor at v = 1", "with K + 1 instead of v"], rows)
 
 
 # --- times ---
@@ -284,7 +284,7 @@ def times(results):
                      number(e["v"]), number(e["emitted_per_round"]), number(predicted(e)),
                      number(e["program_accounting"]), number(e["clock"]), f"{number(e['clock_least'])} to {number(e['clock_most'])}"])
     rows.sort(key=lambda row: (["the draft model", "bigram", "lookup"].index(row[0]), float(row[1]), int(row[2])))
-    return markdown(["draft", "T", "K", "alpha", "c", "v", "tokens a round", "formula", "accounting", "clock",
+    return markdown(["draft", "T", "K", "alpha", "c", "v", "tokens per round", "formula", "accounting", "clock",
                      "sweeps"], rows)
 
 
@@ -309,31 +309,56 @@ def committed_cuda(data):
     return cuda_tables.Measured(data, data is not None and cuda_bench.is_stale(data))
 
 
-# Chapter -> its tables, the file they are made from, and what reads its JSON.
-CHAPTERS = {"theory.md": (TABLES, "results.json", Results),
-            "real-models.md": (TABLES, "results.json", Results),
-            "06_batched_verification.md": (batch_tables.TABLES, "batch.json", batch_tables.Batches),
-            "kernels.md": (cuda_tables.TABLES, "cuda.json", committed_cuda),
-            "performance.md": (bench_tables.TABLES, "bench.json", committed_benchmarks),
-            "../README.md": (bench_tables.TABLES, "bench.json", committed_benchmarks)}
+class Rules:
+    """The tables of rules.json, which rules.py has made already."""
+
+    def __init__(self, data):
+        self.tables = data["tables"]
 
 
-def read(chapter):
-    """What the chapter's tables are made from; cuda.json need not be there."""
-    _, file, reader = CHAPTERS[chapter]
-    path = HERE / file
+RULE_TABLES = {name: lambda rules, name=name: "\n".join(rules.tables[name]) + "\n"
+               for name in ("draft-kinds", "rules", "draft-temperatures")}
+
+# What was measured -> the tables that are made from it, and what reads it.
+SOURCES = {"results.json": (TABLES, Results),
+           "rules.json": (RULE_TABLES, Rules),
+           "batch.json": (batch_tables.TABLES, batch_tables.Batches),
+           "bench.json": (bench_tables.TABLES, committed_benchmarks),
+           "cuda.json": (cuda_tables.TABLES, committed_cuda)}
+
+
+def pages():
+    """The pages that have tables, as paths from docs/."""
+    below = sorted(path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md"))
+    return [page for page in [*below, "../README.md"] if "<!-- table:" in (DOCS / page).read_text(encoding="utf-8")]
+
+
+def source_of(page, text=None):
+    """The file that a page's tables are made from."""
+    text = (DOCS / page).read_text(encoding="utf-8") if text is None else text
+    names = {match["name"] for match in BLOCK.finditer(text)}
+    for file, (tables, _) in SOURCES.items():
+        if names <= set(tables):
+            return file
+    known = set().union(*(tables for tables, _ in SOURCES.values()))
+    if unknown := sorted(names - known):
+        sys.exit(f"{page}: no such table: {', '.join(unknown)}; there are {', '.join(sorted(known))}")
+    sys.exit(f"{page}: its tables are made from several files: {', '.join(sorted(names))}")
+
+
+def read(page):
+    """What the page's tables are made from; cuda.json need not be there."""
+    file = source_of(page)
+    path, reader = HERE / file, SOURCES[file][1]
     missing = reader is committed_cuda and not path.is_file()
     return reader(None if missing else json.loads(path.read_text(encoding="utf-8")))
 
 
-def filled(chapter, text, results):
-    """The chapter's text with the tables of these results."""
-    tables = CHAPTERS[chapter][0]
-    names = [match["name"] for match in BLOCK.finditer(text)]
-    if unknown := sorted(set(names) - set(tables)):
-        sys.exit(f"{chapter}: no such table: {', '.join(unknown)}; there are {', '.join(tables)}")
-    if len(names) != text.count("<!-- table:"):
-        sys.exit(f"{chapter}: a table is not closed by <!-- end table -->")
+def filled(page, text, results):
+    """The page's text with the tables of these results."""
+    if len(BLOCK.findall(text)) != text.count("<!-- table:"):
+        sys.exit(f"{page}: a table is not closed by <!-- end table -->")
+    tables = SOURCES[source_of(page, text)][0]
 
     def fill(block):
         # Between a comment and a table Markdown wants an empty line; inside a quotation, its sign.
@@ -343,16 +368,16 @@ def filled(chapter, text, results):
     return BLOCK.sub(fill, text)
 
 
-def made(chapters):
-    """(file, its text of today's results) of each chapter."""
-    for chapter in chapters:
-        path = DOCS / chapter
-        yield path, filled(chapter, path.read_text(encoding="utf-8"), read(chapter))
+def made(some_pages):
+    """(file, its text of today's results) of each page."""
+    for page in some_pages:
+        path = DOCS / page
+        yield path, filled(page, path.read_text(encoding="utf-8"), read(page))
 
 
 def made_from_benchmarks():
-    """The same of the chapters and of the figures that are made from bench.json."""
-    yield from made(chapter for chapter, (_, file, _) in CHAPTERS.items() if file == "bench.json")
+    """The same of the pages and of the figures that are made from bench.json."""
+    yield from made(page for page in pages() if source_of(page) == "bench.json")
     results = read("performance.md")
     for name, picture in benchmark_figures.drawn(results.data, results.stale).items():
         yield DOCS / "figures" / name, picture
@@ -362,13 +387,14 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true")
     check, differs = parser.parse_args().check, False
-    measured = ["theory.md", "real-models.md", "06_batched_verification.md", "kernels.md"]
-    for path, new in [*made(measured), *made_from_benchmarks()]:
+    others = [page for page in pages() if source_of(page) != "bench.json"]
+    for path, new in [*made(others), *made_from_benchmarks()]:
         old = path.read_text(encoding="utf-8") if path.exists() else ""
         differs |= old != new
         if check:
-            sys.stdout.writelines(difflib.unified_diff(old.splitlines(True), new.splitlines(True), path.name, "results"))
-        else:
+            name = path.resolve().relative_to(DOCS.parent).as_posix()
+            sys.stdout.writelines(difflib.unified_diff(old.splitlines(True), new.splitlines(True), name, "results"))
+        elif old != new:
             path.write_text(new, encoding="utf-8")
     if check and differs:
         print("these files are not what the results give: make docs")

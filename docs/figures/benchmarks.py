@@ -85,7 +85,7 @@ def roofline(benchmarks):
     entries = [e for name in names for e in benchmarks.of(name)]
     if not entries:
         return None
-    p = Picture(760, 450, "Roofline: operations a second against rows")
+    p = Picture(760, 450, "Roofline: operations per second against rows")
     giga = lambda e: e["flops_per_second"] / 1e9
     peak = max(e["peak"] for e in entries) / 1e9
     ys = powers([giga(e) for e in entries] + [peak])
@@ -138,7 +138,7 @@ def stages(benchmarks):
     ys = powers([e["tokens_per_second"] for e in entries])
     ys = [ys[0] - 1, *ys, ys[-1] + 1]
     axes = Axes(p, 64, 54, 540, 330, [0.5, 6.5], ys, lambda x: "", lambda y: f"{2 ** y:g}")
-    axes.titles("tokens a second, on the same prompts", "stage")
+    axes.titles("tokens per second, on the same prompts", "stage")
     width = 0.8 / len(pairs)
     for i, pair in enumerate(pairs):
         colour = COLOURS[i]
@@ -162,7 +162,7 @@ def predicted(benchmarks):
                if None not in (e["gain"], e["predicted_formula"], e["predicted_accounting"])]
     if not entries:
         return None
-    p = Picture(760, 500, "Gain of speculation: predicted and measured")
+    p = Picture(760, 500, "Speedup by speculation: predicted and measured")
     marks = scale([max(e["gain"], e["predicted_formula"], e["predicted_accounting"]) for e in entries])
     axes = Axes(p, 60, 54, 500, 440, marks, marks)
     axes.titles("measured gain over plain decoding", "predicted gain")
@@ -187,7 +187,7 @@ def spec_length(benchmarks):
     lines = {pair: sorted(points) for pair, points in lines.items() if len(points) > 2}
     if not lines:
         return None
-    p = Picture(760, 430, "Gain of greedy speculation against K")
+    p = Picture(760, 430, "Speedup by greedy speculation against K")
     axes = Axes(p, 60, 54, 520, 350, list(range(9)), scale([gain for points in lines.values() for _, gain in points]))
     axes.titles("gain over plain decoding, mean over text kinds", "K")
     axes.curve([(0, 1), (8, 1)], INK, 1)
@@ -207,7 +207,7 @@ def batch(benchmarks):
     if not entries:
         return None
     target, draft = entries[-1]["target"], entries[-1]["draft"]
-    p = Picture(760, 430, "Gain of speculation against the size of the batch")
+    p = Picture(760, 430, "Speedup by speculation against the size of the batch")
     entries = [e for e in entries if (e["target"], e["draft"]) == (target, draft)]
     axes = Axes(p, 60, 54, 520, 350, powers([e["B"] for e in entries]), scale([e["gain"] for e in entries] + [1]),
                 lambda x: str(2 ** x))

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Draws the figures of docs/theory.md: python3 docs/figures/experiments.py [RESULTS]
+"""Draws the figures of docs/theory/: python3 docs/figures/experiments.py [RESULTS]
 
 RESULTS: what docs/experiments/run.py wrote, docs/experiments/results.json by default. Writes SVG files beside itself.
 """
@@ -71,9 +71,9 @@ def clip(text, most):
 
 def emitted(results):
     """Equation (1), and measured rounds beside it."""
-    p = Picture(720, 470, "Tokens a round against alpha")
+    p = Picture(720, 470, "Tokens per round against alpha")
     axes = Axes(p, 60, 50, 520, 390, [0, 0.2, 0.4, 0.6, 0.8, 1], list(range(1, 12)))
-    axes.titles("tokens a round, E[emitted]", "alpha = accepted / tested")
+    axes.titles("tokens per round, E[emitted]", "alpha = accepted / tested")
     shapes = {1: "up", 2: "diamond", 3: "square", 5: "circle", 8: "down"}
     for K, colour in zip((1, 2, 3, 5, 8), COLOURS):
         axes.curve([(a, formulas.emitted(a, K)) for a in ALPHAS], colour)
@@ -113,17 +113,48 @@ def best_k():
         p.line([(580, y - 4), (604, y - 4)], colour, 2.5)
         p.text(612, y, f"c = {c:.3g}", 12, "start")
     p.text(612, 66 + 6 * 24 - 6, "(1B for 3B)", 11, "start", SOFT)
-    p.text(60, 420, "0: plain decoding is faster. For each c that is where alpha is not above c (Corollary 3.9).", 12,
+    p.text(60, 420, "0: plain decoding is at least as fast. For each c that is where alpha is not above c (Corollary 3.9).", 12,
            "start", SOFT)
     p.write("theory_best_k.svg")
 
 
+def tokens_and_costs():
+    """What a round emits and what it costs, over K, and their ratio."""
+    alpha, c = 0.7, formulas.bytes_c("1B", "8B")
+    best = formulas.best_K(alpha, c)
+    factor = formulas.walltime_factor(alpha, best, c)
+    p = Picture(720, 420, "Tokens of a round and its cost against K")
+    Ks = list(range(17))
+    left = Axes(p, 50, 60, 400, 330, list(range(0, 17, 2)), [0, 1, 2, 3, 4])
+    left.titles("tokens and cost of a round", "K")
+    left.curve([(K, formulas.emitted(alpha, K)) for K in Ks], GREEN)
+    left.curve([(K, K * c + 1) for K in Ks], BLUE)
+    left.curve([(K, factor * (K * c + 1)) for K in (0, (4 / factor - 1) / c)], BLUE, 1.5, dashed=True)
+    for K in Ks:
+        left.mark(K, formulas.emitted(alpha, K), "circle", GREEN, filled=K == best)
+        left.mark(K, K * c + 1, "square", BLUE, filled=K == best)
+    right = Axes(p, 450, 60, 690, 330, list(range(0, 17, 4)), [0, 0.5, 1, 1.5, 2])
+    right.titles("the ratio: how much faster", "K")
+    right.curve([(0, 1), (16, 1)], SOFT, 1.5, dashed=True)
+    right.curve([(K, formulas.walltime_factor(alpha, K, c)) for K in Ks], PURPLE)
+    for K in Ks:
+        right.mark(K, formulas.walltime_factor(alpha, K, c), "diamond", PURPLE, filled=K == best)
+    p.text(right.x(best), right.y(factor) - 14, f"{factor:.2f} at K = {best}", 12)
+    for x, y, shape, colour, words in ((56, 384, "circle", GREEN, "tokens, E[emitted]"), (206, 384, "square", BLUE, "cost, K c + v")):
+        draw_mark(p, x, y, shape, colour)
+        p.text(x + 12, y + 4, words, 12, "start")
+    p.line([(320, 384), (350, 384)], BLUE, 1.5, dashed=True)
+    p.text(358, 388, f"the cost, {factor:.2f} times: it touches the tokens at K = {best}", 12, "start")
+    p.text(50, 408, f"alpha = {alpha}, c = {c:.3f} (a 1B model drafts for an 8B model, by bytes), v = 1", 12, "start", SOFT)
+    p.write("theory_tokens_and_costs.svg")
+
+
 def speed_operations():
-    """Speed-up and arithmetic against alpha, c = 0."""
+    """Speedup and arithmetic against alpha, c = 0."""
     p = Picture(720, 400, "What K buys in time and costs in operations, for a draft that costs nothing")
     Ks = (2, 3, 5, 7, 10)
     speed = Axes(p, 50, 50, 330, 330, [0, 0.2, 0.4, 0.6, 0.8, 1], [0, 2, 4, 6, 8, 10])
-    speed.titles("speed-up", "alpha")
+    speed.titles("speedup", "alpha")
     work = Axes(p, 390, 50, 670, 330, [0, 0.2, 0.4, 0.6, 0.8, 1], [0, 2, 4, 6, 8, 10])
     work.titles("operations, times those of plain decoding", "alpha")
     for i, (K, colour) in enumerate(zip(Ks, COLOURS)):
@@ -250,6 +281,7 @@ def main():
     results = json.loads(file.read_text(encoding="utf-8"))
     emitted(results)
     best_k()
+    tokens_and_costs()
     speed_operations()
     rounds(results)
     positions(results)
