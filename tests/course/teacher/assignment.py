@@ -24,8 +24,8 @@ STARTER = course.FOLDER / "teacher/starter"
 COPIED = ("CMakeLists.txt", "LICENSE", ".ci/setup", ".clang-format", "common", "kernels", "stages/CMakeLists.txt", "stages/programs",
           "golden/draft_text.txt", "golden/models", "golden/checkpoints", "golden/goldens",
           "tests/course/probes/CMakeLists.txt", "tests/course/probes/golden_report.cpp",
-          "docs/figures", "docs/00_before_you_start.md", "docs/checkpoints_and_tokenizers.md", "docs/theory.md",
-          "docs/glossary.md", "docs/troubleshooting.md", "docs/trace_viewer.html")
+          "docs/figures", "docs/00_before_you_start.md", "docs/checkpoints_and_tokenizers.md", "docs/theory",
+          "docs/glossary.md", "docs/troubleshooting.md", "docs/trace_viewer.html", "docs/interactive")
 # Folders of stages/programs that need a stage's library -> that stage.
 NEEDS = {"cache": 3, "speculation": 4, "sampling": 5, "batch": 6, "adaptive": 7}
 # The tools of students; those of teachers and of the course's makers stay behind.
@@ -52,7 +52,7 @@ def is_wanted(path, number):
     stage = re.match(r"(?:stages/|docs/|docs/figures/|tests/course/probes/stage_)(\d\d)[_.]", name)
     if stage and int(stage[1]) > number:
         return False
-    if name == "docs/trace_viewer.html":
+    if name in ("docs/trace_viewer.html", "docs/interactive/trace.html"):
         return number >= NEEDS["speculation"]  # which writes traces
     program = re.match(r"stages/programs/(\w+)/", name)
     if program and NEEDS.get(program[1], 0) > number:
@@ -123,7 +123,7 @@ def write_presets(root, out):
 
 def write_front_pages(root, out, stage):
     """README.md and Makefile, which know the assignment's stage."""
-    rows = "\n".join(f"| {t.name} | {t.title} | `{t.path}` | section {t.section} | {t.points} |"
+    rows = "\n".join(f"| {t.name} | {t.title} | `{t.path}` | [{Path(t.page).name}]({t.page}) | {t.points} |"
                      for t in stage.tasks)
     for name in ("README.md", "Makefile"):
         text = (root / STARTER / f"{name}.in").read_text(encoding="utf-8")
@@ -208,7 +208,7 @@ def update_chapters(out, stubbed, stage):
     would nearly solve a task say where their code is, and links lead nowhere but to what is there."""
     spoiled = {place: task for task in stage.tasks for place in task.spoilers}
 
-    for page in [*out.glob("docs/*.md"), *out.glob("stages/*/*.md")]:
+    for page in [*out.glob("docs/**/*.md"), *out.glob("stages/*/*.md")]:
         def linked(match, folder=page.parent):  # what leads out of the assignment is text that says so
             there = match[2].startswith(("http", "#")) or (folder / match[2].split("#")[0]).exists()
             return match[0] if there else f"{match[1]} {ELSEWHERE}"

@@ -10,7 +10,8 @@ from pathlib import Path
 COURSE = Path(__file__).resolve().parents[2]
 ROOT = COURSE.parents[1]
 SCRIPTS = {"doctor": "tests/doctor.py", "demo": "stages/programs/demo.py", "bench": "tests/benchmarks/bench.py",
-           "cuda_bench": "tests/benchmarks/cuda_bench.py", "embed_trace": "docs/experiments/embed_trace.py"}
+           "cuda_bench": "tests/benchmarks/cuda_bench.py", "embed_trace": "docs/experiments/embed_trace.py",
+           "interactive_trace": "docs/experiments/interactive_trace.py"}
 
 
 def tools():
@@ -35,7 +36,7 @@ TROUBLES = {
     "another spelling of it": ('"$@" --build=', "--build has no value"),
 }
 SPEAKS_AS = {"grade_submission": "grade", "watch": "check"}  # where a tool is another one with more around it
-NO_HELP = ("doctor", "blocks", "commands", "links", "snippets", "spelling")  # they print none on stdout
+NO_HELP = ("doctor", "blocks", "commands", "links", "snippets", "spelling", "style")  # they print none on stdout
 
 
 class Tools(unittest.TestCase):
