@@ -1,4 +1,5 @@
-"""The tables of docs/performance.md and of README.md, made from what bench.py measured. tables.py puts them there."""
+"""The tables of docs/performance.md, docs/overview.md and README.md, made from what bench.py measured. tables.py puts
+them there."""
 import statistics
 
 from table_text import machine, markdown, number, prose
@@ -43,6 +44,13 @@ def mean(entries, name):
     """Over text kinds; None where nothing was measured."""
     values = [e[name] for e in entries if e.get(name) is not None]
     return statistics.mean(values) if values else None
+
+
+def quotient(entry):
+    """T(M)/T(1): the median of the samples' own quotients, with their number where few samples were kept."""
+    samples = entry.get("samples", 3)
+    few = f" ({samples:.0f} sample{'s' * (samples > 1)})" if samples < 3 else ""
+    return number(entry["over_plain"]) + few
 
 
 def settings(benchmarks, **wanted):
@@ -92,8 +100,8 @@ def kernels(benchmarks):
         for e in benchmarks.of(name):
             rows.append([name.removeprefix("matmul/"), str(e["M"]), number(e["seconds"] * 1e3),
                          number(e["bytes_per_second"] / 1e9, 1), number(e["of_bandwidth"]),
-                         number(e["flops_per_second"] / 1e9, 0), number(e["of_peak"]), number(e["over_plain"])])
-    return ["matmul", "M", "ms", "GB/s", "of the bandwidth", "Gflop/s", "of the peak", "T(M)/T(1)"], rows
+                         number(e["flops_per_second"] / 1e9, 0), number(e["of_peak"]), quotient(e)])
+    return ["matmul", "M", "ms", "GB/s", "of the bandwidth", "Gflop/s", "of the peak", "median T(M)/T(1)"], rows
 
 
 @measured
@@ -108,9 +116,9 @@ def ladder(benchmarks):
             gain = f" ({before[M]['seconds'] / e['seconds']:.1f} times as fast)" if e and M in before else ""
             cells += [f"{number(e['seconds'] * 1e3, 1)} ms{gain}", number(e["of_bandwidth"])] if e else ["", ""]
         number_of, _, words = name.removeprefix("ladder/").partition("_")
-        rows.append([f"{number_of}. {words.replace('_', ' ')}", *cells, number(found[6]["over_plain"]) if 6 in found else ""])
+        rows.append([f"{number_of}. {words.replace('_', ' ')}", *cells, quotient(found[6]) if 6 in found else ""])
         before = found
-    return ["step", "one row", "of the bandwidth", "six rows", "of the bandwidth", "T(6)/T(1)"], rows
+    return ["step", "one row", "of the bandwidth", "six rows", "of the bandwidth", "median T(6)/T(1)"], rows
 
 
 @measured
@@ -135,7 +143,7 @@ def prefill(benchmarks):
 def load(benchmarks):
     rows = [[SHAPES[name.removeprefix("load/")], number(e["seconds"]), number(e["seconds_per_gigabyte"])]
             for name in benchmarks.names("load/") for e in benchmarks.of(name)]
-    return ["shape", "seconds", "seconds a gigabyte"], rows
+    return ["shape", "seconds", "seconds per gigabyte"], rows
 
 
 @measured
@@ -161,10 +169,10 @@ def passes(benchmarks):
     heads = ["M"]
     for name in names:
         shape = SHAPES.get(name.removeprefix("forward/"), name.removeprefix("forward/"))
-        heads += [f"{shape}: ms", "of the bandwidth", "T(M)/T(1)", "over the bound"]
+        heads += [f"{shape}: ms", "of the bandwidth", "median T(M)/T(1)", "over the bound"]
     rows = [[str(M)] + [cell for name in names for cell in
                         ([number(found[name]["seconds"] * 1e3), number(found[name]["of_bandwidth"]),
-                          number(found[name]["over_plain"]), number(found[name].get("of_bound"))]
+                          quotient(found[name]), number(found[name].get("of_bound"))]
                          if name in found else [""] * 4)]
             for M, found in sorted(by_rows.items())]
     return heads, rows
@@ -203,15 +211,33 @@ def speculation(benchmarks):
             "measured / accounting"], rows
 
 
+@table
+def headline(benchmarks):
+    """For the README: what speculation buys a pair of inflated models, with greedy decoding; where and when."""
+    pairs = [(pair, best) for pair, best in best_settings(benchmarks).items()
+             if pair[2] == 0 and "embedded" not in pair and pair[1] in SHAPES]
+    if not pairs:
+        return NOTHING
+    ((target, draft, _), (K, entries)), data = pairs[0], benchmarks.data
+    plain, speculative = mean(entries, "plain_tokens_per_second"), mean(entries, "tokens_per_second")
+    texts = sorted(entries, key=lambda e: e["gain"])
+    return (f"Greedy decoding, target {SHAPES[target]}, draft {DRAFTS[draft]}, K = {K}, mean of {len(texts)} kinds of text: "
+            f"{plain:.0f} tokens/s alone, {speculative:.0f} with speculation, **{number(speculative / plain, 1)}x**, from "
+            f"{number(texts[0]['gain'], 1)}x on {texts[0]['text']} to {number(texts[-1]['gain'], 1)}x on "
+            f"{texts[-1]['text']}. {data['machine']['cpu']}, {data['device']}, {data['date'][:10]}, source {benchmarks.hash()}"
+            f"{', before the last changes of the sources' if benchmarks.stale else ''}.\n")
+
+
 @measured
 def summary(benchmarks):
-    """For the README: the pairs with a draft model, greedy."""
-    rows = [[SHAPES[target], DRAFTS[draft], str(K), number(mean(entries, "alpha")),
-             f"{number(mean(entries, 'plain_tokens_per_second'), 0)}", f"{number(mean(entries, 'tokens_per_second'), 0)}",
-             f"**{number(mean(entries, 'gain'))}**"]
-            for (target, draft, T), (K, entries) in best_settings(benchmarks).items()
-            if T == 0 and draft in SHAPES]
-    return ["target", "draft", "best K", "alpha", "tokens/s, plain", "tokens/s", "gain"], rows
+    """For the overview: the pairs with a draft model, greedy. The last column is the quotient of the two before it."""
+    rows = []
+    for (target, draft, T), (K, entries) in best_settings(benchmarks).items():
+        if T == 0 and draft in SHAPES:
+            plain, speculative = mean(entries, "plain_tokens_per_second"), mean(entries, "tokens_per_second")
+            rows.append([SHAPES[target], DRAFTS[draft], str(K), number(mean(entries, "alpha")), number(plain, 0),
+                         number(speculative, 0), f"**{number(speculative / plain, 1)}x**"])
+    return ["target", "draft", "best K", "alpha", "tokens/s, plain", "tokens/s", "speedup, their quotient"], rows
 
 
 @measured
