@@ -1,0 +1,74 @@
+"""Finds what makes readers read twice, as far as a machine can see it: turns of phrase that English does not have.
+
+Looked at is the prose of all pages (not code, nor what is quoted from a program), the students' hints and causes,
+and the words of the planted bugs.
+
+usage: python3 tests/course style [PAGE...]     all Markdown pages, and the course's tables, by default
+exit code: 1 where something is found
+"""
+import json
+import pathlib
+import re
+import sys
+
+from authoring import pages
+
+PATTERNS = {
+    r"\b(?:whoever|whomever)\b": "name the thing: a request, a page, a reader",
+    r"\b(?:somebody|nobody)\b(?!'s business)": "name the thing; people only where people act",
+    r"\bof late\b": "recent",
+    r"\b(?:is|are|was|were|be) to be\b": "must be, or you write",
+    r"\b(?:has|have|had) to be\b": "must be",
+    r"\bin (?:the )?place of\b": "instead of",
+    r"\bat hand\b": "available",
+    r"\blies\b": "is, fits, or the verb that the thing does",
+    r"\bstands\b": "is, or the verb that the thing does",
+    r"\bso many (?:of|tokens|rows|bytes|pages)\b": "a fixed number of, or that many",
+    r"\bas against\b": "unlike",
+    r"\bmend(?:s|ed|ing)?\b": "fix",
+    r", for (?:it|they|there|we|he)\b": "because",
+    r"\b(?:tokens|rows|passes|rounds|pages|bytes|drafts|operations|launches|forwards|requests) an? "
+    r"(?:round|pass|step|second|row|request|sequence)\b": "per",
+    r"\b(?:rows?|passes|rounds|bytes|drafts|operations|launches|forwards) an? token\b": "per",
+}
+FORBIDDEN = re.compile("|".join(f"(?:{pattern})" for pattern in PATTERNS).replace(" ", r"(?: |[ ]*\n[ >]*(?=\S))"), re.IGNORECASE)
+
+
+def advice(found):
+    """What to say instead."""
+    found = " ".join(found.split())
+    return next(words for pattern, words in PATTERNS.items() if re.match(pattern, found, re.IGNORECASE))
+
+
+def findings(text):
+    """(line, what was found) of a page's prose."""
+    text = re.sub(r"\]\([^)]*\)", "]", pages.without_code(text))
+    for match in FORBIDDEN.finditer(text):
+        yield text.count("\n", 0, match.start()) + 1, match[0]
+
+
+def tables(root):
+    """(name, text) of the words that the course's tables hold."""
+    stages = json.loads((root / "tests/course/tasks.json").read_text(encoding="utf-8"))["stages"]
+    for stage in stages:
+        for check in stage["checks"]:
+            yield f"tasks.json: {check['name']}", "\n".join(check["causes"].values())
+    for path in sorted((root / "tests/mutants").glob("*.mutant")):
+        lines = path.read_text(encoding="utf-8").splitlines()
+        yield pages.name(path), "\n".join(line for line in lines if re.match(r"(bug|symptom): ", line))
+
+
+def main(arguments):
+    texts = [(pages.name(page), page.read_text(encoding="utf-8")) for page in pages.pages(arguments)]
+    if not arguments:
+        texts += list(tables(pages.ROOT))
+    found = [(name, line, words) for name, text in texts for line, words in findings(text)]
+    for name, line, words in found:
+        print(f"{name}:{line}: {' '.join(words.split())!r}: say {advice(words)}")
+    if not found:
+        print(f"nothing found in {len(texts)} texts")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
