@@ -3,8 +3,8 @@
 // the block finds it.
 //
 // One block of 1,024 threads reads the 513 KB of 128,256 logits at one multiprocessor's speed,
-// microseconds beside the 525 MB of the matrix that the logits come from: several blocks a row, and
-// a second kernel to combine them, would gain nothing that can be seen.
+// beside the 525 MB of the matrix that the logits come from. Several blocks per row, and a second
+// kernel to combine them, have not been tried.
 #include <algorithm>
 
 #include "kernels/cuda/argmax/argmax.h"

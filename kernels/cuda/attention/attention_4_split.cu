@@ -3,8 +3,8 @@
 // of their size, whatever the call is, so a query's pieces and their order are always the same.
 //
 // Why 128: at one row and 4,096 cached positions, 8 key and value heads make 8 * 32 = 256 blocks,
-// about two for each multiprocessor of an H100, whose loads of 32 KiB a tile (D = 128) keep the
-// memory busy while others compute; pieces of 64 would double what is written and read in between.
+// about two for each multiprocessor of an H100, so one may load a tile of 32 KiB
+// (D = 128) while another computes. Pieces of 64 would double what is written and read in between.
 // That is (D + 2) floats for each query and piece, beside 2 * 128 * D floats of keys and values for
 // each key and value head and piece: 1 / 64 at 4 query heads a group and one row.
 #include <algorithm>

@@ -6,8 +6,8 @@
 // head (grouped-query attention) of neighbouring rows of one sequence, 24 queries at most.
 //
 //   for each tile of 32 positions:
-//     all threads   bring its keys and values into shared memory, 16 bytes a load: once for all
-//                   queries, and all loads on their way before the first is waited for
+//     all threads   bring its keys and values into shared memory, 16 bytes per load, once for all
+//                   queries
 //     each warp     takes its own queries, every fourth:
 //       lane = position      score = q . k: the key from shared memory serves all of them
 //       warp                 weights = exp(score - maximum so far)
@@ -15,7 +15,7 @@
 //
 // Shared memory: the lanes read a key each, at the same element. Rows of D + 4 floats put the 16
 // bytes that 8 lanes read in one go into different banks; without the 4 they would all be in the
-// same. Queries and weights are read by all lanes at one address; values lie side by side.
+// same. Queries and weights are read by all lanes at one address; values are side by side.
 //
 // The order of operations of a query is the same whoever shares its block: each product chain runs
 // over d = i, i + 4, ... for i = 0 .. 3, their sum is (0 + 1) + (2 + 3); the weights of a tile are

@@ -1,9 +1,9 @@
 // One block for 4 outputs and a tile of rows of x: 1, 2, 4, 8 or 16, the fewest that hold them all.
 // A thread takes 16 bytes of each output's weights, and multiplies them with the inputs of every
 // row of the tile while they are in registers. So a verification of K + 1 rows reads the weights
-// once, as a decode step does, and an input that was loaded serves 4 outputs. Inputs come through
-// the L1 cache, which holds a tile (16 rows of 2,048 floats are 128 KiB) for all blocks of a
-// multiprocessor.
+// once, as a decode step does, and an input that was loaded serves 4 outputs. Inputs are read
+// anew by each block; how many of these reads L1 serves has not been measured (a tile of 16 rows of
+// 2,048 floats is 128 KiB).
 //
 // Who reads what, for bf16 weights and W warps: in step s, thread i of the block reads weights
 // 8 (32 W s + i) .. + 7 of 4 rows of W. The threads' sums of 4 outputs x R rows are then added up
