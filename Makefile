@@ -104,9 +104,9 @@ test-full: setup-full check-format asan tsan fuzz ## all tests, with large grids
 	$(call built,programs tests kernel_tests benchmarks course_probes)
 	@SPECDEC_FULL=1 ctest --preset all $(CTEST_ARGS)
 
-asan tsan: setup-full ## the tests under ASan and UBSan (asan), under ThreadSanitizer (tsan)
+asan tsan: setup-full ## the tests under ASan and UBSan (asan), under ThreadSanitizer (tsan); kernels: make test-kernels
 	@cmake --preset $@
-	@cmake --build --preset $@ --target programs tests kernel_tests course_probes
+	@cmake --build --preset $@ --target programs tests
 	@ctest --preset $@ $(CTEST_ARGS)
 
 fuzz: setup-full ## run each fuzzer for FUZZ_SECONDS (60), or on FUZZ_RUNS inputs
@@ -124,7 +124,7 @@ bench: benchmark-programs ## measure this machine in 10 minutes: build/bench/pag
 bench-full: benchmark-programs ## the same with all settings; takes an hour or two
 	@python3 tests/benchmarks/bench.py --build $(BUILD) --full
 
-bench-docs: benchmark-programs ## run bench-full, then update the tables and figures of docs/performance.md and README
+bench-docs: benchmark-programs ## run bench-full, then update the tables and figures of docs and README
 	@python3 tests/benchmarks/bench.py --build $(BUILD) --full --commit
 	@python3 docs/experiments/tables.py
 
