@@ -118,7 +118,7 @@ class Pair:
         return result
 
     def speculation_measures(self, documents, max_new_tokens: int) -> dict:
-        """Greedy continuations by the target: alpha, tokens a round, right answers, one sample."""
+        """Greedy continuations by the target: alpha, tokens per round, right answers, one sample."""
         prompts = [self.ids(d.prompt()) for d in documents]
         fits = [i for i, p in enumerate(prompts) if len(p) + max_new_tokens <= self.target.shape.max_seq_len]
         documents, prompts = [documents[i] for i in fits], [prompts[i] for i in fits]
@@ -146,7 +146,7 @@ def evaluate(pair: Pair, n_prompts: int, max_new_tokens: int) -> dict:
 def table(results: dict) -> str:
     """The measures as a Markdown table."""
     lines = ["| kind | target bits/token | target perplexity | draft bits/token | draft perplexity | target bits/token after the prompt "
-             "| greedy alpha | tokens a round | answers right |", "|---|---|---|---|---|---|---|---|---|"]
+             "| greedy alpha | tokens per round | answers right |", "|---|---|---|---|---|---|---|---|---|"]
     for kind, r in results.items():
         right = "–" if r["right"] is None else f"{100 * r['right']:.0f}%"
         lines.append(f"| {kind} | {r['target_bits_per_token']:.2f} | {r['target_perplexity']:.2f} | {r['draft_bits_per_token']:.2f} "
