@@ -26,6 +26,7 @@ LABELS = {checks.PASS: ("pass", "green"), checks.FAIL: ("FAIL", "red"),
           checks.ERROR: ("ERROR", "red"), checks.NOT_CHECKED: ("--", "grey")}
 TO_DO = ("to do", "grey")
 NOT_BUILT = "its program cannot be built"
+STUB = re.compile(r"task \d+\.\d+: .*: not done yet")  # what one says
 PLACE = re.compile(r"(\S+?):(\d+):\d+: (?:fatal )?error: ")
 WORST_FIRST = (checks.FAIL, checks.ERROR, checks.NOT_CHECKED, checks.PASS)
 
@@ -73,7 +74,7 @@ def print_task(task, results):
     status = status_of(results)
     label, colour = LABELS[status] if is_begun(results) else TO_DO
     waits = sorted({r.needs for r in results if r.needs}) if status == checks.NOT_CHECKED else []
-    suffix = f"   not checked: needs task {', '.join(waits)}" if waits else ""
+    suffix = f"   {so_far(results)} task {', '.join(waits)}" if waits else ""
     failed = [result for result in results if result.status in (checks.FAIL, checks.ERROR)]
     if failed and failed[0].message == NOT_BUILT:  # the compiler has said why
         suffix = f"   {NOT_BUILT}"
@@ -85,10 +86,17 @@ def print_task(task, results):
         print(f"          {result.check.name}: {first}")
         for line in rest:
             print(f"          {coloured(line, 'yellow')}")
-        print_output(result.printed)
+        print_output(line for line in result.printed if not STUB.match(line))  # of other tasks, as this one is begun
     if failed[1:]:
         names = ", ".join(result.check.name for result in failed[1:])
         print(coloured(f"          and {names}: perhaps for the same reason", "grey"))
+
+
+def so_far(results):
+    """Which checks of a task pass while others wait for another task, and that these need it."""
+    passed = [result.check.name for result in results if result.status == checks.PASS]
+    waiting = len(results) - len(passed)
+    return f"right so far: {', '.join(passed)}; {waiting} more need" if passed else "not checked: needs"
 
 
 def print_output(lines):

@@ -183,6 +183,24 @@ class ChecksTest(unittest.TestCase):
         self.expect("echo std::bad_alloc >&2; exit 1\n", checks.ERROR, "it ran out of memory")
 
 
+class PrintedTask(unittest.TestCase):
+    def said(self, *results):
+        task = course.Task("4.3", "accept", 25, "a.cpp", "docs/04_x/3_y.md")
+        with contextlib.redirect_stdout(io.StringIO()) as output:
+            check.print_task(task, [checks.Result(course.Check(name, "4.3", [], {}, "probe", name), *rest) for name, *rest in results])
+        return output.getvalue()
+
+    def test_what_waits_says_for_what_and_what_is_right_so_far(self):
+        waits = ("b", checks.NOT_CHECKED, "needs task 4.4", "4.4")
+        self.assertIn("4.3  accept   not checked: needs task 4.4\n", self.said(waits))
+        self.assertIn("4.3  accept   right so far: a; 1 more need task 4.4\n", self.said(("a", checks.PASS), waits))
+
+    def test_what_other_stubs_said_is_left_out(self):
+        said = self.said(("a", checks.FAIL, "x: got 1, expected 2", "", ["my own line", "task 4.4: roll back: not done yet, see d"]))
+        self.assertIn("| my own line", said)
+        self.assertNotIn("4.4", said)
+
+
 class RewardTest(unittest.TestCase):
     """What is shown when all tasks pass, of a stage whose program is a shell script."""
 
