@@ -116,6 +116,8 @@ class StructureTest(unittest.TestCase):
                 self.assertLessEqual({"README.md", "CMakeLists.txt", "main.cpp"}, names)
                 others = {name for name in names if not name.endswith((".h", ".cpp"))}
                 self.assertLessEqual(others, {"README.md", "hints.md", "CMakeLists.txt"})
+                lines = (folder / "README.md").read_text(encoding="utf-8").count("\n")
+                self.assertTrue(15 <= lines <= 25, f"README.md has {lines} lines; 15 to 25 say where to begin")
 
     def test_messages_go_through_say(self):
         # Others throw or are lost where stderr is closed or full, and a flush that fails must be seen.
