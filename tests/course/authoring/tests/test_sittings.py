@@ -78,6 +78,9 @@ class Sittings(unittest.TestCase):
             self.assertEqual(sorted(due), [task.name for task in stage.tasks])
             self.assertEqual(sum(text.count("\n## Predict, then measure\n") for text in texts), 1, stage.chapter)
 
+    def test_the_landing_page_is_short(self):
+        self.assertLess((pages.ROOT / "README.md").read_text(encoding="utf-8").count("\n"), 60)
+
     def test_the_sittings_of_a_chapter_are_numbered(self):
         for folder in sorted({page.parent for page in sittings.sittings(DOCS)}):
             numbers = sorted(int(page.name.partition("_")[0]) for page in sittings.sittings(DOCS) if page.parent == folder)
