@@ -165,9 +165,11 @@ def unknown_targets(text):
     """The targets of `make` in commands that the Makefile does not have: (line, target)."""
     known = set(re.findall(r"[\w-]+", " ".join(re.findall(
         r"^([\w -]+):(?!=)", (pages.ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))))
-    for match in re.finditer(r"(?m)(?:`|^(?:> )?(?:\$ )?)make ([a-z][\w-]*)", text):
-        if match[1] not in known:
-            yield text.count("\n", 0, match.start()) + 1, match[1]
+    prose = pages.without_blocks(text).split("\n")
+    for match in re.finditer(r"(?m)(`|^(?:> )?(?:\$ )?)make ([a-z][\w-]*)", text):
+        line = prose[text.count("\n", 0, match.start())]
+        if match[2] not in known and (match[1] == "`" or not line.strip("> ")):  # code, and not a line that begins so
+            yield text.count("\n", 0, match.start()) + 1, match[2]
 
 
 def project_folder(folder, build):

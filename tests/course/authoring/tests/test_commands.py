@@ -92,6 +92,8 @@ class CommandsTest(unittest.TestCase):
     def test_targets_of_make(self):
         self.assert_good("`make docs`", 0)
         self.assert_bad("`make nothing-like-it`", "no such target")
+        self.assert_bad("```\nmake nothing-like-it\n```", "no such target")
+        self.assert_good("Twice the tokens\nmake nearly four times the rows.", 0)
 
     def test_the_last_digits_are_not_compared(self):
         self.assertIsNone(commands.missing(["a 0.86436958"], ["a 0.864369577285"]))
