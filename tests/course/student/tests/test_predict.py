@@ -172,6 +172,14 @@ class Refusals(unittest.TestCase):
         self.assertEqual(code, 2)
         self.assertIn("02_contiguous_kv_cache failed:\n", text)
 
+    def test_alpha_of_a_round_is_accepted_over_tested(self):
+        result = predict.output_of(BUILD, "00_toy_speculation", ["--spec-length", "2"])
+        rows = result["target_probs"], result["draft_probs"]
+        self.assertAlmostEqual(predict.accepted_of_tested(*rows, 3, 2), 1.665 / 2)
+        self.assertAlmostEqual(predict.accepted_of_tested(*rows, 3, 1), 1)  # after "." both rows are equal
+        self.assertAlmostEqual(predict.accepted_of_tested(*rows, 0, 1), 0.65)
+        self.assertIn("accepted / tested, 0.8325, it gives 2.526", said("--build", BUILD, "--stage", "0", "--emitted", "2")[1])
+
     def test_every_chapter_exists(self):
         for _, chapter, _ in predict.STAGES.values():
             page = predict.REPOSITORY / predict.page_of(chapter)
