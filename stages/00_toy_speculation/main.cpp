@@ -5,6 +5,8 @@
 
 #include "common/base/json_value.h"
 #include "stages/00_toy_speculation/enumeration.h"
+#include "stages/00_toy_speculation/example_tables.h"
+#include "stages/00_toy_speculation/experiments.h"
 #include "stages/00_toy_speculation/wrong_rules.h"
 #include "stages/programs/check/golden_check.h"
 #include "stages/programs/run/command_line.h"
@@ -14,25 +16,10 @@
 namespace specdec::toy {
 namespace {
 
-constexpr std::array<std::string_view, 4> kWords = {"the", "cat", "saw", "."};
 constexpr TokenId kStart = 3;  // the text before the first round is "."
 constexpr int kRounds = 3;
 
-// Chosen so that everything happens: after "cat" the draft guesses a word that the target never
-// says, after "saw" it misses one, and after "." both agree.
-const Tables& tables() {
-  static const Tables tables = {
-      .target_probs = {{0.05, 0.70, 0.05, 0.20},  // after "the"
-                       {0.00, 0.10, 0.60, 0.30},
-                       {0.70, 0.15, 0.05, 0.10},
-                       {0.60, 0.30, 0.10, 0.00}},
-      .draft_probs = {{0.25, 0.45, 0.20, 0.10},
-                      {0.20, 0.00, 0.40, 0.40},
-                      {0.40, 0.30, 0.00, 0.30},
-                      {0.60, 0.30, 0.10, 0.00}},
-  };
-  return tables;
-}
+const Tables& tables() { return example_tables(); }
 
 struct Options {
   int spec_length = 3;
@@ -40,6 +27,8 @@ struct Options {
   OutputFormat output = OutputFormat::kText;
   bool quiet = false;
   bool check = false;
+  int drafts = 0;  // for one position; 0: the run
+  bool stops = false, overlap = false;
 
   int law_length() const { return spec_length + 2; }  // more than any single round emits
 };
@@ -297,8 +286,18 @@ int check(const Options& options) {
 }
 // [end snippet check]
 
+void print_experiments(const Options& options) {
+  if (options.drafts > 0) print_several_drafts(options.drafts);
+  if (options.stops) print_stopping_rules();
+  if (options.overlap) print_overlap();
+}
+
 int run(const Options& options) {
   if (options.check) return check(options);
+  if (options.drafts > 0 || options.stops || options.overlap) {
+    print_experiments(options);
+    return kGood;
+  }
   const std::vector<Record> records = generate(options);
   if (options.output == OutputFormat::kJson) {
     print_json(records, options);
@@ -327,6 +326,18 @@ CommandLine command_line(Options& options) {
                   {"--output FORMAT", "text or json", one_of(&options.output)},
                   {"--quiet", "print the text alone", &options.quiet},
                   {"--check", "prove that the law is the target's, and exit", &options.check},
+                  {"--drafts N",
+                   "instead of the run: up to N drafts for one position, and how often one is kept",
+                   Integer{&options.drafts, {1, 4}},
+                   {.otherwise = "none", .excludes = {"--check", "--output", "--quiet"}}},
+                  {"--stops",
+                   "instead of the run: rules that say when to stop drafting, with K = 3",
+                   &options.stops,
+                   {.excludes = {"--check", "--output", "--quiet", "--drafts", "--spec-length"}}},
+                  {"--overlap",
+                   "instead of the run: a function that starts on a guess of its input",
+                   &options.overlap,
+                   {.excludes = {"--check", "--output", "--quiet", "--drafts", "--stops"}}},
               },
           .lacking = options_of_other_stages(0)};
 }
