@@ -1,4 +1,4 @@
-"""The tables of docs/06_batched_verification.md, made from what batch.py measured. tables.py puts them there."""
+"""The tables of docs/06_batched_verification/, made from what batch.py measured. tables.py puts them there."""
 from table_text import machine, markdown, number, prose, smoke
 
 TABLES = {}

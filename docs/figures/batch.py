@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Draws the figures of docs/06_batched_verification.md: python3 docs/figures/batch.py
+"""Draws the figures of docs/06_batched_verification/: python3 docs/figures/batch.py
 
 From docs/experiments/batch.json and batch_trace.json, which docs/experiments/batch.py wrote. Writes SVG files beside
 itself.

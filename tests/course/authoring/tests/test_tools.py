@@ -87,7 +87,7 @@ class Tools(unittest.TestCase):
             for path in ("stages", "common", "kernels", ".git"):
                 (tree / path).mkdir(parents=True)
             (tree / "tests/course").mkdir(parents=True)
-            (tree / "tests/course/tasks.json").write_text('{"stages": [{"stage": 0, "folder": "f", "chapter": "c", '
+            (tree / "tests/course/tasks.json").write_text('{"stages": [{"stage": 0, "folder": "f", '
                                                           '"tasks": [], "checks": []}]}')
             code, _, said = shell(self.tools["assignment"], '"$@" --stage 0 --root "$TREE"',
                                   env={**os.environ, "TREE": str(tree), "PATH": f"{folder}:{os.environ['PATH']}"})
