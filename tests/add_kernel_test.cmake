@@ -12,6 +12,9 @@
 #                           SPECDEC_FULL=1 all of them
 # In a build that is sanitized as a whole, there is just the first. KERNELS: with kernels/cuda.
 function(specdec_add_emulated_test)
+  if(NOT SPECDEC_EMULATION)
+    return()
+  endif()
   cmake_parse_arguments(TEST "KERNELS" "NAME;TSAN_FILTER" "SOURCES;LIBRARIES" ${ARGN})
   specdec_time_budget(unit budget)
   math(EXPR budget "${budget} * 6")
