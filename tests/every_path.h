@@ -20,9 +20,10 @@ using toy::Text;
 // Races are exempt: they have a draw for every token.
 class EveryPath final : public RandomSource {
  public:
-  TokenId token(std::span<const double> probs, int position, Purpose purpose) override {
-    // A draft that nobody tested may be drawn again, in a later round. Nothing else may.
-    if (purpose != Purpose::kDraft) ask(position, purpose);
+  TokenId token(std::span<const double> probs, int position, Purpose purpose, int index) override {
+    // A draft that nobody tested may be drawn again, in a later round, and so may all that a draft
+    // of its own decided about it, by draws with an index. Nothing else may.
+    if (purpose != Purpose::kDraft && index == 0) ask(position, purpose);
     double total = 0;
     for (const double prob : probs) total += prob;
     SPECDEC_CHECK(total > 0 && std::isfinite(total), "a positive and finite total, not {}", total);
@@ -30,9 +31,9 @@ class EveryPath final : public RandomSource {
     for (double& option : options) option /= total;
     return paths_.token(options, position, purpose);
   }
-  bool accept(double probability, int position) override {
+  bool accept(double probability, int position, int index) override {
     SPECDEC_CHECK(probability >= 0, "a probability of at least 0, not {}", probability);
-    ask(position, Purpose::kAccept);
+    if (index == 0) ask(position, Purpose::kAccept);
     return paths_.accept(std::min(1.0, probability), position);
   }
   TokenId race(std::span<const double>, int) override {

@@ -9,13 +9,13 @@
 namespace specdec {
 
 // [snippet dice]
-TokenId Dice::token(std::span<const double> probs, int position, Purpose purpose) {
-  return sample(probs, uniform(seed_, position, purpose));
+TokenId Dice::token(std::span<const double> probs, int position, Purpose purpose, int index) {
+  return sample(probs, uniform(seed_, position, purpose, index));
 }
 
-bool Dice::accept(double probability, int position) {
+bool Dice::accept(double probability, int position, int index) {
   SPECDEC_CHECK(probability >= 0, "a probability of at least 0, not {}", probability);
-  return uniform(seed_, position, Purpose::kAccept) < probability;
+  return uniform(seed_, position, Purpose::kAccept, index) < probability;
 }
 // [end snippet dice]
 

@@ -14,12 +14,15 @@ class RandomSource {
  public:
   virtual ~RandomSource() = default;
 
-  // A token drawn from probs [V], which decides about the token at this absolute position.
+  // A token drawn from probs [V], which decides about the token at this absolute position. index:
+  // which of several draws for one position and purpose it is; two that have the same name are the
+  // same draw.
   // REQUIRES: no prob is negative or NaN; their total, which need not be 1, is positive and finite.
-  virtual TokenId token(std::span<const double> probs, int position, Purpose purpose) = 0;
+  virtual TokenId token(std::span<const double> probs, int position, Purpose purpose,
+                        int index = 0) = 0;
 
   // True with this probability; always from 1 on, never at 0. REQUIRES: no NaN, at least 0.
-  virtual bool accept(double probability, int position) = 0;
+  virtual bool accept(double probability, int position, int index = 0) = 0;
 
   // A token drawn from probs [V] by an exponential race: each token i arrives at the time
   // -log(u_i) / probs[i], and the first one wins. The noise u_i belongs to the position and the
@@ -39,8 +42,9 @@ class Dice final : public RandomSource {
  public:
   explicit Dice(std::uint64_t seed) : seed_(seed) {}
 
-  TokenId token(std::span<const double> probs, int position, Purpose purpose) override;
-  bool accept(double probability, int position) override;
+  TokenId token(std::span<const double> probs, int position, Purpose purpose,
+                int index = 0) override;
+  bool accept(double probability, int position, int index = 0) override;
   TokenId race(std::span<const double> probs, int position) override;
   std::optional<std::uint64_t> seed() const override { return seed_; }
 

@@ -22,7 +22,8 @@ enum class Purpose : std::uint32_t {
 //
 // Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011). Key: the
 // seed, low word first. Counter: (position, purpose, index, 0). The upper 24 bits of the first word
-// are the number. `index` is the token id for kRace, otherwise 0.
+// are the number. `index` is the token id for kRace; otherwise it tells several draws for one
+// position and purpose apart, of which most have only number 0.
 // REQUIRES: position >= 0, index >= 0.
 double uniform(std::uint64_t seed, int position, Purpose purpose, TokenId index = 0);
 

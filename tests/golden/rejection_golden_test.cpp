@@ -30,16 +30,16 @@ class Recorder final : public RandomSource {
 
   explicit Recorder(std::uint64_t seed) : dice_(seed) {}
 
-  TokenId token(std::span<const double> probs, int position, Purpose purpose) override {
-    const TokenId token = dice_.token(probs, position, purpose);
+  TokenId token(std::span<const double> probs, int position, Purpose purpose, int index) override {
+    const TokenId token = dice_.token(probs, position, purpose, index);
     double total = 0;
     for (const double prob : probs) total += prob;
     draws.push_back(
         {position, purpose, token, probs[static_cast<std::size_t>(token)] / total, false});
     return token;
   }
-  bool accept(double probability, int position) override {
-    const bool accepted = dice_.accept(probability, position);
+  bool accept(double probability, int position, int index) override {
+    const bool accepted = dice_.accept(probability, position, index);
     draws.push_back({position, Purpose::kAccept, -1, probability, accepted});
     return accepted;
   }

@@ -176,13 +176,13 @@ TEST(AcceptanceRules, AreFoundByTheirNames) {
 // Writes down which draws are asked for.
 class Spy final : public RandomSource {
  public:
-  TokenId token(std::span<const double> probs, int position, Purpose purpose) override {
+  TokenId token(std::span<const double> probs, int position, Purpose purpose, int index) override {
     purposes.insert(purpose);
-    return dice_.token(probs, position, purpose);
+    return dice_.token(probs, position, purpose, index);
   }
-  bool accept(double probability, int position) override {
+  bool accept(double probability, int position, int index) override {
     purposes.insert(Purpose::kAccept);
-    return dice_.accept(probability, position);
+    return dice_.accept(probability, position, index);
   }
   TokenId race(std::span<const double> probs, int position) override {
     purposes.insert(Purpose::kRace);

@@ -146,8 +146,10 @@ TEST_F(SpeculationTest, OneTokenWithAllTheMassIsTheText) {
 class ConstantSource final : public RandomSource {
  public:
   explicit ConstantSource(double u) : u_(u) {}
-  TokenId token(std::span<const double> probs, int, Purpose) override { return sample(probs, u_); }
-  bool accept(double probability, int) override { return u_ < probability; }
+  TokenId token(std::span<const double> probs, int, Purpose, int) override {
+    return sample(probs, u_);
+  }
+  bool accept(double probability, int, int) override { return u_ < probability; }
   TokenId race(std::span<const double> probs, int) override {
     return static_cast<TokenId>(std::ranges::max_element(probs) - probs.begin());
   }
@@ -221,11 +223,11 @@ TEST(ExtremeSource, ResidualsThatAreZeroUpToRounding) {
 // Rejects whatever can be rejected, and keeps what the correction was drawn from.
 class Rejecting final : public RandomSource {
  public:
-  TokenId token(std::span<const double> probs, int, Purpose) override {
+  TokenId token(std::span<const double> probs, int, Purpose, int) override {
     drawn_from.assign(probs.begin(), probs.end());
     return sample(probs, 0.5);
   }
-  bool accept(double probability, int) override { return probability >= 1; }
+  bool accept(double probability, int, int) override { return probability >= 1; }
   TokenId race(std::span<const double> probs, int) override { return sample(probs, 0.5); }
 
   Probs drawn_from;

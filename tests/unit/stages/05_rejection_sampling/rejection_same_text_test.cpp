@@ -46,8 +46,10 @@ class BlindDrafter final : public Drafter {
 // Aborts where anything is left to random.
 class NoRandomness final : public RandomSource {
  public:
-  TokenId token(std::span<const double> probs, int, Purpose) override { return certain(probs); }
-  bool accept(double probability, int) override {
+  TokenId token(std::span<const double> probs, int, Purpose, int) override {
+    return certain(probs);
+  }
+  bool accept(double probability, int, int) override {
     SPECDEC_CHECK(probability == 0 || probability == 1,
                   "a probability of 0 or 1; {} is left to chance", probability);
     return probability == 1;
