@@ -112,11 +112,25 @@ inline std::vector<Drafts> make_drafts(int count, int capacity, int vocab_size,
 // The backend, where it chooses tokens in its own memory, so that distributions belong there.
 inline Backend* sampling_device(Backend& backend) { return backend.samples() ? &backend : nullptr; }
 
+// Asked about every draft of a request between the draft model's pass and the draw: whether there
+// is to be one. It knows the tokens before the draft and q at its place, and not the draft itself:
+// then a rule that is lossless for every K stays lossless. A drafter that has no q asks nothing.
+class DraftGate {
+ public:
+  virtual ~DraftGate() = default;
+
+  // draft_probs: q [V] at the next place, at temperature 1 where the drafts are the likeliest
+  // tokens. drafted: how many the round has so far. Asked again, in the same round, it says the
+  // same.
+  virtual bool goes_on(std::span<const double> draft_probs, int drafted) = 0;
+};
+
 // How tokens are chosen from a model's logits.
 struct Sampling {
   SamplingOptions options;         // temperature 0: the likeliest token, and no randomness
   RandomSource* random = nullptr;  // needed above temperature 0
   bool race = false;               // draw by exponential races instead of by inversion
+  DraftGate* gate = nullptr;       // of the request's drafts; none: as many as were asked for
 };
 
 // [snippet drafter]
@@ -136,7 +150,8 @@ class Drafter {
   virtual SequenceId create() = 0;
   virtual void release(SequenceId sequence) = 0;
 
-  // Up to spec_length tokens for each request, the same that it would get alone.
+  // Up to spec_length tokens for each request, fewer where it has no more or a gate ends them; the
+  // same that the request would get alone.
   // REQUIRES: distinct sequences; a context goes on where the last one of its sequence ended,
   // except for what truncate() took away; context.size() - 1 + spec_length <= context_limit().
   virtual void draft(std::span<const DraftRequest> requests) = 0;

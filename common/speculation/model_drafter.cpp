@@ -30,7 +30,7 @@ void ModelDrafter::draft(std::span<const DraftRequest> requests) {
     next_.clear();
     drafting_.clear();
     for (std::size_t r = 0; r < requests.size(); r++) {
-      if (requests[r].spec_length <= step) continue;
+      if (requests[r].spec_length <= step || requests[r].drafts->size() < step) continue;
       const SequenceId sequence = requests[r].sequence;
       batch_.push_back({sequence, uncached(model_, sequence, texts_[r]), 1});
       next_.push_back({&requests[r], texts_[r]});
@@ -41,7 +41,10 @@ void ModelDrafter::draft(std::span<const DraftRequest> requests) {
     model_.forward(batch_, logits);
     forwards_++;
     chooser_->choose(next_, logits);
-    for (const std::size_t r : drafting_) texts_[r].push_back(requests[r].drafts->token(step));
+    for (const std::size_t r : drafting_) {
+      const Drafts& drafts = *requests[r].drafts;
+      if (drafts.size() > step) texts_[r].push_back(drafts.token(step));
+    }
   }
 }
 // [end snippet side-by-side]

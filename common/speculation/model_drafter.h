@@ -20,7 +20,8 @@ class DraftChooser {
  public:
   virtual ~DraftChooser() = default;
 
-  // Adds one token to the drafts of each request. logits: [next.size(), V of the model].
+  // Adds one token to the drafts of each request, or none, and then the request gets no more.
+  // logits: [next.size(), V of the model].
   virtual void choose(std::span<const NextDraft> next, ConstDeviceRows logits) = 0;
 };
 

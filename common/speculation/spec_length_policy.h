@@ -2,6 +2,7 @@
 #include <memory>
 
 #include "common/base/check.h"
+#include "common/speculation/drafter.h"
 #include "common/speculation/round.h"
 
 namespace specdec {
@@ -9,7 +10,8 @@ namespace specdec {
 // [snippet spec-length-policy]
 // Chooses K, the number of tokens to draft, before every round of one request. K may depend on what
 // earlier rounds showed, but never on a token of its own round: then it is a constant given the
-// text so far, and a rule that is lossless for every constant K stays lossless.
+// history (the text, and which drafted tokens were tested and accepted), and a rule that is
+// lossless for every constant K stays lossless.
 class SpecLengthPolicy {
  public:
   virtual ~SpecLengthPolicy() = default;
@@ -17,6 +19,7 @@ class SpecLengthPolicy {
   virtual int largest() const = 0;                // no K exceeds it; sizes memory
   virtual int next() const = 0;                   // K of the next round, 0 for a plain step
   virtual void learn(const Round& finished) = 0;  // after the rollback
+  virtual DraftGate* gate() { return nullptr; }   // may end the drafts of a round before K
 };
 // [end snippet spec-length-policy]
 

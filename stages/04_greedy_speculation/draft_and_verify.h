@@ -49,7 +49,7 @@ class DraftAndVerify {
   const Drafts& drafts() const { return drafts_; }                    // of the last round
   DeviceRows logits(int i) const { return logits_.rows(i, 1); }       // [1, V], 0 <= i <= drafted
   DeviceRows logits_rows(int n) const { return logits_.rows(0, n); }  // [n, V], n <= K + 1
-  const SpecLengthPolicy& policy() const { return *policy_; }
+  SpecLengthPolicy& policy() const { return *policy_; }
   int spec_length() const { return policy_->largest(); }
   int V() const { return target_.vocab_size(); }
 

@@ -17,19 +17,28 @@ void DraftSampler::choose(std::span<const NextDraft> next, ConstDeviceRows logit
 // The next token of the text, from logits [1, V]. What counts for acceptance later is the very
 // distribution that the token is drawn from, so that one is kept.
 void DraftSampler::choose_one(const NextDraft& next, ConstDeviceRows logits) {
-  const Sampling& sampling = next.request->sampling;
-  Drafts& drafts = *next.request->drafts;
-  if (sampling.options.temperature == 0 && sampling.options.repetition_penalty == 1) {
-    drafts.add_certain(argmax(backend_, logits));
-    return;
+  const SamplingOptions& options = next.request->sampling.options;
+  if (options.temperature == 0 && options.repetition_penalty == 1) {
+    next.request->drafts->add_certain(argmax(backend_, logits));
+  } else {
+    add_draw(next, make_probs(next, logits, options));
   }
-  const auto position = static_cast<int>(next.text.size());
-  const std::span<double> probs = drafts.next_probs();
+}
+
+std::span<const double> DraftSampler::make_probs(const NextDraft& next, ConstDeviceRows logits,
+                                                 const SamplingOptions& options) {
+  const std::span<double> probs = next.request->drafts->next_probs();
   const std::size_t n = std::min(probs.size(), host_logits_.size());  // the others are padding
   backend_.download(logits.row(0), host_logits_.data(), n * sizeof(float));
-  probabilities(std::span(host_logits_).first(n), next.text, sampling.options, scratch_,
-                probs.first(n));
+  probabilities(std::span(host_logits_).first(n), next.text, options, scratch_, probs.first(n));
   std::ranges::fill(probs.subspan(n), 0.0);
+  return probs;
+}
+
+void DraftSampler::add_draw(const NextDraft& next, std::span<const double> probs) {
+  const Sampling& sampling = next.request->sampling;
+  Drafts& drafts = *next.request->drafts;
+  const auto position = static_cast<int>(next.text.size());
   if (sampling.options.temperature == 0) {
     drafts.add_certain(static_cast<TokenId>(std::ranges::max_element(probs) - probs.begin()));
   } else if (sampling.race) {

@@ -12,16 +12,23 @@ namespace specdec {
 //
 // The drafts' vocabulary may have more rows than the model's, or fewer: what one of them lacks is
 // padding, which has probability zero.
-class DraftSampler final : public DraftChooser {
+class DraftSampler : public DraftChooser {
  public:
   // vocab_size: of the model. REQUIRES: the backend outlives this object.
   DraftSampler(Backend& backend, int vocab_size);
 
   void choose(std::span<const NextDraft> next, ConstDeviceRows logits) override;
 
- private:
-  void choose_one(const NextDraft& next, ConstDeviceRows logits);
+ protected:
+  virtual void choose_one(const NextDraft& next, ConstDeviceRows logits);
 
+  // q after the text, from logits [1, V]: [V of the drafts], in their next_probs().
+  std::span<const double> make_probs(const NextDraft& next, ConstDeviceRows logits,
+                                     const SamplingOptions& options);
+  // Adds the token that is drawn from them.
+  static void add_draw(const NextDraft& next, std::span<const double> probs);
+
+ private:
   Backend& backend_;
   std::vector<float> host_logits_;  // [V]
   SamplingScratch scratch_;

@@ -1,0 +1,21 @@
+#include "stages/07_adaptive_drafting/gated_sampler.h"
+
+namespace specdec {
+
+// [snippet gated-choice]
+void GatedSampler::choose_one(const NextDraft& next, ConstDeviceRows logits) {
+  const Sampling& sampling = next.request->sampling;
+  if (sampling.gate == nullptr) return DraftSampler::choose_one(next, logits);
+  const bool greedy = sampling.options.temperature == 0;
+  const auto probs =
+      make_probs(next, logits, greedy ? before_argmax(sampling.options) : sampling.options);
+  if (!sampling.gate->goes_on(probs, next.request->drafts->size())) return;  // nothing is drawn
+  if (greedy) {
+    DraftSampler::choose_one(next, logits);
+  } else {
+    add_draw(next, probs);
+  }
+}
+// [end snippet gated-choice]
+
+}  // namespace specdec

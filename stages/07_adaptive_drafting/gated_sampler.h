@@ -1,0 +1,21 @@
+#pragma once
+#include "stages/05_rejection_sampling/sampling_drafter.h"
+
+namespace specdec {
+
+// What a gate looks at where drafts are the likeliest tokens: the distribution at temperature 1.
+inline SamplingOptions before_argmax(const SamplingOptions& options) {
+  return {.temperature = 1, .repetition_penalty = options.repetition_penalty};
+}
+
+// Stage 5's choice of a draft, with a question before the draw: does a gate want this draft? At
+// temperature 0 the distribution is made for the gate alone, where there is one.
+class GatedSampler final : public DraftSampler {
+ public:
+  using DraftSampler::DraftSampler;
+
+ private:
+  void choose_one(const NextDraft& next, ConstDeviceRows logits) override;
+};
+
+}  // namespace specdec
