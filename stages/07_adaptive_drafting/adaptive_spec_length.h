@@ -12,8 +12,9 @@ namespace specdec {
 // the best K for the recent alpha, by what rounds cost.
 //
 // It counts, and looks at no clock: the same seed and the same costs give the same rounds. And K is
-// certain before anything of its round is drawn. Given the text so far it is a constant, and a rule
-// that is lossless for every constant K is lossless here, too.
+// certain before anything of its round is drawn. Given the history (the text, and which drafted
+// tokens were tested and accepted) it is a constant, and a rule that is lossless for every constant
+// K is lossless here, too.
 class AdaptiveSpecLength final : public SpecLengthPolicy {
  public:
   // round_costs: [largest K + 1] in plain steps, see best_spec_length().

@@ -1,0 +1,37 @@
+#pragma once
+#include <algorithm>
+#include <span>
+
+#include "common/base/check.h"
+#include "common/speculation/spec_length_policy.h"
+
+namespace specdec {
+
+// [snippet confidence-spec-length]
+// Drafts until the draft model is no longer sure: a place where no
+// token has at least this probability gets no draft. Hugging Face's assisted generation has such a
+// threshold, 0.4 unless told otherwise; it looks at the draft's own probability, and keeps the
+// draft after which it stops.
+class ConfidenceSpecLength final : public SpecLengthPolicy, public DraftGate {
+ public:
+  // REQUIRES: largest >= 1; 0 <= threshold <= 1.
+  ConfidenceSpecLength(double threshold, int largest) : threshold_(threshold), largest_(largest) {
+    SPECDEC_CHECK(0 <= threshold && threshold <= 1, "a threshold of 0 to 1, not {}", threshold);
+  }
+
+  int largest() const override { return largest_; }
+  int next() const override { return largest_; }
+  void learn(const Round&) override {}
+  DraftGate* gate() override { return this; }
+
+  bool goes_on(std::span<const double> draft_probs, int /*drafted*/) override {
+    return std::ranges::max(draft_probs) >= threshold_;
+  }
+
+ private:
+  double threshold_;
+  int largest_;
+};
+// [end snippet confidence-spec-length]
+
+}  // namespace specdec

@@ -1,0 +1,68 @@
+#pragma once
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <span>
+
+#include "common/base/check.h"
+#include "common/speculation/spec_length_policy.h"
+
+namespace specdec {
+
+// [snippet normalised-entropy]
+// H = -sum q log q / log V: 0 where the draft model is certain, 1 where all V tokens are equally
+// likely. REQUIRES: probs [V], V > 1.
+inline double normalised_entropy(std::span<const double> probs) {
+  double sum = 0;
+  for (const double prob : probs) {
+    if (prob > 0) sum -= prob * std::log(prob);
+  }
+  return sum / std::log(static_cast<double>(probs.size()));
+}
+// [end snippet normalised-entropy]
+
+// [snippet entropy-spec-length]
+// K from the draft model's entropy: many drafts where it is sure of the
+// next token, few where it is not. EGAG, "entropy-adaptive gamma", names the bounds, the smoothing
+// and what is measured, but gives no formula; a straight line between the bounds is ours.
+//
+// K is set by q at the first place of a round, before anything is drawn from it.
+class EntropySpecLength final : public SpecLengthPolicy, public DraftGate {
+ public:
+  // smoothing: the weight of the rounds before in a running mean of H; 0: only this round's counts.
+  // REQUIRES: 1 <= smallest <= largest; 0 <= smoothing < 1.
+  EntropySpecLength(int smallest, int largest, double smoothing = 0)
+      : smallest_(smallest), largest_(largest), smoothing_(smoothing) {
+    SPECDEC_CHECK(1 <= smallest && smallest <= largest, "K of {} to {}", smallest, largest);
+    SPECDEC_CHECK(0 <= smoothing && smoothing < 1, "a smoothing below 1, not {}", smoothing);
+  }
+
+  int largest() const override { return largest_; }
+  int next() const override { return largest_; }  // the gate ends the drafts at K
+  DraftGate* gate() override { return this; }
+
+  bool goes_on(std::span<const double> draft_probs, int drafted) override {
+    if (drafted == 0) {
+      const double entropy = normalised_entropy(draft_probs);
+      smoothed_ = mean_ ? smoothing_ * *mean_ + (1 - smoothing_) * entropy : entropy;
+      const double length = largest_ - smoothed_ * (largest_ - smallest_);
+      spec_length_ = std::clamp(static_cast<int>(std::lround(length)), smallest_, largest_);
+    }
+    return drafted < spec_length_;
+  }
+
+  void learn(const Round& round) override {
+    if (round.drafted > 0) mean_ = smoothed_;
+  }
+
+ private:
+  int smallest_, largest_;
+  double smoothing_;
+  std::optional<double> mean_;  // of H, up to the last round; none: there was none
+  // Of this round.
+  double smoothed_ = 0;
+  int spec_length_ = 0;
+};
+// [end snippet entropy-spec-length]
+
+}  // namespace specdec

@@ -1,0 +1,36 @@
+#pragma once
+#include <algorithm>
+
+#include "common/base/check.h"
+#include "common/speculation/spec_length_policy.h"
+
+namespace specdec {
+
+// [snippet schedule-spec-length]
+// Two more drafts after a round that accepted all of its drafts, one less after any other
+//. This is the rule of thumb of Hugging Face's assisted generation.
+class ScheduleSpecLength final : public SpecLengthPolicy {
+ public:
+  // REQUIRES: 1 <= smallest <= first <= largest.
+  ScheduleSpecLength(int smallest, int first, int largest)
+      : smallest_(smallest), largest_(largest), spec_length_(first) {
+    SPECDEC_CHECK(1 <= smallest && smallest <= first && first <= largest,
+                  "K of {} to {} that begins with {}", smallest, largest, first);
+  }
+
+  int largest() const override { return largest_; }
+  int next() const override { return spec_length_; }
+
+  void learn(const Round& round) override {
+    if (round.drafted == 0 || round.end == RoundEnd::kStopped) return;
+    const int change = round.accepted == round.drafted ? 2 : -1;
+    spec_length_ = std::clamp(spec_length_ + change, smallest_, largest_);
+  }
+
+ private:
+  int smallest_, largest_;
+  int spec_length_;
+};
+// [end snippet schedule-spec-length]
+
+}  // namespace specdec

@@ -1,0 +1,171 @@
+#include "stages/07_adaptive_drafting/speculating_drafter.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "common/base/check.h"
+#include "stages/05_rejection_sampling/acceptance.h"
+#include "stages/07_adaptive_drafting/gated_sampler.h"
+
+namespace specdec {
+
+SpeculatingDrafter::SpeculatingDrafter(LanguageModel& model, std::shared_ptr<Drafter> inner,
+                                       const Room& room)
+    : model_(model),
+      inner_(std::move(inner)),
+      spec_length_(room.spec_length),
+      inner_drafts_(room.spec_length, room.vocab_size),
+      logits_(model, room.spec_length + 1),
+      host_logits_(static_cast<std::size_t>(model.vocab_size())),
+      residual_(static_cast<std::size_t>(room.vocab_size)),
+      scratch_(model.vocab_size()) {
+  SPECDEC_CHECK(room.spec_length >= 1, "at least one inner draft, not {}", room.spec_length);
+  const auto n = static_cast<std::size_t>(room.max_requests);
+  pairs_.reserve(n);
+  free_.reserve(n);
+  text_.reserve(static_cast<std::size_t>(room.max_context));
+  verified_.reserve(static_cast<std::size_t>(room.max_context));
+}
+
+SequenceId SpeculatingDrafter::create() {
+  if (free_.empty()) {
+    free_.push_back(static_cast<SequenceId>(pairs_.size()));
+    pairs_.emplace_back();
+  }
+  const SequenceId sequence = free_.back();
+  const SequenceId of_model = model_.create();
+  pairs_[static_cast<std::size_t>(sequence)] = {of_model, inner_->create()};
+  free_.pop_back();
+  return sequence;
+}
+
+void SpeculatingDrafter::release(SequenceId sequence) {
+  model_.release(pair(sequence).model);
+  inner_->release(pair(sequence).inner);
+  free_.push_back(sequence);
+}
+
+void SpeculatingDrafter::draft(std::span<const DraftRequest> requests) {
+  for (const DraftRequest& request : requests) draft(request);
+}
+
+// [snippet speculating-draft]
+void SpeculatingDrafter::draft(const DraftRequest& request) {
+  text_.assign(request.context.begin(), request.context.end());
+  request.drafts->clear();
+  std::optional<NextLevel> next_level;
+  if (request.sampling.random != nullptr) next_level.emplace(*request.sampling.random);
+  RandomSource* random = next_level ? &*next_level : nullptr;
+  bool goes_on = true;
+  while (goes_on && request.drafts->size() < request.spec_length) {
+    draft_inside(request, random);
+    verify(pair(request.sequence).model);
+    goes_on = judge(request, random);
+    truncate(request.sequence, static_cast<int>(text_.size()) - 1);
+  }
+}
+
+// A round emits one token more than it accepts, so one draft less than is missing will do.
+void SpeculatingDrafter::draft_inside(const DraftRequest& request, RandomSource* random) {
+  const int missing = request.spec_length - request.drafts->size();
+  const auto start = static_cast<int>(text_.size()) - 1;
+  const int k = std::clamp(inner_->context_limit() - start, 0, std::min(spec_length_, missing - 1));
+  inner_drafts_.clear();
+  if (k == 0) return;
+  DraftRequest inner = request;
+  inner.sequence = pair(request.sequence).inner;
+  inner.context = text_;
+  inner.spec_length = k;
+  inner.sampling.random = random;
+  inner.sampling.gate = nullptr;  // it asks about the model's q, not about the inner draft's
+  inner.drafts = &inner_drafts_;
+  inner_->draft(std::span(&inner, 1));
+}
+
+void SpeculatingDrafter::verify(SequenceId sequence) {
+  const auto unseen = uncached(model_, sequence, text_);
+  verified_.assign(unseen.begin(), unseen.end());
+  verified_.insert(verified_.end(), inner_drafts_.tokens().begin(), inner_drafts_.tokens().end());
+  const int rows = inner_drafts_.size() + 1;
+  model_.forward(Segment{sequence, verified_, rows}, logits_.rows(0, rows));
+  forwards_++;
+}
+
+// Adds to the drafts what a round emits, each token with the model's own distribution: an inner
+// draft or a correction, or the bonus. False where the gate wants no more.
+bool SpeculatingDrafter::judge(const DraftRequest& request, RandomSource* random) {
+  const bool greedy = request.sampling.options.temperature == 0;
+  for (int i = 0;; i++) {
+    if (!gate_goes_on(request, i)) return false;
+    const bool bonus = i == inner_drafts_.size();
+    const TokenId token = greedy ? likeliest(request, i) : draw(request, i, random);
+    text_.push_back(token);
+    if (bonus || token != inner_drafts_.token(i)) return true;
+  }
+}
+// [end snippet speculating-draft]
+
+// Asked before anything is decided about the place.
+bool SpeculatingDrafter::gate_goes_on(const DraftRequest& request, int row) {
+  const Sampling& sampling = request.sampling;
+  if (sampling.gate == nullptr) return true;
+  SamplingOptions options = sampling.options;
+  if (options.temperature == 0) options = before_argmax(options);
+  return sampling.gate->goes_on(make_probs(request, row, options), request.drafts->size());
+}
+
+TokenId SpeculatingDrafter::likeliest(const DraftRequest& request, int row) {
+  const SamplingOptions& options = request.sampling.options;
+  TokenId token = argmax(model_.backend(), logits_.rows(row, 1));
+  if (options.repetition_penalty != 1) {
+    const auto probs = make_probs(request, row, options);
+    token = static_cast<TokenId>(std::ranges::max_element(probs) - probs.begin());
+  }
+  request.drafts->add_certain(token);
+  return token;
+}
+
+// [snippet speculating-draw]
+// A token of the model's distribution q, decided with the help of the inner draft. It is added with
+// q, whatever it came from.
+TokenId SpeculatingDrafter::draw(const DraftRequest& request, int row, RandomSource* random) {
+  const bool race = request.sampling.race;
+  const auto position = static_cast<int>(text_.size());
+  const auto probs = make_probs(request, row, request.sampling.options);
+  TokenId token;
+  if (row == inner_drafts_.size()) {  // the bonus
+    token = race ? random->race(probs, position) : random->token(probs, position, Purpose::kTarget);
+  } else {
+    const AcceptanceRule rule = race ? coupled : rejection;
+    token = rule({position, inner_drafts_.token(row), probs, inner_drafts_.probs(row)}, *random,
+                 residual_)
+                .token;
+  }
+  request.drafts->add_drawn(token);
+  return token;
+}
+// [end snippet speculating-draw]
+
+// q of the model after the text: [V of the drafts], in their next_probs().
+std::span<const double> SpeculatingDrafter::make_probs(const DraftRequest& request, int row,
+                                                       const SamplingOptions& options) {
+  const std::span<double> probs = request.drafts->next_probs();
+  const std::size_t n = std::min(probs.size(), host_logits_.size());  // the others are padding
+  model_.backend().download(logits_.rows(row, 1).row(0), host_logits_.data(), n * sizeof(float));
+  probabilities(std::span(host_logits_).first(n), text_, options, scratch_, probs.first(n));
+  std::ranges::fill(probs.subspan(n), 0.0);
+  return probs;
+}
+
+void SpeculatingDrafter::truncate(SequenceId sequence, int length) {
+  const auto& [of_model, of_inner] = pair(sequence);
+  if (length < model_.length(of_model)) model_.truncate(of_model, length);
+  inner_->truncate(of_inner, length);
+}
+
+int SpeculatingDrafter::length(SequenceId sequence) const {
+  return model_.length(pair(sequence).model);
+}
+
+}  // namespace specdec

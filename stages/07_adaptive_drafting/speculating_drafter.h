@@ -1,0 +1,94 @@
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "common/language_model.h"
+#include "common/speculation/drafter.h"
+
+namespace specdec {
+
+// The draws of a draft's own draft: those of another source, with the next index. So no level of
+// drafts shares a number with another one.
+class NextLevel final : public RandomSource {
+ public:
+  explicit NextLevel(RandomSource& random) : random_(random) {}
+
+  TokenId token(std::span<const double> probs, int position, Purpose purpose,
+                int index = 0) override {
+    return random_.token(probs, position, purpose, index + 1);
+  }
+  bool accept(double probability, int position, int index = 0) override {
+    return random_.accept(probability, position, index + 1);
+  }
+  TokenId race(std::span<const double> probs, int position) override {
+    return random_.race(probs, position);
+  }
+
+ private:
+  RandomSource& random_;
+};
+
+// A draft model that drafts with a cheaper draft of its own: whole rounds of
+// speculation, in which the draft model is the target. The cheaper drafter may be another one of
+// these, and so on.
+//
+// What comes out has the distribution of the draft model alone, so its q is q of every token,
+// wherever the token came from: an inner draft that was accepted, a correction or a bonus. The
+// inner draft's distribution is forgotten.
+class SpeculatingDrafter final : public Drafter {
+ public:
+  struct Room {
+    int max_context = 0;   // the longest context plus drafts
+    int vocab_size = 0;    // of the drafts' distributions
+    int spec_length = 0;   // k: the inner drafts of a round
+    int max_requests = 1;  // sequences at a time
+  };
+
+  // REQUIRES: the model outlives this object; the inner drafter has room for as many requests;
+  // spec_length >= 1.
+  SpeculatingDrafter(LanguageModel& model, std::shared_ptr<Drafter> inner, const Room& room);
+
+  SequenceId create() override;
+  void release(SequenceId sequence) override;
+  void draft(std::span<const DraftRequest> requests) override;
+  void truncate(SequenceId sequence, int length) override;
+  int length(SequenceId sequence) const override;
+  // Where the inner drafter's context is full, the model drafts alone.
+  int context_limit() const override { return model_.max_seq_len(); }
+  std::int64_t forwards() const override { return forwards_ + inner_->forwards(); }
+
+ private:
+  struct Pair {
+    SequenceId model = 0, inner = 0;
+  };
+  const Pair& pair(SequenceId sequence) const { return pairs_[static_cast<std::size_t>(sequence)]; }
+
+  void draft(const DraftRequest& request);
+  void draft_inside(const DraftRequest& request, RandomSource* random);
+  void verify(SequenceId sequence);
+  bool judge(const DraftRequest& request, RandomSource* random);
+  bool gate_goes_on(const DraftRequest& request, int row);
+  TokenId likeliest(const DraftRequest& request, int row);
+  TokenId draw(const DraftRequest& request, int row, RandomSource* random);
+  std::span<const double> make_probs(const DraftRequest& request, int row,
+                                     const SamplingOptions& options);
+
+  LanguageModel& model_;
+  std::shared_ptr<Drafter> inner_;
+  int spec_length_;
+  std::vector<Pair> pairs_;
+  std::vector<SequenceId> free_;
+
+  Drafts inner_drafts_;
+  LogitsBuffer logits_;            // [k + 1, V of the model]
+  std::vector<TokenId> text_;      // the context, and the drafts so far
+  std::vector<TokenId> verified_;  // what a pass is fed
+  std::vector<float> host_logits_;
+  std::vector<double> residual_;  // [V]
+  SamplingScratch scratch_;
+  std::int64_t forwards_ = 0;
+};
+
+}  // namespace specdec

@@ -1,0 +1,67 @@
+#pragma once
+#include <algorithm>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "common/speculation/spec_length_policy.h"
+
+namespace specdec {
+
+// [snippet while-it-pays]
+// Another policy, as long as its rounds are worth their costs. Thresholds and rules of thumb know
+// no costs: where drafts are bad or dear, they would make a text slower than plain decoding. This
+// one compares what recent rounds emitted with what they cost, and pauses the drafts while that is
+// a loss. It counts, and looks at no clock.
+class WhileItPays final : public SpecLengthPolicy {
+ public:
+  // round_costs: [largest K + 1] in plain steps, as for AdaptiveSpecLength. c: a draft step, in
+  // plain steps. REQUIRES: there are costs for the policy's largest K.
+  WhileItPays(std::unique_ptr<SpecLengthPolicy> policy, std::vector<double> round_costs, double c)
+      : policy_(std::move(policy)), round_costs_(std::move(round_costs)), c_(c) {
+    SPECDEC_CHECK(std::ssize(round_costs_) > policy_->largest(), "costs up to K = {}",
+                  policy_->largest());
+  }
+
+  int largest() const override { return policy_->largest(); }
+  DraftGate* gate() override { return policy_->gate(); }
+
+  int next() const override {
+    if (pays()) return policy_->next();
+    return plain_steps_ < kPlainSteps ? 0 : std::min(kProbe, policy_->next());
+  }
+
+  void learn(const Round& round) override {
+    const int asked = next();
+    if (asked == 0) {
+      plain_steps_++;
+      return;
+    }
+    emitted_ = kForget * emitted_ + round.emitted();
+    cost_ = kForget * cost_ + cost(round, asked);
+    plain_steps_ = 0;
+    policy_->learn(round);
+  }
+
+  bool pays() const { return emitted_ >= cost_; }
+
+ private:
+  static constexpr double kForget = 0.9;  // the last ten rounds count
+  static constexpr int kPlainSteps = 32;  // without drafts, before a probe
+  static constexpr int kProbe = 2;        // drafts of a probe
+
+  // A gate that ends the drafts has seen one more pass of the draft model.
+  double cost(const Round& round, int asked) const {
+    const bool ended = policy_->gate() != nullptr && round.drafted < asked;
+    return round_costs_[static_cast<std::size_t>(round.drafted)] + (ended ? c_ : 0);
+  }
+
+  std::unique_ptr<SpecLengthPolicy> policy_;
+  std::vector<double> round_costs_;
+  double c_;
+  double emitted_ = 12, cost_ = 8;  // hopeful at first, for as long as three or four lost rounds
+  int plain_steps_ = 0;
+};
+// [end snippet while-it-pays]
+
+}  // namespace specdec

@@ -1,0 +1,70 @@
+#pragma once
+#include <functional>
+#include <memory>
+
+#include "stages/07_adaptive_drafting/gated_sampler.h"
+#include "tests/unit/stages/05_rejection_sampling/rejection_law.h"
+
+// The law of stage 5, with whatever stage 7 puts in place of its drafter and its K: every path
+// through drafting, gates, tests and corrections.
+namespace specdec::law {
+
+// Who drafts for one walk, from the draft's table and a third one for what stands below it.
+using MakeDrafter =
+    std::function<std::shared_ptr<Drafter>(LanguageModel& draft, LanguageModel& below)>;
+using MakePolicy = std::function<std::unique_ptr<SpecLengthPolicy>()>;
+
+inline std::shared_ptr<Drafter> gated_drafter(LanguageModel& model) {
+  auto sampler = std::make_unique<GatedSampler>(model.backend(), model.vocab_size());
+  return std::make_shared<ModelDrafter>(model, std::move(sampler), 64);
+}
+
+inline std::shared_ptr<Drafter> plain_drafter(LanguageModel& model) {
+  return std::make_shared<SamplingDrafter>(model, 64);
+}
+
+// What the walks saw, beside the law.
+struct DraftingLaw {
+  Law law;
+  double drafted = 0, accepted = 0;  // tokens of a text, on average
+};
+
+inline DraftingLaw drafting_law(const Scenario& scenario, const ContextTable& below,
+                                const MakeDrafter& make_drafter, const MakePolicy& make_policy) {
+  TableModel target(scenario.target.vocab_size(), scenario.target.row_of());
+  TableModel draft(scenario.draft.vocab_size(), scenario.draft.row_of());
+  TableModel lowest(below.vocab_size(), below.row_of());
+  const auto drafter = make_drafter(draft, lowest);
+  const GenerationRequest request =
+      request_of(scenario.prompt, scenario.new_tokens, scenario.eos_ids);
+  EveryPath random;
+  DraftingLaw result;
+  do {
+    auto policy = make_policy();
+    const int largest = policy->largest();
+    DraftAndVerify steps(target, *drafter, std::move(policy), kNoLimit,
+                         Drafts(largest, target.vocab_size()));
+    JudgeSetup setup(steps, random, scenario.options);
+    Judge& judge = setup;
+    Sampling drafting = judge.drafting();
+    drafting.gate = steps.policy().gate();
+    Generation generation(request, nullptr);
+    Text context = scenario.prompt;
+    steps.prefill(context);
+    double drafted = 0, accepted = 0;
+    while (!generation.finished()) {
+      Round round = steps.draft(context, drafting);
+      steps.verify(context);
+      judge.judge(steps.drafts(), steps.logits_rows(round.drafted + 1), context, generation, round);
+      steps.roll_back(round);
+      drafted += round.drafted;
+      accepted += round.accepted;
+    }
+    result.law[text_of(generation)] += random.probability();
+    result.drafted += random.probability() * drafted;
+    result.accepted += random.probability() * accepted;
+  } while (random.next());
+  return result;
+}
+
+}  // namespace specdec::law

@@ -1,0 +1,205 @@
+// Who drafts and how long: whatever a policy, a gate or a drafter of stage 7 decides, the text has
+// the law of the target alone. Controls that decide by what was drawn, or judge by another q than
+// was drawn from, have another one.
+#include "tests/unit/stages/07_adaptive_drafting/drafting_law.h"
+
+#include "stages/07_adaptive_drafting/confidence_spec_length.h"
+#include "stages/07_adaptive_drafting/entropy_spec_length.h"
+#include "stages/07_adaptive_drafting/fallback_drafter.h"
+#include "stages/07_adaptive_drafting/ngram_drafter.h"
+#include "stages/07_adaptive_drafting/schedule_spec_length.h"
+#include "stages/07_adaptive_drafting/speculating_drafter.h"
+#include "stages/07_adaptive_drafting/while_it_pays.h"
+#include "tests/test_support.h"
+
+namespace specdec::law {
+namespace {
+
+constexpr double kExact = 1e-12, kSurelyOff = 1e-3;
+
+struct NamedPolicy {
+  std::string name;
+  MakePolicy make;
+};
+
+std::vector<double> costs(int largest, double each) {
+  std::vector<double> result;
+  for (int K = 0; K <= largest; K++) result.push_back(1 + each * K);
+  return result;
+}
+
+std::vector<NamedPolicy> policies(int K) {
+  return {
+      {"fixed", [=] { return fixed_spec_length(K); }},
+      {"entropy", [=] { return std::make_unique<EntropySpecLength>(1, K); }},
+      {"smoothed entropy", [=] { return std::make_unique<EntropySpecLength>(1, K, 0.5); }},
+      {"confidence 0.5", [=] { return std::make_unique<ConfidenceSpecLength>(0.5, K); }},
+      {"confidence 0.7", [=] { return std::make_unique<ConfidenceSpecLength>(0.7, K); }},
+      {"confidence 1", [=] { return std::make_unique<ConfidenceSpecLength>(1, K); }},
+      {"schedule", [=] { return std::make_unique<ScheduleSpecLength>(1, 1, K); }},
+      {"while it pays",
+       [=] {
+         return std::make_unique<WhileItPays>(std::make_unique<ConfidenceSpecLength>(0.6, K),
+                                              costs(K, 1), 0.5);
+       }},
+  };
+}
+
+struct NamedDrafter {
+  std::string name;
+  MakeDrafter make;
+};
+
+std::shared_ptr<Drafter> speculating(LanguageModel& model, std::shared_ptr<Drafter> inner, int k) {
+  return std::make_shared<SpeculatingDrafter>(
+      model, std::move(inner),
+      SpeculatingDrafter::Room{
+          .max_context = 64, .vocab_size = model.vocab_size(), .spec_length = k});
+}
+
+std::vector<NamedDrafter> drafters() {
+  return {
+      {"model", [](LanguageModel& draft, LanguageModel&) { return gated_drafter(draft); }},
+      {"n-grams", [](LanguageModel&, LanguageModel&) { return std::make_shared<NgramDrafter>(); }},
+      {"n-grams, then model",
+       [](LanguageModel& draft, LanguageModel&) {
+         return std::make_shared<FallbackDrafter>(std::make_shared<NgramDrafter>(1),
+                                                  gated_drafter(draft));
+       }},
+      {"draft of draft, k = 1",
+       [](LanguageModel& draft, LanguageModel& below) {
+         return speculating(draft, plain_drafter(below), 1);
+       }},
+      {"draft of draft, k = 2",
+       [](LanguageModel& draft, LanguageModel& below) {
+         return speculating(draft, plain_drafter(below), 2);
+       }},
+      {"n-grams below the draft",
+       [](LanguageModel& draft, LanguageModel&) {
+         return speculating(draft, std::make_shared<NgramDrafter>(), 2);
+       }},
+      {"three levels",
+       [](LanguageModel& draft, LanguageModel& below) {
+         return speculating(draft, speculating(below, std::make_shared<NgramDrafter>(1), 1), 1);
+       }},
+  };
+}
+
+ContextTable below(int V, unsigned seed) { return table(V, seed, random_rows(V, 0)); }
+
+TEST(DraftingLawTest, IsTheTargetsForEveryDrafterAndPolicy) {
+  int drafting = 0;
+  for (const Size& size : {Size{2, 2, 3}, Size{3, 2, 2}}) {
+    for (const NamedDrafter& drafter : drafters()) {
+      for (const NamedPolicy& policy : policies(size.K)) {
+        for (const Scenario& scenario : scenarios(size, 41)) {
+          const DraftingLaw result =
+              drafting_law(scenario, below(size.V, 43), drafter.make, policy.make);
+          const double difference = largest_difference(result.law, target_law(scenario));
+          EXPECT_TRUE(difference <= kExact)
+              << drafter.name << ", " << policy.name << ", " << scenario.name << ": " << difference;
+          drafting += result.accepted > 0;
+        }
+      }
+    }
+  }
+  EXPECT_GT(drafting, 300) << "most of these accept something";
+}
+
+TEST(DraftingLawTest, IsTheTargetsWhateverTheOptions) {
+  const Size size{2, 2, 3};
+  for (const auto& [name, sampling, draft_temperature] : option_sets()) {
+    for (const NamedDrafter& drafter : drafters()) {
+      for (Scenario& scenario : scenarios(size, 51)) {
+        scenario.options.sampling = sampling;
+        scenario.options.draft_temperature = draft_temperature;
+        const DraftingLaw result = drafting_law(scenario, below(size.V, 53), drafter.make, [&] {
+          return std::make_unique<ConfidenceSpecLength>(0.6, size.K);
+        });
+        const double difference = largest_difference(result.law, target_law(scenario));
+        EXPECT_TRUE(difference <= kExact)
+            << drafter.name << ", " << name << ", " << scenario.name << ": " << difference;
+      }
+    }
+  }
+}
+
+// An eos and the last allowed token, inside rounds and inside inner rounds.
+TEST(DraftingLawTest, IsTheTargetsWithAnEos) {
+  const Size size{3, 2, 3};
+  for (const NamedDrafter& drafter : drafters()) {
+    Scenario scenario = scenarios(size, 61)[0];
+    scenario.eos_ids = {2};
+    const DraftingLaw result = drafting_law(scenario, below(size.V, 63), drafter.make,
+                                            [&] { return fixed_spec_length(size.K); });
+    EXPECT_LE(largest_difference(result.law, target_law(scenario)), kExact) << drafter.name;
+  }
+}
+
+// ---- controls ----
+
+// WRONG: draws a token, and drops it where q was low for it. The token decides about its own place.
+class DroppingSampler final : public DraftSampler {
+ public:
+  using DraftSampler::DraftSampler;
+
+ private:
+  void choose_one(const NextDraft& next, ConstDeviceRows logits) override {
+    const Sampling& sampling = next.request->sampling;
+    const auto probs = make_probs(next, logits, sampling.options);
+    const auto position = static_cast<int>(next.text.size());
+    const TokenId token = sampling.random->token(probs, position, Purpose::kDraft);
+    if (probs[static_cast<std::size_t>(token)] < 0.5) return;
+    next.request->drafts->add_drawn(token);
+  }
+};
+
+TEST(DraftingLawTest, DroppingWhatWasDrawnIsOff) {
+  const Size size{2, 2, 3};
+  Scenario scenario = scenarios(size, 41)[0];
+  const auto dropping = [](LanguageModel& draft, LanguageModel&) {
+    auto sampler = std::make_unique<DroppingSampler>(draft.backend(), draft.vocab_size());
+    return std::make_shared<ModelDrafter>(draft, std::move(sampler), 64);
+  };
+  const DraftingLaw result = drafting_law(scenario, below(size.V, 43), dropping,
+                                          [&] { return fixed_spec_length(size.K); });
+  EXPECT_GT(largest_difference(result.law, target_law(scenario)), kSurelyOff);
+}
+
+// WRONG: a draft of a draft whose tokens carry the inner draft's distribution, although they have
+// that of the model between.
+class ForgetsTheModel final : public DraftSampler {
+ public:
+  ForgetsTheModel(LanguageModel& model, const ContextTable& inner)
+      : DraftSampler(model.backend(), model.vocab_size()), inner_(inner) {}
+
+ private:
+  void choose_one(const NextDraft& next, ConstDeviceRows logits) override {
+    const Sampling& sampling = next.request->sampling;
+    const auto probs = make_probs(next, logits, sampling.options);
+    const auto position = static_cast<int>(next.text.size());
+    const TokenId token = sampling.random->token(probs, position, Purpose::kDraft);
+    const Text text(next.text.begin(), next.text.end());
+    const auto of_inner = standardised(inner_.row(text), text, sampling.options);
+    std::ranges::copy(of_inner, next.request->drafts->next_probs().begin());
+    next.request->drafts->add_drawn(token);
+  }
+
+  const ContextTable& inner_;
+};
+
+TEST(DraftingLawTest, JudgingByTheInnerDraftIsOff) {
+  const Size size{2, 2, 3};
+  Scenario scenario = scenarios(size, 41)[0];
+  const ContextTable inner = below(size.V, 43);
+  const auto forgetting = [&](LanguageModel& draft, LanguageModel&) {
+    return std::make_shared<ModelDrafter>(draft, std::make_unique<ForgetsTheModel>(draft, inner),
+                                          64);
+  };
+  const DraftingLaw result =
+      drafting_law(scenario, inner, forgetting, [&] { return fixed_spec_length(size.K); });
+  EXPECT_GT(largest_difference(result.law, target_law(scenario)), kSurelyOff);
+}
+
+}  // namespace
+}  // namespace specdec::law

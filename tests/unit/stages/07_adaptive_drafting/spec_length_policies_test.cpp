@@ -1,0 +1,136 @@
+// The policies of stage 7 by numbers: what they ask, and what they learn.
+#include "stages/07_adaptive_drafting/confidence_spec_length.h"
+#include "stages/07_adaptive_drafting/entropy_spec_length.h"
+#include "stages/07_adaptive_drafting/schedule_spec_length.h"
+#include "stages/07_adaptive_drafting/while_it_pays.h"
+#include "tests/test_support.h"
+
+namespace specdec {
+namespace {
+
+using Probs = std::vector<double>;
+
+Round round_of(int drafted, int accepted) {
+  return {.drafted = drafted,
+          .accepted = accepted,
+          .end = accepted == drafted ? RoundEnd::kAllAccepted : RoundEnd::kRejected};
+}
+
+// How many drafts a gate lets through where every place looks like this.
+int drafted(SpecLengthPolicy& policy, const Probs& probs) {
+  int n = 0;
+  while (n < policy.next() && (policy.gate() == nullptr || policy.gate()->goes_on(probs, n))) n++;
+  return n;
+}
+
+const Probs kCertain = {1, 0, 0, 0}, kEqual = {0.25, 0.25, 0.25, 0.25}, kHalves = {0.5, 0.5, 0, 0};
+
+TEST(NormalisedEntropyTest, IsBetweenCertainAndEqual) {
+  EXPECT_EQ(normalised_entropy(kCertain), 0);
+  EXPECT_DOUBLE_EQ(normalised_entropy(kEqual), 1);
+  EXPECT_DOUBLE_EQ(normalised_entropy(kHalves), 0.5);
+}
+
+TEST(EntropySpecLengthTest, IsALineBetweenTheBounds) {
+  EntropySpecLength policy(1, 9);
+  EXPECT_EQ(drafted(policy, kCertain), 9);
+  EXPECT_EQ(drafted(policy, kHalves), 5);
+  EXPECT_EQ(drafted(policy, kEqual), 1);
+}
+
+TEST(EntropySpecLengthTest, OnlyTheFirstPlaceDecides) {
+  EntropySpecLength policy(1, 9);
+  EXPECT_TRUE(policy.goes_on(kHalves, 0));
+  for (int n = 1; n < 5; n++) EXPECT_TRUE(policy.goes_on(kEqual, n)) << n;
+  EXPECT_FALSE(policy.goes_on(kCertain, 5));
+}
+
+// H of 0.5, then 0 with weight 0.75 on the mean: 0.375. Asked twice, it says the same.
+TEST(EntropySpecLengthTest, SmoothsOverRoundsThatEnded) {
+  EntropySpecLength policy(1, 9, 0.75);
+  EXPECT_EQ(drafted(policy, kHalves), 5);
+  policy.learn(round_of(5, 5));
+  for (int i = 0; i < 2; i++) EXPECT_EQ(drafted(policy, kCertain), 6);
+  policy.learn(round_of(6, 0));
+  EXPECT_EQ(drafted(policy, kCertain), 7);  // 0.28
+}
+
+TEST(ConfidenceSpecLengthTest, StopsBelowTheThreshold) {
+  ConfidenceSpecLength policy(0.5, 6);
+  EXPECT_EQ(drafted(policy, kCertain), 6);
+  EXPECT_EQ(drafted(policy, kHalves), 6) << "the threshold itself is enough";
+  EXPECT_EQ(drafted(policy, kEqual), 0);
+}
+
+TEST(ScheduleSpecLengthTest, TwoMoreAfterASuccessOneLessOtherwise) {
+  ScheduleSpecLength policy(1, 5, 8);
+  const auto after = [&](int accepted) {
+    policy.learn(round_of(policy.next(), accepted));
+    return policy.next();
+  };
+  EXPECT_EQ(after(5), 7);
+  EXPECT_EQ(after(7), 8) << "the largest";
+  EXPECT_EQ(after(7), 7);
+  EXPECT_EQ(after(0), 6);
+  policy.learn({.drafted = 6, .accepted = 3, .end = RoundEnd::kStopped});
+  EXPECT_EQ(policy.next(), 6) << "a stop tells nothing";
+  policy.learn(round_of(0, 0));
+  EXPECT_EQ(policy.next(), 6) << "a plain step tells nothing";
+  for (int i = 0; i < 9; i++) after(0);
+  EXPECT_EQ(policy.next(), 1) << "the smallest";
+}
+
+// c = 0.2, and each further row 0.1 of a pass.
+WhileItPays guarded(std::unique_ptr<SpecLengthPolicy> policy) {
+  std::vector<double> costs;
+  for (int K = 0; K <= 5; K++) costs.push_back(1 + 0.3 * K);
+  return WhileItPays(std::move(policy), costs, 0.2);
+}
+
+TEST(WhileItPaysTest, GoesOnWhereRoundsGain) {
+  WhileItPays policy = guarded(fixed_spec_length(5));
+  for (int i = 0; i < 100; i++) {
+    EXPECT_EQ(policy.next(), 5);
+    policy.learn(round_of(5, i % 4 == 0 ? 0 : 3));  // 3.25 tokens for 2.5
+  }
+}
+
+// Rounds that lose: it stops drafting, tries again with a short one after 32 plain steps, and all
+// in all loses little.
+TEST(WhileItPaysTest, PausesWhereRoundsLose) {
+  WhileItPays policy = guarded(fixed_spec_length(5));
+  double cost = 0, drafts = 0;
+  int emitted = 0;
+  for (; emitted < 200; emitted++) {
+    const int K = policy.next();
+    cost += 1 + 0.3 * K;
+    drafts += K;
+    policy.learn(round_of(K, 0));
+  }
+  EXPECT_LT(cost / emitted, 1.05);
+  EXPECT_GT(drafts, 5 + 2 * 4) << "it has probed";
+}
+
+TEST(WhileItPaysTest, GoesOnAgainWhenDraftsGetBetter) {
+  WhileItPays policy = guarded(fixed_spec_length(5));
+  for (int i = 0; i < 50; i++) policy.learn(round_of(policy.next(), 0));
+  int rounds = 0;
+  while (policy.next() != 5) {
+    const int K = policy.next();
+    policy.learn(round_of(K, K));
+    ASSERT_LT(rounds++, 100);
+  }
+}
+
+// A gate that refuses every draft has cost a pass of the draft model in each round.
+TEST(WhileItPaysTest, CountsThePassThatAGateThrewAway) {
+  WhileItPays policy = guarded(std::make_unique<ConfidenceSpecLength>(1, 5));
+  int rounds = 0;
+  while (policy.next() > 0) {
+    policy.learn(round_of(0, 0));
+    ASSERT_LT(rounds++, 20);
+  }
+}
+
+}  // namespace
+}  // namespace specdec
