@@ -325,7 +325,7 @@ CommandLine command_line(Options& options) {
                   {"--seed N", "of the random numbers", &options.seed},
                   {"--output FORMAT", "text or json", one_of(&options.output)},
                   {"--quiet", "print the text alone", &options.quiet},
-                  {"--check", "prove that the law is the target's, and exit", &options.check},
+                  {"--check", "check exhaustively that the law is the target's, and exit", &options.check},
                   {"--drafts N",
                    "instead of the run: up to N drafts for one position, and how often one is kept",
                    Integer{&options.drafts, {1, 4}},
