@@ -1,7 +1,8 @@
 """What the site makes of pages that are written for a code host (MkDocs calls the on_... functions).
 
 - The navigation is docs/README.md's: its links to pages, in their order, grouped by its headings. A link to a
-  chapter's front page brings the chapter's other pages, in the order in which that page links to them.
+  chapter's front page brings the chapter's other pages, in the order in which that page links to them, up to
+  one that docs/README.md links to itself: that one brings the rest.
 - Links to what is not part of the site, such as sources, lead to the code host if mkdocs.yml has a
   `repo_url`, else they become plain text.
 - What is in a <details> block is Markdown, too.
@@ -21,7 +22,9 @@ def navigation(docs):
     """The navigation for the table of contents docs/README.md: of its links those to pages."""
     top, seen = [{"Contents": "README.md"}], {"README.md"}
     group = top
-    for line in (docs / "README.md").read_text(encoding="utf-8").splitlines():
+    contents = (docs / "README.md").read_text(encoding="utf-8")
+    heads = {page for _, page in links(docs, "README.md", contents)}
+    for line in contents.splitlines():
         if line.startswith("## "):
             group = []
             top.append({line[3:]: group})
@@ -29,17 +32,26 @@ def navigation(docs):
             if page in seen:
                 continue
             seen.add(page)
-            group.append({words: chapter(docs, page) if page.endswith("/README.md") else page})
+            part = chapter(docs, page, heads)
+            group.append({words: part if len(part) > 1 else page})
     return [item for item in top if [] not in item.values()]
 
 
-def chapter(docs, front):
-    """The pages of a chapter: its front page, and in their order those of its folder to which that links."""
+def chapter(docs, head, heads):
+    """The pages that a head brings: itself, and in their order those to which its folder's front page links, up to
+    the next one of the heads."""
+    folder = pathlib.PurePath(head).parent
+    front = (folder / "README.md").as_posix()
+    if folder == pathlib.PurePath() or not (docs / front).is_file():
+        return [head]
     pages = {front: front}
     for words, page in links(docs, front, (docs / front).read_text(encoding="utf-8")):
-        if pathlib.PurePath(page).parent == pathlib.PurePath(front).parent:
+        if pathlib.PurePath(page).parent == folder:
             pages.setdefault(page, {"More" if page.endswith("/more.md") else words: page})
-    return list(pages.values())
+    order = list(pages)
+    begin = order.index(head)
+    end = next((i for i in range(begin + 1, len(order)) if order[i] in heads), len(order))
+    return [pages[page] for page in order[begin:end]]
 
 
 def links(docs, page, text):
