@@ -20,7 +20,8 @@ using toy::Text;
 // Races are exempt: they have a draw for every token.
 class EveryPath final : public RandomSource {
  public:
-  TokenId token(std::span<const double> probs, int position, Purpose purpose, int index) override {
+  TokenId token(std::span<const double> probs, int position, Purpose purpose,
+                int index = 0) override {
     // A draft that nobody tested may be drawn again, in a later round, and so may all that a draft
     // of its own decided about it, by draws with an index. Nothing else may.
     if (purpose != Purpose::kDraft && index == 0) ask(position, purpose);
@@ -31,7 +32,7 @@ class EveryPath final : public RandomSource {
     for (double& option : options) option /= total;
     return paths_.token(options, position, purpose);
   }
-  bool accept(double probability, int position, int index) override {
+  bool accept(double probability, int position, int index = 0) override {
     SPECDEC_CHECK(probability >= 0, "a probability of at least 0, not {}", probability);
     if (index == 0) ask(position, Purpose::kAccept);
     return paths_.accept(std::min(1.0, probability), position);

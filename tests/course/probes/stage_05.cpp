@@ -39,13 +39,14 @@ class Witness final : public RandomSource {
  public:
   explicit Witness(std::uint64_t seed) : dice_(seed) {}
 
-  TokenId token(std::span<const double> probs, int position, Purpose purpose, int index) override {
+  TokenId token(std::span<const double> probs, int position, Purpose purpose,
+                int index = 0) override {
     drawn_from.assign(probs.begin(), probs.end());
     note(position, purpose);
     const bool can_be_drawn = std::ranges::all_of(probs, [](double prob) { return prob >= 0; });
     return can_be_drawn ? dice_.token(probs, position, purpose, index) : -1;
   }
-  bool accept(double probability, int position, int index) override {
+  bool accept(double probability, int position, int index = 0) override {
     probabilities.push_back(probability);
     note(position, Purpose::kAccept);
     return answer.value_or(dice_.accept(probability, position, index));
@@ -235,10 +236,10 @@ void replays_rejection(std::uint64_t seed) { replay(seed, rejection, "rejection"
 // Randomness as a proof has it: every path.
 class EveryOutcome final : public RandomSource {
  public:
-  TokenId token(std::span<const double> probs, int position, Purpose purpose, int) override {
+  TokenId token(std::span<const double> probs, int position, Purpose purpose, int = 0) override {
     return paths_.token(normal(probs), position, purpose);
   }
-  bool accept(double probability, int position, int) override {
+  bool accept(double probability, int position, int = 0) override {
     accepts++;
     return paths_.accept(std::min(1.0, probability), position);
   }
