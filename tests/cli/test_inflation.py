@@ -232,7 +232,7 @@ class BadInputTest(InflationTest):
             done = with_memory(megabytes)
             self.assertIn(done.returncode, (0, 2), f"{megabytes} MB: {done.stderr}")
         self.assertEqual(with_memory(200).returncode, 2)
-        self.assertIn("the target's weights need 265.8 MB, and there is not enough memory", with_memory(200).stderr)
+        self.assertIn("the target's weights need 265.8 MB, but there is not enough memory", with_memory(200).stderr)
 
     def test_drafts_without_a_model(self):
         for kind in ("self", "random", "bigram", "lookup"):

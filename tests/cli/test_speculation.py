@@ -64,7 +64,7 @@ class GreedyTest(unittest.TestCase):
 
     def test_a_self_draft_is_always_right(self):
         result, warning = run_warned(GREEDY, "--draft-kind", "self", "--max-new-tokens", 61, "--ignore-eos")
-        self.assertIn("no gain", warning)
+        self.assertIn("no speedup", warning)
         self.assertEqual(result["stats"]["alpha"], 1)
         self.assertEqual(result["stats"]["target_forwards"], 11, "ten rounds of six, and one that the length cuts")
 
@@ -163,7 +163,7 @@ class Int8Test(unittest.TestCase):
         arguments = (GREEDY, "--draft-kind", "self", "--max-new-tokens", 100, "--ignore-eos", "--target-weights", "int8")
         for weights in ("stored", "int8"):
             result, warning = run_warned(*arguments, "--draft-weights", weights)
-            self.assertIn("no gain", warning)
+            self.assertIn("no speedup", warning)
             self.assertEqual(result["stats"]["alpha"], 1)
             self.assertNotIn("weights", result["draft"], "none of its own")
 
@@ -470,7 +470,7 @@ class BadInputTest(ProgramTest):
                 self.expect_error(f"--draft-weights int8 belongs to --draft-kind llama or self; {kind} has no weights",
                                   stage, "--draft-kind", kind, "--draft-weights", "int8")
             for option in ("--target-weights", "--draft-weights"):
-                self.expect_error("--check: the golden files are of stored weights", stage, "--check", option, "int8")
+                self.expect_error("--check: the golden files were made with stored weights", stage, "--check", option, "int8")
 
     def test_files(self):
         for stage in STAGES:

@@ -216,7 +216,7 @@ class BadInputTest(ProgramTest):
             self.expect_error("--gemm cublas needs --device cuda", stage, "--device", "cpu", "--gemm", "cublas")
             self.expect_error("--threads", stage, "--threads", "0")
             self.expect_error("--target-weights", stage, "--target-weights", "int4")
-            self.expect_error("--check: the golden files are of stored weights", stage, "--check", "--target-weights",
+            self.expect_error("--check: the golden files were made with stored weights", stage, "--check", "--target-weights",
                               "int8")
         self.expect_error("--page-size", STAGES[2], "--page-size", "0")
         self.expect_error("--cache", STAGES[2], "--cache", "square")

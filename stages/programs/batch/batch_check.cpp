@@ -52,7 +52,7 @@ std::vector<Golden> read_goldens(const std::filesystem::path& folder, const Chec
   for (const GoldenRun& run : golden_runs(folder, target.config())) {
     goldens.push_back(recorded_run(run));
   }
-  if (goldens.empty()) fail("{}: no greedy.jsonl here", folder.string());
+  if (goldens.empty()) fail("{}: has no greedy.jsonl", folder.string());
   return goldens;
 }
 

@@ -39,7 +39,7 @@ Json spec_length_json(const QueuedRequest& queued) {
 std::string line_about(const std::string& id, const RequestResult& result) {
   const RequestStats& s = result.stats;
   std::string line =
-      fmt::format("{}: {} tokens ({}), first after {}, then one in {}", id, result.tokens.size(),
+      fmt::format("{}: {} tokens ({}), first after {}, then one every {}", id, result.tokens.size(),
                   finish_reason_name(result.finish_reason), milliseconds(s.time_to_first_token()),
                   milliseconds(s.time_per_output_token()));
   if (s.run.tested > 0) {

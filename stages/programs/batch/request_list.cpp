@@ -201,12 +201,12 @@ std::vector<QueuedRequest> parse_requests(std::string_view text, const std::stri
     if (request.id.empty()) request.id = std::to_string(requests.size());
     const auto [first, is_new] = line_of.emplace(request.id, number);
     if (!is_new) {
-      fail("{}: the id {} is that of line {} already; every request has its own", request.where,
+      fail("{}: the id {} is already used in line {}; every request needs its own", request.where,
            in_quotes(request.id), first->second);
     }
     requests.push_back(std::move(request));
   }
-  if (requests.empty()) fail("{}: there is no request in it", name);
+  if (requests.empty()) fail("{}: contains no request", name);
   return requests;
 }
 

@@ -116,7 +116,8 @@ constexpr SpecKey kSpecKeys[] = {
 };
 
 [[noreturn]] void fail_spec(std::string_view what) {
-  fail("--workload: {}; write {}; the keys are {}", what, kDefaultWorkload, names_in(kSpecKeys));
+  fail("--workload: {}; write it like {}; the keys are {}", what, kDefaultWorkload,
+       names_in(kSpecKeys));
 }
 
 // Fills in what was not given.
@@ -124,7 +125,8 @@ void complete(Lengths& lengths, int lowest, int highest, std::string_view name) 
   if (lengths.highest == 0) lengths.highest = highest;
   if (lengths.lowest == 0) lengths.lowest = std::min(lowest, lengths.highest);
   if (lengths.lowest > lengths.highest) {
-    fail("--workload: min_{0} is {1}, and max_{0} only {2}", name, lengths.lowest, lengths.highest);
+    fail("--workload: min_{0} is {1}, but max_{0} is only {2}", name, lengths.lowest,
+         lengths.highest);
   }
 }
 

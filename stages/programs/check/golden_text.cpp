@@ -19,7 +19,7 @@ GoldenText read_text(const JsonObject& line, const LlamaConfig& config) {
   if (line.has("draft_tokens")) {
     text.draft_tokens = read_tokens(line, "draft_tokens", config.vocab_size);
     if (text.draft_tokens.size() != text.steps.size()) {
-      fail("{}: {} tokens and {} draft_tokens; there must be one of each for a step", line.name(),
+      fail("{}: {} tokens and {} draft_tokens; there must be one of each per step", line.name(),
            text.steps.size(), text.draft_tokens.size());
     }
   }

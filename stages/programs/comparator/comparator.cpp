@@ -145,7 +145,7 @@ void Walk::differs(const GoldenTensor& golden, const Matrix& got, const Matrix& 
   result_.cause = likely_cause(upstream, got, bad_rows, result_.tolerance);
   stop(Status::kDiffers, golden,
        fmt::format("differs, first at {}\n  got {}, want {}\n  error {} (norm of the difference / "
-                   "norm), tolerance {}; {} of {} tokens are out of it",
+                   "norm), tolerance {}; {} of {} tokens exceed it",
                    where(), number(result_.got, 9), number(result_.want, 9),
                    number(result_.error, 3), number(result_.tolerance, 3), bad_rows.size(),
                    want.rows));
@@ -202,7 +202,7 @@ std::string Walk::upstream_text() const {
                        result_.agreed == 1 ? "" : "s", last_agreed_);
   }
   if (result_.not_checked.empty()) return text;
-  return fmt::format("{}; NOT CHECKED, for the program does not have them: {}", text,
+  return fmt::format("{}; NOT CHECKED, because the program does not have them: {}", text,
                      fmt::join(result_.not_checked, ", "));
 }
 
@@ -213,7 +213,7 @@ ComparisonResult Walk::finish() {
       fmt::format("{} tensor{} of {} agree; the largest error is in {}", result_.agreed,
                   result_.agreed == 1 ? "" : "s", golden_.name(), largest_text_);
   if (!result_.not_checked.empty()) {
-    result_.report += fmt::format("\n  NOT CHECKED, for the program does not have them: {}",
+    result_.report += fmt::format("\n  NOT CHECKED, because the program does not have them: {}",
                                   fmt::join(result_.not_checked, ", "));
   }
   return result_;
@@ -227,7 +227,7 @@ void check_same_model(const GoldenFile& golden, const Checkpoint& checkpoint) {
                     shape.n_heads == config.n_heads && shape.n_kv_heads == config.n_kv_heads &&
                     shape.head_dim == config.head_dim;
   if (!same) {
-    fail("{}: belongs to a model of another shape than {}", golden.name(),
+    fail("{}: belongs to a model of a different shape than {}", golden.name(),
          checkpoint.directory().string());
   }
 }

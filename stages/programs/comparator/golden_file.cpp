@@ -94,7 +94,7 @@ void GoldenFile::read_rows() {
 void GoldenFile::read_tensor(const TensorEntry& entry, const JsonObject& tolerances,
                              const JsonObject* norms) {
   const std::optional<TensorPlace> place = parse_tensor_name(entry.name);
-  if (!place) fail("{}: {} is no name of a golden tensor", name(), entry.name);
+  if (!place) fail("{}: {} is not the name of a golden tensor", name(), entry.name);
   const std::vector<std::int64_t> want{std::ssize(tokens_) - first_row_,
                                        width_of(place->kind, shape_)};
   if (entry.shape != want || (entry.dtype != DType::kF32 && entry.dtype != DType::kF64)) {
@@ -107,7 +107,7 @@ void GoldenFile::read_tensor(const TensorEntry& entry, const JsonObject& toleran
   const Matrix values = to_matrix(tensor.view);
   for (std::size_t i = 0; i < values.values.size(); i++) {
     if (std::isfinite(values.values[i])) continue;
-    fail("{}: {} holds {} at row {}, index {}: a golden tensor must be finite, make it again",
+    fail("{}: {} holds {} at row {}, index {}: a golden tensor must be finite; make the file again",
          name(), entry.name, values.values[i], i / values.cols, i % values.cols);
   }
   if (!(tensor.tolerance > 0)) {

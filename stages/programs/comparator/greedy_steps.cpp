@@ -16,7 +16,7 @@ std::vector<GreedyStep> put_together(const std::string& name, std::span<const To
                                      std::span<const double> margins,
                                      std::span<const double> max_abs) {
   if (margins.size() != tokens.size() || max_abs.size() != tokens.size()) {
-    fail("{}: {} tokens, {} margins and {} max_abs; there must be one of each for a step", name,
+    fail("{}: {} tokens, {} margins and {} max_abs; there must be one of each per step", name,
          tokens.size(), margins.size(), max_abs.size());
   }
   std::vector<GreedyStep> steps;
@@ -56,8 +56,8 @@ GreedyComparison compare_greedy(std::span<const TokenId> got, std::span<const Gr
     if (verdict != StepVerdict::kWrong) continue;
     result.wrong_step = static_cast<int>(i);
     wrong = fmt::format(
-        "step {}: got token {}, want {}; the margin {:.3g} is above 2 x {:.1e} x {:.3g}: this is "
-        "no rounding",
+        "step {}: got token {}, want {}; the margin {:.3g} is above 2 x {:.1e} x {:.3g}: "
+        "rounding does not explain that",
         i, got[i], want[i].token, want[i].margin, tolerance, want[i].max_abs);
   }
   if (wrong.empty() && got.size() != want.size()) {

@@ -156,8 +156,9 @@ std::string explain_by_rows(const Case& c) {
     return fmt::format("{} hold{} the values of token {}: a wrong index, or rows left over?",
                        name_tokens(c, c.rows), c.rows.size() == 1 ? "s" : "", c.token(sources[0]));
   }
-  return fmt::format("the rows are in another order: token {} holds the values of token {}, ...",
-                     c.token(c.rows[0]), c.token(sources[0]));
+  return fmt::format(
+      "the rows are in a different order: token {} holds the values of token {}, ...",
+      c.token(c.rows[0]), c.token(sources[0]));
 }
 
 std::string explain_by_other_tensor(const Case& c) {
@@ -208,8 +209,8 @@ std::string explain_by_rounding(const Case& c) {
 std::string explain_small_error(const Case& c) {
   constexpr double kSmall = 1e-3;
   if (!within(relative_error(c.got, c.want, c.rows), kSmall)) return "";
-  return "so small an error looks like arithmetic: a sum in too low a precision, an approximate "
-         "exp or square root, another constant?";
+  return "such a small error looks like arithmetic: a sum in too low a precision, an approximate "
+         "exp or square root, a different constant?";
 }
 
 }  // namespace

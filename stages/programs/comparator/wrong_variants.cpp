@@ -24,10 +24,10 @@ Variants embedding_variants() {
        "the embedding is multiplied by sqrt(d_model), as some models do; Llama takes it as it is",
        [](U u) { return std::sqrt(static_cast<double>(u.want().cols)) * u.want(); }},
       {{Kind::kEmbedding},
-       "the rows are those of the token ids + 1: ids and rows of the table both count from 0",
+       "these are the rows of the token ids + 1: ids and rows of the table both count from 0",
        [](U u) { return u.embedding(+1); }},
       {{Kind::kEmbedding},
-       "the rows are those of the token ids - 1: ids and rows of the table both count from 0",
+       "these are the rows of the token ids - 1: ids and rows of the table both count from 0",
        [](U u) { return u.embedding(-1); }},
   };
 }
@@ -68,9 +68,9 @@ Variants norm_weight_variants() {
       {{Kind::kMlpNorm},
        "the norm reads what enters the layer: it must read attn_residual, after attention",
        [](U u) { return u.norm_of(u.layer_input(), u.weight(Kind::kMlpNorm)); }},
-      {kNorms, "the norm's weights are those of the layer before: is the layer's index off by one?",
+      {kNorms, "the norm's weights are the previous layer's: is the layer's index off by one?",
        [](U u) { return u.norm_of(u.norm_input(), u.weight(u.kind(), -1)); }},
-      {kNorms, "the norm's weights are those of the next layer: is the layer's index off by one?",
+      {kNorms, "the norm's weights are the next layer's: is the layer's index off by one?",
        [](U u) { return u.norm_of(u.norm_input(), u.weight(u.kind(), +1)); }},
   };
 }
@@ -88,17 +88,17 @@ Variants matrix_variants() {
        [](U u) {
          return u.linear(u.linear_input(), u.weight(u.kind()), WeightLayout::kInputsByOutputs);
        }},
-      {kMatrices, "the weights are those of the layer before: is the layer's index off by one?",
+      {kMatrices, "the weights are the previous layer's: is the layer's index off by one?",
        [](U u) { return u.linear(u.linear_input(), u.weight(u.kind(), -1)); }},
-      {kMatrices, "the weights are those of the next layer: is the layer's index off by one?",
+      {kMatrices, "the weights are the next layer's: is the layer's index off by one?",
        [](U u) { return u.linear(u.linear_input(), u.weight(u.kind(), +1)); }},
       {{Kind::kK}, "k and v are swapped: this is v", [](U u) { return u.of(Kind::kV); }},
       {{Kind::kV}, "k and v are swapped: this is k", [](U u) { return u.of(Kind::kK); }},
       {{Kind::kQ},
-       "RoPE has already turned q: q is named before RoPE, q_rope after it",
+       "RoPE has already turned q: q is the value before RoPE, q_rope the value after it",
        [](U u) { return u.of(Kind::kQRope); }},
       {{Kind::kK},
-       "RoPE has already turned k: k is named before RoPE, k_rope after it",
+       "RoPE has already turned k: k is the value before RoPE, k_rope the value after it",
        [](U u) { return u.of(Kind::kKRope); }},
       {{Kind::kV},
        "RoPE is applied to v: it turns q and k only",
@@ -149,7 +149,7 @@ Variants rope_variants() {
        [](U u) { return u.rope_with(with_theta_10000); }},
       {kRopes, "RoPE's theta is 500000, not the model's rope_theta",
        [](U u) { return u.rope_with(with_theta_500000); }},
-      {kRopes, "RoPE's frequencies fall too slowly: that of pair i is theta^(-2 i / head_dim)",
+      {kRopes, "RoPE's frequencies fall too slowly: pair i has theta^(-2 i / head_dim)",
        [](U u) { return u.rope_with(with_half_the_exponent); }},
   };
 }
@@ -208,9 +208,9 @@ Variants mask_variants() {
   const Kinds in{Kind::kAttnOut};
   using Token = std::size_t;
   return {
-      {in, "attention is not causal: a token sees those after it",
+      {in, "attention is not causal: a token sees the tokens after it",
        with_mask([](Token, Token, Token) { return true; })},
-      {in, "attention's mask is off by one: a token sees one too many, the next token",
+      {in, "attention's mask is off by one: a token also sees the next token",
        with_mask([](Token query, Token key, Token) { return key <= query + 1; })},
       {in, "attention's mask is off by one: a token does not see itself",
        with_mask([](Token query, Token key, Token) { return key < query; })},
@@ -251,7 +251,7 @@ Variants attention_variants() {
        [](U u) {
          return u.attention([&](AttentionRule& r) { r.scale = 1 / std::sqrt(u.shape().d_model); });
        }},
-      {in, "head h reads K/V head h % n_kv_heads: neighbours share one, h / (n_heads / n_kv_heads)",
+      {in, "head h reads K/V head h % n_kv_heads: it must be h / (n_heads / n_kv_heads)",
        [](U u) {
          return u.attention([&](AttentionRule& r) {
            const auto n_kv_heads = static_cast<std::size_t>(u.shape().n_kv_heads);
@@ -287,7 +287,7 @@ Variants residual_variants() {
        [](U u) { return u.layer_input(); }},
       {attn, "attention's output is added twice",
        [](U u) { return 2 * u.want() - u.layer_input(); }},
-      {attn, "added to the normed input: the residual is what enters the layer, before its norm",
+      {attn, "attention's output is added to the normed input: add it to what enters the layer",
        [](U u) { return u.want() - u.layer_input() + u.of(Kind::kAttnNorm); }},
       {attn, "o_proj is missing: the heads are added as they are",
        [](U u) { return u.layer_input() + u.of(Kind::kAttnOut); }},
@@ -298,9 +298,9 @@ Variants residual_variants() {
       {mlp, "mlp_out is not added: this is attn_residual",
        [](U u) { return u.of(Kind::kAttnResidual); }},
       {mlp, "mlp_out is added twice", [](U u) { return u.want() + u.of(Kind::kMlpOut); }},
-      {mlp, "added to what entered the layer: attention's part is lost, attn_residual + mlp_out",
+      {mlp, "mlp_out is added to what entered the layer, so attention's part is lost",
        [](U u) { return u.layer_input() + u.of(Kind::kMlpOut); }},
-      {mlp, "added to the normed input: the residual is attn_residual, before its norm",
+      {mlp, "mlp_out is added to the normed input: add it to attn_residual, before its norm",
        [](U u) { return u.of(Kind::kMlpNorm) + u.of(Kind::kMlpOut); }},
   };
 }
@@ -314,10 +314,10 @@ Variants mlp_variants() {
       {{Kind::kGate}, "gate and up are swapped: this is up", [](U u) { return u.of(Kind::kUp); }},
       {{Kind::kUp}, "gate and up are swapped: this is gate", [](U u) { return u.of(Kind::kGate); }},
       {{Kind::kGate},
-       "SiLU is already applied: gate is named before it",
+       "SiLU is already applied: gate is the value before SiLU",
        [](U u) { return apply(silu, u.of(Kind::kGate)); }},
       {{Kind::kUp},
-       "already multiplied by silu(gate): up is named before that",
+       "up is already multiplied by silu(gate): it must be the value before that",
        [](U u) { return apply(silu, u.of(Kind::kGate)) * u.of(Kind::kUp); }},
       {in, "gate and up are swapped: SiLU belongs to gate, silu(gate) * up",
        [](U u) { return u.linear(u.of(Kind::kGate) * apply(silu, u.of(Kind::kUp))); }},
@@ -332,7 +332,7 @@ Variants mlp_variants() {
        [](U u) { return u.linear(apply(silu, u.of(Kind::kGate))); }},
       {in, "silu(gate) and up are added: they must be multiplied",
        [](U u) { return u.linear(apply(silu, u.of(Kind::kGate)) + u.of(Kind::kUp)); }},
-      {in, "the residual is already added: mlp_out is named before that",
+      {in, "the residual is already added: mlp_out is the value before that",
        [](U u) { return u.of(Kind::kResidual); }},
   };
 }

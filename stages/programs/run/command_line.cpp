@@ -186,7 +186,7 @@ int run_program(const CommandLine& line, int argc, char** argv, const std::funct
   } catch (const std::bad_alloc& error) {
     return complain(
         fmt::format("out of memory for activations and logits: {}; a shorter prompt, "
-                    "--spec-length or --max-batch takes less",
+                    "or a smaller --spec-length or --max-batch, needs less",
                     memory_left(error)));
   } catch (const std::system_error& error) {
     if (std::ferror(stdout) == 0) return complain(error.what());

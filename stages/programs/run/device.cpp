@@ -19,8 +19,9 @@ std::unique_ptr<Backend> make_backend(const RunOptions& options) {
     if (options.device == DeviceChoice::kCuda) {
       fail("--device cuda: {}; use --device cpu", cuda.problem);
     }
-    if (!cuda.devices.empty()) {  // somebody may wonder why it is not used
-      say("{}: the CPU, not the GPU: {}\n", stage_name(options.stage), cuda.problem);
+    if (!cuda.devices.empty()) {  // a user may wonder why the GPU is idle
+      say("{}: this runs on the CPU, not on the GPU: {}\n", stage_name(options.stage),
+          cuda.problem);
     }
   }
   if (gemm == Gemm::kCublas) fail("--gemm cublas needs --device cuda");

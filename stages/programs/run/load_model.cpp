@@ -57,11 +57,11 @@ LlamaModel load(const Checkpoint& checkpoint, const Wanted& wanted, int threads,
   try {
     return load_as(checkpoint, config, wanted, format, threads, backend);
   } catch (const std::bad_alloc& error) {
-    fail("the {}'s weights need {}, and {}; {}", wanted.name,
+    fail("the {}'s weights need {}, but {}; {}", wanted.name,
          readable_bytes(weight_bytes(checkpoint, config, format)), memory_left(error),
          format == WeightFormat::kInt8
-             ? "take a smaller model"
-             : fmt::format("--{}-weights int8 takes less, or take a smaller model", wanted.name));
+             ? "use a smaller model"
+             : fmt::format("--{}-weights int8 needs less, or use a smaller model", wanted.name));
   }
 }
 
@@ -72,7 +72,7 @@ LlamaModel load_target(const RunOptions& options, const Checkpoint& checkpoint, 
                       options.draft_weights == WeightFormat::kStored;
   if (options.check && !stored) {
     fail(
-        "--check: the golden files are of stored weights; leave out --target-weights and "
+        "--check: the golden files were made with stored weights; leave out --target-weights and "
         "--draft-weights");
   }
   return load(checkpoint, {"target", options.inflate_target, options.target_weights},

@@ -33,7 +33,7 @@ struct TextSetter {
       const std::size_t end = std::min(text.find(',', start), text.size());
       const std::string_view number = text.substr(start, end - start);
       const auto id = parse_number<TokenId>(number);
-      if (!id) fail("{}: '{}' is no token id; give them as 1,2,3", option.name(), number);
+      if (!id) fail("{}: '{}' is not a token id; give ids as 1,2,3", option.name(), number);
       ids->push_back(*id);
       start = end + 1;
     }

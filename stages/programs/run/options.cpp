@@ -76,7 +76,7 @@ Options length_options(RunOptions& o) {
       {"--max-context N",
        "positions that may be used",
        Integer{&o.max_context, kContextSizes},
-       {.otherwise = "the prompt + max-new-tokens, and drafts", .per_request = true}},
+       {.otherwise = "prompt + max-new-tokens + drafted tokens", .per_request = true}},
   };
 }
 
@@ -152,15 +152,15 @@ Options round_options(RunOptions& o, int stage) {
        IntegerOrAuto{&o.spec_length, kSpecLengths, &o.auto_spec_length, kLargestAutoSpecLength},
        {.stages = stages, .per_request = true, .later_values = {{"auto", kFirstAdaptiveStage}}}},
       {"--cost-profile FILE",
-       "the costs that auto uses; measured and written where there is no such file",
+       "the costs that auto uses; measured and written if there is no such file",
        &o.cost_profile,
        {.stages = stages_from(kFirstAdaptiveStage), .otherwise = "one beside the programs"}},
       {"--no-speculation",
-       "decode without drafts, for comparison",
+       "decode without speculation, for comparison",
        &o.no_speculation,
        {.stages = stages, .per_request = true}},
       {"--trace FILE",
-       "write every round, with all that was decided (JSON)",
+       "write every round with all its decisions (JSON)",
        &o.trace,
        {.stages = stages, .is_output = true}},
   };
@@ -174,17 +174,18 @@ Options sampling_options(RunOptions& o) {
       {"--temperature X", "0: always the likeliest token", &o.sampling.temperature, each},
       {"--top-k N", "sample from the N likeliest tokens; 0: from all", Integer{&o.sampling.top_k},
        each},
-      {"--top-p X", "sample from the likeliest tokens that have probability X together",
+      {"--top-p X", "sample from the likeliest tokens that together have probability X",
        &o.sampling.top_p, each},
-      {"--repetition-penalty X", "makes tokens of the text less likely; 1: off",
+      {"--repetition-penalty X", "make tokens of the text less likely; 1: off",
        &o.sampling.repetition_penalty, each},
-      {"--seed N", "of all random numbers", &o.seed, each},
+      {"--seed N", "the seed of all random numbers", &o.seed, each},
       {"--draft-temperature X", "the draft's temperature", &o.draft_temperature, of_draft},
       {"--acceptance RULE",
-       "how drafts are judged: rejection, at-least, non-iterative, sample-and-match, one-hot, "
-       "coupled; lossy: residual-skipped",
+       "how drafted tokens are judged: rejection, at-least, non-iterative, "
+       "sample-and-match, one-hot, coupled; lossy: residual-skipped",
        &o.acceptance, each},
-      {"--lenience X", "lossy: accept more, up to 1/X times too often; 1: off", &o.lenience, each},
+      {"--lenience X", "lossy: accept tokens up to 1/X times as often as the target allows; 1: off",
+       &o.lenience, each},
   };
 }
 
@@ -198,20 +199,20 @@ Options batch_options(RunOptions& o) {
         .otherwise = "a workload",
         .excludes = {"--prompt", "--prompt-ids", "--chat", "--workload"}}},
       {"--workload SPEC",
-       "made-up requests: poisson:rate=20,n=32 is 32 of them, 20 per second (rate=inf: all at "
+       "made-up requests: poisson:rate=20,n=32 means 32 of them, 20 per second (rate=inf: all at "
        "once)",
        &o.workload,
        {.stages = stages, .excludes = {"--prompt", "--prompt-ids", "--chat"}}},
       {"--max-batch N",
-       "requests that run at a time",
+       "most requests that run at the same time",
        Integer{&o.max_batch, {1, 1024}},
        {.stages = stages}},
       {"--token-budget N",
-       "tokens in a pass of the target",
+       "most tokens in a pass of the target",
        Integer{&o.token_budget, kRows},
        {.stages = stages, .otherwise = "enough for --max-batch requests"}},
       {"--prefill-chunk N",
-       "tokens of a prompt in one pass",
+       "most tokens of a prompt in one pass",
        Integer{&o.prefill_chunk, kRows},
        {.stages = stages}},
       {"--draft-pages N",

@@ -64,7 +64,7 @@ class Replay {
     return run(want.speculation, want.spec_length, want.context_limit, want.seed,
                [&](std::size_t number, const Round& round, const DraftAndVerify& steps,
                    const Judge& judge, std::span<const TokenId> emitted) {
-                 if (number >= want.rounds.size()) return std::string("a round too many");
+                 if (number >= want.rounds.size()) return std::string("one round too many");
                  return compare(want.rounds[number], round, steps, judge, emitted);
                });
   }

@@ -27,8 +27,8 @@ void require_draft_fits(const RunOptions& options, const ModelFiles& target,
   } catch (const Error&) {
     if (options.draft != RunOptions().draft) throw;
     fail(
-        "the embedded draft does not fit {}: give --draft DIR, or draft without a model of its "
-        "own: --draft-kind lookup, or self with --draft-weights int8",
+        "the embedded draft does not fit {}: give --draft DIR, or a draft without a model of "
+        "its own: --draft-kind lookup, or self with --draft-weights int8",
         options.target);
   }
 }
@@ -90,8 +90,7 @@ DraftSetup::DraftSetup(const RunOptions& options, const ModelFiles& files, const
          name_of(options.draft_weights), name_of(kind));
   }
   if (!options.inflate_draft.empty() && kind != DraftKind::kLlama) {
-    fail("--inflate-draft is about a draft model of its own, and --draft-kind is {}",
-         name_of(kind));
+    fail("--inflate-draft needs a draft model of its own, but --draft-kind is {}", name_of(kind));
   }
   if (!options.no_speculation) load_own_model();
   make_drafter(room);
@@ -120,7 +119,9 @@ void DraftSetup::make_drafter(const DraftRoom& room) {
     make_llama(*own_model_, room);
   } else if (kind == DraftKind::kSelf) {
     make_llama(target_, room);
-    warning_ = "the draft is the target itself: every draft will be accepted, at no gain";
+    warning_ =
+        "the draft is the target itself: every drafted token will be accepted, but there is no "
+        "speedup";
   } else if (kind == DraftKind::kRandom) {
     drafter_ = std::make_unique<RandomDrafter>(files_.token_limit);
   } else if (kind == DraftKind::kLookup) {

@@ -62,7 +62,7 @@ class Check {
                            ? std::min<int>(round.drafted, static_cast<int>(text.steps.size() - at))
                            : accepted_from(text, at, round.drafted);
       if (round.accepted != want) {
-        return fmt::format("the round after {} tokens accepted {} drafts, not {}", at,
+        return fmt::format("the round after {} tokens accepted {} drafted tokens, not {}", at,
                            round.accepted, want);
       }
     }

@@ -144,7 +144,7 @@ def print_next(root, stage, results, golden_passed, broken):
     place = next((PLACE.match(line) for lines in broken.values() for line in lines if PLACE.match(line)), None)
     if broken:
         where = f": {place[1]}:{place[2]}" if place else ""
-        print(f"\nNext: what does not compile{where}. Until then its programs cannot be checked.")
+        print(f"\nNext: fix what does not compile{where}. Until then its programs cannot be checked.")
         return
     todo = [task for task in stage.tasks if status_of(results[task.name]) != checks.PASS]
     done = len(stage.tasks) - len(todo)
@@ -157,9 +157,9 @@ def print_next(root, stage, results, golden_passed, broken):
         if stage.number > 0:
             print(coloured(f"Lower stages are checked when this one passes; make check STAGE={stage.number - 1} checks them now.", "grey"))
     elif not golden_passed:
-        print("Next: the golden files, above: they see more than the tasks' checks do.")
+        print("Next: the golden files above. They see more than the tasks' checks do.")
     else:
-        print(f"Next: predict what it gains, then measure (make predict STAGE={stage.number}); then\n"
+        print(f"Next: predict what the stage gains, then measure it (make predict STAGE={stage.number}). Then do\n"
               f"the exercises of {stage.chapter}.")
 
 
@@ -173,7 +173,7 @@ def lacks(root, stage):
     yield from (f"task {task.name} has no hint" for task in stage.tasks if not hint.hints(root, task.name))
     for check in (check for check in stage.checks if check.kind != "golden"):
         known = expected.get(check.name, {})
-        yield from (f"nothing is known of what seed {seed} of check {check.name} should give"
+        yield from (f"nothing is known of what check {check.name} should give for seed {seed}"
                     for seed in check.seeds if not known.get(str(seed)))
 
 

@@ -159,7 +159,7 @@ def _difference_of_lists(got, want):
     for i, (one, other) in enumerate(zip(got, want)):
         if one != other:
             return f"number {i + 1} of {len(want)}: {compared(one, other)}"
-    return f"got {len(got)} of them, expected {len(want)}"
+    return f"got {len(got)} values, expected {len(want)}"
 
 
 def _distance(got, want):
@@ -174,9 +174,9 @@ def first_difference(got, want):
     """Of two lists of facts: None where they are equal, else the fact that differs, and how."""
     for i, (fact, value) in enumerate(want):
         if i >= len(got):
-            return fact, "the program ended before it said this"
+            return fact, "the program ended before it printed this"
         if got[i][0] != fact:
-            return fact, f"expected here, but the program spoke of '{got[i][0][:80]}'"
+            return fact, f"expected here, but the program printed '{got[i][0][:80]}'"
         wrong = difference(got[i][1], value)
         if wrong:
             return fact, wrong
@@ -281,7 +281,7 @@ def run_once(check, stage, seed, expected, programs, root):
         return Result(check, FAIL, f"{fact}: {how}", printed=(printed + said)[-SHOWN:], seconds=outcome.seconds, fact=fact)
     if end and end.status == ERROR and wrong:
         end.fact = wrong[0]
-        end.message += f", before it said: {end.fact}"
+        end.message += f", before it printed: {end.fact}"
     return end or Result(check, PASS, seconds=outcome.seconds, facts=facts)
 
 
@@ -311,7 +311,7 @@ def run(check, stage, expected, programs, root):
     for seed in check.seeds:
         want = [tuple(fact) for fact in expected.get(str(seed), [])]
         if check.kind != "golden" and not want:
-            return Result(check, ERROR, f"nothing is known of what seed {seed} should give")
+            return Result(check, ERROR, f"nothing is known of what it should give for seed {seed}")
         result = run_once(check, stage, seed, want, programs, root)
         seconds += result.seconds
         if result.status != PASS:
@@ -351,7 +351,7 @@ def require_facts(expected, path):
             isinstance(fact, list) and len(fact) == 2 and isinstance(fact[0], str) for fact in facts)
             for facts in seeds.values()) for seeds in expected.values())
     if not is_one:
-        raise course.CourseError(f"{path}: no expected facts: check name -> seed -> list of [fact, value]")
+        raise course.CourseError(f"{path}: not a file of expected facts: check name -> seed -> list of [fact, value]")
     return expected
 
 

@@ -95,7 +95,7 @@ def parse_json(data, path):
     try:
         return json.loads(data.decode("utf-8"))
     except (ValueError, RecursionError) as error:
-        raise CourseError(f"{path}: no JSON: {' '.join(str(error).split())}") from error
+        raise CourseError(f"{path}: not valid JSON: {' '.join(str(error).split())}") from error
 
 
 def is_a(value, wanted):
@@ -114,7 +114,7 @@ def check_of(entry):
     entry = dict(entry)
     kind = next((kind for kind in SUBJECTS if kind in entry), None)
     if kind is None:
-        raise CourseError(f"check {entry.get('name')}: neither probe nor json nor golden")
+        raise CourseError(f"check {entry.get('name')}: it has neither probe nor json nor golden")
     entry["subject"] = entry.pop(kind)
     check = Check(kind=kind, needs=entry.pop("needs", []), causes=entry.pop("causes", {}), **entry)
     for name, wanted in {**TYPES, "subject": SUBJECTS[kind]}.items():
@@ -131,7 +131,7 @@ def load(root):
     try:
         return stages_of(table, regions.tree_regions(root, "task"), pages_of_tasks(root))
     except (AttributeError, KeyError, TypeError) as error:
-        raise CourseError(f"{path}: no table of stages, tasks and checks: {type(error).__name__}: {error}") from error
+        raise CourseError(f"{path}: not a table of stages, tasks and checks: {type(error).__name__}: {error}") from error
 
 
 def pages_of_tasks(root):
@@ -152,19 +152,19 @@ def stages_of(table, found, pages):
             if title is None:
                 raise CourseError(f"task {task['id']} has no region in the sources")
             if not 0 <= task["points"] < math.inf:
-                raise CourseError(f"task {task['id']}: its points are a number")
+                raise CourseError(f"task {task['id']}: its points must be a number")
             page = pages.get(task["id"], f"docs/{entry['folder']}")
             tasks.append(Task(task["id"], title, task["points"], str(path), page, str(task.get("function", "")),
                               task.get("spoilers", [])))
         checks = [check_of(check) for check in entry["checks"]]
         stage = Stage(entry["stage"], entry["folder"], tasks, checks, entry.get("options", []))
         if not all(map(is_a, (stage.number, stage.folder, stage.options), (int, str, [str]))):
-            raise CourseError(f"stage {stage.number}: its number, folder and options are no such things")
+            raise CourseError(f"stage {stage.number}: its number, folder or options are of a wrong type")
         for check in checks:
             require_tasks(check, stage)
         stages[stage.number] = stage
     if found:
-        raise CourseError(f"{min(found)} is a region in {found[min(found)][0]}, but no task of tasks.json")
+        raise CourseError(f"{min(found)} is a region in {found[min(found)][0]}, but tasks.json has no such task")
     return stages
 
 

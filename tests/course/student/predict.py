@@ -8,8 +8,8 @@ Each stage asks for numbers of its own (a stage without any of them says which),
 pair: always the same prompts, tokens and seeds, so all counts are the same on every machine.
 
 A speedup is measured here and now, in five pairs of runs, plain and speculative in turn. The table shows the median
-and the spread. A prediction is close when it is within a factor 1.2 of any value in the spread. Where the median and
-the accounting (counts times measured costs) differ by more than a factor 1.15, the machine is busy with something
+and the spread. A prediction is close when it is within a factor of 1.2 of any value in the spread. Where the median and
+the accounting (counts times measured costs) differ by more than a factor of 1.15, the machine is busy with something
 else, and there is no verdict. All runs together take about a second.
 """
 import argparse
@@ -54,24 +54,25 @@ QUANTITIES = {
 
 # Stages, quantity, +1: too high or -1: too low, the likeliest reason.
 REASONS = [
-    ((0,), "emitted", +1, "a draft counts only if all before it were kept: its acceptance is multiplied by theirs"),
-    ((0,), "emitted", -1, "the correction or bonus was left out (1 token per round), or one acceptance was taken for all "
+    ((0,), "emitted", +1, "a drafted token counts only if all before it were accepted: multiply their probabilities"),
+    ((0,), "emitted", -1, "the correction or bonus was left out (1 token per round), or one probability was used for all "
                            "contexts: after '.' both rows are equal"),
-    ((1,), "rows", +1, "all passes were given the rows of the last one; they begin with the prompt and grow by one"),
+    ((1,), "rows", +1, "all passes were given the rows of the last one; they begin with the prompt's and grow by one"),
     ((1,), "rows", -1, "only new rows were counted; without a cache a pass computes the whole text again"),
-    ((2, 3), "rows", +1, "rows were counted again that are cached; each token is fed once"),
+    ((2, 3), "rows", +1, "cached rows were counted again; each token is fed once"),
     ((2, 3), "rows", -1, "the rows of the prompt were left out"),
-    ((3,), "pages", +1, "room was counted for more than prompt and new tokens"),
+    ((3,), "pages", +1, "more was counted than the pages of the prompt and the new tokens"),
     ((3,), "pages", -1, "the prompt was left out, or the last page, which is partly full"),
-    ((4, 5), "forwards", +1, "the bonus or correction was left out, or the acceptance rate, accepted over drafted, stood "
-                             "in for alpha, accepted over tested"),
-    ((4, 5), "forwards", -1, "all drafts were counted as kept; the first rejection ends the round"),
-    ((4, 5), "speedup", +1, "v was taken as 1; where weights lie in the processor's cache, every further row costs time"),
-    ((4, 5), "speedup", -1, "v was taken for K = 5, or as K + 1; here are K + 1 = 4 rows, and rows share their weights"),
-    ((6,), "forwards", +1, "passes of single requests were added up; in a batch they share them"),
+    ((4, 5), "forwards", +1, "the bonus or correction was left out, or the acceptance rate, accepted over drafted, was "
+                             "used instead of alpha, accepted over tested"),
+    ((4, 5), "forwards", -1, "all drafted tokens were counted as accepted; the first rejection ends the round"),
+    ((4, 5), "speedup", +1, "v was taken as 1; where the weights fit in the processor's cache, every further row costs time"),
+    ((4, 5), "speedup", -1, "v was taken for K = 5, or as K + 1; here a pass has K + 1 = 4 rows, which share the weights"),
+    ((6,), "forwards", +1, "passes of single requests were added up; in a batch, requests share passes"),
     ((6,), "forwards", -1, "the batch runs until its slowest request ends, and the prompts need a pass, too"),
-    ((6,), "rows", +1, "the rows of a round belong to all tokens that it emits, K + 1 rows to E tokens"),
-    ((6,), "rows", -1, "rejected drafts were left out: a round has K + 1 rows whatever is kept. And prompts have rows"),
+    ((6,), "rows", +1, "K + 1 rows were counted per token; a round has K + 1 rows and emits E tokens, so divide by E"),
+    ((6,), "rows", -1, "rejected drafted tokens were left out; a round has K + 1 rows, however many are accepted, and "
+                         "prompts have rows, too"),
     ((6,), "speedup", +1, "v was taken from a single sequence; B (K + 1) rows leave less idle arithmetic than K + 1"),
     ((6,), "speedup", -1, "drafting was counted B times; one pass of the draft serves all requests"),
 ]
@@ -245,14 +246,14 @@ def verdict(stage, name, predicted, counted, spread=None):
     side = 1 if predicted > counted else -1
     reason = next(why for stages, quantity, which, why in REASONS
                   if stage in stages and (quantity, which) == (name, side))
-    return f"too {'high' if side > 0 else 'low'} by a factor {apart(predicted, counted):.2f}: most often because {reason}"
+    return f"too {'high' if side > 0 else 'low'} by a factor of {apart(predicted, counted):.2f}: most often because {reason}"
 
 
 def verdict_of_time(stage, predicted, speedup):
     """As `verdict`; none where the clock cannot be believed."""
     if speedup.is_busy():
-        return (f"no verdict: the machine is busy with something else (the clock says {speedup.median:.2f}, the accounting "
-                f"{speedup.by_accounting:.2f}; they may differ by a factor {BUSY})")
+        return (f"no verdict: the machine is busy with something else (the clock gives {speedup.median:.2f}, the accounting "
+                f"{speedup.by_accounting:.2f}; they may differ by a factor of {BUSY})")
     return verdict(stage, "speedup", predicted, speedup.median, (speedup.low, speedup.high))
 
 

@@ -75,10 +75,10 @@ def parse(text, where):
                 if other.kind == kind:
                     wrong(number, f"{region.full_name} begins inside {other.full_name}")
             if any(region.full_name == other.full_name for other in found):
-                wrong(number, f"{region.full_name} stands here a second time")
+                wrong(number, f"{region.full_name} is already defined above")
             open_regions.append(region)
         else:
-            wrong(number, f"'[{said}]' is no marker: [task 4.4: title], [hint 4.4.1] or "
+            wrong(number, f"'[{said}]' is not a marker: [task 4.4: title], [hint 4.4.1] or "
                           "[snippet name], each with its [end ...]")
     if open_regions:
         wrong(open_regions[-1].begin, f"{open_regions[-1].full_name} is never closed")
@@ -116,7 +116,7 @@ def tree_regions(root, kind, folders=("stages", "common", "kernels")):
                 if region.kind != kind:
                     continue
                 if region.name in found:
-                    raise RegionError(f"{where}:{region.begin + 1}: {region.full_name} stands in "
-                                      f"{found[region.name][0]} already")
+                    raise RegionError(f"{where}:{region.begin + 1}: {region.full_name} is already "
+                                      f"defined in {found[region.name][0]}")
                 found[region.name] = (where, region)
     return found

@@ -35,7 +35,7 @@ def show(root, build, stage, results):
     try:
         subprocess.run(command, check=False, timeout=SECONDS)
     except (OSError, subprocess.TimeoutExpired) as error:
-        print(f"it did not come to its end: {error}")
+        print(f"it did not finish: {error}")
     counters = counted(root, stage, results)
     if counters:
         print(f"\n{'counted by the last check':30}{'yours':>10}{'reference':>12}")

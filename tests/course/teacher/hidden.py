@@ -148,7 +148,7 @@ def require_cases(cases, path, stage):
             require_twin(check, stage)
             require_expected(check, expected)
     except (AttributeError, KeyError, TypeError) as error:
-        raise course.CourseError(f"{path}: no hidden cases: {type(error).__name__}: {error}") from error
+        raise course.CourseError(f"{path}: not a file of hidden cases: {type(error).__name__}: {error}") from error
     except course.CourseError as error:
         raise course.CourseError(str(error) if str(path) in str(error) else f"{path}: {error}") from error
     return cases
@@ -158,9 +158,9 @@ def require_twin(check, stage):
     """Raises CourseError where a hidden check is not of the kind of the stage's check that it is named after."""
     twin = next((known for known in stage.checks if check.name == f"hidden_{known.name}"), None)
     if twin is None or (check.kind, check.task) != (twin.kind, twin.task) or check.needs != twin.needs:
-        raise course.CourseError(f"check {check.name} is of no check of stage {stage.number}: make hidden writes it anew")
+        raise course.CourseError(f"check {check.name} matches no check of stage {stage.number}: run make hidden again")
     if check.kind == "probe" and check.subject != twin.subject or check.facts != twin.facts or not check.hidden:
-        raise course.CourseError(f"check {check.name} asks something else than {twin.name} does")
+        raise course.CourseError(f"check {check.name} asks something different from {twin.name}")
     if any(word.startswith("checkpoint ") and not word[11:].isdecimal() for word in check.options):
         raise course.CourseError(f"check {check.name}: a checkpoint is named by a number")
 
@@ -170,7 +170,7 @@ def require_expected(check, expected):
     for seed in check.seeds:
         facts = expected.get(check.name, {}).get(str(seed), [])
         if not facts or not all(is_kept(value) for _, value in facts):
-            raise course.CourseError(f"nothing is known of what seed {seed} of check {check.name} should give")
+            raise course.CourseError(f"nothing is known of what check {check.name} should give for seed {seed}")
 
 
 def is_kept(value):

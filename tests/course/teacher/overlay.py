@@ -114,7 +114,7 @@ def commands(build, target):
         listed = subprocess.run(["ninja", "-C", str(build), "-t", "commands", target], text=True,
                                 capture_output=True, check=False)
         if listed.returncode != 0:
-            raise CompileError(f"{build} is no Ninja build with {target}: {listed.stderr.strip()}")
+            raise CompileError(f"{build} is not a Ninja build with {target}: {listed.stderr.strip()}")
         _commands[build, target] = listed.stdout.strip().splitlines()
     return _commands[build, target]
 

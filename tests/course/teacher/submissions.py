@@ -118,7 +118,7 @@ def read(folder, stage):
             notes.append(f"{named(place)} cannot be read: {error.strerror}: its tasks are not done")
     others = [file for file in files if file not in found]
     if others:
-        notes.append(f"ignored, for they hold no task of this stage: {', '.join(map(named, others[:5]))}"
+        notes.append(f"ignored, because they hold no task of this stage: {', '.join(map(named, others[:5]))}"
                      + (f" and {len(others) - 5} more" if len(others) > 5 else ""))
     return texts, notes
 
@@ -128,7 +128,7 @@ def text_of(path):
     with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK)) as file:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode) or status.st_size > LARGEST:
-            raise OSError(0, f"no plain file of at most {LARGEST} bytes")
+            raise OSError(0, f"not a plain file of at most {LARGEST} bytes")
         return file.read(LARGEST).decode("utf-8", "replace")
 
 
@@ -151,7 +151,7 @@ def require_strangers(root, build):
     elif not sandbox.confines(build / "course"):
         raise course.CourseError(f"{build} is where only root may go; submissions run as another user, so move it")
     elif not (root / stubs.HEADER_PLACE).exists():
-        print(f"grade: without namespaces, a submission may read what every user may, the solutions in {root} among it; "
+        print(f"grade: without namespaces, a submission may read what every user may, including the solutions in {root}; "
               "grade in a container (make autograder)", file=sys.stderr)
 
 
@@ -159,7 +159,7 @@ def programs(root, build, stage, folder, scratch):
     """Builds a submission: (programs, task -> (why, compiler's lines) of what does not compile, notes)."""
     require_strangers(root, build)
     if not folder.is_dir():
-        raise course.CourseError(f"{folder} is no folder with a submission")
+        raise course.CourseError(f"{folder} is not a folder with a submission")
     files, notes = read(folder, stage)
     broken, made, objects = {}, {}, {}
     cut = scratch / "cut"

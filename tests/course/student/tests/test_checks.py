@@ -71,7 +71,7 @@ class ChecksTest(unittest.TestCase):
 
     def test_a_list_says_where_it_differs(self):
         self.expect(GOOD.replace("[5,6,7]", "[5,6,8]"), checks.FAIL, "tokens: number 3 of 3: got 8, expected 7")
-        self.expect(GOOD.replace("[5,6,7]", "[5,6]"), checks.FAIL, "tokens: got 2 of them, expected 3")
+        self.expect(GOOD.replace("[5,6,7]", "[5,6]"), checks.FAIL, "tokens: got 2 values, expected 3")
 
     def test_floats_have_a_tolerance_and_nan_never_passes(self):
         self.expect(GOOD.replace("0.25", "0.2500001"), checks.PASS)
@@ -99,7 +99,7 @@ class ChecksTest(unittest.TestCase):
         self.expect("sleep 60\n", checks.ERROR, "endless loop")
         self.expect("echo sorry >&2; exit 3\n", checks.ERROR, "exit code 3", "sorry")
         self.expect(GOOD + "exit 3\n", checks.ERROR, "exit code 3")
-        self.expect(GOOD.splitlines()[0] + "\nkill -SEGV $$\n", checks.ERROR, "before it said: tokens")
+        self.expect(GOOD.splitlines()[0] + "\nkill -SEGV $$\n", checks.ERROR, "before it printed: tokens")
 
     def test_a_wrong_fact_before_a_crash_is_what_explains_it(self):
         self.expect(fact("length after 3 drafts", 12) + "kill -ABRT $$\n", checks.FAIL, "got 12, expected 14")
@@ -146,7 +146,7 @@ class ChecksTest(unittest.TestCase):
 
     def test_after_a_crash_the_other_checks_of_a_task_do_not_run(self):
         results = self.expect_task("touch $1; kill -SEGV $$\n", "  ERROR 4.1  title 1",
-                                   "          first: it crashed (SIGSEGV): an address outside of its memory, before it said: "
+                                   "          first: it crashed (SIGSEGV): an address outside of its memory, before it printed: "
                                    "length after 3 drafts")
         self.assertEqual([(r.status, r.message) for r in results[1:]], [(checks.NOT_CHECKED, "after first")])
 
@@ -177,7 +177,7 @@ class ChecksTest(unittest.TestCase):
         output = io.StringIO()
         with contextlib.redirect_stdout(output):
             check.print_next(Path("/x"), self.stage, {}, True, {"p": ["In file", "a.cpp:3:1: error: y"]})
-        self.assertIn("Next: what does not compile: a.cpp:3.", output.getvalue())
+        self.assertIn("Next: fix what does not compile: a.cpp:3.", output.getvalue())
 
     def test_running_out_of_memory_is_told(self):
         self.expect("echo std::bad_alloc >&2; exit 1\n", checks.ERROR, "it ran out of memory")
@@ -249,7 +249,7 @@ class RewardTest(unittest.TestCase):
             self.assertEqual(output.getvalue().split("\n", 1)[1:], shown)
 
     def test_a_program_that_does_not_end_is_told(self):
-        self.assertIn("it did not come to its end", self.said("exec sleep 60\n"))
+        self.assertIn("it did not finish", self.said("exec sleep 60\n"))
 
 
 class BuildingTest(unittest.TestCase):

@@ -57,7 +57,7 @@ class Counts(unittest.TestCase):
         self.assertRegex(text, r"rows per token +1\.200 +1\.225 +1\.225\n")
         self.assertRegex(text, r"pages of 4 +10\.000 +13\.000 +13\.000\n")
         self.assertIn("ROWS: close\n", text)
-        self.assertIn("PAGES: too low by a factor 1.30: most often because the prompt was left out", text)
+        self.assertIn("PAGES: too low by a factor of 1.30: most often because the prompt was left out", text)
 
 
 class Verdicts(unittest.TestCase):
@@ -66,7 +66,7 @@ class Verdicts(unittest.TestCase):
             for name in wanted:
                 for predicted, side in ((2, "high"), (0.5, "low")):
                     words = predict.verdict(stage, name, predicted, 1)
-                    self.assertTrue(words.startswith(f"too {side} by a factor 2.00: most often because "), words)
+                    self.assertTrue(words.startswith(f"too {side} by a factor of 2.00: most often because "), words)
 
     def test_a_guess_of_alpha_and_a_time_have_more_room(self):
         self.assertEqual(predict.verdict(2, "rows", 1.04, 1), "close")
@@ -98,8 +98,8 @@ class Times(unittest.TestCase):
 
     def test_are_close_to_any_value_that_was_measured(self):
         measured = predict.Speedup([1, 1.5, 2], 1.5)
-        for predicted, words in ((0.82, "too low by a factor 1.83: "), (0.84, "close"), (1.5, "close"), (2.39, "close"),
-                                 (2.41, "too high by a factor 1.61: ")):
+        for predicted, words in ((0.82, "too low by a factor of 1.83: "), (0.84, "close"), (1.5, "close"), (2.39, "close"),
+                                 (2.41, "too high by a factor of 1.61: ")):
             said_of_it = predict.verdict_of_time(4, predicted, measured)
             self.assertTrue(said_of_it.startswith(words), (predicted, said_of_it))
 

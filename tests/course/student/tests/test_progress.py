@@ -108,7 +108,7 @@ class ProgressTest(unittest.TestCase):
         text = io.StringIO()
         with contextlib.redirect_stderr(text):
             self.assertEqual(progress.main(["--root", str(self.root)]), 2)
-        self.assertRegex(text.getvalue(), r"^progress: .*tasks.json: no JSON.*\n$")
+        self.assertRegex(text.getvalue(), r"^progress: .*tasks.json: not valid JSON.*\n$")
 
 
 if __name__ == "__main__":

@@ -66,12 +66,12 @@ class RegionsTest(unittest.TestCase):
                 (one + two + end.format("1.2"), "s:2: task 1.2 begins inside task 1.1"),
                 (one + end.format("1.2"), "s:2: .* closes no open region; task 1.1 is open"),
                 (one + snippet + end.format("1.1") + snippet_end, "s:3: .* snippet s is open"),
-                (2 * (one + end.format("1.1")), "s:3: task 1.1 stands here a second time"),
-                ("// [task 1.1]\n", "s:1: .* is no marker"),
-                ("// [task one: x]\n", "is no marker"),
-                ("# [hint 4.2]\n", "is no marker"),
-                ("// [end task 4.2: x]\n", "is no marker"),
-                ("<!-- [snippet a b] -->\n", "is no marker")):
+                (2 * (one + end.format("1.1")), "s:3: task 1.1 is already defined above"),
+                ("// [task 1.1]\n", "s:1: .* is not a marker"),
+                ("// [task one: x]\n", "is not a marker"),
+                ("# [hint 4.2]\n", "is not a marker"),
+                ("// [end task 4.2: x]\n", "is not a marker"),
+                ("<!-- [snippet a b] -->\n", "is not a marker")):
             with self.assertRaisesRegex(regions.RegionError, words, msg=text):
                 regions.parse(text, "s")
 
@@ -84,7 +84,7 @@ class RegionsTest(unittest.TestCase):
             found = regions.tree_regions(root, "task")
             self.assertEqual([str(found["4.2"][0]), found["4.2"][1].begin], ["stages/a/a.cpp", 3])
             (root / "stages" / "b" / "b.h").write_text(SOURCE)
-            with self.assertRaisesRegex(regions.RegionError, "b.h:4: task 4.2 stands in .*a.cpp"):
+            with self.assertRaisesRegex(regions.RegionError, "b.h:4: task 4.2 is already defined in .*a.cpp"):
                 regions.tree_regions(root, "task")
 
 

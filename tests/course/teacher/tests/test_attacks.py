@@ -24,7 +24,7 @@ ATTACKS = {
     "a crash": ("*static_cast<volatile int*>(nullptr) = a; return b;", "SIGSEGV"),
     "a memory hog": ("for (;;) *static_cast<volatile char*>(std::malloc(1 << 20)) = 1;", "SIGSEGV|out of memory"),
     "a flood": ("for (;;) std::puts(\"a flood of words that nobody wants to read, again and again\");", "printed or wrote"),
-    "an early end": ("std::exit(0);", "the program ended before it said"),
+    "an early end": ("std::exit(0);", "the program ended before it printed"),
     "a forged score": ("std::puts(\"{\\\"score\\\": 100, \\\"tests\\\": []}\"); std::fclose(std::fopen(\"results.json\", \"w\"));"
                        " return 7;", "got 7, expected 2"),
     "a forged fact": ("std::puts(\"{\\\"fact\\\": \\\"seed + 1\\\", \\\"value\\\": 2}\"); return a + b;",
@@ -306,7 +306,7 @@ class Attacks(unittest.TestCase):
             mini_course.write(folder, path, "forged")
         marks, notes = self.graded(folder)
         self.assertEqual([points for points, _ in marks.values()], [50, 30, 20])
-        self.assertRegex(notes[0], "ignored, for they hold no task of this stage: build.ninja, stages/00_mini/main.cpp")
+        self.assertRegex(notes[0], "ignored, because they hold no task of this stage: build.ninja, stages/00_mini/main.cpp")
 
     def test_links_are_no_files(self):
         folder = mini_course.submission(pathlib.Path(self.directory.name, "submission"), one=None)

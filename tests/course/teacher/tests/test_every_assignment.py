@@ -213,8 +213,8 @@ class EveryStage(unittest.TestCase):
         self.addCleanup(expected.write_text, text, encoding="utf-8")
         expected.write_text(text.replace('"rms_norm"', '"rms_norms"'), encoding="utf-8")
         code, _, errors = self.tool(2, "check", "--stage", "2", "--list")
-        self.assertEqual((code, errors.splitlines()), (2, [f"check: nothing is known of what seed {seed} of check rms_norm "
-                                                           "should give" for seed in (1, 2)]))
+        self.assertEqual((code, errors.splitlines()), (2, ["check: nothing is known of what check rms_norm should give "
+                                                           f"for seed {seed}" for seed in (1, 2)]))
 
     def test_check_stays_with_a_stage_that_fails_and_names_its_first_task(self):
         for number, stage in STAGES.items():

@@ -129,9 +129,9 @@ TEST(RequestListTest, IdsAreTextsOrNumbersOrCounted) {
 
 TEST(RequestListTest, EveryRequestHasItsOwnId) {
   EXPECT_EQ(refusal("{\"prompt\": \"x\", \"id\": \"a\"}\n\n{\"prompt\": \"x\", \"id\": \"a\"}"),
-            "r.jsonl:3: the id \"a\" is that of line 1 already; every request has its own");
+            "r.jsonl:3: the id \"a\" is already used in line 1; every request needs its own");
   EXPECT_EQ(refusal("{\"prompt\": \"x\", \"id\": 1}\n{\"prompt\": \"x\"}"),
-            "r.jsonl:2: the id \"1\" is that of line 1 already; every request has its own");
+            "r.jsonl:2: the id \"1\" is already used in line 1; every request needs its own");
   EXPECT_EQ(field_refusal(R"("id": "")"), "r.jsonl:1: id is empty");
   EXPECT_EQ(field_refusal(R"("id": "a\nb")"),
             "r.jsonl:1: id is \"a\\nb\"; it must not have control characters");
@@ -154,8 +154,8 @@ TEST(RequestListBadInputTest, APromptIsNeededAndOneIsEnough) {
             "r.jsonl:1: prompt_ids[1] is 2.5; it must be a token id");
   EXPECT_EQ(refusal(R"({"prompt_ids": "1,2"})"),
             "r.jsonl:1: prompt_ids is \"1,2\"; it must be a list of token ids");
-  EXPECT_THAT(refusal("\n"), HasSubstr("r.jsonl: there is no request in it"));
-  EXPECT_THAT(refusal(""), HasSubstr("r.jsonl: there is no request in it"));
+  EXPECT_THAT(refusal("\n"), HasSubstr("r.jsonl: contains no request"));
+  EXPECT_THAT(refusal(""), HasSubstr("r.jsonl: contains no request"));
 }
 
 TEST(RequestListBadInputTest, Chats) {

@@ -240,7 +240,7 @@ TEST(WorkloadTest, TheDefaultWorkloadAndItsRequestsAreGood) {
 
 TEST(WorkloadBadInputTest, EachMistakeHasItsMessage) {
   const std::string form =
-      "; write poisson:rate=20,n=16; the keys are rate, n, seed, "
+      "; write it like poisson:rate=20,n=16; the keys are rate, n, seed, "
       "min_new_tokens, max_new_tokens, min_prompt, max_prompt, sampled, kinds";
   EXPECT_EQ(refusal("uniform:n=3"),
             "--workload: \"uniform:n=3\" does not begin with poisson:" + form);
@@ -278,9 +278,9 @@ TEST(WorkloadBadInputTest, NumbersHaveRanges) {
     EXPECT_THAT(refusal(fmt::format("poisson:{}", item)), HasSubstr(message));
   }
   EXPECT_EQ(refusal("poisson:rate=1,n=2,min_prompt=30,max_prompt=20"),
-            "--workload: min_prompt is 30, and max_prompt only 20");
+            "--workload: min_prompt is 30, but max_prompt is only 20");
   EXPECT_EQ(refusal("poisson:rate=1,n=2,min_new_tokens=200"),
-            "--workload: min_new_tokens is 200, and max_new_tokens only 128");
+            "--workload: min_new_tokens is 200, but max_new_tokens is only 128");
   EXPECT_THAT(refusal("poisson:rate=1,n=2,min_prompt=100000,max_prompt=100000"),
               HasSubstr("has no document of more than 100000 tokens; reduce min_prompt"));
 }

@@ -137,7 +137,7 @@ TEST_F(GoldenFileTest, BadTensors) {
   builder_->rows = {1, 2};
   EXPECT_ERROR(written(), "embedding must be of type F32 or F64 and of shape [2, 48]");
   builder_->computed.values = {{"attn", {1, 2, 3, 4}}};
-  EXPECT_ERROR(written(), "attn is no name of a golden tensor");
+  EXPECT_ERROR(written(), "attn is not the name of a golden tensor");
   builder_->computed.values.clear();
   EXPECT_ERROR(written(), "holds no golden tensor");
   EXPECT_ERROR(GoldenFile(builder_->write(directory_.path(), ".steps")), "short.steps");

@@ -99,7 +99,7 @@ TEST_F(ComparatorTest, NumbersOfTheFirstDifference) {
   EXPECT_EQ(result.tolerance, 1e-5);
   EXPECT_GT(result.error, 0.01);
   EXPECT_THAT(result.report, HasSubstr("token 6, index 11 (head 1, dim 3)"));
-  EXPECT_THAT(result.report, HasSubstr("2 of 10 tokens are out of it"));
+  EXPECT_THAT(result.report, HasSubstr("2 of 10 tokens exceed it"));
   EXPECT_THAT(result.report,
               HasSubstr("everything upstream agrees: 17 tensors, the last one layers.1.k"));
   EXPECT_EQ(result.cause, "");
@@ -172,7 +172,7 @@ TEST_F(ComparatorTest, AllRowsInTheWrongPlace) {
   move_rows("logits", [&](std::size_t) { return 0; });
   EXPECT_THAT(cause(), HasSubstr("tokens 1, 2, 3, 4 and 5 more hold the values of token 0"));
   move_rows("logits", [&](std::size_t t) { return last - t; });
-  EXPECT_THAT(cause(), HasSubstr("in another order: token 0 holds the values of token 9"));
+  EXPECT_THAT(cause(), HasSubstr("in a different order: token 0 holds the values of token 9"));
 }
 
 TEST_F(ComparatorTest, AllValuesWrongInOneWay) {
@@ -203,7 +203,7 @@ TEST_F(ComparatorTest, SmallErrorsLookLikeArithmetic) {
       dump_->values["layers.1.k"][i] =
           builder_->computed.values["layers.1.k"][i] * (1 + (i % 2 == 0 ? size : -size));
     }
-    EXPECT_EQ(cause().starts_with("so small an error looks like arithmetic"), is_small);
+    EXPECT_EQ(cause().starts_with("such a small error looks like arithmetic"), is_small);
   }
 }
 
@@ -236,7 +236,7 @@ TEST_F(ComparatorTest, MissingTensors) {
   EXPECT_EQ(result.agreed, kTensors - 1);
   EXPECT_THAT(result.not_checked, ElementsAre("layers.1.up"));
   EXPECT_THAT(result.report,
-              HasSubstr("NOT CHECKED, for the program does not have them: layers.1.up"));
+              HasSubstr("NOT CHECKED, because the program does not have them: layers.1.up"));
 }
 
 TEST_F(ComparatorTest, LogitsMustAlwaysBeThere) {
@@ -293,7 +293,7 @@ TEST_F(ComparatorTest, ADifferentModelIsRefused) {
   write_comparator_checkpoint(directory_.path() / "other", config);
   const Checkpoint other(directory_.path() / "other");
   EXPECT_ERROR(compare(golden(), dump_->lookup(), {.checkpoint = &other}),
-               "belongs to a model of another shape");
+               "belongs to a model of a different shape");
 }
 
 // A long prompt: four rows and the norms of all.
