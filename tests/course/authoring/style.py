@@ -30,13 +30,32 @@ PATTERNS = {
     r"\b(?:tokens|rows|passes|rounds|pages|bytes|drafts|operations|launches|forwards|requests) an? "
     r"(?:round|pass|step|second|row|request|sequence)\b": "per",
     r"\b(?:rows?|passes|rounds|bytes|drafts|operations|launches|forwards) an? token\b": "per",
+    r"\bbehind (?:an?|the|each|its|their|that) "
+    r"(?:accepted|rejected|rejection|mismatch|stop|cut|eos|bonus|correction)\b": "after",
+    r"\b(?:accepted|rejected|kept|drafted|proposed|drawn|chosen|emitted|come out|comes out|come through|comes through) with "
+    r"(?:[01]?\.\d+|[01](?!,\d| ?\w)|\d+/\d+|\d+ ?%|[pq](?:\(| ?/)|min\()": "with probability",
+    r"\bwith which probabilit(?:y|ies)\b": "with what probability",
+    r"\bfrom which [a-z] on\b": "from what c onwards",
+    r"\bdecid(?:e|es|ed|ing) about\b": "judges, or decides on",
+    r"\b(?:bytes|KB|MB|GB|TB|pages|blocks|rows|tokens|draws) suffices?\b": "is enough, or are enough",
+    r"\ba right (?:program|sampler|average|rule|answer|implementation|kernel|engine)\b": "a correct one",
+    r"\bon (?:its|their) way\b(?! to)": "in flight",
+    r"\b(?:program|formula|accounting|clock|profile|table)s? says?\b": "prints, gives, predicts or shows",
+    r"\b(?:draft|draft model|target|[pq]) says\b": "proposes, emits, or assigns",
+    r"\bhow many times as\b": "by what factor",
+    r"\b(?:is|was) no (?:accident|bug|evidence|proof)\b": "is not an accident, or proves nothing",
+    r"\bare no tokens\b": "are not tokens",
+    r"\btakes? a GPU\b": "uses",
+    r"\banother (?:order|distribution|K)\b": "a different one",
+    r"\bother bits\b": "different bits",
+    r"\bnevertheless\b": "even so, or still",
 }
 FORBIDDEN = re.compile("|".join(f"(?:{pattern})" for pattern in PATTERNS).replace(" ", r"(?: |[ ]*\n[ >]*(?=\S))"), re.IGNORECASE)
 
 
 def advice(found):
     """What to say instead."""
-    found = " ".join(found.split())
+    found = re.sub(r"\s[ >]*", " ", found)
     return next(words for pattern, words in PATTERNS.items() if re.match(pattern, found, re.IGNORECASE))
 
 

@@ -11,6 +11,9 @@ nobody lies at hand
 ```
 
 [a link](somebody.md) <!-- whoever -->
+
+A request on its way to the engine waits behind the pool. A token is accepted with probability 0.65, and a prompt is
+drafted with 1 draft model, or with 1,024 rows. In which order? Another request behind the first has a right to say so.
 """
 
 
@@ -27,7 +30,21 @@ class Style(unittest.TestCase):
                             ("it has to be so", "must be"), ("in place of the draft", "instead"), ("in the place of it", "instead"),
                             ("the file at hand", "available"), ("the row lies there", "the verb"), ("the row stands there", "the verb"),
                             ("so many tokens", "fixed number"), ("as against vLLM", "unlike"), ("we mend it", "fix"),
-                            ("right, for it is", "because"), ("5 tokens a round", "per"), ("3 rows a token", "per")):
+                            ("right, for it is", "because"), ("5 tokens a round", "per"), ("3 rows a token", "per"),
+                            ("tokens behind a rejection", "after"), ("the rows behind the cut", "after"),
+                            ("tokens behind an accepted eos", "after"), ("accepted with 0.65", "probability"),
+                            ("accepted with 1, and so", "probability"), ("rejected with 1/3", "probability"),
+                            ("drawn with 20 %", "probability"), ("it comes out with p(x)", "probability"),
+                            ("kept with min(1, p/q)", "probability"),
+                            ("is accepted with p / q = 0.25", "probability"),
+                            ("with which probability", "with what"), ("from which c on", "from what"),
+                            ("row 0 decides about d1", "judges"), ("12 GB suffice", "enough"), ("2 blocks suffice", "enough"),
+                            ("a right program", "correct"), ("a right sampler", "correct"), ("bytes on their way", "in flight"),
+                            ("the program says 0.87", "prints"), ("what does the formula say", "predicts"),
+                            ("the clock says 1.1", "shows"), ("the target says so", "emits"), ("what q says", "assigns"),
+                            ("how many times as many", "factor"), ("it is no bug", "not a bug"), ("rows that are no tokens", "not"),
+                            ("auto takes a GPU", "uses"), ("in another order", "different"), ("has other bits", "different"),
+                            ("it runs nevertheless", "even so")):
             with self.subTest(text=text):
                 found = self.found(f"One line.\n{text}.")
                 self.assertEqual(len(found), 1, found)
@@ -38,6 +55,8 @@ class Style(unittest.TestCase):
 
     def test_a_phrase_may_cross_lines(self):
         self.assertEqual(list(style.findings("it\nis\nto be"))[0][0], 2)
+        (line, words), = style.findings("> Quoted. With\n> which probability?")
+        self.assertEqual((line, style.advice(words)), (1, "with what probability"))
 
 
 if __name__ == "__main__":
