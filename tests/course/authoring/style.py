@@ -43,7 +43,7 @@ PATTERNS = {
     r"\b(?:program|formula|accounting|clock|profile|table)s? says?\b": "prints, gives, predicts or shows",
     r"\b(?:draft|draft model|target|[pq]) says\b": "proposes, emits, or assigns",
     r"\bhow many times as\b": "by what factor",
-    r"\b(?:is|was) no (?:accident|bug|evidence|proof)\b": "is not an accident, or proves nothing",
+    r"\b(?:is|was) no (?:accident|bug|evidence|proof)\b": "is not a bug, or proves nothing",
     r"\bare no tokens\b": "are not tokens",
     r"\btakes? a GPU\b": "uses",
     r"\banother (?:order|distribution|K)\b": "a different one",
