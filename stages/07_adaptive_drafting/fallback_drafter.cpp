@@ -9,52 +9,36 @@ FallbackDrafter::FallbackDrafter(std::shared_ptr<Drafter> first, std::shared_ptr
                                  int max_requests)
     : first_(std::move(first)), second_(std::move(second)) {
   const auto n = static_cast<std::size_t>(max_requests);
-  pairs_.reserve(n);
-  free_.reserve(n);
   for_first_.reserve(n);
   for_second_.reserve(n);
 }
 
-SequenceId FallbackDrafter::create() {
-  if (free_.empty()) {
-    free_.push_back(static_cast<SequenceId>(pairs_.size()));
-    pairs_.emplace_back();
-  }
-  const SequenceId sequence = free_.back();
-  const SequenceId first = first_->create();
-  pairs_[static_cast<std::size_t>(sequence)] = {first, second_->create()};
-  free_.pop_back();
-  return sequence;
-}
+SequenceId FallbackDrafter::create() { return pairs_.create(*first_, *second_); }
 
-void FallbackDrafter::release(SequenceId sequence) {
-  first_->release(pair(sequence).first);
-  second_->release(pair(sequence).second);
-  free_.push_back(sequence);
-}
+void FallbackDrafter::release(SequenceId sequence) { pairs_.release(sequence, *first_, *second_); }
 
 // [snippet fallback]
 void FallbackDrafter::draft(std::span<const DraftRequest> requests) {
   for_first_.assign(requests.begin(), requests.end());
-  for (DraftRequest& request : for_first_) request.sequence = pair(request.sequence).first;
+  for (DraftRequest& request : for_first_) request.sequence = pairs_[request.sequence].first;
   first_->draft(for_first_);
   for_second_.clear();
   for (const DraftRequest& request : requests) {
     if (request.drafts->size() > 0) continue;
     for_second_.push_back(request);
-    for_second_.back().sequence = pair(request.sequence).second;
+    for_second_.back().sequence = pairs_[request.sequence].second;
   }
   if (!for_second_.empty()) second_->draft(for_second_);
 }
 // [end snippet fallback]
 
 void FallbackDrafter::truncate(SequenceId sequence, int length) {
-  first_->truncate(pair(sequence).first, length);
-  second_->truncate(pair(sequence).second, length);
+  first_->truncate(pairs_[sequence].first, length);
+  second_->truncate(pairs_[sequence].second, length);
 }
 
 int FallbackDrafter::length(SequenceId sequence) const {
-  return second_->length(pair(sequence).second);
+  return second_->length(pairs_[sequence].second);
 }
 
 int FallbackDrafter::context_limit() const {

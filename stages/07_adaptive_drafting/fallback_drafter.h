@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "common/speculation/drafter.h"
+#include "stages/07_adaptive_drafting/sequence_pairs.h"
 
 namespace specdec {
 
@@ -30,14 +31,8 @@ class FallbackDrafter final : public Drafter {
   std::int64_t forwards() const override { return first_->forwards() + second_->forwards(); }
 
  private:
-  struct Pair {
-    SequenceId first = 0, second = 0;
-  };
-  const Pair& pair(SequenceId sequence) const { return pairs_[static_cast<std::size_t>(sequence)]; }
-
   std::shared_ptr<Drafter> first_, second_;
-  std::vector<Pair> pairs_;
-  std::vector<SequenceId> free_;
+  SequencePairs pairs_;
   std::vector<DraftRequest> for_first_, for_second_;
 };
 

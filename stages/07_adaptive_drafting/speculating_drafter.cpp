@@ -21,30 +21,13 @@ SpeculatingDrafter::SpeculatingDrafter(LanguageModel& model, std::shared_ptr<Dra
       residual_(static_cast<std::size_t>(room.vocab_size)),
       scratch_(model.vocab_size()) {
   SPECDEC_CHECK(room.spec_length >= 1, "at least one inner draft, not {}", room.spec_length);
-  const auto n = static_cast<std::size_t>(room.max_requests);
-  pairs_.reserve(n);
-  free_.reserve(n);
   text_.reserve(static_cast<std::size_t>(room.max_context));
   verified_.reserve(static_cast<std::size_t>(room.max_context));
 }
 
-SequenceId SpeculatingDrafter::create() {
-  if (free_.empty()) {
-    free_.push_back(static_cast<SequenceId>(pairs_.size()));
-    pairs_.emplace_back();
-  }
-  const SequenceId sequence = free_.back();
-  const SequenceId of_model = model_.create();
-  pairs_[static_cast<std::size_t>(sequence)] = {of_model, inner_->create()};
-  free_.pop_back();
-  return sequence;
-}
+SequenceId SpeculatingDrafter::create() { return pairs_.create(model_, *inner_); }
 
-void SpeculatingDrafter::release(SequenceId sequence) {
-  model_.release(pair(sequence).model);
-  inner_->release(pair(sequence).inner);
-  free_.push_back(sequence);
-}
+void SpeculatingDrafter::release(SequenceId sequence) { pairs_.release(sequence, model_, *inner_); }
 
 void SpeculatingDrafter::draft(std::span<const DraftRequest> requests) {
   for (const DraftRequest& request : requests) draft(request);
@@ -60,7 +43,7 @@ void SpeculatingDrafter::draft(const DraftRequest& request) {
   bool goes_on = true;
   while (goes_on && request.drafts->size() < request.spec_length) {
     draft_inside(request, random);
-    verify(pair(request.sequence).model);
+    verify(pairs_[request.sequence].first);
     goes_on = judge(request, random);
     truncate(request.sequence, static_cast<int>(text_.size()) - 1);
   }
@@ -74,7 +57,7 @@ void SpeculatingDrafter::draft_inside(const DraftRequest& request, RandomSource*
   inner_drafts_.clear();
   if (k == 0) return;
   DraftRequest inner = request;
-  inner.sequence = pair(request.sequence).inner;
+  inner.sequence = pairs_[request.sequence].second;
   inner.context = text_;
   inner.spec_length = k;
   inner.sampling.random = random;
@@ -159,13 +142,13 @@ std::span<const double> SpeculatingDrafter::make_probs(const DraftRequest& reque
 }
 
 void SpeculatingDrafter::truncate(SequenceId sequence, int length) {
-  const auto& [of_model, of_inner] = pair(sequence);
+  const auto& [of_model, of_inner] = pairs_[sequence];
   if (length < model_.length(of_model)) model_.truncate(of_model, length);
   inner_->truncate(of_inner, length);
 }
 
 int SpeculatingDrafter::length(SequenceId sequence) const {
-  return model_.length(pair(sequence).model);
+  return model_.length(pairs_[sequence].first);
 }
 
 }  // namespace specdec

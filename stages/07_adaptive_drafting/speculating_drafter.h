@@ -6,6 +6,7 @@
 
 #include "common/language_model.h"
 #include "common/speculation/drafter.h"
+#include "stages/07_adaptive_drafting/sequence_pairs.h"
 
 namespace specdec {
 
@@ -40,14 +41,12 @@ class NextLevel final : public RandomSource {
 class SpeculatingDrafter final : public Drafter {
  public:
   struct Room {
-    int max_context = 0;   // the longest context plus drafts
-    int vocab_size = 0;    // of the drafts' distributions
-    int spec_length = 0;   // k: the inner drafts of a round
-    int max_requests = 1;  // sequences at a time
+    int max_context = 0;  // the longest context plus drafts
+    int vocab_size = 0;   // of the drafts' distributions
+    int spec_length = 0;  // k: the inner drafts of a round
   };
 
-  // REQUIRES: the model outlives this object; the inner drafter has room for as many requests;
-  // spec_length >= 1.
+  // REQUIRES: the model outlives this object; spec_length >= 1.
   SpeculatingDrafter(LanguageModel& model, std::shared_ptr<Drafter> inner, const Room& room);
 
   SequenceId create() override;
@@ -60,11 +59,6 @@ class SpeculatingDrafter final : public Drafter {
   std::int64_t forwards() const override { return forwards_ + inner_->forwards(); }
 
  private:
-  struct Pair {
-    SequenceId model = 0, inner = 0;
-  };
-  const Pair& pair(SequenceId sequence) const { return pairs_[static_cast<std::size_t>(sequence)]; }
-
   void draft(const DraftRequest& request);
   void draft_inside(const DraftRequest& request, RandomSource* random);
   void verify(SequenceId sequence);
@@ -78,8 +72,7 @@ class SpeculatingDrafter final : public Drafter {
   LanguageModel& model_;
   std::shared_ptr<Drafter> inner_;
   int spec_length_;
-  std::vector<Pair> pairs_;
-  std::vector<SequenceId> free_;
+  SequencePairs pairs_;  // of the model, and of the inner drafter
 
   Drafts inner_drafts_;
   LogitsBuffer logits_;            // [k + 1, V of the model]

@@ -138,19 +138,33 @@ TEST(DraftingLawTest, IsTheTargetsWithAnEos) {
 
 // ---- controls ----
 
-// WRONG: draws a token, and drops it where q was low for it. The token decides about its own place.
-class DroppingSampler final : public DraftSampler {
- public:
+// Draws a token from the model's distribution, and then does something else with it.
+class OwnDraw : public DraftSampler {
+ protected:
   using DraftSampler::DraftSampler;
 
- private:
-  void choose_one(const NextDraft& next, ConstDeviceRows logits) override {
+  struct Drawn {
+    TokenId token;
+    double prob;
+  };
+  Drawn draw(const NextDraft& next, ConstDeviceRows logits) {
     const Sampling& sampling = next.request->sampling;
     const auto probs = make_probs(next, logits, sampling.options);
     const auto position = static_cast<int>(next.text.size());
     const TokenId token = sampling.random->token(probs, position, Purpose::kDraft);
-    if (probs[static_cast<std::size_t>(token)] < 0.5) return;
-    next.request->drafts->add_drawn(token);
+    return {token, probs[static_cast<std::size_t>(token)]};
+  }
+};
+
+// WRONG: draws a token, and drops it where q was low for it. The token decides about its own place.
+class DroppingSampler final : public OwnDraw {
+ public:
+  using OwnDraw::OwnDraw;
+
+ private:
+  void choose_one(const NextDraft& next, ConstDeviceRows logits) override {
+    const Drawn drawn = draw(next, logits);
+    if (drawn.prob >= 0.5) next.request->drafts->add_drawn(drawn.token);
   }
 };
 
@@ -168,19 +182,16 @@ TEST(DraftingLawTest, DroppingWhatWasDrawnIsOff) {
 
 // WRONG: a draft of a draft whose tokens carry the inner draft's distribution, although they have
 // that of the model between.
-class ForgetsTheModel final : public DraftSampler {
+class ForgetsTheModel final : public OwnDraw {
  public:
   ForgetsTheModel(LanguageModel& model, const ContextTable& inner)
-      : DraftSampler(model.backend(), model.vocab_size()), inner_(inner) {}
+      : OwnDraw(model.backend(), model.vocab_size()), inner_(inner) {}
 
  private:
   void choose_one(const NextDraft& next, ConstDeviceRows logits) override {
-    const Sampling& sampling = next.request->sampling;
-    const auto probs = make_probs(next, logits, sampling.options);
-    const auto position = static_cast<int>(next.text.size());
-    const TokenId token = sampling.random->token(probs, position, Purpose::kDraft);
+    const TokenId token = draw(next, logits).token;
     const Text text(next.text.begin(), next.text.end());
-    const auto of_inner = standardised(inner_.row(text), text, sampling.options);
+    const auto of_inner = standardised(inner_.row(text), text, next.request->sampling.options);
     std::ranges::copy(of_inner, next.request->drafts->next_probs().begin());
     next.request->drafts->add_drawn(token);
   }

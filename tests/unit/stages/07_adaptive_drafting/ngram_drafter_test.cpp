@@ -3,6 +3,7 @@
 
 #include <random>
 
+#include "common/speculation/lookup_drafter.h"
 #include "stages/07_adaptive_drafting/fallback_drafter.h"
 #include "tests/test_support.h"
 
@@ -99,6 +100,15 @@ TEST(FallbackDrafterTest, EachRequestHasItsOwn) {
   EXPECT_EQ(of_b.size(), 0);
   drafter.release(a);
   EXPECT_EQ(drafter.create(), a) << "sequences are used again";
+}
+
+// The first part's sequence is given back where the second has no room for one.
+TEST(FallbackDrafterTest, ASecondWithoutRoomLeavesNothingBehind) {
+  const auto first = std::make_shared<LookupDrafter>(8, 2);
+  FallbackDrafter drafter(first, std::make_shared<LookupDrafter>(8, 1), 2);
+  drafter.create();
+  EXPECT_THROW(drafter.create(), CacheFull);
+  EXPECT_NO_THROW(first->create());
 }
 
 }  // namespace

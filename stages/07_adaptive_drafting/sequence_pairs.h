@@ -1,0 +1,51 @@
+#pragma once
+#include <vector>
+
+#include "common/kv_cache.h"
+
+namespace specdec {
+
+// The sequences of a drafter that is made of two parts, each with a sequence of its own.
+class SequencePairs {
+ public:
+  struct Pair {
+    SequenceId first = 0, second = 0;
+  };
+
+  // Throws what a part throws, and leaves no sequence behind then.
+  template <typename First, typename Second>
+  SequenceId create(First& first, Second& second) {
+    Pair pair{first.create(), 0};
+    try {
+      pair.second = second.create();
+    } catch (...) {
+      first.release(pair.first);
+      throw;
+    }
+    if (free_.empty()) {
+      pairs_.push_back(pair);
+      return static_cast<SequenceId>(pairs_.size()) - 1;
+    }
+    const SequenceId sequence = free_.back();
+    free_.pop_back();
+    pairs_[static_cast<std::size_t>(sequence)] = pair;
+    return sequence;
+  }
+
+  template <typename First, typename Second>
+  void release(SequenceId sequence, First& first, Second& second) {
+    first.release((*this)[sequence].first);
+    second.release((*this)[sequence].second);
+    free_.push_back(sequence);
+  }
+
+  const Pair& operator[](SequenceId sequence) const {
+    return pairs_[static_cast<std::size_t>(sequence)];
+  }
+
+ private:
+  std::vector<Pair> pairs_;
+  std::vector<SequenceId> free_;
+};
+
+}  // namespace specdec
