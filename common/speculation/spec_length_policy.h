@@ -1,11 +1,19 @@
 #pragma once
 #include <memory>
+#include <string_view>
+#include <vector>
 
 #include "common/base/check.h"
 #include "common/speculation/drafter.h"
 #include "common/speculation/round.h"
 
 namespace specdec {
+
+// What a policy looked at, for people: a quantity's name and its value.
+struct Note {
+  std::string_view name;
+  double value = 0;
+};
 
 // [snippet spec-length-policy]
 // Chooses K, the number of tokens to draft, before every round of one request. K may depend on what
@@ -16,10 +24,11 @@ class SpecLengthPolicy {
  public:
   virtual ~SpecLengthPolicy() = default;
 
-  virtual int largest() const = 0;                // no K exceeds it; sizes memory
-  virtual int next() const = 0;                   // K of the next round, 0 for a plain step
-  virtual void learn(const Round& finished) = 0;  // after the rollback
-  virtual DraftGate* gate() { return nullptr; }   // may end the drafts of a round before K
+  virtual int largest() const = 0;                        // no K exceeds it; sizes memory
+  virtual int next() const = 0;                           // K of the next round, 0 for a plain step
+  virtual void learn(const Round& finished) = 0;          // after the rollback
+  virtual DraftGate* gate() { return nullptr; }           // may end the drafts of a round before K
+  virtual std::vector<Note> notes() const { return {}; }  // about the last round
 };
 // [end snippet spec-length-policy]
 

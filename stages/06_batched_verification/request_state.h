@@ -44,6 +44,12 @@ struct RequestState {
   RequestState& operator=(const RequestState&) = delete;
 
   int prompt_tokens() const { return static_cast<int>(request.generation.prompt.size()); }
+  // What its drafts are drawn with.
+  Sampling drafting() const {
+    Sampling sampling = judge.drafting();
+    sampling.gate = policy->gate();
+    return sampling;
+  }
   // What the target has cached when the next round may begin.
   int prefill_end() const { return static_cast<int>(context.size()) - 1; }
   std::span<const TokenId> new_tokens() const { return generation.tokens().subspan(delivered); }

@@ -38,6 +38,8 @@ class AdaptiveSpecLength final : public SpecLengthPolicy {
     plain_steps_ = round.drafted > 0 ? 0 : plain_steps_ + 1;
   }
 
+  std::vector<Note> notes() const override { return {{"alpha", alpha()}}; }
+
   double alpha() const { return accepted_ / tested_; }
   bool can_pay() const { return can_pay_; }  // whether any alpha makes a round worth its cost
   int largest() const override { return static_cast<int>(round_costs_.size()) - 1; }

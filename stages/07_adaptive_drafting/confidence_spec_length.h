@@ -25,11 +25,15 @@ class ConfidenceSpecLength final : public SpecLengthPolicy, public DraftGate {
   DraftGate* gate() override { return this; }
 
   bool goes_on(std::span<const double> draft_probs, int /*drafted*/) override {
-    return std::ranges::max(draft_probs) >= threshold_;
+    confidence_ = std::ranges::max(draft_probs);
+    return confidence_ >= threshold_;
   }
+
+  std::vector<Note> notes() const override { return {{"confidence", confidence_}}; }
 
  private:
   double threshold_;
+  double confidence_ = 1;  // at the last place that was asked about
   int largest_;
 };
 // [end snippet confidence-spec-length]

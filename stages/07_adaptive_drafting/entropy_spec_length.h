@@ -1,7 +1,6 @@
 #pragma once
 #include <algorithm>
 #include <cmath>
-#include <optional>
 #include <span>
 
 #include "common/base/check.h"
@@ -44,7 +43,7 @@ class EntropySpecLength final : public SpecLengthPolicy, public DraftGate {
   bool goes_on(std::span<const double> draft_probs, int drafted) override {
     if (drafted == 0) {
       const double entropy = normalised_entropy(draft_probs);
-      smoothed_ = mean_ ? smoothing_ * *mean_ + (1 - smoothing_) * entropy : entropy;
+      smoothed_ = has_mean_ ? smoothing_ * mean_ + (1 - smoothing_) * entropy : entropy;
       const double length = largest_ - smoothed_ * (largest_ - smallest_);
       spec_length_ = std::clamp(static_cast<int>(std::lround(length)), smallest_, largest_);
     }
@@ -52,13 +51,20 @@ class EntropySpecLength final : public SpecLengthPolicy, public DraftGate {
   }
 
   void learn(const Round& round) override {
-    if (round.drafted > 0) mean_ = smoothed_;
+    if (round.drafted == 0) return;
+    mean_ = smoothed_;
+    has_mean_ = true;
+  }
+
+  std::vector<Note> notes() const override {
+    return {{"entropy", smoothed_}, {"K", static_cast<double>(spec_length_)}};
   }
 
  private:
   int smallest_, largest_;
   double smoothing_;
-  std::optional<double> mean_;  // of H, up to the last round; none: there was none
+  bool has_mean_ = false;
+  double mean_ = 0;  // of H, up to the last round
   // Of this round.
   double smoothed_ = 0;
   int spec_length_ = 0;

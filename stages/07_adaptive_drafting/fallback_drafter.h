@@ -10,8 +10,7 @@
 namespace specdec {
 
 // Two drafters: the second one drafts for those requests for which the first has nothing. A lookup
-// costs nothing and is right where the text repeats; a model knows something everywhere
-//.
+// costs nothing and is right where the text repeats; a model knows something everywhere.
 //
 // Each token carries what it was drawn from, whoever drew it, so nothing changes for the judge. Who
 // drafts depends on the text alone.

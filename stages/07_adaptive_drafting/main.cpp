@@ -5,6 +5,7 @@
 #include "stages/07_adaptive_drafting/adaptive_spec_length.h"
 #include "stages/programs/adaptive/adapt.h"
 #include "stages/programs/adaptive/adaptive_check.h"
+#include "stages/programs/adaptive/drafters.h"
 #include "stages/programs/batch/arrivals.h"
 #include "stages/programs/batch/batch_report.h"
 #include "stages/programs/run/stage_main.h"
@@ -15,25 +16,30 @@ namespace {
 
 // [snippet decode]
 void decode(Session& run, Judge& judge) {
-  RejectionSampling sampling(run.steps, judge);
+  DraftAndVerify& steps = run.steps;
+  Sampling drafting = judge.drafting();
+  drafting.gate = steps.policy().gate();  // may end the drafts of a round before K
   run.prefill();
   while (!run.generation.finished()) {
     run.before_round();
-    const Round round = sampling.round(run.context, run.generation);  // asks the policy for K
-    run.after_round(round, evidence(judge, run.steps.drafts(), run.options.seed));
+    Round round = steps.draft(run.context, drafting);  // asks the policy for K
+    steps.verify(run.context);
+    judge.judge(steps.drafts(), steps.logits_rows(round.drafted + 1), run.context, run.generation,
+                round);
+    steps.roll_back(round);  // and tells it what became of the drafts
+    run.after_round(round, adaptive_evidence(run, judge));
   }
 }
 // [end snippet decode]
 
 int run_one(const RunOptions& options, const SpeculationOptions& speculation) {
   AdaptiveRun adaptive;
-  Session session(options, {.drafting = sampled_drafting(keep_probs(options, speculation)),
-                            .make_policy = adaptive.make_policy()});
+  Session session(options, adaptive.parts(options, speculation));
   adaptive.announce(session);
   Dice dice(options.seed);
   JudgeSetup judge(session.steps, dice, speculation);
   decode(session, judge);
-  session.finish(judgement(session, judge), adaptive.extras(session));
+  session.finish(judgement(session, judge), adaptive.extras(session, judge));
   return kGood;
 }
 
@@ -66,7 +72,8 @@ void serve(BatchEngine& engine, std::span<const QueuedRequest> queue,
 int run_many(const RunOptions& options) {
   ModelFiles files = open_model(options.target);
   std::vector<QueuedRequest> queue = queue_requests(options, files);
-  BatchSession session(options, std::move(queue), std::move(files));
+  const BatchParts parts = adaptive_parts(options, queue);
+  BatchSession session(options, std::move(queue), std::move(files), parts);
   adapt_requests(session);
   BatchReport report(session);
   report.begin();
@@ -74,7 +81,9 @@ int run_many(const RunOptions& options) {
   return report.finish();
 }
 
-int run(const RunOptions& options) {
+int run(const RunOptions& given) {
+  check_draft_length(given);
+  const RunOptions options = with_base_kind(given);
   const SpeculationOptions speculation = speculation_options(options);
   check_speculation_options(speculation);
   if (options.check) return check_adaptive_drafting(options);

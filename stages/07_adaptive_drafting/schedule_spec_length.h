@@ -7,8 +7,8 @@
 namespace specdec {
 
 // [snippet schedule-spec-length]
-// Two more drafts after a round that accepted all of its drafts, one less after any other
-//. This is the rule of thumb of Hugging Face's assisted generation.
+// Two more drafts after a round that accepted all of its drafts, one less after any
+// other. This is the rule of thumb of Hugging Face's assisted generation.
 class ScheduleSpecLength final : public SpecLengthPolicy {
  public:
   // REQUIRES: 1 <= smallest <= first <= largest.
@@ -25,6 +25,10 @@ class ScheduleSpecLength final : public SpecLengthPolicy {
     if (round.drafted == 0 || round.end == RoundEnd::kStopped) return;
     const int change = round.accepted == round.drafted ? 2 : -1;
     spec_length_ = std::clamp(spec_length_ + change, smallest_, largest_);
+  }
+
+  std::vector<Note> notes() const override {
+    return {{"next K", static_cast<double>(spec_length_)}};
   }
 
  private:

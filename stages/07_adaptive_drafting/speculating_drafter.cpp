@@ -72,7 +72,8 @@ void SpeculatingDrafter::verify(SequenceId sequence) {
   verified_.insert(verified_.end(), inner_drafts_.tokens().begin(), inner_drafts_.tokens().end());
   const int rows = inner_drafts_.size() + 1;
   model_.forward(Segment{sequence, verified_, rows}, logits_.rows(0, rows));
-  forwards_++;
+  counts_.passes++;
+  counts_.drafted += inner_drafts_.size();
 }
 
 // Adds to the drafts what a round emits, each token with the model's own distribution: an inner
@@ -84,6 +85,8 @@ bool SpeculatingDrafter::judge(const DraftRequest& request, RandomSource* random
     const bool bonus = i == inner_drafts_.size();
     const TokenId token = greedy ? likeliest(request, i) : draw(request, i, random);
     text_.push_back(token);
+    counts_.tested += bonus ? 0 : 1;
+    counts_.accepted += !bonus && token == inner_drafts_.token(i) ? 1 : 0;
     if (bonus || token != inner_drafts_.token(i)) return true;
   }
 }

@@ -46,6 +46,11 @@ class SpeculatingDrafter final : public Drafter {
     int spec_length = 0;  // k: the inner drafts of a round
   };
 
+  // What its own rounds were so far: passes of the model, and the inner drafts in them.
+  struct Counts {
+    std::int64_t passes = 0, drafted = 0, tested = 0, accepted = 0;
+  };
+
   // REQUIRES: the model outlives this object; spec_length >= 1.
   SpeculatingDrafter(LanguageModel& model, std::shared_ptr<Drafter> inner, const Room& room);
 
@@ -56,7 +61,9 @@ class SpeculatingDrafter final : public Drafter {
   int length(SequenceId sequence) const override;
   // Where the inner drafter's context is full, the model drafts alone.
   int context_limit() const override { return model_.max_seq_len(); }
-  std::int64_t forwards() const override { return forwards_ + inner_->forwards(); }
+  std::int64_t forwards() const override { return counts_.passes + inner_->forwards(); }
+  const Counts& counts() const { return counts_; }
+  int spec_length() const { return spec_length_; }  // k
 
  private:
   void draft(const DraftRequest& request);
@@ -81,7 +88,7 @@ class SpeculatingDrafter final : public Drafter {
   std::vector<float> host_logits_;
   std::vector<double> residual_;  // [V]
   SamplingScratch scratch_;
-  std::int64_t forwards_ = 0;
+  Counts counts_;
 };
 
 }  // namespace specdec

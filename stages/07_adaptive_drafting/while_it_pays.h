@@ -43,6 +43,12 @@ class WhileItPays final : public SpecLengthPolicy {
     policy_->learn(round);
   }
 
+  std::vector<Note> notes() const override {
+    std::vector<Note> notes = policy_->notes();
+    notes.push_back({"emitted per cost", emitted_ / cost_});
+    return notes;
+  }
+
   bool pays() const { return emitted_ >= cost_; }
 
  private:

@@ -1,53 +1,143 @@
 #include "stages/programs/adaptive/adapt.h"
 
 #include <algorithm>
+#include <utility>
+#include <vector>
 
+#include "common/base/error.h"
 #include "common/base/json_value.h"
 #include "common/base/streams.h"
+#include "stages/07_adaptive_drafting/confidence_spec_length.h"
+#include "stages/07_adaptive_drafting/entropy_spec_length.h"
+#include "stages/07_adaptive_drafting/schedule_spec_length.h"
+#include "stages/programs/adaptive/all_places.h"
 #include "stages/programs/adaptive/measure_costs.h"
 
 namespace specdec {
+namespace {
 
-std::function<std::unique_ptr<SpecLengthPolicy>(const Session&)> AdaptiveRun::make_policy() {
-  return [this](const Session& run) -> std::unique_ptr<SpecLengthPolicy> {
-    if (!run.options.auto_spec_length) return fixed_spec_length(run.room.spec_length);
-    profile_ = load_or_measure_costs(run.options, run.files, run.model, run.draft);
-    auto policy = std::make_unique<AdaptiveSpecLength>(profile_->round_costs(run.room.spec_length));
-    policy_ = policy.get();
-    return policy;
-  };
+constexpr int kFirstOfSchedule = 5;
+
+std::unique_ptr<SpecLengthPolicy> make_unguarded(const RunOptions& options, int largest) {
+  const int smallest = std::min(options.min_spec_length, largest);
+  if (options.draft_length == DraftLength::kEntropy) {
+    return std::make_unique<EntropySpecLength>(smallest, largest, options.entropy_smoothing);
+  }
+  if (options.draft_length == DraftLength::kConfidence) {
+    return std::make_unique<ConfidenceSpecLength>(options.confidence, largest);
+  }
+  return std::make_unique<ScheduleSpecLength>(
+      smallest, std::clamp(kFirstOfSchedule, smallest, largest), largest);
+}
+
+bool is_fixed(const RunOptions& options) {
+  return options.no_speculation || draft_length_of(options) == DraftLength::kFixed;
+}
+
+std::string announcement_of(const CostProfile& profile, const SpecLengthPolicy& policy,
+                            const RunOptions& options) {
+  if (const auto* gain = dynamic_cast<const AdaptiveSpecLength*>(&policy)) {
+    return announcement(profile, *gain);
+  }
+  return announcement(profile, name_of(options.draft_length), policy.largest());
+}
+
+}  // namespace
+
+bool asks_the_draft(DraftLength how) {
+  return how == DraftLength::kEntropy || how == DraftLength::kConfidence;
+}
+
+std::unique_ptr<SpecLengthPolicy> make_policy(const RunOptions& options, int largest,
+                                              const CostProfile& profile) {
+  std::vector<double> costs = profile.round_costs(largest);
+  if (draft_length_of(options) == DraftLength::kGain) {
+    return std::make_unique<AdaptiveSpecLength>(std::move(costs));
+  }
+  const int most = static_cast<int>(std::ssize(costs)) - 1;
+  return std::make_unique<WhileItPays>(make_unguarded(options, most), std::move(costs),
+                                       profile.c());
+}
+
+SessionParts AdaptiveRun::parts(const RunOptions& options, const SpeculationOptions& speculation) {
+  const KeepProbs keep = options.all_places ? KeepProbs::kOnHost : keep_probs(options, speculation);
+  return {.drafting = adaptive_drafting(keep, asks_the_draft(options.draft_length)),
+          .compose = composition(options, &levels_),
+          .make_policy = [this](const Session& run) { return make_policy(run); }};
+}
+
+std::unique_ptr<SpecLengthPolicy> AdaptiveRun::make_policy(const Session& run) {
+  if (is_fixed(run.options)) return fixed_spec_length(run.room.spec_length);
+  profile_ = load_or_measure_costs(run.options, run.files, run.model, run.draft);
+  return specdec::make_policy(run.options, run.room.spec_length, *profile_);
 }
 
 void AdaptiveRun::announce(const Session& run) const {
   const bool people = run.options.output == OutputFormat::kText && !run.options.quiet;
-  if (profile_ && people) say_text(announcement(*profile_, *policy_));
+  if (profile_ && people) say_text(announcement_of(*profile_, run.steps.policy(), run.options));
 }
 
-ReportExtras AdaptiveRun::extras(const Session& run) const {
+ReportExtras AdaptiveRun::extras(Session& run, const Judge& judge) const {
   ReportExtras extras;
+  add_drafters(extras, run.options, levels_, run.stats);
+  if (run.options.all_places) {
+    const int most = run.steps.spec_length();
+    std::vector<double> costs;
+    if (profile_) costs = profile_->round_costs(most);
+    add_all_places(extras, try_all_places(run, judge), most, costs);
+  }
   if (!profile_) return extras;
+  extras.fields["draft_length"] = name_of(draft_length_of(run.options));
   extras.fields["cost_profile"] = to_json(*profile_);
-  extras.summary = summary(*policy_, run.stats);
+  if (const auto* gain = dynamic_cast<const AdaptiveSpecLength*>(&run.steps.policy())) {
+    extras.summary = summary(*gain, run.stats) + extras.summary;
+  } else {
+    extras.summary = summary(dynamic_cast<const WhileItPays&>(run.steps.policy()),
+                             name_of(run.options.draft_length), run.stats) +
+                     extras.summary;
+  }
   return extras;
+}
+
+RoundEvidence adaptive_evidence(const Session& run, const Judge& judge) {
+  RoundEvidence with_notes = evidence(judge, run.steps.drafts(), run.options.seed);
+  const bool looked_at = run.options.explain || !run.options.trace.empty();
+  if (looked_at) with_notes.notes = run.steps.policy().notes();
+  return with_notes;
+}
+
+BatchParts adaptive_parts(const RunOptions& options, std::span<const QueuedRequest> queue) {
+  const bool gated = std::ranges::any_of(queue, [](const QueuedRequest& queued) {
+    return asks_the_draft(queued.options.draft_length);
+  });
+  BatchParts parts{.drafting = adaptive_drafting(KeepProbs::kBesideLogits, gated),
+                   .compose = composition(options)};
+  if (parts.compose && options.draft_pages > 0) {
+    fail("--draft-pages is for one drafter; with --fallback or --draft-of-draft each has its own");
+  }
+  return parts;
 }
 
 void adapt_requests(BatchSession& session) {
   const auto adapts = [](const QueuedRequest& queued) {
-    return queued.request && queued.options.auto_spec_length && queued.request->spec_length > 0;
+    return queued.request && !is_fixed(queued.options) && queued.request->spec_length > 0;
   };
+  add_drafters(session.extras, session.options, {}, {});
   session.extras.fields["cost_profile"] = nullptr;
-  if (std::ranges::none_of(session.queue, adapts)) return;
+  const auto first = std::ranges::find_if(session.queue, adapts);
+  if (first == session.queue.end()) return;
   const CostProfile profile = load_or_measure_costs(session.options, session.files, session.model,
                                                     session.draft, session.sizes.max_batch);
   for (QueuedRequest& queued : session.queue) {
     if (!adapts(queued)) continue;
-    queued.request->make_policy = [costs = profile.round_costs(queued.request->spec_length)] {
-      return std::make_unique<AdaptiveSpecLength>(costs);
+    queued.request->make_policy = [profile, options = queued.options,
+                                   largest = queued.request->spec_length] {
+      return make_policy(options, largest, profile);
     };
   }
   session.extras.fields["cost_profile"] = to_json(profile);
-  session.announcement =
-      announcement(profile, AdaptiveSpecLength(profile.round_costs(session.sizes.spec_length)));
+  session.announcement = announcement_of(
+      profile, *make_policy(first->options, session.sizes.spec_length, profile), first->options);
 }
 
 }  // namespace specdec

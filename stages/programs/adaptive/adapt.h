@@ -1,30 +1,50 @@
 #pragma once
+#include <memory>
 #include <optional>
-#include <string>
+#include <span>
 
 #include "stages/07_adaptive_drafting/adaptive_spec_length.h"
+#include "stages/07_adaptive_drafting/while_it_pays.h"
 #include "stages/programs/adaptive/cost_profile.h"
+#include "stages/programs/adaptive/drafters.h"
 #include "stages/programs/batch/batch_session.h"
 #include "stages/programs/speculation/session.h"
 
 namespace specdec {
 
-// K by expected gain (--spec-length auto) for a run of one request: the costs of rounds are loaded
-// or measured before the first one.
+// Whether a way to choose K asks about the draft model's distributions.
+bool asks_the_draft(DraftLength how);
+
+// What --draft-length asks for, but fixed: up to `largest` drafts, or fewer where the profile ends
+// sooner. All but gain pause while they are a loss.
+std::unique_ptr<SpecLengthPolicy> make_policy(const RunOptions& options, int largest,
+                                              const CostProfile& profile);
+
+// How K is chosen in a run of one request: the costs of rounds are loaded or measured before the
+// first one.
 class AdaptiveRun {
  public:
-  // For Session's parts. REQUIRES: this object outlives the Session.
-  std::function<std::unique_ptr<SpecLengthPolicy>(const Session&)> make_policy();
+  // REQUIRES: this object and the options outlive the Session.
+  SessionParts parts(const RunOptions& options, const SpeculationOptions& speculation);
 
   // Says on stderr what costs were found, unless --quiet or JSON asks for silence.
   void announce(const Session& run) const;
   // What the report says about costs and K; nothing for a fixed K.
-  ReportExtras extras(const Session& run) const;
+  // With --all-places, tries all of them.
+  ReportExtras extras(Session& run, const Judge& judge) const;
 
  private:
+  std::unique_ptr<SpecLengthPolicy> make_policy(const Session& run);
+
   std::optional<CostProfile> profile_;  // none: K is fixed
-  const AdaptiveSpecLength* policy_ = nullptr;
+  Levels levels_;                       // of --draft-of-draft
 };
+
+// As stage 5's evidence, with what the policy looked at.
+RoundEvidence adaptive_evidence(const Session& run, const Judge& judge);
+
+// How requests are drafted for. REQUIRES: the options outlive the session.
+BatchParts adaptive_parts(const RunOptions& options, std::span<const QueuedRequest> queue);
 
 // The same for a batch: costs are those of a full batch. How many requests there are in all is
 // known beforehand, so costs, and with them texts, do not depend on which requests run side by

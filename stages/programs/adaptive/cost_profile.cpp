@@ -145,31 +145,56 @@ CostProfile stored_profile(const ProfileFile& file, const Json& key,
   return profile;
 }
 
-std::string announcement(const CostProfile& profile, const AdaptiveSpecLength& policy) {
-  std::string text = fmt::format("auto: c {:.3f}", profile.c());
+namespace {
+
+std::string costs(const CostProfile& profile) {
+  std::string text = fmt::format("c {:.3f}", profile.c());
   const int last = profile.largest_spec_length() + 1;
   for (const int rows : {2, 6, last}) {
     if (rows < last || rows == last) text += fmt::format(", v({}) {:.2f}", rows, profile.v(rows));
   }
-  text += fmt::format(" ({}); first K {}\n", profile.source, policy.next());
+  return fmt::format("{} ({})", text, profile.source);
+}
+
+std::string rounds_by_K(std::string_view name, const RunStats& stats) {
+  std::string text = fmt::format("{}: rounds by K:", name);
+  for (std::size_t K = 0; K < stats.rounds_by_drafted.size(); K++) {
+    if (stats.rounds_by_drafted[K] == 0) continue;
+    text += fmt::format(" {} x {},", stats.rounds_by_drafted[K], K);
+  }
+  text.back() = '\n';
+  return text;
+}
+
+}  // namespace
+
+std::string announcement(const CostProfile& profile, const AdaptiveSpecLength& policy) {
+  std::string text = fmt::format("auto: {}; first K {}\n", costs(profile), policy.next());
   if (!policy.can_pay()) {
     text += "speculation cannot pay here, whatever is accepted: no round emits what it costs\n";
   }
   return text;
 }
 
+std::string announcement(const CostProfile& profile, std::string_view name, int largest) {
+  return fmt::format("{}: {}; K up to {}\n", name, costs(profile), largest);
+}
+
 std::string summary(const AdaptiveSpecLength& policy, const RunStats& stats) {
-  std::string text = "auto: rounds by K:";
-  for (std::size_t K = 0; K < stats.rounds_by_drafted.size(); K++) {
-    if (stats.rounds_by_drafted[K] == 0) continue;
-    text += fmt::format(" {} x {},", stats.rounds_by_drafted[K], K);
-  }
-  text.back() = '\n';
+  std::string text = rounds_by_K("auto", stats);
   if (policy.can_pay() && policy.next() <= 1 && policy.factor(1) <= 1) {
     text += fmt::format(
         "speculation cannot pay here: at alpha {:.2f}, no K is faster than plain decoding (K = 1: "
         "{:.2f} times as fast)\n",
         policy.alpha(), policy.factor(1));
+  }
+  return text;
+}
+
+std::string summary(const WhileItPays& policy, std::string_view name, const RunStats& stats) {
+  std::string text = rounds_by_K(name, stats);
+  if (!policy.pays()) {
+    text += "drafting is paused: the last rounds cost more than the tokens that they brought\n";
   }
   return text;
 }

@@ -8,6 +8,7 @@
 #include "common/base/json_value.h"
 #include "common/run_stats.h"
 #include "stages/07_adaptive_drafting/adaptive_spec_length.h"
+#include "stages/07_adaptive_drafting/while_it_pays.h"
 
 namespace specdec {
 
@@ -64,8 +65,11 @@ CostProfile stored_profile(const ProfileFile& file, const Json& key,
 
 // For the beginning of a run: costs, source, the first K; a line more where no alpha can pay.
 std::string announcement(const CostProfile& profile, const AdaptiveSpecLength& policy);
+// The same for a policy that goes by the draft or by a rule of thumb. name: "entropy".
+std::string announcement(const CostProfile& profile, std::string_view name, int largest);
 
 // For its end: which K there were; a line more where plain steps were the rule.
 std::string summary(const AdaptiveSpecLength& policy, const RunStats& stats);
+std::string summary(const WhileItPays& policy, std::string_view name, const RunStats& stats);
 
 }  // namespace specdec

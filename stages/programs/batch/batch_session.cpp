@@ -9,7 +9,6 @@
 #include "stages/programs/cache/make_cache.h"
 #include "stages/programs/run/device.h"
 #include "stages/programs/run/load_model.h"
-#include "stages/programs/sampling/speculation_options.h"
 
 namespace specdec {
 namespace {
@@ -82,14 +81,16 @@ std::vector<QueuedRequest> queue_requests(const RunOptions& options, const Model
 }
 
 BatchSession::BatchSession(const RunOptions& options_, std::vector<QueuedRequest> requests,
-                           ModelFiles files_)
+                           ModelFiles files_, const BatchParts& parts)
     : options(with_drafts_if_any(options_, requests)),
       files(std::move(files_)),
       queue(std::move(requests)),
       backend(make_backend(options)),
       model(load_target(options, files.checkpoint, *backend)),
       sizes(batch_sizes(options, good_ones(queue))),
-      draft(options, files, model, draft_room(sizes), sampled_drafting(KeepProbs::kBesideLogits)),
+      draft(options, files, model, draft_room(sizes), parts.drafting),
+      drafter(compose_drafter(options.no_speculation ? ComposeDrafter() : parts.compose, draft,
+                              draft_room(sizes))),
       memory(memory_plan(options, sizes, model, draft_model(sizes, draft, model))),
       cache(make_target_cache(options, model, sizes)),
       target(model, *cache,
@@ -97,8 +98,8 @@ BatchSession::BatchSession(const RunOptions& options_, std::vector<QueuedRequest
       judge(make_batch_judge(*backend, sizes, target)),
       engine({.target = target,
               .target_cache = *cache,
-              .drafter = draft.drafter(),
-              .draft_cache = draft.cache(),
+              .drafter = *drafter,
+              .draft_cache = drafter.get() == &draft.drafter() ? draft.cache() : nullptr,
               .tokenizer = files.tokenizer_or_null(),
               .token_limit = files.token_limit,
               .judge = judge.get()},

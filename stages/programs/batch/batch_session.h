@@ -10,6 +10,7 @@
 #include "stages/programs/batch/request_list.h"
 #include "stages/programs/run/options.h"
 #include "stages/programs/run/request.h"
+#include "stages/programs/sampling/speculation_options.h"
 #include "stages/programs/show/report_extras.h"
 #include "stages/programs/speculation/draft_setup.h"
 
@@ -20,12 +21,19 @@ namespace specdec {
 // list, with its error.
 std::vector<QueuedRequest> queue_requests(const RunOptions& options, const ModelFiles& target);
 
+// What differs between the stages that serve batches.
+struct BatchParts {
+  Drafting drafting = sampled_drafting(KeepProbs::kBesideLogits);
+  ComposeDrafter compose = {};  // what it makes has memory for every request from the beginning
+};
+
 // Everything that a run of many requests stands on, from the command line: models, caches, draft,
 // engine, each as large as the requests need.
 struct BatchSession {
   // Throws Error for whatever is wrong with the options and files; warns on stderr where the draft
   // cannot pay.
-  BatchSession(const RunOptions& options, std::vector<QueuedRequest> requests, ModelFiles files);
+  BatchSession(const RunOptions& options, std::vector<QueuedRequest> requests, ModelFiles files,
+               const BatchParts& parts = {});
 
   const RunOptions options;
   ModelFiles files;
@@ -34,6 +42,7 @@ struct BatchSession {
   LlamaModel model;
   BatchSizes sizes;
   DraftSetup draft;
+  std::shared_ptr<Drafter> drafter;  // the draft's, or one of several parts
   MemoryPlan memory;
   std::unique_ptr<KvCache> cache;
   Llama target;

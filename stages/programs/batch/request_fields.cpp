@@ -24,7 +24,7 @@ class FieldReader {
     *value.is_auto = field() == "auto";
     const std::string why = *value.is_auto ? why_no_value(option_, stage_, key_, "auto") : "";
     if (!why.empty()) fail("{}: {}", line_.name(), why);
-    *value.number = *value.is_auto ? value.automatic : integer_in(value.range);
+    value.set(*value.is_auto ? value.automatic : integer_in(value.range));
   }
 
   void operator()(std::uint64_t* value) const {
@@ -65,8 +65,14 @@ class FieldReader {
     }
   }
 
-  void operator()(const OneOf&) const {
-    SPECDEC_CHECK(false, "options of requests, which are no choices; {} is one", option_.name());
+  void operator()(const OneOf& value) const {
+    const std::string name = some_text(line_, key_);
+    const auto found = std::ranges::find(value.names, name);
+    if (found == value.names.end()) {
+      fail("{}: {} is {}; it takes one of {}", line_.name(), key_, excerpt(field()),
+           fmt::join(value.names, ", "));
+    }
+    value.choose(static_cast<std::size_t>(found - value.names.begin()));
   }
 
  private:

@@ -157,6 +157,7 @@ void check_prompt(Line line) {
 void check_options(Line line, const RunOptions& options) {
   try {
     check_speculation_options(speculation_options(options));
+    check_draft_length(options);
     if (!options.messages.empty()) static_cast<void>(render_llama3_chat(options.messages));
   } catch (const Error& error) {
     fail("{}: {}", line.name(), with_field_names(error.what()));

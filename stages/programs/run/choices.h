@@ -13,14 +13,17 @@ namespace specdec {
 // What an option lets you choose from.
 enum class DeviceChoice { kAuto, kCpu, kCuda, kEmulated };
 enum class CacheKind { kContiguous, kPaged };
-enum class DraftKind { kLlama, kSelf, kRandom, kUnigram, kBigram, kLookup };
+enum class DraftKind { kLlama, kSelf, kRandom, kUnigram, kBigram, kLookup, kNgram };
+enum class DraftLength { kFixed, kGain, kEntropy, kConfidence, kSchedule };
 enum class OutputFormat { kText, kJson };
 
 // The names of the choices on the command line, in JSON and in messages, in the enumerators' order.
 inline constexpr std::array<std::string_view, 4> kDeviceNames = {"auto", "cpu", "cuda", "emulated"};
 inline constexpr std::array<std::string_view, 2> kCacheNames = {"contiguous", "paged"};
-inline constexpr std::array<std::string_view, 6> kDraftNames = {"llama",   "self",   "random",
-                                                                "unigram", "bigram", "lookup"};
+inline constexpr std::array<std::string_view, 7> kDraftNames = {
+    "llama", "self", "random", "unigram", "bigram", "lookup", "ngram"};
+inline constexpr std::array<std::string_view, 5> kDraftLengthNames = {"fixed", "gain", "entropy",
+                                                                      "confidence", "schedule"};
 inline constexpr std::array<std::string_view, 2> kOutputNames = {"text", "json"};
 inline constexpr std::array<std::string_view, 2> kGemmNames = {"invariant", "cublas"};
 inline constexpr std::array<std::string_view, 2> kWeightNames = {"stored", "int8"};
@@ -29,6 +32,7 @@ using ChoiceNames = std::span<const std::string_view>;
 constexpr ChoiceNames names_of(DeviceChoice) { return kDeviceNames; }
 constexpr ChoiceNames names_of(CacheKind) { return kCacheNames; }
 constexpr ChoiceNames names_of(DraftKind) { return kDraftNames; }
+constexpr ChoiceNames names_of(DraftLength) { return kDraftLengthNames; }
 constexpr ChoiceNames names_of(OutputFormat) { return kOutputNames; }
 constexpr ChoiceNames names_of(Gemm) { return kGemmNames; }  // Tensor cores are for benchmarks.
 constexpr ChoiceNames names_of(WeightFormat) { return kWeightNames; }

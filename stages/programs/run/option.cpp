@@ -72,7 +72,7 @@ struct TextSetter {
            value.range.lowest, value.range.highest,
            option.has_value(stage, "auto") ? ", or auto" : "");
     }
-    *value.number = *number;
+    value.set(*number);
   }
 
   void operator()(const OneOf& value) const {

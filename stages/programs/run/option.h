@@ -30,12 +30,19 @@ struct Integer {
   IntegerRange range = {};
 };
 
-// A number, or the word "auto", which stands for the number `automatic`.
+// A number, or the word "auto", which stands for the number `automatic`. A number counts as given
+// even where it is the default.
 struct IntegerOrAuto {
   int* number;
   IntegerRange range;
   bool* is_auto;
   int automatic;
+  bool* given = nullptr;
+
+  void set(int value) const {
+    *number = value;
+    if (given != nullptr) *given = !*is_auto;
+  }
 };
 
 // A text that counts as given even where it is empty.

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "common/base/error.h"
+
 // Every option is declared here, and nowhere else: what it takes, the words of --help, the stages
 // that have it, and whether a line of --requests has it, too.
 namespace specdec {
@@ -119,7 +121,7 @@ Options cache_options(RunOptions& o, int stage) {
   };
 }
 
-Options draft_options(RunOptions& o) {
+Options draft_options(RunOptions& o, int stage) {
   const Stages stages = stages_from(4);
   return {
       {"--draft DIR",
@@ -129,10 +131,11 @@ Options draft_options(RunOptions& o) {
       weights_option("--draft-weights FORMAT", "the draft's", &o.draft_weights, stages),
       inflation_option("--inflate-draft SHAPE", "the draft model", &o.inflate_draft, stages),
       {"--draft-kind KIND",
-       "what drafts: llama (the draft model), self (the target, or its int8 copy), random, "
-       "unigram, bigram, lookup (copies from the text)",
+       fmt::format("what drafts: llama (the draft model), self (the target, or its int8 copy), "
+                   "random, unigram, bigram, lookup (copies from the text){}",
+                   stage >= kFirstAdaptiveStage ? ", ngram (learns from the text)" : ""),
        one_of(&o.draft_kind),
-       {.stages = stages}},
+       {.stages = stages, .later_values = {{"ngram", kFirstAdaptiveStage}}}},
       {"--draft-text FILE",
        "the text that unigram and bigram are counted from",
        &o.draft_text,
@@ -149,12 +152,9 @@ Options round_options(RunOptions& o, int stage) {
   return {
       {"--spec-length K",
        fmt::format("K, tokens drafted per round: 1 to {}{}", kSpecLengths.highest, automatic),
-       IntegerOrAuto{&o.spec_length, kSpecLengths, &o.auto_spec_length, kLargestAutoSpecLength},
+       IntegerOrAuto{&o.spec_length, kSpecLengths, &o.auto_spec_length, kLargestAutoSpecLength,
+                     &o.given_spec_length},
        {.stages = stages, .per_request = true, .later_values = {{"auto", kFirstAdaptiveStage}}}},
-      {"--cost-profile FILE",
-       "the costs that auto uses; measured and written if there is no such file",
-       &o.cost_profile,
-       {.stages = stages_from(kFirstAdaptiveStage), .otherwise = "one beside the programs"}},
       {"--no-speculation",
        "decode without speculation, for comparison",
        &o.no_speculation,
@@ -163,6 +163,49 @@ Options round_options(RunOptions& o, int stage) {
        "write every round with all its decisions (JSON)",
        &o.trace,
        {.stages = stages, .is_output = true}},
+  };
+}
+
+// How long to draft, and who drafts.
+Options adaptive_options(RunOptions& o) {
+  const Stages stages = stages_from(kFirstAdaptiveStage);
+  const OptionTraits each{.stages = stages, .per_request = true};
+  return {
+      {"--draft-length HOW",
+       "what chooses K of each round: fixed, gain (what pays; --spec-length auto means this), "
+       "entropy or confidence of the draft model, schedule (longer after full acceptance); "
+       "--spec-length is then the most, 16 by default",
+       one_of(&o.draft_length), each},
+      {"--min-spec-length K", "the least K of entropy and schedule",
+       Integer{&o.min_spec_length, kSpecLengths}, each},
+      {"--confidence X", "confidence: end a round's drafts where no token has probability X",
+       &o.confidence, each},
+      {"--entropy-smoothing X", "entropy: weight of earlier rounds in a running mean, below 1",
+       &o.entropy_smoothing, each},
+      {"--cost-profile FILE",
+       "the costs of passes that every way to choose K but fixed uses; measured and written if "
+       "there is no such file",
+       &o.cost_profile,
+       {.stages = stages, .otherwise = "one beside the programs"}},
+      {"--fallback KIND,KIND",
+       "two drafters in place of --draft-kind: the second drafts where the first finds nothing, as "
+       "in lookup,llama",
+       &o.fallback,
+       {.stages = stages, .excludes = {"--draft-kind"}}},
+      {"--draft-of-draft DIR|KIND",
+       "a draft for the draft model: a checkpoint directory, or unigram, bigram, lookup or ngram; "
+       "repeatable: each drafts for the one before",
+       &o.draft_of_draft,
+       {.stages = stages}},
+      {"--inner-spec-length K",
+       "tokens drafted per round for the draft model",
+       Integer{&o.inner_spec_length, kSpecLengths},
+       {.stages = stages}},
+      {"--all-places",
+       "afterwards, try a draft at every place of the text: alpha over all places, and what an "
+       "oracle would gain",
+       &o.all_places,
+       {.stages = stages, .excludes = {"--requests", "--workload", "--no-speculation"}}},
   };
 }
 
@@ -254,12 +297,41 @@ Options output_options(RunOptions& o) {
 
 }  // namespace
 
+DraftLength draft_length_of(const RunOptions& options) {
+  return options.auto_spec_length ? DraftLength::kGain : options.draft_length;
+}
+
+int largest_spec_length(const RunOptions& options) {
+  const bool chosen = draft_length_of(options) != DraftLength::kFixed;
+  return chosen && !options.given_spec_length ? kLargestAutoSpecLength : options.spec_length;
+}
+
+void check_draft_length(const RunOptions& options) {
+  const DraftLength how = options.draft_length;
+  const bool other = how != DraftLength::kFixed && how != DraftLength::kGain;
+  if (options.auto_spec_length && other) {
+    fail("--spec-length auto is --draft-length gain; with {} give the most drafts as a number",
+         name_of(how));
+  }
+  const int most = largest_spec_length(options), least = options.min_spec_length;
+  if (how != DraftLength::kFixed && least > most) {
+    fail("--min-spec-length is {}; it must not exceed --spec-length, {}", least, most);
+  }
+  if (!(options.confidence >= 0 && options.confidence <= 1)) {
+    fail("--confidence is {}; it takes a probability from 0 to 1", options.confidence);
+  }
+  if (!(options.entropy_smoothing >= 0 && options.entropy_smoothing < 1)) {
+    fail("--entropy-smoothing is {}; it takes a number from 0 to below 1",
+         options.entropy_smoothing);
+  }
+}
+
 std::vector<Option> all_options(int stage, RunOptions& o) {
   Options all;
   for (const Options& group :
        {target_options(o), prompt_options(o, stage), length_options(o), device_options(o, stage),
-        cache_options(o, stage), draft_options(o), round_options(o, stage), sampling_options(o),
-        batch_options(o), output_options(o)}) {
+        cache_options(o, stage), draft_options(o, stage), round_options(o, stage),
+        adaptive_options(o), sampling_options(o), batch_options(o), output_options(o)}) {
     all.insert(all.end(), group.begin(), group.end());
   }
   return all;

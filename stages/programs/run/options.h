@@ -49,9 +49,9 @@ struct RunOptions {
   std::string inflate_draft;  // as inflate_target
   DraftKind draft_kind = DraftKind::kLlama;
   std::string draft_text;  // what unigram and bigram are counted from; empty: the embedded text
-  int spec_length = 5;     // the largest, where it adapts
-  bool auto_spec_length = false;  // it adapts: --spec-length auto
-  std::string cost_profile;       // file; empty: one beside the programs
+  int spec_length = 5;
+  bool auto_spec_length = false;   // --spec-length auto
+  bool given_spec_length = false;  // as a number
   bool no_speculation = false;
   std::string trace;  // JSON file with every round
 
@@ -61,6 +61,17 @@ struct RunOptions {
   std::uint64_t seed = 0;
   std::string acceptance = "rejection";
   double lenience = 1;
+
+  // Stages 7 and later.
+  DraftLength draft_length = DraftLength::kFixed;  // see draft_length_of()
+  int min_spec_length = 1;
+  double confidence = 0.4;
+  double entropy_smoothing = 0;
+  std::string cost_profile;                 // file; empty: one beside the programs
+  std::string fallback;                     // KIND,KIND, in place of draft_kind; empty: none
+  std::vector<std::string> draft_of_draft;  // directories and kinds, each drafts for the one before
+  int inner_spec_length = 4;
+  bool all_places = false;
 
   // Stage 6.
   std::string requests;  // JSON Lines, "-": stdin; at most one of requests, workload and a prompt
@@ -86,6 +97,15 @@ inline constexpr IntegerRange kNewTokens{1, 1 << 30};     // --max-new-tokens
 inline constexpr IntegerRange kContextSizes{1, 1 << 30};  // --max-context
 inline constexpr IntegerRange kSpecLengths{1, 32};        // --spec-length
 inline constexpr int kLargestAutoSpecLength = 16;         // memory is taken for it
+
+// What chooses K of each round: --draft-length, or gain with --spec-length auto.
+DraftLength draft_length_of(const RunOptions& options);
+
+// The most drafts of a round: K, or what a policy that chooses K may choose.
+int largest_spec_length(const RunOptions& options);
+
+// Throws Error where the options about K contradict each other or are out of range.
+void check_draft_length(const RunOptions& options);
 
 // The first stage that serves requests in batches, and so has --requests.
 inline constexpr int kFirstBatchStage = 6;

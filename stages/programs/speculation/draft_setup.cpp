@@ -43,7 +43,7 @@ SpeculationRoom speculation_room(const RunOptions& options, const ModelFiles& ta
                                  const GenerationRequest& request) {
   const int limit =
       options.max_context > 0 ? options.max_context : target.checkpoint.config().max_seq_len;
-  const int K = options.no_speculation ? 0 : options.spec_length;
+  const int K = options.no_speculation ? 0 : largest_spec_length(options);
   const std::int64_t wanted = std::ssize(request.prompt) + std::int64_t{request.max_new_tokens} + K;
   return {K, limit, static_cast<int>(std::min<std::int64_t>(limit, wanted))};
 }
@@ -51,7 +51,7 @@ SpeculationRoom speculation_room(const RunOptions& options, const ModelFiles& ta
 Json spec_length_json(const RunOptions& options) {
   if (options.no_speculation) return 0;
   if (options.auto_spec_length) return "auto";
-  return options.spec_length;
+  return largest_spec_length(options);
 }
 
 void check_vocabularies(const ModelFiles& target, const Checkpoint& draft) {
@@ -126,6 +126,8 @@ void DraftSetup::make_drafter(const DraftRoom& room) {
     drafter_ = std::make_unique<RandomDrafter>(files_.token_limit);
   } else if (kind == DraftKind::kLookup) {
     drafter_ = std::make_unique<LookupDrafter>(room.positions + 1, room.requests);
+  } else if (kind == DraftKind::kNgram) {
+    drafter_ = drafting_.make_ngram();
   } else {
     make_table(room);
   }
@@ -181,6 +183,12 @@ void DraftSetup::make_table(const DraftRoom& room) {
       options_.draft_kind == DraftKind::kUnigram ? 1 : 2, text, room.requests);
   drafter_ =
       drafting_.make(*model_, {room.positions + 1, room.requests, target_.config().vocab_size});
+}
+
+std::shared_ptr<Drafter> compose_drafter(const ComposeDrafter& compose, DraftSetup& base,
+                                         const DraftRoom& room) {
+  if (compose) return compose(base, room);
+  return {std::shared_ptr<void>(), &base.drafter()};  // which `base` keeps
 }
 
 std::string DraftSetup::outgrown(int context) const {

@@ -50,6 +50,7 @@ std::unique_ptr<Drafter> make_greedy_drafter(LanguageModel& model, const Drafter
 struct Drafting {
   KeepProbs keep = KeepProbs::kNone;
   MakeModelDrafter make = make_greedy_drafter;
+  std::function<std::unique_ptr<Drafter>()> make_ngram = {};  // where --draft-kind may be ngram
 };
 
 // The drafter that --draft-kind asks for, with the model and the cache that it stands on.
@@ -66,10 +67,13 @@ class DraftSetup {
   DraftSetup(const DraftSetup& other, const DraftRoom& room);
 
   Drafter& drafter() { return *drafter_; }
+  LanguageModel* model() { return model_.get(); }  // that drafts; null: no model does
   // Room for what it drafts for one request, with distributions where they are kept.
   Drafts make_drafts(int capacity) const;
   KvCache* cache() { return cache_.get(); }  // null: the drafter has none
   const KvCache* cache() const { return cache_.get(); }
+  const ModelFiles& target_files() const { return files_; }
+  const LlamaModel& target() const { return target_; }
   const LlamaModel* own_model() const { return own_model_.get(); }  // null: no weights of its own
   Json to_json() const;  // {"kind": ..., "directory": ..., "weights": ...}
   // A line for the end of a run that outgrew the draft's context; otherwise empty.
@@ -93,6 +97,13 @@ class DraftSetup {
   std::unique_ptr<Drafter> drafter_;
   std::optional<std::string> warning_;
 };
+
+// Makes a drafter of several parts, one of which is this one; none: it is this one alone. `base`
+// outlives what is made.
+using ComposeDrafter =
+    std::function<std::shared_ptr<Drafter>(DraftSetup& base, const DraftRoom& room)>;
+std::shared_ptr<Drafter> compose_drafter(const ComposeDrafter& compose, DraftSetup& base,
+                                         const DraftRoom& room);
 
 // Throws Error unless the draft's tokens are the target's, id by id. Their vocabularies may differ
 // in padding, the rows beyond the tokenizers' entries.

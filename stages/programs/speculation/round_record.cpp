@@ -148,6 +148,7 @@ RoundRecord record_round(const Round& round, std::span<const TokenId> context,
                          const RoundEvidence& evidence) {
   RoundRecord record;
   record.round = round;
+  record.notes = evidence.notes;
   const auto emitted = context.last(static_cast<std::size_t>(round.emitted()));
   record.emitted.assign(emitted.begin(), emitted.end());
   for (int i = 0; i < round.drafted; i++) {
@@ -168,20 +169,24 @@ RoundRecord::CacheState cache_state(const KvCache* cache, SequenceId sequence, i
 Json to_json(const RoundRecord& record) {
   Json drafts = Json::array();
   for (const RoundRecord::Draft& draft : record.drafts) drafts.push_back(to_json(draft));
-  return {{"start", record.round.start},
-          {"drafted", record.round.drafted},
-          {"accepted", record.round.accepted},
-          {"tested", record.round.tested()},
-          {"end", round_end_name(record.round.end)},
-          {"emitted", record.emitted},
-          {"drafts", drafts},
-          {"last", record.last ? to_json(*record.last) : nullptr},
-          {"before", to_json(record.before)},
-          {"after", to_json(record.after)},
-          {"seconds",
-           {{"draft", record.draft_seconds},
-            {"verify", record.verify_seconds},
-            {"other", record.other_seconds}}}};
+  Json notes = Json::object();
+  for (const Note& note : record.notes) notes[std::string(note.name)] = note.value;
+  Json json = {{"start", record.round.start},
+               {"drafted", record.round.drafted},
+               {"accepted", record.round.accepted},
+               {"tested", record.round.tested()},
+               {"end", round_end_name(record.round.end)},
+               {"emitted", record.emitted},
+               {"drafts", drafts},
+               {"last", record.last ? to_json(*record.last) : nullptr},
+               {"before", to_json(record.before)},
+               {"after", to_json(record.after)},
+               {"seconds",
+                {{"draft", record.draft_seconds},
+                 {"verify", record.verify_seconds},
+                 {"other", record.other_seconds}}}};
+  if (!notes.empty()) json["notes"] = notes;
+  return json;
 }
 
 namespace {
@@ -227,6 +232,11 @@ std::string explain(const RoundRecord& record, int number, const Tokenizer* toke
   std::string text =
       fmt::format("\nround {}, {} cached: {} of {} accepted, {}\n", number, round.start,
                   round.accepted, round.drafted, round_end_name(round.end));
+  for (std::size_t i = 0; i < record.notes.size(); i++) {
+    text += fmt::format("{}{} {:.3g}", i == 0 ? "  policy     " : ", ", record.notes[i].name,
+                        record.notes[i].value);
+  }
+  if (!record.notes.empty()) text += "\n";
   for (const RoundRecord::Draft& draft : record.drafts) {
     std::string numbers = "q " + digits(draft.draft_prob);
     if (draft.target_prob) {

@@ -11,6 +11,7 @@
 #include "common/kv_cache.h"
 #include "common/speculation/drafter.h"
 #include "common/speculation/round.h"
+#include "common/speculation/spec_length_policy.h"
 #include "stages/programs/show/report.h"
 
 namespace specdec {
@@ -57,6 +58,7 @@ struct RoundRecord {
   std::vector<TokenId> emitted;
   std::vector<Draft> drafts;
   std::optional<Last> last;
+  std::vector<Note> notes;  // what the number of drafts followed from
   State before, after;
   double draft_seconds = 0, verify_seconds = 0, other_seconds = 0;
 };
@@ -72,6 +74,7 @@ struct RoundEvidence {
   bool corrects_by_residual = false;  // whether corrections are drawn from norm(max(0, p - q))
   // What a correction is drawn for: kResample, or kTarget where the target draws its own token.
   Purpose correction = Purpose::kResample;
+  std::vector<Note> notes = {};  // of a policy that chooses K
 };
 
 // context: the text, the tokens emitted by the round at its end.

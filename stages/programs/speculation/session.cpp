@@ -42,10 +42,12 @@ Session::Session(const RunOptions& options_, const SessionParts& parts)
       backend(make_backend(options)),
       model(load_target(options, files.checkpoint, *backend)),
       draft(options, files, model, {.positions = room.positions}, parts.drafting),
+      drafter(compose_drafter(options.no_speculation ? ComposeDrafter() : parts.compose, draft,
+                              {.positions = room.positions})),
       cache(make_target_cache(options, model, room)),
       target(model, *cache, {.token_limit = files.token_limit}),
       timed_target(target),
-      timed_drafter(draft.drafter()),
+      timed_drafter(*drafter),
       steps(timed_target, timed_drafter, policy_of(*this, parts), room.context_limit,
             draft.make_drafts(room.spec_length)),
       log(options, files, request, *cache, draft),
@@ -80,7 +82,7 @@ void Session::after_round(const Round& round, const RoundEvidence& evidence) {
   count_round(stats, round);
   stats.draft_seconds += drafting;
   stats.verify_seconds += timed_target.seconds() - seconds_of_passes_;
-  stats.draft_forwards = draft.drafter().forwards();
+  stats.draft_forwards = drafter->forwards();
   if (round.drafted > 0 && timed_drafter.caught_up()) {
     stats.catch_up_seconds += drafting;
     stats.catch_up_drafted += round.drafted;

@@ -20,6 +20,7 @@ struct Session;
 // What differs between the stages that speculate.
 struct SessionParts {
   Drafting drafting = {};
+  ComposeDrafter compose = {};
   // Chooses K of each round; by default --spec-length.
   std::function<std::unique_ptr<SpecLengthPolicy>(const Session&)> make_policy = {};
 };
@@ -47,6 +48,7 @@ struct Session {
   std::unique_ptr<Backend> backend;
   LlamaModel model;
   DraftSetup draft;
+  std::shared_ptr<Drafter> drafter;  // the draft's, or one of several parts
   std::unique_ptr<KvCache> cache;
   Llama target;
   TimedModel timed_target;

@@ -16,11 +16,11 @@ using MakePolicy = std::function<std::unique_ptr<SpecLengthPolicy>()>;
 
 inline std::shared_ptr<Drafter> gated_drafter(LanguageModel& model) {
   auto sampler = std::make_unique<GatedSampler>(model.backend(), model.vocab_size());
-  return std::make_shared<ModelDrafter>(model, std::move(sampler), 64);
+  return std::make_shared<ModelDrafter>(model, std::move(sampler), 64, 4);
 }
 
 inline std::shared_ptr<Drafter> plain_drafter(LanguageModel& model) {
-  return std::make_shared<SamplingDrafter>(model, 64);
+  return std::make_shared<SamplingDrafter>(model, 64, 4);
 }
 
 // What the walks saw, beside the law.

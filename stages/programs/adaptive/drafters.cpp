@@ -1,0 +1,194 @@
+#include "stages/programs/adaptive/drafters.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fmt/ranges.h>
+
+#include "common/base/error.h"
+#include "stages/07_adaptive_drafting/fallback_drafter.h"
+#include "stages/07_adaptive_drafting/gated_sampler.h"
+#include "stages/07_adaptive_drafting/ngram_drafter.h"
+#include "stages/07_adaptive_drafting/two_levels.h"
+#include "stages/programs/sampling/speculation_options.h"
+
+namespace specdec {
+namespace {
+
+// A drafter of a composition, and all that it stands on.
+struct Part {
+  RunOptions options;
+  std::unique_ptr<DraftSetup> setup;
+  std::shared_ptr<Drafter> inner;  // where it drafts with a draft of its own
+};
+
+std::shared_ptr<Part> make_part(RunOptions options, const DraftSetup& base, const DraftRoom& room) {
+  const auto part = std::make_shared<Part>(Part{std::move(options), nullptr, nullptr});
+  part->setup = std::make_unique<DraftSetup>(part->options, base.target_files(), base.target(),
+                                             room, adaptive_drafting(KeepProbs::kOnHost, true));
+  return part;
+}
+
+std::pair<DraftKind, DraftKind> fallback_kinds(const std::string& text) {
+  const std::size_t comma = text.find(',');
+  if (comma == std::string::npos)
+    fail("--fallback is '{}'; it takes two kinds, as lookup,llama", text);
+  const auto kind_of = [&](const std::string& name) {
+    const auto kind = find_choice<DraftKind>(name);
+    if (!kind) {
+      fail("--fallback: there is no drafter '{}'; there are {}", name,
+           fmt::join(kDraftNames, ", "));
+    }
+    return *kind;
+  };
+  const DraftKind first = kind_of(text.substr(0, comma)), second = kind_of(text.substr(comma + 1));
+  if (first == second) fail("--fallback: {} cannot fall back on itself", name_of(first));
+  return {first, second};
+}
+
+// How much it needs: a Llama, a table, nothing.
+int weight(DraftKind kind) {
+  if (kind == DraftKind::kLlama || kind == DraftKind::kSelf) return 2;
+  return kind == DraftKind::kUnigram || kind == DraftKind::kBigram ? 1 : 0;
+}
+
+// The options of a draft for the draft: a kind, or else a directory.
+RunOptions inner_options(const RunOptions& options, const std::string& draft) {
+  RunOptions inner = options;
+  inner.inflate_draft.clear();
+  inner.draft_weights = WeightFormat::kStored;
+  if (const auto kind = find_choice<DraftKind>(draft)) {
+    inner.draft_kind = *kind;
+  } else {
+    inner.draft_kind = DraftKind::kLlama;
+    inner.draft = draft;
+  }
+  return inner;
+}
+
+bool is_same_draft(const RunOptions& a, const RunOptions& b) {
+  if (a.draft_kind != b.draft_kind) return false;
+  return a.draft_kind != DraftKind::kLlama ||
+         std::filesystem::weakly_canonical(a.draft) == std::filesystem::weakly_canonical(b.draft);
+}
+
+void check_drafts_of_drafts(const RunOptions& options) {
+  RunOptions above = options;
+  for (const std::string& draft : options.draft_of_draft) {
+    if (draft.empty()) fail("--draft-of-draft is empty; it takes DIR|KIND");
+    const RunOptions below = inner_options(options, draft);
+    if (below.draft_kind == DraftKind::kSelf) {
+      fail("--draft-of-draft self: the target costs more than any draft that it could help");
+    }
+    if (weight(above.draft_kind) == 0) {
+      fail("--draft-of-draft {}: {} makes no passes that a draft of its own could save", draft,
+           name_of(above.draft_kind));
+    }
+    if (is_same_draft(above, below)) {
+      fail("--draft-of-draft {}: a draft cannot be its own draft", draft);
+    }
+    above = below;
+  }
+}
+
+// [snippet draft-of-draft]
+// The drafter of a setup, sped up by the drafts below it, the nearest one first.
+std::shared_ptr<Drafter> with_drafts_below(DraftSetup& setup, const RunOptions& options,
+                                           std::span<const std::string> below,
+                                           const DraftRoom& room, Levels* levels) {
+  if (below.empty()) return {std::shared_ptr<void>(), &setup.drafter()};  // which the setup keeps
+  const auto part = make_part(inner_options(options, below.front()), setup, room);
+  part->inner = with_drafts_below(*part->setup, options, below.subspan(1), room, levels);
+  const auto drafter = std::make_shared<SpeculatingDrafter>(
+      *setup.model(), std::shared_ptr<Drafter>(part, part->inner.get()),
+      SpeculatingDrafter::Room{.max_context = room.positions + 1,
+                               .vocab_size = setup.target().config().vocab_size,
+                               .spec_length = options.inner_spec_length});
+  if (levels != nullptr) levels->insert(levels->begin(), drafter.get());
+  return drafter;
+}
+// [end snippet draft-of-draft]
+
+// What the first level did, and what the formula for two levels makes of it. Costs are as they were
+// in this run; what the inner drafts cost is part of c1.
+std::string summary_of_levels(const SpeculatingDrafter& level, const RunStats& stats) {
+  const SpeculatingDrafter::Counts& counts = level.counts();
+  const auto ratio = [](auto above, auto below) {
+    return static_cast<double>(above) / static_cast<double>(below);
+  };
+  std::string text =
+      fmt::format("the draft's draft: {} of {} tested were accepted, {} passes for {} drafts\n",
+                  counts.accepted, counts.tested, counts.passes, stats.drafted);
+  if (counts.passes == 0 || counts.tested == 0 || stats.tested == 0) return text;
+  const TwoLevels levels{.draft_alpha = ratio(stats.accepted, stats.tested),
+                         .inner_alpha = ratio(counts.accepted, counts.tested),
+                         .draft_step = stats.draft_seconds / static_cast<double>(counts.passes) /
+                                       (stats.verify_seconds / static_cast<double>(stats.rounds))};
+  const BestTwoLevels best = best_two_levels(levels, kLargestAutoSpecLength);
+  return text + fmt::format(
+                    "two levels by formula: alpha {:.2f} and {:.2f}, c1 {:.3f}: best {:.2f} "
+                    "with K = {}, k = {}\n",
+                    levels.draft_alpha, levels.inner_alpha, levels.draft_step, best.factor, best.K,
+                    best.k);
+}
+
+}  // namespace
+
+RunOptions with_base_kind(RunOptions options) {
+  if (!options.fallback.empty()) {
+    const auto [first, second] = fallback_kinds(options.fallback);
+    options.draft_kind = weight(first) > weight(second) ? first : second;
+  }
+  check_drafts_of_drafts(options);
+  return options;
+}
+
+Drafting adaptive_drafting(KeepProbs keep, bool gated) {
+  Drafting drafting = sampled_drafting(keep);
+  drafting.make_ngram = [] { return std::make_unique<NgramDrafter>(); };
+  if (!gated) return drafting;
+  drafting.make = [](LanguageModel& model, const DrafterRoom& room) {
+    return std::make_unique<ModelDrafter>(
+        model, std::make_unique<GatedSampler>(model.backend(), model.vocab_size()),
+        room.max_context, room.max_requests);
+  };
+  return drafting;
+}
+
+ComposeDrafter composition(const RunOptions& options, Levels* levels) {
+  if (options.fallback.empty() && options.draft_of_draft.empty()) return {};
+  return [&options, levels](DraftSetup& base, const DraftRoom& room) -> std::shared_ptr<Drafter> {
+    const auto main = with_drafts_below(base, options, options.draft_of_draft, room, levels);
+    if (options.fallback.empty()) return main;
+    const auto [first, second] = fallback_kinds(options.fallback);
+    const bool base_is_first = first == options.draft_kind;
+    RunOptions of_other = options;
+    of_other.draft_kind = base_is_first ? second : first;
+    of_other.inflate_draft.clear();
+    of_other.draft_weights = WeightFormat::kStored;
+    const auto part = make_part(std::move(of_other), base, room);
+    const std::shared_ptr<Drafter> other(part, &part->setup->drafter());
+    return std::make_shared<FallbackDrafter>(base_is_first ? main : other,
+                                             base_is_first ? other : main, room.requests);
+  };
+}
+
+void add_drafters(ReportExtras& extras, const RunOptions& options, const Levels& levels,
+                  const RunStats& stats) {
+  if (!options.fallback.empty()) extras.fields["fallback"] = options.fallback;
+  if (options.draft_of_draft.empty()) return;
+  extras.fields["draft_of_draft"] = options.draft_of_draft;
+  extras.fields["inner_spec_length"] = options.inner_spec_length;
+  for (const SpeculatingDrafter* level : levels) {
+    const auto& [passes, drafted, tested, accepted] = level->counts();
+    extras.stats["draft_levels"].push_back(
+        {{"passes", passes}, {"drafted", drafted}, {"tested", tested}, {"accepted", accepted}});
+  }
+  if (!levels.empty()) extras.summary += summary_of_levels(*levels.front(), stats);
+}
+
+}  // namespace specdec

@@ -1,0 +1,33 @@
+#pragma once
+#include <vector>
+
+#include "common/run_stats.h"
+#include "stages/07_adaptive_drafting/speculating_drafter.h"
+#include "stages/programs/run/options.h"
+#include "stages/programs/show/report_extras.h"
+#include "stages/programs/speculation/draft_setup.h"
+
+namespace specdec {
+
+// Who drafts in stage 7: --draft-kind's drafter, or that of --fallback and --draft-of-draft.
+
+// The options with the draft_kind on which the parts of --fallback stand: the part with a model,
+// the second one among equals. Throws Error for parts that do not go together, or a draft that
+// would be its own draft.
+RunOptions with_base_kind(RunOptions options);
+
+// Drafts that a gate may end, and --draft-kind ngram.
+Drafting adaptive_drafting(KeepProbs keep, bool gated);
+
+// The drafts of drafts in a composition, the one that the target hears first.
+using Levels = std::vector<const SpeculatingDrafter*>;
+
+// None where the options ask for one drafter. levels: gets those of what is made, unless null.
+// REQUIRES: options as of with_base_kind(); options and levels outlive what is made.
+ComposeDrafter composition(const RunOptions& options, Levels* levels = nullptr);
+
+// What was composed, for a report, and what its levels did; stats: of the run.
+void add_drafters(ReportExtras& extras, const RunOptions& options, const Levels& levels,
+                  const RunStats& stats);
+
+}  // namespace specdec

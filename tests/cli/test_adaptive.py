@@ -1,0 +1,157 @@
+"""Stage 7 from outside: how long to draft, who drafts, alone and in a batch.
+
+usage: test_adaptive.py FOLDER_OF_PROGRAMS
+"""
+import itertools
+import json
+import pathlib
+import shutil
+import sys
+import tempfile
+import unittest
+
+from programs import ProgramTest, run_program, run_program_json
+
+PLAIN, ADAPTIVE = "03_paged_kv_cache", "07_adaptive_drafting"
+LENGTHS = [["--draft-length", how] for how in ("fixed", "gain", "entropy", "confidence", "schedule")]
+DRAFTERS = [[], ["--draft-kind", "ngram"], ["--fallback", "lookup,llama"], ["--fallback", "llama,ngram"],
+            ["--fallback", "ngram,bigram"], ["--draft-of-draft", "bigram"], ["--draft-of-draft", "ngram"],
+            ["--draft-of-draft", "bigram", "--draft-of-draft", "lookup", "--inner-spec-length", "2"],
+            ["--fallback", "lookup,llama", "--draft-of-draft", "lookup"]]
+# Rounds that nearly always pay, so that no policy pauses for long.
+COSTS = {"format": "specdec-cost-profile-1", "target_pass_seconds": [1 + 0.01 * rows for rows in range(17)], "draft_step_seconds": 0.02}
+PROMPT = "Once, in the winter, Sunita came to York. Sunita was looking for a crimson coat."
+
+
+def run(*arguments):
+    return run_program_json(PROGRAMS / ADAPTIVE, *map(str, arguments))
+
+
+class AdaptiveTest(ProgramTest):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = pathlib.Path(tempfile.mkdtemp())
+        cls.addClassCleanup(shutil.rmtree, cls.folder)
+        cls.profile = cls.folder / "costs.json"
+        cls.profile.write_text(json.dumps(COSTS))
+
+    def expect_bad(self, words, *arguments):
+        self.expect_bad_input(words, PROGRAMS / ADAPTIVE, "--max-new-tokens", "2", *arguments)
+
+    def test_greedy_text_is_plain_decodings(self):
+        want = run_program_json(PROGRAMS / PLAIN, "--prompt", PROMPT, "--max-new-tokens", "50")["tokens"]
+        differ = set()
+        for length, drafter in itertools.product(LENGTHS, DRAFTERS):
+            cache = ["paged", "contiguous"][(LENGTHS.index(length) + DRAFTERS.index(drafter)) % 2]
+            got = run("--prompt", PROMPT, "--max-new-tokens", 50, "--cache", cache, "--cost-profile", self.profile,
+                           *length, *drafter)
+            self.assertEqual(got["tokens"], want, (length, drafter, cache))
+            differ.add(tuple(got["stats"]["rounds_by_drafted"]))
+        self.assertGreater(len(differ), 15, "they go different ways to the same text")
+
+    def test_alone_and_together(self):
+        lines = [{"id": str(i), "prompt": prompt, "seed": i, "temperature": temperature, "max_new_tokens": 25}
+                 for i, (prompt, temperature) in enumerate(((PROMPT, 0.9), ("There was a fox", 0), ("One day", 1.2)))]
+        for n, drafter in enumerate(DRAFTERS):
+            for line, length in zip(lines, itertools.islice(itertools.cycle(LENGTHS), n, n + 3)):
+                line["draft_length"] = length[1]
+            file = self.folder / "requests.jsonl"
+            file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+            code, text, errors = run_program(PROGRAMS / ADAPTIVE, "--requests", file, "--output", "json",
+                                             "--cost-profile", self.profile, "--page-size", "4", *drafter)
+            self.assertEqual(code, 0, errors)
+            for line, got in zip(lines, map(json.loads, text.splitlines())):
+                want = run(*(word for key, value in line.items() if key != "id"
+                                  for word in ("--" + key.replace("_", "-"), value)),
+                                "--cost-profile", self.profile, *drafter)
+                self.assertEqual(got["tokens"], want["tokens"], (line, drafter))
+
+    def test_what_is_reported(self):
+        got = run("--draft-length", "confidence", "--confidence", 0.6, "--fallback", "lookup,llama",
+                       "--draft-of-draft", "bigram", "--cost-profile", self.profile)
+        self.assertEqual((got["draft_length"], got["fallback"]), ("confidence", "lookup,llama"))
+        self.assertEqual((got["draft_of_draft"], got["inner_spec_length"]), (["bigram"], 4))
+        self.assertEqual(got["spec_length"], 16)
+
+    def test_an_unsure_draft_ends_a_round(self):
+        drafted = [run("--prompt", PROMPT, "--draft-length", "confidence", "--confidence", threshold,
+                            "--cost-profile", self.profile)["stats"]["drafted"] for threshold in (0, 0.5, 0.9, 1)]
+        self.assertEqual(drafted, sorted(drafted, reverse=True))
+        self.assertGreater(drafted[0], 2 * drafted[2])
+
+    def test_the_notes_of_a_round(self):
+        trace = self.folder / "trace.json"
+        for how, names in (("entropy", {"entropy", "K", "emitted per cost"}), ("gain", {"alpha"}),
+                           ("confidence", {"confidence", "emitted per cost"}),
+                           ("schedule", {"next K", "emitted per cost"})):
+            run("--prompt", PROMPT, "--draft-length", how, "--trace", trace, "--cost-profile", self.profile,
+                     "--max-new-tokens", 20)
+            for played in json.loads(trace.read_text())["rounds"]:
+                self.assertEqual(set(played["notes"]), names)
+                if how == "entropy" and played["drafted"] > 0:
+                    self.assertEqual(round(16 - played["notes"]["entropy"] * 15), played["notes"]["K"])
+                    self.assertLessEqual(played["drafted"], played["notes"]["K"])
+        code, _, errors = run_program(PROGRAMS / ADAPTIVE, "--draft-length", "entropy", "--explain", "--cost-profile",
+                                      self.profile, "--max-new-tokens", "8")
+        self.assertEqual(code, 0)
+        self.assertRegex(errors, r"\n  policy     entropy 0\.\d+, K \d+, emitted per cost ")
+
+    def test_all_places_and_the_oracle(self):
+        arguments = ("--prompt", PROMPT, "--all-places", "--ignore-eos", "--max-new-tokens", 60, "--cost-profile",
+                     self.profile)
+        for more in ([], ["--temperature", 0.8, "--seed", 3]):
+            got = run(*arguments, "--draft-length", "gain", *more)["stats"]
+            self.assertEqual(got["places"], 60)
+            oracle = got["oracle"]
+            self.assertGreaterEqual(60, oracle["drafted"])
+            if not more:  # sampled texts differ from what an oracle's rounds would write
+                self.assertLessEqual(oracle["target_forwards"], got["target_forwards"])
+                self.assertAlmostEqual(got["alpha_all_places"] * 60, round(got["alpha_all_places"] * 60), 9)
+            self.assertGreater(oracle["speedup"], 1)
+        code, text, _ = run_program(PROGRAMS / ADAPTIVE, *map(str, arguments), "--draft-kind", "self", "--output", "json")
+        self.assertEqual((code, json.loads(text)["stats"]["alpha_all_places"]), (0, 1))  # with a warning
+        self.assertIsNone(run(*arguments)["stats"]["oracle"]["speedup"], "no costs are known")
+
+    def test_bad_input(self):
+        for words, *arguments in (
+                ("nonsense not in {fixed,gain,entropy,confidence,schedule}", "--draft-length", "nonsense"),
+                ("--min-spec-length is 20; it must not exceed --spec-length, 16", "--draft-length", "entropy",
+                 "--min-spec-length", "20"),
+                ("--min-spec-length is 4; it must not exceed --spec-length, 3", "--draft-length", "schedule",
+                 "--min-spec-length", "4", "--spec-length", "3"),
+                ("--confidence is 1.5", "--confidence", "1.5"), ("--confidence is nan", "--confidence", "nan"),
+                ("--entropy-smoothing is 1", "--entropy-smoothing", "1"),
+                ("--spec-length auto is --draft-length gain", "--spec-length", "auto", "--draft-length", "entropy"),
+                ("it takes two kinds", "--fallback", "lookup"), ("no drafter ''", "--fallback", "lookup,"),
+                ("lookup cannot fall back on itself", "--fallback", "lookup,lookup"),
+                ("--draft-kind excludes --fallback", "--fallback", "lookup,llama", "--draft-kind", "llama"),
+                ("a draft cannot be its own draft", "--draft-of-draft", "llama"),
+                ("a draft cannot be its own draft", "--draft-kind", "bigram", "--draft-of-draft", "bigram"),
+                ("the target costs more", "--draft-of-draft", "self"),
+                ("lookup makes no passes", "--draft-kind", "lookup", "--draft-of-draft", "bigram"),
+                ("ngram makes no passes", "--draft-of-draft", "ngram", "--draft-of-draft", "bigram"),
+                ("/nowhere: no such directory", "--draft-of-draft", "/nowhere"),
+                ("--draft-of-draft is empty", "--draft-of-draft", ""),
+                ("--inner-spec-length", "--inner-spec-length", "0"),
+                ("--draft-pages is for one drafter", "--fallback", "lookup,llama", "--draft-pages", "9", "--workload",
+                 "poisson:n=2,rate=inf")):
+            self.expect_bad(words, *arguments)
+
+    def test_bad_lines(self):
+        file = self.folder / "bad.jsonl"
+        for words, field in (("draft_length is \"long\"; it takes one of fixed, gain", {"draft_length": "long"}),
+                             ("confidence is 2", {"confidence": 2}), ("draft_length", {"draft_length": 3}),
+                             ("min_spec_length is 17", {"draft_length": "entropy", "min_spec_length": 17}),
+                             ("fallback belongs to the whole run", {"fallback": "lookup,llama"})):
+            file.write_text(json.dumps({"prompt": "Once"} | field) + "\n")
+            self.expect_bad(words, "--requests", str(file))
+
+    def test_stages_before_name_this_one(self):
+        for option in ("--draft-length", "--fallback", "--draft-of-draft", "--confidence"):
+            self.expect_bad_input(ADAPTIVE, PROGRAMS / "05_rejection_sampling", option, "gain")
+        self.expect_bad_input(ADAPTIVE, PROGRAMS / "04_greedy_speculation", "--draft-kind", "ngram")
+
+
+if __name__ == "__main__":
+    PROGRAMS = pathlib.Path(sys.argv[1])
+    unittest.main(argv=sys.argv[:1])
