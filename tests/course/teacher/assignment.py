@@ -24,7 +24,7 @@ STARTER = course.FOLDER / "teacher/starter"
 COPIED = ("CMakeLists.txt", "LICENSE", ".ci/setup", ".clang-format", "common", "kernels", "stages/CMakeLists.txt", "stages/programs",
           "golden/draft_text.txt", "golden/models", "golden/checkpoints", "golden/goldens",
           "tests/course/probes/CMakeLists.txt", "tests/course/probes/golden_report.cpp",
-          "docs/figures", "docs/00_before_you_start.md", "docs/checkpoints_and_tokenizers.md", "docs/theory",
+          "docs/figures", "docs/00_before_you_start.md", "docs/checkpoints_and_tokenizers", "docs/theory",
           "docs/glossary.md", "docs/troubleshooting.md", "docs/trace_viewer.html", "docs/interactive")
 # Folders of stages/programs that need a stage's library -> that stage.
 NEEDS = {"cache": 3, "speculation": 4, "sampling": 5, "batch": 6, "adaptive": 7}
