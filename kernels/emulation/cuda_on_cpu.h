@@ -2,7 +2,7 @@
 
 // The part of CUDA that our kernels and their host code use, for an ordinary C++ compiler. With
 // this in place of NVIDIA's headers a .cu file is a C++ file, and its kernels run on the CPU:
-// docs/emulation.md tells how.
+// docs/emulation tells how.
 //
 //   vector_types.h       float4, dim3, ...
 //   half.h               __half, __nv_bfloat16

@@ -1,4 +1,4 @@
-// A first kernel: the sum of 1 to 128 by one block. docs/emulation.md runs it, breaks it, and looks
+// A first kernel: the sum of 1 to 128 by one block. docs/emulation runs it, breaks it, and looks
 // at one of its threads.
 #include <cstdio>
 #include <numeric>

@@ -1,5 +1,5 @@
 // Bugs that kernels have, one by one, each beside the right kernel: the emulation must catch the
-// bug by the means that docs/emulation.md names, and have nothing to say against the right one.
+// bug by the means that docs/emulation names, and have nothing to say against the right one.
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
