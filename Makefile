@@ -128,7 +128,7 @@ bench-docs: benchmark-programs ## run bench-full, then update the tables and fig
 	@python3 tests/benchmarks/bench.py --build $(BUILD) --full --commit
 	@python3 docs/experiments/tables.py
 
-bench-cuda: benchmark-programs ## measure this machine's GPU, and fill in the tables of docs/kernels.md
+bench-cuda: benchmark-programs ## measure this machine's GPU, and fill in the tables of docs/kernels
 	@python3 tests/benchmarks/cuda_bench.py --build $(BUILD)
 	@python3 docs/experiments/tables.py
 

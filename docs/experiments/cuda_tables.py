@@ -1,4 +1,4 @@
-"""The tables of docs/kernels.md, made from what cuda_bench.py measured on a GPU. tables.py puts them there."""
+"""The tables of docs/kernels/, made from what cuda_bench.py measured on a GPU. tables.py puts them there."""
 import statistics
 
 from table_text import markdown, number, prose

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Runs cuda_benchmark on this machine's GPU and writes docs/experiments/cuda.json, from which tables.py makes the
-tables of docs/kernels.md.
+tables of docs/kernels/.
 
     python3 tests/benchmarks/cuda_bench.py [--build DIR] [--filter REGEX] [--samples N]
 

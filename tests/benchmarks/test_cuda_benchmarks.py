@@ -138,15 +138,19 @@ class Staleness(unittest.TestCase):
         """As `make docs` makes it: without a file, with one, and with an old one."""
         with tempfile.TemporaryDirectory() as name, \
              unittest.mock.patch.object(tables, "HERE", pathlib.Path(name)):
-            chapter = DOCS / "kernels.md"
-            before = dict(tables.made(["kernels.md"]))[chapter]
-            self.assertEqual(before.count("NOT MEASURED: no results"), before.count("<!-- table: cuda-"))
+            chapter = sorted(path.relative_to(DOCS).as_posix() for path in (DOCS / "kernels").glob("*.md")
+                             if "<!-- table: cuda-" in path.read_text(encoding="utf-8"))
+            before = "".join(text for _, text in tables.made(chapter))
+            for table in cuda_tables.TABLES:
+                self.assertEqual(before.count(f"<!-- table: {table} -->"), 1, table)
+            self.assertEqual(before.count("NOT MEASURED: no results"), len(cuda_tables.TABLES))
             file = pathlib.Path(name) / "cuda.json"
             for data, stale in ((sample(), False), ({**sample(), "sources_sha256": "0" * 64}, True)):
                 file.write_text(run.dump(data), encoding="utf-8")
-                text = dict(tables.made(["kernels.md"]))[chapter]
-                self.assertNotIn("NOT MEASURED: no results", text)
-                self.assertEqual("before the last changes" in text, stale)
+                for page, text in tables.made(chapter):
+                    with self.subTest(page=page.name):
+                        self.assertNotIn("NOT MEASURED: no results", text)
+                        self.assertEqual("before the last changes" in text, stale)
 
 
 PROGRAM = """#!/usr/bin/env python3
