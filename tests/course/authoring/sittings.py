@@ -1,7 +1,8 @@
-"""The pages of the book that are read in one sitting of an hour, and how long such a page may be."""
+"""The pages of the book that are read in one sitting of an hour, how long such a page may be, and what other pages
+there are."""
 import re
 
-from authoring import pages
+from authoring import links, pages
 
 MOST = {"words of prose": 1800, "lines of code": 90, "figures": 2, "predictions": 1, "tasks": 1, "exercises": 3}
 LAST = ["Check yourself", "Exercises", "What you can now say"]
@@ -10,11 +11,40 @@ ITEM = re.compile(r"^(\d+)\. ", re.MULTILINE)
 # As both a code host and the site read it: tags at the margin, and apart from the text.
 ANSWER = re.compile(r"\n\n<details>\n<summary>[^\n<]+</summary>\n\n(.+?)\n\n</details>\n(?=\n|\Z)", re.DOTALL)
 CODE = re.compile(r"^(?:> ?)?```cpp\n(.*?)^(?:> ?)?```$", re.DOTALL | re.MULTILINE)
+# The pages of docs/ that are not read from the first line to the last in one sitting, and why.
+REFERENCE = {
+    "00_before_you_start.md": "the way in, before the first chapter: ideas, installation, commands and C++",
+    "developing.md": "for people who change the code: looked up by topic",
+    "field_today.md": "a map of newer methods and of the terms of other engines, to look names up",
+    "glossary.md": "a list of terms",
+    "instructors_guide.md": "for teachers: schedules, rubrics and grading, looked up by topic",
+    "overview.md": "an inventory of the project",
+    "performance.md": "measured results, to look up and to measure again",
+    "real-models.md": "instructions for real checkpoints",
+    "troubleshooting.md": "a list of symptoms",
+}
 
 
 def sittings(docs):
     """The pages of chapters that begin with a number."""
     return sorted(docs.glob("*/[0-9]*_*.md"))
+
+
+def faults_of_kinds(docs, reference):
+    """The pages that docs/README.md lists, if they are neither a sitting, nor a chapter's front page or more.md, nor
+    one of the reference pages; and the reference pages that it does not list."""
+    contents = docs / "README.md"
+    chapters = {page.parent for page in sittings(docs)}
+    targets = {target.partition("#")[0] for _, target in links.links(contents.read_text(encoding="utf-8"))}
+    listed = {docs / target for target in targets if target.endswith(".md") and ":" not in target} - {contents}
+    taught = {*sittings(docs), *(chapter / name for chapter in chapters for name in ("README.md", "more.md"))}
+    known = {docs / name for name in reference}
+    yield from (f"{page.relative_to(docs)} is neither a sitting, nor a chapter's README.md or more.md, nor in REFERENCE"
+                for page in sorted(listed - taught - known))
+    yield from (f"REFERENCE has {page.relative_to(docs)}, which docs/README.md does not list"
+                for page in sorted(known - listed))
+    yield from (f"REFERENCE has {page.relative_to(docs)}, which is not there"
+                for page in sorted(known) if not page.is_file())
 
 
 def sections(text):

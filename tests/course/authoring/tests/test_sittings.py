@@ -1,4 +1,6 @@
 """Chapters in sittings of an hour: each within its limits, each task in one of them, each question answered."""
+import pathlib
+import tempfile
 import unittest
 
 from authoring import pages, sittings
@@ -85,6 +87,33 @@ class Sittings(unittest.TestCase):
         for folder in sorted({page.parent for page in sittings.sittings(DOCS)}):
             numbers = sorted(int(page.name.partition("_")[0]) for page in sittings.sittings(DOCS) if page.parent == folder)
             self.assertEqual(numbers, list(range(1, len(numbers) + 1)), folder)
+
+    def test_each_page_is_of_a_known_kind(self):
+        self.assertEqual(list(sittings.faults_of_kinds(DOCS, sittings.REFERENCE)), [])
+        for name, reason in sittings.REFERENCE.items():
+            self.assertGreater(len(reason.split()), 3, name)
+
+    def test_a_page_of_no_known_kind_is_found(self):
+        with tempfile.TemporaryDirectory() as name:
+            docs = pathlib.Path(name)
+            (docs / "chapter").mkdir()
+            (docs / "loose").mkdir()
+            for page in ("chapter/1_one.md", "chapter/README.md", "chapter/more.md", "words.md", "long.md", "loose/README.md"):
+                (docs / page).write_text("# A page\n", encoding="utf-8")
+            good = ("[a](chapter/README.md), [b](chapter/more.md), [c](chapter/1_one.md#a-page), [d](words.md), "
+                    "[e](https://a.org/b.md)\n")
+            for more, reference, faults in (("", {"words.md"}, []),
+                                            ("", set(), ["words.md is neither"]),
+                                            ("[l](long.md)", {"words.md"}, ["long.md is neither"]),
+                                            ("[l][]\n\n[l]: loose/README.md", {"words.md"}, ["loose/README.md is neither"]),
+                                            ("", {"words.md", "long.md"}, ["long.md, which docs/README.md does not list"]),
+                                            ("[n](none.md)", {"words.md", "none.md"}, ["none.md, which is not there"])):
+                (docs / "README.md").write_text(good + more, encoding="utf-8")
+                with self.subTest(more=more, reference=reference):
+                    found = list(sittings.faults_of_kinds(docs, reference))
+                    self.assertEqual(len(found), len(faults), found)
+                    for fault, words in zip(found, faults):
+                        self.assertIn(words, fault)
 
     def test_what_is_counted(self):
         self.assertEqual(list(sittings.faults(GOOD)), [])
