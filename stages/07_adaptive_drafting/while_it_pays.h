@@ -28,7 +28,7 @@ class WhileItPays final : public SpecLengthPolicy {
 
   int next() const override {
     if (pays()) return policy_->next();
-    return plain_steps_ < kPlainSteps ? 0 : std::min(kProbe, policy_->next());
+    return plain_steps_ < pause_ ? 0 : std::min(kProbe, policy_->next());
   }
 
   void learn(const Round& round) override {
@@ -40,6 +40,14 @@ class WhileItPays final : public SpecLengthPolicy {
     emitted_ = kForget * emitted_ + round.emitted();
     cost_ = kForget * cost_ + cost(round, asked);
     plain_steps_ = 0;
+    if (emitted_ >= cost_) {
+      pause_ = 0;
+    } else {  // wait, longer each time; what was before weighs little, so that one good probe
+              // counts
+      pause_ = std::clamp(2 * pause_, kShortestPause, kLongestPause);
+      emitted_ *= kWeightOfPast / cost_;
+      cost_ = kWeightOfPast;
+    }
     policy_->learn(round);
   }
 
@@ -49,12 +57,13 @@ class WhileItPays final : public SpecLengthPolicy {
     return notes;
   }
 
-  bool pays() const { return emitted_ >= cost_; }
+  bool pays() const { return pause_ == 0; }
 
  private:
-  static constexpr double kForget = 0.9;  // the last ten rounds count
-  static constexpr int kPlainSteps = 32;  // without drafts, before a probe
-  static constexpr int kProbe = 2;        // drafts of a probe
+  static constexpr double kForget = 0.9;                        // the last ten rounds count
+  static constexpr double kWeightOfPast = 2;                    // in plain steps
+  static constexpr int kShortestPause = 8, kLongestPause = 32;  // plain steps before a probe
+  static constexpr int kProbe = 2;                              // drafts of a probe
 
   // A gate that ends the drafts has seen one more pass of the draft model.
   double cost(const Round& round, int asked) const {
@@ -66,7 +75,8 @@ class WhileItPays final : public SpecLengthPolicy {
   std::vector<double> round_costs_;
   double c_;
   double emitted_ = 12, cost_ = 8;  // hopeful at first, for as long as three or four lost rounds
-  int plain_steps_ = 0;
+  int pause_ = 0;                   // plain steps to wait; 0: it pays
+  int plain_steps_ = 0;             // of the pause so far
 };
 // [end snippet while-it-pays]
 

@@ -71,7 +71,13 @@ class AdaptiveTest(ProgramTest):
                        "--draft-of-draft", "bigram", "--cost-profile", self.profile)
         self.assertEqual((got["draft_length"], got["fallback"]), ("confidence", "lookup,llama"))
         self.assertEqual((got["draft_of_draft"], got["inner_spec_length"]), (["bigram"], 4))
-        self.assertEqual(got["spec_length"], 16)
+        # Where nothing is given, the best K for alpha 0.9: the most of (1 - 0.9^(K + 1)) / (0.1 (1 + 0.12 K)).
+        dear = self.folder / "dear.json"
+        dear.write_text(json.dumps(COSTS | {"target_pass_seconds": [1 + 0.02 * rows for rows in range(17)],
+                                            "draft_step_seconds": 0.1}))
+        for words, most in (([], 9), (["--spec-length", 7], 7), (["--min-spec-length", 12], 12)):
+            got = run("--draft-length", "schedule", "--cost-profile", dear, *words)
+            self.assertEqual(got["largest_spec_length"], most)
 
     def test_an_unsure_draft_ends_a_round(self):
         drafted = [run("--prompt", PROMPT, "--draft-length", "confidence", "--confidence", threshold,
@@ -85,7 +91,7 @@ class AdaptiveTest(ProgramTest):
                            ("confidence", {"confidence", "emitted per cost"}),
                            ("schedule", {"next K", "emitted per cost"})):
             run("--prompt", PROMPT, "--draft-length", how, "--trace", trace, "--cost-profile", self.profile,
-                     "--max-new-tokens", 20)
+                "--max-new-tokens", 20, "--spec-length", 16)
             for played in json.loads(trace.read_text())["rounds"]:
                 self.assertEqual(set(played["notes"]), names)
                 if how == "entropy" and played["drafted"] > 0:

@@ -17,6 +17,7 @@ namespace specdec {
 namespace {
 
 constexpr int kFirstOfSchedule = 5;
+constexpr double kHopefulAlpha = 0.9;
 
 std::unique_ptr<SpecLengthPolicy> make_unguarded(const RunOptions& options, int largest) {
   const int smallest = std::min(options.min_spec_length, largest);
@@ -28,6 +29,13 @@ std::unique_ptr<SpecLengthPolicy> make_unguarded(const RunOptions& options, int 
   }
   return std::make_unique<ScheduleSpecLength>(
       smallest, std::clamp(kFirstOfSchedule, smallest, largest), largest);
+}
+
+// The most drafts of a policy that knows no costs: --spec-length, or else what would be best for
+// drafts that are nearly always right.
+int most_drafts(const RunOptions& options, std::span<const double> costs) {
+  if (options.given_spec_length) return static_cast<int>(std::ssize(costs)) - 1;
+  return std::max({1, options.min_spec_length, best_spec_length(kHopefulAlpha, costs)});
 }
 
 bool is_fixed(const RunOptions& options) {
@@ -54,7 +62,7 @@ std::unique_ptr<SpecLengthPolicy> make_policy(const RunOptions& options, int lar
   if (draft_length_of(options) == DraftLength::kGain) {
     return std::make_unique<AdaptiveSpecLength>(std::move(costs));
   }
-  const int most = static_cast<int>(std::ssize(costs)) - 1;
+  const int most = most_drafts(options, costs);
   return std::make_unique<WhileItPays>(make_unguarded(options, most), std::move(costs),
                                        profile.c());
 }
@@ -88,6 +96,7 @@ ReportExtras AdaptiveRun::extras(Session& run, const Judge& judge) const {
   }
   if (!profile_) return extras;
   extras.fields["draft_length"] = name_of(draft_length_of(run.options));
+  extras.fields["largest_spec_length"] = run.steps.spec_length();
   extras.fields["cost_profile"] = to_json(*profile_);
   if (const auto* gain = dynamic_cast<const AdaptiveSpecLength*>(&run.steps.policy())) {
     extras.summary = summary(*gain, run.stats) + extras.summary;

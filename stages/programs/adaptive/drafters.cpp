@@ -1,6 +1,7 @@
 #include "stages/programs/adaptive/drafters.h"
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <span>
 #include <string>
@@ -114,7 +115,7 @@ std::shared_ptr<Drafter> with_drafts_below(DraftSetup& setup, const RunOptions& 
 // [end snippet draft-of-draft]
 
 // What the first level did, and what the formula for two levels makes of it. Costs are as they were
-// in this run; what the inner drafts cost is part of c1.
+// in this run; what the inner drafts cost is part of c1, so c2 is 0.
 std::string summary_of_levels(const SpeculatingDrafter& level, const RunStats& stats) {
   const SpeculatingDrafter::Counts& counts = level.counts();
   const auto ratio = [](auto above, auto below) {
@@ -128,12 +129,12 @@ std::string summary_of_levels(const SpeculatingDrafter& level, const RunStats& s
                          .inner_alpha = ratio(counts.accepted, counts.tested),
                          .draft_step = stats.draft_seconds / static_cast<double>(counts.passes) /
                                        (stats.verify_seconds / static_cast<double>(stats.rounds))};
-  const BestTwoLevels best = best_two_levels(levels, kLargestAutoSpecLength);
+  const int K = static_cast<int>(std::lround(ratio(stats.drafted, stats.drafted_rounds)));
   return text + fmt::format(
-                    "two levels by formula: alpha {:.2f} and {:.2f}, c1 {:.3f}: best {:.2f} "
-                    "with K = {}, k = {}\n",
-                    levels.draft_alpha, levels.inner_alpha, levels.draft_step, best.factor, best.K,
-                    best.k);
+                    "two levels by formula: {:.2f}, from alpha {:.2f} and {:.2f} below, and {:.3f} "
+                    "of a target's pass for each round below\n",
+                    two_level_factor(levels, K, level.spec_length()), levels.draft_alpha,
+                    levels.inner_alpha, levels.draft_step);
 }
 
 }  // namespace

@@ -174,7 +174,7 @@ Options adaptive_options(RunOptions& o) {
       {"--draft-length HOW",
        "what chooses K of each round: fixed, gain (what pays; --spec-length auto means this), "
        "entropy or confidence of the draft model, schedule (longer after full acceptance); "
-       "--spec-length is then the most, 16 by default",
+       "--spec-length is then the most; default: what pays if drafts are good, up to 16",
        one_of(&o.draft_length), each},
       {"--min-spec-length K", "the least K of entropy and schedule",
        Integer{&o.min_spec_length, kSpecLengths}, each},

@@ -95,8 +95,8 @@ TEST(WhileItPaysTest, GoesOnWhereRoundsGain) {
   }
 }
 
-// Rounds that lose: it stops drafting, tries again with a short one after 32 plain steps, and all
-// in all loses little.
+// Rounds that lose: it stops drafting, tries again with a short round after 8, 16, 32 plain steps,
+// and all in all loses little.
 TEST(WhileItPaysTest, PausesWhereRoundsLose) {
   WhileItPays policy = guarded(fixed_spec_length(5));
   double cost = 0, drafts = 0;
@@ -118,8 +118,21 @@ TEST(WhileItPaysTest, GoesOnAgainWhenDraftsGetBetter) {
   while (policy.next() != 5) {
     const int K = policy.next();
     policy.learn(round_of(K, K));
-    ASSERT_LT(rounds++, 100);
+    ASSERT_LT(rounds++, 40) << "one good probe is enough";
   }
+}
+
+TEST(WhileItPaysTest, PausesGetLongerUpTo32) {
+  WhileItPays policy = guarded(fixed_spec_length(5));
+  std::vector<int> pauses;
+  int plain = 0;
+  for (int i = 0; i < 230; i++) {
+    const int K = policy.next();
+    if (K == 2) pauses.push_back(std::exchange(plain, 0));
+    plain += K == 0 ? 1 : 0;
+    policy.learn(round_of(K, 0));
+  }
+  EXPECT_EQ(pauses, (std::vector<int>{8, 16, 32, 32, 32, 32, 32}));
 }
 
 // A gate that refuses every draft has cost a pass of the draft model in each round.
