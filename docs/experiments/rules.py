@@ -2,7 +2,7 @@
 """Makes tables of the chapters on speculation from real runs, and writes them to rules.json, with the hash of the
 sources that they were made from. tables.py puts them into the pages.
 
-    python3 docs/experiments/rules.py            # some 950 short runs of the programs in build/bin
+    python3 docs/experiments/rules.py            # some 1,330 short runs of the programs in build/bin
     python3 docs/experiments/rules.py DIR        # in another directory
 
 All numbers are counts, so they do not depend on the machine. The prompts are those of
@@ -11,12 +11,13 @@ golden/goldens/target/greedy.jsonl.
 import collections
 import datetime
 import json
+import math
 import pathlib
 import subprocess
 import sys
 import tempfile
 
-from run import sources_sha256
+from run import sources_sha256, stratified_variance
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BIN = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "build/bin"
@@ -112,11 +113,57 @@ def draft_temperatures(chosen):
     return table(["draft temperature", "alpha", "sum min(p, q)", "tokens per target pass"], rows)
 
 
+def by_prompt(chosen, rule, seeds):
+    """Each prompt's counts, those of its seeds together: [accepted, tested, sum of min(p, q)]."""
+    found = []
+    for first, ids in enumerate(chosen):
+        runs = [stats(SAMPLING, ids, "--seed", first + 100 * more, "--temperature", 1, "--acceptance", rule)
+                for more in range(seeds)]
+        found.append([sum(run["accepted"] for run in runs), sum(run["tested"] for run in runs),
+                      sum((run["alpha_by_probability"] or 0) * run["tested"] for run in runs)])
+    return found
+
+
+def with_error(value, error):
+    return f"{0 if abs(value) < 0.0005 else value:.3f} ± {error:.3f}"  # no -0.000
+
+
+def rule_errors(by_kind):
+    """alpha of two rules and its bound, with standard errors over prompts, which are drawn from the kinds as strata.
+    Differences are paired: their errors come from the differences of the prompts."""
+    kinds = [kind for kind, group in by_kind.items() for _ in group]
+    chosen = [ids for group in by_kind.values() for ids in group]
+
+    def ratio_and_shares(counts, above):
+        """above(a, t, m) over all that was tested, and what each prompt adds to its deviation."""
+        tested = sum(t for _, t, _ in counts)
+        ratio = sum(above(*one) for one in counts) / tested
+        return ratio, [(above(*one) - ratio * one[1]) / tested for one in counts]
+
+    def error(shares):
+        return math.sqrt(stratified_variance(list(zip(kinds, shares))))
+
+    rows = []
+    for seeds in (1, 4):
+        alphas = {}
+        for rule in ("rejection", "coupled"):
+            counts = by_prompt(chosen, rule, seeds)
+            alphas[rule] = alpha, shares = ratio_and_shares(counts, lambda a, t, m: a)
+            bound, _ = ratio_and_shares(counts, lambda a, t, m: m)
+            loss, of_loss = ratio_and_shares(counts, lambda a, t, m: a - m)
+            rows.append([f"`{rule}`", str(seeds), with_error(alpha, error(shares)), f"{bound:.3f}",
+                         with_error(loss, error(of_loss))])
+        (one, of_one), (other, of_other) = alphas["coupled"], alphas["rejection"]
+        paired = error([a - b for a, b in zip(of_one, of_other)])
+        rows.append(["`coupled` minus `rejection`", str(seeds), with_error(one - other, paired), "", ""])
+    return table(["rule", "seeds per prompt", "alpha", "sum min(p, q)", "alpha minus it"], rows)
+
+
 def main():
     by_kind = prompts()
     chosen = [ids for group in by_kind.values() for ids in group]
     tables = {"draft-kinds": draft_kinds(by_kind), "rules": rules(chosen),
-              "draft-temperatures": draft_temperatures(chosen)}
+              "rule-errors": rule_errors(by_kind), "draft-temperatures": draft_temperatures(chosen)}
     made = {"date": datetime.date.today().isoformat(), "sources_sha256": sources_sha256()}
     kept = json.dumps({**made, "tables": {name: rows.splitlines() for name, rows in tables.items()}}, indent=1)
     file = pathlib.Path(__file__).with_name("rules.json")

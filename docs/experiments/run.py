@@ -124,14 +124,20 @@ def standard_error(by_prompt):
     if tested == 0:
         return None
     alpha = sum(a for _, a, _ in by_prompt) / tested
+    variance = stratified_variance([(s, a - alpha * t) for s, a, t in by_prompt])
+    return None if variance is None else round(math.sqrt(variance) / tested, 6)
+
+
+def stratified_variance(deviations):
+    """Of the sum of the deviations of drawn prompts: (stratum, deviation) of each. None where a stratum has only one."""
     variance = 0
-    for stratum in {s for s, _, _ in by_prompt}:
-        rest = [a - alpha * t for s, a, t in by_prompt if s == stratum]
+    for stratum in dict.fromkeys(s for s, _ in deviations):
+        rest = [deviation for s, deviation in deviations if s == stratum]
         if len(rest) < 2:
             return None
         mean = sum(rest) / len(rest)
         variance += len(rest) / (len(rest) - 1) * sum((r - mean) ** 2 for r in rest)
-    return round(math.sqrt(variance) / tested, 6)
+    return variance
 
 
 def summarise(runs):

@@ -7,7 +7,8 @@ that are made from bench.json.
 
 A table is between <!-- table: NAME --> and <!-- end table -->, in a quotation with "> " before both. SOURCES has the
 names: functions of this file (results.json and the formulas), of batch_tables.py, of bench_tables.py and of
-cuda_tables.py, and the tables of rules.json. All tables of a page are made from one file. What was measured before
+cuda_tables.py. All these of a page are made from one file. The tables of rules.json, and those that exact.py
+computes, may be on any page. What was measured before
 the sources of bench.json or cuda.json changed says so, and its figures are grey: that is made here too, and checked.
 """
 import argparse
@@ -20,6 +21,7 @@ import sys
 import batch_tables
 import bench_tables
 import cuda_tables
+import exact
 import formulas
 from table_text import machine as machine_text, markdown, number, prose, smoke
 
@@ -317,14 +319,18 @@ class Rules:
 
 
 RULE_TABLES = {name: lambda rules, name=name: "\n".join(rules.tables[name]) + "\n"
-               for name in ("draft-kinds", "rules", "draft-temperatures")}
+               for name in ("draft-kinds", "rules", "rule-errors", "draft-temperatures")}
 
 # What was measured -> the tables that are made from it, and what reads it.
-SOURCES = {"results.json": (TABLES, Results),
-           "rules.json": (RULE_TABLES, Rules),
+SOURCES = {"rules.json": (RULE_TABLES, Rules),
+           "exact.py": (exact.TABLES, None),
+           "results.json": (TABLES, Results),
            "batch.json": (batch_tables.TABLES, batch_tables.Batches),
            "bench.json": (bench_tables.TABLES, committed_benchmarks),
            "cuda.json": (cuda_tables.TABLES, committed_cuda)}
+
+
+ON_ANY_PAGE = ("rules.json", "exact.py")
 
 
 def pages():
@@ -334,11 +340,12 @@ def pages():
 
 
 def source_of(page, text=None):
-    """The file that a page's tables are made from."""
+    """The file that a page's tables are made from, but for those that may be on any page."""
     text = (DOCS / page).read_text(encoding="utf-8") if text is None else text
     names = {match["name"] for match in BLOCK.finditer(text)}
+    anywhere = set().union(*(SOURCES[file][0] for file in ON_ANY_PAGE))
     for file, (tables, _) in SOURCES.items():
-        if names <= set(tables):
+        if names <= set(tables) | anywhere:
             return file
     known = set().union(*(tables for tables, _ in SOURCES.values()))
     if unknown := sorted(names - known):
@@ -348,8 +355,13 @@ def source_of(page, text=None):
 
 def read(page):
     """What the page's tables are made from; cuda.json need not be there."""
-    file = source_of(page)
+    return read_file(source_of(page))
+
+
+def read_file(file):
     path, reader = HERE / file, SOURCES[file][1]
+    if reader is None:
+        return None
     missing = reader is committed_cuda and not path.is_file()
     return reader(None if missing else json.loads(path.read_text(encoding="utf-8")))
 
@@ -360,9 +372,15 @@ def filled(page, text, results):
         sys.exit(f"{page}: a table is not closed by <!-- end table -->")
     tables = SOURCES[source_of(page, text)][0]
 
+    def made_table(name):
+        if name in tables:
+            return tables[name](results)
+        file = next(file for file in ON_ANY_PAGE if name in SOURCES[file][0])
+        return SOURCES[file][0][name](read_file(file))
+
     def fill(block):
         # Between a comment and a table Markdown wants an empty line; inside a quotation, its sign.
-        lines = ["", *tables[block["name"]](results).splitlines(), ""]
+        lines = ["", *made_table(block["name"]).splitlines(), ""]
         return block["head"] + "".join((block["quote"] + line).rstrip() + "\n" for line in lines) + block["tail"]
 
     return BLOCK.sub(fill, text)

@@ -5,16 +5,17 @@
 #include <cmath>
 #include <functional>
 #include <map>
+#include <random>
 
 #include "stages/05_rejection_sampling/sampling_drafter.h"
 #include "stages/programs/sampling/speculation_options.h"
 #include "tests/every_path.h"
+#include "tests/table_model.h"
 #include "tests/test_support.h"
 
 namespace specdec {
 namespace {
 
-using Probs = std::vector<double>;
 using Two = std::pair<TokenId, TokenId>;  // the first two tokens of a text
 
 // Pearson's statistic, with the number that it exceeds by chance with probability 5e-7
@@ -130,6 +131,100 @@ TEST(RaceStatistics, SharedNoiseCouples) {
     expected += 1 / sum;
   }
   EXPECT_NEAR(close, expected * kSeeds, 0.016 * kSeeds) << "5 sigma";
+}
+
+// ---- how often the coupled rule accepts ----
+
+// beta, the probability with which rejection() accepts.
+double overlap(const Probs& p, const Probs& q) {
+  double total = 0;
+  for (std::size_t i = 0; i < p.size(); i++) total += std::min(p[i], q[i]);
+  return total;
+}
+
+// The probability that the winners of two races with shared noise are the same (sitting 5.8).
+double races_agree(const Probs& p, const Probs& q) {
+  double total = 0;
+  for (std::size_t i = 0; i < p.size(); i++) {
+    if (p[i] == 0 || q[i] == 0) continue;  // never wins both
+    double sum = 0;
+    for (std::size_t j = 0; j < p.size(); j++) sum += std::max(p[j] / p[i], q[j] / q[i]);
+    total += 1 / sum;
+  }
+  return total;
+}
+
+// What Daliri, Musco and Suresh guarantee.
+double guaranteed(const Probs& p, const Probs& q) { return overlap(p, q) / (2 - overlap(p, q)); }
+
+// Pairs of random rows: some unrelated, some close to each other, some with zeros.
+std::vector<std::pair<Probs, Probs>> random_pairs(int count) {
+  std::mt19937 random(5);
+  std::vector<std::pair<Probs, Probs>> pairs;
+  for (int i = 0; i < count; i++) {
+    const int vocab_size = 2 + i % 7;
+    const double zeros = i % 3 == 0 ? 0.35 : 0, apart = i % 2 == 0 ? 1 : 0.2;
+    const Probs p = normalised(random_weights(vocab_size, zeros, random));
+    Probs q = normalised(random_weights(vocab_size, zeros, random));
+    for (std::size_t t = 0; t < q.size(); t++) q[t] = apart * q[t] + (1 - apart) * p[t];
+    pairs.emplace_back(p, normalised(q));
+  }
+  return pairs;
+}
+
+constexpr int kDrafts = 20'000;  // judged for each pair of rows
+
+// By how many standard deviations the number of accepted drafts of kDrafts positions differs from
+// what `probability` predicts. If the rule accepts with this probability, or with a higher one, the
+// result is below -5 with a probability below 3e-7.
+double deviations(const NamedRule& rule, const Probs& p, const Probs& q, double probability) {
+  Dice dice(11);
+  Probs scratch(p.size());
+  int accepted = 0;
+  for (int position = 0; position < kDrafts; position++) {
+    const TokenId draft =
+        rule.races ? dice.race(q, position) : dice.token(q, position, Purpose::kDraft);
+    accepted += rule.rule({position, draft, p, q}, dice, scratch).accepted ? 1 : 0;
+  }
+  const double sigma = std::sqrt(kDrafts * probability * (1 - probability));
+  return (accepted - kDrafts * probability) / std::max(sigma, 1.0);
+}
+
+// As mathematics: the formula keeps both bounds, and one pair of rows reaches the lower one.
+TEST(CoupledBound, TheFormulaIsAtLeastTheGuaranteeAndAtMostTheOverlap) {
+  constexpr double kRounding = 1e-12;
+  for (const auto& [p, q] : random_pairs(5'000)) {
+    EXPECT_GE(races_agree(p, q), guaranteed(p, q) - kRounding);
+    EXPECT_LE(races_agree(p, q), overlap(p, q) + kRounding);
+  }
+  const Probs p = {0.5, 0.5, 0}, q = {0, 0.5, 0.5};
+  EXPECT_NEAR(races_agree(p, q), 1 / 3.0, kRounding);
+  EXPECT_NEAR(guaranteed(p, q), 1 / 3.0, kRounding) << "no larger bound holds for all rows";
+}
+
+// As a program: with real dice, the rule accepts as often as the formula says.
+TEST(CoupledBound, TheRuleAcceptsAtLeastThatOften) {
+  const NamedRule& coupled = find_acceptance_rule("coupled");
+  for (const auto& [p, q] : random_pairs(42)) {
+    EXPECT_LT(std::abs(deviations(coupled, p, q, races_agree(p, q))), 5);
+    EXPECT_GT(deviations(coupled, p, q, guaranteed(p, q)), -5);
+  }
+}
+
+// The control: a rule whose two draws are independent falls below the guarantee, and the same
+// statistic notices.
+TEST(CoupledBound, IndependentDrawsFallBelowIt) {
+  const NamedRule& independent = find_acceptance_rule("sample-and-match");
+  int below = 0, noticed = 0;
+  for (const auto& [p, q] : random_pairs(42)) {
+    double agree = 0;
+    for (std::size_t i = 0; i < p.size(); i++) agree += p[i] * q[i];
+    below += agree < guaranteed(p, q) ? 1 : 0;
+    noticed += deviations(independent, p, q, guaranteed(p, q)) < -5 ? 1 : 0;
+  }
+  EXPECT_GE(below, 30);
+  EXPECT_GE(noticed, below - 5) << "some are too close to the guarantee";
+  EXPECT_LE(noticed, below);
 }
 
 // ---- the embedded pair ----
