@@ -4,7 +4,8 @@ import re
 
 from authoring import links, pages
 
-MOST = {"words of prose": 1800, "lines of code": 90, "figures": 2, "predictions": 1, "tasks": 1, "exercises": 3}
+MOST = {"words of prose": 1800, "lines of code": 90, "figures": 2, "predictions": 1, "tasks": 1, "exercises": 3,
+        "minutes": 60}
 LAST = ["Check yourself", "Exercises", "What you can now say"]
 ASKING = ["Check yourself", "Questions", "Exercises"]
 ITEM = re.compile(r"^(\d+)\. ", re.MULTILINE)
@@ -65,6 +66,17 @@ def prose(text):
     return re.sub(r"\]\([^)]*\)", "]", text)
 
 
+def times(text):
+    """The minutes that a page states: to read it, and for the rest."""
+    line = re.search(r"^\*\*Time\.\*\* (.*?)\n\n", text, re.DOTALL | re.MULTILINE)
+    return [int(number) for number in re.findall(r"\b(\d+)(?= (?:minutes to read|for|to))", line[1])] if line else []
+
+
+def stated(front):
+    """The minutes that a chapter's front page states for its sittings: name of the page -> minutes."""
+    return {name: int(number) for name, number in re.findall(r"^\| \[[^\]]+\]\((\d+_\w+\.md)\) .*\| (\d+) \|$", front, re.MULTILINE)}
+
+
 def lengths(text):
     """What a page has of all that MOST limits."""
     last = dict(sections(text))
@@ -73,7 +85,8 @@ def lengths(text):
             "figures": text.count("!["),
             "predictions": text.count("**Predict.**") + text.count("\n## Predict, then measure\n"),
             "tasks": text.count("You can now do **task "),
-            "exercises": len(items(last.get("Exercises", "")))}
+            "exercises": len(items(last.get("Exercises", ""))),
+            "minutes": sum(times(text))}
 
 
 def faults(text):
@@ -85,6 +98,8 @@ def faults(text):
         yield f"it ends with the sections {', '.join(headings[-3:])} and not with {', '.join(LAST)}"
     if "**Question.**" not in text:
         yield "it does not begin with a question"
+    if len(times(text)) < 2:
+        yield "it does not state two times: to read, and for a task or the exercises"
     yield from faults_of_answers(text)
 
 

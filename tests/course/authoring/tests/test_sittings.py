@@ -11,6 +11,8 @@ GOOD = """# 4.1 A title
 
 **Question.** What?
 
+**Time.** 20 minutes to read, 30 for task 4.1, 10 for the exercises.
+
 ```cpp
 int a;
 ```
@@ -115,10 +117,20 @@ class Sittings(unittest.TestCase):
                     for fault, words in zip(found, faults):
                         self.assertIn(words, fault)
 
+    def test_front_pages_and_the_guide_repeat_the_minutes(self):
+        guide, total = (DOCS / "instructors_guide.md").read_text(encoding="utf-8"), 0
+        for folder in sorted({page.parent for page in sittings.sittings(DOCS)}):
+            front = sittings.stated((folder / "README.md").read_text(encoding="utf-8"))
+            own = {page.name: sum(sittings.times(page.read_text(encoding="utf-8"))) for page in folder.glob("[0-9]*_*.md")}
+            self.assertEqual(front, own, folder)
+            self.assertRegex(guide, rf"\({folder.name}/README\.md\).* \| {len(own)} \| .*\| {sum(own.values())} \|", folder)
+            total += sum(own.values())
+        self.assertIn(f"That makes {total:,} minutes, about {total / 60:.0f} hours.", guide)
+
     def test_what_is_counted(self):
         self.assertEqual(list(sittings.faults(GOOD)), [])
-        self.assertEqual(sittings.lengths(GOOD), {"words of prose": 39, "lines of code": 1, "figures": 0, "predictions": 0,
-                                                  "tasks": 1, "exercises": 2})
+        self.assertEqual(sittings.lengths(GOOD), {"words of prose": 52, "lines of code": 1, "figures": 0, "predictions": 0,
+                                                  "tasks": 1, "exercises": 2, "minutes": 60})
 
     def test_each_fault_is_found(self):
         for old, new, fault in (("Write it.", "word " * 1800, "words of prose; at most 1800"),
@@ -128,6 +140,8 @@ class Sittings(unittest.TestCase):
                                 ("Write it.", "You can now do **task 4.2**.", "2 tasks"),
                                 ("- It.", "- It.\n\n## More", "it ends with"),
                                 ("**Question.**", "Question", "question"),
+                                ("20 minutes to read", "25 minutes to read", "65 minutes; at most 60"),
+                                ("20 minutes to read, 30 for task 4.1, 10 for", "20 minutes to read; no", "two times"),
                                 ("1. Why?", "Why?", "Check yourself are numbered []"),
                                 ("2. Do more.", "3. Do more.", "numbered [1, 3]"),
                                 ("<details>\n<summary>Answer</summary>\n\nMore.\n\n</details>", "More.", "item 2 of Exercises has 0"),
