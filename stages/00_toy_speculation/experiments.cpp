@@ -66,8 +66,8 @@ void print_several_drafts(int drafts) {
   }
   const double ratio = largest_ratio(p(), q());
   fmt::print("\na loop of at most 8 tries, M = {:.3f}     tries  finished  difference\n", ratio);
-  print_loop("kept with p / (M q)", ratio);
-  print_loop("WRONG kept with min(1, p / q)", 1);
+  print_loop("accepted if u < p / (M q)", ratio);
+  print_loop("WRONG accepted if u < min(1, p / q)", 1);
 }
 
 void print_stopping_rules() {

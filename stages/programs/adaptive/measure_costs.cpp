@@ -24,7 +24,7 @@ constexpr double kMostSeconds = 1.5;
 std::string shape(const LlamaModel& model) {
   const LlamaConfig& c = model.config();
   return fmt::format(
-      "{} layers, d_model {}, {}:{} heads of {}, d_ff {}, vocabulary {}, {} bytes a pass",
+      "{} layers, d_model {}, {}:{} heads of {}, d_ff {}, vocabulary {}, {} bytes per pass",
       c.n_layers, c.d_model, c.n_heads, c.n_kv_heads, c.head_dim, c.d_ff, c.vocab_size,
       model.layer_bytes() + model.head().bytes());
 }

@@ -178,8 +178,8 @@ Variants position_variants() {
          });
        }},
       {kRopes,
-       "RoPE's position stands still: all tokens are turned like the one before the first wrong "
-       "one",
+       "RoPE's position does not advance: all tokens are turned like the one before the first "
+       "wrong one",
        [](U u) {
          return u.rope([&](RopeRule& r) {
            const std::size_t bad = u.first_bad_row();

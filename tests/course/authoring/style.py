@@ -1,11 +1,13 @@
 """Finds what makes readers read twice, as far as a machine can see it: turns of phrase that English does not have.
 
-Looked at is the prose of all pages (not code, nor what is quoted from a program), the students' hints and causes,
-and the words of the planted bugs.
+Looked at is the prose of all pages, the students' hints among them (not code, nor what is quoted from a program); the
+causes that checks name and the words of the planted bugs; and all that programs can print: the texts in quotes of the
+C++ sources (--help, messages, reports) and of the course's tools (usage, messages, reasons for a wrong prediction).
 
-usage: python3 tests/course style [PAGE...]     all Markdown pages, and the course's tables, by default
+usage: python3 tests/course style [PAGE...]     all Markdown pages, tables, and programs' texts, by default
 exit code: 1 where something is found
 """
+import ast
 import json
 import pathlib
 import re
@@ -53,6 +55,13 @@ PATTERNS = {
 FORBIDDEN = re.compile("|".join(f"(?:{pattern})" for pattern in PATTERNS).replace(" ", r"(?: |[ ]*\n[ >]*(?=\S))"), re.IGNORECASE)
 
 
+SOURCES = ("stages", "common", "kernels")                                  # C++ and CUDA
+TOOLS = ("tests/doctor.py", "tests/course/student", "tests/course/teacher")  # Python
+# Comments and characters are skipped, so that their quotes begin no text. Texts in a row are one.
+QUOTED = re.compile(r"//[^\n]*|/\*.*?\*/|(?<!\w)'(?:\\.|[^'\\\n])+'|R\"(\w*)\((?P<raw>.*?)\)\1\""
+                    r"|(?P<texts>\"(?:\\.|[^\"\\\n])*\"(?:\s*\"(?:\\.|[^\"\\\n])*\")*)", re.DOTALL)
+
+
 def advice(found):
     """What to say instead."""
     found = re.sub(r"\s[ >]*", " ", found)
@@ -77,10 +86,44 @@ def tables(root):
         yield pages.name(path), "\n".join(line for line in lines if re.match(r"(bug|symptom): ", line))
 
 
+def texts_of_source(text):
+    """The texts in quotes of a C++ source: (line, words)."""
+    for match in QUOTED.finditer(text):
+        if match["texts"] or match["raw"]:
+            words = match["raw"] or "".join(re.findall(r'"((?:\\.|[^"\\\n])*)"', match["texts"]))
+            yield text.count("\n", 0, match.start()) + 1, re.sub(r"\\[nt]", " ", words)
+
+
+def texts_of_tool(text):
+    """The same of a Python source; what is put into an f-string is left out."""
+    tree, parts = ast.parse(text), set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr):
+            parts.update(map(id, node.values))
+            yield node.lineno, "".join(part.value if isinstance(part, ast.Constant) else "{}" for part in node.values)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in parts:
+            yield node.lineno, node.value
+
+
+def programs(root):
+    """(name, text) of what programs and tools can print; a text is as far down as in its source."""
+    def below(folders, suffixes):
+        for path in (root / folder for folder in folders):
+            if path.is_file():
+                yield path
+            yield from (file for file in sorted(path.rglob("*")) if file.suffix in suffixes and file.parent.name != "tests")
+
+    for files, texts in ((below(SOURCES, (".h", ".cpp", ".cu", ".cuh")), texts_of_source), (below(TOOLS, (".py",)), texts_of_tool)):
+        for file in files:
+            for line, words in texts(file.read_text(encoding="utf-8")):
+                yield pages.name(file), "\n" * (line - 1) + words
+
+
 def main(arguments):
     texts = [(pages.name(page), page.read_text(encoding="utf-8")) for page in pages.pages(arguments)]
     if not arguments:
-        texts += list(tables(pages.ROOT))
+        texts += [*tables(pages.ROOT), *programs(pages.ROOT)]
     found = [(name, line, words) for name, text in texts for line, words in findings(text)]
     for name, line, words in found:
         print(f"{name}:{line}: {' '.join(words.split())!r}: say {advice(words)}")

@@ -1,1 +1,1 @@
-"""What an assignment contains: the tools of somebody who does it. Imports nothing of the other packages."""
+"""What an assignment contains: the tools of a student who does it. Imports nothing of the other packages."""

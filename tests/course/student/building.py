@@ -85,7 +85,7 @@ def _ninja(folder, targets, show_progress=False):
 
 
 def first_errors(output):
-    """The lines of a compiler's output that say what is wrong, and what stands below the first."""
+    """The lines of a compiler's output that say what is wrong, and the lines below the first."""
     lines = [line[3:] if line.startswith("../") else line for line in terminal.printable(output).splitlines()
              if not line.startswith("ninja: ")]
     first = next((i for i, line in enumerate(lines) if ERROR.search(line)), None)

@@ -1,4 +1,4 @@
-"""Runs the course's checks and judges what the programs say.
+"""Runs the course's checks and judges what the programs print.
 
 A check runs a program that contains a student's code and only prints facts; here they are compared
 with what the reference said (tests/course/expected/). So whatever that code does, the verdict is
@@ -356,7 +356,7 @@ def require_facts(expected, path):
 
 
 def record(stage, programs, root):
-    """Writes what the programs say, which must be the reference's, as what is expected."""
+    """Writes what the programs print, which must be the reference's, as what is expected."""
     lines = []
     for check in stage.checks:
         if check.kind == "golden":

@@ -1,7 +1,7 @@
 """The course's table: stages, tasks and checks, from tasks.json and the regions in the sources.
 
-The table says what is checked and what it is worth. The regions say where the tasks are and what they
-are called, and the chapters' pages say which of them explains a task. An assignment has stubs instead
+The table has what is checked and what it is worth. The regions have the places of the tasks and their
+titles, and the chapters' pages name the page that explains a task. An assignment has stubs instead
 of regions, so its tasks.json has the titles.
 """
 import json

@@ -59,7 +59,7 @@ def run_check(check, stage, expected, programs, root, broken, failed, deadline):
 
 
 def run_checks(stage, expected, programs, root, broken, deadline):
-    """All results. A check is run even where what it needs has failed, for it may pass all the same;
+    """All results. A check is run even where what it needs has failed, because it may pass all the same;
     not so where that crashed or hung, which costs time and tells nothing."""
     results, failed, endless = [], set(), set()
     for check in checks.in_order(stage):

@@ -52,7 +52,7 @@ def _bind(path, there, writable=False):
 
 
 def _own_users():
-    """Namespaces for whoever is not root: we stay who we are, and may mount."""
+    """Namespaces for users other than root: we stay who we are, and may mount."""
     user, group = os.getuid(), os.getgid()
     _called("unshare", NEW_USER)
     for name, line in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")):

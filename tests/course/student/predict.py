@@ -91,7 +91,7 @@ class Speedup:
 
 
 class Run:
-    """What one run has counted, and what the formulas say of it: quantity -> number; and its speedup, if it has one."""
+    """What one run has counted, and what the formulas predict of it: quantity -> number; and its speedup, if it has one."""
 
     def __init__(self, words, counted, formula, notes="", speedup=None):
         self.words, self.counted, self.formula, self.notes, self.speedup = words, counted, formula, notes, speedup

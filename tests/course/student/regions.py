@@ -1,6 +1,6 @@
 """Regions: the marked parts of the reference sources that the course is made from.
 
-A region stands between two comment lines (`//`, `#` or `<!-- ... -->`):
+A region is between two comment lines (`//`, `#` or `<!-- ... -->`):
 
     // [task 4.4: roll the caches back]
     ...

@@ -1,4 +1,4 @@
-"""Runs a program that nobody vouches for: limited in time, memory, output and rights.
+"""Runs a program that cannot be trusted: limited in time, memory, output and rights.
 
 What the program prints goes to files that only we hold; when it is over, nothing of it is left
 running. As root, the program runs as a user who owns nothing, in a folder of its own, so that it can

@@ -1,5 +1,5 @@
-"""Colours and progress, where somebody looks: only on terminals, and no colours where NO_COLOR is set. And what no
-terminal may get."""
+"""Colours and progress for people: only on terminals, and no colours where NO_COLOR is set. And what no terminal may
+get."""
 import os
 import sys
 import time
@@ -20,7 +20,7 @@ def printable(text):
 
 
 def progress(text):
-    """A line on stderr that the next one overwrites; nothing where nobody looks."""
+    """A line on stderr that the next one overwrites; nothing where no one looks."""
     if sys.stderr.isatty():
         print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
 

@@ -80,7 +80,7 @@ def surroundings():
 
 
 def one_line(parser, message):
-    """In place of argparse's, which prints the usage before it."""
+    """Instead of argparse's, which prints the usage before it."""
     raise Trouble(f"{message} (--help lists the options)")
 
 

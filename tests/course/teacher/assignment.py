@@ -164,7 +164,7 @@ def copy(root, out, path):
 
 def cut_tasks(out, stages, number):
     """Leaves of the tasks in the copied sources what the assignment may have: those of lower stages
-    without their markers, stubs in place of the others. What is cut already stays as it is. Returns the
+    without their markers, stubs instead of the others. What is cut already stays as it is. Returns the
     paths of what has stubs."""
     stubbed = set()
     for stage in stages.values():

@@ -2,7 +2,7 @@
 
 usage: python3 tests/course grade_submission --stage N [--build DIR] [--submission DIR] [--hidden FILE]
            [--format F] [--output FILE]
-  --submission  somebody's files: those that hold the stage's tasks are built beside this project's
+  --submission  a student's files: those that hold the stage's tasks are built beside this project's
                 own, others are ignored; without it, this project itself is graded
   --hidden      a teacher's cases, made by `make hidden`
 How points are shared: see student/grade.py. Exit code: 0 when grading worked, whatever the score; 2 when not.

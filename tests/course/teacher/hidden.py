@@ -7,9 +7,9 @@ this build, which must be the reference, and for the checkpoint from the float64
 golden/oracle where NumPy is there. The same secret makes the same file.
 
 Integers and texts are kept as salted digests (HMAC-SHA256), numbers as they are, with a tolerance;
-no message shows what was wanted. That keeps answers out of sight of whoever opens the file or sees a
-report, and out of tables copied from it. It does not keep them from somebody who has the file and
-tries values: a count below 100 is found at once. So the file stays with the teacher, and in a grader
+no message shows what was wanted. That keeps answers out of sight of a reader of the file or of a report,
+and out of tables copied from it. It does not keep them from a student who has the file and tries
+values: a count below 100 is found at once. So the file stays with the teacher, and in a grader
 only root may read it. What really protects is that the cases are not known before the submission.
 """
 import argparse
@@ -32,7 +32,7 @@ SHAPE = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "nu
 
 
 def derived(secret, *about):
-    """A number below 2^31 that nobody knows without the secret."""
+    """A number below 2^31 that cannot be known without the secret."""
     text = "/".join(map(str, about))
     return int.from_bytes(hmac.new(secret.encode(), text.encode(), hashlib.sha256).digest()[:4], "big") >> 1
 

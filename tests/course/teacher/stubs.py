@@ -1,4 +1,4 @@
-"""What a student starts from: sources with stubs in the place of tasks."""
+"""What a student starts from: sources with stubs instead of tasks."""
 from pathlib import Path
 
 from student import regions
@@ -10,18 +10,18 @@ LATER = "which this assignment leaves out"
 
 
 def stub(stage, task):
-    """The statement that stands for a task."""
+    """The statement that replaces a task."""
     return [f'::specdec::not_done("{task.not_done()}");']
 
 
 def later_stub(stage, task):
-    """The statement in place of a task that comes with a later stage than an assignment has. It is
+    """The statement that replaces a task that comes with a later stage than an assignment has. It is
     not called there, but must compile."""
     return [f'::specdec::not_done("task {task.name}: {task.title}: a task of stage {stage.number}, {LATER}");']
 
 
 def with_stubs(text, stage, tasks, statement=stub):
-    """A source text with stubs in the place of the tasks, and with what they need included."""
+    """A source text with stubs instead of the tasks, and with what they need included."""
     for task in tasks:
         region = next(r for r in regions.parse(text, task.path) if r.kind == "task" and r.name == task.name)
         text = regions.replaced(text, region, statement(stage, task))

@@ -1,4 +1,4 @@
-"""Builds somebody's submission: its files that hold tasks, and nothing else of it.
+"""Builds a student's submission: its files that hold tasks, and nothing else of it.
 
 A compiler can be attacked, too (`#include "/etc/passwd"`, templates without end), so it runs as the
 programs do: as a stranger, within limits, in a world where the project is what an assignment has of

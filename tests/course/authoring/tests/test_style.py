@@ -1,7 +1,7 @@
 """The tool that looks for turns of phrase finds each of them in prose, and none in code."""
 import unittest
 
-from authoring import style
+from authoring import pages, style
 
 GOOD = """Each request gets 5 tokens per round, because a round emits at least one token.
 People who teach can grade a class. `somebody` is code, and so is
@@ -49,6 +49,20 @@ class Style(unittest.TestCase):
                 found = self.found(f"One line.\n{text}.")
                 self.assertEqual(len(found), 1, found)
                 self.assertIn(words, style.advice(found[0]))
+
+    def test_what_programs_and_tools_print_is_looked_at(self):
+        source = """// nobody
+  fail("the request {} "  // somebody
+       "is to be"
+       " refused", '"', "lies");
+"""
+        self.assertEqual(list(style.texts_of_source(source)), [(2, "the request {} "), (3, "is to be refused"), (4, "lies")])
+        source = 'help("for {x} whoever")\nprint(f"5 tokens {a} round "\n      "of late")\n'
+        self.assertEqual(sorted(style.texts_of_tool(source)), [(1, "for {x} whoever"), (2, "5 tokens {} round of late")])
+        names = {name for name, _ in style.programs(pages.ROOT)}
+        for name in ("stages/programs/run/options.cpp", "tests/course/student/predict.py", "tests/doctor.py"):
+            self.assertIn(name, names)
+        self.assertTrue(any(page.name == "hints.md" for page in pages.pages()))
 
     def test_the_line_is_named(self):
         self.assertEqual(list(style.findings("a\nb\nat hand")), [(3, "at hand")])

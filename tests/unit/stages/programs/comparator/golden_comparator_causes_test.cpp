@@ -71,7 +71,7 @@ const std::vector<Planted> kPlanted{
     {"position + 1", "layers.1.q_rope", 0, "one too high"},
     {"position - 1", "layers.1.q_rope", 0, "one too low"},
     {"positions begin again", "layers.1.q_rope", 5, "begin at 0 again"},
-    {"position stands still", "layers.1.q_rope", 5, "stands still"},
+    {"position stands still", "layers.1.q_rope", 5, "does not advance"},
     {"last position", "layers.1.q_rope", 0, "the position of the last one"},
     {"not causal", "layers.1.attn_out", 0, "not causal"},
     {"one too many", "layers.1.attn_out", 0, "also sees the next token"},
