@@ -1,5 +1,6 @@
 """What the site makes of pages that are written for a code host (MkDocs calls the on_... functions).
 
+- The site opens with the project's README.md, of which it makes the page index.md. docs/README.md is the next page.
 - The navigation is docs/README.md's: its links to pages, in their order, grouped by its headings. A link to a
   chapter's front page brings the chapter's other pages, in the order in which that page links to them, up to
   one that docs/README.md links to itself: that one brings the rest.
@@ -9,6 +10,7 @@
 - Formulas, $...$ or ```math, become MathML, which browsers show without a script.
 """
 import html
+import os
 import pathlib
 import re
 
@@ -18,9 +20,18 @@ LINK = re.compile(r"(?<!!)\[([^\[\]]*)\]\(([^()\s#]+)(#[^()\s]*)?\)")
 FORMULA = re.compile(r'<(span|div) class="arithmatex">\s*\\[(\[](.*?)\\[)\]]\s*</\1>', re.DOTALL)
 
 
+LANDING = "index.md"
+
+
+def landing(text):
+    """The project's README.md as a page beside docs/README.md: what it links to is seen from docs/."""
+    return re.sub(r"\]\((?![a-z]+:|#)([^()\s]+)\)",
+                  lambda link: f"]({link[1][5:] if link[1].startswith('docs/') else '../' + link[1]})", text)
+
+
 def navigation(docs):
-    """The navigation for the table of contents docs/README.md: of its links those to pages."""
-    top, seen = [{"Contents": "README.md"}], {"README.md"}
+    """The navigation: the landing page, and that for the table of contents docs/README.md, of its links those to pages."""
+    top, seen = [{"specdec": LANDING}, {"Contents": "README.md"}], {"README.md"}
     group = top
     contents = (docs / "README.md").read_text(encoding="utf-8")
     heads = {page for _, page in links(docs, "README.md", contents)}
@@ -67,6 +78,15 @@ def on_config(config):
     return config
 
 
+def on_files(files, config):
+    from mkdocs.structure.files import File  # the navigation's tests run without it
+    contents = files.get_file_from_path("README.md")  # which would be the site's index.html
+    contents.dest_uri = "contents.html" if not config.use_directory_urls else "contents/index.html"
+    text = (pathlib.Path(config.config_file_path).parent / "README.md").read_text(encoding="utf-8")
+    files.append(File.generated(config, LANDING, content=landing(text)))
+    return files
+
+
 def on_page_markdown(markdown, page, config, files):
     """Links that leave the site, Markdown in what folds, and a gap between block quotes, which would be joined else."""
     here = pathlib.Path(config.docs_dir, page.file.src_uri).parent
@@ -77,6 +97,8 @@ def on_page_markdown(markdown, page, config, files):
         path = (here / target).resolve()
         if not path.exists() or root not in path.parents:
             return link[0]
+        if path == root / "README.md":
+            return f"[{words}]({os.path.relpath(LANDING, pathlib.PurePath(page.file.src_uri).parent)}{anchor or ''})"
         inside = pathlib.Path(config.docs_dir) in path.parents
         file = files.get_file_from_path(path.relative_to(config.docs_dir).as_posix()) if inside else None
         if file and not file.inclusion.is_excluded():

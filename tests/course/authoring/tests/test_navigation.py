@@ -39,6 +39,11 @@ class NavigationTest(unittest.TestCase):
         self.assertGreater(len(sittings), 60)
         self.assertEqual(set(sittings) - set(self.pages), set())
 
+    def test_the_site_opens_with_the_landing_page(self):
+        self.assertEqual(self.pages[:3], ["index.md", "README.md", "00_before_you_start.md"])
+        self.assertEqual(hooks().landing("![a](docs/a.svg) [b](docs/b/README.md#c) [d](LICENSE) [e](stages/x) [f](https://g) [h](#i)"),
+                         "![a](a.svg) [b](b/README.md#c) [d](../LICENSE) [e](../stages/x) [f](https://g) [h](#i)")
+
     def test_sittings_of_a_chapter_follow_each_other(self):
         for folder in sorted({page.parent for page in (ROOT / "docs").glob("*/[0-9]*_*.md")}):
             wanted = sorted(folder.glob("[0-9]*_*.md"), key=lambda page: int(page.name.split("_")[0]))
