@@ -18,6 +18,7 @@ import pathlib
 import re
 import sys
 
+import adaptive_tables
 import batch_tables
 import bench_tables
 import cuda_tables
@@ -336,6 +337,7 @@ RULE_TABLES = {name: lambda rules, name=name: "\n".join(rules.tables[name]) + "\
 SOURCES = {"rules.json": (RULE_TABLES, Rules),
            "exact.py": (exact.TABLES, None),
            "results.json": (TABLES, Results),
+           "adaptive.json": (adaptive_tables.TABLES, dict),
            "batch.json": (batch_tables.TABLES, batch_tables.Batches),
            "bench.json": (bench_tables.TABLES, committed_benchmarks),
            "cuda.json": (cuda_tables.TABLES, committed_cuda)}

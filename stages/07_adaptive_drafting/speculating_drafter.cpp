@@ -48,6 +48,7 @@ void SpeculatingDrafter::draft(const DraftRequest& request) {
     truncate(request.sequence, static_cast<int>(text_.size()) - 1);
   }
 }
+// [end snippet speculating-draft]
 
 // A round emits one token more than it accepts, so one draft less than is missing will do.
 void SpeculatingDrafter::draft_inside(const DraftRequest& request, RandomSource* random) {
@@ -76,6 +77,7 @@ void SpeculatingDrafter::verify(SequenceId sequence) {
   counts_.drafted += inner_drafts_.size();
 }
 
+// [snippet speculating-judge]
 // Adds to the drafts what a round emits, each token with the model's own distribution: an inner
 // draft or a correction, or the bonus. False where the gate wants no more.
 bool SpeculatingDrafter::judge(const DraftRequest& request, RandomSource* random) {
@@ -90,7 +92,7 @@ bool SpeculatingDrafter::judge(const DraftRequest& request, RandomSource* random
     if (bonus || token != inner_drafts_.token(i)) return true;
   }
 }
-// [end snippet speculating-draft]
+// [end snippet speculating-judge]
 
 // Asked before anything is decided about the place.
 bool SpeculatingDrafter::gate_goes_on(const DraftRequest& request, int row) {

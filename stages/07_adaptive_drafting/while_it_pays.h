@@ -50,6 +50,7 @@ class WhileItPays final : public SpecLengthPolicy {
     }
     policy_->learn(round);
   }
+  // [end snippet while-it-pays]
 
   std::vector<Note> notes() const override {
     std::vector<Note> notes = policy_->notes();
@@ -78,6 +79,4 @@ class WhileItPays final : public SpecLengthPolicy {
   int pause_ = 0;                   // plain steps to wait; 0: it pays
   int plain_steps_ = 0;             // of the pause so far
 };
-// [end snippet while-it-pays]
-
 }  // namespace specdec

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include <fmt/ranges.h>
+
 #include "common/base/check.h"
 #include "common/base/error.h"
 

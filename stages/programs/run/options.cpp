@@ -188,7 +188,7 @@ Options adaptive_options(RunOptions& o) {
        &o.cost_profile,
        {.stages = stages, .otherwise = "one beside the programs"}},
       {"--fallback KIND,KIND",
-       "two drafters in place of --draft-kind: the second drafts where the first finds nothing, as "
+       "two drafters instead of --draft-kind: the second drafts where the first finds nothing, as "
        "in lookup,llama",
        &o.fallback,
        {.stages = stages, .excludes = {"--draft-kind"}}},

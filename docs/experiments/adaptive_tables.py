@@ -1,0 +1,74 @@
+"""The tables of docs/07_adaptive_drafting/ that are made from adaptive.json."""
+from table_text import machine, markdown, number, prose
+
+TABLES = {}
+KINDS = ["arithmetic", "dialogue", "code", "rewriting", "recipes", "stories", "questions", "poems"]
+PAIRS = {"134m": "134m with 14m", "3b": "3B with 1B"}
+
+
+def table(make):
+    TABLES[make.__name__.replace("_", "-")] = make
+    return make
+
+
+def total(kinds, key):
+    return sum(entry.get(key, 0) for entry in kinds.values())
+
+
+def gain(entry):
+    return entry["plain_seconds"] / entry["seconds"]
+
+
+def all_texts(kinds):
+    return {key: total(kinds, key) for key in ("emitted", "rounds", "drafted", "plain_seconds", "seconds")}
+
+
+def by_setting(data, shape):
+    """Rows of a shape: the setting, and its gain on each kind of text."""
+    settings = data["counts"]["totals"][shape]
+    rows = []
+    for name, kinds in settings.items():
+        every = all_texts(kinds)
+        rows.append([name.replace("ngram", "n-grams"), number(every["emitted"] / every["rounds"]), number(every["drafted"] / every["emitted"]),
+                     number(gain(every)), *(number(gain(kinds[kind])) for kind in KINDS)])
+    rows.sort(key=lambda row: row[0] == "oracle")
+    heads = ["what drafts", "tokens per pass", "drafted per token", "gain", *KINDS]
+    return markdown(heads, rows)
+
+
+@table
+def adaptive_134m(data):
+    return by_setting(data, "134m")
+
+
+@table
+def adaptive_3b(data):
+    return by_setting(data, "3b")
+
+
+@table
+def adaptive_places(data):
+    """alpha over tested places beside alpha over all."""
+    kinds = data["counts"]["totals"]["134m"]["fixed 5"]
+    lookup = data["counts"]["totals"]["134m"]["lookup"]
+
+    def pair(entry):
+        return [number(entry["accepted"] / entry["tested"]) if entry["tested"] else "none",
+                number(entry["accepted_places"] / entry["places"])]
+
+    return markdown(["text", "draft model, tested", "draft model, all", "lookup, tested", "lookup, all"],
+                    [[kind, *pair(kinds[kind]), *pair(lookup[kind])] for kind in KINDS])
+
+
+@table
+def adaptive_costs(data):
+    rows = []
+    for shape, costs in data["costs"]["shapes"].items():
+        pass_, step = costs["target_pass_seconds"], costs["draft_step_seconds"]
+        rows.append([PAIRS[shape], f"{1000 * pass_[0]:.1f} ms", *(number(pass_[K] / pass_[0]) for K in (1, 5, 16)),
+                     number(step / pass_[0], 3)])
+    text = markdown(["target with draft", "one pass", "v(2)", "v(6)", "v(17)", "c"], rows)
+    measured = data["costs"]
+    return text + "\n" + prose(f"Measured {measured['date']}, {measured['machine']['cpu']}, two threads; one thread reads "
+                               f"{measured['machine']['read_bandwidth_one_thread_gb_per_s']} GB/s from memory.")
+
