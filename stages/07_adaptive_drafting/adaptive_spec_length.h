@@ -29,6 +29,7 @@ class AdaptiveSpecLength final : public SpecLengthPolicy {
   // After the round. A test counts half as much when the text has gone on by 64 tokens; tokens
   // without a test wear the memory down to the weight of one test, and no further.
   void learn(const Round& round) override {
+    // [task 7.1: count what a round tested]
     for (int i = 0; i < round.emitted(); i++) {
       const bool tested = i < round.tested();
       if (!tested && tested_ <= 1) break;
@@ -36,6 +37,7 @@ class AdaptiveSpecLength final : public SpecLengthPolicy {
       tested_ = kForget * tested_ + (tested ? 1 : 0);
     }
     plain_steps_ = round.drafted > 0 ? 0 : plain_steps_ + 1;
+    // [end task 7.1]
   }
 
   std::vector<Note> notes() const override { return {{"alpha", alpha()}}; }

@@ -41,6 +41,7 @@ class EntropySpecLength final : public SpecLengthPolicy, public DraftGate {
   DraftGate* gate() override { return this; }
 
   bool goes_on(std::span<const double> draft_probs, int drafted) override {
+    // [task 7.4: K from entropy]
     if (drafted == 0) {
       const double entropy = normalised_entropy(draft_probs);
       smoothed_ = has_mean_ ? smoothing_ * mean_ + (1 - smoothing_) * entropy : entropy;
@@ -48,6 +49,7 @@ class EntropySpecLength final : public SpecLengthPolicy, public DraftGate {
       spec_length_ = std::clamp(static_cast<int>(std::lround(length)), smallest_, largest_);
     }
     return drafted < spec_length_;
+    // [end task 7.4]
   }
 
   void learn(const Round& round) override {

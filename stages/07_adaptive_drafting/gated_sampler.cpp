@@ -4,6 +4,7 @@ namespace specdec {
 
 // [snippet gated-choice]
 void GatedSampler::choose_one(const NextDraft& next, ConstDeviceRows logits) {
+  // [task 7.3: ask the gate before the draw]
   const Sampling& sampling = next.request->sampling;
   if (sampling.gate == nullptr) return DraftSampler::choose_one(next, logits);
   const bool greedy = sampling.options.temperature == 0;
@@ -15,6 +16,7 @@ void GatedSampler::choose_one(const NextDraft& next, ConstDeviceRows logits) {
   } else {
     add_draw(next, probs);
   }
+  // [end task 7.3]
 }
 // [end snippet gated-choice]
 

@@ -19,6 +19,7 @@ void NgramCounts::append(TokenId token) {
 }
 
 void NgramCounts::truncate(int length) {
+  // [task 7.5: forget what is rolled back]
   while (std::ssize(text_) > length) {
     text_.pop_back();
     const auto n = std::min(text_.size(), static_cast<std::size_t>(longest_));
@@ -28,6 +29,7 @@ void NgramCounts::truncate(int length) {
       if (found->second.empty()) followers_.erase(found);
     }
   }
+  // [end task 7.5]
 }
 
 TokenId NgramCounts::guess(std::span<const TokenId> text) const {

@@ -22,9 +22,14 @@ class ScheduleSpecLength final : public SpecLengthPolicy {
   int next() const override { return spec_length_; }
 
   void learn(const Round& round) override {
+    // [task 7.2: a rule of thumb]
     if (round.drafted == 0 || round.end == RoundEnd::kStopped) return;
-    const int change = round.accepted == round.drafted ? 2 : -1;
-    spec_length_ = std::clamp(spec_length_ + change, smallest_, largest_);
+    if (round.accepted == round.drafted) {
+      spec_length_ = std::min(spec_length_ + 2, largest_);
+    } else {
+      spec_length_ = std::max(spec_length_ - 1, smallest_);
+    }
+    // [end task 7.2]
   }
 
   std::vector<Note> notes() const override {

@@ -118,6 +118,7 @@ TokenId SpeculatingDrafter::likeliest(const DraftRequest& request, int row) {
 // A token of the model's distribution q, decided with the help of the inner draft. It is added with
 // q, whatever it came from.
 TokenId SpeculatingDrafter::draw(const DraftRequest& request, int row, RandomSource* random) {
+  // [task 7.6: draw with the help of the inner draft]
   const bool race = request.sampling.race;
   const auto position = static_cast<int>(text_.size());
   const auto probs = make_probs(request, row, request.sampling.options);
@@ -132,6 +133,7 @@ TokenId SpeculatingDrafter::draw(const DraftRequest& request, int row, RandomSou
   }
   request.drafts->add_drawn(token);
   return token;
+  // [end task 7.6]
 }
 // [end snippet speculating-draw]
 
