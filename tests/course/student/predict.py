@@ -32,6 +32,9 @@ OTHERS = ["Once, in the winter, Sunita came to York. Sunita was looking for a fr
           "Once, before dawn, Elin came to Bergen. Elin was looking for a silver lamp."]
 BATCH = [PROMPT, *OTHERS]
 PAGE_SIZE, SPEC_LENGTH, TIMED_RUNS = 4, 3, 5
+# What passes and draft steps cost where all weights are streamed: streams.json of stage 7's chapter.
+PROFILE = {"format": "specdec-cost-profile-1", "draft_step_seconds": 0.001,
+           "target_pass_seconds": [0.01, 0.0102, 0.0104, 0.0106, 0.0108, 0.011, 0.0112, 0.0114, 0.0116]}
 # Up to which factor a prediction is close: of a count, of one that needs a guess of alpha, of a time.
 CLOSE_COUNT, CLOSE_GUESS, CLOSE_TIME = 1.05, 1.15, 1.2
 # Beyond which factor between clock and accounting there is no verdict on a time. It is below CLOSE_TIME, so what is too
@@ -75,6 +78,10 @@ REASONS = [
                          "prompts have rows, too"),
     ((6,), "speedup", +1, "v was taken from a single sequence; B (K + 1) rows leave less idle arithmetic than K + 1"),
     ((6,), "speedup", -1, "drafting was counted B times; one pass of the draft serves all requests"),
+    ((7,), "forwards", +1, "E was taken at the first K; where drafts are good, K grows, and a round emits more"),
+    ((7,), "forwards", -1, "all drafted tokens were counted as accepted, or every round as one of the largest K"),
+    ((7,), "rows", +1, "every round was counted with the largest K; after a rejection K falls, and a round has K + 1 rows"),
+    ((7,), "rows", -1, "rejected drafted tokens were left out; a round has K + 1 rows, however many are accepted"),
 ]
 
 
@@ -224,6 +231,22 @@ def batch(build):
                Speedup([plain["seconds"] / spec["seconds"] for plain, spec in pairs], accounting))
 
 
+def adaptive(build):
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as profile:
+        json.dump(PROFILE, profile)
+        profile.flush()
+        typed = ["--spec-length", "auto", "--cost-profile"]
+        result, words = single(build, "07_adaptive_drafting", 100, *typed, profile.name)
+    stats, P = result["stats"], result["prompt_tokens"]
+    K, N, rounds = stats["mean_spec_length"], stats["emitted"], stats["rounds"]
+    E = sum(n * formulas.emitted(stats["alpha"], drafted) for drafted, n in enumerate(stats["rounds_by_drafted"])) / rounds
+    return Run(words.replace(profile.name, "streams.json"),
+               {"forwards": stats["target_forwards"] / N, "rows": stats["target_rows"] / N},
+               {"forwards": 1 / E, "rows": (P - 1) / N + (K + 1) / E},
+               f"alpha {stats['alpha']:.3f} ({stats['accepted']} of {stats['tested']} tested), {rounds} rounds, "
+               f"{K:.2f} drafted tokens in each on average; the formula takes E of alpha and each round's own K")
+
+
 # stage -> (what is predicted, the chapter, how to get it)
 STAGES = {
     0: (["emitted"], "00_toy_speculation", toy),
@@ -234,6 +257,7 @@ STAGES = {
     5: (["forwards", "speedup"], "05_rejection_sampling",
         speculative("05_rejection_sampling", "--temperature", "1")),
     6: (["forwards", "rows", "speedup"], "06_batched_verification", batch),
+    7: (["forwards", "rows"], "07_adaptive_drafting", adaptive),
 }
 
 
