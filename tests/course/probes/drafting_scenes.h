@@ -92,7 +92,6 @@ inline void draft_facts(const Drafts& drafts, const std::string& when) {
 inline void draw_facts(const Witness& random, const std::string& when) {
   fact(fmt::format("purposes of the draws, {}", when), random.purposes);
   fact(fmt::format("positions of the draws, {}", when), random.asked);
-  fact(fmt::format("levels of the draws, {}", when), random.indices);
 }
 
 // Two models and one below the draft, of three tokens. The two drafts resemble the target.

@@ -130,10 +130,10 @@ void asks_before_the_draw(std::uint64_t seed) {
       const std::string when = fmt::format("{}, the gate wants {} of {}", way.name, wanted, K);
       fact(fmt::format("drafts so far, at each question, {}", when), gate.numbers);
       fact(fmt::format("random numbers before each question, {}", when), gate.draws_before);
+      draw_facts(random, when);
       fact(fmt::format("distributions that the gate is shown, {}", when),
            exact(gate.shown, kClose));
       draft_facts(drafts, when);
-      draw_facts(random, when);
     }
   }
 }
@@ -297,9 +297,15 @@ void draws_with_an_inner_draft(std::uint64_t seed) {
       drafter->draft(std::span(&request, 1));
       const std::string when =
           fmt::format("{}, an inner draft that is {}", way.name, certain ? "certain" : "drawn");
-      draft_facts(drafts, when);
+      const std::size_t inner = certain ? 0 : 2;  // draws of the inner drafts of the first round
+      fact(fmt::format("draws that the level above makes, too, {}", when),
+           way.race ? 0 : std::ranges::count(random.indices, 0));
+      fact(fmt::format("purpose and position of the first decision, {}", when),
+           random.asked.size() > inner ? Numbers{random.purposes[inner], random.asked[inner]}
+                                       : Numbers{});
       fact(fmt::format("probabilities to accept, {}", when), exact(random.probabilities, kClose));
       draw_facts(random, when);
+      draft_facts(drafts, when);
     }
   }
 }
