@@ -15,7 +15,7 @@ import transformers
 from safetensors.torch import load_file
 from torch import nn
 
-from train_tokenizer import BOS, EOS_IDS
+from train_tokenizer import BOS, EOS_IDS, generation_config, write_json
 
 ROPE = {"rope_type": "llama3", "factor": 32.0, "low_freq_factor": 1.0,
         "high_freq_factor": 4.0, "original_max_position_embeddings": 8192}
@@ -36,8 +36,12 @@ class Shape:
     max_seq_len: int = 2048
 
 
-TARGET = Shape(d_model=192, n_layers=6, n_heads=3, n_kv_heads=1, head_dim=128, d_ff=768)
-DRAFT = Shape(d_model=128, n_layers=2, n_heads=4, n_kv_heads=1, head_dim=64, d_ff=256)
+SHAPES = {
+    "target": Shape(d_model=192, n_layers=6, n_heads=3, n_kv_heads=1, head_dim=128, d_ff=768),
+    "draft": Shape(d_model=128, n_layers=2, n_heads=4, n_kv_heads=1, head_dim=64, d_ff=256),
+    "draft_small": Shape(d_model=64, n_layers=2, n_heads=4, n_kv_heads=1, head_dim=64, d_ff=128),
+    "draft_large": Shape(d_model=192, n_layers=3, n_heads=4, n_kv_heads=1, head_dim=64, d_ff=512),
+}
 
 
 def rope_frequencies(head_dim: int) -> torch.Tensor:
@@ -229,10 +233,10 @@ def save(model: Llama, folder: Path):
     theirs = transformers.LlamaForCausalLM(transformers.LlamaConfig(**config))
     missing, unexpected = theirs.load_state_dict(model.state_dict(), strict=False)
     assert missing == ["lm_head.weight"] and not unexpected, (missing, unexpected)
-    generation = (folder / "generation_config.json").read_text()
+    folder.mkdir(parents=True, exist_ok=True)
     theirs.to(torch.bfloat16).save_pretrained(folder)
     (folder / "model.safetensors").chmod(0o644)
-    (folder / "generation_config.json").write_text(generation)
+    write_json(folder / "generation_config.json", generation_config())
     (folder / "config.json").write_text(json.dumps(llama_config(model.shape), indent=2, sort_keys=True) + "\n")
     check_against_transformers(folder)
 

@@ -1,9 +1,12 @@
-"""Trains the embedded pair: the target on text, then the draft to imitate the target.
+"""Trains the embedded models: the target on text, then each draft to imitate the target.
 
     python train.py target        writes models/target
     python train.py draft         writes models/draft; needs the target
+    python train.py draft_small draft_large draft_small:cross-entropy
 
-A run can be stopped at any time and goes on from its last checkpoint. Every
+The last line trains three drafts side by side, which saves two of three passes
+of the target. A draft with an objective of its own is an experiment and goes
+to the folder `work`. A run can be stopped at any time and goes on from its last checkpoint. Every
 step reads documents that no step read before, in an order that the seeds fix.
 """
 import argparse
@@ -12,7 +15,7 @@ import math
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -20,7 +23,7 @@ import torch.nn.functional as F
 from tokenizers import Tokenizer
 
 import textgen
-from model import DRAFT, TARGET, Llama, load, save
+from model import SHAPES, Llama, Shape, load, save
 from train_tokenizer import BPE_ENTRIES
 
 HERE = Path(__file__).resolve().parent
@@ -43,12 +46,10 @@ class Plan:
     long_from: int = 0                      # the step from which every third one has long rows
 
 
-PLANS = {
-    "target": Plan(steps=3500, tokens_per_step=4096, matrix_rate=0.004, vector_rate=0.004, first_seed=0, drill=150,
-                   schedule=((0, 0), (50, 1), (1200, 1), (3500, 0)), long_from=2400),
-    "draft": Plan(steps=800, tokens_per_step=4096, matrix_rate=0.005, vector_rate=0.005, first_seed=300_000_000,
-                  schedule=((0, 0), (20, 1), (250, 1), (800, 0)), without="poems", long_from=560),
-}
+TARGET_PLAN = Plan(steps=3500, tokens_per_step=4096, matrix_rate=0.004, vector_rate=0.004, first_seed=0, drill=150,
+                   schedule=((0, 0), (50, 1), (1200, 1), (3500, 0)), long_from=2400)
+DRAFT_PLAN = Plan(steps=800, tokens_per_step=4096, matrix_rate=0.005, vector_rate=0.005, first_seed=300_000_000,
+                  schedule=((0, 0), (20, 1), (250, 1), (800, 0)), without="poems", long_from=560)
 
 
 class Rows:
@@ -123,23 +124,59 @@ def logits_of(model: Llama, inputs: torch.Tensor) -> torch.Tensor:
     return logits.float()
 
 
-def next_token_loss(model: Llama):
+def cross_entropy(logits, expected, _target_log_probs):
     """Cross entropy of the next token in nats, summed over the positions that count."""
-    def loss(batch):
-        inputs, expected = batch
-        return F.cross_entropy(logits_of(model, inputs).flatten(0, 1), expected.flatten(), ignore_index=NOT_COUNTED,
-                               reduction="sum")
-    return loss
+    return F.cross_entropy(logits.flatten(0, 1), expected.flatten(), ignore_index=NOT_COUNTED, reduction="sum")
 
 
-def imitation_loss(model: Llama, target: Llama):
+def divergence(logits, _expected, target_log_probs):
     """Divergence of the draft's next-token distribution from the target's, summed over the positions: sum p log(p / q)."""
-    def loss(batch):
-        with torch.no_grad():
-            target_log_probs = F.log_softmax(logits_of(target, batch[0]), dim=-1)
-        draft_log_probs = F.log_softmax(logits_of(model, batch[0]), dim=-1)
-        return (target_log_probs.exp() * (target_log_probs - draft_log_probs)).sum()
-    return loss
+    return (target_log_probs.exp() * (target_log_probs - F.log_softmax(logits, dim=-1))).sum()
+
+
+def total_variation(logits, _expected, target_log_probs):
+    """Total variation of both distributions, summed over the positions: sum |p - q| / 2, which is 1 - sum min(p, q)."""
+    return (target_log_probs.exp() - F.softmax(logits, dim=-1)).abs().sum() / 2
+
+
+OBJECTIVES = {"cross-entropy": cross_entropy, "divergence": divergence, "total-variation": total_variation}
+
+
+@dataclass(frozen=True)
+class Student:
+    """A model to train, and what it minimises."""
+    model: str
+    objective: str = ""                     # the model's own where it is empty
+
+    def name(self) -> str:
+        return f"{self.model}_{self.objective}" if self.objective else self.model
+
+    def loss(self):
+        return OBJECTIVES[self.objective or ("cross-entropy" if self.model == "target" else "divergence")]
+
+    def folder(self, work: Path) -> Path:
+        return work / self.name() if self.objective else HERE / "models" / self.model
+
+
+def student(text: str) -> Student:
+    """From `model` or `model:objective`."""
+    model, _, objective = text.partition(":")
+    if model not in SHAPES or objective not in ("", *OBJECTIVES):
+        raise argparse.ArgumentTypeError(f"{text}: expected one of {', '.join(SHAPES)}, and after a colon one of "
+                                         f"{', '.join(OBJECTIVES)}")
+    return Student(model, objective)
+
+
+def losses(students: list[Student], models: list[Llama], target: Llama | None):
+    """Function from a batch to each student's loss."""
+    def losses_of(batch):
+        inputs, expected = batch
+        target_log_probs = None
+        if target is not None:
+            with torch.no_grad():
+                target_log_probs = F.log_softmax(logits_of(target, inputs), dim=-1)
+        return torch.stack([s.loss()(logits_of(m, inputs), expected, target_log_probs) for s, m in zip(students, models)])
+    return losses_of
 
 
 @torch.no_grad()
@@ -158,18 +195,20 @@ def held_out_bits(model: Llama, tokenizer: Tokenizer, per_kind: int = 6) -> dict
 
 
 class Run:
-    """One training run with its checkpoint, its log and its curve."""
+    """A training run of one or several models on the same batches, with its checkpoint. Each model has a curve."""
 
-    def __init__(self, name: str, plan: Plan, work: Path, n_workers: int):
-        self.name, self.plan = name, plan
+    def __init__(self, students: list[Student], plan: Plan, work: Path, n_workers: int):
+        self.students, self.plan = students, plan
         self.n_workers, self.workers, self.compiled = n_workers, ThreadPoolExecutor(n_workers), set()
-        self.checkpoint = work / f"{name}.pt"
-        self.curve = work / f"{name}.csv"
+        self.checkpoint = work / f"{'+'.join(s.name() for s in students)}.pt"
+        self.curves = [work / f"{s.name()}.csv" for s in students]
         work.mkdir(parents=True, exist_ok=True)
-        torch.manual_seed(0)
-        self.model = Llama(TARGET if name == "target" else DRAFT)
-        self.tokenizer = Tokenizer.from_file(str(HERE / "models" / name / "tokenizer.json"))
-        self.optimizers = optimizers(self.model, plan)
+        self.models = []
+        for s in students:
+            torch.manual_seed(0)
+            self.models.append(Llama(SHAPES[s.model]))
+        self.tokenizer = Tokenizer.from_file(str(HERE / "models" / "target" / "tokenizer.json"))
+        self.optimizers = [o for model in self.models for o in optimizers(model, plan)]
         self.rows = Rows(self.tokenizer, plan.first_seed, plan.without)
         self.step, self.tokens, self.seconds = 0, 0, 0.0
         if self.checkpoint.exists():
@@ -177,37 +216,41 @@ class Run:
 
     def resume(self):
         state = torch.load(self.checkpoint, weights_only=True)
-        self.model.load_state_dict(state["model"])
-        for optimizer, saved in zip(self.optimizers, state["optimizers"]):
-            optimizer.load_state_dict(saved)
+        for saved_by, parts in (("models", self.models), ("optimizers", self.optimizers)):
+            for part, saved in zip(parts, state[saved_by]):
+                part.load_state_dict(saved)
         self.rows.next_seed = state["next_seed"]
         self.step, self.tokens, self.seconds = state["step"], state["tokens"], state["seconds"]
-        lines = self.curve.read_text().splitlines(keepends=True)
-        self.curve.write_text("".join(l for i, l in enumerate(lines) if i == 0 or int(l.split(",")[0]) <= self.step))
+        for curve in self.curves:
+            lines = curve.read_text().splitlines(keepends=True) if curve.exists() else []
+            curve.write_text("".join(l for i, l in enumerate(lines) if i == 0 or int(l.split(",")[0]) <= self.step))
 
     def save(self):
-        state = dict(model=self.model.state_dict(), optimizers=[o.state_dict() for o in self.optimizers], step=self.step,
-                     next_seed=self.rows.next_seed, tokens=self.tokens, seconds=self.seconds)
+        state = dict(models=[m.state_dict() for m in self.models], optimizers=[o.state_dict() for o in self.optimizers],
+                     step=self.step, next_seed=self.rows.next_seed, tokens=self.tokens, seconds=self.seconds)
         torch.save(state, self.checkpoint.with_suffix(".new"))
         self.checkpoint.with_suffix(".new").replace(self.checkpoint)
 
-    def log(self, loss: float, held_out: dict):
-        new = not self.curve.exists()
-        with open(self.curve, "a", newline="") as f:
+    def log(self, curve: Path, loss: float, held_out: dict):
+        new = not curve.exists() or not curve.read_text()
+        with open(curve, "a", newline="") as f:
             writer = csv.writer(f)
             if new:
                 writer.writerow(["step", "tokens", "seconds", "loss"] + textgen.KINDS)
             writer.writerow([self.step, self.tokens, f"{self.seconds:.0f}", f"{loss:.4f}"]
                             + [f"{held_out[k]:.3f}" if held_out else "" for k in textgen.KINDS])
 
-    def backward(self, loss_of, batch) -> float:
-        """Puts the gradient of the batch's mean loss in place; each worker takes a part of the rows."""
-        parameters = list(self.model.parameters())
+    def backward(self, losses_of, batch) -> torch.Tensor:
+        """Puts the gradients of the batch's mean losses in place; each worker takes a part of the rows.
+
+        No model's loss depends on another's parameters, so the gradient of the sum serves all of them.
+        """
+        parameters = [p for model in self.models for p in model.parameters()]
         counted = (batch[1] != NOT_COUNTED).sum()
 
         def part(rows):
-            loss = loss_of(rows) / counted
-            return loss.item(), torch.autograd.grad(loss, parameters)
+            losses = losses_of(rows) / counted
+            return losses.detach(), torch.autograd.grad(losses.sum(), parameters)
 
         parts = list(zip(*(x.chunk(self.n_workers) for x in batch)))
         if batch[0].shape not in self.compiled:             # the first time one after the other: it is compiled then
@@ -217,37 +260,40 @@ class Run:
             results = list(self.workers.map(part, parts))
         for parameter, *gradients in zip(parameters, *(g for _, g in results)):
             parameter.grad = sum(gradients)
-        return sum(loss for loss, _ in results)
+        return sum(losses for losses, _ in results)
 
-    def one_step(self, loss_of) -> float:
+    def one_step(self, losses_of) -> torch.Tensor:
         length = row_length(self.step, self.plan)
         batch = self.rows.batch(self.plan.tokens_per_step, length, n_drills=int(self.step < self.plan.drill))
-        loss = self.backward(loss_of, batch)
-        torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+        losses = self.backward(losses_of, batch)
+        for model in self.models:
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         for optimizer in self.optimizers:
             for group in optimizer.param_groups:
                 group["lr"] = group["top_rate"] * rate(self.step, self.plan)
         list(self.workers.map(lambda optimizer: optimizer.step(), self.optimizers))
-        self.model.zero_grad()
+        for model in self.models:
+            model.zero_grad()
         self.step, self.tokens = self.step + 1, self.tokens + self.plan.tokens_per_step
-        return loss
+        return losses
 
-    def train(self, loss_of, log_every: int = 25, held_out_every: int = 200):
+    def train(self, losses_of, log_every: int = 25, held_out_every: int = 200):
         """Runs the remaining steps; saves a checkpoint every two minutes."""
         saved = time.monotonic()
         recent = []
         while self.step < self.plan.steps:
             began = time.monotonic()
-            recent.append(self.one_step(loss_of))
+            recent.append(self.one_step(losses_of))
             self.seconds += time.monotonic() - began
             if self.step % log_every == 0 or self.step == self.plan.steps:
-                mean, recent = sum(recent) / len(recent), []
+                means, recent = torch.stack(recent).mean(0).tolist(), []
                 last = self.step % held_out_every == 0 or self.step == self.plan.steps
-                held_out = held_out_bits(self.model, self.tokenizer) if last else {}
-                self.log(mean, held_out)
-                print(f"{self.name} step {self.step}/{self.plan.steps}  loss {mean:.3f}  "
-                      f"{self.tokens / self.seconds:.0f} tokens/s  {self.seconds / 60:.1f} min  "
-                      + " ".join(f"{k} {v:.2f}" for k, v in held_out.items()), file=sys.stderr, flush=True)
+                for s, model, curve, mean in zip(self.students, self.models, self.curves, means):
+                    held_out = held_out_bits(model, self.tokenizer) if last else {}
+                    self.log(curve, mean, held_out)
+                    print(f"{s.name()} step {self.step}/{self.plan.steps}  loss {mean:.3f}  "
+                          f"{self.tokens / self.seconds:.0f} tokens/s  {self.seconds / 60:.1f} min  "
+                          + " ".join(f"{k} {v:.2f}" for k, v in held_out.items()), file=sys.stderr, flush=True)
             if time.monotonic() - saved > 120 or self.step == self.plan.steps:
                 self.save()
                 saved = time.monotonic()
@@ -255,23 +301,26 @@ class Run:
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("model", choices=PLANS)
+    parser.add_argument("students", type=student, nargs="+", metavar="MODEL[:OBJECTIVE]", help="models: "
+                        f"{', '.join(SHAPES)}; objectives: {', '.join(OBJECTIVES)}")
     parser.add_argument("--work", type=Path, default=HERE / "work", help="folder of checkpoints and curves")
     parser.add_argument("--steps", type=int, help="instead of the plan's number")
     parser.add_argument("--threads", type=int, default=2, help="each computes with its share of a batch's rows")
     parser.add_argument("--no-compile", action="store_true", help="slower, but needs no C++ compiler")
     options = parser.parse_args()
+    trains_target = any(s.model == "target" for s in options.students)
+    if trains_target and len(options.students) > 1:
+        parser.error("the target trains alone: the drafts need it finished")
     torch.set_num_threads(1)
-    plan = PLANS[options.model]
+    plan = TARGET_PLAN if trains_target else DRAFT_PLAN
     if options.steps:
-        plan = Plan(**{**plan.__dict__, "steps": options.steps})
-    run = Run(options.model, plan, options.work, options.threads)
-    if options.model == "target":
-        loss_of = next_token_loss(run.model)
-    else:
-        loss_of = imitation_loss(run.model, load(HERE / "models" / "target").requires_grad_(False))
-    run.train(loss_of if options.no_compile else torch.compile(loss_of, dynamic=False))
-    save(run.model, HERE / "models" / options.model)
+        plan = replace(plan, steps=options.steps)
+    run = Run(options.students, plan, options.work, options.threads)
+    target = None if trains_target else load(HERE / "models" / "target").requires_grad_(False)
+    losses_of = losses(run.students, run.models, target)
+    run.train(losses_of if options.no_compile else torch.compile(losses_of, dynamic=False))
+    for s, model in zip(run.students, run.models):
+        save(model, s.folder(options.work))
 
 
 if __name__ == "__main__":
