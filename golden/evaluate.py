@@ -25,8 +25,11 @@ SPEC_LENGTH = 5
 
 
 @torch.no_grad()
-def greedy(model: Llama, prompts: list[list[int]], max_new_tokens: int) -> list[list[int]]:
-    """Greedy continuations up to and with the first eos, computed together; prompts are padded on the left."""
+def continuations(model: Llama, prompts: list[list[int]], max_new_tokens: int, choose) -> list[list[int]]:
+    """Continuations up to and with the first eos, computed together; prompts are padded on the left.
+
+    choose: from logits [B, V] to a token of each row, [B].
+    """
     longest = max(map(len, prompts))
     tokens = torch.tensor([[0] * (longest - len(p)) + p for p in prompts])
     padding = torch.tensor([longest - len(p) for p in prompts])[:, None]
@@ -38,13 +41,24 @@ def greedy(model: Llama, prompts: list[list[int]], max_new_tokens: int) -> list[
         seen = torch.arange(columns[-1] + 1)
         mask = (seen <= columns[:, None]) & ((seen >= padding[..., None]) | (seen == columns[:, None]))
         hidden = model.hidden(tokens, caches=caches, positions=positions, mask=mask[:, None])
-        tokens = model.head(hidden[:, -1:]).argmax(-1)
+        tokens = choose(model.head(hidden[:, -1]))[:, None]
         for i in list(running):
             outputs[i].append(tokens[i].item())
             if outputs[i][-1] in EOS_IDS:
                 running.discard(i)
         columns = columns[-1:] + 1
     return outputs
+
+
+def greedy(model: Llama, prompts: list[list[int]], max_new_tokens: int) -> list[list[int]]:
+    return continuations(model, prompts, max_new_tokens, lambda logits: logits.argmax(-1))
+
+
+def sampled(model: Llama, prompts: list[list[int]], max_new_tokens: int, seed: int) -> list[list[int]]:
+    """Continuations drawn at temperature 1."""
+    generator = torch.Generator().manual_seed(seed)
+    return continuations(model, prompts, max_new_tokens,
+                         lambda logits: torch.multinomial(logits.softmax(-1), 1, generator=generator)[:, 0])
 
 
 def speculation_counts(drafted_right: list[bool]) -> tuple[int, int, int]:

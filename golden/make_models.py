@@ -1,4 +1,4 @@
-"""Makes the embedded pair from nothing: tokenizer, target, draft, evaluation.
+"""Makes the embedded models from nothing: tokenizer, target, drafts, evaluation.
 
     python make_models.py                         every stage that is not done yet
     python make_models.py --stages evaluate       only this one
@@ -13,16 +13,19 @@ import sys
 from pathlib import Path
 
 import plot_training
+from model import SHAPES
 from train_tokenizer import make_tokenizer
 
 HERE = Path(__file__).resolve().parent
 MODELS, FIGURES = HERE / "models", HERE / "figures"
-STAGES = ["tokenizer", "target", "draft", "evaluate"]
+STAGES = ["tokenizer", *SHAPES, "compare", "evaluate"]
 
 
 def is_done(stage: str) -> bool:
     if stage == "tokenizer":
-        return all((MODELS / name / "tokenizer.json").exists() for name in ("target", "draft"))
+        return all((MODELS / name / "tokenizer.json").exists() for name in SHAPES)
+    if stage == "compare":
+        return (FIGURES / "drafts.json").exists()
     if stage == "evaluate":
         return False
     return (MODELS / stage / "model.safetensors").exists()
@@ -34,7 +37,9 @@ def python(*arguments):
 
 def make(stage: str, work: Path, threads: int):
     if stage == "tokenizer":
-        make_tokenizer([MODELS / "target", MODELS / "draft"])
+        make_tokenizer([MODELS / name for name in SHAPES])
+    elif stage == "compare":
+        python(HERE / "compare_drafts.py", "--work", work, "--threads", threads)
     elif stage == "evaluate":
         python(HERE / "evaluate.py", "--threads", threads)
         python(HERE / "report.py")
