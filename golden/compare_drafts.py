@@ -63,10 +63,10 @@ def size_of(name: str, model: Llama) -> dict:
             "parameters": sum(p.numel() for p in model.parameters()), "weight_bytes_per_token": 2 * matrices}
 
 
-def train_experiments(work: Path, threads: int):
+def train_experiments(work: Path):
     if not all((work / f"{COMPARED}_{objective}" / "model.safetensors").exists() for objective in EXPERIMENTS):
         subprocess.run([sys.executable, HERE / "train.py", *(f"{COMPARED}:{objective}" for objective in EXPERIMENTS),
-                        "--work", work, "--threads", str(threads)], check=True)
+                        "--work", work], check=True)
 
 
 def compare(work: Path, n_prompts: int, max_new_tokens: int) -> dict:
@@ -114,6 +114,21 @@ def kind_table(results: dict) -> str:
     return "\n".join(lines + [f"| {kind} |" + "".join(f" {a:.3f} | {b:.3f} |" for a, b in row) for kind, row in rows.items()])
 
 
+def schedule_table(results: dict) -> str:
+    """What the three objectives have in common."""
+    plan = results["plan"]
+    peak, rates = plan["matrix_rate"], plan["schedule"]
+    points = ", ".join(f"{peak * relative:g} at step {step}" for step, relative in rates)
+    steps, each = plan["steps"], plan["tokens_per_step"]
+    rows = [("draft", f"`{results['objectives']['draft']}`"), ("steps", f"{steps}"),
+            ("tokens", f"{each:,} per step, {steps * each / 1e6:.1f} million in all"),
+            ("learning rate of Muon and AdamW", f"{points}; straight lines between"),
+            ("rows", f"512 tokens; from step {plan['long_from']} every third step has 1,024 or 2,048"),
+            ("text", f"training documents from seed {plan['first_seed']:,} on, without {plan['without']}"),
+            ("initialisation", "`torch.manual_seed(0)`")]
+    return "\n".join(["| | all three |", "|---|---|"] + [f"| {name} | {value} |" for name, value in rows])
+
+
 def objective_table(results: dict) -> str:
     lines = ["| objective | same argmax | greedy alpha | alpha at temperature 1 | same argmax without poems "
              "| alpha at temperature 1 without poems |", "|---|---|---|---|---|---|"]
@@ -130,14 +145,14 @@ def main():
     parser.add_argument("--prompts", type=int, default=40, help="held-out prompts of each kind")
     parser.add_argument("--max-new-tokens", type=int, default=200)
     parser.add_argument("--output", type=Path, default=HERE / "figures" / "drafts.json")
-    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args()
-    train_experiments(options.work, options.threads)
+    train_experiments(options.work)
     torch.set_num_threads(options.threads)
     results = compare(options.work, options.prompts, options.max_new_tokens)
     options.output.parent.mkdir(parents=True, exist_ok=True)
     options.output.write_text(json.dumps(results, indent=1) + "\n")
-    print(size_table(results), kind_table(results), objective_table(results), sep="\n\n")
+    print(size_table(results), kind_table(results), schedule_table(results), objective_table(results), sep="\n\n")
 
 
 if __name__ == "__main__":

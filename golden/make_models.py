@@ -39,7 +39,7 @@ def make(stage: str, work: Path, threads: int):
     if stage == "tokenizer":
         make_tokenizer([MODELS / name for name in SHAPES])
     elif stage == "compare":
-        python(HERE / "compare_drafts.py", "--work", work, "--threads", threads)
+        python(HERE / "compare_drafts.py", "--work", work)
     elif stage == "evaluate":
         python(HERE / "evaluate.py", "--threads", threads)
         python(HERE / "report.py")
