@@ -43,6 +43,8 @@ SETTINGS = {f"fixed {K}": ["--spec-length", str(K)] for K in FIXED} | {
     "lookup, else model": ["--fallback", "lookup,llama", "--draft-length", "gain"],
     "lookup below": ["--draft-of-draft", "lookup", "--draft-length", "gain"],
     "bigram below": ["--draft-of-draft", "bigram", "--draft-length", "gain"],
+    "fixed 3, bigram below": ["--draft-of-draft", "bigram", "--spec-length", "3"],
+    "fixed 5, bigram below": ["--draft-of-draft", "bigram", "--spec-length", "5"],
     "ngram below": ["--draft-of-draft", "ngram", "--draft-length", "gain"],
     "lookup, else model with bigram below": ["--fallback", "lookup,llama", "--draft-of-draft", "bigram",
                                              "--draft-length", "gain"]}
@@ -144,14 +146,14 @@ def oracle_seconds(run_of_gain):
     return run_of_gain["plain_seconds"] / run_of_gain["oracle_speedup"]
 
 
-def counts(program, measured):
+def counts(program, measured, names, result):
+    """result: what is known of other settings."""
     prompts = chosen_prompts()
-    progress = Progress("counts", len(SHAPES) * len(SETTINGS) * len(prompts))
-    result = {}
+    progress = Progress("counts", len(SHAPES) * len(names) * len(prompts))
     with tempfile.TemporaryDirectory() as folder:
         for shape in SHAPES:
             file = write_profile(folder, shape, measured[shape])
-            for name in SETTINGS:
+            for name in names:
                 kinds = collections.defaultdict(lambda: collections.Counter())
                 for prompt in prompts:
                     one = counted(program, prompt, name, file, measured[shape])
@@ -211,8 +213,9 @@ def clocked(program, measured, shapes):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--build", type=pathlib.Path, default=HERE.parents[1] / "build")
-    for part in ("costs", "counts"):
-        parser.add_argument(f"--{part}", action="store_true")
+    parser.add_argument("--costs", action="store_true")
+    parser.add_argument("--counts", nargs="*", metavar="SETTING", choices=list(SETTINGS),
+                        help=f"all of {', '.join(SETTINGS)}")
     parser.add_argument("--clock", nargs="*", metavar="SHAPE", choices=list(SHAPES), help=f"all of {', '.join(SHAPES)}")
     options = parser.parse_args()
     program = options.build / "bin" / PROGRAM
@@ -221,8 +224,9 @@ def main():
     if options.costs:
         results["costs"] = {**made, "machine": machine(), "shapes": costs(program)}
     measured = results["costs"]["shapes"]
-    if options.counts:
-        results["counts"] = {**made, **counts(program, measured)}
+    if options.counts is not None:
+        before = results.get("counts", {}).get("totals", {}) if options.counts else {}
+        results["counts"] = {**made, **counts(program, measured, options.counts or list(SETTINGS), before)}
     if options.clock is not None:
         shapes = options.clock or list(SHAPES)
         before = results.get("clock", {}).get("shapes", {})
