@@ -132,7 +132,7 @@ TEST(WhileItPaysTest, PausesGetLongerUpTo32) {
     plain += K == 0 ? 1 : 0;
     policy.learn(round_of(K, 0));
   }
-  EXPECT_EQ(pauses, (std::vector<int>{8, 16, 32, 32, 32, 32}));
+  EXPECT_EQ(pauses, (std::vector<int>{8, 16, 32, 32, 32, 32, 32}));
 }
 
 // A gate that refuses every draft has cost a pass of the draft model in each round.

@@ -206,7 +206,7 @@ TEST(RequestListBadInputTest, FieldsAreTheOptionsOfRequests) {
     EXPECT_THAT(message, HasSubstr(option.field()));
     fields += option.traits.per_request;
   }
-  EXPECT_EQ(fields, 18);
+  EXPECT_EQ(fields, 22);
 }
 
 TEST(RequestListBadInputTest, WrongTypesNameTheField) {
