@@ -54,6 +54,7 @@ class Texts:
                               for p, o, probs in self.sampled])
         return {"greedy_places": places, "same_argmax": sum(map(sum, agree)) / places, "alpha": accepted / tested,
                 "emitted_per_round": places / rounds, "sampled_places": len(overlaps), "overlap": overlaps.mean().item()}
+TARGET_BYTES_PER_TOKEN = 9_240_576  # of the embedded target's matrices, in bf16
 
 
 def size_of(name: str, model: Llama) -> dict:
@@ -95,13 +96,21 @@ def mean(kinds: dict, measure: str, without: str = "") -> float:
     return sum(values) / len(values)
 
 
+def best_gain(alpha: float, c: float) -> tuple[float, int]:
+    """The largest walltime factor of Theorem 3.8 (Leviathan et al. 2023), and its K."""
+    return max(((1 - alpha ** (K + 1)) / (1 - alpha) / (1 + K * c), K) for K in range(1, 17))
+
+
 def size_table(results: dict) -> str:
-    lines = ["| draft | layers, d_model, d_ff | parameters | bytes per token | greedy alpha | alpha at temperature 1 |",
-             "|---|---|---|---|---|---|"]
+    lines = ["| draft | layers, d_model, d_ff | parameters | bytes per token | greedy alpha | alpha at temperature 1 "
+             "| c by bytes | best gain |", "|---|---|---|---|---|---|---|---|"]
     for name, r in results["sizes"].items():
-        shape = r["shape"]
+        shape, alpha = r["shape"], mean(r["kinds"], "alpha")
+        c = r["weight_bytes_per_token"] / TARGET_BYTES_PER_TOKEN
+        gain, K = best_gain(alpha, c)
         lines.append(f"| `{name}` | {shape['n_layers']}, {shape['d_model']}, {shape['d_ff']} | {r['parameters']:,} "
-                     f"| {r['weight_bytes_per_token']:,} | {mean(r['kinds'], 'alpha'):.3f} | {mean(r['kinds'], 'overlap'):.3f} |")
+                     f"| {r['weight_bytes_per_token']:,} | {alpha:.3f} | {mean(r['kinds'], 'overlap'):.3f} "
+                     f"| {c:.3f} | {gain:.2f} (K = {K}) |")
     return "\n".join(lines)
 
 

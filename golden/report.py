@@ -1,12 +1,13 @@
-"""Puts what was measured into README.md, between its markers: training, table, samples.
+"""Puts what was measured into README.md, between its markers.
 
-    python report.py        reads figures/evaluation.json and figures/*_training.csv
+    python report.py        reads figures/evaluation.json, figures/drafts.json and figures/*_training.csv
 """
 import csv
 import json
 import re
 from pathlib import Path
 
+import compare_drafts
 from evaluate import table
 
 HERE = Path(__file__).resolve().parent
@@ -46,6 +47,11 @@ def main():
     text = (HERE / "README.md").read_text()
     text = fill(text, "training", training())
     text = fill(text, "table", table(results))
+    drafts = json.loads((FIGURES / "drafts.json").read_text())
+    text = fill(text, "draft sizes", compare_drafts.size_table(drafts))
+    text = fill(text, "drafts by kind", compare_drafts.kind_table(drafts))
+    text = fill(text, "draft schedule", compare_drafts.schedule_table(drafts))
+    text = fill(text, "draft objectives", compare_drafts.objective_table(drafts))
     text = fill(text, "samples", "\n\n".join(sample(k, r["sample"]["prompt"], r["sample"]["target"]) for k, r in results.items()))
     (HERE / "README.md").write_text(text)
 
