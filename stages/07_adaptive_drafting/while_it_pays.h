@@ -1,5 +1,6 @@
 #pragma once
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -66,15 +67,27 @@ class WhileItPays final : public SpecLengthPolicy {
   static constexpr int kShortestPause = 8, kLongestPause = 32;  // plain steps before a probe
   static constexpr int kProbe = 2;                              // drafts of a probe
 
-  // A gate that ends the drafts has seen one more pass of the draft model.
-  double cost(const Round& round, int asked) const {
-    const bool ended = policy_->gate() != nullptr && round.drafted < asked;
-    return round_costs_[static_cast<std::size_t>(round.drafted)] + (ended ? c_ : 0);
+  // A gate that ends the drafts has seen one more pass of the draft model. How many drafts it let
+  // through follows from drafts that were drawn, of which some were never tested: those must not
+  // decide anything. So a round that ended by a rejection counts as long as rounds usually are that
+  // were tested to their end.
+  double cost(const Round& round, int asked) {
+    int drafted = round.drafted;
+    if (policy_->gate() != nullptr) {
+      if (round.end == RoundEnd::kAllAccepted) {
+        usual_ += (drafted - usual_) / 4;
+      } else {
+        drafted = std::clamp(static_cast<int>(std::lround(usual_)), round.tested(), asked);
+      }
+    }
+    const bool ended = policy_->gate() != nullptr && drafted < asked;
+    return round_costs_[static_cast<std::size_t>(drafted)] + (ended ? c_ : 0);
   }
 
   std::unique_ptr<SpecLengthPolicy> policy_;
   std::vector<double> round_costs_;
   double c_;
+  double usual_ = policy_->largest() / 2.0;  // drafts of a gated round that are all accepted
   double emitted_ = 12, cost_ = 8;  // hopeful at first, for as long as three or four lost rounds
   int pause_ = 0;                   // plain steps to wait; 0: it pays
   int plain_steps_ = 0;             // of the pause so far

@@ -1,4 +1,7 @@
 // The policies of stage 7 by numbers: what they ask, and what they learn.
+#include <random>
+#include <utility>
+
 #include "stages/07_adaptive_drafting/confidence_spec_length.h"
 #include "stages/07_adaptive_drafting/entropy_spec_length.h"
 #include "stages/07_adaptive_drafting/schedule_spec_length.h"
@@ -133,6 +136,35 @@ TEST(WhileItPaysTest, PausesGetLongerUpTo32) {
     policy.learn(round_of(K, 0));
   }
   EXPECT_EQ(pauses, (std::vector<int>{8, 16, 32, 32, 32, 32, 32}));
+}
+
+// A drafted token that was never tested may be drawn by the same random number again. What it let a
+// gate do must not reach the next rounds: rounds that differ in untested drafts alone teach the
+// same.
+TEST(WhileItPaysTest, UntestedDraftsOfAGateTeachNothing) {
+  std::mt19937 random(7);
+  int pauses = 0;
+  for (int run = 0; run < 200; run++) {
+    WhileItPays one = guarded(std::make_unique<ConfidenceSpecLength>(0.5, 5));
+    WhileItPays other = guarded(std::make_unique<ConfidenceSpecLength>(0.5, 5));
+    for (int i = 0; i < 60; i++) {
+      const int asked = one.next();
+      ASSERT_EQ(other.next(), asked);
+      const int tested = std::min(asked, 1 + static_cast<int>(random() % 2));
+      pauses += asked == 0 ? 1 : 0;
+      if (tested == 0 || random() % 6 == 0) {  // all accepted: nothing was untested
+        one.learn(round_of(tested, tested));
+        other.learn(round_of(tested, tested));
+        continue;
+      }
+      const auto untested = [&] {
+        return tested + static_cast<int>(random() % unsigned(asked - tested + 1));
+      };
+      one.learn(round_of(untested(), tested - 1));
+      other.learn(round_of(untested(), tested - 1));
+    }
+  }
+  EXPECT_GT(pauses, 200) << "the guard decides something in these runs";
 }
 
 // A gate that refuses every draft has cost a pass of the draft model in each round.
