@@ -43,8 +43,7 @@ class WhileItPays final : public SpecLengthPolicy {
     plain_steps_ = 0;
     if (emitted_ >= cost_) {
       pause_ = 0;
-    } else {  // wait, longer each time; what was before weighs little, so that one good probe
-              // counts
+    } else {  // wait, longer each time; what was before weighs little, so that probes count
       pause_ = std::clamp(2 * pause_, kShortestPause, kLongestPause);
       emitted_ *= kWeightOfPast / cost_;
       cost_ = kWeightOfPast;
