@@ -29,15 +29,17 @@ struct DraftingLaw {
   double drafted = 0, accepted = 0;  // tokens of a text, on average
 };
 
-inline DraftingLaw drafting_law(const Scenario& scenario, const ContextTable& below,
-                                const MakeDrafter& make_drafter, const MakePolicy& make_policy) {
+// Random: which random numbers the walks take, all of them in turn.
+template <typename Random = EveryPath>
+DraftingLaw drafting_law(const Scenario& scenario, const ContextTable& below,
+                         const MakeDrafter& make_drafter, const MakePolicy& make_policy) {
   TableModel target(scenario.target.vocab_size(), scenario.target.row_of());
   TableModel draft(scenario.draft.vocab_size(), scenario.draft.row_of());
   TableModel lowest(below.vocab_size(), below.row_of());
   const auto drafter = make_drafter(draft, lowest);
   const GenerationRequest request =
       request_of(scenario.prompt, scenario.new_tokens, scenario.eos_ids);
-  EveryPath random;
+  Random random;
   DraftingLaw result;
   do {
     auto policy = make_policy();

@@ -1,0 +1,113 @@
+// The law of the text where draws have names, as in the program: who asks for a position and a
+// purpose again gets the same number again. A drafted token that was never tested may be drawn by
+// its number once more, so what it decided must not reach the next rounds.
+#include <map>
+#include <tuple>
+
+#include "stages/07_adaptive_drafting/while_it_pays.h"
+#include "tests/unit/stages/07_adaptive_drafting/drafting_law.h"
+
+namespace specdec::law {
+namespace {
+
+// Every named uniform is one of four numbers, in the middle of a quarter; walks take every
+// combination of those that are asked for. Exact where all probabilities are quarters.
+class QuarterDice final : public RandomSource {
+ public:
+  TokenId token(std::span<const double> probs, int position, Purpose purpose,
+                int index = 0) override {
+    return sample(probs, uniform(position, purpose, index));
+  }
+  bool accept(double probability, int position, int index = 0) override {
+    return uniform(position, Purpose::kAccept, index) < probability;
+  }
+  TokenId race(std::span<const double>, int) override { return 0; }
+
+  double probability() const { return std::pow(0.25, static_cast<double>(asked_.size())); }
+  bool next() {
+    digits_.resize(asked_.size());
+    asked_.clear();
+    while (!digits_.empty() && digits_.back() == 3) digits_.pop_back();
+    if (digits_.empty()) return false;
+    digits_.back()++;
+    return true;
+  }
+
+ private:
+  double uniform(int position, Purpose purpose, int index) {
+    const auto [found, is_new] =
+        asked_.emplace(std::tuple(position, purpose, index), asked_.size());
+    if (is_new && found->second == digits_.size()) digits_.push_back(0);
+    return (digits_[found->second] + 0.5) / 4;
+  }
+
+  std::map<std::tuple<int, Purpose, int>, std::size_t> asked_;  // in this walk, with its digit
+  std::vector<int> digits_;
+};
+
+// After token 0: q = (1/2, 1/2), p = (1/4, 3/4). After token 1 both are (3/4, 1/4).
+ContextTable quarters(std::vector<double> after_0) {
+  return ContextTable(2, [=](int row) {
+    return row % 2 == 0 ? after_0 : std::vector<double>{0.75, 0.25};
+  });
+}
+
+Scenario scenario() {
+  return {.name = "quarters",
+          .target = quarters({0.25, 0.75}),
+          .draft = quarters({0.5, 0.5}),
+          .spec_length = 3,
+          .new_tokens = 3,
+          .prompt = {0, 0}};
+}
+
+// Goes on after token 0 and ends the drafts after token 1: their number tells what was drawn.
+class EndsAfterToken1 : public SpecLengthPolicy, public DraftGate {
+ public:
+  int largest() const override { return 3; }
+  int next() const override { return 3; }
+  void learn(const Round&) override {}
+  DraftGate* gate() override { return this; }
+  bool goes_on(std::span<const double> draft_probs, int drafted) override {
+    return drafted == 0 || draft_probs[0] < 0.6;
+  }
+};
+
+// WRONG: a plain step after a round of three drafts, tested or not.
+class RestsAfterLongRounds final : public EndsAfterToken1 {
+ public:
+  int next() const override { return rests_ ? 0 : 3; }
+  void learn(const Round& round) override { rests_ = round.drafted == 3; }
+
+ private:
+  bool rests_ = false;
+};
+
+template <typename Random>
+double off(const MakePolicy& policy) {
+  const auto drafter = [](LanguageModel& model, LanguageModel&) { return gated_drafter(model); };
+  const Law law = drafting_law<Random>(scenario(), quarters({0.5, 0.5}), drafter, policy).law;
+  return largest_difference(law, target_law(scenario()));
+}
+
+TEST(NamedDrawsTest, AGateKeepsTheLaw) {
+  EXPECT_LT(off<QuarterDice>([] { return std::make_unique<EndsAfterToken1>(); }), 1e-6);
+}
+
+TEST(NamedDrawsTest, AGuardThatPausesAfterRejectionsKeepsTheLaw) {
+  const std::vector<double> costs = {1, 2, 9, 9.5};  // one lost round, and it pauses
+  const auto guarded = [&] {
+    return std::make_unique<WhileItPays>(std::make_unique<EndsAfterToken1>(), costs, 0.5);
+  };
+  EXPECT_LT(off<QuarterDice>(guarded), 1e-6);
+}
+
+// A policy that learns how many were drafted is off, and only where draws have names.
+TEST(NamedDrawsTest, LearningFromUntestedDraftsIsOff) {
+  const auto wrong = [] { return std::make_unique<RestsAfterLongRounds>(); };
+  EXPECT_GT(off<QuarterDice>(wrong), 1e-3);
+  EXPECT_LT(off<EveryPath>(wrong), 1e-6);
+}
+
+}  // namespace
+}  // namespace specdec::law
