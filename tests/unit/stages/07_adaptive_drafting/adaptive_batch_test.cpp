@@ -1,6 +1,6 @@
 // Every drafter and every policy of stage 7 in the engine of stage 6: each request gets the tokens
 // that it gets alone, whoever else is there and whatever is preempted.
-#include <algorithm>
+#include <set>
 
 #include "tests/unit/stages/06_batched_verification/batch_engine_fixture.h"
 #include "tests/unit/stages/07_adaptive_drafting/named_drafters.h"
@@ -100,15 +100,13 @@ TEST(AdaptiveBatchTest, EveryRequestIsAsAlone) {
 
 // The policies differ in what they draft, or the test above would compare nothing with nothing.
 TEST(AdaptiveBatchTest, PoliciesDraftDifferently) {
-  std::vector<double> emitted_per_round;
+  std::set<double> emitted_per_round;
   for (const NamedPolicy& policy : policies(kLargest)) {
     const EngineStats stats = together(requests_with(policy), drafters()[0], 64).stats;
-    emitted_per_round.push_back(static_cast<double>(stats.emitted) /
-                                static_cast<double>(stats.rounds));
+    emitted_per_round.insert(static_cast<double>(stats.emitted) /
+                             static_cast<double>(stats.rounds));
   }
-  std::ranges::sort(emitted_per_round);
-  const auto same = std::ranges::unique(emitted_per_round);
-  EXPECT_GE(std::distance(emitted_per_round.begin(), same.begin()), 5);
+  EXPECT_GE(emitted_per_round.size(), 5u);
 }
 
 }  // namespace
