@@ -2,7 +2,7 @@
 // have been, for one request and for many at once.
 
 #include "stages/05_rejection_sampling/rejection_sampling.h"
-#include "stages/07_adaptive_drafting/adaptive_spec_length.h"
+#include "stages/07_adaptive_drafting/adaptive_round.h"
 #include "stages/programs/adaptive/adapt.h"
 #include "stages/programs/adaptive/adaptive_check.h"
 #include "stages/programs/adaptive/drafters.h"
@@ -16,17 +16,10 @@ namespace {
 
 // [snippet decode]
 void decode(Session& run, Judge& judge) {
-  DraftAndVerify& steps = run.steps;
-  Sampling drafting = judge.drafting();
-  drafting.gate = steps.policy().gate();  // may end the drafts of a round before K
   run.prefill();
   while (!run.generation.finished()) {
     run.before_round();
-    Round round = steps.draft(run.context, drafting);  // asks the policy for K
-    steps.verify(run.context);
-    judge.judge(steps.drafts(), steps.logits_rows(round.drafted + 1), run.context, run.generation,
-                round);
-    steps.roll_back(round);  // and tells it what became of the drafts
+    const Round round = adaptive_round(run.steps, judge, run.context, run.generation);
     run.after_round(round, adaptive_evidence(run, judge));
   }
 }

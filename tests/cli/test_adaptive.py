@@ -75,8 +75,11 @@ class AdaptiveTest(ProgramTest):
         dear = self.folder / "dear.json"
         dear.write_text(json.dumps(COSTS | {"target_pass_seconds": [1 + 0.02 * rows for rows in range(17)],
                                             "draft_step_seconds": 0.1}))
-        for words, most in (([], 9), (["--spec-length", 7], 7), (["--min-spec-length", 12], 12)):
-            got = run("--draft-length", "schedule", "--cost-profile", dear, *words)
+        short = self.folder / "short.json"
+        short.write_text(json.dumps(COSTS | {"target_pass_seconds": [1, 1.01, 1.02, 1.03]}))
+        for words, costs, most in (([], dear, 9), (["--spec-length", 7], dear, 7), (["--min-spec-length", 12], dear, 12),
+                                   (["--min-spec-length", 12], short, 3), (["--spec-length", 12], short, 3)):
+            got = run("--draft-length", "schedule", "--cost-profile", costs, *words)
             self.assertEqual(got["largest_spec_length"], most)
 
     def test_an_unsure_draft_ends_a_round(self):

@@ -34,8 +34,10 @@ std::unique_ptr<SpecLengthPolicy> make_unguarded(const RunOptions& options, int 
 // The most drafts of a policy that knows no costs: --spec-length, or else what would be best for
 // drafts that are nearly always right.
 int most_drafts(const RunOptions& options, std::span<const double> costs) {
-  if (options.given_spec_length) return static_cast<int>(std::ssize(costs)) - 1;
-  return std::max({1, options.min_spec_length, best_spec_length(kHopefulAlpha, costs)});
+  const int most = static_cast<int>(std::ssize(costs)) - 1;
+  if (options.given_spec_length) return most;
+  return std::min(most,
+                  std::max({1, options.min_spec_length, best_spec_length(kHopefulAlpha, costs)}));
 }
 
 bool is_fixed(const RunOptions& options) {

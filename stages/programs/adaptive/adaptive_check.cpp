@@ -9,6 +9,7 @@
 
 #include "common/base/json_value.h"
 #include "stages/04_greedy_speculation/draft_and_verify.h"
+#include "stages/07_adaptive_drafting/adaptive_round.h"
 #include "stages/programs/adaptive/adapt.h"
 #include "stages/programs/adaptive/drafters.h"
 #include "stages/programs/cache/make_cache.h"
@@ -98,18 +99,12 @@ class Check {
   std::string rounds(DraftAndVerify& steps, std::span<const TokenId> want,
                      std::set<int>& spec_lengths) {
     Dice dice(0);
-    JudgeSetup setup(steps, dice, {});
-    Judge& judge = setup;
-    Sampling drafting = judge.drafting();
-    drafting.gate = steps.policy().gate();
+    JudgeSetup judge(steps, dice, {});
     Generation generation(request_, nullptr);
     std::vector<TokenId> context = request_.prompt;
     steps.prefill(context);
     while (!generation.finished()) {
-      Round round = steps.draft(context, drafting);
-      steps.verify(context);
-      judge.judge(steps.drafts(), steps.logits_rows(round.drafted + 1), context, generation, round);
-      steps.roll_back(round);
+      const Round round = adaptive_round(steps, judge, context, generation);
       spec_lengths.insert(round.drafted);
     }
     if (std::ranges::equal(generation.tokens(), want)) return "";

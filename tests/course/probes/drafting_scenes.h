@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "stages/05_rejection_sampling/rejection_sampling.h"
+#include "stages/07_adaptive_drafting/adaptive_round.h"
 #include "stages/07_adaptive_drafting/gated_sampler.h"
 #include "stages/07_adaptive_drafting/speculating_drafter.h"
 #include "stages/programs/sampling/speculation_options.h"
@@ -131,19 +132,13 @@ inline LawOfTexts law_of_texts(std::uint64_t seed, int new_tokens, const MakeDra
     const int largest = policy->largest();
     DraftAndVerify steps(models.target, *drafter, std::move(policy), kNoLimit,
                          Drafts(largest, ThreeModels::V));
-    JudgeSetup setup(steps, random, {.sampling = {.temperature = 0.9}, .draft_temperature = 0.9});
-    Judge& judge = setup;
-    Sampling drafting = judge.drafting();
-    drafting.gate = steps.policy().gate();
+    JudgeSetup judge(steps, random, {.sampling = {.temperature = 0.9}, .draft_temperature = 0.9});
     Generation generation(request, nullptr);
     Tokens context = request.prompt;
     steps.prefill(context);
     int drafted = 0, accepted = 0;
     for (int i = 0; i < new_tokens && !generation.finished(); i++) {
-      Round round = steps.draft(context, drafting);
-      steps.verify(context);
-      judge.judge(steps.drafts(), steps.logits_rows(round.drafted + 1), context, generation, round);
-      steps.roll_back(round);
+      const Round round = adaptive_round(steps, judge, context, generation);
       drafted += round.drafted;
       accepted += round.accepted;
     }

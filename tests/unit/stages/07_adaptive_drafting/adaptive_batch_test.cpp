@@ -34,19 +34,11 @@ std::vector<TokenId> alone(const BatchRequest& request, const NamedDrafter& name
   DraftAndVerify steps(models.target, *models.drafter, std::move(policy), 60,
                        Drafts(largest, Tables::kVocab));
   Dice dice(request.seed);
-  JudgeSetup setup(steps, dice, request.speculation);
-  Judge& judge = setup;
-  Sampling drafting = judge.drafting();
-  drafting.gate = steps.policy().gate();
+  JudgeSetup judge(steps, dice, request.speculation);
   Generation generation(request.generation, nullptr);
   std::vector<TokenId> context = request.generation.prompt;
   steps.prefill(context);
-  while (!generation.finished()) {
-    Round round = steps.draft(context, drafting);
-    steps.verify(context);
-    judge.judge(steps.drafts(), steps.logits_rows(round.drafted + 1), context, generation, round);
-    steps.roll_back(round);
-  }
+  while (!generation.finished()) adaptive_round(steps, judge, context, generation);
   return {generation.tokens().begin(), generation.tokens().end()};
 }
 

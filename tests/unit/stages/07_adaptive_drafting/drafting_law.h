@@ -2,6 +2,7 @@
 #include <functional>
 #include <memory>
 
+#include "stages/07_adaptive_drafting/adaptive_round.h"
 #include "stages/07_adaptive_drafting/gated_sampler.h"
 #include "tests/unit/stages/05_rejection_sampling/rejection_law.h"
 
@@ -46,19 +47,13 @@ DraftingLaw drafting_law(const Scenario& scenario, const ContextTable& below,
     const int largest = policy->largest();
     DraftAndVerify steps(target, *drafter, std::move(policy), kNoLimit,
                          Drafts(largest, target.vocab_size()));
-    JudgeSetup setup(steps, random, scenario.options);
-    Judge& judge = setup;
-    Sampling drafting = judge.drafting();
-    drafting.gate = steps.policy().gate();
+    JudgeSetup judge(steps, random, scenario.options);
     Generation generation(request, nullptr);
     Text context = scenario.prompt;
     steps.prefill(context);
     double drafted = 0, accepted = 0;
     while (!generation.finished()) {
-      Round round = steps.draft(context, drafting);
-      steps.verify(context);
-      judge.judge(steps.drafts(), steps.logits_rows(round.drafted + 1), context, generation, round);
-      steps.roll_back(round);
+      const Round round = adaptive_round(steps, judge, context, generation);
       drafted += round.drafted;
       accepted += round.accepted;
     }
