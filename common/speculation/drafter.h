@@ -123,6 +123,11 @@ class DraftGate {
   // tokens. drafted: how many the round has so far. Asked again, in the same round, it says the
   // same.
   virtual bool goes_on(std::span<const double> draft_probs, int drafted) = 0;
+
+  // Whether the round has all the drafts that it is to have, whatever q is at the next place: then
+  // the draft model need not run for it. REQUIRES: the gate was asked about an earlier place of the
+  // round.
+  virtual bool has_enough(int /*drafted*/) const { return false; }
 };
 
 // How tokens are chosen from a model's logits.
@@ -165,6 +170,14 @@ class Drafter {
   virtual std::int64_t forwards() const { return 0; }  // passes of a model so far
 };
 // [end snippet drafter]
+
+// Whether the request has all of its drafts: K, or as many as its gate can want.
+inline bool is_complete(const DraftRequest& request) {
+  const int drafted = request.drafts->size();
+  const DraftGate* gate = request.sampling.gate;
+  return drafted >= request.spec_length ||
+         (drafted > 0 && gate != nullptr && gate->has_enough(drafted));
+}
 
 // Proposes nothing, so every round is a plain step.
 class NoDrafter final : public Drafter {

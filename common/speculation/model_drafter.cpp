@@ -30,7 +30,7 @@ void ModelDrafter::draft(std::span<const DraftRequest> requests) {
     next_.clear();
     drafting_.clear();
     for (std::size_t r = 0; r < requests.size(); r++) {
-      if (requests[r].spec_length <= step || requests[r].drafts->size() < step) continue;
+      if (is_complete(requests[r]) || requests[r].drafts->size() < step) continue;
       const SequenceId sequence = requests[r].sequence;
       batch_.push_back({sequence, uncached(model_, sequence, texts_[r]), 1});
       next_.push_back({&requests[r], texts_[r]});

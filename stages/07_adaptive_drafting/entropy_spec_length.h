@@ -52,6 +52,8 @@ class EntropySpecLength final : public SpecLengthPolicy, public DraftGate {
     // [end task 7.4]
   }
 
+  bool has_enough(int drafted) const override { return drafted >= spec_length_; }
+
   void learn(const Round& round) override {
     if (round.drafted == 0) return;
     mean_ = smoothed_;

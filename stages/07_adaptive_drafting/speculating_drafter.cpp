@@ -41,7 +41,7 @@ void SpeculatingDrafter::draft(const DraftRequest& request) {
   if (request.sampling.random != nullptr) next_level.emplace(*request.sampling.random);
   RandomSource* random = next_level ? &*next_level : nullptr;
   bool goes_on = true;
-  while (goes_on && request.drafts->size() < request.spec_length) {
+  while (goes_on && !is_complete(request)) {
     draft_inside(request, random);
     verify(pairs_[request.sequence].first);
     goes_on = judge(request, random);
@@ -89,7 +89,7 @@ bool SpeculatingDrafter::judge(const DraftRequest& request, RandomSource* random
     text_.push_back(token);
     counts_.tested += bonus ? 0 : 1;
     counts_.accepted += !bonus && token == inner_drafts_.token(i) ? 1 : 0;
-    if (bonus || token != inner_drafts_.token(i)) return true;
+    if (bonus || token != inner_drafts_.token(i) || is_complete(request)) return true;
   }
 }
 // [end snippet speculating-judge]

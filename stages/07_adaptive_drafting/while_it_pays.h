@@ -66,7 +66,8 @@ class WhileItPays final : public SpecLengthPolicy {
   static constexpr int kShortestPause = 8, kLongestPause = 32;  // plain steps before a probe
   static constexpr int kProbe = 2;                              // drafts of a probe
 
-  // A gate that ends the drafts has seen one more pass of the draft model. How many drafts it let
+  // A gate that ends the drafts has seen one more pass of the draft model, unless it knew how many
+  // it wants. How many drafts it let
   // through follows from drafts that were drawn, of which some were never tested: those must not
   // decide anything. So a round that ended by a rejection counts as long as rounds usually are that
   // were tested to their end.
@@ -79,7 +80,8 @@ class WhileItPays final : public SpecLengthPolicy {
         drafted = std::clamp(static_cast<int>(std::lround(usual_)), round.tested(), asked);
       }
     }
-    const bool ended = policy_->gate() != nullptr && drafted < asked;
+    const bool ended =
+        policy_->gate() != nullptr && drafted < asked && !policy_->gate()->has_enough(drafted);
     return round_costs_[static_cast<std::size_t>(drafted)] + (ended ? c_ : 0);
   }
 

@@ -48,6 +48,14 @@ TEST(EntropySpecLengthTest, OnlyTheFirstPlaceDecides) {
   EXPECT_FALSE(policy.goes_on(kCertain, 5));
 }
 
+// So the draft model makes no pass for the place after the last draft.
+TEST(EntropySpecLengthTest, KnowsThatItHasEnough) {
+  EntropySpecLength policy(1, 9);
+  EXPECT_TRUE(policy.goes_on(kHalves, 0));
+  EXPECT_FALSE(policy.has_enough(4));
+  EXPECT_TRUE(policy.has_enough(5));
+}
+
 // H of 0.5, then 0 with weight 0.75 on the mean: 0.375. Asked twice, it says the same.
 TEST(EntropySpecLengthTest, SmoothsOverRoundsThatEnded) {
   EntropySpecLength policy(1, 9, 0.75);
