@@ -11,6 +11,7 @@ struct RunStats {
   std::int64_t target_forwards = 0;
   std::int64_t draft_forwards = 0;
   std::int64_t drafted = 0;
+  std::int64_t refused = 0;  // by a gate, each after a pass of the draft model
   std::int64_t counted = 0;  // of them, not behind a stop; what reports call drafted
   std::int64_t tested = 0;
   std::int64_t accepted = 0;

@@ -66,6 +66,17 @@ class AdaptiveTest(ProgramTest):
                                 "--cost-profile", self.profile, *drafter)
                 self.assertEqual(got["tokens"], want["tokens"], (line, drafter))
 
+    def test_passes_of_the_draft_model(self):
+        """K from the first place is known before the last pass; a threshold needs one pass more to say no."""
+        for words, refuses in ((["--draft-length", "entropy"], False), (["--draft-length", "confidence"], True)):
+            for temperature in (0, 0.8):
+                with self.subTest(words=words, temperature=temperature):
+                    stats = run("--prompt", PROMPT, "--max-new-tokens", 50, "--temperature", temperature,
+                                "--cost-profile", self.profile, *words)["stats"]
+                    drafted = sum(K * rounds for K, rounds in enumerate(stats["rounds_by_drafted"]))
+                    self.assertEqual(stats["draft_forwards"], drafted + stats["refused"])
+                    self.assertEqual(stats["refused"] > 0, refuses)
+
     def test_what_is_reported(self):
         got = run("--draft-length", "confidence", "--confidence", 0.6, "--fallback", "lookup,llama",
                        "--draft-of-draft", "bigram", "--cost-profile", self.profile)

@@ -97,6 +97,7 @@ ReportExtras AdaptiveRun::extras(Session& run, const Judge& judge) const {
     add_all_places(extras, try_all_places(run, judge), most, costs);
   }
   if (!profile_) return extras;
+  if (run.steps.policy().gate() != nullptr) extras.stats["refused"] = run.stats.refused;
   extras.fields["draft_length"] = name_of(draft_length_of(run.options));
   extras.fields["largest_spec_length"] = run.steps.spec_length();
   extras.fields["cost_profile"] = to_json(*profile_);

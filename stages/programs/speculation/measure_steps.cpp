@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kMostSamples = 32;
 constexpr int kStride = 37;  // a prime above that, so that its multiples meet every sample
-constexpr double kMostSeconds = 0.5;
+constexpr int kFewestSamples = 5;
 
 // K of the rounds that drafted, n of them, spread evenly over the rounds in order of K.
 std::vector<int> typical_spec_lengths(const RunStats& stats, int n) {
@@ -26,11 +26,19 @@ std::vector<int> typical_spec_lengths(const RunStats& stats, int n) {
   return some;
 }
 
+// Wants every draft. So K drafts are made, with what it costs that somebody is asked.
+class OpenGate final : public DraftGate {
+ public:
+  bool goes_on(std::span<const double> /*draft_probs*/, int /*drafted*/) override { return true; }
+};
+
 // The parts of a round after text[0 .. at], as often as they are asked for.
 class Parts {
  public:
   Parts(DraftAndVerify& steps, std::span<const TokenId> text, const Sampling& drafting)
-      : steps_(steps), text_(text), drafting_(drafting), drafts_(steps.drafts().alike()) {}
+      : steps_(steps), text_(text), drafting_(drafting), drafts_(steps.drafts().alike()) {
+    if (steps.policy().gate() != nullptr) drafting_.gate = &gate_;
+  }
 
   void target_pass(int at, int rows) {
     const auto first = static_cast<std::size_t>(at);
@@ -51,7 +59,8 @@ class Parts {
  private:
   DraftAndVerify& steps_;
   std::span<const TokenId> text_;
-  const Sampling& drafting_;
+  OpenGate gate_;
+  Sampling drafting_;
   Drafts drafts_;
 };
 
@@ -72,6 +81,7 @@ struct Places {
 // Seconds of each part, sample by sample.
 struct Samples {
   std::vector<double> pass, choice, draft;        // draft: of one token
+  double drafting = 0, drafts = 0;                // all draft phases together, and their tokens
   std::vector<std::vector<double>> verification;  // [K + 1]
   double plain = 0;                               // all plain steps together
 
@@ -81,8 +91,13 @@ struct Samples {
     for (std::vector<double>& of_K : verification) {
       if (!of_K.empty()) verifications += static_cast<double>(of_K.size()) * median(of_K);
     }
-    return {median(pass),      median(choice), draft.empty() ? 0 : median(draft),
-            verifications / n, plain / n,      n};
+    return {.target_pass = median(pass),
+            .choice = median(choice),
+            .draft_step = draft.empty() ? 0 : median(draft),
+            .verification = verifications / n,
+            .mean_draft = draft.empty() ? 0 : drafting / drafts,
+            .plain_token = plain / n,
+            .samples = n};
   }
 };
 
@@ -90,7 +105,8 @@ struct Samples {
 
 StepTimes measure_steps(DraftAndVerify& steps, std::span<const TokenId> text, int prompt,
                         const RunStats& stats, const Sampling& drafting,
-                        const std::function<void(std::span<const TokenId> context)>& choose) {
+                        const std::function<void(std::span<const TokenId> context)>& choose,
+                        double enough_seconds) {
   const int most = static_cast<int>(std::ssize(stats.rounds_by_drafted)) - 1;
   if (most < 0) return {};  // no round at all
   const Places places(steps, text.size(), prompt, most);
@@ -103,7 +119,8 @@ StepTimes measure_steps(DraftAndVerify& steps, std::span<const TokenId> text, in
   // Backwards, so that a truncated cache always holds what comes before. A plain step is timed
   // after a plain step, a draft phase after the target and a verification after the draft phase, as
   // they follow each other in a run: what the one leaves in the processor's cache, the next finds.
-  for (int i = 0; i < places.samples && Stopwatch::seconds_since(start) < kMostSeconds; i++) {
+  for (int i = 0; i < places.samples; i++) {
+    if (i >= kFewestSamples && Stopwatch::seconds_since(start) > enough_seconds) break;
     const int at = places[i];
     // In no order: when the time is over, no K has been left out for being large.
     const int K =
@@ -115,7 +132,10 @@ StepTimes measure_steps(DraftAndVerify& steps, std::span<const TokenId> text, in
         seconds_of([&] { choose(text.first(static_cast<std::size_t>(at) + 1)); }));
     samples.plain += samples.pass.back() + samples.choice.back();
     if (K == 0) continue;  // there was no round that drafted
-    samples.draft.push_back(seconds_of([&] { parts.draft(at, K); }) / K);
+    const double drafting_seconds = seconds_of([&] { parts.draft(at, K); });
+    samples.draft.push_back(drafting_seconds / K);
+    samples.drafting += drafting_seconds;
+    samples.drafts += K;
     samples.verification[static_cast<std::size_t>(K)].push_back(
         seconds_of([&] { parts.target_pass(at, K + 1); }));
   }

@@ -10,13 +10,14 @@ namespace specdec {
 
 // Measures what the parts of a round cost on a finished text [T], of which the first `prompt`
 // tokens were the prompt: plain steps, draft phases and verification passes in turn, at places
-// spread over the generated part, until half a second is over or there are 32 of each. Cuts both
-// caches down on the way, so it comes last.
+// spread over the generated part: 5 of each, and more until so many seconds are over or there are
+// 32. Cuts both caches down on the way, so it comes last.
 //
 // stats: the run's, whose rounds say which K are measured, each as often as it occurred.
 // choose: chooses a token from logits(0) after the context, as plain decoding does.
 StepTimes measure_steps(DraftAndVerify& steps, std::span<const TokenId> text, int prompt,
                         const RunStats& stats, const Sampling& drafting,
-                        const std::function<void(std::span<const TokenId> context)>& choose);
+                        const std::function<void(std::span<const TokenId> context)>& choose,
+                        double enough_seconds = 0.5);
 
 }  // namespace specdec

@@ -83,6 +83,7 @@ void Session::after_round(const Round& round, const RoundEvidence& evidence) {
   stats.draft_seconds += drafting;
   stats.verify_seconds += timed_target.seconds() - seconds_of_passes_;
   stats.draft_forwards = drafter->forwards();
+  stats.refused = timed_drafter.refused();
   if (round.drafted > 0 && timed_drafter.caught_up()) {
     stats.catch_up_seconds += drafting;
     stats.catch_up_drafted += round.drafted;

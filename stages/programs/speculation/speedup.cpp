@@ -31,7 +31,7 @@ Speedup speedup(const RunStats& stats, const StepTimes& times) {
   Speedup result;
   if (times.samples == 0 || stats.rounds == 0) return result;
   const double pass = times.target_pass, rounds = static_cast<double>(stats.rounds);
-  const auto drafted = static_cast<double>(stats.drafted);
+  const auto draft_steps = static_cast<double>(stats.drafted + stats.refused);
   const auto drafted_rounds = static_cast<double>(stats.drafted_rounds);
   if (stats.drafted_rounds > 0) {
     result.c = times.draft_step / pass;
@@ -47,14 +47,14 @@ Speedup speedup(const RunStats& stats, const StepTimes& times) {
       emitted += static_cast<double>(stats.rounds_by_drafted[static_cast<std::size_t>(K)]) *
                  expected_emitted(alpha, K);
     }
-    result.by_formula = emitted * pass / (drafted * times.draft_step + verifications);
+    result.by_formula = emitted * pass / (draft_steps * times.draft_step + verifications);
   }
   const double catching_up = std::max(
-      0.0, stats.catch_up_seconds - static_cast<double>(stats.catch_up_drafted) * times.draft_step);
+      0.0, stats.catch_up_seconds - static_cast<double>(stats.catch_up_drafted) * times.mean_draft);
   const double overhead =
       stats.decode_seconds - stats.draft_seconds - stats.verify_seconds + catching_up;
   result.by_accounting = static_cast<double>(stats.emitted) * (pass + times.choice) /
-                         (drafted * times.draft_step + verifications + overhead);
+                         (draft_steps * times.mean_draft + verifications + overhead);
   result.by_clock = times.plain_token * static_cast<double>(stats.emitted) / stats.decode_seconds;
   return result;
 }

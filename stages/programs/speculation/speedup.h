@@ -9,12 +9,13 @@
 namespace specdec {
 
 // Seconds, measured on the text of a run after it, in interleaved samples. Medians, but for the
-// last two.
+// last three.
 struct StepTimes {
   double target_pass = 0;   // over one row
   double choice = 0;        // of a token from the row
   double draft_step = 0;    // the draft phase of a round over K
   double verification = 0;  // a target pass over K + 1 rows, the mean over the rounds that drafted
+  double mean_draft = 0;    // as draft_step: where drafters take turns, no draft costs the median
   double plain_token = 0;   // the mean of pass and choice: what is compared with sums of times
   int samples = 0;          // 0: the text was too short
 };

@@ -1,4 +1,8 @@
 #pragma once
+#include <cstdint>
+#include <span>
+
+#include "common/base/check.h"
 #include "common/base/stopwatch.h"
 #include "common/forwarding_model.h"
 #include "common/speculation/drafter.h"
@@ -23,16 +27,38 @@ class TimedModel final : public ForwardingModel {
   double seconds_ = 0;
 };
 
+// A gate as it is, which counts how often it says no.
+class CountedGate final : public DraftGate {
+ public:
+  void stands_for(DraftGate* gate) { gate_ = gate; }
+  std::int64_t refused() const { return refused_; }
+
+  bool goes_on(std::span<const double> draft_probs, int drafted) override {
+    const bool yes = gate_->goes_on(draft_probs, drafted);
+    refused_ += yes ? 0 : 1;
+    return yes;
+  }
+  bool has_enough(int drafted) const override { return gate_->has_enough(drafted); }
+
+ private:
+  DraftGate* gate_ = nullptr;
+  std::int64_t refused_ = 0;
+};
+
+// For one request at a time.
 class TimedDrafter final : public Drafter {
  public:
   explicit TimedDrafter(Drafter& drafter)
       : drafter_(drafter) {}  // REQUIRES: it outlives this object
 
   void draft(std::span<const DraftRequest> requests) override {
-    const DraftRequest& first = requests.front();
-    caught_up_ = drafter_.length(first.sequence) + 2 < std::ssize(first.context);
+    SPECDEC_CHECK(requests.size() == 1, "one request, not {}", requests.size());
+    DraftRequest request = requests.front();
+    caught_up_ = drafter_.length(request.sequence) + 2 < std::ssize(request.context);
+    gate_.stands_for(request.sampling.gate);
+    if (request.sampling.gate != nullptr) request.sampling.gate = &gate_;
     const Stopwatch watch(seconds_);
-    drafter_.draft(requests);
+    drafter_.draft(std::span(&request, 1));
   }
   SequenceId create() override { return drafter_.create(); }
   void release(SequenceId sequence) override { drafter_.release(sequence); }
@@ -43,9 +69,11 @@ class TimedDrafter final : public Drafter {
 
   double seconds() const { return seconds_; }    // of all draft phases so far
   bool caught_up() const { return caught_up_; }  // the last one began with more than two tokens
+  std::int64_t refused() const { return gate_.refused(); }  // drafts that a gate did not want
 
  private:
   Drafter& drafter_;
+  CountedGate gate_;
   double seconds_ = 0;
   bool caught_up_ = false;
 };

@@ -11,8 +11,12 @@ namespace {
 // Ten rounds of K = 3 whose drafts were all accepted, in the time that their parts take.
 struct IdealRun {
   RunStats stats;
-  StepTimes times{
-      .target_pass = 4, .draft_step = 1, .verification = 5, .plain_token = 4, .samples = 8};
+  StepTimes times{.target_pass = 4,
+                  .draft_step = 1,
+                  .verification = 5,
+                  .mean_draft = 1,
+                  .plain_token = 4,
+                  .samples = 8};
   IdealRun() {
     stats.rounds = stats.drafted_rounds = stats.target_forwards = 10;
     stats.drafted = stats.counted = stats.tested = stats.accepted = 30;
@@ -54,6 +58,31 @@ TEST(SpeedupTest, TheDraftsPrefillIsOverhead) {
   const Speedup result = speedup(run.stats, run.times);
   EXPECT_DOUBLE_EQ(result.by_accounting, 1.6);
   EXPECT_DOUBLE_EQ(result.by_clock, 1.6);
+}
+
+// Half of the drafts cost nothing: the accounting goes by what they cost together.
+TEST(SpeedupTest, DraftersThatTakeTurns) {
+  IdealRun run;
+  run.times.mean_draft = 0.5;
+  run.stats.draft_seconds = 15;
+  run.stats.catch_up_seconds = 1.5;
+  run.stats.decode_seconds = 65;
+  const Speedup result = speedup(run.stats, run.times);
+  EXPECT_DOUBLE_EQ(result.c, 0.25);
+  EXPECT_DOUBLE_EQ(result.by_accounting, 160.0 / 65);
+  EXPECT_DOUBLE_EQ(result.by_clock, 160.0 / 65);
+}
+
+// After each round a gate saw one pass more, and wanted no draft.
+TEST(SpeedupTest, ARefusedDraftCostsAPassOfTheDraft) {
+  IdealRun run;
+  run.stats.refused = 10;
+  run.stats.draft_seconds = 40;
+  run.stats.decode_seconds = 90;
+  const Speedup result = speedup(run.stats, run.times);
+  EXPECT_DOUBLE_EQ(result.by_formula, 160.0 / 90);
+  EXPECT_DOUBLE_EQ(result.by_accounting, 160.0 / 90);
+  EXPECT_DOUBLE_EQ(result.by_clock, 160.0 / 90);
 }
 
 TEST(SpeedupTest, PlainDecodingPaysForItsChoicesToo) {
