@@ -137,6 +137,7 @@ experiments: benchmark-programs ## measure what chapters 4 to 6 and theory show 
 	@python3 docs/experiments/run.py --build $(BUILD)
 	@python3 docs/experiments/batch.py --build $(BUILD)
 	@python3 docs/experiments/tables.py && python3 docs/figures/experiments.py && python3 docs/figures/batch.py
+	@python3 docs/figures/adaptive_drafting.py
 
 golden: ## remake the models and golden files (Python; hours, see golden/README.md)
 	@python3 -m venv $(GOLDEN_VENV)

@@ -7,15 +7,14 @@
 
 A larger shape writes the same text in the same rounds, and only costs more. So counts come from the embedded pair,
 with the cost profile of the shape, and the gain is the number of tokens over the sum of what the rounds cost. The
-clock then checks that. Each part replaces its own half of the file; counts are the same on every machine that is given
-the same costs.
+clock then checks that: plain decoding and a setting take turns of a few tokens. Each part replaces its own part of the file; counts are the same on
+every machine that is given the same costs.
 """
 import argparse
 import collections
 import datetime
 import json
 import pathlib
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -48,14 +47,13 @@ SETTINGS = {f"fixed {K}": ["--spec-length", str(K)] for K in FIXED} | {
     "ngram below": ["--draft-of-draft", "ngram", "--draft-length", "gain"],
     "lookup, else model with bigram below": ["--fallback", "lookup,llama", "--draft-of-draft", "bigram",
                                              "--draft-length", "gain"]}
-CLOCKED = {"134m": ["plain", "fixed 3", "gain", "entropy", "confidence", "schedule", "ngram", "lookup, else model",
+CLOCKED = {"134m": ["fixed 3", "gain", "entropy", "confidence", "schedule", "lookup", "ngram", "lookup, else model",
                     "bigram below"],
-           "3b": ["plain", "fixed 3", "fixed 3, bigram below", "lookup, else model", "lookup, else model with bigram below"]}
-CLOCKED_PROMPTS = {"134m": ["arithmetic-0", "dialogue-3", "code-3", "rewriting-2", "recipes-0", "stories-0", "questions-1",
-                            "poems-0"],
-                   "3b": ["code-3", "rewriting-2", "stories-0"]}
+           "3b": ["fixed 3", "gain", "lookup below", "fixed 3, bigram below", "lookup, else model",
+                  "lookup, else model with bigram below"]}
+CLOCKED_TEXTS = {"134m": ["arithmetic", "dialogue", "code", "rewriting", "recipes", "stories", "questions", "poems"],
+                 "3b": ["code", "rewriting", "stories"]}
 CLOCKED_TOKENS = {"134m": 100, "3b": 40}
-SWEEPS = {"134m": 3, "3b": 2}
 
 
 def run(program, *words):
@@ -172,43 +170,27 @@ def counts(program, measured, names, result):
 
 # --- the clock ---
 
-def accounting(stats, measured):
-    """The gain by count: counts of this run and costs of the profile, with what choosing tokens took as a share of the
-    run, which is not in them."""
-    beside = 1 - (stats["draft_seconds"] + stats["verify_seconds"]) / stats["decode_seconds"]
-    plain = stats["emitted"] * measured["target_pass_seconds"][0]
-    return plain / seconds_of(stats, measured, stats["draft_forwards"]) * (1 - beside)
-
-
-def clocked(program, measured, shapes):
-    prompts = {p["id"]: p for p in map(json.loads, PROMPTS.read_text(encoding="utf-8").splitlines())}
-    result = {}
+def clocked(program, measured, shape):
+    """(Google Benchmark's entries: name -> text -> counters)"""
     with tempfile.TemporaryDirectory() as folder:
-        for shape in shapes:
-            file = write_profile(folder, shape, measured[shape])
-            names, ids = CLOCKED[shape], CLOCKED_PROMPTS[shape]
-            progress = Progress(f"the clock, {shape}", SWEEPS[shape] * len(names) * len(ids))
-            for prompt_id in ids:
-                seconds = collections.defaultdict(list)
-                last = {}
-                for _ in range(SWEEPS[shape]):      # all settings in turn, so that a slow minute slows all of them
-                    for name in names:
-                        words = ["--prompt-ids", ",".join(map(str, prompts[prompt_id]["prompt_ids"])),
-                                 "--max-new-tokens", CLOCKED_TOKENS[shape], "--output", "json",
-                                 *SHAPES[shape], *options_of(name)]
-                        if name != "plain":
-                            words += ["--cost-profile", file]
-                        last[name] = run(program, *words)["stats"]
-                        seconds[name].append(last[name]["decode_seconds"])
-                        progress.step()
-                for name in names:
-                    stats = last[name]
-                    result.setdefault(shape, {}).setdefault(name, {})[prompt_id] = {
-                        "gain": statistics.median(p / s for p, s in zip(seconds["plain"], seconds[name])),
-                        "accounting": accounting(stats, measured[shape]) if name != "plain" else 1,
-                        "emitted": stats["emitted"],
-                        "seconds": [round(s, 4) for s in seconds[name]]}
-    return result
+        file = write_profile(folder, shape, measured[shape])
+        names, texts = "|".join(CLOCKED[shape]), "|".join(CLOCKED_TEXTS[shape])
+        output = run(program, f"--cost-profile={file}", f"--tokens={CLOCKED_TOKENS[shape]}", "--repeats=3",
+                     "--benchmark_format=json",
+                     f"--benchmark_filter=target:{shape}/way:({names})/text:({texts})/")
+    result = {}
+    for entry in output["benchmarks"]:
+        if entry.get("error_occurred"):
+            raise SystemExit(f"{entry['name']}: {entry['error_message']}")
+        parts = dict(part.split(":", 1) for part in entry["name"].split("/") if ":" in part)
+        kept = ("gain", "predicted_accounting", "c", "v", "alpha", "emitted_per_round", "bandwidth",
+                "plain_tokens_per_second")
+        result.setdefault(parts["way"], {})[parts["text"]] = {name: entry[name] for name in kept}
+    return {"tokens": CLOCKED_TOKENS[shape], "gains": result}
+
+
+def save(results):
+    FILE.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
 
 
 def main():
@@ -229,10 +211,11 @@ def main():
         before = results.get("counts", {}).get("totals", {}) if options.counts else {}
         results["counts"] = {**made, **counts(program, measured, options.counts or list(SETTINGS), before)}
     if options.clock is not None:
-        shapes = options.clock or list(SHAPES)
-        before = results.get("clock", {}).get("shapes", {})
-        results["clock"] = {**made, "machine": machine(), "shapes": before | clocked(program, measured, shapes)}
-    FILE.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+        results["clock"] = {**made, "machine": machine(), "shapes": results.get("clock", {}).get("shapes", {})}
+        for shape in options.clock or list(SHAPES):
+            results["clock"]["shapes"][shape] = clocked(options.build / "bin/bench/adaptive_benchmark", measured, shape)
+            save(results)
+    save(results)
 
 
 if __name__ == "__main__":

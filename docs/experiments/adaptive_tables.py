@@ -1,4 +1,6 @@
 """The tables of docs/07_adaptive_drafting/ that are made from adaptive.json."""
+import statistics
+
 from table_text import machine, markdown, number, prose
 
 TABLES = {}
@@ -72,3 +74,27 @@ def adaptive_costs(data):
     return text + "\n" + prose(f"Measured {measured['date']}, {measured['machine']['cpu']}, two threads; one thread reads "
                                f"{measured['machine']['read_bandwidth_one_thread_gb_per_s']} GB/s from memory.")
 
+
+def by_the_clock(data, shape):
+    """Speedups over plain decoding in turns with it, of each setting and text."""
+    settings = data["clock"]["shapes"][shape]["gains"]
+    texts = [kind for kind in KINDS if kind in settings["fixed 3"]]
+    rows = []
+    for name, of_text in settings.items():
+        off = [abs(run["gain"] / run["predicted_accounting"] - 1) for run in of_text.values()]
+        rows.append([name.replace("ngram", "n-grams"), *(number(of_text[text]["gain"]) for text in texts),
+                     f"{100 * statistics.median(off):.0f} %, {100 * max(off):.0f} %"])
+    measured = data["clock"]
+    return markdown(["what drafts", *texts, "off the accounting: median, most"], rows) + "\n" + prose(
+        f"Measured {measured['date']}, {measured['machine']['cpu']}, two threads; "
+        f"{data['clock']['shapes'][shape]['tokens']} tokens of each text, medians of three.")
+
+
+@table
+def adaptive_clock_134m(data):
+    return by_the_clock(data, "134m")
+
+
+@table
+def adaptive_clock_3b(data):
+    return by_the_clock(data, "3b")

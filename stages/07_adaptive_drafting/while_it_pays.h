@@ -66,22 +66,20 @@ class WhileItPays final : public SpecLengthPolicy {
   static constexpr int kShortestPause = 8, kLongestPause = 32;  // plain steps before a probe
   static constexpr int kProbe = 2;                              // drafts of a probe
 
-  // A gate that ends the drafts has seen one more pass of the draft model, unless it knew how many
-  // it wants. How many drafts it let
-  // through follows from drafts that were drawn, of which some were never tested: those must not
-  // decide anything. So a round that ended by a rejection counts as long as rounds usually are that
-  // were tested to their end.
+  // A gate that ends the drafts has seen one more pass of the draft model, unless it knew from the
+  // first place how many it wants. How many drafts another gate let through follows from drafts
+  // that were drawn, of which some were never tested: those must not decide anything. So a round
+  // that ended by a rejection counts as long as rounds usually are that were tested to their end.
   double cost(const Round& round, int asked) {
+    const DraftGate* gate = policy_->gate();
     int drafted = round.drafted;
-    if (policy_->gate() != nullptr) {
-      if (round.end == RoundEnd::kAllAccepted) {
-        usual_ += (drafted - usual_) / 4;
-      } else {
-        drafted = std::clamp(static_cast<int>(std::lround(usual_)), round.tested(), asked);
-      }
+    const bool known = gate == nullptr || (drafted > 0 && gate->has_enough(drafted));
+    if (!known && round.end == RoundEnd::kAllAccepted) {
+      usual_ += (drafted - usual_) / 4;
+    } else if (!known) {
+      drafted = std::clamp(static_cast<int>(std::lround(usual_)), round.tested(), asked);
     }
-    const bool ended =
-        policy_->gate() != nullptr && drafted < asked && !policy_->gate()->has_enough(drafted);
+    const bool ended = !known && drafted < asked;
     return round_costs_[static_cast<std::size_t>(drafted)] + (ended ? c_ : 0);
   }
 

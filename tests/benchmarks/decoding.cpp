@@ -12,6 +12,7 @@
 #include "common/speculation/count_round.h"
 #include "stages/03_paged_kv_cache/page_allocator.h"
 #include "stages/04_greedy_speculation/greedy_speculation.h"
+#include "stages/07_adaptive_drafting/adaptive_round.h"
 #include "stages/programs/adaptive/cost_profile.h"
 #include "stages/programs/adaptive/measure_costs.h"
 #include "stages/programs/cache/make_cache.h"
@@ -29,7 +30,8 @@ constexpr const char* kPrompts[] = {"arithmetic-6", "dialogue-2", "code-3",     
 constexpr const char* kOwnShape = "embedded";
 constexpr std::string_view kInt8 = "_int8";
 constexpr int kMostDrafts = 32;
-constexpr int kTurn = 8;  // tokens
+constexpr int kTurn = 4;               // tokens
+constexpr double kSampleSeconds = 10;  // of the parts of a round, after a text
 
 std::vector<BenchmarkText> read_texts() {
   std::ifstream file(SPECDEC_GOLDEN_DIR "/goldens/target/greedy.jsonl");
@@ -155,21 +157,28 @@ BenchmarkModels::Draft& BenchmarkModels::find(BenchmarkTarget& target, const std
 Decoding::Decoding(BenchmarkTarget& target, Drafter& drafter, const GenerationRequest& request,
                    const DecodingOptions& options)
     : request_(request),
+      stage_(options.stage),
       timed_target_(target.llama),
       timed_drafter_(drafter),
-      steps_(timed_target_, timed_drafter_, policy_of(options.spec_length, options.round_costs),
+      steps_(timed_target_, timed_drafter_,
+             options.make_policy ? options.make_policy()
+                                 : policy_of(options.spec_length, options.round_costs),
              target.llama.max_seq_len(),
-             Drafts(options.spec_length, options.stage == 5 ? target.llama.vocab_size() : 0)),
+             Drafts(options.spec_length, options.stage >= 5 ? target.llama.vocab_size() : 0)),
       generation_(request, nullptr),
       context_(request.prompt) {
   context_.reserve(context_.size() +
                    static_cast<std::size_t>(request.max_new_tokens + kMostDrafts));
-  if (options.stage == 5) {
-    judge_.emplace(steps_, dice_, sampling_of(options.temperature));
-    sampling_.emplace(steps_, *judge_);
-  }
+  if (stage_ >= 5) judge_.emplace(steps_, dice_, sampling_of(options.temperature));
+  if (stage_ == 5) sampling_.emplace(steps_, *judge_);
   steps_.prefill(context_);
   prefill_seconds_ = timed_target_.seconds();
+}
+
+Round Decoding::round() {
+  if (stage_ == 4) return greedy_round(steps_, context_, generation_);
+  if (stage_ == 5) return sampling_->round(context_, generation_);
+  return adaptive_round(steps_, judge_->judge(), context_, generation_);
 }
 
 void Decoding::advance(int tokens) {
@@ -177,14 +186,14 @@ void Decoding::advance(int tokens) {
     Round round;
     {
       const Stopwatch watch(stats_.decode_seconds);
-      round = sampling_ ? sampling_->round(context_, generation_)
-                        : greedy_round(steps_, context_, generation_);
+      round = this->round();
     }
     const double drafting = timed_drafter_.seconds() - stats_.draft_seconds;
     count_round(stats_, round);
     stats_.draft_seconds = timed_drafter_.seconds();
     stats_.verify_seconds = timed_target_.seconds() - prefill_seconds_;
     stats_.draft_forwards = timed_drafter_.forwards();
+    stats_.refused = timed_drafter_.refused();
     if (round.drafted > 0 && timed_drafter_.caught_up()) {
       stats_.catch_up_seconds += drafting;
       stats_.catch_up_drafted += round.drafted;
@@ -194,15 +203,15 @@ void Decoding::advance(int tokens) {
 
 Speedup Decoding::speedup() {
   const auto choose = [&](std::span<const TokenId> context) {
-    if (sampling_) {
+    if (judge_) {
       judge_->judge().plain_choice(steps_.logits_rows(1), context);
     } else {
       argmax(steps_.target().backend(), steps_.logits(0));
     }
   };
-  const Sampling drafting = sampling_ ? judge_->judge().drafting() : Sampling{};
+  const Sampling drafting = judge_ ? judge_->judge().drafting() : Sampling{};
   const StepTimes times = measure_steps(steps_, context_, static_cast<int>(request_.prompt.size()),
-                                        stats_, drafting, choose);
+                                        stats_, drafting, choose, kSampleSeconds);
   return specdec::speedup(stats_, times);
 }
 
@@ -211,6 +220,51 @@ void take_turns(Decoding& one, Decoding& other) {
     one.advance(tokens);
     other.advance(tokens);
   }
+}
+
+void compare(benchmark::State& state, BenchmarkModels& models, BenchmarkTarget& target,
+             const BenchmarkText& text, const DecodingOptions& options, Drafter& drafter) {
+  const GenerationRequest request = target.request(text);
+  const DecodingOptions plainly = {.stage = options.stage, .temperature = options.temperature};
+  NoDrafter nothing;
+  std::vector<double> gains, seconds, plain_seconds, bandwidths = {models.bandwidth()};
+  std::vector<Speedup> predicted;
+  RunStats stats;
+  for (auto _ : state) {
+    Decoding plain(target, nothing, request, plainly);
+    Decoding speculative(target, drafter, request, options);
+    take_turns(plain, speculative);
+    if (options.temperature == 0 && !std::ranges::equal(plain.tokens(), speculative.tokens())) {
+      fail("speculation changed the text");
+    }
+    stats = speculative.stats();
+    seconds.push_back(stats.decode_seconds);
+    plain_seconds.push_back(plain.stats().decode_seconds);
+    gains.push_back(plain_seconds.back() / seconds.back());
+    state.SetIterationTime(seconds.back());
+    predicted.push_back(speculative.speedup());
+  }
+  bandwidths.push_back(models.bandwidth());
+  const auto median_of = [&](double Speedup::*value) {
+    std::vector<double> values;
+    for (const Speedup& speedup : predicted) values.push_back(speedup.*value);
+    return median(values);
+  };
+  const double tokens = static_cast<double>(stats.emitted), gain = median(gains);
+  state.counters["tokens_per_second"] = tokens / median(seconds);
+  state.counters["plain_tokens_per_second"] = tokens / median(plain_seconds);
+  state.counters["gain"] = gain;
+  state.counters["alpha"] = static_cast<double>(stats.accepted) /
+                            static_cast<double>(std::max<std::int64_t>(stats.tested, 1));
+  state.counters["emitted_per_round"] = tokens / static_cast<double>(stats.rounds);
+  state.counters["mean_spec_length"] =
+      static_cast<double>(stats.drafted) / static_cast<double>(stats.rounds);
+  state.counters["c"] = median_of(&Speedup::c);
+  state.counters["v"] = median_of(&Speedup::v);
+  state.counters["predicted_formula"] = median_of(&Speedup::by_formula);
+  state.counters["predicted_accounting"] = median_of(&Speedup::by_accounting);
+  state.counters["gain_over_accounting"] = gain / median_of(&Speedup::by_accounting);
+  state.counters["bandwidth"] = median(bandwidths);
 }
 
 int run_benchmarks(int argc, char** argv, void (*add)(BenchmarkModels& models)) {

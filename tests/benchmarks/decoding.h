@@ -89,12 +89,14 @@ class BenchmarkModels {
   std::map<std::string, Draft> drafts_;
 };
 
-// How a text is decoded: by stage 4, which is greedy, or by stage 5.
+// How a text is decoded: by stage 4, which is greedy, by stage 5 or by stage 7.
 struct DecodingOptions {
   int stage = 4;
   int spec_length = 0;  // K; 0: plainly
   double temperature = 0;
   std::vector<double> round_costs = {};  // K adapts, by these; empty: it does not
+  // K of each round, at most spec_length; none: as above.
+  std::function<std::unique_ptr<SpecLengthPolicy>()> make_policy = {};
 };
 
 // A text on its way. Its clock runs while advance() does.
@@ -115,14 +117,17 @@ class Decoding {
   Speedup speedup();
 
  private:
+  Round round();
+
   const GenerationRequest& request_;
+  const int stage_;
   TimedModel timed_target_;
   TimedDrafter timed_drafter_;
   double prefill_seconds_ = 0;
   DraftAndVerify steps_;
   Dice dice_{1};
   std::optional<JudgeSetup> judge_;
-  std::optional<RejectionSampling> sampling_;  // none: greedy
+  std::optional<RejectionSampling> sampling_;  // of stage 5
   Generation generation_;
   std::vector<TokenId> context_;
   RunStats stats_;
@@ -130,6 +135,17 @@ class Decoding {
 
 // Two decodings of one text, a few tokens of the one, then of the other.
 void take_turns(Decoding& one, Decoding& other);
+
+// Decodes a text plainly and by speculation, in turns, as often as the state asks for. Counters:
+//   tokens_per_second, plain_tokens_per_second
+//   gain: plain seconds over speculative ones, the median over the repeats
+//   mean_spec_length: of K
+//   alpha, emitted_per_round: counts, the same on every machine
+//   c, v, predicted_formula, predicted_accounting: as the programs print them, medians
+//   gain_over_accounting: near 1, or the accounting forgets something
+//   bandwidth: of a read sweep, before and after
+void compare(benchmark::State& state, BenchmarkModels& models, BenchmarkTarget& target,
+             const BenchmarkText& text, const DecodingOptions& options, Drafter& drafter);
 
 // Runs the benchmarks that `add` registers, under Google Benchmark's options and those of the
 // settings, --threads=N --tokens=N --repeats=N. Returns the exit code: 1 where a benchmark failed.

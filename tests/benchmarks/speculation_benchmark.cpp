@@ -19,60 +19,17 @@ struct Setting {
   const BenchmarkText* text = nullptr;
 };
 
-DecodingOptions decoding_options(const Setting& setting) {
-  const int most = setting.spec_length == kAuto ? kLargestAutoSpecLength : setting.spec_length;
-  return {setting.temperature > 0 ? 5 : 4, most, setting.temperature};
-}
-
-// Counters:
-//   tokens_per_second, plain_tokens_per_second
-//   gain: plain seconds over speculative ones, the median over the repeats
-//   mean_spec_length: of K
-//   alpha, emitted_per_round: counts, the same on every machine
-//   c, v, predicted_formula, predicted_accounting: as the programs print them
-//   gain_over_accounting: near 1, or the accounting forgets something
-//   bandwidth: of a read sweep, before and after
 void compare(benchmark::State& state, BenchmarkModels& models, const Setting& setting,
              Drafter& drafter) {
   BenchmarkTarget& target = models.target(setting.target);
-  const GenerationRequest request = target.request(*setting.text);
-  DecodingOptions options = decoding_options(setting), plainly = options;
-  plainly.spec_length = 0;
-  if (setting.spec_length == kAuto) options.round_costs = models.round_costs(target, setting.draft);
-  NoDrafter nothing;
-  std::vector<double> gains, seconds, plain_seconds, bandwidths = {models.bandwidth()};
-  RunStats stats;
-  Speedup predicted;
-  for (auto _ : state) {
-    Decoding plain(target, nothing, request, plainly);
-    Decoding speculative(target, drafter, request, options);
-    take_turns(plain, speculative);
-    if (setting.temperature == 0 && !std::ranges::equal(plain.tokens(), speculative.tokens())) {
-      fail("speculation changed the text");
-    }
-    stats = speculative.stats();
-    seconds.push_back(stats.decode_seconds);
-    plain_seconds.push_back(plain.stats().decode_seconds);
-    gains.push_back(plain_seconds.back() / seconds.back());
-    state.SetIterationTime(seconds.back());
-    if (std::ssize(gains) == models.settings().repeats) predicted = speculative.speedup();
+  DecodingOptions options = {.stage = setting.temperature > 0 ? 5 : 4,
+                             .spec_length = setting.spec_length,
+                             .temperature = setting.temperature};
+  if (setting.spec_length == kAuto) {
+    options.spec_length = kLargestAutoSpecLength;
+    options.round_costs = models.round_costs(target, setting.draft);
   }
-  bandwidths.push_back(models.bandwidth());
-  const double tokens = static_cast<double>(stats.emitted), gain = median(gains);
-  state.counters["tokens_per_second"] = tokens / median(seconds);
-  state.counters["plain_tokens_per_second"] = tokens / median(plain_seconds);
-  state.counters["gain"] = gain;
-  state.counters["alpha"] = static_cast<double>(stats.accepted) /
-                            static_cast<double>(std::max<std::int64_t>(stats.tested, 1));
-  state.counters["emitted_per_round"] = tokens / static_cast<double>(stats.rounds);
-  state.counters["mean_spec_length"] =
-      static_cast<double>(stats.drafted) / static_cast<double>(stats.rounds);
-  state.counters["c"] = predicted.c;
-  state.counters["v"] = predicted.v;
-  state.counters["predicted_formula"] = predicted.by_formula;
-  state.counters["predicted_accounting"] = predicted.by_accounting;
-  state.counters["gain_over_accounting"] = gain / predicted.by_accounting;
-  state.counters["bandwidth"] = median(bandwidths);
+  compare(state, models, target, *setting.text, options, drafter);
 }
 
 void add_speculation(BenchmarkModels& models, const Setting& setting) {
