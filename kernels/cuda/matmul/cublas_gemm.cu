@@ -39,7 +39,9 @@ void find(void* library, const char* name, Function& function) {
 
 const Cublas& cublas() {
   static const Cublas functions = [] {
-    void* library = dlopen(SPECDEC_CUBLAS_LIBRARY, RTLD_NOW | RTLD_LOCAL);
+    // By name, as the machine that runs this finds it, else the one that this was built beside.
+    void* library = dlopen(SPECDEC_CUBLAS_SONAME, RTLD_NOW | RTLD_LOCAL);
+    if (library == nullptr) library = dlopen(SPECDEC_CUBLAS_LIBRARY, RTLD_NOW | RTLD_LOCAL);
     Cublas found;
     find(library, "cublasCreate_v2", found.create);  // what the header's names stand for
     find(library, "cublasDestroy_v2", found.destroy);
