@@ -1,5 +1,8 @@
 #pragma once
 #include <cstddef>
+#include <cstdlib>
+#include <stdexcept>
+#include <string>
 #include <type_traits>
 
 #include "kernels/cuda/cuda_check.h"
@@ -8,13 +11,54 @@
 // The only place where the two builds of a kernel's source differ.
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 
+// A kernel's name as the linker knows it (c++filt makes it readable), where CUDA tells it.
+inline std::string kernel_name([[maybe_unused]] const void* kernel) {
+#if !defined(SPECDEC_EMULATED) && CUDART_VERSION >= 12030
+  const char* name = nullptr;
+  if (cudaFuncGetName(&name, kernel) == cudaSuccess && name != nullptr) return name;
+#endif
+  return "a kernel";
+}
+
+// SPECDEC_CUDA_SYNC=1: wait after each launch, so that an error is that of the kernel it names. A
+// GPU reports what went wrong inside a kernel when it is next waited for, whoever waits.
+inline bool waits_after_launches() {
+  static const bool waits = [] {
+    const char* value = std::getenv("SPECDEC_CUDA_SYNC");
+    return value != nullptr && std::string(value) == "1";
+  }();
+  return waits;
+}
+
+// A stream, and the place in the source where a launch on it stands.
+struct LaunchStream {
+  LaunchStream(cudaStream_t stream_, const char* file_ = __builtin_FILE(),
+               int line_ = __builtin_LINE())
+      : stream(stream_), file(file_), line(line_) {}
+  cudaStream_t stream;
+  const char* file;
+  int line;
+};
+
+[[noreturn]] inline void launch_failed(cudaError_t error, const void* kernel, dim3 grid, dim3 block,
+                                       std::size_t shared_bytes, const LaunchStream& at) {
+  const auto extent = [](dim3 d) {
+    return std::to_string(d.x) + " x " + std::to_string(d.y) + " x " + std::to_string(d.z);
+  };
+  throw std::runtime_error(std::string("CUDA: ") + cudaGetErrorString(error) + " (" +
+                           kernel_name(kernel) + ", launched at " + at.file + ":" +
+                           std::to_string(at.line) + " with " + extent(grid) + " blocks of " +
+                           extent(block) + " threads, " + std::to_string(shared_bytes) +
+                           " bytes of dynamic shared memory)");
+}
+
 // Runs a kernel: by nvcc, kernel<<<...>>>(...); by a C++ compiler, on the CPU, and it is done when
-// this returns. shared_bytes: of dynamic_shared(). Throws Error where the launch is refused.
+// this returns. shared_bytes: of dynamic_shared(). Throws std::runtime_error, with the caller's
+// file and line, where the launch is refused.
 template <typename... Parameters>
 void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, std::size_t shared_bytes,
-            cudaStream_t stream, std::type_identity_t<Parameters>... arguments) {
+            LaunchStream at, std::type_identity_t<Parameters>... arguments) {
 #ifdef SPECDEC_EMULATED
-  static_cast<void>(stream);
   auto call = [&] { kernel(arguments...); };
   if (emulation::can_launch(reinterpret_cast<const void*>(kernel), grid, block, shared_bytes)) {
     emulation::run_grid(
@@ -22,10 +66,13 @@ void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, std::size_t sh
   }
 #else
   // clang-format off
-  kernel<<<grid, block, shared_bytes, stream>>>(arguments...);
+  kernel<<<grid, block, shared_bytes, at.stream>>>(arguments...);
   // clang-format on
 #endif
-  cuda_check(cudaGetLastError());
+  cudaError_t error = cudaGetLastError();
+  if (error == cudaSuccess && waits_after_launches()) error = cudaStreamSynchronize(at.stream);
+  if (error == cudaSuccess) return;
+  launch_failed(error, reinterpret_cast<const void*>(kernel), grid, block, shared_bytes, at);
 }
 
 // The block's dynamic shared memory, aligned to 16 bytes.

@@ -492,6 +492,21 @@ TEST_F(Primitives, LimitsDynamicSharedMemory) {
   cudaGetLastError();
 }
 
+// Not that of launch.h, where every launch is.
+TEST_F(Primitives, ARefusedLaunchNamesItsPlace) {
+  const Buffer<char> out(1);
+  const int here = __LINE__ + 2;
+  try {
+    launch(touch_shared, dim3(3, 2), 2048, 16, nullptr, out.data());
+    ADD_FAILURE() << "2,048 threads";
+  } catch (const std::runtime_error& error) {
+    const std::string what = error.what();
+    EXPECT_NE(what.find("primitives_test.cu:" + std::to_string(here)), std::string::npos) << what;
+    EXPECT_NE(what.find("3 x 2 x 1 blocks of 2048 x 1 x 1 threads, 16 bytes"), std::string::npos)
+        << what;
+  }
+}
+
 TEST_F(Primitives, DescribesTheDevice) {
   cudaDeviceProp device{};
   cuda_check(cudaGetDeviceProperties(&device, 0));
