@@ -21,6 +21,20 @@ struct Group {
   T at[kGroup<T>];
 };
 
+// Weights, which a block reads once: with a hint not to keep them in L1, which is left to the
+// inputs.
+__device__ inline uint4 load_once(const void* from) {
+#ifdef SPECDEC_EMULATED
+  return *static_cast<const uint4*>(from);
+#else
+  uint4 v;
+  asm("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+      : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+      : "l"(from));
+  return v;
+#endif
+}
+
 // A matrix of elements T; scales: [rows], null but for int8. Each row is a whole number of groups,
 // zeros behind its last element.
 template <typename T>
@@ -41,7 +55,7 @@ struct Weights {
     return reinterpret_cast<const T*>(data + static_cast<std::size_t>(n) * row_bytes);
   }
   __device__ Group<T> group(int n, int g) const {
-    const uint4 loaded = __ldg(reinterpret_cast<const uint4*>(row(n)) + g);
+    const uint4 loaded = load_once(reinterpret_cast<const uint4*>(row(n)) + g);
     Group<T> weights;
     memcpy(&weights, &loaded, sizeof loaded);
     return weights;

@@ -15,6 +15,8 @@
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 namespace {
 
+constexpr int kLoads = 4;  // of a thread, on their way together
+
 // [snippet argmax-key]
 // Larger for a larger value, and among equal values for a lower index; largest, with index -1, for
 // NaN. In the upper half, a float's bits in an order that unsigned numbers follow: the negative
@@ -32,15 +34,27 @@ __device__ int index_of(unsigned long long key) {
 }
 
 __global__ void __launch_bounds__(1024) argmax_block_kernel(ConstDeviceRows x, std::int32_t* ids) {
-  const int t = static_cast<int>(blockIdx.x), step = 4 * static_cast<int>(blockDim.x);
+  const int t = static_cast<int>(blockIdx.x);
+  const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
+  const float* row = row_of(x, t);
+  const int whole = is_aligned(row) ? x.width / 4 * 4 : 0;
   unsigned long long best = 0;
-  for (int i = 4 * static_cast<int>(threadIdx.x); i < x.width; i += step) {
-    const Vector4 values = load4(row_of(x, t) + i, x.width - i);
+  const auto take = [&](const Vector4& values, int i) {
 #pragma unroll
-    for (int j = 0; j < 4; ++j) {
-      if (i + j < x.width) best = Max()(best, key_of(values.at[j], i + j));
-    }
+    for (int j = 0; j < 4; ++j) best = Max()(best, key_of(values.at[j], i + j));
+  };
+  // Four loads, and then the comparisons, whose branches no load is moved across.
+  int i = 4 * thread;
+  const int step = 4 * threads;
+  for (; i + (kLoads - 1) * step < whole; i += kLoads * step) {
+    Vector4 values[kLoads];
+#pragma unroll
+    for (int n = 0; n < kLoads; ++n) values[n] = load4_aligned(row + i + n * step);
+#pragma unroll
+    for (int n = 0; n < kLoads; ++n) take(values[n], i + n * step);
   }
+  for (; i < whole; i += step) take(load4_aligned(row + i), i);
+  for (int j = whole + thread; j < x.width; j += threads) best = Max()(best, key_of(row[j], j));
   best = block_max(best);
   if (threadIdx.x == 0) ids[t] = index_of(best);
 }

@@ -59,6 +59,7 @@ __global__ void __launch_bounds__(kBlockThreads)
 
 // A warp a query: its pieces, scaled to their common maximum, added in order. Those behind its
 // position were never written.
+template <int kColumns>
 __global__ void combine_kernel(Pieces pieces, const std::int32_t* positions, HeadShape heads,
                                DeviceRows out) {
   const int query = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x) / kWarp;
@@ -72,16 +73,17 @@ __global__ void combine_kernel(Pieces pieces, const std::int32_t* positions, Hea
   }
   const float maximum = warp_reduce(largest, MaxNumber());
 
-  constexpr int kColumns = kMaxHeadDim / kWarp;
   float weight_sum = 0.0f, total[kColumns];
   for (float& sum : total) sum = -0.0f;  // which added to anything changes no bit of it
+#pragma unroll 4
   for (int piece = 0; piece < count; ++piece) {
     const std::ptrdiff_t at = pieces.index(query, piece);
     const float rescale = expf(pieces.maxima[at] - maximum);
     weight_sum = fmaf(pieces.weight_sums[at], rescale, weight_sum);
-    for (int c = 0; c < kColumns; ++c) {
-      const int d = lane + c * kWarp;
-      if (d < D) total[c] = fmaf(pieces.totals[at * D + d], rescale, total[c]);
+#pragma unroll
+    for (int c = 0; c < kColumns; ++c) {  // behind the head's end its last element again
+      const int d = min(lane + c * kWarp, D - 1);
+      total[c] = fmaf(pieces.totals[at * D + d], rescale, total[c]);
     }
   }
   for (int c = 0; c < kColumns; ++c) {
@@ -115,9 +117,9 @@ void attention_split(ConstDeviceRows q, const KvLayer& cache, const RowPlaces& p
     with_tile(heads.head_dim, [&]<bool kVectors, int kColumns>() {
       launch(attention_piece_kernel<kVectors, kColumns>, query_grid<kColumns>(rows, heads, pieces),
              kBlockThreads, 0, stream, in, all);
+      launch(combine_kernel<kColumns>, blocks_for(queries, kBlockWarps), kBlockThreads, 0, stream,
+             all, in.places.positions, heads, out.slice(first, rows));
     });
-    launch(combine_kernel, blocks_for(queries, kBlockWarps), kBlockThreads, 0, stream, all,
-           in.places.positions, heads, out.slice(first, rows));
   }
 }
 

@@ -41,6 +41,10 @@ struct AttentionTile {
   float weights[kQueries][kPositions];
   std::ptrdiff_t offsets[kPositions];  // of the head in keys and values, a tile ahead
 };
+constexpr std::size_t kStaticSharedBytes = 48 << 10;  // what a block may have without asking
+static_assert(sizeof(AttentionTile<2>) <= kStaticSharedBytes);
+static_assert(sizeof(AttentionTile<4>) <= kStaticSharedBytes);
+static_assert(sizeof(AttentionTile<8>) <= kStaticSharedBytes);
 
 struct AttentionInputs {
   ConstDeviceRows q;  // [T, H * D]
@@ -112,21 +116,33 @@ __device__ float4 load4(const float* from, int head_dim, int i) {
 // The same of a row in shared memory.
 __device__ inline float4& vector4(float* row, int i) { return reinterpret_cast<float4*>(row)[i]; }
 
-// Brings the keys and values of a tile's first `count` positions into shared memory.
+// [snippet load-tile]
+// Brings the keys and values of a tile's first `count` positions into shared memory; behind them
+// the last one again. All of a thread's loads are asked for before its first store waits for one. A
+// store may change the offset that the next load needs, so the compiler moves no load above it; nor
+// above a branch. Whoever changes this reads the machine code.
 template <bool kVectors, int kColumns>
 __device__ void load_tile(const KvLayer& cache, int head_dim, int count,
                           AttentionTile<kColumns>& tile) {
   constexpr int kThreadsOfRow = kColumns * kWarp / 4, kStep = kBlockThreads / kThreadsOfRow;
   const int i = static_cast<int>(threadIdx.x) % kThreadsOfRow;
   const int first = static_cast<int>(threadIdx.x) / kThreadsOfRow;
+  constexpr int kLoads = AttentionTile<kColumns>::kPositions / kStep;
   if (4 * i >= head_dim) return;
-  for (int step = 0; step < tile.kPositions; step += kStep) {
-    const int j = first + step;
-    if (j >= count) break;
-    vector4(tile.keys[j], i) = load4<kVectors>(cache.keys + tile.offsets[j], head_dim, i);
-    vector4(tile.values[j], i) = load4<kVectors>(cache.values + tile.offsets[j], head_dim, i);
+  float4 keys[kLoads], values[kLoads];
+#pragma unroll
+  for (int n = 0; n < kLoads; ++n) {
+    const std::ptrdiff_t offset = tile.offsets[min(first + n * kStep, count - 1)];
+    keys[n] = load4<kVectors>(cache.keys + offset, head_dim, i);
+    values[n] = load4<kVectors>(cache.values + offset, head_dim, i);
+  }
+#pragma unroll
+  for (int n = 0; n < kLoads; ++n) {
+    vector4(tile.keys[first + n * kStep], i) = keys[n];
+    vector4(tile.values[first + n * kStep], i) = values[n];
   }
 }
+// [end snippet load-tile]
 
 // Scores of this lane's position for the warp's queries, whether they see it or not.
 template <int kPerWarp, int kColumns>

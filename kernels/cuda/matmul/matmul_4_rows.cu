@@ -11,8 +11,12 @@
 //
 // The order of an element's sum: a thread's products one after the other, its lanes as a tree, the
 // warps in order. The tile has no part in it: a thread has a sum of its own for each row. W is a
-// function of the matrix alone. The tiles of a long prompt that use the same weights are neighbours
-// in the grid, so that all but the first find them in the L2 cache.
+// function of the matrix alone.
+//
+// Blocks of the same rows are neighbours in the grid. A block of 16 rows reads 64 bytes of inputs
+// for 8 of bf16 weights, so the inputs are what neighbours had better share: those of a
+// multiprocessor find them in L1, as far as they fit, and all others in L2. The next tile reads all
+// weights again.
 #include <algorithm>
 
 #include "kernels/cuda/device_code.h"
@@ -35,12 +39,21 @@ __device__ void multiply(const ConstDeviceRows& x, const Weights<T>& weight, int
   const float* rows[kRows];  // behind the last row, and the last output, the last one again
 #pragma unroll
   for (int r = 0; r < kRows; ++r) rows[r] = row_of(x, min(t + r, x.rows - 1));
-  for (int g = static_cast<int>(threadIdx.x); g < weight.groups();
-       g += static_cast<int>(blockDim.x)) {
+  const int last = weight.groups() - 1, step = static_cast<int>(blockDim.x);
+  Group<T> next[kOutputs];
+  const auto load = [&](int g) {  // behind the last group that one again
+#pragma unroll
+    for (int o = 0; o < kOutputs; ++o) {
+      next[o] = weight.group(min(n + o, weight.rows - 1), min(g, last));
+    }
+  };
+  load(static_cast<int>(threadIdx.x));
+  for (int g = static_cast<int>(threadIdx.x); g <= last; g += step) {
     // [snippet matmul-rows]
     Group<T> w[kOutputs];
 #pragma unroll
-    for (int o = 0; o < kOutputs; ++o) w[o] = weight.group(min(n + o, weight.rows - 1), g);
+    for (int o = 0; o < kOutputs; ++o) w[o] = next[o];
+    load(g + step);  // on their way while these are multiplied
 #pragma unroll
     for (int j = 0; j < kGroup<T>; j += 4) {
       const int k = g * kGroup<T> + j;
@@ -60,12 +73,14 @@ __device__ void multiply(const ConstDeviceRows& x, const Weights<T>& weight, int
 }
 
 template <typename T, int kRows, bool kWhole>
-__global__ void __launch_bounds__(kMostWarps* kWarp, kRows > 8 ? 2 : 4)
+__global__ void __launch_bounds__(kMostWarps* kWarp, kRows > 8   ? 2
+                                                     : kRows > 4 ? 3
+                                                                 : 4)
     matmul_rows_kernel(ConstDeviceRows x, Weights<T> weight, DeviceRows y) {
   constexpr int kCount = kOutputs * kRows, kMine = kSumsOfLane<kCount>;
-  const int tiles = (x.rows + kRows - 1) / kRows;
-  const int t = static_cast<int>(blockIdx.x) % tiles * kRows;
-  const int n = static_cast<int>(blockIdx.x) / tiles * kOutputs;
+  const int parts = (weight.rows + kOutputs - 1) / kOutputs;
+  const int n = static_cast<int>(blockIdx.x) % parts * kOutputs;
+  const int t = static_cast<int>(blockIdx.x) / parts * kRows;
   float totals[kCount] = {};
   multiply<T, kRows, kWhole>(x, weight, t, n, totals);
   warp_sums<kCount>(totals);

@@ -1,0 +1,147 @@
+#!/usr/bin/env python3
+"""Reads the machine code of the kernels that decoding waits for: whether their loads are on their way together.
+
+usage: test_listings.py FOLDER
+
+Compiles them with nvcc, for three generations of GPUs, and disassembles that; no GPU is needed. nvdisasm comes with the
+CUDA toolkit; where it does not, from PyPI, into FOLDER. Exit code 77: no nvcc, or no nvdisasm to be had.
+"""
+import concurrent.futures
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import unittest
+import venv
+
+REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
+KERNELS = REPOSITORY / "kernels/cuda"
+ARCHITECTURES = (80, 90, 100)   # A100; H100 and H200; B200
+NVDISASM = "nvidia-cuda-nvdisasm==13.5.37"
+# A source, the part of a mangled name that only one kernel has, and what must be true of it: so many loads of so many
+# bits, at least, are asked for before the first one is waited for; so many registers at most, which decide how many
+# blocks share a multiprocessor.
+HOT = [
+    ("attention/attention_4_split.cu", "attention_piece_kernelILb1ELi2E", 8, 128, 168),
+    ("attention/attention_4_split.cu", "attention_piece_kernelILb1ELi4E", 14, 128, 168),
+    ("attention/attention_4_split.cu", "combine_kernelILi4E", 12, 32, 128),
+    ("argmax/argmax_2_block.cu", "argmax_block_kernel", 4, 128, 64),
+    ("matmul/matmul_4_rows.cu", "matmul_rows_kernelI13__nv_bfloat16Li1ELb1E", 6, 128, 128),
+    ("matmul/matmul_4_rows.cu", "matmul_rows_kernelI13__nv_bfloat16Li8ELb1E", 10, 128, 168),
+    ("matmul/matmul_4_rows.cu", "matmul_rows_kernelI13__nv_bfloat16Li16ELb1E", 12, 128, 255)]
+LOAD = re.compile(r"\bLDG(\.\w+)*\s+R(\d+),")
+REGISTER = re.compile(r"\bR(\d+)\b")
+
+
+def most_loads_together(listing, bits=32):
+    """The most loads of so many bits from global memory that are asked for one after the other, before a value of one
+    is used, a branch or a barrier."""
+    most, waiting, loads = 0, set(), 0
+    for line in listing:
+        instruction = re.sub(r"/\*.*?\*/", "", line).strip()
+        if re.match(r"\.L_|(@!?U?P\d+ )?(BRA|BAR|EXIT|BSYNC|WARPSYNC|CALL|RET)\b", instruction):
+            waiting, loads = set(), 0
+            continue
+        load = LOAD.search(instruction)
+        used = {int(r) for r in REGISTER.findall(instruction[load.end():] if load else instruction)}
+        if used & waiting:
+            waiting, loads = set(), 0
+        if load:
+            size = 128 if ".128" in load[0] else 64 if ".64" in load[0] else 32
+            waiting |= set(range(int(load[2]), int(load[2]) + size // 32))
+            loads += size >= bits
+            most = max(most, loads)
+    return most
+
+
+def functions(text):
+    """Mangled name -> lines."""
+    parts = re.split(r"^\s*\.text\.(\S+):\s*$", text, flags=re.MULTILINE)
+    return {name: body.splitlines() for name, body in zip(parts[1::2], parts[2::2])}
+
+
+def compiled(nvcc, nvdisasm, folder, source, architecture):
+    """(mangled name -> lines, what ptxas says)"""
+    cubin = folder / f"{pathlib.Path(source).stem}_{architecture}.cubin"
+    done = subprocess.run([nvcc, "-std=c++20", "-fmad=false", "-O3", "-I", REPOSITORY, "-Xptxas", "-v", "--cubin",
+                           "-gencode", f"arch=compute_{architecture},code=sm_{architecture}", "-o", cubin,
+                           KERNELS / source], capture_output=True, text=True)
+    if done.returncode != 0:
+        raise RuntimeError(done.stderr)
+    listing = subprocess.run([nvdisasm, "-c", cubin], capture_output=True, text=True, check=True).stdout
+    return functions(listing), done.stderr
+
+
+class ListingsTest(unittest.TestCase):
+    folder = nvcc = nvdisasm = None
+
+    @classmethod
+    def setUpClass(cls):
+        jobs = [(source, a) for source in dict.fromkeys(source for source, *_ in HOT) for a in ARCHITECTURES]
+        with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+            results = pool.map(lambda job: compiled(cls.nvcc, cls.nvdisasm, cls.folder, *job), jobs)
+        cls.made = dict(zip(jobs, results))
+
+    def test_what_is_promised(self):
+        for source, name, fewest_loads, bits, most_registers in HOT:
+            for architecture in ARCHITECTURES:
+                with self.subTest(kernel=name, architecture=architecture):
+                    listings, report = self.made[source, architecture]
+                    [kernel] = [full for full in listings if name in full]
+                    loads = most_loads_together(listings[kernel], bits)
+                    said = report[report.index(f"'{kernel}'"):].split("Compiling", 1)[0]
+                    registers = int(re.search(r"Used (\d+) registers", said)[1])
+                    print(f"sm_{architecture} {name}: {loads} loads of {bits} bits together, {registers} registers")
+                    self.assertGreaterEqual(loads, fewest_loads)
+                    self.assertLessEqual(registers, most_registers)
+                    self.assertIn("0 bytes spill stores, 0 bytes spill loads", said)
+
+    def test_the_counting(self):
+        """Uses, branches and barriers end a run of loads; uses of other registers do not."""
+        loads = ["LDG.E.128 R4, desc[UR4][R2.64] ;", "LDG.E R8, desc[UR4][R2.64+0x10] ;"]
+        self.assertEqual(most_loads_together(loads), 2)
+        self.assertEqual(most_loads_together(loads, 128), 1)
+        self.assertEqual(most_loads_together([loads[0], "FADD R20, R21, R22 ;", loads[1]]), 2)
+        self.assertEqual(most_loads_together([loads[0], "FADD R20, R7, R22 ;", loads[1]]), 1)
+        self.assertEqual(most_loads_together([loads[0], "@P0 BRA `(.L_x_1) ;", loads[1]]), 1)
+        self.assertEqual(most_loads_together([loads[0], "LDG.E R8, desc[UR4][R6.64] ;"]), 1)
+        self.assertEqual(most_loads_together([loads[0], "STS.128 [R1], R4 ;", loads[1], loads[1]]), 2)
+
+
+def find_nvdisasm(nvcc, folder):
+    found = shutil.which("nvdisasm") or shutil.which(pathlib.Path(nvcc).resolve().with_name("nvdisasm"))
+    if found:
+        return found
+    environment = folder / "nvdisasm"
+    program = next(environment.glob("lib/python*/site-packages/nvidia/**/nvdisasm"), None)
+    if program is None:
+        venv.create(environment, with_pip=True, clear=True)
+        subprocess.run([environment / "bin/pip", "install", "-q", "--retries", "1", NVDISASM], check=True,
+                       capture_output=True)
+        program = next(environment.glob("lib/python*/site-packages/nvidia/**/nvdisasm"))
+    program.chmod(0o755)
+    return program
+
+
+def main():
+    if len(sys.argv) < 2:
+        sys.exit(__doc__)
+    test = ListingsTest
+    test.folder = pathlib.Path(sys.argv.pop(1)).resolve()
+    test.folder.mkdir(parents=True, exist_ok=True)
+    test.nvcc = shutil.which("nvcc") or shutil.which("/usr/local/cuda/bin/nvcc")
+    if test.nvcc is None:
+        print("NOT CHECKED: no nvcc")
+        sys.exit(77)
+    try:
+        test.nvdisasm = find_nvdisasm(test.nvcc, test.folder)
+    except (OSError, subprocess.CalledProcessError, StopIteration) as error:
+        print(f"NOT CHECKED: no nvdisasm ({error})")
+        sys.exit(77)
+    unittest.main()
+
+
+if __name__ == "__main__":
+    main()
