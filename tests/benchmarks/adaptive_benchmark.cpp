@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <unistd.h>
@@ -53,6 +54,13 @@ const Way kWays[] = {
      .fallback = "lookup,llama",
      .draft_of_draft = {"bigram"}},
 };
+
+// Shapes.
+struct Pair {
+  const char* target;
+  const char* draft;
+};
+constexpr Pair kPairs[] = {{"134m", "14m"}, {"3b", "1b"}};
 
 RunOptions options_of(const Way& way, const BenchmarkTarget& target, const std::string& draft) {
   RunOptions options = target.options;
@@ -104,26 +112,25 @@ class WayToDraft {
 void add_all(BenchmarkModels& models) {
   // The last one, kept for the texts that follow; one draft is in memory at a time.
   struct Made {
-    std::string name;
+    std::pair<const Pair*, const Way*> of = {};
     std::unique_ptr<WayToDraft> way;
   };
   const auto made = std::make_shared<Made>();
-  for (const auto& [shape, draft] : {std::pair("134m", "14m"), std::pair("3b", "1b")}) {
+  for (const Pair& pair : kPairs) {
     for (const Way& way : kWays) {
       for (const BenchmarkText& text : benchmark_texts()) {
-        add_benchmark(fmt::format("adaptive/target:{}/way:{}/text:{}", shape, way.name, text.kind),
-                      models.settings().repeats,
-                      [&models, &way, &text, shape, draft, made](benchmark::State& state) {
-                        BenchmarkTarget& target = models.target(shape);
-                        const std::string name = fmt::format("{} {}", shape, way.name);
-                        if (made->name != name) {
-                          made->way.reset();
-                          made->way = std::make_unique<WayToDraft>(way, target, draft);
-                          made->name = name;
-                        }
-                        compare(state, models, target, text, made->way->decoding(),
-                                made->way->drafter());
-                      });
+        const auto run = [&models, &way, &text, &pair, made](benchmark::State& state) {
+          BenchmarkTarget& target = models.target(pair.target);
+          if (made->of != std::pair(&pair, &way)) {
+            made->way.reset();
+            made->way = std::make_unique<WayToDraft>(way, target, pair.draft);
+            made->of = {&pair, &way};
+          }
+          compare(state, models, target, text, made->way->decoding(), made->way->drafter());
+        };
+        add_benchmark(
+            fmt::format("adaptive/target:{}/way:{}/text:{}", pair.target, way.name, text.kind),
+            models.settings().repeats, run);
       }
     }
   }
@@ -133,7 +140,7 @@ void add_all(BenchmarkModels& models) {
 }  // namespace specdec
 
 int main(int argc, char** argv) {
-  constexpr std::string_view kName = "--cost-profile=";
+  static constexpr std::string_view kName = "--cost-profile=";
   const auto given = std::find_if(
       argv + 1, argv + argc, [](std::string_view argument) { return argument.starts_with(kName); });
   if (given != argv + argc) {
