@@ -140,7 +140,8 @@ def line_of(root, task):
     return task.path
 
 
-def print_next(root, stage, results, golden_passed, broken):
+def print_next(root, stage, results, golden_passed, broken, lower):
+    """lower: the numbers of the stages below it."""
     place = next((PLACE.match(line) for lines in broken.values() for line in lines if PLACE.match(line)), None)
     if broken:
         where = f": {place[1]}:{place[2]}" if place else ""
@@ -154,8 +155,9 @@ def print_next(root, stage, results, golden_passed, broken):
         task = next((t for t in todo if status_of(results[t.name]) != checks.NOT_CHECKED), todo[0])
         print(f"Next: task {task.name}, {task.title}\n  {line_of(root, task)}\n  {task.page}\n"
               f"  make hint TASK={task.name}")
-        if stage.number > 0:
-            print(coloured(f"Lower stages are checked when this one passes; make check STAGE={stage.number - 1} checks them now.", "grey"))
+        if lower:
+            print(coloured(f"Lower stages are checked when this one passes; make check STAGE={max(lower)} checks them now.",
+                           "grey"))
     elif not golden_passed:
         print("Next: the golden files above. They see more than the tasks' checks do.")
     else:
@@ -242,7 +244,7 @@ def run(options, stages, number):
         reward.show(root, build, stage, results)
     elif any(status_of(r) == checks.PASS for r in results.values()):
         reward.show_so_far(build, stage)
-    print_next(root, stage, results, golden_passed, broken)
+    print_next(root, stage, results, golden_passed, broken, from_stage(stages, number - 1))
     return 0 if passed and golden_passed else 1
 
 
