@@ -176,7 +176,7 @@ class ChecksTest(unittest.TestCase):
     def test_what_cannot_be_built_comes_next(self):
         output = io.StringIO()
         with contextlib.redirect_stdout(output):
-            check.print_next(Path("/x"), self.stage, {}, True, {"p": ["In file", "a.cpp:3:1: error: y"]})
+            check.print_next(Path("/x"), self.stage, {}, True, {"p": ["In file", "a.cpp:3:1: error: y"]}, [])
         self.assertIn("Next: fix what does not compile: a.cpp:3.", output.getvalue())
 
     def test_running_out_of_memory_is_told(self):
