@@ -125,8 +125,7 @@ class DraftGate {
   virtual bool goes_on(std::span<const double> draft_probs, int drafted) = 0;
 
   // Whether the round has all the drafts that it is to have, whatever q is at the next place: then
-  // the draft model need not run for it. REQUIRES: the gate was asked about an earlier place of the
-  // round.
+  // the draft model need not run for it. False where the gate was not asked in this round.
   virtual bool has_enough(int /*drafted*/) const { return false; }
 };
 

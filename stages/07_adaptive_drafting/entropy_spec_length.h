@@ -41,6 +41,7 @@ class EntropySpecLength final : public SpecLengthPolicy, public DraftGate {
   DraftGate* gate() override { return this; }
 
   bool goes_on(std::span<const double> draft_probs, int drafted) override {
+    asked_ = true;
     // [task 7.4: K from entropy]
     if (drafted == 0) {
       const double entropy = normalised_entropy(draft_probs);
@@ -52,9 +53,10 @@ class EntropySpecLength final : public SpecLengthPolicy, public DraftGate {
     // [end task 7.4]
   }
 
-  bool has_enough(int drafted) const override { return drafted >= spec_length_; }
+  bool has_enough(int drafted) const override { return asked_ && drafted >= spec_length_; }
 
   void learn(const Round& round) override {
+    asked_ = false;
     if (round.drafted == 0) return;
     mean_ = smoothed_;
     has_mean_ = true;
@@ -70,6 +72,7 @@ class EntropySpecLength final : public SpecLengthPolicy, public DraftGate {
   bool has_mean_ = false;
   double mean_ = 0;  // of H, up to the last round
   // Of this round.
+  bool asked_ = false;  // not where another drafter had drafts
   double smoothed_ = 0;
   int spec_length_ = 0;
 };

@@ -54,6 +54,8 @@ TEST(EntropySpecLengthTest, KnowsThatItHasEnough) {
   EXPECT_TRUE(policy.goes_on(kHalves, 0));
   EXPECT_FALSE(policy.has_enough(4));
   EXPECT_TRUE(policy.has_enough(5));
+  policy.learn(round_of(5, 0));
+  EXPECT_FALSE(policy.has_enough(5)) << "it was not asked in this round: a lookup had drafts";
 }
 
 // H of 0.5, then 0 with weight 0.75 on the mean: 0.375. Asked twice, it says the same.
@@ -183,6 +185,16 @@ TEST(WhileItPaysTest, CountsThePassThatAGateThrewAway) {
     policy.learn(round_of(0, 0));
     ASSERT_LT(rounds++, 20);
   }
+}
+
+// K = 3 was known from the first place, so no pass was made to hear a no: all three drafts count,
+// and nothing else, also after a rejection.
+TEST(WhileItPaysTest, ChargesNoPassThatWasNeverMade) {
+  WhileItPays policy = guarded(std::make_unique<EntropySpecLength>(1, 5));
+  ASSERT_TRUE(policy.gate()->goes_on(kHalves, 0));
+  ASSERT_TRUE(policy.gate()->has_enough(3));
+  policy.learn(round_of(3, 0));
+  EXPECT_DOUBLE_EQ(policy.notes().back().value, (0.9 * 12 + 1) / (0.9 * 8 + 1.9));
 }
 
 }  // namespace
