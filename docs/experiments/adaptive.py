@@ -171,7 +171,7 @@ def counts(program, measured, names, result):
 # --- the clock ---
 
 def clocked(program, measured, shape):
-    """(Google Benchmark's entries: name -> text -> counters)"""
+    """{"tokens": ..., "gains": setting -> text -> counters}, as adaptive_benchmark measures them."""
     with tempfile.TemporaryDirectory() as folder:
         file = write_profile(folder, shape, measured[shape])
         names, texts = "|".join(CLOCKED[shape]), "|".join(CLOCKED_TEXTS[shape])

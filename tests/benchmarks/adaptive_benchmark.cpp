@@ -7,16 +7,12 @@
 // FILE: the costs by which K is chosen, so that rounds are the same in every run; without it they
 // are measured for each way.
 #include <algorithm>
-#include <filesystem>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include <unistd.h>
-
 #include "stages/programs/adaptive/adapt.h"
-#include "stages/programs/adaptive/measure_costs.h"
 #include "stages/programs/sampling/speculation_options.h"
 #include "tests/benchmarks/decoding.h"
 
@@ -84,11 +80,7 @@ class WayToDraft {
               adaptive_drafting(KeepProbs::kOnHost, asks_the_draft(way.length))),
         drafter_(compose_drafter(composition(options_), base_, room(target))) {
     if (way.length == DraftLength::kFixed) return;
-    const auto file = std::filesystem::temp_directory_path() /
-                      fmt::format("specdec.benchmark.{}.json", ::getpid());
-    options_.cost_profile = cost_profile.empty() ? file.string() : cost_profile;
-    profile_ = load_or_measure_costs(options_, target.files, target.model, base_);
-    std::filesystem::remove(file);
+    profile_ = fresh_costs(options_, target, base_, cost_profile);
   }
 
   Drafter& drafter() { return *drafter_; }

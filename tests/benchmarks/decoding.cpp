@@ -13,7 +13,6 @@
 #include "stages/03_paged_kv_cache/page_allocator.h"
 #include "stages/04_greedy_speculation/greedy_speculation.h"
 #include "stages/07_adaptive_drafting/adaptive_round.h"
-#include "stages/programs/adaptive/cost_profile.h"
 #include "stages/programs/adaptive/measure_costs.h"
 #include "stages/programs/cache/make_cache.h"
 #include "stages/programs/run/device.h"
@@ -112,18 +111,22 @@ DraftSetup& BenchmarkModels::draft(BenchmarkTarget& target, const std::string& n
   return *find(target, name, requests).setup;
 }
 
-// Measured now, not taken from what an older build has left.
+CostProfile fresh_costs(RunOptions options, const BenchmarkTarget& target, DraftSetup& draft,
+                        const std::string& given) {
+  const auto file =
+      std::filesystem::temp_directory_path() / fmt::format("specdec.benchmark.{}.json", ::getpid());
+  options.cost_profile = given.empty() ? file.string() : given;
+  CostProfile profile = load_or_measure_costs(options, target.files, target.model, draft);
+  std::filesystem::remove(file);
+  return profile;
+}
+
 const std::vector<double>& BenchmarkModels::round_costs(BenchmarkTarget& target,
                                                         const std::string& name) {
   Draft& draft = find(target, name, 1);
   if (draft.round_costs.empty()) {
-    const auto file = std::filesystem::temp_directory_path() /
-                      fmt::format("specdec.benchmark.{}.json", ::getpid());
-    RunOptions options = draft.options;
-    options.cost_profile = file.string();
-    draft.round_costs = load_or_measure_costs(options, target.files, target.model, *draft.setup)
-                            .round_costs(kLargestAutoSpecLength);
-    std::filesystem::remove(file);
+    draft.round_costs =
+        fresh_costs(draft.options, target, *draft.setup).round_costs(kLargestAutoSpecLength);
   }
   return draft.round_costs;
 }

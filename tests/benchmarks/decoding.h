@@ -12,6 +12,7 @@
 #include "common/llama.h"
 #include "common/run_stats.h"
 #include "stages/05_rejection_sampling/rejection_sampling.h"
+#include "stages/programs/adaptive/cost_profile.h"
 #include "stages/programs/run/request.h"
 #include "stages/programs/sampling/speculation_options.h"
 #include "stages/programs/show/report.h"
@@ -55,6 +56,11 @@ class BenchmarkTarget {
   const std::unique_ptr<KvCache> cache;
   Llama llama;
 };
+
+// What passes and drafts cost, measured now and not taken from what an older build has left; or
+// what the file `given` says.
+CostProfile fresh_costs(RunOptions options, const BenchmarkTarget& target, DraftSetup& draft,
+                        const std::string& given = {});
 
 // Models by name, loaded when they are first asked for and kept until the program ends.
 class BenchmarkModels {
