@@ -8,7 +8,8 @@
 #include "kernels/cuda/cuda_check.h"
 #include "kernels/cuda/runtime.h"
 
-// The only place where the two builds of a kernel's source differ.
+// The only place where the two builds of a kernel's source differ, but for single instructions that
+// C++ has no name for (weights.h, matmul_mma.cu).
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 
 // A kernel's name as the linker knows it (c++filt makes it readable), where CUDA tells it.

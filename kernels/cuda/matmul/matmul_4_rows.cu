@@ -30,6 +30,11 @@ namespace {
 
 constexpr int kOutputs = 4;  // of a block
 constexpr int kMostWarps = 4;
+// Blocks of a multiprocessor, for which registers suffice: 128, 168 or 255 of a thread.
+template <int kRows>
+constexpr int kBlocksAtOnce = kRows <= 4   ? 4
+                              : kRows <= 8 ? 3
+                                           : 2;
 
 // totals[o * kRows + r] += what this thread's weights contribute to output n + o of row t + r.
 // kWhole: rows of x are aligned to 16 bytes, and are whole groups of weights.
@@ -73,9 +78,7 @@ __device__ void multiply(const ConstDeviceRows& x, const Weights<T>& weight, int
 }
 
 template <typename T, int kRows, bool kWhole>
-__global__ void __launch_bounds__(kMostWarps* kWarp, kRows > 8   ? 2
-                                                     : kRows > 4 ? 3
-                                                                 : 4)
+__global__ void __launch_bounds__(kMostWarps* kWarp, kBlocksAtOnce<kRows>)
     matmul_rows_kernel(ConstDeviceRows x, Weights<T> weight, DeviceRows y) {
   constexpr int kCount = kOutputs * kRows, kMine = kSumsOfLane<kCount>;
   const int parts = (weight.rows + kOutputs - 1) / kOutputs;
