@@ -53,17 +53,19 @@ struct LaunchStream {
                            " bytes of dynamic shared memory)");
 }
 
-// Runs a kernel: by nvcc, kernel<<<...>>>(...); by a C++ compiler, on the CPU, and it is done when
-// this returns. shared_bytes: of dynamic_shared(). Throws std::runtime_error, with the caller's
-// file and line, where the launch is refused.
+// Runs a kernel: by nvcc, kernel<<<...>>>(...); by a C++ compiler, on the CPU. shared_bytes: of
+// dynamic_shared(). Throws std::runtime_error, with the caller's file and line, where the launch is
+// refused.
 template <typename... Parameters>
 void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, std::size_t shared_bytes,
             LaunchStream at, std::type_identity_t<Parameters>... arguments) {
 #ifdef SPECDEC_EMULATED
-  auto call = [&] { kernel(arguments...); };
   if (emulation::can_launch(reinterpret_cast<const void*>(kernel), grid, block, shared_bytes)) {
-    emulation::run_grid(
-        grid, block, shared_bytes, [](void* f) { (*static_cast<decltype(call)*>(f))(); }, &call);
+    emulation::enqueue_launch(at.stream, [=] {
+      auto call = [&] { kernel(arguments...); };
+      emulation::run_grid(
+          grid, block, shared_bytes, [](void* f) { (*static_cast<decltype(call)*>(f))(); }, &call);
+    });
   }
 #else
   // clang-format off

@@ -36,6 +36,11 @@ template <typename T>
 T atomicMin(T* address, std::type_identity_t<T> value) {
   return specdec::emulation::atomically(address, [=](T old) { return value < old ? value : old; });
 }
+// One more; from `last` on, or beyond it, zero.
+inline unsigned atomicInc(unsigned* address, unsigned last) {
+  return specdec::emulation::atomically(address,
+                                        [=](unsigned old) { return old >= last ? 0 : old + 1; });
+}
 template <typename T>
 T atomicAnd(T* address, std::type_identity_t<T> value) {
   return specdec::emulation::atomically(address, [=](T old) { return old & value; });

@@ -3,8 +3,11 @@
 #include <algorithm>
 
 #include "kernels/emulation/half.h"
+#include "kernels/emulation/streams.h"
 
-struct EmulatedCublas {};
+struct EmulatedCublas {
+  cudaStream_t stream = nullptr;
+};
 
 namespace {
 
@@ -69,7 +72,10 @@ cublasStatus_t cublasDestroy(cublasHandle_t handle) {
   delete handle;
   return status;
 }
-cublasStatus_t cublasSetStream(cublasHandle_t handle, cudaStream_t) { return check(handle); }
+cublasStatus_t cublasSetStream(cublasHandle_t handle, cudaStream_t stream) {
+  if (handle != nullptr) handle->stream = stream;
+  return check(handle);
+}
 cublasStatus_t cublasSetMathMode(cublasHandle_t handle, cublasMath_t) { return check(handle); }
 
 cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t op_a, cublasOperation_t op_b,
@@ -89,13 +95,15 @@ cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t op_a, cubla
   const float scale = *static_cast<const float*>(alpha), keep = *static_cast<const float*>(beta);
   const Matrix left(a, type_a, op_a, lda), right(b, type_b, op_b, ldb);
   const Matrix out(c, type_c, CUBLAS_OP_N, ldc);
-  for (int j = 0; j < n; ++j) {
-    for (int i = 0; i < m; ++i) {
-      double sum = 0.0;
-      for (int l = 0; l < k; ++l) sum += double{left.at(i, l)} * double{right.at(l, j)};
-      const float kept = keep != 0.0f ? keep * out.at(i, j) : 0.0f;
-      store(c, type_c, out.index(i, j), static_cast<float>(double{scale} * sum) + kept);
+  specdec::emulation::enqueue_launch(handle->stream, [=] {
+    for (int j = 0; j < n; ++j) {
+      for (int i = 0; i < m; ++i) {
+        double sum = 0.0;
+        for (int l = 0; l < k; ++l) sum += double{left.at(i, l)} * double{right.at(l, j)};
+        const float kept = keep != 0.0f ? keep * out.at(i, j) : 0.0f;
+        store(c, type_c, out.index(i, j), static_cast<float>(double{scale} * sum) + kept);
+      }
     }
-  }
+  });
   return CUBLAS_STATUS_SUCCESS;
 }

@@ -10,6 +10,7 @@
 //   atomics.h            atomicAdd, ...
 //   collectives.h        what threads do together: __syncthreads, shuffles, votes
 //   runtime_calls.h      cudaMalloc, streams, events: the host's side
+//   streams.h            when the device does what the host has asked for
 //   scheduler.h          runs the threads of a grid, on the stacks of fibers.h
 
 // [snippet keywords]
@@ -37,4 +38,5 @@
 #include "kernels/emulation/half.h"
 #include "kernels/emulation/runtime_calls.h"
 #include "kernels/emulation/scheduler.h"
+#include "kernels/emulation/streams.h"
 #include "kernels/emulation/vector_types.h"

@@ -1,6 +1,5 @@
 #include "kernels/emulation/runtime_calls.h"
 
-#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -9,18 +8,13 @@
 #include <unistd.h>
 
 #include "kernels/emulation/scheduler.h"
-
-using Clock = std::chrono::steady_clock;
-
-struct EmulatedStream {};
-struct EmulatedEvent {
-  std::optional<Clock::time_point> recorded;
-};
+#include "kernels/emulation/streams.h"
 
 namespace {
 
+using specdec::emulation::counted;
+
 cudaError_t last_error = cudaSuccess;
-specdec::emulation::Traffic counted;
 
 // What cudaFuncSetAttribute has allowed, kernel by kernel.
 std::map<const void*, std::size_t>& allowed_shared_bytes() {
@@ -46,7 +40,8 @@ std::map<void*, std::size_t>& limited_blocks() {
 cudaError_t allocate(void** block, std::size_t bytes) {
   *block = nullptr;
   if (bytes == 0) return cudaSuccess;
-  ++counted.allocations;
+  if (specdec::emulation::spoils_a_capture()) return cudaErrorStreamCaptureUnsupported;
+  ++counted().allocations;
   std::size_t free_bytes, total_bytes;
   cudaMemGetInfo(&free_bytes, &total_bytes);
   if (bytes > (memory_limit() ? free_bytes : total_bytes)) return cudaErrorMemoryAllocation;
@@ -74,6 +69,12 @@ const char* cudaGetErrorName(cudaError_t error) {
       return "cudaErrorInvalidResourceHandle";
     case cudaErrorNotReady:
       return "cudaErrorNotReady";
+    case cudaErrorStreamCaptureUnsupported:
+      return "cudaErrorStreamCaptureUnsupported";
+    case cudaErrorStreamCaptureInvalidated:
+      return "cudaErrorStreamCaptureInvalidated";
+    case cudaErrorStreamCaptureUnmatched:
+      return "cudaErrorStreamCaptureUnmatched";
   }
   return "unrecognized error code";
 }
@@ -94,6 +95,12 @@ const char* cudaGetErrorString(cudaError_t error) {
       return "invalid resource handle";
     case cudaErrorNotReady:
       return "device not ready";
+    case cudaErrorStreamCaptureUnsupported:
+      return "operation not permitted when stream is capturing";
+    case cudaErrorStreamCaptureInvalidated:
+      return "operation failed due to a previous error during capture";
+    case cudaErrorStreamCaptureUnmatched:
+      return "the capture was not initiated in this stream";
   }
   return "unrecognized error code";
 }
@@ -109,6 +116,8 @@ cudaError_t cudaPeekAtLastError() { return last_error; }
 
 cudaError_t cudaMalloc(void** block, std::size_t bytes) { return allocate(block, bytes); }
 cudaError_t cudaFree(void* block) {
+  if (specdec::emulation::spoils_a_capture()) return cudaErrorStreamCaptureUnsupported;
+  specdec::emulation::finish_all();  // as CUDA does: nothing that runs may still use it
   limited_blocks().erase(block);
   std::free(block);
   return cudaSuccess;
@@ -127,15 +136,33 @@ cudaError_t cudaMemGetInfo(std::size_t* free_bytes, std::size_t* total_bytes) {
   return cudaSuccess;
 }
 
-cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) {
-  if (kind == cudaMemcpyDeviceToHost) counted.bytes_to_host += bytes;
-  if (kind == cudaMemcpyHostToDevice) counted.bytes_to_device += bytes;
-  if (bytes > 0) std::memmove(to, from, bytes);
+namespace {
+
+void count_copy(std::size_t bytes, cudaMemcpyKind kind) {
+  if (kind == cudaMemcpyDeviceToHost) {
+    ++counted().downloads;
+    counted().bytes_to_host += bytes;
+  } else if (kind == cudaMemcpyHostToDevice) {
+    ++counted().uploads;
+    counted().bytes_to_device += bytes;
+  } else if (kind == cudaMemcpyDeviceToDevice) {
+    ++counted().device_copies;
+  }
+}
+
+}  // namespace
+
+cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
+                            cudaStream_t stream) {
+  count_copy(bytes, kind);
+  specdec::emulation::enqueue(stream, [=] {
+    if (bytes > 0) std::memmove(to, from, bytes);
+  });
   return cudaSuccess;
 }
-cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
-                            cudaStream_t) {
-  return cudaMemcpy(to, from, bytes, kind);
+cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) {
+  ++counted().waits;
+  return cudaMemcpyAsync(to, from, bytes, kind, nullptr);
 }
 cudaError_t cudaMemcpy2D(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch,
                          std::size_t width, std::size_t rows, cudaMemcpyKind kind) {
@@ -147,51 +174,12 @@ cudaError_t cudaMemcpy2D(void* to, std::size_t to_pitch, const void* from, std::
   return cudaSuccess;
 }
 cudaError_t cudaMemset(void* to, int value, std::size_t bytes) {
-  if (bytes > 0) std::memset(to, value, bytes);
-  return cudaSuccess;
+  return cudaMemsetAsync(to, value, bytes, nullptr);
 }
-cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t) {
-  return cudaMemset(to, value, bytes);
-}
-
-// ---- streams and events
-
-cudaError_t cudaStreamCreate(cudaStream_t* stream) {
-  *stream = new EmulatedStream;
-  return cudaSuccess;
-}
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
-  return cudaStreamCreate(stream);
-}
-cudaError_t cudaStreamDestroy(cudaStream_t stream) {
-  if (stream == nullptr) return cudaErrorInvalidResourceHandle;
-  delete stream;
-  return cudaSuccess;
-}
-cudaError_t cudaStreamSynchronize(cudaStream_t) { return cudaSuccess; }
-cudaError_t cudaDeviceSynchronize() { return cudaSuccess; }
-
-cudaError_t cudaEventCreate(cudaEvent_t* event) {
-  *event = new EmulatedEvent;
-  return cudaSuccess;
-}
-cudaError_t cudaEventDestroy(cudaEvent_t event) {
-  if (event == nullptr) return cudaErrorInvalidResourceHandle;
-  delete event;
-  return cudaSuccess;
-}
-cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t) {
-  if (event == nullptr) return cudaErrorInvalidResourceHandle;
-  event->recorded = Clock::now();
-  return cudaSuccess;
-}
-cudaError_t cudaEventSynchronize(cudaEvent_t) { return cudaSuccess; }
-cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned) { return cudaSuccess; }
-cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t from, cudaEvent_t to) {
-  if (from == nullptr || to == nullptr || !from->recorded || !to->recorded) {
-    return cudaErrorInvalidResourceHandle;
-  }
-  *milliseconds = std::chrono::duration<float, std::milli>(*to->recorded - *from->recorded).count();
+cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t stream) {
+  specdec::emulation::enqueue(stream, [=] {
+    if (bytes > 0) std::memset(to, value, bytes);
+  });
   return cudaSuccess;
 }
 
@@ -232,8 +220,6 @@ cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute
 }
 
 namespace specdec::emulation {
-
-const Traffic& traffic() { return counted; }
 
 bool can_launch(const void* kernel, dim3 grid, dim3 block, std::size_t shared_bytes) {
   const auto allowed = allowed_shared_bytes().find(kernel);

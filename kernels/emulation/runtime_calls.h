@@ -4,7 +4,7 @@
 #include "kernels/emulation/vector_types.h"
 
 // The CUDA runtime's calls that our host code makes. Device memory is host memory, a stream does
-// its work at once, and the calls return the errors that CUDA returns.
+// its work as late as a GPU may (streams.h), and the calls return the errors that CUDA returns.
 enum cudaError_t {
   cudaSuccess = 0,
   cudaErrorInvalidValue = 1,
@@ -13,6 +13,9 @@ enum cudaError_t {
   cudaErrorInvalidDevice = 101,
   cudaErrorInvalidResourceHandle = 400,
   cudaErrorNotReady = 600,
+  cudaErrorStreamCaptureUnsupported = 900,
+  cudaErrorStreamCaptureInvalidated = 901,
+  cudaErrorStreamCaptureUnmatched = 902,
 };
 const char* cudaGetErrorName(cudaError_t error);
 const char* cudaGetErrorString(cudaError_t error);
@@ -75,6 +78,27 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 // By the host's clock. Not recorded: cudaErrorInvalidResourceHandle.
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t from, cudaEvent_t to);
 
+// ---- graphs
+
+struct EmulatedGraph;
+using cudaGraph_t = EmulatedGraph*;
+using cudaGraphExec_t = EmulatedGraph*;
+enum cudaStreamCaptureMode {
+  cudaStreamCaptureModeGlobal,
+  cudaStreamCaptureModeThreadLocal,
+  cudaStreamCaptureModeRelaxed,
+};
+// From here to the end of the capture the stream writes down what it is given and does not do it.
+// Meanwhile the calls that wait for it or take memory are refused, and what touches the default
+// stream spoils the capture. Not of the default stream.
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode);
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph);
+cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t* executable, cudaGraph_t graph,
+                                          unsigned long long flags);
+cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream);
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable);
+cudaError_t cudaGraphDestroy(cudaGraph_t graph);
+
 // ---- the device
 
 struct cudaDeviceProp {
@@ -111,7 +135,14 @@ bool can_launch(const void* kernel, dim3 grid, dim3 block, std::size_t shared_by
 // What the program has asked of the device so far.
 struct Traffic {
   std::size_t allocations = 0;
+  std::size_t launches = 0;        // of kernels, one by one
+  std::size_t graph_launches = 0;  // of graphs, however many kernels each has
+  std::size_t graphs = 0;          // that are ready to be launched
+  std::size_t uploads = 0, downloads = 0, device_copies = 0;
   std::size_t bytes_to_host = 0, bytes_to_device = 0;
+  std::size_t waits = 0;  // calls that return when the device has done what it was given
+
+  Traffic operator-(const Traffic& earlier) const;
 };
 const Traffic& traffic();
 

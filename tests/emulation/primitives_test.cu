@@ -352,6 +352,23 @@ __global__ void atomic_returns(int* out) {
   out[6] = *x;
 }
 
+__global__ void count_in_turns(unsigned* count, unsigned* seen) {
+  const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+  seen[i] = atomicInc(count, 2);
+}
+
+TEST_F(Primitives, CountsToALimitAndStartsAgain) {
+  const Buffer<unsigned> count(std::vector<unsigned>{0}), seen(std::size_t{8});
+  launch(count_in_turns, 2, 4, 0, nullptr, count.data(), seen.data());
+  std::vector<unsigned> order = seen.get();
+  std::sort(order.begin(), order.end());
+  EXPECT_EQ(order, (std::vector<unsigned>{0, 0, 0, 1, 1, 1, 2, 2}));
+  EXPECT_EQ(count.get().front(), 2u);
+  const Buffer<unsigned> above(std::vector<unsigned>{7});
+  launch(count_in_turns, 1, 1, 0, nullptr, above.data(), seen.data());
+  EXPECT_EQ(above.get().front(), 0u);
+}
+
 TEST_F(Primitives, AtomicsReturnTheOldValue) {
   const std::vector<int> got = run(atomic_returns, 1, 1, 8);
   EXPECT_EQ(got, (std::vector<int>{5, 7, 7, 3, 9, 9, 1, 1}));
@@ -420,111 +437,6 @@ __global__ void vectors(float* out) {
 TEST_F(Primitives, HasVectorTypes) {
   EXPECT_EQ(sizeof(float4) + alignof(float4) + sizeof(uint2) + alignof(uint2), 48u);
   EXPECT_EQ(run(vectors, 1, 1, 8), (std::vector<float>{1, 2, 3, 4, 5, 8, 10, 11}));
-}
-
-// ---- the host's side
-
-TEST_F(Primitives, CopiesAndFills) {
-  const std::vector<int> values{1, 2, 3, 4};
-  const Buffer<int> a(values), b(std::size_t{4});
-  cuda_check(cudaMemcpyAsync(b.data(), a.data(), 16, cudaMemcpyDeviceToDevice, nullptr));
-  cuda_check(cudaMemsetAsync(b.data() + 1, 0, 8, nullptr));
-  cuda_check(cudaDeviceSynchronize());
-  EXPECT_EQ(b.get(), (std::vector<int>{1, 0, 0, 4}));
-}
-
-TEST_F(Primitives, HasStreamsAndEvents) {
-  cudaStream_t stream;
-  cudaEvent_t start, stop, never;
-  cuda_check(cudaStreamCreate(&stream));
-  for (cudaEvent_t* event : {&start, &stop, &never}) cuda_check(cudaEventCreate(event));
-  cuda_check(cudaEventRecord(start, stream));
-  const Buffer<int> out(std::size_t{1024});
-  launch(number_threads, 1, 1024, 0, stream, out.data());
-  cuda_check(cudaEventRecord(stop, stream));
-  cuda_check(cudaEventSynchronize(stop));
-  float milliseconds = -1.0f;
-  cuda_check(cudaEventElapsedTime(&milliseconds, start, stop));
-  EXPECT_GT(milliseconds, 0.0f);
-  EXPECT_EQ(cudaEventElapsedTime(&milliseconds, start, never), cudaErrorInvalidResourceHandle);
-  cuda_check(cudaStreamSynchronize(stream));
-  for (cudaEvent_t event : {start, stop, never}) cuda_check(cudaEventDestroy(event));
-  cuda_check(cudaStreamDestroy(stream));
-}
-
-__global__ void touch_shared(char* out) {
-  if (threadIdx.x < 16) dynamic_shared<char>()[threadIdx.x] = out[0];
-}
-
-// Whether launch() takes so many threads and bytes.
-std::string refusal(dim3 grid, dim3 block, std::size_t shared_bytes) {
-  const Buffer<char> out(std::vector<char>{0});
-  try {
-    launch(touch_shared, grid, block, shared_bytes, nullptr, out.data());
-    cuda_check(cudaDeviceSynchronize());
-  } catch (const std::runtime_error& error) {
-    return error.what();
-  }
-  return "";
-}
-
-TEST_F(Primitives, RefusesWhatAGpuWouldRefuse) {
-  EXPECT_EQ(refusal(1, 1024, 16), "");
-  EXPECT_NE(refusal(1, 1025, 16).find("invalid configuration argument"), std::string::npos);
-  EXPECT_NE(refusal(0, 32, 16).find("invalid configuration argument"), std::string::npos);
-  EXPECT_NE(refusal(1, dim3(1, 1, 65), 16).find("invalid configuration argument"),
-            std::string::npos);
-  EXPECT_NE(refusal(dim3(1, 65536), 1, 16).find("invalid configuration argument"),
-            std::string::npos);
-  EXPECT_EQ(refusal(1, 32, 16), "");  // and goes on
-}
-
-TEST_F(Primitives, LimitsDynamicSharedMemory) {
-  EXPECT_EQ(refusal(1, 32, 48 << 10), "");
-  EXPECT_NE(refusal(1, 32, (48 << 10) + 1).find("invalid argument"), std::string::npos);
-  cuda_check(
-      cudaFuncSetAttribute(touch_shared, cudaFuncAttributeMaxDynamicSharedMemorySize, 64 << 10));
-  EXPECT_EQ(refusal(1, 32, 64 << 10), "");
-  EXPECT_NE(refusal(1, 32, (64 << 10) + 1), "");
-  EXPECT_NE(
-      cudaFuncSetAttribute(touch_shared, cudaFuncAttributeMaxDynamicSharedMemorySize, 1 << 20),
-      cudaSuccess);
-  cudaGetLastError();
-}
-
-// Not that of launch.h, where every launch is.
-TEST_F(Primitives, ARefusedLaunchNamesItsPlace) {
-  const Buffer<char> out(1);
-  const int here = __LINE__ + 2;
-  try {
-    launch(touch_shared, dim3(3, 2), 2048, 16, nullptr, out.data());
-    ADD_FAILURE() << "2,048 threads";
-  } catch (const std::runtime_error& error) {
-    const std::string what = error.what();
-    EXPECT_NE(what.find("primitives_test.cu:" + std::to_string(here)), std::string::npos) << what;
-    EXPECT_NE(what.find("3 x 2 x 1 blocks of 2048 x 1 x 1 threads, 16 bytes"), std::string::npos)
-        << what;
-  }
-}
-
-TEST_F(Primitives, DescribesTheDevice) {
-  cudaDeviceProp device{};
-  cuda_check(cudaGetDeviceProperties(&device, 0));
-  EXPECT_GE(device.major, 8);
-  EXPECT_EQ(device.warpSize, 32);
-  EXPECT_EQ(device.maxThreadsPerBlock, 1024);
-  EXPECT_EQ(device.sharedMemPerBlock, 48u << 10);
-  std::size_t free_bytes = 0, total_bytes = 0;
-  cuda_check(cudaMemGetInfo(&free_bytes, &total_bytes));
-  EXPECT_LE(free_bytes, total_bytes);
-  EXPECT_GT(free_bytes, 0u);
-}
-
-TEST_F(Primitives, SaysWhenMemoryIsOut) {
-  void* block = nullptr;
-  EXPECT_EQ(cudaMalloc(&block, std::size_t{1} << 55), cudaErrorMemoryAllocation);
-  EXPECT_STREQ(cudaGetErrorString(cudaErrorMemoryAllocation), "out of memory");
-  cudaGetLastError();
 }
 
 }  // namespace

@@ -1,0 +1,231 @@
+#include "kernels/emulation/streams.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <set>
+#include <utility>
+#include <vector>
+
+using Clock = std::chrono::steady_clock;
+
+using AllWork = std::vector<std::function<void()>>;
+
+struct EmulatedGraph {
+  std::shared_ptr<const AllWork> work;  // a launch may still have to do it when the graph is gone
+};
+
+struct EmulatedCapture {
+  AllWork work;
+  bool spoiled = false;
+};
+
+struct EmulatedStream {
+  bool blocking = true;                    // the default stream waits for it
+  std::unique_ptr<EmulatedCapture> capture;  // null: it does what it is given
+  std::deque<std::function<void()>> work;
+  std::uint64_t given = 0, done = 0;  // pieces of work; their difference is what is in `work`
+
+  void finish_until(std::uint64_t wanted) {
+    while (done < std::min(wanted, given)) {
+      const std::function<void()> next = std::move(work.front());
+      work.pop_front();
+      ++done;
+      next();
+    }
+  }
+  void finish() { finish_until(given); }
+};
+
+// It has come when its stream has done so much of its work.
+struct EmulatedEvent {
+  cudaStream_t stream = nullptr;
+  std::uint64_t place = 0;
+  std::optional<Clock::time_point> time;
+};
+
+namespace specdec::emulation {
+namespace {
+
+// Never destroyed: static objects may own streams.
+std::set<cudaStream_t>& streams() {
+  static auto& all = *new std::set<cudaStream_t>;
+  return all;
+}
+
+void finish_blocking() {
+  for (const cudaStream_t stream : streams()) {
+    if (!stream->blocking) continue;
+    if (stream->capture) stream->capture->spoiled = true;
+    stream->finish();
+  }
+}
+
+// Until the event has come. What a stream had to do that is gone, it has done.
+void finish_until(const EmulatedEvent& event) {
+  if (streams().count(event.stream) != 0) event.stream->finish_until(event.place);
+}
+
+}  // namespace
+
+Traffic& counted() {
+  static Traffic traffic;
+  return traffic;
+}
+const Traffic& traffic() { return counted(); }
+
+Traffic Traffic::operator-(const Traffic& earlier) const {
+  return {.allocations = allocations - earlier.allocations,
+          .launches = launches - earlier.launches,
+          .graph_launches = graph_launches - earlier.graph_launches,
+          .graphs = graphs - earlier.graphs,
+          .uploads = uploads - earlier.uploads,
+          .downloads = downloads - earlier.downloads,
+          .device_copies = device_copies - earlier.device_copies,
+          .bytes_to_host = bytes_to_host - earlier.bytes_to_host,
+          .bytes_to_device = bytes_to_device - earlier.bytes_to_device,
+          .waits = waits - earlier.waits};
+}
+
+void enqueue(cudaStream_t stream, std::function<void()> work) {
+  if (stream == nullptr) {
+    finish_blocking();
+    return work();
+  }
+  if (stream->capture) return stream->capture->work.push_back(std::move(work));
+  stream->work.push_back(std::move(work));
+  ++stream->given;
+}
+
+void enqueue_launch(cudaStream_t stream, std::function<void()> kernel) {
+  if (stream == nullptr || !stream->capture) ++counted().launches;
+  enqueue(stream, std::move(kernel));
+}
+
+bool spoils_a_capture() {
+  bool capturing = false;
+  for (const cudaStream_t stream : streams()) {
+    if (!stream->capture) continue;
+    capturing = stream->capture->spoiled = true;
+  }
+  return capturing;
+}
+
+void finish_all() {
+  for (const cudaStream_t stream : streams()) stream->finish();
+}
+
+}  // namespace specdec::emulation
+
+using specdec::emulation::counted;
+
+cudaError_t cudaStreamCreate(cudaStream_t* stream) {
+  return cudaStreamCreateWithFlags(stream, cudaStreamDefault);
+}
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
+  *stream = new EmulatedStream;
+  (*stream)->blocking = flags != cudaStreamNonBlocking;
+  specdec::emulation::streams().insert(*stream);
+  return cudaSuccess;
+}
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  if (specdec::emulation::streams().count(stream) == 0) return cudaErrorInvalidResourceHandle;
+  stream->finish();
+  specdec::emulation::streams().erase(stream);
+  delete stream;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  if (specdec::emulation::spoils_a_capture()) return cudaErrorStreamCaptureUnsupported;
+  ++counted().waits;
+  if (stream == nullptr) {
+    specdec::emulation::finish_blocking();
+  } else {
+    stream->finish();
+  }
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceSynchronize() {
+  if (specdec::emulation::spoils_a_capture()) return cudaErrorStreamCaptureUnsupported;
+  ++counted().waits;
+  specdec::emulation::finish_all();
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventCreate(cudaEvent_t* event) {
+  *event = new EmulatedEvent;
+  return cudaSuccess;
+}
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  if (event == nullptr) return cudaErrorInvalidResourceHandle;
+  specdec::emulation::finish_until(*event);  // its stream writes to it
+  delete event;
+  return cudaSuccess;
+}
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  if (event == nullptr) return cudaErrorInvalidResourceHandle;
+  specdec::emulation::finish_until(*event);
+  event->time.reset();
+  specdec::emulation::enqueue(stream, [event] { event->time = Clock::now(); });
+  event->stream = stream;
+  event->place = stream == nullptr ? 0 : stream->given;
+  return cudaSuccess;
+}
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  if (specdec::emulation::spoils_a_capture()) return cudaErrorStreamCaptureUnsupported;
+  ++counted().waits;
+  specdec::emulation::finish_until(*event);
+  return cudaSuccess;
+}
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  specdec::emulation::enqueue(stream, [copy = *event] { specdec::emulation::finish_until(copy); });
+  return cudaSuccess;
+}
+cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t from, cudaEvent_t to) {
+  if (from == nullptr || to == nullptr) return cudaErrorInvalidResourceHandle;
+  for (const cudaEvent_t event : {from, to}) {
+    if (event->time) continue;
+    return event->stream != nullptr ? cudaErrorNotReady : cudaErrorInvalidResourceHandle;
+  }
+  *milliseconds = std::chrono::duration<float, std::milli>(*to->time - *from->time).count();
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
+  if (stream == nullptr || stream->capture) return cudaErrorStreamCaptureUnsupported;
+  stream->capture = std::make_unique<EmulatedCapture>();
+  return cudaSuccess;
+}
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
+  *graph = nullptr;
+  if (stream == nullptr || !stream->capture) return cudaErrorStreamCaptureUnmatched;
+  const auto capture = std::move(stream->capture);
+  if (capture->spoiled) return cudaErrorStreamCaptureInvalidated;
+  *graph = new EmulatedGraph{std::make_shared<const AllWork>(std::move(capture->work))};
+  return cudaSuccess;
+}
+cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t* executable, cudaGraph_t graph,
+                                          unsigned long long) {
+  *executable = new EmulatedGraph(*graph);
+  ++counted().graphs;
+  return cudaSuccess;
+}
+cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
+  ++counted().graph_launches;
+  specdec::emulation::enqueue(stream, [all = executable->work] {
+    for (const auto& work : *all) work();
+  });
+  return cudaSuccess;
+}
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable) {
+  --counted().graphs;
+  delete executable;
+  return cudaSuccess;
+}
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+  delete graph;
+  return cudaSuccess;
+}
