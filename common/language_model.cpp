@@ -7,11 +7,19 @@
 
 namespace specdec {
 
+void LanguageModel::forward_chosen(std::span<const SequenceId>, const std::int32_t*, DeviceRows) {
+  SPECDEC_CHECK(feeds_from_device(), "a model that can be fed from its device");
+}
+
+void fail_not_numbers() {
+  fail("the model's logits are not numbers (NaN); its weights may be damaged");
+}
+
 TokenId argmax(Backend& backend, ConstDeviceRows logits) {
   SPECDEC_CHECK(logits.rows == 1, "one row, not {}", logits.rows);
   TokenId id = -1;
   backend.argmax(logits, std::span(&id, 1));
-  if (id < 0) fail("the model's logits are not numbers (NaN); its weights may be damaged");
+  if (id < 0) fail_not_numbers();
   return id;
 }
 

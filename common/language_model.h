@@ -32,6 +32,14 @@ class LanguageModel {
   // positions exceed max_seq_len() or the cache is full (CacheFull); then nothing has changed.
   virtual void forward(std::span<const Segment> batch, DeviceRows logits) = 0;
 
+  // Appends one token to each sequence, which the device has chosen and the host does not know.
+  // ids: device memory, [sequences]; behind a -1, which is no token, there is no text, and the
+  // caller truncates. logits: [sequences, vocab_size()]. Else as forward().
+  // REQUIRES: feeds_from_device().
+  virtual void forward_chosen(std::span<const SequenceId> sequences, const std::int32_t* ids,
+                              DeviceRows logits);
+  virtual bool feeds_from_device() const { return false; }
+
   virtual SequenceId create() = 0;
   virtual SequenceId fork(SequenceId sequence) = 0;
   virtual void release(SequenceId sequence) = 0;
@@ -76,6 +84,9 @@ class LogitsBuffer {
   DeviceArray<float> values_;
   int rows_, width_;
 };
+
+// Throws the Error of logits that are not numbers (NaN).
+[[noreturn]] void fail_not_numbers();
 
 // The largest logit of a row, the lowest id among equals. logits: [1, vocab_size]. Throws Error
 // where they are not numbers: a NaN must end a request, not choose a token.

@@ -1,7 +1,10 @@
 #include "common/llama.h"
 
 #include <algorithm>
+#include <bit>
+#include <functional>
 #include <limits>
+#include <utility>
 
 #include "common/base/check.h"
 #include "common/base/error.h"
@@ -45,17 +48,19 @@ Llama::Llama(const LlamaModel& model, KvCache& cache, const LlamaOptions& option
   activated_ = rows_of(c.d_ff);
   cosines_ = rows_of(heads.head_dim / 2);
   sines_ = rows_of(heads.head_dim / 2);
-  rows_ = DeviceArray<std::int32_t>(model.backend(), product(5, T));
   // Tables of all pages together; only batches that share pages can need more.
   const auto n_pages = static_cast<std::size_t>(cache.memory().slots() / cache.page_size());
   plan_.page_tables.reserve(n_pages);
-  page_tables_ = DeviceArray<std::int32_t>(model.backend(), n_pages);
+  lists_.reserve(product(5, T) + n_pages);
+  lists_on_device_ = DeviceArray<std::int32_t>(model.backend(), product(5, T) + n_pages);
   for (auto* list :
        {&plan_.ids, &plan_.positions, &plan_.slots, &plan_.table_starts, &plan_.wanted}) {
     list->reserve(static_cast<std::size_t>(T));
   }
   extensions_.reserve(static_cast<std::size_t>(T));
-  model.backend().reserve_attention(T, heads, std::min(c.max_seq_len, cache.memory().slots()));
+  largest_context_ = std::min(c.max_seq_len, cache.memory().slots());
+  model.backend().reserve_attention(T, heads, largest_context_);
+  recorder_ = model.backend().make_recorder();
 }
 
 // [snippet forward]
@@ -66,10 +71,7 @@ void Llama::forward(std::span<const Segment> batch, DeviceRows logits) {
     const Burst burst(backend());
     run_passes(batch, logits);
   } catch (...) {  // a device that failed, no memory
-    for (const Segment& segment : batch) {
-      const auto n_tokens = static_cast<int>(segment.tokens.size());
-      cache_.truncate(segment.sequence, length(segment.sequence) - n_tokens);
-    }
+    take_back(extensions_);
     throw;
   }
   counters_.forwards++;
@@ -99,6 +101,31 @@ void Llama::run_passes(std::span<const Segment> batch, DeviceRows logits) {
 }
 // [end snippet forward]
 
+void Llama::forward_chosen(std::span<const SequenceId> sequences, const std::int32_t* ids,
+                           DeviceRows logits) {
+  SPECDEC_CHECK(
+      std::ssize(sequences) <= options_.max_pass_rows && logits.rows == std::ssize(sequences),
+      "a row of logits for each of up to {} sequences", options_.max_pass_rows);
+  extensions_.clear();
+  for (const SequenceId sequence : sequences) {
+    check_length(sequence, 1);
+    extensions_.push_back({sequence, 1});
+  }
+  cache_.extend(extensions_);
+  try {
+    plan_.clear();
+    for (const SequenceId sequence : sequences) {
+      plan_.wanted.push_back(static_cast<std::int32_t>(plan_.ids.size()));
+      plan_row(0, sequence, length(sequence) - 1, plan_table(sequence));
+    }
+    run_pass(logits, ids);
+  } catch (...) {
+    take_back(extensions_);
+    throw;
+  }
+  counters_.forwards++;
+}
+
 void Llama::check(std::span<const Segment> batch, DeviceRows logits) const {
   int wanted = 0;
   for (const Segment& segment : batch) {
@@ -107,10 +134,7 @@ void Llama::check(std::span<const Segment> batch, DeviceRows logits) const {
     SPECDEC_CHECK(0 <= segment.logits_rows && segment.logits_rows <= n_tokens,
                   "logits for 0 to {} tokens, not {}", n_tokens, segment.logits_rows);
     wanted += segment.logits_rows;
-    if (length(segment.sequence) + n_tokens > max_seq_len()) {
-      fail("{} cached and {} new tokens exceed the model's {} positions", length(segment.sequence),
-           n_tokens, max_seq_len());
-    }
+    check_length(segment.sequence, n_tokens);
     for (const TokenId id : segment.tokens) {
       if (id < 0 || id >= vocab_size()) {
         fail("token id {} is outside the vocabulary of {}", id, vocab_size());
@@ -119,6 +143,19 @@ void Llama::check(std::span<const Segment> batch, DeviceRows logits) const {
   }
   SPECDEC_CHECK(logits.rows == wanted && (wanted == 0 || logits.width == vocab_size()),
                 "logits of {} rows, not {}", wanted, logits.rows);
+}
+
+void Llama::check_length(SequenceId sequence, int n_tokens) const {
+  if (length(sequence) + n_tokens > max_seq_len()) {
+    fail("{} cached and {} new tokens exceed the model's {} positions", length(sequence), n_tokens,
+         max_seq_len());
+  }
+}
+
+void Llama::take_back(std::span<const Extension> extensions) {
+  for (const auto& [sequence, tokens] : extensions) {
+    cache_.truncate(sequence, length(sequence) - tokens);
+  }
 }
 
 void Llama::extend_cache(std::span<const Segment> batch) {
@@ -139,43 +176,66 @@ void Llama::PassPlan::clear() {
 void Llama::plan_segment(const Segment& segment, int first, int end) {
   const int n_tokens = static_cast<int>(segment.tokens.size());
   const int start = cache_.length(segment.sequence) - n_tokens;
-  const auto table = cache_.pages(segment.sequence);
-  const auto table_start = static_cast<std::int32_t>(plan_.page_tables.size());
-  plan_.page_tables.insert(plan_.page_tables.end(), table.begin(), table.end());
+  const std::int32_t table_start = plan_table(segment.sequence);
   for (int i = first; i < end; i++) {
     if (i >= n_tokens - segment.logits_rows) {
       plan_.wanted.push_back(static_cast<std::int32_t>(plan_.ids.size()));
     }
-    plan_.ids.push_back(segment.tokens[static_cast<std::size_t>(i)]);
-    plan_.positions.push_back(start + i);
-    plan_.slots.push_back(cache_.slot(segment.sequence, start + i));
-    plan_.table_starts.push_back(table_start);
+    plan_row(segment.tokens[static_cast<std::size_t>(i)], segment.sequence, start + i, table_start);
   }
 }
 
-// Copies the plan to the device, each list to its row of rows_.
-RowPlaces Llama::upload_plan() {
-  Backend& ops = *ops_;
-  const auto upload = [&](const std::vector<std::int32_t>& list, std::int32_t* to) {
-    ops.upload(list.data(), to, list.size() * sizeof(std::int32_t));
-    return to;
-  };
-  const auto row = [&](int i) { return rows_.data() + product(i, options_.max_pass_rows); };
-  if (page_tables_.size() < plan_.page_tables.size()) {
-    page_tables_ = DeviceArray<std::int32_t>(ops, 2 * plan_.page_tables.size());
-  }
+// Plans the sequence's page table: where it starts.
+std::int32_t Llama::plan_table(SequenceId sequence) {
+  const auto table = cache_.pages(sequence);
+  const auto start = static_cast<std::int32_t>(plan_.page_tables.size());
+  plan_.page_tables.insert(plan_.page_tables.end(), table.begin(), table.end());
+  return start;
+}
+
+void Llama::plan_row(TokenId token, SequenceId sequence, int position, std::int32_t table_start) {
+  plan_.ids.push_back(token);
+  plan_.positions.push_back(position);
+  plan_.slots.push_back(cache_.slot(sequence, position));
+  plan_.table_starts.push_back(table_start);
+}
+
+// A power of two from 128 on, so that passes of about the same context are the same operations; no
+// more than there is memory for.
+int Llama::context_bucket(int context) const {
+  const int rounded =
+      static_cast<int>(std::bit_ceil(std::max(128u, static_cast<unsigned>(context))));
+  return std::max(context, std::min(rounded, largest_context_));
+}
+
+// Copies the plan to the device: one copy, as each is a call that a GPU waits for.
+Llama::PlanOnDevice Llama::upload_plan() {
   // [snippet upload-plan]
-  upload(plan_.ids, row(0));     // ids()
-  upload(plan_.wanted, row(1));  // wanted()
-  RowPlaces places;
-  places.positions = upload(plan_.positions, row(2));
-  places.slots = upload(plan_.slots, row(3));
-  places.table_starts = upload(plan_.table_starts, row(4));
-  places.page_tables = upload(plan_.page_tables, page_tables_.data());
-  places.page_size = cache_.page_size();
-  places.context = 1 + *std::ranges::max_element(plan_.positions);
+  lists_.clear();
+  for (const auto* list : {&plan_.ids, &plan_.wanted, &plan_.positions, &plan_.slots,
+                           &plan_.table_starts, &plan_.page_tables}) {
+    lists_.insert(lists_.end(), list->begin(), list->end());
+  }
+  if (lists_on_device_.size() < lists_.size()) {
+    lists_on_device_ = DeviceArray<std::int32_t>(backend(), 2 * lists_.size());
+  }
+  ops_->upload(lists_.data(), lists_on_device_.data(), lists_.size() * sizeof(std::int32_t));
+
+  const std::int32_t* next = lists_on_device_.data();
+  const auto take = [&](const std::vector<std::int32_t>& list) {
+    return std::exchange(next, next + list.size());
+  };
+  PlanOnDevice plan;
+  plan.ids = take(plan_.ids);
+  plan.wanted = take(plan_.wanted);
+  plan.places.positions = take(plan_.positions);
+  plan.places.slots = take(plan_.slots);
+  plan.places.table_starts = take(plan_.table_starts);
+  plan.places.page_tables = take(plan_.page_tables);
+  plan.places.page_size = cache_.page_size();
+  plan.places.context = context_bucket(1 + *std::ranges::max_element(plan_.positions));
   // [end snippet upload-plan]
-  return places;
+  return plan;
 }
 
 // The scratch as matrices of `rows` rows.
@@ -200,24 +260,36 @@ Llama::Activations Llama::activations(int rows) const {
   return a;
 }
 
-// [snippet pass]
-// One pass over the planned rows. logits: [plan_.wanted, vocab_size]
-void Llama::run_pass(DeviceRows logits) {
-  Backend& ops = *ops_;
-  const RowPlaces places = upload_plan();
-  const Activations a = activations(static_cast<int>(plan_.ids.size()));
-
-  ops.embed(model_.embedding(), ids(), a.x);
-  ops.rope_angles(places.positions, model_.rope_frequencies().data(), a.cosines, a.sines);
-  for (int i = 0; i < model_.config().n_layers; i++) block(i, a, places);
-  if (logits.rows > 0) head(a, logits);
+// One pass over the planned rows. logits: [plan_.wanted, vocab_size]. ids_on_device: in place of
+// the plan's.
+void Llama::run_pass(DeviceRows logits, const std::int32_t* ids_on_device) {
+  PlanOnDevice plan = upload_plan();
+  if (ids_on_device != nullptr) plan.ids = ids_on_device;
+  const int rows = static_cast<int>(plan_.ids.size());
+  const auto operations = [&] { compute(plan, activations(rows), logits); };
+  if (recorder_ != nullptr && ops_ == &model_.backend()) {
+    const auto address = [](const auto* p) { return reinterpret_cast<std::intptr_t>(p); };
+    recorder_->run({rows, logits.rows, plan.places.context, address(plan.ids), address(plan.wanted),
+                    address(logits.data)},
+                   std::ref(operations));
+  } else {
+    operations();
+  }
 
   counters_.passes++;
-  counters_.rows += a.x.rows;
+  counters_.rows += rows;
   counters_.weight_bytes += static_cast<std::int64_t>(
       model_.layer_bytes() + (logits.rows > 0 ? model_.head().bytes() : 0));
 }
-// [end snippet pass]
+
+// The operations of a pass, the same for all plans of this size.
+void Llama::compute(const PlanOnDevice& plan, const Activations& a, DeviceRows logits) {
+  Backend& ops = *ops_;
+  ops.embed(model_.embedding(), plan.ids, a.x);
+  ops.rope_angles(plan.places.positions, model_.rope_frequencies().data(), a.cosines, a.sines);
+  for (int i = 0; i < model_.config().n_layers; i++) block(i, a, plan.places);
+  if (logits.rows > 0) head(a, plan.wanted, logits);
+}
 
 // [snippet block]
 // One transformer block: x += attention(norm(x)); x += mlp(norm(x)).
@@ -243,12 +315,12 @@ void Llama::block(int i, const Activations& a, const RowPlaces& places) {
 // [end snippet block]
 
 // The logits of the wanted rows. logits: [plan_.wanted, vocab_size]
-void Llama::head(const Activations& a, DeviceRows logits) {
+void Llama::head(const Activations& a, const std::int32_t* wanted, DeviceRows logits) {
   const LlamaConfig& c = model_.config();
   Backend& ops = *ops_;
   const DeviceRows last = a.projected.slice(0, logits.rows);  // scratch that is free by now
   const DeviceRows normed = a.normed.slice(0, logits.rows);
-  ops.gather_rows(a.x, wanted(), last);
+  ops.gather_rows(a.x, wanted, last);
   ops.rms_norm(last, model_.final_norm().data(), static_cast<float>(c.rms_norm_eps), normed);
   ops.matmul(normed, model_.head(), logits);
   if (options_.token_limit > 0 && options_.token_limit < c.vocab_size) {

@@ -35,6 +35,10 @@ class Llama final : public LanguageModel {
   using LanguageModel::forward;
   void forward(std::span<const Segment> batch, DeviceRows logits) override;
 
+  void forward_chosen(std::span<const SequenceId> sequences, const std::int32_t* ids,
+                      DeviceRows logits) override;
+  bool feeds_from_device() const override { return backend().samples(); }
+
   SequenceId create() override { return cache_.create(); }
   SequenceId fork(SequenceId sequence) override { return cache_.fork(sequence); }
   void release(SequenceId sequence) override { cache_.release(sequence); }
@@ -54,13 +58,21 @@ class Llama final : public LanguageModel {
   void compute_through(Backend& ops) { ops_ = &ops; }
 
  private:
-  // The rows of a pass on the host: what they are and where they stand. Room is kept.
+  // The rows of a pass on the host: what they are and where they stand. Room is kept. Ids that only
+  // the device knows are 0.
   struct PassPlan {
     std::vector<std::int32_t> ids, positions, slots, table_starts;  // [T]
     std::vector<std::int32_t> wanted;                               // rows whose logits are wanted
     std::vector<std::int32_t> page_tables;
 
     void clear();
+  };
+
+  // The plan in device memory.
+  struct PlanOnDevice {
+    const std::int32_t* ids = nullptr;     // [T]
+    const std::int32_t* wanted = nullptr;  // [rows of logits]
+    RowPlaces places;
   };
 
   // What a pass computes, T rows each.
@@ -75,31 +87,37 @@ class Llama final : public LanguageModel {
   };
 
   void check(std::span<const Segment> batch, DeviceRows logits) const;
+  void check_length(SequenceId sequence, int n_tokens) const;
   void extend_cache(std::span<const Segment> batch);
+  void take_back(std::span<const Extension> extensions);
   void run_passes(std::span<const Segment> batch, DeviceRows logits);
   void plan_segment(const Segment& segment, int first, int end);
-  RowPlaces upload_plan();
-  const std::int32_t* ids() const { return rows_.data(); }
-  const std::int32_t* wanted() const { return rows_.data() + options_.max_pass_rows; }
+  std::int32_t plan_table(SequenceId sequence);
+  void plan_row(TokenId token, SequenceId sequence, int position, std::int32_t table_start);
+  int context_bucket(int context) const;
+  PlanOnDevice upload_plan();
   Activations activations(int rows) const;
-  void run_pass(DeviceRows logits);
+  void run_pass(DeviceRows logits, const std::int32_t* ids_on_device = nullptr);
+  void compute(const PlanOnDevice& plan, const Activations& a, DeviceRows logits);
   void block(int i, const Activations& a, const RowPlaces& places);
-  void head(const Activations& a, DeviceRows logits);
+  void head(const Activations& a, const std::int32_t* wanted, DeviceRows logits);
 
   const LlamaModel& model_;
   KvCache& cache_;
   LlamaOptions options_;
   LlamaCounters counters_;
   Backend* ops_;  // computes
+  int largest_context_ = 0;
+  std::unique_ptr<Recorder> recorder_;  // null: the backend has none
 
   PassPlan plan_;
+  std::vector<std::int32_t> lists_;            // the plan's, one behind the other
+  DeviceArray<std::int32_t> lists_on_device_;  // grows when a batch needs more
   std::vector<Extension> extensions_;
 
   // Scratch for a pass of up to max_pass_rows rows.
   DeviceArray<float> x_, normed_, qkv_, attended_, projected_, gate_up_, activated_;
   DeviceArray<float> cosines_, sines_;
-  DeviceArray<std::int32_t> rows_;         // [5, max_pass_rows]: the plan's lists
-  DeviceArray<std::int32_t> page_tables_;  // grows when a batch needs more
 };
 
 }  // namespace specdec

@@ -1,6 +1,8 @@
 #pragma once
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -83,6 +85,20 @@ struct HeadShape {
   int head_dim = 0;    // D, even
 };
 
+// Makes the same operations again and again, for a device that can take many in one call.
+class Recorder {
+ public:
+  // What the operations depend on, but for the contents of memory: sizes and addresses.
+  using Shape = std::array<std::int64_t, 6>;
+
+  virtual ~Recorder() = default;
+
+  // Does what operations() asks of the backend: by calling it, or by what an earlier call with the
+  // same shape asked for. REQUIRES: it asks for nothing that comes back to the host, takes no
+  // memory that an earlier call had not, and the same at each call with the shape.
+  virtual void run(const Shape& shape, const std::function<void()>& operations) = 0;
+};
+
 class Backend : public DeviceAllocator {
  public:
   // What it is, for people: "CPU, 2 threads, AVX-512".
@@ -92,7 +108,8 @@ class Backend : public DeviceAllocator {
 
   // ---- memory
 
-  // Copies between host and device; done when the call returns.
+  // Copies between host and device, in order with all operations. The host's memory is free, or
+  // holds what was asked for, when the call returns.
   virtual void upload(const void* host, void* device, std::size_t bytes) = 0;
   virtual void download(const void* device, void* host, std::size_t bytes) = 0;
   // Device to device. REQUIRES: no overlap.
@@ -108,7 +125,8 @@ class Backend : public DeviceAllocator {
 
   // ---- rows in, rows out
 
-  // out[t] = row ids[t] of the table. ids: device memory, [T]; out: [T, table.width()].
+  // out[t] = row ids[t] of the table. ids: device memory, [T]; out: [T, table.width()]. A backend
+  // that samples() takes -1 as well, for no token, and writes zeros.
   virtual void embed(const WeightMatrix& table, const std::int32_t* ids, DeviceRows out) = 0;
 
   // out[t] = x[rows[t]]. rows: device memory, [out.rows].
@@ -176,6 +194,14 @@ class Backend : public DeviceAllocator {
   // ids[t] = the index of the largest element of row t, the lowest among equals; -1 where the row
   // holds a NaN. ids: host memory, [x.rows]; there when the call returns.
   virtual void argmax(ConstDeviceRows x, std::span<std::int32_t> ids) = 0;
+  // The same into device memory, [x.rows], in order with all operations.
+  virtual void argmax_on_device(ConstDeviceRows x, std::int32_t* ids) = 0;
+
+  // Null where operations are best asked for one by one. The backend outlives it.
+  virtual std::unique_ptr<Recorder> make_recorder() { return nullptr; }
+
+  // Returns when the device has done all that it was given.
+  virtual void wait() {}
 
   // Whether the backend chooses tokens in its own memory. Where that is the host's it need not: the
   // host's code reads logits in place.

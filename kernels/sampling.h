@@ -98,8 +98,9 @@ struct SamplerRoom {
   int history = 0;  // tokens of all histories together that a penalty looks at
 };
 
-// All memory is taken at construction. A call copies once to the device and once back, and is done
-// when it returns. Sizes agree and lie within the room, or the program aborts.
+// All memory is taken at construction. A call copies once to the device and at most once back, and
+// is done when it returns, but for choose_on_device(). Sizes agree and lie within the room, or the
+// program aborts.
 class Sampler {
  public:
   virtual ~Sampler() = default;
@@ -109,6 +110,11 @@ class Sampler {
   // where a row holds no distribution (a NaN, or nothing but minus infinity).
   virtual void choose(ConstDeviceRows logits, std::span<const Choice> choices,
                       std::span<std::int32_t> tokens) = 0;
+
+  // The same with tokens in device memory, [rows], in order with the backend's operations: the host
+  // does not wait. The choices are free when the call returns.
+  virtual void choose_on_device(ConstDeviceRows logits, std::span<const Choice> choices,
+                                std::int32_t* tokens) = 0;
 
   // Judges rounds side by side. acceptance_probs: host memory, one for each draft of each round, in
   // order: sum min(p, q) for the drafts that were tested, 0 for the others.

@@ -16,16 +16,27 @@ if(SPECDEC_CUDA STREQUAL "AUTO" AND NOT gpus MATCHES "GPU 0")
   return()
 endif()
 
-# One architecture: that of the GPU that is here, if any; otherwise code for A100, which drivers
-# translate for newer ones.
-if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
-  set(CMAKE_CUDA_ARCHITECTURES 80)
-  if(gpus MATCHES "GPU 0")
-    set(CMAKE_CUDA_ARCHITECTURES native)
-  endif()
-endif()
 find_program(SPECDEC_NVCC nvcc HINTS ENV CUDA_PATH PATHS /usr/local/cuda/bin)
 mark_as_advanced(SPECDEC_NVCC)
+
+# The architecture of the GPU that is here. On a machine without one, those that people have, as far
+# as this nvcc knows them: A100; RTX 30; RTX 40 and L40; H100 and H200; B200; RTX 50. The newest as
+# PTX, too, which drivers translate for what comes later.
+if(SPECDEC_NVCC AND NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
+  if(gpus MATCHES "GPU 0")
+    set(CMAKE_CUDA_ARCHITECTURES native)
+  else()
+    execute_process(COMMAND ${SPECDEC_NVCC} --list-gpu-code OUTPUT_VARIABLE known ERROR_QUIET)
+    set(CMAKE_CUDA_ARCHITECTURES)
+    foreach(architecture 80 86 89 90 100 120)
+      if(known MATCHES "sm_${architecture}[\r\n]")
+        list(APPEND CMAKE_CUDA_ARCHITECTURES ${architecture}-real)
+        set(newest ${architecture}-virtual)
+      endif()
+    endforeach()
+    list(APPEND CMAKE_CUDA_ARCHITECTURES ${newest})
+  endif()
+endif()
 if(SPECDEC_NVCC)
   set(CMAKE_CUDA_COMPILER ${SPECDEC_NVCC})
   include(CheckLanguage)

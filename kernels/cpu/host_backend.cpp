@@ -66,6 +66,10 @@ void HostBackend::store_kv(ConstDeviceRows k, ConstDeviceRows v,  // [T, Hkv * D
   }
 }
 
+void HostBackend::argmax_on_device(ConstDeviceRows x, std::int32_t* ids) {
+  argmax(x, {ids, static_cast<std::size_t>(x.rows)});
+}
+
 void HostBackend::fill(DeviceRows x, float value) {
   for (int t = 0; t < x.rows; ++t) std::fill_n(x.row(t), x.width, value);
 }

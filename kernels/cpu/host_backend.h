@@ -18,6 +18,7 @@ class HostBackend : public Backend {
   void store_kv(ConstDeviceRows k, ConstDeviceRows v, const RowPlaces& places,
                 KvLayer cache) override;
   void fill(DeviceRows x, float value) override;
+  void argmax_on_device(ConstDeviceRows x, std::int32_t* ids) override;
   // The C library's cosine and sine, once a pass.
   void rope_angles(const std::int32_t* positions, const float* frequencies, DeviceRows cosines,
                    DeviceRows sines) override;

@@ -21,10 +21,12 @@ template <typename T>
 __global__ void embed_kernel(Weights<T> table, const std::int32_t* ids, DeviceRows out) {
   const int i = first_column(), t = row();
   if (i >= out.width) return;
-  const T* from = table.row(ids[t]) + i;  // the table's rows are padded: four elements are there
-  Vector4 v;
+  Vector4 v = {};
+  if (const std::int32_t id = ids[t]; id >= 0) {
+    const T* from = table.row(id) + i;  // the table's rows are padded: four elements are there
 #pragma unroll
-  for (int j = 0; j < 4; ++j) v.at[j] = table.scale(ids[t]) * to_float(from[j]);
+    for (int j = 0; j < 4; ++j) v.at[j] = table.scale(id) * to_float(from[j]);
+  }
   store4(row_of(out, t) + i, out.width - i, v);
 }
 

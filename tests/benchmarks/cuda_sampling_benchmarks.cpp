@@ -44,13 +44,20 @@ class Logits {
   DeviceArray<float> values_;
 };
 
-using Argmax = void (*)(ConstDeviceRows, std::int32_t*, cudaStream_t);
+using Argmax = void (*)(ConstDeviceRows, std::int32_t*, ArgmaxScratch);
 
 void run_argmax(benchmark::State& state, CudaBench& bench, Argmax kernel) {
   const Logits logits(bench.backend, static_cast<int>(state.range(0)));
-  const DeviceArray<std::int32_t> ids(bench.backend, static_cast<std::size_t>(logits.rows()));
-  measure(state, bench, logits.work(), logits.copies(),
-          [&](int copy) { kernel(logits.of(copy), ids.data(), nullptr); });
+  const auto rows = static_cast<std::size_t>(logits.rows());
+  const DeviceArray<std::int32_t> ids(bench.backend, rows);
+  const DeviceArray<unsigned long long> keys(bench.backend, rows);
+  const DeviceArray<unsigned> done(bench.backend, rows);
+  const std::vector<unsigned long long> zeros(rows, 0);
+  bench.backend.upload(zeros.data(), keys.data(), rows * sizeof(unsigned long long));
+  bench.backend.upload(zeros.data(), done.data(), rows * sizeof(unsigned));
+  measure(state, bench, logits.work(), logits.copies(), [&](int copy) {
+    kernel(logits.of(copy), ids.data(), {keys.data(), done.data()});
+  });
 }
 
 // A token for each of M rows.
@@ -102,9 +109,14 @@ constexpr Filter kFilters[] = {{"all", 0, 1}, {"top_k_50", 50, 1}, {"top_p_0.9",
 }  // namespace
 
 void add_sampling_benchmarks(CudaBench& bench) {
-  for (const auto& [step, kernel] : {std::pair<const char*, Argmax>{"1_naive", argmax_naive},
-                                     {"2_block", argmax_block},
-                                     {"engine", argmax}}) {
+  using Step = std::pair<const char*, Argmax>;
+  static constexpr Step kSteps[] = {
+      {"1_naive", [](auto x, auto* ids, ArgmaxScratch) { argmax_naive(x, ids, nullptr); }},
+      {"2_block", [](auto x, auto* ids, ArgmaxScratch) { argmax_block(x, ids, nullptr); }},
+      {"3_blocks",
+       [](auto x, auto* ids, auto scratch) { argmax_blocks(x, ids, scratch, nullptr); }},
+      {"engine", [](auto x, auto* ids, auto scratch) { argmax(x, ids, scratch, nullptr); }}};
+  for (const auto& [step, kernel] : kSteps) {
     add_benchmark(
         fmt::format("argmax/step:{}", step), {1, 6, 64},
         [&bench, kernel = kernel](benchmark::State& state) { run_argmax(state, bench, kernel); });

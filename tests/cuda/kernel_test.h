@@ -21,6 +21,8 @@ class KernelTest : public ::testing::Test {
 #ifndef SPECDEC_EMULATED
     const std::string problem = cuda_support().problem;
     if (!problem.empty()) GTEST_SKIP() << "NOT CHECKED: " << problem;
+    // A death test's child starts anew: CUDA does not survive a fork.
+    GTEST_FLAG_SET(death_test_style, "threadsafe");
 #endif
   }
 };

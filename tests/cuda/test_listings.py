@@ -28,6 +28,7 @@ HOT = [
     ("attention/attention_4_split.cu", "attention_piece_kernelILb1ELi4E", 14, 128, 168),
     ("attention/attention_4_split.cu", "combine_kernelILi4E", 12, 32, 128),
     ("argmax/argmax_2_block.cu", "argmax_block_kernel", 4, 128, 64),
+    ("argmax/argmax_3_blocks.cu", "argmax_blocks_kernel", 4, 128, 64),
     ("matmul/matmul_4_rows.cu", "matmul_rows_kernelI13__nv_bfloat16Li1ELb1E", 6, 128, 128),
     ("matmul/matmul_4_rows.cu", "matmul_rows_kernelI13__nv_bfloat16Li8ELb1E", 10, 128, 168),
     ("matmul/matmul_4_rows.cu", "matmul_rows_kernelI13__nv_bfloat16Li16ELb1E", 12, 128, 255)]

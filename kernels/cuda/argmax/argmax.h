@@ -13,7 +13,17 @@ void argmax_naive(ConstDeviceRows x, std::int32_t* ids, cudaStream_t stream);
 // One block a row.
 void argmax_block(ConstDeviceRows x, std::int32_t* ids, cudaStream_t stream);
 
+// What the blocks of a row share, in device memory: [T] each, zeros before and afterwards.
+struct ArgmaxScratch {
+  unsigned long long* keys = nullptr;
+  unsigned* blocks_done = nullptr;
+};
+
+// Several blocks a row, at most 65,535 rows.
+void argmax_blocks(ConstDeviceRows x, std::int32_t* ids, ArgmaxScratch scratch,
+                   cudaStream_t stream);
+
 // The one that the engine calls.
-void argmax(ConstDeviceRows x, std::int32_t* ids, cudaStream_t stream);
+void argmax(ConstDeviceRows x, std::int32_t* ids, ArgmaxScratch scratch, cudaStream_t stream);
 
 }  // namespace specdec::cuda::inline SPECDEC_CUDA_BUILD

@@ -9,8 +9,11 @@
 #include "kernels/cpu/require.h"
 #include "kernels/cuda/argmax/argmax.h"
 #include "kernels/cuda/attention/attention.h"
+#include "kernels/cuda/backend/graphs.h"
+#include "kernels/cuda/backend/transfers.h"
 #include "kernels/cuda/cuda_check.h"
 #include "kernels/cuda/cuda_matrix.h"
+#include "kernels/cuda/launch.h"
 #include "kernels/cuda/matmul/cublas_gemm.h"
 #include "kernels/cuda/matmul/matmul.h"
 #include "kernels/cuda/rms_norm/rms_norm.h"
@@ -33,7 +36,8 @@ const CudaMatrix& own(const WeightMatrix& matrix) {
 
 class CudaBackend final : public Backend {
  public:
-  explicit CudaBackend(Gemm gemm) : gemm_(gemm), argmax_ids_(*this, 32) {
+  explicit CudaBackend(Gemm gemm) : gemm_(gemm) {
+    reserve_argmax(32);
     if (gemm == Gemm::kCublas) cublas_ = std::make_unique<CublasGemm>(*this);
   }
   CudaBackend(const CudaBackend&) = delete;
@@ -63,10 +67,10 @@ class CudaBackend final : public Backend {
   }
   void deallocate(void* block) override { cudaFree(block); }
   void upload(const void* host, void* device, std::size_t bytes) override {
-    if (bytes > 0) cuda_check(cudaMemcpy(device, host, bytes, cudaMemcpyHostToDevice));
+    transfers_.upload(host, device, bytes);
   }
   void download(const void* device, void* host, std::size_t bytes) override {
-    if (bytes > 0) cuda_check(cudaMemcpy(host, device, bytes, cudaMemcpyDeviceToHost));
+    transfers_.download(device, host, bytes);
   }
   void copy(const float* from, float* to, std::size_t count) override {
     if (count == 0) return;
@@ -139,6 +143,7 @@ class CudaBackend final : public Backend {
   void reserve_attention(int rows, const HeadShape& heads, int context) override {
     const std::size_t wanted = attention_scratch(rows, heads, context);
     if (wanted <= attention_scratch_.size()) return;
+    ++scratch_moves_;
     attention_scratch_ = {};  // before the larger one is there
     attention_scratch_ = DeviceArray<float>(*this, wanted);
   }
@@ -162,11 +167,23 @@ class CudaBackend final : public Backend {
   void argmax(ConstDeviceRows x, std::span<std::int32_t> ids) override {
     cpu::require_argmax(x, ids);
     if (x.rows == 0) return;
-    std::int32_t* on_device = argmax_ids(x.rows);
-    cuda::argmax(x, on_device, stream_);
-    download(on_device, ids.data(), ids.size_bytes());
+    reserve_argmax(x.rows);
+    argmax_on_device(x, argmax_ids_.data());
+    download(argmax_ids_.data(), ids.data(), ids.size_bytes());
   }
   // [end snippet cuda-argmax]
+  void argmax_on_device(ConstDeviceRows x, std::int32_t* ids) override {
+    if (x.rows == 0) return;
+    reserve_argmax(x.rows);
+    cuda::argmax(x, ids, {argmax_keys_.data(), argmax_blocks_.data()}, stream_);
+  }
+
+  // cuBLAS takes memory of its own when it likes.
+  std::unique_ptr<Recorder> make_recorder() override {
+    if (cublas_ != nullptr || waits_after_launches() || !uses_graphs()) return nullptr;
+    return std::make_unique<GraphRecorder>(stream_, scratch_moves_);
+  }
+  void wait() override { cuda_check(cudaStreamSynchronize(stream_)); }
 
   bool samples() const override { return true; }
   std::unique_ptr<Sampler> make_sampler(const SamplerRoom& room) override {
@@ -181,18 +198,27 @@ class CudaBackend final : public Backend {
     return 1 + *std::max_element(positions.begin(), positions.end());
   }
 
-  // Room for so many ids; grows when more rows than ever before are asked about.
-  std::int32_t* argmax_ids(int rows) {
+  // Room for so many rows; grows when more than ever before are asked about.
+  void reserve_argmax(int rows) {
     const auto wanted = static_cast<std::size_t>(rows);
-    if (wanted > argmax_ids_.size()) argmax_ids_ = DeviceArray<std::int32_t>(*this, wanted);
-    return argmax_ids_.data();
+    if (wanted <= argmax_ids_.size()) return;
+    argmax_ids_ = DeviceArray<std::int32_t>(*this, wanted);
+    argmax_keys_ = DeviceArray<unsigned long long>(*this, wanted);
+    argmax_blocks_ = DeviceArray<unsigned>(*this, wanted);
+    cuda_check(
+        cudaMemsetAsync(argmax_keys_.data(), 0, wanted * sizeof(unsigned long long), stream_));
+    cuda_check(cudaMemsetAsync(argmax_blocks_.data(), 0, wanted * sizeof(unsigned), stream_));
   }
 
+  OwnStream stream_;  // of all that is launched and copied
+  Transfers transfers_{stream_};
   Gemm gemm_;
   std::unique_ptr<CublasGemm> cublas_;  // null: our own product
-  cudaStream_t stream_ = nullptr;       // the default one: copies wait for what was launched before
   DeviceArray<std::int32_t> argmax_ids_;
+  DeviceArray<unsigned long long> argmax_keys_;  // zeros between launches, as argmax_blocks_
+  DeviceArray<unsigned> argmax_blocks_;
   DeviceArray<float> attention_scratch_;  // the most that was reserved
+  int scratch_moves_ = 0;
 };
 
 }  // namespace

@@ -91,12 +91,20 @@ const std::int32_t* CudaSampler::send_history(const RowSampling& sampling,
 
 void CudaSampler::choose(ConstDeviceRows logits, std::span<const Choice> choices,
                          std::span<std::int32_t> tokens) {
+  require(tokens.size() == choices.size(), "a token for each choice");
+  results_.clear();
+  const auto chosen = results_.take<std::int32_t>(tokens.size());
+  choose_on_device(logits, choices, chosen.device);
+  results_.download(backend_);
+  std::copy_n(chosen.host, tokens.size(), tokens.begin());
+}
+
+void CudaSampler::choose_on_device(ConstDeviceRows logits, std::span<const Choice> choices,
+                                   std::int32_t* tokens) {
   require(logits.rows <= room_.rows, "rows within the sampler's room");
-  require(choices.size() == size_of(logits.rows) && tokens.size() == choices.size(),
-          "a choice and a token for each row");
+  require(choices.size() == size_of(logits.rows), "a choice for each row");
   if (logits.rows == 0) return;
   tasks_.clear();
-  results_.clear();
   const auto rows = tasks_.take<RowTask>(choices.size());
   const auto draws = tasks_.take<DrawTask>(choices.size());
   for (int r = 0; r < logits.rows; ++r) {
@@ -107,11 +115,8 @@ void CudaSampler::choose(ConstDeviceRows logits, std::span<const Choice> choices
     draws.host[r] = {choice.by, choice.position, choice.seed, choice.purpose};
   }
   tasks_.upload(backend_);
-  const auto chosen = results_.take<std::int32_t>(tokens.size());
-  choose_tokens(rows.device, draws.device, logits.rows, room_.vocab_size, scores_.data(),
-                chosen.device, stream_);
-  results_.download(backend_);
-  std::copy_n(chosen.host, tokens.size(), tokens.begin());
+  choose_tokens(rows.device, draws.device, logits.rows, room_.vocab_size, scores_.data(), tokens,
+                stream_);
 }
 
 void CudaSampler::judge(std::span<const DraftedRound> rounds, std::span<Verdict> verdicts,

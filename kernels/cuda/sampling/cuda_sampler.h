@@ -19,6 +19,8 @@ class CudaSampler final : public Sampler {
 
   void choose(ConstDeviceRows logits, std::span<const Choice> choices,
               std::span<std::int32_t> tokens) override;
+  void choose_on_device(ConstDeviceRows logits, std::span<const Choice> choices,
+                        std::int32_t* tokens) override;
   void judge(std::span<const DraftedRound> rounds, std::span<Verdict> verdicts,
              std::span<double> acceptance_probs) override;
 

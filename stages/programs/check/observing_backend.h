@@ -60,6 +60,10 @@ class ObservingBackend final : public Backend {
                  const HeadShape& heads, DeviceRows out) override;
   void fill(DeviceRows x, float value) override { ops_.fill(x, value); }
   void argmax(ConstDeviceRows x, std::span<std::int32_t> ids) override { ops_.argmax(x, ids); }
+  void argmax_on_device(ConstDeviceRows x, std::int32_t* ids) override {
+    ops_.argmax_on_device(x, ids);
+  }
+  void wait() override { ops_.wait(); }
   void* allocate(std::size_t bytes) override { return ops_.allocate(bytes); }
   void deallocate(void* block) override { ops_.deallocate(block); }
 

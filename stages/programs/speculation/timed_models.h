@@ -19,6 +19,7 @@ class TimedModel final : public ForwardingModel {
   void forward(std::span<const Segment> batch, DeviceRows logits) override {
     const Stopwatch watch(seconds_);
     ForwardingModel::forward(batch, logits);
+    backend().wait();
   }
 
   double seconds() const { return seconds_; }  // of all passes so far

@@ -64,6 +64,7 @@ class MemoryBackend : public Backend {
   }
   void fill(DeviceRows, float) override { no(); }
   void argmax(ConstDeviceRows, std::span<std::int32_t>) override { no(); }
+  void argmax_on_device(ConstDeviceRows, std::int32_t*) override { no(); }
 
  private:
   [[noreturn]] static void no() { check_failed(__FILE__, __LINE__, "no", "only memory is used"); }
