@@ -5,6 +5,28 @@
 
 namespace specdec {
 
+Choice draft_choice(const Sampling& sampling, std::span<const TokenId> history, int position,
+                    double* probs) {
+  const bool greedy = sampling.options.temperature == 0;
+  return {.sampling = row_sampling(sampling.options, history),
+          .by = greedy          ? DrawBy::kLargest
+                : sampling.race ? DrawBy::kRace
+                                : DrawBy::kInversion,
+          .seed = greedy ? 0 : device_seed(*sampling.random),
+          .position = position,
+          .purpose = static_cast<std::uint32_t>(Purpose::kDraft),
+          .probs = probs};
+}
+
+void add_chosen_on_device(Drafts& drafts, const Sampling& sampling, TokenId token) {
+  if (token < 0) fail_without_distribution();
+  if (sampling.options.temperature == 0) {
+    drafts.add_certain(token);
+  } else {
+    drafts.add_drawn_on_device(token);
+  }
+}
+
 DeviceDraftSampler::DeviceDraftSampler(Backend& backend, int vocab_size, int max_context,
                                        int max_requests)
     : sampler_(backend.make_sampler(
@@ -17,24 +39,12 @@ DeviceDraftSampler::DeviceDraftSampler(Backend& backend, int vocab_size, int max
 void DeviceDraftSampler::choose(std::span<const NextDraft> next, ConstDeviceRows logits) {
   choices_.clear();
   for (const auto& [request, text] : next) {
-    const Sampling& sampling = request->sampling;
-    choices_.push_back({.sampling = row_sampling(sampling.options, text),
-                        .by = sampling.options.temperature == 0 ? DrawBy::kLargest
-                              : sampling.race                   ? DrawBy::kRace
-                                                                : DrawBy::kInversion,
-                        .position = static_cast<int>(text.size()),
-                        .purpose = static_cast<std::uint32_t>(Purpose::kDraft),
-                        .probs = request->drafts->next_device_probs()});
-    if (sampling.options.temperature > 0) choices_.back().seed = device_seed(*sampling.random);
+    choices_.push_back(draft_choice(request->sampling, text, static_cast<int>(text.size()),
+                                    request->drafts->next_device_probs()));
   }
   sampler_->choose(logits, choices_, std::span(chosen_).first(choices_.size()));
   for (std::size_t i = 0; i < next.size(); i++) {
-    if (chosen_[i] < 0) fail_without_distribution();
-    if (next[i].request->sampling.options.temperature == 0) {
-      next[i].request->drafts->add_certain(chosen_[i]);
-    } else {
-      next[i].request->drafts->add_drawn_on_device(chosen_[i]);
-    }
+    add_chosen_on_device(*next[i].request->drafts, next[i].request->sampling, chosen_[i]);
   }
 }
 

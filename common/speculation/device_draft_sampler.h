@@ -6,6 +6,14 @@
 
 namespace specdec {
 
+// What a Sampler is told of a draft at `position`. history: what a penalty looks at. probs: device
+// memory, [V], gets the distribution.
+Choice draft_choice(const Sampling& sampling, std::span<const TokenId> history, int position,
+                    double* probs);
+
+// Adds what a Sampler chose. Throws Error for -1: there was no distribution.
+void add_chosen_on_device(Drafts& drafts, const Sampling& sampling, TokenId token);
+
 // Draws drafts where the logits are, on a backend that samples in its own memory: the distributions
 // stay there, and nothing but the tokens comes back. The tokens are those of stage 5's
 // DraftSampler.

@@ -74,9 +74,10 @@ class Drafts {
   }
 
   // Adds a token that was drawn, on the device, from what next_device_probs() [V] holds.
-  double* next_device_probs() const {
-    SPECDEC_CHECK(size() < capacity() && vocab_size_ > 0, "room for a distribution");
-    return probs_on_device_.data() + row(size());
+  double* next_device_probs() const { return device_probs_at(size()); }
+  double* device_probs_at(int i) const {  // of token i, which may be still to come
+    SPECDEC_CHECK(i < capacity() && vocab_size_ > 0, "room for a distribution");
+    return probs_on_device_.data() + row(i);
   }
   void add_drawn_on_device(TokenId token) { add(token, false); }
 

@@ -1,11 +1,11 @@
-// In a decode loop on a device only ids, counts and flags cross to the host, and no memory is
-// taken: counted by the emulation.
+// In a decode loop on a device only ids, counts and flags cross to the host, no memory is taken,
+// and the host waits as seldom as it can: counted by the emulation.
+#include "common/speculation/device_draft_sampler.h"
 #include "kernels/cuda_backend.h"
 #include "kernels/emulation/cuda_on_cpu.h"
 #include "stages/04_greedy_speculation/greedy_drafter.h"
 #include "stages/04_greedy_speculation/greedy_speculation.h"
 #include "stages/05_rejection_sampling/rejection_sampling.h"
-#include "stages/05_rejection_sampling/sampling_drafter.h"
 #include "stages/programs/run/request.h"
 #include "stages/programs/sampling/speculation_options.h"
 #include "tests/engine_fixture.h"
@@ -13,25 +13,42 @@
 namespace specdec {
 namespace {
 
-constexpr int kNewTokens = 14, K = 3;
+constexpr int kMostTokens = 24, K = 5;
 constexpr std::size_t kVocabularyBytes = 4096 * sizeof(float);
 
 struct Decoded {
   emulation::Traffic traffic;  // of all rounds
+  emulation::Traffic round;    // of the last one with all its drafts
   int rounds = 0, drafted = 0;
   std::vector<TokenId> tokens;
 };
 
-// A target and a drafter with the same weights.
+// A target and a draft with the same weights.
 struct Pair {
   Pair(const LlamaModel& model, int positions)
-      : target(model, 16, positions),
-        draft(model, 16, positions),
-        drafter(draft.llama, positions + 1) {}
+      : target(model, 16, positions), draft(model, 16, positions) {}
 
   CachedLlama target, draft;
-  SamplingDrafter drafter;
 };
+
+// What a device is asked for.
+struct Calls {
+  std::size_t launches, graphs, uploads, downloads, waits;
+
+  bool operator==(const Calls&) const = default;
+  friend std::ostream& operator<<(std::ostream& out, const Calls& c) {
+    return out << c.launches << " launches, " << c.graphs << " of graphs, " << c.uploads
+               << " uploads, " << c.downloads << " downloads, " << c.waits << " waits";
+  }
+};
+
+Calls calls(const emulation::Traffic& traffic) {
+  return {traffic.launches, traffic.graph_launches, traffic.uploads, traffic.downloads,
+          traffic.waits};
+}
+
+// Whether the host sees each draft before the next step, or the device goes on by itself.
+enum class DraftOn { kHost, kDevice };
 
 // Decodes with a self-draft. round: one round of it.
 template <typename RoundOf>
@@ -42,12 +59,13 @@ Decoded decode(DraftAndVerify& steps, const GenerationRequest& request, const Ro
   steps.prefill(context);
   const emulation::Traffic before = emulation::traffic();
   while (!generation.finished()) {
-    run.drafted += round(context, generation).drafted;
+    const emulation::Traffic before_round = emulation::traffic();
+    const int drafted = round(context, generation).drafted;
+    run.drafted += drafted;
     run.rounds++;
+    if (drafted == steps.spec_length()) run.round = emulation::traffic() - before_round;
   }
-  const emulation::Traffic& after = emulation::traffic();
-  run.traffic = {after.allocations - before.allocations, after.bytes_to_host - before.bytes_to_host,
-                 after.bytes_to_device - before.bytes_to_device};
+  run.traffic = emulation::traffic() - before;
   run.tokens.assign(generation.tokens().begin(), generation.tokens().end());
   return run;
 }
@@ -56,19 +74,50 @@ class DeviceLoopTest : public ::testing::Test {
  protected:
   DeviceLoopTest() {
     request_.prompt = {3840, 100, 200, 300};
-    request_.max_new_tokens = kNewTokens;
+    request_.max_new_tokens = 14;
   }
 
-  Decoded sample(std::string_view rule, KeepProbs keep) {
+  Decoded decode_greedily(int spec_length, DraftOn draft_on) {
+    Pair pair(model_, kPositions);
+    std::unique_ptr<Drafter> drafter =
+        std::make_unique<GreedyDrafter>(pair.draft.llama, kPositions + 1);
+    if (draft_on == DraftOn::kDevice) {
+      drafter = make_greedy_drafter(pair.draft.llama, {kPositions + 1, 1, 0});
+    }
+    DraftAndVerify steps(pair.target.llama, *drafter, spec_length, kPositions);
+    return decode(steps, request_, [&](std::vector<TokenId>& context, Generation& generation) {
+      return greedy_round(steps, context, generation);
+    });
+  }
+
+  Calls greedy_calls(int spec_length, DraftOn draft_on) {
+    return calls(decode_greedily(spec_length, draft_on).round);
+  }
+  Calls sampled_calls(DraftOn draft_on) {
+    penalty_ = 1;
+    return calls(sample("rejection", KeepProbs::kBesideLogits, draft_on).round);
+  }
+
+  // For the models that are made from now on.
+  static void set_graphs(bool on) { setenv("SPECDEC_CUDA_GRAPHS", on ? "1" : "0", 1); }
+  void TearDown() override { unsetenv("SPECDEC_CUDA_GRAPHS"); }
+
+  Decoded sample(std::string_view rule, KeepProbs keep, DraftOn draft_on = DraftOn::kDevice) {
     Pair pair(model_, kPositions);
     const int V = pair.draft.llama.vocab_size();
-    const auto drafter = sampled_drafting(keep).make(pair.draft.llama, {kPositions + 1, 1, V});
+    auto drafter = sampled_drafting(keep).make(pair.draft.llama, {kPositions + 1, 1, V});
+    if (draft_on == DraftOn::kHost) {
+      drafter = std::make_unique<ModelDrafter>(
+          pair.draft.llama, std::make_unique<DeviceDraftSampler>(*backend_, V, kPositions + 1, 1),
+          kPositions + 1);
+    }
     const bool on_device = keep == KeepProbs::kBesideLogits;
     DraftAndVerify steps(pair.target.llama, *drafter, fixed_spec_length(K), kPositions,
                          Drafts(K, V, on_device ? backend_.get() : nullptr));
-    const SpeculationOptions options{{.temperature = 0.9, .top_p = 0.95, .repetition_penalty = 1.1},
-                                     1.2,
-                                     &find_acceptance_rule(rule)};
+    const SpeculationOptions options{
+        {.temperature = 0.9, .top_p = 0.95, .repetition_penalty = penalty_},
+        1.2,
+        &find_acceptance_rule(rule)};
     Dice dice(5);
     JudgeSetup sampling_judge(steps, dice, options);
     RejectionSampling sampling(steps, sampling_judge);
@@ -77,10 +126,11 @@ class DeviceLoopTest : public ::testing::Test {
     });
   }
 
-  static constexpr int kPositions = 4 + kNewTokens + K + 1;
+  static constexpr int kPositions = 4 + kMostTokens + K + 1;
   std::unique_ptr<Backend> backend_ = make_emulated_backend();
   LlamaModel model_{Checkpoint(golden_model("draft")), *backend_};
   GenerationRequest request_;
+  double penalty_ = 1.1;
 };
 
 TEST_F(DeviceLoopTest, SampledRoundsBringBackIdsAlone) {
@@ -101,15 +151,45 @@ TEST_F(DeviceLoopTest, SampledRoundsBringBackIdsAlone) {
 }
 
 TEST_F(DeviceLoopTest, GreedyRoundsBringBackIdsAlone) {
-  Pair pair(model_, kPositions);
-  GreedyDrafter drafter(pair.draft.llama, kPositions + 1);
-  DraftAndVerify steps(pair.target.llama, drafter, K, kPositions);
-  const Decoded run =
-      decode(steps, request_, [&](std::vector<TokenId>& context, Generation& generation) {
-        return greedy_round(steps, context, generation);
-      });
+  const Decoded run = decode_greedily(K, DraftOn::kDevice);
   EXPECT_EQ(run.traffic.allocations, 0u);
   EXPECT_EQ(run.traffic.bytes_to_host, (run.tokens.size() + run.drafted) * sizeof(TokenId));
+}
+
+// Two models of two layers, whose passes have 25 launches each. A round of K = 5 has six passes.
+// The host must wait for the drafts, because they are uploaded as the rows of the verification, and
+// for the verdict; greedily, for each choice of the target.
+TEST_F(DeviceLoopTest, ARoundHasTheseCalls) {
+  request_.max_new_tokens = 24;  // four rounds: the last one has nothing new to record
+  // [snippet calls]
+  //                                              launches, graphs, uploads, downloads, waits
+  set_graphs(false);
+  EXPECT_EQ(greedy_calls(0, DraftOn::kHost), (Calls{26, 0, 1, 1, 1}));
+  EXPECT_EQ(greedy_calls(5, DraftOn::kHost), (Calls{161, 0, 6, 11, 11}));
+  EXPECT_EQ(greedy_calls(5, DraftOn::kDevice), (Calls{161, 0, 6, 7, 7}));
+  EXPECT_EQ(sampled_calls(DraftOn::kHost), (Calls{157, 0, 12, 6, 6}));
+  EXPECT_EQ(sampled_calls(DraftOn::kDevice), (Calls{157, 0, 12, 2, 2}));
+  set_graphs(true);
+  EXPECT_EQ(greedy_calls(0, DraftOn::kHost), (Calls{1, 1, 1, 1, 1}));
+  EXPECT_EQ(greedy_calls(5, DraftOn::kDevice), (Calls{11, 6, 6, 7, 7}));
+  EXPECT_EQ(sampled_calls(DraftOn::kDevice), (Calls{7, 6, 12, 2, 2}));
+  // [end snippet calls]
+}
+
+// Each rule judges in one call, and whatever is recorded, the text is the same.
+TEST_F(DeviceLoopTest, GraphsChangeNothing) {
+  penalty_ = 1;
+  for (const NamedRule& rule : acceptance_rules()) {
+    SCOPED_TRACE(rule.name);
+    set_graphs(false);
+    const Decoded one_by_one = sample(rule.name, KeepProbs::kBesideLogits);
+    EXPECT_EQ(calls(one_by_one.round), (Calls{157, 0, 12, 2, 2}));
+    set_graphs(true);
+    const Decoded recorded = sample(rule.name, KeepProbs::kBesideLogits);
+    EXPECT_EQ(recorded.tokens, one_by_one.tokens);
+    EXPECT_GT(recorded.traffic.graph_launches, 0u);
+    EXPECT_LT(recorded.traffic.launches, one_by_one.traffic.launches);
+  }
 }
 
 }  // namespace

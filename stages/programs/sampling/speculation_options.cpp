@@ -1,6 +1,7 @@
 #include "stages/programs/sampling/speculation_options.h"
 
 #include "common/speculation/device_draft_sampler.h"
+#include "common/speculation/device_drafter.h"
 #include "stages/05_rejection_sampling/sampling_drafter.h"
 #include "stages/programs/sampling/device_judge.h"
 
@@ -26,8 +27,10 @@ Drafting sampled_drafting(KeepProbs keep) {
     }
     auto sampler = std::make_unique<DeviceDraftSampler>(model.backend(), room.vocab_size,
                                                         room.max_context, room.max_requests);
-    return std::make_unique<ModelDrafter>(model, std::move(sampler), room.max_context,
-                                          room.max_requests);
+    auto drafter = std::make_unique<ModelDrafter>(model, std::move(sampler), room.max_context,
+                                                  room.max_requests);
+    return std::make_unique<DeviceDrafter>(model, std::move(drafter), room.max_context,
+                                           room.max_requests, room.vocab_size);
   };
   return {keep, make};
 }

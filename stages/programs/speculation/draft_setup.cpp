@@ -5,6 +5,7 @@
 #include "common/base/error.h"
 #include "common/base/json_value.h"
 #include "common/base/mapped_file.h"
+#include "common/speculation/device_drafter.h"
 #include "common/speculation/lookup_drafter.h"
 #include "common/speculation/ngram_model.h"
 #include "common/speculation/random_drafter.h"
@@ -36,7 +37,10 @@ void require_draft_fits(const RunOptions& options, const ModelFiles& target,
 }  // namespace
 
 std::unique_ptr<Drafter> make_greedy_drafter(LanguageModel& model, const DrafterRoom& room) {
-  return std::make_unique<GreedyDrafter>(model, room.max_context);
+  auto drafter = std::make_unique<GreedyDrafter>(model, room.max_context);
+  if (!model.feeds_from_device()) return drafter;
+  return std::make_unique<DeviceDrafter>(model, std::move(drafter), room.max_context,
+                                         room.max_requests, 0);
 }
 
 SpeculationRoom speculation_room(const RunOptions& options, const ModelFiles& target,
