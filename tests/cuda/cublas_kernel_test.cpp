@@ -20,7 +20,9 @@ TestRows run(Backend& backend, TestNumbers& numbers, ConstDeviceRows x,
              const WeightMatrix& weight) {
   const DeviceMatrix device_x(x, numbers.below(5), numbers.below(5));
   const DeviceMatrix y(x.rows, weight.rows(), numbers.below(5), numbers.below(5));
+  device().wait();  // each backend has a stream of its own
   backend.matmul(device_x.view(), weight, y.view());
+  backend.wait();
   EXPECT_TRUE(y.gaps_untouched());
   return y.get();
 }

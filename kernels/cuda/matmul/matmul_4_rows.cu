@@ -32,9 +32,9 @@ constexpr int kOutputs = 4;  // of a block
 constexpr int kMostWarps = 4;
 // Blocks of a multiprocessor, for which registers suffice: 128, 168 or 255 of a thread.
 template <int kRows>
-constexpr int kBlocksAtOnce = kRows <= 4   ? 4
-                              : kRows <= 8 ? 3
-                                           : 2;
+[[maybe_unused]] constexpr int kBlocksAtOnce = kRows <= 4   ? 4
+                                               : kRows <= 8 ? 3
+                                                            : 2;
 
 // totals[o * kRows + r] += what this thread's weights contribute to output n + o of row t + r.
 // kWhole: rows of x are aligned to 16 bytes, and are whole groups of weights.
