@@ -24,7 +24,7 @@ struct EmulatedCapture {
 };
 
 struct EmulatedStream {
-  bool blocking = true;                    // the default stream waits for it
+  bool blocking = true;                      // the default stream waits for it
   std::unique_ptr<EmulatedCapture> capture;  // null: it does what it is given
   std::deque<std::function<void()>> work;
   std::uint64_t given = 0, done = 0;  // pieces of work; their difference is what is in `work`
