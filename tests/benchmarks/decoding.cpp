@@ -159,8 +159,7 @@ BenchmarkModels::Draft& BenchmarkModels::find(BenchmarkTarget& target, const std
 
 Decoding::Decoding(BenchmarkTarget& target, Drafter& drafter, const GenerationRequest& request,
                    const DecodingOptions& options)
-    : request_(request),
-      stage_(options.stage),
+    : stage_(options.stage),
       timed_target_(target.llama),
       timed_drafter_(drafter),
       steps_(timed_target_, timed_drafter_,
@@ -193,6 +192,7 @@ void Decoding::advance(int tokens) {
     }
     const double drafting = timed_drafter_.seconds() - stats_.draft_seconds;
     count_round(stats_, round);
+    rounds_.push_back({round.start, round.drafted});
     stats_.draft_seconds = timed_drafter_.seconds();
     stats_.verify_seconds = timed_target_.seconds() - prefill_seconds_;
     stats_.draft_forwards = timed_drafter_.forwards();
@@ -213,8 +213,8 @@ Speedup Decoding::speedup() {
     }
   };
   const Sampling drafting = judge_ ? judge_->judge().drafting() : Sampling{};
-  const StepTimes times = measure_steps(steps_, context_, static_cast<int>(request_.prompt.size()),
-                                        stats_, drafting, choose, kSampleSeconds);
+  const StepTimes times =
+      measure_steps(steps_, context_, rounds_, drafting, choose, kSampleSeconds);
   return specdec::speedup(stats_, times);
 }
 

@@ -17,6 +17,7 @@
 #include "stages/programs/sampling/speculation_options.h"
 #include "stages/programs/show/report.h"
 #include "stages/programs/speculation/draft_setup.h"
+#include "stages/programs/speculation/measure_steps.h"
 #include "stages/programs/speculation/speedup.h"
 #include "stages/programs/speculation/timed_models.h"
 #include "tests/benchmarks/steady_samples.h"
@@ -125,7 +126,6 @@ class Decoding {
  private:
   Round round();
 
-  const GenerationRequest& request_;
   const int stage_;
   TimedModel timed_target_;
   TimedDrafter timed_drafter_;
@@ -137,6 +137,7 @@ class Decoding {
   Generation generation_;
   std::vector<TokenId> context_;
   RunStats stats_;
+  std::vector<MadeRound> rounds_;
 };
 
 // Two decodings of one text, a few tokens of the one, then of the other.

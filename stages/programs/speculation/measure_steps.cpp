@@ -3,25 +3,28 @@
 #include <algorithm>
 #include <vector>
 
-#include "common/run_stats.h"
 #include "stages/programs/speculation/timing.h"
 
 namespace specdec {
 namespace {
 
 constexpr int kMostSamples = 32;
-constexpr int kStride = 37;  // a prime above that, so that its multiples meet every sample
-constexpr int kFewestSamples = 5;
+constexpr std::size_t kFewestSamples = 5;
 
-// K of the rounds that drafted, n of them, spread evenly over the rounds in order of K.
-std::vector<int> typical_spec_lengths(const RunStats& stats, int n) {
-  std::vector<int> all, some;
-  for (int K = 1; K < std::ssize(stats.rounds_by_drafted); K++) {
-    all.insert(all.end(),
-               static_cast<std::size_t>(stats.rounds_by_drafted[static_cast<std::size_t>(K)]), K);
+// Up to `n` of the rounds that drafted, or of all where none did, spread evenly, the last one
+// first; without the drafts that would be behind the text's end.
+std::vector<MadeRound> typical_rounds(std::span<const MadeRound> made, std::size_t tokens, int n) {
+  std::vector<MadeRound> rounds;
+  const bool any_drafted =
+      std::ranges::any_of(made, [](const MadeRound& round) { return round.drafted > 0; });
+  for (const auto& [start, drafted] : made) {
+    const int K = std::min(drafted, static_cast<int>(tokens) - 1 - start);
+    if (K > 0 || !any_drafted) rounds.push_back({start, K});
   }
-  for (std::size_t i = 0; !all.empty() && std::ssize(some) < n; i++) {
-    some.push_back(all[(2 * i + 1) * all.size() / (2 * static_cast<std::size_t>(n))]);
+  const int count = static_cast<int>(rounds.size()), samples = std::min(count, n);
+  std::vector<MadeRound> some;
+  for (int i = 0; i < samples; i++) {
+    some.push_back(rounds[static_cast<std::size_t>(count - 1 - i * count / samples)]);
   }
   return some;
 }
@@ -64,20 +67,6 @@ class Parts {
   Drafts drafts_;
 };
 
-// Where the parts are measured, and how often: evenly spread over the generated text, from the last
-// place at which the target and the drafter have room for `most` tokens more.
-struct Places {
-  int last = 0, count = 0, samples = 0;
-
-  Places(const DraftAndVerify& steps, std::size_t tokens, int prompt, int most)
-      : last(std::min({static_cast<int>(tokens) - most - 1, steps.target().length(steps.sequence()),
-                       steps.drafter().context_limit() - most})),
-        count(last - prompt + 2),
-        samples(std::clamp(count, 0, kMostSamples)) {}
-
-  int operator[](int sample) const { return last - sample * count / samples; }
-};
-
 // Seconds of each part, sample by sample.
 struct Samples {
   std::vector<double> pass, choice, draft;        // draft: of one token
@@ -103,33 +92,29 @@ struct Samples {
 
 }  // namespace
 
-StepTimes measure_steps(DraftAndVerify& steps, std::span<const TokenId> text, int prompt,
-                        const RunStats& stats, const Sampling& drafting,
+StepTimes measure_steps(DraftAndVerify& steps, std::span<const TokenId> text,
+                        std::span<const MadeRound> made, const Sampling& drafting,
                         const std::function<void(std::span<const TokenId> context)>& choose,
                         double enough_seconds) {
-  const int most = static_cast<int>(std::ssize(stats.rounds_by_drafted)) - 1;
-  if (most < 0) return {};  // no round at all
-  const Places places(steps, text.size(), prompt, most);
-  if (places.samples < 1) return {};
-  const std::vector<int> spec_lengths = typical_spec_lengths(stats, places.samples);
+  const std::vector<MadeRound> rounds = typical_rounds(made, text.size(), kMostSamples);
+  if (rounds.empty()) return {};
   Parts parts(steps, text, drafting);
   Samples samples;
-  samples.verification.resize(static_cast<std::size_t>(most) + 1);
+  samples.verification.resize(static_cast<std::size_t>(steps.spec_length()) + 1);
   const auto start = Stopwatch::now();
   // Backwards, so that a truncated cache always holds what comes before. A plain step is timed
   // after a plain step, a draft phase after the target and a verification after the draft phase, as
   // they follow each other in a run: what the one leaves in the processor's cache, the next finds.
-  for (int i = 0; i < places.samples; i++) {
-    if (i >= kFewestSamples && Stopwatch::seconds_since(start) > enough_seconds) break;
-    const int at = places[i];
-    // In no order: when the time is over, no K has been left out for being large.
-    const int K =
-        most == 0 ? 0 : spec_lengths[static_cast<std::size_t>(i * kStride % places.samples)];
+  for (const MadeRound& round : rounds) {
+    const int at = round.start, K = round.drafted;
+    if (samples.pass.size() >= kFewestSamples && Stopwatch::seconds_since(start) > enough_seconds) {
+      break;
+    }
     parts.draft(at, K);  // catches up
     parts.target_pass(at, 1);
     samples.pass.push_back(seconds_of([&] { parts.target_pass(at, 1); }));
-    samples.choice.push_back(
-        seconds_of([&] { choose(text.first(static_cast<std::size_t>(at) + 1)); }));
+    const auto context = text.first(static_cast<std::size_t>(at) + 1);
+    samples.choice.push_back(seconds_of([&] { choose(context); }));
     samples.plain += samples.pass.back() + samples.choice.back();
     if (K == 0) continue;  // there was no round that drafted
     const double drafting_seconds = seconds_of([&] { parts.draft(at, K); });

@@ -58,6 +58,7 @@ Session::Session(const RunOptions& options_, const SessionParts& parts)
   stats.accepted_at.reserve(K);
   stats.drafted_at.reserve(K);
   stats.rounds_by_drafted.reserve(K + 1);
+  rounds_.reserve(static_cast<std::size_t>(request.max_new_tokens));
   if (draft.warning()) {
     say("{}: warning: {}\n", stage_name(options.stage), *draft.warning());
   }
@@ -80,6 +81,7 @@ void Session::after_round(const Round& round, const RoundEvidence& evidence) {
   stats.decode_seconds += Stopwatch::seconds_since(round_began_);
   const double drafting = timed_drafter.seconds() - seconds_of_drafts_;
   count_round(stats, round);
+  rounds_.push_back({round.start, round.drafted});
   stats.draft_seconds += drafting;
   stats.verify_seconds += timed_target.seconds() - seconds_of_passes_;
   stats.draft_forwards = drafter->forwards();
@@ -97,11 +99,11 @@ void Session::finish(const Judgement& judgement, ReportExtras extras) {
   if (options.no_speculation) {  // what looked like rounds were plain steps
     stats.rounds = 0;
     stats.rounds_by_drafted.clear();
+    rounds_.clear();
   }
   StepTimes times;
   if (!options.quiet || options.output == OutputFormat::kJson || !options.report.empty()) {
-    times = measure_steps(steps, context, static_cast<int>(request.prompt.size()), stats,
-                          judgement.drafting, judgement.choose);
+    times = measure_steps(steps, context, rounds_, judgement.drafting, judgement.choose);
   }
   const Speedup gained = speedup(stats, times);
   extras.fields.update({{"draft", draft.to_json()},

@@ -10,6 +10,7 @@
 #include "stages/04_greedy_speculation/draft_and_verify.h"
 #include "stages/programs/show/report_extras.h"
 #include "stages/programs/speculation/draft_setup.h"
+#include "stages/programs/speculation/measure_steps.h"
 #include "stages/programs/speculation/round_log.h"
 #include "stages/programs/speculation/timed_models.h"
 
@@ -70,6 +71,7 @@ struct Session {
 
  private:
   Stopwatch::Time round_began_ = {};
+  std::vector<MadeRound> rounds_;
   double seconds_of_drafts_ = 0, seconds_of_passes_ = 0;  // when the round began
 };
 
