@@ -7,7 +7,7 @@ TABLES = {}
 STALE = "**Measured before the last changes of the sources.** "
 NOT_MEASURED = "NOT MEASURED: no results of a GPU are committed; where there is one, `make bench-cuda` measures.\n"
 LEFT_OUT = "NOT MEASURED: the run left this out.\n"
-SHARE = "Microseconds, and in brackets the share of the copy's bandwidth; M rows."
+SHARE = "Microseconds, and in brackets the share of the bandwidth of a sweep that only reads; M rows."
 
 
 class Measured:
@@ -28,12 +28,14 @@ class Measured:
 
 def where(results):
     data, m = results.data, results.data["machine"]
-    bandwidths = [e["bandwidth"] for e in data["benchmarks"] if e.get("bandwidth")]
-    copies = f" A copy moves {statistics.median(bandwidths) / 1e9:.0f} GB/s." if bandwidths else ""
+    def median(name):
+        return statistics.median(e[name] for e in data["benchmarks"] if e.get(name)) / 1e9
+    sweeps = (f" A sweep that only reads moves {median('bandwidth'):.0f} GB/s, a copy {median('copy_bandwidth'):.0f} GB/s."
+              if data["benchmarks"] else "")
     return (f"{STALE if results.stale else ''}Measured at source {data['sources_sha256'][:8]}: {data['date']}, "
             f"{m['gpu']} ({m['multiprocessors']} multiprocessors, compute capability {m['compute_capability']}, "
             f"{m['memory_bytes'] / 1e9:.0f} GB), driver {m['driver']}, CUDA {m['cuda']}, "
-            f"`{data['build']['nvcc_flags']}`.{copies}")
+            f"`{data['build']['nvcc_flags']}`.{sweeps}")
 
 
 def table(*benchmarks):
@@ -95,7 +97,7 @@ def norms(results):
 @table("matmul")
 def products(results):
     ladder, engine = results.of("matmul", matrix="gate_up"), results.of("matmul", step="engine")
-    large = [e for e in results.of("matmul", matrix="gate_up", step=("engine", "mma", "cublas")) if e["M"] >= 64]
+    large = [e for e in ladder if e["step"] in ("engine", "mma", "cublas") and e["M"] >= 64]
     return [("The ladder on gate and up. " + SHARE, ladder, ["shape", "step"], micros),
             ("The same, Tflop/s.", large, ["shape", "step"], teraflops),
             ("The engine's product on every matrix. " + SHARE, engine, ["shape", "matrix"], micros),
@@ -122,6 +124,8 @@ def sampling(results):
 @table("forward")
 def forward(results):
     passes = results.of("forward")
-    return [("A pass of M tokens and its argmax: milliseconds, and in brackets the share of the copy's bandwidth.",
-             passes, ["shape", "gemm"], millis),
-            ("T(M)/T(1).", passes, ["shape", "gemm"], ratio("over_one_row"))]
+    names = ["shape", "gemm", "context"]
+    return [("A pass of M tokens behind a context, and its argmax: milliseconds, and in brackets the share of the "
+             "bandwidth of a sweep that only reads.", passes, names, millis),
+            ("T(M)/T(1).", passes, names, ratio("over_one_row")),
+            ("With CUDA graphs over without: below 1 they pay.", passes, names, ratio("over_one_by_one"))]
