@@ -31,11 +31,9 @@ __device__ inline unsigned long long block_max_key(const float* row, int first, 
   const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
   const int whole = is_aligned(row) ? first + (last - first) / 4 * 4 : first;
   unsigned long long best = 0;
-  const auto take = [&](const Vector4& values, int i) {
-#pragma unroll
-    for (int j = 0; j < 4; ++j) best = Max()(best, key_of(values.at[j], i + j));
-  };
-  // Four loads, and then the comparisons, whose branches no load is moved across.
+  const auto take = [&](float value, int i) { best = Max()(best, key_of(value, i)); };
+  // Four loads, and then the comparisons, whose branches no load is moved across: first one number
+  // of each load, so that no load is put off until others have been compared.
   int i = first + 4 * thread;
   const int step = 4 * threads;
   for (; i + (kLoads - 1) * step < whole; i += kLoads * step) {
@@ -43,10 +41,17 @@ __device__ inline unsigned long long block_max_key(const float* row, int first, 
 #pragma unroll
     for (int n = 0; n < kLoads; ++n) values[n] = load4_aligned(row + i + n * step);
 #pragma unroll
-    for (int n = 0; n < kLoads; ++n) take(values[n], i + n * step);
+    for (int j = 0; j < 4; ++j) {
+#pragma unroll
+      for (int n = kLoads - 1; n >= 0; --n) take(values[n].at[j], i + n * step + j);
+    }
   }
-  for (; i < whole; i += step) take(load4_aligned(row + i), i);
-  for (int j = whole + thread; j < last; j += threads) best = Max()(best, key_of(row[j], j));
+  for (; i < whole; i += step) {
+    const Vector4 values = load4_aligned(row + i);
+#pragma unroll
+    for (int j = 0; j < 4; ++j) take(values.at[j], i + j);
+  }
+  for (int j = whole + thread; j < last; j += threads) take(row[j], j);
   return block_max(best);
 }
 
