@@ -252,8 +252,6 @@ Llama::Activations Llama::activations(int rows) const {
   a.attended = matrix(attended_, rows, q_width);
   a.projected = matrix(projected_, rows, c.d_model);
   a.gate_up = matrix(gate_up_, rows, 2 * c.d_ff);
-  a.gate = a.gate_up.columns(0, c.d_ff);
-  a.up = a.gate_up.columns(c.d_ff, c.d_ff);
   a.activated = matrix(activated_, rows, c.d_ff);
   a.cosines = matrix(cosines_, rows, c.head_dim / 2);
   a.sines = matrix(sines_, rows, c.head_dim / 2);
@@ -307,10 +305,8 @@ void Llama::block(int i, const Activations& a, const RowPlaces& places) {
 
   // x += projected, and the norm of that.
   ops.add_rms_norm(a.x, a.projected, weights.mlp_norm.data(), eps, a.normed);
-  ops.matmul(a.normed, *weights.gate_up, a.gate_up);
-  ops.silu_mul(a.gate, a.up, a.activated);
-  ops.matmul(a.activated, *weights.down_proj, a.projected);
-  ops.add(a.x, a.projected);
+  ops.matmul_silu_mul(a.normed, *weights.gate_up, a.gate_up, a.activated);  // SwiGLU
+  ops.matmul_add(a.activated, *weights.down_proj, a.projected, a.x);        // x += down_proj
 }
 // [end snippet block]
 

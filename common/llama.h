@@ -81,7 +81,7 @@ class Llama final : public LanguageModel {
     DeviceRows normed, projected;  // [T, d_model]
     DeviceRows qkv, q, k, v;       // [T, (H + 2 Hkv) * D] and its columns
     DeviceRows attended;           // [T, H * D]
-    DeviceRows gate_up, gate, up;  // [T, 2 * d_ff] and its columns
+    DeviceRows gate_up;            // [T, 2 * d_ff]
     DeviceRows activated;          // [T, d_ff]
     DeviceRows cosines, sines;     // [T, D / 2]
   };

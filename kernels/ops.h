@@ -148,11 +148,26 @@ class Backend : public DeviceAllocator {
   // x: [T, W.width()], y: [T, W.rows()].
   virtual void matmul(ConstDeviceRows x, const WeightMatrix& weight, DeviceRows y) = 0;
 
+  // y += x W^T (y inout): the bits of matmul and add. products: [T, W.rows()], free to write to.
+  virtual void matmul_add(ConstDeviceRows x, const WeightMatrix& weight, DeviceRows products,
+                          DeviceRows y) {
+    matmul(x, weight, products);
+    add(y, products);
+  }
+
   // x += y (x inout).
   virtual void add(DeviceRows x, ConstDeviceRows y) = 0;
 
   // out = silu(gate) * up, silu(z) = z / (1 + exp(-z)) (Shazeer 2020, SwiGLU).
   virtual void silu_mul(ConstDeviceRows gate, ConstDeviceRows up, DeviceRows out) = 0;
+
+  // silu_mul of the left and the right half of x W^T: the bits of matmul and silu_mul. products:
+  // [T, W.rows()], free to write to; out: [T, W.rows() / 2].
+  virtual void matmul_silu_mul(ConstDeviceRows x, const WeightMatrix& weight, DeviceRows products,
+                               DeviceRows out) {
+    matmul(x, weight, products);
+    silu_mul(products.columns(0, out.width), products.columns(out.width, out.width), out);
+  }
 
   // Cosine and sine of float32(position) x frequency, the product rounded to float32.
   // positions: device, [T]; frequencies: device, [D / 2]; cosines, sines: [T, D / 2].

@@ -1,5 +1,6 @@
 #include "kernels/cuda/device_code.h"
 #include "kernels/cuda/rows.h"
+#include "kernels/cuda/silu.h"
 #include "kernels/cuda/vector4.h"
 #include "kernels/cuda/weights.h"
 
@@ -49,7 +50,7 @@ __global__ void silu_mul_kernel(ConstDeviceRows gate, ConstDeviceRows up, Device
   Vector4 v = load4(row_of(gate, t) + i, out.width - i);
   const Vector4 factor = load4(row_of(up, t) + i, out.width - i);
 #pragma unroll
-  for (int j = 0; j < 4; ++j) v.at[j] = v.at[j] / (1.0f + expf(-v.at[j])) * factor.at[j];
+  for (int j = 0; j < 4; ++j) v.at[j] = silu_mul(v.at[j], factor.at[j]);
   store4(row_of(out, t) + i, out.width - i, v);
 }
 

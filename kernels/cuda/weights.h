@@ -35,6 +35,14 @@ __device__ inline uint4 load_once(const void* from) {
 #endif
 }
 
+template <typename T>
+__device__ Group<T> load_group(const Group<T>* from) {
+  const uint4 loaded = load_once(from);
+  Group<T> weights;
+  memcpy(&weights, &loaded, sizeof loaded);
+  return weights;
+}
+
 // A matrix of elements T; scales: [rows], null but for int8. Each row is a whole number of groups,
 // zeros behind its last element.
 template <typename T>
@@ -55,10 +63,7 @@ struct Weights {
     return reinterpret_cast<const T*>(data + static_cast<std::size_t>(n) * row_bytes);
   }
   __device__ Group<T> group(int n, int g) const {
-    const uint4 loaded = load_once(reinterpret_cast<const uint4*>(row(n)) + g);
-    Group<T> weights;
-    memcpy(&weights, &loaded, sizeof loaded);
-    return weights;
+    return load_group(reinterpret_cast<const Group<T>*>(row(n)) + g);
   }
   __host__ __device__ int groups() const { return static_cast<int>(row_bytes / sizeof(uint4)); }
   __device__ float scale(int n) const {

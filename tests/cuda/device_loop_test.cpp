@@ -156,7 +156,7 @@ TEST_F(DeviceLoopTest, GreedyRoundsBringBackIdsAlone) {
   EXPECT_EQ(run.traffic.bytes_to_host, (run.tokens.size() + run.drafted) * sizeof(TokenId));
 }
 
-// Two models of two layers, whose passes have 25 launches each. A round of K = 5 has six passes.
+// Two models of two layers, whose passes have 21 launches each. A round of K = 5 has six passes.
 // The host must wait for the drafts, because they are uploaded as the rows of the verification, and
 // for the verdict; greedily, for each choice of the target.
 TEST_F(DeviceLoopTest, ARoundHasTheseCalls) {
@@ -164,11 +164,11 @@ TEST_F(DeviceLoopTest, ARoundHasTheseCalls) {
   // [snippet calls]
   //                                              launches, graphs, uploads, downloads, waits
   set_graphs(false);
-  EXPECT_EQ(greedy_calls(0, DraftOn::kHost), (Calls{26, 0, 1, 1, 1}));
-  EXPECT_EQ(greedy_calls(5, DraftOn::kHost), (Calls{161, 0, 6, 11, 11}));
-  EXPECT_EQ(greedy_calls(5, DraftOn::kDevice), (Calls{161, 0, 6, 7, 7}));
-  EXPECT_EQ(sampled_calls(DraftOn::kHost), (Calls{157, 0, 12, 6, 6}));
-  EXPECT_EQ(sampled_calls(DraftOn::kDevice), (Calls{157, 0, 12, 2, 2}));
+  EXPECT_EQ(greedy_calls(0, DraftOn::kHost), (Calls{22, 0, 1, 1, 1}));
+  EXPECT_EQ(greedy_calls(5, DraftOn::kHost), (Calls{137, 0, 6, 11, 11}));
+  EXPECT_EQ(greedy_calls(5, DraftOn::kDevice), (Calls{137, 0, 6, 7, 7}));
+  EXPECT_EQ(sampled_calls(DraftOn::kHost), (Calls{133, 0, 12, 6, 6}));
+  EXPECT_EQ(sampled_calls(DraftOn::kDevice), (Calls{133, 0, 12, 2, 2}));
   set_graphs(true);
   EXPECT_EQ(greedy_calls(0, DraftOn::kHost), (Calls{1, 1, 1, 1, 1}));
   EXPECT_EQ(greedy_calls(5, DraftOn::kDevice), (Calls{11, 6, 6, 7, 7}));
@@ -183,7 +183,7 @@ TEST_F(DeviceLoopTest, GraphsChangeNothing) {
     SCOPED_TRACE(rule.name);
     set_graphs(false);
     const Decoded one_by_one = sample(rule.name, KeepProbs::kBesideLogits);
-    EXPECT_EQ(calls(one_by_one.round), (Calls{157, 0, 12, 2, 2}));
+    EXPECT_EQ(calls(one_by_one.round), (Calls{133, 0, 12, 2, 2}));
     set_graphs(true);
     const Decoded recorded = sample(rule.name, KeepProbs::kBesideLogits);
     EXPECT_EQ(recorded.tokens, one_by_one.tokens);

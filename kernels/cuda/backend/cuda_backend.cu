@@ -110,6 +110,19 @@ class CudaBackend final : public Backend {
     }
     cuda::matmul(x, own(weight), y, stream_);
   }
+  void matmul_add(ConstDeviceRows x, const WeightMatrix& weight, DeviceRows products,
+                  DeviceRows y) override {
+    if (!fuses_products()) return Backend::matmul_add(x, weight, products, y);
+    cpu::require_matmul(x, weight, y);
+    if (x.rows > 0) matmul_rows_then(Then::kAdd, x, own(weight), y, stream_);
+  }
+  void matmul_silu_mul(ConstDeviceRows x, const WeightMatrix& weight, DeviceRows products,
+                       DeviceRows out) override {
+    if (!fuses_products()) return Backend::matmul_silu_mul(x, weight, products, out);
+    cpu::require_matmul(x, weight, products);
+    require(2 * out.width == weight.rows() && out.rows == x.rows, "half as many outputs");
+    if (x.rows > 0) matmul_rows_then(Then::kSiluMul, x, own(weight), out, stream_);
+  }
   void add(DeviceRows x, ConstDeviceRows y) override {
     cpu::require_same_shape(x, y);
     if (x.rows > 0) cuda::add(x, y, stream_);
@@ -191,6 +204,9 @@ class CudaBackend final : public Backend {
   }
 
  private:
+  // Whether products are our own kernel's, which can use them before they are written.
+  bool fuses_products() const { return gemm_ == Gemm::kInvariant; }
+
   // One more than the largest position. The host waits for it; engines say it in places.context.
   int context_of(const RowPlaces& places, int rows) {
     std::vector<std::int32_t> positions(static_cast<std::size_t>(rows));

@@ -19,7 +19,16 @@ void matmul_warp(ConstDeviceRows x, const CudaMatrix& weight, DeviceRows y, cuda
 // The same with loads of 16 bytes: 4, 8 or 16 weights a lane.
 void matmul_vector(ConstDeviceRows x, const CudaMatrix& weight, DeviceRows y, cudaStream_t stream);
 
-// One block for 4 outputs and up to 16 rows of x. Weights read T / 16 times, rounded up.
+// What becomes of the products p = x W^T, in the kernel that computes them.
+enum class Then {
+  kStore,   // y = p
+  kAdd,     // y += p
+  kSiluMul  // y = silu(left half of p) * right half of p; y: [T, N / 2]
+};
+
+// One block for 4 products of up to 16 rows of x. Weights read T / 16 times, rounded up.
+void matmul_rows_then(Then then, ConstDeviceRows x, const CudaMatrix& weight, DeviceRows y,
+                      cudaStream_t stream);
 void matmul_rows(ConstDeviceRows x, const CudaMatrix& weight, DeviceRows y, cudaStream_t stream);
 
 // By tensor cores; off: the engine calls it when a committed run on a GPU has shown it right and

@@ -1,9 +1,9 @@
-// One block for 4 outputs and a tile of rows of x: 1, 2, 4, 8 or 16, the fewest that hold them all.
-// A thread takes 16 bytes of each output's weights, and multiplies them with the inputs of every
-// row of the tile while they are in registers. So a verification of K + 1 rows reads the weights
-// once, as a decode step does, and an input that was loaded serves 4 outputs. Inputs are read
-// anew by each block; how many of these reads L1 serves has not been measured (a tile of 16 rows of
-// 2,048 floats is 128 KiB).
+// One block for 4 products and a tile of rows of x: 1, 2, 4, 8 or 16, the fewest that hold them
+// all. A thread takes 16 bytes of each output's weights, and multiplies them with the inputs of
+// every row of the tile while they are in registers. So a verification of K + 1 rows reads the
+// weights once, as a decode step does, and an input that was loaded serves 4 outputs. Inputs are
+// read anew by each block; how many of these reads L1 serves has not been measured (a tile of 16
+// rows of 2,048 floats is 128 KiB).
 //
 // Who reads what, for bf16 weights and W warps: in step s, thread i of the block reads weights
 // 8 (32 W s + i) .. + 7 of 4 rows of W. The threads' sums of 4 outputs x R rows are then added up
@@ -12,6 +12,10 @@
 // The order of an element's sum: a thread's products one after the other, its lanes as a tree, the
 // warps in order. The tile has no part in it: a thread has a sum of its own for each row. W is a
 // function of the matrix alone.
+//
+// Then adds them to y, or makes SwiGLU of them, without a launch of its own and without a way
+// through memory. For SwiGLU a block's 4 products are those of two gates and of their two factors,
+// so that a warp has both of a pair.
 //
 // Blocks of the same rows are neighbours in the grid. A block of 16 rows reads 64 bytes of inputs
 // for 8 of bf16 weights, so the inputs are what neighbours had better share: those of a
@@ -22,13 +26,14 @@
 #include "kernels/cuda/device_code.h"
 #include "kernels/cuda/matmul/matmul.h"
 #include "kernels/cuda/reduce.h"
+#include "kernels/cuda/silu.h"
 #include "kernels/cuda/vector4.h"
 #include "kernels/cuda/weights.h"
 
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 namespace {
 
-constexpr int kOutputs = 4;  // of a block
+constexpr int kOutputs = 4;  // of W, of a block
 constexpr int kMostWarps = 4;
 // Blocks of a multiprocessor, for which registers suffice: 128, 168 or 255 of a thread.
 template <int kRows>
@@ -36,21 +41,39 @@ template <int kRows>
                                                : kRows <= 8 ? 3
                                                             : 2;
 
-// totals[o * kRows + r] += what this thread's weights contribute to output n + o of row t + r.
-// kWhole: rows of x are aligned to 16 bytes, and are whole groups of weights.
+// The rows of W that a block multiplies with: from n on, or for SwiGLU from n on in each half.
+// Behind the last one that one again.
+template <typename T>
+struct BlockOutputs {
+  int at[kOutputs];
+
+  __device__ BlockOutputs(const Weights<T>& weight, int n, Then then) {
+    const int half = weight.rows / 2;
+#pragma unroll
+    for (int o = 0; o < kOutputs; ++o) {
+      at[o] = then == Then::kSiluMul ? o / 2 * half + min(n + o % 2, half - 1)
+                                     : min(n + o, weight.rows - 1);
+    }
+  }
+};
+
+// totals[o * kRows + r] += what this thread's weights contribute to output o of row t + r. kWhole:
+// rows of x are aligned to 16 bytes, and are whole groups of weights.
 template <typename T, int kRows, bool kWhole>
-__device__ void multiply(const ConstDeviceRows& x, const Weights<T>& weight, int t, int n,
-                         float (&totals)[kOutputs * kRows]) {
-  const float* rows[kRows];  // behind the last row, and the last output, the last one again
+__device__ void multiply(const ConstDeviceRows& x, const Weights<T>& weight, int t,
+                         const BlockOutputs<T>& outputs, float (&totals)[kOutputs * kRows]) {
+  const float* rows[kRows];  // behind the last row that one again
 #pragma unroll
   for (int r = 0; r < kRows; ++r) rows[r] = row_of(x, min(t + r, x.rows - 1));
+  const Group<T>* groups[kOutputs];
+#pragma unroll
+  for (int o = 0; o < kOutputs; ++o)
+    groups[o] = reinterpret_cast<const Group<T>*>(weight.row(outputs.at[o]));
   const int last = weight.groups() - 1, step = static_cast<int>(blockDim.x);
   Group<T> next[kOutputs];
   const auto load = [&](int g) {  // behind the last group that one again
 #pragma unroll
-    for (int o = 0; o < kOutputs; ++o) {
-      next[o] = weight.group(min(n + o, weight.rows - 1), min(g, last));
-    }
+    for (int o = 0; o < kOutputs; ++o) next[o] = load_group(groups[o] + min(g, last));
   };
   load(static_cast<int>(threadIdx.x));
   for (int g = static_cast<int>(threadIdx.x); g <= last; g += step) {
@@ -77,15 +100,22 @@ __device__ void multiply(const ConstDeviceRows& x, const Weights<T>& weight, int
   }
 }
 
+// Of y, that a block writes.
+__host__ __device__ constexpr int columns_of_block(Then then) {
+  return then == Then::kSiluMul ? kOutputs / 2 : kOutputs;
+}
+
 template <typename T, int kRows, bool kWhole>
 __global__ void __launch_bounds__(kMostWarps* kWarp, kBlocksAtOnce<kRows>)
-    matmul_rows_kernel(ConstDeviceRows x, Weights<T> weight, DeviceRows y) {
+    matmul_rows_kernel(ConstDeviceRows x, Weights<T> weight, DeviceRows y, Then then) {
   constexpr int kCount = kOutputs * kRows, kMine = kSumsOfLane<kCount>;
-  const int parts = (weight.rows + kOutputs - 1) / kOutputs;
-  const int n = static_cast<int>(blockIdx.x) % parts * kOutputs;
+  const int columns = columns_of_block(then);
+  const int parts = (y.width + columns - 1) / columns;
+  const int n = static_cast<int>(blockIdx.x) % parts * columns;
   const int t = static_cast<int>(blockIdx.x) / parts * kRows;
+  const BlockOutputs<T> outputs(weight, n, then);
   float totals[kCount] = {};
-  multiply<T, kRows, kWhole>(x, weight, t, n, totals);
+  multiply<T, kRows, kWhole>(x, weight, t, outputs, totals);
   warp_sums<kCount>(totals);
 
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
@@ -101,34 +131,49 @@ __global__ void __launch_bounds__(kMostWarps* kWarp, kBlocksAtOnce<kRows>)
 #pragma unroll
     for (int i = 0; i < kMine; ++i) totals[i] += of_warps[w][lane][i];
   }
-  if (lane * kCount % kWarp != 0) return;  // a neighbour has the same sum
+  // [snippet matmul-then]
 #pragma unroll
   for (int i = 0; i < kMine; ++i) {
     const int number = lane * kCount / kWarp + i;
-    const int o = n + number / kRows, row = t + number % kRows;
-    if (o < weight.rows && row < x.rows) row_of(y, row)[o] = weight.scale(o) * totals[i];
+    const int o = number / kRows, row = t + number % kRows;
+    float product = weight.scale(outputs.at[o]) * totals[i];
+    if (then == Then::kSiluMul) {  // lanes 0 .. 15 have the gates, 16 .. 31 their factors
+      const float factor = __shfl_down_sync(kAllLanes, product, kWarp / 2);
+      product = silu_mul(product, factor);
+    }
+    // Duplicate lanes, and what lies behind the last row or output, write nothing.
+    if (lane * kCount % kWarp != 0 || row >= x.rows || o >= columns || n + o >= y.width) continue;
+    float& element = row_of(y, row)[n + o];
+    element = then == Then::kAdd ? element + product : product;
   }
+  // [end snippet matmul-then]
 }
 
 template <typename T, int kRows>
-void launch_rows(ConstDeviceRows x, const Weights<T>& w, DeviceRows y, cudaStream_t stream) {
+void launch_rows(Then then, ConstDeviceRows x, const Weights<T>& w, DeviceRows y,
+                 cudaStream_t stream) {
   const bool whole = is_aligned(x.data) && x.stride % 4 == 0 && x.width % kGroup<T> == 0;
   const unsigned warps = std::clamp(blocks_for(w.groups(), 2 * kWarp), 1u, unsigned{kMostWarps});
   launch(whole ? matmul_rows_kernel<T, kRows, true> : matmul_rows_kernel<T, kRows, false>,
-         blocks_for(x.rows, kRows) * blocks_for(w.rows, kOutputs), warps * kWarp, 0, stream, x, w,
-         y);
+         blocks_for(x.rows, kRows) * blocks_for(y.width, columns_of_block(then)), warps * kWarp, 0,
+         stream, x, w, y, then);
 }
 
 }  // namespace
 
-void matmul_rows(ConstDeviceRows x, const CudaMatrix& weight, DeviceRows y, cudaStream_t stream) {
+void matmul_rows_then(Then then, ConstDeviceRows x, const CudaMatrix& weight, DeviceRows y,
+                      cudaStream_t stream) {
   with_weights(weight, [&]<typename T>(const Weights<T>& w) {
-    if (x.rows > 8) return launch_rows<T, 16>(x, w, y, stream);
-    if (x.rows > 4) return launch_rows<T, 8>(x, w, y, stream);
-    if (x.rows > 2) return launch_rows<T, 4>(x, w, y, stream);
-    if (x.rows > 1) return launch_rows<T, 2>(x, w, y, stream);
-    launch_rows<T, 1>(x, w, y, stream);
+    if (x.rows > 8) return launch_rows<T, 16>(then, x, w, y, stream);
+    if (x.rows > 4) return launch_rows<T, 8>(then, x, w, y, stream);
+    if (x.rows > 2) return launch_rows<T, 4>(then, x, w, y, stream);
+    if (x.rows > 1) return launch_rows<T, 2>(then, x, w, y, stream);
+    launch_rows<T, 1>(then, x, w, y, stream);
   });
+}
+
+void matmul_rows(ConstDeviceRows x, const CudaMatrix& weight, DeviceRows y, cudaStream_t stream) {
+  matmul_rows_then(Then::kStore, x, weight, y, stream);
 }
 
 void matmul(ConstDeviceRows x, const CudaMatrix& weight, DeviceRows y, cudaStream_t stream) {
