@@ -24,25 +24,25 @@ NVDISASM = "nvidia-cuda-nvdisasm==13.5.37"
 # bits, at least, are asked for before the first one is waited for; so many registers at most, which decide how many
 # blocks share a multiprocessor.
 HOT = [
-    ("attention/attention_4_split.cu", "attention_piece_kernelILb1ELi2E", 8, 128, 168),
-    ("attention/attention_4_split.cu", "attention_piece_kernelILb1ELi4E", 14, 128, 168),
+    ("attention/attention_4_split.cu", "attention_piece_kernelILb1ELi2E", 4, 128, 168),
+    ("attention/attention_4_split.cu", "attention_piece_kernelILb1ELi4E", 8, 128, 168),
     ("attention/attention_4_split.cu", "combine_kernelILi4E", 12, 32, 128),
     ("argmax/argmax_2_block.cu", "argmax_block_kernel", 4, 128, 64),
     ("argmax/argmax_3_blocks.cu", "argmax_blocks_kernel", 4, 128, 64),
     ("matmul/matmul_4_rows.cu", "matmul_rows_kernelI13__nv_bfloat16Li1ELb1E", 6, 128, 128),
     ("matmul/matmul_4_rows.cu", "matmul_rows_kernelI13__nv_bfloat16Li8ELb1E", 10, 128, 168),
     ("matmul/matmul_4_rows.cu", "matmul_rows_kernelI13__nv_bfloat16Li16ELb1E", 12, 128, 255)]
-LOAD = re.compile(r"\bLDG(\.\w+)*\s+R(\d+),")
+LOAD = re.compile(r"\bLDG(\.\w+)*\s+R(\d+),|\bLDGSTS(\.\w+)*\s")  # LDGSTS: into shared memory, by itself
 REGISTER = re.compile(r"\bR(\d+)\b")
 
 
 def most_loads_together(listing, bits=32):
     """The most loads of so many bits from global memory that are asked for one after the other, before a value of one
-    is used, a branch or a barrier."""
+    is used or waited for, a branch or a barrier."""
     most, waiting, loads = 0, set(), 0
     for line in listing:
         instruction = re.sub(r"/\*.*?\*/", "", line).strip()
-        if re.match(r"\.L_|(@!?U?P\d+ )?(BRA|BAR|EXIT|BSYNC|WARPSYNC|CALL|RET)\b", instruction):
+        if re.match(r"\.L_|(@!?U?P\d+ )?(BRA|BAR|EXIT|BSYNC|WARPSYNC|CALL|RET|DEPBAR)\b", instruction):
             waiting, loads = set(), 0
             continue
         load = LOAD.search(instruction)
@@ -51,7 +51,8 @@ def most_loads_together(listing, bits=32):
             waiting, loads = set(), 0
         if load:
             size = 128 if ".128" in load[0] else 64 if ".64" in load[0] else 32
-            waiting |= set(range(int(load[2]), int(load[2]) + size // 32))
+            if load[2]:
+                waiting |= set(range(int(load[2]), int(load[2]) + size // 32))
             loads += size >= bits
             most = max(most, loads)
     return most
@@ -109,6 +110,9 @@ class ListingsTest(unittest.TestCase):
         self.assertEqual(most_loads_together([loads[0], "@P0 BRA `(.L_x_1) ;", loads[1]]), 1)
         self.assertEqual(most_loads_together([loads[0], "LDG.E R8, desc[UR4][R6.64] ;"]), 1)
         self.assertEqual(most_loads_together([loads[0], "STS.128 [R1], R4 ;", loads[1], loads[1]]), 2)
+        copy = "LDGSTS.E.BYPASS.128 [R9], desc[UR4][R2.64] ;"
+        self.assertEqual(most_loads_together([copy, "LDS.64 R4, [R8] ;", copy], 128), 2)
+        self.assertEqual(most_loads_together([copy, "DEPBAR.LE SB0, 0x0 ;", copy], 128), 1)
 
 
 def find_nvdisasm(nvcc, folder):

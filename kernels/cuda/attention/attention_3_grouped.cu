@@ -8,7 +8,7 @@ namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 namespace {
 
 template <bool kVectors, int kColumns>
-__global__ void __launch_bounds__(kBlockThreads)
+__global__ void __launch_bounds__(kBlockThreads, kBlocksAtOnce)
     attention_grouped_kernel(AttentionInputs in, DeviceRows out) {
   const BlockQueries block = queries_of_block<AttentionTile<kColumns>::kQueries>(in);
   if (block.rows == 0) return;

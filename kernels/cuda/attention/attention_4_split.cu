@@ -38,7 +38,7 @@ std::size_t scratch_of_row(const HeadShape& heads, int context) {
 }
 
 template <bool kVectors, int kColumns>
-__global__ void __launch_bounds__(kBlockThreads)
+__global__ void __launch_bounds__(kBlockThreads, kBlocksAtOnce)
     attention_piece_kernel(AttentionInputs in, Pieces pieces) {
   const BlockQueries block = queries_of_block<AttentionTile<kColumns>::kQueries>(in);
   const int piece = static_cast<int>(blockIdx.z), begin = piece * kAttentionPiece;

@@ -1,4 +1,5 @@
 #pragma once
+#include "kernels/cuda/async_copy.h"
 #include "kernels/cuda/attention/attention_code.h"
 
 // What steps 3 and 4 of attention share: a block that computes all queries which read the same keys
@@ -6,12 +7,16 @@
 // head (grouped-query attention) of neighbouring rows of one sequence, 24 queries at most.
 //
 //   for each tile of 32 positions:
-//     all threads   bring its keys and values into shared memory, 16 bytes per load, once for all
-//                   queries
+//     all threads   wait for its keys, and ask for its values: 16 bytes per copy into shared
+//                   memory, once for all queries
 //     each warp     takes its own queries, every fourth:
 //       lane = position      score = q . k: the key from shared memory serves all of them
 //       warp                 weights = exp(score - maximum so far)
+//     all threads   wait for the values, and ask for the next tile's keys
+//     each warp
 //       lane = element of D  sums = sums * rescale + weights V
+//
+// So there are keys or values on their way all the time, in the memory of one tile.
 //
 // Shared memory: the lanes read a key each, at the same element. Rows of D + 4 floats put the 16
 // bytes that 8 lanes read in one go into different banks; without the 4 they would all be in the
@@ -25,6 +30,7 @@ namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 
 constexpr int kBlockWarps = 4;
 constexpr int kBlockThreads = kBlockWarps * kWarp;
+constexpr int kBlocksAtOnce = 3;  // of a multiprocessor, for which registers suffice
 
 // The shared memory of a block, for heads of up to 32 * kColumns elements: below 48 KiB. Queries
 // suffice for 6 rows, a verification of 5 drafts, of 3 heads of 128 or of 4 heads of 64
@@ -39,7 +45,7 @@ struct AttentionTile {
   __align__(16) float keys[kPositions][kStride];
   __align__(16) float values[kPositions][kStride];
   float weights[kQueries][kPositions];
-  std::ptrdiff_t offsets[kPositions];  // of the head in keys and values, a tile ahead
+  std::ptrdiff_t offsets[2][kPositions];  // of the head in keys and values: this tile's, the next's
 };
 constexpr std::size_t kStaticSharedBytes = 48 << 10;  // what a block may have without asking
 static_assert(sizeof(AttentionTile<2>) <= kStaticSharedBytes);
@@ -102,44 +108,35 @@ __device__ BlockQueries queries_of_block(const AttentionInputs& in) {
   return block;
 }
 
-// Elements 4 i .. 4 i + 3 of a head's row of [D] floats, zeros behind its end.
-template <bool kVectors>
-__device__ float4 load4(const float* from, int head_dim, int i) {
-  if constexpr (kVectors) {
-    return __ldg(reinterpret_cast<const float4*>(from) + i);
-  } else {
-    const auto at = [&](int d) { return d < head_dim ? __ldg(from + d) : 0.0f; };
-    return make_float4(at(4 * i), at(4 * i + 1), at(4 * i + 2), at(4 * i + 3));
-  }
-}
-
-// The same of a row in shared memory.
+// Elements 4 i .. 4 i + 3 of a row in shared memory.
 __device__ inline float4& vector4(float* row, int i) { return reinterpret_cast<float4*>(row)[i]; }
 
 // [snippet load-tile]
-// Brings the keys and values of a tile's first `count` positions into shared memory; behind them
-// the last one again. All of a thread's loads are asked for before its first store waits for one. A
-// store may change the offset that the next load needs, so the compiler moves no load above it; nor
-// above a branch. Whoever changes this reads the machine code.
+// Asks for the keys, or the values, of a tile's positions: `from` is the layer's, rows the tile's,
+// offsets where each position's are. Behind the context's end the last position's again: a branch
+// there would stand between the requests.
 template <bool kVectors, int kColumns>
-__device__ void load_tile(const KvLayer& cache, int head_dim, int count,
-                          AttentionTile<kColumns>& tile) {
+__device__ void load_rows(const float* from, const std::ptrdiff_t* offsets, int count, int head_dim,
+                          float (*rows)[AttentionTile<kColumns>::kStride], AsyncCopies& copies) {
   constexpr int kThreadsOfRow = kColumns * kWarp / 4, kStep = kBlockThreads / kThreadsOfRow;
-  const int i = static_cast<int>(threadIdx.x) % kThreadsOfRow;
   const int first = static_cast<int>(threadIdx.x) / kThreadsOfRow;
-  constexpr int kLoads = AttentionTile<kColumns>::kPositions / kStep;
-  if (4 * i >= head_dim) return;
-  float4 keys[kLoads], values[kLoads];
+  const int d = 4 * (static_cast<int>(threadIdx.x) % kThreadsOfRow);
+  if (d >= head_dim) return;
 #pragma unroll
-  for (int n = 0; n < kLoads; ++n) {
-    const std::ptrdiff_t offset = tile.offsets[min(first + n * kStep, count - 1)];
-    keys[n] = load4<kVectors>(cache.keys + offset, head_dim, i);
-    values[n] = load4<kVectors>(cache.values + offset, head_dim, i);
-  }
-#pragma unroll
-  for (int n = 0; n < kLoads; ++n) {
-    vector4(tile.keys[first + n * kStep], i) = keys[n];
-    vector4(tile.values[first + n * kStep], i) = values[n];
+  for (int n = 0; n < AttentionTile<kColumns>::kPositions / kStep; ++n) {
+    float* to = rows[first + n * kStep] + d;
+    const float* row = from + offsets[min(first + n * kStep, count - 1)] + d;
+    if constexpr (kVectors) {
+      copies.copy4(to, row);
+    } else {
+      for (int i = 0; i < 4; ++i) {
+        if (d + i < head_dim) {
+          copies.copy(to + i, row + i);
+        } else {
+          to[i] = 0.0f;
+        }
+      }
+    }
   }
 }
 // [end snippet load-tile]
@@ -187,12 +184,21 @@ __device__ void attend(const AttentionInputs& in, const BlockQueries& block, int
             lane = static_cast<int>(threadIdx.x) % kWarp;
   const int D = in.heads.head_dim;
   const std::int32_t* pages = in.places.page_tables + in.places.table_starts[block.first_row];
-  const auto look_up = [&](int start) {
+  const auto look_up = [&](int start, std::ptrdiff_t* offsets) {
     const int j = start + static_cast<int>(threadIdx.x);
     if (j >= end || j >= start + tile.kPositions) return;
-    tile.offsets[threadIdx.x] =
-        offset_of(pages, in.places.page_size, j, in.heads) + block.kv_head * D;
+    offsets[threadIdx.x] = offset_of(pages, in.places.page_size, j, in.heads) + block.kv_head * D;
   };
+  AsyncCopies copies;
+  const auto load = [&](const float* from, int start, const std::ptrdiff_t* offsets,
+                        float(*rows)[AttentionTile<kColumns>::kStride]) {
+    load_rows<kVectors, kColumns>(from, offsets, min(tile.kPositions, end - start), D, rows,
+                                  copies);
+  };
+
+  look_up(begin, tile.offsets[0]);
+  __syncthreads();  // the first offsets are there
+  load(in.cache.keys, begin, tile.offsets[0], tile.keys);
 
   RunningSoftmax<kColumns> running[kPerWarp];
   int query_end[kPerWarp];  // what each of the warp's queries sees ends before
@@ -205,14 +211,13 @@ __device__ void attend(const AttentionInputs& in, const BlockQueries& block, int
     for (int d = lane; d < (D + 3) / 4 * 4; d += kWarp)
       tile.queries[i][d] = d < D ? query[d] : 0.0f;
   }
-  look_up(begin);
-
-  for (int start = begin; start < end; start += tile.kPositions) {
-    const int count = min(tile.kPositions, end - start);
-    __syncthreads();  // offsets and queries are there, and the tile before has been read
-    load_tile<kVectors>(in.cache, D, count, tile);
-    __syncthreads();  // the tile is there, and its offsets have been read
-    look_up(start + tile.kPositions);
+  int now = 0;  // of the two lists of offsets
+  for (int start = begin; start < end; start += tile.kPositions, now = 1 - now) {
+    const int count = min(tile.kPositions, end - start), next = start + tile.kPositions;
+    copies.wait();
+    __syncthreads();  // keys and queries are there, and the values before have been read
+    load(in.cache.values, start, tile.offsets[now], tile.values);  // while scores are computed
+    look_up(next, tile.offsets[1 - now]);
 
     // [snippet attention-tile]
     float scores[kPerWarp];
@@ -222,7 +227,9 @@ __device__ void attend(const AttentionInputs& in, const BlockQueries& block, int
       const float weight = soften(scores[p], visible, running[p]);
       if (lane < tile.kPositions) tile.weights[warp + p * kBlockWarps][lane] = weight;
     }
-    __syncwarp();  // the warp's weights are there
+    copies.wait();
+    __syncthreads();  // values, weights and the next offsets are there, and keys have been read
+    if (next < end) load(in.cache.keys, next, tile.offsets[1 - now], tile.keys);  // meanwhile
     for (int j = 0; j < count; ++j) {
       float value[kColumns];
       for (int c = 0; c < kColumns; ++c) value[c] = tile.values[j][lane + c * kWarp];
