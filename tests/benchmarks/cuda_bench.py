@@ -2,8 +2,9 @@
 """Runs cuda_benchmark on this machine's GPU and writes docs/experiments/cuda.json, from which tables.py makes the
 tables of docs/kernels/.
 
-    python3 tests/benchmarks/cuda_bench.py [--build DIR] [--filter REGEX] [--samples N]
+    python3 tests/benchmarks/cuda_bench.py [--build DIR] [--filter REGEX] [--samples N] [--minutes M]
 
+What matters most is measured first, and written as soon as it is there. What has not begun after M minutes is left out.
 Without a GPU it says NOT MEASURED and why, and writes nothing. Let nothing else run on the GPU.
 """
 import argparse
@@ -13,6 +14,7 @@ import pathlib
 import re
 import subprocess
 import sys
+import time
 
 import bench
 import run
@@ -21,6 +23,9 @@ from student import tool
 OUT = bench.EXPERIMENTS / "cuda.json"
 # What decides how fast the kernels are.
 SOURCES = ["kernels/*", "kernels/cuda/**/*", "common/**/*", "tests/benchmarks/cuda*"]
+# The most worthwhile first: beginnings of benchmarks' names.
+PARTS = [r"^forward/shape:3b/", r"^forward/", r"^matmul/shape:3b/", r"^attention/", r"^(argmax|choose|judge)/", r"^matmul/",
+         r"^(rms_norm|add_rms_norm|rope_store_kv)/", r""]
 WORDS, NUMBERS = ["gpu", "compute_capability", "cuda", "driver_cuda"], ["multiprocessors", "memory_bytes"]
 
 
@@ -74,11 +79,33 @@ def results_of(output, build, options):
             "options": options, "benchmarks": bench.entries_of(output)}
 
 
+def measured_in_parts(program, samples, minutes):
+    """Yields Google Benchmark's JSON of all parts so far, after each of them."""
+    begin, names, output = time.monotonic(), listed(program), None
+    for part in PARTS:
+        mine = [name for name in names if re.search(part, name)]
+        names = [name for name in names if name not in mine]
+        if not mine:
+            continue
+        if time.monotonic() - begin > 60 * minutes:
+            print(f"left out, as {minutes:g} minutes are over: {len(mine)} benchmarks like {mine[0]}", file=sys.stderr)
+            continue
+        done = bench.run_program(program, [f"--samples={samples}", f"--benchmark_filter=^({'|'.join(map(re.escape, mine))})$"],
+                                 keep_failed=True)
+        output = {**done, "benchmarks": [*(output or {"benchmarks": []})["benchmarks"], *done["benchmarks"]]}
+        yield output
+
+
+def listed(program):
+    return [name for name in bench.listed(program, []) if "/" in name]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", type=pathlib.Path, default=run.REPOSITORY / "build")
     parser.add_argument("--filter", help="benchmarks whose names match; the tables lack the others")
     parser.add_argument("--samples", type=int, default=15)
+    parser.add_argument("--minutes", type=float, default=8, help="begin no part after so many (default: 8)")
     parser.add_argument("--out", type=pathlib.Path, default=OUT)
     options = parser.parse_args()
     program = options.build / "bin/bench/cuda_benchmark"
@@ -86,8 +113,10 @@ def main():
         print(problem)
         return
     words = [f"--samples={options.samples}"] + ([f"--benchmark_filter={options.filter}"] if options.filter else [])
-    output = bench.run_program(program, words, keep_failed=True)
-    options.out.write_text(run.dump(results_of(output, options.build, " ".join(words))), encoding="utf-8")
+    runs = ([bench.run_program(program, words, keep_failed=True)] if options.filter else
+            measured_in_parts(program, options.samples, options.minutes))
+    for output in runs:
+        options.out.write_text(run.dump(results_of(output, options.build, " ".join(words))), encoding="utf-8")
     print(options.out)
 
 

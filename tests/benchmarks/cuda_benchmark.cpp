@@ -1,5 +1,5 @@
 // The kernels of the CUDA backend, every step of their ladders, and whole models, at the shapes of
-// Llama 3.2 1B and 3B, held against the bandwidth of a copy and against cuBLAS in the same run.
+// Llama 3.2 1B and 3B, held against a sweep that only reads and against cuBLAS in the same run.
 //
 //   cuda_benchmark [--samples=N] [Google Benchmark's options]
 //
@@ -70,11 +70,11 @@ int run(int argc, char** argv) {
   CudaBench bench{*backend, timer, std::max(samples, 1)};
   benchmark::AddCustomContext("backend", backend->name());
   describe_device();
-  add_row_benchmarks(bench);
+  add_forward_benchmarks(bench);
   add_product_benchmarks(bench);
   add_attention_benchmarks(bench);
   add_sampling_benchmarks(bench);
-  add_forward_benchmarks(bench);
+  add_row_benchmarks(bench);
   benchmark::RunSpecifiedBenchmarks();
   benchmark::ClearRegisteredBenchmarks();  // and what they keep, before the backend goes
   return 0;

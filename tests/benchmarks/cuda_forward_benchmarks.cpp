@@ -1,8 +1,9 @@
-// Greedy decoding (M = 1), verification of M - 1 drafts and a prefill of 64 tokens by whole models:
-// the embedded ones inflated to the shapes of Llama 3.2 1B and 3B, by each of the three products.
-// What counts is a pass and its argmax, with all that passes between host and device.
+// Greedy decoding (M = 1), verification of M - 1 drafts and a prefill of 512 tokens by whole
+// models: the embedded ones inflated to the shapes of Llama 3.2 1B and 3B, by each of the three
+// products, behind a short and a long context. What counts is a pass and its argmax, with all that
+// passes between host and device.
+#include <cstdlib>
 #include <memory>
-#include <optional>
 
 #include <fmt/format.h>
 
@@ -18,7 +19,7 @@
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 namespace {
 
-constexpr int kCached = 64, kMostRows = 64, kMostLogits = 8, kPageSize = 16;
+constexpr int kMostLogits = 8, kPageSize = 16;
 
 std::unique_ptr<Backend> make_backend(Gemm gemm) {
 #ifdef SPECDEC_EMULATED
@@ -35,33 +36,49 @@ LlamaModel load(const std::string& shape, Backend& backend) {
   return LlamaModel(inflated, backend);
 }
 
-// A model with one sequence of kCached tokens.
+// A model with one sequence, and passes behind any context of it.
 class Decoder {
  public:
   Decoder(const std::string& shape, Gemm gemm)
       : backend_(make_backend(gemm)),
         model_(load(shape, *backend_)),
-        cache_(*backend_, model_.kv_shape(), (kCached + kMostRows) / kPageSize, kPageSize),
-        llama_(model_, cache_, {.max_pass_rows = kMostRows}),
-        logits_(llama_, kMostLogits),
-        sequence_(llama_.create()) {
-    llama_.forward(Segment{sequence_, tokens(kCached), 0}, {});
+        most_rows_(shape == "embedded" ? 16 : 512),
+        positions_((shape == "embedded" ? 64 : 4096) + most_rows_),
+        tokens_(static_cast<std::size_t>(positions_), 7),
+        cache_(*backend_, model_.kv_shape(), positions_ / kPageSize, kPageSize),
+        as_graphs_(make_llama("1")),
+        one_by_one_(make_llama("0")),
+        logits_(*as_graphs_, kMostLogits),
+        sequence_(cache_.create()) {}
+
+  // How many launches there are is all that differs.
+  Llama& as_graphs() { return *as_graphs_; }
+  Llama& one_by_one() { return *one_by_one_; }
+
+  // Leaves so many tokens in the cache.
+  void go_to(int context) {
+    const int cached = cache_.length(sequence_);
+    if (context < cached) cache_.truncate(sequence_, context);
+    if (context > cached) {
+      one_by_one_->forward(Segment{sequence_, tokens(context - cached), 0}, {});
+    }
   }
 
   // M new tokens: with logits for each, or without any where they are a prefill.
-  void pass(int rows) {
+  void pass(Llama& llama, int rows) {
+    const int context = llama.length(sequence_);
     const DeviceRows logits = logits_.rows(0, logits_of(rows));
-    llama_.forward(Segment{sequence_, tokens(rows), logits.rows}, logits);
+    llama.forward(Segment{sequence_, tokens(rows), logits.rows}, logits);
     if (logits.rows > 0) {
       backend_->argmax(logits, std::span(ids_).first(static_cast<std::size_t>(logits.rows)));
     }
-    llama_.truncate(sequence_, kCached);
+    llama.truncate(sequence_, context);
   }
 
-  Work work(int rows) const {
+  Work work(int rows, int context) const {
     double weights = static_cast<double>(model_.layer_bytes());
     if (logits_of(rows) > 0) weights += static_cast<double>(model_.head().bytes());
-    const auto cached = static_cast<double>(model_.kv_shape().bytes_per_token()) * kCached;
+    const auto cached = static_cast<double>(model_.kv_shape().bytes_per_token()) * context;
     return {weights + cached, weights * rows};  // two bytes and two operations a weight
   }
 
@@ -70,40 +87,71 @@ class Decoder {
   std::span<const TokenId> tokens(int count) const {
     return std::span(tokens_).first(static_cast<std::size_t>(count));
   }
+  std::unique_ptr<Llama> make_llama(const char* graphs) {
+    setenv("SPECDEC_CUDA_GRAPHS", graphs, 1);
+    return std::make_unique<Llama>(model_, cache_, LlamaOptions{.max_pass_rows = most_rows_});
+  }
 
   std::unique_ptr<Backend> backend_;
   LlamaModel model_;
+  int most_rows_, positions_;
+  std::vector<TokenId> tokens_;
   PagedKvCache cache_;
-  Llama llama_;
+  std::unique_ptr<Llama> as_graphs_, one_by_one_;
   LogitsBuffer logits_;
   SequenceId sequence_;
-  std::vector<TokenId> tokens_ = std::vector<TokenId>(std::max(kCached, kMostRows), 7);
   std::array<std::int32_t, kMostLogits> ids_{};
 };
 
+struct Setting {
+  std::string shape;
+  const char* gemm_name;
+  Gemm gemm;
+  int context;
+  std::vector<std::int64_t> rows;
+};
+
+// What matters most comes first, and a model is loaded once.
+std::vector<Setting> settings() {
+  std::vector<Setting> all;
+  for (const char* shape : {"3b", "1b"}) {
+    all.push_back({shape, "invariant", Gemm::kInvariant, 64, {1, 2, 4, 6, 8, 512}});
+    all.push_back({shape, "invariant", Gemm::kInvariant, 4096, {1, 6}});
+    all.push_back({shape, "cublas", Gemm::kCublas, 64, {1, 6, 512}});
+  }
+  all.push_back({"1b", "mma", Gemm::kTensorCores, 64, {1, 6, 512}});
+  all.push_back({"embedded", "invariant", Gemm::kInvariant, 48, {1, 6}});
+  return all;
+}
+
+constexpr int kPassesOfASample = 8;  // one behind the other, as in decoding
+
 }  // namespace
 
-// Rival: one_row, a pass of one token.
+// Rivals: one_row, a pass of one token; one_by_one, the same pass without graphs.
 void add_forward_benchmarks(CudaBench& bench) {
   // The model that was asked for last.
   const auto kept = std::make_shared<std::pair<std::string, std::unique_ptr<Decoder>>>();
-  for (const std::string shape : {"embedded", "1b", "3b"}) {
-    for (const auto& [name, gemm] : {std::pair("invariant", Gemm::kInvariant),
-                                     {"mma", Gemm::kTensorCores},
-                                     {"cublas", Gemm::kCublas}}) {
-      const std::string key = fmt::format("forward/shape:{}/gemm:{}", shape, name);
-      add_benchmark(key, {1, 2, 3, 4, 5, 6, 7, 8, 64},
-                    [&bench, kept, key, shape, gemm = gemm](benchmark::State& state) {
-                      if (kept->first != key) {
-                        *kept = {};
-                        *kept = {key, std::make_unique<Decoder>(shape, gemm)};
-                      }
-                      Decoder& decoder = *kept->second;
-                      const int rows = static_cast<int>(state.range(0));
-                      measure(state, bench, decoder.work(rows), 1, [&](int) { decoder.pass(rows); },
-                              {{"one_row", [&](int) { decoder.pass(1); }}});
-                    });
-    }
+  for (const Setting& setting : settings()) {
+    const std::string model =
+        fmt::format("forward/shape:{}/gemm:{}", setting.shape, setting.gemm_name);
+    add_benchmark(fmt::format("{}/context:{}", model, setting.context), setting.rows,
+                  [&bench, kept, model, setting](benchmark::State& state) {
+                    if (kept->first != model) {
+                      *kept = {};
+                      *kept = {model, std::make_unique<Decoder>(setting.shape, setting.gemm)};
+                    }
+                    Decoder& decoder = *kept->second;
+                    decoder.go_to(setting.context);
+                    const int rows = static_cast<int>(state.range(0));
+                    const auto job = [&decoder](Llama& llama, int m) {
+                      return [&decoder, &llama, m](int) { decoder.pass(llama, m); };
+                    };
+                    measure(state, bench, decoder.work(rows, setting.context), kPassesOfASample,
+                            job(decoder.as_graphs(), rows),
+                            {{"one_row", job(decoder.as_graphs(), 1)},
+                             {"one_by_one", job(decoder.one_by_one(), rows)}});
+                  });
   }
 }
 

@@ -74,8 +74,8 @@ class Registrar {
   // floats: read and written for a row.
   void add(const char* kernel, const char* step, int width, int floats, const Call& call) const {
     add_benchmark(
-        fmt::format("{}/shape:{}/width:{}/step:{}", kernel, shape_.name, width, step),
-        {1, 6, 64, 512}, [this_bench = &bench_, width, floats, call](benchmark::State& state) {
+        fmt::format("{}/shape:{}/width:{}/step:{}", kernel, shape_.name, width, step), {1, 6, 512},
+        [this_bench = &bench_, width, floats, call](benchmark::State& state) {
           const Rows rows(this_bench->backend, static_cast<int>(state.range(0)), width);
           const Work work{4.0 * floats * rows.rows(), 0};
           measure(state, *this_bench, work, rows.copies(), [&](int copy) { call(rows, copy); });

@@ -28,10 +28,10 @@ inline int copies_of(std::size_t bytes) {
   return std::clamp(static_cast<int>(kMostCopiedBytes / bytes), 1, kMostCopies);
 }
 
-// Times the device's work by events, each time behind two sweeps in the same stream: a copy, whose
-// bandwidth is what the work is held against, and a pass that only reads, which leaves the L2 full
-// of something else, none of it to be written back. While they run, the host puts the work into
-// the stream, so its launches are not part of the time.
+// Times the device's work by events, each time behind two sweeps in the same stream: a copy, and a
+// pass that only reads, whose bandwidth is what the work is held against. It leaves the L2 full of
+// something else, none of it to be written back. While they run, the host puts the work into the
+// stream, so its launches are not part of the time.
 class DeviceTimer {
  public:
   explicit DeviceTimer(Backend& backend);
@@ -40,7 +40,9 @@ class DeviceTimer {
   DeviceTimer& operator=(const DeviceTimer&) = delete;
 
   double seconds_of(const std::function<void()>& work);
-  double bandwidth() const { return bandwidth_; }  // bytes read and written a second, of that copy
+  // Bytes a second, of the sweeps of the last call: read; read and written.
+  double bandwidth() const { return bandwidth_; }
+  double copy_bandwidth() const { return copy_bandwidth_; }
 
  private:
   static constexpr int kSweepWidth = 1 << 15;
@@ -51,7 +53,7 @@ class DeviceTimer {
   DeviceArray<float> from_, to_;
   DeviceArray<std::int32_t> ids_;
   std::array<cudaEvent_t, 4> events_{};
-  double bandwidth_ = 0;
+  double bandwidth_ = 0, copy_bandwidth_ = 0;
 };
 
 // Runs once on the inputs of number `copy`.
@@ -73,9 +75,10 @@ struct CudaBench {
 // Takes samples, in each of them the job and its rivals one after the other, and sets the
 // benchmark's time and counters, medians over the samples:
 //   seconds, bytes_per_second, flops_per_second: of one run of the job
-//   bandwidth: of the copies; of_bandwidth: the job's share of the one before it
+//   bandwidth: of the sweeps that read; of_bandwidth: the job's share of the one before it
+//   copy_bandwidth: of the copies
 //   NAME_seconds, over_NAME: of a rival, and the job's time over it
-//   samples: how many; three at least, and no more after two seconds
+//   samples: how many; three at least, and no more after half a second
 // Each run has inputs of its own that no cache holds. REQUIRES: Iterations(1) and UseManualTime().
 void measure(benchmark::State& state, CudaBench& bench, const Work& work, int copies,
              const Job& job, const std::vector<Rival>& rivals = {});

@@ -25,19 +25,19 @@ NAMES = [
     "rms_norm/shape:1b/width:2048/step:1_naive", "rms_norm/shape:1b/width:2048/step:engine",
     "rope/shape:3b/width:3072/step:engine",
     *(f"matmul/shape:1b/matrix:{matrix}/step:{step}" for matrix in ("gate_up", "qkv")
-      for step in ("4_rows", "mma", "engine", "cublas")),
+      for step in ("engine", "mma", "cublas", "2_warp")),
     "attention/shape:3b/context:4096/step:1_naive", "attention/shape:3b/context:4096/step:engine",
     "argmax/step:2_block", "choose/from:top_p_0.9", "judge/from:all",
-    "forward/shape:1b/gemm:invariant", "forward/shape:1b/gemm:mma"]
+    "forward/shape:1b/gemm:invariant/context:64", "forward/shape:1b/gemm:mma/context:64"]
 
 
 def output():
     """As Google Benchmark writes it: a run takes 10 us x M at half the bandwidth, and is 0.8 of cuBLAS' time."""
     def entry(name, M):
         return {"name": f"{name}/M:{M}/iterations:1/manual_time", "run_name": name, "iterations": 1, "real_time": 1.0,
-                "time_unit": "us", "seconds": 1e-5 * M, "bandwidth": 3e12, "bytes_per_second": 1.5e12,
+                "time_unit": "us", "seconds": 1e-5 * M, "bandwidth": 3e12, "copy_bandwidth": 2.5e12, "bytes_per_second": 1.5e12,
                 "flops_per_second": 2.5e14, "of_bandwidth": 0.5, "samples": 15, "over_cublas": 0.8,
-                "cublas_seconds": 1.25e-5 * M, "over_one_row": 1 + M / 100, "one_row_seconds": 1e-5}
+                "cublas_seconds": 1.25e-5 * M, "over_one_row": 1 + M / 100, "over_one_by_one": 0.9, "one_row_seconds": 1e-5}
     return {"context": dict(CONTEXT), "benchmarks": [entry(name, M) for name in NAMES for M in (1, 6, 64)]}
 
 
@@ -78,9 +78,9 @@ class Tables(unittest.TestCase):
 
     def test_products(self):
         self.assertEqual([row[:3] for row in rows("cuda-products", 0)[1:]],
-                         [["1b", step, "10.0 (0.50)"] for step in ("4_rows", "mma", "engine", "cublas")])
-        self.assertEqual(rows("cuda-products", 1), [["shape", "step", "M = 64"], ["1b", "mma", "250.0"],
-                                                    ["1b", "engine", "250.0"], ["1b", "cublas", "250.0"]])
+                         [["1b", step, "10.0 (0.50)"] for step in ("engine", "mma", "cublas", "2_warp")])
+        self.assertEqual(rows("cuda-products", 1), [["shape", "step", "M = 64"], ["1b", "engine", "250.0"],
+                                                    ["1b", "mma", "250.0"], ["1b", "cublas", "250.0"]])
         self.assertEqual([row[1] for row in rows("cuda-products", 2)[1:]], ["gate_up", "qkv"])
         self.assertEqual(rows("cuda-products", 3)[1], ["1b", "gate_up", "0.80", "0.80", "0.80"])
         self.assertEqual(rows("cuda-products", 4)[2], ["1b", "qkv", "1.01", "1.06", "1.64"])
@@ -91,8 +91,9 @@ class Tables(unittest.TestCase):
         self.assertEqual(rows("cuda-attention", 1)[1], ["3b", "4096", "1.01", "1.06", "1.64"])
         self.assertEqual(rows("cuda-sampling")[1][:2], ["2_block", "10.0 (0.50)"])
         self.assertEqual([row[:2] for row in rows("cuda-sampling", 1)[1:]], [["choose", "top_p_0.9"], ["judge", "all"]])
-        self.assertEqual(rows("cuda-forward")[1], ["1b", "invariant", "0.01 (0.50)", "0.06 (0.50)", "0.64 (0.50)"])
-        self.assertEqual(rows("cuda-forward", 1)[2][2:], ["1.01", "1.06", "1.64"])
+        self.assertEqual(rows("cuda-forward")[1], ["1b", "invariant", "64", "0.01 (0.50)", "0.06 (0.50)", "0.64 (0.50)"])
+        self.assertEqual(rows("cuda-forward", 1)[2][3:], ["1.01", "1.06", "1.64"])
+        self.assertEqual(rows("cuda-forward", 2)[2][3:], ["0.90", "0.90", "0.90"])
 
     def test_a_number_of_rows_that_one_step_lacks_stays_empty(self):
         data = sample()
@@ -108,7 +109,7 @@ class Tables(unittest.TestCase):
     def test_where_and_when(self):
         text = made("cuda-norms").replace("\n", " ")
         for words in (f"source {cuda_bench.sources_sha256()[:8]}", "Some GPU", "132 multiprocessors",
-                      "compute capability 9.0", "80 GB", "driver 580.1", "CUDA 13.0", "A copy moves 3000 GB/s"):
+                      "compute capability 9.0", "80 GB", "driver 580.1", "CUDA 13.0", "A sweep that only reads moves 3000 GB/s, a copy 2500 GB/s"):
             self.assertIn(words, text)
 
 
@@ -154,7 +155,7 @@ class Staleness(unittest.TestCase):
 
 
 PROGRAM = """#!/usr/bin/env python3
-import json, sys
+import json, re, sys
 output = json.loads({output!r})
 if {problem!r}:
     print("NOT MEASURED: " + {problem!r})
@@ -162,8 +163,11 @@ if {problem!r}:
 if "--benchmark_list_tests" in sys.argv:
     print(*(b["name"] for b in output["benchmarks"]), sep="\\n")
     sys.exit()
-out = next(w for w in sys.argv if w.startswith("--benchmark_out=")).split("=", 1)[1]
-json.dump(output, open(out, "w"))
+option = {{w.split("=", 1)[0]: w.split("=", 1)[1] for w in sys.argv if "=" in w}}
+chosen = option.get("--benchmark_filter", "")
+output["benchmarks"] = [b for b in output["benchmarks"] if re.search(chosen, b["name"])]
+json.dump(output, open(option["--benchmark_out"], "w"))
+open(sys.argv[0] + ".log", "a").write(str(len(output["benchmarks"])) + "\\n")
 """
 
 
@@ -176,7 +180,7 @@ class Running(unittest.TestCase):
     def tearDown(self):
         self.folder.cleanup()
 
-    def measure(self, results=None, problem=""):
+    def measure(self, results=None, problem="", words=()):
         """What `make bench-cuda` prints with a program that says so; None: there is no program."""
         if results is not None:
             program = self.build / "bin/bench/cuda_benchmark"
@@ -184,7 +188,7 @@ class Running(unittest.TestCase):
             program.write_text(PROGRAM.format(output=json.dumps(results), problem=problem), encoding="utf-8")
             program.chmod(program.stat().st_mode | stat.S_IXUSR)
         said = io.StringIO()
-        words = ["cuda_bench.py", "--build", str(self.build), "--out", str(self.out)]
+        words = ["cuda_bench.py", "--build", str(self.build), "--out", str(self.out), *words]
         with unittest.mock.patch.object(sys, "argv", words), contextlib.redirect_stdout(said), \
              unittest.mock.patch.object(run, "machine", lambda: {"cpu": "Some CPU"}), \
              contextlib.redirect_stderr(io.StringIO()):
@@ -198,12 +202,37 @@ class Running(unittest.TestCase):
         self.assertEqual(data["machine"]["memory_bytes"], 80000000000)
         self.assertEqual(rows("cuda-norms", data=data), rows("cuda-norms"))
 
+    def test_what_matters_most_comes_first_and_is_kept(self):
+        """Each part is a run of its own; after none of them is the file older than what was measured."""
+        self.measure(output())
+        runs = (self.build / "bin/bench/cuda_benchmark.log").read_text(encoding="utf-8").split()
+        self.assertEqual(sum(map(int, runs)), len(NAMES) * 3)
+        self.assertGreater(len(runs), 4)
+        benchmarks = json.loads(self.out.read_text(encoding="utf-8"))["benchmarks"]
+        self.assertEqual(benchmarks[0]["benchmark"], "forward")
+        self.assertEqual(len(benchmarks), len(NAMES) * 3)
+        writes = []
+        with unittest.mock.patch.object(cuda_bench.bench, "run_program",
+                                        side_effect=[output(), KeyboardInterrupt()]), \
+             self.assertRaises(KeyboardInterrupt):
+            for part in cuda_bench.measured_in_parts(self.build / "bin/bench/cuda_benchmark", 1, 8):
+                writes.append(len(part["benchmarks"]))
+        self.assertEqual(len(writes), 1)
+
+    def test_what_does_not_fit_the_time_is_left_out_by_name(self):
+        clock = iter([0.0, 0.0, *[1000.0] * 20])
+        with unittest.mock.patch.object(cuda_bench.time, "monotonic", lambda: next(clock)):
+            self.measure(output(), words=["--minutes", "8"])
+        benchmarks = json.loads(self.out.read_text(encoding="utf-8"))["benchmarks"]
+        self.assertEqual({entry["benchmark"] for entry in benchmarks}, {"forward"})
+
     def test_a_benchmark_that_failed_ends_nothing(self):
         results = output()
         results["benchmarks"][0].update(error_occurred=True, error_message="out of device memory")
         self.measure(results)
-        self.assertEqual(json.loads(self.out.read_text(encoding="utf-8"))["benchmarks"][0]["error"],
-                         "out of device memory")
+        benchmarks = json.loads(self.out.read_text(encoding="utf-8"))["benchmarks"]
+        self.assertEqual([e["error"] for e in benchmarks if "error" in e], ["out of device memory"])
+        self.assertEqual(len(benchmarks), len(NAMES) * 3)
 
     def test_without_a_gpu_nothing_is_written(self):
         self.assertEqual(self.measure(output(), problem="no NVIDIA driver is installed"),
