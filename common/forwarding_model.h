@@ -13,6 +13,11 @@ class ForwardingModel : public LanguageModel {
   void forward(std::span<const Segment> batch, DeviceRows logits) override {
     model_.forward(batch, logits);
   }
+  void forward_chosen(std::span<const SequenceId> sequences, const std::int32_t* ids,
+                      DeviceRows logits) override {
+    model_.forward_chosen(sequences, ids, logits);
+  }
+  bool feeds_from_device() const override { return model_.feeds_from_device(); }
   SequenceId create() override { return model_.create(); }
   SequenceId fork(SequenceId sequence) override { return model_.fork(sequence); }
   void release(SequenceId sequence) override { model_.release(sequence); }

@@ -122,8 +122,19 @@ cudaError_t cudaFree(void* block) {
   std::free(block);
   return cudaSuccess;
 }
-cudaError_t cudaMallocHost(void** block, std::size_t bytes) { return allocate(block, bytes); }
-cudaError_t cudaFreeHost(void* block) { return cudaFree(block); }
+// The host's memory, of which a device's limit says nothing.
+cudaError_t cudaMallocHost(void** block, std::size_t bytes) {
+  if (specdec::emulation::spoils_a_capture()) return cudaErrorStreamCaptureUnsupported;
+  ++counted().allocations;
+  *block = std::malloc(bytes);
+  return *block != nullptr || bytes == 0 ? cudaSuccess : cudaErrorMemoryAllocation;
+}
+cudaError_t cudaFreeHost(void* block) {
+  if (specdec::emulation::spoils_a_capture()) return cudaErrorStreamCaptureUnsupported;
+  specdec::emulation::finish_all();
+  std::free(block);
+  return cudaSuccess;
+}
 
 cudaError_t cudaMemGetInfo(std::size_t* free_bytes, std::size_t* total_bytes) {
   const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));

@@ -29,6 +29,7 @@ Drafting sampled_drafting(KeepProbs keep) {
                                                         room.max_context, room.max_requests);
     auto drafter = std::make_unique<ModelDrafter>(model, std::move(sampler), room.max_context,
                                                   room.max_requests);
+    if (!model.feeds_from_device()) return drafter;
     return std::make_unique<DeviceDrafter>(model, std::move(drafter), room.max_context,
                                            room.max_requests, room.vocab_size);
   };

@@ -21,6 +21,12 @@ class TimedModel final : public ForwardingModel {
     ForwardingModel::forward(batch, logits);
     backend().wait();
   }
+  void forward_chosen(std::span<const SequenceId> sequences, const std::int32_t* ids,
+                      DeviceRows logits) override {
+    const Stopwatch watch(seconds_);
+    ForwardingModel::forward_chosen(sequences, ids, logits);
+    backend().wait();
+  }
 
   double seconds() const { return seconds_; }  // of all passes so far
 
