@@ -111,7 +111,7 @@ Json parse_strictly(std::string_view text, const std::string& name,
                     std::string (*place)(std::string_view text, std::size_t byte)) {
   StrictReading reading(name);
   try {
-    // The parser would take a NUL for the end of the text, and read no further.
+    // See place_of_nul().
     if (const std::size_t nul = text.find('\0'); nul != text.npos)
       throw StrictReading::Stop{nul + 1};
     nlohmann::json::sax_parse(text.begin(), text.end(), &reading);
@@ -128,6 +128,11 @@ T required(std::optional<T> field, const JsonObject& object, const std::string& 
 }
 
 }  // namespace
+
+std::optional<std::string> place_of_nul(std::string_view text) {
+  const std::size_t at = text.find('\0');
+  return at == text.npos ? std::nullopt : std::optional(line_and_column(text, at + 1));
+}
 
 Json parse_json(std::string_view text, const std::string& name) {
   return parse_strictly(text, name, line_and_column);

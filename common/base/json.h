@@ -16,6 +16,9 @@ Json parse_json(std::string_view text, const std::string& name);
 // The same for a line of a file; messages give the column alone, and `name` says which line it is.
 Json parse_json_line(std::string_view line, const std::string& name);
 
+// "line 3, column 7" of the first NUL in a text: nlohmann's parser takes it for the text's end.
+std::optional<std::string> place_of_nul(std::string_view text);
+
 // A JSON object whose fields are read by name, with messages that say which file and which field
 // are wrong. A field that is missing and one that is null are the same thing: absent.
 class JsonObject {

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "common/base/error.h"
+#include "common/base/json.h"
 #include "common/base/utf8.h"
 
 namespace specdec {
@@ -193,6 +194,7 @@ bool Reader::parse_error(std::size_t, const std::string&, const nlohmann::json::
 }  // namespace
 
 TokenizerJson read_tokenizer_json(std::string_view text) {
+  if (const auto place = place_of_nul(text)) fail("not JSON: a NUL at {}", *place);
   TokenizerJson out;
   Reader reader(out);
   nlohmann::json::sax_parse(text.begin(), text.end(), &reader);

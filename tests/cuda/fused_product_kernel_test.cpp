@@ -7,14 +7,6 @@ namespace {
 
 class FusedProductKernel : public KernelTest {};
 
-struct Format {
-  WeightType type;
-  WeightFormat format;
-};
-constexpr Format kFormats[] = {{WeightType::kF32, WeightFormat::kStored},
-                               {WeightType::kF16, WeightFormat::kStored},
-                               {WeightType::kBF16, WeightFormat::kStored},
-                               {WeightType::kBF16, WeightFormat::kInt8}};
 constexpr int kRows[] = {1, 2, 3, 4, 5, 8, 9, 16, 17, 40};
 constexpr int kWidths[] = {1, 7, 64, 100, 1000};
 

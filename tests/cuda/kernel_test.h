@@ -36,6 +36,16 @@ inline Backend& device() {
   return *backend;
 }
 
+// The weights that a product is tested with.
+struct Format {
+  WeightType type;
+  WeightFormat format;
+};
+inline constexpr Format kFormats[] = {{WeightType::kF32, WeightFormat::kStored},
+                                      {WeightType::kF16, WeightFormat::kStored},
+                                      {WeightType::kBF16, WeightFormat::kStored},
+                                      {WeightType::kBF16, WeightFormat::kInt8}};
+
 // A copy of host data in device memory, of exactly its size.
 template <typename T>
 class OnDevice {

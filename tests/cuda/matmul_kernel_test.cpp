@@ -8,14 +8,6 @@ class MatmulKernel : public KernelTest {};
 
 using Matmul = void (*)(ConstDeviceRows, const CudaMatrix&, DeviceRows, cudaStream_t);
 
-struct Format {
-  WeightType type;
-  WeightFormat format;
-};
-constexpr Format kFormats[] = {{WeightType::kF32, WeightFormat::kStored},
-                               {WeightType::kF16, WeightFormat::kStored},
-                               {WeightType::kBF16, WeightFormat::kStored},
-                               {WeightType::kBF16, WeightFormat::kInt8}};
 constexpr int kWidths[] = {1, 3, 7, 64, 100, 1000};
 constexpr int kOutputs[] = {1, 5, 130};
 

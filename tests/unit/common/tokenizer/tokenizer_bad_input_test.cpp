@@ -46,6 +46,7 @@ TEST(TokenizerBadInputTest, FilesThatCannotBeRead) {
 TEST(TokenizerBadInputTest, NoJson) {
   expect_text_refused("", "not JSON: parse error at line 1, column 1");
   expect_text_refused("{\"a\":\n1,,}", "not JSON: parse error at line 2, column 3");
+  expect_text_refused(std::string("{}\n\0 junk", 9), "not JSON: a NUL at line 2, column 1");
   expect_text_refused("{} x", "not JSON: parse error at line 1, column 4");
   expect_text_refused("{\"model\": {\"vocab\": {\"a\": 1", "not JSON");
   expect_text_refused("{\"a\": \"\xFF\"}", "ill-formed UTF-8");
