@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <span>
 #include <string>
@@ -77,6 +78,38 @@ struct RowPlaces {
   const std::int32_t* page_tables = nullptr;   // page numbers, table after table
   int page_size = 1;
   int context = 0;  // above every position; 0: unknown
+
+  // Rows of a tree of drafts share their sequence's table only below the position where the tree
+  // begins. From there on a row has a tail: slots of its own, of the tokens that it follows and of
+  // itself, in the order of positions. Position j of row t lies in slot
+  // tail_slots[tail_starts[t] + j - tail_firsts[t]].
+  const std::int32_t* tail_firsts = nullptr;  // [T], the same for rows of one table; null: no tails
+  const std::int32_t* tail_starts = nullptr;  // [T]
+  const std::int32_t* tail_slots = nullptr;   // tail after tail
+
+  // The places of row t and those that follow it.
+  RowPlaces from_row(int t) const {
+    RowPlaces rest = *this;
+    for (const std::int32_t** list :
+         {&rest.positions, &rest.slots, &rest.table_starts, &rest.tail_firsts, &rest.tail_starts}) {
+      if (*list != nullptr) *list += t;
+    }
+    return rest;
+  }
+
+  // For backends whose memory is the host's.
+  int tail_first(int t) const {
+    return tail_firsts == nullptr ? std::numeric_limits<int>::max() : tail_firsts[t];
+  }
+  std::int32_t tail_slot(int t, int j) const {  // REQUIRES: j >= tail_first(t)
+    return tail_slots[tail_starts[t] + j - tail_firsts[t]];
+  }
+};
+
+// What lies in slot `from` is to lie in slot `to`.
+struct SlotMove {
+  std::int32_t from = 0;
+  std::int32_t to = 0;
 };
 
 struct HeadShape {
@@ -89,7 +122,7 @@ struct HeadShape {
 class Recorder {
  public:
   // What the operations depend on, but for the contents of memory: sizes and addresses.
-  using Shape = std::array<std::int64_t, 6>;
+  using Shape = std::array<std::int64_t, 7>;
 
   virtual ~Recorder() = default;
 
@@ -189,6 +222,17 @@ class Backend : public DeviceAllocator {
     rope(q, cosines, sines);
     rope(k, cosines, sines);
     store_kv(k, v, places, cache);
+  }
+
+  // Moves keys and values of `width` floats, one move after the other: what one reads, a later one
+  // may overwrite. moves: host memory. REQUIRES: none moves a slot to itself.
+  virtual void move_slots(KvLayer cache, int width, std::span<const SlotMove> moves) {
+    for (const auto [from, to] : moves) {
+      for (float* rows : {cache.keys, cache.values}) {
+        copy(rows + std::ptrdiff_t{from} * width, rows + std::ptrdiff_t{to} * width,
+             static_cast<std::size_t>(width));
+      }
+    }
   }
 
   // Takes the memory that attention of these sizes needs, so that no later call does. rows: T at

@@ -16,12 +16,12 @@ constexpr std::int64_t kWorthSplitting = 100'000;  // multiplications: some 3 us
 
 // Rows of one sequence, and some key and value heads with the query heads that read them.
 struct Task {
-  ConstDeviceRows q;                        // [rows, H * D], from the first of the heads on
-  DeviceRows out;                           // [rows, H * D], the same
-  const std::int32_t* positions = nullptr;  // [rows]
+  ConstDeviceRows q;  // [rows, H * D], from the first of the heads on
+  DeviceRows out;     // [rows, H * D], the same
+  RowPlaces places;   // from the first row on
   const std::int32_t* pages = nullptr;
-  int page_size = 1;
-  KvLayer cache;  // from the first key and value head on
+  int tail_first = 0;  // of all rows
+  KvLayer cache;       // from the first key and value head on
   std::ptrdiff_t slot_width = 0;
   int kv_heads = 0;
   int group = 0;  // query heads of each
@@ -32,31 +32,41 @@ struct Task {
     const int offset = kv_head * head_dim;
     return {cache.keys + offset, cache.values + offset, &slots};
   }
+  Task row(int r) const {
+    Task one = *this;
+    one.q = q.slice(r, 1);
+    one.out = out.slice(r, 1);
+    one.places = places.from_row(r);
+    return one;
+  }
 };
 
-// Looks up positions start .. last; those that follow stand for the last once more, so that tiles
-// of keys may be filled up without a look at masked slots.
+// Looks up positions start .. last, as the first row sees them; those that follow stand for the
+// last once more, so that tiles of keys may be filled up without a look at masked slots.
 void find_chunk(const Task& task, int start, int last, Chunk& chunk) {
-  int page = start / task.page_size, in_page = start % task.page_size;
+  const int page_size = task.places.page_size;
+  int page = start / page_size, in_page = start % page_size;
   std::ptrdiff_t slot = 0;
   for (int j = 0; j < kAttentionChunk; ++j) {
-    if (start + j <= last) {
-      slot = std::ptrdiff_t{task.pages[page]} * task.page_size + in_page;
-      if (++in_page == task.page_size) ++page, in_page = 0;
+    if (start + j <= std::min(last, task.tail_first - 1)) {
+      slot = std::ptrdiff_t{task.pages[page]} * page_size + in_page;
+      if (++in_page == page_size) ++page, in_page = 0;
+    } else if (start + j <= last) {
+      slot = task.places.tail_slot(0, start + j);
     }
     chunk[static_cast<std::size_t>(j)] = slot * task.slot_width;
   }
 }
 
-using RunningOfTask = Running[kMaxTaskRows][kMaxTaskHeads];
+using RunningOfRow = Running[kMaxTaskHeads];
 
 // Adds the chunk from position `start` on, of one key and value head, to the sums of all rows and
 // query heads that read it. Rows and tiles of query heads take turns.
 void attend_head(const Task& task, int kv_head, int start, const HeadChunk& chunk,
-                 Prefetch prefetch, RunningOfTask& running) {
+                 Prefetch prefetch, RunningOfRow* running) {  // [rows]
   const int group = task.group, head_dim = task.head_dim;
   for (int r = 0; r < task.q.rows; ++r) {
-    const int count = std::min(kAttentionChunk, task.positions[r] + 1 - start);
+    const int count = std::min(kAttentionChunk, task.places.positions[r] + 1 - start);
     if (count <= 0) continue;
     for (int tile = 0; tile < task.tiles(); ++tile, prefetch.due <<= 1) {
       const int first = group * tile / task.tiles(), end = group * (tile + 1) / task.tiles();
@@ -68,7 +78,7 @@ void attend_head(const Task& task, int kv_head, int start, const HeadChunk& chun
   }
 }
 
-void divide_by_weight_sums(const Task& task, const RunningOfTask& running) {
+void divide_by_weight_sums(const Task& task, const RunningOfRow* running) {  // [rows]
   for (int r = 0; r < task.q.rows; ++r) {
     for (int h = 0; h < task.kv_heads * task.group; ++h) {
       float* out = task.out.row(r) + h * task.head_dim;
@@ -77,15 +87,11 @@ void divide_by_weight_sums(const Task& task, const RunningOfTask& running) {
   }
 }
 
-// Attention of a task's rows. Its heads take turns at each chunk: so keys and values come from
-// memory once, and those of all heads, which lie side by side, one after the other. Meanwhile `out`
-// holds the sums.
-void attend(const Task& task) {
-  const int rows = task.q.rows, width = task.kv_heads * task.group * task.head_dim;
-  for (int r = 0; r < rows; ++r) std::fill_n(task.out.row(r), width, 0.0f);
-  RunningOfTask running;
-  const int last = *std::max_element(task.positions, task.positions + rows);
-  const std::uint64_t due = due_in_first_turn(rows * task.tiles());
+// Adds the chunks of positions 0 .. last, which all rows share, to their sums. The heads take turns
+// at each chunk: so keys and values come from memory once, and those of all heads, which lie side
+// by side, one after the other.
+void attend_together(const Task& task, int last, RunningOfRow* running) {  // [rows]
+  const std::uint64_t due = due_in_first_turn(task.q.rows * task.tiles());
   Chunk chunks[2];
   Chunk *chunk = &chunks[0], *next = &chunks[1];
   find_chunk(task, 0, last, *chunk);
@@ -97,6 +103,33 @@ void attend(const Task& task) {
       attend_head(task, kv_head, start, task.head_chunk(kv_head, *chunk), prefetch, running);
     }
     std::swap(chunk, next);
+  }
+}
+
+// Adds the chunks from position `start` on to the sums of one row, whose tail they hold.
+void attend_tail(const Task& row, int start, RunningOfRow* running) {  // [1]
+  const int last = row.places.positions[0];
+  Chunk chunk;
+  for (; start <= last; start += kAttentionChunk) {
+    find_chunk(row, start, last, chunk);
+    for (int kv_head = 0; kv_head < row.kv_heads; ++kv_head) {
+      attend_head(row, kv_head, start, row.head_chunk(kv_head, chunk), {}, running);
+    }
+  }
+}
+
+// Attention of a task's rows. Meanwhile `out` holds the sums.
+void attend(const Task& task) {
+  const int rows = task.q.rows, width = task.kv_heads * task.group * task.head_dim;
+  for (int r = 0; r < rows; ++r) std::fill_n(task.out.row(r), width, 0.0f);
+  RunningOfRow running[kMaxTaskRows];
+  const int last = *std::max_element(task.places.positions, task.places.positions + rows);
+  if (last < task.tail_first) {
+    attend_together(task, last, running);
+  } else {
+    const int shared = task.tail_first / kAttentionChunk * kAttentionChunk;  // positions
+    if (shared > 0) attend_together(task, shared - 1, running);
+    for (int r = 0; r < rows; ++r) attend_tail(task.row(r), shared, running + r);
   }
   divide_by_weight_sums(task, running);
 }
@@ -126,9 +159,9 @@ void attend_part(const Call& call, const Part& part) {
     Task task;
     task.q = q.slice(first, next - first);
     task.out = out.slice(first, next - first);
-    task.positions = places.positions + first;
+    task.places = places.from_row(first);
     task.pages = places.page_tables + places.table_starts[first];
-    task.page_size = places.page_size;
+    task.tail_first = places.tail_first(first);
     task.cache.keys = cache.keys + std::ptrdiff_t{part.first_kv_head} * shape.head_dim;
     task.cache.values = cache.values + std::ptrdiff_t{part.first_kv_head} * shape.head_dim;
     task.slot_width = std::ptrdiff_t{shape.n_kv_heads} * shape.head_dim;

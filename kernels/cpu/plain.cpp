@@ -261,12 +261,16 @@ class PlainBackend : public cpu::HostBackend {
       const std::int32_t* pages = places.page_tables + places.table_starts[t];
       for (int h = 0; h < heads.n_heads; ++h) {
         // [snippet slot-of-position]
-        const auto offset = [&](int j) {
+        const auto slot_of = [&](int j) {
           const std::ptrdiff_t page = pages[j / places.page_size];
-          const std::ptrdiff_t slot = page * places.page_size + j % places.page_size;
-          return slot * slot_width + (h / group) * heads.head_dim;
+          return page * places.page_size + j % places.page_size;
         };
         // [end snippet slot-of-position]
+        const auto offset = [&](int j) {
+          const std::ptrdiff_t slot =
+              j < places.tail_first(t) ? slot_of(j) : places.tail_slot(t, j);
+          return slot * slot_width + (h / group) * heads.head_dim;
+        };
         const auto key_at = [&](int j) { return cache.keys + offset(j); };
         const auto value_at = [&](int j) { return cache.values + offset(j); };
         attend(q.row(t) + h * heads.head_dim, key_at, value_at, places.positions[t], heads.head_dim,

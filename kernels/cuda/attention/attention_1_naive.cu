@@ -12,13 +12,12 @@ __global__ void attention_naive_kernel(ConstDeviceRows q, KvLayer cache, RowPlac
   if (i >= q.rows * heads.n_heads) return;
   const int t = i / heads.n_heads, h = i % heads.n_heads, D = heads.head_dim;
   const int kv_head = h / (heads.n_heads / heads.n_kv_heads);
-  const std::int32_t* pages = places.page_tables + places.table_starts[t];
   const float* query = row_of(q, t) + h * D;
   float* total = row_of(out, t) + h * D;
   float maximum = -FLT_MAX, weight_sum = 0.0f;
   for (int d = 0; d < D; ++d) total[d] = 0.0f;
   for (int j = 0; j <= places.positions[t]; ++j) {
-    const std::ptrdiff_t at = offset_of(pages, places.page_size, j, heads) + kv_head * D;
+    const std::ptrdiff_t at = offset_of_row(places, t, j, heads) + kv_head * D;
     float score = 0.0f;
     for (int d = 0; d < D; ++d) score = fmaf(query[d], cache.keys[at + d], score);
     score *= score_scale(D);

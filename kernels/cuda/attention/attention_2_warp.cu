@@ -22,12 +22,11 @@ __global__ void attention_warp_kernel(ConstDeviceRows q, KvLayer cache, RowPlace
                                       HeadShape heads, DeviceRows out) {
   const int t = static_cast<int>(blockIdx.x), h = static_cast<int>(blockIdx.y);
   const int D = heads.head_dim, kv_head = h / (heads.n_heads / heads.n_kv_heads);
-  const std::int32_t* pages = places.page_tables + places.table_starts[t];
   float query[kColumns], total[kColumns] = {};
   load(row_of(q, t) + h * D, D, query);
   float maximum = -FLT_MAX, weight_sum = 0.0f;
   for (int j = 0; j <= places.positions[t]; ++j) {
-    const std::ptrdiff_t at = offset_of(pages, places.page_size, j, heads) + kv_head * D;
+    const std::ptrdiff_t at = offset_of_row(places, t, j, heads) + kv_head * D;
     float key[kColumns], value[kColumns];
     load(cache.keys + at, D, key);
     load(cache.values + at, D, value);

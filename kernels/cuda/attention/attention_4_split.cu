@@ -109,8 +109,7 @@ void attention_split(ConstDeviceRows q, const KvLayer& cache, const RowPlaces& p
   for (int first = 0; first < q.rows; first += room) {
     const int rows = std::min(room, q.rows - first);
     AttentionInputs in{q.slice(first, rows), cache, places, heads};
-    in.places.positions += first;
-    in.places.table_starts += first;
+    in.places = places.from_row(first);
     const std::ptrdiff_t queries = std::ptrdiff_t{rows} * heads.n_heads;
     float* maxima = scratch.data() + queries * pieces * heads.head_dim;
     const Pieces all{scratch.data(), maxima, maxima + queries * pieces, pieces};

@@ -17,6 +17,16 @@ __device__ inline std::ptrdiff_t offset_of(const std::int32_t* pages, int page_s
 }
 // [end snippet offset-of]
 
+// The same of position j as row t sees it.
+__device__ inline std::ptrdiff_t offset_of_row(const RowPlaces& places, int t, int j,
+                                               const HeadShape& heads) {
+  if (places.tail_firsts == nullptr || j < places.tail_firsts[t]) {
+    return offset_of(places.page_tables + places.table_starts[t], places.page_size, j, heads);
+  }
+  const std::ptrdiff_t slot = places.tail_slots[places.tail_starts[t] + j - places.tail_firsts[t]];
+  return slot * heads.n_kv_heads * heads.head_dim;
+}
+
 // What scores are multiplied by.
 __device__ inline float score_scale(int head_dim) {
   return 1.0f / sqrtf(static_cast<float>(head_dim));

@@ -108,6 +108,57 @@ __device__ BlockQueries queries_of_block(const AttentionInputs& in) {
   return block;
 }
 
+// A tile of positions from `start` on that a block works on: for all of its queries or, where they
+// have tails, for those of one row.
+struct Visit {
+  int start;
+  int row;  // of the block; -1: all
+};
+
+// The visits of a block that make up positions begin .. end - 1, in their order for every query.
+class Visits {
+ public:
+  __device__ Visits(const AttentionInputs& in, const BlockQueries& block, int begin, int end,
+                    int tile)
+      : positions_(in.places.positions + block.first_row), end_(end), tile_(tile) {
+    const int tail_first =
+        in.places.tail_firsts == nullptr ? end : in.places.tail_firsts[block.first_row];
+    if (tail_first < end) {
+      shared_end_ = begin + max(0, tail_first - begin) / tile * tile;
+      rows_ = block.rows;
+    } else {
+      shared_end_ = end;
+      rows_ = 0;
+    }
+    first_ = after({begin - tile, -1});
+  }
+
+  __device__ Visit first() const { return first_; }
+  __device__ bool has(Visit visit) const { return visit.row < rows_; }
+  __device__ bool any_tails() const { return rows_ > 0; }
+  __device__ Visit after(Visit visit) const {
+    visit.start += tile_;
+    if (visit.start < end_of(visit.row)) return visit;
+    do {
+      ++visit.row;
+    } while (visit.row < rows_ && end_of(visit.row) <= shared_end_);
+    return {shared_end_, visit.row};
+  }
+  // How many positions it is about.
+  __device__ int count(Visit visit) const { return min(tile_, end_of(visit.row) - visit.start); }
+
+ private:
+  __device__ int end_of(int row) const {
+    return row < 0 ? shared_end_ : min(end_, positions_[row] + 1);
+  }
+
+  const std::int32_t* positions_;  // of the block's rows
+  int end_, tile_;
+  int shared_end_;  // below it all rows see the same
+  int rows_;        // with tails
+  Visit first_;
+};
+
 // Elements 4 i .. 4 i + 3 of a row in shared memory.
 __device__ inline float4& vector4(float* row, int i) { return reinterpret_cast<float4*>(row)[i]; }
 
@@ -183,41 +234,48 @@ __device__ void attend(const AttentionInputs& in, const BlockQueries& block, int
   const int warp = static_cast<int>(threadIdx.x) / kWarp,
             lane = static_cast<int>(threadIdx.x) % kWarp;
   const int D = in.heads.head_dim;
-  const std::int32_t* pages = in.places.page_tables + in.places.table_starts[block.first_row];
-  const auto look_up = [&](int start, std::ptrdiff_t* offsets) {
-    const int j = start + static_cast<int>(threadIdx.x);
-    if (j >= end || j >= start + tile.kPositions) return;
-    offsets[threadIdx.x] = offset_of(pages, in.places.page_size, j, in.heads) + block.kv_head * D;
+  const Visits visits(in, block, begin, end, tile.kPositions);
+  const auto look_up = [&](Visit visit, std::ptrdiff_t* offsets) {
+    const int i = static_cast<int>(threadIdx.x);
+    if (!visits.has(visit) || i >= visits.count(visit)) return;
+    const int t = block.first_row + max(0, visit.row);
+    offsets[i] = offset_of_row(in.places, t, visit.start + i, in.heads) + block.kv_head * D;
   };
   AsyncCopies copies;
-  const auto load = [&](const float* from, int start, const std::ptrdiff_t* offsets,
+  const auto load = [&](const float* from, Visit visit, const std::ptrdiff_t* offsets,
                         float(*rows)[AttentionTile<kColumns>::kStride]) {
-    load_rows<kVectors, kColumns>(from, offsets, min(tile.kPositions, end - start), D, rows,
-                                  copies);
+    load_rows<kVectors, kColumns>(from, offsets, visits.count(visit), D, rows, copies);
   };
 
-  look_up(begin, tile.offsets[0]);
+  Visit visit = visits.first();
+  look_up(visit, tile.offsets[0]);
   __syncthreads();  // the first offsets are there
-  load(in.cache.keys, begin, tile.offsets[0], tile.keys);
+  load(in.cache.keys, visit, tile.offsets[0], tile.keys);
 
   RunningSoftmax<kColumns> running[kPerWarp];
-  int query_end[kPerWarp];  // what each of the warp's queries sees ends before
-  for (int p = 0; p < kPerWarp; ++p) {
-    const int i = warp + p * kBlockWarps;
-    query_end[p] = i < block.count() ? min(end, in.places.positions[block.row(i)] + 1) : 0;
-  }
+  int query_end[kPerWarp];               // what each of the warp's queries sees ends before
+  const auto look_with = [&](int row) {  // the queries of a row; -1: all
+    for (int p = 0; p < kPerWarp; ++p) {
+      const int i = warp + p * kBlockWarps;
+      const bool looks = i < block.count() && (row < 0 || row == block.row(i) - block.first_row);
+      query_end[p] = looks ? min(end, in.places.positions[block.row(i)] + 1) : 0;
+    }
+  };
+  look_with(-1);
   for (int i = warp; i < block.count(); i += kBlockWarps) {
     const float* query = row_of(in.q, block.row(i)) + block.head(i) * D;
     for (int d = lane; d < (D + 3) / 4 * 4; d += kWarp)
       tile.queries[i][d] = d < D ? query[d] : 0.0f;
   }
   int now = 0;  // of the two lists of offsets
-  for (int start = begin; start < end; start += tile.kPositions, now = 1 - now) {
-    const int count = min(tile.kPositions, end - start), next = start + tile.kPositions;
+  for (Visit next; visits.has(visit); visit = next, now = 1 - now) {
+    const int start = visit.start, count = visits.count(visit);
+    next = visits.after(visit);
     copies.wait();
     __syncthreads();  // keys and queries are there, and the values before have been read
-    load(in.cache.values, start, tile.offsets[now], tile.values);  // while scores are computed
+    load(in.cache.values, visit, tile.offsets[now], tile.values);  // while scores are computed
     look_up(next, tile.offsets[1 - now]);
+    if (visit.row >= 0) look_with(visit.row);
 
     // [snippet attention-tile]
     float scores[kPerWarp];
@@ -229,7 +287,7 @@ __device__ void attend(const AttentionInputs& in, const BlockQueries& block, int
     }
     copies.wait();
     __syncthreads();  // values, weights and the next offsets are there, and keys have been read
-    if (next < end) load(in.cache.keys, next, tile.offsets[1 - now], tile.keys);  // meanwhile
+    if (visits.has(next)) load(in.cache.keys, next, tile.offsets[1 - now], tile.keys);  // meanwhile
     for (int j = 0; j < count; ++j) {
       float value[kColumns];
       for (int c = 0; c < kColumns; ++c) value[c] = tile.values[j][lane + c * kWarp];
@@ -243,6 +301,7 @@ __device__ void attend(const AttentionInputs& in, const BlockQueries& block, int
     }
     // [end snippet attention-tile]
   }
+  if (visits.any_tails()) look_with(-1);
   for (int p = 0; p < kPerWarp; ++p) {
     if (begin < query_end[p]) write(warp + p * kBlockWarps, running[p]);
   }

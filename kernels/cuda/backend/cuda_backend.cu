@@ -16,6 +16,7 @@
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/matmul/cublas_gemm.h"
 #include "kernels/cuda/matmul/matmul.h"
+#include "kernels/cuda/move_slots.h"
 #include "kernels/cuda/rms_norm/rms_norm.h"
 #include "kernels/cuda/rope.h"
 #include "kernels/cuda/rows.h"
@@ -152,6 +153,9 @@ class CudaBackend final : public Backend {
     cpu::require_rope(k, cosines, sines);
     cpu::require_same_shape(k, v);
     if (q.rows > 0) cuda::rope_store_kv(q, k, v, cosines, sines, places, cache, stream_);
+  }
+  void move_slots(KvLayer cache, int width, std::span<const SlotMove> moves) override {
+    cuda::move_slots(cache, width, moves, stream_);
   }
   void reserve_attention(int rows, const HeadShape& heads, int context) override {
     const std::size_t wanted = attention_scratch(rows, heads, context);

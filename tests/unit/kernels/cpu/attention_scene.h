@@ -20,14 +20,23 @@ struct Scene {
   std::vector<std::int32_t> first_of_table;
   TestRows keys{1, 1}, values{1, 1};                         // [slots, Hkv * D]
   std::vector<std::int32_t> positions, slots, table_starts;  // [T]
-  TestRows q{1, 1};                                          // [T, H * D]
+  std::vector<std::int32_t> tail_firsts, tail_starts;        // [T], or empty: no tails
+  std::vector<std::int32_t> tail_slots;
+  TestRows q{1, 1};  // [T, H * D]
 
   int kv_width() const { return heads.n_kv_heads * heads.head_dim; }
   int q_width() const { return heads.n_heads * heads.head_dim; }
   int pages_of(int length) const { return (length + page_size - 1) / page_size; }
   KvLayer layer() { return {keys.row(0), values.row(0)}; }
   RowPlaces places() const {
-    return {positions.data(), slots.data(), table_starts.data(), page_tables.data(), page_size};
+    RowPlaces all{positions.data(), slots.data(), table_starts.data(), page_tables.data(),
+                  page_size};
+    if (!tail_firsts.empty()) {
+      all.tail_firsts = tail_firsts.data();
+      all.tail_starts = tail_starts.data();
+      all.tail_slots = tail_slots.data();
+    }
+    return all;
   }
   int slot(int sequence, int position) const {
     const auto start = static_cast<std::size_t>(first_of_table[static_cast<std::size_t>(sequence)]);
@@ -75,6 +84,50 @@ struct Scene {
     q = TestRows::random(numbers, count, q_width(), numbers.below(9));
   }
 
+  // The last `nodes` places of every sequence as a tree of random shape, a row each.
+  void choose_tree(TestNumbers& numbers, int nodes) {
+    for (int sequence = 0; sequence < static_cast<int>(lengths.size()); ++sequence) {
+      const int length = lengths[static_cast<std::size_t>(sequence)];
+      const int begin = std::max(0, length - nodes);
+      std::vector<std::vector<std::int32_t>> paths;  // their slots
+      for (int place = begin; place < length; ++place) {
+        const int parent = numbers.between(-1, place - begin - 1);
+        std::vector<std::int32_t> path;
+        if (parent >= 0) path = paths[static_cast<std::size_t>(parent)];
+        path.push_back(slot(sequence, place));
+        positions.push_back(begin + static_cast<int>(path.size()) - 1);
+        slots.push_back(path.back());
+        table_starts.push_back(first_of_table[static_cast<std::size_t>(sequence)]);
+        tail_firsts.push_back(begin);
+        tail_starts.push_back(static_cast<std::int32_t>(tail_slots.size()));
+        tail_slots.insert(tail_slots.end(), path.begin(), path.end());
+        paths.push_back(std::move(path));
+      }
+    }
+    q = TestRows::random(numbers, static_cast<int>(positions.size()), q_width(), numbers.below(9));
+  }
+
+  // The same for kernels without tails: pages of one slot, and a table for every row.
+  Scene with_a_table_for_each_row() const {
+    Scene other = *this;
+    other.page_size = 1;
+    other.page_tables.clear();
+    other.table_starts.clear();
+    other.tail_firsts.clear();
+    for (int t = 0; t < q.rows(); ++t) {
+      const auto row = static_cast<std::size_t>(t);
+      other.table_starts.push_back(static_cast<std::int32_t>(other.page_tables.size()));
+      for (int j = 0; j <= positions[row]; ++j) {
+        const int page = page_tables[static_cast<std::size_t>(table_starts[row] + j / page_size)];
+        other.page_tables.push_back(
+            j < tail_firsts[row]
+                ? page * page_size + j % page_size
+                : tail_slots[static_cast<std::size_t>(tail_starts[row] + j - tail_firsts[row])]);
+      }
+    }
+    return other;
+  }
+
   TestRows run(Backend& backend) {
     TestRows out(q.rows(), q_width(), 3);
     backend.attention(q.view(), layer(), places(), heads, out.view());
@@ -91,6 +144,14 @@ inline Scene make_scene(TestNumbers& numbers, HeadShape heads, int page_size,
   scene.scatter_pages(numbers);
   scene.write_tokens(numbers);
   scene.choose_rows(numbers, rows);
+  return scene;
+}
+
+// Sequences whose last `nodes` tokens are trees.
+inline Scene make_tree_scene(TestNumbers& numbers, HeadShape heads, int page_size,
+                             std::vector<int> lengths, int nodes) {
+  Scene scene = make_scene(numbers, heads, page_size, std::move(lengths), 0);
+  scene.choose_tree(numbers, nodes);
   return scene;
 }
 

@@ -60,6 +60,26 @@ TEST(CpuAttention, EqualsPlainForManySequences) {
   }
 }
 
+// A row of a tree gives what a table of its own would give it.
+TEST(CpuAttention, ATailIsATableOfItsOwn) {
+  TestNumbers numbers(29);
+  for (int round = 0; round < 200; ++round) {
+    const int page_sizes[] = {1, 3, 16, 256};
+    const int nodes = numbers.between(1, 24);
+    std::vector<int> lengths;
+    for (int i = numbers.between(1, 3); i > 0; --i) {
+      lengths.push_back(round % 2 == 0 ? numbers.between(nodes, 40 + nodes)
+                                       : numbers.between(100, 210));
+    }
+    Scene tree = make_tree_scene(numbers, {4, 2, 16}, page_sizes[round % 4], lengths, nodes);
+    Scene tables = tree.with_a_table_for_each_row();
+    const TestRows want = tables.run(plain_backend());
+    ASSERT_TRUE(same_rows(tree.run(plain_backend()), want));
+    expect_equal_to_plain(tree);
+    expect_equal_to_plain(tables);
+  }
+}
+
 // A row's result stands, whatever the other rows of the call, their order and the pages.
 TEST(CpuAttention, RowsAloneAndInAnyCompanyAreEqual) {
   TestNumbers numbers(25);

@@ -1,0 +1,44 @@
+// A thread has one column of the keys or of the values and makes all moves of it, in their order.
+// So what a move overwrites has been read before, without a barrier. Grid: blocks along a row; keys
+// and values.
+#include <algorithm>
+
+#include "kernels/cuda/device_code.h"
+#include "kernels/cuda/move_slots.h"
+
+namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
+namespace {
+
+constexpr int kThreads = 128;
+
+struct Moves {
+  int count = 0;
+  SlotMove at[kMostMoves];
+};
+
+__global__ void move_slots_kernel(KvLayer cache, int width, Moves moves) {
+  const int i = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
+  if (i >= width) return;
+  float* column = (blockIdx.y == 0 ? cache.keys : cache.values) + i;
+  for (int n = 0; n < moves.count; ++n) {
+    const auto [from, to] = moves.at[n];
+    column[static_cast<std::ptrdiff_t>(to) * width] =
+        column[static_cast<std::ptrdiff_t>(from) * width];
+  }
+}
+
+}  // namespace
+
+void move_slots(KvLayer cache, int width, std::span<const SlotMove> moves, cudaStream_t stream) {
+  while (!moves.empty()) {
+    Moves some;
+    some.count = static_cast<int>(std::min(moves.size(), std::size_t{kMostMoves}));
+    const auto now = moves.first(static_cast<std::size_t>(some.count));
+    std::copy(now.begin(), now.end(), some.at);
+    launch(move_slots_kernel, dim3(blocks_for(width, kThreads), 2), kThreads, 0, stream, cache,
+           width, some);
+    moves = moves.subspan(now.size());
+  }
+}
+
+}  // namespace specdec::cuda::inline SPECDEC_CUDA_BUILD

@@ -1,0 +1,130 @@
+#pragma once
+#include <algorithm>
+#include <vector>
+
+#include "kernels/cuda/attention/attention.h"
+#include "tests/cuda/kernel_test.h"
+#include "tests/unit/kernels/cpu/attention_scene.h"
+
+// The steps of attention as functions of the same operands, and scenes on the device.
+namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
+
+struct Operands {
+  ConstDeviceRows q;
+  KvLayer cache;
+  RowPlaces places;
+  HeadShape heads;
+  DeviceRows out;
+};
+
+template <auto attention_kernel>
+void step(const Operands& o) {
+  attention_kernel(o.q, o.cache, o.places, o.heads, o.out, nullptr);
+}
+
+// With scratch for so many rows, full of NaN.
+template <auto attention_kernel, int rows>
+void step_with_scratch(const Operands& o) {
+  const OnDevice<float> scratch(
+      std::vector<float>(attention_scratch(rows, o.heads, o.places.context), kNan));
+  attention_kernel(o.q, o.cache, o.places, o.heads, o.out,
+                   {scratch.data(), attention_scratch(rows, o.heads, o.places.context)}, nullptr);
+}
+
+inline void of_backend(const Operands& o) {
+  device().attention(o.q, o.cache, o.places, o.heads, o.out);
+}
+
+inline void of_backend_without_context(Operands o) {
+  o.places.context = 0;
+  of_backend(o);
+}
+
+inline constexpr int kManyRows = 1000;
+
+struct Step {
+  const char* name;
+  void (*run)(const Operands&);
+};
+inline constexpr Step kSteps[] = {
+    {"naive", step<attention_naive>},
+    {"warp", step<attention_warp>},
+    {"grouped", step<attention_grouped>},
+    {"split", step_with_scratch<attention_split, kManyRows>},
+    {"engine", step_with_scratch<cuda::attention, kManyRows>},
+};
+
+// All that must give the bits of the engine's.
+inline constexpr Step kSameBits[] = {
+    {"split", step_with_scratch<attention_split, kManyRows>},
+    {"split, a row at a time", step_with_scratch<attention_split, 1>},
+    {"split, three rows at a time", step_with_scratch<attention_split, 3>},
+    {"backend", of_backend},
+    {"backend, context unknown", [](const Operands& o) { of_backend_without_context(o); }},
+};
+
+// ---- scenes on the device
+
+inline TestRows run(const Step& step, const Scene& scene, int context_above = 0) {
+  const DeviceMatrix keys(scene.keys.view()), values(scene.values.view()), q(scene.q.view(), 3);
+  const OnDevice<std::int32_t> positions(scene.positions), slots(scene.slots),
+      table_starts(scene.table_starts), page_tables(scene.page_tables),
+      tail_firsts(scene.tail_firsts), tail_starts(scene.tail_starts), tail_slots(scene.tail_slots);
+  const int context =
+      1 + *std::max_element(scene.positions.begin(), scene.positions.end()) + context_above;
+  const DeviceMatrix out(scene.q.rows(), scene.q_width(), 5);
+  RowPlaces places{positions.data(),   slots.data(),    table_starts.data(),
+                   page_tables.data(), scene.page_size, context};
+  if (!scene.tail_firsts.empty()) {
+    places.tail_firsts = tail_firsts.data();
+    places.tail_starts = tail_starts.data();
+    places.tail_slots = tail_slots.data();
+  }
+  step.run({.q = q.view(),
+            .cache = {keys.view().data, values.view().data},
+            .places = places,
+            .heads = scene.heads,
+            .out = out.view()});
+  return out.get();
+}
+
+// The rows `order` of a scene, as a pass of their own.
+inline Scene rows_of(const Scene& scene, const std::vector<int>& order) {
+  Scene some = scene;
+  some.q = TestRows(static_cast<int>(order.size()), scene.q_width());
+  some.positions.clear();
+  some.slots.clear();
+  some.table_starts.clear();
+  some.tail_firsts.clear();
+  some.tail_starts.clear();
+  for (const int t : order) {
+    std::copy_n(scene.q.row(t), scene.q_width(),
+                some.q.row(static_cast<int>(some.positions.size())));
+    some.positions.push_back(scene.positions[static_cast<std::size_t>(t)]);
+    some.slots.push_back(scene.slots[static_cast<std::size_t>(t)]);
+    some.table_starts.push_back(scene.table_starts[static_cast<std::size_t>(t)]);
+    if (scene.tail_firsts.empty()) continue;
+    some.tail_firsts.push_back(scene.tail_firsts[static_cast<std::size_t>(t)]);
+    some.tail_starts.push_back(scene.tail_starts[static_cast<std::size_t>(t)]);
+  }
+  return some;
+}
+
+inline std::vector<int> range(int first, int end) {
+  std::vector<int> all;
+  for (int t = first; t < end; ++t) all.push_back(t);
+  return all;
+}
+
+// Rows `order` of `all`, side by side with `some`.
+inline ::testing::AssertionResult same_rows_of(const TestRows& some, const TestRows& all,
+                                               const std::vector<int>& order) {
+  for (int t = 0; t < some.rows(); ++t) {
+    const int from = order[static_cast<std::size_t>(t)];
+    const auto same = same_rows(some.view().slice(t, 1), all.view().slice(from, 1));
+    if (!same) return ::testing::AssertionFailure() << "row " << from << ": " << same.message();
+  }
+  return ::testing::AssertionSuccess();
+}
+
+}  // namespace specdec::cuda::inline SPECDEC_CUDA_BUILD
