@@ -23,6 +23,9 @@ class ForwardingModel : public LanguageModel {
   void release(SequenceId sequence) override { model_.release(sequence); }
   int length(SequenceId sequence) const override { return model_.length(sequence); }
   void truncate(SequenceId sequence, int length) override { model_.truncate(sequence, length); }
+  void keep(SequenceId sequence, int start, std::span<const int> kept) override {
+    model_.keep(sequence, start, kept);
+  }
   bool can_extend(std::span<const Extension> extensions) const override {
     return model_.can_extend(extensions);
   }

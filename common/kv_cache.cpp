@@ -75,6 +75,32 @@ void KvMemory::copy(int from_slot, int to_slot, int count) {
   }
 }
 
+void KvMemory::move(std::span<const SlotMove> moves) const {
+  const auto inside = [&](int slot) { return 0 <= slot && slot < slots_; };
+  for (const auto [from, to] : moves) {
+    SPECDEC_CHECK(inside(from) && inside(to) && from != to, "slots {} and {} to be two of {}", from,
+                  to, slots_);
+  }
+  for (int i = 0; i < shape_.n_layers; i++) backend_.move_slots(layer(i), shape_.width(), moves);
+}
+
+// [snippet keep]
+void KvCache::keep(SequenceId sequence, int start, std::span<const int> kept) {
+  moves_.clear();
+  int length = start;
+  for (const int place : kept) {
+    SPECDEC_CHECK(length <= place && place < this->length(sequence),
+                  "places from {} to {}, ascending, not {}", start, this->length(sequence) - 1,
+                  place);
+    // What stood at `length` is not kept, or has been moved away already.
+    if (place != length) moves_.push_back({slot(sequence, place), slot(sequence, length)});
+    length++;
+  }
+  memory().move(moves_);
+  truncate(sequence, length);
+}
+// [end snippet keep]
+
 // Quadratic, and still nothing beside a pass over the model.
 void check_extensions(std::span<const Extension> extensions) {
   for (std::size_t i = 0; i < extensions.size(); i++) {

@@ -40,6 +40,9 @@ class KvMemory {
   // Copies `count` slots in every layer. REQUIRES: no overlap.
   void copy(int from_slot, int to_slot, int count);
 
+  // Moves slots in every layer, one after the other. REQUIRES: none is moved to itself.
+  void move(std::span<const SlotMove> moves) const;
+
  private:
   Backend& backend_;
   KvShape shape_;
@@ -87,6 +90,12 @@ class KvCache {
   virtual void truncate(SequenceId sequence, int length) = 0;
   // [end snippet kv-cache]
 
+  // Of what was cached from `start` on, keeps what is at the places `kept`, moved together, and
+  // forgets the rest: of a tree of drafts the path that was accepted. Keys stay as they were
+  // rotated. REQUIRES: kept ascends, start <= kept < length(sequence); no other sequence reads
+  // those places, as none does after extend().
+  void keep(SequenceId sequence, int start, std::span<const int> kept);
+
   // The pages of the positions below length, in order: position j lies in slot
   // pages[j / page_size()] * page_size() + j % page_size().
   virtual std::span<const std::int32_t> pages(SequenceId sequence) const = 0;
@@ -98,6 +107,9 @@ class KvCache {
     return pages(sequence)[static_cast<std::size_t>(position / page_size())] * page_size() +
            position % page_size();
   }
+
+ private:
+  std::vector<SlotMove> moves_;  // of one keep()
 };
 
 }  // namespace specdec

@@ -1,6 +1,7 @@
 #include "common/language_model.h"
 
 #include <cstring>
+#include <utility>
 
 #include "common/base/check.h"
 #include "common/base/error.h"
@@ -9,6 +10,20 @@ namespace specdec {
 
 void LanguageModel::forward_chosen(std::span<const SequenceId>, const std::int32_t*, DeviceRows) {
   SPECDEC_CHECK(feeds_from_device(), "a model that can be fed from its device");
+}
+
+void check_parents(const Segment& segment, int length) {
+  const std::span<const int> parents = segment.parents;
+  if (parents.empty()) return;
+  const std::size_t cached = parents.size() - segment.tokens.size();
+  SPECDEC_CHECK(segment.tokens.size() <= parents.size() && std::cmp_less_equal(cached, length),
+                "{} nodes for {} tokens, the others among {} cached ones", parents.size(),
+                segment.tokens.size(), length);
+  for (int node = 0; node < std::ssize(parents); node++) {
+    const int parent = parents[static_cast<std::size_t>(node)];
+    SPECDEC_CHECK(-1 <= parent && parent < node, "node {} to follow an earlier one, not {}", node,
+                  parent);
+  }
 }
 
 void fail_not_numbers() {

@@ -15,8 +15,26 @@ struct Segment {
   std::span<const TokenId> tokens;  // at least one
   // For how many of the last tokens logits are wanted; none in a prefill.
   int logits_rows = 0;
+  std::span<const int> parents = {};  // of a tree of tokens; empty: each follows the one before it
 };
 // [end snippet segment]
+
+// In a tree of tokens several may follow the same one. Its nodes are numbered; parents has for each
+// the number of the node that it follows, which is smaller, or -1 for the token before the tree.
+// Where there are more nodes than tokens, the first nodes are cached already, by segments of the
+// same tree. A node stands one position behind what it follows, and sees nothing else of the tree:
+// so its logits are those of its path alone, bit for bit. In the cache each node has a place.
+
+// How many nodes of the tree a node follows: 0 for one behind the token before the tree.
+inline int depth_of(int node, std::span<const int> parents) {
+  int depth = 0;
+  while ((node = parents[static_cast<std::size_t>(node)]) >= 0) depth++;
+  return depth;
+}
+
+// Aborts unless the parents are those of a tree for the tokens of the segment, of which so many
+// follow `length` cached ones: for implementers of forward().
+void check_parents(const Segment& segment, int length);
 
 // A model together with the cache of the sequences it has seen. One call serves plain decoding
 // (one segment of one token), prefill (many tokens, no logits), verification (K + 1 tokens, K + 1
@@ -27,7 +45,8 @@ class LanguageModel {
 
   // Appends the tokens of every segment to its sequence. Row by row, segment after segment,
   // logits[r] gets the distribution after the wanted tokens: [sum of logits_rows, vocab_size()].
-  // Rows of ids that are no tokens hold minus infinity.
+  // Rows of ids that are no tokens hold minus infinity. After a segment of a tree, nothing but
+  // another of the same tree, keep() or truncate() to what was before it may follow.
   // REQUIRES: distinct sequences. Throws Error when a token is outside the vocabulary, the
   // positions exceed max_seq_len() or the cache is full (CacheFull); then nothing has changed.
   virtual void forward(std::span<const Segment> batch, DeviceRows logits) = 0;
@@ -46,6 +65,9 @@ class LanguageModel {
   virtual int length(SequenceId sequence) const = 0;  // tokens cached
   // Forgets the tokens from `length` on; the next forward continues there.
   virtual void truncate(SequenceId sequence, int length) = 0;
+  // Of a tree, whose nodes were cached from `start` on, keeps the path of the nodes at the places
+  // `kept`, as if only they had been fed, and forgets the others (KvCache::keep).
+  virtual void keep(SequenceId sequence, int start, std::span<const int> kept) = 0;
   virtual bool can_extend(std::span<const Extension> extensions) const = 0;
 
   virtual int vocab_size() const = 0;

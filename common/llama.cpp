@@ -12,6 +12,8 @@
 namespace specdec {
 namespace {
 
+constexpr std::int32_t kNoTail = std::numeric_limits<std::int32_t>::max();  // a RowPlaces' first
+
 std::size_t product(int a, int b) {
   return static_cast<std::size_t>(a) * static_cast<std::size_t>(b);
 }
@@ -116,7 +118,8 @@ void Llama::forward_chosen(std::span<const SequenceId> sequences, const std::int
     plan_.clear();
     for (const SequenceId sequence : sequences) {
       plan_.wanted.push_back(static_cast<std::int32_t>(plan_.ids.size()));
-      plan_row(0, sequence, length(sequence) - 1, plan_table(sequence));
+      const int position = length(sequence) - 1;
+      plan_row(0, position, cache_.slot(sequence, position), plan_table(sequence));
     }
     run_pass(logits, ids);
   } catch (...) {
@@ -134,7 +137,12 @@ void Llama::check(std::span<const Segment> batch, DeviceRows logits) const {
     SPECDEC_CHECK(0 <= segment.logits_rows && segment.logits_rows <= n_tokens,
                   "logits for 0 to {} tokens, not {}", n_tokens, segment.logits_rows);
     wanted += segment.logits_rows;
-    check_length(segment.sequence, n_tokens);
+    if (segment.parents.empty()) {
+      check_length(segment.sequence, n_tokens);
+    } else {
+      check_parents(segment, length(segment.sequence));
+      check_depth(segment);
+    }
     for (const TokenId id : segment.tokens) {
       if (id < 0 || id >= vocab_size()) {
         fail("token id {} is outside the vocabulary of {}", id, vocab_size());
@@ -149,6 +157,20 @@ void Llama::check_length(SequenceId sequence, int n_tokens) const {
   if (length(sequence) + n_tokens > max_seq_len()) {
     fail("{} cached and {} new tokens exceed the model's {} positions", length(sequence), n_tokens,
          max_seq_len());
+  }
+}
+
+// Of a tree only the depth counts as positions.
+void Llama::check_depth(const Segment& segment) const {
+  const int n_nodes = static_cast<int>(segment.parents.size());
+  const int n_tokens = static_cast<int>(segment.tokens.size());
+  const int begin = length(segment.sequence) - (n_nodes - n_tokens);
+  for (int node = n_nodes - n_tokens; node < n_nodes; node++) {
+    const int depth = depth_of(node, segment.parents);
+    if (begin + depth >= max_seq_len()) {
+      fail("{} cached tokens and a tree {} deep exceed the model's {} positions", begin, depth + 1,
+           max_seq_len());
+    }
   }
 }
 
@@ -167,7 +189,8 @@ void Llama::extend_cache(std::span<const Segment> batch) {
 }
 
 void Llama::PassPlan::clear() {
-  for (auto* list : {&ids, &positions, &slots, &table_starts, &wanted, &page_tables}) {
+  for (auto* list : {&ids, &positions, &slots, &table_starts, &wanted, &page_tables, &tail_firsts,
+                     &tail_starts, &tail_slots}) {
     list->clear();
   }
 }
@@ -175,14 +198,38 @@ void Llama::PassPlan::clear() {
 // Plans tokens first .. end - 1 of a segment, for which the cache has room already.
 void Llama::plan_segment(const Segment& segment, int first, int end) {
   const int n_tokens = static_cast<int>(segment.tokens.size());
+  const int n_nodes = static_cast<int>(segment.parents.size());
   const int start = cache_.length(segment.sequence) - n_tokens;
   const std::int32_t table_start = plan_table(segment.sequence);
   for (int i = first; i < end; i++) {
     if (i >= n_tokens - segment.logits_rows) {
       plan_.wanted.push_back(static_cast<std::int32_t>(plan_.ids.size()));
     }
-    plan_row(segment.tokens[static_cast<std::size_t>(i)], segment.sequence, start + i, table_start);
+    int position = start + i;
+    if (n_nodes > 0) {
+      const int begin = start - (n_nodes - n_tokens);
+      position = begin + plan_tail(segment, begin, n_nodes - n_tokens + i);
+    }
+    plan_row(segment.tokens[static_cast<std::size_t>(i)], position,
+             cache_.slot(segment.sequence, start + i), table_start);
   }
+}
+
+// Plans the tail of the next row, a node of a tree whose nodes lie from place `begin` on. Returns
+// the node's depth.
+int Llama::plan_tail(const Segment& segment, int begin, int node) {
+  const int depth = depth_of(node, segment.parents);
+  // Rows before this one may have none.
+  plan_.tail_firsts.resize(plan_.ids.size(), kNoTail);
+  plan_.tail_starts.resize(plan_.ids.size());
+  plan_.tail_firsts.push_back(begin);
+  plan_.tail_starts.push_back(static_cast<std::int32_t>(plan_.tail_slots.size()));
+  plan_.tail_slots.resize(plan_.tail_slots.size() + static_cast<std::size_t>(depth) + 1);
+  for (auto slot = plan_.tail_slots.rbegin(); node >= 0; ++slot) {
+    *slot = cache_.slot(segment.sequence, begin + node);
+    node = segment.parents[static_cast<std::size_t>(node)];
+  }
+  return depth;
 }
 
 // Plans the sequence's page table: where it starts.
@@ -193,10 +240,10 @@ std::int32_t Llama::plan_table(SequenceId sequence) {
   return start;
 }
 
-void Llama::plan_row(TokenId token, SequenceId sequence, int position, std::int32_t table_start) {
+void Llama::plan_row(TokenId token, int position, std::int32_t slot, std::int32_t table_start) {
   plan_.ids.push_back(token);
   plan_.positions.push_back(position);
-  plan_.slots.push_back(cache_.slot(sequence, position));
+  plan_.slots.push_back(slot);
   plan_.table_starts.push_back(table_start);
 }
 
@@ -210,10 +257,16 @@ int Llama::context_bucket(int context) const {
 
 // Copies the plan to the device: one copy, as each is a call that a GPU waits for.
 Llama::PlanOnDevice Llama::upload_plan() {
+  const bool has_tails = !plan_.tail_slots.empty();
+  if (has_tails) {
+    plan_.tail_firsts.resize(plan_.ids.size(), kNoTail);  // rows behind the last tail have none
+    plan_.tail_starts.resize(plan_.ids.size());
+  }
   // [snippet upload-plan]
   lists_.clear();
-  for (const auto* list : {&plan_.ids, &plan_.wanted, &plan_.positions, &plan_.slots,
-                           &plan_.table_starts, &plan_.page_tables}) {
+  for (const auto* list :
+       {&plan_.ids, &plan_.wanted, &plan_.positions, &plan_.slots, &plan_.table_starts,
+        &plan_.tail_firsts, &plan_.tail_starts, &plan_.tail_slots, &plan_.page_tables}) {
     lists_.insert(lists_.end(), list->begin(), list->end());
   }
   if (lists_on_device_.size() < lists_.size()) {
@@ -231,6 +284,11 @@ Llama::PlanOnDevice Llama::upload_plan() {
   plan.places.positions = take(plan_.positions);
   plan.places.slots = take(plan_.slots);
   plan.places.table_starts = take(plan_.table_starts);
+  if (has_tails) {
+    plan.places.tail_firsts = take(plan_.tail_firsts);
+    plan.places.tail_starts = take(plan_.tail_starts);
+    plan.places.tail_slots = take(plan_.tail_slots);
+  }
   plan.places.page_tables = take(plan_.page_tables);
   plan.places.page_size = cache_.page_size();
   plan.places.context = context_bucket(1 + *std::ranges::max_element(plan_.positions));
@@ -267,8 +325,8 @@ void Llama::run_pass(DeviceRows logits, const std::int32_t* ids_on_device) {
   const auto operations = [&] { compute(plan, activations(rows), logits); };
   if (recorder_ != nullptr && ops_ == &model_.backend()) {
     const auto address = [](const auto* p) { return reinterpret_cast<std::intptr_t>(p); };
-    recorder_->run({rows, logits.rows, plan.places.context, address(plan.ids), address(plan.wanted),
-                    address(logits.data)},
+    recorder_->run({rows, logits.rows, plan.places.context, std::ssize(plan_.tail_slots),
+                    address(plan.ids), address(plan.wanted), address(logits.data)},
                    std::ref(operations));
   } else {
     operations();

@@ -44,6 +44,9 @@ class Llama final : public LanguageModel {
   void release(SequenceId sequence) override { cache_.release(sequence); }
   int length(SequenceId sequence) const override { return cache_.length(sequence); }
   void truncate(SequenceId sequence, int length) override { cache_.truncate(sequence, length); }
+  void keep(SequenceId sequence, int start, std::span<const int> kept) override {
+    cache_.keep(sequence, start, kept);
+  }
   bool can_extend(std::span<const Extension> extensions) const override {
     return cache_.can_extend(extensions);
   }
@@ -64,6 +67,8 @@ class Llama final : public LanguageModel {
     std::vector<std::int32_t> ids, positions, slots, table_starts;  // [T]
     std::vector<std::int32_t> wanted;                               // rows whose logits are wanted
     std::vector<std::int32_t> page_tables;
+    std::vector<std::int32_t> tail_firsts, tail_starts;  // [T] where a row is a node of a tree
+    std::vector<std::int32_t> tail_slots;
 
     void clear();
   };
@@ -88,12 +93,14 @@ class Llama final : public LanguageModel {
 
   void check(std::span<const Segment> batch, DeviceRows logits) const;
   void check_length(SequenceId sequence, int n_tokens) const;
+  void check_depth(const Segment& segment) const;
   void extend_cache(std::span<const Segment> batch);
   void take_back(std::span<const Extension> extensions);
   void run_passes(std::span<const Segment> batch, DeviceRows logits);
   void plan_segment(const Segment& segment, int first, int end);
+  int plan_tail(const Segment& segment, int begin, int node);
   std::int32_t plan_table(SequenceId sequence);
-  void plan_row(TokenId token, SequenceId sequence, int position, std::int32_t table_start);
+  void plan_row(TokenId token, int position, std::int32_t slot, std::int32_t table_start);
   int context_bucket(int context) const;
   PlanOnDevice upload_plan();
   Activations activations(int rows) const;

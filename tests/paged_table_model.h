@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <numeric>
 #include <span>
 #include <utility>
 #include <vector>
@@ -61,8 +62,9 @@ class PagedTableModel final : public LanguageModel {
     for (const Segment& segment : batch) write(segment);  // all, before the first row is made
     int row = 0;
     for (const Segment& segment : batch) {
-      for (int i = segment.logits_rows - 1; i >= 0; i--) {
-        write_row(segment.sequence, length(segment.sequence) - i, logits.row(row++));
+      const int n_tokens = static_cast<int>(segment.tokens.size());
+      for (int i = n_tokens - segment.logits_rows; i < n_tokens; i++) {
+        write_row(segment, i, logits.row(row++));
       }
     }
     forwards_++;
@@ -74,6 +76,9 @@ class PagedTableModel final : public LanguageModel {
   void release(SequenceId sequence) override { cache_.release(sequence); }
   int length(SequenceId sequence) const override { return cache_.length(sequence); }
   void truncate(SequenceId sequence, int length) override { cache_.truncate(sequence, length); }
+  void keep(SequenceId sequence, int start, std::span<const int> kept) override {
+    cache_.keep(sequence, start, kept);
+  }
   bool can_extend(std::span<const Extension> extensions) const override {
     return cache_.can_extend(extensions);
   }
@@ -84,7 +89,9 @@ class PagedTableModel final : public LanguageModel {
 
   // The tokens that are cached, read back from the cache.
   std::vector<TokenId> text(SequenceId sequence) const {
-    return read(sequence, 0, length(sequence));
+    std::vector<int> places(static_cast<std::size_t>(length(sequence)));
+    std::iota(places.begin(), places.end(), 0);
+    return read(sequence, places, 0);
   }
   std::int64_t forwards() const { return forwards_; }  // that did not fail
   std::int64_t rows() const { return rows_; }          // of logits, in all of them
@@ -104,36 +111,39 @@ class PagedTableModel final : public LanguageModel {
 
   void write(const Segment& segment) {
     const KvLayer memory = cache_.memory().layer(0);
-    int position = length(segment.sequence) - static_cast<int>(segment.tokens.size());
-    for (const TokenId token : segment.tokens) {
-      const int slot = cache_.slot(segment.sequence, position);
-      const float key = static_cast<float>(token), value = static_cast<float>(position++);
+    for (int i = 0; i < static_cast<int>(segment.tokens.size()); i++) {
+      const int end = length(segment.sequence);
+      const int place = end - static_cast<int>(segment.tokens.size()) + i;
+      const int slot = cache_.slot(segment.sequence, place);
+      const float key = static_cast<float>(segment.tokens[static_cast<std::size_t>(i)]);
+      const float value = static_cast<float>(position_of(segment, i, end));
       backend().upload(&key, memory.keys + slot, sizeof(key));
       backend().upload(&value, memory.values + slot, sizeof(value));
     }
   }
 
-  // The logits after the first `length` tokens of a sequence.
-  void write_row(SequenceId sequence, int length, float* logits) {
-    const std::vector<TokenId> last = read(sequence, std::max(0, length - window_), length);
-    const std::span<const float> values = row_of_(last, length);
+  // The logits after token i of a segment.
+  void write_row(const Segment& segment, int i, float* logits) {
+    const int end = length(segment.sequence), position = position_of(segment, i, end);
+    const std::vector<int> seen = places_seen(segment, i, end, window_);
+    const std::vector<TokenId> last =
+        read(segment.sequence, seen, position + 1 - static_cast<int>(seen.size()));
+    const std::span<const float> values = row_of_(last, position + 1);
     SPECDEC_CHECK(std::ssize(values) == vocab_size_, "a row of {} logits", vocab_size_);
     backend().upload(values.data(), logits, values.size_bytes());
   }
 
-  // The tokens at the positions first .. end - 1.
-  std::vector<TokenId> read(SequenceId sequence, int first, int end) const {
+  // The tokens at some places, whose positions are `position` and those that follow it.
+  std::vector<TokenId> read(SequenceId sequence, std::span<const int> places, int position) const {
     std::vector<TokenId> tokens;
-    tokens.reserve(static_cast<std::size_t>(end - first));
-    for (int position = first; position < end; position++) {
-      tokens.push_back(read(sequence, position));
-    }
+    tokens.reserve(places.size());
+    for (const int place : places) tokens.push_back(read(sequence, place, position++));
     return tokens;
   }
 
-  TokenId read(SequenceId sequence, int position) const {
+  TokenId read(SequenceId sequence, int place, int position) const {
     const KvLayer memory = cache_.memory().layer(0);
-    const int slot = cache_.slot(sequence, position);
+    const int slot = cache_.slot(sequence, place);
     float key = 0, value = 0;
     backend().download(memory.keys + slot, &key, sizeof(key));
     backend().download(memory.values + slot, &value, sizeof(value));

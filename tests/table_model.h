@@ -22,9 +22,42 @@ inline void check_segment(const Segment& segment, int length, int vocab_size, in
   for (const TokenId token : segment.tokens) {
     if (token < 0 || token >= vocab_size) fail("token {} is outside the vocabulary", token);
   }
-  if (length + std::ssize(segment.tokens) > max_seq_len) {
-    fail("the positions exceed {}", max_seq_len);
+  check_parents(segment, length);
+  int end = length + static_cast<int>(segment.tokens.size());  // of the positions
+  if (!segment.parents.empty()) {
+    const int nodes = static_cast<int>(segment.parents.size()), begin = end - nodes;
+    end = 0;
+    for (int node = 0; node < nodes; node++) {
+      end = std::max(end, begin + depth_of(node, segment.parents) + 1);
+    }
   }
+  if (end > max_seq_len) fail("the positions exceed {}", max_seq_len);
+}
+
+// The position of token i of a segment. length: of the sequence, the segment's tokens among it.
+inline int position_of(const Segment& segment, int i, int length) {
+  const int place = length - static_cast<int>(segment.tokens.size()) + i;
+  if (segment.parents.empty()) return place;
+  const int begin = length - static_cast<int>(segment.parents.size());
+  return begin + depth_of(place - begin, segment.parents);
+}
+
+// The places in the cache of what token i of a segment sees, itself the last: the last `most` ones.
+inline std::vector<int> places_seen(const Segment& segment, int i, int length,
+                                    int most = std::numeric_limits<int>::max()) {
+  const int begin = length - static_cast<int>(segment.parents.size());
+  std::vector<int> places;
+  int place = length - static_cast<int>(segment.tokens.size()) + i;
+  while (place >= 0 && std::ssize(places) < most) {
+    places.push_back(place);
+    if (segment.parents.empty() || place < begin) {
+      place--;
+    } else {
+      place = begin + segment.parents[static_cast<std::size_t>(place - begin)];
+    }
+  }
+  std::ranges::reverse(places);
+  return places;
 }
 
 // How many rows of logits a batch wants.
@@ -60,10 +93,9 @@ class TableModel final : public LanguageModel {
       std::vector<TokenId>& text = texts_.at(static_cast<std::size_t>(segment.sequence));
       const std::size_t unwanted =
           segment.tokens.size() - static_cast<std::size_t>(segment.logits_rows);
-      for (std::size_t i = 0; i < segment.tokens.size(); i++) {
-        text.push_back(segment.tokens[i]);
-        if (i < unwanted) continue;
-        const std::span<const float> values = row_of_(text);
+      text.insert(text.end(), segment.tokens.begin(), segment.tokens.end());
+      for (std::size_t i = unwanted; i < segment.tokens.size(); i++) {
+        const std::span<const float> values = row_after(segment, static_cast<int>(i), text);
         SPECDEC_CHECK(std::ssize(values) == vocab_size_, "a row of {} logits", vocab_size_);
         backend_->upload(values.data(), logits.row(row++), values.size_bytes());
       }
@@ -82,6 +114,12 @@ class TableModel final : public LanguageModel {
                   "a length of 0 to {} tokens, not {}", this->length(sequence), length);
     texts_.at(static_cast<std::size_t>(sequence)).resize(static_cast<std::size_t>(length));
   }
+  void keep(SequenceId sequence, int start, std::span<const int> kept) override {
+    std::vector<TokenId>& text = texts_.at(static_cast<std::size_t>(sequence));
+    auto end = static_cast<std::size_t>(start);
+    for (const int place : kept) text.at(end++) = text.at(static_cast<std::size_t>(place));
+    text.resize(end);
+  }
   bool can_extend(std::span<const Extension>) const override { return true; }
 
   int vocab_size() const override { return vocab_size_; }
@@ -94,6 +132,19 @@ class TableModel final : public LanguageModel {
   }
 
  private:
+  // What follows token i of a segment, whose tokens are the last of the text.
+  std::span<const float> row_after(const Segment& segment, int i, std::span<const TokenId> text) {
+    const int length = static_cast<int>(text.size());
+    if (segment.parents.empty()) {
+      return row_of_(text.first(static_cast<std::size_t>(position_of(segment, i, length) + 1)));
+    }
+    std::vector<TokenId> prefix;
+    for (const int place : places_seen(segment, i, length)) {
+      prefix.push_back(text[static_cast<std::size_t>(place)]);
+    }
+    return row_of_(prefix);
+  }
+
   SequenceId add(std::vector<TokenId> text) {
     if (free_.empty()) {
       texts_.push_back(std::move(text));

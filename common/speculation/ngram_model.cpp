@@ -95,6 +95,7 @@ void NgramModel::check(std::span<const Segment> batch, DeviceRows logits) {
     SPECDEC_CHECK(0 <= segment.logits_rows && segment.logits_rows <= n_tokens,
                   "logits for 0 to {} tokens, not {}", n_tokens, segment.logits_rows);
     wanted += segment.logits_rows;
+    check_parents(segment, length(segment.sequence));
     extensions_.push_back({segment.sequence, n_tokens});
     for (const TokenId id : segment.tokens) {
       if (id < 0 || id >= vocab_size()) {
@@ -158,6 +159,11 @@ void NgramModel::truncate(SequenceId sequence, int length) {
   SPECDEC_CHECK(0 <= length && length <= current, "to keep 0 to {} tokens, not {}", current,
                 length);
   lengths_[static_cast<std::size_t>(sequence)] = length;
+}
+
+// A row depends on no token before its own, so which places are kept makes no difference.
+void NgramModel::keep(SequenceId sequence, int start, std::span<const int> kept) {
+  truncate(sequence, start + static_cast<int>(kept.size()));
 }
 
 bool NgramModel::can_extend(std::span<const Extension> extensions) const {

@@ -46,6 +46,7 @@ class NgramModel final : public LanguageModel {
   void release(SequenceId sequence) override;
   int length(SequenceId sequence) const override;
   void truncate(SequenceId sequence, int length) override;
+  void keep(SequenceId sequence, int start, std::span<const int> kept) override;
   bool can_extend(std::span<const Extension> extensions) const override;
 
   int vocab_size() const override { return static_cast<int>(log_unigram_.size()); }

@@ -55,6 +55,8 @@ class KvCacheDriver {
       if (hooks_.hold) hold_drop_or_share();
     } else if (choice < 53) {
       extend_and_take_back();
+    } else if (choice < 65) {
+      extend_and_keep();
     } else {
       extend();
     }
@@ -182,13 +184,36 @@ class KvCacheDriver {
 
   void extend() {
     const std::vector<Extension> extensions = random_extensions();
-    if (!try_to_extend(extensions)) return;
+    if (try_to_extend(extensions)) append(extensions);
+  }
+
+  void append(const std::vector<Extension>& extensions) {
     for (const Extension& e : extensions) {
       for (int i = 0; i < e.tokens; i++) {
         model_[e.sequence].push_back(next_value_);
         write(cache_.slot(e.sequence, static_cast<int>(model_[e.sequence].size()) - 1),
               next_value_++);
       }
+    }
+  }
+
+  // As when trees of drafts are verified: a part of what was appended stays.
+  void extend_and_keep() {
+    const std::vector<Extension> extensions = random_extensions();
+    if (!try_to_extend(extensions)) return;
+    append(extensions);
+    for (const Extension& e : extensions) {
+      std::vector<float>& values = model_[e.sequence];
+      const int length = static_cast<int>(values.size()), start = length - e.tokens;
+      std::vector<int> kept;
+      std::vector<float> left(values.begin(), values.begin() + start);
+      for (int place = start; place < length; place++) {
+        if (below(2) == 0) continue;
+        kept.push_back(place);
+        left.push_back(values[static_cast<std::size_t>(place)]);
+      }
+      cache_.keep(e.sequence, start, kept);
+      values = std::move(left);
     }
   }
 

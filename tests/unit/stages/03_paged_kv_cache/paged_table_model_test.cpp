@@ -60,6 +60,8 @@ class SideBySide {
       ids_.erase(released);
     } else if (choice < 5) {
       truncate();
+    } else if (choice < 6) {
+      grow_tree();
     } else {
       forward();
     }
@@ -69,6 +71,7 @@ class SideBySide {
   std::int64_t rows() const { return rows_; }
   std::int64_t forwards() const { return forwards_; }
   int refused() const { return refused_; }
+  int trees() const { return trees_; }
 
  private:
   using Pair = std::pair<const SequenceId, SequenceId>;
@@ -89,6 +92,45 @@ class SideBySide {
     const auto length = static_cast<int>(below(static_cast<unsigned>(model_.length(id)) + 1));
     model_.truncate(id, length);
     oracle_.truncate(other, length);
+  }
+
+  // A tree in one or two segments, of which a path stays.
+  void grow_tree() {
+    const auto [id, other] = any();
+    const int start = model_.length(id), n_nodes = 2 + static_cast<int>(below(7));
+    Tokens tokens;
+    std::vector<int> parents;
+    for (int node = 0; node < n_nodes; node++) {
+      tokens.push_back(static_cast<TokenId>(below(kVocab)));
+      parents.push_back(static_cast<int>(below(static_cast<unsigned>(node) + 1)) - 1);
+    }
+    const std::size_t first = 1 + below(tokens.size() - 1);
+    for (const auto& [begin, end] : {std::pair{std::size_t{0}, first}, {first, tokens.size()}}) {
+      const auto some = std::span(tokens).subspan(begin, end - begin);
+      const auto of_some = std::span(parents).first(end);
+      const int rows = static_cast<int>(some.size());
+      const LogitsBuffer left(model_, rows), right(oracle_, rows);
+      try {
+        model_.forward(Segment{id, some, rows, of_some}, left.rows(0, rows));
+      } catch (const CacheFull&) {
+        refused_++;
+        model_.truncate(id, start);
+        oracle_.truncate(other, start);
+        return;
+      }
+      oracle_.forward(Segment{other, some, rows, of_some}, right.rows(0, rows));
+      ASSERT_TRUE(same_bits(model_.backend(), left.rows(0, rows), right.rows(0, rows)));
+      forwards_++;
+      rows_ += rows;
+    }
+    std::vector<int> kept;
+    for (int node = static_cast<int>(below(tokens.size())); node >= 0;
+         node = parents[static_cast<std::size_t>(node)]) {
+      kept.insert(kept.begin(), start + node);
+    }
+    model_.keep(id, start, kept);
+    oracle_.keep(other, start, kept);
+    trees_++;
   }
 
   void forward() {
@@ -121,7 +163,7 @@ class SideBySide {
   std::map<SequenceId, SequenceId> ids_;  // of the model, of the oracle
   std::mt19937 random_{1};
   std::int64_t rows_ = 0, forwards_ = 0;
-  int refused_ = 0;
+  int refused_ = 0, trees_ = 0;
 };
 
 class PagedTableModelTest : public ::testing::TestWithParam<int> {
@@ -135,6 +177,7 @@ class PagedTableModelTest : public ::testing::TestWithParam<int> {
     EXPECT_EQ(model.forwards(), both.forwards());
     EXPECT_GT(both.rows(), 5'000);
     EXPECT_GT(both.refused(), 100) << "the cache was full at times";
+    EXPECT_GT(both.trees(), 200);
   }
 
   std::unique_ptr<Backend> backend_ = make_plain_backend();
