@@ -1,0 +1,201 @@
+#include "stages/08_token_trees/sibling_rules.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <numeric>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "common/base/check.h"
+#include "common/base/error.h"
+
+namespace specdec {
+namespace {
+
+// Stage 5's view of one trial, with what is owed as its target.
+Proposal proposal(const Siblings& siblings, const TokenTree::Trial& trial,
+                  std::span<const double> owed) {
+  return {siblings.position, siblings.token(trial), owed, siblings.tree.probs(trial), 1};
+}
+
+// Weights to distribution. Where rounding left nothing of what is owed, the two distributions were
+// equal up to rounding, and `owed` stays as it was.
+template <typename Weight>
+void owe(std::span<double> owed, Weight&& weight) {
+  double total = 0;
+  for (TokenId i = 0; i < std::ssize(owed); i++) total += weight(i);
+  if (!(total > 0)) return;
+  for (TokenId i = 0; i < std::ssize(owed); i++) {
+    owed[static_cast<std::size_t>(i)] = weight(i) / total;
+  }
+}
+
+SiblingDecision last(const Siblings& siblings, RandomSource& random, std::span<const double> owed) {
+  return {TokenTree::kRoot, random.token(owed, siblings.position, Purpose::kResample),
+          static_cast<int>(siblings.trials.size())};
+}
+
+SiblingDecision kept(const Siblings& siblings, int k) {
+  const TokenTree::Trial& trial = siblings.trials[static_cast<std::size_t>(k)];
+  return {trial.node, siblings.token(trial), k + 1};
+}
+
+}  // namespace
+
+// [snippet rejection-chain]
+SiblingDecision rejection_chain(const Siblings& siblings, RandomSource& random,
+                                std::span<double> owed) {
+  std::ranges::copy(siblings.target_probs, owed.begin());
+  for (int k = 0; k < std::ssize(siblings.trials); k++) {
+    const Proposal draft = proposal(siblings, siblings.trials[static_cast<std::size_t>(k)], owed);
+    const TokenId x = draft.token;
+    if (random.accept(ratio(draft.target_prob(x), draft.draft_prob(x)), draft.position, k)) {
+      return kept(siblings, k);
+    }
+    owe(owed, [&](TokenId i) { return std::max(0.0, draft.target_prob(i) - draft.draft_prob(i)); });
+  }
+  return last(siblings, random, owed);
+}
+// [end snippet rejection-chain]
+
+SiblingDecision at_least_chain(const Siblings& siblings, RandomSource& random,
+                               std::span<double> owed) {
+  std::ranges::copy(siblings.target_probs, owed.begin());
+  for (int k = 0; k < std::ssize(siblings.trials); k++) {
+    const Proposal draft = proposal(siblings, siblings.trials[static_cast<std::size_t>(k)], owed);
+    if (draft.target_prob(draft.token) >= draft.draft_prob(draft.token)) return kept(siblings, k);
+    owe(owed, [&](TokenId i) {
+      const double p = draft.target_prob(i), q = draft.draft_prob(i);
+      return p >= q ? p - q : p;
+    });
+  }
+  return last(siblings, random, owed);
+}
+
+SiblingDecision non_iterative_chain(const Siblings& siblings, RandomSource& random,
+                                    std::span<double> /*owed*/) {
+  for (int k = 0; k < std::ssize(siblings.trials); k++) {
+    const Proposal draft =
+        proposal(siblings, siblings.trials[static_cast<std::size_t>(k)], siblings.target_probs);
+    double least = 1;  // 1 / M, the smallest q/p; 0 where q misses a token of p
+    for (TokenId i = 0; i < std::ssize(siblings.target_probs); i++) {
+      const double p = draft.target_prob(i);
+      if (p > 0) least = std::min(least, draft.draft_prob(i) / p);
+    }
+    const TokenId x = draft.token;
+    const double probability = least * draft.target_prob(x) / draft.draft_prob(x);
+    if (random.accept(std::min(1.0, probability), draft.position, k)) return kept(siblings, k);
+  }
+  return last(siblings, random, siblings.target_probs);
+}
+
+// [snippet match-own]
+namespace {
+
+SiblingDecision walk_to(const Siblings& siblings, TokenId own) {
+  for (int k = 0; k < std::ssize(siblings.trials); k++) {
+    if (siblings.token(siblings.trials[static_cast<std::size_t>(k)]) == own) {
+      return kept(siblings, k);
+    }
+  }
+  return {TokenTree::kRoot, own, static_cast<int>(siblings.trials.size())};
+}
+
+}  // namespace
+
+SiblingDecision match_own(const Siblings& siblings, RandomSource& random,
+                          std::span<double> /*owed*/) {
+  return walk_to(siblings,
+                 random.token(siblings.target_probs, siblings.position, Purpose::kTarget));
+}
+
+SiblingDecision match_race(const Siblings& siblings, RandomSource& random,
+                           std::span<double> /*owed*/) {
+  return walk_to(siblings, random.race(siblings.target_probs, siblings.position));
+}
+// [end snippet match-own]
+
+// [snippet k-sequential]
+// beta falls as rho grows, and rho beta does not: so there is one solution, which is halved in on.
+// The upper end is taken, where the residual is certainly not negative.
+double k_sequential_factor(std::span<const double> target_probs,
+                           std::span<const double> draft_probs, int count) {
+  double low = 1, high = count;
+  for (int step = 0; step < 100 && low < high; step++) {
+    const double rho = (low + high) / 2;
+    double beta = 0;
+    for (std::size_t i = 0; i < target_probs.size(); i++) {
+      beta += std::min(draft_probs[i], target_probs[i] / rho);
+    }
+    (1 - std::pow(1 - beta, count) > rho * beta ? low : high) = rho;
+    if (rho == low && rho == high) break;
+  }
+  return high;
+}
+
+SiblingDecision k_sequential(const Siblings& siblings, RandomSource& random,
+                             std::span<double> owed) {
+  const std::span<const double> q = siblings.tree.probs(siblings.trials.front());
+  SPECDEC_CHECK(!q.empty(), "drafts that were drawn from a distribution");
+  const int count = static_cast<int>(siblings.trials.size());
+  const double rho = k_sequential_factor(siblings.target_probs, q, count);
+  for (int k = 0; k < count; k++) {
+    const TokenTree::Trial& trial = siblings.trials[static_cast<std::size_t>(k)];
+    SPECDEC_CHECK(trial.probs == siblings.trials.front().probs, "drafts from one distribution");
+    const auto x = static_cast<std::size_t>(siblings.token(trial));
+    const double probability = ratio(siblings.target_probs[x] / rho, q[x]);
+    if (random.accept(probability, siblings.position, k)) return kept(siblings, k);
+  }
+  double beta = 0;
+  for (std::size_t i = 0; i < q.size(); i++) {
+    beta += std::min(q[i], siblings.target_probs[i] / rho);
+  }
+  const double tried = beta > 0 ? (1 - std::pow(1 - beta, count)) / beta : 0;
+  std::ranges::copy(siblings.target_probs, owed.begin());
+  owe(owed, [&](TokenId token) {
+    const auto i = static_cast<std::size_t>(token);
+    return std::max(
+        0.0, siblings.target_probs[i] - tried * std::min(q[i], siblings.target_probs[i] / rho));
+  });
+  return last(siblings, random, owed);
+}
+// [end snippet k-sequential]
+
+std::span<const NamedSiblingRule> sibling_rules() {
+  static constexpr std::array<NamedSiblingRule, 7> kRules = {{
+      {.name = "rejection",
+       .summary = "one after another, each against what is still owed",
+       .rule = rejection_chain},
+      {.name = "at-least", .summary = "where p >= q, one after another", .rule = at_least_chain},
+      {.name = "non-iterative",
+       .summary = "p / (M q), one after another",
+       .rule = non_iterative_chain},
+      {.name = "sample-and-match",
+       .summary = "the one that the target draws itself",
+       .rule = match_own},
+      {.name = "coupled",
+       .summary = "the one that wins the target's race",
+       .rule = match_race,
+       .races = true},
+      {.name = "k-sequential",
+       .summary = "p / (rho q), then one residual for all: chains only",
+       .rule = k_sequential,
+       .needs_same_draws = true},
+      {.name = "block", .summary = "one chain, judged as a whole", .needs_same_draws = true},
+  }};
+  return kRules;
+}
+
+const NamedSiblingRule& find_sibling_rule(std::string_view name) {
+  std::vector<std::string_view> names;
+  for (const NamedSiblingRule& rule : sibling_rules()) {
+    if (rule.name == name) return rule;
+    names.push_back(rule.name);
+  }
+  fail("--siblings {}: there is no such rule; there are {}", name, fmt::join(names, ", "));
+}
+
+}  // namespace specdec

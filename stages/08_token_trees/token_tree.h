@@ -1,0 +1,184 @@
+#pragma once
+#include <algorithm>
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "common/base/check.h"
+#include "common/base/token_id.h"
+
+namespace specdec {
+
+// The index of a draw (RandomSource) that tells it apart from those of other drafts of its level
+// and, where a rule needs that, from those of other levels.
+inline int draw_index(int level, int draft) { return level * 4096 + draft; }
+
+// What a tree takes at most.
+struct TreeRoom {
+  int levels = 0;
+  int nodes = 0;  // drafted, before some are left out
+  int trials = 0;
+  int probs = 0;     // distributions that drafts were drawn from
+  int width = 1;     // nodes of a level that the draft model looks at
+  int verified = 0;  // nodes that the target gets
+};
+
+// [snippet token-tree]
+// The drafts of one round. Those that begin with the same tokens share their nodes, so the target
+// computes such a token once. But each draft is tried by itself: what is merged is rows, not trials
+// (Stratos, sections 2 and 2.1).
+class TokenTree {
+ public:
+  static constexpr int kRoot = -1;     // the pending token, which the first tokens follow
+  static constexpr int kCertain = -1;  // no distribution: chosen without chance
+
+  struct Node {
+    TokenId token = 0;
+    int parent = kRoot;     // smaller than the node's own number
+    int depth = 0;          // nodes that it follows
+    double draft_prob = 1;  // of the path from the root to it, by the draft model
+  };
+  // A draft's token after some node, and what it was drawn from.
+  struct Trial {
+    int node = 0;          // of the token
+    int probs = kCertain;  // which distribution: probs()
+  };
+  // [end snippet token-tree]
+
+  // Takes all memory. vocab_size: V of the distributions.
+  TokenTree(const TreeRoom& room, int vocab_size)
+      : vocab_size_(vocab_size),
+        probs_(static_cast<std::size_t>(room.probs) * static_cast<std::size_t>(vocab_size)),
+        max_probs_(room.probs) {
+    nodes_.reserve(static_cast<std::size_t>(room.nodes));
+    trials_.reserve(static_cast<std::size_t>(room.trials));
+    after_.reserve(static_cast<std::size_t>(room.nodes) + 1);
+    clear();
+  }
+
+  void clear() {
+    nodes_.clear();
+    trials_.clear();
+    after_.assign(1, {});
+    n_probs_ = 0;
+  }
+
+  int size() const { return static_cast<int>(nodes_.size()); }
+  int max_nodes() const { return static_cast<int>(nodes_.capacity()); }
+  const Node& node(int i) const { return nodes_[static_cast<std::size_t>(i)]; }
+  int depth() const { return nodes_.empty() ? 0 : nodes_.back().depth + 1; }  // levels
+  int n_trials() const { return static_cast<int>(trials_.size()); }
+
+  // What was drafted after a node, or after the root, in the order in which it was drafted.
+  std::span<const Trial> trials(int parent) const {
+    const auto [first, count] = after_[static_cast<std::size_t>(parent + 1)];
+    return std::span(trials_).subspan(static_cast<std::size_t>(first),
+                                      static_cast<std::size_t>(count));
+  }
+  // How many drafts go through a node. REQUIRES: it is not the root.
+  int drafts_through(int i) const {
+    return static_cast<int>(std::ranges::count(trials(node(i).parent), i, &Trial::node));
+  }
+  // [V], what a trial's token was drawn from; empty where it was certain.
+  std::span<const double> probs(const Trial& trial) const {
+    if (trial.probs == kCertain) return {};
+    return std::span(probs_).subspan(row(trial.probs), static_cast<std::size_t>(vocab_size_));
+  }
+  // The parent of each node, as the forward pass wants them (Segment::parents), behind a first
+  // token of the segment, the pending one.
+  void segment_parents(std::vector<int>& parents) const {
+    parents.assign(1, -1);
+    for (const Node& node : nodes_) parents.push_back(node.parent + 1);
+  }
+
+  // A distribution to be filled in, for the trials that are added with its number.
+  int add_probs() {
+    SPECDEC_CHECK(n_probs_ < max_probs_, "room for {} distributions", max_probs_);
+    return n_probs_++;
+  }
+  std::span<double> probs_to_fill(int number) {
+    return std::span(probs_).subspan(row(number), static_cast<std::size_t>(vocab_size_));
+  }
+
+  // Forgets all nodes but these, which are numbered anew in their order. REQUIRES: ascending; each
+  // has its parent among them, or follows the root.
+  void prune(std::span<const int> kept);
+
+  // A draft goes on with `token` after `parent`. Returns the node of the token, a new one unless an
+  // earlier draft had the same. REQUIRES: no other parent got a trial since this one's first; in
+  // ascending order of parents, level after level.
+  int add_trial(int parent, TokenId token, int probs, double token_prob) {
+    SPECDEC_CHECK(trials_.size() < trials_.capacity(), "at most {} trials", trials_.capacity());
+    Range& range = after_[static_cast<std::size_t>(parent + 1)];
+    if (range.count == 0) range.first = n_trials();
+    SPECDEC_CHECK(range.first + range.count == n_trials(), "the trials after one node together");
+    const int known = child(parent, token);
+    const int node = known == kRoot ? add_node(parent, token, token_prob) : known;
+    trials_.push_back({node, probs});
+    after_[static_cast<std::size_t>(parent + 1)].count++;
+    return node;
+  }
+
+  // The node of a token after a node; kRoot: there is none.
+  int child(int parent, TokenId token) const {
+    for (const Trial& trial : trials(parent)) {
+      if (node(trial.node).token == token) return trial.node;
+    }
+    return kRoot;
+  }
+
+ private:
+  struct Range {
+    int first = 0, count = 0;
+  };
+
+  std::size_t row(int number) const {
+    return static_cast<std::size_t>(number) * static_cast<std::size_t>(vocab_size_);
+  }
+  int add_node(int parent, TokenId token, double token_prob) {
+    SPECDEC_CHECK(nodes_.size() < nodes_.capacity(), "at most {} nodes", nodes_.capacity());
+    Node added{token, parent};
+    added.draft_prob = token_prob;
+    if (parent != kRoot) {
+      added.depth = node(parent).depth + 1;
+      added.draft_prob *= node(parent).draft_prob;
+    }
+    SPECDEC_CHECK(nodes_.empty() || nodes_.back().depth <= added.depth, "level after level");
+    nodes_.push_back(added);
+    after_.push_back({});
+    return size() - 1;
+  }
+
+  int vocab_size_;
+  std::vector<Node> nodes_;
+  std::vector<Trial> trials_;
+  std::vector<Range> after_;   // [size() + 1] trials after the root, after each node
+  std::vector<double> probs_;  // [max_probs, V]
+  int max_probs_;
+  int n_probs_ = 0;
+};
+
+inline void TokenTree::prune(std::span<const int> kept) {
+  std::vector<int> number(nodes_.size(), kRoot);
+  for (int i = 0; i < std::ssize(kept); i++) {
+    Node moved = node(kept[static_cast<std::size_t>(i)]);
+    if (moved.parent != kRoot) moved.parent = number[static_cast<std::size_t>(moved.parent)];
+    number[static_cast<std::size_t>(kept[static_cast<std::size_t>(i)])] = i;
+    nodes_[static_cast<std::size_t>(i)] = moved;
+  }
+  nodes_.resize(kept.size());
+  std::size_t n = 0;
+  for (const Trial& trial : trials_) {
+    const int node = number[static_cast<std::size_t>(trial.node)];
+    if (node != kRoot) trials_[n++] = {node, trial.probs};
+  }
+  trials_.resize(n);
+  after_.assign(kept.size() + 1, {});
+  for (int i = 0; i < n_trials(); i++) {
+    const int parent = node(trials_[static_cast<std::size_t>(i)].node).parent;
+    Range& range = after_[static_cast<std::size_t>(parent + 1)];
+    if (range.count++ == 0) range.first = i;
+  }
+}
+
+}  // namespace specdec

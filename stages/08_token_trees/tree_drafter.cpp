@@ -1,0 +1,149 @@
+#include "stages/08_token_trees/tree_drafter.h"
+
+#include <algorithm>
+
+#include "stages/07_adaptive_drafting/gated_sampler.h"
+
+namespace specdec {
+
+ModelTreeDrafter::ModelTreeDrafter(LanguageModel& model, const MakeTreeShape& make_shape,
+                                   int max_context, int vocab_size, int max_requests)
+    : model_(model),
+      make_shape_(make_shape),
+      room_(make_shape()->room()),
+      draws_(make_shape()->draws()),
+      logits_(model, max_requests * room_.width),
+      host_logits_(static_cast<std::size_t>(model.vocab_size())),
+      probs_(static_cast<std::size_t>(vocab_size)),
+      scratch_(model.vocab_size()) {
+  batch_.reserve(static_cast<std::size_t>(max_requests));
+  growing_.reserve(static_cast<std::size_t>(max_requests));
+  history_.reserve(static_cast<std::size_t>(max_context));
+  chosen_.reserve(static_cast<std::size_t>(room_.nodes));
+}
+
+SequenceId ModelTreeDrafter::create() {
+  const SequenceId sequence = model_.create();
+  const auto index = static_cast<std::size_t>(sequence);
+  if (growths_.size() <= index) growths_.resize(index + 1);
+  Growth& growth = growths_[index];
+  if (growth.shape) return sequence;
+  growth.shape = make_shape_();
+  const auto nodes = static_cast<std::size_t>(room_.nodes);
+  for (auto* list : {&growth.level, &growth.places, &growth.parents}) list->reserve(nodes + 1);
+  growth.tokens.reserve(static_cast<std::size_t>(room_.width));
+  return sequence;
+}
+
+// [snippet grow]
+void ModelTreeDrafter::draft(std::span<const TreeRequest> requests) {
+  for (const TreeRequest& request : requests) begin(request);
+  for (int depth = 0;; depth++) {
+    batch_.clear();
+    growing_.clear();
+    int rows = 0;
+    for (std::size_t r = 0; r < requests.size(); r++) {
+      if (requests[r].levels <= depth || growth(requests[r].sequence).level.empty()) continue;
+      batch_.push_back(segment(requests[r]));
+      growing_.push_back(r);
+      rows += batch_.back().logits_rows;
+    }
+    if (batch_.empty()) break;
+    model_.forward(batch_, logits_.rows(0, rows));
+    forwards_++;
+    int row = 0;
+    for (std::size_t i = 0; i < batch_.size(); i++) {
+      branch(requests[growing_[i]], depth, row);
+      row += batch_[i].logits_rows;
+    }
+  }
+  for (const TreeRequest& request : requests) choose(request);
+}
+// [end snippet grow]
+
+void ModelTreeDrafter::begin(const TreeRequest& request) {
+  request.tree->clear();
+  Growth& growth = this->growth(request.sequence);
+  growth.shape->begin();
+  growth.level.assign(1, TokenTree::kRoot);
+  growth.places.clear();
+  growth.parents.clear();
+  growth.context = static_cast<int>(request.context.size());
+}
+
+// What the model is fed for the next level: the part of the context that it has not seen, then the
+// nodes that are looked at.
+Segment ModelTreeDrafter::segment(const TreeRequest& request) {
+  Growth& growth = this->growth(request.sequence);
+  if (growth.level.front() == TokenTree::kRoot) {
+    return {request.sequence, uncached(model_, request.sequence, request.context), 1};
+  }
+  growth.tokens.clear();
+  for (const int node : growth.level) {
+    const auto& [token, parent, depth, prob] = request.tree->node(node);
+    growth.places[static_cast<std::size_t>(node)] = static_cast<int>(growth.parents.size());
+    growth.parents.push_back(
+        parent == TokenTree::kRoot ? -1 : growth.places[static_cast<std::size_t>(parent)]);
+    growth.tokens.push_back(token);
+  }
+  return {request.sequence, growth.tokens, static_cast<int>(growth.tokens.size()), growth.parents};
+}
+
+// Adds what follows the nodes of a level, whose logits begin at first_row.
+void ModelTreeDrafter::branch(const TreeRequest& request, int depth, int first_row) {
+  Growth& growth = this->growth(request.sequence);
+  const int first_node = request.tree->size();
+  const auto position = static_cast<int>(request.context.size()) + depth;
+  TreeDraws draws(request.sampling.options.temperature == 0 ? nullptr : request.sampling.random,
+                  position, request.named_by_level ? draw_index(depth, 0) : 0);
+  for (const int node : growth.level) {
+    const auto probs = standardise(request, node, logits_.rows(first_row++, 1));
+    growth.shape->branch(*request.tree, node, probs, draws);
+  }
+  growth.places.resize(static_cast<std::size_t>(request.tree->size()), kNotFed);
+  growth.shape->look_at(*request.tree, first_node, growth.level);
+}
+
+// Where tokens are only ranked, and temperature 0 would leave one of them, as they are at 1.
+std::span<const double> ModelTreeDrafter::standardise(const TreeRequest& request, int node,
+                                                      ConstDeviceRows logits) {
+  SamplingOptions options = request.sampling.options;
+  if (options.temperature == 0 && !draws_) options = before_argmax(options);
+  history_.assign(request.context.begin(), request.context.end());
+  const auto context = static_cast<std::ptrdiff_t>(history_.size());
+  for (; node != TokenTree::kRoot; node = request.tree->node(node).parent) {
+    history_.insert(history_.begin() + context, request.tree->node(node).token);
+  }
+  const std::size_t n = std::min(probs_.size(), host_logits_.size());  // the others are padding
+  model_.backend().download(logits.row(0), host_logits_.data(), n * sizeof(float));
+  probabilities(std::span(host_logits_).first(n), history_, options, scratch_,
+                std::span(probs_).first(n));
+  std::ranges::fill(std::span(probs_).subspan(n), 0.0);
+  return probs_;
+}
+
+// Leaves out the nodes that are not to be verified.
+void ModelTreeDrafter::choose(const TreeRequest& request) {
+  growth(request.sequence).shape->choose(*request.tree, chosen_);
+  if (std::ssize(chosen_) == request.tree->size()) return;
+  request.tree->prune(chosen_);
+  std::vector<int>& places = growth(request.sequence).places;
+  for (std::size_t i = 0; i < chosen_.size(); i++) {
+    places[i] = places[static_cast<std::size_t>(chosen_[i])];
+  }
+  places.resize(chosen_.size());
+}
+
+// [snippet keep-draft]
+void ModelTreeDrafter::keep(SequenceId sequence, std::span<const int> path) {
+  Growth& growth = this->growth(sequence);
+  chosen_.clear();
+  for (const int node : path) {
+    const int place = growth.places[static_cast<std::size_t>(node)];
+    if (place != kNotFed) chosen_.push_back(growth.context + place);
+  }
+  if (model_.length(sequence) > growth.context) model_.keep(sequence, growth.context, chosen_);
+}
+// [end snippet keep-draft]
+
+}  // namespace specdec

@@ -1,0 +1,102 @@
+#pragma once
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "common/language_model.h"
+#include "common/speculation/drafter.h"
+#include "stages/08_token_trees/tree_shape.h"
+
+namespace specdec {
+
+// [snippet tree-drafter]
+struct TreeRequest {
+  SequenceId sequence = 0;           // of the drafter
+  std::span<const TokenId> context;  // prompt and text; the last token is the pending one
+  int levels = 0;                    // the most tokens of a path
+  Sampling sampling;
+  bool named_by_level = false;  // the level is a part of the draws' names (TreeDraws)
+  TokenTree* tree = nullptr;    // what comes out; it is cleared first
+};
+
+// Proposes how texts go on, several ways each.
+class TreeDrafter {
+ public:
+  virtual ~TreeDrafter() = default;
+
+  virtual SequenceId create() = 0;
+  virtual void release(SequenceId sequence) = 0;
+
+  // A tree for each request; the same that the request would get alone.
+  // REQUIRES: distinct sequences; levels <= room().levels; context.size() - 1 + levels <=
+  // context_limit(); since the last tree of a sequence, keep() was called.
+  virtual void draft(std::span<const TreeRequest> requests) = 0;
+
+  // Of the last tree of the sequence, the nodes of this path are in the text now, from the root on,
+  // and no others.
+  virtual void keep(SequenceId sequence, std::span<const int> path) = 0;
+
+  virtual int length(SequenceId sequence) const = 0;  // tokens of its context that are cached
+  virtual int context_limit() const { return std::numeric_limits<int>::max(); }
+  virtual std::int64_t forwards() const { return 0; }  // passes of a model so far
+  virtual TreeRoom room() const = 0;                   // what a tree takes at most
+};
+// [end snippet tree-drafter]
+
+// A language model that drafts trees: a pass for each level, over all nodes of all requests that
+// are looked at. The nodes of the last level are never fed.
+class ModelTreeDrafter final : public TreeDrafter {
+ public:
+  // make_shape: for each sequence. vocab_size: of the trees' distributions; max_context: the
+  // longest context and the levels. REQUIRES: the model outlives this object, and its cache has
+  // room for such a context and room().nodes more.
+  ModelTreeDrafter(LanguageModel& model, const MakeTreeShape& make_shape, int max_context,
+                   int vocab_size, int max_requests = 1);
+
+  SequenceId create() override;
+  void release(SequenceId sequence) override { model_.release(sequence); }
+  void draft(std::span<const TreeRequest> requests) override;
+  void keep(SequenceId sequence, std::span<const int> path) override;
+  int length(SequenceId sequence) const override { return model_.length(sequence); }
+  int context_limit() const override { return model_.max_seq_len(); }
+  std::int64_t forwards() const override { return forwards_; }
+  TreeRoom room() const override { return room_; }
+
+ private:
+  // What is known of a sequence's last tree.
+  struct Growth {
+    std::unique_ptr<TreeShape> shape;
+    std::vector<int> level;       // nodes whose continuations are looked at; kRoot at first
+    std::vector<int> places;      // [nodes of the tree] behind the context in the cache; kNotFed
+    std::vector<int> parents;     // of the nodes in the cache, by their places
+    std::vector<TokenId> tokens;  // that are fed next
+    int context = 0;
+  };
+  static constexpr int kNotFed = -1;
+
+  void begin(const TreeRequest& request);
+  Segment segment(const TreeRequest& request);
+  void branch(const TreeRequest& request, int depth, int first_row);
+  void choose(const TreeRequest& request);
+  std::span<const double> standardise(const TreeRequest& request, int node, ConstDeviceRows logits);
+  Growth& growth(SequenceId sequence) { return growths_[static_cast<std::size_t>(sequence)]; }
+
+  LanguageModel& model_;
+  MakeTreeShape make_shape_;
+  TreeRoom room_;
+  bool draws_;                   // whether the shapes draw
+  LogitsBuffer logits_;          // [max_requests * width, V]
+  std::vector<Growth> growths_;  // by sequence
+  std::vector<Segment> batch_;
+  std::vector<std::size_t> growing_;  // requests of the batch
+  std::vector<TokenId> history_;      // before a token
+  std::vector<int> chosen_;
+  std::vector<float> host_logits_;  // [V of the model]
+  std::vector<double> probs_;       // [V of the trees]
+  SamplingScratch scratch_;
+  std::int64_t forwards_ = 0;
+};
+
+}  // namespace specdec
