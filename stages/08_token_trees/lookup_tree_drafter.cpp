@@ -1,0 +1,76 @@
+#include "stages/08_token_trees/lookup_tree_drafter.h"
+
+#include <algorithm>
+
+#include "common/base/check.h"
+
+namespace specdec {
+
+LookupTreeDrafter::LookupTreeDrafter(const Options& options) : options_(options) {
+  SPECDEC_CHECK(options.continuations >= 1 && options.levels >= 1 && options.min_match >= 1 &&
+                    options.min_match <= options.max_match,
+                "positive options");
+  const int nodes = options.continuations * options.levels;
+  room_ = {options.levels, nodes, nodes, 0, 0, nodes};
+  places_.reserve(static_cast<std::size_t>(options.continuations));
+  nodes_.reserve(static_cast<std::size_t>(options.continuations));
+}
+
+void LookupTreeDrafter::draft(std::span<const TreeRequest> requests) {
+  for (const TreeRequest& request : requests) {
+    request.tree->clear();
+    find(request.context);
+    grow(request);
+  }
+}
+
+// [snippet find-places]
+// The places behind the longest matches, the latest first.
+void LookupTreeDrafter::find(std::span<const TokenId> context) {
+  const auto length = static_cast<int>(context.size());
+  const auto match_at = [&](int end) {  // how many tokens before `end` are those at the end
+    int match = 0;
+    while (match < options_.max_match && match < end &&
+           context[static_cast<std::size_t>(end - 1 - match)] ==
+               context[static_cast<std::size_t>(length - 1 - match)]) {
+      match++;
+    }
+    return match;
+  };
+  places_.clear();
+  int longest = options_.min_match;
+  for (int end = length - 1; end > 0; end--) {
+    const int match = match_at(end);
+    if (match < longest) continue;
+    if (match > longest) places_.clear();
+    longest = match;
+    if (std::ssize(places_) < options_.continuations) places_.push_back(end);
+  }
+}
+// [end snippet find-places]
+
+// [snippet grow-lookup]
+// Level after level, as trials after one node stand together. A certain token is tried once.
+void LookupTreeDrafter::grow(const TreeRequest& request) {
+  TokenTree& tree = *request.tree;
+  nodes_.assign(places_.size(), TokenTree::kRoot);
+  int first = TokenTree::kRoot;
+  for (int depth = 0; depth < request.levels; depth++) {
+    const int end = tree.size();
+    for (int parent = first; parent < (depth == 0 ? 0 : end); parent++) {
+      for (std::size_t i = 0; i < places_.size(); i++) {
+        const auto from = static_cast<std::size_t>(places_[i] + depth);
+        if (nodes_[i] != parent || from >= request.context.size()) continue;
+        const TokenId token = request.context[from];
+        const int known = tree.child(parent, token);
+        nodes_[i] = known != TokenTree::kRoot
+                        ? known
+                        : tree.add_trial(parent, token, TokenTree::kCertain, 1);
+      }
+    }
+    first = end;
+  }
+}
+// [end snippet grow-lookup]
+
+}  // namespace specdec
