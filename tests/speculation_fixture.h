@@ -14,7 +14,7 @@
 #include "stages/04_greedy_speculation/greedy_drafter.h"
 #include "stages/04_greedy_speculation/greedy_speculation.h"
 #include "stages/programs/run/request.h"
-#include "tests/engine_fixture.h"
+#include "tests/fresh_cache.h"
 #include "tests/policy.h"
 #include "tests/scripted_drafter.h"
 #include "tests/table_model.h"

@@ -7,7 +7,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/engine_fixture.h"
+#include "tests/fresh_cache.h"
 
 namespace specdec {
 
@@ -65,42 +65,6 @@ inline std::vector<float> say_after(Engine& engine, std::span<const TokenId> con
   return row.at(0);
 }
 
-// All keys and values of a sequence, layer by layer, position by position.
-inline std::vector<float> cached(const Engine& engine, SequenceId sequence) {
-  const KvMemory& memory = engine.cache->memory();
-  const int width = memory.shape().width();
-  std::vector<float> all, row(static_cast<std::size_t>(width));
-  for (int i = 0; i < memory.shape().n_layers; i++) {
-    for (int j = 0; j < engine.cache->length(sequence); j++) {
-      const std::ptrdiff_t at = std::ptrdiff_t{engine.cache->slot(sequence, j)} * width;
-      for (const float* rows : {memory.layer(i).keys, memory.layer(i).values}) {
-        engine.backend->download(rows + at, row.data(), row.size() * sizeof(float));
-        all.insert(all.end(), row.begin(), row.end());
-      }
-    }
-  }
-  return all;
-}
-
-// Fills with NaN what the sequence does not read.
-inline void poison_around(const Engine& engine, SequenceId sequence) {
-  const KvMemory& memory = engine.cache->memory();
-  const auto width = static_cast<std::size_t>(memory.shape().width());
-  std::vector<bool> read(static_cast<std::size_t>(memory.slots()));
-  for (int j = 0; j < engine.cache->length(sequence); j++) {
-    read[static_cast<std::size_t>(engine.cache->slot(sequence, j))] = true;
-  }
-  const std::vector<float> nans(width, std::numeric_limits<float>::quiet_NaN());
-  for (int i = 0; i < memory.shape().n_layers; i++) {
-    for (std::size_t slot = 0; slot < read.size(); slot++) {
-      if (read[slot]) continue;
-      for (float* rows : {memory.layer(i).keys, memory.layer(i).values}) {
-        memory.backend().upload(nans.data(), rows + slot * width, width * sizeof(float));
-      }
-    }
-  }
-}
-
 // Expects every node of a random tree behind the context to say what its path says, fed token by
 // token; and what keep() leaves to be, bit by bit, what the kept path leaves when it is fed alone.
 // The reference is an engine on the same kind of backend.
@@ -126,12 +90,13 @@ inline void expect_tree_equals_paths(Engine& engine, Engine& reference,
   for (const int node : path) kept.push_back(static_cast<int>(context.size()) + node);
   llama.keep(sequence, static_cast<int>(context.size()), kept);
   ASSERT_EQ(llama.length(sequence), std::ssize(context) + std::ssize(path));
-  poison_around(engine, sequence);
+  poison_beyond(*engine.backend, *engine.cache, sequence);
 
   const SequenceId fresh = reference.llama->create();
   if (!context.empty()) reference.forward(fresh, context, 0);
   reference.forward(fresh, tree.tokens_of(path), 0);
-  ASSERT_TRUE(equal_bits(cached(engine, sequence), cached(reference, fresh)));
+  ASSERT_TRUE(equal_bits(cached_values(*engine.backend, *engine.cache, sequence),
+                         cached_values(*reference.backend, *reference.cache, fresh)));
   const TokenId next = 1;
   ASSERT_TRUE(equal_bits(engine.forward(sequence, std::span(&next, 1), 1)[0],
                          reference.forward(fresh, std::span(&next, 1), 1)[0]));

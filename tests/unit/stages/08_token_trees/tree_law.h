@@ -15,7 +15,7 @@ inline std::unique_ptr<TreeShape> widths(std::vector<int> widths) {
 
 // Walks the rounds after a prompt along every path, until `enough(generation)`. Calls
 // after_walk(generation, rounds, probability) for each.
-template <typename Random, typename Enough, typename AfterWalk>
+template <typename Random, typename TheJudge, typename Enough, typename AfterWalk>
 void walk_trees(const Scenario& scenario, const MakeTreeShape& make_shape,
                 const NamedSiblingRule& rule, const Text& prompt, const GenerationRequest& request,
                 Enough&& enough, AfterWalk&& after_walk) {
@@ -24,9 +24,9 @@ void walk_trees(const Scenario& scenario, const MakeTreeShape& make_shape,
                    scenario.draft_context_limit);
   ModelTreeDrafter drafter(draft, make_shape, 64, target.vocab_size());
   Random random;
-  SamplingTreeJudge judge(target.backend(), random, scenario.options.sampling,
-                          scenario.options.draft_temperature, rule, drafter.room().verified + 1,
-                          target.vocab_size());
+  TheJudge judge(target.backend(), random, scenario.options.sampling,
+                 scenario.options.draft_temperature, rule, drafter.room().verified + 1,
+                 target.vocab_size());
   std::vector<TreeRound> rounds;
   do {
     TreeSteps steps(target, drafter, scenario.spec_length, scenario.context_limit);
@@ -60,7 +60,7 @@ inline TreeLaw tree_law(const Scenario& scenario, const MakeTreeShape& make_shap
     for (const auto& entry : texts[length]) {
       const Text& text = entry.first;
       const double text_probability = entry.second;
-      walk_trees<EveryPath>(
+      walk_trees<EveryPath, SamplingTreeJudge>(
           scenario, make_shape, rule, context_after(scenario, text), request,
           [](const Generation& generation) { return !generation.tokens().empty(); },
           [&](const Generation& generation, const std::vector<TreeRound>& rounds,
@@ -77,11 +77,11 @@ inline TreeLaw tree_law(const Scenario& scenario, const MakeTreeShape& make_shap
 }
 
 // All rounds of a text in one walk.
-template <typename Random>
+template <typename Random, typename TheJudge = SamplingTreeJudge>
 Law tree_law_in_one_walk(const Scenario& scenario, const MakeTreeShape& make_shape,
                          const NamedSiblingRule& rule) {
   Law law;
-  walk_trees<Random>(
+  walk_trees<Random, TheJudge>(
       scenario, make_shape, rule, scenario.prompt,
       request_of(scenario.prompt, scenario.new_tokens, scenario.eos_ids),
       [](const Generation&) { return false; },

@@ -73,5 +73,50 @@ TEST(TreeLawTest, IsTheTargetsForFourTokens) {
               73);
 }
 
+// Temperatures that differ, filters, penalties whose history is the path; and at temperature 0 of
+// the draft, where drafts are ranked by its distribution at 1.
+TEST(TreeLawTest, IsTheTargetsWhateverTheOptions) {
+  const Size size{3, 2, 2};
+  for (const auto& [name, sampling, draft_temperature] : option_sets()) {
+    for (const NamedShape& shape :
+         {chains(1, 2), chains(2, 2), distinct({2, 1}), top({2, 2}), grown(3, 2, 2)}) {
+      for (const NamedSiblingRule& rule : sibling_rules()) {
+        if (!goes_with(rule, shape)) continue;
+        for (Scenario& scenario : scenarios(size, 74)) {
+          scenario.options.sampling = sampling;
+          scenario.options.draft_temperature = draft_temperature;
+          scenario.name += ", " + name;
+          expect_law(scenario, shape, rule);
+        }
+      }
+    }
+  }
+}
+
+// An eos and the last allowed token, in the middle of a path; a context that ends within a tree.
+TEST(TreeLawTest, IsTheTargetsWhereATextEnds) {
+  for (const NamedShape& shape : {chains(1, 3), chains(2, 2), distinct({2, 1}), top({2, 2, 1})}) {
+    for (const NamedSiblingRule& rule : sibling_rules()) {
+      if (!goes_with(rule, shape)) continue;
+      Scenario scenario = scenarios({3, 3, 3}, 75)[0];
+      scenario.eos_ids = {2};
+      expect_law(scenario, shape, rule);
+      scenario.context_limit = 5;  // two tokens of the prompt, three new ones
+      expect_law(scenario, shape, rule);
+    }
+  }
+}
+
+TEST(TreeLawTest, LargeGrid) {
+  if (!full()) GTEST_SKIP() << "NOT CHECKED: needs minutes; set SPECDEC_FULL=1 (make test-full)";
+  expect_laws({2, 3, 4}, {chains(3, 3), distinct({2, 2, 2}), top({2, 2, 2})}, 76);
+  expect_laws({3, 3, 3}, {chains(2, 3), distinct({3, 2, 1}), top({3, 3, 3}), grown(9, 3, 3)}, 77);
+  expect_laws({4, 3, 2}, {chains(1, 3), chains(3, 2), distinct({3, 2}), top({4, 4, 4})}, 78);
+  const Scenario scenario = scenarios({4, 3, 2}, 79)[1];  // with zeros
+  for (const std::string_view rule : {"rejection", "k-sequential"}) {
+    expect_law(scenario, chains(3, 3), find_sibling_rule(rule));
+  }
+}
+
 }  // namespace
 }  // namespace specdec::law
