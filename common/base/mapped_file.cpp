@@ -1,6 +1,7 @@
 #include "common/base/mapped_file.h"
 
 #include <cerrno>
+#include <cstdint>
 #include <cstring>
 #include <utility>
 
@@ -60,6 +61,20 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
 
 MappedFile::~MappedFile() {
   if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), size_);
+}
+
+ReadOnce::ReadOnce(std::span<const std::byte> mapped) {
+  static const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  const auto address = reinterpret_cast<std::uintptr_t>(mapped.data());
+  const std::size_t before = (page - address % page) % page;  // of a page that others may read
+  if (before >= mapped.size()) return;
+  const std::size_t size = (mapped.size() - before) / page * page;
+  pages_ = {const_cast<std::byte*>(mapped.data()) + before, size};
+  if (size > 0) ::madvise(pages_.data(), size, MADV_WILLNEED);
+}
+
+ReadOnce::~ReadOnce() {
+  if (!pages_.empty()) ::madvise(pages_.data(), pages_.size(), MADV_DONTNEED);
 }
 
 std::string read_text_file(const std::filesystem::path& path) {

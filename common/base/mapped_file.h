@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <span>
 #include <string>
+#include <utility>
 
 namespace specdec {
 
@@ -22,6 +23,25 @@ class MappedFile {
  private:
   const std::byte* data_ = nullptr;
   std::size_t size_ = 0;
+};
+
+// A part of a mapped file that is read once: it is asked for at once, so that reading it from disk
+// goes ahead of whoever uses it, and afterwards its pages are let go, so that they do not count as
+// this process's memory any more. What is read again later is mapped again.
+class ReadOnce {
+ public:
+  ReadOnce() = default;
+  // REQUIRES: mapped lies in a MappedFile that outlives this object.
+  explicit ReadOnce(std::span<const std::byte> mapped);
+  ReadOnce(ReadOnce&& other) noexcept : pages_(std::exchange(other.pages_, {})) {}
+  ReadOnce& operator=(ReadOnce&& other) noexcept {
+    std::swap(pages_, other.pages_);
+    return *this;
+  }
+  ~ReadOnce();
+
+ private:
+  std::span<std::byte> pages_;  // whole ones
 };
 
 // The whole file as a string: for JSON, whose parsers want it in one piece. Errors as above.

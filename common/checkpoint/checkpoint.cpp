@@ -190,34 +190,39 @@ Checkpoint::Checkpoint(const std::filesystem::path& directory)
   weights_ = take_weights(tensors, config_);
 }
 
-Weight Checkpoint::weight(WeightKind kind, int layer) const {
+const TensorView& Checkpoint::view(WeightKind kind, int layer) const {
   const LlamaLayerWeights& of_layer = weights_.layers[static_cast<std::size_t>(std::max(layer, 0))];
   switch (kind) {
     case WeightKind::kEmbedding:
-      return {weights_.embedding};
+      return weights_.embedding;
     case WeightKind::kAttnNorm:
-      return {of_layer.attn_norm};
+      return of_layer.attn_norm;
     case WeightKind::kQProj:
-      return {of_layer.q_proj};
+      return of_layer.q_proj;
     case WeightKind::kKProj:
-      return {of_layer.k_proj};
+      return of_layer.k_proj;
     case WeightKind::kVProj:
-      return {of_layer.v_proj};
+      return of_layer.v_proj;
     case WeightKind::kOProj:
-      return {of_layer.o_proj};
+      return of_layer.o_proj;
     case WeightKind::kMlpNorm:
-      return {of_layer.mlp_norm};
+      return of_layer.mlp_norm;
     case WeightKind::kGateProj:
-      return {of_layer.gate_proj};
+      return of_layer.gate_proj;
     case WeightKind::kUpProj:
-      return {of_layer.up_proj};
+      return of_layer.up_proj;
     case WeightKind::kDownProj:
-      return {of_layer.down_proj};
+      return of_layer.down_proj;
     case WeightKind::kFinalNorm:
-      return {weights_.final_norm};
+      return weights_.final_norm;
     default:
-      return {weights_.head};
+      return weights_.head;
   }
+}
+
+Weight Checkpoint::weight(WeightKind kind, int layer) const {
+  const TensorView& tensor = view(kind, layer);
+  return {tensor, nullptr, ReadOnce(tensor.bytes)};
 }
 
 }  // namespace specdec

@@ -40,11 +40,14 @@ class Checkpoint final : public WeightSource {
 
   const std::filesystem::path& directory() const { return directory_; }
   const LlamaConfig& config() const override { return config_; }
-  const LlamaWeights& weights() const { return weights_; }   // views live as long as this object
-  Weight weight(WeightKind kind, int layer) const override;  // a view into the files
+  const LlamaWeights& weights() const { return weights_; }  // views live as long as this object
+  // A view into the files, whose pages are let go with it.
+  Weight weight(WeightKind kind, int layer) const override;
   const std::vector<SafetensorsFile>& files() const { return files_; }
 
  private:
+  const TensorView& view(WeightKind kind, int layer) const;
+
   std::filesystem::path directory_;
   LlamaConfig config_;
   std::vector<SafetensorsFile> files_;

@@ -2,6 +2,7 @@
 #include <cstddef>
 #include <memory>
 
+#include "common/base/mapped_file.h"
 #include "common/checkpoint/llama_config.h"
 #include "common/checkpoint/safetensors.h"
 
@@ -29,6 +30,7 @@ enum class WeightKind {
 struct Weight {
   TensorView view;
   std::unique_ptr<std::byte[]> memory = nullptr;  // what is viewed; null: it is the source's
+  ReadOnce mapped = {};                           // where it is a part of a file
 };
 
 // Where a model's weights come from, one tensor at a time.

@@ -7,6 +7,7 @@
 
 #include "kernels/cpu/half.h"
 #include "kernels/cpu/int8.h"
+#include "kernels/cpu/transpose_words.h"
 
 namespace specdec::cpu {
 namespace {
@@ -50,6 +51,45 @@ void transpose(WeightType type, const PanelSources& sources, int width, Element*
       column[std::ptrdiff_t{k} * kPanelRows] = value;
     }
   }
+}
+
+// The same for types of two and four bytes, a square of words at a time; a word of a step holds one
+// element of four bytes, or two of two.
+template <typename Element>
+void transpose_by_words(WeightType type, const PanelSources& sources, int width, Element* out) {
+  constexpr int kInWord = 4 / sizeof(Element), kWords = kPanelRows / kInWord;
+  int rows_at[kPanelRows];  // which row stands at each place of a step
+  for (int r = 0; r < kPanelRows; ++r) rows_at[place_of_row(type, r)] = r;
+  int k = 0;
+  for (; k + kLanes <= width; k += kLanes) {
+    for (int first = 0; first < kWords; first += kLanes) {
+      Words square[kLanes];
+      for (int j = 0; j < kLanes; ++j) {
+        Element elements[kInWord][kLanes] = {};
+        for (int part = 0; part < kInWord; ++part) {
+          const std::byte* source = sources[rows_at[(first + j) * kInWord + part]];
+          if (source == nullptr) continue;
+          std::memcpy(elements[part], source + static_cast<std::size_t>(k) * sizeof(Element),
+                      sizeof elements[part]);
+        }
+        for (int i = 0; i < kLanes; ++i) {
+          std::uint32_t word = elements[0][i];
+          if constexpr (kInWord == 2) word |= std::uint32_t{elements[1][i]} << 16;
+          square[j][i] = word;
+        }
+      }
+      transpose_words(square);
+      for (int i = 0; i < kLanes; ++i) {
+        std::memcpy(out + std::ptrdiff_t{k + i} * kPanelRows + first * kInWord, &square[i],
+                    sizeof square[i]);
+      }
+    }
+  }
+  PanelSources rest = sources;
+  for (const std::byte*& source : rest) {
+    if (source != nullptr) source += static_cast<std::size_t>(k) * sizeof(Element);
+  }
+  transpose(type, rest, width - k, out + std::ptrdiff_t{k} * kPanelRows);
 }
 
 // Quantises a panel's rows, of this type. out: [width][kPanelRows], and their scales.
@@ -106,9 +146,9 @@ void PackedMatrix::pack_panel(std::span<const HostMatrix> parts, std::int64_t p)
   if (type_ == WeightType::kInt8) {
     pack_int8(parts[0].type, sources, width(), out);
   } else if (element_size(type_) == 4) {
-    transpose(type_, sources, width(), reinterpret_cast<std::uint32_t*>(out));
+    transpose_by_words(type_, sources, width(), reinterpret_cast<std::uint32_t*>(out));
   } else {
-    transpose(type_, sources, width(), reinterpret_cast<std::uint16_t*>(out));
+    transpose_by_words(type_, sources, width(), reinterpret_cast<std::uint16_t*>(out));
   }
 }
 

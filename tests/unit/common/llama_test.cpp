@@ -1,5 +1,7 @@
 // The engine's books: what it counts, what it refuses, and that refusing changes nothing.
 #include <cmath>
+#include <filesystem>
+#include <fstream>
 
 #include "tests/engine_fixture.h"
 #include "tests/test_support.h"
@@ -33,6 +35,34 @@ TEST(LlamaFailure, ADeviceThatFailsChangesNoLength) {
   EXPECT_EQ(engine.llama->length(b), 0);
   const auto* paged = dynamic_cast<const PagedKvCache*>(engine.cache.get());
   EXPECT_EQ(paged->allocator().n_used(), 0);
+}
+
+// This process's memory that is a file's, in bytes.
+std::int64_t mapped_bytes() {
+  std::ifstream status("/proc/self/status");
+  for (std::string word; status >> word;) {
+    if (word != "RssFile:") continue;
+    std::int64_t kilobytes = 0;
+    status >> kilobytes;
+    return kilobytes * 1024;
+  }
+  ADD_FAILURE() << "no RssFile";
+  return 0;
+}
+
+// What is packed is let go in the file, so that a model is in memory once, and never twice.
+TEST(LlamaLoading, AFilesPagesAreLetGoAsTheyArePacked) {
+  const auto backend = make_cpu_backend(2);
+  LoadedModel once("target");  // code and other files are in memory now
+  const Checkpoint checkpoint(golden_model("target"));
+  const auto file = static_cast<std::int64_t>(
+      std::filesystem::file_size(golden_model("target") / "model.safetensors"));
+  const std::int64_t before = mapped_bytes();
+  std::int64_t most = 0;
+  const LlamaModel model(checkpoint, *backend,
+                         [&](int, int) { most = std::max(most, mapped_bytes() - before); });
+  EXPECT_LT(most, file / 2) << "no more than the largest matrix, the embedding, at a time";
+  EXPECT_LT(mapped_bytes() - before, file / 10);
 }
 
 class LlamaTest : public ::testing::Test {

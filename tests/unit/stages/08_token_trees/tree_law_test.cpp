@@ -112,10 +112,6 @@ TEST(TreeLawTest, LargeGrid) {
   expect_laws({2, 3, 4}, {chains(3, 3), distinct({2, 2, 2}), top({2, 2, 2})}, 76);
   expect_laws({3, 3, 3}, {chains(2, 3), distinct({3, 2, 1}), top({3, 3, 3}), grown(9, 3, 3)}, 77);
   expect_laws({4, 3, 2}, {chains(1, 3), chains(3, 2), distinct({3, 2}), top({4, 4, 4})}, 78);
-  const Scenario scenario = scenarios({4, 3, 2}, 79)[1];  // with zeros
-  for (const std::string_view rule : {"rejection", "k-sequential"}) {
-    expect_law(scenario, chains(3, 3), find_sibling_rule(rule));
-  }
 }
 
 }  // namespace
