@@ -149,10 +149,16 @@ struct Served {
   RequestResult result;
 };
 
+// Rows of stage 6's rounds, of the last step.
+inline const RaggedPass& pass_of(const BatchEngine& engine) {
+  return dynamic_cast<const BatchedRounds&>(engine.rounds()).pass();
+}
+
 // Runs arrivals through an engine to their end, and looks at everything on the way. The engine is
 // expected to be new.
 class BatchRun {
  public:
+  virtual ~BatchRun() = default;
   BatchRun(BatchEngine& engine, std::vector<Arrival> arrivals)
       : engine_(engine), arrivals_(std::move(arrivals)), served_(arrivals_.size()) {}
 
@@ -191,6 +197,19 @@ class BatchRun {
                                [](const Served& s) { return s.result.stats.prefix_tokens > 0; });
   }
   bool was_ragged() const { return ragged_; }  // in one step, other K and other counts accepted
+
+ protected:
+  const BatchEngine& engine() const { return engine_; }
+  virtual int rows_of_rounds() const { return pass_of(engine_).round_rows(); }  // in the last pass
+  // Token i of round n of the last step was decided by this row; the round's rows begin at `row`.
+  virtual DeviceRows decided_by(int /*n*/, int row, int i) const {
+    return pass_of(engine_).logits(row + i, 1);
+  }
+  // The draft has `length` tokens cached after round n, whose K is not 0: all that it has seen of
+  // the text. Counted without Round's arithmetic.
+  virtual void check_draft(int /*n*/, const Round& round, int length) const {
+    EXPECT_EQ(length, round.start + round.accepted + (round.accepted == round.drafted ? 0 : 1));
+  }
 
  private:
   static constexpr int kTooMany = 20000;
@@ -244,7 +263,7 @@ class BatchRun {
   void look_at(const StepReport& report) {
     reports_.push_back(report);
     std::set<int> drafted, accepted;
-    int row = 0;
+    int row = 0, n = 0;
     for (const StepReport::Part& part : report.parts) {
       if (part.prefilled > 0) {
         prefill_rows_ += part.prefilled;
@@ -254,33 +273,30 @@ class BatchRun {
       accepted.insert(part.round.accepted);
       Outcome& outcome = served_.at(by_id_.at(part.id)).outcome;
       for (int i = 0; i < part.emitted; i++) {
-        outcome.rows.push_back(
-            to_host(engine_.models().target.backend(), engine_.rounds().pass().logits(row + i, 1)));
+        outcome.rows.push_back(to_host(engine_.models().target.backend(), decided_by(n, row, i)));
       }
       outcome.rounds.push_back(part.round);
       count_round(outcome.stats, part.round);
-      check_rollback(part);
-      row += part.round.drafted + 1;
+      check_rollback(n++, part);
+      row += part.rows;
     }
     EXPECT_FALSE(report.given_up) << to_text(report);
     EXPECT_LE(report.rows(), engine_.options().token_budget);
-    EXPECT_EQ(row, engine_.rounds().pass().round_rows());
+    EXPECT_EQ(row, rows_of_rounds());
     round_rows_ += row;
     ragged_ = ragged_ || (drafted.size() > 1 && accepted.size() > 1);
   }
 
-  // Both caches hold exactly what of the round is in the text, and the draft all that it has seen
-  // of it: counted without Round's arithmetic.
-  void check_rollback(const StepReport::Part& part) {
+  // Both caches hold exactly what of round n is in the text.
+  void check_rollback(int n, const StepReport::Part& part) {
     if (part.length == 0) return;  // it is finished
     const int K = part.round.drafted, kept = part.round.start + part.round.accepted;
     EXPECT_EQ(part.length, kept + 1) << "the target has the pending token and the accepted drafts";
     if (K == 0 || engine_.models().draft_cache == nullptr) return;
     for (const RequestState* state : engine_.requests()) {
       if (state->id != part.id || state->draft_sequence == RequestState::kNoSequence) continue;
-      EXPECT_EQ(engine_.models().drafter.length(state->draft_sequence),
-                kept + (part.round.accepted == K ? 0 : 1))
-          << "the draft keeps what it has seen of the text of request " << part.id;
+      SCOPED_TRACE("what the draft keeps of the text of its request");
+      check_draft(n, part.round, engine_.rounds().draft_length(state->draft_sequence));
     }
   }
 

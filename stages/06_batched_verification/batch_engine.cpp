@@ -20,29 +20,40 @@ std::function<double()> real_time() {
   };
 }
 
-EngineOptions checked(EngineOptions options) {
-  const int rows = options.max_batch * (options.spec_length + 1);
+EngineOptions checked(EngineOptions options, const Rounds& rounds) {
+  const int rows = options.max_batch * rounds.most_rows();
   SPECDEC_CHECK(options.max_batch > 0 && options.spec_length >= 0 && options.prefill_chunk > 0,
                 "positive options");
   if (options.token_budget < rows) {
     fail("--token-budget {}: a round of {} requests with {} drafts each takes {} rows",
-         options.token_budget, options.max_batch, options.spec_length, rows);
+         options.token_budget, options.max_batch, rounds.most_rows() - 1, rows);
   }
   if (!options.clock) options.clock = real_time();
   return options;
 }
 
+std::unique_ptr<Rounds> rounds_of_chains(const EngineModels& models, const EngineOptions& options) {
+  static BatchJudge each_by_its_own;
+  return std::make_unique<BatchedRounds>(models.target, models.drafter,
+                                         models.judge ? *models.judge : each_by_its_own,
+                                         options.max_batch, options.spec_length);
+}
+
 }  // namespace
 
 BatchEngine::BatchEngine(const EngineModels& models, EngineOptions options)
+    : BatchEngine(models.served(), rounds_of_chains(models, options), std::move(options)) {}
+
+BatchEngine::BatchEngine(const ServedModels& models, std::unique_ptr<Rounds> rounds,
+                         EngineOptions options)
     : models_(models),
-      options_(checked(std::move(options))),
+      options_(checked(std::move(options), *rounds)),
       target_pool_(&models.target_cache, options_.prefix_cache, options_.check_invariants),
       draft_pool_(models.draft_cache, options_.prefix_cache, options_.check_invariants),
-      rounds_(models.target, models.drafter, models.judge ? *models.judge : own_judge_,
-              options_.max_batch, options_.spec_length),
+      scratch_(options_.spec_length, models.target.vocab_size()),
+      rounds_(std::move(rounds)),
       scheduler_({options_.max_batch, options_.token_budget, options_.prefill_chunk}, models.target,
-                 models.drafter, rounds_, target_pool_, draft_pool_) {
+                 *rounds_, target_pool_, draft_pool_) {
   stats_.by_batch_size.resize(static_cast<std::size_t>(options_.max_batch) + 1);
 }
 
@@ -61,9 +72,9 @@ RequestId BatchEngine::add_request(BatchRequest request, OnDelivery on_delivery,
   check_request(request);
   check_fits(request);
   const RequestId id = next_id_;
-  auto state = std::make_unique<RequestState>(id, std::move(request), std::move(on_delivery),
-                                              models_.target.backend(), models_.tokenizer,
-                                              rounds_.judging_scratch());
+  auto state =
+      std::make_unique<RequestState>(id, std::move(request), std::move(on_delivery),
+                                     models_.target.backend(), models_.tokenizer, scratch_);
   SPECDEC_CHECK(state->policy->largest() <= state->request.spec_length, "K of at most {}, not {}",
                 state->request.spec_length, state->policy->largest());
   state->stats.arrived = arrived;
@@ -102,23 +113,23 @@ void BatchEngine::forget_prefixes() {
 const StepReport& BatchEngine::step() {
   SPECDEC_CHECK(!in_step_, "no call of step() by a callback");
   in_step_ = true;
-  draft_forwards_before_ = models_.drafter.forwards();
+  draft_forwards_before_ = rounds_->draft_forwards();
   report_ = {.step = ++stats_.steps, .started = now()};
   drop_cancelled();
   try {
     const StepPlan& plan = scheduler_.plan(steps_given_up_ == 0);  // what each request computes
     note_admissions();
-    rounds_.draft(plan.rounds);  // K steps of the drafter, side by side
+    rounds_->draft(plan.rounds);  // K steps of the drafter, side by side
     report_.drafted = now();
-    rounds_.verify(plan.rounds, plan.prefills);  // one ragged pass of the target
+    rounds_->verify(plan.rounds, plan.prefills);  // one ragged pass of the target
     report_.verified = now();
-    rounds_.judge(plan.rounds);                      // each by its own options and draws
+    rounds_->judge(plan.rounds);                     // each by its own options and draws
     settle(plan);                                    // rollback, and what has come to its end
     if (report_.emitted() > 0) steps_given_up_ = 0;  // prompts alone prove no room for rounds
   } catch (const CacheFull& full) {
     give_up(full);
   } catch (...) {
-    rounds_.undo_draft(scheduler_.last_plan().rounds);
+    rounds_->undo_draft(scheduler_.last_plan().rounds);
     in_step_ = false;
     throw;
   }
@@ -141,7 +152,7 @@ void BatchEngine::drop_cancelled() {
 // A cache had no room although there should have been some. Nothing has been verified; the youngest
 // request makes room, and if that does not help the last one left, it ends.
 void BatchEngine::give_up(const CacheFull& full) {
-  rounds_.undo_draft(scheduler_.last_plan().rounds);
+  rounds_->undo_draft(scheduler_.last_plan().rounds);
   if (report_.admitted.empty()) note_admissions();  // the plan itself was cut short
   report_.given_up = true;
   report_.drafted = report_.verified = now();
@@ -189,14 +200,15 @@ void BatchEngine::settle_round(RequestState& r) {
   if (!r.failure && r.draft_sequence != RequestState::kNoSequence) {
     draft_pool_.keep_prefix(r.draft_sequence, r.request.generation.prompt);
   }
-  StepReport::Part part{.id = r.id, .round = r.round, .emitted = count(r)};
+  StepReport::Part part{
+      .id = r.id, .rows = rounds_->rows(r), .round = r.round, .emitted = count(r)};
   // [task 6.7: settle a round]
   if (r.failure) {
     finish(r, FinishReason::kError);
   } else if (r.generation.finished()) {
     finish(r, r.generation.finish_reason());
   } else {
-    rounds_.roll_back(r);
+    rounds_->roll_back(r);
     part.length = models_.target.length(r.sequence);
   }
   // [end task 6.7]
@@ -209,13 +221,13 @@ int BatchEngine::count(RequestState& r) {
   RequestStats& stats = r.stats;
   if (stats.run.rounds == 0) stats.first_round = report_.started;
   if (!r.failure || r.round.accepted > 0) count_round(stats.run, r.round);
-  if (models_.drafter.forwards() > draft_forwards_before_) {
+  if (rounds_->draft_forwards() > draft_forwards_before_) {
     stats.run.draft_forwards += r.round.drafted;
   }
-  stats.run.target_rows += r.round.drafted + 1;
+  stats.run.target_rows += rounds_->rows(r);
   stats.steps++;
   stats_.rounds++;
-  stats_.round_rows += r.round.drafted + 1;
+  stats_.round_rows += rounds_->rows(r);
   const auto emitted = static_cast<int>(r.new_tokens().size());
   stats_.emitted += emitted;
   return emitted;
@@ -229,7 +241,8 @@ void BatchEngine::settle_prefill(const Prefill& prefill) {
   r.stats.run.target_rows += prefill.tokens;
   r.stats.steps++;
   stats_.prefill_rows += prefill.tokens;
-  report_.parts.push_back({.id = r.id, .prefilled = prefill.tokens, .length = length});
+  report_.parts.push_back(
+      {.id = r.id, .prefilled = prefill.tokens, .rows = prefill.tokens, .length = length});
 }
 
 // Its pages are free from here on; it is handed over at the end of the step.

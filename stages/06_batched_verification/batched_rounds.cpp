@@ -54,9 +54,9 @@ BatchedRounds::BatchedRounds(LanguageModel& target, Drafter& drafter, BatchJudge
     : target_(target),
       drafter_(drafter),
       judge_(judge),
+      spec_length_(spec_length),
       drafts_(make_drafts(max_batch, spec_length, target.vocab_size(), judge.memory())),
-      pass_(target, max_batch, max_batch * (spec_length + 1)),
-      scratch_(spec_length, target.vocab_size()) {
+      pass_(target, max_batch, max_batch * (spec_length + 1)) {
   requests_.reserve(drafts_.size());
   drafting_.reserve(drafts_.size());
   rounds_.reserve(drafts_.size());

@@ -4,15 +4,9 @@
 
 #include "common/language_model.h"
 #include "common/speculation/drafter.h"
-#include "stages/06_batched_verification/request_state.h"
+#include "stages/06_batched_verification/rounds.h"
 
 namespace specdec {
-
-// Prompt tokens that a request has computed in a step.
-struct Prefill {
-  RequestState* request = nullptr;
-  int tokens = 0;
-};
 
 // One pass of the target over rows of many requests: chunks of prompts, and pending tokens with
 // what was drafted after them. It knows nothing of drafting or judging; with no drafts at all it is
@@ -66,31 +60,34 @@ class BatchJudge {
 // drafter proposes for all of them side by side, one ragged pass verifies, and each request accepts
 // its own number of tokens by its own options and draws. A request without drafts takes a plain
 // step.
-class BatchedRounds {
+class BatchedRounds final : public Rounds {
  public:
   // spec_length: the largest K of a request.
   // REQUIRES: target, drafter and judge outlive this object; the models' tokens are the same.
   BatchedRounds(LanguageModel& target, Drafter& drafter, BatchJudge& judge, int max_batch,
                 int spec_length);
 
-  // K of the request's next round. It depends on the request alone: its options, its rounds so far
-  // where K adapts, and its place in the contexts of both models.
-  int spec_length(const RequestState& request) const;
+  int spec_length(const RequestState& request) const;  // K of the request's next round
+  RoundNeeds needs(const RequestState& request) const override {
+    return {.rows = spec_length(request) + 1, .drafted = spec_length(request)};
+  }
+  int most_rows() const override { return spec_length_ + 1; }
+  MostCached most_cached(const BatchRequest& request) const override {
+    return specdec::most_cached(request, drafter_.context_limit());
+  }
 
-  // The four phases of a step. A request whose failure is set takes no part in what follows.
-  // draft: CacheFull as of Drafter::draft; another Error fails the request that caused it.
-  // verify: throws as RaggedPass::run. judge: an Error fails the request.
-  // REQUIRES: the same batch in all of them, at most max_batch; every request is running and, if
-  // its K is not 0, has a draft sequence.
-  void draft(std::span<RequestState* const> batch);
-  void verify(std::span<RequestState* const> batch, std::span<const Prefill> prefills);
-  void judge(std::span<RequestState* const> batch);
-  void roll_back(RequestState& request);
+  void draft(std::span<RequestState* const> batch) override;
+  void verify(std::span<RequestState* const> batch, std::span<const Prefill> prefills) override;
+  void judge(std::span<RequestState* const> batch) override;
+  void roll_back(RequestState& request) override;
+  void undo_draft(std::span<RequestState* const> batch) override;
+  int rows(const RequestState& request) const override { return request.round.drafted + 1; }
 
-  // Takes a draft phase back, before it is verified.
-  void undo_draft(std::span<RequestState* const> batch);
+  SequenceId create_draft() override { return drafter_.create(); }
+  void release_draft(SequenceId sequence) override { drafter_.release(sequence); }
+  int draft_length(SequenceId sequence) const override { return drafter_.length(sequence); }
+  std::int64_t draft_forwards() const override { return drafter_.forwards(); }
 
-  JudgingScratch& judging_scratch() { return scratch_; }
   const RaggedPass& pass() const { return pass_; }
 
  private:
@@ -99,11 +96,11 @@ class BatchedRounds {
   LanguageModel& target_;
   Drafter& drafter_;
   BatchJudge& judge_;
+  int spec_length_;
   std::vector<Drafts> drafts_;  // [max_batch]
   std::vector<DraftRequest> requests_;
   std::vector<RequestState*> drafting_;  // whose they are
   RaggedPass pass_;
-  JudgingScratch scratch_;
   std::vector<RoundToJudge> rounds_;
 };
 

@@ -22,7 +22,6 @@ void check_tokens(const RequestState& r) {
 }
 
 void check_lengths(const BatchEngine& engine, const RequestState& r) {
-  const EngineModels& models = engine.models();
   const bool waits = r.phase == Phase::kWaiting;
   SPECDEC_CHECK(waits == (r.sequence == RequestState::kNoSequence),
                 "request {} to have a sequence unless it waits; it is {}", r.id,
@@ -32,13 +31,13 @@ void check_lengths(const BatchEngine& engine, const RequestState& r) {
                   "request {}, which waits, to have no draft sequence", r.id);
     return;
   }
-  const int length = models.target.length(r.sequence);
+  const int length = engine.models().target.length(r.sequence);
   SPECDEC_CHECK(
       r.phase == Phase::kRunning ? length == r.prefill_end() : length < r.prefill_end(),
       "request {} to have cached what its phase says; it is {} with {} of {} tokens cached", r.id,
       phase_name(r.phase), length, r.context.size());
   if (r.draft_sequence == RequestState::kNoSequence) return;
-  const int drafted = models.drafter.length(r.draft_sequence);
+  const int drafted = engine.rounds().draft_length(r.draft_sequence);
   SPECDEC_CHECK(r.phase == Phase::kRunning && drafted <= length,
                 "request {} to run with at most {} tokens cached by its draft; it is {} with {}",
                 r.id, length, phase_name(r.phase), drafted);

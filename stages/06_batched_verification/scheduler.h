@@ -4,10 +4,9 @@
 #include <vector>
 
 #include "common/language_model.h"
-#include "common/speculation/drafter.h"
-#include "stages/06_batched_verification/batched_rounds.h"
 #include "stages/06_batched_verification/kv_pool.h"
 #include "stages/06_batched_verification/request_state.h"
+#include "stages/06_batched_verification/rounds.h"
 
 namespace specdec {
 
@@ -41,10 +40,9 @@ class Scheduler {
     int prefill_chunk = 0;  // the most tokens of one prompt in a step
   };
 
-  // REQUIRES: token_budget >= max_batch * (K + 1) for the largest K; all arguments outlive this
-  // object.
-  Scheduler(const Options& options, LanguageModel& target, Drafter& drafter,
-            const BatchedRounds& rounds, KvPool& target_pool, KvPool& draft_pool);
+  // REQUIRES: token_budget >= max_batch * rounds.most_rows(); all arguments outlive this object.
+  Scheduler(const Options& options, LanguageModel& target, Rounds& rounds, KvPool& target_pool,
+            KvPool& draft_pool);
 
   void enqueue(RequestState& request) { waiting_.push_back(&request); }
   // Takes a request out, wherever it is; its pages are free.
@@ -78,8 +76,7 @@ class Scheduler {
 
   Options options_;
   LanguageModel& target_;
-  Drafter& drafter_;
-  const BatchedRounds& rounds_;
+  Rounds& rounds_;
   KvPool& target_pool_;
   KvPool& draft_pool_;
   std::deque<RequestState*> waiting_;

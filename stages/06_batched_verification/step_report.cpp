@@ -19,9 +19,7 @@ int StepReport::emitted() const {
 
 int StepReport::rows() const {
   int n = 0;
-  for (const Part& part : parts) {
-    n += part.prefilled > 0 ? part.prefilled : part.round.drafted + 1;
-  }
+  for (const Part& part : parts) n += part.rows;
   return n;
 }
 

@@ -13,6 +13,7 @@ struct StepReport {
   struct Part {
     RequestId id = 0;
     int prefilled = 0;  // tokens of its prompt; 0: it had a round
+    int rows = 0;       // of the target's pass
     Round round = {};
     int emitted = 0;
     int length = 0;  // cached in the target afterwards; 0 where it is finished

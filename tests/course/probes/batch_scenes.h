@@ -115,7 +115,7 @@ struct Floor {
         target_pool(&world.target_cache, false, false),
         draft_pool(&world.draft_cache, false, false),
         rounds(world.target, world.drafter, judge, options.max_batch, 4),
-        scheduler(options, world.target, world.drafter, rounds, target_pool, draft_pool) {}
+        scheduler(options, world.target, rounds, target_pool, draft_pool) {}
   ~Floor() {
     for (RequestState* r : crowd.all()) scheduler.remove(*r);
   }

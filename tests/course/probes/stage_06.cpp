@@ -206,7 +206,7 @@ void waits_for_a_region(std::uint64_t seed) {
   KvPool target_pool(&target_cache, false, false), draft_pool(&draft_cache, false, false);
   BatchJudge judge;
   BatchedRounds rounds(target, drafter, judge, 8, 4);
-  Scheduler scheduler({8, 64, 16}, target, drafter, rounds, target_pool, draft_pool);
+  Scheduler scheduler({8, 64, 16}, target, rounds, target_pool, draft_pool);
   for (int i = 0; i < 4; i++) scheduler.enqueue(crowd.add(request_of(seed, 5 + i, 9, 4)));
   fact("admitted where the target has 2 regions", scheduler.plan().admitted);
   fact("waiting where the target has 2 regions", ids_of(scheduler.waiting()));

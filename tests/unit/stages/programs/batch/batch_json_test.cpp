@@ -173,10 +173,13 @@ TEST(BatchJsonTest, AStepHasAdmissionsRoundsAndPrefills) {
   report.admitted = {{2, 0}, {3, 8}};
   report.preempted = {5, 4};
   report.finished = {1};
-  report.parts = {
-      {.id = 0, .round = {.start = 9, .drafted = 4, .accepted = 1}, .emitted = 2, .length = 11},
-      {.id = 1, .round = {.start = 3}, .emitted = 1},
-      {.id = 2, .prefilled = 6, .length = 6}};
+  report.parts = {{.id = 0,
+                   .rows = 5,
+                   .round = {.start = 9, .drafted = 4, .accepted = 1},
+                   .emitted = 2,
+                   .length = 11},
+                  {.id = 1, .rows = 1, .round = {.start = 3}, .emitted = 1},
+                  {.id = 2, .prefilled = 6, .rows = 6, .length = 6}};
   report.waiting = 1;
   report.prefilling = 2;
   report.running = 3;
