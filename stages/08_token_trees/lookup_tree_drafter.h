@@ -26,6 +26,7 @@ class LookupTreeDrafter final : public TreeDrafter {
   void release(SequenceId) override {}
   void draft(std::span<const TreeRequest> requests) override;
   void keep(SequenceId, std::span<const int>) override {}
+  void truncate(SequenceId, int) override {}
   int length(SequenceId) const override { return 0; }
   TreeRoom room() const override { return room_; }
 

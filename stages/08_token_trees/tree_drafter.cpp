@@ -24,15 +24,20 @@ ModelTreeDrafter::ModelTreeDrafter(LanguageModel& model, const MakeTreeShape& ma
 
 SequenceId ModelTreeDrafter::create() {
   const SequenceId sequence = model_.create();
+  prepare(sequence);
+  return sequence;
+}
+
+ModelTreeDrafter::Growth& ModelTreeDrafter::prepare(SequenceId sequence) {
   const auto index = static_cast<std::size_t>(sequence);
   if (growths_.size() <= index) growths_.resize(index + 1);
   Growth& growth = growths_[index];
-  if (growth.shape) return sequence;
+  if (growth.shape) return growth;
   growth.shape = make_shape_();
   const auto nodes = static_cast<std::size_t>(room_.nodes);
   for (auto* list : {&growth.level, &growth.places, &growth.parents}) list->reserve(nodes + 1);
   growth.tokens.reserve(static_cast<std::size_t>(room_.width));
-  return sequence;
+  return growth;
 }
 
 // [snippet grow]
@@ -63,7 +68,7 @@ void ModelTreeDrafter::draft(std::span<const TreeRequest> requests) {
 
 void ModelTreeDrafter::begin(const TreeRequest& request) {
   request.tree->clear();
-  Growth& growth = this->growth(request.sequence);
+  Growth& growth = prepare(request.sequence);  // a prefix cache makes sequences, too
   growth.shape->begin();
   growth.level.assign(1, TokenTree::kRoot);
   growth.places.clear();
@@ -145,5 +150,9 @@ void ModelTreeDrafter::keep(SequenceId sequence, std::span<const int> path) {
   if (model_.length(sequence) > growth.context) model_.keep(sequence, growth.context, chosen_);
 }
 // [end snippet keep-draft]
+
+void ModelTreeDrafter::truncate(SequenceId sequence, int length) {
+  if (length < model_.length(sequence)) model_.truncate(sequence, length);
+}
 
 }  // namespace specdec

@@ -31,12 +31,16 @@ class TreeDrafter {
 
   // A tree for each request; the same that the request would get alone.
   // REQUIRES: distinct sequences; levels <= room().levels; context.size() - 1 + levels <=
-  // context_limit(); since the last tree of a sequence, keep() was called.
+  // context_limit(); since the last tree of a sequence, keep() or truncate() was called.
   virtual void draft(std::span<const TreeRequest> requests) = 0;
 
   // Of the last tree of the sequence, the nodes of this path are in the text now, from the root on,
   // and no others.
   virtual void keep(SequenceId sequence, std::span<const int> path) = 0;
+
+  // Forgets the last tree of the sequence, which was not verified, and of its context the tokens
+  // from `length` on, as far as it has seen any.
+  virtual void truncate(SequenceId sequence, int length) = 0;
 
   virtual int length(SequenceId sequence) const = 0;  // tokens of its context that are cached
   virtual int context_limit() const { return std::numeric_limits<int>::max(); }
@@ -59,6 +63,7 @@ class ModelTreeDrafter final : public TreeDrafter {
   void release(SequenceId sequence) override { model_.release(sequence); }
   void draft(std::span<const TreeRequest> requests) override;
   void keep(SequenceId sequence, std::span<const int> path) override;
+  void truncate(SequenceId sequence, int length) override;
   int length(SequenceId sequence) const override { return model_.length(sequence); }
   int context_limit() const override { return model_.max_seq_len(); }
   std::int64_t forwards() const override { return forwards_; }
@@ -76,6 +81,7 @@ class ModelTreeDrafter final : public TreeDrafter {
   };
   static constexpr int kNotFed = -1;
 
+  Growth& prepare(SequenceId sequence);
   void begin(const TreeRequest& request);
   Segment segment(const TreeRequest& request);
   void branch(const TreeRequest& request, int depth, int first_row);

@@ -1,6 +1,7 @@
 #include "stages/08_token_trees/tree_judge.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "common/base/check.h"
 #include "stages/08_token_trees/block_verification.h"
@@ -33,18 +34,21 @@ void GreedyTreeJudge::judge(const TokenTree& tree, DeviceRows logits, std::vecto
 }
 // [end snippet judge-greedily]
 
+TreeJudgingScratch::TreeJudgingScratch(int max_rows, int vocab_size)
+    : logits(static_cast<std::size_t>(vocab_size)),
+      target_probs(logits.size() * static_cast<std::size_t>(max_rows)),
+      owed(logits.size()),
+      sampling(vocab_size) {}
+
 SamplingTreeJudge::SamplingTreeJudge(Backend& backend, RandomSource& random,
                                      const SamplingOptions& options, double draft_temperature,
-                                     const NamedSiblingRule& rule, int max_rows, int vocab_size)
+                                     const NamedSiblingRule& rule,
+                                     std::shared_ptr<TreeJudgingScratch> scratch)
     : backend_(backend),
       random_(random),
       options_(options),
       rule_(rule),
-      vocab_size_(static_cast<std::size_t>(vocab_size)),
-      logits_(vocab_size_),
-      target_probs_(vocab_size_ * static_cast<std::size_t>(max_rows)),
-      owed_(vocab_size_),
-      scratch_(vocab_size) {
+      scratch_(std::move(scratch)) {
   check_sampling_options(options);
   check_temperature(draft_temperature, "--draft-temperature");
   drafting_ = {options, &random, rule.races};
@@ -69,7 +73,7 @@ void SamplingTreeJudge::judge(const TokenTree& tree, DeviceRows logits,
       break;
     }
     const SiblingDecision decision =
-        rule_.rule({position, tree, trials, target_probs}, random_, owed_);
+        rule_.rule({position, tree, trials, target_probs}, random_, scratch_->owed);
     round.tested_at.push_back(decision.tested);
     context.push_back(decision.token);  // a draft, or the correction
     generation.push(decision.token);
@@ -99,7 +103,7 @@ void SamplingTreeJudge::judge_path(const TokenTree& tree, DeviceRows logits,
                            std::span(context).subspan(static_cast<std::size_t>(start)),
                            [&](int i) { return target_probs(i - 1); },
                            [&](int i) { return tree.probs(tree.trials(i - 1).front()); }};
-  const auto [accepted, token] = verify_block(block, random_, owed_);
+  const auto [accepted, token] = verify_block(block, random_, scratch_->owed);
   context.resize(static_cast<std::size_t>(start));
   round.end = RoundEnd::kStopped;
   for (int node = 0; node < accepted && !generation.finished(); node++) {
@@ -121,10 +125,11 @@ void SamplingTreeJudge::judge_path(const TokenTree& tree, DeviceRows logits,
 // As in stage 5, but into the row of a node.
 std::span<const double> SamplingTreeJudge::standardise(DeviceRows logits, int node,
                                                        std::span<const TokenId> history) {
-  const auto probs = std::span(target_probs_)
-                         .subspan(static_cast<std::size_t>(node + 1) * vocab_size_, vocab_size_);
-  backend_.download(logits.row(node + 1), logits_.data(), vocab_size_ * sizeof(float));
-  probabilities(logits_, history, options_, scratch_, probs);
+  auto& [row, target_probs, owed, sampling] = *scratch_;
+  const auto probs =
+      std::span(target_probs).subspan(static_cast<std::size_t>(node + 1) * row.size(), row.size());
+  backend_.download(logits.row(node + 1), row.data(), row.size() * sizeof(float));
+  probabilities(row, history, options_, sampling, probs);
   return probs;
 }
 
@@ -134,8 +139,8 @@ TokenId SamplingTreeJudge::draw(std::span<const double> target_probs, int positi
 }
 
 std::span<const double> SamplingTreeJudge::target_probs(int node) const {
-  return std::span(target_probs_)
-      .subspan(static_cast<std::size_t>(node + 1) * vocab_size_, vocab_size_);
+  const std::size_t V = scratch_->logits.size();
+  return std::span(scratch_->target_probs).subspan(static_cast<std::size_t>(node + 1) * V, V);
 }
 
 }  // namespace specdec

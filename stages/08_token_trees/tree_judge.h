@@ -1,4 +1,5 @@
 #pragma once
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -55,13 +56,29 @@ class GreedyTreeJudge final : public TreeJudge {
 };
 // [end snippet greedy-tree-judge]
 
+// Working memory of judges: one serves any number of them, one after the other.
+struct TreeJudgingScratch {
+  TreeJudgingScratch(int max_rows, int vocab_size);  // max_rows: of a tree and its root
+
+  std::vector<float> logits;         // [V]
+  std::vector<double> target_probs;  // [max_rows, V] of the last round that was judged
+  std::vector<double> owed;          // [V]
+  SamplingScratch sampling;
+};
+
 // Sampling: how a row of logits becomes the distribution that judges, for all that judge by one.
 class SamplingTreeJudge : public TreeJudge {
  public:
-  // REQUIRES: backend and random outlive this object. max_rows: of a tree and its root.
+  // REQUIRES: backend and random outlive this object.
+  SamplingTreeJudge(Backend& backend, RandomSource& random, const SamplingOptions& options,
+                    double draft_temperature, const NamedSiblingRule& rule,
+                    std::shared_ptr<TreeJudgingScratch> scratch);
+  // With memory of its own, as of TreeJudgingScratch.
   SamplingTreeJudge(Backend& backend, RandomSource& random, const SamplingOptions& options,
                     double draft_temperature, const NamedSiblingRule& rule, int max_rows,
-                    int vocab_size);
+                    int vocab_size)
+      : SamplingTreeJudge(backend, random, options, draft_temperature, rule,
+                          std::make_shared<TreeJudgingScratch>(max_rows, vocab_size)) {}
 
   void judge(const TokenTree& tree, DeviceRows logits, std::vector<TokenId>& context,
              Generation& generation, TreeRound& round) override;
@@ -82,11 +99,7 @@ class SamplingTreeJudge : public TreeJudge {
   RandomSource& random_;
   SamplingOptions options_;
   const NamedSiblingRule& rule_;
-  std::size_t vocab_size_;
-  std::vector<float> logits_;         // [V]
-  std::vector<double> target_probs_;  // [max_rows, V]
-  std::vector<double> owed_;          // [V]
-  SamplingScratch scratch_;
+  std::shared_ptr<TreeJudgingScratch> scratch_;
 };
 
 }  // namespace specdec

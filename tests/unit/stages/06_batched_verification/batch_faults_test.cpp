@@ -1,51 +1,9 @@
 // Caches that are full although the plans say that they are not: at every call that may find one
 // so.
-#include "tests/unit/stages/06_batched_verification/batch_engine_fixture.h"
+#include "tests/unit/stages/06_batched_verification/faulty_cache.h"
 
 namespace specdec {
 namespace {
-
-// Which calls of create() and extend() fail: those from `first` on, `count` of them.
-struct Faults {
-  int first = 0, count = 0;
-  int calls = 0;
-
-  void call() {
-    const int call = calls++;
-    if (first <= call && call < first + count) throw CacheFull("full by injection");
-  }
-};
-
-template <typename Cache>
-class FaultyCache final : public Cache {
- public:
-  template <typename... Args>
-  explicit FaultyCache(Faults& faults, Args&&... args)
-      : Cache(std::forward<Args>(args)...), faults_(faults) {}
-
-  SequenceId create() override {
-    faults_.call();
-    return Cache::create();
-  }
-  void extend(std::span<const Extension> extensions) override {
-    faults_.call();
-    Cache::extend(extensions);
-  }
-
- private:
-  Faults& faults_;
-};
-
-MakeCache make_faulty_cache(Faults& faults) {
-  return [&](Backend& backend, const PoolSize& size) -> std::unique_ptr<KvCache> {
-    if (size.page_size == PoolSize::kRegions) {
-      return std::make_unique<FaultyCache<ContiguousKvCache>>(faults, backend, kTokenShape,
-                                                              size.pages, PoolSize::kRegionLength);
-    }
-    return std::make_unique<FaultyCache<PagedKvCache>>(faults, backend, kTokenShape, size.pages,
-                                                       size.page_size);
-  };
-}
 
 struct Place {
   std::string name;

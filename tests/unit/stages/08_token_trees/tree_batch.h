@@ -1,0 +1,145 @@
+#pragma once
+#include <algorithm>
+#include <memory>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "stages/08_token_trees/batched_trees.h"
+#include "stages/08_token_trees/lookup_tree_drafter.h"
+#include "stages/08_token_trees/tree_steps.h"
+#include "tests/batch_tables.h"
+
+// Engines whose rounds are trees, on tables; and what a request comes to alone.
+namespace specdec::batch {
+
+// How an engine's trees are made and judged.
+struct TreeKind {
+  MakeTreeShape shape = {};  // null: lookup
+  const NamedSiblingRule* rule = nullptr;
+  bool grown = false;
+
+  std::unique_ptr<TreeDrafter> drafter(LanguageModel& draft, int max_context, int vocab_size,
+                                       int max_requests) const {
+    if (shape) {
+      return std::make_unique<ModelTreeDrafter>(draft, shape, max_context, vocab_size,
+                                                max_requests);
+    }
+    return std::make_unique<LookupTreeDrafter>(
+        LookupTreeDrafter::Options{.continuations = 3, .levels = 4, .min_match = 1});
+  }
+  TreeRoom room() const {
+    if (shape) return shape()->room();
+    TableModel none(2, [](auto) { return std::span<const float>(); });
+    return drafter(none, 1, 2, 1)->room();
+  }
+};
+
+// Stage 8's decode loop for one request.
+inline Outcome run_tree_alone(LanguageModel& target, TreeDrafter& drafter,
+                              const NamedSiblingRule& rule, const BatchRequest& request) {
+  Outcome outcome;
+  Dice dice(request.seed);
+  const SpeculationOptions& options = request.speculation;
+  SamplingTreeJudge judge(target.backend(), dice, options.sampling, options.draft_temperature, rule,
+                          drafter.room().verified + 1, target.vocab_size());
+  TreeSteps steps(target, drafter, request.spec_length, context_limit(target, request));
+  Generation generation(request.generation, nullptr);
+  std::vector<TokenId> context = request.generation.prompt;
+  steps.prefill(context);
+  while (!generation.finished()) {
+    const TreeRound round = tree_round(steps, judge, context, generation);
+    for (int i = 0; i < round.emitted(); i++) {
+      const int node = i == 0 ? TokenTree::kRoot : round.path[std::size_t(i - 1)];
+      outcome.rows.push_back(to_host(target.backend(), steps.logits().slice(node + 1, 1)));
+    }
+    outcome.rounds.push_back(round);
+    count_round(outcome.stats, round);
+  }
+  outcome.tokens.assign(generation.tokens().begin(), generation.tokens().end());
+  outcome.finish_reason = generation.finish_reason();
+  return outcome;
+}
+
+// As TableEngine, with trees.
+class TreeEngine {
+ public:
+  TreeEngine(const TablePair& tables, const TableShape& shape, const TreeKind& kind)
+      : tables_(tables),
+        shape_(shape),
+        kind_(kind),
+        backend_(make_plain_backend()),
+        target_cache_(make_table_cache(*backend_, shape.page_size, shape.pages,
+                                       shape.options.max_batch,
+                                       shape.positions + kind.room().verified)),
+        draft_cache_(make_table_cache(*backend_, shape.draft_page_size, shape.draft_pages,
+                                      shape.options.max_batch,
+                                      shape.positions + kind.room().nodes)),
+        target(*target_cache_, V(), tables.target->row_of(), shape.positions),
+        draft(*draft_cache_, V(), tables.draft->row_of(), shape.draft_positions),
+        drafter(kind.drafter(draft, shape.positions + kind.room().levels, V(),
+                             shape.options.max_batch)),
+        engine({.target = target,
+                .target_cache = *target_cache_,
+                .draft_cache = kind.shape ? draft_cache_.get() : nullptr},
+               std::make_unique<TreeRounds>(target, *drafter, *kind.rule, shape.options.max_batch),
+               shape.options) {}
+
+  Outcome alone(const BatchRequest& request) const {
+    TableModel model(V(), tables_.target->row_of(), shape_.positions);
+    TableModel small(V(), tables_.draft->row_of(), shape_.draft_positions);
+    const auto by = kind_.drafter(small, shape_.positions + kind_.room().levels, V(), 1);
+    return run_tree_alone(model, *by, *kind_.rule, request);
+  }
+  // Stage 5's plain sampling, by the acceptance rule of that name.
+  Outcome plain(BatchRequest request, std::string_view rule) const {
+    TableModel model(V(), tables_.target->row_of(), shape_.positions);
+    NoDrafter nothing;
+    request.spec_length = 0;
+    request.speculation.rule = &find_acceptance_rule(rule);
+    return run_alone(model, nothing, request);
+  }
+
+ private:
+  int V() const { return tables_.target->vocab_size(); }
+
+  const TablePair& tables_;
+  TableShape shape_;
+  TreeKind kind_;
+  std::unique_ptr<Backend> backend_;
+  std::unique_ptr<KvCache> target_cache_, draft_cache_;
+
+ public:
+  PagedTableModel target, draft;
+  std::unique_ptr<TreeDrafter> drafter;
+  BatchEngine engine;
+};
+
+// A BatchRun whose rounds are trees.
+class TreeBatchRun final : public BatchRun {
+ public:
+  TreeBatchRun(BatchEngine& engine, std::vector<Arrival> arrivals, bool grown)
+      : BatchRun(engine, std::move(arrivals)), grown_(grown) {}
+
+ private:
+  const TreeRounds& rounds() const { return dynamic_cast<const TreeRounds&>(engine().rounds()); }
+  int rows_of_rounds() const override { return rounds().round_rows(); }
+  DeviceRows decided_by(int n, int row, int i) const override {
+    const int node = i == 0 ? TokenTree::kRoot : rounds().round(n).path.at(std::size_t(i - 1));
+    return rounds().logits(row + 1 + node, 1);
+  }
+  // The draft has seen the pending token and the path, but for the last level. Of a tree that is
+  // grown it may have seen less, and all levels.
+  void check_draft(int n, const Round& round, int length) const override {
+    EXPECT_EQ(round.drafted, rounds().tree(n).depth());
+    EXPECT_GT(length, round.start);
+    EXPECT_LE(length, round.start + 1 + round.accepted);
+    if (!grown_ && round.accepted < round.drafted) {
+      EXPECT_EQ(length, round.start + 1 + round.accepted);
+    }
+  }
+
+  bool grown_;
+};
+
+}  // namespace specdec::batch
