@@ -132,12 +132,13 @@ bench-cuda: benchmark-programs ## measure this machine's GPU, and fill in the ta
 	@python3 tests/benchmarks/cuda_bench.py --build $(BUILD)
 	@python3 docs/experiments/tables.py
 
-experiments: benchmark-programs ## measure what chapters 4 to 6 and theory show (quiet machine); fill in tables, draw figures
+experiments: benchmark-programs ## measure for chapters 4 to 6, 8 and theory (quiet machine); fill in tables, draw figures
 	@python3 docs/experiments/rules.py $(BUILD)/bin
 	@python3 docs/experiments/run.py --build $(BUILD)
 	@python3 docs/experiments/batch.py --build $(BUILD)
+	@python3 docs/experiments/trees.py --build $(BUILD)
 	@python3 docs/experiments/tables.py && python3 docs/figures/experiments.py && python3 docs/figures/batch.py
-	@python3 docs/figures/adaptive_drafting.py
+	@python3 docs/figures/adaptive_drafting.py && python3 docs/figures/token_trees.py
 
 golden: ## remake the models and golden files (Python; hours, see golden/README.md)
 	@python3 -m venv $(GOLDEN_VENV)

@@ -24,6 +24,7 @@ import bench_tables
 import cuda_tables
 import exact
 import formulas
+import trees_tables
 from table_text import machine as machine_text, markdown, number, prose, smoke
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -338,6 +339,7 @@ SOURCES = {"rules.json": (RULE_TABLES, Rules),
            "exact.py": (exact.TABLES, None),
            "results.json": (TABLES, Results),
            "adaptive.json": (adaptive_tables.TABLES, dict),
+           "trees.json": (trees_tables.TABLES, dict),
            "batch.json": (batch_tables.TABLES, batch_tables.Batches),
            "bench.json": (bench_tables.TABLES, committed_benchmarks),
            "cuda.json": (cuda_tables.TABLES, committed_cuda)}

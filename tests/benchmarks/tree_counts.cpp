@@ -1,0 +1,218 @@
+// Counts what greedy trees do on the embedded pair, for docs/experiments/trees.py: the same on
+// every machine, as no time is taken.
+//
+// usage: tree_counts NEW_TOKENS NODES PROMPTS
+// PROMPTS: a file with a line for each prompt, its kind and its ids. Texts go on past their end.
+// NODES: of the largest tree. Prints JSON: how often the target goes on with each rank of the draft
+// at each level, and the counts of each shape on each kind of text.
+#include <fstream>
+#include <functional>
+#include <iostream>
+#include <map>
+#include <sstream>
+
+#include <nlohmann/json.hpp>
+
+#include "common/forwarding_model.h"
+#include "stages/08_token_trees/best_shape.h"
+#include "stages/08_token_trees/lookup_tree_drafter.h"
+#include "stages/08_token_trees/tree_steps.h"
+#include "tests/engine_fixture.h"
+
+namespace specdec {
+namespace {
+
+using nlohmann::json;
+
+// Counts passes by the rows whose logits are wanted: tokens that a drafter only catches up with are
+// left out.
+class CountingModel final : public ForwardingModel {
+ public:
+  using ForwardingModel::forward;
+  using ForwardingModel::ForwardingModel;
+  void forward(std::span<const Segment> batch, DeviceRows logits) override {
+    if (logits.rows > 0) passes[logits.rows]++;
+    ForwardingModel::forward(batch, logits);
+  }
+
+  std::map<int, int> passes;
+};
+
+struct Counts {
+  int emitted = 0, rounds = 0, accepted = 0, nodes = 0;
+  std::map<int, int> target_passes, draft_passes;  // by rows
+};
+
+struct Prompt {
+  std::string kind;
+  std::vector<TokenId> ids;
+};
+
+std::vector<Prompt> read_prompts(const std::string& path) {
+  std::ifstream file(path);
+  SPECDEC_CHECK(file, "a readable file, not {}", path);
+  std::vector<Prompt> prompts;
+  for (std::string line; std::getline(file, line);) {
+    std::istringstream words(line);
+    Prompt& prompt = prompts.emplace_back();
+    words >> prompt.kind;
+    for (TokenId id = 0; words >> id;) prompt.ids.push_back(id);
+  }
+  return prompts;
+}
+
+class Experiment {
+ public:
+  Experiment(int new_tokens, std::vector<Prompt> prompts)
+      : new_tokens_(new_tokens), prompts_(std::move(prompts)) {}
+
+  using AfterRound = std::function<void(const TreeRound&, const TokenTree&)>;
+
+  // kind of text -> counts
+  std::map<std::string, Counts> trees(const MakeTreeShape& shape, const AfterRound& after = {}) {
+    return run(
+        [&](LanguageModel& draft) {
+          return std::make_unique<ModelTreeDrafter>(draft, shape, kLength, draft.vocab_size());
+        },
+        after);
+  }
+  std::map<std::string, Counts> lookup(int continuations, int levels) {
+    return run(
+        [&](LanguageModel&) {
+          return std::make_unique<LookupTreeDrafter>(
+              LookupTreeDrafter::Options{.continuations = continuations, .levels = levels});
+        },
+        {});
+  }
+
+ private:
+  static constexpr int kLength = 1024;
+
+  using MakeDrafter = std::function<std::unique_ptr<TreeDrafter>(LanguageModel&)>;
+
+  std::map<std::string, Counts> run(const MakeDrafter& make, const AfterRound& after) {
+    std::map<std::string, Counts> result;
+    for (const Prompt& prompt : prompts_) {
+      CachedLlama target_cache(target_.model, 16, kLength), draft_cache(draft_.model, 16, kLength);
+      CountingModel target(target_cache.llama), draft(draft_cache.llama);
+      const auto drafter = make(draft);
+      decode(prompt, target, *drafter, after, result[prompt.kind]);
+      for (const auto& [rows, n] : target.passes) result[prompt.kind].target_passes[rows] += n;
+      for (const auto& [rows, n] : draft.passes) result[prompt.kind].draft_passes[rows] += n;
+    }
+    return result;
+  }
+
+  void decode(const Prompt& prompt, LanguageModel& target, TreeDrafter& drafter,
+              const AfterRound& after, Counts& counts) const {
+    GenerationRequest request;
+    request.prompt = prompt.ids;
+    request.max_new_tokens = new_tokens_;
+    Generation generation(request, nullptr);
+    GreedyTreeJudge judge(target.backend());
+    TreeSteps steps(target, drafter, drafter.room().levels, kLength / 2);
+    std::vector<TokenId> context = prompt.ids;
+    steps.prefill(context);
+    while (!generation.finished()) {
+      const TreeRound round = tree_round(steps, judge, context, generation);
+      counts.emitted += round.emitted();
+      counts.rounds++;
+      counts.accepted += round.accepted;
+      counts.nodes += steps.tree().size();
+      if (after && round.end != RoundEnd::kStopped) after(round, steps.tree());
+    }
+  }
+
+  int new_tokens_;
+  std::vector<Prompt> prompts_;
+  Engine target_{"target", make_cpu_backend(2), 16}, draft_{"draft", make_cpu_backend(2), 16};
+};
+
+json to_json(const std::map<std::string, Counts>& kinds) {
+  json result;
+  const auto by_rows = [](const auto& passes) {
+    json list = json::array();
+    for (const auto& [rows, n] : passes) list.push_back({rows, n});
+    return list;
+  };
+  for (const auto& [kind, counts] : kinds) {
+    result[kind] = {{"emitted", counts.emitted},
+                    {"rounds", counts.rounds},
+                    {"accepted", counts.accepted},
+                    {"nodes", counts.nodes},
+                    {"target_passes", by_rows(counts.target_passes)},
+                    {"draft_passes", by_rows(counts.draft_passes)}};
+  }
+  return result;
+}
+
+MakeTreeShape planned(const Likeliest::Plan& plan) {
+  return [=] { return std::make_unique<Likeliest>(plan); };
+}
+
+// How often the target went on with each rank at each level, of all rounds that got there.
+AcceptanceByRank measure_ranks(Experiment& experiment, const std::vector<int>& widths) {
+  AcceptanceByRank hits(widths.size());
+  std::vector<int> places(widths.size());
+  for (std::size_t level = 0; level < widths.size(); level++) {
+    hits[level].resize(static_cast<std::size_t>(widths[level]));
+  }
+  experiment.trees(planned(plan_of_widths(widths)),
+                   [&](const TreeRound& round, const TokenTree& tree) {
+                     int node = TokenTree::kRoot;
+                     for (std::size_t level = 0; level < round.tested_at.size(); level++) {
+                       places[level]++;
+                       if (level == round.path.size()) return;
+                       const auto trials = tree.trials(node);
+                       node = round.path[level];
+                       for (std::size_t rank = 0; rank < trials.size(); rank++) {
+                         hits[level][rank] += trials[rank].node == node;
+                       }
+                     }
+                   });
+  for (std::size_t level = 0; level < widths.size(); level++) {
+    for (double& hit : hits[level]) hit /= std::max(1, places[level]);
+  }
+  return hits;
+}
+
+json experiments(Experiment& experiment, int most_nodes) {
+  const AcceptanceByRank ranks = measure_ranks(experiment, {8, 4, 4, 1});
+  json result = {{"acceptance_by_rank", ranks}};
+  const auto add = [&](const std::string& name, const MakeTreeShape& shape) {
+    result["shapes"][name] = {{"kinds", to_json(experiment.trees(shape))}};
+  };
+  for (const int levels : {1, 2, 3, 4, 5, 6, 8, 10}) {
+    add(fmt::format("chain of {}", levels),
+        planned(plan_of_widths(std::vector(std::size_t(levels), 1))));
+  }
+  add("top:4", planned(plan_of_widths(std::vector{4})));
+  add("top:3x2x1", planned(plan_of_widths(std::vector{3, 2, 1})));
+  for (const int levels : {3, 5, 10}) {
+    for (int nodes = 2 * levels; nodes <= most_nodes; nodes *= 2) {
+      const Likeliest::Plan plan = best_plan(ranks, nodes, levels);
+      const std::string name = fmt::format("best:{} of {}", nodes, levels);
+      add(name, planned(plan));
+      result["shapes"][name]["expected_accepted"] = expected_accepted(plan, ranks);
+      add(fmt::format("grow:{} of {}", nodes, levels),
+          [=] { return std::make_unique<GrownTree>(nodes, 4, levels); });
+    }
+  }
+  for (const int continuations : {1, 3}) {
+    result["shapes"][fmt::format("lookup:{}", continuations)] = {
+        {"kinds", to_json(experiment.lookup(continuations, 5))}};
+  }
+  return result;
+}
+
+}  // namespace
+}  // namespace specdec
+
+int main(int argc, char** argv) {
+  if (argc != 4) {
+    std::cerr << "usage: tree_counts NEW_TOKENS NODES PROMPTS\n";
+    return 2;
+  }
+  specdec::Experiment experiment(std::stoi(argv[1]), specdec::read_prompts(argv[3]));
+  std::cout << specdec::experiments(experiment, std::stoi(argv[2])).dump(1) << '\n';
+}
