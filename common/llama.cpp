@@ -215,6 +215,7 @@ void Llama::plan_segment(const Segment& segment, int first, int end) {
   }
 }
 
+// [snippet plan-tail]
 // Plans the tail of the next row, a node of a tree whose nodes lie from place `begin` on. Returns
 // the node's depth.
 int Llama::plan_tail(const Segment& segment, int begin, int node) {
@@ -231,6 +232,7 @@ int Llama::plan_tail(const Segment& segment, int begin, int node) {
   }
   return depth;
 }
+// [end snippet plan-tail]
 
 // Plans the sequence's page table: where it starts.
 std::int32_t Llama::plan_table(SequenceId sequence) {

@@ -104,6 +104,7 @@ class TokenTree {
   // has its parent among them, or follows the root.
   void prune(std::span<const int> kept);
 
+  // [snippet add-trial]
   // A draft goes on with `token` after `parent`. Returns the node of the token, a new one unless an
   // earlier draft had the same. REQUIRES: no other parent got a trial since this one's first; in
   // ascending order of parents, level after level.
@@ -118,6 +119,7 @@ class TokenTree {
     after_[static_cast<std::size_t>(parent + 1)].count++;
     return node;
   }
+  // [end snippet add-trial]
 
   // The node of a token after a node; kRoot: there is none.
   int child(int parent, TokenId token) const {
