@@ -1,31 +1,37 @@
 #!/usr/bin/env python3
-"""What greedy trees accept on the embedded pair: the counts of docs/08_token_trees/, into trees.json.
+"""What trees accept on the embedded pair: the counts of docs/08_token_trees/, into trees.json.
 
-    python3 docs/experiments/trees.py [--build DIR] [--nodes N]
+    python3 docs/experiments/trees.py [--build DIR] [shapes] [rules]
 
-It runs tree_counts, which builds with the benchmarks, on four prompts of each kind of text. Counts are the same on
-every machine. trees_tables.py puts them into the pages, with what passes cost by adaptive.json, which adaptive.py
-measured.
+shapes: greedy decoding with trees of many shapes. rules: sampling with each rule for siblings. It runs tree_counts,
+which builds with the benchmarks, on some prompts of each kind of text. Each part replaces its own part of the file;
+counts are the same on every machine. trees_tables.py puts them into the pages, with what passes cost by adaptive.json,
+which adaptive.py measured.
 """
 import argparse
+import collections
 import json
 import pathlib
 import re
 import subprocess
 import tempfile
 
-from adaptive import HERE, NEW_TOKENS, PROMPTS_OF_A_KIND, chosen_prompts
+from adaptive import HERE, NEW_TOKENS, chosen_prompts
 
 FILE = HERE / "trees.json"
+PROMPTS = {"shapes": 4, "rules": 2}  # of each kind of text
 
 
-def counts(program, nodes):
+def counts(program, part):
     """What tree_counts prints."""
+    taken = collections.Counter()
     with tempfile.NamedTemporaryFile("w", encoding="utf-8") as file:
         for prompt in chosen_prompts():
-            file.write(" ".join([prompt["kind"], *map(str, prompt["prompt_ids"])]) + "\n")
+            taken[prompt["kind"]] += 1
+            if taken[prompt["kind"]] <= PROMPTS[part]:
+                file.write(" ".join([prompt["kind"], *map(str, prompt["prompt_ids"])]) + "\n")
         file.flush()
-        done = subprocess.run([program, str(NEW_TOKENS), str(nodes), file.name], capture_output=True, text=True)
+        done = subprocess.run([program, part, str(NEW_TOKENS), file.name], capture_output=True, text=True)
     if done.returncode != 0:
         raise SystemExit(f"{program} ended with {done.returncode}: {done.stderr.strip()}")
     return json.loads(done.stdout)
@@ -41,10 +47,14 @@ def text_of(result):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--build", type=pathlib.Path, default=HERE.parents[1] / "build")
-    parser.add_argument("--nodes", type=int, default=40, help="of the largest tree")
+    parser.add_argument("parts", nargs="*", metavar="PART", help="shapes or rules; both by default")
     arguments = parser.parse_args()
-    result = {"tokens": NEW_TOKENS, "prompts_of_a_kind": PROMPTS_OF_A_KIND,
-              **counts(arguments.build / "bin/bench/tree_counts", arguments.nodes)}
+    result = json.loads(FILE.read_text(encoding="utf-8")) if FILE.exists() else {}
+    for part in arguments.parts or PROMPTS:
+        if part not in PROMPTS:
+            parser.error(f"there is no part {part}, only {' and '.join(PROMPTS)}")
+        counted = counts(arguments.build / "bin/bench/tree_counts", part)
+        result |= counted if part == "shapes" else {part: counted}
     FILE.write_text(text_of(result), encoding="utf-8")
 
 

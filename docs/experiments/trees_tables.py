@@ -137,3 +137,13 @@ def trees_kinds(data):
         rows.append(row)
     return markdown(["text", "best chain, this CPU", "best tree, this CPU", "best chain, rows free",
                      "best tree, rows free"], rows)
+
+
+@table
+def trees_rules(data):
+    """Tokens per round of each rule for siblings, with sampling at temperature 1."""
+    ways = ["one chain", "three chains", "three, distinct", "three, likeliest"]
+    names = ["rejection", "at-least", "non-iterative", "sample-and-match", "coupled", "k-sequential", "block"]
+    rows = [[f"`{name}`", *(number(emitted_per_round(data["rules"][way][name])) if name in data["rules"][way] else ""
+                            for way in ways)] for name in names]
+    return markdown(["rule", *ways], rows)

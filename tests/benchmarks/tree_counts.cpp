@@ -1,10 +1,11 @@
-// Counts what greedy trees do on the embedded pair, for docs/experiments/trees.py: the same on
-// every machine, as no time is taken.
+// Counts what trees do on the embedded pair, for docs/experiments/trees.py: the same on every
+// machine, as no time is taken.
 //
-// usage: tree_counts NEW_TOKENS NODES PROMPTS
+// usage: tree_counts shapes|rules NEW_TOKENS PROMPTS
 // PROMPTS: a file with a line for each prompt, its kind and its ids. Texts go on past their end.
-// NODES: of the largest tree. Prints JSON: how often the target goes on with each rank of the draft
-// at each level, and the counts of each shape on each kind of text.
+// Prints JSON. shapes: decodes greedily; how often the target goes on with each rank of the draft
+// at each level, and the counts of each shape on each kind of text. rules: samples at temperature
+// 1; the counts of each rule for siblings with each way to draft.
 #include <fstream>
 #include <functional>
 #include <iostream>
@@ -68,13 +69,26 @@ class Experiment {
 
   using AfterRound = std::function<void(const TreeRound&, const TokenTree&)>;
 
-  // kind of text -> counts
+  // kind of text -> counts, here and below
   std::map<std::string, Counts> trees(const MakeTreeShape& shape, const AfterRound& after = {}) {
     return run(
         [&](LanguageModel& draft) {
           return std::make_unique<ModelTreeDrafter>(draft, shape, kLength, draft.vocab_size());
         },
-        after);
+        greedy(), after);
+  }
+  std::map<std::string, Counts> sampled(const MakeTreeShape& shape, const NamedSiblingRule& rule) {
+    Dice dice(1);
+    return run(
+        [&](LanguageModel& draft) {
+          return std::make_unique<ModelTreeDrafter>(draft, shape, kLength, draft.vocab_size());
+        },
+        [&](LanguageModel& target, const TreeDrafter& drafter) {
+          return std::make_unique<SamplingTreeJudge>(
+              target.backend(), dice, SamplingOptions{.temperature = 1}, 1, rule,
+              drafter.room().verified + 1, target.vocab_size());
+        },
+        {});
   }
   std::map<std::string, Counts> lookup(int continuations, int levels) {
     return run(
@@ -82,34 +96,42 @@ class Experiment {
           return std::make_unique<LookupTreeDrafter>(
               LookupTreeDrafter::Options{.continuations = continuations, .levels = levels});
         },
-        {});
+        greedy(), {});
   }
 
  private:
   static constexpr int kLength = 1024;
 
   using MakeDrafter = std::function<std::unique_ptr<TreeDrafter>(LanguageModel&)>;
+  using MakeJudge = std::function<std::unique_ptr<TreeJudge>(LanguageModel&, const TreeDrafter&)>;
 
-  std::map<std::string, Counts> run(const MakeDrafter& make, const AfterRound& after) {
+  static MakeJudge greedy() {
+    return [](LanguageModel& target, const TreeDrafter&) {
+      return std::make_unique<GreedyTreeJudge>(target.backend());
+    };
+  }
+
+  std::map<std::string, Counts> run(const MakeDrafter& make, const MakeJudge& make_judge,
+                                    const AfterRound& after) {
     std::map<std::string, Counts> result;
     for (const Prompt& prompt : prompts_) {
       CachedLlama target_cache(target_.model, 16, kLength), draft_cache(draft_.model, 16, kLength);
       CountingModel target(target_cache.llama), draft(draft_cache.llama);
       const auto drafter = make(draft);
-      decode(prompt, target, *drafter, after, result[prompt.kind]);
+      const auto judge = make_judge(target, *drafter);
+      decode(prompt, target, *drafter, *judge, after, result[prompt.kind]);
       for (const auto& [rows, n] : target.passes) result[prompt.kind].target_passes[rows] += n;
       for (const auto& [rows, n] : draft.passes) result[prompt.kind].draft_passes[rows] += n;
     }
     return result;
   }
 
-  void decode(const Prompt& prompt, LanguageModel& target, TreeDrafter& drafter,
+  void decode(const Prompt& prompt, LanguageModel& target, TreeDrafter& drafter, TreeJudge& judge,
               const AfterRound& after, Counts& counts) const {
     GenerationRequest request;
     request.prompt = prompt.ids;
     request.max_new_tokens = new_tokens_;
     Generation generation(request, nullptr);
-    GreedyTreeJudge judge(target.backend());
     TreeSteps steps(target, drafter, drafter.room().levels, kLength / 2);
     std::vector<TokenId> context = prompt.ids;
     steps.prefill(context);
@@ -176,7 +198,7 @@ AcceptanceByRank measure_ranks(Experiment& experiment, const std::vector<int>& w
   return hits;
 }
 
-json experiments(Experiment& experiment, int most_nodes) {
+json shapes(Experiment& experiment) {
   const AcceptanceByRank ranks = measure_ranks(experiment, {8, 4, 4, 1});
   json result = {{"acceptance_by_rank", ranks}};
   const auto add = [&](const std::string& name, const MakeTreeShape& shape) {
@@ -189,7 +211,7 @@ json experiments(Experiment& experiment, int most_nodes) {
   add("top:4", planned(plan_of_widths(std::vector{4})));
   add("top:3x2x1", planned(plan_of_widths(std::vector{3, 2, 1})));
   for (const int levels : {3, 5, 10}) {
-    for (int nodes = 2 * levels; nodes <= most_nodes; nodes *= 2) {
+    for (int nodes = 2 * levels; nodes <= 40; nodes *= 2) {
       const Likeliest::Plan plan = best_plan(ranks, nodes, levels);
       const std::string name = fmt::format("best:{} of {}", nodes, levels);
       add(name, planned(plan));
@@ -205,14 +227,35 @@ json experiments(Experiment& experiment, int most_nodes) {
   return result;
 }
 
+json rules(Experiment& experiment) {
+  const auto chains = [](int count) { return [=] { return std::make_unique<Chains>(count, 4); }; };
+  const std::vector<int> widths = {3, 1, 1, 1};
+  const std::vector<std::pair<std::string, MakeTreeShape>> ways = {
+      {"one chain", chains(1)},
+      {"three chains", chains(3)},
+      {"three, distinct", [=] { return std::make_unique<DistinctDrafts>(widths); }},
+      {"three, likeliest", planned(plan_of_widths(widths))}};
+  json result;
+  for (const auto& [name, shape] : ways) {
+    for (const NamedSiblingRule& rule : sibling_rules()) {
+      const bool chain = name == "one chain";
+      if (rule.rule == nullptr ? !chain : rule.needs_same_draws && name != "three chains") continue;
+      result[name][std::string(rule.name)] = {{"kinds", to_json(experiment.sampled(shape, rule))}};
+    }
+  }
+  return result;
+}
+
 }  // namespace
 }  // namespace specdec
 
 int main(int argc, char** argv) {
-  if (argc != 4) {
-    std::cerr << "usage: tree_counts NEW_TOKENS NODES PROMPTS\n";
+  const std::string what = argc == 4 ? argv[1] : "";
+  if (what != "shapes" && what != "rules") {
+    std::cerr << "usage: tree_counts shapes|rules NEW_TOKENS PROMPTS\n";
     return 2;
   }
-  specdec::Experiment experiment(std::stoi(argv[1]), specdec::read_prompts(argv[3]));
-  std::cout << specdec::experiments(experiment, std::stoi(argv[2])).dump(1) << '\n';
+  specdec::Experiment experiment(std::stoi(argv[2]), specdec::read_prompts(argv[3]));
+  const auto result = what == "shapes" ? specdec::shapes(experiment) : specdec::rules(experiment);
+  std::cout << result.dump(1) << '\n';
 }
