@@ -7,8 +7,8 @@ namespace specdec {
 
 // The matrix product of a CUDA backend: ours, whose bits do not depend on the number of rows
 // (ops.h); cuBLAS, which picks another order of summation for another number of rows; or, for
-// benchmarks, ours by tensor cores where the weights are bf16 (kernels/cuda/matmul/matmul.h).
-enum class Gemm { kInvariant, kCublas, kTensorCores };
+// benchmarks, ours without tensor cores (kernels/cuda/matmul/matmul.h).
+enum class Gemm { kInvariant, kCublas, kPlain };
 
 // The GPU. Throws std::runtime_error where there is none that works: see cuda_support.h.
 std::unique_ptr<Backend> make_cuda_backend(Gemm gemm = Gemm::kInvariant);

@@ -97,13 +97,13 @@ def norms(results):
 @table("matmul")
 def products(results):
     ladder, engine = results.of("matmul", matrix="gate_up"), results.of("matmul", step="engine")
-    large = [e for e in ladder if e["step"] in ("engine", "mma", "cublas") and e["M"] >= 64]
+    large = [e for e in ladder if e["step"] in ("engine", "5_mma", "4_rows", "cublas") and e["M"] >= 64]
     return [("The ladder on gate and up. " + SHARE, ladder, ["shape", "step"], micros),
             ("The same, Tflop/s.", large, ["shape", "step"], teraflops),
             ("The engine's product on every matrix. " + SHARE, engine, ["shape", "matrix"], micros),
             ("Its time over cuBLAS': below 1 it is faster.", engine, ["shape", "matrix"], ratio("over_cublas")),
             ("T(M)/T(1).", engine, ["shape", "matrix"], ratio("over_one_row")),
-            ("The tensor cores' T(M)/T(1).", results.of("matmul", step="mma"), ["shape", "matrix"],
+            ("T(M)/T(1) without tensor cores.", results.of("matmul", step="4_rows"), ["shape", "matrix"],
              ratio("over_one_row"))]
 
 

@@ -1,41 +1,69 @@
 #pragma once
 #include <cstdlib>
+#include <cstring>
 
 #include "kernels/cuda/device_code.h"
 
 // Copies of a thread from global into shared memory that are on their way while it goes on, without
 // a register between (cp.async of compute capability 8.0; PTX ISA, "Data Movement: asynchronous
-// copy"). The emulated one happens as late as it may, so that a missing wait() shows. Device code.
+// copy"). A thread may divide them into groups, and wait for the older ones only. The emulated ones
+// happen as late as they may, so that a missing wait shows. Device code.
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 
 class AsyncCopies {
  public:
-  // Four floats. REQUIRES: both addresses at multiples of 16 bytes.
-  __device__ void copy4(float* to, const float* from) {
+  // 16 bytes. REQUIRES: both addresses at multiples of 16.
+  __device__ void copy16(void* to, const void* from) { copy16(to, from, 16); }
+  // `count` bytes, up to 16, and zeros behind them: 16 in all. Of 0, nothing is read.
+  __device__ void copy16(void* to, const void* from, int count) {
 #ifdef SPECDEC_EMULATED
-    for (int i = 0; i < 4; ++i) copy(to + i, from + i);
+    add({to, from, count, 16});
 #else
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_address(to)), "l"(from)
+    asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(shared_address(to)),
+                 "l"(from), "r"(count)
                  : "memory");
 #endif
   }
-  __device__ void copy(float* to, const float* from) {
+  // 4 bytes, or zeros.
+  __device__ void copy4(void* to, const void* from, bool reads = true) {
 #ifdef SPECDEC_EMULATED
-    if (count_ == kMost) std::abort();
-    to_[count_] = to;
-    from_[count_++] = from;
+    add({to, from, reads ? 4 : 0, 4});
 #else
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(shared_address(to)), "l"(from)
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(shared_address(to)),
+                 "l"(from), "r"(reads ? 4 : 0)
                  : "memory");
 #endif
   }
 
-  // Returns when all of them are there, for this thread; for the others of the block after a
-  // barrier.
+  // All copies since the last end_group(), maybe none, are a group.
+  __device__ void end_group() {
+#ifdef SPECDEC_EMULATED
+    if (groups_ == kMostGroups) std::abort();
+    ends_[groups_++] = count_;
+#else
+    asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+  }
+
+  // Returns when all groups but the latest kLater are there, for this thread; for the others of the
+  // block after a barrier.
+  template <int kLater>
+  __device__ void wait_for_groups() {
+#ifdef SPECDEC_EMULATED
+    const int done = groups_ - kLater;
+    if (done <= 0) return;
+    const int finished = finish(ends_[done - 1]);
+    for (int i = done; i < groups_; ++i) ends_[i - done] = ends_[i] - finished;
+    groups_ = kLater;
+#else
+    asm volatile("cp.async.wait_group %0;" ::"n"(kLater) : "memory");
+#endif
+  }
+  // The same for all copies.
   __device__ void wait() {
 #ifdef SPECDEC_EMULATED
-    for (int i = 0; i < count_; ++i) *to_[i] = *from_[i];
-    count_ = 0;
+    finish(count_);
+    groups_ = 0;
 #else
     asm volatile("cp.async.wait_all;" ::: "memory");
 #endif
@@ -43,12 +71,33 @@ class AsyncCopies {
 
  private:
 #ifdef SPECDEC_EMULATED
-  static constexpr int kMost = 64;
-  float* to_[kMost];
-  const float* from_[kMost];
-  int count_ = 0;
+  struct Copy {
+    void* to;
+    const void* from;
+    int reads, size;
+  };
+  void add(const Copy& copy) {
+    if (count_ == kMost) std::abort();
+    copies_[count_++] = copy;
+  }
+  // The first ones. Returns how many.
+  int finish(int count) {
+    for (int i = 0; i < count; ++i) {
+      const auto [to, from, reads, size] = copies_[i];
+      if (reads > 0) std::memcpy(to, from, static_cast<std::size_t>(reads));
+      std::memset(static_cast<char*>(to) + reads, 0, static_cast<std::size_t>(size - reads));
+    }
+    for (int i = count; i < count_; ++i) copies_[i - count] = copies_[i];
+    count_ -= count;
+    return count;
+  }
+
+  static constexpr int kMost = 160, kMostGroups = 8;
+  Copy copies_[kMost];
+  int ends_[kMostGroups];
+  int count_ = 0, groups_ = 0;
 #else
-  __device__ static unsigned shared_address(const float* address) {
+  __device__ static unsigned shared_address(const void* address) {
     return static_cast<unsigned>(__cvta_generic_to_shared(address));
   }
 #endif

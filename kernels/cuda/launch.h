@@ -9,7 +9,7 @@
 #include "kernels/cuda/runtime.h"
 
 // The only place where the two builds of a kernel's source differ, but for single instructions that
-// C++ has no name for (weights.h, matmul_mma.cu).
+// C++ has no name for (weights.h, async_copy.h, matmul/tensor_core.h).
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 
 // A kernel's name as the linker knows it (c++filt makes it readable), where CUDA tells it.

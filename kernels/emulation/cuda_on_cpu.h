@@ -9,6 +9,7 @@
 //   device_functions.h   what a thread computes alone
 //   atomics.h            atomicAdd, ...
 //   collectives.h        what threads do together: __syncthreads, shuffles, votes
+//   tensor_cores.h       the tensor cores' product of two tiles, and how they add
 //   runtime_calls.h      cudaMalloc, streams, events: the host's side
 //   streams.h            when the device does what the host has asked for
 //   scheduler.h          runs the threads of a grid, on the stacks of fibers.h
@@ -39,4 +40,5 @@
 #include "kernels/emulation/runtime_calls.h"
 #include "kernels/emulation/scheduler.h"
 #include "kernels/emulation/streams.h"
+#include "kernels/emulation/tensor_cores.h"
 #include "kernels/emulation/vector_types.h"

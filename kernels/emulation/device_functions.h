@@ -24,6 +24,17 @@ inline int __clzll(long long x) { return std::countl_zero(static_cast<unsigned l
 inline int __ffs(int x) { return __builtin_ffs(x); }
 inline int __ffsll(long long x) { return __builtin_ffsll(x); }
 
+// Four of the eight bytes of x and y, counted from x's lowest, as the selector's four digits say,
+// the result's lowest byte first.
+inline unsigned __byte_perm(unsigned x, unsigned y, unsigned selector) {
+  const std::uint64_t bytes = static_cast<std::uint64_t>(y) << 32 | x;
+  unsigned result = 0;
+  for (unsigned i = 0; i < 4; ++i) {
+    result |= static_cast<unsigned>(bytes >> 8 * (selector >> 4 * i & 7u) & 0xffu) << 8 * i;
+  }
+  return result;
+}
+
 // The upper half of a product.
 inline unsigned __umulhi(unsigned x, unsigned y) {
   return static_cast<unsigned>(static_cast<unsigned long long>(x) * y >> 32);

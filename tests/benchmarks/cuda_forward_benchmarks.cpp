@@ -119,7 +119,7 @@ std::vector<Setting> settings() {
     all.push_back({shape, "invariant", Gemm::kInvariant, 4096, {1, 6}});
     all.push_back({shape, "cublas", Gemm::kCublas, 64, {1, 6, 512}});
   }
-  all.push_back({"1b", "mma", Gemm::kTensorCores, 64, {1, 6, 512}});
+  all.push_back({"1b", "plain", Gemm::kPlain, 64, {1, 6, 512}});
   all.push_back({"embedded", "invariant", Gemm::kInvariant, 48, {1, 6}});
   return all;
 }

@@ -25,10 +25,10 @@ NAMES = [
     "rms_norm/shape:1b/width:2048/step:1_naive", "rms_norm/shape:1b/width:2048/step:engine",
     "rope/shape:3b/width:3072/step:engine",
     *(f"matmul/shape:1b/matrix:{matrix}/step:{step}" for matrix in ("gate_up", "qkv")
-      for step in ("engine", "mma", "cublas", "2_warp")),
+      for step in ("engine", "4_rows", "cublas", "2_warp")),
     "attention/shape:3b/context:4096/step:1_naive", "attention/shape:3b/context:4096/step:engine",
     "argmax/step:2_block", "choose/from:top_p_0.9", "judge/from:all",
-    "forward/shape:1b/gemm:invariant/context:64", "forward/shape:1b/gemm:mma/context:64"]
+    "forward/shape:1b/gemm:invariant/context:64", "forward/shape:1b/gemm:plain/context:64"]
 
 
 def output():
@@ -78,9 +78,9 @@ class Tables(unittest.TestCase):
 
     def test_products(self):
         self.assertEqual([row[:3] for row in rows("cuda-products", 0)[1:]],
-                         [["1b", step, "10.0 (0.50)"] for step in ("engine", "mma", "cublas", "2_warp")])
+                         [["1b", step, "10.0 (0.50)"] for step in ("engine", "4_rows", "cublas", "2_warp")])
         self.assertEqual(rows("cuda-products", 1), [["shape", "step", "M = 64"], ["1b", "engine", "250.0"],
-                                                    ["1b", "mma", "250.0"], ["1b", "cublas", "250.0"]])
+                                                    ["1b", "4_rows", "250.0"], ["1b", "cublas", "250.0"]])
         self.assertEqual([row[1] for row in rows("cuda-products", 2)[1:]], ["gate_up", "qkv"])
         self.assertEqual(rows("cuda-products", 3)[1], ["1b", "gate_up", "0.80", "0.80", "0.80"])
         self.assertEqual(rows("cuda-products", 4)[2], ["1b", "qkv", "1.01", "1.06", "1.64"])

@@ -1,62 +1,12 @@
-#include "kernels/cuda/matmul/matmul.h"
-#include "tests/cuda/kernel_test.h"
+#include "tests/cuda/matmul_test.h"
 
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 namespace {
 
 class MatmulKernel : public KernelTest {};
 
-using Matmul = void (*)(ConstDeviceRows, const CudaMatrix&, DeviceRows, cudaStream_t);
-
 constexpr int kWidths[] = {1, 3, 7, 64, 100, 1000};
 constexpr int kOutputs[] = {1, 5, 130};
-
-CudaMatrix on_device(const TestWeights& weights, WeightFormat format) {
-  const HostMatrix part = weights.host();
-  return CudaMatrix(device(), {&part, 1}, format);
-}
-
-// Places x and y with random gaps and alignments.
-TestRows run(Matmul kernel, TestNumbers& numbers, ConstDeviceRows x, const CudaMatrix& weight) {
-  const DeviceMatrix device_x(x, numbers.below(5), numbers.below(5));
-  const DeviceMatrix y(x.rows, weight.rows(), numbers.below(5), numbers.below(5));
-  kernel(device_x.view(), weight, y.view(), nullptr);
-  EXPECT_TRUE(y.gaps_untouched());
-  return y.get();
-}
-
-// The same, every row aligned to 16 bytes where the width allows it.
-TestRows run_aligned(Matmul kernel, ConstDeviceRows x, const CudaMatrix& weight) {
-  const DeviceMatrix device_x(x, (4 - x.width % 4) % 4), y(x.rows, weight.rows());
-  kernel(device_x.view(), weight, y.view(), nullptr);
-  return y.get();
-}
-
-// What a product is to be, and how large the terms are that it adds up.
-struct Expected {
-  Expected(const TestRows& x, const TestWeights& weights, WeightFormat format)
-      : y(x.rows(), weights.rows()), magnitude(x.rows(), weights.rows()) {
-    const auto plain = load(plain_backend(), weights, format);
-    plain_backend().matmul(x.view(), *plain, y.view());
-    TestRows kept(weights.rows(), x.width());  // the weights as the format keeps them
-    std::vector<std::int32_t> ids;
-    for (int n = 0; n < weights.rows(); ++n) ids.push_back(n);
-    plain_backend().embed(*plain, ids.data(), kept.view());
-    for (int t = 0; t < x.rows(); ++t) {
-      for (int n = 0; n < weights.rows(); ++n) {
-        double sum = std::numeric_limits<float>::min();  // below it, rounding is absolute
-        for (int k = 0; k < x.width(); ++k) sum += std::fabs(double{x.row(t)[k]} * kept.row(n)[k]);
-        magnitude.row(t)[n] = static_cast<float>(sum);
-      }
-    }
-  }
-
-  TestRows y, magnitude;
-};
-
-// Either side's sum of K terms is off by at most K half units of the terms' magnitude, and the
-// scale of a row of int8 adds one more.
-double tolerance(int width) { return (width + 2) * 0x1p-23; }
 
 TEST_F(MatmulKernel, IsNearPlainLoops) {
   TestNumbers numbers(1);
@@ -77,22 +27,6 @@ TEST_F(MatmulKernel, IsNearPlainLoops) {
   }
 }
 
-// Which rows share the call, how many, where they stand and how they are aligned changes nothing.
-void expect_same_bits_in_any_company(Matmul kernel, TestNumbers& numbers,
-                                     const TestWeights& weights, WeightFormat format, int width,
-                                     int rows) {
-  const CudaMatrix matrix = on_device(weights, format);
-  const TestRows x = TestRows::random(numbers, rows, width);
-  const TestRows together = run_aligned(kernel, x.view(), matrix);
-  for (int count = 1; count <= 20; ++count) {
-    const int first = numbers.below(rows + 1 - count);
-    const ConstDeviceRows some = x.view().slice(first, count);
-    const ConstDeviceRows want = together.view().slice(first, count);
-    ASSERT_TRUE(same_rows(run_aligned(kernel, some, matrix).view(), want)) << count << " rows";
-    ASSERT_TRUE(same_rows(run(kernel, numbers, some, matrix).view(), want)) << count << " rows";
-  }
-}
-
 TEST_F(MatmulKernel, ARowsBitsDependOnNothingElse) {
   TestNumbers numbers(2);
   for (const auto [type, format] : kFormats) {
@@ -105,7 +39,7 @@ TEST_F(MatmulKernel, ARowsBitsDependOnNothingElse) {
 
 TEST_F(MatmulKernel, ARowsBitsInTheStepsOfTheLadder) {
   TestNumbers numbers(3);
-  for (const Matmul kernel : {matmul_naive, matmul_warp, matmul_vector}) {
+  for (const Matmul kernel : {matmul_naive, matmul_warp, matmul_vector, matmul_rows}) {
     for (const auto [type, format] : kFormats) {
       const TestWeights weights = TestWeights::random(numbers, type, 5, 100);
       expect_same_bits_in_any_company(kernel, numbers, weights, format, 100, 21);
@@ -129,25 +63,37 @@ TEST_F(MatmulKernel, AnOutputsBitsDependOnItsWeightsAlone) {
   }
 }
 
-TEST_F(MatmulKernel, TheEnginesIsTheOneOfRows) {
+void matmul_pipeline_store(ConstDeviceRows x, const CudaMatrix& weight, DeviceRows y,
+                           cudaStream_t stream) {
+  matmul_pipeline_then(Then::kStore, x, weight, y, stream);
+}
+
+// Whatever the number of rows: tensor cores where the weights are exact as bf16.
+TEST_F(MatmulKernel, TheEnginesIsOneForEachTypeOfWeights) {
   TestNumbers numbers(5);
-  const TestRows x = TestRows::random(numbers, 6, 777);
   for (const auto [type, format] : kFormats) {
     const CudaMatrix matrix = on_device(TestWeights::random(numbers, type, 33, 777), format);
-    const TestRows rows = run(matmul_rows, numbers, x.view(), matrix);
-    EXPECT_TRUE(same_rows(run(matmul, numbers, x.view(), matrix), rows));
-    // Sums of 777 terms in another order have other bits: the comparison can tell kernels apart.
-    EXPECT_FALSE(same_rows(run(matmul_warp, numbers, x.view(), matrix), rows));
-    const DeviceMatrix device_x(x.view()), y(6, 33);
-    device().matmul(device_x.view(), matrix, y.view());
-    EXPECT_TRUE(same_rows(y.get(), rows));
+    const bool exact = type == WeightType::kBF16;
+    for (const int count : {1, 6, 12, 40, 100}) {
+      const TestRows x = TestRows::random(numbers, count, 777);
+      const TestRows rows =
+          run(exact ? matmul_pipeline_store : matmul_rows, numbers, x.view(), matrix);
+      EXPECT_TRUE(same_rows(run(matmul, numbers, x.view(), matrix), rows));
+      // Sums of 777 terms in another order have other bits: the comparison can tell kernels apart.
+      EXPECT_FALSE(
+          same_rows(run(exact ? matmul_rows : matmul_warp, numbers, x.view(), matrix), rows));
+      const DeviceMatrix device_x(x.view()), y(count, 33);
+      device().matmul(device_x.view(), matrix, y.view());
+      EXPECT_TRUE(same_rows(y.get(), rows));
+    }
   }
 }
 
 TEST_F(MatmulKernel, NanAndInfinityStayInTheirRows) {
   TestNumbers numbers(6);
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
-  for (const Matmul kernel : {matmul_naive, matmul_warp, matmul_vector, matmul_rows, matmul_mma}) {
+  for (const Matmul kernel :
+       {matmul_naive, matmul_warp, matmul_vector, matmul_rows, matmul_mma, matmul}) {
     TestWeights weights = TestWeights::random(numbers, WeightType::kBF16, 23, 19);
     weights.set(20 * 19 + 7, 0x7fc0u);  // a NaN
     TestRows x = TestRows::random(numbers, 18, 19);
@@ -168,7 +114,7 @@ TEST_F(MatmulKernel, NanInARowOfInt8StaysInItsOutput) {
   TestWeights weights = TestWeights::random(numbers, WeightType::kF32, 9, 37);
   weights.set(5 * 37 + 36, 0x7f800000u);  // infinity
   const TestRows x = TestRows::random(numbers, 2, 37);
-  for (const Matmul kernel : {matmul_naive, matmul_warp, matmul_vector, matmul_rows}) {
+  for (const Matmul kernel : {matmul_naive, matmul_warp, matmul_vector, matmul_rows, matmul}) {
     const TestRows y = run(kernel, numbers, x.view(), on_device(weights, WeightFormat::kInt8));
     for (int n = 0; n < 9; ++n) EXPECT_EQ(std::isnan(y.row(1)[n]), n == 5);
   }
@@ -219,29 +165,6 @@ TEST_F(MatmulKernel, LargeInt8MatricesAreQuantizedRowByRow) {
   EXPECT_TRUE(same_rows(got.get(), want));
 }
 
-// Three bfloat16 hold all of a float32, so the products are exact; a unit of slack each for sums
-// that a tensor core cuts off instead of rounding.
-TEST_F(MatmulKernel, TensorCoresAreAsExactAsFloat32) {
-  TestNumbers numbers(10);
-  for (const int width : {1, 3, 8, 31, 64, 100, 600}) {
-    for (const int outputs : {1, 17, 40}) {
-      const TestRows x = TestRows::random(numbers, numbers.between(1, 11), width);
-      const TestWeights weights = TestWeights::random(numbers, WeightType::kBF16, outputs, width);
-      const Expected want(x, weights, WeightFormat::kStored);
-      const CudaMatrix matrix = on_device(weights, WeightFormat::kStored);
-      EXPECT_TRUE(near_rows(run(matmul_mma, numbers, x.view(), matrix), want.y, want.magnitude,
-                            2 * tolerance(width)))
-          << width << " inputs, " << outputs << " outputs";
-    }
-  }
-}
-
-TEST_F(MatmulKernel, ARowsBitsOnTensorCores) {
-  TestNumbers numbers(11);
-  const TestWeights weights = TestWeights::random(numbers, WeightType::kBF16, 5, 300);
-  expect_same_bits_in_any_company(matmul_mma, numbers, weights, WeightFormat::kStored, 300, 21);
-}
-
 TEST_F(MatmulKernel, TakesNoRows) {
   TestNumbers numbers(12);
   const CudaMatrix matrix =
@@ -259,7 +182,6 @@ TEST_F(MatmulKernel, WhatDoesNotFitIsRefused) {
   EXPECT_DEATH(device().matmul(x.view(), matrix, wide.view()), "y as wide as");
   EXPECT_DEATH(device().matmul(x.view(), *load(plain_backend(), weights), y.view()),
                "a matrix that this backend loaded");
-  EXPECT_DEATH(matmul_mma(x.view(), matrix, y.view(), nullptr), "weights of type bf16");
 }
 
 }  // namespace

@@ -31,7 +31,20 @@ HOT = [
     ("argmax/argmax_3_blocks.cu", "argmax_blocks_kernel", 4, 128, 64),
     ("matmul/matmul_4_rows.cu", "matmul_rows_kernelI13__nv_bfloat16Li1ELb1E", 6, 128, 128),
     ("matmul/matmul_4_rows.cu", "matmul_rows_kernelI13__nv_bfloat16Li8ELb1E", 10, 128, 168),
-    ("matmul/matmul_4_rows.cu", "matmul_rows_kernelI13__nv_bfloat16Li16ELb1E", 12, 128, 255)]
+    ("matmul/matmul_4_rows.cu", "matmul_rows_kernelI13__nv_bfloat16Li16ELb1E", 12, 128, 255),
+    ("matmul/matmul_5_mma.cu", "matmul_mma_kernel", 2, 128, 64),
+    ("matmul/matmul_6_pipeline.cu", "PipelineShapeI13__nv_bfloat16Li2ELi1ELi1ELi1ELi4E", 8, 128, 128),
+    ("matmul/matmul_6_pipeline.cu", "PipelineShapeI13__nv_bfloat16Li4ELi4ELi2ELi2ELi1E", 8, 128, 255),
+    ("matmul/matmul_6_pipeline.cu", "PipelineShapeIaLi2ELi1ELi1ELi1ELi4E", 4, 128, 128),
+    ("matmul/matmul_6_pipeline.cu", "PipelineShapeIaLi4ELi4ELi2ELi2ELi1E", 4, 128, 255)]
+# Products: a source, a name as above, an instruction of the loop over the inputs; what a warp multiplies in a turn of
+# it: bytes of weights; and at most so many instructions. By these the chapter compares the two ways to multiply.
+LOOPS = [
+    ("matmul/matmul_4_rows.cu", "matmul_rows_kernelI13__nv_bfloat16Li1ELb1E", "FFMA", 2048, 140),
+    ("matmul/matmul_4_rows.cu", "matmul_rows_kernelI13__nv_bfloat16Li8ELb1E", "FFMA", 2048, 440),
+    ("matmul/matmul_4_rows.cu", "matmul_rows_kernelI13__nv_bfloat16Li16ELb1E", "FFMA", 2048, 800),
+    ("matmul/matmul_6_pipeline.cu", "PipelineShapeI13__nv_bfloat16Li2ELi1ELi1ELi1ELi4E", "HMMA", 4096, 400),
+    ("matmul/matmul_6_pipeline.cu", "PipelineShapeIaLi2ELi1ELi1ELi1ELi4E", "HMMA", 2048, 560)]
 LOAD = re.compile(r"\bLDG(\.\w+)*\s+R(\d+),|\bLDGSTS(\.\w+)*\s")  # LDGSTS: into shared memory, by itself
 REGISTER = re.compile(r"\bR(\d+)\b")
 
@@ -56,6 +69,26 @@ def most_loads_together(listing, bits=32):
             loads += size >= bits
             most = max(most, loads)
     return most
+
+
+def loop_of(listing, opcode):
+    """The instructions of the loop that has most of an opcode, without the loops inside that have none: they are for
+    rows that are not aligned."""
+    lines = [re.sub(r"/\*.*?\*/", "", line).strip() for line in listing]
+    labels = {line[:-1]: i for i, line in enumerate(lines) if re.fullmatch(r"\.L\w+:", line)}
+    wanted = [i for i, line in enumerate(lines) if re.match(rf"{opcode}\b", line)]
+    loops = []
+    for end, line in enumerate(lines):
+        branch = re.search(r"\bBRA\b.*`\((\.L\w+)\)", line)
+        if branch and labels.get(branch[1], end) < end:
+            loops.append((labels[branch[1]], end))
+    def count(loop):
+        return sum(loop[0] <= i <= loop[1] for i in wanted)
+    first, last = max(loops, key=lambda loop: (count(loop), loop[0] - loop[1]))
+    others = [loop for loop in loops if first <= loop[0] and loop[1] <= last and loop != (first, last)
+              and count(loop) == 0]
+    return [line for i, line in enumerate(lines) if first <= i <= last and re.match(r"(@!?U?P\w+ )?[A-Z]", line)
+            and not any(a <= i <= b for a, b in others)]
 
 
 def functions(text):
@@ -99,6 +132,27 @@ class ListingsTest(unittest.TestCase):
                     self.assertGreaterEqual(loads, fewest_loads)
                     self.assertLessEqual(registers, most_registers)
                     self.assertIn("0 bytes spill stores, 0 bytes spill loads", said)
+
+    def test_instructions_for_a_products_bytes(self):
+        for source, name, opcode, number_of_bytes, most in LOOPS:
+            for architecture in ARCHITECTURES:
+                with self.subTest(kernel=name, architecture=architecture):
+                    listings, _ = self.made[source, architecture]
+                    [kernel] = [full for full in listings if name in full]
+                    loop = loop_of(listings[kernel], opcode)
+                    moves = sum(bool(re.match(r"(@!?U?P\w+ )?(IMAD\.)?MOV\b", line)) for line in loop)
+                    print(f"sm_{architecture} {name}: {len(loop)} instructions for {number_of_bytes} bytes of weights, "
+                          f"{moves} of them copy registers")
+                    self.assertLessEqual(len(loop), most)
+                    if opcode == "HMMA":  # which wants four registers in a row; see pipeline.h
+                        self.assertEqual(sum("HMMA" in line for line in loop), 24)
+                        self.assertLessEqual(moves, 24)
+
+    def test_the_counting_of_loops(self):
+        listing = [".L_x_1:", "/*0000*/ LDS R1, [R2] ;", ".L_x_2:", "LDGSTS.E [R3], desc[UR4][R2.64] ;",
+                   "@P0 BRA `(.L_x_2) ;", "HMMA.16816.F32.BF16 R4, R8, R2, RZ ;", "@!P1 BRA `(.L_x_1) ;", "EXIT ;"]
+        self.assertEqual(len(loop_of(listing, "HMMA")), 3)
+        self.assertEqual(len(loop_of(listing, "LDGSTS")), 2)
 
     def test_the_counting(self):
         """Uses, branches and barriers end a run of loads; uses of other registers do not."""

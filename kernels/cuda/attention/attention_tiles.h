@@ -178,11 +178,11 @@ __device__ void load_rows(const float* from, const std::ptrdiff_t* offsets, int 
     float* to = rows[first + n * kStep] + d;
     const float* row = from + offsets[min(first + n * kStep, count - 1)] + d;
     if constexpr (kVectors) {
-      copies.copy4(to, row);
+      copies.copy16(to, row);
     } else {
       for (int i = 0; i < 4; ++i) {
         if (d + i < head_dim) {
-          copies.copy(to + i, row + i);
+          copies.copy4(to + i, row + i);
         } else {
           to[i] = 0.0f;
         }

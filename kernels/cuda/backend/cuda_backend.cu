@@ -106,23 +106,20 @@ class CudaBackend final : public Backend {
     cpu::require_matmul(x, weight, y);
     if (x.rows == 0) return;
     if (cublas_ != nullptr) return cublas_->matmul(x, own(weight), y, stream_);
-    if (gemm_ == Gemm::kTensorCores && own(weight).type() == WeightType::kBF16) {
-      return matmul_mma(x, own(weight), y, stream_);
-    }
-    cuda::matmul(x, own(weight), y, stream_);
+    multiply(Then::kStore, x, weight, y);
   }
   void matmul_add(ConstDeviceRows x, const WeightMatrix& weight, DeviceRows products,
                   DeviceRows y) override {
-    if (!fuses_products()) return Backend::matmul_add(x, weight, products, y);
+    if (cublas_ != nullptr) return Backend::matmul_add(x, weight, products, y);
     cpu::require_matmul(x, weight, y);
-    if (x.rows > 0) matmul_rows_then(Then::kAdd, x, own(weight), y, stream_);
+    if (x.rows > 0) multiply(Then::kAdd, x, weight, y);
   }
   void matmul_silu_mul(ConstDeviceRows x, const WeightMatrix& weight, DeviceRows products,
                        DeviceRows out) override {
-    if (!fuses_products()) return Backend::matmul_silu_mul(x, weight, products, out);
+    if (cublas_ != nullptr) return Backend::matmul_silu_mul(x, weight, products, out);
     cpu::require_matmul(x, weight, products);
     require(2 * out.width == weight.rows() && out.rows == x.rows, "half as many outputs");
-    if (x.rows > 0) matmul_rows_then(Then::kSiluMul, x, own(weight), out, stream_);
+    if (x.rows > 0) multiply(Then::kSiluMul, x, weight, out);
   }
   void add(DeviceRows x, ConstDeviceRows y) override {
     cpu::require_same_shape(x, y);
@@ -208,8 +205,10 @@ class CudaBackend final : public Backend {
   }
 
  private:
-  // Whether products are our own kernel's, which can use them before they are written.
-  bool fuses_products() const { return gemm_ == Gemm::kInvariant; }
+  void multiply(Then then, ConstDeviceRows x, const WeightMatrix& weight, DeviceRows y) {
+    const auto kernel = gemm_ == Gemm::kPlain ? matmul_rows_then : matmul_then;
+    kernel(then, x, own(weight), y, stream_);
+  }
 
   // One more than the largest position. The host waits for it; engines say it in places.context.
   int context_of(const RowPlaces& places, int rows) {

@@ -31,15 +31,28 @@ void matmul_rows_then(Then then, ConstDeviceRows x, const CudaMatrix& weight, De
                       cudaStream_t stream);
 void matmul_rows(ConstDeviceRows x, const CudaMatrix& weight, DeviceRows y, cudaStream_t stream);
 
-// By tensor cores; off: the engine calls it when a committed run on a GPU has shown it right and
-// faster (NOT MEASURED). Its products are those of float32: x is split into three bfloat16 numbers
-// that add up to it; their sum is the tensor cores' own, which drops low bits. An infinity in x
-// comes out as NaN. The bits of a row do not depend on the others, as far as the hardware's sums of
-// a column do not: to be shown on a GPU.
-// REQUIRES: weights of type kBF16; a GPU of compute capability 8.0, or the emulation.
+// By tensor cores: weights read T / 8 times, rounded up. x is split into three bfloat16 numbers
+// that add up to it, so the products are those of float32; their sum is the tensor cores' own,
+// which cuts off low bits. An infinity in x comes out as NaN. The bits of a row do not depend on
+// the others, as far as the hardware's sums of a column do not: NOT CHECKED on a GPU. REQUIRES:
+// weights of type kBF16.
 void matmul_mma(ConstDeviceRows x, const CudaMatrix& weight, DeviceRows y, cudaStream_t stream);
 
-// The one that the engine calls.
+// By tensor cores, in a pipeline of asynchronous copies: weights read once for each 8 to 64 rows.
+// The tensor cores sum up 64 products at a time, and float32 the rest. The tile changes no bits.
+// REQUIRES: can_pipeline(weight), weights that are exact as bf16: kBF16 and kInt8.
+enum class PipelineTile { kRows8, kRows16, kRows32, kRows64 };
+bool can_pipeline(const CudaMatrix& weight);
+void matmul_pipeline(PipelineTile tile, Then then, ConstDeviceRows x, const CudaMatrix& weight,
+                     DeviceRows y, cudaStream_t stream);
+void matmul_pipeline_then(Then then, ConstDeviceRows x, const CudaMatrix& weight, DeviceRows y,
+                          cudaStream_t stream);
+
+// The ones that the engine calls, for any number of rows: the pipeline where the weights are exact
+// as bf16, else matmul_rows. (Three parts of each weight, too, would take nine products on tensor
+// cores, and more instructions to split them than the multiply-adds that they save with few rows.)
+void matmul_then(Then then, ConstDeviceRows x, const CudaMatrix& weight, DeviceRows y,
+                 cudaStream_t stream);
 void matmul(ConstDeviceRows x, const CudaMatrix& weight, DeviceRows y, cudaStream_t stream);
 
 }  // namespace specdec::cuda::inline SPECDEC_CUDA_BUILD

@@ -176,8 +176,4 @@ void matmul_rows(ConstDeviceRows x, const CudaMatrix& weight, DeviceRows y, cuda
   matmul_rows_then(Then::kStore, x, weight, y, stream);
 }
 
-void matmul(ConstDeviceRows x, const CudaMatrix& weight, DeviceRows y, cudaStream_t stream) {
-  matmul_rows(x, weight, y, stream);
-}
-
 }  // namespace specdec::cuda::inline SPECDEC_CUDA_BUILD

@@ -1,0 +1,218 @@
+// By tensor cores, in a pipeline. The weights and inputs of the next stages are on their way to
+// shared memory while a warp multiplies those that are there: the bytes in flight no longer depend
+// on how many registers and warps a multiprocessor has, but on its shared memory.
+//
+// One order along K for every tile of y, whatever its size: the inputs make chains of 64. The
+// tensor cores add up a chain's products, from zero; the chains' sums are added in float32, rounded
+// to nearest, in the order of the chains. So the tensor cores cut off parts of a chain's sum, never
+// of the whole one, and a block may give its warps different chains.
+//
+// Four shapes of a block's tile, and how many bytes of bf16 weights it has on their way:
+//
+//   outputs x rows   a stage: inputs, weights, x     stages   weights on their way
+//    32 x  8         256, 16 KiB,  8 KiB             3        32 KiB
+//    32 x 16         128,  8 KiB,  8 KiB             5        32 KiB
+//    32 x 32          64,  4 KiB,  8 KiB             8        28 KiB
+//   128 x 64          64, 16 KiB, 16 KiB             3        32 KiB
+//
+// Rows are fastest in the grid: the blocks that share weights run at the same time, so that L2 has
+// them for all but the first, and all of x, 6 MiB for 512 rows of 3,072, stays there.
+#include "kernels/cpu/require.h"
+#include "kernels/cuda/cuda_check.h"
+#include "kernels/cuda/matmul/pipeline.h"
+#include "kernels/cuda/silu.h"
+
+namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
+namespace {
+
+// Weights of a byte take half the room, so more stages of them.
+template <typename T>
+using Rows8 = PipelineShape<T, 2, 1, 1, 1, 4, sizeof(T) == 1 ? 5 : 3>;
+template <typename T>
+using Rows16 = PipelineShape<T, 2, 1, 1, 2, 2, sizeof(T) == 1 ? 7 : 5>;
+template <typename T>
+using Rows32 = PipelineShape<T, 2, 1, 1, 4, 1, 8>;
+template <typename T>
+using Rows64 = PipelineShape<T, 4, 4, 2, 2, 1, 3>;
+
+// The sums of a block's tile so far. With one warp to a chain, each warp's own tiles; with several,
+// warp w has tile number w of the block, to which the others bring their chains' sums.
+template <typename S>
+class RunningSums {
+ public:
+  static constexpr bool kMeet = S::kChainWarps > 1;
+  static constexpr int kMine = kMeet ? 1 : S::kTiles;
+  static constexpr int kOfBlock = S::kOutputWarps * S::kRowWarps * S::kTiles;
+  static_assert(!kMeet || kOfBlock <= S::kWarps);
+
+  // REQUIRES: what `meeting` points to is free for this block.
+  __device__ explicit RunningSums(unsigned char* meeting)
+      : meeting_(reinterpret_cast<Tile*>(meeting)) {}
+
+  // Takes a chain's sums of stage `stage`: now, or when the next stage begins.
+  __device__ void take(const Tile (&chain)[S::kTiles], int stage) {
+#pragma unroll
+    for (int i = 0; i < S::kTiles; ++i) {
+      if constexpr (kMeet) {
+        place(stage, warp() / (S::kOutputWarps * S::kRowWarps), first_tile() + i) = chain[i];
+      } else {
+        add(chain[i], totals[i]);
+      }
+    }
+  }
+  // Adds what all warps have brought. REQUIRES: a barrier since take(), and one before the next but
+  // one.
+  __device__ void meet(int stage) {
+    if constexpr (kMeet) {
+      if (warp() >= kOfBlock) return;
+#pragma unroll
+      for (int chain = 0; chain < S::kChainWarps; ++chain) {
+        add(place(stage, chain, warp()), totals[0]);
+      }
+    }
+  }
+  // The number, in its block, of this thread's tile i.
+  __device__ int tile(int i) const { return kMeet ? warp() : first_tile() + i; }
+
+  Tile totals[kMine] = {};
+
+ private:
+  static __device__ int warp() { return static_cast<int>(threadIdx.x) / kWarp; }
+  static __device__ int first_tile() {
+    return warp() % (S::kOutputWarps * S::kRowWarps) * S::kTiles;
+  }
+  static __device__ void add(const Tile& from, Tile& to) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) to.at[i] += from.at[i];
+  }
+  __device__ Tile& place(int stage, int chain, int tile) {
+    const int lane = static_cast<int>(threadIdx.x) % kWarp;
+    return meeting_[((stage % 2 * S::kChainWarps + chain) * kOfBlock + tile) * kWarp + lane];
+  }
+
+  Tile* meeting_;
+};
+
+// Writes a tile whose first output and row are o and r of the block's.
+template <typename S>
+__device__ void write_tile(const Tile& total, int o, int r, const BlockTile<S>& block,
+                           const Weights<typename S::T>& weight, DeviceRows y, Then then) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarp, g = lane / 4, c = lane % 4;
+  const auto product = [&](int i) {
+    return weight.scale(block.weight_row(o + g + i / 2 * 8, weight.rows, then)) * total.at[i];
+  };
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const int row = block.t + r + 2 * c + i % 2;
+    if (then == Then::kSiluMul) {
+      const int column = block.n + o / 2 + g;
+      if (i < 2 && row < y.rows && column < y.width) {
+        row_of(y, row)[column] = silu_mul(product(i), product(i + 2));
+      }
+      continue;
+    }
+    const int column = block.n + o + g + i / 2 * 8;
+    if (row >= y.rows || column >= y.width) continue;
+    float& element = row_of(y, row)[column];
+    element = then == Then::kAdd ? element + product(i) : product(i);
+  }
+}
+
+template <typename S>
+__global__ void __launch_bounds__(S::kThreads, 2)
+    matmul_pipeline_kernel(ConstDeviceRows x, bool aligned, Weights<typename S::T> weight,
+                           DeviceRows y, Then then) {
+  const BlockTile<S> block = {static_cast<int>(blockIdx.y) * BlockTile<S>::columns(then),
+                              static_cast<int>(blockIdx.x) * S::kRows};
+  const WarpPlace<S> place(static_cast<int>(threadIdx.x) / kWarp);
+  unsigned char* const shared = dynamic_shared<unsigned char>();
+  PipelineLoader<S> loader(x, weight, then, block, aligned);
+  RunningSums<S> sums(shared + S::kStages * S::kStageBytes);
+
+  // [snippet pipeline]
+  for (int stage = 0; stage < S::kStages - 1; ++stage) {
+    loader.request(shared + stage * S::kStageBytes, stage);
+  }
+  const int stages = (x.width + S::kStageInputs - 1) / S::kStageInputs;
+  unsigned char *now = shared, *before = shared + (S::kStages - 1) * S::kStageBytes;
+  for (int stage = 0; stage < stages; ++stage) {
+    loader.template wait<S::kStages - 2>();  // for this stage; the later ones are on their way
+    __syncthreads();                         // it is there for all, and the one before is free
+    loader.request(before, stage + S::kStages - 1);
+    if (stage > 0) sums.meet(stage - 1);
+    Tile chain[S::kTiles] = {};
+    if (stage * S::kStageInputs + place.chain * kChain < x.width) {
+      multiply_chain<S>(now, place, chain);
+    }
+    sums.take(chain, stage);
+    before = now;
+    now = now == shared + (S::kStages - 1) * S::kStageBytes ? shared : now + S::kStageBytes;
+  }
+  // [end snippet pipeline]
+  __syncthreads();
+  sums.meet(stages - 1);
+
+#pragma unroll
+  for (int i = 0; i < sums.kMine; ++i) {
+    const int tile = sums.tile(i);
+    if (tile >= sums.kOfBlock) return;
+    const WarpPlace<S> at(tile / S::kTiles);
+    write_tile<S>(sums.totals[i], kTileOutputs * (at.output_tile + tile % S::kTiles / S::kRowTiles),
+                  kTileRows * (at.row_tile + tile % S::kRowTiles), block, weight, y, then);
+  }
+}
+
+template <typename S>
+void launch_shape(Then then, ConstDeviceRows x, const CudaMatrix& weight, DeviceRows y,
+                  cudaStream_t stream) {
+  const auto kernel = matmul_pipeline_kernel<S>;
+  static const cudaError_t allowed = cudaFuncSetAttribute(
+      kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(S::kSharedBytes));
+  cuda_check(allowed);
+  launch(kernel,
+         dim3(blocks_for(x.rows, S::kRows), blocks_for(y.width, BlockTile<S>::columns(then))),
+         S::kThreads, S::kSharedBytes, stream, x, is_aligned(x.data) && x.stride % 4 == 0,
+         Weights<typename S::T>(weight), y, then);
+}
+
+template <typename T>
+void launch_tile(PipelineTile tile, Then then, ConstDeviceRows x, const CudaMatrix& weight,
+                 DeviceRows y, cudaStream_t stream) {
+  switch (tile) {
+    case PipelineTile::kRows8:
+      return launch_shape<Rows8<T>>(then, x, weight, y, stream);
+    case PipelineTile::kRows16:
+      return launch_shape<Rows16<T>>(then, x, weight, y, stream);
+    case PipelineTile::kRows32:
+      return launch_shape<Rows32<T>>(then, x, weight, y, stream);
+    case PipelineTile::kRows64:
+      return launch_shape<Rows64<T>>(then, x, weight, y, stream);
+  }
+}
+
+// The large tile reads the fewest bytes for each product, if there are enough of them for a GPU.
+PipelineTile tile_for(int rows, int outputs) {
+  constexpr unsigned kEnoughBlocks = 96;
+  if (rows <= 8) return PipelineTile::kRows8;
+  if (rows <= 16) return PipelineTile::kRows16;
+  const bool enough = blocks_for(rows, 64) * blocks_for(outputs, 128) >= kEnoughBlocks;
+  return rows > 32 && enough ? PipelineTile::kRows64 : PipelineTile::kRows32;
+}
+
+}  // namespace
+
+void matmul_pipeline(PipelineTile tile, Then then, ConstDeviceRows x, const CudaMatrix& weight,
+                     DeviceRows y, cudaStream_t stream) {
+  cpu::require(can_pipeline(weight), "weights of type bf16 or int8");
+  if (weight.type() == WeightType::kInt8) {
+    return launch_tile<std::int8_t>(tile, then, x, weight, y, stream);
+  }
+  launch_tile<__nv_bfloat16>(tile, then, x, weight, y, stream);
+}
+
+void matmul_pipeline_then(Then then, ConstDeviceRows x, const CudaMatrix& weight, DeviceRows y,
+                          cudaStream_t stream) {
+  matmul_pipeline(tile_for(x.rows, weight.rows()), then, x, weight, y, stream);
+}
+
+}  // namespace specdec::cuda::inline SPECDEC_CUDA_BUILD

@@ -1,0 +1,299 @@
+#pragma once
+#include "kernels/cuda/async_copy.h"
+#include "kernels/cuda/matmul/matmul.h"
+#include "kernels/cuda/matmul/tensor_core.h"
+
+// The two operands of matmul_6_pipeline.cu on their way through shared memory: which thread asks
+// for what, where it is put, and how a warp's lanes take it from there. Device code.
+namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
+
+constexpr int kChain = 64;  // inputs whose products the tensor cores add up by themselves
+
+// How a block shares out a tile of y. A warp has kOutputTiles x kRowTiles tiles of 16 x 8. Warps
+// share out the outputs, the rows, or the chains of a stage: kChainWarps of them, one each. kStages
+// stages are in shared memory, all but one of them on their way.
+template <typename WeightT, int kOutputTiles_, int kRowTiles_, int kOutputWarps_, int kRowWarps_,
+          int kChainWarps_, int kStages_>
+struct PipelineShape {
+  using T = WeightT;
+  static constexpr int kOutputTiles = kOutputTiles_, kRowTiles = kRowTiles_;
+  static constexpr int kOutputWarps = kOutputWarps_, kRowWarps = kRowWarps_;
+  static constexpr int kChainWarps = kChainWarps_, kStages = kStages_;
+  static constexpr int kTiles = kOutputTiles * kRowTiles;  // of a warp
+  static constexpr int kWarps = kOutputWarps * kRowWarps * kChainWarps, kThreads = kWarp * kWarps;
+  static constexpr int kOutputs = kTileOutputs * kOutputTiles * kOutputWarps;
+  static constexpr int kRows = kTileRows * kRowTiles * kRowWarps;
+  static constexpr int kStageInputs = kChain * kChainWarps;
+
+  // In units of 16 bytes: of an output's weights, or a row's inputs, in a chain.
+  static constexpr int kWeightUnits = kChain / kGroup<T>, kInputUnits = kChain / 4;
+  // In bytes: of a chain, of a stage.
+  static constexpr int kChainWeights = 16 * kOutputs * kWeightUnits;
+  static constexpr int kChainInputs = 16 * kRows * kInputUnits;
+  static constexpr int kStageWeights = kChainWarps * kChainWeights;
+  static constexpr int kStageBytes = kStageWeights + kChainWarps * kChainInputs;
+  // What the warps' chains gave, of one stage and of the one before.
+  static constexpr int kMeetingBytes = kChainWarps > 1 ? 2 * 16 * kWarps* kTiles* kWarp : 0;
+  static constexpr std::size_t kSharedBytes = std::size_t{kStages} * kStageBytes + kMeetingBytes;
+  static_assert(kSharedBytes <= 99 << 10, "what a block may have on compute capability 8.6 and 12");
+};
+
+// Where unit u of row r of a chain is put, in bytes, so that lanes which are served together find
+// theirs in different banks: the bits of swizzle(r, u) are turned round in u. kUnits: of a row.
+//   16  inputs: of 4 rows, 8 bytes of each of 4 lanes; of 2 rows, 16 bytes of each of 4 lanes
+//    8  bf16 weights: of 8 rows, the same unit
+//    4  int8 weights: of 2 rows, all units, which are neighbours anyway
+template <int kUnits>
+__host__ __device__ constexpr int swizzle(int r, int u) {
+  return kUnits == 16 ? (u >> 3 & 1) | (r & 3) << 1 : kUnits == 8 ? r & 7 : 0;
+}
+template <int kUnits>
+__host__ __device__ constexpr int place_of(int r, int u) {
+  return 16 * (r * kUnits + (u ^ swizzle<kUnits>(r, u)));
+}
+// place_of(r + rows, u ^ units) from place_of(r, u), an instruction or two where rows and units are
+// constants. REQUIRES: r < rows, or a multiple of what rows is less than: no bit of both.
+template <int kUnits>
+__host__ __device__ constexpr int place_beyond(int place, int rows, int units) {
+  return (place ^ 16 * (units ^ swizzle<kUnits>(rows, units))) + 16 * rows * kUnits;
+}
+
+// Whether `lanes` pieces of so many bytes, from place(0), place(1), ... on, share no bank.
+template <typename Place>
+constexpr bool in_different_banks(int lanes, int bytes, Place place) {
+  bool used[32] = {};
+  for (int lane = 0; lane < lanes; ++lane) {
+    for (int word = place(lane) / 4; word < (place(lane) + bytes) / 4; ++word) {
+      if (used[word % 32]) return false;
+      used[word % 32] = true;
+    }
+  }
+  return true;
+}
+constexpr bool no_lanes_wait_for_each_other() {
+  bool good = true;
+  for (int r = 0; r < 16; r += 2) {
+    for (int u = 0; u < 16; u += 2) {
+      const auto two = [=](int l) {
+        return place_of<16>(r / 4 * 4 + l / 4, u + l % 4 / 2) + l % 2 * 8;
+      };
+      const auto four = [=](int l) { return place_of<16>(r + l / 4, 4 * (l % 4) + u / 4); };
+      const auto fragment = [=](int l) { return place_of<8>(r / 8 * 8 + l, u / 2); };
+      const auto bytes = [=](int l) { return place_of<4>(r + l / 4, l % 4); };
+      good = good && in_different_banks(16, 8, two) && in_different_banks(8, 16, four) &&
+             in_different_banks(8, 16, fragment) && in_different_banks(8, 16, bytes);
+      good = good && place_of<16>(r + 16, u ^ 3) == place_beyond<16>(place_of<16>(r, u), 16, 3) &&
+             place_of<8>(r % 4 + 4, u / 2) == place_beyond<8>(place_of<8>(r % 4, u / 2), 4, 0);
+    }
+  }
+  return good;
+}
+static_assert(no_lanes_wait_for_each_other());
+
+// A block's share of the rows of x and W.
+template <typename S>
+struct BlockTile {
+  int n, t;  // the first column and row of y
+
+  // Of y, that a block writes.
+  static __host__ __device__ constexpr int columns(Then then) {
+    return then == Then::kSiluMul ? S::kOutputs / 2 : S::kOutputs;
+  }
+  // The row of W of the block's output o; behind the last one that one again. For SwiGLU, of each
+  // 16 outputs the first 8 are gates and the others their factors, so that a lane has both of a
+  // pair.
+  __device__ int weight_row(int o, int weight_rows, Then then) const {
+    if (then != Then::kSiluMul) return min(n + o, weight_rows - 1);
+    const int half = weight_rows / 2;
+    return o / 8 % 2 * half + min(n + o / 16 * 8 + o % 8, half - 1);
+  }
+};
+
+// Asks for one stage after the other. A thread copies the same unit of every so-manieth row.
+template <typename S>
+class PipelineLoader {
+ public:
+  __device__ PipelineLoader(const ConstDeviceRows& x, const Weights<typename S::T>& weight,
+                            Then then, const BlockTile<S>& block, bool aligned)
+      : x_(x),
+        weights_(weight.data),
+        row_bytes_(static_cast<unsigned>(weight.row_bytes)),
+        groups_(weight.groups()),
+        first_row_(block.t + thread() / kInputsOfRow),
+        aligned_(aligned) {
+#pragma unroll
+    for (int i = 0; i < kWeightCopies; ++i) {
+      const int o = thread() / kWeightsOfRow + i * kWeightStep;
+      weight_rows_[i] = static_cast<unsigned>(block.weight_row(o, weight.rows, then));
+    }
+  }
+
+  // Of stage number `stage`, to `to`; behind the last one, nothing. What is behind a row's end, and
+  // rows behind the last one, are zeros.
+  __device__ void request(unsigned char* to, int stage) {
+    if (stage * S::kStageInputs < x_.width) {
+      copy_weights(to, stage * kWeightsOfRow + thread() % kWeightsOfRow);
+      copy_inputs(to + S::kStageWeights, 4 * (stage * kInputsOfRow + thread() % kInputsOfRow));
+    }
+    copies_.end_group();
+  }
+  template <int kLater>
+  __device__ void wait() {
+    copies_.wait_for_groups<kLater>();
+  }
+
+ private:
+  static constexpr int kWeightsOfRow = S::kWeightUnits * S::kChainWarps;
+  static constexpr int kInputsOfRow = S::kInputUnits * S::kChainWarps;
+  static constexpr int kWeightStep = S::kThreads / kWeightsOfRow;
+  static constexpr int kInputStep = S::kThreads / kInputsOfRow;
+  static constexpr int kWeightCopies = S::kOutputs / kWeightStep;
+  static constexpr int kInputCopies = S::kRows / kInputStep;
+
+  static __device__ int thread() { return static_cast<int>(threadIdx.x); }
+
+  // Group g of each output's weights.
+  __device__ void copy_weights(unsigned char* to, int g) {
+    const int unit = thread() % kWeightsOfRow, chain = unit / S::kWeightUnits;
+    const int place = chain * S::kChainWeights +
+                      place_of<S::kWeightUnits>(thread() / kWeightsOfRow, unit % S::kWeightUnits);
+    const int bytes = g < groups_ ? 16 : 0;
+    const unsigned char* const from = weights_ + 16 * std::ptrdiff_t{bytes > 0 ? g : 0};
+#pragma unroll
+    for (int i = 0; i < kWeightCopies; ++i) {
+      copies_.copy16(to + place_beyond<S::kWeightUnits>(place, i * kWeightStep, 0),
+                     from + std::size_t{weight_rows_[i]} * row_bytes_, bytes);
+    }
+  }
+
+  // Inputs k .. k + 3 of each row.
+  __device__ void copy_inputs(unsigned char* to, int k) {
+    const int unit = thread() % kInputsOfRow, chain = unit / S::kInputUnits;
+    const int place = chain * S::kChainInputs +
+                      place_of<S::kInputUnits>(thread() / kInputsOfRow, unit % S::kInputUnits);
+    const int count = max(0, min(x_.width - k, 4));
+    const float* const from = x_.data + (count > 0 ? k : 0);
+    const auto stride = static_cast<unsigned>(x_.stride);
+    const auto copy = [&](int i, const auto& copy_unit) {
+      const int r = first_row_ + i * kInputStep;
+      copy_unit(to + place_beyond<S::kInputUnits>(place, i * kInputStep, 0),
+                from + std::size_t{static_cast<unsigned>(min(r, x_.rows - 1))} * stride,
+                r < x_.rows ? count : 0);
+    };
+    if (aligned_) {
+#pragma unroll
+      for (int i = 0; i < kInputCopies; ++i) {
+        copy(i, [&](unsigned char* at, const float* inputs, int reads) {
+          copies_.copy16(at, inputs, 4 * reads);
+        });
+      }
+    } else {
+#pragma unroll 1
+      for (int i = 0; i < kInputCopies; ++i) {
+        copy(i, [&](unsigned char* at, const float* inputs, int reads) {
+          for (int j = 0; j < 4; ++j)
+            copies_.copy4(at + 4 * j, inputs + (j < reads ? j : 0), j < reads);
+        });
+      }
+    }
+  }
+
+  ConstDeviceRows x_;
+  const unsigned char* weights_;
+  unsigned row_bytes_;
+  int groups_, first_row_;
+  bool aligned_;
+  unsigned weight_rows_[kWeightCopies];
+  AsyncCopies copies_;
+};
+
+// Where a warp's tiles are in its block's, in tiles.
+template <typename S>
+struct WarpPlace {
+  __device__ explicit WarpPlace(int warp)
+      : output_tile(warp % S::kOutputWarps * S::kOutputTiles),
+        row_tile(warp / S::kOutputWarps % S::kRowWarps * S::kRowTiles),
+        chain(warp / (S::kOutputWarps * S::kRowWarps)) {}
+  int output_tile, row_tile, chain;
+};
+
+// A lane's operands of the 16 inputs of a step, of a chain in shared memory.
+//
+// Weights of bf16: one ldmatrix brings all four registers of a fragment, so lane c has inputs 2 c,
+// 2 c + 1 and 8 further on, of x as well. (A lane that loads 16 bytes has 8 weights of one output,
+// but the fragment wants registers of two outputs by turns: the compiler copied each for each
+// instruction.) Weights of int8 get new registers anyway: lane c has 4 inputs that are neighbours.
+template <typename T>
+struct StepOperands;
+
+template <>
+struct StepOperands<__nv_bfloat16> {
+  static constexpr int kUnits = 8;
+  // Of outputs o .. o + 15. o: a multiple of 16.
+  static __device__ FragmentA weights(const unsigned char* chain, int o, int step) {
+    return load_fragment([&](int lane) {
+      const int place = place_of<kUnits>(lane % 16, lane / 16);
+      return chain + place_beyond<kUnits>(place, o, 2 * step);
+    });
+  }
+  // Of row r + g. r: a multiple of 8.
+  static __device__ Vector4 inputs(const unsigned char* chain, int r, int step, int g, int c) {
+    const int place = place_of<16>(g, c / 2) + c % 2 * 8;
+    const auto two = [&](int unit) {
+      return *reinterpret_cast<const float2*>(chain + place_beyond<16>(place, r, unit));
+    };
+    const float2 first = two(4 * step), second = two(4 * step + 2);
+    return {{first.x, first.y, second.x, second.y}};
+  }
+};
+
+template <>
+struct StepOperands<std::int8_t> {
+  static constexpr int kUnits = 4;
+  static __device__ FragmentA weights(const unsigned char* chain, int o, int step) {
+    const int lane = static_cast<int>(threadIdx.x) % kWarp, g = lane / 4, c = lane % 4;
+    const auto four = [&](int output) {  // of 16 that the steps share
+      const uint4 w = *reinterpret_cast<const uint4*>(chain + place_of<kUnits>(output, c));
+      return step < 2 ? (step == 0 ? w.x : w.y) : (step == 2 ? w.z : w.w);
+    };
+    const unsigned upper = four(o + g), lower = four(o + g + 8);
+    return {{bf16_pair<0>(upper), bf16_pair<0>(lower), bf16_pair<2>(upper), bf16_pair<2>(lower)}};
+  }
+  static __device__ Vector4 inputs(const unsigned char* chain, int r, int step, int g, int c) {
+    const int place = place_beyond<16>(place_of<16>(g, 4 * c), r, step);
+    return *reinterpret_cast<const Vector4*>(chain + place);
+  }
+};
+
+// totals += the products of a warp's chain of a stage: of all its inputs, in one order.
+template <typename S>
+__device__ void multiply_chain(const unsigned char* stage, const WarpPlace<S>& place,
+                               Tile (&totals)[S::kTiles]) {
+  using Operands = StepOperands<typename S::T>;
+  const int lane = static_cast<int>(threadIdx.x) % kWarp, g = lane / 4, c = lane % 4;
+  const unsigned char* const weights = stage + place.chain * S::kChainWeights +
+                                       16 * S::kWeightUnits * kTileOutputs * place.output_tile;
+  const unsigned char* const inputs = stage + S::kStageWeights + place.chain * S::kChainInputs +
+                                      16 * S::kInputUnits * kTileRows * place.row_tile;
+  // [snippet pipeline-chain]
+#pragma unroll S::kTiles> 4 ? 1 : 4
+  for (int step = 0; step < kChain / kTileDepth; ++step) {
+    FragmentA w[S::kOutputTiles];
+#pragma unroll
+    for (int o = 0; o < S::kOutputTiles; ++o) {
+      w[o] = Operands::weights(weights, kTileOutputs * o, step);
+    }
+#pragma unroll
+    for (int r = 0; r < S::kRowTiles; ++r) {
+      FragmentB parts[kParts];
+      split(Operands::inputs(inputs, kTileRows * r, step, g, c), parts);
+#pragma unroll
+      for (int o = 0; o < S::kOutputTiles; ++o) {
+        multiply_add(w[o], parts, totals[o * S::kRowTiles + r]);
+      }
+    }
+  }
+  // [end snippet pipeline-chain]
+}
+
+}  // namespace specdec::cuda::inline SPECDEC_CUDA_BUILD

@@ -1,0 +1,107 @@
+#pragma once
+#include "kernels/cuda/device_code.h"
+#include "kernels/cuda/vector4.h"
+#include "kernels/cuda/weights.h"
+
+// Products of float32 on tensor cores, which multiply bf16: weights of bf16 or int8 are that, and x
+// is split into three parts of 8 bits, which hold all 24. Device code.
+namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
+
+constexpr int kTileOutputs = 16, kTileRows = 8, kTileDepth = 16;
+constexpr int kParts = 3;
+
+// Operands as mma.m16n8k16 wants them (PTX ISA, "Matrix fragments for mma.m16n8k16"), two bf16 in a
+// register. Lane 4 g + c holds of A, 16 x 16, in half j of register r [g + 8 (r % 2)]
+// [2 c + 8 (r / 2) + j]; of B, 16 x 8, [2 c + 8 r + j][g]; of the result, 16 x 8, in its element i
+// [g + 8 (i / 2)][2 c + i % 2].
+//
+// A sum has no order inside a step, so any 16 inputs may be its 16, if both operands agree: lane c
+// takes 4 neighbours of its own, so that its loads are wide.
+struct FragmentA {
+  unsigned at[4];
+};
+struct FragmentB {
+  unsigned at[2];
+};
+struct alignas(16) Tile {
+  float at[4];
+};
+
+// total += A B[0], then A B[1], ... REQUIRES: all 32 lanes call it.
+__device__ inline void multiply_add(const FragmentA& a, const FragmentB (&b)[kParts], Tile& total) {
+#ifdef SPECDEC_EMULATED
+  emulation::multiply_tiles(a.at, b[0].at, kParts, total.at);
+#else
+#pragma unroll
+  for (int i = 0; i < kParts; ++i) {
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+        "{%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(total.at[0]), "+f"(total.at[1]), "+f"(total.at[2]), "+f"(total.at[3])
+        : "r"(a.at[0]), "r"(a.at[1]), "r"(a.at[2]), "r"(a.at[3]), "r"(b[i].at[0]), "r"(b[i].at[1]));
+  }
+#endif
+}
+
+// The upper halves of two floats, which are their leading 8 bits as bf16.
+__device__ inline unsigned leading_bits(float first, float second) {
+  return __float_as_uint(first) >> 16 | (__float_as_uint(second) & 0xffff0000u);
+}
+
+// [snippet split]
+// Four neighbouring inputs as three operands that add up to them, the smallest first. What is cut
+// off is exact, as is what is left: the parts have 8 bits each, and a float has 24.
+__device__ inline void split(Vector4 x, FragmentB (&parts)[kParts]) {
+#pragma unroll
+  for (int p = kParts - 1; p >= 0; --p) {
+    parts[p] = {leading_bits(x.at[0], x.at[1]), leading_bits(x.at[2], x.at[3])};
+#pragma unroll
+    for (int i = 0; i < 4; ++i) x.at[i] -= __uint_as_float(__float_as_uint(x.at[i]) & 0xffff0000u);
+  }
+}
+// [end snippet split]
+
+// Weights i .. i + 3 of outputs g and g + 8, which a lane has.
+__device__ inline FragmentA weight_fragment(const Group<__nv_bfloat16>& upper,
+                                            const Group<__nv_bfloat16>& lower, int i) {
+  const auto pair = [](const Group<__nv_bfloat16>& w, int at) {
+    unsigned two;
+    memcpy(&two, &w.at[at], sizeof two);
+    return two;
+  };
+  return {{pair(upper, i), pair(lower, i), pair(upper, i + 2), pair(lower, i + 2)}};
+}
+
+// Numbers kFirst and kFirst + 1 of four int8 as bf16, which holds their 7 bits and a sign. Behind
+// 2^23, the last byte of a float counts ones: a subtraction instead of a conversion, of which a
+// multiprocessor does an eighth as many.
+template <int kFirst>
+__device__ unsigned bf16_pair(unsigned four) {
+  const auto number = [&](unsigned i) {
+    const unsigned byte = __byte_perm(four ^ 0x80808080u, 0x4b000000u, 0x7440u | i);
+    return __uint_as_float(byte) - (0x1p23f + 128.0f);  // the byte is 128 more than the number
+  };
+  return leading_bits(number(kFirst), number(kFirst + 1));
+}
+
+// A from shared memory: 8 neighbouring bf16 of one of its rows from each address. row(l): where
+// outputs l % 16 have theirs, inputs 0 .. 7 for l < 16, inputs 8 .. 15 else. REQUIRES: all 32 lanes
+// call it (ldmatrix; PTX ISA, "Warp-level matrix load instruction").
+template <typename Row>
+__device__ FragmentA load_fragment(const Row& row) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  FragmentA a;
+#ifdef SPECDEC_EMULATED
+  for (int r = 0; r < 4; ++r) {
+    a.at[r] = reinterpret_cast<const unsigned*>(row(8 * r + lane / 4))[lane % 4];
+  }
+#else
+  const auto address = static_cast<unsigned>(__cvta_generic_to_shared(row(lane)));
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(a.at[0]), "=r"(a.at[1]), "=r"(a.at[2]), "=r"(a.at[3])
+               : "r"(address)
+               : "memory");
+#endif
+  return a;
+}
+
+}  // namespace specdec::cuda::inline SPECDEC_CUDA_BUILD

@@ -1,0 +1,146 @@
+#include "kernels/emulation/tensor_cores.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+namespace specdec::emulation {
+namespace {
+
+constexpr int kRows = kTensorRows, kColumns = 8, kDepth = kTensorDepth;
+
+struct LaneOperands {
+  const unsigned* a;
+  const unsigned* b;
+  int parts;
+  float* total;
+};
+
+// Element j, 0 or 1, of a register with two bf16.
+float element(unsigned pair, int j) {
+  return std::bit_cast<float>(j == 0 ? pair << 16 : pair & 0xffff0000u);
+}
+
+// 2^exponent.
+double power_of_two(int exponent) {
+  return std::bit_cast<double>(static_cast<std::uint64_t>(1023 + exponent) << 52);
+}
+
+// Of a sum that ends with 24 bits, the unit of its last one: that of the largest term.
+double unit_of(double largest, int extra_bits) {
+  const int exponent = static_cast<int>(std::bit_cast<std::uint64_t>(largest) >> 52) - 1023;
+  return power_of_two(std::max(exponent, -400) - 23 - extra_bits);
+}
+
+float cut_off(double value) {  // to 24 bits
+  return static_cast<float>(
+      std::bit_cast<double>(std::bit_cast<std::uint64_t>(value) & ~((1ull << 29) - 1)));
+}
+
+// The same for k from first to last.
+void add_block(const TensorRows& a, const float (&b)[kDepth], int first, int last, int extra_bits,
+               float (&sums)[kRows]) {
+  double largest[kRows], plain[kRows], unit[kRows], inverse[kRows], total[kRows];
+  for (int m = 0; m < kRows; ++m) plain[m] = double{sums[m]};
+  for (int m = 0; m < kRows; ++m) largest[m] = std::fabs(plain[m]);
+  for (int k = first; k < last; ++k) {
+    for (int m = 0; m < kRows; ++m) {
+      const double product = double{a[k][m]} * double{b[k]};
+      plain[m] += product;
+      largest[m] = std::max(largest[m], std::fabs(product));
+    }
+  }
+  for (int m = 0; m < kRows; ++m) {
+    unit[m] = unit_of(largest[m], extra_bits);
+    inverse[m] = 1.0 / unit[m];
+    total[m] = std::trunc(double{sums[m]} * inverse[m]);
+  }
+  for (int k = first; k < last; ++k) {
+    for (int m = 0; m < kRows; ++m) {
+      total[m] += std::trunc(double{a[k][m]} * double{b[k]} * inverse[m]);
+    }
+  }
+  for (int m = 0; m < kRows; ++m) {
+    const float sum = cut_off(total[m] * unit[m]);
+    sums[m] = std::isfinite(plain[m]) ? sum : static_cast<float>(plain[m]);
+  }
+}
+
+using Lanes = const LaneOperands* [kLanes];
+
+// Lane 4 g + c has of A, 16 x 16, [g + 8 (r % 2)][2 c + 8 (r / 2) + j] in half j of register r.
+// Returns whether all of A is finite.
+bool gather(const Lanes& lanes, TensorRows& a) {
+  unsigned infinite = 0;
+  for (int g = 0; g < 8; ++g) {
+    for (int c = 0; c < 4; ++c) {
+      const unsigned* pairs = lanes[4 * g + c]->a;
+      for (int r = 0; r < 4; ++r) {
+        for (int j = 0; j < 2; ++j)
+          a[2 * c + 8 * (r / 2) + j][g + 8 * (r % 2)] = element(pairs[r], j);
+        infinite |= (pairs[r] & 0x7f807f80u) + 0x00800080u;  // a carry for the largest exponent
+      }
+    }
+  }
+  return (infinite & 0x80008000u) == 0;
+}
+
+// Of B, 16 x 8, it has [2 c + 8 r + j][g]; here column n. Returns whether any of it is not zero.
+bool gather(const Lanes& lanes, int part, int n, float (&b)[kDepth]) {
+  unsigned all = 0;
+  for (int c = 0; c < 4; ++c) {
+    const unsigned* pairs = lanes[4 * n + c]->b + 2 * part;
+    for (int i = 0; i < 4; ++i) b[2 * c + 8 * (i / 2) + i % 2] = element(pairs[i / 2], i % 2);
+    all |= pairs[0] | pairs[1];
+  }
+  return (all & 0x7fff7fffu) != 0;
+}
+
+// Of the sums, 16 x 8, it has [g + 8 (i / 2)][2 c + i % 2] in element i.
+void multiply_warp(const LaneValues& brought) {
+  Lanes lanes;
+  for (unsigned l = 0; l < kLanes; ++l) {
+    lanes[l] = reinterpret_cast<const LaneOperands*>(brought[l]);
+  }
+  TensorRows a;
+  const bool finite = gather(lanes, a);
+  for (int n = 0; n < kColumns; ++n) {
+    float b[kDepth], sums[kRows];
+    const auto for_sums = [&](const auto& visit) {
+      for (int m = 0; m < kRows; ++m) {
+        visit(lanes[m % 8 * 4 + n / 2]->total[m / 8 * 2 + n % 2], sums[m]);
+      }
+    };
+    for_sums([](float of_lane, float& sum) { sum = of_lane; });
+    for (int part = 0; part < lanes[0]->parts; ++part) {
+      const bool any = gather(lanes, part, n, b);
+      if (any || !finite) add_products(a, b, sums);  // zeros change nothing
+    }
+    for_sums([](float& of_lane, float sum) { of_lane = sum; });
+  }
+}
+
+}  // namespace
+
+TensorCoreModel& tensor_core_model() {
+  static TensorCoreModel model;
+  return model;
+}
+
+void add_products(const TensorRows& a, const float (&b)[kDepth], float (&sums)[kRows]) {
+  const auto [block, extra_bits] = tensor_core_model();
+  for (int k = 0; k < kDepth; k += block) add_block(a, b, k, k + block, extra_bits, sums);
+}
+
+// The lanes bring where their registers are; when all are there, the first one's answer is the
+// work.
+void multiply_tiles(const unsigned* a, const unsigned* b, int parts, float* total, CallSite site) {
+  const LaneOperands mine = {a, b, parts, total};
+  const auto work = [](const LaneValues& brought, unsigned, int number) {
+    if (number == 0) multiply_warp(brought);
+    return std::uint64_t{0};
+  };
+  warp_collective(0xffffffffu, reinterpret_cast<std::uint64_t>(&mine), work, lane(), false, site);
+}
+
+}  // namespace specdec::emulation

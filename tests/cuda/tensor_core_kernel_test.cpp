@@ -1,0 +1,266 @@
+// The products on tensor cores: how exact they are however a tensor core adds, and that nothing but
+// a row has a part in its bits.
+#include "tests/cuda/matmul_test.h"
+
+namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
+namespace {
+
+class TensorCoreKernel : public KernelTest {};
+
+constexpr PipelineTile kPipelineTiles[] = {PipelineTile::kRows8, PipelineTile::kRows16,
+                                           PipelineTile::kRows32, PipelineTile::kRows64};
+
+template <PipelineTile tile>
+void by_tile(ConstDeviceRows x, const CudaMatrix& weight, DeviceRows y, cudaStream_t stream) {
+  matmul_pipeline(tile, Then::kStore, x, weight, y, stream);
+}
+constexpr Matmul kByTile[] = {by_tile<PipelineTile::kRows8>, by_tile<PipelineTile::kRows16>,
+                              by_tile<PipelineTile::kRows32>, by_tile<PipelineTile::kRows64>};
+
+// The weights that are exact as bf16.
+constexpr Format kExact[] = {{WeightType::kBF16, WeightFormat::kStored},
+                             {WeightType::kBF16, WeightFormat::kInt8}};
+
+// Three products for an input, each of which a step of 16 may cut off by a unit, as it may the sum:
+// 3 x 17 / 16 units an input, and twice as much where a step is two of 8.
+double cut_off_tolerance(int width) { return 8 * (width + 16) * 0x1p-23; }
+
+TEST_F(TensorCoreKernel, IsNearPlainLoops) {
+  TestNumbers numbers(1);
+  for (const auto [type, format] : kExact) {
+    for (const int width : {1, 3, 8, 31, 64, 65, 100, 600}) {
+      for (const int outputs : {1, 17, 140}) {
+        const TestRows x = TestRows::random(numbers, numbers.between(1, 70), width);
+        const TestWeights weights = TestWeights::random(numbers, type, outputs, width);
+        const Expected want(x, weights, format);
+        const CudaMatrix matrix = on_device(weights, format);
+        for (const Matmul kernel : kByTile) {
+          EXPECT_TRUE(near_rows(run(kernel, numbers, x.view(), matrix), want.y, want.magnitude,
+                                cut_off_tolerance(width)))
+              << width << " inputs, " << outputs << " outputs";
+        }
+        if (format == WeightFormat::kInt8) continue;
+        EXPECT_TRUE(near_rows(run(matmul_mma, numbers, x.view(), matrix), want.y, want.magnitude,
+                              cut_off_tolerance(width)));
+      }
+    }
+  }
+}
+
+TEST_F(TensorCoreKernel, ARowsBitsDependOnNothingElse) {
+  TestNumbers numbers(2);
+  for (const auto [type, format] : kExact) {
+    for (const int width : {7, 150}) {
+      const TestWeights weights = TestWeights::random(numbers, type, 5, width);
+      for (const Matmul kernel : kByTile) {
+        expect_same_bits_in_any_company(kernel, numbers, weights, format, width, 42, 40);
+      }
+      expect_same_bits_in_any_company(matmul, numbers, weights, format, width, 42, 40);
+      if (format == WeightFormat::kInt8) continue;
+      expect_same_bits_in_any_company(matmul_mma, numbers, weights, format, width, 42, 40);
+    }
+  }
+}
+
+// Whatever becomes of the products.
+TEST_F(TensorCoreKernel, TheTileChangesNoBits) {
+  TestNumbers numbers(3);
+  for (const auto [type, format] : kExact) {
+    for (const int width : {5, 64, 200, 600}) {
+      for (const Then then : {Then::kStore, Then::kAdd, Then::kSiluMul}) {
+        const int rows = numbers.between(1, 70), outputs = 2 * numbers.between(1, 70);
+        const CudaMatrix matrix =
+            on_device(TestWeights::random(numbers, type, outputs, width), format);
+        const TestRows x = TestRows::random(numbers, rows, width);
+        const TestRows before =
+            TestRows::random(numbers, rows, then == Then::kSiluMul ? outputs / 2 : outputs);
+        const auto run_tile = [&](PipelineTile tile) {
+          const DeviceMatrix device_x(x.view(), numbers.below(5), numbers.below(5));
+          const DeviceMatrix y(before.view(), numbers.below(5), numbers.below(5));
+          matmul_pipeline(tile, then, device_x.view(), matrix, y.view(), nullptr);
+          EXPECT_TRUE(y.gaps_untouched());
+          return y.get();
+        };
+        const TestRows want = run_tile(PipelineTile::kRows8);
+        EXPECT_FALSE(same_rows(want, before)) << "control";
+        for (const PipelineTile tile : kPipelineTiles) {
+          EXPECT_TRUE(same_rows(run_tile(tile), want))
+              << rows << " rows, " << outputs << " outputs, " << width << " inputs";
+        }
+      }
+    }
+  }
+}
+
+// The numbers of a product whose sum is large beside its terms, or not.
+struct Product {
+  Product(TestNumbers& numbers, int width, bool positive)
+      : x(TestRows::random(numbers, 8, width)), weights(WeightType::kBF16, 16, width) {
+    for (int n = 0; n < weights.rows(); ++n) {
+      for (int k = 0; k < width; ++k) {
+        float w = numbers.number();
+        if (positive) w = std::fabs(w);
+        weights.set(n * width + k, std::bit_cast<std::uint32_t>(w) >> 16);
+      }
+    }
+    for (int t = 0; positive && t < x.rows(); ++t) {
+      for (int k = 0; k < width; ++k) x.row(t)[k] = std::fabs(x.row(t)[k]);
+    }
+  }
+
+  // |y - x W^T| over |x W^T|, as float64 computes it.
+  double error_of(const TestRows& y) const {
+    double error = 0.0, norm = 0.0;
+    for (int t = 0; t < x.rows(); ++t) {
+      for (int n = 0; n < weights.rows(); ++n) {
+        double want = 0.0;
+        for (int k = 0; k < x.width(); ++k) want += double{x.row(t)[k]} * weights.at(n, k);
+        error += std::pow(y.row(t)[n] - want, 2);
+        norm += want * want;
+      }
+    }
+    return std::sqrt(error / norm);
+  }
+
+  TestRows x;
+  TestWeights weights;
+};
+
+// Float32's tolerance for a tensor of a model.
+constexpr double kFloat32Tolerance = 1e-5;
+
+double error_of_pipeline(int width, bool positive) {
+  TestNumbers numbers(4);
+  const Product product(numbers, width, positive);
+  return product.error_of(
+      run_aligned(matmul, product.x.view(), on_device(product.weights, WeightFormat::kStored)));
+}
+
+#ifdef SPECDEC_EMULATED
+// Restores the model when a test ends.
+class TensorCoresAre {
+ public:
+  explicit TensorCoresAre(emulation::TensorCoreModel model)
+      : before_(emulation::tensor_core_model()) {
+    emulation::tensor_core_model() = model;
+  }
+  ~TensorCoresAre() { emulation::tensor_core_model() = before_; }
+  TensorCoresAre(const TensorCoresAre&) = delete;
+  TensorCoresAre& operator=(const TensorCoresAre&) = delete;
+
+ private:
+  emulation::TensorCoreModel before_;
+};
+
+TEST_F(TensorCoreKernel, IsWithinFloat32sToleranceHoweverTensorCoresAdd) {
+  for (const int block : {4, 8, 16}) {
+    for (const int extra_bits : {0, 1, 2, 3}) {
+      const TensorCoresAre model({block, extra_bits});
+      for (const bool positive : {false, true}) {
+        for (const int width : {1000, 8192}) {
+          const double error = error_of_pipeline(width, positive);
+          EXPECT_LE(error, kFloat32Tolerance)
+              << block << " at a time, " << extra_bits << " extra bits, " << width << " inputs";
+        }
+      }
+    }
+  }
+}
+
+// Why a chain ends: sums that stay in the tensor cores lose more, the longer they are.
+TEST_F(TensorCoreKernel, WithoutChainsTheErrorGrowsWithTheSum) {
+  TestNumbers numbers(5);
+  const Product product(numbers, 8192, true);
+  const CudaMatrix matrix = on_device(product.weights, WeightFormat::kStored);
+  const double whole = product.error_of(run_aligned(matmul_mma, product.x.view(), matrix));
+  const double chains = product.error_of(run_aligned(matmul, product.x.view(), matrix));
+  EXPECT_GT(whole, kFloat32Tolerance);
+  EXPECT_GT(whole, 10 * chains);
+}
+
+// Element n of row t in plain loops: chains of 64, in steps of 16 and each of them in three parts,
+// the smallest first.
+float sum_of_chains(const float* x, const float* weights, int width) {
+  float sum = 0.0f;
+  for (int chain = 0; chain < width; chain += 64) {
+    float total[16] = {};
+    for (int step = 0; step < 4; ++step) {
+      float a[16][16] = {}, b[3][16] = {};
+      for (int k = 0; k < 16; ++k) {
+        const int input = chain + 16 * step + k;
+        if (input >= width) continue;
+        a[k][0] = weights[input];
+        float left = x[input];
+        for (int part = 2; part >= 0; --part) {
+          b[part][k] = std::bit_cast<float>(std::bit_cast<std::uint32_t>(left) & 0xffff0000u);
+          left -= b[part][k];
+        }
+        EXPECT_EQ(left, 0.0f) << "three parts are all of it";
+      }
+      for (const auto& part : b) emulation::add_products(a, part, total);
+    }
+    sum += total[0];
+  }
+  return sum;
+}
+
+TEST_F(TensorCoreKernel, IsTheSumOfItsChains) {
+  TestNumbers numbers(6);
+  for (const int block : {4, 8, 16}) {
+    const TensorCoresAre model({block, 1});
+    for (const int width : {1, 40, 64, 129, 1000}) {
+      const Product product(numbers, width, false);
+      const TestRows y =
+          run_aligned(matmul, product.x.view(), on_device(product.weights, WeightFormat::kStored));
+      std::vector<float> weights(static_cast<std::size_t>(width));
+      for (int n = 0; n < product.weights.rows(); ++n) {
+        for (int k = 0; k < width; ++k) {
+          weights[static_cast<std::size_t>(k)] = product.weights.at(n, k);
+        }
+        for (int t = 0; t < product.x.rows(); ++t) {
+          ASSERT_EQ(y.row(t)[n], sum_of_chains(product.x.row(t), weights.data(), width))
+              << width << " inputs";
+        }
+      }
+    }
+  }
+}
+#else
+TEST_F(TensorCoreKernel, IsWithinFloat32sTolerance) {
+  for (const bool positive : {false, true}) {
+    for (const int width : {1000, 8192}) {
+      EXPECT_LE(error_of_pipeline(width, positive), kFloat32Tolerance) << width << " inputs";
+    }
+  }
+}
+#endif
+
+TEST_F(TensorCoreKernel, LargeAndSmallInputsAreExact) {
+  TestNumbers numbers(7);
+  for (const float value : {0x1.fffffep127f, 0x1.234566p100f, 0x1p-126f, 0x1.fffffep-90f}) {
+    Product product(numbers, 70, false);
+    for (int k = 0; k < 70; ++k) {
+      product.weights.set(k, k == 33 ? 0x3f80u : 0u);  // 1
+      product.x.row(2)[k] = value;
+    }
+    const TestRows y =
+        run_aligned(matmul, product.x.view(), on_device(product.weights, WeightFormat::kStored));
+    EXPECT_EQ(y.row(2)[0], value);
+  }
+}
+
+TEST_F(TensorCoreKernel, WhatTheyCannotHoldIsRefused) {
+  TestNumbers numbers(8);
+  for (const WeightType type : {WeightType::kF32, WeightType::kF16}) {
+    const CudaMatrix matrix =
+        on_device(TestWeights::random(numbers, type, 3, 8), WeightFormat::kStored);
+    const DeviceMatrix x(2, 8), y(2, 3);
+    EXPECT_FALSE(can_pipeline(matrix));
+    EXPECT_DEATH(matmul_mma(x.view(), matrix, y.view(), nullptr), "weights of type bf16");
+    EXPECT_DEATH(matmul_pipeline_then(Then::kStore, x.view(), matrix, y.view(), nullptr),
+                 "weights of type bf16 or int8");
+  }
+}
+
+}  // namespace
+}  // namespace specdec::cuda::inline SPECDEC_CUDA_BUILD
