@@ -18,11 +18,11 @@ namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 class KernelTest : public ::testing::Test {
  protected:
   void SetUp() override {
+    // A death test's child starts anew: CUDA does not survive a fork.
+    GTEST_FLAG_SET(death_test_style, "threadsafe");
 #ifndef SPECDEC_EMULATED
     const std::string problem = cuda_support().problem;
     if (!problem.empty()) GTEST_SKIP() << "NOT CHECKED: " << problem;
-    // A death test's child starts anew: CUDA does not survive a fork.
-    GTEST_FLAG_SET(death_test_style, "threadsafe");
 #endif
   }
 };

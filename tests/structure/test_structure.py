@@ -119,6 +119,14 @@ class StructureTest(unittest.TestCase):
                 lines = (folder / "README.md").read_text(encoding="utf-8").count("\n")
                 self.assertTrue(15 <= lines <= 25, f"README.md has {lines} lines; 15 to 25 say where to begin")
 
+    def test_death_tests_of_kernels_start_anew(self):
+        # A fixture of KernelTest sets their style: CUDA does not survive a fork.
+        for path in (ROOT / "tests/cuda").glob("*.cpp"):
+            text = path.read_text(encoding="utf-8")
+            if re.search(r"\bEXPECT_(DEATH|EXIT)\(", text):
+                self.assertIn(": public KernelTest", text, path)
+                self.assertNotIn("\nTEST(", text, path)
+
     def test_messages_go_through_say(self):
         # Others throw or are lost where stderr is closed or full, and a flush that fails must be seen.
         forbidden = re.compile(r"print\(stderr|std::cerr|std::f(write|puts|flush)\(")
