@@ -16,15 +16,35 @@ if(SPECDEC_CUDA STREQUAL "AUTO" AND NOT gpus MATCHES "GPU 0")
   return()
 endif()
 
+# Asynchronous copies and tensor cores of bf16 begin there.
+execute_process(COMMAND nvidia-smi --query-gpu=compute_cap --format=csv,noheader
+                OUTPUT_VARIABLE capabilities ERROR_QUIET)
+string(REGEX MATCH "^[0-9]+\\.[0-9]+" capability "${capabilities}")
+if(capability AND capability VERSION_LESS 8.0)
+  if(SPECDEC_CUDA STREQUAL "ON" AND NOT SPECDEC_CUDA_ALL AND NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
+    message(FATAL_ERROR "this GPU has compute capability ${capability}, and the kernels need 8.0: "
+                        "configure with -DSPECDEC_CUDA_ALL=ON to build for other GPUs, or with "
+                        "-DSPECDEC_CUDA=OFF")
+  elseif(SPECDEC_CUDA STREQUAL "AUTO")
+    message(STATUS "CUDA: NOT CHECKED, this GPU has compute capability ${capability}, and the "
+                   "kernels need 8.0")
+    return()
+  endif()
+endif()
+
 find_program(SPECDEC_NVCC nvcc HINTS ENV CUDA_PATH PATHS /usr/local/cuda/bin)
 mark_as_advanced(SPECDEC_NVCC)
 
-# The architecture of the GPU that is here. On a machine without one, those that people have, as far
-# as this nvcc knows them: A100; RTX 30; RTX 40 and L40; H100 and H200; B200; RTX 50. The newest as
-# PTX, too, which drivers translate for what comes later.
+# The architecture of the GPU that is here. On a machine without one, the oldest that has what the
+# kernels need, as machine code and as PTX, which a driver translates for every later GPU when it
+# first loads it. With SPECDEC_CUDA_ALL those that people have, as far as this nvcc knows them, which
+# takes six times as long: A100; RTX 30; RTX 40 and L40; H100 and H200; B200; RTX 50. The newest as
+# PTX, too, for what comes later.
 if(SPECDEC_NVCC AND NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
-  if(gpus MATCHES "GPU 0")
+  if(gpus MATCHES "GPU 0" AND NOT SPECDEC_CUDA_ALL)
     set(CMAKE_CUDA_ARCHITECTURES native)
+  elseif(NOT SPECDEC_CUDA_ALL)
+    set(CMAKE_CUDA_ARCHITECTURES 80)
   else()
     execute_process(COMMAND ${SPECDEC_NVCC} --list-gpu-code OUTPUT_VARIABLE known ERROR_QUIET)
     set(CMAKE_CUDA_ARCHITECTURES)
