@@ -44,6 +44,7 @@ LOOPS = [
     ("matmul/matmul_4_rows.cu", "matmul_rows_kernelI13__nv_bfloat16Li8ELb1E", "FFMA", 2048, 440),
     ("matmul/matmul_4_rows.cu", "matmul_rows_kernelI13__nv_bfloat16Li16ELb1E", "FFMA", 2048, 800),
     ("matmul/matmul_6_pipeline.cu", "PipelineShapeI13__nv_bfloat16Li2ELi1ELi1ELi1ELi4E", "HMMA", 4096, 400),
+    ("matmul/matmul_6_pipeline.cu", "PipelineShapeI13__nv_bfloat16Li2ELi1ELi1ELi2ELi2E", "HMMA", 4096, 380),
     ("matmul/matmul_6_pipeline.cu", "PipelineShapeIaLi2ELi1ELi1ELi1ELi4E", "HMMA", 2048, 560)]
 LOAD = re.compile(r"\bLDG(\.\w+)*\s+R(\d+),|\bLDGSTS(\.\w+)*\s")  # LDGSTS: into shared memory, by itself
 REGISTER = re.compile(r"\bR(\d+)\b")
