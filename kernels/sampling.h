@@ -90,12 +90,98 @@ struct Verdict {
                             // logits holds no distribution
 };
 
+// Which tokens are asked for after a row of logits, where a tree branches.
+enum class BranchBy {
+  kDraws,          // drawn by inversion, each by itself
+  kDistinctDraws,  // drawn one after another, each from what the earlier ones left, normalised
+  kLikeliest,      // the likeliest, the lower id first among equals: no chance
+};
+
+// Several tokens for one row of logits.
+struct Branch {
+  RowSampling sampling = {};                // its history: what is before the tree
+  std::span<const std::int32_t> path = {};  // host memory: tokens of the tree before the row's
+  BranchBy by = BranchBy::kDraws;
+  int count = 0;
+  std::uint64_t seed = 0;
+  int position = 0;           // of the tokens
+  std::uint32_t purpose = 0;  // of the draws
+  int first_index = 0;        // of the draws: this one, the next, ...
+  // Device memory, gets what the tokens are drawn from: [V] for kDraws, or null; [count, V] for
+  // kDistinctDraws; null for kLikeliest.
+  double* probs = nullptr;
+};
+
+// One of them, and its probability in the row's distribution.
+struct BranchToken {
+  std::int32_t token = -1;  // -1: no further token has a probability above 0; for the first token
+                            // of a row: it holds no distribution
+  double prob = 0;
+};
+
+// [snippet tree-rule]
+// How drafts that follow one node of a tree are judged.
+enum class JudgeTree {
+  kOneByOne,  // each against what the earlier ones left of the target: the weights of the rule's
+              // correction, normalised; the correction is drawn from what the last one leaves
+  kTogether,  // K-sequential selection: p / (rho q) for each, then one residual for all
+  kPath,      // block verification: a chain, judged as a whole
+};
+
+// A rule for trees, put together from blocks.
+struct TreeRule {
+  JudgeTree judge = JudgeTree::kOneByOne;
+  VerificationRule draft = {};  // how kOneByOne judges a draft; own_token holds for all
+};
+// [end snippet tree-rule]
+
+struct DraftedNode {
+  std::int32_t token = 0;
+  int parent = -1;  // the number of an earlier node; -1: it follows the root
+};
+
+// A draft that is tried: several may share their node.
+struct DraftedTrial {
+  int node = 0;                   // of its token
+  const double* probs = nullptr;  // device memory, [vocab_size]; null: it was certain
+};
+
+// The tree of drafts of one request, to be judged. All spans are host memory. REQUIRES: as for a
+// DraftedRound; for kTogether the trials after a node have the same distribution; for kPath each
+// node follows the one before it and has one trial.
+struct DraftedTree {
+  ConstDeviceRows logits = {};  // [nodes + 1, V] of the target: after the root, after each node
+  std::span<const DraftedNode> nodes = {};
+  // Those after one node together, in the order in which they were drafted; each node has one.
+  std::span<const DraftedTrial> trials = {};
+  RowSampling sampling = {};  // its history: what is before the tree; a row has its path as well
+  TreeRule rule = {};
+  std::uint64_t seed = 0;
+  int position = 0;     // of the tokens that follow the root
+  int level_draws = 0;  // the index of a draw is its draft's number and the level times this
+};
+
+// What becomes of it, as if the text went on to the end of the path.
+struct TreeVerdict {
+  int accepted = 0;         // nodes of the path
+  std::int32_t token = -1;  // the one after them, correction or bonus; -1: the row after them (for
+                            // kPath, any row) holds no distribution
+};
+
+// What became of the drafts at one place of the path.
+struct TestedPlace {
+  std::int32_t node = -1;  // where the path goes on; -1: nowhere
+  int tested = 0;          // trials
+};
+
 // The most that one call of a sampler is asked for; sizes its memory.
 struct SamplerRoom {
   int vocab_size = 0;  // V: of distributions
   int rows = 1;        // of logits; a round has one more than drafts
-  int rounds = 1;
-  int history = 0;  // tokens of all histories together that a penalty looks at
+  int rounds = 1;      // or trees
+  int history = 0;     // tokens of all histories together that a penalty looks at
+  int trials = 0;      // of all trees together; or tokens of all branches
+  int levels = 0;      // of a tree
 };
 
 // All memory is taken at construction. A call copies once to the device and at most once back, and
@@ -120,6 +206,16 @@ class Sampler {
   // order: sum min(p, q) for the drafts that were tested, 0 for the others.
   virtual void judge(std::span<const DraftedRound> rounds, std::span<Verdict> verdicts,
                      std::span<double> acceptance_probs) = 0;
+
+  // Tokens for each row of logits. tokens: host memory, one row's after the other's.
+  virtual void branch(ConstDeviceRows logits, std::span<const Branch> branches,
+                      std::span<BranchToken> tokens) = 0;
+
+  // Judges trees side by side. places: host memory, [trees, room.levels]: of each tree, what became
+  // of the drafts after the root, after the first node of the path, and so on; none were tested
+  // behind its end.
+  virtual void judge_trees(std::span<const DraftedTree> trees, std::span<TreeVerdict> verdicts,
+                           std::span<TestedPlace> places) = 0;
 };
 
 }  // namespace specdec

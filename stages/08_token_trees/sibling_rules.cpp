@@ -164,27 +164,47 @@ SiblingDecision k_sequential(const Siblings& siblings, RandomSource& random,
 }
 // [end snippet k-sequential]
 
+namespace {
+
+// Stage 5's rule for each draft.
+TreeRule one_by_one(std::string_view acceptance) {
+  return {JudgeTree::kOneByOne, *find_acceptance_rule(acceptance).on_device};
+}
+
+}  // namespace
+
 std::span<const NamedSiblingRule> sibling_rules() {
-  static constexpr std::array<NamedSiblingRule, 7> kRules = {{
+  static const std::array<NamedSiblingRule, 7> kRules = {{
       {.name = "rejection",
        .summary = "one after another, each against what is still owed",
-       .rule = rejection_chain},
-      {.name = "at-least", .summary = "where p >= q, one after another", .rule = at_least_chain},
+       .rule = rejection_chain,
+       .on_device = one_by_one("rejection")},
+      {.name = "at-least",
+       .summary = "where p >= q, one after another",
+       .rule = at_least_chain,
+       .on_device = one_by_one("at-least")},
       {.name = "non-iterative",
        .summary = "p / (M q), one after another",
-       .rule = non_iterative_chain},
+       .rule = non_iterative_chain,
+       .on_device = one_by_one("non-iterative")},
       {.name = "sample-and-match",
        .summary = "the one that the target draws itself",
-       .rule = match_own},
+       .rule = match_own,
+       .on_device = one_by_one("sample-and-match")},
       {.name = "coupled",
        .summary = "the one that wins the target's race",
        .rule = match_race,
-       .races = true},
+       .races = true,
+       .on_device = one_by_one("coupled")},
       {.name = "k-sequential",
        .summary = "p / (rho q), then one residual for all: chains only",
        .rule = k_sequential,
-       .needs_same_draws = true},
-      {.name = "block", .summary = "one chain, judged as a whole", .needs_same_draws = true},
+       .needs_same_draws = true,
+       .on_device = TreeRule{.judge = JudgeTree::kTogether}},
+      {.name = "block",
+       .summary = "one chain, judged as a whole",
+       .needs_same_draws = true,
+       .on_device = TreeRule{.judge = JudgeTree::kPath}},
   }};
   return kRules;
 }

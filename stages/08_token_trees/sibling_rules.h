@@ -1,4 +1,5 @@
 #pragma once
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -71,9 +72,10 @@ double k_sequential_factor(std::span<const double> target_probs,
 struct NamedSiblingRule {
   std::string_view name;
   std::string_view summary;
-  SiblingRule rule = nullptr;     // null: block verification, which judges a whole path
-  bool races = false;             // the target's tokens are drawn by exponential races
-  bool needs_same_draws = false;  // only for drafts that are drawn from one distribution
+  SiblingRule rule = nullptr;              // null: block verification, which judges a whole path
+  bool races = false;                      // the target's tokens are drawn by exponential races
+  bool needs_same_draws = false;           // only for drafts that are drawn from one distribution
+  std::optional<TreeRule> on_device = {};  // the same for a GPU; none: the host judges
 };
 
 std::span<const NamedSiblingRule> sibling_rules();

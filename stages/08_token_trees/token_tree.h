@@ -6,6 +6,7 @@
 
 #include "common/base/check.h"
 #include "common/base/token_id.h"
+#include "kernels/ops.h"
 
 namespace specdec {
 
@@ -45,11 +46,16 @@ class TokenTree {
   };
   // [end snippet token-tree]
 
-  // Takes all memory. vocab_size: V of the distributions.
-  TokenTree(const TreeRoom& room, int vocab_size)
-      : vocab_size_(vocab_size),
-        probs_(static_cast<std::size_t>(room.probs) * static_cast<std::size_t>(vocab_size)),
-        max_probs_(room.probs) {
+  // Takes all memory. vocab_size: V of the distributions. device: null, or the backend in whose
+  // memory they are to be, beside the logits that they are made of and judged by; it outlives this
+  // object.
+  TokenTree(const TreeRoom& room, int vocab_size, Backend* device = nullptr)
+      : vocab_size_(vocab_size), on_device_(device != nullptr), max_probs_(room.probs) {
+    if (device) {
+      probs_on_device_ = DeviceArray<double>(*device, row(room.probs));
+    } else {
+      probs_.resize(row(room.probs));
+    }
     nodes_.reserve(static_cast<std::size_t>(room.nodes));
     trials_.reserve(static_cast<std::size_t>(room.trials));
     after_.reserve(static_cast<std::size_t>(room.nodes) + 1);
@@ -79,10 +85,18 @@ class TokenTree {
   int drafts_through(int i) const {
     return static_cast<int>(std::ranges::count(trials(node(i).parent), i, &Trial::node));
   }
-  // [V], what a trial's token was drawn from; empty where it was certain.
+  std::span<const Trial> trials() const { return trials_; }  // after all nodes, in their order
+
+  bool on_device() const { return on_device_; }
+  // [V], what a trial's token was drawn from; empty where it was certain. REQUIRES: !on_device().
   std::span<const double> probs(const Trial& trial) const {
+    SPECDEC_CHECK(!on_device(), "distributions in host memory");
     if (trial.probs == kCertain) return {};
     return std::span(probs_).subspan(row(trial.probs), static_cast<std::size_t>(vocab_size_));
+  }
+  // The same in device memory; null where it was certain. REQUIRES: on_device().
+  const double* device_probs(const Trial& trial) const {
+    return trial.probs == kCertain ? nullptr : device_probs_to_fill(trial.probs);
   }
   // The parent of each node, as the forward pass wants them (Segment::parents), behind a first
   // token of the segment, the pending one.
@@ -97,7 +111,13 @@ class TokenTree {
     return n_probs_++;
   }
   std::span<double> probs_to_fill(int number) {
+    SPECDEC_CHECK(!on_device(), "distributions in host memory");
     return std::span(probs_).subspan(row(number), static_cast<std::size_t>(vocab_size_));
+  }
+  // [V] in device memory; behind it, that of the next number. REQUIRES: on_device().
+  double* device_probs_to_fill(int number) const {
+    SPECDEC_CHECK(on_device(), "distributions in device memory");
+    return probs_on_device_.data() + row(number);
   }
 
   // Forgets all nodes but these, which are numbered anew in their order. REQUIRES: ascending; each
@@ -152,10 +172,12 @@ class TokenTree {
   }
 
   int vocab_size_;
+  bool on_device_;
   std::vector<Node> nodes_;
   std::vector<Trial> trials_;
-  std::vector<Range> after_;   // [size() + 1] trials after the root, after each node
-  std::vector<double> probs_;  // [max_probs, V]
+  std::vector<Range> after_;             // [size() + 1] trials after the root, after each node
+  std::vector<double> probs_;            // [max_probs, V]; with a device none
+  DeviceArray<double> probs_on_device_;  // [max_probs, V]
   int max_probs_;
   int n_probs_ = 0;
 };

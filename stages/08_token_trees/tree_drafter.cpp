@@ -7,17 +7,19 @@
 namespace specdec {
 
 ModelTreeDrafter::ModelTreeDrafter(LanguageModel& model, const MakeTreeShape& make_shape,
-                                   int max_context, int vocab_size, int max_requests)
+                                   int max_context, int vocab_size, int max_requests,
+                                   std::unique_ptr<TreeBrancher> brancher)
     : model_(model),
       make_shape_(make_shape),
       room_(make_shape()->room()),
-      draws_(make_shape()->draws()),
       logits_(model, max_requests * room_.width),
+      brancher_(std::move(brancher)),
       host_logits_(static_cast<std::size_t>(model.vocab_size())),
       probs_(static_cast<std::size_t>(vocab_size)),
       scratch_(model.vocab_size()) {
   batch_.reserve(static_cast<std::size_t>(max_requests));
   growing_.reserve(static_cast<std::size_t>(max_requests));
+  looked_at_.reserve(static_cast<std::size_t>(max_requests * room_.width));
   history_.reserve(static_cast<std::size_t>(max_context));
   chosen_.reserve(static_cast<std::size_t>(room_.nodes));
 }
@@ -56,6 +58,10 @@ void ModelTreeDrafter::draft(std::span<const TreeRequest> requests) {
     if (batch_.empty()) break;
     model_.forward(batch_, logits_.rows(0, rows));
     forwards_++;
+    if (brancher_ != nullptr) {
+      branch_on_device(requests, depth, rows);
+      continue;
+    }
     int row = 0;
     for (std::size_t i = 0; i < batch_.size(); i++) {
       branch(requests[growing_[i]], depth, row);
@@ -105,20 +111,53 @@ void ModelTreeDrafter::branch(const TreeRequest& request, int depth, int first_r
     const auto probs = standardise(request, node, logits_.rows(first_row++, 1));
     growth.shape->branch(*request.tree, node, probs, draws);
   }
+  look_on(request, first_node);
+}
+
+// The same for the trees of all requests that grow, without their distributions.
+void ModelTreeDrafter::branch_on_device(std::span<const TreeRequest> requests, int depth,
+                                        int rows) {
+  looked_at_.clear();
+  for (const std::size_t r : growing_) {
+    Growth& growth = this->growth(requests[r].sequence);
+    int draw = requests[r].named_by_level ? draw_index(depth, 0) : 0;
+    for (const int node : growth.level) {
+      looked_at_.push_back({&requests[r], growth.shape.get(), node, draw});
+      draw += growth.shape->wish(*requests[r].tree, node).count;
+    }
+    growth.first_node = requests[r].tree->size();
+  }
+  brancher_->branch(looked_at_, logits_.rows(0, rows));
+  for (const std::size_t r : growing_) {
+    look_on(requests[r], growth(requests[r].sequence).first_node);
+  }
+}
+
+// first_node: of the level that was added last.
+void ModelTreeDrafter::look_on(const TreeRequest& request, int first_node) {
+  Growth& growth = this->growth(request.sequence);
   growth.places.resize(static_cast<std::size_t>(request.tree->size()), kNotFed);
   growth.shape->look_at(*request.tree, first_node, growth.level);
 }
 
-// Where tokens are only ranked, and temperature 0 would leave one of them, as they are at 1.
+void append_path(const TokenTree& tree, int node, std::vector<TokenId>& tokens) {
+  const auto before = static_cast<std::ptrdiff_t>(tokens.size());
+  for (; node != TokenTree::kRoot; node = tree.node(node).parent) {
+    tokens.insert(tokens.begin() + before, tree.node(node).token);
+  }
+}
+
+SamplingOptions drafting_options(const TreeShape& shape, const Sampling& sampling) {
+  const bool ranks = sampling.options.temperature == 0 && !shape.draws();
+  return ranks ? before_argmax(sampling.options) : sampling.options;
+}
+
 std::span<const double> ModelTreeDrafter::standardise(const TreeRequest& request, int node,
                                                       ConstDeviceRows logits) {
-  SamplingOptions options = request.sampling.options;
-  if (options.temperature == 0 && !draws_) options = before_argmax(options);
+  const SamplingOptions options =
+      drafting_options(*growth(request.sequence).shape, request.sampling);
   history_.assign(request.context.begin(), request.context.end());
-  const auto context = static_cast<std::ptrdiff_t>(history_.size());
-  for (; node != TokenTree::kRoot; node = request.tree->node(node).parent) {
-    history_.insert(history_.begin() + context, request.tree->node(node).token);
-  }
+  append_path(*request.tree, node, history_);
   const std::size_t n = std::min(probs_.size(), host_logits_.size());  // the others are padding
   model_.backend().download(logits.row(0), host_logits_.data(), n * sizeof(float));
   probabilities(std::span(host_logits_).first(n), history_, options, scratch_,

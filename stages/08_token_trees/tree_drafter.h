@@ -49,15 +49,41 @@ class TreeDrafter {
 };
 // [end snippet tree-drafter]
 
+// A node that the draft model has looked at.
+struct LookedAt {
+  const TreeRequest* request = nullptr;
+  TreeShape* shape = nullptr;
+  int node = TokenTree::kRoot;
+  int first_draw = 0;  // the index of its first draw
+};
+
+// Adds to trees what follows the nodes of a level, where the logits are: on a device.
+class TreeBrancher {
+ public:
+  virtual ~TreeBrancher() = default;
+
+  // nodes: request by request, in the order of each tree. logits: [nodes.size(), V of the model].
+  virtual void branch(std::span<const LookedAt> nodes, ConstDeviceRows logits) = 0;
+};
+
+// The tokens of a tree from the root to a node, [node's depth + 1], behind what `tokens` has.
+void append_path(const TokenTree& tree, int node, std::vector<TokenId>& tokens);
+
+// How the logits of drafts become distributions. Where tokens are only ranked, and temperature 0
+// would leave one of them, as they do at 1.
+SamplingOptions drafting_options(const TreeShape& shape, const Sampling& sampling);
+
 // A language model that drafts trees: a pass for each level, over all nodes of all requests that
 // are looked at. The nodes of the last level are never fed.
 class ModelTreeDrafter final : public TreeDrafter {
  public:
   // make_shape: for each sequence. vocab_size: of the trees' distributions; max_context: the
-  // longest context and the levels. REQUIRES: the model outlives this object, and its cache has
-  // room for such a context and room().nodes more.
+  // longest context and the levels; brancher: for trees whose distributions are on the model's
+  // device, or null. REQUIRES: the model outlives this object, and its cache has room for such a
+  // context and room().nodes more.
   ModelTreeDrafter(LanguageModel& model, const MakeTreeShape& make_shape, int max_context,
-                   int vocab_size, int max_requests = 1);
+                   int vocab_size, int max_requests = 1,
+                   std::unique_ptr<TreeBrancher> brancher = nullptr);
 
   SequenceId create() override;
   void release(SequenceId sequence) override { model_.release(sequence); }
@@ -78,6 +104,7 @@ class ModelTreeDrafter final : public TreeDrafter {
     std::vector<int> parents;     // of the nodes in the cache, by their places
     std::vector<TokenId> tokens;  // that are fed next
     int context = 0;
+    int first_node = 0;  // of the last level
   };
   static constexpr int kNotFed = -1;
 
@@ -85,6 +112,8 @@ class ModelTreeDrafter final : public TreeDrafter {
   void begin(const TreeRequest& request);
   Segment segment(const TreeRequest& request);
   void branch(const TreeRequest& request, int depth, int first_row);
+  void branch_on_device(std::span<const TreeRequest> requests, int depth, int rows);
+  void look_on(const TreeRequest& request, int first_node);
   void choose(const TreeRequest& request);
   std::span<const double> standardise(const TreeRequest& request, int node, ConstDeviceRows logits);
   Growth& growth(SequenceId sequence) { return growths_[static_cast<std::size_t>(sequence)]; }
@@ -92,12 +121,13 @@ class ModelTreeDrafter final : public TreeDrafter {
   LanguageModel& model_;
   MakeTreeShape make_shape_;
   TreeRoom room_;
-  bool draws_;                   // whether the shapes draw
   LogitsBuffer logits_;          // [max_requests * width, V]
   std::vector<Growth> growths_;  // by sequence
   std::vector<Segment> batch_;
   std::vector<std::size_t> growing_;  // requests of the batch
-  std::vector<TokenId> history_;      // before a token
+  std::unique_ptr<TreeBrancher> brancher_;
+  std::vector<LookedAt> looked_at_;
+  std::vector<TokenId> history_;  // before a token
   std::vector<int> chosen_;
   std::vector<float> host_logits_;  // [V of the model]
   std::vector<double> probs_;       // [V of the trees]

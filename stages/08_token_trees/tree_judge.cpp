@@ -13,8 +13,11 @@ void GreedyTreeJudge::judge(const TokenTree& tree, DeviceRows logits, std::vecto
                             Generation& generation, TreeRound& round) {
   int node = TokenTree::kRoot;
   round.end = RoundEnd::kStopped;
+  if (!choices_.empty()) {
+    backend_.argmax(logits, std::span(choices_).first(static_cast<std::size_t>(logits.rows)));
+  }
   while (!generation.finished()) {
-    const TokenId choice = argmax(backend_, logits.slice(node + 1, 1));  // row 0 is the root's
+    const TokenId choice = this->choice(logits, node + 1);  // row 0 is the root's
     context.push_back(choice);
     generation.push(choice);
     const auto trials = tree.trials(node);
@@ -40,6 +43,22 @@ TreeJudgingScratch::TreeJudgingScratch(int max_rows, int vocab_size)
       owed(logits.size()),
       sampling(vocab_size) {}
 
+TokenId GreedyTreeJudge::choice(DeviceRows logits, int row) const {
+  if (choices_.empty()) return argmax(backend_, logits.slice(row, 1));
+  const TokenId choice = choices_[static_cast<std::size_t>(row)];
+  if (choice < 0) fail_not_numbers();
+  return choice;
+}
+
+Sampling tree_drafting(const SamplingOptions& options, double draft_temperature,
+                       RandomSource& random, bool races) {
+  check_sampling_options(options);
+  check_temperature(draft_temperature, "--draft-temperature");
+  Sampling drafting = {options, &random, races};
+  drafting.options.temperature = draft_temperature;
+  return drafting;
+}
+
 SamplingTreeJudge::SamplingTreeJudge(Backend& backend, RandomSource& random,
                                      const SamplingOptions& options, double draft_temperature,
                                      const NamedSiblingRule& rule,
@@ -49,10 +68,7 @@ SamplingTreeJudge::SamplingTreeJudge(Backend& backend, RandomSource& random,
       options_(options),
       rule_(rule),
       scratch_(std::move(scratch)) {
-  check_sampling_options(options);
-  check_temperature(draft_temperature, "--draft-temperature");
-  drafting_ = {options, &random, rule.races};
-  drafting_.options.temperature = draft_temperature;
+  drafting_ = tree_drafting(options, draft_temperature, random, rule.races);
 }
 
 // [snippet judge-tree]

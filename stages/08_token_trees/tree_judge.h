@@ -41,18 +41,29 @@ class TreeJudge {
   Sampling drafting_;
 };
 
+// What drafts must be drawn with, if the target samples with these options. Throws Error where one
+// is out of range.
+Sampling tree_drafting(const SamplingOptions& options, double draft_temperature,
+                       RandomSource& random, bool races);
+
 // [snippet greedy-tree-judge]
 // Greedy decoding: at each node the text goes on with what the target says there, and the tree is
 // followed as far as it has that token (Stratos, appendix A).
 class GreedyTreeJudge final : public TreeJudge {
  public:
-  explicit GreedyTreeJudge(Backend& backend) : backend_(backend) {}
+  // max_rows: of a tree and its root, where one call is to choose after all of them, since a device
+  // answers one such call as fast as one for a row; 0: one after another, along the path.
+  explicit GreedyTreeJudge(Backend& backend, int max_rows = 0)
+      : backend_(backend), choices_(static_cast<std::size_t>(max_rows)) {}
 
   void judge(const TokenTree& tree, DeviceRows logits, std::vector<TokenId>& context,
              Generation& generation, TreeRound& round) override;
 
  private:
+  TokenId choice(DeviceRows logits, int row) const;
+
   Backend& backend_;
+  std::vector<TokenId> choices_;  // [max_rows]
 };
 // [end snippet greedy-tree-judge]
 

@@ -51,10 +51,14 @@ TreeRoom Chains::room() const {
   return {levels_, n, n, n - count_ + 1, count_, n};
 }
 
+TreeShape::Wish Chains::wish(const TokenTree& tree, int node) const {
+  return {BranchBy::kDraws, node == TokenTree::kRoot ? count_ : tree.drafts_through(node)};
+}
+
 // [snippet chains]
 void Chains::branch(TokenTree& tree, int node, std::span<const double> draft_probs,
                     TreeDraws& draws) {
-  const int drafts = node == TokenTree::kRoot ? count_ : tree.drafts_through(node);
+  const int drafts = wish(tree, node).count;
   const int probs = tree.add_probs();
   std::ranges::copy(draft_probs, tree.probs_to_fill(probs).begin());
   for (int k = 0; k < drafts; k++) {
@@ -76,20 +80,27 @@ TreeRoom DistinctDrafts::room() const {
   return room;
 }
 
+TreeShape::Wish DistinctDrafts::wish(const TokenTree& tree, int node) const {
+  const int level = node == TokenTree::kRoot ? 0 : tree.node(node).depth + 1;
+  return {BranchBy::kDistinctDraws, widths_[static_cast<std::size_t>(level)]};
+}
+
 // [snippet distinct]
 void DistinctDrafts::branch(TokenTree& tree, int node, std::span<const double> draft_probs,
                             TreeDraws& draws) {
-  const int level = node == TokenTree::kRoot ? 0 : tree.node(node).depth + 1;
+  const int width = wish(tree, node).count;
   std::span<const double> before = draft_probs;
   TokenId taken = -1;
-  for (int k = 0; k < widths_[static_cast<std::size_t>(level)]; k++) {
+  for (int k = 0; k < width; k++) {
     const int probs = tree.add_probs();
     const std::span<double> own = tree.probs_to_fill(probs);
     std::ranges::copy(before, own.begin());
-    if (k > 0) own[static_cast<std::size_t>(taken)] = 0;
-    const double total = std::accumulate(own.begin(), own.end(), 0.0);
-    if (!(total > 0)) return;  // q has no more tokens
-    for (double& prob : own) prob /= total;
+    if (k > 0) {
+      own[static_cast<std::size_t>(taken)] = 0;
+      const double total = std::accumulate(own.begin(), own.end(), 0.0);
+      if (!(total > 0)) return draws.skip(width - k);  // q has no more tokens
+      for (double& prob : own) prob /= total;
+    }
     taken = draws.draw(own);
     tree.add_trial(node, taken, probs, draft_probs[static_cast<std::size_t>(taken)]);
     before = own;
@@ -124,11 +135,19 @@ const Likeliest::PlanNode& Likeliest::plan_of(int node) const {
   return plan_[static_cast<std::size_t>(planned)];
 }
 
+TreeShape::Wish Likeliest::wish(const TokenTree& /*tree*/, int node) const {
+  return {BranchBy::kLikeliest, static_cast<int>(plan_of(node).children.size())};
+}
+
 // [snippet likeliest]
 void Likeliest::branch(TokenTree& tree, int node, std::span<const double> draft_probs,
                        TreeDraws& /*draws*/) {
+  add_likeliest(tree, node, draft_probs, wish(tree, node).count);
+  branched(tree, node);
+}
+
+void Likeliest::branched(const TokenTree& tree, int node) {
   const std::vector<int>& children = plan_of(node).children;
-  add_likeliest(tree, node, draft_probs, static_cast<int>(children.size()));
   const auto found = static_cast<std::ptrdiff_t>(tree.trials(node).size());
   planned_.insert(planned_.end(), children.begin(), children.begin() + found);
 }
@@ -159,6 +178,10 @@ Likeliest::Plan plan_of_widths(std::span<const int> widths) {
 TreeRoom GrownTree::room() const {
   const int nodes = width_ + (levels_ - 1) * width_ * width_;
   return {levels_, nodes, nodes, 0, width_, std::min(verified_, nodes)};
+}
+
+TreeShape::Wish GrownTree::wish(const TokenTree& /*tree*/, int /*node*/) const {
+  return {BranchBy::kLikeliest, width_};
 }
 
 // [snippet grown]

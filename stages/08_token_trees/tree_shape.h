@@ -26,6 +26,8 @@ class TreeDraws {
     }
     return random_->token(probs, position_, Purpose::kDraft, next_++);
   }
+  // Leaves out the next draws: what follows has the same names as if they were made.
+  void skip(int count) { next_ += count; }
 
  private:
   RandomSource* random_;
@@ -47,6 +49,14 @@ class TreeShape {
   // Adds trials after a node, or after the root. draft_probs: q there, [V].
   virtual void branch(TokenTree& tree, int node, std::span<const double> draft_probs,
                       TreeDraws& draws) = 0;
+  // The same for a sampler on a device, which keeps q: what branch() would ask of q after a node,
+  // and, once the trials were added by its answer, what the shape itself remembers of them.
+  struct Wish {
+    BranchBy by;
+    int count;  // of tokens
+  };
+  virtual Wish wish(const TokenTree& tree, int node) const = 0;
+  virtual void branched(const TokenTree& /*tree*/, int /*node*/) {}
   // Of the nodes that the last level brought, first .. tree.size() - 1, those to be looked at.
   virtual void look_at(const TokenTree& tree, int first, std::vector<int>& nodes);
   // Of a tree that is grown, the nodes that are verified: ascending, each with its parent.
@@ -64,6 +74,7 @@ class Chains final : public TreeShape {
   bool draws() const override { return true; }
   void branch(TokenTree& tree, int node, std::span<const double> draft_probs,
               TreeDraws& draws) override;
+  Wish wish(const TokenTree& tree, int node) const override;
 
  private:
   int count_, levels_;
@@ -79,6 +90,7 @@ class DistinctDrafts final : public TreeShape {
   bool draws() const override { return true; }
   void branch(TokenTree& tree, int node, std::span<const double> draft_probs,
               TreeDraws& draws) override;
+  Wish wish(const TokenTree& tree, int node) const override;
 
  private:
   std::vector<int> widths_;
@@ -100,6 +112,8 @@ class Likeliest final : public TreeShape {
   void begin() override { planned_.clear(); }
   void branch(TokenTree& tree, int node, std::span<const double> draft_probs,
               TreeDraws& draws) override;
+  Wish wish(const TokenTree& tree, int node) const override;
+  void branched(const TokenTree& tree, int node) override;
   void look_at(const TokenTree& tree, int first, std::vector<int>& nodes) override;
 
  private:
@@ -126,6 +140,7 @@ class GrownTree final : public TreeShape {
   bool draws() const override { return false; }
   void branch(TokenTree& tree, int node, std::span<const double> draft_probs,
               TreeDraws& draws) override;
+  Wish wish(const TokenTree& tree, int node) const override;
   void look_at(const TokenTree& tree, int first, std::vector<int>& nodes) override;
   void choose(const TokenTree& tree, std::vector<int>& nodes) const override;
 

@@ -7,14 +7,14 @@
 namespace specdec {
 
 TreeSteps::TreeSteps(LanguageModel& target, TreeDrafter& drafter, int spec_length,
-                     int context_limit)
+                     int context_limit, Backend* device)
     : target_(target),
       drafter_(drafter),
       spec_length_(std::min(spec_length, drafter.room().levels)),
       context_limit_(context_limit),
       sequence_(target.create()),
       draft_sequence_(drafter.create()),
-      tree_(drafter.room(), target.vocab_size()),
+      tree_(drafter.room(), target.vocab_size(), device),
       logits_(target, drafter.room().verified + 1) {
   const auto rows = static_cast<std::size_t>(drafter.room().verified) + 1;
   verified_.reserve(rows);

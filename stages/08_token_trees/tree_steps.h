@@ -14,8 +14,10 @@ class TreeSteps {
  public:
   // spec_length: the most levels of a tree; 0: plain steps. context_limit: positions that the
   // target may use; its cache has room for them and for the nodes of a tree.
+  // device: of the tree's distributions (TokenTree).
   // REQUIRES: target and drafter outlive this object; their tokens are the same.
-  TreeSteps(LanguageModel& target, TreeDrafter& drafter, int spec_length, int context_limit);
+  TreeSteps(LanguageModel& target, TreeDrafter& drafter, int spec_length, int context_limit,
+            Backend* device = nullptr);
   ~TreeSteps();
   TreeSteps(const TreeSteps&) = delete;
   TreeSteps& operator=(const TreeSteps&) = delete;

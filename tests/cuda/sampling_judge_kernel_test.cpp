@@ -53,19 +53,6 @@ struct TestRound {
   }
 };
 
-// What the draft says: the target's logits, near them, others, or where the target says nothing.
-void random_draft_logits(TestNumbers& numbers, const float* target, float* draft, int V) {
-  const int kind = numbers.below(4);
-  if (kind == 2) return random_logits(numbers, draft, V);
-  bool any = false;
-  for (int i = 0; i < V; ++i) {
-    draft[i] = target[i] + (kind == 1 ? numbers.number() : 0);
-    if (kind == 3) draft[i] = target[i] == kMinusInfinity ? 1 : kMinusInfinity;
-    any |= draft[i] != kMinusInfinity;
-  }
-  if (!any) draft[numbers.below(V)] = 0;
-}
-
 TestRound random_round(TestNumbers& numbers, const NamedRule& rule, int V) {
   const int K = numbers.below(9);
   TestRound round{

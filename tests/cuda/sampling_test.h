@@ -39,6 +39,19 @@ inline void random_logits(TestNumbers& numbers, float* row, int width) {
   if (row[0] == kMinusInfinity) row[0] = 1;
 }
 
+// What the draft says: the target's logits, near them, others, or where the target says nothing.
+inline void random_draft_logits(TestNumbers& numbers, const float* target, float* draft, int V) {
+  const int kind = numbers.below(4);
+  if (kind == 2) return random_logits(numbers, draft, V);
+  bool any = false;
+  for (int i = 0; i < V; ++i) {
+    draft[i] = target[i] + (kind == 1 ? numbers.number() : 0);
+    if (kind == 3) draft[i] = target[i] == kMinusInfinity ? 1 : kMinusInfinity;
+    any |= draft[i] != kMinusInfinity;
+  }
+  if (!any) draft[numbers.below(V)] = 0;
+}
+
 inline SamplingOptions random_options(TestNumbers& numbers, int vocab_size) {
   SamplingOptions options;
   options.temperature = one_of<double>(numbers, {0, 1e-6, 0.5, 1, 1, 1, 2, 100, 1e20});

@@ -12,7 +12,7 @@ ROOT = Path(sys.argv.pop(1) if len(sys.argv) > 1 else Path(__file__).parents[2])
 INCLUDE = re.compile(r'^\s*#\s*include "([^"]+)"', re.MULTILINE)
 SOURCES = (".h", ".cpp", ".cu")
 # A folder of stages/programs stands on the lessons up to this stage.
-FIRST_STAGE = {"cache": 3, "speculation": 4, "sampling": 5, "batch": 6, "adaptive": 7}
+FIRST_STAGE = {"cache": 3, "speculation": 4, "sampling": 5, "batch": 6, "adaptive": 7, "trees": 8}
 
 
 def includes(folder):

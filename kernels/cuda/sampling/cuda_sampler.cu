@@ -3,13 +3,14 @@
 
 #include "kernels/cpu/require.h"
 #include "kernels/cuda/sampling/cuda_sampler.h"
+#include "kernels/cuda/sampling/tree_tasks.h"
 
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 namespace {
 
 using cpu::require;
 
-constexpr std::size_t kAlignment = 8;  // of all that a parcel holds
+constexpr std::size_t kAlignment = CudaSampler::kAlignment;
 
 std::size_t size_of(int count) { return static_cast<std::size_t>(count); }
 
@@ -22,11 +23,12 @@ std::size_t task_bytes(const SamplerRoom& room) {
   const std::size_t ids = size_of(room.history) + size_of(room.rows);
   return size_of(room.rows) * (sizeof(RowTask) + std::max(sizeof(DrawTask), sizeof(DraftTask))) +
          size_of(room.rounds) * (sizeof(RoundTask) + kAlignment) + ids * sizeof(std::int32_t) +
-         size_of(room.rows) * kAlignment;
+         size_of(room.rows) * kAlignment + tree_task_bytes(room);
 }
 
 std::size_t result_bytes(const SamplerRoom& room) {
-  return size_of(room.rounds) * sizeof(Verdict) + size_of(room.rows) * sizeof(double) + kAlignment;
+  return size_of(room.rounds) * sizeof(Verdict) + size_of(room.rows) * sizeof(double) + kAlignment +
+         tree_result_bytes(room);
 }
 
 void require_drafts(std::span<const DraftedRound> rounds, std::size_t drafted, int vocab_size) {
@@ -45,15 +47,6 @@ void require_drafts(std::span<const DraftedRound> rounds, std::size_t drafted, i
 
 }  // namespace
 
-template <typename T>
-CudaSampler::Parcel::Piece<T> CudaSampler::Parcel::take(std::size_t count) {
-  static_assert(std::is_trivially_copyable_v<T> && alignof(T) <= kAlignment);
-  const std::size_t at = used_;
-  used_ += (count * sizeof(T) + kAlignment - 1) / kAlignment * kAlignment;
-  require(used_ <= on_host_.size(), "a call within the sampler's room");
-  return {reinterpret_cast<T*>(on_host_.data() + at), reinterpret_cast<T*>(on_device_.data() + at)};
-}
-
 CudaSampler::CudaSampler(Backend& backend, const SamplerRoom& room, cudaStream_t stream)
     : backend_(backend),
       room_(room),
@@ -62,7 +55,9 @@ CudaSampler::CudaSampler(Backend& backend, const SamplerRoom& room, cudaStream_t
       probs_(backend, matrix_size(room)),
       valid_(backend, size_of(room.rows)),
       tasks_(backend, task_bytes(room)),
-      results_(backend, result_bytes(room)) {}
+      results_(backend, result_bytes(room)) {
+  path_.reserve(size_of(room.levels));
+}
 
 double* CudaSampler::own_probs(int row) const {
   return probs_.data() + size_of(row) * size_of(room_.vocab_size);

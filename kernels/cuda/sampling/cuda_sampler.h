@@ -2,8 +2,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <type_traits>
 #include <vector>
 
+#include "kernels/cpu/require.h"
 #include "kernels/cuda/sampling/sampling_tasks.h"
 #include "kernels/ops.h"
 
@@ -23,6 +25,12 @@ class CudaSampler final : public Sampler {
                         std::int32_t* tokens) override;
   void judge(std::span<const DraftedRound> rounds, std::span<Verdict> verdicts,
              std::span<double> acceptance_probs) override;
+  void branch(ConstDeviceRows logits, std::span<const Branch> branches,
+              std::span<BranchToken> tokens) override;
+  void judge_trees(std::span<const DraftedTree> trees, std::span<TreeVerdict> verdicts,
+                   std::span<TestedPlace> places) override;
+
+  static constexpr std::size_t kAlignment = 8;  // of all that a parcel holds
 
  private:
   // Memory of the host and of the device that is copied from one to the other in one piece, handed
@@ -40,7 +48,14 @@ class CudaSampler final : public Sampler {
     };
     void clear() { used_ = 0; }
     template <typename T>
-    Piece<T> take(std::size_t count);
+    Piece<T> take(std::size_t count) {
+      static_assert(std::is_trivially_copyable_v<T> && alignof(T) <= kAlignment);
+      const std::size_t at = used_;
+      used_ += (count * sizeof(T) + kAlignment - 1) / kAlignment * kAlignment;
+      cpu::require(used_ <= on_host_.size(), "a call within the sampler's room");
+      return {reinterpret_cast<T*>(on_host_.data() + at),
+              reinterpret_cast<T*>(on_device_.data() + at)};
+    }
     void upload(Backend& to) const { to.upload(on_host_.data(), on_device_.data(), used_); }
     void download(Backend& from) { from.download(on_device_.data(), on_host_.data(), used_); }
 
@@ -57,6 +72,11 @@ class CudaSampler final : public Sampler {
   // Copies what a penalty looks at to the device: the history, and the drafts after it.
   const std::int32_t* send_history(const RowSampling& sampling,
                                    std::span<const std::int32_t> drafts);
+  // The same of the tree's tokens before a row.
+  void send_path(std::span<const std::int32_t> path, RowTask& row);
+  // Where a tree's rows, drafts and trials begin among those of all trees, on both sides.
+  struct TreeLists;
+  void send_tree(const DraftedTree& tree, TreeLists& lists);
 
   Backend& backend_;
   SamplerRoom room_;
@@ -64,6 +84,7 @@ class CudaSampler final : public Sampler {
   DeviceArray<double> scores_, probs_;  // [rows, V]
   DeviceArray<int> valid_;              // [rows]
   Parcel tasks_, results_;
+  std::vector<std::int32_t> path_;  // [levels]
 };
 
 }  // namespace specdec::cuda::inline SPECDEC_CUDA_BUILD

@@ -4,13 +4,6 @@
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 namespace {
 
-// A block's threads: of the vocabulary alone, as the order of sums goes by them.
-unsigned threads_for(int vocab_size) {
-  unsigned count = kWarp;
-  while (count < kMaxSamplingThreads && count * 16 < static_cast<unsigned>(vocab_size)) count *= 2;
-  return count;
-}
-
 // A block a row.
 __global__ void __launch_bounds__(kMaxSamplingThreads)
     choose_kernel(const RowTask* rows, const DrawTask* draws, int V, double* scores,

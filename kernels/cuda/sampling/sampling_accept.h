@@ -15,6 +15,7 @@ struct Proposal {
   int V;
   double lenience;
   std::uint64_t seed;
+  int index = 0;  // of the draws
 
   __device__ double target_prob(int i) const { return target_probs[i]; }
   __device__ double draft_prob(int i) const {
@@ -30,7 +31,7 @@ struct Decision {
 
 // Dice::accept().
 __device__ inline bool accept(const Proposal& draft, double probability) {
-  return uniform(draft.seed, draft.position, kDrawAccept) < probability;
+  return uniform(draft.seed, draft.position, kDrawAccept, draft.index) < probability;
 }
 
 // sum min(p, q): how likely rejection sampling is to keep a draft.
@@ -76,44 +77,46 @@ __device__ int draw_correction(const Proposal& draft, const Weight& weight) {
   return draw(draft.V, u, [&](int i) { return draft.target_prob(i); });
 }
 
-// REQUIRES: from is not kOwnToken, for which nothing is drawn.
-__device__ inline int correct(CorrectFrom from, const Proposal& draft) {
-  return draw_correction(draft, [&](int i) {
-    const double p = draft.target_prob(i);
-    if (from == CorrectFrom::kTarget) return p;
-    const double q = draft.draft_prob(i);
-    if (from == CorrectFrom::kSurplus) return p >= q ? p - q : p;
-    return fmax(0.0, p - q);
-  });
+// What the target still owes of a token after the draft's rejection. REQUIRES: from is not
+// kOwnToken, for which nothing is drawn.
+__device__ inline double owed_weight(CorrectFrom from, const Proposal& draft, int i) {
+  const double p = draft.target_prob(i);
+  if (from == CorrectFrom::kTarget) return p;
+  const double q = draft.draft_prob(i);
+  if (from == CorrectFrom::kSurplus) return p >= q ? p - q : p;
+  return fmax(0.0, p - q);
+}
+
+__device__ inline int draw_own(const VerificationRule& rule, const Proposal& draft) {
+  return own_token(rule.own_token, draft.target_probs, draft.V, draft.seed, draft.position);
+}
+
+// Whether the draft stays. own: the target's own token, drawn where it is needed and still -1.
+__device__ inline bool accepts(const VerificationRule& rule, const Proposal& draft, int& own) {
+  const double p = draft.target_prob(draft.token);
+  switch (rule.accept) {
+    case AcceptWhen::kUniformBelowRatio:
+      return accept(draft, fmin(1.0, scaled_ratio(rule.envelope, draft)));
+    case AcceptWhen::kTargetAtLeastDraft:
+      return p >= draft.draft_prob(draft.token);
+    case AcceptWhen::kOwnTokenMatches:
+    case AcceptWhen::kNearOwnToken:
+      break;
+  }
+  if (own < 0) own = draw_own(rule, draft);
+  if (rule.accept == AcceptWhen::kOwnTokenMatches) return own == draft.token;
+  return p >= draft.lenience * draft.target_prob(own);
 }
 
 __device__ inline Decision decide(const VerificationRule& rule, Proposal draft) {
   if (rule.draft_is_certain) draft.draft_probs = nullptr;
-  const double p = draft.target_prob(draft.token);
-  const auto draw_own = [&] {
-    return own_token(rule.own_token, draft.target_probs, draft.V, draft.seed, draft.position);
-  };
   int own = -1;  // none yet
-  bool accepted = false;
-  switch (rule.accept) {
-    case AcceptWhen::kUniformBelowRatio:
-      accepted = accept(draft, fmin(1.0, scaled_ratio(rule.envelope, draft)));
-      break;
-    case AcceptWhen::kTargetAtLeastDraft:
-      accepted = p >= draft.draft_prob(draft.token);
-      break;
-    case AcceptWhen::kOwnTokenMatches:
-      own = draw_own();
-      accepted = own == draft.token;
-      break;
-    case AcceptWhen::kNearOwnToken:
-      own = draw_own();
-      accepted = p >= draft.lenience * draft.target_prob(own);
-      break;
+  if (accepts(rule, draft, own)) return {true, draft.token};
+  if (rule.correction != CorrectFrom::kOwnToken) {
+    return {false,
+            draw_correction(draft, [&](int i) { return owed_weight(rule.correction, draft, i); })};
   }
-  if (accepted) return {true, draft.token};
-  if (rule.correction != CorrectFrom::kOwnToken) return {false, correct(rule.correction, draft)};
-  return {false, own < 0 ? draw_own() : own};
+  return {false, own < 0 ? draw_own(rule, draft) : own};
 }
 
 }  // namespace specdec::cuda::inline SPECDEC_CUDA_BUILD

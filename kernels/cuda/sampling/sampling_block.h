@@ -12,6 +12,13 @@ namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 constexpr int kMaxSamplingThreads = 1024;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
+// How many a block has: of the vocabulary alone, as the order of sums goes by them.
+inline unsigned threads_for(int vocab_size) {
+  unsigned count = kWarp;
+  while (count < kMaxSamplingThreads && count * 16 < static_cast<unsigned>(vocab_size)) count *= 2;
+  return count;
+}
+
 __device__ inline int thread() { return static_cast<int>(threadIdx.x); }
 __device__ inline int threads() { return static_cast<int>(blockDim.x); }
 

@@ -65,8 +65,8 @@ __device__ inline void penalise(const RowTask& row, int V, double* scores) {
     scores[i] = i < row.width ? row.logits[i] + 0.0 : -kInfinity;  // + 0: makes 0 of -0
   }
   __syncthreads();
-  for (int h = thread(); h < row.history_size; h += threads()) {
-    const int token = row.history[h];
+  for (int h = thread(); h < row.history_size + row.path_size; h += threads()) {
+    const int token = h < row.history_size ? row.history[h] : row.path[h - row.history_size];
     if (token >= row.width) continue;
     const double logit = row.logits[token], penalty = row.repetition_penalty;
     const double score = (logit < 0 ? logit * penalty : logit / penalty) + 0.0;

@@ -70,8 +70,8 @@ __device__ int draw(int n, double u, const Weight& weight) {
 
 // Dice::token(): from probs [V].
 __device__ inline int draw_token(const double* probs, int V, std::uint64_t seed, int position,
-                                 std::uint32_t purpose) {
-  return draw(V, uniform(seed, position, purpose), [&](int i) { return probs[i]; });
+                                 std::uint32_t purpose, int index = 0) {
+  return draw(V, uniform(seed, position, purpose, index), [&](int i) { return probs[i]; });
 }
 
 // Dice::race(): the first to arrive, the lowest id among those that arrive at once.

@@ -16,7 +16,9 @@ struct RowTask {
   double temperature, top_p, repetition_penalty;
   const std::int32_t* history;  // [history_size]
   int history_size;
-  double* probs;  // [V]
+  double* probs;                       // [V]
+  const std::int32_t* path = nullptr;  // [path_size] tokens of a tree, which count as history, too
+  int path_size = 0;
 };
 
 // How a token is drawn from it.

@@ -1,0 +1,170 @@
+// CudaSampler's calls for trees of drafts.
+#include <algorithm>
+
+#include "kernels/cuda/sampling/cuda_sampler.h"
+#include "kernels/cuda/sampling/tree_tasks.h"
+
+namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
+namespace {
+
+using cpu::require;
+
+std::size_t size_of(int count) { return static_cast<std::size_t>(count); }
+
+// That nodes and trials are those of a tree, or of a chain where the rule needs one.
+void require_tree(const DraftedTree& tree, int vocab_size) {
+  const int nodes = static_cast<int>(tree.nodes.size());
+  require(tree.logits.rows == nodes + 1, "a row of logits for the root and for each node");
+  for (int i = 0; i < nodes; ++i) {
+    const DraftedNode& node = tree.nodes[size_of(i)];
+    require(node.token >= 0 && node.token < vocab_size, "drafts of the vocabulary");
+    require(node.parent >= -1 && node.parent < i, "parents before their nodes");
+    require(tree.rule.judge != JudgeTree::kPath || node.parent == i - 1, "a chain");
+  }
+  for (const DraftedTrial& trial : tree.trials) {
+    require(trial.node >= 0 && trial.node < nodes, "trials of the tree's nodes");
+  }
+  require(tree.rule.judge != JudgeTree::kPath || tree.trials.size() == tree.nodes.size(),
+          "a chain with a trial a node");
+}
+
+// Whether one copy of it does for both.
+bool same_history(const RowSampling& a, const RowSampling& b) {
+  return a.repetition_penalty != 1 && b.repetition_penalty != 1 &&
+         a.history.data() == b.history.data() && a.history.size() == b.history.size();
+}
+
+}  // namespace
+
+std::size_t tree_task_bytes(const SamplerRoom& room) {
+  constexpr std::size_t kAligned = CudaSampler::kAlignment;
+  const std::size_t path = size_of(room.levels) * sizeof(std::int32_t) + kAligned;
+  return size_of(room.rows) * (std::max(sizeof(BranchTask), sizeof(NodeTask)) + path) +
+         size_of(room.rounds) * sizeof(TreeTask) + size_of(room.trials) * sizeof(TrialTask) +
+         kAligned;
+}
+
+std::size_t tree_result_bytes(const SamplerRoom& room) {
+  return size_of(room.trials) * sizeof(BranchToken) +
+         size_of(room.rounds) * (sizeof(TreeVerdict) + size_of(room.levels) * sizeof(TestedPlace));
+}
+
+void CudaSampler::send_path(std::span<const std::int32_t> path, RowTask& row) {
+  if (row.repetition_penalty == 1 || path.empty()) return;
+  const auto ids = tasks_.take<std::int32_t>(path.size());
+  std::ranges::copy(path, ids.host);
+  row.path = ids.device;
+  row.path_size = static_cast<int>(path.size());
+}
+
+void CudaSampler::branch(ConstDeviceRows logits, std::span<const Branch> branches,
+                         std::span<BranchToken> tokens) {
+  require(logits.rows <= room_.rows, "rows within the sampler's room");
+  require(branches.size() == size_of(logits.rows), "a branch for each row");
+  if (logits.rows == 0) return;
+  tasks_.clear();
+  results_.clear();
+  const auto chosen = results_.take<BranchToken>(tokens.size());
+  const auto rows = tasks_.take<RowTask>(branches.size());
+  const auto tasks = tasks_.take<BranchTask>(branches.size());
+  std::size_t first = 0;
+  const std::int32_t* history = nullptr;
+  for (int r = 0; r < logits.rows; ++r) {
+    const Branch& branch = branches[size_of(r)];
+    const bool distinct = branch.by == BranchBy::kDistinctDraws;
+    require(!distinct || branch.probs != nullptr, "memory for what distinct drafts are drawn from");
+    if (r == 0 || !same_history(branches[size_of(r - 1)].sampling, branch.sampling)) {
+      history = send_history(branch.sampling, {});
+    }
+    rows.host[r] = row_task(logits, r, branch.sampling, history, branch.sampling.history.size(),
+                            branch.probs && !distinct ? branch.probs : own_probs(r));
+    send_path(branch.path, rows.host[r]);
+    tasks.host[r] = {branch.by,      branch.count,       branch.position, branch.seed,
+                     branch.purpose, branch.first_index, branch.probs,    chosen.device + first};
+    first += size_of(branch.count);
+  }
+  require(first == tokens.size(), "as many tokens as the branches have");
+  tasks_.upload(backend_);
+  make_distributions(rows.device, logits.rows, room_.vocab_size, scores_.data(), valid_.data(),
+                     stream_);
+  branch_rows(tasks.device, rows.device, valid_.data(), logits.rows, room_.vocab_size, stream_);
+  results_.download(backend_);
+  std::copy_n(chosen.host, tokens.size(), tokens.begin());
+}
+
+struct CudaSampler::TreeLists {
+  Parcel::Piece<RowTask> rows;
+  Parcel::Piece<NodeTask> nodes;
+  Parcel::Piece<TrialTask> trials;
+  int row = 0, trial = 0;  // how many there are so far
+};
+
+void CudaSampler::send_tree(const DraftedTree& tree, TreeLists& lists) {
+  NodeTask* nodes = lists.nodes.host + lists.row;
+  RowTask* rows = lists.rows.host + lists.row;
+  const std::int32_t* history = send_history(tree.sampling, {});
+  for (int r = 0; r < tree.logits.rows; ++r) {
+    nodes[r] = {r == 0 ? -1 : tree.nodes[size_of(r - 1)].token, 0, 0};
+    rows[r] = row_task(tree.logits, r, tree.sampling, history, tree.sampling.history.size(),
+                       own_probs(lists.row + r));
+    path_.clear();
+    for (int node = r - 1; node >= 0; node = tree.nodes[size_of(node)].parent) {
+      path_.push_back(tree.nodes[size_of(node)].token);
+    }
+    require(path_.size() <= size_of(room_.levels), "levels within the sampler's room");
+    send_path(path_, rows[r]);
+  }
+  for (const DraftedTrial& trial : tree.trials) {
+    NodeTask& parent = nodes[tree.nodes[size_of(trial.node)].parent + 1];
+    if (parent.trials == 0) parent.first_trial = lists.trial;
+    require(parent.first_trial + parent.trials++ == lists.trial,
+            "the trials after one node together");
+    lists.trials.host[lists.trial++] = {trial.probs, trial.node};
+    require(tree.rule.judge != JudgeTree::kTogether ||
+                (trial.probs && trial.probs == lists.trials.host[parent.first_trial].probs),
+            "drafts from one distribution");
+  }
+  lists.row += tree.logits.rows;
+}
+
+void CudaSampler::judge_trees(std::span<const DraftedTree> trees, std::span<TreeVerdict> verdicts,
+                              std::span<TestedPlace> places) {
+  std::size_t row_count = 0, trial_count = 0;
+  for (const DraftedTree& tree : trees) {
+    require_tree(tree, room_.vocab_size);
+    row_count += size_of(tree.logits.rows);
+    trial_count += tree.trials.size();
+  }
+  require(row_count <= size_of(room_.rows) && trees.size() <= size_of(room_.rounds) &&
+              trial_count <= size_of(room_.trials),
+          "trees within the sampler's room");
+  require(verdicts.size() == trees.size() && places.size() == trees.size() * size_of(room_.levels),
+          "a verdict for each tree, and a place for each of its levels");
+  if (trees.empty()) return;
+  tasks_.clear();
+  results_.clear();
+  const auto tasks = tasks_.take<TreeTask>(trees.size());
+  TreeLists lists{.rows = tasks_.take<RowTask>(row_count),
+                  .nodes = tasks_.take<NodeTask>(row_count),
+                  .trials = tasks_.take<TrialTask>(trial_count)};
+  for (std::size_t t = 0; t < trees.size(); ++t) {
+    const DraftedTree& tree = trees[t];
+    tasks.host[t] = {lists.row, tree.logits.rows - 1, tree.position, tree.level_draws, tree.rule,
+                     tree.seed};
+    send_tree(tree, lists);
+  }
+  tasks_.upload(backend_);
+
+  const auto verdict = results_.take<TreeVerdict>(trees.size());
+  const auto place = results_.take<TestedPlace>(places.size());
+  make_distributions(lists.rows.device, lists.row, room_.vocab_size, scores_.data(), valid_.data(),
+                     stream_);
+  cuda::judge_trees({tasks.device, lists.rows.device, valid_.data(), lists.nodes.device,
+                     lists.trials.device, room_.levels, verdict.device, place.device},
+                    static_cast<int>(trees.size()), room_.vocab_size, scores_.data(), stream_);
+  results_.download(backend_);
+  std::copy_n(verdict.host, verdicts.size(), verdicts.begin());
+  std::copy_n(place.host, places.size(), places.begin());
+}
+
+}  // namespace specdec::cuda::inline SPECDEC_CUDA_BUILD

@@ -1,0 +1,126 @@
+// Judges trees of drafts: TreeJudge of stages/08_token_trees, by one block for each tree.
+#include "kernels/cuda/sampling/sampling_siblings.h"
+
+namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
+namespace {
+
+// One tree, and what the target says at its rows: 0 the root's, then the nodes'.
+struct Tree {
+  TreeTask task;
+  const RowTask* rows;
+  const int* valid;
+  const NodeTask* nodes;
+  const TrialTask* trials;  // of all trees
+  int V;
+  double* owed;         // [V], working memory
+  TestedPlace* places;  // [levels]
+
+  __device__ Tree(const TreeTasks& all, int tree, int V_, double* scores)
+      : task(all.trees[tree]),
+        rows(all.rows + task.first_row),
+        valid(all.valid + task.first_row),
+        nodes(all.nodes + task.first_row),
+        trials(all.trials),
+        V(V_),
+        owed(scores + static_cast<std::ptrdiff_t>(task.first_row) * V_),
+        places(all.places + static_cast<std::ptrdiff_t>(tree) * all.levels) {}
+
+  __device__ int bonus(int row, int level) const {
+    return own_token(task.rule.draft.own_token, rows[row].probs, V, task.seed,
+                     task.position + level);
+  }
+  __device__ void write_place(int level, int node, int tested) const {
+    if (thread() == 0) places[level] = {node, tested};
+  }
+};
+
+// From the root on along one path: to a leaf, or to drafts of which none is accepted.
+__device__ TreeVerdict walk(const Tree& tree) {
+  const TreeTask& task = tree.task;
+  for (int row = 0, level = 0;; ++level) {
+    if (tree.valid[row] == 0) return {level, -1};
+    const NodeTask& node = tree.nodes[row];
+    if (node.trials == 0) return {level, tree.bonus(row, level)};
+    const Siblings siblings = {task.position + level,
+                               level * task.level_draws,
+                               tree.nodes + 1,
+                               tree.trials + node.first_trial,
+                               node.trials,
+                               tree.rows[row].probs,
+                               tree.V,
+                               task.seed};
+    const SiblingDecision decision = task.rule.judge == JudgeTree::kTogether
+                                         ? together(siblings, tree.owed)
+                                         : one_by_one(task.rule.draft, siblings, tree.owed);
+    tree.write_place(level, decision.node, decision.tested);
+    if (decision.node < 0) return {level, decision.token};
+    row = decision.node + 1;
+  }
+}
+
+// A chain, whose row i comes after i drafts, and whose trial i is draft i.
+struct Path {
+  const Tree& tree;
+
+  __device__ Proposal draft(int i) const {
+    const Tree& t = tree;
+    const TrialTask& trial = t.trials[t.nodes[0].first_trial + i];
+    return {t.task.position + i, t.nodes[i + 1].token,  t.rows[i].probs, trial.probs, t.V, 1,
+            t.task.seed,         i * t.task.level_draws};
+  }
+  // What is owed after i drafts that were in reach with this probability: max(0, reach p - q).
+  __device__ auto owed_after(int i, double reach) const {
+    return [draft = this->draft(i), reach](int t) {
+      return fmax(0.0, reach * draft.target_prob(t) - draft.draft_prob(t));
+    };
+  }
+};
+
+// Block verification (Sun et al. 2024, algorithm 2): the longest prefix that passes its test.
+__device__ TreeVerdict judge_path(const Tree& tree) {
+  const int n = tree.task.nodes, V = tree.V;
+  for (int row = 0; row <= n; ++row) {
+    if (tree.valid[row] == 0) return {0, -1};
+  }
+  const Path path = {tree};
+  int accepted = 0;
+  double reach = 1, reach_accepted = 1;
+  for (int i = 1; i <= n; ++i) {
+    const Proposal draft = path.draft(i - 1);
+    reach = fmin(1.0, reach * draft.target_prob(draft.token) / draft.draft_prob(draft.token));
+    double probability = reach;
+    if (i < n) {
+      const double left = sum_of(V, path.owed_after(i, reach)), all = left + 1 - reach;
+      probability = all > 0 ? left / all : 1;
+    }
+    if (accept(draft, probability)) {
+      accepted = i;
+      reach_accepted = reach;
+    }
+  }
+  for (int i = 0; i < accepted; ++i) tree.write_place(i, i, 1);
+  if (accepted == n) return {n, tree.bonus(n, n)};
+  tree.write_place(accepted, -1, 1);
+  return {accepted,
+          draw_correction(path.draft(accepted), path.owed_after(accepted, reach_accepted))};
+}
+
+__global__ void __launch_bounds__(kMaxSamplingThreads)
+    judge_trees_kernel(TreeTasks all, int V, double* scores) {
+  const int t = static_cast<int>(blockIdx.x);
+  const Tree tree(all, t, V, scores);
+  for (int level = 0; level < all.levels; ++level) tree.write_place(level, -1, 0);
+  const bool whole = tree.task.rule.judge == JudgeTree::kPath;
+  const TreeVerdict verdict = whole ? judge_path(tree) : walk(tree);
+  if (thread() == 0) all.verdicts[t] = verdict;
+}
+
+}  // namespace
+
+void judge_trees(const TreeTasks& tasks, int tree_count, int vocab_size, double* scores,
+                 cudaStream_t stream) {
+  launch(judge_trees_kernel, static_cast<unsigned>(tree_count), threads_for(vocab_size), 0, stream,
+         tasks, vocab_size, scores);
+}
+
+}  // namespace specdec::cuda::inline SPECDEC_CUDA_BUILD

@@ -1,0 +1,63 @@
+#pragma once
+#include <cstddef>
+
+#include "kernels/cuda/sampling/sampling_tasks.h"
+
+// What the host asks of the kernels that branch and judge trees (sampling_tasks.h). All pointers
+// are device memory.
+namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
+
+// The tokens that may follow a row: Branch of kernels/sampling.h.
+struct BranchTask {
+  BranchBy by;
+  int count, position;
+  std::uint64_t seed;
+  std::uint32_t purpose;
+  int first_index;
+  double* probs;        // [count, V], for kDistinctDraws
+  BranchToken* tokens;  // [count]
+};
+
+// A row of a tree: the root, or a node.
+struct NodeTask {
+  std::int32_t token;           // of a node
+  int trials = 0, first_trial;  // after it; the first one among those of all trees
+};
+
+struct TrialTask {
+  const double* probs;  // [V], or null where the draft was certain
+  int node;             // of its token, in its tree
+};
+
+struct TreeTask {
+  int first_row;  // of this tree among all: the root's, then the nodes'
+  int nodes, position, level_draws;
+  TreeRule rule;
+  std::uint64_t seed;
+};
+
+// All trees, and what becomes of them.
+struct TreeTasks {
+  const TreeTask* trees;
+  const RowTask* rows;
+  const int* valid;       // [rows] whether a row has a distribution
+  const NodeTask* nodes;  // [rows]
+  const TrialTask* trials;
+  int levels;
+  TreeVerdict* verdicts;  // [trees]
+  TestedPlace* places;    // [trees, levels]
+};
+
+// Finds the tokens of each branch by the distribution of its row.
+void branch_rows(const BranchTask* branches, const RowTask* rows, const int* valid, int row_count,
+                 int vocab_size, cudaStream_t stream);
+
+// Judges each tree by the distributions of its rows. scores: working memory, [rows, V].
+void judge_trees(const TreeTasks& tasks, int tree_count, int vocab_size, double* scores,
+                 cudaStream_t stream);
+
+// The most that a call of either kind uploads and downloads, beside what other calls do.
+std::size_t tree_task_bytes(const SamplerRoom& room);
+std::size_t tree_result_bytes(const SamplerRoom& room);
+
+}  // namespace specdec::cuda::inline SPECDEC_CUDA_BUILD

@@ -1,0 +1,77 @@
+#include "stages/programs/trees/device_tree_judge.h"
+
+#include "common/base/check.h"
+#include "common/sampling/device_sampling.h"
+
+namespace specdec {
+
+DeviceTreeJudge::DeviceTreeJudge(Backend& backend, RandomSource& random,
+                                 const SamplingOptions& options, double draft_temperature,
+                                 const NamedSiblingRule& rule, const TreeRoom& room, int vocab_size,
+                                 int max_context)
+    : random_(random),
+      options_(options),
+      rule_(rule),
+      sampler_(backend.make_sampler({.vocab_size = vocab_size,
+                                     .rows = room.verified + 1,
+                                     .rounds = 1,
+                                     .history = max_context,
+                                     .trials = room.trials,
+                                     .levels = room.levels})),
+      places_(static_cast<std::size_t>(room.levels)) {
+  SPECDEC_CHECK(sampler_ != nullptr && rule.on_device, "what a GPU can judge");
+  drafting_ = tree_drafting(options, draft_temperature, random, rule.races);
+  nodes_.reserve(static_cast<std::size_t>(room.verified));
+  trials_.reserve(static_cast<std::size_t>(room.trials));
+}
+
+// [snippet judge-tree-on-device]
+void DeviceTreeJudge::judge(const TokenTree& tree, DeviceRows logits, std::vector<TokenId>& context,
+                            Generation& generation, TreeRound& round) {
+  list_tree(tree, nodes_, trials_);
+  const DraftedTree drafted{.logits = logits,
+                            .nodes = nodes_,
+                            .trials = trials_,
+                            .sampling = row_sampling(options_, context),
+                            .rule = *rule_.on_device,
+                            .seed = device_seed(random_),
+                            .position = static_cast<int>(context.size()),
+                            .level_draws = looks_behind_rejection() ? draw_index(1, 0) : 0};
+  TreeVerdict verdict;
+  sampler_->judge_trees({&drafted, 1}, {&verdict, 1}, places_);
+  emit(verdict, places_, tree, context, generation, round);
+}
+// [end snippet judge-tree-on-device]
+
+void list_tree(const TokenTree& tree, std::vector<DraftedNode>& nodes,
+               std::vector<DraftedTrial>& trials) {
+  nodes.clear();
+  trials.clear();
+  for (int i = 0; i < tree.size(); i++) nodes.push_back({tree.node(i).token, tree.node(i).parent});
+  for (const TokenTree::Trial& trial : tree.trials()) {
+    trials.push_back({trial.node, tree.device_probs(trial)});
+  }
+}
+
+// The verdict does not know where the text stops; what is behind that is discarded.
+void emit(const TreeVerdict& verdict, std::span<const TestedPlace> places, const TokenTree& tree,
+          std::vector<TokenId>& context, Generation& generation, TreeRound& round) {
+  round.end = RoundEnd::kStopped;
+  while (!generation.finished()) {
+    const auto level = static_cast<std::size_t>(round.accepted);
+    const bool last = round.accepted == verdict.accepted;  // the correction or the bonus
+    const TestedPlace place = level < places.size() ? places[level] : TestedPlace{};
+    if (last && verdict.token < 0) fail_without_distribution();
+    if (place.tested > 0) round.tested_at.push_back(place.tested);
+    context.push_back(last ? verdict.token : tree.node(place.node).token);
+    generation.push(context.back());
+    if (last) {
+      round.end = place.tested > 0 ? RoundEnd::kRejected : RoundEnd::kAllAccepted;
+      break;
+    }
+    round.path.push_back(place.node);
+    round.accepted++;
+  }
+}
+
+}  // namespace specdec

@@ -1,0 +1,245 @@
+// Drafting and judging trees where the logits are: token by token and decision by decision what the
+// host's shapes and rules do.
+#include "tests/cuda/sampling_tree_test.h"
+
+namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
+namespace {
+
+class SamplingTreeKernel : public KernelTest {};
+
+// A tree on the device. Its drafts are drawn there again, so that where both models have the same
+// logits, both have the same bits.
+class DeviceTree {
+ public:
+  explicit DeviceTree(const TestTree& test)
+      : test_(test),
+        logits_(test.logits.view().slice(0, test.tree.size() + 1), 2),
+        probs_(std::vector<double>(index_of(kRoom.probs * test.V), double{kNan})) {
+    for (int i = 0; i < test.tree.size(); ++i) {
+      nodes_.push_back({test.tree.node(i).token, test.tree.node(i).parent});
+    }
+    for (const TokenTree::Trial& trial : test.tree.trials()) {
+      const bool certain = trial.probs == TokenTree::kCertain;
+      trials_.push_back({trial.node, certain ? nullptr : probs(trial.probs)});
+    }
+    draft();
+  }
+
+  // How many tokens the device drafted that the host did not, or with another probability.
+  int wrong_drafts() const {
+    int wrong = 0;
+    std::size_t at = 0;
+    for (const TestBranch& branch : test_.branches) {
+      const double root = node_prob(branch.node);
+      for (int k = 0; k < branch.wish.count; ++k, ++at) {
+        const bool drafted = k < std::ssize(branch.trials);
+        if (!drafted) {
+          wrong += tokens_[at].token != -1;
+          continue;
+        }
+        const TokenTree::Node& node = test_.tree.node(branch.trials[index_of(k)].node);
+        const double want = node.draft_prob, got = root * tokens_[at].prob;
+        wrong += tokens_[at].token != node.token || !(std::fabs(got - want) <= 1e-12 * want);
+      }
+    }
+    return wrong;
+  }
+
+  DraftedTree drafted() const {
+    return {.logits = logits_.view(),
+            .nodes = nodes_,
+            .trials = trials_,
+            .sampling = row_sampling(test_.options, test_.history),
+            .rule = *test_.rule->on_device,
+            .seed = test_.seed,
+            .position = test_.position(),
+            .level_draws = test_.level_draws()};
+  }
+  std::vector<double> all_probs() const { return probs_.get(); }
+
+ private:
+  double* probs(int number) const { return probs_.data() + std::ptrdiff_t{number} * test_.V; }
+  double node_prob(int node) const {
+    return node == TokenTree::kRoot ? 1 : test_.tree.node(node).draft_prob;
+  }
+  void draft() {
+    std::vector<Branch> branches;
+    std::size_t count = 0;
+    for (const TestBranch& branch : test_.branches) {
+      const bool certain = branch.first_probs == TokenTree::kCertain;
+      branches.push_back({.sampling = row_sampling(test_.options, test_.history),
+                          .path = branch.path,
+                          .by = branch.wish.by,
+                          .count = branch.wish.count,
+                          .seed = test_.seed,
+                          .position = branch.position,
+                          .purpose = static_cast<std::uint32_t>(Purpose::kDraft),
+                          .first_index = branch.first_index,
+                          .probs = certain ? nullptr : probs(branch.first_probs)});
+      count += index_of(branch.wish.count);
+    }
+    const int rows = static_cast<int>(branches.size());
+    if (rows == 0) return;
+    tokens_.assign(count, {-2, -1});
+    const auto sampler = device().make_sampler({.vocab_size = test_.V,
+                                                .rows = rows,
+                                                .history = test_.position(),
+                                                .trials = static_cast<int>(count),
+                                                .levels = kLevels});
+    sampler->branch(DeviceMatrix(test_.draft_logits.view().slice(0, rows), 1).view(), branches,
+                    tokens_);
+  }
+
+  const TestTree& test_;
+  DeviceMatrix logits_;
+  OnDevice<double> probs_;
+  std::vector<DraftedNode> nodes_;
+  std::vector<DraftedTrial> trials_;
+  std::vector<BranchToken> tokens_;
+};
+
+std::vector<TreeOutcome> judge(const std::vector<DraftedTree>& trees, int V) {
+  SamplerRoom room{
+      .vocab_size = V, .rows = 0, .rounds = static_cast<int>(trees.size()), .levels = kLevels};
+  for (const DraftedTree& tree : trees) {
+    room.rows += tree.logits.rows;
+    room.history += static_cast<int>(tree.sampling.history.size());
+    room.trials += static_cast<int>(tree.trials.size());
+  }
+  std::vector<TreeVerdict> verdicts(trees.size(), {-2, -2});
+  std::vector<TestedPlace> places(trees.size() * kLevels, {-2, -2});
+  device().make_sampler(room)->judge_trees(trees, verdicts, places);
+  std::vector<TreeOutcome> outcomes;
+  for (std::size_t t = 0; t < trees.size(); ++t) {
+    TreeOutcome outcome{.path = {}, .tested = {}, .token = verdicts[t].token};
+    for (int level = 0; level < kLevels; ++level) {
+      const TestedPlace place = places[t * kLevels + index_of(level)];
+      const bool accepted = level < verdicts[t].accepted;
+      if (accepted) outcome.path.push_back(place.node);
+      EXPECT_TRUE(accepted || place.node == -1);
+      if (place.tested > 0) outcome.tested.push_back(place.tested);
+    }
+    outcomes.push_back(std::move(outcome));
+  }
+  return outcomes;
+}
+
+std::vector<TestTree> random_trees(TestNumbers& numbers, const NamedSiblingRule& rule, int V,
+                                   int count) {
+  std::vector<TestTree> trees;
+  for (int i = 0; i < count; ++i) trees.push_back(random_tree(numbers, rule, V));
+  return trees;
+}
+
+// What the device makes of all trees in one call.
+std::vector<TreeOutcome> judge_together(const std::vector<TestTree>& trees) {
+  std::vector<std::unique_ptr<DeviceTree>> on_device;
+  std::vector<DraftedTree> drafted;
+  for (const TestTree& tree : trees) {
+    on_device.push_back(std::make_unique<DeviceTree>(tree));
+    EXPECT_EQ(on_device.back()->wrong_drafts(), 0);
+    drafted.push_back(on_device.back()->drafted());
+  }
+  return judge(drafted, trees.front().V);
+}
+
+int count_differences(std::vector<TestTree>& trees, const std::vector<TreeOutcome>& got) {
+  int differences = 0;
+  for (std::size_t t = 0; t < trees.size(); ++t) differences += host_outcome(trees[t]) != got[t];
+  return differences;
+}
+
+class EverySiblingRule : public SamplingTreeKernel,
+                         public ::testing::WithParamInterface<const NamedSiblingRule*> {
+ protected:
+  void SetUp() override { SamplingTreeKernel::SetUp(); }
+  const NamedSiblingRule& rule() const { return *GetParam(); }
+  std::uint32_t seed() const {  // the rule's place among all
+    return static_cast<std::uint32_t>(GetParam() - sibling_rules().data());
+  }
+};
+
+TEST_P(EverySiblingRule, DecidesAsTheHostDoes) {
+  TestNumbers numbers(seed() + 1);
+  std::size_t accepted = 0, rejected = 0;
+  for (const int V : {1, 2, 3, 8, 20, 50}) {
+    for (int repeat = 0; repeat < 4; ++repeat) {
+      auto trees = random_trees(numbers, rule(), V, 40);
+      const auto outcomes = judge_together(trees);
+      EXPECT_EQ(count_differences(trees, outcomes), 0) << V;
+      for (const TreeOutcome& outcome : outcomes) {
+        accepted += outcome.path.size();
+        rejected += outcome.tested.size() > outcome.path.size();
+      }
+    }
+  }
+  EXPECT_GT(accepted, 300u);
+  EXPECT_GT(rejected, 100u);
+}
+
+TEST_P(EverySiblingRule, DecidesAsTheHostDoesWithLargeVocabularies) {
+  TestNumbers numbers(seed() + 100);
+  for (const int V : {600, 2000}) {
+    auto trees = random_trees(numbers, rule(), V, 6);
+    EXPECT_EQ(count_differences(trees, judge_together(trees)), 0) << V;
+  }
+}
+
+TEST_P(EverySiblingRule, ATreeDependsOnItselfAlone) {
+  TestNumbers numbers(seed() + 200);
+  const auto trees = random_trees(numbers, rule(), 40, 12);
+  const auto together = judge_together(trees);
+  for (std::size_t t = 0; t < trees.size(); ++t) {
+    EXPECT_EQ(judge({DeviceTree(trees[t]).drafted()}, 40), std::vector{together[t]});
+  }
+}
+
+TEST_P(EverySiblingRule, ABrokenRowCountsWhenItIsReached) {
+  TestNumbers numbers(seed() + 300);
+  auto trees = random_trees(numbers, rule(), 20, 60);
+  int broken = 0;
+  for (TestTree& tree : trees) {
+    float* row = tree.logits.row(numbers.below(tree.tree.size() + 1));
+    if (numbers.below(2) == 0)
+      std::fill(row, row + 20, kMinusInfinity);
+    else
+      row[numbers.below(20)] = kNan;
+    broken += host_outcome(tree).token == -1;
+  }
+  EXPECT_GT(broken, 10);
+  EXPECT_LE(broken, 60);
+  EXPECT_EQ(count_differences(trees, judge_together(trees)), 0);
+}
+
+TEST_P(EverySiblingRule, AnotherSeedIsAnotherVerdict) {
+  TestNumbers numbers(seed() + 500);
+  auto trees = random_trees(numbers, rule(), 30, 60);
+  std::vector<std::unique_ptr<DeviceTree>> on_device;
+  std::vector<DraftedTree> drafted;
+  for (const TestTree& tree : trees) {
+    on_device.push_back(std::make_unique<DeviceTree>(tree));
+    drafted.push_back(on_device.back()->drafted());
+  }
+  const auto differences = [&](const auto& change) {
+    auto changed = drafted;
+    for (DraftedTree& tree : changed) change(tree);
+    return count_differences(trees, judge(changed, 30));
+  };
+  EXPECT_EQ(differences([](DraftedTree&) {}), 0);
+  EXPECT_GT(differences([](DraftedTree& tree) { tree.seed ^= 1; }), 10);
+  EXPECT_GT(differences([](DraftedTree& tree) { tree.position++; }), 10);
+}
+
+INSTANTIATE_TEST_SUITE_P(Rules, EverySiblingRule, ::testing::ValuesIn([] {
+                           std::vector<const NamedSiblingRule*> rules;
+                           for (const auto& rule : sibling_rules()) rules.push_back(&rule);
+                           return rules;
+                         }()),
+                         [](const auto& rule) {
+                           std::string name(rule.param->name);
+                           std::ranges::replace(name, '-', '_');
+                           return name;
+                         });
+
+}  // namespace
+}  // namespace specdec::cuda::inline SPECDEC_CUDA_BUILD
