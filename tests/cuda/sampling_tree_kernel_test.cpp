@@ -241,5 +241,123 @@ INSTANTIATE_TEST_SUITE_P(Rules, EverySiblingRule, ::testing::ValuesIn([] {
                            return name;
                          });
 
+std::vector<BranchToken> branch(const TestRows& logits, const Branch& asked) {
+  std::vector<BranchToken> tokens(index_of(asked.count), {-2, -1});
+  device()
+      .make_sampler({.vocab_size = logits.width(),
+                     .history = static_cast<int>(asked.sampling.history.size()),
+                     .trials = asked.count,
+                     .levels = kLevels})
+      ->branch(DeviceMatrix(logits.view()).view(), {&asked, 1}, tokens);
+  return tokens;
+}
+
+std::vector<std::int32_t> ids(const std::vector<BranchToken>& tokens) {
+  std::vector<std::int32_t> ids;
+  for (const BranchToken& token : tokens) ids.push_back(token.token);
+  return ids;
+}
+
+// In the order of probabilities, the lower id first among equals, and none of probability zero.
+TEST_F(SamplingTreeKernel, RanksTokens) {
+  for (const int V : {5, 700}) {
+    TestRows logits(1, V);
+    std::fill_n(logits.row(0), V, kMinusInfinity);
+    logits.row(0)[1] = logits.row(0)[3] = 2;
+    logits.row(0)[0] = 1;
+    logits.row(0)[V - 1] = 3;
+    const Branch asked{.sampling = {.temperature = 1}, .by = BranchBy::kLikeliest, .count = 6};
+    EXPECT_EQ(ids(branch(logits, asked)), (std::vector{V - 1, 1, 3, 0, -1, -1}));
+    std::fill_n(logits.row(0), V, kNan);
+    EXPECT_EQ(ids(branch(logits, asked)), std::vector(6, -1));
+  }
+}
+
+// Distinct drafts end where the distribution does, and each row of what they were drawn from is
+// without the earlier ones.
+TEST_F(SamplingTreeKernel, DistinctDraftsTakeEachTokenOnce) {
+  TestRows logits(1, 8);
+  std::fill_n(logits.row(0), 8, kMinusInfinity);
+  std::fill_n(logits.row(0) + 3, 4, 0.5f);
+  const OnDevice<double> probs(std::vector<double>(48, double{kNan}));
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    const auto tokens = ids(branch(logits, {.sampling = {.temperature = 1},
+                                            .by = BranchBy::kDistinctDraws,
+                                            .count = 6,
+                                            .seed = seed,
+                                            .probs = probs.data()}));
+    const auto rows = probs.get();
+    std::vector<bool> taken(8);
+    for (int k = 0; k < 4; ++k) {
+      for (int i = 0; i < 8; ++i) {
+        const bool possible = i >= 3 && i < 7 && !taken[index_of(i)];
+        EXPECT_EQ(rows[index_of(k * 8 + i)], possible ? 1.0 / (4 - k) : 0) << k << ", " << i;
+      }
+      ASSERT_TRUE(tokens[index_of(k)] >= 3 && tokens[index_of(k)] < 7);
+      EXPECT_FALSE(taken[index_of(tokens[index_of(k)])]);
+      taken[index_of(tokens[index_of(k)])] = true;
+    }
+    EXPECT_EQ(tokens[4], -1);
+    EXPECT_EQ(tokens[5], -1);
+  }
+}
+
+// Rows with their node's path in their history: a token drafted once is penalised after it, and not
+// after its sibling. Ranked and judged.
+TEST_F(SamplingTreeKernel, APathIsPenalisedWithItsHistory) {
+  TestRows logits(1, 4);
+  for (int i = 0; i < 4; ++i) logits.row(0)[i] = 8.0f - 0.5f * static_cast<float>(i);
+  const std::vector<std::int32_t> history = {3}, path = {0, 1};
+  Branch asked{.sampling = {.temperature = 1, .repetition_penalty = 2, .history = history},
+               .by = BranchBy::kLikeliest,
+               .count = 4};
+  EXPECT_EQ(ids(branch(logits, asked)), (std::vector{0, 1, 2, 3}));
+  asked.path = path;
+  EXPECT_EQ(ids(branch(logits, asked)), (std::vector{2, 0, 1, 3}));
+
+  // Node 0: token 0; node 1: its sibling, token 1; node 2: token 1 after node 0.
+  TestRows tree_logits(4, 4);
+  for (int i = 0; i < 16; ++i)
+    tree_logits.row(i / 4)[i % 4] = 80.0f - 5.0f * static_cast<float>(i % 4);
+  const std::vector<DraftedNode> nodes = {{0, -1}, {1, -1}, {1, 0}};
+  const std::vector<DraftedTrial> trials = {{0}, {1}, {2}};
+  const DeviceMatrix on_device(tree_logits.view());
+  const DraftedTree tree{
+      .logits = on_device.view(), .nodes = nodes, .trials = trials, .sampling = asked.sampling};
+  const TreeOutcome outcome = judge({tree}, 4).front();
+  EXPECT_EQ(outcome.path, (std::vector{0, 2}));
+  EXPECT_EQ(outcome.tested, (std::vector{1, 1}));
+  EXPECT_EQ(outcome.token, 2);
+}
+
+TEST_F(SamplingTreeKernel, NoTreesHaveNoVerdicts) {
+  const auto sampler = device().make_sampler({.vocab_size = 5, .levels = 2});
+  sampler->judge_trees({}, {}, {});
+  sampler->branch({}, {}, {});
+}
+
+// What is not a tree, or no tree that the rule can judge, ends the program.
+TEST_F(SamplingTreeKernel, RefusesWhatIsNoTree) {
+  const OnDevice<double> probs(std::vector<double>(8, 0.125));
+  const DeviceMatrix logits(3, 4);
+  const auto refuses = [&](const std::vector<DraftedNode>& nodes,
+                           const std::vector<DraftedTrial>& trials, JudgeTree by,
+                           const char* message) {
+    const DraftedTree tree{
+        .logits = logits.view(), .nodes = nodes, .trials = trials, .rule = {.judge = by}};
+    EXPECT_DEATH(judge({tree}, 4), message);
+  };
+  const double *a = probs.data(), *b = probs.data() + 4;
+  using enum JudgeTree;
+  refuses({{0, -1}}, {{0, a}}, kOneByOne, "a row of logits");
+  refuses({{4, -1}, {1, -1}}, {{0, a}, {1, a}}, kOneByOne, "of the vocabulary");
+  refuses({{0, 1}, {1, -1}}, {{0, a}, {1, a}}, kOneByOne, "parents before");
+  refuses({{0, -1}, {1, 0}}, {{0, a}, {1, a}, {0, a}}, kOneByOne, "together");
+  refuses({{0, -1}, {1, -1}}, {{0, a}, {1, a}}, kPath, "a chain");
+  refuses({{0, -1}, {1, 0}}, {{0, a}, {0, a}, {1, a}}, kPath, "a chain");
+  refuses({{0, -1}, {1, -1}}, {{0, a}, {1, b}}, kTogether, "one distribution");
+  refuses({{0, -1}, {1, -1}}, {{0}, {1}}, kTogether, "one distribution");
+}
+
 }  // namespace
 }  // namespace specdec::cuda::inline SPECDEC_CUDA_BUILD

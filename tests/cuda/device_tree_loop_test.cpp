@@ -1,0 +1,200 @@
+// Trees that are drafted and judged where the logits are: the host's texts, round by round, and no
+// array as wide as the vocabulary crosses. Counted by the emulation.
+#include "common/sampling/random_source.h"
+#include "kernels/cuda_backend.h"
+#include "kernels/emulation/cuda_on_cpu.h"
+#include "stages/08_token_trees/tree_steps.h"
+#include "stages/programs/trees/tree_places.h"
+#include "tests/engine_fixture.h"
+
+namespace specdec {
+namespace {
+
+constexpr int kNewTokens = 8, kPositions = 64, kPage = 16;
+constexpr std::size_t kVocabularyBytes = 4096 * sizeof(float);
+
+struct NamedShape {
+  std::string name;
+  MakeTreeShape make;
+  std::size_t tokens = 0;   // that the draft is asked for in a round with all levels
+  bool same_draws = false;  // all drafts after a node come from one distribution
+  bool chain = false;
+};
+
+std::vector<NamedShape> shapes() {
+  const std::vector<int> widths = {3, 2, 1};
+  return {
+      {"chain", [] { return std::make_unique<Chains>(1, 4); }, 4, true, true},
+      {"chains", [] { return std::make_unique<Chains>(3, 3); }, 9, true},
+      {"distinct", [=] { return std::make_unique<DistinctDrafts>(widths); }, 15},
+      {"top", [=] { return std::make_unique<Likeliest>(plan_of_widths(widths)); }, 15},
+      {"grow", [] { return std::make_unique<GrownTree>(6, 3, 3); }, 21},
+  };
+}
+
+bool goes_with(const NamedSiblingRule& rule, const NamedShape& shape) {
+  return rule.rule == nullptr ? shape.chain : shape.same_draws || !rule.needs_same_draws;
+}
+
+struct Rounds {
+  std::vector<TokenId> tokens;
+  std::vector<TreeRound> rounds;
+  emulation::Traffic traffic, last;  // of all rounds, of the last one
+};
+
+bool operator==(const Rounds& a, const Rounds& b) {
+  const auto same = [](const TreeRound& x, const TreeRound& y) {
+    return x.path == y.path && x.tested_at == y.tested_at && x.accepted == y.accepted &&
+           x.drafted == y.drafted && x.end == y.end;
+  };
+  return a.tokens == b.tokens && std::ranges::equal(a.rounds, b.rounds, same);
+}
+
+class DeviceTreeLoopTest : public ::testing::Test {
+ protected:
+  DeviceTreeLoopTest() {
+    request_.prompt = {5, 17, 80, 33};
+    request_.max_new_tokens = kNewTokens;
+  }
+
+  // rule: null for greedy decoding.
+  Rounds decode(const LlamaModel& model, const NamedShape& shape, const NamedSiblingRule* rule,
+                bool on_host) {
+    CachedLlama target(model, kPage, kPositions), draft(model, kPage, kPositions);
+    const NamedSiblingRule& named = rule ? *rule : find_sibling_rule("rejection");
+    const TreePlaces places = tree_places(*backend_, backend_.get(), named, on_host);
+    EXPECT_EQ(places.why_on_host.empty(), !on_host);
+    const int V = target.llama.vocab_size();
+    const TreeSizes sizes{shape.make()->room(), V, kPositions};
+    ModelTreeDrafter drafter(draft.llama, shape.make, kPositions, V, 1,
+                             make_tree_brancher(places, sizes));
+    TreeSteps steps(target.llama, drafter, 5, kPositions - sizes.room.nodes, places.device);
+    Dice dice(7);
+    const auto judge =
+        rule ? make_tree_judge(places, *backend_, dice, options_, draft_temperature_, *rule, sizes)
+             : make_greedy_tree_judge(*backend_, sizes);
+    return decode(steps, *judge);
+  }
+
+  static void expect_calls(const emulation::Traffic& round, std::size_t launches,
+                           std::size_t uploads, std::size_t downloads) {
+    EXPECT_GE(round.launches, launches);
+    EXPECT_LE(round.launches, launches + 4);
+    EXPECT_EQ(round.uploads, uploads);
+    EXPECT_EQ(round.downloads, downloads);
+    EXPECT_EQ(round.waits, downloads);
+  }
+  void TearDown() override { unsetenv("SPECDEC_CUDA_GRAPHS"); }
+
+  static constexpr double draft_temperature_ = 1.3;
+  std::unique_ptr<Backend> backend_ = make_emulated_backend();
+  LlamaModel model_{Checkpoint(golden_model("draft")), *backend_};   // V = 4096
+  LlamaModel small_{Checkpoint(golden_model("untied")), *backend_};  // V = 96
+  GenerationRequest request_;
+  SamplingOptions options_;
+
+ private:
+  Rounds decode(TreeSteps& steps, TreeJudge& judge) {
+    Rounds run;
+    Generation generation(request_, nullptr);
+    std::vector<TokenId> context = request_.prompt;
+    steps.prefill(context);
+    const emulation::Traffic before = emulation::traffic();
+    while (!generation.finished()) {
+      const emulation::Traffic before_round = emulation::traffic();
+      run.rounds.push_back(tree_round(steps, judge, context, generation));
+      run.last = emulation::traffic() - before_round;
+    }
+    run.traffic = emulation::traffic() - before;
+    run.tokens.assign(generation.tokens().begin(), generation.tokens().end());
+    return run;
+  }
+};
+
+// All rules and shapes; filters and penalties in turn.
+TEST_F(DeviceTreeLoopTest, TextsAndRoundsAreTheHosts) {
+  const std::vector<SamplingOptions> options = {
+      {.temperature = 0.9, .top_p = 0.95, .repetition_penalty = 1.1},
+      {.temperature = 1},
+      {.temperature = 0.7, .top_k = 40}};
+  std::size_t turn = 0;
+  int rejected = 0, accepted = 0;
+  for (const NamedShape& shape : shapes()) {
+    for (const NamedSiblingRule& rule : sibling_rules()) {
+      if (!goes_with(rule, shape)) continue;
+      SCOPED_TRACE(fmt::format("{}, {}", shape.name, rule.name));
+      options_ = options[turn++ % options.size()];
+      const Rounds on_device = decode(small_, shape, &rule, false);
+      EXPECT_TRUE(on_device == decode(small_, shape, &rule, true));
+      EXPECT_EQ(on_device.traffic.allocations, 0u);
+      for (const TreeRound& round : on_device.rounds) {
+        rejected += round.end == RoundEnd::kRejected;
+        accepted += round.accepted;
+      }
+    }
+  }
+  EXPECT_GT(rejected, 10);
+  EXPECT_GT(accepted, 50);
+}
+
+// Greedy trees: one call chooses after all nodes.
+TEST_F(DeviceTreeLoopTest, GreedyTextsAreTheHosts) {
+  options_ = {};
+  std::vector<TokenId> text;
+  for (const NamedShape& shape : shapes()) {
+    SCOPED_TRACE(shape.name);
+    const Rounds on_device = decode(small_, shape, nullptr, false);
+    EXPECT_TRUE(on_device == decode(small_, shape, nullptr, true));
+    if (text.empty()) text = on_device.tokens;
+    EXPECT_EQ(on_device.tokens, text);
+    EXPECT_EQ(on_device.traffic.allocations, 0u);
+  }
+}
+
+// Two models of two layers, whose passes have 21 launches each; keeping a path takes one launch a
+// layer where slots move. The host waits for each level, whose tokens it feeds, and for the
+// verdict.
+TEST_F(DeviceTreeLoopTest, ARoundHasTheseCalls) {
+  setenv("SPECDEC_CUDA_GRAPHS", "0", 1);
+  options_ = {.temperature = 1};
+  request_.max_new_tokens = 5;
+  for (const NamedShape& shape : shapes()) {
+    SCOPED_TRACE(shape.name);
+    const auto levels = static_cast<std::size_t>(shape.make()->room().levels);
+    const Rounds sampled = decode(model_, shape, &find_sibling_rule("rejection"), false);
+    const auto passes = levels + 1, calls = levels + 1;
+    expect_calls(sampled.last, 21 * passes + 2 * calls, passes + calls, calls);
+    // For each token its id and probability, for each level a node and a number; then the verdict.
+    EXPECT_EQ(sampled.last.bytes_to_host, 16 * shape.tokens + 8 * levels + 8);
+    EXPECT_LT(sampled.last.bytes_to_device, kVocabularyBytes / 3) << "lists";
+
+    const Rounds greedy = decode(model_, shape, nullptr, false);
+    expect_calls(greedy.last, 21 * passes + 2 * levels + 1, passes + levels, calls);
+    EXPECT_LT(greedy.last.bytes_to_host, 500u);
+  }
+  const Rounds on_host = decode(model_, shapes()[0], &find_sibling_rule("rejection"), true);
+  EXPECT_GE(on_host.last.bytes_to_host, kVocabularyBytes * 5) << "control";
+}
+
+// Why a run's trees are the host's.
+TEST_F(DeviceTreeLoopTest, TheHostJudgesForAReason) {
+  const auto cpu = make_plain_backend();
+  const NamedSiblingRule& rule = find_sibling_rule("rejection");
+  NamedSiblingRule unknown = rule;
+  unknown.on_device.reset();
+  const auto why = [](const TreePlaces& places) {
+    EXPECT_EQ(places.device == nullptr, !places.why_on_host.empty());
+    return places.why_on_host;
+  };
+  EXPECT_EQ(why(tree_places(*backend_, backend_.get(), rule, false)), "");
+  EXPECT_EQ(why(tree_places(*backend_, nullptr, rule, false)), "") << "a lookup has no model";
+  EXPECT_EQ(why(tree_places(*cpu, cpu.get(), rule, false)), "the logits are in the host's memory");
+  EXPECT_EQ(why(tree_places(*backend_, cpu.get(), rule, false)),
+            "the draft model has a device of its own");
+  EXPECT_EQ(why(tree_places(*backend_, backend_.get(), unknown, false)),
+            "no device knows the rule --siblings rejection");
+  EXPECT_EQ(why(tree_places(*backend_, backend_.get(), rule, true)), "the distributions are shown");
+}
+
+}  // namespace
+}  // namespace specdec
