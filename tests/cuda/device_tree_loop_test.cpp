@@ -151,6 +151,57 @@ TEST_F(DeviceTreeLoopTest, GreedyTextsAreTheHosts) {
   }
 }
 
+std::vector<std::vector<double>> device_probs(Backend& backend, const TokenTree& tree, int V) {
+  std::vector<std::vector<double>> all;
+  for (const TokenTree::Trial& trial : tree.trials()) {
+    all.emplace_back(static_cast<std::size_t>(V));
+    if (const double* probs = tree.device_probs(trial)) {
+      backend.download(probs, all.back().data(), all.back().size() * sizeof(double));
+    }
+  }
+  return all;
+}
+
+// Requests of one call, of other lengths and levels, get what each gets alone, to the bit.
+TEST_F(DeviceTreeLoopTest, RequestsSideBySideAreDraftedAsAlone) {
+  const std::vector<std::vector<TokenId>> contexts = {{5, 17, 80}, {33, 2, 5, 9, 17}, {60, 61}};
+  const std::vector<int> levels = {3, 1, 2};
+  const int V = small_.config().vocab_size;
+  Dice dice(11);
+  const Sampling sampling{{.temperature = 1, .top_k = 60, .repetition_penalty = 1.2}, &dice};
+  for (const NamedShape& shape : shapes()) {
+    SCOPED_TRACE(shape.name);
+    const TreeSizes sizes{shape.make()->room(), V, kPositions, 3};
+    const auto draft = [&](std::vector<TokenTree>& trees, std::span<const std::size_t> which) {
+      CachedLlama model(small_, kPage, kPositions, 3);
+      ModelTreeDrafter drafter(model.llama, shape.make, kPositions, V, 3,
+                               make_tree_brancher({backend_.get(), ""}, sizes));
+      std::vector<TreeRequest> requests;
+      for (const std::size_t i : which) {
+        requests.push_back({drafter.create(), contexts[i], levels[i], sampling, false, &trees[i]});
+      }
+      drafter.draft(requests);
+    };
+    std::vector<TokenTree> together, alone;
+    for (int i = 0; i < 3; i++) {
+      together.emplace_back(sizes.room, V, backend_.get());
+      alone.emplace_back(sizes.room, V, backend_.get());
+    }
+    draft(together, std::vector<std::size_t>{0, 1, 2});
+    for (std::size_t i = 0; i < 3; i++) {
+      draft(alone, std::span(&i, 1));
+      ASSERT_EQ(together[i].size(), alone[i].size());
+      EXPECT_EQ(together[i].depth(), levels[i]);
+      for (int node = 0; node < alone[i].size(); node++) {
+        EXPECT_EQ(together[i].node(node).token, alone[i].node(node).token);
+        EXPECT_EQ(together[i].node(node).parent, alone[i].node(node).parent);
+        EXPECT_EQ(together[i].node(node).draft_prob, alone[i].node(node).draft_prob);
+      }
+      EXPECT_EQ(device_probs(*backend_, together[i], V), device_probs(*backend_, alone[i], V));
+    }
+  }
+}
+
 // Two models of two layers, whose passes have 21 launches each; keeping a path takes one launch a
 // layer where slots move. The host waits for each level, whose tokens it feeds, and for the
 // verdict.
