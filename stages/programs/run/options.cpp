@@ -11,7 +11,9 @@ namespace {
 
 constexpr IntegerRange kCounts{1, 1 << 30}, kTokensOfAPage{1, 1 << 20}, kRows{1, 1 << 20};
 
-constexpr int kFirstAdaptiveStage = 7;
+constexpr int kFirstAdaptiveStage = 7, kFirstTreeStage = 8;
+constexpr Stages kAdaptive{kFirstAdaptiveStage, kFirstTreeStage - 1};
+constexpr Stages kBatches{kFirstBatchStage, kLastBatchStage};
 
 using Options = std::vector<Option>;
 
@@ -46,7 +48,7 @@ Options target_options(RunOptions& o) {
 }
 
 Options prompt_options(RunOptions& o, int stage) {
-  const bool batches = stage >= kFirstBatchStage;
+  const bool batches = kBatches.has(stage);
   return {
       {"--prompt TEXT",
        batches ? "text to continue, as the only request" : "text to continue",
@@ -102,7 +104,7 @@ Options device_options(RunOptions& o, int stage) {
 
 Options cache_options(RunOptions& o, int stage) {
   const Stages stages = stages_from(3);
-  const bool batches = stage >= kFirstBatchStage;
+  const bool batches = kBatches.has(stage);
   return {
       {"--cache KIND", "contiguous or paged", one_of(&o.cache), {.stages = stages}},
       {"--page-size N",
@@ -162,13 +164,13 @@ Options round_options(RunOptions& o, int stage) {
       {"--trace FILE",
        "write every round with all its decisions (JSON)",
        &o.trace,
-       {.stages = stages, .is_output = true}},
+       {.stages = {stages.first, kFirstTreeStage - 1}, .is_output = true}},
   };
 }
 
 // How long to draft, and who drafts.
 Options adaptive_options(RunOptions& o) {
-  const Stages stages = stages_from(kFirstAdaptiveStage);
+  const Stages stages = kAdaptive;
   const OptionTraits each{.stages = stages, .per_request = true};
   return {
       {"--draft-length HOW",
@@ -209,10 +211,31 @@ Options adaptive_options(RunOptions& o) {
   };
 }
 
+// Several drafts at once.
+Options tree_options(RunOptions& o) {
+  const Stages stages = stages_from(kFirstTreeStage);
+  return {
+      {"--tree SHAPE",
+       "what is drafted: chains:N (N drafts by themselves), distinct:3x2x1 (drawn, no two alike), "
+       "top:3x2x1 (the likeliest tokens), best:N and grow:N (N nodes where they are likeliest to "
+       "be "
+       "accepted); chains, best and grow have K levels",
+       &o.tree,
+       {.stages = stages}},
+      {"--siblings RULE",
+       "how drafts that follow the same token are judged: rejection, at-least, non-iterative, "
+       "sample-and-match, coupled; of chains k-sequential; of one chain block",
+       &o.siblings,
+       {.stages = stages}},
+  };
+}
+
 Options sampling_options(RunOptions& o) {
   const OptionTraits each{.stages = stages_from(5), .per_request = true};
   OptionTraits of_draft = each;
   of_draft.otherwise = "the target's";
+  OptionTraits of_chains = each;
+  of_chains.stages.last = kFirstTreeStage - 1;
   return {
       {"--temperature X", "0: always the likeliest token", &o.sampling.temperature, each},
       {"--top-k N", "sample from the N likeliest tokens; 0: from all", Integer{&o.sampling.top_k},
@@ -226,14 +249,14 @@ Options sampling_options(RunOptions& o) {
       {"--acceptance RULE",
        "how drafted tokens are judged: rejection, at-least, non-iterative, "
        "sample-and-match, one-hot, coupled; lossy: residual-skipped",
-       &o.acceptance, each},
+       &o.acceptance, of_chains},
       {"--lenience X", "lossy: accept tokens up to 1/X times as often as the target allows; 1: off",
-       &o.lenience, each},
+       &o.lenience, of_chains},
   };
 }
 
 Options batch_options(RunOptions& o) {
-  const Stages stages = stages_from(kFirstBatchStage);
+  const Stages stages = kBatches;
   return {
       {"--requests FILE",
        "JSON Lines, one request per line; -: stdin",
@@ -331,7 +354,8 @@ std::vector<Option> all_options(int stage, RunOptions& o) {
   for (const Options& group :
        {target_options(o), prompt_options(o, stage), length_options(o), device_options(o, stage),
         cache_options(o, stage), draft_options(o, stage), round_options(o, stage),
-        adaptive_options(o), sampling_options(o), batch_options(o), output_options(o)}) {
+        adaptive_options(o), tree_options(o), sampling_options(o), batch_options(o),
+        output_options(o)}) {
     all.insert(all.end(), group.begin(), group.end());
   }
   return all;

@@ -73,7 +73,11 @@ struct RunOptions {
   int inner_spec_length = 4;
   bool all_places = false;
 
-  // Stage 6.
+  // Stage 8.
+  std::string tree = "top:3x2x1";
+  std::string siblings = "rejection";
+
+  // Stages 6 and 7.
   std::string requests;  // JSON Lines, "-": stdin; at most one of requests, workload and a prompt
   std::string workload;
   int max_batch = 16;       // requests that run at a time
@@ -107,8 +111,8 @@ int largest_spec_length(const RunOptions& options);
 // Throws Error where the options about K contradict each other or are out of range.
 void check_draft_length(const RunOptions& options);
 
-// The first stage that serves requests in batches, and so has --requests.
-inline constexpr int kFirstBatchStage = 6;
+// The first stage that serves requests in batches, and so has --requests; and the last one so far.
+inline constexpr int kFirstBatchStage = 6, kLastBatchStage = 7;
 
 // Every option of stages 1 and later, with the words of `stage`; they set what is in `options`.
 std::vector<Option> all_options(int stage, RunOptions& options);

@@ -5,10 +5,10 @@
 namespace specdec {
 
 // The stages' programs, by their folders: the one list that messages and reports take names from.
-inline constexpr std::string_view kStages[] = {"00_toy_speculation",      "01_naive_decoder",
-                                               "02_contiguous_kv_cache",  "03_paged_kv_cache",
-                                               "04_greedy_speculation",   "05_rejection_sampling",
-                                               "06_batched_verification", "07_adaptive_drafting"};
+inline constexpr std::string_view kStages[] = {
+    "00_toy_speculation",      "01_naive_decoder",      "02_contiguous_kv_cache",
+    "03_paged_kv_cache",       "04_greedy_speculation", "05_rejection_sampling",
+    "06_batched_verification", "07_adaptive_drafting",  "08_token_trees"};
 
 // 4 for "04_greedy_speculation", 10 for "10_...".
 constexpr int stage_number(std::string_view name) {

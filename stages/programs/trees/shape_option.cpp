@@ -1,0 +1,123 @@
+#include "stages/programs/trees/shape_option.h"
+
+#include <charconv>
+
+#include <fmt/format.h>
+
+#include "common/base/error.h"
+#include "stages/08_token_trees/best_shape.h"
+
+namespace specdec {
+namespace {
+
+[[noreturn]] void no_shape(const std::string& shape) {
+  fail(
+      "--tree {}: no such shape; there are chains:N, best:N and grow:N with N from 1 to {}, and "
+      "distinct:3x2x1 and top:3x2x1 with a width from 1 on for each level",
+      shape, kMostNodes);
+}
+
+// "3x2x1", or one number.
+std::vector<int> numbers(const std::string& shape, std::string_view text) {
+  std::vector<int> result;
+  while (true) {
+    const std::size_t end = text.find('x');
+    const std::string_view digits = text.substr(0, end);
+    int number = 0;
+    const auto [rest, error] =
+        std::from_chars(digits.data(), digits.data() + digits.size(), number);
+    if (error != std::errc() || rest != digits.data() + digits.size()) no_shape(shape);
+    if (number < 1 || number > kMostNodes) no_shape(shape);
+    result.push_back(number);
+    if (end == std::string_view::npos) return result;
+    text.remove_prefix(end + 1);
+  }
+}
+
+// Whether levels of these widths are within the limit; their product may be huge.
+void check_size(const std::string& shape, const std::vector<int>& widths) {
+  std::int64_t level = 1, nodes = 0;
+  for (const int width : widths) {
+    level *= width;
+    nodes += level;
+    if (nodes > kMostNodes) {
+      fail("--tree {}: more than {} nodes, as many as a pass has rows for; use smaller widths",
+           shape, kMostNodes);
+    }
+  }
+}
+
+MakeTreeShape chains(const std::string& shape, int count, int levels) {
+  check_size(shape, {count * levels});
+  return [=] { return std::make_unique<Chains>(count, levels); };
+}
+
+}  // namespace
+
+MakeTreeShape tree_shape(const std::string& shape, int spec_length) {
+  const std::size_t colon = shape.find(':');
+  if (colon == std::string::npos) no_shape(shape);
+  const std::string kind = shape.substr(0, colon);
+  const std::vector<int> sizes = numbers(shape, std::string_view(shape).substr(colon + 1));
+  if (kind == "distinct" || kind == "top") {
+    check_size(shape, sizes);
+    if (std::ssize(sizes) > kSpecLengths.highest) {
+      fail("--tree {}: at most {} levels", shape, kSpecLengths.highest);
+    }
+    if (kind == "top") {
+      return [=] { return std::make_unique<Likeliest>(plan_of_widths(sizes)); };
+    }
+    return [=] { return std::make_unique<DistinctDrafts>(sizes); };
+  }
+  if (sizes.size() != 1) no_shape(shape);
+  const int n = sizes[0];
+  if (kind == "chains") return chains(shape, n, spec_length);
+  if (kind == "best") {
+    return [plan = best_plan(embedded_acceptance(), n, spec_length)] {
+      return std::make_unique<Likeliest>(plan);
+    };
+  }
+  if (kind == "grow") {
+    return [=] { return std::make_unique<GrownTree>(n, (n + 3) / 4, spec_length); };
+  }
+  no_shape(shape);
+}
+
+AcceptanceByRank embedded_acceptance() {
+  return {{.814, .047, .015, .007, .007, .007, .005, .005},
+          {.830, .050, .019, .007},
+          {.868, .049, .016, .008},
+          {.910}};
+}
+
+void check_tree_options(const RunOptions& options) {
+  const NamedSiblingRule& rule = find_sibling_rule(options.siblings);
+  const bool drawn = options.tree.starts_with("chains:") || options.tree.starts_with("distinct:");
+  const auto room = tree_shape(options.tree, options.spec_length)()->room();
+  const double draft_temperature = options.draft_temperature.value_or(options.sampling.temperature);
+  if (options.auto_spec_length) {
+    fail("--spec-length auto: stage 07_adaptive_drafting has it; trees have as many levels as K");
+  }
+  if (options.draft_kind == DraftKind::kRandom || options.draft_kind == DraftKind::kNgram) {
+    fail("--draft-kind {} drafts no trees; use llama, self, unigram, bigram or lookup",
+         name_of(options.draft_kind));
+  }
+  if (rule.rule == nullptr && options.tree != "chains:1") {
+    fail("--siblings {} judges one chain as a whole: use --tree chains:1", rule.name);
+  }
+  if (rule.needs_same_draws && !options.tree.starts_with("chains:")) {
+    fail("--siblings {} needs drafts that are drawn from one distribution: use --tree chains:N",
+         rule.name);
+  }
+  if (options.draft_kind == DraftKind::kLookup && rule.needs_same_draws) {
+    fail("--siblings {} needs drafts that are drawn, and --draft-kind lookup draws none",
+         rule.name);
+  }
+  if (drawn && draft_temperature == 0 && options.draft_kind != DraftKind::kLookup &&
+      room.trials > room.levels) {
+    fail("--tree {} at --draft-temperature 0: all drafts would be the same; use top, best or grow",
+         options.tree);
+  }
+}
+
+}  // namespace specdec

@@ -1,0 +1,26 @@
+#pragma once
+#include <string>
+
+#include "stages/08_token_trees/best_shape.h"
+#include "stages/08_token_trees/sibling_rules.h"
+#include "stages/08_token_trees/tree_shape.h"
+#include "stages/programs/run/options.h"
+
+namespace specdec {
+
+// What --tree asks for: chains:N, distinct:3x2x1, top:3x2x1, best:N, grow:N. spec_length: the most
+// levels, where the shape itself does not say. Throws Error for what is no shape, and for one that
+// needs more nodes than a pass may have rows.
+MakeTreeShape tree_shape(const std::string& shape, int spec_length);
+
+// The nodes that one pass of a tree may have.
+inline constexpr int kMostNodes = 255;
+
+// Throws Error where the options of stage 8 do not go together, saying which and what to do.
+void check_tree_options(const RunOptions& options);
+
+// Of best:N: how often the embedded target goes on with the embedded draft's likeliest tokens, by
+// level and rank (docs/experiments/trees.json).
+AcceptanceByRank embedded_acceptance();
+
+}  // namespace specdec

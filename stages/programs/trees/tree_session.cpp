@@ -1,0 +1,214 @@
+#include "stages/programs/trees/tree_session.h"
+
+#include <algorithm>
+
+#include "common/base/json_value.h"
+#include "common/base/streams.h"
+#include "common/base/terminal.h"
+#include "common/speculation/count_round.h"
+#include "stages/08_token_trees/lookup_tree_drafter.h"
+#include "stages/programs/cache/make_cache.h"
+#include "stages/programs/run/device.h"
+#include "stages/programs/show/report.h"
+#include "stages/programs/trees/explain_tree.h"
+#include "stages/programs/trees/shape_option.h"
+
+namespace specdec {
+namespace {
+
+// Places in the caches: positions, and the nodes of a tree behind them.
+SpeculationRoom tree_room(const RunOptions& options, const ModelFiles& files,
+                          const GenerationRequest& request) {
+  SpeculationRoom room = speculation_room(options, files, request);
+  if (options.no_speculation) return room;
+  room.spec_length = tree_shape(options.tree, options.spec_length)()->room().levels;
+  return room;
+}
+
+int places_for(const RunOptions& options, const SpeculationRoom& room) {
+  if (options.no_speculation) return room.positions;
+  return room.positions + tree_shape(options.tree, options.spec_length)()->room().nodes;
+}
+
+// No tree: every round is a plain step.
+class NoTrees final : public TreeDrafter {
+ public:
+  SequenceId create() override { return 0; }
+  void release(SequenceId) override {}
+  void draft(std::span<const TreeRequest>) override {}
+  void keep(SequenceId, std::span<const int>) override {}
+  void truncate(SequenceId, int) override {}
+  int length(SequenceId) const override { return 0; }
+  TreeRoom room() const override { return {}; }
+};
+
+std::unique_ptr<TreeDrafter> make_tree_drafter(const RunOptions& options, DraftSetup& draft,
+                                               const TreePlaces& places, int vocab_size,
+                                               int max_context) {
+  if (options.no_speculation) return std::make_unique<NoTrees>();
+  const MakeTreeShape shape = tree_shape(options.tree, options.spec_length);
+  if (options.draft_kind == DraftKind::kLookup) {
+    const TreeRoom room = shape()->room();
+    return std::make_unique<LookupTreeDrafter>(LookupTreeDrafter::Options{
+        .continuations = std::max(1, room.nodes / room.levels), .levels = room.levels});
+  }
+  return std::make_unique<ModelTreeDrafter>(
+      *draft.model(), shape, max_context, vocab_size, 1,
+      make_tree_brancher(places, {shape()->room(), vocab_size, max_context, 1}));
+}
+
+std::unique_ptr<KvCache> make_target_cache(const RunOptions& options, const LlamaModel& model,
+                                           int places) {
+  check_pool(options, places);
+  return make_cache(model, cache_layout(options, places));
+}
+
+bool is_greedy(const RunOptions& options) {
+  return options.sampling.temperature == 0 && options.sampling.repetition_penalty == 1;
+}
+
+std::unique_ptr<TreeJudge> make_judge(TreeSession& run) {
+  const RunOptions& options = run.options;
+  if (is_greedy(options)) return make_greedy_tree_judge(*run.backend, run.sizes);
+  return make_tree_judge(run.places, *run.backend, run.dice, options.sampling,
+                         options.draft_temperature.value_or(options.sampling.temperature),
+                         find_sibling_rule(options.siblings), run.sizes);
+}
+
+}  // namespace
+
+TreeSession::TreeSession(const RunOptions& options_)
+    : options(options_),
+      files(open_model(options.target)),
+      request(read_request(files, options)),
+      room(tree_room(options, files, request)),
+      backend(make_backend(options)),
+      model(load_target(options, files.checkpoint, *backend)),
+      draft(options, files, model, {.positions = places_for(options, room)}),
+      places(tree_places(*backend, draft.model() ? &draft.model()->backend() : nullptr,
+                         find_sibling_rule(options.siblings), options.explain)),
+      drafter(
+          make_tree_drafter(options, draft, places, model.config().vocab_size, room.positions + 1)),
+      sizes{drafter->room(), model.config().vocab_size, room.positions + 1, 1},
+      cache(make_target_cache(options, model, places_for(options, room))),
+      target(model, *cache, {.token_limit = files.token_limit}),
+      timed_target(target),
+      timed_drafter(*drafter),
+      steps(timed_target, timed_drafter, room.spec_length, room.context_limit, places.device),
+      dice(options.seed),
+      judge(make_judge(*this)),
+      text(options),
+      generation(request, files.tokenizer_or_null(), text.sink()),
+      context(request.prompt) {
+  text.attach(generation);
+  context.reserve(static_cast<std::size_t>(room.positions) + 1);
+  if (draft.warning()) say("{}: warning: {}\n", stage_name(options.stage), *draft.warning());
+}
+
+void TreeSession::prefill() {
+  const Stopwatch watch(stats.prefill_seconds);
+  steps.prefill(context);
+}
+
+void TreeSession::before_round() {
+  before_ = {
+      cache_state(cache.get(), steps.sequence(), target.length(steps.sequence())),
+      cache_state(draft.cache(), steps.draft_sequence(), drafter->length(steps.draft_sequence()))};
+  seconds_of_passes_ = timed_target.seconds();
+  seconds_of_drafts_ = timed_drafter.seconds();
+  round_began_ = Stopwatch::now();
+}
+
+void TreeSession::after_round(const TreeRound& round) {
+  stats.decode_seconds += Stopwatch::seconds_since(round_began_);
+  stats.verify_seconds += timed_target.seconds() - seconds_of_passes_;
+  stats.draft_seconds += timed_drafter.seconds() - seconds_of_drafts_;
+  stats.draft_forwards = drafter->forwards();
+  count_round(stats, round);
+  const TokenTree& tree = steps.tree();
+  nodes_ += tree.size();
+  trials_ += tree.n_trials();
+  for (const int tested : round.tested_at) trials_tested_ += tested;
+  int parent = TokenTree::kRoot;
+  for (const int node : round.path) {
+    const auto siblings = tree.trials(parent);
+    const auto rank = static_cast<std::size_t>(
+        std::ranges::find(siblings, node, &TokenTree::Trial::node) - siblings.begin());
+    if (accepted_by_rank_.size() <= rank) accepted_by_rank_.resize(rank + 1);
+    accepted_by_rank_[rank]++;
+    parent = node;
+  }
+  text.finish_round({.start = round.start, .accepted = round.accepted, .end = round.end},
+                    Drafts(0, 0), nullptr);
+  if (!options.explain) return;
+  const RoundRecord::State after = {
+      cache_state(cache.get(), steps.sequence(), target.length(steps.sequence())),
+      cache_state(draft.cache(), steps.draft_sequence(), drafter->length(steps.draft_sequence()))};
+  say_text(explain_tree(tree, round, static_cast<int>(stats.rounds), context, before_, after,
+                        files.tokenizer_or_null(), use_colour(stderr)));
+}
+
+// The median of some passes over one token, behind the finished text.
+double TreeSession::plain_step_seconds() {
+  constexpr int kSamples = 9;
+  const int length = target.length(steps.sequence());
+  if (length < 2) return 0;
+  std::vector<double> samples;
+  const LogitsBuffer logits(target, 1);
+  for (int i = 0; i < kSamples; i++) {
+    target.truncate(steps.sequence(), length - 1);
+    const auto began = Stopwatch::now();
+    target.forward(
+        Segment{steps.sequence(), std::span(context).subspan(std::size_t(length) - 1, 1), 1},
+        logits.rows(0, 1));
+    argmax(*backend, logits.rows(0, 1));
+    samples.push_back(Stopwatch::seconds_since(began));
+  }
+  std::ranges::nth_element(samples, samples.begin() + kSamples / 2);
+  return samples[kSamples / 2];
+}
+
+Json TreeSession::fields() const {
+  return {{"draft", draft.to_json()},
+          {"tree", options.no_speculation ? Json(nullptr) : Json(options.tree)},
+          {"siblings", is_greedy(options) ? "greedy" : options.siblings},
+          {"spec_length", options.no_speculation ? 0 : room.spec_length},
+          {"lossless", true}};
+}
+
+void TreeSession::finish() {
+  count_target(stats, target.counters());
+  stats.cache_bytes = static_cast<std::int64_t>(cache->memory().bytes());
+  ReportExtras extras;
+  extras.fields = fields();
+  if (options.no_speculation) {
+    stats.rounds = 0;
+    stats.rounds_by_drafted.clear();
+  } else {
+    const auto rounds = static_cast<double>(stats.rounds);
+    const double step =
+        options.quiet && options.output == OutputFormat::kText && options.report.empty()
+            ? 0
+            : plain_step_seconds();
+    const double cost = stats.decode_seconds / rounds / std::max(step, 1e-12);
+    const double per_round = static_cast<double>(stats.emitted) / rounds;
+    extras.stats = {{"nodes", nodes_},
+                    {"trials", trials_},
+                    {"trials_tested", trials_tested_},
+                    {"accepted_by_rank", accepted_by_rank_},
+                    {"emitted_per_round", per_round},
+                    {"plain_step_seconds", step},
+                    {"speedup", per_round / cost}};
+    extras.summary = fmt::format(
+        "{} rounds of {:.1f} nodes: {:.2f} tokens per round, at the cost of {:.2f} plain steps: "
+        "{:.2f}x plain decoding{}\n",
+        stats.rounds, static_cast<double>(nodes_) / rounds, per_round, cost, per_round / cost,
+        per_round < cost ? "; this tree does not pay here" : "");
+    if (!places.why_on_host.empty() && backend->samples() && !is_greedy(options)) {
+      extras.summary += fmt::format("the host judges: {}\n", places.why_on_host);
+    }
+  }
+  report({options, files, request, model.config(), generation, stats, backend->name(), extras});
+}
+
+}  // namespace specdec

@@ -1,0 +1,91 @@
+"""Stage 8 from outside: trees of every shape, judged by every rule.
+
+usage: test_trees.py FOLDER_OF_PROGRAMS
+"""
+import pathlib
+import sys
+import unittest
+
+from programs import ProgramTest, run_program, run_program_json
+
+PLAIN, TREES, SAMPLING = "03_paged_kv_cache", "08_token_trees", "05_rejection_sampling"
+PROMPT = "Once, in the winter, Sunita came to York. Sunita was looking for a crimson coat."
+
+
+def run(*arguments):
+    return run_program_json(PROGRAMS / TREES, "--prompt", PROMPT, *map(str, arguments))
+
+
+class TreesTest(ProgramTest):
+    def expect_bad(self, words, *arguments):
+        self.expect_bad_input(words, PROGRAMS / TREES, "--max-new-tokens", "2", *arguments)
+
+    def test_greedy_text_is_plain_decodings(self):
+        want = run_program_json(PROGRAMS / PLAIN, "--prompt", PROMPT, "--max-new-tokens", "50")["tokens"]
+        for draft in (["--draft-kind", "llama"], ["--draft-kind", "bigram"],
+                      ["--draft-kind", "lookup"], ["--no-speculation"]):
+            for shape in ("top:3x2x1", "best:12", "grow:10", "chains:1"):
+                for cache in ("paged", "contiguous"):
+                    got = run("--max-new-tokens", 50, "--tree", shape, "--cache", cache, *draft)
+                    self.assertEqual(got["tokens"], want, (draft, shape, cache))
+
+    def test_counts_add_up(self):
+        stats = run("--max-new-tokens", 60, "--ignore-eos", "--tree", "top:3x2x1")["stats"]
+        self.assertEqual(stats["emitted"], 60)
+        self.assertEqual(sum(stats["accepted_by_rank"]), stats["accepted"])
+        self.assertEqual(stats["nodes"], stats["trials"])
+        self.assertEqual(stats["target_forwards"], stats["rounds"])
+        self.assertLess(stats["rounds"], 60)
+        chains = run("--max-new-tokens", 40, "--tree", "chains:3", "--temperature", 1, "--seed", 1)["stats"]
+        self.assertLess(chains["nodes"], chains["trials"], "chains that begin alike share nodes")
+
+    def test_one_chain_is_stage_five(self):
+        words = ["--max-new-tokens", "40", "--temperature", "0.9", "--top-p", "0.9", "--seed", "7", "--spec-length", "4"]
+        want = run_program_json(PROGRAMS / SAMPLING, "--prompt", PROMPT, *words)
+        got = run("--tree", "chains:1", *words)
+        self.assertEqual(got["tokens"], want["tokens"])
+        for count in ("rounds", "drafted", "accepted", "tested"):
+            self.assertEqual(got["stats"][count], want["stats"][count], count)
+
+    def test_the_targets_own_draws_give_the_plain_text(self):
+        for rule in ("sample-and-match", "coupled"):
+            words = ["--max-new-tokens", "30", "--temperature", "1", "--seed", "3"]
+            want = run_program_json(PROGRAMS / SAMPLING, "--prompt", PROMPT, "--no-speculation", "--acceptance", rule,
+                                    *words)["tokens"]
+            for shape in ("chains:3", "distinct:2x2x1", "top:3x2", "grow:8"):
+                self.assertEqual(run("--tree", shape, "--siblings", rule, *words)["tokens"], want, (rule, shape))
+
+    def test_every_rule_samples(self):
+        for rule in ("rejection", "at-least", "non-iterative", "k-sequential"):
+            got = run("--tree", "chains:2", "--siblings", rule, "--temperature", 1, "--max-new-tokens", 20)
+            self.assertEqual(got["siblings"], rule)
+        got = run("--tree", "chains:1", "--siblings", "block", "--temperature", 1, "--max-new-tokens", 20)
+        self.assertEqual(got["siblings"], "block")
+
+    def test_explains_each_node(self):
+        code, _, errors = run_program(PROGRAMS / TREES, "--prompt", PROMPT, "--max-new-tokens", "8", "--explain",
+                                      "--tree", "top:2x2")
+        self.assertEqual(code, 0)
+        self.assertIn("round 1, ", errors)
+        self.assertIn("6 nodes for 6 drafts on 2 levels", errors)
+        for words in ("accepted", "not reached", "cached      target"):
+            self.assertIn(words, errors)
+
+    def test_bad_input(self):
+        for shape in ("", "top", "top:", "top:0x2", "top:3x", "top:3,2", "grow:0", "grow:2x2", "chains:-1", "tree:3"):
+            self.expect_bad("no such shape", "--tree", shape) if shape else self.expect_bad("--tree", "--tree", shape)
+        self.expect_bad("more than 255 nodes", "--tree", "top:99x99")
+        self.expect_bad("more than 255 nodes", "--tree", "chains:200")
+        self.expect_bad("all drafts would be the same", "--tree", "chains:2")
+        self.expect_bad("use --tree chains:1", "--siblings", "block")
+        self.expect_bad("use --tree chains:N", "--siblings", "k-sequential", "--temperature", "1")
+        self.expect_bad("there is no such rule", "--siblings", "best")
+        self.expect_bad("drafts no trees", "--draft-kind", "random")
+        self.expect_bad("07_adaptive_drafting has it", "--spec-length", "auto")
+        self.expect_bad("07_adaptive_drafting has it", "--requests", "-")
+        self.expect_bad("07_adaptive_drafting has it", "--draft-length", "entropy")
+
+
+if __name__ == "__main__":
+    PROGRAMS = pathlib.Path(sys.argv.pop(1))
+    unittest.main()
