@@ -32,6 +32,11 @@ HOT = [
     ("matmul/matmul_4_rows.cu", "matmul_rows_kernelI13__nv_bfloat16Li1ELb1E", 6, 128, 128),
     ("matmul/matmul_4_rows.cu", "matmul_rows_kernelI13__nv_bfloat16Li8ELb1E", 10, 128, 168),
     ("matmul/matmul_4_rows.cu", "matmul_rows_kernelI13__nv_bfloat16Li16ELb1E", 12, 128, 255)]
+# Sources whose kernels all begin early, where the GPU can do that.
+EARLY = ("rows.cu", "rope.cu", "rms_norm/rms_norm_3_vector.cu", "argmax/argmax_3_blocks.cu",
+         "attention/attention_3_grouped.cu", "attention/attention_4_split.cu", "matmul/matmul_4_rows.cu")
+# Who may read through the read-only path, whose memory no kernel may write meanwhile: weights, and sin's own table.
+READ_ONLY = ("matmul_rows_kernel", "rope_angles_kernel")
 LOAD = re.compile(r"\bLDG(\.\w+)*\s+R(\d+),|\bLDGSTS(\.\w+)*\s")  # LDGSTS: into shared memory, by itself
 REGISTER = re.compile(r"\bR(\d+)\b")
 
@@ -81,7 +86,8 @@ class ListingsTest(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls):
-        jobs = [(source, a) for source in dict.fromkeys(source for source, *_ in HOT) for a in ARCHITECTURES]
+        sources = dict.fromkeys([source for source, *_ in HOT] + list(EARLY))
+        jobs = [(source, a) for source in sources for a in ARCHITECTURES]
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
             results = pool.map(lambda job: compiled(cls.nvcc, cls.nvdisasm, cls.folder, *job), jobs)
         cls.made = dict(zip(jobs, results))
@@ -99,6 +105,24 @@ class ListingsTest(unittest.TestCase):
                     self.assertGreaterEqual(loads, fewest_loads)
                     self.assertLessEqual(registers, most_registers)
                     self.assertIn("0 bytes spill stores, 0 bytes spill loads", said)
+
+    def test_what_a_kernel_does_before_it_waits(self):
+        """From compute capability 9.0 on: it asks for weights to come into L2, and reads and writes nothing else."""
+        for source in EARLY:
+            for architecture in ARCHITECTURES:
+                for kernel, listing in self.made[source, architecture][0].items():
+                    with self.subTest(kernel=kernel, architecture=architecture):
+                        self.check_early(kernel, "\n".join(listing), architecture >= 90)
+
+    def check_early(self, kernel, listing, waits):
+        self.assertEqual(listing.count("ACQBULK"), waits, "griddepcontrol.wait")
+        self.assertEqual(listing.count("PREEXIT"), waits, "griddepcontrol.launch_dependents")
+        if waits:
+            before = listing[:listing.index("ACQBULK")]
+            self.assertIsNone(re.search(r"\b(LDG|STG|LDGSTS|RED|ATOMG|EXIT|LDS|STS)\b", before))
+            self.assertEqual("CCTL" in before, "matmul_rows" in kernel or "rms_norm" in kernel, "a prefetch")
+        if not any(name in kernel for name in READ_ONLY):
+            self.assertIsNone(re.search(r"LDG\S*\.CONSTANT", listing))
 
     def test_the_counting(self):
         """Uses, branches and barriers end a run of loads; uses of other registers do not."""
