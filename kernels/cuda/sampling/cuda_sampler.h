@@ -4,6 +4,7 @@
 #include <span>
 #include <vector>
 
+#include "kernels/cuda/graph_queue.h"
 #include "kernels/cuda/sampling/sampling_tasks.h"
 #include "kernels/ops.h"
 
@@ -14,8 +15,8 @@ namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 // one download.
 class CudaSampler final : public Sampler {
  public:
-  // Throws std::bad_alloc. The backend outlives the sampler; the stream is its own.
-  CudaSampler(Backend& backend, const SamplerRoom& room, cudaStream_t stream);
+  // Throws std::bad_alloc. The backend outlives the sampler; the stream and its queue are its own.
+  CudaSampler(Backend& backend, const SamplerRoom& room, cudaStream_t stream, GraphQueue& queue);
 
   void choose(ConstDeviceRows logits, std::span<const Choice> choices,
               std::span<std::int32_t> tokens) override;
@@ -61,6 +62,8 @@ class CudaSampler final : public Sampler {
   Backend& backend_;
   SamplerRoom room_;
   cudaStream_t stream_;
+  GraphQueue& queue_;
+  std::int64_t user_;                   // of the queue
   DeviceArray<double> scores_, probs_;  // [rows, V]
   DeviceArray<int> valid_;              // [rows]
   Parcel tasks_, results_;
