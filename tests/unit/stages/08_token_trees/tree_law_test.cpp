@@ -1,6 +1,8 @@
 // Whatever tree is drafted and whatever rule judges it, the text has the law of the target alone.
 #include "tests/unit/stages/08_token_trees/tree_law.h"
 
+#include <fmt/ranges.h>
+
 #include "tests/test_support.h"
 
 namespace specdec::law {
