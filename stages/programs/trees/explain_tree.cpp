@@ -20,7 +20,7 @@ struct Verdict {
   fmt::terminal_color colour;
 };
 
-// What became of the node that follows `parent`, where the path came by it as its place-th node.
+// What became of a node that follows `parent`.
 Verdict verdict(const TokenTree& tree, const TreeRound& round, int parent, int node) {
   const auto& path = round.path;
   if (std::ranges::count(path, node) > 0) return {"accepted", fmt::terminal_color::green};
