@@ -20,6 +20,7 @@ DraftAndVerify::DraftAndVerify(LanguageModel& target, Drafter& drafter,
   SPECDEC_CHECK(drafts_.capacity() >= policy_->largest(), "room for {} drafts, not {}",
                 policy_->largest(), drafts_.capacity());
   verified_.reserve(static_cast<std::size_t>(policy_->largest()) + 1);
+  choices_.reserve(verified_.capacity());
 }
 
 DraftAndVerify::DraftAndVerify(LanguageModel& target, Drafter& drafter, int spec_length,
@@ -60,6 +61,7 @@ Round DraftAndVerify::draft(std::span<const TokenId> context, const Sampling& sa
 
 // [snippet verify]
 void DraftAndVerify::verify(std::span<const TokenId> context) {
+  choices_.clear();  // those of the round before
   // [task 4.2: verify in one pass]
   const auto pending = uncached(target_, sequence_, context);
   verified_.assign(pending.begin(), pending.end());
@@ -69,6 +71,16 @@ void DraftAndVerify::verify(std::span<const TokenId> context) {
   // [end task 4.2]
 }
 // [end snippet verify]
+
+TokenId DraftAndVerify::choice(int i) {
+  if (choices_.empty()) {
+    choices_.resize(static_cast<std::size_t>(drafts_.size()) + 1);
+    target_.backend().argmax(logits_rows(drafts_.size() + 1), choices_);
+  }
+  const TokenId choice = choices_[static_cast<std::size_t>(i)];
+  if (choice < 0) fail_not_numbers();
+  return choice;
+}
 
 // [snippet rollback]
 void DraftAndVerify::roll_back(const Round& round) {

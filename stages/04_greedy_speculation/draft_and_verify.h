@@ -38,6 +38,11 @@ class DraftAndVerify {
   // after the pending token and i drafts.
   void verify(std::span<const TokenId> context);
 
+  // The largest logit of row i, the lowest id among equals: what the target chooses after the
+  // pending token and i drafts. The first call of a round asks about all rows, which do not depend
+  // on each other. Throws Error where row i is not numbers (NaN).
+  TokenId choice(int i);
+
   // Ends a round: neither cache keeps a token that is not in the text, and the policy learns what
   // became of the drafts.
   void roll_back(const Round& round);
@@ -63,6 +68,7 @@ class DraftAndVerify {
   Drafts drafts_;
   std::vector<TokenId> verified_;  // what the pass is fed: the pending token and the drafts
   LogitsBuffer logits_;            // [K + 1, V]
+  std::vector<TokenId> choices_;   // of the rows, once they were asked about
 };
 
 }  // namespace specdec

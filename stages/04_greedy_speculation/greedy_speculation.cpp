@@ -13,7 +13,7 @@ Round greedy_round(DraftAndVerify& steps, std::vector<TokenId>& context, Generat
   // because they follow a token that is not in the text.
   round.end = RoundEnd::kStopped;
   while (!generation.finished()) {
-    const TokenId choice = argmax(steps.target().backend(), steps.logits(round.accepted));
+    const TokenId choice = steps.choice(round.accepted);
     context.push_back(choice);
     generation.push(choice);
     if (round.accepted == round.drafted) {

@@ -153,25 +153,26 @@ TEST_F(DeviceLoopTest, SampledRoundsBringBackIdsAlone) {
 TEST_F(DeviceLoopTest, GreedyRoundsBringBackIdsAlone) {
   const Decoded run = decode_greedily(K, DraftOn::kDevice);
   EXPECT_EQ(run.traffic.allocations, 0u);
-  EXPECT_EQ(run.traffic.bytes_to_host, (run.tokens.size() + run.drafted) * sizeof(TokenId));
+  const int choices = run.drafted + run.rounds;  // of all rows of the verifications
+  EXPECT_EQ(run.traffic.bytes_to_host, std::size_t(run.drafted + choices) * sizeof(TokenId));
 }
 
 // Two models of two layers, whose passes have 21 launches each. A round of K = 5 has six passes.
 // The host must wait for the drafts, because they are uploaded as the rows of the verification, and
-// for the verdict; greedily, for each choice of the target.
+// for the verdict or the target's choices.
 TEST_F(DeviceLoopTest, ARoundHasTheseCalls) {
   request_.max_new_tokens = 24;  // four rounds: the last one has nothing new to record
   // [snippet calls]
   //                                              launches, graphs, uploads, downloads, waits
   set_graphs(false);
   EXPECT_EQ(greedy_calls(0, DraftOn::kHost), (Calls{22, 0, 1, 1, 1}));
-  EXPECT_EQ(greedy_calls(5, DraftOn::kHost), (Calls{137, 0, 6, 11, 11}));
-  EXPECT_EQ(greedy_calls(5, DraftOn::kDevice), (Calls{137, 0, 6, 7, 7}));
+  EXPECT_EQ(greedy_calls(5, DraftOn::kHost), (Calls{132, 0, 6, 6, 6}));
+  EXPECT_EQ(greedy_calls(5, DraftOn::kDevice), (Calls{132, 0, 6, 2, 2}));
   EXPECT_EQ(sampled_calls(DraftOn::kHost), (Calls{133, 0, 12, 6, 6}));
   EXPECT_EQ(sampled_calls(DraftOn::kDevice), (Calls{133, 0, 12, 2, 2}));
   set_graphs(true);
   EXPECT_EQ(greedy_calls(0, DraftOn::kHost), (Calls{1, 1, 1, 1, 1}));
-  EXPECT_EQ(greedy_calls(5, DraftOn::kDevice), (Calls{11, 6, 6, 7, 7}));
+  EXPECT_EQ(greedy_calls(5, DraftOn::kDevice), (Calls{6, 6, 6, 2, 2}));
   EXPECT_EQ(sampled_calls(DraftOn::kDevice), (Calls{7, 6, 12, 2, 2}));
   // [end snippet calls]
 }

@@ -3,8 +3,8 @@
 tests/planted/stage_NN.txt has them, by task. An empty line ends a bug:
 
     4.3: every draft is compared with row 0
-    - const TokenId choice = argmax(steps.target().backend(), steps.logits(round.accepted));
-    + const TokenId choice = argmax(steps.target().backend(), steps.logits(0));
+    - const TokenId choice = steps.choice(round.accepted);
+    + const TokenId choice = steps.choice(0);
 
 The lines after `-` stand in the task's region one below the other, and nowhere else in it; those after
 `+` take their place. A bug may change several places. Where a line after the title says `no effect:`,
