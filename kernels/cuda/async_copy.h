@@ -7,7 +7,8 @@
 // Copies of a thread from global into shared memory that are on their way while it goes on, without
 // a register between (cp.async of compute capability 8.0; PTX ISA, "Data Movement: asynchronous
 // copy"). A thread may divide them into groups, and wait for the older ones only. The emulated ones
-// happen as late as they may, so that a missing wait shows. Device code.
+// write as late as they may, so that a missing wait shows, and report what was changed while they
+// were in flight. Device code.
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 
 class AsyncCopies {
@@ -17,7 +18,7 @@ class AsyncCopies {
   // `count` bytes, up to 16, and zeros behind them: 16 in all. Of 0, nothing is read.
   __device__ void copy16(void* to, const void* from, int count) {
 #ifdef SPECDEC_EMULATED
-    add({to, from, count, 16});
+    add(to, from, count, 16);
 #else
     asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(shared_address(to)),
                  "l"(from), "r"(count)
@@ -27,7 +28,7 @@ class AsyncCopies {
   // 4 bytes, or zeros.
   __device__ void copy4(void* to, const void* from, bool reads = true) {
 #ifdef SPECDEC_EMULATED
-    add({to, from, reads ? 4 : 0, 4});
+    add(to, from, reads ? 4 : 0, 4);
 #else
     asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(shared_address(to)),
                  "l"(from), "r"(reads ? 4 : 0)
@@ -75,16 +76,26 @@ class AsyncCopies {
     void* to;
     const void* from;
     int reads, size;
+    unsigned char early[16];  // what it would read at once
   };
-  void add(const Copy& copy) {
+  void add(void* to, const void* from, int reads, int size) {
     if (count_ == kMost) std::abort();
-    copies_[count_++] = copy;
+    Copy& copy = copies_[count_++];
+    copy.to = to;
+    copy.from = from;
+    copy.reads = reads;
+    copy.size = size;
+    std::memcpy(copy.early, from, static_cast<std::size_t>(reads));
   }
   // The first ones. Returns how many.
   int finish(int count) {
     for (int i = 0; i < count; ++i) {
-      const auto [to, from, reads, size] = copies_[i];
-      if (reads > 0) std::memcpy(to, from, static_cast<std::size_t>(reads));
+      const auto& [to, from, reads, size, early] = copies_[i];
+      if (std::memcmp(early, from, static_cast<std::size_t>(reads)) != 0) {
+        emulation::fail("what an asynchronous copy reads was changed in flight",
+                        {__FILE__, __LINE__});
+      }
+      std::memcpy(to, from, static_cast<std::size_t>(reads));
       std::memset(static_cast<char*>(to) + reads, 0, static_cast<std::size_t>(size - reads));
     }
     for (int i = count; i < count_; ++i) copies_[i - count] = copies_[i];

@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "kernels/cuda/cuda_check.h"
+#include "kernels/cuda/early.h"
 #include "kernels/cuda/runtime.h"
 
 // The only place where the two builds of a kernel's source differ, but for single instructions that
@@ -39,7 +40,16 @@ struct LaunchStream {
   cudaStream_t stream;
   const char* file;
   int line;
+  bool early = false;
 };
+
+// For kernels that call await_kernels_before() (early.h).
+inline LaunchStream early(cudaStream_t stream, const char* file = __builtin_FILE(),
+                          int line = __builtin_LINE()) {
+  LaunchStream at(stream, file, line);
+  at.early = true;
+  return at;
+}
 
 [[noreturn]] inline void launch_failed(cudaError_t error, const void* kernel, dim3 grid, dim3 block,
                                        std::size_t shared_bytes, const LaunchStream& at) {
@@ -61,16 +71,28 @@ void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, std::size_t sh
             LaunchStream at, std::type_identity_t<Parameters>... arguments) {
 #ifdef SPECDEC_EMULATED
   if (emulation::can_launch(reinterpret_cast<const void*>(kernel), grid, block, shared_bytes)) {
-    emulation::enqueue_launch(at.stream, [=] {
-      auto call = [&] { kernel(arguments...); };
-      emulation::run_grid(
-          grid, block, shared_bytes, [](void* f) { (*static_cast<decltype(call)*>(f))(); }, &call);
-    });
+    emulation::enqueue_launch(at.stream,
+                              {grid, block, shared_bytes, [=] { kernel(arguments...); },
+                               at.early && begins_early(reinterpret_cast<const void*>(kernel))});
   }
 #else
-  // clang-format off
-  kernel<<<grid, block, shared_bytes, at.stream>>>(arguments...);
-  // clang-format on
+  if (at.early && begins_early(reinterpret_cast<const void*>(kernel))) {
+    cudaLaunchAttribute attribute{};
+    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attribute.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchConfig_t config{};
+    config.gridDim = grid;
+    config.blockDim = block;
+    config.dynamicSmemBytes = shared_bytes;
+    config.stream = at.stream;
+    config.attrs = &attribute;
+    config.numAttrs = 1;
+    cudaLaunchKernelEx(&config, kernel, arguments...);
+  } else {
+    // clang-format off
+    kernel<<<grid, block, shared_bytes, at.stream>>>(arguments...);
+    // clang-format on
+  }
 #endif
   cudaError_t error = cudaGetLastError();
   if (error == cudaSuccess && waits_after_launches()) error = cudaStreamSynchronize(at.stream);

@@ -16,6 +16,7 @@ __device__ int column() { return static_cast<int>(blockIdx.y * blockDim.x + thre
 
 __global__ void rope_angles_kernel(const std::int32_t* positions, const float* frequencies,
                                    DeviceRows cosines, DeviceRows sines) {
+  await_kernels_before();
   const int t = row(), i = column();
   if (i >= cosines.width) return;
   const float angle = static_cast<float>(positions[t]) * frequencies[i];
@@ -44,6 +45,7 @@ __device__ Pair turned(Pair pair, float cosine, float sine) {
 
 // A thread turns one pair.
 __global__ void rope_kernel(DeviceRows x, ConstDeviceRows cosines, ConstDeviceRows sines) {
+  await_kernels_before();
   const int t = row(), n = column(), half = cosines.width;
   if (n >= x.width / 2) return;
   float* start = row_of(x, t) + start_of_pair(n, half);
@@ -53,6 +55,7 @@ __global__ void rope_kernel(DeviceRows x, ConstDeviceRows cosines, ConstDeviceRo
 
 __global__ void store_kv_kernel(ConstDeviceRows k, ConstDeviceRows v, const std::int32_t* slots,
                                 KvLayer cache) {
+  await_kernels_before();
   const int t = row(), i = column();
   if (i >= k.width) return;
   const std::ptrdiff_t to = static_cast<std::ptrdiff_t>(slots[t]) * k.width + i;
@@ -64,6 +67,7 @@ __global__ void store_kv_kernel(ConstDeviceRows k, ConstDeviceRows v, const std:
 __global__ void rope_store_kv_kernel(DeviceRows q, DeviceRows k, ConstDeviceRows v,
                                      ConstDeviceRows cosines, ConstDeviceRows sines,
                                      const std::int32_t* slots, KvLayer cache) {
+  await_kernels_before();
   const int t = row(), half = cosines.width;
   int n = column();
   const auto turn = [&](float* start) {
@@ -95,24 +99,25 @@ __global__ void rope_store_kv_kernel(DeviceRows q, DeviceRows k, ConstDeviceRows
 
 void rope_angles(const std::int32_t* positions, const float* frequencies, DeviceRows cosines,
                  DeviceRows sines, cudaStream_t stream) {
-  launch(rope_angles_kernel, grid_of(cosines.rows, cosines.width), kThreads, 0, stream, positions,
-         frequencies, cosines, sines);
+  launch(rope_angles_kernel, grid_of(cosines.rows, cosines.width), kThreads, 0, early(stream),
+         positions, frequencies, cosines, sines);
 }
 
 void rope(DeviceRows x, ConstDeviceRows cosines, ConstDeviceRows sines, cudaStream_t stream) {
-  launch(rope_kernel, grid_of(x.rows, x.width / 2), kThreads, 0, stream, x, cosines, sines);
+  launch(rope_kernel, grid_of(x.rows, x.width / 2), kThreads, 0, early(stream), x, cosines, sines);
 }
 
 void store_kv(ConstDeviceRows k, ConstDeviceRows v, const RowPlaces& places, KvLayer cache,
               cudaStream_t stream) {
-  launch(store_kv_kernel, grid_of(k.rows, k.width), kThreads, 0, stream, k, v, places.slots, cache);
+  launch(store_kv_kernel, grid_of(k.rows, k.width), kThreads, 0, early(stream), k, v, places.slots,
+         cache);
 }
 
 void rope_store_kv(DeviceRows q, DeviceRows k, ConstDeviceRows v, ConstDeviceRows cosines,
                    ConstDeviceRows sines, const RowPlaces& places, KvLayer cache,
                    cudaStream_t stream) {
   launch(rope_store_kv_kernel, grid_of(q.rows, (q.width + k.width + v.width) / 2), kThreads, 0,
-         stream, q, k, v, cosines, sines, places.slots, cache);
+         early(stream), q, k, v, cosines, sines, places.slots, cache);
 }
 
 }  // namespace specdec::cuda::inline SPECDEC_CUDA_BUILD

@@ -1,10 +1,12 @@
 #include "kernels/emulation/block_memory.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
 #include <sys/mman.h>
 
@@ -55,12 +57,13 @@ void start_anew(char* begin, std::size_t bytes) {
 
 char* stack(unsigned thread) { return stacks + thread * Fiber::kStackBytes; }
 
-void map_stacks(unsigned count) {
-  if (stacks == nullptr) stacks = map(nullptr, kMaxThreads * Fiber::kStackBytes, 0);
+void map_stacks(unsigned first, unsigned count) {
+  if (stacks == nullptr) stacks = map(nullptr, 2 * kMaxThreads * Fiber::kStackBytes, 0);
   // ThreadSanitizer forgets a stack's past when it is mapped again; guard pages would go with it.
-  IF_TSAN(map(stacks, count * Fiber::kStackBytes, MAP_FIXED); return;)
-  for (static unsigned guarded = 0; guarded < count; ++guarded) {
-    mprotect(stack(guarded), kPage, PROT_NONE);
+  IF_TSAN(map(stack(first), count * Fiber::kStackBytes, MAP_FIXED); return;)
+  static std::array<bool, 2 * kMaxThreads> guarded;
+  for (unsigned i = first; i < first + count; ++i) {
+    if (!std::exchange(guarded[i], true)) mprotect(stack(i), kPage, PROT_NONE);
   }
 }
 

@@ -4,8 +4,9 @@
 // The memory that every block starts with anew.
 namespace specdec::emulation {
 
-// Maps stacks for so many threads, below each a page that faults when the stack overflows.
-void map_stacks(unsigned count);
+// Maps stacks for so many threads, two blocks' at most; below each, a page that faults when the
+// stack overflows.
+void map_stacks(unsigned first, unsigned count);
 // That of a thread. REQUIRES: it is mapped.
 char* stack(unsigned thread);
 

@@ -161,3 +161,11 @@ inline unsigned __reduce_or_sync(unsigned mask, unsigned value, SPECDEC_CALL_SIT
 inline unsigned __reduce_xor_sync(unsigned mask, unsigned value, SPECDEC_CALL_SITE) {
   return specdec::emulation::reduce(mask, value, std::bit_xor<unsigned>(), site);
 }
+
+// ---- launches that may begin before the kernel in front of them has ended
+
+inline void cudaGridDependencySynchronize(SPECDEC_CALL_SITE) {
+  specdec::emulation::wait_for_grid_before(site);
+}
+// Says that the next kernel may begin. Here it begins as early as this one in any case.
+inline void cudaTriggerProgrammaticLaunchCompletion() {}

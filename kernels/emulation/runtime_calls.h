@@ -138,6 +138,7 @@ struct Traffic {
   std::size_t launches = 0;        // of kernels, one by one
   std::size_t graph_launches = 0;  // of graphs, however many kernels each has
   std::size_t graphs = 0;          // that are ready to be launched
+  std::size_t early = 0;           // kernels that began before the one in front had ended
   std::size_t uploads = 0, downloads = 0, device_copies = 0;
   std::size_t bytes_to_host = 0, bytes_to_device = 0;
   std::size_t waits = 0;  // calls that return when the device has done what it was given

@@ -20,7 +20,7 @@ dim3 blockDim, gridDim;
 namespace specdec::emulation {
 namespace {
 
-enum class State { kReady, kAtBarrier, kAtCollective, kEnded };
+enum class State { kReady, kAtBarrier, kAtCollective, kAtGridBefore, kEnded };
 
 constexpr CallSite kEntry{"the kernel's entry", 0};
 
@@ -42,20 +42,25 @@ struct Warp {
   char* token;
 };
 
-// The block that runs. Everything is static, as is the blocks' shared memory: one at a time.
-std::array<Thread, kMaxThreads> threads;
-std::array<Warp, kMaxThreads / kLanes> warps;
-std::array<unsigned, kMaxThreads> order;  // in which the threads have their turns
-unsigned thread_count, live_count;        // of the block; those that have not ended
-unsigned at_barrier_count;
-unsigned turn, running;  // running == order[turn]: the thread that has its turn
-char* barrier_token;
-Fiber host;
+// A block and its kernel. Everything is static, as is the blocks' shared memory: one runs at a
+// time.
+struct Block {
+  std::array<Thread, kMaxThreads> threads;
+  std::array<Warp, kMaxThreads / kLanes> warps;
+  std::array<unsigned, kMaxThreads> order;  // in which the threads have their turns
+  unsigned thread_count, live_count;        // of the block; those that have not ended
+  unsigned at_barrier_count;
+  unsigned turn, running;  // running == order[turn]: the thread that has its turn
+  char* barrier_token;
+  const Launch* launch = nullptr;  // null: nothing runs here
+  bool early = false;              // the kernel before has not ended
+};
 
-struct Kernel {
-  void (*call)(void*);
-  void* argument;
-} kernel;
+// Of two kernels that follow each other: the second may have begun before the first has ended.
+std::array<Block, 2> blocks;
+Block* now = &blocks[0];  // the one that runs
+Fiber host;
+std::mutex one_at_a_time;
 
 // ThreadSanitizer takes one address for one instance of a barrier: all who pass it release what
 // they wrote before, and acquire what the others have.
@@ -68,44 +73,46 @@ char* new_token() {
 
 // ---- whose turn it is
 
-Thread& self() { return threads[running]; }
+Thread& self() { return now->threads[now->running]; }
 
 void take_turn(unsigned i) {
-  turn = i;
-  running = order[i];
+  now->turn = i;
+  now->running = now->order[i];
   threadIdx = self().index;
 }
 
 [[noreturn]] void report_deadlock() {
-  const auto waiting = std::find_if(threads.begin(), threads.end(), [](const Thread& thread) {
-    return thread.state != State::kEnded;
-  });
+  const auto waiting =
+      std::find_if(now->threads.begin(), now->threads.end(),
+                   [](const Thread& thread) { return thread.state != State::kEnded; });
   threadIdx = waiting->index;
   fail("deadlock: every thread of the block waits or has ended", waiting->site);
 }
 
 // [snippet yield]
-// The running thread gives its turn to the next one that can run; to the host when all have ended.
+// The running thread gives its turn to the next one that can run; to the host when all have ended,
+// or can go on only when the kernel before has.
 void yield() {
   Thread& me = self();
   const bool ended = me.state == State::kEnded;
-  if (live_count == 0) return me.fiber.switch_to(host, ended);
-  for (unsigned step = 1; step <= thread_count; ++step) {
-    const unsigned next = (turn + step) % thread_count;
-    if (threads[order[next]].state != State::kReady) continue;
+  if (now->live_count == 0) return me.fiber.switch_to(host, ended);
+  for (unsigned step = 1; step <= now->thread_count; ++step) {
+    const unsigned next = (now->turn + step) % now->thread_count;
+    if (now->threads[now->order[next]].state != State::kReady) continue;
     take_turn(next);
     return me.fiber.switch_to(self().fiber, ended);
   }
+  if (now->early) return me.fiber.switch_to(host, ended);
   report_deadlock();
 }
 // [end snippet yield]
 
 // [snippet barrier]
 void release_barrier() {
-  at_barrier_count = 0;
-  barrier_token = new_token();
-  for (unsigned i = 0; i < thread_count; ++i) {
-    if (threads[i].state == State::kAtBarrier) threads[i].state = State::kReady;
+  now->at_barrier_count = 0;
+  now->barrier_token = new_token();
+  for (unsigned i = 0; i < now->thread_count; ++i) {
+    if (now->threads[i].state == State::kAtBarrier) now->threads[i].state = State::kReady;
   }
 }
 // [end snippet barrier]
@@ -113,25 +120,25 @@ void release_barrier() {
 // All who wait do so at one line: looking at the first of them is enough.
 void check_same_barrier(CallSite site) {
   const auto waiting =
-      std::find_if(threads.begin(), threads.begin() + thread_count,
+      std::find_if(now->threads.begin(), now->threads.begin() + now->thread_count,
                    [](const Thread& thread) { return thread.state == State::kAtBarrier; });
   if (!(waiting->site == site)) fail("threads wait at different __syncthreads()", site);
 }
 
 void check_mask(unsigned mask, CallSite site) {
-  const unsigned first = running - running % kLanes;
-  const unsigned in_block = std::min(kLanes, thread_count - first);
+  const unsigned first = now->running - now->running % kLanes;
+  const unsigned in_block = std::min(kLanes, now->thread_count - first);
   if ((mask >> lane() & 1u) == 0) fail("the calling lane is not in the mask", site);
   if (in_block < kLanes && mask >> in_block != 0) {
     fail("the mask names lanes that the block does not have", site);
   }
-  if ((mask & warps[running / kLanes].ended) != 0)
+  if ((mask & now->warps[now->running / kLanes].ended) != 0)
     fail("the mask names a lane that has ended", site);
 }
 
 // The last lane of a mask has arrived: all of them get their answers and can go on.
 void answer_lanes(Warp& warp, unsigned mask, CallSite site) {
-  Thread* const lanes = &threads[running - running % kLanes];
+  Thread* const lanes = &now->threads[now->running - now->running % kLanes];
   const auto for_mask = [&](const auto& visit) {
     for (unsigned l = 0; l < kLanes; ++l) {
       if ((mask >> l & 1u) != 0) visit(lanes[l]);
@@ -154,26 +161,28 @@ void answer_lanes(Warp& warp, unsigned mask, CallSite site) {
 // What every fiber runs.
 void thread_main() {
   self().fiber.entered();
-  kernel.call(kernel.argument);
+  now->launch->kernel();
+  if (now->early) fail("a thread has ended without waiting for the kernel before this one", kEntry);
   IF_TSAN(__tsan_release(&end_of_grid);)
   self().state = State::kEnded;
-  warps[running / kLanes].ended |= 1u << lane();
-  --live_count;
-  if (live_count > 0 && at_barrier_count == live_count) release_barrier();
+  now->warps[now->running / kLanes].ended |= 1u << lane();
+  --now->live_count;
+  if (now->live_count > 0 && now->at_barrier_count == now->live_count) release_barrier();
   yield();  // for good
 }
 
 void shuffle_order(std::mt19937& numbers) {
-  for (unsigned i = thread_count; i > 1; --i) std::swap(order[i - 1], order[numbers() % i]);
+  for (unsigned i = now->thread_count; i > 1; --i)
+    std::swap(now->order[i - 1], now->order[numbers() % i]);
 }
 
 void set_order() {
   static std::mt19937 numbers(1);
   const char* variable = std::getenv("SPECDEC_THREAD_ORDER");
   const std::string_view name = variable == nullptr ? "forward" : variable;
-  std::iota(order.begin(), order.begin() + thread_count, 0u);
+  std::iota(now->order.begin(), now->order.begin() + now->thread_count, 0u);
   if (name == "reverse") {
-    std::reverse(order.begin(), order.begin() + thread_count);
+    std::reverse(now->order.begin(), now->order.begin() + now->thread_count);
   } else if (name == "random") {
     shuffle_order(numbers);
   } else if (name != "forward") {
@@ -183,23 +192,55 @@ void set_order() {
   }
 }
 
-void run_block(std::size_t shared_bytes) {
+void start_threads() {
   set_order();
-  map_stacks(thread_count);
-  start_shared_memory(shared_bytes);
-  live_count = thread_count;
-  at_barrier_count = 0;
-  barrier_token = new_token();
-  for (Warp& warp : warps) warp = {{}, 0, 0, new_token()};
-  for (unsigned i = 0; i < thread_count; ++i) {
-    Thread& thread = threads[i];
+  const unsigned first_stack = now == blocks.data() ? 0 : kMaxThreads;
+  map_stacks(first_stack, now->thread_count);
+  now->live_count = now->thread_count;
+  now->at_barrier_count = 0;
+  now->barrier_token = new_token();
+  for (Warp& warp : now->warps) warp = {{}, 0, 0, new_token()};
+  for (unsigned i = 0; i < now->thread_count; ++i) {
+    Thread& thread = now->threads[i];
     thread.index = {i % blockDim.x, i / blockDim.x % blockDim.y, i / (blockDim.x * blockDim.y)};
     thread.state = State::kReady;
     thread.site = kEntry;
-    thread.fiber.start(stack(i), thread_main);
+    thread.fiber.start(stack(first_stack + i), thread_main);
   }
-  take_turn(0);
+}
+
+// Until all threads have ended, or wait for the kernel before.
+void run_threads() {
+  unsigned first = 0;
+  while (now->threads[now->order[first]].state != State::kReady) ++first;
+  take_turn(first);
   host.switch_to(self().fiber);
+}
+
+// From here on `block` is the one that runs, of such a launch.
+void enter(Block& block, const Launch& launch) {
+  now = &block;
+  now->launch = &launch;
+  now->thread_count = launch.block.x * launch.block.y * launch.block.z;
+  gridDim = launch.grid;
+  blockDim = launch.block;
+  host.adopt_host();
+}
+
+// The block that has begun early for this launch; else one that is free; else null.
+Block* block_for(const Launch* launch) {
+  const auto found = std::ranges::find(blocks, launch, &Block::launch);
+  if (found != blocks.end()) return &*found;
+  return launch == nullptr ? nullptr : block_for(nullptr);
+}
+
+// The threads that have waited may go on.
+void end_of_grid_before() {
+  now->early = false;
+  for (unsigned i = 0; i < now->thread_count; ++i) {
+    Thread& thread = now->threads[i];
+    if (thread.state == State::kAtGridBefore) thread.state = State::kReady;
+  }
 }
 
 }  // namespace
@@ -208,14 +249,14 @@ bool CallSite::operator==(const CallSite& other) const {
   return line == other.line && (file == other.file || std::strcmp(file, other.file) == 0);
 }
 
-int lane() { return static_cast<int>(running % kLanes); }
+int lane() { return static_cast<int>(now->running % kLanes); }
 
 // [snippet sync-block]
 void sync_block(CallSite site) {
   self().site = site;
-  if (at_barrier_count > 0) check_same_barrier(site);
-  IF_TSAN(char* const token = barrier_token; __tsan_release(token);)
-  if (++at_barrier_count == live_count) {
+  if (now->at_barrier_count > 0) check_same_barrier(site);
+  IF_TSAN(char* const token = now->barrier_token; __tsan_release(token);)
+  if (++now->at_barrier_count == now->live_count) {
     release_barrier();
   } else {
     self().state = State::kAtBarrier;
@@ -229,13 +270,13 @@ void sync_block(CallSite site) {
 std::uint64_t warp_collective(unsigned mask, std::uint64_t value, Answer answer, int number,
                               [[maybe_unused]] bool orders_memory, CallSite site) {
   Thread& me = self();
-  Warp& warp = warps[running / kLanes];
+  Warp& warp = now->warps[now->running / kLanes];
   me.site = site;
   check_mask(mask, site);
   me.mask = mask;
   me.answer = answer;
   me.number = number;
-  warp.brought[running % kLanes] = value;
+  warp.brought[now->running % kLanes] = value;
   IF_TSAN(char* const token = warp.token; if (orders_memory) __tsan_release(token);)
   warp.arrived |= 1u << lane();
   if ((warp.arrived & mask) == mask) {
@@ -249,23 +290,47 @@ std::uint64_t warp_collective(unsigned mask, std::uint64_t value, Answer answer,
 }
 // [end snippet warp-collective]
 
-void run_grid(dim3 grid, dim3 block, std::size_t shared_bytes, void (*kernel_call)(void*),
-              void* argument) {
-  static std::mutex one_at_a_time;
+// [snippet begin-early]
+bool begin_early(const Launch& next, const Launch& before) {
   const std::lock_guard lock(one_at_a_time);
-  thread_count = block.x * block.y * block.z;
-  kernel = {kernel_call, argument};
-  gridDim = grid;
-  blockDim = block;
-  host.adopt_host();
-  for (unsigned z = 0; z < grid.z; ++z) {
-    for (unsigned y = 0; y < grid.y; ++y) {
-      for (unsigned x = 0; x < grid.x; ++x) {
+  const Block* const of_before = block_for(&before);  // where it is, or will be
+  Block& other = of_before == blocks.data() ? blocks[1] : blocks[0];
+  if (other.launch != nullptr) return false;
+  enter(other, next);
+  blockIdx = {0, 0, 0};
+  now->early = true;
+  start_threads();
+  run_threads();
+  return true;
+}
+
+void wait_for_grid_before(CallSite site) {
+  if (!now->early) return;
+  self().site = site;
+  self().state = State::kAtGridBefore;
+  yield();
+  IF_TSAN(__tsan_acquire(&end_of_grid);)
+}
+// [end snippet begin-early]
+
+void run_grid(const Launch& launch) {
+  const std::lock_guard lock(one_at_a_time);
+  enter(*block_for(&launch), launch);
+  for (unsigned z = 0; z < launch.grid.z; ++z) {
+    for (unsigned y = 0; y < launch.grid.y; ++y) {
+      for (unsigned x = 0; x < launch.grid.x; ++x) {
         blockIdx = {x, y, z};
-        run_block(shared_bytes);
+        start_shared_memory(launch.shared_bytes);
+        if (now->early) {
+          end_of_grid_before();
+        } else {
+          start_threads();
+        }
+        run_threads();
       }
     }
   }
+  now->launch = nullptr;
   IF_TSAN(__tsan_acquire(&end_of_grid);)  // the host sees all that the kernel did
 }
 
@@ -276,11 +341,12 @@ void fail(const char* what, CallSite site) {
                site.file, site.line, what, threadIdx.x, threadIdx.y, threadIdx.z, blockIdx.x,
                blockIdx.y, blockIdx.z);
   constexpr std::array kStates{"run; last at", "wait for the block at", "wait for their warp at",
-                               "have ended; last at"};
-  for (unsigned i = 0, next; i < thread_count; i = next) {
-    const Thread& thread = threads[i];
-    for (next = i + 1; next < thread_count; ++next) {
-      if (threads[next].state != thread.state || !(threads[next].site == thread.site)) break;
+                               "wait for the kernel before at", "have ended; last at"};
+  for (unsigned i = 0, next; i < now->thread_count; i = next) {
+    const Thread& thread = now->threads[i];
+    for (next = i + 1; next < now->thread_count; ++next) {
+      if (now->threads[next].state != thread.state || !(now->threads[next].site == thread.site))
+        break;
     }
     std::fprintf(stderr, "  %4u to %-4u %s %s", i, next - 1,
                  kStates[static_cast<std::size_t>(thread.state)], thread.site.file);

@@ -2,6 +2,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #ifndef __clang__
 #include <source_location>
 #endif
@@ -44,9 +45,24 @@ struct CallSite {
 #define SPECDEC_CALL_SITE ::specdec::emulation::CallSite site = std::source_location::current()
 #endif
 
-// Calls kernel_call(argument) as every thread of the grid. REQUIRES: can_launch().
-void run_grid(dim3 grid, dim3 block, std::size_t shared_bytes, void (*kernel_call)(void*),
-              void* argument);
+// A kernel's launch. REQUIRES: can_launch().
+struct Launch {
+  dim3 grid, block;
+  std::size_t shared_bytes = 0;  // dynamic
+  std::function<void()> kernel;  // what a thread does
+  bool programmatic = false;     // it may begin before the kernel in front of it has ended
+};
+
+void run_grid(const Launch& launch);
+
+// Of a programmatic launch, what a GPU may do before the kernel in front of it has written
+// anything: here its first block, up to where it waits. run_grid(next) goes on with that block. Up
+// to there it uses no shared memory. Returns whether there was room for it.
+// REQUIRES: run_grid(before) comes next.
+bool begin_early(const Launch& next, const Launch& before);
+
+// cudaGridDependencySynchronize(): returns when the kernel before has ended.
+void wait_for_grid_before(CallSite site);
 
 // The running block's, aligned to 1024 bytes.
 void* dynamic_shared_memory();

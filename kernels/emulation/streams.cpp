@@ -12,7 +12,23 @@
 
 using Clock = std::chrono::steady_clock;
 
-using AllWork = std::vector<std::function<void()>>;
+// Something that a stream does.
+struct EmulatedWork {
+  std::shared_ptr<const specdec::emulation::Launch> launch;  // of a kernel; null: it is
+  std::function<void()> other;
+
+  // behind: what the stream has to do afterwards, or null.
+  void operator()(const EmulatedWork* behind) const {
+    if (launch == nullptr) return other();
+    if (behind != nullptr && behind->launch != nullptr && behind->launch->programmatic) {
+      specdec::emulation::counted().early +=
+          specdec::emulation::begin_early(*behind->launch, *launch);
+    }
+    specdec::emulation::run_grid(*launch);
+  }
+};
+
+using AllWork = std::vector<EmulatedWork>;
 
 struct EmulatedGraph {
   std::shared_ptr<const AllWork> work;  // a launch may still have to do it when the graph is gone
@@ -26,15 +42,15 @@ struct EmulatedCapture {
 struct EmulatedStream {
   bool blocking = true;                      // the default stream waits for it
   std::unique_ptr<EmulatedCapture> capture;  // null: it does what it is given
-  std::deque<std::function<void()>> work;
+  std::deque<EmulatedWork> work;
   std::uint64_t given = 0, done = 0;  // pieces of work; their difference is what is in `work`
 
   void finish_until(std::uint64_t wanted) {
     while (done < std::min(wanted, given)) {
-      const std::function<void()> next = std::move(work.front());
+      const EmulatedWork next = std::move(work.front());
       work.pop_front();
       ++done;
-      next();
+      next(work.empty() ? nullptr : &work.front());
     }
   }
   void finish() { finish_until(given); }
@@ -82,6 +98,7 @@ Traffic Traffic::operator-(const Traffic& earlier) const {
           .launches = launches - earlier.launches,
           .graph_launches = graph_launches - earlier.graph_launches,
           .graphs = graphs - earlier.graphs,
+          .early = early - earlier.early,
           .uploads = uploads - earlier.uploads,
           .downloads = downloads - earlier.downloads,
           .device_copies = device_copies - earlier.device_copies,
@@ -90,19 +107,34 @@ Traffic Traffic::operator-(const Traffic& earlier) const {
           .waits = waits - earlier.waits};
 }
 
-void enqueue(cudaStream_t stream, std::function<void()> work) {
+namespace {
+
+void give(cudaStream_t stream, EmulatedWork work) {
   if (stream == nullptr) {
     finish_blocking();
-    return work();
+    return work(nullptr);
   }
   if (stream->capture) return stream->capture->work.push_back(std::move(work));
   stream->work.push_back(std::move(work));
   ++stream->given;
 }
 
-void enqueue_launch(cudaStream_t stream, std::function<void()> kernel) {
+void count_launch(cudaStream_t stream) {
   if (stream == nullptr || !stream->capture) ++counted().launches;
+}
+
+}  // namespace
+
+void enqueue(cudaStream_t stream, std::function<void()> work) {
+  give(stream, {nullptr, std::move(work)});
+}
+void enqueue_launch(cudaStream_t stream, std::function<void()> kernel) {
+  count_launch(stream);
   enqueue(stream, std::move(kernel));
+}
+void enqueue_launch(cudaStream_t stream, Launch launch) {
+  count_launch(stream);
+  give(stream, {std::make_shared<const Launch>(std::move(launch)), {}});
 }
 
 bool spoils_a_capture() {
@@ -216,7 +248,9 @@ cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t* executable, cudaGraph
 cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
   ++counted().graph_launches;
   specdec::emulation::enqueue(stream, [all = executable->work] {
-    for (const auto& work : *all) work();
+    for (std::size_t i = 0; i < all->size(); ++i) {
+      (*all)[i](i + 1 < all->size() ? &(*all)[i + 1] : nullptr);
+    }
   });
   return cudaSuccess;
 }

@@ -100,7 +100,11 @@ class DeviceLoopTest : public ::testing::Test {
 
   // For the models that are made from now on.
   static void set_graphs(bool on) { setenv("SPECDEC_CUDA_GRAPHS", on ? "1" : "0", 1); }
-  void TearDown() override { unsetenv("SPECDEC_CUDA_GRAPHS"); }
+  static void set_early(bool on) { setenv("SPECDEC_CUDA_EARLY", on ? "1" : "0", 1); }
+  void TearDown() override {
+    unsetenv("SPECDEC_CUDA_GRAPHS");
+    unsetenv("SPECDEC_CUDA_EARLY");
+  }
 
   Decoded sample(std::string_view rule, KeepProbs keep, DraftOn draft_on = DraftOn::kDevice) {
     Pair pair(model_, kPositions);
@@ -177,20 +181,42 @@ TEST_F(DeviceLoopTest, ARoundHasTheseCalls) {
   // [end snippet calls]
 }
 
-// Each rule judges in one call, and whatever is recorded, the text is the same.
-TEST_F(DeviceLoopTest, GraphsChangeNothing) {
+// Each rule judges in one call; whatever is recorded, and whichever kernels begin early, the text
+// is the same.
+TEST_F(DeviceLoopTest, GraphsAndEarlyKernelsChangeNothing) {
   penalty_ = 1;
   for (const NamedRule& rule : acceptance_rules()) {
     SCOPED_TRACE(rule.name);
     set_graphs(false);
+    set_early(false);
     const Decoded one_by_one = sample(rule.name, KeepProbs::kBesideLogits);
     EXPECT_EQ(calls(one_by_one.round), (Calls{133, 0, 12, 2, 2}));
+    EXPECT_EQ(one_by_one.traffic.early, 0u);
     set_graphs(true);
+    set_early(true);
     const Decoded recorded = sample(rule.name, KeepProbs::kBesideLogits);
     EXPECT_EQ(recorded.tokens, one_by_one.tokens);
     EXPECT_GT(recorded.traffic.graph_launches, 0u);
     EXPECT_LT(recorded.traffic.launches, one_by_one.traffic.launches);
+    EXPECT_GT(recorded.traffic.early, recorded.traffic.launches);
   }
+}
+
+// All kernels of a pass but the first, which comes after an upload; the argmax behind it where both
+// are launched one by one.
+TEST_F(DeviceLoopTest, KernelsBeginEarly) {
+  request_.max_new_tokens = 24;
+  set_graphs(false);
+  const Decoded one_by_one = decode_greedily(K, DraftOn::kDevice);
+  EXPECT_EQ(one_by_one.round.early, 6 * 21u);
+  set_graphs(true);
+  const Decoded recorded = decode_greedily(K, DraftOn::kDevice);
+  EXPECT_EQ(recorded.round.early, 6 * 20u);
+  set_early(false);
+  const Decoded in_order = decode_greedily(K, DraftOn::kDevice);
+  EXPECT_EQ(in_order.round.early, 0u);
+  EXPECT_EQ(one_by_one.tokens, in_order.tokens);
+  EXPECT_EQ(recorded.tokens, in_order.tokens);
 }
 
 }  // namespace

@@ -46,6 +46,14 @@ LOOPS = [
     ("matmul/matmul_6_pipeline.cu", "PipelineShapeI13__nv_bfloat16Li2ELi1ELi1ELi1ELi4E", "HMMA", 4096, 400),
     ("matmul/matmul_6_pipeline.cu", "PipelineShapeI13__nv_bfloat16Li2ELi1ELi1ELi2ELi2E", "HMMA", 4096, 380),
     ("matmul/matmul_6_pipeline.cu", "PipelineShapeIaLi2ELi1ELi1ELi1ELi4E", "HMMA", 2048, 560)]
+# Sources whose kernels all begin early, where the GPU can do that.
+EARLY = ("rows.cu", "rope.cu", "rms_norm/rms_norm_3_vector.cu", "argmax/argmax_3_blocks.cu",
+         "attention/attention_3_grouped.cu", "attention/attention_4_split.cu", "matmul/matmul_4_rows.cu",
+         "matmul/matmul_6_pipeline.cu")
+# Which of them ask for weights before they wait, and how: into L2, or on into shared memory.
+ASKS = {"matmul_rows": "CCTL", "rms_norm": "CCTL", "matmul_pipeline": "LDGSTS"}
+# Who may read through the read-only path, whose memory no kernel may write meanwhile: weights, and sin's own table.
+READ_ONLY = ("matmul_rows_kernel", "rope_angles_kernel")
 LOAD = re.compile(r"\bLDG(\.\w+)*\s+R(\d+),|\bLDGSTS(\.\w+)*\s")  # LDGSTS: into shared memory, by itself
 REGISTER = re.compile(r"\bR(\d+)\b")
 
@@ -115,7 +123,8 @@ class ListingsTest(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls):
-        jobs = [(source, a) for source in dict.fromkeys(source for source, *_ in HOT) for a in ARCHITECTURES]
+        sources = dict.fromkeys([source for source, *_ in HOT] + list(EARLY))
+        jobs = [(source, a) for source in sources for a in ARCHITECTURES]
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
             results = pool.map(lambda job: compiled(cls.nvcc, cls.nvdisasm, cls.folder, *job), jobs)
         cls.made = dict(zip(jobs, results))
@@ -133,6 +142,25 @@ class ListingsTest(unittest.TestCase):
                     self.assertGreaterEqual(loads, fewest_loads)
                     self.assertLessEqual(registers, most_registers)
                     self.assertIn("0 bytes spill stores, 0 bytes spill loads", said)
+
+    def test_what_a_kernel_does_before_it_waits(self):
+        """From compute capability 9.0 on: it asks for weights, and reads and writes nothing else."""
+        for source in EARLY:
+            for architecture in ARCHITECTURES:
+                for kernel, listing in self.made[source, architecture][0].items():
+                    with self.subTest(kernel=kernel, architecture=architecture):
+                        self.check_early(kernel, "\n".join(listing), architecture >= 90)
+
+    def check_early(self, kernel, listing, waits):
+        self.assertEqual(listing.count("ACQBULK"), waits, "griddepcontrol.wait")
+        self.assertEqual(listing.count("PREEXIT"), waits, "griddepcontrol.launch_dependents")
+        if waits:
+            before = re.sub(r".*@!PT\b.*", "", listing[:listing.index("ACQBULK")])  # @!PT: never done
+            self.assertIsNone(re.search(r"\b(LDG|STG|RED|ATOMG|EXIT|LDS|STS)\b", before))
+            asks = [opcode for opcode in ("CCTL", "LDGSTS") if re.search(rf"\b{opcode}\b", before)]
+            self.assertEqual(asks, [opcode for name, opcode in ASKS.items() if name in kernel])
+        if not any(name in kernel for name in READ_ONLY):
+            self.assertIsNone(re.search(r"LDG\S*\.CONSTANT", listing))
 
     def test_instructions_for_a_products_bytes(self):
         for source, name, opcode, number_of_bytes, most in LOOPS:

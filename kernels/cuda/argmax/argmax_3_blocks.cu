@@ -15,6 +15,7 @@ constexpr int kPerBlock = 16 * kThreads;  // four loads of four for each thread
 // [snippet argmax-blocks]
 __global__ void __launch_bounds__(kThreads)
     argmax_blocks_kernel(ConstDeviceRows x, ArgmaxScratch scratch, std::int32_t* ids) {
+  await_kernels_before();
   const int t = static_cast<int>(blockIdx.y);
   const int first = static_cast<int>(blockIdx.x) * kPerBlock;
   const int last = first + kPerBlock < x.width ? first + kPerBlock : x.width;
@@ -33,7 +34,7 @@ __global__ void __launch_bounds__(kThreads)
 void argmax_blocks(ConstDeviceRows x, std::int32_t* ids, ArgmaxScratch scratch,
                    cudaStream_t stream) {
   const dim3 grid(blocks_for(x.width, kPerBlock), static_cast<unsigned>(x.rows));
-  launch(argmax_blocks_kernel, grid, kThreads, 0, stream, x, scratch, ids);
+  launch(argmax_blocks_kernel, grid, kThreads, 0, early(stream), x, scratch, ids);
 }
 
 void argmax(ConstDeviceRows x, std::int32_t* ids, ArgmaxScratch scratch, cudaStream_t stream) {

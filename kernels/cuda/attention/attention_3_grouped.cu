@@ -10,6 +10,7 @@ namespace {
 template <bool kVectors, int kColumns>
 __global__ void __launch_bounds__(kBlockThreads, kBlocksAtOnce)
     attention_grouped_kernel(AttentionInputs in, DeviceRows out) {
+  await_kernels_before();
   const BlockQueries block = queries_of_block<AttentionTile<kColumns>::kQueries>(in);
   if (block.rows == 0) return;
   const auto write = [&](int i, const RunningSoftmax<kColumns>& softmax) {
@@ -28,7 +29,7 @@ void attention_grouped(ConstDeviceRows q, const KvLayer& cache, const RowPlaces&
                        const HeadShape& heads, DeviceRows out, cudaStream_t stream) {
   with_tile(heads.head_dim, [&]<bool kVectors, int kColumns>() {
     launch(attention_grouped_kernel<kVectors, kColumns>, query_grid<kColumns>(q.rows, heads, 1),
-           kBlockThreads, 0, stream, AttentionInputs{q, cache, places, heads}, out);
+           kBlockThreads, 0, early(stream), AttentionInputs{q, cache, places, heads}, out);
   });
 }
 

@@ -40,6 +40,7 @@ std::size_t scratch_of_row(const HeadShape& heads, int context) {
 template <bool kVectors, int kColumns>
 __global__ void __launch_bounds__(kBlockThreads, kBlocksAtOnce)
     attention_piece_kernel(AttentionInputs in, Pieces pieces) {
+  await_kernels_before();
   const BlockQueries block = queries_of_block<AttentionTile<kColumns>::kQueries>(in);
   const int piece = static_cast<int>(blockIdx.z), begin = piece * kAttentionPiece;
   if (block.rows == 0 || begin > block.last) return;
@@ -62,6 +63,7 @@ __global__ void __launch_bounds__(kBlockThreads, kBlocksAtOnce)
 template <int kColumns>
 __global__ void combine_kernel(Pieces pieces, const std::int32_t* positions, HeadShape heads,
                                DeviceRows out) {
+  await_kernels_before();
   const int query = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x) / kWarp;
   if (query >= out.rows * heads.n_heads) return;
   const int t = query / heads.n_heads, h = query % heads.n_heads, D = heads.head_dim;
@@ -115,9 +117,9 @@ void attention_split(ConstDeviceRows q, const KvLayer& cache, const RowPlaces& p
     const Pieces all{scratch.data(), maxima, maxima + queries * pieces, pieces};
     with_tile(heads.head_dim, [&]<bool kVectors, int kColumns>() {
       launch(attention_piece_kernel<kVectors, kColumns>, query_grid<kColumns>(rows, heads, pieces),
-             kBlockThreads, 0, stream, in, all);
-      launch(combine_kernel<kColumns>, blocks_for(queries, kBlockWarps), kBlockThreads, 0, stream,
-             all, in.places.positions, heads, out.slice(first, rows));
+             kBlockThreads, 0, early(stream), in, all);
+      launch(combine_kernel<kColumns>, blocks_for(queries, kBlockWarps), kBlockThreads, 0,
+             early(stream), all, in.places.positions, heads, out.slice(first, rows));
     });
   }
 }

@@ -28,6 +28,7 @@ void GraphRecorder::run(const Shape& shape, const std::function<void()>& operati
   if (recorded.graph == nullptr) recorded.graph = record(operations);
   cuda_check(cudaGraphLaunch(recorded.graph, stream_));
 }
+// [end snippet graph-run]
 
 // While the stream captures, what is launched on it is written down and not done.
 cudaGraphExec_t GraphRecorder::record(const std::function<void()>& operations) {
@@ -47,7 +48,6 @@ cudaGraphExec_t GraphRecorder::record(const std::function<void()>& operations) {
   cuda_check(error);
   return executable;
 }
-// [end snippet graph-run]
 
 void GraphRecorder::forget_all() {
   for (const auto& [shape, recorded] : graphs_) {

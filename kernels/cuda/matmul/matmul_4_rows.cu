@@ -57,6 +57,17 @@ struct BlockOutputs {
   }
 };
 
+// The first of this thread's weights, which come from memory while the kernel before ends.
+template <typename T>
+__device__ void prefetch_first(const Weights<T>& weight, const BlockOutputs<T>& outputs) {
+  constexpr int kSteps = 2;
+  const int step = static_cast<int>(blockDim.x);
+  int g = static_cast<int>(threadIdx.x);
+  for (int n = 0; n < kSteps && g < weight.groups(); ++n, g += step) {
+    for (const int o : outputs.at) prefetch(weight.row(o) + g * kGroup<T>);
+  }
+}
+
 // totals[o * kRows + r] += what this thread's weights contribute to output o of row t + r. kWhole:
 // rows of x are aligned to 16 bytes, and are whole groups of weights.
 template <typename T, int kRows, bool kWhole>
@@ -114,6 +125,8 @@ __global__ void __launch_bounds__(kMostWarps* kWarp, kBlocksAtOnce<kRows>)
   const int n = static_cast<int>(blockIdx.x) % parts * columns;
   const int t = static_cast<int>(blockIdx.x) / parts * kRows;
   const BlockOutputs<T> outputs(weight, n, then);
+  prefetch_first(weight, outputs);
+  await_kernels_before();
   float totals[kCount] = {};
   multiply<T, kRows, kWhole>(x, weight, t, outputs, totals);
   warp_sums<kCount>(totals);
@@ -156,7 +169,7 @@ void launch_rows(Then then, ConstDeviceRows x, const Weights<T>& w, DeviceRows y
   const unsigned warps = std::clamp(blocks_for(w.groups(), 2 * kWarp), 1u, unsigned{kMostWarps});
   launch(whole ? matmul_rows_kernel<T, kRows, true> : matmul_rows_kernel<T, kRows, false>,
          blocks_for(x.rows, kRows) * blocks_for(y.width, columns_of_block(then)), warps * kWarp, 0,
-         stream, x, w, y, then);
+         early(stream), x, w, y, then);
 }
 
 }  // namespace

@@ -131,7 +131,11 @@ __global__ void __launch_bounds__(S::kThreads, 2)
 
   // [snippet pipeline]
   for (int stage = 0; stage < S::kStages - 1; ++stage) {
-    loader.request(shared + stage * S::kStageBytes, stage);
+    loader.request_weights(shared + stage * S::kStageBytes, stage);
+  }
+  await_kernels_before();  // which write the inputs
+  for (int stage = 0; stage < S::kStages - 1; ++stage) {
+    loader.request_inputs(shared + stage * S::kStageBytes, stage);
   }
   const int stages = (x.width + S::kStageInputs - 1) / S::kStageInputs;
   unsigned char *now = shared, *before = shared + (S::kStages - 1) * S::kStageBytes;
@@ -171,7 +175,7 @@ void launch_shape(Then then, ConstDeviceRows x, const CudaMatrix& weight, Device
   cuda_check(allowed);
   launch(kernel,
          dim3(blocks_for(x.rows, S::kRows), blocks_for(y.width, BlockTile<S>::columns(then))),
-         S::kThreads, S::kSharedBytes, stream, x, is_aligned(x.data) && x.stride % 4 == 0,
+         S::kThreads, S::kSharedBytes, early(stream), x, is_aligned(x.data) && x.stride % 4 == 0,
          Weights<typename S::T>(weight), y, then);
 }
 

@@ -129,10 +129,17 @@ class PipelineLoader {
   }
 
   // Of stage number `stage`, to `to`; behind the last one, nothing. What is behind a row's end, and
-  // rows behind the last one, are zeros.
+  // rows behind the last one, are zeros. Weights first, then inputs, which end a stage's group.
   __device__ void request(unsigned char* to, int stage) {
+    request_weights(to, stage);
+    request_inputs(to, stage);
+  }
+  __device__ void request_weights(unsigned char* to, int stage) {
+    if (stage * S::kStageInputs >= x_.width) return;
+    copy_weights(to, stage * kWeightsOfRow + thread() % kWeightsOfRow);
+  }
+  __device__ void request_inputs(unsigned char* to, int stage) {
     if (stage * S::kStageInputs < x_.width) {
-      copy_weights(to, stage * kWeightsOfRow + thread() % kWeightsOfRow);
       copy_inputs(to + S::kStageWeights, 4 * (stage * kInputsOfRow + thread() % kInputsOfRow));
     }
     copies_.end_group();

@@ -18,6 +18,12 @@ __device__ float add_squares(const Vector4& v, float sum) {
   return sum;
 }
 
+// Of the weights, what this thread uses.
+__device__ void prefetch_row(const float* weight, int width) {
+  for (int i = 4 * static_cast<int>(threadIdx.x); i < width; i += 4 * static_cast<int>(blockDim.x))
+    prefetch(weight + i);
+}
+
 // out = row * inverse * weight, for the elements of one thread.
 __device__ void scale_row(const float* row, int width, float inverse, const float* weight,
                           float* out) {
@@ -37,6 +43,8 @@ __device__ float inverse_rms(float sum_of_thread, int width, float eps) {
 
 __global__ void rms_norm_vector_kernel(ConstDeviceRows x, const float* weight, float eps,
                                        DeviceRows out) {
+  prefetch_row(weight, out.width);
+  await_kernels_before();
   const int t = static_cast<int>(blockIdx.x), step = 4 * static_cast<int>(blockDim.x);
   const float* row = row_of(x, t);
   float sum = 0.0f;
@@ -48,6 +56,8 @@ __global__ void rms_norm_vector_kernel(ConstDeviceRows x, const float* weight, f
 
 __global__ void add_rms_norm_kernel(DeviceRows x, ConstDeviceRows y, const float* weight, float eps,
                                     DeviceRows out) {
+  prefetch_row(weight, out.width);
+  await_kernels_before();
   const int t = static_cast<int>(blockIdx.x), step = 4 * static_cast<int>(blockDim.x);
   float* row = row_of(x, t);
   float sum = 0.0f;
@@ -71,14 +81,14 @@ unsigned threads_for(int width) {
 
 void rms_norm_vector(ConstDeviceRows x, const float* weight, float eps, DeviceRows out,
                      cudaStream_t stream) {
-  launch(rms_norm_vector_kernel, static_cast<unsigned>(x.rows), threads_for(x.width), 0, stream, x,
-         weight, eps, out);
+  launch(rms_norm_vector_kernel, static_cast<unsigned>(x.rows), threads_for(x.width), 0,
+         early(stream), x, weight, eps, out);
 }
 
 void add_rms_norm_vector(DeviceRows x, ConstDeviceRows y, const float* weight, float eps,
                          DeviceRows out, cudaStream_t stream) {
-  launch(add_rms_norm_kernel, static_cast<unsigned>(x.rows), threads_for(x.width), 0, stream, x, y,
-         weight, eps, out);
+  launch(add_rms_norm_kernel, static_cast<unsigned>(x.rows), threads_for(x.width), 0, early(stream),
+         x, y, weight, eps, out);
 }
 
 void rms_norm(ConstDeviceRows x, const float* weight, float eps, DeviceRows out,
