@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <functional>
 #include <limits>
 #include <utility>
 
@@ -274,6 +273,8 @@ Llama::PlanOnDevice Llama::upload_plan() {
   if (lists_on_device_.size() < lists_.size()) {
     lists_on_device_ = DeviceArray<std::int32_t>(backend(), 2 * lists_.size());
   }
+  // Of a few sizes, so that a copy, too, is the same in many passes.
+  lists_.resize(std::min(std::bit_ceil(lists_.size()), lists_on_device_.size()));
   ops_->upload(lists_.data(), lists_on_device_.data(), lists_.size() * sizeof(std::int32_t));
 
   const std::int32_t* next = lists_on_device_.data();
@@ -324,12 +325,12 @@ void Llama::run_pass(DeviceRows logits, const std::int32_t* ids_on_device) {
   PlanOnDevice plan = upload_plan();
   if (ids_on_device != nullptr) plan.ids = ids_on_device;
   const int rows = static_cast<int>(plan_.ids.size());
-  const auto operations = [&] { compute(plan, activations(rows), logits); };
+  const auto operations = [this, plan, rows, logits] { compute(plan, activations(rows), logits); };
   if (recorder_ != nullptr && ops_ == &model_.backend()) {
     const auto address = [](const auto* p) { return reinterpret_cast<std::intptr_t>(p); };
     recorder_->run({rows, logits.rows, plan.places.context, std::ssize(plan_.tail_slots),
                     address(plan.ids), address(plan.wanted), address(logits.data)},
-                   std::ref(operations));
+                   operations);
   } else {
     operations();
   }

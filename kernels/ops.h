@@ -127,9 +127,11 @@ class Recorder {
   virtual ~Recorder() = default;
 
   // Does what operations() asks of the backend: by calling it, or by what an earlier call with the
-  // same shape asked for. REQUIRES: it asks for nothing that comes back to the host, takes no
-  // memory that an earlier call had not, and the same at each call with the shape.
-  virtual void run(const Shape& shape, const std::function<void()>& operations) = 0;
+  // same shape asked for; in order with all else that the backend is asked for, and at the latest
+  // when something comes back to the host. REQUIRES: it asks for nothing that comes back to the
+  // host, takes no memory that an earlier call had not, and the same at each call with the shape;
+  // what it refers to lives until it is done.
+  virtual void run(const Shape& shape, std::function<void()> operations) = 0;
 };
 
 class Backend : public DeviceAllocator {

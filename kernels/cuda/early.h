@@ -42,6 +42,7 @@ __device__ inline void await_kernels_before() {
   cudaTriggerProgrammaticLaunchCompletion();
 #endif
 }
+// [end snippet await-kernels-before]
 
 // Asks for the 128 bytes around an address, into L2. To be called before await_kernels_before().
 __device__ inline void prefetch(const void* address) {
@@ -51,6 +52,5 @@ __device__ inline void prefetch(const void* address) {
   asm volatile("prefetch.global.L2 [%0];" ::"l"(address));
 #endif
 }
-// [end snippet await-kernels-before]
 
 }  // namespace specdec::cuda::inline SPECDEC_CUDA_BUILD

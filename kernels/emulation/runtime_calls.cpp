@@ -149,24 +149,27 @@ cudaError_t cudaMemGetInfo(std::size_t* free_bytes, std::size_t* total_bytes) {
 
 namespace {
 
-void count_copy(std::size_t bytes, cudaMemcpyKind kind) {
-  if (kind == cudaMemcpyDeviceToHost) {
-    ++counted().downloads;
-    counted().bytes_to_host += bytes;
-  } else if (kind == cudaMemcpyHostToDevice) {
-    ++counted().uploads;
-    counted().bytes_to_device += bytes;
-  } else if (kind == cudaMemcpyDeviceToDevice) {
-    ++counted().device_copies;
-  }
+void count_copy(cudaMemcpyKind kind) {
+  counted().downloads += kind == cudaMemcpyDeviceToHost;
+  counted().uploads += kind == cudaMemcpyHostToDevice;
+  counted().device_copies += kind == cudaMemcpyDeviceToDevice;
+}
+void count_bytes(std::size_t bytes, cudaMemcpyKind kind) {
+  if (kind == cudaMemcpyDeviceToHost) counted().bytes_to_host += bytes;
+  if (kind == cudaMemcpyHostToDevice) counted().bytes_to_device += bytes;
 }
 
 }  // namespace
 
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
                             cudaStream_t stream) {
-  count_copy(bytes, kind);
+  const bool in_graph = specdec::emulation::is_capturing(stream);  // which may be launched often
+  if (!in_graph) {
+    count_copy(kind);
+    count_bytes(bytes, kind);
+  }
   specdec::emulation::enqueue(stream, [=] {
+    if (in_graph) count_bytes(bytes, kind);
     if (bytes > 0) std::memmove(to, from, bytes);
   });
   return cudaSuccess;

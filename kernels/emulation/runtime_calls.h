@@ -95,6 +95,8 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mo
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph);
 cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t* executable, cudaGraph_t graph,
                                           unsigned long long flags);
+// count: of its nodes. nodes: null, as we have no use for them.
+cudaError_t cudaGraphGetNodes(cudaGraph_t graph, std::nullptr_t nodes, std::size_t* count);
 cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream);
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable);
 cudaError_t cudaGraphDestroy(cudaGraph_t graph);
@@ -138,9 +140,10 @@ struct Traffic {
   std::size_t launches = 0;        // of kernels, one by one
   std::size_t graph_launches = 0;  // of graphs, however many kernels each has
   std::size_t graphs = 0;          // that are ready to be launched
+  std::size_t graph_nodes = 0;     // of them all: kernels and copies
   std::size_t early = 0;           // kernels that began before the one in front had ended
-  std::size_t uploads = 0, downloads = 0, device_copies = 0;
-  std::size_t bytes_to_host = 0, bytes_to_device = 0;
+  std::size_t uploads = 0, downloads = 0, device_copies = 0;  // one by one
+  std::size_t bytes_to_host = 0, bytes_to_device = 0;         // that were copied, by graphs as well
   std::size_t waits = 0;  // calls that return when the device has done what it was given
 
   Traffic operator-(const Traffic& earlier) const;

@@ -237,6 +237,7 @@ Block* block_for(const Launch* launch) {
 // The threads that have waited may go on.
 void end_of_grid_before() {
   now->early = false;
+  IF_TSAN(__tsan_release(&end_of_grid);)  // fresh shared memory is the host's doing
   for (unsigned i = 0; i < now->thread_count; ++i) {
     Thread& thread = now->threads[i];
     if (thread.state == State::kAtGridBefore) thread.state = State::kReady;

@@ -98,6 +98,7 @@ Traffic Traffic::operator-(const Traffic& earlier) const {
           .launches = launches - earlier.launches,
           .graph_launches = graph_launches - earlier.graph_launches,
           .graphs = graphs - earlier.graphs,
+          .graph_nodes = graph_nodes - earlier.graph_nodes,
           .early = early - earlier.early,
           .uploads = uploads - earlier.uploads,
           .downloads = downloads - earlier.downloads,
@@ -120,7 +121,7 @@ void give(cudaStream_t stream, EmulatedWork work) {
 }
 
 void count_launch(cudaStream_t stream) {
-  if (stream == nullptr || !stream->capture) ++counted().launches;
+  if (!is_capturing(stream)) ++counted().launches;
 }
 
 }  // namespace
@@ -136,6 +137,8 @@ void enqueue_launch(cudaStream_t stream, Launch launch) {
   count_launch(stream);
   give(stream, {std::make_shared<const Launch>(std::move(launch)), {}});
 }
+
+bool is_capturing(cudaStream_t stream) { return stream != nullptr && stream->capture; }
 
 bool spoils_a_capture() {
   bool capturing = false;
@@ -243,6 +246,11 @@ cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t* executable, cudaGraph
                                           unsigned long long) {
   *executable = new EmulatedGraph(*graph);
   ++counted().graphs;
+  counted().graph_nodes += graph->work->size();
+  return cudaSuccess;
+}
+cudaError_t cudaGraphGetNodes(cudaGraph_t graph, std::nullptr_t, std::size_t* count) {
+  *count = graph->work->size();
   return cudaSuccess;
 }
 cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
@@ -256,6 +264,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
 }
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable) {
   --counted().graphs;
+  counted().graph_nodes -= executable->work->size();
   delete executable;
   return cudaSuccess;
 }

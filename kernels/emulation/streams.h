@@ -21,7 +21,9 @@ void enqueue_launch(cudaStream_t stream, std::function<void()> kernel);
 // Does what all streams have been given.
 void finish_all();
 
-// Whether a stream is being captured. What has to ask may not be done then, and spoils the capture.
+// Whether the stream writes down what it is given.
+bool is_capturing(cudaStream_t stream);
+// Whether any stream does. What has to ask may not be done then, and spoils the capture.
 bool spoils_a_capture();
 
 // What traffic() shows.

@@ -71,6 +71,8 @@ class Decoder {
     llama.forward(Segment{sequence_, tokens(rows), logits.rows}, logits);
     if (logits.rows > 0) {
       backend_->argmax(logits, std::span(ids_).first(static_cast<std::size_t>(logits.rows)));
+    } else {
+      backend_->wait();  // else the pass would wait in the backend's queue
     }
     llama.truncate(sequence_, context);
   }

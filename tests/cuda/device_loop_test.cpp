@@ -1,13 +1,15 @@
 // In a decode loop on a device only ids, counts and flags cross to the host, no memory is taken,
 // and the host waits as seldom as it can: counted by the emulation.
+#include <optional>
+
 #include "common/speculation/device_draft_sampler.h"
 #include "kernels/cuda_backend.h"
-#include "kernels/emulation/cuda_on_cpu.h"
 #include "stages/04_greedy_speculation/greedy_drafter.h"
 #include "stages/04_greedy_speculation/greedy_speculation.h"
 #include "stages/05_rejection_sampling/rejection_sampling.h"
 #include "stages/programs/run/request.h"
 #include "stages/programs/sampling/speculation_options.h"
+#include "tests/cuda/calls.h"
 #include "tests/engine_fixture.h"
 
 namespace specdec {
@@ -20,6 +22,7 @@ struct Decoded {
   emulation::Traffic traffic;  // of all rounds
   emulation::Traffic round;    // of the last one with all its drafts
   int rounds = 0, drafted = 0;
+  std::size_t graphs = 0, graph_nodes = 0;  // at the end
   std::vector<TokenId> tokens;
 };
 
@@ -30,22 +33,6 @@ struct Pair {
 
   CachedLlama target, draft;
 };
-
-// What a device is asked for.
-struct Calls {
-  std::size_t launches, graphs, uploads, downloads, waits;
-
-  bool operator==(const Calls&) const = default;
-  friend std::ostream& operator<<(std::ostream& out, const Calls& c) {
-    return out << c.launches << " launches, " << c.graphs << " of graphs, " << c.uploads
-               << " uploads, " << c.downloads << " downloads, " << c.waits << " waits";
-  }
-};
-
-Calls calls(const emulation::Traffic& traffic) {
-  return {traffic.launches, traffic.graph_launches, traffic.uploads, traffic.downloads,
-          traffic.waits};
-}
 
 // Whether the host sees each draft before the next step, or the device goes on by itself.
 enum class DraftOn { kHost, kDevice };
@@ -66,6 +53,8 @@ Decoded decode(DraftAndVerify& steps, const GenerationRequest& request, const Ro
     if (drafted == steps.spec_length()) run.round = emulation::traffic() - before_round;
   }
   run.traffic = emulation::traffic() - before;
+  run.graphs = emulation::traffic().graphs;
+  run.graph_nodes = emulation::traffic().graph_nodes;
   run.tokens.assign(generation.tokens().begin(), generation.tokens().end());
   return run;
 }
@@ -78,7 +67,7 @@ class DeviceLoopTest : public ::testing::Test {
   }
 
   Decoded decode_greedily(int spec_length, DraftOn draft_on) {
-    Pair pair(model_, kPositions);
+    Pair pair(*model_, kPositions);
     std::unique_ptr<Drafter> drafter =
         std::make_unique<GreedyDrafter>(pair.draft.llama, kPositions + 1);
     if (draft_on == DraftOn::kDevice) {
@@ -98,8 +87,12 @@ class DeviceLoopTest : public ::testing::Test {
     return calls(sample("rejection", KeepProbs::kBesideLogits, draft_on).round);
   }
 
-  // For the models that are made from now on.
-  static void set_graphs(bool on) { setenv("SPECDEC_CUDA_GRAPHS", on ? "1" : "0", 1); }
+  void set_graphs(bool on) {
+    setenv("SPECDEC_CUDA_GRAPHS", on ? "1" : "0", 1);
+    model_.reset();
+    backend_ = make_emulated_backend();
+    model_.emplace(Checkpoint(golden_model("draft")), *backend_);
+  }
   static void set_early(bool on) { setenv("SPECDEC_CUDA_EARLY", on ? "1" : "0", 1); }
   void TearDown() override {
     unsetenv("SPECDEC_CUDA_GRAPHS");
@@ -107,7 +100,7 @@ class DeviceLoopTest : public ::testing::Test {
   }
 
   Decoded sample(std::string_view rule, KeepProbs keep, DraftOn draft_on = DraftOn::kDevice) {
-    Pair pair(model_, kPositions);
+    Pair pair(*model_, kPositions);
     const int V = pair.draft.llama.vocab_size();
     auto drafter = sampled_drafting(keep).make(pair.draft.llama, {kPositions + 1, 1, V});
     if (draft_on == DraftOn::kHost) {
@@ -132,7 +125,7 @@ class DeviceLoopTest : public ::testing::Test {
 
   static constexpr int kPositions = 4 + kMostTokens + K + 1;
   std::unique_ptr<Backend> backend_ = make_emulated_backend();
-  LlamaModel model_{Checkpoint(golden_model("draft")), *backend_};
+  std::optional<LlamaModel> model_{std::in_place, Checkpoint(golden_model("draft")), *backend_};
   GenerationRequest request_;
   double penalty_ = 1.1;
 };
@@ -175,9 +168,11 @@ TEST_F(DeviceLoopTest, ARoundHasTheseCalls) {
   EXPECT_EQ(sampled_calls(DraftOn::kHost), (Calls{133, 0, 12, 6, 6}));
   EXPECT_EQ(sampled_calls(DraftOn::kDevice), (Calls{133, 0, 12, 2, 2}));
   set_graphs(true);
-  EXPECT_EQ(greedy_calls(0, DraftOn::kHost), (Calls{1, 1, 1, 1, 1}));
-  EXPECT_EQ(greedy_calls(5, DraftOn::kDevice), (Calls{6, 6, 6, 2, 2}));
-  EXPECT_EQ(sampled_calls(DraftOn::kDevice), (Calls{7, 6, 12, 2, 2}));
+  EXPECT_EQ(greedy_calls(0, DraftOn::kHost), (Calls{0, 1, 1, 0, 1}));
+  EXPECT_EQ(greedy_calls(5, DraftOn::kHost), (Calls{0, 6, 6, 0, 6}));
+  EXPECT_EQ(greedy_calls(5, DraftOn::kDevice), (Calls{0, 2, 2, 0, 2}));
+  EXPECT_EQ(sampled_calls(DraftOn::kHost), (Calls{0, 6, 6, 0, 6}));
+  EXPECT_EQ(sampled_calls(DraftOn::kDevice), (Calls{0, 2, 2, 0, 2}));
   // [end snippet calls]
 }
 
@@ -198,12 +193,25 @@ TEST_F(DeviceLoopTest, GraphsAndEarlyKernelsChangeNothing) {
     EXPECT_EQ(recorded.tokens, one_by_one.tokens);
     EXPECT_GT(recorded.traffic.graph_launches, 0u);
     EXPECT_LT(recorded.traffic.launches, one_by_one.traffic.launches);
-    EXPECT_GT(recorded.traffic.early, recorded.traffic.launches);
+    EXPECT_GT(recorded.traffic.early, one_by_one.traffic.launches / 2);
+    EXPECT_EQ(calls(recorded.round).waits, 2u);
   }
 }
 
-// All kernels of a pass but the first, which comes after an upload; the argmax behind it where both
-// are launched one by one.
+// Four rounds. The first one drafts after the prompt, the others after two tokens. So the draft
+// loop is new in the second round, with four passes that are known, and recorded in the third; the
+// verification is recorded in the second. Each upload but the first is a node, and so is the
+// download.
+TEST_F(DeviceLoopTest, GraphsHaveTheseNodes) {
+  request_.max_new_tokens = 24;
+  const Decoded run = decode_greedily(K, DraftOn::kDevice);
+  ASSERT_EQ(run.rounds, 4);
+  const std::size_t pass = 21, loop = 5 * (pass + 1) + 4 + 1, verification = pass + 1 + 1;
+  EXPECT_EQ(run.graphs, 4u + 1 + 1);
+  EXPECT_EQ(run.graph_nodes, 4 * pass + loop + verification);
+}
+
+// All kernels of a pass but the first, which comes after an upload; and the argmax behind it.
 TEST_F(DeviceLoopTest, KernelsBeginEarly) {
   request_.max_new_tokens = 24;
   set_graphs(false);
@@ -211,7 +219,7 @@ TEST_F(DeviceLoopTest, KernelsBeginEarly) {
   EXPECT_EQ(one_by_one.round.early, 6 * 21u);
   set_graphs(true);
   const Decoded recorded = decode_greedily(K, DraftOn::kDevice);
-  EXPECT_EQ(recorded.round.early, 6 * 20u);
+  EXPECT_EQ(recorded.round.early, 6 * 21u);
   set_early(false);
   const Decoded in_order = decode_greedily(K, DraftOn::kDevice);
   EXPECT_EQ(in_order.round.early, 0u);

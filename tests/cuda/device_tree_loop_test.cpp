@@ -1,10 +1,12 @@
 // Trees that are drafted and judged where the logits are: the host's texts, round by round, and no
 // array as wide as the vocabulary crosses. Counted by the emulation.
+#include <optional>
+
 #include "common/sampling/random_source.h"
 #include "kernels/cuda_backend.h"
-#include "kernels/emulation/cuda_on_cpu.h"
 #include "stages/08_token_trees/tree_steps.h"
 #include "stages/programs/trees/tree_places.h"
+#include "tests/cuda/calls.h"
 #include "tests/engine_fixture.h"
 
 namespace specdec {
@@ -76,20 +78,31 @@ class DeviceTreeLoopTest : public ::testing::Test {
     return decode(steps, *judge);
   }
 
-  static void expect_calls(const emulation::Traffic& round, std::size_t launches,
-                           std::size_t uploads, std::size_t downloads) {
-    EXPECT_GE(round.launches, launches);
-    EXPECT_LE(round.launches, launches + 4);
-    EXPECT_EQ(round.uploads, uploads);
-    EXPECT_EQ(round.downloads, downloads);
-    EXPECT_EQ(round.waits, downloads);
+  void set_graphs(bool on) {
+    setenv("SPECDEC_CUDA_GRAPHS", on ? "1" : "0", 1);
+    small_.reset();
+    model_.reset();
+    backend_ = make_emulated_backend();
+    model_.emplace(Checkpoint(golden_model("draft")), *backend_);
+    small_.emplace(Checkpoint(golden_model("untied")), *backend_);
   }
   void TearDown() override { unsetenv("SPECDEC_CUDA_GRAPHS"); }
 
+  // Besides, up to four launches move the path that is kept, one for each layer.
+  static void expect_calls(const emulation::Traffic& round, const Calls& want) {
+    EXPECT_GE(round.launches, want.launches);
+    EXPECT_LE(round.launches, want.launches + 4);
+    Calls others = calls(round);
+    others.launches = want.launches;
+    EXPECT_EQ(others, want);
+  }
+
   double draft_temperature_ = 4;
   std::unique_ptr<Backend> backend_ = make_emulated_backend();
-  LlamaModel model_{Checkpoint(golden_model("draft")), *backend_};   // V = 4096
-  LlamaModel small_{Checkpoint(golden_model("untied")), *backend_};  // V = 96
+  std::optional<LlamaModel> model_{std::in_place, Checkpoint(golden_model("draft")),
+                                   *backend_};  // V = 4096
+  std::optional<LlamaModel> small_{std::in_place, Checkpoint(golden_model("untied")),
+                                   *backend_};  // V = 96
   GenerationRequest request_;
   SamplingOptions options_;
   std::uint64_t seed_ = 7;
@@ -126,8 +139,8 @@ TEST_F(DeviceTreeLoopTest, TextsAndRoundsAreTheHosts) {
       SCOPED_TRACE(fmt::format("{}, {}", shape.name, rule.name));
       for (seed_ = 0; seed_ < (shape.name == "distinct" ? 4 : 1); seed_++) {
         options_ = options[turn++ % options.size()];
-        const Rounds on_device = decode(small_, shape, &rule, false);
-        EXPECT_TRUE(on_device == decode(small_, shape, &rule, true));
+        const Rounds on_device = decode(*small_, shape, &rule, false);
+        EXPECT_TRUE(on_device == decode(*small_, shape, &rule, true));
         EXPECT_EQ(on_device.traffic.allocations, 0u);
         for (const TreeRound& round : on_device.rounds) {
           rejected += round.end == RoundEnd::kRejected;
@@ -146,8 +159,8 @@ TEST_F(DeviceTreeLoopTest, BlocksAreTheHosts) {
   draft_temperature_ = 1;
   for (seed_ = 0; seed_ < 16; seed_++) {
     const NamedSiblingRule& rule = find_sibling_rule("block");
-    EXPECT_TRUE(decode(small_, shapes()[0], &rule, false) ==
-                decode(small_, shapes()[0], &rule, true));
+    EXPECT_TRUE(decode(*small_, shapes()[0], &rule, false) ==
+                decode(*small_, shapes()[0], &rule, true));
   }
 }
 
@@ -157,8 +170,8 @@ TEST_F(DeviceTreeLoopTest, GreedyTextsAreTheHosts) {
   std::vector<TokenId> text;
   for (const NamedShape& shape : shapes()) {
     SCOPED_TRACE(shape.name);
-    const Rounds on_device = decode(small_, shape, nullptr, false);
-    EXPECT_TRUE(on_device == decode(small_, shape, nullptr, true));
+    const Rounds on_device = decode(*small_, shape, nullptr, false);
+    EXPECT_TRUE(on_device == decode(*small_, shape, nullptr, true));
     if (text.empty()) text = on_device.tokens;
     EXPECT_EQ(on_device.tokens, text);
     EXPECT_EQ(on_device.traffic.allocations, 0u);
@@ -180,14 +193,14 @@ std::vector<std::vector<double>> device_probs(Backend& backend, const TokenTree&
 TEST_F(DeviceTreeLoopTest, RequestsSideBySideAreDraftedAsAlone) {
   const std::vector<std::vector<TokenId>> contexts = {{5, 17, 80}, {33, 2, 5, 9, 17}, {60, 61}};
   const std::vector<int> levels = {3, 1, 2};
-  const int V = small_.config().vocab_size;
+  const int V = small_->config().vocab_size;
   Dice dice(11);
   const Sampling sampling{{.temperature = 1, .top_k = 60, .repetition_penalty = 1.2}, &dice};
   for (const NamedShape& shape : shapes()) {
     SCOPED_TRACE(shape.name);
     const TreeSizes sizes{shape.make()->room(), V, kPositions, 3};
     const auto draft = [&](std::vector<TokenTree>& trees, std::span<const std::size_t> which) {
-      CachedLlama model(small_, kPage, kPositions, 3);
+      CachedLlama model(*small_, kPage, kPositions, 3);
       ModelTreeDrafter drafter(model.llama, shape.make, kPositions, V, 3,
                                make_tree_brancher({backend_.get(), ""}, sizes));
       std::vector<TreeRequest> requests;
@@ -216,29 +229,45 @@ TEST_F(DeviceTreeLoopTest, RequestsSideBySideAreDraftedAsAlone) {
   }
 }
 
-// Two models of two layers, whose passes have 21 launches each; keeping a path takes one launch a
-// layer where slots move. The host waits for each level, whose tokens it feeds, and for the
-// verdict.
+// Two models of two layers, whose passes have 21 launches each. The host waits for each level,
+// whose tokens it feeds, and for the verdict.
 TEST_F(DeviceTreeLoopTest, ARoundHasTheseCalls) {
-  setenv("SPECDEC_CUDA_GRAPHS", "0", 1);
+  set_graphs(false);
   options_ = {.temperature = 1};
   request_.max_new_tokens = 5;
   for (const NamedShape& shape : shapes()) {
     SCOPED_TRACE(shape.name);
     const auto levels = static_cast<std::size_t>(shape.make()->room().levels);
-    const Rounds sampled = decode(model_, shape, &find_sibling_rule("rejection"), false);
-    const auto passes = levels + 1, calls = levels + 1;
-    expect_calls(sampled.last, 21 * passes + 2 * calls, passes + calls, calls);
+    const Rounds sampled = decode(*model_, shape, &find_sibling_rule("rejection"), false);
+    const auto passes = levels + 1, waits = levels + 1;
+    expect_calls(sampled.last, {21 * passes + 2 * waits, 0, passes + waits, waits, waits});
     // For each token its id and probability, for each level a node and a number; then the verdict.
     EXPECT_EQ(sampled.last.bytes_to_host, 16 * shape.tokens + 8 * levels + 8);
     EXPECT_LT(sampled.last.bytes_to_device, kVocabularyBytes / 3) << "lists";
 
-    const Rounds greedy = decode(model_, shape, nullptr, false);
-    expect_calls(greedy.last, 21 * passes + 2 * levels + 1, passes + levels, calls);
+    const Rounds greedy = decode(*model_, shape, nullptr, false);
+    expect_calls(greedy.last, {21 * passes + 2 * levels + 1, 0, passes + levels, waits, waits});
     EXPECT_LT(greedy.last.bytes_to_host, 500u);
   }
-  const Rounds on_host = decode(model_, shapes()[0], &find_sibling_rule("rejection"), true);
+  const Rounds on_host = decode(*model_, shapes()[0], &find_sibling_rule("rejection"), true);
   EXPECT_GE(on_host.last.bytes_to_host, kVocabularyBytes * 5) << "control";
+}
+
+// From wait to wait a graph, whose first upload is made before it.
+TEST_F(DeviceTreeLoopTest, RoundsAreGraphs) {
+  set_graphs(true);
+  options_ = {.temperature = 1};
+  request_.max_new_tokens = 20;  // within 32 positions: behind them, passes are new
+  for (const NamedShape& shape : shapes()) {
+    SCOPED_TRACE(shape.name);
+    const auto waits = static_cast<std::size_t>(shape.make()->room().levels) + 1;
+    const Rounds sampled = decode(*small_, shape, &find_sibling_rule("rejection"), false);
+    const Rounds greedy = decode(*small_, shape, nullptr, false);
+    // [snippet tree-calls]
+    expect_calls(sampled.last, {0, waits, waits, 0, waits});
+    expect_calls(greedy.last, {0, waits, waits, 0, waits});
+    // [end snippet tree-calls]
+  }
 }
 
 // Why a run's trees are the host's.

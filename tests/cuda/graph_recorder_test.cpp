@@ -1,5 +1,6 @@
-// What a recorder keeps, and when it forgets; that its graphs compute what single launches compute
-// is the business of device_loop_test and of all tests of the engine on the emulation.
+// What is queued, what a recorder keeps, and when it forgets; that its graphs compute what single
+// launches compute is the business of device_loop_test and of all tests of the engine on the
+// emulation.
 #include <limits>
 
 #include "kernels/cuda_backend.h"
@@ -11,10 +12,17 @@ namespace {
 
 class GraphRecorderTest : public ::testing::Test {
  protected:
-  // What a call of run() asks the device for: one launch of x = value, by itself or in a graph.
-  emulation::Traffic fill(std::int64_t shape, float value) {
+  // Asks for x = value, so many times.
+  void ask(std::int64_t shape, float value, int times = 1) {
+    recorder_->run({shape}, [=, this] {
+      for (int i = 0; i < times; i++) backend_->fill(matrix(x_, 1, 4), value);
+    });
+  }
+  // What that asks the device for: launches, one by one or in a graph.
+  emulation::Traffic fill(std::int64_t shape, float value, int times = 1) {
     const emulation::Traffic before = emulation::traffic();
-    recorder_->run({shape}, [&] { backend_->fill(matrix(x_, 1, 4), value); });
+    ask(shape, value, times);
+    backend_->wait();
     return emulation::traffic() - before;
   }
   float filled() { return to_host(*backend_, matrix(x_, 1, 4)).front(); }
@@ -47,18 +55,106 @@ TEST_F(GraphRecorderTest, AShapeNamesAllThatOperationsDependOn) {
   EXPECT_EQ(filled(), 7);
 }
 
-TEST_F(GraphRecorderTest, KeepsTheLatest64) {
+TEST_F(GraphRecorderTest, AGraphReachesFromWaitToWait) {
+  DeviceArray<float> copied(*backend_, 4);
+  const std::vector<float> sent = {1, 2, 3, 4};
+  for (int again = 0; again < 3; again++) {
+    SCOPED_TRACE(again);
+    const emulation::Traffic before = emulation::traffic();
+    ask(1, 5);
+    backend_->upload(sent.data(), copied.data(), sizeof(float) * 4);
+    ask(2, 6);
+    emulation::Traffic asked = emulation::traffic() - before;
+    EXPECT_EQ(asked.launches + asked.graph_launches + asked.uploads, 0u) << "so far";
+    float first = 0;
+    backend_->download(x_.data(), &first, sizeof first);
+    EXPECT_EQ(first, 6);
+    asked = emulation::traffic() - before;
+    EXPECT_EQ(asked.launches, again == 0 ? 2u : 0u);
+    EXPECT_EQ(asked.graph_launches, again == 0 ? 0u : 1u);
+    EXPECT_EQ(asked.uploads + asked.downloads, again == 0 ? 2u : 0u) << "then they are nodes";
+    EXPECT_EQ(asked.bytes_to_device, sizeof(float) * 4);
+    EXPECT_EQ(asked.waits, 1u);
+    EXPECT_EQ(to_host(*backend_, matrix(copied, 1, 4)), sent);
+  }
+}
+
+// Passes that are known are launched as graphs where what is around them is new.
+TEST_F(GraphRecorderTest, KnownPassesInANewOrder) {
+  for (int again = 0; again < 2; again++) {
+    fill(1, 5);
+    fill(2, 6);
+  }
+  const emulation::Traffic before = emulation::traffic();
+  ask(2, 6);
+  ask(1, 5);
+  EXPECT_EQ(filled(), 5);
+  EXPECT_EQ((emulation::traffic() - before).graph_launches, 2u);
+}
+
+// What is asked for by itself comes behind what was asked for before it.
+TEST_F(GraphRecorderTest, TheOrderStays) {
+  ask(1, 5);
+  backend_->fill(matrix(x_, 1, 4), 7);
+  EXPECT_EQ(filled(), 7);
+  ask(1, 5);
+  EXPECT_EQ(filled(), 5);
+  ask(1, 8);  // recorded as 5
+  backend_->copy(x_.data(), x_.data() + 2, 2);
+  EXPECT_EQ(to_host(*backend_, matrix(x_, 1, 4)), std::vector<float>(4, 5));
+}
+
+TEST_F(GraphRecorderTest, MemoryIsFreedAfterWhatWasAskedFor) {
+  auto y = std::make_unique<DeviceArray<float>>(*backend_, 4);
+  recorder_->run({1}, [&, data = y->data()] {
+    backend_->fill({data, 1, 4, 4}, 3);
+    backend_->copy(data, x_.data(), 4);
+  });
+  y.reset();
+  EXPECT_EQ(filled(), 3);
+}
+
+TEST_F(GraphRecorderTest, KeepsTheLatest512) {
   const std::size_t before = emulation::traffic().graphs;
-  for (int shape = 0; shape < 100; shape++) {
+  for (int shape = 0; shape < 600; shape++) {
     fill(shape, 1);
     fill(shape, 1);
-    EXPECT_LE(emulation::traffic().graphs - before, 64u);
+    EXPECT_LE(emulation::traffic().graphs - before, 512u);
     EXPECT_EQ(fill(0, 2).graph_launches, 1u) << "used all the time, so it is never the oldest";
   }
-  EXPECT_EQ(fill(99, 1).graph_launches, 1u);
+  EXPECT_EQ(fill(599, 1).graph_launches, 1u);
   EXPECT_EQ(fill(1, 1).launches, 1u) << "forgotten";
   recorder_.reset();
   EXPECT_EQ(emulation::traffic().graphs, before);
+}
+
+// Nodes take memory, however many graphs they are in.
+TEST_F(GraphRecorderTest, KeepsAtMost32768Nodes) {
+  constexpr int kTimes = 3000;
+  const std::size_t before = emulation::traffic().graph_nodes;
+  for (int shape = 0; shape < 14; shape++) {
+    fill(shape, 1, kTimes);
+    EXPECT_EQ(fill(shape, 1, kTimes).graph_launches, 1u);
+    EXPECT_EQ(emulation::traffic().graph_nodes - before,
+              std::size_t(std::min(shape + 1, 32768 / kTimes) * kTimes));
+  }
+  EXPECT_EQ(fill(13, 1, kTimes).graph_launches, 1u);
+  EXPECT_EQ(fill(1, 1).launches, 1u) << "forgotten";
+}
+
+// Of two samplers one after the other, which have the same memory at their hands but for one array.
+TEST_F(GraphRecorderTest, SamplersShareNoGraph) {
+  const std::vector<float> logits = {0, 1, 3, 2};
+  backend_->upload(logits.data(), x_.data(), sizeof(float) * 4);
+  for (int rows = 1; rows < 12; rows++) {
+    const auto sampler = backend_->make_sampler({.vocab_size = 4, .rows = rows % 3 + 1});
+    const Choice choice{.sampling = {.temperature = 1}, .by = DrawBy::kLargest};
+    for (int again = 0; again < 3; again++) {
+      std::int32_t token = -1;
+      sampler->choose(matrix(x_, 1, 4), std::span(&choice, 1), std::span(&token, 1));
+      EXPECT_EQ(token, 2);
+    }
+  }
 }
 
 // Graphs of attention point to the backend's scratch memory.
@@ -73,7 +169,8 @@ TEST_F(GraphRecorderTest, ForgetsAllWhenScratchMoves) {
 // The next operations are done again.
 TEST_F(GraphRecorderTest, AFailureEndsTheRecording) {
   fill(1, 5);
-  EXPECT_THROW(recorder_->run({1}, [] { throw Error("no"); }), Error);
+  recorder_->run({1}, [] { throw Error("no"); });
+  EXPECT_THROW(backend_->wait(), Error);
   EXPECT_EQ(fill(3, 8).launches, 1u);
   EXPECT_EQ(filled(), 8);
   fill(1, 9);

@@ -9,10 +9,10 @@
 #include "kernels/cpu/require.h"
 #include "kernels/cuda/argmax/argmax.h"
 #include "kernels/cuda/attention/attention.h"
-#include "kernels/cuda/backend/graphs.h"
 #include "kernels/cuda/backend/transfers.h"
 #include "kernels/cuda/cuda_check.h"
 #include "kernels/cuda/cuda_matrix.h"
+#include "kernels/cuda/graph_queue.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/matmul/cublas_gemm.h"
 #include "kernels/cuda/matmul/matmul.h"
@@ -37,7 +37,9 @@ const CudaMatrix& own(const WeightMatrix& matrix) {
 
 class CudaBackend final : public Backend {
  public:
-  explicit CudaBackend(Gemm gemm) : gemm_(gemm) {
+  explicit CudaBackend(Gemm gemm)
+      : queue_(stream_, gemm != Gemm::kCublas && !waits_after_launches() && uses_graphs()),
+        gemm_(gemm) {
     reserve_argmax(32);
     if (gemm == Gemm::kCublas) cublas_ = std::make_unique<CublasGemm>(*this);
   }
@@ -66,7 +68,10 @@ class CudaBackend final : public Backend {
     }
     return block;
   }
-  void deallocate(void* block) override { cudaFree(block); }
+  void deallocate(void* block) override {
+    queue_.submit();
+    cudaFree(block);
+  }
   void upload(const void* host, void* device, std::size_t bytes) override {
     transfers_.upload(host, device, bytes);
   }
@@ -75,7 +80,8 @@ class CudaBackend final : public Backend {
   }
   void copy(const float* from, float* to, std::size_t count) override {
     if (count == 0) return;
-    cuda_check(cudaMemcpyAsync(to, from, count * sizeof(float), cudaMemcpyDeviceToDevice, stream_));
+    cuda_check(
+        cudaMemcpyAsync(to, from, count * sizeof(float), cudaMemcpyDeviceToDevice, stream()));
   }
   std::unique_ptr<const WeightMatrix> load_matrix(std::span<const HostMatrix> parts,
                                                   WeightFormat format) override {
@@ -86,26 +92,26 @@ class CudaBackend final : public Backend {
 
   void embed(const WeightMatrix& table, const std::int32_t* ids, DeviceRows out) override {
     require(out.width == table.width(), "out as wide as the table");
-    if (out.rows > 0) cuda::embed(own(table), ids, out, stream_);
+    if (out.rows > 0) cuda::embed(own(table), ids, out, stream());
   }
   void gather_rows(ConstDeviceRows x, const std::int32_t* rows, DeviceRows out) override {
     require(x.width == out.width, "x and out of the same width");
-    if (out.rows > 0) cuda::gather_rows(x, rows, out, stream_);
+    if (out.rows > 0) cuda::gather_rows(x, rows, out, stream());
   }
   void rms_norm(ConstDeviceRows x, const float* weight, float eps, DeviceRows out) override {
     cpu::require_same_shape(x, out);
-    if (x.rows > 0) cuda::rms_norm(x, weight, eps, out, stream_);
+    if (x.rows > 0) cuda::rms_norm(x, weight, eps, out, stream());
   }
   void add_rms_norm(DeviceRows x, ConstDeviceRows y, const float* weight, float eps,
                     DeviceRows out) override {
     cpu::require_same_shape(x, y);
     cpu::require_same_shape(x, out);
-    if (x.rows > 0) cuda::add_rms_norm(x, y, weight, eps, out, stream_);
+    if (x.rows > 0) cuda::add_rms_norm(x, y, weight, eps, out, stream());
   }
   void matmul(ConstDeviceRows x, const WeightMatrix& weight, DeviceRows y) override {
     cpu::require_matmul(x, weight, y);
     if (x.rows == 0) return;
-    if (cublas_ != nullptr) return cublas_->matmul(x, own(weight), y, stream_);
+    if (cublas_ != nullptr) return cublas_->matmul(x, own(weight), y, stream());
     multiply(Then::kStore, x, weight, y);
   }
   void matmul_add(ConstDeviceRows x, const WeightMatrix& weight, DeviceRows products,
@@ -123,41 +129,42 @@ class CudaBackend final : public Backend {
   }
   void add(DeviceRows x, ConstDeviceRows y) override {
     cpu::require_same_shape(x, y);
-    if (x.rows > 0) cuda::add(x, y, stream_);
+    if (x.rows > 0) cuda::add(x, y, stream());
   }
   void silu_mul(ConstDeviceRows gate, ConstDeviceRows up, DeviceRows out) override {
     cpu::require_same_shape(gate, up);
     cpu::require_same_shape(gate, out);
-    if (out.rows > 0) cuda::silu_mul(gate, up, out, stream_);
+    if (out.rows > 0) cuda::silu_mul(gate, up, out, stream());
   }
   void rope_angles(const std::int32_t* positions, const float* frequencies, DeviceRows cosines,
                    DeviceRows sines) override {
     cpu::require_same_shape(cosines, sines);
-    if (sines.rows > 0) cuda::rope_angles(positions, frequencies, cosines, sines, stream_);
+    if (sines.rows > 0) cuda::rope_angles(positions, frequencies, cosines, sines, stream());
   }
   void rope(DeviceRows x, ConstDeviceRows cosines, ConstDeviceRows sines) override {
     cpu::require_rope(x, cosines, sines);
-    if (x.rows > 0) cuda::rope(x, cosines, sines, stream_);
+    if (x.rows > 0) cuda::rope(x, cosines, sines, stream());
   }
   void store_kv(ConstDeviceRows k, ConstDeviceRows v, const RowPlaces& places,
                 KvLayer cache) override {
     cpu::require_same_shape(k, v);
-    if (k.rows > 0) cuda::store_kv(k, v, places, cache, stream_);
+    if (k.rows > 0) cuda::store_kv(k, v, places, cache, stream());
   }
   void rope_store_kv(DeviceRows q, DeviceRows k, ConstDeviceRows v, ConstDeviceRows cosines,
                      ConstDeviceRows sines, const RowPlaces& places, KvLayer cache) override {
     cpu::require_rope(q, cosines, sines);
     cpu::require_rope(k, cosines, sines);
     cpu::require_same_shape(k, v);
-    if (q.rows > 0) cuda::rope_store_kv(q, k, v, cosines, sines, places, cache, stream_);
+    if (q.rows > 0) cuda::rope_store_kv(q, k, v, cosines, sines, places, cache, stream());
   }
   void move_slots(KvLayer cache, int width, std::span<const SlotMove> moves) override {
-    cuda::move_slots(cache, width, moves, stream_);
+    cuda::move_slots(cache, width, moves, stream());
   }
   void reserve_attention(int rows, const HeadShape& heads, int context) override {
     const std::size_t wanted = attention_scratch(rows, heads, context);
     if (wanted <= attention_scratch_.size()) return;
-    ++scratch_moves_;
+    queue_.submit();
+    queue_.forget();
     attention_scratch_ = {};  // before the larger one is there
     attention_scratch_ = DeviceArray<float>(*this, wanted);
   }
@@ -171,10 +178,10 @@ class CudaBackend final : public Backend {
       reserve_attention(q.rows, heads, known.context);
     }
     cuda::attention(q, cache, known, heads, out,
-                    {attention_scratch_.data(), attention_scratch_.size()}, stream_);
+                    {attention_scratch_.data(), attention_scratch_.size()}, stream());
   }
   void fill(DeviceRows x, float value) override {
-    if (x.rows > 0 && x.width > 0) cuda::fill(x, value, stream_);
+    if (x.rows > 0 && x.width > 0) cuda::fill(x, value, stream());
   }
 
   // [snippet cuda-argmax]
@@ -189,25 +196,34 @@ class CudaBackend final : public Backend {
   void argmax_on_device(ConstDeviceRows x, std::int32_t* ids) override {
     if (x.rows == 0) return;
     reserve_argmax(x.rows);
-    cuda::argmax(x, ids, {argmax_keys_.data(), argmax_blocks_.data()}, stream_);
+    const ArgmaxScratch scratch{argmax_keys_.data(), argmax_blocks_.data()};
+    queue_.add_few(
+        graph_key(x.data, x.rows, x.width, x.stride, ids, scratch.keys, scratch.blocks_done),
+        [=, this] { cuda::argmax(x, ids, scratch, stream_); });
   }
 
-  // cuBLAS takes memory of its own when it likes.
+  // cuBLAS takes memory of its own when it likes, which no graph may.
   std::unique_ptr<Recorder> make_recorder() override {
-    if (cublas_ != nullptr || waits_after_launches() || !uses_graphs()) return nullptr;
-    return std::make_unique<GraphRecorder>(stream_, scratch_moves_);
+    if (!queue_.collects()) return nullptr;
+    return std::make_unique<GraphRecorder>(queue_);
   }
-  void wait() override { cuda_check(cudaStreamSynchronize(stream_)); }
+  void wait() override { transfers_.wait(); }
 
   bool samples() const override { return true; }
   std::unique_ptr<Sampler> make_sampler(const SamplerRoom& room) override {
-    return std::make_unique<CudaSampler>(*this, room, stream_);
+    return std::make_unique<CudaSampler>(*this, room, stream_, queue_);
   }
 
  private:
+  // For what is asked for by itself: all that waits in the queue comes first.
+  cudaStream_t stream() {
+    queue_.submit();
+    return stream_;
+  }
+
   void multiply(Then then, ConstDeviceRows x, const WeightMatrix& weight, DeviceRows y) {
     const auto kernel = gemm_ == Gemm::kPlain ? matmul_rows_then : matmul_then;
-    kernel(then, x, own(weight), y, stream_);
+    kernel(then, x, own(weight), y, stream());
   }
 
   // One more than the largest position. The host waits for it; engines say it in places.context.
@@ -225,19 +241,19 @@ class CudaBackend final : public Backend {
     argmax_keys_ = DeviceArray<unsigned long long>(*this, wanted);
     argmax_blocks_ = DeviceArray<unsigned>(*this, wanted);
     cuda_check(
-        cudaMemsetAsync(argmax_keys_.data(), 0, wanted * sizeof(unsigned long long), stream_));
-    cuda_check(cudaMemsetAsync(argmax_blocks_.data(), 0, wanted * sizeof(unsigned), stream_));
+        cudaMemsetAsync(argmax_keys_.data(), 0, wanted * sizeof(unsigned long long), stream()));
+    cuda_check(cudaMemsetAsync(argmax_blocks_.data(), 0, wanted * sizeof(unsigned), stream()));
   }
 
   OwnStream stream_;  // of all that is launched and copied
-  Transfers transfers_{stream_};
+  GraphQueue queue_;
+  Transfers transfers_{stream_, queue_};
   Gemm gemm_;
   std::unique_ptr<CublasGemm> cublas_;  // null: our own product
   DeviceArray<std::int32_t> argmax_ids_;
   DeviceArray<unsigned long long> argmax_keys_;  // zeros between launches, as argmax_blocks_
   DeviceArray<unsigned> argmax_blocks_;
   DeviceArray<float> attention_scratch_;  // the most that was reserved
-  int scratch_moves_ = 0;
 };
 
 }  // namespace

@@ -8,7 +8,7 @@ namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 OwnStream::OwnStream() { cuda_check(cudaStreamCreate(&stream_)); }
 OwnStream::~OwnStream() { cudaStreamDestroy(stream_); }
 
-Transfers::Transfers(cudaStream_t stream) : stream_(stream) {
+Transfers::Transfers(cudaStream_t stream, GraphQueue& queue) : stream_(stream), queue_(queue) {
   cuda_check(cudaMallocHost(&pinned_, kPinnedBytes));
 }
 Transfers::~Transfers() { cudaFreeHost(pinned_); }
@@ -16,22 +16,26 @@ Transfers::~Transfers() { cudaFreeHost(pinned_); }
 // [snippet transfers]
 void Transfers::upload(const void* host, void* device, std::size_t bytes) {
   if (bytes == 0) return;
-  const bool small = bytes <= kPinnedBytes;
-  const void* from = small ? std::memcpy(take(bytes), host, bytes) : host;
-  cuda_check(cudaMemcpyAsync(device, from, bytes, cudaMemcpyHostToDevice, stream_));
-  if (!small) wait();
+  if (bytes > kPinnedBytes) return copy_and_wait(device, host, bytes, cudaMemcpyHostToDevice);
+  const void* pinned = std::memcpy(take(bytes), host, bytes);
+  queue_.add_copy(device, pinned, bytes, cudaMemcpyHostToDevice);
 }
 
 void Transfers::download(const void* device, void* host, std::size_t bytes) {
   if (bytes == 0) return;
-  const bool small = bytes <= kPinnedBytes;
-  void* to = small ? take(bytes) : host;
-  cuda_check(cudaMemcpyAsync(to, device, bytes, cudaMemcpyDeviceToHost, stream_));
+  if (bytes > kPinnedBytes) return copy_and_wait(host, device, bytes, cudaMemcpyDeviceToHost);
+  void* pinned = take(bytes);
+  queue_.add_copy(pinned, device, bytes, cudaMemcpyDeviceToHost);
   wait();
-  if (small) std::memcpy(host, to, bytes);
+  std::memcpy(host, pinned, bytes);
 }
-
 // [end snippet transfers]
+
+void Transfers::copy_and_wait(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) {
+  queue_.submit();
+  cuda_check(cudaMemcpyAsync(to, from, bytes, kind, stream_));
+  wait();
+}
 
 // Room for the next copy; at its end, waits until all of it is free.
 std::byte* Transfers::take(std::size_t bytes) {
@@ -42,6 +46,7 @@ std::byte* Transfers::take(std::size_t bytes) {
 }
 
 void Transfers::wait() {
+  queue_.submit();
   cuda_check(cudaStreamSynchronize(stream_));
   used_ = 0;
 }

@@ -1,6 +1,7 @@
 #pragma once
 #include <cstddef>
 
+#include "kernels/cuda/graph_queue.h"
 #include "kernels/cuda/runtime.h"
 
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
@@ -22,10 +23,12 @@ class OwnStream {
 
 // Copies between the host and the device, in a stream's order. Small ones go through pinned memory,
 // which the device reads and writes by itself: an upload then returns before it has happened, and
-// one wait serves all that was asked for before it.
+// one wait serves all that was asked for before it. The same copies after a wait use the same
+// pinned memory, and so can be part of a graph.
 class Transfers {
  public:
-  explicit Transfers(cudaStream_t stream);
+  // The queue is the stream's, and outlives this object.
+  Transfers(cudaStream_t stream, GraphQueue& queue);
   ~Transfers();
   Transfers(const Transfers&) = delete;
   Transfers& operator=(const Transfers&) = delete;
@@ -34,14 +37,17 @@ class Transfers {
   void upload(const void* host, void* device, std::size_t bytes);
   // Of what was launched before; there when the call returns.
   void download(const void* device, void* host, std::size_t bytes);
+  // Until all is done that was asked for.
+  void wait();
 
  private:
   static constexpr std::size_t kPinnedBytes = 256 << 10;
 
   std::byte* take(std::size_t bytes);
-  void wait();
+  void copy_and_wait(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind);
 
   cudaStream_t stream_;
+  GraphQueue& queue_;
   std::byte* pinned_ = nullptr;
   std::size_t used_ = 0;  // by copies since the last wait, which may still be under way
 };

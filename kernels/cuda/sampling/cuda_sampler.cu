@@ -47,10 +47,13 @@ void require_drafts(std::span<const DraftedRound> rounds, std::size_t drafted, i
 
 }  // namespace
 
-CudaSampler::CudaSampler(Backend& backend, const SamplerRoom& room, cudaStream_t stream)
+CudaSampler::CudaSampler(Backend& backend, const SamplerRoom& room, cudaStream_t stream,
+                         GraphQueue& queue)
     : backend_(backend),
       room_(room),
       stream_(stream),
+      queue_(queue),
+      user_(queue.new_user()),
       scores_(backend, matrix_size(room)),
       probs_(backend, matrix_size(room)),
       valid_(backend, size_of(room.rows)),
@@ -110,8 +113,11 @@ void CudaSampler::choose_on_device(ConstDeviceRows logits, std::span<const Choic
     draws.host[r] = {choice.by, choice.position, choice.seed, choice.purpose};
   }
   tasks_.upload(backend_);
-  choose_tokens(rows.device, draws.device, logits.rows, room_.vocab_size, scores_.data(), tokens,
-                stream_);
+  const int count = logits.rows;
+  queue_.add_few(graph_key(user_, rows.device, draws.device, count, tokens), [=, this] {
+    choose_tokens(rows.device, draws.device, count, room_.vocab_size, scores_.data(), tokens,
+                  stream_);
+  });
 }
 
 void CudaSampler::judge(std::span<const DraftedRound> rounds, std::span<Verdict> verdicts,
@@ -145,9 +151,16 @@ void CudaSampler::judge(std::span<const DraftedRound> rounds, std::span<Verdict>
 
   const auto verdict = results_.take<Verdict>(rounds.size());
   const auto acceptance_prob = results_.take<double>(acceptance_probs.size());
-  make_distributions(rows.device, row, room_.vocab_size, scores_.data(), valid_.data(), stream_);
-  judge_rounds(tasks.device, static_cast<int>(rounds.size()), rows.device, valid_.data(),
-               drafts.device, room_.vocab_size, verdict.device, acceptance_prob.device, stream_);
+  const int round_count = static_cast<int>(rounds.size());
+  queue_.add_few(graph_key(user_, rows.device, row, tasks.device, round_count, drafts.device,
+                           verdict.device, acceptance_prob.device),
+                 [=, this] {
+                   make_distributions(rows.device, row, room_.vocab_size, scores_.data(),
+                                      valid_.data(), stream_);
+                   judge_rounds(tasks.device, round_count, rows.device, valid_.data(),
+                                drafts.device, room_.vocab_size, verdict.device,
+                                acceptance_prob.device, stream_);
+                 });
   results_.download(backend_);
   std::copy_n(verdict.host, verdicts.size(), verdicts.begin());
   std::copy_n(acceptance_prob.host, acceptance_probs.size(), acceptance_probs.begin());

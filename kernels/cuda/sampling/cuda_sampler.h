@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "kernels/cpu/require.h"
+#include "kernels/cuda/graph_queue.h"
 #include "kernels/cuda/sampling/sampling_tasks.h"
 #include "kernels/ops.h"
 
@@ -16,8 +17,8 @@ namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 // one download.
 class CudaSampler final : public Sampler {
  public:
-  // Throws std::bad_alloc. The backend outlives the sampler; the stream is its own.
-  CudaSampler(Backend& backend, const SamplerRoom& room, cudaStream_t stream);
+  // Throws std::bad_alloc. The backend outlives the sampler; the stream and its queue are its own.
+  CudaSampler(Backend& backend, const SamplerRoom& room, cudaStream_t stream, GraphQueue& queue);
 
   void choose(ConstDeviceRows logits, std::span<const Choice> choices,
               std::span<std::int32_t> tokens) override;
@@ -81,6 +82,8 @@ class CudaSampler final : public Sampler {
   Backend& backend_;
   SamplerRoom room_;
   cudaStream_t stream_;
+  GraphQueue& queue_;
+  std::int64_t user_;                   // of the queue
   DeviceArray<double> scores_, probs_;  // [rows, V]
   DeviceArray<int> valid_;              // [rows]
   Parcel tasks_, results_;

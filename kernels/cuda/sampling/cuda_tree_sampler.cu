@@ -85,9 +85,11 @@ void CudaSampler::branch(ConstDeviceRows logits, std::span<const Branch> branche
   }
   require(first == tokens.size(), "as many tokens as the branches have");
   tasks_.upload(backend_);
-  make_distributions(rows.device, logits.rows, room_.vocab_size, scores_.data(), valid_.data(),
-                     stream_);
-  branch_rows(tasks.device, rows.device, valid_.data(), logits.rows, room_.vocab_size, stream_);
+  const int count = logits.rows, V = room_.vocab_size;
+  queue_.add_few(graph_key(user_, rows.device, tasks.device, count), [=, this] {
+    make_distributions(rows.device, count, V, scores_.data(), valid_.data(), stream_);
+    branch_rows(tasks.device, rows.device, valid_.data(), count, V, stream_);
+  });
   results_.download(backend_);
   std::copy_n(chosen.host, tokens.size(), tokens.begin());
 }
@@ -157,11 +159,18 @@ void CudaSampler::judge_trees(std::span<const DraftedTree> trees, std::span<Tree
 
   const auto verdict = results_.take<TreeVerdict>(trees.size());
   const auto place = results_.take<TestedPlace>(places.size());
-  make_distributions(lists.rows.device, lists.row, room_.vocab_size, scores_.data(), valid_.data(),
-                     stream_);
-  cuda::judge_trees({tasks.device, lists.rows.device, valid_.data(), lists.nodes.device,
-                     lists.trials.device, room_.levels, verdict.device, place.device},
-                    static_cast<int>(trees.size()), room_.vocab_size, scores_.data(), stream_);
+  const TreeTasks on_device = {tasks.device,       lists.rows.device,   valid_.data(),
+                               lists.nodes.device, lists.trials.device, room_.levels,
+                               verdict.device,     place.device};
+  const int tree_count = static_cast<int>(trees.size()), rows = lists.row;
+  queue_.add_few(
+      graph_key(user_, on_device.trees, on_device.rows, on_device.nodes, on_device.trials,
+                on_device.verdicts, on_device.places, tree_count, rows),
+      [=, this] {
+        make_distributions(on_device.rows, rows, room_.vocab_size, scores_.data(), valid_.data(),
+                           stream_);
+        cuda::judge_trees(on_device, tree_count, room_.vocab_size, scores_.data(), stream_);
+      });
   results_.download(backend_);
   std::copy_n(verdict.host, verdicts.size(), verdicts.begin());
   std::copy_n(place.host, places.size(), places.begin());
