@@ -48,13 +48,12 @@ void GraphQueue::submit() {
   const Submitting submitting(submitting_);
   Key all;
   for (const Item& item : items) all.insert(all.end(), item.key.begin(), item.key.end());
-  if (items.size() == 1 || graphs_.contains(all)) {
-    return run(all, [&] {
-      for (const Item& item : items) item.operations();
-    });
-  }
-  graphs_[all].last_use = ++uses_;  // new in this order, but each of them may be known
-  for (const Item& item : items) item.is_pass ? run(item.key, item.operations) : item.operations();
+  const bool known = items.size() == 1 || graphs_.contains(all);
+  run(all, [&] {  // new in this order, its passes may still be known
+    for (const Item& item : items) {
+      known || !item.is_pass ? item.operations() : run(item.key, item.operations);
+    }
+  });
 }
 // [end snippet graph-run]
 

@@ -176,6 +176,13 @@ TEST_F(DeviceLoopTest, ARoundHasTheseCalls) {
   // [end snippet calls]
 }
 
+// Histories grow, but uploads have few sizes. The host sees each draft, which a penalty looks at.
+TEST_F(DeviceLoopTest, PenalisedRoundsAreGraphs) {
+  request_.max_new_tokens = 18;
+  const Decoded run = sample("rejection", KeepProbs::kBesideLogits);
+  EXPECT_EQ(calls(run.round), (Calls{0, 6, 6, 0, 6}));
+}
+
 // Each rule judges in one call; whatever is recorded, and whichever kernels begin early, the text
 // is the same.
 TEST_F(DeviceLoopTest, GraphsAndEarlyKernelsChangeNothing) {

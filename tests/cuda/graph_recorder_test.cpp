@@ -128,6 +128,26 @@ TEST_F(GraphRecorderTest, KeepsTheLatest512) {
   EXPECT_EQ(emulation::traffic().graphs, before);
 }
 
+// Known passes between copies that are new each time: their orders are forgotten, too.
+TEST_F(GraphRecorderTest, OrdersAreForgotten) {
+  const std::vector<float> sent(600);
+  DeviceArray<float> copied(*backend_, sent.size());
+  const auto ask_around_a_copy = [&](std::size_t count) {
+    const emulation::Traffic before = emulation::traffic();
+    ask(1, 5);
+    backend_->upload(sent.data(), copied.data(), count * sizeof(float));
+    ask(2, 6);
+    backend_->wait();
+    return emulation::traffic() - before;
+  };
+  for (int again = 0; again < 2; again++) ask_around_a_copy(1);
+  for (std::size_t count = 2; count <= sent.size(); count++) {
+    EXPECT_EQ(ask_around_a_copy(count).graph_launches, 2u) << "of both passes";
+  }
+  EXPECT_EQ(ask_around_a_copy(2).graph_launches, 2u) << "forgotten";
+  EXPECT_EQ(ask_around_a_copy(sent.size()).graph_launches, 1u);
+}
+
 // Nodes take memory, however many graphs they are in.
 TEST_F(GraphRecorderTest, KeepsAtMost32768Nodes) {
   constexpr int kTimes = 3000;

@@ -1,4 +1,6 @@
 #pragma once
+#include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -57,7 +59,11 @@ class CudaSampler final : public Sampler {
       return {reinterpret_cast<T*>(on_host_.data() + at),
               reinterpret_cast<T*>(on_device_.data() + at)};
     }
-    void upload(Backend& to) const { to.upload(on_host_.data(), on_device_.data(), used_); }
+    // Of a few sizes, so that a copy is the same in many calls, although histories grow.
+    void upload(Backend& to) const {
+      const std::size_t bytes = std::min(std::bit_ceil(used_), on_host_.size());
+      to.upload(on_host_.data(), on_device_.data(), bytes);
+    }
     void download(Backend& from) { from.download(on_device_.data(), on_host_.data(), used_); }
 
    private:
