@@ -202,9 +202,10 @@ class CudaBackend final : public Backend {
         [=, this] { cuda::argmax(x, ids, scratch, stream_); });
   }
 
-  // cuBLAS takes memory of its own when it likes, which no graph may.
+  // cuBLAS takes memory of its own when it likes, which no graph may. An engine may want no graphs
+  // (uses_graphs()) beside one that does: a benchmark compares the two.
   std::unique_ptr<Recorder> make_recorder() override {
-    if (!queue_.collects()) return nullptr;
+    if (!queue_.collects() || !uses_graphs()) return nullptr;
     return std::make_unique<GraphRecorder>(queue_);
   }
   void wait() override { transfers_.wait(); }
