@@ -1,0 +1,75 @@
+// A batch asks a device for no more than one request does. Counted by the emulation.
+#include "kernels/cuda_backend.h"
+#include "stages/programs/batch/batch_session.h"
+#include "tests/cuda/calls.h"
+#include "tests/engine_fixture.h"
+
+namespace specdec {
+namespace {
+
+constexpr int kRequests = 3, K = 5, kPositions = 80;
+
+class DeviceBatchLoopTest : public ::testing::Test {
+ protected:
+  void TearDown() override { unsetenv("SPECDEC_CUDA_GRAPHS"); }
+
+  static BatchRequest request(int number, double temperature) {
+    BatchRequest request;
+    request.generation.prompt = {5, 17, 80, TokenId(33 + number)};
+    request.generation.max_new_tokens = 54;
+    request.speculation.sampling.temperature = temperature;
+    request.speculation.rule = &find_acceptance_rule("rejection");
+    request.seed = std::uint64_t(number);
+    request.spec_length = K;
+    return request;
+  }
+
+  // Of the last step in which every request has a round with all drafts: what it asks for. The
+  // requests' texts are added to texts.
+  static Calls calls_of_a_step(bool graphs, double temperature,
+                               std::vector<std::vector<TokenId>>& texts) {
+    setenv("SPECDEC_CUDA_GRAPHS", graphs ? "1" : "0", 1);
+    const auto backend = make_emulated_backend();
+    const LlamaModel model(Checkpoint(golden_model("untied")), *backend);
+    CachedLlama target(model, 16, kPositions, kRequests), draft(model, 16, kPositions, kRequests);
+    const int V = target.llama.vocab_size();
+    const auto drafter =
+        sampled_drafting(KeepProbs::kBesideLogits).make(draft.llama, {kPositions, kRequests, V});
+    DeviceBatchJudge judge(*backend, kRequests, K, V, kPositions);
+    BatchEngine engine({.target = target.llama,
+                        .target_cache = *target.cache,
+                        .drafter = *drafter,
+                        .draft_cache = draft.cache.get(),
+                        .judge = &judge},
+                       {.max_batch = kRequests, .spec_length = K});
+    std::vector<RequestId> ids;
+    for (int i = 0; i < kRequests; i++) ids.push_back(engine.add_request(request(i, temperature)));
+    Calls of_a_step{};
+    while (!engine.idle()) {
+      const std::int64_t rows = engine.stats().round_rows;
+      const emulation::Traffic before = emulation::traffic();
+      engine.step();
+      if (engine.stats().round_rows - rows == kRequests * (K + 1)) {
+        of_a_step = calls(emulation::traffic() - before);
+      }
+    }
+    for (const RequestId id : ids) texts.push_back(engine.take_result(id).tokens);
+    return of_a_step;
+  }
+};
+
+// As many calls as for one request (device_loop_test.cpp); and the texts do not depend on graphs.
+TEST_F(DeviceBatchLoopTest, AStepHasTheCallsOfOneRound) {
+  std::vector<std::vector<TokenId>> one_by_one, recorded;
+  for (const double temperature : {0.0, 0.9}) {
+    SCOPED_TRACE(temperature);
+    // [snippet batch-calls]
+    EXPECT_EQ(calls_of_a_step(false, temperature, one_by_one), (Calls{133, 0, 12, 2, 2}));
+    EXPECT_EQ(calls_of_a_step(true, temperature, recorded), (Calls{0, 2, 2, 0, 2}));
+    // [end snippet batch-calls]
+  }
+  EXPECT_EQ(one_by_one, recorded);
+}
+
+}  // namespace
+}  // namespace specdec
