@@ -197,6 +197,14 @@ TEST_F(GraphRecorderTest, AFailureEndsTheRecording) {
   EXPECT_EQ(filled(), 9);
 }
 
+// Beside one that records.
+TEST_F(GraphRecorderTest, AnEngineMayWantNone) {
+  setenv("SPECDEC_CUDA_GRAPHS", "0", 1);
+  EXPECT_EQ(backend_->make_recorder(), nullptr);
+  unsetenv("SPECDEC_CUDA_GRAPHS");
+  EXPECT_NE(backend_->make_recorder(), nullptr);
+}
+
 // A Llama whose first passes were recorded while another one, on the same backend, took more
 // scratch: its logits keep their bits.
 TEST_F(GraphRecorderTest, TwoLlamasShareABackend) {
