@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/base/check.h"
+#include "stages/08_token_trees/keep_path.h"
 
 namespace specdec {
 
@@ -125,12 +126,7 @@ void TreeRounds::judge(std::span<RequestState* const> batch) {
 
 void TreeRounds::roll_back(RequestState& r) {
   r.policy->learn(r.round);
-  const TreeRound& round = place_of(r).round;
-  // Behind the start the target's cache has the pending token, then the nodes in their order.
-  kept_.assign(1, round.start);
-  for (const int node : round.path) kept_.push_back(round.start + 1 + node);
-  target_.keep(r.sequence, round.start, kept_);
-  if (round.drafted > 0) drafter_.keep(r.draft_sequence, round.path);
+  keep_path(place_of(r).round, {target_, r.sequence, drafter_, r.draft_sequence}, kept_);
 }
 // [end snippet batched-trees]
 

@@ -43,36 +43,40 @@ SiblingDecision kept(const Siblings& siblings, int k) {
   return {trial.node, siblings.token(trial), k + 1};
 }
 
+// [snippet one-after-another]
+// Each trial against what the ones before it left of the target. accepts(p, q, k): whether trial k
+// is accepted, whose token has p and q; left(p, q): what its rejection leaves of a token.
+template <typename Accepts, typename Left>
+SiblingDecision one_after_another(const Siblings& siblings, RandomSource& random,
+                                  std::span<double> owed, Accepts&& accepts, Left&& left) {
+  std::ranges::copy(siblings.target_probs, owed.begin());
+  for (int k = 0; k < std::ssize(siblings.trials); k++) {
+    const Proposal draft = proposal(siblings, siblings.trials[static_cast<std::size_t>(k)], owed);
+    const TokenId x = draft.token;
+    if (accepts(draft.target_prob(x), draft.draft_prob(x), k)) return kept(siblings, k);
+    owe(owed, [&](TokenId i) { return left(draft.target_prob(i), draft.draft_prob(i)); });
+  }
+  return last(siblings, random, owed);
+}
+// [end snippet one-after-another]
+
 }  // namespace
 
 // [snippet rejection-chain]
 SiblingDecision rejection_chain(const Siblings& siblings, RandomSource& random,
                                 std::span<double> owed) {
-  std::ranges::copy(siblings.target_probs, owed.begin());
-  for (int k = 0; k < std::ssize(siblings.trials); k++) {
-    const Proposal draft = proposal(siblings, siblings.trials[static_cast<std::size_t>(k)], owed);
-    const TokenId x = draft.token;
-    if (random.accept(ratio(draft.target_prob(x), draft.draft_prob(x)), draft.position, k)) {
-      return kept(siblings, k);
-    }
-    owe(owed, [&](TokenId i) { return std::max(0.0, draft.target_prob(i) - draft.draft_prob(i)); });
-  }
-  return last(siblings, random, owed);
+  return one_after_another(
+      siblings, random, owed,
+      [&](double p, double q, int k) { return random.accept(ratio(p, q), siblings.position, k); },
+      [](double p, double q) { return std::max(0.0, p - q); });
 }
 // [end snippet rejection-chain]
 
 SiblingDecision at_least_chain(const Siblings& siblings, RandomSource& random,
                                std::span<double> owed) {
-  std::ranges::copy(siblings.target_probs, owed.begin());
-  for (int k = 0; k < std::ssize(siblings.trials); k++) {
-    const Proposal draft = proposal(siblings, siblings.trials[static_cast<std::size_t>(k)], owed);
-    if (draft.target_prob(draft.token) >= draft.draft_prob(draft.token)) return kept(siblings, k);
-    owe(owed, [&](TokenId i) {
-      const double p = draft.target_prob(i), q = draft.draft_prob(i);
-      return p >= q ? p - q : p;
-    });
-  }
-  return last(siblings, random, owed);
+  return one_after_another(
+      siblings, random, owed, [](double p, double q, int) { return p >= q; },
+      [](double p, double q) { return p >= q ? p - q : p; });
 }
 
 SiblingDecision non_iterative_chain(const Siblings& siblings, RandomSource& random,

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/base/check.h"
+#include "stages/08_token_trees/keep_path.h"
 
 namespace specdec {
 
@@ -62,15 +63,9 @@ void TreeSteps::verify(std::span<const TokenId> context) {
 }
 // [end snippet verify-tree]
 
-// [snippet keep-path]
 void TreeSteps::keep(const TreeRound& round) {
-  // Behind the start the target's cache has the pending token, then the nodes in their order.
-  kept_.assign(1, round.start);
-  for (const int node : round.path) kept_.push_back(round.start + 1 + node);
-  target_.keep(sequence_, round.start, kept_);
-  if (round.drafted > 0) drafter_.keep(draft_sequence_, round.path);
+  keep_path(round, {target_, sequence_, drafter_, draft_sequence_}, kept_);
 }
-// [end snippet keep-path]
 
 // [snippet tree-round]
 TreeRound tree_round(TreeSteps& steps, TreeJudge& judge, std::vector<TokenId>& context,
