@@ -218,6 +218,7 @@ void Llama::plan_segment(const Segment& segment, int first, int end) {
 // Plans the tail of the next row, a node of a tree whose nodes lie from place `begin` on. Returns
 // the node's depth.
 int Llama::plan_tail(const Segment& segment, int begin, int node) {
+  // [task 8.2: plan a node's tail]
   const int depth = depth_of(node, segment.parents);
   // Rows before this one may have none.
   plan_.tail_firsts.resize(plan_.ids.size(), kNoTail);
@@ -230,6 +231,7 @@ int Llama::plan_tail(const Segment& segment, int begin, int node) {
     node = segment.parents[static_cast<std::size_t>(node)];
   }
   return depth;
+  // [end task 8.2]
 }
 // [end snippet plan-tail]
 

@@ -43,6 +43,7 @@ class BestPlan {
   // their subtrees share what is left. A child without one ends the row: later ranks are less
   // likely.
   void fill(int level, int rank) {
+    // [task 8.7: fill the table]
     const double probability = ranks_at(acceptance_, level)[static_cast<std::size_t>(rank)];
     for (int nodes = 1; nodes <= nodes_; nodes++) {
       double best = 0;
@@ -58,6 +59,7 @@ class BestPlan {
       best_[cell(level, rank, nodes)] = best;
       subtree_[cell(level, rank, nodes)] = best_size;
     }
+    // [end task 8.7]
   }
   // [end snippet best-shape]
 

@@ -32,6 +32,7 @@ double owe_after(const DraftedBlock& block, int i, double reach, std::span<doubl
 // [snippet verify-block]
 BlockDecision verify_block(const DraftedBlock& block, RandomSource& random,
                            std::span<double> owed) {
+  // [task 8.6: verify a block]
   const int n = static_cast<int>(block.tokens.size());
   BlockDecision decision;
   // The probability that the prefix of i drafts is in reach: of the paper's p_i, the running
@@ -61,6 +62,7 @@ BlockDecision verify_block(const DraftedBlock& block, RandomSource& random,
                                   Purpose::kResample);
   }
   return decision;
+  // [end task 8.6]
 }
 // [end snippet verify-block]
 

@@ -49,6 +49,7 @@ SiblingDecision kept(const Siblings& siblings, int k) {
 template <typename Accepts, typename Left>
 SiblingDecision one_after_another(const Siblings& siblings, RandomSource& random,
                                   std::span<double> owed, Accepts&& accepts, Left&& left) {
+  // [task 8.5: one trial after another]
   std::ranges::copy(siblings.target_probs, owed.begin());
   for (int k = 0; k < std::ssize(siblings.trials); k++) {
     const Proposal draft = proposal(siblings, siblings.trials[static_cast<std::size_t>(k)], owed);
@@ -57,6 +58,7 @@ SiblingDecision one_after_another(const Siblings& siblings, RandomSource& random
     owe(owed, [&](TokenId i) { return left(draft.target_prob(i), draft.draft_prob(i)); });
   }
   return last(siblings, random, owed);
+  // [end task 8.5]
 }
 // [end snippet one-after-another]
 

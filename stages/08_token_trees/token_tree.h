@@ -130,6 +130,7 @@ class TokenTree {
   // ascending order of parents, level after level.
   int add_trial(int parent, TokenId token, int probs, double token_prob) {
     SPECDEC_CHECK(trials_.size() < trials_.capacity(), "at most {} trials", trials_.capacity());
+    // [task 8.1: add a trial]
     Range& range = after_[static_cast<std::size_t>(parent + 1)];
     if (range.count == 0) range.first = n_trials();
     SPECDEC_CHECK(range.first + range.count == n_trials(), "the trials after one node together");
@@ -138,6 +139,7 @@ class TokenTree {
     trials_.push_back({node, probs});
     after_[static_cast<std::size_t>(parent + 1)].count++;
     return node;
+    // [end task 8.1]
   }
   // [end snippet add-trial]
 

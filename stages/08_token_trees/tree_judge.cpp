@@ -11,11 +11,12 @@ namespace specdec {
 // [snippet judge-greedily]
 void GreedyTreeJudge::judge(const TokenTree& tree, DeviceRows logits, std::vector<TokenId>& context,
                             Generation& generation, TreeRound& round) {
-  int node = TokenTree::kRoot;
-  round.end = RoundEnd::kStopped;
   if (!choices_.empty()) {
     backend_.argmax(logits, std::span(choices_).first(static_cast<std::size_t>(logits.rows)));
   }
+  // [task 8.3: walk the tree]
+  int node = TokenTree::kRoot;
+  round.end = RoundEnd::kStopped;
   while (!generation.finished()) {
     const TokenId choice = this->choice(logits, node + 1);  // row 0 is the root's
     context.push_back(choice);
@@ -34,6 +35,7 @@ void GreedyTreeJudge::judge(const TokenTree& tree, DeviceRows logits, std::vecto
     round.path.push_back(node);
     round.accepted++;
   }
+  // [end task 8.3]
 }
 // [end snippet judge-greedily]
 

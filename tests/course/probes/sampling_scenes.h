@@ -12,7 +12,7 @@
 #include "tests/course/probes/facts.h"
 #include "tests/course/probes/scenes.h"
 
-// Distributions and random numbers for the probes of stages 5 and 7.
+// Distributions and random numbers for the probes of stages 5, 7 and 8.
 namespace specdec::course {
 
 inline constexpr int kNoLimit = 1 << 20;

@@ -9,7 +9,7 @@
 #include "common/sampling/uniform.h"
 #include "tests/table_model.h"
 
-// Models for the probes of stages 4 to 7: small, made of a seed, and the same on every machine.
+// Models for the probes of stages 4 to 8: small, made of a seed, and the same on every machine.
 namespace specdec::course {
 
 using Tokens = std::vector<TokenId>;

@@ -31,7 +31,7 @@ OTHERS = ["Once, in the winter, Sunita came to York. Sunita was looking for a fr
           "On Friday Jonas looked into the barn. There sat Mrs Mensah, eating toast.",
           "Once, before dawn, Elin came to Bergen. Elin was looking for a silver lamp."]
 BATCH = [PROMPT, *OTHERS]
-PAGE_SIZE, SPEC_LENGTH, TIMED_RUNS = 4, 3, 5
+PAGE_SIZE, SPEC_LENGTH, TREE, TIMED_RUNS = 4, 3, "top:3x2x1", 5
 # What passes and draft steps cost where all weights are streamed: streams.json of stage 7's chapter.
 PROFILE = {"format": "specdec-cost-profile-1", "draft_step_seconds": 0.001,
            "target_pass_seconds": [0.01, 0.0102, 0.0104, 0.0106, 0.0108, 0.011, 0.0112, 0.0114, 0.0116]}
@@ -82,6 +82,10 @@ REASONS = [
     ((7,), "forwards", -1, "all drafted tokens were counted as accepted, or every round as one of the largest K"),
     ((7,), "rows", +1, "every round was counted with the largest K; after a rejection K falls, and a round has K + 1 rows"),
     ((7,), "rows", -1, "rejected drafted tokens were left out; a round has K + 1 rows, however many are accepted"),
+    ((8,), "forwards", +1, "the siblings were left out, or the token after the path: a round emits one token more than it accepts"),
+    ((8,), "forwards", -1, "every node was counted as accepted; of each level at most one is, and only after an accepted node"),
+    ((8,), "rows", +1, "the paths of the tree were counted one by one; what they share has one row"),
+    ((8,), "rows", -1, "only the accepted path was counted; a round has a row for the pending token and for every node"),
 ]
 
 
@@ -247,6 +251,18 @@ def adaptive(build):
                f"{K:.2f} drafted tokens in each on average; the formula takes E of alpha and each round's own K")
 
 
+def trees(build):
+    result, words = single(build, "08_token_trees", 100, "--tree", TREE)
+    stats, P = result["stats"], result["prompt_tokens"]
+    N, levels, nodes = stats["emitted"], stats["mean_spec_length"], stats["nodes"] / stats["rounds"]
+    E = formulas.emitted(stats["alpha"], round(levels))
+    return Run(words, {"forwards": stats["target_forwards"] / N, "rows": stats["target_rows"] / N},
+               {"forwards": 1 / E, "rows": (P - 1) / N + (nodes + 1) / E},
+               f"alpha {stats['alpha']:.3f} ({stats['accepted']} of {stats['tested']} tested places), {stats['rounds']} "
+               f"rounds, {nodes:.1f} nodes on {levels:.1f} levels in each on average; the formula takes the same alpha on "
+               "all levels")
+
+
 # stage -> (what is predicted, the chapter, how to get it)
 STAGES = {
     0: (["emitted"], "00_toy_speculation", toy),
@@ -258,6 +274,7 @@ STAGES = {
         speculative("05_rejection_sampling", "--temperature", "1")),
     6: (["forwards", "rows", "speedup"], "06_batched_verification", batch),
     7: (["forwards", "rows"], "07_adaptive_drafting", adaptive),
+    8: (["forwards", "rows"], "08_token_trees", trees),
 }
 
 

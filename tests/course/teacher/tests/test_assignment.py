@@ -67,7 +67,7 @@ class AssignmentTest(unittest.TestCase):
 
     def test_nothing_of_later_stages_is_there(self):
         names = [str(path.relative_to(self.tree)) for path in self.tree.rglob("*")]
-        for number in (5, 6, 7):
+        for number in (5, 6, 7, 8):
             self.assertEqual([name for name in names if f"0{number}" in name and not name.startswith("golden")], [])
         self.assertEqual([name for name in names if "mutant" in name or "oracle" in name or ".git/" in name], [])
         self.assertEqual([e["stage"] for e in json.loads(self.text(course.FOLDER / "tasks.json"))["stages"]],
@@ -117,7 +117,7 @@ class AssignmentTest(unittest.TestCase):
                                   (self.tree, ["check", "STAGE=9"], "check: STAGE is a number from 0 to 4"),
                                   (self.tree, ["-j2", "-k", "grade", "STAGE=9"], "grade: STAGE is a number from 0 to 4"),
                                   (self.tree, ["predict", "STAGE=9"], "predict: STAGE is a number from 0 to 4"),
-                                  (ROOT, ["predict"], "predict: STAGE= is missing; STAGE is a number from 0 to 7"),
+                                  (ROOT, ["predict"], "predict: STAGE= is missing; STAGE is a number from 0 to 8"),
                                   (ROOT, ["hint", "TASK=9.9"], "hint: there is no task 9.9"),
                                   (ROOT, ["check"], "check: STAGE= is missing"),
                                   (ROOT, ["grade"], "grade: STAGE is a number from 0"),
@@ -159,7 +159,7 @@ class AssignmentTest(unittest.TestCase):
                          regions.without_markers((ROOT / "common/speculation/count_round.cpp").read_text(encoding="utf-8")))
 
     def test_wrong_use_is_told_in_one_line(self):
-        for arguments, words in ((["--stage", "9"], "from 0 to 7"), (["--stage", ""], "STAGE=7"), (["--stage", "²"], "from 0 to 7"),
+        for arguments, words in ((["--stage", "9"], "from 0 to 8"), (["--stage", ""], "STAGE=8"), (["--stage", "²"], "from 0 to 8"),
                                  (["--stage", "4", "--out", self.tree], "exists"),
                                  (["--stage", "4", "--out", Path(self.folder.name) / "new", "--keep", "/dev"], "/dev")):
             code, output = run(assignment.main, *arguments)
