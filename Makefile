@@ -22,7 +22,7 @@ ask := +@
 endif
 endif
 
-.PHONY: help setup setup-full build demo test test-kernels test-course test-full bench bench-full bench-docs bench-cuda experiments \
+.PHONY: help setup setup-full build demo test test-kernels test-course test-full bench bench-full bench-docs bench-cuda bench-peers experiments \
         fuzz golden docs programs-for-tests benchmark-programs probes check watch hint predict progress assignment prove grade hidden autograder doctor format check-format clean asan tsan
 
 help: ## list the targets
@@ -130,6 +130,11 @@ bench-docs: benchmark-programs ## run bench-full, then update the tables and fig
 
 bench-cuda: benchmark-programs ## measure this machine's GPU, and fill in the tables of docs/kernels
 	@python3 tests/benchmarks/cuda_bench.py --build $(BUILD)
+	@python3 docs/experiments/tables.py
+
+bench-peers: setup ## get and build llama.cpp, measure beside it (quiet machine, 1 hour), fill in its page
+	$(call built,specdec_peer write_model)
+	@python3 tests/benchmarks/peers_bench.py --build $(BUILD)
 	@python3 docs/experiments/tables.py
 
 experiments: benchmark-programs ## measure for chapters 4 to 6, 8 and theory (quiet machine); fill in tables, draw figures

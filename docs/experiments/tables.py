@@ -6,10 +6,10 @@ that are made from bench.json.
     python3 docs/experiments/tables.py --check    exit code 1 where something differs
 
 A table is between <!-- table: NAME --> and <!-- end table -->, in a quotation with "> " before both. SOURCES has the
-names: functions of this file (results.json and the formulas), of batch_tables.py, of bench_tables.py and of
-cuda_tables.py. All these of a page are made from one file. The tables of rules.json, and those that exact.py
-computes, may be on any page. What was measured before
-the sources of bench.json or cuda.json changed says so, and its figures are grey: that is made here too, and checked.
+names: functions of this file (results.json and the formulas), of batch_tables.py, of bench_tables.py, of
+cuda_tables.py and of peers_tables.py. All these of a page are made from one file. The tables of rules.json, and those
+that exact.py computes, may be on any page. What was measured before the sources of bench.json, cuda.json or peers.json
+changed says so, and its figures are grey: that is made here too, and checked.
 """
 import argparse
 import difflib
@@ -24,6 +24,7 @@ import bench_tables
 import cuda_tables
 import exact
 import formulas
+import peers_tables
 import trees_tables
 from table_text import machine as machine_text, markdown, number, prose, smoke
 
@@ -34,6 +35,7 @@ import benchmarks as benchmark_figures  # noqa: E402
 sys.path.insert(0, str(DOCS.parent / "tests/benchmarks"))
 import bench  # noqa: E402
 import cuda_bench  # noqa: E402
+import peers_bench  # noqa: E402
 BLOCK = re.compile(r"(?P<head>^(?P<quote>(?:> )?)<!-- table: (?P<name>[\w-]+) -->\n)(?P<body>.*?)"
                    r"(?P<tail>^(?P=quote)<!-- end table -->$)", re.DOTALL | re.MULTILINE)
 TEXTS = ["arithmetic", "dialogue", "code", "rewriting", "recipes", "stories", "questions", "poems"]
@@ -324,6 +326,10 @@ def committed_cuda(data):
     return cuda_tables.Measured(data, data is not None and cuda_bench.is_stale(data))
 
 
+def committed_peers(data):
+    return peers_tables.Peers(data, data is not None and peers_bench.is_stale(data))
+
+
 class Rules:
     """The tables of rules.json, which rules.py has made already."""
 
@@ -342,7 +348,9 @@ SOURCES = {"rules.json": (RULE_TABLES, Rules),
            "trees.json": (trees_tables.TABLES, dict),
            "batch.json": (batch_tables.TABLES, batch_tables.Batches),
            "bench.json": (bench_tables.TABLES, committed_benchmarks),
-           "cuda.json": (cuda_tables.TABLES, committed_cuda)}
+           "cuda.json": (cuda_tables.TABLES, committed_cuda),
+           "peers.json": (peers_tables.TABLES, committed_peers)}
+MAY_BE_ABSENT = ("cuda.json", "peers.json")
 
 
 ON_ANY_PAGE = ("rules.json", "exact.py")
@@ -369,7 +377,7 @@ def source_of(page, text=None):
 
 
 def read(page):
-    """What the page's tables are made from; cuda.json need not be there."""
+    """What the page's tables are made from."""
     return read_file(source_of(page))
 
 
@@ -377,7 +385,7 @@ def read_file(file):
     path, reader = HERE / file, SOURCES[file][1]
     if reader is None:
         return None
-    missing = reader is committed_cuda and not path.is_file()
+    missing = file in MAY_BE_ABSENT and not path.is_file()
     return reader(None if missing else json.loads(path.read_text(encoding="utf-8")))
 
 

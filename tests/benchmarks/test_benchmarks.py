@@ -188,7 +188,7 @@ class Staleness(unittest.TestCase):
         with tempfile.TemporaryDirectory() as name:
             root = pathlib.Path(name)
             folders = ["kernels", "kernels/cpu", "common", "stages", "tests/benchmarks"]
-            for folder in [*folders, "kernels/cuda", "kernels/emulation"]:
+            for folder in [*folders, "kernels/cuda", "kernels/emulation", "tests/benchmarks/peers"]:
                 (root / folder).mkdir(parents=True)
             hashes = [bench.sources_sha256(root)]
             changes = [(folder + "/a.cpp", "1") for folder in folders]
@@ -200,7 +200,8 @@ class Staleness(unittest.TestCase):
             hashes.append(bench.sources_sha256(root))
             self.assertEqual(len(set(hashes)), len(hashes))
             for file in ("kernels/notes.md", "a.cpp", "kernels/cuda/a.cu", "kernels/cuda_support.cpp",
-                         "kernels/emulation/a.cpp", "tests/benchmarks/cuda_benchmark.cpp"):
+                         "kernels/emulation/a.cpp", "tests/benchmarks/cuda_benchmark.cpp",
+                         "tests/benchmarks/peers/peer.cpp"):
                 (root / file).write_text("", encoding="utf-8")
                 self.assertEqual(bench.sources_sha256(root), hashes[-1])
 

@@ -15,6 +15,7 @@ CODE = re.compile(r"^(?:> ?)?```cpp\n(.*?)^(?:> ?)?```$", re.DOTALL | re.MULTILI
 # The pages of docs/ that are not read from the first line to the last in one sitting, and why.
 REFERENCE = {
     "00_before_you_start.md": "the way in, before the first chapter: ideas, installation, commands and C++",
+    "beside_llama_cpp.md": "measured results, to look up and to measure again",
     "developing.md": "for people who change the code: looked up by topic",
     "field_today.md": "a map of newer methods and of the terms of other engines, to look names up",
     "glossary.md": "a list of terms",

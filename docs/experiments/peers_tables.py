@@ -1,0 +1,139 @@
+"""The tables of docs/beside_llama_cpp.md, made from what peers_bench.py measured. tables.py puts them there."""
+from table_text import machine, markdown, number, prose, smoke
+
+TABLES = {}
+STALE = "**Measured before the last changes of the sources.** "
+NOT_MEASURED = "NOT MEASURED: no results are committed; `make bench-peers` measures on a quiet machine.\n"
+OURS, THEIRS, COPIED = "specdec", "llama.cpp", "llama.cpp, copied"
+SHAPES = {"embedded": "embedded", "134m": "`134m`", "1b": "`1b`", "3b": "`3b`"}
+
+
+class Peers:
+    """peers.json, or None where there is none. stale: the sources have changed since."""
+
+    def __init__(self, data, stale):
+        self.data, self.stale = data, stale
+
+
+def table(make):
+    def made(results):
+        return NOT_MEASURED if results.data is None else make(results)
+    TABLES["peers-" + make.__name__] = made
+    return make
+
+
+def name_of(setting):
+    return f"{SHAPES[setting['shape']]}, {setting['type']}"
+
+
+def millis(seconds):
+    return number(seconds * 1e3, 2 if seconds < 0.1 else 0)
+
+
+def megabytes(count):
+    return f"{count / 1e6:,.0f} MB"
+
+
+def times_as_fast(cell, other=THEIRS):
+    return number(cell[other]["ratio"])
+
+
+@table
+def where(results):
+    data = results.data
+    llama_cpp, verified = data["llama_cpp"], data["verified"]
+    spreads = [entry["spread"] for setting in data["settings"] for _, cell in cells(setting)
+               for name, entry in cell.items() if name != "rounds"]
+    return prose(f"{STALE if results.stale else ''}Measured at source {data['sources_sha256'][:8]}: {machine(data)} "
+                 f"llama.cpp {llama_cpp['version']} comes from {llama_cpp['package']}, and uses "
+                 f"{', '.join(llama_cpp['features'])}. In float32, both wrote the same texts "
+                 f"({verified['prompts']} prompts, {verified['tokens']} tokens each by the target and the draft, "
+                 f"{verified['near_ties']} near-ties). Largest spread of a time: {max(spreads):.0%}.{smoke(data)}")
+
+
+@table
+def rows(results):
+    lines, columns = [], list(results.data["settings"][0]["rows"])
+    for setting in results.data["settings"]:
+        found = [setting["rows"][row] for row in columns]
+        lines += [[name_of(setting), f"{name}, ms", *(millis(cell[name]["seconds"]) for cell in found)]
+                  for name in (OURS, THEIRS)]
+        lines.append(["", "times as fast", *(f"**{times_as_fast(cell)}**" for cell in found)])
+    return markdown(["model", "", *(f"M = {row}" for row in columns)], lines)
+
+
+@table
+def prefill(results):
+    lines = [[name_of(setting), *(f"{results.data['prefill'] / cell[name]['seconds']:,.0f} tokens/s" for name in (OURS, THEIRS)),
+              f"**{times_as_fast(cell)}**"] for setting in results.data["settings"] for cell in [setting["prefill"]]]
+    return markdown(["model", OURS, THEIRS, "times as fast"], lines)
+
+
+@table
+def start(results):
+    lines = []
+    for setting in results.data["settings"]:
+        cell, peak = setting["start"], setting["peak_bytes"]
+        lines.append([name_of(setting), *(f"{cell[name]['seconds']:.3g} s" for name in (OURS, THEIRS, COPIED)),
+                      *(megabytes(setting["file_bytes"][name]) for name in (OURS, THEIRS)),
+                      *(megabytes(peak[name]) for name in (OURS, THEIRS, COPIED))])
+    return markdown(["model", f"{OURS}: start", "llama.cpp, mapped: start", "copied: start", f"{OURS}: file", "llama.cpp: file",
+                     f"{OURS}: peak", "mapped: peak", "copied: peak"], lines)
+
+
+@table
+def texts(results):
+    lines = []
+    for setting in results.data["settings"]:
+        if "speculation" not in setting:
+            continue
+        plain, speculation, found = setting["plain"], setting["speculation"], setting["texts"]
+        for name in (OURS, THEIRS):
+            alone, fast = plain[name]["seconds"], speculation[name]["seconds"]
+            lines.append([name_of(setting) if name == OURS else "", name, f"{1 / alone:,.0f}", f"{1 / fast:,.0f}",
+                          number(alone / fast), number(found[name]["tokens_per_round"]),
+                          f"{found[name]['unchanged']} of {found['texts']}"])
+        lines.append(["", "times as fast", f"**{times_as_fast(plain)}**", f"**{times_as_fast(speculation)}**", "", "", ""])
+    return markdown(["model", "", "plain, tokens/s", "speculation, tokens/s", "speedup", "tokens per round",
+                     "texts that stayed the same"], lines)
+
+
+@table
+def near(results):
+    """After what margins texts differ."""
+    settings = [setting for setting in results.data["settings"] if "texts" in setting]
+    margins = [margin for setting in settings for margin in setting["texts"]["near_ties"]]
+    count = sum(setting["texts"]["texts"] for setting in settings)
+    same = sum(setting["texts"]["same_plain"] for setting in settings)
+    if not margins:
+        changed = "Speculation changed none of llama.cpp's texts here."
+    else:
+        changed = (f"Speculation changed {len(margins)} of llama.cpp's {count} texts here. Where such a text first "
+                   f"differs, the margin between the two likeliest tokens was {max(margins):.2g} of a logit at most.")
+    return prose(f"{changed} {same} of the {count} plain texts are the same in both programs.")
+
+
+# --- where this project is behind ---
+
+def cells(setting):
+    """(what, cell) of all that was compared."""
+    found = [(f"a pass of {row} {'row' if row == '1' else 'rows'}", cell) for row, cell in setting["rows"].items()]
+    found += [("prefill", setting["prefill"]), ("start to first token", setting["start"]), ("plain decoding", setting["plain"])]
+    return found + ([("speculation", setting["speculation"])] if "speculation" in setting else [])
+
+
+@table
+def behind(results):
+    """Beyond the spread of both times."""
+    lines = []
+    for setting in results.data["settings"]:
+        for what, cell in cells(setting):
+            for name in [name for name in cell if name not in ("rounds", OURS)]:
+                if cell[name]["ratio"] < 1 - max(cell[name]["spread"], cell[OURS]["spread"]):
+                    lines.append([name_of(setting), what, name, times_as_fast(cell, name)])
+        for name, peak in setting["peak_bytes"].items():
+            if peak < setting["peak_bytes"][OURS]:
+                lines.append([name_of(setting), "peak memory", name, number(peak / setting["peak_bytes"][OURS])])
+    if not lines:
+        return "In no row, beyond the spread of the times.\n"
+    return markdown(["model", "work", "beside", "specdec's speed, or 1 / memory, over llama.cpp's"], lines)

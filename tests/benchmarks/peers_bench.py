@@ -1,0 +1,329 @@
+#!/usr/bin/env python3
+"""Measures this project beside llama.cpp: the same models, the same work, by turns.
+
+    python3 tests/benchmarks/peers_bench.py [--build DIR] [--only SHAPE/TYPE ...] [--threads N] [--rounds N]
+                                            [--jobs N] [--quick]
+
+Gets llama.cpp's source from the Python package index, builds it, writes the models for both, and compares texts first:
+in float32 both must choose the same tokens, or nothing is measured. Writes docs/experiments/peers.json, from which
+tables.py makes the tables of docs/beside_llama_cpp.md. All else is in build/peers. What is there already is not made
+or measured again, so a run that was interrupted goes on where it stopped. Let nothing else run.
+
+--quick is a smoke test of two rounds: its times mean nothing, and stay in build/peers.
+"""
+import argparse
+import datetime
+import json
+import os
+import pathlib
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "tests/benchmarks/peers"), str(ROOT / "docs/experiments"), str(ROOT / "tests/course")]
+import bench  # noqa: E402
+import get_llama_cpp  # noqa: E402
+import gguf_file  # noqa: E402
+import run  # noqa: E402
+import turns  # noqa: E402
+from get_llama_cpp import say  # noqa: E402
+from student import tool  # noqa: E402
+
+OUT = bench.EXPERIMENTS / "peers.json"
+SOURCES = ["kernels/**/*", "common/**/*", "stages/03_paged_kv_cache/*", "tests/benchmarks/peers/*"]
+LEFT_OUT = ("kernels/cuda", "kernels/emulation/")
+OURS, THEIRS, COPIED = "specdec", "llama.cpp", "llama.cpp, copied"
+
+# Shape -> the target and the draft: an embedded model, and the shape that it is inflated to.
+SHAPES = {"embedded": (("target", "none"), ("draft", "none")),
+          "134m": (("target", "134m"), ("draft", "14m")),
+          "1b": (("draft", "1b"), None),
+          "3b": (("target", "3b"), ("draft", "1b"))}
+TYPES = ("f32", "bf16", "int8")
+USUAL = ["embedded/f32", "embedded/bf16", "embedded/int8", "134m/f32", "134m/bf16", "134m/int8", "1b/bf16", "1b/int8"]
+REPEATS = {"embedded": 30, "134m": 5, "1b": 1, "3b": 1}  # of a pass in a turn
+ROWS = range(1, 9)
+CACHED, PREFILL = 64, 512
+POSITIONS, TOKENS = 1024, 4096  # of the caches; the tokenizer's entries
+K, NEW_TOKENS = 4, 64
+TEXTS = ("arithmetic-6", "stories-0", "code-3", "recipes-0", "questions-1", "rewriting-2", "dialogue-2", "poems-1")
+TIMED_TEXTS = TEXTS[:4]
+NEAR_TIE = 1e-3  # of logits: float32 engines may choose either of two tokens that are nearer than this
+
+
+def sources_sha256(root=run.REPOSITORY):
+    return bench.sources_sha256(root, sources=SOURCES, left_out=LEFT_OUT)
+
+
+def is_stale(results):
+    """Whether the sources have changed since."""
+    return results["sources_sha256"] != sources_sha256()
+
+
+# --- models ---
+
+class Models:
+    """Files for both engines, written when they are first asked for."""
+
+    def __init__(self, folder, write_model, llama_cpp, threads):
+        self.folder, self.write_model, self.llama_cpp, self.threads = folder, write_model, llama_cpp, threads
+
+    def checkpoint(self, model, kind):
+        base, shape = model
+        stored = "f32" if kind == "f32" else "stored"
+        place = self.folder / f"{base}-{shape}-{stored}"
+        if not (place / "config.json").is_file():
+            say(f"writing {place}")
+            call([self.write_model, ROOT / "golden/models" / base, shape, stored, place])
+        return place
+
+    def gguf(self, model, kind):
+        place = self.checkpoint(model, kind)
+        file, quantised = place / "model.gguf", place / "model-q8_0.gguf"
+        wanted = quantised if kind == "int8" else file
+        if wanted.is_file():
+            return wanted
+        if not file.is_file():
+            say(f"writing {file}")
+            gguf_file.write(place, file)
+        if kind == "int8":
+            say(f"writing {quantised}")
+            partial = quantised.with_name(quantised.name + ".part")
+            call([self.llama_cpp, "quantize", self.threads, file, partial])
+            partial.replace(quantised)
+        return wanted
+
+
+def call(command):
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
+    if done.returncode != 0:
+        raise SystemExit(f"{command[0]} ended with {done.returncode}: {done.stderr.strip()[-300:]}")
+    return done.stdout
+
+
+class Engines:
+    """How the two programs are started with the models of a shape."""
+
+    def __init__(self, ours, theirs, models, threads):
+        self.ours, self.theirs, self.models, self.threads = ours, theirs, models, threads
+
+    def words(self):
+        return [self.threads, POSITIONS, TOKENS]
+
+    def specdec(self, chosen, kind):
+        weights = "int8" if kind == "int8" else "stored"
+        return [self.ours, *self.words(), weights, *(self.models.checkpoint(model, kind) for model in chosen)]
+
+    def llama_cpp(self, chosen, kind, cache="default", way="mapped"):
+        return [self.theirs, *self.words(), cache, way, *(self.models.gguf(model, kind) for model in chosen)]
+
+
+def golden_texts(ids):
+    lines = (ROOT / "golden/goldens/target/greedy.jsonl").read_text(encoding="utf-8").splitlines()
+    texts = {text["id"]: text for text in map(json.loads, lines)}
+    return [texts[name] for name in ids]
+
+
+# --- the same model, to begin with ---
+
+def first_difference(one, other):
+    """Where two texts differ first; None where one is the other's beginning."""
+    return next((i for i, (a, b) in enumerate(zip(one, other)) if a != b), None)
+
+
+def compare_texts(ours, theirs, what):
+    """1 where two float32 texts differ after a near-tie, 0 where they do not differ; ends the run otherwise."""
+    at = first_difference(ours["tokens"], theirs["tokens"])
+    if at is None:
+        return 0
+    margin = min(ours["margins"][at], theirs["margins"][at])
+    if margin <= NEAR_TIE:
+        return 1
+    raise SystemExit(f"{what}: in float32, token {at} is {ours['tokens'][at]} here and {theirs['tokens'][at]} in llama.cpp, by a "
+                     f"margin of {margin:.3g}: this is not the same model, and a comparison would be void")
+
+
+def verify(engines):
+    """Greedy texts in float32, also in llama.cpp's cache and attention, by target and draft."""
+    near_ties, models = 0, SHAPES["embedded"]
+    with turns.Peer(engines.specdec(models, "f32")) as ours, \
+         turns.Peer(engines.llama_cpp(models, "f32", cache="float32")) as theirs:
+        for text in golden_texts(TEXTS):
+            for order in ("plain", "draft"):
+                words = [order, NEW_TOKENS, *text["prompt_ids"]]
+                found = ours.ask(*words), theirs.ask(*words)
+                near_ties += compare_texts(*found, f"{order} {text['id']}")
+                if order == "plain" and first_difference(found[0]["tokens"], text["tokens"]) is not None:
+                    raise SystemExit(f"{text['id']}: specdec_peer does not write the text of the golden files")
+    say(f"in float32, both write the same texts ({len(TEXTS)} prompts, target and draft, {near_ties} near-ties)")
+    return {"prompts": len(TEXTS), "tokens": NEW_TOKENS, "near_ties": near_ties}
+
+
+# --- the work ---
+
+def timed_pass(peer, rows, logits_rows, cached, repeats):
+    return lambda: statistics.median(peer.ask("pass", rows, logits_rows, cached, repeats)["seconds"])
+
+
+class TimedTexts:
+    """Texts by one engine: seconds per token of all of them, and what they were."""
+
+    def __init__(self, peer, order, prompts):
+        self.peer, self.order, self.prompts, self.texts = peer, order, prompts, None
+
+    def __call__(self):
+        self.texts = [self.peer.ask(*self.order, *prompt) for prompt in self.prompts]
+        return sum(text["seconds"] for text in self.texts) / sum(len(text["tokens"]) for text in self.texts)
+
+
+def started(command, prompt, peaks, name):
+    """A function that starts a program and waits for its first token."""
+    def start():
+        begin = turns.time.monotonic()
+        with turns.Peer(command) as peer:
+            peer.ask("plain", 1, *prompt)
+            seconds = turns.time.monotonic() - begin
+            peaks[name] = peer.peak_bytes()
+        return seconds
+    return start
+
+
+def texts_of(plain, speculative):
+    """What speculation did to the texts of each engine, and how the plain texts of both compare."""
+    result = {"texts": len(plain[OURS].texts), "tokens": NEW_TOKENS, "K": K, "near_ties": []}
+    pairs = list(zip(plain[OURS].texts, plain[THEIRS].texts))
+    result["same_plain"] = sum(first_difference(a["tokens"], b["tokens"]) is None for a, b in pairs)
+    for name in plain:
+        both = list(zip(plain[name].texts, speculative[name].texts))
+        differ = [(text, at) for text, other in both
+                  if (at := first_difference(text["tokens"], other["tokens"])) is not None]
+        emitted = sum(len(other["tokens"]) for _, other in both)
+        result[name] = {"unchanged": len(both) - len(differ),
+                        "tokens_per_round": turns.rounded(emitted / sum(other["rounds"] for _, other in both))}
+        result["near_ties"] += [turns.rounded(text["margins"][at]) for text, at in differ]
+    if result[OURS]["unchanged"] != result["texts"]:
+        raise SystemExit("speculation changed a text of specdec's")
+    return result
+
+
+def measure_passes(peers, shape, options):
+    pids = [peer.pid for peer in peers.values()]
+
+    def work(rows, logits_rows, cached, repeats):
+        return {name: timed_pass(peer, rows, logits_rows, cached, repeats) for name, peer in peers.items()}
+    found = turns.sweep({f"{rows} rows": work(rows, rows, CACHED, REPEATS[shape]) for rows in ROWS}, options.rounds, pids,
+                        not options.quick)
+    prefill = turns.sweep({"prefill": work(PREFILL, 1, 0, 1)}, options.rounds, pids, not options.quick)
+    return {"rows": {str(rows): found[f"{rows} rows"] for rows in ROWS}, **prefill}
+
+
+def measure_texts(peers, has_draft, options):
+    prompts = [text["prompt_ids"] for text in golden_texts(TIMED_TEXTS)]
+    orders = {"plain": ["plain", NEW_TOKENS], **({"speculation": ["speculate", NEW_TOKENS, K]} if has_draft else {})}
+    work = {name: {peer: TimedTexts(process, order, prompts) for peer, process in peers.items()}
+            for name, order in orders.items()}
+    found = turns.sweep(work, options.rounds, [peer.pid for peer in peers.values()], not options.quick)
+    return {**found, **({"texts": texts_of(work["plain"], work["speculation"])} if has_draft else {})}
+
+
+def measure_starts(engines, model, kind, options):
+    prompt, peaks = golden_texts(TIMED_TEXTS)[0]["prompt_ids"], {}
+    commands = {OURS: engines.specdec([model], kind), THEIRS: engines.llama_cpp([model], kind),
+                COPIED: engines.llama_cpp([model], kind, way="copied")}
+    work = {"start": {name: started(command, prompt, peaks, name) for name, command in commands.items()}}
+    found = turns.sweep(work, options.rounds, strict=not options.quick)
+    files = {OURS: engines.models.checkpoint(model, kind) / "model.safetensors", THEIRS: engines.models.gguf(model, kind)}
+    return {**found, "peak_bytes": peaks, "file_bytes": {name: file.stat().st_size for name, file in files.items()}}
+
+
+def measure(engines, shape, kind, options):
+    models = [model for model in SHAPES[shape] if model]
+    say(f"{shape}/{kind}: start to first token, memory")
+    result = {"shape": shape, "type": kind, **measure_starts(engines, models[0], kind, options)}
+    with turns.Peer(engines.specdec(models, kind)) as ours, turns.Peer(engines.llama_cpp(models, kind)) as theirs:
+        peers = {OURS: ours, THEIRS: theirs}
+        say(f"{shape}/{kind}: passes")
+        result.update(measure_passes(peers, shape, options))
+        say(f"{shape}/{kind}: texts")
+        result.update(measure_texts(peers, len(models) > 1, options))
+    return result
+
+
+# --- all of it ---
+
+def kept(file, key, make):
+    """What the file has under this key, or what `make` gives, which is then kept."""
+    if file.is_file():
+        found = json.loads(file.read_text(encoding="utf-8"))
+        if found["key"] == key:
+            say(f"{file.stem}: measured before")
+            return found["value"]
+    value = make()
+    file.parent.mkdir(parents=True, exist_ok=True)
+    partial = file.with_name(file.name + ".part")
+    partial.write_text(json.dumps({"key": key, "value": value}), encoding="utf-8")
+    partial.replace(file)
+    return value
+
+
+def program(file):
+    if not file.is_file():
+        raise SystemExit(f"{file} is not there: make bench-peers builds it")
+    return file
+
+
+def measured(options):
+    folder = options.build / "peers"
+    folder.mkdir(parents=True, exist_ok=True)
+    ours, write_model = (program(options.build / "bin/bench" / name) for name in ("specdec_peer", "write_model"))
+    theirs = get_llama_cpp.build(folder, options.jobs)
+    engines = Engines(ours, theirs, Models(folder / "models", write_model, theirs, options.threads), options.threads)
+    key = [sources_sha256(), get_llama_cpp.VERSION, options.threads, options.rounds, options.quick]
+    verified = kept(folder / "parts/verified.json", key, lambda: verify(engines))
+    settings = [kept(folder / f"parts/{shape}-{kind}.json", key, lambda: measure(engines, shape, kind, options))
+                for shape, kind in (setting.split("/") for setting in options.only)]
+    now = datetime.datetime.now(datetime.timezone.utc)
+    return {"date": now.strftime("%Y-%m-%d %H:%M UTC"), "quick": options.quick, "sources_sha256": sources_sha256(),
+            "machine": bench.machine(), "build": run.build_of(options.build), "device": f"CPU, {options.threads} threads",
+            "llama_cpp": {"package": f"{get_llama_cpp.PACKAGE} {get_llama_cpp.VERSION}", **version_of(call([theirs, "version"]))},
+            "prefill": PREFILL, "verified": verified, "settings": settings}
+
+
+def version_of(said):
+    """From "0.5; CPU : AVX2 = 1 | AVX512 = 0 | ..." """
+    version, _, features = said.strip().partition("; ")
+    return {"version": version, "features": re.findall(r"(\w+) = 1", features)}
+
+
+def setting(text):
+    shape, _, kind = text.partition("/")
+    if shape not in SHAPES or kind not in TYPES:
+        raise argparse.ArgumentTypeError(f"{text}: SHAPE/TYPE, of {', '.join(SHAPES)} and {', '.join(TYPES)}")
+    return text
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build", type=pathlib.Path, default=run.REPOSITORY / "build")
+    parser.add_argument("--only", nargs="+", type=setting, default=USUAL, metavar="SHAPE/TYPE")
+    parser.add_argument("--threads", type=int, default=os.cpu_count())
+    parser.add_argument("--rounds", type=int, default=9, help="that are kept of each measurement (default: 9)")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="of llama.cpp's build")
+    parser.add_argument("--quick", action="store_true", help="a smoke test")
+    options = parser.parse_args()
+    options.build = options.build.resolve()
+    if options.quick:
+        options.rounds = 2
+    if shutil.which("cmake") is None:
+        raise SystemExit("cmake is missing: make setup")
+    results = measured(options)
+    out = options.build / "peers/results.json" if options.quick else OUT
+    out.write_text(run.dump(results), encoding="utf-8")
+    print(out)
+
+
+if __name__ == "__main__":
+    sys.exit(tool.run("peers_bench", main))

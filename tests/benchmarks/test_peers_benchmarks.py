@@ -1,0 +1,284 @@
+#!/usr/bin/env python3
+"""Tests of peers_bench.py and its parts, and of the tables made from what it writes. No network, and no llama.cpp."""
+import contextlib
+import hashlib
+import io
+import pathlib
+import subprocess
+import sys
+import tarfile
+import tempfile
+import unittest
+import unittest.mock
+
+import peers_bench
+import peers_tables
+import tables
+from peers_bench import COPIED, OURS, THEIRS, get_llama_cpp, turns
+
+
+def quiet():
+    return contextlib.redirect_stdout(io.StringIO())
+
+
+# --- by turns ---
+
+class Steady:
+    def __init__(self, _):
+        pass
+
+    def others(self):
+        return 0
+
+
+class Turns(unittest.TestCase):
+    def test_the_faster_half(self):
+        self.assertEqual(turns.summary([9, 2, 1, 8, 3]), {"seconds": 2, "spread": 1})
+        self.assertEqual(turns.summary([4]), {"seconds": 4, "spread": 0})
+
+    def test_a_ratio_is_the_median_of_the_rounds(self):
+        rounds = [{"a": 1, "b": 3}, {"a": 10, "b": 20}, {"a": 1, "b": 1}]
+        self.assertEqual(turns.cell(rounds, "a")["b"], {"seconds": 2, "spread": 1, "ratio": 2})
+        self.assertNotIn("ratio", turns.cell(rounds, "a")["a"])
+
+    def test_busy_ticks_are_neither_idle_nor_waiting(self):
+        ticks = turns.os.sysconf("SC_CLK_TCK")
+        self.assertEqual(turns.busy_seconds(f"cpu  {ticks} {ticks} {ticks} 999 999 0 0 {ticks} 7 7\ncpu0 1"), 4)
+
+    def test_own_work_is_none_of_others(self):
+        """Over a second, in which the others took 0.5 of the 2 seconds that the processors were busy."""
+        with unittest.mock.patch.object(turns, "busy_seconds", iter((10, 12)).__next__), \
+             unittest.mock.patch.object(turns, "own_seconds", lambda _: next(own)), \
+             unittest.mock.patch.object(turns.time, "monotonic", iter((0, 1)).__next__), \
+             unittest.mock.patch.object(turns.os, "cpu_count", lambda: 2):
+            own = iter((3, 4.5))
+            self.assertEqual(turns.Watch(()).others(), 0.25)
+
+    def sweep(self, times, watch=Steady, rounds=3, **options):
+        """times: of each call of either program, in turns; the last one for ever."""
+        self.calls = []
+        left = list(times)
+
+        def turn(name):
+            self.calls.append(name)
+            return left.pop(0) if len(left) > 1 else left[0]
+        return turns.sweep({"work": {name: lambda name=name: turn(name) for name in ("a", "b")}}, rounds, watch=watch, **options)
+
+    def test_who_begins_changes_and_the_first_round_warms_up(self):
+        cell = self.sweep([100, 100, 1])["work"]
+        self.assertEqual("".join(self.calls), "ab" + "ba" + "ab" + "ba")
+        self.assertEqual(cell, {"rounds": 3, "a": {"seconds": 1, "spread": 0}, "b": {"seconds": 1, "spread": 0, "ratio": 1}})
+
+    def test_disturbed_rounds_are_repeated(self):
+        class Disturbed(Steady):
+            seen = iter((0.5, 0, 0.04, 0, 0.02))
+
+            def others(self):
+                return next(self.seen)
+        self.assertEqual(self.sweep([1], Disturbed)["work"]["rounds"], 3)
+        self.assertEqual(len(self.calls), 2 * (1 + 5))
+
+    def test_a_restless_machine_gives_no_result(self):
+        class Disturbed(Steady):
+            def others(self):
+                return 0.031
+        with self.assertRaisesRegex(SystemExit, "disturbed 12 of 12 rounds"):
+            self.sweep([1], Disturbed)
+        with self.assertRaisesRegex(SystemExit, "the times of [ab] for work differ by"):
+            self.sweep([0.5 ** i for i in range(30)])
+        self.assertEqual(self.sweep([0.5 ** i for i in range(30)], Disturbed, strict=False)["work"]["rounds"], 3)
+
+    def test_more_rounds_until_the_spread_is_small(self):
+        self.assertEqual(self.sweep([9, 9, 1, 1, 2, 2, 4, 4, 1])["work"]["rounds"], 4)
+
+    def test_a_peer_that_ends_says_why(self):
+        echo = "import sys; print('[1]', flush=True)\nfor line in sys.stdin: print([line.strip()] == ['x 1'] and '[2]', flush=True)"
+        with turns.Peer([sys.executable, "-c", echo]) as peer:
+            self.assertEqual(peer.ask("x", 1), [2])
+            self.assertGreater(peer.peak_bytes(), 1e6)
+        with self.assertRaisesRegex(SystemExit, "ended with 3: no model"), \
+             turns.Peer([sys.executable, "-c", "import sys; print('no model', file=sys.stderr); sys.exit(3)"]):
+            pass
+
+
+# --- what is measured ---
+
+def text_of(tokens, margins=(), rounds=1):
+    return {"seconds": 1, "tokens": tokens, "margins": margins or [1] * len(tokens), "rounds": rounds}
+
+
+def timed(*texts):
+    made = peers_bench.TimedTexts(None, None, None)
+    made.texts = list(texts)
+    return made
+
+
+class Measuring(unittest.TestCase):
+    def test_a_text_that_differs_makes_a_comparison_void(self):
+        ours = text_of([1, 2, 3], [1, 0.5, 1])
+        self.assertEqual(peers_bench.compare_texts(ours, text_of([1, 2, 3]), "a"), 0)
+        self.assertEqual(peers_bench.compare_texts(ours, text_of([1, 9, 3], [1, 9e-4, 1]), "a"), 1)
+        with self.assertRaisesRegex(SystemExit, "code-3: in float32, token 1 is 2 here and 9 in llama.cpp.*void"):
+            peers_bench.compare_texts(ours, text_of([1, 9, 3]), "code-3")
+
+    def test_texts_under_speculation(self):
+        plain = {OURS: timed(text_of([1, 2]), text_of([3, 4])),
+                 THEIRS: timed(text_of([1, 2]), text_of([3, 5], [1, 0.01]))}
+        same = timed(text_of([1, 2, 7]), text_of([3, 4]))
+        fast = {OURS: same, THEIRS: timed(text_of([1, 2, 7]), text_of([3, 6, 6]))}
+        found = peers_bench.texts_of(plain, fast)
+        self.assertEqual((found["same_plain"], found["near_ties"]), (1, [0.01]))
+        self.assertEqual(found[OURS], {"unchanged": 2, "tokens_per_round": 2.5})
+        self.assertEqual(found[THEIRS], {"unchanged": 1, "tokens_per_round": 3})
+        with self.assertRaisesRegex(SystemExit, "speculation changed a text of specdec's"):
+            peers_bench.texts_of(plain, {**fast, OURS: fast[THEIRS]})
+
+    def test_what_was_measured_is_kept_until_something_changes(self):
+        with tempfile.TemporaryDirectory() as name, quiet():
+            file, makes = pathlib.Path(name) / "parts/a.json", iter([1, 2, 3])
+            self.assertEqual([peers_bench.kept(file, key, lambda: next(makes)) for key in (["k"], ["k"], ["l"], ["l"])],
+                             [1, 1, 2, 2])
+
+    def test_settings(self):
+        self.assertEqual([peers_bench.setting(name) for name in peers_bench.USUAL], peers_bench.USUAL)
+        with self.assertRaises(peers_bench.argparse.ArgumentTypeError):
+            peers_bench.setting("134m/q4")
+
+    def test_the_version_that_llama_cpp_tells(self):
+        self.assertEqual(peers_bench.version_of("0.5-dev; CPU : AVX2 = 1 | VSX = 0 | AVX512 = 1 |\n"),
+                         {"version": "0.5-dev", "features": ["AVX2", "AVX512"]})
+
+    def test_the_hash_is_of_both_engines_sources(self):
+        with tempfile.TemporaryDirectory() as name:
+            root = pathlib.Path(name)
+            hashes = [peers_bench.sources_sha256(root)]
+            for place in ("kernels/cpu/a.cpp", "common/b.h", "tests/benchmarks/peers/peer.cpp"):
+                (root / place).parent.mkdir(parents=True, exist_ok=True)
+                (root / place).write_text("")
+                hashes.append(peers_bench.sources_sha256(root))
+            self.assertEqual(len(set(hashes)), 4)
+            (root / "tests/benchmarks/other.cpp").write_text("")
+            self.assertEqual(peers_bench.sources_sha256(root), hashes[-1])
+
+
+class Getting(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.place = pathlib.Path(self.folder.name)
+
+    def tearDown(self):
+        self.folder.cleanup()
+
+    def test_only_llama_cpp_is_unpacked_and_only_once(self):
+        archive = self.place / get_llama_cpp.ARCHIVE
+        with tarfile.open(archive, "w:gz") as made:
+            for name in (get_llama_cpp.VENDORED + "CMakeLists.txt", "other/setup.py"):
+                made.addfile(tarfile.TarInfo(name), io.BytesIO())
+        digest = hashlib.sha256(archive.read_bytes()).hexdigest()
+        with unittest.mock.patch.object(get_llama_cpp, "SHA256", digest), quiet():
+            source = get_llama_cpp.source(self.place)
+        self.assertEqual([file.name for file in source.iterdir()], ["CMakeLists.txt"])
+        archive.unlink()
+        self.assertEqual(get_llama_cpp.source(self.place), source)
+
+    def test_without_a_network_it_says_so(self):
+        (self.place / get_llama_cpp.ARCHIVE).write_bytes(b"half of it")
+        failed = subprocess.CompletedProcess([], 1, "", "WARNING: x\nERROR: No matching distribution found\n")
+        with unittest.mock.patch.object(subprocess, "run", lambda *_, **__: failed), quiet(), \
+             self.assertRaisesRegex(SystemExit, "needs it and a network: ERROR: No matching distribution found; or put"):
+            get_llama_cpp.source(self.place)
+
+    def test_a_build_that_fails_names_its_log(self):
+        (self.place / get_llama_cpp.VENDORED).mkdir(parents=True)
+        failed = subprocess.CompletedProcess([], 1)
+        with unittest.mock.patch.object(subprocess, "run", lambda *_, **__: failed), quiet(), \
+             self.assertRaisesRegex(SystemExit, "build failed; see .*llama_cpp_build.log"):
+            get_llama_cpp.build(self.place, 1)
+
+
+# --- tables ---
+
+def cell(ratio, seconds=0.01, others=(THEIRS,)):
+    return {"rounds": 9, OURS: {"seconds": seconds, "spread": 0.02},
+            **{other: {"seconds": seconds * ratio, "spread": 0.01, "ratio": ratio} for other in others}}
+
+
+def sample():
+    first = {"shape": "134m", "type": "bf16", "rows": {"1": cell(1.25), "6": cell(0.99)}, "prefill": cell(0.8, 0.5),
+             "start": cell(0.25, 2, (THEIRS, COPIED)), "plain": cell(1.5), "speculation": cell(2, 0.005),
+             "peak_bytes": {OURS: 4e8, THEIRS: 3e8, COPIED: 5e8}, "file_bytes": {OURS: 2.5e8, THEIRS: 2.6e8},
+             "texts": {"texts": 4, "tokens": 64, "K": 4, "near_ties": [0.01, 0.002], "same_plain": 3,
+                       OURS: {"unchanged": 4, "tokens_per_round": 2.5}, THEIRS: {"unchanged": 2, "tokens_per_round": 2.4}}}
+    second = {name: value for name, value in first.items() if name not in ("speculation", "texts")}
+    return {"date": "2030-01-02 03:04 UTC", "quick": False, "sources_sha256": "0123456789abcdef" * 4,
+            "machine": {"cpu": "Some CPU", "caches": {"L2": "1024K"}, "read_bandwidth_one_thread_gb_per_s": 12.3},
+            "build": {"compiler": "c++ 12", "flags": "-O2"}, "device": "CPU, 2 threads",
+            "llama_cpp": {"package": "llama-cpp-python 1", "version": "0.5", "features": ["AVX2", "REPACK"]},
+            "prefill": 512,
+            "verified": {"prompts": 8, "tokens": 64, "near_ties": 1},
+            "settings": [first, {**second, "shape": "1b", "start": cell(1.1, 2, (THEIRS, COPIED))}]}
+
+
+def made(name, data=None, stale=False):
+    return peers_tables.TABLES["peers-" + name](peers_tables.Peers(data or sample(), stale))
+
+
+def rows(name, **options):
+    lines = [line for line in made(name, **options).splitlines() if not line.startswith("|---")]
+    return [[part.strip() for part in line.strip("|").split("|")] for line in lines]
+
+
+class Tables(unittest.TestCase):
+    def test_nothing_measured_is_one_line(self):
+        for make in peers_tables.TABLES.values():
+            text = make(peers_tables.Peers(None, False))
+            self.assertTrue(text.startswith("NOT MEASURED: ") and text.count("\n") == 1, text)
+
+    def test_where(self):
+        text = made("where").replace("\n", " ")
+        for words in ("Some CPU", "at source 01234567", "llama.cpp 0.5 comes from llama-cpp-python 1, and uses AVX2, REPACK.",
+                      "8 prompts, 64 tokens", "1 near-ties",
+                      "Largest spread of a time: 2%."):
+            self.assertIn(words, text)
+        self.assertNotIn("smoke test", text)
+        self.assertIn("smoke test", made("where", {**sample(), "quick": True}))
+        self.assertIn("**Measured before", made("where", stale=True))
+
+    def test_rows_and_prefill(self):
+        self.assertEqual(rows("rows")[:4], [["model", "", "M = 1", "M = 6"], ["`134m`, bf16", "specdec, ms", "10.00", "10.00"],
+                                            ["`134m`, bf16", "llama.cpp, ms", "12.50", "9.90"],
+                                            ["", "times as fast", "**1.25**", "**0.99**"]])
+        self.assertEqual(rows("prefill")[1], ["`134m`, bf16", "1,024 tokens/s", "1,280 tokens/s", "**0.80**"])
+
+    def test_start(self):
+        self.assertEqual(rows("start")[1], ["`134m`, bf16", "2 s", "0.5 s", "0.5 s", "250 MB", "260 MB", "400 MB",
+                                            "300 MB", "500 MB"])
+
+    def test_texts_of_pairs_alone(self):
+        self.assertEqual(rows("texts")[1:], [
+            ["`134m`, bf16", "specdec", "100", "200", "2.00", "2.50", "4 of 4"],
+            ["", "llama.cpp", "67", "100", "1.50", "2.40", "2 of 4"],
+            ["", "times as fast", "**1.50**", "**2.00**", "", "", ""]])
+        text = made("near").replace("\n", " ")
+        self.assertIn("changed 2 of llama.cpp's 4 texts", text)
+        self.assertIn("was 0.01 of a logit at most. 3 of the 4 plain texts", text)
+
+    def test_behind(self):
+        """Beyond the spreads: 0.99 with a spread of 2% is not."""
+        self.assertEqual(rows("behind")[1:], [
+            ["`134m`, bf16", "prefill", "llama.cpp", "0.80"],
+            ["`134m`, bf16", "start to first token", "llama.cpp", "0.25"],
+            ["`134m`, bf16", "start to first token", "llama.cpp, copied", "0.25"],
+            ["`134m`, bf16", "peak memory", "llama.cpp", "0.75"],
+            ["`1b`, bf16", "prefill", "llama.cpp", "0.80"], ["`1b`, bf16", "peak memory", "llama.cpp", "0.75"]])
+
+    def test_the_page_is_made_from_this_file(self):
+        page = "beside_llama_cpp.md"
+        text = (tables.DOCS / page).read_text(encoding="utf-8")
+        self.assertEqual(tables.source_of(page, text), "peers.json")
+        self.assertEqual({match["name"] for match in tables.BLOCK.finditer(text)}, set(peers_tables.TABLES))
+        self.assertIn("| **0.99** |", tables.filled(page, text, peers_tables.Peers(sample(), False)))
+
+
+if __name__ == "__main__":
+    unittest.main()
