@@ -373,7 +373,7 @@ def build_of(folder):
     """The flags that the programs were compiled with, without paths and warnings."""
     try:
         commands = json.loads((folder / "compile_commands.json").read_text())
-        command = next(c["command"] for c in commands if c["file"].endswith("speculation_model.cpp")).split()
+        command = next(c["command"] for c in commands if c["file"].endswith("/common/llama.cpp")).split()
         compiler = subprocess.run([command[0], "--version"], capture_output=True, text=True).stdout.split("\n")[0]
     except (OSError, StopIteration, ValueError):
         return None
