@@ -2,7 +2,7 @@
 """Measures this project beside llama.cpp: the same models, the same work, by turns.
 
     python3 tests/benchmarks/peers_bench.py [--build DIR] [--only SHAPE/TYPE ...] [--threads N] [--rounds N]
-                                            [--jobs N] [--quick]
+                                            [--spread X] [--jobs N] [--quick]
 
 Gets llama.cpp's source from the Python package index, builds it, writes the models for both, and compares texts first:
 in float32 both must choose the same tokens, or nothing is measured. Writes docs/experiments/peers.json, from which
@@ -49,6 +49,7 @@ ROWS = range(1, 9)
 CACHED, PREFILL = 64, 512
 POSITIONS, TOKENS = 1024, 4096  # of the caches; the tokenizer's entries
 K, NEW_TOKENS = 4, 64
+START_PROMPT = 4  # tokens, which take little of the time of a start
 TEXTS = ("arithmetic-6", "stories-0", "code-3", "recipes-0", "questions-1", "rewriting-2", "dialogue-2", "poems-1")
 TIMED_TEXTS = TEXTS[:4]
 NEAR_TIE = 1e-3  # of logits: float32 engines may choose either of two tokens that are nearer than this
@@ -209,46 +210,48 @@ def texts_of(plain, speculative):
     return result
 
 
-def measure_passes(peers, shape, options):
+def measure_passes(peers, shape, rules):
     pids = [peer.pid for peer in peers.values()]
 
     def work(rows, logits_rows, cached, repeats):
         return {name: timed_pass(peer, rows, logits_rows, cached, repeats) for name, peer in peers.items()}
-    found = turns.sweep({f"{rows} rows": work(rows, rows, CACHED, REPEATS[shape]) for rows in ROWS}, options.rounds, pids,
-                        not options.quick)
-    prefill = turns.sweep({"prefill": work(PREFILL, 1, 0, 1)}, options.rounds, pids, not options.quick)
+    found = turns.sweep({f"{rows} rows": work(rows, rows, CACHED, REPEATS[shape]) for rows in ROWS}, rules, pids)
+    prefill = turns.sweep({"prefill": work(PREFILL, 1, 0, 1)}, rules, pids)
     return {"rows": {str(rows): found[f"{rows} rows"] for rows in ROWS}, **prefill}
 
 
-def measure_texts(peers, has_draft, options):
-    prompts = [text["prompt_ids"] for text in golden_texts(TIMED_TEXTS)]
+def measure_texts(peers, has_draft, rules):
+    prompts = [text["prompt_ids"] for text in golden_texts(TIMED_TEXTS[:None if rules.strict else 1])]
     orders = {"plain": ["plain", NEW_TOKENS], **({"speculation": ["speculate", NEW_TOKENS, K]} if has_draft else {})}
     work = {name: {peer: TimedTexts(process, order, prompts) for peer, process in peers.items()}
             for name, order in orders.items()}
-    found = turns.sweep(work, options.rounds, [peer.pid for peer in peers.values()], not options.quick)
+    found = turns.sweep(work, rules, [peer.pid for peer in peers.values()])
     return {**found, **({"texts": texts_of(work["plain"], work["speculation"])} if has_draft else {})}
 
 
-def measure_starts(engines, model, kind, options):
-    prompt, peaks = golden_texts(TIMED_TEXTS)[0]["prompt_ids"], {}
+def measure_starts(engines, model, kind, rules):
+    prompt, peaks = golden_texts(TIMED_TEXTS)[0]["prompt_ids"][:START_PROMPT], {}
     commands = {OURS: engines.specdec([model], kind), THEIRS: engines.llama_cpp([model], kind),
                 COPIED: engines.llama_cpp([model], kind, way="copied")}
     work = {"start": {name: started(command, prompt, peaks, name) for name, command in commands.items()}}
-    found = turns.sweep(work, options.rounds, strict=not options.quick)
+    found = turns.sweep(work, rules)
     files = {OURS: engines.models.checkpoint(model, kind) / "model.safetensors", THEIRS: engines.models.gguf(model, kind)}
     return {**found, "peak_bytes": peaks, "file_bytes": {name: file.stat().st_size for name, file in files.items()}}
 
 
-def measure(engines, shape, kind, options):
+def measure(engines, shape, kind, rules, keep):
+    """keep(name, make): what was measured before under that name, or what `make` measures now."""
     models = [model for model in SHAPES[shape] if model]
-    say(f"{shape}/{kind}: start to first token, memory")
-    result = {"shape": shape, "type": kind, **measure_starts(engines, models[0], kind, options)}
-    with turns.Peer(engines.specdec(models, kind)) as ours, turns.Peer(engines.llama_cpp(models, kind)) as theirs:
-        peers = {OURS: ours, THEIRS: theirs}
-        say(f"{shape}/{kind}: passes")
-        result.update(measure_passes(peers, shape, options))
-        say(f"{shape}/{kind}: texts")
-        result.update(measure_texts(peers, len(models) > 1, options))
+
+    def with_peers(make):
+        with turns.Peer(engines.specdec(models, kind)) as ours, turns.Peer(engines.llama_cpp(models, kind)) as theirs:
+            return make({OURS: ours, THEIRS: theirs})
+    parts = {"start": lambda: measure_starts(engines, models[0], kind, rules),
+             "passes": lambda: with_peers(lambda peers: measure_passes(peers, shape, rules)),
+             "texts": lambda: with_peers(lambda peers: measure_texts(peers, len(models) > 1, rules))}
+    result = {"shape": shape, "type": kind}
+    for name, make in parts.items():
+        result.update(keep(f"{shape}-{kind}-{name}", make))
     return result
 
 
@@ -261,6 +264,7 @@ def kept(file, key, make):
         if found["key"] == key:
             say(f"{file.stem}: measured before")
             return found["value"]
+    say(f"{file.stem}: measuring")
     value = make()
     file.parent.mkdir(parents=True, exist_ok=True)
     partial = file.with_name(file.name + ".part")
@@ -281,10 +285,13 @@ def measured(options):
     ours, write_model = (program(options.build / "bin/bench" / name) for name in ("specdec_peer", "write_model"))
     theirs = get_llama_cpp.build(folder, options.jobs)
     engines = Engines(ours, theirs, Models(folder / "models", write_model, theirs, options.threads), options.threads)
-    key = [sources_sha256(), get_llama_cpp.VERSION, options.threads, options.rounds, options.quick]
-    verified = kept(folder / "parts/verified.json", key, lambda: verify(engines))
-    settings = [kept(folder / f"parts/{shape}-{kind}.json", key, lambda: measure(engines, shape, kind, options))
-                for shape, kind in (setting.split("/") for setting in options.only)]
+    rules = turns.Rules(options.rounds, options.spread, not options.quick)
+    key = [sources_sha256(), get_llama_cpp.VERSION, options.threads, rules.rounds, rules.strict]
+
+    def keep(name, make):
+        return kept(folder / f"parts/{name}.json", key, make)
+    verified = keep("verified", lambda: verify(engines))
+    settings = [measure(engines, *setting.split("/"), rules, keep) for setting in options.only]
     now = datetime.datetime.now(datetime.timezone.utc)
     return {"date": now.strftime("%Y-%m-%d %H:%M UTC"), "quick": options.quick, "sources_sha256": sources_sha256(),
             "machine": bench.machine(), "build": run.build_of(options.build), "device": f"CPU, {options.threads} threads",
@@ -310,7 +317,10 @@ def main():
     parser.add_argument("--build", type=pathlib.Path, default=run.REPOSITORY / "build")
     parser.add_argument("--only", nargs="+", type=setting, default=USUAL, metavar="SHAPE/TYPE")
     parser.add_argument("--threads", type=int, default=os.cpu_count())
-    parser.add_argument("--rounds", type=int, default=9, help="that are kept of each measurement (default: 9)")
+    parser.add_argument("--rounds", type=int, default=turns.Rules().rounds,
+                        help="that are kept of each measurement (default: %(default)s)")
+    parser.add_argument("--spread", type=float, default=turns.Rules().largest_spread,
+                        help="that the times of a measurement may have (default: %(default)s)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="of llama.cpp's build")
     parser.add_argument("--quick", action="store_true", help="a smoke test")
     options = parser.parse_args()

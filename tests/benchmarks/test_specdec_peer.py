@@ -26,6 +26,8 @@ class OurPeer(unittest.TestCase):
             seconds = peer.ask("pass", 4, 4, 64, 3)["seconds"]
         golden = text["tokens"][:40]
         self.assertEqual((plain["tokens"][:len(golden)], plain["rounds"]), (golden, 40))
+        for margin, wanted in zip(plain["margins"], text["margins"]):
+            self.assertAlmostEqual(margin, wanted, delta=1e-3)
         self.assertEqual(fast["tokens"][:40], plain["tokens"])
         self.assertEqual(fast["margins"][:40], plain["margins"])
         self.assertLess(fast["rounds"], 25)

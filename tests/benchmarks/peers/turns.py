@@ -7,15 +7,16 @@ is how far these differ, as a part of it.
 """
 import contextlib
 import json
+import math
 import os
 import pathlib
 import statistics
 import subprocess
 import tempfile
 import time
+import typing
 
 DISTURBED = 0.03
-LARGEST_SPREAD = 0.10
 MOST_ATTEMPTS = 4  # as many rounds as are wanted, times this
 REST = 0.02        # seconds before a turn, in which the threads of the one before go to sleep
 
@@ -88,30 +89,36 @@ class Watch:
 
 # --- turns ---
 
-def sweep(work, rounds, pids=(), strict=True, watch=Watch):
+class Rules(typing.NamedTuple):
+    rounds: int = 9                # that are wanted
+    largest_spread: float = 0.10
+    strict: bool = True            # False: every round counts, and no spread is too large
+
+
+def sweep(work, rules, pids=(), watch=Watch):
     """work: {name: {program: function that returns seconds}} -> {name: cell}. The first program is what the others are
-    compared with. strict: disturbed rounds do not count, and the sweep goes on until all spreads are small; it ends the
-    run where they do not become so."""
+    compared with. The sweep goes on until all spreads are small, and ends the run where they do not become so."""
     kept = {name: [] for name in work}
     cells, attempts, first = {}, 0, next(iter(next(iter(work.values()))))
     one_round(work, 0)  # warms up
-    while attempts < rounds * (MOST_ATTEMPTS if strict else 1):
+    while attempts < rules.rounds * (MOST_ATTEMPTS if rules.strict else 1):
         attempts += 1
         watched = watch(pids)
         times = one_round(work, attempts)
-        if strict and watched.others() > DISTURBED:
+        if rules.strict and watched.others() > DISTURBED:
             continue
         for name, found in times.items():
             kept[name].append(found)
         cells = {name: cell(found, first) for name, found in kept.items()}
         done = len(next(iter(kept.values())))
-        if done >= rounds and (not strict or worst_spread(cells)[0] <= LARGEST_SPREAD):
+        if done >= rules.rounds and (not rules.strict or worst_spread(cells)[0] <= rules.largest_spread):
             return cells
     counted = len(next(iter(kept.values())))
-    if counted < rounds:
+    if counted < rules.rounds:
         raise SystemExit(f"other processes disturbed {attempts - counted} of {attempts} rounds: let nothing else run")
     spread, name, program = worst_spread(cells)
-    raise SystemExit(f"the times of {program} for {name} differ by {spread:.0%} in {counted} rounds: let nothing else run")
+    raise SystemExit(f"the times of {program} for {name} differ by {spread:.0%} in {counted} rounds: let nothing else run, or "
+                     f"allow --spread {math.ceil(100 * spread) / 100}")
 
 
 def one_round(work, number):
