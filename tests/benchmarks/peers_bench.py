@@ -280,9 +280,9 @@ def program(file):
 
 
 def measured(options):
-    folder = options.build / "peers"
-    folder.mkdir(parents=True, exist_ok=True)
     ours, write_model = (program(options.build / "bin/bench" / name) for name in ("specdec_peer", "write_model"))
+    folder = options.build / "peers"
+    folder.mkdir(exist_ok=True)
     theirs = get_llama_cpp.build(folder, options.jobs)
     engines = Engines(ours, theirs, Models(folder / "models", write_model, theirs, options.threads), options.threads)
     rules = turns.Rules(options.rounds, options.spread, not options.quick)

@@ -28,13 +28,15 @@ def download(folder):
     say(f"downloading {PACKAGE} {VERSION} (77 MB) from the Python package index")
     wanted = folder / "requirements.txt"
     wanted.write_text(f"{PACKAGE}=={VERSION} --hash=sha256:{SHA256}\n", encoding="utf-8")
-    done = subprocess.run([sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--retries=1",
-                           "--no-binary=" + PACKAGE, "--no-deps", "--require-hashes", f"--requirement={wanted}",
-                           f"--dest={folder}"], capture_output=True, text=True)
-    if done.returncode != 0 or not is_the_archive(archive):
-        said = next((line for line in done.stderr.splitlines() if "ERROR" in line), done.stderr.strip()[-200:])
-        raise SystemExit(f"pip cannot download {PACKAGE} {VERSION}, and the first run needs it and a network: {said}; "
-                         f"or put its source distribution into {folder}")
+    commands = [[sys.executable, "-m", "venv", folder / "venv"],
+                [folder / "venv/bin/pip", "download", "--quiet", "--disable-pip-version-check", "--retries=1",
+                 "--no-binary=" + PACKAGE, "--no-deps", "--require-hashes", f"--requirement={wanted}", f"--dest={folder}"]]
+    for command in commands:
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        if done.returncode != 0:
+            said = next((line for line in done.stdout.splitlines() if "ERROR" in line), done.stdout.strip()[-200:])
+            raise SystemExit(f"{PACKAGE} {VERSION} cannot be downloaded; the first run needs python3-venv and a network: {said}; "
+                             f"or put {ARCHIVE} into {folder}")
     return archive
 
 
