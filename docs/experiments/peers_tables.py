@@ -102,7 +102,7 @@ def texts(results):
 def near(results):
     """After what margins texts differ."""
     settings = [setting for setting in results.data["settings"] if "texts" in setting]
-    margins = [margin for setting in settings for margin in setting["texts"]["near_ties"]]
+    margins = [margin for setting in settings for margin in setting["texts"]["margins_of_changes"]]
     count = sum(setting["texts"]["texts"] for setting in settings)
     same = sum(setting["texts"]["same_plain"] for setting in settings)
     if not margins:

@@ -194,7 +194,7 @@ def started(command, prompt, peaks, name):
 
 def texts_of(plain, speculative):
     """What speculation did to the texts of each engine, and how the plain texts of both compare."""
-    result = {"texts": len(plain[OURS].texts), "tokens": NEW_TOKENS, "K": K, "near_ties": []}
+    result = {"texts": len(plain[OURS].texts), "tokens": NEW_TOKENS, "K": K, "margins_of_changes": []}
     pairs = list(zip(plain[OURS].texts, plain[THEIRS].texts))
     result["same_plain"] = sum(first_difference(a["tokens"], b["tokens"]) is None for a, b in pairs)
     for name in plain:
@@ -204,7 +204,7 @@ def texts_of(plain, speculative):
         emitted = sum(len(other["tokens"]) for _, other in both)
         result[name] = {"unchanged": len(both) - len(differ),
                         "tokens_per_round": turns.rounded(emitted / sum(other["rounds"] for _, other in both))}
-        result["near_ties"] += [turns.rounded(text["margins"][at]) for text, at in differ]
+        result["margins_of_changes"] += [turns.rounded(text["margins"][at]) for text, at in differ]
     if result[OURS]["unchanged"] != result["texts"]:
         raise SystemExit("speculation changed a text of specdec's")
     return result

@@ -46,13 +46,13 @@ class Turns(unittest.TestCase):
         self.assertEqual(turns.busy_seconds(f"cpu  {ticks} {ticks} {ticks} 999 999 0 0 {ticks} 7 7\ncpu0 1"), 4)
 
     def test_own_work_is_none_of_others(self):
-        """Over a second, in which the others took 0.5 of the 2 seconds that the processors were busy."""
+        """Over a second of two processors, in which the others took 0.5 of the 2 busy seconds."""
         with unittest.mock.patch.object(turns, "busy_seconds", iter((10, 12)).__next__), \
              unittest.mock.patch.object(turns, "own_seconds", lambda _: next(own)), \
              unittest.mock.patch.object(turns.time, "monotonic", iter((0, 1)).__next__), \
              unittest.mock.patch.object(turns.os, "cpu_count", lambda: 2):
             own = iter((3, 4.5))
-            self.assertEqual(turns.Watch(()).others(), 0.25)
+            self.assertEqual(turns.Watch(()).others(), (0.5 - turns.UNSEEN) / 2)
 
     def sweep(self, times, watch=Steady, rounds=3, strict=True):
         """times: of each call of either program, in turns; the last one for ever."""
@@ -128,7 +128,7 @@ class Measuring(unittest.TestCase):
         same = timed(text_of([1, 2, 7]), text_of([3, 4]))
         fast = {OURS: same, THEIRS: timed(text_of([1, 2, 7]), text_of([3, 6, 6]))}
         found = peers_bench.texts_of(plain, fast)
-        self.assertEqual((found["same_plain"], found["near_ties"]), (1, [0.01]))
+        self.assertEqual((found["same_plain"], found["margins_of_changes"]), (1, [0.01]))
         self.assertEqual(found[OURS], {"unchanged": 2, "tokens_per_round": 2.5})
         self.assertEqual(found[THEIRS], {"unchanged": 1, "tokens_per_round": 3})
         with self.assertRaisesRegex(SystemExit, "speculation changed a text of specdec's"):
@@ -215,7 +215,7 @@ def sample():
     first = {"shape": "134m", "type": "bf16", "rows": {"1": cell(1.25), "6": cell(0.99)}, "prefill": cell(0.8, 0.5),
              "start": cell(0.25, 2, (THEIRS, COPIED)), "plain": cell(1.5), "speculation": cell(2, 0.005),
              "peak_bytes": {OURS: 4e8, THEIRS: 3e8, COPIED: 5e8}, "file_bytes": {OURS: 2.5e8, THEIRS: 2.6e8},
-             "texts": {"texts": 4, "tokens": 64, "K": 4, "near_ties": [0.01, 0.002], "same_plain": 3,
+             "texts": {"texts": 4, "tokens": 64, "K": 4, "margins_of_changes": [0.01, 0.002], "same_plain": 3,
                        OURS: {"unchanged": 4, "tokens_per_round": 2.5}, THEIRS: {"unchanged": 2, "tokens_per_round": 2.4}}}
     second = {name: value for name, value in first.items() if name not in ("speculation", "texts")}
     return {"date": "2030-01-02 03:04 UTC", "quick": False, "sources_sha256": "0123456789abcdef" * 4,

@@ -17,6 +17,7 @@ import time
 import typing
 
 DISTURBED = 0.03
+UNSEEN = 0.03      # seconds of computing that the counters, which tick a hundred times a second, may be wrong by
 MOST_ATTEMPTS = 4  # as many rounds as are wanted, times this
 REST = 0.02        # seconds before a turn, in which the threads of the one before go to sleep
 
@@ -84,7 +85,7 @@ class Watch:
     def others(self):
         seconds = time.monotonic() - self.start[0]
         others = busy_seconds() - self.start[1] - (own_seconds(self.pids) - self.start[2])
-        return max(others, 0) / (seconds * os.cpu_count())
+        return max(others - UNSEEN, 0) / (seconds * os.cpu_count())
 
 
 # --- turns ---
