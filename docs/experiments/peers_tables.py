@@ -85,32 +85,37 @@ def start(results):
 def texts(results):
     lines = []
     for setting in results.data["settings"]:
-        if "speculation" not in setting:
-            continue
-        plain, speculation, found = setting["plain"], setting["speculation"], setting["texts"]
-        for name in (OURS, THEIRS):
-            alone, fast = plain[name]["seconds"], speculation[name]["seconds"]
-            lines.append([name_of(setting) if name == OURS else "", name, f"{1 / alone:,.0f}", f"{1 / fast:,.0f}",
-                          number(alone / fast), number(found[name]["tokens_per_round"]),
-                          f"{found[name]['unchanged']} of {found['texts']}"])
-        lines.append(["", "times as fast", f"**{times_as_fast(plain)}**", f"**{times_as_fast(speculation)}**", "", "", ""])
+        lines += [[name_of(setting) if name == OURS else "", name, *text_columns(setting, name)] for name in (OURS, THEIRS)]
+        fast = [f"**{times_as_fast(setting[work])}**" if work in setting else "" for work in ("plain", "speculation")]
+        lines.append(["", "times as fast", *fast, "", "", ""])
     return markdown(["model", "", "plain, tokens/s", "speculation, tokens/s", "speedup", "tokens per round",
                      "texts that stayed the same"], lines)
+
+
+def text_columns(setting, name):
+    """Of one program; a model without a draft has its plain speed alone."""
+    alone = setting["plain"][name]["seconds"]
+    if "speculation" not in setting:
+        return [f"{1 / alone:,.0f}", "", "", "", ""]
+    fast, found = setting["speculation"][name]["seconds"], setting["texts"]
+    return [f"{1 / alone:,.0f}", f"{1 / fast:,.0f}", number(alone / fast), number(found[name]["tokens_per_round"]),
+            f"{found[name]['unchanged']} of {found['texts']}"]
 
 
 @table
 def near(results):
     """After what margins texts differ."""
-    settings = [setting for setting in results.data["settings"] if "texts" in setting]
-    margins = [margin for setting in settings for margin in setting["texts"]["margins_of_changes"]]
-    count = sum(setting["texts"]["texts"] for setting in settings)
-    same = sum(setting["texts"]["same_plain"] for setting in settings)
-    if not margins:
-        changed = "Speculation changed none of llama.cpp's texts here."
+    found = [setting["texts"] for setting in results.data["settings"] if "texts" in setting]
+    margins = [margin for texts in found for margin in texts["margins_of_changes"]]
+    if margins:
+        changed = (f"Speculation changed {len(margins)} of llama.cpp's {sum(texts['texts'] for texts in found)} texts here. Where "
+                   f"such a text first differs, the margin between the two likeliest tokens was {max(margins):.2g} of a logit "
+                   f"at most.")
     else:
-        changed = (f"Speculation changed {len(margins)} of llama.cpp's {count} texts here. Where such a text first "
-                   f"differs, the margin between the two likeliest tokens was {max(margins):.2g} of a logit at most.")
-    return prose(f"{changed} {same} of the {count} plain texts are the same in both programs.")
+        changed = "Speculation changed none of llama.cpp's texts here."
+    same = "; ".join(f"{name_of(setting)}: {setting['plain_texts']['same']} of {setting['plain_texts']['texts']}"
+                     for setting in results.data["settings"])
+    return prose(f"{changed} Plain texts that are the same in both programs: {same}.")
 
 
 # --- where this project is behind ---

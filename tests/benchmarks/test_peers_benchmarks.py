@@ -119,20 +119,24 @@ class Measuring(unittest.TestCase):
         ours = text_of([1, 2, 3], [1, 0.5, 1])
         self.assertEqual(peers_bench.compare_texts(ours, text_of([1, 2, 3]), "a"), 0)
         self.assertEqual(peers_bench.compare_texts(ours, text_of([1, 9, 3], [1, 9e-4, 1]), "a"), 1)
-        with self.assertRaisesRegex(SystemExit, "code-3: in float32, token 1 is 2 here and 9 in llama.cpp.*void"):
+        with self.assertRaisesRegex(SystemExit, "code-3: token 1 is 2 here and 9 in llama.cpp.*void"):
             peers_bench.compare_texts(ours, text_of([1, 9, 3]), "code-3")
+        plain = {OURS: timed(ours, ours), THEIRS: timed(ours, text_of([1, 9, 3]))}
+        self.assertEqual(peers_bench.same_texts(plain, 0.5), 1)
+        with self.assertRaisesRegex(SystemExit, "plain stories-0: token 1"):
+            peers_bench.same_texts(plain, 0.49)
 
     def test_texts_under_speculation(self):
         plain = {OURS: timed(text_of([1, 2]), text_of([3, 4])),
                  THEIRS: timed(text_of([1, 2]), text_of([3, 5], [1, 0.01]))}
         same = timed(text_of([1, 2, 7]), text_of([3, 4]))
         fast = {OURS: same, THEIRS: timed(text_of([1, 2, 7]), text_of([3, 6, 6]))}
-        found = peers_bench.texts_of(plain, fast)
-        self.assertEqual((found["same_plain"], found["margins_of_changes"]), (1, [0.01]))
+        found = peers_bench.texts_under_speculation(plain, fast)
+        self.assertEqual(found["margins_of_changes"], [0.01])
         self.assertEqual(found[OURS], {"unchanged": 2, "tokens_per_round": 2.5})
         self.assertEqual(found[THEIRS], {"unchanged": 1, "tokens_per_round": 3})
         with self.assertRaisesRegex(SystemExit, "speculation changed a text of specdec's"):
-            peers_bench.texts_of(plain, {**fast, OURS: fast[THEIRS]})
+            peers_bench.texts_under_speculation(plain, {**fast, OURS: fast[THEIRS]})
 
     def test_what_was_measured_is_kept_until_something_changes(self):
         with tempfile.TemporaryDirectory() as name, quiet():
@@ -214,8 +218,8 @@ def cell(ratio, seconds=0.01, others=(THEIRS,)):
 def sample():
     first = {"shape": "134m", "type": "bf16", "rows": {"1": cell(1.25), "6": cell(0.99)}, "prefill": cell(0.8, 0.5),
              "start": cell(0.25, 2, (THEIRS, COPIED)), "plain": cell(1.5), "speculation": cell(2, 0.005),
-             "peak_bytes": {OURS: 4e8, THEIRS: 3e8, COPIED: 5e8}, "file_bytes": {OURS: 2.5e8, THEIRS: 2.6e8},
-             "texts": {"texts": 4, "tokens": 64, "K": 4, "margins_of_changes": [0.01, 0.002], "same_plain": 3,
+             "plain_texts": {"texts": 4, "same": 3}, "peak_bytes": {OURS: 4e8, THEIRS: 3e8, COPIED: 5e8}, "file_bytes": {OURS: 2.5e8, THEIRS: 2.6e8},
+             "texts": {"texts": 4, "tokens": 64, "K": 4, "margins_of_changes": [0.01, 0.002],
                        OURS: {"unchanged": 4, "tokens_per_round": 2.5}, THEIRS: {"unchanged": 2, "tokens_per_round": 2.4}}}
     second = {name: value for name, value in first.items() if name not in ("speculation", "texts")}
     return {"date": "2030-01-02 03:04 UTC", "quick": False, "sources_sha256": "0123456789abcdef" * 4,
@@ -262,14 +266,17 @@ class Tables(unittest.TestCase):
         self.assertEqual(rows("start")[1], ["`134m`, bf16", "2 s", "0.5 s", "0.5 s", "250 MB", "260 MB", "400 MB",
                                             "300 MB", "500 MB"])
 
-    def test_texts_of_pairs_alone(self):
+    def test_texts(self):
         self.assertEqual(rows("texts")[1:], [
             ["`134m`, bf16", "specdec", "100", "200", "2.00", "2.50", "4 of 4"],
             ["", "llama.cpp", "67", "100", "1.50", "2.40", "2 of 4"],
-            ["", "times as fast", "**1.50**", "**2.00**", "", "", ""]])
+            ["", "times as fast", "**1.50**", "**2.00**", "", "", ""],
+            ["`1b`, bf16", "specdec", "100", "", "", "", ""], ["", "llama.cpp", "67", "", "", "", ""],
+            ["", "times as fast", "**1.50**", "", "", "", ""]])
         text = made("near").replace("\n", " ")
         self.assertIn("changed 2 of llama.cpp's 4 texts", text)
-        self.assertIn("was 0.01 of a logit at most. 3 of the 4 plain texts", text)
+        self.assertIn("was 0.01 of a logit at most.", text)
+        self.assertIn("`134m`, bf16: 3 of 4; `1b`, bf16: 3 of 4.", text)
 
     def test_behind(self):
         """Beyond the spreads: 0.99 with a spread of 2% is not."""
