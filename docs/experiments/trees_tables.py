@@ -2,6 +2,7 @@
 import json
 import pathlib
 import re
+from statistics import geometric_mean
 
 from table_text import markdown, number
 
@@ -137,6 +138,21 @@ def trees_kinds(data):
         rows.append(row)
     return markdown(["text", "best chain, this CPU", "best tree, this CPU", "best chain, rows free",
                      "best tree, rows free"], rows)
+
+
+@table
+def trees_clock(data):
+    """What trees gain over the chain of three by the clock, and what the accounting says of it."""
+    every, chain = data["clock"]["trees"], list(data["shapes"]["chain of 3"]["kinds"].values())
+    model = timed(costs_of("134m"))
+    rows = []
+    for name, kinds in every.items():
+        measured = [kinds[kind][0] for kind in KINDS]
+        shape = data["shapes"].get(name)
+        expected = gain(list(shape["kinds"].values()), *model) / gain(chain, *model) if shape else None
+        rows.append([name, *(number(value) for value in measured), f"**{number(geometric_mean(measured))}**",
+                     number(expected) if expected else ""])
+    return markdown(["tree", *KINDS, "mean", "accounting"], rows)
 
 
 @table

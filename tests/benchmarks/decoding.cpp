@@ -29,7 +29,6 @@ constexpr const char* kPrompts[] = {"arithmetic-6", "dialogue-2", "code-3",     
 constexpr const char* kOwnShape = "embedded";
 constexpr std::string_view kInt8 = "_int8";
 constexpr int kMostDrafts = 32;
-constexpr int kTurn = 4;               // tokens
 constexpr double kSampleSeconds = 10;  // of the parts of a round, after a text
 
 std::vector<BenchmarkText> read_texts() {
@@ -216,13 +215,6 @@ Speedup Decoding::speedup() {
   const StepTimes times =
       measure_steps(steps_, context_, rounds_, drafting, choose, kSampleSeconds);
   return specdec::speedup(stats_, times);
-}
-
-void take_turns(Decoding& one, Decoding& other) {
-  for (int tokens = kTurn; !one.finished() || !other.finished(); tokens += kTurn) {
-    one.advance(tokens);
-    other.advance(tokens);
-  }
 }
 
 void compare(benchmark::State& state, BenchmarkModels& models, BenchmarkTarget& target,

@@ -141,7 +141,14 @@ class Decoding {
 };
 
 // Two decodings of one text, a few tokens of the one, then of the other.
-void take_turns(Decoding& one, Decoding& other);
+template <typename One, typename Other>
+void take_turns(One& one, Other& other) {
+  constexpr int kTurn = 4;  // tokens
+  for (int tokens = kTurn; !one.finished() || !other.finished(); tokens += kTurn) {
+    one.advance(tokens);
+    other.advance(tokens);
+  }
+}
 
 // Decodes a text plainly and by speculation, in turns, as often as the state asks for. Counters:
 //   tokens_per_second, plain_tokens_per_second
