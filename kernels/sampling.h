@@ -9,10 +9,27 @@ namespace specdec {
 // Choosing tokens where the logits are, for a backend whose memory is not the host's: what
 // common/sampling and stage 5 do on the host. Only ids, counts and flags come back.
 //
-// Distributions are float64, as on the host, and every draw and every decision is the host's. (Sums
-// may be taken in another order, and a GPU's exp and log may differ in the last bit: a decision
-// could differ only where a uniform or top_p is within such a rounding of its boundary.) What comes
-// of a row or a round depends on that row or round alone, bit for bit.
+// Distributions are float64, and they are the host's, bit for bit; so every draw by inversion and
+// every decision is the host's. Both sides hold to this:
+// - scores (logits, after a penalty) are float32, and filters compare them;
+// - weights are e^((score - peak) x (1 / temperature)) in float64 by the same operations
+//   (kernels/exponential64.h), probabilities are weights x (1 / their sum);
+// - top-p adds weights up as integers, multiples of kWeightUnit, whose sum has no order;
+// - sums in float64 have one order (below).
+// Only a race takes a logarithm, whose last bit may differ on a GPU: its winner could be another
+// where two arrivals are that close. What comes of a row or a round depends on that row or round
+// alone, bit for bit.
+
+// The order of sums over a vocabulary. Tokens are added in segments of 256. Within one, partial sum
+// l takes tokens l, l + 32, ...; then a tree adds l and l + 16, l + 8, l + 4, l + 2, l + 1. Running
+// sums, of the segments and then of the tokens in one segment, go on in rows of 32: within a row,
+// value l adds what is 1, 2, 4, 8, 16 places before it (Hillis and Steele), and to that the sum of
+// all rows before. The total is the last running sum of the segments.
+inline constexpr int kSumLanes = 32;
+inline constexpr int kSegment = 256;
+
+// The likeliest token weighs 1, so less than 2^20 tokens weigh less than 2^64 units.
+inline constexpr double kWeightUnit = 0x1p-44;
 
 // How a row of logits becomes a distribution: SamplingOptions and probabilities() of
 // common/sampling/distribution.h. REQUIRES: numbers in the range that they have there.
@@ -203,7 +220,8 @@ class Sampler {
                                 std::int32_t* tokens) = 0;
 
   // Judges rounds side by side. acceptance_probs: host memory, one for each draft of each round, in
-  // order: sum min(p, q) for the drafts that were tested, 0 for the others.
+  // order: sum min(p, q) for the drafts that were tested, 0 for the others. Or empty, where no
+  // statistics are wanted: they take a pass over both distributions of every draft.
   virtual void judge(std::span<const DraftedRound> rounds, std::span<Verdict> verdicts,
                      std::span<double> acceptance_probs) = 0;
 

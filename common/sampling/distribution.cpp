@@ -1,26 +1,29 @@
 #include "common/sampling/distribution.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <functional>
 #include <limits>
-#include <numeric>
 
 #include "common/base/check.h"
 #include "common/base/error.h"
+#include "kernels/cpu/softmax.h"
 
 namespace specdec {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 std::size_t index_of(TokenId token) { return static_cast<std::size_t>(token); }
 
 // The sum of what one can draw from.
 double total_of(std::span<const double> probs) {
-  double total = 0;
-  for (const double prob : probs) {
-    SPECDEC_CHECK(prob >= 0, "a probability of at least 0, not {}", prob);
-    total += prob;
+  const double total = cpu::sum(probs);
+  if (std::isnan(total)) {
+    for (const double prob : probs) {
+      SPECDEC_CHECK(prob >= 0, "a probability of at least 0, not {}", prob);
+    }
   }
   SPECDEC_CHECK(total > 0 && total < kInfinity,
                 "a positive and finite total of the probabilities, not {}", total);
@@ -51,110 +54,222 @@ void check_sampling_options(const SamplingOptions& options) {
 }
 
 SamplingScratch::SamplingScratch(int vocab_size)
-    : scores_(index_of(vocab_size)), ids_(index_of(vocab_size)) {}
+    : scores_(index_of(vocab_size)),
+      kept_scores_(scores_.size()),
+      work_(scores_.size()),
+      weights_(scores_.size()),
+      keys_(scores_.size()),
+      ids_(scores_.size()) {
+  SPECDEC_CHECK(vocab_size < 1 << 20, "a vocabulary of less than 2^20 tokens, not {}", vocab_size);
+}
 
 // The steps of probabilities() for the first n tokens, on the memory of one call.
 class SamplingPipeline {
  public:
-  SamplingPipeline(SamplingScratch& scratch, std::span<double> probs)
-      : scores_(std::span(scratch.scores_).first(probs.size())),
-        ids_(std::span(scratch.ids_).first(probs.size())),
-        probs_(probs) {}
+  SamplingPipeline(SamplingScratch& scratch, std::span<const float> logits, std::span<double> probs)
+      : scratch_(scratch), scores_(logits.first(probs.size())), probs_(probs) {}
 
-  // scores = the logits, those of the history penalised. Each from the original logit, so that a
-  // token which occurs twice is penalised once.
+  // Each score from the original logit, so that a token which occurs twice is penalised once.
   void penalise(std::span<const float> logits, std::span<const TokenId> history, double penalty) {
-    std::copy_n(logits.begin(), scores_.size(), scores_.begin());
     if (penalty == 1) return;
+    const auto scores = std::span(scratch_.scores_).first(scores_.size());
+    std::ranges::copy(scores_, scores.begin());
     for (const TokenId token : history) {
       SPECDEC_CHECK(token >= 0 && index_of(token) < logits.size(),
                     "token {} of the history to be below the vocabulary's size {}", token,
                     logits.size());
-      if (index_of(token) >= scores_.size()) continue;
+      if (index_of(token) >= scores.size()) continue;
       const double logit = logits[index_of(token)];
-      scores_[index_of(token)] = logit < 0 ? logit * penalty : logit / penalty;
+      scores[index_of(token)] = static_cast<float>(logit < 0 ? logit * penalty : logit / penalty);
     }
+    scores_ = scores;
   }
 
-  // The largest score, the lowest id among equals.
-  TokenId best() const {
-    TokenId best = 0;
-    for (std::size_t i = 0; i < scores_.size(); i++) {
-      if (!(scores_[i] < kInfinity)) {
-        fail(
-            "there is nothing to sample from: the logit of token {} is {}; the model's weights "
-            "may be damaged",
-            i, scores_[i]);
-      }
-      if (scores_[i] > scores_[index_of(best)]) best = static_cast<TokenId>(i);
-    }
-    if (scores_[index_of(best)] == -kInfinity) {
+  // Looks at every score. Throws Error where there is no distribution.
+  void find_peak() {
+    peak_ = cpu::largest_score(scores_);
+    if (peak_ == -kInfinity) {
       fail("there is nothing to sample from: every logit is minus infinity");
     }
-    return best;
+    if (std::isfinite(peak_)) return;
+    const auto bad = std::ranges::find_if_not(scores_, [](float s) { return s < kInfinity; });
+    fail(
+        "there is nothing to sample from: the logit of token {} is {}; the model's weights may be "
+        "damaged",
+        bad - scores_.begin(), *bad);
   }
 
-  void one_hot(TokenId token) {
-    std::fill(probs_.begin(), probs_.end(), 0.0);
-    probs_[index_of(token)] = 1;
+  // All to the largest score, the lowest id among equals.
+  void one_hot() {
+    std::ranges::fill(probs_, 0.0);
+    probs_[index_of(static_cast<TokenId>(std::ranges::find(scores_, peak_) - scores_.begin()))] = 1;
   }
 
-  // Drops the scores below the k-th largest. REQUIRES: 0 < k < n.
-  void keep_top_k(int k) {
-    std::iota(ids_.begin(), ids_.end(), 0);
-    std::nth_element(ids_.begin(), ids_.begin() + (k - 1), ids_.end(),
-                     [&](TokenId a, TokenId b) { return likelier(a, b); });
-    const double last = scores_[index_of(ids_[index_of(k - 1)])];
-    for (double& score : scores_) {
-      if (score < last) score = -kInfinity;
+  void softmax(double temperature) {
+    const double total = exponentiate(scores_, temperature, probs_);
+    cpu::multiply(probs_, 1 / total);
+  }
+
+  // The same over the tokens that the filters keep.
+  void filtered_softmax(const SamplingOptions& options) {
+    double total = 0;
+    if (options.top_k > 0 && index_of(options.top_k) < scores_.size()) {
+      // The temperature keeps the order of the scores, so top-k may come before the division.
+      keep_top_k(index_of(options.top_k));
+      exponentiate(kept_scores(), options.temperature, weights());
+      total = cpu::sum(ids(), weights());
+    } else {
+      total = exponentiate(scores_, options.temperature, probs_);
+      keep_at_least(lowest_in_top_p(options, total));
+      for (std::size_t j = 0; j < count_; j++) weights()[j] = probs_[index_of(ids()[j])];
     }
-  }
-
-  // probs = exp((score - largest) / temperature), not yet normalised. With the largest taken off
-  // first, no temperature is so small that the quotient overflows upwards.
-  void exponentiate(TokenId largest, double temperature) {
-    const double peak = scores_[index_of(largest)];
-    for (std::size_t i = 0; i < scores_.size(); i++) {
-      probs_[i] = std::exp((scores_[i] - peak) / temperature);
+    if (options.top_p < 1) {
+      keep_top_p(options.top_p, total);
+      total = cpu::sum(ids(), weights());
     }
-  }
-
-  // Sets to zero what follows the likeliest tokens that hold top_p together. Few are kept as a
-  // rule, so they come off a heap; sorting all would take longer than everything else.
-  void keep_top_p(double top_p) {
-    const double total = sum();
-    const auto last_is_likelier = [&](TokenId a, TokenId b) { return likelier(b, a); };
-    std::iota(ids_.begin(), ids_.end(), 0);
-    std::make_heap(ids_.begin(), ids_.end(), last_is_likelier);
-    auto end = ids_.end();
-    for (double before = 0; before < top_p && end != ids_.begin();) {
-      std::pop_heap(ids_.begin(), end, last_is_likelier);
-      before += probs_[index_of(*--end)] / total;
-    }
-    std::for_each(ids_.begin(), end, [&](TokenId dropped) { probs_[index_of(dropped)] = 0; });
-  }
-
-  void normalise() {
-    const double total = sum();
-    for (double& prob : probs_) prob /= total;
+    const double scale = 1 / total;
+    std::ranges::fill(probs_, 0.0);
+    for (std::size_t j = 0; j < count_; j++) probs_[index_of(ids()[j])] = weights()[j] * scale;
   }
 
  private:
-  bool likelier(TokenId a, TokenId b) const {
-    const double score_a = scores_[index_of(a)], score_b = scores_[index_of(b)];
-    return score_a > score_b || (score_a == score_b && a < b);
-  }
-  double sum() const { return std::accumulate(probs_.begin(), probs_.end(), 0.0); }
+  // Of the tokens that are still kept, in the order of ids.
+  std::span<TokenId> ids() const { return std::span(scratch_.ids_).first(count_); }
+  std::span<float> kept_scores() const { return std::span(scratch_.kept_scores_).first(count_); }
+  std::span<double> weights() const { return std::span(scratch_.weights_).first(count_); }
 
-  std::span<double> scores_;  // [n]
-  std::span<TokenId> ids_;    // [n]
-  std::span<double> probs_;   // [n]
+  // e^((score - peak) / temperature), and their sum. With the largest taken off first, no
+  // temperature is so small that a weight overflows.
+  double exponentiate(std::span<const float> scores, double temperature, std::span<double> to) {
+    const double scale = std::min(1 / temperature, std::numeric_limits<double>::max());
+    return cpu::exponentiate(scores, peak_, scale, to);
+  }
+
+  // What is minus infinity is never kept.
+  void keep_at_least(float score) {
+    count_ = cpu::collect_at_least(std::max(score, std::numeric_limits<float>::lowest()), scores_,
+                                   scratch_.ids_, scratch_.kept_scores_);
+  }
+
+  // Keeps the j of the kept tokens for which keep(j) is true.
+  template <typename Keep>
+  void keep_only(const Keep& keep) {
+    std::size_t count = 0;
+    for (std::size_t j = 0; j < count_; j++) {
+      const bool kept = keep(j);
+      scratch_.ids_[count] = scratch_.ids_[j];
+      scratch_.kept_scores_[count] = scratch_.kept_scores_[j];
+      scratch_.weights_[count] = scratch_.weights_[j];
+      count += kept;
+    }
+    count_ = count;
+  }
+
+  // Keeps the k largest scores, and those equal to the last of them. REQUIRES: 0 < k < n.
+  void keep_top_k(std::size_t k) {
+    const auto kth_largest = [k](std::span<float> scores) {
+      const auto kth = scores.begin() + static_cast<std::ptrdiff_t>(k - 1);
+      std::nth_element(scores.begin(), kth, scores.end(), std::greater());
+      return *kth;
+    };
+    // Deal the scores out to 4k columns. Where k columns have a score of this size or more, so have
+    // k tokens; most columns that have one have no second, so there are few more.
+    float bound = -kInfinity;
+    const std::size_t columns = (4 * k + 15) / 16 * 16;
+    if (columns <= scores_.size() / 2) {
+      const auto maxima = std::span(scratch_.work_).first(columns);
+      cpu::column_maxima(scores_, maxima);
+      bound = kth_largest(maxima);
+    }
+    keep_at_least(bound);
+    if (count_ <= k) return;
+    const auto scores = std::span(scratch_.work_).first(count_);
+    std::ranges::copy(kept_scores(), scores.begin());
+    const float last = kth_largest(scores);
+    keep_only([&](std::size_t j) { return kept_scores()[j] >= last; });
+  }
+
+  // A score that all tokens of top-p have. Those below it weigh less than an eighth of what top-p
+  // may leave out, taken together: n tokens, each less than the n-th part.
+  float lowest_in_top_p(const SamplingOptions& options, double total) const {
+    if (options.top_p == 1) return -kInfinity;
+    const double part = (1 - options.top_p) * total / (8 * static_cast<double>(scores_.size()));
+    const double lowest = peak_ + options.temperature * std::log(part);
+    return std::nextafter(
+        static_cast<float>(std::max<double>(lowest, std::numeric_limits<float>::lowest())),
+        -kInfinity);
+  }
+
+  // Larger for a likelier token: for a larger score, and among equals for the lower id. The upper
+  // half holds a float's bits in the order of integers, with -0 as +0.
+  std::uint64_t likelihood(std::size_t j) const {
+    const auto bits = std::bit_cast<std::uint32_t>(kept_scores()[j] + 0.0f);
+    const std::uint32_t order = bits >> 31 != 0 ? ~bits : bits | 1u << 31;
+    return static_cast<std::uint64_t>(order) << 32 | ~static_cast<std::uint32_t>(j);
+  }
+  std::uint64_t units(std::size_t j) const {
+    return static_cast<std::uint64_t>(std::nearbyint(weights()[j] / kWeightUnit));
+  }
+
+  std::uint64_t sum_units() const {
+    std::uint64_t sum = 0;
+    for (std::size_t j = 0; j < count_; j++) sum += units(j);
+    return sum;
+  }
+
+  // Keeps the likeliest of the kept tokens that hold top_p of the total together. A token without a
+  // unit is not among them.
+  void keep_top_p(double top_p, double total) {
+    const auto wanted = static_cast<std::uint64_t>(std::ceil(top_p * total / kWeightUnit));
+    const std::uint64_t goal = std::min(wanted, sum_units());
+    drop_the_tail(goal);
+    const std::uint64_t last = last_to_reach(goal);
+    keep_only([&](std::size_t j) { return likelihood(j) >= last; });
+  }
+
+  // Drops tokens that are too unlikely to be among those that reach the goal: as many as are kept,
+  // each of less than their part of what is too much, are too little to miss. (Half of that, as the
+  // last bits of weights need not have the order of the scores.)
+  void drop_the_tail(std::uint64_t goal) {
+    for (std::size_t before = 2 * count_; count_ > 0 && count_ < before - before / 4;) {
+      before = count_;
+      const std::uint64_t part = (sum_units() - goal) / count_ / 2;
+      if (part > 0) keep_only([&](std::size_t j) { return units(j) > part; });
+    }
+  }
+
+  // The likelihood of the last token that is needed to reach the goal. This takes the place of a
+  // sort: which half of a range is it in?
+  std::uint64_t last_to_reach(std::uint64_t goal) {
+    auto range = std::span(scratch_.keys_).first(count_);
+    for (std::size_t j = 0; j < count_; j++) range[j] = likelihood(j);
+    for (std::uint64_t held = 0; range.size() > 1;) {  // held: by all that are likelier
+      const auto half = range.begin() + std::ssize(range) / 2;
+      std::nth_element(range.begin(), half, range.end(), std::greater());
+      const std::span<const std::uint64_t> upper(range.begin(), half);
+      std::uint64_t sum = held;
+      for (const std::uint64_t key : upper) sum += units(~static_cast<std::uint32_t>(key));
+      if (sum >= goal) {
+        range = range.first(upper.size());
+      } else {
+        held = sum;
+        range = range.subspan(upper.size());
+      }
+    }
+    return range[0];
+  }
+
+  SamplingScratch& scratch_;
+  std::span<const float> scores_;  // [n]
+  std::span<double> probs_;        // [n]
+  float peak_ = 0;
+  std::size_t count_ = 0;  // of the tokens that are kept
 };
 
 // How many logits there are before those at the end that are minus infinity; at least 1.
 std::size_t without_padding(std::span<const float> logits) {
   std::size_t n = logits.size();
-  while (n > 1 && logits[n - 1] == -std::numeric_limits<float>::infinity()) n--;
+  while (n > 1 && logits[n - 1] == -kInfinity) n--;
   return n;
 }
 
@@ -168,28 +283,21 @@ void probabilities(std::span<const float> logits, std::span<const TokenId> histo
                 logits.size(), probs.size(), scratch.vocab_size());
   const std::size_t n = without_padding(logits);
   std::ranges::fill(probs.subspan(n), 0.0);
-  SamplingPipeline pipeline(scratch, probs.first(n));
+  SamplingPipeline pipeline(scratch, logits, probs.first(n));
   pipeline.penalise(logits, history, options.repetition_penalty);
-  const TokenId best = pipeline.best();
-  if (options.temperature == 0) return pipeline.one_hot(best);
-  // The temperature keeps the order of the scores, so top-k may come before the division.
-  if (options.top_k > 0 && index_of(options.top_k) < n) pipeline.keep_top_k(options.top_k);
-  pipeline.exponentiate(best, options.temperature);
-  if (options.top_p < 1) pipeline.keep_top_p(options.top_p);
-  pipeline.normalise();
+  pipeline.find_peak();
+  if (options.temperature == 0) {
+    pipeline.one_hot();
+  } else if (options.top_p < 1 || (options.top_k > 0 && index_of(options.top_k) < n)) {
+    pipeline.filtered_softmax(options);
+  } else {
+    pipeline.softmax(options.temperature);
+  }
 }
 
 TokenId sample(std::span<const double> probs, double u) {
   SPECDEC_CHECK(u >= 0 && u < 1, "a uniform of at least 0 and below 1, not {}", u);
-  const double total = total_of(probs);
-  TokenId last_possible = 0;
-  double cumulative = 0;
-  for (std::size_t i = 0; i < probs.size(); i++) {
-    if (probs[i] > 0) last_possible = static_cast<TokenId>(i);
-    cumulative += probs[i];
-    if (cumulative > u * total) return last_possible;
-  }
-  return last_possible;  // u * total was rounded up to the total
+  return cpu::first_above(u * total_of(probs), probs);
 }
 
 }  // namespace specdec

@@ -1,4 +1,5 @@
 #pragma once
+#include <cstdint>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -25,13 +26,16 @@ void check_temperature(double temperature, std::string_view option = "--temperat
 // Working memory of probabilities(), for a vocabulary of a given size. Not to be shared by threads.
 class SamplingScratch {
  public:
-  explicit SamplingScratch(int vocab_size);
+  explicit SamplingScratch(int vocab_size);  // below 2^20
   int vocab_size() const { return static_cast<int>(scores_.size()); }
 
  private:
   friend class SamplingPipeline;
-  std::vector<double> scores_;  // [V] logits after the penalty; minus infinity: filtered out
-  std::vector<TokenId> ids_;    // [V] token ids in the order that a filter needs
+  std::vector<float> scores_;              // [V] logits after the penalty
+  std::vector<float> kept_scores_, work_;  // [V]; `kept`: of the tokens that filters keep
+  std::vector<double> weights_;            // [V]
+  std::vector<std::uint64_t> keys_;        // [V] for the order of top-p
+  std::vector<TokenId> ids_;               // [V]
 };
 
 // From logits [V] to the distribution [V] that a token is drawn from after `history`: "standardized
@@ -39,16 +43,18 @@ class SamplingScratch {
 // sampling from probs, and speculation needs to know nothing of them, as long as probs is what it
 // draws from and what it accepts by.
 //
-// In this order, as in Hugging Face transformers, all in float64:
+// In this order, as in Hugging Face transformers; weights and probabilities in float64, by the
+// operations and sums of kernels/sampling.h, so that a GPU makes the same bits:
 // 1. Repetition penalty (Keskar et al., CTRL, section 4.1): a token of the history has its logit
-//    divided by the penalty where it is positive, multiplied where it is negative; once, however
-//    often it occurs. The history is every token before the position: the prompt, the text and, in
-//    a round, the drafted tokens before it.
+//    divided by the penalty where it is positive, multiplied where it is negative, and rounded to
+//    float32; once, however often it occurs. The history is every token before the position: the
+//    prompt, the text and, in a round, the drafted tokens before it.
 // 2. Temperature (logit / temperature). With 0 the largest logit gets all, the lowest id among
 //    equals, and nothing below matters.
 // 3. Top-k: the k largest logits stay, and those equal to the last of them.
 // 4. Top-p (Holtzman et al., section 3.1): with tokens from the likeliest on, the lower id first
-//    among equals, those stay before which less than top_p is held.
+//    among equals, those stay before which less than top_p is held. Weights count in multiples of
+//    2^-44 of the likeliest token's; one that rounds to none does not stay.
 // 5. Softmax over what stayed.
 // Logits of minus infinity get probability zero; those at the end (padding) cost next to nothing.
 // probs is finite, not negative, and sums to 1 up to rounding. Allocates nothing.
@@ -61,9 +67,9 @@ void probabilities(std::span<const float> logits, std::span<const TokenId> histo
                    const SamplingOptions& options, SamplingScratch& scratch,
                    std::span<double> probs);
 
-// Draws by inversion: the first token, in the order of ids, at which the cumulative sum of probs
-// [V] exceeds u times their total. A token of probability zero is never returned, whatever u is and
-// however the sums round.
+// Draws by inversion: the first token, in the order of ids, at which the running sum of probs [V]
+// (kernels/sampling.h) exceeds u times their total. A token of probability zero is never returned,
+// whatever u is and however the sums round.
 // REQUIRES: 0 <= u < 1; no prob is negative or NaN; their total, which need not be 1, is positive
 // and finite.
 TokenId sample(std::span<const double> probs, double u);

@@ -4,6 +4,7 @@
 #include <type_traits>
 
 #include "kernels/cpu/vector.h"
+#include "kernels/exponential64.h"
 
 namespace specdec::cpu {
 
@@ -44,6 +45,34 @@ inline F exponential(F x) {
   const F first = std::bit_cast<F>((half - 1u) << 23);            // 2^(half - 128)
   const F second = std::bit_cast<F>((biased - half - 1u) << 23);  // 2^(biased - half - 128)
   return power * first * second;
+}
+
+// e^x in float64, for a double or for each lane of a vector (kernels/exponential64.h). REQUIRES: x
+// <= 0, minus infinity too.
+template <typename F>
+inline F exponential64(F x) {
+  using W = std::conditional_t<std::is_same_v<F, double>, std::uint64_t, LongWords>;
+  using E = Exponential64;
+  const F shifted = multiply_add(x, splat64<F>(E::per_ln2), splat64<F>(E::shift));
+  const F n = shifted - splat64<F>(E::shift);
+  const F r = multiply_add(n, splat64<F>(-E::ln2), x);
+
+  F q = splat64<F>(E::q10);
+  q = multiply_add(q, r, splat64<F>(E::q9));
+  q = multiply_add(q, r, splat64<F>(E::q8));
+  q = multiply_add(q, r, splat64<F>(E::q7));
+  q = multiply_add(q, r, splat64<F>(E::q6));
+  q = multiply_add(q, r, splat64<F>(E::q5));
+  q = multiply_add(q, r, splat64<F>(E::q4));
+  q = multiply_add(q, r, splat64<F>(E::q3));
+  q = multiply_add(q, r, splat64<F>(E::q2));
+  q = multiply_add(q, r, splat64<F>(E::q1));
+  q = multiply_add(q, r, splat64<F>(E::q0));
+  const F power = multiply_add(q, r, splat64<F>(1.0));
+
+  // n is added to the exponent's field: what is above it in `shifted` is shifted out.
+  const F result = std::bit_cast<F>(std::bit_cast<W>(power) + (std::bit_cast<W>(shifted) << 52));
+  return x < splat64<F>(E::lowest) ? F{} : result;
 }
 
 // z / (1 + e^-z)

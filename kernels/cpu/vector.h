@@ -33,10 +33,13 @@ inline constexpr int kLanes = 4;
 inline constexpr const char* kVectorName = "portable code";
 #endif
 inline constexpr int kVectorBytes = 4 * kLanes;
+inline constexpr int kDoubles = kLanes / 2;
 
 using Floats = float __attribute__((vector_size(kVectorBytes)));
 using Words = std::uint32_t __attribute__((vector_size(kVectorBytes)));
 using Ints = std::int32_t __attribute__((vector_size(kVectorBytes)));
+using Doubles = double __attribute__((vector_size(kVectorBytes)));
+using LongWords = std::uint64_t __attribute__((vector_size(kVectorBytes)));
 
 // Loops over a handful of registers must vanish: a loop left over would keep them in memory.
 #if defined(__clang__)
@@ -74,9 +77,32 @@ inline void store_first(float* to, Floats v, int count) {
   std::memcpy(to, &v, static_cast<std::size_t>(count) * sizeof(float));
 }
 
+// kDoubles numbers.
+inline Doubles load(const double* from) {
+  Doubles v;
+  std::memcpy(&v, from, sizeof v);
+  return v;
+}
+inline Doubles load_as_doubles(const float* from) {
+#if defined(__AVX512F__)
+  return _mm512_maskz_cvtps_pd(0xff, _mm256_loadu_ps(from));  // g++ 12 warns of the plain one
+#elif defined(__AVX2__)
+  return _mm256_cvtps_pd(_mm_loadu_ps(from));
+#else
+  float v __attribute__((vector_size(kVectorBytes / 2)));
+  std::memcpy(&v, from, sizeof v);
+  return __builtin_convertvector(v, Doubles);
+#endif
+}
+inline void store(double* to, Doubles v) { std::memcpy(to, &v, sizeof v); }
+
 // The value in every lane. (Subtracting 0 keeps every value, -0 too; adding it would not.)
 template <typename F>
 F splat(float value) {
+  return value - F{};
+}
+template <typename F>
+F splat64(double value) {
   return value - F{};
 }
 
@@ -97,10 +123,35 @@ inline Floats multiply_add(Floats a, Floats b, Floats c) {
 #endif
 }
 
+inline double multiply_add(double a, double b, double c) { return std::fma(a, b, c); }
+
+inline Doubles multiply_add(Doubles a, Doubles b, Doubles c) {
+#if defined(__AVX512F__)
+  return _mm512_fmadd_pd(a, b, c);
+#elif defined(__AVX2__)
+  return _mm256_fmadd_pd(a, b, c);
+#elif defined(__aarch64__)
+  return vfmaq_f64(c, a, b);
+#else
+  SPECDEC_UNROLL
+  for (int i = 0; i < kDoubles; ++i) c[i] = std::fma(a[i], b[i], c[i]);
+  return c;
+#endif
+}
+
 // Whether any lane of a comparison's result is true.
-inline bool any(Ints mask) {
-  Ints zero = {};
+template <typename Mask>
+bool any(Mask mask) {
+#if defined(__AVX512F__)
+  const auto bits = std::bit_cast<__m512i>(mask);
+  return _mm512_test_epi32_mask(bits, bits) != 0;
+#elif defined(__AVX2__)
+  const auto bits = std::bit_cast<__m256i>(mask);
+  return _mm256_testz_si256(bits, bits) == 0;
+#else
+  Mask zero = {};
   return std::memcmp(&mask, &zero, sizeof mask) != 0;
+#endif
 }
 
 // 0, 1, 2, ...

@@ -93,6 +93,10 @@ T __ldg(const T* address) {
   return *address;
 }
 template <typename T>
+T __ldcg(const T* address) {
+  return *address;
+}
+template <typename T>
 T __ldcs(const T* address) {
   return *address;
 }

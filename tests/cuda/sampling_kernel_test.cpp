@@ -5,6 +5,10 @@
 #include "kernels/cuda/sampling/sampling_philox.h"
 #include "tests/cuda/sampling_test.h"
 
+#ifdef SPECDEC_EMULATED
+#include "kernels/emulation/cuda_on_cpu.h"
+#endif
+
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 namespace {
 
@@ -73,14 +77,14 @@ TokenId host_token(const Choice& choice, const std::vector<double>& probs) {
   return -1;
 }
 
-// How many rows differ from the host's choice. Their distributions must not.
+// How many rows differ from the host's choice. No bit of their distributions may.
 int count_differences(const Rows& rows, const Chosen& chosen) {
   int differences = 0;
   for (int r = 0; r < rows.rows(); ++r) {
     const Choice& choice = rows.choice(r);
     const auto want = host_probs(rows.logits.view(), r, choice.sampling, rows.V);
     const RowSampling& s = choice.sampling;
-    EXPECT_TRUE(near_probs(chosen.probs[index_of(r)], want))
+    EXPECT_TRUE(same_bits(chosen.probs[index_of(r)], want))
         << fmt::format("row {}: temperature {} top-k {} top-p {} penalty {}", r, s.temperature,
                        s.top_k, s.top_p, s.repetition_penalty);
     differences += chosen.tokens[index_of(r)] != host_token(choice, want);
@@ -127,28 +131,70 @@ TEST_F(SamplingKernel, ChoosesAsTheHostDoesFromLargeVocabularies) {
   }
 }
 
-// Every top-k, and top-p just above and just below what the likeliest tokens hold.
-TEST_F(SamplingKernel, KeepsTheHostsTokens) {
-  TestNumbers numbers(4);
-  constexpr int kVocab = 40;
-  Rows rows(numbers, 3 * kVocab, kVocab, kVocab);
+// Ties in every bin: every `step`-th top-k, and top-p at, just above and just below what the
+// likeliest tokens hold.
+void expect_the_hosts_tokens(std::uint32_t seed, int V, int step, double temperature) {
+  TestNumbers numbers(seed);
+  Rows rows(numbers, 4 * (V / step), V, V);
   for (int r = 0; r < rows.rows(); ++r) {
-    for (int i = 0; i < kVocab; ++i) {
-      rows.logits.row(r)[i] = static_cast<float>(numbers.below(5));
-    }
+    for (int i = 0; i < V; ++i) rows.logits.row(r)[i] = static_cast<float>(numbers.below(5));
     RowSampling& s = rows.choices[index_of(r)].sampling;
-    s = row_sampling({.temperature = 1}, s.history);
-    const int n = r / 3 + 1;
-    if (r % 3 == 0) s.top_k = n;
-    if (r % 3 == 0) continue;
-    std::vector<double> sorted = host_probs(rows.logits.view(), r, s, kVocab);
+    s = row_sampling({.temperature = temperature}, s.history);
+    const int n = r / 4 * step + 1;
+    if (r % 4 == 0) s.top_k = n;
+    if (r % 4 == 0) continue;
+    std::vector<double> sorted = host_probs(rows.logits.view(), r, s, V);
     std::ranges::sort(sorted, std::greater());
     double held = 0;
     for (int i = 0; i < n; ++i) held += sorted[index_of(i)];
-    s.top_p = std::min(1.0, held * (r % 3 == 1 ? 1 + 1e-12 : 1 - 1e-12));
+    s.top_p = std::min(1.0, held * (1 + (r % 4 - 2) * 1e-12));
   }
   EXPECT_EQ(count_differences(rows, choose(rows, 0, rows.rows())), 0);
 }
+
+TEST_F(SamplingKernel, KeepsTheHostsTokens) { expect_the_hosts_tokens(4, 40, 1, 1); }
+TEST_F(SamplingKernel, KeepsTheHostsTokensOfManyBlocks) {
+  expect_the_hosts_tokens(12, 2500, 311, 1);
+  expect_the_hosts_tokens(13, 2500, 311, 0.01);  // all but the likeliest are in the last bin
+  expect_the_hosts_tokens(14, 2500, 311, 1e20);  // all are in the first
+}
+
+// Top-k and top-p of rows of all kinds in one call, with vocabularies of one block and of several.
+TEST_F(SamplingKernel, FiltersAsTheHostDoes) {
+  TestNumbers numbers(15);
+  for (const int V : {255, 256, 257, 600, 1023, 1025, 5000}) {
+    Rows rows(numbers, 16, V, V);
+    for (Choice& choice : rows.choices) {
+      RowSampling& s = choice.sampling;
+      if (s.temperature == 0) s.temperature = 0.8;
+      s.top_k = one_of<int>(numbers, {0, 1, numbers.between(1, V), V});
+      s.top_p = one_of<double>(numbers, {1, fraction(numbers), 0.999, 1 - 1e-15, 1e-300});
+    }
+    EXPECT_EQ(count_differences(rows, choose(rows, 0, 16)), 0) << V;
+  }
+}
+
+#ifdef SPECDEC_EMULATED
+TEST_F(SamplingKernel, FiltersTakeTheseLaunches) {
+  TestNumbers numbers(16);
+  Rows rows(numbers, 3, 3000, 3000);
+  const auto launches = [&](const SamplingOptions& one, const SamplingOptions& others) {
+    for (int r = 0; r < 3; ++r) {
+      rows.choices[index_of(r)].sampling = row_sampling(r == 1 ? one : others, {});
+    }
+    const auto before = emulation::traffic().launches;
+    choose(rows, 0, 3);
+    return emulation::traffic().launches - before;
+  };
+  const SamplingOptions plain{.temperature = 1}, both{1, 40, 0.9, 1};
+  EXPECT_EQ(launches(plain, plain), 3u);
+  EXPECT_EQ(launches({1, 40, 1, 1}, plain), 5u);
+  EXPECT_EQ(launches({1, 0, 0.9, 1}, plain), 6u);
+  EXPECT_EQ(launches(both, plain), 8u);
+  EXPECT_EQ(launches(plain, both), 8u);
+  EXPECT_EQ(launches({0, 40, 0.9, 1}, plain), 3u) << "the likeliest needs no filter";
+}
+#endif
 
 TEST_F(SamplingKernel, AnotherSeedPositionOrPurposeIsAnotherDraw) {
   TestNumbers numbers(5);
@@ -245,7 +291,7 @@ TEST_F(SamplingKernel, AUniformOnTheBoundaryGoesToTheNextToken) {
   EXPECT_EQ(count_differences(rows, choose(rows, 0, rows.rows())), 0);
 }
 
-// Where the warps' regions do not divide the vocabulary.
+// Where segments and blocks do not divide the vocabulary.
 TEST_F(SamplingKernel, TheLastTokenCanBeDrawn) {
   TestNumbers numbers(11);
   for (const int V : {33, 701, 4099}) {

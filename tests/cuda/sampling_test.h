@@ -90,22 +90,6 @@ inline std::vector<double> host_probs(ConstDeviceRows logits, int r, const RowSa
   return probs;
 }
 
-// Whether the two are the same but for the rounding of sums, and have zeros at the same places. The
-// sum of V positive terms is off by at most V half units; a quotient and exp add a few. Below the
-// smallest normal number, a probability has no such precision.
-inline ::testing::AssertionResult near_probs(const std::vector<double>& got,
-                                             const std::vector<double>& want) {
-  const double epsilon = (static_cast<double>(want.size()) + 16) * 0x1p-53;
-  for (std::size_t i = 0; i < want.size(); ++i) {
-    const bool support = (got[i] == 0) == (want[i] == 0) || want[i] + got[i] < 0x1p-1021;
-    if (!support || !(std::fabs(got[i] - want[i]) <= epsilon * want[i] + 0x1p-1073)) {
-      return ::testing::AssertionFailure()
-             << fmt::format("token {} of {}: got {}, want {}", i, want.size(), got[i], want[i]);
-    }
-  }
-  return ::testing::AssertionSuccess();
-}
-
 inline bool same_bits(const std::vector<double>& a, const std::vector<double>& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(double)) == 0;
 }

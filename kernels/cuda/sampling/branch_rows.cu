@@ -1,5 +1,6 @@
 // The tokens that a tree of drafts goes on with after a row of logits.
-#include "kernels/cuda/sampling/sampling_draw.h"
+#include "kernels/cuda/sampling/sampling_block.h"
+#include "kernels/cuda/sampling/sampling_search.h"
 #include "kernels/cuda/sampling/tree_tasks.h"
 
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
@@ -9,18 +10,31 @@ __device__ void write(const BranchTask& task, int k, int token, const double* pr
   if (thread() == 0) task.tokens[k] = {token, probs[token]};
 }
 
+__device__ double draw_number(const BranchTask& task, int k) {
+  return uniform(task.seed, task.position, task.purpose, task.first_index + k);
+}
+
+// Each from the row's distribution.
+__device__ void draw_each(const BranchTask& task, const double* probs, double* sums, int V) {
+  const auto prob = [&](int i) { return probs[i]; };
+  sum_segments(sums, V, prob);
+  if (thread() >= kWarp) return;
+  for (int k = 0; k < task.count; ++k)
+    write(task, k, draw(draw_number(task, k), sums, V, prob), probs);
+}
+
 // Each from what the earlier ones left of the row's distribution.
-__device__ void draw_distinct(const BranchTask& task, const double* probs, int V) {
+__device__ void draw_distinct(const BranchTask& task, const double* probs, double* sums, int V) {
   const double* before = probs;
   int taken = -1;
   for (int k = 0; k < task.count; ++k) {
     double* own = task.probs + static_cast<std::ptrdiff_t>(k) * V;
     const auto left = [&](int i) { return i == taken ? 0 : before[i]; };
-    const double total = k == 0 ? 1 : sum_of(V, left);
+    const double total = k == 0 ? 1 : sum_of(sums, V, left);
     if (!(total > 0)) return;
     for (int i = thread(); i < V; i += threads()) own[i] = left(i) / total;
     __syncthreads();
-    taken = draw_token(own, V, task.seed, task.position, task.purpose, task.first_index + k);
+    taken = draw_by_block(draw_number(task, k), sums, V, [&](int i) { return own[i]; });
     write(task, k, taken, probs);
     before = own;
   }
@@ -43,34 +57,31 @@ __device__ void rank(const BranchTask& task, const double* probs, int V) {
 }
 
 // A block a row.
-__global__ void __launch_bounds__(kMaxSamplingThreads)
-    branch_kernel(const BranchTask* branches, const RowTask* rows, const int* valid, int V) {
+__global__ void __launch_bounds__(kMaxRowThreads)
+    branch_kernel(Rows rows, const BranchTask* branches) {
   const BranchTask task = branches[blockIdx.x];
-  const double* probs = rows[blockIdx.x].probs;
+  const double* probs = rows.tasks[blockIdx.x].probs;
+  double* sums = rows.scratch.sums + static_cast<std::ptrdiff_t>(blockIdx.x) * segments_of(rows.V);
   for (int k = 0; thread() == 0 && k < task.count; ++k) task.tokens[k] = {-1, 0};
-  if (valid[blockIdx.x] == 0) return;
+  if (!has_distribution(rows.states[blockIdx.x])) return;
   switch (task.by) {
     case BranchBy::kDraws:
-      for (int k = 0; k < task.count; ++k) {
-        const int index = task.first_index + k;
-        write(task, k, draw_token(probs, V, task.seed, task.position, task.purpose, index), probs);
-      }
+      draw_each(task, probs, sums, rows.V);
       break;
     case BranchBy::kDistinctDraws:
-      draw_distinct(task, probs, V);
+      draw_distinct(task, probs, sums, rows.V);
       break;
     case BranchBy::kLikeliest:
-      rank(task, probs, V);
+      rank(task, probs, rows.V);
       break;
   }
 }
 
 }  // namespace
 
-void branch_rows(const BranchTask* branches, const RowTask* rows, const int* valid, int row_count,
-                 int vocab_size, cudaStream_t stream) {
-  launch(branch_kernel, static_cast<unsigned>(row_count), threads_for(vocab_size), 0, stream,
-         branches, rows, valid, vocab_size);
+void branch_rows(const Rows& rows, const BranchTask* branches, cudaStream_t stream) {
+  launch(branch_kernel, static_cast<unsigned>(rows.count), row_threads(rows.V), 0, stream, rows,
+         branches);
 }
 
 }  // namespace specdec::cuda::inline SPECDEC_CUDA_BUILD

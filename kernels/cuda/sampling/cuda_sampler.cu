@@ -1,8 +1,10 @@
 #include <algorithm>
+#include <limits>
 #include <memory>
 
 #include "kernels/cpu/require.h"
 #include "kernels/cuda/sampling/cuda_sampler.h"
+#include "kernels/cuda/sampling/sampling_philox.h"
 #include "kernels/cuda/sampling/tree_tasks.h"
 
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
@@ -18,12 +20,17 @@ std::size_t matrix_size(const SamplerRoom& room) {
   return size_of(room.rows) * size_of(room.vocab_size);
 }
 
+std::size_t segment_count(const SamplerRoom& room) {
+  return size_of(room.rows) * size_of(segments_of(room.vocab_size));
+}
+
 // The most that a call uploads: the ids are the histories and, after them, the drafts.
 std::size_t task_bytes(const SamplerRoom& room) {
   const std::size_t ids = size_of(room.history) + size_of(room.rows);
-  return size_of(room.rows) * (sizeof(RowTask) + std::max(sizeof(DrawTask), sizeof(DraftTask))) +
-         size_of(room.rounds) * (sizeof(RoundTask) + kAlignment) + ids * sizeof(std::int32_t) +
-         size_of(room.rows) * kAlignment + tree_task_bytes(room);
+  constexpr std::size_t kOfRow = sizeof(RowTask) + sizeof(RowState) + sizeof(DrawTask) +
+                                 sizeof(DraftTask) + sizeof(DraftState) + 6 * kAlignment;
+  return size_of(room.rows) * kOfRow + size_of(room.rounds) * (sizeof(RoundTask) + kAlignment) +
+         ids * sizeof(std::int32_t) + tree_task_bytes(room);
 }
 
 std::size_t result_bytes(const SamplerRoom& room) {
@@ -31,7 +38,9 @@ std::size_t result_bytes(const SamplerRoom& room) {
          tree_result_bytes(room);
 }
 
-void require_drafts(std::span<const DraftedRound> rounds, std::size_t drafted, int vocab_size) {
+// How many drafts there are.
+std::size_t require_drafts(std::span<const DraftedRound> rounds,
+                           std::span<const double> acceptance_probs, int vocab_size) {
   std::size_t count = 0;
   for (const DraftedRound& round : rounds) {
     count += round.drafts.size();
@@ -42,7 +51,9 @@ void require_drafts(std::span<const DraftedRound> rounds, std::size_t drafted, i
       require(token >= 0 && token < vocab_size, "drafts of the vocabulary");
     }
   }
-  require(count == drafted, "an acceptance probability for each draft");
+  require(acceptance_probs.empty() || acceptance_probs.size() == count,
+          "an acceptance probability for each draft, or for none");
+  return count;
 }
 
 }  // namespace
@@ -54,12 +65,19 @@ CudaSampler::CudaSampler(Backend& backend, const SamplerRoom& room, cudaStream_t
       stream_(stream),
       queue_(queue),
       user_(queue.new_user()),
-      scores_(backend, matrix_size(room)),
       probs_(backend, matrix_size(room)),
-      valid_(backend, size_of(room.rows)),
+      scores_(backend, matrix_size(room)),
+      candidates_(backend, matrix_size(room)),
+      sums_(backend, segment_count(room)),
+      ids_(backend, segment_count(room)),
+      bins_(backend, size_of(room.rows) * kBins),
+      own_tokens_(backend, size_of(room.rows)),
       tasks_(backend, task_bytes(room)),
       results_(backend, result_bytes(room)) {
   path_.reserve(size_of(room.levels));
+  require(room.vocab_size < 1 << 20, "a vocabulary of less than 2^20 tokens");
+  const std::vector<unsigned long long> zeros(bins_.size(), 0);
+  backend.upload(zeros.data(), bins_.data(), zeros.size() * sizeof zeros[0]);
 }
 
 double* CudaSampler::own_probs(int row) const {
@@ -71,7 +89,9 @@ RowTask CudaSampler::row_task(ConstDeviceRows logits, int row, const RowSampling
   return {.logits = logits.row(row),
           .width = std::min(logits.width, room_.vocab_size),
           .top_k = sampling.top_k,
-          .temperature = sampling.temperature,
+          .scale = sampling.temperature == 0
+                       ? 0
+                       : std::min(1 / sampling.temperature, std::numeric_limits<double>::max()),
           .top_p = sampling.top_p,
           .repetition_penalty = sampling.repetition_penalty,
           .history = history,
@@ -103,63 +123,106 @@ void CudaSampler::choose_on_device(ConstDeviceRows logits, std::span<const Choic
   require(choices.size() == size_of(logits.rows), "a choice for each row");
   if (logits.rows == 0) return;
   tasks_.clear();
-  const auto rows = tasks_.take<RowTask>(choices.size());
+  const auto tasks = tasks_.take<RowTask>(choices.size());
   const auto draws = tasks_.take<DrawTask>(choices.size());
   for (int r = 0; r < logits.rows; ++r) {
     const Choice& choice = choices[size_of(r)];
-    rows.host[r] =
+    tasks.host[r] =
         row_task(logits, r, choice.sampling, send_history(choice.sampling, {}),
                  choice.sampling.history.size(), choice.probs ? choice.probs : own_probs(r));
-    draws.host[r] = {choice.by, choice.position, choice.seed, choice.purpose};
+    draws.host[r] = {true, choice.by, choice.position, choice.seed, choice.purpose};
   }
+  const Rows rows = make_rows(tasks, choices.size());
   tasks_.upload(backend_);
-  const int count = logits.rows;
-  queue_.add_few(graph_key(user_, rows.device, draws.device, count, tokens), [=, this] {
-    choose_tokens(rows.device, draws.device, count, room_.vocab_size, scores_.data(), tokens,
-                  stream_);
-  });
+  const Filters filters = filters_of(std::span(tasks.host, choices.size()));
+  queue_.add_few(graph_key(user_, rows.tasks, draws.device, rows.count, tokens, filters.key()),
+                 [=, this] { make_distributions(rows, filters, draws.device, tokens, stream_); });
+}
+
+Rows CudaSampler::make_rows(const Parcel::Piece<RowTask>& tasks, std::size_t count) {
+  const auto states = tasks_.take<RowState>(count);
+  std::fill_n(states.host, count, RowState{});
+  return {tasks.device,
+          states.device,
+          static_cast<int>(count),
+          room_.vocab_size,
+          {scores_.data(), candidates_.data(), sums_.data(), ids_.data(), bins_.data()}};
+}
+
+void CudaSampler::add_round(const DraftedRound& round, int first_row,
+                            const Parcel::Piece<RowTask>& rows,
+                            const Parcel::Piece<DrawTask>& draws) {
+  const std::int32_t* history = send_history(round.sampling, round.drafts);
+  // The bonus, and what some rules compare each draft with.
+  const bool always = round.rule.accept == AcceptWhen::kOwnTokenMatches ||
+                      round.rule.accept == AcceptWhen::kNearOwnToken ||
+                      round.rule.correction == CorrectFrom::kOwnToken;
+  for (int i = 0; i < round.logits.rows; ++i) {
+    const int row = first_row + i;
+    rows.host[row] = row_task(round.logits, i, round.sampling, history,
+                              round.sampling.history.size() + size_of(i), own_probs(row));
+    draws.host[row] = {always || i + 1 == round.logits.rows, round.rule.own_token,
+                       round.position + i, round.seed, kDrawTarget};
+  }
 }
 
 void CudaSampler::judge(std::span<const DraftedRound> rounds, std::span<Verdict> verdicts,
                         std::span<double> acceptance_probs) {
   require(verdicts.size() == rounds.size(), "a verdict for each round");
-  require_drafts(rounds, acceptance_probs.size(), room_.vocab_size);
-  const std::size_t row_count = acceptance_probs.size() + rounds.size();
+  const std::size_t draft_count = require_drafts(rounds, acceptance_probs, room_.vocab_size);
+  const std::size_t row_count = draft_count + rounds.size();
   require(row_count <= size_of(room_.rows) && rounds.size() <= size_of(room_.rounds),
           "rounds within the sampler's room");
   if (rounds.empty()) return;
   tasks_.clear();
   results_.clear();
-  const auto rows = tasks_.take<RowTask>(row_count);
-  const auto drafts = tasks_.take<DraftTask>(acceptance_probs.size());
+  const auto row_tasks = tasks_.take<RowTask>(row_count);
+  const auto draws = tasks_.take<DrawTask>(row_count);
+  const auto drafts = tasks_.take<DraftTask>(draft_count);
+  const auto draft_states = tasks_.take<DraftState>(draft_count);
   const auto tasks = tasks_.take<RoundTask>(rounds.size());
+  std::fill_n(draft_states.host, draft_count, DraftState{1, 0});
   int row = 0, draft = 0;
+  bool envelope = false;
   for (std::size_t r = 0; r < rounds.size(); ++r) {
     const DraftedRound& round = rounds[r];
-    tasks.host[r] = {
-        row, draft, round.logits.rows - 1, round.position, round.rule, round.lenience, round.seed};
-    const std::int32_t* history = send_history(round.sampling, round.drafts);
-    for (int i = 0; i < round.logits.rows; ++i, ++row) {
-      rows.host[row] = row_task(round.logits, i, round.sampling, history,
-                                round.sampling.history.size() + size_of(i), own_probs(row));
-    }
+    tasks.host[r] = {row,
+                     draft,
+                     static_cast<int>(round.drafts.size()),
+                     round.position,
+                     round.rule,
+                     round.lenience,
+                     round.seed,
+                     0};
+    envelope |= round.rule.envelope;
+    add_round(round, row, row_tasks, draws);
     for (std::size_t i = 0; i < round.drafts.size(); ++i) {
-      drafts.host[draft++] = {round.draft_probs[i], round.drafts[i]};
+      drafts.host[draft++] = {round.draft_probs[i], round.drafts[i], static_cast<int>(r),
+                              row + static_cast<int>(i)};
     }
+    row += round.logits.rows;
   }
+  const Rows rows = make_rows(row_tasks, row_count);
   tasks_.upload(backend_);
 
   const auto verdict = results_.take<Verdict>(rounds.size());
   const auto acceptance_prob = results_.take<double>(acceptance_probs.size());
-  const int round_count = static_cast<int>(rounds.size());
-  queue_.add_few(graph_key(user_, rows.device, row, tasks.device, round_count, drafts.device,
-                           verdict.device, acceptance_prob.device),
+  const Rounds judged{tasks.device,
+                      drafts.device,
+                      draft_states.device,
+                      own_tokens_.data(),
+                      static_cast<int>(rounds.size()),
+                      static_cast<int>(draft_count)};
+  const Filters filters = filters_of(std::span(row_tasks.host, row_count));
+  const bool wants_overlaps = !acceptance_probs.empty();
+  queue_.add_few(graph_key(user_, rows.tasks, rows.count, judged.tasks, judged.count,
+                           verdict.device, filters.key(), envelope, wants_overlaps),
                  [=, this] {
-                   make_distributions(rows.device, row, room_.vocab_size, scores_.data(),
-                                      valid_.data(), stream_);
-                   judge_rounds(tasks.device, round_count, rows.device, valid_.data(),
-                                drafts.device, room_.vocab_size, verdict.device,
-                                acceptance_prob.device, stream_);
+                   make_distributions(rows, filters, draws.device, own_tokens_.data(), stream_);
+                   judge_rounds(rows, judged, envelope, verdict.device, stream_);
+                   if (wants_overlaps) {
+                     overlaps(rows, judged, verdict.device, acceptance_prob.device, stream_);
+                   }
                  });
   results_.download(backend_);
   std::copy_n(verdict.host, verdicts.size(), verdicts.begin());

@@ -15,8 +15,8 @@
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 
 // Sampler (kernels/sampling.h) on the device. Takes its memory at construction: 16 bytes for each
-// row and token of the vocabulary, and little else. A call is one upload, one or two kernels and
-// one download.
+// row and token of the vocabulary, and little else. A call is one upload, 3 to 10 kernels
+// (sampling_tasks.h) and one download.
 class CudaSampler final : public Sampler {
  public:
   // Throws std::bad_alloc. The backend outlives the sampler; the stream and its queue are its own.
@@ -84,14 +84,24 @@ class CudaSampler final : public Sampler {
   // Where a tree's rows, drafts and trials begin among those of all trees, on both sides.
   struct TreeLists;
   void send_tree(const DraftedTree& tree, TreeLists& lists);
+  // Rows that have these tasks, and new states.
+  Rows make_rows(const Parcel::Piece<RowTask>& tasks, std::size_t count);
+  // What becomes of a round's rows, the first of which is number first_row of all.
+  void add_round(const DraftedRound& round, int first_row, const Parcel::Piece<RowTask>& rows,
+                 const Parcel::Piece<DrawTask>& draws);
 
   Backend& backend_;
   SamplerRoom room_;
   cudaStream_t stream_;
   GraphQueue& queue_;
-  std::int64_t user_;                   // of the queue
-  DeviceArray<double> scores_, probs_;  // [rows, V]
-  DeviceArray<int> valid_;              // [rows]
+  std::int64_t user_;                     // of the queue
+  DeviceArray<double> probs_;             // [rows, V]
+  DeviceArray<float> scores_;             // [rows, V]
+  DeviceArray<std::int32_t> candidates_;  // [rows, V]
+  DeviceArray<double> sums_;              // [rows, segments]
+  DeviceArray<std::int32_t> ids_;         // [rows, segments]
+  DeviceArray<unsigned long long> bins_;  // [rows, kBins]
+  DeviceArray<std::int32_t> own_tokens_;  // [rows]
   Parcel tasks_, results_;
   std::vector<std::int32_t> path_;  // [levels]
 };

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "kernels/cuda/sampling/cuda_sampler.h"
+#include "kernels/cuda/sampling/sampling_philox.h"
 #include "kernels/cuda/sampling/tree_tasks.h"
 
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
@@ -65,7 +66,9 @@ void CudaSampler::branch(ConstDeviceRows logits, std::span<const Branch> branche
   tasks_.clear();
   results_.clear();
   const auto chosen = results_.take<BranchToken>(tokens.size());
-  const auto rows = tasks_.take<RowTask>(branches.size());
+  const auto row_tasks = tasks_.take<RowTask>(branches.size());
+  const auto draws = tasks_.take<DrawTask>(branches.size());  // none: branch_rows() draws
+  std::fill_n(draws.host, branches.size(), DrawTask{});
   const auto tasks = tasks_.take<BranchTask>(branches.size());
   std::size_t first = 0;
   const std::int32_t* history = nullptr;
@@ -76,19 +79,21 @@ void CudaSampler::branch(ConstDeviceRows logits, std::span<const Branch> branche
     if (r == 0 || !same_history(branches[size_of(r - 1)].sampling, branch.sampling)) {
       history = send_history(branch.sampling, {});
     }
-    rows.host[r] = row_task(logits, r, branch.sampling, history, branch.sampling.history.size(),
-                            branch.probs && !distinct ? branch.probs : own_probs(r));
-    send_path(branch.path, rows.host[r]);
+    row_tasks.host[r] =
+        row_task(logits, r, branch.sampling, history, branch.sampling.history.size(),
+                 branch.probs && !distinct ? branch.probs : own_probs(r));
+    send_path(branch.path, row_tasks.host[r]);
     tasks.host[r] = {branch.by,      branch.count,       branch.position, branch.seed,
                      branch.purpose, branch.first_index, branch.probs,    chosen.device + first};
     first += size_of(branch.count);
   }
   require(first == tokens.size(), "as many tokens as the branches have");
+  const Rows rows = make_rows(row_tasks, branches.size());
+  const Filters filters = filters_of(std::span(row_tasks.host, branches.size()));
   tasks_.upload(backend_);
-  const int count = logits.rows, V = room_.vocab_size;
-  queue_.add_few(graph_key(user_, rows.device, tasks.device, count), [=, this] {
-    make_distributions(rows.device, count, V, scores_.data(), valid_.data(), stream_);
-    branch_rows(tasks.device, rows.device, valid_.data(), count, V, stream_);
+  queue_.add_few(graph_key(user_, rows.tasks, tasks.device, rows.count, filters.key()), [=, this] {
+    make_distributions(rows, filters, draws.device, own_tokens_.data(), stream_);
+    branch_rows(rows, tasks.device, stream_);
   });
   results_.download(backend_);
   std::copy_n(chosen.host, tokens.size(), tokens.begin());
@@ -96,6 +101,7 @@ void CudaSampler::branch(ConstDeviceRows logits, std::span<const Branch> branche
 
 struct CudaSampler::TreeLists {
   Parcel::Piece<RowTask> rows;
+  Parcel::Piece<DrawTask> draws;
   Parcel::Piece<NodeTask> nodes;
   Parcel::Piece<TrialTask> trials;
   int row = 0, trial = 0;  // how many there are so far
@@ -115,6 +121,10 @@ void CudaSampler::send_tree(const DraftedTree& tree, TreeLists& lists) {
     }
     require(path_.size() <= size_of(room_.levels), "levels within the sampler's room");
     send_path(path_, rows[r]);
+    // The bonus, and what some rules compare drafts with.
+    lists.draws.host[lists.row + r] = {true, tree.rule.draft.own_token,
+                                       tree.position + static_cast<int>(path_.size()), tree.seed,
+                                       kDrawTarget};
   }
   for (const DraftedTrial& trial : tree.trials) {
     NodeTask& parent = nodes[tree.nodes[size_of(trial.node)].parent + 1];
@@ -147,6 +157,7 @@ void CudaSampler::judge_trees(std::span<const DraftedTree> trees, std::span<Tree
   results_.clear();
   const auto tasks = tasks_.take<TreeTask>(trees.size());
   TreeLists lists{.rows = tasks_.take<RowTask>(row_count),
+                  .draws = tasks_.take<DrawTask>(row_count),
                   .nodes = tasks_.take<NodeTask>(row_count),
                   .trials = tasks_.take<TrialTask>(trial_count)};
   for (std::size_t t = 0; t < trees.size(); ++t) {
@@ -155,22 +166,23 @@ void CudaSampler::judge_trees(std::span<const DraftedTree> trees, std::span<Tree
                      tree.seed};
     send_tree(tree, lists);
   }
+  const Rows rows = make_rows(lists.rows, row_count);
+  const Filters filters = filters_of(std::span(lists.rows.host, row_count));
   tasks_.upload(backend_);
 
   const auto verdict = results_.take<TreeVerdict>(trees.size());
   const auto place = results_.take<TestedPlace>(places.size());
-  const TreeTasks on_device = {tasks.device,       lists.rows.device,   valid_.data(),
-                               lists.nodes.device, lists.trials.device, room_.levels,
-                               verdict.device,     place.device};
-  const int tree_count = static_cast<int>(trees.size()), rows = lists.row;
-  queue_.add_few(
-      graph_key(user_, on_device.trees, on_device.rows, on_device.nodes, on_device.trials,
-                on_device.verdicts, on_device.places, tree_count, rows),
-      [=, this] {
-        make_distributions(on_device.rows, rows, room_.vocab_size, scores_.data(), valid_.data(),
-                           stream_);
-        cuda::judge_trees(on_device, tree_count, room_.vocab_size, scores_.data(), stream_);
-      });
+  const TreeTasks judged = {tasks.device,        lists.nodes.device, own_tokens_.data(),
+                            lists.trials.device, room_.levels,       verdict.device,
+                            place.device};
+  const DrawTask* draws = lists.draws.device;
+  const int tree_count = static_cast<int>(trees.size());
+  queue_.add_few(graph_key(user_, judged.trees, rows.tasks, judged.nodes, judged.trials,
+                           judged.verdicts, judged.places, tree_count, rows.count, filters.key()),
+                 [=, this] {
+                   make_distributions(rows, filters, draws, own_tokens_.data(), stream_);
+                   cuda::judge_trees(rows, judged, tree_count, stream_);
+                 });
   results_.download(backend_);
   std::copy_n(verdict.host, verdicts.size(), verdicts.begin());
   std::copy_n(place.host, places.size(), places.begin());

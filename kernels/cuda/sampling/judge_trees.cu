@@ -1,4 +1,5 @@
 // Judges trees of drafts: TreeJudge of stages/08_token_trees, by one block for each tree.
+#include "kernels/cuda/sampling/sampling_search.h"
 #include "kernels/cuda/sampling/sampling_siblings.h"
 
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
@@ -8,27 +9,25 @@ namespace {
 struct Tree {
   TreeTask task;
   const RowTask* rows;
-  const int* valid;
+  const RowState* states;
   const NodeTask* nodes;
-  const TrialTask* trials;  // of all trees
+  const TrialTask* trials;         // of all trees
+  const std::int32_t* own_tokens;  // of the rows
   int V;
-  double* owed;         // [V], working memory
+  double* sums;         // [segments], working memory
   TestedPlace* places;  // [levels]
 
-  __device__ Tree(const TreeTasks& all, int tree, int V_, double* scores)
+  __device__ Tree(const Rows& of, const TreeTasks& all, int tree)
       : task(all.trees[tree]),
-        rows(all.rows + task.first_row),
-        valid(all.valid + task.first_row),
+        rows(of.tasks + task.first_row),
+        states(of.states + task.first_row),
         nodes(all.nodes + task.first_row),
         trials(all.trials),
-        V(V_),
-        owed(scores + static_cast<std::ptrdiff_t>(task.first_row) * V_),
+        own_tokens(all.own_tokens + task.first_row),
+        V(of.V),
+        sums(of.scratch.sums + static_cast<std::ptrdiff_t>(task.first_row) * segments_of(of.V)),
         places(all.places + static_cast<std::ptrdiff_t>(tree) * all.levels) {}
 
-  __device__ int bonus(int row, int level) const {
-    return own_token(task.rule.draft.own_token, rows[row].probs, V, task.seed,
-                     task.position + level);
-  }
   __device__ void write_place(int level, int node, int tested) const {
     if (thread() == 0) places[level] = {node, tested};
   }
@@ -38,20 +37,22 @@ struct Tree {
 __device__ TreeVerdict walk(const Tree& tree) {
   const TreeTask& task = tree.task;
   for (int row = 0, level = 0;; ++level) {
-    if (tree.valid[row] == 0) return {level, -1};
+    if (!has_distribution(tree.states[row])) return {level, -1};
     const NodeTask& node = tree.nodes[row];
-    if (node.trials == 0) return {level, tree.bonus(row, level)};
+    if (node.trials == 0) return {level, tree.own_tokens[row]};
     const Siblings siblings = {task.position + level,
                                level * task.level_draws,
                                tree.nodes + 1,
                                tree.trials + node.first_trial,
                                node.trials,
                                tree.rows[row].probs,
+                               tree.own_tokens[row],
+                               task.seed,
                                tree.V,
-                               task.seed};
+                               tree.sums};
     const SiblingDecision decision = task.rule.judge == JudgeTree::kTogether
-                                         ? together(siblings, tree.owed)
-                                         : one_by_one(task.rule.draft, siblings, tree.owed);
+                                         ? together(siblings)
+                                         : one_by_one(task.rule.draft, siblings);
     tree.write_place(level, decision.node, decision.tested);
     if (decision.node < 0) return {level, decision.token};
     row = decision.node + 1;
@@ -65,8 +66,15 @@ struct Path {
   __device__ Proposal draft(int i) const {
     const Tree& t = tree;
     const TrialTask& trial = t.trials[t.nodes[0].first_trial + i];
-    return {t.task.position + i, t.nodes[i + 1].token,  t.rows[i].probs, trial.probs, t.V, 1,
-            t.task.seed,         i * t.task.level_draws};
+    return {t.task.position + i,
+            t.nodes[i + 1].token,
+            t.own_tokens[i],
+            t.rows[i].probs,
+            trial.probs,
+            1,
+            1,
+            t.task.seed,
+            i * t.task.level_draws};
   }
   // What is owed after i drafts that were in reach with this probability: max(0, reach p - q).
   __device__ auto owed_after(int i, double reach) const {
@@ -76,11 +84,22 @@ struct Path {
   }
 };
 
+// The token in place of draft i: from what is owed, or from the target's own distribution where
+// rounding left nothing of that.
+__device__ int correction(const Path& path, int i, double reach) {
+  const Tree& tree = path.tree;
+  const Proposal draft = path.draft(i);
+  const double u = uniform(draft.seed, draft.position, kDrawResample);
+  const int token = draw_by_block(u, tree.sums, tree.V, path.owed_after(i, reach));
+  if (token >= 0) return token;
+  return draw_by_block(u, tree.sums, tree.V, [&](int t) { return draft.target_prob(t); });
+}
+
 // Block verification (Sun et al. 2024, algorithm 2): the longest prefix that passes its test.
 __device__ TreeVerdict judge_path(const Tree& tree) {
-  const int n = tree.task.nodes, V = tree.V;
+  const int n = tree.task.nodes;
   for (int row = 0; row <= n; ++row) {
-    if (tree.valid[row] == 0) return {0, -1};
+    if (!has_distribution(tree.states[row])) return {0, -1};
   }
   const Path path = {tree};
   int accepted = 0;
@@ -90,7 +109,8 @@ __device__ TreeVerdict judge_path(const Tree& tree) {
     reach = fmin(1.0, reach * draft.target_prob(draft.token) / draft.draft_prob(draft.token));
     double probability = reach;
     if (i < n) {
-      const double left = sum_of(V, path.owed_after(i, reach)), all = left + 1 - reach;
+      const double left = sum_of(tree.sums, tree.V, path.owed_after(i, reach)),
+                   all = left + 1 - reach;
       probability = all > 0 ? left / all : 1;
     }
     if (accept(draft, probability)) {
@@ -99,16 +119,14 @@ __device__ TreeVerdict judge_path(const Tree& tree) {
     }
   }
   for (int i = 0; i < accepted; ++i) tree.write_place(i, i, 1);
-  if (accepted == n) return {n, tree.bonus(n, n)};
+  if (accepted == n) return {n, tree.own_tokens[n]};
   tree.write_place(accepted, -1, 1);
-  return {accepted,
-          draw_correction(path.draft(accepted), path.owed_after(accepted, reach_accepted))};
+  return {accepted, correction(path, accepted, reach_accepted)};
 }
 
-__global__ void __launch_bounds__(kMaxSamplingThreads)
-    judge_trees_kernel(TreeTasks all, int V, double* scores) {
+__global__ void __launch_bounds__(kMaxRowThreads) judge_trees_kernel(Rows rows, TreeTasks all) {
   const int t = static_cast<int>(blockIdx.x);
-  const Tree tree(all, t, V, scores);
+  const Tree tree(rows, all, t);
   for (int level = 0; level < all.levels; ++level) tree.write_place(level, -1, 0);
   const bool whole = tree.task.rule.judge == JudgeTree::kPath;
   const TreeVerdict verdict = whole ? judge_path(tree) : walk(tree);
@@ -117,10 +135,9 @@ __global__ void __launch_bounds__(kMaxSamplingThreads)
 
 }  // namespace
 
-void judge_trees(const TreeTasks& tasks, int tree_count, int vocab_size, double* scores,
-                 cudaStream_t stream) {
-  launch(judge_trees_kernel, static_cast<unsigned>(tree_count), threads_for(vocab_size), 0, stream,
-         tasks, vocab_size, scores);
+void judge_trees(const Rows& rows, const TreeTasks& tasks, int tree_count, cudaStream_t stream) {
+  launch(judge_trees_kernel, static_cast<unsigned>(tree_count), row_threads(rows.V), 0, stream,
+         rows, tasks);
 }
 
 }  // namespace specdec::cuda::inline SPECDEC_CUDA_BUILD

@@ -1,59 +1,81 @@
 #pragma once
-#include <limits>
+#include "kernels/cuda/sampling/sampling_segments.h"
 
-#include "kernels/cuda/reduce.h"
-
-// Collectives of a block for the kernels that sample. All threads of the block call them together
-// and all get the result; blocks are one-dimensional, of 32, 64, 128, ... 1,024 threads. The order
-// of summation depends on the number of elements and of threads alone. Device code: included by .cu
-// files alone.
+// Collectives of one block that has a row of the vocabulary to itself, for the kernels of trees.
+// All threads of the block call them together and all get the result; blocks have whole warps.
+// `sums` is memory for a number of each segment, of this block alone; sums and draws have the order
+// of kernels/sampling.h. Device code: included by .cu files alone.
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 
-constexpr int kMaxSamplingThreads = 1024;
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr int kMaxRowThreads = 1024;
 
-// How many a block has: of the vocabulary alone, as the order of sums goes by them.
-inline unsigned threads_for(int vocab_size) {
+// How many a block has that reads a row of V tokens.
+inline unsigned row_threads(int V) {
   unsigned count = kWarp;
-  while (count < kMaxSamplingThreads && count * 16 < static_cast<unsigned>(vocab_size)) count *= 2;
+  while (count < kMaxRowThreads && count * 16 < static_cast<unsigned>(V)) count *= 2;
   return count;
 }
 
-__device__ inline int thread() { return static_cast<int>(threadIdx.x); }
-__device__ inline int threads() { return static_cast<int>(blockDim.x); }
-
-// The sum of term(i) over i < n.
-template <typename Term>
-__device__ double sum_of(int n, const Term& term) {
-  double sum = 0;
-  for (int i = thread(); i < n; i += threads()) sum += term(i);
-  return block_tree_sum(sum);
-}
-
-// The largest value(i) over i < n; minus infinity where n is 0.
-template <typename Value>
-__device__ double max_of(int n, const Value& value) {
-  double largest = -kInfinity;
-  for (int i = thread(); i < n; i += threads()) {
-    const double mine = value(i);
-    if (mine > largest) largest = mine;
+// Writes the sums of all segments.
+template <typename Weight>
+__device__ void sum_segments(double* sums, int V, const Weight& weight) {
+  for (int s = thread() / kWarp; s < segments_of(V); s += threads() / kWarp) {
+    const double sum = segment_sum(segment_of(s, V), weight);
+    if (lane() == 0) sums[s] = sum;
   }
-  return block_tree_max(largest);
+  __threadfence();
+  __syncthreads();
 }
 
-// The lowest i < n with the largest value(i) above minus infinity; n where there is none.
+// What the first warp finds, for all threads. The next call may write `sums`.
+template <typename T, typename Find>
+__device__ T by_first_warp(const Find& find) {
+  __shared__ T found;
+  if (thread() < kWarp) {
+    const T mine = find();
+    if (thread() == 0) found = mine;
+  }
+  __syncthreads();
+  const T result = found;
+  __syncthreads();
+  return result;
+}
+
+// The sum of weight(i) over i < V.
+template <typename Weight>
+__device__ double sum_of(double* sums, int V, const Weight& weight) {
+  sum_segments(sums, V, weight);
+  return by_first_warp<double>([&] { return total_of(sums, V); });
+}
+
+// sample() of common/sampling/distribution.cpp: -1 where all weights are zero.
+template <typename Weight>
+__device__ int draw_by_block(double u, double* sums, int V, const Weight& weight) {
+  sum_segments(sums, V, weight);
+  return by_first_warp<int>([&] { return draw(u, sums, V, weight); });
+}
+
+// The smallest value(i) over i < V, and at most 1.
 template <typename Value>
-__device__ int argmax_of(int n, const Value& value) {
+__device__ double smallest_of(int V, const Value& value) {
+  double smallest = 1;
+  for (int i = thread(); i < V; i += threads()) smallest = fmin(smallest, value(i));
+  return block_tree_min(smallest);
+}
+
+// The lowest i < V with the largest value(i) above minus infinity; V where there is none.
+template <typename Value>
+__device__ int argmax_of(int V, const Value& value) {
   double largest = -kInfinity;
-  int at = n;
-  for (int i = thread(); i < n; i += threads()) {
+  int at = V;
+  for (int i = thread(); i < V; i += threads()) {
     const double mine = value(i);
     if (mine > largest) {
       largest = mine;
       at = i;
     }
   }
-  return block_tree_min(largest == block_tree_max(largest) ? at : n);
+  return block_tree_min(largest == block_tree_max(largest) ? at : V);
 }
 
 }  // namespace specdec::cuda::inline SPECDEC_CUDA_BUILD

@@ -1,11 +1,12 @@
 #pragma once
 #include <cstdint>
+#include <span>
 
 #include "kernels/cuda/runtime.h"
 #include "kernels/sampling.h"
 
-// What the host asks of the kernels that sample, packed into one upload. All pointers are device
-// memory. V: the vocabulary's size, of every distribution.
+// What the host asks of the kernels that sample, packed into one upload, and what the kernels tell
+// one another. All pointers are device memory. V: the vocabulary's size, of every distribution.
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 
 // How a row of logits becomes a distribution: RowSampling of kernels/sampling.h.
@@ -13,7 +14,8 @@ struct RowTask {
   const float* logits;  // [width]
   int width;            // at most V; tokens from here on have probability zero
   int top_k;
-  double temperature, top_p, repetition_penalty;
+  double scale;  // 1 / temperature; 0: all to the likeliest
+  double top_p, repetition_penalty;
   const std::int32_t* history;  // [history_size]
   int history_size;
   double* probs;                       // [V]
@@ -21,8 +23,19 @@ struct RowTask {
   int path_size = 0;
 };
 
+// What is known of a row so far; zeros at first.
+struct RowState {
+  unsigned long long peak;  // the likeliest token's key (argmax_keys.h)
+  unsigned long long last;  // that of the last token which the filters keep
+  unsigned long long goal;  // what a filter still has to reach, in units or in tokens
+  double total;             // of the weights
+  int bin, candidates;      // where the filter's last token is, and how many others are there
+  unsigned blocks_done;
+};
+
 // How a token is drawn from it.
 struct DrawTask {
+  bool wanted;
   DrawBy by;
   int position;
   std::uint64_t seed;
@@ -32,6 +45,12 @@ struct DrawTask {
 struct DraftTask {
   const double* probs;  // [V], or null where the draft was certain
   std::int32_t token;
+  int round, row;  // its round, and the row that judges it
+};
+
+struct DraftState {
+  double smallest_ratio;  // the smallest q/p; 1 at first
+  unsigned blocks_done;
 };
 
 struct RoundTask {
@@ -41,22 +60,59 @@ struct RoundTask {
   VerificationRule rule;
   double lenience;
   std::uint64_t seed;
+  unsigned blocks_done;  // zero at first
 };
 
-// Writes the distribution of each row, and draws a token from it: -1 where there is none.
-// scores: working memory, [rows, V]; tokens: [rows].
-void choose_tokens(const RowTask* rows, const DrawTask* draws, int row_count, int vocab_size,
-                   double* scores, std::int32_t* tokens, cudaStream_t stream);
+// Working memory of the rows, for the blocks of a row to share.
+struct SamplingScratch {
+  float* scores;             // [rows, V]
+  std::int32_t* candidates;  // [rows, V]
+  double* sums;              // [rows, segments]: of each segment, or its largest value
+  std::int32_t* ids;         // [rows, segments]: where that is
+  unsigned long long* bins;  // [rows, kBins], zeros before and after a search
+};
+constexpr int kBins = 1024;
 
-// Writes the distribution of each row, and whether it has one: valid, [rows].
-// scores: working memory, [rows, V].
-void make_distributions(const RowTask* rows, int row_count, int vocab_size, double* scores,
-                        int* valid, cudaStream_t stream);
+// The segments of a vocabulary, each of which a warp adds up.
+__host__ __device__ constexpr int segments_of(int vocab_size) {
+  return (vocab_size + kSegment - 1) / kSegment;
+}
 
-// Judges the drafts of each round by the distributions of its rows. verdicts: [rounds];
-// acceptance_probs: one a draft.
-void judge_rounds(const RoundTask* rounds, int round_count, const RowTask* rows, const int* valid,
-                  const DraftTask* drafts, int vocab_size, Verdict* verdicts,
-                  double* acceptance_probs, cudaStream_t stream);
+struct Rows {
+  const RowTask* tasks;  // [count]
+  RowState* states;      // [count]
+  int count, V;
+  SamplingScratch scratch;
+};
+
+// Which filters any of the rows have.
+struct Filters {
+  bool top_k = false, top_p = false;
+
+  int key() const { return 2 * top_k + top_p; }
+};
+Filters filters_of(std::span<const RowTask> rows);
+
+// Writes the distribution of each row, and draws a token from it where one is wanted: -1 where
+// there is none. tokens: [rows]. Launches 3 kernels, 2 more for top-k, 3 more for top-p.
+void make_distributions(const Rows& rows, const Filters& filters, const DrawTask* draws,
+                        std::int32_t* tokens, cudaStream_t stream);
+
+struct Rounds {
+  RoundTask* tasks;                // [count]
+  const DraftTask* drafts;         // [draft_count]
+  DraftState* draft_states;        // [draft_count]
+  const std::int32_t* own_tokens;  // [rows], of those that a rule looks at
+  int count, draft_count;
+};
+
+// Judges the drafts of each round by the distributions of its rows. verdicts: [rounds]. envelope:
+// whether any rule asks for it. Launches 1 kernel, 2 with an envelope.
+void judge_rounds(const Rows& rows, const Rounds& rounds, bool envelope, Verdict* verdicts,
+                  cudaStream_t stream);
+
+// sum min(p, q) of each draft that was tested, 0 of the others. Launches 1 kernel.
+void overlaps(const Rows& rows, const Rounds& rounds, const Verdict* verdicts, double* sums,
+              cudaStream_t stream);
 
 }  // namespace specdec::cuda::inline SPECDEC_CUDA_BUILD

@@ -39,22 +39,20 @@ struct TreeTask {
 // All trees, and what becomes of them.
 struct TreeTasks {
   const TreeTask* trees;
-  const RowTask* rows;
-  const int* valid;       // [rows] whether a row has a distribution
-  const NodeTask* nodes;  // [rows]
+  const NodeTask* nodes;           // [rows]
+  const std::int32_t* own_tokens;  // [rows], of those that a rule looks at, and of leaves
   const TrialTask* trials;
   int levels;
   TreeVerdict* verdicts;  // [trees]
   TestedPlace* places;    // [trees, levels]
 };
 
-// Finds the tokens of each branch by the distribution of its row.
-void branch_rows(const BranchTask* branches, const RowTask* rows, const int* valid, int row_count,
-                 int vocab_size, cudaStream_t stream);
+// Finds the tokens of each branch by the distribution of its row. Launches 1 kernel.
+void branch_rows(const Rows& rows, const BranchTask* branches, cudaStream_t stream);
 
-// Judges each tree by the distributions of its rows. scores: working memory, [rows, V].
-void judge_trees(const TreeTasks& tasks, int tree_count, int vocab_size, double* scores,
-                 cudaStream_t stream);
+// Judges each tree by the distributions of its rows, of which it leaves what is owed. Launches 1
+// kernel.
+void judge_trees(const Rows& rows, const TreeTasks& tasks, int tree_count, cudaStream_t stream);
 
 // The most that a call of either kind uploads and downloads, beside what other calls do.
 std::size_t tree_task_bytes(const SamplerRoom& room);

@@ -141,6 +141,30 @@ std::vector<double> plain_probs(const std::vector<float>& row, const SamplingOpt
   return softmax(logits);
 }
 
+// The tokens that sorting keeps of a large vocabulary: few or many of them, with and without ties.
+TEST(DistributionTest, KeepsWhatSortingKeeps) {
+  std::mt19937 random(5);
+  std::normal_distribution<float> normal(0, 3);
+  for (int n = 0; n < 60; n++) {
+    std::vector<float> logits(1000 + 700 * (static_cast<std::size_t>(n) % 5));
+    for (float& logit : logits) {
+      logit = normal(random);
+      if (n % 3 == 0) logit = std::round(logit * 4) / 4;
+      if (n % 4 == 0 && logit < 0) logit = kMinusInfinity;
+    }
+    for (const int k : {0, 1, 7, 50, 300, 999}) {
+      for (const double p : {1.0, 0.9973, 0.917, 0.513, 1e-5}) {
+        const SamplingOptions options{n % 2 == 0 ? 1 : 3.7, k, p, 1};
+        const auto got = probs_of(logits, options), want = plain_probs(logits, options, {});
+        for (std::size_t i = 0; i < got.size(); i++) {
+          ASSERT_EQ(got[i] > 0, want[i] > 0) << "case " << n << " k " << k << " p " << p;
+          ASSERT_TRUE(std::abs(got[i] - want[i]) <= 1e-13);
+        }
+      }
+    }
+  }
+}
+
 struct RandomCase {
   std::vector<float> logits;
   std::vector<TokenId> history;

@@ -116,7 +116,8 @@ inline std::vector<double> standardised(std::span<const float> logits, const Tex
   std::vector<double> scores(logits.begin(), logits.end()), probs(logits.size());
   for (const TokenId token : std::set<TokenId>(history.begin(), history.end())) {
     double& score = scores[static_cast<std::size_t>(token)];
-    score *= score < 0 ? options.repetition_penalty : 1 / options.repetition_penalty;
+    const double penalty = options.repetition_penalty;
+    score = static_cast<float>(score < 0 ? score * penalty : score / penalty);
   }
   std::vector<std::size_t> order(scores.size());
   std::iota(order.begin(), order.end(), 0u);

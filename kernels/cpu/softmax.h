@@ -1,0 +1,42 @@
+#pragma once
+#include <cstdint>
+#include <span>
+
+#include "kernels/sampling.h"
+
+// A distribution over the vocabulary and draws from it: its passes over the vocabulary, vectorised.
+// Sums have the order of kernels/sampling.h, whatever the width of vectors.
+namespace specdec::cpu {
+
+// The largest of scores [V]; NaN where one of them is NaN or plus infinity.
+float largest_score(std::span<const float> scores);
+
+// weights[i] = e^((scores[i] - peak) scale); returns their sum. REQUIRES: peak, not infinite, is
+// the largest score, or larger; scale > 0; weights has the size of scores.
+double exponentiate(std::span<const float> scores, float peak, double scale,
+                    std::span<double> weights);
+
+void multiply(std::span<double> values, double factor);
+
+// The sum of weights [V]; NaN where one is negative or NaN.
+double sum(std::span<const double> weights);
+
+// The sum over a vocabulary of weights[j] of the tokens ids[j], and of zeros for all others.
+// REQUIRES: ids ascend; as many weights as ids.
+double sum(std::span<const std::int32_t> ids, std::span<const double> weights);
+
+// The first token at which the running sum of weights [V] exceeds the mark, in the order of ids;
+// where none does, the last one with a weight above 0; -1 where there is none.
+// REQUIRES: no weight is negative.
+std::int32_t first_above(double mark, std::span<const double> weights);
+
+// Writes the ids of the scores of at least `bound`, and those scores; returns how many there are.
+// ids and kept have room for all.
+std::size_t collect_at_least(float bound, std::span<const float> scores,
+                             std::span<std::int32_t> ids, std::span<float> kept);
+
+// maxima[c] = the largest of the scores c, c + columns, c + 2 columns, ... REQUIRES: columns, the
+// size of maxima, is a multiple of 16 and at most V.
+void column_maxima(std::span<const float> scores, std::span<float> maxima);
+
+}  // namespace specdec::cpu

@@ -1,0 +1,178 @@
+// From rows of logits to distributions and tokens, by several blocks a row: the steps, the formulas
+// and the bits of common/sampling/distribution.cpp.
+#include <cfloat>
+
+#include "kernels/cuda/sampling/sampling_search.h"
+#include "kernels/cuda/sampling/sampling_segments.h"
+
+namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
+namespace {
+
+// Writes the scores (the logits, those of the history penalised) and finds the largest.
+__global__ void __launch_bounds__(kMaxSamplingThreads) scores_kernel(Rows rows) {
+  const RowTask row = rows.tasks[row_number()];
+  float* scores = scores_of(rows);
+  const Segment segment = own_segment(rows.V);
+  for_tokens(segment, [&](int i) {
+    scores[i] = i < row.width ? row.logits[i] : -static_cast<float>(kInfinity);
+  });
+  __syncthreads();
+  const int first = static_cast<int>(blockIdx.x) * threads() / kWarp * kSegment;
+  const int last = min(first + threads() / kWarp * kSegment, row.width);
+  for (int h = thread(); h < row.history_size + row.path_size; h += threads()) {
+    const int token = h < row.history_size ? row.history[h] : row.path[h - row.history_size];
+    if (token < first || token >= last) continue;
+    const double logit = row.logits[token], penalty = row.repetition_penalty;
+    // Atomic, as threads that have the same token write at once; they write the same.
+    atomicExch(scores + token, static_cast<float>(logit < 0 ? logit * penalty : logit / penalty));
+  }
+  __syncthreads();
+  unsigned long long peak = 0;
+  for_tokens(segment, [&](int i) { peak = Max()(peak, key_of(scores[i], i)); });
+  peak = block_max(peak);
+  if (thread() == 0) atomicMax(&rows.states[row_number()].peak, peak);
+}
+
+// What a row's blocks do with the sums of their segments: the last block adds them up.
+__device__ void finish_sums(const Rows& rows, double sum, const Segment& segment) {
+  double* sums = sums_of(rows);
+  RowState& state = rows.states[row_number()];
+  if (segment.first < rows.V && lane() == 0) sums[segment.index] = sum;
+  if (!is_last_block(state.blocks_done) || thread() >= kWarp) return;
+  const double total = total_of(sums, rows.V);
+  if (thread() == 0) {
+    state.total = total;
+    const double goal = rows.tasks[row_number()].top_p * total / kWeightUnit;
+    state.goal = static_cast<unsigned long long>(ceil(goal));
+  }
+}
+
+// Writes weights, those of the scores that top-k drops as zeros, and adds them up.
+__global__ void __launch_bounds__(kMaxSamplingThreads) weights_kernel(Rows rows) {
+  const RowTask row = rows.tasks[row_number()];
+  const RowState& state = rows.states[row_number()];
+  if (!has_distribution(state)) return;
+  const float* scores = scores_of(rows);
+  const double peak = score_of(state.peak);
+  const int best = index_of(state.peak);
+  const unsigned long long last = state.last;
+  const Segment segment = own_segment(rows.V);
+  const double sum = segment_sum(segment, [&](int i) {
+    double weight = 0;
+    if (row.scale == 0) {
+      weight = i == best ? 1 : 0;
+    } else if (key_of(scores[i], i) >= last) {
+      weight = exponential64((scores[i] - peak) * row.scale);
+    }
+    row.probs[i] = weight;
+    return weight;
+  });
+  finish_sums(rows, sum, segment);
+}
+
+// Sets to zero what top-p drops, and adds up the rest.
+__global__ void __launch_bounds__(kMaxSamplingThreads) top_p_kernel(Rows rows) {
+  const RowTask row = rows.tasks[row_number()];
+  const RowState& state = rows.states[row_number()];
+  if (!has_distribution(state) || !has_top_p(row)) return;
+  const float* scores = scores_of(rows);
+  const unsigned long long last = state.last;
+  const Segment segment = own_segment(rows.V);
+  const double sum = segment_sum(segment, [&](int i) {
+    const bool kept = key_of(scores[i], i) >= last;
+    if (!kept) row.probs[i] = 0;
+    return kept ? row.probs[i] : 0;
+  });
+  finish_sums(rows, sum, segment);
+}
+
+// Dice::race(): the larger, the earlier; minus infinity where the token never arrives.
+__device__ double arrival(double prob, const DrawTask& task, int i) {
+  if (!(prob > 0)) return -kInfinity;
+  const double time = -log(fine_uniform(task.seed, task.position, kDrawRace, i)) / prob;
+  return time < DBL_MAX ? -time : -DBL_MAX;
+}
+
+// The lowest index with the largest of the segments' values, by all threads of the last block.
+__device__ int winner(const double* values, const std::int32_t* ids, int V) {
+  double largest = -kInfinity;
+  int at = V;
+  for (int s = thread(); s < segments_of(V); s += threads()) {
+    const double value = __ldcg(values + s);
+    if (value > largest) {
+      largest = value;
+      at = __ldcg(ids + s);
+    }
+  }
+  return block_tree_min(largest == block_tree_max(largest) ? at : V);
+}
+
+// Turns weights into probabilities, and draws tokens from them.
+__global__ void __launch_bounds__(kMaxSamplingThreads)
+    draw_kernel(Rows rows, const DrawTask* draws, std::int32_t* tokens) {
+  const RowTask row = rows.tasks[row_number()];
+  const DrawTask task = draws[row_number()];
+  RowState& state = rows.states[row_number()];
+  if (!has_distribution(state)) {
+    if (blockIdx.x == 0 && thread() == 0) tokens[row_number()] = -1;
+    return;
+  }
+  const double scale = 1 / state.total;
+  double sum = 0, largest = -kInfinity;
+  int at = rows.V;
+  const Segment segment = own_segment(rows.V);
+  for_tokens(segment, [&](int i) {
+    const double prob = row.probs[i] * scale;
+    row.probs[i] = prob;
+    sum += prob;
+    const double value = task.wanted && task.by == DrawBy::kRace ? arrival(prob, task, i) : prob;
+    if (value > largest) {
+      largest = value;
+      at = i;
+    }
+  });
+  if (!task.wanted) return;
+  const double most = warp_max(largest);
+  const int id = warp_reduce(largest == most ? at : rows.V, Min());
+  sum = warp_sum(sum);
+  double* sums = sums_of(rows);
+  if (segment.first < rows.V && lane() == 0) {
+    sums[segment.index] = task.by == DrawBy::kInversion ? sum : most;
+    ids_of(rows)[segment.index] = id;
+  }
+  if (!is_last_block(state.blocks_done)) return;
+  int token = 0;
+  if (task.by != DrawBy::kInversion) {
+    token = winner(sums, ids_of(rows), rows.V);
+  } else if (thread() < kWarp) {
+    const double u = uniform(task.seed, task.position, task.purpose);
+    token = draw(u, sums, rows.V, [&](int i) { return __ldcg(row.probs + i); });
+  }
+  if (thread() == 0) tokens[row_number()] = token;
+}
+
+}  // namespace
+
+Filters filters_of(std::span<const RowTask> rows) {
+  Filters filters;
+  for (const RowTask& row : rows) {
+    filters.top_k |= row.scale > 0 && row.top_k > 0;
+    filters.top_p |= row.scale > 0 && row.top_p < 1;
+  }
+  return filters;
+}
+
+void make_distributions(const Rows& rows, const Filters& filters, const DrawTask* draws,
+                        std::int32_t* tokens, cudaStream_t stream) {
+  const int V = rows.V, count = rows.count;
+  launch_segments(scores_kernel, V, count, stream, rows);
+  if (filters.top_k) find_last(rows, Filter::kTopK, stream);
+  launch_segments(weights_kernel, V, count, stream, rows);
+  if (filters.top_p) {
+    find_last(rows, Filter::kTopP, stream);
+    launch_segments(top_p_kernel, V, count, stream, rows);
+  }
+  launch_segments(draw_kernel, V, count, stream, rows, draws, tokens);
+}
+
+}  // namespace specdec::cuda::inline SPECDEC_CUDA_BUILD

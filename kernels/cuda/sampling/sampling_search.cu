@@ -1,0 +1,136 @@
+// The last token that top-k or top-p keeps, without a sort, by several blocks a row. A first kernel
+// adds up the tokens by how far their scores are below the peak, in 1,024 bins, and finds the bin
+// that the last token is in. A second one lists that bin's tokens, which are few, and searches
+// among them. All sums are of integers: no order changes them.
+#include <cfloat>
+
+#include "kernels/cuda/sampling/sampling_search.h"
+
+namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
+namespace {
+
+// A row as a filter looks at it.
+struct FilteredRow {
+  __device__ FilteredRow(const Rows& rows, Filter of)
+      : filter(of),
+        task(rows.tasks[row_number()]),
+        scores(scores_of(rows)),
+        peak(score_of(rows.states[row_number()].peak)) {}
+
+  // What a token counts: one for top-k; for top-p, what it weighs.
+  __device__ unsigned long long units(int i) const {
+    if (filter == Filter::kTopK) return scores[i] >= -FLT_MAX ? 1 : 0;
+    return static_cast<unsigned long long>(rint(task.probs[i] / kWeightUnit));
+  }
+  // 32 bins for each unit of a score, or of x in e^x. Tokens that count are less than 32 below for
+  // top-p, as 2^-45 = e^-31.2; for top-k, most are.
+  __device__ int bin(int i) const {
+    const double below = (peak - scores[i]) * (filter == Filter::kTopK ? 1 : task.scale) * 32;
+    return below < kBins - 1 ? static_cast<int>(below) : kBins - 1;
+  }
+
+  Filter filter;
+  RowTask task;
+  const float* scores;
+  double peak;
+};
+
+__device__ bool has(Filter filter, const Rows& rows) {
+  const RowTask& row = rows.tasks[row_number()];
+  return has_distribution(rows.states[row_number()]) &&
+         (filter == Filter::kTopK ? has_top_k(row, rows.V) : has_top_p(row));
+}
+
+__global__ void __launch_bounds__(kMaxSamplingThreads) bins_kernel(Rows rows, Filter filter) {
+  if (!has(filter, rows)) return;
+  const FilteredRow row(rows, filter);
+  RowState& state = rows.states[row_number()];
+  unsigned long long* all_bins =
+      rows.scratch.bins + static_cast<std::ptrdiff_t>(row_number()) * kBins;
+  __shared__ unsigned long long bins[kBins];
+  for (int b = thread(); b < kBins; b += threads()) bins[b] = 0;
+  __syncthreads();
+  for_tokens(own_segment(rows.V), [&](int i) {
+    const unsigned long long units = row.units(i);
+    if (units > 0) atomicAdd(bins + row.bin(i), units);
+  });
+  __syncthreads();
+  for (int b = thread(); b < kBins; b += threads()) {
+    if (bins[b] > 0) atomicAdd(all_bins + b, bins[b]);
+  }
+  if (!is_last_block(state.blocks_done)) return;
+  for (int b = thread(); b < kBins; b += threads()) bins[b] = atomicExch(all_bins + b, 0ull);
+  __syncthreads();
+  if (thread() >= kWarp) return;
+  const unsigned long long goal = filter == Filter::kTopK ? row.task.top_k : state.goal;
+  const auto place = place_above(goal - 1, 0ull, 0, kBins, [&](int b) { return bins[b]; });
+  if (thread() != 0) return;
+  state.bin = place.index;
+  state.goal = (place.above ? goal : place.total) - place.before;  // what is beyond reach is cut
+  state.candidates = 0;
+}
+
+// The largest key, of n different ones, at which the units of all with that key or a larger one
+// come to the goal.
+//
+// This takes the place of a sort: halve the range of keys, add up what lies in its upper half, go
+// on in the half that the goal lies in. A range ends at keys that exist, so it is soon a single
+// one.
+// REQUIRES: the units of all come to the goal; no key is larger than `highest`.
+template <typename Key, typename Units>
+__device__ unsigned long long key_that_reaches(unsigned long long goal, int n,
+                                               unsigned long long highest, const Key& key,
+                                               const Units& units) {
+  unsigned long long low = 0, high = highest;
+  // [snippet key-that-reaches]
+  while (low < high) {
+    const unsigned long long middle = high - (high - low) / 2;
+    unsigned long long below = low, from = high;  // the next keys on both sides of the cut
+    unsigned long long sum = 0;
+    for (int j = thread(); j < n; j += threads()) {
+      const unsigned long long k = key(j);
+      if (k >= middle) {
+        sum += units(j);
+        if (k < from) from = k;
+      } else if (k > below) {
+        below = k;
+      }
+    }
+    if (block_tree_sum(sum) >= goal) {
+      low = block_tree_min(from);
+    } else {
+      high = block_tree_max(below);
+    }
+  }
+  // [end snippet key-that-reaches]
+  return low;
+}
+
+__global__ void __launch_bounds__(kMaxSamplingThreads) last_token_kernel(Rows rows, Filter filter) {
+  if (!has(filter, rows)) return;
+  const FilteredRow row(rows, filter);
+  RowState& state = rows.states[row_number()];
+  std::int32_t* candidates =
+      rows.scratch.candidates + static_cast<std::ptrdiff_t>(row_number()) * rows.V;
+  const int bin = state.bin;
+  for_tokens(own_segment(rows.V), [&](int i) {
+    if (row.units(i) > 0 && row.bin(i) == bin) candidates[atomicAdd(&state.candidates, 1)] = i;
+  });
+  if (!is_last_block(state.blocks_done)) return;
+  const auto token = [&](int j) { return __ldcg(candidates + j); };
+  const auto key = [&](int j) { return key_of(row.scores[token(j)], token(j)); };
+  const unsigned long long last =
+      key_that_reaches(state.goal, atomicAdd(&state.candidates, 0), state.peak, key,
+                       [&](int j) { return row.units(token(j)); });
+  // Of equal scores, top-k keeps all.
+  if (thread() == 0) state.last = filter == Filter::kTopK ? last >> 32 << 32 : last;
+}
+
+}  // namespace
+
+void find_last(const Rows& rows, Filter filter, cudaStream_t stream) {
+  launch_segments(bins_kernel, rows.V, rows.count, stream, rows, filter);
+  launch_segments(last_token_kernel, rows.V, rows.count, stream, rows, filter);
+}
+
+}  // namespace specdec::cuda::inline SPECDEC_CUDA_BUILD

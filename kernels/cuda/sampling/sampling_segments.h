@@ -1,0 +1,131 @@
+#pragma once
+#include <limits>
+
+#include "kernels/cuda/argmax/argmax_keys.h"
+#include "kernels/cuda/sampling/sampling_philox.h"
+#include "kernels/cuda/sampling/sampling_tasks.h"
+
+// A row's vocabulary shared out among blocks: a warp has a segment of it. blockIdx.y is the row (or
+// the round, or the draft), blockIdx.x counts its blocks, which have a few whole warps. Sums and
+// running sums have the order of kernels/sampling.h. Device code: included by .cu files alone.
+namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
+
+constexpr int kMaxSamplingWarps = 4, kMaxSamplingThreads = kMaxSamplingWarps * kWarp;
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+inline int warps_for(int V) {  // 1, 2 or 4
+  return segments_of(V) == 1 ? 1 : segments_of(V) == 2 ? 2 : kMaxSamplingWarps;
+}
+// Launches kernel(arguments...) with the blocks of `count` rows of V tokens.
+template <typename... Parameters>
+void launch_segments(void (*kernel)(Parameters...), int V, int count, LaunchStream at,
+                     std::type_identity_t<Parameters>... arguments) {
+  if (count == 0) return;
+  const int warps = warps_for(V);
+  launch(kernel, dim3(blocks_for(segments_of(V), warps), static_cast<unsigned>(count)),
+         static_cast<unsigned>(warps) * kWarp, 0, at, arguments...);
+}
+
+__device__ inline int thread() { return static_cast<int>(threadIdx.x); }
+__device__ inline int threads() { return static_cast<int>(blockDim.x); }
+__device__ inline int lane() { return thread() % kWarp; }
+__device__ inline int row_number() { return static_cast<int>(blockIdx.y); }
+
+// Tokens first .. last - 1; none for the warps behind the last segment.
+struct Segment {
+  int index, first, last;
+};
+__device__ inline Segment segment_of(int index, int V) {
+  const int first = min(index * kSegment, V);
+  return {index, first, min(first + kSegment, V)};
+}
+__device__ inline Segment own_segment(int V) {
+  return segment_of((static_cast<int>(blockIdx.x) * threads() + thread()) / kWarp, V);
+}
+
+template <typename Do>
+__device__ void for_tokens(const Segment& segment, const Do& act) {
+  for (int i = segment.first + lane(); i < segment.last; i += kWarp) act(i);
+}
+
+// The sum of term(i) over a segment; every lane gets it.
+template <typename Term>
+__device__ double segment_sum(const Segment& segment, const Term& term) {
+  double sum = 0;
+  for_tokens(segment, [&](int i) { sum += term(i); });
+  return warp_sum(sum);
+}
+
+// [snippet last-block]
+// Whether all other blocks of the row are done with what they write before this call. No block
+// waits: the one that comes last goes on with what all have written, and reads it by __ldcg, as its
+// multiprocessor's own cache may hold what was there before.
+template <typename Counter>
+__device__ bool is_last_block(Counter& blocks_done) {
+  __shared__ bool last;
+  __threadfence();
+  __syncthreads();
+  if (thread() == 0) last = atomicInc(&blocks_done, gridDim.x - 1) == gridDim.x - 1;
+  __syncthreads();
+  return last;
+}
+// [end snippet last-block]
+
+// Where a running sum exceeds the mark.
+template <typename T>
+struct Place {
+  int index = -1;  // of the first value above 0 at which it does; else of the last above 0; or -1
+  T before;        // the sum of what is before it
+  bool above = false;
+  T total;  // where it is not above
+};
+
+// By one warp: among the values first .. last - 1, in front of which is the sum `before`. Valid in
+// all lanes.
+template <typename T, typename Value>
+__device__ Place<T> place_above(T mark, T before, int first, int last, const Value& value) {
+  Place<T> place{-1, before, false, before};
+  for (int start = first; start < last; start += kWarp) {
+    const T mine = start + lane() < last ? value(start + lane()) : T{0};
+    T sum = mine;  // of the lanes up to this one
+    for (int distance = 1; distance < kWarp; distance *= 2) {
+      const T left = __shfl_up_sync(kAllLanes, sum, static_cast<unsigned>(distance));
+      if (lane() >= distance) sum += left;
+    }
+    const T left = __shfl_up_sync(kAllLanes, sum, 1u);
+    const T ahead = lane() > 0 ? before + left : before;
+    const unsigned positive = __ballot_sync(kAllLanes, mine > 0);
+    const unsigned above = __ballot_sync(kAllLanes, mine > 0 && before + sum > mark);
+    if (positive != 0) {
+      const int hit = above != 0 ? __ffs(static_cast<int>(above)) - 1
+                                 : kWarp - 1 - __clz(static_cast<int>(positive));
+      place.index = start + hit;
+      place.before = __shfl_sync(kAllLanes, ahead, hit);
+      place.above = above != 0;
+      if (place.above) return place;
+    }
+    before += __shfl_sync(kAllLanes, sum, kWarp - 1);
+  }
+  place.total = before;
+  return place;
+}
+
+// The sum of all segments' sums, by one warp.
+__device__ inline double total_of(const double* sums, int V) {
+  return place_above(kInfinity, 0.0, 0, segments_of(V), [&](int s) { return __ldcg(sums + s); })
+      .total;
+}
+
+// sample() of common/sampling/distribution.cpp, by one warp: weights whose segments have these
+// sums. -1 where all weights are zero.
+template <typename Weight>
+__device__ int draw(double u, const double* sums, int V, const Weight& weight) {
+  const double mark = u * total_of(sums, V);
+  const auto segment =
+      place_above(mark, 0.0, 0, segments_of(V), [&](int s) { return __ldcg(sums + s); });
+  if (segment.index < 0) return -1;
+  const Segment within = segment_of(segment.index, V);
+  return place_above(mark, segment.before, within.first, within.last, weight).index;
+}
+
+}  // namespace specdec::cuda::inline SPECDEC_CUDA_BUILD
