@@ -88,6 +88,11 @@ inline void __syncwarp(unsigned mask = 0xffffffffu, SPECDEC_CALL_SITE) {
   specdec::emulation::warp_collective(mask, 0, nothing, 0, true, site);
 }
 
+// ---- fences
+
+inline void __threadfence() { specdec::emulation::thread_fence(); }
+inline void __threadfence_block() { specdec::emulation::thread_fence(); }
+
 // ---- votes
 
 // Bit l: whether lane l is in the mask and its predicate holds.

@@ -1,5 +1,4 @@
 #pragma once
-#include <atomic>
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -100,5 +99,3 @@ template <typename T>
 T __ldcs(const T* address) {
   return *address;
 }
-inline void __threadfence() { std::atomic_thread_fence(std::memory_order_seq_cst); }
-inline void __threadfence_block() { __threadfence(); }

@@ -267,6 +267,10 @@ void sync_block(CallSite site) {
 }
 // [end snippet sync-block]
 
+void thread_fence() {
+  IF_TSAN(static char all_fences; __tsan_acquire(&all_fences); __tsan_release(&all_fences);)
+}
+
 // [snippet warp-collective]
 std::uint64_t warp_collective(unsigned mask, std::uint64_t value, Answer answer, int number,
                               [[maybe_unused]] bool orders_memory, CallSite site) {

@@ -69,6 +69,9 @@ void* dynamic_shared_memory();
 
 // Returns when all threads of the block that have not ended have called it, from the same line.
 void sync_block(CallSite site);
+// What comes before it, in any thread of the grid, is ordered before what comes after a later
+// fence.
+void thread_fence();
 
 // [snippet collective]
 // What the lanes of a warp bring to a collective; only those of its mask are set.

@@ -283,7 +283,7 @@ TEST_P(EveryRule, ARoundDependsOnItselfAlone) {
 // The same verdicts without statistics, by one launch less.
 TEST_P(EveryRule, OverlapsAreComputedWhereTheyAreAsked) {
   TestNumbers numbers(seed() + 600);
-  const auto rounds = random_rounds(numbers, rule(), 700, 5);
+  const auto rounds = random_rounds(numbers, rule(), 1500, 4);  // of two blocks
   const DeviceRounds on_device(rounds);
   const Judged with = on_device.judge_all(true), without = on_device.judge_all(false);
   for (std::size_t r = 0; r < rounds.size(); ++r) {

@@ -66,7 +66,7 @@ __global__ void __launch_bounds__(kMaxSamplingThreads) bins_kernel(Rows rows, Fi
   const auto place = place_above(goal - 1, 0ull, 0, kBins, [&](int b) { return bins[b]; });
   if (thread() != 0) return;
   state.bin = place.index;
-  state.goal = (place.above ? goal : place.total) - place.before;  // what is beyond reach is cut
+  state.rest = (place.above ? goal : place.total) - place.before;  // what is beyond reach is cut
   state.candidates = 0;
 }
 
@@ -120,7 +120,7 @@ __global__ void __launch_bounds__(kMaxSamplingThreads) last_token_kernel(Rows ro
   const auto token = [&](int j) { return __ldcg(candidates + j); };
   const auto key = [&](int j) { return key_of(row.scores[token(j)], token(j)); };
   const unsigned long long last =
-      key_that_reaches(state.goal, atomicAdd(&state.candidates, 0), state.peak, key,
+      key_that_reaches(state.rest, atomicAdd(&state.candidates, 0), state.peak, key,
                        [&](int j) { return row.units(token(j)); });
   // Of equal scores, top-k keeps all.
   if (thread() == 0) state.last = filter == Filter::kTopK ? last >> 32 << 32 : last;

@@ -65,7 +65,10 @@ __device__ bool is_last_block(Counter& blocks_done) {
   __shared__ bool last;
   __threadfence();
   __syncthreads();
-  if (thread() == 0) last = atomicInc(&blocks_done, gridDim.x - 1) == gridDim.x - 1;
+  if (thread() == 0) {
+    last = atomicInc(&blocks_done, gridDim.x - 1) == gridDim.x - 1;
+    __threadfence();
+  }
   __syncthreads();
   return last;
 }

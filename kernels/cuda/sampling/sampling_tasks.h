@@ -27,7 +27,8 @@ struct RowTask {
 struct RowState {
   unsigned long long peak;  // the likeliest token's key (argmax_keys.h)
   unsigned long long last;  // that of the last token which the filters keep
-  unsigned long long goal;  // what a filter still has to reach, in units or in tokens
+  unsigned long long goal;  // what top-p has to reach, in units
+  unsigned long long rest;  // what the search has to reach within its bin, in units or in tokens
   double total;             // of the weights
   int bin, candidates;      // where the filter's last token is, and how many others are there
   unsigned blocks_done;
