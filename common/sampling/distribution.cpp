@@ -207,43 +207,47 @@ class SamplingPipeline {
     const std::uint32_t order = bits >> 31 != 0 ? ~bits : bits | 1u << 31;
     return static_cast<std::uint64_t>(order) << 32 | ~static_cast<std::uint32_t>(j);
   }
-  std::uint64_t units(std::size_t j) const {
-    return static_cast<std::uint64_t>(std::nearbyint(weights()[j] / kWeightUnit));
-  }
-
-  std::uint64_t sum_units() const {
-    std::uint64_t sum = 0;
-    for (std::size_t j = 0; j < count_; j++) sum += units(j);
-    return sum;
-  }
+  std::uint64_t units(std::size_t j) const { return cpu::sum_of_units(weights().subspan(j, 1)); }
 
   // Keeps the likeliest of the kept tokens that hold top_p of the total together. A token without a
   // unit is not among them.
   void keep_top_p(double top_p, double total) {
     const auto wanted = static_cast<std::uint64_t>(std::ceil(top_p * total / kWeightUnit));
-    const std::uint64_t goal = std::min(wanted, sum_units());
-    drop_the_tail(goal);
-    const std::uint64_t last = last_to_reach(goal);
+    const std::uint64_t goal = std::min(wanted, cpu::sum_of_units(weights()));
+    const auto [low, high] = bracket(static_cast<double>(goal));
+    keep_only([&](std::size_t j) { return weights()[j] >= low; });
+    const std::uint64_t last = last_to_reach(goal, high);
     keep_only([&](std::size_t j) { return likelihood(j) >= last; });
   }
 
-  // Drops tokens that are too unlikely to be among those that reach the goal: as many as are kept,
-  // each of less than their part of what is too much, are too little to miss. (Half of that, as the
-  // last bits of weights need not have the order of the scores.)
-  void drop_the_tail(std::uint64_t goal) {
-    for (std::size_t before = 2 * count_; count_ > 0 && count_ < before - before / 4;) {
-      before = count_;
-      const std::uint64_t part = (sum_units() - goal) / count_ / 2;
-      if (part > 0) keep_only([&](std::size_t j) { return units(j) > part; });
+  // Two weights: the tokens of at least the first one surely reach the goal, those of at least the
+  // second one surely do not.
+  std::pair<double, double> bracket(double goal) const {
+    double low = -46, high = 1;  // their logarithms: of less than a unit, and of more than the peak
+    const double rounding = static_cast<double>(count_) + 1e-9 * goal;
+    for (int step = 0; step < 9; step++) {
+      const double middle = (low + high) / 2;
+      const double held = cpu::sum_at_least(std::exp2(middle), weights()) / kWeightUnit;
+      if (std::abs(held - goal) <= rounding) break;
+      (held > goal ? low : high) = middle;
     }
+    // The last bits of weights need not have the order of the scores.
+    return {std::exp2(low) * (1 - 1e-9), std::exp2(high) * (1 + 1e-9)};
   }
 
-  // The likelihood of the last token that is needed to reach the goal. This takes the place of a
-  // sort: which half of a range is it in?
-  std::uint64_t last_to_reach(std::uint64_t goal) {
-    auto range = std::span(scratch_.keys_).first(count_);
-    for (std::size_t j = 0; j < count_; j++) range[j] = likelihood(j);
-    for (std::uint64_t held = 0; range.size() > 1;) {  // held: by all that are likelier
+  // The likelihood of the last token that is needed to reach the goal; it weighs less than `high`.
+  // This takes the place of a sort: which half of a range is it in?
+  std::uint64_t last_to_reach(std::uint64_t goal, double high) {
+    std::uint64_t held = 0;  // by all that are likelier than those in the range
+    std::size_t size = 0;
+    for (std::size_t j = 0; j < count_; j++) {
+      scratch_.keys_[size] = likelihood(j);
+      const bool in_range = weights()[j] < high;
+      held += in_range ? 0 : units(j);
+      size += in_range;
+    }
+    auto range = std::span(scratch_.keys_).first(size);
+    while (range.size() > 1) {
       const auto half = range.begin() + std::ssize(range) / 2;
       std::nth_element(range.begin(), half, range.end(), std::greater());
       const std::span<const std::uint64_t> upper(range.begin(), half);

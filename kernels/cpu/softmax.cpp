@@ -14,6 +14,15 @@ constexpr int kRowVectors = kRow / kDoubles;
 
 using Row = Doubles[kRowVectors];
 
+// A weight, at most 1, in units of kWeightUnit. The last bit of 384 + weight counts those units:
+// the sum is rounded to a whole number of them.
+template <typename F>
+auto units_of(F weight) {
+  using W = std::conditional_t<std::is_same_v<F, double>, std::uint64_t, LongWords>;
+  static_assert(kWeightUnit == 0x1p-44, "the last bit of numbers from 256 to 512");
+  return std::bit_cast<W>(weight + 384.0) - std::bit_cast<std::uint64_t>(384.0);
+}
+
 // The tree: lanes l and l + 16, then l + 8, 4, 2, 1.
 double tree_sum(Row& row) {
   SPECDEC_UNROLL
@@ -215,17 +224,46 @@ std::int32_t first_above(double mark, std::span<const double> weights) {
 std::size_t collect_at_least(float bound, std::span<const float> scores,
                              std::span<std::int32_t> ids, std::span<float> kept) {
   std::size_t count = 0, i = 0;
-  const auto take = [&](std::size_t at) {  // no branch, which could not be foreseen
+  const auto take = [&](std::size_t at) {
     ids[count] = static_cast<std::int32_t>(at);
     kept[count] = scores[at];
-    count += scores[at] >= bound;
+    ++count;
   };
   for (; i + kLanes <= scores.size(); i += kLanes) {
-    if (!any(load(scores.data() + i) >= splat<Floats>(bound))) continue;
-    for (std::size_t l = 0; l < kLanes; ++l) take(i + l);
+    for_true_lanes(load(scores.data() + i) >= splat<Floats>(bound),
+                   [&](int l) { take(i + static_cast<std::size_t>(l)); });
   }
-  for (; i < scores.size(); ++i) take(i);
+  for (; i < scores.size(); ++i) {
+    if (scores[i] >= bound) take(i);
+  }
   return count;
+}
+
+std::uint64_t sum_of_units(std::span<const double> weights) {
+  LongWords sums = {};
+  std::size_t i = 0;
+  for (; i + kDoubles <= weights.size(); i += kDoubles) {
+    sums += units_of(load(weights.data() + i));
+  }
+  std::uint64_t sum = 0;
+  for (int l = 0; l < kDoubles; ++l) sum += sums[l];
+  for (; i < weights.size(); ++i) sum += units_of(weights[i]);
+  return sum;
+}
+
+double sum_at_least(double bound, std::span<const double> weights) {
+  Row sums = {};
+  std::size_t i = 0;
+  for (; i + kRow <= weights.size(); i += kRow) {
+    SPECDEC_UNROLL
+    for (int v = 0; v < kRowVectors; ++v) {
+      const Doubles weight = load(weights.data() + i + v * kDoubles);
+      sums[v] += weight >= splat64<Doubles>(bound) ? weight : Doubles{};
+    }
+  }
+  double sum = tree_sum(sums);
+  for (; i < weights.size(); ++i) sum += weights[i] >= bound ? weights[i] : 0;
+  return sum;
 }
 
 void column_maxima(std::span<const float> scores, std::span<float> maxima) {

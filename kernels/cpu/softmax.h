@@ -35,6 +35,12 @@ std::int32_t first_above(double mark, std::span<const double> weights);
 std::size_t collect_at_least(float bound, std::span<const float> scores,
                              std::span<std::int32_t> ids, std::span<float> kept);
 
+// The sum of weights, none of them above 1, each rounded to a whole number of kWeightUnit.
+std::uint64_t sum_of_units(std::span<const double> weights);
+
+// The sum of the weights of at least `bound`, in no order that is promised: for bounds alone.
+double sum_at_least(double bound, std::span<const double> weights);
+
 // maxima[c] = the largest of the scores c, c + columns, c + 2 columns, ... REQUIRES: columns, the
 // size of maxima, is a multiple of 16 and at most V.
 void column_maxima(std::span<const float> scores, std::span<float> maxima);

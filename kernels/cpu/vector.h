@@ -154,6 +154,24 @@ bool any(Mask mask) {
 #endif
 }
 
+// Calls visit(lane) for the lanes of a comparison's result that are true, in their order.
+template <typename Visit>
+void for_true_lanes(Ints mask, const Visit& visit) {
+#if defined(__AVX512F__)
+  const auto bits = std::bit_cast<__m512i>(mask);
+  for (unsigned lanes = _mm512_test_epi32_mask(bits, bits); lanes != 0; lanes &= lanes - 1) {
+    visit(std::countr_zero(lanes));
+  }
+#elif defined(__AVX2__)
+  auto lanes = static_cast<unsigned>(_mm256_movemask_ps(std::bit_cast<__m256>(mask)));
+  for (; lanes != 0; lanes &= lanes - 1) visit(std::countr_zero(lanes));
+#else
+  for (int l = 0; l < kLanes; ++l) {
+    if (mask[l] != 0) visit(l);
+  }
+#endif
+}
+
 // 0, 1, 2, ...
 inline Ints lane_numbers() {
   Ints v = {};

@@ -242,6 +242,23 @@ TEST(CpuSoftmax, CollectsInTheOrderOfIds) {
   }
 }
 
+TEST(CpuSoftmax, UnitsAreWholeNumbers) {
+  TestNumbers numbers(8);
+  for (const std::size_t n : kSizes) {
+    std::vector<double> weights(n);
+    std::uint64_t want = 0;
+    double above = 0;
+    for (double& weight : weights) {
+      weight = std::exp(-20.0 + 20.0 * numbers.number());  // down to 2^-57
+      if (numbers.below(10) == 0) weight = numbers.below(2);
+      want += static_cast<std::uint64_t>(std::nearbyint(weight * 0x1p44));
+      above += weight >= 1e-9 ? weight : 0;
+    }
+    EXPECT_EQ(cpu::sum_of_units(weights), want);
+    EXPECT_NEAR(cpu::sum_at_least(1e-9, weights), above, 1e-12 * above);
+  }
+}
+
 TEST(CpuSoftmax, ColumnsHaveTheirLargest) {
   TestNumbers numbers(7);
   for (const std::size_t n : kSizes) {
