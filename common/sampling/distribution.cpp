@@ -106,30 +106,30 @@ class SamplingPipeline {
   }
 
   void softmax(double temperature) {
-    const double total = exponentiate(scores_, temperature, probs_);
+    const double total = cpu::exponentiate(scores_, peak_, scale_of(temperature), probs_);
     cpu::multiply(probs_, 1 / total);
   }
 
   // The same over the tokens that the filters keep.
   void filtered_softmax(const SamplingOptions& options) {
+    const double scale = scale_of(options.temperature);
     double total = 0;
     if (options.top_k > 0 && index_of(options.top_k) < scores_.size()) {
       // The temperature keeps the order of the scores, so top-k may come before the division.
       keep_top_k(index_of(options.top_k));
-      exponentiate(kept_scores(), options.temperature, weights());
+      cpu::exponentiate(kept_scores(), peak_, scale, weights());
       total = cpu::sum(ids(), weights());
     } else {
-      total = exponentiate(scores_, options.temperature, probs_);
-      keep_at_least(lowest_in_top_p(options, total));
-      for (std::size_t j = 0; j < count_; j++) weights()[j] = probs_[index_of(ids()[j])];
+      total = cpu::sum_of_exponentials(scores_, peak_, scale);
+      keep_candidates(options, total, units_of(options.top_p * total));
     }
     if (options.top_p < 1) {
-      keep_top_p(options.top_p, total);
+      keep_top_p(units_of(options.top_p * total));
       total = cpu::sum(ids(), weights());
     }
-    const double scale = 1 / total;
+    cpu::multiply(weights(), 1 / total);
     std::ranges::fill(probs_, 0.0);
-    for (std::size_t j = 0; j < count_; j++) probs_[index_of(ids()[j])] = weights()[j] * scale;
+    for (std::size_t j = 0; j < count_; j++) probs_[index_of(ids()[j])] = weights()[j];
   }
 
  private:
@@ -138,11 +138,10 @@ class SamplingPipeline {
   std::span<float> kept_scores() const { return std::span(scratch_.kept_scores_).first(count_); }
   std::span<double> weights() const { return std::span(scratch_.weights_).first(count_); }
 
-  // e^((score - peak) / temperature), and their sum. With the largest taken off first, no
-  // temperature is so small that a weight overflows.
-  double exponentiate(std::span<const float> scores, double temperature, std::span<double> to) {
-    const double scale = std::min(1 / temperature, std::numeric_limits<double>::max());
-    return cpu::exponentiate(scores, peak_, scale, to);
+  // Of e^((score - peak) x scale). With the largest taken off first, no temperature is so small
+  // that a weight overflows.
+  static double scale_of(double temperature) {
+    return std::min(1 / temperature, std::numeric_limits<double>::max());
   }
 
   // What is minus infinity is never kept.
@@ -189,15 +188,18 @@ class SamplingPipeline {
     keep_only([&](std::size_t j) { return kept_scores()[j] >= last; });
   }
 
-  // A score that all tokens of top-p have. Those below it weigh less than an eighth of what top-p
-  // may leave out, taken together: n tokens, each less than the n-th part.
-  float lowest_in_top_p(const SamplingOptions& options, double total) const {
-    if (options.top_p == 1) return -kInfinity;
-    const double part = (1 - options.top_p) * total / (8 * static_cast<double>(scores_.size()));
-    const double lowest = peak_ + options.temperature * std::log(part);
-    return std::nextafter(
-        static_cast<float>(std::max<double>(lowest, std::numeric_limits<float>::lowest())),
-        -kInfinity);
+  // Keeps the tokens of at least some score: they come to as many units together, or are all that
+  // have one. The first guess at that score weighs a 256th of what top-p leaves out.
+  void keep_candidates(const SamplingOptions& options, double total, std::uint64_t wanted) {
+    double below = std::max(1.0, -std::log((1 - options.top_p) * total / 256));  // x in e^-x
+    for (;; below *= 1.3) {
+      const double lowest = std::max<double>(peak_ - options.temperature * below,
+                                             std::numeric_limits<float>::lowest());
+      keep_at_least(std::nextafter(static_cast<float>(lowest), -kInfinity));
+      cpu::exponentiate(kept_scores(), peak_, scale_of(options.temperature), weights());
+      // e^-32 rounds to no unit.
+      if (below >= 32 || cpu::sum_of_units(weights()) >= wanted) return;
+    }
   }
 
   // Larger for a likelier token: for a larger score, and among equals for the lower id. The upper
@@ -209,20 +211,26 @@ class SamplingPipeline {
   }
   std::uint64_t units(std::size_t j) const { return cpu::sum_of_units(weights().subspan(j, 1)); }
 
-  // Keeps the likeliest of the kept tokens that hold top_p of the total together. A token without a
+  static std::uint64_t units_of(double share) {
+    return static_cast<std::uint64_t>(std::ceil(share / kWeightUnit));
+  }
+
+  // Keeps the likeliest of the kept tokens that come to as many units together. A token without a
   // unit is not among them.
-  void keep_top_p(double top_p, double total) {
-    const auto wanted = static_cast<std::uint64_t>(std::ceil(top_p * total / kWeightUnit));
+  void keep_top_p(std::uint64_t wanted) {
     const std::uint64_t goal = std::min(wanted, cpu::sum_of_units(weights()));
-    const auto [low, high] = bracket(static_cast<double>(goal));
-    keep_only([&](std::size_t j) { return weights()[j] >= low; });
-    const std::uint64_t last = last_to_reach(goal, high);
+    const Bracket bounds = bracket(static_cast<double>(goal));
+    keep_only([&](std::size_t j) { return weights()[j] >= bounds.low; });
+    const std::uint64_t last = last_to_reach(goal, bounds.high);
     keep_only([&](std::size_t j) { return likelihood(j) >= last; });
   }
 
-  // Two weights: the tokens of at least the first one surely reach the goal, those of at least the
-  // second one surely do not.
-  std::pair<double, double> bracket(double goal) const {
+  // Two weights: the tokens of at least the lower one surely reach the goal, those of at least the
+  // higher one surely do not.
+  struct Bracket {
+    double low, high;
+  };
+  Bracket bracket(double goal) const {
     double low = -46, high = 1;  // their logarithms: of less than a unit, and of more than the peak
     const double rounding = static_cast<double>(count_) + 1e-9 * goal;
     for (int step = 0; step < 9; step++) {

@@ -100,6 +100,40 @@ std::span<T> segment_of(std::span<T> values, std::size_t first) {
   return values.subspan(first, std::min<std::size_t>(kSegment, values.size() - first));
 }
 
+// The weights go to memory only where they are kept.
+template <bool keeps>
+double sum_of_exponentials(std::span<const float> scores, float peak, double scale,
+                           double* weights) {
+  const auto row = [=](const float* from, double* to, Row& sums) {
+    SPECDEC_UNROLL
+    for (int v = 0; v < kRowVectors; ++v) {
+      const Doubles x = load_as_doubles(from + v * kDoubles) - splat64<Doubles>(peak);
+      const Doubles weight = exponential64(x * splat64<Doubles>(scale));
+      if constexpr (keeps) store(to + v * kDoubles, weight);
+      sums[v] += weight;
+    }
+  };
+  Total total;
+  for (std::size_t first = 0; first < scores.size(); first += kSegment) {
+    const std::span<const float> segment = segment_of(scores, first);
+    Row sums = {};
+    std::size_t i = 0;
+    for (; i + kRow <= segment.size(); i += kRow) {
+      row(segment.data() + i, weights + first + i, sums);
+    }
+    if (i < segment.size()) {
+      float from[kRow];
+      double to[kRow];
+      std::fill(from, from + kRow, -kInfinity);
+      std::ranges::copy(segment.subspan(i), from);
+      row(from, to, sums);
+      if constexpr (keeps) std::copy_n(to, segment.size() - i, weights + first + i);
+    }
+    total.add(tree_sum(sums));
+  }
+  return total.get();
+}
+
 struct Place {
   std::int32_t index = -1;
   double before = 0;  // the sum of all values before it
@@ -150,34 +184,11 @@ float largest_score(std::span<const float> scores) {
 
 double exponentiate(std::span<const float> scores, float peak, double scale,
                     std::span<double> weights) {
-  const auto row = [=](const float* from, double* to, Row& sums) {
-    SPECDEC_UNROLL
-    for (int v = 0; v < kRowVectors; ++v) {
-      const Doubles x = load_as_doubles(from + v * kDoubles) - splat64<Doubles>(peak);
-      const Doubles weight = exponential64(x * splat64<Doubles>(scale));
-      store(to + v * kDoubles, weight);
-      sums[v] += weight;
-    }
-  };
-  Total total;
-  for (std::size_t first = 0; first < scores.size(); first += kSegment) {
-    const std::span<const float> segment = segment_of(scores, first);
-    Row sums = {};
-    std::size_t i = 0;
-    for (; i + kRow <= segment.size(); i += kRow) {
-      row(segment.data() + i, weights.data() + first + i, sums);
-    }
-    if (i < segment.size()) {
-      float from[kRow];
-      double to[kRow];
-      std::fill(from, from + kRow, -kInfinity);
-      std::ranges::copy(segment.subspan(i), from);
-      row(from, to, sums);
-      std::copy_n(to, segment.size() - i, weights.data() + first + i);
-    }
-    total.add(tree_sum(sums));
-  }
-  return total.get();
+  return sum_of_exponentials<true>(scores, peak, scale, weights.data());
+}
+
+double sum_of_exponentials(std::span<const float> scores, float peak, double scale) {
+  return sum_of_exponentials<false>(scores, peak, scale, nullptr);
 }
 
 void multiply(std::span<double> values, double factor) {

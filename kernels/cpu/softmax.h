@@ -16,6 +16,9 @@ float largest_score(std::span<const float> scores);
 double exponentiate(std::span<const float> scores, float peak, double scale,
                     std::span<double> weights);
 
+// The same sum, without the weights.
+double sum_of_exponentials(std::span<const float> scores, float peak, double scale);
+
 void multiply(std::span<double> values, double factor);
 
 // The sum of weights [V]; NaN where one is negative or NaN.

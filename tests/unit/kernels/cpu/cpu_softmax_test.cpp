@@ -170,6 +170,7 @@ TEST(CpuSoftmax, WeightsAndTheirSumHaveTheOrdersBits) {
     for (const float score : scores) want.push_back(cpu::exponential64((score - 20.0) * 0.7));
     EXPECT_EQ(weights, want);
     EXPECT_EQ(total, plain_sum(want)) << n;
+    EXPECT_EQ(total, cpu::sum_of_exponentials(scores, 20, 0.7));
     cpu::multiply(weights, 0.3);
     for (double& weight : want) weight *= 0.3;
     EXPECT_EQ(weights, want);
