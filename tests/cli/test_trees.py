@@ -2,8 +2,10 @@
 
 usage: test_trees.py FOLDER_OF_PROGRAMS
 """
+import json
 import pathlib
 import sys
+import tempfile
 import unittest
 
 from programs import ProgramTest, run_program, run_program_json
@@ -17,6 +19,11 @@ def run(*arguments):
 
 
 class TreesTest(ProgramTest):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
     def expect_bad(self, words, *arguments):
         self.expect_bad_input(words, PROGRAMS / TREES, "--max-new-tokens", "2", *arguments)
 
@@ -71,7 +78,86 @@ class TreesTest(ProgramTest):
         for words in ("accepted", "not reached", "cached      target"):
             self.assertIn(words, errors)
 
+    def trace(self, *arguments):
+        path = self.folder / "trace.json"
+        result = run("--trace", path, *arguments)
+        return result, json.loads(path.read_text())
+
+    def check_tree(self, record):
+        """What its fields promise. Returns the tokens that the text went along, from the verdicts alone."""
+        nodes, trials = record["tree"]["nodes"], record["tree"]["trials"]
+        path, node = [], -1
+        for i, entry in enumerate(nodes):
+            self.assertLess(entry["parent"], i)
+            self.assertEqual(entry["depth"], 0 if entry["parent"] < 0 else nodes[entry["parent"]]["depth"] + 1)
+            self.assertEqual(entry["drafts"], sum(trial["node"] == i for trial in trials))
+        self.assertEqual(record["drafted"], max((entry["depth"] + 1 for entry in nodes), default=0))
+        for trial in trials:
+            parent = nodes[trial["node"]]["parent"]
+            if trial["verdict"] == "accepted" and trial["node"] != node:
+                self.assertEqual(parent, node, "what is accepted continues what was accepted")
+                path.append(node := trial["node"])
+            if trial["verdict"] in ("accepted", "rejected", "not tested"):
+                self.assertTrue(parent < 0 or nodes[parent]["verdict"] == "accepted")
+            self.assertEqual(trial["target_prob"] is None, trial["verdict"] in ("not tested", "not reached"))
+        self.assertEqual([i for i, entry in enumerate(nodes) if entry["verdict"] == "accepted"], path)
+        self.assertEqual(record["tree"]["path"], path)
+        return [nodes[i]["token"] for i in path]
+
+    def test_a_trace_tells_the_whole_run(self):
+        for words in (["--tree", "top:3x2x1"], ["--tree", "grow:9", "--draft-kind", "lookup"], ["--no-speculation"],
+                      *(["--temperature", 1, "--seed", 4, "--tree", "chains:3", "--siblings", rule]
+                        for rule in ("rejection", "sample-and-match", "k-sequential"))):
+            result, trace = self.trace("--max-new-tokens", 40, *words)
+            self.assertEqual(trace["format"], "specdec-trace-2")
+            self.assertEqual(trace["tokens"], result["tokens"])
+            tokens, length = [], len(trace["prompt_ids"]) - 1
+            for record in trace["rounds"]:
+                emitted = self.check_tree(record) + ([record["last"]["token"]] if record["last"] else [])
+                self.assertEqual(emitted, record["emitted"])
+                self.assertEqual(record["start"], length)
+                length = record["after"]["target"]["length"]
+                tokens += emitted
+            self.assertEqual(tokens, result["tokens"], words)
+            self.assertEqual("".join(trace["pieces"][str(token)] for token in tokens), result["text"])
+            verdicts = [trial["verdict"] for record in trace["rounds"] for trial in record["tree"]["trials"]]
+            self.assertEqual(len(verdicts), result["stats"].get("trials", 0))
+            if "--siblings" in words:  # of merged trials, only the one that was accepted
+                self.assertEqual(verdicts.count("accepted"), result["stats"]["accepted"])
+                tested = verdicts.count("accepted") + verdicts.count("rejected")
+                self.assertEqual(tested, result["stats"]["trials_tested"])
+
+    def test_a_trace_of_greedy_decoding_shows_the_likeliest(self):
+        _, trace = self.trace("--max-new-tokens", 40, "--tree", "top:3x2x1")
+        for record in trace["rounds"]:
+            nodes, trials = record["tree"]["nodes"], record["tree"]["trials"]
+            for kept in (trial for trial in trials if trial["verdict"] == "accepted"):
+                siblings = [trial["target_prob"] for trial in trials
+                            if nodes[trial["node"]]["parent"] == nodes[kept["node"]]["parent"]]
+                self.assertEqual(kept["target_prob"], max(siblings))
+
+    def test_a_trace_of_one_chain_has_stage_fives_numbers(self):
+        words = ["--max-new-tokens", "40", "--temperature", "0.9", "--repetition-penalty", "1.1", "--seed", "7",
+                 "--spec-length", "4", "--ignore-eos"]
+        path = self.folder / "chain.json"
+        run_program_json(PROGRAMS / SAMPLING, "--prompt", PROMPT, "--trace", str(path), *words)
+        chains = json.loads(path.read_text())
+        _, trees = self.trace("--tree", "chains:1", *words)
+        self.assertEqual((chains["format"], trees["tree"]), ("specdec-trace-1", "chains:1"))
+        self.assertEqual(len(trees["rounds"]), len(chains["rounds"]))
+        for tree, chain in zip(trees["rounds"], chains["rounds"]):
+            nodes = tree["tree"]["nodes"]
+            tried = [(nodes[trial["node"]]["token"], trial["draft_prob"], trial["target_prob"],
+                      trial["verdict"].replace("reached", "tested")) for trial in tree["tree"]["trials"]]
+            self.assertEqual(tried, [(draft["token"], draft["draft_prob"], draft["target_prob"], draft["verdict"])
+                                     for draft in chain["drafts"]])
+            for name in ("token", "kind", "prob", "position"):
+                self.assertEqual((tree["last"] or {}).get(name), (chain["last"] or {}).get(name), name)
+            for name in ("start", "drafted", "accepted", "tested", "end", "emitted", "before", "after"):
+                self.assertEqual(tree[name], chain[name], name)
+
     def test_bad_input(self):
+        self.expect_bad("/nowhere/trace", "--trace", "/nowhere/trace")
         for shape in ("", "top", "top:", "top:0x2", "top:3x", "top:3,2", "grow:0", "grow:2x2", "chains:-1", "tree:3"):
             self.expect_bad("no such shape", "--tree", shape) if shape else self.expect_bad("--tree", "--tree", shape)
         self.expect_bad("more than 255 nodes", "--tree", "top:99x99")

@@ -164,7 +164,7 @@ Options round_options(RunOptions& o, int stage) {
       {"--trace FILE",
        "write every round with all its decisions (JSON)",
        &o.trace,
-       {.stages = {stages.first, kFirstTreeStage - 1}, .is_output = true}},
+       {.stages = stages, .is_output = true}},
   };
 }
 

@@ -3,10 +3,10 @@
 #include <set>
 
 #include "common/base/json_value.h"
-#include "common/base/output_file.h"
 #include "common/base/streams.h"
 #include "common/base/terminal.h"
 #include "common/run_stats.h"
+#include "stages/programs/speculation/trace_file.h"
 
 namespace specdec {
 namespace {
@@ -15,13 +15,9 @@ void collect(std::set<TokenId>& ids, const RoundRecord::Distributions& distribut
   for (const RoundRecord::Share& share : distributions.tokens) ids.insert(share.token);
 }
 
-// The text of every token that a trace mentions.
-Json pieces(const Tokenizer* tokenizer, std::span<const TokenId> prompt,
-            std::span<const TokenId> emitted, const std::vector<RoundRecord>& records) {
-  Json texts = Json::object();
-  if (tokenizer == nullptr) return texts;
-  std::set<TokenId> ids(prompt.begin(), prompt.end());
-  ids.insert(emitted.begin(), emitted.end());
+// The tokens that the rounds mention.
+std::set<TokenId> mentioned(const std::vector<RoundRecord>& records) {
+  std::set<TokenId> ids;
   for (const RoundRecord& record : records) {
     for (const RoundRecord::Draft& draft : record.drafts) {
       ids.insert(draft.token);
@@ -29,20 +25,7 @@ Json pieces(const Tokenizer* tokenizer, std::span<const TokenId> prompt,
     }
     if (record.last) collect(ids, record.last->distributions);
   }
-  for (const TokenId id : ids) {
-    texts[fmt::format("{}", id)] = tokenizer->decode(std::span(&id, 1), false);
-  }
-  return texts;
-}
-
-Json sampling_json(const RunOptions& options) {
-  return {{"temperature", options.sampling.temperature},
-          {"draft_temperature", options.draft_temperature.value_or(options.sampling.temperature)},
-          {"top_k", options.sampling.top_k},
-          {"top_p", options.sampling.top_p},
-          {"repetition_penalty", options.sampling.repetition_penalty},
-          {"seed", options.seed},
-          {"lenience", options.lenience}};
+  return ids;
 }
 
 }  // namespace
@@ -115,32 +98,20 @@ void RoundLog::write(const Generation& generation, const Json& stats, std::strin
                      bool lossless) const {
   logits_.write();
   if (options_.trace.empty()) return;
-  Json rounds = Json::array();
-  for (const RoundRecord& record : records_) rounds.push_back(to_json(record));
-  Json trace = {{"format", "specdec-trace-1"},
-                {"stage", stage_name(options_.stage)},
-                {"rule", rule},
-                {"lossless", lossless},
-                {"target", options_.target},
-                {"draft_kind", name_of(options_.draft_kind)},
-                {"draft", options_.draft_kind == DraftKind::kLlama ? options_.draft : ""},
-                {"sampling", sampling_json(options_)},
-                {"page_size", target_cache_.page_size()},
-                {"draft_page_size", draft_.cache() ? draft_.cache()->page_size() : 0},
-                {"spec_length", spec_length_json(options_)},
-                {"prompt_ids", request_.prompt},
-                {"tokens", generation.tokens()},
-                {"text", generation.text()},
-                {"finish_reason", finish_reason_name(generation.finish_reason())},
-                {"pieces", pieces(files_.tokenizer_or_null(), request_.prompt, generation.tokens(),
-                                  records_)},
-                {"stats", stats},
-                {"rounds", rounds}};
-  if (!options_.inflate_target.empty()) trace["inflated_target"] = options_.inflate_target;
-  if (!options_.inflate_draft.empty()) trace["inflated_draft"] = options_.inflate_draft;
-  OutputFile file(options_.trace);
-  file.write(trace.dump(-1, Json::InvalidUtf8::kReplace) + "\n");
-  file.commit();
+  TraceFile trace{.format = kChainTrace,
+                  .options = options_,
+                  .tokenizer = files_.tokenizer_or_null(),
+                  .request = request_,
+                  .generation = generation,
+                  .rule = rule,
+                  .lossless = lossless,
+                  .page_size = target_cache_.page_size(),
+                  .draft_page_size = draft_.cache() ? draft_.cache()->page_size() : 0,
+                  .spec_length = spec_length_json(options_),
+                  .stats = stats,
+                  .tokens = mentioned(records_)};
+  for (const RoundRecord& record : records_) trace.rounds.push_back(to_json(record));
+  specdec::write(trace);
 }
 
 }  // namespace specdec

@@ -135,13 +135,6 @@ Json to_json(const RoundRecord::Last& last) {
           {"distributions", to_json(last.distributions)}};
 }
 
-Json to_json(const RoundRecord::State& state) {
-  const auto cache = [](const RoundRecord::CacheState& s) {
-    return Json{{"length", s.length}, {"pages", s.pages}};
-  };
-  return {{"target", cache(state.target)}, {"draft", cache(state.draft)}};
-}
-
 }  // namespace
 
 RoundRecord record_round(const Round& round, std::span<const TokenId> context,
@@ -164,6 +157,13 @@ RoundRecord::CacheState cache_state(const KvCache* cache, SequenceId sequence, i
   if (cache == nullptr) return {length, {}};
   const auto pages = cache->pages(sequence);
   return {length, {pages.begin(), pages.end()}};
+}
+
+Json to_json(const RoundRecord::State& state) {
+  const auto cache = [](const RoundRecord::CacheState& s) {
+    return Json{{"length", s.length}, {"pages", s.pages}};
+  };
+  return {{"target", cache(state.target)}, {"draft", cache(state.draft)}};
 }
 
 Json to_json(const RoundRecord& record) {
@@ -189,19 +189,18 @@ Json to_json(const RoundRecord& record) {
   return json;
 }
 
-namespace {
-
-// Text for one line: what would break it is spelled out.
-std::string shown(TokenId token, const Tokenizer* tokenizer) {
+std::string token_text(TokenId token, const Tokenizer* tokenizer) {
   const std::string text =
       tokenizer == nullptr ? fmt::format("{}", token)
                            : tokenizer->decode(std::span(&token, 1), false);  // special tokens too
   return Json(text).dump(-1, Json::InvalidUtf8::kReplace);
 }
 
+namespace {
+
 std::string line(std::string_view verdict, TokenId token, const std::string& numbers,
                  fmt::terminal_color colour, const Tokenizer* tokenizer, bool coloured) {
-  const std::string text = shown(token, tokenizer);
+  const std::string text = token_text(token, tokenizer);
   const auto style = coloured ? fmt::fg(colour) : fmt::text_style();
   return fmt::format("  {} {:<16} {}\n", fmt::format(style, "{:<10}", verdict), text, numbers);
 }

@@ -84,7 +84,12 @@ RoundRecord record_round(const Round& round, std::span<const TokenId> context,
 // The pages of a sequence and how much they hold; cache null: none.
 RoundRecord::CacheState cache_state(const KvCache* cache, SequenceId sequence, int length);
 
+Json to_json(const RoundRecord::State& state);
 Json to_json(const RoundRecord& record);
+
+// A token for one line: what would break the line is spelled out. tokenizer: null where there is
+// none.
+std::string token_text(TokenId token, const Tokenizer* tokenizer);
 
 // A few lines for people: each draft with q, p, p/q, u and verdict, the correction or bonus, both
 // caches. tokenizer: null where there is none.

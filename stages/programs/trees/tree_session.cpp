@@ -10,6 +10,7 @@
 #include "stages/programs/cache/make_cache.h"
 #include "stages/programs/run/device.h"
 #include "stages/programs/show/report.h"
+#include "stages/programs/speculation/trace_file.h"
 #include "stages/programs/trees/explain_tree.h"
 #include "stages/programs/trees/shape_option.h"
 
@@ -86,7 +87,7 @@ TreeSession::TreeSession(const RunOptions& options_)
       model(load_target(options, files.checkpoint, *backend)),
       draft(options, files, model, {.positions = places_for(options, room)}),
       places(tree_places(*backend, draft.model() ? &draft.model()->backend() : nullptr,
-                         find_sibling_rule(options.siblings), options.explain)),
+                         find_sibling_rule(options.siblings), looked_at())),
       drafter(
           make_tree_drafter(options, draft, places, model.config().vocab_size, room.positions + 1)),
       sizes{drafter->room(), model.config().vocab_size, room.positions + 1, 1},
@@ -110,16 +111,21 @@ void TreeSession::prefill() {
   steps.prefill(context);
 }
 
-void TreeSession::before_round() {
-  before_ = {
+RoundRecord::State TreeSession::state() const {
+  return {
       cache_state(cache.get(), steps.sequence(), target.length(steps.sequence())),
       cache_state(draft.cache(), steps.draft_sequence(), drafter->length(steps.draft_sequence()))};
+}
+
+void TreeSession::before_round() {
+  if (looked_at()) before_ = state();
   seconds_of_passes_ = timed_target.seconds();
   seconds_of_drafts_ = timed_drafter.seconds();
   round_began_ = Stopwatch::now();
 }
 
 void TreeSession::after_round(const TreeRound& round) {
+  const RunStats before = stats;
   stats.decode_seconds += Stopwatch::seconds_since(round_began_);
   stats.verify_seconds += timed_target.seconds() - seconds_of_passes_;
   stats.draft_seconds += timed_drafter.seconds() - seconds_of_drafts_;
@@ -140,12 +146,45 @@ void TreeSession::after_round(const TreeRound& round) {
   }
   text.finish_round({.start = round.start, .accepted = round.accepted, .end = round.end},
                     Drafts(0, 0), nullptr);
-  if (!options.explain) return;
-  const RoundRecord::State after = {
-      cache_state(cache.get(), steps.sequence(), target.length(steps.sequence())),
-      cache_state(draft.cache(), steps.draft_sequence(), drafter->length(steps.draft_sequence()))};
-  say_text(explain_tree(tree, round, static_cast<int>(stats.rounds), context, before_, after,
-                        files.tokenizer_or_null(), use_colour(stderr)));
+  if (looked_at()) show(round, before);
+}
+
+// before: the counters before the round.
+void TreeSession::show(const TreeRound& round, const RunStats& before) {
+  // Greedy decoding has no probabilities; shown are those of the logits that it chose from.
+  const bool greedy = is_greedy(options);
+  const SamplingOptions sampling = greedy ? SamplingOptions{.temperature = 1} : options.sampling;
+  TreeRecord record = record_tree(steps, round, context, {sampling, greedy});
+  record.before = before_;
+  record.after = state();
+  record.draft_seconds = stats.draft_seconds - before.draft_seconds;
+  record.verify_seconds = stats.verify_seconds - before.verify_seconds;
+  record.other_seconds =
+      stats.decode_seconds - before.decode_seconds - record.draft_seconds - record.verify_seconds;
+  if (options.explain) {
+    say_text(explain(record, static_cast<int>(stats.rounds), files.tokenizer_or_null(),
+                     use_colour(stderr)));
+  }
+  if (!options.trace.empty()) records_.push_back(std::move(record));
+}
+
+void TreeSession::write_trace(const Json& extra_stats) const {
+  TraceFile trace{.format = kTreeTrace,
+                  .options = options,
+                  .tokenizer = files.tokenizer_or_null(),
+                  .request = request,
+                  .generation = generation,
+                  .rule = is_greedy(options) ? "greedy" : std::string_view(options.siblings),
+                  .page_size = cache->page_size(),
+                  .draft_page_size = draft.cache() ? draft.cache()->page_size() : 0,
+                  .spec_length = room.spec_length,
+                  .stats = to_json(stats)};
+  trace.stats.update(extra_stats);
+  for (const TreeRecord& record : records_) {
+    for (const TreeRecord::Node& node : record.nodes) trace.tokens.insert(node.drafted.token);
+    trace.rounds.push_back(to_json(record));
+  }
+  write(trace);
 }
 
 // The median of some passes over one token, behind the finished text.
@@ -208,6 +247,7 @@ void TreeSession::finish() {
       extras.summary += fmt::format("the host judges: {}\n", places.why_on_host);
     }
   }
+  if (!options.trace.empty()) write_trace(extras.stats);
   report({options, files, request, model.config(), generation, stats, backend->name(), extras});
 }
 

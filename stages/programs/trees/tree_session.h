@@ -9,10 +9,10 @@
 #include "stages/programs/run/load_model.h"
 #include "stages/programs/run/request.h"
 #include "stages/programs/speculation/draft_setup.h"
-#include "stages/programs/speculation/round_record.h"
 #include "stages/programs/speculation/round_text.h"
 #include "stages/programs/speculation/timed_models.h"
 #include "stages/programs/trees/tree_places.h"
+#include "stages/programs/trees/tree_record.h"
 
 namespace specdec {
 
@@ -79,12 +79,17 @@ struct TreeSession {
   void finish();
 
  private:
+  bool looked_at() const { return options.explain || !options.trace.empty(); }
+  RoundRecord::State state() const;
+  void show(const TreeRound& round, const RunStats& before);
   double plain_step_seconds();
+  void write_trace(const Json& extra_stats) const;
   Json fields() const;
 
   Stopwatch::Time round_began_ = {};
   double seconds_of_passes_ = 0, seconds_of_drafts_ = 0;
   RoundRecord::State before_;
+  std::vector<TreeRecord> records_;  // of --trace
   std::int64_t nodes_ = 0, trials_ = 0, trials_tested_ = 0;
   std::vector<std::int64_t> accepted_by_rank_;
 };
