@@ -17,6 +17,7 @@ import unittest
 from trace_page import NODE, PAGE, TracePage
 
 ROOT = pathlib.Path(sys.argv.pop(1)).resolve()
+TREES = ROOT / "tests/fuzz/corpus/traces/trees"  # of stage 8, three rounds
 SCRIPT = ROOT / "docs/experiments/embed_trace.py"
 
 HUGE = 2 ** 53
@@ -31,6 +32,28 @@ def changed(change):
     trace = sample()
     change(trace)
     return json.dumps(trace)
+
+
+def changed_tree(change):
+    """The text of a trace of trees after a change of its first round's tree, or of the round itself."""
+    trace = json.loads(TREES.read_text(encoding="utf-8"))
+    change(trace["rounds"][0]["tree"])
+    return json.dumps(trace)
+
+
+def tall_tree(tree):
+    tree["nodes"] = [{**tree["nodes"][0], "parent": i - 1, "depth": i} for i in range(100)]
+
+
+def drawn(round_, parent=-1):
+    """The tokens of a tree from top to bottom with what became of them. The last one follows the path."""
+    nodes = round_["tree"]["nodes"]
+    for i, node in enumerate(nodes):
+        if node["parent"] == parent:
+            yield node["token"], node["verdict"]
+            yield from drawn(round_, i)
+    if parent == (round_["tree"]["path"] or [-1])[-1]:
+        yield round_["last"]["token"], round_["last"]["kind"]
 
 
 def caches(length, page_size):
@@ -67,6 +90,18 @@ TRACES = {
     "a number beyond float64": (lambda: changed(lambda t: t["stats"].update(more=1)).replace('"more": 1', '"more": 2e308'),
                                 None, "a number that is too large"),
     "half a character": (lambda: changed(lambda t: t["pieces"].update({"1": "\ud800"})), None, "has a text that is none"),
+    "trees": (lambda: changed_tree(lambda t: None), None, None),
+    "a trace of trees without trees": (lambda: changed(lambda t: t.update(format="specdec-trace-2")),
+                                       "rounds[0].tree is missing", None),
+    "a tree in a trace without trees": (lambda: changed(lambda t: t["rounds"][0].update(tree=[1])), None, None),
+    "a node before its parent": (lambda: changed_tree(lambda t: t["nodes"][0].update(parent=3)),
+                                 "nodes[0].parent is 3", None),
+    "a node on another level": (lambda: changed_tree(lambda t: t["nodes"][1].update(depth=2)), "nodes[1].depth is 2", None),
+    "a tree of 100 levels": (lambda: changed_tree(tall_tree), "nodes[64].depth is 64", None),
+    "5,000 nodes": (lambda: changed_tree(lambda t: t["nodes"].extend(t["nodes"][:1] * 5000)), "nodes has 5007 items", None),
+    "no such verdict": (lambda: changed_tree(lambda t: t["nodes"][0].update(verdict="kept")), "nodes[0].verdict is", None),
+    "a trial of no node": (lambda: changed_tree(lambda t: t["trials"][0].update(node=7)), "trials[0].node is 7", None),
+    "a node without trials": (lambda: changed_tree(lambda t: t.update(trials=[])), None, None),
     "no trace": (lambda: "{}", 'no "format"', "no trace"),
     "no JSON": (lambda: "{", "no JSON", "no JSON"),
 }
@@ -121,6 +156,34 @@ class TraceViewer(unittest.TestCase):
             with self.subTest(name):
                 said = page.says(text())
                 self.assertIn(words, said) if words else self.assertEqual(said, "")
+
+    @unittest.skipUnless(NODE, "there is no node")
+    def test_the_page_draws_trees(self):
+        page = TracePage()
+        self.addCleanup(page.close)
+        answer = page.answer(TREES.read_text(encoding="utf-8"))
+        self.assertEqual(answer["notes"], [""], "the trace contradicts itself")
+        trace = json.loads(TREES.read_text(encoding="utf-8"))
+        for round_, lines in zip(trace["rounds"], answer["rounds"], strict=True):
+            shown = [line for line in lines if "path q" in line or line.endswith(round_["last"]["kind"])]
+            want = list(drawn(round_))
+            self.assertEqual(len(shown), len(want))
+            for line, (token, verdict) in zip(shown, want):
+                self.assertEqual(line.replace(" ", "").find(trace["pieces"][str(token)].replace(" ", "␣").replace("\n", "⏎")), 0)
+                self.assertIn(verdict, line)
+            self.assertEqual(sum("of 3 tried" in line for line in shown),
+                             sum(node["drafts"] == 3 for node in round_["tree"]["nodes"]))
+        merged = [line for line in answer["rounds"][0] if "1 of 3 tried" in line]
+        self.assertEqual(merged, ["␣ S u n i t a accepted 1 of 3 tried path q 0.935"])
+
+    @unittest.skipUnless(NODE, "there is no node")
+    def test_the_page_tells_a_tree_that_contradicts_itself(self):
+        page = TracePage()
+        self.addCleanup(page.close)
+        for change, words in ((lambda t: t["trials"].pop(), "trials for"),
+                              (lambda t: t["nodes"][0].update(verdict="rejected"), "not the node that it follows"),
+                              (lambda t: t["nodes"][0].update(token=1), "emitted is not")):
+            self.assertIn(words, " ".join(page.answer(changed_tree(change))["notes"]))
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ PAGE = pathlib.Path(__file__).resolve().parents[2] / "docs/trace_viewer.html"
 NODE = shutil.which("node")
 
 # A line in: a trace's text as JSON. A line out: what the page says of it (nothing, where it shows it),
-# what was thrown, and how long it took to open it and to look at each of its rounds.
+# what was thrown, the lines of each round, what contradicts itself, and how long it took to open it and to look at each of its rounds.
 HARNESS = """
 class Element {
   constructor() { this.style = {}; this.children = []; this.textContent = ''; this.hidden = true; this.dataset = {};
@@ -25,21 +25,27 @@ class Element {
   addEventListener() {}
 }
 const elements = {};
-globalThis.document = {getElementById: id => elements[id] ??= new Element(), createElement: () => new Element(),
+globalThis.document = {getElementById: id => elements[id] ??= new Element(), createElement: name => Object.assign(new Element(), {name}),
                        addEventListener() {}, activeElement: null};
 globalThis.location = {hash: ''};
 globalThis.history = {replaceState() {}};
 globalThis.window = {addEventListener() {}};
-const page = new Function(PAGE + '\\nreturn {open, step: () => trace.rounds.forEach((r, i) => choose(i))};')();
+// The text of each thing that a user can choose, and of all else.
+const textOf = part => typeof part === 'string' ? part : part.children.map(textOf).filter(Boolean).join(' ');
+const linesOf = part => part.name === 'button' || !part.children?.some(child => child.name)
+  ? [textOf(part)] : part.children.flatMap(linesOf);
+const page = new Function(PAGE + `
+return {open, step: lines => trace.rounds.map((r, i) => { choose(i); return lines($("round-body")); })};`)();
 require('readline').createInterface({input: process.stdin}).on('line', line => {
   elements.message = new Element();
   const begin = Date.now();
-  let thrown = '';
+  let thrown = '', rounds = [];
   try {
     page.open(JSON.parse(line), 'it');
-    if (!elements.message.textContent) page.step();
+    if (!elements.message.textContent) rounds = page.step(linesOf);
   } catch (error) { thrown = String(error); }
-  console.log(JSON.stringify({said: elements.message.textContent, thrown, seconds: (Date.now() - begin) / 1000}));
+  const notes = linesOf(document.getElementById('note-list'));
+  console.log(JSON.stringify({said: elements.message.textContent, thrown, rounds, notes, seconds: (Date.now() - begin) / 1000}));
 });
 """
 
@@ -53,12 +59,16 @@ class TracePage:
     def close(self):
         self.node.communicate()
 
-    def says(self, text):
-        """The page's complaint of a trace, or nothing where it shows it. It never throws and never takes long."""
+    def answer(self, text):
+        """What the page does with a trace. It never throws and never takes long."""
         self.node.stdin.write(json.dumps(text) + "\n")
         self.node.stdin.flush()
         answer = json.loads(self.node.stdout.readline())
         assert answer["thrown"] == "", answer
         assert answer["seconds"] < 5, answer
         assert "\n" not in answer["said"], answer
-        return answer["said"]
+        return answer
+
+    def says(self, text):
+        """The page's complaint of a trace, or nothing where it shows it."""
+        return self.answer(text)["said"]
