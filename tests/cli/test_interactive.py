@@ -227,12 +227,13 @@ document.addEventListener('DOMContentLoaded', () => {
 
 
 class Browser(unittest.TestCase):
-    def show(self, name, actions="", width=1200):
-        """What the actions note in `shown`. A complaint of the browser's console is a failure."""
+    def show(self, name, actions="", width=1200, text=None):
+        """What the actions note in `shown`. A complaint of the browser's console is a failure. text: of the page, if it
+        is not a file."""
         with tempfile.TemporaryDirectory() as folder:
             page = pathlib.Path(folder, name)
             driver = DRIVER.replace("WIDTH", str(width)).replace("ACTIONS", actions)
-            page.write_text(text_of(name).replace("</body>", driver), encoding="utf-8")
+            page.write_text((text or text_of(name)).replace("</body>", driver), encoding="utf-8")
             done = subprocess.run(
                 [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={folder}/profile",
                  f"--window-size={width},900", "--enable-logging=stderr", "--dump-dom", page.as_uri()],
@@ -319,6 +320,29 @@ class Browser(unittest.TestCase):
             self.assertIn(f"alpha: {trace['stats']['accepted']} accepted of {trace['stats']['tested']} tested", shown["facts"])
             self.assertTrue(shown["notes"], "the trace contradicts itself")
             self.assertEqual(shown["round"], f"Round 2 of {len(trace['rounds'])}")
+
+    def test_trees_are_walked_by_keys(self):
+        trace = json.loads((ROOT / "tests/fuzz/corpus/traces/trees").read_text(encoding="utf-8"))
+        page = interactive_trace.page_of(trace)
+        for width in (1200, 390):
+            shown = self.show("trees.html", """
+              const key = (name, shiftKey) => document.body.dispatchEvent(new KeyboardEvent('keydown', {key: name, shiftKey, bubbles: true}));
+              const tree = () => get('round-body').querySelector('.tree');
+              const chosen = () => tree().querySelector('[aria-pressed=true] .verdict').textContent;
+              shown.levels = tree().querySelectorAll('.on-path .on-path .on-path').length;
+              shown.buttons = tree().querySelectorAll('button').length;
+              shown.verdicts = [chosen()];
+              for (let i = 0; i < 3; i++) { key('ArrowRight', true); shown.verdicts.push(chosen()); }
+              tree().querySelector('.is-untested > button').click();
+              shown.clicked = chosen();
+              key('ArrowRight', false);
+              shown.round = get('round-title').textContent;""", width, page)
+            first = trace["rounds"][0]
+            self.assertEqual(shown["buttons"], len(first["tree"]["nodes"]) + 1)
+            self.assertEqual(shown["levels"], first["accepted"] - 1)  # the third node and the bonus behind it
+            self.assertEqual(shown["verdicts"], ["rejected", "accepted", "accepted", "bonus"])
+            self.assertEqual(shown["clicked"], "not reached")
+            self.assertEqual(shown["round"], "Round 2 of 3")
 
 
 if __name__ == "__main__":
