@@ -125,6 +125,7 @@ void CudaSampler::choose_on_device(ConstDeviceRows logits, std::span<const Choic
   tasks_.clear();
   const auto tasks = tasks_.take<RowTask>(choices.size());
   const auto draws = tasks_.take<DrawTask>(choices.size());
+  const Rows rows = make_rows(tasks, choices.size());
   for (int r = 0; r < logits.rows; ++r) {
     const Choice& choice = choices[size_of(r)];
     tasks.host[r] =
@@ -132,11 +133,11 @@ void CudaSampler::choose_on_device(ConstDeviceRows logits, std::span<const Choic
                  choice.sampling.history.size(), choice.probs ? choice.probs : own_probs(r));
     draws.host[r] = {true, choice.by, choice.position, choice.seed, choice.purpose};
   }
-  const Rows rows = make_rows(tasks, choices.size());
   tasks_.upload(backend_);
   const Filters filters = filters_of(std::span(tasks.host, choices.size()));
-  queue_.add_few(graph_key(user_, rows.tasks, draws.device, rows.count, tokens, filters.key()),
-                 [=, this] { make_distributions(rows, filters, draws.device, tokens, stream_); });
+  queue_.add_few(
+      graph_key(user_, rows.tasks, rows.states, draws.device, rows.count, tokens, filters.key()),
+      [=, this] { make_distributions(rows, filters, draws.device, tokens, stream_); });
 }
 
 Rows CudaSampler::make_rows(const Parcel::Piece<RowTask>& tasks, std::size_t count) {
@@ -181,6 +182,7 @@ void CudaSampler::judge(std::span<const DraftedRound> rounds, std::span<Verdict>
   const auto drafts = tasks_.take<DraftTask>(draft_count);
   const auto draft_states = tasks_.take<DraftState>(draft_count);
   const auto tasks = tasks_.take<RoundTask>(rounds.size());
+  const Rows rows = make_rows(row_tasks, row_count);
   std::fill_n(draft_states.host, draft_count, DraftState{1, 0});
   int row = 0, draft = 0;
   bool envelope = false;
@@ -202,7 +204,6 @@ void CudaSampler::judge(std::span<const DraftedRound> rounds, std::span<Verdict>
     }
     row += round.logits.rows;
   }
-  const Rows rows = make_rows(row_tasks, row_count);
   tasks_.upload(backend_);
 
   const auto verdict = results_.take<Verdict>(rounds.size());
@@ -215,7 +216,7 @@ void CudaSampler::judge(std::span<const DraftedRound> rounds, std::span<Verdict>
                       static_cast<int>(draft_count)};
   const Filters filters = filters_of(std::span(row_tasks.host, row_count));
   const bool wants_overlaps = !acceptance_probs.empty();
-  queue_.add_few(graph_key(user_, rows.tasks, rows.count, judged.tasks, judged.count,
+  queue_.add_few(graph_key(user_, rows.tasks, rows.states, rows.count, judged.tasks, judged.count,
                            verdict.device, filters.key(), envelope, wants_overlaps),
                  [=, this] {
                    make_distributions(rows, filters, draws.device, own_tokens_.data(), stream_);

@@ -84,7 +84,8 @@ class CudaSampler final : public Sampler {
   // Where a tree's rows, drafts and trials begin among those of all trees, on both sides.
   struct TreeLists;
   void send_tree(const DraftedTree& tree, TreeLists& lists);
-  // Rows that have these tasks, and new states.
+  // Rows that have these tasks, and new states. Before histories, whose sizes change: what a graph
+  // of a call points to stays where it is.
   Rows make_rows(const Parcel::Piece<RowTask>& tasks, std::size_t count);
   // What becomes of a round's rows, the first of which is number first_row of all.
   void add_round(const DraftedRound& round, int first_row, const Parcel::Piece<RowTask>& rows,

@@ -70,6 +70,7 @@ void CudaSampler::branch(ConstDeviceRows logits, std::span<const Branch> branche
   const auto draws = tasks_.take<DrawTask>(branches.size());  // none: branch_rows() draws
   std::fill_n(draws.host, branches.size(), DrawTask{});
   const auto tasks = tasks_.take<BranchTask>(branches.size());
+  const Rows rows = make_rows(row_tasks, branches.size());
   std::size_t first = 0;
   const std::int32_t* history = nullptr;
   for (int r = 0; r < logits.rows; ++r) {
@@ -88,13 +89,13 @@ void CudaSampler::branch(ConstDeviceRows logits, std::span<const Branch> branche
     first += size_of(branch.count);
   }
   require(first == tokens.size(), "as many tokens as the branches have");
-  const Rows rows = make_rows(row_tasks, branches.size());
   const Filters filters = filters_of(std::span(row_tasks.host, branches.size()));
   tasks_.upload(backend_);
-  queue_.add_few(graph_key(user_, rows.tasks, tasks.device, rows.count, filters.key()), [=, this] {
-    make_distributions(rows, filters, draws.device, own_tokens_.data(), stream_);
-    branch_rows(rows, tasks.device, stream_);
-  });
+  queue_.add_few(graph_key(user_, rows.tasks, rows.states, tasks.device, rows.count, filters.key()),
+                 [=, this] {
+                   make_distributions(rows, filters, draws.device, own_tokens_.data(), stream_);
+                   branch_rows(rows, tasks.device, stream_);
+                 });
   results_.download(backend_);
   std::copy_n(chosen.host, tokens.size(), tokens.begin());
 }
@@ -160,13 +161,13 @@ void CudaSampler::judge_trees(std::span<const DraftedTree> trees, std::span<Tree
                   .draws = tasks_.take<DrawTask>(row_count),
                   .nodes = tasks_.take<NodeTask>(row_count),
                   .trials = tasks_.take<TrialTask>(trial_count)};
+  const Rows rows = make_rows(lists.rows, row_count);
   for (std::size_t t = 0; t < trees.size(); ++t) {
     const DraftedTree& tree = trees[t];
     tasks.host[t] = {lists.row, tree.logits.rows - 1, tree.position, tree.level_draws, tree.rule,
                      tree.seed};
     send_tree(tree, lists);
   }
-  const Rows rows = make_rows(lists.rows, row_count);
   const Filters filters = filters_of(std::span(lists.rows.host, row_count));
   tasks_.upload(backend_);
 
@@ -177,12 +178,13 @@ void CudaSampler::judge_trees(std::span<const DraftedTree> trees, std::span<Tree
                             place.device};
   const DrawTask* draws = lists.draws.device;
   const int tree_count = static_cast<int>(trees.size());
-  queue_.add_few(graph_key(user_, judged.trees, rows.tasks, judged.nodes, judged.trials,
-                           judged.verdicts, judged.places, tree_count, rows.count, filters.key()),
-                 [=, this] {
-                   make_distributions(rows, filters, draws, own_tokens_.data(), stream_);
-                   cuda::judge_trees(rows, judged, tree_count, stream_);
-                 });
+  queue_.add_few(
+      graph_key(user_, judged.trees, rows.tasks, rows.states, judged.nodes, judged.trials,
+                judged.verdicts, judged.places, tree_count, rows.count, filters.key()),
+      [=, this] {
+        make_distributions(rows, filters, draws, own_tokens_.data(), stream_);
+        cuda::judge_trees(rows, judged, tree_count, stream_);
+      });
   results_.download(backend_);
   std::copy_n(verdict.host, verdicts.size(), verdicts.begin());
   std::copy_n(place.host, places.size(), places.begin());
