@@ -3,7 +3,8 @@
 namespace specdec {
 
 // e^x in float64 for x <= 0, from additions, multiplications and fused multiply-adds alone, whose
-// results IEEE 754 fixes: a CPU of any width and a GPU get the same bits, which no library promises.
+// results IEEE 754 fixes: a CPU of any width and a GPU get the same bits, which no library
+// promises.
 //   x = n ln 2 + r, |r| <= ln 2 / 2;   e^x = 2^n e^r;   e^r = 1 + r Q(r)
 // Q of degree 10 interpolates (e^r - 1) / r at Chebyshev nodes. n ln 2 is taken off in one step, so
 // r is off by up to 2.4e-17 n: less than half of what rounding x itself costs. e^0 is 1.

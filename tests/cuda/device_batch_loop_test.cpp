@@ -58,7 +58,8 @@ class DeviceBatchLoopTest : public ::testing::Test {
   }
 };
 
-// As many calls as for one request without filters (device_loop_test.cpp); and the texts do not depend on graphs.
+// As many calls as for one request without filters (device_loop_test.cpp); and the texts do not
+// depend on graphs.
 TEST_F(DeviceBatchLoopTest, AStepHasTheCallsOfOneRound) {
   std::vector<std::vector<TokenId>> one_by_one, recorded;
   for (const double temperature : {0.0, 0.9}) {
