@@ -7,6 +7,7 @@
 #include "stages/04_greedy_speculation/greedy_drafter.h"
 #include "stages/04_greedy_speculation/greedy_speculation.h"
 #include "stages/05_rejection_sampling/rejection_sampling.h"
+#include "stages/07_adaptive_drafting/adaptive_round.h"
 #include "stages/programs/run/request.h"
 #include "stages/programs/sampling/speculation_options.h"
 #include "tests/cuda/calls.h"
@@ -86,6 +87,12 @@ class DeviceLoopTest : public ::testing::Test {
     penalty_ = 1;
     return calls(sample("rejection", KeepProbs::kBesideLogits, draft_on).round);
   }
+  Calls adaptive_calls() {
+    stage_ = 7;
+    const Calls calls = sampled_calls(DraftOn::kDevice);
+    stage_ = 5;
+    return calls;
+  }
 
   void set_graphs(bool on) {
     setenv("SPECDEC_CUDA_GRAPHS", on ? "1" : "0", 1);
@@ -119,7 +126,8 @@ class DeviceLoopTest : public ::testing::Test {
     JudgeSetup sampling_judge(steps, dice, options);
     RejectionSampling sampling(steps, sampling_judge);
     return decode(steps, request_, [&](std::vector<TokenId>& context, Generation& generation) {
-      return sampling.round(context, generation);
+      return stage_ == 7 ? adaptive_round(steps, sampling_judge, context, generation)
+                         : sampling.round(context, generation);
     });
   }
 
@@ -128,6 +136,7 @@ class DeviceLoopTest : public ::testing::Test {
   std::optional<LlamaModel> model_{std::in_place, Checkpoint(golden_model("draft")), *backend_};
   GenerationRequest request_;
   double penalty_ = 1.1;
+  int stage_ = 5;  // whose round samples
 };
 
 TEST_F(DeviceLoopTest, SampledRoundsBringBackIdsAlone) {
@@ -168,12 +177,14 @@ TEST_F(DeviceLoopTest, ARoundHasTheseCalls) {
   EXPECT_EQ(greedy_calls(5, DraftOn::kDevice), (Calls{132, 0, 6, 2, 2}));
   EXPECT_EQ(sampled_calls(DraftOn::kHost), (Calls{164, 0, 12, 6, 6}));
   EXPECT_EQ(sampled_calls(DraftOn::kDevice), (Calls{164, 0, 12, 2, 2}));
+  EXPECT_EQ(adaptive_calls(), (Calls{164, 0, 12, 2, 2}));  // of stage 7
   set_graphs(true);
   EXPECT_EQ(greedy_calls(0, DraftOn::kHost), (Calls{0, 1, 1, 0, 1}));
   EXPECT_EQ(greedy_calls(5, DraftOn::kHost), (Calls{0, 6, 6, 0, 6}));
   EXPECT_EQ(greedy_calls(5, DraftOn::kDevice), (Calls{0, 2, 2, 0, 2}));
   EXPECT_EQ(sampled_calls(DraftOn::kHost), (Calls{0, 6, 6, 0, 6}));
   EXPECT_EQ(sampled_calls(DraftOn::kDevice), (Calls{0, 2, 2, 0, 2}));
+  EXPECT_EQ(adaptive_calls(), (Calls{0, 2, 2, 0, 2}));
   // [end snippet calls]
 }
 
