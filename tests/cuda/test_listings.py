@@ -36,7 +36,16 @@ HOT = [
     ("matmul/matmul_6_pipeline.cu", "PipelineShapeI13__nv_bfloat16Li2ELi1ELi1ELi1ELi4E", 8, 128, 128),
     ("matmul/matmul_6_pipeline.cu", "PipelineShapeI13__nv_bfloat16Li4ELi4ELi2ELi2ELi1E", 8, 128, 255),
     ("matmul/matmul_6_pipeline.cu", "PipelineShapeIaLi2ELi1ELi1ELi1ELi4E", 4, 128, 128),
-    ("matmul/matmul_6_pipeline.cu", "PipelineShapeIaLi4ELi4ELi2ELi2ELi1E", 4, 128, 255)]
+    ("matmul/matmul_6_pipeline.cu", "PipelineShapeIaLi4ELi4ELi2ELi2ELi1E", 4, 128, 255),
+    ("sampling/sampling_distribution.cu", "scores_kernel", 8, 32, 64),
+    ("sampling/sampling_distribution.cu", "weights_kernel", 7, 32, 64),
+    ("sampling/sampling_distribution.cu", "top_p_kernel", 8, 32, 64),
+    ("sampling/sampling_distribution.cu", "draw_kernel", 8, 64, 64),
+    ("sampling/sampling_search.cu", "bins_kernel", 8, 32, 64),
+    ("sampling/sampling_search.cu", "last_token_kernel", 7, 32, 64),
+    ("sampling/sampling_judge.cu", "envelope_kernel", 7, 64, 64),
+    ("sampling/sampling_judge.cu", "judge_kernel", 16, 64, 64),
+    ("sampling/sampling_judge.cu", "overlap_kernel", 16, 64, 64)]
 # Products: a source, a name as above, an instruction of the loop over the inputs; what a warp multiplies in a turn of
 # it: bytes of weights; and at most so many instructions. By these the chapter compares the two ways to multiply.
 LOOPS = [
@@ -54,7 +63,7 @@ EARLY = ("rows.cu", "rope.cu", "rms_norm/rms_norm_3_vector.cu", "argmax/argmax_3
 ASKS = {"matmul_rows": "CCTL", "rms_norm": "CCTL", "matmul_pipeline": "LDGSTS"}
 # Who may read through the read-only path, whose memory no kernel may write meanwhile: weights, and sin's own table.
 READ_ONLY = ("matmul_rows_kernel", "rope_angles_kernel")
-LOAD = re.compile(r"\bLDG(\.\w+)*\s+R(\d+),|\bLDGSTS(\.\w+)*\s")  # LDGSTS: into shared memory, by itself
+LOAD = re.compile(r"\bLDG?(\.\w+)*\s+R(\d+),|\bLDGSTS(\.\w+)*\s")  # LD: no space named; LDGSTS: into shared memory
 REGISTER = re.compile(r"\bR(\d+)\b")
 
 

@@ -9,12 +9,13 @@ namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 namespace {
 
 // Writes the scores (the logits, those of the history penalised) and finds the largest.
-__global__ void __launch_bounds__(kMaxSamplingThreads) scores_kernel(Rows rows) {
+__global__ void __launch_bounds__(kMaxSamplingThreads, kSamplingBlocks) scores_kernel(Rows rows) {
   const RowTask row = rows.tasks[row_number()];
   float* scores = scores_of(rows);
   const Segment segment = own_segment(rows.V);
-  for_tokens(segment, [&](int i) {
-    scores[i] = i < row.width ? row.logits[i] : -static_cast<float>(kInfinity);
+  const auto logit_of = [&](int i) { return row.logits[min(i, row.width - 1)]; };
+  for_loaded_tokens(segment, logit_of, [&](int i, float logit) {
+    scores[i] = i < row.width ? logit : -static_cast<float>(kInfinity);
   });
   __syncthreads();
   const int first = static_cast<int>(blockIdx.x) * threads() / kWarp * kSegment;
@@ -28,7 +29,9 @@ __global__ void __launch_bounds__(kMaxSamplingThreads) scores_kernel(Rows rows) 
   }
   __syncthreads();
   unsigned long long peak = 0;
-  for_tokens(segment, [&](int i) { peak = Max()(peak, key_of(scores[i], i)); });
+  for_loaded_tokens(
+      segment, [&](int i) { return scores[i]; },
+      [&](int i, float score) { peak = Max()(peak, key_of(score, i)); });
   peak = block_max(peak);
   if (thread() == 0) atomicMax(&rows.states[row_number()].peak, peak);
 }
@@ -48,7 +51,7 @@ __device__ void finish_sums(const Rows& rows, double sum, const Segment& segment
 }
 
 // Writes weights, those of the scores that top-k drops as zeros, and adds them up.
-__global__ void __launch_bounds__(kMaxSamplingThreads) weights_kernel(Rows rows) {
+__global__ void __launch_bounds__(kMaxSamplingThreads, kSamplingBlocks) weights_kernel(Rows rows) {
   const RowTask row = rows.tasks[row_number()];
   const RowState& state = rows.states[row_number()];
   if (!has_distribution(state)) return;
@@ -57,33 +60,42 @@ __global__ void __launch_bounds__(kMaxSamplingThreads) weights_kernel(Rows rows)
   const int best = index_of(state.peak);
   const unsigned long long last = state.last;
   const Segment segment = own_segment(rows.V);
-  const double sum = segment_sum(segment, [&](int i) {
-    double weight = 0;
-    if (row.scale == 0) {
-      weight = i == best ? 1 : 0;
-    } else if (key_of(scores[i], i) >= last) {
-      weight = exponential64((scores[i] - peak) * row.scale);
-    }
-    row.probs[i] = weight;
-    return weight;
-  });
-  finish_sums(rows, sum, segment);
+  double sum = 0;
+  for_loaded_tokens(
+      segment, [&](int i) { return scores[i]; },
+      [&](int i, float score) {
+        double weight = 0;
+        if (row.scale == 0) {
+          weight = i == best ? 1 : 0;
+        } else if (key_of(score, i) >= last) {
+          weight = exponential64((score - peak) * row.scale);
+        }
+        row.probs[i] = weight;
+        sum += weight;
+      });
+  finish_sums(rows, warp_sum(sum), segment);
 }
 
 // Sets to zero what top-p drops, and adds up the rest.
-__global__ void __launch_bounds__(kMaxSamplingThreads) top_p_kernel(Rows rows) {
+__global__ void __launch_bounds__(kMaxSamplingThreads, kSamplingBlocks) top_p_kernel(Rows rows) {
   const RowTask row = rows.tasks[row_number()];
   const RowState& state = rows.states[row_number()];
   if (!has_distribution(state) || !has_top_p(row)) return;
   const float* scores = scores_of(rows);
   const unsigned long long last = state.last;
   const Segment segment = own_segment(rows.V);
-  const double sum = segment_sum(segment, [&](int i) {
-    const bool kept = key_of(scores[i], i) >= last;
+  struct Token {
+    float score;
+    double weight;
+  };
+  const auto load = [&](int i) { return Token{scores[i], row.probs[i]}; };
+  double sum = 0;
+  for_loaded_tokens(segment, load, [&](int i, const Token& token) {
+    const bool kept = key_of(token.score, i) >= last;
     if (!kept) row.probs[i] = 0;
-    return kept ? row.probs[i] : 0;
+    sum += kept ? token.weight : 0;
   });
-  finish_sums(rows, sum, segment);
+  finish_sums(rows, warp_sum(sum), segment);
 }
 
 // Dice::race(): the larger, the earlier; minus infinity where the token never arrives.
@@ -107,8 +119,21 @@ __device__ int winner(const double* values, const std::int32_t* ids, int V) {
   return block_tree_min(largest == block_tree_max(largest) ? at : V);
 }
 
+// The largest value so far, and the first token that has it.
+struct Best {
+  double value = -kInfinity;
+  int token;
+
+  __device__ void offer(double other, int i) {
+    if (other > value) {
+      value = other;
+      token = i;
+    }
+  }
+};
+
 // Turns weights into probabilities, and draws tokens from them.
-__global__ void __launch_bounds__(kMaxSamplingThreads)
+__global__ void __launch_bounds__(kMaxSamplingThreads, kSamplingBlocks)
     draw_kernel(Rows rows, const DrawTask* draws, std::int32_t* tokens) {
   const RowTask row = rows.tasks[row_number()];
   const DrawTask task = draws[row_number()];
@@ -118,22 +143,24 @@ __global__ void __launch_bounds__(kMaxSamplingThreads)
     return;
   }
   const double scale = 1 / state.total;
-  double sum = 0, largest = -kInfinity;
-  int at = rows.V;
+  double sum = 0;
+  Best best{.token = rows.V};
   const Segment segment = own_segment(rows.V);
-  for_tokens(segment, [&](int i) {
-    const double prob = row.probs[i] * scale;
-    row.probs[i] = prob;
-    sum += prob;
-    const double value = task.wanted && task.by == DrawBy::kRace ? arrival(prob, task, i) : prob;
-    if (value > largest) {
-      largest = value;
-      at = i;
-    }
-  });
+  for_loaded_tokens(
+      segment, [&](int i) { return row.probs[i]; },
+      [&](int i, double weight) {
+        const double prob = weight * scale;
+        row.probs[i] = prob;
+        sum += prob;
+        best.offer(prob, i);
+      });
   if (!task.wanted) return;
-  const double most = warp_max(largest);
-  const int id = warp_reduce(largest == most ? at : rows.V, Min());
+  if (task.by == DrawBy::kRace) {
+    best = {.token = rows.V};
+    for_tokens(segment, [&](int i) { best.offer(arrival(row.probs[i], task, i), i); });
+  }
+  const double most = warp_max(best.value);
+  const int id = warp_reduce(best.value == most ? best.token : rows.V, Min());
   sum = warp_sum(sum);
   double* sums = sums_of(rows);
   if (segment.first < rows.V && lane() == 0) {

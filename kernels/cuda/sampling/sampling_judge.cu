@@ -7,15 +7,19 @@ namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 namespace {
 
 // 1 / M of non-iterative rejection sampling: the smallest q/p, at most 1. blockIdx.y: the draft.
-__global__ void __launch_bounds__(kMaxSamplingThreads) envelope_kernel(Rows rows, Rounds rounds) {
+__global__ void __launch_bounds__(kMaxSamplingThreads, kSamplingBlocks)
+    envelope_kernel(Rows rows, Rounds rounds) {
   const DraftTask draft = rounds.drafts[row_number()];
   const RoundTask& round = rounds.tasks[draft.round];
   if (!round.rule.envelope || !has_distribution(rows.states[draft.row])) return;
   const Proposal proposal = proposal_of(rows, rounds, round, draft.row - round.first_row);
   double smallest = 1;
-  for_tokens(own_segment(rows.V), [&](int i) {
-    const double p = proposal.target_prob(i);
-    if (p > 0) smallest = fmin(smallest, proposal.draft_prob(i) / p);
+  struct Pair {
+    double p, q;
+  };
+  const auto load = [&](int i) { return Pair{proposal.target_prob(i), proposal.draft_prob(i)}; };
+  for_loaded_tokens(own_segment(rows.V), load, [&](int, const Pair& token) {
+    if (token.p > 0) smallest = fmin(smallest, token.q / token.p);
   });
   smallest = block_tree_min(smallest);
   // The bits of numbers from 0 on have their order.
@@ -68,7 +72,7 @@ __device__ void correct(const Rows& rows, const Rounds& rounds, int i, Verdict& 
 
 // blockIdx.y: the round. Every block finds out by itself where the round ends, so all take one
 // path.
-__global__ void __launch_bounds__(kMaxSamplingThreads)
+__global__ void __launch_bounds__(kMaxSamplingThreads, kSamplingBlocks)
     judge_kernel(Rows rows, Rounds rounds, Verdict* verdicts) {
   const RoundTask& round = rounds.tasks[row_number()];
   __shared__ int accepted;
@@ -87,7 +91,7 @@ __global__ void __launch_bounds__(kMaxSamplingThreads)
 }
 
 // blockIdx.y: the draft.
-__global__ void __launch_bounds__(kMaxSamplingThreads)
+__global__ void __launch_bounds__(kMaxSamplingThreads, kSamplingBlocks)
     overlap_kernel(Rows rows, Rounds rounds, const Verdict* verdicts, double* overlap) {
   const DraftTask draft = rounds.drafts[row_number()];
   const int i = draft.row - rounds.tasks[draft.round].first_row;

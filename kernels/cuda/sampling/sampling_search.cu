@@ -9,6 +9,12 @@
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 namespace {
 
+// What a filter reads of a token; for top-k, no weight.
+struct Token {
+  float score;
+  double weight;
+};
+
 // A row as a filter looks at it.
 struct FilteredRow {
   __device__ FilteredRow(const Rows& rows, Filter of)
@@ -17,15 +23,18 @@ struct FilteredRow {
         scores(scores_of(rows)),
         peak(score_of(rows.states[row_number()].peak)) {}
 
+  __device__ Token token(int i) const {
+    return {scores[i], filter == Filter::kTopK ? 0 : task.probs[i]};
+  }
   // What a token counts: one for top-k; for top-p, what it weighs.
-  __device__ unsigned long long units(int i) const {
-    if (filter == Filter::kTopK) return scores[i] >= -FLT_MAX ? 1 : 0;
-    return static_cast<unsigned long long>(rint(task.probs[i] / kWeightUnit));
+  __device__ unsigned long long units(const Token& token) const {
+    if (filter == Filter::kTopK) return token.score >= -FLT_MAX ? 1 : 0;
+    return static_cast<unsigned long long>(rint(token.weight / kWeightUnit));
   }
   // 32 bins for each unit of a score, or of x in e^x. Tokens that count are less than 32 below for
   // top-p, as 2^-45 = e^-31.2; for top-k, most are.
-  __device__ int bin(int i) const {
-    const double below = (peak - scores[i]) * (filter == Filter::kTopK ? 1 : task.scale) * 32;
+  __device__ int bin(const Token& token) const {
+    const double below = (peak - token.score) * (filter == Filter::kTopK ? 1 : task.scale) * 32;
     return below < kBins - 1 ? static_cast<int>(below) : kBins - 1;
   }
 
@@ -41,7 +50,8 @@ __device__ bool has(Filter filter, const Rows& rows) {
          (filter == Filter::kTopK ? has_top_k(row, rows.V) : has_top_p(row));
 }
 
-__global__ void __launch_bounds__(kMaxSamplingThreads) bins_kernel(Rows rows, Filter filter) {
+__global__ void __launch_bounds__(kMaxSamplingThreads, kSamplingBlocks)
+    bins_kernel(Rows rows, Filter filter) {
   if (!has(filter, rows)) return;
   const FilteredRow row(rows, filter);
   RowState& state = rows.states[row_number()];
@@ -50,9 +60,10 @@ __global__ void __launch_bounds__(kMaxSamplingThreads) bins_kernel(Rows rows, Fi
   __shared__ unsigned long long bins[kBins];
   for (int b = thread(); b < kBins; b += threads()) bins[b] = 0;
   __syncthreads();
-  for_tokens(own_segment(rows.V), [&](int i) {
-    const unsigned long long units = row.units(i);
-    if (units > 0) atomicAdd(bins + row.bin(i), units);
+  const auto load = [&](int i) { return row.token(i); };
+  for_loaded_tokens(own_segment(rows.V), load, [&](int, const Token& token) {
+    const unsigned long long units = row.units(token);
+    if (units > 0) atomicAdd(bins + row.bin(token), units);
   });
   __syncthreads();
   for (int b = thread(); b < kBins; b += threads()) {
@@ -106,22 +117,25 @@ __device__ unsigned long long key_that_reaches(unsigned long long goal, int n,
   return low;
 }
 
-__global__ void __launch_bounds__(kMaxSamplingThreads) last_token_kernel(Rows rows, Filter filter) {
+__global__ void __launch_bounds__(kMaxSamplingThreads, kSamplingBlocks)
+    last_token_kernel(Rows rows, Filter filter) {
   if (!has(filter, rows)) return;
   const FilteredRow row(rows, filter);
   RowState& state = rows.states[row_number()];
   std::int32_t* candidates =
       rows.scratch.candidates + static_cast<std::ptrdiff_t>(row_number()) * rows.V;
   const int bin = state.bin;
-  for_tokens(own_segment(rows.V), [&](int i) {
-    if (row.units(i) > 0 && row.bin(i) == bin) candidates[atomicAdd(&state.candidates, 1)] = i;
+  const auto load = [&](int i) { return row.token(i); };
+  for_loaded_tokens(own_segment(rows.V), load, [&](int i, const Token& token) {
+    const bool listed = row.units(token) > 0 && row.bin(token) == bin;
+    if (listed) candidates[atomicAdd(&state.candidates, 1)] = i;
   });
   if (!is_last_block(state.blocks_done)) return;
-  const auto token = [&](int j) { return __ldcg(candidates + j); };
-  const auto key = [&](int j) { return key_of(row.scores[token(j)], token(j)); };
+  const auto candidate = [&](int j) { return __ldcg(candidates + j); };
+  const auto key = [&](int j) { return key_of(row.scores[candidate(j)], candidate(j)); };
   const unsigned long long last =
       key_that_reaches(state.rest, atomicAdd(&state.candidates, 0), state.peak, key,
-                       [&](int j) { return row.units(token(j)); });
+                       [&](int j) { return row.units(row.token(candidate(j))); });
   // Of equal scores, top-k keeps all.
   if (thread() == 0) state.last = filter == Filter::kTopK ? last >> 32 << 32 : last;
 }
