@@ -136,7 +136,7 @@ class SurroundingsTest(unittest.TestCase):
 
     def outputs(self, program):
         return [option for option in options_that_take(program, "FILE")
-                if option in ("--report", "--trace", "--dump", "--dump-logits")]
+                if option in ("--report", "--trace", "--dump", "--dump-logits", "--write-tree-profile")]
 
     def test_there_are_outputs(self):
         found = {program.name[:2]: self.outputs(program) for program in STAGES[1:]}
@@ -234,11 +234,12 @@ class SurroundingsTest(unittest.TestCase):
                 for name in model_files:
                     yield option, name
         for option in options_that_take(program, "FILE|SHAPE"):
-            if option in ("--draft-text", "--cost-profile", "--inflate-target", "--inflate-draft"):
+            if option in ("--draft-text", "--cost-profile", "--tree-profile", "--inflate-target", "--inflate-draft"):
                 yield option, None
 
     def needed(self, option):
-        return {"--draft-text": ["--draft-kind", "bigram"], "--cost-profile": ["--spec-length", "auto"]}.get(option, [])
+        return {"--draft-text": ["--draft-kind", "bigram"], "--cost-profile": ["--spec-length", "auto"],
+                "--tree-profile": ["--tree", "best:6"]}.get(option, [])
 
     @over(PROGRAMS)
     def test_an_input_that_is_no_regular_file_is_refused(self, program):

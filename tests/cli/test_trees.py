@@ -156,6 +156,74 @@ class TreesTest(ProgramTest):
             for name in ("start", "drafted", "accepted", "tested", "end", "emitted", "before", "after"):
                 self.assertEqual(tree[name], chain[name], name)
 
+    def profile(self, *arguments):
+        path = self.folder / "profile.json"
+        run("--tree", "top:4x2", "--write-tree-profile", path, "--max-new-tokens", 60, *arguments)
+        return path, json.loads(path.read_text())
+
+    def test_a_profile_counts_what_the_trace_tells(self):
+        for words in ([], ["--draft-kind", "bigram"], ["--temperature", 1, "--seed", 5]):
+            trace = self.folder / "trace.json"
+            _, profile = self.profile("--trace", trace, *words)
+            levels = [{"places": 0, "accepted": [0] * width} for width in (4, 2)]
+            for record in json.loads(trace.read_text())["rounds"]:
+                nodes, ranks = record["tree"]["nodes"], {}
+                for i, entry in enumerate(nodes):
+                    ranks[i] = sum(other["parent"] == entry["parent"] for other in nodes[:i])
+                path = record["tree"]["path"]
+                for depth, level in enumerate(levels):
+                    level["places"] += depth < record["tested"]
+                    if depth < len(path):
+                        level["accepted"][ranks[path[depth]]] += 1
+            self.assertEqual(profile["levels"], levels, words)
+            self.assertEqual(profile["format"], "specdec-tree-profile-1")
+            self.assertGreater(levels[0]["accepted"][0], 0)
+
+    def test_profiles_add_up(self):
+        path, once = self.profile()
+        _, twice = self.profile("--tree-profile", path)
+        for one, two in zip(once["levels"], twice["levels"], strict=True):
+            self.assertEqual(two["places"], 2 * one["places"])
+            self.assertEqual(two["accepted"], [2 * count for count in one["accepted"]])
+        kept = path.read_text()
+        self.expect_bad("was measured for top_k 0, here 5", "--top-k", "5", "--tree-profile", str(path),
+                        "--write-tree-profile", str(path))
+        self.assertEqual(path.read_text(), kept)
+
+    def test_the_best_shape_follows_the_profile(self):
+        def nodes_per_level(*levels):
+            path = self.folder / "made.json"
+            path.write_text(json.dumps({"format": "specdec-tree-profile-1", "levels": [
+                {"places": 100, "accepted": accepted} for accepted in levels]}))
+            result, trace = self.trace("--tree", "best:6", "--spec-length", 3, "--tree-profile", path,
+                                       "--max-new-tokens", 30)
+            self.assertEqual(result["tokens"], plain)
+            depths = [entry["depth"] for entry in trace["rounds"][0]["tree"]["nodes"]]
+            return [depths.count(depth) for depth in range(max(depths) + 1)]
+
+        plain = run("--no-speculation", "--max-new-tokens", 30)["tokens"]
+        self.assertEqual(nodes_per_level([20, 18, 16, 14, 12, 10]), [6])
+        self.assertEqual(nodes_per_level([90, 9]), [2, 3, 1])
+        self.assertEqual(nodes_per_level([40, 30, 20, 10], [90], [10]), [3, 3])
+        path, _ = self.profile()
+        code, _, errors = run_program(PROGRAMS / TREES, "--tree", "best:6", "--tree-profile", str(path), "--top-k", "5",
+                                      "--max-new-tokens", "4", "--quiet")
+        self.assertEqual(code, 0)
+        self.assertIn(f"note: {path} was measured for top_k 0, here 5", errors)
+
+    def test_bad_profiles(self):
+        path = self.folder / "bad.json"
+        empty = {"format": "specdec-tree-profile-1", "levels": [{"places": 9, "accepted": [0, 0]}]}
+        for words, text in (("not valid JSON", ""), ("no tree profile", "{}"),
+                            ("no draft is ever accepted", json.dumps(empty))):
+            path.write_text(text)
+            self.expect_bad(words, "--tree", "best:6", "--tree-profile", str(path))
+        self.expect_bad("/nowhere/p.json", "--tree", "best:6", "--tree-profile", "/nowhere/p.json")
+        self.expect_bad("--tree top:3x2x1 does not use it", "--tree-profile", str(path))
+        self.expect_bad("counts with --tree top:WIDTHS", "--tree", "best:6", "--write-tree-profile", str(path))
+        self.expect_bad("--draft-kind lookup has none", "--write-tree-profile", str(path), "--draft-kind", "lookup")
+        self.expect_bad("excludes", "--write-tree-profile", str(path), "--no-speculation")
+
     def test_bad_input(self):
         self.expect_bad("/nowhere/trace", "--trace", "/nowhere/trace")
         for shape in ("", "top", "top:", "top:0x2", "top:3x", "top:3,2", "grow:0", "grow:2x2", "chains:-1", "tree:3"):

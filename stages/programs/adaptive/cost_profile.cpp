@@ -34,7 +34,14 @@ std::uint64_t hash(std::string_view text) {
   return value;
 }
 
-// The first field that differs, for people.
+void write(const std::filesystem::path& path, const CostProfile& profile) {
+  OutputFile file(path);
+  file.write(to_json(profile).dump(2) + "\n");
+  file.commit();
+}
+
+}  // namespace
+
 std::string difference(const Json& measured, const Json& wanted) {
   if (!measured.is_object()) return "an unknown machine";
   for (const auto& [field, value] : wanted.items()) {
@@ -43,14 +50,6 @@ std::string difference(const Json& measured, const Json& wanted) {
   }
   return "something else";
 }
-
-void write(const std::filesystem::path& path, const CostProfile& profile) {
-  OutputFile file(path);
-  file.write(to_json(profile).dump(2) + "\n");
-  file.commit();
-}
-
-}  // namespace
 
 std::vector<double> CostProfile::round_costs(int spec_length) const {
   std::vector<double> costs;

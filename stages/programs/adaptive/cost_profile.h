@@ -63,6 +63,10 @@ CostProfile stored_profile(const ProfileFile& file, const Json& key,
                            const std::function<CostProfile()>& measure,
                            const std::function<void(const std::string&)>& note);
 
+// What a profile was measured for, where that is not `wanted`: the first field that differs, for
+// people.
+std::string difference(const Json& measured, const Json& wanted);
+
 // For the beginning of a run: costs, source, the first K; a line more where no alpha can pay.
 std::string announcement(const CostProfile& profile, const AdaptiveSpecLength& policy);
 // The same for a policy that goes by the draft or by a rule of thumb. name: "entropy".

@@ -218,8 +218,7 @@ Options tree_options(RunOptions& o) {
       {"--tree SHAPE",
        "what is drafted: chains:N (N drafts by themselves), distinct:3x2x1 (drawn, no two alike), "
        "top:3x2x1 (the likeliest tokens), best:N and grow:N (N nodes where they are likeliest to "
-       "be "
-       "accepted); chains, best and grow have K levels",
+       "be accepted); chains, best and grow have K levels",
        &o.tree,
        {.stages = stages}},
       {"--siblings RULE",
@@ -227,6 +226,17 @@ Options tree_options(RunOptions& o) {
        "sample-and-match, coupled; of chains k-sequential; of one chain block",
        &o.siblings,
        {.stages = stages}},
+      {"--tree-profile FILE",
+       "the acceptances by rank that best:N is the best shape for",
+       &o.tree_profile,
+       {.stages = stages,
+        .otherwise = "those of the embedded pair",
+        .excludes = {"--no-speculation"}}},
+      {"--write-tree-profile FILE",
+       "count acceptances by rank in this run, with --tree top:WIDTHS, and write them together "
+       "with those of --tree-profile",
+       &o.write_tree_profile,
+       {.stages = stages, .excludes = {"--no-speculation"}, .is_output = true}},
   };
 }
 

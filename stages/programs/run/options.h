@@ -76,6 +76,8 @@ struct RunOptions {
   // Stage 8.
   std::string tree = "top:3x2x1";
   std::string siblings = "rejection";
+  std::string tree_profile;        // file; empty: the embedded pair's acceptances
+  std::string write_tree_profile;  // file, when the run is done
 
   // Stages 6 and 7.
   std::string requests;  // JSON Lines, "-": stdin; at most one of requests, workload and a prompt

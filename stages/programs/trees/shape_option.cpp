@@ -52,9 +52,34 @@ MakeTreeShape chains(const std::string& shape, int count, int levels) {
   return [=] { return std::make_unique<Chains>(count, levels); };
 }
 
+MakeTreeShape best(const std::string& shape, int nodes, int levels,
+                   const AcceptanceByRank& acceptance) {
+  const Likeliest::Plan plan = best_plan(acceptance, nodes, levels);
+  if (plan.size() == 1) fail("--tree {}: by its profile, no draft is ever accepted", shape);
+  return [=] { return std::make_unique<Likeliest>(plan); };
+}
+
+// --tree-profile is read for best:N; --write-tree-profile counts where every rank is tried.
+void check_profile_options(const RunOptions& options) {
+  const bool reads = !options.tree_profile.empty(), writes = !options.write_tree_profile.empty();
+  if (writes && !options.tree.starts_with("top:")) {
+    fail(
+        "--write-tree-profile counts with --tree top:WIDTHS, which tries as many tokens everywhere"
+        " on a level");
+  }
+  if (reads && !writes && !options.tree.starts_with("best:")) {
+    fail("--tree-profile is for --tree best:N; --tree {} does not use it", options.tree);
+  }
+  if ((reads || writes) && options.draft_kind == DraftKind::kLookup) {
+    fail("{} is about a draft model's ranks, and --draft-kind lookup has none",
+         reads ? "--tree-profile" : "--write-tree-profile");
+  }
+}
+
 }  // namespace
 
-MakeTreeShape tree_shape(const std::string& shape, int spec_length) {
+MakeTreeShape tree_shape(const std::string& shape, int spec_length,
+                         const AcceptanceByRank& acceptance) {
   const std::size_t colon = shape.find(':');
   if (colon == std::string::npos) no_shape(shape);
   const std::string kind = shape.substr(0, colon);
@@ -72,11 +97,7 @@ MakeTreeShape tree_shape(const std::string& shape, int spec_length) {
   if (sizes.size() != 1) no_shape(shape);
   const int n = sizes[0];
   if (kind == "chains") return chains(shape, n, spec_length);
-  if (kind == "best") {
-    return [plan = best_plan(embedded_acceptance(), n, spec_length)] {
-      return std::make_unique<Likeliest>(plan);
-    };
-  }
+  if (kind == "best") return best(shape, n, spec_length, acceptance);
   if (kind == "grow") {
     return [=] { return std::make_unique<GrownTree>(n, (n + 3) / 4, spec_length); };
   }
@@ -88,6 +109,10 @@ AcceptanceByRank embedded_acceptance() {
           {.830, .050, .019, .007},
           {.868, .049, .016, .008},
           {.910}};
+}
+
+bool is_greedy(const RunOptions& options) {
+  return options.sampling.temperature == 0 && options.sampling.repetition_penalty == 1;
 }
 
 void check_tree_options(const RunOptions& options) {
@@ -118,6 +143,7 @@ void check_tree_options(const RunOptions& options) {
     fail("--tree {} at --draft-temperature 0: all drafts would be the same; use top, best or grow",
          options.tree);
   }
+  check_profile_options(options);
 }
 
 }  // namespace specdec

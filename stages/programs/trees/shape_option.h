@@ -8,10 +8,16 @@
 
 namespace specdec {
 
+// Of best:N, without a profile: how often the embedded target goes on with the embedded draft's
+// likeliest tokens, by level and rank (docs/experiments/trees.json).
+AcceptanceByRank embedded_acceptance();
+
 // What --tree asks for: chains:N, distinct:3x2x1, top:3x2x1, best:N, grow:N. spec_length: the most
-// levels, where the shape itself does not say. Throws Error for what is no shape, and for one that
-// needs more nodes than a pass may have rows.
-MakeTreeShape tree_shape(const std::string& shape, int spec_length);
+// levels, where the shape itself does not say. acceptance: what best:N is best for. Throws Error
+// for what is no shape, for one that needs more nodes than a pass may have rows, and for a best one
+// without nodes.
+MakeTreeShape tree_shape(const std::string& shape, int spec_length,
+                         const AcceptanceByRank& acceptance = embedded_acceptance());
 
 // The nodes that one pass of a tree may have.
 inline constexpr int kMostNodes = 255;
@@ -19,8 +25,7 @@ inline constexpr int kMostNodes = 255;
 // Throws Error where the options of stage 8 do not go together, saying which and what to do.
 void check_tree_options(const RunOptions& options);
 
-// Of best:N: how often the embedded target goes on with the embedded draft's likeliest tokens, by
-// level and rank (docs/experiments/trees.json).
-AcceptanceByRank embedded_acceptance();
+// Whether the likeliest token is always taken, as the logits have it.
+bool is_greedy(const RunOptions& options);
 
 }  // namespace specdec

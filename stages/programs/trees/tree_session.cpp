@@ -17,18 +17,21 @@
 namespace specdec {
 namespace {
 
+MakeTreeShape shape_of(const RunOptions& options, const TreeProfile& profile) {
+  return tree_shape(options.tree, options.spec_length,
+                    profile.levels.empty() ? embedded_acceptance() : profile.acceptance());
+}
+
 // Places in the caches: positions, and the nodes of a tree behind them.
 SpeculationRoom tree_room(const RunOptions& options, const ModelFiles& files,
-                          const GenerationRequest& request) {
+                          const GenerationRequest& request, const MakeTreeShape& shape) {
   SpeculationRoom room = speculation_room(options, files, request);
-  if (options.no_speculation) return room;
-  room.spec_length = tree_shape(options.tree, options.spec_length)()->room().levels;
+  if (!options.no_speculation) room.spec_length = shape()->room().levels;
   return room;
 }
 
-int places_for(const RunOptions& options, const SpeculationRoom& room) {
-  if (options.no_speculation) return room.positions;
-  return room.positions + tree_shape(options.tree, options.spec_length)()->room().nodes;
+int places_for(const RunOptions& options, const SpeculationRoom& room, const MakeTreeShape& shape) {
+  return room.positions + (options.no_speculation ? 0 : shape()->room().nodes);
 }
 
 // No tree: every round is a plain step.
@@ -43,11 +46,11 @@ class NoTrees final : public TreeDrafter {
   TreeRoom room() const override { return {}; }
 };
 
-std::unique_ptr<TreeDrafter> make_tree_drafter(const RunOptions& options, DraftSetup& draft,
+std::unique_ptr<TreeDrafter> make_tree_drafter(const RunOptions& options,
+                                               const MakeTreeShape& shape, DraftSetup& draft,
                                                const TreePlaces& places, int vocab_size,
                                                int max_context) {
   if (options.no_speculation) return std::make_unique<NoTrees>();
-  const MakeTreeShape shape = tree_shape(options.tree, options.spec_length);
   if (options.draft_kind == DraftKind::kLookup) {
     const TreeRoom room = shape()->room();
     return std::make_unique<LookupTreeDrafter>(LookupTreeDrafter::Options{
@@ -64,10 +67,6 @@ std::unique_ptr<KvCache> make_target_cache(const RunOptions& options, const Llam
   return make_cache(model, cache_layout(options, places));
 }
 
-bool is_greedy(const RunOptions& options) {
-  return options.sampling.temperature == 0 && options.sampling.repetition_penalty == 1;
-}
-
 std::unique_ptr<TreeJudge> make_judge(TreeSession& run) {
   const RunOptions& options = run.options;
   if (is_greedy(options)) return make_greedy_tree_judge(*run.backend, run.sizes);
@@ -82,16 +81,18 @@ TreeSession::TreeSession(const RunOptions& options_)
     : options(options_),
       files(open_model(options.target)),
       request(read_request(files, options)),
-      room(tree_room(options, files, request)),
+      profile(read_tree_profile(options)),
+      shape(shape_of(options, profile)),
+      room(tree_room(options, files, request, shape)),
       backend(make_backend(options)),
       model(load_target(options, files.checkpoint, *backend)),
-      draft(options, files, model, {.positions = places_for(options, room)}),
+      draft(options, files, model, {.positions = places_for(options, room, shape)}),
       places(tree_places(*backend, draft.model() ? &draft.model()->backend() : nullptr,
                          find_sibling_rule(options.siblings), looked_at())),
-      drafter(
-          make_tree_drafter(options, draft, places, model.config().vocab_size, room.positions + 1)),
+      drafter(make_tree_drafter(options, shape, draft, places, model.config().vocab_size,
+                                room.positions + 1)),
       sizes{drafter->room(), model.config().vocab_size, room.positions + 1, 1},
-      cache(make_target_cache(options, model, places_for(options, room))),
+      cache(make_target_cache(options, model, places_for(options, room, shape))),
       target(model, *cache, {.token_limit = files.token_limit}),
       timed_target(target),
       timed_drafter(*drafter),
@@ -135,15 +136,12 @@ void TreeSession::after_round(const TreeRound& round) {
   nodes_ += tree.size();
   trials_ += tree.n_trials();
   for (const int tested : round.tested_at) trials_tested_ += tested;
-  int parent = TokenTree::kRoot;
   for (const int node : round.path) {
-    const auto siblings = tree.trials(parent);
-    const auto rank = static_cast<std::size_t>(
-        std::ranges::find(siblings, node, &TokenTree::Trial::node) - siblings.begin());
+    const std::size_t rank = rank_of(tree, node);
     if (accepted_by_rank_.size() <= rank) accepted_by_rank_.resize(rank + 1);
     accepted_by_rank_[rank]++;
-    parent = node;
   }
+  if (!options.write_tree_profile.empty()) profile.count(tree, round);
   text.finish_round({.start = round.start, .accepted = round.accepted, .end = round.end},
                     Drafts(0, 0), nullptr);
   if (looked_at()) show(round, before);
@@ -248,6 +246,7 @@ void TreeSession::finish() {
     }
   }
   if (!options.trace.empty()) write_trace(extras.stats);
+  if (!options.write_tree_profile.empty()) write_tree_profile(profile, options.write_tree_profile);
   report({options, files, request, model.config(), generation, stats, backend->name(), extras});
 }
 

@@ -12,6 +12,7 @@
 #include "stages/programs/speculation/round_text.h"
 #include "stages/programs/speculation/timed_models.h"
 #include "stages/programs/trees/tree_places.h"
+#include "stages/programs/trees/tree_profile.h"
 #include "stages/programs/trees/tree_record.h"
 
 namespace specdec {
@@ -52,6 +53,8 @@ struct TreeSession {
   const RunOptions& options;
   const ModelFiles files;
   const GenerationRequest request;
+  TreeProfile profile;        // --tree-profile, and what the run counts for --write-tree-profile
+  const MakeTreeShape shape;  // --tree
   SpeculationRoom room;
   std::unique_ptr<Backend> backend;
   LlamaModel model;
