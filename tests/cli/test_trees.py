@@ -78,6 +78,19 @@ class TreesTest(ProgramTest):
         for words in ("accepted", "not reached", "cached      target"):
             self.assertIn(words, errors)
 
+    def test_lookup_copies_as_many_continuations_as_the_shape_has_nodes_per_level(self):
+        self.assertIn("lookup copies as many continuations as the shape drafts nodes per level, at least 1",
+                      run_program(PROGRAMS / TREES, "--help")[1])
+        text = "one two three four, one two five six, one two seven eight, one two nine ten, one two"
+        for shape, most in (("top:1x1x1", 1), ("top:1x2x2", 2), ("top:2x2", 3), ("chains:2", 2), ("best:3", 1)):
+            path = self.folder / "trace.json"
+            run_program_json(PROGRAMS / TREES, "--prompt", text, "--draft-kind", "lookup", "--tree", shape, "--trace",
+                             str(path), "--max-new-tokens", "1", "--spec-length", "4")
+            nodes = json.loads(path.read_text())["rounds"][0]["tree"]["nodes"]
+            parents = {entry["parent"] for entry in nodes}
+            leaves = [i for i in range(len(nodes)) if i not in parents]
+            self.assertEqual(len(leaves), most, shape)
+
     def trace(self, *arguments):
         path = self.folder / "trace.json"
         result = run("--trace", path, *arguments)

@@ -218,7 +218,8 @@ Options tree_options(RunOptions& o) {
       {"--tree SHAPE",
        "what is drafted: chains:N (N drafts by themselves), distinct:3x2x1 (drawn, no two alike), "
        "top:3x2x1 (the likeliest tokens), best:N and grow:N (N nodes where they are likeliest to "
-       "be accepted); chains, best and grow have K levels",
+       "be accepted); chains, best and grow have K levels; "
+       "lookup copies as many continuations as the shape drafts nodes per level, at least 1",
        &o.tree,
        {.stages = stages}},
       {"--siblings RULE",
