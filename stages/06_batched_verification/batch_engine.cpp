@@ -190,18 +190,19 @@ void BatchEngine::settle(const StepPlan& plan) {
   draft_pool_.note_peak();
   report_.most_pages = target_pool_.n_used();
   report_.most_draft_pages = draft_pool_.n_used();
-  if (!plan.rounds.empty() || !plan.prefills.empty()) stats_.target_forwards++;
   for (RequestState* r : plan.rounds) settle_round(*r);
   for (const Prefill& prefill : plan.prefills) settle_prefill(prefill);
+  if (report_.rows() > 0) stats_.target_forwards++;
 }
 
 // [snippet settle-round]
 void BatchEngine::settle_round(RequestState& r) {
+  const int rows = rounds_->rows(r);
+  if (rows == 0) return finish(r, FinishReason::kError);  // drafting failed: it had no round
   if (!r.failure && r.draft_sequence != RequestState::kNoSequence) {
     draft_pool_.keep_prefix(r.draft_sequence, r.request.generation.prompt);
   }
-  StepReport::Part part{
-      .id = r.id, .rows = rounds_->rows(r), .round = r.round, .emitted = count(r)};
+  StepReport::Part part{.id = r.id, .rows = rows, .round = r.round, .emitted = count(r, rows)};
   // [task 6.7: settle a round]
   if (r.failure) {
     finish(r, FinishReason::kError);
@@ -216,18 +217,18 @@ void BatchEngine::settle_round(RequestState& r) {
 }
 // [end snippet settle-round]
 
-// The tokens of the request's round.
-int BatchEngine::count(RequestState& r) {
+// The tokens of the request's round, which had so many rows.
+int BatchEngine::count(RequestState& r, int rows) {
   RequestStats& stats = r.stats;
   if (stats.run.rounds == 0) stats.first_round = report_.started;
   if (!r.failure || r.round.accepted > 0) count_round(stats.run, r.round);
   if (rounds_->draft_forwards() > draft_forwards_before_) {
     stats.run.draft_forwards += r.round.drafted;
   }
-  stats.run.target_rows += rounds_->rows(r);
+  stats.run.target_rows += rows;
   stats.steps++;
   stats_.rounds++;
-  stats_.round_rows += rounds_->rows(r);
+  stats_.round_rows += rows;
   const auto emitted = static_cast<int>(r.new_tokens().size());
   stats_.emitted += emitted;
   return emitted;

@@ -137,7 +137,7 @@ class BatchEngine {
   void settle(const StepPlan& plan);
   void settle_round(RequestState& request);
   void settle_prefill(const Prefill& prefill);
-  int count(RequestState& request);
+  int count(RequestState& request, int rows);
   void finish(RequestState& request, FinishReason reason);
   void deliver();
   void hand_over(RequestState& request);

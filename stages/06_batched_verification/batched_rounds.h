@@ -25,6 +25,7 @@ class RaggedPass {
   // LanguageModel::forward.
   void run();
 
+  int rows(const RequestState& r) const { return rows_of(r.sequence, batch_); }  // of its round
   int round_rows() const { return static_cast<int>(tokens_.size()); }
   DeviceRows logits(int first, int count) const {
     return logits_.rows(first, count);
@@ -81,7 +82,7 @@ class BatchedRounds final : public Rounds {
   void judge(std::span<RequestState* const> batch) override;
   void roll_back(RequestState& request) override;
   void undo_draft(std::span<RequestState* const> batch) override;
-  int rows(const RequestState& request) const override { return request.round.drafted + 1; }
+  int rows(const RequestState& request) const override { return pass_.rows(request); }
 
   SequenceId create_draft() override { return drafter_.create(); }
   void release_draft(SequenceId sequence) override { drafter_.release(sequence); }

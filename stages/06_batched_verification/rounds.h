@@ -1,7 +1,9 @@
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <span>
 
+#include "common/language_model.h"
 #include "stages/06_batched_verification/request_state.h"
 
 namespace specdec {
@@ -11,6 +13,12 @@ struct Prefill {
   RequestState* request = nullptr;
   int tokens = 0;
 };
+
+// Rows with logits that a sequence has in a pass; 0: it has no part in it.
+inline int rows_of(SequenceId sequence, std::span<const Segment> pass) {
+  const auto segment = std::ranges::find(pass, sequence, &Segment::sequence);
+  return segment == pass.end() ? 0 : segment->logits_rows;
+}
 
 // What a round takes at most.
 struct RoundNeeds {
@@ -44,7 +52,7 @@ class Rounds {
   // Takes a draft phase back, before it is verified.
   virtual void undo_draft(std::span<RequestState* const> batch) = 0;
 
-  // Rows of the target's pass that the request's present round takes.
+  // Rows of the target's pass that the request's round had; 0 where verify() did not take it.
   virtual int rows(const RequestState& request) const = 0;
 
   // The drafter's sequences, and how many passes it has made.

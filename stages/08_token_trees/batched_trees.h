@@ -38,7 +38,7 @@ class TreeRounds final : public Rounds {
   void judge(std::span<RequestState* const> batch) override;
   void roll_back(RequestState& request) override;
   void undo_draft(std::span<RequestState* const> batch) override;
-  int rows(const RequestState& request) const override { return place_of(request).rows(); }
+  int rows(const RequestState& request) const override { return rows_of(request.sequence, pass_); }
 
   SequenceId create_draft() override { return drafter_.create(); }
   void release_draft(SequenceId sequence) override { drafter_.release(sequence); }

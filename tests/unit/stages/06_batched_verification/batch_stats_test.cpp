@@ -176,6 +176,85 @@ TEST(BatchStatsTest, CountsAddUp) {
   EXPECT_EQ(stats.steps_given_up, 0);
 }
 
+// Rows of no numbers for the requests that begin with this token.
+constexpr TokenId kBroken = 5;
+TableModel::RowOf broken(const TableModel::RowOf& rows) {
+  static const std::vector<float> nan(Tables::kVocab, std::nanf(""));
+  return [=](std::span<const TokenId> prefix) {
+    return prefix.front() == kBroken ? std::span<const float>(nan) : rows(prefix);
+  };
+}
+
+// One request is broken; the other one has two rounds of three drafts that are right.
+EngineStats stats_beside_a_broken_one(const BatchSetup& setup, RequestStats* of_broken) {
+  TestBatch batch(setup);
+  batch.add(greedy_request({kBroken}, 8, 3));
+  batch.add(greedy_request({1}, 8, 3));
+  const StepReport first = batch.engine().step();
+  EXPECT_EQ(first.finished, std::vector<RequestId>{0});
+  const Results results = batch.run_all();
+  EXPECT_EQ(finish_reason_name(results.at(0).finish_reason), "error");
+  EXPECT_EQ(results.at(1).tokens.size(), 8u);
+  EXPECT_EQ(results.at(1).stats.run.target_rows, 8);
+  EXPECT_EQ(results.at(1).stats.steps, 2);
+  *of_broken = results.at(0).stats;
+  const EngineStats& stats = batch.engine().stats();
+  EXPECT_EQ(stats.emitted, 8);
+  EXPECT_EQ(stats.target_forwards, batch.target.forwards());
+  EXPECT_EQ(stats.round_rows, batch.target.rows());
+  EXPECT_EQ(first.rows(), stats.round_rows - 4) << "the second step has one round";
+  EXPECT_EQ(first.rounds(), stats.peak_rounds);
+  return stats;
+}
+
+TEST(BatchStatsTest, ARequestThatCannotBeDraftedForHasNoRound) {
+  FakeClock clock;
+  BatchSetup setup = agreeing(clock);
+  setup.draft_rows = broken(setup.draft_rows);
+  RequestStats of_broken;
+  const EngineStats stats = stats_beside_a_broken_one(setup, &of_broken);
+  EXPECT_EQ(stats.rounds, 2);
+  EXPECT_EQ(stats.round_rows, 8);
+  EXPECT_EQ(stats.target_forwards, 2);
+  EXPECT_EQ(stats.peak_rounds, 1);
+  EXPECT_EQ(stats.by_batch_size[1].steps, 2);
+  EXPECT_EQ(of_broken.run.rounds, 0);
+  EXPECT_EQ(of_broken.run.target_rows, 0);
+  EXPECT_EQ(of_broken.run.draft_forwards, 0);
+  EXPECT_EQ(of_broken.steps, 0);
+  EXPECT_TRUE(std::isnan(of_broken.first_round));
+}
+
+TEST(BatchStatsTest, ARequestThatCannotBeJudgedHadItsRows) {
+  FakeClock clock;
+  BatchSetup setup = agreeing(clock);
+  setup.target_rows = broken(setup.target_rows);
+  RequestStats of_broken;
+  const EngineStats stats = stats_beside_a_broken_one(setup, &of_broken);
+  EXPECT_EQ(stats.rounds, 3);
+  EXPECT_EQ(stats.round_rows, 12);
+  EXPECT_EQ(stats.target_forwards, 2);
+  EXPECT_EQ(stats.peak_rounds, 2);
+  EXPECT_EQ(of_broken.run.target_rows, 4);
+  EXPECT_EQ(of_broken.steps, 1);
+}
+
+TEST(BatchStatsTest, AStepWithoutAPassCountsNone) {
+  FakeClock clock;
+  BatchSetup setup = agreeing(clock);
+  setup.draft_rows = broken(setup.draft_rows);
+  TestBatch batch(setup);
+  batch.add(greedy_request({kBroken}, 8, 3));
+  EXPECT_EQ(batch.engine().step().parts.size(), 0u);
+  EXPECT_TRUE(batch.engine().idle());
+  EXPECT_EQ(batch.target.forwards(), 0);
+  const EngineStats& stats = batch.engine().stats();
+  EXPECT_EQ(stats.steps, 1);
+  EXPECT_EQ(stats.target_forwards, 0);
+  EXPECT_EQ(stats.rounds, 0);
+  EXPECT_EQ(stats.round_rows, 0);
+}
+
 TEST(BatchStatsTest, PrefixesAreCounted) {
   TestBatch batch;
   batch.add(greedy_request(some_prompt(11), 3));

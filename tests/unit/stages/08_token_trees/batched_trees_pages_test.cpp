@@ -137,10 +137,15 @@ TEST(BatchedTreesPagesTest, ARequestWhoseLogitsAreBrokenFailsAlone) {
       BatchSetup setup = small_setup({300, 3}, {300, 3});
       auto& rows = in_draft ? setup.draft_rows : setup.target_rows;
       rows = broken(rows);
-      const Results got = TreeBatch(kind, setup).run(requests);
+      TreeBatch batch(kind, setup);
+      const Results got = batch.run(requests);
       expect_same_outputs(got, want, {2});
       EXPECT_EQ(got.at(2).finish_reason, FinishReason::kError);
       EXPECT_TRUE(got.at(2).tokens.empty());
+      const std::int64_t in_rounds = got.at(2).stats.run.target_rows - 19;  // but for its prompt
+      EXPECT_EQ(in_rounds == 0, in_draft) << in_rounds;
+      EXPECT_EQ(batch.engine.stats().round_rows, batch.target.rows());
+      EXPECT_EQ(batch.engine.stats().target_forwards, batch.target.forwards());
     }
   }
 }
