@@ -1,30 +1,19 @@
 // Stage 6's promise on the embedded pair: real logits, real texts, every kind of drafter, and stop
 // texts that span tokens and rounds.
-#include "common/base/mapped_file.h"
-#include "common/embedded_models.h"
 #include "common/speculation/lookup_drafter.h"
 #include "common/speculation/ngram_model.h"
 #include "common/speculation/random_drafter.h"
 #include "stages/programs/cache/make_cache.h"
-#include "tests/batch_fixture.h"
+#include "tests/embedded_batch.h"
 
 namespace specdec::batch {
 namespace {
 
-constexpr int kPositions = 160;
 constexpr const char* kDrafters[] = {"llama", "self", "int8", "lookup", "bigram", "random"};
 
-// The embedded pair, loaded once.
-struct Embedded {
-  LoadedModel target{"target"}, draft{"draft"}, int8{"target", 2, WeightFormat::kInt8};
-  Tokenizer tokenizer = Tokenizer::load(golden_model("target") / "tokenizer.json");
-  std::vector<TokenId> text =
-      tokenizer.encode(read_text_file(embedded_draft_text()).substr(0, 20000), false);
-};
-
-const Embedded& embedded() {
-  static const Embedded embedded;
-  return embedded;
+const LoadedModel& int8_copy() {
+  static const LoadedModel model("target", 2, WeightFormat::kInt8);
+  return model;
 }
 
 // How much memory an engine has. page_size kContiguous: stage 2's cache.
@@ -33,12 +22,6 @@ struct Sizes {
   int pages = 0, draft_pages = 0;  // 0: as many as max_batch requests may need
   EngineOptions options = {};
 };
-
-std::unique_ptr<CachedLlama> make_llama(const LlamaModel& model, int page_size, int pages,
-                                        int max_batch) {
-  if (pages == 0) return std::make_unique<CachedLlama>(model, page_size, kPositions, max_batch);
-  return std::make_unique<CachedLlama>(model, page_size, pages * page_size);
-}
 
 // A drafter by its name, with what it stands on.
 struct DraftSide {
@@ -53,7 +36,9 @@ struct DraftSide {
                                             e.tokenizer.vocab_size(), 2, e.text, max_batch);
       drafter = std::make_unique<SamplingDrafter>(*ngrams, kPositions + 1, max_batch);
     } else {
-      const LoadedModel& loaded = kind == "self" ? e.target : kind == "int8" ? e.int8 : e.draft;
+      const LoadedModel& loaded = kind == "self"   ? e.target
+                                  : kind == "int8" ? int8_copy()
+                                                   : e.draft;
       llama = make_llama(loaded.model, page_size, pages, max_batch);
       drafter = std::make_unique<SamplingDrafter>(llama->llama, kPositions + 1, max_batch);
     }
@@ -97,47 +82,10 @@ struct LlamaEngine {
 
 // ---- requests
 
-// So many tokens of the text, from a random place on.
-std::vector<TokenId> excerpt(std::mt19937& random, int tokens) {
-  const auto& text = embedded().text;
-  const auto first = static_cast<std::ptrdiff_t>(random() % (text.size() - 100));
-  return {text.begin() + first, text.begin() + first + tokens};
-}
-
-bool is_ascii(char c) { return static_cast<unsigned char>(c) < 0x80; }
-
-// A piece of a text that begins and ends between characters; empty where there is none.
-std::string piece(std::mt19937& random, const std::string& text) {
-  if (text.size() < 12) return "";
-  const std::size_t length = 2 + random() % 9, first = random() % (text.size() - length);
-  const std::string found = text.substr(first, length);
-  return std::ranges::all_of(found, is_ascii) ? found : "";
-}
-
-BatchRequest random_request(std::mt19937& random, const std::vector<TokenId>& beginning, int K) {
-  BatchRequest request;
-  GenerationRequest& g = request.generation;
-  if (!one_in(random, 4)) g.prompt = beginning;
-  const std::vector<TokenId> rest = excerpt(random, between(random, 1, 10));
-  g.prompt.insert(g.prompt.end(), rest.begin(), rest.end());
-  g.max_new_tokens = between(random, 6, 26);
-  if (!one_in(random, 3)) g.eos_ids = embedded().target.model.config().eos_ids;
-  request.speculation = random_speculation(random);
-  request.seed = random();
-  request.spec_length = one_in(random, 5) ? 0 : between(random, 1, K);
-  request.context_limit =
-      one_in(random, 4) ? static_cast<int>(g.prompt.size()) + g.max_new_tokens : kPositions;
-  return request;
-}
-
 // The request alone; one in three gets a stop text out of what it writes without.
 Outcome alone_with_stop(std::mt19937& random, BatchRequest& request, std::string_view kind) {
   Outcome outcome = alone(request, kind);
-  if (!one_in(random, 3)) return outcome;
-  const std::string stop = piece(random, outcome.text);
-  if (stop.empty()) return outcome;
-  request.generation.stop = {"not in any text of this", stop};
-  return alone(request, kind);
+  return add_stop(random, request, outcome.text) ? alone(request, kind) : outcome;
 }
 
 int least_pages(const std::vector<Arrival>& arrivals, int page_size) {
@@ -271,28 +219,13 @@ TEST(BatchStopTexts, AreFoundAcrossTokensAndRounds) {
   std::vector<Outcome> want;
   int spanning = 0;
   for (int i = 0; i < 6; i++) {
-    BatchRequest request;
-    request.generation.prompt = excerpt(random, 12);
-    request.generation.max_new_tokens = 30;
-    request.spec_length = 3;
-    request.context_limit = kPositions;
-    const Outcome free = alone(request, "llama");
-    const auto first =
-        static_cast<std::ptrdiff_t>(free.rounds[0].emitted() + free.rounds[1].emitted());
-    const std::size_t cut =
-        embedded()
-            .tokenizer.decode(std::span(free.tokens).first(static_cast<std::size_t>(first)))
-            .size();
-    const std::string stop = free.text.substr(cut - 3, 6);
-    if (!std::ranges::all_of(stop, is_ascii)) continue;
+    BatchRequest request = greedy_request(random, 3);
+    const std::string stop = text_across_rounds(alone(request, "llama"));
+    if (stop.empty()) continue;
     request.generation.stop = {stop};
     arrivals.push_back({.request = request});
     want.push_back(alone(request, "llama"));
-    const Outcome& o = want.back();
-    const auto before = o.tokens.size() - static_cast<std::size_t>(o.rounds.back().emitted());
-    spanning +=
-        embedded().tokenizer.decode(std::span(o.tokens).first(before)).size() > o.text.size() ? 1
-                                                                                              : 0;
+    spanning += ends_before_its_last_round(want.back()) ? 1 : 0;
   }
   EXPECT_GE(spanning, 3) << "begin before the last round, or nothing was tested";
   LlamaEngine on("llama",

@@ -8,11 +8,6 @@ namespace {
 constexpr int V = 6;
 constexpr int kPositions = 96;  // of the target
 
-template <typename Shape, typename... Arguments>
-MakeTreeShape shape(Arguments... arguments) {
-  return [=] { return std::make_unique<Shape>(arguments...); };
-}
-
 TreeKind random_kind(std::mt19937& random) {
   const auto rules = sibling_rules();
   const NamedSiblingRule& rule = rules[random() % rules.size()];

@@ -13,6 +13,11 @@
 // Engines whose rounds are trees, on tables; and what a request comes to alone.
 namespace specdec::batch {
 
+template <typename Shape, typename... Arguments>
+MakeTreeShape shape(Arguments... arguments) {
+  return [=] { return std::make_unique<Shape>(arguments...); };
+}
+
 // How an engine's trees are made and judged.
 struct TreeKind {
   MakeTreeShape shape = {};  // null: lookup
@@ -37,14 +42,15 @@ struct TreeKind {
 
 // Stage 8's decode loop for one request.
 inline Outcome run_tree_alone(LanguageModel& target, TreeDrafter& drafter,
-                              const NamedSiblingRule& rule, const BatchRequest& request) {
+                              const NamedSiblingRule& rule, const BatchRequest& request,
+                              const Tokenizer* tokenizer = nullptr) {
   Outcome outcome;
   Dice dice(request.seed);
   const SpeculationOptions& options = request.speculation;
   SamplingTreeJudge judge(target.backend(), dice, options.sampling, options.draft_temperature, rule,
                           drafter.room().verified + 1, target.vocab_size());
   TreeSteps steps(target, drafter, request.spec_length, context_limit(target, request));
-  Generation generation(request.generation, nullptr);
+  Generation generation(request.generation, tokenizer);
   std::vector<TokenId> context = request.generation.prompt;
   steps.prefill(context);
   while (!generation.finished()) {
@@ -57,6 +63,7 @@ inline Outcome run_tree_alone(LanguageModel& target, TreeDrafter& drafter,
     count_round(outcome.stats, round);
   }
   outcome.tokens.assign(generation.tokens().begin(), generation.tokens().end());
+  outcome.text = generation.text();
   outcome.finish_reason = generation.finish_reason();
   return outcome;
 }
