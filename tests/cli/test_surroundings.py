@@ -132,6 +132,19 @@ class SurroundingsTest(unittest.TestCase):
                         (code, errors))
         report.unlink(missing_ok=True)
 
+    # ---- values that are missing ----
+
+    @over(PROGRAMS)
+    def test_an_option_is_no_value_of_the_one_before(self, program):
+        options = options_that_take(program, "[A-Z]+(?:[|,][A-Z]+)*")
+        self.assertGreater(len(options), 0)
+        for option in options:
+            for value in ("--help", "--nonsense"):
+                result = call(program, option, value, cwd=self.folder)
+                self.expect_refusal(result, f"{option} takes ", f"{value} follows it")
+                self.assertEqual(result[1], "")
+        self.expect_nothing_left()
+
     # ---- files that are written ----
 
     def outputs(self, program):

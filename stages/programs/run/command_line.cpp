@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <exception>
 #include <new>
+#include <span>
 #include <system_error>
 
 #include <CLI/CLI.hpp>
@@ -144,6 +145,18 @@ void add_all(CLI::App& app, const CommandLine& line) {
   }
 }
 
+// Refuses an option in place of another one's value, which the parser would take for it, as in
+// "--trace --quiet".
+void check_values(const CommandLine& line, std::span<const std::string> arguments) {
+  for (std::size_t i = 1; i < arguments.size(); i++) {
+    const std::string &name = arguments[i - 1], &value = arguments[i];
+    const Option* option = find_option(line.options, name);
+    if (option == nullptr || option->value_name().empty() || !value.starts_with("--")) continue;
+    fail("{} takes {}, and {} follows it; a value that begins with -- is written {}={}", name,
+         option->value_name(), value, name, value);
+  }
+}
+
 // Parses, and runs the body unless --help or --version was asked for.
 int parse_and_run(CLI::App& app, int argc, char** argv, const std::function<int()>& body) {
   try {
@@ -159,6 +172,7 @@ int parse_and_run(CLI::App& app, int argc, char** argv, const std::function<int(
 void parse(const CommandLine& line, std::vector<std::string> arguments) {
   CLI::App app;
   add_all(app, line);
+  check_values(line, arguments);
   std::ranges::reverse(arguments);  // as CLI11 wants them
   app.parse(arguments);
 }
@@ -178,6 +192,7 @@ int run_program(const CommandLine& line, int argc, char** argv, const std::funct
   try {
     CLI::App app(line.description, line.program);
     add_all(app, line);
+    check_values(line, std::vector<std::string>(argv + 1, argv + argc));
     const int code = parse_and_run(app, argc, argv, body);
     flush_stdout();
     return code;

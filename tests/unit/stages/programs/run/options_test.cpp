@@ -212,6 +212,19 @@ TEST(OptionsTest, SpecLengthOfStage7IsANumberOrAuto) {
   }
 }
 
+TEST(OptionsTest, AnOptionIsNoValueOfTheOneBefore) {
+  EXPECT_EQ(refusal(4, {"--trace", "--quiet"}),
+            "--trace takes FILE, and --quiet follows it; a value that begins with -- is written "
+            "--trace=--quiet");
+  EXPECT_THAT(refusal(4, {"--stop", "a", "--stop", "--", "--quiet"}), HasSubstr("--stop=--"));
+  EXPECT_THAT(refusal(4, {"--max-new-tokens", "--prompt"}), HasSubstr("--max-new-tokens takes N"));
+  const RunOptions options =
+      parse(4, {"--quiet", "--ignore-eos", "--trace=--quiet", "--stop=--", "--prompt", "-one"});
+  EXPECT_EQ(options.trace, "--quiet");
+  EXPECT_EQ(options.stop, std::vector<std::string>{"--"});
+  EXPECT_EQ(options.prompt, "-one");
+}
+
 TEST(OptionsTest, HelpIsTrueForTheStage) {
   const auto help_of = [](int stage) {
     RunOptions options;
