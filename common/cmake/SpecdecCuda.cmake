@@ -1,18 +1,22 @@
 # Decides whether the CUDA backend is built and sets SPECDEC_HAVE_CUDA. The language is enabled
 # only where that is so: a build without CUDA configures as if it did not exist. AUTO asks for a GPU,
-# too, since nothing else could run the code; ON compiles it anyway.
+# too, since nothing else could run the code; ON compiles it anyway. What programs without CUDA say
+# of the reason is in SPECDEC_WHY_NO_CUDA, which has no semicolon.
 set(SPECDEC_HAVE_CUDA OFF)
 if(NOT SPECDEC_CUDA MATCHES "^(AUTO|ON|OFF)$")
   message(FATAL_ERROR "SPECDEC_CUDA is '${SPECDEC_CUDA}'; it takes AUTO, ON or OFF")
 endif()
 if(SPECDEC_CUDA STREQUAL "OFF")
   message(STATUS "CUDA: off")
+  set(SPECDEC_WHY_NO_CUDA "it was configured with SPECDEC_CUDA=OFF")
   return()
 endif()
 
 execute_process(COMMAND nvidia-smi -L OUTPUT_VARIABLE gpus ERROR_QUIET)
 if(SPECDEC_CUDA STREQUAL "AUTO" AND NOT gpus MATCHES "GPU 0")
   message(STATUS "CUDA: NOT CHECKED, no GPU found (the preset cuda compiles for one)")
+  set(SPECDEC_WHY_NO_CUDA
+      "no GPU was found when it was configured, and SPECDEC_CUDA=ON was not given")
   return()
 endif()
 
@@ -28,6 +32,8 @@ if(capability AND capability VERSION_LESS 8.0)
   elseif(SPECDEC_CUDA STREQUAL "AUTO")
     message(STATUS "CUDA: NOT CHECKED, this GPU has compute capability ${capability}, and the "
                    "kernels need 8.0")
+    set(SPECDEC_WHY_NO_CUDA "the GPU that was found has compute capability ${capability}, and the \
+kernels need 8.0")
     return()
   endif()
 endif()
@@ -72,4 +78,5 @@ elseif(SPECDEC_CUDA STREQUAL "ON")
                       "Toolkit, put nvcc on PATH, or configure with -DSPECDEC_CUDA=OFF")
 else()
   message(STATUS "CUDA: NOT CHECKED, no nvcc found; the CPU part builds alone")
+  set(SPECDEC_WHY_NO_CUDA "no working nvcc was found when it was configured")
 endif()

@@ -41,7 +41,7 @@ def is_stale(results):
 def problem_of(program):
     """Why nothing can be measured; empty where something can."""
     if not program.is_file():
-        return "NOT MEASURED: built without CUDA: nvcc was not found when the build was configured"
+        return f"NOT MEASURED: built without CUDA, or not at all: there is no {program.name}"
     first = bench.listed(program, [])[:1]
     return first[0] if first and first[0].startswith("NOT MEASURED") else ""
 

@@ -7,7 +7,7 @@ namespace specdec {
 
 CudaSupport cuda_support() {
   CudaSupport support;
-  support.problem = "built without CUDA: nvcc was not found when this program was configured";
+  support.problem = "built without CUDA: " SPECDEC_WHY_NO_CUDA;
   return support;
 }
 
