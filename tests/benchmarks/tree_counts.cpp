@@ -18,6 +18,7 @@
 #include "stages/08_token_trees/best_shape.h"
 #include "stages/08_token_trees/lookup_tree_drafter.h"
 #include "stages/08_token_trees/tree_steps.h"
+#include "stages/programs/trees/tree_profile.h"
 #include "tests/engine_fixture.h"
 
 namespace specdec {
@@ -174,28 +175,11 @@ MakeTreeShape planned(const Likeliest::Plan& plan) {
 
 // How often the target went on with each rank at each level, of all rounds that got there.
 AcceptanceByRank measure_ranks(Experiment& experiment, const std::vector<int>& widths) {
-  AcceptanceByRank hits(widths.size());
-  std::vector<int> places(widths.size());
-  for (std::size_t level = 0; level < widths.size(); level++) {
-    hits[level].resize(static_cast<std::size_t>(widths[level]));
-  }
-  experiment.trees(planned(plan_of_widths(widths)),
-                   [&](const TreeRound& round, const TokenTree& tree) {
-                     int node = TokenTree::kRoot;
-                     for (std::size_t level = 0; level < round.tested_at.size(); level++) {
-                       places[level]++;
-                       if (level == round.path.size()) return;
-                       const auto trials = tree.trials(node);
-                       node = round.path[level];
-                       for (std::size_t rank = 0; rank < trials.size(); rank++) {
-                         hits[level][rank] += trials[rank].node == node;
-                       }
-                     }
-                   });
-  for (std::size_t level = 0; level < widths.size(); level++) {
-    for (double& hit : hits[level]) hit /= std::max(1, places[level]);
-  }
-  return hits;
+  TreeProfile profile;
+  experiment.trees(
+      planned(plan_of_widths(widths)),
+      [&](const TreeRound& round, const TokenTree& tree) { profile.count(tree, round); });
+  return profile.acceptance();
 }
 
 json shapes(Experiment& experiment) {
