@@ -171,8 +171,9 @@ class TreesTest(ProgramTest):
 
     def profile(self, *arguments):
         path = self.folder / "profile.json"
-        run("--tree", "top:4x2", "--write-tree-profile", path, "--max-new-tokens", 60, *arguments)
-        return path, json.loads(path.read_text())
+        result = run("--tree", "top:4x2", "--write-tree-profile", path, "--max-new-tokens", 60, *arguments)
+        self.assertEqual(result["tree_profile"], json.loads(path.read_text()))
+        return path, result["tree_profile"]
 
     def test_a_profile_counts_what_the_trace_tells(self):
         for words in ([], ["--draft-kind", "bigram"], ["--temperature", 1, "--seed", 5]):
@@ -211,6 +212,7 @@ class TreesTest(ProgramTest):
             result, trace = self.trace("--tree", "best:6", "--spec-length", 3, "--tree-profile", path,
                                        "--max-new-tokens", 30)
             self.assertEqual(result["tokens"], plain)
+            self.assertEqual(result["tree_profile"], json.loads(path.read_text()) | {"measured_for": None})
             depths = [entry["depth"] for entry in trace["rounds"][0]["tree"]["nodes"]]
             return [depths.count(depth) for depth in range(max(depths) + 1)]
 

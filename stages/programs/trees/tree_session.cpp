@@ -208,6 +208,7 @@ double TreeSession::plain_step_seconds() {
 Json TreeSession::fields() const {
   return {{"draft", draft.to_json()},
           {"tree", options.no_speculation ? Json(nullptr) : Json(options.tree)},
+          {"tree_profile", profile.levels.empty() ? Json(nullptr) : to_json(profile)},
           {"siblings", is_greedy(options) ? "greedy" : options.siblings},
           {"spec_length", options.no_speculation ? 0 : room.spec_length},
           {"lossless", true}};
