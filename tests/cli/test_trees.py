@@ -46,6 +46,24 @@ class TreesTest(ProgramTest):
         chains = run("--max-new-tokens", 40, "--tree", "chains:3", "--temperature", 1, "--seed", 1)["stats"]
         self.assertLess(chains["nodes"], chains["trials"], "chains that begin alike share nodes")
 
+    def test_a_text_goes_on_to_the_end_of_both_contexts(self):
+        words = ["--prompt-ids", "3840,71,5", "--max-new-tokens", "2045", "--ignore-eos"]
+        want = run_program_json(PROGRAMS / PLAIN, *words)["tokens"]
+        for more in ("paged", "--tree", "top:3x2x1"), ("contiguous", "--tree", "grow:12"):
+            got = run_program_json(PROGRAMS / TREES, *words, "--cache", *more)
+            self.assertEqual(got["tokens"], want, more)
+
+    def test_the_drafts_temperature_counts_where_the_target_has_none(self):
+        want = run("--max-new-tokens", 40, "--no-speculation")["tokens"]
+        drawn = ["--max-new-tokens", 40, "--draft-temperature", 1, "--seed", 2]
+        got = run(*drawn, "--tree", "chains:3")
+        self.assertEqual(got["tokens"], want)
+        self.assertGreater(got["stats"]["nodes"], got["stats"]["drafted"], "the three chains differ")
+        chain, stage_five = run(*drawn, "--tree", "chains:1"), run_program_json(
+            PROGRAMS / SAMPLING, "--prompt", PROMPT, *map(str, drawn))
+        for count in ("rounds", "drafted", "accepted", "tested"):
+            self.assertEqual(chain["stats"][count], stage_five["stats"][count], count)
+
     def test_one_chain_is_stage_five(self):
         words = ["--max-new-tokens", "40", "--temperature", "0.9", "--top-p", "0.9", "--seed", "7", "--spec-length", "4"]
         want = run_program_json(PROGRAMS / SAMPLING, "--prompt", PROMPT, *words)

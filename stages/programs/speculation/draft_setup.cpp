@@ -138,11 +138,11 @@ void DraftSetup::make_drafter(const DraftRoom& room) {
 }
 
 void DraftSetup::make_llama(const LlamaModel& model, const DraftRoom& room) {
-  const int positions = std::min(room.positions, model.config().max_seq_len);
+  const int places = std::min(room.positions, model.config().max_seq_len) + room.nodes;
   RunOptions of_draft = options_;
   of_draft.page_size = options_.draft_page_size;
   of_draft.pages = room.pages;  // --pages is about the target's
-  CacheLayout layout = cache_layout(of_draft, positions);
+  CacheLayout layout = cache_layout(of_draft, places);
   layout.sequences = room.requests;
   cache_ = make_cache(model, layout);
   model_ = std::make_unique<Llama>(model, *cache_, LlamaOptions{.token_limit = files_.token_limit});

@@ -30,6 +30,7 @@ struct DraftRoom {
   int positions = 0;  // of the longest request, drafts included
   int requests = 1;   // that are drafted for at a time
   int pages = 0;      // of the draft model's paged cache; 0: enough for one request
+  int nodes = 0;      // of a tree, which its cache has behind the positions
 };
 
 // Where drafts keep the distributions that they were drawn from. kNone: nowhere, drafting is

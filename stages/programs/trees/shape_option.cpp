@@ -112,7 +112,8 @@ AcceptanceByRank embedded_acceptance() {
 }
 
 bool is_greedy(const RunOptions& options) {
-  return options.sampling.temperature == 0 && options.sampling.repetition_penalty == 1;
+  return options.sampling.temperature == 0 && options.sampling.repetition_penalty == 1 &&
+         options.draft_temperature.value_or(0) == 0;
 }
 
 void check_tree_options(const RunOptions& options) {

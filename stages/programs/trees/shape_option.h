@@ -25,7 +25,7 @@ inline constexpr int kMostNodes = 255;
 // Throws Error where the options of stage 8 do not go together, saying which and what to do.
 void check_tree_options(const RunOptions& options);
 
-// Whether the likeliest token is always taken, as the logits have it.
+// Whether both models always take the likeliest token, as their logits have it.
 bool is_greedy(const RunOptions& options);
 
 }  // namespace specdec

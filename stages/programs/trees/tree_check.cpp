@@ -35,7 +35,7 @@ class Check {
     request_.max_new_tokens = static_cast<int>(want.size());
     const int positions = std::min(static_cast<int>(text.prompt.size() + want.size()) + room.levels,
                                    model_.config().max_seq_len);
-    DraftSetup draft(options, files_, model_, {.positions = positions + room.nodes});
+    DraftSetup draft(options, files_, model_, {.positions = positions, .nodes = room.nodes});
     ModelTreeDrafter drafter(*draft.model(), make_shape, positions + 1, model_.config().vocab_size);
     const auto cache = make_cache(model_, cache_layout(options, positions + room.nodes));
     Llama target(model_, *cache, {.token_limit = files_.token_limit});

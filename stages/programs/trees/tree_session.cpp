@@ -22,16 +22,15 @@ MakeTreeShape shape_of(const RunOptions& options, const TreeProfile& profile) {
                     profile.levels.empty() ? embedded_acceptance() : profile.acceptance());
 }
 
-// Places in the caches: positions, and the nodes of a tree behind them.
-SpeculationRoom tree_room(const RunOptions& options, const ModelFiles& files,
-                          const GenerationRequest& request, const MakeTreeShape& shape) {
-  SpeculationRoom room = speculation_room(options, files, request);
-  if (!options.no_speculation) room.spec_length = shape()->room().levels;
-  return room;
+TreeRoom room_of_trees(const RunOptions& options, const MakeTreeShape& shape) {
+  return options.no_speculation ? TreeRoom{} : shape()->room();
 }
 
-int places_for(const RunOptions& options, const SpeculationRoom& room, const MakeTreeShape& shape) {
-  return room.positions + (options.no_speculation ? 0 : shape()->room().nodes);
+// K is the levels of a tree.
+SpeculationRoom room_of_rounds(RunOptions options, const ModelFiles& files,
+                               const GenerationRequest& request, const MakeTreeShape& shape) {
+  options.spec_length = room_of_trees(options, shape).levels;
+  return speculation_room(options, files, request);
 }
 
 // No tree: every round is a plain step.
@@ -83,16 +82,18 @@ TreeSession::TreeSession(const RunOptions& options_)
       request(read_request(files, options)),
       profile(read_tree_profile(options)),
       shape(shape_of(options, profile)),
-      room(tree_room(options, files, request, shape)),
+      room(room_of_rounds(options, files, request, shape)),
       backend(make_backend(options)),
       model(load_target(options, files.checkpoint, *backend)),
-      draft(options, files, model, {.positions = places_for(options, room, shape)}),
+      draft(options, files, model,
+            {.positions = room.positions, .nodes = room_of_trees(options, shape).nodes}),
       places(tree_places(*backend, draft.model() ? &draft.model()->backend() : nullptr,
                          find_sibling_rule(options.siblings), looked_at())),
       drafter(make_tree_drafter(options, shape, draft, places, model.config().vocab_size,
                                 room.positions + 1)),
       sizes{drafter->room(), model.config().vocab_size, room.positions + 1, 1},
-      cache(make_target_cache(options, model, places_for(options, room, shape))),
+      cache(
+          make_target_cache(options, model, room.positions + room_of_trees(options, shape).nodes)),
       target(model, *cache, {.token_limit = files.token_limit}),
       timed_target(target),
       timed_drafter(*drafter),
