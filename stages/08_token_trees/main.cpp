@@ -1,9 +1,12 @@
 // Stage 8: token trees. Several continuations are drafted and verified in one pass, and the text
-// goes on along one path.
+// goes on along one path; for one request and for many at once.
 
 #include "stages/08_token_trees/tree_steps.h"
+#include "stages/programs/batch/arrivals.h"
+#include "stages/programs/batch/batch_report.h"
 #include "stages/programs/run/stage_main.h"
 #include "stages/programs/trees/shape_option.h"
+#include "stages/programs/trees/tree_batch.h"
 #include "stages/programs/trees/tree_check.h"
 #include "stages/programs/trees/tree_session.h"
 
@@ -21,13 +24,57 @@ void decode(TreeSession& run) {
 }
 // [end snippet decode]
 
-int run(const RunOptions& options) {
-  check_tree_options(options);
-  if (options.check) return check_token_trees(options);
+int run_one(const RunOptions& options) {
+  check_drafts_differ(options);
   TreeSession session(options);
   decode(session);
   session.finish();
   return kGood;
+}
+
+// [snippet serve]
+void serve(BatchEngine& engine, std::span<const QueuedRequest> queue,
+           std::span<const std::size_t> by_arrival, BatchReport& report) {
+  std::size_t next = 0;
+  while (next < by_arrival.size() || !engine.idle()) {
+    for (; next < by_arrival.size(); next++) {
+      const QueuedRequest& queued = queue[by_arrival[next]];
+      if (queued.arrival > engine.now()) break;
+      try {
+        if (!queued.request) fail("{}", queued.error);
+        report.added(
+            by_arrival[next],
+            engine.add_request(*queued.request, report.delivery(by_arrival[next]), queued.arrival));
+      } catch (const Error& error) {
+        report.refused(by_arrival[next], error.what());
+      }
+    }
+    if (!engine.idle()) {
+      report.after_step(engine.step());  // a tree for every running request
+    } else if (next < by_arrival.size()) {
+      sleep_until(engine, queue[by_arrival[next]].arrival);
+    }
+  }
+}
+// [end snippet serve]
+
+int run_many(const RunOptions& options) {
+  TreeBatch trees(options);
+  ModelFiles files = open_model(options.target);
+  std::vector<QueuedRequest> queue = trees.queue(files);
+  BatchSession session(options, std::move(queue), std::move(files), trees.parts());
+  BatchReport report(session);
+  report.begin();
+  serve(session.engine, session.queue, by_arrival(session.queue), report);
+  trees.add_trees(session);
+  return report.finish();
+}
+
+int run(const RunOptions& options) {
+  check_tree_options(options);
+  if (options.check) return check_token_trees(options);
+  const bool many = !options.requests.empty() || !options.workload.empty();
+  return many ? run_many(options) : run_one(options);
 }
 
 }  // namespace

@@ -269,7 +269,6 @@ class TreesTest(ProgramTest):
         self.expect_bad("there is no such rule", "--siblings", "best")
         self.expect_bad("drafts no trees", "--draft-kind", "random")
         self.expect_bad("07_adaptive_drafting has it", "--spec-length", "auto")
-        self.expect_bad("07_adaptive_drafting has it", "--requests", "-")
         self.expect_bad("07_adaptive_drafting has it", "--draft-length", "entropy")
 
 

@@ -253,7 +253,7 @@ Json BatchReport::summary_json() const {
   total.target_rows = 0;  // the model itself has counted them
   count_target(total, session_.target.counters());
   total.target_forwards = session_.engine.stats().target_forwards;
-  total.draft_forwards = session_.draft.drafter().forwards();
+  total.draft_forwards = session_.engine.rounds().draft_forwards();
   total.draft_seconds = session_.engine.stats().draft_seconds;
   total.verify_seconds = session_.engine.stats().verify_seconds;
   total.cache_bytes = static_cast<std::int64_t>(session_.cache->memory().bytes());
@@ -290,7 +290,7 @@ std::string BatchReport::summary() const {
              session_.backend->name(), stats.steps, ratio(share(stats.rounds, stats.steps)),
              stats.peak_rounds, inflation_note(session_.options)) +
          about_acceptance(total, stats) + about_latency(results) + about_pages(session_.engine) +
-         session_.draft.outgrown(longest_text(results));
+         session_.extras.summary + session_.draft.outgrown(longest_text(results));
 }
 
 Json BatchReport::trace_json() const {
@@ -303,6 +303,7 @@ Json BatchReport::trace_json() const {
     requests.push_back({{"request", id},
                         {"id", session_.queue[place].id},
                         {"prompt_tokens", result.prompt_tokens},
+                        {"prompt_ids", session_.queue[place].request->generation.prompt},
                         {"tokens", result.tokens},
                         {"finish_reason", finish_reason_name(result.finish_reason)},
                         {"stats", to_json(result.stats)}});

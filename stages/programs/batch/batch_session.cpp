@@ -49,12 +49,13 @@ std::unique_ptr<KvCache> make_target_cache(const RunOptions& options, const Llam
 DraftRoom draft_room(const BatchSizes& sizes) {
   return {.positions = static_cast<int>(std::max<std::int64_t>(sizes.longest, 1)),
           .requests = sizes.max_batch,
-          .pages = sizes.draft_pages};
+          .pages = sizes.draft_pages,
+          .nodes = sizes.round.nodes};
 }
 
 std::unique_ptr<BatchJudge> make_batch_judge(Backend& backend, const BatchSizes& sizes,
                                              const LanguageModel& target) {
-  if (!backend.samples()) return nullptr;
+  if (!backend.samples()) return std::make_unique<BatchJudge>();
   return std::make_unique<DeviceBatchJudge>(backend, sizes.max_batch, sizes.spec_length,
                                             target.vocab_size(), target.max_seq_len());
 }
@@ -67,17 +68,23 @@ const LlamaModel* draft_model(const BatchSizes& sizes, const DraftSetup& draft,
 
 }  // namespace
 
-std::vector<QueuedRequest> queue_requests(const RunOptions& options, const ModelFiles& target) {
+std::vector<QueuedRequest> queue_requests(const RunOptions& options, const ModelFiles& target,
+                                          const MakeBatchRequest& make) {
   std::vector<QueuedRequest> queue = read_queue(options, target);
   for (QueuedRequest& queued : queue) {
     try {
-      queued.request = to_batch_request(target, queued.options);
+      queued.request = make(target, queued.options);
     } catch (const Error& error) {
       if (options.requests.empty()) throw;  // it is the command line that is wrong
       queued.error = error.what();
     }
   }
   return queue;
+}
+
+std::unique_ptr<Rounds> make_rounds_of_chains(BatchSession& session) {
+  return std::make_unique<BatchedRounds>(session.target, *session.drafter, *session.judge,
+                                         session.sizes.max_batch, session.sizes.spec_length);
 }
 
 BatchSession::BatchSession(const RunOptions& options_, std::vector<QueuedRequest> requests,
@@ -87,7 +94,7 @@ BatchSession::BatchSession(const RunOptions& options_, std::vector<QueuedRequest
       queue(std::move(requests)),
       backend(make_backend(options)),
       model(load_target(options, files.checkpoint, *backend)),
-      sizes(batch_sizes(options, good_ones(queue))),
+      sizes(batch_sizes(options, good_ones(queue), parts.sizes_of_rounds)),
       draft(options, files, model, draft_room(sizes), parts.drafting),
       drafter(compose_drafter(options.no_speculation ? ComposeDrafter() : parts.compose, draft,
                               draft_room(sizes))),
@@ -98,11 +105,10 @@ BatchSession::BatchSession(const RunOptions& options_, std::vector<QueuedRequest
       judge(make_batch_judge(*backend, sizes, target)),
       engine({.target = target,
               .target_cache = *cache,
-              .drafter = *drafter,
               .draft_cache = drafter.get() == &draft.drafter() ? draft.cache() : nullptr,
               .tokenizer = files.tokenizer_or_null(),
-              .token_limit = files.token_limit,
-              .judge = judge.get()},
+              .token_limit = files.token_limit},
+             parts.make_rounds(*this),
              {.max_batch = sizes.max_batch,
               .spec_length = sizes.spec_length,
               .token_budget = sizes.token_budget,

@@ -1,4 +1,5 @@
 #pragma once
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -19,12 +20,25 @@ namespace specdec {
 // What the options ask for: the lines of --requests, a --workload, or the one prompt; in the order
 // of the input. Throws Error for what cannot be read; a request that asks for too much stays in the
 // list, with its error.
-std::vector<QueuedRequest> queue_requests(const RunOptions& options, const ModelFiles& target);
+using MakeBatchRequest =
+    std::function<BatchRequest(const ModelFiles& target, const RunOptions& options)>;
+std::vector<QueuedRequest> queue_requests(const RunOptions& options, const ModelFiles& target,
+                                          const MakeBatchRequest& make = to_batch_request);
+
+struct BatchSession;
+
+// Makes the rounds of an engine that a session is about to have.
+using MakeRounds = std::function<std::unique_ptr<Rounds>(BatchSession& session)>;
+
+// Chains of drafts, by the session's drafter and judge.
+std::unique_ptr<Rounds> make_rounds_of_chains(BatchSession& session);
 
 // What differs between the stages that serve batches.
 struct BatchParts {
   Drafting drafting = sampled_drafting(KeepProbs::kBesideLogits);
   ComposeDrafter compose = {};  // what it makes has memory for every request from the beginning
+  SizesOfRounds sizes_of_rounds = sizes_of_chains;
+  MakeRounds make_rounds = make_rounds_of_chains;
 };
 
 // Everything that a run of many requests stands on, from the command line: models, caches, draft,
@@ -46,7 +60,8 @@ struct BatchSession {
   MemoryPlan memory;
   std::unique_ptr<KvCache> cache;
   Llama target;
-  std::unique_ptr<BatchJudge> judge;  // null: each request's own, on the host
+  std::unique_ptr<BatchJudge> judge;  // of chains
+  std::shared_ptr<void> of_rounds;    // what rounds of another kind stand on
   BatchEngine engine;
   std::string announcement;  // what a later stage says to people before the first step
   ReportExtras extras;       // and adds to the summary

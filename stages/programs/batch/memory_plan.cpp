@@ -67,18 +67,28 @@ std::string size(std::size_t bytes) {
 
 }  // namespace
 
-BatchSizes batch_sizes(const RunOptions& options, std::span<const BatchRequest> requests) {
+RoundSizes sizes_of_chains(int spec_length) {
+  return {.rows = spec_length + 1, .probs = spec_length, .most_cached = [](const auto& request) {
+            return most_cached(request, std::numeric_limits<int>::max());
+          }};
+}
+
+BatchSizes batch_sizes(const RunOptions& options, std::span<const BatchRequest> requests,
+                       const SizesOfRounds& sizes_of_rounds) {
   BatchSizes sizes;
-  std::vector<std::int64_t> cached, cached_by_draft;
   for (const BatchRequest& request : requests) {
     sizes.spec_length = std::max(sizes.spec_length, request.spec_length);
-    const MostCached most = most_cached(request, std::numeric_limits<int>::max());
+  }
+  sizes.round = sizes_of_rounds(sizes.spec_length);
+  std::vector<std::int64_t> cached, cached_by_draft;
+  for (const BatchRequest& request : requests) {
+    const MostCached most = sizes.round.most_cached(request);
     cached.push_back(most.by_target);
     cached_by_draft.push_back(most.by_draft);
     sizes.longest = std::max(sizes.longest, cached.back());
   }
   sizes.max_batch = std::clamp(static_cast<int>(requests.size()), 1, options.max_batch);
-  const int rows = sizes.max_batch * (sizes.spec_length + 1);
+  const int rows = sizes.max_batch * sizes.round.rows;
   sizes.token_budget = options.token_budget > 0 ? options.token_budget
                                                 : std::max(kLeastTokenBudget, rows + kPromptRows);
   sizes.draft_is_model = sizes.spec_length > 0 && (options.draft_kind == DraftKind::kLlama ||
@@ -99,24 +109,25 @@ BatchSizes batch_sizes(const RunOptions& options, std::span<const BatchRequest> 
 MemoryPlan memory_plan(const RunOptions& options, const BatchSizes& sizes, const LlamaModel& target,
                        const LlamaModel* draft) {
   const bool paged = options.cache == CacheKind::kPaged;
-  const auto cache = [&](const LlamaModel& model, int pages, int page_size) {
-    const std::int64_t region =
-        std::clamp<std::int64_t>(sizes.longest, 1, model.config().max_seq_len);
+  const auto cache = [&](const LlamaModel& model, int pages, int page_size, std::int64_t region) {
     return count(pages, paged ? page_size : region, model.kv_shape().bytes_per_token());
   };
-  const int K = sizes.spec_length, B = sizes.max_batch, V = target.config().vocab_size;
+  const RoundSizes& round = sizes.round;
+  const int B = sizes.max_batch, V = target.config().vocab_size;
+  const auto longest = std::max<std::int64_t>(sizes.longest, 1);
   MemoryPlan plan;
   plan.sizes = sizes;
   plan.available = available_bytes();
   plan.target_weights = weights(target);
-  plan.target_cache = cache(target, sizes.pages, options.page_size);
-  plan.logits = count(B, K + 1, V, sizeof(float));
-  plan.distributions = count(B, K, V, sizeof(double));
+  plan.target_cache = cache(target, sizes.pages, options.page_size, longest);
+  plan.logits = count(B, round.rows, V, sizeof(float));
+  plan.distributions = count(B, round.probs, V, sizeof(double));
   plan.activations = activations(target.config(), sizes.token_budget);
   if (draft != nullptr) {
     if (draft != &target) plan.draft_weights = weights(*draft);
-    plan.draft_cache = cache(*draft, sizes.draft_pages, options.draft_page_size);
-    plan.logits += count(B, draft->config().vocab_size, sizeof(float));
+    const auto region = std::min<std::int64_t>(longest, draft->config().max_seq_len) + round.nodes;
+    plan.draft_cache = cache(*draft, sizes.draft_pages, options.draft_page_size, region);
+    plan.logits += count(B, round.draft_rows, draft->config().vocab_size, sizeof(float));
     plan.activations += activations(draft->config(), LlamaOptions().max_pass_rows);
   }
   plan.page_size = paged ? options.page_size : static_cast<int>(sizes.longest);

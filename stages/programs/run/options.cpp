@@ -13,7 +13,7 @@ constexpr IntegerRange kCounts{1, 1 << 30}, kTokensOfAPage{1, 1 << 20}, kRows{1,
 
 constexpr int kFirstAdaptiveStage = 7, kFirstTreeStage = 8;
 constexpr Stages kAdaptive{kFirstAdaptiveStage, kFirstTreeStage - 1};
-constexpr Stages kBatches{kFirstBatchStage, kLastBatchStage};
+constexpr Stages kBatches = stages_from(kFirstBatchStage);
 
 using Options = std::vector<Option>;
 
@@ -156,7 +156,9 @@ Options round_options(RunOptions& o, int stage) {
        fmt::format("K, tokens drafted per round: 1 to {}{}", kSpecLengths.highest, automatic),
        IntegerOrAuto{&o.spec_length, kSpecLengths, &o.auto_spec_length, kLargestAutoSpecLength,
                      &o.given_spec_length},
-       {.stages = stages, .per_request = true, .later_values = {{"auto", kFirstAdaptiveStage}}}},
+       {.stages = stages,
+        .per_request = stage < kFirstTreeStage,  // one shape of tree for all requests
+        .later_values = {{"auto", kFirstAdaptiveStage}}}},
       {"--no-speculation",
        "decode without speculation, for comparison",
        &o.no_speculation,
@@ -237,7 +239,9 @@ Options tree_options(RunOptions& o) {
        "count acceptances by rank in this run, with --tree top:WIDTHS, and write them together "
        "with those of --tree-profile",
        &o.write_tree_profile,
-       {.stages = stages, .excludes = {"--no-speculation"}, .is_output = true}},
+       {.stages = stages,
+        .excludes = {"--no-speculation", "--requests", "--workload"},
+        .is_output = true}},
   };
 }
 

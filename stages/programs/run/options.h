@@ -79,7 +79,7 @@ struct RunOptions {
   std::string tree_profile;        // file; empty: the embedded pair's acceptances
   std::string write_tree_profile;  // file, when the run is done
 
-  // Stages 6 and 7.
+  // Stages 6 and later.
   std::string requests;  // JSON Lines, "-": stdin; at most one of requests, workload and a prompt
   std::string workload;
   int max_batch = 16;       // requests that run at a time
@@ -113,8 +113,8 @@ int largest_spec_length(const RunOptions& options);
 // Throws Error where the options about K contradict each other or are out of range.
 void check_draft_length(const RunOptions& options);
 
-// The first stage that serves requests in batches, and so has --requests; and the last one so far.
-inline constexpr int kFirstBatchStage = 6, kLastBatchStage = 7;
+// The first stage that serves requests in batches, and so has --requests, as all later ones have.
+inline constexpr int kFirstBatchStage = 6;
 
 // Every option of stages 1 and later, with the words of `stage`; they set what is in `options`.
 std::vector<Option> all_options(int stage, RunOptions& options);

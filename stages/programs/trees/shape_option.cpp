@@ -118,9 +118,7 @@ bool is_greedy(const RunOptions& options) {
 
 void check_tree_options(const RunOptions& options) {
   const NamedSiblingRule& rule = find_sibling_rule(options.siblings);
-  const bool drawn = options.tree.starts_with("chains:") || options.tree.starts_with("distinct:");
-  const auto room = tree_shape(options.tree, options.spec_length)()->room();
-  const double draft_temperature = options.draft_temperature.value_or(options.sampling.temperature);
+  static_cast<void>(tree_shape(options.tree, options.spec_length));
   if (options.auto_spec_length) {
     fail("--spec-length auto: stage 07_adaptive_drafting has it; trees have as many levels as K");
   }
@@ -139,12 +137,18 @@ void check_tree_options(const RunOptions& options) {
     fail("--siblings {} needs drafts that are drawn, and --draft-kind lookup draws none",
          rule.name);
   }
-  if (drawn && draft_temperature == 0 && options.draft_kind != DraftKind::kLookup &&
-      room.trials > room.levels) {
+  check_profile_options(options);
+}
+
+void check_drafts_differ(const RunOptions& options) {
+  const auto shape = tree_shape(options.tree, options.spec_length)();
+  const TreeRoom room = shape->room();
+  const double draft_temperature = options.draft_temperature.value_or(options.sampling.temperature);
+  const bool draws = !options.no_speculation && options.draft_kind != DraftKind::kLookup;
+  if (draws && shape->draws() && draft_temperature == 0 && room.trials > room.levels) {
     fail("--tree {} at --draft-temperature 0: all drafts would be the same; use top, best or grow",
          options.tree);
   }
-  check_profile_options(options);
 }
 
 }  // namespace specdec

@@ -25,6 +25,9 @@ inline constexpr int kMostNodes = 255;
 // Throws Error where the options of stage 8 do not go together, saying which and what to do.
 void check_tree_options(const RunOptions& options);
 
+// The same for what each request of a batch has: its temperatures.
+void check_drafts_differ(const RunOptions& options);
+
 // Whether both models always take the likeliest token, as their logits have it.
 bool is_greedy(const RunOptions& options);
 

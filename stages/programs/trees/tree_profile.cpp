@@ -139,6 +139,11 @@ TreeProfile read_tree_profile(const RunOptions& options) {
   return profile;
 }
 
+MakeTreeShape shape_of(const RunOptions& options, const TreeProfile& profile) {
+  return tree_shape(options.tree, options.spec_length,
+                    profile.levels.empty() ? embedded_acceptance() : profile.acceptance());
+}
+
 void write_tree_profile(const TreeProfile& profile, const std::string& path) {
   if (profile.levels.empty()) {
     fail("--write-tree-profile {}: no draft was tested, so there is nothing to write", path);

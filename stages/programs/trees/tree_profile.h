@@ -7,6 +7,7 @@
 #include "common/base/json_value.h"
 #include "stages/08_token_trees/best_shape.h"
 #include "stages/08_token_trees/tree_judge.h"
+#include "stages/08_token_trees/tree_shape.h"
 #include "stages/programs/run/options.h"
 
 namespace specdec {
@@ -44,6 +45,9 @@ TreeProfile parse_tree_profile(std::string_view text, const std::string& name);
 // stderr that it was measured for something else, and throws Error where it is damaged or this run
 // cannot be added to it (--write-tree-profile).
 TreeProfile read_tree_profile(const RunOptions& options);
+
+// The shape that --tree asks for, with that profile.
+MakeTreeShape shape_of(const RunOptions& options, const TreeProfile& profile);
 
 // Throws Error where nothing was counted.
 void write_tree_profile(const TreeProfile& profile, const std::string& path);

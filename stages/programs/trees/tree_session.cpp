@@ -6,58 +6,22 @@
 #include "common/base/streams.h"
 #include "common/base/terminal.h"
 #include "common/speculation/count_round.h"
-#include "stages/08_token_trees/lookup_tree_drafter.h"
 #include "stages/programs/cache/make_cache.h"
 #include "stages/programs/run/device.h"
 #include "stages/programs/show/report.h"
 #include "stages/programs/speculation/trace_file.h"
 #include "stages/programs/trees/explain_tree.h"
+#include "stages/programs/trees/make_tree_drafter.h"
 #include "stages/programs/trees/shape_option.h"
 
 namespace specdec {
 namespace {
-
-MakeTreeShape shape_of(const RunOptions& options, const TreeProfile& profile) {
-  return tree_shape(options.tree, options.spec_length,
-                    profile.levels.empty() ? embedded_acceptance() : profile.acceptance());
-}
-
-TreeRoom room_of_trees(const RunOptions& options, const MakeTreeShape& shape) {
-  return options.no_speculation ? TreeRoom{} : shape()->room();
-}
 
 // K is the levels of a tree.
 SpeculationRoom room_of_rounds(RunOptions options, const ModelFiles& files,
                                const GenerationRequest& request, const MakeTreeShape& shape) {
   options.spec_length = room_of_trees(options, shape).levels;
   return speculation_room(options, files, request);
-}
-
-// No tree: every round is a plain step.
-class NoTrees final : public TreeDrafter {
- public:
-  SequenceId create() override { return 0; }
-  void release(SequenceId) override {}
-  void draft(std::span<const TreeRequest>) override {}
-  void keep(SequenceId, std::span<const int>) override {}
-  void truncate(SequenceId, int) override {}
-  int length(SequenceId) const override { return 0; }
-  TreeRoom room() const override { return {}; }
-};
-
-std::unique_ptr<TreeDrafter> make_tree_drafter(const RunOptions& options,
-                                               const MakeTreeShape& shape, DraftSetup& draft,
-                                               const TreePlaces& places, int vocab_size,
-                                               int max_context) {
-  if (options.no_speculation) return std::make_unique<NoTrees>();
-  if (options.draft_kind == DraftKind::kLookup) {
-    const TreeRoom room = shape()->room();
-    return std::make_unique<LookupTreeDrafter>(LookupTreeDrafter::Options{
-        .continuations = std::max(1, room.nodes / room.levels), .levels = room.levels});
-  }
-  return std::make_unique<ModelTreeDrafter>(
-      *draft.model(), shape, max_context, vocab_size, 1,
-      make_tree_brancher(places, {shape()->room(), vocab_size, max_context, 1}));
 }
 
 std::unique_ptr<KvCache> make_target_cache(const RunOptions& options, const LlamaModel& model,
@@ -89,8 +53,8 @@ TreeSession::TreeSession(const RunOptions& options_)
             {.positions = room.positions, .nodes = room_of_trees(options, shape).nodes}),
       places(tree_places(*backend, draft.model() ? &draft.model()->backend() : nullptr,
                          find_sibling_rule(options.siblings), looked_at())),
-      drafter(make_tree_drafter(options, shape, draft, places, model.config().vocab_size,
-                                room.positions + 1)),
+      drafter(make_tree_drafter(options, shape, draft, places,
+                                {model.config().vocab_size, room.positions + 1})),
       sizes{drafter->room(), model.config().vocab_size, room.positions + 1, 1},
       cache(
           make_target_cache(options, model, room.positions + room_of_trees(options, shape).nodes)),

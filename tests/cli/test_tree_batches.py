@@ -1,0 +1,172 @@
+"""Stage 8 from outside, for many requests: each comes out as if its trees were the only ones.
+
+usage: test_tree_batches.py FOLDER_OF_PROGRAMS
+"""
+import json
+import math
+import pathlib
+import sys
+import tempfile
+import unittest
+
+from programs import ProgramTest, run_program, run_program_json
+
+TREES = "08_token_trees"
+PROMPT = "Once, in the winter, Sunita came to York."
+REQUESTS = [
+    {"id": "greedy", "prompt": PROMPT, "max_new_tokens": 40},
+    {"id": "same beginning", "prompt": PROMPT + " It was cold.", "max_new_tokens": 30},
+    {"id": "sampled", "prompt": PROMPT, "temperature": 0.8, "seed": 3, "max_new_tokens": 40},
+    {"id": "filtered", "prompt": "The", "temperature": 1.2, "top_k": 20, "top_p": 0.9, "seed": 1 << 63,
+     "max_new_tokens": 30},
+    {"id": "penalty", "prompt": "The sun shone. The", "repetition_penalty": 1.3, "max_new_tokens": 25},
+    {"id": "own draft temperature", "prompt": "Snow fell.", "draft_temperature": 0.7, "max_new_tokens": 25},
+    {"id": "no speculation", "prompt": "Snow fell.", "no_speculation": True, "temperature": 1, "max_new_tokens": 20},
+    {"id": "stops", "prompt": PROMPT, "stop": ["a", "zebra"], "max_new_tokens": 40},
+    {"id": "tight", "prompt": "Snow fell. The sun shone.", "max_new_tokens": 20, "max_context": 31},
+]
+COUNTERS = ("rounds", "drafted", "tested", "accepted", "emitted", "alpha", "acceptance_rate", "mean_round_acceptance",
+            "accepted_per_position", "rounds_by_drafted")
+
+
+def run(*arguments):
+    return run_program(PROGRAMS / TREES, *map(str, arguments))
+
+
+def run_lines(*arguments):
+    """The objects of the requests, and the summary."""
+    code, text, errors = run("--output", "json", *arguments)
+    assert (code, errors) == (0, ""), errors
+    *results, last = [json.loads(line) for line in text.splitlines()]
+    return results, last["summary"]
+
+
+def alone(request, *more):
+    arguments = list(more)
+    for name, value in request.items():
+        option = "--" + name.replace("_", "-")
+        if value is True:
+            arguments.append(option)
+        elif name == "stop":
+            arguments += [argument for text in value for argument in (option, text)]
+        elif name != "id":
+            arguments += [option, ",".join(map(str, value)) if isinstance(value, list) else value]
+    return run_program_json(PROGRAMS / TREES, *map(str, arguments))
+
+
+class TreeBatchesTest(ProgramTest):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def file_of(self, requests):
+        path = self.folder / "requests.jsonl"
+        path.write_text("".join(json.dumps(request) + "\n" for request in requests))
+        return path
+
+    def expect_alone(self, results, wanted, what):
+        self.assertEqual(len(results), len(wanted))
+        for result, want in zip(results, wanted):
+            for field in ("tokens", "text", "finish_reason", "prompt_tokens"):
+                self.assertEqual(result[field], want[field], (what, result["id"], field))
+            for counter in COUNTERS if result["spec_length"] > 0 else ():
+                self.assertEqual(result["stats"][counter], want["stats"][counter], (what, result["id"], counter))
+
+    def test_every_request_is_a_run_of_its_own(self):
+        drawn = [request for request in REQUESTS
+                 if {"temperature", "draft_temperature", "no_speculation"} & set(request)]
+        for requests, *tree in ((REQUESTS, "--tree", "top:3x2x1"),
+                                (REQUESTS, "--tree", "top:2x1x1x1x1x1x1"),
+                                (REQUESTS, "--tree", "best:8", "--siblings", "sample-and-match"),
+                                (REQUESTS, "--tree", "grow:10", "--siblings", "at-least"),
+                                (REQUESTS, "--tree", "grow:10", "--draft-kind", "lookup"),
+                                (REQUESTS, "--tree", "chains:1", "--siblings", "block"),
+                                (drawn, "--tree", "chains:3"),
+                                (drawn, "--tree", "chains:2", "--siblings", "k-sequential", "--draft-kind", "bigram"),
+                                (drawn, "--tree", "distinct:2x2", "--siblings", "coupled", "--spec-length", 2)):
+            wanted = [alone(request, *tree) for request in requests]
+            for more in (["--max-batch", 3], ["--max-batch", 4, "--page-size", 3, "--draft-page-size", 1],
+                         ["--max-batch", 2, "--cache", "contiguous", "--prefill-chunk", 2]):
+                results, summary = run_lines("--requests", self.file_of(requests), *tree, *more)
+                self.expect_alone(results, wanted, (tree, more))
+                self.assertEqual(summary["peak_rounds"], more[1], "they really ran together")
+                self.assertEqual(summary["nodes"], summary["round_rows"] - summary["rounds"])
+
+    def test_in_a_pool_so_small_that_they_lose_their_pages(self):
+        wanted = [alone(request) for request in REQUESTS]
+        results, summary = run_lines("--requests", self.file_of(REQUESTS), "--pages", 40, "--page-size", 3,
+                                     "--draft-pages", 40, "--draft-page-size", 3)
+        self.expect_alone(results, wanted, "few pages")
+        self.assertGreater(summary["preemptions"], 0)
+        self.assertLessEqual(summary["target_pool"]["peak"], 40)
+
+    def test_a_workload_is_as_many_runs(self):
+        """Requests join and leave; their prompts are in the trace."""
+        trace = self.folder / "trace.json"
+        for sampled, *tree in ((0.5, "--tree", "top:3x2x1"), (0.5, "--tree", "grow:12"), (1, "--tree", "chains:3"),
+                               (0.5, "--tree", "top:2x2", "--draft-kind", "lookup"),
+                               (0, "--tree", "chains:1", "--no-speculation")):
+            spec = f"poisson:rate=inf,n=8,min_new_tokens=24,max_new_tokens=24,max_prompt=60,sampled={sampled}"
+            results, summary = run_lines("--workload", spec, "--max-batch", 3, "--trace", trace, *tree)
+            self.assertEqual((summary["peak_rounds"], summary["admissions"]), (3, 8))
+            wanted = []
+            for i, request in enumerate(json.loads(trace.read_text())["requests"]):
+                hot = math.floor((i + 1) * sampled) > math.floor(i * sampled)
+                wanted.append(alone({"prompt_ids": request["prompt_ids"], "max_new_tokens": 24, "seed": i,
+                                     "temperature": 0.8 if hot else 0}, *tree))
+            self.expect_alone(results, wanted, tree)
+
+    def test_at_the_end_of_both_contexts(self):
+        """Places behind the positions: for the nodes of the last trees."""
+        requests = [{"prompt_ids": [3840, 71, 5 + i], "max_new_tokens": 2045, "ignore_eos": True} for i in range(2)]
+        for more in (["--cache", "paged"], ["--cache", "contiguous"]):
+            results, _ = run_lines("--requests", self.file_of(requests), "--tree", "grow:12", *more)
+            self.expect_alone(results, [alone(request, "--tree", "grow:12", *more) for request in requests], more)
+
+    def test_what_people_see(self):
+        trace = self.folder / "trace.json"
+        code, text, errors = run("--requests", self.file_of(REQUESTS[:2]), "--tree", "top:2x2", "--explain",
+                                 "--trace", trace)
+        self.assertEqual(code, 0, errors)
+        self.assertEqual(text, "".join(f"== {request['id']}\n{alone(request, '--tree', 'top:2x2')['text']}\n"
+                                       for request in REQUESTS[:2]))
+        self.assertRegex(errors, r"step \d+: 0 keeps \d of 2 \[\d+\], 1 keeps \d of 2 \[\d+\]; 14 rows;")
+        self.assertRegex(errors, r"\n\d+ rounds of [56]\.\d nodes\n")
+        steps = json.loads(trace.read_text())["steps"]
+        self.assertEqual(sum(part["emitted"] for step in steps for part in step["rounds"]), 70)
+
+    def test_what_cannot_work(self):
+        bad = lambda words, *arguments: self.expect_bad_input(words, PROGRAMS / TREES, *map(str, arguments))
+        one = self.file_of([{"prompt": "a"}])
+        spec = "poisson:rate=inf,n=3"
+        bad("--requests", "--requests", one, "--workload", spec)
+        bad("--requests", "--requests", one, "--prompt", "a")
+        bad("/nowhere", "--requests", "/nowhere")
+        bad("--write-tree-profile", "--requests", one, "--write-tree-profile", self.folder / "profile.json")
+        bad("all drafts would be the same", "--workload", spec, "--tree", "chains:3")
+        bad("no such shape", "--workload", spec, "--tree", "tree:3")
+        bad("use --tree chains:1", "--workload", spec, "--siblings", "block")
+        bad("drafts no trees", "--requests", one, "--draft-kind", "random")
+        bad("07_adaptive_drafting has it", "--requests", one, "--spec-length", "auto")
+        bad("07_adaptive_drafting has it", "--requests", one, "--fallback", "lookup,llama")
+        bad("a round of 3 requests with 15 drafts each takes 48 rows", "--workload", spec, "--token-budget", 47)
+        for field, words in ({"spec_length": 3}, "spec_length belongs to the whole run"), \
+                            ({"tree": "top:2"}, "tree belongs to the whole run"), \
+                            ({"acceptance": "coupled"}, "this stage has no acceptance; 07_adaptive_drafting has it"):
+            bad(words, "--requests", self.file_of([{"prompt": "a"} | field]))
+
+    def test_a_bad_request_is_refused_and_the_others_run(self):
+        requests = [{"prompt": PROMPT}, {"prompt": PROMPT, "temperature": 1}, {"prompt": PROMPT, "no_speculation": True}]
+        path = self.file_of(requests)
+        words = ["--tree", "chains:2", "--max-new-tokens", "20"]
+        code, text, errors = run("--requests", path, "--output", "json", *words)
+        self.assertEqual((code, errors.count("\n")), (2, 1), errors)
+        self.assertIn(f"request 0 ({path}:1) is refused: --tree chains:2 at --draft-temperature 0: all drafts", errors)
+        results = [json.loads(line) for line in text.splitlines()][1:-1]
+        self.expect_alone(results, [alone(request, *words) for request in requests[1:]], words)
+
+
+if __name__ == "__main__":
+    PROGRAMS = pathlib.Path(sys.argv.pop(1))
+    unittest.main()
