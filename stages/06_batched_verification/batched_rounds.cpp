@@ -1,6 +1,7 @@
 #include "stages/06_batched_verification/batched_rounds.h"
 
 #include "common/base/check.h"
+#include "stages/06_batched_verification/draft_one_by_one.h"
 
 namespace specdec {
 
@@ -88,25 +89,12 @@ void BatchedRounds::draft(std::span<RequestState* const> batch) {
   } catch (const CacheFull&) {
     throw;
   } catch (const Error&) {  // logits that are no numbers, but whose?
-    draft_one_by_one();
+    undo_draft(drafting_);
+    draft_one_by_one<DraftRequest>(drafter_, requests_, drafting_);
   }
   for (std::size_t i = 0; i < batch.size(); i++) batch[i]->round.drafted = drafts_[i].size();
 }
 // [end snippet batched-draft]
-
-// Draws have no order, so what is drafted a second time is the same.
-void BatchedRounds::draft_one_by_one() {
-  undo_draft(drafting_);
-  for (std::size_t i = 0; i < requests_.size(); i++) {
-    try {
-      drafter_.draft(std::span(requests_).subspan(i, 1));
-    } catch (const CacheFull&) {
-      throw;
-    } catch (const Error& error) {
-      drafting_[i]->failure = error.what();
-    }
-  }
-}
 
 void BatchedRounds::undo_draft(std::span<RequestState* const> batch) {
   for (RequestState* r : batch) {

@@ -92,8 +92,6 @@ class BatchedRounds final : public Rounds {
   const RaggedPass& pass() const { return pass_; }
 
  private:
-  void draft_one_by_one();
-
   LanguageModel& target_;
   Drafter& drafter_;
   BatchJudge& judge_;

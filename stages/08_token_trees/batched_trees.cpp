@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/base/check.h"
+#include "stages/06_batched_verification/draft_one_by_one.h"
 #include "stages/08_token_trees/keep_path.h"
 
 namespace specdec {
@@ -84,7 +85,8 @@ void TreeRounds::draft(std::span<RequestState* const> batch) {
   } catch (const CacheFull&) {
     throw;
   } catch (const Error&) {  // logits that are no numbers, but whose?
-    draft_one_by_one();
+    undo_draft(drafting_);
+    draft_one_by_one<TreeRequest>(drafter_, requests_, drafting_);
   }
   for (std::size_t i = 0; i < batch.size(); i++) {
     places_[i].round.drafted = places_[i].tree.depth();
@@ -129,20 +131,6 @@ void TreeRounds::roll_back(RequestState& r) {
   keep_path(place_of(r).round, {target_, r.sequence, drafter_, r.draft_sequence}, kept_);
 }
 // [end snippet batched-trees]
-
-// Draws have no order, so what is drafted a second time is the same.
-void TreeRounds::draft_one_by_one() {
-  undo_draft(drafting_);
-  for (std::size_t i = 0; i < requests_.size(); i++) {
-    try {
-      drafter_.draft(std::span(requests_).subspan(i, 1));
-    } catch (const CacheFull&) {
-      throw;
-    } catch (const Error& error) {
-      drafting_[i]->failure = error.what();
-    }
-  }
-}
 
 void TreeRounds::undo_draft(std::span<RequestState* const> batch) {
   for (const RequestState* r : batch) {

@@ -67,7 +67,6 @@ class TreeRounds final : public Rounds {
 
   int levels(const RequestState& request) const;
   SamplingTreeJudge judge_of(RequestState& request);
-  void draft_one_by_one();
   Segment segment(Place& place, const RequestState& request);
   const Place& place_of(const RequestState& request) const;
 
