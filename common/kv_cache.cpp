@@ -7,20 +7,23 @@
 
 #include "common/base/check.h"
 #include "common/base/memory.h"
+#include "kernels/cpu/half.h"
 
 namespace specdec {
 namespace {
 
 // For messages; in floating point, because it may not fit an integer.
 double bytes_needed(const KvShape& shape, std::int64_t slots) {
-  return 2.0 * sizeof(float) * static_cast<double>(slots) * shape.n_layers * shape.n_kv_heads *
-         shape.head_dim;
+  return 2.0 * static_cast<double>(element_size(shape.type)) * static_cast<double>(slots) *
+         shape.n_layers * shape.n_kv_heads * shape.head_dim;
 }
 
 // Aborts unless the shape is one; throws when no memory could hold it.
 int checked_slots(const KvShape& shape, std::int64_t slots) {
   SPECDEC_CHECK(shape.n_layers > 0 && shape.n_kv_heads > 0 && shape.head_dim > 0,
                 "a cache of at least one layer, head and element");
+  SPECDEC_CHECK(shape.type == KvType::kF32 || shape.head_dim % 2 == 0,
+                "numbers of 16 bits in pairs, not in heads of {}", shape.head_dim);
   SPECDEC_CHECK(slots > 0, "room for at least one token, not for {}", slots);
   // Slots and a row's elements are numbered in 32 bits; with fewer than 2^60 bytes, no product of
   // integers overflows here or in the callers.
@@ -39,11 +42,11 @@ int checked_slots(const KvShape& shape, std::int64_t slots) {
 
 KvMemory::KvMemory(Backend& backend, const KvShape& shape, std::int64_t slots)
     : backend_(backend), shape_(shape), slots_(checked_slots(shape, slots)) {
-  const std::size_t elements = static_cast<std::size_t>(slots_) * shape_.width();
+  const std::size_t layer_bytes = static_cast<std::size_t>(slots_) * shape_.key_bytes();
   try {
     for (int i = 0; i < shape_.n_layers; i++) {
-      keys_.emplace_back(backend_, elements);
-      values_.emplace_back(backend_, elements);
+      keys_.emplace_back(backend_, layer_bytes);
+      values_.emplace_back(backend_, layer_bytes);
     }
   } catch (const std::bad_alloc& error) {
     fail(
@@ -57,7 +60,23 @@ KvMemory::KvMemory(Backend& backend, const KvShape& shape, std::int64_t slots)
 KvLayer KvMemory::layer(int i) const {
   SPECDEC_CHECK(0 <= i && i < shape_.n_layers, "layer {} to be one of {}", i, shape_.n_layers);
   const std::size_t layer = static_cast<std::size_t>(i);
-  return {keys_[layer].data(), values_[layer].data()};
+  return {keys_[layer].data(), values_[layer].data(), shape_.type};
+}
+
+KvMemory::Stored KvMemory::read(int layer, int slot) const {
+  const std::size_t width = static_cast<std::size_t>(shape_.width());
+  Stored stored{std::vector<float>(width), std::vector<float>(width)};
+  with_rows(this->layer(layer), [&]<typename T>(KvRows<T> rows) {
+    std::vector<T> row(width);
+    const auto read_row = [&](const T* from, std::vector<float>& to) {
+      backend_.download(from + static_cast<std::size_t>(slot) * width, row.data(),
+                        shape_.key_bytes());
+      std::ranges::transform(row, to.begin(), [](T number) { return cpu::to_float(number); });
+    };
+    read_row(rows.keys, stored.key);
+    read_row(rows.values, stored.value);
+  });
+  return stored;
 }
 
 void KvMemory::copy(int from_slot, int to_slot, int count) {
@@ -66,12 +85,15 @@ void KvMemory::copy(int from_slot, int to_slot, int count) {
                 "{} slots from {} and from {} to be among {}", count, from_slot, to_slot, slots_);
   SPECDEC_CHECK(count <= std::abs(from_slot - to_slot),
                 "{} slots from {} and from {} not to overlap", count, from_slot, to_slot);
-  const std::ptrdiff_t width = shape_.width();
-  for (int i = 0; i < shape_.n_layers; i++) {
-    const KvLayer cache = layer(i);
-    const std::size_t elements = static_cast<std::size_t>(count * width);
-    backend_.copy(cache.keys + from_slot * width, cache.keys + to_slot * width, elements);
-    backend_.copy(cache.values + from_slot * width, cache.values + to_slot * width, elements);
+  const std::size_t bytes = shape_.key_bytes();
+  const auto copy_slots = [&](std::byte* slots) {
+    backend_.copy(slots + static_cast<std::size_t>(from_slot) * bytes,
+                  slots + static_cast<std::size_t>(to_slot) * bytes,
+                  static_cast<std::size_t>(count) * bytes);
+  };
+  for (std::size_t i = 0; i < keys_.size(); i++) {
+    copy_slots(keys_[i].data());
+    copy_slots(values_[i].data());
   }
 }
 

@@ -12,16 +12,17 @@ namespace specdec {
 // A sequence of tokens in a cache or a model; ids of released sequences are used again.
 using SequenceId = std::int32_t;
 
-// What a cache keeps of each token: a key and a value a layer, [n_kv_heads * head_dim] float32.
+// What a cache keeps of each token: a key and a value a layer, [n_kv_heads * head_dim] of the type.
 struct KvShape {
   int n_layers = 0;
   int n_kv_heads = 0;
   int head_dim = 0;
+  KvType type = KvType::kF32;
 
   int width() const { return n_kv_heads * head_dim; }
+  std::size_t key_bytes() const { return static_cast<std::size_t>(width()) * element_size(type); }
   std::size_t bytes_per_token() const {
-    return std::size_t{2} * static_cast<std::size_t>(n_layers) * static_cast<std::size_t>(width()) *
-           sizeof(float);
+    return std::size_t{2} * static_cast<std::size_t>(n_layers) * key_bytes();
   }
 };
 
@@ -37,6 +38,12 @@ class KvMemory {
   std::size_t bytes() const { return static_cast<std::size_t>(slots_) * shape_.bytes_per_token(); }
   KvLayer layer(int i) const;
 
+  // What a slot holds in a layer, as float32 on the host.
+  struct Stored {
+    std::vector<float> key, value;  // [width]
+  };
+  Stored read(int layer, int slot) const;
+
   // Copies `count` slots in every layer. REQUIRES: no overlap.
   void copy(int from_slot, int to_slot, int count);
 
@@ -47,7 +54,7 @@ class KvMemory {
   Backend& backend_;
   KvShape shape_;
   int slots_;
-  std::vector<DeviceArray<float>> keys_, values_;  // one a layer, [slots, width]
+  std::vector<DeviceArray<std::byte>> keys_, values_;  // one a layer, [slots, width] of the type
 };
 
 // Not enough room in a cache; nothing has changed. what(): one line with the counts.

@@ -29,7 +29,8 @@ struct LlamaCounters {
 // A Llama on a backend with a cache: the engine of all stages from 2 on.
 class Llama final : public LanguageModel {
  public:
-  // REQUIRES: the cache has the model's KvShape and backend; both outlive this object.
+  // REQUIRES: the cache has the model's KvShape, of either type, and its backend; both outlive this
+  // object.
   Llama(const LlamaModel& model, KvCache& cache, const LlamaOptions& options = {});
 
   using LanguageModel::forward;

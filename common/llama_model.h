@@ -35,7 +35,9 @@ class LlamaModel {
   const LlamaConfig& config() const { return config_; }
   Backend& backend() const { return backend_; }
   HeadShape heads() const { return {config_.n_heads, config_.n_kv_heads, config_.head_dim}; }
-  KvShape kv_shape() const { return {config_.n_layers, config_.n_kv_heads, config_.head_dim}; }
+  KvShape kv_shape(KvType type = KvType::kF32) const {
+    return {config_.n_layers, config_.n_kv_heads, config_.head_dim, type};
+  }
 
   const WeightMatrix& embedding() const { return *embedding_; }
   const LlamaLayer& layer(int i) const { return layers_[static_cast<std::size_t>(i)]; }

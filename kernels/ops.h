@@ -9,6 +9,7 @@
 #include <string>
 
 #include "kernels/device_memory.h"
+#include "kernels/kv_layer.h"
 #include "kernels/sampling.h"
 
 namespace specdec {
@@ -60,12 +61,6 @@ class WeightMatrix {
  private:
   int rows_, width_;
   std::size_t bytes_;
-};
-
-// One layer's keys and values. Slot s holds those of one token, [Hkv, D] each, keys rotated.
-struct KvLayer {
-  float* keys = nullptr;    // [slots, Hkv * D]
-  float* values = nullptr;  // [slots, Hkv * D]
 };
 
 // Where the tokens of a pass stand in their sequences and in the cache; device memory.
@@ -148,7 +143,7 @@ class Backend : public DeviceAllocator {
   virtual void upload(const void* host, void* device, std::size_t bytes) = 0;
   virtual void download(const void* device, void* host, std::size_t bytes) = 0;
   // Device to device. REQUIRES: no overlap.
-  virtual void copy(const float* from, float* to, std::size_t count) = 0;
+  virtual void copy(const void* from, void* to, std::size_t bytes) = 0;
   // Packs matrices of the same type and width, one below the other, into one: its outputs are
   // theirs side by side.
   virtual std::unique_ptr<const WeightMatrix> load_matrix(
@@ -213,8 +208,8 @@ class Backend : public DeviceAllocator {
   // with element i + D / 2 (Su et al. 2021, in the half-split order of Hugging Face).
   virtual void rope(DeviceRows x, ConstDeviceRows cosines, ConstDeviceRows sines) = 0;
 
-  // Writes the rows of k and v, [T, Hkv * D], to places.slots of the cache. REQUIRES: the slots are
-  // distinct.
+  // Writes the rows of k and v, [T, Hkv * D], to places.slots of the cache, rounded to its type.
+  // REQUIRES: the slots are distinct.
   virtual void store_kv(ConstDeviceRows k, ConstDeviceRows v, const RowPlaces& places,
                         KvLayer cache) = 0;
 
@@ -226,13 +221,16 @@ class Backend : public DeviceAllocator {
     store_kv(k, v, places, cache);
   }
 
-  // Moves keys and values of `width` floats, one move after the other: what one reads, a later one
-  // may overwrite. moves: host memory. REQUIRES: none moves a slot to itself.
+  // Moves keys and values of `width` numbers, one move after the other: what one reads, a later one
+  // may overwrite. moves: host memory. REQUIRES: none moves a slot to itself; a slot's keys take a
+  // multiple of 4 bytes.
   virtual void move_slots(KvLayer cache, int width, std::span<const SlotMove> moves) {
+    const std::size_t bytes = static_cast<std::size_t>(width) * element_size(cache.type);
     for (const auto [from, to] : moves) {
-      for (float* rows : {cache.keys, cache.values}) {
-        copy(rows + std::ptrdiff_t{from} * width, rows + std::ptrdiff_t{to} * width,
-             static_cast<std::size_t>(width));
+      for (void* rows : {cache.keys, cache.values}) {
+        auto* slots = static_cast<std::byte*>(rows);
+        copy(slots + static_cast<std::size_t>(from) * bytes,
+             slots + static_cast<std::size_t>(to) * bytes, bytes);
       }
     }
   }

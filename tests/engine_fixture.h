@@ -49,14 +49,14 @@ struct Engine {
 
   Engine(const std::string& name, std::unique_ptr<Backend> backend_, int page_size,
          const LlamaOptions& options = {}, int n_sequences = 4, int max_length = 320,
-         WeightFormat format = WeightFormat::kStored)
+         WeightFormat format = WeightFormat::kStored, KvType kv_type = KvType::kF32)
       : backend(std::move(backend_)), model(Checkpoint(golden_model(name)), *backend, {}, format) {
+    const KvShape shape = model.kv_shape(kv_type);
     if (page_size == 0) {
-      cache =
-          std::make_unique<ContiguousKvCache>(*backend, model.kv_shape(), n_sequences, max_length);
+      cache = std::make_unique<ContiguousKvCache>(*backend, shape, n_sequences, max_length);
     } else {
       const int pages = n_sequences * ((max_length + page_size - 1) / page_size);
-      cache = std::make_unique<PagedKvCache>(*backend, model.kv_shape(), pages, page_size);
+      cache = std::make_unique<PagedKvCache>(*backend, shape, pages, page_size);
     }
     poison(*cache);
     llama = std::make_unique<Llama>(model, *cache, options);

@@ -110,7 +110,7 @@ class PagedTableModel final : public LanguageModel {
   }
 
   void write(const Segment& segment) {
-    const KvLayer memory = cache_.memory().layer(0);
+    const KvRows<float> memory = cache_.memory().layer(0).rows<float>();
     for (int i = 0; i < static_cast<int>(segment.tokens.size()); i++) {
       const int end = length(segment.sequence);
       const int place = end - static_cast<int>(segment.tokens.size()) + i;
@@ -142,7 +142,7 @@ class PagedTableModel final : public LanguageModel {
   }
 
   TokenId read(SequenceId sequence, int place, int position) const {
-    const KvLayer memory = cache_.memory().layer(0);
+    const KvRows<float> memory = cache_.memory().layer(0).rows<float>();
     const int slot = cache_.slot(sequence, place);
     float key = 0, value = 0;
     backend().download(memory.keys + slot, &key, sizeof(key));

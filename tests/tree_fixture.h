@@ -90,13 +90,13 @@ inline void expect_tree_equals_paths(Engine& engine, Engine& reference,
   for (const int node : path) kept.push_back(static_cast<int>(context.size()) + node);
   llama.keep(sequence, static_cast<int>(context.size()), kept);
   ASSERT_EQ(llama.length(sequence), std::ssize(context) + std::ssize(path));
-  poison_beyond(*engine.backend, *engine.cache, sequence);
+  poison_beyond(*engine.cache, sequence);
 
   const SequenceId fresh = reference.llama->create();
   if (!context.empty()) reference.forward(fresh, context, 0);
   reference.forward(fresh, tree.tokens_of(path), 0);
-  ASSERT_TRUE(equal_bits(cached_values(*engine.backend, *engine.cache, sequence),
-                         cached_values(*reference.backend, *reference.cache, fresh)));
+  ASSERT_TRUE(
+      equal_bits(cached_values(*engine.cache, sequence), cached_values(*reference.cache, fresh)));
   const TokenId next = 1;
   ASSERT_TRUE(equal_bits(engine.forward(sequence, std::span(&next, 1), 1)[0],
                          reference.forward(fresh, std::span(&next, 1), 1)[0]));

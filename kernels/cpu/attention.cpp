@@ -15,20 +15,21 @@ constexpr int kMaxTaskRows = 8, kMaxTaskHeads = 32;
 constexpr std::int64_t kWorthSplitting = 100'000;  // multiplications: some 3 us
 
 // Rows of one sequence, and some key and value heads with the query heads that read them.
+template <typename T>
 struct Task {
   ConstDeviceRows q;  // [rows, H * D], from the first of the heads on
   DeviceRows out;     // [rows, H * D], the same
   RowPlaces places;   // from the first row on
   const std::int32_t* pages = nullptr;
   int tail_first = 0;  // of all rows
-  KvLayer cache;       // from the first key and value head on
+  KvRows<T> cache;     // from the first key and value head on
   std::ptrdiff_t slot_width = 0;
   int kv_heads = 0;
   int group = 0;  // query heads of each
   int head_dim = 0;
 
   int tiles() const { return (group + kMaxTileHeads - 1) / kMaxTileHeads; }  // of a group
-  HeadChunk head_chunk(int kv_head, const Chunk& slots) const {
+  HeadChunk<T> head_chunk(int kv_head, const Chunk& slots) const {
     const int offset = kv_head * head_dim;
     return {cache.keys + offset, cache.values + offset, &slots};
   }
@@ -43,7 +44,8 @@ struct Task {
 
 // Looks up positions start .. last, as the first row sees them; those that follow stand for the
 // last once more, so that tiles of keys may be filled up without a look at masked slots.
-void find_chunk(const Task& task, int start, int last, Chunk& chunk) {
+template <typename T>
+void find_chunk(const Task<T>& task, int start, int last, Chunk& chunk) {
   const int page_size = task.places.page_size;
   int page = start / page_size, in_page = start % page_size;
   std::ptrdiff_t slot = 0;
@@ -62,8 +64,9 @@ using RunningOfRow = Running[kMaxTaskHeads];
 
 // Adds the chunk from position `start` on, of one key and value head, to the sums of all rows and
 // query heads that read it. Rows and tiles of query heads take turns.
-void attend_head(const Task& task, int kv_head, int start, const HeadChunk& chunk,
-                 Prefetch prefetch, RunningOfRow* running) {  // [rows]
+template <typename T>
+void attend_head(const Task<T>& task, int kv_head, int start, const HeadChunk<T>& chunk,
+                 Prefetch<T> prefetch, RunningOfRow* running) {  // [rows]
   const int group = task.group, head_dim = task.head_dim;
   for (int r = 0; r < task.q.rows; ++r) {
     const int count = std::min(kAttentionChunk, task.places.positions[r] + 1 - start);
@@ -71,14 +74,15 @@ void attend_head(const Task& task, int kv_head, int start, const HeadChunk& chun
     for (int tile = 0; tile < task.tiles(); ++tile, prefetch.due <<= 1) {
       const int first = group * tile / task.tiles(), end = group * (tile + 1) / task.tiles();
       const int head = kv_head * group + first;
-      kAttendChunk[static_cast<std::size_t>(end - first)](task.q.row(r) + head * head_dim, head_dim,
-                                                          chunk, count, prefetch, &running[r][head],
-                                                          task.out.row(r) + head * head_dim);
+      kAttendChunk<T>[static_cast<std::size_t>(end - first)](
+          task.q.row(r) + head * head_dim, head_dim, chunk, count, prefetch, &running[r][head],
+          task.out.row(r) + head * head_dim);
     }
   }
 }
 
-void divide_by_weight_sums(const Task& task, const RunningOfRow* running) {  // [rows]
+template <typename T>
+void divide_by_weight_sums(const Task<T>& task, const RunningOfRow* running) {  // [rows]
   for (int r = 0; r < task.q.rows; ++r) {
     for (int h = 0; h < task.kv_heads * task.group; ++h) {
       float* out = task.out.row(r) + h * task.head_dim;
@@ -90,7 +94,8 @@ void divide_by_weight_sums(const Task& task, const RunningOfRow* running) {  // 
 // Adds the chunks of positions 0 .. last, which all rows share, to their sums. The heads take turns
 // at each chunk: so keys and values come from memory once, and those of all heads, which lie side
 // by side, one after the other.
-void attend_together(const Task& task, int last, RunningOfRow* running) {  // [rows]
+template <typename T>
+void attend_together(const Task<T>& task, int last, RunningOfRow* running) {  // [rows]
   const std::uint64_t due = due_in_first_turn(task.q.rows * task.tiles());
   Chunk chunks[2];
   Chunk *chunk = &chunks[0], *next = &chunks[1];
@@ -99,7 +104,8 @@ void attend_together(const Task& task, int last, RunningOfRow* running) {  // [r
     const bool has_next = start + kAttentionChunk <= last;
     if (has_next) find_chunk(task, start + kAttentionChunk, last, *next);
     for (int kv_head = 0; kv_head < task.kv_heads; ++kv_head) {
-      const Prefetch prefetch{.next = task.head_chunk(kv_head, *next), .due = has_next ? due : 0};
+      const Prefetch<T> prefetch{.next = task.head_chunk(kv_head, *next),
+                                 .due = has_next ? due : 0};
       attend_head(task, kv_head, start, task.head_chunk(kv_head, *chunk), prefetch, running);
     }
     std::swap(chunk, next);
@@ -107,7 +113,8 @@ void attend_together(const Task& task, int last, RunningOfRow* running) {  // [r
 }
 
 // Adds the chunks from position `start` on to the sums of one row, whose tail they hold.
-void attend_tail(const Task& row, int start, RunningOfRow* running) {  // [1]
+template <typename T>
+void attend_tail(const Task<T>& row, int start, RunningOfRow* running) {  // [1]
   const int last = row.places.positions[0];
   Chunk chunk;
   for (; start <= last; start += kAttentionChunk) {
@@ -119,7 +126,8 @@ void attend_tail(const Task& row, int start, RunningOfRow* running) {  // [1]
 }
 
 // Attention of a task's rows. Meanwhile `out` holds the sums.
-void attend(const Task& task) {
+template <typename T>
+void attend(const Task<T>& task) {
   const int rows = task.q.rows, width = task.kv_heads * task.group * task.head_dim;
   for (int r = 0; r < rows; ++r) std::fill_n(task.out.row(r), width, 0.0f);
   RunningOfRow running[kMaxTaskRows];
@@ -135,9 +143,10 @@ void attend(const Task& task) {
 }
 
 // What attention() is asked for.
+template <typename T>
 struct Call {
   ConstDeviceRows q;
-  const KvLayer& cache;
+  const KvRows<T>& cache;
   const RowPlaces& places;
   const HeadShape& heads;
   DeviceRows out;
@@ -150,13 +159,14 @@ struct Part {
   int first, end;
 };
 
-void attend_part(const Call& call, const Part& part) {
+template <typename T>
+void attend_part(const Call<T>& call, const Part& part) {
   const auto& [q, cache, places, shape, out] = call;
   const int group = shape.n_heads / shape.n_kv_heads;
   for (int first = part.first, next; first < part.end; first = next) {
     next = first + 1;  // the run of rows of one sequence
     while (next < part.end && places.table_starts[next] == places.table_starts[first]) ++next;
-    Task task;
+    Task<T> task;
     task.q = q.slice(first, next - first);
     task.out = out.slice(first, next - first);
     task.places = places.from_row(first);
@@ -178,10 +188,10 @@ void attend_part(const Call& call, const Part& part) {
   }
 }
 
-}  // namespace
-
-void attention(ThreadTeam& team, ConstDeviceRows q, const KvLayer& cache, const RowPlaces& places,
-               const HeadShape& heads, DeviceRows out) {
+template <typename T>
+void attend_all(ThreadTeam& team, const Call<T>& call) {
+  const ConstDeviceRows q = call.q;
+  const HeadShape& heads = call.heads;
   // Blocks of heads and of rows that share reads, but not so large that a thread gets none.
   const int group = heads.n_heads / heads.n_kv_heads;
   const int block_heads =
@@ -194,14 +204,13 @@ void attention(ThreadTeam& team, ConstDeviceRows q, const KvLayer& cache, const 
   const int tasks = row_blocks * head_blocks;
   const auto attend_task = [&](int task) {
     const int first = task % row_blocks * block_rows, first_head = task / row_blocks * block_heads;
-    attend_part({q, cache, places, heads, out},
-                {first_head, std::min(block_heads, heads.n_kv_heads - first_head), first,
-                 std::min(q.rows, first + block_rows)});
+    attend_part(call, {first_head, std::min(block_heads, heads.n_kv_heads - first_head), first,
+                       std::min(q.rows, first + block_rows)});
   };
 
   std::int64_t multiplications = 0;
   for (int t = 0; t < q.rows; ++t)
-    multiplications += std::int64_t{2} * q.width * (places.positions[t] + 1);
+    multiplications += std::int64_t{2} * q.width * (call.places.positions[t] + 1);
   if (multiplications < kWorthSplitting) {
     for (int task = 0; task < tasks; ++task) attend_task(task);
     return;
@@ -210,6 +219,15 @@ void attention(ThreadTeam& team, ConstDeviceRows q, const KvLayer& cache, const 
   team.run([&](int) {
     for (int task; (task = next.fetch_add(1, std::memory_order_relaxed)) < tasks;)
       attend_task(task);
+  });
+}
+
+}  // namespace
+
+void attention(ThreadTeam& team, ConstDeviceRows q, const KvLayer& cache, const RowPlaces& places,
+               const HeadShape& heads, DeviceRows out) {
+  with_rows(cache, [&]<typename T>(const KvRows<T>& rows) {
+    attend_all(team, Call<T>{q, rows, places, heads, out});
   });
 }
 

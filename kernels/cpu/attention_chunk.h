@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "kernels/cpu/exponential.h"
+#include "kernels/cpu/half.h"
 #include "kernels/cpu/sums.h"
 #include "kernels/ops.h"
 
@@ -27,17 +28,18 @@ template <int heads>
 constexpr int kTileKeys = (heads > 3 ? 4 : 8) / kSumVectors;
 constexpr int kTileVectors = 4;  // of a value
 
-// Where the slots of one chunk's positions begin, in floats from the first slot.
+// Where the slots of one chunk's positions begin, in numbers from the first slot.
 using Chunk = std::array<std::ptrdiff_t, kAttentionChunk>;
 
-// The keys and values of one head at a chunk's positions.
+// The keys and values of one head at a chunk's positions, stored as T.
+template <typename T>
 struct HeadChunk {
-  const float* keys = nullptr;    // the head's key in slot 0
-  const float* values = nullptr;  // the head's value in slot 0
+  const T* keys = nullptr;    // the head's key in slot 0
+  const T* values = nullptr;  // the head's value in slot 0
   const Chunk* slots = nullptr;
 
-  const float* key(int j) const { return keys + (*slots)[static_cast<std::size_t>(j)]; }
-  const float* value(int j) const { return values + (*slots)[static_cast<std::size_t>(j)]; }
+  const T* key(int j) const { return keys + (*slots)[static_cast<std::size_t>(j)]; }
+  const T* value(int j) const { return values + (*slots)[static_cast<std::size_t>(j)]; }
 };
 
 // The softmax of one row and head so far.
@@ -49,8 +51,9 @@ struct Running {
 // Prefetches the next chunk while this one is computed, a little at a time: memory that is waited
 // for chunk by chunk stands idle in between. Those that share the chunk take turns, one key and
 // value each.
+template <typename T>
 struct Prefetch {
-  HeadChunk next;
+  HeadChunk<T> next;
   std::uint64_t due = 0;  // bit j: number j is due in this turn
 
   void key(int j, int head_dim) const {
@@ -63,8 +66,8 @@ struct Prefetch {
  private:
   static_assert(kAttentionChunk <= 64);  // bits of due
   bool is_due(int j) const { return (due >> j & 1) != 0; }
-  static void prefetch(const float* from, int count) {
-    constexpr int kCacheLine = 64 / sizeof(float);
+  static void prefetch(const T* from, int count) {
+    constexpr int kCacheLine = 64 / sizeof(T);
     asm volatile("");  // GCC would take a function that only prefetches for one without effects
     for (int i = 0; i < count; i += kCacheLine) {
       __builtin_prefetch(from + i, /*write=*/0, /*locality=*/2);  // into the second level
@@ -82,10 +85,10 @@ std::uint64_t due_in_first_turn(int turns) {
 // Dot products of `heads` queries with kTileKeys keys, of numbers first, first + step, ..., without
 // the last levels of the tree of sums: a vector for each head. (Filling up the last vector with
 // zeros may turn a partial sum of -0 into 0, which no score's weight shows.)
-template <int heads>
-void dot_tile(const float* q, int head_dim,                 // [heads, D]
-              const HeadChunk& chunk, int first, int step,  // keys of [D]
-              Floats* sums) {                               // [heads]
+template <int heads, typename T>
+void dot_tile(const float* q, int head_dim,                    // [heads, D]
+              const HeadChunk<T>& chunk, int first, int step,  // keys of [D]
+              Floats* sums) {                                  // [heads]
   constexpr int keys = kTileKeys<heads>;
   PartialSums partial[heads][keys];
   const auto multiply = [&](int part, auto load_at) {
@@ -106,14 +109,14 @@ void dot_tile(const float* q, int head_dim,                 // [heads, D]
   for (; d + kPartialSums <= head_dim; d += kPartialSums) {
     SPECDEC_UNROLL
     for (int part = 0; part < kSumVectors; ++part) {
-      multiply(part, [&](const float* row) { return load(row + d + part * kLanes); });
+      multiply(part, [&](const auto* row) { return load(row + d + part * kLanes); });
     }
   }
   SPECDEC_UNROLL
   for (int part = 0; part < kSumVectors; ++part) {
     const int rest = std::min(kLanes, head_dim - d - part * kLanes);
     if (rest <= 0) break;
-    multiply(part, [&](const float* row) { return load_first(row + d + part * kLanes, rest); });
+    multiply(part, [&](const auto* row) { return load_first(row + d + part * kLanes, rest); });
   }
   SPECDEC_UNROLL
   for (int h = 0; h < heads; ++h) {
@@ -125,9 +128,9 @@ void dot_tile(const float* q, int head_dim,                 // [heads, D]
 }
 
 // Scores of the first `count` positions of the chunk, then -inf up to a whole vector.
-template <int heads>
-void score(const float* q, int head_dim, const HeadChunk& chunk, int count,
-           const Prefetch& prefetch,
+template <int heads, typename T>
+void score(const float* q, int head_dim, const HeadChunk<T>& chunk, int count,
+           const Prefetch<T>& prefetch,
            float (*scores)[kAttentionChunk]) {  // [heads][count]
   constexpr int tiles = kLanes / kTileKeys<heads>;
   const float scale = 1.0f / std::sqrt(static_cast<float>(head_dim));
@@ -178,9 +181,10 @@ float soften(float* scores, int count, Running& running) {  // [count], filled u
 
 // out = out * rescale + the sum of weights[j] * values[j] in the order of positions, for some
 // vectors of each head's values.
-template <int heads, int vectors>
+template <int heads, int vectors, typename T>
 void add_values(const float (*weights)[kAttentionChunk], const float* rescale,  // [heads]([count])
-                const HeadChunk& chunk, int count, const Prefetch& prefetch,    // values of [D]
+                const HeadChunk<T>& chunk, int count,
+                const Prefetch<T>& prefetch,             // values of [D]
                 float* out, int head_dim, int offset) {  // [heads, D], elements from offset on
   out += offset;
   Floats sum[heads][vectors];
@@ -193,7 +197,7 @@ void add_values(const float (*weights)[kAttentionChunk], const float* rescale,  
   }
   for (int j = 0; j < count; ++j) {
     prefetch.value(j, offset, vectors * kLanes);
-    const float* row = chunk.value(j) + offset;
+    const T* row = chunk.value(j) + offset;
     SPECDEC_UNROLL
     for (int i = 0; i < vectors; ++i) {
       const Floats value = in_register(load(row + i * kLanes));
@@ -211,9 +215,9 @@ void add_values(const float (*weights)[kAttentionChunk], const float* rescale,  
 }
 
 // The same for all elements.
-template <int heads>
+template <int heads, typename T>
 void add_all_values(const float (*weights)[kAttentionChunk], const float* rescale,
-                    const HeadChunk& chunk, int count, const Prefetch& prefetch, float* out,
+                    const HeadChunk<T>& chunk, int count, const Prefetch<T>& prefetch, float* out,
                     int head_dim) {
   int d = 0;
   for (; d + kTileVectors * kLanes <= head_dim; d += kTileVectors * kLanes) {
@@ -225,16 +229,18 @@ void add_all_values(const float (*weights)[kAttentionChunk], const float* rescal
   for (; d < head_dim; ++d) {
     for (int h = 0; h < heads; ++h) {
       float sum = out[h * head_dim + d] * rescale[h];
-      for (int j = 0; j < count; ++j) sum = multiply_add(weights[h][j], chunk.value(j)[d], sum);
+      for (int j = 0; j < count; ++j) {
+        sum = multiply_add(weights[h][j], to_float(chunk.value(j)[d]), sum);
+      }
       out[h * head_dim + d] = sum;
     }
   }
 }
 
 // Adds a chunk to the sums of one row and `heads` query heads.
-template <int heads>
-void attend_chunk(const float* q, int head_dim,                                 // [heads, D]
-                  const HeadChunk& chunk, int count, const Prefetch& prefetch,  //
+template <int heads, typename T>
+void attend_chunk(const float* q, int head_dim,                                       // [heads, D]
+                  const HeadChunk<T>& chunk, int count, const Prefetch<T>& prefetch,  //
                   Running* running, float* out) {  // [heads], [heads, D]: the sums so far
   alignas(64) float weights[heads][kAttentionChunk];
   float rescale[heads];
@@ -243,10 +249,12 @@ void attend_chunk(const float* q, int head_dim,                                 
   add_all_values<heads>(weights, rescale, chunk, count, prefetch, out, head_dim);
 }
 
-using AttendChunk = void (*)(const float*, int, const HeadChunk&, int, const Prefetch&, Running*,
-                             float*);
+template <typename T>
+using AttendChunk = void (*)(const float*, int, const HeadChunk<T>&, int, const Prefetch<T>&,
+                             Running*, float*);
+template <typename T>
 constexpr auto kAttendChunk = []<int... heads>(std::integer_sequence<int, heads...>) {
-  return std::array<AttendChunk, kMaxTileHeads + 1>{nullptr, attend_chunk<heads + 1>...};
+  return std::array<AttendChunk<T>, kMaxTileHeads + 1>{nullptr, attend_chunk<heads + 1, T>...};
 }
 (std::make_integer_sequence<int, kMaxTileHeads>());
 

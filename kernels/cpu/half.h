@@ -2,12 +2,26 @@
 #include <bit>
 #include <cstdint>
 
+#include "kernels/kv_layer.h"
+
 namespace specdec::cpu {
 
 // bfloat16 is the upper half of a float32.
 inline float float_from_bf16(std::uint16_t bits) {
   return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
 }
+
+// To nearest, ties to even; a NaN stays one, quiet.
+inline std::uint16_t bf16_from_float(float value) {
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  const std::uint32_t odd = bits >> 16 & 1u;
+  const std::uint32_t rounded = value == value ? bits + 0x7fffu + odd : bits | 0x400000u;
+  return static_cast<std::uint16_t>(rounded >> 16);
+}
+
+// What a cache holds, as float32.
+inline float to_float(float stored) { return stored; }
+inline float to_float(BFloat16 stored) { return float_from_bf16(stored.bits); }
 
 // IEEE binary16: 1 sign bit, 5 exponent bits (bias 15), 10 fraction bits. Exact for every value;
 // a signalling NaN turns quiet, as it does in the hardware's instruction.

@@ -7,6 +7,7 @@
 
 #include <sys/mman.h>
 
+#include "kernels/cpu/half.h"
 #include "kernels/cpu/require.h"
 
 namespace specdec::cpu {
@@ -17,6 +18,9 @@ constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
 void copy_row(const float* from, float* to, int count) {
   std::memcpy(to, from, static_cast<std::size_t>(count) * sizeof(float));
+}
+void copy_row(const float* from, BFloat16* to, int count) {
+  for (int i = 0; i < count; ++i) to[i] = {bf16_from_float(from[i])};
 }
 
 }  // namespace
@@ -42,8 +46,8 @@ void HostBackend::download(const void* device, void* host, std::size_t bytes) {
   if (bytes > 0) std::memcpy(host, device, bytes);
 }
 
-void HostBackend::copy(const float* from, float* to, std::size_t count) {
-  if (count > 0) std::memcpy(to, from, count * sizeof(float));
+void HostBackend::copy(const void* from, void* to, std::size_t bytes) {
+  if (bytes > 0) std::memcpy(to, from, bytes);
 }
 
 void HostBackend::gather_rows(ConstDeviceRows x,         // [any, width]
@@ -59,11 +63,13 @@ void HostBackend::gather_rows(ConstDeviceRows x,         // [any, width]
 void HostBackend::store_kv(ConstDeviceRows k, ConstDeviceRows v,  // [T, Hkv * D]
                            const RowPlaces& places, KvLayer cache) {
   require_same_shape(k, v);
-  for (int t = 0; t < k.rows; ++t) {
-    const std::ptrdiff_t offset = static_cast<std::ptrdiff_t>(places.slots[t]) * k.width;
-    copy_row(k.row(t), cache.keys + offset, k.width);
-    copy_row(v.row(t), cache.values + offset, v.width);
-  }
+  with_rows(cache, [&](auto rows) {
+    for (int t = 0; t < k.rows; ++t) {
+      const std::ptrdiff_t offset = static_cast<std::ptrdiff_t>(places.slots[t]) * k.width;
+      copy_row(k.row(t), rows.keys + offset, k.width);
+      copy_row(v.row(t), rows.values + offset, v.width);
+    }
+  });
 }
 
 void HostBackend::argmax_on_device(ConstDeviceRows x, std::int32_t* ids) {

@@ -12,7 +12,7 @@ class HostBackend : public Backend {
   void deallocate(void* block) override;
   void upload(const void* host, void* device, std::size_t bytes) override;
   void download(const void* device, void* host, std::size_t bytes) override;
-  void copy(const float* from, float* to, std::size_t count) override;
+  void copy(const void* from, void* to, std::size_t bytes) override;
 
   void gather_rows(ConstDeviceRows x, const std::int32_t* rows, DeviceRows out) override;
   void store_kv(ConstDeviceRows k, ConstDeviceRows v, const RowPlaces& places,

@@ -34,7 +34,8 @@ float tree_sum(PartialSums lanes) {
 }
 
 // The sum of a[i] * b[i].
-float dot(const float* a, const float* b, int count) {  // [count] each
+template <typename Row>
+float dot(const float* a, Row b, int count) {  // [count] each
   PartialSums lanes = {};
   for (int i = 0; i < count; ++i) lanes[i % 16] = std::fma(a[i], b[i], lanes[i % 16]);
   return tree_sum(lanes);
@@ -116,6 +117,13 @@ const PlainMatrix& plain(const WeightMatrix& matrix) {
 }
 
 // ---- attention
+
+// Of a cache, as float32.
+template <typename T>
+struct StoredRow {
+  const T* numbers;
+  float operator[](int i) const { return cpu::to_float(numbers[i]); }
+};
 
 // [snippet plain_attention]
 // One query head of one token over the keys and values at positions 0 .. position:
@@ -255,6 +263,24 @@ class PlainBackend : public cpu::HostBackend {
                  const RowPlaces& places, const HeadShape& heads,
                  DeviceRows out) override {  // [T, H * D]
     cpu::require_attention(q, heads, places, out);
+    with_rows(cache, [&](auto rows) { attend_rows(q, rows, places, heads, out); });
+  }
+
+  void argmax(ConstDeviceRows x,                       // [T, V]
+              std::span<std::int32_t> ids) override {  // [T]
+    cpu::require_argmax(x, ids);
+    for (int t = 0; t < x.rows; ++t) {
+      const float* row = x.row(t);
+      const bool has_nan = std::any_of(row, row + x.width, [](float v) { return std::isnan(v); });
+      const auto largest = std::max_element(row, row + x.width);  // the first of equal ones
+      ids[static_cast<std::size_t>(t)] = has_nan ? -1 : static_cast<std::int32_t>(largest - row);
+    }
+  }
+
+ private:
+  template <typename T>
+  static void attend_rows(ConstDeviceRows q, KvRows<T> cache, const RowPlaces& places,
+                          const HeadShape& heads, DeviceRows out) {
     const int group = heads.n_heads / heads.n_kv_heads;
     const std::ptrdiff_t slot_width = std::ptrdiff_t{heads.n_kv_heads} * heads.head_dim;
     for (int t = 0; t < q.rows; ++t) {
@@ -271,22 +297,11 @@ class PlainBackend : public cpu::HostBackend {
               j < places.tail_first(t) ? slot_of(j) : places.tail_slot(t, j);
           return slot * slot_width + (h / group) * heads.head_dim;
         };
-        const auto key_at = [&](int j) { return cache.keys + offset(j); };
-        const auto value_at = [&](int j) { return cache.values + offset(j); };
+        const auto key_at = [&](int j) { return StoredRow<T>{cache.keys + offset(j)}; };
+        const auto value_at = [&](int j) { return StoredRow<T>{cache.values + offset(j)}; };
         attend(q.row(t) + h * heads.head_dim, key_at, value_at, places.positions[t], heads.head_dim,
                out.row(t) + h * heads.head_dim);
       }
-    }
-  }
-
-  void argmax(ConstDeviceRows x,                       // [T, V]
-              std::span<std::int32_t> ids) override {  // [T]
-    cpu::require_argmax(x, ids);
-    for (int t = 0; t < x.rows; ++t) {
-      const float* row = x.row(t);
-      const bool has_nan = std::any_of(row, row + x.width, [](float v) { return std::isnan(v); });
-      const auto largest = std::max_element(row, row + x.width);  // the first of equal ones
-      ids[static_cast<std::size_t>(t)] = has_nan ? -1 : static_cast<std::int32_t>(largest - row);
     }
   }
 };

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "kernels/kv_layer.h"
+
 #if defined(__x86_64__)
 #if !defined(__AVX2__) || !defined(__FMA__) || !defined(__F16C__)
 #error "specdec needs an x86-64 with AVX2, FMA and F16C: configure with -DSPECDEC_MARCH=x86-64-v3"
@@ -37,6 +39,7 @@ inline constexpr int kDoubles = kLanes / 2;
 
 using Floats = float __attribute__((vector_size(kVectorBytes)));
 using Words = std::uint32_t __attribute__((vector_size(kVectorBytes)));
+using HalfWords = std::uint16_t __attribute__((vector_size(kVectorBytes / 2)));
 using Ints = std::int32_t __attribute__((vector_size(kVectorBytes)));
 using Doubles = double __attribute__((vector_size(kVectorBytes)));
 using LongWords = std::uint64_t __attribute__((vector_size(kVectorBytes)));
@@ -52,6 +55,13 @@ inline Floats load(const float* from) {
   Floats v;
   std::memcpy(&v, from, sizeof v);
   return v;
+}
+
+// The same of kLanes numbers of a cache, exactly.
+inline Floats load(const BFloat16* from) {
+  HalfWords halves;
+  std::memcpy(&halves, from, sizeof halves);
+  return std::bit_cast<Floats>(__builtin_convertvector(halves, Words) << 16);
 }
 
 inline void store(float* to, Floats v) { std::memcpy(to, &v, sizeof v); }
@@ -71,6 +81,12 @@ inline Floats load_first(const float* from, int count) {
   Floats v = {};
   std::memcpy(&v, from, static_cast<std::size_t>(count) * sizeof(float));
   return v;
+}
+
+inline Floats load_first(const BFloat16* from, int count) {
+  BFloat16 first[kLanes] = {};
+  std::memcpy(first, from, static_cast<std::size_t>(count) * sizeof(BFloat16));
+  return load(first);
 }
 
 inline void store_first(float* to, Floats v, int count) {

@@ -1,8 +1,9 @@
-// A thread has one column of the keys or of the values and makes all moves of it, in their order.
-// So what a move overwrites has been read before, without a barrier. Grid: blocks along a row; keys
-// and values.
+// A thread has one column of the keys or of the values, 4 bytes, and makes all moves of it, in
+// their order. So what a move overwrites has been read before, without a barrier. Grid: blocks
+// along a row; keys and values.
 #include <algorithm>
 
+#include "kernels/cpu/require.h"
 #include "kernels/cuda/device_code.h"
 #include "kernels/cuda/move_slots.h"
 
@@ -16,10 +17,10 @@ struct Moves {
   SlotMove at[kMostMoves];
 };
 
-__global__ void move_slots_kernel(KvLayer cache, int width, Moves moves) {
+__global__ void move_slots_kernel(KvRows<std::uint32_t> cache, int width, Moves moves) {
   const int i = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
   if (i >= width) return;
-  float* column = (blockIdx.y == 0 ? cache.keys : cache.values) + i;
+  std::uint32_t* column = (blockIdx.y == 0 ? cache.keys : cache.values) + i;
   for (int n = 0; n < moves.count; ++n) {
     const auto [from, to] = moves.at[n];
     column[static_cast<std::ptrdiff_t>(to) * width] =
@@ -30,13 +31,16 @@ __global__ void move_slots_kernel(KvLayer cache, int width, Moves moves) {
 }  // namespace
 
 void move_slots(KvLayer cache, int width, std::span<const SlotMove> moves, cudaStream_t stream) {
+  const std::size_t bytes = static_cast<std::size_t>(width) * element_size(cache.type);
+  cpu::require(bytes % sizeof(std::uint32_t) == 0, "keys of whole words");
+  const int words = static_cast<int>(bytes / sizeof(std::uint32_t));
   while (!moves.empty()) {
     Moves some;
     some.count = static_cast<int>(std::min(moves.size(), std::size_t{kMostMoves}));
     const auto now = moves.first(static_cast<std::size_t>(some.count));
     std::copy(now.begin(), now.end(), some.at);
-    launch(move_slots_kernel, dim3(blocks_for(width, kThreads), 2), kThreads, 0, stream, cache,
-           width, some);
+    launch(move_slots_kernel, dim3(blocks_for(words, kThreads), 2), kThreads, 0, stream,
+           cache.rows<std::uint32_t>(), words, some);
     moves = moves.subspan(now.size());
   }
 }

@@ -1,6 +1,6 @@
 // A block's threads take neighbouring elements or pairs of one row: what a warp reads and writes
 // lies side by side. Grid: rows (of which x takes 2^31), blocks along a row.
-#include "kernels/cuda/device_code.h"
+#include "kernels/cuda/kv_number.h"
 #include "kernels/cuda/rope.h"
 
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
@@ -33,9 +33,10 @@ struct Pair {
 __device__ int start_of_pair(int n, int half) { return n / half * 2 * half + n % half; }
 
 __device__ Pair pair_at(const float* start, int half) { return {start[0], start[half]}; }
-__device__ void put(float* start, int half, Pair pair) {
-  start[0] = pair.first;
-  start[half] = pair.second;
+template <typename T>
+__device__ void put(T* start, int half, Pair pair) {
+  round_to(pair.first, start[0]);
+  round_to(pair.second, start[half]);
 }
 
 __device__ Pair turned(Pair pair, float cosine, float sine) {
@@ -53,20 +54,22 @@ __global__ void rope_kernel(DeviceRows x, ConstDeviceRows cosines, ConstDeviceRo
       turned(pair_at(start, half), row_of(cosines, t)[n % half], row_of(sines, t)[n % half]));
 }
 
+template <typename T>
 __global__ void store_kv_kernel(ConstDeviceRows k, ConstDeviceRows v, const std::int32_t* slots,
-                                KvLayer cache) {
+                                KvRows<T> cache) {
   await_kernels_before();
   const int t = row(), i = column();
   if (i >= k.width) return;
   const std::ptrdiff_t to = static_cast<std::ptrdiff_t>(slots[t]) * k.width + i;
-  cache.keys[to] = row_of(k, t)[i];
-  cache.values[to] = row_of(v, t)[i];
+  round_to(row_of(k, t)[i], cache.keys[to]);
+  round_to(row_of(v, t)[i], cache.values[to]);
 }
 
 // A thread has one pair of q, k or v: turns those of q and k, stores those of k and v.
+template <typename T>
 __global__ void rope_store_kv_kernel(DeviceRows q, DeviceRows k, ConstDeviceRows v,
                                      ConstDeviceRows cosines, ConstDeviceRows sines,
-                                     const std::int32_t* slots, KvLayer cache) {
+                                     const std::int32_t* slots, KvRows<T> cache) {
   await_kernels_before();
   const int t = row(), half = cosines.width;
   int n = column();
@@ -76,7 +79,7 @@ __global__ void rope_store_kv_kernel(DeviceRows q, DeviceRows k, ConstDeviceRows
     put(start, half, pair);
     return pair;
   };
-  const auto store = [&](float* slots_of, Pair pair) {
+  const auto store = [&](T* slots_of, Pair pair) {
     const std::ptrdiff_t slot = static_cast<std::ptrdiff_t>(slots[t]) * k.width;
     put(slots_of + slot + start_of_pair(n, half), half, pair);
   };
@@ -109,15 +112,19 @@ void rope(DeviceRows x, ConstDeviceRows cosines, ConstDeviceRows sines, cudaStre
 
 void store_kv(ConstDeviceRows k, ConstDeviceRows v, const RowPlaces& places, KvLayer cache,
               cudaStream_t stream) {
-  launch(store_kv_kernel, grid_of(k.rows, k.width), kThreads, 0, early(stream), k, v, places.slots,
-         cache);
+  with_rows(cache, [&]<typename T>(KvRows<T> rows) {
+    launch(store_kv_kernel<T>, grid_of(k.rows, k.width), kThreads, 0, early(stream), k, v,
+           places.slots, rows);
+  });
 }
 
 void rope_store_kv(DeviceRows q, DeviceRows k, ConstDeviceRows v, ConstDeviceRows cosines,
                    ConstDeviceRows sines, const RowPlaces& places, KvLayer cache,
                    cudaStream_t stream) {
-  launch(rope_store_kv_kernel, grid_of(q.rows, (q.width + k.width + v.width) / 2), kThreads, 0,
-         early(stream), q, k, v, cosines, sines, places.slots, cache);
+  with_rows(cache, [&]<typename T>(KvRows<T> rows) {
+    launch(rope_store_kv_kernel<T>, grid_of(q.rows, (q.width + k.width + v.width) / 2), kThreads, 0,
+           early(stream), q, k, v, cosines, sines, places.slots, rows);
+  });
 }
 
 }  // namespace specdec::cuda::inline SPECDEC_CUDA_BUILD

@@ -177,12 +177,14 @@ void PrefixCache::touch(std::int32_t page) {
 // Of the keys and values that a page holds in a layer.
 std::uint64_t PrefixCache::sum_of(std::int32_t page, int layer) const {
   const KvMemory& memory = cache_.memory();
-  const std::ptrdiff_t elements = std::ptrdiff_t{cache_.page_size()} * memory.shape().width();
-  std::vector<float> values(static_cast<std::size_t>(elements));
+  const std::size_t bytes =
+      static_cast<std::size_t>(cache_.page_size()) * memory.shape().key_bytes();
+  std::vector<std::byte> held(bytes);
   std::uint64_t sum = kFnvStart;
-  for (const float* data : {memory.layer(layer).keys, memory.layer(layer).values}) {
-    memory.backend().download(data + page * elements, values.data(), values.size() * sizeof(float));
-    sum = fnv(sum, std::as_bytes(std::span(values)));
+  for (const void* data : {memory.layer(layer).keys, memory.layer(layer).values}) {
+    const auto* pages = static_cast<const std::byte*>(data);
+    memory.backend().download(pages + static_cast<std::size_t>(page) * bytes, held.data(), bytes);
+    sum = fnv(sum, held);
   }
   return sum;
 }

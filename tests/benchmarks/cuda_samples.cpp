@@ -17,7 +17,7 @@ DeviceTimer::~DeviceTimer() {
 
 double DeviceTimer::seconds_of(const std::function<void()>& work) {
   cuda_check(cudaEventRecord(events_[0]));
-  backend_.copy(from_.data(), to_.data(), from_.size());
+  backend_.copy(from_.data(), to_.data(), from_.size() * sizeof(float));
   cuda_check(cudaEventRecord(events_[1]));
   argmax_block(matrix(from_, static_cast<int>(ids_.size()), kSweepWidth), ids_.data(), nullptr);
   cuda_check(cudaEventRecord(events_[2]));

@@ -260,6 +260,38 @@ TEST_F(AttentionKernel, ContextAndScratchChangeNothing) {
   }
 }
 
+// ---- a cache of bf16
+
+// By every step the bits that the same numbers give in float32: so what is tested of those holds of
+// these.
+void expect_bits_of_float32(const Scene& scene) {
+  for (const Step& step : kSteps) {
+    ASSERT_TRUE(same_rows(run(step, scene), run(step, scene.in_float32()))) << fmt::format(
+        "{}, {}:{} heads of {}, pages of {}, first length {}", step.name, scene.heads.n_heads,
+        scene.heads.n_kv_heads, scene.heads.head_dim, scene.page_size, scene.lengths[0]);
+  }
+}
+
+TEST_F(AttentionKernel, BF16GivesTheBitsOfItsNumbers) {
+  TestNumbers numbers(47);
+  for (const int head_dim : {2, 6, 8, 20, 34, 36, 64, 84, 96, 128, 130, 132, 256}) {
+    for (const int ratio : {1, 3, 8}) {
+      expect_bits_of_float32(make_scene(numbers, {2 * ratio, 2, head_dim}, numbers.between(1, 20),
+                                        {numbers.between(1, 300), numbers.between(1, 60)},
+                                        numbers.between(1, 7), KvType::kBF16));
+    }
+    expect_bits_of_float32(
+        make_tree_scene(numbers, {3, 1, head_dim}, 3, {150, 20}, 12, KvType::kBF16));
+  }
+}
+
+TEST_F(AttentionKernel, BF16TakesWideHeads) {
+  TestNumbers numbers(48);
+  const Scene scene = make_scene(numbers, {2, 1, 2 * kMaxHeadDim}, 3, {40}, 2, KvType::kBF16);
+  const Step engine = kSteps[4];
+  EXPECT_TRUE(same_rows(run(engine, scene), run(engine, scene.in_float32())));
+}
+
 // ---- what is masked, and NaN
 
 // Tables go on behind the pages that a row may see, with entries that lead out of the cache;

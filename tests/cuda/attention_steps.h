@@ -66,7 +66,9 @@ inline constexpr Step kSameBits[] = {
 // ---- scenes on the device
 
 inline TestRows run(const Step& step, const Scene& scene, int context_above = 0) {
-  const DeviceMatrix keys(scene.keys.view()), values(scene.values.view()), q(scene.q.view(), 3);
+  const DeviceMatrix q(scene.q.view(), 3);
+  const OnDevice<std::byte> keys(stored(scene.keys, scene.type)),
+      values(stored(scene.values, scene.type));
   const OnDevice<std::int32_t> positions(scene.positions), slots(scene.slots),
       table_starts(scene.table_starts), page_tables(scene.page_tables),
       tail_firsts(scene.tail_firsts), tail_starts(scene.tail_starts), tail_slots(scene.tail_slots);
@@ -81,7 +83,7 @@ inline TestRows run(const Step& step, const Scene& scene, int context_above = 0)
     places.tail_slots = tail_slots.data();
   }
   step.run({.q = q.view(),
-            .cache = {keys.view().data, values.view().data},
+            .cache = {keys.data(), values.data(), scene.type},
             .places = places,
             .heads = scene.heads,
             .out = out.view()});

@@ -1,5 +1,7 @@
 // Attention of the nodes of a tree: each gets, bit for bit, what a page table of its own would give
 // it, by every step of the ladder.
+#include <utility>
+
 #include "tests/cuda/attention_steps.h"
 
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
@@ -93,7 +95,12 @@ TEST_F(AttentionTreeKernel, ChainsBesideTrees) {
 
 TEST_F(AttentionTreeKernel, MovesInTheirOrder) {
   TestNumbers numbers(56);
-  for (const int width : {1, 30, 128, 515}) {
+  for (const auto& [type, width] : {std::pair(KvType::kF32, 1),
+                                    {KvType::kF32, 30},
+                                    {KvType::kF32, 515},
+                                    {KvType::kBF16, 2},
+                                    {KvType::kBF16, 128},
+                                    {KvType::kBF16, 514}}) {
     for (const int count : {0, 1, 5, 64, 65, 200}) {
       constexpr int kSlots = 300;
       const TestRows keys = TestRows::random(numbers, kSlots, width);
@@ -108,10 +115,11 @@ TEST_F(AttentionTreeKernel, MovesInTheirOrder) {
         std::copy_n(want_keys.row(from), width, want_keys.row(to));
         std::copy_n(want_values.row(from), width, want_values.row(to));
       }
-      const DeviceMatrix device_keys(keys.view()), device_values(values.view());
-      device().move_slots({device_keys.view().data, device_values.view().data}, width, moves);
-      ASSERT_TRUE(same_rows(device_keys.get(), want_keys)) << width << " " << count;
-      ASSERT_TRUE(same_rows(device_values.get(), want_values)) << width << " " << count;
+      const OnDevice<std::byte> device_keys(stored(keys, type)),
+          device_values(stored(values, type));
+      device().move_slots({device_keys.data(), device_values.data(), type}, width, moves);
+      ASSERT_EQ(device_keys.get(), stored(want_keys, type)) << width << " " << count;
+      ASSERT_EQ(device_values.get(), stored(want_values, type)) << width << " " << count;
     }
   }
 }

@@ -100,7 +100,7 @@ TEST_F(GraphRecorderTest, TheOrderStays) {
   ask(1, 5);
   EXPECT_EQ(filled(), 5);
   ask(1, 8);  // recorded as 5
-  backend_->copy(x_.data(), x_.data() + 2, 2);
+  backend_->copy(x_.data(), x_.data() + 2, 2 * sizeof(float));
   EXPECT_EQ(to_host(*backend_, matrix(x_, 1, 4)), std::vector<float>(4, 5));
 }
 
@@ -108,7 +108,7 @@ TEST_F(GraphRecorderTest, MemoryIsFreedAfterWhatWasAskedFor) {
   auto y = std::make_unique<DeviceArray<float>>(*backend_, 4);
   recorder_->run({1}, [&, data = y->data()] {
     backend_->fill({data, 1, 4, 4}, 3);
-    backend_->copy(data, x_.data(), 4);
+    backend_->copy(data, x_.data(), 4 * sizeof(float));
   });
   y.reset();
   EXPECT_EQ(filled(), 3);

@@ -7,9 +7,11 @@
 namespace specdec {
 namespace {
 
-std::unique_ptr<Engine> engine(const std::string& model, int page_size, int max_pass_rows = 256) {
+std::unique_ptr<Engine> engine(const std::string& model, int page_size, int max_pass_rows = 256,
+                               KvType kv_type = KvType::kF32) {
   return std::make_unique<Engine>(model, make_emulated_backend(), page_size,
-                                  LlamaOptions{.max_pass_rows = max_pass_rows});
+                                  LlamaOptions{.max_pass_rows = max_pass_rows}, 4, 320,
+                                  WeightFormat::kStored, kv_type);
 }
 
 TEST(DeviceTree, NodesSayWhatTheirPathsSay) {
@@ -17,11 +19,13 @@ TEST(DeviceTree, NodesSayWhatTheirPathsSay) {
   struct Case {
     int page_size, max_pass_rows, context;
   };
-  for (const std::string model : {"untied", "one_kv_head"}) {
-    const auto reference = engine(model, kContiguous);
+  for (const auto& [model, kv_type] : {std::pair<std::string, KvType>("untied", KvType::kF32),
+                                       {"one_kv_head", KvType::kF32},
+                                       {"untied", KvType::kBF16}}) {
+    const auto reference = engine(model, kContiguous, 256, kv_type);
     for (const auto& [page_size, max_pass_rows, length] :
          {Case{kContiguous, 256, 60}, {1, 5, 0}, {3, 256, 124}}) {
-      const auto e = engine(model, page_size, max_pass_rows);
+      const auto e = engine(model, page_size, max_pass_rows, kv_type);
       const auto context = random_tokens(length, e->llama->vocab_size(), unsigned(length));
       expect_tree_equals_paths(*e, *reference, context, 10, 10, random);
       if (::testing::Test::HasFatalFailure()) return;

@@ -1,5 +1,6 @@
 #include "kernels/cuda/rope.h"
 #include "tests/cuda/kernel_test.h"
+#include "tests/unit/kernels/cpu/stored_rows.h"
 
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 namespace {
@@ -66,7 +67,7 @@ TEST_F(RopeKernel, TurnsAsThePlainLoops) {
 // q, k and v as neighbouring columns of one matrix, as the engine has them.
 struct Scene {
   int q_width, kv_width, half, slots;
-  TestRows qkv, cosines, sines, keys, values;
+  TestRows qkv, cosines, sines;
   std::vector<std::int32_t> row_slots;
 
   Scene(TestNumbers& numbers, int rows, int heads, int kv_heads, int half_, int slots_)
@@ -77,8 +78,6 @@ struct Scene {
         qkv(TestRows::random(numbers, rows, q_width + 2 * kv_width)),
         cosines(TestRows::random(numbers, rows, half)),
         sines(TestRows::random(numbers, rows, half)),
-        keys(slots, kv_width),
-        values(slots, kv_width),
         row_slots(random_slots(numbers, rows, slots)) {}
 
   DeviceRows q(DeviceRows all) const { return all.columns(0, q_width); }
@@ -88,11 +87,14 @@ struct Scene {
 
 enum class Way { kFused, kBackend, kFiner };
 
-void expect_equal_to_plain(Scene scene, Way way) {
+void expect_equal_to_plain(Scene scene, Way way, KvType type) {
   const DeviceMatrix qkv(scene.qkv.view(), 3), cosines(scene.cosines.view()),
-      sines(scene.sines.view()), keys(scene.keys.view()), values(scene.values.view());
+      sines(scene.sines.view());
+  std::vector<std::byte> want_keys = stored(TestRows(scene.slots, scene.kv_width), type);
+  std::vector<std::byte> want_values = want_keys;
+  const OnDevice<std::byte> keys(want_keys), values(want_values);
   const OnDevice<std::int32_t> slots(scene.row_slots);
-  const KvLayer cache{keys.view().data, values.view().data};
+  const KvLayer cache{keys.data(), values.data(), type};
   const RowPlaces places{.slots = slots.data()};
   const DeviceRows all = qkv.view();
   const DeviceRows q = scene.q(all), k = scene.k(all), v = scene.v(all);
@@ -110,10 +112,10 @@ void expect_equal_to_plain(Scene scene, Way way) {
   const DeviceRows host = scene.qkv.view();
   plain_backend().rope_store_kv(scene.q(host), scene.k(host), scene.v(host), scene.cosines.view(),
                                 scene.sines.view(), {.slots = scene.row_slots.data()},
-                                {scene.keys.row(0), scene.values.row(0)});
+                                {want_keys.data(), want_values.data(), type});
   EXPECT_TRUE(same_rows(qkv.get(), scene.qkv));
-  EXPECT_TRUE(same_rows(keys.get(), scene.keys));  // other slots keep their mark
-  EXPECT_TRUE(same_rows(values.get(), scene.values));
+  EXPECT_EQ(keys.get(), want_keys);  // other slots keep their mark
+  EXPECT_EQ(values.get(), want_values);
 }
 
 TEST_F(RopeKernel, FusedStoresWhatTheFinerOnesStore) {
@@ -122,8 +124,8 @@ TEST_F(RopeKernel, FusedStoresWhatTheFinerOnesStore) {
     for (const int half : {1, 3, 32, 64}) {
       for (const int group : {1, 3, 8}) {
         const int kv_heads = numbers.between(1, 3), rows = numbers.between(1, 9);
-        expect_equal_to_plain(Scene(numbers, rows, group * kv_heads, kv_heads, half, rows + 4),
-                              way);
+        const Scene scene(numbers, rows, group * kv_heads, kv_heads, half, rows + 4);
+        for (const KvType type : kKvTypes) expect_equal_to_plain(scene, way, type);
       }
     }
   }
@@ -133,7 +135,7 @@ TEST_F(RopeKernel, FusedStoresWhatTheFinerOnesStore) {
 TEST_F(RopeKernel, TakesAnyNumberOfRows) {
   constexpr int kRows = 66'000;
   TestNumbers numbers(54);
-  expect_equal_to_plain(Scene(numbers, kRows, 1, 1, 1, kRows), Way::kBackend);
+  expect_equal_to_plain(Scene(numbers, kRows, 1, 1, 1, kRows), Way::kBackend, KvType::kF32);
 }
 
 }  // namespace

@@ -24,8 +24,10 @@ NVDISASM = "nvidia-cuda-nvdisasm==13.5.37"
 # bits, at least, are asked for before the first one is waited for; so many registers at most, which decide how many
 # blocks share a multiprocessor.
 HOT = [
-    ("attention/attention_4_split.cu", "attention_piece_kernelILb1ELi2E", 4, 128, 168),
-    ("attention/attention_4_split.cu", "attention_piece_kernelILb1ELi4E", 8, 128, 168),
+    ("attention/attention_4_split.cu", "attention_piece_kernelILb1ELi2Ef", 4, 128, 168),
+    ("attention/attention_4_split.cu", "attention_piece_kernelILb1ELi4Ef", 8, 128, 168),
+    ("attention/attention_4_split.cu", "attention_piece_kernelILb1ELi2ENS_8BFloat16E", 2, 128, 168),
+    ("attention/attention_4_split.cu", "attention_piece_kernelILb1ELi4ENS_8BFloat16E", 4, 128, 168),
     ("attention/attention_4_split.cu", "combine_kernelILi4E", 12, 32, 128),
     ("argmax/argmax_2_block.cu", "argmax_block_kernel", 4, 128, 64),
     ("argmax/argmax_3_blocks.cu", "argmax_blocks_kernel", 4, 128, 64),

@@ -6,7 +6,8 @@
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 namespace {
 
-__global__ void attention_naive_kernel(ConstDeviceRows q, KvLayer cache, RowPlaces places,
+template <typename T>
+__global__ void attention_naive_kernel(ConstDeviceRows q, KvRows<T> cache, RowPlaces places,
                                        HeadShape heads, DeviceRows out) {
   const int i = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
   if (i >= q.rows * heads.n_heads) return;
@@ -19,13 +20,15 @@ __global__ void attention_naive_kernel(ConstDeviceRows q, KvLayer cache, RowPlac
   for (int j = 0; j <= places.positions[t]; ++j) {
     const std::ptrdiff_t at = offset_of_row(places, t, j, heads) + kv_head * D;
     float score = 0.0f;
-    for (int d = 0; d < D; ++d) score = fmaf(query[d], cache.keys[at + d], score);
+    for (int d = 0; d < D; ++d) score = fmaf(query[d], as_float(cache.keys[at + d]), score);
     score *= score_scale(D);
     const float new_maximum = fmaxf(maximum, score);
     const float rescale = expf(maximum - new_maximum), weight = expf(score - new_maximum);
     maximum = new_maximum;
     weight_sum = fmaf(weight_sum, rescale, weight);
-    for (int d = 0; d < D; ++d) total[d] = fmaf(weight, cache.values[at + d], total[d] * rescale);
+    for (int d = 0; d < D; ++d) {
+      total[d] = fmaf(weight, as_float(cache.values[at + d]), total[d] * rescale);
+    }
   }
   for (int d = 0; d < D; ++d) total[d] /= weight_sum;
 }
@@ -34,8 +37,10 @@ __global__ void attention_naive_kernel(ConstDeviceRows q, KvLayer cache, RowPlac
 
 void attention_naive(ConstDeviceRows q, const KvLayer& cache, const RowPlaces& places,
                      const HeadShape& heads, DeviceRows out, cudaStream_t stream) {
-  launch(attention_naive_kernel, blocks_for(q.rows * heads.n_heads, kWarp), kWarp, 0, stream, q,
-         cache, places, heads, out);
+  with_rows(cache, [&]<typename T>(KvRows<T> rows) {
+    launch(attention_naive_kernel<T>, blocks_for(q.rows * heads.n_heads, kWarp), kWarp, 0, stream,
+           q, rows, places, heads, out);
+  });
 }
 
 }  // namespace specdec::cuda::inline SPECDEC_CUDA_BUILD

@@ -9,16 +9,18 @@ namespace {
 
 constexpr int kColumns = kMaxHeadDim / kWarp;  // elements of a lane
 
-// Lane by lane of a head's row of [D] floats.
-__device__ void load(const float* from, int head_dim, float (&columns)[kColumns]) {
+// Lane by lane of a head's row of [D] numbers.
+template <typename T>
+__device__ void load(const T* from, int head_dim, float (&columns)[kColumns]) {
   for (int c = 0; c < kColumns; ++c) {
     const int d = static_cast<int>(threadIdx.x) + c * kWarp;
-    columns[c] = d < head_dim ? from[d] : 0.0f;
+    columns[c] = d < head_dim ? as_float(from[d]) : 0.0f;
   }
 }
 
 // Grid: rows, heads. Block: a warp.
-__global__ void attention_warp_kernel(ConstDeviceRows q, KvLayer cache, RowPlaces places,
+template <typename T>
+__global__ void attention_warp_kernel(ConstDeviceRows q, KvRows<T> cache, RowPlaces places,
                                       HeadShape heads, DeviceRows out) {
   const int t = static_cast<int>(blockIdx.x), h = static_cast<int>(blockIdx.y);
   const int D = heads.head_dim, kv_head = h / (heads.n_heads / heads.n_kv_heads);
@@ -50,7 +52,9 @@ __global__ void attention_warp_kernel(ConstDeviceRows q, KvLayer cache, RowPlace
 void attention_warp(ConstDeviceRows q, const KvLayer& cache, const RowPlaces& places,
                     const HeadShape& heads, DeviceRows out, cudaStream_t stream) {
   const dim3 grid(static_cast<unsigned>(q.rows), static_cast<unsigned>(heads.n_heads));
-  launch(attention_warp_kernel, grid, kWarp, 0, stream, q, cache, places, heads, out);
+  with_rows(cache, [&]<typename T>(KvRows<T> rows) {
+    launch(attention_warp_kernel<T>, grid, kWarp, 0, stream, q, rows, places, heads, out);
+  });
 }
 
 }  // namespace specdec::cuda::inline SPECDEC_CUDA_BUILD

@@ -7,11 +7,11 @@
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 namespace {
 
-template <bool kVectors, int kColumns>
+template <bool kVectors, int kColumns, typename T>
 __global__ void __launch_bounds__(kBlockThreads, kBlocksAtOnce)
-    attention_grouped_kernel(AttentionInputs in, DeviceRows out) {
+    attention_grouped_kernel(AttentionInputs<T> in, DeviceRows out) {
   await_kernels_before();
-  const BlockQueries block = queries_of_block<AttentionTile<kColumns>::kQueries>(in);
+  const BlockQueries block = queries_of_block<AttentionTile<kColumns, T>::kQueries>(in);
   if (block.rows == 0) return;
   const auto write = [&](int i, const RunningSoftmax<kColumns>& softmax) {
     float* to = row_of(out, block.row(i)) + block.head(i) * in.heads.head_dim;
@@ -27,9 +27,10 @@ __global__ void __launch_bounds__(kBlockThreads, kBlocksAtOnce)
 
 void attention_grouped(ConstDeviceRows q, const KvLayer& cache, const RowPlaces& places,
                        const HeadShape& heads, DeviceRows out, cudaStream_t stream) {
-  with_tile(heads.head_dim, [&]<bool kVectors, int kColumns>() {
-    launch(attention_grouped_kernel<kVectors, kColumns>, query_grid<kColumns>(q.rows, heads, 1),
-           kBlockThreads, 0, early(stream), AttentionInputs{q, cache, places, heads}, out);
+  with_tile(cache, heads.head_dim, [&]<bool kVectors, int kColumns, typename T>(KvRows<T> rows) {
+    launch(attention_grouped_kernel<kVectors, kColumns, T>,
+           query_grid<AttentionTile<kColumns, T>::kQueries>(q.rows, heads, 1), kBlockThreads, 0,
+           early(stream), AttentionInputs<T>{{q, places, heads}, rows}, out);
   });
 }
 

@@ -37,11 +37,11 @@ std::size_t scratch_of_row(const HeadShape& heads, int context) {
          static_cast<std::size_t>(heads.head_dim + 2);
 }
 
-template <bool kVectors, int kColumns>
+template <bool kVectors, int kColumns, typename T>
 __global__ void __launch_bounds__(kBlockThreads, kBlocksAtOnce)
-    attention_piece_kernel(AttentionInputs in, Pieces pieces) {
+    attention_piece_kernel(AttentionInputs<T> in, Pieces pieces) {
   await_kernels_before();
-  const BlockQueries block = queries_of_block<AttentionTile<kColumns>::kQueries>(in);
+  const BlockQueries block = queries_of_block<AttentionTile<kColumns, T>::kQueries>(in);
   const int piece = static_cast<int>(blockIdx.z), begin = piece * kAttentionPiece;
   if (block.rows == 0 || begin > block.last) return;
   const int lane = static_cast<int>(threadIdx.x) % kWarp, D = in.heads.head_dim;
@@ -110,16 +110,16 @@ void attention_split(ConstDeviceRows q, const KvLayer& cache, const RowPlaces& p
   cpu::require(room > 0, "scratch for a row");
   for (int first = 0; first < q.rows; first += room) {
     const int rows = std::min(room, q.rows - first);
-    AttentionInputs in{q.slice(first, rows), cache, places, heads};
-    in.places = places.from_row(first);
+    const AttentionCall call{q.slice(first, rows), places.from_row(first), heads};
     const std::ptrdiff_t queries = std::ptrdiff_t{rows} * heads.n_heads;
     float* maxima = scratch.data() + queries * pieces * heads.head_dim;
     const Pieces all{scratch.data(), maxima, maxima + queries * pieces, pieces};
-    with_tile(heads.head_dim, [&]<bool kVectors, int kColumns>() {
-      launch(attention_piece_kernel<kVectors, kColumns>, query_grid<kColumns>(rows, heads, pieces),
-             kBlockThreads, 0, early(stream), in, all);
+    with_tile(cache, heads.head_dim, [&]<bool kVectors, int kColumns, typename T>(KvRows<T> kv) {
+      launch(attention_piece_kernel<kVectors, kColumns, T>,
+             query_grid<AttentionTile<kColumns, T>::kQueries>(rows, heads, pieces), kBlockThreads,
+             0, early(stream), AttentionInputs<T>{call, kv}, all);
       launch(combine_kernel<kColumns>, blocks_for(queries, kBlockWarps), kBlockThreads, 0,
-             early(stream), all, in.places.positions, heads, out.slice(first, rows));
+             early(stream), all, call.places.positions, heads, out.slice(first, rows));
     });
   }
 }

@@ -3,12 +3,14 @@
 
 #include "kernels/cuda/attention/attention.h"
 #include "kernels/cuda/device_code.h"
+#include "kernels/cuda/kv_number.h"
 #include "kernels/cuda/reduce.h"
 
 // What the steps of attention share. Device code: included by .cu files alone.
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 
-// Where position j of a sequence begins in keys and values, in floats; from there on lie its heads.
+// Where position j of a sequence begins in keys and values, in numbers; from there on lie its
+// heads.
 // [snippet offset-of]
 __device__ inline std::ptrdiff_t offset_of(const std::int32_t* pages, int page_size, int j,
                                            const HeadShape& heads) {

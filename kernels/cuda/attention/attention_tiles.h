@@ -18,9 +18,10 @@
 //
 // So there are keys or values on their way all the time, in the memory of one tile.
 //
-// Shared memory: the lanes read a key each, at the same element. Rows of D + 4 floats put the 16
-// bytes that 8 lanes read in one go into different banks; without the 4 they would all be in the
-// same. Queries and weights are read by all lanes at one address; values are side by side.
+// Shared memory: the lanes read a key each, at the same element. Rows that are 16 bytes longer than
+// a head, 4 floats, put the 16 bytes that 8 lanes read in one go into different banks; without them
+// they would all be in the same. Of bf16 a lane reads 8 bytes in one go, as often as 16 of floats.
+// Queries and weights are read by all lanes at one address; values are side by side.
 //
 // The order of operations of a query is the same whoever shares its block: each product chain runs
 // over d = i, i + 4, ... for i = 0 .. 3, their sum is (0 + 1) + (2 + 3); the weights of a tile are
@@ -32,31 +33,39 @@ constexpr int kBlockWarps = 4;
 constexpr int kBlockThreads = kBlockWarps * kWarp;
 constexpr int kBlocksAtOnce = 3;  // of a multiprocessor, for which registers suffice
 
-// The shared memory of a block, for heads of up to 32 * kColumns elements: below 48 KiB. Queries
-// suffice for 6 rows, a verification of 5 drafts, of 3 heads of 128 or of 4 heads of 64
-// (Llama 3.2).
-template <int kColumns>
+// Numbers of a copy.
+template <typename T>
+constexpr int kOf16Bytes = 16 / sizeof(T);
+
+// The shared memory of a block, for heads of up to 32 * kColumns elements, keys and values as the
+// cache holds them: below 48 KiB. Queries suffice for 6 rows, a verification of 5 drafts, of 3
+// heads of 128 or of 4 heads of 64 (Llama 3.2).
+template <int kColumns, typename T>
 struct AttentionTile {
   static constexpr int kPositions = kColumns <= 4 ? 32 : 16;
   static constexpr int kQueries = kColumns <= 2 ? 24 : kColumns <= 4 ? 20 : 8;
-  static constexpr int kStride = kColumns * kWarp + 4;
+  static constexpr int kWidth = kColumns * kWarp;
+  using Row = T[kWidth + kOf16Bytes<T>];  // of a key or value
 
-  __align__(16) float queries[kQueries][kStride];
-  __align__(16) float keys[kPositions][kStride];
-  __align__(16) float values[kPositions][kStride];
+  __align__(16) float queries[kQueries][kWidth + kOf16Bytes<float>];
+  __align__(16) Row keys[kPositions];
+  __align__(16) Row values[kPositions];
   float weights[kQueries][kPositions];
   std::ptrdiff_t offsets[2][kPositions];  // of the head in keys and values: this tile's, the next's
 };
 constexpr std::size_t kStaticSharedBytes = 48 << 10;  // what a block may have without asking
-static_assert(sizeof(AttentionTile<2>) <= kStaticSharedBytes);
-static_assert(sizeof(AttentionTile<4>) <= kStaticSharedBytes);
-static_assert(sizeof(AttentionTile<8>) <= kStaticSharedBytes);
+static_assert(sizeof(AttentionTile<2, float>) <= kStaticSharedBytes);
+static_assert(sizeof(AttentionTile<4, float>) <= kStaticSharedBytes);
+static_assert(sizeof(AttentionTile<8, float>) <= kStaticSharedBytes);
 
-struct AttentionInputs {
+struct AttentionCall {
   ConstDeviceRows q;  // [T, H * D]
-  KvLayer cache;
   RowPlaces places;
   HeadShape heads;
+};
+template <typename T>
+struct AttentionInputs : AttentionCall {
+  KvRows<T> cache;
 };
 
 // The queries of a block. Number i is that of head first_head + i % heads in row first_row + i /
@@ -86,7 +95,7 @@ struct RunningSoftmax {
 // rows lie across such a multiple, two blocks read the same keys side by side, the second from the
 // L2 cache. Returns 0 rows where the block has nothing to do. Grid: rows, parts of query heads.
 template <int kMaxQueries>
-__device__ BlockQueries queries_of_block(const AttentionInputs& in) {
+__device__ BlockQueries queries_of_block(const AttentionCall& in) {
   const int group = in.heads.n_heads / in.heads.n_kv_heads;
   const int parts = (group + kMaxQueries - 1) / kMaxQueries;  // of the heads, where they are many
   const int part = static_cast<int>(blockIdx.y) % parts;
@@ -118,7 +127,7 @@ struct Visit {
 // The visits of a block that make up positions begin .. end - 1, in their order for every query.
 class Visits {
  public:
-  __device__ Visits(const AttentionInputs& in, const BlockQueries& block, int begin, int end,
+  __device__ Visits(const AttentionCall& in, const BlockQueries& block, int begin, int end,
                     int tile)
       : positions_(in.places.positions + block.first_row), end_(end), tile_(tile) {
     const int tail_first =
@@ -160,43 +169,50 @@ class Visits {
 };
 
 // Elements 4 i .. 4 i + 3 of a row in shared memory.
-__device__ inline float4& vector4(float* row, int i) { return reinterpret_cast<float4*>(row)[i]; }
+__device__ inline float4 vector4(const float* row, int i) {
+  return reinterpret_cast<const float4*>(row)[i];
+}
+__device__ inline float4 vector4(const BFloat16* row, int i) {
+  struct alignas(8) Four {
+    BFloat16 at[4];
+  };
+  const Four four = reinterpret_cast<const Four*>(row)[i];
+  return make_float4(as_float(four.at[0]), as_float(four.at[1]), as_float(four.at[2]),
+                     as_float(four.at[3]));
+}
 
 // [snippet load-tile]
 // Asks for the keys, or the values, of a tile's positions: `from` is the layer's, rows the tile's,
 // offsets where each position's are. Behind the context's end the last position's again: a branch
 // there would stand between the requests.
-template <bool kVectors, int kColumns>
-__device__ void load_rows(const float* from, const std::ptrdiff_t* offsets, int count, int head_dim,
-                          float (*rows)[AttentionTile<kColumns>::kStride], AsyncCopies& copies) {
-  constexpr int kThreadsOfRow = kColumns * kWarp / 4, kStep = kBlockThreads / kThreadsOfRow;
+template <bool kVectors, int kColumns, typename T>
+__device__ void load_rows(const T* from, const std::ptrdiff_t* offsets, int count, int head_dim,
+                          typename AttentionTile<kColumns, T>::Row* rows, AsyncCopies& copies) {
+  constexpr int kAtOnce = kOf16Bytes<T>, kThreadsOfRow = kColumns * kWarp / kAtOnce;
+  constexpr int kStep = kBlockThreads / kThreadsOfRow;
   const int first = static_cast<int>(threadIdx.x) / kThreadsOfRow;
-  const int d = 4 * (static_cast<int>(threadIdx.x) % kThreadsOfRow);
+  const int d = kAtOnce * (static_cast<int>(threadIdx.x) % kThreadsOfRow);
   if (d >= head_dim) return;
 #pragma unroll
-  for (int n = 0; n < AttentionTile<kColumns>::kPositions / kStep; ++n) {
-    float* to = rows[first + n * kStep] + d;
-    const float* row = from + offsets[min(first + n * kStep, count - 1)] + d;
+  for (int n = 0; n < AttentionTile<kColumns, T>::kPositions / kStep; ++n) {
+    T* to = rows[first + n * kStep] + d;
+    const T* row = from + offsets[min(first + n * kStep, count - 1)] + d;
     if constexpr (kVectors) {
       copies.copy16(to, row);
     } else {
-      for (int i = 0; i < 4; ++i) {
-        if (d + i < head_dim) {
-          copies.copy4(to + i, row + i);
-        } else {
-          to[i] = 0.0f;
-        }
-      }
+      for (int i = 0; i < kAtOnce; i += kAtOnce / 4)
+        copies.copy4(to + i, row + i, d + i < head_dim);
     }
   }
 }
 // [end snippet load-tile]
 
 // Scores of this lane's position for the warp's queries, whether they see it or not.
-template <int kPerWarp, int kColumns>
-__device__ void score_tile(AttentionTile<kColumns>& tile, int head_dim, float (&scores)[kPerWarp]) {
+template <int kPerWarp, int kColumns, typename T>
+__device__ void score_tile(const AttentionTile<kColumns, T>& tile, int head_dim,
+                           float (&scores)[kPerWarp]) {
   const int warp = static_cast<int>(threadIdx.x) / kWarp;
-  float* key = tile.keys[static_cast<int>(threadIdx.x) % tile.kPositions];
+  const T* key = tile.keys[static_cast<int>(threadIdx.x) % tile.kPositions];
   float4 sums[kPerWarp] = {};
   for (int i = 0; 4 * i < head_dim; ++i) {
     const float4 k = vector4(key, i);
@@ -228,9 +244,9 @@ __device__ float soften(float score, bool visible, RunningSoftmax<kColumns>& run
 
 // Computes the block's queries over positions begin .. end - 1, the warp's kPerWarp at a time, and
 // hands each that sees one of them to write(number of the query, its RunningSoftmax).
-template <int kPerWarp, bool kVectors, int kColumns, typename Write>
-__device__ void attend(const AttentionInputs& in, const BlockQueries& block, int begin, int end,
-                       AttentionTile<kColumns>& tile, const Write& write) {
+template <int kPerWarp, bool kVectors, int kColumns, typename T, typename Write>
+__device__ void attend(const AttentionInputs<T>& in, const BlockQueries& block, int begin, int end,
+                       AttentionTile<kColumns, T>& tile, const Write& write) {
   const int warp = static_cast<int>(threadIdx.x) / kWarp,
             lane = static_cast<int>(threadIdx.x) % kWarp;
   const int D = in.heads.head_dim;
@@ -242,8 +258,8 @@ __device__ void attend(const AttentionInputs& in, const BlockQueries& block, int
     offsets[i] = offset_of_row(in.places, t, visit.start + i, in.heads) + block.kv_head * D;
   };
   AsyncCopies copies;
-  const auto load = [&](const float* from, Visit visit, const std::ptrdiff_t* offsets,
-                        float(*rows)[AttentionTile<kColumns>::kStride]) {
+  const auto load = [&](const T* from, Visit visit, const std::ptrdiff_t* offsets,
+                        typename AttentionTile<kColumns, T>::Row* rows) {
     load_rows<kVectors, kColumns>(from, offsets, visits.count(visit), D, rows, copies);
   };
 
@@ -290,7 +306,7 @@ __device__ void attend(const AttentionInputs& in, const BlockQueries& block, int
     if (visits.has(next)) load(in.cache.keys, next, tile.offsets[1 - now], tile.keys);  // meanwhile
     for (int j = 0; j < count; ++j) {
       float value[kColumns];
-      for (int c = 0; c < kColumns; ++c) value[c] = tile.values[j][lane + c * kWarp];
+      for (int c = 0; c < kColumns; ++c) value[c] = as_float(tile.values[j][lane + c * kWarp]);
       for (int p = 0; p < kPerWarp; ++p) {
         if (start + j >= query_end[p]) continue;
         const float weight = tile.weights[warp + p * kBlockWarps][j];
@@ -308,9 +324,9 @@ __device__ void attend(const AttentionInputs& in, const BlockQueries& block, int
 }
 
 // The same with a fitting kPerWarp, so that warps with few queries do not compute for more.
-template <int kMostPerWarp, bool kVectors, int kColumns, typename Write>
-__device__ void attend_fitting(const AttentionInputs& in, const BlockQueries& block, int begin,
-                               int end, AttentionTile<kColumns>& tile, const Write& write) {
+template <int kMostPerWarp, bool kVectors, int kColumns, typename T, typename Write>
+__device__ void attend_fitting(const AttentionInputs<T>& in, const BlockQueries& block, int begin,
+                               int end, AttentionTile<kColumns, T>& tile, const Write& write) {
   if constexpr (kMostPerWarp > 1) {
     if (block.count() <= kMostPerWarp / 2 * kBlockWarps) {
       attend_fitting<kMostPerWarp / 2, kVectors>(in, block, begin, end, tile, write);
@@ -321,29 +337,37 @@ __device__ void attend_fitting(const AttentionInputs& in, const BlockQueries& bl
 }
 
 // The same for any number of queries. Threads of a block: kBlockThreads.
-template <bool kVectors, int kColumns, typename Write>
-__device__ void attend(const AttentionInputs& in, const BlockQueries& block, int begin, int end,
+template <bool kVectors, int kColumns, typename T, typename Write>
+__device__ void attend(const AttentionInputs<T>& in, const BlockQueries& block, int begin, int end,
                        const Write& write) {
-  __shared__ AttentionTile<kColumns> tile;
-  attend_fitting<AttentionTile<kColumns>::kQueries / kBlockWarps, kVectors>(in, block, begin, end,
-                                                                            tile, write);
+  using Tile = AttentionTile<kColumns, T>;
+  __shared__ Tile tile;
+  attend_fitting<Tile::kQueries / kBlockWarps, kVectors>(in, block, begin, end, tile, write);
 }
 
-// Calls job.operator()<kVectors, kColumns>() with what fits the heads. Rows of heads whose size is
-// a multiple of 4 begin at multiples of 16 bytes.
+// Calls job.operator()<kVectors, kColumns>(KvRows<T>) with what fits the cache and the heads. Rows
+// of heads whose size is a multiple of 16 bytes begin at such multiples. The tile, and with it the
+// order of sums, depends on the head's size alone.
 template <typename Job>
-void with_tile(int head_dim, const Job& job) {
-  if (head_dim % 4 != 0) return job.template operator()<false, 8>();
-  if (head_dim <= 64) return job.template operator()<true, 2>();
-  if (head_dim <= 128) return job.template operator()<true, 4>();
-  job.template operator()<true, 8>();
+void with_tile(const KvLayer& cache, int head_dim, const Job& job) {
+  with_rows(cache, [&]<typename T>(KvRows<T> rows) {
+    const auto with_columns = [&]<bool kVectors>() {
+      if (head_dim <= 64) return job.template operator()<kVectors, 2>(rows);
+      if (head_dim <= 128) return job.template operator()<kVectors, 4>(rows);
+      job.template operator()<kVectors, 8>(rows);
+    };
+    if (head_dim % 4 != 0) return job.template operator()<false, 8>(rows);
+    if constexpr (kOf16Bytes < T >> 4) {
+      if (head_dim % kOf16Bytes<T> != 0) return with_columns.template operator()<false>();
+    }
+    with_columns.template operator()<true>();
+  });
 }
 
 // Blocks for the queries of so many rows.
-template <int kColumns>
+template <int kMaxQueries>
 dim3 query_grid(int rows, const HeadShape& heads, int pieces) {
-  const unsigned parts =
-      blocks_for(heads.n_heads / heads.n_kv_heads, AttentionTile<kColumns>::kQueries);
+  const unsigned parts = blocks_for(heads.n_heads / heads.n_kv_heads, kMaxQueries);
   return dim3(static_cast<unsigned>(rows), static_cast<unsigned>(heads.n_kv_heads) * parts,
               static_cast<unsigned>(pieces));
 }

@@ -78,10 +78,9 @@ class CudaBackend final : public Backend {
   void download(const void* device, void* host, std::size_t bytes) override {
     transfers_.download(device, host, bytes);
   }
-  void copy(const float* from, float* to, std::size_t count) override {
-    if (count == 0) return;
-    cuda_check(
-        cudaMemcpyAsync(to, from, count * sizeof(float), cudaMemcpyDeviceToDevice, stream()));
+  void copy(const void* from, void* to, std::size_t bytes) override {
+    if (bytes == 0) return;
+    cuda_check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream()));
   }
   std::unique_ptr<const WeightMatrix> load_matrix(std::span<const HostMatrix> parts,
                                                   WeightFormat format) override {

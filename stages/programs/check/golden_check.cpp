@@ -289,7 +289,7 @@ CheckedModel checked_engine(const Checkpoint& checkpoint, Llama& model, const Kv
   checked.cache = [&model, &cache](std::span<const TokenId> tokens) {
     const SequenceId sequence = model.create();
     model.forward(Segment{sequence, tokens, 0}, {});
-    TensorLog log = record_cache(model.backend(), cache, sequence);
+    TensorLog log = record_cache(cache, sequence);
     model.release(sequence);
     return log;
   };

@@ -24,9 +24,7 @@ class ObservingBackend final : public Backend {
   void download(const void* device, void* host, std::size_t bytes) override {
     ops_.download(device, host, bytes);
   }
-  void copy(const float* from, float* to, std::size_t count) override {
-    ops_.copy(from, to, count);
-  }
+  void copy(const void* from, void* to, std::size_t bytes) override { ops_.copy(from, to, bytes); }
   std::unique_ptr<const WeightMatrix> load_matrix(std::span<const HostMatrix> parts,
                                                   WeightFormat format) override {
     return ops_.load_matrix(parts, format);

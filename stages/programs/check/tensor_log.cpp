@@ -50,17 +50,14 @@ TensorLog record_forward(Llama& model, std::span<const TokenId> tokens) {
   return log;
 }
 
-TensorLog record_cache(Backend& backend, const KvCache& cache, SequenceId sequence) {
+TensorLog record_cache(const KvCache& cache, SequenceId sequence) {
   TensorLog log;
-  const KvShape& shape = cache.memory().shape();
-  const int width = shape.width();
-  for (int i = 0; i < shape.n_layers; i++) {
-    const KvLayer layer = cache.memory().layer(i);
+  const KvMemory& memory = cache.memory();
+  for (int i = 0; i < memory.shape().n_layers; i++) {
     for (int position = 0; position < cache.length(sequence); position++) {
-      const std::ptrdiff_t offset = std::ptrdiff_t{cache.slot(sequence, position)} * width;
-      log.add(TensorKind::kKRope, i, to_host(backend, {layer.keys + offset, 1, width, width}),
-              width);
-      log.add(TensorKind::kV, i, to_host(backend, {layer.values + offset, 1, width, width}), width);
+      const KvMemory::Stored stored = memory.read(i, cache.slot(sequence, position));
+      log.add(TensorKind::kKRope, i, stored.key, memory.shape().width());
+      log.add(TensorKind::kV, i, stored.value, memory.shape().width());
     }
   }
   return log;

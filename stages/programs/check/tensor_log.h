@@ -36,7 +36,7 @@ TensorLog record_forward(Llama& model, std::span<const TokenId> tokens);
 
 // Keys and values of a sequence as they lie in the cache, position by position: layers.{i}.k_rope
 // and layers.{i}.v.
-TensorLog record_cache(Backend& backend, const KvCache& cache, SequenceId sequence);
+TensorLog record_cache(const KvCache& cache, SequenceId sequence);
 
 // The logits that decided each token, [tokens, vocab_size]; for --dump-logits.
 class LogitsLog {

@@ -73,7 +73,7 @@ class CacheScene {
   std::vector<float*> rows(int slot) {
     std::vector<float*> rows;
     for (int i = 0; i < kShape.n_layers; i++) {
-      const KvLayer layer = cache.memory().layer(i);
+      const KvRows<float> layer = cache.memory().layer(i).template rows<float>();
       rows.push_back(layer.keys + slot * kShape.width());
       rows.push_back(layer.values + slot * kShape.width());
     }

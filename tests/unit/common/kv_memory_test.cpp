@@ -2,6 +2,7 @@
 #include <vector>
 
 #include "common/kv_cache.h"
+#include "tests/kv_types.h"
 #include "tests/test_support.h"
 #include "tests/unit/common/memory_backend.h"
 
@@ -10,51 +11,104 @@ namespace {
 
 using ::testing::StrEq;
 
-TEST(KvMemoryTest, EachLayerHasKeysAndValuesOfItsOwn) {
-  MemoryBackend backend;
-  KvMemory memory(backend, {.n_layers = 3, .n_kv_heads = 2, .head_dim = 4}, 5);
-  EXPECT_EQ(memory.slots(), 5);
-  EXPECT_EQ(memory.shape().width(), 8);
-  EXPECT_EQ(memory.shape().bytes_per_token(), 3u * 2 * 8 * 4);
-  EXPECT_EQ(memory.bytes(), 5u * 3 * 2 * 8 * 4);
-  float next = 0;
-  for (int pass = 0; pass < 2; pass++) {
-    float expected = 0;
-    for (int l = 0; l < 3; l++) {
-      for (float* numbers : {memory.layer(l).keys, memory.layer(l).values}) {
-        for (int i = 0; i < 5 * 8; i++) {
-          if (pass == 0) numbers[i] = next++;
-          ASSERT_EQ(numbers[i], expected++) << "layer " << l;
-        }
+void store(float number, float& to) { to = number; }
+void store(float number, BFloat16& to) { to = {cpu::bf16_from_float(number)}; }
+
+class KvMemoryTest : public ::testing::TestWithParam<KvType> {
+ protected:
+  // The arrays of a memory: keys and values of each layer.
+  static std::vector<std::byte*> arrays(const KvMemory& memory) {
+    std::vector<std::byte*> all;
+    for (int l = 0; l < memory.shape().n_layers; l++) {
+      EXPECT_EQ(memory.layer(l).type, GetParam());
+      for (void* rows : {memory.layer(l).keys, memory.layer(l).values}) {
+        all.push_back(static_cast<std::byte*>(rows));
       }
     }
+    return all;
+  }
+  // Fills the arrays with bytes of which neighbours differ, and returns them.
+  static std::vector<std::vector<std::byte>> filled(const KvMemory& memory) {
+    std::vector<std::vector<std::byte>> contents;
+    const std::size_t bytes = memory.bytes() / arrays(memory).size();
+    for (std::byte* array : arrays(memory)) {
+      for (std::size_t i = 0; i < bytes; i++) {
+        array[i] = static_cast<std::byte>(i * 7 + contents.size() * 31);
+      }
+      contents.emplace_back(array, array + bytes);
+    }
+    return contents;
+  }
+  static void expect_contents(const KvMemory& memory,
+                              const std::vector<std::vector<std::byte>>& expected) {
+    for (std::size_t n = 0; n < expected.size(); n++) {
+      const std::byte* array = arrays(memory)[n];
+      EXPECT_EQ(std::vector<std::byte>(array, array + expected[n].size()), expected[n])
+          << "array " << n;
+    }
+  }
+
+  MemoryBackend backend_;
+};
+INSTANTIATE_TEST_SUITE_P(Types, KvMemoryTest, ::testing::ValuesIn(kKvTypes), kv_type_name);
+
+TEST_P(KvMemoryTest, EachLayerHasKeysAndValuesOfItsOwn) {
+  const KvMemory memory(backend_,
+                        {.n_layers = 3, .n_kv_heads = 2, .head_dim = 4, .type = GetParam()}, 5);
+  const std::size_t number = GetParam() == KvType::kF32 ? 4 : 2;
+  EXPECT_EQ(memory.slots(), 5);
+  EXPECT_EQ(memory.shape().width(), 8);
+  EXPECT_EQ(memory.shape().key_bytes(), 8 * number);
+  EXPECT_EQ(memory.shape().bytes_per_token(), 3u * 2 * 8 * number);
+  EXPECT_EQ(memory.bytes(), 5u * 3 * 2 * 8 * number);
+  EXPECT_EQ(arrays(memory).size(), 6u);
+  expect_contents(memory, filled(memory));
+}
+
+TEST_P(KvMemoryTest, CopiesSlotsInEveryLayerAndNothingElse) {
+  KvMemory memory(backend_, {.n_layers = 3, .n_kv_heads = 3, .head_dim = 2, .type = GetParam()},
+                  10);
+  const auto bytes = static_cast<std::ptrdiff_t>(memory.shape().key_bytes());
+  for (const auto& [from, to, count] : std::vector<std::array<int, 3>>{
+           {0, 7, 3}, {5, 2, 3}, {9, 0, 1}, {4, 9, 0}, {0, 5, 5}, {10, 3, 0}, {3, 3, 0}}) {
+    std::vector<std::vector<std::byte>> expected = filled(memory);
+    for (std::vector<std::byte>& array : expected) {
+      std::copy_n(array.begin() + from * bytes, count * bytes, array.begin() + to * bytes);
+    }
+    memory.copy(from, to, count);
+    expect_contents(memory, expected);
   }
 }
 
-TEST(KvMemoryTest, CopiesSlotsInEveryLayerAndNothingElse) {
-  MemoryBackend backend;
-  constexpr int kSlots = 10, kWidth = 6;
-  KvMemory memory(backend, {.n_layers = 3, .n_kv_heads = 2, .head_dim = 3}, kSlots);
-  for (const auto& [from, to, count] : std::vector<std::array<int, 3>>{
-           {0, 7, 3}, {5, 2, 3}, {9, 0, 1}, {4, 9, 0}, {0, 5, 5}, {10, 3, 0}, {3, 3, 0}}) {
-    std::vector<std::vector<float>> expected;
-    for (int l = 0; l < 3; l++) {
-      for (float* numbers : {memory.layer(l).keys, memory.layer(l).values}) {
-        for (int i = 0; i < kSlots * kWidth; i++) {
-          numbers[i] = static_cast<float>(1000 * expected.size()) + static_cast<float>(i);
-        }
-        expected.emplace_back(numbers, numbers + kSlots * kWidth);
-        std::copy_n(numbers + from * kWidth, count * kWidth, expected.back().data() + to * kWidth);
-      }
-    }
-    memory.copy(from, to, count);
-    for (std::size_t n = 0; n < expected.size(); n++) {
-      const KvLayer layer = memory.layer(static_cast<int>(n / 2));
-      const float* numbers = n % 2 == 0 ? layer.keys : layer.values;
-      EXPECT_EQ(std::vector<float>(numbers, numbers + kSlots * kWidth), expected[n])
-          << "array " << n << ", " << from << " to " << to << ", " << count;
+// One move after the other: what one reads, a later one may overwrite.
+TEST_P(KvMemoryTest, MovesSlotsInEveryLayerAndNothingElse) {
+  KvMemory memory(backend_, {.n_layers = 2, .n_kv_heads = 3, .head_dim = 2, .type = GetParam()},
+                  10);
+  const auto bytes = static_cast<std::ptrdiff_t>(memory.shape().key_bytes());
+  const std::vector<SlotMove> moves = {{4, 2}, {7, 4}, {2, 9}, {8, 7}};
+  std::vector<std::vector<std::byte>> expected = filled(memory);
+  for (std::vector<std::byte>& array : expected) {
+    for (const auto [from, to] : moves) {
+      std::copy_n(array.begin() + from * bytes, bytes, array.begin() + to * bytes);
     }
   }
+  memory.move(moves);
+  expect_contents(memory, expected);
+}
+
+TEST_P(KvMemoryTest, ReadsASlotAsFloat32) {
+  const KvMemory memory(backend_,
+                        {.n_layers = 2, .n_kv_heads = 1, .head_dim = 2, .type = GetParam()}, 3);
+  const float third = 1.0f / 3, about = GetParam() == KvType::kF32 ? third : 0x1.56p-2f;
+  const std::vector<float> key = {1, third}, value = {-third, 2};
+  with_rows(memory.layer(1), [&](auto rows) {
+    for (const int i : {0, 1}) {
+      store(key[static_cast<std::size_t>(i)], rows.keys[2 * 2 + i]);
+      store(value[static_cast<std::size_t>(i)], rows.values[2 * 2 + i]);
+    }
+  });
+  EXPECT_EQ(memory.read(1, 2).key, (std::vector<float>{1, about}));
+  EXPECT_EQ(memory.read(1, 2).value, (std::vector<float>{-about, 2}));
 }
 
 TEST(KvMemoryDeathTest, BadCopiesAbort) {
@@ -70,9 +124,10 @@ TEST(KvMemoryDeathTest, BadCopiesAbort) {
   EXPECT_DEATH(memory.layer(-1), "layer -1 to be one of 1");
   EXPECT_DEATH(KvMemory(backend, memory.shape(), 0), "room for at least one token, not for 0");
   EXPECT_DEATH(KvMemory(backend, {}, 1), "at least one layer, head and element");
+  EXPECT_DEATH(KvMemory(backend, {1, 1, 3, KvType::kBF16}, 1), "in pairs, not in heads of 3");
 }
 
-TEST(KvMemoryTest, WithoutMemoryItSaysHowMuchIsNeeded) {
+TEST(KvMemorySizesTest, WithoutMemoryItSaysHowMuchIsNeeded) {
   MemoryBackend backend(12'000'000);
   const KvShape target{.n_layers = 6, .n_kv_heads = 1, .head_dim = 128};
   EXPECT_THAT(error_message([&] { KvMemory(backend, target, 2048); }),
@@ -81,7 +136,7 @@ TEST(KvMemoryTest, WithoutMemoryItSaysHowMuchIsNeeded) {
   EXPECT_EQ(backend.live_blocks(), 0u) << "the layers that had been allocated";
 }
 
-TEST(KvMemoryTest, SizesAreReadable) {
+TEST(KvMemorySizesTest, SizesAreReadable) {
   const auto needs = [](const KvShape& shape, std::int64_t slots) {
     MemoryBackend backend(0);
     return error_message([&] { KvMemory(backend, shape, slots); });
@@ -92,9 +147,11 @@ TEST(KvMemoryTest, SizesAreReadable) {
   EXPECT_THAT(needs({1, 1, 2}, 63), ::testing::HasSubstr("needs 1.0 kB for"));
   EXPECT_THAT(needs({1, 1, 2}, 62'499), ::testing::HasSubstr("needs 1.0 MB for"));
   EXPECT_THAT(needs({28, 8, 128}, 131'072), ::testing::HasSubstr("needs 30.1 GB for"));
+  EXPECT_THAT(needs({28, 8, 128, KvType::kBF16}, 131'072),
+              ::testing::HasSubstr("needs 15.0 GB for"));
 }
 
-TEST(KvMemoryTest, SizesBeyondAllIntegersAreRefused) {
+TEST(KvMemorySizesTest, SizesBeyondAllIntegersAreRefused) {
   MemoryBackend backend;
   constexpr int kHuge = std::numeric_limits<int>::max();
   constexpr std::int64_t kHuger = std::numeric_limits<std::int64_t>::max();

@@ -2,7 +2,9 @@
 // for bit, and on nothing else.
 #include <cmath>
 
+#include "stages/programs/check/observing_backend.h"
 #include "tests/engine_fixture.h"
+#include "tests/kv_types.h"
 #include "tests/test_support.h"
 
 namespace specdec {
@@ -22,6 +24,7 @@ namespace {
 struct BitsCase {
   std::string model;
   WeightFormat format = WeightFormat::kStored;
+  KvType kv_type = KvType::kF32;
 };
 
 class LlamaBitsTest : public ::testing::TestWithParam<BitsCase> {
@@ -30,7 +33,7 @@ class LlamaBitsTest : public ::testing::TestWithParam<BitsCase> {
 
   LlamaBitsTest()
       : reference_(GetParam().model, make_plain_backend(), kContiguous, {}, 4, 320,
-                   GetParam().format),
+                   GetParam().format, GetParam().kv_type),
         tokens_(random_tokens(kLength, reference_.llama->vocab_size(), 1)),
         want_(reference_.prefill(tokens_)) {
     for (const auto& row : want_) {  // or NaN, which equals NaN bit for bit, would pass everywhere
@@ -41,7 +44,7 @@ class LlamaBitsTest : public ::testing::TestWithParam<BitsCase> {
   std::unique_ptr<Engine> engine(int page_size, int threads = 2, int max_pass_rows = 256) {
     return std::make_unique<Engine>(GetParam().model, make_cpu_backend(threads), page_size,
                                     LlamaOptions{.max_pass_rows = max_pass_rows}, 4, 320,
-                                    GetParam().format);
+                                    GetParam().format, GetParam().kv_type);
   }
   std::span<const TokenId> tokens(int first, int count) const {
     return std::span(tokens_).subspan(std::size_t(first), std::size_t(count));
@@ -160,17 +163,50 @@ TEST_P(LlamaBitsTest, TruncateLeavesNoTrace) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, LlamaBitsTest,
-                         ::testing::Values(BitsCase{"untied"}, BitsCase{"plain_rope"},
-                                           BitsCase{"one_kv_head"}, BitsCase{"all_kv_heads"},
-                                           BitsCase{"wide_heads"}, BitsCase{"sharded"},
-                                           BitsCase{"draft"},
-                                           BitsCase{"untied", WeightFormat::kInt8},
-                                           BitsCase{"draft", WeightFormat::kInt8}),
-                         [](const auto& test) {
-                           const bool stored = test.param.format == WeightFormat::kStored;
-                           return test.param.model + (stored ? "" : "_int8");
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Models, LlamaBitsTest,
+    ::testing::Values(BitsCase{"untied"}, BitsCase{"plain_rope"}, BitsCase{"one_kv_head"},
+                      BitsCase{"all_kv_heads"}, BitsCase{"wide_heads"}, BitsCase{"sharded"},
+                      BitsCase{"draft"}, BitsCase{"untied", WeightFormat::kInt8},
+                      BitsCase{"draft", WeightFormat::kInt8},
+                      BitsCase{"untied", WeightFormat::kStored, KvType::kBF16},
+                      BitsCase{"wide_heads", WeightFormat::kStored, KvType::kBF16},
+                      BitsCase{"draft", WeightFormat::kInt8, KvType::kBF16}),
+    [](const auto& test) {
+      const BitsCase& the = test.param;
+      return the.model + (the.format == WeightFormat::kStored ? "" : "_int8") +
+             (the.kv_type == KvType::kF32 ? "" : "_bf16_cache");
+    });
+
+// Rounds what a layer of a cache in host memory holds.
+void round_all(const KvMemory& memory, int layer) {
+  const KvRows<float> rows = memory.layer(layer).rows<float>();
+  for (float* numbers : {rows.keys, rows.values}) {
+    for (int i = 0; i < memory.slots() * memory.shape().width(); i++) {
+      numbers[i] = held(numbers[i], KvType::kBF16);
+    }
+  }
+}
+
+// A cache of bf16 is one of float32 whose numbers are rounded when they are stored, and in nothing
+// else.
+TEST(LlamaKvTypeTest, ABF16CacheHoldsRoundedNumbers) {
+  for (const std::string model : {"untied", "draft"}) {
+    Engine engine(model, make_cpu_backend(2), 3, {}, 4, 320, WeightFormat::kStored, KvType::kBF16);
+    Engine rounded(model, make_cpu_backend(2), 16), exact(model, make_cpu_backend(2), 16);
+    ObservingBackend rounding(rounded.model, [&](TensorKind kind, int layer, ConstDeviceRows) {
+      if (kind == TensorKind::kKRope) round_all(rounded.cache->memory(), layer);
+    });
+    rounded.llama->compute_through(rounding);
+    const auto tokens = random_tokens(90, engine.llama->vocab_size(), 6);
+    const HostRows got = engine.prefill(tokens);
+    EXPECT_TRUE(rows_equal(got, rounded.prefill(tokens)));
+    EXPECT_FALSE(rows_equal(got, exact.prefill(tokens)));
+    EXPECT_EQ(2 * engine.cache->memory().shape().bytes_per_token(),
+              exact.cache->memory().shape().bytes_per_token());
+    rounded.llama->compute_through(*rounded.backend);
+  }
+}
 
 }  // namespace
 }  // namespace specdec

@@ -6,12 +6,18 @@
 namespace specdec {
 namespace {
 
-class LlamaTreeTest : public ::testing::TestWithParam<std::string> {
+struct TreeCase {
+  std::string model;
+  KvType kv_type = KvType::kF32;
+};
+
+class LlamaTreeTest : public ::testing::TestWithParam<TreeCase> {
  protected:
   std::unique_ptr<Engine> engine(std::unique_ptr<Backend> backend, int page_size,
                                  int max_pass_rows = 256) const {
-    return std::make_unique<Engine>(GetParam(), std::move(backend), page_size,
-                                    LlamaOptions{.max_pass_rows = max_pass_rows});
+    return std::make_unique<Engine>(GetParam().model, std::move(backend), page_size,
+                                    LlamaOptions{.max_pass_rows = max_pass_rows}, 4, 320,
+                                    WeightFormat::kStored, GetParam().kv_type);
   }
   std::vector<TokenId> context(int length) {
     return random_tokens(length, reference_->llama->vocab_size(), unsigned(length) + 1);
@@ -88,8 +94,14 @@ TEST_P(LlamaTreeTest, AnyBatchMates) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, LlamaTreeTest,
-                         ::testing::Values("untied", "one_kv_head", "wide_heads", "draft"),
-                         [](const auto& test) { return test.param; });
+                         ::testing::Values(TreeCase{"untied"}, TreeCase{"one_kv_head"},
+                                           TreeCase{"wide_heads"}, TreeCase{"draft"},
+                                           TreeCase{"untied", KvType::kBF16},
+                                           TreeCase{"draft", KvType::kBF16}),
+                         [](const auto& test) {
+                           return test.param.model +
+                                  (test.param.kv_type == KvType::kF32 ? "" : "_bf16_cache");
+                         });
 
 class TreeInputTest : public ::testing::Test {
  protected:

@@ -41,8 +41,8 @@ class MemoryBackend : public Backend {
   void download(const void* device, void* host, std::size_t bytes) override {
     std::memcpy(host, device, bytes);
   }
-  void copy(const float* from, float* to, std::size_t count) override {
-    std::memcpy(to, from, count * sizeof(float));
+  void copy(const void* from, void* to, std::size_t bytes) override {
+    std::memcpy(to, from, bytes);
   }
 
   std::unique_ptr<const WeightMatrix> load_matrix(std::span<const HostMatrix>,

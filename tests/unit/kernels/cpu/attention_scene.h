@@ -1,10 +1,11 @@
 #pragma once
 #include <algorithm>
+#include <cstddef>
 #include <limits>
 #include <utility>
 #include <vector>
 
-#include "tests/unit/kernels/cpu/cpu_test_support.h"
+#include "tests/unit/kernels/cpu/stored_rows.h"
 
 namespace specdec {
 
@@ -14,11 +15,12 @@ inline constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 // theirs full of NaN; and a pass over the last `rows` tokens of each.
 struct Scene {
   HeadShape heads;
+  KvType type = KvType::kF32;
   int page_size = 1;
   std::vector<int> lengths;               // tokens in the cache, of each sequence
   std::vector<std::int32_t> page_tables;  // table after table
   std::vector<std::int32_t> first_of_table;
-  TestRows keys{1, 1}, values{1, 1};                         // [slots, Hkv * D]
+  TestRows keys{1, 1}, values{1, 1};                         // [slots, Hkv * D], of the type
   std::vector<std::int32_t> positions, slots, table_starts;  // [T]
   std::vector<std::int32_t> tail_firsts, tail_starts;        // [T], or empty: no tails
   std::vector<std::int32_t> tail_slots;
@@ -27,7 +29,6 @@ struct Scene {
   int kv_width() const { return heads.n_kv_heads * heads.head_dim; }
   int q_width() const { return heads.n_heads * heads.head_dim; }
   int pages_of(int length) const { return (length + page_size - 1) / page_size; }
-  KvLayer layer() { return {keys.row(0), values.row(0)}; }
   RowPlaces places() const {
     RowPlaces all{positions.data(), slots.data(), table_starts.data(), page_tables.data(),
                   page_size};
@@ -63,8 +64,8 @@ struct Scene {
     for (int sequence = 0; sequence < static_cast<int>(lengths.size()); ++sequence) {
       for (int j = 0; j < lengths[static_cast<std::size_t>(sequence)]; ++j) {
         for (int i = 0; i < kv_width(); ++i) {
-          keys.row(slot(sequence, j))[i] = 3.0f * numbers.number();
-          values.row(slot(sequence, j))[i] = numbers.number();
+          keys.row(slot(sequence, j))[i] = held(3.0f * numbers.number(), type);
+          values.row(slot(sequence, j))[i] = held(numbers.number(), type);
         }
       }
     }
@@ -128,17 +129,27 @@ struct Scene {
     return other;
   }
 
-  TestRows run(Backend& backend) {
+  // The same numbers in a cache of float32.
+  Scene in_float32() const {
+    Scene other = *this;
+    other.type = KvType::kF32;
+    return other;
+  }
+
+  TestRows run(Backend& backend) const {
     TestRows out(q.rows(), q_width(), 3);
-    backend.attention(q.view(), layer(), places(), heads, out.view());
+    std::vector<std::byte> stored_keys = stored(keys, type), stored_values = stored(values, type);
+    backend.attention(q.view(), {stored_keys.data(), stored_values.data(), type}, places(), heads,
+                      out.view());
     return out;
   }
 };
 
 inline Scene make_scene(TestNumbers& numbers, HeadShape heads, int page_size,
-                        std::vector<int> lengths, int rows) {
+                        std::vector<int> lengths, int rows, KvType type = KvType::kF32) {
   Scene scene;
   scene.heads = heads;
+  scene.type = type;
   scene.page_size = page_size;
   scene.lengths = std::move(lengths);
   scene.scatter_pages(numbers);
@@ -149,8 +160,8 @@ inline Scene make_scene(TestNumbers& numbers, HeadShape heads, int page_size,
 
 // Sequences whose last `nodes` tokens are trees.
 inline Scene make_tree_scene(TestNumbers& numbers, HeadShape heads, int page_size,
-                             std::vector<int> lengths, int nodes) {
-  Scene scene = make_scene(numbers, heads, page_size, std::move(lengths), 0);
+                             std::vector<int> lengths, int nodes, KvType type = KvType::kF32) {
+  Scene scene = make_scene(numbers, heads, page_size, std::move(lengths), 0, type);
   scene.choose_tree(numbers, nodes);
   return scene;
 }

@@ -29,7 +29,7 @@ void run_everything(Backend& backend, const WeightMatrix& weights, TestRows& a, 
   backend.attention(a.view(), {c.row(0), c.row(4)}, places, heads, b.view());
   backend.argmax(a.view(), ids);
   backend.fill(a.view(), 0.0f);
-  backend.copy(a.row(0), b.row(0), 100);
+  backend.copy(a.row(0), b.row(0), 100 * sizeof(float));
   backend.end_burst();
 }
 

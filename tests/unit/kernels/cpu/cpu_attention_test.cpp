@@ -5,8 +5,19 @@
 namespace specdec {
 namespace {
 
-void expect_equal_to_plain(Scene& scene) {
-  const TestRows want = scene.run(plain_backend());
+class CpuAttention : public ::testing::TestWithParam<KvType> {
+ protected:
+  Scene scene_of(TestNumbers& numbers, HeadShape heads, int page_size, std::vector<int> lengths,
+                 int rows) const {
+    return make_scene(numbers, heads, page_size, std::move(lengths), rows, GetParam());
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Types, CpuAttention, ::testing::ValuesIn(kKvTypes), kv_type_name);
+
+// Of every type: the bits that plain loops give over the same numbers in float32.
+void expect_equal_to_plain(const Scene& scene) {
+  const TestRows want = scene.in_float32().run(plain_backend());
+  ASSERT_TRUE(same_rows(scene.run(plain_backend()), want));
   for (int t = 0; t < want.rows(); ++t) {
     for (int i = 0; i < want.width(); ++i) ASSERT_TRUE(std::isfinite(want.row(t)[i]));
   }
@@ -17,51 +28,51 @@ void expect_equal_to_plain(Scene& scene) {
   }
 }
 
-TEST(CpuAttention, EqualsPlainForHeadShapes) {
+TEST_P(CpuAttention, EqualsPlainForHeadShapes) {
   TestNumbers numbers(21);
   for (const int head_dim :
        {2, 4, 6, 8, 10, 14, 16, 18, 30, 32, 34, 48, 62, 64, 80, 96, 126, 128}) {
     for (const int ratio : {1, 2, 3, 4, 8, 33, 71}) {  // of query heads to key and value heads
       const int kv_heads = numbers.between(1, 3);
       const int length = numbers.between(1, 140);
-      Scene scene = make_scene(numbers, {ratio * kv_heads, kv_heads, head_dim},
-                               numbers.between(1, 20), {length}, numbers.between(1, 9));
+      Scene scene = scene_of(numbers, {ratio * kv_heads, kv_heads, head_dim},
+                             numbers.between(1, 20), {length}, numbers.between(1, 9));
       expect_equal_to_plain(scene);
     }
   }
 }
 
-TEST(CpuAttention, EqualsPlainForEveryContext) {
+TEST_P(CpuAttention, EqualsPlainForEveryContext) {
   TestNumbers numbers(22);
   for (int length = 1; length <= 300; ++length) {
     const int page_sizes[] = {1, 3, 16, 256, 512};
-    Scene scene = make_scene(numbers, {3, 1, 24}, page_sizes[length % 5], {length}, 1 + length % 4);
+    Scene scene = scene_of(numbers, {3, 1, 24}, page_sizes[length % 5], {length}, 1 + length % 4);
     expect_equal_to_plain(scene);
   }
 }
 
-TEST(CpuAttention, EqualsPlainForALongContext) {
+TEST_P(CpuAttention, EqualsPlainForALongContext) {
   TestNumbers numbers(23);
   for (const int page_size : {1, 16, 8192}) {
-    Scene scene = make_scene(numbers, {6, 2, 32}, page_size, {5000}, 3);
+    Scene scene = scene_of(numbers, {6, 2, 32}, page_size, {5000}, 3);
     expect_equal_to_plain(scene);
   }
 }
 
-TEST(CpuAttention, EqualsPlainForManySequences) {
+TEST_P(CpuAttention, EqualsPlainForManySequences) {
   TestNumbers numbers(24);
   for (int round = 0; round < 40; ++round) {
     std::vector<int> lengths;
     for (int i = numbers.between(1, 9); i > 0; --i) lengths.push_back(numbers.between(1, 200));
     const int page_sizes[] = {1, 3, 16, 256};
     Scene scene =
-        make_scene(numbers, {4, 2, 16}, page_sizes[round % 4], lengths, numbers.between(1, 12));
+        scene_of(numbers, {4, 2, 16}, page_sizes[round % 4], lengths, numbers.between(1, 12));
     expect_equal_to_plain(scene);
   }
 }
 
 // A row of a tree gives what a table of its own would give it.
-TEST(CpuAttention, ATailIsATableOfItsOwn) {
+TEST_P(CpuAttention, ATailIsATableOfItsOwn) {
   TestNumbers numbers(29);
   for (int round = 0; round < 200; ++round) {
     const int page_sizes[] = {1, 3, 16, 256};
@@ -71,7 +82,8 @@ TEST(CpuAttention, ATailIsATableOfItsOwn) {
       lengths.push_back(round % 2 == 0 ? numbers.between(nodes, 40 + nodes)
                                        : numbers.between(100, 210));
     }
-    Scene tree = make_tree_scene(numbers, {4, 2, 16}, page_sizes[round % 4], lengths, nodes);
+    Scene tree =
+        make_tree_scene(numbers, {4, 2, 16}, page_sizes[round % 4], lengths, nodes, GetParam());
     Scene tables = tree.with_a_table_for_each_row();
     const TestRows want = tables.run(plain_backend());
     ASSERT_TRUE(same_rows(tree.run(plain_backend()), want));
@@ -81,9 +93,9 @@ TEST(CpuAttention, ATailIsATableOfItsOwn) {
 }
 
 // A row's result stands, whatever the other rows of the call, their order and the pages.
-TEST(CpuAttention, RowsAloneAndInAnyCompanyAreEqual) {
+TEST_P(CpuAttention, RowsAloneAndInAnyCompanyAreEqual) {
   TestNumbers numbers(25);
-  Scene scene = make_scene(numbers, {6, 2, 20}, 3, {77, 1, 130, 64, 65, 20}, 5);
+  Scene scene = scene_of(numbers, {6, 2, 20}, 3, {77, 1, 130, 64, 65, 20}, 5);
   const TestRows all = scene.run(fast_backend(2));
   const Scene whole = scene;
   std::vector<std::int32_t> order(static_cast<std::size_t>(all.rows()));
@@ -107,14 +119,15 @@ TEST(CpuAttention, RowsAloneAndInAnyCompanyAreEqual) {
   }
 }
 
-TEST(CpuAttention, PageLayoutChangesNothing) {
+TEST_P(CpuAttention, PageLayoutChangesNothing) {
   const HeadShape heads{4, 2, 32};
   TestNumbers numbers(26);
-  Scene contiguous = make_scene(numbers, heads, 256, {203}, 4);
+  Scene contiguous = scene_of(numbers, heads, 256, {203}, 4);
   const TestRows want = contiguous.run(fast_backend(2));
   for (const int page_size : {1, 2, 3, 16, 64, 100, 203}) {
     Scene paged;
     paged.heads = heads;
+    paged.type = GetParam();
     paged.page_size = page_size;
     paged.lengths = {203};
     paged.scatter_pages(numbers);
@@ -131,11 +144,11 @@ TEST(CpuAttention, PageLayoutChangesNothing) {
 
 // Tables go on behind the pages that a row may see, with entries that lead out of the cache;
 // looking one of them up would crash.
-TEST(CpuAttention, MaskedPagesAreNotLookedUp) {
+TEST_P(CpuAttention, MaskedPagesAreNotLookedUp) {
   TestNumbers numbers(29);
   for (const int page_size : {1, 3, 16}) {
     for (const int length : {1, 5, 64, 70, 130}) {
-      Scene scene = make_scene(numbers, {4, 2, 16}, page_size, {length}, 1);
+      Scene scene = scene_of(numbers, {4, 2, 16}, page_size, {length}, 1);
       scene.page_tables.insert(scene.page_tables.end(), 300, 0x3fffffff / page_size);
       expect_equal_to_plain(scene);
     }
@@ -143,9 +156,9 @@ TEST(CpuAttention, MaskedPagesAreNotLookedUp) {
 }
 
 // A NaN among a row's own keys makes this head of this row NaN, and no other.
-TEST(CpuAttention, NanInAKeyReachesOnlyThoseWhoSeeIt) {
+TEST_P(CpuAttention, NanInAKeyReachesOnlyThoseWhoSeeIt) {
   TestNumbers numbers(27);
-  Scene scene = make_scene(numbers, {4, 2, 16}, 4, {70, 30}, 6);
+  Scene scene = scene_of(numbers, {4, 2, 16}, 4, {70, 30}, 6);
   scene.keys.row(scene.slot(0, 67))[3] = kNan;  // key head 0, seen by query heads 0 and 1
   for (Backend* backend : {&plain_backend(), &fast_backend(1), &fast_backend(2)}) {
     const TestRows out = scene.run(*backend);
@@ -162,11 +175,11 @@ TEST(CpuAttention, NanInAKeyReachesOnlyThoseWhoSeeIt) {
 // (D / 16 + 5) eps |q| |k| / sqrt(D), and a weight has that as its relative error, twice (the
 // maximum's error cancels in the quotient, the denominator's does not), beside 2 eps of exp; the
 // sum over n values adds (n + rescalings) eps / 2. Values are below 1.
-TEST(CpuAttention, IsAccurate) {
+TEST_P(CpuAttention, IsAccurate) {
   TestNumbers numbers(28);
   for (const int length : {1, 63, 64, 65, 300, 2000}) {
     const int dim = 48;
-    Scene scene = make_scene(numbers, {2, 1, dim}, 16, {length}, 1);
+    Scene scene = scene_of(numbers, {2, 1, dim}, 16, {length}, 1);
     const TestRows out = scene.run(fast_backend(2));
     for (int h = 0; h < 2; ++h) {
       const float* q = scene.q.row(0) + h * dim;

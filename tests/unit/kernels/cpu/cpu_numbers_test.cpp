@@ -35,6 +35,31 @@ TEST(CpuConversion, EveryHalfIsExact) {
   }
 }
 
+// Every bf16, and numbers between it and the next one away from zero: the nearer of the two, at the
+// same distance the even one. In float64 the distances are exact; behind the largest bf16 is 2^128.
+TEST(CpuConversion, RoundsToTheNearestBf16) {
+  for (std::uint32_t upper = 0; upper < 0x10000; ++upper) {
+    const auto below = static_cast<std::uint16_t>(upper);
+    const auto above = static_cast<std::uint16_t>(upper + 1);
+    if (std::isnan(cpu::float_from_bf16(below))) continue;
+    for (const std::uint32_t lower : {0u, 1u, 0x7fffu, 0x8000u, 0x8001u, 0xffffu}) {
+      const auto number = std::bit_cast<float>(upper << 16 | lower);
+      const std::uint16_t got = cpu::bf16_from_float(number);
+      if (std::isnan(number)) {
+        ASSERT_TRUE(std::isnan(cpu::float_from_bf16(got)));
+        continue;
+      }
+      const double next =
+          (above & 0x7fffu) == 0x7f80u ? 0x1p128 : std::abs(double{cpu::float_from_bf16(above)});
+      const double to_below = std::abs(double{number} - double{cpu::float_from_bf16(below)});
+      const double to_above = std::abs(std::abs(double{number}) - next);
+      const bool takes_below =
+          lower == 0 || to_below < to_above || (to_below == to_above && below % 2 == 0);
+      ASSERT_EQ(got, takes_below ? below : above) << upper << " " << lower;
+    }
+  }
+}
+
 // All 65,536 values as a [2048, 32] matrix: what embed reads, and what a product with a unit vector
 // picks out of the panels (1 x w plus zeros; a NaN or infinity in other columns is not touched by
 // it, so every column is loaded alone).

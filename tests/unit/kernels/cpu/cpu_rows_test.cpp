@@ -1,8 +1,9 @@
 // Operations on rows: fast against plain, to the bit, and plain against the definition in float64.
+#include <algorithm>
 #include <functional>
 #include <limits>
 
-#include "tests/unit/kernels/cpu/cpu_test_support.h"
+#include "tests/unit/kernels/cpu/stored_rows.h"
 
 namespace specdec {
 namespace {
@@ -178,7 +179,7 @@ TEST(CpuArgmax, EqualsTheDefinition) {
   }
 }
 
-TEST(CpuMemory, GathersStoresAndFills) {
+TEST(CpuMemory, GathersAndFills) {
   TestNumbers numbers(16);
   for (Backend* backend : {&plain_backend(), &fast_backend(3)}) {
     const TestRows x = TestRows::random(numbers, 9, 21, 4);
@@ -190,21 +191,31 @@ TEST(CpuMemory, GathersStoresAndFills) {
     }
     EXPECT_TRUE(out.gaps_untouched());
 
-    const TestRows k = TestRows::random(numbers, 3, 6, 1), v = TestRows::random(numbers, 3, 6, 2);
-    TestRows keys(5, 6), values(5, 6);
-    const std::int32_t slots[] = {4, 0, 2};
-    RowPlaces places;
-    places.slots = slots;
-    backend->store_kv(k.view(), v.view(), places, {keys.row(0), values.row(0)});
-    for (int t = 0; t < 3; ++t) {
-      EXPECT_TRUE(same_rows(keys.view().slice(slots[t], 1), k.view().slice(t, 1)));
-      EXPECT_TRUE(same_rows(values.view().slice(slots[t], 1), v.view().slice(t, 1)));
-    }
-    EXPECT_EQ(keys.row(1)[0], TestRows::kMark);
-
     backend->fill(out.view(), 2.5f);
     EXPECT_EQ(out.row(3)[20], 2.5f);
     EXPECT_TRUE(out.gaps_untouched());
+  }
+}
+
+// In its slots what the cache's type holds of k and v, and nothing in others.
+TEST(CpuMemory, StoresKeysAndValues) {
+  TestNumbers numbers(17);
+  for (Backend* backend : {&plain_backend(), &fast_backend(3)}) {
+    for (const KvType type : kKvTypes) {
+      TestRows k = TestRows::random(numbers, 3, 6, 1), v = TestRows::random(numbers, 3, 6, 2);
+      k.row(1)[2] = kNan;
+      TestRows want_keys(5, 6), want_values(5, 6);
+      std::vector<std::byte> keys = stored(want_keys, type), values = stored(want_values, type);
+      const std::int32_t slots[] = {4, 0, 2};
+      const RowPlaces places{.slots = slots};
+      backend->store_kv(k.view(), v.view(), places, {keys.data(), values.data(), type});
+      for (int t = 0; t < 3; ++t) {
+        std::copy_n(k.row(t), 6, want_keys.row(slots[t]));
+        std::copy_n(v.row(t), 6, want_values.row(slots[t]));
+      }
+      EXPECT_EQ(keys, stored(want_keys, type));
+      EXPECT_EQ(values, stored(want_values, type));
+    }
   }
 }
 

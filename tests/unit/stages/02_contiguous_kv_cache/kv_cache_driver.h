@@ -247,7 +247,7 @@ class KvCacheDriver {
     const KvMemory& memory = cache_.memory();
     const int width = memory.shape().width();
     for (int l = 0; l < memory.shape().n_layers; l++) {
-      const KvLayer layer = memory.layer(l);
+      const KvRows<float> layer = memory.layer(l).rows<float>();
       for (int i = 0; i < width; i++) {
         const float tag = static_cast<float>(l * width + i) / 16;
         visit_element(layer.keys[slot * width + i], value + tag);

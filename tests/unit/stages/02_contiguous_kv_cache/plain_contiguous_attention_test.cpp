@@ -57,7 +57,7 @@ class Case {
                            .table_starts = starts.data(),
                            .page_tables = cache_.pages(sequence_).data(),
                            .page_size = cache_.page_size()};
-    backend.attention({q_.data(), rows, width, width}, layer(), places, heads_,
+    backend.attention({q_.data(), rows, width, width}, cache_.memory().layer(0), places, heads_,
                       {out.data(), rows, width, width});
     return out;
   }
@@ -95,7 +95,7 @@ class Case {
   std::size_t row_width() const {
     return static_cast<std::size_t>(heads_.n_heads * heads_.head_dim);
   }
-  KvLayer layer() const { return cache_.memory().layer(0); }
+  KvRows<float> layer() const { return cache_.memory().layer(0).rows<float>(); }
   // -2 .. 2 in steps of 2^-13
   float random() { return static_cast<float>(generator_() >> 18) / 4096 - 2; }
 

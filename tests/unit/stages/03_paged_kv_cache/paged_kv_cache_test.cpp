@@ -31,10 +31,10 @@ class PagedKvCacheTest : public ::testing::Test {
     return id;
   }
   static void write(const KvCache& cache, SequenceId id, int position, float value) {
-    cache.memory().layer(0).keys[cache.slot(id, position) * kShape.width()] = value;
+    cache.memory().layer(0).rows<float>().keys[cache.slot(id, position) * kShape.width()] = value;
   }
   static float read(const KvCache& cache, SequenceId id, int position) {
-    return cache.memory().layer(0).keys[cache.slot(id, position) * kShape.width()];
+    return cache.memory().layer(0).rows<float>().keys[cache.slot(id, position) * kShape.width()];
   }
   MemoryBackend backend_;
 };

@@ -212,7 +212,7 @@ TEST_P(PagedTableModelTest, KeepsTheTokensInTheCache) {
   model.forward(Segment{b, Tokens{6, 6}, 0}, DeviceRows{});
   EXPECT_THAT(model.text(a), ElementsAre(3, 1, 4, 1, 5));
   EXPECT_THAT(model.text(b), ElementsAre(3, 1, 6, 6));
-  EXPECT_EQ(cache_->memory().layer(0).keys[cache_->slot(b, 3)], 6);
+  EXPECT_EQ(cache_->memory().layer(0).rows<float>().keys[cache_->slot(b, 3)], 6);
 }
 
 TEST_P(PagedTableModelTest, ACorruptedSlotIsNoticed) {
@@ -226,8 +226,8 @@ TEST_P(PagedTableModelTest, ACorruptedSlotIsNoticed) {
   };
   say(0);
   const int slot = cache_->slot(a, 2);
-  float& key = cache_->memory().layer(0).keys[slot];
-  float& value = cache_->memory().layer(0).values[slot];
+  float& key = cache_->memory().layer(0).rows<float>().keys[slot];
+  float& value = cache_->memory().layer(0).rows<float>().values[slot];
   key = 3;  // another token
   say(1);
   EXPECT_FALSE(same_bits(model.backend(), logits.rows(0, 1), logits.rows(1, 1)));

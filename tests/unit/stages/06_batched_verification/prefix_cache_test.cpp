@@ -325,10 +325,10 @@ TEST_F(PrefixCacheDeathTest, APageThatWasOverwrittenIsNoticed) {
   PrefixCache prefixes(cache_, true);
   prefixes.add(id_, numbers(0, 5));
   cache_.release(prefixes.create(numbers(0, 5)));
-  cache_.memory().layer(1).values[2 * 2 * 2] = 1;  // of page 2, in no prompt
+  cache_.memory().layer(1).rows<float>().values[2 * 2 * 2] = 1;  // of page 2, in no prompt
   cache_.release(prefixes.create(numbers(0, 5)));
-  float& key = cache_.memory().layer(0).keys[2 * 2 - 1];  // the last of page 0
-  float& value = cache_.memory().layer(1).values[2 * 2];  // the first of page 1
+  float& key = cache_.memory().layer(0).rows<float>().keys[2 * 2 - 1];  // the last of page 0
+  float& value = cache_.memory().layer(1).rows<float>().values[2 * 2];  // the first of page 1
   const float before = key;
   key = 5;
   EXPECT_DEATH(prefixes.create(numbers(0, 5)), "page 0 to hold in layer 0 what it held");
@@ -341,7 +341,7 @@ TEST_F(PrefixCacheDeathTest, APageThatWasOverwrittenIsNoticed) {
 TEST_F(PrefixCacheDeathTest, WithoutVerifyNothingIsRead) {
   PrefixCache prefixes(cache_, false);
   prefixes.add(id_, numbers(0, 5));
-  cache_.memory().layer(0).keys[0] = 5;
+  cache_.memory().layer(0).rows<float>().keys[0] = 5;
   EXPECT_EQ(cache_.length(prefixes.create(numbers(0, 5))), 4);
 }
 

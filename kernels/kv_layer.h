@@ -1,0 +1,50 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+namespace specdec {
+
+// In which numbers a cache holds keys and values. They are computed in float32 and rounded once,
+// when they are stored: to the nearest, of two to the even one. Attention reads the stored numbers
+// exactly. So with kBF16 a pass gives the bits of one with kF32 whose keys and values were rounded.
+enum class KvType { kF32, kBF16 };
+
+constexpr std::size_t element_size(KvType type) { return type == KvType::kF32 ? 4 : 2; }
+
+// bfloat16: the upper half of a float32.
+struct BFloat16 {
+  std::uint16_t bits;
+};
+
+// Keys and values of one layer as numbers of type T.
+template <typename T>
+struct KvRows {
+  T* keys = nullptr;    // [slots, Hkv * D]
+  T* values = nullptr;  // [slots, Hkv * D]
+};
+
+// One layer's keys and values. Slot s holds those of one token, [Hkv, D] each, keys rotated.
+struct KvLayer {
+  void* keys = nullptr;    // [slots, Hkv * D]
+  void* values = nullptr;  // [slots, Hkv * D]
+  KvType type = KvType::kF32;
+
+  // REQUIRES: T is the type's, or words that hold its numbers.
+  template <typename T>
+  KvRows<T> rows() const {
+    return {static_cast<T*>(keys), static_cast<T*>(values)};
+  }
+};
+
+// Calls job(KvRows<T>) with the layer's own T.
+template <typename Job>
+void with_rows(const KvLayer& layer, const Job& job) {
+  switch (layer.type) {
+    case KvType::kF32:
+      return job(layer.rows<float>());
+    case KvType::kBF16:
+      return job(layer.rows<BFloat16>());
+  }
+}
+
+}  // namespace specdec
