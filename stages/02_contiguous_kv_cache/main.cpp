@@ -78,11 +78,12 @@ int check(const RunOptions& options) {
   const auto goldens = golden_directory(options.goldens);
   const auto backend = make_backend(options);
   const LlamaModel model = load_target(options, checkpoint, *backend);
-  ContiguousKvCache cache(*backend, model.kv_shape(), 2,
+  ContiguousKvCache cache(*backend, model.kv_shape(options.kv_type), 2,
                           longest_golden(goldens, checkpoint.config()));
   Llama target(model, cache);
   CheckList list;
-  check_goldens(goldens, checked_engine(checkpoint, target, cache), list);
+  check_goldens(goldens, checked_engine(checkpoint, target, cache), list,
+                {.kv_type = options.kv_type});
   check_recompute(target, GoldenFile(goldens / "short.cache.safetensors").tokens(), list);
   return list.finish();
 }
@@ -92,7 +93,7 @@ int run(const RunOptions& options) {
   PlainRun plain(options);
   const auto backend = make_backend(options);
   const LlamaModel model = load_target(options, plain.files.checkpoint, *backend);
-  ContiguousKvCache cache(*backend, model.kv_shape(), 1, plain.request.max_context);
+  ContiguousKvCache cache(*backend, model.kv_shape(options.kv_type), 1, plain.request.max_context);
   Llama target(model, cache, {.token_limit = plain.files.token_limit});
   if (!options.dump.empty()) record_forward(target, plain.request.prompt).write(options.dump);
 

@@ -75,15 +75,16 @@ void decode(Llama& target, const KvCache& cache, PlainRun& run) {
 // [end snippet decode]
 
 // What this stage adds to the golden checks: stage 2's bits for any page size, and no page lost.
-void check_pages(const LlamaModel& model, std::span<const TokenId> tokens, CheckList& list) {
+void check_pages(const LlamaModel& model, KvType type, std::span<const TokenId> tokens,
+                 CheckList& list) {
   const auto n_tokens = static_cast<int>(tokens.size());
-  ContiguousKvCache contiguous(model.backend(), model.kv_shape(), 1, n_tokens);
+  ContiguousKvCache contiguous(model.backend(), model.kv_shape(type), 1, n_tokens);
   Llama stage2(model, contiguous);
   const LogitsBuffer want(stage2, n_tokens), got(stage2, n_tokens);
   stage2.forward(Segment{stage2.create(), tokens, n_tokens}, want.rows(0, n_tokens));
   for (const int page_size : {1, 3, 16}) {
     const int n_pages = pages_for(n_tokens, page_size);
-    PagedKvCache paged(model.backend(), model.kv_shape(), n_pages, page_size);
+    PagedKvCache paged(model.backend(), model.kv_shape(type), n_pages, page_size);
     Llama stage3(model, paged);
     const SequenceId sequence = stage3.create();
     for (int i = 0; i < n_tokens; i++) {
@@ -110,8 +111,10 @@ int check(RunOptions options) {
       make_cache(model, cache_layout(options, longest_golden(goldens, checkpoint.config())));
   Llama target(model, *cache);
   CheckList list;
-  check_goldens(goldens, checked_engine(checkpoint, target, *cache), list);
-  check_pages(model, GoldenFile(goldens / "short.cache.safetensors").tokens(), list);
+  check_goldens(goldens, checked_engine(checkpoint, target, *cache), list,
+                {.kv_type = options.kv_type});
+  check_pages(model, options.kv_type, GoldenFile(goldens / "short.cache.safetensors").tokens(),
+              list);
   return list.finish();
 }
 

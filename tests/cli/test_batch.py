@@ -93,6 +93,17 @@ class BatchTest(unittest.TestCase):
             self.assertGreaterEqual(summary["peak_rounds"], 14, "they really ran together")
             self.assertEqual(summary["stats"]["emitted"], sum(len(result["tokens"]) for result in results))
 
+    def test_a_cache_of_bf16(self):
+        arguments = ("--requests", self.file, "--kv-dtype", "bf16")
+        want, summary = run_lines(*arguments, "--max-batch", 1)
+        self.assertEqual(summary["model"]["kv_dtype"], "bf16")
+        for more in ([], ["--page-size", 3, "--draft-page-size", 1], ["--pages", 62, "--page-size", 3, "--draft-pages", 13],
+                     ["--cache", "contiguous", "--threads", 1]):
+            results, _ = run_lines(*arguments, *more)
+            for result, alone in zip(results, want):
+                for field in ("tokens", "text", "finish_reason"):
+                    self.assertEqual(result[field], alone[field], (result["id"], field, more))
+
     def test_in_a_pool_so_small_that_they_lose_their_pages(self):
         results, summary = run_lines("--requests", self.file, "--pages", 62, "--page-size", 3, "--draft-pages", 13)
         self.expect_alone(results)

@@ -55,9 +55,9 @@ class DeviceTest(ProgramTest):
                 got = tokens(stage, DEVICE, "--draft-kind", kind, "--spec-length", "3")
                 self.assertEqual(got, want, f"{STAGES[stage]} {kind}")
 
-    def test_weights_as_int8_and_inflated(self):
+    def test_weights_as_int8_and_inflated_and_a_cache_of_bf16(self):
         shape = "14m" if SMALL else "134m"  # it has the model's heads
-        for options in (("--target-weights", "int8"), ("--inflate-target", shape)):
+        for options in (("--target-weights", "int8"), ("--inflate-target", shape), ("--kv-dtype", "bf16")):
             self.assertEqual(tokens(2, DEVICE, *options), tokens(2, "cpu", *options), options)
 
     def test_a_self_draft_is_always_right(self):

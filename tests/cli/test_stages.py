@@ -93,6 +93,40 @@ class StagesTest(ProgramTest):
                           ["--page-size", "256"], ["--threads", "3"], ["--max-context", "200"]):
             self.assertEqual(run_json(STAGES[2], "--max-new-tokens", "40", *arguments)["tokens"], want, arguments)
 
+    def test_a_cache_of_bf16(self):
+        of_f32 = run_json(STAGES[1], "--max-new-tokens", "40")
+        want = run_json(STAGES[1], "--max-new-tokens", "40", "--kv-dtype", "bf16")
+        self.assertEqual([result["model"]["kv_dtype"] for result in (of_f32, want)], ["f32", "bf16"])
+        for part, name in (("stats", "cache_bytes"), ("model", "cache_bytes_per_token")):
+            self.assertEqual(2 * want[part][name], of_f32[part][name])
+        for stage, arguments in ((2, ["--cache", "contiguous"]), (2, ["--page-size", "3", "--threads", "1"]),
+                                 (3, ["--page-size", "1", "--draft-page-size", "3"]), (3, ["--draft-kind", "bigram"]),
+                                 (4, ["--draft-kind", "lookup"])):
+            result = run_json(ALL[stage], "--max-new-tokens", "40", "--kv-dtype", "bf16", *arguments)
+            self.assertEqual(result["tokens"], want["tokens"], arguments)
+            self.assertEqual(result["model"], want["model"], arguments)
+        self.assertIn("bytes in bf16", run(STAGES[1], "--max-new-tokens", "2", "--kv-dtype", "bf16")[2])
+
+    def test_a_check_of_a_cache_of_bf16_counts_the_texts_that_differ(self):
+        code, text, errors = run(STAGES[2], "--check", "--kv-dtype", "bf16")
+        self.assertEqual((code, errors), (0, ""))
+        self.assertTrue(text.endswith("\n1 of 64 greedy texts differ from those of a float32 cache\n"), text[-200:])
+
+    # The dump shows what the option changes: not every number, as int8 weights would, but all that attention makes.
+    def test_a_dump_with_a_cache_of_bf16(self):
+        with tempfile.TemporaryDirectory() as folder:
+            dumps = []
+            for kv_dtype in ("f32", "bf16"):
+                path = pathlib.Path(folder) / kv_dtype
+                code, _, errors = run(STAGES[1], "--dump", path, "--max-new-tokens", "1", "--kv-dtype", kv_dtype)
+                self.assertEqual(code, 0, errors)
+                dumps.append(read_tensors(path))
+        differing = [name for name in dumps[0] if dumps[0][name] != dumps[1][name]]
+        for name in ("layers.0.k_rope", "layers.0.v"):
+            self.assertNotIn(name, differing)
+        for name in ("layers.0.attn_out", "logits"):
+            self.assertIn(name, differing)
+
     def test_explain_shows_pages(self):
         code, _, errors = run(STAGES[2], "--explain", "--max-new-tokens", "20")
         self.assertEqual(code, 0)
@@ -156,6 +190,9 @@ class BadInputTest(ProgramTest):
     def test_options_of_later_stages_name_the_stage(self):
         self.expect_error("this stage has no --threads; 02_contiguous_kv_cache has it", STAGES[0], "--threads", "2")
         self.expect_error("02_contiguous_kv_cache has it", STAGES[0], "--target-weights", "int8")
+        self.expect_error("02_contiguous_kv_cache has it", STAGES[0], "--kv-dtype", "bf16")
+        self.expect_error("--kv-dtype", STAGES[1], "--kv-dtype", "f16")
+        self.expect_error("leave out --kv-dtype", ALL[3], "--check", "--kv-dtype", "bf16")
         self.expect_error("03_paged_kv_cache has it", STAGES[1], "--page-size", "4")
         self.expect_error("03_paged_kv_cache has it", STAGES[1], "--cache=paged")
         for stage in STAGES:

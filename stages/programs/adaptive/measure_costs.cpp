@@ -51,6 +51,7 @@ Json cost_key(const RunOptions& options, const LlamaModel& target, const DraftSe
           {"target", shape(target)},
           {"draft", own ? shape(*own) : std::string(name_of(options.draft_kind))},
           {"drafts", draft_temperature(options) > 0 ? "drawn" : "likeliest"},
+          {"kv_dtype", name_of(options.kv_type)},
           {"requests", requests}};
 }
 

@@ -110,7 +110,8 @@ MemoryPlan memory_plan(const RunOptions& options, const BatchSizes& sizes, const
                        const LlamaModel* draft) {
   const bool paged = options.cache == CacheKind::kPaged;
   const auto cache = [&](const LlamaModel& model, int pages, int page_size, std::int64_t region) {
-    return count(pages, paged ? page_size : region, model.kv_shape().bytes_per_token());
+    return count(pages, paged ? page_size : region,
+                 model.kv_shape(options.kv_type).bytes_per_token());
   };
   const RoundSizes& round = sizes.round;
   const int B = sizes.max_batch, V = target.config().vocab_size;

@@ -8,19 +8,20 @@
 namespace specdec {
 
 CacheLayout cache_layout(const RunOptions& options, int positions) {
-  return {.paged = options.cache == CacheKind::kPaged,
+  return {.type = options.kv_type,
+          .paged = options.cache == CacheKind::kPaged,
           .page_size = options.page_size,
           .pages = options.pages > 0 ? options.pages : pages_for(positions, options.page_size),
           .positions = positions};
 }
 
 std::unique_ptr<KvCache> make_cache(const LlamaModel& model, const CacheLayout& layout) {
+  const KvShape shape = model.kv_shape(layout.type);
   if (!layout.paged) {
-    return std::make_unique<ContiguousKvCache>(model.backend(), model.kv_shape(), layout.sequences,
+    return std::make_unique<ContiguousKvCache>(model.backend(), shape, layout.sequences,
                                                layout.positions);
   }
-  return std::make_unique<PagedKvCache>(model.backend(), model.kv_shape(), layout.pages,
-                                        layout.page_size);
+  return std::make_unique<PagedKvCache>(model.backend(), shape, layout.pages, layout.page_size);
 }
 
 void check_pool(const RunOptions& options, int tokens) {

@@ -8,6 +8,7 @@
 namespace specdec {
 
 struct CacheLayout {
+  KvType type = KvType::kF32;
   bool paged = true;
   int page_size = 16;
   int pages = 0;
@@ -16,8 +17,8 @@ struct CacheLayout {
   int sequences = 1;
 };
 
-// What --cache, --page-size and --pages ask for; without --pages, enough for one sequence of so
-// many positions.
+// What --kv-dtype, --cache, --page-size and --pages ask for; without --pages, enough for one
+// sequence of so many positions.
 CacheLayout cache_layout(const RunOptions& options, int positions);
 
 // Throws Error when there is not enough memory, with the numbers.

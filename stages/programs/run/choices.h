@@ -20,6 +20,7 @@ enum class OutputFormat { kText, kJson };
 // The names of the choices on the command line, in JSON and in messages, in the enumerators' order.
 inline constexpr std::array<std::string_view, 4> kDeviceNames = {"auto", "cpu", "cuda", "emulated"};
 inline constexpr std::array<std::string_view, 2> kCacheNames = {"contiguous", "paged"};
+inline constexpr std::array<std::string_view, 2> kKvTypeNames = {"f32", "bf16"};
 inline constexpr std::array<std::string_view, 7> kDraftNames = {
     "llama", "self", "random", "unigram", "bigram", "lookup", "ngram"};
 inline constexpr std::array<std::string_view, 5> kDraftLengthNames = {"fixed", "gain", "entropy",
@@ -31,6 +32,7 @@ inline constexpr std::array<std::string_view, 2> kWeightNames = {"stored", "int8
 using ChoiceNames = std::span<const std::string_view>;
 constexpr ChoiceNames names_of(DeviceChoice) { return kDeviceNames; }
 constexpr ChoiceNames names_of(CacheKind) { return kCacheNames; }
+constexpr ChoiceNames names_of(KvType) { return kKvTypeNames; }
 constexpr ChoiceNames names_of(DraftKind) { return kDraftNames; }
 constexpr ChoiceNames names_of(DraftLength) { return kDraftLengthNames; }
 constexpr ChoiceNames names_of(OutputFormat) { return kOutputNames; }

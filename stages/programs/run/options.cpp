@@ -106,6 +106,10 @@ Options cache_options(RunOptions& o, int stage) {
   const Stages stages = stages_from(3);
   const bool batches = kBatches.has(stage);
   return {
+      {"--kv-dtype TYPE",
+       "numbers in the caches: f32, or bf16 (rounded: half the bytes; a few texts differ)",
+       one_of(&o.kv_type),
+       {.stages = stages_from(2)}},
       {"--cache KIND", "contiguous or paged", one_of(&o.cache), {.stages = stages}},
       {"--page-size N",
        "tokens per page",

@@ -38,6 +38,7 @@ struct RunOptions {
   int threads = 0;  // 0: all cores
   Gemm gemm = Gemm::kInvariant;
 
+  KvType kv_type = KvType::kF32;  // of every cache
   CacheKind cache = CacheKind::kPaged;
   int page_size = 16;
   int draft_page_size = 16;

@@ -41,6 +41,7 @@ void print_summary(const FinishedRun& run) {
     say(", {} weights", name_of(options.target_weights));
   }
   if (run.stats.cache_bytes > 0) say(", cache of {} bytes", run.stats.cache_bytes);
+  if (options.kv_type != KvType::kF32) say(" in {}", name_of(options.kv_type));
   say("{}\n", inflation_note(options));
   say_text(run.extras.summary);
 }
@@ -83,8 +84,8 @@ Json to_json(const RunStats& s) {
           {"cache_bytes", s.cache_bytes}};
 }
 
-Json to_json(const LlamaConfig& config, const std::string& directory) {
-  const KvShape kv{config.n_layers, config.n_kv_heads, config.head_dim};
+Json to_json(const LlamaConfig& config, const std::string& directory, KvType kv_type) {
+  const KvShape kv{config.n_layers, config.n_kv_heads, config.head_dim, kv_type};
   return {{"directory", directory},
           {"d_model", config.d_model},
           {"d_ff", config.d_ff},
@@ -100,8 +101,9 @@ Json to_json(const LlamaConfig& config, const std::string& directory) {
 }
 
 Json target_json(const LlamaConfig& config, const RunOptions& options) {
-  Json json = to_json(config, options.target);
+  Json json = to_json(config, options.target, options.kv_type);
   json["weights"] = name_of(options.target_weights);
+  json["kv_dtype"] = name_of(options.kv_type);
   if (!options.inflate_target.empty()) json["inflated"] = options.inflate_target;
   return json;
 }

@@ -18,7 +18,8 @@ void count_target(RunStats& stats, const LlamaCounters& counters);
 Json to_json(const RunStats& stats);
 
 // A "model" object: a shape.
-Json to_json(const LlamaConfig& config, const std::string& directory);
+Json to_json(const LlamaConfig& config, const std::string& directory,
+             KvType kv_type = KvType::kF32);
 
 // The "model" object of a run: the target's shape, how its weights are kept, and to which shape it
 // was inflated, if it was.

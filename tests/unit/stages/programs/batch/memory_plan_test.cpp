@@ -252,6 +252,11 @@ TEST(MemoryPlanTest, CachesAreAsLargeAsTheOptionsSay) {
   options.draft_pages = 44;
   const auto session = session_of(options, 4);
   expect_caches_as_planned(*session);
+  options.kv_type = KvType::kBF16;
+  const auto rounded = session_of(options, 4);
+  expect_caches_as_planned(*rounded);
+  EXPECT_EQ(2 * rounded->memory.target_cache, session->memory.target_cache);
+  EXPECT_EQ(2 * rounded->memory.draft_cache, session->memory.draft_cache);
   EXPECT_EQ(session->memory.page_size, 8);
   EXPECT_EQ(session->memory.longest_fit, 4) << "of 10 + 20 - 2 + 4 + 1 = 33 tokens, 5 pages";
 }
