@@ -64,9 +64,9 @@ using RunningOfRow = Running[kMaxTaskHeads];
 
 // Adds the chunk from position `start` on, of one key and value head, to the sums of all rows and
 // query heads that read it. Rows and tiles of query heads take turns.
-template <typename T>
-void attend_head(const Task<T>& task, int kv_head, int start, const HeadChunk<T>& chunk,
-                 Prefetch<T> prefetch, RunningOfRow* running) {  // [rows]
+template <typename T, typename Read>
+void attend_head(const Task<T>& task, int kv_head, int start, const HeadChunk<Read>& chunk,
+                 Prefetch<Read> prefetch, RunningOfRow* running) {  // [rows]
   const int group = task.group, head_dim = task.head_dim;
   for (int r = 0; r < task.q.rows; ++r) {
     const int count = std::min(kAttentionChunk, task.places.positions[r] + 1 - start);
@@ -74,7 +74,7 @@ void attend_head(const Task<T>& task, int kv_head, int start, const HeadChunk<T>
     for (int tile = 0; tile < task.tiles(); ++tile, prefetch.due <<= 1) {
       const int first = group * tile / task.tiles(), end = group * (tile + 1) / task.tiles();
       const int head = kv_head * group + first;
-      kAttendChunk<T>[static_cast<std::size_t>(end - first)](
+      kAttendChunk<Read>[static_cast<std::size_t>(end - first)](
           task.q.row(r) + head * head_dim, head_dim, chunk, count, prefetch, &running[r][head],
           task.out.row(r) + head * head_dim);
     }
@@ -99,6 +99,8 @@ void attend_together(const Task<T>& task, int last, RunningOfRow* running) {  //
   const std::uint64_t due = due_in_first_turn(task.q.rows * task.tiles());
   Chunk chunks[2];
   Chunk *chunk = &chunks[0], *next = &chunks[1];
+  WidenedChunk<T> widened;
+  const bool widens = widened.pays(task.q.rows * task.tiles(), task.head_dim);
   find_chunk(task, 0, last, *chunk);
   for (int start = 0; start <= last; start += kAttentionChunk) {
     const bool has_next = start + kAttentionChunk <= last;
@@ -106,7 +108,14 @@ void attend_together(const Task<T>& task, int last, RunningOfRow* running) {  //
     for (int kv_head = 0; kv_head < task.kv_heads; ++kv_head) {
       const Prefetch<T> prefetch{.next = task.head_chunk(kv_head, *next),
                                  .due = has_next ? due : 0};
-      attend_head(task, kv_head, start, task.head_chunk(kv_head, *chunk), prefetch, running);
+      const HeadChunk<T> of_head = task.head_chunk(kv_head, *chunk);
+      if (widens) {
+        const int count = std::min(kAttentionChunk, last + 1 - start);
+        attend_head(task, kv_head, start, widened.fill(of_head, count, task.head_dim, prefetch), {},
+                    running);
+      } else {
+        attend_head(task, kv_head, start, of_head, prefetch, running);
+      }
     }
     std::swap(chunk, next);
   }

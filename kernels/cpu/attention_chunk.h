@@ -3,6 +3,7 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <type_traits>
 #include <utility>
 
 #include "kernels/cpu/exponential.h"
@@ -73,6 +74,43 @@ struct Prefetch {
       __builtin_prefetch(from + i, /*write=*/0, /*locality=*/2);  // into the second level
     }
   }
+};
+
+// A chunk's keys and values of one head as float32: where several read them, each number is widened
+// once.
+template <typename T>
+class WidenedChunk {
+ public:
+  bool pays(int turns, int head_dim) const {
+    return !std::is_same_v<T, float> && turns > 1 && head_dim <= kMaxDim;
+  }
+
+  // The first `count` positions, and those that fill up their last tile. Prefetches all that is due
+  // in any turn.
+  HeadChunk<float> fill(const HeadChunk<T>& chunk, int count, int head_dim, Prefetch<T> prefetch) {
+    if (prefetch.due != 0) prefetch.due = ~std::uint64_t{0};
+    for (int j = 0; j < (count + kLanes - 1) / kLanes * kLanes; ++j) {
+      slots_[static_cast<std::size_t>(j)] = std::ptrdiff_t{j} * head_dim;
+      prefetch.key(j, head_dim);
+      widen(chunk.key(j), keys_ + j * head_dim, head_dim);
+      prefetch.value(j, 0, head_dim);
+      widen(chunk.value(j), values_ + j * head_dim, head_dim);
+    }
+    return {keys_, values_, &slots_};
+  }
+
+ private:
+  static constexpr int kMaxDim = std::is_same_v<T, float> ? 1 : 128;  // 64 KiB
+
+  static void widen(const T* from, float* to, int count) {
+    int d = 0;
+    for (; d + kLanes <= count; d += kLanes) store(to + d, load(from + d));
+    for (; d < count; ++d) to[d] = to_float(from[d]);
+  }
+
+  alignas(64) float keys_[kAttentionChunk * kMaxDim];
+  alignas(64) float values_[kAttentionChunk * kMaxDim];
+  Chunk slots_;
 };
 
 // Every `turns`-th bit.
