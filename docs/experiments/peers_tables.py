@@ -4,7 +4,7 @@ from table_text import machine, markdown, number, prose, smoke
 TABLES = {}
 STALE = "**Measured before the last changes of the sources.** "
 NOT_MEASURED = "NOT MEASURED: no results are committed; `make bench-peers` measures on a quiet machine.\n"
-OURS, THEIRS, COPIED = "specdec", "llama.cpp", "llama.cpp, copied"
+OURS, THEIRS, COPIED, COPY = "specdec", "llama.cpp", "llama.cpp, copied", "a plain copy"
 SHAPES = {"embedded": "embedded", "134m": "`134m`", "1b": "`1b`", "3b": "`3b`"}
 
 
@@ -42,13 +42,15 @@ def times_as_fast(cell, other=THEIRS):
 def where(results):
     data = results.data
     llama_cpp, verified = data["llama_cpp"], data["verified"]
-    spreads = [entry["spread"] for setting in data["settings"] for _, cell in cells(setting)
-               for name, entry in cell.items() if name != "rounds"]
+    found = [cell for setting in data["settings"] for _, cell in cells(setting)]
+    spreads = [entry["spread"] for cell in found for entry in cell.values() if isinstance(entry, dict)]
     return prose(f"{STALE if results.stale else ''}Measured at source {data['sources_sha256'][:8]}: {machine(data)} "
                  f"llama.cpp {llama_cpp['version']} comes from {llama_cpp['package']}, and uses "
                  f"{', '.join(llama_cpp['features'])}. In float32, both wrote the same texts "
                  f"({verified['prompts']} prompts, {verified['tokens']} tokens each by the target and the draft, "
-                 f"{verified['near_ties']} near-ties). Largest spread of a time: {max(spreads):.0%}.{smoke(data)}")
+                 f"{verified['near_ties']} near-ties). Each time comes from {min(cell['rounds'] for cell in found)} rounds; of the rounds of "
+                 f"a sweep, at most {max(cell['thrown_away'] for cell in found)} were thrown away. Largest spread of a time: "
+                 f"{max(spreads):.0%}.{smoke(data)}")
 
 
 @table
@@ -74,11 +76,12 @@ def start(results):
     lines = []
     for setting in results.data["settings"]:
         cell, peak = setting["start"], setting["peak_bytes"]
-        lines.append([name_of(setting), *(f"{cell[name]['seconds']:.3g} s" for name in (OURS, THEIRS, COPIED)),
+        lines.append([name_of(setting), *(f"{cell[name]['seconds']:.3g} s" for name in (OURS, THEIRS, COPIED, COPY)),
+                      f"**{number(1 / cell[COPY]['ratio'])}**",
                       *(megabytes(setting["file_bytes"][name]) for name in (OURS, THEIRS)),
                       *(megabytes(peak[name]) for name in (OURS, THEIRS, COPIED))])
-    return markdown(["model", f"{OURS}: start", "llama.cpp, mapped: start", "copied: start", f"{OURS}: file", "llama.cpp: file",
-                     f"{OURS}: peak", "mapped: peak", "copied: peak"], lines)
+    return markdown(["model", f"{OURS}: start", "llama.cpp, mapped: start", "copied: start", COPY, f"{OURS}: start / copy",
+                     f"{OURS}: file", "llama.cpp: file", f"{OURS}: peak", "mapped: peak", "copied: peak"], lines)
 
 
 @table
@@ -133,7 +136,7 @@ def behind(results):
     lines = []
     for setting in results.data["settings"]:
         for what, cell in cells(setting):
-            for name in [name for name in cell if name not in ("rounds", OURS)]:
+            for name in [name for name in (THEIRS, COPIED) if name in cell]:
                 if cell[name]["ratio"] < 1 - max(cell[name]["spread"], cell[OURS]["spread"]):
                     lines.append([name_of(setting), what, name, times_as_fast(cell, name)])
         for name, peak in setting["peak_bytes"].items():

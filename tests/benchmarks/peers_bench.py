@@ -14,6 +14,7 @@ or measured again, so a run that was interrupted goes on where it stopped. Let n
 import argparse
 import datetime
 import json
+import mmap
 import os
 import pathlib
 import re
@@ -35,7 +36,8 @@ from student import tool  # noqa: E402
 OUT = bench.EXPERIMENTS / "peers.json"
 SOURCES = ["kernels/**/*", "common/**/*", "stages/03_paged_kv_cache/*", "tests/benchmarks/peers/*"]
 LEFT_OUT = ("kernels/cuda", "kernels/emulation/")
-OURS, THEIRS, COPIED = "specdec", "llama.cpp", "llama.cpp, copied"
+OURS, THEIRS, COPIED, COPY = "specdec", "llama.cpp", "llama.cpp, copied", "a plain copy"
+FORM = 2  # of what parts/ has
 
 # Shape -> the target and the draft: an embedded model, and the shape that it is inflated to.
 SHAPES = {"embedded": (("target", "none"), ("draft", "none")),
@@ -194,6 +196,18 @@ def started(command, prompt, peaks, name):
     return start
 
 
+def plain_copy(file):
+    """A function that copies a file's bytes into memory of its own, which is what a start takes at least."""
+    def copy():
+        size = file.stat().st_size
+        with file.open("rb", buffering=0) as opened, mmap.mmap(-1, size) as memory, memoryview(memory) as view:
+            begin, done = turns.time.monotonic(), 0
+            while done < size:  # a read gives two gibibytes at most
+                done += opened.readinto(view[done:])
+            return turns.time.monotonic() - begin
+    return copy
+
+
 def same_texts(plain, near_tie):
     """How many plain texts are the same by both engines; the others differ after near-ties."""
     return sum(1 - compare_texts(ours, theirs, f"plain {name}", near_tie)
@@ -242,9 +256,9 @@ def measure_starts(engines, model, kind, rules):
     prompt, peaks = golden_texts(TIMED_TEXTS)[0]["prompt_ids"][:START_PROMPT], {}
     commands = {OURS: engines.specdec([model], kind), THEIRS: engines.llama_cpp([model], kind),
                 COPIED: engines.llama_cpp([model], kind, way="copied")}
-    work = {"start": {name: started(command, prompt, peaks, name) for name, command in commands.items()}}
-    found = turns.sweep(work, rules)
     files = {OURS: engines.models.checkpoint(model, kind) / "model.safetensors", THEIRS: engines.models.gguf(model, kind)}
+    work = {name: started(command, prompt, peaks, name) for name, command in commands.items()}
+    found = turns.sweep({"start": {**work, COPY: plain_copy(files[OURS])}}, rules)
     return {**found, "peak_bytes": peaks, "file_bytes": {name: file.stat().st_size for name, file in files.items()}}
 
 
@@ -295,7 +309,7 @@ def measured(options):
     theirs = get_llama_cpp.build(folder, options.jobs)
     engines = Engines(ours, theirs, Models(folder / "models", write_model, theirs, options.threads), options.threads)
     rules = turns.Rules(options.rounds, options.spread, not options.quick)
-    key = [sources_sha256(), get_llama_cpp.VERSION, options.threads, rules.rounds, rules.strict]
+    key = [FORM, sources_sha256(), get_llama_cpp.VERSION, options.threads, rules.rounds, rules.strict]
 
     def keep(name, make):
         return kept(folder / f"parts/{name}.json", key, make)

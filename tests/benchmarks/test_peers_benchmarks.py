@@ -5,7 +5,6 @@ import hashlib
 import io
 import pathlib
 import subprocess
-import sys
 import tarfile
 import tempfile
 import unittest
@@ -14,92 +13,11 @@ import unittest.mock
 import peers_bench
 import peers_tables
 import tables
-from peers_bench import COPIED, OURS, THEIRS, get_llama_cpp, turns
+from peers_bench import COPIED, COPY, OURS, THEIRS, get_llama_cpp, turns
 
 
 def quiet():
     return contextlib.redirect_stdout(io.StringIO())
-
-
-# --- by turns ---
-
-class Steady:
-    def __init__(self, _):
-        pass
-
-    def others(self):
-        return 0
-
-
-class Turns(unittest.TestCase):
-    def test_the_faster_half(self):
-        self.assertEqual(turns.summary([9, 2, 1, 8, 3]), {"seconds": 2, "spread": 1})
-        self.assertEqual(turns.summary([4]), {"seconds": 4, "spread": 0})
-
-    def test_a_ratio_is_the_median_of_the_rounds(self):
-        rounds = [{"a": 1, "b": 3}, {"a": 10, "b": 20}, {"a": 1, "b": 1}]
-        self.assertEqual(turns.cell(rounds, "a")["b"], {"seconds": 2, "spread": 1, "ratio": 2})
-        self.assertNotIn("ratio", turns.cell(rounds, "a")["a"])
-
-    def test_busy_ticks_are_neither_idle_nor_waiting(self):
-        ticks = turns.os.sysconf("SC_CLK_TCK")
-        self.assertEqual(turns.busy_seconds(f"cpu  {ticks} {ticks} {ticks} 999 999 0 0 {ticks} 7 7\ncpu0 1"), 4)
-
-    def test_own_work_is_none_of_others(self):
-        """Over a second of two processors, in which the others took 0.5 of the 2 busy seconds."""
-        with unittest.mock.patch.object(turns, "busy_seconds", iter((10, 12)).__next__), \
-             unittest.mock.patch.object(turns, "own_seconds", lambda _: next(own)), \
-             unittest.mock.patch.object(turns.time, "monotonic", iter((0, 1)).__next__), \
-             unittest.mock.patch.object(turns.os, "cpu_count", lambda: 2):
-            own = iter((3, 4.5))
-            self.assertEqual(turns.Watch(()).others(), (0.5 - turns.UNSEEN) / 2)
-
-    def sweep(self, times, watch=Steady, rounds=3, strict=True):
-        """times: of each call of either program, in turns; the last one for ever."""
-        self.calls = []
-        left = list(times)
-
-        def turn(name):
-            self.calls.append(name)
-            return left.pop(0) if len(left) > 1 else left[0]
-        return turns.sweep({"work": {name: lambda name=name: turn(name) for name in ("a", "b")}}, turns.Rules(rounds, strict=strict),
-                           watch=watch)
-
-    def test_who_begins_changes_and_the_first_round_warms_up(self):
-        cell = self.sweep([100, 100, 1])["work"]
-        self.assertEqual("".join(self.calls), "ab" + "ba" + "ab" + "ba")
-        self.assertEqual(cell, {"rounds": 3, "a": {"seconds": 1, "spread": 0}, "b": {"seconds": 1, "spread": 0, "ratio": 1}})
-
-    def test_disturbed_rounds_are_repeated(self):
-        class Disturbed(Steady):
-            seen = iter((0.5, 0, 0.04, 0, 0.02))
-
-            def others(self):
-                return next(self.seen)
-        self.assertEqual(self.sweep([1], Disturbed)["work"]["rounds"], 3)
-        self.assertEqual(len(self.calls), 2 * (1 + 5))
-
-    def test_a_restless_machine_gives_no_result(self):
-        class Disturbed(Steady):
-            def others(self):
-                return 0.031
-        with self.assertRaisesRegex(SystemExit, "disturbed 12 of 12 rounds"):
-            self.sweep([1], Disturbed)
-        with self.assertRaisesRegex(SystemExit, "the times of [ab] for work differ by .* or allow --spread"):
-            self.sweep([0.5 ** i for i in range(30)])
-        self.assertEqual(self.sweep([0.5 ** i for i in range(30)], Disturbed, strict=False)["work"]["rounds"], 3)
-
-    def test_more_rounds_until_the_spread_is_small(self):
-        self.assertEqual(self.sweep([9, 9, 1, 1, 2, 2, 4, 4, 1])["work"]["rounds"], 4)
-
-    def test_a_peer_that_ends_says_why(self):
-        echo = "import sys; print('[1]', flush=True)\nfor line in sys.stdin: print([line.strip()] == ['x 1'] and '[2]', flush=True)"
-        with turns.Peer([sys.executable, "-c", echo]) as peer:
-            self.assertEqual(peer.ask("x", 1), [2])
-            self.assertGreater(peer.peak_bytes(), 1e6)
-        with self.assertRaisesRegex(SystemExit, "ended with 3: no model"), \
-             turns.Peer([sys.executable, "-c", "import sys; print('no model', file=sys.stderr); sys.exit(3)"]):
-            pass
 
 
 # --- what is measured ---
@@ -150,6 +68,16 @@ class Measuring(unittest.TestCase):
         found = peers_bench.measure(None, "134m", "bf16", turns.Rules(), lambda name, _: asked.append(name) or done[name])
         self.assertEqual(found, {"shape": "134m", "type": "bf16", "start": 1, "rows": 2, "prefill": 3, "plain": 4})
         self.assertEqual(asked, list(done))
+
+    def test_a_plain_copy_reads_all_of_a_file(self):
+        with tempfile.TemporaryDirectory() as name:
+            file, views = pathlib.Path(name) / "weights", []
+            file.write_bytes(bytes(range(256)) * 1000)
+            keep = lambda view: views.append(view) or memoryview(view)
+            with unittest.mock.patch.object(peers_bench, "memoryview", keep, create=True), \
+                 unittest.mock.patch.object(peers_bench.mmap, "mmap", lambda _, size: contextlib.nullcontext(bytearray(size))):
+                self.assertGreater(peers_bench.plain_copy(file)(), 0)
+            self.assertEqual(bytes(views[0]), file.read_bytes())
 
     def test_settings(self):
         self.assertEqual([peers_bench.setting(name) for name in peers_bench.USUAL], peers_bench.USUAL)
@@ -211,13 +139,13 @@ class Getting(unittest.TestCase):
 # --- tables ---
 
 def cell(ratio, seconds=0.01, others=(THEIRS,)):
-    return {"rounds": 9, OURS: {"seconds": seconds, "spread": 0.02},
+    return {"rounds": 9, "thrown_away": 1, OURS: {"seconds": seconds, "spread": 0.02},
             **{other: {"seconds": seconds * ratio, "spread": 0.01, "ratio": ratio} for other in others}}
 
 
 def sample():
     first = {"shape": "134m", "type": "bf16", "rows": {"1": cell(1.25), "6": cell(0.99)}, "prefill": cell(0.8, 0.5),
-             "start": cell(0.25, 2, (THEIRS, COPIED)), "plain": cell(1.5), "speculation": cell(2, 0.005),
+             "start": cell(0.25, 2, (THEIRS, COPIED, COPY)), "plain": cell(1.5), "speculation": cell(2, 0.005),
              "plain_texts": {"texts": 4, "same": 3}, "peak_bytes": {OURS: 4e8, THEIRS: 3e8, COPIED: 5e8}, "file_bytes": {OURS: 2.5e8, THEIRS: 2.6e8},
              "texts": {"texts": 4, "tokens": 64, "K": 4, "margins_of_changes": [0.01, 0.002],
                        OURS: {"unchanged": 4, "tokens_per_round": 2.5}, THEIRS: {"unchanged": 2, "tokens_per_round": 2.4}}}
@@ -228,7 +156,7 @@ def sample():
             "llama_cpp": {"package": "llama-cpp-python 1", "version": "0.5", "features": ["AVX2", "REPACK"]},
             "prefill": 512,
             "verified": {"prompts": 8, "tokens": 64, "near_ties": 1},
-            "settings": [first, {**second, "shape": "1b", "start": cell(1.1, 2, (THEIRS, COPIED))}]}
+            "settings": [first, {**second, "shape": "1b", "start": cell(1.1, 2, (THEIRS, COPIED, COPY))}]}
 
 
 def made(name, data=None, stale=False):
@@ -263,8 +191,8 @@ class Tables(unittest.TestCase):
         self.assertEqual(rows("prefill")[1], ["`134m`, bf16", "1,024 tokens/s", "1,280 tokens/s", "**0.80**"])
 
     def test_start(self):
-        self.assertEqual(rows("start")[1], ["`134m`, bf16", "2 s", "0.5 s", "0.5 s", "250 MB", "260 MB", "400 MB",
-                                            "300 MB", "500 MB"])
+        self.assertEqual(rows("start")[1], ["`134m`, bf16", "2 s", "0.5 s", "0.5 s", "0.5 s", "**4.00**", "250 MB",
+                                            "260 MB", "400 MB", "300 MB", "500 MB"])
 
     def test_texts(self):
         self.assertEqual(rows("texts")[1:], [

@@ -1,9 +1,10 @@
 """Measures several programs by turns, and says how far the times can be trusted.
 
-A machine's speed drifts, so what is divided was measured one right after the other: each round gives every program a
-turn at each piece of work, and a ratio is the median of the rounds' ratios. A round during which other processes took
-more than DISTURBED of the processors is thrown away. A time is the median of the faster half of the rounds; its spread
-is how far these differ, as a part of it.
+A machine's speed drifts, so what is divided was measured within a moment: each round gives every program a turn at
+each piece of work, and a ratio is the median of the rounds' ratios. A round during which other processes took more than
+DISTURBED of the processors is thrown away and repeated. Nothing else decides how many rounds there are: who measures
+until the times look good measures luck. A time is the median of the faster half of the rounds; its spread is how far
+these differ, as a part of it.
 """
 import contextlib
 import json
@@ -18,7 +19,7 @@ import typing
 
 DISTURBED = 0.03
 UNSEEN = 0.03      # seconds of computing that the counters, which tick a hundred times a second, may be wrong by
-MOST_ATTEMPTS = 4  # as many rounds as are wanted, times this
+MOST_ATTEMPTS = 3  # as many rounds as are wanted, times this
 REST = 0.02        # seconds before a turn, in which the threads of the one before go to sleep
 
 
@@ -38,9 +39,9 @@ def rounded(value):
     return float(f"{value:.4g}")
 
 
-def cell(rounds, first):
+def cell(rounds, first, thrown_away=0):
     """rounds: a dict {program: seconds} of each. Of the others also how much longer than `first` they take."""
-    result = {"rounds": len(rounds)}
+    result = {"rounds": len(rounds), "thrown_away": thrown_away}
     for program in rounds[0]:
         result[program] = summary([times[program] for times in rounds])
         if program != first:
@@ -51,7 +52,7 @@ def cell(rounds, first):
 def worst_spread(cells):
     """(spread, work, program) of the cell whose times differ most."""
     return max((entry["spread"], work, program) for work, found in cells.items()
-               for program, entry in found.items() if program != "rounds")
+               for program, entry in found.items() if isinstance(entry, dict))
 
 
 # --- who else computes ---
@@ -91,35 +92,37 @@ class Watch:
 # --- turns ---
 
 class Rules(typing.NamedTuple):
-    rounds: int = 9                # that are wanted
+    rounds: int = 9                # that are kept
     largest_spread: float = 0.10
     strict: bool = True            # False: every round counts, and no spread is too large
 
 
-def sweep(work, rules, pids=(), watch=Watch):
-    """work: {name: {program: function that returns seconds}} -> {name: cell}. The first program is what the others are
-    compared with. The sweep goes on until all spreads are small, and ends the run where they do not become so."""
-    kept = {name: [] for name in work}
-    cells, attempts, first = {}, 0, next(iter(next(iter(work.values()))))
-    one_round(work, 0)  # warms up
-    while attempts < rules.rounds * (MOST_ATTEMPTS if rules.strict else 1):
+def kept_rounds(one_round, rules, pids=(), watch=Watch):
+    """What one_round(number) gave in each round that counts, and how many rounds were thrown away."""
+    one_round(0)  # warms up
+    kept, attempts = [], 0
+    while len(kept) < rules.rounds:
+        if attempts == rules.rounds * MOST_ATTEMPTS:
+            raise SystemExit(f"other processes disturbed {attempts - len(kept)} of {attempts} rounds: let nothing else run")
         attempts += 1
         watched = watch(pids)
-        times = one_round(work, attempts)
-        if rules.strict and watched.others() > DISTURBED:
-            continue
-        for name, found in times.items():
-            kept[name].append(found)
-        cells = {name: cell(found, first) for name, found in kept.items()}
-        done = len(next(iter(kept.values())))
-        if done >= rules.rounds and (not rules.strict or worst_spread(cells)[0] <= rules.largest_spread):
-            return cells
-    counted = len(next(iter(kept.values())))
-    if counted < rules.rounds:
-        raise SystemExit(f"other processes disturbed {attempts - counted} of {attempts} rounds: let nothing else run")
+        found = one_round(attempts)
+        if not rules.strict or watched.others() <= DISTURBED:
+            kept.append(found)
+    return kept, attempts - len(kept)
+
+
+def sweep(work, rules, pids=(), watch=Watch):
+    """work: {name: {program: function that returns seconds}} -> {name: cell}. The first program is what the others are
+    compared with. Too large a spread ends the run."""
+    first = next(iter(next(iter(work.values()))))
+    kept, thrown_away = kept_rounds(lambda number: one_round(work, number), rules, pids, watch)
+    cells = {name: cell([times[name] for times in kept], first, thrown_away) for name in work}
     spread, name, program = worst_spread(cells)
-    raise SystemExit(f"the times of {program} for {name} differ by {spread:.0%} in {counted} rounds: let nothing else run, or "
-                     f"allow --spread {math.ceil(100 * spread) / 100}")
+    if rules.strict and spread > rules.largest_spread:
+        raise SystemExit(f"the times of {program} for {name} differ by {spread:.0%} in {rules.rounds} rounds: let nothing "
+                         f"else run, or allow --spread {math.ceil(100 * spread) / 100}")
+    return cells
 
 
 def one_round(work, number):
