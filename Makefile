@@ -121,7 +121,7 @@ fuzz: setup-full ## run each fuzzer for FUZZ_SECONDS (60), or on FUZZ_RUNS input
 bench: benchmark-programs ## measure this machine in 10 minutes: build/bench/page.md (let nothing else run)
 	@python3 tests/benchmarks/bench.py --build $(BUILD)
 
-bench-full: benchmark-programs ## the same with all settings; takes an hour or two
+bench-full: benchmark-programs ## the same with all settings; takes a few hours
 	@python3 tests/benchmarks/bench.py --build $(BUILD) --full
 
 bench-docs: benchmark-programs ## run bench-full, then update the tables and figures of docs and README

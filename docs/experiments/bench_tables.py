@@ -93,6 +93,22 @@ def where(benchmarks):
                  f"{selection}")
 
 
+@table
+def rounds(benchmarks):
+    """How many rounds each program's numbers come from, and how far the machine's yardstick moved from round to round."""
+    parts = {name: part for name, part in benchmarks.data["programs"].items() if "rounds" in part}
+    if not parts:
+        return "These results have an older form, without rounds and spreads.\n"
+    lines = []
+    for name, part in parts.items():
+        moved = [f"{value / 1e9:.1f}" for value in (min(part["bandwidths"]), max(part["bandwidths"]))] if part["bandwidths"] else []
+        spreads = [e["spread"] for e in part["benchmarks"] if e.get("spread") is not None]
+        lines.append([f"`{name}`", str(part["rounds"]), str(part["thrown_away"]), ", ".join(part["unsteady"]) or "none",
+                      f"{max(spreads):.0%}" if spreads else "", " to ".join(moved)])
+    return markdown(["program", "rounds kept", "thrown away", "settings left out", "largest spread", "bandwidth by round, GB/s"],
+                    lines)
+
+
 @measured
 def kernels(benchmarks):
     rows = []

@@ -2,7 +2,8 @@
 // without speculation and with it, one run after the other. docs/experiments/batch.py does more,
 // with the programs; this one is quick.
 //
-//   batch_benchmark [--threads=N] [--tokens=N] [--repeats=N] [Google Benchmark's options]
+//   batch_benchmark [--threads=N] [--tokens=N] [--repeats=N] [--by-turns]
+//                   [Google Benchmark's options]
 #include "tests/benchmarks/batch_decoding.h"
 
 namespace specdec {
@@ -28,7 +29,7 @@ void sweep(benchmark::State& state, BenchmarkModels& models, const Setting& sett
   for (auto _ : state) {
     bandwidths.push_back(models.bandwidth());
     const BatchRun plain = decoding.run(benchmark_texts(), 0);
-    run = decoding.run(benchmark_texts(), K);
+    run = K > 0 ? decoding.run(benchmark_texts(), K) : plain;
     state.SetIterationTime(run.full.seconds);
     const double pass = plain.full.verify_seconds / static_cast<double>(plain.full.steps);
     const auto steps = static_cast<double>(run.full.steps);

@@ -1,14 +1,21 @@
 #!/usr/bin/env python3
-"""Runs the benchmarks of build/bin/bench one after the other and puts what they gave into one file.
+"""Runs the benchmarks of build/bin/bench by turns, and puts what they gave into one file.
 
-    python3 tests/benchmarks/bench.py [--build DIR] [--full] [--commit] [--only PROGRAM ...]
+    python3 tests/benchmarks/bench.py [--build DIR] [--full] [--commit] [--only PROGRAM ...] [--rounds N] [--anyway]
+
+Each round measures every setting once, so that all numbers of a table come from the same nine rounds. A round in which
+other processes took more than 3% of the processors is thrown away and repeated. A setting whose times differ by more
+than 10% is left out. Where more than one in twenty are such, nothing is written: turns.py and rounds.py have the rules.
 
 Writes build/bench/results.json, and build/bench/page.md: docs/performance.md with the numbers and figures of this
 machine. `--commit` also writes docs/experiments/bench.json, from which `make docs` makes the tables and figures of the
-project itself. Without `--full` a selection that takes ten minutes at most on two cores. `--only` runs some programs
-and keeps what the file has of the others. Let nothing else run.
+project itself. Without `--full` a selection that takes ten minutes at most on two quiet cores. `--only` runs some
+programs and keeps what the file has of the others. Let nothing else run.
+
+--anyway lets every round count, prints the tables and writes nothing.
 """
 import argparse
+import contextlib
 import datetime
 import hashlib
 import json
@@ -16,6 +23,7 @@ import os
 import pathlib
 import platform
 import re
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -23,7 +31,9 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 EXPERIMENTS = ROOT / "docs/experiments"
 sys.path[:0] = [str(EXPERIMENTS), str(ROOT / "tests/course")]
+import rounds  # noqa: E402
 import run  # noqa: E402
+import turns  # noqa: E402
 from student import tool  # noqa: E402
 
 SOURCES = ["kernels/**/*", "common/**/*", "stages/**/*", "tests/benchmarks/**/*"]   # what decides how fast all is
@@ -32,24 +42,27 @@ SUFFIXES = {".h", ".cpp", ".cu", ".cuh", ".txt", ".cmake"}
 
 # Program -> its words in a selection, and in full. Of a benchmark's name, the filter's part is searched for.
 PROGRAMS = {
-    "kernels_benchmark": (["--samples=9"], ["--samples=21"]),
-    "ladder_benchmark": (["--samples=9"], ["--samples=15"]),
-    "forward_benchmark": (["--samples=11"], ["--samples=15"]),
-    "stages_benchmark": (["--tokens=32", "--repeats=1"], ["--tokens=128", "--repeats=5"]),
-    "speculation_benchmark": (["--tokens=48", "--repeats=1"], ["--tokens=128", "--repeats=3"]),
-    "batch_benchmark": (["--tokens=24", "--repeats=1"], ["--tokens=64", "--repeats=3"]),
+    "kernels_benchmark": (["--samples=1"], ["--samples=1"]),
+    "forward_benchmark": (["--samples=1"], ["--samples=1"]),
+    "ladder_benchmark": (["--samples=1"], ["--samples=1"]),
+    "stages_benchmark": (["--tokens=12", "--repeats=1"], ["--tokens=128", "--repeats=1"]),
+    "speculation_benchmark": (["--tokens=32", "--repeats=1"], ["--tokens=128", "--repeats=1"]),
+    "batch_benchmark": (["--tokens=12", "--repeats=1"], ["--tokens=64", "--repeats=1"]),
 }
+# Each is one sweep: what a table compares takes turns within a round.
+SWEEPS = (("kernels_benchmark", "forward_benchmark"), ("ladder_benchmark",), ("stages_benchmark",),
+          ("speculation_benchmark",), ("batch_benchmark",))
 QUICK_FILTERS = {
-    "kernels_benchmark": "matmul/bf16|matmul/.*/M:(1|2|4|6|8|12|16)/|prefill/|head/|attention/4096/.*/M:(1|6)/",
+    "kernels_benchmark": "matmul/(bf16|int8)/M:(1|2|4|6|8|12|16)/|matmul/bf16/M:(3|5|7)/|matmul/f(16|32)/M:(1|4|8|16)/|"
+                         "prefill/|attention/4096/.*/M:(1|6)/",
     "forward_benchmark": "forward/134m/|forward/1b/M:(1|2|3|4|5|6|7|8|12|16)/|load/",
     "speculation_benchmark": "|".join([
-        "speculation/target:134m/draft:14m/T:0/",
-        "speculation/target:134m/draft:embedded/T:0/",
-        "speculation/target:134m/draft:(14m_int8|self_int8|bigram|lookup)/T:0/K:[35]/",
+        "speculation/target:134m/draft:14m/T:0/K:(1|3|5|auto)/",
+        "speculation/target:134m/draft:(embedded|lookup)/T:0/K:3/",
         "speculation/target:134m/draft:14m/T:1/K:3/",
-        "synthetic/target:134m/draft:14m/asked:(0.4|0.8|1)/",
+        "synthetic/target:134m/draft:14m/asked:0.8/",
         "speculation/target:embedded/draft:embedded/T:0/K:[135]/"]),
-    "batch_benchmark": "target:embedded|B:(1|4|16)/",
+    "batch_benchmark": "B:(1|4|16)/K:[013]/",
 }
 
 
@@ -129,8 +142,8 @@ def sources_sha256(root=run.REPOSITORY, sources=SOURCES, left_out=LEFT_OUT):
 
 
 def is_stale(results):
-    """Whether the sources have changed since."""
-    return results["sources_sha256"] != sources_sha256()
+    """Whether the sources have changed since, or what is made of the rounds."""
+    return results.get("form") != rounds.FORM or results["sources_sha256"] != sources_sha256()
 
 
 def machine():
@@ -138,31 +151,116 @@ def machine():
     return {**run.machine(), "memory_gb": round(memory / 1e9, 1), "kernel": platform.release()}
 
 
-def main():
+# --- by turns ---
+
+def in_order(names):
+    """Settings of one text one after the other, as they share its plain decoding (decoding.h)."""
+    def key(name):
+        parts = dict(part.split(":", 1) for part in name.split("/") if ":" in part)
+        return (parts.get("target", ""), parts["text"], parts.get("T", "0")) if "text" in parts else ("", "", "")
+    return sorted(names, key=key)
+
+
+def begun_later(settings, number, count):
+    """The settings, beginning elsewhere in each of the rounds."""
+    start = number % (count + 1) * len(settings) // (count + 1)
+    return settings[start:] + settings[:start]
+
+
+def words_of(name, options):
+    return PROGRAMS[name][options.full]
+
+
+def listed_of(name, options):
+    chosen = [] if options.full or name not in QUICK_FILTERS else [f"--benchmark_filter={QUICK_FILTERS[name]}"]
+    return listed(options.build / "bin/bench" / name, [*words_of(name, options), *chosen])
+
+
+def sweep(programs, options):
+    """Program -> what its settings gave, all of them by turns."""
+    rules = turns.Rules(rounds=options.rounds, strict=not options.anyway)
+    names = {program: listed_of(program, options) for program in programs}
+    settings = [(program, name) for program in programs for name in in_order(names[program])]
+    progress = run.Progress(" and ".join(programs), (rules.rounds + 1) * len(settings))
+    with contextlib.ExitStack() as stack:
+        peers = {program: stack.enter_context(turns.Peer([options.build / "bin/bench" / program, "--by-turns",
+                                                          *words_of(program, options)])) for program in programs}
+
+        def one_round(number):
+            found = {}
+            for program, name in begun_later(settings, number, rules.rounds):
+                found[program, name] = peers[program].ask(f"^{re.escape(name)}$")
+                progress.step()
+            return found
+        kept, thrown_away = turns.kept_rounds(one_round, rules, [peer.pid for peer in peers.values()])
+        backends = {program: peer.first["backend"] for program, peer in peers.items()}
+    return {program: {"options": " ".join(words_of(program, options)), "backend": backends[program],
+                      **part_of(program, names[program], kept, thrown_away, rules.strict)} for program in programs}
+
+
+def part_of(program, names, kept, thrown_away, strict):
+    """What the rounds say of a program's settings."""
+    entries = [{**identity, **rounds.entry_of([{key: value for key, value in found[program, name].items() if key != "name"}
+                                               for found in kept])}
+               for name, identity in zip(names, entries_of({"benchmarks": [{"name": name} for name in names]}))]
+    steady, left_out = rounds.steady_entries(entries) if strict else (entries, [])
+    bandwidths = [statistics.median(values) for found in kept if
+                  (values := [found[program, name]["bandwidth"] for name in names if found[program, name].get("bandwidth")])]
+    return {"rounds": len(kept), "thrown_away": thrown_away, "unsteady": left_out, "benchmarks": steady,
+            "bandwidths": [turns.rounded(value) for value in bandwidths]}
+
+
+def measured(options, before):
+    """The results of this run, with what `before` has of programs that were not asked for."""
+    parts = {} if before.get("form") != rounds.FORM else before["programs"]
+    for name in options.only:
+        if not (options.build / "bin/bench" / name).is_file():
+            raise SystemExit(f"{options.build / 'bin/bench' / name} is not there: make build")
+    for programs in SWEEPS:
+        if chosen := [name for name in programs if name in options.only]:
+            parts.update(sweep(chosen, options))
+    now = datetime.datetime.now(datetime.timezone.utc)
+    return {"form": rounds.FORM, "date": now.strftime("%Y-%m-%d %H:%M UTC"), "quick": not options.full,
+            "sources_sha256": sources_sha256(), "machine": machine(), "build": run.build_of(options.build),
+            "device": next(iter(parts.values()))["backend"],
+            "programs": {name: parts[name] for name in PROGRAMS if name in parts}}
+
+
+def refuse_inversions(results):
+    """Ends the run where more rows took less time: so no machine works, and something went wrong."""
+    found = rounds.inversions([entry for part in results["programs"].values() for entry in part["benchmarks"]])
+    if found:
+        name, few, many, first, second = found[0]
+        raise SystemExit(f"{len(found)} times cannot be right, as that of {name}: {first:.4g} s for M = {few}, and {second:.4g} s for "
+                         f"M = {many}: let nothing else run, or see the figures with --anyway")
+
+
+def options_of(words=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", type=pathlib.Path, default=run.REPOSITORY / "build")
-    parser.add_argument("--full", action="store_true", help="everything: an hour or two")
+    parser.add_argument("--full", action="store_true", help="everything: a few hours")
     parser.add_argument("--commit", action="store_true", help="also write docs/experiments/bench.json")
     parser.add_argument("--only", nargs="+", choices=PROGRAMS, default=list(PROGRAMS), metavar="PROGRAM")
-    options = parser.parse_args()
+    parser.add_argument("--rounds", type=int, default=turns.Rules().rounds, help="that are kept (default: %(default)s)")
+    parser.add_argument("--anyway", action="store_true", help="print what a noisy machine gives, and write nothing")
+    options = parser.parse_args(words)
+    if options.anyway and options.commit:
+        parser.error("--anyway writes nothing, so there is nothing to --commit")
+    if options.rounds < rounds.FEWEST and not options.anyway:
+        parser.error(f"fewer than {rounds.FEWEST} --rounds say too little; --anyway shows them")
+    return options
+
+
+def main():
+    options = options_of()
     folder = options.build / "bench"
     file = folder / "results.json"
     before = json.loads(file.read_text(encoding="utf-8")) if file.is_file() and len(options.only) < len(PROGRAMS) else {}
-    parts = before.get("programs", {})
-    for name in options.only:
-        program = options.build / "bin/bench" / name
-        if not program.is_file():
-            raise SystemExit(f"{program} is not there: make build")
-        words = list(PROGRAMS[name][options.full])
-        if not options.full and name in QUICK_FILTERS:
-            words.append(f"--benchmark_filter={QUICK_FILTERS[name]}")
-        output = run_program(program, words)
-        parts[name] = {"options": " ".join(PROGRAMS[name][options.full]),
-                       "backend": output["context"].get("backend"), "benchmarks": entries_of(output)}
-    now = datetime.datetime.now(datetime.timezone.utc)
-    results = {"date": now.strftime("%Y-%m-%d %H:%M UTC"), "quick": not options.full,
-               "sources_sha256": sources_sha256(), "machine": machine(), "build": run.build_of(options.build),
-               "device": next(iter(parts.values()))["backend"], "programs": {name: parts[name] for name in PROGRAMS if name in parts}}
+    if options.anyway:
+        print(shown(measured(options, {})))
+        return
+    results = measured(options, before)
+    refuse_inversions(results)
     folder.mkdir(parents=True, exist_ok=True)
     file.write_text(run.dump(results), encoding="utf-8")
     print(file)
@@ -170,6 +268,15 @@ def main():
     if options.commit:
         (EXPERIMENTS / "bench.json").write_text(run.dump(results), encoding="utf-8")
         print(EXPERIMENTS / "bench.json")
+
+
+def shown(results):
+    """All tables, for --anyway."""
+    import bench_tables
+    benchmarks = bench_tables.Benchmarks(results, stale=False)
+    found = {name: make(benchmarks) for name, make in bench_tables.TABLES.items()}
+    return "\n".join(["Measured anyway: every round counts, however noisy the machine was, and nothing is written.\n",
+                      *(f"{name}\n\n{text}" for name, text in found.items() if text != bench_tables.NOTHING)])
 
 
 def write_page(results, folder):

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <functional>
+#include <iostream>
 
 #include <unistd.h>
 
@@ -19,6 +21,7 @@
 #include "stages/programs/run/load_model.h"
 #include "stages/programs/sampling/speculation_options.h"
 #include "stages/programs/speculation/measure_steps.h"
+#include "tests/benchmarks/by_turns.h"
 #include "tests/policy.h"
 
 namespace specdec {
@@ -29,7 +32,8 @@ constexpr const char* kPrompts[] = {"arithmetic-6", "dialogue-2", "code-3",     
 constexpr const char* kOwnShape = "embedded";
 constexpr std::string_view kInt8 = "_int8";
 constexpr int kMostDrafts = 32;
-constexpr double kSampleSeconds = 10;  // of the parts of a round, after a text
+constexpr double kSampleSeconds = 10;         // of the parts of a round, after a text
+constexpr std::ptrdiff_t kRoundsOfATurn = 2;  // whose parts are measured, where many turns follow
 
 std::vector<BenchmarkText> read_texts() {
   std::ifstream file(SPECDEC_GOLDEN_DIR "/goldens/target/greedy.jsonl");
@@ -70,6 +74,17 @@ SpeculationOptions sampling_of(double temperature) {
   options.sampling.temperature = temperature;
   options.draft_temperature = temperature;
   return options;
+}
+
+// The last but one of those that drafted, or of all where none did. The last may be cut short.
+std::vector<MadeRound> some_of(std::vector<MadeRound> rounds, std::ptrdiff_t count) {
+  const auto drafted = [](const MadeRound& round) { return round.drafted > 0; };
+  if (std::ranges::any_of(rounds, drafted)) std::erase_if(rounds, std::not_fn(drafted));
+  if (std::ssize(rounds) > count) {
+    rounds.pop_back();
+    rounds.erase(rounds.begin(), rounds.end() - count);
+  }
+  return rounds;
 }
 
 bool failed = false;
@@ -158,7 +173,8 @@ BenchmarkModels::Draft& BenchmarkModels::find(BenchmarkTarget& target, const std
 
 Decoding::Decoding(BenchmarkTarget& target, Drafter& drafter, const GenerationRequest& request,
                    const DecodingOptions& options)
-    : stage_(options.stage),
+    : by_turns_(target.settings.by_turns),
+      stage_(options.stage),
       timed_target_(target.llama),
       timed_drafter_(drafter),
       steps_(timed_target_, timed_drafter_,
@@ -212,29 +228,50 @@ Speedup Decoding::speedup() {
     }
   };
   const Sampling drafting = judge_ ? judge_->judge().drafting() : Sampling{};
-  const StepTimes times =
-      measure_steps(steps_, context_, rounds_, drafting, choose, kSampleSeconds);
+  const auto rounds = by_turns_ ? some_of(rounds_, kRoundsOfATurn) : rounds_;
+  const StepTimes times = measure_steps(steps_, context_, rounds, drafting, choose, kSampleSeconds);
   return specdec::speedup(stats_, times);
 }
+
+namespace {
+
+// Decodes a text by speculation, and plainly in turns with it. Returns what is known of the latter.
+const BenchmarkModels::Plain& decode_both(BenchmarkModels& models, BenchmarkTarget& target,
+                                          const BenchmarkText& text, const DecodingOptions& options,
+                                          Decoding& speculative) {
+  BenchmarkModels::Plain wanted = {&target, &text, options.temperature};
+  if (models.settings().by_turns && models.last_plain.is_alike(wanted)) {
+    speculative.advance(target.settings.tokens);
+  } else {
+    NoDrafter nothing;
+    const GenerationRequest request = target.request(text);
+    Decoding plain(target, nothing, request,
+                   {.stage = options.stage, .temperature = options.temperature});
+    take_turns(plain, speculative);
+    wanted.tokens.assign(plain.tokens().begin(), plain.tokens().end());
+    wanted.seconds = plain.stats().decode_seconds;
+    models.last_plain = std::move(wanted);
+  }
+  if (options.temperature == 0 &&
+      !std::ranges::equal(models.last_plain.tokens, speculative.tokens())) {
+    fail("speculation changed the text");
+  }
+  return models.last_plain;
+}
+
+}  // namespace
 
 void compare(benchmark::State& state, BenchmarkModels& models, BenchmarkTarget& target,
              const BenchmarkText& text, const DecodingOptions& options, Drafter& drafter) {
   const GenerationRequest request = target.request(text);
-  const DecodingOptions plainly = {.stage = options.stage, .temperature = options.temperature};
-  NoDrafter nothing;
   std::vector<double> gains, seconds, plain_seconds, bandwidths = {models.bandwidth()};
   std::vector<Speedup> predicted;
   RunStats stats;
   for (auto _ : state) {
-    Decoding plain(target, nothing, request, plainly);
     Decoding speculative(target, drafter, request, options);
-    take_turns(plain, speculative);
-    if (options.temperature == 0 && !std::ranges::equal(plain.tokens(), speculative.tokens())) {
-      fail("speculation changed the text");
-    }
+    plain_seconds.push_back(decode_both(models, target, text, options, speculative).seconds);
     stats = speculative.stats();
     seconds.push_back(stats.decode_seconds);
-    plain_seconds.push_back(plain.stats().decode_seconds);
     gains.push_back(plain_seconds.back() / seconds.back());
     state.SetIterationTime(seconds.back());
     predicted.push_back(speculative.speedup());
@@ -264,28 +301,29 @@ void compare(benchmark::State& state, BenchmarkModels& models, BenchmarkTarget& 
 
 int run_benchmarks(int argc, char** argv, void (*add)(BenchmarkModels& models)) {
   BenchmarkSettings settings;
+  settings.by_turns = take_by_turns(argc, argv);
   settings.threads = take_number(argc, argv, "--threads", settings.threads);
   settings.tokens = std::max(1, take_number(argc, argv, "--tokens", settings.tokens));
   settings.repeats = std::max(1, take_number(argc, argv, "--repeats", settings.repeats));
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
   BenchmarkModels models(settings);
-  benchmark::AddCustomContext("backend", models.backend().name());
   benchmark::AddCustomContext("tokens", std::to_string(settings.tokens));
   benchmark::AddCustomContext("repeats", std::to_string(settings.repeats));
   add(models);
-  benchmark::RunSpecifiedBenchmarks();
+  const int code = run_registered(settings.by_turns, models.backend().name());
   benchmark::ClearRegisteredBenchmarks();  // they hold on to the models
-  return failed ? 1 : 0;
+  return failed ? 1 : code;
 }
 
 void add_benchmark(const std::string& name, int iterations,
                    const std::function<void(benchmark::State& state)>& run) {
-  const auto guarded = [run](benchmark::State& state) {
+  const auto guarded = [name, run](benchmark::State& state) {
     try {
       run(state);
     } catch (const std::exception& error) {
       failed = true;
+      std::cerr << name << ": " << error.what() << '\n';
       state.SkipWithError(error.what());
     }
   };

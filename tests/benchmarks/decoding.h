@@ -5,6 +5,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include <benchmark/benchmark.h>
@@ -28,9 +29,10 @@ namespace specdec {
 // that take turns, so that what is divided by each other was measured within a moment.
 
 struct BenchmarkSettings {
-  int threads = 0;  // 0: all cores
-  int tokens = 64;  // that each text is continued by, end-of-text tokens or not
-  int repeats = 3;  // pairs of measurements; the median of their ratios is reported
+  int threads = 0;        // 0: all cores
+  int tokens = 64;        // that each text is continued by, end-of-text tokens or not
+  int repeats = 3;        // pairs of measurements; the median of their ratios is reported
+  bool by_turns = false;  // each benchmark comes again in every round (by_turns.h)
 };
 
 // A prompt of a text kind.
@@ -80,6 +82,21 @@ class BenchmarkModels {
   Backend& backend() { return *backend_; }
   double bandwidth() { return sweep_.bytes_per_second(); }  // bytes/s, at this moment
 
+  // What was decoded plainly, and the text that came out.
+  struct Plain {
+    const BenchmarkTarget* target = nullptr;
+    const BenchmarkText* text = nullptr;
+    double temperature = 0;
+    std::vector<TokenId> tokens = {};
+    double seconds = 0;
+
+    bool is_alike(const Plain& other) const {
+      return std::tie(target, text, temperature) ==
+             std::tie(other.target, other.text, other.temperature);
+    }
+  };
+  Plain last_plain;  // by turns, settings of one text in a row are held against the same decoding
+
  private:
   struct Draft {
     RunOptions options;
@@ -126,6 +143,7 @@ class Decoding {
  private:
   Round round();
 
+  const bool by_turns_;
   const int stage_;
   TimedModel timed_target_;
   TimedDrafter timed_drafter_;
@@ -158,6 +176,7 @@ void take_turns(One& one, Other& other) {
 //   c, v, predicted_formula, predicted_accounting: as the programs print them, medians
 //   gain_over_accounting: near 1, or the accounting forgets something
 //   bandwidth: of a read sweep, before and after
+// By turns, a text that was decoded plainly just before is not again; c and v come of two rounds.
 void compare(benchmark::State& state, BenchmarkModels& models, BenchmarkTarget& target,
              const BenchmarkText& text, const DecodingOptions& options, Drafter& drafter);
 

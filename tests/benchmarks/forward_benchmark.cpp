@@ -2,7 +2,8 @@
 // drafts, prefill of 64 and 512 tokens. Random bf16 weights of the shapes that inflation has: 134
 // million and 1.24 billion parameters. And loading a checkpoint of that size from the page cache.
 //
-//   forward_benchmark [--threads=N] [--samples=N] [--cached=N] [Google Benchmark's options]
+//   forward_benchmark [--threads=N] [--samples=N] [--cached=N] [--by-turns]
+//                     [Google Benchmark's options]
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -15,6 +16,7 @@
 #include "common/checkpoint/checkpoint.h"
 #include "common/llama.h"
 #include "stages/03_paged_kv_cache/paged_kv_cache.h"
+#include "tests/benchmarks/by_turns.h"
 #include "tests/benchmarks/steady_samples.h"
 #include "tests/checkpoint_builder.h"
 
@@ -40,9 +42,9 @@ Json shape_134m() {
 // A checkpoint on disk.
 class RandomCheckpoint {
  public:
-  explicit RandomCheckpoint(const Json& config)
+  RandomCheckpoint(const std::string& name, const Json& config)
       : directory_(std::filesystem::temp_directory_path() /
-                   fmt::format("specdec.forward_benchmark.{}", ::getpid())) {
+                   fmt::format("specdec.forward_benchmark.{}.{}", name, ::getpid())) {
     write_checkpoint(directory_, config, llama_tensors(config));
   }
   RandomCheckpoint(const RandomCheckpoint&) = delete;
@@ -55,95 +57,118 @@ class RandomCheckpoint {
   std::filesystem::path directory_;
 };
 
-// The model that benchmarks of one shape share; the last one asked for is kept.
-class Models {
+// A model with some tokens in its cache, ready for passes over more.
+class CachedModel {
  public:
-  explicit Models(Backend& backend) : backend_(backend) {}
+  CachedModel(const Checkpoint& checkpoint, Backend& backend) : model_(checkpoint, backend) {}
 
-  const LlamaModel& get(const std::string& name, const Json& config) {
-    if (name != name_) {
-      model_.reset();
-      model_.emplace(RandomCheckpoint(config).open(), backend_);
-      name_ = name;
-    }
-    return *model_;
+  const LlamaModel& model() const { return model_; }
+  double matrix_bytes() const {
+    return static_cast<double>(model_.layer_bytes() + model_.head().bytes());
   }
-  void forget() { model_.reset(), name_.clear(); }
+
+  // REQUIRES: the same `cached` in every call.
+  void prefill(int cached) {
+    if (llama_) return;
+    cache_.emplace(model_.backend(), model_.kv_shape(), (cached + kMostRows) / 16 + 1, 16);
+    llama_.emplace(model_, *cache_, LlamaOptions{.max_pass_rows = kMostRows});
+    logits_.emplace(*llama_, 16);
+    sequence_ = llama_->create();
+    llama_->forward(Segment{sequence_, tokens(cached), 0}, {});
+    cached_ = cached;
+  }
+
+  // REQUIRES: prefill().
+  void pass(int rows, int logits_rows) {
+    llama_->forward(Segment{sequence_, tokens(rows), logits_rows}, logits_->rows(0, logits_rows));
+    llama_->truncate(sequence_, cached_);
+  }
 
  private:
-  Backend& backend_;
-  std::string name_;
-  std::optional<LlamaModel> model_;
+  std::span<const TokenId> tokens(int count) {
+    tokens_.resize(static_cast<std::size_t>(std::max(count, kMostRows)), 7);
+    return std::span(tokens_).first(static_cast<std::size_t>(count));
+  }
+
+  LlamaModel model_;
+  std::optional<PagedKvCache> cache_;
+  std::optional<Llama> llama_;
+  std::optional<LogitsBuffer> logits_;
+  std::vector<TokenId> tokens_;
+  SequenceId sequence_ = 0;
+  int cached_ = 0;
 };
 
-double matrix_bytes(const LlamaModel& model) {
-  return static_cast<double>(model.layer_bytes() + model.head().bytes());
-}
+// A shape's checkpoint and model, made when they are first asked for and kept: benchmarks take
+// turns.
+class Shape {
+ public:
+  Shape(std::string name, Json config, Backend& backend)
+      : name_(std::move(name)), config_(std::move(config)), backend_(backend) {}
+
+  const std::string& name() const { return name_; }
+  CachedModel& model() {
+    if (!model_) load();
+    return *model_;
+  }
+
+  // Lets go of the model and loads it anew, from the page cache. Returns the seconds of that.
+  double load() {
+    if (!checkpoint_) checkpoint_.emplace(name_, config_);
+    model_.reset();
+    return seconds_of([&] { model_.emplace(checkpoint_->open(), backend_); });
+  }
+
+ private:
+  std::string name_;
+  Json config_;
+  Backend& backend_;
+  std::optional<RandomCheckpoint> checkpoint_;
+  std::optional<CachedModel> model_;
+};
 
 // M new tokens after `cached` ones, with logits for each (prefill: for none).
-void forward(benchmark::State& state, Machine& machine, const LlamaModel& model, int cached) {
+void forward(benchmark::State& state, Machine& machine, CachedModel& model, int cached) {
   const int rows = static_cast<int>(state.range(0)), logits_rows = rows > 16 ? 0 : rows;
-  PagedKvCache cache(model.backend(), model.kv_shape(), (cached + kMostRows) / 16 + 1, 16);
-  Llama llama(model, cache, {.max_pass_rows = kMostRows});
-  const LogitsBuffer logits(llama, 16);
-  const SequenceId sequence = llama.create();
-  const std::vector<TokenId> tokens(static_cast<std::size_t>(std::max(cached, kMostRows)), 7);
-  llama.forward(Segment{sequence, std::span(tokens).first(static_cast<std::size_t>(cached)), 0},
-                {});
-  const auto pass = [&](int new_rows, int new_logits) {
-    const auto new_tokens = std::span(tokens).first(static_cast<std::size_t>(new_rows));
-    llama.forward(Segment{sequence, new_tokens, new_logits}, logits.rows(0, new_logits));
-    llama.truncate(sequence, cached);
-  };
+  model.prefill(cached);
   Work work;
   const double weights =
-      logits_rows > 0 ? matrix_bytes(model) : static_cast<double>(model.layer_bytes());
-  work.bytes = weights + cached * static_cast<double>(model.kv_shape().bytes_per_token());
+      logits_rows > 0 ? model.matrix_bytes() : static_cast<double>(model.model().layer_bytes());
+  work.bytes = weights + cached * static_cast<double>(model.model().kv_shape().bytes_per_token());
   work.flops = weights * rows;  // two bytes and two operations a weight
   measure(
-      state, machine, work, [&] { pass(1, 1); }, [&] { pass(rows, logits_rows); });
+      state, machine, work, [&] { model.pass(1, 1); }, [&] { model.pass(rows, logits_rows); });
   state.counters["weight_bytes"] = weights;
 }
 
 // Opening, reading and packing: seconds a gigabyte.
-void load(benchmark::State& state, Backend& backend, const Json& config) {
-  const RandomCheckpoint checkpoint(config);
-  double bytes = 0;
+void load(benchmark::State& state, Shape& shape) {
+  shape.model();  // the file has been read before
   std::vector<double> seconds;
-  { const LlamaModel warm(checkpoint.open(), backend); }
   for (auto _ : state) {
-    std::optional<LlamaModel> model;
-    seconds.push_back(seconds_of([&] { model.emplace(checkpoint.open(), backend); }));
-    bytes = matrix_bytes(*model);
+    seconds.push_back(shape.load());
     state.SetIterationTime(seconds.back());
   }
+  const double bytes = shape.model().matrix_bytes();
   state.counters["seconds"] = median(seconds);
   state.counters["bytes_per_second"] = bytes / median(seconds);
   state.counters["seconds_per_gigabyte"] = median(seconds) / bytes * 1e9;
 }
 
-void register_benchmarks(Machine& machine, Backend& backend, Models& models, int samples,
-                         int cached) {
+void register_benchmarks(Machine& machine, std::span<Shape> shapes, int samples, int cached) {
   const auto finish = [&](benchmark::internal::Benchmark* benchmark, int iterations) {
     benchmark->Iterations(iterations)->UseManualTime()->Unit(benchmark::kMillisecond);
   };
-  for (const auto& shape :
-       {std::pair{"134m", shape_134m()}, std::pair{"1b", llama_3_2_1b_config()}}) {
-    const std::string name = shape.first;
-    const Json config = shape.second;
+  for (Shape& shape : shapes) {
     auto* passes = benchmark::RegisterBenchmark(
-        ("forward/" + name).c_str(), [&, cached, name, config](benchmark::State& state) {
-          forward(state, machine, models.get(name, config), cached);
-        });
+        ("forward/" + shape.name()).c_str(),
+        [&, cached](benchmark::State& state) { forward(state, machine, shape.model(), cached); });
     for (const int rows : {1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 64, 512}) passes->Arg(rows);
     passes->ArgName("M");
     finish(passes, samples);
-    finish(benchmark::RegisterBenchmark(("load/" + name).c_str(),
-                                        [&, config](benchmark::State& state) {
-                                          models.forget();
-                                          load(state, backend, config);
-                                        }),
-           3);
+    finish(benchmark::RegisterBenchmark(("load/" + shape.name()).c_str(),
+                                        [&](benchmark::State& state) { load(state, shape); }),
+           std::min(samples, 3));
   }
 }
 
@@ -151,6 +176,7 @@ void register_benchmarks(Machine& machine, Backend& backend, Models& models, int
 }  // namespace specdec
 
 int main(int argc, char** argv) {
+  const bool by_turns = specdec::take_by_turns(argc, argv);
   const int threads = specdec::take_number(argc, argv, "--threads", 0);
   const int samples = specdec::take_number(argc, argv, "--samples", 15);
   const int cached = specdec::take_number(argc, argv, "--cached", 64);
@@ -158,9 +184,8 @@ int main(int argc, char** argv) {
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
   specdec::Machine machine(threads);
   const auto backend = specdec::make_cpu_backend(threads);
-  benchmark::AddCustomContext("backend", backend->name());
-  specdec::Models models(*backend);
-  specdec::register_benchmarks(machine, *backend, models, std::max(samples, 1), cached);
-  benchmark::RunSpecifiedBenchmarks();
-  return 0;
+  specdec::Shape shapes[] = {{"134m", specdec::shape_134m(), *backend},
+                             {"1b", specdec::llama_3_2_1b_config(), *backend}};
+  specdec::register_benchmarks(machine, shapes, std::max(samples, 1), cached);
+  return specdec::run_registered(by_turns, backend->name());
 }

@@ -3,13 +3,16 @@
 // decoding, up to 16 verification, 64 and 512 prefill. Speculation lives on T(M) / T(1) being close
 // to 1.
 //
-//   kernels_benchmark [--threads=N] [--samples=N] [Google Benchmark's options]
+//   kernels_benchmark [--threads=N] [--samples=N] [--by-turns]
+//                     [Google Benchmark's options]
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <numeric>
 #include <string>
 #include <vector>
 
+#include "tests/benchmarks/by_turns.h"
 #include "tests/benchmarks/steady_samples.h"
 
 namespace specdec {
@@ -80,17 +83,7 @@ class Matrices {
   DeviceArray<float> input_, output_;
 };
 
-void matmul(benchmark::State& state, Machine& machine, Backend& backend, const MatrixType& type) {
-  Matrices matrices(backend, type, kOutputs, kWidth, kMatrices);
-  const int rows = static_cast<int>(state.range(0));
-  measure(
-      state, machine, matrices.work(rows), [&] { matrices.multiply(1); },
-      [&] { matrices.multiply(rows); });
-}
-
-// The head of Llama 3.2: 128,256 outputs.
-void head(benchmark::State& state, Machine& machine, Backend& backend) {
-  Matrices matrices(backend, kTypes[0], 128'256, kWidth, 1);
+void matmul(benchmark::State& state, Machine& machine, Matrices& matrices) {
   const int rows = static_cast<int>(state.range(0));
   measure(
       state, machine, matrices.work(rows), [&] { matrices.multiply(1); },
@@ -157,13 +150,35 @@ class AttentionCase {
   std::vector<std::int32_t> pages_;
 };
 
-void attention(benchmark::State& state, Machine& machine, Backend& backend, HeadShape heads) {
-  AttentionCase attention(backend, heads);
+void attention(benchmark::State& state, Machine& machine, AttentionCase& attention) {
   const int rows = static_cast<int>(state.range(0));
   measure(
       state, machine, attention.work(rows), [&] { attention.run(1); },
       [&] { attention.run(rows); });
 }
+
+// What benchmarks work on, made when it is first asked for and kept: they take turns.
+class Cases {
+ public:
+  explicit Cases(Backend& backend) : backend_(backend) {}
+
+  Matrices& matrices(const MatrixType& type) {
+    return matrices_.try_emplace(type.name, backend_, type, kOutputs, kWidth, kMatrices)
+        .first->second;
+  }
+  // The head of Llama 3.2: 128,256 outputs.
+  Matrices& head() {
+    return matrices_.try_emplace("head", backend_, kTypes[0], 128'256, kWidth, 1).first->second;
+  }
+  AttentionCase& attention(const std::string& model, const HeadShape& heads) {
+    return attention_.try_emplace(model, backend_, heads).first->second;
+  }
+
+ private:
+  Backend& backend_;
+  std::map<std::string, Matrices> matrices_;
+  std::map<std::string, AttentionCase> attention_;
+};
 
 // The operations between products work on what the caches hold: their share of the memory's
 // bandwidth says how little they matter. bytes: what they read and write a row.
@@ -199,7 +214,7 @@ void row_operation(benchmark::State& state, Machine& machine, Backend& backend, 
   backend.end_burst();
 }
 
-void register_benchmarks(Machine& machine, Backend& backend, int samples) {
+void register_benchmarks(Machine& machine, Backend& backend, Cases& cases, int samples) {
   const auto add = [&](const std::string& name, const std::vector<std::int64_t>& rows,
                        auto function) {
     auto* benchmark = benchmark::RegisterBenchmark(name.c_str(), function);
@@ -210,21 +225,20 @@ void register_benchmarks(Machine& machine, Backend& backend, int samples) {
   std::iota(up_to_16.begin(), up_to_16.end(), 1);
   for (const MatrixType& t : kTypes) {
     add(std::string("matmul/") + t.name, up_to_16,
-        [&](benchmark::State& state) { matmul(state, machine, backend, t); });
+        [&](benchmark::State& state) { matmul(state, machine, cases.matrices(t)); });
   }
   add("prefill/bf16", {64, 512},
-      [&](benchmark::State& state) { matmul(state, machine, backend, kTypes[0]); });
-  add("head/bf16", {1, 6}, [&](benchmark::State& state) { head(state, machine, backend); });
+      [&](benchmark::State& state) { matmul(state, machine, cases.matrices(kTypes[0])); });
+  add("head/bf16", {1, 6}, [&](benchmark::State& state) { matmul(state, machine, cases.head()); });
   const std::vector<std::int64_t> one_and_six = {1, 6};
-  add("attention/4096/1b", {1, 2, 4, 6, 8, 16}, [&](benchmark::State& state) {
-    attention(state, machine, backend, {32, 8, 64});
-  });
-  add("attention/4096/3b", {1, 2, 4, 6, 8, 16}, [&](benchmark::State& state) {
-    attention(state, machine, backend, {24, 8, 128});
-  });
-  add("attention/4096/134m", {1, 2, 4, 6, 8, 16}, [&](benchmark::State& state) {
-    attention(state, machine, backend, {6, 2, 128});
-  });
+  const std::pair<std::string, HeadShape> heads_of_models[] = {
+      {"1b", {32, 8, 64}}, {"3b", {24, 8, 128}}, {"134m", {6, 2, 128}}};
+  for (const auto& [model, heads] : heads_of_models) {
+    add("attention/4096/" + model, {1, 2, 4, 6, 8, 16},
+        [&machine, &cases, model = model, heads = heads](benchmark::State& state) {
+          attention(state, machine, cases.attention(model, heads));
+        });
+  }
   const auto add_rows = [&](const char* name, int width, int passes, auto operation) {
     add(name, one_and_six, [&, width, passes, operation](benchmark::State& state) {
       row_operation(state, machine, backend, width, passes, operation);
@@ -252,14 +266,14 @@ void register_benchmarks(Machine& machine, Backend& backend, int samples) {
 }  // namespace specdec
 
 int main(int argc, char** argv) {
+  const bool by_turns = specdec::take_by_turns(argc, argv);
   const int threads = specdec::take_number(argc, argv, "--threads", 0);
   const int samples = specdec::take_number(argc, argv, "--samples", 15);
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
   specdec::Machine machine(threads);
   const auto backend = specdec::make_cpu_backend(threads);
-  benchmark::AddCustomContext("backend", backend->name());
-  specdec::register_benchmarks(machine, *backend, std::max(samples, 1));
-  benchmark::RunSpecifiedBenchmarks();
-  return 0;
+  specdec::Cases cases(*backend);
+  specdec::register_benchmarks(machine, *backend, cases, std::max(samples, 1));
+  return specdec::run_registered(by_turns, backend->name());
 }

@@ -1,7 +1,7 @@
 // The way from plain loops to the matrix product of kernels/cpu/matmul.cpp, step by step, on 67 MB
 // of bf16 weights: what each step gains, for one row and for six.
 //
-//   ladder_benchmark [--threads=N] [--samples=N] [Google Benchmark's options]
+//   ladder_benchmark [--threads=N] [--samples=N] [--by-turns] [Google Benchmark's options]
 #include <array>
 #include <cmath>
 #include <cstring>
@@ -10,6 +10,7 @@
 
 #include "kernels/cpu/half.h"
 #include "kernels/cpu/packed_matrix.h"
+#include "tests/benchmarks/by_turns.h"
 #include "tests/benchmarks/steady_samples.h"
 
 namespace specdec {
@@ -175,13 +176,13 @@ class Ladder {
 }  // namespace specdec
 
 int main(int argc, char** argv) {
+  const bool by_turns = specdec::take_by_turns(argc, argv);
   const int threads = specdec::take_number(argc, argv, "--threads", 0);
   const int samples = specdec::take_number(argc, argv, "--samples", 9);
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
   specdec::Machine machine(threads);
   specdec::Ladder ladder(threads);
-  benchmark::AddCustomContext("backend", std::string("CPU, ") + specdec::cpu::kVectorName);
   for (const specdec::Step& step : specdec::kSteps) {
     benchmark::RegisterBenchmark((std::string("ladder/") + step.name).c_str(),
                                  [&](benchmark::State& state) {
@@ -198,6 +199,5 @@ int main(int argc, char** argv) {
         ->UseManualTime()
         ->Unit(benchmark::kMillisecond);
   }
-  benchmark::RunSpecifiedBenchmarks();
-  return 0;
+  return specdec::run_registered(by_turns, std::string("CPU, ") + specdec::cpu::kVectorName);
 }

@@ -2,7 +2,8 @@
 // text kinds, and of an acceptance rate that is made up. Plain and speculative decoding of a text
 // take turns of a few tokens, so that a machine that slows down slows both.
 //
-//   speculation_benchmark [--threads=N] [--tokens=N] [--repeats=N] [Google Benchmark's options]
+//   speculation_benchmark [--threads=N] [--tokens=N] [--repeats=N] [--by-turns]
+//                         [Google Benchmark's options]
 #include "common/run_stats.h"
 #include "tests/benchmarks/decoding.h"
 #include "tests/scripted_drafter.h"

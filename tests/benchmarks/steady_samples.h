@@ -11,8 +11,8 @@ namespace specdec {
 
 // How kernels are timed here. A machine's bandwidth drifts and jumps, so every sample runs between
 // two read sweeps and two looks at the arithmetic peak, and is held against their means; a sample
-// around which one of the two changes by more than 6% is thrown away. The cores are kept busy
-// beforehand.
+// around which one of the two changes by more than 6% is taken again, and thrown away in the end.
+// The cores are kept busy beforehand.
 class Machine {
  public:
   explicit Machine(int threads) : sweep_(threads), peak_(threads) {
@@ -45,13 +45,44 @@ struct Work {
   double flops = 0;  // two for a fused multiply-add
 };
 
-// Runs `job` once a sample, `plain` (one row of the same) before it in the same sample, and sets
-// the benchmark's time and counters:
+// What a sample of a job gave.
+struct Sample {
+  double one = 0, many = 0;  // seconds of one row, and of the job
+  double bandwidth = 0, peak = 0;
+  bool is_steady = false;
+};
+
+// One row, then the job, between two looks at the machine. Is taken again, a few times, where the
+// machine was not steady.
+template <typename Plain, typename Job>
+Sample take_sample(Machine& machine, const Plain& plain, const Job& job, int runs) {
+  constexpr int kAttempts = 4;
+  const auto seconds_of_runs = [runs](const auto& work) {
+    return seconds_of([&] {
+             for (int i = 0; i < runs; ++i) work();
+           }) /
+           runs;
+  };
+  Sample sample;
+  for (int attempt = 0; attempt < kAttempts && !sample.is_steady; ++attempt) {
+    const double before = machine.bandwidth, peak_before = machine.flops;
+    sample.one = seconds_of_runs(plain);
+    sample.many = seconds_of_runs(job);
+    machine.look();
+    sample.bandwidth = (before + machine.bandwidth) / 2;
+    sample.peak = (peak_before + machine.flops) / 2;
+    sample.is_steady = steady(before, machine.bandwidth) && steady(peak_before, machine.flops);
+  }
+  return sample;
+}
+
+// Takes as many samples of `job` as the benchmark has iterations, each beside one of `plain` (one
+// row of the same), and sets the benchmark's time and counters:
 //   bandwidth, peak: of the machine, around the samples
 //   bytes_per_second, of_bandwidth, flops_per_second, of_peak: what the job achieved, and its share
 //   of_bound: its time over the larger of bytes / bandwidth and flops / peak; 1 is the roofline
 //   over_plain: T(M) / T(1), the median over the samples
-//   samples: how many were kept
+//   samples: how many were kept; those of an unsteady machine are not
 // Shares are medians over samples. REQUIRES: Iterations() and UseManualTime() are set.
 template <typename Plain, typename Job>
 void measure(benchmark::State& state, Machine& machine, const Work& work, const Plain& plain,
@@ -61,27 +92,18 @@ void measure(benchmark::State& state, Machine& machine, const Work& work, const 
   job();
   machine.look();
   for (auto _ : state) {
-    const double before = machine.bandwidth, peak_before = machine.flops;
-    const double one = seconds_of([&] {
-                         for (int i = 0; i < runs; ++i) plain();
-                       }) /
-                       runs;
-    const double many = seconds_of([&] {
-                          for (int i = 0; i < runs; ++i) job();
-                        }) /
-                        runs;
-    machine.look();
-    state.SetIterationTime(many);
-    if (!steady(before, machine.bandwidth) || !steady(peak_before, machine.flops)) continue;
-    const double bandwidth = (before + machine.bandwidth) / 2;
-    const double peak = (peak_before + machine.flops) / 2;
-    seconds.push_back(many);
-    bandwidths.push_back(bandwidth);
-    peaks.push_back(peak);
-    of_bandwidth.push_back(work.bytes / many / bandwidth);
-    of_peak.push_back(work.flops / many / peak);
-    of_bound.push_back(many / std::max(work.bytes / bandwidth, work.flops / peak));
-    over_plain.push_back(many / one);
+    const Sample sample = take_sample(machine, plain, job, runs);
+    state.SetIterationTime(sample.many);
+    if (!sample.is_steady) continue;
+    const double bytes_seconds = work.bytes / sample.bandwidth;
+    const double flops_seconds = work.flops / sample.peak;
+    seconds.push_back(sample.many);
+    bandwidths.push_back(sample.bandwidth);
+    peaks.push_back(sample.peak);
+    of_bandwidth.push_back(bytes_seconds / sample.many);
+    of_peak.push_back(flops_seconds / sample.many);
+    of_bound.push_back(sample.many / std::max(bytes_seconds, flops_seconds));
+    over_plain.push_back(sample.many / sample.one);
   }
   state.counters["seconds"] = median(seconds);
   state.counters["bandwidth"] = median(bandwidths);

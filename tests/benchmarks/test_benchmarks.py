@@ -55,11 +55,12 @@ def sample():
              for asked in (0, 0.4, 1) for K in (1, 3)],
         "batch_benchmark": [{"benchmark": "batch", "target": "134m", "draft": "14m", "B": B, "K": K, "gain": 1 + K / B,
                              "tokens_per_second": 10.0 * B} for B in (1, 2, 4) for K in (0, 1, 3)]}
-    return {"date": "2030-01-02 03:04 UTC", "quick": True, "sources_sha256": "0123456789abcdef" * 4,
+    return {"form": "rounds", "date": "2030-01-02 03:04 UTC", "quick": True, "sources_sha256": "0123456789abcdef" * 4,
             "machine": {"cpu": "Some CPU", "cores": 2, "caches": {"L2": "1024K"},
                         "read_bandwidth_one_thread_gb_per_s": 12.3, "memory_gb": 25.3, "kernel": "6.1"},
             "build": {"compiler": "c++ 12", "flags": "-O2"}, "device": "CPU, 2 threads",
-            "programs": {name: {"options": "--repeats=1", "benchmarks": entries} for name, entries in programs.items()}}
+            "programs": {name: {"options": "--repeats=1", "rounds": 9, "thrown_away": 2, "unsteady": ["a b"], "bandwidths": [2e10, 3e10],
+                                "benchmarks": entries} for name, entries in programs.items()}}
 
 
 def made(name, data=None, stale=False):
@@ -129,9 +130,13 @@ class Tables(unittest.TestCase):
 
     def test_what_was_not_run_says_so(self):
         data = {**sample(), "programs": {}}
-        for name in bench_tables.TABLES:
+        for name in set(bench_tables.TABLES) - {"bench-rounds"}:
             self.assertEqual(made(name, data=data), "Not measured.\n", name)
         self.assertEqual(figures.drawn(data, stale=False), {})
+
+    def test_rounds(self):
+        self.assertEqual(rows("bench-rounds")[0], ["`kernels_benchmark`", "9", "2", "a b", "", "20.0 to 30.0"])
+        self.assertIn("older form", made("bench-rounds", data={**sample(), "programs": {}}))
 
     def test_where_and_when(self):
         text = made("bench-where").replace("\n", " ")

@@ -148,7 +148,7 @@ class Peer:
         self.process = subprocess.Popen(self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors,
                                         text=True, bufsize=1)
         self.pid = self.process.pid
-        self.answer()  # it is ready
+        self.first = self.answer()  # it is ready
 
     def __enter__(self):
         return self

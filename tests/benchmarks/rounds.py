@@ -1,0 +1,83 @@
+"""From what a benchmark gave in each round to what a table says, and whether it may say so.
+
+A time is the median of the faster half of the rounds, and a rate that of its time; all else, ratios above all, are
+medians over the rounds: what is divided was measured within a moment. What a program could not measure in a round, as
+the machine's yardstick changed meanwhile, does not count.
+"""
+import statistics
+
+import turns
+
+FORM = "rounds"     # of results that come from here: with rounds and spreads
+FEWEST = 5          # rounds, of nine, in which the yardstick held still
+LARGEST_SPREAD = turns.Rules().largest_spread
+MOST_UNSTEADY = 0.05  # of a sweep's settings, or one
+TIMES = ("seconds", "seconds_per_gigabyte")
+RATES = ("tokens_per_second", "plain_tokens_per_second", "bytes_per_second", "flops_per_second")
+
+
+def entry_of(counters):
+    """counters: of each round. Returns one dict: a value for each counter, `samples`, the rounds that count, and
+    `spread`, the largest of a time."""
+    kept = [found for found in counters if found.get("samples", 1) > 0]
+    entry = {"samples": len(kept), "spread": 0.0}
+    for name in counters[0]:
+        values = [found[name] for found in kept if found[name] is not None]
+        if name == "samples":
+            continue
+        if not values:
+            entry[name] = None
+        elif name in TIMES + RATES:
+            times = turns.summary([1 / value if name in RATES else value for value in values])
+            entry[name] = turns.rounded(1 / times["seconds"]) if name in RATES else times["seconds"]
+            entry["spread"] = max(entry["spread"], times["spread"])
+        else:
+            entry[name] = turns.rounded(statistics.median(values))
+    return entry
+
+
+def setting_of(entry):
+    """What names it, but for the text: means over texts want all of them or none."""
+    return tuple(str(entry.get(name)) for name in ("benchmark", "target", "draft", "T", "K", "M", "B", "stage", "asked"))
+
+
+def name_of(setting):
+    """The same in words."""
+    return " ".join(word for word in setting if word != "None")
+
+
+def is_steady(entry):
+    return entry["samples"] >= FEWEST and entry["spread"] <= LARGEST_SPREAD
+
+
+def unsteady(entries):
+    """The settings that no table may have, each with what is wrong: the largest spread, and the fewest rounds."""
+    found = {}
+    for entry in entries:
+        if not is_steady(entry):
+            spread, samples = found.get(setting_of(entry), (0, entry["samples"]))
+            found[setting_of(entry)] = max(spread, entry["spread"]), min(samples, entry["samples"])
+    return found
+
+
+def steady_entries(entries):
+    """(the entries that a table may have, the names of the settings that are left out). Too many of these end the
+    run: such a machine was not quiet."""
+    settings, wrong = {setting_of(entry) for entry in entries}, unsteady(entries)
+    if len(wrong) > max(1, MOST_UNSTEADY * len(settings)):
+        setting, (spread, samples) = max(wrong.items(), key=lambda item: (-item[1][1], item[1][0]))
+        raise SystemExit(f"{len(wrong)} of {len(settings)} settings were not steady, the worst: {name_of(setting)}, whose times "
+                         f"differ by {spread:.0%} in {samples} rounds: let nothing else run, or see the figures with --anyway")
+    return [entry for entry in entries if setting_of(entry) not in wrong], [name_of(setting) for setting in wrong]
+
+
+def inversions(entries):
+    """What physics forbids: (benchmark, M, a larger M, their seconds) where more rows took less time, by more than both
+    times are uncertain."""
+    series = {}
+    for entry in entries:
+        if entry.get("M") and entry.get("seconds"):
+            series.setdefault(entry["benchmark"], []).append(entry)
+    return [(name, few["M"], many["M"], few["seconds"], many["seconds"]) for name, found in series.items()
+            for few in found for many in found
+            if few["M"] < many["M"] and many["seconds"] * (1 + many["spread"]) < few["seconds"] * (1 - few["spread"])]
