@@ -1,9 +1,13 @@
 """The tables of docs/performance.md, docs/overview.md and README.md, made from what bench.py measured. tables.py puts
 them there."""
+import json
+import pathlib
 import statistics
 
+import adaptive_tables
 from table_text import machine, markdown, number, prose
 
+HERE = pathlib.Path(__file__).resolve().parent
 TABLES = {}
 STALE = "**Measured before the last changes of the sources.** "
 NOTHING = "Not measured.\n"
@@ -227,21 +231,55 @@ def speculation(benchmarks):
             "measured / accounting"], rows
 
 
-@table
-def headline(benchmarks):
-    """For the README: what speculation buys a pair of inflated models, with greedy decoding; where and when."""
-    pairs = [(pair, best) for pair, best in best_settings(benchmarks).items()
-             if pair[2] == 0 and "embedded" not in pair and pair[1] in SHAPES]
-    if not pairs:
-        return NOTHING
-    ((target, draft, _), (K, entries)), data = pairs[0], benchmarks.data
+def read_beside(name):
+    """Another file of results; None where there is none."""
+    file = HERE / name
+    return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else None
+
+
+def range_of(gains):
+    """gains: of each kind of text."""
+    low, high = min(gains, key=gains.get), max(gains, key=gains.get)
+    return f"{number(gains[low], 1)}x on {low} to {number(gains[high], 1)}x on {high}"
+
+
+def expected_gain():
+    """Of a 3B with a 1B: counted rounds at measured costs of passes. No such pair was run."""
+    data = read_beside("adaptive.json")
+    kinds = data["counts"]["totals"]["3b"]["gain"]
+    gains = {kind: adaptive_tables.gain(entry) for kind, entry in kinds.items()}
+    return ["3B", "1B", "", "", f"**{number(adaptive_tables.gain(adaptive_tables.all_texts(kinds)), 1)}x**", range_of(gains),
+            "a cost model, not a run"]
+
+
+def gain_of(pair, K, entries, known):
     plain, speculative = mean(entries, "plain_tokens_per_second"), mean(entries, "tokens_per_second")
-    texts = sorted(entries, key=lambda e: e["gain"])
-    return (f"Greedy decoding, target {SHAPES[target]}, draft {DRAFTS[draft]}, K = {K}, mean of {len(texts)} kinds of text: "
-            f"{plain:.0f} tokens/s alone, {speculative:.0f} with speculation, **{number(speculative / plain, 1)}x**, from "
-            f"{number(texts[0]['gain'], 1)}x on {texts[0]['text']} to {number(texts[-1]['gain'], 1)}x on "
-            f"{texts[-1]['text']}. {data['machine']['cpu']}, {data['device']}, {data['date'][:10]}, source {benchmarks.hash()}"
-            f"{', before the last changes of the sources' if benchmarks.stale else ''}.\n")
+    return [f"{SHAPES[pair[0]]}", f"{DRAFTS[pair[1]]}, K = {K}", number(plain, 0), number(speculative, 0),
+            f"**{number(speculative / plain, 1)}x**", range_of({e["text"]: e["gain"] for e in entries}), known]
+
+
+def beside_llama_cpp(data):
+    """One line: the same pair in both programs, both with speculation."""
+    for setting in data["settings"] if data else []:
+        if setting["shape"] == "134m" and setting["type"] == "bf16" and "speculation" in setting:
+            cell = setting["speculation"]
+            ours, theirs = (1 / cell[name]["seconds"] for name in ("specdec", "llama.cpp"))
+            return [["`134m`, beside llama.cpp", "`14m`", f"{theirs:.0f} there", f"{ours:.0f} here",
+                     f"**{number(cell['llama.cpp']['ratio'], 1)}x** theirs", "", f"measured {data['date'][:10]}"]]
+    return []
+
+
+@table
+def gains(benchmarks):
+    """For the README: what speculation buys, with greedy decoding, and how that is known."""
+    data = benchmarks.data
+    known = f"measured {data['date'][:10]}, {data['machine']['cpu']}{', before the last changes' if benchmarks.stale else ''}"
+    lines = [gain_of(pair, *best, known) for pair, best in best_settings(benchmarks).items()
+             if pair in (("134m", "14m", 0), ("embedded", "embedded", 0))]
+    if not lines:
+        return NOTHING
+    return markdown(["target", "draft", "tokens/s alone", "with speculation", "speedup", "by kind of text", "from"],
+                    [expected_gain(), *lines, *beside_llama_cpp(read_beside("peers.json"))])
 
 
 @measured

@@ -134,6 +134,20 @@ class Tables(unittest.TestCase):
             self.assertEqual(made(name, data=data), "Not measured.\n", name)
         self.assertEqual(figures.drawn(data, stale=False), {})
 
+    def test_gains_say_what_was_run(self):
+        model, measured = rows("bench-gains")
+        self.assertEqual((model[:2], model[-1]), (["3B", "1B"], "a cost model, not a run"))
+        self.assertRegex(model[4], r"\*\*1\.\dx\*\*")
+        self.assertEqual(measured, ["`134m`", "`14m`, K = 3", "50", "100", "**2.0x**", "2.0x on stories to 2.2x on code",
+                                    "measured 2030-01-02, Some CPU"])
+        self.assertIn("before the last changes", made("bench-gains", stale=True))
+
+    def test_a_line_beside_llama_cpp(self):
+        peers = {"date": "2030-01-02 03:04 UTC", "settings": [{"shape": "134m", "type": "bf16", "speculation": {
+            "specdec": {"seconds": 0.005}, "llama.cpp": {"seconds": 0.01, "ratio": 2}}}]}
+        self.assertEqual(bench_tables.beside_llama_cpp(peers)[0][2:5], ["100 there", "200 here", "**2.0x** theirs"])
+        self.assertEqual(bench_tables.beside_llama_cpp(None), [])
+
     def test_rounds(self):
         self.assertEqual(rows("bench-rounds")[0], ["`kernels_benchmark`", "9", "2", "a b", "", "20.0 to 30.0"])
         self.assertIn("older form", made("bench-rounds", data={**sample(), "programs": {}}))
