@@ -45,8 +45,8 @@ PROGRAMS = {
     "kernels_benchmark": (["--samples=1"], ["--samples=1"]),
     "forward_benchmark": (["--samples=1"], ["--samples=1"]),
     "ladder_benchmark": (["--samples=1"], ["--samples=1"]),
-    "stages_benchmark": (["--tokens=12", "--repeats=1"], ["--tokens=128", "--repeats=1"]),
-    "speculation_benchmark": (["--tokens=32", "--repeats=1"], ["--tokens=128", "--repeats=1"]),
+    "stages_benchmark": (["--tokens=8", "--repeats=1"], ["--tokens=128", "--repeats=1"]),
+    "speculation_benchmark": (["--tokens=24", "--repeats=1"], ["--tokens=128", "--repeats=1"]),
     "batch_benchmark": (["--tokens=12", "--repeats=1"], ["--tokens=64", "--repeats=1"]),
 }
 # Each is one sweep: what a table compares takes turns within a round.
@@ -54,15 +54,14 @@ SWEEPS = (("kernels_benchmark", "forward_benchmark"), ("ladder_benchmark",), ("s
           ("speculation_benchmark",), ("batch_benchmark",))
 QUICK_FILTERS = {
     "kernels_benchmark": "matmul/(bf16|int8)/M:(1|2|4|6|8|12|16)/|matmul/bf16/M:(3|5|7)/|matmul/f(16|32)/M:(1|4|8|16)/|"
-                         "prefill/|attention/4096/.*/M:(1|6)/",
-    "forward_benchmark": "forward/134m/|forward/1b/M:(1|2|3|4|5|6|7|8|12|16)/|load/",
+                         "prefill/bf16/M:64/|attention/4096/.*/M:(1|6)/",
+    "forward_benchmark": "forward/134m/M:(1|2|3|4|5|6|7|8|12|16|64)/|forward/1b/M:(1|2|4|6|8|16)/|load/",
     "speculation_benchmark": "|".join([
         "speculation/target:134m/draft:14m/T:0/K:(1|3|5|auto)/",
         "speculation/target:134m/draft:(embedded|lookup)/T:0/K:3/",
-        "speculation/target:134m/draft:14m/T:1/K:3/",
         "synthetic/target:134m/draft:14m/asked:0.8/",
         "speculation/target:embedded/draft:embedded/T:0/K:[135]/"]),
-    "batch_benchmark": "B:(1|4|16)/K:[013]/",
+    "batch_benchmark": "B:(1|4|16)/K:[03]/",
 }
 
 
