@@ -42,7 +42,7 @@ int run(const RunOptions& options) {
   if (options.check) return check(options);
   Session session(options, {.drafting = sampled_drafting(keep_probs(options, speculation))});
   Dice dice(options.seed);
-  JudgeSetup judge(session.steps, dice, speculation);
+  JudgeSetup judge(session, dice, speculation);
   decode(session, judge);
   session.finish(judgement(session, judge));
   return kGood;

@@ -30,7 +30,7 @@ int run_one(const RunOptions& options, const SpeculationOptions& speculation) {
   Session session(options, adaptive.parts(options, speculation));
   adaptive.announce(session);
   Dice dice(options.seed);
-  JudgeSetup judge(session.steps, dice, speculation);
+  JudgeSetup judge(session, dice, speculation);
   decode(session, judge);
   session.finish(judgement(session, judge), adaptive.extras(session, judge));
   return kGood;

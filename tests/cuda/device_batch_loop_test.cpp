@@ -26,7 +26,7 @@ class DeviceBatchLoopTest : public ::testing::Test {
 
   // Of the last step in which every request has a round with all drafts: what it asks for. The
   // requests' texts are added to texts.
-  static Calls calls_of_a_step(bool graphs, double temperature,
+  static Calls calls_of_a_step(bool graphs, Overlaps overlaps, double temperature,
                                std::vector<std::vector<TokenId>>& texts) {
     setenv("SPECDEC_CUDA_GRAPHS", graphs ? "1" : "0", 1);
     const auto backend = make_emulated_backend();
@@ -35,7 +35,7 @@ class DeviceBatchLoopTest : public ::testing::Test {
     const int V = target.llama.vocab_size();
     const auto drafter =
         sampled_drafting(KeepProbs::kBesideLogits).make(draft.llama, {kPositions, kRequests, V});
-    DeviceBatchJudge judge(*backend, kRequests, K, V, kPositions);
+    DeviceBatchJudge judge(*backend, kRequests, K, V, kPositions, overlaps);
     BatchEngine engine({.target = target.llama,
                         .target_cache = *target.cache,
                         .drafter = *drafter,
@@ -61,15 +61,19 @@ class DeviceBatchLoopTest : public ::testing::Test {
 // As many calls as for one request without filters (device_loop_test.cpp); and the texts do not
 // depend on graphs.
 TEST_F(DeviceBatchLoopTest, AStepHasTheCallsOfOneRound) {
-  std::vector<std::vector<TokenId>> one_by_one, recorded;
+  std::vector<std::vector<TokenId>> one_by_one, recorded, without_overlaps;
+  const auto counted = Overlaps::kCounted, not_counted = Overlaps::kNotCounted;
   for (const double temperature : {0.0, 0.9}) {
     SCOPED_TRACE(temperature);
     // [snippet batch-calls]
-    EXPECT_EQ(calls_of_a_step(false, temperature, one_by_one), (Calls{146, 0, 12, 2, 2}));
-    EXPECT_EQ(calls_of_a_step(true, temperature, recorded), (Calls{0, 2, 2, 0, 2}));
+    EXPECT_EQ(calls_of_a_step(false, counted, temperature, one_by_one), (Calls{146, 0, 12, 2, 2}));
+    EXPECT_EQ(calls_of_a_step(true, counted, temperature, recorded), (Calls{0, 2, 2, 0, 2}));
     // [end snippet batch-calls]
+    EXPECT_EQ(calls_of_a_step(false, not_counted, temperature, without_overlaps),
+              (Calls{145, 0, 12, 2, 2}));
   }
   EXPECT_EQ(one_by_one, recorded);
+  EXPECT_EQ(one_by_one, without_overlaps);
 }
 
 }  // namespace

@@ -24,6 +24,7 @@ struct Decoded {
   emulation::Traffic round;    // of the last one with all its drafts
   int rounds = 0, drafted = 0;
   std::size_t graphs = 0, graph_nodes = 0;  // at the end
+  double acceptance_prob = 0;               // of all tested drafts
   std::vector<TokenId> tokens;
 };
 
@@ -48,10 +49,11 @@ Decoded decode(DraftAndVerify& steps, const GenerationRequest& request, const Ro
   const emulation::Traffic before = emulation::traffic();
   while (!generation.finished()) {
     const emulation::Traffic before_round = emulation::traffic();
-    const int drafted = round(context, generation).drafted;
-    run.drafted += drafted;
+    const Round done = round(context, generation);
+    run.drafted += done.drafted;
+    run.acceptance_prob += done.sum_acceptance_prob;
     run.rounds++;
-    if (drafted == steps.spec_length()) run.round = emulation::traffic() - before_round;
+    if (done.drafted == steps.spec_length()) run.round = emulation::traffic() - before_round;
   }
   run.traffic = emulation::traffic() - before;
   run.graphs = emulation::traffic().graphs;
@@ -123,7 +125,7 @@ class DeviceLoopTest : public ::testing::Test {
         1.2,
         &find_acceptance_rule(rule)};
     Dice dice(5);
-    JudgeSetup sampling_judge(steps, dice, options);
+    JudgeSetup sampling_judge(steps, dice, options, overlaps_);
     RejectionSampling sampling(steps, sampling_judge);
     return decode(steps, request_, [&](std::vector<TokenId>& context, Generation& generation) {
       return stage_ == 7 ? adaptive_round(steps, sampling_judge, context, generation)
@@ -137,6 +139,7 @@ class DeviceLoopTest : public ::testing::Test {
   GenerationRequest request_;
   double penalty_ = 1.1;
   int stage_ = 5;  // whose round samples
+  Overlaps overlaps_ = Overlaps::kCounted;
 };
 
 TEST_F(DeviceLoopTest, SampledRoundsBringBackIdsAlone) {
@@ -154,6 +157,17 @@ TEST_F(DeviceLoopTest, SampledRoundsBringBackIdsAlone) {
     EXPECT_EQ(run.tokens, on_host.tokens);
     EXPECT_GE(on_host.traffic.bytes_to_host, kVocabularyBytes * on_host.tokens.size()) << "control";
   }
+}
+
+TEST_F(DeviceLoopTest, OverlapsAreALaunchWhereTheyAreAskedForAndNoTokenDependsOnThem) {
+  set_graphs(false);
+  const Decoded counted = sample("rejection", KeepProbs::kBesideLogits);
+  overlaps_ = Overlaps::kNotCounted;
+  const Decoded run = sample("rejection", KeepProbs::kBesideLogits);
+  EXPECT_EQ(run.tokens, counted.tokens);
+  EXPECT_EQ(run.round.launches + 1, counted.round.launches);
+  EXPECT_GT(counted.acceptance_prob, 0);
+  EXPECT_EQ(run.acceptance_prob, 0);
 }
 
 TEST_F(DeviceLoopTest, GreedyRoundsBringBackIdsAlone) {

@@ -54,10 +54,10 @@ DraftRoom draft_room(const BatchSizes& sizes) {
 }
 
 std::unique_ptr<BatchJudge> make_batch_judge(Backend& backend, const BatchSizes& sizes,
-                                             const LanguageModel& target) {
+                                             const LanguageModel& target, Overlaps overlaps) {
   if (!backend.samples()) return std::make_unique<BatchJudge>();
   return std::make_unique<DeviceBatchJudge>(backend, sizes.max_batch, sizes.spec_length,
-                                            target.vocab_size(), target.max_seq_len());
+                                            target.vocab_size(), target.max_seq_len(), overlaps);
 }
 
 const LlamaModel* draft_model(const BatchSizes& sizes, const DraftSetup& draft,
@@ -102,7 +102,7 @@ BatchSession::BatchSession(const RunOptions& options_, std::vector<QueuedRequest
       cache(make_target_cache(options, model, sizes)),
       target(model, *cache,
              {.token_limit = files.token_limit, .max_pass_rows = sizes.token_budget}),
-      judge(make_batch_judge(*backend, sizes, target)),
+      judge(make_batch_judge(*backend, sizes, target, overlaps_for(options))),
       engine({.target = target,
               .target_cache = *cache,
               .draft_cache = drafter.get() == &draft.drafter() ? draft.cache() : nullptr,

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "stages/06_batched_verification/batched_rounds.h"
+#include "stages/programs/sampling/device_judge.h"
 
 namespace specdec {
 
@@ -14,7 +15,7 @@ class DeviceBatchJudge final : public BatchJudge {
   // spec_length: the largest K; max_context: of a request. REQUIRES: the backend samples, and
   // outlives this object.
   DeviceBatchJudge(Backend& backend, int max_batch, int spec_length, int vocab_size,
-                   int max_context);
+                   int max_context, Overlaps overlaps);
 
   Backend* memory() const override { return &backend_; }
   void judge(std::span<const RoundToJudge> rounds) override;
@@ -24,7 +25,7 @@ class DeviceBatchJudge final : public BatchJudge {
   std::unique_ptr<Sampler> sampler_;
   std::vector<DraftedRound> drafted_;     // what the GPU is to judge, and what it says
   std::vector<Verdict> verdicts_;         // [max_batch]
-  std::vector<double> acceptance_probs_;  // [max_batch * K]
+  std::vector<double> acceptance_probs_;  // [max_batch * K]; none where overlaps are not counted
 };
 
 }  // namespace specdec

@@ -97,6 +97,8 @@ struct RunOptions {
   std::string dump;         // stages 1 to 5: safetensors file, the prompt's forward pass
   std::string dump_logits;  // the same stages: the logits that decided each token
   std::string report;       // JSON file, the object of --output json
+
+  bool wants_json() const { return output == OutputFormat::kJson || !report.empty(); }
 };
 
 // What numbers may be that lines of --requests and workloads have, too.

@@ -1,23 +1,32 @@
 #include "stages/programs/sampling/device_judge.h"
 
+#include <algorithm>
+
 #include "common/base/check.h"
 #include "common/sampling/device_sampling.h"
 
 namespace specdec {
 
+Overlaps overlaps_for(const RunOptions& options) {
+  return options.wants_json() ? Overlaps::kCounted : Overlaps::kNotCounted;
+}
+
 DeviceJudge::DeviceJudge(Backend& backend, RandomSource& random, const SpeculationOptions& options,
-                         JudgingScratch& scratch, int spec_length, int vocab_size, int history)
+                         JudgingScratch& scratch, int spec_length, int vocab_size, int history,
+                         Overlaps overlaps)
     : Judge(backend, random, options, scratch),
       sampler_(backend.make_sampler(
           {.vocab_size = vocab_size, .rows = spec_length + 1, .rounds = 1, .history = history})),
       probs_(backend, static_cast<std::size_t>(vocab_size)),
-      acceptance_probs_(static_cast<std::size_t>(spec_length)) {}
+      acceptance_probs_(overlaps == Overlaps::kCounted ? static_cast<std::size_t>(spec_length)
+                                                       : 0) {}
 
 // [snippet judge-on-device]
 void DeviceJudge::judge(const Drafts& drafts, DeviceRows logits, std::vector<TokenId>& context,
                         Generation& generation, Round& round) {
   const DraftedRound drafted = drafted_round(*this, drafts, logits, context);
-  const auto acceptance_probs = std::span(acceptance_probs_).first(drafted.drafts.size());
+  const auto acceptance_probs =
+      std::span(acceptance_probs_).first(std::min(acceptance_probs_.size(), drafted.drafts.size()));
   Verdict verdict;
   sampler_->judge({&drafted, 1}, {&verdict, 1}, acceptance_probs);
   emit(verdict, acceptance_probs, drafts, context, generation, round);
@@ -63,7 +72,7 @@ void emit(const Verdict& verdict, std::span<const double> acceptance_probs, cons
     const bool last = round.accepted == verdict.accepted;  // the correction or the bonus
     if (last && verdict.token < 0) fail_without_distribution();
     const bool tested = round.accepted < round.drafted;
-    if (tested)
+    if (tested && !acceptance_probs.empty())
       round.sum_acceptance_prob += acceptance_probs[static_cast<std::size_t>(round.accepted)];
     context.push_back(last ? verdict.token : drafts.token(round.accepted));
     generation.push(context.back());

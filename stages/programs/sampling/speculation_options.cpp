@@ -3,7 +3,6 @@
 #include "common/speculation/device_draft_sampler.h"
 #include "common/speculation/device_drafter.h"
 #include "stages/05_rejection_sampling/sampling_drafter.h"
-#include "stages/programs/sampling/device_judge.h"
 
 namespace specdec {
 
@@ -36,13 +35,16 @@ Drafting sampled_drafting(KeepProbs keep) {
   return {keep, make};
 }
 
+JudgeSetup::JudgeSetup(const Session& run, RandomSource& random, const SpeculationOptions& options)
+    : JudgeSetup(run.steps, random, options, overlaps_for(run.options)) {}
+
 JudgeSetup::JudgeSetup(const DraftAndVerify& steps, RandomSource& random,
-                       const SpeculationOptions& options)
+                       const SpeculationOptions& options, Overlaps overlaps)
     : scratch_(steps.spec_length(), steps.V()) {
   Backend& backend = steps.target().backend();
   if (steps.drafts().on_device()) {
     judge_ = std::make_unique<DeviceJudge>(backend, random, options, scratch_, steps.spec_length(),
-                                           steps.V(), steps.target().max_seq_len());
+                                           steps.V(), steps.target().max_seq_len(), overlaps);
   } else {
     judge_ = std::make_unique<Judge>(backend, random, options, scratch_);
   }

@@ -5,6 +5,7 @@
 
 #include "stages/05_rejection_sampling/judge.h"
 #include "stages/programs/run/options.h"
+#include "stages/programs/sampling/device_judge.h"
 #include "stages/programs/speculation/draft_setup.h"
 #include "stages/programs/speculation/round_record.h"
 #include "stages/programs/speculation/session.h"
@@ -26,7 +27,10 @@ Drafting sampled_drafting(KeepProbs keep);
 class JudgeSetup {
  public:
   // REQUIRES: steps and random outlive this object. Throws Error for options out of range.
-  JudgeSetup(const DraftAndVerify& steps, RandomSource& random, const SpeculationOptions& options);
+  JudgeSetup(const DraftAndVerify& steps, RandomSource& random, const SpeculationOptions& options,
+             Overlaps overlaps = Overlaps::kCounted);
+  // Overlaps are counted where the run's JSON will say them.
+  JudgeSetup(const Session& run, RandomSource& random, const SpeculationOptions& options);
 
   Judge& judge() { return *judge_; }
   operator Judge&() { return *judge_; }

@@ -121,7 +121,7 @@ std::string inflation_note(const RunOptions& options) {
 
 void report(const FinishedRun& run) {
   const RunOptions& options = run.options;
-  if (options.output == OutputFormat::kJson || !options.report.empty()) {
+  if (options.wants_json()) {
     const std::string json = run_json(run).dump();
     if (!options.report.empty()) {
       OutputFile file(options.report);

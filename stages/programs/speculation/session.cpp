@@ -102,7 +102,7 @@ void Session::finish(const Judgement& judgement, ReportExtras extras) {
     rounds_.clear();
   }
   StepTimes times;
-  if (!options.quiet || options.output == OutputFormat::kJson || !options.report.empty()) {
+  if (!options.quiet || options.wants_json()) {
     times = measure_steps(steps, context, rounds_, judgement.drafting, judgement.choose);
   }
   const Speedup gained = speedup(stats, times);

@@ -189,10 +189,7 @@ void TreeSession::finish() {
     stats.rounds_by_drafted.clear();
   } else {
     const auto rounds = static_cast<double>(stats.rounds);
-    const double step =
-        options.quiet && options.output == OutputFormat::kText && options.report.empty()
-            ? 0
-            : plain_step_seconds();
+    const double step = options.quiet && !options.wants_json() ? 0 : plain_step_seconds();
     const double cost = stats.decode_seconds / rounds / std::max(step, 1e-12);
     const double per_round = static_cast<double>(stats.emitted) / rounds;
     extras.stats = {{"nodes", nodes_},
