@@ -20,23 +20,27 @@ MostCached most_cached_with_trees(const BatchRequest& r, const TreeRoom& room,
   return {std::max(last, last_tree + room.verified) + 1, last_tree + room.nodes};
 }
 
-TreeRounds::Place::Place(const TreeRoom& room, int vocab_size) : tree(room, vocab_size) {
+TreeRounds::Place::Place(const TreeRoom& room, int vocab_size, Backend* memory)
+    : tree(room, vocab_size, memory) {
   tokens.reserve(static_cast<std::size_t>(room.verified) + 1);
   parents.reserve(static_cast<std::size_t>(room.verified) + 1);
 }
 
 TreeRounds::TreeRounds(LanguageModel& target, TreeDrafter& drafter, const NamedSiblingRule& rule,
-                       int max_batch)
+                       int max_batch, BatchTreeJudge* judge)
     : target_(target),
       drafter_(drafter),
       rule_(rule),
+      judge_(judge),
       logits_(target, max_batch * most_rows()),
       scratch_(std::make_shared<TreeJudgingScratch>(most_rows(), target.vocab_size())) {
   const auto n = static_cast<std::size_t>(max_batch);
   places_.reserve(n);
-  while (places_.size() < n) places_.emplace_back(drafter.room(), target.vocab_size());
+  Backend* memory = judge ? &judge->memory() : nullptr;
+  while (places_.size() < n) places_.emplace_back(drafter.room(), target.vocab_size(), memory);
   requests_.reserve(n);
   drafting_.reserve(n);
+  to_judge_.reserve(n);
   kept_.reserve(static_cast<std::size_t>(most_rows()));
 }
 
@@ -111,18 +115,28 @@ void TreeRounds::verify(std::span<RequestState* const> batch, std::span<const Pr
 
 // Each request goes along its own tree, by the rows of its own nodes.
 void TreeRounds::judge(std::span<RequestState* const> batch) {
+  to_judge_.clear();
   int row = 0;
   for (std::size_t i = 0; i < batch.size(); i++) {
-    RequestState& r = *batch[i];
-    if (r.failure) continue;
-    auto& [id, tree, round, tokens, parents] = places_[i];
-    try {
-      judge_of(r).judge(tree, logits_.rows(row, tree.size() + 1), r.context, r.generation, round);
-    } catch (const Error& error) {
-      r.failure = error.what();
-    }
-    r.round = round;
-    row += tree.size() + 1;
+    if (batch[i]->failure) continue;
+    Place& place = places_[i];
+    to_judge_.push_back({batch[i], &place.tree, logits_.rows(row, place.rows()), &place.round});
+    row += place.rows();
+  }
+  if (judge_) {
+    judge_->judge(to_judge_);
+  } else {
+    for (const TreeToJudge& tree : to_judge_) judge_on_host(tree);
+  }
+  for (const TreeToJudge& tree : to_judge_) tree.request->round = *tree.round;
+}
+
+void TreeRounds::judge_on_host(const TreeToJudge& tree) {
+  RequestState& r = *tree.request;
+  try {
+    judge_of(r).judge(*tree.tree, tree.logits, r.context, r.generation, *tree.round);
+  } catch (const Error& error) {
+    r.failure = error.what();
   }
 }
 

@@ -15,6 +15,24 @@ namespace specdec {
 MostCached most_cached_with_trees(const BatchRequest& request, const TreeRoom& room,
                                   int draft_context_limit);
 
+// A tree before it is judged, with the rows that the pass computed for it.
+struct TreeToJudge {
+  RequestState* request = nullptr;
+  const TokenTree* tree = nullptr;
+  DeviceRows logits;           // [tree->size() + 1, V]
+  TreeRound* round = nullptr;  // to be written into
+};
+
+// What judges a step's trees where their distributions are, all at once.
+class BatchTreeJudge {
+ public:
+  virtual ~BatchTreeJudge() = default;
+
+  virtual Backend& memory() const = 0;  // of the distributions
+  // An Error fails the request that caused it.
+  virtual void judge(std::span<const TreeToJudge> trees) = 0;
+};
+
 // Rounds of trees for the engine of stage 6: a tree for each request, drafted side by side; one
 // pass of the target over the nodes of all of them, and over prompts; and each request goes on
 // along its own path. So trees are ragged twice, in their depth and in their width. Nodes count as
@@ -24,10 +42,11 @@ MostCached most_cached_with_trees(const BatchRequest& request, const TreeRoom& r
 // the engine, not by its acceptance rule.
 class TreeRounds final : public Rounds {
  public:
-  // REQUIRES: target, drafter and rule outlive this object; the models' tokens are the same; the
-  // drafter has room for max_batch requests.
+  // judge: null where the host judges, by a SamplingTreeJudge for each request.
+  // REQUIRES: target, drafter, rule and judge outlive this object; the models' tokens are the same;
+  // the drafter has room for max_batch requests; the judge has the same rule.
   TreeRounds(LanguageModel& target, TreeDrafter& drafter, const NamedSiblingRule& rule,
-             int max_batch);
+             int max_batch, BatchTreeJudge* judge = nullptr);
 
   RoundNeeds needs(const RequestState& request) const override;
   int most_rows() const override { return drafter_.room().verified + 1; }
@@ -55,7 +74,7 @@ class TreeRounds final : public Rounds {
  private:
   // Where a round of the batch is made.
   struct Place {
-    explicit Place(const TreeRoom& room, int vocab_size);
+    Place(const TreeRoom& room, int vocab_size, Backend* memory);
     int rows() const { return tree.size() + 1; }
 
     RequestId request = -1;
@@ -68,15 +87,18 @@ class TreeRounds final : public Rounds {
   int levels(const RequestState& request) const;
   SamplingTreeJudge judge_of(RequestState& request);
   Segment segment(Place& place, const RequestState& request);
+  void judge_on_host(const TreeToJudge& tree);
   const Place& place_of(const RequestState& request) const;
 
   LanguageModel& target_;
   TreeDrafter& drafter_;
   const NamedSiblingRule& rule_;
+  BatchTreeJudge* judge_;
   std::vector<Place> places_;  // [max_batch]
   std::vector<TreeRequest> requests_;
   std::vector<RequestState*> drafting_;  // whose they are
   std::vector<Segment> pass_;
+  std::vector<TreeToJudge> to_judge_;
   std::vector<int> kept_;
   LogitsBuffer logits_;  // [max_batch * most_rows(), V]
   int round_rows_ = 0;

@@ -7,6 +7,7 @@
 #include "stages/08_token_trees/tree_steps.h"
 #include "stages/programs/trees/tree_places.h"
 #include "tests/cuda/calls.h"
+#include "tests/cuda/tree_shapes.h"
 #include "tests/engine_fixture.h"
 
 namespace specdec {
@@ -14,29 +15,6 @@ namespace {
 
 constexpr int kNewTokens = 8, kPositions = 64, kPage = 16;
 constexpr std::size_t kVocabularyBytes = 4096 * sizeof(float);
-
-struct NamedShape {
-  std::string name;
-  MakeTreeShape make;
-  std::size_t tokens = 0;   // that the draft is asked for in a round with all levels
-  bool same_draws = false;  // all drafts after a node come from one distribution
-  bool chain = false;
-};
-
-std::vector<NamedShape> shapes() {
-  const std::vector<int> widths = {3, 2, 1};
-  return {
-      {"chain", [] { return std::make_unique<Chains>(1, 4); }, 4, true, true},
-      {"chains", [] { return std::make_unique<Chains>(3, 3); }, 9, true},
-      {"distinct", [=] { return std::make_unique<DistinctDrafts>(widths); }, 15},
-      {"top", [=] { return std::make_unique<Likeliest>(plan_of_widths(widths)); }, 15},
-      {"grow", [] { return std::make_unique<GrownTree>(6, 3, 3); }, 21},
-  };
-}
-
-bool goes_with(const NamedSiblingRule& rule, const NamedShape& shape) {
-  return rule.rule == nullptr ? shape.chain : shape.same_draws || !rule.needs_same_draws;
-}
 
 struct Rounds {
   std::vector<TokenId> tokens;

@@ -28,29 +28,33 @@ DeviceTreeJudge::DeviceTreeJudge(Backend& backend, RandomSource& random,
 // [snippet judge-tree-on-device]
 void DeviceTreeJudge::judge(const TokenTree& tree, DeviceRows logits, std::vector<TokenId>& context,
                             Generation& generation, TreeRound& round) {
-  list_tree(tree, nodes_, trials_);
-  const DraftedTree drafted{.logits = logits,
-                            .nodes = nodes_,
-                            .trials = trials_,
-                            .sampling = row_sampling(options_, context),
-                            .rule = *rule_.on_device,
-                            .seed = device_seed(random_),
-                            .position = static_cast<int>(context.size()),
-                            .level_draws = looks_behind_rejection() ? draw_index(1, 0) : 0};
+  const DraftedTree drafted =
+      drafted_tree(tree, logits, options_, rule_, random_, context, nodes_, trials_);
   TreeVerdict verdict;
   sampler_->judge_trees({&drafted, 1}, {&verdict, 1}, places_);
   emit(verdict, places_, tree, context, generation, round);
 }
 // [end snippet judge-tree-on-device]
 
-void list_tree(const TokenTree& tree, std::vector<DraftedNode>& nodes,
-               std::vector<DraftedTrial>& trials) {
+DraftedTree drafted_tree(const TokenTree& tree, DeviceRows logits, const SamplingOptions& options,
+                         const NamedSiblingRule& rule, RandomSource& random,
+                         std::span<const TokenId> context, std::vector<DraftedNode>& nodes,
+                         std::vector<DraftedTrial>& trials) {
   nodes.clear();
   trials.clear();
   for (int i = 0; i < tree.size(); i++) nodes.push_back({tree.node(i).token, tree.node(i).parent});
   for (const TokenTree::Trial& trial : tree.trials()) {
     trials.push_back({trial.node, tree.device_probs(trial)});
   }
+  const bool looks_behind_rejection = rule.rule == nullptr;
+  return {.logits = logits,
+          .nodes = nodes,
+          .trials = trials,
+          .sampling = row_sampling(options, context),
+          .rule = *rule.on_device,
+          .seed = device_seed(random),
+          .position = static_cast<int>(context.size()),
+          .level_draws = looks_behind_rejection ? draw_index(1, 0) : 0};
 }
 
 // The verdict does not know where the text stops; what is behind that is discarded.

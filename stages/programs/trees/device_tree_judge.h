@@ -32,9 +32,13 @@ class DeviceTreeJudge final : public TreeJudge {
   std::vector<TestedPlace> places_;  // [levels]
 };
 
-// What a Sampler is told of a tree's nodes and trials. REQUIRES: the tree is on a device.
-void list_tree(const TokenTree& tree, std::vector<DraftedNode>& nodes,
-               std::vector<DraftedTrial>& trials);
+// What a Sampler is told of a tree whose nodes' logits are these. nodes, trials: get its lists,
+// which the result refers to. REQUIRES: the tree is on a device; the device knows the rule; random
+// throws a seed's dice.
+DraftedTree drafted_tree(const TokenTree& tree, DeviceRows logits, const SamplingOptions& options,
+                         const NamedSiblingRule& rule, RandomSource& random,
+                         std::span<const TokenId> context, std::vector<DraftedNode>& nodes,
+                         std::vector<DraftedTrial>& trials);
 
 // What SamplingTreeJudge::judge() emits and writes into the round, by a Sampler's verdict.
 void emit(const TreeVerdict& verdict, std::span<const TestedPlace> places, const TokenTree& tree,

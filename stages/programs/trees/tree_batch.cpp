@@ -4,11 +4,21 @@
 
 #include <fmt/format.h>
 
+#include "stages/programs/trees/device_batch_tree_judge.h"
 #include "stages/programs/trees/make_tree_drafter.h"
 #include "stages/programs/trees/shape_option.h"
 #include "stages/programs/trees/tree_profile.h"
 
 namespace specdec {
+namespace {
+
+// What rounds of trees stand on. judge: null where the host judges.
+struct DrafterAndJudge {
+  std::unique_ptr<TreeDrafter> drafter;
+  std::unique_ptr<BatchTreeJudge> judge;
+};
+
+}  // namespace
 
 TreeBatch::TreeBatch(const RunOptions& options)
     : options_(options), shape_(shape_of(options, read_tree_profile(options))) {}
@@ -44,12 +54,25 @@ RoundSizes TreeBatch::round_sizes(int spec_length) const {
 std::unique_ptr<Rounds> TreeBatch::make_rounds(BatchSession& session) const {
   const BatchSizes& sizes = session.sizes;
   const int longest = static_cast<int>(sizes.longest) + sizes.spec_length + 1;
-  const std::shared_ptr<TreeDrafter> drafter =
-      make_tree_drafter(session.options, shape_, session.draft, {},
-                        {session.target.vocab_size(), longest, sizes.max_batch});
-  session.of_rounds = drafter;
-  return std::make_unique<TreeRounds>(session.target, *drafter,
-                                      find_sibling_rule(options_.siblings), sizes.max_batch);
+  const int vocab_size = session.target.vocab_size();
+  const TreePlaces places = places_of(session);
+  const NamedSiblingRule& rule = find_sibling_rule(options_.siblings);
+  const auto parts = std::make_shared<DrafterAndJudge>();
+  parts->drafter = make_tree_drafter(session.options, shape_, session.draft, places,
+                                     {vocab_size, longest, sizes.max_batch});
+  if (places.device) {
+    parts->judge = std::make_unique<DeviceBatchTreeJudge>(
+        *places.device, rule,
+        TreeSizes{parts->drafter->room(), vocab_size, longest, sizes.max_batch});
+  }
+  session.of_rounds = parts;
+  return std::make_unique<TreeRounds>(session.target, *parts->drafter, rule, sizes.max_batch,
+                                      parts->judge.get());
+}
+
+TreePlaces TreeBatch::places_of(BatchSession& session) const {
+  Backend* draft = session.draft.model() ? &session.draft.model()->backend() : nullptr;
+  return tree_places(*session.backend, draft, find_sibling_rule(options_.siblings), false);
 }
 
 void TreeBatch::add_trees(BatchSession& session) const {
@@ -63,6 +86,10 @@ void TreeBatch::add_trees(BatchSession& session) const {
   if (!speculates || stats.rounds == 0) return;
   extras.summary += fmt::format("{} rounds of {:.1f} nodes\n", stats.rounds,
                                 static_cast<double>(nodes) / static_cast<double>(stats.rounds));
+  const TreePlaces places = places_of(session);
+  if (places.device == nullptr && session.backend->samples()) {
+    extras.summary += fmt::format("the host judges: {}\n", places.why_on_host);
+  }
 }
 
 }  // namespace specdec

@@ -6,6 +6,7 @@
 #include "stages/08_token_trees/batched_trees.h"
 #include "stages/programs/batch/batch_session.h"
 #include "stages/programs/run/options.h"
+#include "stages/programs/trees/tree_places.h"
 
 namespace specdec {
 
@@ -28,6 +29,7 @@ class TreeBatch {
 
  private:
   RoundSizes round_sizes(int spec_length) const;
+  TreePlaces places_of(BatchSession& session) const;
   std::unique_ptr<Rounds> make_rounds(BatchSession& session) const;
 
   const RunOptions& options_;
