@@ -20,24 +20,41 @@ MostCached most_cached_with_trees(const BatchRequest& r, const TreeRoom& room,
   return {std::max(last, last_tree + room.verified) + 1, last_tree + room.nodes};
 }
 
+BatchTreeJudge::BatchTreeJudge(Backend& backend, const NamedSiblingRule& rule, int max_rows,
+                               int vocab_size)
+    : backend_(backend),
+      rule_(rule),
+      scratch_(std::make_shared<TreeJudgingScratch>(max_rows, vocab_size)) {}
+
+SamplingTreeJudge BatchTreeJudge::judge_of(RequestState& r) const {
+  const SpeculationOptions& options = r.request.speculation;
+  return {backend_, r.dice, options.sampling, options.draft_temperature, rule_, scratch_};
+}
+
+void BatchTreeJudge::judge(std::span<const TreeToJudge> trees) {
+  for (const auto& [r, tree, logits, round] : trees) {
+    try {
+      judge_of(*r).judge(*tree, logits, r->context, r->generation, *round);
+    } catch (const Error& error) {
+      r->failure = error.what();
+    }
+  }
+}
+
 TreeRounds::Place::Place(const TreeRoom& room, int vocab_size, Backend* memory)
     : tree(room, vocab_size, memory) {
   tokens.reserve(static_cast<std::size_t>(room.verified) + 1);
   parents.reserve(static_cast<std::size_t>(room.verified) + 1);
 }
 
-TreeRounds::TreeRounds(LanguageModel& target, TreeDrafter& drafter, const NamedSiblingRule& rule,
-                       int max_batch, BatchTreeJudge* judge)
-    : target_(target),
-      drafter_(drafter),
-      rule_(rule),
-      judge_(judge),
-      logits_(target, max_batch * most_rows()),
-      scratch_(std::make_shared<TreeJudgingScratch>(most_rows(), target.vocab_size())) {
+TreeRounds::TreeRounds(LanguageModel& target, TreeDrafter& drafter, BatchTreeJudge& judge,
+                       int max_batch)
+    : target_(target), drafter_(drafter), judge_(judge), logits_(target, max_batch * most_rows()) {
   const auto n = static_cast<std::size_t>(max_batch);
   places_.reserve(n);
-  Backend* memory = judge ? &judge->memory() : nullptr;
-  while (places_.size() < n) places_.emplace_back(drafter.room(), target.vocab_size(), memory);
+  while (places_.size() < n) {
+    places_.emplace_back(drafter.room(), target.vocab_size(), judge.memory());
+  }
   requests_.reserve(n);
   drafting_.reserve(n);
   to_judge_.reserve(n);
@@ -60,11 +77,6 @@ MostCached TreeRounds::most_cached(const BatchRequest& request) const {
   return most_cached_with_trees(request, drafter_.room(), drafter_.context_limit());
 }
 
-SamplingTreeJudge TreeRounds::judge_of(RequestState& r) {
-  const SpeculationOptions& options = r.request.speculation;
-  return {target_.backend(), r.dice, options.sampling, options.draft_temperature, rule_, scratch_};
-}
-
 // [snippet batched-trees]
 void TreeRounds::draft(std::span<RequestState* const> batch) {
   requests_.clear();
@@ -79,7 +91,7 @@ void TreeRounds::draft(std::span<RequestState* const> batch) {
     SPECDEC_CHECK(place.round.start == r.prefill_end(), "all but the pending token to be cached");
     const int most = levels(r);
     if (most == 0) continue;
-    const SamplingTreeJudge judge = judge_of(r);
+    const SamplingTreeJudge judge = judge_.judge_of(r);
     requests_.push_back({r.draft_sequence, r.context, most, judge.drafting(),
                          judge.looks_behind_rejection(), &place.tree});
     drafting_.push_back(&r);
@@ -123,21 +135,8 @@ void TreeRounds::judge(std::span<RequestState* const> batch) {
     to_judge_.push_back({batch[i], &place.tree, logits_.rows(row, place.rows()), &place.round});
     row += place.rows();
   }
-  if (judge_) {
-    judge_->judge(to_judge_);
-  } else {
-    for (const TreeToJudge& tree : to_judge_) judge_on_host(tree);
-  }
+  judge_.judge(to_judge_);
   for (const TreeToJudge& tree : to_judge_) tree.request->round = *tree.round;
-}
-
-void TreeRounds::judge_on_host(const TreeToJudge& tree) {
-  RequestState& r = *tree.request;
-  try {
-    judge_of(r).judge(*tree.tree, tree.logits, r.context, r.generation, *tree.round);
-  } catch (const Error& error) {
-    r.failure = error.what();
-  }
 }
 
 void TreeRounds::roll_back(RequestState& r) {

@@ -23,14 +23,28 @@ struct TreeToJudge {
   TreeRound* round = nullptr;  // to be written into
 };
 
-// What judges a step's trees where their distributions are, all at once.
+// Judges the trees of a step by one siblings' rule: here each request's by a SamplingTreeJudge, one
+// after the other. What judges elsewhere, all at once, derives from it.
 class BatchTreeJudge {
  public:
+  // max_rows: of a tree and its root. REQUIRES: backend and rule outlive this object.
+  BatchTreeJudge(Backend& backend, const NamedSiblingRule& rule, int max_rows, int vocab_size);
   virtual ~BatchTreeJudge() = default;
 
-  virtual Backend& memory() const = 0;  // of the distributions
+  // The memory in which it wants the distributions of trees; null: the host's.
+  virtual Backend* memory() const { return nullptr; }
   // An Error fails the request that caused it.
-  virtual void judge(std::span<const TreeToJudge> trees) = 0;
+  virtual void judge(std::span<const TreeToJudge> trees);
+
+  // The request's own judge, which says what its drafts are drawn with.
+  SamplingTreeJudge judge_of(RequestState& request) const;
+
+ protected:
+  Backend& backend_;
+  const NamedSiblingRule& rule_;
+
+ private:
+  std::shared_ptr<TreeJudgingScratch> scratch_;
 };
 
 // Rounds of trees for the engine of stage 6: a tree for each request, drafted side by side; one
@@ -39,14 +53,12 @@ class BatchTreeJudge {
 // rows and as places in the caches; levels count against the contexts.
 //
 // K of a request is the most levels of its trees. Its drafts are judged by the siblings' rule of
-// the engine, not by its acceptance rule.
+// the judge, not by its acceptance rule.
 class TreeRounds final : public Rounds {
  public:
-  // judge: null where the host judges, by a SamplingTreeJudge for each request.
-  // REQUIRES: target, drafter, rule and judge outlive this object; the models' tokens are the same;
-  // the drafter has room for max_batch requests; the judge has the same rule.
-  TreeRounds(LanguageModel& target, TreeDrafter& drafter, const NamedSiblingRule& rule,
-             int max_batch, BatchTreeJudge* judge = nullptr);
+  // REQUIRES: target, drafter and judge outlive this object; the models' tokens are the same;
+  // drafter and judge have room for max_batch requests.
+  TreeRounds(LanguageModel& target, TreeDrafter& drafter, BatchTreeJudge& judge, int max_batch);
 
   RoundNeeds needs(const RequestState& request) const override;
   int most_rows() const override { return drafter_.room().verified + 1; }
@@ -85,15 +97,12 @@ class TreeRounds final : public Rounds {
   };
 
   int levels(const RequestState& request) const;
-  SamplingTreeJudge judge_of(RequestState& request);
   Segment segment(Place& place, const RequestState& request);
-  void judge_on_host(const TreeToJudge& tree);
   const Place& place_of(const RequestState& request) const;
 
   LanguageModel& target_;
   TreeDrafter& drafter_;
-  const NamedSiblingRule& rule_;
-  BatchTreeJudge* judge_;
+  BatchTreeJudge& judge_;
   std::vector<Place> places_;  // [max_batch]
   std::vector<TreeRequest> requests_;
   std::vector<RequestState*> drafting_;  // whose they are
@@ -102,7 +111,6 @@ class TreeRounds final : public Rounds {
   std::vector<int> kept_;
   LogitsBuffer logits_;  // [max_batch * most_rows(), V]
   int round_rows_ = 0;
-  std::shared_ptr<TreeJudgingScratch> scratch_;
 };
 
 }  // namespace specdec

@@ -48,11 +48,12 @@ class DeviceBatchTreeLoopTest : public ::testing::Test {
     EXPECT_EQ(places.device == nullptr, on_host);
     ModelTreeDrafter drafter(draft.llama, shape.make, kPositions, V, kRequests,
                              make_tree_brancher(places, sizes));
-    std::unique_ptr<BatchTreeJudge> judge;
-    if (!on_host) judge = std::make_unique<DeviceBatchTreeJudge>(*backend_, rule, sizes);
+    const std::unique_ptr<BatchTreeJudge> judge =
+        on_host ? std::make_unique<BatchTreeJudge>(*backend_, rule, room.verified + 1, V)
+                : std::make_unique<DeviceBatchTreeJudge>(*backend_, rule, sizes);
     BatchEngine engine(
         {.target = target.llama, .target_cache = *target.cache, .draft_cache = draft.cache.get()},
-        std::make_unique<TreeRounds>(target.llama, drafter, rule, kRequests, judge.get()),
+        std::make_unique<TreeRounds>(target.llama, drafter, *judge, kRequests),
         {.max_batch = kRequests,
          .spec_length = room.levels,
          .token_budget = kRequests * (room.verified + 1)});

@@ -53,11 +53,13 @@ DraftRoom draft_room(const BatchSizes& sizes) {
           .nodes = sizes.round.nodes};
 }
 
-std::unique_ptr<BatchJudge> make_batch_judge(Backend& backend, const BatchSizes& sizes,
-                                             const LanguageModel& target, Overlaps overlaps) {
-  if (!backend.samples()) return std::make_unique<BatchJudge>();
-  return std::make_unique<DeviceBatchJudge>(backend, sizes.max_batch, sizes.spec_length,
-                                            target.vocab_size(), target.max_seq_len(), overlaps);
+std::shared_ptr<BatchJudge> make_batch_judge(const BatchSession& session) {
+  Backend& backend = *session.backend;
+  if (!backend.samples()) return std::make_shared<BatchJudge>();
+  const LanguageModel& target = session.target;
+  return std::make_shared<DeviceBatchJudge>(backend, session.sizes.max_batch,
+                                            session.sizes.spec_length, target.vocab_size(),
+                                            target.max_seq_len(), overlaps_for(session.options));
 }
 
 const LlamaModel* draft_model(const BatchSizes& sizes, const DraftSetup& draft,
@@ -83,7 +85,9 @@ std::vector<QueuedRequest> queue_requests(const RunOptions& options, const Model
 }
 
 std::unique_ptr<Rounds> make_rounds_of_chains(BatchSession& session) {
-  return std::make_unique<BatchedRounds>(session.target, *session.drafter, *session.judge,
+  const std::shared_ptr<BatchJudge> judge = make_batch_judge(session);
+  session.of_rounds = judge;
+  return std::make_unique<BatchedRounds>(session.target, *session.drafter, *judge,
                                          session.sizes.max_batch, session.sizes.spec_length);
 }
 
@@ -102,7 +106,6 @@ BatchSession::BatchSession(const RunOptions& options_, std::vector<QueuedRequest
       cache(make_target_cache(options, model, sizes)),
       target(model, *cache,
              {.token_limit = files.token_limit, .max_pass_rows = sizes.token_budget}),
-      judge(make_batch_judge(*backend, sizes, target, overlaps_for(options))),
       engine({.target = target,
               .target_cache = *cache,
               .draft_cache = drafter.get() == &draft.drafter() ? draft.cache() : nullptr,

@@ -30,7 +30,7 @@ struct BatchSession;
 // Makes the rounds of an engine that a session is about to have.
 using MakeRounds = std::function<std::unique_ptr<Rounds>(BatchSession& session)>;
 
-// Chains of drafts, by the session's drafter and judge.
+// Chains of drafts, by the session's drafter.
 std::unique_ptr<Rounds> make_rounds_of_chains(BatchSession& session);
 
 // What differs between the stages that serve batches.
@@ -60,8 +60,7 @@ struct BatchSession {
   MemoryPlan memory;
   std::unique_ptr<KvCache> cache;
   Llama target;
-  std::unique_ptr<BatchJudge> judge;  // of chains
-  std::shared_ptr<void> of_rounds;    // what rounds of another kind stand on
+  std::shared_ptr<void> of_rounds;  // what the engine's rounds stand on
   BatchEngine engine;
   std::string announcement;  // what a later stage says to people before the first step
   ReportExtras extras;       // and adds to the summary

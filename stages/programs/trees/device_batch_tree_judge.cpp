@@ -8,8 +8,7 @@ namespace specdec {
 
 DeviceBatchTreeJudge::DeviceBatchTreeJudge(Backend& backend, const NamedSiblingRule& rule,
                                            const TreeSizes& sizes)
-    : backend_(backend),
-      rule_(rule),
+    : BatchTreeJudge(backend, rule, 0, sizes.vocab_size),
       levels_(static_cast<std::size_t>(sizes.room.levels)),
       sampler_(backend.make_sampler({.vocab_size = sizes.vocab_size,
                                      .rows = sizes.max_requests * (sizes.room.verified + 1),

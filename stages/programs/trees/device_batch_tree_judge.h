@@ -15,7 +15,7 @@ class DeviceBatchTreeJudge final : public BatchTreeJudge {
   // REQUIRES: the backend samples, knows the rule, and outlives this object, as the rule does.
   DeviceBatchTreeJudge(Backend& backend, const NamedSiblingRule& rule, const TreeSizes& sizes);
 
-  Backend& memory() const override { return backend_; }
+  Backend* memory() const override { return &backend_; }
   void judge(std::span<const TreeToJudge> trees) override;
 
  private:
@@ -25,8 +25,6 @@ class DeviceBatchTreeJudge final : public BatchTreeJudge {
     std::vector<DraftedTrial> trials;
   };
 
-  Backend& backend_;
-  const NamedSiblingRule& rule_;
   std::size_t levels_;  // of the largest tree
   std::unique_ptr<Sampler> sampler_;
   std::vector<Lists> lists_;           // [max_requests]

@@ -12,11 +12,17 @@
 namespace specdec {
 namespace {
 
-// What rounds of trees stand on. judge: null where the host judges.
+// What rounds of trees stand on.
 struct DrafterAndJudge {
   std::unique_ptr<TreeDrafter> drafter;
   std::unique_ptr<BatchTreeJudge> judge;
 };
+
+std::unique_ptr<BatchTreeJudge> make_judge(const TreePlaces& places, Backend& target,
+                                           const NamedSiblingRule& rule, const TreeSizes& sizes) {
+  if (places.device) return std::make_unique<DeviceBatchTreeJudge>(*places.device, rule, sizes);
+  return std::make_unique<BatchTreeJudge>(target, rule, sizes.room.verified + 1, sizes.vocab_size);
+}
 
 }  // namespace
 
@@ -56,18 +62,14 @@ std::unique_ptr<Rounds> TreeBatch::make_rounds(BatchSession& session) const {
   const int longest = static_cast<int>(sizes.longest) + sizes.spec_length + 1;
   const int vocab_size = session.target.vocab_size();
   const TreePlaces places = places_of(session);
-  const NamedSiblingRule& rule = find_sibling_rule(options_.siblings);
   const auto parts = std::make_shared<DrafterAndJudge>();
   parts->drafter = make_tree_drafter(session.options, shape_, session.draft, places,
                                      {vocab_size, longest, sizes.max_batch});
-  if (places.device) {
-    parts->judge = std::make_unique<DeviceBatchTreeJudge>(
-        *places.device, rule,
-        TreeSizes{parts->drafter->room(), vocab_size, longest, sizes.max_batch});
-  }
+  parts->judge = make_judge(places, *session.backend, find_sibling_rule(options_.siblings),
+                            {parts->drafter->room(), vocab_size, longest, sizes.max_batch});
   session.of_rounds = parts;
-  return std::make_unique<TreeRounds>(session.target, *parts->drafter, rule, sizes.max_batch,
-                                      parts->judge.get());
+  return std::make_unique<TreeRounds>(session.target, *parts->drafter, *parts->judge,
+                                      sizes.max_batch);
 }
 
 TreePlaces TreeBatch::places_of(BatchSession& session) const {

@@ -59,14 +59,16 @@ std::optional<Outcome> plain(BatchRequest request, const TreeKind& kind) {
 // shared a prefix and was ragged.
 bool serve(const TreeKind& kind, const Models& models, const EngineOptions& options,
            const std::vector<Arrival>& arrivals, const std::vector<Outcome>& want) {
-  BatchEngine engine({.target = models.target->llama,
-                      .target_cache = *models.target->cache,
-                      .draft_cache = kind.shape ? models.draft->cache.get() : nullptr,
-                      .tokenizer = &embedded().tokenizer,
-                      .token_limit = embedded().tokenizer.vocab_size()},
-                     std::make_unique<TreeRounds>(models.target->llama, *models.drafter, *kind.rule,
-                                                  options.max_batch),
-                     options);
+  BatchTreeJudge judge(embedded().target.model.backend(), *kind.rule, kind.room().verified + 1,
+                       vocab_size());
+  BatchEngine engine(
+      {.target = models.target->llama,
+       .target_cache = *models.target->cache,
+       .draft_cache = kind.shape ? models.draft->cache.get() : nullptr,
+       .tokenizer = &embedded().tokenizer,
+       .token_limit = embedded().tokenizer.vocab_size()},
+      std::make_unique<TreeRounds>(models.target->llama, *models.drafter, judge, options.max_batch),
+      options);
   TreeBatchRun run(engine, arrivals, kind.grown);
   run.run();
   if (::testing::Test::HasFatalFailure()) return false;

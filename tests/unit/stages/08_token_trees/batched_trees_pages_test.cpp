@@ -37,9 +37,10 @@ struct TreeBatch {
         draft(*draft_cache, setup.vocab_size, setup.draft_rows, setup.draft_max_seq_len),
         drafter(draft, kind.shape, setup.max_seq_len + 8, setup.vocab_size,
                 setup.options.max_batch),
+        judge(*backend, find_sibling_rule(kind.rule), drafter.room().verified + 1,
+              setup.vocab_size),
         engine({.target = target, .target_cache = *target_cache, .draft_cache = draft_cache.get()},
-               std::make_unique<TreeRounds>(target, drafter, find_sibling_rule(kind.rule),
-                                            setup.options.max_batch),
+               std::make_unique<TreeRounds>(target, drafter, judge, setup.options.max_batch),
                setup.options) {}
 
   int pages() const { return engine.target_pool().n_used() + engine.draft_pool().n_used(); }
@@ -60,6 +61,7 @@ struct TreeBatch {
   std::unique_ptr<KvCache> target_cache, draft_cache;
   PagedTableModel target, draft;
   ModelTreeDrafter drafter;
+  BatchTreeJudge judge;
   BatchEngine engine;
 };
 

@@ -86,10 +86,11 @@ class TreeEngine {
         draft(*draft_cache_, V(), tables.draft->row_of(), shape.draft_positions),
         drafter(kind.drafter(draft, shape.positions + kind.room().levels, V(),
                              shape.options.max_batch)),
+        judge(*backend_, *kind.rule, kind.room().verified + 1, V()),
         engine({.target = target,
                 .target_cache = *target_cache_,
                 .draft_cache = kind.shape ? draft_cache_.get() : nullptr},
-               std::make_unique<TreeRounds>(target, *drafter, *kind.rule, shape.options.max_batch),
+               std::make_unique<TreeRounds>(target, *drafter, judge, shape.options.max_batch),
                shape.options) {}
 
   Outcome alone(const BatchRequest& request) const {
@@ -119,6 +120,7 @@ class TreeEngine {
  public:
   PagedTableModel target, draft;
   std::unique_ptr<TreeDrafter> drafter;
+  BatchTreeJudge judge;
   BatchEngine engine;
 };
 
