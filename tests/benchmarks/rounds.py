@@ -3,6 +3,9 @@
 A time is the median of the faster half of the rounds, and a rate that of its time; all else, ratios above all, are
 medians over the rounds: what is divided was measured within a moment. What a program could not measure in a round, as
 the machine's yardstick changed meanwhile, does not count.
+
+The spread of a time, and of its rate, is the range of that half, divided by the time (turns.py). The spread of a ratio
+is the distance between the quartiles of its rounds, divided by their median. Both are parts: 0.02 is 2%.
 """
 import statistics
 
@@ -14,13 +17,16 @@ LARGEST_SPREAD = turns.Rules().largest_spread
 MOST_UNSTEADY = 0.05  # of a sweep's settings, or one
 TIMES = ("seconds", "seconds_per_gigabyte")
 RATES = ("tokens_per_second", "plain_tokens_per_second", "bytes_per_second", "flops_per_second")
+YARDSTICKS = ("bandwidth", "peak")  # the machine's, beside each setting
+COUNTED = ("samples", "rows", "weight_bytes", "alpha", "emitted_per_round", "mean_spec_length")  # no clock is in these
+NAMING = ("benchmark", "target", "draft", "T", "K", "M", "B", "stage", "asked")  # a setting, but for the text
 
 
 def entry_of(counters):
-    """counters: of each round. Returns one dict: a value for each counter, `samples`, the rounds that count, and
-    `spread`, the largest of a time."""
+    """counters: of each round. Returns one dict: a value for each counter, `samples`, the rounds that count, `spread`,
+    the largest of a time, and `ratio_spreads`, a dict with one for each ratio: what is no time, rate, yardstick or count."""
     kept = [found for found in counters if found.get("samples", 1) > 0]
-    entry = {"samples": len(kept), "spread": 0.0}
+    entry = {"samples": len(kept), "spread": 0.0, "ratio_spreads": {}}
     for name in counters[0]:
         values = [found[name] for found in kept if found[name] is not None]
         if name == "samples":
@@ -33,12 +39,23 @@ def entry_of(counters):
             entry["spread"] = max(entry["spread"], times["spread"])
         else:
             entry[name] = turns.rounded(statistics.median(values))
+            if name not in YARDSTICKS + COUNTED:
+                entry["ratio_spreads"][name] = ratio_spread(values)
     return entry
+
+
+def ratio_spread(values):
+    """The distance between the quartiles, divided by the median; 0 where there is one value, or the median is 0."""
+    middle = statistics.median(values)
+    if len(values) == 1 or middle == 0:
+        return 0.0
+    low, _, high = statistics.quantiles(values, n=4, method="inclusive")
+    return turns.rounded((high - low) / middle)
 
 
 def setting_of(entry):
     """What names it, but for the text: means over texts want all of them or none."""
-    return tuple(str(entry.get(name)) for name in ("benchmark", "target", "draft", "T", "K", "M", "B", "stage", "asked"))
+    return tuple(str(entry.get(name)) for name in NAMING)
 
 
 def name_of(setting):
@@ -71,6 +88,12 @@ def steady_entries(entries):
     return [entry for entry in entries if setting_of(entry) not in wrong], [name_of(setting) for setting in wrong]
 
 
+def gap(first, second):
+    """Between value * (1 - spread) .. value * (1 + spread) of two pairs (value, spread). Up to 0, the two overlap."""
+    lows, highs = zip(*((value * (1 - spread), value * (1 + spread)) for value, spread in (first, second)))
+    return max(lows) - min(highs)
+
+
 def inversions(entries):
     """What physics forbids: (benchmark, M, a larger M, their seconds) where more rows took less time, by more than both
     times are uncertain."""
@@ -80,4 +103,5 @@ def inversions(entries):
             series.setdefault(entry["benchmark"], []).append(entry)
     return [(name, few["M"], many["M"], few["seconds"], many["seconds"]) for name, found in series.items()
             for few in found for many in found
-            if few["M"] < many["M"] and many["seconds"] * (1 + many["spread"]) < few["seconds"] * (1 - few["spread"])]
+            if few["M"] < many["M"] and few["seconds"] > many["seconds"]
+            and gap((few["seconds"], few["spread"]), (many["seconds"], many["spread"])) > 0]

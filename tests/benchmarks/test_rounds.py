@@ -20,12 +20,19 @@ class Entries(unittest.TestCase):
     def test_times_are_of_the_faster_half_and_ratios_are_medians(self):
         found = rounds.entry_of([{"seconds": seconds, "over_plain": ratio, "tokens_per_second": 1 / seconds, "samples": 1}
                                  for seconds, ratio in zip((9, 2, 1, 8, 3), (1, 5, 2, 3, 9))])
-        self.assertEqual(found, {"samples": 5, "spread": 1, "seconds": 2, "over_plain": 3, "tokens_per_second": 0.5})
+        self.assertEqual(found, {"samples": 5, "spread": 1, "ratio_spreads": {"over_plain": 1}, "seconds": 2, "over_plain": 3,
+                                 "tokens_per_second": 0.5})
 
     def test_a_round_with_a_restless_yardstick_does_not_count(self):
         found = rounds.entry_of([{"seconds": 1, "samples": 1}, {"seconds": None, "samples": 0}, {"seconds": 1, "samples": 1}])
-        self.assertEqual(found, {"samples": 2, "spread": 0, "seconds": 1})
+        self.assertEqual(found, {"samples": 2, "spread": 0, "ratio_spreads": {}, "seconds": 1})
         self.assertFalse(rounds.is_steady(found))
+
+    def test_each_ratio_has_a_spread_of_its_own(self):
+        found = rounds.entry_of([{"gain": gain, "c": 0.1, "v": None, "alpha": gain, "bandwidth": gain, "samples": gain < 9}
+                                 for gain in (1, 2, 2.5, 4, 8, 9)])
+        self.assertEqual(found["ratio_spreads"], {"gain": 0.8, "c": 0})  # from 2 to 4, around 2.5
+        self.assertEqual([rounds.ratio_spread(values) for values in ([3], [0, 0, 5], [1, 3])], [0, 0, 0.5])
 
     def test_what_is_steady(self):
         self.assertTrue(rounds.is_steady(entry(1, 1, 0.10, 5)))
@@ -57,6 +64,13 @@ class Inversions(unittest.TestCase):
             self.assertTrue(bench.is_stale(results))
             self.skipTest("the committed results have an older form, without rounds and spreads")
         self.assertEqual(rounds.inversions([entry for part in results["programs"].values() for entry in part["benchmarks"]]), [])
+
+
+class Gaps(unittest.TestCase):
+    def test_intervals_that_touch_overlap(self):
+        for first, second, gap in (((1, 0.25), (2.5, 0.5), 0), ((1, 0.25), (3, 0.5), 0.25), ((2, 0), (2, 0), 0),
+                                   ((1, 0.5), (1, 0.25), -0.5), ((2, 0), (3, 0), 1)):
+            self.assertEqual((rounds.gap(first, second), rounds.gap(second, first)), (gap, gap))
 
 
 class Steady:
