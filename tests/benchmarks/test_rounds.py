@@ -1,5 +1,8 @@
 #!/usr/bin/env python3
-"""Tests of rounds.py, and of how bench.py goes by turns, with times that were made up."""
+"""Tests of rounds.py, of how bench.py goes by turns and of compare_runs.py, with times that were made up."""
+import contextlib
+import copy
+import io
 import json
 import pathlib
 import tempfile
@@ -7,6 +10,7 @@ import unittest
 import unittest.mock
 
 import bench
+import compare_runs
 import rounds
 
 COMMITTED = pathlib.Path(__file__).resolve().parents[2] / "docs/experiments/bench.json"
@@ -73,6 +77,101 @@ class Gaps(unittest.TestCase):
             self.assertEqual((rounds.gap(first, second), rounds.gap(second, first)), (gap, gap))
 
 
+def results(*entries, **more):
+    return {"form": "rounds", "date": "2030-01-02 03:04 UTC", "sources_sha256": "0123",
+            "machine": {"cpu": "Some CPU", "read_bandwidth_one_thread_gb_per_s": 12.3}, "build": None, "device": "CPU",
+            "programs": {"kernels_benchmark": {"options": "--samples=1", "benchmarks": list(entries)}}, **more}
+
+
+def measured(M, seconds, of_bound=1.5, spread=0.02, **more):
+    return entry(M, seconds, spread, of_bound=of_bound, bandwidth=2e10, rows=M, ratio_spreads={"of_bound": 0.01}, **more)
+
+
+class Agreement(unittest.TestCase):
+    def setUp(self):
+        self.first = results(*(measured(M, 1) for M in range(1, 11)), date="earlier")  # 20 cells
+        self.second = copy.deepcopy({**self.first, "date": "later"})
+        self.entries = self.second["programs"]["kernels_benchmark"]["benchmarks"]
+
+    def compared(self, first=None, second=None):
+        """(exit code, the lines that are printed)"""
+        with tempfile.TemporaryDirectory() as name, contextlib.redirect_stdout(io.StringIO()) as out:
+            files = [pathlib.Path(name) / file for file in ("first.json", "second.json")]
+            for file, content in zip(files, (first or self.first, second or self.second)):
+                file.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
+            return compare_runs.main([str(file) for file in files]), out.getvalue().splitlines()
+
+    def test_what_differs_within_the_spreads_agrees(self):
+        for found in self.entries:  # the yardsticks are no cells
+            found.update(seconds=1.04, of_bound=1.53, bandwidth=9e10)
+        self.second["machine"]["read_bandwidth_one_thread_gb_per_s"] = 99
+        self.assertEqual(self.compared(), (0, ["20 cells, of which 20 agree: 100.00% (wanted: 95%)"]))
+
+    def test_intervals_that_touch_agree(self):
+        first, second = (results(measured(1, *found)) for found in ((1, 1.5, 0.25), (2.5, 1.5, 0.5)))
+        self.assertEqual(self.compared(first, second)[1], ["2 cells, of which 2 agree: 100.00% (wanted: 95%)"])
+
+    def test_one_cell_in_twenty_may_disagree(self):
+        self.entries[0]["seconds"] = 1.05
+        code, lines = self.compared()
+        self.assertEqual((code, lines[0]), (0, "20 cells, of which 19 agree: 95.00% (wanted: 95%)"))
+        self.entries[1]["of_bound"] = 1.54  # whose spread is less than that of a time
+        code, lines = self.compared()
+        self.assertEqual((code, lines[0]), (1, "20 cells, of which 18 agree: 90.00% (wanted: 95%)"))
+
+    def test_the_worst_are_printed_in_columns(self):
+        for i, found in enumerate(self.entries):
+            found["seconds"] = 2 + i
+        self.first["programs"]["kernels_benchmark"]["benchmarks"][4]["of_bound"] = 0.01
+        self.entries[4]["of_bound"] = 0.03
+        _, lines = self.compared()
+        self.assertEqual(lines[1:5], ["", "cells that do not agree, the worst first: 11; 10 of them",
+                                      "  setting         counter   first  spread  second  spread  second/first",
+                                      "  matmul/bf16 10  seconds       1    2.0%      11    2.0%        11.000"])
+        self.assertEqual(lines[12], "  matmul/bf16 5   of_bound   0.01    1.0%    0.03    1.0%         3.000")
+        self.assertEqual(len(lines), 14)
+        self.entries[9]["seconds"] = 1
+        self.assertEqual(self.compared()[1][2], "cells that do not agree, the worst first: 10")
+
+    def test_what_only_one_run_has_is_no_cell(self):
+        del self.entries[7:]
+        self.entries[0]["of_bound"] = None
+        del self.first["programs"]["kernels_benchmark"]["benchmarks"][1]
+        self.assertEqual(self.compared(), (0, [
+            "11 cells, of which 11 agree: 100.00% (wanted: 95%)",
+            "", "settings with cells that only the first run has: 4",
+            *(f"  matmul/bf16 {M}" for M in (1, 10, 8, 9)),
+            "", "settings with cells that only the second run has: 1", "  matmul/bf16 2"]))
+
+    def test_texts_are_cells_of_their_own(self):
+        first, second = (results(*(measured(1, seconds, text=text) for text, seconds in both.items()))
+                         for both in ({"code": 1, "poems": 2}, {"poems": 2.01, "code": 1.01}))
+        self.assertEqual(self.compared(first, second)[1], ["4 cells, of which 4 agree: 100.00% (wanted: 95%)"])
+
+    def test_counts_that_differ_are_listed(self):
+        self.entries[2].update(rows=4, samples=8)
+        self.assertEqual(self.compared()[1][1:], ["", "counts that differ: 2", "  matmul/bf16 3: samples 9, then 8",
+                                                  "  matmul/bf16 3: rows 3, then 4"])
+
+    def test_files_that_cannot_be_compared(self):
+        old = json.loads(COMMITTED.read_text(encoding="utf-8"))
+        other_options = copy.deepcopy(self.second)
+        other_options["programs"]["kernels_benchmark"]["options"] = "--samples=2"
+        for second, message in ((self.first, "both files are of one run"),
+                                ("{", "second.json is no JSON: "),
+                                ("[]", "second.json has no rounds and spreads"),
+                                ({key: old[key] for key in old if key != "form"}, "second.json has no rounds and spreads"),
+                                (results(entry(1, 1)), "second.json has no spreads of ratios"),
+                                (results(measured(11, 1)), "no cell in common"),
+                                ({**self.second, "sources_sha256": "4567"}, "sources_sha256 is 0123 in the first, 4567"),
+                                ({**self.second, "machine": {"cpu": "Another"}}, "cpu is Some CPU in the first, Another"),
+                                ({**self.second, "device": "GPU"}, "device is CPU in the first, GPU"),
+                                ({**self.second, "build": {}}, "build is None in the first, {}"),
+                                (other_options, "options of kernels_benchmark is --samples=1 in the first, --samples=2")):
+            with self.assertRaisesRegex(SystemExit, message):
+                self.compared(second=second)
+
+
 class Steady:
     def __init__(self, _):
         pass
@@ -121,6 +220,14 @@ class Running(unittest.TestCase):
         part = self.written["programs"]["kernels_benchmark"]
         self.assertEqual((self.written["form"], part["rounds"], part["thrown_away"], part["unsteady"]), ("rounds", 9, 0, []))
         self.assertEqual([(e["M"], e["seconds"], e["spread"], e["samples"]) for e in part["benchmarks"]], [(1, 1, 0, 9), (2, 2, 0, 9)])
+
+    def test_what_is_written_can_be_compared(self):
+        self.run_bench("1 if 'M:1' in name else 2")
+        compare_runs.refuse_others(self.written, {**self.written, "date": "later"})
+        cells = compare_runs.cells_of(compare_runs.entries_of(self.written))
+        self.assertEqual({counter for _, counter in cells}, {"seconds", "bytes_per_second", "flops_per_second", "of_bandwidth",
+                                                             "of_peak", "over_plain"})
+        self.assertEqual((len(cells), set(spread for _, spread in cells.values())), (12, {0}))
 
     def test_unsteady_times_are_not_written(self):
         with self.assertRaisesRegex(SystemExit, "2 of 2 settings were not steady"):
