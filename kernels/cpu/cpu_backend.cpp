@@ -1,6 +1,7 @@
 #include "kernels/cpu/cpu_backend.h"
 
 #include "kernels/cpu/attention.h"
+#include "kernels/cpu/blocked_matmul.h"
 #include "kernels/cpu/host_backend.h"
 #include "kernels/cpu/packed_matrix.h"
 #include "kernels/cpu/require.h"
@@ -38,7 +39,9 @@ class CpuBackend : public cpu::HostBackend {
 
   std::unique_ptr<const WeightMatrix> load_matrix(std::span<const HostMatrix> parts,
                                                   WeightFormat format) override {
-    return std::make_unique<cpu::PackedMatrix>(parts, format, *this, team_);
+    auto matrix = std::make_unique<cpu::PackedMatrix>(parts, format, *this, team_);
+    blocked_.reserve(matrix->width());
+    return matrix;
   }
 
   void embed(const WeightMatrix& table,  // [V, E]
@@ -54,7 +57,11 @@ class CpuBackend : public cpu::HostBackend {
 
   void matmul(ConstDeviceRows x, const WeightMatrix& weight, DeviceRows y) override {
     cpu::require_matmul(x, weight, y);
-    cpu::matmul(team_, x, packed(weight), y);
+    if (x.rows < cpu::BlockedMatmul::kFewestRows) {
+      cpu::matmul(team_, x, packed(weight), y);
+    } else {
+      blocked_.multiply(team_, x, packed(weight), y);
+    }
   }
 
   void rms_norm(ConstDeviceRows x, const float* weight, float eps, DeviceRows out) override {
@@ -91,6 +98,7 @@ class CpuBackend : public cpu::HostBackend {
 
  private:
   cpu::ThreadTeam team_;
+  cpu::BlockedMatmul blocked_{*this};
 };
 
 }  // namespace

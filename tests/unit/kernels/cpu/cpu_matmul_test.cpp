@@ -16,8 +16,9 @@ struct Shape {
 };
 
 std::vector<Shape> shapes(TestNumbers& numbers) {
-  std::vector<Shape> list = {{1, 1, 1},   {1, 1, 70},   {3, 31, 1},    {8, 32, 64},  {9, 33, 65},
-                             {6, 96, 48}, {64, 40, 17}, {16, 17, 129}, {300, 37, 5}, {513, 8, 3}};
+  std::vector<Shape> list = {{1, 1, 1},    {1, 1, 70},  {3, 31, 1},     {8, 32, 64},
+                             {9, 33, 65},  {6, 96, 48}, {64, 40, 17},   {16, 17, 129},
+                             {300, 37, 5}, {513, 8, 3}, {48, 64, 1030}, {300, 70, 600}};
   for (int rows = 1; rows <= 64; ++rows) {
     list.push_back({rows, numbers.between(1, 130), numbers.between(1, 90)});
   }

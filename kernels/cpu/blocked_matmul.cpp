@@ -1,0 +1,161 @@
+#include "kernels/cpu/blocked_matmul.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "kernels/cpu/panel_steps.h"
+
+namespace specdec::cpu {
+namespace {
+
+// A chunk is some steps of a panel as float32, which are used for all rows of a block: 16 KiB, in
+// the first-level cache. A block of x is read again for every panel.
+constexpr int kChunkSteps = 4096 / kPanelRows;
+constexpr int kBlockRows = 256;
+
+// A block of x in the order in which it is read: [K / kChunkSteps][rows][kChunkSteps]. So rows that
+// share a tile lie side by side; in x itself their starts may all fall into one set of a cache.
+struct PackedBlock {
+  float* data;
+  int rows, width;
+
+  float* at(int row, int step) const {  // REQUIRES: step is a multiple of kChunkSteps
+    return data + std::ptrdiff_t{step} * rows + std::ptrdiff_t{row} * kChunkSteps;
+  }
+};
+
+void pack(const float* from, int row, const PackedBlock& block) {  // [K]
+  for (int k = 0; k < block.width; k += kChunkSteps) {
+    std::copy_n(from + k, std::min(kChunkSteps, block.width - k), block.at(row, k));
+  }
+}
+
+// A tile of rows times a chunk.
+struct Tile {
+  const float* chunk;  // [steps][kPanelRows]
+  const float* x;      // [rows][kChunkSteps]
+  int steps;
+  const float* scales;  // [kPanelRows], after the last chunk of int8; otherwise null
+  float* sums;          // [rows][kPanelRows]: of the chunks before
+  bool is_first;        // there are none
+  float* out;           // [rows, kPanelRows]
+  std::ptrdiff_t out_stride;
+};
+
+template <int M>
+void multiply(const Tile& tile) {
+  TileSums<M> sums;
+  if (!tile.is_first) {
+    SPECDEC_UNROLL
+    for (int m = 0; m < M; ++m) {
+      sums.low[m] = load(tile.sums + m * kPanelRows);
+      sums.high[m] = load(tile.sums + m * kPanelRows + kLanes);
+    }
+  }
+  const float* next_x = tile.x + M * kChunkSteps;  // the next tile's
+  const auto prefetch_step = [&] {
+    __builtin_prefetch(next_x, /*write=*/0, /*locality=*/3);
+    next_x += M;
+  };
+  add_steps<WeightType::kF32, M>(reinterpret_cast<const std::byte*>(tile.chunk), tile.x,
+                                 kChunkSteps, tile.steps, prefetch_step, sums);
+  if (tile.scales != nullptr) scale(tile.scales, sums);
+  store_sums(sums, tile.out, tile.out_stride);
+}
+
+constexpr auto kMultiply = []<int... M>(std::integer_sequence<int, M...>) {
+  return std::array<void (*)(const Tile&), kTileRows + 1>{nullptr, multiply<M + 1>...};
+}
+(std::make_integer_sequence<int, kTileRows>());
+
+template <WeightType type>
+void widen(const std::byte* panel, int steps, float* chunk) {  // [steps][kPanelRows]
+  for (int k = 0; k < steps; ++k) {
+    const PanelStep step = load_step<type>(panel + k * kStepBytes<type>);
+    store(chunk + k * kPanelRows, step.low);
+    store(chunk + k * kPanelRows + kLanes, step.high);
+  }
+}
+
+void widen(WeightType type, const std::byte* panel, int steps, float* chunk) {
+  switch (type) {
+    case WeightType::kF32:
+      return widen<WeightType::kF32>(panel, steps, chunk);
+    case WeightType::kF16:
+      return widen<WeightType::kF16>(panel, steps, chunk);
+    case WeightType::kInt8:
+      return widen<WeightType::kInt8>(panel, steps, chunk);
+    default:
+      return widen<WeightType::kBF16>(panel, steps, chunk);
+  }
+}
+
+// Into the second-level cache.
+void prefetch(const std::byte* from, std::ptrdiff_t bytes) {
+  asm volatile("");  // GCC would take a function that only prefetches for one without effects
+  for (std::ptrdiff_t line = 0; line <= bytes; line += 64) {
+    __builtin_prefetch(from + line, /*write=*/0, /*locality=*/2);
+  }
+}
+
+// y: [block.rows, up to kPanelRows].
+void multiply_panel(const PackedMatrix& weight, std::int64_t p, const PackedBlock& block,
+                    DeviceRows y) {
+  alignas(64) float chunk[kChunkSteps * kPanelRows];
+  alignas(64) float sums[kBlockRows * kPanelRows];
+  const int parts = parts_of(block.rows, kTileRows);
+  const std::ptrdiff_t chunk_bytes = kChunkSteps * step_bytes(weight.type());
+  const std::byte* panel = weight.panel(p);
+  for (int k = 0; k < block.width; k += kChunkSteps) {
+    const int steps = std::min(kChunkSteps, block.width - k);
+    const bool is_last = k + steps == block.width;
+    const bool to_y = is_last && y.width == kPanelRows;
+    widen(weight.type(), panel, steps, chunk);
+    panel += steps * step_bytes(weight.type());
+    const bool has_scales = is_last && weight.type() == WeightType::kInt8;
+    const std::byte* next = panel;  // the next chunk, or the next panel
+    for_parts(block.rows, parts, [&](int first, int count) {
+      prefetch(next, chunk_bytes / parts);
+      next += chunk_bytes / parts;
+      float* sum = sums + first * kPanelRows;
+      kMultiply[static_cast<std::size_t>(count)](
+          {.chunk = chunk,
+           .x = block.at(first, k),
+           .steps = steps,
+           .scales = has_scales ? reinterpret_cast<const float*>(panel) : nullptr,
+           .sums = sum,
+           .is_first = k == 0,
+           .out = to_y ? y.row(first) : sum,
+           .out_stride = to_y ? y.stride : kPanelRows});
+    });
+  }
+  for (int m = 0; y.width < kPanelRows && m < y.rows; ++m) {
+    std::copy_n(sums + m * kPanelRows, y.width, y.row(m));
+  }
+}
+
+}  // namespace
+
+void BlockedMatmul::reserve(int width) {
+  const auto chunks = static_cast<std::size_t>(parts_of(width, kChunkSteps));
+  const std::size_t size = chunks * kChunkSteps * kBlockRows;
+  if (block_.size() < size) block_ = DeviceArray<float>(allocator_, size);
+}
+
+void BlockedMatmul::multiply(ThreadTeam& team, ConstDeviceRows x, const PackedMatrix& weight,
+                             DeviceRows y) {
+  for_parts(x.rows, parts_of(x.rows, kBlockRows), [&](int first, int count) {
+    const PackedBlock block = {block_.data(), count, x.width};
+    team.run_ranges(count, [&](std::int64_t begin, std::int64_t end) {
+      for (int r = static_cast<int>(begin); r < end; ++r) pack(x.row(first + r), r, block);
+    });
+    team.run_stealing(weight.panels(), [&](std::int64_t panel) {
+      const int column = static_cast<int>(panel) * kPanelRows;
+      const int columns = std::min(kPanelRows, y.width - column);
+      multiply_panel(weight, panel, block, y.slice(first, count).columns(column, columns));
+    });
+  });
+}
+
+}  // namespace specdec::cpu

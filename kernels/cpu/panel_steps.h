@@ -1,0 +1,144 @@
+#pragma once
+#include <cstddef>
+#include <utility>
+
+#include "kernels/cpu/half.h"
+#include "kernels/cpu/packed_matrix.h"
+
+// What both matrix products are made of, that of few rows (matmul.cpp) and that of many
+// (blocked_matmul.cpp), which alone include it: unnamed, so that the compiler may inline it.
+namespace specdec::cpu {
+namespace {
+
+// Rows of x that are multiplied with a panel at once, at most: their sums, two vectors a row, stay
+// in registers.
+#if defined(__AVX2__) && !defined(__AVX512F__)
+constexpr int kTileRows = 6;  // 16 registers
+#else
+constexpr int kTileRows = 8;  // 32 registers
+#endif
+
+// ---- one step k of a panel as two vectors of floats, exactly
+
+struct PanelStep {
+  Floats low, high;  // elements k of the panel's rows 0 .. kLanes - 1, and of the others
+};
+
+constexpr std::ptrdiff_t step_bytes(WeightType type) {
+  return kPanelRows * (type == WeightType::kF32 ? 4 : type == WeightType::kInt8 ? 1 : 2);
+}
+template <WeightType type>
+constexpr std::ptrdiff_t kStepBytes = step_bytes(type);
+
+inline Floats floats_from_f16(const std::byte* from) {  // kLanes halves
+#if defined(__AVX512F__)
+  // All lanes; GCC 12's header of the form without a mask sets off its own warning.
+  return _mm512_maskz_cvtph_ps(0xffff, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
+#elif defined(__AVX2__)
+  return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
+#elif defined(__aarch64__)
+  return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(reinterpret_cast<const std::uint16_t*>(from))));
+#else
+  Floats v;
+  for (int i = 0; i < kLanes; ++i) {
+    std::uint16_t bits;
+    std::memcpy(&bits, from + 2 * i, sizeof bits);
+    v[i] = float_from_f16(bits);
+  }
+  return v;
+#endif
+}
+
+inline Floats floats_from_int8(const std::byte* from) {  // kLanes of them
+#if defined(__AVX512F__)
+  const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
+  return _mm512_maskz_cvtepi32_ps(0xffff, _mm512_maskz_cvtepi8_epi32(0xffff, bytes));
+#elif defined(__AVX2__)
+  return _mm256_cvtepi32_ps(
+      _mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(from))));
+#elif defined(__aarch64__)
+  std::uint32_t bytes;
+  std::memcpy(&bytes, from, sizeof bytes);
+  const int16x8_t wide = vmovl_s8(vreinterpret_s8_u32(vdup_n_u32(bytes)));
+  return vcvtq_f32_s32(vmovl_s16(vget_low_s16(wide)));
+#else
+  Floats v;
+  for (int i = 0; i < kLanes; ++i) v[i] = static_cast<float>(static_cast<std::int8_t>(from[i]));
+  return v;
+#endif
+}
+
+template <WeightType type>
+inline PanelStep load_step(const std::byte* from) {
+  if constexpr (type == WeightType::kF32) {
+    const auto* floats = reinterpret_cast<const float*>(from);
+    return {load(floats), load(floats + kLanes)};
+  } else if constexpr (type == WeightType::kF16) {
+    return {floats_from_f16(from), floats_from_f16(from + kVectorBytes / 2)};
+  } else if constexpr (type == WeightType::kInt8) {
+    return {floats_from_int8(from), floats_from_int8(from + kVectorBytes / 4)};
+  } else {
+    Words words;
+    std::memcpy(&words, from, sizeof words);
+    return {std::bit_cast<Floats>(words << 16), std::bit_cast<Floats>(words & 0xffff0000u)};
+  }
+}
+
+// The sums of M rows of x and a panel's rows.
+template <int M>
+struct TileSums {
+  Floats low[M] = {}, high[M] = {};
+};
+
+// sums += x W^T over `steps` steps, each fused multiply-add after the one before. prefetch_step():
+// called once for each step.
+template <WeightType type, int M, typename PrefetchStep>
+inline void add_steps(const std::byte* panel,                   // [steps][kPanelRows]
+                      const float* x, std::ptrdiff_t x_stride,  // [M, steps]
+                      int steps, const PrefetchStep& prefetch_step, TileSums<M>& sums) {
+  for (int k = 0; k < steps; ++k) {
+    prefetch_step();
+    const PanelStep step = load_step<type>(panel);
+    panel += kStepBytes<type>;
+    SPECDEC_UNROLL
+    for (int m = 0; m < M; ++m) {
+      const Floats value = splat<Floats>(x[m * x_stride + k]);
+      sums.low[m] = multiply_add(step.low, value, sums.low[m]);
+      sums.high[m] = multiply_add(step.high, value, sums.high[m]);
+    }
+  }
+}
+
+// What int8 needs at the end. scales: [kPanelRows].
+template <int M>
+inline void scale(const float* scales, TileSums<M>& sums) {
+  SPECDEC_UNROLL
+  for (int m = 0; m < M; ++m) {
+    sums.low[m] *= load(scales);
+    sums.high[m] *= load(scales + kLanes);
+  }
+}
+
+template <int M>
+inline void store_sums(const TileSums<M>& sums, float* y, std::ptrdiff_t y_stride) {
+  SPECDEC_UNROLL
+  for (int m = 0; m < M; ++m) {  // y: [M, kPanelRows]
+    store(y + m * y_stride, sums.low[m]);
+    store(y + m * y_stride + kLanes, sums.high[m]);
+  }
+}
+
+// Into how many parts of up to `most` rows.
+constexpr int parts_of(int rows, int most) { return (rows + most - 1) / most; }
+
+// Calls job(first, count) for so many parts, of about the same number of rows.
+template <typename Job>
+void for_parts(int rows, int parts, const Job& job) {
+  for (int part = 0; part < parts; ++part) {
+    const int first = rows * part / parts;
+    job(first, rows * (part + 1) / parts - first);
+  }
+}
+
+}  // namespace
+}  // namespace specdec::cpu
