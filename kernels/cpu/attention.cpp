@@ -71,12 +71,14 @@ void attend_head(const Task<T>& task, int kv_head, int start, const HeadChunk<Re
   for (int r = 0; r < task.q.rows; ++r) {
     const int count = std::min(kAttentionChunk, task.places.positions[r] + 1 - start);
     if (count <= 0) continue;
-    for (int tile = 0; tile < task.tiles(); ++tile, prefetch.due <<= 1) {
+    for (int tile = 0; tile < task.tiles(); ++tile) {
       const int first = group * tile / task.tiles(), end = group * (tile + 1) / task.tiles();
       const int head = kv_head * group + first;
       kAttendChunk<Read>[static_cast<std::size_t>(end - first)](
           task.q.row(r) + head * head_dim, head_dim, chunk, count, prefetch, &running[r][head],
           task.out.row(r) + head * head_dim);
+      prefetch.is_first_turn = false;
+      prefetch.due <<= 1;
     }
   }
 }
@@ -86,7 +88,10 @@ void divide_by_weight_sums(const Task<T>& task, const RunningOfRow* running) {  
   for (int r = 0; r < task.q.rows; ++r) {
     for (int h = 0; h < task.kv_heads * task.group; ++h) {
       float* out = task.out.row(r) + h * task.head_dim;
-      for (int d = 0; d < task.head_dim; ++d) out[d] /= running[r][h].weight_sum;
+      const Floats sum = splat<Floats>(running[r][h].weight_sum);
+      int d = 0;
+      for (; d + kLanes <= task.head_dim; d += kLanes) store(out + d, load(out + d) / sum);
+      for (; d < task.head_dim; ++d) out[d] /= running[r][h].weight_sum;
     }
   }
 }
@@ -106,9 +111,17 @@ void attend_together(const Task<T>& task, int last, RunningOfRow* running) {  //
     const bool has_next = start + kAttentionChunk <= last;
     if (has_next) find_chunk(task, start + kAttentionChunk, last, *next);
     for (int kv_head = 0; kv_head < task.kv_heads; ++kv_head) {
-      const Prefetch<T> prefetch{.next = task.head_chunk(kv_head, *next),
-                                 .due = has_next ? due : 0};
       const HeadChunk<T> of_head = task.head_chunk(kv_head, *chunk);
+      const bool is_last = kv_head + 1 == task.kv_heads;
+      const Prefetch<T> prefetch{.next = task.head_chunk(0, *next),
+                                 .due = has_next ? due : 0,
+                                 .head = kv_head,
+                                 .heads = task.kv_heads,
+                                 .now = of_head,
+                                 .then = is_last ? task.head_chunk(0, has_next ? *next : *chunk)
+                                                 : task.head_chunk(kv_head + 1, *chunk),
+                                 .is_first_turn = true,
+                                 .head_dim = task.head_dim};
       if (widens) {
         const int count = std::min(kAttentionChunk, last + 1 - start);
         attend_head(task, kv_head, start, widened.fill(of_head, count, task.head_dim, prefetch), {},

@@ -49,30 +49,58 @@ struct Running {
   float weight_sum = 0.0f;
 };
 
-// Prefetches the next chunk while this one is computed, a little at a time: memory that is waited
-// for chunk by chunk stands idle in between. Those that share the chunk take turns, one key and
-// value each.
+// Prefetches while a chunk of one head is computed, a little with each key and each value: memory
+// that is waited for chunk by chunk stands idle in between.
+//
+// Into the second level comes the next chunk, of all heads in the order of their addresses; those
+// that share the chunk take turns at its positions. Into the first level the first turn brings what
+// it will read itself, kNear positions later: the others find it there.
 template <typename T>
 struct Prefetch {
-  HeadChunk<T> next;
-  std::uint64_t due = 0;  // bit j: number j is due in this turn
+  HeadChunk<T> next;        // of the first head
+  std::uint64_t due = 0;    // bit j: position j is due in this turn
+  int head = 0, heads = 1;  // this one, of how many
+  HeadChunk<T> now, then;   // this head's chunk, and the one that is computed after it
+  bool is_first_turn = false;
+  int head_dim = 0;
 
-  void key(int j, int head_dim) const {
-    if (is_due(j)) prefetch(next.key(j), head_dim);
+  void key(int j) const {
+    if (is_first_turn)
+      near(j + kNear < kAttentionChunk ? now.key(j + kNear) : now.value(after(j)), head_dim);
+    if (is_due(j)) far(next.key(position(j)) + offset(j), head_dim);
   }
-  void value(int j, int offset, int count) const {  // elements from offset on
-    if (is_due(j)) prefetch(next.value(j) + offset, count);
+  void value(int j, int first, int count) const {  // elements from the first on
+    if (is_first_turn)
+      near((j + kNear < kAttentionChunk ? now.value(j + kNear) : then.key(after(j))) + first,
+           count);
+    if (is_due(j)) far(next.value(position(j)) + offset(j) + first, count);
   }
 
  private:
+  static constexpr int kNear = 8;
   static_assert(kAttentionChunk <= 64);  // bits of due
+
   bool is_due(int j) const { return (due >> j & 1) != 0; }
-  static void prefetch(const T* from, int count) {
-    constexpr int kCacheLine = 64 / sizeof(T);
-    asm volatile("");  // GCC would take a function that only prefetches for one without effects
-    for (int i = 0; i < count; i += kCacheLine) {
-      __builtin_prefetch(from + i, /*write=*/0, /*locality=*/2);  // into the second level
-    }
+  static int after(int j) { return j + kNear - kAttentionChunk; }
+  // Number j of this head is number head * kAttentionChunk + j of all, which are counted by
+  // position, then by head.
+  unsigned number(int j) const { return static_cast<unsigned>(head * kAttentionChunk + j); }
+  int position(int j) const { return static_cast<int>(number(j) / static_cast<unsigned>(heads)); }
+  int offset(int j) const {
+    return static_cast<int>(number(j) % static_cast<unsigned>(heads)) * head_dim;
+  }
+
+  static constexpr int kCacheLine = 64 / sizeof(T);
+  // GCC would take functions that only prefetch for ones without effects.
+  static void near(const T* from, int count) {
+    asm volatile("");
+    for (int i = 0; i < count; i += kCacheLine)
+      __builtin_prefetch(from + i, /*write=*/0, /*locality=*/3);
+  }
+  static void far(const T* from, int count) {
+    asm volatile("");
+    for (int i = 0; i < count; i += kCacheLine)
+      __builtin_prefetch(from + i, /*write=*/0, /*locality=*/2);
   }
 };
 
@@ -91,7 +119,7 @@ class WidenedChunk {
     if (prefetch.due != 0) prefetch.due = ~std::uint64_t{0};
     for (int j = 0; j < (count + kLanes - 1) / kLanes * kLanes; ++j) {
       slots_[static_cast<std::size_t>(j)] = std::ptrdiff_t{j} * head_dim;
-      prefetch.key(j, head_dim);
+      prefetch.key(j);
       widen(chunk.key(j), keys_ + j * head_dim, head_dim);
       prefetch.value(j, 0, head_dim);
       widen(chunk.value(j), values_ + j * head_dim, head_dim);
@@ -176,7 +204,7 @@ void score(const float* q, int head_dim, const HeadChunk<T>& chunk, int count,
   for (int j = 0; j < count; j += kLanes) {
     Floats sums[tiles][heads];
     for (int tile = 0; tile < tiles; ++tile) {
-      for (int i = 0; i < kTileKeys<heads>; ++i) prefetch.key(j + tile + i * tiles, head_dim);
+      for (int i = 0; i < kTileKeys<heads>; ++i) prefetch.key(j + tile + i * tiles);
       dot_tile<heads>(q, head_dim, chunk, j + tile, tiles, sums[tile]);
     }
     const Ints left = count - j - lane_numbers();
@@ -191,30 +219,48 @@ void score(const float* q, int head_dim, const HeadChunk<T>& chunk, int count,
   }
 }
 
-// Turns scores into weights and takes them into the running softmax. Returns what everything summed
-// before must be scaled by.
-float soften(float* scores, int count, Running& running) {  // [count], filled up
-  Floats largest = splat<Floats>(running.maximum);
-  for (int j = 0; j < count; j += kLanes) {
-    const Floats s = load(scores + j);
-    largest = s > largest ? s : largest;
+// Turns scores into weights and takes them into the running softmax of each head. rescale: what
+// everything summed before must be scaled by. The heads' chains of operations run side by side.
+template <int heads>
+void soften(float (*scores)[kAttentionChunk], int count, Running* running,  // [heads]([count])
+            float* rescale) {                                               // [heads]
+  float maximum[heads];
+  SPECDEC_UNROLL
+  for (int h = 0; h < heads; ++h) {
+    Floats largest = splat<Floats>(running[h].maximum);
+    for (int j = 0; j < count; j += kLanes) {  // scores are filled up
+      const Floats s = load(scores[h] + j);
+      largest = s > largest ? s : largest;
+    }
+    maximum[h] = largest_lane(largest);
   }
-  const float maximum = largest_lane(largest);
-  PartialSums sums;
+  PartialSums sums[heads];
   for (int j = 0; j < count; j += kPartialSums) {
     SPECDEC_UNROLL
     for (int part = 0; part < kSumVectors; ++part) {
-      float* at = scores + j + part * kLanes;
       if (j + part * kLanes >= count) break;
-      const Floats weights = exponential(load(at) - splat<Floats>(maximum));
-      store(at, weights);
-      sums.part[part] += weights;
+      const int at = j + part * kLanes;
+      Floats weights[heads];
+      SPECDEC_UNROLL
+      for (int h = 0; h < heads; ++h) weights[h] = load(scores[h] + at) - splat<Floats>(maximum[h]);
+      exponentials<heads>(weights);
+      SPECDEC_UNROLL
+      for (int h = 0; h < heads; ++h) {
+        store(scores[h] + at, weights[h]);
+        sums[h].part[part] += weights[h];
+      }
     }
   }
-  const float rescale = exponential(running.maximum - maximum);
-  running.maximum = maximum;
-  running.weight_sum = multiply_add(running.weight_sum, rescale, tree_sum(fold(sums)));
-  return rescale;
+  float lower[kLanes] = {};
+  for (int h = 0; h < heads; ++h) lower[h] = running[h].maximum - maximum[h];
+  const Floats rescales = exponential(load(lower));
+  SPECDEC_UNROLL
+  for (int h = 0; h < heads; ++h) {
+    rescale[h] = rescales[h];
+    running[h].maximum = maximum[h];
+    running[h].weight_sum =
+        multiply_add(running[h].weight_sum, rescale[h], tree_sum(fold(sums[h])));
+  }
 }
 
 // out = out * rescale + the sum of weights[j] * values[j] in the order of positions, for some
@@ -283,7 +329,7 @@ void attend_chunk(const float* q, int head_dim,                                 
   alignas(64) float weights[heads][kAttentionChunk];
   float rescale[heads];
   score<heads>(q, head_dim, chunk, count, prefetch, weights);
-  for (int h = 0; h < heads; ++h) rescale[h] = soften(weights[h], count, running[h]);
+  soften<heads>(weights, count, running, rescale);
   add_all_values<heads>(weights, rescale, chunk, count, prefetch, out, head_dim);
 }
 

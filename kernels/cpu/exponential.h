@@ -14,37 +14,57 @@ namespace specdec::cpu {
 // P of degree 4 interpolates (e^r - 1 - r) / r^2 at Chebyshev nodes; its error is below 1.1e-8.
 // Within 1.1 ulp of the exact value, subnormal results included. e^-inf = 0, e^inf = inf, NaN
 // stays.
-template <typename F>
-inline F exponential(F x) {
+//
+// For `count` of them at once: one is a chain of operations that wait for each other, so several
+// take hardly longer than one.
+template <int count, typename F>
+[[gnu::always_inline]] inline void exponentials(F* x) {  // [count], overwritten
   using W = std::conditional_t<std::is_same_v<F, float>, std::uint32_t, Words>;
+  const auto each = [](const auto& step) {
+    SPECDEC_UNROLL
+    for (int i = 0; i < count; ++i) step(i);
+  };
   // Beyond these the result is 0 or inf anyway, and n stays in a range where 2^n can be halved.
   const F lowest = splat<F>(-105.0f), highest = splat<F>(89.0f);
-  x = x < lowest ? lowest : x;  // a NaN passes both comparisons
-  x = x > highest ? highest : x;
+  each([&](int i) { x[i] = x[i] < lowest ? lowest : x[i]; });  // a NaN passes both comparisons
+  each([&](int i) { x[i] = x[i] > highest ? highest : x[i]; });
 
   // Adding 1.5 * 2^23 leaves no bits for a fraction: the sum is rounded to an integer, which stands
   // in its low bits.
   const F shift = splat<F>(0x1.8p23f);
-  const F shifted = multiply_add(x, splat<F>(0x1.715476p0f), shift);  // x / ln 2
-  const F n = shifted - shift;
+  F shifted[count], n[count];
+  each(
+      [&](int i) { shifted[i] = multiply_add(x[i], splat<F>(0x1.715476p0f), shift); });  // x / ln 2
+  each([&](int i) { n[i] = shifted[i] - shift; });
   // ln 2 in two parts; the upper one has so few bits that n times it is exact.
-  F r = multiply_add(n, splat<F>(-0x1.62p-1f), x);
-  r = multiply_add(n, splat<F>(-0x1.c85fe0p-10f), r);
+  F* const r = x;
+  each([&](int i) { r[i] = multiply_add(n[i], splat<F>(-0x1.62p-1f), x[i]); });
+  each([&](int i) { r[i] = multiply_add(n[i], splat<F>(-0x1.c85fe0p-10f), r[i]); });
 
-  F p = splat<F>(0x1.6d117cp-10f);
-  p = multiply_add(p, r, splat<F>(0x1.120be2p-7f));
-  p = multiply_add(p, r, splat<F>(0x1.555518p-5f));
-  p = multiply_add(p, r, splat<F>(0x1.5554dcp-3f));
-  p = multiply_add(p, r, splat<F>(0.5f));
-  const F power = multiply_add(r * r, p, r) + splat<F>(1.0f);
+  F p[count];
+  each([&](int i) { p[i] = splat<F>(0x1.6d117cp-10f); });
+  each([&](int i) { p[i] = multiply_add(p[i], r[i], splat<F>(0x1.120be2p-7f)); });
+  each([&](int i) { p[i] = multiply_add(p[i], r[i], splat<F>(0x1.555518p-5f)); });
+  each([&](int i) { p[i] = multiply_add(p[i], r[i], splat<F>(0x1.5554dcp-3f)); });
+  each([&](int i) { p[i] = multiply_add(p[i], r[i], splat<F>(0.5f)); });
+  F power[count];
+  each([&](int i) { power[i] = multiply_add(r[i] * r[i], p[i], r[i]) + splat<F>(1.0f); });
 
   // 2^n by its exponent field, in two factors, so that both are normal numbers and only the last
   // product rounds: -152 <= n <= 128. The bias makes the arithmetic unsigned.
-  const W biased = std::bit_cast<W>(shifted) - (0x4b400000u - 256u);  // n + 256
-  const W half = biased >> 1;
-  const F first = std::bit_cast<F>((half - 1u) << 23);            // 2^(half - 128)
-  const F second = std::bit_cast<F>((biased - half - 1u) << 23);  // 2^(biased - half - 128)
-  return power * first * second;
+  each([&](int i) {
+    const W biased = std::bit_cast<W>(shifted[i]) - (0x4b400000u - 256u);  // n + 256
+    const W half = biased >> 1;
+    const F first = std::bit_cast<F>((half - 1u) << 23);            // 2^(half - 128)
+    const F second = std::bit_cast<F>((biased - half - 1u) << 23);  // 2^(biased - half - 128)
+    x[i] = power[i] * first * second;
+  });
+}
+
+template <typename F>
+inline F exponential(F x) {
+  exponentials<1>(&x);
+  return x;
 }
 
 // e^x in float64, for a double or for each lane of a vector (kernels/exponential64.h). REQUIRES: x

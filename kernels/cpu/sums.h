@@ -40,6 +40,13 @@ inline Floats take_lanes(Floats a, Floats b, std::integer_sequence<int, from...>
 // are wanted; where it is 1, the other halves.
 template <int half, int other, int... i>
 inline Floats take_halves(Floats a, Floats b, std::integer_sequence<int, i...>) {
+#if defined(__AVX512F__)
+  // Where each lane stays, a blend, which more ports can do than a shuffle.
+  if constexpr (other == 0) {
+    constexpr unsigned from_b = ((i / half % 2 != 0 ? 1u << i : 0u) | ...);
+    return _mm512_mask_mov_ps(a, static_cast<__mmask16>(from_b), b);
+  }
+#endif
   return take_lanes(
       a, b,
       std::integer_sequence<int, (i / (2 * half) * (2 * half) + i % half +
