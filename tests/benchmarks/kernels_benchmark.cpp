@@ -9,10 +9,12 @@
 #include <map>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "tests/benchmarks/by_turns.h"
+#include "tests/benchmarks/ideal_product.h"
 #include "tests/benchmarks/steady_samples.h"
 
 namespace specdec {
@@ -157,10 +159,18 @@ void attention(benchmark::State& state, Machine& machine, AttentionCase& attenti
       [&] { attention.run(rows); });
 }
 
+void ideal(benchmark::State& state, Machine& machine, IdealProduct& product) {
+  const int rows = static_cast<int>(state.range(0));
+  const double bytes = 2.0 * product.weights();
+  measure(
+      state, machine, {.bytes = bytes, .flops = bytes * rows}, [&] { product.multiply(1); },
+      [&] { product.multiply(rows); });
+}
+
 // What benchmarks work on, made when it is first asked for and kept: they take turns.
 class Cases {
  public:
-  explicit Cases(Backend& backend) : backend_(backend) {}
+  Cases(Backend& backend, int threads) : backend_(backend), threads_(threads) {}
 
   Matrices& matrices(const MatrixType& type) {
     return matrices_.try_emplace(type.name, backend_, type, kOutputs, kWidth, kMatrices)
@@ -170,13 +180,20 @@ class Cases {
   Matrices& head() {
     return matrices_.try_emplace("head", backend_, kTypes[0], 128'256, kWidth, 1).first->second;
   }
+  IdealProduct& ideal() {  // of as many weights as the matrices have
+    constexpr std::int64_t kWeights = std::int64_t{kMatrices} * kOutputs * kWidth;
+    if (!ideal_) ideal_.emplace(backend_, threads_, kWeights);
+    return *ideal_;
+  }
   AttentionCase& attention(const std::string& model, const HeadShape& heads) {
     return attention_.try_emplace(model, backend_, heads).first->second;
   }
 
  private:
   Backend& backend_;
+  int threads_;
   std::map<std::string, Matrices> matrices_;
+  std::optional<IdealProduct> ideal_;
   std::map<std::string, AttentionCase> attention_;
 };
 
@@ -210,7 +227,7 @@ void row_operation(benchmark::State& state, Machine& machine, Backend& backend, 
   backend.begin_burst();
   measure(
       state, machine, data.work(rows, passes), [&] { operation(data, 1); },
-      [&] { operation(data, rows); }, 100);
+      [&] { operation(data, rows); });
   backend.end_burst();
 }
 
@@ -227,6 +244,8 @@ void register_benchmarks(Machine& machine, Backend& backend, Cases& cases, int s
     add(std::string("matmul/") + t.name, up_to_16,
         [&](benchmark::State& state) { matmul(state, machine, cases.matrices(t)); });
   }
+  add("matmul/ideal", up_to_16,
+      [&](benchmark::State& state) { ideal(state, machine, cases.ideal()); });
   add("prefill/bf16", {64, 512},
       [&](benchmark::State& state) { matmul(state, machine, cases.matrices(kTypes[0])); });
   add("head/bf16", {1, 6}, [&](benchmark::State& state) { matmul(state, machine, cases.head()); });
@@ -273,7 +292,7 @@ int main(int argc, char** argv) {
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
   specdec::Machine machine(threads);
   const auto backend = specdec::make_cpu_backend(threads);
-  specdec::Cases cases(*backend);
+  specdec::Cases cases(*backend, threads);
   specdec::register_benchmarks(machine, *backend, cases, std::max(samples, 1));
   return specdec::run_registered(by_turns, backend->name());
 }

@@ -76,6 +76,11 @@ Sample take_sample(Machine& machine, const Plain& plain, const Job& job, int run
   return sample;
 }
 
+// How often a job runs in a sample: for some 20 ms, as a few may be disturbed by anything.
+inline int runs_of(double seconds) {
+  return static_cast<int>(std::clamp(0.02 / seconds, 1.0, 1000.0));
+}
+
 // Takes as many samples of `job` as the benchmark has iterations, each beside one of `plain` (one
 // row of the same), and sets the benchmark's time and counters:
 //   bandwidth, peak: of the machine, around the samples
@@ -86,10 +91,11 @@ Sample take_sample(Machine& machine, const Plain& plain, const Job& job, int run
 // Shares are medians over samples. REQUIRES: Iterations() and UseManualTime() are set.
 template <typename Plain, typename Job>
 void measure(benchmark::State& state, Machine& machine, const Work& work, const Plain& plain,
-             const Job& job, int runs = 1) {
+             const Job& job) {
   std::vector<double> seconds, of_bandwidth, of_peak, of_bound, over_plain, bandwidths, peaks;
   plain();
   job();
+  const int runs = runs_of(seconds_of(job));
   machine.look();
   for (auto _ : state) {
     const Sample sample = take_sample(machine, plain, job, runs);
