@@ -5,12 +5,13 @@
 
 Each round measures every setting once, so that all numbers of a table come from the same nine rounds. A round in which
 other processes took more than 3% of the processors is thrown away and repeated. A setting whose times differ by more
-than 10% is left out. Where more than one in twenty are such, nothing is written: turns.py and rounds.py have the rules.
+than 10% is left out. Where more than one of a program's twenty are such, nothing of this program is written: turns.py
+and rounds.py have the rules.
 
 Writes build/bench/results.json, and build/bench/page.md: docs/performance.md with the numbers and figures of this
 machine. `--commit` also writes docs/experiments/bench.json, from which `make docs` makes the tables and figures of the
 project itself. Without `--full` a selection that takes ten minutes at most on two quiet cores. `--only` runs some
-programs and keeps what the file has of the others. Let nothing else run.
+programs and keeps what the file has of the others, if the sources are the same. Let nothing else run.
 
 --anyway lets every round count, prints the tables and writes nothing.
 """
@@ -176,7 +177,8 @@ def listed_of(name, options):
 
 
 def sweep(programs, options):
-    """Program -> what its settings gave, all of them by turns."""
+    """Program -> a function that returns what its settings gave, all of them by turns, and ends the run where that
+    cannot be trusted."""
     rules = turns.Rules(rounds=options.rounds, strict=not options.anyway)
     names = {program: listed_of(program, options) for program in programs}
     settings = [(program, name) for program in programs for name in in_order(names[program])]
@@ -193,45 +195,62 @@ def sweep(programs, options):
             return found
         kept, thrown_away = turns.kept_rounds(one_round, rules, [peer.pid for peer in peers.values()])
         backends = {program: peer.first["backend"] for program, peer in peers.items()}
-    return {program: {"options": " ".join(words_of(program, options)), "backend": backends[program],
-                      **part_of(program, names[program], kept, thrown_away, rules.strict)} for program in programs}
+    about = {program: {"options": " ".join(words_of(program, options)), "backend": backends[program], "rounds": len(kept),
+                       "thrown_away": thrown_away} for program in programs}
+    return {program: lambda program=program: {**about[program], **part_of(program, names[program], kept, rules.strict)}
+            for program in programs}
 
 
-def part_of(program, names, kept, thrown_away, strict):
+def part_of(program, names, kept, strict):
     """What the rounds say of a program's settings."""
     entries = [{**identity, **rounds.entry_of([{key: value for key, value in found[program, name].items() if key != "name"}
                                                for found in kept])}
                for name, identity in zip(names, entries_of({"benchmarks": [{"name": name} for name in names]}))]
     steady, left_out = rounds.steady_entries(entries) if strict else (entries, [])
+    if strict:
+        rounds.refuse_inversions(steady)
     bandwidths = [statistics.median(values) for found in kept if
                   (values := [found[program, name]["bandwidth"] for name in names if found[program, name].get("bandwidth")])]
-    return {"rounds": len(kept), "thrown_away": thrown_away, "unsteady": left_out, "benchmarks": steady,
+    return {"unsteady": left_out, "benchmarks": steady,
             "bandwidths": [turns.rounded(value) for value in bandwidths]}
 
 
-def measured(options, before):
-    """The results of this run, with what `before` has of programs that were not asked for."""
-    parts = {} if before.get("form") != rounds.FORM else before["programs"]
+def measured(options, before, keep=lambda results: None):
+    """The results of this run, with what `before` has of programs that were not asked for. keep(results): called after
+    each sweep. A program whose times cannot be trusted ends the run when the others were measured."""
     for name in options.only:
         if not (options.build / "bin/bench" / name).is_file():
             raise SystemExit(f"{options.build / 'bin/bench' / name} is not there: make build")
+    parts = {name: part for name, part in before.get("programs", {}).items() if name not in options.only}
+    wrong = []
     for programs in SWEEPS:
-        if chosen := [name for name in programs if name in options.only]:
-            parts.update(sweep(chosen, options))
+        if not (chosen := [name for name in programs if name in options.only]):
+            continue
+        for name, part in sweep(chosen, options).items():
+            try:
+                parts[name] = part()
+            except SystemExit as problem:
+                wrong.append((name, str(problem)))
+        keep(results := results_of(parts, options))
+    if wrong:
+        raise SystemExit("\n".join([f"{name}: {problem}" for name, problem in wrong] + [
+            "Let nothing else run and measure them again, or see the figures with --anyway: python3 "
+            f"tests/benchmarks/bench.py --only {' '.join(name for name, _ in wrong)}"]))
+    return results
+
+
+def results_of(parts, options):
     now = datetime.datetime.now(datetime.timezone.utc)
     return {"form": rounds.FORM, "date": now.strftime("%Y-%m-%d %H:%M UTC"), "quick": not options.full,
             "sources_sha256": sources_sha256(), "machine": machine(), "build": run.build_of(options.build),
-            "device": next(iter(parts.values()))["backend"],
+            "device": next((part["backend"] for part in parts.values()), None),
             "programs": {name: parts[name] for name in PROGRAMS if name in parts}}
 
 
-def refuse_inversions(results):
-    """Ends the run where more rows took less time: so no machine works, and something went wrong."""
-    found = rounds.inversions([entry for part in results["programs"].values() for entry in part["benchmarks"]])
-    if found:
-        name, few, many, first, second = found[0]
-        raise SystemExit(f"{len(found)} times cannot be right, as that of {name}: {first:.4g} s for M = {few}, and {second:.4g} s for "
-                         f"M = {many}: let nothing else run, or see the figures with --anyway")
+def kept_before(file):
+    """What an earlier run of the same sources left in the file."""
+    before = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    return {} if not before or is_stale(before) else before
 
 
 def options_of(words=None):
@@ -254,14 +273,11 @@ def main():
     options = options_of()
     folder = options.build / "bench"
     file = folder / "results.json"
-    before = json.loads(file.read_text(encoding="utf-8")) if file.is_file() and len(options.only) < len(PROGRAMS) else {}
     if options.anyway:
         print(shown(measured(options, {})))
         return
-    results = measured(options, before)
-    refuse_inversions(results)
     folder.mkdir(parents=True, exist_ok=True)
-    file.write_text(run.dump(results), encoding="utf-8")
+    results = measured(options, kept_before(file), lambda found: file.write_text(run.dump(found), encoding="utf-8"))
     print(file)
     print(write_page(results, folder))
     if options.commit:

@@ -63,18 +63,16 @@ def name_of(setting):
     return " ".join(word for word in setting if word != "None")
 
 
-def is_steady(entry):
-    return entry["samples"] >= FEWEST and entry["spread"] <= LARGEST_SPREAD
-
-
 def unsteady(entries):
-    """The settings that no table may have, each with what is wrong: the largest spread, and the fewest rounds."""
-    found = {}
+    """The settings that no table may have, each with what is wrong: the spread, of the texts the median one, and the
+    fewest rounds."""
+    settings = {}
     for entry in entries:
-        if not is_steady(entry):
-            spread, samples = found.get(setting_of(entry), (0, entry["samples"]))
-            found[setting_of(entry)] = max(spread, entry["spread"]), min(samples, entry["samples"])
-    return found
+        settings.setdefault(setting_of(entry), []).append(entry)
+    found = {setting: (statistics.median(entry["spread"] for entry in texts), min(entry["samples"] for entry in texts))
+             for setting, texts in settings.items()}
+    return {setting: (spread, samples) for setting, (spread, samples) in found.items()
+            if spread > LARGEST_SPREAD or samples < FEWEST}
 
 
 def steady_entries(entries):
@@ -84,7 +82,7 @@ def steady_entries(entries):
     if len(wrong) > max(1, MOST_UNSTEADY * len(settings)):
         setting, (spread, samples) = max(wrong.items(), key=lambda item: (-item[1][1], item[1][0]))
         raise SystemExit(f"{len(wrong)} of {len(settings)} settings were not steady, the worst: {name_of(setting)}, whose times "
-                         f"differ by {spread:.0%} in {samples} rounds: let nothing else run, or see the figures with --anyway")
+                         f"differ by {spread:.0%} in {samples} rounds")
     return [entry for entry in entries if setting_of(entry) not in wrong], [name_of(setting) for setting in wrong]
 
 
@@ -105,3 +103,12 @@ def inversions(entries):
             for few in found for many in found
             if few["M"] < many["M"] and few["seconds"] > many["seconds"]
             and gap((few["seconds"], few["spread"]), (many["seconds"], many["spread"])) > 0]
+
+
+def refuse_inversions(entries):
+    """Ends the run where more rows took less time: so no machine works, and something went wrong."""
+    found = inversions(entries)
+    if found:
+        name, few, many, first, second = found[0]
+        raise SystemExit(f"{len(found)} times cannot be right, as that of {name}: {first:.4g} s for M = {few}, and {second:.4g} s for "
+                         f"M = {many}")

@@ -30,7 +30,7 @@ class Entries(unittest.TestCase):
     def test_a_round_with_a_restless_yardstick_does_not_count(self):
         found = rounds.entry_of([{"seconds": 1, "samples": 1}, {"seconds": None, "samples": 0}, {"seconds": 1, "samples": 1}])
         self.assertEqual(found, {"samples": 2, "spread": 0, "ratio_spreads": {}, "seconds": 1})
-        self.assertFalse(rounds.is_steady(found))
+        self.assertEqual(list(rounds.unsteady([{**entry(1, 1), **found}]).values()), [(0, 2)])
 
     def test_each_ratio_has_a_spread_of_its_own(self):
         found = rounds.entry_of([{"gain": gain, "c": 0.1, "v": None, "alpha": gain, "bandwidth": gain, "samples": gain < 9}
@@ -39,14 +39,15 @@ class Entries(unittest.TestCase):
         self.assertEqual([rounds.ratio_spread(values) for values in ([3], [0, 0, 5], [1, 3])], [0, 0, 0.5])
 
     def test_what_is_steady(self):
-        self.assertTrue(rounds.is_steady(entry(1, 1, 0.10, 5)))
-        self.assertFalse(rounds.is_steady(entry(1, 1, 0.11, 9)))
-        self.assertFalse(rounds.is_steady(entry(1, 1, 0.01, 4)))
+        for spread, samples, wrong in ((0.10, 5, False), (0.11, 9, True), (0.01, 4, True)):
+            self.assertEqual(bool(rounds.unsteady([entry(1, 1, spread, samples)])), wrong)
 
-    def test_an_unsteady_text_leaves_out_its_setting(self):
-        texts = [entry(1, 1, spread, text=text) for text, spread in (("code", 0.2), ("poems", 0))]
-        kept, left_out = rounds.steady_entries([*texts, entry(2, 2)])
+    def test_half_of_the_texts_leave_out_their_setting(self):
+        def texts(*spreads):
+            return [entry(1, 1, spread, text=number) for number, spread in enumerate(spreads)]
+        kept, left_out = rounds.steady_entries([*texts(0.2, 0.08, 0.2), entry(2, 2)])
         self.assertEqual((kept, left_out), ([entry(2, 2)], ["matmul/bf16 1"]))
+        self.assertEqual(rounds.steady_entries(texts(0.2, 0.08, 0.08))[1], [])
 
     def test_too_many_unsteady_settings_end_the_run(self):
         with self.assertRaisesRegex(SystemExit, "2 of 3 settings were not steady, the worst: matmul/bf16 2, whose times differ by 30%"):
@@ -191,20 +192,23 @@ print(json.dumps({"backend": "CPU"}), flush=True)
 for number, line in enumerate(sys.stdin):
     name = next(name for name in names if "M:" + name.split("M:")[1][0] in line)
     seconds = SECONDS
-    others = dict.fromkeys(["bytes_per_second", "flops_per_second", "of_bandwidth", "of_peak", "over_plain", "peak"], 1)
+    others = dict.fromkeys(["bytes_per_second", "flops_per_second", "of_bandwidth", "of_bound", "of_peak", "over_plain", "peak"], 1)
     print(json.dumps({"name": name, **others, "seconds": seconds, "bandwidth": 2e10, "samples": 1}), flush=True)
 """
 
 
 class Running(unittest.TestCase):
-    def run_bench(self, seconds, *words):
-        """What main() printed, with what files it wrote, where each time is this expression."""
+    def run_bench(self, seconds, *words, before=None):
+        """What main() printed, with what files it wrote, where each time is this expression. before: an earlier file."""
         with tempfile.TemporaryDirectory() as name:
             build = pathlib.Path(name)
             program = build / "bin/bench/kernels_benchmark"
             program.parent.mkdir(parents=True)
             program.write_text(PROGRAM.replace("SECONDS", seconds), encoding="utf-8")
             program.chmod(0o755)
+            if before is not None:
+                (build / "bench").mkdir()
+                (build / "bench/results.json").write_text(json.dumps(before), encoding="utf-8")
             options = bench.options_of([f"--build={build}", "--only", "kernels_benchmark", *words])
             try:
                 with unittest.mock.patch.object(bench, "options_of", lambda: options), \
@@ -226,20 +230,31 @@ class Running(unittest.TestCase):
         compare_runs.refuse_others(self.written, {**self.written, "date": "later"})
         cells = compare_runs.cells_of(compare_runs.entries_of(self.written))
         self.assertEqual({counter for _, counter in cells}, {"seconds", "bytes_per_second", "flops_per_second", "of_bandwidth",
-                                                             "of_peak", "over_plain"})
-        self.assertEqual((len(cells), set(spread for _, spread in cells.values())), (12, {0}))
+                                                             "of_bound", "of_peak", "over_plain"})
+        self.assertEqual((len(cells), set(spread for _, spread in cells.values())), (14, {0}))
 
     def test_unsteady_times_are_not_written(self):
         with self.assertRaisesRegex(SystemExit, "2 of 2 settings were not steady"):
             self.run_bench("1 + number")
-        self.assertIsNone(self.written)
+        self.assertEqual(self.written["programs"], {})
         self.run_bench("1 + number", "--anyway")
         self.assertIsNone(self.written)
+
+    def test_what_others_gave_is_kept(self):
+        self.run_bench("1 if 'M:1' in name else 2")
+        parts = self.written["programs"]
+        first = {**self.written, "programs": {"stages_benchmark": {"backend": "CPU", "rounds": 9, "benchmarks": []}, **parts}}
+        with self.assertRaisesRegex(SystemExit, "(?s)kernels_benchmark: 2 of 2 settings .*--only kernels_benchmark$"):
+            self.run_bench("1 + number", before=first)
+        self.assertEqual(list(self.written["programs"]), ["stages_benchmark"])
+        with self.assertRaises(SystemExit):
+            self.run_bench("1 + number", before={**first, "sources_sha256": "of others"})
+        self.assertEqual(self.written["programs"], {})
 
     def test_inversions_are_not_written(self):
         with self.assertRaisesRegex(SystemExit, "1 times cannot be right, as that of matmul/bf16: 2 s for M = 1, and 1 s for M = 2"):
             self.run_bench("2 if 'M:1' in name else 1")
-        self.assertIsNone(self.written)
+        self.assertEqual(self.written["programs"], {})
 
     def test_rounds_begin_elsewhere_each_time(self):
         self.assertEqual([bench.begun_later([1, 2, 3, 4], number, 3) for number in range(5)],
