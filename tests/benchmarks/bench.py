@@ -55,8 +55,9 @@ SWEEPS = (("kernels_benchmark", "forward_benchmark"), ("ladder_benchmark",), ("s
           ("speculation_benchmark",), ("batch_benchmark",))
 QUICK_FILTERS = {
     "kernels_benchmark": "matmul/(bf16|int8)/M:(1|2|4|6|8|12|16)/|matmul/bf16/M:(3|5|7)/|matmul/f(16|32)/M:(1|4|8|16)/|"
-                         "matmul/ideal/M:(1|4|8|12|16)/|prefill/bf16/M:64/|attention/4096/.*/M:(1|6)/",
-    "forward_benchmark": "forward/134m/M:(1|2|3|4|5|6|7|8|12|16|64)/|forward/1b/M:(1|2|4|6|8|16)/|load/",
+                         "matmul/ideal/M:(1|4|8|12|16)/|prefill/bf16/M:(64|512)/|attention/4096/.*/M:(1|6)/",
+    "ladder_benchmark": "ladder/[2-7].*/M:|M:1/",
+    "forward_benchmark": "forward/134m/M:(1|2|3|4|5|6|7|8|12|16|64|512)/|forward/1b/M:(1|2|4|6|8|12|16|512)/|load/",
     "speculation_benchmark": "|".join([
         "speculation/target:134m/draft:14m/T:0/K:(1|3|5|auto)/",
         "speculation/target:134m/draft:(embedded|lookup)/T:0/K:3/",

@@ -8,6 +8,7 @@
 #include "kernels/cpu/thread_team.h"
 #include "kernels/cpu/vector.h"
 #include "kernels/ops.h"
+#include "tests/benchmarks/machine.h"
 
 namespace specdec {
 
@@ -19,19 +20,22 @@ class IdealProduct {
  public:
   IdealProduct(Backend& backend, int threads, std::int64_t weights)
       : team_(threads),
-        bytes_(backend, static_cast<std::size_t>(weights / 2)),
+        floats_(weights / 2 / cpu::kLanes * cpu::kLanes),
+        parts_(beyond_caches(4.0 * static_cast<double>(floats_))),
+        bytes_(backend, static_cast<std::size_t>(floats_ * parts_)),
         sums_(static_cast<std::size_t>(team_.size()) * 16) {
     std::fill_n(bytes_.data(), bytes_.size(), 0.5f);
   }
 
-  double weights() const { return 2.0 * static_cast<double>(bytes_.size()); }
+  double weights() const { return 2.0 * static_cast<double>(floats_); }
 
   // REQUIRES: 1 <= rows <= 16.
   void multiply(int rows) {
-    const auto vectors = static_cast<std::int64_t>(bytes_.size()) / cpu::kLanes;
+    const float* part = bytes_.data() + floats_ * (next_++ % parts_);
+    const std::int64_t vectors = floats_ / cpu::kLanes;
     team_.run([&](int thread) {
-      const float* begin = bytes_.data() + vectors * thread / team_.size() * cpu::kLanes;
-      const float* end = bytes_.data() + vectors * (thread + 1) / team_.size() * cpu::kLanes;
+      const float* begin = part + vectors * thread / team_.size() * cpu::kLanes;
+      const float* end = part + vectors * (thread + 1) / team_.size() * cpu::kLanes;
       sums_[static_cast<std::size_t>(thread) * 16] =
           kMultiply[static_cast<std::size_t>(rows)](begin, end);
     });
@@ -69,6 +73,8 @@ class IdealProduct {
   (std::make_integer_sequence<int, 16>());
 
   cpu::ThreadTeam team_;
+  std::int64_t floats_;  // of a run
+  std::int64_t parts_, next_ = 0;
   DeviceArray<float> bytes_;
   std::vector<float> sums_;  // a cache line a thread; kept, or the compiler would leave all out
 };

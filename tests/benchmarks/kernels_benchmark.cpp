@@ -21,8 +21,8 @@ namespace specdec {
 namespace {
 
 // Matrices of a transformer with d_model 2048 and d_ff 8192, and the activations before and after
-// them. Together larger than caches.
-constexpr int kWidth = 2048, kOutputs = 16'384, kMatrices = 4;
+// them. A run takes some of them, and the next run the next ones.
+constexpr int kWidth = 2048, kOutputs = 16'384, kMatricesOfARun = 4;
 constexpr int kMostRows = 512;
 
 std::vector<std::uint16_t> random_halves(std::size_t count) {  // around 1/32 as bf16, 1 as f16
@@ -47,14 +47,16 @@ constexpr MatrixType kTypes[] = {{"bf16", WeightType::kBF16},
 
 class Matrices {
  public:
-  Matrices(Backend& backend, const MatrixType& from, int rows, int width, int count)
-      : backend_(backend) {
+  Matrices(Backend& backend, const MatrixType& from, int rows, int width, int of_a_run)
+      : backend_(backend), of_a_run_(static_cast<std::size_t>(of_a_run)) {
     const std::size_t elements = static_cast<std::size_t>(rows) * static_cast<std::size_t>(width);
     const std::size_t halves = from.type == WeightType::kF32 ? 2 * elements : elements;
     const auto values = random_halves(halves);
     const HostMatrix host{from.type, std::as_bytes(std::span(values)), rows, width};
-    for (int i = 0; i < count; ++i)
+    do {
       weights_.push_back(backend.load_matrix({&host, 1}, from.format));
+    } while (static_cast<int>(weights_.size()) <
+             std::max(of_a_run, beyond_caches(static_cast<double>(weights_[0]->bytes()))));
     input_ = DeviceArray<float>(backend, std::size_t{kMostRows} * static_cast<std::size_t>(width));
     output_ = DeviceArray<float>(backend, std::size_t{kMostRows} * static_cast<std::size_t>(rows));
     backend.fill(matrix(input_, kMostRows, width), 0.5f);
@@ -63,7 +65,8 @@ class Matrices {
 
   void multiply(int rows) {
     backend_.begin_burst();
-    for (const auto& weight : weights_) {
+    for (std::size_t i = 0; i < of_a_run_; ++i) {
+      const auto& weight = weights_[next_++ % weights_.size()];
       backend_.matmul(matrix(input_, rows, weight->width()), *weight,
                       matrix(output_, rows, weight->rows()));
     }
@@ -71,16 +74,15 @@ class Matrices {
   }
 
   Work work(int rows) const {
-    Work work;
-    for (const auto& weight : weights_) {
-      work.bytes += static_cast<double>(weight->bytes());
-      work.flops += 2.0 * rows * weight->rows() * weight->width();
-    }
-    return work;
+    const double count = static_cast<double>(of_a_run_);
+    const auto& weight = weights_[0];
+    return {count * static_cast<double>(weight->bytes()),
+            count * 2.0 * rows * weight->rows() * weight->width()};
   }
 
  private:
   Backend& backend_;
+  std::size_t of_a_run_, next_ = 0;
   std::vector<std::unique_ptr<const WeightMatrix>> weights_;
   DeviceArray<float> input_, output_;
 };
@@ -94,17 +96,18 @@ void matmul(benchmark::State& state, Machine& machine, Matrices& matrices) {
 
 // Llama 3.2 1B's heads: 32 query heads, 8 key and value heads of 64; or the 3B's, 24 and 8 of 128.
 // The rows stand at the end of one sequence of 4,096 tokens, in pages of 16 that lie in no order.
-// Several layers, since one fits into a cache.
+// A run takes some layers, and the next run the next ones.
 class AttentionCase {
  public:
-  static constexpr int kCached = 4096, kPageSize = 16, kLayers = 4;
+  static constexpr int kCached = 4096, kPageSize = 16, kLayersOfARun = 4;
 
   AttentionCase(Backend& backend, const HeadShape& heads)
       : backend_(backend),
         heads_(heads),
         layer_floats_(std::size_t{kCached + kMostRows} *
                       static_cast<std::size_t>(heads.n_kv_heads * heads.head_dim)),
-        cache_(backend, 2 * kLayers * layer_floats_),
+        layers_(std::max(kLayersOfARun, beyond_caches(8.0 * static_cast<double>(layer_floats_)))),
+        cache_(backend, 2 * static_cast<std::size_t>(layers_) * layer_floats_),
         q_(backend, std::size_t{kMostRows} * static_cast<std::size_t>(width())),
         out_(backend, std::size_t{kMostRows} * static_cast<std::size_t>(width())) {
     std::uint32_t random = 1;
@@ -128,7 +131,8 @@ class AttentionCase {
     places.page_tables = pages_.data();
     places.page_size = kPageSize;
     backend_.begin_burst();
-    for (std::size_t layer = 0; layer < kLayers; ++layer) {
+    for (int i = 0; i < kLayersOfARun; ++i) {
+      const auto layer = static_cast<std::size_t>(next_++ % layers_);
       float* keys = cache_.data() + 2 * layer * layer_floats_;
       backend_.attention(matrix(q_, rows, width()), {keys, keys + layer_floats_}, places, heads_,
                          matrix(out_, rows, width()));
@@ -138,8 +142,8 @@ class AttentionCase {
 
   Work work(int rows) const {
     const double kv_floats = 2.0 * heads_.n_kv_heads * heads_.head_dim * kCached;
-    return {.bytes = kLayers * kv_floats * sizeof(float),
-            .flops = kLayers * 4.0 * width() * kCached * rows};
+    return {.bytes = kLayersOfARun * kv_floats * sizeof(float),
+            .flops = kLayersOfARun * 4.0 * width() * kCached * rows};
   }
 
  private:
@@ -148,6 +152,7 @@ class AttentionCase {
   Backend& backend_;
   HeadShape heads_;
   std::size_t layer_floats_;
+  int layers_, next_ = 0;
   DeviceArray<float> cache_, q_, out_;
   std::vector<std::int32_t> pages_;
 };
@@ -173,7 +178,7 @@ class Cases {
   Cases(Backend& backend, int threads) : backend_(backend), threads_(threads) {}
 
   Matrices& matrices(const MatrixType& type) {
-    return matrices_.try_emplace(type.name, backend_, type, kOutputs, kWidth, kMatrices)
+    return matrices_.try_emplace(type.name, backend_, type, kOutputs, kWidth, kMatricesOfARun)
         .first->second;
   }
   // The head of Llama 3.2: 128,256 outputs.
@@ -181,7 +186,7 @@ class Cases {
     return matrices_.try_emplace("head", backend_, kTypes[0], 128'256, kWidth, 1).first->second;
   }
   IdealProduct& ideal() {  // of as many weights as the matrices have
-    constexpr std::int64_t kWeights = std::int64_t{kMatrices} * kOutputs * kWidth;
+    constexpr std::int64_t kWeights = std::int64_t{kMatricesOfARun} * kOutputs * kWidth;
     if (!ideal_) ideal_.emplace(backend_, threads_, kWeights);
     return *ideal_;
   }

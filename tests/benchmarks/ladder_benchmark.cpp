@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <deque>
 #include <string>
 #include <vector>
 
@@ -74,11 +75,14 @@ void along_the_row(const Job& job, std::int64_t begin, std::int64_t end) {
 
 // [snippet ladder-tile]
 // The lanes are outputs, which panels lay side by side. M rows of x share one pass over the panel.
-template <int M, int ahead>  // of the prefetch, in bytes; 0: there is none
+template <int M, bool prefetch>
 void tile(const std::byte* panel, const float* x, float* y) {
   Floats low[M] = {}, high[M] = {};
   for (int k = 0; k < kWidth; k++, panel += cpu::kVectorBytes) {
-    if constexpr (ahead > 0) __builtin_prefetch(panel + ahead, 0, ahead > 8192 ? 2 : 3);
+    if constexpr (prefetch) {
+      __builtin_prefetch(panel + (16 << 10), 0, 2);  // into the second-level cache
+      __builtin_prefetch(panel + (3 << 9), 0, 3);    // and from there into the first
+    }
     Words words;
     std::memcpy(&words, panel, sizeof words);
     const auto first = std::bit_cast<Floats>(words << 16);
@@ -101,8 +105,8 @@ void tile(const std::byte* panel, const float* x, float* y) {
 void row_by_row(const Job& job, std::int64_t begin, std::int64_t end) {
   for (int m = 0; m < job.rows; m++) {
     for (std::int64_t p = begin / cpu::kPanelRows; p < end / cpu::kPanelRows; p++) {
-      tile<1, 0>(job.packed->panel(p), job.x + m * kWidth,
-                 job.y + m * kOutputs + p * cpu::kPanelRows);
+      tile<1, false>(job.packed->panel(p), job.x + m * kWidth,
+                     job.y + m * kOutputs + p * cpu::kPanelRows);
     }
   }
 }
@@ -113,9 +117,9 @@ void together(const Job& job, std::int64_t begin, std::int64_t end) {
   for (std::int64_t p = begin / cpu::kPanelRows; p < end / cpu::kPanelRows; p++) {
     float* y = job.y + p * cpu::kPanelRows;
     if (job.rows == 1) {
-      tile<1, prefetch ? 6 << 10 : 0>(job.packed->panel(p), job.x, y);
+      tile<1, prefetch>(job.packed->panel(p), job.x, y);
     } else {
-      tile<kMostRows, prefetch ? 16 << 10 : 0>(job.packed->panel(p), job.x, y);
+      tile<kMostRows, prefetch>(job.packed->panel(p), job.x, y);
     }
   }
 }
@@ -136,15 +140,22 @@ constexpr Step kSteps[] = {{"1_plain_loops", plain, Step::Threads::kOne},
 class Ladder {
  public:
   explicit Ladder(int threads) : team_(threads) {
+    std::vector<std::uint16_t> weights(std::size_t{kOutputs} * kWidth);
     std::uint32_t state = 1;
-    for (std::uint16_t& value : weights_) {
+    for (std::uint16_t& value : weights) {
       state = state * 1664525u + 1013904223u;
       value = static_cast<std::uint16_t>(0x3d00u | (state >> 24) | (state >> 16 & 0x8000u));
+    }
+    const HostMatrix host{WeightType::kBF16, std::as_bytes(std::span(weights)), kOutputs, kWidth};
+    for (int copies = beyond_caches(2.0 * kOutputs * kWidth); copies > 0; --copies) {
+      weights_.push_back(weights);
+      packed_.emplace_back(std::span(&host, 1), WeightFormat::kStored, *memory_, team_);
     }
   }
 
   void run(const Step& step, int rows) {
-    const Job job{weights_.data(), &packed_, x_.data(), y_.data(), rows};
+    const std::size_t copy = next_++ % packed_.size();
+    const Job job{weights_[copy].data(), &packed_[copy], x_.data(), y_.data(), rows};
     if (step.threads == Step::Threads::kOne) return step.multiply(job, 0, kOutputs);
     const auto panels = [&](std::int64_t begin, std::int64_t end) {
       step.multiply(job, begin * cpu::kPanelRows, end * cpu::kPanelRows);
@@ -159,17 +170,17 @@ class Ladder {
   }
 
   Work work(int rows) const {
-    return {static_cast<double>(packed_.bytes()), 2.0 * rows * kOutputs * kWidth};
+    return {static_cast<double>(packed_[0].bytes()), 2.0 * rows * kOutputs * kWidth};
   }
 
  private:
   cpu::ThreadTeam team_;
   std::unique_ptr<Backend> memory_ = make_cpu_backend(1);
-  std::vector<std::uint16_t> weights_ = std::vector<std::uint16_t>(std::size_t{kOutputs} * kWidth);
+  std::vector<std::vector<std::uint16_t>> weights_;  // copies, which runs take in turn
+  std::deque<cpu::PackedMatrix> packed_;
+  std::size_t next_ = 0;
   std::vector<float> x_ = std::vector<float>(std::size_t{kMostRows} * kWidth, 0.5f);
   std::vector<float> y_ = std::vector<float>(std::size_t{kMostRows} * kOutputs);
-  HostMatrix host_{WeightType::kBF16, std::as_bytes(std::span(weights_)), kOutputs, kWidth};
-  cpu::PackedMatrix packed_{{&host_, 1}, WeightFormat::kStored, *memory_, team_};
 };
 
 }  // namespace

@@ -7,6 +7,8 @@
 #include <memory>
 #include <vector>
 
+#include <unistd.h>
+
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cpu/thread_team.h"
 #include "kernels/cpu/vector.h"
@@ -14,6 +16,13 @@
 namespace specdec {
 
 // What this machine can do at this moment: the two ceilings that kernels are held against.
+
+// How many things of this size no cache can hold: three times the largest cache, or 256 MiB. Runs
+// that take them in turn find none of them in a cache.
+inline int beyond_caches(double bytes) {
+  const double cache = static_cast<double>(std::max(0L, sysconf(_SC_LEVEL3_CACHE_SIZE)));
+  return static_cast<int>(std::max(3 * cache, 0x1p28) / bytes) + 1;
+}
 
 template <typename Job>
 double seconds_of(const Job& job) {

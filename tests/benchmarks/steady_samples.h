@@ -94,7 +94,6 @@ void measure(benchmark::State& state, Machine& machine, const Work& work, const 
              const Job& job) {
   std::vector<double> seconds, of_bandwidth, of_peak, of_bound, over_plain, bandwidths, peaks;
   plain();
-  job();
   const int runs = runs_of(seconds_of(job));
   machine.look();
   for (auto _ : state) {

@@ -99,7 +99,7 @@ class Tables(unittest.TestCase):
         self.assertEqual(rows("bench-stages")[5], ["6", "600", "1.25"])
 
     def test_kernels_and_passes(self):
-        self.assertEqual(rows("bench-kernels")[1], ["bf16", "4", "40.00", "15.0", "0.75", "30", "0.30", "1.25"])
+        self.assertEqual(rows("bench-kernels")[1], ["bf16", "4", "40.00", "15.0", "0.75", "30", "0.30", "1.25", "1.50"])
         self.assertEqual(rows("bench-passes")[2], ["16", "160.00", "0.75", "2.00", "1.50", "160.00", "0.75", "2.00", "1.50"])
         self.assertEqual([row[0] for row in rows("bench-passes")], ["1", "4", "16"])  # more is prefill
 
