@@ -4,6 +4,7 @@
 //
 //   forward_benchmark [--threads=N] [--samples=N] [--cached=N] [--by-turns]
 //                     [Google Benchmark's options]
+#include <deque>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -99,24 +100,41 @@ class CachedModel {
   int cached_ = 0;
 };
 
-// A shape's checkpoint and model, made when they are first asked for and kept: benchmarks take
-// turns.
+// A shape's checkpoint and models, made when they are first asked for and kept: benchmarks take
+// turns. The models are copies that no cache holds together; passes take them in turn.
 class Shape {
  public:
   Shape(std::string name, Json config, Backend& backend)
       : name_(std::move(name)), config_(std::move(config)), backend_(backend) {}
 
   const std::string& name() const { return name_; }
-  CachedModel& model() {
-    if (!model_) load();
-    return *model_;
+  const LlamaModel& model() {
+    if (models_.empty()) load();
+    return models_[0].model();
+  }
+  double matrix_bytes() {
+    model();
+    return models_[0].matrix_bytes();
   }
 
-  // Lets go of the model and loads it anew, from the page cache. Returns the seconds of that.
+  // REQUIRES: the same `cached` in every call.
+  void prefill(int cached) {
+    while (static_cast<int>(models_.size()) < beyond_caches(matrix_bytes())) {
+      models_.emplace_back(checkpoint_->open(), backend_);
+    }
+    for (CachedModel& model : models_) model.prefill(cached);
+  }
+
+  // REQUIRES: prefill().
+  void pass(int rows, int logits_rows) {
+    models_[next_++ % models_.size()].pass(rows, logits_rows);
+  }
+
+  // Lets go of the models and loads one anew, from the page cache. Returns the seconds of that.
   double load() {
     if (!checkpoint_) checkpoint_.emplace(name_, config_);
-    model_.reset();
-    return seconds_of([&] { model_.emplace(checkpoint_->open(), backend_); });
+    models_.clear();
+    return seconds_of([&] { models_.emplace_back(checkpoint_->open(), backend_); });
   }
 
  private:
@@ -124,20 +142,22 @@ class Shape {
   Json config_;
   Backend& backend_;
   std::optional<RandomCheckpoint> checkpoint_;
-  std::optional<CachedModel> model_;
+  std::deque<CachedModel> models_;
+  std::size_t next_ = 0;
 };
 
 // M new tokens after `cached` ones, with logits for each (prefill: for none).
-void forward(benchmark::State& state, Machine& machine, CachedModel& model, int cached) {
+void forward(benchmark::State& state, Machine& machine, Shape& shape, int cached) {
   const int rows = static_cast<int>(state.range(0)), logits_rows = rows > 16 ? 0 : rows;
-  model.prefill(cached);
+  shape.prefill(cached);
+  const LlamaModel& model = shape.model();
   Work work;
   const double weights =
-      logits_rows > 0 ? model.matrix_bytes() : static_cast<double>(model.model().layer_bytes());
-  work.bytes = weights + cached * static_cast<double>(model.model().kv_shape().bytes_per_token());
+      logits_rows > 0 ? shape.matrix_bytes() : static_cast<double>(model.layer_bytes());
+  work.bytes = weights + cached * static_cast<double>(model.kv_shape().bytes_per_token());
   work.flops = weights * rows;  // two bytes and two operations a weight
   measure(
-      state, machine, work, [&] { model.pass(1, 1); }, [&] { model.pass(rows, logits_rows); });
+      state, machine, work, [&] { shape.pass(1, 1); }, [&] { shape.pass(rows, logits_rows); });
   state.counters["weight_bytes"] = weights;
 }
 
@@ -149,7 +169,7 @@ void load(benchmark::State& state, Shape& shape) {
     seconds.push_back(shape.load());
     state.SetIterationTime(seconds.back());
   }
-  const double bytes = shape.model().matrix_bytes();
+  const double bytes = shape.matrix_bytes();
   state.counters["seconds"] = median(seconds);
   state.counters["bytes_per_second"] = bytes / median(seconds);
   state.counters["seconds_per_gigabyte"] = median(seconds) / bytes * 1e9;
@@ -162,7 +182,7 @@ void register_benchmarks(Machine& machine, std::span<Shape> shapes, int samples,
   for (Shape& shape : shapes) {
     auto* passes = benchmark::RegisterBenchmark(
         ("forward/" + shape.name()).c_str(),
-        [&, cached](benchmark::State& state) { forward(state, machine, shape.model(), cached); });
+        [&, cached](benchmark::State& state) { forward(state, machine, shape, cached); });
     for (const int rows : {1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 64, 512}) passes->Arg(rows);
     passes->ArgName("M");
     finish(passes, samples);
