@@ -235,7 +235,7 @@ def measured(options, before, keep=lambda results: None):
                 wrong.append((name, str(problem)))
         keep(results := results_of(parts, options))
     if wrong:
-        raise SystemExit("\n".join([f"{name}: {problem}" for name, problem in wrong] + [
+        raise SystemExit(". ".join([f"{name}: {problem}" for name, problem in wrong] + [
             "Let nothing else run and measure them again, or see the figures with --anyway: python3 "
             f"tests/benchmarks/bench.py --only {' '.join(name for name, _ in wrong)}"]))
     return results
