@@ -145,6 +145,7 @@ void BlockedMatmul::reserve(int width) {
 
 void BlockedMatmul::multiply(ThreadTeam& team, ConstDeviceRows x, const PackedMatrix& weight,
                              DeviceRows y) {
+  reserve(x.width);  // another backend may have loaded the matrix
   for_parts(x.rows, parts_of(x.rows, kBlockRows), [&](int first, int count) {
     const PackedBlock block = {block_.data(), count, x.width};
     team.run_ranges(count, [&](std::int64_t begin, std::int64_t end) {

@@ -14,10 +14,10 @@ class BlockedMatmul {
   // The allocator outlives it.
   explicit BlockedMatmul(DeviceAllocator& allocator) : allocator_(allocator) {}
 
-  // Takes what memory matrices of this width need.
+  // Takes what memory matrices of this width need, so that no product has to.
   void reserve(int width);
 
-  // y = x W^T. x: [T, W.width()]; y: [T, W.rows()]. REQUIRES: reserve(W.width()).
+  // y = x W^T. x: [T, W.width()]; y: [T, W.rows()].
   void multiply(ThreadTeam& team, ConstDeviceRows x, const PackedMatrix& weight, DeviceRows y);
 
  private:
