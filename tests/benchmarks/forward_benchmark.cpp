@@ -109,7 +109,7 @@ class Shape {
 
   const std::string& name() const { return name_; }
   const LlamaModel& model() {
-    if (models_.empty()) load();
+    if (models_.empty()) add_copy();
     return models_[0].model();
   }
   double matrix_bytes() {
@@ -119,9 +119,7 @@ class Shape {
 
   // REQUIRES: the same `cached` in every call.
   void prefill(int cached) {
-    while (static_cast<int>(models_.size()) < beyond_caches(matrix_bytes())) {
-      models_.emplace_back(checkpoint_->open(), backend_);
-    }
+    while (static_cast<int>(models_.size()) < beyond_caches(matrix_bytes())) add_copy();
     for (CachedModel& model : models_) model.prefill(cached);
   }
 
@@ -130,14 +128,19 @@ class Shape {
     models_[next_++ % models_.size()].pass(rows, logits_rows);
   }
 
-  // Lets go of the models and loads one anew, from the page cache. Returns the seconds of that.
+  // Loads one more, from the page cache, and lets go of it. Returns the seconds of the first.
   double load() {
-    if (!checkpoint_) checkpoint_.emplace(name_, config_);
-    models_.clear();
-    return seconds_of([&] { models_.emplace_back(checkpoint_->open(), backend_); });
+    model();  // the file has been read before
+    std::optional<LlamaModel> loaded;
+    return seconds_of([&] { loaded.emplace(checkpoint_->open(), backend_); });
   }
 
  private:
+  void add_copy() {
+    if (!checkpoint_) checkpoint_.emplace(name_, config_);
+    models_.emplace_back(checkpoint_->open(), backend_);
+  }
+
   std::string name_;
   Json config_;
   Backend& backend_;
@@ -163,7 +166,6 @@ void forward(benchmark::State& state, Machine& machine, Shape& shape, int cached
 
 // Opening, reading and packing: seconds a gigabyte.
 void load(benchmark::State& state, Shape& shape) {
-  shape.model();  // the file has been read before
   std::vector<double> seconds;
   for (auto _ : state) {
     seconds.push_back(shape.load());
