@@ -45,7 +45,7 @@ def where(results):
     found = [cell for setting in data["settings"] for _, cell in cells(setting)]
     spreads = [entry["spread"] for cell in found for entry in cell.values() if isinstance(entry, dict)]
     return prose(f"{STALE if results.stale else ''}Measured at source {data['sources_sha256'][:8]}: {machine(data)} "
-                 f"llama.cpp {llama_cpp['version']} comes from {llama_cpp['package']}, and uses "
+                 f"llama.cpp `{llama_cpp['version']}` comes from `{llama_cpp['package']}`, and uses "
                  f"{', '.join(llama_cpp['features'])}. In float32, both wrote the same texts "
                  f"({verified['prompts']} prompts, {verified['tokens']} tokens each by the target and the draft, "
                  f"{verified['near_ties']} near-ties). Each time comes from {min(cell['rounds'] for cell in found)} rounds; of the rounds of "

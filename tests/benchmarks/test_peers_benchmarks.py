@@ -176,7 +176,7 @@ class Tables(unittest.TestCase):
 
     def test_where(self):
         text = made("where").replace("\n", " ")
-        for words in ("Some CPU", "at source 01234567", "llama.cpp 0.5 comes from llama-cpp-python 1, and uses AVX2, REPACK.",
+        for words in ("Some CPU", "at source 01234567", "llama.cpp `0.5` comes from `llama-cpp-python 1`, and uses AVX2, REPACK.",
                       "8 prompts, 64 tokens", "1 near-ties",
                       "Largest spread of a time: 2%."):
             self.assertIn(words, text)
