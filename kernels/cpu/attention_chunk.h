@@ -20,11 +20,7 @@ namespace {
 
 // Query heads that share the loads of a key or value, and keys whose dot products run side by side
 // (enough chains of fused multiply-adds to hide their latency): as many as registers allow.
-#if defined(__AVX2__) && !defined(__AVX512F__)
-constexpr int kMaxTileHeads = 1;  // 16 registers
-#else
-constexpr int kMaxTileHeads = 4;  // 32 registers
-#endif
+constexpr int kMaxTileHeads = kRegisters < 32 ? 1 : 4;
 template <int heads>
 constexpr int kTileKeys = (heads > 3 ? 4 : 8) / kSumVectors;
 constexpr int kTileVectors = 4;  // of a value

@@ -12,11 +12,7 @@ namespace {
 
 // Rows of x that are multiplied with a panel at once, at most: their sums, two vectors a row, stay
 // in registers.
-#if defined(__AVX2__) && !defined(__AVX512F__)
-constexpr int kTileRows = 6;  // 16 registers
-#else
-constexpr int kTileRows = 8;  // 32 registers
-#endif
+constexpr int kTileRows = kRegisters < 32 ? 6 : 8;
 
 // ---- one step k of a panel as two vectors of floats, exactly
 

@@ -35,6 +35,11 @@ inline constexpr int kLanes = 4;
 inline constexpr const char* kVectorName = "portable code";
 #endif
 inline constexpr int kVectorBytes = 4 * kLanes;
+#if defined(__AVX2__) && !defined(__AVX512F__)
+inline constexpr int kRegisters = 16;
+#else
+inline constexpr int kRegisters = 32;
+#endif
 inline constexpr int kDoubles = kLanes / 2;
 
 using Floats = float __attribute__((vector_size(kVectorBytes)));

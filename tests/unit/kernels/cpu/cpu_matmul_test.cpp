@@ -64,6 +64,20 @@ INSTANTIATE_TEST_SUITE_P(, CpuMatmulFormats,
                                             ::testing::Values(WeightFormat::kStored,
                                                               WeightFormat::kInt8)));
 
+// A matrix does not belong to the backend that loaded it, not even for the many rows of a prefill.
+TEST_P(CpuMatmulFormats, AnyCpuBackendMultiplies) {
+  TestNumbers numbers(4);
+  const int outputs = 75, inputs = 301, rows = 64;
+  const TestRows x = TestRows::random(numbers, rows, inputs);
+  const TestWeights weights = TestWeights::random(numbers, type(), outputs, inputs);
+  const auto own = make_cpu_backend(1), other = make_cpu_backend(2);
+  const auto matrix = load(*own, weights, format());
+  TestRows want(rows, outputs), got(rows, outputs);
+  own->matmul(x.view(), *matrix, want.view());
+  other->matmul(x.view(), *matrix, got.view());
+  EXPECT_TRUE(same_rows(got, want));
+}
+
 // Which rows share the call, and in which order they come, changes nothing.
 TEST_P(CpuMatmulFormats, RowsAloneAndInAnyCompanyAreEqual) {
   TestNumbers numbers(3);
