@@ -225,11 +225,14 @@ void soften(float (*scores)[kAttentionChunk], int count, Running* running,  // [
   for (int h = 0; h < heads; ++h) {
     Floats largest = splat<Floats>(running[h].maximum);
     for (int j = 0; j < count; j += kLanes) {  // scores are filled up
-      const Floats s = load(scores[h] + j);
-      largest = s > largest ? s : largest;
+      largest = larger(largest, load(scores[h] + j));
     }
     maximum[h] = largest_lane(largest);
   }
+  Floats rescales = {};
+  SPECDEC_UNROLL
+  for (int h = 0; h < heads; ++h) rescales[h] = running[h].maximum - maximum[h];
+  exponentials<1>(&rescales);
   PartialSums sums[heads];
   for (int j = 0; j < count; j += kPartialSums) {
     SPECDEC_UNROLL
@@ -247,9 +250,6 @@ void soften(float (*scores)[kAttentionChunk], int count, Running* running,  // [
       }
     }
   }
-  float lower[kLanes] = {};
-  for (int h = 0; h < heads; ++h) lower[h] = running[h].maximum - maximum[h];
-  const Floats rescales = exponential(load(lower));
   SPECDEC_UNROLL
   for (int h = 0; h < heads; ++h) {
     rescale[h] = rescales[h];

@@ -8,6 +8,22 @@
 
 namespace specdec::cpu {
 
+// x * 2^n, rounded once, for -152 <= n <= 128, which stands in the low bits of `shifted` too: by
+// the exponent's field, in two factors, so that both are normal numbers and only the last product
+// rounds. The bias makes the arithmetic unsigned. AVX-512 has an instruction for it.
+template <typename F>
+inline F times_power_of_2(F x, [[maybe_unused]] F n, F shifted) {
+#if defined(__AVX512F__)
+  if constexpr (std::is_same_v<F, Floats>) return _mm512_maskz_scalef_ps(0xffff, x, n);
+#endif
+  using W = std::conditional_t<std::is_same_v<F, float>, std::uint32_t, Words>;
+  const W biased = std::bit_cast<W>(shifted) - (0x4b400000u - 256u);  // n + 256
+  const W half = biased >> 1;
+  const F first = std::bit_cast<F>((half - 1u) << 23);            // 2^(half - 128)
+  const F second = std::bit_cast<F>((biased - half - 1u) << 23);  // 2^(biased - half - 128)
+  return x * first * second;
+}
+
 // e^x for a float or for each lane of a vector: the same operations, so the same bits on every
 // machine, which the C library does not promise. No branches.
 //   x = n ln 2 + r, |r| <= ln 2 / 2;   e^x = 2^n e^r;   e^r = 1 + r + r^2 P(r)
@@ -19,15 +35,17 @@ namespace specdec::cpu {
 // take hardly longer than one.
 template <int count, typename F>
 [[gnu::always_inline]] inline void exponentials(F* x) {  // [count], overwritten
-  using W = std::conditional_t<std::is_same_v<F, float>, std::uint32_t, Words>;
   const auto each = [](const auto& step) {
     SPECDEC_UNROLL
     for (int i = 0; i < count; ++i) step(i);
   };
   // Beyond these the result is 0 or inf anyway, and n stays in a range where 2^n can be halved.
+  // Zeros are multiplied by 2^n, for a product that underflows takes some processors as long as a
+  // hundred others.
   const F lowest = splat<F>(-105.0f), highest = splat<F>(89.0f);
-  each([&](int i) { x[i] = x[i] < lowest ? lowest : x[i]; });  // a NaN passes both comparisons
-  each([&](int i) { x[i] = x[i] > highest ? highest : x[i]; });
+  decltype(*x < lowest) is_zero[count];
+  each([&](int i) { is_zero[i] = x[i] < lowest; });
+  each([&](int i) { x[i] = smaller(larger(x[i], lowest), highest); });  // a NaN passes both
 
   // Adding 1.5 * 2^23 leaves no bits for a fraction: the sum is rounded to an integer, which stands
   // in its low bits.
@@ -50,15 +68,7 @@ template <int count, typename F>
   F power[count];
   each([&](int i) { power[i] = multiply_add(r[i] * r[i], p[i], r[i]) + splat<F>(1.0f); });
 
-  // 2^n by its exponent field, in two factors, so that both are normal numbers and only the last
-  // product rounds: -152 <= n <= 128. The bias makes the arithmetic unsigned.
-  each([&](int i) {
-    const W biased = std::bit_cast<W>(shifted[i]) - (0x4b400000u - 256u);  // n + 256
-    const W half = biased >> 1;
-    const F first = std::bit_cast<F>((half - 1u) << 23);            // 2^(half - 128)
-    const F second = std::bit_cast<F>((biased - half - 1u) << 23);  // 2^(biased - half - 128)
-    x[i] = power[i] * first * second;
-  });
+  each([&](int i) { x[i] = times_power_of_2(is_zero[i] ? F{} : power[i], n[i], shifted[i]); });
 }
 
 template <typename F>

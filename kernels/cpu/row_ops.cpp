@@ -76,7 +76,7 @@ std::int32_t argmax_row(const float* x, int width) {  // [width]
   Floats largest = splat<Floats>(-std::numeric_limits<float>::infinity());
   Ints has_nan = {};
   const auto look = [&](Floats v) {
-    largest = v > largest ? v : largest;
+    largest = larger(largest, v);
     has_nan |= v != v;
   };
   int i = 0;

@@ -166,7 +166,7 @@ float largest_score(std::span<const float> scores) {
   Ints bad = {};
   const auto take = [&](Floats v) {
     bad |= ~(v < splat<Floats>(kInfinity));
-    largest = v > largest ? v : largest;
+    largest = larger(largest, v);
   };
   std::size_t i = 0;
   for (; i + kLanes <= scores.size(); i += kLanes) take(load(scores.data() + i));
@@ -283,7 +283,7 @@ void column_maxima(std::span<const float> scores, std::span<float> maxima) {
   for (; first + maxima.size() <= scores.size(); first += maxima.size()) {
     for (std::size_t c = 0; c < maxima.size(); c += kLanes) {
       const Floats a = load(maxima.data() + c), b = load(scores.data() + first + c);
-      store(maxima.data() + c, b > a ? b : a);
+      store(maxima.data() + c, larger(a, b));
     }
   }
   for (std::size_t i = first; i < scores.size(); ++i) {

@@ -90,7 +90,7 @@ template <int half = kLanes / 2>
 inline float largest_lane(Floats v) {
   if constexpr (half > 0) {
     const Floats other = take_halves<half, 1>(v, v, LaneNumbers());
-    return largest_lane<half / 2>(other > v ? other : v);
+    return largest_lane<half / 2>(larger(v, other));
   } else {
     return v[0];
   }

@@ -146,6 +146,29 @@ inline Floats multiply_add(Floats a, Floats b, Floats c) {
 
 inline double multiply_add(double a, double b, double c) { return std::fma(a, b, c); }
 
+// The larger or smaller of a and b; a where they are equal or one is NaN. (Of `mask ? a : b`
+// compilers make two instructions.)
+inline float larger(float a, float b) { return b > a ? b : a; }
+inline float smaller(float a, float b) { return b < a ? b : a; }
+inline Floats larger(Floats a, Floats b) {
+#if defined(__AVX512F__)
+  return _mm512_maskz_max_ps(0xffff, b, a);  // g++ 12 warns of the plain ones
+#elif defined(__AVX2__)
+  return _mm256_max_ps(b, a);
+#else
+  return b > a ? b : a;
+#endif
+}
+inline Floats smaller(Floats a, Floats b) {
+#if defined(__AVX512F__)
+  return _mm512_maskz_min_ps(0xffff, b, a);
+#elif defined(__AVX2__)
+  return _mm256_min_ps(b, a);
+#else
+  return b < a ? b : a;
+#endif
+}
+
 inline Doubles multiply_add(Doubles a, Doubles b, Doubles c) {
 #if defined(__AVX512F__)
   return _mm512_fmadd_pd(a, b, c);
