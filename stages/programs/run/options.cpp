@@ -47,8 +47,11 @@ Options target_options(RunOptions& o) {
   };
 }
 
+// Stage 6 runs a batch unless it is told otherwise; later stages run one if they are asked for it.
+bool batches_by_default(int stage) { return stage == kFirstBatchStage; }
+
 Options prompt_options(RunOptions& o, int stage) {
-  const bool batches = kBatches.has(stage);
+  const bool batches = batches_by_default(stage);
   return {
       {"--prompt TEXT",
        batches ? "text to continue, as the only request" : "text to continue",
@@ -274,14 +277,14 @@ Options sampling_options(RunOptions& o) {
   };
 }
 
-Options batch_options(RunOptions& o) {
+Options batch_options(RunOptions& o, int stage) {
   const Stages stages = kBatches;
   return {
       {"--requests FILE",
        "JSON Lines, one request per line; -: stdin",
        &o.requests,
        {.stages = stages,
-        .otherwise = "a workload",
+        .otherwise = batches_by_default(stage) ? "a workload" : "",
         .excludes = {"--prompt", "--prompt-ids", "--chat", "--workload"}}},
       {"--workload SPEC",
        "made-up requests: poisson:rate=20,n=32 means 32 of them, 20 per second (rate=inf: all at "
@@ -373,7 +376,7 @@ std::vector<Option> all_options(int stage, RunOptions& o) {
   for (const Options& group :
        {target_options(o), prompt_options(o, stage), length_options(o), device_options(o, stage),
         cache_options(o, stage), draft_options(o, stage), round_options(o, stage),
-        adaptive_options(o), tree_options(o), sampling_options(o), batch_options(o),
+        adaptive_options(o), tree_options(o), sampling_options(o), batch_options(o, stage),
         output_options(o)}) {
     all.insert(all.end(), group.begin(), group.end());
   }

@@ -124,14 +124,23 @@ TEST(CpuExponential, SpecialValues) {
 }
 
 TEST(CpuExponential, VectorEqualsScalar) {
-  TestNumbers numbers(1);
-  for (int round = 0; round < 200'000; ++round) {
-    alignas(64) float x[cpu::kLanes], got[cpu::kLanes];
-    for (float& value : x) value = std::bit_cast<float>(numbers.bits());
+  alignas(64) float x[cpu::kLanes], got[cpu::kLanes];
+  const auto expect_equal = [&] {
     cpu::store(got, cpu::exponential(cpu::load(x)));
     for (int i = 0; i < cpu::kLanes; ++i) {
       ASSERT_TRUE(same_number(got[i], cpu::exponential(x[i]))) << x[i];
     }
+  };
+  TestNumbers numbers(1);
+  for (int round = 0; round < 200'000; ++round) {
+    for (float& value : x) value = std::bit_cast<float>(numbers.bits());
+    expect_equal();
+  }
+  // Where results become subnormal, then 0.
+  for (int step = 0; step < 100'000; ++step) {
+    for (int i = 0; i < cpu::kLanes; ++i)
+      x[i] = -86.0f - 20e-5f * (static_cast<float>(step) + static_cast<float>(i) / cpu::kLanes);
+    expect_equal();
   }
 }
 
