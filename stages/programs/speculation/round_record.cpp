@@ -171,20 +171,9 @@ Json to_json(const RoundRecord& record) {
   for (const RoundRecord::Draft& draft : record.drafts) drafts.push_back(to_json(draft));
   Json notes = Json::object();
   for (const Note& note : record.notes) notes[std::string(note.name)] = note.value;
-  Json json = {{"start", record.round.start},
-               {"drafted", record.round.drafted},
-               {"accepted", record.round.accepted},
-               {"tested", record.round.tested()},
-               {"end", round_end_name(record.round.end)},
-               {"emitted", record.emitted},
-               {"drafts", drafts},
-               {"last", record.last ? to_json(*record.last) : nullptr},
-               {"before", to_json(record.before)},
-               {"after", to_json(record.after)},
-               {"seconds",
-                {{"draft", record.draft_seconds},
-                 {"verify", record.verify_seconds},
-                 {"other", record.other_seconds}}}};
+  Json json = json_of_any_round(record);
+  json["drafts"] = std::move(drafts);
+  json["last"] = record.last ? to_json(*record.last) : nullptr;
   if (!notes.empty()) json["notes"] = notes;
   return json;
 }

@@ -87,6 +87,23 @@ RoundRecord::CacheState cache_state(const KvCache* cache, SequenceId sequence, i
 Json to_json(const RoundRecord::State& state);
 Json to_json(const RoundRecord& record);
 
+// What is written of every round, whether it drafts a chain or a tree.
+template <typename Record>
+Json json_of_any_round(const Record& record) {
+  return {{"start", record.round.start},
+          {"drafted", record.round.drafted},
+          {"accepted", record.round.accepted},
+          {"tested", record.round.tested()},
+          {"end", round_end_name(record.round.end)},
+          {"emitted", record.emitted},
+          {"before", to_json(record.before)},
+          {"after", to_json(record.after)},
+          {"seconds",
+           {{"draft", record.draft_seconds},
+            {"verify", record.verify_seconds},
+            {"other", record.other_seconds}}}};
+}
+
 // A token for one line: what would break the line is spelled out. tokenizer: null where there is
 // none.
 std::string token_text(TokenId token, const Tokenizer* tokenizer);

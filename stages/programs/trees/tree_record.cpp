@@ -130,20 +130,10 @@ Json to_json(const TreeRecord& record) {
   Json nodes = Json::array(), trials = Json::array();
   for (const TreeRecord::Node& node : record.nodes) nodes.push_back(to_json(node));
   for (const TreeRecord::Trial& trial : record.trials) trials.push_back(to_json(trial));
-  return {{"start", record.round.start},
-          {"drafted", record.round.drafted},
-          {"accepted", record.round.accepted},
-          {"tested", record.round.tested()},
-          {"end", round_end_name(record.round.end)},
-          {"emitted", record.emitted},
-          {"tree", {{"nodes", nodes}, {"trials", trials}, {"path", record.round.path}}},
-          {"last", last_json(record)},
-          {"before", to_json(record.before)},
-          {"after", to_json(record.after)},
-          {"seconds",
-           {{"draft", record.draft_seconds},
-            {"verify", record.verify_seconds},
-            {"other", record.other_seconds}}}};
+  Json json = json_of_any_round(record);
+  json["tree"] = {{"nodes", nodes}, {"trials", trials}, {"path", record.round.path}};
+  json["last"] = last_json(record);
+  return json;
 }
 
 }  // namespace specdec
