@@ -228,7 +228,12 @@ def measured(options, before, keep=lambda results: None):
     for programs in SWEEPS:
         if not (chosen := [name for name in programs if name in options.only]):
             continue
-        for name, part in sweep(chosen, options).items():
+        try:
+            found = sweep(chosen, options)
+        except turns.Disturbed as problem:
+            wrong += [(name, str(problem)) for name in chosen]
+            continue
+        for name, part in found.items():
             try:
                 parts[name] = part()
             except SystemExit as problem:

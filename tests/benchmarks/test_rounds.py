@@ -197,8 +197,13 @@ for number, line in enumerate(sys.stdin):
 """
 
 
+class Busy(Steady):
+    def others(self):
+        return 1
+
+
 class Running(unittest.TestCase):
-    def run_bench(self, seconds, *words, before=None):
+    def run_bench(self, seconds, *words, before=None, watch=Steady):
         """What main() printed, with what files it wrote, where each time is this expression. before: an earlier file."""
         with tempfile.TemporaryDirectory() as name:
             build = pathlib.Path(name)
@@ -212,7 +217,7 @@ class Running(unittest.TestCase):
             options = bench.options_of([f"--build={build}", "--only", "kernels_benchmark", *words])
             try:
                 with unittest.mock.patch.object(bench, "options_of", lambda: options), \
-                     unittest.mock.patch.object(bench.turns.kept_rounds, "__defaults__", ((), Steady)), \
+                     unittest.mock.patch.object(bench.turns.kept_rounds, "__defaults__", ((), watch)), \
                      unittest.mock.patch("builtins.print"), unittest.mock.patch.object(bench, "write_page", lambda *_: ""):
                     bench.main()
             finally:
@@ -250,6 +255,13 @@ class Running(unittest.TestCase):
         with self.assertRaises(SystemExit):
             self.run_bench("1 + number", before={**first, "sources_sha256": "of others"})
         self.assertEqual(self.written["programs"], {})
+
+    def test_a_disturbed_sweep_leaves_what_others_gave(self):
+        self.run_bench("1 if 'M:1' in name else 2")
+        first = {**self.written, "programs": {"stages_benchmark": {"backend": "CPU", "rounds": 9, "benchmarks": []}}}
+        with self.assertRaisesRegex(SystemExit, "kernels_benchmark: other processes disturbed 27 of 27 rounds: let nothing else"):
+            self.run_bench("1 if 'M:1' in name else 2", before=first, watch=Busy)
+        self.assertEqual(self.written, first)
 
     def test_inversions_are_not_written(self):
         with self.assertRaisesRegex(SystemExit, "1 times cannot be right, as that of matmul/bf16: 2 s for M = 1, and 1 s for M = 2"):

@@ -97,13 +97,17 @@ class Rules(typing.NamedTuple):
     strict: bool = True            # False: every round counts, and no spread is too large
 
 
+class Disturbed(SystemExit):
+    """Too many rounds were."""
+
+
 def kept_rounds(one_round, rules, pids=(), watch=Watch):
     """What one_round(number) gave in each round that counts, and how many rounds were thrown away."""
     one_round(0)  # warms up
     kept, attempts = [], 0
     while len(kept) < rules.rounds:
         if attempts == rules.rounds * MOST_ATTEMPTS:
-            raise SystemExit(f"other processes disturbed {attempts - len(kept)} of {attempts} rounds: let nothing else run")
+            raise Disturbed(f"other processes disturbed {attempts - len(kept)} of {attempts} rounds: let nothing else run")
         attempts += 1
         watched = watch(pids)
         found = one_round(attempts)
