@@ -10,8 +10,9 @@ and rounds.py have the rules.
 
 Writes build/bench/results.json, and build/bench/page.md: docs/performance.md with the numbers and figures of this
 machine. `--commit` also writes docs/experiments/bench.json, from which `make docs` makes the tables and figures of the
-project itself. Without `--full` a selection that takes ten minutes at most on two quiet cores. `--only` runs some
-programs and keeps what the file has of the others, if the sources are the same. Let nothing else run.
+project itself. Without `--full` a selection that takes ten minutes on two quiet cores, and more if rounds are repeated.
+`--only` runs some programs and keeps what the file has of the others, if the sources are the same. Let nothing else
+run.
 
 --anyway lets every round count, prints the tables and writes nothing.
 """
@@ -58,7 +59,7 @@ QUICK_FILTERS = {
     "kernels_benchmark": "matmul/(bf16|int8)/M:(1|2|4|6|8|12|16)/|matmul/bf16/M:(3|5|7)/|matmul/f(16|32)/M:(1|4|8|16)/|"
                          "matmul/ideal/M:(1|4|8|12|16)/|prefill/bf16/M:(64|512)/|attention/4096/.*/M:(1|6)/",
     "ladder_benchmark": "ladder/[2-7].*/M:|M:1/",
-    "forward_benchmark": "forward/134m/M:(1|2|3|4|5|6|7|8|12|16|64|512)/|forward/1b/M:(1|2|4|6|8|12|16|512)/|load/",
+    "forward_benchmark": "forward/134m/M:(1|2|3|4|5|6|7|8|12|16|64|512)/|forward/1b/M:(1|2|4|6|8|12|16|512)/|load/1b/",
     "speculation_benchmark": "|".join([
         "speculation/target:134m/draft:14m/T:0/K:(1|3|5|auto)/",
         "speculation/target:134m/draft:(embedded|lookup)/T:0/K:3/",

@@ -197,7 +197,7 @@ def started(command, prompt, peaks, name):
 
 
 def plain_copy(file):
-    """A function that copies a file's bytes into memory of its own, in huge pages: what a start takes at least."""
+    """A function that copies a file's bytes into memory of its own, in huge pages, by one thread."""
     def copy():
         size = file.stat().st_size
         with (file.open("rb", buffering=0) as opened, mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE) as memory,

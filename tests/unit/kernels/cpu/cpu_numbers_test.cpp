@@ -135,12 +135,14 @@ TEST(CpuExponential, VectorEqualsScalar) {
   for (int round = 0; round < 200'000; ++round) {
     for (float& value : x) value = std::bit_cast<float>(numbers.bits());
     expect_equal();
+    if (HasFatalFailure()) return;
   }
   // Where results become subnormal, then 0.
   for (int step = 0; step < 100'000; ++step) {
     for (int i = 0; i < cpu::kLanes; ++i)
-      x[i] = -86.0f - 20e-5f * (static_cast<float>(step) + static_cast<float>(i) / cpu::kLanes);
+      x[i] = -86.0f - 2e-4f * (static_cast<float>(step) + static_cast<float>(i) / cpu::kLanes);
     expect_equal();
+    if (HasFatalFailure()) return;
   }
 }
 

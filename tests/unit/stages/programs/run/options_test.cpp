@@ -232,6 +232,12 @@ TEST(OptionsTest, HelpIsTrueForTheStage) {
   };
   EXPECT_THAT(help_of(6), HasSubstr("Does something.\nUsage: 06_batched_verification [OPTIONS]"));
   EXPECT_THAT(help_of(6), HasSubstr("enough for the requests"));
+  EXPECT_THAT(help_of(6), HasSubstr("one request per line; -: stdin (default: a workload)"));
+  EXPECT_THAT(help_of(6), HasSubstr("text to continue, as the only request\n"));
+  for (const int stage : {5, 7, 8}) {
+    EXPECT_THAT(help_of(stage), HasSubstr("text to continue (default: a built-in one)")) << stage;
+    EXPECT_THAT(help_of(stage), Not(HasSubstr("a workload"))) << stage;
+  }
   EXPECT_THAT(help_of(5), HasSubstr("enough for the request)"));
   EXPECT_THAT(help_of(5), Not(HasSubstr("--requests")));
   EXPECT_THAT(help_of(6), Not(HasSubstr("--dump")));
