@@ -5,7 +5,7 @@ import pathlib
 import statistics
 
 import adaptive_tables
-from table_text import machine, markdown, number, prose
+from table_text import machine, markdown, number, prose, speedup_by_time
 
 HERE = pathlib.Path(__file__).resolve().parent
 TABLES = {}
@@ -50,6 +50,22 @@ def mean(entries, name):
     return statistics.mean(values) if values else None
 
 
+def rate(entries, name):
+    """Tokens per second over text kinds, which are equally long: all tokens over all seconds."""
+    return statistics.harmonic_mean(e[name] for e in entries)
+
+
+def total(entries, name):
+    """Of a speedup, over text kinds, by time; None where nothing was measured."""
+    return speedup_by_time([(1 / e["plain_tokens_per_second"], e[name]) for e in entries if e.get(name) is not None])
+
+
+def over_accounting(entries):
+    """The seconds that the accounting gives all text kinds together, over the measured ones."""
+    seconds = [1 / e["plain_tokens_per_second"] / e["gain"] for e in entries]
+    return sum(s * e["gain_over_accounting"] for s, e in zip(seconds, entries)) / sum(seconds)
+
+
 def quotient(entry):
     """T(M)/T(1): the median of the samples' own quotients, with their number where few samples were kept."""
     samples = entry.get("samples", 3)
@@ -66,13 +82,13 @@ def settings(benchmarks, **wanted):
 
 
 def best_settings(benchmarks):
-    """(target, draft, T) -> (the K with the largest mean gain, its entries)."""
+    """(target, draft, T) -> (the K with the largest gain over all text kinds, its entries)."""
     best = {}
     for (target, draft, T, K), entries in settings(benchmarks).items():
         pair = (target, draft, T)
         if K == "auto":
             continue
-        if pair not in best or mean(entries, "gain") > mean(best[pair][1], "gain"):
+        if pair not in best or total(entries, "gain") > total(best[pair][1], "gain"):
             best[pair] = (K, entries)
     return best
 
@@ -227,8 +243,9 @@ def speculation(benchmarks):
             if entries:
                 rows.append([SHAPES[target], DRAFTS[draft], f"{T}", str(K), number(mean(entries, "alpha")),
                              number(mean(entries, "c"), 3), number(mean(entries, "v")),
-                             number(mean(entries, "predicted_formula")), number(mean(entries, "predicted_accounting")),
-                             f"**{number(mean(entries, 'gain'))}**", number(mean(entries, "gain_over_accounting"))])
+                             number(total(entries, "predicted_formula")),
+                             number(total(entries, "predicted_accounting")),
+                             f"**{number(total(entries, 'gain'))}**", number(over_accounting(entries))])
     return ["target", "draft", "T", "best K", "alpha", "c", "v", "by formula", "by accounting", "measured",
             "measured / accounting"], rows
 
@@ -255,7 +272,7 @@ def expected_gain():
 
 
 def gain_of(pair, K, entries, known):
-    plain, speculative = mean(entries, "plain_tokens_per_second"), mean(entries, "tokens_per_second")
+    plain, speculative = rate(entries, "plain_tokens_per_second"), rate(entries, "tokens_per_second")
     return [f"{SHAPES[pair[0]]}", f"{DRAFTS[pair[1]]}, K = {K}", number(plain, 0), number(speculative, 0),
             f"**{number(speculative / plain, 1)}x**", range_of({e["text"]: e["gain"] for e in entries}), known]
 
@@ -280,7 +297,7 @@ def gains(benchmarks):
              if pair in (("134m", "14m", 0), ("embedded", "embedded", 0))]
     if not lines:
         return NOTHING
-    return markdown(["target", "draft", "tokens/s alone", "with speculation", "speedup", "by kind of text", "from"],
+    return markdown(["target", "draft", "tokens/s alone", "with speculation", "speedup, all texts together", "by kind of text", "from"],
                     [expected_gain(), *lines, *beside_llama_cpp(read_beside("peers.json"))])
 
 
@@ -290,7 +307,7 @@ def summary(benchmarks):
     rows = []
     for (target, draft, T), (K, entries) in best_settings(benchmarks).items():
         if T == 0 and draft in SHAPES:
-            plain, speculative = mean(entries, "plain_tokens_per_second"), mean(entries, "tokens_per_second")
+            plain, speculative = rate(entries, "plain_tokens_per_second"), rate(entries, "tokens_per_second")
             rows.append([SHAPES[target], DRAFTS[draft], str(K), number(mean(entries, "alpha")), number(plain, 0),
                          number(speculative, 0), f"**{number(speculative / plain, 1)}x**"])
     return ["target", "draft", "best K", "alpha", "tokens/s, plain", "tokens/s", "speedup, their quotient"], rows
@@ -298,13 +315,13 @@ def summary(benchmarks):
 
 @measured
 def spec_length(benchmarks):
-    """Gain by K, means over text kinds."""
+    """Gain by K, over all text kinds."""
     found = settings(benchmarks, T=0)
     lengths = sorted({K for *_, K in found if isinstance(K, int)}) + sorted({K for *_, K in found if isinstance(K, str)})
     pairs = list(dict.fromkeys(key[:2] for key in found))
     rows = []
     for target, draft in pairs:
-        cells = [number(mean(found.get((target, draft, 0, K), []), "gain")) for K in lengths]
+        cells = [number(total(found.get((target, draft, 0, K), []), "gain")) for K in lengths]
         rows.append([SHAPES[target], DRAFTS[draft], *cells])
     return ["target", "draft", *(f"K = {K}" for K in lengths)], rows
 

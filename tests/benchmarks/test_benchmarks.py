@@ -14,7 +14,9 @@ sys.path[:0] = [str(DOCS / "experiments"), str(DOCS / "figures")]
 import bench  # noqa: E402
 import bench_tables  # noqa: E402
 import benchmarks as figures  # noqa: E402
+import table_text  # noqa: E402
 import tables  # noqa: E402
+import trees_tables  # noqa: E402
 
 TEXTS = ["stories", "code", "poems"]
 
@@ -28,14 +30,14 @@ def kernel(name, M, **counters):
 
 def speculation(draft, T, K, text, gain, **counters):
     return {"benchmark": "speculation", "target": "134m", "draft": draft, "T": T, "K": K, "text": text, "alpha": 0.8,
-            "gain": gain, "tokens_per_second": 100, "plain_tokens_per_second": 50, "c": 0.05, "v": 1.1,
+            "gain": gain, "tokens_per_second": 50 * gain, "plain_tokens_per_second": 50, "c": 0.05, "v": 1.1,
             "predicted_formula": 1.9, "predicted_accounting": 2.0, "gain_over_accounting": gain / 2, "bandwidth": 2e10,
             **counters}
 
 
 def sample():
-    """What a run might have written: gains of K = 1, 3, 5 are 1.5, 2.1, 1.9 on average."""
-    gains = {1: (1.4, 1.6, 1.5), 3: (2.0, 2.2, 2.1), 5: (2.3, 1.2, 2.2), "auto": (2.4, 2.5, 2.45)}
+    """What a run might have written: gains of K = 1, 3, 5 are 1.5, 2.0, 1.75 by time, although K = 5 has the largest mean."""
+    gains = {1: (1.5, 1.5, 1.5), 3: (1.5, 3.0, 2.0), 5: (4.2, 1.0, 2.1), "auto": (2.4, 2.4, 2.4)}
     programs = {
         "kernels_benchmark": [kernel("matmul/bf16", M) for M in (1, 4, 16)] +
                              [kernel("prefill/bf16", 64), kernel("attention/4096/3b", 6)],
@@ -73,22 +75,32 @@ def rows(name, **options):
 
 
 class Tables(unittest.TestCase):
-    def test_the_best_k_has_the_largest_mean_over_texts(self):
+    def test_all_texts_together_take_their_times_together(self):
+        self.assertEqual(table_text.speedup_by_time([(1, 1), (2, 4)]), 2)  # 3 seconds in 1.5
+        self.assertIsNone(table_text.speedup_by_time([]))
+
+    def test_trees_are_compared_by_time(self):
+        counts = {kind: {"emitted": 4, "target_passes": [[4, 1]], "draft_passes": [[1, 3]]} for kind in trees_tables.KINDS}
+        clock = {kind: [2.0, 20.0, 10.0] if kind == "poems" else [0.5, 5.0, 10.0] for kind in trees_tables.KINDS}
+        made = trees_tables.TABLES["trees-clock"]({"shapes": {"chain of 3": {"kinds": counts}}, "clock": {"trees": {"top:4": clock}}})
+        self.assertIn("| 2.00 | **0.55** |", made.splitlines()[-1])  # 8 seconds in 7 x 2 + 0.5
+
+    def test_the_best_k_takes_the_least_time_for_all_texts(self):
         best, auto, lookup = rows("bench-speculation")
-        self.assertEqual(best, ["`134m`", "`14m`", "0", "3", "0.80", "0.050", "1.10", "1.90", "2.00", "**2.10**", "1.05"])
-        self.assertEqual([auto[3], auto[9]], ["auto", "**2.45**"])
+        self.assertEqual(best, ["`134m`", "`14m`", "0", "3", "0.80", "0.050", "1.10", "1.90", "2.00", "**2.00**", "1.00"])
+        self.assertEqual([auto[3], auto[9]], ["auto", "**2.40**"])
         self.assertEqual(lookup[3:6], ["3", "", ""])
 
     def test_gains_by_k(self):
-        self.assertEqual(rows("bench-spec-length"), [["`134m`", "`14m`", "1.50", "2.10", "1.90", "2.45"],
+        self.assertEqual(rows("bench-spec-length"), [["`134m`", "`14m`", "1.50", "2.00", "1.75", "2.40"],
                                                      ["`134m`", "lookup", "", "1.10", "", ""]])
 
     def test_the_summary_has_pairs_of_models_only(self):
         self.assertEqual(rows("bench-summary"), [["`134m`", "`14m`", "3", "0.80", "50", "100", "**2.0x**"]])
 
     def test_texts_are_at_the_best_k(self):
-        self.assertEqual(rows("bench-texts"), [["stories", "2.00 (alpha 0.80)"], ["code", "2.20 (alpha 0.80)"],
-                                             ["poems", "2.10 (alpha 0.80)"]])
+        self.assertEqual(rows("bench-texts"), [["stories", "1.50 (alpha 0.80)"], ["code", "3.00 (alpha 0.80)"],
+                                             ["poems", "2.00 (alpha 0.80)"]])
 
     def test_synthetic_says_what_was_asked_for(self):
         self.assertEqual(rows("bench-synthetic")[1], ["`134m`", "`14m`", "0.4", "0.90 (1.90)", "0.90 (1.90)"])
@@ -138,7 +150,7 @@ class Tables(unittest.TestCase):
         model, measured = rows("bench-gains")[:2]  # a line beside llama.cpp may follow
         self.assertEqual((model[:2], model[-1]), (["3B", "1B"], "a cost model, not a run"))
         self.assertRegex(model[4], r"\*\*1\.\dx\*\*")
-        self.assertEqual(measured, ["`134m`", "`14m`, K = 3", "50", "100", "**2.0x**", "2.0x on stories to 2.2x on code",
+        self.assertEqual(measured, ["`134m`", "`14m`, K = 3", "50", "100", "**2.0x**", "1.5x on stories to 3.0x on code",
                                     "measured 2030-01-02, Some CPU"])
         self.assertIn("before the last changes", made("bench-gains", stale=True))
 
@@ -169,13 +181,13 @@ class Figures(unittest.TestCase):
         return found
 
     def test_points_stand_where_they_were_measured(self):
-        self.assertEqual(self.marks(figures.spec_length), [(1, 1.5), (3, 2.1), (5, 1.9)])
+        self.assertEqual([(K, round(gain, 2)) for K, gain in self.marks(figures.spec_length)], [(1, 1.5), (3, 2), (5, 1.75)])
         self.assertEqual(self.marks(figures.rows), [(1, 1.0625), (4, 1.25), (16, 2)] * 2)
         self.assertEqual(self.marks(figures.batch), [(0, 2), (1, 1.5), (2, 1.25), (0, 4), (1, 2.5), (2, 1.75)])
         predicted = self.marks(figures.predicted)
         self.assertEqual(len(predicted), 2 * (12 + 6 + 1))
         self.assertEqual({x for x, _ in predicted}, {1.9, 2.0})
-        self.assertIn((1.9, 2.3), predicted)
+        self.assertIn((1.9, 4.2), predicted)
         roofline = self.marks(figures.roofline)
         self.assertEqual({x for x, _ in roofline}, {0, 2, 4, 9})  # log2 of M
         self.assertAlmostEqual(roofline[0][1], 4.9069, 4)  # 30 Gflop/s
@@ -243,8 +255,8 @@ class Staleness(unittest.TestCase):
             text = dict(tables.made_from_benchmarks())[DOCS / "performance.md"]
             results = tables.read("performance.md")
             self.assertEqual(tables.filled("performance.md", text, results), text)
-            self.assertIn("**2.10**", text)
-            edited = text.replace("**2.10**", "**3.10**")
+            self.assertIn("**2.00**", text)
+            edited = text.replace("**2.00**", "**3.00**")
             self.assertEqual(tables.filled("performance.md", edited, results), text)
 
 
