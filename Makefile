@@ -22,7 +22,7 @@ ask := +@
 endif
 endif
 
-.PHONY: help setup setup-full build demo test test-kernels test-course test-full bench bench-full bench-docs bench-cuda bench-peers experiments \
+.PHONY: help setup setup-full build demo real real-demo test test-kernels test-course test-full bench bench-full bench-docs bench-cuda bench-peers experiments \
         fuzz golden docs programs-for-tests benchmark-programs probes check watch hint predict progress assignment prove grade hidden autograder doctor format check-format clean asan tsan
 
 help: ## list the targets
@@ -55,6 +55,10 @@ probes: setup
 
 demo: build ## show what speculation gains, then run the stages side by side on one prompt
 	@python3 stages/programs/demo.py $(BUILD)
+
+real: ## get a model that people know, SmolLM2-135M, into build/models (93 MB); GGUF=file: convert another Llama
+	@python3 -c 'import ensurepip' 2>/dev/null || .ci/setup real
+	@python3 stages/programs/real/get_model.py $(BUILD) $(if $(GGUF),--gguf '$(GGUF)') $(if $(OUT),--out '$(OUT)')
 
 check: setup ## check a stage, and say what to do next: make check STAGE=2
 	$(ask)$(COURSE) check --build $(BUILD) --stage '$(STAGE)' || exit 1

@@ -114,7 +114,7 @@ class Conversion(unittest.TestCase):
 
     def test_factors_of_rope(self):
         """Beside Hugging Face's formula for the frequencies, as common/rope_frequencies.cpp has it."""
-        factors = gguf_file.rope_factors(SCALED)
+        factors = gguf_file.factors_of(SCALED)
         self.assertEqual((len(factors), factors[0], factors[-1]), (64, 1, 32))
         for i, factor in enumerate(factors):
             frequency = 500000.0 ** (-2 * i / 128)
@@ -123,7 +123,7 @@ class Conversion(unittest.TestCase):
             blended = (1 - kept) * frequency / 32 + kept * frequency
             scaled = frequency / 32 if wavelength > 8192 else frequency if wavelength < 2048 else blended
             self.assertAlmostEqual(frequency / factor / scaled, 1, 12)
-        self.assertEqual(gguf_file.rope_factors(TINY), [])
+        self.assertEqual(gguf_file.factors_of(TINY), [])
 
     def test_numbers_become_float32(self):
         self.assertEqual(gguf_file.as_float32(struct.pack("<f", -1.5)[2:], "BF16"), struct.pack("<f", -1.5))

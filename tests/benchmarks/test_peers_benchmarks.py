@@ -132,9 +132,9 @@ class Getting(unittest.TestCase):
 
     def test_without_a_network_it_says_so(self):
         (self.place / get_llama_cpp.ARCHIVE).write_bytes(b"half of it")
-        failed = subprocess.CompletedProcess([], 1, "WARNING: x\nERROR: No matching distribution found\n")
-        with unittest.mock.patch.object(subprocess, "run", lambda *_, **__: failed), quiet(), \
-             self.assertRaisesRegex(SystemExit, "needs python3-venv and a network: ERROR: No matching distribution found; or put"):
+        failed = {"pip": lambda *_: ["pip"], "run": lambda *_: "ERROR: No matching distribution found"}
+        with unittest.mock.patch.multiple(get_llama_cpp.package_index, **failed), quiet(), \
+             self.assertRaisesRegex(SystemExit, "a network: ERROR: No matching distribution found; or put llama_cpp_python-"):
             get_llama_cpp.source(self.place)
 
     def test_a_build_that_fails_names_its_log(self):

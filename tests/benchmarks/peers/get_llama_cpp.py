@@ -1,5 +1,4 @@
 """llama.cpp, built from the source that its Python package brings. What is there already is not made again."""
-import hashlib
 import pathlib
 import shutil
 import subprocess
@@ -7,6 +6,9 @@ import sys
 import tarfile
 
 HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parents[2] / "stages/programs/real"))
+import package_index  # noqa: E402
+
 PACKAGE, VERSION = "llama-cpp-python", "0.3.36"
 SHA256 = "832db0699007f1be95a7e41ef12e88926b02ba836461e36a36372db2760c1a2e"
 ARCHIVE = f"llama_cpp_python-{VERSION}.tar.gz"
@@ -17,27 +19,10 @@ def say(words):
     print(f"peers: {words}", flush=True)
 
 
-def is_the_archive(file):
-    return file.is_file() and hashlib.sha256(file.read_bytes()).hexdigest() == SHA256
-
-
 def download(folder):
-    archive = folder / ARCHIVE
-    if is_the_archive(archive):
-        return archive
-    say(f"downloading {PACKAGE} {VERSION} (77 MB) from the Python package index")
-    wanted = folder / "requirements.txt"
-    wanted.write_text(f"{PACKAGE}=={VERSION} --hash=sha256:{SHA256}\n", encoding="utf-8")
-    commands = [[sys.executable, "-m", "venv", folder / "venv"],
-                [folder / "venv/bin/pip", "download", "--quiet", "--disable-pip-version-check", "--retries=1",
-                 "--no-binary=" + PACKAGE, "--no-deps", "--require-hashes", f"--requirement={wanted}", f"--dest={folder}"]]
-    for command in commands:
-        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        if done.returncode != 0:
-            said = next((line for line in done.stdout.splitlines() if "ERROR" in line), done.stdout.strip()[-200:])
-            raise SystemExit(f"{PACKAGE} {VERSION} cannot be downloaded; the first run needs python3-venv and a network: {said}; "
-                             f"or put {ARCHIVE} into {folder}")
-    return archive
+    if not (folder / ARCHIVE).is_file():
+        say(f"downloading {PACKAGE} {VERSION} (77 MB) from the Python package index")
+    return package_index.download(folder, PACKAGE, VERSION, ARCHIVE, SHA256, f"--no-binary={PACKAGE}")
 
 
 def source(folder):

@@ -11,30 +11,22 @@ import pathlib
 import struct
 import sys
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[3] / "stages/programs/real"))
+from llama_in_gguf import NAMES, NAMES_OF_A_LAYER, ROPE_FACTORS, adjacent_pairs, rope_factors  # noqa: E402
+
 ALIGNMENT = 32
 UINT32, FLOAT32, STRING = 4, 6, 8                       # types of values
 TYPES = {"F32": (0, 4), "F16": (1, 2), "BF16": (30, 2)}  # of tensors: GGUF's number, and bytes of an element
-NAMES = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
-NAMES_OF_A_LAYER = {"input_layernorm": "attn_norm", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k",
-                    "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output",
-                    "post_attention_layernorm": "ffn_norm", "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up",
-                    "mlp.down_proj": "ffn_down"}
+GGUF_NAMES = {ours: theirs for theirs, ours in {**NAMES, **NAMES_OF_A_LAYER}.items()}
 
 
 def gguf_name(name):
     """model.layers.3.mlp.up_proj.weight -> blk.3.ffn_up.weight"""
     stem = name.removesuffix(".weight")
-    if stem in NAMES:
-        return NAMES[stem] + ".weight"
+    if stem in GGUF_NAMES:
+        return GGUF_NAMES[stem] + ".weight"
     _, _, layer, rest = stem.split(".", 3)
-    return f"blk.{layer}.{NAMES_OF_A_LAYER[rest]}.weight"
-
-
-def adjacent_pairs(rows, heads):
-    """RoPE turns pairs of rows of q and k. Hugging Face's pairs are rows i and i + D/2 of a head, llama.cpp's 2i and
-    2i + 1. Returns for each row of llama.cpp's matrix the row of Hugging Face's."""
-    dims = rows // heads
-    return [head * dims + half * (dims // 2) + i for head in range(heads) for i in range(dims // 2) for half in (0, 1)]
+    return f"blk.{layer}.{GGUF_NAMES[rest]}.weight"
 
 
 def with_rows(data, order):
@@ -53,18 +45,10 @@ def as_float32(data, dtype):
     return bytes(wide)
 
 
-def rope_factors(config):
-    """What llama.cpp divides RoPE's frequencies by: Llama 3's scaling; empty where there is none."""
+def factors_of(config):
+    """What llama.cpp divides RoPE's frequencies by; empty where the model has no scaling."""
     scaling = config.get("rope_scaling")
-    if not scaling:
-        return []
-    original, factor = scaling["original_max_position_embeddings"], scaling["factor"]
-    low, high, factors = scaling["low_freq_factor"], scaling["high_freq_factor"], []
-    for i in range(0, config["head_dim"], 2):
-        turns = original / (2 * math.pi * config["rope_theta"] ** (i / config["head_dim"]))  # within the old context
-        kept = min(max((turns - low) / (high - low), 0), 1)
-        factors.append(1 / ((1 - kept) / factor + kept))
-    return factors
+    return rope_factors(scaling, config["rope_theta"], config["head_dim"]) if scaling else []
 
 
 def metadata(config):
@@ -86,8 +70,8 @@ def infos(config, header):
     """(name, sizes, type) of each tensor in the order of the file; sizes as Hugging Face orders them."""
     found = [(gguf_name(name), entry["shape"], "F32" if len(entry["shape"]) == 1 else entry["dtype"])
              for name, entry in header.items()]
-    factors = rope_factors(config)
-    return found + [("rope_freqs.weight", [len(factors)], "F32")] * bool(factors)
+    factors = factors_of(config)
+    return found + [(ROPE_FACTORS, [len(factors)], "F32")] * bool(factors)
 
 
 def contents(config, header, data):
@@ -100,7 +84,7 @@ def contents(config, header, data):
         if turned:
             content = with_rows(content, adjacent_pairs(rows, turned))
         yield as_float32(content, entry["dtype"]) if len(entry["shape"]) == 1 else content
-    if factors := rope_factors(config):
+    if factors := factors_of(config):
         yield struct.pack(f"<{len(factors)}f", *factors)
 
 

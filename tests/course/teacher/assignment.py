@@ -30,7 +30,7 @@ COPIED = ("CMakeLists.txt", "LICENSE", ".ci/setup", ".clang-format", "common", "
 NEEDS = {"cache": 3, "speculation": 4, "sampling": 5, "batch": 6, "adaptive": 7, "trees": 8}
 # The tools of students; those of teachers and of the course's makers stay behind.
 TOOLS = ("tests/doctor.py", "tests/course/__main__.py", "tests/course/student", "docs/experiments/formulas.py")
-LEFT_OUT = re.compile(r"(^|/)(build|__pycache__)/|^kernels/(cuda|emulation)/.*\.cu$")
+LEFT_OUT = re.compile(r"(^|/)(build|__pycache__)/|^kernels/(cuda|emulation)/.*\.cu$|^stages/programs/real/")
 BLOCK = re.compile(r"(<!-- snippet: (?P<path>[^#\s]+)(?:#(?P<name>[\w.-]+))? -->\n```\w*\n).*?(^```$)",
                    re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"(?<!!)\[([^\]]+)\]\(([^)\s]+)\)")

@@ -1,0 +1,114 @@
+"""A Llama in GGUF as a checkpoint in Hugging Face's layout, in bfloat16. Needs the packages gguf and numpy.
+
+gguf reads the file and dequantises; names, order and rounding are ours. One tensor at a time is in memory.
+"""
+import json
+import struct
+
+import llama_in_gguf as llama
+import tokenizer_in_gguf
+from llama_in_gguf import Fields, Trouble
+
+
+def read(path):
+    """The file's key-value pairs, and its tensors in order. numpy maps it, so nothing is read yet."""
+    from gguf import GGUFReader
+    try:
+        reader = GGUFReader(str(path))
+        return Fields({key: field.contents() for key, field in reader.fields.items()}), reader.tensors
+    except OSError:
+        raise
+    except Exception as error:  # the package checks little, and fails in the manner of what it trips over
+        raise Trouble(f"it is damaged, or no GGUF file: {error}") from error
+
+
+def shape_of(tensor):
+    """As Hugging Face orders it: rows first. GGUF begins with the length of a row."""
+    return tuple(int(size) for size in reversed(tensor.shape))
+
+
+def named(tensors):
+    """The weights by Hugging Face's names, and RoPE's factors."""
+    import numpy
+    weights = {llama.hugging_face_name(tensor.name): tensor for tensor in tensors if tensor.name != llama.ROPE_FACTORS}
+    factors = [dequantised(tensor) for tensor in tensors if tensor.name == llama.ROPE_FACTORS]
+    return weights, numpy.concatenate(factors).tolist() if factors else []
+
+
+def dequantised(tensor):
+    """float32, of the tensor's shape."""
+    import numpy
+    from gguf import dequantize
+    try:
+        values = dequantize(tensor.data, tensor.tensor_type)
+    except NotImplementedError as error:
+        raise Trouble(f"the tensor {tensor.name}: the package gguf cannot dequantise {tensor.tensor_type.name}") from error
+    return values.reshape(shape_of(tensor)).astype(numpy.float32, copy=False)
+
+
+def to_bfloat16(values):
+    """Rounded to the nearest, ties to even: the upper half of each float32. None where one is not finite."""
+    import numpy
+    bits = numpy.ascontiguousarray(values).view(numpy.uint32)
+    upper = ((bits + (0x7fff + ((bits >> 16) & 1))) >> 16).astype(numpy.uint16)
+    infinite = (upper & 0x7f80) == 0x7f80
+    return None if (infinite | ~numpy.isfinite(values)).any() else upper
+
+
+def in_our_order(values, name, config):
+    """Rows of q and k in the pairs that Hugging Face's RoPE turns."""
+    import numpy
+    heads = llama.heads_that_turn(name, config)
+    if not heads:
+        return values
+    turned = numpy.empty_like(values)
+    turned[llama.adjacent_pairs(len(values), heads)] = values
+    return turned
+
+
+def header_of(shapes):
+    """The head of a safetensors file of bfloat16 tensors, one after the other."""
+    entries, end = {"__metadata__": {"format": "pt"}}, 0
+    for name, shape in shapes.items():
+        begin, end = end, end + 2 * numbers_in(shape)
+        entries[name] = {"dtype": "BF16", "shape": list(shape), "data_offsets": [begin, end]}
+    text = json.dumps(entries).encode()
+    text += b" " * (-len(text) % 8)
+    return struct.pack("<Q", len(text)) + text
+
+
+def numbers_in(shape):
+    return shape[0] * (shape[1] if len(shape) > 1 else 1)
+
+
+def write_weights(path, weights, config, progress):
+    with path.open("wb") as file:
+        file.write(header_of({name: shape_of(tensor) for name, tensor in weights.items()}))
+        for count, (name, tensor) in enumerate(weights.items(), 1):
+            progress(f"converting: tensor {count} of {len(weights)}")
+            numbers = to_bfloat16(in_our_order(dequantised(tensor), name, config))
+            if numbers is None:
+                raise Trouble(f"the tensor {tensor.name} has a number that is no finite bfloat16")
+            file.write(numbers.astype("<u2", copy=False).tobytes())
+
+
+def convert(source, folder, progress):
+    """Writes the checkpoint's files into a folder that is there. Returns how many parameters the model has."""
+    try:
+        fields, tensors = read(source)
+        llama.check_is_llama(fields)
+        weights, factors = named(tensors)
+        shapes = {name: shape_of(tensor) for name, tensor in weights.items()}
+        config = llama.config_of(fields, shapes, factors)
+        texts = {"config.json": indented(config), "generation_config.json": indented(llama.ids_of_tokens(fields)),
+                 **tokenizer_in_gguf.files_of(fields, config["vocab_size"], config["max_position_embeddings"])}
+        for name, text in texts.items():
+            (folder / name).write_text(text, encoding="utf-8")
+        write_weights(folder / "model.safetensors", weights, config, progress)
+    except Trouble as trouble:
+        raise Trouble(f"{source}: {trouble}") from trouble
+    return sum(map(numbers_in, shapes.values()))
+
+
+def indented(values):
+    return json.dumps(values, indent=2) + "\n"
