@@ -216,7 +216,10 @@ class BadInputTest(InflationTest):
         for stage in (GREEDY, SAMPLING, BATCH):
             self.expect_error("--inflate-draft 134m: the shape cannot hold the model: its head_dim is 128, the model's 64",
                               stage, "--inflate-draft", "134m")
-        self.expect_error("give 3b, 1b, 134m, 14m or the path", PAGED, "--inflate-target", "big")
+        for shape in ("1.7b", "360m"):  # of SmolLM2-135M, which the embedded models are not
+            self.expect_error("its head_dim is 64, the model's 128", PAGED, "--inflate-target", shape)
+            self.expect_error("its number of heads a key-value head is 3, the model's 4", GREEDY, "--inflate-draft", shape)
+        self.expect_error("give 3b, 1b, 1.7b, 360m, 134m, 14m or the path", PAGED, "--inflate-target", "big")
 
     def test_too_little_memory(self):
         """Wherever it runs out: one line and no crash."""

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "common/base/error.h"
+#include "common/inflation/inflated_config.h"
 
 // Every option is declared here, and nowhere else: what it takes, the words of --help, the stages
 // that have it, and whether a line of --requests has it, too.
@@ -30,8 +31,8 @@ Option inflation_option(std::string_view usage, std::string_view whose, std::str
                         Stages stages) {
   return {usage,
           fmt::format("embed {} in a larger shape: the same text at the cost of the larger model; "
-                      "3b, 1b, 134m, 14m or a config.json",
-                      whose),
+                      "{} or a config.json",
+                      whose, named_shapes()),
           shape,
           {.stages = stages, .excludes = {"--check"}}};
 }

@@ -380,6 +380,42 @@ TEST_F(InflationTest, NamedShapes) {
                {256, 1024, 2, 4, 1, 64, 49152});
 }
 
+// Weights in matrices, with a tied head.
+std::int64_t weights_of(const LlamaConfig& c) {
+  const std::int64_t d = c.d_model, heads = c.n_heads * c.head_dim,
+                     kv_heads = c.n_kv_heads * c.head_dim;
+  return c.n_layers * d * (2 * heads + 2 * kv_heads + 3 * c.d_ff) + c.vocab_size * d;
+}
+
+TEST_F(InflationTest, TheSmallestSmolLM2FitsTheShapesOfItsRelatives) {
+  LlamaConfig smollm2 = Checkpoint(golden_model("draft")).config();
+  smollm2.d_model = 576;
+  smollm2.d_ff = 1536;
+  smollm2.n_layers = 30;
+  smollm2.n_heads = 9;
+  smollm2.n_kv_heads = 3;
+  smollm2.head_dim = 64;
+  smollm2.vocab_size = 49152;
+  EXPECT_EQ(weights_of(inflated_config(smollm2, "360m", "--inflate-x")), 361'758'720);
+  // SmolLM2-1.7B itself: 24 layers, d_model 2048, d_ff 8192, 32 heads on 32 of 64.
+  LlamaConfig largest = smollm2;
+  largest.d_model = 2048;
+  largest.d_ff = 8192;
+  largest.n_layers = 24;
+  largest.n_heads = largest.n_kv_heads = 32;
+  const LlamaConfig shape = inflated_config(smollm2, "1.7b", "--inflate-x");
+  EXPECT_NEAR(static_cast<double>(weights_of(shape)) / static_cast<double>(weights_of(largest)), 1,
+              0.002);
+  EXPECT_EQ(shape.n_heads / shape.n_kv_heads, 3);
+  for (const char* name : {"360m", "1.7b"}) {
+    EXPECT_THAT(error_message([&] {
+                  inflated_config(Checkpoint(golden_model("target")).config(), name,
+                                  "--inflate-target");
+                }),
+                ::testing::HasSubstr("head_dim is 64, the model's 128"));
+  }
+}
+
 TEST_F(InflationTest, ADirectoryOrAFileAndTheModelItself) {
   const Checkpoint target(golden_model("target"));
   const LlamaConfig same =
@@ -432,9 +468,10 @@ TEST_F(InflationTest, ShapesThatAreNone) {
   const auto refusal = [&](const std::string& shape) {
     return error_message([&] { inflated_config(model, shape, "--inflate-target " + shape); });
   };
-  EXPECT_EQ(refusal("7b"),
-            "--inflate-target 7b: there is no such shape; give 3b, 1b, 134m, 14m or the path of a "
-            "config.json");
+  EXPECT_EQ(
+      refusal("7b"),
+      "--inflate-target 7b: there is no such shape; give 3b, 1b, 1.7b, 360m, 134m, 14m or the "
+      "path of a config.json");
   EXPECT_THAT(refusal("14m"), ::testing::HasSubstr("head_dim is 64, the model's 128"));
   EXPECT_THAT(refusal(directory_.path().string()), ::testing::HasSubstr("no such shape"));
   EXPECT_THAT(refusal(directory_.write("a.json", "{}").string()),
