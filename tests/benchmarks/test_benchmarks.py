@@ -2,6 +2,7 @@
 """Tests of bench.py and of the tables and figures that are made from what it writes."""
 import json
 import pathlib
+import re
 import stat
 import sys
 import tempfile
@@ -84,6 +85,13 @@ class Tables(unittest.TestCase):
         clock = {kind: [2.0, 20.0, 10.0] if kind == "poems" else [0.5, 5.0, 10.0] for kind in trees_tables.KINDS}
         made = trees_tables.TABLES["trees-clock"]({"shapes": {"chain of 3": {"kinds": counts}}, "clock": {"trees": {"top:4": clock}}})
         self.assertIn("| 2.00 | **0.55** |", made.splitlines()[-1])  # 8 seconds in 7 x 2 + 0.5
+
+    def test_best_trees_are_built_by_the_acceptances_of_the_table(self):
+        code = (DOCS.parent / "stages/programs/trees/shape_option.cpp").read_text(encoding="utf-8")
+        rows = re.search(r"embedded_acceptance\(\) \{\n  return \{(.*?)\};", code, re.DOTALL)[1]
+        measured = json.loads((DOCS / "experiments/trees.json").read_text(encoding="utf-8"))["acceptance_by_rank"]
+        self.assertEqual([[float(number) for number in row.split(",")] for row in re.findall(r"\{(.*?)\}", rows)],
+                         [[round(share, 3) for share in row] for row in measured])
 
     def test_the_best_k_takes_the_least_time_for_all_texts(self):
         best, auto, lookup = rows("bench-speculation")

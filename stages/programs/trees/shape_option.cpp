@@ -105,7 +105,7 @@ MakeTreeShape tree_shape(const std::string& shape, int spec_length,
 }
 
 AcceptanceByRank embedded_acceptance() {
-  return {{.814, .047, .015, .007, .007, .007, .005, .005},
+  return {{.814, .047, .015, .007, .007, .008, .005, .007},
           {.830, .050, .019, .007},
           {.868, .049, .016, .008},
           {.910}};
