@@ -10,18 +10,6 @@ DOCS_VENV := $(BUILD)/docs-venv
 FUZZ_VENV := $(BUILD)/fuzz-venv
 FORMATTED := git ls-files -z --cached --others --exclude-standard -- '*.h' '*.cpp' '*.cu' '*.cuh'
 
-# The tools behind these targets say themselves what is wrong, so make need not add its `*** [...] Error 1`. In question
-# mode, make runs recipes with a +, and passes their exit code 1 on in silence. Other targets, and -n, work as usual.
-ASKED := check watch hint predict progress assignment grade autograder
-ask := @
-ifneq ($(MAKECMDGOALS),)
-ifeq ($(filter-out $(ASKED),$(MAKECMDGOALS))$(findstring n,$(firstword -$(MAKEFLAGS))),)
-MAKEFLAGS += --question
-unexport MAKEFLAGS
-ask := +@
-endif
-endif
-
 .PHONY: help setup setup-full build demo real real-demo test test-kernels test-course test-full bench bench-full bench-docs bench-cuda bench-peers experiments \
         fuzz golden docs programs-for-tests benchmark-programs probes check watch hint predict progress assignment prove grade hidden autograder doctor format check-format clean asan tsan
 
@@ -30,7 +18,7 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z -]*:.*## / {printf "  make %-13s %s\n", $$1, $$2}' Makefile
 
 setup:
-	$(ask).ci/setup build || exit 1
+	@.ci/setup build
 
 setup-full:
 	@.ci/setup full
@@ -61,38 +49,38 @@ real: ## get a model that people know, SmolLM2-135M, into build/models (93 MB); 
 	@python3 stages/programs/real/get_model.py $(BUILD) $(if $(GGUF),--gguf '$(GGUF)') $(if $(OUT),--out '$(OUT)')
 
 check: setup ## check a stage, and say what to do next: make check STAGE=2
-	$(ask)$(COURSE) check --build $(BUILD) --stage '$(STAGE)' || exit 1
+	@$(COURSE) check --build $(BUILD) --stage '$(STAGE)'
 
 watch: setup ## check a stage again on every save, until Ctrl-C: make watch STAGE=4
-	$(ask)$(COURSE) watch --build $(BUILD) --stage '$(STAGE)' || exit 1
+	@$(COURSE) watch --build $(BUILD) --stage '$(STAGE)'
 
 progress: ## how many tasks of each stage are done, by the last make check of it
-	$(ask)$(COURSE) progress --build $(BUILD) || exit 1
+	@$(COURSE) progress --build $(BUILD)
 
 hint: ## a hint for a task: make hint TASK=4.2, then HINT=2
-	$(ask)$(COURSE) hint --task '$(TASK)' $(if $(HINT),--hint $(HINT)) || exit 1
+	@$(COURSE) hint --task '$(TASK)' $(if $(HINT),--hint $(HINT))
 
 assignment: ## a project without the parts of a stage that you write: make assignment STAGE=4 [OUT=dir] [KEEP=dir]
-	$(ask)$(COURSE) assignment --stage '$(STAGE)' $(if $(OUT),--out $(OUT)) $(if $(KEEP),--keep $(KEEP)) || exit 1
+	@$(COURSE) assignment --stage '$(STAGE)' $(if $(OUT),--out $(OUT)) $(if $(KEEP),--keep $(KEEP))
 
 grade: setup ## points by task: make grade STAGE=4 [SUBMISSION=dir] [HIDDEN=file] [FORMAT=autolab|classroom50|github|gradescope|junit|text] [OUTPUT=file]
-	$(ask)$(COURSE) grade_submission --build $(BUILD) --stage '$(STAGE)' $(if $(SUBMISSION),--submission $(SUBMISSION)) \
-	  $(if $(HIDDEN),--hidden $(HIDDEN)) $(if $(FORMAT),--format $(FORMAT)) $(if $(OUTPUT),--output $(OUTPUT)) || exit 1
+	@$(COURSE) grade_submission --build $(BUILD) --stage '$(STAGE)' $(if $(SUBMISSION),--submission $(SUBMISSION)) \
+	  $(if $(HIDDEN),--hidden $(HIDDEN)) $(if $(FORMAT),--format $(FORMAT)) $(if $(OUTPUT),--output $(OUTPUT))
 
 hidden: probes ## a teacher's cases for make grade: make hidden SECRET=word [STAGE=4] [OUT=dir] [VISIBILITY=hidden]
 	@$(COURSE) hidden --build $(BUILD) --stage '$(STAGE)' --secret '$(SECRET)' $(if $(OUT),--out $(OUT)) \
 	  $(if $(VISIBILITY),--visibility $(VISIBILITY))
 
 autograder: ## a Gradescope zip and a container's recipe: make autograder STAGE=4 [HIDDEN=file] [OUT=dir]
-	$(ask)$(COURSE) autograder --stage '$(STAGE)' $(if $(HIDDEN),--hidden $(HIDDEN)) $(if $(OUT),--out $(OUT)) || exit 1
+	@$(COURSE) autograder --stage '$(STAGE)' $(if $(HIDDEN),--hidden $(HIDDEN)) $(if $(OUT),--out $(OUT))
 
 prove: programs-for-tests ## test the course's checks with starters and planted bugs (STAGE=4: one stage only); 15 minutes for all
 	@$(COURSE) prove --build $(BUILD) $(if $(STAGE),--stage $(STAGE))
 
 predict: setup ## your numbers beside the counted ones: make predict STAGE=4 FORWARDS=0.4 SPEEDUP=1.5
-	$(ask)$(COURSE) predict --make --build $(BUILD) --stage '$(STAGE)' $(if $(EMITTED),--emitted $(EMITTED)) \
+	@$(COURSE) predict --make --build $(BUILD) --stage '$(STAGE)' $(if $(EMITTED),--emitted $(EMITTED)) \
 	  $(if $(FORWARDS),--forwards $(FORWARDS)) $(if $(ROWS),--rows $(ROWS)) $(if $(PAGES),--pages $(PAGES)) \
-	  $(if $(SPEEDUP),--speedup $(SPEEDUP)) || exit 1
+	  $(if $(SPEEDUP),--speedup $(SPEEDUP))
 
 test: programs-for-tests ## build and run the tests that show that the tree is right: 11 (AMD EPYC) to 34 (Xeon of 2019) processor minutes
 	@ctest --preset cpu $(CTEST_ARGS)
