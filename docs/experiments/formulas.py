@@ -88,7 +88,28 @@ def check():
     assert max(over(a, c, 0) for a, c in pairs) < math.e / (math.e - 1) < over(0.1, 1, 1) and f"{over(0.1, 1, 1):.2f}" == "1.82"
     assert all(best_K(a / 50, c) == max(range(200), key=lambda K: (walltime_factor(a / 50, K, c), -K))
                for a in range(49) for c in (0.01, 0.05, 0.2, 0.385))
+    check_errors_of_the_sources()
     print("ok")
+
+
+def check_errors_of_the_sources():
+    """The numbers of the exercises of docs/theory/more.md."""
+    shown = lambda values: " ".join(f"{value:.2f}" for value in values)
+    # The sum of Stratos's footnote, and what is missing.
+    assert shown([sum(0.2 * 0.8**(t - 1) * t for t in range(1, 12)), emitted(0.8, 10), 11 * 0.8**11]) == "3.63 4.57 0.94"
+    # A rate of accepted / drafted, and the best K for it.
+    rate = lambda alpha, K: (emitted(alpha, K) - 1) / K
+    assert shown([rate(0.9651, 5), rate(0.7773, 5), rate(0.7773, 1), rate(0.7773, 10)]) == "0.90 0.50 0.78 0.32"
+    assert [best_K(alpha, c) for alpha in (0.9651, 0.7773) for c in (0.02, 0.385)] == [39, 8, 10, 2]
+    assert shown(walltime_factor(0.7773, K, c) for K, c in ((10, 0.02), (5, 0.02), (2, 0.385), (5, 0.385))) == "3.51 3.18 1.35 1.20"
+    assert shown(walltime_factor(0.9651, K, 0.385) for K in (8, 5)) == "1.92 1.88"
+    # Lenience: the largest factors by the theorem, and those of argmax decoding at K = 8.
+    best = [best_K(alpha, 0.015) for alpha in (0.62, 0.71, 0.76, 0.84)]
+    assert best == [7, 9, 10, 15]
+    assert shown(walltime_factor(alpha, K, 0.015) for alpha, K in zip((0.62, 0.71, 0.76, 0.84), best)) == "2.33 2.94 3.45 4.79"
+    assert shown(walltime_factor(alpha, 8, 0.015) for alpha in (0.75, 0.75, 0.8, 0.87)) == "3.30 3.30 3.87 4.91"
+    # Measured speedups of 3.1 and 2.3, above what any K gives.
+    assert shown([1 / (1 - 0.65), emitted(0.65, 5), 1 / (1 - 0.53)]) == "2.86 2.64 2.13"
 
 
 if __name__ == "__main__":
