@@ -134,8 +134,7 @@ experiments: benchmark-programs ## measure for chapters 4 to 6, 8 and theory (qu
 	@python3 docs/experiments/run.py --build $(BUILD)
 	@python3 docs/experiments/batch.py --build $(BUILD)
 	@python3 docs/experiments/trees.py --build $(BUILD)
-	@python3 docs/experiments/tables.py && python3 docs/figures/experiments.py && python3 docs/figures/batch.py
-	@python3 docs/figures/adaptive_drafting.py && python3 docs/figures/token_trees.py
+	@python3 docs/experiments/tables.py && python3 docs/figures/curves.py && python3 docs/figures/runs.py
 
 golden: ## remake the models and golden files (Python; hours, see golden/README.md)
 	@python3 -m venv $(GOLDEN_VENV)

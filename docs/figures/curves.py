@@ -1,0 +1,282 @@
+#!/usr/bin/env python3
+"""Draws the figures of docs/theory/ and of chapters 6 to 8 that are curves or points: python3 docs/figures/curves.py
+
+From the formulas, and from the files of results in docs/experiments/. Writes SVG files beside itself.
+"""
+import math
+import re
+import statistics
+import sys
+
+from picture import (Axes, BLUE, COLOURS, EXPERIMENTS, GREEN, INK, Picture, PURPLE, RED, SOFT, read)
+
+sys.path.insert(0, str(EXPERIMENTS))
+import formulas  # noqa: E402
+from adaptive_tables import KINDS, PAIRS, gain  # noqa: E402
+from trees_tables import emitted_per_round, nodes_per_round  # noqa: E402
+
+ALPHAS = [i / 100 for i in range(101)]
+FIFTHS = [0, 0.2, 0.4, 0.6, 0.8, 1]
+
+
+# --- theory ---
+
+def emitted(results):
+    """Equation (1), and measured rounds beside it."""
+    p = Picture(720, 470, "Tokens per round against alpha")
+    axes = Axes(p, 60, 50, 520, 390, FIFTHS, list(range(1, 12)))
+    axes.titles("tokens per round, E[emitted]", "alpha = accepted / tested")
+    styles = dict(zip((1, 2, 3, 5, 8), zip(("up", "diamond", "square", "circle", "down"), COLOURS)))
+    for K, (shape, colour) in styles.items():
+        axes.curve([(a, formulas.emitted(a, K)) for a in ALPHAS], colour)
+        p.note(556, axes.y(K + 1) + 4, f"K = {K}", colour=colour)
+        p.mark(542, axes.y(K + 1), shape, colour)
+    axes.curve([(a, 1 / (1 - a)) for a in ALPHAS[:-1]], INK, 1.5, dashed=True)
+    p.note(538, axes.y(10.5), "1 / (1 - alpha)", colour=INK)
+    points = [(5, e) for e in results["counts"]["alpha"]
+              if e["text"] != "all" and e["draft_kind"] in ("llama", "unigram", "bigram")]
+    for K, e in points + [(e["spec_length"], e) for e in results["counts"]["spec_length"]]:
+        if e["whole_rounds"] >= 20:
+            axes.mark(e["whole_accepted"] / e["whole_tested"], e["whole_emitted_per_round"], *styles[K])
+    p.note(60, 446, "Curves: equation (1). Points: rounds of the embedded pair, but the last of each run. At K = 5 one")
+    p.note(60, 462, "for each kind of text, draft and temperature; at other K, all texts together.")
+    p.write("theory_emitted.svg")
+
+
+def best_k():
+    """The best K against alpha."""
+    p = Picture(720, 430, "The best K against alpha, for several c")
+    axes = Axes(p, 60, 50, 560, 360, FIFTHS, list(range(0, 17, 2)))
+    axes.titles("best K, at v = 1", "alpha")
+    costs = list(zip((0.01, 0.02, 0.05, 0.1, 0.2, formulas.bytes_c("1B", "3B")), COLOURS))
+    for c, colour in costs:
+        points = [(0, 0)]  # the corners of a staircase
+        for alpha in (i / 1000 for i in range(1, 1000)):
+            K = min(formulas.best_K(alpha, c, most=17), 16)
+            if K != points[-1][1]:
+                points += [(alpha, points[-1][1]), (alpha, K)]
+        axes.curve(points + [(1, points[-1][1])] * (points[-1][1] < 16), colour)
+    for i, (c, colour) in enumerate(costs):
+        p.line([(580, 62 + i * 24), (604, 62 + i * 24)], colour, 2.5)
+        p.note(612, 66 + i * 24, f"c = {c:.3g}", colour=INK)
+    p.note(612, 204, "(1B for 3B)", 11)
+    p.note(60, 420, "0: plain decoding is at least as fast. For each c that is where alpha is not above c (Corollary 3.9).")
+    p.write("theory_best_k.svg")
+
+
+def tokens_and_costs():
+    """What a round emits and what it costs, over K, and their ratio."""
+    alpha, c, Ks = 0.7, formulas.bytes_c("1B", "8B"), list(range(17))
+    best = formulas.best_K(alpha, c)
+    factor = formulas.walltime_factor(alpha, best, c)
+    p = Picture(720, 420, "Tokens of a round and its cost against K")
+    left = Axes(p, 50, 60, 400, 330, list(range(0, 17, 2)), [0, 1, 2, 3, 4])
+    left.titles("tokens and cost of a round", "K")
+    both = ((lambda K: formulas.emitted(alpha, K), "circle", GREEN), (lambda K: K * c + 1, "square", BLUE))
+    for of, _, colour in both:
+        left.curve([(K, of(K)) for K in Ks], colour)
+    left.curve([(K, factor * (K * c + 1)) for K in (0, (4 / factor - 1) / c)], BLUE, 1.5, dashed=True)
+    for K in Ks:
+        for of, shape, colour in both:
+            left.mark(K, of(K), shape, colour, filled=K == best)
+    right = Axes(p, 450, 60, 690, 330, list(range(0, 17, 4)), [0, 0.5, 1, 1.5, 2])
+    right.titles("the ratio: how much faster", "K")
+    right.level(1, SOFT, 1.5, dashed=True)
+    ratios = [formulas.walltime_factor(alpha, K, c) for K in Ks]
+    right.curve(list(zip(Ks, ratios)), PURPLE)
+    for K, ratio in zip(Ks, ratios):
+        right.mark(K, ratio, "diamond", PURPLE, filled=K == best)
+    p.text(right.x(best), right.y(factor) - 14, f"{factor:.2f} at K = {best}", 12)
+    p.legend(56, 384, [("tokens, E[emitted]", "circle", GREEN), ("cost, K c + v", "square", BLUE)], step=(150, 0), gap=12)
+    p.line([(320, 384), (350, 384)], BLUE, 1.5, dashed=True)
+    p.note(358, 388, f"the cost, {factor:.2f} times: it touches the tokens at K = {best}", colour=INK)
+    p.note(50, 408, f"alpha = {alpha}, c = {c:.3f} (a 1B model drafts for an 8B model, by bytes), v = 1")
+    p.write("theory_tokens_and_costs.svg")
+
+
+def speed_operations():
+    """Speedup and arithmetic against alpha, c = 0."""
+    p = Picture(720, 400, "What K buys in time and costs in operations, for a draft that costs nothing")
+    panels = []
+    for left, title in ((50, "speedup"), (390, "operations, times those of plain decoding")):
+        panels.append(Axes(p, left, 50, left + 280, 330, FIFTHS, [0, 2, 4, 6, 8, 10]))
+        panels[-1].titles(title, "alpha")
+    for i, (K, colour) in enumerate(zip((2, 3, 5, 7, 10), COLOURS)):
+        for axes, factor in zip(panels, (formulas.walltime_factor, formulas.operations_factor)):
+            axes.curve([(a, factor(a, K, 0)) for a in ALPHAS], colour)
+        p.line([(70 + i * 76, 388), (92 + i * 76, 388)], colour, 2.5)
+        p.note(98 + i * 76, 392, f"K = {K}", colour=INK)
+    p.note(470, 392, "c = 0, v = 1")
+    p.write("theory_speed_operations.svg")
+
+
+def positions(results):
+    """accepted_per_position against the powers of alpha, for some kinds of text."""
+    p = Picture(720, 420, "How many rounds accept more than i drafts: measured, and by independence")
+    entries = {(e["draft_kind"], e["temperature"], e["text"]): e for e in results["counts"]["alpha"]}
+    left = Axes(p, 50, 60, 340, 340, list(range(6)), FIFTHS)
+    left.titles("rounds that accept at least i drafts", "i")
+    right = Axes(p, 400, 60, 690, 340, list(range(6)), FIFTHS)
+    right.titles("of those where draft i is tested, accepted", "i")
+    shown = [("all", "circle", INK), ("stories", "square", BLUE), ("poems", "up", RED), ("recipes", "diamond", GREEN)]
+    for i, (text, shape, colour) in enumerate(shown):
+        e = entries.get(("llama", 1, text))
+        if e is None or not e["whole_rounds"]:
+            continue
+        alpha = e["whole_accepted"] / e["whole_tested"]
+        left.curve([(n / 10, alpha ** (n / 10)) for n in range(51)], colour, 1.5, dashed=True)
+        left.mark(0, 1, shape, colour)
+        right.curve([(1, alpha), (5, alpha)], colour, 1.5, dashed=True)
+        for n, (a, t) in enumerate(zip(e["accepted_at"], e["tested_at"])):
+            left.mark(n + 1, a / e["whole_rounds"], shape, colour, filled=True)
+            if t:
+                right.mark(n + 1, a / t, shape, colour, filled=True)
+        p.legend(66 + i * 110, 400, [(text, shape, colour)], filled=True, gap=12)
+    p.note(510, 404, "dashed: alpha to the i, and alpha")
+    p.write("theory_positions.svg")
+
+
+# --- chapter 6 ---
+
+DRAWN_K = {1: ("up", COLOURS[0]), 3: ("square", COLOURS[1]), 5: ("circle", COLOURS[2]), 8: ("down", COLOURS[3])}
+
+
+def size(part):
+    return f"{part['target_weight_bytes'] / 1e6:.0f} MB"
+
+
+def against_batch(p, left, part, title):
+    """Speedup against B."""
+    settings = [e for e in part["settings"] if e["spec_length"] in DRAWN_K]
+    most = max(max(e["measured"], e["formula"]) for e in settings)
+    unit = next(u for u in (0.25, 0.5, 1, 2, 5) if most / u <= 7)
+    axes = Axes(p, left, 74, left + 300, 320, [math.log2(b) for b in sorted({e["batch"] for e in settings})],
+                [i * unit for i in range(math.ceil(most / unit) + 1)], x_name=lambda x: str(round(2 ** x)))
+    axes.titles(title, "B, requests in a batch")
+    axes.level(1, INK, 1.5)
+    for K, style in DRAWN_K.items():
+        row = sorted((e for e in settings if e["spec_length"] == K), key=lambda e: e["batch"])
+        axes.curve([(math.log2(e["batch"]), e["formula"]) for e in row], style[1], 1, dashed=True)
+        axes.series([(math.log2(e["batch"]), e["measured"]) for e in row], *style)
+
+
+def sweep(results):
+    p = Picture(760, 420, "Speedup against the size of the batch")
+    p.note(50, 30, "Speedup over a batch without speculation", 14, INK, bold=True)
+    against_batch(p, 50, results["pair"], f"embedded pair, {size(results['pair'])}")
+    against_batch(p, 430, results["memory"], f"random weights, {size(results['memory'])}, every draft right")
+    for i, (K, (shape, colour)) in enumerate(DRAWN_K.items()):
+        x = 50 + 88 * i
+        p.line([(x, 390), (x + 26, 390)], colour, 2)
+        p.legend(x + 13, 390, [(f"K = {K}", shape, colour)], gap=19)
+    p.line([(430, 390), (456, 390)], INK, 1, dashed=True)
+    p.note(462, 394, "by formula, with the measured alpha, c and v", colour=INK)
+    p.write("06_sweep.svg")
+
+
+def passes(part):
+    """(rows, time over that of one row): means over the settings with as many rows, but for the ends of texts, where
+    requests draft less."""
+    groups = {}
+    for e in part["settings"]:
+        groups.setdefault(e["batch"] * (e["spec_length"] + 1), []).append((e["rows"], e["verify_ms"]))
+    means = [tuple(statistics.mean(column) for column in zip(*groups[rows])) for rows in sorted(groups)]
+    return [(rows, time / means[0][1]) for rows, time in means]
+
+
+def rows(results):
+    """What a pass of the target costs, by its rows."""
+    p = Picture(760, 430, "Time of a pass of the target against its rows")
+    curves = {name: passes(results[name]) for name in ("pair", "memory")}
+    most = math.ceil(math.log2(max(time for curve in curves.values() for _, time in curve)))
+    axes = Axes(p, 60, 54, 560, 360, list(range(10)), list(range(most + 1)), lambda x: str(2 ** x), lambda y: str(2 ** y))
+    axes.titles("a pass over r rows, in passes over one row", "r = B (K + 1), rows")
+    corner = min(axes.x1, axes.y1)
+    axes.curve([(0, 0), (corner, corner)], SOFT, 1, dashed=True)
+    styles = (("pair", "embedded target", "circle", BLUE), ("memory", "random weights", "square", RED))
+    for name, _, *style in styles:
+        axes.series([(math.log2(r), max(0, math.log2(time))) for r, time in curves[name]], *style, 1.5)
+    for y, (name, *style) in zip((110, 150), styles):
+        p.legend(586, y, [style])
+        p.note(600, y + 19, size(results[name]), 11)
+    p.note(60, 420, "Flat: rows are free, the weights are what is waited for. Along the dashes: each row costs a pass.")
+    p.write("06_rows.svg")
+
+
+# --- chapter 7 ---
+
+DRAFTERS = [("fixed 3", "K = 3", "square", SOFT), ("gain", "gain", "circle", BLUE),
+            ("confidence", "confidence", "up", PURPLE), ("lookup, else model", "lookup, else model", "diamond", GREEN),
+            ("bigram below", "bigram below", "down", RED)]
+
+
+def by_text(p, left, shape, totals):
+    """Gains on each kind of text, with the oracle's line above them."""
+    chosen = [totals[name] for name, *_ in DRAFTERS] + [totals["oracle"]]
+    top = math.ceil(2 * max(gain(kinds[kind]) for kinds in chosen for kind in KINDS)) / 2
+    axes = Axes(p, left, 74, left + 310, 330, [-0.5, len(KINDS) - 0.5], [i / 2 for i in range(round(2 * top) + 1)],
+                lambda x: "", lambda y: f"{y:g}")
+    axes.titles(f"speedup over plain decoding, {PAIRS[shape]}", "")
+    axes.level(1)
+    for i, kind in enumerate(KINDS):
+        best = gain(totals["oracle"][kind])
+        axes.curve([(i - 0.45, best), (i + 0.45, best)], INK, 2.5)
+        for n, (name, _, *style) in enumerate(DRAFTERS):
+            axes.mark(i + 0.15 * (n - 2), gain(totals[name][kind]), *style)
+        p.text(axes.x(i), axes.bottom + (16 if i % 2 == 0 else 31), kind, 11)
+
+
+def what_it_gains(counts):
+    p = Picture(760, 430, "Speedup of ways to draft on eight kinds of text, with the oracle's line")
+    p.note(50, 30, "Each mark is a way to draft, each line the oracle of the draft model", 14, INK, bold=True)
+    for left, shape in ((50, "134m"), (430, "3b")):
+        by_text(p, left, shape, counts["totals"][shape])
+    x = 50
+    for _, words, *style in DRAFTERS:
+        p.legend(x + 5, 396, [(words, *style)], gap=11)
+        x += 44 + 7 * len(words)
+    p.line([(x, 396), (x + 20, 396)], INK, 2.5)
+    p.note(x + 26, 400, "oracle", colour=INK)
+    p.write("07_what_it_gains.svg")
+
+
+# --- chapter 8 ---
+
+def emitted_against_nodes(counts):
+    p = Picture(760, 420, "Tokens per round against nodes per round, for chains and trees")
+    p.note(50, 30, "Tokens that a greedy round emits, all kinds of text of the embedded pair", 14, INK, bold=True)
+    axes = Axes(p, 70, 60, 560, 340, list(range(7)), list(range(8)), lambda power: f"{2 ** power}")
+    axes.titles("", "nodes per round")
+
+    def points(names):
+        return [(math.log2(nodes_per_round(shape)), emitted_per_round(shape)) for shape in map(counts["shapes"].get, names)]
+
+    def of(levels, family):
+        names = [name for name in counts["shapes"] if re.fullmatch(rf"{family}:\d+ of {levels}", name)]
+        return points([f"chain of {levels}", *sorted(names, key=lambda name: int(re.findall(r"\d+", name)[0]))])
+
+    for levels in (3, 5, 10):
+        axes.series(of(levels, "best"), "circle", BLUE)
+        axes.series(of(levels, "grow"), "up", RED)
+        x, y = of(levels, "grow")[-1]
+        p.note(axes.x(x) + 10, axes.y(y) + 4, f"{levels} levels", 11)
+    axes.series(points([f"chain of {levels}" for levels in (1, 2, 3, 4, 5, 6, 8, 10)]), "square", INK)
+    p.legend(640, 86, [("chains", "square", INK), ("best trees", "circle", BLUE), ("grown trees", "up", RED)])
+    p.write("08_tokens_per_round.svg")
+
+
+def main():
+    results, batches = read("results.json"), read("batch.json")
+    emitted(results)
+    best_k()
+    tokens_and_costs()
+    speed_operations()
+    positions(results)
+    sweep(batches)
+    rows(batches)
+    what_it_gains(read("adaptive.json")["counts"])
+    emitted_against_nodes(read("trees.json"))
+
+
+if __name__ == "__main__":
+    main()
