@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "common/base/error.h"
+#include "common/base/message.h"
 #include "common/base/streams.h"
 
 namespace specdec {
@@ -19,7 +20,7 @@ void check_failed_with(const char* file, int line, const char* condition, fmt::s
 }
 
 void fail_with(fmt::string_view format, fmt::format_args args) {
-  throw Error(fmt::vformat(format, args));
+  throw Error(as_message(fmt::vformat(format, args)));
 }
 
 }  // namespace specdec

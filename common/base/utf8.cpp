@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include <fmt/format.h>
+#include "common/base/message.h"
 
 namespace specdec {
 namespace {
@@ -111,23 +111,8 @@ std::string_view trim_like_python(std::string_view text) {
 }
 
 std::string in_quotes(std::string_view text) {
-  constexpr std::size_t kLongest = 60;
-  std::string out = "\"";
-  std::size_t offset = 0;
-  while (offset < text.size() && out.size() < kLongest) {
-    const Utf8Step step = next_utf8(text.substr(offset));
-    if (step.kind != Utf8Step::Kind::kCharacter) {
-      out += kReplacement;
-    } else if (step.character == '\n') {
-      out += "\\n";
-    } else if (step.character < 0x20 || (step.character >= 0x7F && step.character < 0xA0)) {
-      out += fmt::format("\\u{:04x}", static_cast<unsigned>(step.character));
-    } else {
-      out += text.substr(offset, step.length);
-    }
-    offset += step.length;
-  }
-  return out + (offset < text.size() ? "...\"" : "\"");
+  constexpr std::size_t kLongest = 59;
+  return '"' + one_line(text, kLongest) + '"';
 }
 
 void LossyUtf8::push(std::string_view bytes, std::string& out) {

@@ -10,6 +10,7 @@
 #include "common/base/error.h"
 #include "common/base/json.h"
 #include "common/base/mapped_file.h"
+#include "common/base/message.h"
 #include "common/base/output_file.h"
 #include "common/run_stats.h"
 
@@ -124,7 +125,7 @@ CostProfile stored_profile(const ProfileFile& file, const Json& key,
       note(fmt::format("{} was measured for {}; it is measured anew", name, other));
     } catch (const Error& error) {
       if (file.named) throw;
-      note(fmt::format("{}; it is measured anew", error.what()));
+      note(fmt::format("{}; it is measured anew", message_of(error)));
     }
   }
   if (file.named) OutputFile::require_writable(file.path);
@@ -139,7 +140,7 @@ CostProfile stored_profile(const ProfileFile& file, const Json& key,
     write(file.path, profile);
   } catch (const std::exception& error) {
     profile.source = "measured now, not kept";
-    note(fmt::format("the cost profile is not kept: {}", error.what()));
+    note(fmt::format("the cost profile is not kept: {}", message_of(error)));
   }
   return profile;
 }

@@ -1,9 +1,11 @@
 
+#include <cmath>
 #include <limits>
 
 #include "common/base/check.h"
 #include "common/base/json.h"
 #include "common/base/mapped_file.h"
+#include "common/base/number_range.h"
 #include "common/base/output_file.h"
 #include "kernels/cuda_support.h"
 #include "tests/test_support.h"
@@ -15,6 +17,28 @@ TEST(CheckTest, AbortsAndSaysWhatWasExpected) {
   SPECDEC_CHECK(1 + 1 == 2, "arithmetic");
   EXPECT_DEATH(SPECDEC_CHECK(1 > 2, "two, not {}", 1),
                "base_test.cpp:[0-9]+: broken invariant: 1 > 2 does not hold; expected two, not 1");
+}
+
+TEST(ErrorTest, MessagesAreOneLineWhateverTheyQuote) {
+  EXPECT_ERROR(fail("{}: no", "a\nb\x1b[2J\xff"), "a\\nb\\u001b[2J\xEF\xBF\xBD: no");
+  const std::string megabytes(5 << 20, '\x07');
+  const std::string message = error_message([&] { fail("{}: do this", megabytes); });
+  EXPECT_LT(message.size(), 3000u);
+  EXPECT_THAT(message, ::testing::EndsWith(": do this"));
+}
+
+TEST(NumberRangeTest, SaysWhatItHas) {
+  const NumberRange any, half_open{.lowest = 0, .highest = 1, .below_highest = true};
+  const NumberRange probability{
+      .lowest = 0, .highest = 1, .above_lowest = true, .remark = "1: all"};
+  EXPECT_EQ(any.words(), "a number");
+  EXPECT_EQ(half_open.words(), "a number of at least 0 and below 1");
+  EXPECT_EQ(probability.words(), "a number above 0 and at most 1 (1: all)");
+  EXPECT_EQ(NumberRange{.highest = 2}.words(), "a number of at most 2");
+  EXPECT_TRUE(half_open.has(0) && !half_open.has(1) && !half_open.has(-1e-300));
+  EXPECT_TRUE(!probability.has(0) && probability.has(1) && !probability.has(1.0000001));
+  for (const double bad : {std::nan(""), HUGE_VAL, -HUGE_VAL}) EXPECT_FALSE(any.has(bad));
+  EXPECT_ERROR(check_range(half_open, 1, "--x"), "--x is 1; it takes a number of at least 0 and");
 }
 
 TEST(JsonTest, ErrorsNameTheFileAndThePlace) {
