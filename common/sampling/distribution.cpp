@@ -8,6 +8,7 @@
 
 #include "common/base/check.h"
 #include "common/base/error.h"
+#include "common/sampling/sampling_ranges.h"
 #include "kernels/cpu/softmax.h"
 
 namespace specdec {
@@ -33,10 +34,7 @@ double total_of(std::span<const double> probs) {
 }  // namespace
 
 void check_temperature(double temperature, std::string_view option) {
-  if (!(temperature >= 0 && temperature < kInfinity)) {
-    fail("{} is {}; it takes a number of at least 0 (0: always the likeliest token)", option,
-         temperature);
-  }
+  check_range(kTemperatures, temperature, option);
 }
 
 void check_sampling_options(const SamplingOptions& options) {
@@ -44,13 +42,8 @@ void check_sampling_options(const SamplingOptions& options) {
   if (options.top_k < 0) {
     fail("--top-k is {}; it takes a number of tokens (0: no limit)", options.top_k);
   }
-  if (!(options.top_p > 0 && options.top_p <= 1)) {
-    fail("--top-p is {}; it takes a number above 0 and at most 1 (1: no limit)", options.top_p);
-  }
-  if (!(options.repetition_penalty > 0 && options.repetition_penalty < kInfinity)) {
-    fail("--repetition-penalty is {}; it takes a number above 0 (1: no penalty)",
-         options.repetition_penalty);
-  }
+  check_range(kTopPs, options.top_p, "--top-p");
+  check_range(kRepetitionPenalties, options.repetition_penalty, "--repetition-penalty");
 }
 
 SamplingScratch::SamplingScratch(int vocab_size)
@@ -67,7 +60,7 @@ SamplingScratch::SamplingScratch(int vocab_size)
 class SamplingPipeline {
  public:
   SamplingPipeline(SamplingScratch& scratch, std::span<const float> logits, std::span<double> probs)
-      : scratch_(scratch), scores_(logits.first(probs.size())), probs_(probs) {}
+      : scratch_(scratch), logits_(logits), scores_(logits.first(probs.size())), probs_(probs) {}
 
   // Each score from the original logit, so that a token which occurs twice is penalised once.
   void penalise(std::span<const float> logits, std::span<const TokenId> history, double penalty) {
@@ -93,10 +86,17 @@ class SamplingPipeline {
     }
     if (std::isfinite(peak_)) return;
     const auto bad = std::ranges::find_if_not(scores_, [](float s) { return s < kInfinity; });
+    const std::ptrdiff_t token = bad - scores_.begin();
+    if (const float logit = logits_[static_cast<std::size_t>(token)]; std::isfinite(logit)) {
+      fail(
+          "there is nothing to sample from: the repetition penalty makes the logit {} of token {} "
+          "infinite",
+          logit, token);
+    }
     fail(
         "there is nothing to sample from: the logit of token {} is {}; the model's weights may be "
         "damaged",
-        bad - scores_.begin(), *bad);
+        token, *bad);
   }
 
   // All to the largest score, the lowest id among equals.
@@ -272,6 +272,7 @@ class SamplingPipeline {
   }
 
   SamplingScratch& scratch_;
+  std::span<const float> logits_;  // [V], as the model made them
   std::span<const float> scores_;  // [n]
   std::span<double> probs_;        // [n]
   float peak_ = 0;

@@ -238,7 +238,7 @@ class BadInputTest(ProgramTest):
                               "--max-context", "8")
             self.expect_error("beyond the model's 2048 positions", stage, "--max-context", "4096")
             for value in ("0", "-1", "many", "1.5", "9999999999"):
-                self.expect_error(f"--max-new-tokens is '{value}'; it takes a whole number from 1 to 1073741824", stage,
+                self.expect_error(f'--max-new-tokens is "{value}"; it takes a whole number from 1 to 1073741824', stage,
                                   f"--max-new-tokens={value}")
             self.expect_error("--stop: the text is empty", stage, "--stop", "")
 

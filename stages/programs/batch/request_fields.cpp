@@ -18,8 +18,8 @@ class FieldReader {
 
   void operator()(bool* value) const { *value = *line_.boolean(key_); }
   void operator()(const Integer& value) const { *value.number = integer_in(value.range); }
-  void operator()(double* value) const { *value = *line_.number(key_); }
-  void operator()(std::optional<double>* value) const { *value = line_.number(key_); }
+  void operator()(const Number& value) const { value.set(number_in(value.range)); }
+  void operator()(const OptionalNumber& value) const { value.set(number_in(value.range)); }
   void operator()(std::string* value) const { *value = some_text(line_, key_); }
 
   void operator()(const IntegerOrAuto& value) const {
@@ -86,6 +86,12 @@ class FieldReader {
       fail("{}: {} is {}; it takes a whole number from {} to {}", line_.name(), key_, number,
            range.lowest, range.highest);
     }
+    return number;
+  }
+
+  double number_in(const NumberRange& range) const {
+    const double number = *line_.number(key_);
+    check_range(range, number, fmt::format("{}: {}", line_.name(), key_));
     return number;
   }
 

@@ -13,6 +13,7 @@
 
 #include "common/base/error.h"
 #include "common/base/memory.h"
+#include "common/base/message.h"
 #include "common/base/streams.h"
 #include "stages/programs/run/process.h"
 
@@ -53,13 +54,11 @@ class OptionAdder {
 
   CLI::Option* operator()(std::uint64_t* value) const { return with_default(*value, add_parsed()); }
 
-  CLI::Option* operator()(double* value) const {
-    return with_default(*value, app_.add_option(name_, *value, help_));
+  CLI::Option* operator()(const Number& value) const {
+    return with_default(*value.number, add_parsed());
   }
 
-  CLI::Option* operator()(std::optional<double>* value) const {
-    return app_.add_option(name_, *value, help_);
-  }
+  CLI::Option* operator()(const OptionalNumber&) const { return add_parsed(); }
 
   CLI::Option* operator()(std::string* value) const { return with_default(*value, add_parsed()); }
 
@@ -157,10 +156,37 @@ void check_values(const CommandLine& line, std::span<const std::string> argument
   }
 }
 
+// The arguments as the parser wants them: the last one first. Of "--report= --quiet" it would take
+// --quiet for the value, so that an empty value becomes an argument of its own.
+std::vector<std::string> for_parser(const CommandLine& line,
+                                    std::span<const std::string> arguments) {
+  std::vector<std::string> result;
+  for (const std::string& argument : arguments) {
+    const std::size_t end = argument.size() - argument.ends_with('=');
+    const Option* option = find_option(line.options, std::string_view(argument).substr(0, end));
+    if (option == nullptr || end == argument.size()) {
+      result.push_back(argument);
+      continue;
+    }
+    if (option->value_name().empty()) fail("{} takes no value", option->name());
+    result.insert(result.end(), {std::string(option->name()), ""});
+  }
+  std::ranges::reverse(result);
+  return result;
+}
+
+void parse(CLI::App& app, const CommandLine& line, std::span<const std::string> arguments) {
+  add_all(app, line);
+  check_values(line, arguments);
+  app.parse(for_parser(line, arguments));
+}
+
 // Parses, and runs the body unless --help or --version was asked for.
-int parse_and_run(CLI::App& app, int argc, char** argv, const std::function<int()>& body) {
+int parse_and_run(const CommandLine& line, std::span<const std::string> arguments,
+                  const std::function<int()>& body) {
+  CLI::App app(line.description, line.program);
   try {
-    app.parse(argc, argv);
+    parse(app, line, arguments);
   } catch (const CLI::Success& asked) {
     return app.exit(asked);
   }
@@ -169,12 +195,9 @@ int parse_and_run(CLI::App& app, int argc, char** argv, const std::function<int(
 
 }  // namespace
 
-void parse(const CommandLine& line, std::vector<std::string> arguments) {
+void parse(const CommandLine& line, const std::vector<std::string>& arguments) {
   CLI::App app;
-  add_all(app, line);
-  check_values(line, arguments);
-  std::ranges::reverse(arguments);  // as CLI11 wants them
-  app.parse(arguments);
+  parse(app, line, arguments);
 }
 
 std::string help(const CommandLine& line) {
@@ -186,14 +209,11 @@ std::string help(const CommandLine& line) {
 int run_program(const CommandLine& line, int argc, char** argv, const std::function<int()>& body) {
   guard_process();
   const auto complain = [&](const std::string& message) -> int {
-    say("{}: {}\n", line.program, message);
+    say("{}: {}\n", line.program, as_message(message));
     return kBadInput;
   };
   try {
-    CLI::App app(line.description, line.program);
-    add_all(app, line);
-    check_values(line, std::vector<std::string>(argv + 1, argv + argc));
-    const int code = parse_and_run(app, argc, argv, body);
+    const int code = parse_and_run(line, std::vector<std::string>(argv + 1, argv + argc), body);
     flush_stdout();
     return code;
   } catch (const CLI::ParseError& error) {
@@ -204,11 +224,11 @@ int run_program(const CommandLine& line, int argc, char** argv, const std::funct
                     "or a smaller --spec-length or --max-batch, needs less",
                     memory_left(error)));
   } catch (const std::system_error& error) {
-    if (std::ferror(stdout) == 0) return complain(error.what());
+    if (std::ferror(stdout) == 0) return complain(message_of(error));
     if (error.code() == std::errc::broken_pipe) return kGood;  // its reader has seen enough
     return complain(fmt::format("standard output cannot be written: {}", error.code().message()));
   } catch (const std::exception& error) {
-    return complain(error.what());
+    return complain(message_of(error));
   }
 }
 

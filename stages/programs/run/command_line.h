@@ -20,7 +20,7 @@ struct CommandLine {
 // Sets the variables of the options that are given.
 // Throws Error or another std::exception with one line: what there is no option for, what an option
 // does not take, what excludes each other.
-void parse(const CommandLine& line, std::vector<std::string> arguments);
+void parse(const CommandLine& line, const std::vector<std::string>& arguments);
 
 std::string help(const CommandLine& line);
 

@@ -5,6 +5,7 @@
 
 #include "common/base/check.h"
 #include "common/base/error.h"
+#include "common/base/utf8.h"
 #include "stages/programs/run/stages.h"
 
 namespace specdec {
@@ -33,7 +34,9 @@ struct TextSetter {
       const std::size_t end = std::min(text.find(',', start), text.size());
       const std::string_view number = text.substr(start, end - start);
       const auto id = parse_number<TokenId>(number);
-      if (!id) fail("{}: '{}' is not a token id; give ids as 1,2,3", option.name(), number);
+      if (!id) {
+        fail("{}: {} is not a token id; give ids as 1,2,3", option.name(), in_quotes(number));
+      }
       ids->push_back(*id);
       start = end + 1;
     }
@@ -48,7 +51,7 @@ struct TextSetter {
   void operator()(std::uint64_t* value) const {
     const auto number = parse_number<std::uint64_t>(text);
     if (!number) {
-      fail("{} is '{}'; it takes a whole number from 0 to 2^64 - 1", option.name(), text);
+      fail("{} is {}; it takes a whole number from 0 to 2^64 - 1", option.name(), in_quotes(text));
     }
     *value = *number;
   }
@@ -56,11 +59,14 @@ struct TextSetter {
   void operator()(const Integer& value) const {
     const auto number = parse_number<int>(text);
     if (!number || !value.range.has(*number)) {
-      fail("{} is '{}'; it takes a whole number from {} to {}", option.name(), text,
+      fail("{} is {}; it takes a whole number from {} to {}", option.name(), in_quotes(text),
            value.range.lowest, value.range.highest);
     }
     *value.number = *number;
   }
+
+  void operator()(const Number& value) const { value.set(number_in(value.range)); }
+  void operator()(const OptionalNumber& value) const { value.set(number_in(value.range)); }
 
   void operator()(const IntegerOrAuto& value) const {
     const std::string why = why_no_value(option, stage, option.name(), text);
@@ -68,7 +74,7 @@ struct TextSetter {
     *value.is_auto = text == "auto";
     const auto number = *value.is_auto ? value.automatic : parse_number<int>(text);
     if (!number || !value.range.has(*number)) {
-      fail("{} is '{}'; it takes a whole number from {} to {}{}", option.name(), text,
+      fail("{} is {}; it takes a whole number from {} to {}{}", option.name(), in_quotes(text),
            value.range.lowest, value.range.highest,
            option.has_value(stage, "auto") ? ", or auto" : "");
     }
@@ -84,6 +90,14 @@ struct TextSetter {
   template <typename Other>
   void operator()(const Other&) const {
     SPECDEC_CHECK(false, "a value of {} that is set from its text", option.name());
+  }
+
+ private:
+  double number_in(const NumberRange& range) const {
+    const auto number = parse_number<double>(text);
+    if (!number) fail("{} is {}; it takes {}", option.name(), in_quotes(text), range.words());
+    check_range(range, *number, option.name());
+    return *number;
   }
 };
 

@@ -9,6 +9,7 @@
 #include <variant>
 #include <vector>
 
+#include "common/base/number_range.h"
 #include "common/base/token_id.h"
 #include "stages/programs/run/choices.h"
 
@@ -28,6 +29,21 @@ struct IntegerRange {
 struct Integer {
   int* number;
   IntegerRange range = {};
+};
+
+struct Number {
+  double* number;
+  NumberRange range;
+
+  void set(double value) const { *number = value; }
+};
+
+// A number that may be missing.
+struct OptionalNumber {
+  std::optional<double>* number;
+  NumberRange range;
+
+  void set(double value) const { *number = value; }
 };
 
 // A number, or the word "auto", which stands for the number `automatic`. A number counts as given
@@ -65,7 +81,7 @@ OneOf one_of(Enum* variable) {
 
 // What an option takes, and the variable that it sets. The variable's value before is the default.
 using OptionValue =
-    std::variant<bool*, Integer, IntegerOrAuto, std::uint64_t*, double*, std::optional<double>*,
+    std::variant<bool*, Integer, IntegerOrAuto, std::uint64_t*, Number, OptionalNumber,
                  std::string*, GivenText, std::vector<std::string>*, std::vector<TokenId>*, OneOf>;
 
 struct Stages {

@@ -4,6 +4,7 @@
 
 #include "common/base/error.h"
 #include "common/inflation/inflated_config.h"
+#include "common/sampling/sampling_ranges.h"
 
 // Every option is declared here, and nowhere else: what it takes, the words of --help, the stages
 // that have it, and whether a line of --requests has it, too.
@@ -191,9 +192,9 @@ Options adaptive_options(RunOptions& o) {
       {"--min-spec-length K", "the least K of entropy and schedule",
        Integer{&o.min_spec_length, kSpecLengths}, each},
       {"--confidence X", "confidence: end a round's drafts where no token has probability X",
-       &o.confidence, each},
+       Number{&o.confidence, {.lowest = 0, .highest = 1}}, each},
       {"--entropy-smoothing X", "entropy: weight of earlier rounds in a running mean, below 1",
-       &o.entropy_smoothing, each},
+       Number{&o.entropy_smoothing, {.lowest = 0, .highest = 1, .below_highest = true}}, each},
       {"--cost-profile FILE",
        "the costs of passes that every way to choose K but fixed uses; measured and written if "
        "there is no such file",
@@ -260,21 +261,24 @@ Options sampling_options(RunOptions& o) {
   OptionTraits of_chains = each;
   of_chains.stages.last = kFirstTreeStage - 1;
   return {
-      {"--temperature X", "0: always the likeliest token", &o.sampling.temperature, each},
-      {"--top-k N", "sample from the N likeliest tokens; 0: from all", Integer{&o.sampling.top_k},
-       each},
+      {"--temperature X", "0: always the likeliest token",
+       Number{&o.sampling.temperature, kTemperatures}, each},
+      {"--top-k N", "sample from the N likeliest tokens; 0: from all",
+       Integer{&o.sampling.top_k, {.lowest = 0}}, each},
       {"--top-p X", "sample from the likeliest tokens that together have probability X",
-       &o.sampling.top_p, each},
+       Number{&o.sampling.top_p, kTopPs}, each},
       {"--repetition-penalty X", "make tokens of the text less likely; 1: off",
-       &o.sampling.repetition_penalty, each},
+       Number{&o.sampling.repetition_penalty, kRepetitionPenalties}, each},
       {"--seed N", "the seed of all random numbers", &o.seed, each},
-      {"--draft-temperature X", "the draft's temperature", &o.draft_temperature, of_draft},
+      {"--draft-temperature X", "the draft's temperature",
+       OptionalNumber{&o.draft_temperature, kTemperatures}, of_draft},
       {"--acceptance RULE",
        "how drafted tokens are judged: rejection, at-least, non-iterative, "
        "sample-and-match, one-hot, coupled; lossy: residual-skipped",
        &o.acceptance, of_chains},
       {"--lenience X", "lossy: accept tokens up to 1/X times as often as the target allows; 1: off",
-       &o.lenience, of_chains},
+       Number{&o.lenience, {.lowest = 0, .highest = 1, .above_lowest = true, .remark = "1: none"}},
+       of_chains},
   };
 }
 
@@ -362,13 +366,6 @@ void check_draft_length(const RunOptions& options) {
   const int most = largest_spec_length(options), least = options.min_spec_length;
   if (how != DraftLength::kFixed && least > most) {
     fail("--min-spec-length is {}; it must not exceed --spec-length, {}", least, most);
-  }
-  if (!(options.confidence >= 0 && options.confidence <= 1)) {
-    fail("--confidence is {}; it takes a probability from 0 to 1", options.confidence);
-  }
-  if (!(options.entropy_smoothing >= 0 && options.entropy_smoothing < 1)) {
-    fail("--entropy-smoothing is {}; it takes a number from 0 to below 1",
-         options.entropy_smoothing);
   }
 }
 

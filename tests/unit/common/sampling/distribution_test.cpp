@@ -269,8 +269,8 @@ TEST(DistributionTest, RowsThatAreNoNumbersAreErrors) {
     EXPECT_EQ(message(std::vector<float>(4, kMinusInfinity)),
               "there is nothing to sample from: every logit is minus infinity");
   }
-  EXPECT_ERROR(probs_of({1, 2}, {.temperature = 1, .repetition_penalty = 1e-320}, {1}),
-               "the logit of token 1 is inf");
+  EXPECT_ERROR(probs_of({1, 2e38f}, {.temperature = 1, .repetition_penalty = 0.5}, {1}),
+               "the repetition penalty makes the logit 2e+38 of token 1 infinite");
 }
 
 TEST(DistributionTest, OptionsOutOfRangeAreErrors) {
@@ -285,11 +285,17 @@ TEST(DistributionTest, OptionsOutOfRangeAreErrors) {
   EXPECT_EQ(message({.top_k = -3}), "--top-k is -3; it takes a number of tokens (0: no limit)");
   EXPECT_EQ(message({.top_p = 0}),
             "--top-p is 0; it takes a number above 0 and at most 1 (1: no limit)");
-  EXPECT_EQ(message({.repetition_penalty = 0}),
-            "--repetition-penalty is 0; it takes a number above 0 (1: no penalty)");
+  EXPECT_EQ(
+      message({.repetition_penalty = 0}),
+      "--repetition-penalty is 0; it takes a number of at least 0.001 and at most 1000 (1: no "
+      "penalty)");
   for (const double bad : {nan, infinity, -infinity, -1e-9}) {
     EXPECT_THAT(message({.temperature = bad}), ::testing::StartsWith("--temperature is "));
     EXPECT_THAT(message({.top_p = bad}), ::testing::StartsWith("--top-p is "));
+    EXPECT_THAT(message({.repetition_penalty = bad}),
+                ::testing::StartsWith("--repetition-penalty is "));
+  }
+  for (const double bad : {9e-4, 1e-308, 1001.0, 1e308}) {
     EXPECT_THAT(message({.repetition_penalty = bad}),
                 ::testing::StartsWith("--repetition-penalty is "));
   }

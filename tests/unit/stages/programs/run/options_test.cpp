@@ -116,13 +116,73 @@ TEST(OptionsTest, AnAutoOfALaterStageNamesTheStage) {
     return error_message([&] { set_from_text(option, stage, text); });
   };
   EXPECT_EQ(refusal_in(3, "auto"), "this stage has no --length auto; 04_greedy_speculation has it");
-  EXPECT_EQ(refusal_in(3, "10"), "--length is '10'; it takes a whole number from 1 to 9");
+  EXPECT_EQ(refusal_in(3, "10"), R"(--length is "10"; it takes a whole number from 1 to 9)");
   EXPECT_EQ(number, 5);
-  EXPECT_EQ(refusal_in(4, "10"), "--length is '10'; it takes a whole number from 1 to 9, or auto");
+  EXPECT_EQ(refusal_in(4, "10"),
+            R"(--length is "10"; it takes a whole number from 1 to 9, or auto)");
   EXPECT_EQ(refusal_in(4, "auto"), "");
   EXPECT_EQ(std::pair(number, is_auto), std::pair(7, true));
   EXPECT_EQ(refusal_in(4, "2"), "");
   EXPECT_EQ(std::pair(number, is_auto), std::pair(2, false));
+}
+
+TEST(OptionsTest, AnEmptyValueIsEmpty) {
+  for (const std::string_view name : kStages) {
+    const int stage = stage_number(name);
+    if (stage == 0) continue;
+    RunOptions options;
+    for (const Option& option : options_of_stage(stage, options)) {
+      const std::string empty = std::string(option.name()) + "=";
+      const std::string why = refusal(stage, {empty, "--explain"});
+      if (option.value_name().empty()) {
+        EXPECT_EQ(why, fmt::format("{} takes no value", option.name()));
+      } else if (why.empty()) {  // texts that are given, and checked when they are used
+        EXPECT_TRUE(parse(stage, {empty, "--explain"}).explain) << name << " " << empty;
+      } else {
+        EXPECT_THAT(why, HasSubstr(option.name())) << name;
+        EXPECT_THAT(why, Not(HasSubstr("explain"))) << name;
+      }
+    }
+  }
+  EXPECT_EQ(refusal(4, {"--report=", "--quiet"}), "--report is empty; it takes FILE");
+  EXPECT_EQ(refusal(5, {"--top-p=", "--quiet"}),
+            R"(--top-p is ""; it takes a number above 0 and at most 1 (1: no limit))");
+  const RunOptions options = parse(4, {"--prompt=", "--quiet", "--stop=", "--ignore-eos"});
+  EXPECT_TRUE(options.has_prompt && options.quiet && options.ignore_eos);
+  EXPECT_EQ(options.prompt, "");
+  EXPECT_EQ(options.stop, std::vector<std::string>{""});
+  EXPECT_EQ(parse(4, {"--prompt", "a="}).prompt, "a=");
+}
+
+TEST(OptionsTest, NumbersHaveTheirRangesWhateverTheTemperature) {
+  const std::vector<std::pair<std::string, std::vector<std::string>>> bad = {
+      {"--temperature", {"-1", "nan", "inf", "1e400", "", "warm", "1 ", "-1e-9"}},
+      {"--draft-temperature", {"-1", "nan", "inf", "x"}},
+      {"--top-p", {"nan", "-0.5", "0", "2", "inf", "1.001"}},
+      {"--top-k", {"-1", "1.5", "nan"}},
+      {"--repetition-penalty", {"0", "-1", "nan", "inf", "1e-308", "1e308"}},
+      {"--lenience", {"0", "1.5", "nan"}},
+      {"--confidence", {"-0.1", "1.1", "nan"}},
+      {"--entropy-smoothing", {"-0.1", "1", "nan"}},
+  };
+  int refused = 0;
+  for (const std::string_view name : kStages) {
+    RunOptions options;
+    for (const auto& [option, values] : bad) {
+      if (find_option(options_of_stage(stage_number(name), options), option) == nullptr) continue;
+      for (const std::string& value : values) {
+        EXPECT_THAT(refusal(stage_number(name), {option, value, "--quiet"}),
+                    AllOf(HasSubstr(option + " is "), HasSubstr("; it takes a ")))
+            << name << " " << value;
+        refused++;
+      }
+    }
+  }
+  EXPECT_GT(refused, 100);
+  const RunOptions good = parse(7, {"--top-p", "1", "--repetition-penalty=0.5", "--confidence=1",
+                                    "--entropy-smoothing=0", "--draft-temperature=0"});
+  EXPECT_EQ(good.sampling.repetition_penalty, 0.5);
+  EXPECT_EQ(good.draft_temperature, 0);
 }
 
 TEST(OptionsTest, ChoicesAreThoseOfTheirNames) {
@@ -188,7 +248,7 @@ TEST(OptionsTest, SpecLengthIsANumber) {
     EXPECT_FALSE(parse(stage, {"--spec-length", "32"}).auto_spec_length);
     for (const char* bad : {"Auto", "auto5", "0", "33"}) {
       EXPECT_EQ(refusal(stage, {"--spec-length", bad}),
-                fmt::format("--spec-length is '{}'; it takes a whole number from 1 to 32", bad));
+                fmt::format("--spec-length is \"{}\"; it takes a whole number from 1 to 32", bad));
     }
     EXPECT_EQ(refusal(stage, {"--spec-length", "auto"}),
               "this stage has no --spec-length auto; 07_adaptive_drafting has it");
@@ -208,7 +268,7 @@ TEST(OptionsTest, SpecLengthOfStage7IsANumberOrAuto) {
   for (const char* bad : {"Auto", "auto5", "0", "33"}) {
     EXPECT_EQ(
         refusal(7, {"--spec-length", bad}),
-        fmt::format("--spec-length is '{}'; it takes a whole number from 1 to 32, or auto", bad));
+        fmt::format("--spec-length is \"{}\"; it takes a whole number from 1 to 32, or auto", bad));
   }
 }
 
