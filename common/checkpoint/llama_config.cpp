@@ -9,6 +9,13 @@ namespace {
 // Far beyond any model: what is refused here need not be tried first.
 constexpr int kMostLayers = 10'000;
 
+// Within these, no angle of RoPE and no norm can become infinite or NaN: beyond them, the logits
+// would, and the weights would be blamed.
+struct Limits {
+  double lowest, highest;
+};
+constexpr Limits kThetas{1, 1e30}, kScalings{1e-6, 1e10}, kEpsilons{1e-30, 1e3};
+
 int positive_integer(const JsonObject& config, const std::string& key, std::optional<int> value) {
   if (!value) config.fail_missing(key);
   if (*value < 1) fail("{}: {} is {}; it must be 1 or more", config.name(), key, *value);
@@ -16,9 +23,13 @@ int positive_integer(const JsonObject& config, const std::string& key, std::opti
 }
 
 double positive_number(const JsonObject& fields, const std::string& key,
-                       std::optional<double> value) {
+                       std::optional<double> value, Limits limits) {
   if (!value) fields.fail_missing(key);
   if (!(*value > 0)) fail("{}: {} is {}; it must be above 0", fields.name(), key, *value);
+  if (!(*value >= limits.lowest && *value <= limits.highest)) {
+    fail("{}: {} is {}; it must be from {} to {}", fields.name(), key, *value, limits.lowest,
+         limits.highest);
+  }
   return *value;
 }
 
@@ -75,7 +86,7 @@ void refuse_other_features(const JsonObject& config) {
 
 RopeScaling parse_llama3_scaling(const JsonObject& rope, int max_seq_len) {
   const auto positive = [&](const char* key) {
-    return positive_number(rope, key, rope.number(key));
+    return positive_number(rope, key, rope.number(key), kScalings);
   };
   RopeScaling scaling;
   scaling.factor = positive("factor");
@@ -83,8 +94,9 @@ RopeScaling parse_llama3_scaling(const JsonObject& rope, int max_seq_len) {
   scaling.high_freq_factor = positive("high_freq_factor");
   const char* original = "original_max_position_embeddings";
   scaling.original_max_seq_len =
-      positive_number(rope, original, rope.number(original).value_or(max_seq_len));
-  if (!(scaling.low_freq_factor < scaling.high_freq_factor)) {
+      positive_number(rope, original, rope.number(original).value_or(max_seq_len), kScalings);
+  const auto low = static_cast<float>(scaling.low_freq_factor);
+  if (!(low < static_cast<float>(scaling.high_freq_factor))) {
     fail("{}: low_freq_factor {} must be below high_freq_factor {}", rope.name(),
          scaling.low_freq_factor, scaling.high_freq_factor);
   }
@@ -105,8 +117,8 @@ void parse_rope(const JsonObject& config, LlamaConfig& result) {
   };
 
   const std::optional<JsonObject> rope = config.object(key);
-  result.rope_theta = positive_number(config, "rope_theta",
-                                      theta(rope ? rope->number("rope_theta") : std::nullopt));
+  result.rope_theta = positive_number(
+      config, "rope_theta", theta(rope ? rope->number("rope_theta") : std::nullopt), kThetas);
   if (!rope || rope->empty()) return;
   require_whole_heads(*rope);
   for (const char* layer_type : {"full_attention", "sliding_attention"}) {
@@ -180,8 +192,8 @@ LlamaConfig parse_llama_config(std::string_view text, const std::string& name) {
   result.head_dim = positive_integer(
       config, "head_dim", config.integer("head_dim").value_or(result.d_model / result.n_heads));
   check_heads(result, name);
-  result.rms_norm_eps =
-      positive_number(config, "rms_norm_eps", config.number("rms_norm_eps").value_or(1e-6));
+  result.rms_norm_eps = positive_number(config, "rms_norm_eps",
+                                        config.number("rms_norm_eps").value_or(1e-6), kEpsilons);
   parse_rope(config, result);
   result.tied_head = config.boolean("tie_word_embeddings").value_or(false);
   result.eos_ids = parse_eos_ids(config, result.vocab_size);
