@@ -8,14 +8,17 @@ import pathlib
 import pty
 import re
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
 import unittest
 
-from programs import ProgramTest, run_program, run_program_json
+from programs import ProgramTest, read_safetensors, run_program, run_program_json
 
 ALONE, BATCH, ADAPTIVE = "05_rejection_sampling", "06_batched_verification", "07_adaptive_drafting"
+TREES = "08_token_trees"
+FEW = ("--max-new-tokens", "4", "--ignore-eos")
 # Greedy and sampled, with speculation and without, ended by an eos, a stop text, the length.
 REQUESTS = [
     {"id": "greedy", "prompt": "Once, in the winter, Sunita came to York.", "max_new_tokens": 40},
@@ -37,6 +40,17 @@ REQUESTS = [
 ]
 COUNTERS = ("rounds", "drafted", "tested", "accepted", "emitted", "alpha", "acceptance_rate", "mean_round_acceptance",
             "mean_accepted_length", "accepted_per_position", "alpha_by_probability")
+
+
+def spoil_embedding(path, token):
+    """Makes a token's embedding NaN."""
+    dtype, (_, width), _ = read_safetensors(path)["model.embed_tokens.weight"]
+    assert dtype == "F32", dtype
+    data = bytearray(path.read_bytes())
+    size = struct.unpack("<Q", data[:8])[0]
+    begin = 8 + size + json.loads(data[8:8 + size])["model.embed_tokens.weight"]["data_offsets"][0] + 4 * width * token
+    data[begin:begin + 4 * width] = struct.pack("<f", float("nan")) * width
+    path.write_bytes(data)
 
 
 def run(*arguments, program=BATCH):
@@ -117,6 +131,28 @@ class BatchTest(unittest.TestCase):
             self.expect_alone(results)
             if "--no-prefix-cache" in arguments:
                 self.assertEqual(summary["prefix_tokens"], 0)
+
+    def test_a_request_that_fails_on_its_way_says_why(self):
+        """Also with --quiet, and where it is the only one."""
+        model = self.folder / "model"
+        shutil.copytree(GOLDEN / "checkpoints" / "untied", model)
+        spoil_embedding(model / "model.safetensors", token=7)
+        requests = self.folder / "spoilt.jsonl"
+        requests.write_text('{"prompt_ids": [1, 2]}\n{"prompt_ids": [7, 2], "id": "spoilt"}\n')
+        good = run("--target", model, "--draft-kind", "lookup", "--prompt-ids", "1,2", "--quiet", *FEW)[1]
+        for program in (BATCH, ADAPTIVE, TREES):
+            for how in ([], ["--quiet"], ["--output", "json"]):
+                code, text, errors = run("--target", model, "--draft-kind", "lookup", "--requests", requests, *FEW, *how,
+                                         program=program)
+                with self.subTest(program=program, how=how):
+                    self.assertEqual(code, 2)
+                    self.assertEqual(errors.count(f"{program}: request spoilt ({requests}:2) has failed: "), 1, errors)
+                    self.assertEqual(errors.count("\n") == 1, how != [], errors)
+                    if how != ["--output", "json"]:
+                        self.assertEqual(text, f"== 0\n{good}== spoilt\n\n")
+        code, text, errors = run("--target", model, "--draft-kind", "lookup", "--prompt-ids", "7,2", "--quiet", *FEW)
+        self.assertEqual((code, text), (2, "\n"))
+        self.assertIn("request 0 (the prompt) has failed: ", errors)
 
     def test_texts_stream(self):
         """A text comes out step by step: between the lines of --explain, in one pipe with them."""

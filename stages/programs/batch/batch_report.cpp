@@ -51,7 +51,6 @@ std::string line_about(const std::string& id, const RequestResult& result) {
     line += fmt::format("; {} of {} prompt tokens found", s.prefix_tokens, result.prompt_tokens);
   }
   if (s.preemptions > 0) line += fmt::format("; preempted {} times", s.preemptions);
-  if (!result.error.empty()) line += "; " + result.error;
   return line + "\n";
 }
 
@@ -124,16 +123,21 @@ void BatchReport::begin() {
   say_text(session_.announcement);
 }
 
-void BatchReport::refused(std::size_t place, const std::string& error) {
+// Whatever the options: --quiet is about what is no error.
+void BatchReport::complain(std::size_t place, std::string_view what, const std::string& error) {
   const QueuedRequest& queued = session_.queue[place];
   clear_progress();
-  say("{}: request {} ({}) is refused: {}\n", stage_name(session_.options.stage), queued.id,
-      queued.where, error);
+  say("{}: request {} ({}) {}: {}\n", stage_name(session_.options.stage), queued.id, queued.where,
+      what, error);
+  failed_++;
+}
+
+void BatchReport::refused(std::size_t place, const std::string& error) {
+  complain(place, "is refused", error);
   RequestResult result;
   result.finish_reason = FinishReason::kError;
   result.error = error;
   results_[place] = std::move(result);
-  failed_++;
   print_due();
 }
 
@@ -151,7 +155,7 @@ void BatchReport::after_step(const StepReport& report) {
 void BatchReport::take(RequestId id, std::size_t place) {
   RequestResult result = session_.engine.take_result(id);
   done_++;
-  if (result.finish_reason == FinishReason::kError) failed_++;
+  if (result.finish_reason == FinishReason::kError) complain(place, "has failed", result.error);
   if (people_ && session_.queue.size() > 1) {
     clear_progress();
     say_text(line_about(session_.queue[place].id, result));

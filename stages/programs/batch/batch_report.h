@@ -32,6 +32,7 @@ class BatchReport {
   int finish();
 
  private:
+  void complain(std::size_t place, std::string_view what, const std::string& error);
   void take(RequestId id, std::size_t place);
   void print_due();
   void print(std::size_t place);
