@@ -26,6 +26,7 @@ PASS, FAIL, ERROR, NOT_CHECKED = "pass", "fail", "error", "not checked"
 NOT_DONE = re.compile(r"task (\d+\.\d+): .*: not done yet")
 SHOWN = 10  # lines of what a program printed beside its facts
 LONGEST = 1 << 16  # characters of a fact's line
+DEEPEST = 32  # lists and objects in each other, of a fact's value
 
 
 @dataclass
@@ -69,11 +70,23 @@ def facts_of(text):
             entry = json.loads(line) if line.startswith('{"fact"') and len(line) <= LONGEST else None
         except (ValueError, RecursionError):
             entry = None
-        if isinstance(entry, dict) and set(entry) == {"fact", "value"}:
-            facts.append((str(entry["fact"]), entry["value"]))
+        if isinstance(entry, dict) and set(entry) == {"fact", "value"} and isinstance(entry["fact"], str):
+            facts.append((entry["fact"], within_depth(entry["value"])))
         else:
             others.append(line)
     return facts, others
+
+
+def within_depth(value):
+    """The value, or words that say that it is nested deeper than any that we expect: what looks at values is
+    recursive, and one program's facts must not end the marks of the others."""
+    level = [value]
+    for _ in range(DEEPEST):
+        level = [item for held in level if isinstance(held, (list, dict))
+                 for item in (held.values() if isinstance(held, dict) else held)]
+        if not level:
+            return value
+    return f"a value nested more than {DEEPEST} levels deep"
 
 
 def shown(value, most=60):
@@ -217,7 +230,7 @@ def json_facts(check, text):
         found = value
         for key in path.split("."):
             found = found.get(key) if isinstance(found, dict) else None
-        facts.append((path, found))
+        facts.append((path, within_depth(found)))
     return facts
 
 

@@ -6,9 +6,11 @@ it. So neither what is built nor what runs can find a solution. A file that does
 the assignment's own, in which its tasks are not done; so the tasks of the other files can still be
 graded.
 """
+import itertools
 import os
 import stat
 import sys
+from collections import deque
 from pathlib import Path
 
 from student import building, checks, course, grade, isolation, sandbox
@@ -63,17 +65,23 @@ def task_files(stage):
     return sorted({task.path for task in stage.tasks})
 
 
-def plain_files(folder):
+def plain_files(folder, wanted=()):
     """The files of a submission, as paths from its folder in their order, and notes on what was not
-    looked at. No link is followed."""
-    files, notes, left = [], [], [Path()]
+    looked at. No link is followed. Paths that are wanted are looked up in every folder, so that no
+    heap of other files hides them."""
+    files, notes, left, seen = set(), [], deque([Path()]), 0
     while left:
-        here = left.pop()
+        here = left.popleft()
+        files |= {here / path for path in wanted if is_plain(folder, here / path)}
+        if seen > MOST:
+            continue
         try:
-            entries = sorted(os.scandir(folder / here), key=lambda entry: entry.name)
+            with os.scandir(folder / here) as listing:
+                entries = sorted(itertools.islice(listing, MOST + 1 - seen), key=lambda entry: entry.name)
         except OSError as error:
             notes.append(f"{named(here)} cannot be read: {error.strerror}")
             continue
+        seen += len(entries)
         for entry in entries:
             path = here / entry.name
             if entry.is_dir(follow_symlinks=False):
@@ -83,10 +91,19 @@ def plain_files(folder):
                     notes.append(f"{named(Path(*path.parts[:3]))}/... has more than {DEEPEST} folders in each other: "
                                  "not looked at")
             elif entry.is_file(follow_symlinks=False):
-                files.append(path)
-        if len(files) + len(left) > MOST:
-            return sorted(files), [f"more than {MOST} files: the rest was not looked at"]
+                files.add(path)
+    if seen > MOST:
+        notes.insert(0, f"more than {MOST} files and folders: the rest was not looked at")
     return sorted(files), notes[:5]
+
+
+def is_plain(folder, path):
+    """Whether a path leads through folders to a plain file, and through no link."""
+    try:
+        modes = [os.lstat(folder / part).st_mode for part in (*reversed(path.parents), path)]
+    except OSError:
+        return False
+    return all(map(stat.S_ISDIR, modes[1:-1])) and stat.S_ISREG(modes[-1])
 
 
 def named(path):
@@ -105,7 +122,7 @@ def find(files, path):
 def read(folder, stage):
     """path -> text of the submitted files that count, and notes on the rest."""
     texts, found = {}, set()
-    files, notes = plain_files(folder)
+    files, notes = plain_files(folder, task_files(stage))
     for path in task_files(stage):
         place = find(files, path)
         if place is None:

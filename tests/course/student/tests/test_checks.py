@@ -88,6 +88,13 @@ class ChecksTest(unittest.TestCase):
         for script in ("".join(lines[:2]), GOOD + lines[2], lines[0] + GOOD, fact("score", 100) + GOOD, ""):
             self.assertEqual(self.run_check(script).status, checks.FAIL, script)
 
+    def test_values_nested_too_deep_are_wrong_and_no_more(self):
+        for depth in (checks.DEEPEST + 1, 300, 480, 700):
+            deep = fact("length after 3 drafts", 0).replace(":0}", ":" + "[" * depth + "]" * depth + "}")
+            self.assertIn("]]]", deep)
+            self.expect(deep, checks.FAIL, "nested more than 32 levels deep")
+        self.assertEqual(checks.within_depth({"a": [1, {"b": []}]}), {"a": [1, {"b": []}]})
+
     def test_its_own_stub_is_a_failure_and_anothers_is_not(self):
         stub = "echo 'task 4.{}: x: not done yet, see docs/04_x/3_y.md' >&2; exit 1\n"
         self.expect(stub.format(1), checks.FAIL, "task 4.1: x: not done yet, see docs/04_x/3_y.md")

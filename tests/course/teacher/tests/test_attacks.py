@@ -31,6 +31,12 @@ ATTACKS = {
                       "expected here"),
     "deep JSON": ("std::printf(\"{\\\"fact\\\": \\\"seed + 1\\\", \\\"value\\\": \");"
                   "for (int i = 0; i < 60000; i++) std::putchar('['); std::puts(\"\"); return 0;", "got 0, expected 2"),
+    **{f"JSON {depth} deep": (
+        "std::printf(\"{\\\"fact\\\": \\\"seed + 1\\\", \\\"value\\\": \");"
+        f"for (int i = 0; i < {depth}; i++) std::putchar('[');"
+        f"for (int i = 0; i < {depth}; i++) std::putchar(']'); std::puts(\"}}\"); return 0;",
+        "got \"a value nested more than 32 levels deep\", expected 2" + "|got 0, expected 2" * (depth > 900))
+       for depth in (33, 480, 700, 981)},
     "a huge number": ("std::printf(\"{\\\"fact\\\": \\\"seed + 1\\\", \\\"value\\\": 1e999}\\n\"); return 0;",
                       "got inf, expected 2"),
     "control characters": ("std::puts(\"\\x1b[2J \\\\ud800 ]]> \\x01\"); return 0;", "got 0, expected 2"),
@@ -315,6 +321,19 @@ class Attacks(unittest.TestCase):
         (folder / "stages/00_mini/one.cpp").unlink()
         (folder / "linked").symlink_to(self.root / "stages")
         self.assertIn("not done yet", self.graded(folder)[0]["0.1"][1])
+
+    def test_any_number_of_other_files_hides_no_task(self):
+        for here in ("", "my-project/"):
+            folder = pathlib.Path(self.directory.name, "heap")
+            for name in ("one", "two", "three"):
+                mini_course.write(folder, f"{here}stages/00_mini/{name}.cpp", mini_course.source(name))
+            for i in range(submissions.MOST + 10):
+                (folder / here / f"a{i}").touch()
+            with self.subTest(here):
+                marks, notes = self.graded(folder)
+                self.assertEqual([points for points, _ in marks.values()], [50, 30, 20])
+                self.assertEqual(notes[0], "more than 10000 files and folders: the rest was not looked at")
+            subprocess.run(["rm", "-rf", folder], check=True)
 
     def test_files_are_found_below_a_folder_or_by_name(self):
         folder = pathlib.Path(self.directory.name, "flat")
