@@ -10,7 +10,7 @@ DOCS_VENV := $(BUILD)/docs-venv
 FUZZ_VENV := $(BUILD)/fuzz-venv
 FORMATTED := git ls-files -z --cached --others --exclude-standard -- '*.h' '*.cpp' '*.cu' '*.cuh'
 
-.PHONY: help setup setup-full build demo real real-demo test test-kernels test-course test-full bench bench-full bench-docs bench-cuda bench-peers experiments \
+.PHONY: help setup setup-full build demo real real-demo test test-kernels test-course test-full bench bench-full bench-docs bench-cuda bench-peers bench-real experiments \
         fuzz golden docs programs-for-tests benchmark-programs probes check watch hint predict progress assignment prove grade hidden autograder doctor format check-format clean asan tsan
 
 help: ## list the targets
@@ -127,6 +127,10 @@ bench-cuda: benchmark-programs ## measure this machine's GPU, and fill in the ta
 bench-peers: setup ## get and build llama.cpp, measure beside it (quiet machine, 1 hour), fill in its page
 	$(call built,specdec_peer write_model)
 	@python3 tests/benchmarks/peers_bench.py --build $(BUILD)
+	@python3 docs/experiments/tables.py
+
+bench-real: build real ## measure SmolLM2-135M with speculation, and fill in its tables; PART=counts, or clock (quiet machine)
+	@python3 docs/experiments/real.py $(PART) --build $(BUILD)
 	@python3 docs/experiments/tables.py
 
 experiments: benchmark-programs ## measure for chapters 4 to 6, 8 and theory (quiet machine); fill in tables, draw figures

@@ -64,6 +64,9 @@ SHAPES = {
     "target (embedded)": Shape(192, 768, 6, 3, 1, 128, 4096),
     "1B": Shape(2048, 8192, 16, 32, 8, 64, 128256),
     "3B": Shape(3072, 8192, 28, 24, 8, 128, 128256),
+    "SmolLM2-135M": Shape(576, 1536, 30, 9, 3, 64, 49152),
+    "SmolLM2-360M": Shape(960, 2560, 32, 15, 5, 64, 49152),
+    "SmolLM2-1.7B": Shape(2048, 8192, 24, 32, 32, 64, 49152),
     "8B": Shape(4096, 14336, 32, 32, 8, 128, 128256, tied=False),
     "70B": Shape(8192, 28672, 80, 64, 8, 128, 128256, tied=False),
 }
@@ -76,6 +79,7 @@ def bytes_c(draft, target, cached=0):
 
 def check():
     assert SHAPES["1B"].parameters == 1235814400 and SHAPES["3B"].parameters == 3212749824
+    assert [SHAPES[f"SmolLM2-{size}"].parameters for size in ("135M", "360M", "1.7B")] == [134515008, 361821120, 1711376384]
     assert SHAPES["8B"].parameters == 8030261248 and SHAPES["70B"].parameters == 70553706496
     assert SHAPES["target (embedded)"].weight_bytes == 9240576 and SHAPES["1B"].cache_bytes_per_token == 32768
     assert emitted(1, 5) == 6 and emitted(0, 5) == 1 and emitted(0.5, 2) == 1.75

@@ -7,9 +7,9 @@ that are made from bench.json.
 
 A table is between <!-- table: NAME --> and <!-- end table -->, in a quotation with "> " before both. SOURCES has the
 names: functions of this file (results.json and the formulas), of batch_tables.py, of bench_tables.py, of
-cuda_tables.py and of peers_tables.py. All these of a page are made from one file. The tables of rules.json, and those
-that exact.py computes, may be on any page. What was measured before the sources of bench.json, cuda.json or peers.json
-changed says so, and its figures are grey: that is made here too, and checked.
+cuda_tables.py, of peers_tables.py and of real_tables.py. All these of a page are made from one file. The tables of
+rules.json and of real.json, and those that exact.py computes, may be on any page. What was measured before the sources
+of bench.json, cuda.json or peers.json changed says so, and its figures are grey: that is made here too, and checked.
 """
 import argparse
 import difflib
@@ -25,6 +25,7 @@ import cuda_tables
 import exact
 import formulas
 import peers_tables
+import real_tables
 import trees_tables
 from table_text import machine as machine_text, markdown, number, prose, smoke
 
@@ -110,6 +111,16 @@ def real_pair_bf16(_):
 def real_pair_int8_draft(_):
     """One byte a weight of the draft in place of two."""
     return factors_by_K(formulas.bytes_c("1B", "3B") / 2)
+
+
+@table
+def real_pair_360m(_):
+    return factors_by_K(formulas.bytes_c("SmolLM2-135M", "SmolLM2-360M"))
+
+
+@table
+def real_pair_1_7b(_):
+    return factors_by_K(formulas.bytes_c("SmolLM2-135M", "SmolLM2-1.7B"))
 
 
 # --- counts ---
@@ -349,11 +360,12 @@ SOURCES = {"rules.json": (RULE_TABLES, Rules),
            "batch.json": (batch_tables.TABLES, batch_tables.Batches),
            "bench.json": (bench_tables.TABLES, committed_benchmarks),
            "cuda.json": (cuda_tables.TABLES, committed_cuda),
-           "peers.json": (peers_tables.TABLES, committed_peers)}
-MAY_BE_ABSENT = ("cuda.json", "peers.json")
+           "peers.json": (peers_tables.TABLES, committed_peers),
+           "real.json": (real_tables.TABLES, lambda data: data)}
+MAY_BE_ABSENT = ("cuda.json", "peers.json", "real.json")
 
 
-ON_ANY_PAGE = ("rules.json", "exact.py")
+ON_ANY_PAGE = ("rules.json", "exact.py", "real.json")
 
 
 def pages():
