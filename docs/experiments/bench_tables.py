@@ -5,6 +5,7 @@ import pathlib
 import statistics
 
 import adaptive_tables
+import real_tables
 from table_text import machine, markdown, number, prose, speedup_by_time
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -298,13 +299,14 @@ def gains(benchmarks):
     if not lines:
         return NOTHING
     return markdown(["target", "draft", "tokens/s alone", "with speculation", "speedup, all texts together", "by kind of text", "from"],
-                    [expected_gain(), *lines, *beside_llama_cpp(read_beside("peers.json"))])
+                    [real_tables.row(read_beside("real.json"), range_of), expected_gain(), *lines, *beside_llama_cpp(read_beside("peers.json"))])
 
 
 @measured
 def summary(benchmarks):
-    """For the overview: the pairs with a draft model, greedy. The last column is the quotient of the two before it."""
-    rows = []
+    """For the overview: the real model, and the pairs with a draft model, greedy. The last column is the quotient of the
+    two before it."""
+    rows = [real_tables.summary_row(read_beside("real.json"))] if benchmarks.entries else []
     for (target, draft, T), (K, entries) in best_settings(benchmarks).items():
         if T == 0 and draft in SHAPES:
             plain, speculative = rate(entries, "plain_tokens_per_second"), rate(entries, "tokens_per_second")

@@ -104,7 +104,9 @@ class Tables(unittest.TestCase):
                                                      ["`134m`", "lookup", "", "1.10", "", ""]])
 
     def test_the_summary_has_pairs_of_models_only(self):
-        self.assertEqual(rows("bench-summary"), [["`134m`", "`14m`", "3", "0.80", "50", "100", "**2.0x**"]])
+        real, *pairs = rows("bench-summary")
+        self.assertEqual(real[0], "SmolLM2-135M")
+        self.assertEqual(pairs, [["`134m`", "`14m`", "3", "0.80", "50", "100", "**2.0x**"]])
 
     def test_texts_are_at_the_best_k(self):
         self.assertEqual(rows("bench-texts"), [["stories", "1.50 (alpha 0.80)"], ["code", "3.00 (alpha 0.80)"],
@@ -155,7 +157,9 @@ class Tables(unittest.TestCase):
         self.assertEqual(figures.drawn(data, stale=False), {})
 
     def test_gains_say_what_was_run(self):
-        model, measured = rows("bench-gains")[:2]  # a line beside llama.cpp may follow
+        real, model, measured = rows("bench-gains")[:3]  # a line beside llama.cpp may follow
+        self.assertEqual(real[0], "SmolLM2-135M")
+        self.assertRegex(real[-1], "^measured 2|^`make bench-real` measures it$")
         self.assertEqual((model[:2], model[-1]), (["3B", "1B"], "a cost model, not a run"))
         self.assertRegex(model[4], r"\*\*1\.\dx\*\*")
         self.assertEqual(measured, ["`134m`", "`14m`, K = 3", "50", "100", "**2.0x**", "1.5x on stories to 3.0x on code",
