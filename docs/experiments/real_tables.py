@@ -120,8 +120,8 @@ def clock(part):
 def where(part):
     reads = [entry["plain_tokens_per_second"] * part["weight_bytes"] / 1e9 for entry in part["entries"] if entry["T"] == 0]
     left_out = f" Left out, as their times were not steady: {', '.join(part['unsteady'])}." if part["unsteady"] else ""
-    return prose(f"Measured at source {part['sources_sha256'][:8]}: {machine(part)} {part['prompts']} prompts, medians of "
-                 f"{part['rounds']} rounds, {part['thrown_away']} thrown away. By round, one thread read "
+    return prose(f"Measured at source {part['sources_sha256'][:8]}: {machine(part)} {part['prompts']} prompts, {part['tokens']} new tokens at "
+                 f"most, medians of {part['rounds']} rounds, {part['thrown_away']} thrown away. By round, one thread read "
                  f"{min(part['bandwidths'])} to {max(part['bandwidths'])} GB/s; plain decoding read "
                  f"{number(statistics.median(reads), 1)} GB/s of weights with all threads.{left_out}{smoke(part)}")
 

@@ -238,7 +238,8 @@ def batch_demo(build, options, folder):
 def next_steps(build):
     print(f"\nNext: see each round           {build / 'bin/04_greedy_speculation'} --explain --max-new-tokens 12\n"
           "      start the course         docs/00_before_you_start.md\n"
-          "      write stage 0 yourself   make assignment STAGE=0")
+          "      write stage 0 yourself   make assignment STAGE=0\n"
+          "      a model that you know    make real-demo    (with a network: 93 MB)")
 
 
 def main():
