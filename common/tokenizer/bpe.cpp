@@ -6,12 +6,12 @@
 #include "common/base/check.h"
 #include "common/base/error.h"
 #include "common/base/utf8.h"
-#include "common/tokenizer/byte_alphabet.h"
 
 namespace specdec {
 namespace {
 
 constexpr TokenId kDead = -1;
+constexpr TokenId kNoToken = -1;
 constexpr std::int32_t kNone = -1;
 constexpr std::uint64_t kFree = ~std::uint64_t{0};  // no pair: ids are not negative
 
@@ -57,19 +57,12 @@ const Merge* MergeTable::find(TokenId left, TokenId right) const {
   return slot.pair == kFree ? nullptr : &slot.merge;
 }
 
-BpeModel::BpeModel(const Vocabulary& vocabulary, const StringList& merge_parts, bool ignore_merges)
-    : merges_(merge_parts.size() / 2), ignore_merges_(ignore_merges) {
-  for (int byte = 0; byte < 256; ++byte) {
-    const char character = static_cast<char>(byte);
-    const auto id = vocabulary.find_model_bytes(std::string_view(&character, 1));
-    if (!id) {
-      fail(
-          "model.vocab: there is no token {} for the byte 0x{:02X}; specdec reads byte-level BPE, "
-          "which has one for each of the 256 bytes",
-          in_quotes(alphabet_character(static_cast<unsigned char>(byte))), byte);
-    }
-    byte_tokens_[static_cast<std::size_t>(byte)] = *id;
-  }
+BpeModel::BpeModel(const Vocabulary& vocabulary, const StringList& merge_parts,
+                   const BpeOptions& options)
+    : merges_(merge_parts.size() / 2),
+      ignore_merges_(options.ignore_merges),
+      fuse_unknown_(options.fuse_unk) {
+  find_byte_tokens(vocabulary, options);
   std::string joined;
   for (std::size_t rank = 0; 2 * rank < merge_parts.size(); ++rank) {
     const std::string_view left = merge_parts[2 * rank];
@@ -82,12 +75,26 @@ BpeModel::BpeModel(const Vocabulary& vocabulary, const StringList& merge_parts, 
   }
 }
 
+void BpeModel::find_byte_tokens(const Vocabulary& vocabulary, const BpeOptions& options) {
+  if (options.unk_token) unknown_token_ = vocabulary.find_model_text(*options.unk_token);
+  for (int byte = 0; byte < 256; ++byte) {
+    const char character = static_cast<char>(byte);
+    const auto id = vocabulary.find_model_bytes(std::string_view(&character, 1));
+    if (!id && options.unk_token && !unknown_token_) {
+      fail("model: the byte 0x{:02X} has no token, and the unk_token {} is no token of model.vocab",
+           byte, in_quotes(*options.unk_token));
+    }
+    byte_tokens_[static_cast<std::size_t>(byte)] = id.value_or(kNoToken);
+  }
+}
+
 void BpeModel::encode(std::string_view word, const Vocabulary& vocabulary, Workspace& work,
                       std::vector<TokenId>& out) const {
   if (ignore_merges_) {
     if (const auto id = vocabulary.find_model_bytes(word)) return out.push_back(*id);
   }
   start(word, work);
+  if (work.symbols.empty()) return;
   merge_all(work);
   for (std::int32_t i = 0; i != kNone; i = work.symbols[static_cast<std::size_t>(i)].next) {
     out.push_back(work.symbols[static_cast<std::size_t>(i)].id);
@@ -96,14 +103,26 @@ void BpeModel::encode(std::string_view word, const Vocabulary& vocabulary, Works
 
 // The word as a doubly linked list of its bytes' tokens, and a queue of all pairs that merge.
 void BpeModel::start(std::string_view word, Workspace& work) const {
-  const auto length = static_cast<std::int32_t>(word.size());
-  work.symbols.clear();
-  for (std::int32_t i = 0; i < length; ++i) {
-    const auto byte = static_cast<unsigned char>(word[static_cast<std::size_t>(i)]);
-    work.symbols.push_back({byte_tokens_[byte], i - 1, i + 1 < length ? i + 1 : kNone});
-  }
+  add_symbols(word, work);
+  const auto length = static_cast<std::int32_t>(work.symbols.size());
+  if (length > 0) work.symbols.back().next = kNone;
   work.queue.clear();
   for (std::int32_t i = 0; i + 1 < length; ++i) push_candidate(i, work);
+}
+
+void BpeModel::add_symbols(std::string_view word, Workspace& work) const {
+  work.symbols.clear();
+  bool after_unknown = false;
+  for (const char character : word) {
+    const TokenId token = byte_tokens_[static_cast<unsigned char>(character)];
+    const bool unknown = token == kNoToken;
+    const bool fused = fuse_unknown_ && after_unknown;
+    after_unknown = unknown;
+    work.unknown_bytes_ += unknown ? 1 : 0;
+    if (unknown && (!unknown_token_ || fused)) continue;
+    const auto i = static_cast<std::int32_t>(work.symbols.size());
+    work.symbols.push_back({unknown ? *unknown_token_ : token, i - 1, i + 1});
+  }
 }
 
 // If the symbol at `position` and its right neighbour merge, their merge joins the queue.

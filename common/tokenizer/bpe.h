@@ -2,6 +2,7 @@
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -37,19 +38,36 @@ class MergeTable {
   int shift_;
 };
 
+// How tokenizer.json wants words to be encoded.
+struct BpeOptions {
+  // A word that is a token as a whole is that token, whether merges lead to it or not.
+  bool ignore_merges = false;
+  // The token for a byte that has none, as the file spells it. Without it, such bytes are left out,
+  // and their neighbours become neighbours of each other.
+  std::optional<std::string> unk_token = {};
+  bool fuse_unk = false;  // one unk_token for several such bytes in a row
+};
+
 // Byte pair encoding (Gage 1994; for subwords Sennrich et al. 2016, section 3.2): a word begins as
 // its bytes; as long as two neighbours have a merge, the one of lowest rank, leftmost among equals,
 // is carried out.
 class BpeModel {
  public:
   // merge_parts: the left and right token of merge 0, of merge 1, ...; a merge's rank is its index.
-  // ignore_merges: a word that is a token as a whole is that token, whether merges lead to it or
-  // not. Errors: one of the 256 bytes is no token; a merge names something that is no token, or its
-  // result is none.
-  BpeModel(const Vocabulary& vocabulary, const StringList& merge_parts, bool ignore_merges);
+  // Errors: a merge names something that is no token, or its result is none; a byte needs the
+  // unk_token, which is no token.
+  BpeModel(const Vocabulary& vocabulary, const StringList& merge_parts, const BpeOptions& options);
+
+  // What becomes of bytes that have no token; nothing: they are left out.
+  std::optional<TokenId> unknown_token() const { return unknown_token_; }
 
   // Memory that one encode call reuses from word to word.
   class Workspace {
+   public:
+    // How many bytes of the words so far had no token.
+    std::size_t unknown_bytes() const { return unknown_bytes_; }
+
+   private:
     friend class BpeModel;
     struct Symbol {
       TokenId id;  // kDead once it has become part of its left neighbour
@@ -63,6 +81,7 @@ class BpeModel {
     };
     std::vector<Symbol> symbols;
     std::vector<Candidate> queue;
+    std::size_t unknown_bytes_ = 0;
   };
 
   // Appends the tokens of one word. REQUIRES: word is not empty and shorter than 2^31 bytes;
@@ -71,13 +90,17 @@ class BpeModel {
               std::vector<TokenId>& out) const;
 
  private:
+  void find_byte_tokens(const Vocabulary& vocabulary, const BpeOptions& options);
   void start(std::string_view word, Workspace& work) const;
+  void add_symbols(std::string_view word, Workspace& work) const;
   void merge_all(Workspace& work) const;
   void push_candidate(std::int32_t position, Workspace& work) const;
 
-  std::array<TokenId, 256> byte_tokens_;
+  std::array<TokenId, 256> byte_tokens_;  // kNoToken where a byte has none
+  std::optional<TokenId> unknown_token_;
   MergeTable merges_;
   bool ignore_merges_;
+  bool fuse_unknown_;
 };
 
 }  // namespace specdec

@@ -50,7 +50,7 @@ Tokenizer Tokenizer::parse(std::string_view json, std::string_view name) {
 
 Tokenizer Tokenizer::build(std::string_view json) {
   const TokenizerJson file = read_tokenizer_json(json);
-  const bool ignore_merges = read_ignore_merges(file.rest);
+  const BpeOptions bpe_options = read_bpe_options(file.rest);
   check_version_and_normalizer(file.rest);
   check_decoder(file.rest);
   PreTokenizer pre_tokenizer = read_pre_tokenizer(file.rest);
@@ -58,7 +58,7 @@ Tokenizer Tokenizer::build(std::string_view json) {
   if (!file.has_merges) fail("model has no \"merges\" array");
   std::vector<AddedToken> added = read_added_tokens(file.rest);
   Vocabulary vocabulary = make_vocabulary(file, added);
-  BpeModel model(vocabulary, file.merge_parts, ignore_merges);
+  BpeModel model(vocabulary, file.merge_parts, bpe_options);
   TextTemplate text_template = read_post_processor(file.rest, vocabulary);
   return Tokenizer(std::move(vocabulary), std::move(model), std::move(pre_tokenizer),
                    AddedTokens(std::move(added)), std::move(text_template));
@@ -94,6 +94,7 @@ std::vector<TokenId> Tokenizer::encode(std::string_view text, bool add_special_t
   added_tokens_.split(
       text, special_text, [&](std::string_view stretch) { pre_tokenizer_.split(stretch, on_word); },
       [&](TokenId id) { ids.push_back(id); });
+  if (work.unknown_bytes() > 0 && on_unknown_bytes_) on_unknown_bytes_(work.unknown_bytes());
   if (add_special_tokens) {
     ids.insert(ids.end(), template_.after.begin(), template_.after.end());
   }

@@ -1,9 +1,11 @@
 #pragma once
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "common/base/token_id.h"
@@ -17,7 +19,8 @@
 namespace specdec {
 
 // Text to token ids and back, as a Hugging Face tokenizer.json with byte-level BPE says (Llama 3,
-// GPT-2, SmolLM2, ...), with the same ids as the Python package `tokenizers`.
+// GPT-2, SmolLM2, ...), with the same ids as the Python package `tokenizers`. Bytes for which the
+// vocabulary has no token are left out, or become its unk_token.
 //
 // Encoding: the added tokens are cut out of the text (added_tokens.h), the stretches between them
 // are cut into words (pre_tokenizer.h), the bytes of each word are merged (bpe.h), and the
@@ -43,7 +46,8 @@ class Tokenizer {
                               SpecialText special_text = SpecialText::kToken) const;
 
   // Ids that are not in the vocabulary stand for nothing. Bytes that form no character become
-  // U+FFFD, so decode(encode(text)) is text, but decode of arbitrary ids need not encode back.
+  // U+FFFD, so decode(encode(text)) is text where all of its bytes have tokens, but decode of
+  // arbitrary ids need not encode back.
   std::string decode(std::span<const TokenId> ids, bool skip_special_tokens = true) const;
 
   // The bytes that one id adds to decode's output; empty where decode leaves it out.
@@ -62,6 +66,12 @@ class Tokenizer {
   // The id of the token that tokenizer.json spells so. REQUIRES: text is UTF-8.
   std::optional<TokenId> find_token(std::string_view text) const;
 
+  // encode() calls `observer` where bytes of a text have no token, with their number.
+  using OnUnknownBytes = std::function<void(std::size_t bytes)>;
+  void on_unknown_bytes(OnUnknownBytes observer) { on_unknown_bytes_ = std::move(observer); }
+  // What such bytes become; nothing: they are left out.
+  std::optional<TokenId> unknown_token() const { return model_.unknown_token(); }
+
   // In the order of the file.
   std::span<const AddedToken> added_tokens() const { return added_tokens_.all(); }
   // What encode puts before and after the text (Llama 3: <|begin_of_text|>, nothing).
@@ -79,6 +89,7 @@ class Tokenizer {
   AddedTokens added_tokens_;
   TextTemplate template_;
   std::vector<bool> special_;  // by id
+  OnUnknownBytes on_unknown_bytes_;
 };
 
 // Ids pass from the draft model to the target, so both tokenizers must give every id the same

@@ -157,7 +157,7 @@ void check_decoder(const Json& file) {
   if (decoders != 1) fail("the decoder has {} ByteLevel parts instead of one", decoders);
 }
 
-bool read_ignore_merges(const Json& file) {
+BpeOptions read_bpe_options(const Json& file) {
   if (!file.contains("model")) fail("there is no model: is this a tokenizer.json?");
   const JsonObject model(file["model"], "model");
   // The oldest files name no type.
@@ -170,10 +170,11 @@ bool read_ignore_merges(const Json& file) {
                 ": this is a tokenizer in SentencePiece's style, as Llama 2 has; specdec reads "
                 "byte-level BPE, as Llama 3 has");
   refuse_unless(model, "dropout", 0.0, ": it would make encoding random");
-  refuse_unless(model, "fuse_unk", false, "");
   refuse_unless(model, "continuing_subword_prefix", "", "");
   refuse_unless(model, "end_of_word_suffix", "", "");
-  return model.boolean("ignore_merges").value_or(false);
+  return {.ignore_merges = model.boolean("ignore_merges").value_or(false),
+          .unk_token = model.string("unk_token"),
+          .fuse_unk = model.boolean("fuse_unk").value_or(false)};
 }
 
 std::vector<AddedToken> read_added_tokens(const Json& file) {

@@ -4,6 +4,7 @@
 #include "common/base/json_value.h"
 #include "common/base/token_id.h"
 #include "common/tokenizer/added_tokens.h"
+#include "common/tokenizer/bpe.h"
 #include "common/tokenizer/pre_tokenizer.h"
 #include "common/tokenizer/vocabulary.h"
 
@@ -19,9 +20,8 @@ void check_version_and_normalizer(const Json& file);
 // decoder: ByteLevel, whose flags do not matter.
 void check_decoder(const Json& file);
 
-// model, without vocab and merges: byte-level BPE without what would change its merging. Returns
-// ignore_merges.
-bool read_ignore_merges(const Json& file);
+// model, without vocab and merges: byte-level BPE without what would change its merging.
+BpeOptions read_bpe_options(const Json& file);
 
 // added_tokens, in the file's order. Their contents are all different and not empty.
 std::vector<AddedToken> read_added_tokens(const Json& file);

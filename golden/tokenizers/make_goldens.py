@@ -24,7 +24,7 @@ import measure
 HERE = Path(__file__).resolve().parent
 EMBEDDED = HERE.parent / "models" / "target"
 REMAKE = ("pip install -r golden/requirements.txt; python make_other.py; python make_lines.py; "
-          "python make_code_points.py; python make_goldens.py")
+          "python make_code_points.py; python make_blocks.py; python make_folders.py; python make_goldens.py")
 
 
 def read_lines(path):

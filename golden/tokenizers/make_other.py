@@ -1,4 +1,4 @@
-"""Makes the small tokenizers: other_flags/, gpt2_style/ and fixtures/.
+"""Makes the small tokenizers: other_flags/, gpt2_style/, missing_bytes/ and fixtures/.
 
     python make_other.py
 
@@ -72,7 +72,23 @@ def gpt2_style():
     return content
 
 
-def fixture(letters, tokens, merges, ignore_merges, regex=None):
+def missing_bytes():
+    """SmolLM2's shape: single digits, GPT-2's regex, no token for 21 of the bytes."""
+    pieces = pre_tokenizers.Sequence([
+        pre_tokenizers.Digits(individual_digits=True),
+        pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)])
+    content = json.loads(train(pieces, 700, ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]).to_str())
+    missing = [0x04, 0x06, 0x13, 0x14, 0x16, 0x1d, 0xc0, 0xc1, 0xf1, 0xf2, *range(0xf5, 0x100)]
+    # The alphabet as ByteLevel writes it: U+0100 and up for the bytes that do not stand for themselves.
+    names = {chr(byte) if byte >= 0xa1 else chr(0x100 + byte) for byte in missing}
+    vocab = content["model"]["vocab"]
+    assert names <= vocab.keys() and not any(names & set("".join(pair)) for pair in content["model"]["merges"])
+    kept = [name for name in sorted(vocab, key=vocab.get) if name not in names]
+    content["model"]["vocab"] = {name: i for i, name in enumerate(kept)}
+    return content
+
+
+def fixture(letters, tokens, merges, ignore_merges, regex=None, unk_token=None, fuse_unk=False):
     """A tokenizer of a few letters. The ids run against the order of the merges."""
     tokenizer = Tokenizer(models.BPE())
     steps = [pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=regex is None)]
@@ -84,12 +100,13 @@ def fixture(letters, tokens, merges, ignore_merges, regex=None):
     names = list(letters) + tokens
     content["model"]["vocab"] = {name: len(names) - 1 - i for i, name in enumerate(names)}
     content["model"]["merges"] = [pair.split() for pair in merges]
-    content["model"]["ignore_merges"] = ignore_merges
+    content["model"].update(ignore_merges=ignore_merges, unk_token=unk_token, fuse_unk=fuse_unk)
     return content
 
 
 def fixtures():
-    """Duplicate splits, unreachable tokens and missing letters, each with and without ignore_merges."""
+    """Duplicate splits, unreachable tokens and missing letters, each with and without ignore_merges; and what
+    stands for a missing letter: a token that takes part in merges, or another letter."""
     # letters, other tokens (the last gets id 0), merges
     duplicates = ("abcdĠ", ["ab", "bc", "cd", "abc", "bcd", "abcd", "Ġa", "Ġab", "Ġabc", "aa", "aaa"],
                   ["b c", "ab c", "a bc", "c d", "abc d", "a b", "ab cd", "bc d", "b cd", "a bcd", "Ġ a", "Ġa b",
@@ -101,6 +118,14 @@ def fixtures():
     for name, parts in (("duplicate_splits", duplicates), ("unreachable", unreachable), ("missing_letters", missing)):
         for ignore in (False, True):
             made[name + ("_ignore_merges" if ignore else "")] = fixture(*parts, ignore)
+    unknown = ("abdĠ", ["ab", "bd", "abc", "Ġc", "<unk>", "<unk>a", "b<unk>", "<unk><unk>"],
+               ["b <unk>", "a b", "b d", "<unk> a", "<unk> <unk>"])
+    for ignore in (False, True):
+        ending = "_ignore_merges" if ignore else ""
+        made["unknown_token" + ending] = fixture(*unknown, ignore, unk_token="<unk>")
+        made["unknown_token_fused" + ending] = fixture(*unknown, ignore, unk_token="<unk>", fuse_unk=True)
+    made["unknown_letter"] = fixture(*missing, False, unk_token="b")
+    made["fuse_without_unknown"] = fixture(*missing, False, fuse_unk=True)
     made["split_on_letter"] = fixture(*duplicates, True, regex="d")
     return made
 
@@ -113,5 +138,6 @@ def write(path, content):
 if __name__ == "__main__":
     write(HERE / "other_flags" / "tokenizer.json", other_flags())
     write(HERE / "gpt2_style" / "tokenizer.json", gpt2_style())
+    write(HERE / "missing_bytes" / "tokenizer.json", missing_bytes())
     for name, content in fixtures().items():
         write(HERE / "fixtures" / f"{name}.json", content)

@@ -1,6 +1,8 @@
 #include "stages/programs/run/request.h"
 
 #include "common/base/error.h"
+#include "common/base/streams.h"
+#include "common/base/utf8.h"
 #include "common/tokenizer/chat.h"
 
 namespace specdec {
@@ -8,15 +10,29 @@ namespace {
 
 constexpr std::string_view kBuiltInPrompt = "Once, in the winter, Sunita came to York.";
 
+// Says, once per run, that the model does not get all of a text.
+void say_when_bytes_are_unknown(Tokenizer& tokenizer) {
+  const std::optional<TokenId> unknown = tokenizer.unknown_token();
+  const std::string fate =
+      unknown ? "become " + in_quotes(tokenizer.token_text(*unknown)) : "are left out";
+  tokenizer.on_unknown_bytes([fate, said = false](std::size_t bytes) mutable {
+    if (said) return;
+    said = true;
+    say("note: the vocabulary has no token for {} of a text's bytes; such bytes {}\n", bytes, fate);
+  });
+}
+
 std::optional<Tokenizer> load_tokenizer(const Checkpoint& checkpoint) {
   const auto path = checkpoint.directory() / "tokenizer.json";
   if (!std::filesystem::exists(path)) return std::nullopt;
   Tokenizer tokenizer = Tokenizer::load(path);
   if (tokenizer.vocab_size() > checkpoint.config().vocab_size) {
-    fail("{}: the tokenizer has ids up to {}, but the embedding has {} rows",
-         checkpoint.directory().string(), tokenizer.vocab_size() - 1,
+    const TokenId last = tokenizer.vocab_size() - 1;
+    fail("{}: the tokenizer has ids up to {} ({}), but the embedding has {} rows",
+         checkpoint.directory().string(), last, in_quotes(tokenizer.token_text(last)),
          checkpoint.config().vocab_size);
   }
+  say_when_bytes_are_unknown(tokenizer);
   return tokenizer;
 }
 

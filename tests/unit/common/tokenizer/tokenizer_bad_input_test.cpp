@@ -68,7 +68,8 @@ TEST(TokenizerBadInputTest, Model) {
   EXPECT_REFUSED(model(file)["type"] = "Unigram", "the model \"Unigram\" is not supported");
   EXPECT_REFUSED(model(file)["byte_fallback"] = true, "SentencePiece's style, as Llama 2 has");
   EXPECT_REFUSED(model(file)["dropout"] = 0.1, "dropout 0.1 is not supported");
-  EXPECT_REFUSED(model(file)["fuse_unk"] = true, "fuse_unk true is not supported");
+  EXPECT_REFUSED(model(file)["fuse_unk"] = 3, "fuse_unk is 3; it must be true or false");
+  EXPECT_REFUSED(model(file)["unk_token"] = 3, "unk_token is 3; it must be a string");
   EXPECT_REFUSED(model(file)["continuing_subword_prefix"] = "##",
                  "continuing_subword_prefix \"##\"");
   EXPECT_REFUSED(model(file)["end_of_word_suffix"] = "</w>", "end_of_word_suffix \"</w>\"");
@@ -96,8 +97,15 @@ TEST(TokenizerBadInputTest, VocabularyIds) {
 }
 
 TEST(TokenizerBadInputTest, VocabularyTokens) {
-  EXPECT_REFUSED(model(file)["vocab"].erase("!"), "no token \"!\" for the byte 0x21");
-  EXPECT_REFUSED(model(file)["vocab"].erase("Ġ"), "no token \"Ġ\" for the byte 0x20");
+  // A byte without a token needs the unk_token, where the file names one.
+  EXPECT_EQ(message_after([](Json& file) { model(file)["unk_token"] = "<unk>"; }), "");
+  EXPECT_REFUSED(model(file)["unk_token"] = "<unk>";
+                 model(file)["vocab"].erase("!"),
+                 "the byte 0x21 has no token, and the unk_token \"<unk>\" is no token of");
+  EXPECT_REFUSED(model(file)["unk_token"] = "<|end|>";
+                 model(file)["vocab"].erase("!"),
+                 "the unk_token \"<|end|>\" is no token of model.vocab");
+  EXPECT_REFUSED(model(file)["vocab"].erase("e"), "model.merges[0]: \"e\" is no token");
   Json file = small_tokenizer();
   std::string text = file.dump();
   text.replace(text.find("\"vocab\":{") + 9, 0, "\"zz\":900,\"zz\":901,");

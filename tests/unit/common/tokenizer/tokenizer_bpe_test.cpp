@@ -39,7 +39,7 @@ struct Fixture {
   }
 
   Ids encode(std::string_view word, bool ignore_merges = false) const {
-    const BpeModel model(vocabulary, parts, ignore_merges);
+    const BpeModel model(vocabulary, parts, {.ignore_merges = ignore_merges});
     BpeModel::Workspace work;
     Ids out;
     model.encode(word, vocabulary, work, out);
@@ -96,7 +96,7 @@ TEST(TokenizerBpeTest, EqualsTheDefinitionOnRandomVocabularies) {
   std::size_t merged = 0;
   for (int table = 0; table < 400; ++table) {
     const Fixture fixture(random_merges(random));
-    const BpeModel model(fixture.vocabulary, fixture.parts, /*ignore_merges=*/false);
+    const BpeModel model(fixture.vocabulary, fixture.parts, {});
     BpeModel::Workspace work;
     for (int i = 0; i < 50; ++i) {
       const std::string word = random_word(random, 20);

@@ -62,6 +62,41 @@ TEST(TokenizerTest, RefusesTextThatIsNoUtf8) {
   EXPECT_ERROR(tokenizer.encode("ab\xE4\xB8"), "byte 0xE4 at offset 2");
 }
 
+// The bytes whose tokens are taken away are no part of "he", the only merge.
+Json without_some_bytes() {
+  Json file = small_tokenizer({{"h", "e"}});
+  for (const char* letter : {"\u0104", "q", "\u00F3"}) file["model"]["vocab"].erase(letter);
+  return file;
+}
+
+TEST(TokenizerTest, BytesWithoutATokenAreLeftOut) {
+  Tokenizer tokenizer = parse(without_some_bytes());
+  EXPECT_EQ(tokenizer.unknown_token(), std::nullopt);
+  std::vector<std::size_t> left_out;
+  tokenizer.on_unknown_bytes([&](std::size_t bytes) { left_out.push_back(bytes); });
+  EXPECT_EQ(tokenizer.encode("he", false), Ids{256});
+  EXPECT_THAT(left_out, ::testing::IsEmpty());
+  EXPECT_EQ(tokenizer.encode("\x04"
+                             "a",
+                             false),
+            Ids{'a'});
+  EXPECT_EQ(tokenizer.encode("hqe", false), Ids{256}) << "neighbours once the q is gone";
+  EXPECT_EQ(tokenizer.encode("qqq", false), Ids{});
+  EXPECT_EQ(tokenizer.encode("q <|end|>q\U000F0000", false), (Ids{' ', 258, 0xB0, 0x80, 0x80}));
+  EXPECT_THAT(left_out, ::testing::ElementsAre(1, 1, 3, 3)) << "one call for each text";
+  EXPECT_EQ(tokenizer.decode(tokenizer.encode("quiet")), "uiet");
+}
+
+TEST(TokenizerTest, BytesWithoutATokenBecomeTheUnknownToken) {
+  Json file = without_some_bytes();
+  file["model"]["unk_token"] = "x";
+  const Tokenizer each = parse(file);
+  EXPECT_EQ(each.unknown_token(), 'x');
+  EXPECT_EQ(each.encode("hqqe qx", false), (Ids{'h', 'x', 'x', 'e', ' ', 'x', 'x'}));
+  file["model"]["fuse_unk"] = true;
+  EXPECT_EQ(parse(file).encode("hqqe qx", false), (Ids{'h', 'x', 'e', ' ', 'x', 'x'}));
+}
+
 TEST(TokenizerTest, IgnoreMergesIsAFlag) {
   Json file = small_tokenizer({{"h", "e"}});
   file["model"]["vocab"]["xyz"] = 300;  // no merge makes it

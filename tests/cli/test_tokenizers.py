@@ -1,0 +1,98 @@
+"""What programs make of tokenizers that are not Llama 3's.
+
+usage: test_tokenizers.py BIN GOLDEN
+"""
+import json
+import pathlib
+import shutil
+import sys
+import tempfile
+import unittest
+
+from programs import ProgramTest, run_program
+
+BIN = pathlib.Path(sys.argv.pop(1)).resolve()
+MODELS = pathlib.Path(sys.argv.pop(1)).resolve() / "models"
+STAGES = sorted(path for path in BIN.glob("[0-9][0-9]_*") if path.name != "00_toy_speculation")
+SHORT = ["--max-new-tokens", "3"]
+EOT = 3849  # the id of <|eot_id|>
+
+
+class TokenizerTest(ProgramTest):
+    def setUp(self):
+        folder = pathlib.Path(tempfile.mkdtemp())
+        self.addCleanup(shutil.rmtree, folder)
+        self.folder = folder
+
+    def models(self, change):
+        """Options for the embedded pair after a change of both tokenizers."""
+        for name in ("target", "draft"):
+            shutil.copytree(MODELS / name, self.folder / name)
+            path = self.folder / name / "tokenizer.json"
+            content = json.loads(path.read_text(encoding="utf-8"))
+            change(content)
+            path.write_text(json.dumps(content), encoding="utf-8")
+        return ["--target", str(self.folder / "target")], ["--draft", str(self.folder / "draft")]
+
+
+def without_a_byte(content):
+    """The byte 0x04 has no token, as in SmolLM2."""
+    del content["model"]["vocab"]["\u0104"]
+
+
+def with_an_unknown_token(content):
+    without_a_byte(content)
+    content["model"]["unk_token"] = "?"
+
+
+class MissingBytesTest(TokenizerTest):
+    left_out = "note: the vocabulary has no token for 2 of a text's bytes; such bytes are left out\n"
+
+    def test_inspect(self):
+        target, _ = self.models(without_a_byte)
+        want = run_program(BIN / "inspect", *target, "--ids", "--prompt", "ab")
+        self.assertEqual((want[0], want[2]), (0, ""), "nothing is left out")
+        got = run_program(BIN / "inspect", *target, "--ids", "--prompt", "\x04a\x04b")
+        self.assertEqual((got[0], got[2]), (0, self.left_out))
+        self.assertNotEqual(got[1], want[1], "the words were cut before")
+        self.assertEqual(run_program(BIN / "inspect", *target, "--ids", "--prompt", "\x04" * 2 + "ab")[1:],
+                         (want[1], self.left_out))
+
+    def test_inspect_with_an_unknown_token(self):
+        target, _ = self.models(with_an_unknown_token)
+        want = run_program(BIN / "inspect", *target, "--ids", "--prompt", "??ab")[1]
+        self.assertEqual(run_program(BIN / "inspect", *target, "--ids", "--prompt", "\x04\x04ab"),
+                         (0, want, self.left_out.replace("are left out", 'become "?"')))
+
+    def test_every_stage_says_so_once(self):
+        target, draft = self.models(without_a_byte)
+        for stage in STAGES:
+            models = target + draft if "--draft " in run_program(stage, "--help")[1] else target
+            with self.subTest(stage=stage.name):
+                want = run_program(stage, *models, *SHORT, "--quiet", "--prompt", "Once in")
+                self.assertEqual((want[0], want[2]), (0, ""))
+                self.assertEqual(run_program(stage, *models, *SHORT, "--quiet", "--prompt", "\x04\x04Once in"),
+                                 (0, want[1], self.left_out))
+
+    def test_the_requests_of_a_batch_say_so_once(self):
+        target, draft = self.models(without_a_byte)
+        path = self.folder / "requests.jsonl"
+        path.write_text("".join(json.dumps({"prompt": "\x04\x04Once in", "seed": n}) + "\n" for n in range(3)))
+        code, text, errors = run_program(BIN / "06_batched_verification", *target, *draft, *SHORT, "--quiet",
+                                         "--requests", str(path), "--output", "json")
+        self.assertEqual((code, errors), (0, self.left_out), text)
+
+    def test_a_text_of_which_nothing_is_left(self):
+        target, _ = self.models(lambda content: (without_a_byte(content), content.update(post_processor=None)))
+        code, _, errors = run_program(BIN / "02_contiguous_kv_cache", *target, *SHORT, "--prompt", "\x04")
+        self.assertEqual(code, 2, errors)
+        self.assertIn("the prompt has no tokens", errors)
+
+    def test_an_unknown_token_that_is_no_token(self):
+        target, _ = self.models(lambda content: (without_a_byte(content), content["model"].update(unk_token="<unk>")))
+        self.expect_bad_input('the byte 0x04 has no token, and the unk_token "<unk>" is no token of model.vocab',
+                              BIN / "inspect", *target)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])
