@@ -7,16 +7,21 @@
 #include "common/base/error.h"
 #include "common/base/mapped_file.h"
 #include "common/base/utf8.h"
+#include "common/tokenizer/further_tokens.h"
 #include "common/tokenizer/tokenizer_json.h"
 
 namespace specdec {
 namespace {
 
-Vocabulary make_vocabulary(const TokenizerJson& file, const std::vector<AddedToken>& added) {
+Vocabulary model_tokens(const TokenizerJson& file) {
   Vocabulary vocabulary;
   for (std::size_t i = 0; i < file.vocab_ids.size(); ++i) {
     vocabulary.add_model_token(file.vocab_texts[i], file.vocab_ids[i]);
   }
+  return vocabulary;
+}
+
+void complete(Vocabulary& vocabulary, const std::vector<AddedToken>& added) {
   for (const AddedToken& token : added) {
     // An added token may be in model.vocab too; then it is one token, and has one id.
     const auto known = vocabulary.find_model_text(token.content);
@@ -28,7 +33,6 @@ Vocabulary make_vocabulary(const TokenizerJson& file, const std::vector<AddedTok
     }
   }
   vocabulary.finish();
-  return vocabulary;
 }
 
 }  // namespace
@@ -36,19 +40,16 @@ Vocabulary make_vocabulary(const TokenizerJson& file, const std::vector<AddedTok
 Tokenizer Tokenizer::load(const std::filesystem::path& tokenizer_json) {
   const MappedFile file(tokenizer_json);
   const std::span<const std::byte> bytes = file.bytes();
-  return parse({reinterpret_cast<const char*>(bytes.data()), bytes.size()},
-               tokenizer_json.string());
+  return build({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, tokenizer_json.string(),
+               read_further_tokens(tokenizer_json.parent_path()));
 }
 
 Tokenizer Tokenizer::parse(std::string_view json, std::string_view name) {
-  try {
-    return build(json);
-  } catch (const Error& e) {
-    fail("{}: {}", name, e.what());
-  }
+  return build(json, name, FurtherTokens{.listed = std::vector<AddedToken>()});
 }
 
-Tokenizer Tokenizer::build(std::string_view json) {
+Tokenizer Tokenizer::build(std::string_view json, std::string_view name,
+                           const FurtherTokens& further) try {
   const TokenizerJson file = read_tokenizer_json(json);
   const BpeOptions bpe_options = read_bpe_options(file.rest);
   check_version_and_normalizer(file.rest);
@@ -57,11 +58,15 @@ Tokenizer Tokenizer::build(std::string_view json) {
   if (!file.has_vocab) fail("model has no \"vocab\" object");
   if (!file.has_merges) fail("model has no \"merges\" array");
   std::vector<AddedToken> added = read_added_tokens(file.rest);
-  Vocabulary vocabulary = make_vocabulary(file, added);
+  Vocabulary vocabulary = model_tokens(file);
+  add_further_tokens(further, vocabulary, added);
+  complete(vocabulary, added);
   BpeModel model(vocabulary, file.merge_parts, bpe_options);
   TextTemplate text_template = read_post_processor(file.rest, vocabulary);
   return Tokenizer(std::move(vocabulary), std::move(model), std::move(pre_tokenizer),
                    AddedTokens(std::move(added)), std::move(text_template));
+} catch (const Error& e) {
+  fail("{}: {}", name, e.what());
 }
 
 Tokenizer::Tokenizer(Vocabulary vocabulary, BpeModel model, PreTokenizer pre_tokenizer,

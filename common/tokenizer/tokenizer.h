@@ -18,6 +18,8 @@
 
 namespace specdec {
 
+struct FurtherTokens;
+
 // Text to token ids and back, as a Hugging Face tokenizer.json with byte-level BPE says (Llama 3,
 // GPT-2, SmolLM2, ...), with the same ids as the Python package `tokenizers`. Bytes for which the
 // vocabulary has no token are left out, or become its unk_token.
@@ -33,10 +35,11 @@ namespace specdec {
 // Immutable: const methods may run in several threads.
 class Tokenizer {
  public:
-  // Errors: the file cannot be read, is no tokenizer.json, contradicts itself, or needs something
+  // With the special tokens that other files of its folder add (further_tokens.h).
+  // Errors: a file cannot be read, is no tokenizer.json, contradicts itself, or needs something
   // that is not implemented. One line, which names the file and the part that is wrong.
   static Tokenizer load(const std::filesystem::path& tokenizer_json);
-  // The same for a text in memory; `name` stands for the file in messages.
+  // A tokenizer.json in memory, alone; `name` stands for the file in messages.
   static Tokenizer parse(std::string_view json, std::string_view name);
 
   // Text that contains an added token's content, "<|eot_id|>" for instance, gives that token; with
@@ -81,7 +84,8 @@ class Tokenizer {
  private:
   Tokenizer(Vocabulary vocabulary, BpeModel model, PreTokenizer pre_tokenizer,
             AddedTokens added_tokens, TextTemplate text_template);
-  static Tokenizer build(std::string_view json);
+  static Tokenizer build(std::string_view json, std::string_view name,
+                         const FurtherTokens& further);
 
   Vocabulary vocabulary_;
   BpeModel model_;

@@ -107,17 +107,10 @@ void wrap(const JsonObject& processing, const Vocabulary& vocabulary, TextTempla
 }
 
 AddedToken read_added_token(const JsonObject& object) {
-  AddedToken token;
   const Json* id = object.find("id");
   if (id == nullptr) object.fail_missing("id");
+  AddedToken token = read_token_flags(object);
   token.id = read_id(*id, object);
-  token.content = object.required_string("content");
-  if (token.content.empty()) fail("{}: the content is empty", object.name());
-  token.special = object.boolean("special").value_or(false);
-  token.single_word = object.boolean("single_word").value_or(false);
-  token.lstrip = object.boolean("lstrip").value_or(false);
-  token.rstrip = object.boolean("rstrip").value_or(false);
-  token.normalized = object.boolean("normalized").value_or(!token.special);
   return token;
 }
 
@@ -190,6 +183,18 @@ std::vector<AddedToken> read_added_tokens(const Json& file) {
     }
   }
   return tokens;
+}
+
+AddedToken read_token_flags(const JsonObject& object) {
+  AddedToken token;
+  token.content = object.required_string("content");
+  if (token.content.empty()) fail("{}: the content is empty", object.name());
+  token.special = object.boolean("special").value_or(false);
+  token.single_word = object.boolean("single_word").value_or(false);
+  token.lstrip = object.boolean("lstrip").value_or(false);
+  token.rstrip = object.boolean("rstrip").value_or(false);
+  token.normalized = object.boolean("normalized").value_or(!token.special);
+  return token;
 }
 
 PreTokenizer read_pre_tokenizer(const Json& file) {

@@ -1,6 +1,7 @@
 #pragma once
 #include <vector>
 
+#include "common/base/json.h"
 #include "common/base/json_value.h"
 #include "common/base/token_id.h"
 #include "common/tokenizer/added_tokens.h"
@@ -25,6 +26,9 @@ BpeOptions read_bpe_options(const Json& file);
 
 // added_tokens, in the file's order. Their contents are all different and not empty.
 std::vector<AddedToken> read_added_tokens(const Json& file);
+
+// An added token's content and flags, without its id. The content is not empty.
+AddedToken read_token_flags(const JsonObject& object);
 
 // pre_tokenizer: a ByteLevel, and before it any of Split and Digits.
 PreTokenizer read_pre_tokenizer(const Json& file);

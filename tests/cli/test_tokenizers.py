@@ -94,5 +94,41 @@ class MissingBytesTest(TokenizerTest):
                               BIN / "inspect", *target)
 
 
+class OtherFilesTest(TokenizerTest):
+    """Special tokens that stand in tokenizer_config.json alone."""
+
+    def config(self, name, **content):
+        (self.folder / name / "tokenizer_config.json").write_text(json.dumps(content), encoding="utf-8")
+
+    @staticmethod
+    def move_eot(content):
+        """Without <|eot_id|> and what comes after it."""
+        content["added_tokens"] = [token for token in content["added_tokens"] if token["id"] < EOT]
+
+    def test_they_are_tokens(self):
+        target, draft = self.models(self.move_eot)
+        for name in ("target", "draft"):
+            self.config(name)
+            (self.folder / name / "special_tokens_map.json").unlink()
+        spelled = run_program(BIN / "inspect", *target, "--ids", "--prompt", "<|eot_id|>")[1]
+        self.assertGreater(spelled.count(","), 5)
+        for name in ("target", "draft"):
+            self.config(name, added_tokens_decoder={str(EOT): {"content": "<|eot_id|>", "special": True}})
+        self.assertEqual(run_program(BIN / "inspect", *target, "--ids", "--prompt", "<|eot_id|>"),
+                         (0, f"3840,{EOT}\n", ""))
+        code, _, errors = run_program(BIN / "04_greedy_speculation", *target, *draft, *SHORT, "--quiet",
+                                      "--prompt", "Once")
+        self.assertEqual((code, errors), (0, ""))
+        self.config("draft", added_tokens_decoder={str(EOT): {"content": "<|other|>", "special": True}})
+        self.expect_bad_input(f'token {EOT} is "<|eot_id|>" (special) in the target\'s tokenizer and "<|other|>"',
+                              BIN / "04_greedy_speculation", *target, *draft, *SHORT, "--prompt", "Once")
+
+    def test_one_that_the_model_has_no_row_for(self):
+        target, _ = self.models(lambda content: None)
+        self.config("target", pad_token="[PAD]")
+        self.expect_bad_input('the tokenizer has ids up to 4096 ("[PAD]"), but the embedding has 4096 rows',
+                              BIN / "02_contiguous_kv_cache", *target, *SHORT, "--prompt", "Once")
+
+
 if __name__ == "__main__":
     unittest.main(argv=sys.argv[:1])

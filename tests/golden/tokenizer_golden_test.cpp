@@ -199,6 +199,34 @@ TEST_P(TokenizerBlocksTest, TenThousandLinesLikeHuggingFace) {
 INSTANTIATE_TEST_SUITE_P(All, TokenizerBlocksTest, ::testing::ValuesIn(cases_of_blocks()),
                          [](const auto& test) { return test.param.name; });
 
+// Folders whose other files name tokens, too, as transformers reads them.
+TEST(TokenizerFoldersTest, ReadsTheOtherFilesLikeTransformers) {
+  const auto folders = read_lines(kTokenizers / "folders.jsonl");
+  ASSERT_GE(folders.size(), 80u);
+  std::size_t changed = 0;
+  for (std::size_t number = 1; number < folders.size(); ++number) {
+    const Json& folder = folders[number];
+    Json file = folders[0];
+    file["added_tokens"] = folder["added_tokens"];
+    const TemporaryDirectory directory;
+    const auto path = directory.write("tokenizer.json", file.dump());
+    const Tokenizer alone = Tokenizer::load(path);
+    for (const auto& [name, content] : folder["files"].items()) {
+      directory.write(name, content.dump());
+    }
+    const Tokenizer tokenizer = Tokenizer::load(path);
+    for (std::size_t i = 0; i < folder["texts"].size(); ++i) {
+      const std::string text = folder["texts"][i];
+      const Ids ids = folder["ids"][i].get<Ids>();
+      ASSERT_EQ(tokenizer.encode(text), ids) << "folder " << number << ": " << folder;
+      ASSERT_EQ(tokenizer.decode(ids), folder["decoded"][i].get<std::string>())
+          << "folder " << number << ": " << folder;
+      changed += alone.encode(text) != ids;
+    }
+  }
+  EXPECT_GE(changed, 80u) << "otherwise the files say little";
+}
+
 TEST(ChatGoldenTest, RendersLikeTheTemplate) {
   const Tokenizer tokenizer = Tokenizer::load(kGolden / "models/target/tokenizer.json");
   const auto chats = read_lines(kTokenizers / "chat.jsonl");
