@@ -7,9 +7,9 @@ Writes a checkpoint in Hugging Face's layout, in bfloat16, into BUILD/models. No
 intact is not made again, and then no network is needed.
 """
 import argparse
+import contextlib
 import fcntl
 import importlib.util
-import os
 import shutil
 import sys
 import zipfile
@@ -100,11 +100,13 @@ def convert_file(folder, source, out):
     return in_whole(out, make)
 
 
+@contextlib.contextmanager
 def one_at_a_time(folder):
-    """Waits until no other process makes a model here. The lock ends with the process."""
+    """Waits until no other process makes a model here. A lock ends with its process."""
     folder.mkdir(parents=True, exist_ok=True)
-    lock = os.open(folder / "lock", os.O_CREAT | os.O_RDWR, 0o644)
-    fcntl.flock(lock, fcntl.LOCK_EX)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def made(options):
@@ -113,14 +115,14 @@ def made(options):
     out = options.out or models / (options.gguf.stem if options.gguf else MODEL)
     if not options.gguf and not differences(out):
         return out, "is there, and intact"
-    one_at_a_time(folder)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    if options.gguf:
-        parameters = convert_file(folder, options.gguf, out)
-    elif not differences(out):  # another process made it meanwhile
-        return out, "is there, and intact"
-    else:
-        parameters = get_smollm2(folder, out)
+    with one_at_a_time(folder):
+        out.parent.mkdir(parents=True, exist_ok=True)
+        if options.gguf:
+            parameters = convert_file(folder, options.gguf, out)
+        elif not differences(out):  # another process made it meanwhile
+            return out, "is there, and intact"
+        else:
+            parameters = get_smollm2(folder, out)
     return out, f"{parameters:,} parameters in bfloat16, {(out / 'model.safetensors').stat().st_size / 1e6:.0f} MB"
 
 
