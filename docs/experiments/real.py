@@ -48,8 +48,12 @@ class Setting(typing.NamedTuple):
 
     def fields(self):
         """Of a request; the options' names with underscores."""
-        chosen = {"spec_length": int(self.way[4:])} if self.way.startswith("K") else {"draft_length": self.way} if self.way else {}
-        return {**chosen, **({"temperature": self.T, "seed": 1} if self.T else {})}
+        fields = {"temperature": self.T, "seed": 1} if self.T else {}
+        if self.way.startswith("K = "):
+            fields["spec_length"] = int(self.way[4:])
+        elif self.way:
+            fields["draft_length"] = self.way
+        return fields
 
     def words(self):
         options = [(f"--{name.replace('_', '-')}", str(value)) for name, value in self.fields().items()]
@@ -136,7 +140,8 @@ def timed(options, setting, request, folder):
     kept = ["--cost-profile", f"{folder}/{setting.drafter}.json"] if setting.way == "gain" else []
     prompt = next(key for key in ("chat", "prompt") if key in request)
     return run.timed(options.build / "bin" / program, [
-        "--target", str(options.model), "--max-new-tokens", str(TOKENS["clock"]), *setting.words(), *kept, f"--{prompt}", request[prompt]])
+        "--target", str(options.model), "--max-new-tokens", str(TOKENS["clock"]), *setting.words(), *kept,
+        f"--{prompt}", request[prompt]])
 
 
 def clock(options, requests):

@@ -109,8 +109,10 @@ def clock(part):
     kinds = list(dict.fromkeys(entry["text"] for entry in part["entries"]))
     plain = {entry["text"]: entry["plain_tokens_per_second"] for entry in part["entries"] if entry["T"] == 0}
     of = {setting: {entry["text"]: entry for entry in entries} for setting, entries in found.items()}
-    rows = [[kind, number(plain[kind], 0), *(f"{number(of[setting][kind]['gain'])} ({number(of[setting][kind]['predicted_accounting'])})"
-                                             for setting in found)] for kind in kinds]
+
+    def cell(entry):
+        return f"{number(entry['gain'])} ({number(entry['predicted_accounting'])})"
+    rows = [[kind, number(plain[kind], 0), *(cell(of[setting][kind]) for setting in found)] for kind in kinds]
     rows.append(["all, by time", number(statistics.harmonic_mean(plain.values()), 0),
                  *(f"**{number(gain(entries))}**" for entries in found.values())])
     return markdown(["prompts", "tokens/s, plain", *map(name_of, found)], rows)
@@ -120,8 +122,8 @@ def clock(part):
 def where(part):
     reads = [entry["plain_tokens_per_second"] * part["weight_bytes"] / 1e9 for entry in part["entries"] if entry["T"] == 0]
     left_out = f" Left out, as their times were not steady: {', '.join(part['unsteady'])}." if part["unsteady"] else ""
-    return prose(f"Measured at source {part['sources_sha256'][:8]}: {machine(part)} {part['prompts']} prompts, {part['tokens']} new tokens at "
-                 f"most, medians of {part['rounds']} rounds, {part['thrown_away']} thrown away. By round, one thread read "
+    return prose(f"Measured at source {part['sources_sha256'][:8]}: {machine(part)} {part['prompts']} prompts, at most "
+                 f"{part['tokens']} new tokens, medians of {part['rounds']} rounds, {part['thrown_away']} thrown away. By round, one thread read "
                  f"{min(part['bandwidths'])} to {max(part['bandwidths'])} GB/s; plain decoding read "
                  f"{number(statistics.median(reads), 1)} GB/s of weights with all threads.{left_out}{smoke(part)}")
 
@@ -138,7 +140,8 @@ def row(data, range_of):
         return [MODEL, "lookup", "", "", "not measured yet", "", "`make bench-real` measures it"]
     part = data["clock"]
     setting, entries = best(part)
-    return [MODEL, name_of(setting), number(rate(entries, "plain_tokens_per_second"), 0), number(rate(entries, "tokens_per_second"), 0),
+    return [MODEL, name_of(setting), number(rate(entries, "plain_tokens_per_second"), 0),
+            number(rate(entries, "tokens_per_second"), 0),
             f"**{number(gain(entries), 1)}x**", range_of({entry["text"]: entry["gain"] for entry in entries}),
             f"measured {part['date']}, {part['machine']['cpu']}"]
 
