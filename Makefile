@@ -110,7 +110,7 @@ fuzz: setup-full ## run each fuzzer for FUZZ_SECONDS (60), or on FUZZ_RUNS input
 	else echo "Python's fuzzers are left out: they need python3-venv and, the first time, a network; see $(FUZZ_VENV).log"; fi; \
 	tests/fuzz/run_fuzzers $(BUILD)/fuzz/bin $(if $(FUZZ_RUNS),-runs=$(FUZZ_RUNS),-max_total_time=$(FUZZ_SECONDS))
 
-bench: benchmark-programs ## measure this machine in 10 minutes: build/bench/page.md (let nothing else run)
+bench: benchmark-programs ## measure this machine in 20 minutes: build/bench/page.md (let nothing else run)
 	@python3 tests/benchmarks/bench.py --build $(BUILD)
 
 bench-full: benchmark-programs ## the same with all settings; takes a few hours
@@ -134,10 +134,10 @@ bench-real: build real ## measure SmolLM2-135M with speculation, and fill in its
 	@python3 docs/experiments/tables.py
 
 experiments: benchmark-programs ## measure for chapters 4 to 6, 8 and theory (quiet machine); fill in tables, draw figures
-	@python3 docs/experiments/rules.py $(BUILD)/bin
-	@python3 docs/experiments/run.py --build $(BUILD)
+	@python3 docs/experiments/rules.py --build $(BUILD)
+	@python3 docs/experiments/theory.py --build $(BUILD)
 	@python3 docs/experiments/batch.py --build $(BUILD)
-	@python3 docs/experiments/trees.py --build $(BUILD)
+	@python3 docs/experiments/trees.py shapes rules --build $(BUILD)
 	@python3 docs/experiments/tables.py && python3 docs/figures/curves.py && python3 docs/figures/runs.py
 
 golden: ## remake the models and golden files (Python; hours, see golden/README.md)

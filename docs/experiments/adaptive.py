@@ -1,30 +1,30 @@
 #!/usr/bin/env python3
 """What stage 7's ways to choose K and to draft gain: the experiments of docs/07_adaptive_drafting/, into adaptive.json.
 
-    python3 docs/experiments/adaptive.py --costs      measures the costs of the shapes (let nothing else run)
-    python3 docs/experiments/adaptive.py --counts     runs everything on the embedded pair with these costs
-    python3 docs/experiments/adaptive.py --clock      runs some of it in the larger shapes, by the clock
+    python3 docs/experiments/adaptive.py costs      measures the costs of the shapes (let nothing else run)
+    python3 docs/experiments/adaptive.py counts     runs everything on the embedded pair with these costs
+    python3 docs/experiments/adaptive.py clock      runs some of it in the larger shapes, by the clock
 
 A larger shape writes the same text in the same rounds, and only costs more. So counts come from the embedded pair,
 with the cost profile of the shape, and the gain is the number of tokens over the sum of what the rounds cost. The
-clock then checks that: plain decoding and a setting take turns of a few tokens. Each part replaces its own part of the file; counts are the same on
-every machine that is given the same costs.
+clock then checks that: plain decoding and the settings take turns. Counts are the same on every machine that is given
+the same costs.
 """
-import argparse
 import collections
-import datetime
 import json
 import pathlib
-import subprocess
 import sys
 import tempfile
 
-from run import REPOSITORY, Progress, machine, sources_sha256
+import run as runs
+from run import REPOSITORY, Progress, by_kind, goldens, measured_parts
 
-HERE = pathlib.Path(__file__).resolve().parent
-PROMPTS = REPOSITORY / "golden/goldens/target/greedy.jsonl"
-FILE = HERE / "adaptive.json"
-PROGRAM = "07_adaptive_drafting"
+sys.path.insert(0, str(REPOSITORY / "tests/benchmarks"))
+import programs  # noqa: E402
+import rounds  # noqa: E402
+import turns  # noqa: E402
+
+PROGRAM = programs.STAGES[7]
 NEW_TOKENS = 100
 PROMPTS_OF_A_KIND = 4
 # The target's and the draft's shape.
@@ -51,16 +51,12 @@ CLOCKED = {"134m": ["fixed 3", "gain", "entropy", "confidence", "schedule", "loo
                     "bigram below"],
            "3b": ["fixed 3", "gain", "lookup below", "fixed 3, bigram below", "lookup, else model",
                   "lookup, else model with bigram below"]}
-CLOCKED_TEXTS = {"134m": ["arithmetic", "dialogue", "code", "rewriting", "recipes", "stories", "questions", "poems"],
-                 "3b": ["code", "rewriting", "stories"]}
+CLOCKED_TEXTS = {"134m": programs.TEXTS, "3b": ("code-3", "rewriting-2", "stories-0")}
 CLOCKED_TOKENS = {"134m": 100, "3b": 40}
 
 
 def run(program, *words):
-    done = subprocess.run([program, *map(str, words)], capture_output=True, text=True)
-    if done.returncode != 0:
-        raise SystemExit(f"{' '.join(map(str, [program, *words]))}\nended with {done.returncode}: {done.stderr.strip()}")
-    return json.loads(done.stdout)
+    return json.loads(runs.run(program, words))
 
 
 def options_of(name):
@@ -78,10 +74,10 @@ def profile(program, words, name):
     return {"target_pass_seconds": made["target_pass_seconds"], "draft_step_seconds": made["draft_step_seconds"]}
 
 
-def costs(program):
+def costs(options):
     """For each shape: passes of the target and a draft step; passes of the draft model over several rows, which verify
     the drafts below it; and what a draft of a table costs."""
-    result = {}
+    program, result = runs.program(options, PROGRAM), {}
     for shape, words in SHAPES.items():
         pair = profile(program, words, shape)
         draft_alone = ["--target", REPOSITORY / "golden/models/draft", "--inflate-target", words[3],
@@ -90,7 +86,7 @@ def costs(program):
         result[shape] = {**pair, "draft_pass_seconds": below["target_pass_seconds"],
                          "table_step_seconds": below["draft_step_seconds"]}
         print(f"{shape}: c {pair['draft_step_seconds'] / pair['target_pass_seconds'][0]:.3f}", file=sys.stderr)
-    return result
+    return {"shapes": result}
 
 
 # --- counts ---
@@ -103,13 +99,14 @@ def write_profile(folder, shape, measured):
     return file
 
 
+def measured_costs(options):
+    """Of the shapes, from the file."""
+    return json.loads(options.out.read_text(encoding="utf-8"))["costs"]["shapes"]
+
+
 def chosen_prompts():
-    by_kind = collections.defaultdict(list)
-    for line in PROMPTS.read_text(encoding="utf-8").splitlines():
-        prompt = json.loads(line)
-        if len(prompt["tokens"]) > 1 and len(by_kind[prompt["kind"]]) < PROMPTS_OF_A_KIND:
-            by_kind[prompt["kind"]].append(prompt)
-    return [prompt for prompts in by_kind.values() for prompt in prompts]
+    chosen = by_kind((golden for golden in goldens() if len(golden["tokens"]) > 1), PROMPTS_OF_A_KIND)
+    return [prompt for prompts in chosen.values() for prompt in prompts]
 
 
 def seconds_of(stats, measured, own_drafts):
@@ -140,26 +137,23 @@ def counted(program, prompt, name, file, measured):
             "seconds": seconds_of(stats, measured, 0 if no_model else stats["draft_forwards"])}
 
 
-def oracle_seconds(run_of_gain):
-    return run_of_gain["plain_seconds"] / run_of_gain["oracle_speedup"]
-
-
-def counts(program, measured, names, result):
-    """result: what is known of other settings."""
-    prompts = chosen_prompts()
-    progress = Progress("counts", len(SHAPES) * len(names) * len(prompts))
+def counts(options):
+    program, measured, prompts, result = runs.program(options, PROGRAM), measured_costs(options), chosen_prompts(), {}
+    if options.quick:
+        prompts = prompts[::16]
+    progress = Progress("counts", len(SHAPES) * len(SETTINGS) * len(prompts))
     with tempfile.TemporaryDirectory() as folder:
         for shape in SHAPES:
             file = write_profile(folder, shape, measured[shape])
-            for name in names:
-                kinds = collections.defaultdict(lambda: collections.Counter())
+            for name in SETTINGS:
+                kinds = collections.defaultdict(collections.Counter)
                 for prompt in prompts:
                     one = counted(program, prompt, name, file, measured[shape])
                     if name == "gain":
                         kinds["oracle", prompt["kind"]].update({
                             "emitted": one["emitted"], "rounds": one["oracle_rounds"],
                             "drafted": one["accepted_places"], "plain_seconds": one["plain_seconds"],
-                            "seconds": oracle_seconds(one)})
+                            "seconds": one["plain_seconds"] / one["oracle_speedup"]})
                     one = {key: value for key, value in one.items() if not key.startswith("oracle")}
                     kinds[name, prompt["kind"]].update(one)
                     progress.step()
@@ -170,53 +164,34 @@ def counts(program, measured, names, result):
 
 # --- the clock ---
 
-def clocked(program, measured, shape):
-    """{"tokens": ..., "gains": setting -> text -> counters}, as adaptive_benchmark measures them."""
-    with tempfile.TemporaryDirectory() as folder:
-        file = write_profile(folder, shape, measured[shape])
-        names, texts = "|".join(CLOCKED[shape]), "|".join(CLOCKED_TEXTS[shape])
-        output = run(program, f"--cost-profile={file}", f"--tokens={CLOCKED_TOKENS[shape]}", "--repeats=3",
-                     "--benchmark_format=json",
-                     f"--benchmark_filter=target:{shape}/way:({names})/text:({texts})/")
-    result = {}
-    for entry in output["benchmarks"]:
-        if entry.get("error_occurred"):
-            raise SystemExit(f"{entry['name']}: {entry['error_message']}")
-        parts = dict(part.split(":", 1) for part in entry["name"].split("/") if ":" in part)
-        kept = ("gain", "predicted_accounting", "c", "v", "alpha", "emitted_per_round", "bandwidth",
-                "plain_tokens_per_second")
-        result.setdefault(parts["way"], {})[parts["text"]] = {name: entry[name] for name in kept}
-    return {"tokens": CLOCKED_TOKENS[shape], "gains": result}
+KEPT = ("gain", "predicted_accounting", "c", "v", "alpha", "emitted_per_round", "plain_tokens_per_second")
 
 
-def save(results):
-    FILE.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+def clocked_settings(shape, file, quick):
+    plain = PROGRAM, (*SHAPES[shape][:2], "--no-speculation")
+    words = lambda name: (*SHAPES[shape], *SETTINGS[name], *(("--cost-profile", str(file)) * ("--draft-length" in SETTINGS[name])))
+    return [programs.Setting({"way": name}, (PROGRAM, words(name)), plain, CLOCKED_TEXTS[shape][:1 if quick else None])
+            for name in CLOCKED[shape][:2 if quick else None]]
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--build", type=pathlib.Path, default=HERE.parents[1] / "build")
-    parser.add_argument("--costs", action="store_true")
-    parser.add_argument("--counts", nargs="*", metavar="SETTING", choices=list(SETTINGS),
-                        help=f"all of {', '.join(SETTINGS)}")
-    parser.add_argument("--clock", nargs="*", metavar="SHAPE", choices=list(SHAPES), help=f"all of {', '.join(SHAPES)}")
-    options = parser.parse_args()
-    program = options.build / "bin" / PROGRAM
-    results = json.loads(FILE.read_text(encoding="utf-8")) if FILE.exists() else {}
-    made = {"date": datetime.date.today().isoformat(), "sources": sources_sha256()}
-    if options.costs:
-        results["costs"] = {**made, "machine": machine(), "shapes": costs(program)}
-    measured = results["costs"]["shapes"]
-    if options.counts is not None:
-        before = results.get("counts", {}).get("totals", {}) if options.counts else {}
-        results["counts"] = {**made, **counts(program, measured, options.counts or list(SETTINGS), before)}
-    if options.clock is not None:
-        results["clock"] = {**made, "machine": machine(), "shapes": results.get("clock", {}).get("shapes", {})}
-        for shape in options.clock or list(SHAPES):
-            results["clock"]["shapes"][shape] = clocked(options.build / "bin/bench/adaptive_benchmark", measured, shape)
-            save(results)
-    save(results)
+def clock(options):
+    """shape -> {"tokens": ..., "gains": setting -> text -> counters}, medians over rounds."""
+    measured, result = measured_costs(options), {}
+    rules = turns.Rules(rounds=1 if options.quick else rounds.FEWEST, strict=not options.quick)
+    for shape in ("134m",) if options.quick else SHAPES:
+        with tempfile.TemporaryDirectory() as folder:
+            settings = clocked_settings(shape, write_profile(folder, shape, measured[shape]), options.quick)
+            progress = Progress(shape, (rules.rounds + 1) * sum(len(setting.texts) for setting in settings))
+            sweep = programs.TextSweep(programs.Programs(options.build), settings, CLOCKED_TOKENS[shape], rules.rounds,
+                                       progress.step)
+            kept, _ = turns.kept_rounds(sweep.one_round, rules)
+        gains = {}
+        for identity, found in zip(sweep.identities, zip(*kept)):
+            entry = rounds.entry_of(list(found))
+            gains.setdefault(identity["way"], {})[identity["text"]] = {name: entry[name] for name in KEPT}
+        result[shape] = {"tokens": CLOCKED_TOKENS[shape], "gains": {name: gains[name] for name in CLOCKED[shape] if name in gains}}
+    return {"shapes": result}
 
 
 if __name__ == "__main__":
-    main()
+    measured_parts(__doc__, "adaptive.json", {"costs": costs, "counts": counts, "clock": clock}, ("costs", "clock"))

@@ -1,100 +1,38 @@
 #!/usr/bin/env python3
-"""Measures what speculation buys for a batch of requests, by the batch's size B and by K, and writes batch.json;
-records a run for the timeline of chapter 6 in batch_trace.json.
+"""Measures what speculation buys for a batch of requests, by the batch's size B and by K, and records a run for the
+timeline of chapter 6, into batch.json.
 
-    python3 docs/experiments/batch.py [--build DIR] [--sweeps N] [--quick] [--only pair|memory|trace]
+    python3 docs/experiments/batch.py [pair] [memory] [trace] [--build DIR] [--quick]
 
 Two models, because the answer depends on where the weights come from:
     pair     the embedded pair. The target lies in the processor's cache, so that further rows cost from the first on.
     memory   133 million random weights, which come from memory. A random model has no text to be right or wrong about;
              this one repeats its last token for ever, and a lookup drafts that. So drafts are free and always right:
              this measures v, and the most that speculation can give, not what it gives on a real text.
-Let nothing else run. A sweep visits every B, and within it every K, one after the other, with K = 0 before and after
-them: what is divided was measured within seconds. The numbers are medians over sweeps. `--only` makes one part anew
-and keeps the others from the file. `--quick` is a smoke test; its numbers mean nothing.
+Let nothing else run. A sweep visits every B, and within it every K, with K = 0 before and after them: what is divided
+was measured within seconds. The numbers are medians over sweeps.
 """
-import argparse
-import datetime
 import json
 import pathlib
 import statistics
+import sys
 import tempfile
 
 import formulas
 import random_checkpoint
 import run
 
-HERE = pathlib.Path(__file__).resolve().parent
-PROGRAM = "06_batched_verification"
+sys.path.insert(0, str(run.REPOSITORY / "tests/benchmarks"))
+import programs  # noqa: E402
+
+PROGRAM = programs.STAGES[6]
 REQUESTS = 32
 BATCHES = [1, 2, 4, 8, 16, 32]
 PAIR_K, PAIR_TOKENS = list(range(9)), 64
 MEMORY_K = [0, 1, 3, 5, 8]
+SWEEPS = 5
 SUPPOSED_ALPHA, SUPPOSED_C = 0.8, 0.1       # of a draft model for the random one, in a prediction
-
-
-# --- running the program ---
-
-def summary_of(program, words):
-    """The summary of a run: the last line of its JSON."""
-    return json.loads(run.run(program, [*words, "--output", "json"]).splitlines()[-1])["summary"]
-
-
-def words_for(requests, batch, spec_length, tokens):
-    """A run in which prompts are computed as soon as there is room, so that most steps are rounds of a full batch."""
-    words = ["--requests", requests, "--max-batch", batch, "--max-new-tokens", tokens, "--ignore-eos",
-             "--no-prefix-cache", "--token-budget", 4096, "--prefill-chunk", 4096]
-    words += ["--spec-length", spec_length] if spec_length else ["--no-speculation"]
-    return [str(word) for word in words]
-
-
-def goldens():
-    """Prompts with what the target answers."""
-    lines = (run.REPOSITORY / "golden/goldens/target/greedy.jsonl").read_text(encoding="utf-8").splitlines()
-    return [json.loads(line) for line in lines]
-
-
-def write_requests(file, prompts):
-    file.write_text("".join(json.dumps({"prompt_ids": ids}) + "\n" for ids in prompts), encoding="utf-8")
-    return file
-
-
-# --- what one run says ---
-
-def full_batch(summary, batch):
-    """The steps in which B requests had a round and no prompt was computed."""
-    for entry in summary["decode_steps_by_batch_size"]:
-        if entry["requests"] == batch:
-            return entry
-    raise SystemExit(f"no step had rounds of {batch} requests and nothing else")
-
-
-def times_of(summary, batch):
-    """Seconds per step in full batches, tokens per second there and overall, prompts and emptying batch included."""
-    full = full_batch(summary, batch)
-    step, draft, verify = (full[name] / full["steps"] for name in ("seconds", "draft_seconds", "verify_seconds"))
-    return {"step": step, "draft": draft, "verify": verify, "overhead": step - draft - verify,
-            "tokens_per_second": full["emitted"] / full["seconds"],
-            "tokens_per_second_overall": summary["stats"]["tokens_per_second"]}
-
-
-def counts_of(summary, batch):
-    """What is the same in every sweep. In full batches a round emits more than in the whole text: requests with many
-    accepted drafts end early, and what the others do alone is not in there."""
-    full, stats = full_batch(summary, batch), summary["stats"]
-    return {"full_steps": full["steps"], "rows": full["rows"] / full["steps"],
-            "emitted": full["emitted"] / full["steps"] / batch,            # a round, in full batches
-            "emitted_overall": stats["emitted"] / stats["rounds"],
-            "alpha": stats["alpha"], "drafting": stats["drafted_rounds"] / stats["rounds"]}
-
-
-def ratios(times, plain, K):
-    """c, v and speedups from two runs of one sweep."""
-    pass_ = plain["verify"]
-    return {"c": times["draft"] / K / pass_ if K else None, "v": times["verify"] / pass_,
-            "overhead_in_passes": times["overhead"] / pass_,
-            "measured": times["tokens_per_second"] / plain["tokens_per_second"],
-            "measured_overall": times["tokens_per_second_overall"] / plain["tokens_per_second_overall"]}
+COUNTS = ("full_steps", "rows", "emitted", "emitted_overall", "alpha", "drafting")
 
 
 # --- what is expected ---
@@ -117,78 +55,65 @@ def by_accounting(e, plain):
 
 # --- the sweep ---
 
-def measure(name, batches, lengths, sweeps, summary_at):
-    """summary_at(B, K) runs the program. (B, K) -> (counts, times of each sweep, ratios of each sweep)."""
+def swept(name, batches, lengths, sweeps, summary_at):
+    """(B, K) -> the counters of each sweep. summary_at(B, K) runs the program."""
     progress = run.Progress(name, sweeps * len(batches) * (len(lengths) + 1))
     found = {}
-    for _ in range(sweeps):
-        for batch in batches:
-            times = {K: [] for K in lengths}
-            for K in [*lengths, 0]:            # 0 comes first and last, and what is in between is divided by both
-                summary = summary_at(batch, K)
-                counts = found.setdefault((batch, K), (counts_of(summary, batch), [], []))[0]
-                if counts != counts_of(summary, batch):
-                    raise SystemExit(f"{name}, B {batch}, K {K}: two runs counted differently")
-                times[K].append(times_of(summary, batch))
-                progress.step()
-            plain = medians(times[0])
-            for K, measured in times.items():
-                _, all_times, all_ratios = found[batch, K]
-                all_times.append(medians(measured))
-                all_ratios.append(ratios(medians(measured), plain, K))
+    for batch in batches * sweeps:
+        summaries = []
+        for K in [*lengths, 0]:
+            summaries.append((K, summary_at(batch, K)))
+            progress.step()
+        before, after = summaries[0][1], summaries.pop()[1]
+        for K, summary in summaries:
+            both = [programs.batch_counters(summary, plain, batch, K) for plain in ((before, after) if K else (before,))]
+            found.setdefault((batch, K), []).append(medians(both))
+    for (batch, K), counters in found.items():
+        if any(counters[0][count] != other[count] for other in counters for count in COUNTS):
+            raise SystemExit(f"{name}, B {batch}, K {K}: two runs counted differently")
     return found
 
 
 def medians(entries):
-    """Name -> median over the sweeps; None stays None."""
-    return {name: None if entries[0][name] is None else statistics.median(e[name] for e in entries)
-            for name in entries[0]}
+    """Name -> median; None stays None."""
+    return {name: None if entries[0][name] is None else statistics.median(e[name] for e in entries) for name in entries[0]}
 
 
 def entries_of(found):
     """A flat entry for each (B, K), with predictions."""
     entries, plain = [], {}
-    for (batch, K), (counts, times, all_ratios) in found.items():
-        middle, speeds = medians(times), [r["measured"] for r in all_ratios]
-        entry = {"batch": batch, "spec_length": K, **counts,
-                 **{f"{name}_ms": 1e3 * middle[name] for name in ("step", "draft", "verify")},
-                 "tokens_per_second": middle["tokens_per_second"],
-                 "tokens_per_second_overall": middle["tokens_per_second_overall"],
-                 **medians(all_ratios), "measured_least": min(speeds), "measured_most": max(speeds)}
+    for (batch, K), counters in found.items():
+        speeds = [e["measured"] for e in counters]
+        entry = {"batch": batch, "spec_length": K, **medians(counters), "measured_least": min(speeds),
+                 "measured_most": max(speeds)}
         if K == 0:
             plain[batch] = entry
         else:
             entry.update(formula=by_formula(entry), accounting=by_accounting(entry, plain[batch]))
-        entries.append(entry)
+        entries.append({name: rounded(name, value) for name, value in entry.items()})
     return entries
 
 
-def break_even(entries):
-    """K -> the largest B at which speculation was faster, and B -> the K that was fastest; 0: none."""
-    largest, best = {}, {}
-    for e in entries:
-        if e["spec_length"]:
-            K, batch = e["spec_length"], e["batch"]
-            largest[K] = max(largest.get(K, 0), batch if e["measured"] > 1 else 0)
-            if e["measured"] > max(1, best.get(batch, (0, 0))[1]):
-                best[batch] = (K, e["measured"])
-    return {"largest_batch_by_k": largest,
-            "best_k_by_batch": {e["batch"]: best.get(e["batch"], (0, 1))[0] for e in entries}}
-
-
-def rounded(entry):
+def rounded(name, value):
     """Times and rates to 4 digits, ratios to 4 places."""
-    def shorter(name, value):
-        if not isinstance(value, float):
-            return value
-        return float(f"{value:.4g}") if name.endswith("_ms") or "per_second" in name else round(value, 4)
-    return {name: shorter(name, value) for name, value in entry.items()}
+    if not isinstance(value, float):
+        return value
+    return float(f"{value:.4g}") if name.endswith("_ms") or "per_second" in name else round(value, 4)
+
+
+def best_k(entries):
+    """B -> the K that was fastest; 0: none."""
+    best = {e["batch"]: (0, 1) for e in entries}
+    for e in entries:
+        if e["spec_length"] and e["measured"] > best[e["batch"]][1]:
+            best[e["batch"]] = e["spec_length"], e["measured"]
+    return {batch: K for batch, (K, _) in best.items()}
 
 
 def result_of(found, summary, **about):
     entries = entries_of(found)
     return {**about, "device": summary["device"], "target_weight_bytes": summary["memory"]["target_weights"],
-            **break_even(entries), "settings": [rounded(e) for e in entries]}
+            "best_k_by_batch": best_k(entries), "settings": entries}
 
 
 # --- the two models ---
@@ -196,43 +121,40 @@ def result_of(found, summary, **about):
 def pair_prompts():
     """32 prompts that the target continues for long enough, a mixture of kinds at every place."""
     number, placed = {}, []
-    for place, golden in enumerate(goldens()):
+    for place, golden in enumerate(run.goldens()):
         if len(golden["tokens"]) > PAIR_TOKENS:
             number[golden["kind"]] = number.get(golden["kind"], 0) + 1
             placed.append((number[golden["kind"]], place, golden["prompt_ids"]))
     return [ids for _, _, ids in sorted(placed)[:REQUESTS]]
 
 
-def pair(program, sweeps, quick):
+def drafting(K):
+    return ["--spec-length", K] if K else ["--no-speculation"]
+
+
+def pair(options):
     """Every run has the same 32 requests, at most B at a time."""
-    with tempfile.TemporaryDirectory() as folder:
-        requests = write_requests(pathlib.Path(folder) / "requests.jsonl", pair_prompts())
-        summary_at = lambda batch, K: summary_of(program, words_for(requests, batch, K, PAIR_TOKENS))
-        batches, lengths = ([2, 32], [0, 3]) if quick else (BATCHES, PAIR_K)
-        found = measure("pair", batches, lengths, sweeps, summary_at)
-        return result_of(found, summary_at(batches[0], 0), requests=REQUESTS, max_new_tokens=PAIR_TOKENS)
+    served, prompts = programs.Programs(options.build).serve, pair_prompts()
+    summary_at = lambda batch, K: served(PROGRAM, drafting(K), prompts, PAIR_TOKENS, batch)[0]
+    batches, lengths, sweeps = ([2, 32], [0, 3], 1) if options.quick else (BATCHES, PAIR_K, SWEEPS)
+    found = swept("pair", batches, lengths, sweeps, summary_at)
+    return result_of(found, summary_at(batches[0], 0), requests=REQUESTS, max_new_tokens=PAIR_TOKENS, sweeps=sweeps)
 
 
-def rounds_at(batch):
-    """More where a round is short."""
-    return 4 + 20 // batch
-
-
-def memory(program, sweeps, quick):
+def memory(options):
     """B requests that stay together: all drafts are right, so that each round of each emits K + 1 tokens."""
-    with tempfile.TemporaryDirectory() as name:
-        folder = pathlib.Path(name)
-        random_checkpoint.write(folder, random_checkpoint.SHAPE_133M)
-        prompts = [[100 + i] * 4 for i in range(REQUESTS)]
+    served, prompts = programs.Programs(options.build).serve, [[100 + i] * 4 for i in range(REQUESTS)]
+    with tempfile.TemporaryDirectory() as folder:
+        random_checkpoint.write(pathlib.Path(folder), random_checkpoint.SHAPE_133M)
 
         def summary_at(batch, K):
-            requests = write_requests(folder / "requests.jsonl", prompts[:batch])
-            words = words_for(requests, batch, K, rounds_at(batch) * (K + 1))
-            return summary_of(program, [*words, "--target", str(folder), "--draft-kind", "lookup"])
+            rounds = 4 + 20 // batch       # more where a round is short
+            words = [*drafting(K), "--target", folder, "--draft-kind", "lookup"]
+            return served(PROGRAM, words, prompts[:batch], rounds * (K + 1), batch)[0]
 
-        batches, lengths = ([1, 4], [0, 3]) if quick else (BATCHES, MEMORY_K)
-        found = measure("memory", batches, lengths, sweeps, summary_at)
-        result = result_of(found, summary_at(1, 0), label="random weights, a text that repeats itself")
+        batches, lengths, sweeps = ([1, 4], [0, 3], 1) if options.quick else (BATCHES, MEMORY_K, SWEEPS)
+        found = swept("memory", batches, lengths, sweeps, summary_at)
+        result = result_of(found, summary_at(1, 0), label="random weights, a text that repeats itself", sweeps=sweeps)
     for e in result["settings"]:
         if e["spec_length"]:
             e["supposed"] = round(formulas.walltime_factor(SUPPOSED_ALPHA, e["spec_length"], SUPPOSED_C, e["v"]), 4)
@@ -241,40 +163,30 @@ def memory(program, sweeps, quick):
 
 # --- the timeline ---
 
-TRACE_PROMPTS = ["stories-0", "rewriting-1", "recipes-0", "poems-1", "code-5", "arithmetic-0", "stories-4",
-                 "recipes-7"]
-TRACE_TOKENS = [40, 36, 56, 24, 28, 24, 28, 24]
-TRACE_ARRIVALS = [0, 0, 0, 0.002, 0.004, 0.007, 0.011, 0.016]   # seconds
+# A prompt, its new tokens, and its arrival in seconds.
+TRACED = [("stories-0", 40, 0), ("rewriting-1", 36, 0), ("recipes-0", 56, 0), ("poems-1", 24, 0.002), ("code-5", 28, 0.004),
+          ("arithmetic-0", 24, 0.007), ("stories-4", 28, 0.011), ("recipes-7", 24, 0.016)]
 TRACE_WORDS = ["--max-batch", "4", "--pages", "18", "--draft-pages", "18", "--prefill-chunk", "32", "--token-budget",
                "64", "--no-prefix-cache", "--spec-length", "5"]
 
 
-def trace_requests(file):
-    ids = {golden["id"]: golden["prompt_ids"] for golden in goldens()}
-    requests = [{"id": prompt, "prompt_ids": ids[prompt], "max_new_tokens": tokens,
-                 "arrival": arrival}
-                for prompt, tokens, arrival in zip(TRACE_PROMPTS, TRACE_TOKENS, TRACE_ARRIVALS)]
-    file.write_text("".join(json.dumps(request) + "\n" for request in requests), encoding="utf-8")
-
-
-def trace(program):
+def trace(options):
     """What the figure needs of a run, which must show all that the figure is there for."""
-    with tempfile.TemporaryDirectory() as name:
-        folder = pathlib.Path(name)
-        trace_requests(folder / "requests.jsonl")
+    ids = {golden["id"]: golden["prompt_ids"] for golden in run.goldens()}
+    with tempfile.NamedTemporaryFile("w", encoding="utf-8") as file:
+        file.writelines(json.dumps({"id": prompt, "prompt_ids": ids[prompt], "max_new_tokens": tokens, "arrival": arrival})
+                        + "\n" for prompt, tokens, arrival in TRACED)
+        file.flush()
         for _ in range(20):                    # requests arrive by the clock, so runs differ
-            run.run(program, ["--requests", str(folder / "requests.jsonl"), *TRACE_WORDS, "--quiet", "--trace",
-                              str(folder / "trace.json")])
-            full = json.loads((folder / "trace.json").read_text(encoding="utf-8"))
+            full = run.traced(run.program(options, PROGRAM), ["--requests", file.name, *TRACE_WORDS])
             if shows_all(full):
                 return shortened(full)
     raise SystemExit("no run had one preemption, a waiting request and a prompt in chunks")
 
 
 def shows_all(full):
-    engine = full["engine"]
     chunks = [p["request"] for step in full["steps"] for p in step["prefills"]]
-    return (engine["preemptions"] == 1 and any(step["waiting"] for step in full["steps"]) and
+    return (full["engine"]["preemptions"] == 1 and any(step["waiting"] for step in full["steps"]) and
             len(chunks) > len(set(chunks)) + 1)
 
 
@@ -293,45 +205,5 @@ def shortened(full):
             "pages": full["engine"]["target_pool"]["pages"], "requests": requests, "steps": steps}
 
 
-# --- all ---
-
-def dumped(value, depth=0):
-    """JSON with a line for each entry of a list of objects, so that a diff can be read."""
-    inner = "\n" + " " * (depth + 1)
-    if isinstance(value, dict) and any(isinstance(v, (dict, list)) for v in value.values()) and depth < 2:
-        entries = [f"{json.dumps(name)}: {dumped(v, depth + 1)}" for name, v in value.items()]
-        return "{" + inner + ("," + inner).join(entries) + "\n" + " " * depth + "}"
-    if isinstance(value, list) and value and isinstance(value[0], dict):
-        return "[" + inner + ("," + inner).join(map(json.dumps, value)) + "\n" + " " * depth + "]"
-    return json.dumps(value)
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--build", type=pathlib.Path, default=run.REPOSITORY / "build")
-    parser.add_argument("--out", type=pathlib.Path, default=HERE / "batch.json")
-    parser.add_argument("--sweeps", type=int, default=5)
-    parser.add_argument("--quick", action="store_true", help="a smoke test")
-    parser.add_argument("--only", choices=["pair", "memory", "trace"], help="keep the rest")
-    options = parser.parse_args()
-    program = options.build / "bin" / PROGRAM
-    if not program.is_file():
-        raise SystemExit(f"{program} is not there: make build")
-    sweeps = 1 if options.quick else options.sweeps
-    made = {"date": datetime.date.today().isoformat(), "quick": options.quick, "sources_sha256": run.sources_sha256()}
-    results = json.loads(options.out.read_text(encoding="utf-8")) if options.only in ("pair", "memory") else {}
-    for name, part in (("pair", pair), ("memory", memory)):
-        if options.only in (None, name):
-            results[name] = {**made, "machine": run.machine(), "build": run.build_of(options.build), "sweeps": sweeps,
-                             **part(program, sweeps, options.quick)}
-    if options.only != "trace":
-        options.out.write_text(dumped(results) + "\n", encoding="utf-8")
-        print(options.out)
-    if options.only in (None, "trace"):
-        file = options.out.with_name("batch_trace.json")
-        file.write_text(dumped({**made, **trace(program)}) + "\n", encoding="utf-8")
-        print(file)
-
-
 if __name__ == "__main__":
-    main()
+    run.measured_parts(__doc__, "batch.json", {"pair": pair, "memory": memory, "trace": trace}, ("pair", "memory"))

@@ -130,8 +130,8 @@ def sample(results):
     counts, e = results.data["counts"], results.alpha("llama", 1)
     errors = [e["alpha_se"] for e in counts["alpha"] if e["text"] == "all" and e["alpha_se"]]
     smoke = " These numbers are a smoke test and mean nothing." if counts["quick"] else ""
-    return prose(f"{counts['prompts']} prompts, up to {results.data['max_new_tokens']} new tokens, "
-            f"K = {results.data['spec_length']}. "
+    return prose(f"{counts['prompts']} prompts, up to {counts['max_new_tokens']} new tokens, "
+            f"K = {counts['K']}. "
                  f"The draft model at temperature 1: {e['runs']} runs, {e['tested']:,} tested drafts. "
             f"Largest standard error of a total: {number(max(errors, default=0), 3)}.{smoke}")
 
@@ -166,7 +166,7 @@ def alpha_by_text(results):
 @table
 def independence(results):
     """Whole rounds of the draft model: the share that accepts all K, and what follows from it."""
-    K, rows = results.data["spec_length"], []
+    K, rows = results.data["counts"]["K"], []
     for temperature in (0, 1):
         for text in ["all", *TEXTS]:
             e = results.alphas.get(("llama", temperature, text))
@@ -192,7 +192,7 @@ def positions(results):
                     [number(a ** (i + 1), 3) for i in range(len(e["accepted_at"]))])
         rows.append(["accepted of those tested there"] +
                     [number(n / t, 3) for n, t in zip(e["accepted_at"], e["tested_at"])])
-    return markdown(["", *(f"draft {i + 1}" for i in range(results.data["spec_length"]))], rows)
+    return markdown(["", *(f"draft {i + 1}" for i in range(results.data["counts"]["K"]))], rows)
 
 
 @table
@@ -219,7 +219,7 @@ def lenience(results):
 def alpha_by_k(results):
     """The same prompts with several K; those with K = 5 are among the experiments with lenience."""
     entries = list(results.data["counts"]["spec_length"])
-    entries += [{**e, "spec_length": results.data["spec_length"]} for e in results.data["counts"]["lenience"]
+    entries += [{**e, "spec_length": results.data["counts"]["K"]} for e in results.data["counts"]["lenience"]
                 if e["draft_kind"] == "llama" and e["lenience"] == 1]
     rows = []
     for e in sorted(entries, key=lambda e: (e["temperature"], e["spec_length"])):
@@ -252,7 +252,7 @@ def by_bytes(results):
 @table
 def wrong_alpha(results):
     """Find the error: acceptance_rate for alpha."""
-    K, rows = results.data["spec_length"], []
+    K, rows = results.data["counts"]["K"], []
     for text in ("poems", "stories", "all"):
         e = results.alphas.get(("llama", 1, text))
         if e and e["alpha"] is not None:

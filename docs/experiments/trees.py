@@ -1,87 +1,64 @@
 #!/usr/bin/env python3
-"""What trees accept on the embedded pair: the counts of docs/08_token_trees/, into trees.json.
+"""What trees accept on the embedded pair, and what they gain: docs/08_token_trees/, into trees.json.
 
-    python3 docs/experiments/trees.py [--build DIR] [shapes] [rules] [clock]
+    python3 docs/experiments/trees.py [shapes] [rules] [clock] [--build DIR]
 
 shapes: greedy decoding with trees of many shapes. rules: sampling with each rule for siblings. For these it runs
 tree_counts on some prompts of each kind of text; counts are the same on every machine. clock: what trees gain over a
-chain in the shape 134m, by tree_benchmark; let nothing else run. Both programs build with the benchmarks. Each part
-replaces its own part of the file. trees_tables.py puts them into the pages, with what passes cost by adaptive.json,
-which adaptive.py measured.
+chain of three in the shape 134m; let nothing else run. trees_tables.py puts them into the pages, with what passes cost
+by adaptive.json.
 """
-import argparse
-import collections
-import datetime
 import json
-import pathlib
-import re
-import subprocess
+import sys
 import tempfile
 
-from adaptive import HERE, NEW_TOKENS, chosen_prompts
-from run import machine, sources_sha256
+import run
+from adaptive import NEW_TOKENS, chosen_prompts
 
-FILE = HERE / "trees.json"
+sys.path.insert(0, str(run.REPOSITORY / "tests/benchmarks"))
+import programs  # noqa: E402
+import rounds  # noqa: E402
+import turns  # noqa: E402
+
 PROMPTS = {"shapes": 4, "rules": 2}  # of each kind of text
-CLOCKED = {"tokens": 100, "repeats": 5}
-COUNTERS = ["gain_over_chain", "tokens_per_second", "chain_tokens_per_second"]
+CLOCKED_TOKENS = 100
+# Trees of the page, the best chain first: --tree and --spec-length.
+CLOCKED = {"chain of 3": ("chains:1", 3), "chain of 5": ("chains:1", 5), "top:4": ("top:4", 1), "top:2x1x1": ("top:2x1x1", 3),
+           "best:6 of 3": ("best:6", 3), "grow:4 of 3": ("grow:4", 3), "grow:6 of 3": ("grow:6", 3), "grow:10 of 5": ("grow:10", 5)}
+SHAPE = ("--inflate-target", "134m", "--inflate-draft", "14m")
+COUNTERS = ["gain", "tokens_per_second", "plain_tokens_per_second"]
 
 
-def run(*words):
-    done = subprocess.run(words, capture_output=True, text=True)
-    if done.returncode != 0:
-        raise SystemExit(f"{words[0]} ended with {done.returncode}: {done.stderr.strip()}")
-    return json.loads(done.stdout)
-
-
-def counts(program, part):
+def counts(part):
     """What tree_counts prints."""
-    taken = collections.Counter()
-    with tempfile.NamedTemporaryFile("w", encoding="utf-8") as file:
-        for prompt in chosen_prompts():
-            taken[prompt["kind"]] += 1
-            if taken[prompt["kind"]] <= PROMPTS[part]:
+    def counted(options):
+        prompts = run.first_of_each_kind(chosen_prompts(), 1 if options.quick else PROMPTS[part])
+        with tempfile.NamedTemporaryFile("w", encoding="utf-8") as file:
+            for prompt in prompts[:2 if options.quick else None]:
                 file.write(" ".join([prompt["kind"], *map(str, prompt["prompt_ids"])]) + "\n")
-        file.flush()
-        return run(program, part, str(NEW_TOKENS), file.name)
+            file.flush()
+            found = json.loads(run.run(options.build / "bin/bench/tree_counts", [part, NEW_TOKENS, file.name]))
+            return found if part == "shapes" else {part: found}
+    return counted
 
 
-def clock(program):
-    """tree -> kind of text -> COUNTERS, as tree_benchmark measures them."""
-    output = run(program, *(f"--{name}={number}" for name, number in CLOCKED.items()), "--benchmark_format=json")
-    trees = collections.defaultdict(dict)
-    for entry in output["benchmarks"]:
-        if entry.get("error_occurred"):
-            raise SystemExit(f"{entry['name']}: {entry['error_message']}")
-        tree, kind = re.search(r"/tree:(.*)/text:(\w+)/", entry["name"]).groups()
-        trees[tree][kind] = [round(entry[name], 3) for name in COUNTERS]
-    return {"date": datetime.date.today().isoformat(), "sources": sources_sha256(), "machine": machine(), **CLOCKED,
-            "trees": trees}
-
-
-def text_of(result):
-    """As JSON, with a line for each list and for each kind of text."""
-    text = json.dumps(result, indent=1)
-    lists = re.sub(r"\[[^][]*\]", lambda found: " ".join(found[0].split()), text)
-    return re.sub(r"\[\s*(\[[^][]*\](?:,\s*\[[^][]*\])*)\s*\]", lambda found: " ".join(found[0].split()), lists) + "\n"
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--build", type=pathlib.Path, default=HERE.parents[1] / "build")
-    parser.add_argument("parts", nargs="*", metavar="PART", help="shapes, rules or clock; shapes and rules by default")
-    arguments = parser.parse_args()
-    result = json.loads(FILE.read_text(encoding="utf-8")) if FILE.exists() else {}
-    for part in arguments.parts or PROMPTS:
-        if part == "clock":
-            result["clock"] = clock(arguments.build / "bin/bench/tree_benchmark")
-            continue
-        if part not in PROMPTS:
-            parser.error(f"there is no part {part}, only {', '.join(PROMPTS)} and clock")
-        counted = counts(arguments.build / "bin/bench/tree_counts", part)
-        result |= counted if part == "shapes" else {part: counted}
-    FILE.write_text(text_of(result), encoding="utf-8")
+def clock(options):
+    """tree -> kind of text -> COUNTERS, where what is plain is the chain of three of stage 4."""
+    texts, rules = programs.TEXTS[:1 if options.quick else None], turns.Rules(
+        rounds=1 if options.quick else rounds.FEWEST, strict=not options.quick)
+    settings = [programs.Setting({"tree": name}, (programs.STAGES[8], (*SHAPE, "--tree", tree, "--spec-length", str(levels))),
+                                 (programs.STAGES[4], (*SHAPE, "--spec-length", "3")), texts)
+                for name, (tree, levels) in CLOCKED.items()]
+    progress = run.Progress("trees", (rules.rounds + 1) * len(settings) * len(texts))
+    sweep = programs.TextSweep(programs.Programs(options.build), settings, CLOCKED_TOKENS, rules.rounds, progress.step)
+    kept, _ = turns.kept_rounds(sweep.one_round, rules)
+    trees = {name: {} for name in CLOCKED}
+    for identity, found in zip(sweep.identities, zip(*kept)):
+        entry = rounds.entry_of(list(found))
+        trees[identity["tree"]][identity["text"]] = [round(entry[name], 3) for name in COUNTERS]
+    return {"tokens": CLOCKED_TOKENS, "rounds": len(kept), "trees": trees}
 
 
 if __name__ == "__main__":
-    main()
+    run.measured_parts(__doc__, "trees.json", {"shapes": counts("shapes"), "rules": counts("rules"), "clock": clock}, ("clock",),
+                       bare=("shapes", "rules"))

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Draws the figures of single runs, for docs/theory/ and chapter 6: python3 docs/figures/runs.py
 
-From docs/experiments/results.json and batch_trace.json. Writes SVG files beside itself.
+From docs/experiments/results.json and batch.json. Writes SVG files beside itself.
 """
 import sys
 
@@ -237,7 +237,7 @@ def main():
     results = read("results.json")
     rounds(results["counts"]["rounds"])
     timeline(results["times"]["timeline"])
-    Timeline(read("batch_trace.json")).draw()
+    Timeline(read("batch.json")["trace"]).draw()
 
 
 if __name__ == "__main__":

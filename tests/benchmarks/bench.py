@@ -1,25 +1,24 @@
 #!/usr/bin/env python3
-"""Runs the benchmarks of build/bin/bench by turns, and puts what they gave into one file.
+"""Measures the kernels and the programs by turns, and puts what they gave into one file.
 
-    python3 tests/benchmarks/bench.py [--build DIR] [--full] [--commit] [--only PROGRAM ...] [--rounds N] [--anyway]
+    python3 tests/benchmarks/bench.py [--build DIR] [--full] [--commit] [--only PART ...] [--rounds N] [--anyway]
 
 Each round measures every setting once, so that all numbers of a table come from the same nine rounds. A round in which
 other processes took more than 3% of the processors is thrown away and repeated. A setting whose times differ by more
-than 10% is left out. Where more than one of a program's twenty are such, nothing of this program is written: turns.py
-and rounds.py have the rules.
+than 10% is left out. Where more than one of a part's twenty are such, nothing of this part is written: turns.py and
+rounds.py have the rules.
 
 Writes build/bench/results.json, and build/bench/page.md: docs/performance.md with the numbers and figures of this
 machine. `--commit` also writes docs/experiments/bench.json, from which `make docs` makes the tables and figures of the
-project itself. Without `--full` a selection that takes ten minutes on two quiet cores, and more if rounds are repeated.
-`--only` runs some programs and keeps what the file has of the others, if the sources are the same. Let nothing else
-run.
+project itself. Without `--full` a selection that takes twenty minutes on two quiet cores, and more if rounds are
+repeated. `--only` measures some parts and keeps what the file has of the others, if the sources are the same. Let
+nothing else run.
 
 --anyway lets every round count, prints the tables and writes nothing.
 """
 import argparse
 import contextlib
 import datetime
-import hashlib
 import json
 import os
 import pathlib
@@ -33,9 +32,11 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 EXPERIMENTS = ROOT / "docs/experiments"
 sys.path[:0] = [str(EXPERIMENTS), str(ROOT / "tests/course")]
+import programs  # noqa: E402
 import rounds  # noqa: E402
 import run  # noqa: E402
 import turns  # noqa: E402
+from programs import begun_later  # noqa: E402
 from student import tool  # noqa: E402
 
 SOURCES = ["kernels/**/*", "common/**/*", "stages/**/*", "tests/benchmarks/**/*",
@@ -43,62 +44,41 @@ SOURCES = ["kernels/**/*", "common/**/*", "stages/**/*", "tests/benchmarks/**/*"
 LEFT_OUT = ("kernels/cuda", "kernels/emulation/", "tests/benchmarks/cuda", "tests/benchmarks/peers")  # but for what starts so
 SUFFIXES = {".h", ".cpp", ".cu", ".cuh", ".txt", ".cmake"}
 
-# Program -> its words in a selection, and in full. Of a benchmark's name, the filter's part is searched for.
-PROGRAMS = {
-    "kernels_benchmark": (["--samples=1"], ["--samples=1"]),
-    "forward_benchmark": (["--samples=1"], ["--samples=1"]),
-    "ladder_benchmark": (["--samples=1"], ["--samples=1"]),
-    "stages_benchmark": (["--tokens=8", "--repeats=1"], ["--tokens=128", "--repeats=1"]),
-    "speculation_benchmark": (["--tokens=24", "--repeats=1"], ["--tokens=128", "--repeats=1"]),
-    "batch_benchmark": (["--tokens=12", "--repeats=1"], ["--tokens=64", "--repeats=1"]),
-}
-# Each is one sweep: what a table compares takes turns within a round.
-SWEEPS = (("kernels_benchmark", "forward_benchmark"), ("ladder_benchmark",), ("stages_benchmark",),
-          ("speculation_benchmark",), ("batch_benchmark",))
-QUICK_FILTERS = {
+# Programs of Google Benchmark, and what a selection has of them: a regular expression is searched for in the names.
+KERNELS = {
     "kernels_benchmark": "matmul/(bf16|int8)/M:(1|2|4|6|8|12|16)/|matmul/bf16/M:(3|5|7)/|matmul/f(16|32)/M:(1|4|8|16)/|"
                          "matmul/ideal/M:(1|4|8|12|16)/|prefill/bf16/M:(64|512)/|attention/4096/.*/M:(1|6)/",
-    "ladder_benchmark": "ladder/[2-7].*/M:|M:1/",
     "forward_benchmark": "forward/134m/M:(1|2|3|4|5|6|7|8|12|16|64|512)/|forward/1b/M:(1|2|4|6|8|12|16|512)/|load/1b/",
-    "speculation_benchmark": "|".join([
-        "speculation/target:134m/draft:14m/T:0/K:(1|3|5|auto)/",
-        "speculation/target:134m/draft:(embedded|lookup)/T:0/K:3/",
-        "synthetic/target:134m/draft:14m/asked:0.8/",
-        "speculation/target:embedded/draft:embedded/T:0/K:[135]/"]),
-    "batch_benchmark": "B:(1|4|16)/K:[03]/",
-}
+    "ladder_benchmark": "ladder/[2-7].*/M:|M:1/"}
+DECODING = ("stages", "speculation", "batch")
+PARTS = [*KERNELS, *DECODING]
+# Each is one sweep: what a table compares takes turns within a round.
+SWEEPS = (("kernels_benchmark", "forward_benchmark"), ("ladder_benchmark",), *((part,) for part in DECODING))
+TOKENS = {"stages": (8, 128), "speculation": (24, 128), "batch": (12, 64)}  # of a text, in a selection and in full
+BANDWIDTH = "bandwidth"
 
 
-# --- running a program ---
+# --- Google Benchmark ---
 
 def listed(program, words):
-    done = subprocess.run([program, *words, "--benchmark_list_tests"], capture_output=True, text=True)
-    if done.returncode != 0:
-        raise SystemExit(f"{program}\nended with {done.returncode}: {done.stderr.strip()}")
-    return done.stdout.splitlines()
+    return run.run(program, [*words, "--benchmark_list_tests"]).splitlines()
 
 
-def run_program(program, words, keep_failed=False):
-    """Google Benchmark's JSON; a line on stderr counts its benchmarks. keep_failed: those that failed end nothing."""
+def run_program(program, words):
+    """Google Benchmark's JSON, with the errors of those that failed; a line on stderr counts its benchmarks."""
     progress = run.Progress(program.name, len(listed(program, words)))
     with tempfile.TemporaryDirectory() as name:
-        folder = pathlib.Path(name)
-        out, errors = folder / "out.json", folder / "errors"
-        words = [*words, f"--benchmark_out={out}", "--benchmark_out_format=json"]
+        out, errors = pathlib.Path(name) / "out.json", pathlib.Path(name) / "errors"
         with errors.open("w") as stderr, \
-             subprocess.Popen([program, *words], stdout=subprocess.PIPE, stderr=stderr, text=True) as process:
+             subprocess.Popen([program, *words, f"--benchmark_out={out}", "--benchmark_out_format=json"],
+                              stdout=subprocess.PIPE, stderr=stderr, text=True) as process:
             for line in process.stdout:
                 if "/manual_time" in line:
                     progress.step()
-        output = json.loads(out.read_text(encoding="utf-8")) if out.is_file() else {"benchmarks": []}
-        failed = [entry for entry in entries_of(output) if "error" in entry and not keep_failed]
-        if process.returncode != 0 or failed:
-            raise SystemExit(f"{program} ended with {process.returncode}: "
-                             f"{failed[0] if failed else errors.read_text().strip()[-300:]}")
-        return output
+        if process.returncode != 0:
+            raise SystemExit(f"{program} ended with {process.returncode}: {errors.read_text().strip()[-300:]}")
+        return json.loads(out.read_text(encoding="utf-8"))
 
-
-# --- what it gave ---
 
 OWN = {"name", "run_name", "run_type", "family_index", "per_family_instance_index", "repetitions", "repetition_index",
        "threads", "iterations", "cpu_time", "real_time", "time_unit", "error_occurred", "error_message", "skipped"}
@@ -107,16 +87,14 @@ OWN = {"name", "run_name", "run_type", "family_index", "per_family_instance_inde
 def value_of(text):
     """A number where it is one."""
     for kind in (int, float):
-        try:
+        with contextlib.suppress(ValueError):
             return kind(text)
-        except ValueError:
-            pass
     return text
 
 
 def entries_of(output):
-    """"speculation/target:134m/K:3/iterations:1/manual_time" and its counters -> a flat object. What has no colon is
-    the benchmark's name."""
+    """"matmul/shape:1b/M:3/iterations:1/manual_time" and its counters -> a flat object. What has no colon is the
+    benchmark's name."""
     entries = []
     for benchmark in output["benchmarks"]:
         parts = [part.split(":", 1) for part in benchmark["name"].split("/")]
@@ -135,13 +113,8 @@ def entries_of(output):
 
 def sources_sha256(root=run.REPOSITORY, sources=SOURCES, left_out=LEFT_OUT):
     """Over name and content of the sources, without git."""
-    digest = hashlib.sha256()
-    for pattern in sources:
-        for file in sorted(root.glob(pattern)):
-            name = file.relative_to(root).as_posix()
-            if file.is_file() and file.suffix in SUFFIXES and not name.startswith(left_out):
-                digest.update(name.encode() + b"\0" + hashlib.sha256(file.read_bytes()).digest())
-    return digest.hexdigest()
+    return run.sha256_of((file for pattern in sources for file in sorted(root.glob(pattern)) if file.suffix in SUFFIXES
+                          and not file.relative_to(root).as_posix().startswith(left_out)), root)
 
 
 def is_stale(results):
@@ -154,105 +127,142 @@ def machine():
     return {**run.machine(), "memory_gb": round(memory / 1e9, 1), "kernel": platform.release()}
 
 
+# --- what a part measures: identities of its entries, and one_round(number), which returns their counters ---
+
+class KernelSweep:
+    """Programs that run whichever benchmark a line of their standard input names (by_turns.h)."""
+
+    def __init__(self, name, options, stack):
+        program, words = options.build / "bin/bench" / name, ["--samples=1"]
+        chosen = [] if options.full else [f"--benchmark_filter={KERNELS[name]}"]
+        self.names = listed(program, [*words, *chosen])
+        self.identities = entries_of({"benchmarks": [{"name": name} for name in self.names]})
+        self.rounds, self.peer = options.rounds, stack.enter_context(turns.Peer([program, "--by-turns", *words]))
+        self.device, self.pids = self.peer.first["backend"], [self.peer.pid]
+
+    def one_round(self, number):
+        found = {name: self.peer.ask(f"^{re.escape(name)}$") for name in begun_later(self.names, number, self.rounds)}
+        return [{key: value for key, value in found[name].items() if key != "name"} for name in self.names]
+
+
+def speculation_settings(full, profiles):
+    """Of targets, drafts, temperatures and K; and drafts that are right as often as is asked. profiles: a folder, where
+    the costs by which K adapts are kept during a run."""
+    all_K, some_K = (1, 2, 3, 4, 5, 6, 8, "auto"), (1, 3, 5)
+    swept = [("134m", "14m", (0, 0.5, 1), all_K), ("134m", "embedded", (0, 1), all_K), ("134m", "14m_int8", (0,), some_K),
+             ("134m", "self_int8", (0,), some_K), ("134m", "bigram", (0, 1), some_K), ("134m", "lookup", (0, 1), some_K),
+             ("134m", "self", (0,), some_K), ("embedded", "embedded", (0, 1), all_K), ("embedded", "bigram", (0,), some_K),
+             ("embedded", "lookup", (0,), some_K)] if full else [
+             ("134m", "14m", (0,), (*some_K, "auto")), ("134m", "embedded", (0,), (3,)), ("134m", "lookup", (0,), (3,)),
+             ("embedded", "embedded", (0,), some_K)]
+    synthetic = [(target, draft, asked) for target, draft in (("134m", "14m"), ("embedded", "embedded"))
+                 for asked in (0, 0.2, 0.4, 0.6, 0.8, 1)] if full else [("134m", "14m", 0.8)]
+    texts, settings = programs.TEXTS if full else programs.FEW_TEXTS, []
+
+    def add(benchmark, target, draft, K, texts, T=0, asked=None):
+        words = [*programs.in_shape("target", target), *programs.draft_words(draft), "--spec-length", K]
+        if K == "auto":
+            words += ["--cost-profile", profiles / f"{target}-{draft}.json"]
+        program = programs.STAGES[7 if K == "auto" else 5 if T else 4] if asked is None else programs.SYNTHETIC
+        sampling = ["--temperature", T] if T else []
+        plain = programs.STAGES[5 if T else 4], (*programs.in_shape("target", target), "--no-speculation", *map(str, sampling))
+        first = [] if asked is None else [asked]
+        settings.append(programs.Setting(
+            {"benchmark": benchmark, "target": target, "draft": draft, "T": T, "K": K,
+             **({} if asked is None else {"asked": asked})}, (program, tuple(map(str, [*first, *words, *sampling]))), plain, texts))
+    for target, draft, temperatures, lengths in swept:
+        for T in temperatures:
+            for K in lengths:
+                add("speculation", target, draft, K, texts, T)
+    for target, draft, asked in synthetic:
+        for K in some_K:
+            add("synthetic", target, draft, K, ("stories-0",), asked=asked)
+    return settings
+
+
+def decoding_sweep(name, options, stack):
+    """Of the programs of the stages."""
+    tokens, built, full = TOKENS[name][options.full], programs.Programs(options.build), options.full
+    pairs = [("embedded", "embedded"), ("134m", "14m")]
+    if name == "stages":  # stage 1 takes minutes for what is no toy
+        return programs.StageSweep(built, [(*pairs[0], 1), (*pairs[1], 2)], programs.TEXTS if full else programs.FEW_TEXTS, tokens)
+    if name == "batch":
+        batches, lengths = ((1, 2, 4, 8, 16), (0, 1, 3, 5)) if full else ((1, 4, 16), (0, 3))
+        return programs.BatchSweep(built, pairs, batches, lengths, tokens, options.rounds)
+    profiles = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory()))
+    return programs.TextSweep(built, speculation_settings(full, profiles), tokens, options.rounds)
+
+
 # --- by turns ---
 
-def in_order(names):
-    """Settings of one text one after the other, as they share its plain decoding (decoding.h)."""
-    def key(name):
-        parts = dict(part.split(":", 1) for part in name.split("/") if ":" in part)
-        return (parts.get("target", ""), parts["text"], parts.get("T", "0")) if "text" in parts else ("", "", "")
-    return sorted(names, key=key)
-
-
-def begun_later(settings, number, count):
-    """The settings, beginning elsewhere in each of the rounds."""
-    start = number % (count + 1) * len(settings) // (count + 1)
-    return settings[start:] + settings[:start]
-
-
-def words_of(name, options):
-    return PROGRAMS[name][options.full]
-
-
-def listed_of(name, options):
-    chosen = [] if options.full or name not in QUICK_FILTERS else [f"--benchmark_filter={QUICK_FILTERS[name]}"]
-    return listed(options.build / "bin/bench" / name, [*words_of(name, options), *chosen])
-
-
-def sweep(programs, options):
-    """Program -> a function that returns what its settings gave, all of them by turns, and ends the run where that
-    cannot be trusted."""
+def sweep(parts, options):
+    """Part -> a function that returns what its settings gave, all of them by turns, and ends the run where that cannot
+    be trusted."""
     rules = turns.Rules(rounds=options.rounds, strict=not options.anyway)
-    names = {program: listed_of(program, options) for program in programs}
-    settings = [(program, name) for program in programs for name in in_order(names[program])]
-    progress = run.Progress(" and ".join(programs), (rules.rounds + 1) * len(settings))
+    progress = run.Progress(" and ".join(parts), rules.rounds + 1)
     with contextlib.ExitStack() as stack:
-        peers = {program: stack.enter_context(turns.Peer([options.build / "bin/bench" / program, "--by-turns",
-                                                          *words_of(program, options)])) for program in programs}
+        sweeps = {part: (KernelSweep if part in KERNELS else decoding_sweep)(part, options, stack) for part in parts}
 
         def one_round(number):
-            found = {}
-            for program, name in begun_later(settings, number, rules.rounds):
-                found[program, name] = peers[program].ask(f"^{re.escape(name)}$")
-                progress.step()
+            found = {part: sweep.one_round(number) for part, sweep in sweeps.items()}
+            if not set(parts) <= set(KERNELS):  # the kernels look at the machine beside each sample
+                bandwidth = 1e9 * run.read_bandwidth()
+                found = {part: [{**counters, BANDWIDTH: bandwidth} for counters in of_part] for part, of_part in found.items()}
+            progress.step()
             return found
-        kept, thrown_away = turns.kept_rounds(one_round, rules, [peer.pid for peer in peers.values()])
-        backends = {program: peer.first["backend"] for program, peer in peers.items()}
-    about = {program: {"options": " ".join(words_of(program, options)), "backend": backends[program], "rounds": len(kept),
-                       "thrown_away": thrown_away} for program in programs}
-    return {program: lambda program=program: {**about[program], **part_of(program, names[program], kept, rules.strict)}
-            for program in programs}
+        pids = [pid for sweep in sweeps.values() for pid in getattr(sweep, "pids", [])]
+        kept, thrown_away = turns.kept_rounds(one_round, rules, pids)
+    about = {part: {"options": "full" if options.full else "a selection", "backend": sweep.device, "rounds": len(kept),
+                    "thrown_away": thrown_away} for part, sweep in sweeps.items()}
+    return {part: lambda part=part: {**about[part], **part_of(sweeps[part].identities, [found[part] for found in kept],
+                                                              rules.strict)} for part in parts}
 
 
-def part_of(program, names, kept, strict):
-    """What the rounds say of a program's settings."""
-    entries = [{**identity, **rounds.entry_of([{key: value for key, value in found[program, name].items() if key != "name"}
-                                               for found in kept])}
-               for name, identity in zip(names, entries_of({"benchmarks": [{"name": name} for name in names]}))]
+def part_of(identities, kept, strict):
+    """What the rounds say of a part's settings. kept: of each round, the counters of each setting."""
+    entries = [{**identity, **rounds.entry_of(list(counters))} for identity, counters in zip(identities, zip(*kept))]
     steady, left_out = rounds.steady_entries(entries) if strict else (entries, [])
     if strict:
         rounds.refuse_inversions(steady)
     bandwidths = [statistics.median(values) for found in kept if
-                  (values := [found[program, name]["bandwidth"] for name in names if found[program, name].get("bandwidth")])]
-    return {"unsteady": left_out, "benchmarks": steady,
-            "bandwidths": [turns.rounded(value) for value in bandwidths]}
+                  (values := [counters[BANDWIDTH] for counters in found if counters.get(BANDWIDTH)])]
+    return {"unsteady": left_out, "benchmarks": steady, "bandwidths": [turns.rounded(value) for value in bandwidths]}
 
 
 def measured(options, before, keep=lambda results: None):
-    """The results of this run, with what `before` has of programs that were not asked for. keep(results): called after
-    each sweep. A program whose times cannot be trusted ends the run when the others were measured."""
-    for name in options.only:
-        if not (options.build / "bin/bench" / name).is_file():
-            raise SystemExit(f"{options.build / 'bin/bench' / name} is not there: make build")
+    """The results of this run, with what `before` has of parts that were not asked for. keep(results): called after
+    each sweep. A part whose times cannot be trusted ends the run when the others were measured."""
     parts = {name: part for name, part in before.get("programs", {}).items() if name not in options.only}
     wrong = []
-    for programs in SWEEPS:
-        if not (chosen := [name for name in programs if name in options.only]):
-            continue
+    for chosen in ([name for name in parts_of_sweep if name in options.only] for parts_of_sweep in SWEEPS):
+        found = {}
         try:
-            found = sweep(chosen, options)
+            found = sweep(chosen, options) if chosen else {}
         except turns.Disturbed as problem:
             wrong += [(name, str(problem)) for name in chosen]
-            continue
         for name, part in found.items():
             try:
                 parts[name] = part()
             except SystemExit as problem:
                 wrong.append((name, str(problem)))
-        keep(results := results_of(parts, options))
+        if found:
+            keep(results_of(parts, options))
     if wrong:
         raise SystemExit(". ".join([f"{name}: {problem}" for name, problem in wrong] + [
             "Let nothing else run and measure them again, or see the figures with --anyway: python3 "
             f"tests/benchmarks/bench.py --only {' '.join(name for name, _ in wrong)}"]))
-    return results
+    return results_of(parts, options)
 
 
 def results_of(parts, options):
-    now = datetime.datetime.now(datetime.timezone.utc)
-    return {"form": rounds.FORM, "date": now.strftime("%Y-%m-%d %H:%M UTC"), "quick": not options.full,
-            "sources_sha256": sources_sha256(), "machine": machine(), "build": run.build_of(options.build),
+    return {"form": rounds.FORM, "date": now(), "quick": not options.full, "sources_sha256": sources_sha256(),
+            "machine": machine(), "build": run.build_of(options.build),
             "device": next((part["backend"] for part in parts.values()), None),
-            "programs": {name: parts[name] for name in PROGRAMS if name in parts}}
+            "programs": {name: parts[name] for name in PARTS if name in parts}}
+
+
+def now():
+    return datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
 
 
 def kept_before(file):
@@ -266,7 +276,7 @@ def options_of(words=None):
     parser.add_argument("--build", type=pathlib.Path, default=run.REPOSITORY / "build")
     parser.add_argument("--full", action="store_true", help="everything: a few hours")
     parser.add_argument("--commit", action="store_true", help="also write docs/experiments/bench.json")
-    parser.add_argument("--only", nargs="+", choices=PROGRAMS, default=list(PROGRAMS), metavar="PROGRAM")
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS, metavar="PART", help=", ".join(PARTS))
     parser.add_argument("--rounds", type=int, default=turns.Rules().rounds, help="that are kept (default: %(default)s)")
     parser.add_argument("--anyway", action="store_true", help="print what a noisy machine gives, and write nothing")
     options = parser.parse_args(words)

@@ -1,0 +1,224 @@
+"""Measures decoding by the project's programs, as their users run them: bench.py and the experiments of chapters 6 to 8.
+
+A setting is a program with its options, which continues some texts. It is held against another one, mostly plain
+decoding. In each round (turns.py) that one continues a text first, and then all settings do that are held against it.
+So what is divided was measured within seconds. Greedy texts must be the same.
+"""
+import json
+import pathlib
+import sys
+import tempfile
+import typing
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "docs/experiments"))
+import run  # noqa: E402
+
+STAGES = {1: "01_naive_decoder", 2: "02_contiguous_kv_cache", 3: "03_paged_kv_cache", 4: "04_greedy_speculation",
+          5: "05_rejection_sampling", 6: "06_batched_verification", 7: "07_adaptive_drafting", 8: "08_token_trees"}
+SYNTHETIC = "synthetic_speculation"
+TEXTS = ("arithmetic-6", "dialogue-2", "code-3", "rewriting-2", "recipes-0", "stories-0", "questions-1", "poems-1")
+FEW_TEXTS = ("code-3", "rewriting-2", "recipes-0", "stories-0")
+
+
+# --- one run ---
+
+def in_shape(of, shape):
+    return [] if shape == "embedded" else [f"--inflate-{of}", shape]
+
+
+def draft_words(name):
+    """name: a kind of draft, or the draft model's shape; "_int8" after it for weights of eight bits."""
+    shape = name.removesuffix("_int8")
+    words = ["--draft-weights", "int8"] if name != shape else []
+    return words + (["--draft-kind", shape] if shape in ("self", "bigram", "lookup", "ngram") else in_shape("draft", shape))
+
+
+class Programs:
+    """The programs of a build."""
+
+    def __init__(self, build):
+        self.build = build
+
+    def file(self, name):
+        file = next((file for file in (self.build / "bin" / name, self.build / "bin/bench" / name) if file.is_file()), None)
+        if file is None:
+            raise SystemExit(f"{self.build / 'bin' / name} is not there: make build")
+        return file
+
+    def decode(self, name, words, prompt, tokens):
+        """The JSON of a run that continues a prompt by so many tokens."""
+        return run.timed(self.file(name), [*map(str, words), "--prompt-ids", ",".join(map(str, prompt)), "--ignore-eos",
+                                           "--max-new-tokens", str(tokens)])
+
+    def serve(self, name, words, prompts, tokens, batch):
+        """Its summary, and the tokens of each request. Prompts are computed as soon as there is room, so that most steps
+        are rounds of a full batch."""
+        with tempfile.NamedTemporaryFile("w", encoding="utf-8") as file:
+            file.writelines(json.dumps({"id": str(i), "prompt_ids": ids}) + "\n" for i, ids in enumerate(prompts))
+            file.flush()
+            lines = run.run(self.file(name), [*map(str, words), "--requests", file.name, "--ignore-eos", "--max-new-tokens",
+                                              str(tokens), "--max-batch", str(batch), "--no-prefix-cache", "--token-budget",
+                                              "4096", "--prefill-chunk", "4096", "--output", "json"]).splitlines()
+        *results, last = map(json.loads, lines)
+        return last["summary"], {int(result["id"]): result["tokens"] for result in results}
+
+
+# --- what a run says, beside another ---
+
+def rate(stats):
+    return stats["emitted"] / stats["decode_seconds"]
+
+
+def counters(stats, against):
+    """Of one text. The names with "speedup" are the program's own predictions."""
+    gain, accounting = rate(stats) / rate(against), stats.get("speedup_accounting")
+    return {"tokens_per_second": rate(stats), "plain_tokens_per_second": rate(against), "gain": gain,
+            "alpha": stats["accepted"] / max(stats["tested"], 1), "emitted_per_round": stats["emitted"] / stats["rounds"],
+            "mean_spec_length": stats["mean_spec_length"], "c": stats.get("c"), "v": stats.get("v"),
+            **({"nodes_per_round": stats["nodes"] / stats["rounds"]} if "nodes" in stats else {}),
+            "predicted_formula": stats.get("speedup_formula"), "predicted_accounting": accounting,
+            "gain_over_accounting": gain / accounting if accounting else None}
+
+
+def full_batch(summary, batch):
+    """The steps in which B requests had a round and no prompt was computed."""
+    for entry in summary["decode_steps_by_batch_size"]:
+        if entry["requests"] == batch:
+            return entry
+    raise SystemExit(f"no step had rounds of {batch} requests and nothing else")
+
+
+def batch_counters(summary, plain, batch, K):
+    """Per step of full batches: counts, seconds, and ratios to the same batch without speculation. `drafting`: the share
+    of rounds that drafted. In full batches a round emits more than in the whole text: requests with many accepted drafts
+    end early, and what the others do alone is not in there."""
+    full, before, stats = full_batch(summary, batch), full_batch(plain, batch), summary["stats"]
+    step, draft, verify = (full[name] / full["steps"] for name in ("seconds", "draft_seconds", "verify_seconds"))
+    pass_ = before["verify_seconds"] / before["steps"]
+    speed, overall = full["emitted"] / full["seconds"], stats["tokens_per_second"]
+    return {"full_steps": full["steps"], "rows": full["rows"] / full["steps"], "emitted": full["emitted"] / full["steps"] / batch,
+            "emitted_overall": stats["emitted"] / stats["rounds"], "alpha": stats["alpha"],
+            "drafting": stats["drafted_rounds"] / stats["rounds"],
+            "step_ms": 1e3 * step, "draft_ms": 1e3 * draft, "verify_ms": 1e3 * verify,
+            "tokens_per_second": speed, "tokens_per_second_overall": overall,
+            "c": draft / K / pass_ if K else None, "v": verify / pass_, "overhead_in_passes": (step - draft - verify) / pass_,
+            "measured": speed / (before["emitted"] / before["seconds"]),
+            "measured_overall": overall / plain["stats"]["tokens_per_second"]}
+
+
+# --- sweeps: every setting once in each round ---
+
+class Setting(typing.NamedTuple):
+    fields: dict    # that name it among the entries
+    run: tuple      # the program, and its words
+    against: tuple  # the same of what it is held against
+    texts: tuple = TEXTS
+
+
+def begun_later(settings, number, count):
+    """The settings, beginning elsewhere in each of the rounds."""
+    start = number % (count + 1) * len(settings) // (count + 1)
+    return settings[start:] + settings[:start]
+
+
+class TextSweep:
+    """Settings on texts. `identities`: of the entries. step(): called after each measurement. read(): what becomes of the
+    "stats" of a run, and of those that they are held against."""
+
+    def __init__(self, programs, settings, tokens, rounds, step=lambda: None, read=counters):
+        self.programs, self.tokens, self.rounds, self.step, self.read = programs, tokens, rounds, step, read
+        self.prompts = {golden["id"]: golden["prompt_ids"] for golden in run.goldens()}
+        self.turns = sorted(((setting, text) for setting in settings for text in setting.texts),
+                            key=lambda turn: (turn[1], turn[0].against))
+        self.identities = [{**setting.fields, "text": text.partition("-")[0]} for setting, text in self.turns]
+        self.device = None
+
+    def decode(self, program, words, text):
+        result = self.programs.decode(program, words, self.prompts[text], self.tokens)
+        self.device = result["device"]
+        return result
+
+    def one_round(self, number):
+        """What was read, for each identity."""
+        found, held, against = {}, None, None
+        for at in begun_later(list(range(len(self.turns))), number, self.rounds):
+            setting, text = self.turns[at]
+            if held != (held := (text, setting.against)):
+                against = self.decode(*setting.against, text)
+            result = self.decode(*setting.run, text)
+            if setting.fields.get("T", 0) == 0 and result["tokens"] != against["tokens"]:
+                raise SystemExit(f"{text}: {' '.join(map(str, setting.run[1]))}: this is not the text of plain decoding")
+            found[at] = self.read(result["stats"], against["stats"])
+            self.step()
+        return [found[at] for at in range(len(self.turns))]
+
+
+class BatchSweep:
+    """Stage 6 by B and K, K = 0 first for each B."""
+
+    def __init__(self, programs, pairs, batches, lengths, tokens, rounds):
+        self.programs, self.lengths, self.tokens, self.rounds = programs, lengths, tokens, rounds
+        self.prompts = [golden["prompt_ids"] for golden in run.goldens(TEXTS)]
+        self.groups = [(target, draft, batch) for target, draft in pairs for batch in batches]
+        self.identities = [{"benchmark": "batch", "target": target, "draft": draft, "B": batch, "K": K}
+                           for target, draft, batch in self.groups for K in lengths]
+        self.device = None
+
+    def summary(self, target, draft, batch, K):
+        words = [*in_shape("target", target), *in_shape("draft", draft), *(["--spec-length", K] if K else ["--no-speculation"])]
+        prompts = [self.prompts[i % len(self.prompts)] for i in range(batch)]
+        summary, _ = self.programs.serve(STAGES[6], words, prompts, self.tokens, batch)
+        self.device = summary["device"]
+        return summary
+
+    def one_round(self, number):
+        found = {}
+        for group in begun_later(self.groups, number, self.rounds):
+            summaries = {K: self.summary(*group, K) for K in self.lengths}
+            for K, summary in summaries.items():
+                all_of_it = batch_counters(summary, summaries[0], group[2], K)
+                found[(*group, K)] = {"tokens_per_second": all_of_it["tokens_per_second"], "gain": all_of_it["measured"],
+                                    "emitted_per_round": all_of_it["emitted"], **{name: all_of_it[name] for name in
+                                                                                  ("c", "v", "alpha", "rows")}}
+        return [found[(*group, K)] for group in self.groups for K in self.lengths]
+
+
+class StageSweep:
+    """The ladder: stages on the same texts, each held against the one before it. Stage 6 has all texts in one batch."""
+    K, TOKENS_OF_STAGE_1 = 5, 4  # stage 1 computes the whole text for every token
+
+    def __init__(self, programs, ladders, texts, tokens):
+        """ladders: (target, draft, first stage)."""
+        self.programs, self.tokens = programs, tokens
+        self.prompts = [golden["prompt_ids"] for golden in run.goldens(texts)]
+        self.stages = [(target, draft, stage) for target, draft, first in ladders for stage in range(first, 7)]
+        self.identities = [{"benchmark": "stages", "target": target, "draft": draft, "stage": stage}
+                           for target, draft, stage in self.stages]
+        self.device = None
+
+    def decoded(self, target, draft, stage):
+        """Tokens per second, and the texts."""
+        words = in_shape("target", target) + ([*in_shape("draft", draft), "--spec-length", self.K] if stage >= 4 else [])
+        if stage == 6:
+            summary, texts = self.programs.serve(STAGES[6], words, self.prompts, self.tokens, len(self.prompts))
+            steps = summary["decode_steps_by_batch_size"]
+            return (sum(s["emitted"] for s in steps) / sum(s["seconds"] for s in steps),
+                    [texts[i] for i in range(len(self.prompts))])
+        tokens = min(self.tokens, self.TOKENS_OF_STAGE_1) if stage == 1 else self.tokens
+        results = [self.programs.decode(STAGES[stage], words, prompt, tokens) for prompt in self.prompts]
+        self.device = results[0]["device"]
+        return (sum(r["stats"]["emitted"] for r in results) / sum(r["stats"]["decode_seconds"] for r in results),
+                [r["tokens"] for r in results])
+
+    def one_round(self, number):
+        found, before = [], None
+        for target, draft, stage in self.stages:
+            speed, texts = self.decoded(target, draft, stage)
+            entry = {"tokens_per_second": speed}
+            if before and before[0] == (target, draft):
+                entry["gain"] = speed / before[1]
+                if any(old != new[:len(old)] for old, new in zip(before[2], texts)):
+                    raise SystemExit(f"stages {stage - 1} and {stage} wrote different texts")
+            before = (target, draft), speed, texts
+            found.append(entry)
+        return found
