@@ -90,8 +90,7 @@ def measured_in_parts(program, samples, minutes):
         if time.monotonic() - begin > 60 * minutes:
             print(f"left out, as {minutes:g} minutes are over: {len(mine)} benchmarks like {mine[0]}", file=sys.stderr)
             continue
-        done = bench.run_program(program, [f"--samples={samples}", f"--benchmark_filter=^({'|'.join(map(re.escape, mine))})$"],
-                                 keep_failed=True)
+        done = bench.run_program(program, [f"--samples={samples}", f"--benchmark_filter=^({'|'.join(map(re.escape, mine))})$"])
         output = {**done, "benchmarks": [*(output or {"benchmarks": []})["benchmarks"], *done["benchmarks"]]}
         yield output
 
@@ -113,7 +112,7 @@ def main():
         print(problem)
         return
     words = [f"--samples={options.samples}"] + ([f"--benchmark_filter={options.filter}"] if options.filter else [])
-    runs = ([bench.run_program(program, words, keep_failed=True)] if options.filter else
+    runs = ([bench.run_program(program, words)] if options.filter else
             measured_in_parts(program, options.samples, options.minutes))
     for output in runs:
         options.out.write_text(run.dump(results_of(output, options.build, " ".join(words))), encoding="utf-8")

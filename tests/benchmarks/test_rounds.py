@@ -248,17 +248,17 @@ class Running(unittest.TestCase):
     def test_what_others_gave_is_kept(self):
         self.run_bench("1 if 'M:1' in name else 2")
         parts = self.written["programs"]
-        first = {**self.written, "programs": {"stages_benchmark": {"backend": "CPU", "rounds": 9, "benchmarks": []}, **parts}}
+        first = {**self.written, "programs": {"stages": {"backend": "CPU", "rounds": 9, "benchmarks": []}, **parts}}
         with self.assertRaisesRegex(SystemExit, "(?s)kernels_benchmark: 2 of 2 settings .*--only kernels_benchmark$"):
             self.run_bench("1 + number", before=first)
-        self.assertEqual(list(self.written["programs"]), ["stages_benchmark"])
+        self.assertEqual(list(self.written["programs"]), ["stages"])
         with self.assertRaises(SystemExit):
             self.run_bench("1 + number", before={**first, "sources_sha256": "of others"})
         self.assertEqual(self.written["programs"], {})
 
     def test_a_disturbed_sweep_leaves_what_others_gave(self):
         self.run_bench("1 if 'M:1' in name else 2")
-        first = {**self.written, "programs": {"stages_benchmark": {"backend": "CPU", "rounds": 9, "benchmarks": []}}}
+        first = {**self.written, "programs": {"stages": {"backend": "CPU", "rounds": 9, "benchmarks": []}}}
         with self.assertRaisesRegex(SystemExit, "kernels_benchmark: other processes disturbed 27 of 27 rounds: let nothing else"):
             self.run_bench("1 if 'M:1' in name else 2", before=first, watch=Busy)
         self.assertEqual(self.written, first)
@@ -271,10 +271,6 @@ class Running(unittest.TestCase):
     def test_rounds_begin_elsewhere_each_time(self):
         self.assertEqual([bench.begun_later([1, 2, 3, 4], number, 3) for number in range(5)],
                          [[1, 2, 3, 4], [2, 3, 4, 1], [3, 4, 1, 2], [4, 1, 2, 3], [1, 2, 3, 4]])
-
-    def test_settings_of_a_text_follow_each_other(self):
-        names = [f"speculation/target:134m/T:0/K:{K}/text:{text}" for K in (1, 2) for text in ("code", "poems")]
-        self.assertEqual(bench.in_order(names), [names[0], names[2], names[1], names[3]])
 
 
 if __name__ == "__main__":
