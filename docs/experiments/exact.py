@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Numbers of stage 5's chapter that need no run of a program: they are enumerated with fractions, or computed.
+"""Numbers of the chapters 5 and 7 that need no run of a program: they are enumerated with fractions, or computed.
 
     python3 docs/experiments/exact.py     checks that block verification is lossless, and prints how much it accepts
 
@@ -9,6 +9,7 @@ import fractions
 import itertools
 import math
 
+import formulas
 from table_text import markdown, number
 
 F = fractions.Fraction
@@ -106,6 +107,23 @@ def block_verification(_):
     rows = [[str(K), *(number(float(accepted_per_round(rule, AFTER_THE, K))) for rule in (token_by_token, by_blocks))]
             for K in range(1, 5)]
     return markdown(["K", "accepted per round, token by token", "by blocks"], rows)
+
+
+# --- a draft for the draft ---
+
+@table
+def two_levels(_):
+    """The pair of 3B and 1B with a bigram table below the draft: the best of all K and k."""
+    c1, c2 = 0.392, 0.033
+    rows = []
+    for alpha1 in (0.5, 0.7, 0.8, 0.9):
+        K = formulas.best_K(alpha1, c1)
+        row = [f"{alpha1}", f"{number(formulas.walltime_factor(alpha1, K, c1))} (K {K})"]
+        for alpha2 in (0.3, 0.5, 0.7):
+            factor, K, k = formulas.best_two_levels(alpha1, alpha2, c1, c2)
+            row.append(f"{number(factor)} (K {K}, " + (f"k {k})" if k else "one level)"))
+        rows.append(row)
+    return markdown(["alpha1", "one level", *(f"alpha2 = {alpha2}" for alpha2 in (0.3, 0.5, 0.7))], rows)
 
 
 # --- races ---

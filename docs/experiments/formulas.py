@@ -17,6 +17,28 @@ def walltime_factor(alpha, K, c, v=1):
     return emitted(alpha, K) / (K * c + v)
 
 
+def drafting_cost(alpha, K, k, c1, c2):
+    """C(K): what K drafts cost that come out of rounds of up to k inner drafts; stages/07_adaptive_drafting/two_levels.h."""
+    cost = [0.0]
+    for missing in range(1, K + 1):
+        proposed = min(k, missing - 1)
+        rest = sum(alpha**j * (1 - alpha) * cost[missing - j - 1] for j in range(proposed))
+        cost.append(proposed * c2 + c1 + rest + alpha**proposed * cost[missing - proposed - 1])
+    return cost[K]
+
+
+def two_level_factor(alpha1, alpha2, K, k, c1, c2):
+    """How much faster than plain decoding with a draft for the draft, at v = 1."""
+    return emitted(alpha1, K) / (drafting_cost(alpha2, K, k, c1, c2) + 1)
+
+
+def best_two_levels(alpha1, alpha2, c1, c2, most=16):
+    """(factor, K, k) of the best K up to `most` and k below K, the smallest among equals."""
+    pairs = [(K, k) for K in range(1, most + 1) for k in range(K)]
+    K, k = max(pairs, key=lambda pair: two_level_factor(alpha1, alpha2, *pair, c1, c2))
+    return two_level_factor(alpha1, alpha2, K, k, c1, c2), K, k
+
+
 def operations_factor(alpha, K, c_ops):
     """How many more arithmetic operations than plain decoding, Theorem 3.11."""
     return (K * c_ops + K + 1) / emitted(alpha, K)
@@ -86,6 +108,9 @@ def check():
     assert abs(walltime_factor(0.8, 5, 0) - 3.68928) < 1e-9 and abs(operations_factor(0.8, 5, 0) - 1.6263) < 1e-4
     assert best_K(0.7, bytes_c("1B", "3B")) == 2 and best_K(0.3, 0.4) == 0 and best_K(0.99, 0.01) > 10
     assert best_K(0.99, 0.01, v=5) > 10
+    assert abs(drafting_cost(0.5, 3, 2, 0.4, 0.05) - 0.925) < 1e-12 and drafting_cost(0.5, 1, 2, 0.4, 0.05) == 0.4
+    assert all(abs(drafting_cost(0.427, K, K - 1, 1, 0) - (K - (K - 1) * 0.427)) < 1e-12 for K in range(1, 9))
+    assert abs(two_level_factor(0.7, 0.4, 5, 0, 0.385, 0.01) - walltime_factor(0.7, 5, 0.385)) < 1e-12
     # The oracle is at most e / (e - 1) times as fast as the best K if plain decoding, K = 0, is among them.
     over = lambda a, c, least: oracle_factor(a, c) / max(walltime_factor(a, K, c) for K in range(least, 120))
     pairs = [(a / 50, c / 50) for a in range(2, 50, 4) for c in range(1, 51, 4)]
