@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <span>
+#include <utility>
 
 #include "common/base/check.h"
 #include "common/speculation/spec_length_policy.h"
@@ -55,9 +56,9 @@ class EntropySpecLength final : public SpecLengthPolicy, public DraftGate {
 
   bool has_enough(int drafted) const override { return asked_ && drafted >= spec_length_; }
 
+  // A round that asked nothing teaches nothing: a plain step, or drafts of another drafter.
   void learn(const Round& round) override {
-    asked_ = false;
-    if (round.drafted == 0) return;
+    if (!std::exchange(asked_, false) || round.drafted == 0) return;
     mean_ = smoothed_;
     has_mean_ = true;
   }
@@ -72,7 +73,7 @@ class EntropySpecLength final : public SpecLengthPolicy, public DraftGate {
   bool has_mean_ = false;
   double mean_ = 0;  // of H, up to the last round
   // Of this round.
-  bool asked_ = false;  // not where another drafter had drafts
+  bool asked_ = false;
   double smoothed_ = 0;
   int spec_length_ = 0;
 };

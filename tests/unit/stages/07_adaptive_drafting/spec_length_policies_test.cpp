@@ -68,6 +68,21 @@ TEST(EntropySpecLengthTest, SmoothsOverRoundsThatEnded) {
   EXPECT_EQ(drafted(policy, kCertain), 7);  // 0.28
 }
 
+// A round in which a lookup had drafts, and a plain step, asked no gate: nothing is learned.
+TEST(EntropySpecLengthTest, RoundsThatAskedNothingTeachNothing) {
+  EntropySpecLength policy(1, 8, 0.9);
+  policy.learn(round_of(3, 3));
+  EXPECT_EQ(drafted(policy, kEqual), 1) << "a mean of 0 before it would make this 7";
+  policy.learn(round_of(1, 1));
+  for (int i = 0; i < 20; i++) {
+    policy.learn(round_of(5, i % 5));
+    policy.learn(round_of(0, 0));
+  }
+  EXPECT_EQ(drafted(policy, kEqual), 1);
+  policy.learn(round_of(1, 0));
+  EXPECT_EQ(drafted(policy, kCertain), 2) << "0.9 of 1, and 0.1 of 0: K is 8 - 6.3";
+}
+
 TEST(ConfidenceSpecLengthTest, StopsBelowTheThreshold) {
   ConfidenceSpecLength policy(0.5, 6);
   EXPECT_EQ(drafted(policy, kCertain), 6);
