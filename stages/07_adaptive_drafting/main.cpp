@@ -32,7 +32,8 @@ int run_one(const RunOptions& options, const SpeculationOptions& speculation) {
   Dice dice(options.seed);
   JudgeSetup judge(session, dice, speculation);
   decode(session, judge);
-  session.finish(judgement(session, judge), adaptive.extras(session, judge));
+  const auto of_speedup = adaptive.of_speedup(session);
+  session.finish(judgement(session, judge), adaptive.extras(session, judge), of_speedup);
   return kGood;
 }
 

@@ -1,7 +1,9 @@
 #pragma once
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 
 #include "stages/07_adaptive_drafting/adaptive_spec_length.h"
 #include "stages/07_adaptive_drafting/while_it_pays.h"
@@ -32,6 +34,10 @@ class AdaptiveRun {
   // What the report says about costs and K; nothing for a fixed K.
   // With --all-places, tries all of them.
   ReportExtras extras(Session& run, const Judge& judge) const;
+  // And about the speedup, by the formula for two levels. To be called before extras().
+  std::function<std::string(const Speedup&)> of_speedup(const Session& run) const {
+    return two_levels_by_formula(run.options, levels_, run.stats);
+  }
 
  private:
   std::unique_ptr<SpecLengthPolicy> make_policy(const Session& run);

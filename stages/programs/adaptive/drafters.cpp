@@ -114,29 +114,6 @@ std::shared_ptr<Drafter> with_drafts_below(DraftSetup& setup, const RunOptions& 
 }
 // [end snippet draft-of-draft]
 
-// What the first level did, and what the formula for two levels makes of it. Costs are as they were
-// in this run; what the inner drafts cost is part of c1, so c2 is 0.
-std::string summary_of_levels(const SpeculatingDrafter& level, const RunStats& stats) {
-  const SpeculatingDrafter::Counts& counts = level.counts();
-  const auto ratio = [](auto above, auto below) {
-    return static_cast<double>(above) / static_cast<double>(below);
-  };
-  std::string text =
-      fmt::format("the draft's draft: {} of {} tested were accepted, {} passes for {} drafts\n",
-                  counts.accepted, counts.tested, counts.passes, stats.drafted);
-  if (counts.passes == 0 || counts.tested == 0 || stats.tested == 0) return text;
-  const TwoLevels levels{.draft_alpha = ratio(stats.accepted, stats.tested),
-                         .inner_alpha = ratio(counts.accepted, counts.tested),
-                         .draft_step = stats.draft_seconds / static_cast<double>(counts.passes) /
-                                       (stats.verify_seconds / static_cast<double>(stats.rounds))};
-  const int K = static_cast<int>(std::lround(ratio(stats.drafted, stats.drafted_rounds)));
-  return text + fmt::format(
-                    "two levels by formula: {:.2f}, from alpha {:.2f} and {:.2f} below, and {:.3f} "
-                    "of a target's pass for each round below\n",
-                    two_level_factor(levels, K, level.spec_length()), levels.draft_alpha,
-                    levels.inner_alpha, levels.draft_step);
-}
-
 }  // namespace
 
 RunOptions with_base_kind(RunOptions options) {
@@ -189,7 +166,42 @@ void add_drafters(ReportExtras& extras, const RunOptions& options, const Levels&
     extras.stats["draft_levels"].push_back(
         {{"passes", passes}, {"drafted", drafted}, {"tested", tested}, {"accepted", accepted}});
   }
-  if (!levels.empty()) extras.summary += summary_of_levels(*levels.front(), stats);
+  if (levels.empty()) return;
+  const auto& [passes, drafted, tested, accepted] = levels.front()->counts();
+  extras.summary +=
+      fmt::format("the draft's draft: {} of {} tested were accepted, {} passes for {} drafts\n",
+                  accepted, tested, passes, stats.drafted);
+}
+
+double two_level_speedup(const SpeculatingDrafter::Counts& inner, int k, const RunStats& stats,
+                         const Speedup& speedup) {
+  const auto per = [](auto above, auto below) {
+    return static_cast<double>(above) / static_cast<double>(below);
+  };
+  if (inner.tested == 0 || stats.tested == 0) return Speedup::kUnknown;
+  const TwoLevels levels{.draft_alpha = per(stats.accepted, stats.tested),
+                         .inner_alpha = per(inner.accepted, inner.tested),
+                         .draft_step = speedup.c * per(stats.drafted, inner.passes)};
+  double emitted = 0, cost = 0;
+  for (int K = 0; K < std::ssize(stats.rounds_by_drafted); K++) {
+    const auto rounds = static_cast<double>(stats.rounds_by_drafted[static_cast<std::size_t>(K)]);
+    emitted += rounds * expected_emitted(levels.draft_alpha, K);
+    cost += rounds * (K == 0 ? 1 : drafting_cost(levels, K, k) + speedup.v);
+  }
+  return emitted / cost;
+}
+
+std::function<std::string(const Speedup&)> two_levels_by_formula(const RunOptions& options,
+                                                                 const Levels& levels,
+                                                                 const RunStats& stats) {
+  if (levels.empty() || !options.fallback.empty()) return {};  // which drafts were a level's?
+  return [inner = levels.front()->counts(), k = options.inner_spec_length,
+          stats](const Speedup& speedup) -> std::string {
+    const double factor = two_level_speedup(inner, k, stats, speedup);
+    if (!std::isfinite(factor)) return "";
+    return fmt::format(
+        "two levels by formula: {:.2f}, if inner drafts are accepted independently\n", factor);
+  };
 }
 
 }  // namespace specdec

@@ -1,4 +1,6 @@
 #pragma once
+#include <functional>
+#include <string>
 #include <vector>
 
 #include "common/run_stats.h"
@@ -6,6 +8,7 @@
 #include "stages/programs/run/options.h"
 #include "stages/programs/show/report_extras.h"
 #include "stages/programs/speculation/draft_setup.h"
+#include "stages/programs/speculation/speedup.h"
 
 namespace specdec {
 
@@ -29,5 +32,17 @@ ComposeDrafter composition(const RunOptions& options, Levels* levels = nullptr);
 // What was composed, for a report, and what its levels did; stats: of the run.
 void add_drafters(ReportExtras& extras, const RunOptions& options, const Levels& levels,
                   const RunStats& stats);
+
+// The speedup over plain decoding by the formula for two levels: from both alphas of the run, the k
+// of its inner rounds, the K of each round, and what drafts and passes cost. What the inner drafts
+// cost is part of c, so c2 is 0. Unknown where nothing was tested.
+double two_level_speedup(const SpeculatingDrafter::Counts& inner, int k, const RunStats& stats,
+                         const Speedup& speedup);
+
+// Makes that a line of the report, empty where it is unknown; none without two levels. What the
+// levels do after this call, when costs are measured, does not count.
+std::function<std::string(const Speedup&)> two_levels_by_formula(const RunOptions& options,
+                                                                 const Levels& levels,
+                                                                 const RunStats& stats);
 
 }  // namespace specdec

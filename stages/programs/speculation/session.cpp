@@ -93,7 +93,8 @@ void Session::after_round(const Round& round, const RoundEvidence& evidence) {
   log.after_round(steps, round, context, evidence, stats);
 }
 
-void Session::finish(const Judgement& judgement, ReportExtras extras) {
+void Session::finish(const Judgement& judgement, ReportExtras extras,
+                     const std::function<std::string(const Speedup&)>& of_speedup) {
   count_target(stats, target.counters());
   stats.cache_bytes = static_cast<std::int64_t>(cache->memory().bytes());
   if (options.no_speculation) {  // what looked like rounds were plain steps
@@ -113,6 +114,7 @@ void Session::finish(const Judgement& judgement, ReportExtras extras) {
   add_to_json(extras.stats, stats, gained);
   if (!options.no_speculation) {
     extras.summary = summary(stats, gained, times.samples) + extras.summary;
+    if (of_speedup) extras.summary += of_speedup(gained);
   }
   extras.summary += draft.outgrown(static_cast<int>(context.size()));
   Json trace_stats = to_json(stats);

@@ -1,6 +1,7 @@
 #pragma once
 #include <functional>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -66,8 +67,9 @@ struct Session {
   void after_round(const Round& round, const RoundEvidence& evidence);
 
   // After the last round: measures what the parts of a round cost, prints and writes what the
-  // options ask for. extras: what the stage adds.
-  void finish(const Judgement& judgement, ReportExtras extras = {});
+  // options ask for. extras: what the stage adds. of_speedup: and what it says about the speedup.
+  void finish(const Judgement& judgement, ReportExtras extras = {},
+              const std::function<std::string(const Speedup&)>& of_speedup = {});
 
  private:
   Stopwatch::Time round_began_ = {};
