@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -9,6 +10,7 @@
 #include "common/kv_cache.h"
 #include "common/sampling/distribution.h"
 #include "common/sampling/random_source.h"
+#include "common/speculation/likely_tokens.h"
 #include "kernels/ops.h"
 
 namespace specdec {
@@ -136,6 +138,7 @@ struct Sampling {
   RandomSource* random = nullptr;  // needed above temperature 0
   bool race = false;               // draw by exponential races instead of by inversion
   DraftGate* gate = nullptr;       // of the request's drafts; none: as many as were asked for
+  std::shared_ptr<LikelyTokens> likely = nullptr;  // for drafters that learn (stage 7)
 };
 
 // [snippet drafter]

@@ -4,6 +4,8 @@
     python3 docs/experiments/adaptive.py costs      measures the costs of the shapes (let nothing else run)
     python3 docs/experiments/adaptive.py counts     runs everything on the embedded pair with these costs
     python3 docs/experiments/adaptive.py clock      runs some of it in the larger shapes, by the clock
+    python3 docs/experiments/adaptive.py guard      what the guard charges for rounds that a gate ended
+    python3 docs/experiments/adaptive.py fill       n-grams that also learn the target's likely tokens
 
 A larger shape writes the same text in the same rounds, and only costs more. So counts come from the embedded pair,
 with the cost profile of the shape, and the gain is the number of tokens over the sum of what the rounds cost. The
@@ -162,6 +164,97 @@ def counts(options):
     return {"prompts_of_a_kind": PROMPTS_OF_A_KIND, "tokens": NEW_TOKENS, "totals": result}
 
 
+# --- the guard ---
+
+class Guard:
+    """What while_it_pays.h charges for the rounds of a policy with a gate that looks at every place."""
+
+    def __init__(self, largest):
+        self.usual, self.emitted, self.cost, self.pause, self.plain_steps = largest / 2, 12, 8, 0, 0
+        self.largest = largest
+
+    def next(self):
+        if self.pause == 0:
+            return self.largest
+        return 0 if self.plain_steps < self.pause else min(2, self.largest)
+
+    def charged(self, drafted, tested, to_its_end, K, round_costs, c):
+        if to_its_end:
+            self.usual += (drafted - self.usual) / 4
+        else:
+            drafted = min(max(int(self.usual + 0.5), tested), K)
+        return round_costs[drafted] + (c if drafted < K else 0)
+
+    def learn(self, emitted, cost):
+        self.emitted, self.cost, self.plain_steps = 0.9 * self.emitted + emitted, 0.9 * self.cost + cost, 0
+        if self.emitted >= self.cost:
+            self.pause = 0
+            return
+        self.pause = min(max(2 * self.pause, 8), 32)
+        self.emitted, self.cost = self.emitted * 2 / self.cost, 2
+
+
+def charges(rounds, largest, measured):
+    """(what the guard charged for a run's rounds with drafts, what they cost), in plain steps."""
+    plain = measured["target_pass_seconds"][0]
+    c = measured["draft_step_seconds"] / plain
+    round_costs = [K * c + seconds / plain for K, seconds in enumerate(measured["target_pass_seconds"])]
+    guard, charged, spent = Guard(largest), 0, 0
+    for one in rounds:
+        K, drafted = guard.next(), one["drafted"]
+        if K == 0:
+            guard.plain_steps += 1
+            continue
+        cost = guard.charged(drafted, one["tested"], one["end"] == "all accepted", K, round_costs, c)
+        charged, spent = charged + cost, spent + round_costs[drafted] + (c if drafted < K else 0)
+        guard.learn(len(one["emitted"]), cost)
+        if abs(guard.emitted / guard.cost - one["notes"]["emitted per cost"]) > 1e-9:
+            raise SystemExit(f"round {one['start']}: this is not what the program's guard charged")
+    return charged, spent
+
+
+def guard(options):
+    """Shape -> kind of text -> what the guard charged for the rounds of `confidence`, and what they cost."""
+    program, measured, result = runs.program(options, PROGRAM), measured_costs(options), {}
+    for shape in SHAPES:
+        with tempfile.TemporaryDirectory() as folder:
+            guarded = ["--cost-profile", write_profile(folder, shape, measured[shape]), *options_of("confidence")]
+            largest = run(program, *guarded, "--max-new-tokens", 1, "--output", "json")["largest_spec_length"]
+            for prompt in chosen_prompts()[::16 if options.quick else 1]:
+                words = ["--prompt-ids", ",".join(map(str, prompt["prompt_ids"])), "--max-new-tokens", NEW_TOKENS]
+                charged, spent = charges(runs.traced(program, [*words, *guarded])["rounds"], largest, measured[shape])
+                kind = result.setdefault(shape, {}).setdefault(prompt["kind"], {"charged": 0, "spent": 0})
+                kind["charged"] += charged
+                kind["spent"] += spent
+    return {"shapes": result}
+
+
+# --- n-grams and the target's likely tokens ---
+
+FILLS = [0, 1, 3, 8]
+SEEDS = {0: [0], 1: [0, 1, 2, 3]}  # by temperature
+
+
+def fill(options):
+    """temperature -> tokens that are learned for each place -> kind of text -> counters."""
+    program, prompts = runs.program(options, PROGRAM), chosen_prompts()[::16 if options.quick else 1]
+    progress = Progress("fill", len(FILLS) * len(prompts) * sum(map(len, SEEDS.values())))
+    result = {}
+    for temperature, seeds in SEEDS.items():
+        for filled in FILLS:
+            kinds = collections.defaultdict(collections.Counter)
+            for prompt in prompts:
+                for seed in seeds:
+                    stats = run(program, "--prompt-ids", ",".join(map(str, prompt["prompt_ids"])),
+                                "--max-new-tokens", NEW_TOKENS, "--temperature", temperature, "--seed", seed,
+                                "--draft-kind", "ngram", "--ngram-fill", filled, "--quiet", "--output", "json")["stats"]
+                    kinds[prompt["kind"]].update({key: stats[key] for key in (
+                        "emitted", "target_forwards", "drafted", "tested", "accepted")})
+                    progress.step()
+            result.setdefault(str(temperature), {})[str(filled)] = {kind: dict(total) for kind, total in kinds.items()}
+    return {"tokens": NEW_TOKENS, "temperatures": result}
+
+
 # --- the clock ---
 
 KEPT = ("gain", "predicted_accounting", "c", "v", "alpha", "emitted_per_round", "plain_tokens_per_second")
@@ -194,4 +287,5 @@ def clock(options):
 
 
 if __name__ == "__main__":
-    measured_parts(__doc__, "adaptive.json", {"costs": costs, "counts": counts, "clock": clock}, ("costs", "clock"))
+    parts = {"costs": costs, "counts": counts, "guard": guard, "fill": fill, "clock": clock}
+    measured_parts(__doc__, "adaptive.json", parts, ("costs", "clock"))

@@ -49,6 +49,26 @@ def adaptive_3b(data):
 
 
 @table
+def adaptive_fill(data):
+    """Tokens per pass of n-grams that also learn what the target found likely."""
+    rows = []
+    for temperature, fills in data["fill"]["temperatures"].items():
+        for fill, kinds in fills.items():
+            per_pass = lambda part: number(total(part, "emitted") / total(part, "target_forwards"))
+            rows.append([temperature, fill, per_pass(kinds), *(per_pass({kind: kinds[kind]}) for kind in KINDS)])
+    return markdown(["temperature", "likely tokens", "all texts", *KINDS], rows)
+
+
+@table
+def adaptive_guard(data):
+    """By how much the guard charges too little for the rounds of `confidence`."""
+    off = lambda part: f"{100 * (total(part, 'spent') / total(part, 'charged') - 1):.1f} %"
+    rows = [[PAIRS[shape], off(kinds), *(off({kind: kinds[kind]}) for kind in KINDS)]
+            for shape, kinds in data["guard"]["shapes"].items()]
+    return markdown(["target with draft", "all texts", *KINDS], rows)
+
+
+@table
 def adaptive_places(data):
     """alpha over tested places beside alpha over all."""
     kinds = data["counts"]["totals"]["134m"]["fixed 5"]

@@ -58,6 +58,7 @@ class Judge {
 
   // What drafts must be drawn with.
   const Sampling& drafting() const { return drafting_; }
+  Sampling& drafting() { return drafting_; }
 
   const SpeculationOptions& options() const { return options_; }
   const SamplingOptions& judging() const { return judging_; }  // what target_probs are made with

@@ -4,19 +4,22 @@
 #include "common/generation.h"
 #include "stages/04_greedy_speculation/draft_and_verify.h"
 #include "stages/05_rejection_sampling/judge.h"
+#include "stages/07_adaptive_drafting/note_likely.h"
 
 namespace specdec {
 
 // [snippet adaptive-round]
 // Stage 5's round, with a policy that is asked for K before it, and whose gate, if it has one, may
-// end the drafts sooner.
+// end the drafts sooner. Where the drafter learns from the target's rows, they are noted for it.
 inline Round adaptive_round(DraftAndVerify& steps, Judge& judge, std::vector<TokenId>& context,
                             Generation& generation) {
   Sampling drafting = judge.drafting();
   drafting.gate = steps.policy().gate();
   Round round = steps.draft(context, drafting);
   steps.verify(context);
-  judge.judge(steps.drafts(), steps.logits_rows(round.drafted + 1), context, generation, round);
+  const DeviceRows logits = steps.logits_rows(round.drafted + 1);
+  judge.judge(steps.drafts(), logits, context, generation, round);
+  if (drafting.likely) note_likely(round, logits, steps.target().backend(), *drafting.likely);
   steps.roll_back(round);  // and tells the policy what became of the drafts
   return round;
 }

@@ -31,6 +31,7 @@ int run_one(const RunOptions& options, const SpeculationOptions& speculation) {
   adaptive.announce(session);
   Dice dice(options.seed);
   JudgeSetup judge(session, dice, speculation);
+  AdaptiveRun::take_notes(session, judge);
   decode(session, judge);
   const auto of_speedup = adaptive.of_speedup(session);
   session.finish(judgement(session, judge), adaptive.extras(session, judge), of_speedup);

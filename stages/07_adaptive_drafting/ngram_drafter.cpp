@@ -3,9 +3,18 @@
 #include "common/base/check.h"
 
 namespace specdec {
+namespace {
+
+// What the target found likely in the place of token i of the context; empty where that is unknown.
+std::span<const TokenId> likely_at(const DraftRequest& request, std::size_t i) {
+  const LikelyTokens* likely = request.sampling.likely.get();
+  return likely ? likely->at(static_cast<int>(i)) : std::span<const TokenId>();
+}
+
+}  // namespace
 
 // [snippet ngram-counts]
-void NgramCounts::append(TokenId token) {
+void NgramCounts::append(TokenId token, std::span<const TokenId> likely) {
   const auto n = std::min(text_.size(), static_cast<std::size_t>(longest_));
   for (std::size_t length = 1; length <= n; length++) {
     const auto run = std::span(text_).last(length);
@@ -13,9 +22,11 @@ void NgramCounts::append(TokenId token) {
     if (found == followers_.end()) {
       found = followers_.emplace(std::vector(run.begin(), run.end()), std::vector<TokenId>()).first;
     }
-    found->second.push_back(token);
+    found->second.insert(found->second.end(), likely.rbegin(), likely.rend());
+    found->second.push_back(token);  // the last, so the first among equals
   }
   text_.push_back(token);
+  counted_.push_back(likely.size() + 1);
 }
 
 void NgramCounts::truncate(int length) {
@@ -25,9 +36,10 @@ void NgramCounts::truncate(int length) {
     const auto n = std::min(text_.size(), static_cast<std::size_t>(longest_));
     for (std::size_t run = 1; run <= n; run++) {
       const auto found = followers_.find(std::span(std::as_const(text_)).last(run));
-      found->second.pop_back();
+      found->second.resize(found->second.size() - counted_.back());
       if (found->second.empty()) followers_.erase(found);
     }
+    counted_.pop_back();
   }
   // [end task 7.5]
 }
@@ -69,7 +81,9 @@ void NgramDrafter::draft(std::span<const DraftRequest> requests) {
     NgramCounts& counts = sequences_[static_cast<std::size_t>(request.sequence)];
     const auto known = counts.text().size();
     SPECDEC_CHECK(known <= request.context.size(), "a context that goes on after {} tokens", known);
-    for (const TokenId token : request.context.subspan(known)) counts.append(token);
+    for (std::size_t i = known; i < request.context.size(); i++) {
+      counts.append(request.context[i], likely_at(request, i));
+    }
     text_.assign(request.context.begin(), request.context.end());
     request.drafts->clear();
     while (request.drafts->size() < request.spec_length) {

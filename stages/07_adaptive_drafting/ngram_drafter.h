@@ -17,7 +17,9 @@ class NgramCounts {
   explicit NgramCounts(int longest) : longest_(longest) {}
 
   std::span<const TokenId> text() const { return text_; }
-  void append(TokenId token);
+  // likely: what the target found likely in the token's place; counts as if the text had gone on
+  // with each of these as well.
+  void append(TokenId token, std::span<const TokenId> likely = {});
   void truncate(int length);  // REQUIRES: 0 <= length <= text().size()
 
   // What follows this text, by the most of its last tokens that have been seen before: the most
@@ -37,6 +39,7 @@ class NgramCounts {
 
   int longest_;
   std::vector<TokenId> text_;
+  std::vector<std::size_t> counted_;  // followers that each token of the text added to a run
   // After each run of 1 to `longest_` tokens: what followed it, in the order of the text. So the
   // last one to come is the first one to go.
   std::map<std::vector<TokenId>, std::vector<TokenId>, Less> followers_;
@@ -45,6 +48,8 @@ class NgramCounts {
 // A drafter without a model that learns from the text as it is written. Its
 // longest match counts most, and among several places with that match the frequent one. Lookup
 // decoding copies what followed at one place; this one asks all places again for every token.
+//
+// Where the target's likely tokens are noted (`--ngram-fill`), it learns those as well.
 //
 // Tokens are chosen, not drawn: each has all of its distribution, at any temperature.
 class NgramDrafter final : public Drafter {

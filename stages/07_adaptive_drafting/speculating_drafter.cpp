@@ -63,6 +63,8 @@ void SpeculatingDrafter::draft_inside(const DraftRequest& request, RandomSource*
   inner.spec_length = k;
   inner.sampling.random = random;
   inner.sampling.gate = nullptr;  // it asks about the model's q, not about the inner draft's
+  // What the target found likely need not be what the model drafts.
+  inner.sampling.likely = nullptr;
   inner.drafts = &inner_drafts_;
   inner_->draft(std::span(&inner, 1));
 }

@@ -17,7 +17,8 @@ LENGTHS = [["--draft-length", how] for how in ("fixed", "gain", "entropy", "conf
 DRAFTERS = [[], ["--draft-kind", "ngram"], ["--fallback", "lookup,llama"], ["--fallback", "llama,ngram"],
             ["--fallback", "ngram,bigram"], ["--draft-of-draft", "bigram"], ["--draft-of-draft", "ngram"],
             ["--draft-of-draft", "bigram", "--draft-of-draft", "lookup", "--inner-spec-length", "2"],
-            ["--fallback", "lookup,llama", "--draft-of-draft", "lookup"]]
+            ["--fallback", "lookup,llama", "--draft-of-draft", "lookup"],
+            ["--draft-kind", "ngram", "--ngram-fill", "3"], ["--fallback", "ngram,llama", "--ngram-fill", "2"]]
 # Rounds that nearly always pay, so that no policy pauses for long.
 COSTS = {"format": "specdec-cost-profile-1", "target_pass_seconds": [1 + 0.01 * rows for rows in range(17)], "draft_step_seconds": 0.02}
 PROMPT = "Once, in the winter, Sunita came to York. Sunita was looking for a crimson coat."
@@ -82,6 +83,8 @@ class AdaptiveTest(ProgramTest):
                        "--draft-of-draft", "bigram", "--cost-profile", self.profile)
         self.assertEqual((got["draft_length"], got["fallback"]), ("confidence", "lookup,llama"))
         self.assertEqual((got["draft_of_draft"], got["inner_spec_length"]), (["bigram"], 4))
+        self.assertNotIn("ngram_fill", got)
+        self.assertEqual(run("--draft-kind", "ngram", "--ngram-fill", 3)["ngram_fill"], 3)
         # Where nothing is given, the best K for alpha 0.9: the most of (1 - 0.9^(K + 1)) / (0.1 (1 + 0.12 K)).
         dear = self.folder / "dear.json"
         dear.write_text(json.dumps(COSTS | {"target_pass_seconds": [1 + 0.02 * rows for rows in range(17)],
@@ -151,6 +154,10 @@ class AdaptiveTest(ProgramTest):
                 ("lookup makes no passes", "--draft-kind", "lookup", "--draft-of-draft", "bigram"),
                 ("ngram makes no passes", "--draft-of-draft", "ngram", "--draft-of-draft", "bigram"),
                 ("/nowhere: no such directory", "--draft-of-draft", "/nowhere"),
+                ("no n-grams draft for the target", "--ngram-fill", "3"),
+                ("no n-grams draft for the target", "--ngram-fill", "3", "--draft-of-draft", "ngram"),
+                ("no n-grams draft for the target", "--ngram-fill", "3", "--fallback", "lookup,llama"),
+                ("--ngram-fill is '65'", "--ngram-fill", "65", "--draft-kind", "ngram"),
                 ("--draft-of-draft is empty", "--draft-of-draft", ""),
                 ("--inner-spec-length", "--inner-spec-length", "0"),
                 ("--draft-pages is for one drafter", "--fallback", "lookup,llama", "--draft-pages", "9", "--workload",

@@ -9,6 +9,7 @@
 #include "common/base/streams.h"
 #include "stages/07_adaptive_drafting/confidence_spec_length.h"
 #include "stages/07_adaptive_drafting/entropy_spec_length.h"
+#include "stages/07_adaptive_drafting/note_likely.h"
 #include "stages/07_adaptive_drafting/schedule_spec_length.h"
 #include "stages/programs/adaptive/all_places.h"
 #include "stages/programs/adaptive/measure_costs.h"
@@ -52,6 +53,13 @@ std::string announcement_of(const CostProfile& profile, const SpecLengthPolicy& 
   return announcement(profile, name_of(options.draft_length), policy.largest());
 }
 
+std::unique_ptr<Rounds> make_noting_rounds(BatchSession& session) {
+  const int k = session.options.ngram_fill;
+  check_notes(session.options, session.target);
+  return make_rounds_of_chains(
+      session, std::make_shared<NotingBatchJudge>(make_batch_judge(session), *session.backend, k));
+}
+
 }  // namespace
 
 bool asks_the_draft(DraftLength how) {
@@ -80,6 +88,14 @@ std::unique_ptr<SpecLengthPolicy> AdaptiveRun::make_policy(const Session& run) {
   if (is_fixed(run.options)) return fixed_spec_length(run.room.spec_length);
   profile_ = load_or_measure_costs(run.options, run.files, run.model, run.draft);
   return specdec::make_policy(run.options, run.room.spec_length, *profile_);
+}
+
+void AdaptiveRun::take_notes(const Session& run, Judge& judge) {
+  const int k = run.options.ngram_fill;
+  if (k == 0) return;
+  check_notes(run.options, run.target);
+  const auto first = static_cast<int>(run.request.prompt.size());
+  judge.drafting().likely = std::make_shared<LikelyTokens>(k, first);
 }
 
 void AdaptiveRun::announce(const Session& run) const {
@@ -124,6 +140,7 @@ BatchParts adaptive_parts(const RunOptions& options, std::span<const QueuedReque
   });
   BatchParts parts{.drafting = adaptive_drafting(KeepProbs::kBesideLogits, gated),
                    .compose = composition(options)};
+  if (options.ngram_fill > 0) parts.make_rounds = make_noting_rounds;
   if (parts.compose && options.draft_pages > 0) {
     fail("--draft-pages is for one drafter; with --fallback or --draft-of-draft each has its own");
   }

@@ -29,6 +29,8 @@ class AdaptiveRun {
   // REQUIRES: this object and the options outlive the Session.
   SessionParts parts(const RunOptions& options, const SpeculationOptions& speculation);
 
+  // Lets the judge's drafts learn from the target's rows, with --ngram-fill.
+  static void take_notes(const Session& run, Judge& judge);
   // Says on stderr what costs were found, unless --quiet or JSON asks for silence.
   void announce(const Session& run) const;
   // What the report says about costs and K; nothing for a fixed K.

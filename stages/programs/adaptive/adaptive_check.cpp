@@ -39,6 +39,7 @@ struct Way {
   DraftKind draft_kind = DraftKind::kLlama;
   std::string fallback = {};
   std::vector<std::string> draft_of_draft = {};
+  int ngram_fill = 0;
 };
 
 const Way kGains[] = {{"cheap drafts", profile(0.05, 0), DraftLength::kGain},
@@ -49,6 +50,9 @@ const Way kOthers[] = {
     {.name = "confidence", .draft_length = DraftLength::kConfidence},
     {.name = "schedule", .draft_length = DraftLength::kSchedule},
     {.name = "ngram", .draft_kind = DraftKind::kNgram},
+    {.name = "ngram with the target's likely tokens",
+     .draft_kind = DraftKind::kNgram,
+     .ngram_fill = 3},
     {.name = "lookup, else the draft model", .fallback = "lookup,llama"},
     {.name = "bigram below the draft model", .draft_of_draft = {"bigram"}},
     {.name = "lookup below the draft model", .draft_of_draft = {"lookup"}},
@@ -83,7 +87,7 @@ class Check {
                       : make_policy(options, kLargest, way.costs);
     DraftAndVerify steps(target, *drafter, std::move(policy), positions,
                          base.make_drafts(kLargest));
-    return rounds(steps, tokens, spec_lengths);
+    return rounds(steps, tokens, way.ngram_fill, spec_lengths);
   }
 
  private:
@@ -93,13 +97,18 @@ class Check {
     options.draft_kind = way.draft_kind;
     options.fallback = way.fallback;
     options.draft_of_draft = way.draft_of_draft;
+    options.ngram_fill = way.ngram_fill;
     return with_base_kind(options);
   }
 
-  std::string rounds(DraftAndVerify& steps, std::span<const TokenId> want,
+  std::string rounds(DraftAndVerify& steps, std::span<const TokenId> want, int ngram_fill,
                      std::set<int>& spec_lengths) {
     Dice dice(0);
     JudgeSetup judge(steps, dice, {});
+    if (ngram_fill > 0) {
+      judge.judge().drafting().likely =
+          std::make_shared<LikelyTokens>(ngram_fill, static_cast<int>(request_.prompt.size()));
+    }
     Generation generation(request_, nullptr);
     std::vector<TokenId> context = request_.prompt;
     steps.prefill(context);

@@ -117,12 +117,30 @@ std::shared_ptr<Drafter> with_drafts_below(DraftSetup& setup, const RunOptions& 
 }  // namespace
 
 RunOptions with_base_kind(RunOptions options) {
+  std::vector<DraftKind> kinds = {options.draft_kind};  // that draft for the target
   if (!options.fallback.empty()) {
     const auto [first, second] = fallback_kinds(options.fallback);
     options.draft_kind = weight(first) > weight(second) ? first : second;
+    kinds = {first, second};
+  }
+  if (options.ngram_fill > 0 && std::ranges::count(kinds, DraftKind::kNgram) == 0) {
+    fail(
+        "--ngram-fill {}: no n-grams draft for the target; use --draft-kind ngram, or --fallback "
+        "with ngram as one of the two kinds",
+        options.ngram_fill);
   }
   check_drafts_of_drafts(options);
   return options;
+}
+
+void check_notes(const RunOptions& options, const LanguageModel& target) {
+  if (options.ngram_fill > target.vocab_size()) {
+    fail("--ngram-fill {}: the target has {} tokens", options.ngram_fill, target.vocab_size());
+  }
+  if (target.backend().samples()) {
+    fail("--ngram-fill {}: it reads the target's logits in the host's memory; use --device cpu",
+         options.ngram_fill);
+  }
 }
 
 Drafting adaptive_drafting(KeepProbs keep, bool gated) {
@@ -158,6 +176,7 @@ ComposeDrafter composition(const RunOptions& options, Levels* levels) {
 void add_drafters(ReportExtras& extras, const RunOptions& options, const Levels& levels,
                   const RunStats& stats) {
   if (!options.fallback.empty()) extras.fields["fallback"] = options.fallback;
+  if (options.ngram_fill > 0) extras.fields["ngram_fill"] = options.ngram_fill;
   if (options.draft_of_draft.empty()) return;
   extras.fields["draft_of_draft"] = options.draft_of_draft;
   extras.fields["inner_spec_length"] = options.inner_spec_length;

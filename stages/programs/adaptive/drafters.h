@@ -16,8 +16,11 @@ namespace specdec {
 
 // The options with the draft_kind on which the parts of --fallback stand: the part with a model,
 // the second one among equals. Throws Error for parts that do not go together, or a draft that
-// would be its own draft.
+// would be its own draft, or --ngram-fill without n-grams.
 RunOptions with_base_kind(RunOptions options);
+
+// Throws Error where --ngram-fill is above 0 and this target's likely tokens cannot be noted.
+void check_notes(const RunOptions& options, const LanguageModel& target);
 
 // Drafts that a gate may end, and --draft-kind ngram.
 Drafting adaptive_drafting(KeepProbs keep, bool gated);

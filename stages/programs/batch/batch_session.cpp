@@ -53,15 +53,6 @@ DraftRoom draft_room(const BatchSizes& sizes) {
           .nodes = sizes.round.nodes};
 }
 
-std::shared_ptr<BatchJudge> make_batch_judge(const BatchSession& session) {
-  Backend& backend = *session.backend;
-  if (!backend.samples()) return std::make_shared<BatchJudge>();
-  const LanguageModel& target = session.target;
-  return std::make_shared<DeviceBatchJudge>(backend, session.sizes.max_batch,
-                                            session.sizes.spec_length, target.vocab_size(),
-                                            target.max_seq_len(), overlaps_for(session.options));
-}
-
 const LlamaModel* draft_model(const BatchSizes& sizes, const DraftSetup& draft,
                               const LlamaModel& target) {
   if (!sizes.draft_is_model) return nullptr;
@@ -84,8 +75,17 @@ std::vector<QueuedRequest> queue_requests(const RunOptions& options, const Model
   return queue;
 }
 
-std::unique_ptr<Rounds> make_rounds_of_chains(BatchSession& session) {
-  const std::shared_ptr<BatchJudge> judge = make_batch_judge(session);
+std::shared_ptr<BatchJudge> make_batch_judge(const BatchSession& session) {
+  Backend& backend = *session.backend;
+  if (!backend.samples()) return std::make_shared<BatchJudge>();
+  const LanguageModel& target = session.target;
+  return std::make_shared<DeviceBatchJudge>(backend, session.sizes.max_batch,
+                                            session.sizes.spec_length, target.vocab_size(),
+                                            target.max_seq_len(), overlaps_for(session.options));
+}
+
+std::unique_ptr<Rounds> make_rounds_of_chains(BatchSession& session,
+                                              std::shared_ptr<BatchJudge> judge) {
   session.of_rounds = judge;
   return std::make_unique<BatchedRounds>(session.target, *session.drafter, *judge,
                                          session.sizes.max_batch, session.sizes.spec_length);

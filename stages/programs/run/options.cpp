@@ -11,7 +11,8 @@
 namespace specdec {
 namespace {
 
-constexpr IntegerRange kCounts{1, 1 << 30}, kTokensOfAPage{1, 1 << 20}, kRows{1, 1 << 20};
+constexpr IntegerRange kCounts{1, 1 << 30}, kTokensOfAPage{1, 1 << 20}, kRows{1, 1 << 20},
+    kFills{0, 64};
 
 constexpr int kFirstAdaptiveStage = 7, kFirstTreeStage = 8;
 constexpr Stages kAdaptive{kFirstAdaptiveStage, kFirstTreeStage - 1};
@@ -213,6 +214,11 @@ Options adaptive_options(RunOptions& o) {
       {"--inner-spec-length K",
        "tokens drafted per round for the draft model",
        Integer{&o.inner_spec_length, kSpecLengths},
+       {.stages = stages}},
+      {"--ngram-fill K",
+       "ngram also learns the K tokens that the target found likeliest in each place that it "
+       "wrote, on a CPU; 0: the text alone",
+       Integer{&o.ngram_fill, kFills},
        {.stages = stages}},
       {"--all-places",
        "afterwards, try a draft at every place of the text: alpha over all places, and what an "

@@ -72,6 +72,7 @@ struct RunOptions {
   std::string fallback;                     // KIND,KIND, in place of draft_kind; empty: none
   std::vector<std::string> draft_of_draft;  // directories and kinds, each drafts for the one before
   int inner_spec_length = 4;
+  int ngram_fill = 0;
   bool all_places = false;
 
   // Stage 8.

@@ -260,21 +260,29 @@ void forgets_what_is_rolled_back(std::uint64_t seed) {
   }
 }
 
-// Growing and shrinking by turns, as the draft of a draft does.
-void forgets_round_after_round(std::uint64_t seed) {
+// Growing and shrinking by turns, as the draft of a draft does. likely: the target's likely tokens
+// that are learned with some of the tokens.
+NgramCounts after_rounds(std::uint64_t seed, const Tokens& likely) {
   NgramCounts counts(3);
-  Tokens text;
+  int length = 0;
   for (int round = 0; round < 30; round++) {
     for (const TokenId token : tokens_of(seed + std::uint64_t(round), 4, 4)) {
-      counts.append(token);
-      text.push_back(token);
+      const std::size_t learned = std::min<std::size_t>(likely.size(), round % 3);
+      counts.append(token, std::span(likely).first(learned));
+      length++;
     }
-    const auto gone = static_cast<int>(4 * uniform(seed, round, Purpose::kAccept));
-    text.resize(text.size() - std::size_t(gone));
-    counts.truncate(static_cast<int>(text.size()));
+    length -= static_cast<int>(4 * uniform(seed, round, Purpose::kAccept));
+    counts.truncate(length);
   }
+  return counts;
+}
+
+void forgets_round_after_round(std::uint64_t seed) {
+  const NgramCounts counts = after_rounds(seed, {});
   fact("tokens that are left after 30 rounds", static_cast<int>(std::ssize(counts.text())));
   fact("guesses after 30 rounds", guesses(counts));
+  const NgramCounts filled = after_rounds(seed, {2, 0});
+  fact("guesses after 30 rounds, with up to two likely tokens for each", guesses(filled));
 }
 
 // ---- 7.6

@@ -24,16 +24,25 @@ inline std::shared_ptr<Drafter> plain_drafter(LanguageModel& model) {
   return std::make_shared<SamplingDrafter>(model, 64, 4);
 }
 
+// As AdaptiveRun::take_notes().
+inline void take_notes(Judge& judge, const Text& prompt, int k) {
+  if (k == 0) return;
+  const auto first = static_cast<int>(prompt.size());
+  judge.drafting().likely = std::make_shared<LikelyTokens>(k, first);
+}
+
 // What the walks saw, beside the law.
 struct DraftingLaw {
   Law law;
   double drafted = 0, accepted = 0;  // tokens of a text, on average
 };
 
-// Random: which random numbers the walks take, all of them in turn.
+// Random: which random numbers the walks take, all of them in turn. fill: the target's likely
+// tokens that are noted for each place.
 template <typename Random = EveryPath>
 DraftingLaw drafting_law(const Scenario& scenario, const ContextTable& below,
-                         const MakeDrafter& make_drafter, const MakePolicy& make_policy) {
+                         const MakeDrafter& make_drafter, const MakePolicy& make_policy,
+                         int fill = 0) {
   TableModel target(scenario.target.vocab_size(), scenario.target.row_of());
   TableModel draft(scenario.draft.vocab_size(), scenario.draft.row_of());
   TableModel lowest(below.vocab_size(), below.row_of());
@@ -48,6 +57,7 @@ DraftingLaw drafting_law(const Scenario& scenario, const ContextTable& below,
     DraftAndVerify steps(target, *drafter, std::move(policy), kNoLimit,
                          Drafts(largest, target.vocab_size()));
     JudgeSetup judge(steps, random, scenario.options);
+    take_notes(judge, scenario.prompt, fill);
     Generation generation(request, nullptr);
     Text context = scenario.prompt;
     steps.prefill(context);

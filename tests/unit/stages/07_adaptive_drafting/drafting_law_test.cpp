@@ -32,6 +32,30 @@ TEST(DraftingLawTest, IsTheTargetsForEveryDrafterAndPolicy) {
   EXPECT_GT(drafting, 300) << "most of these accept something";
 }
 
+// The drafters with n-grams once more, which learn what the target found likely.
+TEST(DraftingLawTest, IsTheTargetsWhereItsLikelyTokensAreLearned) {
+  int different = 0;
+  for (const Size& size : {Size{2, 2, 5}, Size{3, 2, 3}}) {
+    for (const NamedDrafter& drafter : drafters()) {
+      if (!drafter.name.starts_with("n-grams")) continue;
+      for (const Scenario& scenario : scenarios(size, 41)) {
+        double accepted = 0;
+        for (const int fill : {0, 1, 2}) {
+          const DraftingLaw result = drafting_law(
+              scenario, below(size.V, 43), drafter.make,
+              [&] { return std::make_unique<ConfidenceSpecLength>(0.6, size.K); }, fill);
+          const double difference = largest_difference(result.law, target_law(scenario));
+          EXPECT_TRUE(difference <= kExact)
+              << drafter.name << ", " << scenario.name << ", fill " << fill << ": " << difference;
+          if (fill == 0) accepted = result.accepted;
+          different += result.accepted != accepted;
+        }
+      }
+    }
+  }
+  EXPECT_GT(different, 5) << "what is learned changes what is drafted";
+}
+
 TEST(DraftingLawTest, IsTheTargetsWhateverTheOptions) {
   const Size size{2, 2, 3};
   for (const auto& [name, sampling, draft_temperature] : option_sets()) {

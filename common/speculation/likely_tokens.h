@@ -1,0 +1,40 @@
+#pragma once
+#include <span>
+#include <vector>
+
+#include "common/base/check.h"
+#include "common/base/token_id.h"
+
+namespace specdec {
+
+// What the target found likeliest at the places of a text that it wrote: k tokens for each place,
+// the likeliest first. It depends on the text alone. Used from stage 7 on.
+class LikelyTokens {
+ public:
+  // first: the position of the first token that the target writes. REQUIRES: k >= 1.
+  LikelyTokens(int k, int first) : k_(k), first_(first) {
+    SPECDEC_CHECK(k >= 1 && first >= 0, "at least one token, not {}, from {} on", k, first);
+  }
+
+  int k() const { return k_; }
+  int end() const { return first_ + static_cast<int>(std::ssize(tokens_)) / k_; }  // of the places
+
+  // Of the next place. REQUIRES: k tokens.
+  void add(std::span<const TokenId> tokens) {
+    SPECDEC_CHECK(std::ssize(tokens) == k_, "{} tokens, not {}", k_, tokens.size());
+    tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
+  }
+
+  // Where the text has the token of this position. Empty: that is not known, as in a prompt.
+  std::span<const TokenId> at(int position) const {
+    if (position < first_ || position >= end()) return {};
+    const auto k = static_cast<std::size_t>(k_);
+    return std::span(tokens_).subspan(static_cast<std::size_t>(position - first_) * k, k);
+  }
+
+ private:
+  int k_, first_;
+  std::vector<TokenId> tokens_;  // [places, k]
+};
+
+}  // namespace specdec

@@ -1,0 +1,39 @@
+#include "stages/07_adaptive_drafting/note_likely.h"
+
+#include <algorithm>
+#include <numeric>
+#include <vector>
+
+namespace specdec {
+
+// [snippet note-likely]
+// Row i was computed after the pending token and i drafts. Up to the last accepted draft, these are
+// in the text now. The rows after it belong to drafts that were rejected, and are not looked at.
+void note_likely(const Round& round, ConstDeviceRows logits, Backend& backend,
+                 LikelyTokens& likely) {
+  std::vector<float> row(static_cast<std::size_t>(logits.width));
+  std::vector<TokenId> ids(row.size());
+  const auto k = static_cast<std::size_t>(likely.k());
+  for (int i = 0; i < round.emitted(); i++) {
+    backend.download(logits.row(i), row.data(), row.size() * sizeof(float));
+    std::iota(ids.begin(), ids.end(), 0);
+    std::ranges::partial_sort(ids, ids.begin() + likely.k(), [&](TokenId a, TokenId b) {
+      const float of_a = row[static_cast<std::size_t>(a)], of_b = row[static_cast<std::size_t>(b)];
+      return of_a > of_b || (of_a == of_b && a < b);
+    });
+    likely.add(std::span(ids).first(k));
+  }
+}
+// [end snippet note-likely]
+
+void NotingBatchJudge::judge(std::span<const RoundToJudge> rounds) {
+  judge_->judge(rounds);
+  for (const auto& [r, drafts, logits] : rounds) {
+    if (r->failure) continue;  // it ends here
+    std::shared_ptr<LikelyTokens>& likely = r->judge.drafting().likely;
+    if (!likely) likely = std::make_shared<LikelyTokens>(k_, r->prompt_tokens());
+    note_likely(r->round, logits, backend_, *likely);
+  }
+}
+
+}  // namespace specdec
