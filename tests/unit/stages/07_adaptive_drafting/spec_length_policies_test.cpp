@@ -175,6 +175,9 @@ TEST(WhileItPaysTest, UntestedDraftsOfAGateTeachNothing) {
     for (int i = 0; i < 60; i++) {
       const int asked = one.next();
       ASSERT_EQ(other.next(), asked);
+      if (asked > 0) {
+        for (WhileItPays* policy : {&one, &other}) policy->gate()->goes_on(kCertain, 0);
+      }
       const int tested = std::min(asked, 1 + static_cast<int>(random() % 2));
       pauses += asked == 0 ? 1 : 0;
       if (tested == 0 || random() % 6 == 0) {  // all accepted: nothing was untested
@@ -197,6 +200,7 @@ TEST(WhileItPaysTest, CountsThePassThatAGateThrewAway) {
   WhileItPays policy = guarded(std::make_unique<ConfidenceSpecLength>(1, 5));
   int rounds = 0;
   while (policy.next() > 0) {
+    ASSERT_EQ(drafted(policy, kHalves), 0);
     policy.learn(round_of(0, 0));
     ASSERT_LT(rounds++, 20);
   }
@@ -210,6 +214,18 @@ TEST(WhileItPaysTest, ChargesNoPassThatWasNeverMade) {
   ASSERT_TRUE(policy.gate()->has_enough(3));
   policy.learn(round_of(3, 0));
   EXPECT_DOUBLE_EQ(policy.notes().back().value, (0.9 * 12 + 1) / (0.9 * 8 + 1.9));
+}
+
+// A lookup had three drafts, so the draft model made no pass and the gate was not asked.
+TEST(WhileItPaysTest, ChargesNoPassToARoundThatAskedNothing) {
+  WhileItPays policy = guarded(std::make_unique<ConfidenceSpecLength>(0.5, 5));
+  policy.learn(round_of(3, 1));
+  EXPECT_DOUBLE_EQ(policy.notes().back().value, (0.9 * 12 + 2) / (0.9 * 8 + 1.9));
+  ASSERT_TRUE(policy.gate()->goes_on(kCertain, 0));
+  policy.learn(round_of(3, 3));
+  EXPECT_DOUBLE_EQ(policy.notes().back().value,
+                   (0.9 * (0.9 * 12 + 2) + 4) / (0.9 * (0.9 * 8 + 1.9) + 1.9 + 0.2))
+      << "this one asked, and heard a no after three";
 }
 
 }  // namespace
