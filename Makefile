@@ -48,6 +48,9 @@ real: ## get a model that people know, SmolLM2-135M, into build/models (93 MB); 
 	@python3 -c 'import ensurepip' 2>/dev/null || .ci/setup real
 	@python3 stages/programs/real/get_model.py $(BUILD) $(if $(GGUF),--gguf '$(GGUF)') $(if $(OUT),--out '$(OUT)')
 
+real-demo: build real ## show what speculation gains on that model, by kind of question: the same text, at two speeds
+	@python3 stages/programs/real/real_demo.py $(BUILD)
+
 check: setup ## check a stage, and say what to do next: make check STAGE=2
 	@$(COURSE) check --build $(BUILD) --stage '$(STAGE)'
 

@@ -9,6 +9,7 @@ intact is not made again, and then no network is needed.
 import argparse
 import contextlib
 import fcntl
+import importlib.metadata
 import importlib.util
 import shutil
 import sys
@@ -50,9 +51,18 @@ def differences(folder):
     return [name for name, digest in expected_files().items() if not package_index.is_intact(folder / name, digest)]
 
 
+def has_packages():
+    """Whether this Python has numpy, and gguf in the version that is known to do."""
+    try:
+        wanted = (HERE / "requirements.txt").read_text(encoding="utf-8").splitlines()[0]
+        return f"gguf=={importlib.metadata.version('gguf')}" == wanted and importlib.util.find_spec("numpy") is not None
+    except importlib.metadata.PackageNotFoundError:
+        return False
+
+
 def need_packages(folder):
     """gguf and numpy: this Python's own, or those of an environment in the folder."""
-    if not all(importlib.util.find_spec(name) for name in ("gguf", "numpy")):
+    if not has_packages():
         package_index.install(folder, HERE / "requirements.txt", megabytes("installing the packages gguf and numpy"))
 
 
