@@ -19,6 +19,7 @@ import goldens_toy
 from oracle.llama_float64 import Checkpoint, forward, inverse_frequencies
 
 HERE = Path(__file__).resolve().parent
+REAL_MODEL = HERE.parent / "build/models/SmolLM2-135M-Instruct"  # where `make real` has been run
 LEAST_TOLERANCE = 1e-5
 WRITTEN = 1e-6                              # norms stand in the manifest with 7 digits
 ROUNDING = 2.0 ** -24                       # largest relative error of rounding to float32
@@ -55,14 +56,15 @@ def tolerance(error):
 
 def check_activations(golden, expected, norms, place):
     """Stored rows and the norms of all rows against the oracle's. Returns the errors by name."""
-    rows = golden.pop("rows")
-    odd = sorted(set(golden) ^ set(expected))
+    rows, columns = golden.pop("rows"), golden.pop("logits_ids", None)
+    odd = sorted(set(golden) - set(expected) if columns is not None else set(golden) ^ set(expected))
     require(not odd, f"{place}: tensors {odd[:3]} are missing or unknown")
     errors = {}
-    for name, want in expected.items():
-        require(golden[name].shape == want[rows].shape, f"{place}: {name} has the shape {golden[name].shape}")
-        norm = np.linalg.norm(want)
-        errors[name] = worst(files.relative_error(golden[name], want[rows]), abs(norms[name] - norm) / norm - WRITTEN)
+    for name, got in golden.items():
+        want, norm = expected[name][rows], np.linalg.norm(expected[name])
+        want = want[:, columns] if name == "logits" and columns is not None else want
+        require(got.shape == want.shape, f"{place}: {name} has the shape {got.shape}")
+        errors[name] = worst(files.relative_error(got, want), abs(norms[name] - norm) / norm - WRITTEN)
     return errors
 
 
@@ -70,7 +72,8 @@ def check_steps(steps, logits, place):
     """Greedy steps against the oracle's logits [n, V] after the same tokens. Returns the worst row's error."""
     want_top = np.take_along_axis(logits, steps["top_ids"].astype(int), axis=1)
     errors = [files.relative_error(a, b) for a, b in zip(steps["top_logits"], want_top)]
-    errors += [files.relative_error(a, logits[s]) for a, s in zip(steps["full_logits"], steps["full_steps"])]
+    errors += [files.relative_error(a, logits[s])
+               for a, s in zip(steps.get("full_logits", ()), steps.get("full_steps", ()))]
     errors += [files.relative_error(a, np.linalg.norm(b)) for a, b in zip(steps["norms"], logits)]
     require(np.array_equal(steps["top_ids"][:, 0], steps["tokens"]), f"{place}: top_ids do not begin with the tokens")
     return worst(*errors)
@@ -106,7 +109,7 @@ def check_prompt(config, weights, folder, prompt, norms):
         if name == "token_ids":
             require(got.tolist() == (ids + steps["tokens"].tolist())[:len(got)], f"{place}: another text's cache")
         else:
-            errors[name] = worst(errors[name], files.relative_error(got, expected[name][:len(got)]))
+            errors[name] = worst(errors.get(name, 0), files.relative_error(got, expected[name][:len(got)]))
     for name, error in errors.items():
         limit = allowed(name, config.n_layers)
         require(files.within(error, limit),
@@ -189,6 +192,8 @@ def print_errors(name, errors, tolerances, manifest):
 
 def model_folder(folder):
     """The weights that a folder of goldens/ belongs to."""
+    if folder.name == "smollm2":
+        return REAL_MODEL
     return HERE / ("models" if folder.name in ("target", "draft") else "checkpoints") / folder.name
 
 
@@ -214,6 +219,9 @@ def main():
             check_model(options.model, options.goldens)
             return
         for folder in sorted(manifest.parent for manifest in options.goldens.glob("*/manifest.json")):
+            if folder.name == "smollm2" and not REAL_MODEL.is_dir():
+                print("smollm2: NOT CHECKED; make real gets the model")
+                continue
             if folder.name != "toy":
                 check_model(model_folder(folder), folder, draft=draft_of(folder))
             if folder.name in ("toy", "target"):

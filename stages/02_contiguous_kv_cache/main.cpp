@@ -83,7 +83,7 @@ int check(const RunOptions& options) {
   Llama target(model, cache);
   CheckList list;
   check_goldens(goldens, checked_engine(checkpoint, target, cache), list,
-                {.kv_type = options.kv_type});
+                {.kv_type = options.kv_type, .share = golden_share(options, checkpoint.config())});
   check_recompute(target, GoldenFile(goldens / "short.cache.safetensors").tokens(), list);
   return list.finish();
 }

@@ -112,7 +112,7 @@ int check(RunOptions options) {
   Llama target(model, *cache);
   CheckList list;
   check_goldens(goldens, checked_engine(checkpoint, target, *cache), list,
-                {.kv_type = options.kv_type});
+                {.kv_type = options.kv_type, .share = golden_share(options, checkpoint.config())});
   check_pages(model, options.kv_type, GoldenFile(goldens / "short.cache.safetensors").tokens(),
               list);
   return list.finish();

@@ -103,7 +103,7 @@ MANIFEST = [("prompts", {}), ("prompts", []), ("prompts", ...), ("prompts", "sho
 TEXTS = [("tokens", []), ("tokens", ...), ("tokens", 0, -1), ("tokens", 0, HUGE), ("tokens", 0, 1e9), ("tokens", 3),
          ("prompt_ids", []), ("prompt_ids", ...), ("prompt_ids", 0, -1), ("prompt_ids", 0, HUGE),
          ("prompt_ids", [1] * 3000), ("margins", []), ("margins", ...), ("max_abs", "x"), ("draft_tokens", [1]),
-         ("draft_tokens", 0, HUGE), ("draft_tokens", "x"), ("id", ...), ("id", {})]
+         ("draft_tokens", 0, HUGE), ("draft_tokens", "x"), ("id", ...), ("id", {}), ("prompt", 3)]
 RUNS = [("tokens", []), ("tokens", 0, HUGE), ("prompt_ids", []), ("prompt_ids", 0, -1), ("prompt_ids", [1] * 3000),
         ("options", ...), ("options", []), ("eos_ids", ...), ("eos_ids", "x"), ("rounds", []), ("rounds", ...),
         ("rounds", [3]), ("rounds", 0, {}), ("rounds", 0, "drafts", []), ("rounds", 0, "drafts", 0, "token", HUGE),
@@ -191,6 +191,18 @@ class GoldensTest(unittest.TestCase):
 
     def test_texts(self):
         self.try_lines("greedy.jsonl", OF_TEXTS, TEXTS)
+
+    def test_a_prompt_of_other_ids(self):
+        """The tokenizer is checked, too."""
+        goldens = self.copy("target")
+        line = json.loads((goldens / "greedy.jsonl").read_text())
+        (goldens / "greedy.jsonl").write_text(json.dumps({**line, "prompt": line["prompt"] + " more"}) + "\n")
+        stage = next(stage for stage in STAGES if stage.name.startswith("03"))
+        done = subprocess.run([stage, "--check", "--goldens", goldens], capture_output=True, check=False, timeout=SECONDS,
+                              text=True)
+        self.assertEqual((done.returncode, done.stderr), (1, ""))
+        self.assertIn(f"FAIL token ids of 1 prompts\nthey differ for {line['id']}\n", done.stdout)
+        self.assertNotIn("SmolLM2", done.stdout)  # which is checked after the embedded goldens alone
 
     def test_runs(self):
         stages = [stage for stage in OF_TEXTS if stage.name[:2] in ("05", "06")]

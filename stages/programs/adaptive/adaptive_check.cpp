@@ -58,6 +58,13 @@ const Way kOthers[] = {
     {.name = "lookup below the draft model", .draft_of_draft = {"lookup"}},
     {.name = "ngram below bigram below the draft model", .draft_of_draft = {"bigram", "ngram"}}};
 
+// For a target without a draft model.
+const Way kLookup{
+    .name = "lookup by gain", .draft_length = DraftLength::kGain, .draft_kind = DraftKind::kLookup};
+const Way kWithoutModel[] = {{.name = "lookup", .draft_kind = DraftKind::kLookup},
+                             {.name = "ngram", .draft_kind = DraftKind::kNgram},
+                             {.name = "lookup, else ngram", .fallback = "lookup,ngram"}};
+
 class Check {
  public:
   Check(const RunOptions& options, const LlamaModel& model)
@@ -148,10 +155,14 @@ int check_adaptive_drafting(const RunOptions& options) {
                          fmt::join(spec_lengths, ", ")),
              problem);
   };
-  for (const GoldenText& text : golden_texts(goldens, checkpoint.config())) {
-    for (const Way& way : kGains) add(text, way);
+  const bool by_lookup = options.draft_kind == DraftKind::kLookup;
+  const auto each = by_lookup ? std::span(&kLookup, 1) : std::span<const Way>(kGains);
+  const auto more = by_lookup ? std::span<const Way>(kWithoutModel) : std::span<const Way>(kOthers);
+  const int texts = golden_share(options, checkpoint.config()).texts;
+  for (const GoldenText& text : golden_texts(goldens, checkpoint.config(), texts)) {
+    for (const Way& way : each) add(text, way);
     if (!text.id.ends_with("-0")) continue;
-    for (const Way& way : kOthers) add(text, way);
+    for (const Way& way : more) add(text, way);
   }
   return list.finish();
 }

@@ -10,6 +10,7 @@
 #include "common/llama.h"
 #include "stages/programs/check/golden_text.h"
 #include "stages/programs/check/tensor_log.h"
+#include "stages/programs/run/options.h"
 
 namespace specdec {
 
@@ -50,10 +51,18 @@ class CheckList {
   std::string failures_;
 };
 
+// How much of the golden files is checked.
+struct GoldenShare {
+  int prompts = kAllGoldens;  // activations and steps
+  int texts = kAllGoldens;    // lines of greedy.jsonl
+};
+
+// All of it, but little for a real model on the emulated device, where a token takes a second.
+GoldenShare golden_share(const RunOptions& options, const LlamaConfig& config);
+
 struct GoldenCheckOptions {
-  KvType kv_type = KvType::kF32;   // of the model's cache
-  int greedy_lines = kAllGoldens;  // how many lines of greedy.jsonl
-  int prompts = kAllGoldens;       // how many prompts' activations and steps
+  KvType kv_type = KvType::kF32;  // of the model's cache
+  GoldenShare share = {};
 };
 
 // Of every tensor, where keys and values are rounded to 8 bits: each is off by up to 2^-9, 2e-3, of

@@ -12,6 +12,7 @@ namespace {
 
 GoldenText read_text(const JsonObject& line, const LlamaConfig& config) {
   GoldenText text{.id = golden_id(line),
+                  .prompt_text = line.string("prompt").value_or(""),
                   .prompt = read_tokens(line, "prompt_ids", config.vocab_size),
                   .steps = read_greedy_steps(line, config.vocab_size),
                   .draft_tokens = {}};

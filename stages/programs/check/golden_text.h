@@ -17,6 +17,7 @@ constexpr int kAllGoldens = std::numeric_limits<int>::max();
 // the same tokens.
 struct GoldenText {
   std::string id;
+  std::string prompt_text;            // special tokens included; empty: not recorded
   std::vector<TokenId> prompt;        // at least one
   std::vector<GreedyStep> steps;      // at least one
   std::vector<TokenId> draft_tokens;  // one for each step, or none

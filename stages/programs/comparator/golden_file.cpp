@@ -65,6 +65,9 @@ GoldenFile::GoldenFile(const fs::path& path) : file_(path) {
   const JsonObject manifest(root, manifest_path.string());
   shape_ = read_shape(manifest);
   read_rows();
+  if (file_.contains("logits_ids")) {
+    logits_ids_ = read_tokens(file_, "logits_ids", shape_.vocab_size);
+  }
 
   const bool is_cache = path.stem().extension() == ".cache";
   const bool is_float64 = path.stem().extension() == ".float64";
@@ -91,12 +94,16 @@ void GoldenFile::read_rows() {
   }
 }
 
+std::int64_t GoldenFile::stored_width(TensorKind kind) const {
+  const bool some = kind == TensorKind::kLogits && !logits_ids_.empty();
+  return some ? std::ssize(logits_ids_) : width_of(kind, shape_);
+}
+
 void GoldenFile::read_tensor(const TensorEntry& entry, const JsonObject& tolerances,
                              const JsonObject* norms) {
   const std::optional<TensorPlace> place = parse_tensor_name(entry.name);
   if (!place) fail("{}: {} is not the name of a golden tensor", name(), entry.name);
-  const std::vector<std::int64_t> want{std::ssize(tokens_) - first_row_,
-                                       width_of(place->kind, shape_)};
+  const std::vector<std::int64_t> want{std::ssize(tokens_) - first_row_, stored_width(place->kind)};
   if (entry.shape != want || (entry.dtype != DType::kF32 && entry.dtype != DType::kF64)) {
     fail("{}: {} must be of type F32 or F64 and of shape [{}]", name(), entry.name,
          fmt::join(want, ", "));

@@ -15,7 +15,7 @@ namespace specdec {
 struct GoldenTensor {
   std::string name;
   TensorPlace place;
-  TensorView view;       // [R, width], F32 or F64, finite
+  TensorView view;       // [R, width], F32 or F64, finite; of logits perhaps some columns
   double tolerance = 0;  // of ||got - want|| / ||want||
   double norm = 0;       // over all T tokens, also those that are not stored; unused in a cache
 };
@@ -47,12 +47,15 @@ class GoldenFile {
   std::span<const TokenId> tokens() const { return tokens_; }  // [T] those fed to the model
   int first_row() const { return first_row_; }                 // the position of row 0
   bool has_all_rows() const { return first_row_ == 0; }
+  // The columns of the logits that are stored; empty: all of them.
+  std::span<const TokenId> logits_ids() const { return logits_ids_; }
 
   std::span<const GoldenTensor> tensors() const { return tensors_; }  // as the data flows
   const GoldenTensor* find(const TensorPlace& place) const;           // null: not in the file
 
  private:
   void read_rows();
+  std::int64_t stored_width(TensorKind kind) const;
   // norms: null for a cache, which has all of its rows.
   void read_tensor(const TensorEntry& entry, const JsonObject& tolerances, const JsonObject* norms);
 
@@ -60,6 +63,7 @@ class GoldenFile {
   GoldenShape shape_;
   std::vector<TokenId> tokens_;
   int first_row_ = 0;
+  std::vector<TokenId> logits_ids_;
   std::vector<GoldenTensor> tensors_;
 };
 

@@ -1,11 +1,13 @@
 #include "stages/programs/run/stage_main.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <system_error>
 
 #include "common/base/error.h"
 #include "common/base/output_file.h"
 #include "stages/programs/run/command_line.h"
+#include "stages/programs/run/real_model.h"
 
 namespace specdec {
 
@@ -51,8 +53,11 @@ int stage_main(int stage, const std::string& description, int argc, char** argv,
                const std::function<int(const RunOptions&)>& run) {
   RunOptions options;
   const CommandLine line = stage_command_line(stage, description, options);
-  return run_program(line, argc, argv,
-                     [&] { return run_with_files(line, [&] { return run(options); }); });
+  const auto run_stage = [&] {
+    const int code = run(options);
+    return options.check ? std::max(code, check_real_model(options, run)) : code;
+  };
+  return run_program(line, argc, argv, [&] { return run_with_files(line, run_stage); });
 }
 
 }  // namespace specdec

@@ -1,5 +1,7 @@
 #include "stages/programs/speculation/greedy_check.h"
 
+#include <optional>
+
 #include "common/base/json_value.h"
 #include "stages/04_greedy_speculation/greedy_speculation.h"
 #include "stages/programs/cache/make_cache.h"
@@ -23,7 +25,8 @@ class Check {
   Check(RunOptions options, const LlamaModel& model, const std::filesystem::path& goldens)
       : options_(std::move(options)), model_(model), files_(open_model(options_.target)) {
     check_belongs(goldens, files_.checkpoint);
-    texts_ = golden_texts(goldens, files_.checkpoint.config());
+    const LlamaConfig& config = files_.checkpoint.config();
+    texts_ = golden_texts(goldens, config, golden_share(options_, config).texts);
     options_.pages = 0;
     files_.token_limit = model.config().vocab_size;
     for (const GoldenText& text : texts_) {
@@ -51,6 +54,13 @@ class Check {
  private:
   static constexpr int kLongest = 32;  // of K
 
+  // How many drafts the round after `at` tokens accepts; none: the golden text does not tell.
+  std::optional<int> accepted(const GoldenText& text, std::size_t at, int drafted) const {
+    if (options_.draft_kind == DraftKind::kLlama) return accepted_from(text, at, drafted);
+    if (options_.draft_kind != DraftKind::kSelf) return std::nullopt;
+    return std::min<int>(drafted, static_cast<int>(text.steps.size() - at));
+  }
+
   std::string rounds(DraftAndVerify& steps, const GoldenText& text) {
     Generation generation(request_, files_.tokenizer_or_null());
     std::vector<TokenId> context = text.prompt;
@@ -58,12 +68,10 @@ class Check {
     while (!generation.finished()) {
       const std::size_t at = generation.tokens().size();
       const Round round = greedy_round(steps, context, generation);
-      const int want = options_.draft_kind == DraftKind::kSelf
-                           ? std::min<int>(round.drafted, static_cast<int>(text.steps.size() - at))
-                           : accepted_from(text, at, round.drafted);
-      if (round.accepted != want) {
+      const std::optional<int> want = accepted(text, at, round.drafted);
+      if (want && round.accepted != *want) {
         return fmt::format("the round after {} tokens accepted {} drafted tokens, not {}", at,
-                           round.accepted, want);
+                           round.accepted, *want);
       }
     }
     const auto tokens = generation.tokens();
@@ -88,13 +96,18 @@ void check_greedy_speculation(const RunOptions& options, const LlamaModel& targe
   Check check(options, target, goldens);
   const auto add = [&](const GoldenText& text, DraftKind kind, int K) {
     const std::string problem = check.text(text, kind, K);
-    list.add(
-        problem.empty(),
-        fmt::format("greedy text {}: {} tokens, drafts by {}, K = {}", text.id, text.steps.size(),
-                    kind == DraftKind::kSelf ? "the target" : "the draft", K),
-        problem);
+    const std::string_view by = kind == DraftKind::kSelf    ? "the target"
+                                : kind == DraftKind::kLlama ? "the draft"
+                                                            : name_of(kind);
+    list.add(problem.empty(),
+             fmt::format("greedy text {}: {} tokens, drafts by {}, K = {}", text.id,
+                         text.steps.size(), by, K),
+             problem);
   };
+  const bool by_model =
+      options.draft_kind == DraftKind::kLlama || options.draft_kind == DraftKind::kSelf;
   for (const GoldenText& text : check.texts()) {
+    if (!by_model) add(text, options.draft_kind, 5);
     if (!text.draft_tokens.empty()) add(text, DraftKind::kLlama, 5);
     if (!text.id.ends_with("-0")) continue;
     if (!text.draft_tokens.empty()) {

@@ -9,12 +9,14 @@
 #include "stages/programs/run/load_model.h"
 #include "stages/programs/run/request.h"
 #include "stages/programs/speculation/draft_setup.h"
+#include "stages/programs/trees/make_tree_drafter.h"
 #include "stages/programs/trees/shape_option.h"
 
 namespace specdec {
 namespace {
 
 constexpr const char* kShapes[] = {"top:3x2x1", "top:1x1x1x1x1", "best:12", "grow:12"};
+constexpr const char* kShapesOfLookup[] = {"chains:3"};  // copies have no ranks
 
 class Check {
  public:
@@ -29,17 +31,18 @@ class Check {
     options.cache = kind;
     options.pages = 0;
     const MakeTreeShape make_shape = tree_shape(shape, 5);
-    const TreeRoom room = make_shape()->room();
+    const TreeRoom room = room_of_trees(options, make_shape);
     const std::vector<TokenId> want = text.tokens();
     request_.prompt = text.prompt;
     request_.max_new_tokens = static_cast<int>(want.size());
     const int positions = std::min(static_cast<int>(text.prompt.size() + want.size()) + room.levels,
                                    model_.config().max_seq_len);
     DraftSetup draft(options, files_, model_, {.positions = positions, .nodes = room.nodes});
-    ModelTreeDrafter drafter(*draft.model(), make_shape, positions + 1, model_.config().vocab_size);
+    const auto drafter = make_tree_drafter(options, make_shape, draft, {},
+                                           {model_.config().vocab_size, positions + 1});
     const auto cache = make_cache(model_, cache_layout(options, positions + room.nodes));
     Llama target(model_, *cache, {.token_limit = files_.token_limit});
-    TreeSteps steps(target, drafter, room.levels, positions);
+    TreeSteps steps(target, *drafter, room.levels, positions);
     GreedyTreeJudge judge(target.backend());
     Generation generation(request_, nullptr);
     std::vector<TokenId> context = request_.prompt;
@@ -68,9 +71,13 @@ int check_token_trees(const RunOptions& options) {
   check_belongs(goldens, checkpoint);
   Check check(options, model);
   CheckList list;
-  for (const GoldenText& text : golden_texts(goldens, checkpoint.config())) {
+  const bool by_lookup = options.draft_kind == DraftKind::kLookup;
+  const auto shapes = by_lookup ? std::span<const char* const>(kShapesOfLookup)
+                                : std::span<const char* const>(kShapes);
+  const int texts = golden_share(options, checkpoint.config()).texts;
+  for (const GoldenText& text : golden_texts(goldens, checkpoint.config(), texts)) {
     for (const CacheKind kind : {CacheKind::kPaged, CacheKind::kContiguous}) {
-      for (const char* shape : kShapes) {
+      for (const char* shape : shapes) {
         if (kind == CacheKind::kContiguous && !text.id.ends_with("-0")) continue;
         const std::string problem = check.text(text, shape, kind);
         list.add(problem.empty(),

@@ -121,10 +121,16 @@ struct GoldenBuilder {
     };
     std::vector<NamedTensor> tensors{{"token_ids", integers(tokens)}};
     if (variety != ".cache") tensors.push_back({"rows", integers(rows)});
+    if (!logits_ids.empty()) tensors.push_back({"logits_ids", integers(logits_ids)});
+    const std::vector<float> some = some_logits();
     for (const auto& [name, values] : computed.values) {
       TensorView view = computed.view(name);
       view.shape[0] = static_cast<std::int64_t>(rows.size());
       view.bytes = view.bytes.last(rows.size() * computed.width(name) * sizeof(float));
+      if (name == "logits" && !logits_ids.empty()) {
+        view.shape[1] = static_cast<std::int64_t>(logits_ids.size());
+        view.bytes = std::as_bytes(std::span(some));
+      }
       tensors.push_back({name, view});
     }
     std::ofstream(directory / "manifest.json") << manifest;
@@ -133,8 +139,23 @@ struct GoldenBuilder {
     return path;
   }
 
+  // Of the stored rows, the columns in logits_ids.
+  std::vector<float> some_logits() const {
+    std::vector<float> some;
+    if (logits_ids.empty()) return some;
+    const std::vector<float>& all = computed.values.at("logits");
+    for (const std::int32_t row : rows) {
+      for (const std::int32_t id : logits_ids) {
+        some.push_back(all[static_cast<std::size_t>(row) * computed.width("logits") +
+                           static_cast<std::size_t>(id)]);
+      }
+    }
+    return some;
+  }
+
   std::vector<TokenId> tokens;
   std::vector<std::int32_t> rows;
+  std::vector<std::int32_t> logits_ids;  // the columns of the logits to store; empty: all
   Dump computed;  // change it before write(), and the golden file has the change
   Json manifest;
 };

@@ -79,6 +79,15 @@ TEST_F(GoldenFileTest, HoldsWhatWasWritten) {
   EXPECT_EQ(GoldenFile(builder_->write(directory_.path(), ".float64")).tensors().size(), 42u);
 }
 
+TEST_F(GoldenFileTest, ColumnsOfTheLogits) {
+  builder_->logits_ids = {4, 49};
+  EXPECT_THAT(written().logits_ids(), ElementsAre(4, 49));
+  EXPECT_EQ(written().tensors().back().view.shape[1], 2);
+  builder_->computed.values.at("logits").resize(3 * 60);  // so that there is a column 50
+  builder_->logits_ids = {4, 50};
+  EXPECT_ERROR(written(), "logits_ids has the token 50; the vocabulary ends at 49");
+}
+
 TEST_F(GoldenFileTest, Caches) {
   const std::vector<float> right = builder_->computed.values["layers.0.v"];
   const TensorLookup lookup = [&](const std::string&) { return float_tensor(right, 3, 16); };

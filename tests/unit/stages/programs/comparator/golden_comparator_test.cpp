@@ -322,6 +322,27 @@ TEST_F(LongPromptTest, TheNormWatchesTheOthers) {
   }
 }
 
+TEST_F(LongPromptTest, SomeColumnsOfTheLogitsAreStored) {
+  builder_->logits_ids = {3, 17, 40};
+  EXPECT_EQ(compared().agreed, kTensors) << compared().report;
+  dump_->at("logits", 8, 17) += 1;
+  const ComparisonResult result = compared();
+  EXPECT_EQ(result.tensor, "logits");
+  EXPECT_EQ(result.token, 8);
+  EXPECT_EQ(result.index, 17);
+  EXPECT_THAT(result.report, HasSubstr("1 of 4 tokens"));
+}
+
+TEST_F(LongPromptTest, TheNormWatchesTheOtherColumns) {
+  builder_.emplace(*checkpoint_, kPrompt, kPrompt.size());
+  builder_->logits_ids = {3, 17, 40};
+  dump_->at("logits", 8, 18) += 1;
+  const ComparisonResult result = compared();
+  EXPECT_EQ(result.status, Status::kDiffers);
+  EXPECT_EQ(result.tensor, "logits");
+  EXPECT_THAT(result.report, HasSubstr("or in a column that is not stored"));
+}
+
 TEST_F(LongPromptTest, CausesKnowThePositions) {
   dump_.emplace(PlantedLlama<float>(*checkpoint_, "position + 1").forward(kPrompt));
   EXPECT_THAT(cause(), HasSubstr("one too high"));

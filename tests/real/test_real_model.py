@@ -1,0 +1,57 @@
+#!/usr/bin/env python3
+"""The real model, where `make real` has put it, as a user meets it. Elsewhere this is skipped: exit code 77.
+
+    python3 tests/real/test_real_model.py BUILD
+"""
+import json
+import pathlib
+import subprocess
+import sys
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BUILD = pathlib.Path(sys.argv.pop(1)).resolve()
+sys.path.insert(0, str(ROOT / "stages/programs/real"))
+import get_model  # noqa: E402
+
+MODEL = BUILD / "models" / get_model.MODEL
+IS_THERE = (MODEL / "model.safetensors").is_file()
+GREEDY = ROOT / "golden/goldens/smollm2/greedy.jsonl"
+
+
+def run(stage, *words):
+    done = subprocess.run([BUILD / "bin" / stage, *words], capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout, done.stderr
+
+
+@unittest.skipIf(IS_THERE, "the model is there")
+class WithoutTheModel(unittest.TestCase):
+    def test_the_check_says_that_it_was_not_made(self):
+        code, text, said = run("03_paged_kv_cache", "--check")
+        self.assertEqual((code, said), (0, ""))
+        self.assertEqual(text.splitlines()[-1], "NOT CHECKED: SmolLM2-135M-Instruct, which make real gets")
+
+
+@unittest.skipUnless(IS_THERE, "make real gets the model")
+class WithTheModel(unittest.TestCase):
+    def test_its_files_are_what_make_real_makes(self):
+        self.assertEqual(get_model.differences(MODEL), [])
+
+    def test_answers_are_those_of_transformers(self):
+        """By --chat, so that the chat format counts, plainly and with drafts by lookup."""
+        lines = [json.loads(line) for line in GREEDY.read_text(encoding="utf-8").splitlines()]
+        for line in lines:
+            messages = line.get("messages", [])
+            if [message["role"] for message in messages] not in (["user"], ["system", "user"]):
+                continue
+            system = ["--system", messages[0]["content"]] if len(messages) == 2 else []
+            code, text, said = run("04_greedy_speculation", "--target", MODEL, "--draft-kind", "lookup", "--output", "json",
+                                   "--chat", messages[-1]["content"], *system, "--max-new-tokens", str(len(line["tokens"])))
+            with self.subTest(line["id"]):
+                self.assertEqual(code, 0, said)
+                self.assertEqual(json.loads(text)["tokens"], line["tokens"])
+
+
+if __name__ == "__main__":
+    result = unittest.main(exit=False).result
+    sys.exit(1 if not result.wasSuccessful() else 0 if IS_THERE else 77)
