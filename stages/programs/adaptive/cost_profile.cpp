@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <optional>
 
 #include <fmt/format.h>
 
@@ -108,36 +109,57 @@ ProfileFile profile_file(const std::string& cost_profile, const Json& key) {
   return {programs.parent_path() / "profiles" / fmt::format("{:016x}.json", hash(key.dump()))};
 }
 
-CostProfile stored_profile(const ProfileFile& file, const Json& key,
-                           const std::function<CostProfile()>& measure,
-                           const std::function<void(const std::string&)>& note) {
+namespace {
+
+using Say = std::function<void(const std::string&)>;
+
+// What the file holds, if that is a profile for this key, or for any where the file is named.
+std::optional<CostProfile> read_profile(const ProfileFile& file, const Json& key,
+                                        const Say& note) {
   const std::string name = file.path.string();
-  if (std::filesystem::exists(file.path)) {
-    try {
-      CostProfile profile = parse_profile(read_text_file(file.path), name);
-      const auto measured_for = Json::parse(profile.key);
-      if (measured_for == key) return profile;
-      const std::string other = difference(measured_for, key);
-      if (file.named) {
-        if (!measured_for.is_null()) note(fmt::format("{} was measured for {}", name, other));
-        return profile;
-      }
+  try {
+    if (!std::filesystem::exists(file.path)) return std::nullopt;
+    CostProfile profile = parse_profile(read_text_file(file.path), name);
+    const auto measured_for = Json::parse(profile.key);
+    if (measured_for == key) return profile;
+    const std::string other = difference(measured_for, key);
+    if (!file.named) {
       note(fmt::format("{} was measured for {}; it is measured anew", name, other));
-    } catch (const Error& error) {
-      if (file.named) throw;
-      note(fmt::format("{}; it is measured anew", message_of(error)));
+      return std::nullopt;
     }
+    if (!measured_for.is_null()) note(fmt::format("{} was measured for {}", name, other));
+    return profile;
+  } catch (const std::exception& error) {  // an Error, or what the system says of the path
+    if (file.named) throw;
+    note(fmt::format("{}; it is measured anew", message_of(error)));
+    return std::nullopt;
   }
+}
+
+// Keeps it beside the programs. What stands there and is no file stays, and is not written to: a
+// pipe would wait for a reader.
+void keep(const std::filesystem::path& path, const CostProfile& profile) {
+  std::filesystem::create_directories(path.parent_path());
+  if (std::filesystem::exists(path) && !std::filesystem::is_regular_file(path)) {
+    fail("{}: is not a regular file", path.string());
+  }
+  write(path, profile);
+}
+
+}  // namespace
+
+CostProfile stored_profile(const ProfileFile& file, const Json& key,
+                           const std::function<CostProfile()>& measure, const Say& note) {
+  if (std::optional<CostProfile> profile = read_profile(file, key, note)) return *profile;
   if (file.named) OutputFile::require_writable(file.path);
   CostProfile profile = measure();
-  profile.source = fmt::format("measured now, kept in {}", name);
+  profile.source = fmt::format("measured now, kept in {}", file.path.string());
   if (file.named) {
     write(file.path, profile);
     return profile;
   }
   try {
-    std::filesystem::create_directories(file.path.parent_path());
-    write(file.path, profile);
+    keep(file.path, profile);
   } catch (const std::exception& error) {
     profile.source = "measured now, not kept";
     note(fmt::format("the cost profile is not kept: {}", message_of(error)));

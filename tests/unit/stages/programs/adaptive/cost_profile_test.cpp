@@ -3,6 +3,8 @@
 
 #include <fstream>
 
+#include <sys/stat.h>
+
 #include "common/base/error.h"
 #include "common/base/json_value.h"
 #include "common/base/mapped_file.h"
@@ -154,6 +156,25 @@ TEST_F(StoredProfileTest, APlaceThatCannotBeWrittenIsANoteUnlessNamed) {
   EXPECT_EQ(get({path, false}).draft_step, 1.5);
   EXPECT_THAT(notes_, ::testing::ElementsAre(HasSubstr("the cost profile is not kept")));
   EXPECT_THROW(get({path, true}), Error);
+}
+
+// A pipe would wait for a writer, and then for a reader.
+TEST_F(StoredProfileTest, WhatIsNoFileIsMeasuredAnewUnlessNamed) {
+  const auto fifo = folder_ / "fifo", loop = folder_ / "loop", folder = folder_ / "folder";
+  ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
+  std::filesystem::create_symlink("loop", loop);
+  std::filesystem::create_directory(folder);
+  for (const auto& path : {fifo, loop, loop / "below", folder}) {
+    EXPECT_THROW(get({path, true}), std::exception) << path;
+    measured_ = 0;
+    EXPECT_EQ(get({path, false}).draft_step, 1.5) << path;
+    ASSERT_EQ(notes_.size(), 2u) << path;
+    EXPECT_THAT(notes_[0], HasSubstr("it is measured anew"));
+    EXPECT_THAT(notes_[1], HasSubstr("the cost profile is not kept: "));
+    EXPECT_THAT(notes_[0] + notes_[1], ::testing::Not(HasSubstr("filesystem error")));
+  }
+  EXPECT_TRUE(std::filesystem::is_fifo(fifo));
+  EXPECT_TRUE(std::filesystem::is_symlink(loop));
 }
 
 TEST(ProfileFileTest, HasANameByKeyOrIsNamed) {
