@@ -15,12 +15,19 @@
 namespace specdec {
 namespace {
 
-// An open file descriptor, closed on destruction: the map outlives it. Opening a pipe that nobody
-// writes to must not wait.
+// Opening a pipe that nobody writes to must not wait. The system would end a name at its NUL, and
+// open another file.
+int open_for_reading(const std::filesystem::path& path) {
+  if (path.native().find('\0') != std::string::npos) {
+    fail("{}: no file has a NUL in its name", path.string());
+  }
+  return ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+}
+
+// An open file descriptor, closed on destruction: the map outlives it.
 class ReadDescriptor {
  public:
-  explicit ReadDescriptor(const std::filesystem::path& path)
-      : fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
+  explicit ReadDescriptor(const std::filesystem::path& path) : fd_(open_for_reading(path)) {
     if (fd_ < 0) fail("{}: cannot be opened: {}", path.string(), std::strerror(errno));
   }
   ReadDescriptor(const ReadDescriptor&) = delete;

@@ -10,6 +10,7 @@
 
 #include "common/base/error.h"
 #include "common/base/json.h"
+#include "common/checkpoint/elements.h"
 
 namespace specdec {
 namespace {
@@ -47,7 +48,8 @@ WeightMap read_index(const fs::path& path) {
   for (const auto& [tensor, file] : index.find("weight_map")->items()) {
     if (!file.is_string()) index.object("weight_map")->fail_type(tensor, "a file name");
     const fs::path name = file.get<std::string>();
-    if (name.empty() || name != name.filename() || name == "..") {
+    const bool has_nul = name.native().find('\0') != std::string::npos;  // the system stops there
+    if (name.empty() || has_nul || name != name.filename() || name == "..") {
       fail("{}: tensor {}: {} is no plain file name; shards lie beside their index", path.string(),
            tensor, excerpt(file));
     }
@@ -152,15 +154,25 @@ LlamaLayerWeights take_layer(TensorSource& tensors, const LlamaConfig& config, i
 }
 // [end snippet llama-layer-tensors]
 
-// A tied head is the embedding. Where one is stored all the same, it must be the same numbers:
-// transformers would compute with what is stored, and config.json promises something else.
+bool same_numbers(const TensorView& a, const TensorView& b) {
+  if (a.dtype == b.dtype) return std::ranges::equal(a.bytes, b.bytes);
+  const std::size_t n = a.bytes.size() * 8 / dtype_bits(a.dtype);
+  for (std::size_t i = 0; i < n; i++) {
+    if (tensor_element(a, i) != tensor_element(b, i)) return false;
+  }
+  return true;
+}
+
+// A tied head is the embedding. Where one is stored all the same, it must be the same numbers, in
+// whatever type: transformers would compute with what is stored, and config.json promises something
+// else.
 TensorView take_head(TensorSource& tensors, const LlamaConfig& config,
                      const TensorView& embedding) {
   const char* name = "lm_head.weight";
   if (config.tied_head && !tensors.contains(name)) return embedding;
   const TensorView head = tensors.take(name, {config.vocab_size, config.d_model});
   if (!config.tied_head) return head;
-  if (head.dtype != embedding.dtype || !std::ranges::equal(head.bytes, embedding.bytes)) {
+  if (!same_numbers(head, embedding)) {
     fail(
         "{}: config.json says that the head is tied to the embedding, but a different {} is "
         "stored; set tie_word_embeddings to what is right",

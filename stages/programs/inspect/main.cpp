@@ -118,7 +118,9 @@ std::string count(std::size_t number, std::string_view thing) {
 // The path as seen from the current directory, where it lies below it.
 std::string short_path(const std::filesystem::path& path) {
   std::error_code no_directory;  // the current one may have been deleted
-  const std::string relative = std::filesystem::proximate(path, no_directory).string();
+  const std::filesystem::path here = std::filesystem::current_path(no_directory);
+  if (no_directory) return path.string();
+  const std::string relative = std::filesystem::proximate(path, here, no_directory).string();
   return no_directory || relative.starts_with("..") ? path.string() : relative;
 }
 

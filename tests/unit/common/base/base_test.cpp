@@ -5,6 +5,7 @@
 #include "common/base/check.h"
 #include "common/base/json.h"
 #include "common/base/mapped_file.h"
+#include "common/base/message.h"
 #include "common/base/number_range.h"
 #include "common/base/output_file.h"
 #include "kernels/cuda_support.h"
@@ -25,6 +26,25 @@ TEST(ErrorTest, MessagesAreOneLineWhateverTheyQuote) {
   const std::string message = error_message([&] { fail("{}: do this", megabytes); });
   EXPECT_LT(message.size(), 3000u);
   EXPECT_THAT(message, ::testing::EndsWith(": do this"));
+}
+
+TEST(ErrorTest, AFilesTroubleIsToldWithoutTheLibrarysWords) {
+  const auto message = [](const std::filesystem::path& path) {
+    try {
+      static_cast<void>(std::filesystem::file_size(path));
+    } catch (const std::exception& error) {
+      return message_of(error);
+    }
+    return std::string("none");
+  };
+  EXPECT_EQ(message("no/such/file"), "no/such/file: No such file or directory");
+  EXPECT_EQ(message(""), "the current directory: No such file or directory");
+  EXPECT_EQ(message_of(std::runtime_error("a\tb")), "a\\u0009b");
+}
+
+TEST(MappedFileTest, ANameWithANulIsNoName) {
+  const std::string here = "/proc/self/status";
+  EXPECT_ERROR(MappedFile(here + std::string("\0x", 2)), "no file has a NUL in its name");
 }
 
 TEST(NumberRangeTest, SaysWhatItHas) {

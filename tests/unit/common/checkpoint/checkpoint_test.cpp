@@ -1,11 +1,15 @@
 // Whole checkpoints on disk: one file and shards, tied and untied, and what is refused.
 #include "common/checkpoint/checkpoint.h"
 
+#include <cmath>
 #include <cstring>
 #include <fstream>
 
+#include <sys/stat.h>
+
 #include "common/base/json.h"
 #include "common/base/mapped_file.h"
+#include "common/checkpoint/elements.h"
 #include "common/checkpoint/safetensors_writer.h"
 #include "tests/checkpoint_builder.h"
 #include "tests/test_support.h"
@@ -192,6 +196,36 @@ TEST(CheckpointTest, ATiedHeadThatIsStoredMustBeTheEmbedding) {
   EXPECT_EQ(checkpoint.weights().head.bytes.data(), checkpoint.weights().embedding.bytes.data());
 }
 
+TEST(CheckpointTest, ATiedHeadMayBeStoredInAnotherType) {
+  const TemporaryDirectory directory;
+  const fs::path weights = directory.path() / "model.safetensors";
+  std::vector<TensorEntry> tensors = llama_tensors(tiny_config());
+  tensors.push_back({"lm_head.weight", DType::kF32, {20, 8}, 0, 0});
+  write_checkpoint(directory.path(), tiny_config(), tensors);
+  std::vector<float> numbers;
+  std::streamoff head = 0;
+  {
+    const SafetensorsFile file(weights);
+    numbers = to_float32(file.tensor("model.embed_tokens.weight"));  // of bfloat16, exactly
+    for (const TensorEntry& tensor : file.header().tensors) {
+      if (tensor.name != "lm_head.weight") continue;
+      head = static_cast<std::streamoff>(file.header().data_start + tensor.begin);
+    }
+  }
+  const auto store = [&] {
+    std::fstream stream(weights, std::ios::in | std::ios::out | std::ios::binary);
+    stream.seekp(head);
+    stream.write(reinterpret_cast<const char*>(numbers.data()),
+                 static_cast<std::streamsize>(numbers.size() * sizeof(float)));
+  };
+  store();
+  const Checkpoint checkpoint(directory.path());
+  EXPECT_EQ(checkpoint.weights().head.bytes.data(), checkpoint.weights().embedding.bytes.data());
+  numbers.back() = std::nextafter(numbers.back(), 2.0f);
+  store();
+  EXPECT_ERROR(Checkpoint(directory.path()), "but a different lm_head.weight is stored");
+}
+
 // The tiny checkpoint after one change to its tensors.
 template <typename Change>
 std::string message_after(Change&& change) {
@@ -245,6 +279,22 @@ TEST(CheckpointBadInputTest, MissingFilesAreNamed) {
   EXPECT_ERROR(Checkpoint(directory.path()), "generation_config.json: not valid JSON");
 }
 
+TEST(CheckpointBadInputTest, FilesThatAreNoFiles) {
+  const char* names[] = {"config.json", "generation_config.json", "model.safetensors.index.json",
+                         "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"};
+  for (const char* name : names) {
+    const TemporaryDirectory directory;
+    write_shards(directory.path(), tiny_config(), 7);
+    const fs::path path = directory.path() / name;
+    fs::remove(path);
+    ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
+    EXPECT_ERROR(Checkpoint(directory.path()), path.string() + ": is not a regular file");
+    fs::remove(path);
+    fs::create_symlink(name, path);
+    EXPECT_THROW(Checkpoint(directory.path()), std::exception) << "a link to itself";
+  }
+}
+
 TEST(CheckpointBadInputTest, IndexThatDoesNotFitItsShards) {
   const TemporaryDirectory directory;
   const fs::path index = directory.path() / "model.safetensors.index.json";
@@ -266,6 +316,11 @@ TEST(CheckpointBadInputTest, IndexThatDoesNotFitItsShards) {
   EXPECT_THAT(message_with(norm, "../other.safetensors"), HasSubstr("is no plain file name"));
   EXPECT_THAT(message_with(norm, ""), HasSubstr("is no plain file name"));
   EXPECT_THAT(message_with(norm, ".."), HasSubstr("is no plain file name"));
+  // The system would end the name at the NUL, and open a shard that is there.
+  const std::string shard = "model-00002-of-00002.safetensors";
+  EXPECT_THAT(message_with(norm, shard), "");
+  EXPECT_THAT(message_with(norm, shard + std::string("\0junk", 5)),
+              HasSubstr("is no plain file name"));
   EXPECT_THAT(message_with(norm, 3), HasSubstr("model.norm.weight is 3; it must be a file name"));
   directory.write("model.safetensors.index.json", R"({"weight_map": {}})");
   EXPECT_ERROR(Checkpoint(directory.path()), "index.json: names no tensor");
