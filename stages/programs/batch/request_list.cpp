@@ -1,16 +1,18 @@
 #include "stages/programs/batch/request_list.h"
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
-#include <iterator>
+#include <new>
 #include <span>
 #include <unordered_map>
 
 #include "common/base/error.h"
 #include "common/base/json.h"
 #include "common/base/mapped_file.h"
+#include "common/base/memory.h"
 #include "common/base/utf8.h"
 #include "common/tokenizer/chat.h"
 #include "stages/programs/batch/request_fields.h"
@@ -20,6 +22,7 @@
 namespace specdec {
 namespace {
 
+constexpr std::size_t kMostBytes = 256 << 20, kMostRequests = 100'000;
 constexpr double kLatestArrival = 1e6;  // 11 days: clocks that count nanoseconds go far beyond
 
 using Line = const JsonObject&;
@@ -206,21 +209,58 @@ std::vector<QueuedRequest> parse_requests(std::string_view text, const std::stri
            in_quotes(request.id), first->second);
     }
     requests.push_back(std::move(request));
+    if (requests.size() > kMostRequests) {
+      fail("{}: more than {} requests; give them in several runs", name, kMostRequests);
+    }
   }
   if (requests.empty()) fail("{}: contains no request", name);
   return requests;
 }
 
-std::vector<QueuedRequest> read_requests(const std::string& path, const RunOptions& defaults) {
-  const auto all_of = [](std::istream& stream) {
-    return std::string(std::istreambuf_iterator<char>(stream), {});
-  };
-  if (path == "-") return parse_requests(all_of(std::cin), "stdin", defaults);
-  if (std::filesystem::is_fifo(path)) {  // as the shell's <(command)
+namespace {
+
+[[noreturn]] void fail_too_large(const std::string& name) {
+  fail("{}: more than {} of requests; give them in several runs", name, readable_bytes(kMostBytes));
+}
+
+// The whole stream, which may have no end. What is no text is refused as soon as it is seen.
+std::string read_stream(std::istream& stream, const std::string& name) {
+  std::string text;
+  std::array<char, 1 << 16> block;
+  do {
+    stream.read(block.data(), block.size());
+    const std::string_view part(block.data(), static_cast<std::size_t>(stream.gcount()));
+    if (const std::size_t at = part.find('\0'); at != part.npos) {
+      fail("{}: byte {} is NUL: this is no JSON", name, text.size() + at);
+    }
+    if (text.size() + part.size() > kMostBytes) fail_too_large(name);
+    text += part;
+  } while (stream);
+  return text;
+}
+
+std::vector<QueuedRequest> read_any(const std::string& path, const RunOptions& defaults) {
+  if (path == "-") return parse_requests(read_stream(std::cin, "stdin"), "stdin", defaults);
+  std::error_code unknown;
+  if (std::filesystem::is_fifo(path, unknown)) {  // as the shell's <(command)
     std::ifstream pipe(path);
-    return parse_requests(all_of(pipe), path, defaults);
+    return parse_requests(read_stream(pipe, path), path, defaults);
   }
-  return parse_requests(read_text_file(path), path, defaults);
+  const MappedFile file(path);
+  if (file.bytes().size() > kMostBytes) fail_too_large(path);
+  const auto* text = reinterpret_cast<const char*>(file.bytes().data());
+  return parse_requests({text, file.bytes().size()}, path, defaults);
+}
+
+}  // namespace
+
+std::vector<QueuedRequest> read_requests(const std::string& path, const RunOptions& defaults) {
+  try {
+    return read_any(path, defaults);
+  } catch (const std::bad_alloc& error) {
+    fail("{}: {} for so many requests; give them in several runs", path == "-" ? "stdin" : path,
+         memory_left(error));
+  }
 }
 
 BatchRequest to_batch_request(const ModelFiles& target, const RunOptions& options) {

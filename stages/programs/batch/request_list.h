@@ -38,7 +38,8 @@ struct QueuedRequest {
 // REQUIRES: the defaults have no prompt.
 // Throws Error, naming file, line and field: what is no such object; a field that is unknown, or
 // belongs to the whole run; a value of a wrong type, or one that the command line would refuse; no
-// prompt, or several; an id that occurs twice. Names the file where it has no request at all.
+// prompt, or several; an id that occurs twice. Names the file where it has no request at all, or
+// more than 100,000 requests or 256 MB.
 std::vector<QueuedRequest> read_requests(const std::string& path, const RunOptions& defaults);
 
 // The same for a text in memory; `name` stands for the file in messages.
