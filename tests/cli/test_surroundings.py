@@ -232,6 +232,34 @@ class SurroundingsTest(unittest.TestCase):
             self.assertIn(left, ([], ["dump"]), "whole or not at all")
             dump.unlink(missing_ok=True)
 
+    @over(STAGES[1:])
+    def test_what_a_run_reads_is_not_written_over(self, program):
+        models = self.copy_of_models()
+        before = {path.name: path.read_bytes() for path in models.iterdir()}
+        hard, link = self.folder / "hard", self.folder / "link"
+        os.link(models / "model.safetensors", hard)
+        link.symlink_to(models / "config.json")
+        option, *others = self.outputs(program)
+        named = "--draft" if "--draft DIR" in call(program, "--help")[1] else "--target"
+        for path in (models / "model.safetensors", models / "config.json", models / "tokenizer.json", hard, link):
+            result = call(program, *arguments(program), named, models, option, path)
+            self.expect_refusal(result, f"{option} {path}: {named} reads this file")
+        embedded = GOLDEN / "models" / "target" / "model.safetensors"
+        weights = embedded.read_bytes()
+        self.expect_refusal(call(program, *arguments(program), option, embedded), "--target reads this file")
+        self.assertEqual(embedded.read_bytes(), weights)
+        self.assertEqual({path.name: path.read_bytes() for path in models.iterdir()}, before)
+        for other in others:
+            result = call(program, *arguments(program), *("--tree", "top:2") * (other == "--write-tree-profile"), option,
+                          self.folder / "out", other, models / ".." / "out")
+            self.expect_refusal(result, f"{option} and {other} are both")
+        self.expect_nothing_left("models", "hard", "link")
+        result = call(program, *arguments(program), "--target", models, option, models / "new")
+        self.assertEqual(result[0], 0, "a new file beside the model is none of its files")
+        shutil.rmtree(models)
+        hard.unlink()
+        link.unlink()
+
     # ---- files that are read ----
 
     def copy_of_models(self):
@@ -269,6 +297,49 @@ class SurroundingsTest(unittest.TestCase):
             if name in ("tokenizer.json", "tokenizer_config.json") and option == "--draft" and result[0] == 0:
                 continue
             self.expect_refusal(result, path.name, "is not a regular file")
+
+    @over(PROGRAMS)
+    def test_paths_that_lead_nowhere_are_told_in_plain_words(self, program):
+        loop = self.folder / "loop"
+        loop.symlink_to("loop")
+        for option in options_that_take(program, "DIR|FILE|SHAPE|DIR\\|KIND"):
+            for path in ("loop", "loop/below", "a" * 300, "no\x1b[2J\nline"):
+                more = [*self.needed(option), *(["--check"] if option == "--goldens" else arguments(program))]
+                code, text, errors = call(program, option, path, *more, cwd=self.folder)
+                if code == 0:  # a file like any other, whose name is odd
+                    self.assertIn(option, [*self.outputs(program), "--cost-profile"])
+                    (self.folder / path).unlink()
+                    continue
+                self.assertEqual((code, errors.count("\n")), (2, 1), (option, path, errors))
+                self.assertNotIn("filesystem error", errors)
+                self.assertNotIn("\x1b", errors)
+        loop.unlink()
+
+    def test_megabytes_and_control_characters_are_not_repeated(self):
+        huge = "\x1b[2J" * 20000  # the longest argument has 128 kB
+        for program in PROGRAMS:
+            for words in ([huge], ["--" + huge], ["--output", huge], ["--seed", huge], ["--target", huge]):
+                code, _, errors = call(program, *words)
+                with self.subTest(program.name):
+                    self.assertEqual((code, errors.count("\n")), (2, 1))
+                    self.assertLess(len(errors), 4000)
+                    self.assertNotIn("\x1b", errors)
+        models = self.copy_of_models()
+        (models / "config.json").write_text(json.dumps({"model_type": huge * 50}))
+        code, _, errors = call(PROGRAMS[-1], "--target", models)
+        self.assertEqual((code, errors.count("\n"), "\x1b" in errors, len(errors) < 4000), (2, 1, False, True))
+
+    @over([stage for stage in STAGES if "--requests" in call(stage, "--help")[1]])
+    def test_requests_without_an_end_are_refused(self, program):
+        with open("/dev/zero", "rb") as zero:
+            self.expect_refusal(call(program, "--requests", "-", stdin=zero), "stdin: byte 0 is NUL")
+        with subprocess.Popen(["yes", '{"prompt": "' + "a" * 100000 + '"}'], stdout=subprocess.PIPE) as endless:
+            result = call(program, "--requests", "-", stdin=endless.stdout)
+            endless.kill()
+        self.expect_refusal(result, "stdin: more than ", " of requests")
+        with open(self.folder / "large", "wb") as large:
+            large.truncate(1 << 40)  # a hole
+        self.expect_refusal(call(program, "--requests", self.folder / "large"), "large: more than ", " of requests")
 
     def test_goldens_that_are_no_regular_files_are_refused(self):
         files = [path.name for path in (GOLDEN / "goldens" / "draft").iterdir()]
@@ -329,11 +400,13 @@ class SurroundingsTest(unittest.TestCase):
     @over(PROGRAMS)
     def test_a_deleted_working_directory_is_no_trouble(self, program):
         place = self.folder / "place"
-        place.mkdir()
-        want = call(program, *arguments(program), "--output", "json")[0]
-        code, _, errors = call(program, *arguments(program), "--output", "json", cwd=place,
-                               preexec_fn=lambda place=place: os.rmdir(place))
-        self.assertEqual(code, want, errors)
+        takes_target = program.name != "00_toy_speculation"
+        for options in (["--output", "json"], [], ["--target", GOLDEN / "models" / "draft"] if takes_target else []):
+            place.mkdir(exist_ok=True)
+            want = call(program, *arguments(program), *options)[0]
+            code, _, errors = call(program, *arguments(program), *options, cwd=place,
+                                   preexec_fn=lambda place=place: os.rmdir(place))
+            self.assertEqual(code, want, errors)
 
     @over(PROGRAMS)
     def test_a_home_that_cannot_be_read_is_no_trouble(self, program):

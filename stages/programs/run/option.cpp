@@ -116,6 +116,15 @@ std::string Option::field() const {
   return field;
 }
 
+std::vector<std::string> Option::inputs() const {
+  const auto is_path = [this](std::string_view kind) {
+    return value_name().find(kind) != kind.npos;
+  };
+  if (traits.is_output || !(is_path("DIR") || is_path("FILE") || is_path("SHAPE"))) return {};
+  if (const auto* several = std::get_if<std::vector<std::string>*>(&value)) return **several;
+  return {*std::get<std::string*>(value)};
+}
+
 bool Option::has_value(int stage, std::string_view text) const {
   return why_no_value(*this, stage, name(), text).empty();
 }

@@ -117,6 +117,7 @@ struct Option {
   std::string_view name() const;                           // "--page-size"
   std::string_view value_name() const;                     // "N"; "" where there is none
   std::string field() const;                               // "page_size", of a request line
+  std::vector<std::string> inputs() const;                 // files and folders that it names
   bool has_value(int stage, std::string_view text) const;  // it is no later stage's
 };
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
+#include <span>
 #include <system_error>
 
 #include "common/base/error.h"
@@ -33,11 +35,54 @@ std::vector<std::pair<std::string, std::string>> wanted_files(const CommandLine&
   return files;
 }
 
+namespace fs = std::filesystem;
+
+bool same_file(const fs::path& a, const fs::path& b) {
+  std::error_code missing;
+  return fs::equivalent(a, b, missing) && fs::is_regular_file(a, missing);
+}
+
+// The same, or one that is still to be made under both names. /dev/stdout takes one after the other.
+bool same_place(const fs::path& a, const fs::path& b) {
+  std::error_code unknown;
+  if (a.string().starts_with("/dev/")) return false;
+  if (fs::exists(a, unknown)) return same_file(a, b);
+  return fs::weakly_canonical(a, unknown) == fs::weakly_canonical(b, unknown) && !unknown;
+}
+
+// Whether the path is that of an input, or in the folder that is one.
+bool is_part_of(const fs::path& input, const fs::path& path) {
+  std::error_code no_folder;
+  for (const fs::directory_entry& entry : fs::directory_iterator(input, no_folder)) {
+    if (same_file(entry.path(), path)) return true;
+  }
+  return same_file(input, path);
+}
+
+// Files that another option reads or writes are not written over.
+void check_outputs(const CommandLine& line,
+                   std::span<const std::pair<std::string, std::string>> files) {
+  for (std::size_t i = 0; i < files.size(); i++) {
+    const auto& [option, path] = files[i];
+    OutputFile::require_writable(path);
+    for (const Option& other : line.options) {
+      for (const std::string& input : other.inputs()) {
+        if (is_part_of(input, path)) {
+          fail("{} {}: {} reads this file; it is not written over", option, path, other.name());
+        }
+      }
+    }
+    for (const auto& [other, its_path] : files.first(i)) {
+      if (same_place(path, its_path)) fail("{} and {} are both {}", other, option, path);
+    }
+  }
+}
+
 // A run whose files cannot be written does not begin. One whose reader on stdout goes away ends,
 // and is good unless its files are still to be written.
 int run_with_files(const CommandLine& line, const std::function<int()>& run) {
   const auto files = wanted_files(line);
-  for (const auto& [option, path] : files) OutputFile::require_writable(path);
+  check_outputs(line, files);
   try {
     return run();
   } catch (const std::system_error& error) {
