@@ -27,14 +27,11 @@ constexpr std::size_t kPage = 4096;
 alignas(1024) char dynamic_memory[kSharedBytesOptin];
 char* stacks = nullptr;
 
+// Null: there is no room.
 char* map(char* at, std::size_t bytes, int flags) {
   void* memory = mmap(at, bytes, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | flags, -1, 0);
-  if (memory == MAP_FAILED) {
-    std::perror("CUDA emulation: no memory for the threads' stacks");
-    std::abort();
-  }
-  return static_cast<char*>(memory);
+  return memory == MAP_FAILED ? nullptr : static_cast<char*>(memory);
 }
 
 // Memory without a past: full of NaNs, and ThreadSanitizer forgets who used it. It has one call for
@@ -57,8 +54,16 @@ void start_anew(char* begin, std::size_t bytes) {
 
 char* stack(unsigned thread) { return stacks + thread * Fiber::kStackBytes; }
 
-void map_stacks(unsigned first, unsigned count) {
+bool reserve_stacks() {
   if (stacks == nullptr) stacks = map(nullptr, 2 * kMaxThreads * Fiber::kStackBytes, 0);
+  return stacks != nullptr;
+}
+
+void map_stacks(unsigned first, unsigned count) {
+  if (!reserve_stacks()) {
+    std::perror("CUDA emulation: no memory for the threads' stacks");
+    std::abort();
+  }
   // ThreadSanitizer forgets a stack's past when it is mapped again; guard pages would go with it.
   IF_TSAN(map(stack(first), count * Fiber::kStackBytes, MAP_FIXED); return;)
   static std::array<bool, 2 * kMaxThreads> guarded;

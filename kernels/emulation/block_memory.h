@@ -4,6 +4,10 @@
 // The memory that every block starts with anew.
 namespace specdec::emulation {
 
+// Takes the address space of all stacks, as a device's driver takes what it needs before a kernel
+// runs: from then on, a launch can no longer fail for lack of it. False: there is no room.
+bool reserve_stacks();
+
 // Maps stacks for so many threads, two blocks' at most; below each, a page that faults when the
 // stack overflows.
 void map_stacks(unsigned first, unsigned count);

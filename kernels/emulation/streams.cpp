@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/emulation/block_memory.h"
+
 using Clock = std::chrono::steady_clock;
 
 // Something that a stream does.
@@ -161,6 +163,7 @@ cudaError_t cudaStreamCreate(cudaStream_t* stream) {
   return cudaStreamCreateWithFlags(stream, cudaStreamDefault);
 }
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
+  if (!specdec::emulation::reserve_stacks()) return cudaErrorMemoryAllocation;
   *stream = new EmulatedStream;
   (*stream)->blocking = flags != cudaStreamNonBlocking;
   specdec::emulation::streams().insert(*stream);

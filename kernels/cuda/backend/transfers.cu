@@ -1,15 +1,26 @@
 #include <cstring>
+#include <new>
 
 #include "kernels/cuda/backend/transfers.h"
 #include "kernels/cuda/cuda_check.h"
 
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 
-OwnStream::OwnStream() { cuda_check(cudaStreamCreate(&stream_)); }
+namespace {
+
+// Where memory is what was missing, std::bad_alloc says so better.
+void check_memory(cudaError_t error) {
+  if (error == cudaErrorMemoryAllocation) throw std::bad_alloc();
+  cuda_check(error);
+}
+
+}  // namespace
+
+OwnStream::OwnStream() { check_memory(cudaStreamCreate(&stream_)); }
 OwnStream::~OwnStream() { cudaStreamDestroy(stream_); }
 
 Transfers::Transfers(cudaStream_t stream, GraphQueue& queue) : stream_(stream), queue_(queue) {
-  cuda_check(cudaMallocHost(&pinned_, kPinnedBytes));
+  check_memory(cudaMallocHost(&pinned_, kPinnedBytes));
 }
 Transfers::~Transfers() { cudaFreeHost(pinned_); }
 

@@ -114,8 +114,7 @@ namespace {
 using Say = std::function<void(const std::string&)>;
 
 // What the file holds, if that is a profile for this key, or for any where the file is named.
-std::optional<CostProfile> read_profile(const ProfileFile& file, const Json& key,
-                                        const Say& note) {
+std::optional<CostProfile> read_profile(const ProfileFile& file, const Json& key, const Say& note) {
   const std::string name = file.path.string();
   try {
     if (!std::filesystem::exists(file.path)) return std::nullopt;

@@ -20,18 +20,45 @@ std::size_t pass_bytes(const LlamaModel& model) {
   return model.layer_bytes() + model.head().bytes();
 }
 
-// As check_vocabularies(); who has named no draft gets to know how.
+// Empty, or why the draft's tokens are not the target's. Throws Error for a tokenizer that cannot
+// be read, which says nothing of that.
+std::string vocabulary_difference(const ModelFiles& target, const Checkpoint& draft) {
+  const auto tokenizer_path = draft.directory() / "tokenizer.json";
+  const bool has_tokenizer = std::filesystem::exists(tokenizer_path);
+  if (has_tokenizer != target.tokenizer.has_value()) {
+    return fmt::format("{} has a tokenizer.json, so their tokens cannot be compared",
+                       has_tokenizer ? "only the draft" : "only the target");
+  }
+  const int rows = draft.config().vocab_size;
+  if (!has_tokenizer) {
+    const int of_target = target.checkpoint.config().vocab_size;
+    if (rows == of_target) return "";
+    return fmt::format(
+        "this draft does not fit the target: its vocabulary has {} rows, the target's {}", rows,
+        of_target);
+  }
+  const Tokenizer tokenizer = Tokenizer::load(tokenizer_path);
+  if (const auto difference = first_difference(*target.tokenizer, tokenizer)) {
+    return fmt::format("this draft does not fit the target: {}", *difference);
+  }
+  // Rows beyond the tokenizer's entries are padding, masked on both sides.
+  if (rows >= target.token_limit) return "";
+  return fmt::format("this draft has {} rows for its tokenizer's {} entries", rows,
+                     target.token_limit);
+}
+
+// A run that names no draft is told how to.
 void require_draft_fits(const RunOptions& options, const ModelFiles& target,
                         const Checkpoint& draft) {
-  try {
-    check_vocabularies(target, draft);
-  } catch (const Error&) {
-    if (options.draft != RunOptions().draft) throw;
-    fail(
-        "the embedded draft does not fit {}: give --draft DIR, or a draft without a model of "
-        "its own: --draft-kind lookup, or self with --draft-weights int8",
-        options.target);
+  const std::string difference = vocabulary_difference(target, draft);
+  if (difference.empty()) return;
+  if (options.draft != RunOptions().draft) {
+    fail("{}: {}", draft.directory().string(), difference);
   }
+  fail(
+      "the embedded draft does not fit {}: give --draft DIR, or a draft without a model of "
+      "its own: --draft-kind lookup, or self with --draft-weights int8",
+      options.target);
 }
 
 }  // namespace
@@ -56,32 +83,6 @@ Json spec_length_json(const RunOptions& options) {
   if (options.no_speculation) return 0;
   if (options.auto_spec_length) return "auto";
   return largest_spec_length(options);
-}
-
-void check_vocabularies(const ModelFiles& target, const Checkpoint& draft) {
-  const std::string name = draft.directory().string();
-  const auto tokenizer_path = draft.directory() / "tokenizer.json";
-  const bool has_tokenizer = std::filesystem::exists(tokenizer_path);
-  if (has_tokenizer != target.tokenizer.has_value()) {
-    fail("{}: {} has a tokenizer.json, so their tokens cannot be compared", name,
-         has_tokenizer ? "only the draft" : "only the target");
-  }
-  if (has_tokenizer) {
-    const Tokenizer tokenizer = Tokenizer::load(tokenizer_path);
-    if (const auto difference = first_difference(*target.tokenizer, tokenizer)) {
-      fail("{}: this draft does not fit the target: {}", name, *difference);
-    }
-  }
-  // Rows beyond the tokenizer's entries are padding, masked on both sides.
-  const int rows = draft.config().vocab_size;
-  if (has_tokenizer && rows < target.token_limit) {
-    fail("{}: this draft has {} rows for its tokenizer's {} entries", name, rows,
-         target.token_limit);
-  }
-  if (!has_tokenizer && rows != target.checkpoint.config().vocab_size) {
-    fail("{}: this draft does not fit the target: its vocabulary has {} rows, the target's {}",
-         name, rows, target.checkpoint.config().vocab_size);
-  }
 }
 
 DraftSetup::DraftSetup(const RunOptions& options, const ModelFiles& files, const LlamaModel& target,

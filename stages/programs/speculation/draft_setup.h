@@ -106,8 +106,4 @@ using ComposeDrafter =
 std::shared_ptr<Drafter> compose_drafter(const ComposeDrafter& compose, DraftSetup& base,
                                          const DraftRoom& room);
 
-// Throws Error unless the draft's tokens are the target's, id by id. Their vocabularies may differ
-// in padding, the rows beyond the tokenizers' entries.
-void check_vocabularies(const ModelFiles& target, const Checkpoint& draft);
-
 }  // namespace specdec
