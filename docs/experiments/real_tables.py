@@ -2,7 +2,7 @@
 docs/overview.md."""
 import statistics
 
-from table_text import machine, markdown, number, prose, smoke
+from table_text import machine, markdown, number, prose, smoke, speedup_by_time
 
 TABLES = {}
 NOTHING = "Not measured yet: `make bench-real` does it on a quiet machine.\n"
@@ -23,26 +23,26 @@ def table(part):
 
 # --- counts ---
 
-def counted(part, drafter, way, T, prompts):
-    """kind -> counts of a setting; empty where it was not run on so many prompts of a kind."""
-    return next((entry["kinds"] for entry in part["settings"] if entry["drafter"] == drafter and entry["T"] == T and
-                 entry["way"] == way and entry["prompts"] == prompts), {})
+def counted(part, drafter, length, T, prompts):
+    """kind -> counts of a way to draft; empty where it was not run on so many prompts of a kind."""
+    return next((entry["kinds"] for entry in part["ways"] if entry["drafter"] == drafter and entry["T"] == T and
+                 entry["length"] == length and entry["prompts"] == prompts), {})
 
 
 def fewest(part):
-    return min(entry["prompts"] for entry in part["settings"])
+    return min(entry["prompts"] for entry in part["ways"])
 
 
-def total(kinds, key):
+def summed(kinds, key):
     return sum(counts[key] for counts in kinds.values())
 
 
 def tokens_per_pass(kinds):
-    return number(total(kinds, "emitted") / total(kinds, "rounds")) if kinds else ""
+    return number(summed(kinds, "emitted") / summed(kinds, "rounds")) if kinds else ""
 
 
 def alpha(kinds):
-    return number(total(kinds, "accepted") / total(kinds, "tested")) if kinds and total(kinds, "tested") else ""
+    return number(summed(kinds, "accepted") / summed(kinds, "tested")) if kinds and summed(kinds, "tested") else ""
 
 
 def by_kind(part, T, prompts):
@@ -60,7 +60,7 @@ def by_kind(part, T, prompts):
 @table("counts")
 def kinds(part):
     """Greedy, on all prompts."""
-    return by_kind(part, 0, max(entry["prompts"] for entry in part["settings"]))
+    return by_kind(part, 0, max(entry["prompts"] for entry in part["ways"]))
 
 
 @table("counts")
@@ -70,18 +70,21 @@ def kinds_sampled(part):
 
 @table("counts")
 def lengths(part):
-    """Tokens per pass by what chooses K, of all kinds together."""
-    ways = [*(f"K = {K}" for K in range(1, 13)), "schedule"]
-    rows = [[NAMES[drafter], str(T), *(tokens_per_pass(counted(part, drafter, way, T, fewest(part)) or
-                                                       (counted(part, drafter, "", T, fewest(part)) if way == "K = 5" else {}))
-                                       for way in ways)] for T in (0, 1) for drafter in NAMES if drafter != "tree of 1"]
-    return markdown(["what drafts", "T", *ways], rows)
+    """Tokens per pass by what chooses K, of all kinds together. A tree has one K."""
+    chosen = [*(f"K = {K}" for K in range(1, 13)), "schedule"]
+
+    def cell(drafter, T, length):
+        same = "" if drafter.startswith("tree") and length == "K = 5" else length
+        return tokens_per_pass(counted(part, drafter, same, T, fewest(part)))
+    rows = [[NAMES[drafter], str(T), *(cell(drafter, T, length) for length in chosen)]
+            for T in (0, 1) for drafter in NAMES if drafter != "tree of 1"]
+    return markdown(["what drafts", "T", *chosen], rows)
 
 
 # --- the clock ---
 
-def settings(part):
-    """(drafter, way, T) -> entries of the kinds."""
+def ways(part):
+    """(drafter, what chooses K, T) -> entries of the texts."""
     found = {}
     for entry in part["entries"]:
         found.setdefault((entry["draft"], entry["K"], entry["T"]), []).append(entry)
@@ -89,33 +92,32 @@ def settings(part):
 
 
 def rate(entries, name):
-    """Tokens per second of equally long texts of all kinds."""
+    """Tokens per second, as if all texts were equally long."""
     return statistics.harmonic_mean(entry[name] for entry in entries)
 
 
-def gain(entries):
-    return rate(entries, "tokens_per_second") / rate(entries, "plain_tokens_per_second")
+def total(entries, name):
+    """Of a speedup, by time; None where nothing was measured."""
+    return speedup_by_time([(1 / entry["plain_tokens_per_second"], entry[name]) for entry in entries if entry[name] is not None])
 
 
-def name_of(setting):
-    drafter, way, T = setting
-    return f"{NAMES[drafter]}, {way or 'K = 5'}{', T = 1' if T else ''}"
+def name_of(way):
+    drafter, length, T = way
+    return f"{NAMES[drafter]}, {length or 'K = 5'}{', T = 1' if T else ''}"
 
 
 @table("clock")
 def clock(part):
     """Speedups by the clock, with the accounting's in brackets."""
-    found = settings(part)
-    kinds = list(dict.fromkeys(entry["text"] for entry in part["entries"]))
-    plain = {entry["text"]: entry["plain_tokens_per_second"] for entry in part["entries"] if entry["T"] == 0}
-    of = {setting: {entry["text"]: entry for entry in entries} for setting, entries in found.items()}
+    found, kinds = ways(part), list(dict.fromkeys(entry["text"] for entry in part["entries"]))
 
-    def cell(entry):
-        return f"{number(entry['gain'])} ({number(entry['predicted_accounting'])})"
-    rows = [[kind, number(plain[kind], 0), *(cell(of[setting][kind]) for setting in found)] for kind in kinds]
-    rows.append(["all, by time", number(statistics.harmonic_mean(plain.values()), 0),
-                 *(f"**{number(gain(entries))}**" for entries in found.values())])
-    return markdown(["prompts", "tokens/s, plain", *map(name_of, found)], rows)
+    def row(name, chosen):
+        plain = [entry for entry in part["entries"] if entry["T"] == 0 and entry["text"] in chosen]
+        of_ways = [[entry for entry in entries if entry["text"] in chosen] for entries in found.values()]
+        return [name, number(rate(plain, "plain_tokens_per_second"), 0), *(
+            f"{number(total(entries, 'gain'))} ({number(total(entries, 'predicted_accounting'))})" for entries in of_ways)]
+    return markdown(["prompts", "tokens/s, plain", *map(name_of, found)],
+                    [*(row(kind, [kind]) for kind in kinds), row("all", kinds)])
 
 
 @table("clock")
@@ -129,9 +131,8 @@ def where(part):
 
 
 def best(part):
-    """(setting, entries) with the largest gain at temperature 0."""
-    return max(((setting, entries) for setting, entries in settings(part).items() if setting[2] == 0),
-               key=lambda item: gain(item[1]))
+    """(way, entries) with the largest gain at temperature 0."""
+    return max(((way, entries) for way, entries in ways(part).items() if way[2] == 0), key=lambda item: total(item[1], "gain"))
 
 
 def row(data, range_of):
@@ -139,19 +140,22 @@ def row(data, range_of):
     if not data or "clock" not in data:
         return [MODEL, "lookup", "", "", "not measured yet", "", "`make bench-real` measures it"]
     part = data["clock"]
-    setting, entries = best(part)
-    return [MODEL, name_of(setting), number(rate(entries, "plain_tokens_per_second"), 0),
-            number(rate(entries, "tokens_per_second"), 0),
-            f"**{number(gain(entries), 1)}x**", range_of({entry["text"]: entry["gain"] for entry in entries}),
-            f"measured {part['date']}, {part['machine']['cpu']}"]
+    way, entries = best(part)
+    by_kind = {kind: total([entry for entry in entries if entry["text"] == kind], "gain") for kind in
+               dict.fromkeys(entry["text"] for entry in entries)}
+    return [MODEL, name_of(way), *speeds(entries), range_of(by_kind), f"measured {part['date']}, {part['machine']['cpu']}"]
+
+
+def speeds(entries):
+    """Tokens per second, plain and with speculation, and their quotient."""
+    plain, fast = rate(entries, "plain_tokens_per_second"), rate(entries, "tokens_per_second")
+    return [number(plain, 0), number(fast, 0), f"**{number(fast / plain, 1)}x**"]
 
 
 def summary_row(data):
     """The overview's: target, draft, K, alpha, tokens/s plain, tokens/s, speedup."""
     if not data or "clock" not in data:
         return [MODEL, "lookup", "", "", "", "", "not measured yet"]
-    (drafter, way, _), entries = best(data["clock"])
-    known = [entry["alpha"] for entry in entries if entry["alpha"] is not None]
-    return [MODEL, NAMES[drafter], way.removeprefix("K = ") or "5", number(statistics.mean(known)),
-            number(rate(entries, "plain_tokens_per_second"), 0), number(rate(entries, "tokens_per_second"), 0),
-            f"**{number(gain(entries), 1)}x**"]
+    (drafter, length, _), entries = best(data["clock"])
+    alpha_of_texts = statistics.mean(entry["alpha"] for entry in entries)
+    return [MODEL, NAMES[drafter], length.removeprefix("K = ") or "5", number(alpha_of_texts), *speeds(entries)]
