@@ -157,7 +157,7 @@ class AdaptiveTest(ProgramTest):
                 ("no n-grams draft for the target", "--ngram-fill", "3"),
                 ("no n-grams draft for the target", "--ngram-fill", "3", "--draft-of-draft", "ngram"),
                 ("no n-grams draft for the target", "--ngram-fill", "3", "--fallback", "lookup,llama"),
-                ("--ngram-fill is '65'", "--ngram-fill", "65", "--draft-kind", "ngram"),
+                ("it takes a whole number from 0 to 64", "--ngram-fill", "65", "--draft-kind", "ngram"),
                 ("--draft-of-draft is empty", "--draft-of-draft", ""),
                 ("--inner-spec-length", "--inner-spec-length", "0"),
                 ("--draft-pages is for one drafter", "--fallback", "lookup,llama", "--draft-pages", "9", "--workload",
