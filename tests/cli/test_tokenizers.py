@@ -124,9 +124,22 @@ class OtherFilesTest(TokenizerTest):
                               BIN / "04_greedy_speculation", *target, *draft, *SHORT, "--prompt", "Once")
 
     def test_one_that_the_model_has_no_row_for(self):
-        target, _ = self.models(lambda content: None)
-        self.config("target", pad_token="[PAD]")
-        self.expect_bad_input('the tokenizer has ids up to 4096 ("[PAD]"), but the embedding has 4096 rows',
+        target, draft = self.models(lambda content: None)
+        for name in ("target", "draft"):
+            self.config(name, pad_token="[PAD]")
+        stage = [BIN / "04_greedy_speculation", *target, *draft, *SHORT, "--quiet", "--prompt"]
+        want = run_program(BIN / "04_greedy_speculation", *SHORT, "--quiet", "--prompt", "Once")
+        self.assertEqual(run_program(*stage, "Once"), want)
+        self.expect_bad_input('the prompt contains the token "[PAD]", for which the model has no row',
+                              *stage, "Once[PAD]")
+        text = self.folder / "text"
+        text.write_text("Once [PAD] in")
+        self.expect_bad_input('the text contains the token "[PAD]", for which the model has no row',
+                              *stage, "Once", "--draft-kind", "bigram", "--draft-text", str(text))
+        content = json.loads((self.folder / "target" / "tokenizer.json").read_text(encoding="utf-8"))
+        content["added_tokens"][-1]["id"] = 4096
+        (self.folder / "target" / "tokenizer.json").write_text(json.dumps(content), encoding="utf-8")
+        self.expect_bad_input("the tokenizer has ids up to 4096, but the embedding has 4096 rows",
                               BIN / "02_contiguous_kv_cache", *target, *SHORT, "--prompt", "Once")
 
 

@@ -1,6 +1,9 @@
 #include "stages/programs/run/request.h"
 
+#include <algorithm>
+
 #include "common/base/error.h"
+#include "common/base/mapped_file.h"
 #include "common/base/streams.h"
 #include "common/base/utf8.h"
 #include "common/tokenizer/chat.h"
@@ -22,16 +25,21 @@ void say_when_bytes_are_unknown(Tokenizer& tokenizer) {
   });
 }
 
+// A token that only tokenizer_config.json names, often for padding, may have no row: then no text
+// may contain it. Those of tokenizer.json have one.
+void check_rows(const Tokenizer& tokenizer, const std::filesystem::path& path, int rows) {
+  if (tokenizer.vocab_size() <= rows) return;
+  const TokenId last = Tokenizer::parse(read_text_file(path), path.string()).vocab_size() - 1;
+  if (last < rows) return;
+  fail("{}: the tokenizer has ids up to {}, but the embedding has {} rows",
+       path.parent_path().string(), last, rows);
+}
+
 std::optional<Tokenizer> load_tokenizer(const Checkpoint& checkpoint) {
   const auto path = checkpoint.directory() / "tokenizer.json";
   if (!std::filesystem::exists(path)) return std::nullopt;
   Tokenizer tokenizer = Tokenizer::load(path);
-  if (tokenizer.vocab_size() > checkpoint.config().vocab_size) {
-    const TokenId last = tokenizer.vocab_size() - 1;
-    fail("{}: the tokenizer has ids up to {} ({}), but the embedding has {} rows",
-         checkpoint.directory().string(), last, in_quotes(tokenizer.token_text(last)),
-         checkpoint.config().vocab_size);
-  }
+  check_rows(tokenizer, path, checkpoint.config().vocab_size);
   say_when_bytes_are_unknown(tokenizer);
   return tokenizer;
 }
@@ -58,12 +66,15 @@ std::vector<TokenId> encode_prompt(const ModelFiles& model, const RunOptions& op
   return model.tokenizer->encode(options.has_prompt ? options.prompt : kBuiltInPrompt);
 }
 
-void check_ids(std::span<const TokenId> prompt, int token_limit) {
+void check_ids(std::span<const TokenId> prompt, const ModelFiles& model) {
   if (prompt.empty()) fail("the prompt has no tokens");
   for (const TokenId id : prompt) {
-    if (id < 0 || id >= token_limit) {
-      fail("prompt id {} is outside the vocabulary of {} tokens", id, token_limit);
+    if (id >= 0 && id < model.token_limit) continue;
+    if (model.tokenizer && model.tokenizer->contains(id)) {
+      fail("the prompt contains the token {}, for which the model has no row",
+           in_quotes(model.tokenizer->token_text(id)));
     }
+    fail("prompt id {} is outside the vocabulary of {} tokens", id, model.token_limit);
   }
 }
 
@@ -90,8 +101,10 @@ int context_of(const GenerationRequest& request, int limit, const RunOptions& op
 ModelFiles open_model(const std::string& directory) {
   ModelFiles model{.checkpoint = Checkpoint(directory)};
   model.tokenizer = load_tokenizer(model.checkpoint);
-  model.token_limit =
-      model.tokenizer ? model.tokenizer->vocab_size() : model.checkpoint.config().vocab_size;
+  model.token_limit = model.checkpoint.config().vocab_size;
+  if (model.tokenizer) {
+    model.token_limit = std::min(model.token_limit, model.tokenizer->vocab_size());
+  }
   return model;
 }
 
@@ -99,7 +112,7 @@ GenerationRequest read_request(const ModelFiles& model, const RunOptions& option
   const LlamaConfig& config = model.checkpoint.config();
   GenerationRequest request;
   request.prompt = encode_prompt(model, options);
-  check_ids(request.prompt, model.token_limit);
+  check_ids(request.prompt, model);
   request.max_new_tokens = options.max_new_tokens;
   request.max_context = context_of(request, config.max_seq_len, options);
   if (!options.ignore_eos) request.eos_ids = config.eos_ids;

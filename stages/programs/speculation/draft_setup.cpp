@@ -5,6 +5,7 @@
 #include "common/base/error.h"
 #include "common/base/json_value.h"
 #include "common/base/mapped_file.h"
+#include "common/base/utf8.h"
 #include "common/speculation/device_drafter.h"
 #include "common/speculation/lookup_drafter.h"
 #include "common/speculation/ngram_model.h"
@@ -183,6 +184,10 @@ void DraftSetup::make_table(const DraftRoom& room) {
       options_.draft_text.empty() ? embedded_draft_text().string() : options_.draft_text;
   const std::vector<TokenId> text = files_.tokenizer->encode(read_text_file(path), false);
   if (text.empty()) fail("{}: the text is empty", path);
+  if (const TokenId last = std::ranges::max(text); last >= files_.token_limit) {
+    fail("{}: the text contains the token {}, for which the model has no row", path,
+         in_quotes(files_.tokenizer->token_text(last)));
+  }
   model_ = std::make_unique<NgramModel>(
       target_.backend(), target_.config().vocab_size, files_.token_limit,
       options_.draft_kind == DraftKind::kUnigram ? 1 : 2, text, room.requests);
