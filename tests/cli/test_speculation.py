@@ -451,8 +451,9 @@ class BadInputTest(ProgramTest):
         folder = pathlib.Path(tempfile.mkdtemp())
         self.addCleanup(shutil.rmtree, folder)
         shutil.copytree(GOLDEN / "models" / "draft", folder, dirs_exist_ok=True)
-        text = (folder / "tokenizer.json").read_text()
-        (folder / "tokenizer.json").write_text(text.replace("<|eot_id|>", "<|done|>"))
+        for name in ("tokenizer.json", "tokenizer_config.json"):
+            text = (folder / name).read_text()
+            (folder / name).write_text(text.replace("<|eot_id|>", "<|done|>"))
         self.expect_error("token 3849 is ", GREEDY, "--draft", folder)
         self.expect_error("<|done|>", GREEDY, "--draft", folder)
         # A target of one's own, and no word about its draft.

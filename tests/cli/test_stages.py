@@ -223,9 +223,10 @@ class BadInputTest(ProgramTest):
         folder = pathlib.Path(tempfile.mkdtemp())
         self.addCleanup(shutil.rmtree, folder)
         shutil.copytree(GOLDEN / "models" / "target", folder, dirs_exist_ok=True)
-        text = (folder / "tokenizer.json").read_text()
+        texts = {name: (folder / name).read_text() for name in ("tokenizer.json", "tokenizer_config.json")}
         for token in ("<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>", "<|begin_of_text|>"):
-            (folder / "tokenizer.json").write_text(text.replace(token, "<|other|>"))
+            for name, text in texts.items():
+                (folder / name).write_text(text.replace(token, "<|other|>"))
             for stage in STAGES:
                 self.expect_error(f"--chat needs Llama 3's special tokens, and the tokenizer has no {token}", stage,
                                   "--target", folder, "--chat", "Hello")
