@@ -10,7 +10,7 @@ rounds.py have the rules.
 
 Writes build/bench/results.json, and build/bench/page.md: docs/performance.md with the numbers and figures of this
 machine. `--commit` also writes docs/experiments/bench.json, from which `make docs` makes the tables and figures of the
-project itself. Without `--full` a selection that takes twenty minutes on two quiet cores, and more if rounds are
+project itself. Without `--full` a selection that takes ten minutes on two quiet cores, and more if rounds are
 repeated. `--only` measures some parts and keeps what the file has of the others, if the sources are the same. Let
 nothing else run.
 
@@ -130,7 +130,7 @@ def machine():
 # --- what a part measures: identities of its entries, and one_round(number), which returns their counters ---
 
 class KernelSweep:
-    """Programs that run whichever benchmark a line of their standard input names (by_turns.h)."""
+    """Programs that run whichever benchmark a line of their standard input names (steady_samples.h)."""
 
     def __init__(self, name, options, stack):
         program, words = options.build / "bin/bench" / name, ["--samples=1"]
@@ -318,8 +318,8 @@ def write_page(results, folder):
     import tables  # which imports this file
     page = folder / "page.md"
     text = (tables.DOCS / "performance.md").read_text(encoding="utf-8")
-    page.write_text(tables.filled("performance.md", text, bench_tables.Benchmarks(results, stale=False)),
-                    encoding="utf-8")
+    given = {"bench.json": bench_tables.Benchmarks(results, stale=False)}
+    page.write_text(tables.filled("performance.md", text, given), encoding="utf-8")
     (folder / "figures").mkdir(exist_ok=True)
     for name, picture in tables.benchmark_figures.drawn(results, stale=False).items():
         (folder / "figures" / name).write_text(picture, encoding="utf-8")

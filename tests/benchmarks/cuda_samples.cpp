@@ -38,63 +38,49 @@ double DeviceTimer::seconds_between(std::size_t from, std::size_t to) const {
 
 namespace {
 
-// One of those that are timed in turns.
-struct Contender {
-  std::string name;
-  Job job;
-  int runs = 1;
-  std::vector<double> seconds = {}, ratios = {};  // of each sample; the first one's time over it
-};
-
 constexpr double kMostSeconds = 0.5, kSecondsOfRuns = 0.02;
 
 // The time of one run, each on its own inputs.
-double run(CudaBench& bench, const Contender& contender) {
+double run(CudaBench& bench, const Job& job, int runs) {
   return bench.timer.seconds_of([&] {
-    for (int i = 0; i < contender.runs; ++i) contender.job(i);
-  }) / contender.runs;
+    for (int i = 0; i < runs; ++i) job(i);
+  }) / runs;
 }
 
 }  // namespace
 
 void measure(benchmark::State& state, CudaBench& bench, const Work& work, int copies,
              const Job& job, const std::vector<Rival>& rivals) {
-  std::vector<Contender> contenders = {{"", job}};
-  for (const Rival& rival : rivals) contenders.push_back({rival.name, rival.job});
-  for (Contender& contender : contenders) {
-    run(bench, contender);  // scratch is taken, kernels are loaded
-    contender.runs =
-        std::clamp(static_cast<int>(kSecondsOfRuns / run(bench, contender)), 1, copies);
-  }
-  Contender& first = contenders.front();
-  std::vector<double> bandwidths, copy_bandwidths, of_bandwidth;
+  const auto runs_of = [&](const Job& one) {
+    run(bench, one, 1);  // scratch is taken, kernels are loaded
+    return std::clamp(static_cast<int>(kSecondsOfRuns / run(bench, one, 1)), 1, copies);
+  };
+  const int runs = runs_of(job);
+  std::vector<int> runs_of_rivals;
+  for (const Rival& rival : rivals) runs_of_rivals.push_back(runs_of(rival.job));
+  Samples samples;
   for (auto _ : state) {
     const auto start = std::chrono::steady_clock::now();
     const auto spent = [&] { return std::chrono::steady_clock::now() - start; };
     for (int i = 0; i < bench.samples; ++i) {
       if (i >= 3 && spent() > std::chrono::duration<double>(kMostSeconds)) break;
-      for (Contender& contender : contenders) {
-        contender.seconds.push_back(run(bench, contender));
-        contender.ratios.push_back(first.seconds.back() / contender.seconds.back());
-        if (&contender != &first) continue;
-        bandwidths.push_back(bench.timer.bandwidth());
-        copy_bandwidths.push_back(bench.timer.copy_bandwidth());
-        of_bandwidth.push_back(work.bytes / first.seconds.back() / bandwidths.back());
+      const double seconds = run(bench, job, runs);
+      samples["seconds"].push_back(seconds);
+      samples["bytes_per_second"].push_back(work.bytes / seconds);
+      samples["flops_per_second"].push_back(work.flops / seconds);
+      samples["bandwidth"].push_back(bench.timer.bandwidth());
+      samples["copy_bandwidth"].push_back(bench.timer.copy_bandwidth());
+      samples["of_bandwidth"].push_back(work.bytes / seconds / bench.timer.bandwidth());
+      for (std::size_t r = 0; r < rivals.size(); ++r) {
+        const double other = run(bench, rivals[r].job, runs_of_rivals[r]);
+        samples[rivals[r].name + "_seconds"].push_back(other);
+        samples["over_" + rivals[r].name].push_back(seconds / other);
       }
     }
-    state.SetIterationTime(median(first.seconds));
+    state.SetIterationTime(median(samples["seconds"]));
   }
-  state.counters["seconds"] = median(first.seconds);
-  state.counters["bytes_per_second"] = work.bytes / median(first.seconds);
-  state.counters["flops_per_second"] = work.flops / median(first.seconds);
-  state.counters["bandwidth"] = median(bandwidths);
-  state.counters["copy_bandwidth"] = median(copy_bandwidths);
-  state.counters["of_bandwidth"] = median(of_bandwidth);
-  state.counters["samples"] = static_cast<double>(first.seconds.size());
-  for (std::size_t i = 1; i < contenders.size(); ++i) {
-    state.counters[contenders[i].name + "_seconds"] = median(contenders[i].seconds);
-    state.counters["over_" + contenders[i].name] = median(contenders[i].ratios);
-  }
+  samples.report(state);
+  state.counters["samples"] = static_cast<double>(samples["seconds"].size());
 }
 
 DeviceArray<float> random_floats(Backend& backend, std::size_t count) {

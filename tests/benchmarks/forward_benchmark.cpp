@@ -2,8 +2,7 @@
 // drafts, prefill of 64 and 512 tokens. Random bf16 weights of the shapes that inflation has: 134
 // million and 1.24 billion parameters. And loading a checkpoint of that size from the page cache.
 //
-//   forward_benchmark [--threads=N] [--samples=N] [--cached=N] [--by-turns]
-//                     [Google Benchmark's options]
+//   forward_benchmark [--threads=N] [--samples=N] [--by-turns] [Google Benchmark's options]
 #include <deque>
 #include <filesystem>
 #include <fstream>
@@ -17,14 +16,13 @@
 #include "common/checkpoint/checkpoint.h"
 #include "common/llama.h"
 #include "stages/03_paged_kv_cache/paged_kv_cache.h"
-#include "tests/benchmarks/by_turns.h"
 #include "tests/benchmarks/steady_samples.h"
 #include "tests/checkpoint_builder.h"
 
 namespace specdec {
 namespace {
 
-constexpr int kMostRows = 512;
+constexpr int kMostRows = 512, kCached = 64;
 
 Json shape_134m() {
   Json config = llama_3_2_1b_config();
@@ -63,31 +61,34 @@ class CachedModel {
  public:
   CachedModel(const Checkpoint& checkpoint, Backend& backend) : model_(checkpoint, backend) {}
 
-  const LlamaModel& model() const { return model_; }
   double matrix_bytes() const {
     return static_cast<double>(model_.layer_bytes() + model_.head().bytes());
   }
 
-  // REQUIRES: the same `cached` in every call.
-  void prefill(int cached) {
-    if (llama_) return;
-    cache_.emplace(model_.backend(), model_.kv_shape(), (cached + kMostRows) / 16 + 1, 16);
-    llama_.emplace(model_, *cache_, LlamaOptions{.max_pass_rows = kMostRows});
-    logits_.emplace(*llama_, 16);
-    sequence_ = llama_->create();
-    llama_->forward(Segment{sequence_, tokens(cached), 0}, {});
-    cached_ = cached;
-  }
-
-  // REQUIRES: prefill().
-  void pass(int rows, int logits_rows) {
+  // New tokens, with logits for each, or without any where they are a prefill.
+  void pass(int rows) {
+    if (!llama_) prefill();
+    const int logits_rows = logits_of(rows);
     llama_->forward(Segment{sequence_, tokens(rows), logits_rows}, logits_->rows(0, logits_rows));
-    llama_->truncate(sequence_, cached_);
+    llama_->truncate(sequence_, kCached);
+  }
+  Work work(int rows) const {  // two bytes and two operations a weight
+    const double weights =
+        logits_of(rows) > 0 ? matrix_bytes() : static_cast<double>(model_.layer_bytes());
+    const double cached = kCached * static_cast<double>(model_.kv_shape().bytes_per_token());
+    return {weights + cached, weights * rows};
   }
 
  private:
-  std::span<const TokenId> tokens(int count) {
-    tokens_.resize(static_cast<std::size_t>(std::max(count, kMostRows)), 7);
+  static int logits_of(int rows) { return rows > 16 ? 0 : rows; }
+  void prefill() {
+    cache_.emplace(model_.backend(), model_.kv_shape(), (kCached + kMostRows) / 16 + 1, 16);
+    llama_.emplace(model_, *cache_, LlamaOptions{.max_pass_rows = kMostRows});
+    logits_.emplace(*llama_, 16);
+    sequence_ = llama_->create();
+    llama_->forward(Segment{sequence_, tokens(kCached), 0}, {});
+  }
+  std::span<const TokenId> tokens(int count) const {
     return std::span(tokens_).first(static_cast<std::size_t>(count));
   }
 
@@ -95,9 +96,8 @@ class CachedModel {
   std::optional<PagedKvCache> cache_;
   std::optional<Llama> llama_;
   std::optional<LogitsBuffer> logits_;
-  std::vector<TokenId> tokens_;
+  std::vector<TokenId> tokens_ = std::vector<TokenId>(kMostRows, 7);
   SequenceId sequence_ = 0;
-  int cached_ = 0;
 };
 
 // A shape's checkpoint and models, made when they are first asked for and kept: benchmarks take
@@ -108,30 +108,19 @@ class Shape {
       : name_(std::move(name)), config_(std::move(config)), backend_(backend) {}
 
   const std::string& name() const { return name_; }
-  const LlamaModel& model() {
+  CachedModel& first() {
     if (models_.empty()) add_copy();
-    return models_[0].model();
+    return models_[0];
   }
-  double matrix_bytes() {
-    model();
-    return models_[0].matrix_bytes();
-  }
-
-  // REQUIRES: the same `cached` in every call.
-  void prefill(int cached) {
-    while (static_cast<int>(models_.size()) < beyond_caches(matrix_bytes())) add_copy();
-    for (CachedModel& model : models_) model.prefill(cached);
-  }
-
-  // REQUIRES: prefill().
-  void pass(int rows, int logits_rows) {
-    models_[next_++ % models_.size()].pass(rows, logits_rows);
+  void pass(int rows) {
+    while (static_cast<int>(models_.size()) < beyond_caches(first().matrix_bytes())) add_copy();
+    models_[next_++ % models_.size()].pass(rows);
   }
 
   // Loads one more, from the page cache, and lets go of it, twice. Returns the seconds of the
   // second loading: the first gets memory that a virtual machine may have given back to its host.
   double load() {
-    model();  // the file has been read before
+    first();  // the file has been read before
     const auto load_one_more = [&] {
       std::optional<LlamaModel> loaded;
       return seconds_of([&] { loaded.emplace(checkpoint_->open(), backend_); });
@@ -154,65 +143,34 @@ class Shape {
   std::size_t next_ = 0;
 };
 
-// M new tokens after `cached` ones, with logits for each (prefill: for none).
-void forward(benchmark::State& state, Machine& machine, Shape& shape, int cached) {
-  const int rows = static_cast<int>(state.range(0)), logits_rows = rows > 16 ? 0 : rows;
-  shape.prefill(cached);
-  const LlamaModel& model = shape.model();
-  Work work;
-  const double weights =
-      logits_rows > 0 ? shape.matrix_bytes() : static_cast<double>(model.layer_bytes());
-  work.bytes = weights + cached * static_cast<double>(model.kv_shape().bytes_per_token());
-  work.flops = weights * rows;  // two bytes and two operations a weight
-  measure(
-      state, machine, work, [&] { shape.pass(1, 1); }, [&] { shape.pass(rows, logits_rows); });
-  state.counters["weight_bytes"] = weights;
-}
-
 // Opening, reading and packing: seconds a gigabyte.
 void load(benchmark::State& state, Shape& shape) {
-  std::vector<double> seconds;
+  Samples samples;
+  const double bytes = shape.first().matrix_bytes();
   for (auto _ : state) {
-    seconds.push_back(shape.load());
-    state.SetIterationTime(seconds.back());
+    const double seconds = shape.load();
+    state.SetIterationTime(seconds);
+    samples["seconds"].push_back(seconds);
+    samples["bytes_per_second"].push_back(bytes / seconds);
+    samples["seconds_per_gigabyte"].push_back(seconds / bytes * 1e9);
   }
-  const double bytes = shape.matrix_bytes();
-  state.counters["seconds"] = median(seconds);
-  state.counters["bytes_per_second"] = bytes / median(seconds);
-  state.counters["seconds_per_gigabyte"] = median(seconds) / bytes * 1e9;
-}
-
-void register_benchmarks(Machine& machine, std::span<Shape> shapes, int samples, int cached) {
-  const auto finish = [&](benchmark::internal::Benchmark* benchmark, int iterations) {
-    benchmark->Iterations(iterations)->UseManualTime()->Unit(benchmark::kMillisecond);
-  };
-  for (Shape& shape : shapes) {
-    auto* passes = benchmark::RegisterBenchmark(
-        ("forward/" + shape.name()).c_str(),
-        [&, cached](benchmark::State& state) { forward(state, machine, shape, cached); });
-    for (const int rows : {1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 64, 512}) passes->Arg(rows);
-    passes->ArgName("M");
-    finish(passes, samples);
-    finish(benchmark::RegisterBenchmark(("load/" + shape.name()).c_str(),
-                                        [&](benchmark::State& state) { load(state, shape); }),
-           std::min(samples, 3));
-  }
+  samples.report(state);
 }
 
 }  // namespace
 }  // namespace specdec
 
 int main(int argc, char** argv) {
-  const bool by_turns = specdec::take_by_turns(argc, argv);
-  const int threads = specdec::take_number(argc, argv, "--threads", 0);
-  const int samples = specdec::take_number(argc, argv, "--samples", 15);
-  const int cached = specdec::take_number(argc, argv, "--cached", 64);
-  benchmark::Initialize(&argc, argv);
-  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
-  specdec::Machine machine(threads);
-  const auto backend = specdec::make_cpu_backend(threads);
+  specdec::KernelProgram program(argc, argv, 15);
+  const auto backend = specdec::make_cpu_backend(program.threads());
   specdec::Shape shapes[] = {{"134m", specdec::shape_134m(), *backend},
                              {"1b", specdec::llama_3_2_1b_config(), *backend}};
-  specdec::register_benchmarks(machine, shapes, std::max(samples, 1), cached);
-  return specdec::run_registered(by_turns, backend->name());
+  for (specdec::Shape& shape : shapes) {
+    program.add(
+        "forward/" + shape.name(), {1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 64, 512},
+        [&](int rows) { return shape.first().work(rows); }, [&](int rows) { shape.pass(rows); });
+    program.add("load/" + shape.name(), {}, std::min(program.samples(), 3),
+                [&](benchmark::State& state) { specdec::load(state, shape); });
+  }
+  return program.run(backend->name());
 }

@@ -1,7 +1,7 @@
-// Each operation of the CPU backend against the machine's two ceilings, bytes a second and
-// operations a second, which are measured around every sample. M is the number of rows: 1 is
-// decoding, up to 16 verification, 64 and 512 prefill. Speculation lives on T(M) / T(1) being close
-// to 1.
+// The products and the attention of the CPU backend against the machine's two ceilings, bytes a
+// second and operations a second, which are measured around every sample. M is the number of rows:
+// 1 is decoding, up to 16 verification, 64 and 512 prefill. Speculation lives on T(M) / T(1) being
+// close to 1.
 //
 //   kernels_benchmark [--threads=N] [--samples=N] [--by-turns]
 //                     [Google Benchmark's options]
@@ -13,7 +13,6 @@
 #include <string>
 #include <vector>
 
-#include "tests/benchmarks/by_turns.h"
 #include "tests/benchmarks/ideal_product.h"
 #include "tests/benchmarks/steady_samples.h"
 
@@ -87,13 +86,6 @@ class Matrices {
   DeviceArray<float> input_, output_;
 };
 
-void matmul(benchmark::State& state, Machine& machine, Matrices& matrices) {
-  const int rows = static_cast<int>(state.range(0));
-  measure(
-      state, machine, matrices.work(rows), [&] { matrices.multiply(1); },
-      [&] { matrices.multiply(rows); });
-}
-
 // Llama 3.2 1B's heads: 32 query heads, 8 key and value heads of 64; or the 3B's, 24 and 8 of 128.
 // The rows stand at the end of one sequence of 4,096 tokens, in pages of 16 that lie in no order.
 // A run takes some layers, and the next run the next ones.
@@ -157,21 +149,6 @@ class AttentionCase {
   std::vector<std::int32_t> pages_;
 };
 
-void attention(benchmark::State& state, Machine& machine, AttentionCase& attention) {
-  const int rows = static_cast<int>(state.range(0));
-  measure(
-      state, machine, attention.work(rows), [&] { attention.run(1); },
-      [&] { attention.run(rows); });
-}
-
-void ideal(benchmark::State& state, Machine& machine, IdealProduct& product) {
-  const int rows = static_cast<int>(state.range(0));
-  const double bytes = 2.0 * product.weights();
-  measure(
-      state, machine, {.bytes = bytes, .flops = bytes * rows}, [&] { product.multiply(1); },
-      [&] { product.multiply(rows); });
-}
-
 // What benchmarks work on, made when it is first asked for and kept: they take turns.
 class Cases {
  public:
@@ -180,10 +157,6 @@ class Cases {
   Matrices& matrices(const MatrixType& type) {
     return matrices_.try_emplace(type.name, backend_, type, kOutputs, kWidth, kMatricesOfARun)
         .first->second;
-  }
-  // The head of Llama 3.2: 128,256 outputs.
-  Matrices& head() {
-    return matrices_.try_emplace("head", backend_, kTypes[0], 128'256, kWidth, 1).first->second;
   }
   IdealProduct& ideal() {  // of as many weights as the matrices have
     constexpr std::int64_t kWeights = std::int64_t{kMatricesOfARun} * kOutputs * kWidth;
@@ -202,102 +175,46 @@ class Cases {
   std::map<std::string, AttentionCase> attention_;
 };
 
-// The operations between products work on what the caches hold: their share of the memory's
-// bandwidth says how little they matter. bytes: what they read and write a row.
-class Rows {
- public:
-  explicit Rows(Backend& backend, int width) : backend_(backend), width_(width) {
-    for (auto* rows : {&a_, &b_, &out_}) {
-      *rows = DeviceArray<float>(backend, std::size_t{16} * static_cast<std::size_t>(width));
-      backend.fill(matrix(*rows, 16, width), 0.25f);
-    }
-  }
-  DeviceRows a(int rows) const { return matrix(a_, rows, width_); }
-  DeviceRows b(int rows) const { return matrix(b_, rows, width_); }
-  DeviceRows out(int rows) const { return matrix(out_, rows, width_); }
-  Backend& backend() const { return backend_; }
-  Work work(int rows, int passes) const { return {4.0 * passes * rows * width_, 0.0}; }
-
- private:
-  Backend& backend_;
-  int width_;
-  DeviceArray<float> a_, b_, out_;
-};
-
-template <typename Operation>
-void row_operation(benchmark::State& state, Machine& machine, Backend& backend, int width,
-                   int passes, const Operation& operation) {
-  const Rows data(backend, width);
-  const int rows = static_cast<int>(state.range(0));
-  backend.begin_burst();
-  measure(
-      state, machine, data.work(rows, passes), [&] { operation(data, 1); },
-      [&] { operation(data, rows); });
-  backend.end_burst();
-}
-
-void register_benchmarks(Machine& machine, Backend& backend, Cases& cases, int samples) {
-  const auto add = [&](const std::string& name, const std::vector<std::int64_t>& rows,
-                       auto function) {
-    auto* benchmark = benchmark::RegisterBenchmark(name.c_str(), function);
-    for (const std::int64_t m : rows) benchmark->Arg(m);
-    benchmark->ArgName("M")->Iterations(samples)->UseManualTime()->Unit(benchmark::kMillisecond);
-  };
+void add_all(KernelProgram& program, Cases& cases) {
   std::vector<std::int64_t> up_to_16(16);
   std::iota(up_to_16.begin(), up_to_16.end(), 1);
-  for (const MatrixType& t : kTypes) {
-    add(std::string("matmul/") + t.name, up_to_16,
-        [&](benchmark::State& state) { matmul(state, machine, cases.matrices(t)); });
+  const auto add_product = [&](const std::string& name, const std::vector<std::int64_t>& rows,
+                               const MatrixType& type) {
+    program.add(
+        name, rows, [&](int m) { return cases.matrices(type).work(m); },
+        [&](int m) { cases.matrices(type).multiply(m); });
+  };
+  for (const MatrixType& type : kTypes) {
+    add_product(std::string("matmul/") + type.name, up_to_16, type);
   }
-  add("matmul/ideal", up_to_16,
-      [&](benchmark::State& state) { ideal(state, machine, cases.ideal()); });
-  add("prefill/bf16", {64, 512},
-      [&](benchmark::State& state) { matmul(state, machine, cases.matrices(kTypes[0])); });
-  add("head/bf16", {1, 6}, [&](benchmark::State& state) { matmul(state, machine, cases.head()); });
-  const std::vector<std::int64_t> one_and_six = {1, 6};
+  program.add(
+      "matmul/ideal", up_to_16,
+      [&](int m) {
+        const double bytes = 2.0 * cases.ideal().weights();
+        return Work{.bytes = bytes, .flops = bytes * m};
+      },
+      [&](int m) { cases.ideal().multiply(m); });
+  add_product("prefill/bf16", {64, 512}, kTypes[0]);
   const std::pair<std::string, HeadShape> heads_of_models[] = {
       {"1b", {32, 8, 64}}, {"3b", {24, 8, 128}}, {"134m", {6, 2, 128}}};
   for (const auto& [model, heads] : heads_of_models) {
-    add("attention/4096/" + model, {1, 2, 4, 6, 8, 16},
-        [&machine, &cases, model = model, heads = heads](benchmark::State& state) {
-          attention(state, machine, cases.attention(model, heads));
-        });
+    const auto attention = [&cases, model = model, heads = heads]() -> AttentionCase& {
+      return cases.attention(model, heads);
+    };
+    program.add(
+        "attention/4096/" + model, {1, 2, 4, 6, 8, 16},
+        [attention](int m) { return attention().work(m); },
+        [attention](int m) { attention().run(m); });
   }
-  const auto add_rows = [&](const char* name, int width, int passes, auto operation) {
-    add(name, one_and_six, [&, width, passes, operation](benchmark::State& state) {
-      row_operation(state, machine, backend, width, passes, operation);
-    });
-  };
-  add_rows("rms_norm/2048", 2048, 3, [](const Rows& data, int m) {
-    data.backend().rms_norm(data.a(m), data.b(1).data, 1e-5f, data.out(m));
-  });
-  add_rows("add/2048", 2048, 3,
-           [](const Rows& data, int m) { data.backend().add(data.a(m), data.b(m)); });
-  add_rows("silu_mul/8192", 8192, 3, [](const Rows& data, int m) {
-    data.backend().silu_mul(data.a(m), data.b(m), data.out(m));
-  });
-  add_rows("rope/2048", 2048, 2, [](const Rows& data, int m) {
-    const DeviceRows angles{data.b(m).data, m, 32, 2048};
-    data.backend().rope(data.a(m), angles, angles);
-  });
-  add_rows("argmax/128256", 128'256, 1, [](const Rows& data, int m) {
-    std::vector<std::int32_t> ids(static_cast<std::size_t>(m));
-    data.backend().argmax(data.a(m), ids);
-  });
 }
 
 }  // namespace
 }  // namespace specdec
 
 int main(int argc, char** argv) {
-  const bool by_turns = specdec::take_by_turns(argc, argv);
-  const int threads = specdec::take_number(argc, argv, "--threads", 0);
-  const int samples = specdec::take_number(argc, argv, "--samples", 15);
-  benchmark::Initialize(&argc, argv);
-  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
-  specdec::Machine machine(threads);
-  const auto backend = specdec::make_cpu_backend(threads);
-  specdec::Cases cases(*backend, threads);
-  specdec::register_benchmarks(machine, *backend, cases, std::max(samples, 1));
-  return specdec::run_registered(by_turns, backend->name());
+  specdec::KernelProgram program(argc, argv, 15);
+  const auto backend = specdec::make_cpu_backend(program.threads());
+  specdec::Cases cases(*backend, program.threads());
+  specdec::add_all(program, cases);
+  return program.run(backend->name());
 }

@@ -11,7 +11,6 @@
 
 #include "kernels/cpu/half.h"
 #include "kernels/cpu/packed_matrix.h"
-#include "tests/benchmarks/by_turns.h"
 #include "tests/benchmarks/steady_samples.h"
 
 namespace specdec {
@@ -187,28 +186,12 @@ class Ladder {
 }  // namespace specdec
 
 int main(int argc, char** argv) {
-  const bool by_turns = specdec::take_by_turns(argc, argv);
-  const int threads = specdec::take_number(argc, argv, "--threads", 0);
-  const int samples = specdec::take_number(argc, argv, "--samples", 9);
-  benchmark::Initialize(&argc, argv);
-  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
-  specdec::Machine machine(threads);
-  specdec::Ladder ladder(threads);
+  specdec::KernelProgram program(argc, argv, 9);
+  specdec::Ladder ladder(program.threads());
   for (const specdec::Step& step : specdec::kSteps) {
-    benchmark::RegisterBenchmark((std::string("ladder/") + step.name).c_str(),
-                                 [&](benchmark::State& state) {
-                                   const int rows = static_cast<int>(state.range(0));
-                                   measure(
-                                       state, machine, ladder.work(rows),
-                                       [&] { ladder.run(step, 1); },
-                                       [&] { ladder.run(step, rows); });
-                                 })
-        ->Arg(1)
-        ->Arg(specdec::kMostRows)
-        ->ArgName("M")
-        ->Iterations(std::max(samples, 1))
-        ->UseManualTime()
-        ->Unit(benchmark::kMillisecond);
+    program.add(
+        std::string("ladder/") + step.name, {1, specdec::kMostRows},
+        [&](int rows) { return ladder.work(rows); }, [&](int rows) { ladder.run(step, rows); });
   }
-  return specdec::run_registered(by_turns, std::string("CPU, ") + specdec::cpu::kVectorName);
+  return program.run(std::string("CPU, ") + specdec::cpu::kVectorName);
 }
