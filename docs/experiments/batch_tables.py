@@ -1,13 +1,8 @@
 """The tables of docs/06_batched_verification/, made from what batch.py measured. tables.py puts them there."""
-from table_text import machine, markdown, number, prose, smoke
+from table_text import Tables, machine, number, numbers, prose, smoke
 
-TABLES = {}
+TABLES = table = Tables()
 PREDICTED_K = (1, 5)
-
-
-def table(make):
-    TABLES[make.__name__.replace("_", "-")] = make
-    return make
 
 
 class Batches:
@@ -37,52 +32,43 @@ def batch_machine(batches):
                  f"{memory['machine']['read_bandwidth_one_thread_gb_per_s']} GB/s.{smoke(memory)}")
 
 
-def speed_ups(settings, best, cell):
-    """B down, K across; the best K bold where it is faster than none."""
+def by_batch(settings, cell, best=None):
+    """B down, K across. best: B -> the K that is bold, and named in a last column."""
     rows, (sizes, lengths) = [], batches_and_lengths(settings)
     for batch in sizes:
-        chosen = best[str(batch)]
+        chosen = best and best[str(batch)]
         cells = [f"**{cell(settings[batch, K])}**" if K == chosen else cell(settings[batch, K]) for K in lengths]
-        rows.append([str(batch), *cells, str(chosen or "none")])
-    return markdown(["B", *(f"K = {K}" for K in lengths), "best K"], rows)
+        rows.append([str(batch), *cells, *([str(chosen or "none")] if best else [])])
+    return "|".join(["B", *(f"K = {K}" for K in lengths), *(["best K"] if best else [])]), rows
 
 
 @table
 def sweep(batches):
-    """The embedded pair: measured speedup in full batches."""
-    return speed_ups(batches.pair, batches.data["pair"]["best_k_by_batch"], lambda e: number(e["measured"]))
+    """The embedded pair: measured speedup in full batches, the best K bold where it is faster than none."""
+    return by_batch(batches.pair, lambda e: number(e["measured"]), batches.data["pair"]["best_k_by_batch"])
 
 
 @table
 def sweep_memory(batches):
-    """Random weights: measured speedup in full batches, and v."""
-    return speed_ups(batches.memory, batches.data["memory"]["best_k_by_batch"],
-                     lambda e: f"{number(e['measured'])} (v {number(e['v'])})")
+    """Random weights: the same, and v."""
+    return by_batch(batches.memory, lambda e: f"{number(e['measured'])} (v {number(e['v'])})",
+                    batches.data["memory"]["best_k_by_batch"])
 
 
 @table
 def sweep_predicted(batches):
     """The embedded pair: two predictions beside the measurement."""
-    rows, (sizes, lengths) = [], batches_and_lengths(batches.pair)
-    for K in (K for K in PREDICTED_K if K in lengths):
-        for batch in sizes:
-            e = batches.pair[batch, K]
-            rows.append([str(K), str(batch), number(e["alpha"]), number(e["c"]), number(e["v"]),
-                         number(e["emitted_overall"]), number(e["formula"]), number(e["accounting"]),
-                         number(e["emitted"]), number(e["measured"]),
-                         f"{number(e['measured_least'])} to {number(e['measured_most'])}",
-                         number(e["measured_overall"])])
-    return markdown(["K", "B", "alpha", "c", "v", "tokens per round", "formula", "accounting",
-                     "tokens per round, full batches", "measured", "sweeps", "whole run"], rows)
+    sizes, lengths = batches_and_lengths(batches.pair)
+    return ("K|B|alpha|c|v|tokens per round|formula|accounting|tokens per round, full batches|measured|sweeps|whole run", [
+        [str(K), str(batch), *numbers(e, "alpha c v emitted_overall formula accounting emitted measured"),
+         f"{number(e['measured_least'])} to {number(e['measured_most'])}", number(e["measured_overall"])]
+        for K in PREDICTED_K if K in lengths for batch in sizes for e in [batches.pair[batch, K]]])
 
 
 @table
 def sweep_supposed(batches):
     """Predicted: the measured v of the random weights, with the alpha and c of a draft model that is supposed."""
-    rows, (sizes, lengths) = [], batches_and_lengths(batches.memory)
-    for batch in sizes:
-        rows.append([str(batch), *(number(batches.memory[batch, K]["supposed"]) for K in lengths)])
-    return markdown(["B", *(f"K = {K}" for K in lengths)], rows)
+    return by_batch(batches.memory, lambda e: number(e["supposed"]))
 
 
 @table
@@ -94,22 +80,17 @@ def throughput(batches):
         sizes, lengths = batches_and_lengths(settings)
         for batch in sizes:
             best = max((settings[batch, K] for K in lengths), key=lambda e: e["measured"])  # within sweeps
-            row = rows.setdefault(batch, [str(batch)])
-            row += [f"{settings[batch, 0]['tokens_per_second']:,.0f}",
-                    f"{best['tokens_per_second']:,.0f} (K = {best['spec_length']})"]
-    return markdown(heads, [rows[batch] for batch in sorted(rows)])
-
-
-def largest_batch(settings, K, gain):
-    """The largest B at which a gain is above 1."""
-    return max((batch for (batch, length), e in settings.items() if length == K and e[gain] > 1), default="none")
+            rows.setdefault(batch, [str(batch)]).extend([
+                f"{settings[batch, 0]['tokens_per_second']:,.0f}", f"{best['tokens_per_second']:,.0f} (K = {best['spec_length']})"])
+    return "|".join(heads), [rows[batch] for batch in sorted(rows)]
 
 
 @table
 def break_even(batches):
     """For each K that both models were measured with, the largest B at which speculation is faster than none."""
+    def largest(settings, K, gain):
+        return str(max((batch for (batch, length), e in settings.items() if length == K and e[gain] > 1), default="none"))
     lengths = sorted({K for _, K in batches.memory if K} & {K for _, K in batches.pair})
-    rows = [[str(K), *(str(largest_batch(*at)) for at in ((batches.pair, K, "measured"), (batches.memory, K, "measured"),
-                                                          (batches.memory, K, "supposed")))] for K in lengths]
-    return markdown(["K", "embedded pair: up to B", "random weights, always right: up to B",
-                     "their v with alpha 0.8, c 0.1 (predicted): up to B"], rows)
+    return ("K|embedded pair: up to B|random weights, always right: up to B|their v with alpha 0.8, c 0.1 (predicted): up to B", [
+        [str(K), largest(batches.pair, K, "measured"), largest(batches.memory, K, "measured"),
+         largest(batches.memory, K, "supposed")] for K in lengths])

@@ -1,26 +1,22 @@
 """The tables of docs/kernels/, made from what cuda_bench.py measured on a GPU. tables.py puts them there."""
 import statistics
 
-from table_text import markdown, number, prose
+from table_text import STALE, Results, Tables, markdown, number, prose
 
-TABLES = {}
-STALE = "**Measured before the last changes of the sources.** "
+TABLES = Tables("cuda-")
 NOT_MEASURED = "NOT MEASURED: no results of a GPU are committed; where there is one, `make bench-cuda` measures.\n"
 LEFT_OUT = "NOT MEASURED: the run left this out.\n"
 SHARE = "Microseconds, and in brackets the share of the bandwidth of a sweep that only reads; M rows."
+NAMES = ("benchmark", "shape", "matrix", "context", "step", "from", "gemm", "M")
 
 
-class Measured:
-    """cuda.json, or None where there is none. stale: the sources have changed since."""
-
-    def __init__(self, data, stale):
-        self.data, self.stale = data, stale
+class Measured(Results):
+    """cuda.json."""
 
     def of(self, *benchmarks, **wanted):
-        """Entries of these benchmarks in the order of the run; wanted: a value or several."""
-        def fits(e):
-            return all(e.get(k) in (v if isinstance(v, tuple) else (v,)) for k, v in wanted.items())
-        return [e for e in self.data["benchmarks"] if e["benchmark"] in benchmarks and "error" not in e and fits(e)]
+        """Entries of these benchmarks in the order of the run."""
+        return [e for e in self.data["benchmarks"] if e["benchmark"] in benchmarks and "error" not in e
+                and all(e.get(k) == v for k, v in wanted.items())]
 
     def failed(self, *benchmarks):
         return [e for e in self.data["benchmarks"] if e["benchmark"] in benchmarks and "error" in e]
@@ -28,8 +24,7 @@ class Measured:
 
 def where(results):
     data, m = results.data, results.data["machine"]
-    def median(name):
-        return statistics.median(e[name] for e in data["benchmarks"] if e.get(name)) / 1e9
+    median = lambda name: statistics.median(e[name] for e in data["benchmarks"] if e.get(name)) / 1e9
     sweeps = (f" A sweep that only reads moves {median('bandwidth'):.0f} GB/s, a copy {median('copy_bandwidth'):.0f} GB/s."
               if data["benchmarks"] else "")
     return (f"{STALE if results.stale else ''}Measured at source {data['sources_sha256'][:8]}: {data['date']}, "
@@ -46,26 +41,21 @@ def table(*benchmarks):
                 return NOT_MEASURED
             parts = [f"{prose(caption)}\n{grid(entries, names, cell)}"
                      for caption, entries, names, cell in make(results) if entries]
-            parts += [prose(f"Failed: {named(e)}: {e['error']}") for e in results.failed(*benchmarks)]
+            parts += [prose(f"Failed: {', '.join(str(e[name]) for name in NAMES if name in e)}: {e['error']}")
+                      for e in results.failed(*benchmarks)]
             return "\n".join([prose(where(results)), *(parts or [LEFT_OUT])])
-        TABLES["cuda-" + make.__name__] = made
-        return make
+        made.__name__ = make.__name__
+        return TABLES(made)
     return register
 
 
 def grid(entries, names, cell):
     """A row for each value of the names, a column for each M."""
-    columns = sorted({e["M"] for e in entries})
-    rows = {}
+    columns, rows = sorted({e["M"] for e in entries}), {}
     for e in entries:
         rows.setdefault(tuple(str(e.get(name, "")) for name in names), {})[e["M"]] = cell(e)
     return markdown([*("kernel" if name == "benchmark" else name for name in names), *(f"M = {m}" for m in columns)],
                     [[*key, *(cells.get(m, "") for m in columns)] for key, cells in rows.items()])
-
-
-def named(e):
-    return ", ".join(str(e[name]) for name in ("benchmark", "shape", "matrix", "context", "step", "from", "gemm", "M")
-                     if name in e)
 
 
 def micros(e):
@@ -81,10 +71,6 @@ def ratio(name):
     return lambda e: number(e.get(name))
 
 
-def teraflops(e):
-    return number(e["flops_per_second"] / 1e12, 1)
-
-
 ROW_KERNELS = ("rms_norm", "add_rms_norm", "embed", "gather_rows", "add", "fill", "silu_mul", "rope_angles", "rope",
                "store_kv", "rope_store_kv")
 
@@ -98,20 +84,19 @@ def norms(results):
 def products(results):
     ladder, engine = results.of("matmul", matrix="gate_up"), results.of("matmul", step="engine")
     large = [e for e in ladder if e["step"] in ("engine", "5_mma", "4_rows", "cublas") and e["M"] >= 64]
+    every = ["shape", "matrix"]
     return [("The ladder on gate and up. " + SHARE, ladder, ["shape", "step"], micros),
-            ("The same, Tflop/s.", large, ["shape", "step"], teraflops),
-            ("The engine's product on every matrix. " + SHARE, engine, ["shape", "matrix"], micros),
-            ("Its time over cuBLAS': below 1 it is faster.", engine, ["shape", "matrix"], ratio("over_cublas")),
-            ("T(M)/T(1).", engine, ["shape", "matrix"], ratio("over_one_row")),
-            ("T(M)/T(1) without tensor cores.", results.of("matmul", step="4_rows"), ["shape", "matrix"],
-             ratio("over_one_row"))]
+            ("The same, Tflop/s.", large, ["shape", "step"], lambda e: number(e["flops_per_second"] / 1e12, 1)),
+            ("The engine's product on every matrix. " + SHARE, engine, every, micros),
+            ("Its time over cuBLAS': below 1 it is faster.", engine, every, ratio("over_cublas")),
+            ("T(M)/T(1).", engine, every, ratio("over_one_row")),
+            ("T(M)/T(1) without tensor cores.", results.of("matmul", step="4_rows"), every, ratio("over_one_row"))]
 
 
 @table("attention")
 def attention(results):
     return [(SHARE, results.of("attention"), ["shape", "context", "step"], micros),
-            ("T(M)/T(1) of the engine's.", results.of("attention", step="engine"), ["shape", "context"],
-             ratio("over_one_row"))]
+            ("T(M)/T(1) of the engine's.", results.of("attention", step="engine"), ["shape", "context"], ratio("over_one_row"))]
 
 
 @table("argmax", "choose", "judge")
@@ -123,8 +108,7 @@ def sampling(results):
 
 @table("forward")
 def forward(results):
-    passes = results.of("forward")
-    names = ["shape", "gemm", "context"]
+    passes, names = results.of("forward"), ["shape", "gemm", "context"]
     return [("A pass of M tokens behind a context, and its argmax: milliseconds, and in brackets the share of the "
              "bandwidth of a sweep that only reads.", passes, names, millis),
             ("T(M)/T(1).", passes, names, ratio("over_one_row")),

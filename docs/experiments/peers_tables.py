@@ -1,25 +1,17 @@
 """The tables of docs/beside_llama_cpp.md, made from what peers_bench.py measured. tables.py puts them there."""
-from table_text import machine, markdown, number, prose, smoke
+from table_text import STALE, Tables, machine, number, prose, smoke
 
-TABLES = {}
-STALE = "**Measured before the last changes of the sources.** "
 NOT_MEASURED = "NOT MEASURED: no results are committed; `make bench-peers` measures on a quiet machine.\n"
+TABLES = Tables("peers-")
 OURS, THEIRS, COPIED, COPY = "specdec", "llama.cpp", "llama.cpp, copied", "a plain copy"
 SHAPES = {"embedded": "embedded", "134m": "`134m`", "1b": "`1b`", "3b": "`3b`"}
-
-
-class Peers:
-    """peers.json, or None where there is none. stale: the sources have changed since."""
-
-    def __init__(self, data, stale):
-        self.data, self.stale = data, stale
 
 
 def table(make):
     def made(results):
         return NOT_MEASURED if results.data is None else make(results)
-    TABLES["peers-" + make.__name__] = made
-    return make
+    made.__name__ = make.__name__
+    return TABLES(made)
 
 
 def name_of(setting):
@@ -35,7 +27,14 @@ def megabytes(count):
 
 
 def times_as_fast(cell, other=THEIRS):
-    return number(cell[other]["ratio"])
+    return f"**{number(cell[other]['ratio'])}**"
+
+
+def cells(setting):
+    """(what, cell) of all that was compared."""
+    found = [(f"a pass of {row} {'row' if row == '1' else 'rows'}", cell) for row, cell in setting["rows"].items()]
+    names = {"prefill": "prefill", "start": "start to first token", "plain": "plain decoding", "speculation": "speculation"}
+    return found + [(words, setting[name]) for name, words in names.items() if name in setting]
 
 
 @table
@@ -60,28 +59,26 @@ def rows(results):
         found = [setting["rows"][row] for row in columns]
         lines += [[name_of(setting), f"{name}, ms", *(millis(cell[name]["seconds"]) for cell in found)]
                   for name in (OURS, THEIRS)]
-        lines.append(["", "times as fast", *(f"**{times_as_fast(cell)}**" for cell in found)])
-    return markdown(["model", "", *(f"M = {row}" for row in columns)], lines)
+        lines.append(["", "times as fast", *map(times_as_fast, found)])
+    return "|".join(["model", "", *(f"M = {row}" for row in columns)]), lines
 
 
 @table
 def prefill(results):
-    lines = [[name_of(setting), *(f"{results.data['prefill'] / cell[name]['seconds']:,.0f} tokens/s" for name in (OURS, THEIRS)),
-              f"**{times_as_fast(cell)}**"] for setting in results.data["settings"] for cell in [setting["prefill"]]]
-    return markdown(["model", OURS, THEIRS, "times as fast"], lines)
+    return f"model|{OURS}|{THEIRS}|times as fast", [
+        [name_of(setting), *(f"{results.data['prefill'] / cell[name]['seconds']:,.0f} tokens/s" for name in (OURS, THEIRS)),
+         times_as_fast(cell)] for setting in results.data["settings"] for cell in [setting["prefill"]]]
 
 
 @table
 def start(results):
-    lines = []
-    for setting in results.data["settings"]:
-        cell, peak = setting["start"], setting["peak_bytes"]
-        lines.append([name_of(setting), *(f"{cell[name]['seconds']:.3g} s" for name in (OURS, THEIRS, COPIED, COPY)),
-                      f"**{number(1 / cell[COPY]['ratio'])}**",
-                      *(megabytes(setting["file_bytes"][name]) for name in (OURS, THEIRS)),
-                      *(megabytes(peak[name]) for name in (OURS, THEIRS, COPIED))])
-    return markdown(["model", f"{OURS}: start", "llama.cpp, mapped: start", "copied: start", COPY, f"{OURS}: start / copy",
-                     f"{OURS}: file", "llama.cpp: file", f"{OURS}: peak", "mapped: peak", "copied: peak"], lines)
+    return (f"model|{OURS}: start|llama.cpp, mapped: start|copied: start|{COPY}|{OURS}: start / copy|{OURS}: file|"
+            f"llama.cpp: file|{OURS}: peak|mapped: peak|copied: peak", [
+                [name_of(setting), *(f"{cell[name]['seconds']:.3g} s" for name in (OURS, THEIRS, COPIED, COPY)),
+                 f"**{number(1 / cell[COPY]['ratio'])}**",
+                 *(megabytes(setting["file_bytes"][name]) for name in (OURS, THEIRS)),
+                 *(megabytes(setting["peak_bytes"][name]) for name in (OURS, THEIRS, COPIED))]
+                for setting in results.data["settings"] for cell in [setting["start"]]])
 
 
 @table
@@ -89,10 +86,9 @@ def texts(results):
     lines = []
     for setting in results.data["settings"]:
         lines += [[name_of(setting) if name == OURS else "", name, *text_columns(setting, name)] for name in (OURS, THEIRS)]
-        fast = [f"**{times_as_fast(setting[work])}**" if work in setting else "" for work in ("plain", "speculation")]
+        fast = [times_as_fast(setting[work]) if work in setting else "" for work in ("plain", "speculation")]
         lines.append(["", "times as fast", *fast, "", "", ""])
-    return markdown(["model", "", "plain, tokens/s", "speculation, tokens/s", "speedup", "tokens per round",
-                     "texts that stayed the same"], lines)
+    return "model||plain, tokens/s|speculation, tokens/s|speedup|tokens per round|texts that stayed the same", lines
 
 
 def text_columns(setting, name):
@@ -110,38 +106,26 @@ def near(results):
     """After what margins texts differ."""
     found = [setting["texts"] for setting in results.data["settings"] if "texts" in setting]
     margins = [margin for texts in found for margin in texts["margins_of_changes"]]
-    if margins:
-        changed = (f"Speculation changed {len(margins)} of llama.cpp's {sum(texts['texts'] for texts in found)} texts here. Where "
-                   f"such a text first differs, the margin between the two likeliest tokens was {max(margins):.2g} of a logit "
-                   f"at most.")
-    else:
-        changed = "Speculation changed none of llama.cpp's texts here."
+    changed = (f"Speculation changed {len(margins)} of llama.cpp's {sum(texts['texts'] for texts in found)} texts here. Where "
+               f"such a text first differs, the margin between the two likeliest tokens was {max(margins):.2g} of a logit "
+               f"at most." if margins else "Speculation changed none of llama.cpp's texts here.")
     same = "; ".join(f"{name_of(setting)}: {setting['plain_texts']['same']} of {setting['plain_texts']['texts']}"
                      for setting in results.data["settings"])
     return prose(f"{changed} Plain texts that are the same in both programs: {same}.")
 
 
-# --- where this project is behind ---
-
-def cells(setting):
-    """(what, cell) of all that was compared."""
-    found = [(f"a pass of {row} {'row' if row == '1' else 'rows'}", cell) for row, cell in setting["rows"].items()]
-    found += [("prefill", setting["prefill"]), ("start to first token", setting["start"]), ("plain decoding", setting["plain"])]
-    return found + ([("speculation", setting["speculation"])] if "speculation" in setting else [])
-
-
 @table
 def behind(results):
-    """Beyond the spread of both times."""
+    """Where this project is slower, beyond the spread of both times, or takes more memory."""
     lines = []
     for setting in results.data["settings"]:
         for what, cell in cells(setting):
             for name in [name for name in (THEIRS, COPIED) if name in cell]:
                 if cell[name]["ratio"] < 1 - max(cell[name]["spread"], cell[OURS]["spread"]):
-                    lines.append([name_of(setting), what, name, times_as_fast(cell, name)])
-        for name, peak in setting["peak_bytes"].items():
-            if peak < setting["peak_bytes"][OURS]:
-                lines.append([name_of(setting), "peak memory", name, number(peak / setting["peak_bytes"][OURS])])
+                    lines.append([name_of(setting), what, name, number(cell[name]["ratio"])])
+        ours = setting["peak_bytes"][OURS]
+        lines += [[name_of(setting), "peak memory", name, number(peak / ours)]
+                  for name, peak in setting["peak_bytes"].items() if peak < ours]
     if not lines:
         return "In no row, beyond the spread of the times.\n"
-    return markdown(["model", "work", "beside", "specdec's speed, or 1 / memory, over llama.cpp's"], lines)
+    return "model|work|beside|specdec's speed, or 1 / memory, over llama.cpp's", lines

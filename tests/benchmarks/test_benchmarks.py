@@ -265,11 +265,9 @@ class Staleness(unittest.TestCase):
     def test_a_table_edited_by_hand_is_noticed(self):
         with Pretended(sample(), False):
             text = dict(tables.made_from_benchmarks())[DOCS / "performance.md"]
-            results = tables.read("performance.md")
-            self.assertEqual(tables.filled("performance.md", text, results), text)
+            self.assertEqual(tables.filled("performance.md", text, {}), text)
             self.assertIn("**2.00**", text)
-            edited = text.replace("**2.00**", "**3.00**")
-            self.assertEqual(tables.filled("performance.md", edited, results), text)
+            self.assertEqual(tables.filled("performance.md", text.replace("**2.00**", "**3.00**"), {}), text)
 
 
 class Pretended:

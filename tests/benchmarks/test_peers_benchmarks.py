@@ -13,6 +13,7 @@ import unittest.mock
 import peers_bench
 import peers_tables
 import tables
+from table_text import Results
 from peers_bench import COPIED, COPY, OURS, THEIRS, get_llama_cpp, turns
 
 
@@ -169,7 +170,7 @@ def sample():
 
 
 def made(name, data=None, stale=False):
-    return peers_tables.TABLES["peers-" + name](peers_tables.Peers(data or sample(), stale))
+    return peers_tables.TABLES["peers-" + name](Results(data or sample(), stale))
 
 
 def rows(name, **options):
@@ -180,7 +181,7 @@ def rows(name, **options):
 class Tables(unittest.TestCase):
     def test_nothing_measured_is_one_line(self):
         for make in peers_tables.TABLES.values():
-            text = make(peers_tables.Peers(None, False))
+            text = make(Results(None, False))
             self.assertTrue(text.startswith("NOT MEASURED: ") and text.count("\n") == 1, text)
 
     def test_where(self):
@@ -226,10 +227,9 @@ class Tables(unittest.TestCase):
 
     def test_the_page_is_made_from_this_file(self):
         page = "beside_llama_cpp.md"
-        text = (tables.DOCS / page).read_text(encoding="utf-8")
-        self.assertEqual(tables.source_of(page, text), "peers.json")
-        self.assertEqual({match["name"] for match in tables.BLOCK.finditer(text)}, set(peers_tables.TABLES))
-        self.assertIn("| **0.99** |", tables.filled(page, text, peers_tables.Peers(sample(), False)))
+        self.assertEqual(set(tables.tables_in(page)), set(peers_tables.TABLES))
+        given = {"peers.json": Results(sample(), False)}
+        self.assertIn("| **0.99** |", tables.filled(page, tables.text_of(page), given))
 
 
 if __name__ == "__main__":
