@@ -4,7 +4,7 @@ import numpy as np
 import goldens_files as files
 from goldens_sampling import CLOSEST, coverage, first_seed, record, replay, write_runs
 from oracle import speculative_sampling as sampling
-from oracle.philox import PURPOSES, fine_uniform, uniform
+from oracle.philox import PURPOSES, uniform
 from oracle.speculative_sampling import Options
 
 VOCABULARY, EOS, CONTEXT = 12, 11, 64
@@ -72,8 +72,7 @@ def uniforms():
             for purpose in PURPOSES:
                 for index in (0, 4095) if purpose == "race" else (0,):
                     yield {"seed": seed, "position": position, "purpose": purpose, "index": index,
-                           "uniform": uniform(seed, position, purpose, index),
-                           "fine_uniform": fine_uniform(seed, position, purpose, index)}
+                           "uniform": uniform(seed, position, purpose, index)}
 
 
 def make(out):

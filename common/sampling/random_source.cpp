@@ -26,7 +26,7 @@ TokenId Dice::race(std::span<const double> probs, int position) {
   for (TokenId i = 0; i < std::ssize(probs); i++) {
     const double prob = probs[static_cast<std::size_t>(i)];
     if (!(prob > 0)) continue;  // never arrives
-    const double time = -std::log(fine_uniform(seed_, position, Purpose::kRace, i)) / prob;
+    const double time = -std::log(uniform(seed_, position, Purpose::kRace, i)) / prob;
     if (winner < 0 || time < first) {
       winner = i;
       first = time;

@@ -27,17 +27,7 @@ def uniform(seed, position, purpose, index=0):
     """The draw of this request's seed for a token's absolute position and a purpose, in [0, 1).
 
     Key: the seed, low word first. Counter: (position, purpose, index, 0); index is 0 but for `race`, where it is
-    the token id. The first word's upper 24 bits are a multiple of 2^-24, exact in float32.
+    the token id. The upper 27 bits of the first word and the upper 26 of the second are a multiple of 2^-53.
     """
-    return (words_of(seed, position, purpose, index)[0] >> 8) * 2.0 ** -24
-
-
-def fine_uniform(seed, position, purpose, index=0):
-    """The same as a multiple of 2^-53, for races: the upper 27 bits of the first word, and 26 of the second."""
-    first, second = words_of(seed, position, purpose, index)[:2]
+    first, second = philox4x32((position, PURPOSES[purpose], index, 0), (seed & MASK, seed >> 32))[:2]
     return ((first >> 5 << 26) + (second >> 6)) * 2.0 ** -53
-
-
-def words_of(seed, position, purpose, index):
-    """The four words of a draw."""
-    return philox4x32((position, PURPOSES[purpose], index, 0), (seed & MASK, seed >> 32))

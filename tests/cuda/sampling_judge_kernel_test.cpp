@@ -318,37 +318,6 @@ TEST_P(EveryRule, ABrokenRowCountsWhenItIsReached) {
   EXPECT_EQ(count_differences(rounds, DeviceRounds(rounds).judge_all()), 0);
 }
 
-// Of 2^k equal tokens in both models, all sums and ratios are dyadic: some uniforms lie on a
-// boundary.
-TEST_P(EveryRule, DecidesOnTheBoundaryAsTheHostDoes) {
-  TestNumbers numbers(seed() + 400);
-  std::vector<TestRound> rounds;
-  for (int r = 0; r < 60; ++r) {
-    TestRound round = random_round(numbers, rule(), 256);
-    round.sampling = row_sampling({.temperature = 1}, {});
-    const int K = round.drafted();
-    for (int i = 0; i <= K; ++i) {
-      std::fill_n(round.logits.row(i), 256, kMinusInfinity);
-      std::fill_n(round.logits.row(i) + numbers.below(128), 1 << numbers.below(8), 1.5f);
-    }
-    round.drafts.clear();
-    for (int i = 0; i < K; ++i) {
-      float* draft_logits = round.draft_logits.row(i);
-      std::fill_n(draft_logits, 256, kMinusInfinity);
-      const int first = numbers.below(128), count = 1 << numbers.below(8);
-      std::fill_n(draft_logits + first, count, -0.5f);
-      round.drafts.push_back(first + numbers.below(count));
-      round.host_draft_probs[index_of(i)] =
-          host_probs(round.draft_logits.view(), i, round.sampling, 256);
-    }
-    // A uniform of the first position is a multiple of 2^-8.
-    const auto purpose = static_cast<Purpose>(numbers.between(1, 3));
-    while (std::fmod(uniform(round.seed, round.position, purpose) * 256, 1) != 0) round.seed++;
-    rounds.push_back(std::move(round));
-  }
-  EXPECT_EQ(count_differences(rounds, DeviceRounds(rounds).judge_all()), 0);
-}
-
 // The target holds the tokens 0 to 3, the draft 2 to 5, all alike: on 2 and 3 both say the same.
 TEST_P(EveryRule, DecidesAsTheHostDoesWhereTheModelsAgreeInPart) {
   std::vector<TestRound> rounds;
@@ -392,31 +361,44 @@ INSTANTIATE_TEST_SUITE_P(Rules, EveryRule, ::testing::ValuesIn(device_rules()),
                            return name;
                          });
 
-// A uniform of zero accepts nothing that the target rules out, and draws nothing of weight zero.
-TEST_F(SamplingJudgeKernel, AUniformOfZeroKeepsToWhatIsPossible) {
-  constexpr std::uint64_t kZeroAccept = 3437508, kZeroResample = 5194859, kZeroTarget = 7864161;
-  constexpr int kPosition = 7;
-  ASSERT_EQ(uniform(kZeroAccept, kPosition, Purpose::kAccept), 0);
-  ASSERT_EQ(uniform(kZeroResample, kPosition, Purpose::kResample), 0);
-  ASSERT_EQ(uniform(kZeroTarget, kPosition, Purpose::kTarget), 0);
-  for (const NamedRule* rule : device_rules()) {
-    for (const std::uint64_t seed : {kZeroAccept, kZeroResample, kZeroTarget}) {
-      TestRound round{.rule = rule,
-                      .seed = seed,
-                      .position = kPosition,
-                      .logits = TestRows(2, 3),
-                      .sampling = row_sampling({.temperature = 1}, {}),
-                      .drafts = {0},
-                      .host_draft_probs = {{0.5, 0.25, 0.25}}};
-      for (int i = 0; i < 6; ++i) round.logits.row(i / 3)[i % 3] = i % 3 == 0 ? kMinusInfinity : 1;
-      EXPECT_EQ(count_differences({round}, DeviceRounds(round, round.host_draft_probs).judge_all()),
-                0);
-      round.logits = TestRows(1, 3);
-      round.drafts.clear();
-      round.host_draft_probs.clear();
-      std::copy_n(std::vector<float>{kMinusInfinity, 1, 1}.begin(), 3, round.logits.row(0));
-      EXPECT_EQ(count_differences({round}, DeviceRounds({round}).judge_all()), 0);
-    }
+// A round with one draft where the target rules out token 0, and gives 1/2 to each other token.
+TestRound halves(std::uint64_t seed, TokenId draft, std::vector<double> draft_probs) {
+  TestRound round{.rule = &find_acceptance_rule("rejection"),
+                  .seed = seed,
+                  .position = 7,
+                  .logits = TestRows(2, 3),
+                  .sampling = row_sampling({.temperature = 1}, {}),
+                  .drafts = {draft},
+                  .host_draft_probs = {std::move(draft_probs)}};
+  for (int i = 0; i < 6; ++i) round.logits.row(i / 3)[i % 3] = i % 3 == 0 ? kMinusInfinity : 1;
+  return round;
+}
+
+// The device's verdict, which is also the host's.
+Verdict verdict_of(const TestRound& round) {
+  const Judged judged = DeviceRounds(round, round.host_draft_probs).judge_all();
+  EXPECT_EQ(count_differences({round}, judged), 0);
+  return judged.verdicts[0];
+}
+
+// Below p/q, and not "at most".
+TEST_F(SamplingJudgeKernel, AUniformEqualToTheRatioRejects) {
+  for (int seed = 0, cases = 0; cases < 20; ++seed) {
+    const double u = uniform(index_of(seed), 7, Purpose::kAccept), q = 0.5 / u;
+    if (u < 0.5 || 0.5 / q != u) continue;
+    const double less = q * (1 - 1e-15);
+    EXPECT_EQ(verdict_of(halves(index_of(seed), 1, {0, q, 1 - q})).accepted, 0);
+    EXPECT_EQ(verdict_of(halves(index_of(seed), 1, {0, less, 1 - less})).accepted, 1);
+    cases++;
+  }
+}
+
+// The residual of token 1 is u/2 of 1/2 in all: exactly where token 2 begins.
+TEST_F(SamplingJudgeKernel, AUniformOnTheBoundaryDrawsTheNextToken) {
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    const double owed = uniform(seed, 7, Purpose::kResample) / 2, more = owed + 0x1p-53;
+    EXPECT_EQ(verdict_of(halves(seed, 0, {0.5, 0.5 - owed, owed})).token, 2);
+    EXPECT_EQ(verdict_of(halves(seed, 0, {0.5, 0.5 - more, more})).token, 1);
   }
 }
 

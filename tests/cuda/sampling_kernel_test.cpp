@@ -102,8 +102,6 @@ TEST_F(SamplingKernel, UniformsAreTheHostsBits) {
                                   Purpose::kTarget, Purpose::kRace}) {
       ASSERT_EQ(cuda::uniform(seed, position, static_cast<std::uint32_t>(purpose), index),
                 specdec::uniform(seed, position, purpose, index));
-      ASSERT_EQ(cuda::fine_uniform(seed, position, static_cast<std::uint32_t>(purpose), index),
-                specdec::fine_uniform(seed, position, purpose, index));
     }
   }
   EXPECT_EQ(kDrawAccept, static_cast<std::uint32_t>(Purpose::kAccept));
@@ -269,26 +267,6 @@ TEST_F(SamplingKernel, APenaltyMayOverflow) {
                                           .history = rows.histories[index_of(r)]};
   }
   EXPECT_EQ(choose(rows, 0, 2).tokens, (std::vector<std::int32_t>{-1, 2}));
-}
-
-// Of 2^k equal tokens, the cumulative sums are multiples of 2^-k: a uniform that is one as well
-// belongs to the next token.
-TEST_F(SamplingKernel, AUniformOnTheBoundaryGoesToTheNextToken) {
-  TestNumbers numbers(10);
-  constexpr int kVocab = 2048;
-  Rows rows(numbers, 12, kVocab, kVocab);
-  std::uint64_t seed = 0;
-  for (int r = 0; r < rows.rows(); ++r) {
-    std::fill(rows.logits.row(r), rows.logits.row(r) + kVocab, 2.5f);
-    do {
-      seed++;
-    } while (std::fmod(uniform(seed, r, Purpose::kTarget) * kVocab, 1) != 0);
-    rows.choices[index_of(r)] = {.sampling = row_sampling({.temperature = 1}, {}),
-                                 .seed = seed,
-                                 .position = r,
-                                 .purpose = static_cast<std::uint32_t>(Purpose::kTarget)};
-  }
-  EXPECT_EQ(count_differences(rows, choose(rows, 0, rows.rows())), 0);
 }
 
 // Where segments and blocks do not divide the vocabulary.

@@ -101,7 +101,7 @@ __global__ void __launch_bounds__(kMaxSamplingThreads, kSamplingBlocks) top_p_ke
 // Dice::race(): the larger, the earlier; minus infinity where the token never arrives.
 __device__ double arrival(double prob, const DrawTask& task, int i) {
   if (!(prob > 0)) return -kInfinity;
-  const double time = -log(fine_uniform(task.seed, task.position, kDrawRace, i)) / prob;
+  const double time = -log(uniform(task.seed, task.position, kDrawRace, i)) / prob;
   return time < DBL_MAX ? -time : -DBL_MAX;
 }
 

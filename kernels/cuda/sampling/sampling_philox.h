@@ -40,10 +40,6 @@ __host__ __device__ inline DrawnWords philox(std::uint64_t seed, int position,
 // The random numbers in [0, 1) of common/sampling/uniform.h, bit for bit.
 __host__ __device__ inline double uniform(std::uint64_t seed, int position, std::uint32_t purpose,
                                           int index = 0) {
-  return (philox(seed, position, purpose, index).first >> 8) * 0x1p-24;
-}
-__host__ __device__ inline double fine_uniform(std::uint64_t seed, int position,
-                                               std::uint32_t purpose, int index) {
   const DrawnWords drawn = philox(seed, position, purpose, index);
   return (drawn.first >> 5) * 0x1p-27 + (drawn.second >> 6) * 0x1p-53;
 }

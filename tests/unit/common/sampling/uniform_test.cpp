@@ -6,6 +6,7 @@
 #include <set>
 #include <vector>
 
+#include "common/sampling/distribution.h"
 #include "common/sampling/random_source.h"
 #include "tests/test_support.h"
 
@@ -15,16 +16,27 @@ namespace {
 constexpr Purpose kPurposes[] = {Purpose::kDraft, Purpose::kAccept, Purpose::kResample,
                                  Purpose::kTarget, Purpose::kRace};
 
-// Random123's known answer for counter 0 and key 0: its first word is 6627e8d5.
-TEST(UniformTest, KnownAnswer) { EXPECT_EQ(uniform(0, 0, Purpose::kDraft), 0x6627e8 / 16777216.0); }
+// Random123's known answer for counter 0 and key 0: its first words are 6627e8d5 and e169c58d.
+// 27 bits of the one and 26 of the other are these.
+TEST(UniformTest, KnownAnswer) {
+  EXPECT_EQ(uniform(0, 0, Purpose::kDraft), 0xcc4fd1b85a716 * 0x1p-53);
+}
 
-TEST(UniformTest, IsBelowOneAndExactInFloat32) {
+TEST(UniformTest, IsBelowOneAndAMultipleOfTheLastBit) {
   for (int position = 0; position < 20'000; position++) {
     const double u = uniform(5, position, Purpose::kAccept);
     ASSERT_TRUE(u >= 0 && u < 1) << u;
-    ASSERT_EQ(u, static_cast<double>(static_cast<float>(u)));
-    ASSERT_EQ(u * 0x1p24, static_cast<double>(static_cast<int>(u * 0x1p24)));
+    ASSERT_EQ(u * 0x1p53, std::floor(u * 0x1p53));
   }
+}
+
+// A first token of probability 1e-9 is drawn by numbers below 1e-9 alone. This one has 24 zeros in
+// front; if its other bits were dropped, it would draw any first token, however unlikely.
+TEST(UniformTest, UnlikelyFirstTokensAreNotDrawnByTheUpperBitsAlone) {
+  const double u = uniform(3437508, 7, Purpose::kAccept);
+  EXPECT_LT(u, 0x1p-24);
+  EXPECT_EQ(sample(std::vector{1e-9, 1.0}, u), 1);
+  EXPECT_EQ(sample(std::vector{1e-7, 1.0}, u), 0);
 }
 
 TEST(UniformTest, IsTheSameWheneverAsked) {
@@ -33,8 +45,7 @@ TEST(UniformTest, IsTheSameWheneverAsked) {
   EXPECT_EQ(uniform(17, 12, Purpose::kTarget), first);
 }
 
-// All four parts of a name and both words of the seed count. Of the 20 names, two share one of the
-// 2^24 numbers by chance with probability 1e-5; these are fixed, and do not.
+// All four parts of a name and both words of the seed count.
 TEST(UniformTest, EveryPartOfTheNameCounts) {
   std::set<double> draws;
   int names = 0;
@@ -105,17 +116,10 @@ TEST(UniformTest, SeedsAndIndicesAreIndependent) {
             kBound);
 }
 
-TEST(UniformTest, TheFineUniformBeginsWithTheCoarseOne) {
-  const auto rest = [](int i) {  // what the other 29 bits say, in [0, 1)
-    const double more = fine_uniform(8, i, Purpose::kRace) - uniform(8, i, Purpose::kRace);
-    return more * 0x1p24;
+TEST(UniformTest, TheLowerBitsAreUniformToo) {
+  const auto rest = [](int i) {  // what the last 29 bits say, in [0, 1)
+    return std::fmod(uniform(8, i, Purpose::kRace) * 0x1p24, 1);
   };
-  for (int i = 0; i < kDraws; i++) {
-    ASSERT_GE(rest(i), 0);
-    ASSERT_LT(rest(i), 1);
-    const double whole = fine_uniform(8, i, Purpose::kRace) * 0x1p53;
-    ASSERT_EQ(whole, std::floor(whole)) << "a multiple of 2^-53";
-  }
   EXPECT_LT(chi_square_of_pairs(rest, [&](int i) { return rest(i + 1); }), kBound);
   EXPECT_LT(chi_square_of_pairs(rest, [](int i) { return uniform(8, i, Purpose::kRace); }), kBound);
 }
@@ -130,7 +134,7 @@ TEST(UniformTest, RacesTakeAllBits) {
     TokenId fine = 0, coarse = 0;
     double fine_most = -1, coarse_most = -1;
     for (TokenId i = 0; i < kTokens; i++) {
-      const double u = fine_uniform(9, position, Purpose::kRace, i);
+      const double u = uniform(9, position, Purpose::kRace, i);
       const double upper = std::floor(u * 0x1p24);
       if (u > fine_most) fine = i, fine_most = u;
       if (upper > coarse_most) coarse = i, coarse_most = upper;

@@ -109,7 +109,7 @@ TEST(SeveralDraftsTest, NamesEveryUniformOnce) {
   const Dice dice{[&](int position, Purpose purpose) {
     asked.emplace(position, purpose);
     draws++;
-    return purpose == Purpose::kAccept ? 1 - 0x1p-24 : 0.0;  // each draft is "the", and rejected
+    return purpose == Purpose::kAccept ? 1 - 0x1p-53 : 0.0;  // each draft is "the", and rejected
   }};
   const auto trials = draft_trials(kDraft, Drafting::kIndependent, 3, dice);
   EXPECT_EQ(judge_trials(kTarget, trials, dice).trial, 3U);

@@ -172,7 +172,7 @@ TEST(ToyRoundTest, ResidualOfEqualRowsHasNoTokenThatTheTargetLacks) {
   const Probs row = {0, 0.5, 0, 0.5, 0};
   EXPECT_EQ(residual(row, row), row);
   EXPECT_EQ(residual(row, {0, 0.5, 1e-17, 0.5, 0}), row) << "equal up to rounding";
-  for (const double u : {0.0, 0.25, 0.5, 0.75, 1 - 0x1p-24}) {
+  for (const double u : {0.0, 0.25, 0.5, 0.75, 1 - 0x1p-53}) {
     EXPECT_GT(row[sample(residual(row, row), u)], 0) << u;
   }
 }

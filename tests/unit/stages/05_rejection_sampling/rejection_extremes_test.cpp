@@ -8,7 +8,7 @@
 namespace specdec {
 namespace {
 
-constexpr double kLargestUniform = 1 - 0x1p-24;
+constexpr double kLargestUniform = 1 - 0x1p-53;
 
 // Two models of V tokens, the same two rows wherever they are asked, with a prompt of one token.
 class SpeculationTest : public ::testing::Test {
@@ -162,7 +162,7 @@ class ConstantSource final : public RandomSource {
 TEST(ExtremeSource, NeverEmitsWhatTheTargetRulesOut) {
   std::vector<AcceptanceRule> rules = {lenient, lenient_argmax};
   for (const NamedRule& rule : acceptance_rules()) rules.push_back(rule.rule);
-  for (const double u : {0.0, 0x1p-24, 0.5, kLargestUniform}) {
+  for (const double u : {0.0, 0x1p-53, 0.5, kLargestUniform}) {
     ConstantSource random(u);
     for (const auto& [p, q] : pairs_of_probs()) {
       for (TokenId draft = 0; draft < std::ssize(q); draft++) {
@@ -193,7 +193,7 @@ TEST(ExtremeSource, DiceAcceptBelowAndNotAtTheProbability) {
     Dice dice(seed);
     const double u = uniform(seed, 5, Purpose::kAccept);
     EXPECT_FALSE(dice.accept(u, 5)) << "not at most";
-    EXPECT_TRUE(dice.accept(u + 0x1p-24, 5));
+    EXPECT_TRUE(dice.accept(std::nextafter(u, 1), 5));
     EXPECT_FALSE(dice.accept(0, 5));
     EXPECT_TRUE(dice.accept(1, 5));
   }
