@@ -155,8 +155,7 @@ std::optional<int> as_int(const Json& value) {
 }
 
 std::string excerpt(const Json& value) {
-  // Invalid UTF-8 cannot get here from a file: the parser refuses it.
-  std::string text = value.dump(-1, Json::InvalidUtf8::kReplace);
+  std::string text = value.dump();
   constexpr std::size_t kLongest = 40;
   if (text.size() <= kLongest) return text;
   std::size_t end = kLongest - 3;

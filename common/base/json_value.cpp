@@ -10,8 +10,19 @@
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
+#include "common/base/utf8.h"
+
 namespace specdec {
 namespace {
+
+std::string as_utf8(std::string bytes) {
+  if (!find_invalid_utf8(bytes)) return bytes;
+  std::string text;
+  LossyUtf8 characters;
+  characters.push(bytes, text);
+  characters.finish(text);
+  return text;
+}
 
 [[noreturn]] void wrong_type(const Json& value, const char* wanted) {
   throw std::runtime_error(fmt::format("JSON: {} is not {}", value.dump(), wanted));
@@ -77,9 +88,9 @@ Json::Json(unsigned long value) : value_(std::uint64_t{value}) {}
 Json::Json(long long value) : value_(std::int64_t{value}) {}
 Json::Json(unsigned long long value) : value_(std::uint64_t{value}) {}
 Json::Json(double value) : value_(value) {}
-Json::Json(const char* value) : value_(std::string(value)) {}
-Json::Json(std::string_view value) : value_(std::string(value)) {}
-Json::Json(std::string value) : value_(std::move(value)) {}
+Json::Json(const char* value) : Json(std::string(value)) {}
+Json::Json(std::string_view value) : Json(std::string(value)) {}
+Json::Json(std::string value) : value_(as_utf8(std::move(value))) {}
 Json::Json(Array values) : value_(std::move(values)) {}
 Json::Json(Object fields) : value_(std::move(fields)) {}
 
@@ -223,10 +234,9 @@ void Json::erase(std::string_view key) {
   std::get<Object>(value_).erase(std::string(key));
 }
 
-std::string Json::dump(int indent, InvalidUtf8 invalid) const {
-  using Handler = nlohmann::json::error_handler_t;
-  return to_nlohmann(*this).dump(
-      indent, ' ', false, invalid == InvalidUtf8::kThrow ? Handler::strict : Handler::replace);
+std::string Json::dump(int indent) const {
+  constexpr auto kReplace = nlohmann::json::error_handler_t::replace;  // in the names of fields
+  return to_nlohmann(*this).dump(indent, ' ', false, kReplace);
 }
 
 bool operator==(const Json& a, const Json& b) {

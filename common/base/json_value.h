@@ -23,6 +23,7 @@ inline constexpr bool kJsonReadable<std::vector<T>> = kJsonReadable<T>;
 
 // A JSON value. It is written and used as nlohmann::json is, and prints the same text, but is no
 // template: that library is in json_value.cpp alone, since a file takes seconds to compile with it.
+// Texts are UTF-8: U+FFFD takes the place of bytes that are not, as in the name of a file.
 class Json {
  public:
   using Array = std::vector<Json>;
@@ -126,10 +127,8 @@ class Json {
   void update(const Json& fields);  // replaces fields, or adds them
   void erase(std::string_view key);
 
-  // The text, on one line, or indented by so many spaces. What is no UTF-8 in a string is an
-  // exception, or is replaced.
-  enum class InvalidUtf8 { kThrow, kReplace };
-  std::string dump(int indent = -1, InvalidUtf8 invalid = InvalidUtf8::kThrow) const;
+  // The text, on one line, or indented by `indent` spaces.
+  std::string dump(int indent = -1) const;
 
   // Numbers are compared by value, whatever their types.
   friend bool operator==(const Json& a, const Json& b);

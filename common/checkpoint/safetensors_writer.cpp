@@ -36,7 +36,8 @@ std::string safetensors_header(std::vector<TensorEntry>& tensors,
                            {"shape", tensor.shape},
                            {"data_offsets", {tensor.begin, tensor.end}}};
   }
-  return with_length(header.dump());
+  constexpr auto kReplace = nlohmann::ordered_json::error_handler_t::replace;
+  return with_length(header.dump(-1, ' ', false, kReplace));  // what is no UTF-8
 }
 
 void write_safetensors(const std::filesystem::path& path, std::span<const NamedTensor> tensors,

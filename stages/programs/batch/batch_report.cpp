@@ -193,7 +193,7 @@ void BatchReport::print(std::size_t place) {
   const RequestResult& result = *results_[place];
   const QueuedRequest& queued = session_.queue[place];
   if (!text_ || !session_.options.report.empty()) {
-    write_line(result_json(result, queued).dump(-1, Json::InvalidUtf8::kReplace));
+    write_line(result_json(result, queued).dump());
   }
   if (!text_) return;
   clear_progress();

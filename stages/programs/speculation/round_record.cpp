@@ -182,7 +182,7 @@ std::string token_text(TokenId token, const Tokenizer* tokenizer) {
   const std::string text =
       tokenizer == nullptr ? fmt::format("{}", token)
                            : tokenizer->decode(std::span(&token, 1), false);  // special tokens too
-  return Json(text).dump(-1, Json::InvalidUtf8::kReplace);
+  return Json(text).dump();
 }
 
 namespace {

@@ -55,7 +55,7 @@ void write(const TraceFile& trace) {
   if (!options.inflate_target.empty()) json["inflated_target"] = options.inflate_target;
   if (!options.inflate_draft.empty()) json["inflated_draft"] = options.inflate_draft;
   OutputFile file(options.trace);
-  file.write(json.dump(-1, Json::InvalidUtf8::kReplace) + "\n");
+  file.write(json.dump() + "\n");
   file.commit();
 }
 

@@ -23,7 +23,7 @@ namespace specdec::course {
 // value: an integer, a string, a list of integers, or floats().
 inline void fact(const std::string& name, const Json& value) {
   const Json line = {{"fact", name}, {"value", value}};
-  fmt::print("{}\n", line.dump(-1, Json::InvalidUtf8::kReplace));
+  fmt::print("{}\n", line.dump());
   std::fflush(stdout);  // what is known stays known if the next step crashes
 }
 

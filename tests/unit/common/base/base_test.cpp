@@ -139,6 +139,21 @@ TEST(JsonTest, ExcerptsAreShortAndKeepCharactersWhole) {
   }
 }
 
+// The name of a file may be any bytes, and so may an error that quotes it. A result that holds one
+// is written all the same.
+TEST(JsonTest, TextsAreUtf8WhateverTheyAreMadeOf) {
+  const std::string latin1 = "caf\xE9/x", cut_off = "\xF0\x9F\xA6";
+  EXPECT_EQ(Json(latin1).get<std::string>(), "caf\uFFFD/x");
+  EXPECT_EQ(Json(std::string_view(cut_off)).get<std::string>(), "\uFFFD");
+  EXPECT_EQ(Json(cut_off.c_str()).get<std::string>(), "\uFFFD");
+  EXPECT_EQ(Json(std::vector{latin1}).dump(), "[\"caf\uFFFD/x\"]");
+  const Json fields(std::map<std::string, std::string>{{latin1, latin1}});
+  EXPECT_EQ(fields.dump(), "{\"caf\uFFFD/x\":\"caf\uFFFD/x\"}");
+  const Json object = {{"target", latin1}};
+  EXPECT_EQ(parse_json(object.dump(2), "what was written"), object);
+  EXPECT_EQ(Json("café 🦙").get<std::string>(), "café 🦙");
+}
+
 TEST(OutputFileTest, AppearsWholeOrNotAtAll) {
   const TemporaryDirectory directory;
   const auto path = directory.path() / "f";
