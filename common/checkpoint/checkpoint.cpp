@@ -11,6 +11,7 @@
 #include "common/base/error.h"
 #include "common/base/json.h"
 #include "common/checkpoint/elements.h"
+#include "common/checkpoint/other_folders.h"
 
 namespace specdec {
 namespace {
@@ -22,6 +23,7 @@ constexpr const char* kSingleFile = "model.safetensors";
 constexpr const char* kIndexFile = "model.safetensors.index.json";
 
 LlamaConfig read_config(const fs::path& directory) {
+  refuse_other_folders(directory);
   if (!fs::is_directory(directory)) {
     fail("{}: no such directory; a checkpoint is a directory with config.json and weights",
          directory.string());
@@ -72,6 +74,7 @@ class TensorSource {
       fail("{}: has neither {} nor {}; other weight formats must be converted first",
            directory.string(), kSingleFile, kIndexFile);
     }
+    refuse_quantised();
   }
 
   std::string directory() const { return directory_.string(); }
@@ -105,12 +108,29 @@ class TensorSource {
   }
 
  private:
+  // What quantised weights come with: their scales, under as many names as there are formats.
+  void refuse_quantised() const {
+    for (const auto& [name, file] : file_of_) {
+      for (const char* end :
+           {".qweight", ".scales", "_scale", "_scale_inv", "_packed", ".absmax", ".SCB"}) {
+        if (!name.ends_with(end)) continue;
+        fail(
+            "{}: tensor {} belongs to quantised weights; use the checkpoint in bf16, f16 or f32 "
+            "that they were made from",
+            files_[file].name(), name);
+      }
+    }
+  }
+
   void open_shards(const fs::path& directory) {
     const WeightMap weight_map = read_index(directory / kIndexFile);
     std::map<std::string, std::size_t> opened;
     for (const auto& [tensor, file] : weight_map) {
       const auto [position, is_new] = opened.try_emplace(file, files_.size());
-      if (is_new) files_.emplace_back(directory / file);
+      if (is_new) {
+        refuse_dangling_link(directory / file);
+        files_.emplace_back(directory / file);
+      }
       if (!files_[position->second].contains(tensor)) {
         fail("{}: the tensor {} is missing; {} says that it is here",
              files_[position->second].name(), tensor, kIndexFile);

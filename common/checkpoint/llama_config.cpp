@@ -62,6 +62,22 @@ void refuse_other_architectures(const JsonObject& config) {
   }
 }
 
+// "quantization" is MLX's, "compression_config" an older name of compressed-tensors.
+void refuse_quantised(const JsonObject& config) {
+  for (const char* key : {"quantization", "quantization_config", "compression_config"}) {
+    if (!config.has(key)) continue;
+    std::string method = std::string(key) == "quantization" ? "MLX" : "";
+    if (const Json* fields = config.find(key); method.empty() && fields->is_object()) {
+      method = JsonObject(*fields, config.name()).string("quant_method").value_or("");
+    }
+    fail(
+        "{}: {} is set, so the weights are quantised{}; use the checkpoint in bf16, f16 or f32 "
+        "that "
+        "they were made from",
+        config.name(), key, method.empty() ? "" : ", by " + method);
+  }
+}
+
 // [snippet refuse-other-features]
 void refuse_other_features(const JsonObject& config) {
   const std::string activation = config.string("hidden_act").value_or("silu");
@@ -75,12 +91,7 @@ void refuse_other_features(const JsonObject& config) {
          excerpt(*config.find("sliding_window")));
   }
   require_whole_heads(config);
-  for (const char* key : {"quantization_config", "compression_config"}) {
-    if (config.has(key)) {
-      fail("{}: {} is set: quantised checkpoints are not supported; use one in bf16, f16 or f32",
-           config.name(), key);
-    }
-  }
+  refuse_quantised(config);
 }
 // [end snippet refuse-other-features]
 
