@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "common/base/check.h"
-#include "common/base/error.h"
+#include "common/sampling/bad_logits.h"
 
 namespace specdec {
 
@@ -27,7 +27,7 @@ void check_parents(const Segment& segment, int length) {
 }
 
 void fail_not_numbers() {
-  fail("the model's logits are not numbers (NaN); its weights may be damaged");
+  throw BadLogits("logits are not numbers (NaN); its weights may be damaged");
 }
 
 TokenId argmax(Backend& backend, ConstDeviceRows logits) {

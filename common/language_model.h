@@ -107,11 +107,11 @@ class LogitsBuffer {
   int rows_, width_;
 };
 
-// Throws the Error of logits that are not numbers (NaN).
+// Throws the BadLogits of logits that are not numbers (NaN).
 [[noreturn]] void fail_not_numbers();
 
-// The largest logit of a row, the lowest id among equals. logits: [1, vocab_size]. Throws Error
-// where they are not numbers: a NaN must end a request, not choose a token.
+// The largest logit of a row, the lowest id among equals. logits: [1, vocab_size]. Throws BadLogits
+// where they are not numbers: a NaN must not choose a token.
 TokenId argmax(Backend& backend, ConstDeviceRows logits);
 
 // Whether two matrices are equal bit for bit.

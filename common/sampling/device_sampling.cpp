@@ -1,7 +1,7 @@
 #include "common/sampling/device_sampling.h"
 
 #include "common/base/check.h"
-#include "common/base/error.h"
+#include "common/sampling/bad_logits.h"
 
 namespace specdec {
 
@@ -19,9 +19,9 @@ std::uint64_t device_seed(const RandomSource& random) {
 }
 
 void fail_without_distribution() {
-  fail(
-      "there is nothing to sample from: logits are not numbers, or all of them are minus infinity; "
-      "the model's weights may be damaged");
+  throw BadLogits(
+      "logits are not numbers, or all of them are minus infinity, so there is nothing to sample "
+      "from; its weights may be damaged");
 }
 
 }  // namespace specdec

@@ -14,7 +14,7 @@ RowSampling row_sampling(const SamplingOptions& options, std::span<const TokenId
 // The seed of draws that a device makes. REQUIRES: random throws a seed's dice.
 std::uint64_t device_seed(const RandomSource& random);
 
-// Throws the Error of probabilities() for a row that a Sampler found no distribution in.
+// Throws the BadLogits of probabilities() for a row that a Sampler found no distribution in.
 [[noreturn]] void fail_without_distribution();
 
 }  // namespace specdec

@@ -8,6 +8,7 @@
 
 #include "common/base/check.h"
 #include "common/base/error.h"
+#include "common/sampling/bad_logits.h"
 #include "common/sampling/sampling_ranges.h"
 #include "kernels/cpu/softmax.h"
 
@@ -78,25 +79,25 @@ class SamplingPipeline {
     scores_ = scores;
   }
 
-  // Looks at every score. Throws Error where there is no distribution.
+  // Looks at every score. Throws BadLogits where there is no distribution.
   void find_peak() {
     peak_ = cpu::largest_score(scores_);
     if (peak_ == -kInfinity) {
-      fail("there is nothing to sample from: every logit is minus infinity");
+      throw BadLogits("logits are all minus infinity, so there is nothing to sample from");
     }
     if (std::isfinite(peak_)) return;
     const auto bad = std::ranges::find_if_not(scores_, [](float s) { return s < kInfinity; });
     const std::ptrdiff_t token = bad - scores_.begin();
     if (const float logit = logits_[static_cast<std::size_t>(token)]; std::isfinite(logit)) {
-      fail(
-          "there is nothing to sample from: the repetition penalty makes the logit {} of token {} "
-          "infinite",
-          logit, token);
+      throw BadLogits(
+          fmt::format("logits leave nothing to sample from: the repetition penalty makes the logit "
+                      "{} of token {} infinite",
+                      logit, token));
     }
-    fail(
-        "there is nothing to sample from: the logit of token {} is {}; the model's weights may be "
-        "damaged",
-        token, *bad);
+    throw BadLogits(
+        fmt::format("logit of token {} is {}, so there is nothing to sample from; its weights may "
+                    "be damaged",
+                    token, *bad));
   }
 
   // All to the largest score, the lowest id among equals.

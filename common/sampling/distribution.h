@@ -61,8 +61,8 @@ class SamplingScratch {
 //
 // REQUIRES: probs has the logits' size, the scratch at least that; history holds ids of the
 // vocabulary.
-// Throws Error when an option is out of range, when a logit is NaN or plus infinity, or when all
-// are minus infinity; what probs then holds is unspecified.
+// Throws Error when an option is out of range, and BadLogits when a logit is NaN or plus infinity,
+// or when all are minus infinity; what probs then holds is unspecified.
 void probabilities(std::span<const float> logits, std::span<const TokenId> history,
                    const SamplingOptions& options, SamplingScratch& scratch,
                    std::span<double> probs);

@@ -159,7 +159,8 @@ class Drafter {
   virtual void release(SequenceId sequence) = 0;
 
   // Up to spec_length tokens for each request, fewer where it has no more or a gate ends them; the
-  // same that the request would get alone.
+  // same that the request would get alone. Throws BadLogits where a model has no distribution at a
+  // place; if there is one request, it has the drafts before that place then.
   // REQUIRES: distinct sequences; a context goes on where the last one of its sequence ended,
   // except for what truncate() took away; context.size() - 1 + spec_length <= context_limit().
   virtual void draft(std::span<const DraftRequest> requests) = 0;

@@ -110,7 +110,7 @@ std::shared_ptr<Drafter> with_drafts_below(DraftSetup& setup, const RunOptions& 
                                .vocab_size = setup.target().config().vocab_size,
                                .spec_length = options.inner_spec_length});
   if (levels != nullptr) levels->insert(levels->begin(), drafter.get());
-  return drafter;
+  return std::make_shared<SoundDrafter>(drafter, setup.tell_damage());
 }
 // [end snippet draft-of-draft]
 

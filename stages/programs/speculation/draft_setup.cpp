@@ -1,10 +1,12 @@
 #include "stages/programs/speculation/draft_setup.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "common/base/error.h"
 #include "common/base/json_value.h"
 #include "common/base/mapped_file.h"
+#include "common/base/streams.h"
 #include "common/base/utf8.h"
 #include "common/speculation/device_drafter.h"
 #include "common/speculation/lookup_drafter.h"
@@ -107,7 +109,8 @@ DraftSetup::DraftSetup(const DraftSetup& other, const DraftRoom& room)
       files_(other.files_),
       drafting_(other.drafting_),
       target_(other.target_),
-      own_model_(other.own_model_) {
+      own_model_(other.own_model_),
+      damage_is_told_(other.damage_is_told_) {
   make_drafter(room);
 }
 
@@ -148,8 +151,19 @@ void DraftSetup::make_llama(const LlamaModel& model, const DraftRoom& room) {
   layout.sequences = room.requests;
   cache_ = make_cache(model, layout);
   model_ = std::make_unique<Llama>(model, *cache_, LlamaOptions{.token_limit = files_.token_limit});
-  drafter_ =
-      drafting_.make(*model_, {room.positions + 1, room.requests, target_.config().vocab_size});
+  drafter_ = std::make_unique<SoundDrafter>(
+      drafting_.make(*model_, {room.positions + 1, room.requests, target_.config().vocab_size}),
+      tell_damage());
+}
+
+DamageControl::Tell DraftSetup::tell_damage() const {
+  const bool self = options_.draft_kind == DraftKind::kSelf;
+  return [told = damage_is_told_, stage = options_.stage,
+          name = self ? options_.target : options_.draft](const BadLogits& damage) {
+    if (std::exchange(*told, true)) return;
+    say("{}: note: {}: the draft's {}; the text goes on without its drafts\n", stage_name(stage),
+        name, damage.about());
+  };
 }
 
 // Only a draft model, and an int8 copy of the target, have weights of their own.

@@ -5,7 +5,7 @@
 
 #include "common/base/json_value.h"
 #include "common/llama.h"
-#include "common/speculation/drafter.h"
+#include "common/speculation/sound_drafter.h"
 #include "stages/programs/run/options.h"
 #include "stages/programs/run/request.h"
 
@@ -79,6 +79,8 @@ class DraftSetup {
   Json to_json() const;  // {"kind": ..., "directory": ..., "weights": ...}
   // A line for the end of a run that outgrew the draft's context; otherwise empty.
   std::string outgrown(int context) const;
+  // Says on stderr, once, that this draft is damaged.
+  DamageControl::Tell tell_damage() const;
   // A line for people where this draft cannot make the target faster.
   std::optional<std::string> warning() const { return warning_; }
 
@@ -97,6 +99,7 @@ class DraftSetup {
   std::unique_ptr<LanguageModel> model_;
   std::unique_ptr<Drafter> drafter_;
   std::optional<std::string> warning_;
+  std::shared_ptr<bool> damage_is_told_ = std::make_shared<bool>(false);
 };
 
 // Makes a drafter of several parts, one of which is this one; none: it is this one alone. `base`

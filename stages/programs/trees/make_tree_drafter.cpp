@@ -1,8 +1,10 @@
 #include "stages/programs/trees/make_tree_drafter.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "stages/08_token_trees/lookup_tree_drafter.h"
+#include "stages/programs/trees/sound_tree_drafter.h"
 
 namespace specdec {
 namespace {
@@ -39,9 +41,10 @@ std::unique_ptr<TreeDrafter> make_tree_drafter(const RunOptions& options,
   if (options.no_speculation) return std::make_unique<NoTrees>();
   if (options.draft_kind == DraftKind::kLookup) return make_lookup(shape);
   const auto& [vocab_size, max_context, max_requests] = room;
-  return std::make_unique<ModelTreeDrafter>(
+  auto drafter = std::make_unique<ModelTreeDrafter>(
       *draft.model(), shape, max_context, vocab_size, max_requests,
       make_tree_brancher(places, {shape()->room(), vocab_size, max_context, max_requests}));
+  return std::make_unique<SoundTreeDrafter>(std::move(drafter), draft.tell_damage());
 }
 
 }  // namespace specdec

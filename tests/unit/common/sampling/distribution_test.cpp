@@ -258,16 +258,17 @@ TEST(DistributionTest, RowsThatAreNoNumbersAreErrors) {
     const auto message = [&](const std::vector<float>& logits) {
       return error_message([&] { probs_of(logits, options, {1}); });
     };
-    EXPECT_EQ(message({kNan, 1, 2, 3}),
-              "there is nothing to sample from: the logit of token 0 is nan; the model's weights "
-              "may be damaged");
-    EXPECT_THAT(message({1, kNan, 2, 3}), ::testing::HasSubstr("the logit of token 1 is nan"));
-    EXPECT_THAT(message({1, 2, 3, kNan}), ::testing::HasSubstr("the logit of token 3 is nan"));
+    EXPECT_EQ(
+        message({kNan, 1, 2, 3}),
+        "the target's logit of token 0 is nan, so there is nothing to sample from; its weights "
+        "may be damaged");
+    EXPECT_THAT(message({1, kNan, 2, 3}), ::testing::HasSubstr("logit of token 1 is nan"));
+    EXPECT_THAT(message({1, 2, 3, kNan}), ::testing::HasSubstr("logit of token 3 is nan"));
     EXPECT_THAT(message({-kNan, -kNan, -kNan, -kNan}), ::testing::HasSubstr("token 0 is"));
     EXPECT_THAT(message({1, 2, -kMinusInfinity, 3}),
-                ::testing::HasSubstr("the logit of token 2 is inf"));
+                ::testing::HasSubstr("logit of token 2 is inf"));
     EXPECT_EQ(message(std::vector<float>(4, kMinusInfinity)),
-              "there is nothing to sample from: every logit is minus infinity");
+              "the target's logits are all minus infinity, so there is nothing to sample from");
   }
   EXPECT_ERROR(probs_of({1, 2e38f}, {.temperature = 1, .repetition_penalty = 0.5}, {1}),
                "the repetition penalty makes the logit 2e+38 of token 1 infinite");

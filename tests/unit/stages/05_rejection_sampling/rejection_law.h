@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <functional>
+#include <memory>
 #include <numeric>
 #include <set>
 #include <string>
@@ -32,6 +33,8 @@ struct Scenario {
   Text eos_ids = {};
   int context_limit = kNoLimit, draft_context_limit = kNoLimit;
   std::vector<double> round_costs = {};  // K adapts; none: it is spec_length in every round
+  std::function<std::shared_ptr<Drafter>(LanguageModel& model)> make_drafter =
+      [](LanguageModel& model) { return std::make_shared<SamplingDrafter>(model, 64); };
 };
 
 // ---- the law of speculation ----
@@ -44,11 +47,11 @@ inline void walk(const Scenario& scenario, const Text& prompt, const GenerationR
   TableModel target(scenario.target.vocab_size(), scenario.target.row_of(), scenario.context_limit);
   TableModel draft(scenario.draft.vocab_size(), scenario.draft.row_of(),
                    scenario.draft_context_limit);
-  SamplingDrafter drafter(draft, 64);
+  const std::shared_ptr<Drafter> drafter = scenario.make_drafter(draft);
   EveryPath random;
   std::vector<Round> rounds;
   do {
-    DraftAndVerify steps(target, drafter, policy_of(scenario.spec_length, scenario.round_costs),
+    DraftAndVerify steps(target, *drafter, policy_of(scenario.spec_length, scenario.round_costs),
                          scenario.context_limit, Drafts(scenario.spec_length, target.vocab_size()));
     JudgeSetup sampling_judge(steps, random, scenario.options);
     RejectionSampling sampling(steps, sampling_judge);
