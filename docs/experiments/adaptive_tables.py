@@ -1,16 +1,10 @@
 """The tables of docs/07_adaptive_drafting/ that are made from adaptive.json."""
 import statistics
 
-from table_text import machine, markdown, number, prose
+from table_text import TEXTS, Tables, markdown, number, prose
 
-TABLES = {}
-KINDS = ["arithmetic", "dialogue", "code", "rewriting", "recipes", "stories", "questions", "poems"]
+TABLES = table = Tables()
 PAIRS = {"134m": "134m with 14m", "3b": "3B with 1B"}
-
-
-def table(make):
-    TABLES[make.__name__.replace("_", "-")] = make
-    return make
 
 
 def total(kinds, key):
@@ -32,9 +26,9 @@ def by_setting(data, shape):
     for name, kinds in settings.items():
         every = all_texts(kinds)
         rows.append([name.replace("ngram", "n-grams"), number(every["emitted"] / every["rounds"]), number(every["drafted"] / every["emitted"]),
-                     number(gain(every)), *(number(gain(kinds[kind])) for kind in KINDS)])
+                     number(gain(every)), *(number(gain(kinds[kind])) for kind in TEXTS)])
     rows.sort(key=lambda row: (row[0] == "oracle", "below" in row[0]))
-    heads = ["what drafts", "tokens per pass", "drafted per token", "gain", *KINDS]
+    heads = ["what drafts", "tokens per pass", "drafted per token", "gain", *TEXTS]
     return markdown(heads, rows)
 
 
@@ -55,17 +49,17 @@ def adaptive_fill(data):
     for temperature, fills in data["fill"]["temperatures"].items():
         for fill, kinds in fills.items():
             per_pass = lambda part: number(total(part, "emitted") / total(part, "target_forwards"))
-            rows.append([temperature, fill, per_pass(kinds), *(per_pass({kind: kinds[kind]}) for kind in KINDS)])
-    return markdown(["temperature", "likely tokens", "all texts", *KINDS], rows)
+            rows.append([temperature, fill, per_pass(kinds), *(per_pass({kind: kinds[kind]}) for kind in TEXTS)])
+    return markdown(["temperature", "likely tokens", "all texts", *TEXTS], rows)
 
 
 @table
 def adaptive_guard(data):
     """By how much the guard charges too little for the rounds of `confidence`."""
     off = lambda part: f"{100 * (total(part, 'spent') / total(part, 'charged') - 1):.1f} %"
-    rows = [[PAIRS[shape], off(kinds), *(off({kind: kinds[kind]}) for kind in KINDS)]
+    rows = [[PAIRS[shape], off(kinds), *(off({kind: kinds[kind]}) for kind in TEXTS)]
             for shape, kinds in data["guard"]["shapes"].items()]
-    return markdown(["target with draft", "all texts", *KINDS], rows)
+    return markdown(["target with draft", "all texts", *TEXTS], rows)
 
 
 @table
@@ -79,7 +73,7 @@ def adaptive_places(data):
                 number(entry["accepted_places"] / entry["places"])]
 
     return markdown(["text", "draft model, tested", "draft model, all", "lookup, tested", "lookup, all"],
-                    [[kind, *pair(kinds[kind]), *pair(lookup[kind])] for kind in KINDS])
+                    [[kind, *pair(kinds[kind]), *pair(lookup[kind])] for kind in TEXTS])
 
 
 @table
@@ -98,7 +92,7 @@ def adaptive_costs(data):
 def by_the_clock(data, shape):
     """Speedups over plain decoding in turns with it, of each setting and text."""
     settings = data["clock"]["shapes"][shape]["gains"]
-    texts = [kind for kind in KINDS if kind in settings["fixed 3"]]
+    texts = [kind for kind in TEXTS if kind in settings["fixed 3"]]
     rows = []
     for name, of_text in settings.items():
         off = [abs(run["gain"] / run["predicted_accounting"] - 1) for run in of_text.values()]

@@ -10,17 +10,12 @@ import itertools
 import math
 
 import formulas
-from table_text import markdown, number
+from table_text import Tables, number
 
 F = fractions.Fraction
 TWO_WORDS = ([F(1, 3), F(2, 3)], [F(2, 3), F(1, 3)])                                # p and q of the paper's example
 AFTER_THE = ([F(5, 100), F(70, 100), F(5, 100), F(20, 100)], [F(25, 100), F(45, 100), F(20, 100), F(10, 100)])
-TABLES = {}
-
-
-def table(make):
-    TABLES[make.__name__.replace("_", "-")] = make
-    return make
+TABLES = table = Tables()
 
 
 # --- verification of a round whose rows are all p and q ---
@@ -99,14 +94,14 @@ def drafted_pairs(_):
     rows = []
     for (x, y), name in names.items():
         rows.append([name, str(q[x] * q[y]), str(p[x] * p[y]), str(min(q[x] * q[y], p[x] * p[y]))])
-    return markdown(["drafted", "probability under q", "under p", "minimum"], rows)
+    return "drafted|probability under q|under p|minimum", rows
 
 
 @table
 def block_verification(_):
     rows = [[str(K), *(number(float(accepted_per_round(rule, AFTER_THE, K))) for rule in (token_by_token, by_blocks))]
             for K in range(1, 5)]
-    return markdown(["K", "accepted per round, token by token", "by blocks"], rows)
+    return "K|accepted per round, token by token|by blocks", rows
 
 
 # --- a draft for the draft ---
@@ -123,7 +118,7 @@ def two_levels(_):
             factor, K, k = formulas.best_two_levels(alpha1, alpha2, c1, c2)
             row.append(f"{number(factor)} (K {K}, " + (f"k {k})" if k else "one level)"))
         rows.append(row)
-    return markdown(["alpha1", "one level", *(f"alpha2 = {alpha2}" for alpha2 in (0.3, 0.5, 0.7))], rows)
+    return "alpha1|one level|alpha2 = 0.3|alpha2 = 0.5|alpha2 = 0.7", rows
 
 
 # --- races ---
@@ -141,7 +136,7 @@ def agreement(_):
         beta = sum(map(min, p, q))
         decimals = lambda row: ", ".join(f"{float(x):g}" for x in row)
         rows.append([decimals(p), decimals(q), number(float(beta)), short(races_agree(p, q)), short(beta / (2 - beta))])
-    return markdown(["p", "q", "beta", "races agree", "beta / (2 - beta)"], rows)
+    return "p|q|beta|races agree|beta / (2 - beta)", rows
 
 
 def share_won(p, bits):
@@ -158,7 +153,7 @@ def race_bits(_):
     for p in (1e-6, 1e-7, 1e-8):
         h = 2.0 ** -53 / p                                  # 1 - h / (exp(h) - 1), without cancellation
         rows.append([f"{p:.0e}".replace("e-0", "e-"), f"{share_won(p, 24):.2g}", f"off by {h / 2:.0e}".replace("e-0", "e-")])
-    return markdown(["p", "share won with 24 bits", "with 53 bits"], rows)
+    return "p|share won with 24 bits|with 53 bits", rows
 
 
 def main():

@@ -12,7 +12,8 @@ from picture import (Axes, BLUE, COLOURS, EXPERIMENTS, GREEN, INK, Picture, PURP
 
 sys.path.insert(0, str(EXPERIMENTS))
 import formulas  # noqa: E402
-from adaptive_tables import KINDS, PAIRS, gain  # noqa: E402
+from adaptive_tables import PAIRS, gain  # noqa: E402
+from table_text import TEXTS  # noqa: E402
 from trees_tables import emitted_per_round, nodes_per_round  # noqa: E402
 
 ALPHAS = [i / 100 for i in range(101)]
@@ -213,12 +214,12 @@ DRAFTERS = [("fixed 3", "K = 3", "square", SOFT), ("gain", "gain", "circle", BLU
 def by_text(p, left, shape, totals):
     """Gains on each kind of text, with the oracle's line above them."""
     chosen = [totals[name] for name, *_ in DRAFTERS] + [totals["oracle"]]
-    top = math.ceil(2 * max(gain(kinds[kind]) for kinds in chosen for kind in KINDS)) / 2
-    axes = Axes(p, left, 74, left + 310, 330, [-0.5, len(KINDS) - 0.5], [i / 2 for i in range(round(2 * top) + 1)],
+    top = math.ceil(2 * max(gain(kinds[kind]) for kinds in chosen for kind in TEXTS)) / 2
+    axes = Axes(p, left, 74, left + 310, 330, [-0.5, len(TEXTS) - 0.5], [i / 2 for i in range(round(2 * top) + 1)],
                 lambda x: "", lambda y: f"{y:g}")
     axes.titles(f"speedup over plain decoding, {PAIRS[shape]}", "")
     axes.level(1)
-    for i, kind in enumerate(KINDS):
+    for i, kind in enumerate(TEXTS):
         best = gain(totals["oracle"][kind])
         axes.curve([(i - 0.45, best), (i + 0.45, best)], INK, 2.5)
         for n, (name, _, *style) in enumerate(DRAFTERS):
