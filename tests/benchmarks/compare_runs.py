@@ -27,55 +27,42 @@ SHOWN = 10                                       # lines of each list
 MEASURED = "read_bandwidth_one_thread_gb_per_s"  # of what describes a machine
 
 
-# --- the files ---
+class Run:
+    """The results in a file. entries: by setting, the text included; cells: {(setting, counter): (value, spread)}."""
 
-def read(file):
-    """The results in a file; ends the tool where they have no spreads."""
-    try:
-        results = json.loads(file.read_text(encoding="utf-8"))
-    except json.JSONDecodeError as error:
-        raise SystemExit(f"{file} is no JSON: {error}") from None
-    if not isinstance(results, dict) or results.get("form") != rounds.FORM:
-        raise SystemExit(f"{file} has no rounds and spreads: it is no results.json of make bench, or an old one")
-    if any("ratio_spreads" not in entry for entry in entries_of(results).values()):
-        raise SystemExit(f"{file} has no spreads of ratios: measure again with make bench")
-    return results
+    def __init__(self, file):
+        try:
+            self.results = json.loads(file.read_text(encoding="utf-8"))
+        except json.JSONDecodeError as error:
+            raise SystemExit(f"{file} is no JSON: {error}") from None
+        if not isinstance(self.results, dict) or self.results.get("form") != rounds.FORM:
+            raise SystemExit(f"{file} has no rounds and spreads: it is no results.json of make bench, or an old one")
+        self.entries = {(*rounds.setting_of(entry), str(entry.get("text"))): entry
+                        for part in self.results["programs"].values() for entry in part["benchmarks"]}
+        if any("ratio_spreads" not in entry for entry in self.entries.values()):
+            raise SystemExit(f"{file} has no spreads of ratios: measure again with make bench")
+        self.cells = {(setting, name): (entry[name], spread) for setting, entry in self.entries.items() for name, spread in {
+            **dict.fromkeys(rounds.TIMES + rounds.RATES, entry["spread"]), **entry["ratio_spreads"]}.items()
+            if entry.get(name) is not None}
 
-
-def conditions(results):
-    """What two runs that are compared have in common, but for programs that only one has."""
-    machine = {name: value for name, value in results["machine"].items() if name != MEASURED}
-    options = {f"options of {program}": part["options"] for program, part in results["programs"].items()}
-    return {"sources_sha256": results["sources_sha256"], **machine, "build": results["build"],
-            "device": results["device"], **options}
+    def conditions(self):
+        """What two runs that are compared have in common, but for programs that only one has."""
+        results = self.results
+        return {"sources_sha256": results["sources_sha256"], **results["machine"], MEASURED: None, "build": results["build"],
+                "device": results["device"],
+                **{f"options of {program}": part["options"] for program, part in results["programs"].items()}}
 
 
 def refuse_others(first, second):
-    """Ends the tool where two results do not belong together."""
-    if first == second:
+    """Ends the tool where two runs do not belong together."""
+    if first.results == second.results:
         raise SystemExit("both files are of one run: copy results.json before you run make bench again")
-    here, there = conditions(first), conditions(second)
+    here, there = first.conditions(), second.conditions()
     for name in here:
         if name in there and here[name] != there[name]:
             raise SystemExit(f"the runs cannot be compared: {name} is {here[name]} in the first, {there[name]} in the second")
-
-
-# --- the cells ---
-
-def entries_of(results):
-    """The entries by setting, the text included."""
-    return {(*rounds.setting_of(entry), str(entry.get("text"))): entry
-            for part in results["programs"].values() for entry in part["benchmarks"]}
-
-
-def cells_of(entries):
-    """{(setting, counter): (value, spread)}"""
-    cells = {}
-    for setting, entry in entries.items():
-        spreads = {**dict.fromkeys(rounds.TIMES + rounds.RATES, entry["spread"]), **entry["ratio_spreads"]}
-        cells.update({(setting, name): (entry[name], spread) for name, spread in spreads.items()
-                      if entry.get(name) is not None})
-    return cells
+    if not first.cells.keys() & second.cells.keys():
+        raise SystemExit("the runs cannot be compared: they have no cell in common")
 
 
 def disagreeing(first, second):
@@ -86,34 +73,15 @@ def disagreeing(first, second):
     return sorted((cell for cell, gap in gaps.items() if gap > 0), key=gaps.get, reverse=True)
 
 
-def only_in(cells, others):
-    """The settings, with their cells, that are among these cells only."""
-    return sorted({rounds.name_of(setting) for setting, counter in cells if (setting, counter) not in others})
-
-
-def other_counts(first, second):
-    """What was counted differently, in words."""
-    return [f"{rounds.name_of(setting)}: {name} {first[setting].get(name)}, then {second[setting].get(name)}"
-            for setting in first if setting in second for name in rounds.COUNTED
-            if first[setting].get(name) != second[setting].get(name)]
-
-
-# --- what is printed ---
-
-def aligned(rows):
-    """Words to the left, numbers to the right: the first two columns are words."""
-    widths = [max(map(len, column)) for column in zip(*rows)]
-    return ["  ".join(word.ljust(width) if i < 2 else word.rjust(width)
-                      for i, (word, width) in enumerate(zip(row, widths))) for row in rows]
-
-
 def table(cells, first, second):
     rows = [["setting", "counter", "first", "spread", "second", "spread", "second/first"]]
     for setting, counter in cells:
         (one, one_spread), (other, other_spread) = first[setting, counter], second[setting, counter]
         rows.append([rounds.name_of(setting), counter, f"{one:.4g}", f"{one_spread:.1%}", f"{other:.4g}",
                      f"{other_spread:.1%}", f"{other / one:.3f}" if one else ""])
-    return aligned(rows)
+    widths = [max(map(len, column)) for column in zip(*rows)]
+    return ["  ".join(word.ljust(width) if i < 2 else word.rjust(width)
+                      for i, (word, width) in enumerate(zip(row, widths))) for row in rows]
 
 
 def show(title, found, lines):
@@ -128,19 +96,19 @@ def main(words=None):
     for name in ("first", "second"):
         parser.add_argument(name, type=pathlib.Path, metavar=name.upper(), help=f"results.json of the {name} run")
     options = parser.parse_args(words)
-    results = [read(file) for file in (options.first, options.second)]
-    refuse_others(*results)
-    entries = [entries_of(result) for result in results]
-    first, second = (cells_of(found) for found in entries)
-    count, wrong = len(first.keys() & second.keys()), disagreeing(first, second)
-    if count == 0:
-        raise SystemExit("the runs cannot be compared: they have no cell in common")
+    runs = {"first": Run(options.first), "second": Run(options.second)}
+    first, second = runs.values()
+    refuse_others(first, second)
+    count, wrong = len(first.cells.keys() & second.cells.keys()), disagreeing(first.cells, second.cells)
     share = (count - len(wrong)) / count
     print(f"{count} cells, of which {count - len(wrong)} agree: {share:.2%} (wanted: {WANTED:.0%})")
-    show("cells that do not agree, the worst first", wrong, table(wrong[:SHOWN], first, second))
-    for where, only in (("first", only_in(first, second)), ("second", only_in(second, first))):
-        show(f"settings with cells that only the {where} run has", only, only[:SHOWN])
-    counts = other_counts(*entries)
+    show("cells that do not agree, the worst first", wrong, table(wrong[:SHOWN], first.cells, second.cells))
+    for name, one, other in (("first", first, second), ("second", second, first)):
+        only = sorted({rounds.name_of(setting) for setting, counter in one.cells if (setting, counter) not in other.cells})
+        show(f"settings with cells that only the {name} run has", only, only[:SHOWN])
+    counts = [f"{rounds.name_of(setting)}: {name} {entry.get(name)}, then {second.entries[setting].get(name)}"
+              for setting, entry in first.entries.items() if setting in second.entries for name in rounds.COUNTED
+              if entry.get(name) != second.entries[setting].get(name)]
     show("counts that differ", counts, counts[:SHOWN])
     return 0 if share >= WANTED else 1
 

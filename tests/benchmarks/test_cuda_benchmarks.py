@@ -5,7 +5,6 @@ import contextlib
 import io
 import json
 import pathlib
-import stat
 import sys
 import tempfile
 import unittest
@@ -13,7 +12,6 @@ import unittest.mock
 
 DOCS = pathlib.Path(__file__).resolve().parents[2] / "docs"
 sys.path[:0] = [str(DOCS / "experiments"), str(DOCS / "figures")]
-import bench  # noqa: E402
 import cuda_bench  # noqa: E402
 import cuda_tables  # noqa: E402
 import run  # noqa: E402
@@ -31,14 +29,17 @@ NAMES = [
     "forward/shape:1b/gemm:invariant/context:64", "forward/shape:1b/gemm:plain/context:64"]
 
 
-def output():
-    """As Google Benchmark writes it: a run takes 10 us x M at half the bandwidth, and is 0.8 of cuBLAS' time."""
+def output(**first):
+    """As Google Benchmark writes it: a run takes 10 us x M at half the bandwidth, and is 0.8 of cuBLAS' time. first: of
+    the first benchmark."""
     def entry(name, M):
         return {"name": f"{name}/M:{M}/iterations:1/manual_time", "run_name": name, "iterations": 1, "real_time": 1.0,
                 "time_unit": "us", "seconds": 1e-5 * M, "bandwidth": 3e12, "copy_bandwidth": 2.5e12, "bytes_per_second": 1.5e12,
                 "flops_per_second": 2.5e14, "of_bandwidth": 0.5, "samples": 15, "over_cublas": 0.8,
                 "cublas_seconds": 1.25e-5 * M, "over_one_row": 1 + M / 100, "over_one_by_one": 0.9, "one_row_seconds": 1e-5}
-    return {"context": dict(CONTEXT), "benchmarks": [entry(name, M) for name in NAMES for M in (1, 6, 64)]}
+    benchmarks = [entry(name, M) for name in NAMES for M in (1, 6, 64)]
+    benchmarks[0].update(first)
+    return {"context": dict(CONTEXT), "benchmarks": benchmarks}
 
 
 def sample():
@@ -59,41 +60,33 @@ def rows(name, caption=0, **options):
 
 
 class Tables(unittest.TestCase):
-    def test_the_five_of_the_chapter(self):
+    def test_nothing_measured_is_one_line(self):
         self.assertEqual(list(cuda_tables.TABLES), ["cuda-norms", "cuda-products", "cuda-attention", "cuda-sampling",
                                                     "cuda-forward"])
-
-    def test_nothing_measured_is_one_line(self):
         for name in cuda_tables.TABLES:
             text = made(name, data=None)
             self.assertTrue(text.startswith("NOT MEASURED: ") and text.count("\n") == 1, text)
             self.assertIn("NOT MEASURED", made(name, data={**sample(), "benchmarks": []}))
 
-    def test_norms(self):
-        self.assertEqual(rows("cuda-norms"), [
-            ["shape", "kernel", "width", "step", "M = 1", "M = 6", "M = 64"],
-            ["1b", "rms_norm", "2048", "1_naive", "10.0 (0.50)", "60.0 (0.50)", "640 (0.50)"],
-            ["1b", "rms_norm", "2048", "engine", "10.0 (0.50)", "60.0 (0.50)", "640 (0.50)"],
-            ["3b", "rope", "3072", "engine", "10.0 (0.50)", "60.0 (0.50)", "640 (0.50)"]])
-
-    def test_products(self):
-        self.assertEqual([row[:3] for row in rows("cuda-products", 0)[1:]],
-                         [["1b", step, "10.0 (0.50)"] for step in ("engine", "4_rows", "cublas", "2_warp")])
-        self.assertEqual(rows("cuda-products", 1), [["shape", "step", "M = 64"], ["1b", "engine", "250.0"],
-                                                    ["1b", "4_rows", "250.0"], ["1b", "cublas", "250.0"]])
-        self.assertEqual([row[1] for row in rows("cuda-products", 2)[1:]], ["gate_up", "qkv"])
-        self.assertEqual(rows("cuda-products", 3)[1], ["1b", "gate_up", "0.80", "0.80", "0.80"])
-        self.assertEqual(rows("cuda-products", 4)[2], ["1b", "qkv", "1.01", "1.06", "1.64"])
-        self.assertEqual(len(rows("cuda-products", 5)), 3)
-
-    def test_attention_sampling_and_passes(self):
-        self.assertEqual(rows("cuda-attention")[1][:4], ["3b", "4096", "1_naive", "10.0 (0.50)"])
-        self.assertEqual(rows("cuda-attention", 1)[1], ["3b", "4096", "1.01", "1.06", "1.64"])
-        self.assertEqual(rows("cuda-sampling")[1][:2], ["2_block", "10.0 (0.50)"])
-        self.assertEqual([row[:2] for row in rows("cuda-sampling", 1)[1:]], [["choose", "top_p_0.9"], ["judge", "all"]])
-        self.assertEqual(rows("cuda-forward")[1], ["1b", "invariant", "64", "0.01 (0.50)", "0.06 (0.50)", "0.64 (0.50)"])
-        self.assertEqual(rows("cuda-forward", 1)[2][3:], ["1.01", "1.06", "1.64"])
-        self.assertEqual(rows("cuda-forward", 2)[2][3:], ["0.90", "0.90", "0.90"])
+    def test_cells(self):
+        """(table, part, row) -> the first cells."""
+        found = {("norms", 0, 0): ["shape", "kernel", "width", "step", "M = 1", "M = 6", "M = 64"],
+                 ("norms", 0, 1): ["1b", "rms_norm", "2048", "1_naive", "10.0 (0.50)", "60.0 (0.50)", "640 (0.50)"],
+                 ("norms", 0, 3): ["3b", "rope", "3072", "engine", "10.0 (0.50)"],
+                 ("products", 0, 4): ["1b", "2_warp", "10.0 (0.50)"],
+                 ("products", 1, 0): ["shape", "step", "M = 64"], ("products", 1, 3): ["1b", "cublas", "250.0"],
+                 ("products", 2, 2): ["1b", "qkv"], ("products", 3, 1): ["1b", "gate_up", "0.80", "0.80", "0.80"],
+                 ("products", 4, 2): ["1b", "qkv", "1.01", "1.06", "1.64"],
+                 ("attention", 0, 1): ["3b", "4096", "1_naive", "10.0 (0.50)"],
+                 ("attention", 1, 1): ["3b", "4096", "1.01", "1.06", "1.64"],
+                 ("sampling", 0, 1): ["2_block", "10.0 (0.50)"], ("sampling", 1, 1): ["choose", "top_p_0.9"],
+                 ("sampling", 1, 2): ["judge", "all"],
+                 ("forward", 0, 1): ["1b", "invariant", "64", "0.01 (0.50)", "0.06 (0.50)", "0.64 (0.50)"],
+                 ("forward", 1, 2): ["1b", "plain", "64", "1.01", "1.06", "1.64"],
+                 ("forward", 2, 2): ["1b", "plain", "64", "0.90", "0.90", "0.90"]}
+        for (name, part, row), cells in found.items():
+            self.assertEqual(rows(f"cuda-{name}", part)[row][:len(cells)], cells, (name, part, row))
+        self.assertEqual([len(rows("cuda-products", part)) for part in range(6)], [5, 4, 3, 3, 3, 3])
 
     def test_a_number_of_rows_that_one_step_lacks_stays_empty(self):
         data = sample()
@@ -123,31 +116,28 @@ class Staleness(unittest.TestCase):
     def test_the_hash_is_of_what_decides_the_speed(self):
         with tempfile.TemporaryDirectory() as name:
             root = pathlib.Path(name)
-            for folder in ("kernels/cuda/matmul", "kernels/cpu", "common/base", "tests/benchmarks"):
-                (root / folder).mkdir(parents=True)
             hashes = [cuda_bench.sources_sha256(root)]
-            for file in ("kernels/cuda/a.cu", "kernels/cuda/matmul/a.cu", "kernels/ops.h", "kernels/CMakeLists.txt", "common/llama.cpp",
-                         "common/base/a.h", "tests/benchmarks/cuda_benchmark.cpp"):
+            decide = ("kernels/cuda/a.cu", "kernels/cuda/matmul/a.cu", "kernels/ops.h", "kernels/CMakeLists.txt",
+                      "common/llama.cpp", "common/base/a.h", "tests/benchmarks/cuda_benchmark.cpp")
+            others = ("kernels/cpu/a.cpp", "tests/benchmarks/stages_benchmark.cpp", "common/notes.md")
+            for file in decide + others:
+                (root / file).parent.mkdir(parents=True, exist_ok=True)
                 (root / file).write_text("1", encoding="utf-8")
                 hashes.append(cuda_bench.sources_sha256(root))
-            self.assertEqual(len(set(hashes)), len(hashes))
-            for file in ("kernels/cpu/a.cpp", "tests/benchmarks/stages_benchmark.cpp", "common/notes.md"):
-                (root / file).write_text("1", encoding="utf-8")
-                self.assertEqual(cuda_bench.sources_sha256(root), hashes[-1])
+            self.assertEqual(len(set(hashes[:1 + len(decide)])), 1 + len(decide))
+            self.assertEqual(len(set(hashes[len(decide):])), 1)
 
     def test_the_chapter_is_made_with_and_without_results(self):
         """As `make docs` makes it: without a file, with one, and with an old one."""
         with tempfile.TemporaryDirectory() as name, \
              unittest.mock.patch.object(tables, "HERE", pathlib.Path(name)):
-            chapter = sorted(path.relative_to(DOCS).as_posix() for path in (DOCS / "kernels").glob("*.md")
-                             if "<!-- table: cuda-" in path.read_text(encoding="utf-8"))
+            chapter = [page for page in tables.pages() if any(table in cuda_tables.TABLES for table in tables.tables_in(page))]
             before = "".join(text for _, text in tables.made(chapter))
             for table in cuda_tables.TABLES:
                 self.assertEqual(before.count(f"<!-- table: {table} -->"), 1, table)
             self.assertEqual(before.count("NOT MEASURED: no results"), len(cuda_tables.TABLES))
-            file = pathlib.Path(name) / "cuda.json"
             for data, stale in ((sample(), False), ({**sample(), "sources_sha256": "0" * 64}, True)):
-                file.write_text(run.dump(data), encoding="utf-8")
+                (pathlib.Path(name) / "cuda.json").write_text(run.dump(data), encoding="utf-8")
                 for page, text in tables.made(chapter):
                     with self.subTest(page=page.name):
                         self.assertNotIn("NOT MEASURED: no results", text)
@@ -173,20 +163,17 @@ open(sys.argv[0] + ".log", "a").write(str(len(output["benchmarks"])) + "\\n")
 
 class Running(unittest.TestCase):
     def setUp(self):
-        self.folder = tempfile.TemporaryDirectory()
-        self.build = pathlib.Path(self.folder.name)
-        self.out = self.build / "cuda.json"
-
-    def tearDown(self):
-        self.folder.cleanup()
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.build = pathlib.Path(folder.name)
+        self.out, self.program = self.build / "cuda.json", self.build / "bin/bench/cuda_benchmark"
 
     def measure(self, results=None, problem="", words=()):
         """What `make bench-cuda` prints with a program that says so; None: there is no program."""
         if results is not None:
-            program = self.build / "bin/bench/cuda_benchmark"
-            program.parent.mkdir(parents=True)
-            program.write_text(PROGRAM.format(output=json.dumps(results), problem=problem), encoding="utf-8")
-            program.chmod(program.stat().st_mode | stat.S_IXUSR)
+            self.program.parent.mkdir(parents=True)
+            self.program.write_text(PROGRAM.format(output=json.dumps(results), problem=problem), encoding="utf-8")
+            self.program.chmod(0o755)
         said = io.StringIO()
         words = ["cuda_bench.py", "--build", str(self.build), "--out", str(self.out), *words]
         with unittest.mock.patch.object(sys, "argv", words), contextlib.redirect_stdout(said), \
@@ -195,9 +182,12 @@ class Running(unittest.TestCase):
             cuda_bench.main()
         return said.getvalue()
 
+    def written(self):
+        return json.loads(self.out.read_text(encoding="utf-8"))
+
     def test_a_run_is_written_and_is_not_stale(self):
         self.assertEqual(self.measure(output()), f"{self.out}\n")
-        data = json.loads(self.out.read_text(encoding="utf-8"))
+        data = self.written()
         self.assertFalse(cuda_bench.is_stale(data))
         self.assertEqual(data["machine"]["memory_bytes"], 80000000000)
         self.assertEqual(rows("cuda-norms", data=data), rows("cuda-norms"))
@@ -205,48 +195,37 @@ class Running(unittest.TestCase):
     def test_what_matters_most_comes_first_and_is_kept(self):
         """Each part is a run of its own; after none of them is the file older than what was measured."""
         self.measure(output())
-        runs = (self.build / "bin/bench/cuda_benchmark.log").read_text(encoding="utf-8").split()
+        runs = self.program.with_name("cuda_benchmark.log").read_text(encoding="utf-8").split()
         self.assertEqual(sum(map(int, runs)), len(NAMES) * 3)
         self.assertGreater(len(runs), 4)
-        benchmarks = json.loads(self.out.read_text(encoding="utf-8"))["benchmarks"]
-        self.assertEqual(benchmarks[0]["benchmark"], "forward")
-        self.assertEqual(len(benchmarks), len(NAMES) * 3)
-        writes = []
-        with unittest.mock.patch.object(cuda_bench.bench, "run_program",
-                                        side_effect=[output(), KeyboardInterrupt()]), \
+        benchmarks = self.written()["benchmarks"]
+        self.assertEqual((benchmarks[0]["benchmark"], len(benchmarks)), ("forward", len(NAMES) * 3))
+        with unittest.mock.patch.object(cuda_bench.bench, "run_program", side_effect=[output(), KeyboardInterrupt()]), \
              self.assertRaises(KeyboardInterrupt):
-            for part in cuda_bench.measured_in_parts(self.build / "bin/bench/cuda_benchmark", 1, 8):
-                writes.append(len(part["benchmarks"]))
-        self.assertEqual(len(writes), 1)
+            for number, _ in enumerate(cuda_bench.measured_in_parts(self.program, 1, 8)):
+                self.assertEqual(number, 0)
 
     def test_what_does_not_fit_the_time_is_left_out_by_name(self):
         clock = iter([0.0, 0.0, *[1000.0] * 20])
         with unittest.mock.patch.object(cuda_bench.time, "monotonic", lambda: next(clock)):
             self.measure(output(), words=["--minutes", "8"])
-        benchmarks = json.loads(self.out.read_text(encoding="utf-8"))["benchmarks"]
-        self.assertEqual({entry["benchmark"] for entry in benchmarks}, {"forward"})
+        self.assertEqual({entry["benchmark"] for entry in self.written()["benchmarks"]}, {"forward"})
 
     def test_a_benchmark_that_failed_ends_nothing(self):
-        results = output()
-        results["benchmarks"][0].update(error_occurred=True, error_message="out of device memory")
-        self.measure(results)
-        benchmarks = json.loads(self.out.read_text(encoding="utf-8"))["benchmarks"]
+        self.measure(output(error_occurred=True, error_message="out of device memory"))
+        benchmarks = self.written()["benchmarks"]
         self.assertEqual([e["error"] for e in benchmarks if "error" in e], ["out of device memory"])
         self.assertEqual(len(benchmarks), len(NAMES) * 3)
 
-    def test_without_a_gpu_nothing_is_written(self):
+    def test_without_a_gpu_or_a_program_nothing_is_written(self):
+        self.assertIn("NOT MEASURED: built without CUDA", self.measure())
         self.assertEqual(self.measure(output(), problem="no NVIDIA driver is installed"),
                          "NOT MEASURED: no NVIDIA driver is installed\n")
         self.assertFalse(self.out.exists())
 
-    def test_without_a_program_neither(self):
-        self.assertIn("NOT MEASURED: built without CUDA", self.measure())
-        self.assertFalse(self.out.exists())
-
     def test_the_emulation_s_times_are_not_taken(self):
-        with self.assertRaises(SystemExit) as raised:
+        with self.assertRaisesRegex(SystemExit, "no GPU"):
             self.measure({"context": {"backend": "CUDA emulated on the CPU"}, "benchmarks": output()["benchmarks"]})
-        self.assertIn("no GPU", str(raised.exception))
         self.assertFalse(self.out.exists())
 
     def test_flags_of_the_kernels(self):
