@@ -27,6 +27,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests/benchmarks/peers"), str(ROOT / "docs/experiments"), str(ROOT / "tests/course")]
 import bench  # noqa: E402
 import get_llama_cpp  # noqa: E402
+import get_model  # noqa: E402
 import gguf_file  # noqa: E402
 import run  # noqa: E402
 import turns  # noqa: E402
@@ -320,6 +321,8 @@ def measured(options):
     folder = options.build / "peers"
     folder.mkdir(exist_ok=True)
     theirs = get_llama_cpp.build(folder, options.jobs)
+    (options.build / "real").mkdir(exist_ok=True)
+    get_model.need_packages(options.build / "real")  # which gguf_file imports
     engines = Engines(ours, theirs, Models(folder / "models", write_model, theirs, options.threads), options.threads)
     rules = turns.Rules(options.rounds, options.spread, not options.quick)
     key = [FORM, sources_sha256(), get_llama_cpp.VERSION, options.threads, rules.rounds, rules.strict]

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Tests of what becomes of a GGUF file's names, numbers and tokenizer, as far as that needs no package."""
 import json
+import math
 import pathlib
 import sys
 import unittest
@@ -47,6 +48,38 @@ class Names(unittest.TestCase):
         self.assertEqual({name: heads for name, heads in turning.items() if heads},
                          {f"model.layers.{layer}.self_attn.{kind}_proj.weight": heads
                           for layer in (0, 1) for kind, heads in (("q", 2), ("k", 1))})
+
+
+def turned(vector, pairs, angles):
+    """RoPE of a head whose pairs are these places."""
+    result = list(vector)
+    for (a, b), angle in zip(pairs, angles):
+        result[a] = vector[a] * math.cos(angle) - vector[b] * math.sin(angle)
+        result[b] = vector[a] * math.sin(angle) + vector[b] * math.cos(angle)
+    return result
+
+
+class Rope(unittest.TestCase):
+    def test_rows_of_q_and_k_turn_as_before(self):
+        """Rotating rows i and i + D/2, then reordering, is reordering, then rotating rows 2i and 2i + 1."""
+        order = llama.adjacent_pairs(8, 1)
+        vector, angles = [0.5, -1.0, 2.0, 3.0, -4.0, 5.0, 6.0, -7.0], [0.1, 0.2, 0.3, 0.4]
+        halves = turned(vector, [(i, i + 4) for i in range(4)], angles)
+        adjacent = turned([vector[row] for row in order], [(2 * i, 2 * i + 1) for i in range(4)], angles)
+        self.assertEqual([halves[row] for row in order], adjacent)
+        self.assertEqual(llama.adjacent_pairs(8, 2), [0, 2, 1, 3, 4, 6, 5, 7])
+
+    def test_factors(self):
+        """Beside Hugging Face's formula for the frequencies, as common/rope_frequencies.cpp has it."""
+        factors = llama.rope_factors({"factor": 32.0, **llama.LLAMA3_SCALING}, 500000.0, 128)
+        self.assertEqual((len(factors), factors[0], factors[-1]), (64, 1, 32))
+        for i, factor in enumerate(factors):
+            frequency = 500000.0 ** (-2 * i / 128)
+            wavelength = 2 * math.pi / frequency
+            kept = (8192 / wavelength - 1) / 3
+            blended = (1 - kept) * frequency / 32 + kept * frequency
+            scaled = frequency / 32 if wavelength > 8192 else frequency if wavelength < 2048 else blended
+            self.assertAlmostEqual(frequency / factor / scaled, 1, 12)
 
 
 class Config(unittest.TestCase):

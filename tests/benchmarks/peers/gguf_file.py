@@ -1,23 +1,18 @@
-"""Writes a checkpoint in Hugging Face's layout as a GGUF file, which llama.cpp reads: pure Python, bytes to bytes.
+"""Writes a checkpoint in Hugging Face's layout as a GGUF file, which llama.cpp reads. Needs the packages gguf and numpy.
 
     python3 tests/benchmarks/peers/gguf_file.py CHECKPOINT_DIR OUT.gguf
 
 Matrices keep their type; norms become float32, which llama.cpp wants. The file has no tokenizer: programs feed ids.
-The format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
 """
 import json
-import math
 import pathlib
 import struct
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[3] / "stages/programs/real"))
-from llama_in_gguf import NAMES, NAMES_OF_A_LAYER, ROPE_FACTORS, adjacent_pairs, rope_factors  # noqa: E402
+import llama_in_gguf as llama  # noqa: E402
 
-ALIGNMENT = 32
-UINT32, FLOAT32, STRING = 4, 6, 8                       # types of values
-TYPES = {"F32": (0, 4), "F16": (1, 2), "BF16": (30, 2)}  # of tensors: GGUF's number, and bytes of an element
-GGUF_NAMES = {ours: theirs for theirs, ours in {**NAMES, **NAMES_OF_A_LAYER}.items()}
+GGUF_NAMES = {ours: theirs for theirs, ours in {**llama.NAMES, **llama.NAMES_OF_A_LAYER}.items()}
 
 
 def gguf_name(name):
@@ -29,89 +24,14 @@ def gguf_name(name):
     return f"blk.{layer}.{GGUF_NAMES[rest]}.weight"
 
 
-def with_rows(data, order):
-    """A matrix whose row r is row order[r] of the other."""
-    width = len(data) // len(order)
-    return b"".join(data[row * width:(row + 1) * width] for row in order)
-
-
-def as_float32(data, dtype):
-    if dtype == "F32":
-        return bytes(data)
-    if dtype == "F16":
-        return struct.pack(f"<{len(data) // 2}f", *struct.unpack(f"<{len(data) // 2}e", data))
-    wide = bytearray(2 * len(data))  # bfloat16 is the upper half of a float32
-    wide[2::4], wide[3::4] = data[0::2], data[1::2]
-    return bytes(wide)
-
-
-def factors_of(config):
-    """What llama.cpp divides RoPE's frequencies by; empty where the model has no scaling."""
-    scaling = config.get("rope_scaling")
-    return rope_factors(scaling, config["rope_theta"], config["head_dim"]) if scaling else []
-
-
 def metadata(config):
-    """(key, type of value, value) of all that llama.cpp asks for."""
-    sizes = {"context_length": config["max_position_embeddings"], "embedding_length": config["hidden_size"],
-             "block_count": config["num_hidden_layers"], "feed_forward_length": config["intermediate_size"],
-             "attention.head_count": config["num_attention_heads"],
-             "attention.head_count_kv": config["num_key_value_heads"], "attention.key_length": config["head_dim"],
-             "attention.value_length": config["head_dim"], "rope.dimension_count": config["head_dim"],
-             "vocab_size": config["vocab_size"]}
-    return [("general.architecture", STRING, "llama"),
-            *(("llama." + key, UINT32, value) for key, value in sizes.items()),
-            ("llama.attention.layer_norm_rms_epsilon", FLOAT32, config["rms_norm_eps"]),
-            ("llama.rope.freq_base", FLOAT32, config["rope_theta"]),
-            ("tokenizer.ggml.model", STRING, "none")]
-
-
-def infos(config, header):
-    """(name, sizes, type) of each tensor in the order of the file; sizes as Hugging Face orders them."""
-    found = [(gguf_name(name), entry["shape"], "F32" if len(entry["shape"]) == 1 else entry["dtype"])
-             for name, entry in header.items()]
-    factors = factors_of(config)
-    return found + [(ROPE_FACTORS, [len(factors)], "F32")] * bool(factors)
-
-
-def contents(config, header, data):
-    """The bytes of each tensor in the same order. data: what the header's offsets count in."""
-    heads = {"self_attn.q_proj": config["num_attention_heads"], "self_attn.k_proj": config["num_key_value_heads"]}
-    for name, entry in header.items():
-        begin, end = entry["data_offsets"]
-        content, rows = data[begin:end], entry["shape"][0]
-        turned = next((count for matrix, count in heads.items() if name.endswith(f".{matrix}.weight")), None)
-        if turned:
-            content = with_rows(content, adjacent_pairs(rows, turned))
-        yield as_float32(content, entry["dtype"]) if len(entry["shape"]) == 1 else content
-    if factors := factors_of(config):
-        yield struct.pack(f"<{len(factors)}f", *factors)
-
-
-def text(value):
-    data = value.encode()
-    return struct.pack("<Q", len(data)) + data
-
-
-def packed(value, kind):
-    return text(value) if kind == STRING else struct.pack("<f" if kind == FLOAT32 else "<I", value)
-
-
-def padding(size):
-    return b"\0" * (-size % ALIGNMENT)
-
-
-def head_of(pairs, tensors):
-    """All that stands before the data, of metadata() and infos(). GGUF's sizes begin with a row's."""
-    parts = [b"GGUF", struct.pack("<IQQ", 3, len(tensors), len(pairs))]
-    parts += [text(key) + struct.pack("<I", kind) + packed(value, kind) for key, kind, value in pairs]
-    offset = 0
-    for name, sizes, dtype in tensors:
-        parts.append(text(name) + struct.pack(f"<I{len(sizes)}QIQ", len(sizes), *reversed(sizes), TYPES[dtype][0], offset))
-        size = math.prod(sizes) * TYPES[dtype][1]
-        offset += size + len(padding(size))
-    head = b"".join(parts)
-    return head + padding(len(head))
+    """All integers that llama.cpp asks for."""
+    heads, dims = config["num_attention_heads"], config["head_dim"]
+    return {"context_length": config["max_position_embeddings"], "embedding_length": config["hidden_size"],
+            "block_count": config["num_hidden_layers"], "feed_forward_length": config["intermediate_size"],
+            "attention.head_count": heads, "attention.head_count_kv": config["num_key_value_heads"],
+            "attention.key_length": dims, "attention.value_length": dims, "rope.dimension_count": dims,
+            "vocab_size": config["vocab_size"]}
 
 
 def read_safetensors(file):
@@ -123,26 +43,42 @@ def read_safetensors(file):
     return dict(sorted(header.items(), key=lambda item: item[1]["data_offsets"])), 8 + length
 
 
-class Part:
-    """Bytes of a file, read when they are sliced."""
-
-    def __init__(self, opened, start):
-        self.opened, self.start = opened, start
-
-    def __getitem__(self, where):
-        self.opened.seek(self.start + where.start)
-        return self.opened.read(where.stop - where.start)
+def tensors(checkpoint, config):
+    """(name in GGUF, array, type in GGUF). Rows of matrices are bytes, in the order of llama.cpp's RoPE."""
+    import gguf
+    import numpy
+    header, start = read_safetensors(checkpoint / "model.safetensors")
+    data = numpy.memmap(checkpoint / "model.safetensors", numpy.uint8, "r", offset=start)
+    for name, entry in header.items():
+        kind = gguf.GGMLQuantizationType[entry["dtype"]]
+        rows = data[slice(*entry["data_offsets"])].reshape(entry["shape"][0], -1)
+        if len(entry["shape"]) == 1:
+            yield gguf_name(name), gguf.dequantize(rows.reshape(-1), kind), gguf.GGMLQuantizationType.F32
+            continue
+        if heads := llama.heads_that_turn(name, config):
+            rows = rows[llama.adjacent_pairs(len(rows), heads)]
+        yield gguf_name(name), rows, kind
+    if scaling := config.get("rope_scaling"):
+        factors = llama.rope_factors(scaling, config["rope_theta"], config["head_dim"])
+        yield llama.ROPE_FACTORS, numpy.array(factors, numpy.float32), gguf.GGMLQuantizationType.F32
 
 
 def write(checkpoint, out):
     """The file appears whole or not at all."""
-    config = json.loads((checkpoint / "config.json").read_text(encoding="utf-8"))
-    header, start = read_safetensors(checkpoint / "model.safetensors")
-    partial = out.with_name(out.name + ".part")
-    with partial.open("wb") as file, (checkpoint / "model.safetensors").open("rb") as weights:
-        file.write(head_of(metadata(config), infos(config, header)))
-        for content in contents(config, header, Part(weights, start)):
-            file.write(content + padding(len(content)))
+    import gguf
+    config, partial = json.loads((checkpoint / "config.json").read_text(encoding="utf-8")), out.with_name(out.name + ".part")
+    writer = gguf.GGUFWriter(str(partial), "llama")
+    for key, value in metadata(config).items():
+        writer.add_uint32("llama." + key, value)
+    writer.add_float32("llama.attention.layer_norm_rms_epsilon", config["rms_norm_eps"])
+    writer.add_float32("llama.rope.freq_base", config["rope_theta"])
+    writer.add_tokenizer_model("none")
+    for name, array, kind in tensors(checkpoint, config):
+        writer.add_tensor(name, array, raw_dtype=kind)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
     partial.replace(out)
 
 
