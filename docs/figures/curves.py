@@ -44,73 +44,6 @@ def emitted(results):
     p.write("theory_emitted.svg")
 
 
-def best_k():
-    """The best K against alpha."""
-    p = Picture(720, 430, "The best K against alpha, for several c")
-    axes = Axes(p, 60, 50, 560, 360, FIFTHS, list(range(0, 17, 2)))
-    axes.titles("best K, at v = 1", "alpha")
-    costs = list(zip((0.01, 0.02, 0.05, 0.1, 0.2, formulas.bytes_c("1B", "3B")), COLOURS))
-    for c, colour in costs:
-        points = [(0, 0)]  # the corners of a staircase
-        for alpha in (i / 1000 for i in range(1, 1000)):
-            K = min(formulas.best_K(alpha, c, most=17), 16)
-            if K != points[-1][1]:
-                points += [(alpha, points[-1][1]), (alpha, K)]
-        axes.curve(points + [(1, points[-1][1])] * (points[-1][1] < 16), colour)
-    for i, (c, colour) in enumerate(costs):
-        p.line([(580, 62 + i * 24), (604, 62 + i * 24)], colour, 2.5)
-        p.note(612, 66 + i * 24, f"c = {c:.3g}", colour=INK)
-    p.note(612, 204, "(1B for 3B)", 11)
-    p.note(60, 420, "0: plain decoding is at least as fast. For each c that is where alpha is not above c (Corollary 3.9).")
-    p.write("theory_best_k.svg")
-
-
-def tokens_and_costs():
-    """What a round emits and what it costs, over K, and their ratio."""
-    alpha, c, Ks = 0.7, formulas.bytes_c("1B", "8B"), list(range(17))
-    best = formulas.best_K(alpha, c)
-    factor = formulas.walltime_factor(alpha, best, c)
-    p = Picture(720, 420, "Tokens of a round and its cost against K")
-    left = Axes(p, 50, 60, 400, 330, list(range(0, 17, 2)), [0, 1, 2, 3, 4])
-    left.titles("tokens and cost of a round", "K")
-    both = ((lambda K: formulas.emitted(alpha, K), "circle", GREEN), (lambda K: K * c + 1, "square", BLUE))
-    for of, _, colour in both:
-        left.curve([(K, of(K)) for K in Ks], colour)
-    left.curve([(K, factor * (K * c + 1)) for K in (0, (4 / factor - 1) / c)], BLUE, 1.5, dashed=True)
-    for K in Ks:
-        for of, shape, colour in both:
-            left.mark(K, of(K), shape, colour, filled=K == best)
-    right = Axes(p, 450, 60, 690, 330, list(range(0, 17, 4)), [0, 0.5, 1, 1.5, 2])
-    right.titles("the ratio: how much faster", "K")
-    right.level(1, SOFT, 1.5, dashed=True)
-    ratios = [formulas.walltime_factor(alpha, K, c) for K in Ks]
-    right.curve(list(zip(Ks, ratios)), PURPLE)
-    for K, ratio in zip(Ks, ratios):
-        right.mark(K, ratio, "diamond", PURPLE, filled=K == best)
-    p.text(right.x(best), right.y(factor) - 14, f"{factor:.2f} at K = {best}", 12)
-    p.legend(56, 384, [("tokens, E[emitted]", "circle", GREEN), ("cost, K c + v", "square", BLUE)], step=(150, 0), gap=12)
-    p.line([(320, 384), (350, 384)], BLUE, 1.5, dashed=True)
-    p.note(358, 388, f"the cost, {factor:.2f} times: it touches the tokens at K = {best}", colour=INK)
-    p.note(50, 408, f"alpha = {alpha}, c = {c:.3f} (a 1B model drafts for an 8B model, by bytes), v = 1")
-    p.write("theory_tokens_and_costs.svg")
-
-
-def speed_operations():
-    """Speedup and arithmetic against alpha, c = 0."""
-    p = Picture(720, 400, "What K buys in time and costs in operations, for a draft that costs nothing")
-    panels = []
-    for left, title in ((50, "speedup"), (390, "operations, times those of plain decoding")):
-        panels.append(Axes(p, left, 50, left + 280, 330, FIFTHS, [0, 2, 4, 6, 8, 10]))
-        panels[-1].titles(title, "alpha")
-    for i, (K, colour) in enumerate(zip((2, 3, 5, 7, 10), COLOURS)):
-        for axes, factor in zip(panels, (formulas.walltime_factor, formulas.operations_factor)):
-            axes.curve([(a, factor(a, K, 0)) for a in ALPHAS], colour)
-        p.line([(70 + i * 76, 388), (92 + i * 76, 388)], colour, 2.5)
-        p.note(98 + i * 76, 392, f"K = {K}", colour=INK)
-    p.note(470, 392, "c = 0, v = 1")
-    p.write("theory_speed_operations.svg")
-
-
 def positions(results):
     """accepted_per_position against the powers of alpha, for some kinds of text."""
     p = Picture(720, 420, "How many rounds accept more than i drafts: measured, and by independence")
@@ -269,9 +202,6 @@ def emitted_against_nodes(counts):
 def main():
     results, batches = read("results.json"), read("batch.json")
     emitted(results)
-    best_k()
-    tokens_and_costs()
-    speed_operations()
     positions(results)
     sweep(batches)
     rows(batches)
