@@ -8,7 +8,6 @@ machine, now: let nothing else run.
 """
 import concurrent.futures
 import os
-import pathlib
 import statistics
 import sys
 

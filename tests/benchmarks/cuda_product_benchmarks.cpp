@@ -40,7 +40,7 @@ class Matrices {
                          std::size_t{kMostRows} * static_cast<std::size_t>(product.width))),
         y_(backend, std::size_t{kMostRows} * static_cast<std::size_t>(product.outputs)),
         cublas_(backend) {
-    const std::vector<std::uint16_t> values = random_bf16(
+    const std::vector<std::uint16_t> values = random_halves(
         static_cast<std::size_t>(product.outputs) * static_cast<std::size_t>(product.width));
     const HostMatrix host{WeightType::kBF16, std::as_bytes(std::span(values)), product.outputs,
                           product.width};
@@ -61,16 +61,6 @@ class Matrices {
   }
 
  private:
-  static std::vector<std::uint16_t> random_bf16(std::size_t count) {  // around 1/32
-    std::vector<std::uint16_t> values(count);
-    std::uint32_t random = 1;
-    for (std::uint16_t& value : values) {
-      random = random * 1664525u + 1013904223u;
-      value = static_cast<std::uint16_t>(0x3d00u | (random >> 24) | (random >> 16 & 0x8000u));
-    }
-    return values;
-  }
-
   Product product_;
   std::vector<std::unique_ptr<CudaMatrix>> weights_;
   DeviceArray<float> x_, y_;

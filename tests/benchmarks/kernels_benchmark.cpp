@@ -24,16 +24,6 @@ namespace {
 constexpr int kWidth = 2048, kOutputs = 16'384, kMatricesOfARun = 4;
 constexpr int kMostRows = 512;
 
-std::vector<std::uint16_t> random_halves(std::size_t count) {  // around 1/32 as bf16, 1 as f16
-  std::vector<std::uint16_t> values(count);
-  std::uint32_t state = 1;
-  for (std::uint16_t& value : values) {
-    state = state * 1664525u + 1013904223u;
-    value = static_cast<std::uint16_t>(0x3d00u | (state >> 24) | (state >> 16 & 0x8000u));
-  }
-  return values;
-}
-
 struct MatrixType {
   const char* name;
   WeightType type;

@@ -139,12 +139,7 @@ constexpr Step kSteps[] = {{"1_plain_loops", plain, Step::Threads::kOne},
 class Ladder {
  public:
   explicit Ladder(int threads) : team_(threads) {
-    std::vector<std::uint16_t> weights(std::size_t{kOutputs} * kWidth);
-    std::uint32_t state = 1;
-    for (std::uint16_t& value : weights) {
-      state = state * 1664525u + 1013904223u;
-      value = static_cast<std::uint16_t>(0x3d00u | (state >> 24) | (state >> 16 & 0x8000u));
-    }
+    const std::vector<std::uint16_t> weights = random_halves(std::size_t{kOutputs} * kWidth);
     const HostMatrix host{WeightType::kBF16, std::as_bytes(std::span(weights)), kOutputs, kWidth};
     for (int copies = beyond_caches(2.0 * kOutputs * kWidth); copies > 0; --copies) {
       weights_.push_back(weights);

@@ -161,6 +161,16 @@ int KernelProgram::run(const std::string& backend) const {
   return 0;
 }
 
+std::vector<std::uint16_t> random_halves(std::size_t count) {
+  std::vector<std::uint16_t> values(count);
+  std::uint32_t state = 1;
+  for (std::uint16_t& value : values) {
+    state = state * 1664525u + 1013904223u;
+    value = static_cast<std::uint16_t>(0x3d00u | (state >> 24) | (state >> 16 & 0x8000u));
+  }
+  return values;
+}
+
 int take_number(int& argc, char** argv, std::string_view name, int otherwise) {
   int value = otherwise;
   for (int i = 1; i < argc; ++i) {

@@ -1,4 +1,5 @@
 #pragma once
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <string>
@@ -88,6 +89,9 @@ class KernelProgram {
   int threads_ = 0, samples_;
   Machine machine_;
 };
+
+// Numbers around 1/32 as bf16, around 1 as f16.
+std::vector<std::uint16_t> random_halves(std::size_t count);
 
 // The value of --name=N among the arguments, which is taken out of them; `otherwise` without one.
 int take_number(int& argc, char** argv, std::string_view name, int otherwise);

@@ -26,6 +26,8 @@ namespace {
 
 using nlohmann::json;
 
+constexpr int kLength = 1024;  // of a text, at most
+
 // Counts passes by the rows whose logits are wanted: tokens that a drafter only catches up with are
 // left out.
 class CountingModel final : public ForwardingModel {
@@ -38,11 +40,6 @@ class CountingModel final : public ForwardingModel {
   }
 
   std::map<int, int> passes;
-};
-
-struct Counts {
-  int emitted = 0, rounds = 0, accepted = 0, nodes = 0;
-  std::map<int, int> target_passes, draft_passes;  // by rows
 };
 
 struct Prompt {
@@ -63,6 +60,41 @@ std::vector<Prompt> read_prompts(const std::string& path) {
   return prompts;
 }
 
+// --- what is run ---
+
+using MakeDrafter = std::function<std::unique_ptr<TreeDrafter>(LanguageModel& draft)>;
+
+MakeDrafter by_model(const MakeTreeShape& shape) {
+  return [=](LanguageModel& draft) {
+    return std::make_unique<ModelTreeDrafter>(draft, shape, kLength, draft.vocab_size());
+  };
+}
+MakeDrafter by_plan(const Likeliest::Plan& plan) {
+  return by_model([=] { return std::make_unique<Likeliest>(plan); });
+}
+MakeDrafter by_lookup(int continuations, int levels) {
+  return [=](LanguageModel&) {
+    return std::make_unique<LookupTreeDrafter>(
+        LookupTreeDrafter::Options{.continuations = continuations, .levels = levels});
+  };
+}
+
+// What happened on a kind of text.
+struct Counts {
+  std::map<std::string, int> of;
+  std::map<int, int> target_passes, draft_passes;  // by rows
+
+  json to_json() const {
+    json result = of;
+    for (const auto& [name, passes] :
+         {std::pair("target_passes", &target_passes), std::pair("draft_passes", &draft_passes)}) {
+      result[name] = json::array();
+      for (const auto& [rows, n] : *passes) result[name].push_back({rows, n});
+    }
+    return result;
+  }
+};
+
 class Experiment {
  public:
   Experiment(int new_tokens, std::vector<Prompt> prompts)
@@ -70,63 +102,32 @@ class Experiment {
 
   using AfterRound = std::function<void(const TreeRound&, const TokenTree&)>;
 
-  // kind of text -> counts, here and below
-  std::map<std::string, Counts> trees(const MakeTreeShape& shape, const AfterRound& after = {}) {
-    return run(
-        [&](LanguageModel& draft) {
-          return std::make_unique<ModelTreeDrafter>(draft, shape, kLength, draft.vocab_size());
-        },
-        greedy(), after);
-  }
-  std::map<std::string, Counts> sampled(const MakeTreeShape& shape, const NamedSiblingRule& rule) {
+  // {"kinds": kind of text -> counts}. rule: by which it samples; null: it decodes greedily.
+  json run(const MakeDrafter& make, const NamedSiblingRule* rule = nullptr,
+           const AfterRound& after = {}) {
+    std::map<std::string, Counts> kinds;
     Dice dice(1);
-    return run(
-        [&](LanguageModel& draft) {
-          return std::make_unique<ModelTreeDrafter>(draft, shape, kLength, draft.vocab_size());
-        },
-        [&](LanguageModel& target, const TreeDrafter& drafter) {
-          return std::make_unique<SamplingTreeJudge>(
-              target.backend(), dice, SamplingOptions{.temperature = 1}, 1, rule,
-              drafter.room().verified + 1, target.vocab_size());
-        },
-        {});
-  }
-  std::map<std::string, Counts> lookup(int continuations, int levels) {
-    return run(
-        [&](LanguageModel&) {
-          return std::make_unique<LookupTreeDrafter>(
-              LookupTreeDrafter::Options{.continuations = continuations, .levels = levels});
-        },
-        greedy(), {});
-  }
-
- private:
-  static constexpr int kLength = 1024;
-
-  using MakeDrafter = std::function<std::unique_ptr<TreeDrafter>(LanguageModel&)>;
-  using MakeJudge = std::function<std::unique_ptr<TreeJudge>(LanguageModel&, const TreeDrafter&)>;
-
-  static MakeJudge greedy() {
-    return [](LanguageModel& target, const TreeDrafter&) {
-      return std::make_unique<GreedyTreeJudge>(target.backend());
-    };
-  }
-
-  std::map<std::string, Counts> run(const MakeDrafter& make, const MakeJudge& make_judge,
-                                    const AfterRound& after) {
-    std::map<std::string, Counts> result;
     for (const Prompt& prompt : prompts_) {
       CachedLlama target_cache(target_.model, 16, kLength), draft_cache(draft_.model, 16, kLength);
       CountingModel target(target_cache.llama), draft(draft_cache.llama);
-      const auto drafter = make(draft);
-      const auto judge = make_judge(target, *drafter);
-      decode(prompt, target, *drafter, *judge, after, result[prompt.kind]);
-      for (const auto& [rows, n] : target.passes) result[prompt.kind].target_passes[rows] += n;
-      for (const auto& [rows, n] : draft.passes) result[prompt.kind].draft_passes[rows] += n;
+      const std::unique_ptr<TreeDrafter> drafter = make(draft);
+      std::unique_ptr<TreeJudge> judge = std::make_unique<GreedyTreeJudge>(target.backend());
+      if (rule != nullptr) {
+        judge = std::make_unique<SamplingTreeJudge>(
+            target.backend(), dice, SamplingOptions{.temperature = 1}, 1, *rule,
+            drafter->room().verified + 1, target.vocab_size());
+      }
+      Counts& counts = kinds[prompt.kind];
+      decode(prompt, target, *drafter, *judge, after, counts);
+      for (const auto& [rows, n] : target.passes) counts.target_passes[rows] += n;
+      for (const auto& [rows, n] : draft.passes) counts.draft_passes[rows] += n;
     }
+    json result;
+    for (const auto& [kind, counts] : kinds) result["kinds"][kind] = counts.to_json();
     return result;
   }
 
+ private:
   void decode(const Prompt& prompt, LanguageModel& target, TreeDrafter& drafter, TreeJudge& judge,
               const AfterRound& after, Counts& counts) const {
     GenerationRequest request;
@@ -138,10 +139,10 @@ class Experiment {
     steps.prefill(context);
     while (!generation.finished()) {
       const TreeRound round = tree_round(steps, judge, context, generation);
-      counts.emitted += round.emitted();
-      counts.rounds++;
-      counts.accepted += round.accepted;
-      counts.nodes += steps.tree().size();
+      counts.of["emitted"] += round.emitted();
+      counts.of["rounds"]++;
+      counts.of["accepted"] += round.accepted;
+      counts.of["nodes"] += steps.tree().size();
       if (after && round.end != RoundEnd::kStopped) after(round, steps.tree());
     }
   }
@@ -151,33 +152,13 @@ class Experiment {
   Engine target_{"target", make_cpu_backend(2), 16}, draft_{"draft", make_cpu_backend(2), 16};
 };
 
-json to_json(const std::map<std::string, Counts>& kinds) {
-  json result;
-  const auto by_rows = [](const auto& passes) {
-    json list = json::array();
-    for (const auto& [rows, n] : passes) list.push_back({rows, n});
-    return list;
-  };
-  for (const auto& [kind, counts] : kinds) {
-    result[kind] = {{"emitted", counts.emitted},
-                    {"rounds", counts.rounds},
-                    {"accepted", counts.accepted},
-                    {"nodes", counts.nodes},
-                    {"target_passes", by_rows(counts.target_passes)},
-                    {"draft_passes", by_rows(counts.draft_passes)}};
-  }
-  return result;
-}
-
-MakeTreeShape planned(const Likeliest::Plan& plan) {
-  return [=] { return std::make_unique<Likeliest>(plan); };
-}
+// --- the two experiments ---
 
 // How often the target went on with each rank at each level, of all rounds that got there.
 AcceptanceByRank measure_ranks(Experiment& experiment, const std::vector<int>& widths) {
   TreeProfile profile;
-  experiment.trees(
-      planned(plan_of_widths(widths)),
+  experiment.run(
+      by_plan(plan_of_widths(widths)), nullptr,
       [&](const TreeRound& round, const TokenTree& tree) { profile.count(tree, round); });
   return profile.acceptance();
 }
@@ -185,46 +166,46 @@ AcceptanceByRank measure_ranks(Experiment& experiment, const std::vector<int>& w
 json shapes(Experiment& experiment) {
   const AcceptanceByRank ranks = measure_ranks(experiment, {8, 4, 4, 1});
   json result = {{"acceptance_by_rank", ranks}};
-  const auto add = [&](const std::string& name, const MakeTreeShape& shape) {
-    result["shapes"][name] = {{"kinds", to_json(experiment.trees(shape))}};
+  const auto add = [&](const std::string& name, const MakeDrafter& make) -> json& {
+    return result["shapes"][name] = experiment.run(make);
   };
   for (const int levels : {1, 2, 3, 4, 5, 6, 8, 10}) {
     add(fmt::format("chain of {}", levels),
-        planned(plan_of_widths(std::vector(std::size_t(levels), 1))));
+        by_plan(plan_of_widths(std::vector(std::size_t(levels), 1))));
   }
-  add("top:4", planned(plan_of_widths(std::vector{4})));
-  add("top:3x2x1", planned(plan_of_widths(std::vector{3, 2, 1})));
+  add("top:4", by_plan(plan_of_widths(std::vector{4})));
+  add("top:3x2x1", by_plan(plan_of_widths(std::vector{3, 2, 1})));
   for (const int levels : {3, 5, 10}) {
     for (int nodes = 2 * levels; nodes <= 40; nodes *= 2) {
       const Likeliest::Plan plan = best_plan(ranks, nodes, levels);
-      const std::string name = fmt::format("best:{} of {}", nodes, levels);
-      add(name, planned(plan));
-      result["shapes"][name]["expected_accepted"] = expected_accepted(plan, ranks);
+      add(fmt::format("best:{} of {}", nodes, levels), by_plan(plan))["expected_accepted"] =
+          expected_accepted(plan, ranks);
       add(fmt::format("grow:{} of {}", nodes, levels),
-          [=] { return std::make_unique<GrownTree>(nodes, 4, levels); });
+          by_model([=] { return std::make_unique<GrownTree>(nodes, 4, levels); }));
     }
   }
   for (const int continuations : {1, 3}) {
-    result["shapes"][fmt::format("lookup:{}", continuations)] = {
-        {"kinds", to_json(experiment.lookup(continuations, 5))}};
+    add(fmt::format("lookup:{}", continuations), by_lookup(continuations, 5));
   }
   return result;
 }
 
 json rules(Experiment& experiment) {
-  const auto chains = [](int count) { return [=] { return std::make_unique<Chains>(count, 4); }; };
+  const auto chains = [](int count) {
+    return by_model([=] { return std::make_unique<Chains>(count, 4); });
+  };
   const std::vector<int> widths = {3, 1, 1, 1};
-  const std::vector<std::pair<std::string, MakeTreeShape>> ways = {
+  const std::vector<std::pair<std::string, MakeDrafter>> ways = {
       {"one chain", chains(1)},
       {"three chains", chains(3)},
-      {"three, distinct", [=] { return std::make_unique<DistinctDrafts>(widths); }},
-      {"three, likeliest", planned(plan_of_widths(widths))}};
+      {"three, distinct", by_model([=] { return std::make_unique<DistinctDrafts>(widths); })},
+      {"three, likeliest", by_plan(plan_of_widths(widths))}};
   json result;
-  for (const auto& [name, shape] : ways) {
+  for (const auto& [name, make] : ways) {
     for (const NamedSiblingRule& rule : sibling_rules()) {
       const bool chain = name == "one chain";
       if (rule.rule == nullptr ? !chain : rule.needs_same_draws && name != "three chains") continue;
-      result[name][std::string(rule.name)] = {{"kinds", to_json(experiment.sampled(shape, rule))}};
+      result[name][std::string(rule.name)] = experiment.run(make, &rule);
     }
   }
   return result;
