@@ -204,6 +204,21 @@ class GoldensTest(unittest.TestCase):
         self.assertIn(f"FAIL token ids of 1 prompts\nthey differ for {line['id']}\n", done.stdout)
         self.assertNotIn("SmolLM2", done.stdout)  # which is checked after the embedded goldens alone
 
+    def test_missing_files_are_said_to_be_missing(self):
+        for stage in STAGES:
+            goldens = self.copy("target")
+            reads_runs = stage.name[:2] in ("05", "06")
+            lost = goldens / ("sampling.jsonl" if reads_runs else "greedy.jsonl")
+            lost.unlink()
+            done = subprocess.run([stage, "--check", "--target", GOLDEN / "models" / "target", "--goldens", goldens],
+                                  capture_output=True, check=False, timeout=SECONDS)
+            text = done.stdout.decode()
+            with self.subTest(stage.name):
+                self.assertEqual(text.count("NOT CHECKED: there is no "), 1, done.stderr.decode() + text)
+                self.assertRegex(text, r"\d+ of \d+ checks passed, 0 near-ties\nNOT CHECKED: ")
+                self.assertTrue(text.endswith(f" there is no {lost}\n"), text)
+                self.assertEqual(done.returncode, 0 if stage in OF_TENSORS or reads_runs else 1, "nothing was checked")
+
     def test_runs(self):
         stages = [stage for stage in OF_TEXTS if stage.name[:2] in ("05", "06")]
         self.try_lines("sampling.jsonl", stages, RUNS)

@@ -254,9 +254,17 @@ void CheckList::add(bool passed, const std::string& name, const std::string& rep
   flush_stdout();
 }
 
+void CheckList::note_missing(const fs::path& goldens,
+                             std::initializer_list<std::string_view> files) {
+  for (const std::string_view file : files) {
+    if (!fs::exists(goldens / file)) missing_.push_back((goldens / file).string());
+  }
+}
+
 int CheckList::finish() const {
   if (print_) {
     fmt::print("{} of {} checks passed, {} near-ties\n", checked_ - failed_, checked_, near_ties);
+    for (const std::string& file : missing_) fmt::print("NOT CHECKED: there is no {}\n", file);
     if (is_rounded && texts > 0) {
       fmt::print("{} of {} greedy texts differ from those of a float32 cache\n", other_texts,
                  texts);
@@ -301,6 +309,7 @@ void check_goldens(const fs::path& goldens, const CheckedModel& model, CheckList
   if (model.cache) check_cache(goldens / "short.cache.safetensors", model, least, list);
   StepCheck steps(model, std::max(manifest.logits_tolerance(), least), list);
   for (const std::string& name : names) steps.prompt(goldens / (name + ".steps.safetensors"));
+  list.note_missing(goldens, {"greedy.jsonl"});
   const auto texts = golden_texts(goldens, model.checkpoint->config(), options.share.texts);
   check_prompt_ids(texts, *model.checkpoint, list);
   for (const GoldenText& text : texts) steps.text(text);

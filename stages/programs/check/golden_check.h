@@ -1,8 +1,10 @@
 #pragma once
 #include <filesystem>
 #include <functional>
+#include <initializer_list>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "common/base/json_value.h"
@@ -35,6 +37,9 @@ class CheckList {
 
   // `report`: a few lines for people, shown under a failed check.
   void add(bool passed, const std::string& name, const std::string& report = "");
+  // The summary says which of these files the folder lacks: what they hold is not checked.
+  void note_missing(const std::filesystem::path& goldens,
+                    std::initializer_list<std::string_view> files);
   int checked() const { return checked_; }
   int failed() const { return failed_; }
   int near_ties = 0;               // of all greedy steps; the goldens of the CPU need 0, unless:
@@ -48,6 +53,7 @@ class CheckList {
  private:
   bool print_;
   int checked_ = 0, failed_ = 0;
+  std::vector<std::string> missing_;
   std::string failures_;
 };
 

@@ -124,6 +124,7 @@ void check_rejection_sampling(const RunOptions& options, const LlamaModel& targe
   const Checkpoint checkpoint(options.target);
   check_belongs(goldens, checkpoint);
   Replay replay(options, target);
+  list.note_missing(goldens, {"sampling.jsonl", "greedy.jsonl"});
   for (const GoldenRun& run : golden_runs(goldens, checkpoint.config())) {
     const std::string problem = replay.recorded(run);
     list.add(problem.empty(), fmt::format("recorded run {}: {} rounds", run.id, run.rounds.size()),

@@ -71,6 +71,7 @@ int check_token_trees(const RunOptions& options) {
   check_belongs(goldens, checkpoint);
   Check check(options, model);
   CheckList list;
+  list.note_missing(goldens, {"greedy.jsonl"});
   const bool by_lookup = options.draft_kind == DraftKind::kLookup;
   const auto shapes = by_lookup ? std::span<const char* const>(kShapesOfLookup)
                                 : std::span<const char* const>(kShapes);
