@@ -135,6 +135,17 @@ class StructureTest(unittest.TestCase):
                 if path.suffix in SOURCES and path.name != "streams.cpp":
                     self.assertIsNone(forbidden.search(path.read_text(encoding="utf-8")), path)
 
+    def test_files_are_opened_where_they_are_checked(self):
+        # MappedFile takes regular files alone, OutputFile leaves nothing half written; requests may come in a pipe.
+        opens = re.compile(r"\b[io]?fstream \w+\(([^,)]*)|\bfopen\(([^,)]*)|(?<!\w)::open\(([^,)]*)")
+        places, found = {"mapped_file.cpp", "output_file.cpp", "request_list.cpp"}, set()
+        for path in (path for folder in ("common", "stages") for path in (ROOT / folder).rglob("*")):
+            for match in opens.finditer(path.read_text(encoding="utf-8")) if path.suffix in SOURCES else ():
+                name = match[match.lastindex]
+                found.add(path.name)
+                self.assertTrue(path.name in places or name.startswith(('"/proc/', '"/dev/')), f"{path} opens {name}")
+        self.assertLessEqual(places, found)
+
     def test_the_vocabulary_is_light(self):
         """What the headers of small types pull in, directly or not."""
         for name, most in (("common/speculation/round.h", 7), ("common/run_stats.h", 7),
