@@ -29,7 +29,7 @@ class WithoutTheModel(unittest.TestCase):
     def test_the_check_says_that_it_was_not_made(self):
         code, text, said = run("03_paged_kv_cache", "--check")
         self.assertEqual((code, said), (0, ""))
-        self.assertEqual(text.splitlines()[-1], "NOT CHECKED: SmolLM2-135M-Instruct, which make real gets")
+        self.assertEqual(text.splitlines()[0], "NOT CHECKED: SmolLM2-135M-Instruct, which make real gets")
 
 
 @unittest.skipUnless(IS_THERE, "make real gets the model")

@@ -36,7 +36,10 @@ int check_real_model(const RunOptions& options, const std::function<int(const Ru
   real.target = real_model().string();
   real.goldens = real_goldens().string();
   real.draft_kind = DraftKind::kLookup;
-  return run(real);
+  const int code = run(real);
+  fmt::print("the embedded target:\n");
+  flush_stdout();
+  return code;
 }
 
 }  // namespace specdec

@@ -7,6 +7,7 @@
 #include <system_error>
 
 #include "common/base/error.h"
+#include "common/base/exit_code.h"
 #include "common/base/output_file.h"
 #include "stages/programs/run/command_line.h"
 #include "stages/programs/run/real_model.h"
@@ -99,8 +100,8 @@ int stage_main(int stage, const std::string& description, int argc, char** argv,
   RunOptions options;
   const CommandLine line = stage_command_line(stage, description, options);
   const auto run_stage = [&] {
-    const int code = run(options);
-    return options.check ? std::max(code, check_real_model(options, run)) : code;
+    const int real = options.check ? check_real_model(options, run) : kGood;
+    return std::max(real, run(options));
   };
   return run_program(line, argc, argv, [&] { return run_with_files(line, run_stage); });
 }
