@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Tests of `make real` without a network: what it says, and what it leaves in the build's folder."""
-import io
 import contextlib
+import io
 import os
 import pathlib
 import signal
@@ -127,6 +127,13 @@ class WithAFileThatPretends(Case):
             with self.subTest(repr(self.fails)), self.assertRaises(type(self.fails)):
                 self.make()
             self.assertEqual(os.listdir(self.out.parent), [])
+
+
+class Packages(unittest.TestCase):
+    def test_another_version_of_gguf_is_not_taken(self):
+        """An older one lacks what the conversion calls."""
+        with unittest.mock.patch.object(get_model.importlib.metadata, "version", lambda name: "0.9.0"):
+            self.assertFalse(get_model.has_packages())
 
 
 class Interrupted(Case):
