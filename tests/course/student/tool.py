@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 
+from student.terminal import printable
 
 # The Makefiles pass these also where they are not given; the tools say what is to be given.
 FROM_MAKE = ("--stage", "--task", "--secret")
@@ -44,8 +45,15 @@ def run(name, main):
     except (MemoryError, RecursionError) as error:
         words, code = f"too large or too deep: {type(error).__name__}", 2
     silence()
-    print(f"{name}: {' '.join(words.split())}", file=sys.stderr)
+    print(f"{name}: {as_message(words)}", file=sys.stderr)
     return code
+
+
+def as_message(words, begin=1000, end=400):
+    """Words as one line of a terminal. They may quote an argument or a file: escapes for control characters, and of a
+    very long line the middle left out."""
+    line = printable(" ".join(words.split()))
+    return line if len(line) <= begin + end else f"{line[:begin]} ... {line[-end:]}"
 
 
 def ended(name, main):

@@ -79,6 +79,15 @@ class Tools(unittest.TestCase):
                     code, _, said = shell(start, '"$@" --nonsense 7')
                     self.expect_line(name, "", code, said)
 
+    def test_what_a_line_quotes_is_fit_for_a_terminal(self):
+        for name, start in self.tools.items():
+            if name not in NO_HELP:
+                with self.subTest(name):
+                    code, _, said = shell(start, '"$@" --nonsense "$(printf "\\033[2J%.0s" {1..5000})"')
+                    self.expect_line(name, "", code, said)
+                    self.assertNotIn("\033", said)
+                    self.assertLess(len(said), 2000)
+
     def test_a_git_that_fails_is_told(self):
         with tempfile.TemporaryDirectory() as folder:
             Path(folder, "git").write_text("#!/bin/sh\necho 'fatal: unable to access /root/.config/git' >&2\nexit 128\n")
