@@ -93,57 +93,44 @@ class Tables(unittest.TestCase):
         self.assertEqual([[float(number) for number in row.split(",")] for row in re.findall(r"\{(.*?)\}", rows)],
                          [[round(share, 3) for share in row] for row in measured])
 
-    def test_the_best_k_takes_the_least_time_for_all_texts(self):
-        best, auto, lookup = rows("bench-speculation")
-        self.assertEqual(best, ["`134m`", "`14m`", "0", "3", "0.80", "0.050", "1.10", "1.90", "2.00", "**2.00**", "1.00"])
-        self.assertEqual([auto[3], auto[9]], ["auto", "**2.40**"])
-        self.assertEqual(lookup[3:6], ["3", "", ""])
-
-    def test_gains_by_k(self):
-        self.assertEqual(rows("bench-spec-length"), [["`134m`", "`14m`", "1.50", "2.00", "1.75", "2.40"],
-                                                     ["`134m`", "lookup", "", "1.10", "", ""]])
-
-    def test_the_summary_has_pairs_of_models_only(self):
-        real, *pairs = rows("bench-summary")
-        self.assertEqual(real[0], "SmolLM2-135M")
-        self.assertEqual(pairs, [["`134m`", "`14m`", "3", "0.80", "50", "100", "**2.0x**"]])
-
-    def test_texts_are_at_the_best_k(self):
-        self.assertEqual(rows("bench-texts"), [["stories", "1.50 (alpha 0.80)"], ["code", "3.00 (alpha 0.80)"],
-                                             ["poems", "2.00 (alpha 0.80)"]])
-
-    def test_synthetic_says_what_was_asked_for(self):
-        self.assertEqual(rows("bench-synthetic")[1], ["`134m`", "`14m`", "0.4", "0.90 (1.90)", "0.90 (1.90)"])
-        self.assertIn("synthetic", made("bench-synthetic").splitlines()[0])
-
-    def test_stages(self):
-        self.assertEqual(rows("bench-stages")[0], ["1", "100", ""])
-        self.assertEqual(rows("bench-stages")[5], ["6", "600", "1.25"])
-
-    def test_kernels_and_passes(self):
-        self.assertEqual(rows("bench-kernels")[1], ["bf16", "4", "40.00", "15.0", "0.75", "30", "0.30", "1.25", "1.50"])
-        self.assertEqual(rows("bench-passes")[2], ["16", "160.00", "0.75", "2.00", "1.50", "160.00", "0.75", "2.00", "1.50"])
-        self.assertEqual([row[0] for row in rows("bench-passes")], ["1", "4", "16"])  # more is prefill
-
-    def test_a_step_of_the_ladder_is_held_against_the_one_before(self):
-        self.assertEqual(rows("bench-ladder"),
-                         [["1. plain loops", "80.0 ms", "0.75", "480.0 ms", "0.75", "1.38"],
-                          ["2. threads", "20.0 ms (4.0 times as fast)", "0.75", "160.0 ms (3.0 times as fast)", "0.75", "1.38"]])
-
-    def test_prefill_attention_and_loading(self):
-        self.assertEqual(rows("bench-prefill"), [["matrix products, bf16", "64", "640", "30", "0.30"],
-                                                 ["whole pass, `134m`", "512", "5120", "30", "0.30"]])
-        self.assertEqual(rows("bench-attention"), [["`3b`", "6", "60.0", "0.75", "0.30", "1.50"]])
-        self.assertEqual(rows("bench-load"), [["`1b`", "1.25", "0.50"]])
+    def test_cells(self):
+        """(table, first row) -> rows."""
+        pair = ["`134m`", "`14m`"]
+        found = {
+            # The best K takes the least time for all texts.
+            ("speculation", 0): [[*pair, "0", "3", "0.80", "0.050", "1.10", "1.90", "2.00", "**2.00**", "1.00"]],
+            ("spec-length", 0): [[*pair, "1.50", "2.00", "1.75", "2.40"], ["`134m`", "lookup", "", "1.10", "", ""]],
+            # Behind the real model, pairs of models only.
+            ("summary", 1): [[*pair, "3", "0.80", "50", "100", "**2.0x**"]],
+            # At the best K.
+            ("texts", 0): [["stories", "1.50 (alpha 0.80)"], ["code", "3.00 (alpha 0.80)"], ["poems", "2.00 (alpha 0.80)"]],
+            ("synthetic", 1): [[*pair, "0.4", "0.90 (1.90)", "0.90 (1.90)"]],
+            ("stages", 0): [["1", "100", ""]], ("stages", 5): [["6", "600", "1.25"]],
+            ("kernels", 1): [["bf16", "4", "40.00", "15.0", "0.75", "30", "0.30", "1.25", "1.50"]],
+            ("passes", 2): [["16", *["160.00", "0.75", "2.00", "1.50"] * 2]],  # more rows are prefill
+            # A step is held against the one before.
+            ("ladder", 0): [["1. plain loops", "80.0 ms", "0.75", "480.0 ms", "0.75", "1.38"],
+                            ["2. threads", "20.0 ms (4.0 times as fast)", "0.75", "160.0 ms (3.0 times as fast)", "0.75", "1.38"]],
+            ("prefill", 0): [["matrix products, bf16", "64", "640", "30", "0.30"], ["whole pass, `134m`", "512", "5120", "30", "0.30"]],
+            ("attention", 0): [["`3b`", "6", "60.0", "0.75", "0.30", "1.50"]],
+            ("load", 0): [["`1b`", "1.25", "0.50"]],
+            # A batch is held against itself without speculation.
+            ("batch", 1): [[*pair, "2", "20 tokens/s", "1.50", "2.50"]],
+            ("rounds", 0): [["`kernels_benchmark`", "9", "2", "a b", "", "20.0 to 30.0"]]}
+        for (name, first), cells in found.items():
+            self.assertEqual(rows(f"bench-{name}")[first:first + len(cells)], cells, name)
+        self.assertEqual([row[3:10:6] for row in rows("bench-speculation")], [["3", "**2.00**"], ["auto", "**2.40**"], ["3", "**1.10**"]])
+        self.assertEqual(rows("bench-speculation")[2][3:6], ["3", "", ""])  # what a lookup has no number of
+        self.assertEqual([len(rows(f"bench-{name}")) for name in ("spec-length", "texts", "passes", "ladder")], [2, 3, 3, 2])
+        self.assertEqual(rows("bench-summary")[0][0], "SmolLM2-135M")
+        self.assertIn("synthetic alpha", made("bench-synthetic").splitlines()[0])
+        self.assertIn("older form", made("bench-rounds", data={**sample(), "programs": {}}))
 
     def test_ceilings(self):
         data = sample()
         data["programs"]["kernels_benchmark"]["benchmarks"][0].update(bandwidth=1e10, peak=3e11)
         self.assertEqual(rows("bench-ceilings", data=data), [["read bandwidth, GB/s", "20.0", "10.0", "20.0"],
                                                              ["float32 multiply-adds, Gflop/s", "100.0", "100.0", "300.0"]])
-
-    def test_a_batch_is_held_against_itself_without_speculation(self):
-        self.assertEqual(rows("bench-batch")[1], ["`134m`", "`14m`", "2", "20 tokens/s", "1.50", "2.50"])
 
     def test_what_kept_no_sample_is_left_out(self):
         data = sample()
@@ -171,10 +158,6 @@ class Tables(unittest.TestCase):
             "specdec": {"seconds": 0.005}, "llama.cpp": {"seconds": 0.01, "ratio": 2}}}]}
         self.assertEqual(bench_tables.beside_llama_cpp(peers)[0][2:5], ["100 there", "200 here", "**2.0x** theirs"])
         self.assertEqual(bench_tables.beside_llama_cpp(None), [])
-
-    def test_rounds(self):
-        self.assertEqual(rows("bench-rounds")[0], ["`kernels_benchmark`", "9", "2", "a b", "", "20.0 to 30.0"])
-        self.assertIn("older form", made("bench-rounds", data={**sample(), "programs": {}}))
 
     def test_where_and_when(self):
         text = made("bench-where").replace("\n", " ")
