@@ -71,8 +71,7 @@ def ratio(name):
     return lambda e: number(e.get(name))
 
 
-ROW_KERNELS = ("rms_norm", "add_rms_norm", "embed", "gather_rows", "add", "fill", "silu_mul", "rope_angles", "rope",
-               "store_kv", "rope_store_kv")
+ROW_KERNELS = ("rms_norm", "add_rms_norm", "silu_mul", "rope_store_kv")
 
 
 @table(*ROW_KERNELS)

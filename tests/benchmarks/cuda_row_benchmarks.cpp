@@ -1,5 +1,4 @@
-// Norms, and the other operations that go row by row, at the widths of Llama 3.2 1B and 3B.
-#include <memory>
+// What every layer does row by row, at the widths of Llama 3.2 1B and 3B.
 #include <numeric>
 
 #include <fmt/format.h>
@@ -21,8 +20,6 @@ struct Shape {
 };
 constexpr Shape kShapes[] = {{"1b", 2048, 8192, {32, 8, 64}}, {"3b", 3072, 8192, {24, 8, 128}}};
 
-constexpr int kTableRows = 16'384;
-
 // For each copy four matrices [rows, width], and what all copies share.
 class Rows {
  public:
@@ -31,7 +28,7 @@ class Rows {
     for (auto& values : values_)
       values = random_floats(backend, static_cast<std::size_t>(copies_) * size());
     weight_ = random_floats(backend, static_cast<std::size_t>(width));
-    std::vector<std::int32_t> indices(static_cast<std::size_t>(rows * copies_));
+    std::vector<std::int32_t> indices(static_cast<std::size_t>(rows));
     std::iota(indices.begin(), indices.end(), 0);
     indices_ = DeviceArray<std::int32_t>(backend, indices.size());
     backend.upload(indices.data(), indices_.data(), indices.size() * sizeof(std::int32_t));
@@ -39,16 +36,13 @@ class Rows {
 
   int copies() const { return copies_; }
   int rows() const { return rows_; }
-  int width() const { return width_; }
   DeviceRows a(int copy) const { return at(0, copy); }
   DeviceRows b(int copy) const { return at(1, copy); }
   DeviceRows c(int copy) const { return at(2, copy); }
   DeviceRows out(int copy) const { return at(3, copy); }
-  const float* weight() const { return weight_.data(); }           // [width]
-  const std::int32_t* indices() const { return indices_.data(); }  // 0, 1, ... rows - 1
-  const std::int32_t* indices(int copy) const { return indices() + copy * rows_; }
+  const float* weight() const { return weight_.data(); }  // [width]
   RowPlaces places() const {
-    return {.positions = indices(), .slots = indices(), .context = rows_};
+    return {.positions = indices_.data(), .slots = indices_.data(), .context = rows_};
   }
 
  private:
@@ -62,7 +56,7 @@ class Rows {
   int rows_, width_, copies_;
   std::array<DeviceArray<float>, 4> values_;
   DeviceArray<float> weight_;
-  DeviceArray<std::int32_t> indices_;
+  DeviceArray<std::int32_t> indices_;  // 0, 1, ... rows - 1
 };
 
 using Call = std::function<void(const Rows& rows, int copy)>;
@@ -109,44 +103,10 @@ void add_norms(const Registrar& to, int width) {
   }
 }
 
-std::unique_ptr<CudaMatrix> bf16_table(Backend& backend, int width) {
-  const std::vector<std::byte> bytes(2 * std::size_t{kTableRows} * static_cast<std::size_t>(width),
-                                     std::byte{0x3f});
-  const HostMatrix host{WeightType::kBF16, bytes, kTableRows, width};
-  return std::make_unique<CudaMatrix>(backend, std::span(&host, 1), WeightFormat::kStored);
-}
-
-void add_plain(CudaBench& bench, const Registrar& to, const Shape& shape) {
-  const int width = shape.d_model;
-  const auto table = std::make_shared<std::unique_ptr<CudaMatrix>>();  // made when it is needed
-  to.add("embed", "engine", width, width + width / 2,
-         [&bench, table, width](const Rows& rows, int i) {
-           if (!*table) *table = bf16_table(bench.backend, width);
-           embed(**table, rows.indices(i), rows.out(i), nullptr);
-         });
-  to.add("gather_rows", "engine", width, 2 * width, [](const Rows& rows, int i) {
-    gather_rows(rows.a(i), rows.indices(), rows.out(i), nullptr);
-  });
-  to.add("add", "engine", width, 3 * width,
-         [](const Rows& rows, int i) { add(rows.a(i), rows.b(i), nullptr); });
-  to.add("fill", "engine", width, width,
-         [](const Rows& rows, int i) { fill(rows.out(i), 0.5f, nullptr); });
+void add_others(const Registrar& to, const Shape& shape) {
+  const int half = shape.heads.head_dim / 2, kv = shape.kv_width(), width = shape.d_model;
   to.add("silu_mul", "engine", shape.d_ff, 3 * shape.d_ff,
          [](const Rows& rows, int i) { silu_mul(rows.a(i), rows.b(i), rows.out(i), nullptr); });
-}
-
-void add_rope(const Registrar& to, const Shape& shape) {
-  const int half = shape.heads.head_dim / 2, kv = shape.kv_width(), width = shape.d_model;
-  const auto angles = [half](const Rows& rows, int i) { return rows.c(i).columns(0, half); };
-  to.add("rope_angles", "engine", half, 2 * half, [](const Rows& rows, int i) {
-    rope_angles(rows.indices(), rows.weight(), rows.a(i), rows.b(i), nullptr);
-  });
-  to.add("rope", "engine", width, 2 * width + 2 * half, [=](const Rows& rows, int i) {
-    rope(rows.a(i), angles(rows, i), angles(rows, i), nullptr);
-  });
-  to.add("store_kv", "engine", kv, 4 * kv, [](const Rows& rows, int i) {
-    store_kv(rows.a(i), rows.b(i), rows.places(), {rows.c(i).data, rows.out(i).data}, nullptr);
-  });
   // q, k and v of d_model and twice kv_width inputs; the cache lies in c and out.
   to.add("rope_store_kv", "engine", width, 2 * width + 5 * kv + 2 * half,
          [=](const Rows& rows, int i) {
@@ -163,8 +123,7 @@ void add_row_benchmarks(CudaBench& bench) {
   for (const Shape& shape : kShapes) {
     const Registrar to(bench, shape);
     add_norms(to, shape.d_model);
-    add_plain(bench, to, shape);
-    add_rope(to, shape);
+    add_others(to, shape);
   }
 }
 

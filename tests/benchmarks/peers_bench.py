@@ -12,7 +12,6 @@ or measured again, so a run that was interrupted goes on where it stopped. Let n
 --quick is a smoke test of two rounds: its times mean nothing, and stay in build/peers.
 """
 import argparse
-import datetime
 import json
 import mmap
 import os
@@ -20,7 +19,6 @@ import pathlib
 import re
 import shutil
 import statistics
-import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -69,13 +67,17 @@ def is_stale(results):
     return results["sources_sha256"] != sources_sha256()
 
 
-# --- models ---
+# --- models, and the programs that have them ---
 
-class Models:
-    """Files for both engines, written when they are first asked for."""
+def call(command):
+    return run.run(command[0], command[1:])
 
-    def __init__(self, folder, write_model, llama_cpp, threads):
-        self.folder, self.write_model, self.llama_cpp, self.threads = folder, write_model, llama_cpp, threads
+
+class Engines:
+    """The two programs, and files for both, which are written when they are first asked for."""
+
+    def __init__(self, folder, ours, write_model, theirs, threads):
+        self.folder, self.ours, self.write_model, self.theirs, self.threads = folder, ours, write_model, theirs, threads
 
     def checkpoint(self, model, kind):
         base, shape = model
@@ -90,46 +92,27 @@ class Models:
         place = self.checkpoint(model, kind)
         file, quantised = place / "model.gguf", place / "model-q8_0.gguf"
         wanted = quantised if kind == "int8" else file
-        if wanted.is_file():
-            return wanted
-        if not file.is_file():
+        if not file.is_file() and not wanted.is_file():
             say(f"writing {file}")
             gguf_file.write(place, file)
-        if kind == "int8":
+        if not wanted.is_file():
             say(f"writing {quantised}")
             partial = quantised.with_name(quantised.name + ".part")
-            call([self.llama_cpp, "quantize", self.threads, file, partial])
+            call([self.theirs, "quantize", self.threads, file, partial])
             partial.replace(quantised)
         return wanted
 
-
-def call(command):
-    done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
-    if done.returncode != 0:
-        raise SystemExit(f"{command[0]} ended with {done.returncode}: {done.stderr.strip()[-300:]}")
-    return done.stdout
-
-
-class Engines:
-    """How the two programs are started with the models of a shape."""
-
-    def __init__(self, ours, theirs, models, threads):
-        self.ours, self.theirs, self.models, self.threads = ours, theirs, models, threads
-
-    def words(self):
-        return [self.threads, POSITIONS, TOKENS]
-
     def specdec(self, chosen, kind):
+        """How the program is started with some models."""
         weights = "int8" if kind == "int8" else "stored"
-        return [self.ours, *self.words(), weights, *(self.models.checkpoint(model, kind) for model in chosen)]
+        return [self.ours, self.threads, POSITIONS, TOKENS, weights, *(self.checkpoint(model, kind) for model in chosen)]
 
     def llama_cpp(self, chosen, kind, cache="default", way="mapped"):
-        return [self.theirs, *self.words(), cache, way, *(self.models.gguf(model, kind) for model in chosen)]
+        return [self.theirs, self.threads, POSITIONS, TOKENS, cache, way, *(self.gguf(model, kind) for model in chosen)]
 
 
 def golden_texts(ids):
-    lines = (ROOT / "golden/goldens/target/greedy.jsonl").read_text(encoding="utf-8").splitlines()
-    texts = {text["id"]: text for text in map(json.loads, lines)}
+    texts = {text["id"]: text for text in run.goldens(ids)}
     return [texts[name] for name in ids]
 
 
@@ -269,7 +252,7 @@ def measure_starts(engines, model, kind, rules):
     prompt, peaks = golden_texts(TIMED_TEXTS)[0]["prompt_ids"][:START_PROMPT], {}
     commands = {OURS: engines.specdec([model], kind), THEIRS: engines.llama_cpp([model], kind),
                 COPIED: engines.llama_cpp([model], kind, way="copied")}
-    files = {OURS: engines.models.checkpoint(model, kind) / "model.safetensors", THEIRS: engines.models.gguf(model, kind)}
+    files = {OURS: engines.checkpoint(model, kind) / "model.safetensors", THEIRS: engines.gguf(model, kind)}
     work = {name: started(command, prompt, peaks, name) for name, command in commands.items()}
     work[COPY] = plain_copy(files[OURS])
     found = turns.sweep({"start": {name: second_time(function) for name, function in work.items()}}, rules)
@@ -323,7 +306,7 @@ def measured(options):
     theirs = get_llama_cpp.build(folder, options.jobs)
     (options.build / "real").mkdir(exist_ok=True)
     get_model.need_packages(options.build / "real")  # which gguf_file imports
-    engines = Engines(ours, theirs, Models(folder / "models", write_model, theirs, options.threads), options.threads)
+    engines = Engines(folder / "models", ours, write_model, theirs, options.threads)
     rules = turns.Rules(options.rounds, options.spread, not options.quick)
     key = [FORM, sources_sha256(), get_llama_cpp.VERSION, options.threads, rules.rounds, rules.strict]
 
@@ -331,8 +314,7 @@ def measured(options):
         return kept(folder / f"parts/{name}.json", key, make)
     verified = keep("verified", lambda: verify(engines))
     settings = [measure(engines, *setting.split("/"), rules, keep) for setting in options.only]
-    now = datetime.datetime.now(datetime.timezone.utc)
-    return {"date": now.strftime("%Y-%m-%d %H:%M UTC"), "quick": options.quick, "sources_sha256": sources_sha256(),
+    return {"date": bench.now(), "quick": options.quick, "sources_sha256": sources_sha256(),
             "machine": bench.machine(), "build": run.build_of(options.build), "device": f"CPU, {options.threads} threads",
             "llama_cpp": {"package": f"{get_llama_cpp.PACKAGE} {get_llama_cpp.VERSION}", **version_of(call([theirs, "version"]))},
             "prefill": PREFILL, "verified": verified, "settings": settings}

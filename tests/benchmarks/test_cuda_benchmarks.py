@@ -21,7 +21,7 @@ CONTEXT = {"backend": "CUDA, Some GPU", "gpu": "Some GPU", "compute_capability":
            "memory_bytes": "80000000000", "cuda": "13.0", "driver_cuda": "13.1"}
 NAMES = [
     "rms_norm/shape:1b/width:2048/step:1_naive", "rms_norm/shape:1b/width:2048/step:engine",
-    "rope/shape:3b/width:3072/step:engine",
+    "rope_store_kv/shape:3b/width:3072/step:engine",
     *(f"matmul/shape:1b/matrix:{matrix}/step:{step}" for matrix in ("gate_up", "qkv")
       for step in ("engine", "4_rows", "cublas", "2_warp")),
     "attention/shape:3b/context:4096/step:1_naive", "attention/shape:3b/context:4096/step:engine",
@@ -72,7 +72,7 @@ class Tables(unittest.TestCase):
         """(table, part, row) -> the first cells."""
         found = {("norms", 0, 0): ["shape", "kernel", "width", "step", "M = 1", "M = 6", "M = 64"],
                  ("norms", 0, 1): ["1b", "rms_norm", "2048", "1_naive", "10.0 (0.50)", "60.0 (0.50)", "640 (0.50)"],
-                 ("norms", 0, 3): ["3b", "rope", "3072", "engine", "10.0 (0.50)"],
+                 ("norms", 0, 3): ["3b", "rope_store_kv", "3072", "engine", "10.0 (0.50)"],
                  ("products", 0, 4): ["1b", "2_warp", "10.0 (0.50)"],
                  ("products", 1, 0): ["shape", "step", "M = 64"], ("products", 1, 3): ["1b", "cublas", "250.0"],
                  ("products", 2, 2): ["1b", "qkv"], ("products", 3, 1): ["1b", "gate_up", "0.80", "0.80", "0.80"],
