@@ -100,7 +100,7 @@ class AssignmentTest(unittest.TestCase):
         for words, stage in (([], 4), (["STAGE=3"], 3)):
             code, said, asked = make(self.tree, "predict", *words)
             self.assertEqual((code, said, asked.splitlines()[0].split("=")[:2]),
-                             (1, "", ["usage: make predict STAGE", f"{stage} {'ROWS' if stage == 3 else 'FORWARDS'}"]))
+                             (2, "", ["usage: make predict STAGE", f"{stage} {'ROWS' if stage == 3 else 'FORWARDS'}"]))
 
     def test_make_lists_its_targets_with_all_of_their_words(self):
         for tree in (self.tree, ROOT):
@@ -112,7 +112,7 @@ class AssignmentTest(unittest.TestCase):
                 self.assertRegex(said, rf"(?m)^  make {line.split(':')[0]} +{re.escape(line.split('## ')[1])}$")
             self.assertIn(f"[FORMAT={'|'.join(sorted(emitters.FORMATS))}]", said)
 
-    def test_make_leaves_the_last_word_to_the_tool(self):
+    def test_make_adds_one_line_to_the_tools_own(self):
         for tree, words, said in ((self.tree, ["hint", "TASK=4.9"], "hint: there is no task 4.9"),
                                   (self.tree, ["check", "STAGE=9"], "check: STAGE is a number from 0 to 4"),
                                   (self.tree, ["-j2", "-k", "grade", "STAGE=9"], "grade: STAGE is a number from 0 to 4"),
@@ -125,8 +125,10 @@ class AssignmentTest(unittest.TestCase):
                                   (ROOT, ["assignment"], "assignment: STAGE is a number")):
             with self.subTest(words):
                 code, printed, line = make(tree, *words)
-                self.assertEqual((code, printed, line.count("\n")), (1, "", 1), line)
-                self.assertIn(said, line)
+                self.assertEqual((code, printed), (2, ""), line)
+                tools, makes = line.splitlines()
+                self.assertIn(said, tools)
+                self.assertRegex(makes, r"^make: \*\*\* .* Error \d$")
 
     def test_make_succeeds_where_the_tool_does(self):
         code, said, wrong = make(self.tree, "hint", "TASK=4.4")
