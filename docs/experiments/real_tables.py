@@ -2,9 +2,9 @@
 docs/overview.md."""
 import statistics
 
-from table_text import machine, markdown, number, prose, smoke, speedup_by_time
+from table_text import Tables, machine, number, prose, smoke, speedup_by_time
 
-TABLES = {}
+TABLES = Tables("real-")
 NOTHING = "Not measured yet: `make bench-real` does it on a quiet machine.\n"
 NAMES = {"lookup": "lookup", "ngram": "n-grams", "lookup, ngram": "lookup, else n-grams", "tree of 1": "lookup, stage 8",
          "tree of 2": "a tree of 2 lookups", "tree of 4": "a tree of 4 lookups"}
@@ -15,8 +15,10 @@ MODEL = "SmolLM2-135M"
 def table(part):
     """Of a part of real.json; without it there is one line."""
     def register(make):
-        name = "real-" + make.__name__.replace("_", "-")
-        TABLES[name] = lambda data: make(data[part]) if data and part in data else NOTHING
+        def made(data):
+            return make(data[part]) if data and part in data else NOTHING
+        made.__name__ = make.__name__
+        TABLES(made)
         return make
     return register
 
@@ -53,8 +55,8 @@ def by_kind(part, T, prompts):
              tokens_per_pass(chosen(tree))]
             for name, chosen in [(kind, lambda found, kind=kind: {kind: found[kind]} if found else {}) for kind in every] +
             [("all", lambda found: found)]]
-    return markdown(["prompts", *(head for drafter, _ in columns for head in (f"{NAMES[drafter]}: alpha", "tokens per pass")),
-                     f"{NAMES['tree of 2']}: tokens per pass"], rows)
+    heads = ["prompts", *(f"{NAMES[drafter]}: alpha|tokens per pass" for drafter in CHAINS), f"{NAMES['tree of 2']}: tokens per pass"]
+    return "|".join(heads), rows
 
 
 @table("counts")
@@ -78,7 +80,7 @@ def lengths(part):
         return tokens_per_pass(counted(part, drafter, same, T, fewest(part)))
     rows = [[NAMES[drafter], str(T), *(cell(drafter, T, length) for length in chosen)]
             for T in (0, 1) for drafter in NAMES if drafter != "tree of 1"]
-    return markdown(["what drafts", "T", *chosen], rows)
+    return "|".join(["what drafts", "T", *chosen]), rows
 
 
 # --- the clock ---
@@ -116,8 +118,8 @@ def clock(part):
         of_ways = [[entry for entry in entries if entry["text"] in chosen] for entries in found.values()]
         return [name, number(rate(plain, "plain_tokens_per_second"), 0), *(
             f"{number(total(entries, 'gain'))} ({number(total(entries, 'predicted_accounting'))})" for entries in of_ways)]
-    return markdown(["prompts", "tokens/s, plain", *map(name_of, found)],
-                    [*(row(kind, [kind]) for kind in kinds), row("all", kinds)])
+    heads = ["prompts", "tokens/s, plain", *map(name_of, found)]
+    return "|".join(heads), [*(row(kind, [kind]) for kind in kinds), row("all", kinds)]
 
 
 @table("clock")
