@@ -36,7 +36,7 @@ import programs  # noqa: E402
 import rounds  # noqa: E402
 import run  # noqa: E402
 import turns  # noqa: E402
-from programs import begun_later  # noqa: E402
+from programs import STAGES, begun_later  # noqa: E402
 from student import tool  # noqa: E402
 
 SOURCES = ["kernels/**/*", "common/**/*", "stages/**/*", "tests/benchmarks/**/*",
@@ -55,6 +55,16 @@ PARTS = [*KERNELS, *DECODING]
 # Each is one sweep: what a table compares takes turns within a round.
 SWEEPS = (("kernels_benchmark", "forward_benchmark"), ("ladder_benchmark",), *((part,) for part in DECODING))
 TOKENS = {"stages": (8, 128), "speculation": (24, 128), "batch": (12, 64)}  # of a text, in a selection and in full
+ALL_K, SOME_K = (1, 2, 3, 4, 5, 6, 8, "auto"), (1, 3, 5)
+# In a selection and in full: a target, a draft, temperatures and K; a target, a draft, and asked probabilities.
+SWEPT = ([("134m", "14m", (0,), (*SOME_K, "auto")), ("134m", "embedded", (0,), (3,)), ("134m", "lookup", (0,), (3,)),
+          ("embedded", "embedded", (0,), SOME_K)],
+         [("134m", "14m", (0, 0.5, 1), ALL_K), ("134m", "embedded", (0, 1), ALL_K), ("134m", "14m_int8", (0,), SOME_K),
+          ("134m", "self_int8", (0,), SOME_K), ("134m", "bigram", (0, 1), SOME_K), ("134m", "lookup", (0, 1), SOME_K),
+          ("134m", "self", (0,), SOME_K), ("embedded", "embedded", (0, 1), ALL_K), ("embedded", "bigram", (0,), SOME_K),
+          ("embedded", "lookup", (0,), SOME_K)])
+ASKED = ([("134m", "14m", (0.8,))],
+         [(*pair, (0, 0.2, 0.4, 0.6, 0.8, 1)) for pair in (("134m", "14m"), ("embedded", "embedded"))])
 BANDWIDTH = "bandwidth"
 
 
@@ -148,35 +158,29 @@ class KernelSweep:
 def speculation_settings(full, profiles):
     """Of targets, drafts, temperatures and K; and drafts that are right as often as is asked. profiles: a folder, where
     the costs by which K adapts are kept during a run."""
-    all_K, some_K = (1, 2, 3, 4, 5, 6, 8, "auto"), (1, 3, 5)
-    swept = [("134m", "14m", (0, 0.5, 1), all_K), ("134m", "embedded", (0, 1), all_K), ("134m", "14m_int8", (0,), some_K),
-             ("134m", "self_int8", (0,), some_K), ("134m", "bigram", (0, 1), some_K), ("134m", "lookup", (0, 1), some_K),
-             ("134m", "self", (0,), some_K), ("embedded", "embedded", (0, 1), all_K), ("embedded", "bigram", (0,), some_K),
-             ("embedded", "lookup", (0,), some_K)] if full else [
-             ("134m", "14m", (0,), (*some_K, "auto")), ("134m", "embedded", (0,), (3,)), ("134m", "lookup", (0,), (3,)),
-             ("embedded", "embedded", (0,), some_K)]
-    synthetic = [(target, draft, asked) for target, draft in (("134m", "14m"), ("embedded", "embedded"))
-                 for asked in (0, 0.2, 0.4, 0.6, 0.8, 1)] if full else [("134m", "14m", 0.8)]
-    texts, settings = programs.TEXTS if full else programs.FEW_TEXTS, []
+    settings = []
 
-    def add(benchmark, target, draft, K, texts, T=0, asked=None):
+    def add(target, draft, T, K, asked=None):
         words = [*programs.in_shape("target", target), *programs.draft_words(draft), "--spec-length", K]
-        if K == "auto":
-            words += ["--cost-profile", profiles / f"{target}-{draft}.json"]
-        program = programs.STAGES[7 if K == "auto" else 5 if T else 4] if asked is None else programs.SYNTHETIC
-        sampling = ["--temperature", T] if T else []
-        plain = programs.STAGES[5 if T else 4], (*programs.in_shape("target", target), "--no-speculation", *map(str, sampling))
-        first = [] if asked is None else [asked]
-        settings.append(programs.Setting(
-            {"benchmark": benchmark, "target": target, "draft": draft, "T": T, "K": K,
-             **({} if asked is None else {"asked": asked})}, (program, tuple(map(str, [*first, *words, *sampling]))), plain, texts))
-    for target, draft, temperatures, lengths in swept:
+        words += ["--cost-profile", profiles / f"{target}-{draft}.json"] if K == "auto" else []
+        words += ["--temperature", T] if T else []
+        plain = [*programs.in_shape("target", target), "--no-speculation", *(["--temperature", T] if T else [])]
+        fields = {"target": target, "draft": draft, "T": T, "K": K}
+        if asked is None:
+            fields, program, texts = {"benchmark": "speculation", **fields}, STAGES[7 if K == "auto" else 5 if T else 4], programs.TEXTS
+        else:
+            fields, program, texts = {"benchmark": "synthetic", **fields, "asked": asked}, programs.SYNTHETIC, ("stories-0",)
+            words = [asked, *words]
+        settings.append(programs.Setting(fields, (program, tuple(map(str, words))),
+                                         (STAGES[5 if T else 4], tuple(map(str, plain))), texts))
+    for target, draft, temperatures, lengths in SWEPT[full]:
         for T in temperatures:
             for K in lengths:
-                add("speculation", target, draft, K, texts, T)
-    for target, draft, asked in synthetic:
-        for K in some_K:
-            add("synthetic", target, draft, K, ("stories-0",), asked=asked)
+                add(target, draft, T, K)
+    for target, draft, probabilities in ASKED[full]:
+        for asked in probabilities:
+            for K in SOME_K:
+                add(target, draft, 0, K, asked)
     return settings
 
 
