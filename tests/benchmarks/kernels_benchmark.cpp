@@ -169,22 +169,22 @@ void add_all(KernelProgram& program, Cases& cases) {
   std::vector<std::int64_t> up_to_16(16);
   std::iota(up_to_16.begin(), up_to_16.end(), 1);
   const auto add_product = [&](const std::string& name, const std::vector<std::int64_t>& rows,
-                               const MatrixType& type) {
+                               const MatrixType* type) {
     program.add(
-        name, rows, [&](int m) { return cases.matrices(type).work(m); },
-        [&](int m) { cases.matrices(type).multiply(m); });
+        name, rows, [&cases, type](int m) { return cases.matrices(*type).work(m); },
+        [&cases, type](int m) { cases.matrices(*type).multiply(m); });
   };
   for (const MatrixType& type : kTypes) {
-    add_product(std::string("matmul/") + type.name, up_to_16, type);
+    add_product(std::string("matmul/") + type.name, up_to_16, &type);
   }
   program.add(
       "matmul/ideal", up_to_16,
-      [&](int m) {
+      [&cases](int m) {
         const double bytes = 2.0 * cases.ideal().weights();
         return Work{.bytes = bytes, .flops = bytes * m};
       },
-      [&](int m) { cases.ideal().multiply(m); });
-  add_product("prefill/bf16", {64, 512}, kTypes[0]);
+      [&cases](int m) { cases.ideal().multiply(m); });
+  add_product("prefill/bf16", {64, 512}, kTypes);
   const std::pair<std::string, HeadShape> heads_of_models[] = {
       {"1b", {32, 8, 64}}, {"3b", {24, 8, 128}}, {"134m", {6, 2, 128}}};
   for (const auto& [model, heads] : heads_of_models) {
