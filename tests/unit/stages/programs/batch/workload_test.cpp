@@ -67,7 +67,7 @@ std::uint64_t fingerprint(const std::vector<QueuedRequest>& requests) {
 TEST(WorkloadTest, TheSameEverywhere) {
   const std::string spec = "poisson:rate=20,n=32,sampled=0.5";
   EXPECT_EQ(fingerprint(make(spec)), fingerprint(make(spec)));
-  EXPECT_EQ(fingerprint(make(spec)), 8590733806547220677u);
+  EXPECT_EQ(fingerprint(make(spec)), 5101039961827817314u);
   EXPECT_NE(fingerprint(make(spec)), fingerprint(make(spec + ",seed=2")));
   EXPECT_EQ(fingerprint(make(spec)), fingerprint(make(spec + ",seed=1")));
 }
