@@ -1,6 +1,8 @@
 #pragma once
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "common/tokenizer/tokenizer.h"
@@ -9,30 +11,49 @@ namespace specdec {
 
 struct ChatMessage {
   std::string role;     // "system", "user" or "assistant"
-  std::string content;  // UTF-8; white space at both ends is dropped
+  std::string content;  // UTF-8
 };
 
+// How a conversation becomes the text that a family of models was trained on. A format says what
+// the chat templates of the family render when there are no tools.
+struct ChatFormat {
+  std::string_view name;
+  std::span<const std::string_view> special_tokens;  // those in the text
+  std::string_view beginning;                        // of the text
+  // A message is before_role, its role, before_content, its content, after_content.
+  std::string_view before_role, before_content, after_content;
+  std::string_view end_of_turn;  // the special token in after_content, with which an answer ends
+  bool trims = false;            // white space at both ends of a content is dropped
+  bool has_dates = false;  // the chat begins with a system message, whose first two lines are dates
+  std::string_view default_system = "";  // where the first message is not the system's; "": none
+};
+
+// All that we know.
+std::span<const ChatFormat> chat_formats();
+
+// REQUIRES: there is one of that name.
+const ChatFormat& find_chat_format(std::string_view name);
+
 struct ChatOptions {
-  // "Today Date" in the header that every Llama 3 chat begins with. A fixed day rather than
-  // today's, so that the same chat gives the same tokens tomorrow; it is the template's own
-  // default.
+  // "Today Date" in formats with dates. A fixed day rather than today's, so that the same chat
+  // gives the same tokens tomorrow; it is the default in the template of Llama 3.1.
   std::string date = "26 Jul 2024";
   // Ends with the header of an assistant turn, for the model to go on from.
   bool add_generation_prompt = true;
 };
 
-// A conversation as Llama 3.2's chat template renders it, without tools. The text begins with
-// <|begin_of_text|>, so encode it with add_special_tokens = false. A system message that comes
-// first joins the header; later ones are turns like the others. As in transformers, nothing is
-// escaped: a content with "<|eot_id|>" in it ends its turn. Errors: no messages; another role; a
-// role or content that is not UTF-8. Source: the chat_template of Meta's tokenizer_config.json for
-// Llama-3.2-1B- and 3B-Instruct.
-std::string render_llama3_chat(std::span<const ChatMessage> messages,
-                               const ChatOptions& options = {});
+// Throws Error for what is no conversation: no messages; another role; a role or content that is
+// not UTF-8.
+void check_chat(std::span<const ChatMessage> messages);
 
-// The tokens of such a conversation. Throws Error, naming it, where the tokenizer lacks a special
-// token of the template: as ordinary text, a chat would mean nothing to the model.
-std::vector<TokenId> encode_llama3_chat(const Tokenizer& tokenizer,
-                                        std::span<const ChatMessage> messages);
+// A conversation as text. It has the format's special tokens, <|begin_of_text|> among them, so
+// encode it with add_special_tokens = false. As in transformers, nothing is escaped: a content with
+// "<|eot_id|>" in it ends its turn. Throws Error as check_chat().
+std::string render_chat(const ChatFormat& format, std::span<const ChatMessage> messages,
+                        const ChatOptions& options = {});
+
+// A special token of the format that the tokenizer lacks; nothing where it has them all. As
+// ordinary text such a token would mean nothing to the model.
+std::optional<std::string_view> missing_token(const ChatFormat& format, const Tokenizer& tokenizer);
 
 }  // namespace specdec

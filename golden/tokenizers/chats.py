@@ -41,3 +41,23 @@ def conversations():
     yield [answer], "26 Jul 2024", True
     yield [message("ipython", "4")], "26 Jul 2024", True
     yield [user, user], "", True
+
+
+DATE = "26 Jul 2024"
+
+
+def format_conversations():
+    """What every template of chat_formats.jsonl renders."""
+    system = message("system", "  You are a careful assistant.\n")
+    user, answer = message("user", " Say one word.\n"), message("assistant", "\u3000Word.\n\n")
+    yield [message("user", "Hi")]
+    yield [user]
+    yield [message("user", "")]
+    yield [system, user]
+    yield [message("system", ""), user]
+    yield [system]
+    yield [user, answer, message("user", "Another? <|eot_id|><|im_end|>")]
+    yield [system, user, answer, user, answer]
+    yield [answer]
+    yield [user, system, user]
+    yield [system, system]

@@ -8,6 +8,7 @@
 #include "stages/programs/adaptive/drafters.h"
 #include "stages/programs/batch/arrivals.h"
 #include "stages/programs/batch/batch_report.h"
+#include "stages/programs/run/draft_length.h"
 #include "stages/programs/run/stage_main.h"
 #include "stages/programs/sampling/speculation_options.h"
 

@@ -38,6 +38,26 @@ class InspectTest(ProgramTest):
         self.assertEqual(ids.count(3840), 1, "one <|begin_of_text|>")
         self.assertEqual(ids.count(3846), 3, "three <|start_header_id|>: system, user, assistant")
 
+    def test_says_how_chats_are_written(self):
+        self.assertIn("  chats       as Llama 3.1, by the template in tokenizer_config.json\n", run()[1])
+        self.assertEqual(json.loads(run("--output", "json")[1])["model"]["chat_format"], "Llama 3.1")
+        folder = pathlib.Path(tempfile.mkdtemp())
+        self.addCleanup(shutil.rmtree, folder)
+        shutil.copytree(TARGET, folder, dirs_exist_ok=True)
+        (folder / "tokenizer_config.json").unlink()
+        self.assertIn("  chats       as Llama 3.1, by the special tokens; there is no chat template\n",
+                      run("--target", folder)[1])
+        (folder / "chat_template.jinja").write_text("{{ messages }}")
+        self.assertIn(f'  chats       none: {folder}/chat_template.jinja: the chat template "{{{{ messages }}}}" of 14 '
+                      "bytes is unknown", run("--target", folder)[1])
+        self.assertNotIn("chat_format", json.loads(run("--target", folder, "--output", "json")[1])["model"])
+
+    def test_a_chat_may_have_several_turns(self):
+        folder = pathlib.Path(tempfile.mkdtemp())
+        self.addCleanup(shutil.rmtree, folder)
+        (folder / "chat.json").write_text('[{"role": "system", "content": "S"}, {"role": "user", "content": "Hi"}]')
+        self.assertEqual(run("--ids", "--chat-file", folder / "chat.json"), run("--ids", "--chat", "Hi", "--system", "S"))
+
     def test_lists_tensors(self):
         _, text, _ = run("--tensors")
         self.assertIn("[4096, 192]       model.embed_tokens.weight", text)
@@ -55,6 +75,7 @@ class BadInputTest(ProgramTest):
         self.expect_error("--output", "--output", "xml")
         self.expect_error("--target", "--target")
         self.expect_error("--prompt", "--prompt", "a", "--chat", "b")
+        self.expect_error("--chat-file", "--chat-file", "a", "--chat", "b")
         self.expect_error("--system", "--system", "a")
 
     def test_wrong_files(self):

@@ -23,6 +23,16 @@ def run_json(stage, *arguments):
     return run_program_json(PROGRAMS / stage, *arguments)
 
 
+def temporary_folder(test):
+    folder = pathlib.Path(tempfile.mkdtemp())
+    test.addCleanup(shutil.rmtree, folder)
+    return folder
+
+
+def copy_of_the_target(test):
+    return shutil.copytree(GOLDEN / "models" / "target", temporary_folder(test), dirs_exist_ok=True)
+
+
 class StagesTest(ProgramTest):
     def test_all_stages_write_the_same(self):
         results = [run_json(stage, "--max-new-tokens", "24") for stage in ALL]
@@ -73,6 +83,18 @@ class StagesTest(ProgramTest):
             self.assertEqual(result["finish_reason"], "stop")
             self.assertIn(result["tokens"][-1], result["model"]["eos_ids"])
             self.assertNotIn("<|", result["text"])
+
+    def test_chats_of_several_turns(self):
+        path = temporary_folder(self) / "chat.json"
+        path.write_text(json.dumps([{"role": "system", "content": "S"}, {"role": "user", "content": "Hi"}]))
+        for stage in ALL:
+            texts = {run(stage, *chat, "--max-new-tokens", "8", "--quiet")[1]
+                     for chat in (["--chat-file", path], ["--chat", "Hi", "--system", "S"])}
+            self.assertEqual(len(texts), 1)
+        turns = [("user", "What is 12 + 30?"), ("assistant", "42"), ("user", "And 5 more?")]
+        path.write_text(json.dumps([{"role": role, "content": content} for role, content in turns]))
+        counts = {run_json(stage, "--chat-file", path, "--max-new-tokens", "8")["prompt_tokens"] for stage in ALL}
+        self.assertEqual(counts, {58})
 
     def test_a_prompt_of_one_token(self):
         results = [run_json(stage, "--prompt-ids", "3840", "--max-new-tokens", "5") for stage in ALL]
@@ -220,16 +242,41 @@ class BadInputTest(ProgramTest):
             self.expect_error("no tokenizer.json", stage, "--target", GOLDEN / "checkpoints" / "untied", "--prompt", "a")
 
     def test_a_chat_needs_the_tokens_of_chats(self):
-        folder = pathlib.Path(tempfile.mkdtemp())
-        self.addCleanup(shutil.rmtree, folder)
-        shutil.copytree(GOLDEN / "models" / "target", folder, dirs_exist_ok=True)
-        texts = {name: (folder / name).read_text() for name in ("tokenizer.json", "tokenizer_config.json")}
+        folder = copy_of_the_target(self)
+        template = json.loads((folder / "tokenizer_config.json").read_text())["chat_template"]
+        (folder / "tokenizer_config.json").write_text(json.dumps({"chat_template": template}))
+        (folder / "special_tokens_map.json").unlink()
+        text = (folder / "tokenizer.json").read_text()
         for token in ("<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>", "<|begin_of_text|>"):
-            for name, text in texts.items():
-                (folder / name).write_text(text.replace(token, "<|other|>"))
+            (folder / "tokenizer.json").write_text(text.replace(token, "<|other|>"))
             for stage in STAGES:
-                self.expect_error(f"--chat needs Llama 3's special tokens, and the tokenizer has no {token}", stage,
-                                  "--target", folder, "--chat", "Hello")
+                self.expect_error(f"--chat: the chat format is Llama 3.1's, and the tokenizer has no special token {token}; "
+                                  "render the chat", stage, "--target", folder, "--chat", "Hello")
+
+    def test_a_chat_needs_a_template_that_is_known(self):
+        target = copy_of_the_target(self)
+        path = target / "tokenizer_config.json"
+        config = json.loads(path.read_text())
+        for template in ("{{ messages[0]['content'] }}", config["chat_template"].replace("Today", "This")):
+            path.write_text(json.dumps({**config, "chat_template": template}))
+            for stage in ALL:
+                self.expect_error(f"{path}: the chat template \"", stage, "--target", target, "--chat", "Hello")
+            code, _, errors = run(STAGES[1], "--target", target, "--prompt", "One", "--max-new-tokens", "1", "--quiet")
+            self.assertEqual((code, errors), (0, ""), "a text needs no template")
+
+    def test_chat_files(self):
+        path = temporary_folder(self) / "chat.json"
+        for text, words in (("[]", f"{path}: a chat needs at least one message"), ("{}", f"{path}: a chat is a list"),
+                            ('[{"role": "user"}]', f"{path}: message[0]: the field content is missing"),
+                            ('[{"role": "tool", "content": "4"}]', f"{path}: message 0 has the role \"tool\"")):
+            path.write_text(text)
+            for stage in ALL:
+                self.expect_error(words, stage, "--chat-file", path)
+        for stage in ALL:
+            self.expect_error("/nowhere.json", stage, "--chat-file", "/nowhere.json")
+            for other in ("--prompt", "--prompt-ids", "--chat"):
+                self.expect_error("--chat-file", stage, "--chat-file", path, other, "1")
+            self.expect_error("--system", stage, "--chat-file", path, "--system", "S")
 
     def test_lengths(self):
         for stage in ALL:

@@ -9,6 +9,7 @@
 #include "common/base/json_value.h"
 #include "common/base/mapped_file.h"
 #include "common/tokenizer/chat.h"
+#include "common/tokenizer/chat_template.h"
 #include "common/tokenizer/tokenizer.h"
 #include "tests/golden/crc32.h"
 #include "tests/test_support.h"
@@ -237,14 +238,39 @@ TEST(ChatGoldenTest, RendersLikeTheTemplate) {
       messages.push_back({message["role"], message["content"]});
     }
     const ChatOptions options{chat["date"], chat["add_generation_prompt"]};
+    const ChatFormat& format = find_chat_format("Llama 3.1");
     if (messages.front().role == "ipython") {  // tools are not supported
-      EXPECT_ERROR(render_llama3_chat(messages, options), "message 0 has the role \"ipython\"");
+      EXPECT_ERROR(render_chat(format, messages, options), "message 0 has the role \"ipython\"");
       continue;
     }
-    const std::string text = render_llama3_chat(messages, options);
+    const std::string text = render_chat(format, messages, options);
     ASSERT_EQ(text, chat["text"].get<std::string>());
     ASSERT_EQ(tokenizer.encode(text, /*add_special_tokens=*/false),
               chat["ids_embedded"].get<Ids>());
+  }
+}
+
+// Every template that we know has golden chats, and the format that we take for it renders them.
+TEST(ChatGoldenTest, FormatsRenderLikeTheTemplatesThatWeKnow) {
+  const auto templates = read_lines(kTokenizers / "chat_formats.jsonl");
+  ASSERT_EQ(templates.size(), known_templates().size());
+  for (const KnownTemplate& known : known_templates()) {
+    const std::string hash = fmt::format("{:016x}", known.hash);
+    const auto golden = std::ranges::find_if(
+        templates, [&](const Json& line) { return line["fnv1a"].get<std::string>() == hash; });
+    ASSERT_NE(golden, templates.end()) << hash;
+    EXPECT_EQ((*golden)["length"], known.length);
+    EXPECT_EQ((*golden)["format"].get<std::string>(), known.format);
+    ASSERT_GE((*golden)["chats"].size(), 10u);
+    for (const Json& chat : (*golden)["chats"]) {
+      std::vector<ChatMessage> messages;
+      for (const Json& message : chat["messages"]) {
+        messages.push_back({message["role"], message["content"]});
+      }
+      ASSERT_EQ(render_chat(find_chat_format(known.format), messages),
+                chat["text"].get<std::string>())
+          << (*golden)["template"];
+    }
   }
 }
 

@@ -13,6 +13,7 @@
 #include "stages/07_adaptive_drafting/schedule_spec_length.h"
 #include "stages/programs/adaptive/all_places.h"
 #include "stages/programs/adaptive/measure_costs.h"
+#include "stages/programs/run/draft_length.h"
 
 namespace specdec {
 namespace {

@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdint>
 #include <optional>
 
 #include <fmt/format.h>
 
 #include "common/base/check.h"
 #include "common/base/error.h"
+#include "common/base/fnv1a.h"
 #include "common/base/json.h"
 #include "common/base/mapped_file.h"
 #include "common/base/message.h"
@@ -27,13 +27,6 @@ double seconds(const Json& value, const std::string& what, double least) {
     fail("{} is {}; it must be a number of seconds", what, excerpt(value));
   }
   return number;
-}
-
-// FNV-1a: the same on every machine.
-std::uint64_t hash(std::string_view text) {
-  std::uint64_t value = 14695981039346656037u;
-  for (const unsigned char c : text) value = (value ^ c) * 1099511628211u;
-  return value;
 }
 
 void write(const std::filesystem::path& path, const CostProfile& profile) {
@@ -106,7 +99,7 @@ CostProfile parse_profile(std::string_view text, const std::string& name) {
 ProfileFile profile_file(const std::string& cost_profile, const Json& key) {
   if (!cost_profile.empty()) return {cost_profile, true};
   const auto programs = std::filesystem::read_symlink("/proc/self/exe").parent_path();
-  return {programs.parent_path() / "profiles" / fmt::format("{:016x}.json", hash(key.dump()))};
+  return {programs.parent_path() / "profiles" / fmt::format("{:016x}.json", fnv1a(key.dump()))};
 }
 
 namespace {

@@ -15,7 +15,7 @@ namespace {
 
 std::vector<QueuedRequest> read_queue(const RunOptions& options, const ModelFiles& target) {
   if (!options.requests.empty()) return read_requests(options.requests, options);
-  const bool has_prompt = options.has_prompt || options.has_chat || !options.prompt_ids.empty();
+  const bool has_prompt = options.has_prompt || options.is_chat() || !options.prompt_ids.empty();
   if (has_prompt) return {{.id = "0", .options = options, .arrival = 0, .where = "the prompt"}};
   return make_workload(options.workload.empty() ? kDefaultWorkload : options.workload, options,
                        target);

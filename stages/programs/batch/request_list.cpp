@@ -16,6 +16,8 @@
 #include "common/base/utf8.h"
 #include "common/tokenizer/chat.h"
 #include "stages/programs/batch/request_fields.h"
+#include "stages/programs/run/chat_messages.h"
+#include "stages/programs/run/draft_length.h"
 #include "stages/programs/sampling/speculation_options.h"
 #include "stages/programs/speculation/draft_setup.h"
 
@@ -52,20 +54,11 @@ void read_arrival(Line line, Key key, QueuedRequest& request) {
   }
 }
 
-ChatMessage read_message(const JsonObject& message) {
-  const auto role = message.string("role"), content = message.string("content");
-  if (!role) message.fail_missing("role");
-  if (!content) message.fail_missing("content");
-  return {*role, *content};
-}
-
 // A chat is a text, as on the command line, or a list of messages.
-void read_messages(Line line, Key key, RunOptions& options) {
+void read_chat_list(Line line, Key key, RunOptions& options) {
   options.has_chat = true;
-  for (const Json& message : some_list(line, key, "a text or a list of messages")) {
-    const auto name = fmt::format("{}: {}[{}]", line.name(), key, options.messages.size());
-    options.messages.push_back(read_message(JsonObject(message, name)));
-  }
+  options.messages = read_messages(some_list(line, key, "a text or a list of messages"),
+                                   fmt::format("{}: {}", line.name(), key));
   if (line.has("system")) {
     fail("{}: system goes with a chat that is a text; in a list it is the first message",
          line.name());
@@ -111,7 +104,7 @@ class OptionFields {
       if (!line_.has(needed)) fail("{}: {} goes with {}", line_.name(), key, needed);
     }
     if (key == "chat" && !line_.find(key)->is_string()) {
-      read_messages(line_, key, options_);
+      read_chat_list(line_, key, options_);
     } else {
       read_option_field(option, stage_, line_);
     }
@@ -161,7 +154,7 @@ void check_options(Line line, const RunOptions& options) {
   try {
     check_speculation_options(speculation_options(options));
     check_draft_length(options);
-    if (!options.messages.empty()) static_cast<void>(render_llama3_chat(options.messages));
+    if (!options.messages.empty()) check_chat(options.messages);
   } catch (const Error& error) {
     fail("{}: {}", line.name(), with_field_names(error.what()));
   }

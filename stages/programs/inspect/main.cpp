@@ -19,6 +19,7 @@
 #include "common/embedded_models.h"
 #include "common/tokenizer/chat.h"
 #include "common/tokenizer/tokenizer.h"
+#include "stages/programs/run/chat_messages.h"
 #include "stages/programs/run/command_line.h"
 #include "stages/programs/run/request.h"
 #include "stages/programs/show/report.h"
@@ -31,9 +32,15 @@ struct Options {
   std::string prompt = "Zoë bought 12 pears — and 3 lemons 🍋.";
   std::string chat;
   std::string system;
+  std::string chat_file;
   bool tensors = false;
   bool ids = false;
   OutputFormat output = OutputFormat::kText;
+
+  bool is_chat() const { return !chat.empty() || !chat_file.empty(); }
+  std::vector<ChatMessage> messages() const {
+    return chat_file.empty() ? one_question(chat, system) : read_chat_file(chat_file);
+  }
 };
 
 CommandLine command_line(Options& options) {
@@ -48,6 +55,10 @@ CommandLine command_line(Options& options) {
            &options.chat,
            {.excludes = {"--prompt"}}},
           {"--system TEXT", "the chat's system message", &options.system, {.needs = {"--chat"}}},
+          {"--chat-file FILE",
+           "the same, as a chat of several turns: a JSON list of messages with role and content",
+           &options.chat_file,
+           {.excludes = {"--prompt", "--chat"}}},
           {"--tensors", "list every tensor with its type and shape", &options.tensors},
           {"--ids", "print the token ids of the text alone", &options.ids},
           {"--output FORMAT", "text or json", one_of(&options.output)},
@@ -61,18 +72,16 @@ struct Encoded {
   bool decodes_back = false;
 };
 
-Encoded encode_prompt(const Tokenizer& tokenizer, const Options& options) {
+Encoded encode_prompt(const ModelFiles& model, const Options& options) {
+  const Tokenizer& tokenizer = *model.tokenizer;
   Encoded result;
-  if (options.chat.empty()) {
+  if (!options.is_chat()) {
     result.text = options.prompt;
     result.ids = tokenizer.encode(result.text);
     result.decodes_back = tokenizer.decode(result.ids) == result.text;
   } else {
-    std::vector<ChatMessage> messages;
-    if (!options.system.empty()) messages.push_back({"system", options.system});
-    messages.push_back({"user", options.chat});
-    result.text = render_llama3_chat(messages);
-    result.ids = encode_llama3_chat(tokenizer, messages);
+    result.text = render_chat(chat_format(model), options.messages());
+    result.ids = tokenizer.encode(result.text, false);
     result.decodes_back = tokenizer.decode(result.ids, false) == result.text;
   }
   return result;
@@ -131,8 +140,9 @@ std::string describe_rope(const LlamaConfig& config) {
                      config.rope_scaling->original_max_seq_len);
 }
 
-// tokenizer: nullptr where the checkpoint has none.
-void print_checkpoint(const Checkpoint& checkpoint, const Tokenizer* tokenizer) {
+void print_checkpoint(const ModelFiles& model) {
+  const Checkpoint& checkpoint = model.checkpoint;
+  const Tokenizer* tokenizer = model.tokenizer_or_null();
   const LlamaConfig& config = checkpoint.config();
   const Totals totals = count_weights(checkpoint);
   const auto row = [](const char* name, const std::string& value) {
@@ -166,6 +176,10 @@ void print_checkpoint(const Checkpoint& checkpoint, const Tokenizer* tokenizer) 
     }
   }
   row("ends with", ends.empty() ? "no token" : fmt::format("{}", fmt::join(ends, ", ")));
+  if (tokenizer == nullptr) return;
+  const ChatChoice& chat = model.chat;
+  row("chats", chat.format == nullptr ? "none: " + chat.why
+                                      : fmt::format("as {}, {}", chat.format->name, chat.why));
 }
 
 void print_tensors(const Checkpoint& checkpoint) {
@@ -214,11 +228,13 @@ void print_tokens(const Tokenizer& tokenizer, const Encoded& encoded) {
   fmt::print("\n  {}\n", fmt::join(encoded.ids, " "));
 }
 
-Json to_json(const Checkpoint& checkpoint, const std::optional<Encoded>& encoded) {
+Json to_json(const ModelFiles& files, const std::optional<Encoded>& encoded) {
+  const Checkpoint& checkpoint = files.checkpoint;
   const Totals totals = count_weights(checkpoint);
   Json model = to_json(checkpoint.config(), checkpoint.directory().string());
   model["parameters"] = totals.parameters;
   model["weight_bytes"] = totals.bytes;
+  if (files.chat.format != nullptr) model["chat_format"] = files.chat.format->name;
   Json json = {{"model", model}};
   if (encoded) {
     json["text"] = encoded->text;
@@ -230,20 +246,19 @@ Json to_json(const Checkpoint& checkpoint, const std::optional<Encoded>& encoded
 
 int inspect(const Options& options) {
   const ModelFiles model = open_model(options.target);
-  const Checkpoint& checkpoint = model.checkpoint;
-  const bool has_text = options.prompt != Options().prompt || !options.chat.empty() || options.ids;
+  const bool has_text = options.prompt != Options().prompt || options.is_chat() || options.ids;
   if (!model.tokenizer && has_text) {
     fail("{}: no tokenizer.json, so no text can be cut into tokens", options.target);
   }
   std::optional<Encoded> encoded;
-  if (model.tokenizer) encoded = encode_prompt(*model.tokenizer, options);
+  if (model.tokenizer) encoded = encode_prompt(model, options);
   if (options.output == OutputFormat::kJson) {
-    fmt::print("{}\n", to_json(checkpoint, encoded).dump());
+    fmt::print("{}\n", to_json(model, encoded).dump());
   } else if (options.ids) {
     fmt::print("{}\n", fmt::join(encoded->ids, ","));
   } else {
-    print_checkpoint(checkpoint, model.tokenizer_or_null());
-    if (options.tensors) print_tensors(checkpoint);
+    print_checkpoint(model);
+    if (options.tensors) print_tensors(model.checkpoint);
     if (encoded) print_tokens(*model.tokenizer, *encoded);
   }
   return kGood;

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include "common/base/error.h"
 #include "common/inflation/inflated_config.h"
 #include "common/sampling/sampling_ranges.h"
 
@@ -72,6 +71,10 @@ Options prompt_options(RunOptions& o, int stage) {
        "the chat's system message",
        &o.system,
        {.per_request = true, .needs = {"--chat"}}},
+      {"--chat-file FILE",
+       "a chat of several turns to answer: a JSON list of messages with role and content",
+       &o.chat_file,
+       {.excludes = {"--prompt", "--prompt-ids", "--chat"}}},
   };
 }
 
@@ -296,12 +299,12 @@ Options batch_options(RunOptions& o, int stage) {
        &o.requests,
        {.stages = stages,
         .otherwise = batches_by_default(stage) ? "a workload" : "",
-        .excludes = {"--prompt", "--prompt-ids", "--chat", "--workload"}}},
+        .excludes = {"--prompt", "--prompt-ids", "--chat", "--chat-file", "--workload"}}},
       {"--workload SPEC",
        "made-up requests: poisson:rate=20,n=32 means 32 of them, 20 per second (rate=inf: all at "
        "once)",
        &o.workload,
-       {.stages = stages, .excludes = {"--prompt", "--prompt-ids", "--chat"}}},
+       {.stages = stages, .excludes = {"--prompt", "--prompt-ids", "--chat", "--chat-file"}}},
       {"--max-batch N",
        "most requests that run at the same time",
        Integer{&o.max_batch, {1, 1024}},
@@ -352,28 +355,6 @@ Options output_options(RunOptions& o) {
 }
 
 }  // namespace
-
-DraftLength draft_length_of(const RunOptions& options) {
-  return options.auto_spec_length ? DraftLength::kGain : options.draft_length;
-}
-
-int largest_spec_length(const RunOptions& options) {
-  const bool chosen = draft_length_of(options) != DraftLength::kFixed;
-  return chosen && !options.given_spec_length ? kLargestAutoSpecLength : options.spec_length;
-}
-
-void check_draft_length(const RunOptions& options) {
-  const DraftLength how = options.draft_length;
-  const bool other = how != DraftLength::kFixed && how != DraftLength::kGain;
-  if (options.auto_spec_length && other) {
-    fail("--spec-length auto is --draft-length gain; with {} give the most drafts as a number",
-         name_of(how));
-  }
-  const int most = largest_spec_length(options), least = options.min_spec_length;
-  if (how != DraftLength::kFixed && least > most) {
-    fail("--min-spec-length is {}; it must not exceed --spec-length, {}", least, most);
-  }
-}
 
 std::vector<Option> all_options(int stage, RunOptions& o) {
   Options all;

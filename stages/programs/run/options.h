@@ -21,10 +21,12 @@ struct RunOptions {
   std::string target = embedded_target().string();
   WeightFormat target_weights = WeightFormat::kStored;
   std::string inflate_target;  // a shape; empty: the target as it is
-  std::string prompt;  // one of prompt, prompt_ids, chat; the built-in prompt where all are empty
+  // One of prompt, prompt_ids, chat and chat_file; the built-in prompt where all are empty.
+  std::string prompt;
   std::vector<TokenId> prompt_ids;
   std::string chat;
   std::string system;
+  std::string chat_file;
   std::vector<ChatMessage> messages;  // of several turns, in place of chat and system; no option,
                                       // but a line of --requests may have them
   bool has_prompt = false, has_chat = false;  // given, perhaps as an empty text
@@ -99,6 +101,7 @@ struct RunOptions {
   std::string dump_logits;  // the same stages: the logits that decided each token
   std::string report;       // JSON file, the object of --output json
 
+  bool is_chat() const { return has_chat || !chat_file.empty(); }
   bool wants_json() const { return output == OutputFormat::kJson || !report.empty(); }
 };
 
@@ -107,15 +110,6 @@ inline constexpr IntegerRange kNewTokens{1, 1 << 30};     // --max-new-tokens
 inline constexpr IntegerRange kContextSizes{1, 1 << 30};  // --max-context
 inline constexpr IntegerRange kSpecLengths{1, 32};        // --spec-length
 inline constexpr int kLargestAutoSpecLength = 16;         // memory is taken for it
-
-// What chooses K of each round: --draft-length, or gain with --spec-length auto.
-DraftLength draft_length_of(const RunOptions& options);
-
-// The most drafts of a round: K, or what a policy that chooses K may choose.
-int largest_spec_length(const RunOptions& options);
-
-// Throws Error where the options about K contradict each other or are out of range.
-void check_draft_length(const RunOptions& options);
 
 // The first stage that serves requests in batches, and so has --requests, as all later ones have.
 inline constexpr int kFirstBatchStage = 6;

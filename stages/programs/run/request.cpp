@@ -6,7 +6,7 @@
 #include "common/base/mapped_file.h"
 #include "common/base/streams.h"
 #include "common/base/utf8.h"
-#include "common/tokenizer/chat.h"
+#include "stages/programs/run/chat_messages.h"
 
 namespace specdec {
 namespace {
@@ -45,12 +45,10 @@ std::optional<Tokenizer> load_tokenizer(const Checkpoint& checkpoint) {
 }
 
 std::vector<ChatMessage> chat_of(const RunOptions& options) {
+  if (!options.chat_file.empty()) return read_chat_file(options.chat_file);
   if (!options.messages.empty()) return options.messages;
   if (options.chat.empty()) fail("the prompt is empty");
-  std::vector<ChatMessage> messages;
-  if (!options.system.empty()) messages.push_back({"system", options.system});
-  messages.push_back({"user", options.chat});
-  return messages;
+  return one_question(options.chat, options.system);
 }
 
 std::vector<TokenId> encode_prompt(const ModelFiles& model, const RunOptions& options) {
@@ -59,8 +57,8 @@ std::vector<TokenId> encode_prompt(const ModelFiles& model, const RunOptions& op
     fail("{}: no tokenizer.json; give the prompt as --prompt-ids",
          model.checkpoint.directory().string());
   }
-  if (options.has_chat) {
-    return encode_llama3_chat(*model.tokenizer, chat_of(options));
+  if (options.is_chat()) {
+    return model.tokenizer->encode(render_chat(chat_format(model), chat_of(options)), false);
   }
   if (options.has_prompt && options.prompt.empty()) fail("the prompt is empty");
   return model.tokenizer->encode(options.has_prompt ? options.prompt : kBuiltInPrompt);
@@ -76,6 +74,15 @@ void check_ids(std::span<const TokenId> prompt, const ModelFiles& model) {
     }
     fail("prompt id {} is outside the vocabulary of {} tokens", id, model.token_limit);
   }
+}
+
+// The tokens that end the text.
+std::vector<TokenId> ends_of(const ModelFiles& model, const RunOptions& options) {
+  std::vector<TokenId> ends = model.checkpoint.config().eos_ids;
+  if (!options.is_chat()) return ends;
+  const TokenId end_of_turn = *model.tokenizer->find_token(model.chat.format->end_of_turn);
+  if (std::ranges::find(ends, end_of_turn) == ends.end()) ends.push_back(end_of_turn);
+  return ends;
 }
 
 // Room for the prompt and what is to come, within the model's positions.
@@ -103,9 +110,18 @@ ModelFiles open_model(const std::string& directory) {
   model.tokenizer = load_tokenizer(model.checkpoint);
   model.token_limit = model.checkpoint.config().vocab_size;
   if (model.tokenizer) {
+    model.chat = choose_chat_format(model.checkpoint.directory(), *model.tokenizer);
     model.token_limit = std::min(model.token_limit, model.tokenizer->vocab_size());
   }
   return model;
+}
+
+const ChatFormat& chat_format(const ModelFiles& model) {
+  if (model.chat.format == nullptr) {
+    fail("--chat: {}; render the chat as the model's authors do, and give the text as --prompt",
+         model.chat.why);
+  }
+  return *model.chat.format;
 }
 
 GenerationRequest read_request(const ModelFiles& model, const RunOptions& options) {
@@ -115,7 +131,7 @@ GenerationRequest read_request(const ModelFiles& model, const RunOptions& option
   check_ids(request.prompt, model);
   request.max_new_tokens = options.max_new_tokens;
   request.max_context = context_of(request, config.max_seq_len, options);
-  if (!options.ignore_eos) request.eos_ids = config.eos_ids;
+  if (!options.ignore_eos) request.eos_ids = ends_of(model, options);
   request.stop = options.stop;
   for (const std::string& text : request.stop) {
     if (text.empty()) fail("--stop: the text is empty");

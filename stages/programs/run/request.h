@@ -4,6 +4,7 @@
 
 #include "common/checkpoint/checkpoint.h"
 #include "common/generation_request.h"
+#include "common/tokenizer/chat_template.h"
 #include "common/tokenizer/tokenizer.h"
 #include "stages/programs/run/options.h"
 
@@ -13,6 +14,7 @@ namespace specdec {
 struct ModelFiles {
   Checkpoint checkpoint;
   std::optional<Tokenizer> tokenizer = {};  // none: the checkpoint has none, and prompts are ids
+  ChatChoice chat = {};                     // the format of its chats
   int token_limit = 0;  // ids from here on are no tokens (padding of the vocabulary)
 
   const Tokenizer* tokenizer_or_null() const { return tokenizer ? &*tokenizer : nullptr; }
@@ -21,8 +23,13 @@ struct ModelFiles {
 // Throws Error: a missing or bad checkpoint or tokenizer.
 ModelFiles open_model(const std::string& directory);
 
-// Throws Error: a prompt that is empty, not UTF-8 or has ids outside the vocabulary; prompt +
-// max-new-tokens beyond the context, with the numbers; stop texts that are empty.
+// The format of the model's chats. Throws Error where it is not known.
+const ChatFormat& chat_format(const ModelFiles& model);
+
+// A chat ends with the model's end tokens, and with the one that ends a turn in its chat format.
+// Throws Error: a chat that is none, or whose format is not known; a prompt that is empty, not
+// UTF-8 or has ids outside the vocabulary; prompt + max-new-tokens beyond the context, with the
+// numbers; stop texts that are empty.
 GenerationRequest read_request(const ModelFiles& model, const RunOptions& options);
 
 }  // namespace specdec

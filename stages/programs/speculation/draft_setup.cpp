@@ -14,6 +14,7 @@
 #include "common/speculation/random_drafter.h"
 #include "stages/04_greedy_speculation/greedy_drafter.h"
 #include "stages/programs/cache/make_cache.h"
+#include "stages/programs/run/draft_length.h"
 #include "stages/programs/run/load_model.h"
 
 namespace specdec {

@@ -381,7 +381,37 @@ TEST_F(BatchRequestTest, AChatOfMessagesIsTheChat) {
   const std::vector<ChatMessage> turns = {{"user", "a"}, {"assistant", "b"}, {"user", "c"}};
   EXPECT_EQ(prompt(R"("chat": [{"role": "user", "content": "a"}, {"role": "assistant",)"
                    R"( "content": "b"}, {"role": "user", "content": "c"}])"),
-            target().tokenizer->encode(render_llama3_chat(turns), false));
+            target().tokenizer->encode(render_chat(chat_format(target()), turns), false));
+}
+
+TEST_F(BatchRequestTest, AChatEndsWithItsEndOfTurn) {
+  ModelFiles files = open_model(embedded_target().string());
+  RunOptions options;
+  options.chat = options.prompt = "Hi";
+  options.has_chat = true;
+  const auto ends = [&] { return to_batch_request(files, options).generation.eos_ids; };
+  EXPECT_THAT(ends(), ElementsAre(3841, 3848, 3849)) << "the config's, <|eot_id|> among them";
+  files.chat.format = &find_chat_format("Llama 3");
+  ChatFormat other = *files.chat.format;
+  other.end_of_turn = "<|end_header_id|>";
+  files.chat.format = &other;
+  EXPECT_THAT(ends(), ElementsAre(3841, 3848, 3849, 3847));
+  options.ignore_eos = true;
+  EXPECT_THAT(ends(), ElementsAre());
+  options.ignore_eos = options.has_chat = false;
+  options.has_prompt = true;
+  EXPECT_THAT(ends(), ElementsAre(3841, 3848, 3849)) << "a text is no chat";
+}
+
+TEST_F(BatchRequestTest, RefusesAChatWhoseFormatIsUnknown) {
+  ModelFiles files = open_model(embedded_target().string());
+  files.chat = {nullptr, "t.json: the chat template is unknown"};
+  RunOptions options;
+  options.chat = "Hi";
+  options.has_chat = true;
+  EXPECT_EQ(error_message([&] { to_batch_request(files, options); }),
+            "--chat: t.json: the chat template is unknown; render the chat as the model's authors "
+            "do, and give the text as --prompt");
 }
 
 TEST_F(BatchRequestTest, RefusesWhatDoesNotFitTheModel) {

@@ -220,8 +220,8 @@ TEST(OptionsTest, OptionsThatEndWithStage5NameItLater) {
 }
 
 TEST(OptionsTest, RequestsWorkloadsAndPromptsExcludeEachOther) {
-  const std::vector<std::string> sources = {"--requests", "--workload", "--prompt", "--prompt-ids",
-                                            "--chat"};
+  const std::vector<std::string> sources = {"--requests",   "--workload", "--prompt",
+                                            "--prompt-ids", "--chat",     "--chat-file"};
   for (const std::string& one : sources) {
     EXPECT_EQ(refusal(6, {one, "1"}), "");
     for (const std::string& other : sources) {
@@ -229,6 +229,14 @@ TEST(OptionsTest, RequestsWorkloadsAndPromptsExcludeEachOther) {
       EXPECT_THAT(refusal(6, {one, "1", other, "1"}), HasSubstr("excludes")) << one;
     }
   }
+}
+
+TEST(OptionsTest, ASystemMessageGoesWithAChatOfOneTurn) {
+  EXPECT_EQ(parse(1, {"--chat-file", "f"}).chat_file, "f");
+  EXPECT_TRUE(parse(1, {"--chat-file", "f"}).is_chat());
+  EXPECT_TRUE(parse(1, {"--chat", ""}).is_chat());
+  EXPECT_FALSE(parse(1, {"--prompt", "a"}).is_chat());
+  EXPECT_THAT(refusal(1, {"--chat-file", "f", "--system", "s"}), HasSubstr("--chat"));
 }
 
 TEST(OptionsTest, NumbersOfStage6HaveRanges) {
