@@ -96,6 +96,37 @@ class StagesTest(ProgramTest):
         counts = {run_json(stage, "--chat-file", path, "--max-new-tokens", "8")["prompt_tokens"] for stage in ALL}
         self.assertEqual(counts, {58})
 
+    def test_what_the_authors_recommend(self):
+        target = copy_of_the_target(self)
+        path = target / "generation_config.json"
+        path.write_text(json.dumps({"do_sample": True, "temperature": 0.7, "top_k": 20, "suppress_tokens": [7]}))
+        chat = ["--target", target, "--chat", "Hi", "--max-new-tokens", "8"]
+        for number, stage in enumerate(ALL, 1):
+            code, _, errors = run(stage, *chat)
+            self.assertEqual((code, errors.count("recommends")), (0, 1), errors)
+            self.assertEqual(run(stage, *chat, "--quiet")[2], "")
+            self.assertIn(f"{stage}: {path} recommends temperature 0.7, top_k 20 and suppress_tokens [7]; not applied (",
+                          errors)
+            self.assertIn("--generation-config applies temperature and top_k", errors)
+            self.assertEqual("05_rejection_sampling and later" in errors, number < 5)
+            self.assertNotIn("recommends", run(stage, "--target", target, "--prompt", "Hi", "--max-new-tokens", "2")[2])
+        texts = set()
+        for seed in ("1", "2", "3"):
+            sampled = run(ALL[4], *chat, "--temperature", "0.7", "--top-k", "20", "--seed", seed)
+            advised = run(ALL[4], *chat, "--generation-config", "--seed", seed)
+            self.assertEqual(advised[:2], sampled[:2])
+            self.assertNotIn("--generation-config", sampled[2], "both numbers are given")
+            texts.add(advised[1])
+        self.assertGreater(len(texts), 1, "sampled")
+        self.assertIn(f"{ALL[4]}: {path} recommends suppress_tokens [7]; not applied, since no option does that\n",
+                      advised[2])
+        self.assertEqual(run(ALL[4], *chat, "--generation-config", "--temperature", "0")[1], run(ALL[4], *chat)[1],
+                         "what is given wins")
+        path.unlink()
+        self.assertNotIn("recommends", run(ALL[0], *chat)[2])
+        self.expect_bad_input(str(path), PROGRAMS / ALL[4], *chat, "--generation-config")
+        self.expect_bad_input("05_rejection_sampling has it", PROGRAMS / ALL[3], *chat, "--generation-config")
+
     def test_a_prompt_of_one_token(self):
         results = [run_json(stage, "--prompt-ids", "3840", "--max-new-tokens", "5") for stage in ALL]
         self.assertEqual(len({json.dumps(result["tokens"]) for result in results}), 1)

@@ -12,6 +12,7 @@
 #include "common/base/streams.h"
 #include "common/run_stats.h"
 #include "stages/programs/batch/batch_json.h"
+#include "stages/programs/run/generation_config.h"
 #include "stages/programs/show/report.h"
 
 namespace specdec {
@@ -327,6 +328,8 @@ int BatchReport::finish() {
   clear_progress();
   if (!text_ || !session_.options.report.empty()) write_line(summary_json().dump());
   if (people_) say_text(summary());
+  const auto is_chat = [](const QueuedRequest& queued) { return queued.options.is_chat(); };
+  say_advice_not_taken(session_.options, std::ranges::any_of(session_.queue, is_chat));
   const auto write = [](const std::string& path, const std::string& text) {
     if (path.empty()) return;
     OutputFile file(path);

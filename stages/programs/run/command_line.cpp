@@ -179,6 +179,10 @@ void parse(CLI::App& app, const CommandLine& line, std::span<const std::string> 
   add_all(app, line);
   check_values(line, arguments);
   app.parse(for_parser(line, arguments));
+  for (const Option& option : line.options) {
+    if (option.traits.given == nullptr) continue;
+    *option.traits.given = app.count(std::string(option.name())) > 0;
+  }
 }
 
 // Parses, and runs the body unless --help or --version was asked for.

@@ -106,6 +106,7 @@ struct OptionTraits {
   std::vector<std::string_view> excludes = {}, needs = {};  // other options, by name
   std::vector<LaterValue> later_values = {};
   bool is_output = false;  // a file that is written when the work is done
+  bool* given = nullptr;   // set where the option is on the command line
 };
 
 struct Option {

@@ -269,15 +269,26 @@ Options sampling_options(RunOptions& o) {
   of_draft.otherwise = "the target's";
   OptionTraits of_chains = each;
   of_chains.stages.last = kFirstTreeStage - 1;
+  const auto noted = [&](bool* given) {
+    OptionTraits traits = each;
+    traits.given = given;
+    return traits;
+  };
+  GivenSampling& given = o.given_sampling;
   return {
       {"--temperature X", "0: always the likeliest token",
-       Number{&o.sampling.temperature, kTemperatures}, each},
+       Number{&o.sampling.temperature, kTemperatures}, noted(&given.temperature)},
       {"--top-k N", "sample from the N likeliest tokens; 0: from all",
-       Integer{&o.sampling.top_k, {.lowest = 0}}, each},
+       Integer{&o.sampling.top_k, {.lowest = 0}}, noted(&given.top_k)},
       {"--top-p X", "sample from the likeliest tokens that together have probability X",
-       Number{&o.sampling.top_p, kTopPs}, each},
+       Number{&o.sampling.top_p, kTopPs}, noted(&given.top_p)},
       {"--repetition-penalty X", "make tokens of the text less likely; 1: off",
-       Number{&o.sampling.repetition_penalty, kRepetitionPenalties}, each},
+       Number{&o.sampling.repetition_penalty, kRepetitionPenalties},
+       noted(&given.repetition_penalty)},
+      {"--generation-config",
+       "take those four from the target's generation_config.json, unless they are given",
+       &o.generation_config,
+       {.stages = each.stages, .excludes = {"--check"}}},
       {"--seed N", "the seed of all random numbers", &o.seed, each},
       {"--draft-temperature X", "the draft's temperature",
        OptionalNumber{&o.draft_temperature, kTemperatures}, of_draft},

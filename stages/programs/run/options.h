@@ -14,6 +14,11 @@
 
 namespace specdec {
 
+// Which numbers of the sampling are on the command line.
+struct GivenSampling {
+  bool temperature = false, top_k = false, top_p = false, repetition_penalty = false;
+};
+
 // The command line that all stages share: an option means the same wherever it exists.
 struct RunOptions {
   int stage = 0;
@@ -60,6 +65,8 @@ struct RunOptions {
 
   // Stages 5 and later; before, all is greedy.
   SamplingOptions sampling;
+  GivenSampling given_sampling;
+  bool generation_config = false;           // sampling is then as the target's authors recommend
   std::optional<double> draft_temperature;  // none: as the target
   std::uint64_t seed = 0;
   std::string acceptance = "rejection";

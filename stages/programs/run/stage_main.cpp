@@ -10,6 +10,7 @@
 #include "common/base/exit_code.h"
 #include "common/base/output_file.h"
 #include "stages/programs/run/command_line.h"
+#include "stages/programs/run/generation_config.h"
 #include "stages/programs/run/real_model.h"
 
 namespace specdec {
@@ -103,6 +104,7 @@ int stage_main(int stage, const std::string& description, int argc, char** argv,
   RunOptions options;
   const CommandLine line = stage_command_line(stage, description, options);
   const auto run_stage = [&] {
+    if (options.generation_config) apply_generation_advice(options);
     const int real = options.check ? check_real_model(options, run) : kGood;
     return std::max(real, run(options));
   };

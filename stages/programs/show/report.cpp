@@ -9,6 +9,7 @@
 #include "common/base/streams.h"
 #include "common/kv_cache.h"
 #include "common/run_stats.h"
+#include "stages/programs/run/generation_config.h"
 
 namespace specdec {
 namespace {
@@ -136,6 +137,7 @@ void report(const FinishedRun& run) {
     flush_stdout();
     if (!options.quiet) print_summary(run);
   }
+  say_advice_not_taken(options, options.is_chat());
 }
 
 Generation::Sink text_sink(const RunOptions& options) {

@@ -239,6 +239,20 @@ TEST(OptionsTest, ASystemMessageGoesWithAChatOfOneTurn) {
   EXPECT_THAT(refusal(1, {"--chat-file", "f", "--system", "s"}), HasSubstr("--chat"));
 }
 
+TEST(OptionsTest, NumbersOfTheSamplingAreNotedWhereTheyAreGiven) {
+  const GivenSampling none = parse(5, {}).given_sampling;
+  EXPECT_FALSE(none.temperature || none.top_k || none.top_p || none.repetition_penalty);
+  const GivenSampling two = parse(5, {"--temperature", "0", "--top-p=1"}).given_sampling;
+  EXPECT_TRUE(two.temperature && two.top_p) << "also where they are the defaults";
+  EXPECT_FALSE(two.top_k || two.repetition_penalty);
+  const GivenSampling others =
+      parse(8, {"--top-k", "3", "--repetition-penalty", "1.1"}).given_sampling;
+  EXPECT_TRUE(others.top_k && others.repetition_penalty);
+  EXPECT_FALSE(others.temperature || others.top_p);
+  EXPECT_EQ(refusal(4, {"--generation-config"}),
+            "this stage has no --generation-config; 05_rejection_sampling has it");
+}
+
 TEST(OptionsTest, NumbersOfStage6HaveRanges) {
   for (const char* option : {"--max-batch", "--token-budget", "--prefill-chunk", "--draft-pages"}) {
     for (const char* bad : {"0", "-1", "many", "2000000000"}) {
