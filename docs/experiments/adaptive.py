@@ -24,7 +24,6 @@ from run import REPOSITORY, Progress, by_kind, goldens, measured_parts
 sys.path.insert(0, str(REPOSITORY / "tests/benchmarks"))
 import programs  # noqa: E402
 import rounds  # noqa: E402
-import turns  # noqa: E402
 
 PROGRAM = programs.STAGES[7]
 NEW_TOKENS = 100
@@ -270,17 +269,13 @@ def clocked_settings(shape, file, quick):
 def clock(options):
     """shape -> {"tokens": ..., "gains": setting -> text -> counters}, medians over rounds."""
     measured, result = measured_costs(options), {}
-    rules = turns.Rules(rounds=1 if options.quick else rounds.FEWEST, strict=not options.quick)
     for shape in ("134m",) if options.quick else SHAPES:
         with tempfile.TemporaryDirectory() as folder:
             settings = clocked_settings(shape, write_profile(folder, shape, measured[shape]), options.quick)
-            progress = Progress(shape, (rules.rounds + 1) * sum(len(setting.texts) for setting in settings))
-            sweep = programs.TextSweep(programs.Programs(options.build), settings, CLOCKED_TOKENS[shape], rules.rounds,
-                                       progress.step)
-            kept, _ = turns.kept_rounds(sweep.one_round, rules)
+            measures, _ = programs.measured(options, shape, settings, CLOCKED_TOKENS[shape])
         gains = {}
-        for identity, found in zip(sweep.identities, zip(*kept)):
-            entry = rounds.entry_of(list(found))
+        for identity, found in measures:
+            entry = rounds.entry_of(found)
             gains.setdefault(identity["way"], {})[identity["text"]] = {name: entry[name] for name in KEPT}
         result[shape] = {"tokens": CLOCKED_TOKENS[shape], "gains": {name: gains[name] for name in CLOCKED[shape] if name in gains}}
     return {"shapes": result}

@@ -70,8 +70,8 @@ def by_kind(prompts, most):
 
 
 def first_of_each_kind(prompts, most):
-    chosen = [id(prompt) for group in by_kind(prompts, most).values() for prompt in group]
-    return [prompt for prompt in prompts if id(prompt) in chosen]
+    chosen = [prompt["id"] for group in by_kind(prompts, most).values() for prompt in group]
+    return [prompt for prompt in prompts if prompt["id"] in chosen]
 
 
 # --- statistics ---

@@ -16,7 +16,6 @@ import run
 
 sys.path.insert(0, str(run.REPOSITORY / "tests/benchmarks"))
 import programs  # noqa: E402
-import turns  # noqa: E402
 
 PROGRAM = programs.STAGES[5]
 K = 5                                       # of everything but the sweeps over K
@@ -163,16 +162,14 @@ def time_experiments(options):
                                  (PROGRAM, ("--draft-kind", kind, "--spec-length", str(length), "--temperature", str(T))),
                                  (PROGRAM, ("--no-speculation", "--temperature", str(T))), texts)
                 for kind in TIMED_KINDS for T in (0, 1) for length in lengths]
-    rules = turns.Rules(rounds=1 if options.quick else 5, strict=not options.quick)
-    progress = run.Progress("times", (rules.rounds + 1) * len(settings) * len(texts))
-    sweep = programs.TextSweep(programs.Programs(options.build), settings, MAX_NEW_TOKENS, rules.rounds, progress.step,
-                               lambda stats, plain: {**stats, "plain_seconds": stats["emitted"] / programs.rate(plain)})
-    kept, _ = turns.kept_rounds(sweep.one_round, rules)
+    measures, device = programs.measured(
+        options, "times", settings, MAX_NEW_TOKENS,
+        lambda stats, plain: {**stats, "plain_seconds": stats["emitted"] / programs.rate(plain)})
     found = {}
-    for at, identity in enumerate(sweep.identities):
+    for identity, kept in measures:
         setting = identity["draft_kind"], identity["temperature"], identity["spec_length"]
-        found.setdefault(setting, []).append([stats[at] for stats in kept])
-    return {"device": sweep.device, "prompts": list(texts), "sweeps": len(kept),
+        found.setdefault(setting, []).append(kept)
+    return {"device": device, "prompts": list(texts), "sweeps": len(kept),
             "settings": [time_summary(*setting, list(zip(*of_texts))) for setting, of_texts in found.items()],
             "timeline": timeline(run.program(options, PROGRAM), options.quick)}
 

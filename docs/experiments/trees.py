@@ -18,7 +18,6 @@ from adaptive import NEW_TOKENS, chosen_prompts
 sys.path.insert(0, str(run.REPOSITORY / "tests/benchmarks"))
 import programs  # noqa: E402
 import rounds  # noqa: E402
-import turns  # noqa: E402
 
 PROMPTS = {"shapes": 4, "rules": 2}  # of each kind of text
 CLOCKED_TOKENS = 100
@@ -44,19 +43,15 @@ def counts(part):
 
 def clock(options):
     """tree -> kind of text -> COUNTERS, where what is plain is the chain of three of stage 4."""
-    texts, rules = programs.TEXTS[:1 if options.quick else None], turns.Rules(
-        rounds=1 if options.quick else rounds.FEWEST, strict=not options.quick)
+    texts = programs.TEXTS[:1 if options.quick else None]
     settings = [programs.Setting({"tree": name}, (programs.STAGES[8], (*SHAPE, "--tree", tree, "--spec-length", str(levels))),
                                  (programs.STAGES[4], (*SHAPE, "--spec-length", "3")), texts)
                 for name, (tree, levels) in CLOCKED.items()]
-    progress = run.Progress("trees", (rules.rounds + 1) * len(settings) * len(texts))
-    sweep = programs.TextSweep(programs.Programs(options.build), settings, CLOCKED_TOKENS, rules.rounds, progress.step)
-    kept, _ = turns.kept_rounds(sweep.one_round, rules)
     trees = {name: {} for name in CLOCKED}
-    for identity, found in zip(sweep.identities, zip(*kept)):
-        entry = rounds.entry_of(list(found))
+    for identity, found in programs.measured(options, "trees", settings, CLOCKED_TOKENS)[0]:
+        entry = rounds.entry_of(found)
         trees[identity["tree"]][identity["text"]] = [round(entry[name], 3) for name in COUNTERS]
-    return {"tokens": CLOCKED_TOKENS, "rounds": len(kept), "trees": trees}
+    return {"tokens": CLOCKED_TOKENS, "rounds": len(found), "trees": trees}
 
 
 if __name__ == "__main__":

@@ -224,7 +224,7 @@ def sweep(parts, options):
 
 def part_of(identities, kept, strict):
     """What the rounds say of a part's settings. kept: of each round, the counters of each setting."""
-    entries = [{**identity, **rounds.entry_of(list(counters))} for identity, counters in zip(identities, zip(*kept))]
+    entries = [{**identity, **rounds.entry_of(counters)} for identity, counters in zip(identities, zip(*kept))]
     steady, left_out = rounds.steady_entries(entries) if strict else (entries, [])
     if strict:
         rounds.refuse_inversions(steady)

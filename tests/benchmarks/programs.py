@@ -11,7 +11,9 @@ import tempfile
 import typing
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "docs/experiments"))
+import rounds  # noqa: E402
 import run  # noqa: E402
+import turns  # noqa: E402
 
 STAGES = {1: "01_naive_decoder", 2: "02_contiguous_kv_cache", 3: "03_paged_kv_cache", 4: "04_greedy_speculation",
           5: "05_rejection_sampling", 6: "06_batched_verification", 7: "07_adaptive_drafting", 8: "08_token_trees"}
@@ -151,6 +153,15 @@ class TextSweep:
             found[at] = self.read(result["stats"], against["stats"])
             self.step()
         return [found[at] for at in range(len(self.turns))]
+
+
+def measured(options, name, settings, tokens, read=counters):
+    """Settings on texts by turns: (identity, what was read in each of the rounds that count), and the device."""
+    rules = turns.Rules(rounds=1 if options.quick else rounds.FEWEST, strict=not options.quick)
+    progress = run.Progress(name, (rules.rounds + 1) * sum(len(setting.texts) for setting in settings))
+    sweep = TextSweep(Programs(options.build), settings, tokens, rules.rounds, progress.step, read)
+    kept, _ = turns.kept_rounds(sweep.one_round, rules)
+    return list(zip(sweep.identities, zip(*kept))), sweep.device
 
 
 class BatchSweep:
