@@ -277,7 +277,8 @@ def clock(options):
         for identity, found in measures:
             entry = rounds.entry_of(found)
             gains.setdefault(identity["way"], {})[identity["text"]] = {name: entry[name] for name in KEPT}
-        result[shape] = {"tokens": CLOCKED_TOKENS[shape], "gains": {name: gains[name] for name in CLOCKED[shape] if name in gains}}
+        result[shape] = {"tokens": CLOCKED_TOKENS[shape], "rounds": len(found),
+                         "gains": {name: gains[name] for name in CLOCKED[shape] if name in gains}}
     return {"shapes": result}
 
 

@@ -21,15 +21,13 @@ def all_texts(kinds):
 
 def by_setting(data, shape):
     """Rows of a shape: the setting, and its gain on each kind of text."""
-    settings = data["counts"]["totals"][shape]
     rows = []
-    for name, kinds in settings.items():
+    for name, kinds in data["counts"]["totals"][shape].items():
         every = all_texts(kinds)
-        rows.append([name.replace("ngram", "n-grams"), number(every["emitted"] / every["rounds"]), number(every["drafted"] / every["emitted"]),
-                     number(gain(every)), *(number(gain(kinds[kind])) for kind in TEXTS)])
+        rows.append([name.replace("ngram", "n-grams"), number(every["emitted"] / every["rounds"]),
+                     number(every["drafted"] / every["emitted"]), number(gain(every)), *(number(gain(kinds[kind])) for kind in TEXTS)])
     rows.sort(key=lambda row: (row[0] == "oracle", "below" in row[0]))
-    heads = ["what drafts", "tokens per pass", "drafted per token", "gain", *TEXTS]
-    return markdown(heads, rows)
+    return "|".join(["what drafts", "tokens per pass", "drafted per token", "gain", *TEXTS]), rows
 
 
 @table
@@ -50,7 +48,7 @@ def adaptive_fill(data):
         for fill, kinds in fills.items():
             per_pass = lambda part: number(total(part, "emitted") / total(part, "target_forwards"))
             rows.append([temperature, fill, per_pass(kinds), *(per_pass({kind: kinds[kind]}) for kind in TEXTS)])
-    return markdown(["temperature", "likely tokens", "all texts", *TEXTS], rows)
+    return "|".join(["temperature", "likely tokens", "all texts", *TEXTS]), rows
 
 
 @table
@@ -59,7 +57,7 @@ def adaptive_guard(data):
     off = lambda part: f"{100 * (total(part, 'spent') / total(part, 'charged') - 1):.1f} %"
     rows = [[PAIRS[shape], off(kinds), *(off({kind: kinds[kind]}) for kind in TEXTS)]
             for shape, kinds in data["guard"]["shapes"].items()]
-    return markdown(["target with draft", "all texts", *TEXTS], rows)
+    return "|".join(["target with draft", "all texts", *TEXTS]), rows
 
 
 @table
@@ -72,8 +70,8 @@ def adaptive_places(data):
         return [number(entry["accepted"] / entry["tested"]) if entry["tested"] else "none",
                 number(entry["accepted_places"] / entry["places"])]
 
-    return markdown(["text", "draft model, tested", "draft model, all", "lookup, tested", "lookup, all"],
-                    [[kind, *pair(kinds[kind]), *pair(lookup[kind])] for kind in TEXTS])
+    return "text|draft model, tested|draft model, all|lookup, tested|lookup, all", [
+        [kind, *pair(kinds[kind]), *pair(lookup[kind])] for kind in TEXTS]
 
 
 @table
@@ -91,17 +89,17 @@ def adaptive_costs(data):
 
 def by_the_clock(data, shape):
     """Speedups over plain decoding in turns with it, of each setting and text."""
-    settings = data["clock"]["shapes"][shape]["gains"]
+    measured, part = data["clock"], data["clock"]["shapes"][shape]
+    settings, words = part["gains"], {1: "one", 3: "three", 5: "five"}
     texts = [kind for kind in TEXTS if kind in settings["fixed 3"]]
     rows = []
     for name, of_text in settings.items():
         off = [abs(run["gain"] / run["predicted_accounting"] - 1) for run in of_text.values()]
         rows.append([name.replace("ngram", "n-grams"), *(number(of_text[text]["gain"]) for text in texts),
                      f"{100 * statistics.median(off):.0f} %, {100 * max(off):.0f} %"])
-    measured = data["clock"]
     return markdown(["what drafts", *texts, "off the accounting: median, most"], rows) + "\n" + prose(
         f"Measured {measured['date']}, {measured['machine']['cpu']}, two threads; "
-        f"{data['clock']['shapes'][shape]['tokens']} tokens of each text, medians of three.")
+        f"{part['tokens']} tokens of each text, medians of {words[part['rounds']]}.")
 
 
 @table
