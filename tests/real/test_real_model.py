@@ -7,6 +7,7 @@ import json
 import pathlib
 import subprocess
 import sys
+import tempfile
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -38,16 +39,17 @@ class WithTheModel(unittest.TestCase):
         self.assertEqual(get_model.differences(MODEL), [])
 
     def test_answers_are_those_of_transformers(self):
-        """By --chat, so that the chat format counts, plainly and with drafts by lookup."""
+        """As chats, so that the chat format counts: one message by --chat, several by --chat-file."""
         lines = [json.loads(line) for line in GREEDY.read_text(encoding="utf-8").splitlines()]
-        for line in lines:
-            messages = line.get("messages", [])
-            if [message["role"] for message in messages] not in (["user"], ["system", "user"]):
-                continue
-            system = ["--system", messages[0]["content"]] if len(messages) == 2 else []
-            code, text, said = run("04_greedy_speculation", "--target", MODEL, "--draft-kind", "lookup", "--output", "json",
-                                   "--chat", messages[-1]["content"], *system, "--max-new-tokens", str(len(line["tokens"])))
-            with self.subTest(line["id"]):
+        chats = [line for line in lines if "messages" in line]
+        self.assertEqual(len(chats), 15)
+        for line in chats:
+            with self.subTest(line["id"]), tempfile.TemporaryDirectory() as folder:
+                messages, file = line["messages"], pathlib.Path(folder) / "messages.json"
+                file.write_text(json.dumps(messages), encoding="utf-8")
+                asked = ["--chat", messages[0]["content"]] if len(messages) == 1 else ["--chat-file", file]
+                code, text, said = run("04_greedy_speculation", "--target", MODEL, "--draft-kind", "lookup", "--output",
+                                       "json", *asked, "--max-new-tokens", str(len(line["tokens"])))
                 self.assertEqual(code, 0, said)
                 self.assertEqual(json.loads(text)["tokens"], line["tokens"])
 
