@@ -47,10 +47,10 @@ Text speculate(PeerModel& target, PeerModel& draft, std::span<const int> prompt,
 std::vector<double> passes(PeerModel& model, int rows, int logits_rows, int cached, int repeats);
 
 // Answers each line of stdin by a line of JSON on stdout, until stdin ends:
-//   pass ROWS LOGITS_ROWS CACHED REPEATS    {"seconds": [...]}
-//   plain COUNT ID...                       {"seconds": ..., "tokens": [...], "margins": [...],
-//   ...} draft COUNT ID...                       the same, by the draft alone speculate COUNT K
-//   ID...                 the same, by both
+// - "pass ROWS LOGITS_ROWS CACHED REPEATS": {"seconds": [...]}
+// - "plain COUNT ID...": {"seconds": ..., "rounds": ..., "tokens": [...], "margins": [...]}
+// - "draft COUNT ID...": the same, by the draft alone
+// - "speculate COUNT K ID...": the same, by both
 // draft: may be null. Returns the exit code: 2 at an order that it does not know.
 int serve(PeerModel& target, PeerModel* draft);
 
