@@ -39,7 +39,7 @@ COUNTED = ("emitted", "rounds", "drafted", "tested", "accepted")
 
 class Way(typing.NamedTuple):
     drafter: str      # of DRAFTERS
-    length: str = ""  # what chooses K: "K = 3", schedule or gain
+    length: str = ""  # what chooses K: "K = 3"; or schedule or gain, which need measured costs
     T: int = 0
 
     def fields(self):
@@ -55,11 +55,11 @@ class Way(typing.NamedTuple):
         """The program, and its words; folder: for measured costs."""
         program, words = DRAFTERS[self.drafter]
         chosen = [word for name, value in self.fields().items() for word in (f"--{name.replace('_', '-')}", str(value))]
-        costs = ["--cost-profile", f"{folder}/{self.drafter}.json"] if self.length == "gain" else []
+        costs = ["--cost-profile", f"{folder}/{self.drafter}.json"] if self.length in ("gain", "schedule") else []
         return program, ("--target", str(model(options)), *words, *chosen, *costs)
 
 
-CLOCKED = [Way("lookup", "K = 3"), Way("lookup", "K = 8"), Way("lookup", "gain"), Way("ngram", "K = 3"),
+CLOCKED = [Way("lookup", "K = 3"), Way("lookup", "K = 8"), Way("lookup", "gain"), Way("lookup", "schedule"), Way("ngram", "K = 3"),
            Way("lookup, ngram", "gain"), Way("tree of 2"), Way("lookup", "gain", 1)]
 
 
@@ -89,8 +89,7 @@ def requests_of(options):
 def counted_ways(drafter, quick):
     """Each with how many prompts of a kind it gets."""
     ways = [Way(drafter, T=T) for T in (0, 1)] if drafter in BRANCHING else [
-        *(Way(drafter, f"K = {length}") for length in LENGTHS[drafter]),
-        *(Way(drafter, f"K = {length}", 1) for length in (1, 3, K, 12)), *(Way(drafter, "schedule", T) for T in (0, 1))]
+        *(Way(drafter, f"K = {length}") for length in LENGTHS[drafter]), *(Way(drafter, f"K = {length}", 1) for length in (1, 3, K, 12))]
     by_kind = (Way("tree of 2"), *(Way(chain, f"K = {K}") for chain in CHAINS))
     return {way: ALL if way in by_kind else FEW for way in (ways[::4] if quick else ways)}
 
