@@ -12,8 +12,6 @@
 namespace specdec {
 namespace {
 
-constexpr int kLastGoldenStage = 3;  // that holds numbers against golden ones, not texts alone
-
 LlamaModel::Progress show_progress(const std::string& what) {
   if (::isatty(STDERR_FILENO) == 0) return {};
   return [what](int loaded, int of) {
@@ -70,16 +68,6 @@ LlamaModel load(const Checkpoint& checkpoint, const Wanted& wanted, int threads,
 }  // namespace
 
 LlamaModel load_target(const RunOptions& options, const Checkpoint& checkpoint, Backend& backend) {
-  const bool stored = options.target_weights == WeightFormat::kStored &&
-                      options.draft_weights == WeightFormat::kStored;
-  if (options.check && !stored) {
-    fail(
-        "--check: the golden files were made with stored weights; leave out --target-weights and "
-        "--draft-weights");
-  }
-  if (options.check && options.stage > kLastGoldenStage && options.kv_type != KvType::kF32) {
-    fail("--check: the golden texts were made with a float32 cache; leave out --kv-dtype");
-  }
   return load(checkpoint, {"target", options.inflate_target, options.target_weights},
               options.threads, backend);
 }

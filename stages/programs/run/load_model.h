@@ -6,8 +6,7 @@
 namespace specdec {
 
 // The target's and the draft's weights on the backend, as the options ask for them: as they are,
-// inflated, as int8. On a terminal, stderr shows how far it is. Throws Error; also for --check with
-// weights that no golden is of.
+// inflated, as int8. On a terminal, stderr shows how far it is. Throws Error.
 LlamaModel load_target(const RunOptions& options, const Checkpoint& checkpoint, Backend& backend);
 LlamaModel load_draft(const RunOptions& options, const Checkpoint& checkpoint, Backend& backend);
 

@@ -97,6 +97,21 @@ int run_with_files(const CommandLine& line, const std::function<int()>& run) {
   }
 }
 
+// Refuses --check with numbers that no golden file is of.
+void refuse_other_numbers(const RunOptions& options) {
+  constexpr int kLastGoldenStage = 3;  // that holds numbers against golden ones, not texts alone
+  const bool stored = options.target_weights == WeightFormat::kStored &&
+                      options.draft_weights == WeightFormat::kStored;
+  if (!stored) {
+    fail(
+        "--check: the golden files were made with stored weights; leave out --target-weights and "
+        "--draft-weights");
+  }
+  if (options.stage > kLastGoldenStage && options.kv_type != KvType::kF32) {
+    fail("--check: the golden texts were made with a float32 cache; leave out --kv-dtype");
+  }
+}
+
 }  // namespace
 
 int stage_main(int stage, const std::string& description, int argc, char** argv,
@@ -105,7 +120,9 @@ int stage_main(int stage, const std::string& description, int argc, char** argv,
   const CommandLine line = stage_command_line(stage, description, options);
   const auto run_stage = [&] {
     if (options.generation_config) apply_generation_advice(options);
-    const int real = options.check ? check_real_model(options, run) : kGood;
+    if (!options.check) return run(options);
+    refuse_other_numbers(options);
+    const int real = check_real_model(options, run);
     return std::max(real, run(options));
   };
   return run_program(line, argc, argv, [&] { return run_with_files(line, run_stage); });
