@@ -1,0 +1,111 @@
+"""One chain is a tree: stage 8 with --tree chains:1 does what stage 5 does, draw by draw, and a batch what stage 6 does.
+
+Not `coupled`: the trees' drafts do not share the noise of its race, so its text is equal and its counts are not.
+
+usage: test_one_road.py FOLDER_OF_PROGRAMS [DEVICE]
+"""
+import itertools
+import json
+import pathlib
+import sys
+import tempfile
+import unittest
+
+from programs import run_program, run_program_json
+
+CHAIN, BATCH, TREES = "05_rejection_sampling", "06_batched_verification", "08_token_trees"
+RULES = ("rejection", "at-least", "non-iterative", "sample-and-match")
+PROMPTS = ("Once, in the winter, Sunita came to York.", "class Shop:\n    def", "What is 12 + 35?")
+SAMPLING = (["--temperature", "0"], ["--temperature", "1"], ["--temperature", "0.7", "--top-k", "20"],
+            ["--temperature", "1.1", "--top-p", "0.9"], ["--temperature", "0.9", "--repetition-penalty", "1.3"],
+            ["--temperature", "0", "--repetition-penalty", "1.2"], ["--temperature", "1", "--draft-temperature", "0.5"],
+            ["--temperature", "0", "--draft-temperature", "1"], ["--temperature", "0.8", "--draft-temperature", "0"])
+CACHES = (["--cache", "contiguous"], ["--page-size", "1", "--draft-page-size", "3"], ["--page-size", "3"],
+          ["--page-size", "16", "--draft-page-size", "1"])
+ENDS = ([], ["--stop", "e t"], ["--stop", "zebra", "--stop", "."], ["--ignore-eos"],
+        ["--ignore-eos", "--max-context", "40"])  # the last: the text ends with its context
+COUNTS = ("rounds", "drafted", "tested", "accepted", "emitted", "alpha", "accepted_per_position", "target_forwards",
+          "draft_forwards")
+COUNTS_OF_A_BATCH = tuple(name for name in COUNTS if not name.endswith("_forwards"))
+
+
+def outcome(result, counts=COUNTS):
+    return {"tokens": result["tokens"], "finish_reason": result["finish_reason"],
+            **{name: result["stats"].get(name) for name in counts}}
+
+
+class OneRoadTest(unittest.TestCase):
+    def both(self, arguments, rule):
+        """The outcome of a chain, and of a tree that is one."""
+        arguments = ["--device", DEVICE, "--max-new-tokens", "24", *arguments]
+        chain = run_program_json(PROGRAMS / CHAIN, "--acceptance", rule, *arguments)
+        tree = run_program_json(PROGRAMS / TREES, "--siblings", rule, "--tree", "chains:1", *arguments)
+        return outcome(chain), outcome(tree)
+
+    def test_single_runs(self):
+        """Every pair of a rule with a way to sample; caches, ends, prompts and K change along."""
+        accepted = {rule: 0 for rule in RULES}
+        pairs = list(itertools.product(RULES, SAMPLING))
+        for i, (rule, sampling) in enumerate(pairs if DEVICE == "cpu" else pairs[::4]):
+            arguments = ["--prompt", PROMPTS[i % len(PROMPTS)], "--seed", str(i), "--spec-length", str(1 + i % 6),
+                         *sampling, *CACHES[i % len(CACHES)], *ENDS[i % len(ENDS)]]
+            with self.subTest(rule=rule, arguments=arguments):
+                want, got = self.both(arguments, rule)
+                self.assertEqual(got, want)
+                accepted[rule] += want["accepted"]
+        self.assertTrue(all(count > 10 for count in accepted.values()), accepted)
+
+    def test_the_ends_of_both_contexts(self):
+        """The draft's context ends before the target's, and plain steps follow."""
+        with tempfile.TemporaryDirectory() as folder:
+            draft = pathlib.Path(folder) / "draft"
+            draft.mkdir()
+            for file in (GOLDEN / "models" / "draft").iterdir():
+                (draft / file.name).write_bytes(file.read_bytes())
+            config = json.loads((draft / "config.json").read_text())
+            (draft / "config.json").write_text(json.dumps({**config, "max_position_embeddings": 29}))
+            for K, rule in ((3, "rejection"), (5, "sample-and-match")):
+                for temperature in "0", "1":
+                    arguments = ["--prompt", PROMPTS[0], "--draft", str(draft), "--temperature", temperature,
+                                 "--ignore-eos", "--spec-length", str(K), "--max-context", "36"]
+                    with self.subTest(K=K, rule=rule, temperature=temperature):
+                        want, got = self.both(arguments, rule)
+                        self.assertEqual(got, want)
+
+    def test_drafts_of_other_kinds(self):
+        for kind, rule, temperature in itertools.product(("unigram", "bigram", "lookup"), ("rejection", "sample-and-match"), "01"):
+            arguments = ["--prompt", PROMPTS[2], "--draft-kind", kind, "--temperature", temperature, "--seed", "5"]
+            with self.subTest(kind=kind, rule=rule, temperature=temperature):
+                want, got = self.both(arguments, rule)
+                self.assertEqual(got, want)
+
+    def test_batches(self):
+        """Requests of all kinds, with pages for all of them, and with so few that some are preempted."""
+        requests = [{"id": str(i), "prompt": prompt, "temperature": i % 3 / 2, "seed": i, "max_new_tokens": 20 + i,
+                     "top_p": 0.9 if i % 2 else 1.0, "stop": ["zebra"] if i == 4 else []}
+                    for i, prompt in enumerate(PROMPTS * 2)]
+        with tempfile.TemporaryDirectory() as folder:
+            file = pathlib.Path(folder) / "requests.jsonl"
+            file.write_text("".join(json.dumps(request) + "\n" for request in requests))
+            for rule, more in itertools.product(RULES, ([], ["--pages", "18", "--page-size", "4"])):
+                with self.subTest(rule=rule, more=more):
+                    self.compare_batches(["--requests", str(file), "--spec-length", "3", *more], rule, bool(more))
+
+    def compare_batches(self, arguments, rule, preempted):
+        chains = self.batch(BATCH, "--acceptance", rule, *arguments)
+        trees = self.batch(TREES, "--siblings", rule, "--tree", "chains:1", *arguments)
+        self.assertEqual([outcome(line, COUNTS_OF_A_BATCH) for line in trees[:-1]],
+                         [outcome(line, COUNTS_OF_A_BATCH) for line in chains[:-1]])
+        for lines in chains, trees:
+            self.assertEqual(lines[-1]["summary"]["preemptions"] > 0, preempted)
+
+    def batch(self, program, *arguments):
+        code, text, errors = run_program(PROGRAMS / program, "--output", "json", "--device", DEVICE, *arguments)
+        self.assertEqual((code, errors), (0, ""))
+        return [json.loads(line) for line in text.splitlines()]
+
+
+if __name__ == "__main__":
+    PROGRAMS, GOLDEN = pathlib.Path(sys.argv.pop(1)), pathlib.Path(__file__).parents[2] / "golden"
+    DEVICE = sys.argv.pop(1) if len(sys.argv) > 1 and not sys.argv[1].startswith("-") else "cpu"
+    unittest.main()
