@@ -1,4 +1,6 @@
 // The formula for two levels with the numbers of a run.
+#include <cmath>
+
 #include <gtest/gtest.h>
 
 #include "common/speculation/paper_formulas.h"
