@@ -5,7 +5,7 @@
 
 counts: alpha and tokens per pass, with K = 5 and greedy decoding on all prompts of real_prompts.jsonl, otherwise on the
 first FEW of each kind; they are the same however fast the machine is. clock: plain decoding and the ways of CLOCKED by
-turns, on the first TIMED prompts of each kind (8 minutes, let nothing else run); turns.py and rounds.py say which
+turns, on the first TIMED prompts of each kind (25 minutes, let nothing else run); turns.py and rounds.py say which
 rounds and settings count. Each part ends where two ways write different greedy texts. `make real` gets the model, and
 real_tables.py makes the tables.
 """
@@ -26,7 +26,7 @@ ADAPTIVE, TREES = programs.STAGES[7], programs.STAGES[8]
 PROMPTS = run.HERE / "real_prompts.jsonl"
 TOKENS = {"counts": 96, "clock": 64}  # new ones of each text, at most
 K = 5                                 # of the tables by kind
-ALL, FEW, TIMED = 12, 3, 1            # prompts of a kind
+ALL, FEW, TIMED = 12, 3, 2            # prompts of a kind
 # Name -> the program and its options.
 CHAINS = {"lookup": (ADAPTIVE, ["--draft-kind", "lookup"]), "ngram": (ADAPTIVE, ["--draft-kind", "ngram"]),
           "lookup, ngram": (ADAPTIVE, ["--fallback", "lookup,ngram"])}
