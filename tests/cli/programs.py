@@ -1,6 +1,7 @@
 """What the tests of programs share: running them, and what bad input must look like."""
 import json
 import pathlib
+import re
 import struct
 import subprocess
 import unittest
@@ -38,11 +39,14 @@ class ProgramTest(unittest.TestCase):
         self.assertIn(words, errors)
 
     def expect_help_and_version(self, program, words):
-        """Both are good and go to stdout; the help has these words."""
-        for option, expected in (("--help", words), ("--version", "specdec ")):
+        """Both are good and go to stdout; the help has these words, and the version names the processors it is for."""
+        cache = (pathlib.Path(program).resolve().parents[1] / "CMakeCache.txt").read_text(encoding="utf-8")
+        march = re.search(r"^SPECDEC_MARCH:\w+=(.+)$", cache, re.MULTILINE)[1]
+        for option, expected in (("--help", words), ("--version", f" (compiled with -march={march})\n")):
             code, text, errors = run_program(program, option)
             self.assertEqual((code, errors), (0, ""))
             self.assertIn(expected, text)
+        self.assertRegex(text, r"^specdec \d+\.\d+\.\d+ ")
 
 
 def read_safetensors(path):

@@ -137,7 +137,8 @@ void add_refusal(CLI::App& app, const Option& option, int stage) {
 void add_all(CLI::App& app, const CommandLine& line) {
   for (const Option& option : line.options) OptionAdder(app, option, line.stage).add();
   for (const Option& option : line.options) add_relations(app, option);
-  app.set_version_flag("--version", "specdec " SPECDEC_VERSION);
+  app.set_version_flag("--version",
+                       "specdec " SPECDEC_VERSION " (compiled with -march=" SPECDEC_MARCH ")");
   for (const Option& option : line.lacking) {
     const bool is_there = find_option(line.options, option.name()) != nullptr;
     if (!is_there) add_refusal(app, option, line.stage);
