@@ -2,6 +2,7 @@
 .DEFAULT_GOAL := help
 SHELL := /bin/sh
 BUILD := build
+PROGRAMS := stages/programs
 CTEST_ARGS ?= --parallel $(shell nproc)
 FUZZ_SECONDS ?= 60
 COURSE := python3 tests/course
@@ -18,10 +19,10 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z -]*:.*## / {printf "  make %-13s %s\n", $$1, $$2}' Makefile
 
 setup:
-	@.ci/setup build
+	@$(PROGRAMS)/setup build
 
 setup-full:
-	@.ci/setup full
+	@$(PROGRAMS)/setup full
 
 # Targets of CMake's, and what they are: CMakeLists.txt.
 define built
@@ -42,14 +43,14 @@ probes: setup
 	$(call built,programs course_probes)
 
 demo: build ## show what speculation gains, then run the stages side by side on one prompt
-	@python3 stages/programs/demo.py $(BUILD)
+	@python3 $(PROGRAMS)/demo.py $(BUILD)
 
 real: ## get a model that people know, SmolLM2-135M, into build/models (93 MB); GGUF=file: convert another Llama
-	@python3 -c 'import ensurepip' 2>/dev/null || .ci/setup real
-	@python3 stages/programs/real/get_model.py $(BUILD) $(if $(GGUF),--gguf '$(GGUF)') $(if $(OUT),--out '$(OUT)')
+	@python3 -c 'import ensurepip' 2>/dev/null || $(PROGRAMS)/setup real
+	@python3 $(PROGRAMS)/real/get_model.py $(BUILD) $(if $(GGUF),--gguf '$(GGUF)') $(if $(OUT),--out '$(OUT)')
 
 real-demo: build real ## show what speculation gains on that model, by kind of question: the same text, at two speeds
-	@python3 stages/programs/real/real_demo.py $(BUILD)
+	@python3 $(PROGRAMS)/real/real_demo.py $(BUILD)
 
 check: setup ## check a stage, and say what to do next: make check STAGE=2
 	@$(COURSE) check --build $(BUILD) --stage '$(STAGE)'
@@ -162,7 +163,7 @@ docs: ## update snippets and tables in the chapters, mark what is stale, build t
 
 doctor: ## report what this machine has and lacks for specdec
 	@command -v python3 >/dev/null || { echo "python3 is missing; fix it: apt-get install python3"; exit 1; }
-	@python3 tests/doctor.py
+	@python3 $(PROGRAMS)/doctor.py
 
 format: setup-full ## apply clang-format
 	@$(FORMATTED) | xargs -0 clang-format -i

@@ -12,8 +12,8 @@ import shutil
 import sys
 import tempfile
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tests/course"))
-from student import tool  # noqa: E402
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "stages/programs"))
+import tool  # noqa: E402
 
 FORMATS = ("specdec-trace-1", "specdec-trace-2")  # of chains, of trees
 BEGIN, END = "<!-- [sample] -->", "<!-- [end sample] -->"

@@ -8,7 +8,6 @@ Streams each stage's text, then prints what it cost and whether the stages agree
 import argparse
 import json
 import math
-import os
 import statistics
 import struct
 import subprocess
@@ -16,8 +15,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests/course"))
-from student import tool  # noqa: E402
+import tool
+from terminal import coloured, has_colours
 
 STAGES = ["01_naive_decoder", "02_contiguous_kv_cache", "03_paged_kv_cache", "04_greedy_speculation",
           "05_rejection_sampling"]
@@ -65,19 +64,14 @@ def relative_error(a, b):
     return math.sqrt(above / below)
 
 
-def coloured():
-    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
-
-
 def heading(text):
-    bold, plain = ("\033[1m", "\033[0m") if coloured() else ("", "")
-    print(f"{bold}== {text}{plain}")
+    print(coloured(f"== {text}", "bold"))
 
 
 def legend():
-    if coloured():
-        print("(\033[32maccepted drafts\033[0m, \033[31;9mrejected ones\033[0m, "
-              "\033[34mthe target's own tokens\033[0m)")
+    if has_colours():
+        print(f"({coloured('accepted drafts', 'green')}, {coloured('rejected ones', 'struck red')}, "
+              + coloured("the target's own tokens", "blue") + ")")
 
 
 def yes(condition):

@@ -31,13 +31,13 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 EXPERIMENTS = ROOT / "docs/experiments"
-sys.path[:0] = [str(EXPERIMENTS), str(ROOT / "tests/course")]
+sys.path[:0] = [str(EXPERIMENTS), str(ROOT / "stages/programs")]
 import programs  # noqa: E402
 import rounds  # noqa: E402
 import run  # noqa: E402
+import tool  # noqa: E402
 import turns  # noqa: E402
 from programs import STAGES, begun_later  # noqa: E402
-from student import tool  # noqa: E402
 
 SOURCES = ["kernels/**/*", "common/**/*", "stages/**/*", "tests/benchmarks/**/*",
            "tests/checkpoint_builder.cpp"]   # what decides how fast all is

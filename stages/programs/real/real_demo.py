@@ -16,11 +16,11 @@ import time
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE.parent), str(HERE.parents[2] / "tests/course")]
-from student import tool  # noqa: E402
-
+sys.path.insert(0, str(HERE.parent))
 import demo  # noqa: E402
 import get_model  # noqa: E402
+import tool  # noqa: E402
+from terminal import progress  # noqa: E402
 
 STAGE = "07_adaptive_drafting"
 PLAIN = "plain decoding"
@@ -77,10 +77,10 @@ def measure(options):
         if turn > 0 and time.monotonic() - started > ENOUGH:
             break
         for number, kind in enumerate(QUESTIONS):
-            get_model.progress(f"turn {turn + 1} of {RUNS}: question {number + 1} of {len(QUESTIONS)}")
+            progress(f"turn {turn + 1} of {RUNS}: question {number + 1} of {len(QUESTIONS)}")
             for way in WAYS:
                 found[kind][way].append(report_of(options, kind, way))
-    get_model.progress("")
+    progress("")
     return found
 
 

@@ -55,8 +55,9 @@ PATTERNS = {
 FORBIDDEN = re.compile("|".join(f"(?:{pattern})" for pattern in PATTERNS).replace(" ", r"(?: |[ ]*\n[ >]*(?=\S))"), re.IGNORECASE)
 
 
-SOURCES = ("stages", "common", "kernels")                                  # C++ and CUDA
-TOOLS = ("tests/doctor.py", "tests/course/student", "tests/course/teacher")  # Python
+SOURCES = ("stages", "common", "kernels")                                                     # C++ and CUDA
+TOOLS = (*(f"stages/programs/{name}.py" for name in ("demo", "doctor", "terminal", "tool")),   # Python
+         "tests/course/student", "tests/course/teacher")
 # Comments and characters are skipped, so that their quotes begin no text. Texts in a row are one.
 QUOTED = re.compile(r"//[^\n]*|/\*.*?\*/|(?<!\w)'(?:\\.|[^'\\\n])+'|R\"(\w*)\((?P<raw>.*?)\)\1\""
                     r"|(?P<texts>\"(?:\\.|[^\"\\\n])*\"(?:\s*\"(?:\\.|[^\"\\\n])*\")*)", re.DOTALL)

@@ -5,7 +5,8 @@ import re
 import subprocess
 from pathlib import Path
 
-from student import reward, terminal
+import terminal
+from student import reward
 
 ERROR = re.compile(r"^\S+:\d+(:\d+)?: (fatal )?error: |undefined reference to|^\S*ld: ")
 STEP = re.compile(r"\[(\d+)/(\d+)\] ")  # of Ninja's lines

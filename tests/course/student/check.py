@@ -19,8 +19,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from student import building, checks, course, hint, progress, regions, reward, terminal
-from student.terminal import coloured, printable
+import terminal
+from student import building, checks, course, hint, progress, regions, reward
+from terminal import coloured, printable
 
 LABELS = {checks.PASS: ("pass", "green"), checks.FAIL: ("FAIL", "red"),
           checks.ERROR: ("ERROR", "red"), checks.NOT_CHECKED: ("--", "grey")}

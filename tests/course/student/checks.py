@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from student import course, sandbox
-from student.terminal import printable
+from terminal import printable
 
 PASS, FAIL, ERROR, NOT_CHECKED = "pass", "fail", "error", "not checked"
 NOT_DONE = re.compile(r"task (\d+\.\d+): .*: not done yet")

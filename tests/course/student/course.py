@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from student import regions
-from student.terminal import printable
+from terminal import printable
 
 FOLDER = Path("tests/course")
 # What a page says where a task has been explained.

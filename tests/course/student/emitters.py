@@ -13,8 +13,8 @@ import json
 import os
 import xml.etree.ElementTree as xml
 
-from student.terminal import coloured
-from student.tool import Trouble
+from terminal import coloured
+from tool import Trouble
 
 COLOURS = {"pass": "green", "fail": "red", "error": "red", "not checked": "grey"}
 

@@ -13,7 +13,8 @@ import sys
 import time
 from pathlib import Path
 
-from student import building, checks, course, emitters, regions, tool
+import tool
+from student import building, checks, course, emitters, regions
 
 SECONDS = 510  # of a grader's 10 minutes; what is not begun by then is not checked
 AFTER_A_LOOP = 3  # seconds of processor time for the other checks of a task that once did not end

@@ -3,7 +3,7 @@ the whole program and its counters after the last."""
 import subprocess
 
 from student import checks
-from student.terminal import coloured, printable
+from terminal import coloured, printable
 
 # Options that show a few rounds of each stage's program, or passes where it has no rounds.
 SHORT = {0: [], 1: ["--explain", "--max-new-tokens", "8"], 2: ["--explain", "--max-new-tokens", "8"],

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 from student import check
-from student.terminal import coloured
+from terminal import coloured
 
 FOLDERS = ("common", "kernels", "stages", "tests/course/probes")
 SOURCES = (".h", ".cpp", ".inc", ".txt")

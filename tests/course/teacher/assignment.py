@@ -21,7 +21,7 @@ from teacher import stubs
 
 STARTER = course.FOLDER / "teacher/starter"
 # Copied whole, but for what LEFT_OUT matches.
-COPIED = ("CMakeLists.txt", "LICENSE", ".ci/setup", ".clang-format", "common", "kernels", "stages/CMakeLists.txt", "stages/programs",
+COPIED = ("CMakeLists.txt", "LICENSE", ".clang-format", "common", "kernels", "stages/CMakeLists.txt", "stages/programs",
           "golden/draft_text.txt", "golden/models", "golden/checkpoints", "golden/goldens",
           "tests/course/probes/CMakeLists.txt", "tests/course/probes/golden_report.cpp",
           "docs/figures", "docs/00_before_you_start.md", "docs/checkpoints_and_tokenizers", "docs/theory",
@@ -29,7 +29,8 @@ COPIED = ("CMakeLists.txt", "LICENSE", ".ci/setup", ".clang-format", "common", "
 # Folders of stages/programs that need a stage's library -> that stage.
 NEEDS = {"cache": 3, "speculation": 4, "sampling": 5, "batch": 6, "adaptive": 7, "trees": 8}
 # The tools of students; those of teachers and of the course's makers stay behind.
-TOOLS = ("tests/doctor.py", "tests/course/__main__.py", "tests/course/student", "docs/experiments/formulas.py")
+TOOLS = ("stages/programs/doctor.py", "stages/programs/terminal.py", "stages/programs/tool.py", "tests/course/__main__.py",
+         "tests/course/student", "docs/experiments/formulas.py")
 LEFT_OUT = re.compile(r"(^|/)(build|__pycache__)/|^kernels/(cuda|emulation)/.*\.cu$|^stages/programs/real/")
 BLOCK = re.compile(r"(<!-- snippet: (?P<path>[^#\s]+)(?:#(?P<name>[\w.-]+))? -->\n```\w*\n).*?(^```$)",
                    re.DOTALL | re.MULTILINE)

@@ -14,7 +14,7 @@ from collections import deque
 from pathlib import Path
 
 from student import building, checks, course, grade, isolation, sandbox
-from student.terminal import printable
+from terminal import printable
 from teacher import assignment, overlay, stubs
 
 LARGEST = 1 << 20  # bytes of a submitted file

@@ -60,7 +60,7 @@ class Style(unittest.TestCase):
         source = 'help("for {x} whoever")\nprint(f"5 tokens {a} round "\n      "of late")\n'
         self.assertEqual(sorted(style.texts_of_tool(source)), [(1, "for {x} whoever"), (2, "5 tokens {} round of late")])
         names = {name for name, _ in style.programs(pages.ROOT)}
-        for name in ("stages/programs/run/options.cpp", "tests/course/student/predict.py", "tests/doctor.py"):
+        for name in ("stages/programs/run/options.cpp", "tests/course/student/predict.py", "stages/programs/doctor.py"):
             self.assertIn(name, names)
         self.assertTrue(any(page.name == "hints.md" for page in pages.pages()))
 

@@ -7,7 +7,8 @@ import unittest
 import unittest.mock
 import xml.etree.ElementTree as xml
 
-from student import checks, course, emitters, grade, tool
+import tool
+from student import checks, course, emitters, grade
 
 NUMBER, TEXT = (int, float), str
 VISIBILITY = ("hidden", "after_due_date", "after_published", "visible")

@@ -7,7 +7,8 @@ import unittest
 import unittest.mock
 from pathlib import Path
 
-from student import checks, course, progress, terminal
+import terminal
+from student import checks, course, progress
 
 TABLE = {"stages": [{"stage": n, "folder": f"0{n}_some_stage", "checks": [], "tasks": [
     {"id": f"{n}.{i}", "title": "a task", "path": f"stages/{n}_{i % 2}.cpp", "points": 10 * i}

@@ -8,7 +8,8 @@ import unittest
 import unittest.mock
 from pathlib import Path
 
-from student import terminal, watch
+import terminal
+from student import watch
 
 
 class Watch(unittest.TestCase):

@@ -10,7 +10,7 @@ import os
 import subprocess
 import sys
 
-from student.terminal import printable
+from terminal import printable
 
 # The Makefiles pass these also where they are not given; the tools say what is to be given.
 FROM_MAKE = ("--stage", "--task", "--secret")

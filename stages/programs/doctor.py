@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Reports what this machine has and lacks for specdec; changes nothing.
 
-    python3 tests/doctor.py [TREE]        (TREE: the project's folder, by default the one that this file is in)
+    python3 stages/programs/doctor.py [TREE]        (TREE: the project's folder, by default the one that this file is in)
 
 One line per finding: ok; note, if something is missing that is not needed; PROBLEM. Below a note or a problem, the
 command that fixes it. Exit code 1: something needed to build or check is missing or damaged.
@@ -18,8 +18,7 @@ import subprocess
 import sys
 import tempfile
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "course"))
-from student import tool  # noqa: E402
+import tool
 
 # Measured: the memory of the largest compilations, and about what a build, a test run and the build of an assignment
 # with all stages leave on the disk.
@@ -369,7 +368,7 @@ def sections(tree):
 
 
 def main():
-    tree = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parent.parent).resolve()
+    tree = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parents[2]).resolve()
     problems = 0
     for heading, findings in sections(tree):
         print(heading)

@@ -4,14 +4,15 @@ import os
 import sys
 import time
 
-CODES = {"bold": "1", "green": "32", "red": "31", "yellow": "33", "grey": "90"}
+CODES = {"bold": "1", "green": "32", "red": "31", "yellow": "33", "blue": "34", "grey": "90", "struck red": "31;9"}
+
+
+def has_colours(stream=None):
+    return (stream or sys.stdout).isatty() and not os.environ.get("NO_COLOR")
 
 
 def coloured(text, colour, stream=None):
-    stream = stream or sys.stdout
-    if not stream.isatty() or os.environ.get("NO_COLOR"):
-        return text
-    return f"\033[{CODES[colour]}m{text}\033[0m"
+    return f"\033[{CODES[colour]}m{text}\033[0m" if has_colours(stream) else text
 
 
 def printable(text):
