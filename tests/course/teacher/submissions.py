@@ -67,21 +67,23 @@ def task_files(stage):
 
 def plain_files(folder, wanted=()):
     """The files of a submission, as paths from its folder in their order, and notes on what was not
-    looked at. No link is followed. Paths that are wanted are looked up in every folder, so that no
-    heap of other files hides them."""
-    files, notes, left, seen = set(), [], deque([Path()]), 0
+    looked at. No link is followed. Paths that are wanted are looked up in every folder, and their bare
+    names in the first one, so that no heap of other files hides them."""
+    files, notes, left, room, is_cut = set(), [], deque([Path()]), MOST, False
     while left:
         here = left.popleft()
-        files |= {here / path for path in wanted if is_plain(folder, here / path)}
-        if seen > MOST:
+        names = () if here.parts else tuple(Path(path).name for path in wanted)
+        files |= {here / path for path in (*wanted, *names) if is_plain(folder, here / path)}
+        if is_cut:
             continue
         try:
-            with os.scandir(folder / here) as listing:
-                entries = sorted(itertools.islice(listing, MOST + 1 - seen), key=lambda entry: entry.name)
+            entries = folders_first(folder / here)
         except OSError as error:
             notes.append(f"{named(here)} cannot be read: {error.strerror}")
             continue
-        seen += len(entries)
+        is_cut = len(entries) > room
+        entries = entries[:room]
+        room -= len(entries)
         for entry in entries:
             path = here / entry.name
             if entry.is_dir(follow_symlinks=False):
@@ -92,9 +94,16 @@ def plain_files(folder, wanted=()):
                                  "not looked at")
             elif entry.is_file(follow_symlinks=False):
                 files.add(path)
-    if seen > MOST:
+    if is_cut:
         notes.insert(0, f"more than {MOST} files and folders: the rest was not looked at")
     return sorted(files), notes[:5]
+
+
+def folders_first(folder):
+    """What is in a folder, by name. Files come after the folders, as they may be a heap of any size."""
+    with os.scandir(folder) as listing:
+        entries = itertools.islice(listing, 100 * MOST)
+        return sorted(entries, key=lambda entry: (not entry.is_dir(follow_symlinks=False), entry.name))
 
 
 def is_plain(folder, path):

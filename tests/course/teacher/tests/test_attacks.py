@@ -323,16 +323,19 @@ class Attacks(unittest.TestCase):
         self.assertIn("not done yet", self.graded(folder)[0]["0.1"][1])
 
     def test_any_number_of_other_files_hides_no_task(self):
-        for here in ("", "my-project/"):
+        whole = {name: f"stages/00_mini/{name}.cpp" for name in ("one", "two", "three")}
+        for place, heap in ((whole, ""), ({name: f"my-project/{path}" for name, path in whole.items()}, "my-project/"),
+                            ({name: f"my-project/{path}" for name, path in whole.items()}, ""),
+                            ({name: f"{name}.cpp" for name in whole}, "")):
             folder = pathlib.Path(self.directory.name, "heap")
-            for name in ("one", "two", "three"):
-                mini_course.write(folder, f"{here}stages/00_mini/{name}.cpp", mini_course.source(name))
-            for i in range(submissions.MOST + 10):
-                (folder / here / f"a{i}").touch()
-            with self.subTest(here):
+            for name, path in place.items():
+                mini_course.write(folder, path, mini_course.source(name))
+            for i in range(60 * 50):
+                (folder / heap / f"a{i}").touch()
+            with self.subTest(f"{place['one']} and {heap}a1"), unittest.mock.patch.object(submissions, "MOST", 50):
                 marks, notes = self.graded(folder)
                 self.assertEqual([points for points, _ in marks.values()], [50, 30, 20])
-                self.assertEqual(notes[0], "more than 10000 files and folders: the rest was not looked at")
+                self.assertEqual(notes[0], "more than 50 files and folders: the rest was not looked at")
             subprocess.run(["rm", "-rf", folder], check=True)
 
     def test_files_are_found_below_a_folder_or_by_name(self):
