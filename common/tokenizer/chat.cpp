@@ -70,10 +70,10 @@ class Rendering {
   Rendering(const ChatFormat& format, const ChatOptions& options)
       : format_(format), options_(options), text_(format.beginning) {}
 
-  // Every turn but a header's system message.
+  // A message as a turn of its own.
   void add(const ChatMessage& message) { add_turn(message.role, content_of(message)); }
 
-  // What comes before the other messages; `system` is the system message at the beginning, if any.
+  // What comes before all other messages. `system`: the first message, where it is the system's.
   void begin(const ChatMessage* system) {
     if (format_.has_dates) {
       add_turn("system", fmt::format("Cutting Knowledge Date: December 2023\nToday Date: {}\n\n{}",

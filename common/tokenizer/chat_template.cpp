@@ -100,7 +100,7 @@ ChatChoice by_template(const ChatTemplate& given, const fs::path& directory,
   if (format == nullptr) {
     std::vector<std::string_view> names;
     for (const ChatFormat& known : chat_formats()) names.push_back(known.name);
-    fail("{}: the chat template {} of {} bytes is unknown; known are those of {}", given.file,
+    fail("{}: the chat template {} of {} bytes is unknown; we know those of {}", given.file,
          excerpt(Json(given.text)), given.text.size(), fmt::join(names, ", "));
   }
   check_tokens(*format, tokenizer);
@@ -113,7 +113,7 @@ ChatChoice by_template(const ChatTemplate& given, const fs::path& directory,
   return {format, fmt::format("by the template in {}", fs::path(given.file).filename().string())};
 }
 
-// Llama 3.1 has brought the token <|eom_id|> together with the dates.
+// Llama 3.1 added both the token <|eom_id|> and the dates.
 ChatChoice by_special_tokens(const Tokenizer& tokenizer) {
   const ChatFormat &llama3 = find_chat_format("Llama 3"), &chatml = find_chat_format("ChatML");
   const bool is_llama3 = !missing_token(llama3, tokenizer);
@@ -129,11 +129,9 @@ ChatChoice by_special_tokens(const Tokenizer& tokenizer) {
         "({}) nor those of ChatML ({})",
         fmt::join(llama3.special_tokens, " "), fmt::join(chatml.special_tokens, " "));
   }
-  const bool is_llama31 = is_llama3 && tokenizer.find_token("<|eom_id|>");
-  return {is_llama31  ? &find_chat_format("Llama 3.1")
-          : is_llama3 ? &llama3
-                      : &chatml,
-          "by the special tokens; there is no chat template"};
+  const ChatFormat* format = is_chatml ? &chatml : &llama3;
+  if (is_llama3 && tokenizer.find_token("<|eom_id|>")) format = &find_chat_format("Llama 3.1");
+  return {format, "by the special tokens; there is no chat template"};
 }
 
 }  // namespace

@@ -27,14 +27,14 @@ const ChatFormat* format_of_template(std::string_view text);
 
 // Which format a model's chats have.
 struct ChatChoice {
-  const ChatFormat* format = nullptr;  // none: --chat cannot be used
-  std::string why;                     // it was chosen, or there is none
+  const ChatFormat* format = nullptr;  // nullptr: there is none, so no chat can be rendered
+  std::string why;                     // the format was chosen, or there is none
 };
 
 // Chooses by the model's chat template, which is chat_template.jinja or the chat_template in
 // tokenizer_config.json, and checks that the tokenizer has the format's special tokens. Where there
 // is no template, the special tokens say what the format is. Never throws Error: most prompts are
-// no chats.
+// not chats.
 ChatChoice choose_chat_format(const std::filesystem::path& directory, const Tokenizer& tokenizer);
 
 }  // namespace specdec

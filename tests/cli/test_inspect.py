@@ -76,6 +76,7 @@ class BadInputTest(ProgramTest):
         self.expect_error("--target", "--target")
         self.expect_error("--prompt", "--prompt", "a", "--chat", "b")
         self.expect_error("--chat-file", "--chat-file", "a", "--chat", "b")
+        self.expect_error("the prompt is empty", "--chat", "")
         self.expect_error("--system", "--system", "a")
 
     def test_wrong_files(self):

@@ -122,6 +122,12 @@ class StagesTest(ProgramTest):
                       advised[2])
         self.assertEqual(run(ALL[4], *chat, "--generation-config", "--temperature", "0")[1], run(ALL[4], *chat)[1],
                          "what is given wins")
+        good = run(ALL[0], *chat)
+        path.write_text(json.dumps({"repetition_penalty": 0}))
+        code, text, errors = run(ALL[0], *chat)
+        self.assertEqual((code, text), good[:2], "the text is good all the same")
+        self.assertIn(f"{path}: --repetition-penalty is 0; ", errors)
+        self.assertIn("; what this file recommends is not applied\n", errors)
         path.unlink()
         self.assertNotIn("recommends", run(ALL[0], *chat)[2])
         self.expect_bad_input(str(path), PROGRAMS / ALL[4], *chat, "--generation-config")

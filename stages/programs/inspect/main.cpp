@@ -31,13 +31,14 @@ struct Options {
   std::string target = embedded_target().string();
   std::string prompt = "Zoë bought 12 pears — and 3 lemons 🍋.";
   std::string chat;
+  bool has_chat = false;  // perhaps as an empty text
   std::string system;
   std::string chat_file;
   bool tensors = false;
   bool ids = false;
   OutputFormat output = OutputFormat::kText;
 
-  bool is_chat() const { return !chat.empty() || !chat_file.empty(); }
+  bool is_chat() const { return has_chat || !chat_file.empty(); }
   std::vector<ChatMessage> messages() const {
     return chat_file.empty() ? one_question(chat, system) : read_chat_file(chat_file);
   }
@@ -52,7 +53,7 @@ CommandLine command_line(Options& options) {
           {"--prompt TEXT", "text to cut into tokens", &options.prompt},
           {"--chat TEXT",
            "the same, as a user's message in a chat",
-           &options.chat,
+           GivenText{&options.chat, &options.has_chat},
            {.excludes = {"--prompt"}}},
           {"--system TEXT", "the chat's system message", &options.system, {.needs = {"--chat"}}},
           {"--chat-file FILE",

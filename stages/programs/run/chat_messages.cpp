@@ -7,6 +7,7 @@
 namespace specdec {
 
 std::vector<ChatMessage> one_question(const std::string& user, const std::string& system) {
+  if (user.empty()) fail("the prompt is empty");
   std::vector<ChatMessage> messages;
   if (!system.empty()) messages.push_back({"system", system});
   messages.push_back({"user", user});

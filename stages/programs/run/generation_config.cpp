@@ -155,19 +155,23 @@ std::optional<std::string> advice_not_taken(const RunOptions& run) {
   if (ours.empty()) {
     line += ", since no option does that";
   } else {
-    const bool later = options.stage < kFirstSamplingStage;
+    const bool lacks_it = options.stage < kFirstSamplingStage;
     line +=
         fmt::format(" ({}--generation-config applies {})",
-                    later ? stage_name(kFirstSamplingStage) + " and later: " : "", listed(ours));
+                    lacks_it ? stage_name(kFirstSamplingStage) + " and later: " : "", listed(ours));
   }
   return line;
 }
 
 void say_advice_not_taken(const RunOptions& options, bool has_chats) {
   if (options.quiet || !(has_chats || options.generation_config)) return;
-  if (const auto line = advice_not_taken(options)) {
-    say("{}: {}\n", stage_name(options.stage), *line);
+  std::optional<std::string> line;
+  try {
+    line = advice_not_taken(options);
+  } catch (const Error& error) {  // the text is good all the same
+    line = fmt::format("{}; what this file recommends is not applied", error.what());
   }
+  if (line) say("{}: {}\n", stage_name(options.stage), *line);
 }
 
 }  // namespace specdec

@@ -31,7 +31,7 @@ void apply_generation_advice(RunOptions& options);
 std::optional<std::string> advice_not_taken(const RunOptions& options);
 
 // Says that line on stderr after a run with chats or with --generation-config, unless the run is
-// quiet.
+// quiet. Advice that cannot be read becomes such a line, too.
 void say_advice_not_taken(const RunOptions& options, bool has_chats);
 
 }  // namespace specdec

@@ -47,7 +47,6 @@ std::optional<Tokenizer> load_tokenizer(const Checkpoint& checkpoint) {
 std::vector<ChatMessage> chat_of(const RunOptions& options) {
   if (!options.chat_file.empty()) return read_chat_file(options.chat_file);
   if (!options.messages.empty()) return options.messages;
-  if (options.chat.empty()) fail("the prompt is empty");
   return one_question(options.chat, options.system);
 }
 

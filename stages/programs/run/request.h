@@ -23,11 +23,11 @@ struct ModelFiles {
 // Throws Error: a missing or bad checkpoint or tokenizer.
 ModelFiles open_model(const std::string& directory);
 
-// The format of the model's chats. Throws Error where it is not known.
+// The format of the model's chats. Throws Error where none is known.
 const ChatFormat& chat_format(const ModelFiles& model);
 
 // A chat ends with the model's end tokens, and with the one that ends a turn in its chat format.
-// Throws Error: a chat that is none, or whose format is not known; a prompt that is empty, not
+// Throws Error: what is no chat, or a chat whose format is not known; a prompt that is empty, not
 // UTF-8 or has ids outside the vocabulary; prompt + max-new-tokens beyond the context, with the
 // numbers; stop texts that are empty.
 GenerationRequest read_request(const ModelFiles& model, const RunOptions& options);

@@ -92,7 +92,7 @@ TEST_F(ChatTemplateTest, AFileOfItsOwnCounts) {
   directory_.write("chat_template.jinja", "{{ messages }}");
   EXPECT_THAT(outcome(),
               HasSubstr("chat_template.jinja: the chat template \"{{ messages }}\" of 14 "
-                        "bytes is unknown; known are those of Llama 3, Llama 3.1,"));
+                        "bytes is unknown; we know those of Llama 3, Llama 3.1,"));
 }
 
 TEST_F(ChatTemplateTest, OfSeveralTheDefaultCounts) {

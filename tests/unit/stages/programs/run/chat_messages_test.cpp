@@ -13,6 +13,7 @@ TEST(ChatMessagesTest, AQuestionHasASystemMessageOrNone) {
   ASSERT_EQ(both.size(), 2u);
   EXPECT_EQ(both[0].role + both[0].content + both[1].role + both[1].content,
             "systemBe brief.userHi");
+  EXPECT_ERROR(one_question("", "Be brief."), "the prompt is empty");
 }
 
 TEST(ChatFileTest, IsAListOfMessages) {
