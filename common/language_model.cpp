@@ -1,8 +1,11 @@
 #include "common/language_model.h"
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <utility>
 
+#include "common/argmax.h"
 #include "common/base/check.h"
 #include "common/sampling/bad_logits.h"
 
@@ -36,6 +39,15 @@ TokenId argmax(Backend& backend, ConstDeviceRows logits) {
   backend.argmax(logits, std::span(&id, 1));
   if (id < 0) fail_not_numbers();
   return id;
+}
+
+TokenId argmax(std::span<const float> logits) {
+  if (std::ranges::any_of(logits, [](float x) { return std::isnan(x); })) fail_not_numbers();
+  return static_cast<TokenId>(std::ranges::max_element(logits) - logits.begin());
+}
+
+TokenId argmax(std::span<const double> probs) {
+  return static_cast<TokenId>(std::ranges::max_element(probs) - probs.begin());
 }
 
 std::vector<float> to_host(Backend& backend, ConstDeviceRows rows) {

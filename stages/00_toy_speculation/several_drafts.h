@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/argmax.h"
 #include "stages/00_toy_speculation/enumeration.h"
 
 // Several drafts for one position: iterative speculative sampling, section 2 of Stratos,
@@ -22,7 +23,7 @@ inline Probs scaled(Probs probs) {
 // All probability on the likeliest token, the first one among equals.
 inline Probs only_likeliest(const Probs& probs) {
   Probs certain(probs.size());
-  certain[static_cast<std::size_t>(std::ranges::max_element(probs) - probs.begin())] = 1;
+  certain[static_cast<std::size_t>(argmax(probs))] = 1;
   return certain;
 }
 

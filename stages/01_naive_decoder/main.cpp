@@ -1,12 +1,9 @@
 // Stage 1: greedy decoding with nothing but the forward pass. Every new token costs a pass over all
 // tokens so far.
-#include <algorithm>
-#include <cmath>
-
+#include "common/argmax.h"
 #include "common/base/stopwatch.h"
 #include "common/base/streams.h"
 #include "common/generation.h"
-#include "common/language_model.h"
 #include "common/run_stats.h"
 #include "stages/01_naive_decoder/naive_llama.h"
 #include "stages/programs/check/golden_check.h"
@@ -15,12 +12,6 @@
 
 namespace specdec {
 namespace {
-
-// The largest logit's index, the lowest among equals. A NaN must not choose a token.
-TokenId argmax(std::span<const float> logits) {
-  if (std::ranges::any_of(logits, [](float x) { return std::isnan(x); })) fail_not_numbers();
-  return static_cast<TokenId>(std::ranges::max_element(logits) - logits.begin());
-}
 
 // [snippet decode]
 void decode(const NaiveLlama& target, PlainRun& run) {

@@ -6,6 +6,7 @@
 
 #include <fmt/color.h>
 
+#include "common/argmax.h"
 #include "common/base/error.h"
 #include "common/base/exit_code.h"
 #include "common/base/json.h"
@@ -22,14 +23,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The largest logit's index, the lowest among equals; -1 for a row with a NaN.
-TokenId argmax(std::span<const float> row) {
-  TokenId best = 0;
-  for (std::size_t i = 0; i < row.size(); i++) {
-    if (std::isnan(row[i])) return -1;
-    if (row[i] > row[static_cast<std::size_t>(best)]) best = static_cast<TokenId>(i);
-  }
-  return best;
+// What a row of logits chooses; -1 where one is NaN.
+TokenId choice_of(std::span<const float> row) {
+  return std::ranges::any_of(row, [](float x) { return std::isnan(x); }) ? -1 : argmax(row);
 }
 
 // The manifest of a folder of golden files.
@@ -160,7 +156,9 @@ class StepCheck {
               const std::string& name, const std::string& problem = "") {
     std::vector<TokenId> got;
     const std::size_t width = logits.size() / steps.size();
-    for (std::size_t i = 0; i < steps.size(); i++) got.push_back(argmax(row_of(logits, i, width)));
+    for (std::size_t i = 0; i < steps.size(); ++i) {
+      got.push_back(choice_of(row_of(logits, i, width)));
+    }
     const GreedyComparison result = compare_greedy(got, steps, tolerance_);
     list_.near_ties += static_cast<int>(result.near_ties.size());
     list_.add(result.agrees() && problem.empty(), fmt::format("{}: {} tokens", name, steps.size()),
