@@ -79,7 +79,7 @@ TEST(BestSpecLengthTest, TakesTheSmallestAmongEquals) {
 TEST(AdaptiveSpecLengthTest, BeginsHopefully) {
   const AdaptiveSpecLength policy(costs(0.1, 0));
   EXPECT_DOUBLE_EQ(policy.alpha(), 0.8);
-  EXPECT_EQ(policy.next(), best_spec_length(0.8, 0.1, 1, 16));
+  EXPECT_EQ(policy.next(), best_spec_length(0.8, costs(0.1, 0)));
   EXPECT_EQ(policy.largest(), 16);
   EXPECT_DOUBLE_EQ(policy.factor(2), (1 + 0.8 + 0.64) / 1.2);
 }
