@@ -142,7 +142,7 @@ experiments: benchmark-programs ## measure for chapters 4 to 6, 8 and theory (qu
 	@python3 docs/experiments/theory.py --build $(BUILD)
 	@python3 docs/experiments/batch.py --build $(BUILD)
 	@python3 docs/experiments/trees.py shapes rules --build $(BUILD)
-	@python3 docs/experiments/tables.py && python3 docs/figures/curves.py && python3 docs/figures/runs.py
+	@python3 docs/experiments/tables.py
 
 golden: ## remake the models and golden files (Python; hours, see golden/README.md)
 	@python3 -m venv $(GOLDEN_VENV)

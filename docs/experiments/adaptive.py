@@ -60,10 +60,6 @@ def run(program, *words):
     return json.loads(runs.run(program, words))
 
 
-def options_of(name):
-    return ["--no-speculation"] if name == "plain" else SETTINGS[name]
-
-
 # --- costs ---
 
 def profile(program, words, name):
@@ -101,13 +97,13 @@ def write_profile(folder, shape, measured):
 
 
 def measured_costs(options):
-    """Of the shapes, from the file."""
+    """Shape -> its costs, from the file."""
     return json.loads(options.out.read_text(encoding="utf-8"))["costs"]["shapes"]
 
 
-def chosen_prompts():
+def chosen_prompts(options):
     chosen = by_kind((golden for golden in goldens() if len(golden["tokens"]) > 1), PROMPTS_OF_A_KIND)
-    return [prompt for prompts in chosen.values() for prompt in prompts]
+    return [prompt for prompts in chosen.values() for prompt in prompts][::16 if options.quick else 1]
 
 
 def seconds_of(stats, measured, own_drafts):
@@ -125,42 +121,48 @@ def seconds_of(stats, measured, own_drafts):
     return verifying + level["passes"] * one_pass + level["drafted"] * measured["table_step_seconds"]
 
 
-def counted(program, prompt, name, file, measured):
-    result = run(program, "--prompt-ids", ",".join(map(str, prompt["prompt_ids"])), "--max-new-tokens", NEW_TOKENS,
-                 "--cost-profile", file, "--all-places", "--quiet", "--output", "json", *options_of(name))
-    stats = result["stats"]
-    no_model = name in ("lookup", "ngram")
-    return {"emitted": stats["emitted"], "rounds": stats["target_forwards"], "drafted": stats["drafted"],
-            "tested": stats["tested"], "accepted": stats["accepted"], "places": stats["places"],
-            "accepted_places": stats["alpha_all_places"] * stats["places"], "oracle_rounds": stats["oracle"]["target_forwards"],
-            "oracle_speedup": stats["oracle"]["speedup"],
+def prompt_words(prompt):
+    return ["--prompt-ids", ",".join(map(str, prompt["prompt_ids"])), "--max-new-tokens", NEW_TOKENS]
+
+
+def stats_of(program, prompt, *words):
+    return run(program, *prompt_words(prompt), *words, "--quiet", "--output", "json")["stats"]
+
+
+def counted(stats, measured, own_drafts):
+    """Of a run: counters, and its seconds by count."""
+    return {"emitted": stats["emitted"], "rounds": stats["target_forwards"],
+            **{name: stats[name] for name in ("drafted", "tested", "accepted", "places")},
+            "accepted_places": stats["alpha_all_places"] * stats["places"],
             "plain_seconds": stats["emitted"] * measured["target_pass_seconds"][0],
-            "seconds": seconds_of(stats, measured, 0 if no_model else stats["draft_forwards"])}
+            "seconds": seconds_of(stats, measured, own_drafts)}
+
+
+def by_the_oracle(stats, measured):
+    """The same of an oracle for this text."""
+    plain = stats["emitted"] * measured["target_pass_seconds"][0]
+    return {"emitted": stats["emitted"], "rounds": stats["oracle"]["target_forwards"],
+            "drafted": stats["alpha_all_places"] * stats["places"], "plain_seconds": plain,
+            "seconds": plain / stats["oracle"]["speedup"]}
 
 
 def counts(options):
-    program, measured, prompts, result = runs.program(options, PROGRAM), measured_costs(options), chosen_prompts(), {}
-    if options.quick:
-        prompts = prompts[::16]
+    program, costs, prompts, entries = runs.program(options, PROGRAM), measured_costs(options), chosen_prompts(options), []
     progress = Progress("counts", len(SHAPES) * len(SETTINGS) * len(prompts))
-    with tempfile.TemporaryDirectory() as folder:
-        for shape in SHAPES:
-            file = write_profile(folder, shape, measured[shape])
-            for name in SETTINGS:
-                kinds = collections.defaultdict(collections.Counter)
+    for shape, measured in costs.items():
+        with tempfile.TemporaryDirectory() as folder:
+            words = ["--cost-profile", write_profile(folder, shape, measured), "--all-places"]
+            for way in SETTINGS:
+                found = {}
                 for prompt in prompts:
-                    one = counted(program, prompt, name, file, measured[shape])
-                    if name == "gain":
-                        kinds["oracle", prompt["kind"]].update({
-                            "emitted": one["emitted"], "rounds": one["oracle_rounds"],
-                            "drafted": one["accepted_places"], "plain_seconds": one["plain_seconds"],
-                            "seconds": one["plain_seconds"] / one["oracle_speedup"]})
-                    one = {key: value for key, value in one.items() if not key.startswith("oracle")}
-                    kinds[name, prompt["kind"]].update(one)
+                    found[prompt["id"]] = stats_of(program, prompt, *words, *SETTINGS[way])
                     progress.step()
-                for (setting, kind), total in kinds.items():
-                    result.setdefault(shape, {}).setdefault(setting, {})[kind] = dict(total)
-    return {"prompts_of_a_kind": PROMPTS_OF_A_KIND, "tokens": NEW_TOKENS, "totals": result}
+                own_drafts = 0 if way in ("lookup", "ngram") else 1
+                entries += runs.summed(prompts, lambda prompt: counted(
+                    found[prompt["id"]], measured, own_drafts * found[prompt["id"]]["draft_forwards"]), shape=shape, way=way)
+                if way == "gain":
+                    entries += runs.summed(prompts, lambda prompt: by_the_oracle(found[prompt["id"]], measured), shape=shape, way="oracle")
+    return {"prompts_of_a_kind": PROMPTS_OF_A_KIND, "tokens": NEW_TOKENS, "entries": entries}
 
 
 # --- the guard ---
@@ -213,50 +215,43 @@ def charges(rounds, largest, measured):
 
 
 def guard(options):
-    """Shape -> kind of text -> what the guard charged for the rounds of `confidence`, and what they cost."""
-    program, measured, result = runs.program(options, PROGRAM), measured_costs(options), {}
-    for shape in SHAPES:
+    """What the guard charged for the rounds of `confidence`, and what they cost."""
+    program, entries = runs.program(options, PROGRAM), []
+    for shape, measured in measured_costs(options).items():
         with tempfile.TemporaryDirectory() as folder:
-            guarded = ["--cost-profile", write_profile(folder, shape, measured[shape]), *options_of("confidence")]
+            guarded = ["--cost-profile", write_profile(folder, shape, measured), *SETTINGS["confidence"]]
             largest = run(program, *guarded, "--max-new-tokens", 1, "--output", "json")["largest_spec_length"]
-            for prompt in chosen_prompts()[::16 if options.quick else 1]:
-                words = ["--prompt-ids", ",".join(map(str, prompt["prompt_ids"])), "--max-new-tokens", NEW_TOKENS]
-                charged, spent = charges(runs.traced(program, [*words, *guarded])["rounds"], largest, measured[shape])
-                kind = result.setdefault(shape, {}).setdefault(prompt["kind"], {"charged": 0, "spent": 0})
-                kind["charged"] += charged
-                kind["spent"] += spent
-    return {"shapes": result}
+            entries += runs.summed(chosen_prompts(options), lambda prompt: dict(zip(("charged", "spent"), charges(
+                runs.traced(program, [*prompt_words(prompt), *guarded])["rounds"], largest, measured))), shape=shape)
+    return {"entries": entries}
 
 
 # --- n-grams and the target's likely tokens ---
 
-FILLS = [0, 1, 3, 8]
+FILLS = [0, 1, 3, 8]  # tokens that are learned for each place
 SEEDS = {0: [0], 1: [0, 1, 2, 3]}  # by temperature
 
 
 def fill(options):
-    """temperature -> tokens that are learned for each place -> kind of text -> counters."""
-    program, prompts = runs.program(options, PROGRAM), chosen_prompts()[::16 if options.quick else 1]
-    progress = Progress("fill", len(FILLS) * len(prompts) * sum(map(len, SEEDS.values())))
-    result = {}
-    for temperature, seeds in SEEDS.items():
+    program, prompts, entries = runs.program(options, PROGRAM), chosen_prompts(options), []
+    progress = Progress("fill", len(FILLS) * sum(map(len, SEEDS.values())))
+    for T, seeds in SEEDS.items():
         for filled in FILLS:
-            kinds = collections.defaultdict(collections.Counter)
-            for prompt in prompts:
-                for seed in seeds:
-                    stats = run(program, "--prompt-ids", ",".join(map(str, prompt["prompt_ids"])),
-                                "--max-new-tokens", NEW_TOKENS, "--temperature", temperature, "--seed", seed,
-                                "--draft-kind", "ngram", "--ngram-fill", filled, "--quiet", "--output", "json")["stats"]
-                    kinds[prompt["kind"]].update({key: stats[key] for key in (
-                        "emitted", "target_forwards", "drafted", "tested", "accepted")})
-                    progress.step()
-            result.setdefault(str(temperature), {})[str(filled)] = {kind: dict(total) for kind, total in kinds.items()}
-    return {"tokens": NEW_TOKENS, "temperatures": result}
+            total = collections.defaultdict(collections.Counter)
+            for seed in seeds:
+                words = ["--temperature", T, "--seed", seed, "--draft-kind", "ngram", "--ngram-fill", filled]
+                for prompt in prompts:
+                    stats = stats_of(program, prompt, *words)
+                    total[prompt["id"]].update({"rounds": stats["target_forwards"], **{
+                        name: stats[name] for name in ("emitted", "drafted", "tested", "accepted")}})
+                progress.step()
+            entries += runs.summed(prompts, lambda prompt: total[prompt["id"]], T=T, fill=filled)
+    return {"tokens": NEW_TOKENS, "entries": entries}
 
 
 # --- the clock ---
 
-KEPT = ("gain", "predicted_accounting", "c", "v", "alpha", "emitted_per_round", "plain_tokens_per_second")
+KEPT = ("shape", "way", "text", "gain", "predicted_accounting", "c", "v", "alpha", "emitted_per_round", "plain_tokens_per_second")
 
 
 def clocked_settings(shape, file, quick):
@@ -267,19 +262,16 @@ def clocked_settings(shape, file, quick):
 
 
 def clock(options):
-    """shape -> {"tokens": ..., "gains": setting -> text -> counters}, medians over rounds."""
-    measured, result = measured_costs(options), {}
+    """Medians over rounds."""
+    measured, shapes, entries = measured_costs(options), {}, []
     for shape in ("134m",) if options.quick else SHAPES:
         with tempfile.TemporaryDirectory() as folder:
             settings = clocked_settings(shape, write_profile(folder, shape, measured[shape]), options.quick)
             measures, _ = programs.measured(options, shape, settings, CLOCKED_TOKENS[shape])
-        gains = {}
-        for identity, found in measures:
-            entry = rounds.entry_of(found)
-            gains.setdefault(identity["way"], {})[identity["text"]] = {name: entry[name] for name in KEPT}
-        result[shape] = {"tokens": CLOCKED_TOKENS[shape], "rounds": len(found),
-                         "gains": {name: gains[name] for name in CLOCKED[shape] if name in gains}}
-    return {"shapes": result}
+        found = [{"shape": shape, **identity, **rounds.entry_of(kept)} for identity, kept in measures]
+        entries += sorted(({name: e[name] for name in KEPT} for e in found), key=lambda e: CLOCKED[shape].index(e["way"]))
+        shapes[shape] = {"tokens": CLOCKED_TOKENS[shape], "rounds": len(measures[0][1])}
+    return {"shapes": shapes, "entries": entries}
 
 
 if __name__ == "__main__":

@@ -1,31 +1,30 @@
 """The tables of docs/07_adaptive_drafting/ that are made from adaptive.json."""
 import statistics
 
-from table_text import TEXTS, Tables, markdown, number, prose
+from table_text import TEXTS, Entries, Tables, markdown, number, prose
 
 TABLES = table = Tables()
 PAIRS = {"134m": "134m with 14m", "3b": "3B with 1B"}
 
 
-def total(kinds, key):
-    return sum(entry.get(key, 0) for entry in kinds.values())
+def gain(entries):
+    """Plain decoding's seconds over those of the rounds."""
+    return entries.ratio("plain_seconds", "seconds")
 
 
-def gain(entry):
-    return entry["plain_seconds"] / entry["seconds"]
+def counted(data, **wanted):
+    return Entries(data["counts"]["entries"]).of(**wanted)
 
 
-def all_texts(kinds):
-    return {key: total(kinds, key) for key in ("emitted", "rounds", "drafted", "plain_seconds", "seconds")}
+def texts(entries, cell):
+    """A cell for each kind of text."""
+    return [cell(entries.of(text=kind)) for kind in TEXTS]
 
 
 def by_setting(data, shape):
     """Rows of a shape: the setting, and its gain on each kind of text."""
-    rows = []
-    for name, kinds in data["counts"]["totals"][shape].items():
-        every = all_texts(kinds)
-        rows.append([name.replace("ngram", "n-grams"), number(every["emitted"] / every["rounds"]),
-                     number(every["drafted"] / every["emitted"]), number(gain(every)), *(number(gain(kinds[kind])) for kind in TEXTS)])
+    rows = [[way.replace("ngram", "n-grams"), number(found.ratio("emitted", "rounds")), number(found.ratio("drafted", "emitted")),
+             number(gain(found)), *texts(found, lambda e: number(gain(e)))] for way, found in counted(data, shape=shape).by("way").items()]
     rows.sort(key=lambda row: (row[0] == "oracle", "below" in row[0]))
     return "|".join(["what drafts", "tokens per pass", "drafted per token", "gain", *TEXTS]), rows
 
@@ -43,35 +42,27 @@ def adaptive_3b(data):
 @table
 def adaptive_fill(data):
     """Tokens per pass of n-grams that also learn what the target found likely."""
-    rows = []
-    for temperature, fills in data["fill"]["temperatures"].items():
-        for fill, kinds in fills.items():
-            per_pass = lambda part: number(total(part, "emitted") / total(part, "target_forwards"))
-            rows.append([temperature, fill, per_pass(kinds), *(per_pass({kind: kinds[kind]}) for kind in TEXTS)])
-    return "|".join(["temperature", "likely tokens", "all texts", *TEXTS]), rows
+    per_pass = lambda e: number(e.ratio("emitted", "rounds"))
+    return "|".join(["temperature", "likely tokens", "all texts", *TEXTS]), [
+        [str(T), str(fill), per_pass(found), *texts(found, per_pass)]
+        for (T, fill), found in Entries(data["fill"]["entries"]).by("T", "fill").items()]
 
 
 @table
 def adaptive_guard(data):
     """By how much the guard charges too little for the rounds of `confidence`."""
-    off = lambda part: f"{100 * (total(part, 'spent') / total(part, 'charged') - 1):.1f} %"
-    rows = [[PAIRS[shape], off(kinds), *(off({kind: kinds[kind]}) for kind in TEXTS)]
-            for shape, kinds in data["guard"]["shapes"].items()]
-    return "|".join(["target with draft", "all texts", *TEXTS]), rows
+    off = lambda e: f"{100 * (e.ratio('spent', 'charged') - 1):.1f} %"
+    return "|".join(["target with draft", "all texts", *TEXTS]), [
+        [PAIRS[shape], off(found), *texts(found, off)] for shape, found in Entries(data["guard"]["entries"]).by("shape").items()]
 
 
 @table
 def adaptive_places(data):
     """alpha over tested places beside alpha over all."""
-    kinds = data["counts"]["totals"]["134m"]["fixed 5"]
-    lookup = data["counts"]["totals"]["134m"]["lookup"]
-
-    def pair(entry):
-        return [number(entry["accepted"] / entry["tested"]) if entry["tested"] else "none",
-                number(entry["accepted_places"] / entry["places"])]
-
+    pair = lambda e: [number(e.ratio("accepted", "tested")) or "none", number(e.ratio("accepted_places", "places"))]
+    ways = [counted(data, shape="134m", way=way) for way in ("fixed 5", "lookup")]
     return "text|draft model, tested|draft model, all|lookup, tested|lookup, all", [
-        [kind, *pair(kinds[kind]), *pair(lookup[kind])] for kind in TEXTS]
+        [kind, *(cell for way in ways for cell in pair(way.of(text=kind)))] for kind in TEXTS]
 
 
 @table
@@ -89,15 +80,15 @@ def adaptive_costs(data):
 
 def by_the_clock(data, shape):
     """Speedups over plain decoding in turns with it, of each setting and text."""
-    measured, part = data["clock"], data["clock"]["shapes"][shape]
-    settings, words = part["gains"], {1: "one", 3: "three", 5: "five"}
-    texts = [kind for kind in TEXTS if kind in settings["fixed 3"]]
+    measured, part, words = data["clock"], data["clock"]["shapes"][shape], {1: "one", 3: "three", 5: "five"}
+    entries = Entries(measured["entries"]).of(shape=shape)
+    shown = [kind for kind in TEXTS if entries.of(text=kind)]
     rows = []
-    for name, of_text in settings.items():
-        off = [abs(run["gain"] / run["predicted_accounting"] - 1) for run in of_text.values()]
-        rows.append([name.replace("ngram", "n-grams"), *(number(of_text[text]["gain"]) for text in texts),
+    for way, found in entries.by("way").items():
+        off = [abs(e["gain"] / e["predicted_accounting"] - 1) for e in found]
+        rows.append([way.replace("ngram", "n-grams"), *(number(found.of(text=kind)[0]["gain"]) for kind in shown),
                      f"{100 * statistics.median(off):.0f} %, {100 * max(off):.0f} %"])
-    return markdown(["what drafts", *texts, "off the accounting: median, most"], rows) + "\n" + prose(
+    return markdown(["what drafts", *shown, "off the accounting: median, most"], rows) + "\n" + prose(
         f"Measured {measured['date']}, {measured['machine']['cpu']}, two threads; "
         f"{part['tokens']} tokens of each text, medians of {words[part['rounds']]}.")
 

@@ -9,8 +9,8 @@ Two models, because the answer depends on where the weights come from:
     memory   133 million random weights, which come from memory. A random model has no text to be right or wrong about;
              this one repeats its last token for ever, and a lookup drafts that. So drafts are free and always right:
              this measures v, and the most that speculation can give, not what it gives on a real text.
-Let nothing else run. A sweep visits every B, and within it every K, with K = 0 before and after them: what is divided
-was measured within seconds. The numbers are medians over sweeps.
+Let nothing else run. A round visits every B, and within it every K, K = 0 first: what is divided was measured within
+seconds. The numbers are medians over the rounds that count (turns.py).
 """
 import json
 import pathlib
@@ -30,9 +30,8 @@ REQUESTS = 32
 BATCHES = [1, 2, 4, 8, 16, 32]
 PAIR_K, PAIR_TOKENS = list(range(9)), 64
 MEMORY_K = [0, 1, 3, 5, 8]
-SWEEPS = 5
 SUPPOSED_ALPHA, SUPPOSED_C = 0.8, 0.1       # of a draft model for the random one, in a prediction
-COUNTS = ("full_steps", "rows", "emitted", "emitted_overall", "alpha", "drafting")
+COUNTS = ("full_steps", "rows", "emitted_per_round", "emitted_overall", "alpha", "drafting")
 
 
 # --- what is expected ---
@@ -43,55 +42,41 @@ def by_formula(e):
     if e["alpha"] is None:
         return None
     drafting = e["drafting"]
-    tokens = 1 + drafting * (formulas.emitted(e["alpha"], e["spec_length"]) - 1)
-    return tokens / (drafting * (e["spec_length"] * e["c"] + e["v"]) + 1 - drafting)
+    tokens = 1 + drafting * (formulas.emitted(e["alpha"], e["K"]) - 1)
+    return tokens / (drafting * (e["K"] * e["c"] + e["v"]) + 1 - drafting)
 
 
 def by_accounting(e, plain):
     """From the tokens that a round of the whole text emitted, and all that it cost."""
-    cost = e["spec_length"] * e["c"] + e["v"] + e["overhead_in_passes"]
+    cost = e["K"] * e["c"] + e["v"] + e["overhead_in_passes"]
     return e["emitted_overall"] * (1 + plain["overhead_in_passes"]) / cost
 
 
 # --- the sweep ---
 
-def swept(name, batches, lengths, sweeps, summary_at):
-    """(B, K) -> the counters of each sweep. summary_at(B, K) runs the program."""
-    progress = run.Progress(name, sweeps * len(batches) * (len(lengths) + 1))
-    found = {}
-    for batch in batches * sweeps:
-        summaries = []
-        for K in [*lengths, 0]:
-            summaries.append((K, summary_at(batch, K)))
-            progress.step()
-        before, after = summaries[0][1], summaries.pop()[1]
-        for K, summary in summaries:
-            both = [programs.batch_counters(summary, plain, batch, K) for plain in ((before, after) if K else (before,))]
-            found.setdefault((batch, K), []).append(medians(both))
-    for (batch, K), counters in found.items():
-        if any(counters[0][count] != other[count] for other in counters for count in COUNTS):
-            raise SystemExit(f"{name}, B {batch}, K {K}: two runs counted differently")
-    return found
+def swept(options, name, batches, lengths, summary_at):
+    """What the file gets of a model. summary_at(B, K) runs the program."""
+    sweep = programs.BatchSweep([{"B": B} for B in batches], lengths, lambda group, K: summary_at(group["B"], K))
+    measures, _ = programs.by_turns(options, name, sweep)
+    entries, plain = [], {}
+    for identity, found in measures:
+        if any(found[0][count] != other[count] for other in found for count in COUNTS):
+            raise SystemExit(f"{name}, {identity}: two runs counted differently")
+        gains = [counters["gain"] for counters in found]
+        entry = {**identity, **medians(found), "gain_least": min(gains), "gain_most": max(gains)}
+        if entry["K"] == 0:
+            plain = entry
+        else:
+            entry.update(formula=by_formula(entry), accounting=by_accounting(entry, plain))
+        entries.append({name: rounded(name, value) for name, value in entry.items()})
+    summary = summary_at(batches[0], 0)
+    return {"rounds": len(found), "device": summary["device"], "target_weight_bytes": summary["memory"]["target_weights"],
+            "best_k_by_batch": best_k(entries), "entries": entries}
 
 
 def medians(entries):
     """Name -> median; None stays None."""
     return {name: None if entries[0][name] is None else statistics.median(e[name] for e in entries) for name in entries[0]}
-
-
-def entries_of(found):
-    """A flat entry for each (B, K), with predictions."""
-    entries, plain = [], {}
-    for (batch, K), counters in found.items():
-        speeds = [e["measured"] for e in counters]
-        entry = {"batch": batch, "spec_length": K, **medians(counters), "measured_least": min(speeds),
-                 "measured_most": max(speeds)}
-        if K == 0:
-            plain[batch] = entry
-        else:
-            entry.update(formula=by_formula(entry), accounting=by_accounting(entry, plain[batch]))
-        entries.append({name: rounded(name, value) for name, value in entry.items()})
-    return entries
 
 
 def rounded(name, value):
@@ -103,17 +88,11 @@ def rounded(name, value):
 
 def best_k(entries):
     """B -> the K that was fastest; 0: none."""
-    best = {e["batch"]: (0, 1) for e in entries}
-    for e in entries:
-        if e["spec_length"] and e["measured"] > best[e["batch"]][1]:
-            best[e["batch"]] = e["spec_length"], e["measured"]
-    return {batch: K for batch, (K, _) in best.items()}
-
-
-def result_of(found, summary, **about):
-    entries = entries_of(found)
-    return {**about, "device": summary["device"], "target_weight_bytes": summary["memory"]["target_weights"],
-            "best_k_by_batch": best_k(entries), "settings": entries}
+    best = {}
+    for e in entries:  # K = 0 has a gain of 1
+        if e["gain"] > best.setdefault(e["B"], e)["gain"]:
+            best[e["B"]] = e
+    return {B: e["K"] for B, e in best.items()}
 
 
 # --- the two models ---
@@ -128,37 +107,29 @@ def pair_prompts():
     return [ids for _, _, ids in sorted(placed)[:REQUESTS]]
 
 
-def drafting(K):
-    return ["--spec-length", K] if K else ["--no-speculation"]
-
-
 def pair(options):
     """Every run has the same 32 requests, at most B at a time."""
-    served, prompts = programs.Programs(options.build).serve, pair_prompts()
-    summary_at = lambda batch, K: served(PROGRAM, drafting(K), prompts, PAIR_TOKENS, batch)[0]
-    batches, lengths, sweeps = ([2, 32], [0, 3], 1) if options.quick else (BATCHES, PAIR_K, SWEEPS)
-    found = swept("pair", batches, lengths, sweeps, summary_at)
-    return result_of(found, summary_at(batches[0], 0), requests=REQUESTS, max_new_tokens=PAIR_TOKENS, sweeps=sweeps)
+    serve, prompts = programs.Programs(options.build).serve, pair_prompts()
+    batches, lengths = ([2, 32], [0, 3]) if options.quick else (BATCHES, PAIR_K)
+    return {"requests": REQUESTS, "max_new_tokens": PAIR_TOKENS, **swept(
+        options, "pair", batches, lengths, lambda B, K: serve(PROGRAM, programs.drafting(K), prompts, PAIR_TOKENS, B)[0])}
 
 
 def memory(options):
     """B requests that stay together: all drafts are right, so that each round of each emits K + 1 tokens."""
-    served, prompts = programs.Programs(options.build).serve, [[100 + i] * 4 for i in range(REQUESTS)]
+    serve, prompts = programs.Programs(options.build).serve, [[100 + i] * 4 for i in range(REQUESTS)]
     with tempfile.TemporaryDirectory() as folder:
         random_checkpoint.write(pathlib.Path(folder), random_checkpoint.SHAPE_133M)
 
-        def summary_at(batch, K):
-            rounds = 4 + 20 // batch       # more where a round is short
-            words = [*drafting(K), "--target", folder, "--draft-kind", "lookup"]
-            return served(PROGRAM, words, prompts[:batch], rounds * (K + 1), batch)[0]
-
-        batches, lengths, sweeps = ([1, 4], [0, 3], 1) if options.quick else (BATCHES, MEMORY_K, SWEEPS)
-        found = swept("memory", batches, lengths, sweeps, summary_at)
-        result = result_of(found, summary_at(1, 0), label="random weights, a text that repeats itself", sweeps=sweeps)
-    for e in result["settings"]:
-        if e["spec_length"]:
-            e["supposed"] = round(formulas.walltime_factor(SUPPOSED_ALPHA, e["spec_length"], SUPPOSED_C, e["v"]), 4)
-    return {**result, "supposed_alpha": SUPPOSED_ALPHA, "supposed_c": SUPPOSED_C}
+        def summary_at(B, K):
+            rounds = 4 + 20 // B  # more where a round is short
+            words = [*programs.drafting(K), "--target", folder, "--draft-kind", "lookup"]
+            return serve(PROGRAM, words, prompts[:B], rounds * (K + 1), B)[0]
+        result = swept(options, "memory", *(([1, 4], [0, 3]) if options.quick else (BATCHES, MEMORY_K)), summary_at)
+    for e in result["entries"]:
+        if e["K"]:
+            e["supposed"] = round(formulas.walltime_factor(SUPPOSED_ALPHA, e["K"], SUPPOSED_C, e["v"]), 4)
+    return {"label": "random weights, a text that repeats itself", **result, "supposed_alpha": SUPPOSED_ALPHA, "supposed_c": SUPPOSED_C}
 
 
 # --- the timeline ---

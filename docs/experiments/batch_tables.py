@@ -10,8 +10,7 @@ class Batches:
 
     def __init__(self, data):
         self.data = data
-        self.pair, self.memory = ({(e["batch"], e["spec_length"]): e for e in data[part]["settings"]}
-                                  for part in ("pair", "memory"))
+        self.pair, self.memory = ({(e["B"], e["K"]): e for e in data[part]["entries"]} for part in ("pair", "memory"))
 
 
 def batches_and_lengths(settings):
@@ -27,8 +26,8 @@ def megabytes(part):
 def batch_machine(batches):
     pair, memory = batches.data["pair"], batches.data["memory"]
     return prose(f"{machine(pair)} Embedded pair (target {megabytes(pair)}): {pair['requests']} requests, "
-                 f"{pair['max_new_tokens']} new tokens each, {pair['sweeps']} sweeps.{smoke(pair)} Random weights "
-                 f"({megabytes(memory)}): {memory['sweeps']} sweeps, one thread read "
+                 f"{pair['max_new_tokens']} new tokens each, {pair['rounds']} sweeps.{smoke(pair)} Random weights "
+                 f"({megabytes(memory)}): {memory['rounds']} sweeps, one thread read "
                  f"{memory['machine']['read_bandwidth_one_thread_gb_per_s']} GB/s.{smoke(memory)}")
 
 
@@ -45,13 +44,13 @@ def by_batch(settings, cell, best=None):
 @table
 def sweep(batches):
     """The embedded pair: measured speedup in full batches, the best K bold where it is faster than none."""
-    return by_batch(batches.pair, lambda e: number(e["measured"]), batches.data["pair"]["best_k_by_batch"])
+    return by_batch(batches.pair, lambda e: number(e["gain"]), batches.data["pair"]["best_k_by_batch"])
 
 
 @table
 def sweep_memory(batches):
     """Random weights: the same, and v."""
-    return by_batch(batches.memory, lambda e: f"{number(e['measured'])} (v {number(e['v'])})",
+    return by_batch(batches.memory, lambda e: f"{number(e['gain'])} (v {number(e['v'])})",
                     batches.data["memory"]["best_k_by_batch"])
 
 
@@ -60,8 +59,8 @@ def sweep_predicted(batches):
     """The embedded pair: two predictions beside the measurement."""
     sizes, lengths = batches_and_lengths(batches.pair)
     return ("K|B|alpha|c|v|tokens per round|formula|accounting|tokens per round, full batches|measured|sweeps|whole run", [
-        [str(K), str(batch), *numbers(e, "alpha c v emitted_overall formula accounting emitted measured"),
-         f"{number(e['measured_least'])} to {number(e['measured_most'])}", number(e["measured_overall"])]
+        [str(K), str(batch), *numbers(e, "alpha c v emitted_overall formula accounting emitted_per_round gain"),
+         f"{number(e['gain_least'])} to {number(e['gain_most'])}", number(e["gain_overall"])]
         for K in PREDICTED_K if K in lengths for batch in sizes for e in [batches.pair[batch, K]]])
 
 
@@ -79,9 +78,9 @@ def throughput(batches):
         heads += [f"{name}, K = 0", "with speculation, at best"]
         sizes, lengths = batches_and_lengths(settings)
         for batch in sizes:
-            best = max((settings[batch, K] for K in lengths), key=lambda e: e["measured"])  # within sweeps
+            best = max((settings[batch, K] for K in lengths), key=lambda e: e["gain"])  # within sweeps
             rows.setdefault(batch, [str(batch)]).extend([
-                f"{settings[batch, 0]['tokens_per_second']:,.0f}", f"{best['tokens_per_second']:,.0f} (K = {best['spec_length']})"])
+                f"{settings[batch, 0]['tokens_per_second']:,.0f}", f"{best['tokens_per_second']:,.0f} (K = {best['K']})"])
     return "|".join(heads), [rows[batch] for batch in sorted(rows)]
 
 
@@ -92,5 +91,5 @@ def break_even(batches):
         return str(max((batch for (batch, length), e in settings.items() if length == K and e[gain] > 1), default="none"))
     lengths = sorted({K for _, K in batches.memory if K} & {K for _, K in batches.pair})
     return ("K|embedded pair: up to B|random weights, always right: up to B|their v with alpha 0.8, c 0.1 (predicted): up to B", [
-        [str(K), largest(batches.pair, K, "measured"), largest(batches.memory, K, "measured"),
+        [str(K), largest(batches.pair, K, "gain"), largest(batches.memory, K, "gain"),
          largest(batches.memory, K, "supposed")] for K in lengths])

@@ -6,7 +6,7 @@ import statistics
 
 import adaptive_tables
 import real_tables
-from table_text import STALE, Results, Tables, machine, number, numbers, prose, speedup_by_time
+from table_text import STALE, Entries, Results, Tables, machine, number, numbers, prose
 
 HERE = pathlib.Path(__file__).resolve().parent
 NOTHING = "Not measured.\n"
@@ -21,15 +21,15 @@ class Benchmarks(Results):
 
     def __init__(self, data, stale):
         super().__init__(data, stale)
-        self.entries = [e for part in data["programs"].values() for e in part["benchmarks"]
-                        if e.get("samples") != 0]  # where no sample was kept, the machine was too restless
+        self.entries = Entries(e for part in data["programs"].values() for e in part["benchmarks"]
+                               if e.get("samples") != 0)  # where no sample was kept, the machine was too restless
 
     def of(self, benchmark, **wanted):
-        return [e for e in self.entries if e["benchmark"] == benchmark and all(e.get(k) == v for k, v in wanted.items())]
+        return self.entries.of(benchmark=benchmark, **wanted)
 
     def names(self, prefix):
         """The benchmarks whose names begin so, in order."""
-        return list(dict.fromkeys(e["benchmark"] for e in self.entries if e["benchmark"].startswith(prefix)))
+        return [name for name in self.entries.by("benchmark") if name.startswith(prefix)]
 
     def each(self, prefix):
         """(the rest of the name, entry) of those."""
@@ -43,16 +43,6 @@ def mean(entries, name):
     """Over text kinds; None where nothing was measured."""
     values = [e[name] for e in entries if e.get(name) is not None]
     return statistics.mean(values) if values else None
-
-
-def rate(entries, name):
-    """Tokens per second over text kinds, which are equally long: all tokens over all seconds."""
-    return statistics.harmonic_mean(e[name] for e in entries)
-
-
-def total(entries, name):
-    """Of a speedup, over text kinds, by time; None where nothing was measured."""
-    return speedup_by_time([(1 / e["plain_tokens_per_second"], e[name]) for e in entries if e.get(name) is not None])
 
 
 def over_accounting(entries):
@@ -78,10 +68,7 @@ def gigaflops(e):
 
 def settings(benchmarks, **wanted):
     """(target, draft, T, K) -> the entries of the text kinds."""
-    found = {}
-    for e in benchmarks.of("speculation", **wanted):
-        found.setdefault((e["target"], e["draft"], e["T"], e["K"]), []).append(e)
-    return found
+    return benchmarks.of("speculation", **wanted).by("target", "draft", "T", "K")
 
 
 def best_settings(benchmarks):
@@ -89,7 +76,7 @@ def best_settings(benchmarks):
     best = {}
     for (*pair, K), entries in settings(benchmarks).items():
         before = best.get(tuple(pair))
-        if K != "auto" and (before is None or total(entries, "gain") > total(before[1], "gain")):
+        if K != "auto" and (before is None or entries.speedup() > before[1].speedup()):
             best[tuple(pair)] = K, entries
     return best
 
@@ -174,7 +161,7 @@ def prefill(benchmarks):
 
 @table
 def load(benchmarks):
-    return "shape|seconds|seconds per gigabyte", [[SHAPES[name], *numbers(e, "seconds seconds_per_gigabyte")]
+    return "shape|seconds|seconds per gigabyte", [[SHAPES[name], number(e["seconds"]), number(1e9 / e["bytes_per_second"])]
                                                   for name, e in benchmarks.each("load/")]
 
 
@@ -228,8 +215,8 @@ def speculation(benchmarks):
             if entries:
                 rows.append([SHAPES[target], DRAFTS[draft], f"{T}", str(K), number(mean(entries, "alpha")),
                              number(mean(entries, "c"), 3), number(mean(entries, "v")),
-                             *(number(total(entries, name)) for name in ("predicted_formula", "predicted_accounting")),
-                             f"**{number(total(entries, 'gain'))}**", number(over_accounting(entries))])
+                             *(number(entries.speedup(name)) for name in ("predicted_formula", "predicted_accounting")),
+                             f"**{number(entries.speedup())}**", number(over_accounting(entries))])
     return "target|draft|T|best K|alpha|c|v|by formula|by accounting|measured|measured / accounting", rows
 
 
@@ -247,16 +234,9 @@ def range_of(gains):
 
 def expected_gain():
     """Of a 3B with a 1B: counted rounds at measured costs of passes. No such pair was run."""
-    kinds = read_beside("adaptive.json")["counts"]["totals"]["3b"]["gain"]
-    gains = {kind: adaptive_tables.gain(entry) for kind, entry in kinds.items()}
-    return ["3B", "1B", "", "", f"**{number(adaptive_tables.gain(adaptive_tables.all_texts(kinds)), 1)}x**", range_of(gains),
-            "a cost model, not a run"]
-
-
-def rates(entries):
-    """Plain, with speculation, and their quotient."""
-    plain, fast = rate(entries, "plain_tokens_per_second"), rate(entries, "tokens_per_second")
-    return [number(plain, 0), number(fast, 0), f"**{number(fast / plain, 1)}x**"]
+    counted = adaptive_tables.counted(read_beside("adaptive.json"), shape="3b", way="gain")
+    gains = {kind: adaptive_tables.gain(found) for kind, found in counted.by("text").items()}
+    return ["3B", "1B", "", "", f"**{number(adaptive_tables.gain(counted), 1)}x**", range_of(gains), "a cost model, not a run"]
 
 
 def beside_llama_cpp(data):
@@ -275,7 +255,7 @@ def gains(benchmarks):
     """For the README: what speculation buys, with greedy decoding, and how that is known."""
     data = benchmarks.data
     known = f"measured {data['date'][:10]}, {data['machine']['cpu']}{', before the last changes' if benchmarks.stale else ''}"
-    rows = [[SHAPES[target], f"{DRAFTS[draft]}, K = {K}", *rates(entries), range_of({e["text"]: e["gain"] for e in entries}), known]
+    rows = [[SHAPES[target], f"{DRAFTS[draft]}, K = {K}", *entries.rates(), range_of({e["text"]: e["gain"] for e in entries}), known]
             for (target, draft, T), (K, entries) in best_settings(benchmarks).items()
             if (target, draft, T) in (("134m", "14m", 0), ("embedded", "embedded", 0))]
     return "target|draft|tokens/s alone|with speculation|speedup, all texts together|by kind of text|from", [
@@ -288,7 +268,7 @@ def summary(benchmarks):
     """For the overview: the real model, and the pairs with a draft model, greedy. The last column is the quotient of the
     two before it."""
     rows = [real_tables.summary_row(read_beside("real.json"))] if benchmarks.entries else []
-    rows += [[SHAPES[target], DRAFTS[draft], str(K), number(mean(entries, "alpha")), *rates(entries)]
+    rows += [[SHAPES[target], DRAFTS[draft], str(K), number(mean(entries, "alpha")), *entries.rates()]
              for (target, draft, T), (K, entries) in best_settings(benchmarks).items() if T == 0 and draft in SHAPES]
     return "target|draft|best K|alpha|tokens/s, plain|tokens/s|speedup, their quotient", rows
 
@@ -299,7 +279,7 @@ def spec_length(benchmarks):
     found = settings(benchmarks, T=0)
     lengths = sorted({K for *_, K in found if isinstance(K, int)}) + sorted({K for *_, K in found if isinstance(K, str)})
     return "|".join(["target", "draft", *(f"K = {K}" for K in lengths)]), [
-        [SHAPES[target], DRAFTS[draft], *(number(total(found.get((target, draft, 0, K), []), "gain")) for K in lengths)]
+        [SHAPES[target], DRAFTS[draft], *(number(found.get((target, draft, 0, K), Entries()).speedup()) for K in lengths)]
         for target, draft in dict.fromkeys(key[:2] for key in found)]
 
 

@@ -88,14 +88,14 @@ def products(results):
             ("The same, Tflop/s.", large, ["shape", "step"], lambda e: number(e["flops_per_second"] / 1e12, 1)),
             ("The engine's product on every matrix. " + SHARE, engine, every, micros),
             ("Its time over cuBLAS': below 1 it is faster.", engine, every, ratio("over_cublas")),
-            ("T(M)/T(1).", engine, every, ratio("over_one_row")),
-            ("T(M)/T(1) without tensor cores.", results.of("matmul", step="4_rows"), every, ratio("over_one_row"))]
+            ("T(M)/T(1).", engine, every, ratio("over_plain")),
+            ("T(M)/T(1) without tensor cores.", results.of("matmul", step="4_rows"), every, ratio("over_plain"))]
 
 
 @table("attention")
 def attention(results):
     return [(SHARE, results.of("attention"), ["shape", "context", "step"], micros),
-            ("T(M)/T(1) of the engine's.", results.of("attention", step="engine"), ["shape", "context"], ratio("over_one_row"))]
+            ("T(M)/T(1) of the engine's.", results.of("attention", step="engine"), ["shape", "context"], ratio("over_plain"))]
 
 
 @table("argmax", "choose", "judge")
@@ -110,5 +110,5 @@ def forward(results):
     passes, names = results.of("forward"), ["shape", "gemm", "context"]
     return [("A pass of M tokens behind a context, and its argmax: milliseconds, and in brackets the share of the "
              "bandwidth of a sweep that only reads.", passes, names, millis),
-            ("T(M)/T(1).", passes, names, ratio("over_one_row")),
+            ("T(M)/T(1).", passes, names, ratio("over_plain")),
             ("With CUDA graphs over without: below 1 they pay.", passes, names, ratio("over_one_by_one"))]

@@ -9,7 +9,6 @@ turns, on the first TIMED prompts of each kind (25 minutes, let nothing else run
 rounds and settings count. Each part ends where two ways write different greedy texts. `make real` gets the model, and
 real_tables.py makes the tables.
 """
-import collections
 import json
 import sys
 import tempfile
@@ -20,7 +19,6 @@ import run
 sys.path.insert(0, str(run.REPOSITORY / "tests/benchmarks"))
 import programs  # noqa: E402
 import rounds  # noqa: E402
-import turns  # noqa: E402
 
 ADAPTIVE, TREES = programs.STAGES[7], programs.STAGES[8]
 PROMPTS = run.HERE / "real_prompts.jsonl"
@@ -116,16 +114,16 @@ def counts(options):
                  for way, number in ways.items() if first([request], number)}
         results, summary = decoded(options, drafter, [{**request, **way.fields(), "id": name}
                                                       for name, (way, request) in asked.items()])
-        sums = collections.defaultdict(lambda: collections.defaultdict(collections.Counter))
         for name, (way, request) in asked.items():
             if way.T == 0 and texts.setdefault(request["id"], results[name]["tokens"]) != results[name]["tokens"]:
                 raise SystemExit(f"{request['id']}: two ways wrote different texts with greedy decoding")
-            for number in {ways[way], FEW} if first([request], FEW) else {ways[way]}:
-                sums[way, number][kind_of(request)].update({key: results[name]["stats"][key] for key in COUNTED})
-        entries += [{**way._asdict(), "prompts": number, "kinds": kinds} for (way, number), kinds in sums.items()]
+        for way, number in ((way, number) for way, most in ways.items() for number in {FEW, most}):
+            found = [{"kind": kind_of(request), **results[f"{request['id']} {way.length} {way.T}"]["stats"]}
+                     for request in first(requests, number)]
+            entries += run.summed(found, lambda stats: {key: stats[key] for key in COUNTED}, **way._asdict(), prompts=number)
         progress.step()
     shape = {name: value for name, value in summary["model"].items() if name != "directory"}
-    return {"tokens": TOKENS["counts"], "prompts": len(requests), "texts": len(texts), "model": shape, "ways": entries}
+    return {"tokens": TOKENS["counts"], "prompts": len(requests), "texts": len(texts), "model": shape, "entries": entries}
 
 
 # --- the clock ---
@@ -133,14 +131,18 @@ def counts(options):
 class Sweep(programs.TextSweep):
     """Of real prompts, whose texts end where the model ends them."""
 
-    def __init__(self, options, requests, settings, count, step):
-        super().__init__(programs.Programs(options.build), settings, TOKENS["clock"], count, step, counters)
-        self.prompts = {request["id"]: request["chat"] for request in requests}
+    def __init__(self, options, requests, settings):
+        super().__init__(programs.Programs(options.build), settings, TOKENS["clock"], counters)
+        self.prompts, self.bandwidths = {request["id"]: request["chat"] for request in requests}, []
 
     def decode(self, program, words, text):
         result = run.timed(self.programs.file(program), [*words, "--chat", self.prompts[text], "--max-new-tokens", self.tokens])
         self.device = result["device"]
         return result
+
+    def one_round(self, number):
+        self.bandwidths.append(run.read_bandwidth())
+        return super().one_round(number)
 
 
 def counters(stats, against):
@@ -150,26 +152,18 @@ def counters(stats, against):
 
 def clock(options):
     requests = first(requests_of(options), TIMED)
-    rules = turns.Rules(rounds=1 if options.quick else rounds.FEWEST, strict=not options.quick)
-    progress = run.Progress("runs", (rules.rounds + 1) * len(requests) * len(CLOCKED))
     with tempfile.TemporaryDirectory() as folder:
-        settings = [programs.Setting({"benchmark": "real", "draft": way.drafter, "K": way.length, "T": way.T},
-                                     way.run(options, folder), Way("plain", T=way.T).run(options, folder),
-                                     [request["id"] for request in requests]) for way in CLOCKED]
-        sweep = Sweep(options, requests, settings, rules.rounds, progress.step)
-        bandwidths = []
-
-        def one_round(number):
-            bandwidths.append(run.read_bandwidth())
-            return sweep.one_round(number)
-        kept, thrown_away = turns.kept_rounds(one_round, rules)
-    entries = [{**identity, **rounds.entry_of(list(found))} for identity, found in zip(sweep.identities, zip(*kept))]
-    unsteady = rounds.unsteady(entries) if rules.strict else {}
+        sweep = Sweep(options, requests, [programs.Setting(
+            {"benchmark": "real", "draft": way.drafter, "K": way.length, "T": way.T}, way.run(options, folder),
+            Way("plain", T=way.T).run(options, folder), [request["id"] for request in requests]) for way in CLOCKED])
+        measures, thrown_away = programs.by_turns(options, "runs", sweep)
+    entries = [{**identity, **rounds.entry_of(list(found))} for identity, found in measures]
+    unsteady = {} if options.quick else rounds.unsteady(entries)
     if len(unsteady) > len(CLOCKED) / 2:
         raise SystemExit(f"the times of {len(unsteady)} of {len(CLOCKED)} ways were not steady: let nothing else run")
-    return {"device": sweep.device, "tokens": TOKENS["clock"], "prompts": len(requests), "rounds": len(kept),
-            "thrown_away": thrown_away, "unsteady": [rounds.name_of(setting) for setting in unsteady], "bandwidths": bandwidths,
-            "weight_bytes": (model(options) / "model.safetensors").stat().st_size,
+    return {"device": sweep.device, "tokens": TOKENS["clock"], "prompts": len(requests), "rounds": len(measures[0][1]),
+            "thrown_away": thrown_away, "unsteady": [rounds.name_of(setting) for setting in unsteady],
+            "bandwidths": sweep.bandwidths, "weight_bytes": (model(options) / "model.safetensors").stat().st_size,
             "entries": [entry for entry in entries if rounds.setting_of(entry) not in unsteady]}
 
 

@@ -2,7 +2,7 @@
 docs/overview.md."""
 import statistics
 
-from table_text import Tables, machine, number, prose, smoke, speedup_by_time
+from table_text import Entries, Tables, machine, number, prose, smoke
 
 TABLES = Tables("real-")
 NOTHING = "Not measured yet: `make bench-real` does it on a quiet machine.\n"
@@ -26,48 +26,38 @@ def table(part):
 # --- counts ---
 
 def counted(part, drafter, length, T, prompts):
-    """kind -> counts of a way to draft; empty where it was not run on so many prompts of a kind."""
-    return next((entry["kinds"] for entry in part["ways"] if entry["drafter"] == drafter and entry["T"] == T and
-                 entry["length"] == length and entry["prompts"] == prompts), {})
+    """Of a way to draft; empty where it was not run on so many prompts of a kind."""
+    return Entries(part["entries"]).of(drafter=drafter, length=length, T=T, prompts=prompts)
 
 
-def fewest(part):
-    return min(entry["prompts"] for entry in part["ways"])
+def prompts(part, of=min):
+    return of(e["prompts"] for e in part["entries"])
 
 
-def summed(kinds, key):
-    return sum(counts[key] for counts in kinds.values())
+def tokens_per_pass(entries):
+    return number(entries.ratio("emitted", "rounds"))
 
 
-def tokens_per_pass(kinds):
-    return number(summed(kinds, "emitted") / summed(kinds, "rounds")) if kinds else ""
+def by_kind(part, T, number_of_prompts):
+    columns = [counted(part, drafter, "K = 5", T, number_of_prompts) for drafter in CHAINS]
+    tree = counted(part, "tree of 2", "", T, number_of_prompts)
 
-
-def alpha(kinds):
-    return number(summed(kinds, "accepted") / summed(kinds, "tested")) if kinds and summed(kinds, "tested") else ""
-
-
-def by_kind(part, T, prompts):
-    columns = [(drafter, counted(part, drafter, "K = 5", T, prompts)) for drafter in CHAINS]
-    tree = counted(part, "tree of 2", "", T, prompts)
-    every = columns[0][1]
-    rows = [[name, *(cell for _, found in columns for cell in (alpha(chosen(found)), tokens_per_pass(chosen(found)))),
-             tokens_per_pass(chosen(tree))]
-            for name, chosen in [(kind, lambda found, kind=kind: {kind: found[kind]} if found else {}) for kind in every] +
-            [("all", lambda found: found)]]
+    def row(name, **chosen):
+        cells = [(number(e.ratio("accepted", "tested")), tokens_per_pass(e)) for e in (column.of(**chosen) for column in columns)]
+        return [name, *(cell for pair in cells for cell in pair), tokens_per_pass(tree.of(**chosen))]
     heads = ["prompts", *(f"{NAMES[drafter]}: alpha|tokens per pass" for drafter in CHAINS), f"{NAMES['tree of 2']}: tokens per pass"]
-    return "|".join(heads), rows
+    return "|".join(heads), [*(row(kind, text=kind) for kind in columns[0].by("text")), row("all")]
 
 
 @table("counts")
 def kinds(part):
     """Greedy, on all prompts."""
-    return by_kind(part, 0, max(entry["prompts"] for entry in part["ways"]))
+    return by_kind(part, 0, prompts(part, max))
 
 
 @table("counts")
 def kinds_sampled(part):
-    return by_kind(part, 1, fewest(part))
+    return by_kind(part, 1, prompts(part))
 
 
 @table("counts")
@@ -77,7 +67,7 @@ def lengths(part):
 
     def cell(drafter, T, length):
         same = "" if drafter.startswith("tree") and length == "K = 5" else length
-        return tokens_per_pass(counted(part, drafter, same, T, fewest(part)))
+        return tokens_per_pass(counted(part, drafter, same, T, prompts(part)))
     rows = [[NAMES[drafter], str(T), *(cell(drafter, T, length) for length in chosen)]
             for T in (0, 1) for drafter in NAMES if drafter != "tree of 1"]
     return "|".join(["what drafts", "T", *chosen]), rows
@@ -87,20 +77,7 @@ def lengths(part):
 
 def ways(part):
     """(drafter, what chooses K, T) -> entries of the texts."""
-    found = {}
-    for entry in part["entries"]:
-        found.setdefault((entry["draft"], entry["K"], entry["T"]), []).append(entry)
-    return found
-
-
-def rate(entries, name):
-    """Tokens per second, as if all texts were equally long."""
-    return statistics.harmonic_mean(entry[name] for entry in entries)
-
-
-def total(entries, name):
-    """Of a speedup, by time; None where nothing was measured."""
-    return speedup_by_time([(1 / entry["plain_tokens_per_second"], entry[name]) for entry in entries if entry[name] is not None])
+    return Entries(part["entries"]).by("draft", "K", "T")
 
 
 def name_of(way):
@@ -111,15 +88,13 @@ def name_of(way):
 @table("clock")
 def clock(part):
     """Speedups by the clock, with the accounting's in brackets."""
-    found, kinds = ways(part), list(dict.fromkeys(entry["text"] for entry in part["entries"]))
+    entries = Entries(part["entries"])
 
-    def row(name, chosen):
-        plain = [entry for entry in part["entries"] if entry["T"] == 0 and entry["text"] in chosen]
-        of_ways = [[entry for entry in entries if entry["text"] in chosen] for entries in found.values()]
-        return [name, number(rate(plain, "plain_tokens_per_second"), 0), *(
-            f"{number(total(entries, 'gain'))} ({number(total(entries, 'predicted_accounting'))})" for entries in of_ways)]
-    heads = ["prompts", "tokens/s, plain", *map(name_of, found)]
-    return "|".join(heads), [*(row(kind, [kind]) for kind in kinds), row("all", kinds)]
+    def row(name, **chosen):
+        return [name, number(entries.of(T=0, **chosen).rate("plain_tokens_per_second"), 0), *(
+            f"{number(e.speedup())} ({number(e.speedup('predicted_accounting'))})" for e in (way.of(**chosen) for way in ways(part).values()))]
+    heads = ["prompts", "tokens/s, plain", *map(name_of, ways(part))]
+    return "|".join(heads), [*(row(kind, text=kind) for kind in entries.by("text")), row("all")]
 
 
 @table("clock")
@@ -135,7 +110,7 @@ def where(part):
 
 def best(part):
     """(way, entries) with the largest gain at temperature 0."""
-    return max(((way, entries) for way, entries in ways(part).items() if way[2] == 0), key=lambda item: total(item[1], "gain"))
+    return max(((way, entries) for way, entries in ways(part).items() if way[2] == 0), key=lambda item: item[1].speedup())
 
 
 def row(data, range_of):
@@ -144,15 +119,8 @@ def row(data, range_of):
         return [MODEL, "lookup", "", "", "not measured yet", "", "`make bench-real` measures it"]
     part = data["clock"]
     way, entries = best(part)
-    by_kind = {kind: total([entry for entry in entries if entry["text"] == kind], "gain") for kind in
-               dict.fromkeys(entry["text"] for entry in entries)}
-    return [MODEL, name_of(way), *speeds(entries), range_of(by_kind), f"measured {part['date']}, {part['machine']['cpu']}"]
-
-
-def speeds(entries):
-    """Tokens per second, plain and with speculation, and their quotient."""
-    plain, fast = rate(entries, "plain_tokens_per_second"), rate(entries, "tokens_per_second")
-    return [number(plain, 0), number(fast, 0), f"**{number(fast / plain, 1)}x**"]
+    by_kind = {kind: found.speedup() for kind, found in entries.by("text").items()}
+    return [MODEL, name_of(way), *entries.rates(), range_of(by_kind), f"measured {part['date']}, {part['machine']['cpu']}"]
 
 
 def summary_row(data):
@@ -161,4 +129,4 @@ def summary_row(data):
         return [MODEL, "lookup", "", "", "", "", "not measured yet"]
     (drafter, length, _), entries = best(data["clock"])
     alpha_of_texts = statistics.mean(entry["alpha"] for entry in entries)
-    return [MODEL, NAMES[drafter], length.removeprefix("K = ") or "5", number(alpha_of_texts), *speeds(entries)]
+    return [MODEL, NAMES[drafter], length.removeprefix("K = ") or "5", number(alpha_of_texts), *entries.rates()]

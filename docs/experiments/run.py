@@ -1,6 +1,7 @@
 """What all experiments share: running a program, the prompts, where and from what it was measured, and the files of
 results."""
 import argparse
+import collections
 import datetime
 import hashlib
 import json
@@ -74,6 +75,17 @@ def first_of_each_kind(prompts, most):
     return [prompt for prompt in prompts if prompt["id"] in chosen]
 
 
+def summed(of_prompts, counted, **named):
+    """An entry for each kind of text: what names the setting, and the sums of what counted(prompt) gives of its prompts."""
+    entries = []
+    for kind, group in by_kind(of_prompts, len(of_prompts)).items():
+        total = collections.Counter()
+        for prompt in group:
+            total.update(counted(prompt))
+        entries.append({**named, "text": kind, **total})
+    return entries
+
+
 # --- statistics ---
 
 def ratio(above, below):
@@ -129,8 +141,13 @@ def machine():
                 caches["L" + (folder / "level").read_text().strip()] = (folder / "size").read_text().strip()
         except OSError:
             pass
-    return {"cpu": cpu, "cores": os.cpu_count(), "caches": caches, "read_bandwidth_one_thread_gb_per_s":
-            read_bandwidth()}
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return {"cpu": cpu, "cores": os.cpu_count(), "caches": caches, "memory_gb": round(memory / 1e9, 1),
+            "kernel": platform.release(), "read_bandwidth_one_thread_gb_per_s": read_bandwidth()}
+
+
+def now():
+    return datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
 
 
 def build_of(folder):
@@ -144,31 +161,39 @@ def build_of(folder):
     return {"compiler": compiler, "flags": " ".join(w for w in command if re.match(r"-(O|m|f|std|DNDEBUG)", w))}
 
 
-def sources_sha256():
-    """Over name and content of all that decides the numbers."""
-    listed = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", "common",
-                             "kernels", "stages", "golden/models"], cwd=REPOSITORY, capture_output=True)
-    if listed.returncode != 0:
-        return None
-    return sha256_of(REPOSITORY / name for name in sorted(set(listed.stdout.decode().split("\0")) - {""}))
+# What decides the numbers of a file of results, and what of it does not.
+MODELS = ("golden/models/**/*",)
+CODE = ("kernels/**/*", "common/**/*", "stages/**/*")
+GPU, EMULATION = "kernels/cuda", "kernels/emulation/"
+SOURCES = {
+    "bench.json": ((*CODE, "tests/benchmarks/**/*", "tests/checkpoint_builder.cpp"),
+                   (GPU, EMULATION, "tests/benchmarks/cuda", "tests/benchmarks/peers")),
+    "cuda.json": (("kernels/*", "kernels/cuda/**/*", "common/**/*", "tests/benchmarks/c*", "tests/benchmarks/kernel_program*"), ()),
+    "peers.json": (("kernels/**/*", "common/**/*", "stages/03_paged_kv_cache/*", "tests/benchmarks/peers/*"), (GPU, EMULATION))}
+SUFFIXES = {".h", ".cpp", ".cu", ".cuh", ".txt", ".cmake", ".json", ".safetensors"}
 
 
-def sha256_of(files, root=REPOSITORY):
-    """Over names and contents."""
+def sources_sha256(file="", root=REPOSITORY):
+    """Over name and content of all that decides the numbers of a file of results."""
+    patterns, left_out = SOURCES.get(file, ((*CODE, *MODELS), ()))
     digest = hashlib.sha256()
-    for file in files:
-        if file.is_file():
-            name = file.relative_to(root).as_posix()
-            digest.update(name.encode() + b"\0" + hashlib.sha256(file.read_bytes()).digest())
+    for source in (source for pattern in patterns for source in sorted(root.glob(pattern))):
+        name = source.relative_to(root).as_posix()
+        if source.suffix in SUFFIXES and source.is_file() and not name.startswith(left_out):
+            digest.update(name.encode() + b"\0" + hashlib.sha256(source.read_bytes()).digest())
     return digest.hexdigest()
+
+
+def is_stale(file, results):
+    """Whether the sources have changed since."""
+    return results["sources_sha256"] != sources_sha256(file)
 
 
 # --- the files of results ---
 
-def measured_parts(doc, file, parts, clocked=(), bare=()):
+def measured_parts(doc, file, parts, clocked=()):
     """The main function of an experiment. parts: name -> function(options), which returns what the file gets under that
-    name, with the date and the sources; for those in `clocked` also with the machine and the build. Those in `bare`
-    return objects with names of their own."""
+    name, with the date and the sources; for those in `clocked` also with the machine and the build."""
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(parts)}; keeps the rest of the file")
     parser.add_argument("--build", type=pathlib.Path, default=REPOSITORY / "build")
@@ -183,7 +208,7 @@ def measured_parts(doc, file, parts, clocked=(), bare=()):
             made.update(machine=machine(), build=build_of(options.build))
         found = parts[name](options)
         results = json.loads(options.out.read_text(encoding="utf-8")) if options.out.is_file() else {}
-        results.update(found if name in bare else {name: {**made, **found}})
+        results[name] = {**made, **found}
         options.out.write_text(dump(results), encoding="utf-8")
     print(options.out)
 

@@ -1,4 +1,5 @@
-"""What the makers of tables share: a register of them; a total speedup; numbers, rows and paragraphs in Markdown."""
+"""What the makers of tables share: a register of them; what was measured; numbers, rows and paragraphs in Markdown."""
+import statistics
 import textwrap
 
 TEXTS = ["arithmetic", "dialogue", "code", "rewriting", "recipes", "stories", "questions", "poems"]
@@ -25,6 +26,42 @@ class Tables(dict):
         return make
 
 
+class Entries(list):
+    """What was measured: flat objects, each with what names its setting, mostly with the kind of text, and with numbers."""
+
+    def of(self, **wanted):
+        return Entries(e for e in self if all(e.get(name) == value for name, value in wanted.items()))
+
+    def by(self, *names):
+        """The values of these names -> the entries that have them, in order; of one name without a tuple."""
+        found = {}
+        for e in self:
+            key = tuple(e.get(name) for name in names)
+            found.setdefault(key if len(names) > 1 else key[0], Entries()).append(e)
+        return found
+
+    def total(self, name):
+        return sum(e[name] for e in self)
+
+    def ratio(self, above, below):
+        """Of two totals; None where the second is 0."""
+        return self.total(above) / self.total(below) if self.total(below) else None
+
+    def speedup(self, name="gain"):
+        """Of all texts together, by time, where it is known: they are equally long, one after another."""
+        seconds = [(1 / e["plain_tokens_per_second"], e[name]) for e in self if e.get(name) is not None]
+        return sum(plain for plain, _ in seconds) / sum(plain / gain for plain, gain in seconds) if seconds else None
+
+    def rate(self, name):
+        """Tokens per second: all tokens over all seconds, as if all texts were equally long."""
+        return statistics.harmonic_mean(e[name] for e in self)
+
+    def rates(self):
+        """Plain, with speculation, and their quotient, as cells."""
+        plain, fast = self.rate("plain_tokens_per_second"), self.rate("tokens_per_second")
+        return [number(plain, 0), number(fast, 0), f"**{number(fast / plain, 1)}x**"]
+
+
 class Results:
     """A file of results, or None where there is none. stale: the sources have changed since."""
 
@@ -40,11 +77,6 @@ def numbers(entry, names):
     """Of an entry; with other digits than two where a name says so: "alpha c:3"."""
     words = (word.partition(":") for word in names.split())
     return [number(entry.get(name), int(digits or 2)) for name, _, digits in words]
-
-
-def speedup_by_time(texts):
-    """Of equally long texts, one after another: each has the seconds of plain decoding, and its speedup."""
-    return sum(plain for plain, _ in texts) / sum(plain / speedup for plain, speedup in texts) if texts else None
 
 
 def markdown(heads, rows):

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Fills the tables of README.md and of all Markdown pages below docs/ with what was measured, and draws the figures
-that are made from bench.json.
+"""Fills the tables of README.md and of all Markdown pages below docs/ with what was measured, and draws the figures that
+docs/figures/ has a script for.
 
     python3 docs/experiments/tables.py            rewrites what differs
     python3 docs/experiments/tables.py --check    exit code 1 where something differs
@@ -24,6 +24,7 @@ import cuda_tables
 import exact
 import peers_tables
 import real_tables
+import run
 import theory_tables
 import trees_tables
 from table_text import Results
@@ -33,8 +34,8 @@ DOCS = HERE.parent
 sys.path[:0] = [str(DOCS / "figures"), str(DOCS.parent / "tests/benchmarks")]
 import bench  # noqa: E402
 import benchmarks as benchmark_figures  # noqa: E402
-import cuda_bench  # noqa: E402
-import peers_bench  # noqa: E402
+import curves  # noqa: E402
+import runs  # noqa: E402
 
 BLOCK = re.compile(r"(?P<head>^(?P<quote>(?:> )?)<!-- table: (?P<name>[\w-]+) -->\n)(?P<body>.*?)"
                    r"(?P<tail>^(?P=quote)<!-- end table -->$)", re.DOTALL | re.MULTILINE)
@@ -48,8 +49,8 @@ SOURCES = {"rules.json": (RULE_TABLES, dict),
            "trees.json": (trees_tables.TABLES, dict),
            "batch.json": (batch_tables.TABLES, batch_tables.Batches),
            "bench.json": (bench_tables.TABLES, lambda data: bench_tables.Benchmarks(data, bench.is_stale(data))),
-           "cuda.json": (cuda_tables.TABLES, lambda data: cuda_tables.Measured(data, data and cuda_bench.is_stale(data))),
-           "peers.json": (peers_tables.TABLES, lambda data: Results(data, data and peers_bench.is_stale(data))),
+           "cuda.json": (cuda_tables.TABLES, lambda data: cuda_tables.Measured(data, data and run.is_stale("cuda.json", data))),
+           "peers.json": (peers_tables.TABLES, lambda data: Results(data, data and run.is_stale("peers.json", data))),
            "real.json": (real_tables.TABLES, lambda data: data)}
 MAY_BE_ABSENT = ("cuda.json", "peers.json", "real.json")
 FILES = {name: file for file, (tables, _) in SOURCES.items() for name in tables}
@@ -117,7 +118,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true")
     check, differs = parser.parse_args().check, False
-    for path, new in {**dict(made(pages())), **dict(made_from_benchmarks())}.items():
+    drawn = {DOCS / f"figures/{name}.svg": picture.svg() for name, picture in {**curves.drawn(), **runs.drawn()}.items()}
+    for path, new in {**dict(made(pages())), **dict(made_from_benchmarks()), **drawn}.items():
         old = path.read_text(encoding="utf-8") if path.exists() else ""
         differs |= old != new
         if check:

@@ -25,35 +25,31 @@ CLOCKED_TOKENS = 100
 CLOCKED = {"chain of 3": ("chains:1", 3), "chain of 5": ("chains:1", 5), "top:4": ("top:4", 1), "top:2x1x1": ("top:2x1x1", 3),
            "best:6 of 3": ("best:6", 3), "grow:4 of 3": ("grow:4", 3), "grow:6 of 3": ("grow:6", 3), "grow:10 of 5": ("grow:10", 5)}
 SHAPE = ("--inflate-target", "134m", "--inflate-draft", "14m")
-COUNTERS = ["gain", "tokens_per_second", "plain_tokens_per_second"]
+KEPT = ("tree", "text", "gain", "tokens_per_second", "plain_tokens_per_second")
 
 
 def counts(part):
     """What tree_counts prints."""
     def counted(options):
-        prompts = run.first_of_each_kind(chosen_prompts(), 1 if options.quick else PROMPTS[part])
+        prompts = run.first_of_each_kind(chosen_prompts(options), PROMPTS[part])
         with tempfile.NamedTemporaryFile("w", encoding="utf-8") as file:
-            for prompt in prompts[:2 if options.quick else None]:
+            for prompt in prompts:
                 file.write(" ".join([prompt["kind"], *map(str, prompt["prompt_ids"])]) + "\n")
             file.flush()
-            found = json.loads(run.run(options.build / "bin/bench/tree_counts", [part, NEW_TOKENS, file.name]))
-            return found if part == "shapes" else {part: found}
+            return json.loads(run.run(options.build / "bin/bench/tree_counts", [part, NEW_TOKENS, file.name]))
     return counted
 
 
 def clock(options):
-    """tree -> kind of text -> COUNTERS, where what is plain is the chain of three of stage 4."""
+    """Held against the chain of three of stage 4."""
     texts = programs.TEXTS[:1 if options.quick else None]
     settings = [programs.Setting({"tree": name}, (programs.STAGES[8], (*SHAPE, "--tree", tree, "--spec-length", str(levels))),
                                  (programs.STAGES[4], (*SHAPE, "--spec-length", "3")), texts)
                 for name, (tree, levels) in CLOCKED.items()]
-    trees = {name: {} for name in CLOCKED}
-    for identity, found in programs.measured(options, "trees", settings, CLOCKED_TOKENS)[0]:
-        entry = rounds.entry_of(found)
-        trees[identity["tree"]][identity["text"]] = [round(entry[name], 3) for name in COUNTERS]
-    return {"tokens": CLOCKED_TOKENS, "rounds": len(found), "trees": trees}
+    measures, _ = programs.measured(options, "trees", settings, CLOCKED_TOKENS)
+    entries = [{**identity, **rounds.entry_of(found)} for identity, found in measures]
+    return {"tokens": CLOCKED_TOKENS, "rounds": len(measures[0][1]), "entries": [{name: e[name] for name in KEPT} for e in entries]}
 
 
 if __name__ == "__main__":
-    run.measured_parts(__doc__, "trees.json", {"shapes": counts("shapes"), "rules": counts("rules"), "clock": clock}, ("clock",),
-                       bare=("shapes", "rules"))
+    run.measured_parts(__doc__, "trees.json", {"shapes": counts("shapes"), "rules": counts("rules"), "clock": clock}, ("clock",))

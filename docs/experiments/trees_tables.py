@@ -3,7 +3,7 @@ import json
 import pathlib
 import re
 
-from table_text import TEXTS, Tables, number, speedup_by_time
+from table_text import TEXTS, Entries, Tables, number
 
 TABLES = table = Tables()
 HERE = pathlib.Path(__file__).resolve().parent
@@ -11,37 +11,21 @@ FAMILIES = ["chain", "top", "best", "grow", "lookup"]
 
 
 def shapes(data):
-    """(name, counts) of the shapes: by family, then by the numbers in their names, levels first."""
+    """(name, entries) of the shapes: by family, then by the numbers in their names, levels first."""
     def order(entry):
         family = re.match(r"\w+", entry[0])[0]
         return FAMILIES.index(family), [int(digits) for digits in reversed(re.findall(r"\d+", entry[0]))]
-    return sorted(data["shapes"].items(), key=order)
+    return sorted(Entries(data["shapes"]["entries"]).by("shape").items(), key=order)
 
 
-def total(shape, key):
-    return sum(kind[key] for kind in shape["kinds"].values())
-
-
-def emitted_per_round(shape):
-    return total(shape, "emitted") / total(shape, "rounds")
-
-
-def nodes_per_round(shape):
-    return total(shape, "nodes") / total(shape, "rounds")
-
-
-def draft_passes_per_round(shape):
-    return sum(n for kind in shape["kinds"].values() for _, n in kind["draft_passes"]) / total(shape, "rounds")
-
-
-def gain(kinds, target_seconds, draft_seconds):
+def gain(entries, target_seconds, draft_seconds):
     """Plain decoding's seconds over those of the rounds; None where a pass has more rows than were timed.
     Both functions: rows -> seconds, None if unknown."""
-    spent = [(n, seconds(rows)) for kind in kinds for of, seconds in (("target", target_seconds), ("draft", draft_seconds))
-             for rows, n in kind[f"{of}_passes"]]
+    spent = [(n, seconds(rows)) for e in entries for of, seconds in (("target", target_seconds), ("draft", draft_seconds))
+             for rows, n in e[f"{of}_passes"]]
     if any(seconds is None for _, seconds in spent):
         return None
-    return sum(kind["emitted"] for kind in kinds) * target_seconds(1) / sum(n * seconds for n, seconds in spent)
+    return entries.total("emitted") * target_seconds(1) / sum(n * seconds for n, seconds in spent)
 
 
 def timed(costs):
@@ -71,22 +55,24 @@ def trees_ranks(data):
     """How often the target goes on with each rank of the draft."""
     return "|".join(["", *(f"rank {rank}" for rank in range(1, 9))]), [
         [f"level {level + 1}", *(number(ranks[rank], 3) if rank < len(ranks) else "" for rank in range(8))]
-        for level, ranks in enumerate(data["acceptance_by_rank"]) if len(ranks) > 1]
+        for level, ranks in enumerate(data["shapes"]["acceptance_by_rank"]) if len(ranks) > 1]
 
 
 @table
 def trees_shapes(data):
     """Shapes, what they emit, and what the sum over the nodes predicted."""
+    expected = data["shapes"]["expected_accepted"]
+    passes = lambda e: sum(n for one in e for _, n in one["draft_passes"]) / e.total("rounds")
     return "shape|nodes per round|draft passes per round|tokens per round|expected", [
-        [name, number(nodes_per_round(shape), 1), number(draft_passes_per_round(shape), 1), number(emitted_per_round(shape)),
-         number(1 + shape["expected_accepted"]) if "expected_accepted" in shape else ""] for name, shape in shapes(data)]
+        [name, number(e.ratio("nodes", "rounds"), 1), number(passes(e), 1), number(e.ratio("emitted", "rounds")),
+         number(1 + expected[name]) if name in expected else ""] for name, e in shapes(data)]
 
 
 @table
 def trees_gain(data):
     """Gains by accounting, at the measured costs of 134m and where rows are free."""
     models = [of(costs_of(shape)) for shape in ("134m", "3b") for of in (timed, free_rows)]
-    found = {name: [gain(list(shape["kinds"].values()), *model) for model in models] for name, shape in shapes(data)}
+    found = {name: [gain(shape, *model) for model in models] for name, shape in shapes(data)}
     best = [max(value for value in values if value is not None) for values in zip(*found.values())]
 
     def shown(value, of):
@@ -98,7 +84,7 @@ def trees_gain(data):
 
 def best_of(data, kind, model, of_family):
     """The largest gain of a family on a kind of text, and its shape."""
-    found = [(gain([shape["kinds"][kind]], *model), name) for name, shape in shapes(data) if of_family(name)]
+    found = [(gain(shape.of(text=kind), *model), name) for name, shape in shapes(data) if of_family(name)]
     value, name = max(entry for entry in found if entry[0] is not None)
     return f"{number(value)} ({name.replace('chain of ', 'K = ')})"
 
@@ -115,13 +101,10 @@ def trees_kinds(data):
 @table
 def trees_clock(data):
     """What trees gain over the chain of three by the clock, and what the accounting says of it."""
-    model, rows = timed(costs_of("134m")), []
-    chain = gain(list(data["shapes"]["chain of 3"]["kinds"].values()), *model)
-    for name, kinds in data["clock"]["trees"].items():
-        together = speedup_by_time([(1 / kinds[kind][2], kinds[kind][0]) for kind in TEXTS])
-        shape = data["shapes"].get(name)
-        rows.append([name, *(number(kinds[kind][0]) for kind in TEXTS), f"**{number(together)}**",
-                     number(gain(list(shape["kinds"].values()), *model) / chain) if shape else ""])
+    accounting = {name: gain(shape, *timed(costs_of("134m"))) for name, shape in shapes(data)}
+    rows = [[tree, *(number(found.of(text=kind)[0]["gain"]) for kind in TEXTS), f"**{number(found.speedup())}**",
+             number(accounting[tree] / accounting["chain of 3"]) if tree in accounting else ""]
+            for tree, found in Entries(data["clock"]["entries"]).by("tree").items()]
     return "|".join(["tree", *TEXTS, "all", "accounting"]), rows
 
 
@@ -130,6 +113,7 @@ def trees_rules(data):
     """Tokens per round of each rule for siblings, with sampling at temperature 1."""
     ways = ["one chain", "three chains", "three, distinct", "three, likeliest"]
     names = ["rejection", "at-least", "non-iterative", "sample-and-match", "coupled", "k-sequential", "block"]
+    found = Entries(data["rules"]["entries"]).by("rule", "way")
     return "|".join(["rule", *ways]), [
-        [f"`{name}`", *(number(emitted_per_round(data["rules"][way][name])) if name in data["rules"][way] else ""
-                        for way in ways)] for name in names]
+        [f"`{name}`", *(number(found[name, way].ratio("emitted", "rounds")) if (name, way) in found else "" for way in ways)]
+        for name in names]

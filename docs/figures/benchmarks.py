@@ -8,7 +8,7 @@ import sys
 from picture import Axes, BLUE, COLOURS, EXPERIMENTS, GREEN, INK, Picture, RED, SOFT
 
 sys.path.insert(0, str(EXPERIMENTS))
-from bench_tables import Benchmarks, DRAFTS, SHAPES, settings, total  # noqa: E402
+from bench_tables import Benchmarks, DRAFTS, SHAPES, settings  # noqa: E402
 
 SHAPE_MARKS = ["circle", "square", "diamond", "up", "down"]
 DARK = "<style>@media (prefers-color-scheme: dark) { svg { filter: invert(1) hue-rotate(180deg); } }</style>"
@@ -158,7 +158,7 @@ def spec_length(benchmarks):
     found = {}
     for (target, draft, _, K), entries in settings(benchmarks, T=0).items():
         if isinstance(K, int):
-            found.setdefault(pair_name(target, draft), []).append((K, total(entries, "gain")))
+            found.setdefault(pair_name(target, draft), []).append((K, entries.speedup()))
     found = {pair: sorted(points) for pair, points in found.items() if len(points) > 2}
     if not found:
         return None

@@ -1,8 +1,5 @@
-#!/usr/bin/env python3
-"""Draws the figures of docs/theory/ and of chapters 6 to 8 that are curves or points: python3 docs/figures/curves.py
-
-From the formulas, and from the files of results in docs/experiments/. Writes SVG files beside itself.
-"""
+"""Draws the figures of docs/theory/ and of chapters 6 to 8 that are curves or points, from the formulas and from the files
+of results in docs/experiments/. docs/experiments/tables.py writes them."""
 import math
 import re
 import statistics
@@ -12,9 +9,8 @@ from picture import (Axes, BLUE, COLOURS, EXPERIMENTS, GREEN, INK, Picture, PURP
 
 sys.path.insert(0, str(EXPERIMENTS))
 import formulas  # noqa: E402
-from adaptive_tables import PAIRS, gain  # noqa: E402
-from table_text import TEXTS  # noqa: E402
-from trees_tables import emitted_per_round, nodes_per_round  # noqa: E402
+from adaptive_tables import PAIRS, counted, gain  # noqa: E402
+from table_text import TEXTS, Entries  # noqa: E402
 
 ALPHAS = [i / 100 for i in range(101)]
 FIFTHS = [0, 0.2, 0.4, 0.6, 0.8, 1]
@@ -41,7 +37,7 @@ def emitted(results):
             axes.mark(e["whole_accepted"] / e["whole_tested"], e["whole_emitted_per_round"], *styles[K])
     p.note(60, 446, "Curves: equation (1). Points: rounds of the embedded pair, but the last of each run. At K = 5 one")
     p.note(60, 462, "for each kind of text, draft and temperature; at other K, all texts together.")
-    p.write("theory_emitted.svg")
+    return p
 
 
 def positions(results):
@@ -67,7 +63,7 @@ def positions(results):
                 right.mark(n + 1, a / t, shape, colour, filled=True)
         p.legend(66 + i * 110, 400, [(text, shape, colour)], filled=True, gap=12)
     p.note(510, 404, "dashed: alpha to the i, and alpha")
-    p.write("theory_positions.svg")
+    return p
 
 
 # --- chapter 6 ---
@@ -81,17 +77,17 @@ def size(part):
 
 def against_batch(p, left, part, title):
     """Speedup against B."""
-    settings = [e for e in part["settings"] if e["spec_length"] in DRAWN_K]
-    most = max(max(e["measured"], e["formula"]) for e in settings)
+    settings = [e for e in part["entries"] if e["K"] in DRAWN_K]
+    most = max(max(e["gain"], e["formula"]) for e in settings)
     unit = next(u for u in (0.25, 0.5, 1, 2, 5) if most / u <= 7)
-    axes = Axes(p, left, 74, left + 300, 320, [math.log2(b) for b in sorted({e["batch"] for e in settings})],
+    axes = Axes(p, left, 74, left + 300, 320, [math.log2(b) for b in sorted({e["B"] for e in settings})],
                 [i * unit for i in range(math.ceil(most / unit) + 1)], x_name=lambda x: str(round(2 ** x)))
     axes.titles(title, "B, requests in a batch")
     axes.level(1, INK, 1.5)
     for K, style in DRAWN_K.items():
-        row = sorted((e for e in settings if e["spec_length"] == K), key=lambda e: e["batch"])
-        axes.curve([(math.log2(e["batch"]), e["formula"]) for e in row], style[1], 1, dashed=True)
-        axes.series([(math.log2(e["batch"]), e["measured"]) for e in row], *style)
+        row = sorted((e for e in settings if e["K"] == K), key=lambda e: e["B"])
+        axes.curve([(math.log2(e["B"]), e["formula"]) for e in row], style[1], 1, dashed=True)
+        axes.series([(math.log2(e["B"]), e["gain"]) for e in row], *style)
 
 
 def sweep(results):
@@ -105,15 +101,15 @@ def sweep(results):
         p.legend(x + 13, 390, [(f"K = {K}", shape, colour)], gap=19)
     p.line([(430, 390), (456, 390)], INK, 1, dashed=True)
     p.note(462, 394, "by formula, with the measured alpha, c and v", colour=INK)
-    p.write("06_sweep.svg")
+    return p
 
 
 def passes(part):
     """(rows, time over that of one row): means over the settings with as many rows, but for the ends of texts, where
     requests draft less."""
     groups = {}
-    for e in part["settings"]:
-        groups.setdefault(e["batch"] * (e["spec_length"] + 1), []).append((e["rows"], e["verify_ms"]))
+    for e in part["entries"]:
+        groups.setdefault(e["B"] * (e["K"] + 1), []).append((e["rows"], e["verify_ms"]))
     means = [tuple(statistics.mean(column) for column in zip(*groups[rows])) for rows in sorted(groups)]
     return [(rows, time / means[0][1]) for rows, time in means]
 
@@ -134,7 +130,7 @@ def rows(results):
         p.legend(586, y, [style])
         p.note(600, y + 19, size(results[name]), 11)
     p.note(60, 420, "Flat: rows are free, the weights are what is waited for. Along the dashes: each row costs a pass.")
-    p.write("06_rows.svg")
+    return p
 
 
 # --- chapter 7 ---
@@ -144,49 +140,50 @@ DRAFTERS = [("fixed 3", "K = 3", "square", SOFT), ("gain", "gain", "circle", BLU
             ("bigram below", "bigram below", "down", RED)]
 
 
-def by_text(p, left, shape, totals):
+def by_text(p, left, shape, ways):
     """Gains on each kind of text, with the oracle's line above them."""
-    chosen = [totals[name] for name, *_ in DRAFTERS] + [totals["oracle"]]
-    top = math.ceil(2 * max(gain(kinds[kind]) for kinds in chosen for kind in TEXTS)) / 2
+    gains = {name: {kind: gain(ways[name].of(text=kind)) for kind in TEXTS} for name in [*(name for name, *_ in DRAFTERS), "oracle"]}
+    top = math.ceil(2 * max(max(of_texts.values()) for of_texts in gains.values())) / 2
     axes = Axes(p, left, 74, left + 310, 330, [-0.5, len(TEXTS) - 0.5], [i / 2 for i in range(round(2 * top) + 1)],
                 lambda x: "", lambda y: f"{y:g}")
     axes.titles(f"speedup over plain decoding, {PAIRS[shape]}", "")
     axes.level(1)
     for i, kind in enumerate(TEXTS):
-        best = gain(totals["oracle"][kind])
+        best = gains["oracle"][kind]
         axes.curve([(i - 0.45, best), (i + 0.45, best)], INK, 2.5)
         for n, (name, _, *style) in enumerate(DRAFTERS):
-            axes.mark(i + 0.15 * (n - 2), gain(totals[name][kind]), *style)
+            axes.mark(i + 0.15 * (n - 2), gains[name][kind], *style)
         p.text(axes.x(i), axes.bottom + (16 if i % 2 == 0 else 31), kind, 11)
 
 
-def what_it_gains(counts):
+def what_it_gains(data):
     p = Picture(760, 430, "Speedup of ways to draft on eight kinds of text, with the oracle's line")
     p.note(50, 30, "Each mark is a way to draft, each line the oracle of the draft model", 14, INK, bold=True)
     for left, shape in ((50, "134m"), (430, "3b")):
-        by_text(p, left, shape, counts["totals"][shape])
+        by_text(p, left, shape, counted(data, shape=shape).by("way"))
     x = 50
     for _, words, *style in DRAFTERS:
         p.legend(x + 5, 396, [(words, *style)], gap=11)
         x += 44 + 7 * len(words)
     p.line([(x, 396), (x + 20, 396)], INK, 2.5)
     p.note(x + 26, 400, "oracle", colour=INK)
-    p.write("07_what_it_gains.svg")
+    return p
 
 
 # --- chapter 8 ---
 
-def emitted_against_nodes(counts):
+def emitted_against_nodes(data):
+    shapes = Entries(data["shapes"]["entries"]).by("shape")
     p = Picture(760, 420, "Tokens per round against nodes per round, for chains and trees")
     p.note(50, 30, "Tokens that a greedy round emits, all kinds of text of the embedded pair", 14, INK, bold=True)
     axes = Axes(p, 70, 60, 560, 340, list(range(7)), list(range(8)), lambda power: f"{2 ** power}")
     axes.titles("", "nodes per round")
 
     def points(names):
-        return [(math.log2(nodes_per_round(shape)), emitted_per_round(shape)) for shape in map(counts["shapes"].get, names)]
+        return [(math.log2(shape.ratio("nodes", "rounds")), shape.ratio("emitted", "rounds")) for shape in map(shapes.get, names)]
 
     def of(levels, family):
-        names = [name for name in counts["shapes"] if re.fullmatch(rf"{family}:\d+ of {levels}", name)]
+        names = [name for name in shapes if re.fullmatch(rf"{family}:\d+ of {levels}", name)]
         return points([f"chain of {levels}", *sorted(names, key=lambda name: int(re.findall(r"\d+", name)[0]))])
 
     for levels in (3, 5, 10):
@@ -196,18 +193,11 @@ def emitted_against_nodes(counts):
         p.note(axes.x(x) + 10, axes.y(y) + 4, f"{levels} levels", 11)
     axes.series(points([f"chain of {levels}" for levels in (1, 2, 3, 4, 5, 6, 8, 10)]), "square", INK)
     p.legend(640, 86, [("chains", "square", INK), ("best trees", "circle", BLUE), ("grown trees", "up", RED)])
-    p.write("08_tokens_per_round.svg")
+    return p
 
 
-def main():
+def drawn():
+    """File name -> picture."""
     results, batches = read("results.json"), read("batch.json")
-    emitted(results)
-    positions(results)
-    sweep(batches)
-    rows(batches)
-    what_it_gains(read("adaptive.json")["counts"])
-    emitted_against_nodes(read("trees.json"))
-
-
-if __name__ == "__main__":
-    main()
+    return {"theory_emitted": emitted(results), "theory_positions": positions(results), "06_sweep": sweep(batches), "06_rows": rows(batches),
+            "07_what_it_gains": what_it_gains(read("adaptive.json")), "08_tokens_per_round": emitted_against_nodes(read("trees.json"))}

@@ -74,11 +74,6 @@ class Picture:
     def svg(self):
         return "\n".join(self.parts) + "\n</svg>\n"
 
-    def write(self, name):
-        path = pathlib.Path(__file__).with_name(name)
-        path.write_text(self.svg(), encoding="utf-8")
-        print(path)
-
 
 class Axes:
     """A frame with two linear scales in a picture. Names: of the marks on a scale, where a number will not do."""

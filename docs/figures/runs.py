@@ -1,8 +1,5 @@
-#!/usr/bin/env python3
-"""Draws the figures of single runs, for docs/theory/ and chapter 6: python3 docs/figures/runs.py
-
-From docs/experiments/results.json and batch.json. Writes SVG files beside itself.
-"""
+"""Draws the figures of single runs, for docs/theory/ and chapter 6, from docs/experiments/results.json and batch.json.
+docs/experiments/tables.py writes them."""
 import sys
 
 from picture import (BLUE, BROWN, EXPERIMENTS, FAINT, GREEN, GROUND, INK, PALE_BLUE, PALE_GREEN, PALE_PURPLE, PALE_RED,
@@ -53,7 +50,7 @@ def rounds(drawn):
         p.text(696, y + 14, str(number), 11, "end", SOFT)
     p.note(18, bottom + 22, f"{drawn['tokens']} tokens in {len(drawn['rounds'])} passes of the target. Embedded pair, "
            f"prompt {drawn['prompt']}, K = {drawn['spec_length']}, temperature {drawn['temperature']}, seed {drawn['seed']}.")
-    p.write("theory_rounds.svg")
+    return p
 
 
 # --- three ways to decode a text, on a time axis ---
@@ -90,7 +87,7 @@ def timeline(data):
                lambda r: (r["drafted"] * c, 1.0, 0.0))
     p.boxes(374, [(74, PALE_BLUE, BLUE, "a draft step"), (190, PALE_PURPLE, PURPLE, "a pass of the target"),
                   (360, PALE_YELLOW, BROWN, "all else: choosing, rollback")])
-    p.write("theory_timeline.svg")
+    return p
 
 
 # --- eight requests in one engine ---
@@ -130,7 +127,7 @@ class Timeline:
             for request in step["preempted"]:
                 self.preemption(step, request)
         self.pages()
-        self.p.write("06_timeline.svg")
+        return self.p
 
     def span(self, step):
         """Left and right of a step's bars."""
@@ -233,12 +230,8 @@ class Timeline:
         p.note(24, 48, "Each bar is a round. Its drafts are drawn from below.")
 
 
-def main():
+def drawn():
+    """File name -> picture."""
     results = read("results.json")
-    rounds(results["counts"]["rounds"])
-    timeline(results["times"]["timeline"])
-    Timeline(read("batch.json")["trace"]).draw()
-
-
-if __name__ == "__main__":
-    main()
+    return {"theory_rounds": rounds(results["counts"]["rounds"]), "theory_timeline": timeline(results["times"]["timeline"]),
+            "06_timeline": Timeline(read("batch.json")["trace"]).draw()}

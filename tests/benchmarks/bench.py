@@ -18,31 +18,21 @@ nothing else run.
 """
 import argparse
 import contextlib
-import datetime
 import json
-import os
 import pathlib
-import platform
 import re
 import statistics
-import subprocess
 import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-EXPERIMENTS = ROOT / "docs/experiments"
-sys.path[:0] = [str(EXPERIMENTS), str(ROOT / "stages/programs")]
+sys.path[:0] = [str(ROOT / "docs/experiments"), str(ROOT / "stages/programs")]
 import programs  # noqa: E402
 import rounds  # noqa: E402
 import run  # noqa: E402
 import tool  # noqa: E402
 import turns  # noqa: E402
 from programs import STAGES, begun_later  # noqa: E402
-
-SOURCES = ["kernels/**/*", "common/**/*", "stages/**/*", "tests/benchmarks/**/*",
-           "tests/checkpoint_builder.cpp"]   # what decides how fast all is
-LEFT_OUT = ("kernels/cuda", "kernels/emulation/", "tests/benchmarks/cuda", "tests/benchmarks/peers")  # but for what starts so
-SUFFIXES = {".h", ".cpp", ".cu", ".cuh", ".txt", ".cmake"}
 
 # Programs of Google Benchmark, and what a selection has of them: a regular expression is searched for in the names.
 KERNELS = {
@@ -68,30 +58,9 @@ ASKED = ([("134m", "14m", (0.8,))],
 BANDWIDTH = "bandwidth"
 
 
-# --- Google Benchmark ---
-
 def listed(program, words):
+    """The names of a program's benchmarks."""
     return run.run(program, [*words, "--benchmark_list_tests"]).splitlines()
-
-
-def run_program(program, words):
-    """Google Benchmark's JSON, with the errors of those that failed; a line on stderr counts its benchmarks."""
-    progress = run.Progress(program.name, len(listed(program, words)))
-    with tempfile.TemporaryDirectory() as name:
-        out, errors = pathlib.Path(name) / "out.json", pathlib.Path(name) / "errors"
-        with errors.open("w") as stderr, \
-             subprocess.Popen([program, *words, f"--benchmark_out={out}", "--benchmark_out_format=json"],
-                              stdout=subprocess.PIPE, stderr=stderr, text=True) as process:
-            for line in process.stdout:
-                if "/manual_time" in line:
-                    progress.step()
-        if process.returncode != 0:
-            raise SystemExit(f"{program} ended with {process.returncode}: {errors.read_text().strip()[-300:]}")
-        return json.loads(out.read_text(encoding="utf-8"))
-
-
-OWN = {"name", "run_name", "run_type", "family_index", "per_family_instance_index", "repetitions", "repetition_index",
-       "threads", "iterations", "cpu_time", "real_time", "time_unit", "error_occurred", "error_message", "skipped"}
 
 
 def value_of(text):
@@ -102,57 +71,41 @@ def value_of(text):
     return text
 
 
-def entries_of(output):
-    """"matmul/shape:1b/M:3/iterations:1/manual_time" and its counters -> a flat object. What has no colon is the
-    benchmark's name."""
-    entries = []
-    for benchmark in output["benchmarks"]:
-        parts = [part.split(":", 1) for part in benchmark["name"].split("/")]
-        entry = {"benchmark": "/".join(p[0] for p in parts if len(p) == 1 and p[0] != "manual_time"),
-                 **{p[0]: value_of(p[1]) for p in parts if len(p) == 2 and p[0] not in ("iterations", "repeats")}}
-        if benchmark.get("error_occurred") or benchmark.get("skipped"):
-            entry["error"] = benchmark.get("error_message", "")
-        for name, value in benchmark.items():
-            if name not in OWN:
-                entry[name] = float(f"{value:.4g}") if isinstance(value, (int, float)) and value == value else None
-        entries.append(entry)
-    return entries
+def identity_of(name):
+    """"matmul/shape:1b/M:3/iterations:1/manual_time" -> a flat object. What has no colon is the benchmark's name."""
+    parts = [part.split(":", 1) for part in name.split("/")]
+    return {"benchmark": "/".join(p[0] for p in parts if len(p) == 1 and p[0] != "manual_time"),
+            **{p[0]: value_of(p[1]) for p in parts if len(p) == 2 and p[0] != "iterations"}}
 
 
-# --- where it was run ---
-
-def sources_sha256(root=run.REPOSITORY, sources=SOURCES, left_out=LEFT_OUT):
-    """Over name and content of the sources, without git."""
-    return run.sha256_of((file for pattern in sources for file in sorted(root.glob(pattern)) if file.suffix in SUFFIXES
-                          and not file.relative_to(root).as_posix().startswith(left_out)), root)
+def ask(peer, name):
+    """The counters of one of its benchmarks, or why there are none: "error"."""
+    return peer.ask(f"^{re.escape(name)}$")
 
 
 def is_stale(results):
     """Whether the sources have changed since, or what is made of the rounds."""
-    return results.get("form") != rounds.FORM or results["sources_sha256"] != sources_sha256()
-
-
-def machine():
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return {**run.machine(), "memory_gb": round(memory / 1e9, 1), "kernel": platform.release()}
+    return results.get("form") != rounds.FORM or run.is_stale("bench.json", results)
 
 
 # --- what a part measures: identities of its entries, and one_round(number), which returns their counters ---
 
 class KernelSweep:
-    """Programs that run whichever benchmark a line of their standard input names (steady_samples.h)."""
+    """Programs that run whichever benchmark a line of their standard input names (kernel_program.h)."""
 
     def __init__(self, name, options, stack):
         program, words = options.build / "bin/bench" / name, ["--samples=1"]
         chosen = [] if options.full else [f"--benchmark_filter={KERNELS[name]}"]
         self.names = listed(program, [*words, *chosen])
-        self.identities = entries_of({"benchmarks": [{"name": name} for name in self.names]})
+        self.identities = [identity_of(name) for name in self.names]
         self.rounds, self.peer = options.rounds, stack.enter_context(turns.Peer([program, "--by-turns", *words]))
         self.device, self.pids = self.peer.first["backend"], [self.peer.pid]
 
     def one_round(self, number):
-        found = {name: self.peer.ask(f"^{re.escape(name)}$") for name in begun_later(self.names, number, self.rounds)}
-        return [{key: value for key, value in found[name].items() if key != "name"} for name in self.names]
+        found = {name: ask(self.peer, name) for name in begun_later(self.names, number, self.rounds)}
+        if failed := [f"{name}: {counters['error']}" for name, counters in found.items() if "error" in counters]:
+            raise SystemExit(failed[0])
+        return [found[name] for name in self.names]
 
 
 def speculation_settings(full, profiles):
@@ -192,9 +145,12 @@ def decoding_sweep(name, options, stack):
         return programs.StageSweep(built, [(*pairs[0], 1), (*pairs[1], 2)], programs.TEXTS if full else programs.FEW_TEXTS, tokens)
     if name == "batch":
         batches, lengths = ((1, 2, 4, 8, 16), (0, 1, 3, 5)) if full else ((1, 4, 16), (0, 3))
-        return programs.BatchSweep(built, pairs, batches, lengths, tokens, options.rounds)
-    profiles = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory()))
-    return programs.TextSweep(built, speculation_settings(full, profiles), tokens, options.rounds)
+        sweep = programs.batches_of(built, pairs, batches, lengths, tokens)
+    else:
+        profiles = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        sweep = programs.TextSweep(built, speculation_settings(full, profiles), tokens)
+    sweep.rounds = options.rounds
+    return sweep
 
 
 # --- by turns ---
@@ -259,14 +215,10 @@ def measured(options, before, keep=lambda results: None):
 
 
 def results_of(parts, options):
-    return {"form": rounds.FORM, "date": now(), "quick": not options.full, "sources_sha256": sources_sha256(),
-            "machine": machine(), "build": run.build_of(options.build),
+    return {"form": rounds.FORM, "date": run.now(), "quick": not options.full, "sources_sha256": run.sources_sha256("bench.json"),
+            "machine": run.machine(), "build": run.build_of(options.build),
             "device": next((part["backend"] for part in parts.values()), None),
             "programs": {name: parts[name] for name in PARTS if name in parts}}
-
-
-def now():
-    return datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
 
 
 def kept_before(file):
@@ -303,8 +255,8 @@ def main():
     print(file)
     print(write_page(results, folder))
     if options.commit:
-        (EXPERIMENTS / "bench.json").write_text(run.dump(results), encoding="utf-8")
-        print(EXPERIMENTS / "bench.json")
+        (run.HERE / "bench.json").write_text(run.dump(results), encoding="utf-8")
+        print(run.HERE / "bench.json")
 
 
 def shown(results):

@@ -5,15 +5,11 @@
 
 FIRST and SECOND are the files results.json of two runs of the same sources on the same machine. A cell is a time, a
 rate or a ratio of one setting and text. Two runs agree in a cell if value * (1 - spread) .. value * (1 + spread) of
-one overlaps with that of the other. rounds.py defines the spreads.
+one overlaps with that of the other. rounds.py defines the spreads. Yardsticks and counts are no cells.
 
-The machine's yardsticks are no cells, and neither are counts, such as alpha. The tool lists the counts that differ. Only
-two kinds may: samples, the rounds that count, and those of K = auto, where measured costs decide what is drafted. It
-also lists the settings that only one run has, as the other left them out.
-
-Exit code 0 where at least 95% of the cells agree, 1 where fewer do, 2 where two files cannot be compared.
+Lists the cells that do not agree, the worst first, and the settings that only one run has. Exit code 0 where at least
+95% of the cells agree, 1 where fewer do.
 """
-import argparse
 import json
 import pathlib
 import sys
@@ -23,46 +19,14 @@ import rounds  # noqa: E402
 import tool  # noqa: E402
 
 WANTED = 0.95
-SHOWN = 10                                       # lines of each list
-MEASURED = "read_bandwidth_one_thread_gb_per_s"  # of what describes a machine
 
 
-class Run:
-    """The results in a file. entries: by setting, the text included; cells: {(setting, counter): (value, spread)}."""
-
-    def __init__(self, file):
-        try:
-            self.results = json.loads(file.read_text(encoding="utf-8"))
-        except json.JSONDecodeError as error:
-            raise SystemExit(f"{file} is no JSON: {error}") from None
-        if not isinstance(self.results, dict) or self.results.get("form") != rounds.FORM:
-            raise SystemExit(f"{file} has no rounds and spreads: it is no results.json of make bench, or an old one")
-        self.entries = {(*rounds.setting_of(entry), str(entry.get("text"))): entry
-                        for part in self.results["programs"].values() for entry in part["benchmarks"]}
-        if any("ratio_spreads" not in entry for entry in self.entries.values()):
-            raise SystemExit(f"{file} has no spreads of ratios: measure again with make bench")
-        self.cells = {(setting, name): (entry[name], spread) for setting, entry in self.entries.items() for name, spread in {
-            **dict.fromkeys(rounds.TIMES + rounds.RATES, entry["spread"]), **entry["ratio_spreads"]}.items()
+def cells(results):
+    """{setting, text and counter: (value, spread)}"""
+    return {" ".join([rounds.name_of(rounds.setting_of(entry)), entry.get("text", ""), name]): (entry[name], spread)
+            for part in results["programs"].values() for entry in part["benchmarks"]
+            for name, spread in {**dict.fromkeys(rounds.TIMES + rounds.RATES, entry["spread"]), **entry["ratio_spreads"]}.items()
             if entry.get(name) is not None}
-
-    def conditions(self):
-        """What two runs that are compared have in common, but for programs that only one has."""
-        results = self.results
-        return {"sources_sha256": results["sources_sha256"], **results["machine"], MEASURED: None, "build": results["build"],
-                "device": results["device"],
-                **{f"options of {program}": part["options"] for program, part in results["programs"].items()}}
-
-
-def refuse_others(first, second):
-    """Ends the tool where two runs do not belong together."""
-    if first.results == second.results:
-        raise SystemExit("both files are of one run: copy results.json before you run make bench again")
-    here, there = first.conditions(), second.conditions()
-    for name in here:
-        if name in there and here[name] != there[name]:
-            raise SystemExit(f"the runs cannot be compared: {name} is {here[name]} in the first, {there[name]} in the second")
-    if not first.cells.keys() & second.cells.keys():
-        raise SystemExit("the runs cannot be compared: they have no cell in common")
 
 
 def disagreeing(first, second):
@@ -73,43 +37,24 @@ def disagreeing(first, second):
     return sorted((cell for cell, gap in gaps.items() if gap > 0), key=gaps.get, reverse=True)
 
 
-def table(cells, first, second):
-    rows = [["setting", "counter", "first", "spread", "second", "spread", "second/first"]]
-    for setting, counter in cells:
-        (one, one_spread), (other, other_spread) = first[setting, counter], second[setting, counter]
-        rows.append([rounds.name_of(setting), counter, f"{one:.4g}", f"{one_spread:.1%}", f"{other:.4g}",
-                     f"{other_spread:.1%}", f"{other / one:.3f}" if one else ""])
-    widths = [max(map(len, column)) for column in zip(*rows)]
-    return ["  ".join(word.ljust(width) if i < 2 else word.rjust(width)
-                      for i, (word, width) in enumerate(zip(row, widths))) for row in rows]
-
-
-def show(title, found, lines):
-    """Nothing where nothing was found. lines: of the first ones of it."""
-    if found:
-        shown = f"; {SHOWN} of them" if len(found) > SHOWN else ""
-        print(f"\n{title}: {len(found)}{shown}", *lines, sep="\n  ")
-
-
-def main(words=None):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name in ("first", "second"):
-        parser.add_argument(name, type=pathlib.Path, metavar=name.upper(), help=f"results.json of the {name} run")
-    options = parser.parse_args(words)
-    runs = {"first": Run(options.first), "second": Run(options.second)}
-    first, second = runs.values()
-    refuse_others(first, second)
-    count, wrong = len(first.cells.keys() & second.cells.keys()), disagreeing(first.cells, second.cells)
+def main():
+    if len(sys.argv) != 3:
+        raise SystemExit(__doc__)
+    runs = [json.loads(pathlib.Path(file).read_text(encoding="utf-8")) for file in sys.argv[1:]]
+    for name in ("form", "sources_sha256", "build", "device"):
+        if runs[0].get(name) != runs[1].get(name):
+            raise SystemExit(f"the runs cannot be compared: {name} is {runs[0].get(name)} in the first, {runs[1].get(name)} in the second")
+    first, second = map(cells, runs)
+    count, wrong = len(first.keys() & second.keys()), disagreeing(first, second)
+    if count == 0:
+        raise SystemExit("the runs cannot be compared: they have no cell in common")
     share = (count - len(wrong)) / count
     print(f"{count} cells, of which {count - len(wrong)} agree: {share:.2%} (wanted: {WANTED:.0%})")
-    show("cells that do not agree, the worst first", wrong, table(wrong[:SHOWN], first.cells, second.cells))
+    for cell in wrong:
+        print(f"  {cell}: {first[cell][0]:.4g} +- {first[cell][1]:.1%}, then {second[cell][0]:.4g} +- {second[cell][1]:.1%}")
     for name, one, other in (("first", first, second), ("second", second, first)):
-        only = sorted({rounds.name_of(setting) for setting, counter in one.cells if (setting, counter) not in other.cells})
-        show(f"settings with cells that only the {name} run has", only, only[:SHOWN])
-    counts = [f"{rounds.name_of(setting)}: {name} {entry.get(name)}, then {second.entries[setting].get(name)}"
-              for setting, entry in first.entries.items() if setting in second.entries for name in rounds.COUNTED
-              if entry.get(name) != second.entries[setting].get(name)]
-    show("counts that differ", counts, counts[:SHOWN])
+        if only := sorted(one.keys() - other.keys()):
+            print(f"cells that only the {name} run has: {len(only)}", *only, sep="\n  ")
     return 0 if share >= WANTED else 1
 
 

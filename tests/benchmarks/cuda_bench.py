@@ -18,30 +18,12 @@ import time
 import bench
 import run
 import tool
+import turns
 
-OUT = bench.EXPERIMENTS / "cuda.json"
-# What decides how fast the kernels are.
-SOURCES = ["kernels/*", "kernels/cuda/**/*", "common/**/*", "tests/benchmarks/cuda*"]
-# The most worthwhile first: beginnings of benchmarks' names.
+OUT = run.HERE / "cuda.json"
+# What is measured first: beginnings of benchmarks' names.
 PARTS = [r"^forward/shape:3b/", r"^forward/", r"^matmul/shape:3b/", r"^attention/", r"^(argmax|choose|judge)/", r"^matmul/", r""]
 WORDS, NUMBERS = ["gpu", "compute_capability", "cuda", "driver_cuda"], ["multiprocessors", "memory_bytes"]
-
-
-def sources_sha256(root=run.REPOSITORY):
-    return bench.sources_sha256(root, SOURCES, ())
-
-
-def is_stale(results):
-    """Whether the sources have changed since."""
-    return results["sources_sha256"] != sources_sha256()
-
-
-def problem_of(program):
-    """Why nothing can be measured; empty where something can."""
-    if not program.is_file():
-        return f"NOT MEASURED: built without CUDA, or not at all: there is no {program.name}"
-    first = bench.listed(program, [])[:1]
-    return first[0] if first and first[0].startswith("NOT MEASURED") else ""
 
 
 def driver():
@@ -64,36 +46,26 @@ def nvcc_flags(build):
     return " ".join(re.findall(r"-O\w|-DNDEBUG|-std=\S+|--generate-code=[^\s\"]+|-arch=\S+", command))
 
 
-def results_of(output, build, options):
-    """cuda.json from Google Benchmark's JSON."""
-    context = output["context"]
-    if not context.get("gpu"):
-        raise SystemExit(f"{context.get('backend')} is no GPU: its times mean nothing")
-    machine = {**{name: context[name] for name in WORDS}, **{name: int(context[name]) for name in NUMBERS}}
-    return {"date": bench.now(), "sources_sha256": sources_sha256(),
+def results_of(about, build, options):
+    """cuda.json, without what is measured. about: what the program says of the GPU."""
+    if not about.get("gpu"):
+        raise SystemExit(f"{about.get('backend')} is no GPU: its times mean nothing")
+    machine = {**{name: about[name] for name in WORDS}, **{name: int(about[name]) for name in NUMBERS}}
+    return {"date": run.now(), "sources_sha256": run.sources_sha256("cuda.json"),
             "machine": {**machine, "driver": driver(), "cpu": run.machine()["cpu"]},
-            "build": {**(run.build_of(build) or {}), "nvcc_flags": nvcc_flags(build)},
-            "options": options, "benchmarks": bench.entries_of(output)}
+            "build": {**(run.build_of(build) or {}), "nvcc_flags": nvcc_flags(build)}, "options": options, "benchmarks": []}
 
 
-def measured_in_parts(program, samples, minutes):
-    """Yields Google Benchmark's JSON of all parts so far, after each of them."""
-    begin, names, output = time.monotonic(), listed(program), None
-    for part in PARTS:
-        mine = [name for name in names if re.search(part, name)]
-        names = [name for name in names if name not in mine]
-        if not mine:
-            continue
-        if time.monotonic() - begin > 60 * minutes:
-            print(f"left out, as {minutes:g} minutes are over: {len(mine)} benchmarks like {mine[0]}", file=sys.stderr)
-            continue
-        done = bench.run_program(program, [f"--samples={samples}", f"--benchmark_filter=^({'|'.join(map(re.escape, mine))})$"])
-        output = {**done, "benchmarks": [*(output or {"benchmarks": []})["benchmarks"], *done["benchmarks"]]}
-        yield output
-
-
-def listed(program):
-    return [name for name in bench.listed(program, []) if "/" in name]
+def measured(peer, names, minutes):
+    """Yields an entry for each benchmark."""
+    end = time.monotonic() + 60 * minutes
+    names = sorted(names, key=lambda name: next(i for i, part in enumerate(PARTS) if re.search(part, name)))
+    for done, name in enumerate(names):
+        if time.monotonic() > end:
+            print(f"left out, as {minutes:g} minutes are over: {len(names) - done} benchmarks from {name} on", file=sys.stderr)
+            return
+        counters = bench.ask(peer, name)
+        yield {**bench.identity_of(name), **{key: value if key == "error" else turns.rounded(value) for key, value in counters.items()}}
 
 
 def main():
@@ -101,18 +73,22 @@ def main():
     parser.add_argument("--build", type=pathlib.Path, default=run.REPOSITORY / "build")
     parser.add_argument("--filter", help="benchmarks whose names match; the tables lack the others")
     parser.add_argument("--samples", type=int, default=15)
-    parser.add_argument("--minutes", type=float, default=8, help="begin no part after so many (default: 8)")
+    parser.add_argument("--minutes", type=float, default=8, help="begin no benchmark after so many (default: 8)")
     parser.add_argument("--out", type=pathlib.Path, default=OUT)
     options = parser.parse_args()
     program = options.build / "bin/bench/cuda_benchmark"
-    if problem := problem_of(program):
-        print(problem)
+    if not program.is_file():
+        print(f"NOT MEASURED: built without CUDA, or not at all: there is no {program.name}")
         return
-    words = [f"--samples={options.samples}"] + ([f"--benchmark_filter={options.filter}"] if options.filter else [])
-    runs = ([bench.run_program(program, words)] if options.filter else
-            measured_in_parts(program, options.samples, options.minutes))
-    for output in runs:
-        options.out.write_text(run.dump(results_of(output, options.build, " ".join(words))), encoding="utf-8")
+    words, chosen = [f"--samples={options.samples}"], [f"--benchmark_filter={options.filter}"] * bool(options.filter)
+    with turns.Peer([program, "--by-turns", *words]) as peer:
+        if "not_measured" in peer.first:
+            print(f"NOT MEASURED: {peer.first['not_measured']}")
+            return
+        results = results_of(peer.first, options.build, " ".join(words + chosen))
+        for entry in measured(peer, bench.listed(program, chosen), options.minutes):
+            results["benchmarks"].append(entry)
+            options.out.write_text(run.dump(results), encoding="utf-8")
     print(options.out)
 
 

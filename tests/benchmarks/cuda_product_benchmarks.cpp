@@ -2,14 +2,13 @@
 // cores of each matrix, beside cuBLAS, which rounds its inputs to bf16 first: that is part of its
 // time; and the other steps of the ladder for gate and up. Weights are cold; inputs and outputs are
 // not, as in a model.
-#include <memory>
 #include <optional>
 
 #include <fmt/format.h>
 
 #include "kernels/cuda/matmul/cublas_gemm.h"
 #include "kernels/cuda/matmul/matmul.h"
-#include "tests/benchmarks/cuda_samples.h"
+#include "tests/benchmarks/cuda_cases.h"
 
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 namespace {
@@ -99,29 +98,29 @@ std::vector<std::int64_t> rows_of(const Step& step) {
 
 }  // namespace
 
-// Rivals: cublas; one_row, the same step at M = 1.
-void add_product_benchmarks(CudaBench& bench) {
+// Rivals: cublas; plain, the same step at M = 1.
+void add_product_benchmarks(KernelProgram& program, Backend& backend) {
   // Of the product that was asked for last.
   const auto kept = std::make_shared<std::optional<Matrices>>();
   for (const Product& product : kProducts) {
     for (const Step& step : kSteps) {
       if (!step.of_all && product.matrix != std::string_view("gate_up")) continue;
-      add_benchmark(
-          fmt::format("matmul/shape:{}/matrix:{}/step:{}", product.shape, product.matrix,
-                      step.name),
-          rows_of(step), [&bench, kept, product, step](benchmark::State& state) {
-            if (!*kept || (*kept)->product() != product) {
-              kept->reset();
-              kept->emplace(bench.backend, product);
-            }
-            Matrices& matrices = **kept;
-            const int rows = static_cast<int>(state.range(0));
-            const auto job = [&matrices](Multiply multiply, int m) {
-              return [&matrices, multiply, m](int copy) { multiply(matrices, copy, m); };
-            };
-            measure(state, bench, matrices.work(rows), matrices.copies(), job(step.multiply, rows),
-                    {{"one_row", job(step.multiply, 1)}, {"cublas", job(by_cublas, rows)}});
-          });
+      program.add(fmt::format("matmul/shape:{}/matrix:{}/step:{}", product.shape, product.matrix,
+                              step.name),
+                  rows_of(step), [&backend, kept, product, step](int rows) {
+                    if (!*kept || (*kept)->product() != product) {
+                      kept->reset();
+                      kept->emplace(backend, product);
+                    }
+                    const auto job = [kept](Multiply multiply, int m) {
+                      return [kept, multiply, m](int copy) { multiply(**kept, copy, m); };
+                    };
+                    return Case{
+                        (*kept)->work(rows),
+                        job(step.multiply, rows),
+                        {{"plain", job(step.multiply, 1)}, {"cublas", job(by_cublas, rows)}},
+                        (*kept)->copies()};
+                  });
     }
   }
 }

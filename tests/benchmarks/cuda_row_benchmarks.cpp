@@ -6,7 +6,7 @@
 #include "kernels/cuda/rms_norm/rms_norm.h"
 #include "kernels/cuda/rope.h"
 #include "kernels/cuda/rows.h"
-#include "tests/benchmarks/cuda_samples.h"
+#include "tests/benchmarks/cuda_cases.h"
 
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 namespace {
@@ -18,24 +18,23 @@ struct Shape {
 
   int kv_width() const { return heads.n_kv_heads * heads.head_dim; }
 };
-constexpr Shape kShapes[] = {{"1b", 2048, 8192, {32, 8, 64}}, {"3b", 3072, 8192, {24, 8, 128}}};
+constexpr Shape kShapes[] = {{"1b", 2048, 8192, kHeads1b}, {"3b", 3072, 8192, kHeads3b}};
 
 // For each copy four matrices [rows, width], and what all copies share.
 class Rows {
  public:
   Rows(Backend& backend, int rows, int width)
       : rows_(rows), width_(width), copies_(copies_of(4 * size() * sizeof(float))) {
-    for (auto& values : values_)
+    for (auto& values : values_) {
       values = random_floats(backend, static_cast<std::size_t>(copies_) * size());
+    }
     weight_ = random_floats(backend, static_cast<std::size_t>(width));
     std::vector<std::int32_t> indices(static_cast<std::size_t>(rows));
     std::iota(indices.begin(), indices.end(), 0);
-    indices_ = DeviceArray<std::int32_t>(backend, indices.size());
-    backend.upload(indices.data(), indices_.data(), indices.size() * sizeof(std::int32_t));
+    indices_ = on_device(backend, indices);
   }
 
   int copies() const { return copies_; }
-  int rows() const { return rows_; }
   DeviceRows a(int copy) const { return at(0, copy); }
   DeviceRows b(int copy) const { return at(1, copy); }
   DeviceRows c(int copy) const { return at(2, copy); }
@@ -63,21 +62,24 @@ using Call = std::function<void(const Rows& rows, int copy)>;
 
 class Registrar {
  public:
-  Registrar(CudaBench& bench, const Shape& shape) : bench_(bench), shape_(shape) {}
+  Registrar(KernelProgram& program, Backend& backend, const Shape& shape)
+      : program_(program), backend_(backend), shape_(shape) {}
 
   // floats: read and written for a row.
   void add(const char* kernel, const char* step, int width, int floats, const Call& call) const {
-    add_benchmark(
-        fmt::format("{}/shape:{}/width:{}/step:{}", kernel, shape_.name, width, step), {1, 6, 512},
-        [this_bench = &bench_, width, floats, call](benchmark::State& state) {
-          const Rows rows(this_bench->backend, static_cast<int>(state.range(0)), width);
-          const Work work{4.0 * floats * rows.rows(), 0};
-          measure(state, *this_bench, work, rows.copies(), [&](int copy) { call(rows, copy); });
-        });
+    program_.add(fmt::format("{}/shape:{}/width:{}/step:{}", kernel, shape_.name, width, step),
+                 {1, 6, 512}, [&backend = backend_, width, floats, call](int m) {
+                   const auto rows = std::make_shared<Rows>(backend, m, width);
+                   return Case{{4.0 * floats * m, 0},
+                               [rows, call](int copy) { call(*rows, copy); },
+                               {},
+                               rows->copies()};
+                 });
   }
 
  private:
-  CudaBench& bench_;
+  KernelProgram& program_;
+  Backend& backend_;
   const Shape& shape_;
 };
 
@@ -119,9 +121,9 @@ void add_others(const Registrar& to, const Shape& shape) {
 
 }  // namespace
 
-void add_row_benchmarks(CudaBench& bench) {
+void add_row_benchmarks(KernelProgram& program, Backend& backend) {
   for (const Shape& shape : kShapes) {
-    const Registrar to(bench, shape);
+    const Registrar to(program, backend, shape);
     add_norms(to, shape.d_model);
     add_others(to, shape);
   }

@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 
 #include "kernels/cuda/argmax/argmax.h"
-#include "tests/benchmarks/cuda_samples.h"
+#include "tests/benchmarks/cuda_cases.h"
 
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 namespace {
@@ -46,57 +46,70 @@ class Logits {
 
 using Argmax = void (*)(ConstDeviceRows, std::int32_t*, ArgmaxScratch);
 
-void run_argmax(benchmark::State& state, CudaBench& bench, Argmax kernel) {
-  const Logits logits(bench.backend, static_cast<int>(state.range(0)));
-  const auto rows = static_cast<std::size_t>(logits.rows());
-  const DeviceArray<std::int32_t> ids(bench.backend, rows);
-  const DeviceArray<unsigned long long> keys(bench.backend, rows);
-  const DeviceArray<unsigned> done(bench.backend, rows);
-  const std::vector<unsigned long long> zeros(rows, 0);
-  bench.backend.upload(zeros.data(), keys.data(), rows * sizeof(unsigned long long));
-  bench.backend.upload(zeros.data(), done.data(), rows * sizeof(unsigned));
-  measure(state, bench, logits.work(), logits.copies(), [&](int copy) {
+// What is computed from the rows of a copy, with all that it needs.
+struct Argmaxes {
+  Argmaxes(Backend& backend, int rows)
+      : logits(backend, rows),
+        ids(backend, static_cast<std::size_t>(rows)),
+        keys(on_device(backend, std::vector<unsigned long long>(ids.size()))),
+        done(on_device(backend, std::vector<unsigned>(ids.size()))) {}
+
+  void run(Argmax kernel, int copy) const {
     kernel(logits.of(copy), ids.data(), {keys.data(), done.data()});
-  });
-}
-
-// A token for each of M rows.
-void run_choose(benchmark::State& state, CudaBench& bench, const RowSampling& sampling) {
-  const Logits logits(bench.backend, static_cast<int>(state.range(0)));
-  const auto sampler =
-      bench.backend.make_sampler({.vocab_size = kVocabulary, .rows = logits.rows()});
-  std::vector<Choice> choices;
-  for (int r = 0; r < logits.rows(); ++r) choices.push_back({.sampling = sampling, .position = r});
-  std::vector<std::int32_t> tokens(choices.size());
-  measure(state, bench, logits.work(), logits.copies(),
-          [&](int copy) { sampler->choose(logits.of(copy), choices, tokens); });
-}
-
-// Judges M - 1 drafts, drawn from the rows that are held against them.
-void run_judge(benchmark::State& state, CudaBench& bench, const RowSampling& sampling) {
-  const Logits logits(bench.backend, static_cast<int>(state.range(0)));
-  const auto sampler =
-      bench.backend.make_sampler({.vocab_size = kVocabulary, .rows = logits.rows()});
-  const int drafts = logits.rows() - 1;
-  const DeviceArray<double> probs(bench.backend, static_cast<std::size_t>(drafts) * kVocabulary);
-  std::vector<Choice> choices;
-  std::vector<const double*> draft_probs;
-  for (int i = 0; i < drafts; ++i) {
-    double* row = probs.data() + static_cast<std::size_t>(i) * kVocabulary;
-    choices.push_back({.sampling = sampling, .position = i, .probs = row});
-    draft_probs.push_back(row);
   }
-  std::vector<std::int32_t> tokens(choices.size());
-  sampler->choose({logits.of(0).data, drafts, kVocabulary, kVocabulary}, choices, tokens);
-  std::vector<double> acceptance_probs(tokens.size());
-  measure(state, bench, logits.work(), logits.copies(), [&](int copy) {
+
+  Logits logits;
+  DeviceArray<std::int32_t> ids;
+  DeviceArray<unsigned long long> keys;
+  DeviceArray<unsigned> done;
+};
+
+// A token for each of M rows, or, as drafts of a round, for all but the last.
+struct Choices {
+  Choices(Backend& backend, int rows, const RowSampling& row_sampling)
+      : logits(backend, rows),
+        sampler(backend.make_sampler({.vocab_size = kVocabulary, .rows = rows})),
+        sampling(row_sampling) {
+    for (int r = 0; r < rows; ++r) choices.push_back({.sampling = sampling, .position = r});
+    tokens.resize(choices.size());
+  }
+
+  void choose(int copy) { sampler->choose(logits.of(copy), choices, tokens); }
+
+  // Draws the drafts that judge() is asked about.
+  void draft(Backend& backend) {
+    choices.pop_back();
+    tokens.pop_back();
+    probs = DeviceArray<double>(backend, choices.size() * kVocabulary);
+    for (std::size_t i = 0; i < choices.size(); ++i) {
+      choices[i].probs = probs.data() + i * kVocabulary;
+      draft_probs.push_back(choices[i].probs);
+    }
+    acceptance_probs.resize(tokens.size());
+    sampler->choose({logits.of(0).data, logits.rows() - 1, kVocabulary, kVocabulary}, choices,
+                    tokens);
+  }
+  void judge(int copy) {
     const DraftedRound round{.logits = logits.of(copy),
                              .drafts = tokens,
                              .draft_probs = draft_probs,
                              .sampling = sampling};
     Verdict verdict;
     sampler->judge({&round, 1}, {&verdict, 1}, acceptance_probs);
-  });
+  }
+
+  Logits logits;
+  std::unique_ptr<Sampler> sampler;
+  RowSampling sampling;
+  std::vector<Choice> choices;
+  std::vector<std::int32_t> tokens;
+  DeviceArray<double> probs;  // [drafts, kVocabulary]
+  std::vector<const double*> draft_probs;
+  std::vector<double> acceptance_probs;
+};
+
+Case case_of(const Logits& logits, Job job) {
+  return {logits.work(), std::move(job), {}, logits.copies()};
 }
 
 struct Filter {
@@ -108,7 +121,7 @@ constexpr Filter kFilters[] = {{"all", 0, 1}, {"top_k_50", 50, 1}, {"top_p_0.9",
 
 }  // namespace
 
-void add_sampling_benchmarks(CudaBench& bench) {
+void add_sampling_benchmarks(KernelProgram& program, Backend& backend) {
   using Step = std::pair<const char*, Argmax>;
   static constexpr Step kSteps[] = {
       {"1_naive", [](auto x, auto* ids, ArgmaxScratch) { argmax_naive(x, ids, nullptr); }},
@@ -117,22 +130,27 @@ void add_sampling_benchmarks(CudaBench& bench) {
        [](auto x, auto* ids, auto scratch) { argmax_blocks(x, ids, scratch, nullptr); }},
       {"engine", [](auto x, auto* ids, auto scratch) { argmax(x, ids, scratch, nullptr); }}};
   for (const auto& [step, kernel] : kSteps) {
-    add_benchmark(
-        fmt::format("argmax/step:{}", step), {1, 6, 64},
-        [&bench, kernel = kernel](benchmark::State& state) { run_argmax(state, bench, kernel); });
+    program.add(fmt::format("argmax/step:{}", step), {1, 6, 64},
+                [&backend, kernel = kernel](int rows) {
+                  const auto inputs = std::make_shared<Argmaxes>(backend, rows);
+                  return case_of(inputs->logits, [=](int copy) { inputs->run(kernel, copy); });
+                });
   }
-  if (!bench.backend.make_sampler({.vocab_size = 1})) return;  // it has none
+  if (!backend.make_sampler({.vocab_size = 1})) return;  // it has none
   for (const Filter& filter : kFilters) {
     RowSampling sampling;
     sampling.temperature = 1;
     sampling.top_k = filter.top_k;
     sampling.top_p = filter.top_p;
-    add_benchmark(
-        fmt::format("choose/from:{}", filter.name), {1, 6, 64},
-        [&bench, sampling](benchmark::State& state) { run_choose(state, bench, sampling); });
-    add_benchmark(
-        fmt::format("judge/from:{}", filter.name), {2, 6},
-        [&bench, sampling](benchmark::State& state) { run_judge(state, bench, sampling); });
+    program.add(fmt::format("choose/from:{}", filter.name), {1, 6, 64}, [&, sampling](int rows) {
+      const auto inputs = std::make_shared<Choices>(backend, rows, sampling);
+      return case_of(inputs->logits, [=](int copy) { inputs->choose(copy); });
+    });
+    program.add(fmt::format("judge/from:{}", filter.name), {2, 6}, [&, sampling](int rows) {
+      const auto inputs = std::make_shared<Choices>(backend, rows, sampling);
+      inputs->draft(backend);
+      return case_of(inputs->logits, [=](int copy) { inputs->judge(copy); });
+    });
   }
 }
 

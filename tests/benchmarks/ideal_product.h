@@ -27,10 +27,13 @@ class IdealProduct {
     std::fill_n(bytes_.data(), bytes_.size(), 0.5f);
   }
 
-  double weights() const { return 2.0 * static_cast<double>(floats_); }
+  Work work(int rows) const {
+    const double bytes = 4.0 * static_cast<double>(floats_);
+    return {bytes, bytes * rows};
+  }
 
   // REQUIRES: 1 <= rows <= 16.
-  void multiply(int rows) {
+  void run(int rows) {
     const float* part = bytes_.data() + floats_ * (next_++ % parts_);
     const std::int64_t vectors = floats_ / cpu::kLanes;
     team_.run([&](int thread) {

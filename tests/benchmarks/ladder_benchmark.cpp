@@ -11,7 +11,7 @@
 
 #include "kernels/cpu/half.h"
 #include "kernels/cpu/packed_matrix.h"
-#include "tests/benchmarks/steady_samples.h"
+#include "tests/benchmarks/machine.h"
 
 namespace specdec {
 namespace {
@@ -184,9 +184,12 @@ int main(int argc, char** argv) {
   specdec::KernelProgram program(argc, argv, 9);
   specdec::Ladder ladder(program.threads());
   for (const specdec::Step& step : specdec::kSteps) {
-    program.add(
-        std::string("ladder/") + step.name, {1, specdec::kMostRows},
-        [&](int rows) { return ladder.work(rows); }, [&](int rows) { ladder.run(step, rows); });
+    const auto run = [&](int rows) { return [&, rows](int) { ladder.run(step, rows); }; };
+    program.add(std::string("ladder/") + step.name, {1, specdec::kMostRows},
+                [&ladder, run](int rows) {
+                  return specdec::Case{ladder.work(rows), run(rows), {{"plain", run(1)}}};
+                });
   }
-  return program.run(std::string("CPU, ") + specdec::cpu::kVectorName);
+  specdec::CpuMachine machine(program.threads());
+  return program.run(machine, {{"backend", std::string("CPU, ") + specdec::cpu::kVectorName}});
 }

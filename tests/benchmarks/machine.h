@@ -12,10 +12,10 @@
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cpu/thread_team.h"
 #include "kernels/cpu/vector.h"
+#include "tests/benchmarks/kernel_program.h"
 
+// What a CPU and its memory can do at this moment: the two ceilings that kernels are held against.
 namespace specdec {
-
-// What this machine can do at this moment: the two ceilings that kernels are held against.
 
 // How many things of this size no cache can hold: three times the largest cache, or 256 MiB. Runs
 // that take them in turn find none of them in a cache.
@@ -24,18 +24,10 @@ inline int beyond_caches(double bytes) {
   return static_cast<int>(std::max(3 * cache, 0x1p28) / bytes) + 1;
 }
 
-template <typename Job>
-double seconds_of(const Job& job) {
+inline double seconds_of(const std::function<void()>& work) {
   const auto start = std::chrono::steady_clock::now();
-  job();
+  work();
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
-inline double median(std::vector<double> values) {  // NaN of none
-  if (values.empty()) return std::nan("");
-  std::sort(values.begin(), values.end());
-  const std::size_t middle = values.size() / 2;
-  return values.size() % 2 != 0 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
 }
 
 // Reads a buffer that no cache holds, four streams a thread: the bandwidth that a product could
@@ -56,8 +48,6 @@ class ReadSweep {
     });
     return static_cast<double>(buffer_.size() * sizeof(float)) / seconds;
   }
-
-  int threads() const { return team_.size(); }
 
  private:
   static constexpr std::size_t kStreams = 4;
@@ -123,6 +113,39 @@ class FmaPeak {
 
   cpu::ThreadTeam team_;
   std::vector<float> sums_;
+};
+
+// Its bandwidth drifts and jumps, so all work is timed between two looks at it, and is held against
+// their means. Where one of the two ceilings changes by more than 6% meanwhile, the machine was not
+// steady. The cores are kept busy beforehand.
+class CpuMachine final : public Machine {
+ public:
+  explicit CpuMachine(int threads) : sweep_(threads), peak_(threads) {
+    const auto warm = std::chrono::steady_clock::now() + std::chrono::seconds(2);
+    while (std::chrono::steady_clock::now() < warm) look();
+  }
+
+  double seconds_of(const std::function<void()>& work) override {
+    return specdec::seconds_of(work);
+  }
+  Look look() override {
+    const double bandwidth = sweep_.bytes_per_second(), flops = peak_.flops_per_second();
+    const Look look{.bandwidth = (bandwidth_ + bandwidth) / 2,
+                    .peak = (flops_ + flops) / 2,
+                    .steady = steady(bandwidth_, bandwidth) && steady(flops_, flops)};
+    bandwidth_ = bandwidth;
+    flops_ = flops;
+    return look;
+  }
+
+ private:
+  static bool steady(double before, double after) {
+    return std::abs(after - before) <= 0.06 * std::min(before, after);
+  }
+
+  ReadSweep sweep_;
+  FmaPeak peak_;
+  double bandwidth_ = 0, flops_ = 0;  // of the last look
 };
 
 }  // namespace specdec

@@ -23,7 +23,6 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests/benchmarks/peers"), str(ROOT / "docs/experiments"), str(ROOT / "stages/programs")]
-import bench  # noqa: E402
 import get_llama_cpp  # noqa: E402
 import get_model  # noqa: E402
 import gguf_file  # noqa: E402
@@ -32,9 +31,7 @@ import tool  # noqa: E402
 import turns  # noqa: E402
 from get_llama_cpp import say  # noqa: E402
 
-OUT = bench.EXPERIMENTS / "peers.json"
-SOURCES = ["kernels/**/*", "common/**/*", "stages/03_paged_kv_cache/*", "tests/benchmarks/peers/*"]
-LEFT_OUT = ("kernels/cuda", "kernels/emulation/")
+OUT = run.HERE / "peers.json"
 OURS, THEIRS, COPIED, COPY = "specdec", "llama.cpp", "llama.cpp, copied", "a plain copy"
 FORM = 3  # of what parts/ has
 
@@ -56,15 +53,6 @@ TIMED_TEXTS = TEXTS[:4]
 # Either of two tokens may be chosen whose logits are nearer than this: where both compute in float32, and by type. A
 # model that was converted wrongly chooses others by margins of 10.
 NEAR_TIE, NEAR_TIES = 1e-3, {"f32": 0.05, "bf16": 0.5, "int8": 2}
-
-
-def sources_sha256(root=run.REPOSITORY):
-    return bench.sources_sha256(root, sources=SOURCES, left_out=LEFT_OUT)
-
-
-def is_stale(results):
-    """Whether the sources have changed since."""
-    return results["sources_sha256"] != sources_sha256()
 
 
 # --- models, and the programs that have them ---
@@ -308,14 +296,14 @@ def measured(options):
     get_model.need_packages(options.build / "real")  # which gguf_file imports
     engines = Engines(folder / "models", ours, write_model, theirs, options.threads)
     rules = turns.Rules(options.rounds, options.spread, not options.quick)
-    key = [FORM, sources_sha256(), get_llama_cpp.VERSION, options.threads, rules.rounds, rules.strict]
+    key = [FORM, run.sources_sha256("peers.json"), get_llama_cpp.VERSION, options.threads, rules.rounds, rules.strict]
 
     def keep(name, make):
         return kept(folder / f"parts/{name}.json", key, make)
     verified = keep("verified", lambda: verify(engines))
     settings = [measure(engines, *setting.split("/"), rules, keep) for setting in options.only]
-    return {"date": bench.now(), "quick": options.quick, "sources_sha256": sources_sha256(),
-            "machine": bench.machine(), "build": run.build_of(options.build), "device": f"CPU, {options.threads} threads",
+    return {"date": run.now(), "quick": options.quick, "sources_sha256": run.sources_sha256("peers.json"),
+            "machine": run.machine(), "build": run.build_of(options.build), "device": f"CPU, {options.threads} threads",
             "llama_cpp": {"package": f"{get_llama_cpp.PACKAGE} {get_llama_cpp.VERSION}", **version_of(call([theirs, "version"]))},
             "prefill": PREFILL, "verified": verified, "settings": settings}
 

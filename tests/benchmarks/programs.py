@@ -98,14 +98,14 @@ def batch_counters(summary, plain, batch, K):
     step, draft, verify = (full[name] / full["steps"] for name in ("seconds", "draft_seconds", "verify_seconds"))
     pass_ = before["verify_seconds"] / before["steps"]
     speed, overall = full["emitted"] / full["seconds"], stats["tokens_per_second"]
-    return {"full_steps": full["steps"], "rows": full["rows"] / full["steps"], "emitted": full["emitted"] / full["steps"] / batch,
+    return {"full_steps": full["steps"], "rows": full["rows"] / full["steps"], "emitted_per_round": full["emitted"] / full["steps"] / batch,
             "emitted_overall": stats["emitted"] / stats["rounds"], "alpha": stats["alpha"],
             "drafting": stats["drafted_rounds"] / stats["rounds"],
             "step_ms": 1e3 * step, "draft_ms": 1e3 * draft, "verify_ms": 1e3 * verify,
             "tokens_per_second": speed, "tokens_per_second_overall": overall,
             "c": draft / K / pass_ if K else None, "v": verify / pass_, "overhead_in_passes": (step - draft - verify) / pass_,
-            "measured": speed / (before["emitted"] / before["seconds"]),
-            "measured_overall": overall / plain["stats"]["tokens_per_second"]}
+            "gain": speed / (before["emitted"] / before["seconds"]),
+            "gain_overall": overall / plain["stats"]["tokens_per_second"]}
 
 
 # --- sweeps: every setting once in each round ---
@@ -123,17 +123,21 @@ def begun_later(settings, number, count):
     return settings[start:] + settings[:start]
 
 
-class TextSweep:
-    """Settings on texts. `identities`: of the entries. step(): called after each measurement. read(): what becomes of the
-    "stats" of a run, and of those that they are held against."""
+class Sweep:
+    """`identities`: of the entries. one_round(number): what was measured of each. `rounds`: how many there will be, where
+    the settings begin elsewhere in each. step(): called after each measurement."""
+    device, rounds, step = None, 1, staticmethod(lambda: None)
 
-    def __init__(self, programs, settings, tokens, rounds, step=lambda: None, read=counters):
-        self.programs, self.tokens, self.rounds, self.step, self.read = programs, tokens, rounds, step, read
+
+class TextSweep(Sweep):
+    """Settings on texts. read(): what becomes of the "stats" of a run, and of those that they are held against."""
+
+    def __init__(self, programs, settings, tokens, read=counters):
+        self.programs, self.tokens, self.read = programs, tokens, read
         self.prompts = {golden["id"]: golden["prompt_ids"] for golden in run.goldens()}
         self.turns = sorted(((setting, text) for setting in settings for text in setting.texts),
                             key=lambda turn: (turn[1], turn[0].against))
         self.identities = [{**setting.fields, "text": text.partition("-")[0]} for setting, text in self.turns]
-        self.device = None
 
     def decode(self, program, words, text):
         result = self.programs.decode(program, words, self.prompts[text], self.tokens)
@@ -141,7 +145,6 @@ class TextSweep:
         return result
 
     def one_round(self, number):
-        """What was read, for each identity."""
         found, held, against = {}, None, None
         for at in begun_later(list(range(len(self.turns))), number, self.rounds):
             setting, text = self.turns[at]
@@ -155,46 +158,58 @@ class TextSweep:
         return [found[at] for at in range(len(self.turns))]
 
 
-def measured(options, name, settings, tokens, read=counters):
-    """Settings on texts by turns: (identity, what was read in each of the rounds that count), and the device."""
+def by_turns(options, name, sweep):
+    """(identity, what was measured in each of the rounds that count) of all, and how many rounds were thrown away."""
     rules = turns.Rules(rounds=1 if options.quick else rounds.FEWEST, strict=not options.quick)
-    progress = run.Progress(name, (rules.rounds + 1) * sum(len(setting.texts) for setting in settings))
-    sweep = TextSweep(Programs(options.build), settings, tokens, rules.rounds, progress.step, read)
-    kept, _ = turns.kept_rounds(sweep.one_round, rules)
-    return list(zip(sweep.identities, zip(*kept))), sweep.device
+    progress = run.Progress(name, (rules.rounds + 1) * len(sweep.identities))
+    sweep.rounds, sweep.step = rules.rounds, progress.step
+    kept, thrown_away = turns.kept_rounds(sweep.one_round, rules)
+    return list(zip(sweep.identities, zip(*kept))), thrown_away
 
 
-class BatchSweep:
-    """Stage 6 by B and K, K = 0 first for each B."""
+def measured(options, name, settings, tokens, read=counters):
+    """Settings on texts: the same, and the device."""
+    sweep = TextSweep(Programs(options.build), settings, tokens, read)
+    return by_turns(options, name, sweep)[0], sweep.device
 
-    def __init__(self, programs, pairs, batches, lengths, tokens, rounds):
-        self.programs, self.lengths, self.tokens, self.rounds = programs, lengths, tokens, rounds
-        self.prompts = [golden["prompt_ids"] for golden in run.goldens(TEXTS)]
-        self.groups = [(target, draft, batch) for target, draft in pairs for batch in batches]
-        self.identities = [{"benchmark": "batch", "target": target, "draft": draft, "B": batch, "K": K}
-                           for target, draft, batch in self.groups for K in lengths]
-        self.device = None
 
-    def summary(self, target, draft, batch, K):
-        words = [*in_shape("target", target), *in_shape("draft", draft), *(["--spec-length", K] if K else ["--no-speculation"])]
-        prompts = [self.prompts[i % len(self.prompts)] for i in range(batch)]
-        summary, _ = self.programs.serve(STAGES[6], words, prompts, self.tokens, batch)
-        self.device = summary["device"]
-        return summary
+class BatchSweep(Sweep):
+    """Stage 6 by B and K, K = 0 first for each B. groups: what names them, with "B". summary_at(group, K) runs the
+    program."""
+
+    def __init__(self, groups, lengths, summary_at):
+        self.groups, self.lengths, self.summary_at = groups, lengths, summary_at
+        self.identities = [{**group, "K": K} for group in groups for K in lengths]
 
     def one_round(self, number):
         found = {}
-        for group in begun_later(self.groups, number, self.rounds):
-            summaries = {K: self.summary(*group, K) for K in self.lengths}
+        for at in begun_later(list(range(len(self.groups))), number, self.rounds):
+            group, summaries = self.groups[at], {}
+            for K in self.lengths:
+                summaries[K] = self.summary_at(group, K)
+                self.step()
+            self.device = summaries[0]["device"]
             for K, summary in summaries.items():
-                all_of_it = batch_counters(summary, summaries[0], group[2], K)
-                found[(*group, K)] = {"tokens_per_second": all_of_it["tokens_per_second"], "gain": all_of_it["measured"],
-                                    "emitted_per_round": all_of_it["emitted"], **{name: all_of_it[name] for name in
-                                                                                  ("c", "v", "alpha", "rows")}}
-        return [found[(*group, K)] for group in self.groups for K in self.lengths]
+                found[at, K] = batch_counters(summary, summaries[0], group["B"], K)
+        return [found[at, K] for at in range(len(self.groups)) for K in self.lengths]
 
 
-class StageSweep:
+def drafting(K):
+    return ["--spec-length", K] if K else ["--no-speculation"]
+
+
+def batches_of(programs, pairs, batches, lengths, tokens):
+    """Of the texts, as many times as a batch needs them."""
+    prompts = [golden["prompt_ids"] for golden in run.goldens(TEXTS)]
+
+    def summary_at(group, K):
+        words = [*in_shape("target", group["target"]), *in_shape("draft", group["draft"]), *drafting(K)]
+        return programs.serve(STAGES[6], words, [prompts[i % len(prompts)] for i in range(group["B"])], tokens, group["B"])[0]
+    return BatchSweep([{"benchmark": "batch", "target": target, "draft": draft, "B": B} for target, draft in pairs for B in batches],
+                      lengths, summary_at)
+
+
+class StageSweep(Sweep):
     """The ladder: stages on the same texts, each held against the one before it. Stage 6 has all texts in one batch."""
     K, TOKENS_OF_STAGE_1 = 5, 4  # stage 1 computes the whole text for every token
 
@@ -205,7 +220,6 @@ class StageSweep:
         self.stages = [(target, draft, stage) for target, draft, first in ladders for stage in range(first, 7)]
         self.identities = [{"benchmark": "stages", "target": target, "draft": draft, "stage": stage}
                            for target, draft, stage in self.stages]
-        self.device = None
 
     def decoded(self, target, draft, stage):
         """Tokens per second, and the texts."""

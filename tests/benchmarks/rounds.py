@@ -15,10 +15,10 @@ FORM = "rounds"     # of results that come from here: with rounds and spreads
 FEWEST = 5          # rounds, of nine, in which the yardstick held still
 LARGEST_SPREAD = turns.Rules().largest_spread
 MOST_UNSTEADY = 0.05  # of a sweep's settings, or one
-TIMES = ("seconds", "seconds_per_gigabyte")
+TIMES = ("seconds",)
 RATES = ("tokens_per_second", "plain_tokens_per_second", "bytes_per_second", "flops_per_second")
 YARDSTICKS = ("bandwidth", "peak")  # the machine's, beside each setting
-COUNTED = ("samples", "rows", "weight_bytes", "alpha", "emitted_per_round", "mean_spec_length")  # no clock is in these
+COUNTED = ("samples", "rows", "alpha", "emitted_per_round", "mean_spec_length", "full_steps", "emitted_overall", "drafting")  # by no clock
 NAMING = ("benchmark", "target", "draft", "T", "K", "M", "B", "stage", "asked")  # a setting, but for the text
 
 
@@ -27,8 +27,8 @@ def entry_of(counters):
     the largest of a time, and `ratio_spreads`, a dict with one for each ratio: what is no time, rate, yardstick or count."""
     kept = [found for found in counters if found.get("samples", 1) > 0]
     entry = {"samples": len(kept), "spread": 0.0, "ratio_spreads": {}}
-    for name in counters[0]:
-        values = [found[name] for found in kept if found[name] is not None]
+    for name in dict.fromkeys(name for found in counters for name in found):
+        values = [found[name] for found in kept if found.get(name) is not None]
         if name == "samples":
             continue
         if not values:

@@ -12,6 +12,7 @@ import unittest.mock
 
 DOCS = pathlib.Path(__file__).resolve().parents[2] / "docs"
 sys.path[:0] = [str(DOCS / "experiments"), str(DOCS / "figures")]
+import bench  # noqa: E402
 import cuda_bench  # noqa: E402
 import cuda_tables  # noqa: E402
 import run  # noqa: E402
@@ -29,23 +30,21 @@ NAMES = [
     "forward/shape:1b/gemm:invariant/context:64", "forward/shape:1b/gemm:plain/context:64"]
 
 
-def output(**first):
-    """As Google Benchmark writes it: a run takes 10 us x M at half the bandwidth, and is 0.8 of cuBLAS' time. first: of
-    the first benchmark."""
-    def entry(name, M):
-        return {"name": f"{name}/M:{M}/iterations:1/manual_time", "run_name": name, "iterations": 1, "real_time": 1.0,
-                "time_unit": "us", "seconds": 1e-5 * M, "bandwidth": 3e12, "copy_bandwidth": 2.5e12, "bytes_per_second": 1.5e12,
-                "flops_per_second": 2.5e14, "of_bandwidth": 0.5, "samples": 15, "over_cublas": 0.8,
-                "cublas_seconds": 1.25e-5 * M, "over_one_row": 1 + M / 100, "over_one_by_one": 0.9, "one_row_seconds": 1e-5}
-    benchmarks = [entry(name, M) for name in NAMES for M in (1, 6, 64)]
-    benchmarks[0].update(first)
-    return {"context": dict(CONTEXT), "benchmarks": benchmarks}
+COUNTERS = {"bandwidth": 3e12, "copy_bandwidth": 2.5e12, "bytes_per_second": 1.5e12, "flops_per_second": 2.5e14, "of_bandwidth": 0.5,
+            "samples": 15, "over_cublas": 0.8, "over_one_by_one": 0.9}
+
+
+def answers():
+    """What the program answers, by name: a run takes 10 us x M at half the bandwidth, and is 0.8 of cuBLAS' time."""
+    return {f"{name}/M:{M}/iterations:1/manual_time": {"seconds": 1e-5 * M, "over_plain": 1 + M / 100, **COUNTERS}
+            for name in NAMES for M in (1, 6, 64)}
 
 
 def sample():
     with unittest.mock.patch.object(cuda_bench, "driver", lambda: "580.1"), \
          unittest.mock.patch.object(run, "machine", lambda: {"cpu": "Some CPU"}):
-        return cuda_bench.results_of(output(), pathlib.Path("/nowhere"), "--samples=15")
+        results = cuda_bench.results_of(CONTEXT, pathlib.Path("/nowhere"), "--samples=15")
+    return {**results, "benchmarks": [{**bench.identity_of(name), **found} for name, found in answers().items()]}
 
 
 def made(name, data="sample", stale=False):
@@ -101,31 +100,15 @@ class Tables(unittest.TestCase):
 
     def test_where_and_when(self):
         text = made("cuda-norms").replace("\n", " ")
-        for words in (f"source {cuda_bench.sources_sha256()[:8]}", "Some GPU", "132 multiprocessors",
+        for words in (f"source {run.sources_sha256('cuda.json')[:8]}", "Some GPU", "132 multiprocessors",
                       "compute capability 9.0", "80 GB", "driver 580.1", "CUDA 13.0", "A sweep that only reads moves 3000 GB/s, a copy 2500 GB/s"):
             self.assertIn(words, text)
 
 
-class Staleness(unittest.TestCase):
     def test_old_results_say_so(self):
         for name in cuda_tables.TABLES:
             self.assertNotIn("before the last changes", made(name))
-            self.assertIn("**Measured before the last changes of the sources.**",
-                          made(name, stale=True).replace("\n", " "))
-
-    def test_the_hash_is_of_what_decides_the_speed(self):
-        with tempfile.TemporaryDirectory() as name:
-            root = pathlib.Path(name)
-            hashes = [cuda_bench.sources_sha256(root)]
-            decide = ("kernels/cuda/a.cu", "kernels/cuda/matmul/a.cu", "kernels/ops.h", "kernels/CMakeLists.txt",
-                      "common/llama.cpp", "common/base/a.h", "tests/benchmarks/cuda_benchmark.cpp")
-            others = ("kernels/cpu/a.cpp", "tests/benchmarks/stages_benchmark.cpp", "common/notes.md")
-            for file in decide + others:
-                (root / file).parent.mkdir(parents=True, exist_ok=True)
-                (root / file).write_text("1", encoding="utf-8")
-                hashes.append(cuda_bench.sources_sha256(root))
-            self.assertEqual(len(set(hashes[:1 + len(decide)])), 1 + len(decide))
-            self.assertEqual(len(set(hashes[len(decide):])), 1)
+            self.assertIn("**Measured before the last changes of the sources.**", made(name, stale=True).replace("\n", " "))
 
     def test_the_chapter_is_made_with_and_without_results(self):
         """As `make docs` makes it: without a file, with one, and with an old one."""
@@ -146,18 +129,15 @@ class Staleness(unittest.TestCase):
 
 PROGRAM = """#!/usr/bin/env python3
 import json, re, sys
-output = json.loads({output!r})
-if {problem!r}:
-    print("NOT MEASURED: " + {problem!r})
-    sys.exit()
+first, answers = json.loads({first!r}), json.loads({answers!r})
 if "--benchmark_list_tests" in sys.argv:
-    print(*(b["name"] for b in output["benchmarks"]), sep="\\n")
+    chosen = [word.partition("=")[2] for word in sys.argv if "filter" in word]
+    print(*(name for name in answers if re.search("".join(chosen), name)), sep="\\n")
     sys.exit()
-option = {{w.split("=", 1)[0]: w.split("=", 1)[1] for w in sys.argv if "=" in w}}
-chosen = option.get("--benchmark_filter", "")
-output["benchmarks"] = [b for b in output["benchmarks"] if re.search(chosen, b["name"])]
-json.dump(output, open(option["--benchmark_out"], "w"))
-open(sys.argv[0] + ".log", "a").write(str(len(output["benchmarks"])) + "\\n")
+print(json.dumps(first), flush=True)
+for line in sys.stdin:
+    name = next(name for name in answers if re.search(line.strip(), name))
+    print(json.dumps(answers[name]), flush=True)
 """
 
 
@@ -168,17 +148,16 @@ class Running(unittest.TestCase):
         self.build = pathlib.Path(folder.name)
         self.out, self.program = self.build / "cuda.json", self.build / "bin/bench/cuda_benchmark"
 
-    def measure(self, results=None, problem="", words=()):
-        """What `make bench-cuda` prints with a program that says so; None: there is no program."""
-        if results is not None:
+    def measure(self, found=None, first=CONTEXT, words=()):
+        """What `make bench-cuda` prints with a program that answers so; None: there is no program."""
+        if found is not None:
             self.program.parent.mkdir(parents=True)
-            self.program.write_text(PROGRAM.format(output=json.dumps(results), problem=problem), encoding="utf-8")
+            self.program.write_text(PROGRAM.format(first=json.dumps(first), answers=json.dumps(found)), encoding="utf-8")
             self.program.chmod(0o755)
         said = io.StringIO()
         words = ["cuda_bench.py", "--build", str(self.build), "--out", str(self.out), *words]
         with unittest.mock.patch.object(sys, "argv", words), contextlib.redirect_stdout(said), \
-             unittest.mock.patch.object(run, "machine", lambda: {"cpu": "Some CPU"}), \
-             contextlib.redirect_stderr(io.StringIO()):
+             unittest.mock.patch.object(run, "machine", lambda: {"cpu": "Some CPU"}), contextlib.redirect_stderr(said):
             cuda_bench.main()
         return said.getvalue()
 
@@ -186,46 +165,36 @@ class Running(unittest.TestCase):
         return json.loads(self.out.read_text(encoding="utf-8"))
 
     def test_a_run_is_written_and_is_not_stale(self):
-        self.assertEqual(self.measure(output()), f"{self.out}\n")
+        self.assertEqual(self.measure(answers()), f"{self.out}\n")
         data = self.written()
-        self.assertFalse(cuda_bench.is_stale(data))
+        self.assertFalse(run.is_stale("cuda.json", data))
         self.assertEqual(data["machine"]["memory_bytes"], 80000000000)
+        self.assertEqual((data["benchmarks"][0]["benchmark"], len(data["benchmarks"])), ("forward", len(NAMES) * 3))
         self.assertEqual(rows("cuda-norms", data=data), rows("cuda-norms"))
 
-    def test_what_matters_most_comes_first_and_is_kept(self):
-        """Each part is a run of its own; after none of them is the file older than what was measured."""
-        self.measure(output())
-        runs = self.program.with_name("cuda_benchmark.log").read_text(encoding="utf-8").split()
-        self.assertEqual(sum(map(int, runs)), len(NAMES) * 3)
-        self.assertGreater(len(runs), 4)
-        benchmarks = self.written()["benchmarks"]
-        self.assertEqual((benchmarks[0]["benchmark"], len(benchmarks)), ("forward", len(NAMES) * 3))
-        with unittest.mock.patch.object(cuda_bench.bench, "run_program", side_effect=[output(), KeyboardInterrupt()]), \
-             self.assertRaises(KeyboardInterrupt):
-            for number, _ in enumerate(cuda_bench.measured_in_parts(self.program, 1, 8)):
-                self.assertEqual(number, 0)
-
     def test_what_does_not_fit_the_time_is_left_out_by_name(self):
-        clock = iter([0.0, 0.0, *[1000.0] * 20])
+        clock = iter([0.0, 1.0, 1000.0])
         with unittest.mock.patch.object(cuda_bench.time, "monotonic", lambda: next(clock)):
-            self.measure(output(), words=["--minutes", "8"])
-        self.assertEqual({entry["benchmark"] for entry in self.written()["benchmarks"]}, {"forward"})
+            said = self.measure(answers(), words=["--filter", "argmax|forward"])
+        self.assertEqual(len(self.written()["benchmarks"]), 1)
+        self.assertIn("left out, as 8 minutes are over: 8 benchmarks from forward/", said)
 
     def test_a_benchmark_that_failed_ends_nothing(self):
-        self.measure(output(error_occurred=True, error_message="out of device memory"))
+        found = answers()
+        found[next(iter(found))] = {"error": "out of device memory"}
+        self.measure(found)
         benchmarks = self.written()["benchmarks"]
         self.assertEqual([e["error"] for e in benchmarks if "error" in e], ["out of device memory"])
-        self.assertEqual(len(benchmarks), len(NAMES) * 3)
+        self.assertEqual(len(benchmarks), len(found))
 
     def test_without_a_gpu_or_a_program_nothing_is_written(self):
         self.assertIn("NOT MEASURED: built without CUDA", self.measure())
-        self.assertEqual(self.measure(output(), problem="no NVIDIA driver is installed"),
-                         "NOT MEASURED: no NVIDIA driver is installed\n")
+        self.assertEqual(self.measure({}, {"not_measured": "no driver"}), "NOT MEASURED: no driver\n")
         self.assertFalse(self.out.exists())
 
     def test_the_emulation_s_times_are_not_taken(self):
         with self.assertRaisesRegex(SystemExit, "no GPU"):
-            self.measure({"context": {"backend": "CUDA emulated on the CPU"}, "benchmarks": output()["benchmarks"]})
+            self.measure(answers(), {"backend": "CUDA emulated on the CPU"})
         self.assertFalse(self.out.exists())
 
     def test_flags_of_the_kernels(self):

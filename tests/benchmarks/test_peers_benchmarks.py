@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tests of peers_bench.py and its parts, and of the tables made from what it writes. No network, and no llama.cpp."""
+"""Tests of peers_bench.py and its parts, and of what peers.json does not show of its tables. No network, and no llama.cpp."""
 import contextlib
 import hashlib
 import io
@@ -98,18 +98,6 @@ class Measuring(unittest.TestCase):
         self.assertEqual(peers_bench.version_of("0.5-dev; CPU : AVX2 = 1 | VSX = 0 | AVX512 = 1 |\n"),
                          {"version": "0.5-dev", "features": ["AVX2", "AVX512"]})
 
-    def test_the_hash_is_of_both_engines_sources(self):
-        with tempfile.TemporaryDirectory() as name:
-            root = pathlib.Path(name)
-            hashes = [peers_bench.sources_sha256(root)]
-            for place in ("kernels/cpu/a.cpp", "common/b.h", "tests/benchmarks/peers/peer.cpp"):
-                (root / place).parent.mkdir(parents=True, exist_ok=True)
-                (root / place).write_text("")
-                hashes.append(peers_bench.sources_sha256(root))
-            self.assertEqual(len(set(hashes)), 4)
-            (root / "tests/benchmarks/other.cpp").write_text("")
-            self.assertEqual(peers_bench.sources_sha256(root), hashes[-1])
-
 
 class Getting(unittest.TestCase):
     def setUp(self):
@@ -184,37 +172,22 @@ class Tables(unittest.TestCase):
             text = make(Results(None, False))
             self.assertTrue(text.startswith("NOT MEASURED: ") and text.count("\n") == 1, text)
 
-    def test_where(self):
-        text = made("where").replace("\n", " ")
-        for words in ("Some CPU", "at source 01234567", "llama.cpp `0.5` comes from `llama-cpp-python 1`, and uses AVX2, REPACK.",
-                      "8 prompts, 64 tokens", "1 near-ties",
-                      "Largest spread of a time: 2%."):
-            self.assertIn(words, text)
-        self.assertNotIn("smoke test", text)
+    def test_where_says_what_to_trust(self):
+        self.assertNotIn("smoke test", made("where"))
         self.assertIn("smoke test", made("where", {**sample(), "quick": True}))
         self.assertIn("**Measured before", made("where", stale=True))
 
-    def test_cells(self):
-        """Table -> rows, the heads of some. Behind are only times beyond the spreads: 0.99 with a spread of 2% is not."""
+    def test_slower_is_what_is_beyond_the_spreads(self):
+        """0.99 with a spread of 2% is not."""
         one, other = "`134m`, bf16", "`1b`, bf16"
-        found = {("rows", 0): [["model", "", "M = 1", "M = 6"], [one, "specdec, ms", "10.00", "10.00"],
-                               [one, "llama.cpp, ms", "12.50", "9.90"], ["", "times as fast", "**1.25**", "**0.99**"]],
-                 ("prefill", 1): [[one, "1,024 tokens/s", "1,280 tokens/s", "**0.80**"]],
-                 ("start", 1): [[one, "2 s", "0.5 s", "0.5 s", "0.5 s", "**4.00**", "250 MB", "260 MB", "400 MB", "300 MB", "500 MB"]],
-                 ("texts", 1): [[one, "specdec", "100", "200", "2.00", "2.50", "4 of 4"],
-                                ["", "llama.cpp", "67", "100", "1.50", "2.40", "2 of 4"],
-                                ["", "times as fast", "**1.50**", "**2.00**", "", "", ""],
-                                [other, "specdec", "100", "", "", "", ""], ["", "llama.cpp", "67", "", "", "", ""],
-                                ["", "times as fast", "**1.50**", "", "", "", ""]],
-                 ("behind", 1): [[one, "prefill", "llama.cpp", "0.80"], [one, "start to first token", "llama.cpp", "0.25"],
-                                 [one, "start to first token", "llama.cpp, copied", "0.25"], [one, "peak memory", "llama.cpp", "0.75"],
-                                 [other, "prefill", "llama.cpp", "0.80"], [other, "peak memory", "llama.cpp", "0.75"]]}
-        for (name, first), cells in found.items():
-            self.assertEqual(rows(name)[first:first + len(cells)], cells, name)
-        self.assertEqual([len(rows(name)) for name in ("texts", "behind")], [7, 7])
-        text = made("near").replace("\n", " ")
-        for words in ("changed 2 of llama.cpp's 4 texts", "was 0.01 of a logit at most.", "`134m`, bf16: 3 of 4; `1b`, bf16: 3 of 4."):
-            self.assertIn(words, text)
+        self.assertEqual(rows("behind")[1:], [
+            [one, "prefill", "llama.cpp", "0.80"], [one, "start to first token", "llama.cpp", "0.25"],
+            [one, "start to first token", "llama.cpp, copied", "0.25"], [one, "peak memory", "llama.cpp", "0.75"],
+            [other, "prefill", "llama.cpp", "0.80"], [other, "peak memory", "llama.cpp", "0.75"]])
+
+    def test_a_model_without_a_draft_has_its_plain_speed_alone(self):
+        self.assertEqual(rows("texts")[4:], [["`1b`, bf16", "specdec", "100", "", "", "", ""], ["", "llama.cpp", "67", "", "", "", ""],
+                                             ["", "times as fast", "**1.50**", "", "", "", ""]])
 
     def test_the_page_is_made_from_this_file(self):
         page = "beside_llama_cpp.md"

@@ -12,14 +12,14 @@ import unittest
 BUILD = pathlib.Path(sys.argv.pop(1))
 import bench  # noqa: E402
 import programs  # noqa: E402
-from programs import BatchSweep, Programs, Setting, StageSweep, STAGES, TextSweep  # noqa: E402
+from programs import Programs, Setting, StageSweep, STAGES, TextSweep  # noqa: E402
 
 PLAIN = STAGES[4], ("--no-speculation",)
 BUILT = Programs(BUILD)
 
 
 def counters(run, against=PLAIN, tokens=16, texts=("stories-0",), **fields):
-    sweep = TextSweep(BUILT, [Setting({"benchmark": "a", **fields}, run, against, texts)], tokens, 1)
+    sweep = TextSweep(BUILT, [Setting({"benchmark": "a", **fields}, run, against, texts)], tokens)
     return sweep.one_round(0)[0]
 
 
@@ -64,7 +64,7 @@ class Texts(unittest.TestCase):
         class Changed(Programs):
             def decode(self, name, words, prompt, tokens):
                 return {**super().decode(name, words, prompt, tokens), "tokens": [len(words)]}
-        sweep = TextSweep(Changed(BUILD), [Setting({}, (STAGES[4], ("--spec-length", "3")), PLAIN, ("code-3",))], 4, 1)
+        sweep = TextSweep(Changed(BUILD), [Setting({}, (STAGES[4], ("--spec-length", "3")), PLAIN, ("code-3",))], 4)
         with self.assertRaisesRegex(SystemExit, "code-3: --spec-length 3: this is not the text of plain decoding"):
             sweep.one_round(0)
 
@@ -77,7 +77,7 @@ class Texts(unittest.TestCase):
                 return {"device": "CPU", "tokens": [1], "stats": {"emitted": 1, "decode_seconds": 1, "accepted": 0, "tested": 0,
                                                                   "rounds": 1, "mean_spec_length": 0}}
         settings = [Setting({}, (STAGES[4], ("--spec-length", K)), PLAIN, ("code-3", "poems-1")) for K in "13"]
-        sweep = TextSweep(Counted(BUILD), settings, 4, 1)
+        sweep = TextSweep(Counted(BUILD), settings, 4)
         sweep.one_round(0)
         self.assertEqual([words for _, words in Counted.calls], 2 * [PLAIN[1], ("--spec-length", "1"), ("--spec-length", "3")])
         self.assertEqual(len({length for length, _ in Counted.calls[:3]}), 1)
@@ -86,7 +86,7 @@ class Texts(unittest.TestCase):
 
 class Batches(unittest.TestCase):
     def test_a_batch(self):
-        sweep = BatchSweep(BUILT, [("embedded", "embedded")], [2], [0, 3], 12, 1)
+        sweep = programs.batches_of(BUILT, [("embedded", "embedded")], [2], [0, 3], 12)
         plain, found = sweep.one_round(0)
         self.assertAlmostEqual(found["alpha"], 18 / 19)
         self.assertEqual((found["rows"], plain["rows"], plain["gain"], plain["v"]), (8, 2, 1, 1))

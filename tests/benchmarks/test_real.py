@@ -16,6 +16,7 @@ EXPERIMENTS = pathlib.Path(__file__).resolve().parents[2] / "docs/experiments"
 sys.path.insert(0, str(EXPERIMENTS))
 import real  # noqa: E402
 import real_tables  # noqa: E402
+import table_text  # noqa: E402
 
 KINDS = ["chat", "translation", "summary", "question", "mathematics", "retrieval", "code", "rewriting"]
 # Answers as the programs do. Its texts are the prompt's length; 10 passes a text, 5 by speculation, with 4 of 5 accepted.
@@ -100,9 +101,9 @@ class Measuring(unittest.TestCase):
         done = run_on_pretenders(self.folder)
         self.assertEqual(done.returncode, 0, done.stderr)
         data = json.loads((self.folder / "real.json").read_text(encoding="utf-8"))
-        lookup = next(entry for entry in data["counts"]["ways"] if entry["length"] == "K = 5" and entry["drafter"] == "lookup")
-        self.assertEqual(list(lookup["kinds"]), ["code", "rewriting"])
-        self.assertEqual(lookup["kinds"]["code"], {"emitted": 10, "rounds": 5, "drafted": 10, "tested": 5, "accepted": 4})
+        lookup = table_text.Entries(data["counts"]["entries"]).of(length="K = 5", drafter="lookup")
+        self.assertEqual(list(lookup.by("text")), ["code", "rewriting"])
+        self.assertEqual([lookup[0][name] for name in real.COUNTED], [10, 5, 10, 5, 4])
         self.assertEqual(rows("real-kinds", data)[1][:3], ["code", "0.80", "2.00"])
         self.assertEqual(rows("real-kinds", data)[-1][0], "all")
         self.assertEqual(rows("real-lengths", data)[1][:3], ["lookup", "0", "2.00"])
@@ -137,7 +138,7 @@ class Tables(unittest.TestCase):
 
     def test_a_setting_that_was_not_run_is_an_empty_cell(self):
         counts = {"emitted": 30, "rounds": 10, "drafted": 9, "tested": 0, "accepted": 0}
-        part = {"ways": [{"drafter": "lookup", "length": "K = 5", "T": 0, "prompts": 3, "kinds": {"chat": counts}}]}
+        part = {"entries": [{"drafter": "lookup", "length": "K = 5", "T": 0, "prompts": 3, "text": "chat", **counts}]}
         self.assertEqual(rows("real-kinds", {"counts": part})[1:],
                          [["chat", "", "3.00", "", "", "", "", ""], ["all", "", "3.00", "", "", "", "", ""]])
         self.assertEqual(rows("real-lengths", {"counts": part})[1], ["lookup", "0", *[""] * 4, "3.00", *[""] * 7])

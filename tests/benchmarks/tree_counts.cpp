@@ -3,9 +3,9 @@
 //
 // usage: tree_counts shapes|rules NEW_TOKENS PROMPTS
 // PROMPTS: a file with a line for each prompt, its kind and its ids. Texts go on past their end.
-// Prints JSON. shapes: decodes greedily; how often the target goes on with each rank of the draft
-// at each level, and the counts of each shape on each kind of text. rules: samples at temperature
-// 1; the counts of each rule for siblings with each way to draft.
+// Prints JSON, with an entry for each setting and kind of text. shapes: decodes greedily; how often
+// the target goes on with each rank of the draft at each level, and the counts of each shape.
+// rules: samples at temperature 1; the counts of each rule for siblings with each way to draft.
 #include <fstream>
 #include <functional>
 #include <iostream>
@@ -102,9 +102,9 @@ class Experiment {
 
   using AfterRound = std::function<void(const TreeRound&, const TokenTree&)>;
 
-  // {"kinds": kind of text -> counts}. rule: by which it samples; null: it decodes greedily.
-  json run(const MakeDrafter& make, const NamedSiblingRule* rule = nullptr,
-           const AfterRound& after = {}) {
+  // Adds entries for a setting. rule: by which it samples; null: it decodes greedily.
+  void run(const json& setting, json& entries, const MakeDrafter& make,
+           const NamedSiblingRule* rule = nullptr, const AfterRound& after = {}) {
     std::map<std::string, Counts> kinds;
     Dice dice(1);
     for (const Prompt& prompt : prompts_) {
@@ -122,9 +122,11 @@ class Experiment {
       for (const auto& [rows, n] : target.passes) counts.target_passes[rows] += n;
       for (const auto& [rows, n] : draft.passes) counts.draft_passes[rows] += n;
     }
-    json result;
-    for (const auto& [kind, counts] : kinds) result["kinds"][kind] = counts.to_json();
-    return result;
+    for (const auto& [kind, counts] : kinds) {
+      entries.push_back(setting);
+      entries.back()["text"] = kind;
+      entries.back().update(counts.to_json());
+    }
   }
 
  private:
@@ -157,8 +159,9 @@ class Experiment {
 // How often the target went on with each rank at each level, of all rounds that got there.
 AcceptanceByRank measure_ranks(Experiment& experiment, const std::vector<int>& widths) {
   TreeProfile profile;
+  json entries;
   experiment.run(
-      by_plan(plan_of_widths(widths)), nullptr,
+      {}, entries, by_plan(plan_of_widths(widths)), nullptr,
       [&](const TreeRound& round, const TokenTree& tree) { profile.count(tree, round); });
   return profile.acceptance();
 }
@@ -166,8 +169,8 @@ AcceptanceByRank measure_ranks(Experiment& experiment, const std::vector<int>& w
 json shapes(Experiment& experiment) {
   const AcceptanceByRank ranks = measure_ranks(experiment, {8, 4, 4, 1});
   json result = {{"acceptance_by_rank", ranks}};
-  const auto add = [&](const std::string& name, const MakeDrafter& make) -> json& {
-    return result["shapes"][name] = experiment.run(make);
+  const auto add = [&](const std::string& name, const MakeDrafter& make) {
+    experiment.run({{"shape", name}}, result["entries"], make);
   };
   for (const int levels : {1, 2, 3, 4, 5, 6, 8, 10}) {
     add(fmt::format("chain of {}", levels),
@@ -178,8 +181,9 @@ json shapes(Experiment& experiment) {
   for (const int levels : {3, 5, 10}) {
     for (int nodes = 2 * levels; nodes <= 40; nodes *= 2) {
       const Likeliest::Plan plan = best_plan(ranks, nodes, levels);
-      add(fmt::format("best:{} of {}", nodes, levels), by_plan(plan))["expected_accepted"] =
-          expected_accepted(plan, ranks);
+      const std::string best = fmt::format("best:{} of {}", nodes, levels);
+      add(best, by_plan(plan));
+      result["expected_accepted"][best] = expected_accepted(plan, ranks);
       add(fmt::format("grow:{} of {}", nodes, levels),
           by_model([=] { return std::make_unique<GrownTree>(nodes, 4, levels); }));
     }
@@ -205,7 +209,7 @@ json rules(Experiment& experiment) {
     for (const NamedSiblingRule& rule : sibling_rules()) {
       const bool chain = name == "one chain";
       if (rule.rule == nullptr ? !chain : rule.needs_same_draws && name != "three chains") continue;
-      result[name][std::string(rule.name)] = experiment.run(make, &rule);
+      experiment.run({{"way", name}, {"rule", rule.name}}, result["entries"], make, &rule);
     }
   }
   return result;
