@@ -74,7 +74,7 @@ def profile(program, words, name):
 def costs(options):
     """For each shape: passes of the target and a draft step; passes of the draft model over several rows, which verify
     the drafts below it; and what a draft of a table costs."""
-    program, result = runs.program(options, PROGRAM), {}
+    program, result = runs.program(options.build, PROGRAM), {}
     for shape, words in SHAPES.items():
         pair = profile(program, words, shape)
         draft_alone = ["--target", REPOSITORY / "golden/models/draft", "--inflate-target", words[3],
@@ -147,7 +147,7 @@ def by_the_oracle(stats, measured):
 
 
 def counts(options):
-    program, costs, prompts, entries = runs.program(options, PROGRAM), measured_costs(options), chosen_prompts(options), []
+    program, costs, prompts, entries = runs.program(options.build, PROGRAM), measured_costs(options), chosen_prompts(options), []
     progress = Progress("counts", len(SHAPES) * len(SETTINGS) * len(prompts))
     for shape, measured in costs.items():
         with tempfile.TemporaryDirectory() as folder:
@@ -216,7 +216,7 @@ def charges(rounds, largest, measured):
 
 def guard(options):
     """What the guard charged for the rounds of `confidence`, and what they cost."""
-    program, entries = runs.program(options, PROGRAM), []
+    program, entries = runs.program(options.build, PROGRAM), []
     for shape, measured in measured_costs(options).items():
         with tempfile.TemporaryDirectory() as folder:
             guarded = ["--cost-profile", write_profile(folder, shape, measured), *SETTINGS["confidence"]]
@@ -233,7 +233,7 @@ SEEDS = {0: [0], 1: [0, 1, 2, 3]}  # by temperature
 
 
 def fill(options):
-    program, prompts, entries = runs.program(options, PROGRAM), chosen_prompts(options), []
+    program, prompts, entries = runs.program(options.build, PROGRAM), chosen_prompts(options), []
     progress = Progress("fill", len(FILLS) * sum(map(len, SEEDS.values())))
     for T, seeds in SEEDS.items():
         for filled in FILLS:

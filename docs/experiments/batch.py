@@ -57,7 +57,7 @@ def by_accounting(e, plain):
 def swept(options, name, batches, lengths, summary_at):
     """What the file gets of a model. summary_at(B, K) runs the program."""
     sweep = programs.BatchSweep([{"B": B} for B in batches], lengths, lambda group, K: summary_at(group["B"], K))
-    measures, _ = programs.by_turns(options, name, sweep)
+    measures, _ = programs.by_turns(programs.rules_of(options), name, sweep)
     entries, plain = [], {}
     for identity, found in measures:
         if any(found[0][count] != other[count] for other in found for count in COUNTS):
@@ -149,7 +149,7 @@ def trace(options):
                         + "\n" for prompt, tokens, arrival in TRACED)
         file.flush()
         for _ in range(20):                    # requests arrive by the clock, so runs differ
-            full = run.traced(run.program(options, PROGRAM), ["--requests", file.name, *TRACE_WORDS])
+            full = run.traced(run.program(options.build, PROGRAM), ["--requests", file.name, *TRACE_WORDS])
             if shows_all(full):
                 return shortened(full)
     raise SystemExit("no run had one preemption, a waiting request and a prompt in chunks")

@@ -241,13 +241,12 @@ def expected_gain():
 
 def beside_llama_cpp(data):
     """One line: the same pair in both programs, both with speculation."""
-    for setting in data["settings"] if data else []:
-        if setting["shape"] == "134m" and setting["type"] == "bf16" and "speculation" in setting:
-            cell = setting["speculation"]
-            ours, theirs = (1 / cell[name]["seconds"] for name in ("specdec", "llama.cpp"))
-            return [["`134m`, beside llama.cpp", "`14m`", f"{theirs:.0f} there", f"{ours:.0f} here",
-                     f"**{number(cell['llama.cpp']['ratio'], 1)}x** theirs", "", f"measured {data['date'][:10]}"]]
-    return []
+    cell = Entries(data["entries"] if data else []).of(shape="134m", type="bf16", work="speculation").by("program")
+    if not cell:
+        return []
+    ours, theirs = (1 / cell[name][0]["seconds"] for name in ("specdec", "llama.cpp"))
+    return [["`134m`, beside llama.cpp", "`14m`", f"{theirs:.0f} there", f"{ours:.0f} here",
+             f"**{number(cell['llama.cpp'][0]['ratio'], 1)}x** theirs", "", f"measured {data['date'][:10]}"]]
 
 
 @table

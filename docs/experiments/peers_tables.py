@@ -1,5 +1,5 @@
 """The tables of docs/beside_llama_cpp.md, made from what peers_bench.py measured. tables.py puts them there."""
-from table_text import STALE, Tables, machine, number, prose, smoke
+from table_text import STALE, Entries, Tables, machine, number, prose, smoke
 
 NOT_MEASURED = "NOT MEASURED: no results are committed; `make bench-peers` measures on a quiet machine.\n"
 TABLES = Tables("peers-")
@@ -26,48 +26,53 @@ def megabytes(count):
     return f"{count / 1e6:,.0f} MB"
 
 
+def cells(results, setting):
+    """Work -> program -> entry."""
+    of_setting = Entries(results.data["entries"]).of(shape=setting["shape"], type=setting["type"])
+    return {work: {e["program"]: e for e in found} for work, found in of_setting.by("work").items()}
+
+
 def times_as_fast(cell, other=THEIRS):
     return f"**{number(cell[other]['ratio'])}**"
 
 
-def cells(setting):
-    """(what, cell) of all that was compared."""
-    found = [(f"a pass of {row} {'row' if row == '1' else 'rows'}", cell) for row, cell in setting["rows"].items()]
-    names = {"prefill": "prefill", "start": "start to first token", "plain": "plain decoding", "speculation": "speculation"}
-    return found + [(words, setting[name]) for name, words in names.items() if name in setting]
+def in_words(work):
+    """M = 1 -> a pass of 1 row."""
+    if work.startswith("M = "):
+        return f"a pass of {work[4:]} {'row' if work == 'M = 1' else 'rows'}"
+    return {"start": "start to first token", "plain": "plain decoding"}.get(work, work)
 
 
 @table
 def where(results):
     data = results.data
     llama_cpp, verified = data["llama_cpp"], data["verified"]
-    found = [cell for setting in data["settings"] for _, cell in cells(setting)]
-    spreads = [entry["spread"] for cell in found for entry in cell.values() if isinstance(entry, dict)]
+    of_all = lambda name: [e[name] for e in data["entries"]]
     return prose(f"{STALE if results.stale else ''}Measured at source {data['sources_sha256'][:8]}: {machine(data)} "
                  f"llama.cpp `{llama_cpp['version']}` comes from `{llama_cpp['package']}`, and uses "
                  f"{', '.join(llama_cpp['features'])}. In float32, both wrote the same texts "
                  f"({verified['prompts']} prompts, {verified['tokens']} tokens each by the target and the draft, "
-                 f"{verified['near_ties']} near-ties). Each time comes from {min(cell['rounds'] for cell in found)} rounds; of the rounds of "
-                 f"a sweep, at most {max(cell['thrown_away'] for cell in found)} were thrown away. Largest spread of a time: "
-                 f"{max(spreads):.0%}.{smoke(data)}")
+                 f"{verified['near_ties']} near-ties). Each time comes from {min(of_all('samples'))} rounds; of the rounds of "
+                 f"a sweep, at most {max(of_all('thrown_away'))} were thrown away. Largest spread of a time: "
+                 f"{max(of_all('spread')):.0%}.{smoke(data)}")
 
 
 @table
 def rows(results):
-    lines, columns = [], list(results.data["settings"][0]["rows"])
+    works, lines = [work for work in Entries(results.data["entries"]).by("work") if work.startswith("M = ")], []
     for setting in results.data["settings"]:
-        found = [setting["rows"][row] for row in columns]
+        found = [cells(results, setting)[work] for work in works]
         lines += [[name_of(setting), f"{name}, ms", *(millis(cell[name]["seconds"]) for cell in found)]
                   for name in (OURS, THEIRS)]
         lines.append(["", "times as fast", *map(times_as_fast, found)])
-    return "|".join(["model", "", *(f"M = {row}" for row in columns)]), lines
+    return "|".join(["model", "", *works]), lines
 
 
 @table
 def prefill(results):
     return f"model|{OURS}|{THEIRS}|times as fast", [
         [name_of(setting), *(f"{results.data['prefill'] / cell[name]['seconds']:,.0f} tokens/s" for name in (OURS, THEIRS)),
-         times_as_fast(cell)] for setting in results.data["settings"] for cell in [setting["prefill"]]]
+         times_as_fast(cell)] for setting in results.data["settings"] for cell in [cells(results, setting)["prefill"]]]
 
 
 @table
@@ -78,27 +83,28 @@ def start(results):
                  f"**{number(1 / cell[COPY]['ratio'])}**",
                  *(megabytes(setting["file_bytes"][name]) for name in (OURS, THEIRS)),
                  *(megabytes(setting["peak_bytes"][name]) for name in (OURS, THEIRS, COPIED))]
-                for setting in results.data["settings"] for cell in [setting["start"]]])
+                for setting in results.data["settings"] for cell in [cells(results, setting)["start"]]])
 
 
 @table
 def texts(results):
     lines = []
     for setting in results.data["settings"]:
-        lines += [[name_of(setting) if name == OURS else "", name, *text_columns(setting, name)] for name in (OURS, THEIRS)]
-        fast = [times_as_fast(setting[work]) if work in setting else "" for work in ("plain", "speculation")]
+        found = cells(results, setting)
+        lines += [[name_of(setting) if name == OURS else "", name, *text_columns(setting, found, name)] for name in (OURS, THEIRS)]
+        fast = [times_as_fast(found[work]) if work in found else "" for work in ("plain", "speculation")]
         lines.append(["", "times as fast", *fast, "", "", ""])
     return "model||plain, tokens/s|speculation, tokens/s|speedup|tokens per round|texts that stayed the same", lines
 
 
-def text_columns(setting, name):
+def text_columns(setting, found, name):
     """Of one program; a model without a draft has its plain speed alone."""
-    alone = setting["plain"][name]["seconds"]
-    if "speculation" not in setting:
+    alone = found["plain"][name]["seconds"]
+    if "speculation" not in found:
         return [f"{1 / alone:,.0f}", "", "", "", ""]
-    fast, found = setting["speculation"][name]["seconds"], setting["texts"]
-    return [f"{1 / alone:,.0f}", f"{1 / fast:,.0f}", number(alone / fast), number(found[name]["tokens_per_round"]),
-            f"{found[name]['unchanged']} of {found['texts']}"]
+    fast, texts = found["speculation"][name]["seconds"], setting["texts"]
+    return [f"{1 / alone:,.0f}", f"{1 / fast:,.0f}", number(alone / fast), number(texts[name]["tokens_per_round"]),
+            f"{texts[name]['unchanged']} of {texts['texts']}"]
 
 
 @table
@@ -119,10 +125,10 @@ def behind(results):
     """Where this project is slower, beyond the spread of both times, or takes more memory."""
     lines = []
     for setting in results.data["settings"]:
-        for what, cell in cells(setting):
+        for work, cell in cells(results, setting).items():
             for name in [name for name in (THEIRS, COPIED) if name in cell]:
                 if cell[name]["ratio"] < 1 - max(cell[name]["spread"], cell[OURS]["spread"]):
-                    lines.append([name_of(setting), what, name, number(cell[name]["ratio"])])
+                    lines.append([name_of(setting), in_words(work), name, number(cell[name]["ratio"])])
         ours = setting["peak_bytes"][OURS]
         lines += [[name_of(setting), "peak memory", name, number(peak / ours)]
                   for name, peak in setting["peak_bytes"].items() if peak < ours]

@@ -98,7 +98,7 @@ def decoded(options, drafter, requests):
     with tempfile.NamedTemporaryFile("w", encoding="utf-8") as file:
         file.writelines(json.dumps(request) + "\n" for request in requests)
         file.flush()
-        lines = run.run(run.program(options, name), ["--target", model(options), *words, "--requests", file.name, "--max-batch",
+        lines = run.run(run.program(options.build, name), ["--target", model(options), *words, "--requests", file.name, "--max-batch",
                                                      "32", "--max-new-tokens", TOKENS["counts"], "--output", "json"])
     *results, last = map(json.loads, lines.splitlines())
     return {result["id"]: result for result in results}, last["summary"]
@@ -136,7 +136,7 @@ class Sweep(programs.TextSweep):
         self.prompts, self.bandwidths = {request["id"]: request["chat"] for request in requests}, []
 
     def decode(self, program, words, text):
-        result = run.timed(self.programs.file(program), [*words, "--chat", self.prompts[text], "--max-new-tokens", self.tokens])
+        result = run.timed(run.program(self.programs.build, program), [*words, "--chat", self.prompts[text], "--max-new-tokens", self.tokens])
         self.device = result["device"]
         return result
 
@@ -156,7 +156,7 @@ def clock(options):
         sweep = Sweep(options, requests, [programs.Setting(
             {"benchmark": "real", "draft": way.drafter, "K": way.length, "T": way.T}, way.run(options, folder),
             Way("plain", T=way.T).run(options, folder), [request["id"] for request in requests]) for way in CLOCKED])
-        measures, thrown_away = programs.by_turns(options, "runs", sweep)
+        measures, thrown_away = programs.by_turns(programs.rules_of(options), "runs", sweep)
     entries = [{**identity, **rounds.entry_of(list(found))} for identity, found in measures]
     unsteady = {} if options.quick else rounds.unsteady(entries)
     if len(unsteady) > len(CLOCKED) / 2:

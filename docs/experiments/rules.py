@@ -27,7 +27,7 @@ class Runs:
         self.prompts = [prompt for group in self.by_kind.values() for prompt in group]
 
     def stats(self, stage, prompt, *words):
-        return run.traced(run.program(self.options, stage), [
+        return run.traced(run.program(self.options.build, stage), [
             "--prompt-ids", ",".join(map(str, prompt["prompt_ids"])), "--max-new-tokens", NEW_TOKENS, "--threads", 1, *words])["stats"]
 
     def sampled(self, *words):

@@ -43,6 +43,14 @@ def run(program, words):
     return done.stdout
 
 
+def program(build, name):
+    """A program of a build."""
+    file = next((file for file in (build / "bin" / name, build / "bin/bench" / name) if file.is_file()), None)
+    if file is None:
+        raise SystemExit(f"{build / 'bin' / name} is not there: make build")
+    return file
+
+
 def traced(program, words):
     """The trace of a run. The program measures no times for it, which would take longer than the run."""
     with tempfile.TemporaryDirectory() as folder:
@@ -211,13 +219,6 @@ def measured_parts(doc, file, parts, clocked=()):
         results[name] = {**made, **found}
         options.out.write_text(dump(results), encoding="utf-8")
     print(options.out)
-
-
-def program(options, name):
-    file = options.build / "bin" / name
-    if not file.is_file():
-        raise SystemExit(f"{file} is not there: make build")
-    return file
 
 
 def dump(value, depth=0):

@@ -114,7 +114,7 @@ def jobs_of(prompts, quick):
 
 
 def count_experiments(options):
-    program, prompts = run.program(options, PROGRAM), run.goldens()
+    program, prompts = run.program(options.build, PROGRAM), run.goldens()
     if options.quick:
         prompts = [prompt for prompt in prompts if prompt["id"] in (*TIMED_PROMPTS, DRAWN_PROMPT)]
     found = count_all(program, list(jobs_of(prompts, options.quick)))
@@ -171,7 +171,7 @@ def time_experiments(options):
         found.setdefault(setting, []).append(kept)
     return {"device": device, "prompts": list(texts), "sweeps": len(kept),
             "settings": [time_summary(*setting, list(zip(*of_texts))) for setting, of_texts in found.items()],
-            "timeline": timeline(run.program(options, PROGRAM), options.quick)}
+            "timeline": timeline(run.program(options.build, PROGRAM), options.quick)}
 
 
 def check_formula(stats, spec_length):

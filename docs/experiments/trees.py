@@ -36,7 +36,7 @@ def counts(part):
             for prompt in prompts:
                 file.write(" ".join([prompt["kind"], *map(str, prompt["prompt_ids"])]) + "\n")
             file.flush()
-            return json.loads(run.run(options.build / "bin/bench/tree_counts", [part, NEW_TOKENS, file.name]))
+            return json.loads(run.run(run.program(options.build, "tree_counts"), [part, NEW_TOKENS, file.name]))
     return counted
 
 

@@ -58,74 +58,61 @@ class Rows {
   DeviceArray<std::int32_t> indices_;  // 0, 1, ... rows - 1
 };
 
-using Call = std::function<void(const Rows& rows, int copy)>;
-
-class Registrar {
- public:
-  Registrar(KernelProgram& program, Backend& backend, const Shape& shape)
-      : program_(program), backend_(backend), shape_(shape) {}
-
-  // floats: read and written for a row.
-  void add(const char* kernel, const char* step, int width, int floats, const Call& call) const {
-    program_.add(fmt::format("{}/shape:{}/width:{}/step:{}", kernel, shape_.name, width, step),
-                 {1, 6, 512}, [&backend = backend_, width, floats, call](int m) {
-                   const auto rows = std::make_shared<Rows>(backend, m, width);
-                   return Case{{4.0 * floats * m, 0},
-                               [rows, call](int copy) { call(*rows, copy); },
-                               {},
-                               rows->copies()};
-                 });
-  }
-
- private:
-  KernelProgram& program_;
-  Backend& backend_;
-  const Shape& shape_;
+struct Kernel {
+  const char* name;
+  const char* step;
+  int width, floats;  // floats: read and written for a row
+  std::function<void(const Rows& rows, int copy)> call;
 };
 
-using RmsNorm = void (*)(ConstDeviceRows, const float*, float, DeviceRows, cudaStream_t);
-using AddRmsNorm = void (*)(DeviceRows, ConstDeviceRows, const float*, float, DeviceRows,
-                            cudaStream_t);
-
-void add_norms(const Registrar& to, int width) {
-  for (const auto& [step, norm] : {std::pair<const char*, RmsNorm>{"1_naive", rms_norm_naive},
-                                   {"2_block", rms_norm_block},
-                                   {"3_vector", rms_norm_vector},
-                                   {"engine", rms_norm}}) {
-    to.add("rms_norm", step, width, 2 * width, [norm = norm](const Rows& rows, int i) {
-      norm(rows.a(i), rows.weight(), 1e-5f, rows.out(i), nullptr);
-    });
-  }
-  for (const auto& [step, norm] :
-       {std::pair<const char*, AddRmsNorm>{"3_vector", add_rms_norm_vector},
-        {"engine", add_rms_norm}}) {
-    to.add("add_rms_norm", step, width, 4 * width, [norm = norm](const Rows& rows, int i) {
-      norm(rows.a(i), rows.b(i), rows.weight(), 1e-5f, rows.out(i), nullptr);
-    });
-  }
-}
-
-void add_others(const Registrar& to, const Shape& shape) {
+std::vector<Kernel> kernels_of(const Shape& shape) {
   const int half = shape.heads.head_dim / 2, kv = shape.kv_width(), width = shape.d_model;
-  to.add("silu_mul", "engine", shape.d_ff, 3 * shape.d_ff,
-         [](const Rows& rows, int i) { silu_mul(rows.a(i), rows.b(i), rows.out(i), nullptr); });
-  // q, k and v of d_model and twice kv_width inputs; the cache lies in c and out.
-  to.add("rope_store_kv", "engine", width, 2 * width + 5 * kv + 2 * half,
-         [=](const Rows& rows, int i) {
-           const DeviceRows k = rows.b(i).columns(0, kv), v = rows.b(i).columns(kv, kv);
-           const DeviceRows cosines = rows.c(i).columns(kv, half);
-           rope_store_kv(rows.a(i), k, v, cosines, cosines, rows.places(),
-                         {rows.out(i).data, rows.c(i).data}, nullptr);
-         });
+  const auto norm = [](auto* kernel) {
+    return [kernel](const Rows& rows, int i) {
+      kernel(rows.a(i), rows.weight(), 1e-5f, rows.out(i), nullptr);
+    };
+  };
+  const auto add_norm = [](auto* kernel) {
+    return [kernel](const Rows& rows, int i) {
+      kernel(rows.a(i), rows.b(i), rows.weight(), 1e-5f, rows.out(i), nullptr);
+    };
+  };
+  const auto silu = [](const Rows& rows, int i) {
+    silu_mul(rows.a(i), rows.b(i), rows.out(i), nullptr);
+  };
+  // q, k and v of d_model and twice kv_width inputs; the cache is in c and out.
+  const auto rope = [=](const Rows& rows, int i) {
+    const DeviceRows k = rows.b(i).columns(0, kv), v = rows.b(i).columns(kv, kv);
+    const DeviceRows cosines = rows.c(i).columns(kv, half);
+    rope_store_kv(rows.a(i), k, v, cosines, cosines, rows.places(),
+                  {rows.out(i).data, rows.c(i).data}, nullptr);
+  };
+  return {{"rms_norm", "1_naive", width, 2 * width, norm(rms_norm_naive)},
+          {"rms_norm", "2_block", width, 2 * width, norm(rms_norm_block)},
+          {"rms_norm", "3_vector", width, 2 * width, norm(rms_norm_vector)},
+          {"rms_norm", "engine", width, 2 * width, norm(rms_norm)},
+          {"add_rms_norm", "3_vector", width, 4 * width, add_norm(add_rms_norm_vector)},
+          {"add_rms_norm", "engine", width, 4 * width, add_norm(add_rms_norm)},
+          {"silu_mul", "engine", shape.d_ff, 3 * shape.d_ff, silu},
+          {"rope_store_kv", "engine", width, 2 * width + 5 * kv + 2 * half, rope}};
 }
 
 }  // namespace
 
 void add_row_benchmarks(KernelProgram& program, Backend& backend) {
   for (const Shape& shape : kShapes) {
-    const Registrar to(program, backend, shape);
-    add_norms(to, shape.d_model);
-    add_others(to, shape);
+    for (const Kernel& kernel : kernels_of(shape)) {
+      const auto make = [&backend, kernel](int m) {
+        const auto rows = std::make_shared<Rows>(backend, m, kernel.width);
+        return Case{{4.0 * kernel.floats * m, 0},
+                    [rows, call = kernel.call](int copy) { call(*rows, copy); },
+                    {},
+                    rows->copies()};
+      };
+      program.add(fmt::format("{}/shape:{}/width:{}/step:{}", kernel.name, shape.name, kernel.width,
+                              kernel.step),
+                  {1, 6, 512}, make);
+    }
   }
 }
 

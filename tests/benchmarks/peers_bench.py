@@ -13,6 +13,7 @@ or measured again, so a run that was interrupted goes on where it stopped. Let n
 """
 import argparse
 import json
+import math
 import mmap
 import os
 import pathlib
@@ -20,12 +21,15 @@ import re
 import shutil
 import statistics
 import sys
+import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests/benchmarks/peers"), str(ROOT / "docs/experiments"), str(ROOT / "stages/programs")]
 import get_llama_cpp  # noqa: E402
 import get_model  # noqa: E402
 import gguf_file  # noqa: E402
+import programs  # noqa: E402
+import rounds  # noqa: E402
 import run  # noqa: E402
 import tool  # noqa: E402
 import turns  # noqa: E402
@@ -33,7 +37,7 @@ from get_llama_cpp import say  # noqa: E402
 
 OUT = run.HERE / "peers.json"
 OURS, THEIRS, COPIED, COPY = "specdec", "llama.cpp", "llama.cpp, copied", "a plain copy"
-FORM = 3  # of what parts/ has
+FORM = 4  # of what parts/ has
 
 # Shape -> the target and the draft: an embedded model, and the shape that it is inflated to.
 SHAPES = {"embedded": (("target", "none"), ("draft", "none")),
@@ -159,10 +163,10 @@ class TimedTexts:
 def started(command, prompt, peaks, name):
     """A function that starts a program and waits for its first token."""
     def start():
-        begin = turns.time.monotonic()
+        begin = time.monotonic()
         with turns.Peer(command) as peer:
             peer.ask("plain", 1, *prompt)
-            seconds = turns.time.monotonic() - begin
+            seconds = time.monotonic() - begin
             peaks[name] = peer.peak_bytes()
         return seconds
     return start
@@ -175,10 +179,10 @@ def plain_copy(file):
         with (file.open("rb", buffering=0) as opened, mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE) as memory,
               memoryview(memory) as view):
             memory.madvise(mmap.MADV_HUGEPAGE)
-            begin, done = turns.time.monotonic(), 0
+            begin, done = time.monotonic(), 0
             while done < size:  # a read gives two gibibytes at most
                 done += opened.readinto(view[done:])
-            return turns.time.monotonic() - begin
+            return time.monotonic() - begin
     return copy
 
 
@@ -214,14 +218,45 @@ def texts_under_speculation(plain, speculative):
     return result
 
 
+class Works(programs.Sweep):
+    """work: {name: {program: function that returns seconds}}. The first program is what the others are compared with."""
+    REST = 0.02  # seconds before a turn, in which the threads of the one before go to sleep
+
+    def __init__(self, work):
+        self.work = work
+        self.identities = [{"work": name, "program": program} for name, turns_of in work.items() for program in turns_of]
+
+    def one_round(self, number):
+        """Which program begins changes from round to round."""
+        found = []
+        for turns_of in self.work.values():
+            times = {}
+            for program in list(turns_of)[::1 if number % 2 == 0 else -1]:
+                time.sleep(self.REST)
+                times[program] = turns_of[program]()
+                self.step()
+            found += [{"seconds": times[program], "ratio": times[program] / times[next(iter(turns_of))]} for program in turns_of]
+        return found
+
+
+def timed(work, rules, pids=()):
+    """Entries of the work. Too large a spread ends the run."""
+    measures, thrown_away = programs.by_turns(rules, "peers", Works(work), pids)
+    entries = [{**identity, **rounds.entry_of(found), "thrown_away": thrown_away} for identity, found in measures]
+    worst = max(entries, key=lambda entry: entry["spread"])
+    if rules.strict and worst["spread"] > rules.largest_spread:
+        raise SystemExit(f"the times of {worst['program']} for {worst['work']} differ by {worst['spread']:.0%} in {rules.rounds} rounds: let "
+                         f"nothing else run, or allow --spread {math.ceil(100 * worst['spread']) / 100}")
+    return entries
+
+
 def measure_passes(peers, shape, rules):
     pids = [peer.pid for peer in peers.values()]
 
     def work(rows, logits_rows, cached, repeats):
         return {name: timed_pass(peer, rows, logits_rows, cached, repeats) for name, peer in peers.items()}
-    found = turns.sweep({f"{rows} rows": work(rows, rows, CACHED, REPEATS[shape]) for rows in ROWS}, rules, pids)
-    prefill = turns.sweep({"prefill": work(PREFILL, 1, 0, 1)}, rules, pids)
-    return {"rows": {str(rows): found[f"{rows} rows"] for rows in ROWS}, **prefill}
+    return {"entries": timed({f"M = {rows}": work(rows, rows, CACHED, REPEATS[shape]) for rows in ROWS}, rules, pids) +
+            timed({"prefill": work(PREFILL, 1, 0, 1)}, rules, pids)}
 
 
 def measure_texts(peers, kind, has_draft, rules):
@@ -229,11 +264,9 @@ def measure_texts(peers, kind, has_draft, rules):
     orders = {"plain": ["plain", NEW_TOKENS], **({"speculation": ["speculate", NEW_TOKENS, K]} if has_draft else {})}
     work = {name: {peer: TimedTexts(process, order, prompts) for peer, process in peers.items()}
             for name, order in orders.items()}
-    found = turns.sweep(work, rules, [peer.pid for peer in peers.values()])
-    found["plain_texts"] = {"texts": len(prompts), "same": same_texts(work["plain"], NEAR_TIES[kind])}
-    if has_draft:
-        found["texts"] = texts_under_speculation(work["plain"], work["speculation"])
-    return found
+    entries = timed(work, rules, [peer.pid for peer in peers.values()])
+    return {"entries": entries, "plain_texts": {"texts": len(prompts), "same": same_texts(work["plain"], NEAR_TIES[kind])},
+            **({"texts": texts_under_speculation(work["plain"], work["speculation"])} if has_draft else {})}
 
 
 def measure_starts(engines, model, kind, rules):
@@ -243,12 +276,13 @@ def measure_starts(engines, model, kind, rules):
     files = {OURS: engines.checkpoint(model, kind) / "model.safetensors", THEIRS: engines.gguf(model, kind)}
     work = {name: started(command, prompt, peaks, name) for name, command in commands.items()}
     work[COPY] = plain_copy(files[OURS])
-    found = turns.sweep({"start": {name: second_time(function) for name, function in work.items()}}, rules)
-    return {**found, "peak_bytes": peaks, "file_bytes": {name: file.stat().st_size for name, file in files.items()}}
+    return {"entries": timed({"start": {name: second_time(function) for name, function in work.items()}}, rules),
+            "peak_bytes": peaks, "file_bytes": {name: file.stat().st_size for name, file in files.items()}}
 
 
 def measure(engines, shape, kind, rules, keep):
-    """keep(name, make): what was measured before under that name, or what `make` measures now."""
+    """(the setting, its entries). keep(name, make): what was measured before under that name, or what `make` measures
+    now."""
     models = [model for model in SHAPES[shape] if model]
 
     def with_peers(make):
@@ -257,10 +291,12 @@ def measure(engines, shape, kind, rules, keep):
     parts = {"start": lambda: measure_starts(engines, models[0], kind, rules),
              "passes": lambda: with_peers(lambda peers: measure_passes(peers, shape, rules)),
              "texts": lambda: with_peers(lambda peers: measure_texts(peers, kind, len(models) > 1, rules))}
-    result = {"shape": shape, "type": kind}
+    setting, entries = {"shape": shape, "type": kind}, []
     for name, make in parts.items():
-        result.update(keep(f"{shape}-{kind}-{name}", make))
-    return result
+        found = keep(f"{shape}-{kind}-{name}", make)
+        entries += [{"shape": shape, "type": kind, **entry} for entry in found["entries"]]
+        setting.update({name: value for name, value in found.items() if name != "entries"})
+    return setting, entries
 
 
 # --- all of it ---
@@ -281,14 +317,8 @@ def kept(file, key, make):
     return value
 
 
-def program(file):
-    if not file.is_file():
-        raise SystemExit(f"{file} is not there: make bench-peers builds it")
-    return file
-
-
 def measured(options):
-    ours, write_model = (program(options.build / "bin/bench" / name) for name in ("specdec_peer", "write_model"))
+    ours, write_model = (run.program(options.build, name) for name in ("specdec_peer", "write_model"))
     folder = options.build / "peers"
     folder.mkdir(exist_ok=True)
     theirs = get_llama_cpp.build(folder, options.jobs)
@@ -301,11 +331,12 @@ def measured(options):
     def keep(name, make):
         return kept(folder / f"parts/{name}.json", key, make)
     verified = keep("verified", lambda: verify(engines))
-    settings = [measure(engines, *setting.split("/"), rules, keep) for setting in options.only]
+    found = [measure(engines, *setting.split("/"), rules, keep) for setting in options.only]
     return {"date": run.now(), "quick": options.quick, "sources_sha256": run.sources_sha256("peers.json"),
             "machine": run.machine(), "build": run.build_of(options.build), "device": f"CPU, {options.threads} threads",
             "llama_cpp": {"package": f"{get_llama_cpp.PACKAGE} {get_llama_cpp.VERSION}", **version_of(call([theirs, "version"]))},
-            "prefill": PREFILL, "verified": verified, "settings": settings}
+            "prefill": PREFILL, "verified": verified, "settings": [setting for setting, _ in found],
+            "entries": [entry for _, entries in found for entry in entries]}
 
 
 def version_of(said):

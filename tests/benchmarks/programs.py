@@ -41,15 +41,9 @@ class Programs:
     def __init__(self, build):
         self.build = build
 
-    def file(self, name):
-        file = next((file for file in (self.build / "bin" / name, self.build / "bin/bench" / name) if file.is_file()), None)
-        if file is None:
-            raise SystemExit(f"{self.build / 'bin' / name} is not there: make build")
-        return file
-
     def decode(self, name, words, prompt, tokens):
         """The JSON of a run that continues a prompt by so many tokens."""
-        return run.timed(self.file(name), [*map(str, words), "--prompt-ids", ",".join(map(str, prompt)), "--ignore-eos",
+        return run.timed(run.program(self.build, name), [*map(str, words), "--prompt-ids", ",".join(map(str, prompt)), "--ignore-eos",
                                            "--max-new-tokens", str(tokens)])
 
     def serve(self, name, words, prompts, tokens, batch):
@@ -58,7 +52,7 @@ class Programs:
         with tempfile.NamedTemporaryFile("w", encoding="utf-8") as file:
             file.writelines(json.dumps({"id": str(i), "prompt_ids": ids}) + "\n" for i, ids in enumerate(prompts))
             file.flush()
-            lines = run.run(self.file(name), [*map(str, words), "--requests", file.name, "--ignore-eos", "--max-new-tokens",
+            lines = run.run(run.program(self.build, name), [*map(str, words), "--requests", file.name, "--ignore-eos", "--max-new-tokens",
                                               str(tokens), "--max-batch", str(batch), "--no-prefix-cache", "--token-budget",
                                               "4096", "--prefill-chunk", "4096", "--output", "json"]).splitlines()
         *results, last = map(json.loads, lines)
@@ -158,19 +152,22 @@ class TextSweep(Sweep):
         return [found[at] for at in range(len(self.turns))]
 
 
-def by_turns(options, name, sweep):
+def rules_of(options):
+    return turns.Rules(rounds=1 if options.quick else rounds.FEWEST, strict=not options.quick)
+
+
+def by_turns(rules, name, sweep, pids=()):
     """(identity, what was measured in each of the rounds that count) of all, and how many rounds were thrown away."""
-    rules = turns.Rules(rounds=1 if options.quick else rounds.FEWEST, strict=not options.quick)
     progress = run.Progress(name, (rules.rounds + 1) * len(sweep.identities))
     sweep.rounds, sweep.step = rules.rounds, progress.step
-    kept, thrown_away = turns.kept_rounds(sweep.one_round, rules)
+    kept, thrown_away = turns.kept_rounds(sweep.one_round, rules, pids)
     return list(zip(sweep.identities, zip(*kept))), thrown_away
 
 
 def measured(options, name, settings, tokens, read=counters):
     """Settings on texts: the same, and the device."""
     sweep = TextSweep(Programs(options.build), settings, tokens, read)
-    return by_turns(options, name, sweep)[0], sweep.device
+    return by_turns(rules_of(options), name, sweep)[0], sweep.device
 
 
 class BatchSweep(Sweep):

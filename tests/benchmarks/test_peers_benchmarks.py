@@ -27,29 +27,51 @@ def text_of(tokens, margins=(), rounds=1):
     return {"seconds": 1, "tokens": tokens, "margins": margins or [1] * len(tokens), "rounds": rounds}
 
 
-def timed(*texts):
+def texts_of(*texts):
     made = peers_bench.TimedTexts(None, None, None)
     made.texts = list(texts)
     return made
 
 
 class Measuring(unittest.TestCase):
+    def timed(self, times, strict=True):
+        """times: of each call of either program, in turns; the last one for ever."""
+        self.calls, left = [], list(times)
+
+        def turn(name):
+            self.calls.append(name)
+            return left.pop(0) if len(left) > 1 else left[0]
+        work = {"work": {name: lambda name=name: turn(name) for name in ("a", "b")}}
+        with unittest.mock.patch.object(turns.Watch, "others", lambda _: 0):
+            return peers_bench.timed(work, turns.Rules(3, strict=strict))
+
+    def test_who_begins_changes_and_a_ratio_is_the_median_of_the_rounds(self):
+        first, second = self.timed([9, 9, 3, 1, 1, 1, 20, 10], strict=False)
+        self.assertEqual("".join(self.calls), "ab" + "ba" + "ab" + "ba")
+        self.assertEqual([first[name] for name in ("work", "program", "samples", "thrown_away", "ratio")], ["work", "a", 3, 0, 1])
+        self.assertEqual((second["program"], second["ratio"]), ("b", 2))  # of 3, 1 and 2
+
+    def test_no_round_is_added_until_times_look_good(self):
+        with self.assertRaisesRegex(SystemExit, "the times of a for work differ by 120% in 3 rounds: .* or allow --spread 1.2"):
+            self.timed([9, 9, 1, 1, 4, 1, 1, 9])
+        self.assertEqual(len(self.calls), 2 * (1 + 3))
+
     def test_a_text_that_differs_makes_a_comparison_void(self):
         ours = text_of([1, 2, 3], [1, 0.5, 1])
         self.assertEqual(peers_bench.compare_texts(ours, text_of([1, 2, 3]), "a"), 0)
         self.assertEqual(peers_bench.compare_texts(ours, text_of([1, 9, 3], [1, 9e-4, 1]), "a"), 1)
         with self.assertRaisesRegex(SystemExit, "code-3: token 1 is 2 here and 9 in llama.cpp.*void"):
             peers_bench.compare_texts(ours, text_of([1, 9, 3]), "code-3")
-        plain = {OURS: timed(ours, ours), THEIRS: timed(ours, text_of([1, 9, 3]))}
+        plain = {OURS: texts_of(ours, ours), THEIRS: texts_of(ours, text_of([1, 9, 3]))}
         self.assertEqual(peers_bench.same_texts(plain, 0.5), 1)
         with self.assertRaisesRegex(SystemExit, "plain stories-0: token 1"):
             peers_bench.same_texts(plain, 0.49)
 
     def test_texts_under_speculation(self):
-        plain = {OURS: timed(text_of([1, 2]), text_of([3, 4])),
-                 THEIRS: timed(text_of([1, 2]), text_of([3, 5], [1, 0.01]))}
-        same = timed(text_of([1, 2, 7]), text_of([3, 4]))
-        fast = {OURS: same, THEIRS: timed(text_of([1, 2, 7]), text_of([3, 6, 6]))}
+        plain = {OURS: texts_of(text_of([1, 2]), text_of([3, 4])),
+                 THEIRS: texts_of(text_of([1, 2]), text_of([3, 5], [1, 0.01]))}
+        same = texts_of(text_of([1, 2, 7]), text_of([3, 4]))
+        fast = {OURS: same, THEIRS: texts_of(text_of([1, 2, 7]), text_of([3, 6, 6]))}
         found = peers_bench.texts_under_speculation(plain, fast)
         self.assertEqual(found["margins_of_changes"], [0.01])
         self.assertEqual(found[OURS], {"unchanged": 2, "tokens_per_round": 2.5})
@@ -64,10 +86,11 @@ class Measuring(unittest.TestCase):
                              [1, 1, 2, 2])
 
     def test_an_interrupted_setting_goes_on_with_its_next_part(self):
-        done = {"134m-bf16-start": {"start": 1}, "134m-bf16-passes": {"rows": 2, "prefill": 3}, "134m-bf16-texts": {"plain": 4}}
+        done = {f"134m-bf16-{part}": {"entries": [{"work": part}], part: 1} for part in ("start", "passes", "texts")}
         asked = []
-        found = peers_bench.measure(None, "134m", "bf16", turns.Rules(), lambda name, _: asked.append(name) or done[name])
-        self.assertEqual(found, {"shape": "134m", "type": "bf16", "start": 1, "rows": 2, "prefill": 3, "plain": 4})
+        setting, entries = peers_bench.measure(None, "134m", "bf16", turns.Rules(), lambda name, _: asked.append(name) or done[name])
+        self.assertEqual(setting, {"shape": "134m", "type": "bf16", "start": 1, "passes": 1, "texts": 1})
+        self.assertEqual(entries[1], {"shape": "134m", "type": "bf16", "work": "passes"})
         self.assertEqual(asked, list(done))
 
     def test_a_plain_copy_reads_all_of_a_file(self):
@@ -136,25 +159,26 @@ class Getting(unittest.TestCase):
 
 # --- tables ---
 
-def cell(ratio, seconds=0.01, others=(THEIRS,)):
-    return {"rounds": 9, "thrown_away": 1, OURS: {"seconds": seconds, "spread": 0.02},
-            **{other: {"seconds": seconds * ratio, "spread": 0.01, "ratio": ratio} for other in others}}
+def cell(work, ratio, seconds=0.01, others=(THEIRS,)):
+    return [{"work": work, "program": OURS, "samples": 9, "thrown_away": 1, "seconds": seconds, "spread": 0.02},
+            *({"work": work, "program": other, "samples": 9, "thrown_away": 1, "seconds": seconds * ratio, "spread": 0.01, "ratio": ratio}
+              for other in others)]
 
 
 def sample():
-    first = {"shape": "134m", "type": "bf16", "rows": {"1": cell(1.25), "6": cell(0.99)}, "prefill": cell(0.8, 0.5),
-             "start": cell(0.25, 2, (THEIRS, COPIED, COPY)), "plain": cell(1.5), "speculation": cell(2, 0.005),
-             "plain_texts": {"texts": 4, "same": 3}, "peak_bytes": {OURS: 4e8, THEIRS: 3e8, COPIED: 5e8}, "file_bytes": {OURS: 2.5e8, THEIRS: 2.6e8},
+    first = {"shape": "134m", "type": "bf16", "plain_texts": {"texts": 4, "same": 3}, "peak_bytes": {OURS: 4e8, THEIRS: 3e8, COPIED: 5e8},
+             "file_bytes": {OURS: 2.5e8, THEIRS: 2.6e8},
              "texts": {"texts": 4, "tokens": 64, "K": 4, "margins_of_changes": [0.01, 0.002],
                        OURS: {"unchanged": 4, "tokens_per_round": 2.5}, THEIRS: {"unchanged": 2, "tokens_per_round": 2.4}}}
-    second = {name: value for name, value in first.items() if name not in ("speculation", "texts")}
+    second = {**{name: value for name, value in first.items() if name != "texts"}, "shape": "1b"}
+    shared = [*cell("M = 1", 1.25), *cell("M = 6", 0.99), *cell("prefill", 0.8, 0.5), *cell("plain", 1.5)]
+    entries = [{"type": "bf16", "shape": shape, **entry} for shape, start, more in (("134m", 0.25, cell("speculation", 2, 0.005)), ("1b", 1.1, []))
+               for entry in [*shared, *cell("start", start, 2, (THEIRS, COPIED, COPY)), *more]]
     return {"date": "2030-01-02 03:04 UTC", "quick": False, "sources_sha256": "0123456789abcdef" * 4,
             "machine": {"cpu": "Some CPU", "caches": {"L2": "1024K"}, "read_bandwidth_one_thread_gb_per_s": 12.3},
             "build": {"compiler": "c++ 12", "flags": "-O2"}, "device": "CPU, 2 threads",
             "llama_cpp": {"package": "llama-cpp-python 1", "version": "0.5", "features": ["AVX2", "REPACK"]},
-            "prefill": 512,
-            "verified": {"prompts": 8, "tokens": 64, "near_ties": 1},
-            "settings": [first, {**second, "shape": "1b", "start": cell(1.1, 2, (THEIRS, COPIED, COPY))}]}
+            "prefill": 512, "verified": {"prompts": 8, "tokens": 64, "near_ties": 1}, "settings": [first, second], "entries": entries}
 
 
 def made(name, data=None, stale=False):

@@ -12,6 +12,7 @@ import unittest
 BUILD = pathlib.Path(sys.argv.pop(1))
 import bench  # noqa: E402
 import programs  # noqa: E402
+import run  # noqa: E402
 from programs import Programs, Setting, StageSweep, STAGES, TextSweep  # noqa: E402
 
 PLAIN = STAGES[4], ("--no-speculation",)
@@ -110,7 +111,7 @@ class Settings(unittest.TestCase):
         self.assertEqual(programs.draft_words("self_int8"), ["--draft-weights", "int8", "--draft-kind", "self"])
         self.assertEqual(programs.draft_words("14m"), ["--inflate-draft", "14m"])
         with self.assertRaisesRegex(SystemExit, "make build"):
-            Programs(pathlib.Path("/nowhere")).file(STAGES[4])
+            run.program(pathlib.Path("/nowhere"), STAGES[4])
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ these differ, as a part of it.
 """
 import contextlib
 import json
-import math
 import os
 import pathlib
 import statistics
@@ -20,7 +19,6 @@ import typing
 DISTURBED = 0.03
 UNSEEN = 0.03      # seconds of computing that the counters, which tick a hundred times a second, may be wrong by
 MOST_ATTEMPTS = 3  # as many rounds as are wanted, times this
-REST = 0.02        # seconds before a turn, in which the threads of the one before go to sleep
 
 
 # --- the statistics ---
@@ -37,22 +35,6 @@ def summary(times):
 
 def rounded(value):
     return float(f"{value:.4g}")
-
-
-def cell(rounds, first, thrown_away=0):
-    """rounds: a dict {program: seconds} of each. Of the others also how much longer than `first` they take."""
-    result = {"rounds": len(rounds), "thrown_away": thrown_away}
-    for program in rounds[0]:
-        result[program] = summary([times[program] for times in rounds])
-        if program != first:
-            result[program]["ratio"] = rounded(statistics.median(times[program] / times[first] for times in rounds))
-    return result
-
-
-def worst_spread(cells):
-    """(spread, work, program) of the cell whose times differ most."""
-    return max((entry["spread"], work, program) for work, found in cells.items()
-               for program, entry in found.items() if isinstance(entry, dict))
 
 
 # --- who else computes ---
@@ -114,33 +96,6 @@ def kept_rounds(one_round, rules, pids=(), watch=Watch):
         if not rules.strict or watched.others() <= DISTURBED:
             kept.append(found)
     return kept, attempts - len(kept)
-
-
-def sweep(work, rules, pids=(), watch=Watch):
-    """work: {name: {program: function that returns seconds}} -> {name: cell}. The first program is what the others are
-    compared with. Too large a spread ends the run."""
-    first = next(iter(next(iter(work.values()))))
-    kept, thrown_away = kept_rounds(lambda number: one_round(work, number), rules, pids, watch)
-    cells = {name: cell([times[name] for times in kept], first, thrown_away) for name in work}
-    spread, name, program = worst_spread(cells)
-    if rules.strict and spread > rules.largest_spread:
-        raise SystemExit(f"the times of {program} for {name} differ by {spread:.0%} in {rules.rounds} rounds: let nothing "
-                         f"else run, or allow --spread {math.ceil(100 * spread) / 100}")
-    return cells
-
-
-def one_round(work, number):
-    """{name: {program: seconds}}; who begins changes from round to round."""
-    found = {}
-    for name, turns in work.items():
-        programs = list(turns)
-        order = programs if number % 2 == 0 else programs[::-1]
-        times = {}
-        for program in order:
-            time.sleep(REST)
-            times[program] = turns[program]()
-        found[name] = {program: times[program] for program in programs}
-    return found
 
 
 class Peer:

@@ -21,7 +21,7 @@ from fractions import Fraction
 from programs import run_program_json
 
 ROOT, BIN, PART = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2]).resolve(), sys.argv[3]
-sys.path.insert(0, str(ROOT / "docs/experiments"))
+sys.path[:0] = [str(ROOT / "docs/experiments"), str(ROOT / "docs/interactive")]
 import formulas  # noqa: E402
 import interactive_trace  # noqa: E402
 
@@ -56,7 +56,7 @@ class TracePage(unittest.TestCase):
     def test_it_is_the_trace_viewer_with_a_trace(self):
         page = text_of("trace.html")
         self.assertTrue(page == interactive_trace.page_of(interactive_trace.trace_of(page)),
-                        "the trace viewer has changed: python3 docs/experiments/interactive_trace.py")
+                        "the trace viewer has changed: python3 docs/interactive/interactive_trace.py")
 
     def test_the_program_prints_this_trace_now(self):
         self.compare(interactive_trace.trace_of(text_of("trace.html")), interactive_trace.run(BIN), "trace")

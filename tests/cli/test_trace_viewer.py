@@ -18,7 +18,7 @@ from trace_page import NODE, PAGE, TracePage
 
 ROOT = pathlib.Path(sys.argv.pop(1)).resolve()
 TREES = ROOT / "tests/fuzz/corpus/traces/trees"  # of stage 8, three rounds
-SCRIPT = ROOT / "docs/experiments/embed_trace.py"
+SCRIPT = ROOT / "docs/interactive/embed_trace.py"
 
 HUGE = 2 ** 53
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import python_fuzzer
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "docs/experiments"), str(ROOT / "tests/cli")]
+sys.path[:0] = [str(ROOT / "docs/interactive"), str(ROOT / "tests/cli")]
 with python_fuzzer.instrumented():
     import embed_trace
 import tool  # where embed_trace has it from

@@ -9,6 +9,8 @@
 #include <sstream>
 #include <string>
 
+#include <nlohmann/json.hpp>
+
 namespace specdec::peers {
 namespace {
 
@@ -44,46 +46,30 @@ std::vector<int> drafts(PeerModel& draft, std::span<const int> context, int K) {
   return all;
 }
 
-template <typename Number>
-void write(const char* name, const std::vector<Number>& numbers) {
-  std::cout << '"' << name << "\": [";
-  const char* between = "";
-  for (const Number& number : numbers) {
-    std::cout << between << number;
-    between = ", ";
-  }
-  std::cout << ']';
+nlohmann::json json_of(const Text& text) {
+  return {{"seconds", text.seconds},
+          {"rounds", text.rounds},
+          {"tokens", text.tokens},
+          {"margins", text.margins}};
 }
 
-void write(const Text& text) {
-  std::cout << "{\"seconds\": " << text.seconds << ", \"rounds\": " << text.rounds << ", ";
-  write("tokens", text.tokens);
-  std::cout << ", ";
-  write("margins", text.margins);
-  std::cout << "}";
-}
-
-// Whether it knew the order.
-bool answer(std::istream& order, PeerModel& target, PeerModel* draft) {
+// Null where it does not know the order.
+nlohmann::json answer(std::istream& order, PeerModel& target, PeerModel* draft) {
   std::string name;
   order >> name;
   const std::vector<int> numbers{std::istream_iterator<int>(order), {}};
   const auto prompt = [&](std::size_t first) { return std::span(numbers).subspan(first); };
   if (name == "pass" && numbers.size() == 4) {
-    std::cout << '{';
-    write("seconds", passes(target, numbers[0], numbers[1], numbers[2], numbers[3]));
-    std::cout << '}';
-  } else if (name == "plain" && numbers.size() > 1) {
-    write(plain(target, prompt(1), numbers[0]));
-  } else if (name == "draft" && draft != nullptr && numbers.size() > 1) {
-    write(plain(*draft, prompt(1), numbers[0]));
-  } else if (name == "speculate" && draft != nullptr && numbers.size() > 2) {
-    write(speculate(target, *draft, prompt(2), numbers[0], numbers[1]));
-  } else {
-    return false;
+    return {{"seconds", passes(target, numbers[0], numbers[1], numbers[2], numbers[3])}};
   }
-  std::cout << std::endl;
-  return true;
+  if (name == "plain" && numbers.size() > 1) return json_of(plain(target, prompt(1), numbers[0]));
+  if (name == "draft" && draft != nullptr && numbers.size() > 1) {
+    return json_of(plain(*draft, prompt(1), numbers[0]));
+  }
+  if (name == "speculate" && draft != nullptr && numbers.size() > 2) {
+    return json_of(speculate(target, *draft, prompt(2), numbers[0], numbers[1]));
+  }
+  return nullptr;
 }
 
 }  // namespace
@@ -163,14 +149,15 @@ std::vector<double> passes(PeerModel& model, int rows, int logits_rows, int cach
 }
 
 int serve(PeerModel& target, PeerModel* draft) {
-  std::cout.precision(9);
-  std::cout << "{\"ready\": true}" << std::endl;
+  std::cout << R"({"ready": true})" << std::endl;
   for (std::string line; std::getline(std::cin, line);) {
     std::istringstream order(line);
-    if (!answer(order, target, draft)) {
+    const nlohmann::json found = answer(order, target, draft);
+    if (found.is_null()) {
       std::cerr << "no such order: " << line << "\n";
       return 2;
     }
+    std::cout << found << std::endl;
   }
   return 0;
 }

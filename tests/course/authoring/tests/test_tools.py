@@ -10,8 +10,8 @@ from pathlib import Path
 COURSE = Path(__file__).resolve().parents[2]
 ROOT = COURSE.parents[1]
 SCRIPTS = {"doctor": "stages/programs/doctor.py", "demo": "stages/programs/demo.py", "real": "stages/programs/real/get_model.py",
-           "bench": "tests/benchmarks/bench.py", "cuda_bench": "tests/benchmarks/cuda_bench.py", "embed_trace": "docs/experiments/embed_trace.py",
-           "interactive_trace": "docs/experiments/interactive_trace.py"}
+           "bench": "tests/benchmarks/bench.py", "cuda_bench": "tests/benchmarks/cuda_bench.py", "embed_trace": "docs/interactive/embed_trace.py",
+           "interactive_trace": "docs/interactive/interactive_trace.py"}
 
 
 def tools():

@@ -1,7 +1,7 @@
 """Writes docs/interactive/trace.html: the trace viewer with the run of stage 4 that COMMAND names.
 
-    python3 docs/experiments/interactive_trace.py            # with the programs in build/bin
-    python3 docs/experiments/interactive_trace.py DIR        # in another directory
+    python3 docs/interactive/interactive_trace.py            # with the programs in build/bin
+    python3 docs/interactive/interactive_trace.py DIR        # in another directory
 
 The page holds no times, so every machine writes the same counts. tests/cli/test_interactive.py runs COMMAND and
 compares what the program prints with the page.

@@ -1,7 +1,7 @@
 """Puts a trace into docs/trace_viewer.html, as the sample that it shows when it is opened.
 
     build/bin/05_rejection_sampling --temperature 0.8 --trace trace.json
-    python3 docs/experiments/embed_trace.py trace.json
+    python3 docs/interactive/embed_trace.py trace.json
 """
 import argparse
 import json
