@@ -12,14 +12,13 @@ with the cost profile of the shape, and the gain is the number of tokens over th
 clock then checks that: plain decoding and the settings take turns. Counts are the same on every machine that is given
 the same costs.
 """
-import collections
 import json
 import pathlib
 import sys
 import tempfile
 
 import run as runs
-from run import REPOSITORY, Progress, by_kind, goldens, measured_parts
+from run import REPOSITORY, by_kind, goldens, measured_parts
 
 sys.path.insert(0, str(REPOSITORY / "tests/benchmarks"))
 import programs  # noqa: E402
@@ -106,13 +105,13 @@ def chosen_prompts(options):
     return [prompt for prompts in chosen.values() for prompt in prompts][::16 if options.quick else 1]
 
 
-def seconds_of(stats, measured, own_drafts):
-    """What the rounds of a run cost by count. own_drafts: the draft model's own steps, those of thrown away drafts
-    included; with drafts below it, what they cost instead."""
+def seconds_of(stats, measured, way):
+    """What the rounds of a run cost by count, with the draft model's own steps, those of thrown away drafts included; with
+    drafts below it, what they cost instead."""
     passes = measured["target_pass_seconds"]
     verifying = sum(n * passes[K] for K, n in enumerate(stats["rounds_by_drafted"]))
     if "draft_levels" not in stats:
-        return verifying + own_drafts * measured["draft_step_seconds"]
+        return verifying + (way not in ("lookup", "ngram")) * stats["draft_forwards"] * measured["draft_step_seconds"]
     level = stats["draft_levels"][0]
     rows = 1 + level["drafted"] / level["passes"] if level["passes"] else 1
     below = measured["draft_pass_seconds"]
@@ -129,39 +128,25 @@ def stats_of(program, prompt, *words):
     return run(program, *prompt_words(prompt), *words, "--quiet", "--output", "json")["stats"]
 
 
-def counted(stats, measured, own_drafts):
-    """Of a run: counters, and its seconds by count."""
+def counted(stats, measured, way):
+    """Of a run, or of an oracle for its text: counters, and its seconds by count."""
+    plain, right = stats["emitted"] * measured["target_pass_seconds"][0], stats["alpha_all_places"] * stats["places"]
+    if way == "oracle":
+        return {"emitted": stats["emitted"], "rounds": stats["oracle"]["target_forwards"], "drafted": right, "plain_seconds": plain,
+                "seconds": plain / stats["oracle"]["speedup"]}
     return {"emitted": stats["emitted"], "rounds": stats["target_forwards"],
-            **{name: stats[name] for name in ("drafted", "tested", "accepted", "places")},
-            "accepted_places": stats["alpha_all_places"] * stats["places"],
-            "plain_seconds": stats["emitted"] * measured["target_pass_seconds"][0],
-            "seconds": seconds_of(stats, measured, own_drafts)}
-
-
-def by_the_oracle(stats, measured):
-    """The same of an oracle for this text."""
-    plain = stats["emitted"] * measured["target_pass_seconds"][0]
-    return {"emitted": stats["emitted"], "rounds": stats["oracle"]["target_forwards"],
-            "drafted": stats["alpha_all_places"] * stats["places"], "plain_seconds": plain,
-            "seconds": plain / stats["oracle"]["speedup"]}
+            **{name: stats[name] for name in ("drafted", "tested", "accepted", "places")}, "accepted_places": right,
+            "plain_seconds": plain, "seconds": seconds_of(stats, measured, way)}
 
 
 def counts(options):
-    program, costs, prompts, entries = runs.program(options.build, PROGRAM), measured_costs(options), chosen_prompts(options), []
-    progress = Progress("counts", len(SHAPES) * len(SETTINGS) * len(prompts))
-    for shape, measured in costs.items():
+    program, prompts, entries = runs.program(options.build, PROGRAM), chosen_prompts(options), []
+    for shape, measured in measured_costs(options).items():
         with tempfile.TemporaryDirectory() as folder:
             words = ["--cost-profile", write_profile(folder, shape, measured), "--all-places"]
-            for way in SETTINGS:
-                found = {}
-                for prompt in prompts:
-                    found[prompt["id"]] = stats_of(program, prompt, *words, *SETTINGS[way])
-                    progress.step()
-                own_drafts = 0 if way in ("lookup", "ngram") else 1
-                entries += runs.summed(prompts, lambda prompt: counted(
-                    found[prompt["id"]], measured, own_drafts * found[prompt["id"]]["draft_forwards"]), shape=shape, way=way)
-                if way == "gain":
-                    entries += runs.summed(prompts, lambda prompt: by_the_oracle(found[prompt["id"]], measured), shape=shape, way="oracle")
+            for way, drafting in {**SETTINGS, "oracle": SETTINGS["gain"]}.items():
+                entries += runs.summed(prompts, lambda prompt: counted(stats_of(program, prompt, *words, *drafting), measured, way),
+                                       shape=shape, way=way)
     return {"prompts_of_a_kind": PROMPTS_OF_A_KIND, "tokens": NEW_TOKENS, "entries": entries}
 
 
@@ -233,19 +218,14 @@ SEEDS = {0: [0], 1: [0, 1, 2, 3]}  # by temperature
 
 
 def fill(options):
-    program, prompts, entries = runs.program(options.build, PROGRAM), chosen_prompts(options), []
-    progress = Progress("fill", len(FILLS) * sum(map(len, SEEDS.values())))
+    program, entries = runs.program(options.build, PROGRAM), []
     for T, seeds in SEEDS.items():
+        seeded = [{**prompt, "seed": seed} for seed in seeds for prompt in chosen_prompts(options)]
         for filled in FILLS:
-            total = collections.defaultdict(collections.Counter)
-            for seed in seeds:
-                words = ["--temperature", T, "--seed", seed, "--draft-kind", "ngram", "--ngram-fill", filled]
-                for prompt in prompts:
-                    stats = stats_of(program, prompt, *words)
-                    total[prompt["id"]].update({"rounds": stats["target_forwards"], **{
-                        name: stats[name] for name in ("emitted", "drafted", "tested", "accepted")}})
-                progress.step()
-            entries += runs.summed(prompts, lambda prompt: total[prompt["id"]], T=T, fill=filled)
+            def counted_with_seed(prompt):
+                stats = stats_of(program, prompt, "--temperature", T, "--seed", prompt["seed"], "--draft-kind", "ngram", "--ngram-fill", filled)
+                return {"rounds": stats["target_forwards"], **{name: stats[name] for name in ("emitted", "drafted", "tested", "accepted")}}
+            entries += runs.summed(seeded, counted_with_seed, T=T, fill=filled)
     return {"tokens": NEW_TOKENS, "entries": entries}
 
 

@@ -85,11 +85,12 @@ def first_of_each_kind(prompts, most):
 
 def summed(of_prompts, counted, **named):
     """An entry for each kind of text: what names the setting, and the sums of what counted(prompt) gives of its prompts."""
-    entries = []
+    entries, progress = [], Progress(" ".join(map(str, named.values())), len(of_prompts))
     for kind, group in by_kind(of_prompts, len(of_prompts)).items():
         total = collections.Counter()
         for prompt in group:
             total.update(counted(prompt))
+            progress.step()
         entries.append({**named, "text": kind, **total})
     return entries
 

@@ -10,6 +10,7 @@ one overlaps with that of the other. rounds.py defines the spreads. Yardsticks a
 Lists the cells that do not agree, the worst first, and the settings that only one run has. Exit code 0 where at least
 95% of the cells agree, 1 where fewer do.
 """
+import argparse
 import json
 import pathlib
 import sys
@@ -38,9 +39,9 @@ def disagreeing(first, second):
 
 
 def main():
-    if len(sys.argv) != 3:
-        raise SystemExit(__doc__)
-    runs = [json.loads(pathlib.Path(file).read_text(encoding="utf-8")) for file in sys.argv[1:]]
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("files", nargs=2, type=pathlib.Path, metavar="RESULTS")
+    runs = [json.loads(file.read_text(encoding="utf-8")) for file in parser.parse_args().files]
     for name in ("form", "sources_sha256", "build", "device"):
         if runs[0].get(name) != runs[1].get(name):
             raise SystemExit(f"the runs cannot be compared: {name} is {runs[0].get(name)} in the first, {runs[1].get(name)} in the second")
