@@ -6,7 +6,7 @@ docs/figures/ has a script for.
     python3 docs/experiments/tables.py --check    exit code 1 where something differs
 
 A table is between <!-- table: NAME --> and <!-- end table -->, in a quotation with "> " before both. SOURCES has the
-names: those of the modules *_tables.py, of exact.py, which computes them, and of rules.json. What was measured before
+names: those of the modules *_tables.py, and of exact.py, which computes them. What was measured before
 the sources of bench.json, cuda.json or peers.json changed says so, and its figures are grey: that is made here too, and
 checked.
 """
@@ -24,6 +24,7 @@ import cuda_tables
 import exact
 import peers_tables
 import real_tables
+import rules_tables
 import run
 import theory_tables
 import trees_tables
@@ -39,10 +40,8 @@ import runs  # noqa: E402
 
 BLOCK = re.compile(r"(?P<head>^(?P<quote>(?:> )?)<!-- table: (?P<name>[\w-]+) -->\n)(?P<body>.*?)"
                    r"(?P<tail>^(?P=quote)<!-- end table -->$)", re.DOTALL | re.MULTILINE)
-RULE_TABLES = {name: lambda rules, name=name: "\n".join(rules["tables"][name]) + "\n"
-               for name in ("draft-kinds", "rules", "rule-errors", "draft-temperatures")}
 # What was measured -> the tables that are made from it, and what reads it.
-SOURCES = {"rules.json": (RULE_TABLES, dict),
+SOURCES = {"rules.json": (rules_tables.TABLES, dict),
            "exact.py": (exact.TABLES, None),
            "results.json": (theory_tables.TABLES, theory_tables.Theory),
            "adaptive.json": (adaptive_tables.TABLES, dict),

@@ -121,8 +121,7 @@ def count_experiments(options):
     result = {"alpha": [], "lenience": [], "spec_length": []}
     for (experiment, *setting), runs in found.items():
         counted = [(prompt, c) for prompt, c, _ in runs]
-        fields = {"alpha": ("draft_kind", "temperature"), "lenience": ("draft_kind", "temperature", "lenience"),
-                  "spec_length": ("temperature", "spec_length")}[experiment]
+        fields = {"alpha": ("draft", "T"), "lenience": ("draft", "T", "lenience"), "spec_length": ("T", "K")}[experiment]
         entry = dict(zip(fields, setting))
         if experiment == "alpha":
             for text in ["all", *dict.fromkeys(prompt["kind"] for prompt, _ in counted)]:
@@ -133,7 +132,7 @@ def count_experiments(options):
         if experiment == "lenience":
             del entry["alpha_by_probability"]  # of the rule without lenience
             strict = [tokens for *_, tokens in found["lenience", setting[0], setting[1], 1]]
-            if entry["temperature"] == 0:
+            if entry["T"] == 0:
                 entry["texts_unchanged"] = sum(a == tokens for a, (*_, tokens) in zip(strict, runs))
         result[experiment].append(entry)
     model = run.timed(program, arguments(prompts[0], tokens=1))["model"]
@@ -158,7 +157,7 @@ def rounds_to_draw(program):
 def time_experiments(options):
     """By turns, with plain decoding before the settings of each prompt and temperature."""
     texts, lengths = (TIMED_PROMPTS[:1], TIMED_K[1:4:2]) if options.quick else (TIMED_PROMPTS, TIMED_K)
-    settings = [programs.Setting({"draft_kind": kind, "temperature": T, "spec_length": length, "T": T},
+    settings = [programs.Setting({"draft": kind, "T": T, "K": length},
                                  (PROGRAM, ("--draft-kind", kind, "--spec-length", str(length), "--temperature", str(T))),
                                  (PROGRAM, ("--no-speculation", "--temperature", str(T))), texts)
                 for kind in TIMED_KINDS for T in (0, 1) for length in lengths]
@@ -167,10 +166,9 @@ def time_experiments(options):
         lambda stats, plain: {**stats, "plain_seconds": stats["emitted"] / programs.rate(plain)})
     found = {}
     for identity, kept in measures:
-        setting = identity["draft_kind"], identity["temperature"], identity["spec_length"]
-        found.setdefault(setting, []).append(kept)
-    return {"device": device, "prompts": list(texts), "sweeps": len(kept),
-            "settings": [time_summary(*setting, list(zip(*of_texts))) for setting, of_texts in found.items()],
+        found.setdefault((identity["draft"], identity["T"], identity["K"]), []).append(kept)
+    return {"device": device, "prompts": list(texts), "rounds": len(kept),
+            "entries": [time_summary(*setting, list(zip(*of_texts))) for setting, of_texts in found.items()],
             "timeline": timeline(run.program(options.build, PROGRAM), options.quick)}
 
 
@@ -186,14 +184,14 @@ def check_formula(stats, spec_length):
                          f"{theirs}, formulas.py {ours}")
 
 
-def time_summary(kind, temperature, spec_length, rounds):
+def time_summary(kind, T, K, rounds):
     """rounds: of each round, the stats of each prompt."""
     def total(stats, name):
         return sum(one[name] for one in stats)
 
     for stats in rounds:
         for one in stats:
-            check_formula(one, spec_length)
+            check_formula(one, K)
     first = rounds[0]  # counts are the same in all of them
     clock = [total(stats, "plain_seconds") / total(stats, "decode_seconds") for stats in rounds]
     over_rounds = lambda number: statistics.median(map(number, rounds))
@@ -205,7 +203,7 @@ def time_summary(kind, temperature, spec_length, rounds):
                "program_accounting": over_rounds(lambda stats: total(stats, "emitted") / sum(
                    one["emitted"] / one["speedup_accounting"] for one in stats)),
                "clock": statistics.median(clock), "clock_least": min(clock), "clock_most": max(clock)}
-    return {"draft_kind": kind, "temperature": temperature, "spec_length": spec_length,
+    return {"draft": kind, "T": T, "K": K,
             **{name: value if value is None else round(value, 4) for name, value in numbers.items()}}
 
 

@@ -10,8 +10,8 @@ factor, bytes_c = formulas.walltime_factor, formulas.bytes_c
 class Theory:
     def __init__(self, data):
         self.data, self.counts, self.K = data, data["counts"], data["counts"]["K"]
-        self.alphas = {(e["draft_kind"], e["temperature"], e["text"]): e for e in self.counts["alpha"]}
-        self.times = {(e["draft_kind"], e["temperature"], e["spec_length"]): e for e in data["times"]["settings"]}
+        self.alphas = {(e["draft"], e["T"], e["text"]): e for e in self.counts["alpha"]}
+        self.times = {(e["draft"], e["T"], e["K"]): e for e in data["times"]["entries"]}
 
     def alpha(self, kind, temperature, text="all"):
         return self.alphas[kind, temperature, text]
@@ -161,7 +161,7 @@ def positions(theory):
 
 @table
 def lenience(theory):
-    found = {(e["draft_kind"], e["temperature"], e["lenience"]): e for e in theory.counts["lenience"]}
+    found = {(e["draft"], e["T"], e["lenience"]): e for e in theory.counts["lenience"]}
     levels, rows = sorted({key[2] for key in found}, reverse=True), []
     for temperature in (1, 0):
         for kind in ("unigram", "bigram", "llama"):
@@ -178,12 +178,12 @@ def lenience(theory):
 @table
 def alpha_by_k(theory):
     """The same prompts with several K; those with K = 5 are among the experiments with lenience."""
-    entries = [*theory.counts["spec_length"], *({**e, "spec_length": theory.K} for e in theory.counts["lenience"]
-                                                if e["draft_kind"] == "llama" and e["lenience"] == 1)]
+    entries = [*theory.counts["spec_length"], *({**e, "K": theory.K} for e in theory.counts["lenience"]
+                                                if e["draft"] == "llama" and e["lenience"] == 1)]
     rows = []
-    for e in sorted(entries, key=lambda e: (e["temperature"], e["spec_length"])):
-        formula = formulas.emitted(whole_alpha(e), e["spec_length"])
-        rows.append([f"{e['temperature']}", str(e["spec_length"]), plus_minus(e, 3, 3), number(e["acceptance_rate"], 3),
+    for e in sorted(entries, key=lambda e: (e["T"], e["K"])):
+        formula = formulas.emitted(whole_alpha(e), e["K"])
+        rows.append([f"{e['T']}", str(e["K"]), plus_minus(e, 3, 3), number(e["acceptance_rate"], 3),
                      number(formula), number(e["whole_emitted_per_round"]), number(formula / e["whole_emitted_per_round"])])
     return "T|K|alpha|acceptance_rate|formula|tokens per whole round|formula / measured", rows
 
@@ -216,8 +216,8 @@ def wrong_alpha(theory):
 
 def predicted(e):
     """The formula with the measured c and v. A lookup drafts in some rounds only, and the others are plain steps."""
-    K = e["spec_length"]
-    drafts = min(1, e["drafted_per_round"] / K) if e["draft_kind"] == "lookup" else 1
+    K = e["K"]
+    drafts = min(1, e["drafted_per_round"] / K) if e["draft"] == "lookup" else 1
     if e["alpha"] is None:
         return None
     tokens = 1 + drafts * (formulas.emitted(e["alpha"], K) - 1)
@@ -227,7 +227,7 @@ def predicted(e):
 @table
 def machine(theory):
     t = theory.data["times"]
-    return prose(f"{machine_text(t)} Prompts {', '.join(t['prompts'])}; {t['sweeps']} sweeps.{smoke(t)}")
+    return prose(f"{machine_text(t)} Prompts {', '.join(t['prompts'])}; {t['rounds']} sweeps.{smoke(t)}")
 
 
 @table

@@ -31,8 +31,8 @@ def emitted(results):
     axes.curve([(a, 1 / (1 - a)) for a in ALPHAS[:-1]], INK, 1.5, dashed=True)
     p.note(538, axes.y(10.5), "1 / (1 - alpha)", colour=INK)
     points = [(5, e) for e in results["counts"]["alpha"]
-              if e["text"] != "all" and e["draft_kind"] in ("llama", "unigram", "bigram")]
-    for K, e in points + [(e["spec_length"], e) for e in results["counts"]["spec_length"]]:
+              if e["text"] != "all" and e["draft"] in ("llama", "unigram", "bigram")]
+    for K, e in points + [(e["K"], e) for e in results["counts"]["spec_length"]]:
         if e["whole_rounds"] >= 20:
             axes.mark(e["whole_accepted"] / e["whole_tested"], e["whole_emitted_per_round"], *styles[K])
     p.note(60, 446, "Curves: equation (1). Points: rounds of the embedded pair, but the last of each run. At K = 5 one")
@@ -43,7 +43,7 @@ def emitted(results):
 def positions(results):
     """accepted_per_position against the powers of alpha, for some kinds of text."""
     p = Picture(720, 420, "How many rounds accept more than i drafts: measured, and by independence")
-    entries = {(e["draft_kind"], e["temperature"], e["text"]): e for e in results["counts"]["alpha"]}
+    entries = {(e["draft"], e["T"], e["text"]): e for e in results["counts"]["alpha"]}
     left = Axes(p, 50, 60, 340, 340, list(range(6)), FIFTHS)
     left.titles("rounds that accept at least i drafts", "i")
     right = Axes(p, 400, 60, 690, 340, list(range(6)), FIFTHS)

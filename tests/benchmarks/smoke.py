@@ -32,6 +32,12 @@ def main():
             for counter, _, value in (counter.partition("=") for counter in counters.split(",")):
                 if not isinstance(found.get(counter), (int, float)) or (value and found[counter] != float(value)):
                     raise SystemExit(f"{name} has not {counter} {value}: {found}")
+        try:
+            answer = bench.ask(peer, "no such name")
+        except SystemExit as problem:
+            answer = str(problem)
+        if "no benchmark has this name" not in answer:
+            raise SystemExit(f"a name that there is not: {answer}")
 
 
 if __name__ == "__main__":

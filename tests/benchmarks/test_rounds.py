@@ -223,6 +223,11 @@ class Running(unittest.TestCase):
             self.run_bench("1 if 'M:1' in name else 2", before=first, watch=Busy)
         self.assertEqual(self.written, first)
 
+    def test_a_benchmark_that_fails_ends_the_run(self):
+        with self.assertRaisesRegex(SystemExit, "^matmul/bf16/M:2/iterations:1/manual_time: no memory$"):
+            self.run_bench('1 if "M:1" in name else print(json.dumps({"error": "no memory"}), flush=True) or 1')
+        self.assertIsNone(self.written)
+
     def test_inversions_are_not_written(self):
         with self.assertRaisesRegex(SystemExit, "1 times cannot be right, as that of matmul/bf16: 2 s for M = 1, and 1 s for M = 2"):
             self.run_bench("2 if 'M:1' in name else 1")
