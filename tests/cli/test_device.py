@@ -23,7 +23,7 @@ SMALL = DEVICE == "emulated"
 TARGET = GOLDEN / "models" / ("draft" if SMALL else "target")
 TOKENS = "20" if SMALL else "120"
 STAGES = {2: "02_contiguous_kv_cache", 3: "03_paged_kv_cache", 4: "04_greedy_speculation",
-          5: "05_rejection_sampling", 6: "06_batched_verification"}
+          5: "05_rejection_sampling", 6: "06_batched_verification", 7: "07_adaptive_drafting"}
 RULES = ("rejection", "at-least", "non-iterative", "sample-and-match", "one-hot", "coupled",
          "residual-skipped")
 
@@ -99,12 +99,26 @@ class DeviceTest(ProgramTest):
         for request in requests:
             self.assertEqual(self.batch([request], common), {request["id"]: together[request["id"]]})
 
-    def batch(self, requests, options):
+    def test_ngrams_learn_what_the_device_found_likely(self):
+        """As on the CPU: no two of these logits are close. The text makes runs of tokens go on in several ways."""
+        request = {"id": "a", "prompt": "1 2 3 1 2 4 1 2 5 1 2", "max_new_tokens": int(TOKENS), "ignore_eos": True}
+
+        def drafted(device, fill):
+            ngrams = ("--draft-kind", "ngram", "--ngram-fill", fill, "--draft-length", "fixed")
+            alone = run(7, device, *ngrams, "--prompt", request["prompt"])
+            together = self.batch([request], ("--target", TARGET, "--device", device, "--output", "json", *ngrams), 7)
+            self.assertEqual(together, {"a": alone["tokens"]})
+            return alone["tokens"], alone["stats"]["drafted"], alone["stats"]["accepted"]
+
+        self.assertEqual(drafted(DEVICE, "8"), drafted("cpu", "8"))
+        self.assertNotEqual(drafted("cpu", "8"), drafted("cpu", "0"))
+
+    def batch(self, requests, options, stage=6):
         """The tokens of every request, by its id."""
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder) / "requests.jsonl"
             path.write_text("".join(json.dumps(request) + "\n" for request in requests))
-            code, text, errors = run_program(BIN / STAGES[6], "--requests", path, *options)
+            code, text, errors = run_program(BIN / STAGES[stage], "--requests", path, *options)
         self.assertEqual(code, 0, errors)
         results = [json.loads(line) for line in text.splitlines()]
         return {result["id"]: result["tokens"] for result in results if "id" in result}

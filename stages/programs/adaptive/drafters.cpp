@@ -137,10 +137,6 @@ void check_notes(const RunOptions& options, const LanguageModel& target) {
   if (options.ngram_fill > target.vocab_size()) {
     fail("--ngram-fill {}: the target has {} tokens", options.ngram_fill, target.vocab_size());
   }
-  if (target.backend().samples()) {
-    fail("--ngram-fill {}: it reads the target's logits in the host's memory; use --device cpu",
-         options.ngram_fill);
-  }
 }
 
 Drafting adaptive_drafting(KeepProbs keep, bool gated) {

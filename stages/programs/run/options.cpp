@@ -220,7 +220,7 @@ Options adaptive_options(RunOptions& o) {
        {.stages = stages}},
       {"--ngram-fill K",
        "ngram also learns the K tokens that the target found likeliest in each place that it "
-       "wrote, on a CPU; 0: the text alone",
+       "wrote, for which a GPU copies its logits to the host; 0: the text alone",
        Integer{&o.ngram_fill, kFills},
        {.stages = stages}},
       {"--all-places",
