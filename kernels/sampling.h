@@ -120,6 +120,9 @@ struct Branch {
   std::span<const std::int32_t> path = {};  // host memory: tokens of the tree before the row's
   BranchBy by = BranchBy::kDraws;
   int count = 0;
+  // Draws are races with the target's noise; of kDraws the first one alone, as the others would
+  // give its token again.
+  bool races = false;
   std::uint64_t seed = 0;
   int position = 0;           // of the tokens
   std::uint32_t purpose = 0;  // of the draws

@@ -150,9 +150,7 @@ struct Served {
 };
 
 // Rows of stage 6's rounds, of the last step.
-inline const RaggedPass& pass_of(const BatchEngine& engine) {
-  return dynamic_cast<const BatchedRounds&>(engine.rounds()).pass();
-}
+inline const RaggedPass& pass_of(const BatchEngine& engine) { return engine.rounds().pass(); }
 
 // Runs arrivals through an engine to their end, and looks at everything on the way. The engine is
 // expected to be new.
@@ -200,11 +198,6 @@ class BatchRun {
 
  protected:
   const BatchEngine& engine() const { return engine_; }
-  virtual int rows_of_rounds() const { return pass_of(engine_).round_rows(); }  // in the last pass
-  // Token i of round n of the last step was decided by this row; the round's rows begin at `row`.
-  virtual DeviceRows decided_by(int /*n*/, int row, int i) const {
-    return pass_of(engine_).logits(row + i, 1);
-  }
   // The draft has `length` tokens cached after round n, whose K is not 0: all that it has seen of
   // the text. Counted without Round's arithmetic.
   virtual void check_draft(int /*n*/, const Round& round, int length) const {
@@ -273,7 +266,8 @@ class BatchRun {
       accepted.insert(part.round.accepted);
       Outcome& outcome = served_.at(by_id_.at(part.id)).outcome;
       for (int i = 0; i < part.emitted; i++) {
-        outcome.rows.push_back(to_host(engine_.models().target.backend(), decided_by(n, row, i)));
+        const DeviceRows decided_by = pass_of(engine_).logits(row + part.round.row_of(i), 1);
+        outcome.rows.push_back(to_host(engine_.models().target.backend(), decided_by));
       }
       outcome.rounds.push_back(part.round);
       count_round(outcome.stats, part.round);
@@ -282,7 +276,7 @@ class BatchRun {
     }
     EXPECT_FALSE(report.given_up) << to_text(report);
     EXPECT_LE(report.rows(), engine_.options().token_budget);
-    EXPECT_EQ(row, rows_of_rounds());
+    EXPECT_EQ(row, pass_of(engine_).round_rows());
     round_rows_ += row;
     ragged_ = ragged_ || (drafted.size() > 1 && accepted.size() > 1);
   }
@@ -296,7 +290,7 @@ class BatchRun {
     for (const RequestState* state : engine_.requests()) {
       if (state->id != part.id || state->draft_sequence == RequestState::kNoSequence) continue;
       SCOPED_TRACE("what the draft keeps of the text of its request");
-      check_draft(n, part.round, engine_.rounds().draft_length(state->draft_sequence));
+      check_draft(n, part.round, engine_.rounds().drafter().length(state->draft_sequence));
     }
   }
 

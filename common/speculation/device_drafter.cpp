@@ -82,7 +82,7 @@ void DeviceDrafter::choose(Requests requests, int step, ConstDeviceRows logits, 
   choices_.clear();
   for (const DraftRequest* r : requests) {
     choices_.push_back(draft_choice(r->sampling, {}, static_cast<int>(r->context.size()) + step,
-                                    r->drafts->device_probs_at(step)));
+                                    r->drafts->device_probs_to_fill(step)));
   }
   sampler_->choose_on_device(logits, choices_, ids);
 }

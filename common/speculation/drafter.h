@@ -1,116 +1,18 @@
 #pragma once
-#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <memory>
 #include <span>
-#include <vector>
 
-#include "common/base/check.h"
 #include "common/kv_cache.h"
 #include "common/sampling/distribution.h"
 #include "common/sampling/random_source.h"
+#include "common/speculation/capacity.h"
+#include "common/speculation/drafts.h"
 #include "common/speculation/likely_tokens.h"
 #include "kernels/ops.h"
 
 namespace specdec {
-
-// The tokens drafted in a round, and for each the distribution that it was drawn from. All memory
-// is taken at construction.
-class Drafts {
- public:
-  // capacity: the most tokens. vocab_size 0: only tokens without a distribution, as greedy drafting
-  // makes them. device: null, or the backend in whose memory the distributions are to be, beside
-  // the logits that they are made of and judged by; it outlives this object.
-  Drafts(int capacity, int vocab_size, Backend* device = nullptr)
-      : vocab_size_(vocab_size),
-        device_(device),
-        probs_(device ? static_cast<std::size_t>(vocab_size) : row(capacity)),
-        one_hot_(static_cast<std::size_t>(capacity)) {
-    tokens_.reserve(static_cast<std::size_t>(capacity));
-    if (!device) return;
-    probs_on_device_ = DeviceArray<double>(*device, row(capacity));
-    device_rows_.reserve(static_cast<std::size_t>(capacity));
-  }
-
-  // No tokens yet, with room for as many, in the same memory.
-  Drafts alike() const { return Drafts(capacity(), vocab_size_, device_); }
-
-  int size() const { return static_cast<int>(tokens_.size()); }
-  int capacity() const { return static_cast<int>(one_hot_.size()); }
-  std::span<const TokenId> tokens() const { return tokens_; }
-  TokenId token(int i) const { return tokens_[static_cast<std::size_t>(i)]; }
-
-  bool on_device() const { return device_ != nullptr; }
-
-  // draft_probs of token i, [V]; empty where it was certain: probability 1, all others 0.
-  // REQUIRES: !on_device().
-  std::span<const double> probs(int i) const {
-    SPECDEC_CHECK(!on_device(), "distributions in host memory");
-    if (one_hot_[static_cast<std::size_t>(i)]) return {};
-    return std::span(probs_).subspan(row(i), static_cast<std::size_t>(vocab_size_));
-  }
-
-  // For each token its draft_probs, [V] in device memory, or null where it was certain.
-  // REQUIRES: on_device().
-  std::span<const double* const> device_probs() const { return device_rows_; }
-
-  void clear() {
-    tokens_.clear();
-    device_rows_.clear();
-  }
-
-  // Adds a token that was chosen, not drawn. REQUIRES, as for all below: size() < capacity().
-  void add_certain(TokenId token) { add(token, true); }
-
-  // Adds a token that was drawn from what next_probs() [V] holds; on a device, what was made on the
-  // host is copied there.
-  std::span<double> next_probs() {
-    SPECDEC_CHECK(size() < capacity() && vocab_size_ > 0, "room for a distribution");
-    if (on_device()) return probs_;
-    return std::span(probs_).subspan(row(size()), static_cast<std::size_t>(vocab_size_));
-  }
-  void add_drawn(TokenId token) {
-    if (on_device()) device_->upload(probs_.data(), next_device_probs(), row(1) * sizeof(double));
-    add(token, false);
-  }
-
-  // Adds a token that was drawn, on the device, from what next_device_probs() [V] holds.
-  double* next_device_probs() const { return device_probs_at(size()); }
-  double* device_probs_at(int i) const {  // of token i, which may be still to come
-    SPECDEC_CHECK(i < capacity() && vocab_size_ > 0, "room for a distribution");
-    return probs_on_device_.data() + row(i);
-  }
-  void add_drawn_on_device(TokenId token) { add(token, false); }
-
- private:
-  std::size_t row(int i) const {
-    return static_cast<std::size_t>(i) * static_cast<std::size_t>(vocab_size_);
-  }
-  void add(TokenId token, bool certain) {
-    SPECDEC_CHECK(size() < capacity(), "at most {} drafts", capacity());
-    one_hot_[tokens_.size()] = certain;
-    if (on_device()) device_rows_.push_back(certain ? nullptr : next_device_probs());
-    tokens_.push_back(token);
-  }
-
-  int vocab_size_;
-  Backend* device_;
-  std::vector<TokenId> tokens_;
-  std::vector<double> probs_;          // [capacity, V]; with a device [V], for what the host makes
-  std::vector<std::uint8_t> one_hot_;  // [capacity]
-  DeviceArray<double> probs_on_device_;     // [capacity, V]
-  std::vector<const double*> device_rows_;  // [size()]
-};
-
-// `count` Drafts alike.
-inline std::vector<Drafts> make_drafts(int count, int capacity, int vocab_size,
-                                       Backend* device = nullptr) {
-  std::vector<Drafts> drafts;
-  drafts.reserve(static_cast<std::size_t>(count));
-  for (int i = 0; i < count; i++) drafts.emplace_back(capacity, vocab_size, device);
-  return drafts;
-}
 
 // The backend, where it chooses tokens in its own memory, so that distributions belong there.
 inline Backend* sampling_device(Backend& backend) { return backend.samples() ? &backend : nullptr; }
@@ -139,13 +41,14 @@ struct Sampling {
   bool race = false;               // draw by exponential races instead of by inversion
   DraftGate* gate = nullptr;       // of the request's drafts; none: as many as were asked for
   std::shared_ptr<LikelyTokens> likely = nullptr;  // for drafters that learn (stage 7)
+  bool named_by_level = false;  // the level is a part of the draws' names (stage 8)
 };
 
 // [snippet drafter]
 struct DraftRequest {
   SequenceId sequence = 0;           // of the drafter
   std::span<const TokenId> context;  // prompt and text; the last token is the pending one
-  int spec_length = 0;               // K, the most tokens to draft
+  int spec_length = 0;               // K, the most tokens to draft one after another
   Sampling sampling;
   Drafts* drafts = nullptr;  // what comes out; it is cleared first
 };
@@ -172,6 +75,14 @@ class Drafter {
   virtual int length(SequenceId sequence) const = 0;  // tokens of its context that are cached
   virtual int context_limit() const { return std::numeric_limits<int>::max(); }
   virtual std::int64_t forwards() const { return 0; }  // passes of a model so far
+
+  // Used from stage 8 on, where drafts may branch. What a round of K drafts in a row takes at most.
+  virtual Capacity capacity(int spec_length) const { return Capacity::of_chain(spec_length); }
+  // Of what was drafted last for the sequence, the nodes of this path are in the text now, and no
+  // others; `length` tokens of the text precede its last one.
+  virtual void keep(SequenceId sequence, int length, std::span<const int> /*path*/) {
+    truncate(sequence, length);
+  }
 };
 // [end snippet drafter]
 

@@ -1,6 +1,8 @@
 #pragma once
 #include <algorithm>
+#include <cstddef>
 #include <string_view>
+#include <vector>
 
 namespace specdec {
 
@@ -21,12 +23,22 @@ struct Round {
   RoundEnd end = RoundEnd::kAllAccepted;
   double sum_acceptance_prob = 0;  // the sum over the tested drafts of sum min(p, q)
 
+  // Used from stage 8 on, where drafts may branch; then `drafted` is the tree's depth, and a place
+  // is tested where at least one draft of it is.
+  std::vector<int> path = {};       // nodes that were accepted, from the root on
+  std::vector<int> tested_at = {};  // for each place that was tested, its trials
+
   int tested() const { return accepted + (end == RoundEnd::kRejected ? 1 : 0); }
   int emitted() const { return accepted + (end == RoundEnd::kStopped ? 0 : 1); }
+  // Of the logits after the pending token and after each draft, the row that emitted token i is
+  // chosen by.
+  int row_of(int i) const {
+    return i == 0 || path.empty() ? i : path[static_cast<std::size_t>(i - 1)] + 1;
+  }
   // Cached lengths after the rollback.
   int target_length() const { return start + accepted + 1; }
   int draft_length() const { return start + std::min(drafted, accepted + 1); }
-  // The drafts that count: those behind a stop were drafted for nothing, but tell nothing about the
+  // The drafts that count: those after a stop were drafted for nothing, but tell nothing about the
   // models.
   int counted() const { return end == RoundEnd::kStopped ? accepted : drafted; }
 };

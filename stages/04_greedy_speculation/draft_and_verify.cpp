@@ -16,10 +16,10 @@ DraftAndVerify::DraftAndVerify(LanguageModel& target, Drafter& drafter,
       sequence_(target.create()),
       draft_sequence_(drafter.create()),
       drafts_(std::move(drafts)),
-      logits_(target, policy_->largest() + 1) {
-  SPECDEC_CHECK(drafts_.capacity() >= policy_->largest(), "room for {} drafts, not {}",
-                policy_->largest(), drafts_.capacity());
-  verified_.reserve(static_cast<std::size_t>(policy_->largest()) + 1);
+      logits_(target, drafts_.capacity().verified + 1) {
+  SPECDEC_CHECK(drafts_.capacity().levels >= policy_->largest(), "room for {} drafts, not {}",
+                policy_->largest(), drafts_.capacity().levels);
+  verified_.reserve(static_cast<std::size_t>(drafts_.capacity().verified) + 1);
   choices_.reserve(verified_.capacity());
 }
 
@@ -51,9 +51,9 @@ Round DraftAndVerify::draft(std::span<const TokenId> context, const Sampling& sa
   if (K > 0) {
     const DraftRequest request{draft_sequence_, context, K, sampling, &drafts_};
     drafter_.draft(std::span(&request, 1));
-    SPECDEC_CHECK(drafts_.size() <= K, "at most {} drafts, not {}", K, drafts_.size());
+    SPECDEC_CHECK(drafts_.length() <= K, "at most {} drafts, not {}", K, drafts_.length());
   }
-  round.drafted = drafts_.size();
+  round.drafted = drafts_.length();
   // [end task 4.1]
   return round;
 }
@@ -66,7 +66,7 @@ void DraftAndVerify::verify(std::span<const TokenId> context) {
   const auto pending = uncached(target_, sequence_, context);
   verified_.assign(pending.begin(), pending.end());
   verified_.insert(verified_.end(), drafts_.tokens().begin(), drafts_.tokens().end());
-  const Segment segment{sequence_, verified_, drafts_.size() + 1};
+  const Segment segment{sequence_, verified_, drafts_.size() + 1, drafts_.parents()};
   target_.forward(segment, logits_.rows(0, segment.logits_rows));
   // [end task 4.2]
 }

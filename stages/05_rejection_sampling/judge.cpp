@@ -40,9 +40,9 @@ void check_speculation_options(const SpeculationOptions& options) {
   }
 }
 
-JudgingScratch::JudgingScratch(int spec_length, int vocab_size)
+JudgingScratch::JudgingScratch(int drafts, int vocab_size)
     : logits(static_cast<std::size_t>(vocab_size)),
-      target_probs(logits.size() * static_cast<std::size_t>(spec_length + 1)),
+      target_probs(logits.size() * static_cast<std::size_t>(drafts + 1)),
       residual(logits.size()),
       sampling(vocab_size) {}
 
@@ -53,9 +53,9 @@ Judge::Judge(Backend& backend, RandomSource& random, const SpeculationOptions& o
       options_(options),
       scratch_(scratch),
       rule_(rule_of(options)),
-      judging_(rule_ == lenient_argmax ? before_argmax(options.sampling) : options.sampling),
-      drafting_{options.sampling, &random, options.rule->races} {
+      judging_(rule_ == lenient_argmax ? before_argmax(options.sampling) : options.sampling) {
   check_speculation_options(options);
+  drafting_ = {options.sampling, &random, options.rule->races};
   drafting_.options.temperature = options.draft_temperature;
 }
 

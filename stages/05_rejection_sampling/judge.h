@@ -5,7 +5,7 @@
 
 #include "common/generation.h"
 #include "common/language_model.h"
-#include "common/speculation/drafter.h"
+#include "common/speculation/round_judge.h"
 #include "stages/04_greedy_speculation/draft_and_verify.h"
 #include "stages/05_rejection_sampling/acceptance.h"
 
@@ -24,10 +24,10 @@ void check_speculation_options(const SpeculationOptions& options);
 
 // Working memory of judges: one serves any number of them, one after the other.
 struct JudgingScratch {
-  JudgingScratch(int spec_length, int vocab_size);  // spec_length: the largest K
+  JudgingScratch(int drafts, int vocab_size);  // drafts: the most of a round
 
   std::vector<float> logits;         // [V]
-  std::vector<double> target_probs;  // [K + 1, V] of the last round that was judged
+  std::vector<double> target_probs;  // [drafts + 1, V] of the last round that was judged
   std::vector<double> residual;      // [V]
   SamplingScratch sampling;
 };
@@ -35,30 +35,21 @@ struct JudgingScratch {
 // Judges the drafts of one request: which ones are accepted, and which token follows them
 // (Leviathan et al., Algorithm 1, with section 2.2's standardized sampling). With a lossless rule
 // the emitted text has the distribution of the target alone.
-class Judge {
+class Judge : public RoundJudge {
  public:
   // REQUIRES: backend, random and scratch outlive this object. Throws Error for options out of
   // range.
   Judge(Backend& backend, RandomSource& random, const SpeculationOptions& options,
         JudgingScratch& scratch);
-  virtual ~Judge() = default;
 
-  // Emits accepted drafts and the token after them into the context and the generation, until one
-  // is rejected or the generation ends, and writes into the round what became of it. The position
-  // of a token, by which its draws are named, is the context's length before the token is emitted.
-  // logits: [drafted + 1, V], what the target says after the pending token and i drafts.
-  // REQUIRES: the context is the prompt and all that was emitted; the generation is not finished.
-  // Throws Error where a row of logits holds no distribution (NaN); the tokens before it have been
-  // emitted then, and none after it.
-  virtual void judge(const Drafts& drafts, DeviceRows logits, std::vector<TokenId>& context,
-                     Generation& generation, Round& round);
+  // The position of a token, by which its draws are named, is the context's length before the token
+  // is emitted. Throws Error where a row of logits holds no distribution (NaN); the tokens before
+  // it have been emitted then, and none after it.
+  void judge(const Drafts& drafts, DeviceRows logits, std::vector<TokenId>& context,
+             Generation& generation, Round& round) override;
 
   // The target's own token after the context, from logits [1, V], as in plain sampling.
   virtual TokenId plain_choice(DeviceRows logits, std::span<const TokenId> context);
-
-  // What drafts must be drawn with.
-  const Sampling& drafting() const { return drafting_; }
-  Sampling& drafting() { return drafting_; }
 
   const SpeculationOptions& options() const { return options_; }
   const SamplingOptions& judging() const { return judging_; }  // what target_probs are made with
@@ -70,17 +61,19 @@ class Judge {
   // REQUIRES: i < tested, or i is the bonus' row.
   std::span<const double> target_probs(int i) const;
 
- private:
+ protected:
+  // [V], from a row of logits, into the same row of the working memory.
   std::span<const double> standardise(DeviceRows logits, int row, std::span<const TokenId> history);
   TokenId draw(std::span<const double> target_probs, int position);
+  std::span<double> residual() const { return scratch_.residual; }  // [V]
 
+ private:
   Backend& backend_;
   RandomSource& random_;
   SpeculationOptions options_;
   JudgingScratch& scratch_;
   AcceptanceRule rule_;
   SamplingOptions judging_;
-  Sampling drafting_;
 };
 
 }  // namespace specdec

@@ -20,40 +20,36 @@ std::function<double()> real_time() {
   };
 }
 
-EngineOptions checked(EngineOptions options, const Rounds& rounds) {
-  const int rows = options.max_batch * rounds.most_rows();
+EngineOptions checked(EngineOptions options, const Drafter& drafter) {
+  const int rows_of_one = drafter.capacity(options.spec_length).rows();
+  const int rows = options.max_batch * rows_of_one;
   SPECDEC_CHECK(options.max_batch > 0 && options.spec_length >= 0 && options.prefill_chunk > 0,
                 "positive options");
   if (options.token_budget < rows) {
     fail("--token-budget {}: a round of {} requests with {} drafts each takes {} rows",
-         options.token_budget, options.max_batch, rounds.most_rows() - 1, rows);
+         options.token_budget, options.max_batch, rows_of_one - 1, rows);
   }
   if (!options.clock) options.clock = real_time();
   return options;
 }
 
-std::unique_ptr<Rounds> rounds_of_chains(const EngineModels& models, const EngineOptions& options) {
-  static BatchJudge each_by_its_own;
-  return std::make_unique<BatchedRounds>(models.target, models.drafter,
-                                         models.judge ? *models.judge : each_by_its_own,
-                                         options.max_batch, options.spec_length);
+BatchJudge& each_by_its_own() {
+  static BatchJudge judge;
+  return judge;
 }
 
 }  // namespace
 
-BatchEngine::BatchEngine(const EngineModels& models, EngineOptions options)
-    : BatchEngine(models.served(), rounds_of_chains(models, options), std::move(options)) {}
-
-BatchEngine::BatchEngine(const ServedModels& models, std::unique_ptr<Rounds> rounds,
-                         EngineOptions options)
+BatchEngine::BatchEngine(const ServedModels& models, EngineOptions options)
     : models_(models),
-      options_(checked(std::move(options), *rounds)),
+      options_(checked(std::move(options), models.drafter)),
       target_pool_(&models.target_cache, options_.prefix_cache, options_.check_invariants),
       draft_pool_(models.draft_cache, options_.prefix_cache, options_.check_invariants),
-      scratch_(options_.spec_length, models.target.vocab_size()),
-      rounds_(std::move(rounds)),
+      rounds_(models.target, models.drafter, models.judge ? *models.judge : each_by_its_own(),
+              options_.max_batch, options_.spec_length),
+      scratch_(rounds_.most_rows() - 1, models.target.vocab_size()),
       scheduler_({options_.max_batch, options_.token_budget, options_.prefill_chunk}, models.target,
-                 *rounds_, target_pool_, draft_pool_) {
+                 rounds_, target_pool_, draft_pool_) {
   stats_.by_batch_size.resize(static_cast<std::size_t>(options_.max_batch) + 1);
 }
 
@@ -72,9 +68,11 @@ RequestId BatchEngine::add_request(BatchRequest request, OnDelivery on_delivery,
   check_request(request);
   check_fits(request);
   const RequestId id = next_id_;
-  auto state =
-      std::make_unique<RequestState>(id, std::move(request), std::move(on_delivery),
-                                     models_.target.backend(), models_.tokenizer, scratch_);
+  auto state = std::make_unique<RequestState>(
+      id, std::move(request), std::move(on_delivery), models_.tokenizer,
+      [this](RandomSource& dice, const SpeculationOptions& options) {
+        return rounds_.batch_judge().make_judge(models_.target.backend(), dice, options, scratch_);
+      });
   SPECDEC_CHECK(state->policy->largest() <= state->request.spec_length, "K of at most {}, not {}",
                 state->request.spec_length, state->policy->largest());
   state->stats.arrived = arrived;
@@ -113,23 +111,23 @@ void BatchEngine::forget_prefixes() {
 const StepReport& BatchEngine::step() {
   SPECDEC_CHECK(!in_step_, "no call of step() by a callback");
   in_step_ = true;
-  draft_forwards_before_ = rounds_->draft_forwards();
+  draft_forwards_before_ = rounds_.drafter().forwards();
   report_ = {.step = ++stats_.steps, .started = now()};
   drop_cancelled();
   try {
     const StepPlan& plan = scheduler_.plan(steps_given_up_ == 0);  // what each request computes
     note_admissions();
-    rounds_->draft(plan.rounds);  // K steps of the drafter, side by side
+    rounds_.draft(plan.rounds);  // K steps of the drafter, side by side
     report_.drafted = now();
-    rounds_->verify(plan.rounds, plan.prefills);  // one ragged pass of the target
+    rounds_.verify(plan.rounds, plan.prefills);  // one ragged pass of the target
     report_.verified = now();
-    rounds_->judge(plan.rounds);                     // each by its own options and draws
+    rounds_.judge(plan.rounds);                      // each by its own options and draws
     settle(plan);                                    // rollback, and what has come to its end
     if (report_.emitted() > 0) steps_given_up_ = 0;  // prompts alone prove no room for rounds
   } catch (const CacheFull& full) {
     give_up(full);
   } catch (...) {
-    rounds_->undo_draft(scheduler_.last_plan().rounds);
+    rounds_.undo_draft(scheduler_.last_plan().rounds);
     in_step_ = false;
     throw;
   }
@@ -152,7 +150,7 @@ void BatchEngine::drop_cancelled() {
 // A cache had no room although there should have been some. Nothing has been verified; the youngest
 // request makes room, and if that does not help the last one left, it ends.
 void BatchEngine::give_up(const CacheFull& full) {
-  rounds_->undo_draft(scheduler_.last_plan().rounds);
+  rounds_.undo_draft(scheduler_.last_plan().rounds);
   if (report_.admitted.empty()) note_admissions();  // the plan itself was cut short
   report_.given_up = true;
   report_.drafted = report_.verified = now();
@@ -184,7 +182,7 @@ void BatchEngine::note_admissions() {
   }
 }
 
-// The pass is done: what it computed is booked, rolled back, and ended where it is at its end.
+// The pass is done: record results, roll back, finish requests that are done.
 void BatchEngine::settle(const StepPlan& plan) {
   target_pool_.note_peak();
   draft_pool_.note_peak();
@@ -197,7 +195,7 @@ void BatchEngine::settle(const StepPlan& plan) {
 
 // [snippet settle-round]
 void BatchEngine::settle_round(RequestState& r) {
-  const int rows = rounds_->rows(r);
+  const int rows = rounds_.pass().rows(r);
   if (rows == 0) return finish(r, FinishReason::kError);  // drafting failed: it had no round
   if (!r.failure && r.draft_sequence != RequestState::kNoSequence) {
     draft_pool_.keep_prefix(r.draft_sequence, r.request.generation.prompt);
@@ -209,7 +207,7 @@ void BatchEngine::settle_round(RequestState& r) {
   } else if (r.generation.finished()) {
     finish(r, r.generation.finish_reason());
   } else {
-    rounds_->roll_back(r);
+    rounds_.roll_back(r);
     part.length = models_.target.length(r.sequence);
   }
   // [end task 6.7]
@@ -222,7 +220,7 @@ int BatchEngine::count(RequestState& r, int rows) {
   RequestStats& stats = r.stats;
   if (stats.run.rounds == 0) stats.first_round = report_.started;
   if (!r.failure || r.round.accepted > 0) count_round(stats.run, r.round);
-  if (rounds_->draft_forwards() > draft_forwards_before_) {
+  if (rounds_.drafter().forwards() > draft_forwards_before_) {
     stats.run.draft_forwards += r.round.drafted;
   }
   stats.run.target_rows += rows;

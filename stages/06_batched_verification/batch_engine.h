@@ -15,17 +15,8 @@
 
 namespace specdec {
 
-// What an engine works on, whatever its rounds are.
+// What an engine works on.
 struct ServedModels {
-  LanguageModel& target;
-  KvCache& target_cache;
-  KvCache* draft_cache = nullptr;
-  const Tokenizer* tokenizer = nullptr;
-  int token_limit = 0;
-};
-
-// The same, with what makes rounds of it.
-struct EngineModels {
   LanguageModel& target;
   KvCache& target_cache;
   Drafter& drafter;
@@ -33,10 +24,6 @@ struct EngineModels {
   const Tokenizer* tokenizer = nullptr;  // null: no texts, and no stop texts
   int token_limit = 0;                   // ids from here on are no tokens; 0: all are
   BatchJudge* judge = nullptr;           // null: each request's own judge, on the host
-
-  ServedModels served() const {
-    return {target, target_cache, draft_cache, tokenizer, token_limit};
-  }
 };
 
 struct EngineOptions {
@@ -83,9 +70,7 @@ struct EngineStats {
 class BatchEngine {
  public:
   // REQUIRES: the models outlive the engine. Throws Error where the options contradict each other.
-  BatchEngine(const EngineModels& models, EngineOptions options);
-  // With rounds of another kind, for max_batch requests.
-  BatchEngine(const ServedModels& models, std::unique_ptr<Rounds> rounds, EngineOptions options);
+  BatchEngine(const ServedModels& models, EngineOptions options);
   ~BatchEngine();
   BatchEngine(const BatchEngine&) = delete;
   BatchEngine& operator=(const BatchEngine&) = delete;
@@ -120,8 +105,8 @@ class BatchEngine {
   std::vector<const RequestState*> requests() const;
   std::span<RequestState* const> admitted() const { return scheduler_.admitted(); }
   const std::deque<RequestState*>& waiting() const { return scheduler_.waiting(); }
-  const Rounds& rounds() const { return *rounds_; }  // of the last step
-  void forget_prefixes();                            // gives all pages back that no request uses
+  const BatchedRounds& rounds() const { return rounds_; }  // of the last step
+  void forget_prefixes();  // gives all pages back that no request uses
 
   // Aborts, saying what is wrong, unless everything is in order between two steps: states and
   // queues, lengths of both caches, owners of every page, counts of tokens. Reads no page's
@@ -148,8 +133,8 @@ class BatchEngine {
   ServedModels models_;
   EngineOptions options_;
   KvPool target_pool_, draft_pool_;
-  JudgingScratch scratch_;
-  std::unique_ptr<Rounds> rounds_;
+  BatchedRounds rounds_;
+  JudgingScratch scratch_;  // of all requests' judges
   Scheduler scheduler_;
   std::map<RequestId, std::unique_ptr<RequestState>> states_;
   std::map<RequestId, RequestResult> results_;

@@ -11,6 +11,7 @@
 
 #include "common/generation.h"
 #include "common/run_stats.h"
+#include "common/speculation/capacity.h"
 #include "common/speculation/spec_length_policy.h"
 #include "stages/05_rejection_sampling/judge.h"
 
@@ -30,19 +31,12 @@ struct BatchRequest {
   std::function<std::unique_ptr<SpecLengthPolicy>()> make_policy = {};
 };
 
-// The most tokens of a request that are ever cached. The last round begins when all tokens but one
-// are there, of which one is pending; see round_spec_length() for where drafts end.
+// The most tokens of a request that are ever cached, in both caches.
 struct MostCached {
   std::int64_t by_target = 0, by_draft = 0;
 };
-inline MostCached most_cached(const BatchRequest& r, int draft_context_limit) {
-  const std::int64_t prompt = std::ssize(r.generation.prompt);
-  const std::int64_t start = prompt + r.generation.max_new_tokens - 2;
-  const std::int64_t drafted =
-      std::min<std::int64_t>({start + r.spec_length, r.context_limit - 1, draft_context_limit});
-  const bool drafts = r.spec_length > 0 && prompt <= draft_context_limit;
-  return {std::max(start, drafted) + 1, drafts ? drafted : 0};
-}
+MostCached most_cached(const BatchRequest& request, const RoundCapacity& capacity,
+                       int draft_context_limit);
 
 // What a step brought for one request: its new tokens in order, and the text that is certain by
 // now. The views are valid during the call.

@@ -1,6 +1,9 @@
 #include "stages/06_batched_verification/batched_rounds.h"
 
+#include <algorithm>
+
 #include "common/base/check.h"
+#include "common/speculation/round.h"
 #include "stages/06_batched_verification/draft_one_by_one.h"
 
 namespace specdec {
@@ -25,13 +28,14 @@ void RaggedPass::add_prefill(const Prefill& prefill) {
   batch_.push_back({r.sequence, left.first(static_cast<std::size_t>(prefill.tokens)), 0});
 }
 
-void RaggedPass::add_round(const RequestState& r, std::span<const TokenId> drafts) {
+void RaggedPass::add_round(const RequestState& r, const Drafts& drafts) {
   // [task 6.1: give a round its rows of the pass]
-  const std::size_t first = tokens_.size(), n = drafts.size() + 1;
+  const std::size_t first = tokens_.size(), n = drafts.tokens().size() + 1;
   SPECDEC_CHECK(first + n <= tokens_.capacity(), "at most {} rows", tokens_.capacity());
   tokens_.push_back(r.context.back());  // pending
-  tokens_.insert(tokens_.end(), drafts.begin(), drafts.end());
-  batch_.push_back({r.sequence, std::span(tokens_).subspan(first, n), static_cast<int>(n)});
+  tokens_.insert(tokens_.end(), drafts.tokens().begin(), drafts.tokens().end());
+  batch_.push_back(
+      {r.sequence, std::span(tokens_).subspan(first, n), static_cast<int>(n), drafts.parents()});
   // [end task 6.1]
 }
 
@@ -40,10 +44,21 @@ void RaggedPass::run() {
 }
 // [end snippet ragged-pass]
 
+int RaggedPass::rows(const RequestState& r) const {
+  const auto segment = std::ranges::find(batch_, r.sequence, &Segment::sequence);
+  return segment == batch_.end() ? 0 : segment->logits_rows;
+}
+
+std::unique_ptr<Judge> BatchJudge::make_judge(Backend& backend, RandomSource& random,
+                                              const SpeculationOptions& options,
+                                              JudgingScratch& scratch) const {
+  return std::make_unique<Judge>(backend, random, options, scratch);
+}
+
 void BatchJudge::judge(std::span<const RoundToJudge> rounds) {
   for (const auto& [r, drafts, logits] : rounds) {
     try {
-      r->judge.judge(*drafts, logits, r->context, r->generation, r->round);
+      r->judge->judge(*drafts, logits, r->context, r->generation, r->round);
     } catch (const Error& error) {
       r->failure = error.what();
     }
@@ -55,9 +70,10 @@ BatchedRounds::BatchedRounds(LanguageModel& target, Drafter& drafter, BatchJudge
     : target_(target),
       drafter_(drafter),
       judge_(judge),
-      spec_length_(spec_length),
-      drafts_(make_drafts(max_batch, spec_length, target.vocab_size(), judge.memory())),
-      pass_(target, max_batch, max_batch * (spec_length + 1)) {
+      most_rows_(drafter.capacity(spec_length).rows()),
+      drafts_(make_drafts(max_batch, drafter.capacity(spec_length), target.vocab_size(),
+                          judge.memory())),
+      pass_(target, max_batch, max_batch * most_rows_) {
   requests_.reserve(drafts_.size());
   drafting_.reserve(drafts_.size());
   rounds_.reserve(drafts_.size());
@@ -66,6 +82,32 @@ BatchedRounds::BatchedRounds(LanguageModel& target, Drafter& drafter, BatchJudge
 int BatchedRounds::spec_length(const RequestState& r) const {
   return round_spec_length(r.policy->next(), r.prefill_end(), r.request.context_limit,
                            drafter_.context_limit());
+}
+
+MostCached BatchedRounds::most_cached(const BatchRequest& request) const {
+  return specdec::most_cached(
+      request, [this](int K) { return drafter_.capacity(K); }, drafter_.context_limit());
+}
+
+// The last round begins when all tokens but one are there, of which one is pending. It may have
+// fewer drafts than one before it; see round_spec_length() for where drafts end.
+MostCached most_cached(const BatchRequest& r, const RoundCapacity& capacity,
+                       int draft_context_limit) {
+  const std::int64_t first = std::ssize(r.generation.prompt) - 1;
+  const std::int64_t last = first + r.generation.max_new_tokens - 1;
+  const std::int64_t last_drafting =
+      std::min<std::int64_t>({last, r.context_limit - 2, draft_context_limit - 1});
+  MostCached most{last + 1, 0};
+  for (std::int64_t start = std::max(first, last_drafting - r.spec_length); start <= last_drafting;
+       start++) {
+    const int K = round_spec_length(r.spec_length, static_cast<int>(start), r.context_limit,
+                                    draft_context_limit);
+    if (K == 0) continue;
+    const Capacity round = capacity(K);
+    most.by_target = std::max(most.by_target, start + round.rows());
+    most.by_draft = std::max(most.by_draft, start + round.nodes);
+  }
+  return most;
 }
 
 // [snippet batched-draft]
@@ -92,7 +134,7 @@ void BatchedRounds::draft(std::span<RequestState* const> batch) {
     undo_draft(drafting_);
     draft_one_by_one<DraftRequest>(drafter_, requests_, drafting_);
   }
-  for (std::size_t i = 0; i < batch.size(); i++) batch[i]->round.drafted = drafts_[i].size();
+  for (std::size_t i = 0; i < batch.size(); i++) batch[i]->round.drafted = drafts_[i].length();
 }
 // [end snippet batched-draft]
 
@@ -108,7 +150,7 @@ void BatchedRounds::verify(std::span<RequestState* const> batch,
                            std::span<const Prefill> prefills) {
   pass_.clear();
   for (std::size_t i = 0; i < batch.size(); i++) {
-    if (!batch[i]->failure) pass_.add_round(*batch[i], drafts_[i].tokens());
+    if (!batch[i]->failure) pass_.add_round(*batch[i], drafts_[i]);
   }
   for (const Prefill& prefill : prefills) pass_.add_prefill(prefill);
   pass_.run();
@@ -123,7 +165,7 @@ void BatchedRounds::judge(std::span<RequestState* const> batch) {
   int row = 0;
   for (std::size_t i = 0; i < batch.size(); i++) {
     if (batch[i]->failure) continue;
-    const int rows = batch[i]->round.drafted + 1;
+    const int rows = drafts_[i].size() + 1;
     rounds_.push_back({batch[i], &drafts_[i], pass_.logits(row, rows)});
     row += rows;
   }
@@ -133,9 +175,13 @@ void BatchedRounds::judge(std::span<RequestState* const> batch) {
 
 void BatchedRounds::roll_back(RequestState& r) {
   r.policy->learn(r.round);
-  target_.truncate(r.sequence, r.round.target_length());
-  if (r.draft_sequence == RequestState::kNoSequence) return;
-  drafter_.truncate(r.draft_sequence, r.round.draft_length());
+  judge_.roll_back(r.round, {target_, r.sequence, drafter_, r.draft_sequence});
+}
+
+void BatchJudge::roll_back(const Round& round, const RoundCaches& caches) const {
+  caches.target.truncate(caches.sequence, round.target_length());
+  if (caches.draft_sequence == RequestState::kNoSequence) return;
+  caches.drafter.truncate(caches.draft_sequence, round.draft_length());
 }
 // [end snippet batched-judge]
 

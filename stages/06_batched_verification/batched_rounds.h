@@ -1,12 +1,21 @@
 #pragma once
+#include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
 #include "common/language_model.h"
 #include "common/speculation/drafter.h"
-#include "stages/06_batched_verification/rounds.h"
+#include "common/speculation/round_caches.h"
+#include "stages/06_batched_verification/request_state.h"
 
 namespace specdec {
+
+// Prompt tokens that a request has computed in a step.
+struct Prefill {
+  RequestState* request = nullptr;
+  int tokens = 0;
+};
 
 // One pass of the target over rows of many requests: chunks of prompts, and pending tokens with
 // what was drafted after them. It knows nothing of drafting or judging; with no drafts at all it is
@@ -19,13 +28,14 @@ class RaggedPass {
   void clear();
   // The request's next tokens that are not cached. REQUIRES: that many precede the last.
   void add_prefill(const Prefill& prefill);
-  // The request's pending token and its drafts, all with logits.
-  void add_round(const RequestState& request, std::span<const TokenId> drafts);
+  // The request's pending token and its drafts, all with logits. REQUIRES: the drafts stay as they
+  // are until run().
+  void add_round(const RequestState& request, const Drafts& drafts);
   // Computes everything that was added; throws, and then nothing has changed, as
   // LanguageModel::forward.
   void run();
 
-  int rows(const RequestState& r) const { return rows_of(r.sequence, batch_); }  // of its round
+  int rows(const RequestState& request) const;  // of its round; 0: it has no part in the pass
   int round_rows() const { return static_cast<int>(tokens_.size()); }
   DeviceRows logits(int first, int count) const {
     return logits_.rows(first, count);
@@ -42,60 +52,72 @@ class RaggedPass {
 struct RoundToJudge {
   RequestState* request = nullptr;
   const Drafts* drafts = nullptr;
-  DeviceRows logits;  // [drafted + 1, V]
+  DeviceRows logits;  // [drafts->size() + 1, V]
 };
 
-// Judges the rounds of a step: here each request's own judge, one after the other. What judges
-// elsewhere, all at once, derives from it.
+// How the rounds of a batch are judged, and what stays of them: here by stage 5, each request by a
+// judge of its own, one after the other. What judges by other rules, or elsewhere and all at once,
+// derives from it.
 class BatchJudge {
  public:
   virtual ~BatchJudge() = default;
 
   // The memory in which it wants the drafts' distributions; null: the host's.
   virtual Backend* memory() const { return nullptr; }
+  virtual std::unique_ptr<Judge> make_judge(Backend& backend, RandomSource& random,
+                                            const SpeculationOptions& options,
+                                            JudgingScratch& scratch) const;
   // An Error fails the request that caused it.
   virtual void judge(std::span<const RoundToJudge> rounds);
+  // Ends a round: neither cache keeps a token that is not in the text.
+  virtual void roll_back(const Round& round, const RoundCaches& caches) const;
 };
 
 // Rounds of speculation for a batch (Leviathan et al., Algorithm 1, once for each request): the
 // drafter proposes for all of them side by side, one ragged pass verifies, and each request accepts
 // its own number of tokens by its own options and draws. A request without drafts takes a plain
 // step.
-class BatchedRounds final : public Rounds {
+class BatchedRounds {
  public:
   // spec_length: the largest K of a request.
   // REQUIRES: target, drafter and judge outlive this object; the models' tokens are the same.
   BatchedRounds(LanguageModel& target, Drafter& drafter, BatchJudge& judge, int max_batch,
                 int spec_length);
 
-  int spec_length(const RequestState& request) const;  // K of the request's next round
-  RoundNeeds needs(const RequestState& request) const override {
-    return {.rows = spec_length(request) + 1, .drafted = spec_length(request)};
+  // K of the request's next round. It depends on the request alone: its options, its rounds so far
+  // where K adapts, and its place in the contexts of both models.
+  int spec_length(const RequestState& request) const;
+  // What that round takes at most.
+  Capacity needs(const RequestState& request) const {
+    return drafter_.capacity(spec_length(request));
   }
-  int most_rows() const override { return spec_length_ + 1; }
-  MostCached most_cached(const BatchRequest& request) const override {
-    return specdec::most_cached(request, drafter_.context_limit());
-  }
+  int most_rows() const { return most_rows_; }                // of the target's pass
+  MostCached most_cached(const BatchRequest& request) const;  // in the whole of its life
 
-  void draft(std::span<RequestState* const> batch) override;
-  void verify(std::span<RequestState* const> batch, std::span<const Prefill> prefills) override;
-  void judge(std::span<RequestState* const> batch) override;
-  void roll_back(RequestState& request) override;
-  void undo_draft(std::span<RequestState* const> batch) override;
-  int rows(const RequestState& request) const override { return pass_.rows(request); }
+  // The four phases of a step. A request whose failure is set takes no part in what follows.
+  // draft: throws CacheFull; another Error fails the request that caused it.
+  // verify: throws as LanguageModel::forward. judge: an Error fails the request.
+  // REQUIRES: the same batch in all of them, at most max_batch; every request is running and, if
+  // anything is drafted for it, has a draft sequence.
+  void draft(std::span<RequestState* const> batch);
+  void verify(std::span<RequestState* const> batch, std::span<const Prefill> prefills);
+  void judge(std::span<RequestState* const> batch);
+  void roll_back(RequestState& request);
 
-  SequenceId create_draft() override { return drafter_.create(); }
-  void release_draft(SequenceId sequence) override { drafter_.release(sequence); }
-  int draft_length(SequenceId sequence) const override { return drafter_.length(sequence); }
-  std::int64_t draft_forwards() const override { return drafter_.forwards(); }
+  // Takes a draft phase back, before it is verified.
+  void undo_draft(std::span<RequestState* const> batch);
 
+  Drafter& drafter() const { return drafter_; }
+  const BatchJudge& batch_judge() const { return judge_; }
+  // Of the last step.
+  const Drafts& drafts(int i) const { return drafts_[static_cast<std::size_t>(i)]; }
   const RaggedPass& pass() const { return pass_; }
 
  private:
   LanguageModel& target_;
   Drafter& drafter_;
   BatchJudge& judge_;
-  int spec_length_;
+  int most_rows_;
   std::vector<Drafts> drafts_;  // [max_batch]
   std::vector<DraftRequest> requests_;
   std::vector<RequestState*> drafting_;  // whose they are

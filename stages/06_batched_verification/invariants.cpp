@@ -37,7 +37,7 @@ void check_lengths(const BatchEngine& engine, const RequestState& r) {
       "request {} to have cached what its phase says; it is {} with {} of {} tokens cached", r.id,
       phase_name(r.phase), length, r.context.size());
   if (r.draft_sequence == RequestState::kNoSequence) return;
-  const int drafted = engine.rounds().draft_length(r.draft_sequence);
+  const int drafted = engine.rounds().drafter().length(r.draft_sequence);
   SPECDEC_CHECK(r.phase == Phase::kRunning && drafted <= length,
                 "request {} to run with at most {} tokens cached by its draft; it is {} with {}",
                 r.id, length, phase_name(r.phase), drafted);

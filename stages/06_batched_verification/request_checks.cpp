@@ -51,7 +51,7 @@ void BatchEngine::check_fits(const BatchRequest& request) const {
           pool.paged() ? pool.n_pages() : 1, whose == "draft" ? "draft-" : "");
     }
   };
-  const MostCached most = rounds_->most_cached(request);
+  const MostCached most = rounds_.most_cached(request);
   check_pool(target_pool_, most.by_target, "target");
   check_pool(draft_pool_, most.by_draft, "draft");
 }

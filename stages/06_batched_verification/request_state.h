@@ -1,4 +1,5 @@
 #pragma once
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -27,9 +28,12 @@ inline std::string_view phase_name(Phase phase) {
 struct RequestState {
   static constexpr SequenceId kNoSequence = -1;
 
-  // scratch: shared by all judges of an engine.
-  RequestState(RequestId id_, BatchRequest request_, OnDelivery on_delivery_, Backend& backend,
-               const Tokenizer* tokenizer, JudgingScratch& scratch)
+  // Makes the request's judge, which draws from these dice.
+  using MakeJudge =
+      std::function<std::unique_ptr<Judge>(RandomSource& dice, const SpeculationOptions& options)>;
+
+  RequestState(RequestId id_, BatchRequest request_, OnDelivery on_delivery_,
+               const Tokenizer* tokenizer, const MakeJudge& make_judge)
       : id(id_),
         request(std::move(request_)),
         on_delivery(std::move(on_delivery_)),
@@ -37,7 +41,7 @@ struct RequestState {
                    [this](std::string_view text) { new_text += text; }),
         context(request.generation.prompt),
         dice(request.seed),
-        judge(backend, dice, request.speculation, scratch),
+        judge(make_judge(dice, request.speculation)),
         policy(request.make_policy ? request.make_policy()
                                    : fixed_spec_length(request.spec_length)) {}
   RequestState(const RequestState&) = delete;  // its parts point to each other
@@ -46,7 +50,7 @@ struct RequestState {
   int prompt_tokens() const { return static_cast<int>(request.generation.prompt.size()); }
   // What its drafts are drawn with.
   Sampling drafting() const {
-    Sampling sampling = judge.drafting();
+    Sampling sampling = judge->drafting();
     sampling.gate = policy->gate();
     return sampling;
   }
@@ -60,7 +64,7 @@ struct RequestState {
   Generation generation;
   std::vector<TokenId> context;
   Dice dice;
-  Judge judge;
+  const std::unique_ptr<Judge> judge;
   const std::unique_ptr<SpecLengthPolicy> policy;  // K of each of its rounds
 
   Phase phase = Phase::kWaiting;

@@ -13,7 +13,7 @@ void StepPlan::clear() {
   preempted.clear();
 }
 
-Scheduler::Scheduler(const Options& options, LanguageModel& target, Rounds& rounds,
+Scheduler::Scheduler(const Options& options, LanguageModel& target, BatchedRounds& rounds,
                      KvPool& target_pool, KvPool& draft_pool)
     : options_(options),
       target_(target),
@@ -37,7 +37,7 @@ const StepPlan& Scheduler::plan(bool may_admit) {
 // shorter on the way; requests that are already planned are older and stay.
 void Scheduler::plan_admitted(int& rows) {
   for (const RequestState* r : admitted_) {
-    if (r->phase == Phase::kRunning) rows -= rounds_.needs(*r).rows;
+    if (r->phase == Phase::kRunning) rows -= rounds_.needs(*r).rows();
   }
   for (std::size_t i = 0; i < admitted_.size(); i++) {
     // [task 6.5: plan a step]
@@ -73,13 +73,13 @@ bool Scheduler::reserve(RequestState& r, const Pages& pages) {
 // What the request's next round takes from both pools, the rest of its prefill included.
 Scheduler::Pages Scheduler::pages_for_round(const RequestState& r) const {
   const int start = r.prefill_end();
-  const auto [rows, drafted] = rounds_.needs(r);
+  const Capacity round = rounds_.needs(r);
   Pages pages;
-  pages.target = target_pool_.growth(target_.length(r.sequence), start + rows);
-  if (drafted > 0) {
+  pages.target = target_pool_.growth(target_.length(r.sequence), start + round.rows());
+  if (round.nodes > 0) {
     const bool has_drafted = r.draft_sequence != RequestState::kNoSequence;
-    const int length = has_drafted ? rounds_.draft_length(r.draft_sequence) : KvPool::kNone;
-    pages.draft = draft_pool_.growth(length, start + drafted);
+    const int length = has_drafted ? rounds_.drafter().length(r.draft_sequence) : KvPool::kNone;
+    pages.draft = draft_pool_.growth(length, start + round.nodes);
   }
   return pages;
 }
@@ -102,10 +102,10 @@ void Scheduler::admit(int& rows) {
       const int chunk = std::min({options_.prefill_chunk, rows, left});
       plan_.prefills.push_back({&r, chunk});
       rows -= chunk;
-    } else if (rounds_.needs(r).rows <= rows) {  // otherwise its rounds begin in the next step
+    } else if (rounds_.needs(r).rows() <= rows) {  // otherwise its rounds begin in the next step
       open_draft(r);
       plan_.rounds.push_back(&r);
-      rows -= rounds_.needs(r).rows;
+      rows -= rounds_.needs(r).rows();
     }
   }
 }
@@ -129,8 +129,8 @@ bool Scheduler::open(RequestState& r) {
 
 // The draft's cache is filled lazily, in the request's first round.
 void Scheduler::open_draft(RequestState& r) {
-  if (r.draft_sequence != RequestState::kNoSequence || rounds_.needs(r).drafted == 0) return;
-  r.draft_sequence = draft_pool_.create(r.context, [&] { return rounds_.create_draft(); });
+  if (r.draft_sequence != RequestState::kNoSequence || rounds_.needs(r).nodes == 0) return;
+  r.draft_sequence = draft_pool_.create(r.context, [&] { return rounds_.drafter().create(); });
 }
 
 void Scheduler::close(RequestState& r) {
@@ -139,7 +139,7 @@ void Scheduler::close(RequestState& r) {
     target_pool_.count_release();
   }
   if (r.draft_sequence != RequestState::kNoSequence) {
-    rounds_.release_draft(r.draft_sequence);
+    rounds_.drafter().release(r.draft_sequence);
     draft_pool_.count_release();
   }
   r.sequence = r.draft_sequence = RequestState::kNoSequence;

@@ -4,9 +4,9 @@
 #include <vector>
 
 #include "common/language_model.h"
+#include "stages/06_batched_verification/batched_rounds.h"
 #include "stages/06_batched_verification/kv_pool.h"
 #include "stages/06_batched_verification/request_state.h"
-#include "stages/06_batched_verification/rounds.h"
 
 namespace specdec {
 
@@ -41,8 +41,8 @@ class Scheduler {
   };
 
   // REQUIRES: token_budget >= max_batch * rounds.most_rows(); all arguments outlive this object.
-  Scheduler(const Options& options, LanguageModel& target, Rounds& rounds, KvPool& target_pool,
-            KvPool& draft_pool);
+  Scheduler(const Options& options, LanguageModel& target, BatchedRounds& rounds,
+            KvPool& target_pool, KvPool& draft_pool);
 
   void enqueue(RequestState& request) { waiting_.push_back(&request); }
   // Takes a request out, wherever it is; its pages are free.
@@ -76,7 +76,7 @@ class Scheduler {
 
   Options options_;
   LanguageModel& target_;
-  Rounds& rounds_;
+  BatchedRounds& rounds_;
   KvPool& target_pool_;
   KvPool& draft_pool_;
   std::deque<RequestState*> waiting_;

@@ -37,6 +37,22 @@ void FallbackDrafter::truncate(SequenceId sequence, int length) {
   second_->truncate(pairs_[sequence].second, length);
 }
 
+void FallbackDrafter::keep(SequenceId sequence, int length, std::span<const int> path) {
+  const bool by_second =
+      std::ranges::count(for_second_, pairs_[sequence].second, &DraftRequest::sequence) > 0;
+  if (by_second) {
+    first_->truncate(pairs_[sequence].first, length);
+    second_->keep(pairs_[sequence].second, length, path);
+  } else {
+    first_->keep(pairs_[sequence].first, length, path);
+    second_->truncate(pairs_[sequence].second, length);
+  }
+}
+
+Capacity FallbackDrafter::capacity(int spec_length) const {
+  return larger(first_->capacity(spec_length), second_->capacity(spec_length));
+}
+
 int FallbackDrafter::length(SequenceId sequence) const {
   return second_->length(pairs_[sequence].second);
 }

@@ -24,6 +24,8 @@ class FallbackDrafter final : public Drafter {
   void release(SequenceId sequence) override;
   void draft(std::span<const DraftRequest> requests) override;
   void truncate(SequenceId sequence, int length) override;
+  void keep(SequenceId sequence, int length, std::span<const int> path) override;
+  Capacity capacity(int spec_length) const override;
   // What the second has: it is the one that may have to catch up.
   int length(SequenceId sequence) const override;
   int context_limit() const override;
@@ -32,7 +34,7 @@ class FallbackDrafter final : public Drafter {
  private:
   std::shared_ptr<Drafter> first_, second_;
   SequencePairs pairs_;
-  std::vector<DraftRequest> for_first_, for_second_;
+  std::vector<DraftRequest> for_first_, for_second_;  // of the last call
 };
 
 }  // namespace specdec

@@ -1,6 +1,8 @@
 // Stage 7: adaptive drafting. K of each round follows from what rounds cost and how good the drafts
 // have been, for one request and for many at once.
 
+#include <utility>
+
 #include "stages/05_rejection_sampling/rejection_sampling.h"
 #include "stages/07_adaptive_drafting/adaptive_round.h"
 #include "stages/programs/adaptive/adapt.h"
@@ -28,14 +30,18 @@ void decode(Session& run, Judge& judge) {
 
 int run_one(const RunOptions& options, const SpeculationOptions& speculation) {
   AdaptiveRun adaptive;
-  Session session(options, adaptive.parts(options, speculation));
+  const KeepProbs keep = options.all_places ? KeepProbs::kOnHost : keep_probs(options, speculation);
+  const bool gated = asks_the_draft(options.draft_length);
+  Session session(options, adaptive.parts(options, adaptive_drafting(keep, gated)));
   adaptive.announce(session);
   Dice dice(options.seed);
   JudgeSetup judge(session, dice, speculation);
   AdaptiveRun::take_notes(session, judge);
   decode(session, judge);
   const auto of_speedup = adaptive.of_speedup(session);
-  session.finish(judgement(session, judge), adaptive.extras(session, judge), of_speedup);
+  ReportExtras extras = adaptive.extras(session);
+  adaptive.try_places(session, judge, extras);
+  session.finish(judgement(session, judge), std::move(extras), of_speedup);
   return kGood;
 }
 
@@ -68,7 +74,8 @@ void serve(BatchEngine& engine, std::span<const QueuedRequest> queue,
 int run_many(const RunOptions& options) {
   ModelFiles files = open_model(options.target);
   std::vector<QueuedRequest> queue = queue_requests(options, files);
-  const BatchParts parts = adaptive_parts(options, queue);
+  const BatchParts parts =
+      adaptive_parts(options, adaptive_drafting(KeepProbs::kBesideLogits, asks_the_draft(queue)));
   BatchSession session(options, std::move(queue), std::move(files), parts);
   adapt_requests(session);
   BatchReport report(session);

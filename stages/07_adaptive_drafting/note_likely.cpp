@@ -15,7 +15,7 @@ void note_likely(const Round& round, ConstDeviceRows logits, Backend& backend,
   std::vector<TokenId> ids(row.size());
   const auto k = static_cast<std::size_t>(likely.k());
   for (int i = 0; i < round.emitted(); i++) {
-    backend.download(logits.row(i), row.data(), row.size() * sizeof(float));
+    backend.download(logits.row(round.row_of(i)), row.data(), row.size() * sizeof(float));
     std::iota(ids.begin(), ids.end(), 0);
     std::ranges::partial_sort(ids, ids.begin() + likely.k(), [&](TokenId a, TokenId b) {
       const float of_a = row[static_cast<std::size_t>(a)], of_b = row[static_cast<std::size_t>(b)];
@@ -30,7 +30,7 @@ void NotingBatchJudge::judge(std::span<const RoundToJudge> rounds) {
   judge_->judge(rounds);
   for (const auto& [r, drafts, logits] : rounds) {
     if (r->failure) continue;  // it ends here
-    std::shared_ptr<LikelyTokens>& likely = r->judge.drafting().likely;
+    std::shared_ptr<LikelyTokens>& likely = r->judge->drafting().likely;
     if (!likely) likely = std::make_shared<LikelyTokens>(k_, r->prompt_tokens());
     note_likely(r->round, logits, backend_, *likely);
   }

@@ -9,7 +9,7 @@
 namespace specdec {
 
 // After a round is judged: notes what the target found likeliest at the places of the tokens that
-// the round emitted, the lower id first among equals. logits: [drafted + 1, V] of the round.
+// the round emitted, the lower id first among equals. logits: [drafts + 1, V] of the round.
 // REQUIRES: the tokens before the round's are noted, or are the prompt; V is at least k.
 void note_likely(const Round& round, ConstDeviceRows logits, Backend& backend,
                  LikelyTokens& likely);
@@ -23,7 +23,15 @@ class NotingBatchJudge final : public BatchJudge {
       : judge_(std::move(judge)), backend_(backend), k_(k) {}
 
   Backend* memory() const override { return judge_->memory(); }
+  std::unique_ptr<Judge> make_judge(Backend& backend, RandomSource& random,
+                                    const SpeculationOptions& options,
+                                    JudgingScratch& scratch) const override {
+    return judge_->make_judge(backend, random, options, scratch);
+  }
   void judge(std::span<const RoundToJudge> rounds) override;
+  void roll_back(const Round& round, const RoundCaches& caches) const override {
+    judge_->roll_back(round, caches);
+  }
 
  private:
   std::shared_ptr<BatchJudge> judge_;

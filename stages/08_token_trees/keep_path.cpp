@@ -1,15 +1,18 @@
 #include "stages/08_token_trees/keep_path.h"
 
+#include <vector>
+
 namespace specdec {
 
 // [snippet keep-path]
-void keep_path(const TreeRound& round, const TreeCaches& caches, std::vector<int>& kept) {
+void keep_path(const Round& round, const RoundCaches& caches) {
   // [task 8.4: keep the path]
-  // Behind the start the target's cache has the pending token, then the nodes in their order.
-  kept.assign(1, round.start);
+  const auto& [target, sequence, drafter, draft_sequence] = caches;
+  // After the start, the target's cache has the pending token, then the nodes in their order.
+  std::vector<int> kept = {round.start};
   for (const int node : round.path) kept.push_back(round.start + 1 + node);
-  caches.target.keep(caches.sequence, round.start, kept);
-  if (round.drafted > 0) caches.drafter.keep(caches.draft_sequence, round.path);
+  target.keep(sequence, round.start, kept);
+  if (round.drafted > 0) drafter.keep(draft_sequence, round.draft_length(), round.path);
   // [end task 8.4]
 }
 // [end snippet keep-path]

@@ -10,15 +10,19 @@ LookupTreeDrafter::LookupTreeDrafter(const Options& options) : options_(options)
   SPECDEC_CHECK(options.continuations >= 1 && options.levels >= 1 && options.min_match >= 1 &&
                     options.min_match <= options.max_match,
                 "positive options");
-  const int nodes = options.continuations * options.levels;
-  room_ = {options.levels, nodes, nodes, 0, 0, nodes};
   places_.reserve(static_cast<std::size_t>(options.continuations));
   nodes_.reserve(static_cast<std::size_t>(options.continuations));
 }
 
-void LookupTreeDrafter::draft(std::span<const TreeRequest> requests) {
-  for (const TreeRequest& request : requests) {
-    request.tree->clear();
+Capacity LookupTreeDrafter::capacity(int spec_length) const {
+  const int levels = std::min(spec_length, options_.levels);
+  const int nodes = options_.continuations * levels;
+  return {.levels = levels, .nodes = nodes, .trials = nodes, .width = 0, .verified = nodes};
+}
+
+void LookupTreeDrafter::draft(std::span<const DraftRequest> requests) {
+  for (const DraftRequest& request : requests) {
+    request.drafts->clear();
     find(request.context);
     grow(request);
   }
@@ -51,11 +55,11 @@ void LookupTreeDrafter::find(std::span<const TokenId> context) {
 
 // [snippet grow-lookup]
 // Level after level, as trials after one node stand together. A certain token is tried once.
-void LookupTreeDrafter::grow(const TreeRequest& request) {
-  TokenTree& tree = *request.tree;
-  nodes_.assign(places_.size(), TokenTree::kRoot);
-  int first = TokenTree::kRoot;
-  for (int depth = 0; depth < request.levels; depth++) {
+void LookupTreeDrafter::grow(const DraftRequest& request) {
+  Drafts& tree = *request.drafts;
+  nodes_.assign(places_.size(), Drafts::kRoot);
+  int first = Drafts::kRoot;
+  for (int depth = 0; depth < std::min(request.spec_length, options_.levels); depth++) {
     const int end = tree.size();
     for (int parent = first; parent < (depth == 0 ? 0 : end); parent++) {
       for (std::size_t i = 0; i < places_.size(); i++) {
@@ -63,9 +67,8 @@ void LookupTreeDrafter::grow(const TreeRequest& request) {
         if (nodes_[i] != parent || from >= request.context.size()) continue;
         const TokenId token = request.context[from];
         const int known = tree.child(parent, token);
-        nodes_[i] = known != TokenTree::kRoot
-                        ? known
-                        : tree.add_trial(parent, token, TokenTree::kCertain, 1);
+        nodes_[i] =
+            known != Drafts::kRoot ? known : add_trial(tree, parent, token, Drafts::kCertain, 1);
       }
     }
     first = end;

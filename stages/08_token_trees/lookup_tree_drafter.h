@@ -1,7 +1,8 @@
 #pragma once
 #include <vector>
 
-#include "stages/08_token_trees/tree_drafter.h"
+#include "common/speculation/drafter.h"
+#include "stages/08_token_trees/token_tree.h"
 
 namespace specdec {
 
@@ -12,7 +13,7 @@ namespace specdec {
 // The end of the context that is looked for is as long as possible (at most max_match tokens, at
 // least min_match), and the latest places come first. It reads the context anew in each round, in
 // max_match comparisons a token at most.
-class LookupTreeDrafter final : public TreeDrafter {
+class LookupTreeDrafter final : public Drafter {
  public:
   struct Options {
     int continuations = 3;
@@ -24,18 +25,16 @@ class LookupTreeDrafter final : public TreeDrafter {
 
   SequenceId create() override { return created_++; }
   void release(SequenceId) override {}
-  void draft(std::span<const TreeRequest> requests) override;
-  void keep(SequenceId, std::span<const int>) override {}
+  void draft(std::span<const DraftRequest> requests) override;
   void truncate(SequenceId, int) override {}
   int length(SequenceId) const override { return 0; }
-  TreeRoom room() const override { return room_; }
+  Capacity capacity(int spec_length) const override;
 
  private:
   void find(std::span<const TokenId> context);
-  void grow(const TreeRequest& request);
+  void grow(const DraftRequest& request);
 
   Options options_;
-  TreeRoom room_;
   SequenceId created_ = 0;
   std::vector<int> places_;  // where continuations begin in the context
   std::vector<int> nodes_;   // what each has reached

@@ -1,34 +1,43 @@
 // Stage 8: token trees. Several continuations are drafted and verified in one pass, and the text
 // goes on along one path; for one request and for many at once.
 
-#include "stages/08_token_trees/tree_steps.h"
+#include <utility>
+
+#include "stages/08_token_trees/tree_round.h"
 #include "stages/programs/batch/arrivals.h"
 #include "stages/programs/batch/batch_report.h"
+#include "stages/programs/run/draft_length.h"
 #include "stages/programs/run/stage_main.h"
 #include "stages/programs/trees/shape_option.h"
-#include "stages/programs/trees/tree_batch.h"
 #include "stages/programs/trees/tree_check.h"
-#include "stages/programs/trees/tree_session.h"
+#include "stages/programs/trees/tree_run.h"
 
 namespace specdec {
 namespace {
 
 // [snippet decode]
-void decode(TreeSession& run) {
+void decode(Session& run, RoundJudge& judge, TreeRun& trees) {
   run.prefill();
   while (!run.generation.finished()) {
     run.before_round();
-    const TreeRound round = tree_round(run.steps, *run.judge, run.context, run.generation);
-    run.after_round(round);  // it has emitted one token more than its path has nodes
+    const Round round = tree_round(run.steps, judge, run.context, run.generation);
+    run.after_round(round, trees.evidence(run, judge));  // it emitted one token more than its path
+    trees.count(run, round);
   }
 }
 // [end snippet decode]
 
 int run_one(const RunOptions& options) {
   check_drafts_differ(options);
-  TreeSession session(options);
-  decode(session);
-  session.finish();
+  TreeRun trees(options);
+  Session session(trees.options(), trees.parts());
+  trees.adaptive().announce(session);
+  Dice dice(options.seed);
+  const auto judge = trees.make_judge(session, dice);
+  decode(session, *judge, trees);
+  const auto of_speedup = trees.adaptive().of_speedup(session);
+  session.finish(trees.judgement(session, dice, *judge), trees.extras(session), of_speedup);
+  trees.write_profile();
   return kGood;
 }
 
@@ -59,18 +68,21 @@ void serve(BatchEngine& engine, std::span<const QueuedRequest> queue,
 // [end snippet serve]
 
 int run_many(const RunOptions& options) {
-  TreeBatch trees(options);
+  TreeRun trees(options);
   ModelFiles files = open_model(options.target);
   std::vector<QueuedRequest> queue = trees.queue(files);
-  BatchSession session(options, std::move(queue), std::move(files), trees.parts());
+  const BatchParts parts = trees.batch_parts(queue);
+  BatchSession session(trees.options(), std::move(queue), std::move(files), parts);
+  adapt_requests(session, parts.capacity);
   BatchReport report(session);
   report.begin();
   serve(session.engine, session.queue, by_arrival(session.queue), report);
-  trees.add_trees(session);
+  trees.add_to(session);
   return report.finish();
 }
 
 int run(const RunOptions& options) {
+  check_draft_length(options);
   check_tree_options(options);
   if (options.check) return check_token_trees(options);
   const bool many = !options.requests.empty() || !options.workload.empty();

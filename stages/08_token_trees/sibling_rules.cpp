@@ -16,7 +16,7 @@ namespace specdec {
 namespace {
 
 // Stage 5's view of one trial, with what is owed as its target.
-Proposal proposal(const Siblings& siblings, const TokenTree::Trial& trial,
+Proposal proposal(const Siblings& siblings, const Drafts::Trial& trial,
                   std::span<const double> owed) {
   return {siblings.position, siblings.token(trial), owed, siblings.tree.probs(trial), 1};
 }
@@ -34,12 +34,12 @@ void owe(std::span<double> owed, Weight&& weight) {
 }
 
 SiblingDecision last(const Siblings& siblings, RandomSource& random, std::span<const double> owed) {
-  return {TokenTree::kRoot, random.token(owed, siblings.position, Purpose::kResample),
+  return {Drafts::kRoot, random.token(owed, siblings.position, Purpose::kResample),
           static_cast<int>(siblings.trials.size())};
 }
 
 SiblingDecision kept(const Siblings& siblings, int k) {
-  const TokenTree::Trial& trial = siblings.trials[static_cast<std::size_t>(k)];
+  const Drafts::Trial& trial = siblings.trials[static_cast<std::size_t>(k)];
   return {trial.node, siblings.token(trial), k + 1};
 }
 
@@ -69,10 +69,24 @@ SiblingDecision rejection_chain(const Siblings& siblings, RandomSource& random,
                                 std::span<double> owed) {
   return one_after_another(
       siblings, random, owed,
-      [&](double p, double q, int k) { return random.accept(ratio(p, q), siblings.position, k); },
+      [&](double p, double q, int k) {
+        return random.accept(ratio(p / siblings.lenience, q), siblings.position, k);
+      },
       [](double p, double q) { return std::max(0.0, p - q); });
 }
 // [end snippet rejection-chain]
+
+SiblingDecision lenient_likeliest(const Siblings& siblings, RandomSource& /*random*/,
+                                  std::span<double> /*owed*/) {
+  const auto best = std::ranges::max_element(siblings.target_probs);
+  for (int k = 0; k < std::ssize(siblings.trials); k++) {
+    const auto x =
+        static_cast<std::size_t>(siblings.token(siblings.trials[static_cast<std::size_t>(k)]));
+    if (siblings.target_probs[x] >= siblings.lenience * *best) return kept(siblings, k);
+  }
+  return {Drafts::kRoot, static_cast<TokenId>(best - siblings.target_probs.begin()),
+          static_cast<int>(siblings.trials.size())};
+}
 
 SiblingDecision at_least_chain(const Siblings& siblings, RandomSource& random,
                                std::span<double> owed) {
@@ -107,7 +121,7 @@ SiblingDecision walk_to(const Siblings& siblings, TokenId own) {
       return kept(siblings, k);
     }
   }
-  return {TokenTree::kRoot, own, static_cast<int>(siblings.trials.size())};
+  return {Drafts::kRoot, own, static_cast<int>(siblings.trials.size())};
 }
 
 }  // namespace
@@ -149,7 +163,7 @@ SiblingDecision k_sequential(const Siblings& siblings, RandomSource& random,
   const int count = static_cast<int>(siblings.trials.size());
   const double rho = k_sequential_factor(siblings.target_probs, q, count);
   for (int k = 0; k < count; k++) {
-    const TokenTree::Trial& trial = siblings.trials[static_cast<std::size_t>(k)];
+    const Drafts::Trial& trial = siblings.trials[static_cast<std::size_t>(k)];
     SPECDEC_CHECK(trial.probs == siblings.trials.front().probs, "drafts from one distribution");
     const auto x = static_cast<std::size_t>(siblings.token(trial));
     const double probability = ratio(siblings.target_probs[x] / rho, q[x]);
@@ -188,19 +202,22 @@ std::span<const NamedSiblingRule> sibling_rules() {
       {.name = "at-least",
        .summary = "where p >= q, one after another",
        .rule = at_least_chain,
+       .of_one = "at-least",
        .on_device = one_by_one("at-least")},
       {.name = "non-iterative",
        .summary = "p / (M q), one after another",
        .rule = non_iterative_chain,
+       .of_one = "non-iterative",
        .on_device = one_by_one("non-iterative")},
       {.name = "sample-and-match",
        .summary = "the one that the target draws itself",
        .rule = match_own,
+       .of_one = "sample-and-match",
        .on_device = one_by_one("sample-and-match")},
       {.name = "coupled",
        .summary = "the one that wins the target's race",
        .rule = match_race,
-       .races = true,
+       .of_one = "coupled",
        .on_device = one_by_one("coupled")},
       {.name = "k-sequential",
        .summary = "p / (rho q), then one residual for all: chains only",

@@ -14,16 +14,17 @@ namespace specdec {
 // says there.
 struct Siblings {
   int position = 0;  // of their tokens
-  const TokenTree& tree;
-  std::span<const TokenTree::Trial> trials;  // at least one
-  std::span<const double> target_probs;      // [V]
+  const Drafts& tree;
+  std::span<const Drafts::Trial> trials;  // at least one
+  std::span<const double> target_probs;   // [V]
+  double lenience = 1;                    // of rejection_chain() and lenient_likeliest(), in (0, 1]
 
-  TokenId token(const TokenTree::Trial& trial) const { return tree.node(trial.node).token; }
+  TokenId token(const Drafts::Trial& trial) const { return tree.node(trial.node).token; }
 };
 
 // Which of them the text goes on with; or none, and another token.
 struct SiblingDecision {
-  int node = TokenTree::kRoot;  // kRoot: none
+  int node = Drafts::kRoot;  // kRoot: none
   TokenId token = 0;
   int tested = 0;  // trials
 };
@@ -38,11 +39,17 @@ using SiblingRule = SiblingDecision (*)(const Siblings& siblings, RandomSource& 
 // Iterative speculative sampling (Stratos, section 2): the trials one after another, each against
 // what the ones before left of the target: p_0 = p; accept with min(1, p_k / q_k); otherwise
 // p_(k+1) = norm(max(0, p_k - q_k)). After the last trial a token is drawn from what is owed then.
-// Certain drafts are accepted with p_k, and otherwise taken out of it.
+// Certain drafts are accepted with p_k, and otherwise taken out of it. Lossy with a lenience l
+// below 1, as stage 5's lenient(): accepts with min(1, p_k / (l q_k)).
 SiblingDecision rejection_chain(const Siblings& siblings, RandomSource& random,
                                 std::span<double> owed);
 
-// The same with stage 5's at_least() for each trial: accept where p_k >= q_k.
+// Lossy, for a target that decodes greedily, as stage 5's lenient_argmax(): the first trial with
+// p >= l max p, or else the likeliest token. target_probs: at temperature 1.
+SiblingDecision lenient_likeliest(const Siblings& siblings, RandomSource& random,
+                                  std::span<double> owed);
+
+// As rejection_chain(), with stage 5's at_least() for each trial: accept where p_k >= q_k.
 SiblingDecision at_least_chain(const Siblings& siblings, RandomSource& random,
                                std::span<double> owed);
 
@@ -72,10 +79,13 @@ double k_sequential_factor(std::span<const double> target_probs,
 struct NamedSiblingRule {
   std::string_view name;
   std::string_view summary;
-  SiblingRule rule = nullptr;              // null: block verification, which judges a whole path
-  bool races = false;                      // the target's tokens are drawn by exponential races
-  bool needs_same_draws = false;           // only for drafts that are drawn from one distribution
+  SiblingRule rule = nullptr;             // null: block verification, which judges a whole path
+  std::string_view of_one = "rejection";  // stage 5's rule, which it is where there are no siblings
+  bool needs_same_draws = false;          // only for drafts that are drawn from one distribution
   std::optional<TreeRule> on_device = {};  // the same for a GPU; none: the host judges
+
+  // Whether the target's tokens are drawn by exponential races.
+  bool races() const { return find_acceptance_rule(of_one).races; }
 };
 
 std::span<const NamedSiblingRule> sibling_rules();

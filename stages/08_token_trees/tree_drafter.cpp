@@ -1,7 +1,9 @@
 #include "stages/08_token_trees/tree_drafter.h"
 
 #include <algorithm>
+#include <utility>
 
+#include "common/sampling/bad_logits.h"
 #include "stages/07_adaptive_drafting/gated_sampler.h"
 
 namespace specdec {
@@ -11,17 +13,18 @@ ModelTreeDrafter::ModelTreeDrafter(LanguageModel& model, const MakeTreeShape& ma
                                    std::unique_ptr<TreeBrancher> brancher)
     : model_(model),
       make_shape_(make_shape),
-      room_(make_shape()->room()),
-      logits_(model, max_requests * room_.width),
+      capacity_(capacity_of(make_shape)),
+      largest_(capacity_(make_shape()->levels())),
+      logits_(model, max_requests * largest_.width),
       brancher_(std::move(brancher)),
       host_logits_(static_cast<std::size_t>(model.vocab_size())),
       probs_(static_cast<std::size_t>(vocab_size)),
       scratch_(model.vocab_size()) {
   batch_.reserve(static_cast<std::size_t>(max_requests));
   growing_.reserve(static_cast<std::size_t>(max_requests));
-  looked_at_.reserve(static_cast<std::size_t>(max_requests * room_.width));
+  looked_at_.reserve(static_cast<std::size_t>(max_requests * largest_.width));
   history_.reserve(static_cast<std::size_t>(max_context));
-  chosen_.reserve(static_cast<std::size_t>(room_.nodes));
+  chosen_.reserve(static_cast<std::size_t>(largest_.nodes));
 }
 
 SequenceId ModelTreeDrafter::create() {
@@ -36,21 +39,21 @@ ModelTreeDrafter::Growth& ModelTreeDrafter::prepare(SequenceId sequence) {
   Growth& growth = growths_[index];
   if (growth.shape) return growth;
   growth.shape = make_shape_();
-  const auto nodes = static_cast<std::size_t>(room_.nodes);
+  const auto nodes = static_cast<std::size_t>(largest_.nodes);
   for (auto* list : {&growth.level, &growth.places, &growth.parents}) list->reserve(nodes + 1);
-  growth.tokens.reserve(static_cast<std::size_t>(room_.width));
+  growth.tokens.reserve(static_cast<std::size_t>(largest_.width));
   return growth;
 }
 
 // [snippet grow]
-void ModelTreeDrafter::draft(std::span<const TreeRequest> requests) {
-  for (const TreeRequest& request : requests) begin(request);
+void ModelTreeDrafter::draft(std::span<const DraftRequest> requests) {
+  for (const DraftRequest& request : requests) begin(request);
   for (int depth = 0;; depth++) {
     batch_.clear();
     growing_.clear();
     int rows = 0;
     for (std::size_t r = 0; r < requests.size(); r++) {
-      if (requests[r].levels <= depth || growth(requests[r].sequence).level.empty()) continue;
+      if (!grows(requests[r], depth)) continue;
       batch_.push_back(segment(requests[r]));
       growing_.push_back(r);
       rows += batch_.back().logits_rows;
@@ -58,74 +61,114 @@ void ModelTreeDrafter::draft(std::span<const TreeRequest> requests) {
     if (batch_.empty()) break;
     model_.forward(batch_, logits_.rows(0, rows));
     forwards_++;
-    if (brancher_ != nullptr) {
-      branch_on_device(requests, depth, rows);
-      continue;
-    }
-    int row = 0;
-    for (std::size_t i = 0; i < batch_.size(); i++) {
-      branch(requests[growing_[i]], depth, row);
-      row += batch_[i].logits_rows;
+    try {
+      branch(requests, depth, rows);
+    } catch (const BadLogits&) {
+      if (requests.size() == 1) end_before(requests.front(), depth);
+      throw;
     }
   }
-  for (const TreeRequest& request : requests) choose(request);
+  for (const DraftRequest& request : requests) choose(request);
 }
 // [end snippet grow]
 
-void ModelTreeDrafter::begin(const TreeRequest& request) {
-  request.tree->clear();
+// Whether the tree gets another level.
+bool ModelTreeDrafter::grows(const DraftRequest& request, int depth) {
+  const DraftGate* gate = request.sampling.gate;
+  return depth < std::min(request.spec_length, largest_.levels) &&
+         !growth(request.sequence).level.empty() &&
+         !(gate != nullptr && depth > 0 && gate->has_enough(depth));
+}
+
+// Of a tree whose level `depth` is damaged, the levels before it.
+void ModelTreeDrafter::end_before(const DraftRequest& request, int depth) {
+  Drafts& tree = *request.drafts;
+  chosen_.clear();
+  for (int i = 0; i < tree.size() && tree.node(i).depth < depth; i++) chosen_.push_back(i);
+  tree.prune(chosen_);
+  growth(request.sequence).places.resize(chosen_.size(), kNotFed);
+  choose(request);
+}
+
+void ModelTreeDrafter::begin(const DraftRequest& request) {
+  request.drafts->clear();
   Growth& growth = prepare(request.sequence);  // a prefix cache makes sequences, too
   growth.shape->begin();
-  growth.level.assign(1, TokenTree::kRoot);
+  growth.level.assign(1, Drafts::kRoot);
   growth.places.clear();
   growth.parents.clear();
   growth.context = static_cast<int>(request.context.size());
+  growth.is_last = true;
 }
 
 // What the model is fed for the next level: the part of the context that it has not seen, then the
 // nodes that are looked at.
-Segment ModelTreeDrafter::segment(const TreeRequest& request) {
+Segment ModelTreeDrafter::segment(const DraftRequest& request) {
   Growth& growth = this->growth(request.sequence);
-  if (growth.level.front() == TokenTree::kRoot) {
+  if (growth.level.front() == Drafts::kRoot) {
     return {request.sequence, uncached(model_, request.sequence, request.context), 1};
   }
   growth.tokens.clear();
   for (const int node : growth.level) {
-    const auto& [token, parent, depth, prob] = request.tree->node(node);
+    const auto& [token, parent, depth, prob] = request.drafts->node(node);
     growth.places[static_cast<std::size_t>(node)] = static_cast<int>(growth.parents.size());
     growth.parents.push_back(
-        parent == TokenTree::kRoot ? -1 : growth.places[static_cast<std::size_t>(parent)]);
+        parent == Drafts::kRoot ? -1 : growth.places[static_cast<std::size_t>(parent)]);
     growth.tokens.push_back(token);
   }
   return {request.sequence, growth.tokens, static_cast<int>(growth.tokens.size()), growth.parents};
 }
 
-// Adds what follows the nodes of a level, whose logits begin at first_row.
-void ModelTreeDrafter::branch(const TreeRequest& request, int depth, int first_row) {
+// Adds what follows the nodes of a level of all trees that grow.
+void ModelTreeDrafter::branch(std::span<const DraftRequest> requests, int depth, int rows) {
+  if (brancher_ != nullptr) return branch_on_device(requests, depth, rows);
+  int row = 0;
+  for (std::size_t i = 0; i < batch_.size(); i++) {
+    branch_one(requests[growing_[i]], depth, row);
+    row += batch_[i].logits_rows;
+  }
+}
+
+// The same for one of them, whose logits begin at first_row.
+void ModelTreeDrafter::branch_one(const DraftRequest& request, int depth, int first_row) {
   Growth& growth = this->growth(request.sequence);
-  const int first_node = request.tree->size();
+  if (!gate_goes_on(request, depth, first_row)) return growth.level.clear();
+  const int first_node = request.drafts->size();
   const auto position = static_cast<int>(request.context.size()) + depth;
-  TreeDraws draws(request.sampling.options.temperature == 0 ? nullptr : request.sampling.random,
-                  position, request.named_by_level ? draw_index(depth, 0) : 0);
+  const Sampling& sampling = request.sampling;
+  TreeDraws draws(sampling.options.temperature == 0 ? nullptr : sampling.random, sampling.race,
+                  position, sampling.named_by_level ? draw_index(depth, 0) : 0);
+  const SamplingOptions options = drafting_options(*growth.shape, sampling);
   for (const int node : growth.level) {
-    const auto probs = standardise(request, node, logits_.rows(first_row++, 1));
-    growth.shape->branch(*request.tree, node, probs, draws);
+    const auto probs = standardise(request, node, logits_.rows(first_row++, 1), options);
+    growth.shape->branch(*request.drafts, node, probs, draws);
   }
   look_on(request, first_node);
 }
 
+// A gate is asked for each level, by what follows its first node: it knows no draft of the level.
+bool ModelTreeDrafter::gate_goes_on(const DraftRequest& request, int depth, int row) {
+  DraftGate* gate = request.sampling.gate;
+  if (gate == nullptr) return true;
+  const SamplingOptions& options = request.sampling.options;
+  const int node = growth(request.sequence).level.front();
+  return gate->goes_on(standardise(request, node, logits_.rows(row, 1),
+                                   options.temperature == 0 ? before_argmax(options) : options),
+                       depth);
+}
+
 // The same for the trees of all requests that grow, without their distributions.
-void ModelTreeDrafter::branch_on_device(std::span<const TreeRequest> requests, int depth,
+void ModelTreeDrafter::branch_on_device(std::span<const DraftRequest> requests, int depth,
                                         int rows) {
   looked_at_.clear();
   for (const std::size_t r : growing_) {
     Growth& growth = this->growth(requests[r].sequence);
-    int draw = requests[r].named_by_level ? draw_index(depth, 0) : 0;
+    int draw = requests[r].sampling.named_by_level ? draw_index(depth, 0) : 0;
     for (const int node : growth.level) {
       looked_at_.push_back({&requests[r], growth.shape.get(), node, draw});
-      draw += growth.shape->wish(*requests[r].tree, node).count;
+      draw += growth.shape->wish(*requests[r].drafts, node).count;
     }
-    growth.first_node = requests[r].tree->size();
+    growth.first_node = requests[r].drafts->size();
   }
   brancher_->branch(looked_at_, logits_.rows(0, rows));
   for (const std::size_t r : growing_) {
@@ -134,15 +177,15 @@ void ModelTreeDrafter::branch_on_device(std::span<const TreeRequest> requests, i
 }
 
 // first_node: of the level that was added last.
-void ModelTreeDrafter::look_on(const TreeRequest& request, int first_node) {
+void ModelTreeDrafter::look_on(const DraftRequest& request, int first_node) {
   Growth& growth = this->growth(request.sequence);
-  growth.places.resize(static_cast<std::size_t>(request.tree->size()), kNotFed);
-  growth.shape->look_at(*request.tree, first_node, growth.level);
+  growth.places.resize(static_cast<std::size_t>(request.drafts->size()), kNotFed);
+  growth.shape->look_at(*request.drafts, first_node, growth.level);
 }
 
-void append_path(const TokenTree& tree, int node, std::vector<TokenId>& tokens) {
+void append_path(const Drafts& tree, int node, std::vector<TokenId>& tokens) {
   const auto before = static_cast<std::ptrdiff_t>(tokens.size());
-  for (; node != TokenTree::kRoot; node = tree.node(node).parent) {
+  for (; node != Drafts::kRoot; node = tree.node(node).parent) {
     tokens.insert(tokens.begin() + before, tree.node(node).token);
   }
 }
@@ -152,12 +195,11 @@ SamplingOptions drafting_options(const TreeShape& shape, const Sampling& samplin
   return ranks ? before_argmax(sampling.options) : sampling.options;
 }
 
-std::span<const double> ModelTreeDrafter::standardise(const TreeRequest& request, int node,
-                                                      ConstDeviceRows logits) {
-  const SamplingOptions options =
-      drafting_options(*growth(request.sequence).shape, request.sampling);
+std::span<const double> ModelTreeDrafter::standardise(const DraftRequest& request, int node,
+                                                      ConstDeviceRows logits,
+                                                      const SamplingOptions& options) {
   history_.assign(request.context.begin(), request.context.end());
-  append_path(*request.tree, node, history_);
+  append_path(*request.drafts, node, history_);
   const std::size_t n = std::min(probs_.size(), host_logits_.size());  // the others are padding
   model_.backend().download(logits.row(0), host_logits_.data(), n * sizeof(float));
   probabilities(std::span(host_logits_).first(n), history_, options, scratch_,
@@ -167,10 +209,10 @@ std::span<const double> ModelTreeDrafter::standardise(const TreeRequest& request
 }
 
 // Leaves out the nodes that are not to be verified.
-void ModelTreeDrafter::choose(const TreeRequest& request) {
-  growth(request.sequence).shape->choose(*request.tree, chosen_);
-  if (std::ssize(chosen_) == request.tree->size()) return;
-  request.tree->prune(chosen_);
+void ModelTreeDrafter::choose(const DraftRequest& request) {
+  growth(request.sequence).shape->choose(*request.drafts, chosen_);
+  if (std::ssize(chosen_) == request.drafts->size()) return;
+  request.drafts->prune(chosen_);
   std::vector<int>& places = growth(request.sequence).places;
   for (std::size_t i = 0; i < chosen_.size(); i++) {
     places[i] = places[static_cast<std::size_t>(chosen_[i])];
@@ -179,8 +221,9 @@ void ModelTreeDrafter::choose(const TreeRequest& request) {
 }
 
 // [snippet keep-draft]
-void ModelTreeDrafter::keep(SequenceId sequence, std::span<const int> path) {
-  Growth& growth = this->growth(sequence);
+void ModelTreeDrafter::keep(SequenceId sequence, int length, std::span<const int> path) {
+  Growth& growth = prepare(sequence);
+  if (!std::exchange(growth.is_last, false)) return truncate(sequence, length);
   chosen_.clear();
   for (const int node : path) {
     const int place = growth.places[static_cast<std::size_t>(node)];
@@ -191,6 +234,7 @@ void ModelTreeDrafter::keep(SequenceId sequence, std::span<const int> path) {
 // [end snippet keep-draft]
 
 void ModelTreeDrafter::truncate(SequenceId sequence, int length) {
+  prepare(sequence).is_last = false;
   if (length < model_.length(sequence)) model_.truncate(sequence, length);
 }
 

@@ -1,6 +1,5 @@
 #pragma once
 #include <cstdint>
-#include <limits>
 #include <memory>
 #include <span>
 #include <vector>
@@ -11,49 +10,11 @@
 
 namespace specdec {
 
-// [snippet tree-drafter]
-struct TreeRequest {
-  SequenceId sequence = 0;           // of the drafter
-  std::span<const TokenId> context;  // prompt and text; the last token is the pending one
-  int levels = 0;                    // the most tokens of a path
-  Sampling sampling;
-  bool named_by_level = false;  // the level is a part of the draws' names (TreeDraws)
-  TokenTree* tree = nullptr;    // what comes out; it is cleared first
-};
-
-// Proposes how texts go on, several ways each.
-class TreeDrafter {
- public:
-  virtual ~TreeDrafter() = default;
-
-  virtual SequenceId create() = 0;
-  virtual void release(SequenceId sequence) = 0;
-
-  // A tree for each request; the same that the request would get alone.
-  // REQUIRES: distinct sequences; levels <= room().levels; context.size() - 1 + levels <=
-  // context_limit(); since the last tree of a sequence, keep() or truncate() was called.
-  virtual void draft(std::span<const TreeRequest> requests) = 0;
-
-  // Of the last tree of the sequence, the nodes of this path are in the text now, from the root on,
-  // and no others.
-  virtual void keep(SequenceId sequence, std::span<const int> path) = 0;
-
-  // Forgets the last tree of the sequence, which was not verified, and of its context the tokens
-  // from `length` on, as far as it has seen any.
-  virtual void truncate(SequenceId sequence, int length) = 0;
-
-  virtual int length(SequenceId sequence) const = 0;  // tokens of its context that are cached
-  virtual int context_limit() const { return std::numeric_limits<int>::max(); }
-  virtual std::int64_t forwards() const { return 0; }  // passes of a model so far
-  virtual TreeRoom room() const = 0;                   // what a tree takes at most
-};
-// [end snippet tree-drafter]
-
 // A node that the draft model has looked at.
 struct LookedAt {
-  const TreeRequest* request = nullptr;
+  const DraftRequest* request = nullptr;
   TreeShape* shape = nullptr;
-  int node = TokenTree::kRoot;
+  int node = Drafts::kRoot;
   int first_draw = 0;  // the index of its first draw
 };
 
@@ -66,8 +27,8 @@ class TreeBrancher {
   virtual void branch(std::span<const LookedAt> nodes, ConstDeviceRows logits) = 0;
 };
 
-// The tokens of a tree from the root to a node, [node's depth + 1], behind what `tokens` has.
-void append_path(const TokenTree& tree, int node, std::vector<TokenId>& tokens);
+// Appends the tokens of a tree from the root to a node, [node's depth + 1].
+void append_path(const Drafts& tree, int node, std::vector<TokenId>& tokens);
 
 // How the logits of drafts become distributions. Where tokens are only ranked, and temperature 0
 // would leave one of them, as they do at 1.
@@ -75,7 +36,7 @@ SamplingOptions drafting_options(const TreeShape& shape, const Sampling& samplin
 
 // A language model that drafts trees: a pass for each level, over all nodes of all requests that
 // are looked at. The nodes of the last level are never fed.
-class ModelTreeDrafter final : public TreeDrafter {
+class ModelTreeDrafter final : public Drafter {
  public:
   // make_shape: for each sequence. vocab_size: of the trees' distributions; max_context: the
   // longest context and the levels; brancher: for trees whose distributions are on the model's
@@ -87,40 +48,47 @@ class ModelTreeDrafter final : public TreeDrafter {
 
   SequenceId create() override;
   void release(SequenceId sequence) override { model_.release(sequence); }
-  void draft(std::span<const TreeRequest> requests) override;
-  void keep(SequenceId sequence, std::span<const int> path) override;
+  void draft(std::span<const DraftRequest> requests) override;
+  void keep(SequenceId sequence, int length, std::span<const int> path) override;
   void truncate(SequenceId sequence, int length) override;
   int length(SequenceId sequence) const override { return model_.length(sequence); }
   int context_limit() const override { return model_.max_seq_len(); }
   std::int64_t forwards() const override { return forwards_; }
-  TreeRoom room() const override { return room_; }
+  Capacity capacity(int spec_length) const override { return capacity_(spec_length); }
 
  private:
   // What is known of a sequence's last tree.
   struct Growth {
     std::unique_ptr<TreeShape> shape;
     std::vector<int> level;       // nodes whose continuations are looked at; kRoot at first
-    std::vector<int> places;      // [nodes of the tree] behind the context in the cache; kNotFed
+    std::vector<int> places;      // [nodes of the tree] after the context in the cache; kNotFed
     std::vector<int> parents;     // of the nodes in the cache, by their places
     std::vector<TokenId> tokens;  // that are fed next
     int context = 0;
-    int first_node = 0;  // of the last level
+    int first_node = 0;    // of the last level
+    bool is_last = false;  // of what the sequence was asked for: neither kept nor taken back yet
   };
   static constexpr int kNotFed = -1;
 
   Growth& prepare(SequenceId sequence);
-  void begin(const TreeRequest& request);
-  Segment segment(const TreeRequest& request);
-  void branch(const TreeRequest& request, int depth, int first_row);
-  void branch_on_device(std::span<const TreeRequest> requests, int depth, int rows);
-  void look_on(const TreeRequest& request, int first_node);
-  void choose(const TreeRequest& request);
-  std::span<const double> standardise(const TreeRequest& request, int node, ConstDeviceRows logits);
+  void begin(const DraftRequest& request);
+  Segment segment(const DraftRequest& request);
+  bool grows(const DraftRequest& request, int depth);
+  void end_before(const DraftRequest& request, int depth);
+  void branch(std::span<const DraftRequest> requests, int depth, int rows);
+  void branch_one(const DraftRequest& request, int depth, int first_row);
+  bool gate_goes_on(const DraftRequest& request, int depth, int row);
+  void branch_on_device(std::span<const DraftRequest> requests, int depth, int rows);
+  void look_on(const DraftRequest& request, int first_node);
+  void choose(const DraftRequest& request);
+  std::span<const double> standardise(const DraftRequest& request, int node, ConstDeviceRows logits,
+                                      const SamplingOptions& options);
   Growth& growth(SequenceId sequence) { return growths_[static_cast<std::size_t>(sequence)]; }
 
   LanguageModel& model_;
   MakeTreeShape make_shape_;
-  TreeRoom room_;
+  RoundCapacity capacity_;
+  Capacity largest_;
   LogitsBuffer logits_;          // [max_requests * width, V]
   std::vector<Growth> growths_;  // by sequence
   std::vector<Segment> batch_;

@@ -9,13 +9,13 @@
 namespace specdec {
 
 // [snippet judge-greedily]
-void GreedyTreeJudge::judge(const TokenTree& tree, DeviceRows logits, std::vector<TokenId>& context,
-                            Generation& generation, TreeRound& round) {
+void GreedyTreeJudge::judge(const Drafts& tree, DeviceRows logits, std::vector<TokenId>& context,
+                            Generation& generation, Round& round) {
   if (!choices_.empty()) {
     backend_.argmax(logits, std::span(choices_).first(static_cast<std::size_t>(logits.rows)));
   }
   // [task 8.3: walk the tree]
-  int node = TokenTree::kRoot;
+  int node = Drafts::kRoot;
   round.end = RoundEnd::kStopped;
   while (!generation.finished()) {
     const TokenId choice = this->choice(logits, node + 1);  // row 0 is the root's
@@ -28,7 +28,7 @@ void GreedyTreeJudge::judge(const TokenTree& tree, DeviceRows logits, std::vecto
     }
     round.tested_at.push_back(static_cast<int>(trials.size()));
     node = tree.child(node, choice);
-    if (node == TokenTree::kRoot) {
+    if (node == Drafts::kRoot) {
       round.end = RoundEnd::kRejected;  // no draft said so: the correction
       break;
     }
@@ -39,12 +39,6 @@ void GreedyTreeJudge::judge(const TokenTree& tree, DeviceRows logits, std::vecto
 }
 // [end snippet judge-greedily]
 
-TreeJudgingScratch::TreeJudgingScratch(int max_rows, int vocab_size)
-    : logits(static_cast<std::size_t>(vocab_size)),
-      target_probs(logits.size() * static_cast<std::size_t>(max_rows)),
-      owed(logits.size()),
-      sampling(vocab_size) {}
-
 TokenId GreedyTreeJudge::choice(DeviceRows logits, int row) const {
   if (choices_.empty()) return argmax(backend_, logits.slice(row, 1));
   const TokenId choice = choices_[static_cast<std::size_t>(row)];
@@ -52,37 +46,32 @@ TokenId GreedyTreeJudge::choice(DeviceRows logits, int row) const {
   return choice;
 }
 
-Sampling tree_drafting(const SamplingOptions& options, double draft_temperature,
-                       RandomSource& random, bool races) {
-  check_sampling_options(options);
-  check_temperature(draft_temperature, "--draft-temperature");
-  Sampling drafting = {options, &random, races};
-  drafting.options.temperature = draft_temperature;
-  return drafting;
+namespace {
+
+SpeculationOptions with_rule(SpeculationOptions options, const NamedSiblingRule& rule) {
+  options.rule = &find_acceptance_rule(rule.of_one);
+  return options;
 }
 
+}  // namespace
+
 SamplingTreeJudge::SamplingTreeJudge(Backend& backend, RandomSource& random,
-                                     const SamplingOptions& options, double draft_temperature,
-                                     const NamedSiblingRule& rule,
-                                     std::shared_ptr<TreeJudgingScratch> scratch)
-    : backend_(backend),
-      random_(random),
-      options_(options),
-      rule_(rule),
-      scratch_(std::move(scratch)) {
-  drafting_ = tree_drafting(options, draft_temperature, random, rule.races);
+                                     const SpeculationOptions& options,
+                                     const NamedSiblingRule& rule, JudgingScratch& scratch)
+    : Judge(backend, random, with_rule(options, rule), scratch), rule_(rule) {
+  drafting_.named_by_level = rule.rule == nullptr;  // block verification looks past a rejection
 }
 
 // [snippet judge-tree]
-void SamplingTreeJudge::judge(const TokenTree& tree, DeviceRows logits,
-                              std::vector<TokenId>& context, Generation& generation,
-                              TreeRound& round) {
+void SamplingTreeJudge::judge(const Drafts& tree, DeviceRows logits, std::vector<TokenId>& context,
+                              Generation& generation, Round& round) {
   if (rule_.rule == nullptr) return judge_path(tree, logits, context, generation, round);
-  int node = TokenTree::kRoot;
+  const SiblingRule judge_siblings = takes_likeliest() ? lenient_likeliest : rule_.rule;
+  int node = Drafts::kRoot;
   round.end = RoundEnd::kStopped;
   while (!generation.finished()) {
     const auto position = static_cast<int>(context.size());
-    const auto target_probs = standardise(logits, node, context);
+    const auto target_probs = standardise(logits, node + 1, context);
     const auto trials = tree.trials(node);
     if (trials.empty()) {
       context.push_back(draw(target_probs, position));  // a leaf: the bonus
@@ -90,13 +79,13 @@ void SamplingTreeJudge::judge(const TokenTree& tree, DeviceRows logits,
       round.end = RoundEnd::kAllAccepted;
       break;
     }
-    const SiblingDecision decision =
-        rule_.rule({position, tree, trials, target_probs}, random_, scratch_->owed);
+    const SiblingDecision decision = judge_siblings(
+        {position, tree, trials, target_probs, options().lenience}, random(), residual());
     round.tested_at.push_back(decision.tested);
     context.push_back(decision.token);  // a draft, or the correction
     generation.push(decision.token);
     node = decision.node;
-    if (node == TokenTree::kRoot) {
+    if (node == Drafts::kRoot) {
       round.end = RoundEnd::kRejected;
       break;
     }
@@ -107,21 +96,21 @@ void SamplingTreeJudge::judge(const TokenTree& tree, DeviceRows logits,
 // [end snippet judge-tree]
 
 // [snippet judge-path]
-void SamplingTreeJudge::judge_path(const TokenTree& tree, DeviceRows logits,
+void SamplingTreeJudge::judge_path(const Drafts& tree, DeviceRows logits,
                                    std::vector<TokenId>& context, Generation& generation,
-                                   TreeRound& round) {
+                                   Round& round) {
   const auto start = static_cast<std::ptrdiff_t>(context.size());
-  standardise(logits, TokenTree::kRoot, context);
+  standardise(logits, 0, context);
   for (int node = 0; node < tree.size(); node++) {  // a chain: node i follows node i - 1
     SPECDEC_CHECK(tree.node(node).parent == node - 1 && tree.n_trials() == tree.size(), "a chain");
     context.push_back(tree.node(node).token);
-    standardise(logits, node, context);
+    standardise(logits, node + 1, context);
   }
   const DraftedBlock block{static_cast<int>(start),
                            std::span(context).subspan(static_cast<std::size_t>(start)),
                            [&](int i) { return target_probs(i - 1); },
                            [&](int i) { return tree.probs(tree.trials(i - 1).front()); }};
-  const auto [accepted, token] = verify_block(block, random_, scratch_->owed);
+  const auto [accepted, token] = verify_block(block, random(), residual());
   context.resize(static_cast<std::size_t>(start));
   round.end = RoundEnd::kStopped;
   for (int node = 0; node < accepted && !generation.finished(); node++) {
@@ -139,26 +128,5 @@ void SamplingTreeJudge::judge_path(const TokenTree& tree, DeviceRows logits,
   round.end = all ? RoundEnd::kAllAccepted : RoundEnd::kRejected;
 }
 // [end snippet judge-path]
-
-// As in stage 5, but into the row of a node.
-std::span<const double> SamplingTreeJudge::standardise(DeviceRows logits, int node,
-                                                       std::span<const TokenId> history) {
-  auto& [row, target_probs, owed, sampling] = *scratch_;
-  const auto probs =
-      std::span(target_probs).subspan(static_cast<std::size_t>(node + 1) * row.size(), row.size());
-  backend_.download(logits.row(node + 1), row.data(), row.size() * sizeof(float));
-  probabilities(row, history, options_, sampling, probs);
-  return probs;
-}
-
-TokenId SamplingTreeJudge::draw(std::span<const double> target_probs, int position) {
-  if (rule_.races) return random_.race(target_probs, position);
-  return random_.token(target_probs, position, Purpose::kTarget);
-}
-
-std::span<const double> SamplingTreeJudge::target_probs(int node) const {
-  const std::size_t V = scratch_->logits.size();
-  return std::span(scratch_->target_probs).subspan(static_cast<std::size_t>(node + 1) * V, V);
-}
 
 }  // namespace specdec

@@ -1,63 +1,28 @@
 #pragma once
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "common/generation.h"
-#include "common/language_model.h"
-#include "common/sampling/distribution.h"
-#include "common/speculation/drafter.h"
-#include "common/speculation/round.h"
+#include "common/speculation/round_judge.h"
+#include "stages/05_rejection_sampling/judge.h"
 #include "stages/08_token_trees/sibling_rules.h"
-#include "stages/08_token_trees/token_tree.h"
 
 namespace specdec {
-
-// A round, and the path of its tree that the text went on along. `drafted` is the tree's depth, and
-// a place is tested where at least one draft of it is.
-struct TreeRound : Round {
-  std::vector<int> path;       // nodes that were accepted, from the root on
-  std::vector<int> tested_at;  // for each place that was tested, its trials
-};
-
-// Which path of a tree becomes text, and which token follows it.
-class TreeJudge {
- public:
-  virtual ~TreeJudge() = default;
-
-  // Emits the tokens of a path and the one after it into the context and the generation, until no
-  // draft is accepted or the generation ends, and writes into the round what became of the tree.
-  // logits: [tree.size() + 1, V], what the target says after the pending token and after each node.
-  // REQUIRES: the context is the prompt and all that was emitted; the generation is not finished.
-  virtual void judge(const TokenTree& tree, DeviceRows logits, std::vector<TokenId>& context,
-                     Generation& generation, TreeRound& round) = 0;
-
-  // What drafts must be drawn with.
-  const Sampling& drafting() const { return drafting_; }
-  // Whether the drafts' draws must be named by their level, too.
-  virtual bool looks_behind_rejection() const { return false; }
-
- protected:
-  Sampling drafting_;
-};
-
-// What drafts must be drawn with, if the target samples with these options. Throws Error where one
-// is out of range.
-Sampling tree_drafting(const SamplingOptions& options, double draft_temperature,
-                       RandomSource& random, bool races);
 
 // [snippet greedy-tree-judge]
 // Greedy decoding: at each node the text goes on with what the target says there, and the tree is
 // followed as far as it has that token (Stratos, appendix A).
-class GreedyTreeJudge final : public TreeJudge {
+class GreedyTreeJudge final : public RoundJudge {
  public:
   // max_rows: of a tree and its root, where one call is to choose after all of them, since a device
   // answers one such call as fast as one for a row; 0: one after another, along the path.
   explicit GreedyTreeJudge(Backend& backend, int max_rows = 0)
       : backend_(backend), choices_(static_cast<std::size_t>(max_rows)) {}
 
-  void judge(const TokenTree& tree, DeviceRows logits, std::vector<TokenId>& context,
-             Generation& generation, TreeRound& round) override;
+  void judge(const Drafts& tree, DeviceRows logits, std::vector<TokenId>& context,
+             Generation& generation, Round& round) override;
 
  private:
   TokenId choice(DeviceRows logits, int row) const;
@@ -67,50 +32,39 @@ class GreedyTreeJudge final : public TreeJudge {
 };
 // [end snippet greedy-tree-judge]
 
-// Working memory of judges: one serves any number of them, one after the other.
-struct TreeJudgingScratch {
-  TreeJudgingScratch(int max_rows, int vocab_size);  // max_rows: of a tree and its root
-
-  std::vector<float> logits;         // [V]
-  std::vector<double> target_probs;  // [max_rows, V] of the last round that was judged
-  std::vector<double> owed;          // [V]
-  SamplingScratch sampling;
-};
-
-// Sampling: how a row of logits becomes the distribution that judges, for all that judge by one.
-class SamplingTreeJudge : public TreeJudge {
+// Sampling: stage 5's judge, which walks along a tree by a rule for siblings.
+class SamplingTreeJudge : public Judge {
  public:
-  // REQUIRES: backend and random outlive this object.
-  SamplingTreeJudge(Backend& backend, RandomSource& random, const SamplingOptions& options,
-                    double draft_temperature, const NamedSiblingRule& rule,
-                    std::shared_ptr<TreeJudgingScratch> scratch);
-  // With memory of its own, as of TreeJudgingScratch.
-  SamplingTreeJudge(Backend& backend, RandomSource& random, const SamplingOptions& options,
-                    double draft_temperature, const NamedSiblingRule& rule, int max_rows,
-                    int vocab_size)
-      : SamplingTreeJudge(backend, random, options, draft_temperature, rule,
-                          std::make_shared<TreeJudgingScratch>(max_rows, vocab_size)) {}
+  // options: as of stage 5's judge, but for the acceptance rule, which follows from `rule`.
+  // scratch: for as many drafts as a tree has nodes. REQUIRES: all but the options outlive this
+  // object.
+  SamplingTreeJudge(Backend& backend, RandomSource& random, const SpeculationOptions& options,
+                    const NamedSiblingRule& rule, JudgingScratch& scratch);
+  // With memory of its own, for trees of that many nodes.
+  SamplingTreeJudge(Backend& backend, RandomSource& random, const SpeculationOptions& options,
+                    const NamedSiblingRule& rule, int nodes, int vocab_size)
+      : SamplingTreeJudge(std::make_unique<JudgingScratch>(nodes, vocab_size), backend, random,
+                          options, rule) {}
 
-  void judge(const TokenTree& tree, DeviceRows logits, std::vector<TokenId>& context,
-             Generation& generation, TreeRound& round) override;
-  bool looks_behind_rejection() const override { return rule_.rule == nullptr; }
+  void judge(const Drafts& tree, DeviceRows logits, std::vector<TokenId>& context,
+             Generation& generation, Round& round) override;
 
+  const NamedSiblingRule& rule() const { return rule_; }
   // The distribution [V] that judged what follows a node of the last tree, or after which the last
   // token was drawn. REQUIRES: the judge was there.
-  std::span<const double> target_probs(int node) const;
+  std::span<const double> target_probs(int node) const { return Judge::target_probs(node + 1); }
 
  private:
-  void judge_path(const TokenTree& tree, DeviceRows logits, std::vector<TokenId>& context,
-                  Generation& generation, TreeRound& round);
-  std::span<const double> standardise(DeviceRows logits, int node,
-                                      std::span<const TokenId> history);
-  TokenId draw(std::span<const double> target_probs, int position);
+  SamplingTreeJudge(std::unique_ptr<JudgingScratch> scratch, Backend& backend, RandomSource& random,
+                    const SpeculationOptions& options, const NamedSiblingRule& rule)
+      : SamplingTreeJudge(backend, random, options, rule, *scratch) {
+    own_scratch_ = std::move(scratch);
+  }
+  void judge_path(const Drafts& tree, DeviceRows logits, std::vector<TokenId>& context,
+                  Generation& generation, Round& round);
 
-  Backend& backend_;
-  RandomSource& random_;
-  SamplingOptions options_;
   const NamedSiblingRule& rule_;
-  std::shared_ptr<TreeJudgingScratch> scratch_;
+  std::unique_ptr<JudgingScratch> own_scratch_;
 };
 
 }  // namespace specdec

@@ -8,16 +8,16 @@ namespace specdec {
 namespace {
 
 // Adds the `count` likeliest tokens of positive probability, the lower id first among equals.
-void add_likeliest(TokenTree& tree, int node, std::span<const double> probs, int count) {
+void add_likeliest(Drafts& tree, int node, std::span<const double> probs, int count) {
   for (int rank = 0; rank < count; rank++) {
     TokenId best = -1;
     for (TokenId token = 0; token < std::ssize(probs); token++) {
       const double prob = probs[static_cast<std::size_t>(token)];
       const bool better = best < 0 || prob > probs[static_cast<std::size_t>(best)];
-      if (prob > 0 && better && tree.child(node, token) == TokenTree::kRoot) best = token;
+      if (prob > 0 && better && tree.child(node, token) == Drafts::kRoot) best = token;
     }
     if (best < 0) return;
-    tree.add_trial(node, best, TokenTree::kCertain, probs[static_cast<std::size_t>(best)]);
+    add_trial(tree, node, best, Drafts::kCertain, probs[static_cast<std::size_t>(best)]);
   }
 }
 
@@ -28,7 +28,7 @@ void numbers(int first, int end, std::vector<int>& all) {
 }
 
 // Of nodes in their order, the `count` of the largest draft_prob, in their order.
-void most_likely(const TokenTree& tree, int count, std::vector<int>& nodes) {
+void most_likely(const Drafts& tree, int count, std::vector<int>& nodes) {
   if (std::ssize(nodes) <= count) return;
   std::ranges::stable_sort(nodes, std::ranges::greater{},
                            [&](int node) { return tree.node(node).draft_prob; });
@@ -38,55 +38,60 @@ void most_likely(const TokenTree& tree, int count, std::vector<int>& nodes) {
 
 }  // namespace
 
-void TreeShape::look_at(const TokenTree& tree, int first, std::vector<int>& nodes) {
+void TreeShape::look_at(const Drafts& tree, int first, std::vector<int>& nodes) {
   numbers(first, tree.size(), nodes);
 }
 
-void TreeShape::choose(const TokenTree& tree, std::vector<int>& nodes) const {
+void TreeShape::choose(const Drafts& tree, std::vector<int>& nodes) const {
   numbers(0, tree.size(), nodes);
 }
 
-TreeRoom Chains::room() const {
-  const int n = count_ * levels_;
-  return {levels_, n, n, n - count_ + 1, count_, n};
+RoundCapacity capacity_of(const MakeTreeShape& make_shape) {
+  const std::shared_ptr<const TreeShape> shape = make_shape();
+  return [shape](int K) { return shape->capacity(std::min(K, shape->levels())); };
 }
 
-TreeShape::Wish Chains::wish(const TokenTree& tree, int node) const {
-  return {BranchBy::kDraws, node == TokenTree::kRoot ? count_ : tree.drafts_through(node)};
+Capacity Chains::capacity(int levels) const {
+  if (levels == 0) return {};
+  const int n = count_ * levels;
+  return {levels, n, n, n - count_ + 1, count_, n};
+}
+
+TreeShape::Wish Chains::wish(const Drafts& tree, int node) const {
+  return {BranchBy::kDraws, node == Drafts::kRoot ? count_ : tree.drafts_through(node)};
 }
 
 // [snippet chains]
-void Chains::branch(TokenTree& tree, int node, std::span<const double> draft_probs,
-                    TreeDraws& draws) {
+void Chains::branch(Drafts& tree, int node, std::span<const double> draft_probs, TreeDraws& draws) {
   const int drafts = wish(tree, node).count;
   const int probs = tree.add_probs();
   std::ranges::copy(draft_probs, tree.probs_to_fill(probs).begin());
   for (int k = 0; k < drafts; k++) {
-    const TokenId token = draws.draw(draft_probs);
-    tree.add_trial(node, token, probs, draft_probs[static_cast<std::size_t>(token)]);
+    const TokenId token = k == 0 ? draws.draw(draft_probs) : draws.draw_apart(draft_probs);
+    add_trial(tree, node, token, probs, draft_probs[static_cast<std::size_t>(token)]);
   }
 }
 // [end snippet chains]
 
-TreeRoom DistinctDrafts::room() const {
-  TreeRoom room{.levels = static_cast<int>(widths_.size())};
+Capacity DistinctDrafts::capacity(int levels) const {
+  Capacity capacity{.levels = levels};
   int level = 1;
-  for (const int width : widths_) {
-    room.width = level;
-    level *= width;
-    room.nodes += level;
+  for (int i = 0; i < levels; i++) {
+    capacity.width = level;
+    level *= widths_[static_cast<std::size_t>(i)];
+    capacity.nodes += level;
   }
-  room.trials = room.probs = room.verified = room.nodes;
-  return room;
+  capacity.trials = capacity.probs = capacity.verified = capacity.nodes;
+  return capacity;
 }
 
-TreeShape::Wish DistinctDrafts::wish(const TokenTree& tree, int node) const {
-  const int level = node == TokenTree::kRoot ? 0 : tree.node(node).depth + 1;
+TreeShape::Wish DistinctDrafts::wish(const Drafts& tree, int node) const {
+  const int level = node == Drafts::kRoot ? 0 : tree.node(node).depth + 1;
   return {BranchBy::kDistinctDraws, widths_[static_cast<std::size_t>(level)]};
 }
 
 // [snippet distinct]
-void DistinctDrafts::branch(TokenTree& tree, int node, std::span<const double> draft_probs,
+void DistinctDrafts::branch(Drafts& tree, int node, std::span<const double> draft_probs,
                             TreeDraws& draws) {
   const int width = wish(tree, node).count;
   std::span<const double> before = draft_probs;
@@ -102,13 +107,13 @@ void DistinctDrafts::branch(TokenTree& tree, int node, std::span<const double> d
       for (double& prob : own) prob /= total;
     }
     taken = draws.draw(own);
-    tree.add_trial(node, taken, probs, draft_probs[static_cast<std::size_t>(taken)]);
+    add_trial(tree, node, taken, probs, draft_probs[static_cast<std::size_t>(taken)]);
     before = own;
   }
 }
 // [end snippet distinct]
 
-Likeliest::Likeliest(Plan plan) : plan_(std::move(plan)) {
+Likeliest::Likeliest(Plan plan) : plan_(std::move(plan)), capacities_(1) {
   std::vector<int> level = {0};
   while (true) {
     std::vector<int> next;
@@ -119,40 +124,42 @@ Likeliest::Likeliest(Plan plan) : plan_(std::move(plan)) {
       looked_at += children.empty() ? 0 : 1;
     }
     if (next.empty()) break;
-    room_.levels++;
-    room_.nodes += static_cast<int>(next.size());
-    room_.width = std::max(room_.width, looked_at);
+    Capacity capacity = capacities_.back();
+    capacity.levels++;
+    capacity.nodes += static_cast<int>(next.size());
+    capacity.trials = capacity.verified = capacity.nodes;
+    capacity.width = std::max(capacity.width, looked_at);
+    capacities_.push_back(capacity);
     level = std::move(next);
   }
-  SPECDEC_CHECK(room_.nodes + 1 == std::ssize(plan_), "a plan that is a tree of {} nodes",
-                plan_.size());
-  room_.trials = room_.verified = room_.nodes;
-  planned_.reserve(static_cast<std::size_t>(room_.nodes));
+  SPECDEC_CHECK(capacities_.back().nodes + 1 == std::ssize(plan_),
+                "a plan that is a tree of {} nodes", plan_.size());
+  planned_.reserve(plan_.size());
 }
 
 const Likeliest::PlanNode& Likeliest::plan_of(int node) const {
-  const int planned = node == TokenTree::kRoot ? 0 : planned_[static_cast<std::size_t>(node)];
+  const int planned = node == Drafts::kRoot ? 0 : planned_[static_cast<std::size_t>(node)];
   return plan_[static_cast<std::size_t>(planned)];
 }
 
-TreeShape::Wish Likeliest::wish(const TokenTree& /*tree*/, int node) const {
+TreeShape::Wish Likeliest::wish(const Drafts& /*tree*/, int node) const {
   return {BranchBy::kLikeliest, static_cast<int>(plan_of(node).children.size())};
 }
 
 // [snippet likeliest]
-void Likeliest::branch(TokenTree& tree, int node, std::span<const double> draft_probs,
+void Likeliest::branch(Drafts& tree, int node, std::span<const double> draft_probs,
                        TreeDraws& /*draws*/) {
   add_likeliest(tree, node, draft_probs, wish(tree, node).count);
   branched(tree, node);
 }
 
-void Likeliest::branched(const TokenTree& tree, int node) {
+void Likeliest::branched(const Drafts& tree, int node) {
   const std::vector<int>& children = plan_of(node).children;
   const auto found = static_cast<std::ptrdiff_t>(tree.trials(node).size());
   planned_.insert(planned_.end(), children.begin(), children.begin() + found);
 }
 
-void Likeliest::look_at(const TokenTree& tree, int first, std::vector<int>& nodes) {
+void Likeliest::look_at(const Drafts& tree, int first, std::vector<int>& nodes) {
   nodes.clear();
   for (int node = first; node < tree.size(); node++) {
     if (!plan_of(node).children.empty()) nodes.push_back(node);
@@ -175,28 +182,29 @@ Likeliest::Plan plan_of_widths(std::span<const int> widths) {
   return plan;
 }
 
-TreeRoom GrownTree::room() const {
-  const int nodes = width_ + (levels_ - 1) * width_ * width_;
-  return {levels_, nodes, nodes, 0, width_, std::min(verified_, nodes)};
+Capacity GrownTree::capacity(int levels) const {
+  if (levels == 0) return {};
+  const int nodes = width_ + (levels - 1) * width_ * width_;
+  return {levels, nodes, nodes, 0, width_, std::min(verified_, nodes)};
 }
 
-TreeShape::Wish GrownTree::wish(const TokenTree& /*tree*/, int /*node*/) const {
+TreeShape::Wish GrownTree::wish(const Drafts& /*tree*/, int /*node*/) const {
   return {BranchBy::kLikeliest, width_};
 }
 
 // [snippet grown]
-void GrownTree::branch(TokenTree& tree, int node, std::span<const double> draft_probs,
+void GrownTree::branch(Drafts& tree, int node, std::span<const double> draft_probs,
                        TreeDraws& /*draws*/) {
   add_likeliest(tree, node, draft_probs, width_);
 }
 
-void GrownTree::look_at(const TokenTree& tree, int first, std::vector<int>& nodes) {
+void GrownTree::look_at(const Drafts& tree, int first, std::vector<int>& nodes) {
   numbers(first, tree.size(), nodes);
   most_likely(tree, width_, nodes);
 }
 
 // No node is likelier than its parent, and a parent comes first among equals: so it is kept, too.
-void GrownTree::choose(const TokenTree& tree, std::vector<int>& nodes) const {
+void GrownTree::choose(const Drafts& tree, std::vector<int>& nodes) const {
   numbers(0, tree.size(), nodes);
   most_likely(tree, verified_, nodes);
 }

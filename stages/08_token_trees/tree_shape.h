@@ -17,11 +17,21 @@ namespace specdec {
 // the level is a part of the name, too, as the next round's levels begin elsewhere.
 class TreeDraws {
  public:
-  TreeDraws(RandomSource* random, int position, int first)  // first: the index of the first draw
-      : random_(random), position_(position), next_(first) {}
+  // random: null at temperature 0, where all is on one token; races: of the rule; first: the index
+  // of the first draw.
+  TreeDraws(RandomSource* random, bool races, int position, int first)
+      : random_(random), races_(races), position_(position), next_(first) {}
 
+  // Where the rule races, by the noise that the target's race has: the same probs give the same
+  // token again.
   TokenId draw(std::span<const double> probs) {
-    if (random_ == nullptr) {  // temperature 0: all is on one token
+    if (random_ == nullptr || !races_) return draw_apart(probs);
+    next_++;
+    return random_->race(probs, position_);
+  }
+  // With a number of its own in any case.
+  TokenId draw_apart(std::span<const double> probs) {
+    if (random_ == nullptr) {
       return static_cast<TokenId>(std::ranges::max_element(probs) - probs.begin());
     }
     return random_->token(probs, position_, Purpose::kDraft, next_++);
@@ -31,6 +41,7 @@ class TreeDraws {
 
  private:
   RandomSource* random_;
+  bool races_;
   int position_;  // of the level's tokens
   int next_;
 };
@@ -41,13 +52,15 @@ class TreeShape {
  public:
   virtual ~TreeShape() = default;
 
-  virtual TreeRoom room() const = 0;
+  virtual int levels() const = 0;  // the most
+  // What a tree with at most so many levels takes, which are at most levels().
+  virtual Capacity capacity(int levels) const = 0;
   // Whether drafts are drawn from the draft's distribution; otherwise it only ranks tokens.
   virtual bool draws() const = 0;
 
   virtual void begin() {}
   // Adds trials after a node, or after the root. draft_probs: q there, [V].
-  virtual void branch(TokenTree& tree, int node, std::span<const double> draft_probs,
+  virtual void branch(Drafts& tree, int node, std::span<const double> draft_probs,
                       TreeDraws& draws) = 0;
   // The same for a sampler on a device, which keeps q: what branch() would ask of q after a node,
   // and, once the trials were added by its answer, what the shape itself remembers of them.
@@ -55,26 +68,31 @@ class TreeShape {
     BranchBy by;
     int count;  // of tokens
   };
-  virtual Wish wish(const TokenTree& tree, int node) const = 0;
-  virtual void branched(const TokenTree& /*tree*/, int /*node*/) {}
+  virtual Wish wish(const Drafts& tree, int node) const = 0;
+  virtual void branched(const Drafts& /*tree*/, int /*node*/) {}
   // Of the nodes that the last level brought, first .. tree.size() - 1, those to be looked at.
-  virtual void look_at(const TokenTree& tree, int first, std::vector<int>& nodes);
+  virtual void look_at(const Drafts& tree, int first, std::vector<int>& nodes);
   // Of a tree that is grown, the nodes that are verified: ascending, each with its parent.
-  virtual void choose(const TokenTree& tree, std::vector<int>& nodes) const;
+  virtual void choose(const Drafts& tree, std::vector<int>& nodes) const;
 };
 
 using MakeTreeShape = std::function<std::unique_ptr<TreeShape>()>;
 
-// `count` drafts by themselves, each token drawn from q (SpecInfer, with one draft model).
+// Of rounds with trees of such a shape; K beyond its levels changes nothing.
+RoundCapacity capacity_of(const MakeTreeShape& make_shape);
+
+// `count` drafts by themselves, each token drawn from q (SpecInfer, with one draft model). Where
+// the rule races, the first draft after each node shares the target's noise.
 class Chains final : public TreeShape {
  public:
   Chains(int count, int levels) : count_(count), levels_(levels) {}
 
-  TreeRoom room() const override;
+  int levels() const override { return levels_; }
+  Capacity capacity(int levels) const override;
   bool draws() const override { return true; }
-  void branch(TokenTree& tree, int node, std::span<const double> draft_probs,
+  void branch(Drafts& tree, int node, std::span<const double> draft_probs,
               TreeDraws& draws) override;
-  Wish wish(const TokenTree& tree, int node) const override;
+  Wish wish(const Drafts& tree, int node) const override;
 
  private:
   int count_, levels_;
@@ -86,11 +104,12 @@ class DistinctDrafts final : public TreeShape {
  public:
   explicit DistinctDrafts(std::vector<int> widths) : widths_(std::move(widths)) {}
 
-  TreeRoom room() const override;
+  int levels() const override { return static_cast<int>(widths_.size()); }
+  Capacity capacity(int levels) const override;
   bool draws() const override { return true; }
-  void branch(TokenTree& tree, int node, std::span<const double> draft_probs,
+  void branch(Drafts& tree, int node, std::span<const double> draft_probs,
               TreeDraws& draws) override;
-  Wish wish(const TokenTree& tree, int node) const override;
+  Wish wish(const Drafts& tree, int node) const override;
 
  private:
   std::vector<int> widths_;
@@ -107,21 +126,24 @@ class Likeliest final : public TreeShape {
 
   explicit Likeliest(Plan plan);
 
-  TreeRoom room() const override { return room_; }
+  int levels() const override { return static_cast<int>(capacities_.size()) - 1; }
+  Capacity capacity(int levels) const override {
+    return capacities_[static_cast<std::size_t>(levels)];
+  }
   bool draws() const override { return false; }
   void begin() override { planned_.clear(); }
-  void branch(TokenTree& tree, int node, std::span<const double> draft_probs,
+  void branch(Drafts& tree, int node, std::span<const double> draft_probs,
               TreeDraws& draws) override;
-  Wish wish(const TokenTree& tree, int node) const override;
-  void branched(const TokenTree& tree, int node) override;
-  void look_at(const TokenTree& tree, int first, std::vector<int>& nodes) override;
+  Wish wish(const Drafts& tree, int node) const override;
+  void branched(const Drafts& tree, int node) override;
+  void look_at(const Drafts& tree, int first, std::vector<int>& nodes) override;
 
  private:
   const PlanNode& plan_of(int node) const;
 
   Plan plan_;
-  TreeRoom room_;
-  std::vector<int> planned_;  // [nodes of the tree] what each is in the plan
+  std::vector<Capacity> capacities_;  // [levels + 1]
+  std::vector<int> planned_;          // [nodes of the tree] what each is in the plan
 };
 
 // After each node of level i its widths[i] likeliest tokens: "top:3x2x1".
@@ -136,13 +158,14 @@ class GrownTree final : public TreeShape {
   GrownTree(int verified, int width, int levels)
       : verified_(verified), width_(width), levels_(levels) {}
 
-  TreeRoom room() const override;
+  int levels() const override { return levels_; }
+  Capacity capacity(int levels) const override;
   bool draws() const override { return false; }
-  void branch(TokenTree& tree, int node, std::span<const double> draft_probs,
+  void branch(Drafts& tree, int node, std::span<const double> draft_probs,
               TreeDraws& draws) override;
-  Wish wish(const TokenTree& tree, int node) const override;
-  void look_at(const TokenTree& tree, int first, std::vector<int>& nodes) override;
-  void choose(const TokenTree& tree, std::vector<int>& nodes) const override;
+  Wish wish(const Drafts& tree, int node) const override;
+  void look_at(const Drafts& tree, int first, std::vector<int>& nodes) override;
+  void choose(const Drafts& tree, std::vector<int>& nodes) const override;
 
  private:
   int verified_, width_, levels_;

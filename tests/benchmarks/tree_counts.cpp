@@ -17,9 +17,12 @@
 #include "common/forwarding_model.h"
 #include "stages/08_token_trees/best_shape.h"
 #include "stages/08_token_trees/lookup_tree_drafter.h"
-#include "stages/08_token_trees/tree_steps.h"
+#include "stages/08_token_trees/tree_drafter.h"
+#include "stages/08_token_trees/tree_judge.h"
+#include "stages/08_token_trees/tree_round.h"
 #include "stages/programs/trees/tree_profile.h"
 #include "tests/engine_fixture.h"
+#include "tests/tree_steps.h"
 
 namespace specdec {
 namespace {
@@ -62,7 +65,9 @@ std::vector<Prompt> read_prompts(const std::string& path) {
 
 // --- what is run ---
 
-using MakeDrafter = std::function<std::unique_ptr<TreeDrafter>(LanguageModel& draft)>;
+using MakeDrafter = std::function<std::unique_ptr<Drafter>(LanguageModel& draft)>;
+
+constexpr int kMostLevels = 32;
 
 MakeDrafter by_model(const MakeTreeShape& shape) {
   return [=](LanguageModel& draft) {
@@ -100,7 +105,7 @@ class Experiment {
   Experiment(int new_tokens, std::vector<Prompt> prompts)
       : new_tokens_(new_tokens), prompts_(std::move(prompts)) {}
 
-  using AfterRound = std::function<void(const TreeRound&, const TokenTree&)>;
+  using AfterRound = std::function<void(const Round&, const Drafts&)>;
 
   // Adds entries for a setting. rule: by which it samples; null: it decodes greedily.
   void run(const json& setting, json& entries, const MakeDrafter& make,
@@ -110,12 +115,13 @@ class Experiment {
     for (const Prompt& prompt : prompts_) {
       CachedLlama target_cache(target_.model, 16, kLength), draft_cache(draft_.model, 16, kLength);
       CountingModel target(target_cache.llama), draft(draft_cache.llama);
-      const std::unique_ptr<TreeDrafter> drafter = make(draft);
-      std::unique_ptr<TreeJudge> judge = std::make_unique<GreedyTreeJudge>(target.backend());
+      const std::unique_ptr<Drafter> drafter = make(draft);
+      std::unique_ptr<RoundJudge> judge = std::make_unique<GreedyTreeJudge>(target.backend());
       if (rule != nullptr) {
         judge = std::make_unique<SamplingTreeJudge>(
-            target.backend(), dice, SamplingOptions{.temperature = 1}, 1, *rule,
-            drafter->room().verified + 1, target.vocab_size());
+            target.backend(), dice,
+            SpeculationOptions{.sampling = {.temperature = 1}, .draft_temperature = 1}, *rule,
+            drafter->capacity(kMostLevels).verified, target.vocab_size());
       }
       Counts& counts = kinds[prompt.kind];
       decode(prompt, target, *drafter, *judge, after, counts);
@@ -130,22 +136,22 @@ class Experiment {
   }
 
  private:
-  void decode(const Prompt& prompt, LanguageModel& target, TreeDrafter& drafter, TreeJudge& judge,
+  void decode(const Prompt& prompt, LanguageModel& target, Drafter& drafter, RoundJudge& judge,
               const AfterRound& after, Counts& counts) const {
     GenerationRequest request;
     request.prompt = prompt.ids;
     request.max_new_tokens = new_tokens_;
     Generation generation(request, nullptr);
-    TreeSteps steps(target, drafter, drafter.room().levels, kLength / 2);
+    DraftAndVerify steps = tree_steps(target, drafter, kMostLevels, kLength / 2);
     std::vector<TokenId> context = prompt.ids;
     steps.prefill(context);
     while (!generation.finished()) {
-      const TreeRound round = tree_round(steps, judge, context, generation);
+      const Round round = tree_round(steps, judge, context, generation);
       counts.of["emitted"] += round.emitted();
       counts.of["rounds"]++;
       counts.of["accepted"] += round.accepted;
-      counts.of["nodes"] += steps.tree().size();
-      if (after && round.end != RoundEnd::kStopped) after(round, steps.tree());
+      counts.of["nodes"] += steps.drafts().size();
+      if (after && round.end != RoundEnd::kStopped) after(round, steps.drafts());
     }
   }
 
@@ -162,7 +168,7 @@ AcceptanceByRank measure_ranks(Experiment& experiment, const std::vector<int>& w
   json entries;
   experiment.run(
       {}, entries, by_plan(plan_of_widths(widths)), nullptr,
-      [&](const TreeRound& round, const TokenTree& tree) { profile.count(tree, round); });
+      [&](const Round& round, const Drafts& tree) { profile.count(tree, round); });
   return profile.acceptance();
 }
 

@@ -3,6 +3,7 @@
 #include "kernels/cuda_backend.h"
 #include "stages/06_batched_verification/batch_engine.h"
 #include "stages/programs/trees/device_batch_tree_judge.h"
+#include "stages/programs/trees/device_tree_brancher.h"
 #include "tests/cuda/calls.h"
 #include "tests/cuda/tree_shapes.h"
 #include "tests/engine_fixture.h"
@@ -39,26 +40,31 @@ class DeviceBatchTreeLoopTest : public ::testing::Test {
 
   Served serve(const LlamaModel& model, const NamedShape& shape, const NamedSiblingRule& rule,
                bool on_host) {
-    const TreeRoom room = shape.make()->room();
+    const int levels = shape.make()->levels();
+    const Capacity capacity = shape.make()->capacity(levels);
     const int V = model.config().vocab_size;
     CachedLlama target(model, kPage, kPositions, kRequests),
         draft(model, kPage, kPositions, kRequests);
-    const TreeSizes sizes{room, V, kPositions, kRequests};
-    const TreePlaces places = tree_places(*backend_, backend_.get(), rule, on_host);
-    EXPECT_EQ(places.device == nullptr, on_host);
+    std::unique_ptr<TreeBrancher> brancher;
+    std::unique_ptr<TreeBatchJudge> judge = std::make_unique<TreeBatchJudge>(rule);
+    if (!on_host) {
+      brancher =
+          std::make_unique<DeviceTreeBrancher>(*backend_, capacity, V, kPositions, kRequests);
+      judge = std::make_unique<DeviceBatchTreeJudge>(
+          *backend_, rule, TreeBatchSizes{capacity, V, kPositions, kRequests});
+    }
     ModelTreeDrafter drafter(draft.llama, shape.make, kPositions, V, kRequests,
-                             make_tree_brancher(places, sizes));
-    const std::unique_ptr<BatchTreeJudge> judge =
-        on_host ? std::make_unique<BatchTreeJudge>(*backend_, rule, room.verified + 1, V)
-                : std::make_unique<DeviceBatchTreeJudge>(*backend_, rule, sizes);
-    BatchEngine engine(
-        {.target = target.llama, .target_cache = *target.cache, .draft_cache = draft.cache.get()},
-        std::make_unique<TreeRounds>(target.llama, drafter, *judge, kRequests),
-        {.max_batch = kRequests,
-         .spec_length = room.levels,
-         .token_budget = kRequests * (room.verified + 1)});
+                             std::move(brancher));
+    BatchEngine engine({.target = target.llama,
+                        .target_cache = *target.cache,
+                        .drafter = drafter,
+                        .draft_cache = draft.cache.get(),
+                        .judge = judge.get()},
+                       {.max_batch = kRequests,
+                        .spec_length = levels,
+                        .token_budget = kRequests * capacity.rows()});
     std::vector<RequestId> ids;
-    for (int i = 0; i < 5; i++) ids.push_back(engine.add_request(request(i, room.levels)));
+    for (int i = 0; i < 5; i++) ids.push_back(engine.add_request(request(i, levels)));
     Served served;
     while (!engine.idle()) {
       const std::int64_t rounds = engine.stats().rounds;

@@ -23,7 +23,8 @@ class DeviceDrafterTest : public ::testing::Test {
   struct Side {
     Side(const LlamaModel& model, bool on_device, bool samples)
         : draft(model, 16, kPositions, kRequests),
-          drafts(make_drafts(kRequests, 8, samples ? draft.llama.vocab_size() : 0,
+          drafts(make_drafts(kRequests, Capacity::of_chain(8),
+                             samples ? draft.llama.vocab_size() : 0,
                              samples ? &model.backend() : nullptr)) {
       const int V = draft.llama.vocab_size();
       if (samples) {

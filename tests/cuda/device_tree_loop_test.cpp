@@ -4,11 +4,13 @@
 
 #include "common/sampling/random_source.h"
 #include "kernels/cuda_backend.h"
-#include "stages/08_token_trees/tree_steps.h"
-#include "stages/programs/trees/tree_places.h"
+#include "stages/08_token_trees/tree_round.h"
+#include "stages/programs/trees/device_tree_brancher.h"
+#include "stages/programs/trees/device_tree_judge.h"
 #include "tests/cuda/calls.h"
 #include "tests/cuda/tree_shapes.h"
 #include "tests/engine_fixture.h"
+#include "tests/tree_steps.h"
 
 namespace specdec {
 namespace {
@@ -18,12 +20,12 @@ constexpr std::size_t kVocabularyBytes = 4096 * sizeof(float);
 
 struct Rounds {
   std::vector<TokenId> tokens;
-  std::vector<TreeRound> rounds;
+  std::vector<Round> rounds;
   emulation::Traffic traffic, last;  // of all rounds, of the last one
 };
 
 bool operator==(const Rounds& a, const Rounds& b) {
-  const auto same = [](const TreeRound& x, const TreeRound& y) {
+  const auto same = [](const Round& x, const Round& y) {
     return x.path == y.path && x.tested_at == y.tested_at && x.accepted == y.accepted &&
            x.drafted == y.drafted && x.end == y.end;
   };
@@ -41,19 +43,29 @@ class DeviceTreeLoopTest : public ::testing::Test {
   Rounds decode(const LlamaModel& model, const NamedShape& shape, const NamedSiblingRule* rule,
                 bool on_host) {
     CachedLlama target(model, kPage, kPositions), draft(model, kPage, kPositions);
-    const NamedSiblingRule& named = rule ? *rule : find_sibling_rule("rejection");
-    const TreePlaces places = tree_places(*backend_, backend_.get(), named, on_host);
-    EXPECT_EQ(places.why_on_host.empty(), !on_host);
     const int V = target.llama.vocab_size();
-    const TreeSizes sizes{shape.make()->room(), V, kPositions};
+    const Capacity capacity = capacity_of(shape.make)(5);
     ModelTreeDrafter drafter(draft.llama, shape.make, kPositions, V, 1,
-                             make_tree_brancher(places, sizes));
-    TreeSteps steps(target.llama, drafter, 5, kPositions - sizes.room.nodes, places.device);
+                             on_host ? nullptr : brancher(capacity, V, 1));
+    DraftAndVerify steps = tree_steps(target.llama, drafter, 5, kPositions - capacity.nodes,
+                                      on_host ? nullptr : backend_.get());
     Dice dice(seed_);
-    const auto judge =
-        rule ? make_tree_judge(places, *backend_, dice, options_, draft_temperature_, *rule, sizes)
-             : make_greedy_tree_judge(*backend_, sizes);
+    const SpeculationOptions options{.sampling = options_, .draft_temperature = draft_temperature_};
+    std::unique_ptr<RoundJudge> judge;
+    if (rule == nullptr) {
+      judge = std::make_unique<GreedyTreeJudge>(*backend_, capacity.rows());
+    } else if (on_host) {
+      judge = std::make_unique<SamplingTreeJudge>(*backend_, dice, options, *rule,
+                                                  capacity.verified, V);
+    } else {
+      judge = std::make_unique<DeviceTreeJudge>(*backend_, dice, options, *rule, capacity, V,
+                                                kPositions);
+    }
     return decode(steps, *judge);
+  }
+
+  std::unique_ptr<TreeBrancher> brancher(const Capacity& capacity, int V, int requests) {
+    return std::make_unique<DeviceTreeBrancher>(*backend_, capacity, V, kPositions, requests);
   }
 
   void set_graphs(bool on) {
@@ -86,7 +98,7 @@ class DeviceTreeLoopTest : public ::testing::Test {
   std::uint64_t seed_ = 7;
 
  private:
-  Rounds decode(TreeSteps& steps, TreeJudge& judge) {
+  Rounds decode(DraftAndVerify& steps, RoundJudge& judge) {
     Rounds run;
     Generation generation(request_, nullptr);
     std::vector<TokenId> context = request_.prompt;
@@ -120,7 +132,7 @@ TEST_F(DeviceTreeLoopTest, TextsAndRoundsAreTheHosts) {
         const Rounds on_device = decode(*small_, shape, &rule, false);
         EXPECT_TRUE(on_device == decode(*small_, shape, &rule, true));
         EXPECT_EQ(on_device.traffic.allocations, 0u);
-        for (const TreeRound& round : on_device.rounds) {
+        for (const Round& round : on_device.rounds) {
           rejected += round.end == RoundEnd::kRejected;
           accepted += round.accepted;
         }
@@ -156,9 +168,9 @@ TEST_F(DeviceTreeLoopTest, GreedyTextsAreTheHosts) {
   }
 }
 
-std::vector<std::vector<double>> device_probs(Backend& backend, const TokenTree& tree, int V) {
+std::vector<std::vector<double>> device_probs(Backend& backend, const Drafts& tree, int V) {
   std::vector<std::vector<double>> all;
-  for (const TokenTree::Trial& trial : tree.trials()) {
+  for (const Drafts::Trial& trial : tree.trials()) {
     all.emplace_back(static_cast<std::size_t>(V));
     if (const double* probs = tree.device_probs(trial)) {
       backend.download(probs, all.back().data(), all.back().size() * sizeof(double));
@@ -176,27 +188,26 @@ TEST_F(DeviceTreeLoopTest, RequestsSideBySideAreDraftedAsAlone) {
   const Sampling sampling{{.temperature = 1, .top_k = 60, .repetition_penalty = 1.2}, &dice};
   for (const NamedShape& shape : shapes()) {
     SCOPED_TRACE(shape.name);
-    const TreeSizes sizes{shape.make()->room(), V, kPositions, 3};
-    const auto draft = [&](std::vector<TokenTree>& trees, std::span<const std::size_t> which) {
+    const Capacity capacity = capacity_of(shape.make)(5);
+    const auto draft = [&](std::vector<Drafts>& trees, std::span<const std::size_t> which) {
       CachedLlama model(*small_, kPage, kPositions, 3);
-      ModelTreeDrafter drafter(model.llama, shape.make, kPositions, V, 3,
-                               make_tree_brancher({backend_.get(), ""}, sizes));
-      std::vector<TreeRequest> requests;
+      ModelTreeDrafter drafter(model.llama, shape.make, kPositions, V, 3, brancher(capacity, V, 3));
+      std::vector<DraftRequest> requests;
       for (const std::size_t i : which) {
-        requests.push_back({drafter.create(), contexts[i], levels[i], sampling, false, &trees[i]});
+        requests.push_back({drafter.create(), contexts[i], levels[i], sampling, &trees[i]});
       }
       drafter.draft(requests);
     };
-    std::vector<TokenTree> together, alone;
+    std::vector<Drafts> together, alone;
     for (int i = 0; i < 3; i++) {
-      together.emplace_back(sizes.room, V, backend_.get());
-      alone.emplace_back(sizes.room, V, backend_.get());
+      together.emplace_back(capacity, V, backend_.get());
+      alone.emplace_back(capacity, V, backend_.get());
     }
     draft(together, std::vector<std::size_t>{0, 1, 2});
     for (std::size_t i = 0; i < 3; i++) {
       draft(alone, std::span(&i, 1));
       ASSERT_EQ(together[i].size(), alone[i].size());
-      EXPECT_EQ(together[i].depth(), levels[i]);
+      EXPECT_EQ(together[i].length(), levels[i]);
       for (int node = 0; node < alone[i].size(); node++) {
         EXPECT_EQ(together[i].node(node).token, alone[i].node(node).token);
         EXPECT_EQ(together[i].node(node).parent, alone[i].node(node).parent);
@@ -215,7 +226,7 @@ TEST_F(DeviceTreeLoopTest, ARoundHasTheseCalls) {
   request_.max_new_tokens = 5;
   for (const NamedShape& shape : shapes()) {
     SCOPED_TRACE(shape.name);
-    const auto levels = static_cast<std::size_t>(shape.make()->room().levels);
+    const auto levels = static_cast<std::size_t>(shape.make()->levels());
     const Rounds sampled = decode(*model_, shape, &find_sibling_rule("rejection"), false);
     const auto passes = levels + 1, waits = levels + 1;
     // Before each wait three kernels make distributions, and one branches or judges.
@@ -236,10 +247,10 @@ TEST_F(DeviceTreeLoopTest, ARoundHasTheseCalls) {
 TEST_F(DeviceTreeLoopTest, RoundsAreGraphs) {
   set_graphs(true);
   options_ = {.temperature = 1};
-  request_.max_new_tokens = 20;  // within 32 positions: behind them, passes are new
+  request_.max_new_tokens = 20;  // within 32 positions: after them, passes are new
   for (const NamedShape& shape : shapes()) {
     SCOPED_TRACE(shape.name);
-    const auto waits = static_cast<std::size_t>(shape.make()->room().levels) + 1;
+    const auto waits = static_cast<std::size_t>(shape.make()->levels()) + 1;
     const Rounds sampled = decode(*small_, shape, &find_sibling_rule("rejection"), false);
     const Rounds greedy = decode(*small_, shape, nullptr, false);
     // [snippet tree-calls]
@@ -247,26 +258,6 @@ TEST_F(DeviceTreeLoopTest, RoundsAreGraphs) {
     expect_calls(greedy.last, {0, waits, waits, 0, waits});
     // [end snippet tree-calls]
   }
-}
-
-// Why a run's trees are the host's.
-TEST_F(DeviceTreeLoopTest, TheHostJudgesForAReason) {
-  const auto cpu = make_plain_backend();
-  const NamedSiblingRule& rule = find_sibling_rule("rejection");
-  NamedSiblingRule unknown = rule;
-  unknown.on_device.reset();
-  const auto why = [](const TreePlaces& places) {
-    EXPECT_EQ(places.device == nullptr, !places.why_on_host.empty());
-    return places.why_on_host;
-  };
-  EXPECT_EQ(why(tree_places(*backend_, backend_.get(), rule, false)), "");
-  EXPECT_EQ(why(tree_places(*backend_, nullptr, rule, false)), "") << "a lookup has no model";
-  EXPECT_EQ(why(tree_places(*cpu, cpu.get(), rule, false)), "the logits are in the host's memory");
-  EXPECT_EQ(why(tree_places(*backend_, cpu.get(), rule, false)),
-            "the draft model has a device of its own");
-  EXPECT_EQ(why(tree_places(*backend_, backend_.get(), unknown, false)),
-            "no device knows the rule --siblings rejection");
-  EXPECT_EQ(why(tree_places(*backend_, backend_.get(), rule, true)), "the distributions are shown");
 }
 
 }  // namespace

@@ -18,8 +18,8 @@ class DeviceTree {
     for (int i = 0; i < test.tree.size(); ++i) {
       nodes_.push_back({test.tree.node(i).token, test.tree.node(i).parent});
     }
-    for (const TokenTree::Trial& trial : test.tree.trials()) {
-      const bool certain = trial.probs == TokenTree::kCertain;
+    for (const Drafts::Trial& trial : test.tree.trials()) {
+      const bool certain = trial.probs == Drafts::kCertain;
       trials_.push_back({trial.node, certain ? nullptr : probs(trial.probs)});
     }
     draft();
@@ -37,7 +37,7 @@ class DeviceTree {
           wrong += tokens_[at].token != -1;
           continue;
         }
-        const TokenTree::Node& node = test_.tree.node(branch.trials[index_of(k)].node);
+        const Drafts::Node& node = test_.tree.node(branch.trials[index_of(k)].node);
         const double want = node.draft_prob, got = root * tokens_[at].prob;
         wrong += tokens_[at].token != node.token || !(std::fabs(got - want) <= 1e-12 * want);
       }
@@ -60,17 +60,18 @@ class DeviceTree {
  private:
   double* probs(int number) const { return probs_.data() + std::ptrdiff_t{number} * test_.V; }
   double node_prob(int node) const {
-    return node == TokenTree::kRoot ? 1 : test_.tree.node(node).draft_prob;
+    return node == Drafts::kRoot ? 1 : test_.tree.node(node).draft_prob;
   }
   void draft() {
     std::vector<Branch> branches;
     std::size_t count = 0;
     for (const TestBranch& branch : test_.branches) {
-      const bool certain = branch.first_probs == TokenTree::kCertain;
+      const bool certain = branch.first_probs == Drafts::kCertain;
       branches.push_back({.sampling = row_sampling(test_.options, test_.history),
                           .path = branch.path,
                           .by = branch.wish.by,
                           .count = branch.wish.count,
+                          .races = test_.rule->races(),
                           .seed = test_.seed,
                           .position = branch.position,
                           .purpose = static_cast<std::uint32_t>(Purpose::kDraft),

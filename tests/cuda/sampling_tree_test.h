@@ -12,7 +12,7 @@
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 
 constexpr int kLevels = 4, kMostNodes = 24, kMostDrafts = 4;  // the last: after one node
-inline constexpr TreeRoom kRoom{.levels = kLevels,
+inline constexpr Capacity kRoom{.levels = kLevels,
                                 .nodes = kMostNodes,
                                 .trials = kMostDrafts * kMostNodes,
                                 .probs = kMostDrafts * kMostNodes,
@@ -21,13 +21,13 @@ inline constexpr TreeRoom kRoom{.levels = kLevels,
 
 // A node whose continuations a draft model said: row i of the tree's draft_logits.
 struct TestBranch {
-  int node = TokenTree::kRoot;
+  int node = Drafts::kRoot;
   TreeShape::Wish wish = {};
   int first_index = 0;
-  int first_probs = TokenTree::kCertain;  // the number of its first distribution
+  int first_probs = Drafts::kCertain;  // the number of its first distribution
   int position = 0;
   std::vector<TokenId> path = {};
-  std::vector<TokenTree::Trial> trials = {};  // what the host drafted
+  std::vector<Drafts::Trial> trials = {};  // what the host drafted
 };
 
 // A tree that the host's shapes grew, each node by one of its own choice.
@@ -40,7 +40,7 @@ struct TestTree {
   std::uint64_t seed = 0;
   std::vector<TokenId> history = {};
   SamplingOptions options = {};
-  TokenTree tree;
+  Drafts tree;
   TestRows logits;  // [kMostNodes + 1, V], of which the tree's first ones count
   TestRows draft_logits;
   std::vector<TestBranch> branches = {};
@@ -63,10 +63,10 @@ inline std::unique_ptr<TreeShape> random_shape(TestNumbers& numbers, const Named
 // What the draft says at a node, and the trials that the host's shape adds.
 inline void branch_on_host(TestNumbers& numbers, TestTree& test, int node, int most,
                            int& next_draw) {
-  TokenTree& tree = test.tree;
+  Drafts& tree = test.tree;
   const auto shape = random_shape(numbers, *test.rule, most);
   TestBranch branch{.node = node, .wish = shape->wish(tree, node), .first_index = next_draw};
-  for (int n = node; n != TokenTree::kRoot; n = tree.node(n).parent) {
+  for (int n = node; n != Drafts::kRoot; n = tree.node(n).parent) {
     branch.path.insert(branch.path.begin(), tree.node(n).token);
   }
   branch.position = test.position() + static_cast<int>(branch.path.size());
@@ -78,7 +78,7 @@ inline void branch_on_host(TestNumbers& numbers, TestTree& test, int node, int m
   const auto probs =
       host_probs(test.draft_logits.view(), row, row_sampling(test.options, text), test.V);
   Dice dice(test.seed);
-  TreeDraws draws(&dice, branch.position, next_draw);
+  TreeDraws draws(&dice, test.rule->races(), branch.position, next_draw);
   shape->branch(tree, node, probs, draws);
   next_draw += branch.wish.count;
   const auto trials = tree.trials(node);
@@ -91,7 +91,7 @@ inline void branch_on_host(TestNumbers& numbers, TestTree& test, int node, int m
 inline void grow(TestNumbers& numbers, TestTree& test) {
   test.draft_logits = TestRows(kMostNodes + 1, test.V);
   const bool path = test.is_path();
-  int first = TokenTree::kRoot;
+  int first = Drafts::kRoot;
   for (int level = 0, levels = numbers.below(kLevels + 1); level < levels; ++level) {
     const int end = level == 0 ? 0 : test.tree.size();
     int next_draw = level * test.level_draws();
@@ -128,13 +128,14 @@ struct TreeOutcome {
 inline TreeOutcome host_outcome(TestTree& test) {
   static const std::unique_ptr<Backend> backend = make_plain_backend();
   Dice dice(test.seed);
-  SamplingTreeJudge judge(*backend, dice, test.options, test.options.temperature, *test.rule,
-                          kMostNodes + 1, test.V);
+  SamplingTreeJudge judge(*backend, dice,
+                          {.sampling = test.options, .draft_temperature = test.options.temperature},
+                          *test.rule, kMostNodes, test.V);
   std::vector<TokenId> context = test.history;
   GenerationRequest request;
   request.max_new_tokens = kLevels + 2;
   Generation generation(request, nullptr);
-  TreeRound round;
+  Round round;
   const DeviceRows logits = test.logits.view().slice(0, test.tree.size() + 1);
   try {
     judge.judge(test.tree, logits, context, generation, round);

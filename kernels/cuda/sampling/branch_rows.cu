@@ -14,12 +14,19 @@ __device__ double draw_number(const BranchTask& task, int k) {
   return uniform(task.seed, task.position, task.purpose, task.first_index + k);
 }
 
+// The token that arrives first in a race by prob(i).
+template <typename Prob>
+__device__ int race(const BranchTask& task, int V, const Prob& prob) {
+  return argmax_of(V, [&](int i) { return arrival(prob(i), task.seed, task.position, i); });
+}
+
 // Each from the row's distribution.
 __device__ void draw_each(const BranchTask& task, const double* probs, double* sums, int V) {
   const auto prob = [&](int i) { return probs[i]; };
+  if (task.races && task.count > 0) write(task, 0, race(task, V, prob), probs);
   sum_segments(sums, V, prob);
   if (thread() >= kWarp) return;
-  for (int k = 0; k < task.count; ++k)
+  for (int k = task.races; k < task.count; ++k)
     write(task, k, draw(draw_number(task, k), sums, V, prob), probs);
 }
 
@@ -34,7 +41,8 @@ __device__ void draw_distinct(const BranchTask& task, const double* probs, doubl
     if (!(total > 0)) return;
     for (int i = thread(); i < V; i += threads()) own[i] = left(i) / total;
     __syncthreads();
-    taken = draw_by_block(draw_number(task, k), sums, V, [&](int i) { return own[i]; });
+    const auto prob = [&](int i) { return own[i]; };
+    taken = task.races ? race(task, V, prob) : draw_by_block(draw_number(task, k), sums, V, prob);
     write(task, k, taken, probs);
     before = own;
   }

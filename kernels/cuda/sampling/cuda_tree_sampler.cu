@@ -84,8 +84,15 @@ void CudaSampler::branch(ConstDeviceRows logits, std::span<const Branch> branche
         row_task(logits, r, branch.sampling, history, branch.sampling.history.size(),
                  branch.probs && !distinct ? branch.probs : own_probs(r));
     send_path(branch.path, row_tasks.host[r]);
-    tasks.host[r] = {branch.by,      branch.count,       branch.position, branch.seed,
-                     branch.purpose, branch.first_index, branch.probs,    chosen.device + first};
+    tasks.host[r] = {.by = branch.by,
+                     .races = branch.races,
+                     .count = branch.count,
+                     .position = branch.position,
+                     .seed = branch.seed,
+                     .purpose = branch.purpose,
+                     .first_index = branch.first_index,
+                     .probs = branch.probs,
+                     .tokens = chosen.device + first};
     first += size_of(branch.count);
   }
   require(first == tokens.size(), "as many tokens as the branches have");

@@ -1,7 +1,5 @@
 // From rows of logits to distributions and tokens, by several blocks a row: the steps, the formulas
 // and the bits of common/sampling/distribution.cpp.
-#include <cfloat>
-
 #include "kernels/cuda/sampling/sampling_search.h"
 #include "kernels/cuda/sampling/sampling_segments.h"
 
@@ -98,13 +96,6 @@ __global__ void __launch_bounds__(kMaxSamplingThreads, kSamplingBlocks) top_p_ke
   finish_sums(rows, warp_sum(sum), segment);
 }
 
-// Dice::race(): the larger, the earlier; minus infinity where the token never arrives.
-__device__ double arrival(double prob, const DrawTask& task, int i) {
-  if (!(prob > 0)) return -kInfinity;
-  const double time = -log(uniform(task.seed, task.position, kDrawRace, i)) / prob;
-  return time < DBL_MAX ? -time : -DBL_MAX;
-}
-
 // The lowest index with the largest of the segments' values, by all threads of the last block.
 __device__ int winner(const double* values, const std::int32_t* ids, int V) {
   double largest = -kInfinity;
@@ -157,7 +148,8 @@ __global__ void __launch_bounds__(kMaxSamplingThreads, kSamplingBlocks)
   if (!task.wanted) return;
   if (task.by == DrawBy::kRace) {
     best = {.token = rows.V};
-    for_tokens(segment, [&](int i) { best.offer(arrival(row.probs[i], task, i), i); });
+    for_tokens(segment,
+               [&](int i) { best.offer(arrival(row.probs[i], task.seed, task.position, i), i); });
   }
   const double most = warp_max(best.value);
   const int id = warp_reduce(best.value == most ? best.token : rows.V, Min());

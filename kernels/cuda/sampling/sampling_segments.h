@@ -1,4 +1,5 @@
 #pragma once
+#include <cfloat>
 #include <limits>
 
 #include "kernels/cuda/argmax/argmax_keys.h"
@@ -15,6 +16,14 @@ constexpr int kMaxSamplingWarps = 4, kMaxSamplingThreads = kMaxSamplingWarps * k
 // each. Without a number, ptxas leaves them 32 at times, and spills.
 constexpr int kSamplingBlocks = 8;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+// When token i arrives in Dice::race(): the larger, the earlier; minus infinity where it never
+// does.
+__device__ inline double arrival(double prob, std::uint64_t seed, int position, int i) {
+  if (!(prob > 0)) return -kInfinity;
+  const double time = -log(uniform(seed, position, kDrawRace, i)) / prob;
+  return time < DBL_MAX ? -time : -DBL_MAX;
+}
 
 inline int warps_for(int V) {  // 1, 2 or 4
   return segments_of(V) == 1 ? 1 : segments_of(V) == 2 ? 2 : kMaxSamplingWarps;

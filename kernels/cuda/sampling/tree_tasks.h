@@ -10,6 +10,7 @@ namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 // The tokens that may follow a row: Branch of kernels/sampling.h.
 struct BranchTask {
   BranchBy by;
+  bool races;
   int count, position;
   std::uint64_t seed;
   std::uint32_t purpose;

@@ -54,11 +54,10 @@ std::string announcement_of(const CostProfile& profile, const SpecLengthPolicy& 
   return announcement(profile, name_of(options.draft_length), policy.largest());
 }
 
-std::unique_ptr<Rounds> make_noting_rounds(BatchSession& session) {
-  const int k = session.options.ngram_fill;
+std::shared_ptr<BatchJudge> make_noting_judge(const BatchSession& session) {
   check_notes(session.options, session.target);
-  return make_rounds_of_chains(
-      session, std::make_shared<NotingBatchJudge>(make_batch_judge(session), *session.backend, k));
+  return std::make_shared<NotingBatchJudge>(make_batch_judge(session), *session.backend,
+                                            session.options.ngram_fill);
 }
 
 }  // namespace
@@ -68,8 +67,9 @@ bool asks_the_draft(DraftLength how) {
 }
 
 std::unique_ptr<SpecLengthPolicy> make_policy(const RunOptions& options, int largest,
-                                              const CostProfile& profile) {
-  std::vector<double> costs = profile.round_costs(largest);
+                                              const CostProfile& profile,
+                                              const RoundCapacity& capacity) {
+  std::vector<double> costs = profile.round_costs(largest, capacity);
   if (draft_length_of(options) == DraftLength::kGain) {
     return std::make_unique<AdaptiveSpecLength>(std::move(costs));
   }
@@ -78,20 +78,22 @@ std::unique_ptr<SpecLengthPolicy> make_policy(const RunOptions& options, int lar
                                        profile.c());
 }
 
-SessionParts AdaptiveRun::parts(const RunOptions& options, const SpeculationOptions& speculation) {
-  const KeepProbs keep = options.all_places ? KeepProbs::kOnHost : keep_probs(options, speculation);
-  return {.drafting = adaptive_drafting(keep, asks_the_draft(options.draft_length)),
-          .compose = composition(options, &levels_),
-          .make_policy = [this](const Session& run) { return make_policy(run); }};
+SessionParts AdaptiveRun::parts(const RunOptions& options, const Drafting& drafting,
+                                const RoundCapacity& capacity) {
+  capacity_ = capacity;
+  return {.drafting = drafting,
+          .compose = composition(options, drafting, &levels_),
+          .make_policy = [this](const Session& run) { return make_policy(run); },
+          .capacity = capacity};
 }
 
 std::unique_ptr<SpecLengthPolicy> AdaptiveRun::make_policy(const Session& run) {
   if (is_fixed(run.options)) return fixed_spec_length(run.room.spec_length);
   profile_ = load_or_measure_costs(run.options, run.files, run.model, run.draft);
-  return specdec::make_policy(run.options, run.room.spec_length, *profile_);
+  return specdec::make_policy(run.options, run.room.spec_length, *profile_, capacity_);
 }
 
-void AdaptiveRun::take_notes(const Session& run, Judge& judge) {
+void AdaptiveRun::take_notes(const Session& run, RoundJudge& judge) {
   const int k = run.options.ngram_fill;
   if (k == 0) return;
   check_notes(run.options, run.target);
@@ -104,15 +106,17 @@ void AdaptiveRun::announce(const Session& run) const {
   if (profile_ && people) say_text(announcement_of(*profile_, run.steps.policy(), run.options));
 }
 
-ReportExtras AdaptiveRun::extras(Session& run, const Judge& judge) const {
+void AdaptiveRun::try_places(Session& run, const Judge& judge, ReportExtras& extras) const {
+  if (!run.options.all_places) return;
+  const int most = run.steps.spec_length();
+  std::vector<double> costs;
+  if (profile_) costs = profile_->round_costs(most);
+  add_all_places(extras, try_all_places(run, judge), most, costs);
+}
+
+ReportExtras AdaptiveRun::extras(const Session& run) const {
   ReportExtras extras;
   add_drafters(extras, run.options, levels_, run.stats);
-  if (run.options.all_places) {
-    const int most = run.steps.spec_length();
-    std::vector<double> costs;
-    if (profile_) costs = profile_->round_costs(most);
-    add_all_places(extras, try_all_places(run, judge), most, costs);
-  }
   if (!profile_) return extras;
   if (run.steps.policy().gate() != nullptr) extras.stats["refused"] = run.stats.refused;
   extras.fields["draft_length"] = name_of(draft_length_of(run.options));
@@ -135,20 +139,22 @@ RoundEvidence adaptive_evidence(const Session& run, const Judge& judge) {
   return with_notes;
 }
 
-BatchParts adaptive_parts(const RunOptions& options, std::span<const QueuedRequest> queue) {
-  const bool gated = std::ranges::any_of(queue, [](const QueuedRequest& queued) {
+bool asks_the_draft(std::span<const QueuedRequest> queue) {
+  return std::ranges::any_of(queue, [](const QueuedRequest& queued) {
     return asks_the_draft(queued.options.draft_length);
   });
-  BatchParts parts{.drafting = adaptive_drafting(KeepProbs::kBesideLogits, gated),
-                   .compose = composition(options)};
-  if (options.ngram_fill > 0) parts.make_rounds = make_noting_rounds;
+}
+
+BatchParts adaptive_parts(const RunOptions& options, const Drafting& drafting) {
+  BatchParts parts{.drafting = drafting, .compose = composition(options, drafting)};
+  if (options.ngram_fill > 0) parts.make_judge = make_noting_judge;
   if (parts.compose && options.draft_pages > 0) {
     fail("--draft-pages is for one drafter; with --fallback or --draft-of-draft each has its own");
   }
   return parts;
 }
 
-void adapt_requests(BatchSession& session) {
+void adapt_requests(BatchSession& session, const RoundCapacity& capacity) {
   const auto adapts = [](const QueuedRequest& queued) {
     return queued.request && !is_fixed(queued.options) && queued.request->spec_length > 0;
   };
@@ -160,14 +166,15 @@ void adapt_requests(BatchSession& session) {
                                                     session.draft, session.sizes.max_batch);
   for (QueuedRequest& queued : session.queue) {
     if (!adapts(queued)) continue;
-    queued.request->make_policy = [profile, options = queued.options,
+    queued.request->make_policy = [profile, capacity, options = queued.options,
                                    largest = queued.request->spec_length] {
-      return make_policy(options, largest, profile);
+      return make_policy(options, largest, profile, capacity);
     };
   }
   session.extras.fields["cost_profile"] = to_json(profile);
   session.announcement = announcement_of(
-      profile, *make_policy(first->options, session.sizes.spec_length, profile), first->options);
+      profile, *make_policy(first->options, session.sizes.spec_length, profile, capacity),
+      first->options);
 }
 
 }  // namespace specdec

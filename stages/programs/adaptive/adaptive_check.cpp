@@ -85,15 +85,16 @@ class Check {
                                    model_.config().max_seq_len);
     const RunOptions options = with_way(way);
     const DraftRoom room{.positions = positions};
-    DraftSetup base(options, files_, model_, room, adaptive_drafting(KeepProbs::kOnHost, true));
-    const auto drafter = compose_drafter(composition(options), base, room);
+    const Drafting drafting = adaptive_drafting(KeepProbs::kOnHost, true);
+    DraftSetup base(options, files_, model_, room, drafting);
+    const auto drafter = compose_drafter(composition(options, drafting), base, room);
     const auto cache = make_cache(model_, cache_layout(options, positions));
     Llama target(model_, *cache, {.token_limit = files_.token_limit});
     auto policy = way.draft_length == DraftLength::kFixed
                       ? fixed_spec_length(kLargest)
                       : make_policy(options, kLargest, way.costs);
     DraftAndVerify steps(target, *drafter, std::move(policy), positions,
-                         base.make_drafts(kLargest));
+                         base.make_drafts(Capacity::of_chain(kLargest)));
     return rounds(steps, tokens, way.ngram_fill, spec_lengths);
   }
 

@@ -46,10 +46,19 @@ std::string difference(const Json& measured, const Json& wanted) {
   return "something else";
 }
 
-std::vector<double> CostProfile::round_costs(int spec_length) const {
+double CostProfile::v(int rows) const {
+  const auto measured = static_cast<int>(target_pass.size());
+  const auto pass = [&](int n) { return target_pass[static_cast<std::size_t>(n) - 1]; };
+  if (rows <= measured) return pass(rows) / target_pass[0];
+  const int half = (measured + 1) / 2;
+  const double of_a_row = (pass(measured) - pass(half)) / std::max(1, measured - half);
+  return (pass(measured) + (rows - measured) * of_a_row) / target_pass[0];
+}
+
+std::vector<double> CostProfile::round_costs(int spec_length, const RoundCapacity& capacity) const {
   std::vector<double> costs;
   for (int K = 0; K <= std::min(spec_length, largest_spec_length()); K++) {
-    costs.push_back(K * c() + v(K + 1));
+    costs.push_back(K * c() + v(capacity(K).rows()));
   }
   return costs;
 }

@@ -7,6 +7,7 @@
 
 #include "common/base/json_value.h"
 #include "common/run_stats.h"
+#include "common/speculation/capacity.h"
 #include "stages/07_adaptive_drafting/adaptive_spec_length.h"
 #include "stages/07_adaptive_drafting/while_it_pays.h"
 
@@ -23,15 +24,14 @@ struct CostProfile {
 
   int largest_spec_length() const { return static_cast<int>(target_pass.size()) - 1; }
   double c() const { return draft_step / target_pass[0]; }
-  // REQUIRES: 1 <= rows <= largest_spec_length() + 1.
-  double v(int rows) const {
-    return target_pass[static_cast<std::size_t>(rows) - 1] / target_pass[0];
-  }
+  // REQUIRES: rows >= 1. Rows beyond those measured cost what the last half of these did, each.
+  double v(int rows) const;
 
-  // What rounds of 0, 1, ... drafts cost in plain steps, K c + v(K + 1), up to the smaller of
-  // spec_length and largest_spec_length(). Choosing tokens does not stand here: each token of a
-  // text is chosen once either way, so it does not move the best K.
-  std::vector<double> round_costs(int spec_length) const;
+  // What rounds of 0, 1, ... drafts in a row cost in plain steps, K c + v(rows), up to the smaller
+  // of spec_length and largest_spec_length(); a chain has K + 1 rows. Choosing tokens does not
+  // stand here: each token of a text is chosen once either way, so it does not move the best K.
+  std::vector<double> round_costs(int spec_length,
+                                  const RoundCapacity& capacity = Capacity::of_chain) const;
 };
 
 // From seconds as measured: more rows never take less time, so where a measurement says otherwise,

@@ -27,10 +27,11 @@ struct Part {
   std::shared_ptr<Drafter> inner;  // where it drafts with a draft of its own
 };
 
-std::shared_ptr<Part> make_part(RunOptions options, const DraftSetup& base, const DraftRoom& room) {
+std::shared_ptr<Part> make_part(RunOptions options, const DraftSetup& base, const DraftRoom& room,
+                                const Drafting& drafting) {
   const auto part = std::make_shared<Part>(Part{std::move(options), nullptr, nullptr});
   part->setup = std::make_unique<DraftSetup>(part->options, base.target_files(), base.target(),
-                                             room, adaptive_drafting(KeepProbs::kOnHost, true));
+                                             room, drafting);
   return part;
 }
 
@@ -102,7 +103,8 @@ std::shared_ptr<Drafter> with_drafts_below(DraftSetup& setup, const RunOptions& 
                                            std::span<const std::string> below,
                                            const DraftRoom& room, Levels* levels) {
   if (below.empty()) return {std::shared_ptr<void>(), &setup.drafter()};  // which the setup keeps
-  const auto part = make_part(inner_options(options, below.front()), setup, room);
+  const auto part = make_part(inner_options(options, below.front()), setup, room,
+                              adaptive_drafting(KeepProbs::kOnHost, true));
   part->inner = with_drafts_below(*part->setup, options, below.subspan(1), room, levels);
   const auto drafter = std::make_shared<SpeculatingDrafter>(
       *setup.model(), std::shared_ptr<Drafter>(part, part->inner.get()),
@@ -151,9 +153,10 @@ Drafting adaptive_drafting(KeepProbs keep, bool gated) {
   return drafting;
 }
 
-ComposeDrafter composition(const RunOptions& options, Levels* levels) {
+ComposeDrafter composition(const RunOptions& options, const Drafting& drafting, Levels* levels) {
   if (options.fallback.empty() && options.draft_of_draft.empty()) return {};
-  return [&options, levels](DraftSetup& base, const DraftRoom& room) -> std::shared_ptr<Drafter> {
+  return [&options, drafting, levels](DraftSetup& base,
+                                      const DraftRoom& room) -> std::shared_ptr<Drafter> {
     const auto main = with_drafts_below(base, options, options.draft_of_draft, room, levels);
     if (options.fallback.empty()) return main;
     const auto [first, second] = fallback_kinds(options.fallback);
@@ -162,7 +165,7 @@ ComposeDrafter composition(const RunOptions& options, Levels* levels) {
     of_other.draft_kind = base_is_first ? second : first;
     of_other.inflate_draft.clear();
     of_other.draft_weights = WeightFormat::kStored;
-    const auto part = make_part(std::move(of_other), base, room);
+    const auto part = make_part(std::move(of_other), base, room, drafting);
     const std::shared_ptr<Drafter> other(part, &part->setup->drafter());
     return std::make_shared<FallbackDrafter>(base_is_first ? main : other,
                                              base_is_first ? other : main, room.requests);

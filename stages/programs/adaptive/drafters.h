@@ -28,9 +28,11 @@ Drafting adaptive_drafting(KeepProbs keep, bool gated);
 // The drafts of drafts in a composition, the one that the target hears first.
 using Levels = std::vector<const SpeculatingDrafter*>;
 
-// None where the options ask for one drafter. levels: gets those of what is made, unless null.
+// None where the options ask for one drafter. drafting: of the parts, but for drafts of drafts,
+// which are chains on the host. levels: gets those of what is made, unless null.
 // REQUIRES: options as of with_base_kind(); options and levels outlive what is made.
-ComposeDrafter composition(const RunOptions& options, Levels* levels = nullptr);
+ComposeDrafter composition(const RunOptions& options, const Drafting& drafting,
+                           Levels* levels = nullptr);
 
 // What was composed, for a report, and what its levels did; stats: of the run.
 void add_drafters(ReportExtras& extras, const RunOptions& options, const Levels& levels,

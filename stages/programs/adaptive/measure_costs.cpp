@@ -45,12 +45,14 @@ double draft_temperature(const RunOptions& options) {
 Json cost_key(const RunOptions& options, const LlamaModel& target, const DraftSetup& draft,
               int requests) {
   const LlamaModel* own = draft.own_model();
+  std::string drafts = draft_temperature(options) > 0 ? "drawn" : "likeliest";
+  if (draft.drafter().capacity(kDrafts).branches() > 0) drafts += ", " + options.tree;
   return {{"specdec", SPECDEC_VERSION},
           {"processor", processor()},
           {"device", target.backend().name()},
           {"target", shape(target)},
           {"draft", own ? shape(*own) : std::string(name_of(options.draft_kind))},
-          {"drafts", draft_temperature(options) > 0 ? "drawn" : "likeliest"},
+          {"drafts", drafts},
           {"kv_dtype", name_of(options.kv_type)},
           {"requests", requests}};
 }
@@ -65,8 +67,20 @@ CacheLayout layout_of(const RunOptions& options, int positions, int requests) {
 std::vector<Drafts> drafts_for(const DraftSetup& draft, int requests) {
   std::vector<Drafts> drafts;
   drafts.reserve(static_cast<std::size_t>(requests));
-  for (int i = 0; i < requests; i++) drafts.push_back(draft.make_drafts(kDrafts));
+  while (std::ssize(drafts) < requests) {
+    drafts.push_back(draft.make_drafts(draft.drafter().capacity(kDrafts)));
+  }
   return drafts;
+}
+
+// What the draft's caches hold.
+DraftRoom draft_room(const RunOptions& options, const DraftSetup& draft, int requests,
+                     int positions) {
+  const int branches = draft.drafter().capacity(kDrafts).branches();
+  return {.positions = positions,
+          .requests = requests,
+          .pages = requests * pages_for(positions + branches, options.draft_page_size),
+          .branches = branches};
 }
 
 // Requests side by side, all with the same text, in caches of their own.
@@ -84,10 +98,7 @@ class Bench {
                 {.token_limit = files.token_limit,
                  .max_pass_rows = std::max(requests * most_rows, LlamaOptions().max_pass_rows)}),
         logits_(target_, requests * most_rows),
-        draft_(draft,
-               {.positions = context + most_rows,
-                .requests = requests,
-                .pages = requests * pages_for(context + most_rows, options.draft_page_size)}),
+        draft_(draft, draft_room(options, draft, requests, context + most_rows)),
         drafts_(drafts_for(draft, requests)) {
     sampling_.options.temperature = draft_temperature(options);
     // A text that repeats, so that a lookup finds something.
@@ -156,13 +167,14 @@ CostProfile measure(const RunOptions& options, const ModelFiles& files, const Ll
               std::min(kContext, limit - most_rows));
   std::vector<std::vector<double>> passes(static_cast<std::size_t>(most_rows));
   std::vector<double> steps, target_pass;
+  const int most_drafts = draft.drafter().capacity(kDrafts).levels;
   bench.draft(1);  // catches up
   double spent = 0;
   for (int sweep = 0; sweep < kMostSweeps && (sweep < kLeastSweeps || spent < kMostSeconds);
        sweep++) {
     spent += seconds_of([&] {
       for (int rows = 1; rows <= most_rows; rows++) {
-        const int K = std::min(rows - 1, kDrafts);
+        const int K = std::min(rows - 1, most_drafts);
         if (K == 0) {
           bench.target_pass(1);
         } else {

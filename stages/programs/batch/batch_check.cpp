@@ -85,8 +85,9 @@ class Check {
       QueuedRequest queued;
       queued.request = golden.request;
       queue_.push_back(std::move(queued));
-      longest_ = std::max(longest_,
-                          most_cached(golden.request, std::numeric_limits<int>::max()).by_target);
+      longest_ = std::max(
+          longest_, most_cached(golden.request, Capacity::of_chain, std::numeric_limits<int>::max())
+                        .by_target);
     }
     const bool by_model =
         options_.draft_kind == DraftKind::kLlama || options_.draft_kind == DraftKind::kSelf;

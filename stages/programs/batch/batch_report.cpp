@@ -258,7 +258,7 @@ Json BatchReport::summary_json() const {
   total.target_rows = 0;  // the model itself has counted them
   count_target(total, session_.target.counters());
   total.target_forwards = session_.engine.stats().target_forwards;
-  total.draft_forwards = session_.engine.rounds().draft_forwards();
+  total.draft_forwards = session_.drafter->forwards();
   total.draft_seconds = session_.engine.stats().draft_seconds;
   total.verify_seconds = session_.engine.stats().verify_seconds;
   total.cache_bytes = static_cast<std::int64_t>(session_.cache->memory().bytes());

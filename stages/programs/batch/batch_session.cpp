@@ -50,7 +50,7 @@ DraftRoom draft_room(const BatchSizes& sizes) {
   return {.positions = static_cast<int>(std::max<std::int64_t>(sizes.longest, 1)),
           .requests = sizes.max_batch,
           .pages = sizes.draft_pages,
-          .nodes = sizes.round.nodes};
+          .branches = sizes.round.branches()};
 }
 
 const LlamaModel* draft_model(const BatchSizes& sizes, const DraftSetup& draft,
@@ -84,13 +84,6 @@ std::shared_ptr<BatchJudge> make_batch_judge(const BatchSession& session) {
                                             target.max_seq_len(), overlaps_for(session.options));
 }
 
-std::unique_ptr<Rounds> make_rounds_of_chains(BatchSession& session,
-                                              std::shared_ptr<BatchJudge> judge) {
-  session.of_rounds = judge;
-  return std::make_unique<BatchedRounds>(session.target, *session.drafter, *judge,
-                                         session.sizes.max_batch, session.sizes.spec_length);
-}
-
 BatchSession::BatchSession(const RunOptions& options_, std::vector<QueuedRequest> requests,
                            ModelFiles files_, const BatchParts& parts)
     : options(with_drafts_if_any(options_, requests)),
@@ -98,7 +91,7 @@ BatchSession::BatchSession(const RunOptions& options_, std::vector<QueuedRequest
       queue(std::move(requests)),
       backend(make_backend(options)),
       model(load_target(options, files.checkpoint, *backend)),
-      sizes(batch_sizes(options, good_ones(queue), parts.sizes_of_rounds)),
+      sizes(batch_sizes(options, good_ones(queue), parts.capacity)),
       draft(options, files, model, draft_room(sizes), parts.drafting),
       drafter(compose_drafter(options.no_speculation ? ComposeDrafter() : parts.compose, draft,
                               draft_room(sizes))),
@@ -106,12 +99,14 @@ BatchSession::BatchSession(const RunOptions& options_, std::vector<QueuedRequest
       cache(make_target_cache(options, model, sizes)),
       target(model, *cache,
              {.token_limit = files.token_limit, .max_pass_rows = sizes.token_budget}),
+      judge(parts.make_judge(*this)),
       engine({.target = target,
               .target_cache = *cache,
+              .drafter = *drafter,
               .draft_cache = drafter.get() == &draft.drafter() ? draft.cache() : nullptr,
               .tokenizer = files.tokenizer_or_null(),
-              .token_limit = files.token_limit},
-             parts.make_rounds(*this),
+              .token_limit = files.token_limit,
+              .judge = judge.get()},
              {.max_batch = sizes.max_batch,
               .spec_length = sizes.spec_length,
               .token_budget = sizes.token_budget,

@@ -27,25 +27,15 @@ std::vector<QueuedRequest> queue_requests(const RunOptions& options, const Model
 
 struct BatchSession;
 
-// Makes the rounds of an engine that a session is about to have.
-using MakeRounds = std::function<std::unique_ptr<Rounds>(BatchSession& session)>;
-
 // The requests' own judges, or one on the GPU.
 std::shared_ptr<BatchJudge> make_batch_judge(const BatchSession& session);
-
-// Chains of drafts, by the session's drafter.
-std::unique_ptr<Rounds> make_rounds_of_chains(BatchSession& session,
-                                              std::shared_ptr<BatchJudge> judge);
-inline std::unique_ptr<Rounds> make_default_rounds(BatchSession& session) {
-  return make_rounds_of_chains(session, make_batch_judge(session));
-}
 
 // What differs between the stages that serve batches.
 struct BatchParts {
   Drafting drafting = sampled_drafting(KeepProbs::kBesideLogits);
   ComposeDrafter compose = {};  // what it makes has memory for every request from the beginning
-  SizesOfRounds sizes_of_rounds = sizes_of_chains;
-  MakeRounds make_rounds = make_default_rounds;
+  RoundCapacity capacity = Capacity::of_chain;
+  std::function<std::shared_ptr<BatchJudge>(const BatchSession&)> make_judge = make_batch_judge;
 };
 
 // Everything that a run of many requests stands on, from the command line: models, caches, draft,
@@ -67,7 +57,7 @@ struct BatchSession {
   MemoryPlan memory;
   std::unique_ptr<KvCache> cache;
   Llama target;
-  std::shared_ptr<void> of_rounds;  // what the engine's rounds stand on
+  std::shared_ptr<BatchJudge> judge;
   BatchEngine engine;
   std::string announcement;  // what a later stage says to people before the first step
   ReportExtras extras;       // and adds to the summary

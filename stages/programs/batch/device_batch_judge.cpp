@@ -25,7 +25,7 @@ void DeviceBatchJudge::judge(std::span<const RoundToJudge> rounds) {
   drafted_.clear();
   std::size_t n_drafts = 0;
   for (const auto& [r, drafts, logits] : rounds) {
-    drafted_.push_back(drafted_round(r->judge, *drafts, logits, r->context));
+    drafted_.push_back(drafted_round(*r->judge, *drafts, logits, r->context));
     n_drafts += drafted_.back().drafts.size();
   }
   auto acceptance_probs =

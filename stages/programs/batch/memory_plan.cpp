@@ -67,28 +67,22 @@ std::string size(std::size_t bytes) {
 
 }  // namespace
 
-RoundSizes sizes_of_chains(int spec_length) {
-  return {.rows = spec_length + 1, .probs = spec_length, .most_cached = [](const auto& request) {
-            return most_cached(request, std::numeric_limits<int>::max());
-          }};
-}
-
 BatchSizes batch_sizes(const RunOptions& options, std::span<const BatchRequest> requests,
-                       const SizesOfRounds& sizes_of_rounds) {
+                       const RoundCapacity& capacity) {
   BatchSizes sizes;
   for (const BatchRequest& request : requests) {
     sizes.spec_length = std::max(sizes.spec_length, request.spec_length);
   }
-  sizes.round = sizes_of_rounds(sizes.spec_length);
+  sizes.round = capacity(sizes.spec_length);
   std::vector<std::int64_t> cached, cached_by_draft;
   for (const BatchRequest& request : requests) {
-    const MostCached most = sizes.round.most_cached(request);
+    const MostCached most = most_cached(request, capacity, std::numeric_limits<int>::max());
     cached.push_back(most.by_target);
     cached_by_draft.push_back(most.by_draft);
     sizes.longest = std::max(sizes.longest, cached.back());
   }
   sizes.max_batch = std::clamp(static_cast<int>(requests.size()), 1, options.max_batch);
-  const int rows = sizes.max_batch * sizes.round.rows;
+  const int rows = sizes.max_batch * sizes.round.rows();
   sizes.token_budget = options.token_budget > 0 ? options.token_budget
                                                 : std::max(kLeastTokenBudget, rows + kPromptRows);
   sizes.draft_is_model = sizes.spec_length > 0 && (options.draft_kind == DraftKind::kLlama ||
@@ -113,7 +107,7 @@ MemoryPlan memory_plan(const RunOptions& options, const BatchSizes& sizes, const
     return count(pages, paged ? page_size : region,
                  model.kv_shape(options.kv_type).bytes_per_token());
   };
-  const RoundSizes& round = sizes.round;
+  const Capacity& round = sizes.round;
   const int B = sizes.max_batch, V = target.config().vocab_size;
   const auto longest = std::max<std::int64_t>(sizes.longest, 1);
   MemoryPlan plan;
@@ -121,14 +115,15 @@ MemoryPlan memory_plan(const RunOptions& options, const BatchSizes& sizes, const
   plan.available = available_bytes();
   plan.target_weights = weights(target);
   plan.target_cache = cache(target, sizes.pages, options.page_size, longest);
-  plan.logits = count(B, round.rows, V, sizeof(float));
+  plan.logits = count(B, round.rows(), V, sizeof(float));
   plan.distributions = count(B, round.probs, V, sizeof(double));
   plan.activations = activations(target.config(), sizes.token_budget);
   if (draft != nullptr) {
     if (draft != &target) plan.draft_weights = weights(*draft);
-    const auto region = std::min<std::int64_t>(longest, draft->config().max_seq_len) + round.nodes;
+    const auto region =
+        std::min<std::int64_t>(longest, draft->config().max_seq_len) + round.branches();
     plan.draft_cache = cache(*draft, sizes.draft_pages, options.draft_page_size, region);
-    plan.logits += count(B, round.draft_rows, draft->config().vocab_size, sizeof(float));
+    plan.logits += count(B, round.width, draft->config().vocab_size, sizeof(float));
     plan.activations += activations(draft->config(), LlamaOptions().max_pass_rows);
   }
   plan.page_size = paged ? options.page_size : static_cast<int>(sizes.longest);

@@ -1,7 +1,6 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <span>
 #include <string>
 
@@ -12,24 +11,11 @@
 
 namespace specdec {
 
-// What a round of one request takes at most.
-struct RoundSizes {
-  int rows = 1;        // of the target's pass
-  int probs = 0;       // distributions that its drafts were drawn from
-  int draft_rows = 1;  // of a pass of the draft, with logits
-  int nodes = 0;       // of a tree, which the draft's cache has behind the positions
-  std::function<MostCached(const BatchRequest& request)> most_cached = {};  // in its life
-};
-
-// Of rounds with up to spec_length drafts.
-using SizesOfRounds = std::function<RoundSizes(int spec_length)>;
-RoundSizes sizes_of_chains(int spec_length);
-
 // How large an engine is made.
 struct BatchSizes {
   int max_batch = 0;
-  int spec_length = 0;    // the largest K
-  RoundSizes round = {};  // of such a request
+  int spec_length = 0;  // the largest K
+  Capacity round = {};  // of such a request
   int token_budget = 0;
   std::int64_t longest = 0;  // tokens cached for the longest request, drafts included
   int pages = 0;             // of the target's pool, or regions of a contiguous cache
@@ -40,7 +26,7 @@ struct BatchSizes {
 // What the options ask for; where they say nothing, enough for the requests: for all rounds of a
 // batch and some prompt tokens in one pass, and for the longest max_batch requests side by side.
 BatchSizes batch_sizes(const RunOptions& options, std::span<const BatchRequest> requests,
-                       const SizesOfRounds& sizes_of_rounds = sizes_of_chains);
+                       const RoundCapacity& capacity = Capacity::of_chain);
 
 // What lies where in memory, before the requests begin; without what is small: norms, lists of
 // rows, the working memory of one judgement.

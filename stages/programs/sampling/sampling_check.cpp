@@ -95,7 +95,7 @@ class Replay {
     const auto cache = make_cache(model_, cache_layout(options_, positions));
     Llama target(model_, *cache, {.token_limit = files_.token_limit});
     DraftAndVerify steps(target, draft.drafter(), fixed_spec_length(K), limit,
-                         draft.make_drafts(K));
+                         draft.make_drafts(Capacity::of_chain(K)));
     Dice dice(seed);
     JudgeSetup judge(steps, dice, speculation);
     RejectionSampling sampling(steps, judge);

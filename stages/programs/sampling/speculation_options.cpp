@@ -40,7 +40,7 @@ JudgeSetup::JudgeSetup(const Session& run, RandomSource& random, const Speculati
 
 JudgeSetup::JudgeSetup(const DraftAndVerify& steps, RandomSource& random,
                        const SpeculationOptions& options, Overlaps overlaps)
-    : scratch_(steps.spec_length(), steps.V()) {
+    : scratch_(steps.drafts().capacity().verified, steps.V()) {
   Backend& backend = steps.target().backend();
   if (steps.drafts().on_device()) {
     judge_ = std::make_unique<DeviceJudge>(backend, random, options, scratch_, steps.spec_length(),

@@ -115,7 +115,7 @@ DraftSetup::DraftSetup(const DraftSetup& other, const DraftRoom& room)
   make_drafter(room);
 }
 
-Drafts DraftSetup::make_drafts(int capacity) const {
+Drafts DraftSetup::make_drafts(const Capacity& capacity) const {
   Backend& backend = target_.backend();
   return Drafts(capacity, drafting_.keep == KeepProbs::kNone ? 0 : target_.config().vocab_size,
                 drafting_.keep == KeepProbs::kBesideLogits ? sampling_device(backend) : nullptr);
@@ -135,7 +135,9 @@ void DraftSetup::make_drafter(const DraftRoom& room) {
   } else if (kind == DraftKind::kRandom) {
     drafter_ = std::make_unique<RandomDrafter>(files_.token_limit);
   } else if (kind == DraftKind::kLookup) {
-    drafter_ = std::make_unique<LookupDrafter>(room.positions + 1, room.requests);
+    drafter_ = drafting_.make_lookup
+                   ? drafting_.make_lookup()
+                   : std::make_unique<LookupDrafter>(room.positions + 1, room.requests);
   } else if (kind == DraftKind::kNgram) {
     drafter_ = drafting_.make_ngram();
   } else {
@@ -144,7 +146,7 @@ void DraftSetup::make_drafter(const DraftRoom& room) {
 }
 
 void DraftSetup::make_llama(const LlamaModel& model, const DraftRoom& room) {
-  const int places = std::min(room.positions, model.config().max_seq_len) + room.nodes;
+  const int places = std::min(room.positions, model.config().max_seq_len) + room.branches;
   RunOptions of_draft = options_;
   of_draft.page_size = options_.draft_page_size;
   of_draft.pages = room.pages;  // --pages is about the target's
@@ -157,7 +159,7 @@ void DraftSetup::make_llama(const LlamaModel& model, const DraftRoom& room) {
       tell_damage());
 }
 
-DamageControl::Tell DraftSetup::tell_damage() const {
+SoundDrafter::Tell DraftSetup::tell_damage() const {
   const bool self = options_.draft_kind == DraftKind::kSelf;
   return [told = damage_is_told_, stage = options_.stage,
           name = self ? options_.target : options_.draft](const BadLogits& damage) {

@@ -30,7 +30,7 @@ struct DraftRoom {
   int positions = 0;  // of the longest request, drafts included
   int requests = 1;   // that are drafted for at a time
   int pages = 0;      // of the draft model's paged cache; 0: enough for one request
-  int nodes = 0;      // of a tree, which its cache has behind the positions
+  int branches = 0;   // Capacity::branches(), for which its cache has more places than positions
 };
 
 // Where drafts keep the distributions that they were drawn from. kNone: nowhere, drafting is
@@ -51,7 +51,8 @@ std::unique_ptr<Drafter> make_greedy_drafter(LanguageModel& model, const Drafter
 struct Drafting {
   KeepProbs keep = KeepProbs::kNone;
   MakeModelDrafter make = make_greedy_drafter;
-  std::function<std::unique_ptr<Drafter>()> make_ngram = {};  // where --draft-kind may be ngram
+  std::function<std::unique_ptr<Drafter>()> make_ngram = {};   // where --draft-kind may be ngram
+  std::function<std::unique_ptr<Drafter>()> make_lookup = {};  // none: a LookupDrafter
 };
 
 // The drafter that --draft-kind asks for, with the model and the cache that it stands on.
@@ -68,9 +69,10 @@ class DraftSetup {
   DraftSetup(const DraftSetup& other, const DraftRoom& room);
 
   Drafter& drafter() { return *drafter_; }
+  const Drafter& drafter() const { return *drafter_; }
   LanguageModel* model() { return model_.get(); }  // that drafts; null: no model does
-  // Room for what it drafts for one request, with distributions where they are kept.
-  Drafts make_drafts(int capacity) const;
+  // Memory for what it drafts for one request, with distributions where they are kept.
+  Drafts make_drafts(const Capacity& capacity) const;
   KvCache* cache() { return cache_.get(); }  // null: the drafter has none
   const KvCache* cache() const { return cache_.get(); }
   const ModelFiles& target_files() const { return files_; }
@@ -80,7 +82,7 @@ class DraftSetup {
   // A line for the end of a run that outgrew the draft's context; otherwise empty.
   std::string outgrown(int context) const;
   // Says on stderr, once, that this draft is damaged.
-  DamageControl::Tell tell_damage() const;
+  SoundDrafter::Tell tell_damage() const;
   // A line for people where this draft cannot make the target faster.
   std::optional<std::string> warning() const { return warning_; }
 

@@ -12,7 +12,7 @@ constexpr int kMostSamples = 32;
 constexpr std::size_t kFewestSamples = 5;
 
 // Up to `n` of the rounds that drafted, or of all where none did, spread evenly, the last one
-// first; without the drafts that would be behind the text's end.
+// first; without the drafts that would be past the end of the text.
 std::vector<MadeRound> typical_rounds(std::span<const MadeRound> made, std::size_t tokens, int n) {
   std::vector<MadeRound> rounds;
   const bool any_drafted =
@@ -43,13 +43,8 @@ class Parts {
     if (steps.policy().gate() != nullptr) drafting_.gate = &gate_;
   }
 
-  void target_pass(int at, int rows) {
-    const auto first = static_cast<std::size_t>(at);
-    steps_.target().truncate(steps_.sequence(), at);
-    steps_.target().forward(
-        Segment{steps_.sequence(), text_.subspan(first, static_cast<std::size_t>(rows)), rows},
-        steps_.logits_rows(rows));
-  }
+  void plain_pass(int at) { pass(at, {}, {}); }
+  void verify(int at) { pass(at, drafts_.tokens(), drafts_.parents()); }
 
   void draft(int at, int K) {
     const DraftRequest request{steps_.draft_sequence(),
@@ -60,8 +55,18 @@ class Parts {
   }
 
  private:
+  void pass(int at, std::span<const TokenId> drafts, std::span<const int> parents) {
+    tokens_.assign(1, text_[static_cast<std::size_t>(at)]);
+    tokens_.insert(tokens_.end(), drafts.begin(), drafts.end());
+    const auto rows = static_cast<int>(tokens_.size());
+    steps_.target().truncate(steps_.sequence(), at);
+    steps_.target().forward(Segment{steps_.sequence(), tokens_, rows, parents},
+                            steps_.logits_rows(rows));
+  }
+
   DraftAndVerify& steps_;
   std::span<const TokenId> text_;
+  std::vector<TokenId> tokens_;  // that a pass is fed
   OpenGate gate_;
   Sampling drafting_;
   Drafts drafts_;
@@ -111,8 +116,8 @@ StepTimes measure_steps(DraftAndVerify& steps, std::span<const TokenId> text,
       break;
     }
     parts.draft(at, K);  // catches up
-    parts.target_pass(at, 1);
-    samples.pass.push_back(seconds_of([&] { parts.target_pass(at, 1); }));
+    parts.plain_pass(at);
+    samples.pass.push_back(seconds_of([&] { parts.plain_pass(at); }));
     const auto context = text.first(static_cast<std::size_t>(at) + 1);
     samples.choice.push_back(seconds_of([&] { choose(context); }));
     samples.plain += samples.pass.back() + samples.choice.back();
@@ -122,7 +127,7 @@ StepTimes measure_steps(DraftAndVerify& steps, std::span<const TokenId> text,
     samples.drafting += drafting_seconds;
     samples.drafts += K;
     samples.verification[static_cast<std::size_t>(K)].push_back(
-        seconds_of([&] { parts.target_pass(at, K + 1); }));
+        seconds_of([&] { parts.verify(at); }));
   }
   return samples.times();
 }

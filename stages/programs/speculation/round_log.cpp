@@ -19,6 +19,9 @@ void collect(std::set<TokenId>& ids, const RoundRecord::Distributions& distribut
 std::set<TokenId> mentioned(const std::vector<RoundRecord>& records) {
   std::set<TokenId> ids;
   for (const RoundRecord& record : records) {
+    if (record.tree) {
+      for (const RoundRecord::Node& node : record.tree->nodes) ids.insert(node.drafted.token);
+    }
     for (const RoundRecord::Draft& draft : record.drafts) {
       ids.insert(draft.token);
       if (draft.distributions) collect(ids, *draft.distributions);
@@ -37,11 +40,11 @@ GreedyEvidence::GreedyEvidence(const DraftAndVerify& steps)
       scratch_(steps.V()) {}
 
 GreedyEvidence::operator RoundEvidence() {
-  return {.drafts = &steps_.drafts(), .target_probs = [this](int i) { return softmax(i); }};
+  return {.drafts = &steps_.drafts(), .target_probs = [this](int row) { return softmax(row); }};
 }
 
-std::span<const double> GreedyEvidence::softmax(int i) {
-  steps_.target().backend().download(steps_.logits(i).row(0), logits_.data(),
+std::span<const double> GreedyEvidence::softmax(int row) {
+  steps_.target().backend().download(steps_.logits(row).row(0), logits_.data(),
                                      logits_.size() * sizeof(float));
   probabilities(logits_, {}, {.temperature = 1}, scratch_, probs_);
   return probs_;
@@ -76,11 +79,12 @@ void RoundLog::after_round(const DraftAndVerify& steps, const Round& round,
   text_.finish_round(round, steps.drafts(), files_.tokenizer_or_null());
   if (logits_.wanted()) {
     for (int i = 0; i < round.emitted(); i++) {
-      logits_.add(steps.target().backend(), steps.logits(i));
+      logits_.add(steps.target().backend(), steps.logits(round.row_of(i)));
     }
   }
   if (!options_.explain && options_.trace.empty()) return;
   RoundRecord record = record_round(round, context, evidence);
+  of_trees_ = evidence.is_tree;
   record.before = before_;
   record.after = state(steps);
   record.draft_seconds = stats.draft_seconds - stats_before_.draft_seconds;
@@ -98,7 +102,7 @@ void RoundLog::write(const Generation& generation, const Json& stats, std::strin
                      bool lossless) const {
   logits_.write();
   if (options_.trace.empty()) return;
-  TraceFile trace{.format = kChainTrace,
+  TraceFile trace{.format = of_trees_ ? kTreeTrace : kChainTrace,
                   .options = options_,
                   .tokenizer = files_.tokenizer_or_null(),
                   .request = request_,

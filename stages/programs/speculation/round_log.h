@@ -25,7 +25,7 @@ class GreedyEvidence {
   operator RoundEvidence();  // REQUIRES: this object outlives it
 
  private:
-  std::span<const double> softmax(int i);
+  std::span<const double> softmax(int row);
 
   const DraftAndVerify& steps_;
   std::vector<float> logits_;  // [V]
@@ -65,6 +65,7 @@ class RoundLog {
   RoundText text_;
   LogitsLog logits_;
   std::vector<RoundRecord> records_;
+  bool of_trees_ = false;  // they are
   RoundRecord::State before_;
   RunStats stats_before_;
 };

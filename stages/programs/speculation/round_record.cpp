@@ -7,6 +7,7 @@
 
 #include "common/base/json_value.h"
 #include "common/sampling/uniform.h"
+#include "stages/programs/speculation/tree_record.h"
 
 namespace specdec {
 namespace {
@@ -144,6 +145,10 @@ RoundRecord record_round(const Round& round, std::span<const TokenId> context,
   record.notes = evidence.notes;
   const auto emitted = context.last(static_cast<std::size_t>(round.emitted()));
   record.emitted.assign(emitted.begin(), emitted.end());
+  if (evidence.is_tree) {
+    record_tree(evidence, record);
+    return record;
+  }
   for (int i = 0; i < round.drafted; i++) {
     const bool in_text = i < round.emitted();
     record.drafts.push_back(
@@ -167,14 +172,28 @@ Json to_json(const RoundRecord::State& state) {
 }
 
 Json to_json(const RoundRecord& record) {
-  Json drafts = Json::array();
-  for (const RoundRecord::Draft& draft : record.drafts) drafts.push_back(to_json(draft));
+  Json json = {{"start", record.round.start},
+               {"drafted", record.round.drafted},
+               {"accepted", record.round.accepted},
+               {"tested", record.round.tested()},
+               {"end", round_end_name(record.round.end)},
+               {"emitted", record.emitted},
+               {"before", to_json(record.before)},
+               {"after", to_json(record.after)},
+               {"seconds",
+                {{"draft", record.draft_seconds},
+                 {"verify", record.verify_seconds},
+                 {"other", record.other_seconds}}}};
   Json notes = Json::object();
   for (const Note& note : record.notes) notes[std::string(note.name)] = note.value;
-  Json json = json_of_any_round(record);
-  json["drafts"] = std::move(drafts);
-  json["last"] = record.last ? to_json(*record.last) : nullptr;
   if (!notes.empty()) json["notes"] = notes;
+  if (record.tree) {
+    add_tree_json(record, json);
+    return json;
+  }
+  json["drafts"] = Json::array();
+  for (const RoundRecord::Draft& draft : record.drafts) json["drafts"].push_back(to_json(draft));
+  json["last"] = record.last ? to_json(*record.last) : nullptr;
   return json;
 }
 
@@ -216,6 +235,7 @@ std::string pages_text(const RoundRecord::CacheState& state) {
 
 std::string explain(const RoundRecord& record, int number, const Tokenizer* tokenizer,
                     bool colour) {
+  if (record.tree) return explain_tree(record, number, tokenizer, colour);
   const Round& round = record.round;
   std::string text =
       fmt::format("\nround {}, {} cached: {} of {} accepted, {}\n", number, round.start,

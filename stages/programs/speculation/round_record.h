@@ -54,9 +54,27 @@ struct RoundRecord {
     CacheState target, draft;
   };
 
+  // Where drafts may branch, in place of `drafts`: nodes are merged, trials are not.
+  struct Node {
+    Drafts::Node drafted;
+    int drafts = 1;            // that go through it
+    std::string_view verdict;  // as of a draft, or "not reached"
+  };
+  struct Trial {
+    int node = 0;
+    double draft_prob = 1;              // by what it was drawn from; 1: certain
+    std::optional<double> target_prob;  // none: not tested
+    std::string_view verdict;           // as of a node
+  };
+  struct Tree {
+    std::vector<Node> nodes;
+    std::vector<Trial> trials;  // in the order in which they are tested after their parent
+  };
+
   Round round;
   std::vector<TokenId> emitted;
   std::vector<Draft> drafts;
+  std::optional<Tree> tree;
   std::optional<Last> last;
   std::vector<Note> notes;  // what the number of drafts followed from
   State before, after;
@@ -66,8 +84,12 @@ struct RoundRecord {
 // What the decisions of a round were made from.
 struct RoundEvidence {
   const Drafts* drafts = nullptr;
-  // The distribution [V] that judged draft i, or gave the bonus; valid until the next call.
-  std::function<std::span<const double>(int i)> target_probs;
+  // The distribution [V] made of the logits of this row (Round::row_of), which judged or gave the
+  // token after it; valid until the next call.
+  std::function<std::span<const double>(int row)> target_probs;
+  // Whether the drafts may branch; and then, whether one token is compared with all siblings at
+  // once, as in greedy decoding.
+  bool is_tree = false, compares_at_once = false;
   std::optional<std::uint64_t> seed = {};  // none: nothing was random
   bool tests_by_uniform = false;           // whether drafts are accepted by a uniform
   bool races = false;  // whether tokens are drawn by races, which have no one uniform
@@ -87,29 +109,12 @@ RoundRecord::CacheState cache_state(const KvCache* cache, SequenceId sequence, i
 Json to_json(const RoundRecord::State& state);
 Json to_json(const RoundRecord& record);
 
-// What is written of every round, whether it drafts a chain or a tree.
-template <typename Record>
-Json json_of_any_round(const Record& record) {
-  return {{"start", record.round.start},
-          {"drafted", record.round.drafted},
-          {"accepted", record.round.accepted},
-          {"tested", record.round.tested()},
-          {"end", round_end_name(record.round.end)},
-          {"emitted", record.emitted},
-          {"before", to_json(record.before)},
-          {"after", to_json(record.after)},
-          {"seconds",
-           {{"draft", record.draft_seconds},
-            {"verify", record.verify_seconds},
-            {"other", record.other_seconds}}}};
-}
-
 // A token for one line: what would break the line is spelled out. tokenizer: null where there is
 // none.
 std::string token_text(TokenId token, const Tokenizer* tokenizer);
 
-// A few lines for people: each draft with q, p, p/q, u and verdict, the correction or bonus, both
-// caches. tokenizer: null where there is none.
+// A few lines for people: each draft with q, p, p/q, u and verdict, or the tree; the correction or
+// bonus; both caches. tokenizer: null where there is none.
 std::string explain(const RoundRecord& record, int number, const Tokenizer* tokenizer, bool colour);
 
 }  // namespace specdec

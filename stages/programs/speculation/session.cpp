@@ -15,9 +15,13 @@ namespace specdec {
 namespace {
 
 std::unique_ptr<KvCache> make_target_cache(const RunOptions& options, const LlamaModel& model,
-                                           const SpeculationRoom& room) {
-  check_pool(options, room.positions);
-  return make_cache(model, cache_layout(options, room.positions));
+                                           int positions) {
+  check_pool(options, positions);
+  return make_cache(model, cache_layout(options, positions));
+}
+
+DraftRoom draft_room(const Session& session) {
+  return {.positions = session.room.positions, .branches = session.capacity.branches()};
 }
 
 // The prompt, with room for all that is to come, so that no round allocates.
@@ -39,17 +43,18 @@ Session::Session(const RunOptions& options_, const SessionParts& parts)
       files(open_model(options.target)),
       request(read_request(files, options)),
       room(speculation_room(options, files, request)),
+      capacity(parts.capacity(room.spec_length)),
       backend(make_backend(options)),
       model(load_target(options, files.checkpoint, *backend)),
-      draft(options, files, model, {.positions = room.positions}, parts.drafting),
+      draft(options, files, model, draft_room(*this), parts.drafting),
       drafter(compose_drafter(options.no_speculation ? ComposeDrafter() : parts.compose, draft,
-                              {.positions = room.positions})),
-      cache(make_target_cache(options, model, room)),
+                              draft_room(*this))),
+      cache(make_target_cache(options, model, room.positions + capacity.branches())),
       target(model, *cache, {.token_limit = files.token_limit}),
       timed_target(target),
       timed_drafter(*drafter),
       steps(timed_target, timed_drafter, policy_of(*this, parts), room.context_limit,
-            draft.make_drafts(room.spec_length)),
+            draft.make_drafts(drafter->capacity(room.spec_length))),
       log(options, files, request, *cache, draft),
       generation(request, files.tokenizer_or_null(), log.text().sink()),
       context(with_room(request.prompt, room)) {

@@ -25,6 +25,7 @@ struct SessionParts {
   ComposeDrafter compose = {};
   // Chooses K of each round; by default --spec-length.
   std::function<std::unique_ptr<SpecLengthPolicy>(const Session&)> make_policy = {};
+  RoundCapacity capacity = Capacity::of_chain;
 };
 
 // What judged the drafts, for reports.
@@ -47,6 +48,7 @@ struct Session {
   const ModelFiles files;
   const GenerationRequest request;
   SpeculationRoom room;
+  Capacity capacity;  // of a round
   std::unique_ptr<Backend> backend;
   LlamaModel model;
   DraftSetup draft;

@@ -73,6 +73,10 @@ class TimedDrafter final : public Drafter {
   int length(SequenceId sequence) const override { return drafter_.length(sequence); }
   int context_limit() const override { return drafter_.context_limit(); }
   std::int64_t forwards() const override { return drafter_.forwards(); }
+  Capacity capacity(int spec_length) const override { return drafter_.capacity(spec_length); }
+  void keep(SequenceId sequence, int length, std::span<const int> path) override {
+    drafter_.keep(sequence, length, path);
+  }
 
   double seconds() const { return seconds_; }    // of all draft phases so far
   bool caught_up() const { return caught_up_; }  // the last one began with more than two tokens

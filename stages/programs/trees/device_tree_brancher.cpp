@@ -5,19 +5,19 @@
 
 namespace specdec {
 
-DeviceTreeBrancher::DeviceTreeBrancher(Backend& backend, const TreeRoom& room, int vocab_size,
+DeviceTreeBrancher::DeviceTreeBrancher(Backend& backend, const Capacity& capacity, int vocab_size,
                                        int max_context, int max_requests)
     : sampler_(backend.make_sampler({.vocab_size = vocab_size,
-                                     .rows = max_requests * room.width,
+                                     .rows = max_requests * capacity.width,
                                      .history = max_requests * max_context,
-                                     .trials = max_requests * room.trials,
-                                     .levels = room.levels})) {
+                                     .trials = max_requests * capacity.trials,
+                                     .levels = capacity.levels})) {
   SPECDEC_CHECK(sampler_ != nullptr, "a backend that samples, not {}", backend.name());
-  const auto rows = static_cast<std::size_t>(max_requests * room.width);
+  const auto rows = static_cast<std::size_t>(max_requests * capacity.width);
   branches_.reserve(rows);
   probs_.reserve(rows);
-  path_.reserve(rows * static_cast<std::size_t>(room.levels));
-  tokens_.reserve(static_cast<std::size_t>(max_requests * room.trials));
+  path_.reserve(rows * static_cast<std::size_t>(capacity.levels));
+  tokens_.reserve(static_cast<std::size_t>(max_requests * capacity.trials));
 }
 
 // [snippet branch-on-device]
@@ -42,11 +42,11 @@ void DeviceTreeBrancher::branch(std::span<const LookedAt> nodes, ConstDeviceRows
 // Takes memory for what the drafts after a node are drawn from: one distribution for all, or one
 // each.
 Branch DeviceTreeBrancher::ask(const LookedAt& at) {
-  const TreeRequest& request = *at.request;
-  TokenTree& tree = *request.tree;
+  const DraftRequest& request = *at.request;
+  Drafts& tree = *request.drafts;
   const auto [by, count] = at.shape->wish(tree, at.node);
   const int wanted = by == BranchBy::kDistinctDraws ? count : by == BranchBy::kDraws ? 1 : 0;
-  const int probs = wanted > 0 ? tree.add_probs() : TokenTree::kCertain;
+  const int probs = wanted > 0 ? tree.add_probs() : Drafts::kCertain;
   for (int i = 1; i < wanted; i++) tree.add_probs();  // their numbers follow
   probs_.push_back(probs);
   const SamplingOptions options = drafting_options(*at.shape, request.sampling);
@@ -57,11 +57,12 @@ Branch DeviceTreeBrancher::ask(const LookedAt& at) {
           .path = std::span(path_).subspan(before),
           .by = by,
           .count = count,
+          .races = draws && request.sampling.race,
           .seed = draws ? device_seed(*request.sampling.random) : 0,
           .position = static_cast<int>(request.context.size() + path_.size() - before),
           .purpose = static_cast<std::uint32_t>(Purpose::kDraft),
           .first_index = at.first_draw,
-          .probs = probs == TokenTree::kCertain ? nullptr : tree.device_probs_to_fill(probs)};
+          .probs = probs == Drafts::kCertain ? nullptr : tree.device_probs_to_fill(probs)};
 }
 
 // Returns how many of the tokens were asked for.
@@ -72,9 +73,9 @@ std::size_t DeviceTreeBrancher::add(const LookedAt& at, const Branch& asked, int
     if (token < 0 && k == 0) fail_without_distribution();
     if (token < 0) break;
     const int own = asked.by == BranchBy::kDistinctDraws ? probs + k : probs;
-    at.request->tree->add_trial(at.node, token, own, prob);
+    add_trial(*at.request->drafts, at.node, token, own, prob);
   }
-  at.shape->branched(*at.request->tree, at.node);
+  at.shape->branched(*at.request->drafts, at.node);
   return static_cast<std::size_t>(asked.count);
 }
 

@@ -12,9 +12,9 @@ namespace specdec {
 // rounding may change places.
 class DeviceTreeBrancher final : public TreeBrancher {
  public:
-  // room: of a tree. vocab_size: of the trees' distributions. max_context, max_requests: as of the
-  // ModelTreeDrafter. REQUIRES: the backend samples and outlives this object; trees are on it.
-  DeviceTreeBrancher(Backend& backend, const TreeRoom& room, int vocab_size, int max_context,
+  // capacity: of a tree. vocab_size: of the trees' distributions. max_context, max_requests: as of
+  // the ModelTreeDrafter. REQUIRES: the backend samples and outlives this object; trees are on it.
+  DeviceTreeBrancher(Backend& backend, const Capacity& capacity, int vocab_size, int max_context,
                      int max_requests);
 
   void branch(std::span<const LookedAt> nodes, ConstDeviceRows logits) override;
@@ -25,7 +25,7 @@ class DeviceTreeBrancher final : public TreeBrancher {
                   std::span<const BranchToken> tokens);
 
   std::unique_ptr<Sampler> sampler_;
-  std::vector<Branch> branches_;     // [max_requests * room.width]
+  std::vector<Branch> branches_;     // [max_requests * width]
   std::vector<int> probs_;           // the same: the number of a branch's first distribution
   std::vector<TokenId> path_;        // of all branches
   std::vector<BranchToken> tokens_;  // of all branches

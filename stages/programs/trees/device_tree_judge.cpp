@@ -6,60 +6,53 @@
 namespace specdec {
 
 DeviceTreeJudge::DeviceTreeJudge(Backend& backend, RandomSource& random,
-                                 const SamplingOptions& options, double draft_temperature,
-                                 const NamedSiblingRule& rule, const TreeRoom& room, int vocab_size,
-                                 int max_context)
-    : random_(random),
-      options_(options),
-      rule_(rule),
+                                 const SpeculationOptions& options, const NamedSiblingRule& rule,
+                                 const Capacity& capacity, int vocab_size, int max_context)
+    : SamplingTreeJudge(backend, random, options, rule, 0, vocab_size),
       sampler_(backend.make_sampler({.vocab_size = vocab_size,
-                                     .rows = room.verified + 1,
+                                     .rows = capacity.rows(),
                                      .rounds = 1,
                                      .history = max_context,
-                                     .trials = room.trials,
-                                     .levels = room.levels})),
-      places_(static_cast<std::size_t>(room.levels)) {
+                                     .trials = capacity.trials,
+                                     .levels = capacity.levels})),
+      places_(static_cast<std::size_t>(capacity.levels)) {
   SPECDEC_CHECK(sampler_ != nullptr && rule.on_device, "what a GPU can judge");
-  drafting_ = tree_drafting(options, draft_temperature, random, rule.races);
-  nodes_.reserve(static_cast<std::size_t>(room.verified));
-  trials_.reserve(static_cast<std::size_t>(room.trials));
+  nodes_.reserve(static_cast<std::size_t>(capacity.verified));
+  trials_.reserve(static_cast<std::size_t>(capacity.trials));
 }
 
 // [snippet judge-tree-on-device]
-void DeviceTreeJudge::judge(const TokenTree& tree, DeviceRows logits, std::vector<TokenId>& context,
-                            Generation& generation, TreeRound& round) {
-  const DraftedTree drafted =
-      drafted_tree(tree, logits, options_, rule_, random_, context, nodes_, trials_);
+void DeviceTreeJudge::judge(const Drafts& tree, DeviceRows logits, std::vector<TokenId>& context,
+                            Generation& generation, Round& round) {
+  const DraftedTree drafted = drafted_tree(*this, rule(), tree, logits, context, nodes_, trials_);
   TreeVerdict verdict;
   sampler_->judge_trees({&drafted, 1}, {&verdict, 1}, places_);
   emit(verdict, places_, tree, context, generation, round);
 }
 // [end snippet judge-tree-on-device]
 
-DraftedTree drafted_tree(const TokenTree& tree, DeviceRows logits, const SamplingOptions& options,
-                         const NamedSiblingRule& rule, RandomSource& random,
-                         std::span<const TokenId> context, std::vector<DraftedNode>& nodes,
-                         std::vector<DraftedTrial>& trials) {
+DraftedTree drafted_tree(const Judge& judge, const NamedSiblingRule& rule, const Drafts& tree,
+                         DeviceRows logits, std::span<const TokenId> context,
+                         std::vector<DraftedNode>& nodes, std::vector<DraftedTrial>& trials) {
   nodes.clear();
   trials.clear();
   for (int i = 0; i < tree.size(); i++) nodes.push_back({tree.node(i).token, tree.node(i).parent});
-  for (const TokenTree::Trial& trial : tree.trials()) {
+  for (const Drafts::Trial& trial : tree.trials()) {
     trials.push_back({trial.node, tree.device_probs(trial)});
   }
-  const bool looks_behind_rejection = rule.rule == nullptr;
   return {.logits = logits,
           .nodes = nodes,
           .trials = trials,
-          .sampling = row_sampling(options, context),
+          .sampling = row_sampling(judge.judging(), context),
           .rule = *rule.on_device,
-          .seed = device_seed(random),
+          .seed = device_seed(judge.random()),
           .position = static_cast<int>(context.size()),
-          .level_draws = looks_behind_rejection ? draw_index(1, 0) : 0};
+          .level_draws = judge.drafting().named_by_level ? draw_index(1, 0) : 0};
 }
 
-// The verdict does not know where the text stops; what is behind that is discarded.
-void emit(const TreeVerdict& verdict, std::span<const TestedPlace> places, const TokenTree& tree,
-          std::vector<TokenId>& context, Generation& generation, TreeRound& round) {
+// The verdict does not know where the text stops; what comes after that is discarded.
+void emit(const TreeVerdict& verdict, std::span<const TestedPlace> places, const Drafts& tree,
+          std::vector<TokenId>& context, Generation& generation, Round& round) {
   round.end = RoundEnd::kStopped;
   while (!generation.finished()) {
     const auto level = static_cast<std::size_t>(round.accepted);

@@ -6,6 +6,7 @@
 
 #include "common/base/error.h"
 #include "stages/08_token_trees/best_shape.h"
+#include "stages/programs/run/draft_length.h"
 
 namespace specdec {
 namespace {
@@ -57,6 +58,10 @@ MakeTreeShape best(const std::string& shape, int nodes, int levels,
   const Likeliest::Plan plan = best_plan(acceptance, nodes, levels);
   if (plan.size() == 1) fail("--tree {}: by its profile, no draft is ever accepted", shape);
   return [=] { return std::make_unique<Likeliest>(plan); };
+}
+
+bool drafts_one_chain(DraftKind kind) {
+  return kind == DraftKind::kRandom || kind == DraftKind::kNgram;
 }
 
 // --tree-profile is read for best:N; --write-tree-profile counts where every rank is tried.
@@ -111,20 +116,38 @@ AcceptanceByRank embedded_acceptance() {
           {.910}};
 }
 
+const NamedSiblingRule& sibling_rule_of(const RunOptions& options) {
+  const RunOptions defaults;
+  if (options.acceptance == defaults.acceptance) return find_sibling_rule(options.siblings);
+  if (options.siblings != defaults.siblings && options.siblings != options.acceptance) {
+    fail("--acceptance {} and --siblings {}: give one of them", options.acceptance,
+         options.siblings);
+  }
+  return find_sibling_rule(options.acceptance);
+}
+
 bool is_greedy(const RunOptions& options) {
-  return options.sampling.temperature == 0 && options.sampling.repetition_penalty == 1 &&
-         options.draft_temperature.value_or(0) == 0;
+  return options.lenience == 1 && options.sampling.temperature == 0 &&
+         options.sampling.repetition_penalty == 1 && options.draft_temperature.value_or(0) == 0;
 }
 
 void check_tree_options(const RunOptions& options) {
-  const NamedSiblingRule& rule = find_sibling_rule(options.siblings);
-  static_cast<void>(tree_shape(options.tree, options.spec_length));
-  if (options.auto_spec_length) {
-    fail("--spec-length auto: stage 07_adaptive_drafting has it; trees have as many levels as K");
+  const NamedSiblingRule& rule = sibling_rule_of(options);
+  static_cast<void>(tree_shape(options.tree, largest_spec_length(options)));
+  const bool one_chain = options.tree == "chains:1";
+  const bool by_fallback = !options.fallback.empty();
+  if (!one_chain && !by_fallback && drafts_one_chain(options.draft_kind)) {
+    fail("--draft-kind {} drafts one chain: use --tree chains:1", name_of(options.draft_kind));
   }
-  if (options.draft_kind == DraftKind::kRandom || options.draft_kind == DraftKind::kNgram) {
-    fail("--draft-kind {} drafts no trees; use llama, self, unigram, bigram or lookup",
-         name_of(options.draft_kind));
+  if (!one_chain && !options.draft_of_draft.empty()) {
+    fail("--draft-of-draft drafts one chain: use --tree chains:1");
+  }
+  if (options.lenience < 1 && rule.rule != rejection_chain) {
+    fail("--lenience belongs to --siblings rejection, not to {}", rule.name);
+  }
+  if (by_fallback && rule.needs_same_draws) {
+    fail("--siblings {} needs drafts that are drawn, and with --fallback some may be copied",
+         rule.name);
   }
   if (rule.rule == nullptr && options.tree != "chains:1") {
     fail("--siblings {} judges one chain as a whole: use --tree chains:1", rule.name);
@@ -141,11 +164,11 @@ void check_tree_options(const RunOptions& options) {
 }
 
 void check_drafts_differ(const RunOptions& options) {
-  const auto shape = tree_shape(options.tree, options.spec_length)();
-  const TreeRoom room = shape->room();
+  const auto shape = tree_shape(options.tree, largest_spec_length(options))();
+  const Capacity capacity = shape->capacity(shape->levels());
   const double draft_temperature = options.draft_temperature.value_or(options.sampling.temperature);
   const bool draws = !options.no_speculation && options.draft_kind != DraftKind::kLookup;
-  if (draws && shape->draws() && draft_temperature == 0 && room.trials > room.levels) {
+  if (draws && shape->draws() && draft_temperature == 0 && capacity.trials > capacity.levels) {
     fail("--tree {} at --draft-temperature 0: all drafts would be the same; use top, best or grow",
          options.tree);
   }

@@ -28,6 +28,9 @@ void check_tree_options(const RunOptions& options);
 // The same for what each request of a batch has: its temperatures.
 void check_drafts_differ(const RunOptions& options);
 
+// What --siblings names, or --acceptance. Throws Error where they differ.
+const NamedSiblingRule& sibling_rule_of(const RunOptions& options);
+
 // Whether both models always take the likeliest token, as their logits have it.
 bool is_greedy(const RunOptions& options);
 

@@ -2,15 +2,14 @@
 
 #include <algorithm>
 
-#include "stages/08_token_trees/tree_steps.h"
+#include "stages/08_token_trees/tree_round.h"
 #include "stages/programs/cache/make_cache.h"
 #include "stages/programs/check/golden_check.h"
 #include "stages/programs/run/device.h"
 #include "stages/programs/run/load_model.h"
 #include "stages/programs/run/request.h"
 #include "stages/programs/speculation/draft_setup.h"
-#include "stages/programs/trees/make_tree_drafter.h"
-#include "stages/programs/trees/shape_option.h"
+#include "stages/programs/trees/tree_run.h"
 
 namespace specdec {
 namespace {
@@ -30,19 +29,23 @@ class Check {
     RunOptions options = options_;
     options.cache = kind;
     options.pages = 0;
-    const MakeTreeShape make_shape = tree_shape(shape, 5);
-    const TreeRoom room = room_of_trees(options, make_shape);
+    options.tree = shape;
+    options.spec_length = 5;
     const std::vector<TokenId> want = text.tokens();
     request_.prompt = text.prompt;
     request_.max_new_tokens = static_cast<int>(want.size());
-    const int positions = std::min(static_cast<int>(text.prompt.size() + want.size()) + room.levels,
+    TreeRun trees(options);
+    const SessionParts parts = trees.parts();
+    const int K = trees.options().spec_length;
+    const Capacity capacity = parts.capacity(K);
+    const int positions = std::min(static_cast<int>(text.prompt.size() + want.size()) + K,
                                    model_.config().max_seq_len);
-    DraftSetup draft(options, files_, model_, {.positions = positions, .nodes = room.nodes});
-    const auto drafter = make_tree_drafter(options, make_shape, draft, {},
-                                           {model_.config().vocab_size, positions + 1});
-    const auto cache = make_cache(model_, cache_layout(options, positions + room.nodes));
+    DraftSetup draft(options, files_, model_,
+                     {.positions = positions, .branches = capacity.branches()}, parts.drafting);
+    const auto cache = make_cache(model_, cache_layout(options, positions + capacity.branches()));
     Llama target(model_, *cache, {.token_limit = files_.token_limit});
-    TreeSteps steps(target, *drafter, room.levels, positions);
+    DraftAndVerify steps(target, draft.drafter(), fixed_spec_length(K), positions,
+                         draft.make_drafts(capacity));
     GreedyTreeJudge judge(target.backend());
     Generation generation(request_, nullptr);
     std::vector<TokenId> context = request_.prompt;

@@ -9,6 +9,7 @@
 #include "common/base/output_file.h"
 #include "common/base/streams.h"
 #include "stages/programs/adaptive/cost_profile.h"
+#include "stages/programs/run/draft_length.h"
 #include "stages/programs/trees/shape_option.h"
 
 namespace specdec {
@@ -56,7 +57,7 @@ Json key_of(const RunOptions& options) {
   const bool drafts_by_model = options.draft_kind == DraftKind::kLlama;
   return {{"target", folder(options.target)},
           {"draft", drafts_by_model ? folder(options.draft) : name_of(options.draft_kind)},
-          {"siblings", is_greedy(options) ? "greedy" : options.siblings},
+          {"siblings", is_greedy(options) ? "greedy" : sibling_rule_of(options).name},
           {"temperature", sampling.temperature},
           {"draft_temperature", options.draft_temperature.value_or(sampling.temperature)},
           {"top_k", sampling.top_k},
@@ -66,14 +67,14 @@ Json key_of(const RunOptions& options) {
 
 }  // namespace
 
-std::size_t rank_of(const TokenTree& tree, int node) {
+std::size_t rank_of(const Drafts& tree, int node) {
   const auto siblings = tree.trials(tree.node(node).parent);
-  const auto found = std::ranges::find(siblings, node, &TokenTree::Trial::node);
+  const auto found = std::ranges::find(siblings, node, &Drafts::Trial::node);
   return static_cast<std::size_t>(found - siblings.begin());
 }
 
-void TreeProfile::count(const TokenTree& tree, const TreeRound& round) {
-  int node = TokenTree::kRoot;
+void TreeProfile::count(const Drafts& tree, const Round& round) {
+  int node = Drafts::kRoot;
   for (std::size_t level = 0; level < round.tested_at.size(); level++) {
     if (levels.size() == level) levels.emplace_back();
     auto& [places, accepted] = levels[level];
@@ -140,7 +141,7 @@ TreeProfile read_tree_profile(const RunOptions& options) {
 }
 
 MakeTreeShape shape_of(const RunOptions& options, const TreeProfile& profile) {
-  return tree_shape(options.tree, options.spec_length,
+  return tree_shape(options.tree, largest_spec_length(options),
                     profile.levels.empty() ? embedded_acceptance() : profile.acceptance());
 }
 

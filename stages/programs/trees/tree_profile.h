@@ -25,14 +25,14 @@ struct TreeProfile {
 
   // Adds the places that the round tested. REQUIRES: after each node of a level, the tree has the
   // draft's likeliest tokens in order, and as many as after the others (top:3x2x1).
-  void count(const TokenTree& tree, const TreeRound& round);
+  void count(const Drafts& tree, const Round& round);
 
   // REQUIRES: a level.
   AcceptanceByRank acceptance() const;
 };
 
 // Which trial after its parent a node is: 0, 1, ...
-std::size_t rank_of(const TokenTree& tree, int node);
+std::size_t rank_of(const Drafts& tree, int node);
 
 Json to_json(const TreeProfile& profile);
 

@@ -74,8 +74,11 @@ class Crowd {
 
   RequestState& add(BatchRequest request) {
     const auto id = static_cast<RequestId>(states_.size());
-    states_.push_back(std::make_unique<RequestState>(id, std::move(request), OnDelivery{}, backend_,
-                                                     nullptr, scratch_));
+    states_.push_back(std::make_unique<RequestState>(
+        id, std::move(request), OnDelivery{}, nullptr,
+        [this](RandomSource& dice, const SpeculationOptions& options) {
+          return std::make_unique<Judge>(backend_, dice, options, scratch_);
+        }));
     return *states_.back();
   }
   // As an engine does: all but the pending token is cached.

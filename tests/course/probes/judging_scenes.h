@@ -20,15 +20,15 @@ struct DraftedToken {
 };
 
 // The trials after the root of a tree.
-inline TokenTree tree_of(const std::vector<DraftedToken>& drafts, int V) {
-  TokenTree tree = roomy_tree(V);
+inline Drafts tree_of(const std::vector<DraftedToken>& drafts, int V) {
+  Drafts tree = roomy_tree(V);
   for (const DraftedToken& draft : drafts) {
-    int number = TokenTree::kCertain;
+    int number = Drafts::kCertain;
     if (!draft.probs.empty()) {
       number = tree.add_probs();
       std::ranges::copy(draft.probs, tree.probs_to_fill(number).begin());
     }
-    tree.add_trial(TokenTree::kRoot, draft.token, number, 0.5);
+    add_trial(tree, Drafts::kRoot, draft.token, number, 0.5);
   }
   return tree;
 }
@@ -50,12 +50,12 @@ inline void sibling_facts(const ChainRule& rule, const Probs& target_probs,
                           const std::vector<DraftedToken>& drafts, std::optional<bool> answer,
                           const std::string& when) {
   const int V = static_cast<int>(std::ssize(target_probs));
-  const TokenTree tree = tree_of(drafts, V);
+  const Drafts tree = tree_of(drafts, V);
   Witness random(1);
   random.answer = answer;
   Probs owed(std::size_t(V), 0.125);  // left over from other siblings
   const SiblingDecision decision =
-      rule.rule({6, tree, tree.trials(TokenTree::kRoot), target_probs}, random, owed);
+      rule.rule({6, tree, tree.trials(Drafts::kRoot), target_probs}, random, owed);
   fact(fmt::format("probabilities to accept, trial by trial, {}", when),
        exact(random.probabilities));
   fact(fmt::format("trials tested, {}", when), decision.tested);
@@ -105,13 +105,13 @@ inline void law_of_siblings(std::uint64_t seed, const ChainRule& rule, int count
       drafts.push_back({token, left});
       if (!replaced) left = without(left, token);
     }
-    const TokenTree tree = tree_of(drafts, V);
+    const Drafts tree = tree_of(drafts, V);
     Probs owed(V);
-    const auto decision = rule.rule({6, tree, tree.trials(TokenTree::kRoot), p}, random, owed);
+    const auto decision = rule.rule({6, tree, tree.trials(Drafts::kRoot), p}, random, owed);
     if (decision.token >= 0 && decision.token < V) {
       law[std::size_t(decision.token)] += random.probability();
     }
-    if (decision.node != TokenTree::kRoot) accepted += random.probability();
+    if (decision.node != Drafts::kRoot) accepted += random.probability();
   } while (random.next());
   const std::string when = fmt::format("{} drafts {}, {}", count,
                                        replaced ? "from q" : "without replacement", rule.name);

@@ -14,6 +14,12 @@ constexpr int kMostSteps = 200;  // of any scene: who goes on has lost the way
 
 // ---- 6.1
 
+Drafts drafts_of(const Tokens& tokens) {
+  Drafts drafts(static_cast<int>(tokens.size()), 0);
+  for (const TokenId token : tokens) drafts.add_certain(token);
+  return drafts;
+}
+
 void gives_each_round_its_rows(std::uint64_t seed) {
   World world(seed, 40, 40);
   Crowd crowd(*world.backend, 5);
@@ -23,12 +29,14 @@ void gives_each_round_its_rows(std::uint64_t seed) {
   RequestState& d = crowd.add(request_of(seed + 3, 8, 9, 0));
   d.sequence = world.target.create();
   RaggedPass pass(world.target, 4, 12);
+  const Drafts two = drafts_of(tokens_of(seed + 7, 2, kVocab)), none(0, 0);
+  const Drafts four = drafts_of(tokens_of(seed + 8, 4, kVocab));
   for (int turn = 0; turn < 2; turn++) {  // the second over the same sequences, rolled back
     world.target.passes.clear();
     pass.clear();
-    pass.add_round(a, tokens_of(seed + 7, 2, kVocab));
-    pass.add_round(b, tokens_of(seed + 8, 4, kVocab));
-    pass.add_round(c, {});
+    pass.add_round(a, two);
+    pass.add_round(b, four);
+    pass.add_round(c, none);
     if (turn == 0) pass.add_prefill({&d, 5});
     pass.run();
     const std::string when = turn == 0 ? "2, 4 and 0 drafts, and 5 tokens of a prompt"

@@ -3,10 +3,12 @@
 #include "common/generation.h"
 #include "stages/08_token_trees/best_shape.h"
 #include "stages/08_token_trees/keep_path.h"
-#include "stages/08_token_trees/tree_steps.h"
+#include "stages/08_token_trees/tree_judge.h"
+#include "stages/08_token_trees/tree_round.h"
 #include "tests/course/probes/facts.h"
 #include "tests/course/probes/judging_scenes.h"
 #include "tests/course/probes/tree_scenes.h"
+#include "tests/tree_steps.h"
 
 namespace specdec::course {
 namespace {
@@ -14,7 +16,7 @@ namespace {
 // ---- 8.1
 
 void tree_facts(const std::vector<Tokens>& drafts, const std::string& when) {
-  TokenTree tree = roomy_tree(8);
+  Drafts tree = roomy_tree(8);
   fact(fmt::format("nodes that add_trial returns, {}", when), grow(tree, drafts));
   Tokens tokens;
   Numbers parents, depths, nodes, probs;
@@ -25,7 +27,7 @@ void tree_facts(const std::vector<Tokens>& drafts, const std::string& when) {
     depths.push_back(tree.node(node).depth);
     path_probs.push_back(tree.node(node).draft_prob);
   }
-  for (const TokenTree::Trial& trial : tree.trials()) {
+  for (const Drafts::Trial& trial : tree.trials()) {
     nodes.push_back(trial.node);
     probs.push_back(trial.probs);
   }
@@ -36,10 +38,10 @@ void tree_facts(const std::vector<Tokens>& drafts, const std::string& when) {
   fact(fmt::format("nodes of all trials, in order, {}", when), nodes);
   fact(fmt::format("distributions of all trials, in order, {}", when), probs);
   Numbers counts, after_root;
-  for (int node = TokenTree::kRoot; node < tree.size(); node++) {
+  for (int node = Drafts::kRoot; node < tree.size(); node++) {
     counts.push_back(static_cast<int>(std::ssize(tree.trials(node))));
   }
-  for (const TokenTree::Trial& trial : tree.trials(TokenTree::kRoot)) {
+  for (const Drafts::Trial& trial : tree.trials(Drafts::kRoot)) {
     after_root.push_back(trial.node);
   }
   fact(fmt::format("trials after the root and after each node, {}", when), counts);
@@ -55,9 +57,9 @@ void adds_trials(std::uint64_t seed) {
 
 void refuses_scattered_trials(std::uint64_t) {
   const auto add = [](const std::vector<int>& parents) {
-    TokenTree tree = roomy_tree(8);
+    Drafts tree = roomy_tree(8);
     TokenId token = 0;
-    for (const int parent : parents) tree.add_trial(parent, token++, TokenTree::kCertain, 0.5);
+    for (const int parent : parents) add_trial(tree, parent, token++, Drafts::kCertain, 0.5);
   };
   fact("trials after the root, the root and node 0", fate([&] { add({-1, -1, 0}); }));
   fact("trials after the root, node 0 and node 1", fate([&] { add({-1, -1, 0, 1}); }));
@@ -167,7 +169,7 @@ struct Walk {
 
 void walk_facts(const Walk& walk, bool at_once) {
   constexpr int V = 8;
-  TokenTree tree = roomy_tree(V);
+  Drafts tree = roomy_tree(V);
   if (!walk.drafts.empty()) grow(tree, walk.drafts);
   Rows unused(V, [](std::span<const TokenId>) { return 0; });
   TableModel model(V, unused.row_of());
@@ -181,7 +183,7 @@ void walk_facts(const Walk& walk, bool at_once) {
   const GenerationRequest request{.prompt = {7, 7}, .max_new_tokens = walk.room};
   Generation generation(request, nullptr);
   Tokens context = request.prompt;
-  TreeRound round;
+  Round round;
   GreedyTreeJudge judge(model.backend(), at_once ? 64 : 0);
   judge.judge(tree, logits.rows(0, rows), context, generation, round);
   const std::string when = at_once ? walk.when + ", all argmaxes at once" : walk.when;
@@ -229,13 +231,12 @@ void keep_facts(const std::string& when, int start, int nodes, std::vector<int> 
   for (TokenId token = 0; token < start + 1 + nodes; token++) text.push_back(token);
   target.forward(Segment{other, text, 0}, {});
   target.forward(Segment{sequence, text, 0}, {});
-  TreeRound round;
+  Round round;
   round.start = start;
   round.drafted = drafted;
   round.accepted = static_cast<int>(std::ssize(path));
   round.path = std::move(path);
-  Numbers kept = {5, 6, 7};  // left over from another round
-  keep_path(round, {target, sequence, drafter, 4}, kept);
+  keep_path(round, {target, sequence, drafter, 4});
   fact(fmt::format("calls of the target's keep, each with its start, {}", when), target.starts);
   fact(fmt::format("places that the target keeps, {}", when), target.places);
   fact(fmt::format("cached places from the start on, {}", when),
@@ -269,7 +270,7 @@ void goes_on_from_the_path(std::uint64_t seed) {
   const Numbers widths = {2, 2, 1};
   ModelTreeDrafter drafter(
       draft, [&] { return std::make_unique<Likeliest>(plan_of_widths(widths)); }, 64, V);
-  TreeSteps steps(target, drafter, 3, kNoLimit);
+  DraftAndVerify steps = tree_steps(target, drafter, 3, kNoLimit);
   const GenerationRequest request{.prompt = tokens_of(seed, 4, V), .max_new_tokens = kTokens};
   Generation generation(request, nullptr);
   GreedyTreeJudge judge(target.backend());

@@ -35,23 +35,23 @@ inline std::vector<Tokens> random_drafts(std::uint64_t seed, int count, int leng
   return drafts;
 }
 
-inline TokenTree roomy_tree(int V) {
-  return TokenTree({.levels = 8, .nodes = 64, .trials = 64, .probs = 64, .verified = 64}, V);
+inline Drafts roomy_tree(int V) {
+  return Drafts({.levels = 8, .nodes = 64, .trials = 64, .probs = 64, .verified = 64}, V);
 }
 
 // Lets a tree grow level by level, and parent by parent, as drafters do. Draft d's tokens have the
 // distribution 10 * level + d, and a probability that belongs to the token. Returns what add_trial
 // said.
-inline Numbers grow(TokenTree& tree, const std::vector<Tokens>& drafts) {
+inline Numbers grow(Drafts& tree, const std::vector<Tokens>& drafts) {
   Numbers said;
-  Numbers at(drafts.size(), TokenTree::kRoot);
+  Numbers at(drafts.size(), Drafts::kRoot);
   for (std::size_t level = 0; level < drafts.front().size(); level++) {
     const Numbers before = at;
-    for (int parent = TokenTree::kRoot; parent < 64; parent++) {
+    for (int parent = Drafts::kRoot; parent < 64; parent++) {
       for (std::size_t d = 0; d < drafts.size(); d++) {
         if (before[d] != parent) continue;
         const TokenId token = drafts[d][level];
-        at[d] = tree.add_trial(parent, token, int(10 * level + d), 1.0 / (2 + token));
+        at[d] = add_trial(tree, parent, token, int(10 * level + d), 1.0 / (2 + token));
         said.push_back(at[d]);
       }
     }
@@ -156,18 +156,17 @@ class WatchedKeep final : public ForwardingModel {
 };
 
 // Drafts nothing, and writes down what it is told to keep.
-class WatchedDrafter final : public TreeDrafter {
+class WatchedDrafter final : public Drafter {
  public:
   SequenceId create() override { return 0; }
   void release(SequenceId) override {}
-  void draft(std::span<const TreeRequest>) override {}
-  void keep(SequenceId sequence, std::span<const int> path) override {
+  void draft(std::span<const DraftRequest>) override {}
+  void keep(SequenceId sequence, int /*length*/, std::span<const int> path) override {
     sequences.push_back(sequence);
     kept.assign(path.begin(), path.end());
   }
   void truncate(SequenceId, int) override {}
   int length(SequenceId) const override { return 0; }
-  TreeRoom room() const override { return {}; }
 
   Numbers sequences, kept;  // of all calls; the path of the last one
 };

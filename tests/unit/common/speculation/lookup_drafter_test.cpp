@@ -298,7 +298,7 @@ TEST(LookupDrafterTest, BatchesAreSingleRequestsSideBySide) {
   const Tokens texts[] = {random_text(60, 2, 1), random_text(60, 3, 2), random_text(60, 1, 3)};
   Lookup batched(1, 3);
   for (std::size_t length = 20; length <= 60; length += 4) {
-    std::vector<Drafts> drafts = make_drafts(3, 6, 0);
+    std::vector<Drafts> drafts = make_drafts(3, Capacity::of_chain(6), 0);
     std::vector<DraftRequest> requests;
     for (const std::size_t r : {2u, 0u, 1u}) {
       requests.push_back({batched.sequences[r],

@@ -106,7 +106,7 @@ class TestBatch {
         target(*target_cache, setup.vocab_size, setup.target_rows, setup.max_seq_len),
         draft(*draft_cache, setup.vocab_size, setup.draft_rows, setup.draft_max_seq_len),
         drafter(draft, setup.max_seq_len + setup.options.spec_length, setup.options.max_batch),
-        engine_(std::make_unique<BatchEngine>(EngineModels{.target = target,
+        engine_(std::make_unique<BatchEngine>(ServedModels{.target = target,
                                                            .target_cache = *target_cache,
                                                            .drafter = drafter,
                                                            .draft_cache = draft_cache.get(),

@@ -23,7 +23,7 @@ Before look_at(TestBatch& batch) {
   for (const RequestState* r : batch.engine().admitted()) {
     before.admitted.push_back(r->id);
     if (r->phase == Phase::kRunning) {
-      before.K[r->id] = batch.engine().rounds().needs(*r).drafted;
+      before.K[r->id] = batch.engine().rounds().needs(*r).nodes;
     } else {
       before.to_fill[r->id] = r->prefill_end() - batch.target.length(r->sequence);
     }

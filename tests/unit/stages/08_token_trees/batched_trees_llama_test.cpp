@@ -33,7 +33,7 @@ struct Models {
                              max_requests)) {}
 
   std::unique_ptr<CachedLlama> target, draft;
-  std::unique_ptr<TreeDrafter> drafter;
+  std::unique_ptr<Drafter> drafter;
 };
 
 Outcome alone(const BatchRequest& request, const TreeKind& kind) {
@@ -59,16 +59,15 @@ std::optional<Outcome> plain(BatchRequest request, const TreeKind& kind) {
 // shared a prefix and was ragged.
 bool serve(const TreeKind& kind, const Models& models, const EngineOptions& options,
            const std::vector<Arrival>& arrivals, const std::vector<Outcome>& want) {
-  BatchTreeJudge judge(embedded().target.model.backend(), *kind.rule, kind.room().verified + 1,
-                       vocab_size());
-  BatchEngine engine(
-      {.target = models.target->llama,
-       .target_cache = *models.target->cache,
-       .draft_cache = kind.shape ? models.draft->cache.get() : nullptr,
-       .tokenizer = &embedded().tokenizer,
-       .token_limit = embedded().tokenizer.vocab_size()},
-      std::make_unique<TreeRounds>(models.target->llama, *models.drafter, judge, options.max_batch),
-      options);
+  TreeBatchJudge judge(*kind.rule);
+  BatchEngine engine({.target = models.target->llama,
+                      .target_cache = *models.target->cache,
+                      .drafter = *models.drafter,
+                      .draft_cache = kind.shape ? models.draft->cache.get() : nullptr,
+                      .tokenizer = &embedded().tokenizer,
+                      .token_limit = embedded().tokenizer.vocab_size(),
+                      .judge = &judge},
+                     options);
   TreeBatchRun run(engine, arrivals, kind.grown);
   run.run();
   if (::testing::Test::HasFatalFailure()) return false;
@@ -99,7 +98,7 @@ struct Seen {
 };
 
 bool check_workload(std::mt19937& random, const TreeKind& kind, Seen& seen) {
-  const TreeRoom room = kind.room();
+  const Capacity room = kind.room();
   const std::vector<TokenId> beginning = excerpt(random, 18);
   std::vector<Arrival> arrivals;
   std::vector<Outcome> want;
@@ -112,7 +111,7 @@ bool check_workload(std::mt19937& random, const TreeKind& kind, Seen& seen) {
     const bool is_greedy = request.speculation.sampling.temperature == 0;
     (is_greedy ? seen.greedy : seen.sampled)++;
     seen.stopped += request.generation.stop.empty() ? 0 : 1;
-    const MostCached cached = most_cached_with_trees(request, room, kPositions);
+    const MostCached cached = most_cached(request, kind.capacities(), kPositions);
     most = std::max(most, cached.by_target);
     most_drafted = std::max(most_drafted, cached.by_draft);
     arrivals.push_back({.request = request});

@@ -1,6 +1,7 @@
 // Trees in the engine of stage 6, on small pools: whatever is cancelled, preempted, full or broken,
 // no page leaks, and who goes on gets the same tokens.
-#include "stages/08_token_trees/batched_trees.h"
+#include "stages/08_token_trees/tree_batch_judge.h"
+#include "stages/08_token_trees/tree_drafter.h"
 #include "tests/unit/stages/06_batched_verification/batch_traffic.h"
 #include "tests/unit/stages/06_batched_verification/faulty_cache.h"
 
@@ -37,10 +38,12 @@ struct TreeBatch {
         draft(*draft_cache, setup.vocab_size, setup.draft_rows, setup.draft_max_seq_len),
         drafter(draft, kind.shape, setup.max_seq_len + 8, setup.vocab_size,
                 setup.options.max_batch),
-        judge(*backend, find_sibling_rule(kind.rule), drafter.room().verified + 1,
-              setup.vocab_size),
-        engine({.target = target, .target_cache = *target_cache, .draft_cache = draft_cache.get()},
-               std::make_unique<TreeRounds>(target, drafter, judge, setup.options.max_batch),
+        judge(find_sibling_rule(kind.rule)),
+        engine({.target = target,
+                .target_cache = *target_cache,
+                .drafter = drafter,
+                .draft_cache = draft_cache.get(),
+                .judge = &judge},
                setup.options) {}
 
   int pages() const { return engine.target_pool().n_used() + engine.draft_pool().n_used(); }
@@ -61,7 +64,7 @@ struct TreeBatch {
   std::unique_ptr<KvCache> target_cache, draft_cache;
   PagedTableModel target, draft;
   ModelTreeDrafter drafter;
-  BatchTreeJudge judge;
+  TreeBatchJudge judge;
   BatchEngine engine;
 };
 

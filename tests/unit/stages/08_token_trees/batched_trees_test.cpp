@@ -61,7 +61,7 @@ Workload random_workload(std::mt19937& random, bool prefix_cache) {
   Workload workload;
   workload.kind = random_kind(random);
   TableShape& shape = workload.shape;
-  const TreeRoom room = workload.kind.room();
+  const Capacity room = workload.kind.room();
   const int K = room.levels, B = between(random, 2, 8);
   const std::vector<TokenId> beginning = random_tokens(26, V, static_cast<unsigned>(random()));
   const int n = between(random, 6, 14);
@@ -77,7 +77,7 @@ Workload random_workload(std::mt19937& random, bool prefix_cache) {
   std::int64_t most = 1, most_drafted = 1;
   const int draft_limit = workload.kind.shape ? shape.draft_positions : 1 << 30;
   for (const Arrival& a : workload.arrivals) {
-    const MostCached cached = most_cached_with_trees(a.request, room, draft_limit);
+    const MostCached cached = most_cached(a.request, workload.kind.capacities(), draft_limit);
     most = std::max(most, cached.by_target);
     most_drafted = std::max(most_drafted, cached.by_draft);
   }

@@ -1,8 +1,11 @@
 // Greedy trees on real models: the text of plain decoding, whatever the tree; the bits of plain
 // decoding at every node; and both caches after every round as if no other node had been there.
 #include "stages/08_token_trees/lookup_tree_drafter.h"
-#include "stages/08_token_trees/tree_steps.h"
+#include "stages/08_token_trees/tree_drafter.h"
+#include "stages/08_token_trees/tree_judge.h"
+#include "stages/08_token_trees/tree_round.h"
 #include "tests/speculation_fixture.h"
+#include "tests/tree_steps.h"
 
 namespace specdec {
 namespace {
@@ -30,19 +33,19 @@ struct Pair {
 
 struct TreeOutcome {
   std::vector<TokenId> tokens;
-  std::vector<TreeRound> rounds;
+  std::vector<Round> rounds;
 };
 
 using AfterTree =
-    std::function<void(const TreeRound&, const TreeSteps&, std::span<const TokenId> context)>;
+    std::function<void(const Round&, const DraftAndVerify&, std::span<const TokenId> context)>;
 
-TreeOutcome decode(LanguageModel& target, TreeDrafter& drafter, const Asked& request,
+TreeOutcome decode(LanguageModel& target, Drafter& drafter, const Asked& request,
                    const AfterTree& after_round = {}, int spec_length = 8,
                    int context_limit = 2048) {
   TreeOutcome outcome;
   Generation generation(request, nullptr);
   GreedyTreeJudge judge(target.backend());
-  TreeSteps steps(target, drafter, spec_length, context_limit);
+  DraftAndVerify steps = tree_steps(target, drafter, spec_length, context_limit);
   std::vector<TokenId> context = request.prompt;
   steps.prefill(context);
   while (!generation.finished()) {
@@ -91,10 +94,9 @@ TEST_F(GreedyTreeTest, TextAndBitsAreThoseOfPlainDecoding) {
                               grown(12, 4, 5), grown(3, 2, 6)}) {
       Pair pair(target().model, draft().model, page_size, shape);
       std::size_t emitted = 0;
-      const auto compare = [&](const TreeRound& round, const TreeSteps& steps, auto) {
+      const auto compare = [&](const Round& round, const DraftAndVerify& steps, auto) {
         for (int i = 0; i < round.emitted(); i++, emitted++) {
-          const int node = i == 0 ? TokenTree::kRoot : round.path[std::size_t(i - 1)];
-          EXPECT_TRUE(equal_bits(to_host(*target().backend, steps.logits().slice(node + 1, 1)),
+          EXPECT_TRUE(equal_bits(to_host(*target().backend, steps.logits(round.row_of(i))),
                                  want.at(emitted)));
         }
       };
@@ -110,13 +112,13 @@ TEST_F(GreedyTreeTest, TextAndBitsAreThoseOfPlainDecoding) {
 TEST_F(GreedyTreeTest, AcceptsTheLongestChainThatIsRight) {
   const std::vector<TokenId>& text = plain().tokens;
   Pair pair(target().model, draft().model, 3, top({3, 2, 2}));
-  const auto compare = [&](const TreeRound& round, const TreeSteps& steps, auto) {
-    const TokenTree& tree = steps.tree();
+  const auto compare = [&](const Round& round, const DraftAndVerify& steps, auto) {
+    const Drafts& tree = steps.drafts();
     const std::size_t next = std::size_t(round.start) + 1 - request().prompt.size();
     int longest = 0;
     for (int node = 0; node < tree.size(); node++) {
       int right = 0;
-      for (int n = node; n != TokenTree::kRoot; n = tree.node(n).parent) {
+      for (int n = node; n != Drafts::kRoot; n = tree.node(n).parent) {
         const std::size_t at = next + std::size_t(tree.node(n).depth);
         right += at < text.size() && tree.node(n).token == text[at] ? 1 : -100;
       }
@@ -133,7 +135,7 @@ TEST_F(GreedyTreeTest, TheTargetsOwnLikeliestTokensAreAcceptedToTheLeaf) {
     Pair pair(target().model, target().model, 16, full_depth ? top({2, 2, 1, 1}) : grown(9, 3, 4));
     const TreeOutcome run = decode(pair.target.llama, pair.drafter, request());
     EXPECT_EQ(run.tokens, plain().tokens);
-    for (const TreeRound& round : std::span(run.rounds).first(run.rounds.size() - 1)) {
+    for (const Round& round : std::span(run.rounds).first(run.rounds.size() - 1)) {
       EXPECT_EQ(round.end, RoundEnd::kAllAccepted);
       EXPECT_GT(round.accepted, 0);
       if (full_depth) {
@@ -146,7 +148,7 @@ TEST_F(GreedyTreeTest, TheTargetsOwnLikeliestTokensAreAcceptedToTheLeaf) {
 TEST_F(GreedyTreeTest, CachesEqualAFreshPrefillAfterEveryRound) {
   for (const int page_size : {kContiguous, 1, 3, 16}) {
     Pair pair(target().model, draft().model, page_size, top({3, 2, 1}));
-    const auto check = [&](const TreeRound&, const TreeSteps& steps, auto context) {
+    const auto check = [&](const Round&, const DraftAndVerify& steps, auto context) {
       expect_fresh(target().model, pair.target, steps.sequence(), context);
       expect_fresh(draft().model, pair.draft, steps.draft_sequence(), context);
     };
@@ -160,15 +162,15 @@ TEST_F(GreedyTreeTest, FillsTheContext) {
   Pair pair(target().model, draft().model, 3, top({3, 2, 1}));
   const TreeOutcome run = decode(pair.target.llama, pair.drafter, request(13), {}, 8, limit);
   EXPECT_EQ(run.tokens, std::vector<TokenId>(plain().tokens.begin(), plain().tokens.begin() + 13));
-  for (const TreeRound& round : run.rounds) EXPECT_LE(round.start + 1 + round.drafted, limit);
+  for (const Round& round : run.rounds) EXPECT_LE(round.start + 1 + round.drafted, limit);
 }
 
 TEST_F(GreedyTreeTest, LookupTreesKeepTheTextToo) {
   CachedLlama alone(target().model, 3, kLength);
   LookupTreeDrafter drafter({.continuations = 3, .levels = 4, .min_match = 1});
   int branched = 0, accepted = 0;
-  const auto count = [&](const TreeRound& round, const TreeSteps& steps, auto) {
-    branched += steps.tree().trials(TokenTree::kRoot).size() > 1;
+  const auto count = [&](const Round& round, const DraftAndVerify& steps, auto) {
+    branched += steps.drafts().trials(Drafts::kRoot).size() > 1;
     accepted += round.accepted;
   };
   const TreeOutcome run = decode(alone.llama, drafter, request(), count);

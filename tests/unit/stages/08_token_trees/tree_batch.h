@@ -5,10 +5,12 @@
 #include <utility>
 #include <vector>
 
-#include "stages/08_token_trees/batched_trees.h"
 #include "stages/08_token_trees/lookup_tree_drafter.h"
-#include "stages/08_token_trees/tree_steps.h"
+#include "stages/08_token_trees/tree_batch_judge.h"
+#include "stages/08_token_trees/tree_drafter.h"
+#include "stages/08_token_trees/tree_round.h"
 #include "tests/batch_tables.h"
+#include "tests/tree_steps.h"
 
 // Engines whose rounds are trees, on tables; and what a request comes to alone.
 namespace specdec::batch {
@@ -24,8 +26,8 @@ struct TreeKind {
   const NamedSiblingRule* rule = nullptr;
   bool grown = false;
 
-  std::unique_ptr<TreeDrafter> drafter(LanguageModel& draft, int max_context, int vocab_size,
-                                       int max_requests) const {
+  std::unique_ptr<Drafter> drafter(LanguageModel& draft, int max_context, int vocab_size,
+                                   int max_requests) const {
     if (shape) {
       return std::make_unique<ModelTreeDrafter>(draft, shape, max_context, vocab_size,
                                                 max_requests);
@@ -33,31 +35,33 @@ struct TreeKind {
     return std::make_unique<LookupTreeDrafter>(
         LookupTreeDrafter::Options{.continuations = 3, .levels = 4, .min_match = 1});
   }
-  TreeRoom room() const {
-    if (shape) return shape()->room();
+  // Of a round.
+  Capacity capacity(int K) const {
     TableModel none(2, [](auto) { return std::span<const float>(); });
-    return drafter(none, 1, 2, 1)->room();
+    return drafter(none, 1, 2, 1)->capacity(K);
   }
+  RoundCapacity capacities() const {
+    return [*this](int K) { return capacity(K); };
+  }
+  Capacity room() const { return capacity(8); }  // of the largest
 };
 
 // Stage 8's decode loop for one request.
-inline Outcome run_tree_alone(LanguageModel& target, TreeDrafter& drafter,
-                              const NamedSiblingRule& rule, const BatchRequest& request,
-                              const Tokenizer* tokenizer = nullptr) {
+inline Outcome run_tree_alone(LanguageModel& target, Drafter& drafter, const NamedSiblingRule& rule,
+                              const BatchRequest& request, const Tokenizer* tokenizer = nullptr) {
   Outcome outcome;
   Dice dice(request.seed);
-  const SpeculationOptions& options = request.speculation;
-  SamplingTreeJudge judge(target.backend(), dice, options.sampling, options.draft_temperature, rule,
-                          drafter.room().verified + 1, target.vocab_size());
-  TreeSteps steps(target, drafter, request.spec_length, context_limit(target, request));
+  SamplingTreeJudge judge(target.backend(), dice, request.speculation, rule,
+                          drafter.capacity(8).verified, target.vocab_size());
+  DraftAndVerify steps =
+      tree_steps(target, drafter, request.spec_length, context_limit(target, request));
   Generation generation(request.generation, tokenizer);
   std::vector<TokenId> context = request.generation.prompt;
   steps.prefill(context);
   while (!generation.finished()) {
-    const TreeRound round = tree_round(steps, judge, context, generation);
+    const Round round = tree_round(steps, judge, context, generation);
     for (int i = 0; i < round.emitted(); i++) {
-      const int node = i == 0 ? TokenTree::kRoot : round.path[std::size_t(i - 1)];
-      outcome.rows.push_back(to_host(target.backend(), steps.logits().slice(node + 1, 1)));
+      outcome.rows.push_back(to_host(target.backend(), steps.logits(round.row_of(i))));
     }
     outcome.rounds.push_back(round);
     count_round(outcome.stats, round);
@@ -86,11 +90,12 @@ class TreeEngine {
         draft(*draft_cache_, V(), tables.draft->row_of(), shape.draft_positions),
         drafter(kind.drafter(draft, shape.positions + kind.room().levels, V(),
                              shape.options.max_batch)),
-        judge(*backend_, *kind.rule, kind.room().verified + 1, V()),
+        judge(*kind.rule),
         engine({.target = target,
                 .target_cache = *target_cache_,
-                .draft_cache = kind.shape ? draft_cache_.get() : nullptr},
-               std::make_unique<TreeRounds>(target, *drafter, judge, shape.options.max_batch),
+                .drafter = *drafter,
+                .draft_cache = kind.shape ? draft_cache_.get() : nullptr,
+                .judge = &judge},
                shape.options) {}
 
   Outcome alone(const BatchRequest& request) const {
@@ -119,8 +124,8 @@ class TreeEngine {
 
  public:
   PagedTableModel target, draft;
-  std::unique_ptr<TreeDrafter> drafter;
-  BatchTreeJudge judge;
+  std::unique_ptr<Drafter> drafter;
+  TreeBatchJudge judge;
   BatchEngine engine;
 };
 
@@ -131,16 +136,10 @@ class TreeBatchRun final : public BatchRun {
       : BatchRun(engine, std::move(arrivals)), grown_(grown) {}
 
  private:
-  const TreeRounds& rounds() const { return dynamic_cast<const TreeRounds&>(engine().rounds()); }
-  int rows_of_rounds() const override { return rounds().round_rows(); }
-  DeviceRows decided_by(int n, int row, int i) const override {
-    const int node = i == 0 ? TokenTree::kRoot : rounds().round(n).path.at(std::size_t(i - 1));
-    return rounds().logits(row + 1 + node, 1);
-  }
   // The draft has seen the pending token and the path, but for the last level. Of a tree that is
   // grown it may have seen less, and all levels.
   void check_draft(int n, const Round& round, int length) const override {
-    EXPECT_EQ(round.drafted, rounds().tree(n).depth());
+    EXPECT_EQ(round.drafted, engine().rounds().drafts(n).length());
     EXPECT_GT(length, round.start);
     EXPECT_LE(length, round.start + 1 + round.accepted);
     if (!grown_ && round.accepted < round.drafted) {

@@ -1,6 +1,7 @@
 // What trees accept, worked out by hand or by the papers; and the mistakes that trees invite, each
 // of which has another law.
 #include <set>
+#include <utility>
 
 #include "tests/quarter_dice.h"
 #include "tests/test_support.h"
@@ -103,25 +104,25 @@ TEST(TreeAcceptanceTest, GrowsWithTheDrafts) {
 // The trials in another order, or fewer of them, judged as if nothing had happened.
 template <auto arrange>
 SiblingDecision arranged(const Siblings& siblings, RandomSource& random, std::span<double> owed) {
-  std::vector<TokenTree::Trial> trials(siblings.trials.begin(), siblings.trials.end());
+  std::vector<Drafts::Trial> trials(siblings.trials.begin(), siblings.trials.end());
   arrange(siblings, trials);
   return rejection_chain({siblings.position, siblings.tree, trials, siblings.target_probs}, random,
                          owed);
 }
 
-void merge(const Siblings&, std::vector<TokenTree::Trial>& trials) {
+void merge(const Siblings&, std::vector<Drafts::Trial>& trials) {
   std::set<int> seen;
   std::erase_if(trials, [&](const auto& trial) { return !seen.insert(trial.node).second; });
 }
-void sort_by_token(const Siblings& siblings, std::vector<TokenTree::Trial>& trials) {
+void sort_by_token(const Siblings& siblings, std::vector<Drafts::Trial>& trials) {
   std::ranges::stable_sort(trials, {}, [&](const auto& t) { return siblings.token(t); });
 }
-void sort_by_probability(const Siblings& siblings, std::vector<TokenTree::Trial>& trials) {
+void sort_by_probability(const Siblings& siblings, std::vector<Drafts::Trial>& trials) {
   std::ranges::stable_sort(trials, std::ranges::greater{},
                            [&](const auto& t) { return siblings.tree.node(t.node).draft_prob; });
 }
 // Drafts without replacement, all judged by what the first was drawn from.
-void forget_replacement(const Siblings&, std::vector<TokenTree::Trial>& trials) {
+void forget_replacement(const Siblings&, std::vector<Drafts::Trial>& trials) {
   for (auto& trial : trials) trial.probs = trials.front().probs;
 }
 
@@ -129,14 +130,14 @@ void forget_replacement(const Siblings&, std::vector<TokenTree::Trial>& trials) 
 SiblingDecision forget_residual(const Siblings& siblings, RandomSource& random,
                                 std::span<double> owed) {
   for (int k = 0; k < std::ssize(siblings.trials); k++) {
-    const TokenTree::Trial& trial = siblings.trials[static_cast<std::size_t>(k)];
+    const Drafts::Trial& trial = siblings.trials[static_cast<std::size_t>(k)];
     const Proposal draft{siblings.position, siblings.token(trial), siblings.target_probs,
                          siblings.tree.probs(trial)};
     const double p = draft.target_prob(draft.token), q = draft.draft_prob(draft.token);
     if (random.accept(ratio(p, q), siblings.position, k)) return {trial.node, draft.token, k + 1};
     residual(draft, owed);
   }
-  return {TokenTree::kRoot, random.token(owed, siblings.position, Purpose::kResample)};
+  return {Drafts::kRoot, random.token(owed, siblings.position, Purpose::kResample)};
 }
 
 double off_by(SiblingRule rule, const MakeTreeShape& make, const Scenario& scenario) {
@@ -199,8 +200,11 @@ TEST(TreeNamedDrawsTest, TreesKeepTheLaw) {
 // WRONG: block verification of drafts whose draws are named as in other rounds.
 class ForgetsTheLevels final : public SamplingTreeJudge {
  public:
-  using SamplingTreeJudge::SamplingTreeJudge;
-  bool looks_behind_rejection() const override { return false; }
+  template <typename... Arguments>
+  explicit ForgetsTheLevels(Arguments&&... arguments)
+      : SamplingTreeJudge(std::forward<Arguments>(arguments)...) {
+    drafting_.named_by_level = false;
+  }
 };
 
 template <typename Random, typename TheJudge>

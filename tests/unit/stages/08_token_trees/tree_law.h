@@ -2,7 +2,10 @@
 #include <functional>
 #include <memory>
 
-#include "stages/08_token_trees/tree_steps.h"
+#include "stages/08_token_trees/tree_drafter.h"
+#include "stages/08_token_trees/tree_judge.h"
+#include "stages/08_token_trees/tree_round.h"
+#include "tests/tree_steps.h"
 #include "tests/unit/stages/05_rejection_sampling/rejection_law.h"
 
 // The law of what trees emit: every path through drafting, the pass, the judge and what is kept,
@@ -24,12 +27,12 @@ void walk_trees(const Scenario& scenario, const MakeTreeShape& make_shape,
                    scenario.draft_context_limit);
   ModelTreeDrafter drafter(draft, make_shape, 64, target.vocab_size());
   Random random;
-  TheJudge judge(target.backend(), random, scenario.options.sampling,
-                 scenario.options.draft_temperature, rule, drafter.room().verified + 1,
+  TheJudge judge(target.backend(), random, scenario.options, rule, drafter.capacity(8).verified,
                  target.vocab_size());
-  std::vector<TreeRound> rounds;
+  std::vector<Round> rounds;
   do {
-    TreeSteps steps(target, drafter, scenario.spec_length, scenario.context_limit);
+    DraftAndVerify steps =
+        tree_steps(target, drafter, scenario.spec_length, scenario.context_limit);
     Generation generation(request, nullptr);
     Text context = prompt;
     steps.prefill(context);
@@ -63,8 +66,7 @@ inline TreeLaw tree_law(const Scenario& scenario, const MakeTreeShape& make_shap
       walk_trees<EveryPath, SamplingTreeJudge>(
           scenario, make_shape, rule, context_after(scenario, text), request,
           [](const Generation& generation) { return !generation.tokens().empty(); },
-          [&](const Generation& generation, const std::vector<TreeRound>& rounds,
-              double probability) {
+          [&](const Generation& generation, const std::vector<Round>& rounds, double probability) {
             Text longer = text;
             longer.insert(longer.end(), generation.tokens().begin(), generation.tokens().end());
             Law& where = generation.finished() ? result.law : texts[longer.size()];
@@ -85,7 +87,7 @@ Law tree_law_in_one_walk(const Scenario& scenario, const MakeTreeShape& make_sha
       scenario, make_shape, rule, scenario.prompt,
       request_of(scenario.prompt, scenario.new_tokens, scenario.eos_ids),
       [](const Generation&) { return false; },
-      [&](const Generation& generation, const std::vector<TreeRound>&, double probability) {
+      [&](const Generation& generation, const std::vector<Round>&, double probability) {
         law[text_of(generation)] += probability;
       });
   return law;

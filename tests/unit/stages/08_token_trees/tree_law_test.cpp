@@ -44,7 +44,7 @@ void expect_law(const Scenario& scenario, const NamedShape& shape, const NamedSi
 // Block verification is for one chain, and races have too many paths.
 bool goes_with(const NamedSiblingRule& rule, const NamedShape& shape) {
   if (rule.rule == nullptr) return shape.name.starts_with("chains:1 ");
-  return !rule.races && (shape.same_draws || !rule.needs_same_draws);
+  return !rule.races() && (shape.same_draws || !rule.needs_same_draws);
 }
 
 void expect_laws(const Size& size, const std::vector<NamedShape>& shapes, unsigned seed) {

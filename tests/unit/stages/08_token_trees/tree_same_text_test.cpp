@@ -1,8 +1,11 @@
 // Where trees promise the same tokens, and not only the same law: one chain is stage 5, draw by
 // draw, and rules that draw the target's own token give the text of plain sampling.
 #include "stages/05_rejection_sampling/sampling_drafter.h"
-#include "stages/08_token_trees/tree_steps.h"
+#include "stages/08_token_trees/tree_drafter.h"
+#include "stages/08_token_trees/tree_judge.h"
+#include "stages/08_token_trees/tree_round.h"
 #include "tests/every_path.h"
+#include "tests/tree_steps.h"
 
 namespace specdec {
 namespace {
@@ -37,15 +40,16 @@ class TreeSameTextTest : public ::testing::Test {
 
   struct Run {
     Text tokens;
-    std::vector<TreeRound> rounds;
+    std::vector<Round> rounds;
   };
   static Run sample_trees(const MakeTreeShape& shape, const NamedSiblingRule& rule,
                           const SamplingOptions& options, std::uint64_t seed, const Text& prompt) {
     Dice dice(seed);
     ModelTreeDrafter drafter(*draft().llama, shape, kLimit, target().llama->vocab_size());
-    SamplingTreeJudge judge(*target().backend, dice, options, options.temperature, rule,
-                            drafter.room().verified + 1, target().llama->vocab_size());
-    TreeSteps steps(*target().llama, drafter, 8, kLimit);
+    SamplingTreeJudge judge(*target().backend, dice,
+                            {.sampling = options, .draft_temperature = options.temperature}, rule,
+                            drafter.capacity(8).verified, target().llama->vocab_size());
+    DraftAndVerify steps = tree_steps(*target().llama, drafter, 8, kLimit);
     const GenerationRequest asked = request(prompt);
     Generation generation(asked, nullptr);
     Text context = prompt;
@@ -71,7 +75,7 @@ class TreeSameTextTest : public ::testing::Test {
 TEST_F(TreeSameTextTest, OneChainIsStageFive) {
   int accepted = 0;
   for (const std::string_view rule :
-       {"rejection", "at-least", "non-iterative", "sample-and-match"}) {
+       {"rejection", "at-least", "non-iterative", "sample-and-match", "coupled"}) {
     for (const SamplingOptions& sampling : options()) {
       for (std::uint64_t seed = 1; seed <= 3; seed++) {
         const Text& prompt = prompts()[seed % prompts().size()];
@@ -114,7 +118,7 @@ TEST_F(TreeSameTextTest, RulesThatDrawTheTargetsTokenGiveThePlainText) {
         for (const MakeTreeShape& shape : shapes) {
           const Run got = sample_trees(shape, find_sibling_rule(rule), sampling, seed, prompt);
           EXPECT_EQ(got.tokens, want) << rule << ", seed " << seed;
-          for (const TreeRound& round : got.rounds) accepted += round.accepted;
+          for (const Round& round : got.rounds) accepted += round.accepted;
         }
       }
     }

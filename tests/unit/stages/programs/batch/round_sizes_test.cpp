@@ -20,33 +20,32 @@ TEST(RoundSizesTest, AreWhatAnEngineTakes) {
   request.spec_length = 4;
   request.context_limit = 1000;
   const std::vector<BatchRequest> requests(40, request);
-  const auto sizes_of_rounds = [](int spec_length) {
-    return RoundSizes{.rows = 10 * spec_length,
-                      .probs = 7,
-                      .draft_rows = 3,
-                      .nodes = 50,
-                      .most_cached = [](const BatchRequest&) {
-                        return MostCached{200, 90};
-                      }};
+  const auto trees = [](int spec_length) {
+    return Capacity{.levels = spec_length,
+                    .nodes = 50,
+                    .trials = 50,
+                    .probs = 7,
+                    .width = 3,
+                    .verified = 10 * spec_length - 1};
   };
   for (const CacheKind kind : {CacheKind::kPaged, CacheKind::kContiguous}) {
     RunOptions options;
     options.draft_page_size = 4;
     options.cache = kind;
     const BatchSizes chains = batch_sizes(options, requests);
-    const BatchSizes sizes = batch_sizes(options, requests, sizes_of_rounds);
+    const BatchSizes sizes = batch_sizes(options, requests, trees);
     EXPECT_EQ(sizes.token_budget, 16 * 40 + 32);
-    EXPECT_EQ(sizes.longest, 200);
+    EXPECT_EQ(sizes.longest, 58 + 40) << "58 tokens before the last round";
     const bool paged = kind == CacheKind::kPaged;
-    EXPECT_EQ(sizes.pages, paged ? 16 * 13 : 16);
-    EXPECT_EQ(sizes.draft_pages, paged ? 16 * 23 : 16);
+    EXPECT_EQ(sizes.pages, paged ? 16 * 7 : 16);
+    EXPECT_EQ(sizes.draft_pages, paged ? 16 * 27 : 16) << "58 tokens and 50 nodes";
     const MemoryPlan plan = memory_plan(options, sizes, target, &draft);
     const std::size_t row = 4096 * sizeof(float);
     EXPECT_EQ(plan.logits, 16 * (40 + 3) * row);
     EXPECT_EQ(plan.distributions, 16 * 7 * 2 * row);
-    EXPECT_EQ(plan.target_cache, static_cast<std::size_t>(paged ? 16 * 13 * 16 : 16 * 200) *
+    EXPECT_EQ(plan.target_cache, static_cast<std::size_t>(paged ? 16 * 7 * 16 : 16 * 98) *
                                      target.kv_shape().bytes_per_token());
-    EXPECT_EQ(plan.draft_cache, static_cast<std::size_t>(paged ? 16 * 23 * 4 : 16 * 250) *
+    EXPECT_EQ(plan.draft_cache, static_cast<std::size_t>(paged ? 16 * 27 * 4 : 16 * (98 + 46)) *
                                     draft.kv_shape().bytes_per_token());
     EXPECT_EQ(memory_plan(options, chains, target, &draft).logits, 16 * (5 + 1) * row);
   }

@@ -3,10 +3,13 @@
 #include "stages/programs/trees/tree_profile.h"
 
 #include "common/base/mapped_file.h"
-#include "stages/08_token_trees/tree_steps.h"
+#include "stages/08_token_trees/tree_drafter.h"
+#include "stages/08_token_trees/tree_judge.h"
+#include "stages/08_token_trees/tree_round.h"
 #include "stages/programs/trees/shape_option.h"
 #include "tests/table_model.h"
 #include "tests/test_support.h"
+#include "tests/tree_steps.h"
 
 namespace specdec {
 namespace {
@@ -15,8 +18,8 @@ using Counts = std::vector<std::int64_t>;
 
 constexpr int V = 8;
 
-TreeRound round_of(std::vector<int> path, std::vector<int> tested_at) {
-  TreeRound round;
+Round round_of(std::vector<int> path, std::vector<int> tested_at) {
+  Round round;
   round.path = std::move(path);
   round.tested_at = std::move(tested_at);
   return round;
@@ -33,10 +36,10 @@ void expect_levels(const TreeProfile& profile, const std::vector<std::pair<int, 
 
 // Two drafts at first; three after the first of them, one after the second.
 TEST(TreeProfileTest, CountsThePlacesThatWereTestedAndTheRanksThatWereRight) {
-  TokenTree tree({.levels = 2, .nodes = 6, .trials = 6}, V);
-  for (const TokenId token : {5, 6}) tree.add_trial(TokenTree::kRoot, token, -1, 0.5);
-  for (const TokenId token : {1, 2, 3}) tree.add_trial(0, token, -1, 0.5);
-  tree.add_trial(1, 4, -1, 0.5);
+  Drafts tree({.levels = 2, .nodes = 6, .trials = 6}, V);
+  for (const TokenId token : {5, 6}) add_trial(tree, Drafts::kRoot, token, -1, 0.5);
+  for (const TokenId token : {1, 2, 3}) add_trial(tree, 0, token, -1, 0.5);
+  add_trial(tree, 1, 4, -1, 0.5);
   EXPECT_EQ(rank_of(tree, 1), 1u);
   EXPECT_EQ(rank_of(tree, 4), 2u);
   EXPECT_EQ(rank_of(tree, 5), 0u);
@@ -86,7 +89,7 @@ TEST(TreeProfileTest, OfAKnownDrafterIsWhatOneCountsByHand) {
   const LastToken drafts({{1, 7}, {2, 7}, {3, 7}, {7, 4, 6}, {7, 6, 5}, {0, 7}, {6, 7}, {6, 7}});
   TableModel target(V, says.row_of()), draft(V, drafts.row_of());
   ModelTreeDrafter drafter(draft, tree_shape("top:2x2", 5), 64, V);
-  TreeSteps steps(target, drafter, 2, 64);
+  DraftAndVerify steps = tree_steps(target, drafter, 2, 64);
   GreedyTreeJudge judge(target.backend());
   GenerationRequest request;
   request.prompt = {0};
@@ -96,8 +99,8 @@ TEST(TreeProfileTest, OfAKnownDrafterIsWhatOneCountsByHand) {
   steps.prefill(context);
   TreeProfile profile;
   while (!generation.finished()) {
-    const TreeRound round = tree_round(steps, judge, context, generation);
-    profile.count(steps.tree(), round);
+    const Round round = tree_round(steps, judge, context, generation);
+    profile.count(steps.drafts(), round);
   }
   EXPECT_EQ(context, (std::vector<TokenId>{0, 1, 2, 3, 4, 5, 0, 1, 2, 3, 4, 5, 0}));
   expect_levels(profile, {{5, {4, 1}}, {4, {2, 1}}});
@@ -110,11 +113,11 @@ std::vector<int> best_of(int nodes, const std::vector<TreeProfile::Level>& level
   const AcceptanceByRank acceptance = TreeProfile{{}, levels}.acceptance();
   const auto shape = tree_shape(fmt::format("best:{}", nodes), 3, acceptance)();
   const std::vector<double> probs = {.3, .2, .15, .1, .1, .1, .03, .02};
-  const TreeRoom room = shape->room();
-  TokenTree tree(room, V);
-  TreeDraws no_draws(nullptr, 0, 0);
+  const Capacity room = shape->capacity(shape->levels());
+  Drafts tree(room, V);
+  TreeDraws no_draws(nullptr, false, 0, 0);
   shape->begin();
-  std::vector<int> looked_at = {TokenTree::kRoot}, per_level;
+  std::vector<int> looked_at = {Drafts::kRoot}, per_level;
   while (!looked_at.empty()) {
     const int first = tree.size();
     for (const int node : looked_at) shape->branch(tree, node, probs, no_draws);

@@ -1,0 +1,150 @@
+#include "stages/programs/speculation/tree_record.h"
+
+#include <algorithm>
+
+#include <fmt/color.h>
+
+namespace specdec {
+namespace {
+
+constexpr std::string_view kAccepted = "accepted", kRejected = "rejected",
+                           kNotTested = "not tested", kNotReached = "not reached";
+
+bool on_path(const Round& round, int node) {
+  return node == Drafts::kRoot || std::ranges::count(round.path, node) > 0;
+}
+
+// What became of trial k after a node. place: of its token in the tree.
+std::string_view verdict(const Round& round, std::span<const Drafts::Trial> trials, int parent,
+                         int place, int k, bool at_once) {
+  const auto index = static_cast<std::size_t>(place);
+  if (!on_path(round, parent) || index >= round.tested_at.size()) return kNotReached;
+  const int tested = round.tested_at[index];
+  if (k >= tested) return kNotTested;
+  const bool right = on_path(round, trials[static_cast<std::size_t>(k)].node);
+  return right && (at_once || k == tested - 1) ? kAccepted : kRejected;
+}
+
+// The trials after one node, and their verdicts.
+void record_trials(RoundRecord& record, const RoundEvidence& evidence, int parent) {
+  const Drafts& tree = *evidence.drafts;
+  const auto trials = tree.trials(parent);
+  if (trials.empty()) return;
+  const int place = tree.node(trials.front().node).depth;
+  std::span<const double> target_probs;
+  for (int k = 0; k < std::ssize(trials); k++) {
+    const Drafts::Trial& trial = trials[static_cast<std::size_t>(k)];
+    const auto token = static_cast<std::size_t>(tree.node(trial.node).token);
+    const auto draft_probs = tree.probs(trial);
+    RoundRecord::Trial& tried = record.tree->trials.emplace_back();
+    tried.node = trial.node;
+    if (!draft_probs.empty()) tried.draft_prob = draft_probs[token];
+    tried.verdict = verdict(record.round, trials, parent, place, k, evidence.compares_at_once);
+    if (tried.verdict == kAccepted || tried.verdict == kRejected) {
+      if (k == 0) target_probs = evidence.target_probs(parent + 1);
+      tried.target_prob = target_probs[token];
+    }
+    // A node has the verdict of its last trial that was tested, or of its first.
+    std::string_view& of_node = record.tree->nodes[static_cast<std::size_t>(trial.node)].verdict;
+    if (of_node.empty() || tried.target_prob) of_node = tried.verdict;
+  }
+}
+
+std::string line(std::string_view word, const std::string& text, fmt::terminal_color foreground,
+                 bool colour) {
+  const auto style = colour ? fmt::fg(foreground) : fmt::text_style();
+  return fmt::format("  {} {}\n", fmt::format(style, "{:<11}", word), text);
+}
+
+fmt::terminal_color verdict_colour(std::string_view verdict) {
+  if (verdict == kAccepted) return fmt::terminal_color::green;
+  return verdict == kRejected ? fmt::terminal_color::red : fmt::terminal_color::bright_black;
+}
+
+Json to_json(const RoundRecord::Node& node) {
+  return {{"token", node.drafted.token}, {"parent", node.drafted.parent},
+          {"depth", node.drafted.depth}, {"path_prob", node.drafted.draft_prob},
+          {"drafts", node.drafts},       {"verdict", node.verdict}};
+}
+
+Json to_json(const RoundRecord::Trial& trial) {
+  Json target_prob;  // null where it was not tested
+  if (trial.target_prob) target_prob = *trial.target_prob;
+  return {{"node", trial.node},
+          {"draft_prob", trial.draft_prob},
+          {"target_prob", target_prob},
+          {"verdict", trial.verdict}};
+}
+
+// The nodes that follow one, each with what follows it.
+std::string lines_after(const RoundRecord::Tree& tree, int parent, const Tokenizer* tokenizer,
+                        bool colour) {
+  std::string text;
+  for (int i = parent + 1; i < std::ssize(tree.nodes); i++) {
+    const auto& [drafted, drafts, verdict] = tree.nodes[static_cast<std::size_t>(i)];
+    if (drafted.parent != parent) continue;
+    text += line(verdict,
+                 fmt::format("{:{}}{}  path q {:.3f}{}", "", 2 * drafted.depth,
+                             token_text(drafted.token, tokenizer), drafted.draft_prob,
+                             drafts > 1 ? fmt::format("  {} drafts", drafts) : ""),
+                 verdict_colour(verdict), colour);
+    text += lines_after(tree, i, tokenizer, colour);
+  }
+  return text;
+}
+
+}  // namespace
+
+void record_tree(const RoundEvidence& evidence, RoundRecord& record) {
+  const Drafts& tree = *evidence.drafts;
+  const Round& round = record.round;
+  record.tree.emplace();
+  for (int i = 0; i < tree.size(); i++) {
+    record.tree->nodes.push_back({tree.node(i), tree.drafts_through(i), {}});
+  }
+  for (int parent = Drafts::kRoot; parent < tree.size(); parent++) {
+    record_trials(record, evidence, parent);
+  }
+  if (round.end == RoundEnd::kStopped) return;
+  const TokenId token = record.emitted.back();
+  record.last.emplace();
+  record.last->position = round.start + 1 + round.accepted;
+  record.last->token = token;
+  record.last->bonus = round.end == RoundEnd::kAllAccepted;
+  record.last->target_prob =
+      evidence.target_probs(round.row_of(round.accepted))[static_cast<std::size_t>(token)];
+}
+
+void add_tree_json(const RoundRecord& record, Json& json) {
+  Json nodes = Json::array(), trials = Json::array();
+  for (const RoundRecord::Node& node : record.tree->nodes) nodes.push_back(to_json(node));
+  for (const RoundRecord::Trial& trial : record.tree->trials) trials.push_back(to_json(trial));
+  json["tree"] = {{"nodes", nodes}, {"trials", trials}, {"path", record.round.path}};
+  json["last"] = nullptr;
+  if (!record.last) return;
+  json["last"] = {{"position", record.last->position},
+                  {"token", record.last->token},
+                  {"kind", record.last->bonus ? "bonus" : "correction"},
+                  {"prob", record.last->target_prob}};
+}
+
+std::string explain_tree(const RoundRecord& record, int number, const Tokenizer* tokenizer,
+                         bool colour) {
+  const Round& round = record.round;
+  std::string text =
+      fmt::format("\nround {}, {} cached: {} nodes for {} drafts on {} levels, {} accepted, {}\n",
+                  number, round.start, record.tree->nodes.size(), record.tree->trials.size(),
+                  round.drafted, round.accepted, round_end_name(round.end));
+  text += lines_after(*record.tree, Drafts::kRoot, tokenizer, colour);
+  if (record.last) {
+    text += line(round.drafted == 0   ? "emitted"
+                 : record.last->bonus ? "bonus"
+                                      : "correction",
+                 token_text(record.last->token, tokenizer), fmt::terminal_color::blue, colour);
+  }
+  return text + fmt::format("  cached      target {} -> {}, draft {} -> {}\n",
+                            record.before.target.length, record.after.target.length,
+                            record.before.draft.length, record.after.draft.length);
+}
+
+}  // namespace specdec

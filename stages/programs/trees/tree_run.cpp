@@ -1,0 +1,218 @@
+#include "stages/programs/trees/tree_run.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "common/base/error.h"
+#include "stages/08_token_trees/lookup_tree_drafter.h"
+#include "stages/08_token_trees/tree_batch_judge.h"
+#include "stages/08_token_trees/tree_drafter.h"
+#include "stages/programs/adaptive/drafters.h"
+#include "stages/programs/run/draft_length.h"
+#include "stages/programs/sampling/speculation_options.h"
+#include "stages/programs/trees/device_batch_tree_judge.h"
+#include "stages/programs/trees/device_tree_brancher.h"
+#include "stages/programs/trees/device_tree_judge.h"
+#include "stages/programs/trees/shape_option.h"
+
+namespace specdec {
+namespace {
+
+LookupTreeDrafter::Options lookup_options(const TreeShape& shape) {
+  const int levels = shape.levels();
+  return {.continuations = std::max(1, shape.capacity(levels).nodes / levels), .levels = levels};
+}
+
+// Of --tree, where the drafts are a model's or are copied.
+RoundCapacity round_capacity(const RunOptions& options, const MakeTreeShape& shape) {
+  if (options.draft_kind != DraftKind::kLookup || !options.fallback.empty()) {
+    return capacity_of(shape);
+  }
+  const auto lookup = std::make_shared<LookupTreeDrafter>(lookup_options(*shape()));
+  return [lookup](int K) { return lookup->capacity(K); };
+}
+
+RunOptions with_levels(RunOptions options, const MakeTreeShape& shape) {
+  const int levels = shape()->levels();
+  if (levels != largest_spec_length(options)) options.given_spec_length = true;
+  options.spec_length = levels;
+  return options;
+}
+
+}  // namespace
+
+TreeRun::TreeRun(const RunOptions& options)
+    : profile_(read_tree_profile(options)),
+      shape_(shape_of(options, profile_)),
+      options_(with_levels(with_base_kind(options), shape_)),
+      rule_(sibling_rule_of(options)) {}
+
+SpeculationOptions TreeRun::speculation() const {
+  SpeculationOptions speculation = speculation_options(options_);
+  speculation.rule = &find_acceptance_rule(rule_.of_one);
+  return speculation;
+}
+
+// The host judges what people look at, what a gate asks about, and with a lenience.
+KeepProbs TreeRun::keep() const {
+  const bool on_host = is_looked_at() || asks_the_draft(options_.draft_length) ||
+                       options_.lenience < 1 || !rule_.on_device;
+  return on_host ? KeepProbs::kOnHost : KeepProbs::kBesideLogits;
+}
+
+Drafting TreeRun::drafting(KeepProbs keep) const {
+  Drafting drafting = adaptive_drafting(keep, false);
+  drafting.make = [shape = shape_, keep](LanguageModel& model, const DrafterRoom& room) {
+    std::unique_ptr<TreeBrancher> brancher;
+    if (keep == KeepProbs::kBesideLogits && model.backend().samples()) {
+      brancher = std::make_unique<DeviceTreeBrancher>(
+          model.backend(), capacity_of(shape)(kSpecLengths.highest), room.vocab_size,
+          room.max_context, room.max_requests);
+    }
+    return std::make_unique<ModelTreeDrafter>(model, shape, room.max_context, room.vocab_size,
+                                              room.max_requests, std::move(brancher));
+  };
+  drafting.make_lookup = [shape = shape_] {
+    return std::make_unique<LookupTreeDrafter>(lookup_options(*shape()));
+  };
+  return drafting;
+}
+
+// ---- one request
+
+SessionParts TreeRun::parts() {
+  return adaptive_.parts(options_, drafting(keep()), round_capacity(options_, shape_));
+}
+
+std::unique_ptr<RoundJudge> TreeRun::make_judge(const Session& run, RandomSource& random) const {
+  Backend& backend = *run.backend;
+  const Capacity& capacity = run.steps.drafts().capacity();
+  if (is_greedy(options_)) {
+    return std::make_unique<GreedyTreeJudge>(backend, backend.samples() ? capacity.rows() : 0);
+  }
+  const int V = run.steps.V();
+  if (run.steps.drafts().on_device()) {
+    return std::make_unique<DeviceTreeJudge>(backend, random, speculation(), rule_, capacity, V,
+                                             run.room.positions + 1);
+  }
+  return std::make_unique<SamplingTreeJudge>(backend, random, speculation(), rule_,
+                                             capacity.verified, V);
+}
+
+RoundEvidence TreeRun::evidence(const Session& run, const RoundJudge& judge) {
+  if (!is_looked_at()) return {};
+  RoundEvidence evidence;
+  if (const auto* sampling = dynamic_cast<const Judge*>(&judge)) {
+    evidence = {.drafts = &run.steps.drafts(),
+                .target_probs = [sampling](int row) { return sampling->target_probs(row); }};
+  } else {
+    if (!greedy_evidence_) greedy_evidence_ = std::make_unique<GreedyEvidence>(run.steps);
+    evidence = *greedy_evidence_;
+    evidence.compares_at_once = true;
+  }
+  evidence.is_tree = true;
+  evidence.notes = run.steps.policy().notes();
+  return evidence;
+}
+
+void TreeRun::count(const Session& run, const Round& round) {
+  const Drafts& tree = run.steps.drafts();
+  nodes_ += tree.size();
+  trials_ += tree.n_trials();
+  for (const int tested : round.tested_at) trials_tested_ += tested;
+  for (const int node : round.path) {
+    const std::size_t rank = rank_of(tree, node);
+    if (accepted_by_rank_.size() <= rank) accepted_by_rank_.resize(rank + 1);
+    accepted_by_rank_[rank]++;
+  }
+  if (!options_.write_tree_profile.empty()) profile_.count(tree, round);
+}
+
+Judgement TreeRun::judgement(const Session& run, RandomSource& random,
+                             const RoundJudge& judge) const {
+  const bool greedy = is_greedy(options_);
+  std::function<void(std::span<const TokenId>)> choose = [&run](auto) {
+    argmax(*run.backend, run.steps.logits_rows(1));
+  };
+  if (!greedy) {
+    choose = [&run, plain = std::make_shared<JudgeSetup>(run, random, speculation())](
+                 std::span<const TokenId> context) {
+      plain->judge().plain_choice(run.steps.logits_rows(1), context);
+    };
+  }
+  const std::string_view rule = options_.lenience < 1 ? "lenient" : rule_.name;
+  return {.drafting = judge.drafting(),
+          .choose = std::move(choose),
+          .rule = greedy ? "greedy" : rule,
+          .lossless = options_.lenience == 1};
+}
+
+ReportExtras TreeRun::extras(Session& run) const {
+  ReportExtras extras = adaptive_.extras(run);
+  const bool speculates = !options_.no_speculation;
+  extras.fields["tree"] = speculates ? Json(options_.tree) : Json(nullptr);
+  extras.fields["tree_profile"] = profile_.levels.empty() ? Json(nullptr) : to_json(profile_);
+  extras.fields["siblings"] = is_greedy(options_) ? "greedy" : rule_.name;
+  if (!speculates) return extras;
+  const auto rounds = static_cast<double>(run.stats.rounds);
+  extras.stats["nodes"] = nodes_;
+  extras.stats["trials"] = trials_;
+  extras.stats["trials_tested"] = trials_tested_;
+  extras.stats["accepted_by_rank"] = accepted_by_rank_;
+  extras.stats["emitted_per_round"] = static_cast<double>(run.stats.emitted) / rounds;
+  extras.summary += fmt::format("{} rounds of {:.1f} nodes: {:.2f} tokens per round\n",
+                                run.stats.rounds, static_cast<double>(nodes_) / rounds,
+                                static_cast<double>(run.stats.emitted) / rounds);
+  return extras;
+}
+
+void TreeRun::write_profile() const {
+  if (options_.write_tree_profile.empty()) return;
+  write_tree_profile(profile_, options_.write_tree_profile);
+}
+
+// ---- a batch
+
+std::vector<QueuedRequest> TreeRun::queue(const ModelFiles& target) const {
+  return queue_requests(options_, target, [](const ModelFiles& files, const RunOptions& options) {
+    check_drafts_differ(options);
+    return to_batch_request(files, options);
+  });
+}
+
+BatchParts TreeRun::batch_parts(std::span<const QueuedRequest> queue) const {
+  const bool lenient = std::ranges::any_of(
+      queue, [](const QueuedRequest& queued) { return queued.options.lenience < 1; });
+  const KeepProbs kept = asks_the_draft(queue) || lenient ? KeepProbs::kOnHost : keep();
+  BatchParts parts = adaptive_parts(options_, drafting(kept));
+  parts.capacity = round_capacity(options_, shape_);
+  parts.make_judge = [this, kept](const BatchSession& session) -> std::shared_ptr<BatchJudge> {
+    Backend& backend = *session.backend;
+    if (kept == KeepProbs::kOnHost || !backend.samples()) {
+      return std::make_shared<TreeBatchJudge>(rule_);
+    }
+    const BatchSizes& sizes = session.sizes;
+    const int longest = static_cast<int>(sizes.longest) + sizes.spec_length + 1;
+    return std::make_shared<DeviceBatchTreeJudge>(
+        backend, rule_,
+        TreeBatchSizes{sizes.round, session.target.vocab_size(), longest, sizes.max_batch});
+  };
+  return parts;
+}
+
+void TreeRun::add_to(BatchSession& session) const {
+  ReportExtras& extras = session.extras;
+  const bool speculates = !session.options.no_speculation;
+  const EngineStats& stats = session.engine.stats();
+  const std::int64_t nodes = stats.round_rows - stats.rounds;  // each has its pending token, too
+  extras.fields["tree"] = speculates ? Json(options_.tree) : Json(nullptr);
+  extras.fields["siblings"] = rule_.name;
+  extras.fields["nodes"] = nodes;
+  if (!speculates || stats.rounds == 0) return;
+  extras.summary += fmt::format("{} rounds of {:.1f} nodes\n", stats.rounds,
+                                static_cast<double>(nodes) / static_cast<double>(stats.rounds));
+}
+
+}  // namespace specdec
