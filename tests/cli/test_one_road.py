@@ -13,8 +13,11 @@ import unittest
 
 from programs import run_program, run_program_json
 
-CHAIN, BATCH, TREES = "05_rejection_sampling", "06_batched_verification", "08_token_trees"
-RULES = ("rejection", "at-least", "non-iterative", "sample-and-match")
+CHAIN, BATCH, ADAPTIVE, TREES = ("05_rejection_sampling", "06_batched_verification", "07_adaptive_drafting",
+                                 "08_token_trees")
+COSTS = {"format": "specdec-cost-profile-1", "target_pass_seconds": [1 + 0.01 * rows for rows in range(17)],
+         "draft_step_seconds": 0.02}
+RULES = ("rejection", "at-least", "non-iterative", "sample-and-match", "coupled")
 PROMPTS = ("Once, in the winter, Sunita came to York.", "class Shop:\n    def", "What is 12 + 35?")
 SAMPLING = (["--temperature", "0"], ["--temperature", "1"], ["--temperature", "0.7", "--top-k", "20"],
             ["--temperature", "1.1", "--top-p", "0.9"], ["--temperature", "0.9", "--repetition-penalty", "1.3"],
@@ -78,6 +81,23 @@ class OneRoadTest(unittest.TestCase):
             with self.subTest(kind=kind, rule=rule, temperature=temperature):
                 want, got = self.both(arguments, rule)
                 self.assertEqual(got, want)
+
+    def test_ways_to_draft(self):
+        """Stage 7's policies and drafters, and stage 5's lenience."""
+        ways = (*(["--draft-length", how] for how in ("gain", "entropy", "confidence", "schedule")),
+                ["--fallback", "lookup,llama"], ["--fallback", "lookup,ngram"], ["--draft-kind", "ngram"],
+                ["--draft-of-draft", "bigram"], ["--lenience", "0.5"], ["--draft-length", "entropy", "--lenience", "0.5"],
+                ["--draft-length", "schedule", "--fallback", "lookup,llama"])
+        with tempfile.TemporaryDirectory() as folder:
+            costs = pathlib.Path(folder) / "costs.json"
+            costs.write_text(json.dumps(COSTS))
+            for way, temperature in itertools.product(ways, "01"):
+                arguments = ["--prompt", PROMPTS[2] * 2, *way, "--temperature", temperature, "--seed", "3",
+                             "--cost-profile", str(costs), "--device", DEVICE, "--max-new-tokens", "32"]
+                with self.subTest(way=way, temperature=temperature):
+                    want = outcome(run_program_json(PROGRAMS / ADAPTIVE, *arguments))
+                    self.assertEqual(outcome(run_program_json(PROGRAMS / TREES, "--tree", "chains:1", *arguments)), want)
+                    self.assertGreater(want["drafted"], 0)
 
     def test_batches(self):
         """Requests of all kinds, with pages for all of them, and with so few that some are preempted."""

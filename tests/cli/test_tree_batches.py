@@ -147,13 +147,12 @@ class TreeBatchesTest(ProgramTest):
         bad("all drafts would be the same", "--workload", spec, "--tree", "chains:3")
         bad("no such shape", "--workload", spec, "--tree", "tree:3")
         bad("use --tree chains:1", "--workload", spec, "--siblings", "block")
-        bad("drafts no trees", "--requests", one, "--draft-kind", "random")
-        bad("07_adaptive_drafting has it", "--requests", one, "--spec-length", "auto")
-        bad("07_adaptive_drafting has it", "--requests", one, "--fallback", "lookup,llama")
+        bad("drafts one chain", "--requests", one, "--draft-kind", "random")
+        bad("--draft-pages is for one drafter", "--requests", one, "--fallback", "lookup,llama", "--draft-pages", 9)
         bad("a round of 3 requests with 15 drafts each takes 48 rows", "--workload", spec, "--token-budget", 47)
         for field, words in ({"spec_length": 3}, "spec_length belongs to the whole run"), \
                             ({"tree": "top:2"}, "tree belongs to the whole run"), \
-                            ({"acceptance": "coupled"}, "this stage has no acceptance; 07_adaptive_drafting has it"):
+                            ({"acceptance": "coupled"}, "acceptance belongs to the whole run"):
             bad(words, "--requests", self.file_of([{"prompt": "a"} | field]))
 
     def test_a_bad_request_is_refused_and_the_others_run(self):

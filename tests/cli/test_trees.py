@@ -97,7 +97,7 @@ class TreesTest(ProgramTest):
             self.assertIn(words, errors)
 
     def test_lookup_copies_as_many_continuations_as_the_shape_has_nodes_per_level(self):
-        self.assertIn("lookup copies as many continuations as the shape drafts nodes per level, at least 1",
+        self.assertIn("lookup copies as many continuations as the tree has nodes per level, at least 1",
                       run_program(PROGRAMS / TREES, "--help")[1])
         text = "one two three four, one two five six, one two seven eight, one two nine ten, one two"
         for shape, most in (("top:1x1x1", 1), ("top:1x2x2", 2), ("top:2x2", 3), ("chains:2", 2), ("best:3", 1)):
@@ -267,9 +267,17 @@ class TreesTest(ProgramTest):
         self.expect_bad("use --tree chains:1", "--siblings", "block")
         self.expect_bad("use --tree chains:N", "--siblings", "k-sequential", "--temperature", "1")
         self.expect_bad("there is no such rule", "--siblings", "best")
-        self.expect_bad("drafts no trees", "--draft-kind", "random")
-        self.expect_bad("07_adaptive_drafting has it", "--spec-length", "auto")
-        self.expect_bad("07_adaptive_drafting has it", "--draft-length", "entropy")
+        self.expect_bad("--draft-kind random drafts one chain: use --tree chains:1", "--draft-kind", "random")
+        self.expect_bad("--draft-of-draft drafts one chain: use --tree chains:1", "--draft-of-draft", "bigram")
+        self.expect_bad("give one of them", "--acceptance", "at-least", "--siblings", "coupled")
+        self.expect_bad("there is no such rule", "--acceptance", "one-hot")
+        self.expect_bad("--lenience belongs to --siblings rejection, not to coupled", "--siblings", "coupled",
+                        "--lenience", "0.5")
+        self.expect_bad("with --fallback some may be copied", "--siblings", "k-sequential", "--tree", "chains:2",
+                        "--temperature", "1", "--fallback", "lookup,llama")
+        self.expect_bad("must not exceed --spec-length", "--draft-length", "schedule", "--spec-length", "2",
+                        "--min-spec-length", "3")
+        self.expect_bad("07_adaptive_drafting has it", "--ngram-fill", "4")
 
 
 if __name__ == "__main__":

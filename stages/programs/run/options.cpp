@@ -14,7 +14,7 @@ constexpr IntegerRange kCounts{1, 1 << 30}, kTokensOfAPage{1, 1 << 20}, kRows{1,
     kFills{0, 64};
 
 constexpr int kFirstAdaptiveStage = 7, kFirstTreeStage = 8;
-constexpr Stages kAdaptive{kFirstAdaptiveStage, kFirstTreeStage - 1};
+constexpr Stages kAdaptive = stages_from(kFirstAdaptiveStage);
 constexpr Stages kBatches = stages_from(kFirstBatchStage);
 
 using Options = std::vector<Option>;
@@ -147,8 +147,12 @@ Options draft_options(RunOptions& o, int stage) {
       inflation_option("--inflate-draft SHAPE", "the draft model", &o.inflate_draft, stages),
       {"--draft-kind KIND",
        fmt::format("what drafts: llama (the draft model), self (the target, or its int8 copy), "
-                   "random, unigram, bigram, lookup (copies from the text){}",
-                   stage >= kFirstAdaptiveStage ? ", ngram (learns from the text)" : ""),
+                   "random, unigram, bigram, lookup (copies from the text){}{}",
+                   stage >= kFirstAdaptiveStage ? ", ngram (learns from the text)" : "",
+                   stage >= kFirstTreeStage
+                       ? "; lookup copies as many continuations as the tree has nodes "
+                         "per level, at least 1; random and ngram draft one chain"
+                       : ""),
        one_of(&o.draft_kind),
        {.stages = stages, .later_values = {{"ngram", kFirstAdaptiveStage}}}},
       {"--draft-text FILE",
@@ -185,7 +189,7 @@ Options round_options(RunOptions& o, int stage) {
 
 // How long to draft, and who drafts.
 Options adaptive_options(RunOptions& o) {
-  const Stages stages = kAdaptive;
+  const Stages stages = kAdaptive, of_chains{kFirstAdaptiveStage, kFirstTreeStage - 1};
   const OptionTraits each{.stages = stages, .per_request = true};
   return {
       {"--draft-length HOW",
@@ -222,12 +226,12 @@ Options adaptive_options(RunOptions& o) {
        "ngram also learns the K tokens that the target found likeliest in each place that it "
        "wrote, for which a GPU copies its logits to the host; 0: the text alone",
        Integer{&o.ngram_fill, kFills},
-       {.stages = stages}},
+       {.stages = of_chains}},
       {"--all-places",
        "afterwards, try a draft at every place of the text: alpha over all places, and what an "
        "oracle would gain",
        &o.all_places,
-       {.stages = stages, .excludes = {"--requests", "--workload", "--no-speculation"}}},
+       {.stages = of_chains, .excludes = {"--requests", "--workload", "--no-speculation"}}},
   };
 }
 
@@ -236,10 +240,8 @@ Options tree_options(RunOptions& o) {
   const Stages stages = stages_from(kFirstTreeStage);
   return {
       {"--tree SHAPE",
-       "what is drafted: chains:N (N drafts by themselves), distinct:3x2x1 (drawn, no two alike), "
-       "top:3x2x1 (the likeliest tokens), best:N and grow:N (N nodes where they are likeliest to "
-       "be accepted); chains, best and grow have K levels; "
-       "lookup copies as many continuations as the shape drafts nodes per level, at least 1",
+       "the tree's shape: chains:N, distinct:3x2x1, top:3x2x1, best:N or grow:N; the chapter on "
+       "token trees says what they are; chains, best and grow have K levels",
        &o.tree,
        {.stages = stages}},
       {"--siblings RULE",
@@ -263,12 +265,13 @@ Options tree_options(RunOptions& o) {
   };
 }
 
-Options sampling_options(RunOptions& o) {
+Options sampling_options(RunOptions& o, int stage) {
   const OptionTraits each{.stages = stages_from(5), .per_request = true};
   OptionTraits of_draft = each;
   of_draft.otherwise = "the target's";
-  OptionTraits of_chains = each;
-  of_chains.stages.last = kFirstTreeStage - 1;
+  const bool trees = stage >= kFirstTreeStage;
+  OptionTraits of_rule = each;
+  of_rule.per_request = !trees;  // one rule for all requests
   const auto noted = [&](bool* given) {
     OptionTraits traits = each;
     traits.given = given;
@@ -293,12 +296,13 @@ Options sampling_options(RunOptions& o) {
       {"--draft-temperature X", "the draft's temperature",
        OptionalNumber{&o.draft_temperature, kTemperatures}, of_draft},
       {"--acceptance RULE",
-       "how drafted tokens are judged: rejection, at-least, non-iterative, "
-       "sample-and-match, one-hot, coupled; lossy: residual-skipped",
-       &o.acceptance, of_chains},
+       trees ? "the same as --siblings, by the names that stage 5 has"
+             : "how drafted tokens are judged: rejection, at-least, non-iterative, "
+               "sample-and-match, one-hot, coupled; lossy: residual-skipped",
+       &o.acceptance, of_rule},
       {"--lenience X", "lossy: accept tokens up to 1/X times as often as the target allows; 1: off",
        Number{&o.lenience, {.lowest = 0, .highest = 1, .above_lowest = true, .remark = "1: none"}},
-       of_chains},
+       each},
   };
 }
 
@@ -372,7 +376,7 @@ std::vector<Option> all_options(int stage, RunOptions& o) {
   for (const Options& group :
        {target_options(o), prompt_options(o, stage), length_options(o), device_options(o, stage),
         cache_options(o, stage), draft_options(o, stage), round_options(o, stage),
-        adaptive_options(o), tree_options(o), sampling_options(o), batch_options(o, stage),
+        adaptive_options(o), tree_options(o), sampling_options(o, stage), batch_options(o, stage),
         output_options(o)}) {
     all.insert(all.end(), group.begin(), group.end());
   }

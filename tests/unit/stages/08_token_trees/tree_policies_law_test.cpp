@@ -1,0 +1,172 @@
+// Stage 7's ways to draft, for trees: whatever chooses the levels and whoever drafts, the text has
+// the law of the target alone. With a lenience it has another one, within its bound.
+#include "stages/08_token_trees/lookup_tree_drafter.h"
+#include "tests/test_support.h"
+#include "tests/unit/stages/07_adaptive_drafting/named_drafters.h"
+#include "tests/unit/stages/08_token_trees/tree_law.h"
+
+namespace specdec::law {
+namespace {
+
+constexpr double kExact = 1e-12, kVisible = 1e-3;
+
+// Every path of a text; a policy goes on from round to round.
+DraftingLaw policy_law(const Scenario& scenario, const ContextTable& below,
+                       const MakeDrafter& make_drafter, const MakePolicy& make_policy,
+                       const NamedSiblingRule& rule) {
+  TableModel target(scenario.target.vocab_size(), scenario.target.row_of());
+  TableModel draft(scenario.draft.vocab_size(), scenario.draft.row_of());
+  TableModel lowest(below.vocab_size(), below.row_of());
+  const int V = target.vocab_size();
+  const auto drafter = make_drafter(draft, lowest);
+  const GenerationRequest request =
+      request_of(scenario.prompt, scenario.new_tokens, scenario.eos_ids);
+  EveryPath random;
+  DraftingLaw result;
+  do {
+    auto policy = make_policy();
+    const Capacity capacity = drafter->capacity(policy->largest());
+    DraftAndVerify steps(target, *drafter, std::move(policy), kNoLimit, Drafts(capacity, V));
+    SamplingTreeJudge judge(target.backend(), random, scenario.options, rule, capacity.verified, V);
+    Generation generation(request, nullptr);
+    Text context = scenario.prompt;
+    steps.prefill(context);
+    while (!generation.finished()) {
+      const Round round = tree_round(steps, judge, context, generation);
+      result.drafted += random.probability() * round.drafted;
+      result.accepted += random.probability() * round.accepted;
+    }
+    result.law[text_of(generation)] += random.probability();
+  } while (random.next());
+  return result;
+}
+
+std::shared_ptr<Drafter> growing(LanguageModel& draft, const MakeTreeShape& shape) {
+  return std::make_shared<ModelTreeDrafter>(draft, shape, 64, draft.vocab_size());
+}
+
+struct NamedTrees {
+  std::string name;
+  MakeDrafter make;
+  bool one_chain = false;
+  bool same_draws = false;  // all drafts after a node are drawn from one distribution
+};
+
+template <typename Shape, typename... Args>
+NamedTrees trees(const std::string& name, Args... args) {
+  const bool chains = std::is_same_v<Shape, Chains>;
+  return {name,
+          [=](LanguageModel& draft, LanguageModel&) {
+            return growing(draft, [=] { return std::make_unique<Shape>(args...); });
+          },
+          name == "one chain", chains};
+}
+
+std::vector<NamedTrees> all_trees(int levels) {
+  const auto fallback = [=](LanguageModel& draft, LanguageModel&) -> std::shared_ptr<Drafter> {
+    return std::make_shared<FallbackDrafter>(
+        std::make_shared<LookupTreeDrafter>(
+            LookupTreeDrafter::Options{.continuations = 2, .levels = levels, .min_match = 1}),
+        growing(draft, [=] { return std::make_unique<Chains>(2, levels); }));
+  };
+  return {trees<Chains>("one chain", 1, levels),
+          trees<Chains>("two chains", 2, levels),
+          trees<DistinctDrafts>("distinct", std::vector<int>{2, 1}),
+          trees<Likeliest>("likeliest", plan_of_widths(std::vector<int>{2, 2})),
+          trees<GrownTree>("grown", 3, 2, levels),
+          {"lookup, then two chains", fallback},
+          {"draft of draft",
+           [](LanguageModel& draft, LanguageModel& below) {
+             return speculating(draft, plain_drafter(below), 1);
+           },
+           true}};
+}
+
+bool goes_with(const NamedSiblingRule& rule, const NamedTrees& drafts) {
+  if (rule.rule == nullptr) return drafts.one_chain;
+  return !rule.races() && (drafts.same_draws || drafts.one_chain || !rule.needs_same_draws);
+}
+
+TEST(TreePoliciesLawTest, IsTheTargetsForEveryPolicy) {
+  const Size size{2, 2, 3};
+  int drafting = 0;
+  for (const NamedTrees& drafts : all_trees(size.K)) {
+    for (const NamedSiblingRule& rule : sibling_rules()) {
+      if (!goes_with(rule, drafts)) continue;
+      for (const NamedPolicy& policy : policies(size.K)) {
+        for (const Scenario& scenario : scenarios(size, 81)) {
+          const DraftingLaw result = policy_law(scenario, table(size.V, 83, random_rows(size.V, 0)),
+                                                drafts.make, policy.make, rule);
+          const double difference = largest_difference(result.law, target_law(scenario));
+          EXPECT_TRUE(difference <= kExact)
+              << drafts.name << ", " << rule.name << ", " << policy.name << ", " << scenario.name
+              << ": " << difference;
+          drafting += result.accepted > 0;
+        }
+      }
+    }
+  }
+  EXPECT_GT(drafting, 500) << "most of these accept something";
+}
+
+// ---- lenience
+
+Scenario lenient(double lenience, const SamplingOptions& sampling) {
+  const Rows any = random_rows(3, 0);
+  Scenario scenario = law::scenario("no zeros", {3, 2, 2}, 7, any, any, 8);
+  scenario.options.sampling = sampling;
+  scenario.options.draft_temperature = 1;
+  scenario.options.lenience = lenience;
+  return scenario;
+}
+
+Law lenient_law(const Scenario& scenario, const MakeTreeShape& shape) {
+  return tree_law_in_one_walk<EveryPath>(scenario, shape, find_sibling_rule("rejection"));
+}
+
+TEST(TreeLenienceTest, OneChainHasStageFivesLaw) {
+  for (const SamplingOptions& sampling :
+       {SamplingOptions{.temperature = 1}, SamplingOptions{.temperature = 0}}) {
+    for (const double lenience : {0.9, 0.5, 0.1}) {
+      const Scenario scenario = lenient(lenience, sampling);
+      const Law law = lenient_law(scenario, [] { return std::make_unique<Chains>(1, 2); });
+      EXPECT_LT(largest_difference(law, speculation_law(scenario)), kExact) << lenience;
+      EXPECT_EQ(largest_difference(law, target_law(scenario)) > kVisible,
+                lenience < 0.9 || sampling.temperature > 0)
+          << lenience;
+    }
+  }
+}
+
+// No token after any text is more likely than p/l, however many siblings it is among.
+TEST(TreeLenienceTest, KeepsItsBound) {
+  const MakeTreeShape shapes[] = {[] { return std::make_unique<Chains>(2, 2); },
+                                  [] {
+                                    return std::make_unique<DistinctDrafts>(std::vector{2, 1});
+                                  },
+                                  [] {
+                                    return widths({2, 2});
+                                  }};
+  for (const double lenience : {0.9, 0.5, 0.1}) {
+    const Scenario scenario = lenient(lenience, {.temperature = 1});
+    for (const MakeTreeShape& shape : shapes) {
+      const Law law = lenient_law(scenario, shape);
+      EXPECT_GT(largest_difference(law, target_law(scenario)), kVisible);
+      Law beginnings;
+      for (const auto& [text, probability] : law) {
+        for (std::size_t n = 0; n <= text.size(); n++) {
+          beginnings[Text(text.begin(), text.begin() + std::ptrdiff_t(n))] += probability;
+        }
+      }
+      for (const auto& [text, probability] : beginnings) {
+        if (text.empty()) continue;
+        const Text before(text.begin(), text.end() - 1);
+        const double p = target_probs_after(scenario, before)[std::size_t(text.back())];
+        EXPECT_LE(probability / beginnings[before], p / lenience + kExact) << lenience;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace specdec::law
