@@ -8,8 +8,8 @@
 #include "stages/programs/adaptive/adapt.h"
 #include "stages/programs/adaptive/adaptive_check.h"
 #include "stages/programs/adaptive/drafters.h"
-#include "stages/programs/batch/arrivals.h"
 #include "stages/programs/batch/batch_report.h"
+#include "stages/programs/batch/queue_inbox.h"
 #include "stages/programs/run/draft_length.h"
 #include "stages/programs/run/stage_main.h"
 #include "stages/programs/sampling/speculation_options.h"
@@ -45,32 +45,6 @@ int run_one(const RunOptions& options, const SpeculationOptions& speculation) {
   return kGood;
 }
 
-// [snippet serve]
-void serve(BatchEngine& engine, std::span<const QueuedRequest> queue,
-           std::span<const std::size_t> by_arrival, BatchReport& report) {
-  std::size_t next = 0;
-  while (next < by_arrival.size() || !engine.idle()) {
-    for (; next < by_arrival.size(); next++) {
-      const QueuedRequest& queued = queue[by_arrival[next]];
-      if (queued.arrival > engine.now()) break;
-      try {
-        if (!queued.request) fail("{}", queued.error);
-        report.added(
-            by_arrival[next],
-            engine.add_request(*queued.request, report.delivery(by_arrival[next]), queued.arrival));
-      } catch (const Error& error) {
-        report.refused(by_arrival[next], error.what());
-      }
-    }
-    if (!engine.idle()) {
-      report.after_step(engine.step());  // each request asks its own policy for K
-    } else if (next < by_arrival.size()) {
-      sleep_until(engine, queue[by_arrival[next]].arrival);
-    }
-  }
-}
-// [end snippet serve]
-
 int run_many(const RunOptions& options) {
   ModelFiles files = open_model(options.target);
   std::vector<QueuedRequest> queue = queue_requests(options, files);
@@ -80,7 +54,8 @@ int run_many(const RunOptions& options) {
   adapt_requests(session);
   BatchReport report(session);
   report.begin();
-  serve(session.engine, session.queue, by_arrival(session.queue), report);
+  QueueInbox inbox(session.queue, report);
+  serve(session.engine, inbox);
   return report.finish();
 }
 

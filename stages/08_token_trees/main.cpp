@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "stages/08_token_trees/tree_round.h"
-#include "stages/programs/batch/arrivals.h"
 #include "stages/programs/batch/batch_report.h"
+#include "stages/programs/batch/queue_inbox.h"
 #include "stages/programs/run/draft_length.h"
 #include "stages/programs/run/stage_main.h"
 #include "stages/programs/trees/shape_option.h"
@@ -41,32 +41,6 @@ int run_one(const RunOptions& options) {
   return kGood;
 }
 
-// [snippet serve]
-void serve(BatchEngine& engine, std::span<const QueuedRequest> queue,
-           std::span<const std::size_t> by_arrival, BatchReport& report) {
-  std::size_t next = 0;
-  while (next < by_arrival.size() || !engine.idle()) {
-    for (; next < by_arrival.size(); next++) {
-      const QueuedRequest& queued = queue[by_arrival[next]];
-      if (queued.arrival > engine.now()) break;
-      try {
-        if (!queued.request) fail("{}", queued.error);
-        report.added(
-            by_arrival[next],
-            engine.add_request(*queued.request, report.delivery(by_arrival[next]), queued.arrival));
-      } catch (const Error& error) {
-        report.refused(by_arrival[next], error.what());
-      }
-    }
-    if (!engine.idle()) {
-      report.after_step(engine.step());  // a tree for every running request
-    } else if (next < by_arrival.size()) {
-      sleep_until(engine, queue[by_arrival[next]].arrival);
-    }
-  }
-}
-// [end snippet serve]
-
 int run_many(const RunOptions& options) {
   TreeRun trees(options);
   ModelFiles files = open_model(options.target);
@@ -76,7 +50,8 @@ int run_many(const RunOptions& options) {
   adapt_requests(session, parts.capacity);
   BatchReport report(session);
   report.begin();
-  serve(session.engine, session.queue, by_arrival(session.queue), report);
+  QueueInbox inbox(session.queue, report);
+  serve(session.engine, inbox);
   trees.add_to(session);
   return report.finish();
 }
