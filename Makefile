@@ -11,7 +11,7 @@ DOCS_VENV := $(BUILD)/docs-venv
 FUZZ_VENV := $(BUILD)/fuzz-venv
 FORMATTED := git ls-files -z --cached --others --exclude-standard -- '*.h' '*.cpp' '*.cu' '*.cuh'
 
-.PHONY: help setup setup-full build demo real real-demo test test-kernels test-course test-full bench bench-full bench-docs bench-cuda bench-peers bench-real experiments \
+.PHONY: help setup setup-full build demo real real-demo test test-kernels test-course test-real test-full bench bench-full bench-docs bench-cuda bench-peers bench-real experiments \
         fuzz golden docs programs-for-tests benchmark-programs probes check watch hint predict progress assignment prove grade hidden autograder doctor format check-format clean asan tsan
 
 help: ## list the targets
@@ -95,6 +95,9 @@ test-kernels: setup ## the emulated kernels in other orders and under sanitizers
 
 test-course: programs-for-tests ## the course's starters, tasks and a sample of its bugs, a graded class, attacks on the grader
 	@ctest --preset proofs $(CTEST_ARGS)
+
+test-real: programs-for-tests ## after make real: its model on the emulated device, all prompts; hours (CTEST_ARGS='-R real.emulated_3_paged.short')
+	@ctest --preset real $(CTEST_ARGS)
 
 test-full: setup-full check-format asan tsan fuzz ## all tests, with large grids, sanitizers, a minute of each fuzzer
 	$(call built,programs tests kernel_tests benchmarks course_probes)

@@ -63,7 +63,7 @@ struct GoldenShare {
   int texts = kAllGoldens;    // lines of greedy.jsonl
 };
 
-// All of it, but little for a real model on the emulated device, where a token takes a second.
+// All of it, but little for a real model on the emulated device, unless SPECDEC_FULL is set.
 GoldenShare golden_share(const RunOptions& options, const LlamaConfig& config);
 
 struct GoldenCheckOptions {
