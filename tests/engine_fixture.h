@@ -55,7 +55,7 @@ struct Engine {
     if (page_size == 0) {
       cache = std::make_unique<ContiguousKvCache>(*backend, shape, n_sequences, max_length);
     } else {
-      const int pages = n_sequences * ((max_length + page_size - 1) / page_size);
+      const int pages = n_sequences * pages_for(max_length, page_size);
       cache = std::make_unique<PagedKvCache>(*backend, shape, pages, page_size);
     }
     poison(*cache);
@@ -110,7 +110,7 @@ struct CachedLlama {
       return std::make_unique<ContiguousKvCache>(model.backend(), model.kv_shape(), n_sequences,
                                                  max_length);
     }
-    const int pages = n_sequences * ((max_length + page_size - 1) / page_size);
+    const int pages = n_sequences * pages_for(max_length, page_size);
     return std::make_unique<PagedKvCache>(model.backend(), model.kv_shape(), pages, page_size);
   }
 

@@ -1,4 +1,5 @@
 #pragma once
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -6,7 +7,10 @@
 namespace specdec {
 
 // ceil(tokens / page_size).
-inline int pages_for(int tokens, int page_size) { return (tokens + page_size - 1) / page_size; }
+template <std::integral Length>
+constexpr Length pages_for(Length tokens, int page_size) {
+  return (tokens + page_size - 1) / page_size;
+}
 
 // Which pages of a pool are free, and how many owners the others have. It knows nothing of what the
 // pages hold.

@@ -183,7 +183,7 @@ std::vector<SequenceId> PagedKvCache::sequences() const {
 }
 
 std::size_t PagedKvCache::pages_for(std::int64_t length) const {
-  return static_cast<std::size_t>((length + page_size_ - 1) / page_size_);
+  return static_cast<std::size_t>(specdec::pages_for(length, page_size_));
 }
 
 PagedKvCache::Sequence& PagedKvCache::get(SequenceId sequence) {

@@ -10,6 +10,18 @@
 namespace specdec {
 namespace {
 
+TEST(PagesForTest, CountsTheLastPageHoweverFullItIs) {
+  for (const int page_size : {1, 3, 16}) {
+    for (int tokens = 0; tokens <= 50; ++tokens) {
+      const int pages = pages_for(tokens, page_size);
+      EXPECT_GE(pages * page_size, tokens);
+      EXPECT_LT((pages - 1) * page_size, std::max(tokens, 1)) << "one page less is too few";
+    }
+  }
+  EXPECT_EQ(pages_for(std::int64_t{1} << 40, 16), std::int64_t{1} << 36);
+  EXPECT_EQ(pages_for(std::numeric_limits<int>::max() + std::int64_t{1}, 16), 1 << 27);
+}
+
 TEST(PageAllocatorTest, TakesPagesInOrderAndTheOneFreedLastFirst) {
   PageAllocator pages(4);
   EXPECT_EQ(pages.n_free(), 4);
