@@ -46,24 +46,6 @@ class Logits {
 
 using Argmax = void (*)(ConstDeviceRows, std::int32_t*, ArgmaxScratch);
 
-// What is computed from the rows of a copy, with all that it needs.
-struct Argmaxes {
-  Argmaxes(Backend& backend, int rows)
-      : logits(backend, rows),
-        ids(backend, static_cast<std::size_t>(rows)),
-        keys(on_device(backend, std::vector<unsigned long long>(ids.size()))),
-        done(on_device(backend, std::vector<unsigned>(ids.size()))) {}
-
-  void run(Argmax kernel, int copy) const {
-    kernel(logits.of(copy), ids.data(), {keys.data(), done.data()});
-  }
-
-  Logits logits;
-  DeviceArray<std::int32_t> ids;
-  DeviceArray<unsigned long long> keys;
-  DeviceArray<unsigned> done;
-};
-
 // A token for each of M rows, or, as drafts of a round, for all but the last.
 struct Choices {
   Choices(Backend& backend, int rows, const RowSampling& row_sampling)
@@ -108,6 +90,12 @@ struct Choices {
   std::vector<double> acceptance_probs;
 };
 
+template <typename T>
+std::shared_ptr<DeviceArray<T>> zeros(Backend& backend, int count) {
+  return std::make_shared<DeviceArray<T>>(
+      on_device(backend, std::vector<T>(static_cast<std::size_t>(count))));
+}
+
 Case case_of(const Logits& logits, Job job) {
   return {logits.work(), std::move(job), {}, logits.copies()};
 }
@@ -130,11 +118,15 @@ void add_sampling_benchmarks(KernelProgram& program, Backend& backend) {
        [](auto x, auto* ids, auto scratch) { argmax_blocks(x, ids, scratch, nullptr); }},
       {"engine", [](auto x, auto* ids, auto scratch) { argmax(x, ids, scratch, nullptr); }}};
   for (const auto& [step, kernel] : kSteps) {
-    program.add(fmt::format("argmax/step:{}", step), {1, 6, 64},
-                [&backend, kernel = kernel](int rows) {
-                  const auto inputs = std::make_shared<Argmaxes>(backend, rows);
-                  return case_of(inputs->logits, [=](int copy) { inputs->run(kernel, copy); });
-                });
+    program.add(fmt::format("argmax/step:{}", step), {1, 6, 64}, [&, kernel = kernel](int rows) {
+      const auto logits = std::make_shared<Logits>(backend, rows);
+      const auto ids = zeros<std::int32_t>(backend, rows);
+      const auto keys = zeros<unsigned long long>(backend, rows);
+      const auto done = zeros<unsigned>(backend, rows);
+      return case_of(*logits, [=](int copy) {
+        kernel(logits->of(copy), ids->data(), {keys->data(), done->data()});
+      });
+    });
   }
   if (!backend.make_sampler({.vocab_size = 1})) return;  // it has none
   for (const Filter& filter : kFilters) {
