@@ -5,7 +5,7 @@ timeline of chapter 6, into batch.json.
     python3 docs/experiments/batch.py [pair] [memory] [trace] [--build DIR] [--quick]
 
 Two models, because the answer depends on where the weights come from:
-    pair     the embedded pair. The target lies in the processor's cache, so that further rows cost from the first on.
+    pair     the embedded pair. The target fits the processor's cache, so that further rows cost from the first on.
     memory   133 million random weights, which come from memory. A random model has no text to be right or wrong about;
              this one repeats its last token for ever, and a lookup drafts that. So drafts are free and always right:
              this measures v, and the most that speculation can give, not what it gives on a real text.

@@ -108,7 +108,7 @@ def sampling(results):
 @table("forward")
 def forward(results):
     passes, names = results.of("forward"), ["shape", "gemm", "context"]
-    return [("A pass of M tokens behind a context, and its argmax: milliseconds, and in brackets the share of the "
+    return [("A pass of M tokens after a context, and its argmax: milliseconds, and in brackets the share of the "
              "bandwidth of a sweep that only reads.", passes, names, millis),
             ("T(M)/T(1).", passes, names, ratio("over_plain")),
             ("With CUDA graphs over without: below 1 they pay.", passes, names, ratio("over_one_by_one"))]

@@ -58,7 +58,7 @@ def best_K(alpha, c, v=1, most=1000):
         if factor > best_factor + 1e-12:
             best, best_factor = K, factor
         elif best > 0 and factor < best_factor / 2 or alpha**K < 1e-9:
-            break  # the factor has one peak, and this is far behind it, or no further draft is accepted
+            break  # the factor has one peak, and this is far past it, or no further draft is accepted
     return best
 
 

@@ -26,7 +26,7 @@ def table(part):
 # --- counts ---
 
 def counted(part, drafter, length, T, prompts):
-    """Of a way to draft; empty where it was not run on so many prompts of a kind."""
+    """Of a way to draft; empty where it was not run on this number of prompts of a kind."""
     return Entries(part["entries"]).of(drafter=drafter, length=length, T=T, prompts=prompts)
 
 

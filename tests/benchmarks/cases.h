@@ -90,7 +90,7 @@ class PassModel {
     return static_cast<double>(model_.layer_bytes() + model_.head().bytes());
   }
 
-  // Leaves so many tokens in the cache.
+  // Leaves `context` tokens in the cache.
   void go_to(int context) {
     const int cached = cache_.length(sequence_);
     if (context < cached) cache_.truncate(sequence_, context);

@@ -73,7 +73,7 @@ def main():
     parser.add_argument("--build", type=pathlib.Path, default=run.REPOSITORY / "build")
     parser.add_argument("--filter", help="benchmarks whose names match; the tables lack the others")
     parser.add_argument("--samples", type=int, default=15)
-    parser.add_argument("--minutes", type=float, default=8, help="begin no benchmark after so many (default: 8)")
+    parser.add_argument("--minutes", type=float, default=8, help="begin no benchmark later (default: %(default)s)")
     parser.add_argument("--out", type=pathlib.Path, default=OUT)
     options = parser.parse_args()
     program = options.build / "bin/bench/cuda_benchmark"

@@ -17,7 +17,7 @@ constexpr int kMostCopies = 20;                              // of a job's input
 constexpr std::size_t kSweepBytes = std::size_t{256} << 20;  // more than an L2
 #endif
 
-// So many copies of `bytes` are a job's inputs, one for each run of a sample.
+// How many copies of `bytes` a job's inputs are, one for each run of a sample.
 inline int copies_of(std::size_t bytes) {
   return std::clamp(static_cast<int>((std::size_t{2} << 30) / bytes), 1, kMostCopies);
 }

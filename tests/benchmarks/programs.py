@@ -42,7 +42,7 @@ class Programs:
         self.build = build
 
     def decode(self, name, words, prompt, tokens):
-        """The JSON of a run that continues a prompt by so many tokens."""
+        """The JSON of a run that continues a prompt by `tokens` tokens."""
         return run.timed(run.program(self.build, name), [*map(str, words), "--prompt-ids", ",".join(map(str, prompt)), "--ignore-eos",
                                            "--max-new-tokens", str(tokens)])
 

@@ -42,7 +42,7 @@ Text plain(PeerModel& target, std::span<const int> prompt, int count);
 // K drafted tokens a round.
 Text speculate(PeerModel& target, PeerModel& draft, std::span<const int> prompt, int count, int K);
 
-// Seconds of each of `repeats` passes of so many rows behind `cached` tokens, with logits for the
+// Seconds of each of `repeats` passes over `rows` rows after `cached` tokens, with logits for the
 // last `logits_rows`. A pass that is not timed comes first.
 std::vector<double> passes(PeerModel& model, int rows, int logits_rows, int cached, int repeats);
 
