@@ -98,7 +98,7 @@ std::string lines_after(const RoundRecord::Tree& tree, int parent, const Tokeniz
 void record_tree(const RoundEvidence& evidence, RoundRecord& record) {
   const Drafts& tree = *evidence.drafts;
   const Round& round = record.round;
-  record.tree.emplace();
+  record.tree = RoundRecord::Tree{};
   for (int i = 0; i < tree.size(); i++) {
     record.tree->nodes.push_back({tree.node(i), tree.drafts_through(i), {}});
   }
@@ -107,12 +107,13 @@ void record_tree(const RoundEvidence& evidence, RoundRecord& record) {
   }
   if (round.end == RoundEnd::kStopped) return;
   const TokenId token = record.emitted.back();
-  record.last.emplace();
-  record.last->position = round.start + 1 + round.accepted;
-  record.last->token = token;
-  record.last->bonus = round.end == RoundEnd::kAllAccepted;
-  record.last->target_prob =
+  RoundRecord::Last last;
+  last.position = round.start + 1 + round.accepted;
+  last.token = token;
+  last.bonus = round.end == RoundEnd::kAllAccepted;
+  last.target_prob =
       evidence.target_probs(round.row_of(round.accepted))[static_cast<std::size_t>(token)];
+  record.last = last;
 }
 
 void add_tree_json(const RoundRecord& record, Json& json) {
