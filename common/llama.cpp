@@ -1,23 +1,18 @@
 #include "common/llama.h"
 
 #include <algorithm>
-#include <bit>
+#include <cstddef>
 #include <limits>
 #include <utility>
 
 #include "common/base/check.h"
 #include "common/base/error.h"
+#include "kernels/int_size.h"
 
 namespace specdec {
 namespace {
 
-constexpr std::int32_t kNoTail = std::numeric_limits<std::int32_t>::max();  // a RowPlaces' first
-
-std::size_t product(int a, int b) {
-  return static_cast<std::size_t>(a) * static_cast<std::size_t>(b);
-}
-
-// Keeps the backend's threads awake for the length of a call.
+// Keeps the backend's threads awake during a call.
 class Burst {
  public:
   explicit Burst(Backend& backend) : backend_(backend) { backend_.begin_burst(); }
@@ -32,13 +27,16 @@ class Burst {
 }  // namespace
 
 Llama::Llama(const LlamaModel& model, KvCache& cache, const LlamaOptions& options)
-    : model_(model), cache_(cache), options_(options), ops_(&model.backend()) {
+    : model_(model),
+      cache_(cache),
+      options_(options),
+      ops_(&model.backend()),
+      plan_(cache, options.max_pass_rows, largest_context()) {
   const LlamaConfig& c = model.config();
   const int T = options.max_pass_rows;
   const HeadShape heads = model.heads();
-  SPECDEC_CHECK(T > 0, "passes of at least one row");
   const auto rows_of = [&](int width) {
-    return DeviceArray<float>(model.backend(), product(T, width));
+    return DeviceArray<float>(model.backend(), std::ptrdiff_t{T} * width);
   };
   x_ = rows_of(c.d_model);
   normed_ = rows_of(c.d_model);
@@ -49,20 +47,12 @@ Llama::Llama(const LlamaModel& model, KvCache& cache, const LlamaOptions& option
   activated_ = rows_of(c.d_ff);
   cosines_ = rows_of(heads.head_dim / 2);
   sines_ = rows_of(heads.head_dim / 2);
-  // Tables of all pages together; only batches that share pages can need more.
-  const auto n_pages = static_cast<std::size_t>(cache.memory().slots() / cache.page_size());
-  plan_.page_tables.reserve(n_pages);
-  lists_.reserve(product(5, T) + n_pages);
-  lists_on_device_ = DeviceArray<std::int32_t>(model.backend(), product(5, T) + n_pages);
-  for (auto* list :
-       {&plan_.ids, &plan_.positions, &plan_.slots, &plan_.table_starts, &plan_.wanted}) {
-    list->reserve(static_cast<std::size_t>(T));
-  }
-  extensions_.reserve(static_cast<std::size_t>(T));
-  largest_context_ = std::min(c.max_seq_len, cache.memory().slots());
-  model.backend().reserve_attention(T, heads, largest_context_);
+  extensions_.reserve(T);
+  model.backend().reserve_attention(T, heads, largest_context());
   recorder_ = model.backend().make_recorder();
 }
+
+int Llama::largest_context() const { return std::min(max_seq_len(), cache_.memory().slots()); }
 
 // [snippet forward]
 void Llama::forward(std::span<const Segment> batch, DeviceRows logits) {
@@ -75,30 +65,26 @@ void Llama::forward(std::span<const Segment> batch, DeviceRows logits) {
     take_back(extensions_);
     throw;
   }
-  counters_.forwards++;
+  ++counters_.forwards;
 }
 
 // Plans the batch's tokens as rows, and computes a pass whenever it is full.
 void Llama::run_passes(std::span<const Segment> batch, DeviceRows logits) {
   int logits_done = 0;
   const auto flush = [&] {
-    const int wanted = static_cast<int>(plan_.wanted.size());
+    const int wanted = plan_.wanted_rows();
     run_pass(logits.slice(logits_done, wanted));
     logits_done += wanted;
     plan_.clear();
   };
   plan_.clear();
   for (const Segment& segment : batch) {
-    const int n_tokens = static_cast<int>(segment.tokens.size());
-    for (int first = 0; first < n_tokens;) {
-      const int room = options_.max_pass_rows - static_cast<int>(plan_.ids.size());
-      const int end = std::min(n_tokens, first + room);
-      plan_segment(segment, first, end);
-      first = end;
-      if (static_cast<int>(plan_.ids.size()) == options_.max_pass_rows) flush();
+    for (int next = 0; next < int_size(segment.tokens);) {
+      next = plan_.add(segment, next);
+      if (plan_.is_full()) flush();
     }
   }
-  if (!plan_.ids.empty()) flush();
+  if (plan_.rows() > 0) flush();
 }
 // [end snippet forward]
 
@@ -115,23 +101,19 @@ void Llama::forward_chosen(std::span<const SequenceId> sequences, const std::int
   cache_.extend(extensions_);
   try {
     plan_.clear();
-    for (const SequenceId sequence : sequences) {
-      plan_.wanted.push_back(static_cast<std::int32_t>(plan_.ids.size()));
-      const int position = length(sequence) - 1;
-      plan_row(0, position, cache_.slot(sequence, position), plan_table(sequence));
-    }
+    for (const SequenceId sequence : sequences) plan_.add_chosen(sequence);
     run_pass(logits, ids);
   } catch (...) {
     take_back(extensions_);
     throw;
   }
-  counters_.forwards++;
+  ++counters_.forwards;
 }
 
 void Llama::check(std::span<const Segment> batch, DeviceRows logits) const {
   int wanted = 0;
   for (const Segment& segment : batch) {
-    const int n_tokens = static_cast<int>(segment.tokens.size());
+    const int n_tokens = int_size(segment.tokens);
     SPECDEC_CHECK(n_tokens > 0, "a segment of at least one token");
     SPECDEC_CHECK(0 <= segment.logits_rows && segment.logits_rows <= n_tokens,
                   "logits for 0 to {} tokens, not {}", n_tokens, segment.logits_rows);
@@ -159,12 +141,12 @@ void Llama::check_length(SequenceId sequence, int n_tokens) const {
   }
 }
 
-// Of a tree only the depth counts as positions.
+// In a tree, a node's position depends on its depth.
 void Llama::check_depth(const Segment& segment) const {
-  const int n_nodes = static_cast<int>(segment.parents.size());
-  const int n_tokens = static_cast<int>(segment.tokens.size());
+  const int n_nodes = int_size(segment.parents);
+  const int n_tokens = int_size(segment.tokens);
   const int begin = length(segment.sequence) - (n_nodes - n_tokens);
-  for (int node = n_nodes - n_tokens; node < n_nodes; node++) {
+  for (int node = n_nodes - n_tokens; node < n_nodes; ++node) {
     const int depth = depth_of(node, segment.parents);
     if (begin + depth >= max_seq_len()) {
       fail("{} cached tokens and a tree {} deep exceed the model's {} positions", begin, depth + 1,
@@ -182,123 +164,9 @@ void Llama::take_back(std::span<const Extension> extensions) {
 void Llama::extend_cache(std::span<const Segment> batch) {
   extensions_.clear();
   for (const Segment& segment : batch) {
-    extensions_.push_back({segment.sequence, static_cast<int>(segment.tokens.size())});
+    extensions_.push_back({segment.sequence, int_size(segment.tokens)});
   }
   cache_.extend(extensions_);
-}
-
-void Llama::PassPlan::clear() {
-  for (auto* list : {&ids, &positions, &slots, &table_starts, &wanted, &page_tables, &tail_firsts,
-                     &tail_starts, &tail_slots}) {
-    list->clear();
-  }
-}
-
-// Plans tokens first .. end - 1 of a segment, for which the cache has room already.
-void Llama::plan_segment(const Segment& segment, int first, int end) {
-  const int n_tokens = static_cast<int>(segment.tokens.size());
-  const int n_nodes = static_cast<int>(segment.parents.size());
-  const int start = cache_.length(segment.sequence) - n_tokens;
-  const std::int32_t table_start = plan_table(segment.sequence);
-  for (int i = first; i < end; i++) {
-    if (i >= n_tokens - segment.logits_rows) {
-      plan_.wanted.push_back(static_cast<std::int32_t>(plan_.ids.size()));
-    }
-    int position = start + i;
-    if (n_nodes > 0) {
-      const int begin = start - (n_nodes - n_tokens);
-      position = begin + plan_tail(segment, begin, n_nodes - n_tokens + i);
-    }
-    plan_row(segment.tokens[static_cast<std::size_t>(i)], position,
-             cache_.slot(segment.sequence, start + i), table_start);
-  }
-}
-
-// [snippet plan-tail]
-// Plans the tail of the next row, a node of a tree whose nodes lie from place `begin` on. Returns
-// the node's depth.
-int Llama::plan_tail(const Segment& segment, int begin, int node) {
-  // [task 8.2: plan a node's tail]
-  const int depth = depth_of(node, segment.parents);
-  // Rows before this one may have none.
-  plan_.tail_firsts.resize(plan_.ids.size(), kNoTail);
-  plan_.tail_starts.resize(plan_.ids.size());
-  plan_.tail_firsts.push_back(begin);
-  plan_.tail_starts.push_back(static_cast<std::int32_t>(plan_.tail_slots.size()));
-  plan_.tail_slots.resize(plan_.tail_slots.size() + static_cast<std::size_t>(depth) + 1);
-  for (auto slot = plan_.tail_slots.rbegin(); node >= 0; ++slot) {
-    *slot = cache_.slot(segment.sequence, begin + node);
-    node = segment.parents[static_cast<std::size_t>(node)];
-  }
-  return depth;
-  // [end task 8.2]
-}
-// [end snippet plan-tail]
-
-// Plans the sequence's page table: where it starts.
-std::int32_t Llama::plan_table(SequenceId sequence) {
-  const auto table = cache_.pages(sequence);
-  const auto start = static_cast<std::int32_t>(plan_.page_tables.size());
-  plan_.page_tables.insert(plan_.page_tables.end(), table.begin(), table.end());
-  return start;
-}
-
-void Llama::plan_row(TokenId token, int position, std::int32_t slot, std::int32_t table_start) {
-  plan_.ids.push_back(token);
-  plan_.positions.push_back(position);
-  plan_.slots.push_back(slot);
-  plan_.table_starts.push_back(table_start);
-}
-
-// A power of two from 128 on, so that passes of about the same context are the same operations; no
-// more than there is memory for.
-int Llama::context_bucket(int context) const {
-  const int rounded =
-      static_cast<int>(std::bit_ceil(std::max(128u, static_cast<unsigned>(context))));
-  return std::max(context, std::min(rounded, largest_context_));
-}
-
-// Copies the plan to the device: one copy, as each is a call that a GPU waits for.
-Llama::PlanOnDevice Llama::upload_plan() {
-  const bool has_tails = !plan_.tail_slots.empty();
-  if (has_tails) {
-    plan_.tail_firsts.resize(plan_.ids.size(), kNoTail);  // rows behind the last tail have none
-    plan_.tail_starts.resize(plan_.ids.size());
-  }
-  // [snippet upload-plan]
-  lists_.clear();
-  for (const auto* list :
-       {&plan_.ids, &plan_.wanted, &plan_.positions, &plan_.slots, &plan_.table_starts,
-        &plan_.tail_firsts, &plan_.tail_starts, &plan_.tail_slots, &plan_.page_tables}) {
-    lists_.insert(lists_.end(), list->begin(), list->end());
-  }
-  if (lists_on_device_.size() < lists_.size()) {
-    lists_on_device_ = DeviceArray<std::int32_t>(backend(), 2 * lists_.size());
-  }
-  // Of a few sizes, so that a copy, too, is the same in many passes.
-  lists_.resize(std::min(std::bit_ceil(lists_.size()), lists_on_device_.size()));
-  ops_->upload(lists_.data(), lists_on_device_.data(), lists_.size() * sizeof(std::int32_t));
-
-  const std::int32_t* next = lists_on_device_.data();
-  const auto take = [&](const std::vector<std::int32_t>& list) {
-    return std::exchange(next, next + list.size());
-  };
-  PlanOnDevice plan;
-  plan.ids = take(plan_.ids);
-  plan.wanted = take(plan_.wanted);
-  plan.places.positions = take(plan_.positions);
-  plan.places.slots = take(plan_.slots);
-  plan.places.table_starts = take(plan_.table_starts);
-  if (has_tails) {
-    plan.places.tail_firsts = take(plan_.tail_firsts);
-    plan.places.tail_starts = take(plan_.tail_starts);
-    plan.places.tail_slots = take(plan_.tail_slots);
-  }
-  plan.places.page_tables = take(plan_.page_tables);
-  plan.places.page_size = cache_.page_size();
-  plan.places.context = context_bucket(1 + *std::ranges::max_element(plan_.positions));
-  // [end snippet upload-plan]
-  return plan;
 }
 
 // The scratch as matrices of `rows` rows.
@@ -321,26 +189,25 @@ Llama::Activations Llama::activations(int rows) const {
   return a;
 }
 
-// One pass over the planned rows. logits: [plan_.wanted, vocab_size]. ids_on_device: in place of
-// the plan's.
+// One pass over the planned rows. logits: [plan_.wanted_rows(), vocab_size]. ids_on_device: used
+// instead of the plan's ids unless it is null.
 void Llama::run_pass(DeviceRows logits, const std::int32_t* ids_on_device) {
-  PlanOnDevice plan = upload_plan();
+  PlanOnDevice plan = plan_.upload(*ops_);
   if (ids_on_device != nullptr) plan.ids = ids_on_device;
-  const int rows = static_cast<int>(plan_.ids.size());
+  const int rows = plan_.rows();
   const auto operations = [this, plan, rows, logits] { compute(plan, activations(rows), logits); };
   if (recorder_ != nullptr && ops_ == &model_.backend()) {
     const auto address = [](const auto* p) { return reinterpret_cast<std::intptr_t>(p); };
-    recorder_->run({rows, logits.rows, plan.places.context, std::ssize(plan_.tail_slots),
-                    address(plan.ids), address(plan.wanted), address(logits.data)},
+    recorder_->run({rows, logits.rows, plan.places.context, plan_.tail_slots(), address(plan.ids),
+                    address(plan.wanted), address(logits.data)},
                    operations);
   } else {
     operations();
   }
 
-  counters_.passes++;
+  ++counters_.passes;
   counters_.rows += rows;
-  counters_.weight_bytes += static_cast<std::int64_t>(
-      model_.layer_bytes() + (logits.rows > 0 ? model_.head().bytes() : 0));
+  counters_.weight_bytes += model_.layer_bytes() + (logits.rows > 0 ? model_.head().bytes() : 0);
 }
 
 // The operations of a pass, the same for all plans of this size.
@@ -348,7 +215,7 @@ void Llama::compute(const PlanOnDevice& plan, const Activations& a, DeviceRows l
   Backend& ops = *ops_;
   ops.embed(model_.embedding(), plan.ids, a.x);
   ops.rope_angles(plan.places.positions, model_.rope_frequencies().data(), a.cosines, a.sines);
-  for (int i = 0; i < model_.config().n_layers; i++) block(i, a, plan.places);
+  for (int i = 0; i < model_.config().n_layers; ++i) block(i, a, plan.places);
   if (logits.rows > 0) head(a, plan.wanted, logits);
 }
 
@@ -357,30 +224,30 @@ void Llama::compute(const PlanOnDevice& plan, const Activations& a, DeviceRows l
 void Llama::block(int i, const Activations& a, const RowPlaces& places) {
   const LlamaLayer& weights = model_.layer(i);
   const KvLayer cache = cache_.memory().layer(i);
-  const auto eps = static_cast<float>(model_.config().rms_norm_eps);
+  const float eps = model_.config().rms_norm_eps;
   Backend& ops = *ops_;
 
   ops.rms_norm(a.x, weights.attn_norm.data(), eps, a.normed);
   ops.matmul(a.normed, *weights.qkv, a.qkv);  // q, k and v are columns of qkv
-  ops.rope_store_kv(a.q, a.k, a.v, a.cosines, a.sines, places, cache);  // before any row looks back
+  ops.rope_store_kv(a.q, a.k, a.v, a.cosines, a.sines, places, cache);  // before any row attends
   ops.attention(a.q, cache, places, model_.heads(), a.attended);
   ops.matmul(a.attended, *weights.o_proj, a.projected);
 
-  // x += projected, and the norm of that.
+  // x += projected, and then its norm.
   ops.add_rms_norm(a.x, a.projected, weights.mlp_norm.data(), eps, a.normed);
   ops.matmul_silu_mul(a.normed, *weights.gate_up, a.gate_up, a.activated);  // SwiGLU
   ops.matmul_add(a.activated, *weights.down_proj, a.projected, a.x);        // x += down_proj
 }
 // [end snippet block]
 
-// The logits of the wanted rows. logits: [plan_.wanted, vocab_size]
+// The logits of the wanted rows. logits: [plan_.wanted_rows(), vocab_size]
 void Llama::head(const Activations& a, const std::int32_t* wanted, DeviceRows logits) {
   const LlamaConfig& c = model_.config();
   Backend& ops = *ops_;
-  const DeviceRows last = a.projected.slice(0, logits.rows);  // scratch that is free by now
+  const DeviceRows last = a.projected.slice(0, logits.rows);  // scratch that is no longer in use
   const DeviceRows normed = a.normed.slice(0, logits.rows);
   ops.gather_rows(a.x, wanted, last);
-  ops.rms_norm(last, model_.final_norm().data(), static_cast<float>(c.rms_norm_eps), normed);
+  ops.rms_norm(last, model_.final_norm().data(), c.rms_norm_eps, normed);
   ops.matmul(normed, model_.head(), logits);
   if (options_.token_limit > 0 && options_.token_limit < c.vocab_size) {
     ops.fill(logits.columns(options_.token_limit, c.vocab_size - options_.token_limit),

@@ -5,18 +5,19 @@
 
 #include "common/language_model.h"
 #include "common/llama_model.h"
+#include "common/pass_plan.h"
 
 namespace specdec {
 
 struct LlamaOptions {
-  int token_limit = 0;      // ids from here on are no tokens; their logits are masked; 0: all are
-  int max_pass_rows = 256;  // longer batches are computed in passes of so many rows; sizes scratch
+  int token_limit = 0;  // ids from here on are not tokens, so their logits are masked; 0: none are
+  int max_pass_rows = 256;  // a longer batch takes several passes; sets the size of the scratch
 };
 
 // Exact counts, the same on every machine.
 struct LlamaCounters {
   std::int64_t forwards = 0;      // calls that succeeded
-  std::int64_t passes = 0;        // times that all layers' weights were read
+  std::int64_t passes = 0;        // each reads the weights of all layers
   std::int64_t rows = 0;          // tokens computed
   std::int64_t weight_bytes = 0;  // of matrices, read by the passes
 
@@ -57,31 +58,12 @@ class Llama final : public LanguageModel {
 
   const LlamaCounters& counters() const { return counters_; }
   const LlamaModel& model() const { return model_; }
-  // From now on computes through a backend that works in the memory of the model's own, for
-  // instance one that watches. REQUIRES: it lives until the next call of this function.
+  // From now on computes with `ops`, which works in the memory of the model's own backend: for
+  // instance one that observes tensors. REQUIRES: it lives until the next call of this function.
   void compute_through(Backend& ops) { ops_ = &ops; }
 
  private:
-  // The rows of a pass on the host: what they are and where they stand. Room is kept. Ids that only
-  // the device knows are 0.
-  struct PassPlan {
-    std::vector<std::int32_t> ids, positions, slots, table_starts;  // [T]
-    std::vector<std::int32_t> wanted;                               // rows whose logits are wanted
-    std::vector<std::int32_t> page_tables;
-    std::vector<std::int32_t> tail_firsts, tail_starts;  // [T] where a row is a node of a tree
-    std::vector<std::int32_t> tail_slots;
-
-    void clear();
-  };
-
-  // The plan in device memory.
-  struct PlanOnDevice {
-    const std::int32_t* ids = nullptr;     // [T]
-    const std::int32_t* wanted = nullptr;  // [rows of logits]
-    RowPlaces places;
-  };
-
-  // What a pass computes, T rows each.
+  // What a pass computes.
   struct Activations {
     DeviceRows x;                  // [T, d_model], the residual stream
     DeviceRows normed, projected;  // [T, d_model]
@@ -98,12 +80,7 @@ class Llama final : public LanguageModel {
   void extend_cache(std::span<const Segment> batch);
   void take_back(std::span<const Extension> extensions);
   void run_passes(std::span<const Segment> batch, DeviceRows logits);
-  void plan_segment(const Segment& segment, int first, int end);
-  int plan_tail(const Segment& segment, int begin, int node);
-  std::int32_t plan_table(SequenceId sequence);
-  void plan_row(TokenId token, int position, std::int32_t slot, std::int32_t table_start);
-  int context_bucket(int context) const;
-  PlanOnDevice upload_plan();
+  int largest_context() const;
   Activations activations(int rows) const;
   void run_pass(DeviceRows logits, const std::int32_t* ids_on_device = nullptr);
   void compute(const PlanOnDevice& plan, const Activations& a, DeviceRows logits);
@@ -114,13 +91,10 @@ class Llama final : public LanguageModel {
   KvCache& cache_;
   LlamaOptions options_;
   LlamaCounters counters_;
-  Backend* ops_;  // computes
-  int largest_context_ = 0;
+  Backend* ops_;                        // see compute_through()
   std::unique_ptr<Recorder> recorder_;  // null: the backend has none
 
   PassPlan plan_;
-  std::vector<std::int32_t> lists_;            // the plan's, one behind the other
-  DeviceArray<std::int32_t> lists_on_device_;  // grows when a batch needs more
   std::vector<Extension> extensions_;
 
   // Scratch for a pass of up to max_pass_rows rows.
