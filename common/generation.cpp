@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/base/check.h"
+#include "kernels/int_size.h"
 
 namespace specdec {
 namespace {
@@ -11,7 +12,7 @@ namespace {
 std::size_t undecided(std::string_view text, std::span<const std::string> stops) {
   std::size_t longest = 0;
   for (const std::string& stop : stops) {
-    for (std::size_t n = std::min(stop.size() - 1, text.size()); n > longest; n--) {
+    for (std::size_t n = std::min(stop.size() - 1, text.size()); n > longest; --n) {
       if (text.ends_with(std::string_view(stop).substr(0, n))) longest = n;
     }
   }
@@ -36,7 +37,7 @@ std::string_view finish_reason_name(FinishReason reason) {
 Generation::Generation(const GenerationRequest& request, const Tokenizer* tokenizer, Sink sink)
     : request_(request), sink_(std::move(sink)) {
   if (tokenizer != nullptr) decoder_.emplace(*tokenizer);
-  tokens_.reserve(static_cast<std::size_t>(request.max_new_tokens));
+  tokens_.reserve(request.max_new_tokens);
 }
 
 void Generation::push(TokenId id) {
@@ -47,7 +48,7 @@ void Generation::push(TokenId id) {
   if (finished()) return;
   if (is_eos) {
     finish(FinishReason::kStop);
-  } else if (static_cast<int>(tokens_.size()) >= request_.max_new_tokens) {
+  } else if (int_size(tokens_) >= request_.max_new_tokens) {
     finish(FinishReason::kLength);
   }
 }

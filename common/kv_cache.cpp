@@ -14,8 +14,8 @@ namespace {
 
 // For messages; in floating point, because it may not fit an integer.
 double bytes_needed(const KvShape& shape, std::int64_t slots) {
-  return 2.0 * static_cast<double>(element_size(shape.type)) * static_cast<double>(slots) *
-         shape.n_layers * shape.n_kv_heads * shape.head_dim;
+  return 2.0 * element_size(shape.type) * slots * shape.n_layers * shape.n_kv_heads *
+         shape.head_dim;
 }
 
 // Aborts unless the shape is one; throws when no memory could hold it.
@@ -35,16 +35,16 @@ int checked_slots(const KvShape& shape, std::int64_t slots) {
         "reduce --max-context or --pages",
         readable_bytes(bytes_needed(shape, slots)), slots);
   }
-  return static_cast<int>(slots);
+  return slots;
 }
 
 }  // namespace
 
 KvMemory::KvMemory(Backend& backend, const KvShape& shape, std::int64_t slots)
     : backend_(backend), shape_(shape), slots_(checked_slots(shape, slots)) {
-  const std::size_t layer_bytes = static_cast<std::size_t>(slots_) * shape_.key_bytes();
+  const std::size_t layer_bytes = slots_ * shape_.key_bytes();
   try {
-    for (int i = 0; i < shape_.n_layers; i++) {
+    for (int i = 0; i < shape_.n_layers; ++i) {
       keys_.emplace_back(backend_, layer_bytes);
       values_.emplace_back(backend_, layer_bytes);
     }
@@ -59,18 +59,16 @@ KvMemory::KvMemory(Backend& backend, const KvShape& shape, std::int64_t slots)
 
 KvLayer KvMemory::layer(int i) const {
   SPECDEC_CHECK(0 <= i && i < shape_.n_layers, "layer {} to be one of {}", i, shape_.n_layers);
-  const std::size_t layer = static_cast<std::size_t>(i);
-  return {keys_[layer].data(), values_[layer].data(), shape_.type};
+  return {keys_[i].data(), values_[i].data(), shape_.type};
 }
 
 KvMemory::Stored KvMemory::read(int layer, int slot) const {
-  const std::size_t width = static_cast<std::size_t>(shape_.width());
+  const std::size_t width = shape_.width();
   Stored stored{std::vector<float>(width), std::vector<float>(width)};
   with_rows(this->layer(layer), [&]<typename T>(KvRows<T> rows) {
     std::vector<T> row(width);
     const auto read_row = [&](const T* from, std::vector<float>& to) {
-      backend_.download(from + static_cast<std::size_t>(slot) * width, row.data(),
-                        shape_.key_bytes());
+      backend_.download(from + slot * width, row.data(), shape_.key_bytes());
       std::ranges::transform(row, to.begin(), [](T number) { return cpu::to_float(number); });
     };
     read_row(rows.keys, stored.key);
@@ -87,11 +85,9 @@ void KvMemory::copy(int from_slot, int to_slot, int count) {
                 "{} slots from {} and from {} not to overlap", count, from_slot, to_slot);
   const std::size_t bytes = shape_.key_bytes();
   const auto copy_slots = [&](std::byte* slots) {
-    backend_.copy(slots + static_cast<std::size_t>(from_slot) * bytes,
-                  slots + static_cast<std::size_t>(to_slot) * bytes,
-                  static_cast<std::size_t>(count) * bytes);
+    backend_.copy(slots + from_slot * bytes, slots + to_slot * bytes, count * bytes);
   };
-  for (std::size_t i = 0; i < keys_.size(); i++) {
+  for (std::size_t i = 0; i < keys_.size(); ++i) {
     copy_slots(keys_[i].data());
     copy_slots(values_[i].data());
   }
@@ -103,7 +99,7 @@ void KvMemory::move(std::span<const SlotMove> moves) const {
     SPECDEC_CHECK(inside(from) && inside(to) && from != to, "slots {} and {} to be two of {}", from,
                   to, slots_);
   }
-  for (int i = 0; i < shape_.n_layers; i++) backend_.move_slots(layer(i), shape_.width(), moves);
+  for (int i = 0; i < shape_.n_layers; ++i) backend_.move_slots(layer(i), shape_.width(), moves);
 }
 
 // [snippet keep]
@@ -116,7 +112,7 @@ void KvCache::keep(SequenceId sequence, int start, std::span<const int> kept) {
                   place);
     // What stood at `length` is not kept, or has been moved away already.
     if (place != length) moves_.push_back({slot(sequence, place), slot(sequence, length)});
-    length++;
+    ++length;
   }
   memory().move(moves_);
   truncate(sequence, length);
@@ -125,7 +121,7 @@ void KvCache::keep(SequenceId sequence, int start, std::span<const int> kept) {
 
 // Quadratic, and still nothing beside a pass over the model.
 void check_extensions(std::span<const Extension> extensions) {
-  for (std::size_t i = 0; i < extensions.size(); i++) {
+  for (std::size_t i = 0; i < extensions.size(); ++i) {
     const auto [sequence, tokens] = extensions[i];
     SPECDEC_CHECK(tokens >= 0, "to extend sequence {} by 0 or more tokens, not {}", sequence,
                   tokens);

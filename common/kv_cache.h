@@ -20,10 +20,8 @@ struct KvShape {
   KvType type = KvType::kF32;
 
   int width() const { return n_kv_heads * head_dim; }
-  std::size_t key_bytes() const { return static_cast<std::size_t>(width()) * element_size(type); }
-  std::size_t bytes_per_token() const {
-    return std::size_t{2} * static_cast<std::size_t>(n_layers) * key_bytes();
-  }
+  std::size_t key_bytes() const { return width() * element_size(type); }
+  std::size_t bytes_per_token() const { return std::size_t{2} * n_layers * key_bytes(); }
 };
 
 // The memory of a cache: `slots` tokens' keys and values in every layer, all allocated here.
@@ -35,7 +33,7 @@ class KvMemory {
   Backend& backend() const { return backend_; }
   const KvShape& shape() const { return shape_; }
   int slots() const { return slots_; }
-  std::size_t bytes() const { return static_cast<std::size_t>(slots_) * shape_.bytes_per_token(); }
+  std::size_t bytes() const { return slots_ * shape_.bytes_per_token(); }
   KvLayer layer(int i) const;
 
   // What a slot holds in a layer, as float32 on the host.
@@ -111,8 +109,7 @@ class KvCache {
   virtual const KvMemory& memory() const = 0;
 
   int slot(SequenceId sequence, int position) const {
-    return pages(sequence)[static_cast<std::size_t>(position / page_size())] * page_size() +
-           position % page_size();
+    return pages(sequence)[position / page_size()] * page_size() + position % page_size();
   }
 
  private:

@@ -22,8 +22,8 @@ void check_parents(const Segment& segment, int length) {
   SPECDEC_CHECK(segment.tokens.size() <= parents.size() && std::cmp_less_equal(cached, length),
                 "{} nodes for {} tokens, the others among {} cached ones", parents.size(),
                 segment.tokens.size(), length);
-  for (int node = 0; node < std::ssize(parents); node++) {
-    const int parent = parents[static_cast<std::size_t>(node)];
+  for (int node = 0; node < std::ssize(parents); ++node) {
+    const int parent = parents[node];
     SPECDEC_CHECK(-1 <= parent && parent < node, "node {} to follow an earlier one, not {}", node,
                   parent);
   }
@@ -43,19 +43,18 @@ TokenId argmax(Backend& backend, ConstDeviceRows logits) {
 
 TokenId argmax(std::span<const float> logits) {
   if (std::ranges::any_of(logits, [](float x) { return std::isnan(x); })) fail_not_numbers();
-  return static_cast<TokenId>(std::ranges::max_element(logits) - logits.begin());
+  return std::ranges::max_element(logits) - logits.begin();
 }
 
 TokenId argmax(std::span<const double> probs) {
-  return static_cast<TokenId>(std::ranges::max_element(probs) - probs.begin());
+  return std::ranges::max_element(probs) - probs.begin();
 }
 
 std::vector<float> to_host(Backend& backend, ConstDeviceRows rows) {
-  const auto width = static_cast<std::size_t>(rows.width);
-  std::vector<float> values(static_cast<std::size_t>(rows.rows) * width);
-  for (int r = 0; r < rows.rows; r++) {
-    backend.download(rows.row(r), values.data() + static_cast<std::size_t>(r) * width,
-                     width * sizeof(float));
+  const std::size_t width = rows.width;
+  std::vector<float> values(rows.rows * width);
+  for (int r = 0; r < rows.rows; ++r) {
+    backend.download(rows.row(r), values.data() + r * width, width * sizeof(float));
   }
   return values;
 }

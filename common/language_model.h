@@ -1,4 +1,5 @@
 #pragma once
+#include <cstddef>
 #include <span>
 #include <vector>
 
@@ -28,7 +29,7 @@ struct Segment {
 // How many nodes of the tree a node follows: 0 for one behind the token before the tree.
 inline int depth_of(int node, std::span<const int> parents) {
   int depth = 0;
-  while ((node = parents[static_cast<std::size_t>(node)]) >= 0) depth++;
+  while ((node = parents[node]) >= 0) ++depth;
   return depth;
 }
 
@@ -85,7 +86,7 @@ class LanguageModel {
 // be prefilled, a pending token and what was missed on the way are all the same thing: catching up.
 inline std::span<const TokenId> uncached(const LanguageModel& model, SequenceId sequence,
                                          std::span<const TokenId> context) {
-  return context.subspan(static_cast<std::size_t>(model.length(sequence)));
+  return context.subspan(model.length(sequence));
 }
 // [end snippet uncached]
 
@@ -93,8 +94,7 @@ inline std::span<const TokenId> uncached(const LanguageModel& model, SequenceId 
 class LogitsBuffer {
  public:
   LogitsBuffer(const LanguageModel& model, int rows)
-      : values_(model.backend(),
-                static_cast<std::size_t>(rows) * static_cast<std::size_t>(model.vocab_size())),
+      : values_(model.backend(), std::ptrdiff_t{rows} * model.vocab_size()),
         rows_(rows),
         width_(model.vocab_size()) {}
 

@@ -16,8 +16,8 @@ HostMatrix host_matrix(const TensorView& tensor) {
                 : tensor.dtype == DType::kF16 ? WeightType::kF16
                                               : WeightType::kBF16;
   matrix.bytes = tensor.bytes;
-  matrix.rows = static_cast<int>(tensor.shape[0]);
-  matrix.width = static_cast<int>(tensor.shape[1]);
+  matrix.rows = tensor.shape[0];
+  matrix.width = tensor.shape[1];
   return matrix;
 }
 
@@ -45,7 +45,7 @@ LlamaModel::LlamaModel(const WeightSource& source, Backend& backend, const Progr
   };
 
   embedding_ = load({WeightKind::kEmbedding}, -1);
-  for (int i = 0; i < config_.n_layers; i++) {
+  for (int i = 0; i < config_.n_layers; ++i) {
     LlamaLayer layer;
     layer.attn_norm = load_norm(WeightKind::kAttnNorm, i);
     layer.qkv = load({WeightKind::kQProj, WeightKind::kKProj, WeightKind::kVProj}, i);

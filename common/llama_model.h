@@ -40,7 +40,7 @@ class LlamaModel {
   }
 
   const WeightMatrix& embedding() const { return *embedding_; }
-  const LlamaLayer& layer(int i) const { return layers_[static_cast<std::size_t>(i)]; }
+  const LlamaLayer& layer(int i) const { return layers_[i]; }
   const DeviceArray<float>& final_norm() const { return final_norm_; }
   const WeightMatrix& head() const { return head_ ? *head_ : *embedding_; }
   const DeviceArray<float>& rope_frequencies() const { return rope_frequencies_; }  // [D / 2]

@@ -34,9 +34,7 @@ struct RunStats {
   std::int64_t catch_up_drafted = 0;  // the first one, with its prefill, and after plain steps
   double verify_seconds = 0;
 
-  double tokens_per_second() const {
-    return decode_seconds > 0 ? static_cast<double>(emitted) / decode_seconds : 0;
-  }
+  double tokens_per_second() const { return decode_seconds > 0 ? emitted / decode_seconds : 0; }
 };
 
 }  // namespace specdec

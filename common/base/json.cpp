@@ -98,7 +98,7 @@ class StrictReading final : public nlohmann::json_sax<nlohmann::json> {
 std::string line_and_column(std::string_view text, std::size_t byte) {
   std::size_t line = 1;
   std::size_t column = 1;
-  for (std::size_t i = 0; i + 1 < byte && i < text.size(); i++) {
+  for (std::size_t i = 0; i + 1 < byte && i < text.size(); ++i) {
     column = text[i] == '\n' ? 1 : column + 1;
     line += text[i] == '\n';
   }
@@ -159,7 +159,7 @@ std::string excerpt(const Json& value) {
   constexpr std::size_t kLongest = 40;
   if (text.size() <= kLongest) return text;
   std::size_t end = kLongest - 3;
-  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) end--;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
   return text.substr(0, end) + "...";
 }
 

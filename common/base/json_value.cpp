@@ -148,7 +148,7 @@ void Json::read(double& result) const {
   std::visit(
       [&](const auto& value) {
         if constexpr (std::is_arithmetic_v<std::decay_t<decltype(value)>>) {
-          result = static_cast<double>(value);
+          result = value;
         }
       },
       value_);
@@ -159,7 +159,7 @@ void Json::read(std::int64_t& result) const {
   std::visit(
       [&](const auto& value) {
         if constexpr (std::is_arithmetic_v<std::decay_t<decltype(value)>>) {
-          result = static_cast<std::int64_t>(value);
+          result = value;
         }
       },
       value_);
@@ -169,9 +169,9 @@ void Json::read(std::uint64_t& result) const {
   result = is_number_unsigned() ? std::get<std::uint64_t>(value_)
                                 : static_cast<std::uint64_t>(get<std::int64_t>());
 }
-void Json::read(int& result) const { result = static_cast<int>(get<std::int64_t>()); }
-void Json::read(unsigned& result) const { result = static_cast<unsigned>(get<std::int64_t>()); }
-void Json::read(float& result) const { result = static_cast<float>(get<double>()); }
+void Json::read(int& result) const { result = get<std::int64_t>(); }
+void Json::read(unsigned& result) const { result = get<std::int64_t>(); }
+void Json::read(float& result) const { result = get<double>(); }
 
 std::size_t Json::size() const {
   if (is_null()) return 0;

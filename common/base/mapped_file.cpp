@@ -48,7 +48,7 @@ MappedFile::MappedFile(const std::filesystem::path& path) {
     fail("{}: cannot be read: {}", path.string(), std::strerror(errno));
   }
   if (!S_ISREG(status.st_mode)) fail("{}: is not a regular file", path.string());
-  size_ = static_cast<std::size_t>(status.st_size);
+  size_ = status.st_size;
   if (size_ == 0) return;  // an empty file cannot be mapped, and need not be
   void* address = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file.get(), 0);
   if (address == MAP_FAILED) {
@@ -71,7 +71,7 @@ MappedFile::~MappedFile() {
 }
 
 ReadOnce::ReadOnce(std::span<const std::byte> mapped) {
-  static const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  static const std::size_t page = ::sysconf(_SC_PAGESIZE);
   const auto address = reinterpret_cast<std::uintptr_t>(mapped.data());
   const std::size_t before = (page - address % page) % page;  // of a page that others may read
   if (before >= mapped.size()) return;

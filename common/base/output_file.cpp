@@ -30,7 +30,7 @@ Destination destination_of(const fs::path& path) {
   struct stat status {};
   const bool there = ::stat(path.c_str(), &status) == 0;
   Destination result{path, there && !S_ISREG(status.st_mode)};
-  for (int i = 0; i < kMostLinks && fs::is_symlink(fs::symlink_status(result.place)); i++) {
+  for (int i = 0; i < kMostLinks && fs::is_symlink(fs::symlink_status(result.place)); ++i) {
     const fs::path folder = result.place.parent_path();
     // A descriptor's file is somebody else's to replace.
     if (fs::weakly_canonical(folder).string().starts_with("/proc/")) result.in_place = true;
@@ -58,16 +58,16 @@ std::array<std::atomic<char*>, 16> partial_files;
 
 int note_partial(const fs::path& path) {
   char* name = ::strdup(path.c_str());
-  for (std::size_t i = 0; i < partial_files.size(); i++) {
+  for (std::size_t i = 0; i < partial_files.size(); ++i) {
     char* none = nullptr;
-    if (partial_files[i].compare_exchange_strong(none, name)) return static_cast<int>(i);
+    if (partial_files[i].compare_exchange_strong(none, name)) return i;
   }
   std::free(name);  // so many at once: this one is not removed
   return -1;
 }
 
 void forget_partial(int place) {
-  if (place >= 0) std::free(partial_files[static_cast<std::size_t>(place)].exchange(nullptr));
+  if (place >= 0) std::free(partial_files[place].exchange(nullptr));
 }
 
 }  // namespace
@@ -101,7 +101,7 @@ void OutputFile::write(std::span<const std::byte> bytes) {
     const ssize_t written = ::write(fd_, bytes.data(), bytes.size());
     if (written < 0 && errno == EINTR) continue;
     if (written < 0) fail_write();
-    bytes = bytes.subspan(static_cast<std::size_t>(written));
+    bytes = bytes.subspan(written);
   }
 }
 

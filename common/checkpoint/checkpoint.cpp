@@ -177,7 +177,7 @@ LlamaLayerWeights take_layer(TensorSource& tensors, const LlamaConfig& config, i
 bool same_numbers(const TensorView& a, const TensorView& b) {
   if (a.dtype == b.dtype) return std::ranges::equal(a.bytes, b.bytes);
   const std::size_t n = a.bytes.size() * 8 / dtype_bits(a.dtype);
-  for (std::size_t i = 0; i < n; i++) {
+  for (std::size_t i = 0; i < n; ++i) {
     if (tensor_element(a, i) != tensor_element(b, i)) return false;
   }
   return true;
@@ -205,7 +205,7 @@ LlamaWeights take_weights(TensorSource& tensors, const LlamaConfig& config) {
   const Shape table{config.vocab_size, config.d_model};
   LlamaWeights weights;
   weights.embedding = tensors.take("model.embed_tokens.weight", table);
-  for (int layer = 0; layer < config.n_layers; layer++) {
+  for (int layer = 0; layer < config.n_layers; ++layer) {
     weights.layers.push_back(take_layer(tensors, config, layer));
   }
   weights.final_norm = tensors.take("model.norm.weight", {config.d_model});
@@ -223,7 +223,7 @@ Checkpoint::Checkpoint(const std::filesystem::path& directory)
 }
 
 const TensorView& Checkpoint::view(WeightKind kind, int layer) const {
-  const LlamaLayerWeights& of_layer = weights_.layers[static_cast<std::size_t>(std::max(layer, 0))];
+  const LlamaLayerWeights& of_layer = weights_.layers[std::max(layer, 0)];
   switch (kind) {
     case WeightKind::kEmbedding:
       return weights_.embedding;

@@ -52,10 +52,9 @@ double tensor_element(const TensorView& tensor, std::size_t i) {
 
 std::vector<float> to_float32(const TensorView& tensor) {
   SPECDEC_CHECK(is_readable(tensor.dtype), "a type that we read, not {}", dtype_name(tensor.dtype));
-  std::vector<float> result(tensor.bytes.size() * 8 /
-                            static_cast<std::size_t>(dtype_bits(tensor.dtype)));
-  for (std::size_t i = 0; i < result.size(); i++) {
-    result[i] = static_cast<float>(tensor_element(tensor, i));
+  std::vector<float> result(tensor.bytes.size() * 8 / dtype_bits(tensor.dtype));
+  for (std::size_t i = 0; i < result.size(); ++i) {
+    result[i] = tensor_element(tensor, i);
   }
   return result;
 }

@@ -106,8 +106,8 @@ RopeScaling parse_llama3_scaling(const JsonObject& rope, int max_seq_len) {
   const char* original = "original_max_position_embeddings";
   scaling.original_max_seq_len =
       positive_number(rope, original, rope.number(original).value_or(max_seq_len), kScalings);
-  const auto low = static_cast<float>(scaling.low_freq_factor);
-  if (!(low < static_cast<float>(scaling.high_freq_factor))) {
+  const float low = scaling.low_freq_factor, high = scaling.high_freq_factor;
+  if (!(low < high)) {
     fail("{}: low_freq_factor {} must be below high_freq_factor {}", rope.name(),
          scaling.low_freq_factor, scaling.high_freq_factor);
   }

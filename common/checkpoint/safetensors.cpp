@@ -21,7 +21,7 @@ std::string_view header_text(std::span<const std::byte> file, const std::string&
   }
   std::uint64_t length = 0;
   for (std::size_t i = kLengthBytes; i-- > 0;) {
-    length = length << 8 | static_cast<std::uint64_t>(file[i]);
+    length = length << 8 | std::to_integer<std::uint64_t>(file[i]);
   }
   if (length > kLongestHeader) {
     fail(
@@ -53,7 +53,7 @@ std::vector<std::int64_t> parse_shape(const Json& value, const std::string& tens
     if (size > std::numeric_limits<std::int64_t>::max()) {
       fail("{}: shape {} is too large", tensor_name, excerpt(value));
     }
-    shape.push_back(static_cast<std::int64_t>(size));
+    shape.push_back(size);
   }
   return shape;
 }
@@ -126,9 +126,9 @@ std::map<std::string, std::string> parse_metadata(const Json& value, const std::
 
 std::uint64_t tensor_bytes(DType dtype, std::span<const std::int64_t> shape,
                            const std::string& where) {
-  std::uint64_t bits = static_cast<std::uint64_t>(dtype_bits(dtype));
+  std::uint64_t bits = dtype_bits(dtype);
   for (const std::int64_t dimension : shape) {
-    if (__builtin_mul_overflow(bits, static_cast<std::uint64_t>(dimension), &bits)) {
+    if (__builtin_mul_overflow(bits, dimension, &bits)) {
       fail("{}: its shape has more elements than 64 bits can count", where);
     }
   }
@@ -161,7 +161,7 @@ SafetensorsHeader parse_safetensors(std::span<const std::byte> file, const std::
 
 SafetensorsFile::SafetensorsFile(const std::filesystem::path& path)
     : name_(path.string()), file_(path), header_(parse_safetensors(file_.bytes(), name_)) {
-  for (std::size_t i = 0; i < header_.tensors.size(); i++) by_name_[header_.tensors[i].name] = i;
+  for (std::size_t i = 0; i < header_.tensors.size(); ++i) by_name_[header_.tensors[i].name] = i;
 }
 
 TensorView SafetensorsFile::tensor(std::string_view tensor_name) const {

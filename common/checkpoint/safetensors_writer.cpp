@@ -14,7 +14,7 @@ namespace {
 std::string with_length(std::string text) {
   text.append((8 - text.size() % 8) % 8, ' ');
   std::string length(8, '\0');
-  for (std::size_t i = 0; i < 8; i++) length[i] = static_cast<char>(text.size() >> (8 * i) & 0xFF);
+  for (std::size_t i = 0; i < 8; ++i) length[i] = static_cast<char>(text.size() >> (8 * i) & 0xFF);
   return length + text;
 }
 

@@ -81,7 +81,7 @@ struct RandomNumbers {
     for (std::size_t done = 0; done < out.size(); done += kBlock) {
       std::array<Element, kBlock> block;
       const std::uint32_t column = static_cast<std::uint32_t>(first) + std::uint32_t(done);
-      for (std::uint32_t i = 0; i < kBlock; i++) {
+      for (std::uint32_t i = 0; i < kBlock; ++i) {
         const std::uint32_t random = mix((column + i) * 0x9e3779b9u ^ row_key);
         block[i] = static_cast<Element>((random >> (32 - bits) & sign) | (low + (random & mask)));
       }
@@ -103,7 +103,7 @@ RandomNumbers random_numbers(WeightKind kind, int layer, DType type, std::int64_
   // Numbers of about 1 / sqrt(columns), so that products stay as large as what goes in. The root of
   // the mean square is seven times the lowest power.
   if (!is_norm(kind)) {
-    numbers.lowest_exponent = std::ilogb(1 / std::sqrt(static_cast<double>(columns))) - 3;
+    numbers.lowest_exponent = std::ilogb(1 / std::sqrt(columns)) - 3;
   }
   return numbers;
 }
@@ -119,11 +119,10 @@ template <typename Element>
 void fill_row(const Block& block, const RandomNumbers& random, std::int64_t row,
               std::span<Element> out) {
   const bool in_block = row < block.rows;
-  const auto left = out.first(static_cast<std::size_t>(block.columns));
+  const auto left = out.first(block.columns);
   const auto right = out.subspan(left.size());
   if (in_block) {
-    std::memcpy(left.data(), block.bytes + static_cast<std::size_t>(row) * left.size_bytes(),
-                left.size_bytes());
+    std::memcpy(left.data(), block.bytes + row * left.size_bytes(), left.size_bytes());
   } else if (block.zero_below) {
     std::ranges::fill(left, Element{0});
   } else {
@@ -140,11 +139,10 @@ template <typename Element>
 void fill_rows(cpu::ThreadTeam& team, const Block& block, const RandomNumbers& random,
                const Shape& shape, std::byte* out) {
   auto* elements = reinterpret_cast<Element*>(out);
-  const auto width = static_cast<std::size_t>(shape.columns);
+  const std::size_t width = shape.columns;
   team.run_ranges(shape.rows, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t row = begin; row < end; row++) {
-      fill_row(block, random, row,
-               std::span(elements + static_cast<std::size_t>(row) * width, width));
+    for (std::int64_t row = begin; row < end; ++row) {
+      fill_row(block, random, row, std::span(elements + row * width, width));
     }
   });
 }
@@ -180,13 +178,13 @@ Weight InflatedWeights::weight(WeightKind kind, int layer) const {
   if (is_norm(kind)) {
     norm = to_float32(from.view);
     const double scale = std::sqrt(double(old.columns) / double(shape.columns));
-    for (float& weight : norm) weight = static_cast<float>(weight * scale);
+    for (float& weight : norm) weight *= scale;
     block.bytes = std::as_bytes(std::span(norm)).data();
     type = DType::kF32;
   }
 
-  const auto bytes = static_cast<std::size_t>(shape.rows * shape.columns * dtype_bits(type) / 8);
-  // Before anything else of the result: g++ 12 destroys what is there twice when this throws.
+  const std::size_t bytes = shape.rows * shape.columns * dtype_bits(type) / 8;
+  // Before `result` exists: g++ 12 destroys its members twice if the allocation throws.
   auto memory = allocate(bytes);
   Weight result{.view = {type, {shape.rows, shape.columns}, {memory.get(), bytes}},
                 .memory = std::move(memory)};

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <utility>
 
 #include "common/base/check.h"
 #include "common/base/error.h"
@@ -17,9 +18,7 @@ namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-std::size_t index_of(TokenId token) { return static_cast<std::size_t>(token); }
-
-// The sum of what one can draw from.
+// The sum of probabilities that a token can be drawn from.
 double total_of(std::span<const double> probs) {
   const double total = cpu::sum(probs);
   if (std::isnan(total)) {
@@ -48,7 +47,7 @@ void check_sampling_options(const SamplingOptions& options) {
 }
 
 SamplingScratch::SamplingScratch(int vocab_size)
-    : scores_(index_of(vocab_size)),
+    : scores_(vocab_size),
       kept_scores_(scores_.size()),
       work_(scores_.size()),
       weights_(scores_.size()),
@@ -69,12 +68,12 @@ class SamplingPipeline {
     const auto scores = std::span(scratch_.scores_).first(scores_.size());
     std::ranges::copy(scores_, scores.begin());
     for (const TokenId token : history) {
-      SPECDEC_CHECK(token >= 0 && index_of(token) < logits.size(),
+      SPECDEC_CHECK(token >= 0 && token < std::ssize(logits),
                     "token {} of the history to be below the vocabulary's size {}", token,
                     logits.size());
-      if (index_of(token) >= scores.size()) continue;
-      const double logit = logits[index_of(token)];
-      scores[index_of(token)] = static_cast<float>(logit < 0 ? logit * penalty : logit / penalty);
+      if (token >= std::ssize(scores)) continue;
+      const double logit = logits[token];
+      scores[token] = logit < 0 ? logit * penalty : logit / penalty;
     }
     scores_ = scores;
   }
@@ -88,7 +87,7 @@ class SamplingPipeline {
     if (std::isfinite(peak_)) return;
     const auto bad = std::ranges::find_if_not(scores_, [](float s) { return s < kInfinity; });
     const std::ptrdiff_t token = bad - scores_.begin();
-    if (const float logit = logits_[static_cast<std::size_t>(token)]; std::isfinite(logit)) {
+    if (const float logit = logits_[token]; std::isfinite(logit)) {
       throw BadLogits(
           fmt::format("logits leave nothing to sample from: the repetition penalty makes the logit "
                       "{} of token {} infinite",
@@ -103,7 +102,7 @@ class SamplingPipeline {
   // All to the largest score, the lowest id among equals.
   void one_hot() {
     std::ranges::fill(probs_, 0.0);
-    probs_[index_of(static_cast<TokenId>(std::ranges::find(scores_, peak_) - scores_.begin()))] = 1;
+    probs_[std::ranges::find(scores_, peak_) - scores_.begin()] = 1;
   }
 
   void softmax(double temperature) {
@@ -115,9 +114,9 @@ class SamplingPipeline {
   void filtered_softmax(const SamplingOptions& options) {
     const double scale = scale_of(options.temperature);
     double total = 0;
-    if (options.top_k > 0 && index_of(options.top_k) < scores_.size()) {
+    if (options.top_k > 0 && options.top_k < std::ssize(scores_)) {
       // The temperature keeps the order of the scores, so top-k may come before the division.
-      keep_top_k(index_of(options.top_k));
+      keep_top_k(options.top_k);
       cpu::exponentiate(kept_scores(), peak_, scale, weights());
       total = cpu::sum(ids(), weights());
     } else {
@@ -130,7 +129,7 @@ class SamplingPipeline {
     }
     cpu::multiply(weights(), 1 / total);
     std::ranges::fill(probs_, 0.0);
-    for (std::size_t j = 0; j < count_; j++) probs_[index_of(ids()[j])] = weights()[j];
+    for (std::size_t j = 0; j < count_; ++j) probs_[ids()[j]] = weights()[j];
   }
 
  private:
@@ -155,7 +154,7 @@ class SamplingPipeline {
   template <typename Keep>
   void keep_only(const Keep& keep) {
     std::size_t count = 0;
-    for (std::size_t j = 0; j < count_; j++) {
+    for (std::size_t j = 0; j < count_; ++j) {
       const bool kept = keep(j);
       scratch_.ids_[count] = scratch_.ids_[j];
       scratch_.kept_scores_[count] = scratch_.kept_scores_[j];
@@ -168,7 +167,7 @@ class SamplingPipeline {
   // Keeps the k largest scores, and those equal to the last of them. REQUIRES: 0 < k < n.
   void keep_top_k(std::size_t k) {
     const auto kth_largest = [k](std::span<float> scores) {
-      const auto kth = scores.begin() + static_cast<std::ptrdiff_t>(k - 1);
+      const auto kth = scores.begin() + (k - 1);
       std::nth_element(scores.begin(), kth, scores.end(), std::greater());
       return *kth;
     };
@@ -194,9 +193,9 @@ class SamplingPipeline {
   void keep_candidates(const SamplingOptions& options, double total, std::uint64_t wanted) {
     double below = std::max(1.0, -std::log((1 - options.top_p) * total / 256));  // x in e^-x
     for (;; below *= 1.3) {
-      const double lowest = std::max<double>(peak_ - options.temperature * below,
-                                             std::numeric_limits<float>::lowest());
-      keep_at_least(std::nextafter(static_cast<float>(lowest), -kInfinity));
+      const float lowest = std::max<double>(peak_ - options.temperature * below,
+                                            std::numeric_limits<float>::lowest());
+      keep_at_least(std::nextafter(lowest, -kInfinity));
       cpu::exponentiate(kept_scores(), peak_, scale_of(options.temperature), weights());
       // e^-32 rounds to no unit.
       if (below >= 32 || cpu::sum_of_units(weights()) >= wanted) return;
@@ -212,15 +211,13 @@ class SamplingPipeline {
   }
   std::uint64_t units(std::size_t j) const { return cpu::sum_of_units(weights().subspan(j, 1)); }
 
-  static std::uint64_t units_of(double share) {
-    return static_cast<std::uint64_t>(std::ceil(share / kWeightUnit));
-  }
+  static std::uint64_t units_of(double share) { return std::ceil(share / kWeightUnit); }
 
   // Keeps the likeliest of the kept tokens that come to as many units together. A token without a
   // unit is not among them.
   void keep_top_p(std::uint64_t wanted) {
     const std::uint64_t goal = std::min(wanted, cpu::sum_of_units(weights()));
-    const Bracket bounds = bracket(static_cast<double>(goal));
+    const Bracket bounds = bracket(goal);
     keep_only([&](std::size_t j) { return weights()[j] >= bounds.low; });
     const std::uint64_t last = last_to_reach(goal, bounds.high);
     keep_only([&](std::size_t j) { return likelihood(j) >= last; });
@@ -232,9 +229,9 @@ class SamplingPipeline {
     double low, high;
   };
   Bracket bracket(double goal) const {
-    double low = -46, high = 1;  // their logarithms: of less than a unit, and of more than the peak
-    const double rounding = static_cast<double>(count_) + 1e-9 * goal;
-    for (int step = 0; step < 9; step++) {
+    double low = -46, high = 1;  // log2 of less than a unit, and of more than the peak
+    const double rounding = count_ + 1e-9 * goal;
+    for (int step = 0; step < 9; ++step) {
       const double middle = (low + high) / 2;
       const double held = cpu::sum_at_least(std::exp2(middle), weights()) / kWeightUnit;
       if (std::abs(held - goal) <= rounding) break;
@@ -249,7 +246,7 @@ class SamplingPipeline {
   std::uint64_t last_to_reach(std::uint64_t goal, double high) {
     std::uint64_t held = 0;  // by all that are likelier than those in the range
     std::size_t size = 0;
-    for (std::size_t j = 0; j < count_; j++) {
+    for (std::size_t j = 0; j < count_; ++j) {
       scratch_.keys_[size] = likelihood(j);
       const bool in_range = weights()[j] < high;
       held += in_range ? 0 : units(j);
@@ -283,7 +280,7 @@ class SamplingPipeline {
 // How many logits there are before those at the end that are minus infinity; at least 1.
 std::size_t without_padding(std::span<const float> logits) {
   std::size_t n = logits.size();
-  while (n > 1 && logits[n - 1] == -kInfinity) n--;
+  while (n > 1 && logits[n - 1] == -kInfinity) --n;
   return n;
 }
 
@@ -292,7 +289,7 @@ void probabilities(std::span<const float> logits, std::span<const TokenId> histo
                    std::span<double> probs) {
   check_sampling_options(options);
   SPECDEC_CHECK(!logits.empty() && logits.size() == probs.size() &&
-                    logits.size() <= index_of(scratch.vocab_size()),
+                    std::ssize(logits) <= scratch.vocab_size(),
                 "{} logits and {} probabilities to be as many, and at most the scratch's {} tokens",
                 logits.size(), probs.size(), scratch.vocab_size());
   const std::size_t n = without_padding(logits);
@@ -302,7 +299,7 @@ void probabilities(std::span<const float> logits, std::span<const TokenId> histo
   pipeline.find_peak();
   if (options.temperature == 0) {
     pipeline.one_hot();
-  } else if (options.top_p < 1 || (options.top_k > 0 && index_of(options.top_k) < n)) {
+  } else if (options.top_p < 1 || (options.top_k > 0 && std::cmp_less(options.top_k, n))) {
     pipeline.filtered_softmax(options);
   } else {
     pipeline.softmax(options.temperature);

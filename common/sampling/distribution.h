@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "common/base/token_id.h"
+#include "kernels/int_size.h"
 
 namespace specdec {
 
@@ -27,7 +28,7 @@ void check_temperature(double temperature, std::string_view option = "--temperat
 class SamplingScratch {
  public:
   explicit SamplingScratch(int vocab_size);  // below 2^20
-  int vocab_size() const { return static_cast<int>(scores_.size()); }
+  int vocab_size() const { return int_size(scores_); }
 
  private:
   friend class SamplingPipeline;

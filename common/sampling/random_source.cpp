@@ -23,8 +23,8 @@ bool Dice::accept(double probability, int position, int index) {
 TokenId Dice::race(std::span<const double> probs, int position) {
   TokenId winner = -1;
   double first = std::numeric_limits<double>::infinity();
-  for (TokenId i = 0; i < std::ssize(probs); i++) {
-    const double prob = probs[static_cast<std::size_t>(i)];
+  for (TokenId i = 0; i < std::ssize(probs); ++i) {
+    const double prob = probs[i];
     if (!(prob > 0)) continue;  // never arrives
     const double time = -std::log(uniform(seed_, position, Purpose::kRace, i)) / prob;
     if (winner < 0 || time < first) {

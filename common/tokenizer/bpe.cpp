@@ -6,6 +6,7 @@
 #include "common/base/check.h"
 #include "common/base/error.h"
 #include "common/base/utf8.h"
+#include "kernels/int_size.h"
 
 namespace specdec {
 namespace {
@@ -42,7 +43,7 @@ MergeTable::MergeTable(std::size_t expected) {
 std::size_t MergeTable::slot_of(std::uint64_t pair) const {
   const std::size_t mask = slots_.size() - 1;
   // Fibonacci hashing (Knuth, volume 3, section 6.4): the upper bits of a product with 2^64 / phi.
-  std::size_t i = static_cast<std::size_t>((pair * 0x9E3779B97F4A7C15u) >> shift_);
+  std::size_t i = (pair * 0x9E3779B97F4A7C15u) >> shift_;
   while (slots_[i].pair != pair && slots_[i].pair != kFree) i = (i + 1) & mask;
   return i;
 }
@@ -64,14 +65,14 @@ BpeModel::BpeModel(const Vocabulary& vocabulary, const StringList& merge_parts,
       fuse_unknown_(options.fuse_unk) {
   find_byte_tokens(vocabulary, options);
   std::string joined;
-  for (std::size_t rank = 0; 2 * rank < merge_parts.size(); ++rank) {
+  for (int rank = 0; 2 * rank < int_size(merge_parts); ++rank) {
     const std::string_view left = merge_parts[2 * rank];
     const std::string_view right = merge_parts[2 * rank + 1];
     const TokenId left_id = merge_token(vocabulary, left, rank);
     const TokenId right_id = merge_token(vocabulary, right, rank);
     joined.assign(left).append(right);
     const TokenId merged = merge_token(vocabulary, joined, rank);
-    merges_.set(left_id, right_id, {static_cast<std::int32_t>(rank), merged});
+    merges_.set(left_id, right_id, {rank, merged});
   }
 }
 
@@ -84,7 +85,7 @@ void BpeModel::find_byte_tokens(const Vocabulary& vocabulary, const BpeOptions& 
       fail("model: the byte 0x{:02X} has no token, and the unk_token {} is no token of model.vocab",
            byte, in_quotes(*options.unk_token));
     }
-    byte_tokens_[static_cast<std::size_t>(byte)] = id.value_or(kNoToken);
+    byte_tokens_[byte] = id.value_or(kNoToken);
   }
 }
 
@@ -96,15 +97,15 @@ void BpeModel::encode(std::string_view word, const Vocabulary& vocabulary, Works
   start(word, work);
   if (work.symbols.empty()) return;
   merge_all(work);
-  for (std::int32_t i = 0; i != kNone; i = work.symbols[static_cast<std::size_t>(i)].next) {
-    out.push_back(work.symbols[static_cast<std::size_t>(i)].id);
+  for (std::int32_t i = 0; i != kNone; i = work.symbols[i].next) {
+    out.push_back(work.symbols[i].id);
   }
 }
 
 // The word as a doubly linked list of its bytes' tokens, and a queue of all pairs that merge.
 void BpeModel::start(std::string_view word, Workspace& work) const {
   add_symbols(word, work);
-  const auto length = static_cast<std::int32_t>(work.symbols.size());
+  const int length = int_size(work.symbols);
   if (length > 0) work.symbols.back().next = kNone;
   work.queue.clear();
   for (std::int32_t i = 0; i + 1 < length; ++i) push_candidate(i, work);
@@ -120,15 +121,15 @@ void BpeModel::add_symbols(std::string_view word, Workspace& work) const {
     after_unknown = unknown;
     work.unknown_bytes_ += unknown ? 1 : 0;
     if (unknown && (!unknown_token_ || fused)) continue;
-    const auto i = static_cast<std::int32_t>(work.symbols.size());
+    const int i = int_size(work.symbols);
     work.symbols.push_back({unknown ? *unknown_token_ : token, i - 1, i + 1});
   }
 }
 
 // If the symbol at `position` and its right neighbour merge, their merge joins the queue.
 void BpeModel::push_candidate(std::int32_t position, Workspace& work) const {
-  const auto& left = work.symbols[static_cast<std::size_t>(position)];
-  const auto& right = work.symbols[static_cast<std::size_t>(left.next)];
+  const auto& left = work.symbols[position];
+  const auto& right = work.symbols[left.next];
   const Merge* merge = merges_.find(left.id, right.id);
   if (merge == nullptr) return;
   work.queue.push_back({merge->rank, position, merge->merged});
@@ -141,9 +142,7 @@ void BpeModel::push_candidate(std::int32_t position, Workspace& work) const {
 // that stands there now becomes another token. (Comparing the token suffices: a symbol only grows,
 // so the same place gives the same token only from the same two halves.)
 void BpeModel::merge_all(Workspace& work) const {
-  const auto symbol = [&](std::int32_t i) -> Workspace::Symbol& {
-    return work.symbols[static_cast<std::size_t>(i)];
-  };
+  const auto symbol = [&](std::int32_t i) -> Workspace::Symbol& { return work.symbols[i]; };
   while (!work.queue.empty()) {
     std::pop_heap(work.queue.begin(), work.queue.end(), kLater);
     const Workspace::Candidate candidate = work.queue.back();

@@ -8,7 +8,7 @@
 namespace specdec {
 namespace {
 
-constexpr std::size_t kUnset = static_cast<std::size_t>(-1);
+constexpr std::size_t kUnset = ~std::size_t{0};
 
 // No set begins or ends within one of these stretches of code points.
 struct Stretches {
@@ -96,7 +96,7 @@ void CharacterKinds::fill_pages(std::span<const char32_t> begins,
   for (char32_t page = 0; page < page_of_.size(); ++page) {
     const char32_t first = page * 256;
     if (next_begin(stretch) == first) ++stretch;
-    page_of_[page] = static_cast<std::uint16_t>(pages_.size());
+    page_of_[page] = pages_.size();
     if (next_begin(stretch) >= first + 256) {
       const auto [known, is_new] = uniform.emplace(kinds[stretch], page_of_[page]);
       page_of_[page] = known->second;
@@ -116,7 +116,7 @@ void CharacterKinds::fill_pages(std::span<const char32_t> begins,
 std::vector<std::uint8_t> CharacterKinds::kinds_in(const CodePointSet& set) const {
   std::vector<std::uint8_t> kinds;
   for (std::size_t kind = 0; kind < examples_.size(); ++kind) {
-    if (set.contains(examples_[kind])) kinds.push_back(static_cast<std::uint8_t>(kind));
+    if (set.contains(examples_[kind])) kinds.push_back(kind);
   }
   return kinds;
 }

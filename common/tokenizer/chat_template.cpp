@@ -42,7 +42,7 @@ bool is_there(const fs::path& path) {
 
 std::string normalised(std::string_view text) {
   std::string result;
-  for (std::size_t i = 0; i < text.size(); i++) {
+  for (std::size_t i = 0; i < text.size(); ++i) {
     if (!text.substr(i).starts_with("\r\n")) result += text[i];
   }
   if (result.ends_with('\n')) result.pop_back();

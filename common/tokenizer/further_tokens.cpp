@@ -134,9 +134,7 @@ std::vector<AddedToken> read_listed(const JsonObject& config) {
 class AddedTokenList {
  public:
   AddedTokenList(const Vocabulary& model_tokens, std::vector<AddedToken>& tokens)
-      : model_tokens_(model_tokens),
-        tokens_(tokens),
-        next_(static_cast<std::int64_t>(model_tokens.entry_count())) {
+      : model_tokens_(model_tokens), tokens_(tokens), next_(model_tokens.entry_count()) {
     for (std::size_t i = 0; i < tokens.size(); ++i) {
       place_of_.emplace(tokens[i].content, i);
       next_ = std::max(next_, std::int64_t{tokens[i].id} + 1);
@@ -153,7 +151,7 @@ class AddedTokenList {
       if (next_ > std::numeric_limits<TokenId>::max()) {
         fail("no id is left for the token {}", in_quotes(token.content));
       }
-      token.id = static_cast<TokenId>(next_++);
+      token.id = next_++;
       if (stated != kNoId && stated != token.id) {
         fail("tokenizer_config.json gives the token {} the id {}, but the next id here is {}",
              in_quotes(token.content), stated, token.id);

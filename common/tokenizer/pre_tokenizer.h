@@ -28,7 +28,7 @@ class PreTokenizer {
   void split_from(std::size_t step, std::string_view piece,
                   const std::function<void(std::string_view)>& sink) const;
 
-  static constexpr std::size_t kNever = static_cast<std::size_t>(-1);
+  static constexpr std::size_t kNever = ~std::size_t{0};
   std::vector<SplitRegex> patterns_;
   std::size_t prefix_space_before_ = kNever;  // the step in front of which the space is added
 };

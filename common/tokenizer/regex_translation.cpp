@@ -65,7 +65,7 @@ TranslatedRegex KindPattern::finish(std::string_view pattern) const {
 
 CodePointSet one_character(char32_t c) { return CodePointSet({{c, c}}); }
 
-bool is_ascii_letter(char32_t c) { return c < 0x80 && std::isalpha(static_cast<int>(c)) != 0; }
+bool is_ascii_letter(char32_t c) { return c < 0x80 && std::isalpha(c) != 0; }
 
 // The set with what its ASCII letters are in the other case. Two of them have a third form: the
 // long s and the Kelvin sign.
@@ -305,7 +305,7 @@ char32_t Translator::hexadecimal() {
   if (!braces && next_is("\\x") && value >= 0x80) refuse("a byte escape above \\x7f");
   if (ignores_case()) refuse("a hexadecimal escape under (?i:");
   position_ = end + (braces ? 1 : 0);
-  return static_cast<char32_t>(value);
+  return value;
 }
 
 void Translator::character_class() {

@@ -108,7 +108,7 @@ class SplitRegex::Search {
           if (limit > steps_left_) break;
           steps_left_ -= limit;
         }
-        const Context context = new_context(static_cast<std::uint32_t>(limit));
+        const Context context = new_context(limit);
         result = interpret(from, PCRE2_ANCHORED, context.get());
       }
       if (const auto match = match_of(result, from)) return match;

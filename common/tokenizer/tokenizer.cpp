@@ -76,16 +76,16 @@ Tokenizer::Tokenizer(Vocabulary vocabulary, BpeModel model, PreTokenizer pre_tok
       pre_tokenizer_(std::move(pre_tokenizer)),
       added_tokens_(std::move(added_tokens)),
       template_(std::move(text_template)),
-      special_(static_cast<std::size_t>(vocabulary_.size()), false) {
+      special_(vocabulary_.size(), false) {
   for (const AddedToken& token : added_tokens_.all()) {
-    if (token.special) special_[static_cast<std::size_t>(token.id)] = true;
+    if (token.special) special_[token.id] = true;
   }
 }
 
 std::vector<TokenId> Tokenizer::encode(std::string_view text, bool add_special_tokens,
                                        SpecialText special_text) const {
   // Positions within a word are 32-bit numbers.
-  if (text.size() >= static_cast<std::size_t>(std::numeric_limits<std::int32_t>::max())) {
+  if (text.size() >= std::numeric_limits<std::int32_t>::max()) {
     fail("the text has {} bytes; split it, the most is 2147483646", text.size());
   }
   if (const auto offset = find_invalid_utf8(text)) {
@@ -119,9 +119,7 @@ std::string_view Tokenizer::decoded_bytes(TokenId id, bool skip_special_tokens) 
   return token_bytes(id);
 }
 
-bool Tokenizer::is_special(TokenId id) const {
-  return contains(id) && special_[static_cast<std::size_t>(id)];
-}
+bool Tokenizer::is_special(TokenId id) const { return contains(id) && special_[id]; }
 
 std::optional<TokenId> Tokenizer::find_token(std::string_view text) const {
   return vocabulary_.find_text(text);

@@ -82,7 +82,7 @@ bool Reader::number(Number v, const std::string& text) {
     constexpr auto kLargest = static_cast<Number>(std::numeric_limits<TokenId>::max());
     if (v < 0 || v > kLargest) bad_vocab_id(text);
     out_.vocab_texts.add(key_);
-    out_.vocab_ids.push_back(static_cast<TokenId>(v));
+    out_.vocab_ids.push_back(v);
     return true;
   }
 }

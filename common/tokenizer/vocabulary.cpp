@@ -7,6 +7,7 @@
 #include "common/base/error.h"
 #include "common/base/utf8.h"
 #include "common/tokenizer/byte_alphabet.h"
+#include "kernels/int_size.h"
 
 namespace specdec {
 namespace {
@@ -25,7 +26,7 @@ std::uint64_t hash_bytes(std::string_view bytes, std::uint64_t seed) {
   return hash ^ (hash >> 29);
 }
 
-std::uint32_t tag_of(std::uint64_t hash) { return static_cast<std::uint32_t>(hash >> 32); }
+std::uint32_t tag_of(std::uint64_t hash) { return hash >> 32; }
 
 }  // namespace
 
@@ -48,7 +49,7 @@ void Vocabulary::add(std::string_view text, TokenId id, Kind bytes_kind, Kind ra
   const std::uint64_t hash = hash_bytes(bytes, static_cast<std::uint64_t>(kind));
   Slot& slot = slots_[find_slot(kind, bytes, hash)];
   if (slot.entry >= 0) fail("token {} appears twice", in_quotes(text));
-  slot = {tag_of(hash), static_cast<std::int32_t>(ids_.size())};
+  slot = {tag_of(hash), int_size(ids_)};
   bytes_.add(bytes);
   kinds_.push_back(kind);
   ids_.push_back(id);
@@ -56,10 +57,10 @@ void Vocabulary::add(std::string_view text, TokenId id, Kind bytes_kind, Kind ra
 
 void Vocabulary::grow() {
   slots_.assign(std::max<std::size_t>(1024, 2 * slots_.size()), Slot());
-  for (std::size_t entry = 0; entry < ids_.size(); ++entry) {
+  for (int entry = 0; entry < int_size(ids_); ++entry) {
     const Kind kind = kinds_[entry];
     const std::uint64_t hash = hash_bytes(bytes_[entry], static_cast<std::uint64_t>(kind));
-    slots_[find_slot(kind, bytes_[entry], hash)] = {tag_of(hash), static_cast<std::int32_t>(entry)};
+    slots_[find_slot(kind, bytes_[entry], hash)] = {tag_of(hash), entry};
   }
 }
 
@@ -68,8 +69,8 @@ std::size_t Vocabulary::find_slot(Kind kind, std::string_view bytes, std::uint64
   for (std::size_t i = hash & mask;; i = (i + 1) & mask) {
     const Slot& slot = slots_[i];
     if (slot.entry < 0) return i;
-    const auto entry = static_cast<std::size_t>(slot.entry);
-    if (slot.tag == tag_of(hash) && kinds_[entry] == kind && bytes_[entry] == bytes) return i;
+    const bool same_tag = slot.tag == tag_of(hash) && kinds_[slot.entry] == kind;
+    if (same_tag && bytes_[slot.entry] == bytes) return i;
   }
 }
 
@@ -78,35 +79,34 @@ std::optional<TokenId> Vocabulary::find(Kind kind, std::string_view bytes) const
   const std::uint64_t hash = hash_bytes(bytes, static_cast<std::uint64_t>(kind));
   const Slot& slot = slots_[find_slot(kind, bytes, hash)];
   if (slot.entry < 0) return std::nullopt;
-  return ids_[static_cast<std::size_t>(slot.entry)];
+  return ids_[slot.entry];
 }
 
 void Vocabulary::finish() {
   TokenId largest = -1;
   for (const TokenId id : ids_) largest = std::max(largest, id);
-  if (largest >= static_cast<std::int64_t>(ids_.size()) + kMostUnusedIds) {
+  if (largest >= std::ssize(ids_) + kMostUnusedIds) {
     fail("the ids reach {} with only {} tokens: no model has so many unused rows", largest,
          ids_.size());
   }
-  entry_of_id_.assign(static_cast<std::size_t>(largest + 1), -1);
+  entry_of_id_.assign(largest + 1, -1);
   for (std::size_t entry = 0; entry < ids_.size(); ++entry) {
-    std::int32_t& place = entry_of_id_[static_cast<std::size_t>(ids_[entry])];
+    std::int32_t& place = entry_of_id_[ids_[entry]];
     if (place >= 0) {
-      fail("tokens {} and {} have the same id {}",
-           in_quotes(entry_text(static_cast<std::size_t>(place))), in_quotes(entry_text(entry)),
-           ids_[entry]);
+      fail("tokens {} and {} have the same id {}", in_quotes(entry_text(place)),
+           in_quotes(entry_text(entry)), ids_[entry]);
     }
-    place = static_cast<std::int32_t>(entry);
+    place = entry;
   }
 }
 
 bool Vocabulary::contains(TokenId id) const {
-  return id >= 0 && id < size() && entry_of_id_[static_cast<std::size_t>(id)] >= 0;
+  return id >= 0 && id < size() && entry_of_id_[id] >= 0;
 }
 
 std::size_t Vocabulary::entry_of(TokenId id) const {
   SPECDEC_CHECK(contains(id), "an id of the vocabulary, not {}", id);
-  return static_cast<std::size_t>(entry_of_id_[static_cast<std::size_t>(id)]);
+  return entry_of_id_[id];
 }
 
 std::string Vocabulary::entry_text(std::size_t entry) const {

@@ -47,7 +47,7 @@ class EveryPath {
 
   // The first option from `begin` on that can happen.
   static std::size_t possible(const Probs& options, std::size_t begin) {
-    while (begin < options.size() && options[begin] <= 0) begin++;
+    while (begin < options.size() && options[begin] <= 0) ++begin;
     return begin;
   }
 
@@ -55,7 +55,7 @@ class EveryPath {
     if (depth_ == forks_.size()) forks_.push_back({options, possible(options, 0)});
     const std::size_t taken = forks_[depth_++].taken;
     SPECDEC_CHECK(taken < options.size(), "one of {} options to be possible", options.size());
-    return static_cast<TokenId>(taken);
+    return taken;
   }
 
   std::vector<Fork> forks_;  // of this walk, from the round's begin on
@@ -94,13 +94,13 @@ inline Law shortened(const Law& law, int length) {
 inline Law speculation_law(const Tables& tables, TokenId context, int spec_length, int length,
                            const Rule& rule = {}) {
   std::vector<Law> rounds;  // [context token]
-  for (TokenId token = 0; token < std::ssize(tables.target_probs); token++) {
+  for (TokenId token = 0; token < std::ssize(tables.target_probs); ++token) {
     rounds.push_back(round_law(tables, token, spec_length, rule));
   }
-  // texts[n]: those of n tokens at which a round ends, with the probability that one does.
-  std::vector<Law> texts(static_cast<std::size_t>(length) + 1);
+  // texts[n]: texts of n tokens after which a round ends, with the probability that one does.
+  std::vector<Law> texts(length + 1);
   texts[0] = {{{}, 1.0}};
-  for (int n = 0; n < length; n++) {
+  for (int n = 0; n < length; ++n) {
     for (Law& law : rounds) law = shortened(law, length - n);
     for (const auto& [text, text_probability] : texts[n]) {
       for (const auto& [emitted, probability] : rounds[text.empty() ? context : text.back()]) {
@@ -117,11 +117,11 @@ inline Law speculation_law(const Tables& tables, TokenId context, int spec_lengt
 inline Law target_law(const Tables& tables, TokenId context, int length) {
   // [task 0.4: what the target alone would write]
   Law law = {{{}, 1.0}};
-  for (int i = 0; i < length; i++) {
+  for (int i = 0; i < length; ++i) {
     Law longer;
     for (const auto& [text, text_probability] : law) {
       const Probs& target_probs = tables.target_probs[text.empty() ? context : text.back()];
-      for (TokenId token = 0; token < std::ssize(target_probs); token++) {
+      for (TokenId token = 0; token < std::ssize(target_probs); ++token) {
         if (target_probs[token] <= 0) continue;
         Text extended = text;
         extended.push_back(token);

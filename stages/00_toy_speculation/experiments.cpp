@@ -27,8 +27,8 @@ const Probs& q(TokenId context = kThe) { return example_tables().draft_probs[con
 double largest_of_all_rows(int drafts) {
   double largest = 0;
   for (const auto& [name, drafting] : kDraftings) {
-    for (TokenId context = 0; context < std::ssize(kWords); context++) {
-      for (int count = 1; count <= drafts; count++) {
+    for (TokenId context = 0; context < std::ssize(kWords); ++context) {
+      for (int count = 1; count <= drafts; ++count) {
         const TrialsLaw result = trials_law(p(context), q(context), drafting, count);
         largest = std::max(largest, largest_difference(result.law, law_of(p(context))));
       }
@@ -48,11 +48,11 @@ void print_loop(std::string_view name, double ratio) {
 
 void print_several_drafts(int drafts) {
   fmt::print("drafts for the position after {:<5}", kWords[kThe]);
-  for (int count = 1; count <= drafts; count++) fmt::print("{:9}", count);
+  for (int count = 1; count <= drafts; ++count) fmt::print("{:9}", count);
   fmt::print("\none of them is kept\n");
   for (const auto& [name, drafting] : kDraftings) {
     fmt::print("  {:<31}", name);
-    for (int count = 1; count <= drafts; count++) {
+    for (int count = 1; count <= drafts; ++count) {
       fmt::print("  {:.5f}", trials_law(p(), q(), drafting, count).accepted);
     }
     fmt::print("\n");

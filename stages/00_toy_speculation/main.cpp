@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include "common/base/json_value.h"
+#include "kernels/int_size.h"
 #include "stages/00_toy_speculation/enumeration.h"
 #include "stages/00_toy_speculation/example_tables.h"
 #include "stages/00_toy_speculation/experiments.h"
@@ -42,7 +43,7 @@ std::string words(const Text& text) {
 // The probability that a draft is kept: the mean of min(1, p / q) under q.
 double kept(const Probs& target_probs, const Probs& draft_probs) {
   double sum = 0;
-  for (std::size_t i = 0; i < target_probs.size(); i++) {
+  for (std::size_t i = 0; i < target_probs.size(); ++i) {
     sum += std::min(target_probs[i], draft_probs[i]);
   }
   return sum;
@@ -52,7 +53,7 @@ void print_tables() {
   fmt::print("after   target_probs (p)         draft_probs (q)          a draft is kept\n");
   fmt::print("      {0:>6}{1:>6}{2:>6}{3:>6} {0:>6}{1:>6}{2:>6}{3:>6}   sum min(p, q)\n", kWords[0],
              kWords[1], kWords[2], kWords[3]);
-  for (std::size_t context = 0; context < kWords.size(); context++) {
+  for (std::size_t context = 0; context < kWords.size(); ++context) {
     const Probs& target_probs = tables().target_probs[context];
     const Probs& draft_probs = tables().draft_probs[context];
     fmt::print("{:<6}", kWords[context]);
@@ -75,7 +76,7 @@ std::vector<Record> generate(const Options& options) {
       [&](int position, Purpose purpose) { return uniform(options.seed, position, purpose); }};
   std::vector<Record> records;
   Text text = {kStart};
-  for (int i = 0; i < kRounds; i++) {
+  for (int i = 0; i < kRounds; ++i) {
     records.push_back({text, speculative_round(tables(), text, options.spec_length, dice)});
     const Text& emitted = records.back().round.emitted;
     text.insert(text.end(), emitted.begin(), emitted.end());
@@ -103,9 +104,9 @@ struct Verdict {
 std::vector<Verdict> verdicts(const Record& record, const Options& options) {
   std::vector<Verdict> verdicts;
   TokenId context = record.before.back();
-  for (int i = 0; i < std::ssize(record.round.drafts); i++) {
+  for (int i = 0; i < std::ssize(record.round.drafts); ++i) {
     const TokenId token = record.round.drafts[i];
-    const int position = static_cast<int>(record.before.size()) + i;
+    const int position = int_size(record.before) + i;
     const double target_prob = tables().target_probs[context][token];
     const double draft_prob = tables().draft_probs[context][token];
     verdicts.push_back({context, token, target_prob, draft_prob,
@@ -131,7 +132,7 @@ void print_verdict(const Verdict& draft) {
 void print_correction(TokenId correction, TokenId context) {
   const Probs probs = residual(tables().target_probs[context], tables().draft_probs[context]);
   std::vector<std::string> possible;
-  for (std::size_t token = 0; token < probs.size(); token++) {
+  for (std::size_t token = 0; token < probs.size(); ++token) {
     if (probs[token] > 0) possible.push_back(fmt::format("{} {:.2f}", kWords[token], probs[token]));
   }
   fmt::print("  correction {} from norm(max(0, p - q)): {}\n", kWords[correction],
@@ -168,7 +169,7 @@ double probability(const Law& law, const Text& text) {
 double mean_emitted(const Options& options) {
   double mean = 0;
   for (const auto& [emitted, prob] : round_law(tables(), kStart, options.spec_length)) {
-    mean += prob * static_cast<double>(emitted.size());
+    mean += prob * emitted.size();
   }
   return mean;
 }
@@ -178,8 +179,8 @@ void print_enumeration(const Options& options) {
   const Law target = target_law(tables(), kStart, kShown);
   const Law speculation = speculation_law(tables(), kStart, options.spec_length, kShown);
   fmt::print("\nthe first {} tokens   target alone   speculation\n", kShown);
-  for (TokenId first = 0; first < std::ssize(kWords); first++) {
-    for (TokenId second = 0; second < std::ssize(kWords); second++) {
+  for (TokenId first = 0; first < std::ssize(kWords); ++first) {
+    for (TokenId second = 0; second < std::ssize(kWords); ++second) {
       const Text text = {first, second};
       fmt::print("{:<18}   {:12.9f}  {:12.9f}\n", words(text), probability(target, text),
                  probability(speculation, text));
@@ -216,8 +217,8 @@ Json round_json(const Record& record, const Options& options) {
 // The counts of the run. Every round drafts K tokens, and nothing stops one early: what there is to
 // count are the drafts' tests.
 RunStats stats(const std::vector<Record>& records, const Options& options) {
-  const auto rounds = static_cast<std::int64_t>(records.size());
-  const auto spec_length = static_cast<std::size_t>(options.spec_length);
+  const std::int64_t rounds = records.size();
+  const std::size_t spec_length = options.spec_length;
   RunStats stats;
   stats.rounds = stats.target_forwards = stats.drafted_rounds = rounds;
   stats.drafted = stats.counted = rounds * options.spec_length;
@@ -229,16 +230,16 @@ RunStats stats(const std::vector<Record>& records, const Options& options) {
   for (const Record& record : records) {
     const std::vector<Verdict> drafts = verdicts(record, options);
     double acceptance_prob = 0;
-    for (std::size_t i = 0; i < std::min(spec_length, drafts.size()); i++) {
+    for (std::size_t i = 0; i < std::min(spec_length, drafts.size()); ++i) {
       if (!drafts[i].tested) break;
-      stats.tested++;
+      ++stats.tested;
       acceptance_prob +=
           kept(tables().target_probs[drafts[i].context], tables().draft_probs[drafts[i].context]);
-      if (drafts[i].accepted) stats.accepted_at[i]++;
+      if (drafts[i].accepted) ++stats.accepted_at[i];
     }
     stats.accepted += record.round.accepted;
     stats.sum_acceptance_prob += acceptance_prob;
-    stats.sum_round_acceptance += static_cast<double>(record.round.accepted) / options.spec_length;
+    stats.sum_round_acceptance += 1.0 * record.round.accepted / options.spec_length;
   }
   return stats;
 }
@@ -305,7 +306,7 @@ int run(const Options& options) {
     fmt::print("{}\n", words(generated(records)));
   } else {
     print_tables();
-    for (int i = 0; i < kRounds; i++) {
+    for (int i = 0; i < kRounds; ++i) {
       print_round(i + 1, records[i], options);
     }
     print_enumeration(options);

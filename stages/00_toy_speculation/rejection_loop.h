@@ -12,9 +12,9 @@ namespace specdec::toy {
 // M, the largest p / q. REQUIRES: q > 0 wherever p > 0; otherwise no M is large enough.
 inline double largest_ratio(const Probs& target_probs, const Probs& draft_probs) {
   double largest = 0;
-  for (std::size_t i = 0; i < target_probs.size(); i++) {
+  for (std::size_t i = 0; i < target_probs.size(); ++i) {
     if (target_probs[i] <= 0) continue;
-    SPECDEC_CHECK(draft_probs[i] > 0, "a draft that can say token {}, as the target can", i);
+    SPECDEC_CHECK(draft_probs[i] > 0, "a draft that can draw token {}, as the target can", i);
     largest = std::max(largest, target_probs[i] / draft_probs[i]);
   }
   return largest;
@@ -34,7 +34,7 @@ LoopResult rejection_loop(const Probs& target_probs, const Probs& draft_probs, d
     const TokenId draft = random.token(draft_probs, result.tries, Purpose::kDraft);
     const double probability = accept_probability(target_probs[draft], ratio * draft_probs[draft]);
     if (random.accept(probability, result.tries)) result.token = draft;
-    result.tries++;
+    ++result.tries;
   }
   return result;
 }

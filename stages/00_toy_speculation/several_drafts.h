@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "common/argmax.h"
+#include "kernels/int_size.h"
 #include "stages/00_toy_speculation/enumeration.h"
 
 // Several drafts for one position: iterative speculative sampling, section 2 of Stratos,
@@ -23,7 +24,7 @@ inline Probs scaled(Probs probs) {
 // All probability on the likeliest token, the first one among equals.
 inline Probs only_likeliest(const Probs& probs) {
   Probs certain(probs.size());
-  certain[static_cast<std::size_t>(argmax(probs))] = 1;
+  certain[argmax(probs)] = 1;
   return certain;
 }
 
@@ -46,7 +47,7 @@ std::vector<Trial> draft_trials(const Probs& draft_probs, Drafting drafting, int
                                 Random& random) {
   std::vector<Trial> trials;
   Probs left = draft_probs;
-  for (int k = 0; k < count && std::ranges::max(left) > 0; k++) {
+  for (int k = 0; k < count && std::ranges::max(left) > 0; ++k) {
     Probs own = drafting == Drafting::kLikeliest ? only_likeliest(left) : scaled(left);
     const TokenId draft = random.token(own, k, Purpose::kDraft);
     if (drafting != Drafting::kIndependent) left[draft] = 0;
@@ -68,13 +69,13 @@ template <typename Random>
 Chosen judge_trials(const Probs& target_probs, const std::vector<Trial>& trials, Random& random,
                     const Rule& rule = {}) {
   Probs owed = target_probs;
-  for (std::size_t k = 0; k < trials.size(); k++) {
+  for (std::size_t k = 0; k < trials.size(); ++k) {
     const auto& [draft, draft_probs] = trials[k];
     const double probability = rule.accept(owed[draft], draft_probs[draft]);
-    if (random.accept(probability, static_cast<int>(k))) return {draft, k};
+    if (random.accept(probability, k)) return {draft, k};
     owed = rule.correction(owed, draft_probs);
   }
-  const int end = static_cast<int>(trials.size());
+  const int end = int_size(trials);
   return {random.token(owed, end, Purpose::kResample), trials.size()};
 }
 // [end snippet judge-trials]
@@ -106,7 +107,7 @@ inline TrialsLaw trials_law(const Probs& target_probs, const Probs& draft_probs,
 // A row as the law of a text of one token.
 inline Law law_of(const Probs& probs) {
   Law law;
-  for (TokenId token = 0; token < std::ssize(probs); token++) {
+  for (TokenId token = 0; token < std::ssize(probs); ++token) {
     if (probs[token] > 0) law[{token}] = probs[token];
   }
   return law;

@@ -3,6 +3,7 @@
 #include <array>
 #include <string_view>
 
+#include "kernels/int_size.h"
 #include "stages/00_toy_speculation/enumeration.h"
 
 // When to stop drafting. Whether a position gets a draft may depend on the tokens before it and on
@@ -31,7 +32,7 @@ Text draft_until(const StoppingRule& rule, const Tables& tables, Text text, int 
   while (!stops && std::ssize(drafts) < most) {
     const Probs& row = tables.draft_probs[text.back()];
     if (rule.stops_before(text, row)) break;
-    text.push_back(random.token(row, static_cast<int>(text.size()), Purpose::kDraft));
+    text.push_back(random.token(row, int_size(text), Purpose::kDraft));
     stops = rule.stops_after(text.back(), row);
     if (!stops || !rule.drops_last) drafts.push_back(text.back());
   }
@@ -59,8 +60,8 @@ template <typename Random>
 Round stopping_round(const StoppingRule& rule, const Tables& tables, const Text& text, int most,
                      Random& random) {
   const Text drafts = draft_until(rule, tables, text, most, random);
-  Replay<Random> replay{drafts, static_cast<int>(text.size()), random};
-  return speculative_round(tables, text, static_cast<int>(drafts.size()), replay);
+  Replay<Random> replay{drafts, int_size(text), random};
+  return speculative_round(tables, text, int_size(drafts), replay);
 }
 // [end snippet stopping-round]
 
@@ -101,7 +102,7 @@ inline StoppingLaw stopping_law(const StoppingRule& rule, const Tables& tables, 
     }
     const double probability = random.probability();
     result.law[Text(text.begin() + 1, text.begin() + 1 + length)] += probability;
-    result.mean_drafted += probability * static_cast<double>(first.drafts.size());
+    result.mean_drafted += probability * first.drafts.size();
     result.mean_accepted += probability * first.accepted;
   } while (random.next());
   return result;

@@ -7,6 +7,7 @@
 #include "common/base/token_id.h"
 #include "common/sampling/distribution.h"
 #include "common/sampling/uniform.h"
+#include "kernels/int_size.h"
 
 // Speculative sampling without a network: Algorithm 1 of Leviathan, Kalman and Matias ("Fast
 // Inference from Transformers via Speculative Decoding", 2023) on two tables of numbers. The
@@ -40,7 +41,7 @@ inline Probs residual(const Probs& target_probs, const Probs& draft_probs) {
   // [task 0.1: the residual]
   Probs rest(target_probs.size());
   double total = 0;
-  for (std::size_t i = 0; i < rest.size(); i++) {
+  for (std::size_t i = 0; i < rest.size(); ++i) {
     rest[i] = std::max(0.0, target_probs[i] - draft_probs[i]);
     total += rest[i];
   }
@@ -78,10 +79,10 @@ Round speculative_round(const Tables& tables, const Text& text, int spec_length,
                         const Rule& rule = {}) {
   Round round;
   TokenId context = text.back();
-  int position = static_cast<int>(text.size());  // of the token that is decided on
+  int position = int_size(text);  // of the next token
   // [task 0.2: draft K tokens]
   // Each guess builds on the guess before it; the target is not asked yet.
-  for (int i = 0; i < spec_length; i++) {
+  for (int i = 0; i < spec_length; ++i) {
     context = random.token(tables.draft_probs[context], position + i, Purpose::kDraft);
     round.drafts.push_back(context);
   }
@@ -98,8 +99,8 @@ Round speculative_round(const Tables& tables, const Text& text, int spec_length,
       return round;  // the drafts after a rejection are never tested
     }
     round.emitted.push_back(draft);
-    round.accepted++;
-    position++;
+    ++round.accepted;
+    ++position;
     context = draft;
   }
   const Probs bonus = rule.bonus(tables.target_probs[context], tables.draft_probs[context]);

@@ -17,7 +17,7 @@ namespace specdec::toy {
 inline Probs unclamped_residual(const Probs& target_probs, const Probs& draft_probs) {
   Probs rest(target_probs.size());
   double total = 0;
-  for (std::size_t i = 0; i < rest.size(); i++) {
+  for (std::size_t i = 0; i < rest.size(); ++i) {
     rest[i] = std::abs(target_probs[i] - draft_probs[i]);
     total += rest[i];
   }

@@ -27,8 +27,8 @@ void decode(const NaiveLlama& target, PlainRun& run) {
     const TokenId next = argmax(allowed);
     context.push_back(next);
     run.generation.push(next);
-    run.stats.target_forwards++;
-    run.stats.emitted++;
+    ++run.stats.target_forwards;
+    ++run.stats.emitted;
     // [end task 1.6]
   }
   run.stats.target_rows = target.rows_computed();

@@ -9,12 +9,13 @@
 #include "common/base/check.h"
 #include "common/checkpoint/elements.h"
 #include "common/rope_frequencies.h"
+#include "kernels/int_size.h"
 
 namespace specdec {
 namespace {
 
 Rows load_matrix(const TensorView& tensor) {
-  Rows rows(static_cast<int>(tensor.shape[0]), static_cast<int>(tensor.shape[1]));
+  Rows rows(tensor.shape[0], tensor.shape[1]);
   rows.values = to_float32(tensor);
   return rows;
 }
@@ -26,7 +27,7 @@ float dot(std::span<const float> a, std::span<const float> b) {
   const std::size_t n = a.size();
   float sum = 0;
 #pragma omp simd reduction(+ : sum)
-  for (std::size_t i = 0; i < n; i++) sum += a[i] * b[i];
+  for (std::size_t i = 0; i < n; ++i) sum += a[i] * b[i];
   return sum;
 }
 
@@ -35,8 +36,8 @@ float dot(std::span<const float> a, std::span<const float> b) {
 // tokens while it is in the processor's cache.
 Rows matmul(const Rows& weight, const Rows& x) {
   Rows y(x.count, weight.count);
-  for (int o = 0; o < weight.count; o++) {
-    for (int t = 0; t < x.count; t++) y[t][o] = dot(weight[o], x[t]);
+  for (int o = 0; o < weight.count; ++o) {
+    for (int t = 0; t < x.count; ++t) y[t][o] = dot(weight[o], x[t]);
   }
   return y;
 }
@@ -44,15 +45,15 @@ Rows matmul(const Rows& weight, const Rows& x) {
 
 // a + b. Both: [T, width]
 Rows add(Rows a, const Rows& b) {
-  for (std::size_t i = 0; i < a.values.size(); i++) a.values[i] += b.values[i];
+  for (std::size_t i = 0; i < a.values.size(); ++i) a.values[i] += b.values[i];
   return a;
 }
 
 // [snippet embed]
 // Row t is the row of the table that token t names. table: [V, E]; result: [T, E]
 Rows embed(const Rows& table, std::span<const TokenId> tokens) {
-  Rows x(static_cast<int>(tokens.size()), table.width);
-  for (int t = 0; t < x.count; t++) {
+  Rows x(int_size(tokens), table.width);
+  for (int t = 0; t < x.count; ++t) {
     SPECDEC_CHECK(tokens[t] >= 0 && tokens[t] < table.count, "an id below {}, not {}", table.count,
                   tokens[t]);
     std::ranges::copy(table[tokens[t]], x[t].begin());
@@ -66,11 +67,11 @@ Rows embed(const Rows& table, std::span<const TokenId> tokens) {
 // x: [T, E], weight: [E]; result: [T, E]
 Rows rms_norm(Rows x, std::span<const float> weight, float eps) {
   // [task 1.1: RMSNorm]
-  for (int t = 0; t < x.count; t++) {
+  for (int t = 0; t < x.count; ++t) {
     const std::span<float> row = x[t];
-    const float mean_square = dot(row, row) / static_cast<float>(x.width);
+    const float mean_square = dot(row, row) / x.width;
     const float scale = 1.0f / std::sqrt(mean_square + eps);
-    for (int i = 0; i < x.width; i++) row[i] *= scale * weight[i];
+    for (int i = 0; i < x.width; ++i) row[i] *= scale * weight[i];
   }
   // [end task 1.1]
   return x;
@@ -83,11 +84,11 @@ Rows rms_norm(Rows x, std::span<const float> weight, float eps) {
 // x: [T, heads * D], frequencies: [D / 2]; result: as x
 Rows rope(Rows x, std::span<const float> frequencies) {
   // [task 1.2: RoPE]
-  const int half = static_cast<int>(frequencies.size());
-  for (int t = 0; t < x.count; t++) {
+  const int half = int_size(frequencies);
+  for (int t = 0; t < x.count; ++t) {
     const std::span<float> row = x[t];
-    for (int i = 0; i < half; i++) {
-      const float angle = static_cast<float>(t) * frequencies[i];
+    for (int i = 0; i < half; ++i) {
+      const float angle = t * frequencies[i];
       const float cosine = std::cos(angle);
       const float sine = std::sin(angle);
       for (int head = 0; head < x.width; head += 2 * half) {  // where it begins
@@ -122,19 +123,19 @@ Rows attention(const Rows& q, const Rows& k, const Rows& v, int head_dim) {
   const int group = q.width / k.width;
   const float scale = 1.0f / std::sqrt(static_cast<float>(head_dim));
   Rows out(q.count, q.width);
-  for (int t = 0; t < q.count; t++) {
-    std::vector<float> weights(static_cast<std::size_t>(t) + 1);  // of the tokens s <= t
-    for (int h = 0; h < n_heads; h++) {
+  for (int t = 0; t < q.count; ++t) {
+    std::vector<float> weights(t + 1);  // of the tokens s <= t
+    for (int h = 0; h < n_heads; ++h) {
       const std::span<const float> query = q[t].subspan(h * head_dim, head_dim);
       const int shared = h / group * head_dim;  // where this head's keys and values begin
-      for (int s = 0; s <= t; s++) {
+      for (int s = 0; s <= t; ++s) {
         weights[s] = scale * dot(query, k[s].subspan(shared, head_dim));
       }
       softmax(weights);
       const std::span<float> mixed = out[t].subspan(h * head_dim, head_dim);
-      for (int s = 0; s <= t; s++) {
+      for (int s = 0; s <= t; ++s) {
         const std::span<const float> value = v[s].subspan(shared, head_dim);
-        for (int i = 0; i < head_dim; i++) mixed[i] += weights[s] * value[i];
+        for (int i = 0; i < head_dim; ++i) mixed[i] += weights[s] * value[i];
       }
     }
   }
@@ -148,7 +149,7 @@ Rows attention(const Rows& q, const Rows& k, const Rows& v, int head_dim) {
 // equation 6). Both: [T, F]
 Rows swiglu(Rows gate, const Rows& up) {
   // [task 1.5: SwiGLU]
-  for (std::size_t i = 0; i < gate.values.size(); i++) {
+  for (std::size_t i = 0; i < gate.values.size(); ++i) {
     const float z = gate.values[i];
     gate.values[i] = z / (1.0f + std::exp(-z)) * up.values[i];
   }
@@ -195,13 +196,13 @@ std::vector<float> NaiveLlama::next_token_logits(std::span<const TokenId> tokens
 
 // All that comes before the head: the embedding, the blocks, the last norm. Result: [T, E]
 Rows NaiveLlama::final_states(std::span<const TokenId> tokens, const Observer& observe) const {
-  SPECDEC_CHECK(!tokens.empty() && tokens.size() <= static_cast<std::size_t>(config_.max_seq_len),
+  SPECDEC_CHECK(!tokens.empty() && int_size(tokens) <= config_.max_seq_len,
                 "1 to {} tokens, not {}", config_.max_seq_len, tokens.size());
-  rows_computed_ += static_cast<std::int64_t>(tokens.size());
+  rows_computed_ += std::ssize(tokens);
   Rows x = embed(embedding_, tokens);
   if (observe) observe(TensorKind::kEmbedding, -1, x);
-  for (int layer = 0; layer < config_.n_layers; layer++) x = block(layer, x, observe);
-  x = rms_norm(x, final_norm_, static_cast<float>(config_.rms_norm_eps));
+  for (int layer = 0; layer < config_.n_layers; ++layer) x = block(layer, x, observe);
+  x = rms_norm(x, final_norm_, config_.rms_norm_eps);
   if (observe) observe(TensorKind::kFinalNorm, -1, x);
   return x;
 }
@@ -213,8 +214,8 @@ Rows NaiveLlama::final_states(std::span<const TokenId> tokens, const Observer& o
 // x: [T, E]; result: [T, E]
 Rows NaiveLlama::block(int layer, const Rows& x, const Observer& observe) const {
   using enum TensorKind;
-  const Layer& w = layers_[static_cast<std::size_t>(layer)];
-  const float eps = static_cast<float>(config_.rms_norm_eps);
+  const Layer& w = layers_[layer];
+  const float eps = config_.rms_norm_eps;
   const auto see = [&](TensorKind kind, Rows rows) {  // shows a tensor, and hands it on
     if (observe) observe(kind, layer, rows);
     return rows;

@@ -16,15 +16,13 @@ namespace specdec {
 // weight matrix [outputs, inputs], a row makes one output.
 struct Rows {
   Rows(int count_, int width_)
-      : count(count_),
-        width(width_),
-        values(static_cast<std::size_t>(count) * static_cast<std::size_t>(width)) {}
+      : count(count_), width(width_), values(std::ptrdiff_t{count} * width) {}
 
-  std::span<float> operator[](int row) { return {&values[offset(row)], std::size_t(width)}; }
+  std::span<float> operator[](int row) { return std::span(values).subspan(offset(row), width); }
   std::span<const float> operator[](int row) const {
-    return {&values[offset(row)], std::size_t(width)};
+    return std::span(values).subspan(offset(row), width);
   }
-  std::size_t offset(int row) const { return std::size_t(row) * std::size_t(width); }
+  std::ptrdiff_t offset(int row) const { return std::ptrdiff_t{row} * width; }
 
   int count = 0;
   int width = 0;

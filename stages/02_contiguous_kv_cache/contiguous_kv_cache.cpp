@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/base/check.h"
+#include "kernels/int_size.h"
 
 namespace specdec {
 
@@ -11,9 +12,9 @@ ContiguousKvCache::ContiguousKvCache(Backend& backend, const KvShape& shape, int
                                      int max_length)
     : max_length_(max_length),
       memory_(backend, shape, std::int64_t{max_sequences} * max_length),
-      regions_(static_cast<std::size_t>(max_sequences)) {
-  for (std::size_t i = 0; i < regions_.size(); i++) {
-    regions_[i].number = static_cast<std::int32_t>(i);
+      regions_(max_sequences) {
+  for (std::size_t i = 0; i < regions_.size(); ++i) {
+    regions_[i].number = i;
   }
 }
 
@@ -34,7 +35,7 @@ SequenceId ContiguousKvCache::fork(SequenceId sequence) {
   const int count = length(sequence);
   const SequenceId result = create();
   memory_.copy(sequence * max_length_, result * max_length_, count);
-  bytes_copied_ += static_cast<std::size_t>(count) * memory_.shape().bytes_per_token();
+  bytes_copied_ += count * memory_.shape().bytes_per_token();
   region(result).length = count;
   return result;
   // [end task 2.3]
@@ -91,9 +92,9 @@ ContiguousKvCache::Region& ContiguousKvCache::region(SequenceId sequence) {
 }
 
 const ContiguousKvCache::Region& ContiguousKvCache::region(SequenceId sequence) const {
-  const std::size_t index = static_cast<std::size_t>(sequence);
-  SPECDEC_CHECK(index < regions_.size() && regions_[index].taken, "sequence {} to exist", sequence);
-  return regions_[index];
+  SPECDEC_CHECK(0 <= sequence && sequence < int_size(regions_) && regions_[sequence].taken,
+                "sequence {} to exist", sequence);
+  return regions_[sequence];
 }
 
 }  // namespace specdec

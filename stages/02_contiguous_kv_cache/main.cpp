@@ -6,6 +6,7 @@
 #include "common/generation.h"
 #include "common/llama.h"
 #include "common/run_stats.h"
+#include "kernels/int_size.h"
 #include "stages/02_contiguous_kv_cache/contiguous_kv_cache.h"
 #include "stages/programs/check/golden_check.h"
 #include "stages/programs/run/device.h"
@@ -20,7 +21,7 @@ namespace {
 // [snippet decode]
 void decode(Llama& target, PlainRun& run) {
   std::vector<TokenId> context = run.request.prompt;
-  context.reserve(static_cast<std::size_t>(run.request.max_context));
+  context.reserve(run.request.max_context);
   const LogitsBuffer logits(target, 1);
   const DeviceRows row = logits.rows(0, 1);
   const LlamaCounters before = target.counters();
@@ -33,7 +34,7 @@ void decode(Llama& target, PlainRun& run) {
     if (run.options.explain) say("[1 row, {} cached]", target.length(sequence));
     context.push_back(next);
     run.generation.push(next);
-    run.stats.emitted++;
+    ++run.stats.emitted;
   };
 
   // [task 2.5: prefill, then one row per token]
@@ -44,7 +45,7 @@ void decode(Llama& target, PlainRun& run) {
   while (!run.generation.finished()) {
     const Stopwatch watch(run.stats.decode_seconds);
     target.forward(Segment{sequence, uncached(target, sequence, context), 1}, row);
-    run.stats.target_forwards++;
+    ++run.stats.target_forwards;
     take_next();
   }
   // [end task 2.5]
@@ -56,11 +57,11 @@ void decode(Llama& target, PlainRun& run) {
 // [snippet check-recompute]
 // What this stage adds to the golden checks: the bits are those of recomputing everything.
 void check_recompute(Llama& model, std::span<const TokenId> tokens, CheckList& list) {
-  const auto n_tokens = static_cast<int>(tokens.size());
+  const int n_tokens = int_size(tokens);
   const LogitsBuffer logits(model, 2);
   const SequenceId decoded = model.create();
   int differing = 0;
-  for (int i = 0; i < n_tokens; i++) {
+  for (int i = 0; i < n_tokens; ++i) {
     const SequenceId recomputed = model.create();
     model.forward(Segment{decoded, tokens.subspan(std::size_t(i), 1), 1}, logits.rows(0, 1));
     model.forward(Segment{recomputed, tokens.first(std::size_t(i) + 1), 1}, logits.rows(1, 1));
@@ -98,7 +99,7 @@ int run(const RunOptions& options) {
   if (!options.dump.empty()) record_forward(target, plain.request.prompt).write(options.dump);
 
   decode(target, plain);
-  plain.stats.cache_bytes = static_cast<std::int64_t>(cache.memory().bytes());
+  plain.stats.cache_bytes = cache.memory().bytes();
   plain.finish(model.config(), backend->name());
   return kGood;
 }

@@ -8,6 +8,7 @@
 #include "common/generation.h"
 #include "common/llama.h"
 #include "common/run_stats.h"
+#include "kernels/int_size.h"
 #include "stages/02_contiguous_kv_cache/contiguous_kv_cache.h"
 #include "stages/03_paged_kv_cache/paged_kv_cache.h"
 #include "stages/programs/cache/make_cache.h"
@@ -47,7 +48,7 @@ void explain_sharing(Llama& model, const KvCache& cache, SequenceId sequence) {
 // [snippet decode]
 void decode(Llama& target, const KvCache& cache, PlainRun& run) {
   std::vector<TokenId> context = run.request.prompt;
-  context.reserve(static_cast<std::size_t>(run.request.max_context));
+  context.reserve(run.request.max_context);
   const LogitsBuffer logits(target, 1);
   const DeviceRows row = logits.rows(0, 1);
   const LlamaCounters before = target.counters();
@@ -61,12 +62,12 @@ void decode(Llama& target, const KvCache& cache, PlainRun& run) {
   while (!run.generation.finished()) {
     const Stopwatch watch(run.stats.decode_seconds);
     target.forward(Segment{sequence, uncached(target, sequence, context), 1}, row);
-    run.stats.target_forwards++;
+    ++run.stats.target_forwards;
     const TokenId next = argmax(target.backend(), row);
     run.logits.add(target.backend(), row);
     context.push_back(next);
     run.generation.push(next);
-    run.stats.emitted++;
+    ++run.stats.emitted;
   }
   count_target(run.stats, target.counters() - before);
   if (run.options.explain) explain_sharing(target, cache, sequence);
@@ -77,7 +78,7 @@ void decode(Llama& target, const KvCache& cache, PlainRun& run) {
 // What this stage adds to the golden checks: stage 2's bits for any page size, and no page lost.
 void check_pages(const LlamaModel& model, KvType type, std::span<const TokenId> tokens,
                  CheckList& list) {
-  const auto n_tokens = static_cast<int>(tokens.size());
+  const int n_tokens = int_size(tokens);
   ContiguousKvCache contiguous(model.backend(), model.kv_shape(type), 1, n_tokens);
   Llama stage2(model, contiguous);
   const LogitsBuffer want(stage2, n_tokens), got(stage2, n_tokens);
@@ -87,7 +88,7 @@ void check_pages(const LlamaModel& model, KvType type, std::span<const TokenId> 
     PagedKvCache paged(model.backend(), model.kv_shape(type), n_pages, page_size);
     Llama stage3(model, paged);
     const SequenceId sequence = stage3.create();
-    for (int i = 0; i < n_tokens; i++) {
+    for (int i = 0; i < n_tokens; ++i) {
       stage3.forward(Segment{sequence, tokens.subspan(std::size_t(i), 1), 1}, got.rows(i, 1));
     }
     list.add(same_bits(model.backend(), got.rows(0, n_tokens), want.rows(0, n_tokens)),
@@ -122,17 +123,17 @@ int run(const RunOptions& options) {
   if (options.check) return check(options);
   PlainRun plain(options);
   const GenerationRequest& request = plain.request;
-  check_pool(options, static_cast<int>(request.prompt.size()) + request.max_new_tokens - 1);
+  check_pool(options, int_size(request.prompt) + request.max_new_tokens - 1);
   const auto backend = make_backend(options);
   const LlamaModel model = load_target(options, plain.files.checkpoint, *backend);
   CacheLayout layout = cache_layout(options, request.max_context);
-  if (options.explain && options.pages == 0) layout.pages++;  // for the fork at the end
+  if (options.explain && options.pages == 0) ++layout.pages;  // for the fork at the end
   const auto cache = make_cache(model, layout);
   Llama target(model, *cache, {.token_limit = plain.files.token_limit});
   if (!options.dump.empty()) record_forward(target, request.prompt).write(options.dump);
 
   decode(target, *cache, plain);
-  plain.stats.cache_bytes = static_cast<std::int64_t>(cache->memory().bytes());
+  plain.stats.cache_bytes = cache->memory().bytes();
   plain.finish(model.config(), backend->name());
   return kGood;
 }

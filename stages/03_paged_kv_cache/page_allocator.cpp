@@ -6,9 +6,9 @@
 
 namespace specdec {
 
-PageAllocator::PageAllocator(int n_pages) : owners_(static_cast<std::size_t>(n_pages), 0) {
+PageAllocator::PageAllocator(int n_pages) : owners_(n_pages, 0) {
   free_pages_.reserve(owners_.size());
-  for (std::int32_t page = n_pages - 1; page >= 0; page--) free_pages_.push_back(page);
+  for (std::int32_t page = n_pages - 1; page >= 0; --page) free_pages_.push_back(page);
 }
 
 // [snippet page-allocator]
@@ -17,14 +17,14 @@ std::int32_t PageAllocator::allocate() {
   SPECDEC_CHECK(!free_pages_.empty(), "one of {} pages to be free", n_pages());
   const std::int32_t page = free_pages_.back();
   free_pages_.pop_back();
-  owners_[static_cast<std::size_t>(page)] = 1;
+  owners_[page] = 1;
   peak_used_ = std::max(peak_used_, n_used());
   return page;
   // [end task 3.1]
 }
 
 void PageAllocator::share(std::int32_t page) {
-  if (++owners_of_used(page) == 2) n_shared_++;
+  if (++owners_of_used(page) == 2) ++n_shared_;
 }
 
 void PageAllocator::free(std::int32_t page) {
@@ -32,7 +32,7 @@ void PageAllocator::free(std::int32_t page) {
   // With one owner left the page is shared no more. Without any it goes on top of the stack, and is
   // the next to be allocated.
   const std::int32_t left = --owners_of_used(page);
-  if (left == 1) n_shared_--;
+  if (left == 1) --n_shared_;
   if (left == 0) free_pages_.push_back(page);
   // [end task 3.2]
 }
@@ -40,12 +40,12 @@ void PageAllocator::free(std::int32_t page) {
 
 int PageAllocator::owners(std::int32_t page) const {
   SPECDEC_CHECK(0 <= page && page < n_pages(), "page {} to be one of {}", page, n_pages());
-  return owners_[static_cast<std::size_t>(page)];
+  return owners_[page];
 }
 
 std::int32_t& PageAllocator::owners_of_used(std::int32_t page) {
   SPECDEC_CHECK(owners(page) > 0, "page {} to be in use, not free", page);
-  return owners_[static_cast<std::size_t>(page)];
+  return owners_[page];
 }
 
 }  // namespace specdec

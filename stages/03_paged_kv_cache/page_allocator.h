@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "kernels/int_size.h"
+
 namespace specdec {
 
 // ceil(tokens / page_size).
@@ -28,8 +30,8 @@ class PageAllocator {
                                   // the page has an owner.
 
   int owners(std::int32_t page) const;  // 0: free
-  int n_pages() const { return static_cast<int>(owners_.size()); }
-  int n_free() const { return static_cast<int>(free_pages_.size()); }
+  int n_pages() const { return int_size(owners_); }
+  int n_free() const { return int_size(free_pages_); }
   int n_used() const { return n_pages() - n_free(); }
   int n_shared() const { return n_shared_; }  // pages with several owners
   int peak_used() const { return peak_used_; }

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/base/check.h"
+#include "kernels/int_size.h"
 
 namespace specdec {
 
@@ -11,17 +12,17 @@ PagedKvCache::PagedKvCache(Backend& backend, const KvShape& shape, int n_pages, 
     : page_size_(page_size),
       memory_(backend, shape, std::int64_t{n_pages} * page_size),
       allocator_(n_pages),
-      holds_(static_cast<std::size_t>(n_pages), 0) {}
+      holds_(n_pages, 0) {}
 
 SequenceId PagedKvCache::create() {
   auto place = std::ranges::find(sequences_, false, &Sequence::exists);
   if (place == sequences_.end()) {
     place = sequences_.emplace(sequences_.end());
     // extend() allocates nothing, however long the sequence gets.
-    place->table.reserve(static_cast<std::size_t>(allocator_.n_pages()));
+    place->table.reserve(allocator_.n_pages());
   }
   place->exists = true;
-  return static_cast<SequenceId>(place - sequences_.begin());
+  return place - sequences_.begin();
 }
 
 // [snippet fork]
@@ -51,18 +52,17 @@ SequenceId PagedKvCache::share(std::span<const std::int32_t> pages, int length) 
 
 // [snippet holds]
 SequenceId PagedKvCache::share_pages(std::span<const std::int32_t> pages) {
-  return share(pages, static_cast<int>(pages.size()) * page_size_);
+  return share(pages, int_size(pages) * page_size_);
 }
 
 void PagedKvCache::hold(std::int32_t page) {
   allocator_.share(page);
-  holds_[static_cast<std::size_t>(page)]++;
+  ++holds_[page];
 }
 
 void PagedKvCache::drop(std::int32_t page) {
-  SPECDEC_CHECK(allocator_.owners(page) > 0 && holds_[static_cast<std::size_t>(page)] > 0,
-                "page {} to be held", page);
-  holds_[static_cast<std::size_t>(page)]--;
+  SPECDEC_CHECK(allocator_.owners(page) > 0 && holds_[page] > 0, "page {} to be held", page);
+  --holds_[page];
   allocator_.free(page);
 }
 // [end snippet holds]
@@ -122,7 +122,7 @@ void PagedKvCache::copy_last_page(Sequence& s) {
   const std::int32_t own = allocator_.allocate();
   const int rows = s.length % page_size_;
   memory_.copy(shared * page_size_, own * page_size_, rows);
-  bytes_copied_ += static_cast<std::size_t>(rows) * memory_.shape().bytes_per_token();
+  bytes_copied_ += rows * memory_.shape().bytes_per_token();
   allocator_.free(shared);
   s.table.back() = own;
   // [end task 3.6]
@@ -134,11 +134,11 @@ void PagedKvCache::copy_last_page(Sequence& s) {
 std::int64_t PagedKvCache::pages_needed(std::span<const Extension> extensions) const {
   // [task 3.3: how many pages will be needed]
   std::int64_t needed = 0;
-  for (std::size_t i = 0; i < extensions.size(); i++) {
+  for (std::size_t i = 0; i < extensions.size(); ++i) {
     const Sequence& s = get(extensions[i].sequence);
     const std::size_t pages = pages_for(std::int64_t{s.length} + extensions[i].tokens);
-    needed += static_cast<std::int64_t>(pages - s.table.size());
-    if (needs_copy(extensions, i)) needed++;
+    needed += pages - s.table.size();
+    if (needs_copy(extensions, i)) ++needed;
   }
   return needed;
   // [end task 3.3]
@@ -176,14 +176,14 @@ std::span<const std::int32_t> PagedKvCache::pages(SequenceId sequence) const {
 
 std::vector<SequenceId> PagedKvCache::sequences() const {
   std::vector<SequenceId> result;
-  for (std::size_t i = 0; i < sequences_.size(); i++) {
-    if (sequences_[i].exists) result.push_back(static_cast<SequenceId>(i));
+  for (std::size_t i = 0; i < sequences_.size(); ++i) {
+    if (sequences_[i].exists) result.push_back(i);
   }
   return result;
 }
 
 std::size_t PagedKvCache::pages_for(std::int64_t length) const {
-  return static_cast<std::size_t>(specdec::pages_for(length, page_size_));
+  return specdec::pages_for(length, page_size_);
 }
 
 PagedKvCache::Sequence& PagedKvCache::get(SequenceId sequence) {
@@ -191,10 +191,9 @@ PagedKvCache::Sequence& PagedKvCache::get(SequenceId sequence) {
 }
 
 const PagedKvCache::Sequence& PagedKvCache::get(SequenceId sequence) const {
-  const std::size_t index = static_cast<std::size_t>(sequence);
-  SPECDEC_CHECK(index < sequences_.size() && sequences_[index].exists, "sequence {} to exist",
-                sequence);
-  return sequences_[index];
+  SPECDEC_CHECK(0 <= sequence && sequence < int_size(sequences_) && sequences_[sequence].exists,
+                "sequence {} to exist", sequence);
+  return sequences_[sequence];
 }
 
 }  // namespace specdec

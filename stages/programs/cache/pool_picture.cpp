@@ -7,6 +7,8 @@
 
 #include <fmt/color.h>
 
+#include "kernels/int_size.h"
+
 namespace specdec {
 namespace {
 
@@ -32,7 +34,7 @@ fmt::text_style style(SequenceId sequence) {
   static constexpr std::array kColours = {fmt::terminal_color::green, fmt::terminal_color::yellow,
                                           fmt::terminal_color::blue,  fmt::terminal_color::magenta,
                                           fmt::terminal_color::cyan,  fmt::terminal_color::red};
-  return fmt::fg(kColours.at(static_cast<std::size_t>(sequence) % kColours.size()));
+  return fmt::fg(kColours.at(sequence % kColours.size()));
 }
 
 std::string paint(std::string_view text, const fmt::text_style& style, bool colour) {
@@ -45,17 +47,17 @@ std::string_view level(int rows, int page_size) {
   static constexpr std::array<std::string_view, 8> kEighths = {"▁", "▂", "▃", "▄",
                                                                "▅", "▆", "▇", "█"};
   const std::int64_t eighths = std::int64_t{8} * rows / page_size;
-  return kEighths.at(static_cast<std::size_t>(std::max<std::int64_t>(eighths, 1) - 1));
+  return kEighths.at(std::max<std::int64_t>(eighths, 1) - 1);
 }
 
 std::vector<Cell> find_cells(const PagedKvCache& cache) {
-  std::vector<Cell> cells(static_cast<std::size_t>(cache.allocator().n_pages()));
+  std::vector<Cell> cells(cache.allocator().n_pages());
   for (const SequenceId sequence : cache.sequences()) {
     int left = cache.length(sequence);
     for (const std::int32_t page : cache.pages(sequence)) {
-      Cell& cell = cells[static_cast<std::size_t>(page)];
+      Cell& cell = cells[page];
       cell.owner = sequence;
-      cell.sequences++;
+      ++cell.sequences;
       cell.rows = std::max(cell.rows, std::min(left, cache.page_size()));
       left -= cache.page_size();
     }
@@ -79,8 +81,8 @@ std::string cell_text(const PagedKvCache& cache, const Cell& cell, int page, boo
 std::string grid_line(const PagedKvCache& cache, const std::vector<Cell>& cells, int first, int end,
                       bool colour) {
   std::string line = fmt::format("{:>6} ", first);
-  for (int page = first; page < end; page++) {
-    line += " " + cell_text(cache, cells[static_cast<std::size_t>(page)], page, colour);
+  for (int page = first; page < end; ++page) {
+    line += " " + cell_text(cache, cells[page], page, colour);
   }
   line.erase(line.find_last_not_of(' ') + 1);
   return line + "\n";
@@ -89,10 +91,10 @@ std::string grid_line(const PagedKvCache& cache, const std::vector<Cell>& cells,
 // Lines of 20 cells. Of several lines in a row with free pages only, the first is shown.
 std::string grid(const PagedKvCache& cache, bool colour) {
   const std::vector<Cell> cells = find_cells(cache);
-  const int n = static_cast<int>(cells.size());
+  const int n = int_size(cells);
   const auto end_of_line = [&](int first) { return std::min(n - first, kCellsPerLine) + first; };
   const auto is_free = [&](int first) {
-    for (int page = first; page < end_of_line(first); page++) {
+    for (int page = first; page < end_of_line(first); ++page) {
       if (cache.allocator().owners(page) > 0) return false;
     }
     return true;
@@ -128,7 +130,7 @@ std::string table_line(const PagedKvCache& cache, SequenceId sequence, bool colo
   int column = 1;
   for (const std::int32_t page : cache.pages(sequence)) {
     const std::string word = fmt::format(" {}", page);
-    if (column + static_cast<int>(line.size() + word.size()) > kColumns) {
+    if (column + int_size(line) + int_size(word) > kColumns) {
       text += line + "\n";
       line = "      ";
       column = 0;

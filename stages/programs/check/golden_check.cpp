@@ -16,6 +16,7 @@
 #include "common/base/terminal.h"
 #include "common/embedded_models.h"
 #include "common/tokenizer/tokenizer.h"
+#include "kernels/int_size.h"
 #include "stages/programs/comparator/matrix.h"
 #include "stages/programs/comparator/number_lists.h"
 
@@ -47,7 +48,7 @@ class Manifest {
     std::ranges::sort(prompts);
     std::vector<std::string> names;
     for (const auto& [tokens, name] : prompts) {
-      if (static_cast<int>(names.size()) < at_most) names.push_back(name);
+      if (int_size(names) < at_most) names.push_back(name);
     }
     return names;
   }
@@ -135,7 +136,7 @@ class StepCheck {
     const int near_ties = list_.near_ties;
     greedy(decode(text.prompt, text.steps), text.steps, "greedy text " + text.id,
            has_other_ids(text) ? "; the tokenizer gives other ids for the prompt" : "");
-    list_.texts++;
+    ++list_.texts;
     list_.other_texts += list_.near_ties > near_ties;
   }
 
@@ -161,7 +162,7 @@ class StepCheck {
       got.push_back(choice_of(row_of(logits, i, width)));
     }
     const GreedyComparison result = compare_greedy(got, steps, tolerance_);
-    list_.near_ties += static_cast<int>(result.near_ties.size());
+    list_.near_ties += int_size(result.near_ties);
     list_.add(result.agrees() && problem.empty(), fmt::format("{}: {} tokens", name, steps.size()),
               result.report + problem);
   }
@@ -170,16 +171,16 @@ class StepCheck {
                const std::string& name) {
     const std::size_t width = logits.size() / n_steps;
     double worst = 0;
-    for (std::size_t s = 0; s < n_steps; s++) {
+    for (std::size_t s = 0; s < n_steps; ++s) {
       std::vector<double> got;
-      for (std::size_t i = 0; i < want.top.cols; i++) {
+      for (std::size_t i = 0; i < want.top.cols; ++i) {
         const TokenId id = want.top_ids[s * want.top.cols + i];
-        got.push_back(row_of(logits, s, width)[static_cast<std::size_t>(id)]);
+        got.push_back(row_of(logits, s, width)[id]);
       }
       worst = larger(worst, error(got, want.top.row(s)));
     }
-    for (std::size_t r = 0; r < want.full_steps.size(); r++) {
-      const auto row = row_of(logits, static_cast<std::size_t>(want.full_steps[r]), width);
+    for (std::size_t r = 0; r < want.full_steps.size(); ++r) {
+      const auto row = row_of(logits, want.full_steps[r], width);
       worst = larger(worst, error(std::vector<double>(row.begin(), row.end()), want.full.row(r)));
     }
     list_.add(within(worst, tolerance_), name,
@@ -191,7 +192,7 @@ class StepCheck {
 
   static double error(std::span<const double> got, std::span<const double> want) {
     double difference = 0, norm = 0;
-    for (std::size_t i = 0; i < want.size(); i++) {
+    for (std::size_t i = 0; i < want.size(); ++i) {
       difference += (got[i] - want[i]) * (got[i] - want[i]);
       norm += want[i] * want[i];
     }
@@ -236,9 +237,9 @@ void check_cache(const fs::path& path, const CheckedModel& model, double least_t
 }  // namespace
 
 void CheckList::add(bool passed, const std::string& name, const std::string& report) {
-  checked_++;
+  ++checked_;
   if (!passed) {
-    failed_++;
+    ++failed_;
     failures_ += name + "\n" + report + "\n";
   }
   if (!print_) return;
@@ -351,7 +352,7 @@ int longest_golden(const fs::path& goldens, const LlamaConfig& config) {
   for (const GoldenText& text : golden_texts(goldens, config)) {
     longest = std::max(longest, text.prompt.size() + text.steps.size());
   }
-  return static_cast<int>(std::min<std::size_t>(longest, config.max_seq_len));
+  return std::min<std::size_t>(longest, config.max_seq_len);
 }
 
 fs::path golden_directory(const std::string& option) {

@@ -1,6 +1,7 @@
 #include "stages/programs/check/golden_text.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "common/base/error.h"
 #include "common/base/json_value.h"
@@ -74,7 +75,7 @@ std::string golden_id(const JsonObject& line) {
 
 void check_golden_length(std::size_t prompt, std::size_t following, const LlamaConfig& config,
                          const std::string& name) {
-  if (prompt + following > static_cast<std::size_t>(config.max_seq_len)) {
+  if (std::cmp_greater(prompt + following, config.max_seq_len)) {
     fail("{}: {} and {} tokens; the model has {} positions", name, prompt, following,
          config.max_seq_len);
   }

@@ -47,7 +47,7 @@ void ObservingBackend::matmul(ConstDeviceRows x, const WeightMatrix& weight, Dev
 void ObservingBackend::add(DeviceRows x, ConstDeviceRows y) {
   ops_.add(x, y);
   see_(TensorKind::kResidual, layer_, x);
-  layer_++;  // the end of a block
+  ++layer_;  // the end of a block
 }
 
 void ObservingBackend::rope_store_kv(DeviceRows q, DeviceRows k, ConstDeviceRows v,

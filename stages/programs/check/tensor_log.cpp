@@ -3,6 +3,7 @@
 #include "common/base/check.h"
 #include "common/base/json_value.h"
 #include "common/checkpoint/safetensors_writer.h"
+#include "kernels/int_size.h"
 #include "stages/programs/check/observing_backend.h"
 
 namespace specdec {
@@ -37,13 +38,13 @@ void TensorLog::write(const std::filesystem::path& path) const {
 
 TensorLog record_forward(Llama& model, std::span<const TokenId> tokens) {
   TensorLog log;
-  const LogitsBuffer logits(model, static_cast<int>(tokens.size()));
+  const LogitsBuffer logits(model, int_size(tokens));
   const SequenceId sequence = model.create();
   ObservingBackend observing(model.model(), [&](TensorKind kind, int layer, ConstDeviceRows rows) {
     log.add(kind, layer, to_host(model.backend(), rows), rows.width);
   });
   model.compute_through(observing);
-  const auto n_tokens = static_cast<int>(tokens.size());
+  const int n_tokens = int_size(tokens);
   model.forward(Segment{sequence, tokens, n_tokens}, logits.rows(0, n_tokens));
   model.compute_through(model.backend());
   model.release(sequence);
@@ -53,8 +54,8 @@ TensorLog record_forward(Llama& model, std::span<const TokenId> tokens) {
 TensorLog record_cache(const KvCache& cache, SequenceId sequence) {
   TensorLog log;
   const KvMemory& memory = cache.memory();
-  for (int i = 0; i < memory.shape().n_layers; i++) {
-    for (int position = 0; position < cache.length(sequence); position++) {
+  for (int i = 0; i < memory.shape().n_layers; ++i) {
+    for (int position = 0; position < cache.length(sequence); ++position) {
       const KvMemory::Stored stored = memory.read(i, cache.slot(sequence, position));
       log.add(TensorKind::kKRope, i, stored.key, memory.shape().width());
       log.add(TensorKind::kV, i, stored.value, memory.shape().width());
@@ -65,7 +66,7 @@ TensorLog record_cache(const KvCache& cache, SequenceId sequence) {
 
 void LogitsLog::add(std::span<const float> row) {
   if (!wanted()) return;
-  width_ = static_cast<int>(row.size());
+  width_ = int_size(row);
   values_.insert(values_.end(), row.begin(), row.end());
 }
 

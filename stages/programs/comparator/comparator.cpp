@@ -66,9 +66,8 @@ Matrix last_rows(const Matrix& all, std::size_t first) {
 // The columns that a golden file has of its logits.
 Matrix columns(const Matrix& all, std::span<const TokenId> ids) {
   Matrix result(all.rows, ids.size());
-  for (std::size_t r = 0; r < all.rows; r++) {
-    std::ranges::transform(ids, result.row(r).begin(),
-                           [&](TokenId id) { return all.row(r)[static_cast<std::size_t>(id)]; });
+  for (std::size_t r = 0; r < all.rows; ++r) {
+    std::ranges::transform(ids, result.row(r).begin(), [&](TokenId id) { return all.row(r)[id]; });
   }
   return result;
 }
@@ -110,7 +109,7 @@ bool Walk::missing(const GoldenTensor& golden) {
 }
 
 bool Walk::compare_values(const GoldenTensor& golden, const Matrix& all_got) {
-  Matrix got = last_rows(all_got, static_cast<std::size_t>(golden_.first_row()));
+  Matrix got = last_rows(all_got, golden_.first_row());
   if (has_some_columns(golden)) got = columns(got, golden_.logits_ids());
   const Matrix want = to_matrix(golden.view);
   result_.error = relative_error(got, want, all_rows(want));
@@ -141,7 +140,7 @@ bool Walk::compare_values(const GoldenTensor& golden, const Matrix& all_got) {
 }
 
 void Walk::agrees(const GoldenTensor& golden) {
-  result_.agreed++;
+  ++result_.agreed;
   last_agreed_ = golden.name;
   if (result_.error / result_.tolerance > largest_) {
     largest_ = result_.error / result_.tolerance;
@@ -177,13 +176,13 @@ void Walk::find_first(const GoldenTensor& golden, const Matrix& got, const Matri
                       std::size_t bad_row) {
   const std::span<const double> got_row = got.row(bad_row);
   const std::span<const double> want_row = want.row(bad_row);
-  const double rms = norm(want_row) / std::sqrt(static_cast<double>(want.cols));
+  const double rms = norm(want_row) / std::sqrt(want.cols);
   std::size_t index = 0;
   while (index + 1 < want.cols &&
          within(std::abs(got_row[index] - want_row[index]), result_.tolerance * rms)) {
-    index++;
+    ++index;
   }
-  result_.token = golden_.first_row() + static_cast<int>(bad_row);
+  result_.token = golden_.first_row() + bad_row;
   result_.index = has_some_columns(golden) ? golden_.logits_ids()[index] : static_cast<int>(index);
   if (has_heads(golden.place.kind)) {
     result_.head = result_.index / golden_.shape().head_dim;
@@ -261,8 +260,8 @@ TensorLookup lookup_in(const SafetensorsFile& dump) {
 }
 
 TensorView float_tensor(std::span<const float> values, std::int64_t rows, std::int64_t width) {
-  SPECDEC_CHECK(static_cast<std::int64_t>(values.size()) == rows * width, "{} x {} values, not {}",
-                rows, width, values.size());
+  SPECDEC_CHECK(std::ssize(values) == rows * width, "{} x {} values, not {}", rows, width,
+                values.size());
   return {DType::kF32, {rows, width}, std::as_bytes(values)};
 }
 

@@ -32,7 +32,7 @@ constexpr std::array<KindRow, 16> kKinds{{
 }};
 
 std::optional<TensorKind> kind_from_name(std::string_view name) {
-  for (std::size_t i = 0; i < kKinds.size(); i++) {
+  for (std::size_t i = 0; i < kKinds.size(); ++i) {
     if (kKinds[i].name == name) return static_cast<TensorKind>(i);
   }
   return std::nullopt;
@@ -66,7 +66,7 @@ std::optional<TensorPlace> parse_tensor_name(std::string_view name) {
   if (name.starts_with(kPrefix)) {
     name.remove_prefix(kPrefix.size());
     const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), layer);
-    name.remove_prefix(static_cast<std::size_t>(end - name.data()));
+    name.remove_prefix(end - name.data());
     if (error != std::errc() || layer < 0 || !name.starts_with('.')) return std::nullopt;
     name.remove_prefix(1);
   }

@@ -29,8 +29,7 @@ GoldenShape read_shape(const JsonObject& manifest) {
   const bool sizes_fit = shape.d_model > 0 && shape.d_ff > 0 && shape.vocab_size > 0;
   const bool heads_fit = shape.n_kv_heads > 0 && shape.n_heads % shape.n_kv_heads == 0 &&
                          shape.head_dim > 0 && shape.head_dim % 2 == 0;
-  if (!sizes_fit || !heads_fit ||
-      shape.inv_freq.size() != static_cast<std::size_t>(shape.head_dim / 2)) {
+  if (!sizes_fit || !heads_fit || std::ssize(shape.inv_freq) != shape.head_dim / 2) {
     fail("{}: the sizes in shape and inv_freq contradict each other", manifest.name());
   }
   return shape;
@@ -87,8 +86,8 @@ void GoldenFile::read_rows() {
   if (!file_.contains("rows")) return;  // all of them
   const std::vector<std::int32_t> rows = read_integers(file_, "rows");
   first_row_ = rows[0];
-  for (std::size_t r = 0; r < rows.size(); r++) {
-    const bool consecutive = rows[r] == first_row_ + static_cast<std::int32_t>(r);
+  for (int r = 0; r < std::ssize(rows); ++r) {
+    const bool consecutive = rows[r] == first_row_ + r;
     if (first_row_ >= 0 && consecutive && rows.back() + 1 == std::ssize(tokens_)) continue;
     fail("{}: rows must be the last ones of {} tokens", name(), tokens_.size());
   }
@@ -112,7 +111,7 @@ void GoldenFile::read_tensor(const TensorEntry& entry, const JsonObject& toleran
                             tolerances.required_number(entry.name),
                             norms == nullptr ? 0 : norms->required_number(entry.name)};
   const Matrix values = to_matrix(tensor.view);
-  for (std::size_t i = 0; i < values.values.size(); i++) {
+  for (std::size_t i = 0; i < values.values.size(); ++i) {
     if (std::isfinite(values.values[i])) continue;
     fail("{}: {} holds {} at row {}, index {}: a golden tensor must be finite; make the file again",
          name(), entry.name, values.values[i], i / values.cols, i % values.cols);

@@ -20,7 +20,7 @@ std::vector<GreedyStep> put_together(const std::string& name, std::span<const To
          tokens.size(), margins.size(), max_abs.size());
   }
   std::vector<GreedyStep> steps;
-  for (std::size_t i = 0; i < tokens.size(); i++) {
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
     steps.push_back({tokens[i], margins[i], max_abs[i]});
   }
   return steps;
@@ -49,19 +49,19 @@ GreedyComparison compare_greedy(std::span<const TokenId> got, std::span<const Gr
   GreedyComparison result;
   std::string wrong;
   const std::size_t both = std::min(got.size(), want.size());
-  for (std::size_t i = 0; i < both && wrong.empty(); i++) {
-    result.compared++;
+  for (std::size_t i = 0; i < both && wrong.empty(); ++i) {
+    ++result.compared;
     const StepVerdict verdict = judge_step(got[i], want[i], tolerance);
-    if (verdict == StepVerdict::kNearTie) result.near_ties.push_back(static_cast<int>(i));
+    if (verdict == StepVerdict::kNearTie) result.near_ties.push_back(i);
     if (verdict != StepVerdict::kWrong) continue;
-    result.wrong_step = static_cast<int>(i);
+    result.wrong_step = i;
     wrong = fmt::format(
         "step {}: got token {}, want {}; the margin {:.3g} is above 2 x {:.1e} x {:.3g}: "
         "rounding does not explain that",
         i, got[i], want[i].token, want[i].margin, tolerance, want[i].max_abs);
   }
   if (wrong.empty() && got.size() != want.size()) {
-    result.wrong_step = static_cast<int>(both);
+    result.wrong_step = both;
     wrong = fmt::format("{} steps, want {}", got.size(), want.size());
   }
   result.report =

@@ -36,16 +36,14 @@ struct Case {
     if (variant.rows != got.rows || variant.cols != got.cols) return false;
     return explained_by(relative_error(got, variant, rows), relative_error(got, want, rows));
   }
-  std::size_t token(std::size_t row) const {
-    return row + static_cast<std::size_t>(upstream.golden().first_row());
-  }
+  std::size_t token(std::size_t row) const { return row + upstream.golden().first_row(); }
 };
 
 // "token 3", "tokens 3 and 5", "tokens 3, 4, 5 and 7 more"
 std::string name_tokens(const Case& c, std::span<const std::size_t> rows) {
   constexpr std::size_t kShown = 4;
   std::string text = rows.size() == 1 ? "token " : "tokens ";
-  for (std::size_t i = 0; i < rows.size() && i < kShown; i++) {
+  for (std::size_t i = 0; i < rows.size() && i < kShown; ++i) {
     const bool last = i + 1 == rows.size();
     text += fmt::format("{}{}", i == 0 ? "" : last ? " and " : ", ", c.token(rows[i]));
   }
@@ -145,7 +143,7 @@ std::string explain_by_rows(const Case& c) {
   Rows sources;  // of each bad row, the golden row that it holds
   for (const std::size_t row : c.rows) {
     std::size_t from = 0;
-    while (from < c.want.rows && !holds(c, row, from)) from++;
+    while (from < c.want.rows && !holds(c, row, from)) ++from;
     if (from == c.want.rows) return "";
     sources.push_back(from);
   }
@@ -175,7 +173,7 @@ std::string explain_by_factor(const Case& c) {
   double product = 0;
   double square = 0;
   for (const std::size_t row : c.rows) {
-    for (std::size_t i = 0; i < c.got.cols; i++) {
+    for (std::size_t i = 0; i < c.got.cols; ++i) {
       product += c.got.row(row)[i] * c.want.row(row)[i];
       square += c.want.row(row)[i] * c.want.row(row)[i];
     }

@@ -1,6 +1,7 @@
 #include "stages/programs/comparator/matrix.h"
 
 #include <cmath>
+#include <utility>
 
 #include "common/base/check.h"
 
@@ -11,7 +12,7 @@ template <typename Function>
 Matrix combine(const Matrix& a, const Matrix& b, Function&& function) {
   if (a.rows != b.rows || a.cols != b.cols) return {};
   Matrix result = a;
-  for (std::size_t i = 0; i < a.values.size(); i++) {
+  for (std::size_t i = 0; i < a.values.size(); ++i) {
     result.values[i] = function(a.values[i], b.values[i]);
   }
   return result;
@@ -22,9 +23,9 @@ Matrix combine(const Matrix& a, const Matrix& b, Function&& function) {
 Matrix to_matrix(const TensorView& tensor) {
   SPECDEC_CHECK(is_readable(tensor.dtype), "a type that we read, not {}", dtype_name(tensor.dtype));
   SPECDEC_CHECK(tensor.shape.size() == 1 || tensor.shape.size() == 2, "one or two dimensions");
-  const auto rows = static_cast<std::size_t>(tensor.shape.size() == 2 ? tensor.shape[0] : 1);
-  Matrix result(rows, static_cast<std::size_t>(tensor.shape.back()));
-  for (std::size_t i = 0; i < result.values.size(); i++) {
+  const std::size_t rows = tensor.shape.size() == 2 ? tensor.shape[0] : 1;
+  Matrix result(rows, tensor.shape.back());
+  for (std::size_t i = 0; i < result.values.size(); ++i) {
     result.values[i] = tensor_element(tensor, i);
   }
   return result;
@@ -52,20 +53,20 @@ Matrix apply(double (*function)(double), const Matrix& a) {
 
 Matrix project(const Matrix& input, const TensorView* weight, WeightLayout layout) {
   if (input.empty() || weight == nullptr) return {};
-  if (static_cast<std::size_t>(weight->shape[1]) != input.cols) return {};
+  if (std::cmp_not_equal(weight->shape[1], input.cols)) return {};
   const bool by_outputs = layout == WeightLayout::kOutputsByInputs;
-  const auto outputs = static_cast<std::size_t>(weight->shape[0]);
+  const std::size_t outputs = weight->shape[0];
   const std::size_t inputs = input.cols;
   Matrix result(input.rows, outputs);
-  std::vector<double> column(inputs);  // the weights of one output, widened once for all rows
-  for (std::size_t j = 0; j < outputs; j++) {
-    for (std::size_t i = 0; i < inputs; i++) {
+  std::vector<double> column(inputs);  // the weights of one output, converted once for all rows
+  for (std::size_t j = 0; j < outputs; ++j) {
+    for (std::size_t i = 0; i < inputs; ++i) {
       column[i] = tensor_element(*weight, by_outputs ? j * inputs + i : i * outputs + j);
     }
-    for (std::size_t r = 0; r < input.rows; r++) {
+    for (std::size_t r = 0; r < input.rows; ++r) {
       const std::span<const double> x = input.row(r);
       double sum = 0;
-      for (std::size_t i = 0; i < inputs; i++) sum += column[i] * x[i];
+      for (std::size_t i = 0; i < inputs; ++i) sum += column[i] * x[i];
       result.row(r)[j] = sum;
     }
   }
@@ -77,7 +78,7 @@ double relative_error(const Matrix& a, const Matrix& b, std::span<const std::siz
   double difference = 0;
   double norm = 0;
   for (const std::size_t r : rows) {
-    for (std::size_t i = 0; i < a.cols; i++) {
+    for (std::size_t i = 0; i < a.cols; ++i) {
       const double d = a.row(r)[i] - b.row(r)[i];
       difference += d * d;
       norm += b.row(r)[i] * b.row(r)[i];

@@ -56,7 +56,7 @@ std::vector<std::int32_t> read_integers(const SafetensorsFile& file, const std::
   if (view.dtype != DType::kI32 || view.shape.size() != 1 || view.shape[0] == 0) {
     fail("{}: {} must be a list of I32, not empty", file.name(), name);
   }
-  std::vector<std::int32_t> integers(static_cast<std::size_t>(view.shape[0]));
+  std::vector<std::int32_t> integers(view.shape[0]);
   std::memcpy(integers.data(), view.bytes.data(), view.bytes.size());
   return integers;
 }

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "common/base/json_value.h"
+#include "kernels/int_size.h"
 
 namespace specdec {
 namespace {
@@ -93,9 +94,9 @@ const TensorView* Upstream::weight(Kind kind, int layer_shift) const {
   if (kind == Kind::kLogits) return &weights.head;
   const int layer = place_.layer + layer_shift;
   const auto member = layer_weight(kind);
-  const bool exists = layer >= 0 && layer < static_cast<int>(weights.layers.size());
+  const bool exists = layer >= 0 && layer < int_size(weights.layers);
   if (place_.layer < 0 || !exists || member == nullptr) return nullptr;
-  return &(weights.layers[static_cast<std::size_t>(layer)].*member);
+  return &(weights.layers[layer].*member);
 }
 
 Matrix Upstream::norm(const std::function<void(NormRule&)>& change) const {
@@ -113,11 +114,10 @@ Matrix Upstream::norm_of(const Matrix& x, const TensorView* norm_weight) const {
 
 RopeRule Upstream::rope_rule() const {
   RopeRule rule;
-  rule.head_dim = static_cast<std::size_t>(shape().head_dim);
+  rule.head_dim = shape().head_dim;
   rule.frequencies = shape().inv_freq;
-  for (std::size_t t = static_cast<std::size_t>(golden_.first_row()); t < golden_.tokens().size();
-       t++) {
-    rule.positions.push_back(static_cast<double>(t));
+  for (int t = golden_.first_row(); t < int_size(golden_.tokens()); ++t) {
+    rule.positions.push_back(t);
   }
   return rule;
 }
@@ -137,12 +137,14 @@ Matrix Upstream::rope_with(std::vector<float> (*frequencies)(const LlamaConfig&)
 }
 
 AttentionRule Upstream::attention_rule() const {
-  const auto group = static_cast<std::size_t>(shape().n_heads / shape().n_kv_heads);
-  return {.head_dim = static_cast<std::size_t>(shape().head_dim),
-          .n_heads = static_cast<std::size_t>(shape().n_heads),
-          .scale = 1 / std::sqrt(shape().head_dim),
-          .sees = [](std::size_t query, std::size_t key) { return key <= query; },
-          .kv_head = [=](std::size_t head) { return head / group; }};
+  const std::size_t group = shape().n_heads / shape().n_kv_heads;
+  AttentionRule rule;
+  rule.head_dim = shape().head_dim;
+  rule.n_heads = shape().n_heads;
+  rule.scale = 1 / std::sqrt(shape().head_dim);
+  rule.sees = [](std::size_t query, std::size_t key) { return key <= query; };
+  rule.kv_head = [=](std::size_t head) { return head / group; };
+  return rule;
 }
 
 Matrix Upstream::attention(const std::function<void(AttentionRule&)>& change) const {
@@ -158,14 +160,13 @@ Matrix Upstream::attention_of(Kind q, Kind k, Kind v) const {
 Matrix Upstream::embedding(int id_shift) const {
   const TensorView* table = weight(Kind::kEmbedding);
   if (table == nullptr) return {};
-  const std::size_t row_bytes = table->bytes.size() / static_cast<std::size_t>(table->shape[0]);
-  const std::span<const TokenId> ids =
-      golden_.tokens().subspan(static_cast<std::size_t>(golden_.first_row()));
-  Matrix result(ids.size(), static_cast<std::size_t>(table->shape[1]));
-  for (std::size_t t = 0; t < ids.size(); t++) {
+  const std::size_t row_bytes = table->bytes.size() / table->shape[0];
+  const std::span<const TokenId> ids = golden_.tokens().subspan(golden_.first_row());
+  Matrix result(ids.size(), table->shape[1]);
+  for (std::size_t t = 0; t < ids.size(); ++t) {
     const std::int64_t id = std::int64_t{ids[t]} + id_shift;
     if (id < 0 || id >= table->shape[0]) return {};
-    const std::size_t begin = static_cast<std::size_t>(id) * row_bytes;
+    const std::size_t begin = id * row_bytes;
     const TensorView row{table->dtype, {table->shape[1]}, table->bytes.subspan(begin, row_bytes)};
     std::ranges::copy(to_matrix(row).values, result.row(t).begin());
   }

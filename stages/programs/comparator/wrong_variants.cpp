@@ -22,7 +22,7 @@ Variants embedding_variants() {
   return {
       {{Kind::kEmbedding},
        "the embedding is multiplied by sqrt(d_model), as some models do; Llama takes it as it is",
-       [](U u) { return std::sqrt(static_cast<double>(u.want().cols)) * u.want(); }},
+       [](U u) { return std::sqrt(u.want().cols) * u.want(); }},
       {{Kind::kEmbedding},
        "these are the rows of the token ids + 1: ids and rows of the table both count from 0",
        [](U u) { return u.embedding(+1); }},
@@ -230,9 +230,9 @@ Variants mask_variants() {
 // What attn_out looks like when [n_heads, T, head_dim] is read as [T, n_heads * head_dim].
 Matrix heads_first(U u) {
   const Matrix want = u.want();
-  const auto width = static_cast<std::size_t>(u.shape().head_dim);
+  const std::size_t width = u.shape().head_dim;
   Matrix result = want;
-  for (std::size_t i = 0; i < want.values.size(); i++) {
+  for (std::size_t i = 0; i < want.values.size(); ++i) {
     const std::size_t head = i / (want.rows * width);
     const std::size_t t = i / width % want.rows;
     result.values[i] = want.row(t)[head * width + i % width];
@@ -254,7 +254,7 @@ Variants attention_variants() {
       {in, "head h reads K/V head h % n_kv_heads: it must be h / (n_heads / n_kv_heads)",
        [](U u) {
          return u.attention([&](AttentionRule& r) {
-           const auto n_kv_heads = static_cast<std::size_t>(u.shape().n_kv_heads);
+           const std::size_t n_kv_heads = u.shape().n_kv_heads;
            r.kv_head = [=](std::size_t head) { return head % n_kv_heads; };
          });
        }},
@@ -339,7 +339,7 @@ Variants mlp_variants() {
 
 Matrix softmax_of_rows(U u) {
   Matrix result = u.want();
-  for (std::size_t t = 0; t < result.rows; t++) {
+  for (std::size_t t = 0; t < result.rows; ++t) {
     const double highest = std::ranges::max(result.row(t));
     double sum = 0;
     for (double& value : result.row(t)) sum += value = std::exp(value - highest);

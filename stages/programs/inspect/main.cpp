@@ -97,7 +97,7 @@ Totals count_weights(const Checkpoint& checkpoint) {
   Totals totals;
   for (const SafetensorsFile& file : checkpoint.files()) {
     for (const TensorEntry& tensor : file.header().tensors) {
-      const auto bytes = static_cast<std::int64_t>(tensor.end - tensor.begin);
+      const std::int64_t bytes = tensor.end - tensor.begin;
       totals.bytes += bytes;
       totals.parameters += bytes * 8 / dtype_bits(tensor.dtype);
     }
@@ -108,14 +108,14 @@ Totals count_weights(const Checkpoint& checkpoint) {
 // Keys and values that one token leaves in the cache, in float32.
 std::int64_t cache_bytes_per_token(const LlamaConfig& config) {
   const KvShape shape{config.n_layers, config.n_kv_heads, config.head_dim};
-  return static_cast<std::int64_t>(shape.bytes_per_token());
+  return shape.bytes_per_token();
 }
 
 // 1234567 as "1,234,567".
 std::string grouped(std::int64_t number) {
   std::string digits = std::to_string(number);
   for (auto i = std::ssize(digits) - 3; i > 0; i -= 3) {
-    digits.insert(static_cast<std::size_t>(i), 1, ',');
+    digits.insert(i, 1, ',');
   }
   return digits;
 }
@@ -217,7 +217,7 @@ void print_tokens(const Tokenizer& tokenizer, const Encoded& encoded) {
   fmt::print("\n{} for {}; decoded back to the same text: {}\n  ",
              count(encoded.ids.size(), "token"), count(encoded.text.size(), "byte"),
              encoded.decodes_back ? "yes" : "no");
-  for (std::size_t i = 0; i < encoded.ids.size(); i++) {
+  for (std::size_t i = 0; i < encoded.ids.size(); ++i) {
     const std::string piece = visible(tokenizer.token_bytes(encoded.ids[i]));
     if (colour) {
       const auto shade = i % 2 == 0 ? fmt::terminal_color::cyan : fmt::terminal_color::yellow;

@@ -47,7 +47,7 @@ constexpr std::string_view name_of(Enum choice) {
 template <typename Enum>
 constexpr std::optional<Enum> find_choice(std::string_view name) {
   const ChoiceNames names = names_of(Enum());
-  for (std::size_t i = 0; i < names.size(); i++) {
+  for (std::size_t i = 0; i < names.size(); ++i) {
     if (names[i] == name) return static_cast<Enum>(i);
   }
   return std::nullopt;

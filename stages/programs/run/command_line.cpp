@@ -148,7 +148,7 @@ void add_all(CLI::App& app, const CommandLine& line) {
 // Refuses an option in place of another one's value, which the parser would take for it, as in
 // "--trace --quiet".
 void check_values(const CommandLine& line, std::span<const std::string> arguments) {
-  for (std::size_t i = 1; i < arguments.size(); i++) {
+  for (std::size_t i = 1; i < arguments.size(); ++i) {
     const std::string &name = arguments[i - 1], &value = arguments[i];
     const Option* option = find_option(line.options, name);
     if (option == nullptr || option->value_name().empty() || !value.starts_with("--")) continue;

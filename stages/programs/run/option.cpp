@@ -84,7 +84,7 @@ struct TextSetter {
   void operator()(const OneOf& value) const {
     const auto found = std::ranges::find(value.names, text);
     SPECDEC_CHECK(found != value.names.end(), "a choice of {}, not {}", option.name(), text);
-    value.choose(static_cast<std::size_t>(found - value.names.begin()));
+    value.choose(found - value.names.begin());
   }
 
   template <typename Other>

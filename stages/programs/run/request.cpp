@@ -86,7 +86,7 @@ std::vector<TokenId> ends_of(const ModelFiles& model, const RunOptions& options)
 
 // Room for the prompt and what is to come, within the model's positions.
 int context_of(const GenerationRequest& request, int limit, const RunOptions& options) {
-  const auto prompt = static_cast<long long>(request.prompt.size());
+  const long long prompt = request.prompt.size();
   const long long needed = prompt + request.max_new_tokens;
   if (options.max_context > limit) {
     fail("--max-context {} is beyond the model's {} positions", options.max_context, limit);
@@ -99,7 +99,7 @@ int context_of(const GenerationRequest& request, int limit, const RunOptions& op
         prompt, request.max_new_tokens, needed,
         options.max_context > 0 ? "--max-context allows" : "the model has", context);
   }
-  return options.max_context > 0 ? context : static_cast<int>(needed);
+  return options.max_context > 0 ? context : needed;
 }
 
 }  // namespace

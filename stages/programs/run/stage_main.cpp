@@ -65,7 +65,7 @@ bool is_part_of(const fs::path& input, const fs::path& path) {
 // Files that another option reads or writes are not written over.
 void check_outputs(const CommandLine& line,
                    std::span<const std::pair<std::string, std::string>> files) {
-  for (std::size_t i = 0; i < files.size(); i++) {
+  for (std::size_t i = 0; i < files.size(); ++i) {
     const auto& [option, path] = files[i];
     OutputFile::require_writable(path);
     for (const Option& other : line.options) {

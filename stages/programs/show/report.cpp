@@ -16,7 +16,7 @@ namespace {
 
 Json ratio(double above, std::int64_t below) {
   if (below == 0) return nullptr;
-  return above / static_cast<double>(below);
+  return above / below;
 }
 
 Json run_json(const FinishedRun& run) {
@@ -56,24 +56,24 @@ void count_target(RunStats& stats, const LlamaCounters& counters) {
 
 Json to_json(const RunStats& s) {
   Json per_position = Json::array();
-  for (std::size_t i = 0; i < s.accepted_at.size(); i++) {
-    per_position.push_back(ratio(static_cast<double>(s.accepted_at[i]), s.drafted_at[i]));
+  for (std::size_t i = 0; i < s.accepted_at.size(); ++i) {
+    per_position.push_back(ratio(s.accepted_at[i], s.drafted_at[i]));
   }
   return {{"rounds", s.rounds},
           {"drafted_rounds", s.drafted_rounds},
           {"rounds_by_drafted", s.rounds_by_drafted},
-          {"mean_spec_length", ratio(static_cast<double>(s.drafted), s.rounds)},
+          {"mean_spec_length", ratio(s.drafted, s.rounds)},
           {"target_forwards", s.target_forwards},
           {"draft_forwards", s.draft_forwards},
           {"drafted", s.counted},
           {"tested", s.tested},
           {"accepted", s.accepted},
           {"emitted", s.emitted},
-          {"alpha", ratio(static_cast<double>(s.accepted), s.tested)},
+          {"alpha", ratio(s.accepted, s.tested)},
           {"alpha_by_probability", ratio(s.sum_acceptance_prob, s.tested)},
-          {"acceptance_rate", ratio(static_cast<double>(s.accepted), s.counted)},
+          {"acceptance_rate", ratio(s.accepted, s.counted)},
           {"mean_round_acceptance", ratio(s.sum_round_acceptance, s.drafted_rounds)},
-          {"mean_accepted_length", ratio(static_cast<double>(s.accepted), s.drafted_rounds)},
+          {"mean_accepted_length", ratio(s.accepted, s.drafted_rounds)},
           {"accepted_per_position", per_position},
           {"prefill_seconds", s.prefill_seconds},
           {"decode_seconds", s.decode_seconds},

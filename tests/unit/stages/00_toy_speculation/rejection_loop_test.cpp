@@ -61,7 +61,7 @@ TEST(RejectionLoopTest, HasNoMWhereTheDraftLacksAToken) {
   for (const TokenId context : {1, 2}) {
     EXPECT_DEATH(largest_ratio(example_tables().target_probs[context],
                                example_tables().draft_probs[context]),
-                 "a draft that can say token");
+                 "a draft that can draw token");
   }
 }
 
