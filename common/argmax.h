@@ -5,8 +5,8 @@
 
 namespace specdec {
 
-// The largest logit of a row, the lowest id among equals, as argmax() of common/language_model.h
-// finds it in a backend's memory. Throws BadLogits where one is NaN. REQUIRES: a logit.
+// The id of the largest logit, the lowest id among equals, like argmax() of common/language_model.h
+// for rows in a backend's memory. Throws BadLogits if one is NaN. REQUIRES: at least one logit.
 TokenId argmax(std::span<const float> logits);
 
 // The same of probabilities. REQUIRES: at least one, and no NaN.

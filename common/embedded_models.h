@@ -4,7 +4,7 @@
 namespace specdec {
 
 // The small trained pair that comes with the source (golden/models), so that every program runs
-// with nothing to download.
+// without a download.
 std::filesystem::path embedded_target();
 std::filesystem::path embedded_draft();
 // The text that n-gram drafters count: documents of the kinds that the pair was trained on, with

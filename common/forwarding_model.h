@@ -3,8 +3,8 @@
 
 namespace specdec {
 
-// A model that hands every call on to another one: what watches a model from outside derives from
-// it. REQUIRES: the other one outlives this object.
+// Forwards every call to another model: the base of classes that watch a model from outside.
+// REQUIRES: the other model outlives this object.
 class ForwardingModel : public LanguageModel {
  public:
   explicit ForwardingModel(LanguageModel& model) : model_(model) {}

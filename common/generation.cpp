@@ -8,7 +8,7 @@
 namespace specdec {
 namespace {
 
-// How many characters at the text's end may be the beginning of a stop text.
+// How many bytes at the text's end may be the beginning of a stop text.
 std::size_t undecided(std::string_view text, std::span<const std::string> stops) {
   std::size_t longest = 0;
   for (const std::string& stop : stops) {
@@ -53,7 +53,7 @@ void Generation::push(TokenId id) {
   }
 }
 
-// Adds text, and ends the generation where a stop text is complete.
+// Adds text, and ends the generation if a stop text is complete.
 void Generation::append(std::string_view text) {
   text_ += text;
   std::size_t stop_at = std::string::npos;
@@ -76,7 +76,7 @@ void Generation::release_up_to(std::size_t end) {
 
 void Generation::finish(FinishReason reason) {
   if (decoder_) append(decoder_->finish());
-  if (finished()) return;  // by a stop text in what was waiting
+  if (finished()) return;  // by a stop text in the characters that were waiting
   reason_ = reason;
   release_up_to(text_.size());
 }

@@ -11,20 +11,21 @@
 
 namespace specdec {
 
-// A generation ends by the first two; whoever runs it may end it otherwise.
+// A Generation itself ends with one of the first two; the program that runs it may set the others.
 enum class FinishReason { kStop, kLength, kCancelled, kError };
 
 std::string_view finish_reason_name(FinishReason reason);  // "stop", "length", "cancelled", "error"
 
-// What a request has produced so far, and whether it is done. All stop conditions live here: an eos
-// token, a stop text, the number of tokens, in this order. Tokens arrive one by one.
+// What a request has produced so far, and whether it is done. It checks all stop conditions, in
+// this order: an eos token, a stop text, the number of tokens. Tokens arrive one by one.
 class Generation {
  public:
-  // Gets the text piece by piece: whole UTF-8 characters, and nothing that a stop text may still
-  // swallow.
+  // Gets the text piece by piece, in whole UTF-8 characters. Text that may be the beginning of a
+  // stop text is held back.
   using Sink = std::function<void(std::string_view text)>;
 
-  // tokenizer: null where there is none, and no text. REQUIRES: all arguments outlive this object.
+  // tokenizer: null if there is none; then there is no text. REQUIRES: all arguments outlive this
+  // object.
   Generation(const GenerationRequest& request, const Tokenizer* tokenizer, Sink sink = {});
 
   // REQUIRES: not finished.
@@ -32,8 +33,8 @@ class Generation {
 
   bool finished() const { return reason_.has_value(); }
   FinishReason finish_reason() const { return *reason_; }      // REQUIRES: finished
-  std::span<const TokenId> tokens() const { return tokens_; }  // an eos that ended it included
-  const std::string& text() const { return text_; }            // a stop text that ended it excluded
+  std::span<const TokenId> tokens() const { return tokens_; }  // including an eos that ended it
+  const std::string& text() const { return text_; }            // without a stop text that ended it
 
  private:
   void append(std::string_view text);
@@ -45,7 +46,7 @@ class Generation {
   std::optional<StreamDecoder> decoder_;
   std::vector<TokenId> tokens_;
   std::string text_;
-  std::size_t released_ = 0;  // characters of text_ that the sink has
+  std::size_t released_ = 0;  // bytes of text_ that the sink has received
   std::optional<FinishReason> reason_;
 };
 

@@ -6,7 +6,7 @@
 
 namespace specdec {
 
-// What is to be generated, and when it ends.
+// What to generate, and when to stop.
 struct GenerationRequest {
   std::vector<TokenId> prompt = {};  // at least one id
   int max_new_tokens = 0;

@@ -12,13 +12,13 @@
 namespace specdec {
 namespace {
 
-// For messages; in floating point, because it may not fit an integer.
+// For messages. In floating point, because the number may not fit an integer.
 double bytes_needed(const KvShape& shape, std::int64_t slots) {
   return 2.0 * element_size(shape.type) * slots * shape.n_layers * shape.n_kv_heads *
          shape.head_dim;
 }
 
-// Aborts unless the shape is one; throws when no memory could hold it.
+// Aborts if the shape is invalid; throws Error if no memory could hold the cache.
 int checked_slots(const KvShape& shape, std::int64_t slots) {
   SPECDEC_CHECK(shape.n_layers > 0 && shape.n_kv_heads > 0 && shape.head_dim > 0,
                 "a cache of at least one layer, head and element");
@@ -110,7 +110,7 @@ void KvCache::keep(SequenceId sequence, int start, std::span<const int> kept) {
     SPECDEC_CHECK(length <= place && place < this->length(sequence),
                   "places from {} to {}, ascending, not {}", start, this->length(sequence) - 1,
                   place);
-    // What stood at `length` is not kept, or has been moved away already.
+    // The token at `length` is not kept, or has already been moved.
     if (place != length) moves_.push_back({slot(sequence, place), slot(sequence, length)});
     ++length;
   }
@@ -119,7 +119,7 @@ void KvCache::keep(SequenceId sequence, int start, std::span<const int> kept) {
 }
 // [end snippet keep]
 
-// Quadratic, and still nothing beside a pass over the model.
+// Quadratic, but still negligible beside a pass over the model.
 void check_extensions(std::span<const Extension> extensions) {
   for (std::size_t i = 0; i < extensions.size(); ++i) {
     const auto [sequence, tokens] = extensions[i];

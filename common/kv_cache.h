@@ -9,10 +9,11 @@
 
 namespace specdec {
 
-// A sequence of tokens in a cache or a model; ids of released sequences are used again.
+// A sequence of tokens in a cache or a model. The ids of released sequences are used again.
 using SequenceId = std::int32_t;
 
-// What a cache keeps of each token: a key and a value a layer, [n_kv_heads * head_dim] of the type.
+// What a cache keeps of each token: a key and a value per layer, [n_kv_heads * head_dim] of the
+// type.
 struct KvShape {
   int n_layers = 0;
   int n_kv_heads = 0;
@@ -24,7 +25,7 @@ struct KvShape {
   std::size_t bytes_per_token() const { return std::size_t{2} * n_layers * key_bytes(); }
 };
 
-// The memory of a cache: `slots` tokens' keys and values in every layer, all allocated here.
+// The memory of a cache: keys and values of `slots` tokens in every layer, allocated at once.
 class KvMemory {
  public:
   // Throws Error when there is not enough memory, saying how much is needed.
@@ -52,25 +53,25 @@ class KvMemory {
   Backend& backend_;
   KvShape shape_;
   int slots_;
-  std::vector<DeviceArray<std::byte>> keys_, values_;  // one a layer, [slots, width] of the type
+  std::vector<DeviceArray<std::byte>> keys_, values_;  // per layer, [slots, width] of the type
 };
 
-// Not enough room in a cache; nothing has changed. what(): one line with the counts.
+// A cache does not have enough room; nothing has changed. what(): one line with the counts.
 class CacheFull : public Error {
   using Error::Error;
 };
 
-// Tokens to be appended to a sequence.
+// How many tokens to append to a sequence.
 struct Extension {
   SequenceId sequence = 0;
   int tokens = 0;
 };
 
-// Aborts unless the sequences are distinct and no count is negative: for implementers of extend().
+// Aborts unless the sequences are distinct and no count is negative. For implementers of extend().
 void check_extensions(std::span<const Extension> extensions);
 
-// Where the keys and values of sequences lie. It keeps books and owns the memory; the contents are
-// written by the model's passes.
+// Maps each position of a sequence to the slot that holds its key and value (the slot mapping), and
+// owns the memory. The model's passes write the contents.
 //
 // Invariants: 0 <= length; every position below length has a slot; a slot that more than one
 // sequence reads is never written.
@@ -85,7 +86,7 @@ class KvCache {
   virtual int length(SequenceId sequence) const = 0;
 
   // Makes room for more tokens at the end of each sequence, whose lengths grow: all, or none
-  // (CacheFull). The new positions hold garbage until they are written. REQUIRES: distinct
+  // (CacheFull). The new positions hold garbage until a pass writes them. REQUIRES: distinct
   // sequences.
   virtual void extend(std::span<const Extension> extensions) = 0;
   // Whether extend would succeed.
@@ -95,13 +96,13 @@ class KvCache {
   virtual void truncate(SequenceId sequence, int length) = 0;
   // [end snippet kv-cache]
 
-  // Of what was cached from `start` on, keeps what is at the places `kept`, moved together, and
-  // forgets the rest: of a tree of drafts the path that was accepted. Keys stay as they were
-  // rotated. REQUIRES: kept ascends, start <= kept < length(sequence); no other sequence reads
-  // those places, as none does after extend().
+  // Keeps the tokens at the places `kept`, moves them together from `start` on, and forgets all
+  // other tokens from `start` on: for the accepted path of a tree of drafts. Keys are not rotated
+  // again. REQUIRES: kept ascends; start <= kept < length(sequence); no other sequence reads these
+  // places, which is so after extend().
   void keep(SequenceId sequence, int start, std::span<const int> kept);
 
-  // The pages of the positions below length, in order: position j lies in slot
+  // The pages of the positions below length, in order. Position j is in slot
   // pages[j / page_size()] * page_size() + j % page_size().
   virtual std::span<const std::int32_t> pages(SequenceId sequence) const = 0;
   virtual int page_size() const = 0;
@@ -113,7 +114,7 @@ class KvCache {
   }
 
  private:
-  std::vector<SlotMove> moves_;  // of one keep()
+  std::vector<SlotMove> moves_;  // of the last keep()
 };
 
 }  // namespace specdec

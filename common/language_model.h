@@ -10,31 +10,31 @@
 namespace specdec {
 
 // [snippet segment]
-// Consecutive new tokens of one sequence, following what is cached of it.
+// Consecutive new tokens of one sequence, which follow its cached tokens.
 struct Segment {
   SequenceId sequence = 0;
   std::span<const TokenId> tokens;  // at least one
-  // For how many of the last tokens logits are wanted; none in a prefill.
-  int logits_rows = 0;
+  int logits_rows = 0;  // logits are computed for this many of the last tokens; 0 in a prefill
   std::span<const int> parents = {};  // of a tree of tokens; empty: each follows the one before it
 };
 // [end snippet segment]
 
-// In a tree of tokens several may follow the same one. Its nodes are numbered; parents has for each
-// the number of the node that it follows, which is smaller, or -1 for the token before the tree.
-// Where there are more nodes than tokens, the first nodes are cached already, by segments of the
-// same tree. A node stands one position behind what it follows, and sees nothing else of the tree:
-// so its logits are those of its path alone, bit for bit. In the cache each node has a place.
+// In a tree of tokens, several tokens may follow the same one. Nodes are numbered, and
+// parents[node] is the number of the node's parent: smaller than its own, or -1 for the token
+// before the tree. If there are more nodes than tokens, earlier segments of the same tree have
+// cached the first nodes. A node is one position after its parent, and sees only its ancestors and
+// itself: so its logits are those of its path alone, bit for bit. In the cache, each node has its
+// own place.
 
-// How many nodes of the tree a node follows: 0 for one behind the token before the tree.
+// The number of a node's ancestors in the tree: 0 for a child of the token before the tree.
 inline int depth_of(int node, std::span<const int> parents) {
   int depth = 0;
   while ((node = parents[node]) >= 0) ++depth;
   return depth;
 }
 
-// Aborts unless the parents are those of a tree for the tokens of the segment, of which so many
-// follow `length` cached ones: for implementers of forward().
+// Aborts unless the segment's parents describe a tree whose other nodes are among the sequence's
+// `length` cached tokens. For implementers of forward().
 void check_parents(const Segment& segment, int length);
 
 // A model together with the cache of the sequences it has seen. One call serves plain decoding
@@ -44,17 +44,17 @@ class LanguageModel {
  public:
   virtual ~LanguageModel() = default;
 
-  // Appends the tokens of every segment to its sequence. Row by row, segment after segment,
-  // logits[r] gets the distribution after the wanted tokens: [sum of logits_rows, vocab_size()].
-  // Rows of ids that are no tokens hold minus infinity. After a segment of a tree, nothing but
-  // another of the same tree, keep() or truncate() to what was before it may follow.
+  // Appends the tokens of every segment to its sequence. Each token whose logits are wanted gets
+  // one row of logits, segment after segment: [sum of logits_rows, vocab_size()]. Ids that are not
+  // tokens have minus infinity. After a segment of a tree, call forward() with the rest of the same
+  // tree, or keep(), or truncate() to a length before the tree.
   // REQUIRES: distinct sequences. Throws Error when a token is outside the vocabulary, the
   // positions exceed max_seq_len() or the cache is full (CacheFull); then nothing has changed.
   virtual void forward(std::span<const Segment> batch, DeviceRows logits) = 0;
 
-  // Appends one token to each sequence, which the device has chosen and the host does not know.
-  // ids: device memory, [sequences]; behind a -1, which is no token, there is no text, and the
-  // caller truncates. logits: [sequences, vocab_size()]. Else as forward().
+  // Appends to each sequence one token that the device has chosen and the host does not know.
+  // ids: device memory, [sequences]. -1 means no token; the sequence ends there, and the caller
+  // truncates it. logits: [sequences, vocab_size()]. Otherwise as forward().
   // REQUIRES: feeds_from_device().
   virtual void forward_chosen(std::span<const SequenceId> sequences, const std::int32_t* ids,
                               DeviceRows logits);
@@ -66,8 +66,8 @@ class LanguageModel {
   virtual int length(SequenceId sequence) const = 0;  // tokens cached
   // Forgets the tokens from `length` on; the next forward continues there.
   virtual void truncate(SequenceId sequence, int length) = 0;
-  // Of a tree, whose nodes were cached from `start` on, keeps the path of the nodes at the places
-  // `kept`, as if only they had been fed, and forgets the others (KvCache::keep).
+  // Keeps one path of a tree, whose nodes were cached from `start` on: the nodes at the places
+  // `kept`, as if only they had been fed. Forgets the other nodes (KvCache::keep).
   virtual void keep(SequenceId sequence, int start, std::span<const int> kept) = 0;
   virtual bool can_extend(std::span<const Extension> extensions) const = 0;
 
@@ -75,15 +75,15 @@ class LanguageModel {
   virtual int max_seq_len() const = 0;
   virtual Backend& backend() const = 0;
 
-  // One segment. Convenience.
+  // The same for one segment.
   void forward(const Segment& segment, DeviceRows logits) {
     forward(std::span<const Segment>(&segment, 1), logits);
   }
 };
 
 // [snippet uncached]
-// The part of a context that the model has not seen yet. A model is always fed this, so a prompt to
-// be prefilled, a pending token and what was missed on the way are all the same thing: catching up.
+// The part of a context that the model has not seen yet. A model is always fed exactly this part:
+// a prompt in a prefill, a pending token, and tokens that the model missed are all the same case.
 inline std::span<const TokenId> uncached(const LanguageModel& model, SequenceId sequence,
                                          std::span<const TokenId> context) {
   return context.subspan(model.length(sequence));
@@ -107,11 +107,11 @@ class LogitsBuffer {
   int rows_, width_;
 };
 
-// Throws the BadLogits of logits that are not numbers (NaN).
+// Throws BadLogits, which says that logits are not numbers (NaN).
 [[noreturn]] void fail_not_numbers();
 
-// The largest logit of a row, the lowest id among equals. logits: [1, vocab_size]. Throws BadLogits
-// where they are not numbers: a NaN must not choose a token.
+// The id of the largest logit, the lowest id among equals. logits: [1, vocab_size]. Throws
+// BadLogits if one is NaN: a NaN must not choose a token.
 TokenId argmax(Backend& backend, ConstDeviceRows logits);
 
 // Whether two matrices are equal bit for bit.

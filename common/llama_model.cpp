@@ -29,7 +29,7 @@ LlamaModel::LlamaModel(const WeightSource& source, Backend& backend, const Progr
   const int n_matrices = 4 * config_.n_layers + (config_.tied_head ? 1 : 2);
   int loaded = 0;
   const auto load = [&](std::initializer_list<WeightKind> kinds, int layer) {
-    std::vector<Weight> weights;  // hold what the parts view
+    std::vector<Weight> weights;  // own the memory of `parts`
     std::vector<HostMatrix> parts;
     for (const WeightKind kind : kinds) {
       weights.push_back(source.weight(kind, layer));

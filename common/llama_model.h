@@ -10,8 +10,8 @@
 
 namespace specdec {
 
-// The weights of one transformer block in a backend's layout. Matrices that read the same input lie
-// below each other, so one product computes q, k and v, another one gate and up.
+// The weights of one transformer block in a backend's layout. Matrices that read the same input are
+// stacked, so one product computes q, k and v, and another one computes gate and up.
 struct LlamaLayer {
   DeviceArray<float> attn_norm;                   // [d_model]
   std::unique_ptr<const WeightMatrix> qkv;        // [(H + 2 Hkv) * D, d_model]
@@ -24,11 +24,11 @@ struct LlamaLayer {
 // A model's weights, read only: several Llamas may share them.
 class LlamaModel {
  public:
-  // Called while loading with how many of how many matrices are loaded.
+  // Called after each matrix: `loaded` of `of` matrices are loaded.
   using Progress = std::function<void(int loaded, int of)>;
 
-  // Packs every weight, the matrices in this format and those of one product at a time; the source
-  // is not needed afterwards. Throws Error.
+  // Packs every weight, one stacked matrix at a time, in the given format. The source is not needed
+  // afterwards. Throws Error.
   LlamaModel(const WeightSource& source, Backend& backend, const Progress& progress = {},
              WeightFormat format = WeightFormat::kStored);
 
@@ -45,7 +45,7 @@ class LlamaModel {
   const WeightMatrix& head() const { return head_ ? *head_ : *embedding_; }
   const DeviceArray<float>& rope_frequencies() const { return rope_frequencies_; }  // [D / 2]
 
-  std::size_t layer_bytes() const;  // of all layers' matrices: what one pass without logits reads
+  std::size_t layer_bytes() const;  // of all layers' matrices: what a pass without logits reads
 
  private:
   DeviceArray<float> upload(const std::vector<float>& values);
@@ -55,7 +55,7 @@ class LlamaModel {
   std::unique_ptr<const WeightMatrix> embedding_;
   std::vector<LlamaLayer> layers_;
   DeviceArray<float> final_norm_;
-  std::unique_ptr<const WeightMatrix> head_;  // null where it is tied to the embedding
+  std::unique_ptr<const WeightMatrix> head_;  // null if it is tied to the embedding
   DeviceArray<float> rope_frequencies_;
 };
 

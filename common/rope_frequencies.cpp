@@ -6,9 +6,9 @@
 namespace specdec {
 namespace {
 
-// Short wavelengths are kept, those beyond the original context are stretched by the factor, and
-// those between are blended. PyTorch divides a number by a tensor as number x (1 / tensor), hence
-// the reciprocals.
+// Short wavelengths are kept, wavelengths beyond the original context are stretched by the factor,
+// and those in between are blended. PyTorch divides a number by a tensor as number x (1 / tensor),
+// hence the reciprocals.
 float scaled(float frequency, const RopeScaling& scaling) {
   const float factor = scaling.factor;
   const float low = scaling.low_freq_factor;

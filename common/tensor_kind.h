@@ -2,8 +2,8 @@
 
 namespace specdec {
 
-// The tensors of a Llama forward pass that golden files and dumps name, in the order in which data
-// flows: `embedding`; `layers.{i}.attn_norm` ... `layers.{i}.residual`; `final_norm`; `logits`.
+// The tensors of a Llama forward pass that golden files and dumps name, in the order of the data
+// flow: `embedding`; `layers.{i}.attn_norm` ... `layers.{i}.residual`; `final_norm`; `logits`.
 // All are [T, width], one row per token.
 enum class TensorKind {
   kEmbedding,

@@ -6,7 +6,7 @@ namespace specdec {
 [[noreturn]] void check_failed_with(const char* file, int line, const char* condition,
                                     fmt::string_view format, fmt::format_args args);
 
-// The arguments' types end here, so that no caller compiles the formatting.
+// Erases the arguments' types, so that callers do not compile the formatting.
 template <typename... Args>
 [[noreturn]] void check_failed(const char* file, int line, const char* condition,
                                fmt::format_string<Args...> format, Args&&... args) {
@@ -15,9 +15,9 @@ template <typename... Args>
 
 }  // namespace specdec
 
-// Aborts when an invariant of our own code does not hold. The message continues
-// after the word "expected": "one row, not {}", "page {} to be in use". On in every build type: a
-// wrong result costs more than a comparison. Bad input is not an invariant: see error.h.
+// Aborts when an invariant of our own code does not hold. The message continues after the word
+// "expected": "one row, not {}", "page {} to be in use". Active in every build type, because a
+// wrong result costs more than a comparison. Bad input does not break an invariant: see error.h.
 #define SPECDEC_CHECK(condition, ...)                                       \
   do {                                                                      \
     if (!(condition)) {                                                     \

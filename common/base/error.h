@@ -5,9 +5,9 @@
 
 namespace specdec {
 
-// What the outside world did wrong: a file, an option, a machine without a GPU. `what()` is one
-// line that says what is wrong, where, and what to do about it. `main` prints it and exits with
-// code 2. Our own mistakes are not Errors: they abort (see check.h).
+// A mistake outside our code: a file, an option, a machine without a GPU. what() is one line that
+// says what is wrong, where, and what to do about it. `main` prints it and exits with code 2. Our
+// own mistakes are not Errors: they abort (see check.h).
 class Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;

@@ -13,7 +13,7 @@
 namespace specdec {
 namespace {
 
-constexpr std::size_t kDeepest = 100;  // values around a value
+constexpr std::size_t kDeepest = 100;  // levels of nesting
 
 // Builds the value from the parser's events, in one walk: linear in the text's length.
 class StrictReading final : public nlohmann::json_sax<nlohmann::json> {
@@ -32,7 +32,7 @@ class StrictReading final : public nlohmann::json_sax<nlohmann::json> {
   bool number_unsigned(std::uint64_t value) override { return put(value); }
   bool number_float(double value, const std::string&) override { return put(value); }
   bool string(std::string& value) override { return put(std::move(value)); }
-  bool binary(nlohmann::json::binary_t&) override { return false; }  // no such thing in a text
+  bool binary(nlohmann::json::binary_t&) override { return false; }  // a text has none
   bool start_object(std::size_t) override { return open(Json::object()); }
   bool start_array(std::size_t) override { return open(Json::array()); }
   bool end_object() override { return close(); }
@@ -94,7 +94,7 @@ class StrictReading final : public nlohmann::json_sax<nlohmann::json> {
   std::vector<Open> open_;  // the containers around the current value
 };
 
-// "line 3, column 7" of a byte offset counted from 1, as nlohmann's parse_error has it.
+// "line 3, column 7" of a byte offset that counts from 1, as in nlohmann's parse_error.
 std::string line_and_column(std::string_view text, std::size_t byte) {
   std::size_t line = 1;
   std::size_t column = 1;

@@ -7,23 +7,24 @@
 
 namespace specdec {
 
-// Parses JSON strictly: a key that occurs twice in one object is an error, because readers disagree
-// on which of the two counts. So is deeper nesting than any file here needs, because code that
-// walks a value is recursive. `name` is what messages call the text, usually its file. Throws Error
-// with line and column.
+// Parses JSON strictly. A key that occurs twice in one object is an error, because readers disagree
+// on which of the two counts. Nesting that is deeper than any file here needs is an error, because
+// code that walks a value is recursive. `name`: how messages call the text, usually by its file.
+// Throws Error with line and column.
 Json parse_json(std::string_view text, const std::string& name);
 
-// The same for a line of a file; messages give the column alone, and `name` says which line it is.
+// The same for a line of a file. Messages give only the column, so `name` must say which line it
+// is.
 Json parse_json_line(std::string_view line, const std::string& name);
 
-// "line 3, column 7" of the first NUL in a text: nlohmann's parser takes it for the text's end.
+// "line 3, column 7" of the first NUL in a text, which nlohmann's parser takes for the text's end.
 std::optional<std::string> place_of_nul(std::string_view text);
 
 // A JSON object whose fields are read by name, with messages that say which file and which field
-// are wrong. A field that is missing and one that is null are the same thing: absent.
+// are wrong. A field that is null counts as absent, like a missing one.
 class JsonObject {
  public:
-  // Throws Error when `value` is no object. `value` must outlive this view.
+  // Throws Error when `value` is not an object. `value` must outlive this view.
   JsonObject(const Json& value, std::string name);
 
   const std::string& name() const { return name_; }
@@ -53,7 +54,7 @@ class JsonObject {
   std::string name_;
 };
 
-// The integer in a JSON value, or nullopt when it is none or does not fit an int.
+// The integer in a JSON value, or nullopt when it is not an integer or does not fit an int.
 std::optional<int> as_int(const Json& value);
 
 // The value as text for a message, shortened to at most 40 bytes.

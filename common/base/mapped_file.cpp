@@ -15,8 +15,8 @@
 namespace specdec {
 namespace {
 
-// Opening a pipe that nobody writes to must not wait. The system would end a name at its NUL, and
-// open another file.
+// Must not wait for a pipe without a writer. The system would end a name at its NUL, and open
+// another file.
 int open_for_reading(const std::filesystem::path& path) {
   if (path.native().find('\0') != std::string::npos) {
     fail("{}: no file has a NUL in its name", path.string());
@@ -24,7 +24,7 @@ int open_for_reading(const std::filesystem::path& path) {
   return ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 }
 
-// An open file descriptor, closed on destruction: the map outlives it.
+// An open file descriptor, closed on destruction; the mapping outlives it.
 class ReadDescriptor {
  public:
   explicit ReadDescriptor(const std::filesystem::path& path) : fd_(open_for_reading(path)) {
@@ -73,7 +73,7 @@ MappedFile::~MappedFile() {
 ReadOnce::ReadOnce(std::span<const std::byte> mapped) {
   static const std::size_t page = ::sysconf(_SC_PAGESIZE);
   const auto address = reinterpret_cast<std::uintptr_t>(mapped.data());
-  const std::size_t before = (page - address % page) % page;  // of a page that others may read
+  const std::size_t before = (page - address % page) % page;  // may share a page with other data
   if (before >= mapped.size()) return;
   const std::size_t size = (mapped.size() - before) / page * page;
   pages_ = {const_cast<std::byte*>(mapped.data()) + before, size};

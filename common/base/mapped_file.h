@@ -8,10 +8,10 @@
 namespace specdec {
 
 // A whole file mapped into memory, read-only; unmapped on destruction. Pages are read from disk
-// when they are first touched, so that opening a file of gigabytes costs no memory.
+// when they are first touched, so opening a file of gigabytes costs no memory.
 class MappedFile {
  public:
-  // Throws Error when the file is missing, unreadable, or no regular file.
+  // Throws Error when the file is missing, unreadable, or not a regular file.
   explicit MappedFile(const std::filesystem::path& path);
   MappedFile(MappedFile&& other) noexcept;
   MappedFile& operator=(MappedFile&& other) noexcept;
@@ -25,13 +25,13 @@ class MappedFile {
   std::size_t size_ = 0;
 };
 
-// A part of a mapped file that is read once: it is asked for at once, so that reading it from disk
-// goes ahead of whoever uses it, and afterwards its pages are let go, so that they do not count as
-// this process's memory any more. What is read again later is mapped again.
+// A part of a mapped file that is read once. The constructor asks the system to read ahead. The
+// destructor lets the pages go, so that they no longer count as this process's memory; the system
+// reads them again if they are needed later.
 class ReadOnce {
  public:
   ReadOnce() = default;
-  // REQUIRES: mapped lies in a MappedFile that outlives this object.
+  // REQUIRES: `mapped` is part of a MappedFile that outlives this object.
   explicit ReadOnce(std::span<const std::byte> mapped);
   ReadOnce(ReadOnce&& other) noexcept : pages_(std::exchange(other.pages_, {})) {}
   ReadOnce& operator=(ReadOnce&& other) noexcept {
@@ -41,10 +41,10 @@ class ReadOnce {
   ~ReadOnce();
 
  private:
-  std::span<std::byte> pages_;  // whole ones
+  std::span<std::byte> pages_;  // whole pages only
 };
 
-// The whole file as a string: for JSON, whose parsers want it in one piece. Errors as above.
+// The whole file as a string, as JSON parsers need it. Errors as above.
 std::string read_text_file(const std::filesystem::path& path);
 
 }  // namespace specdec

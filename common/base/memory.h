@@ -4,10 +4,10 @@
 
 namespace specdec {
 
-// "6.4 GB". In floating point, because a size that does not fit an integer is one to report.
+// "6.4 GB". In floating point, because messages report sizes that do not fit an integer.
 std::string readable_bytes(double bytes);
 
-// What is left of the memory that has no room: "there is not enough memory", of a GPU with numbers.
+// "there is not enough memory"; for a GPU, how much is wanted, free and installed.
 std::string memory_left(const std::bad_alloc& error);
 
 }  // namespace specdec

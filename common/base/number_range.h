@@ -5,20 +5,19 @@
 
 namespace specdec {
 
-// The numbers that something may be: those from `lowest` to `highest`. NaN and infinity are never
-// among them.
+// A range of allowed numbers, from `lowest` to `highest`. NaN and infinity are never allowed.
 struct NumberRange {
   double lowest = -DBL_MAX;
   double highest = DBL_MAX;
-  bool above_lowest = false;     // `lowest` itself is not among them,
-  bool below_highest = false;    // nor is `highest`
-  std::string_view remark = "";  // what one of them means: "0: always the likeliest token"
+  bool above_lowest = false;     // `lowest` itself is not allowed
+  bool below_highest = false;    // `highest` itself is not allowed
+  std::string_view remark = "";  // on one of the numbers: "0: always the likeliest token"
 
   bool has(double number) const;
   std::string words() const;  // "a number above 0 and at most 1 (1: no limit)"
 };
 
-// Throws Error where the range does not have the number; `name` is what the message calls it.
+// Throws Error if the number is out of range; `name` is its name in the message.
 void check_range(const NumberRange& range, double number, std::string_view name);
 
 }  // namespace specdec

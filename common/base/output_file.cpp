@@ -22,8 +22,8 @@ namespace fs = std::filesystem;
 constexpr int kMostLinks = 40;  // as in the kernel
 
 struct Destination {
-  fs::path place;         // where the links end, also at nothing yet
-  bool in_place = false;  // is a device, a pipe, or a descriptor of ours, as /dev/stdout
+  fs::path place;         // where the links end; the file need not exist yet
+  bool in_place = false;  // a device, a pipe, or a descriptor of ours, such as /dev/stdout
 };
 
 Destination destination_of(const fs::path& path) {
@@ -32,7 +32,7 @@ Destination destination_of(const fs::path& path) {
   Destination result{path, there && !S_ISREG(status.st_mode)};
   for (int i = 0; i < kMostLinks && fs::is_symlink(fs::symlink_status(result.place)); ++i) {
     const fs::path folder = result.place.parent_path();
-    // A descriptor's file is somebody else's to replace.
+    // Whoever opened the descriptor owns its file, so we do not replace it.
     if (fs::weakly_canonical(folder).string().starts_with("/proc/")) result.in_place = true;
     result.place = folder / fs::read_symlink(result.place);  // an absolute one takes over
   }
@@ -53,7 +53,7 @@ void refuse_directory(const fs::path& path) {
   if (fs::is_directory(path)) fail("{}: is a directory; a file name is needed", path.string());
 }
 
-// The files that a signal removes. A name is there from before its file is until after it is gone.
+// The files that a signal removes. A name is added before its file exists, and removed after it.
 std::array<std::atomic<char*>, 16> partial_files;
 
 int note_partial(const fs::path& path) {
@@ -62,7 +62,7 @@ int note_partial(const fs::path& path) {
     char* none = nullptr;
     if (partial_files[i].compare_exchange_strong(none, name)) return i;
   }
-  std::free(name);  // so many at once: this one is not removed
+  std::free(name);  // too many files at once: a signal will not remove this one
   return -1;
 }
 

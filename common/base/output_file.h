@@ -6,9 +6,9 @@
 
 namespace specdec {
 
-// A file that appears whole or not at all: written beside its place and renamed by commit().
-// Destroyed without commit(), it leaves nothing behind. A link stays, and what it leads to is
-// replaced. What is no regular file (a device, a pipe, /dev/stdout) is written to where it is.
+// A file that appears whole or not at all: it is written beside its place, and commit() renames it.
+// If it is destroyed without commit(), no file is left. A link stays, and the file that it leads to
+// is replaced. A device, a pipe or /dev/stdout is written directly.
 class OutputFile {
  public:
   explicit OutputFile(std::filesystem::path path);  // Error when it cannot be created
@@ -20,23 +20,22 @@ class OutputFile {
   void write(std::string_view text);
   void commit();
 
-  // Throws Error where such a file could not be created, so that nobody works for hours first.
-  // Opens no device and no pipe.
+  // Throws Error if such a file could not be created, so that a long run fails at its start and not
+  // at its end. Opens no device and no pipe.
   static void require_writable(const std::filesystem::path& path);
 
  private:
   [[noreturn]] void fail_write() const;
   void give_up();
 
-  std::filesystem::path path_;       // as the caller has it
+  std::filesystem::path path_;       // as given
   std::filesystem::path place_;      // where the links end
   std::filesystem::path temporary_;  // empty: written in place
   int fd_ = -1;
-  int partial_ = -1;  // the place of temporary_ among the files that signals remove
+  int partial_ = -1;  // the index of temporary_ among the files that a signal removes
 };
 
-// Removes what all files of this process have written so far and not committed. Safe in a signal's
-// handler.
+// Removes all files that this process has begun and not committed. Safe in a signal handler.
 void remove_partial_files();
 
 }  // namespace specdec

@@ -3,7 +3,7 @@
 
 namespace specdec {
 
-// Adds the seconds of its life to a counter.
+// Adds the seconds from its construction to its destruction to a counter.
 class Stopwatch {
  public:
   using Time = std::chrono::steady_clock::time_point;

@@ -6,8 +6,8 @@
 
 namespace specdec {
 
-// Says something to people, on stderr. Where that is closed or its disk is full they do not hear
-// it, and nothing else happens: fmt::print() would throw.
+// Writes a message to stderr. If stderr is closed or its disk is full, the message is lost, and
+// that is all: fmt::print() would throw.
 void say_text(std::string_view text);
 
 template <typename... Args>
@@ -15,8 +15,8 @@ void say(fmt::format_string<Args...> format, Args&&... args) {
   say_text(fmt::format(format, std::forward<Args>(args)...));
 }
 
-// Sends on what was printed to stdout. Throws std::system_error where it cannot be written, as
-// fmt::print() does; run_program() tells the user.
+// Flushes stdout. Throws std::system_error if it cannot be written, as fmt::print() does;
+// run_program() tells the user.
 void flush_stdout();
 
 }  // namespace specdec

@@ -6,7 +6,7 @@
 
 namespace specdec {
 
-// Whether to colour what goes to this stream: only on a terminal, and not where NO_COLOR is set
+// Whether to colour output to this stream: only on a terminal, and not if NO_COLOR is set
 // (https://no-color.org).
 inline bool use_colour(std::FILE* stream) {
   const char* no_color = std::getenv("NO_COLOR");

@@ -3,7 +3,8 @@
 
 namespace specdec {
 
-// A row of the embedding matrix: what the tokenizer writes and the models read.
+// The number of a row of the embedding matrix. The tokenizer writes token ids, and models read
+// them.
 using TokenId = std::int32_t;
 
 }  // namespace specdec

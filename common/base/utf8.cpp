@@ -10,10 +10,10 @@ namespace {
 
 constexpr std::string_view kReplacement = "\xEF\xBF\xBD";  // U+FFFD
 
-// What a first byte announces: the length of its character and the range of the second byte. The
-// second byte's range is what excludes overlong forms, surrogates and values above U+10FFFF.
+// What a first byte tells: the length of its character, and the range of the second byte. This
+// range excludes overlong forms, surrogates and values above U+10FFFF.
 struct Lead {
-  std::size_t length;  // 0: no character begins so
+  std::size_t length;  // 0: no character begins with this byte
   unsigned char second_low = 0x80;
   unsigned char second_high = 0xBF;
 };
@@ -97,7 +97,7 @@ bool is_white_space(char32_t c) {
 }
 
 std::string_view trim_like_python(std::string_view text) {
-  // One pass finds both ends: where the first and where the last character that stays is.
+  // One pass finds both ends: the first and the last character that stay.
   std::size_t begin = text.size();
   std::size_t end = 0;
   for (std::size_t offset = 0; offset < text.size();) {
@@ -116,7 +116,7 @@ std::string in_quotes(std::string_view text) {
 }
 
 void LossyUtf8::push(std::string_view bytes, std::string& out) {
-  std::string joined;  // only where a character was waiting, which is rare
+  std::string joined;  // used only if a character was waiting, which is rare
   if (!waiting_.empty()) {
     joined = waiting_ + std::string(bytes);
     bytes = joined;

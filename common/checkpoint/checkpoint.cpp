@@ -39,7 +39,7 @@ LlamaConfig read_config(const fs::path& directory) {
   return config;
 }
 
-// Which file holds which tensor, by the index's word.
+// Which file holds which tensor, according to the index.
 using WeightMap = std::map<std::string, std::string>;
 
 WeightMap read_index(const fs::path& path) {
@@ -50,7 +50,8 @@ WeightMap read_index(const fs::path& path) {
   for (const auto& [tensor, file] : index.find("weight_map")->items()) {
     if (!file.is_string()) index.object("weight_map")->fail_type(tensor, "a file name");
     const fs::path name = file.get<std::string>();
-    const bool has_nul = name.native().find('\0') != std::string::npos;  // the system stops there
+    const bool has_nul =
+        name.native().find('\0') != std::string::npos;  // the system would cut the name there
     if (name.empty() || has_nul || name != name.filename() || name == "..") {
       fail("{}: tensor {}: {} is no plain file name; shards lie beside their index", path.string(),
            tensor, excerpt(file));
@@ -60,7 +61,7 @@ WeightMap read_index(const fs::path& path) {
   return result;
 }
 
-// The tensors of a checkpoint, over all of its files; knows which were asked for.
+// The tensors in all files of a checkpoint. It notes which of them were taken.
 class TensorSource {
  public:
   TensorSource(const fs::path& directory, std::vector<SafetensorsFile>& files)
@@ -98,8 +99,8 @@ class TensorSource {
     return view;
   }
 
-  // A tensor that the Llama architecture does not have would change the result if it were used;
-  // so a checkpoint that holds one is something else.
+  // Refuses tensors that the Llama architecture does not have. A model that has such a tensor uses
+  // it, so without it we would compute something else.
   void refuse_leftovers() const {
     for (const auto& [name, file] : file_of_) {
       if (taken_.contains(name) || is_harmless(name)) continue;
@@ -108,7 +109,7 @@ class TensorSource {
   }
 
  private:
-  // What quantised weights come with: their scales, under as many names as there are formats.
+  // Quantised weights come with scales, which have other names in each format.
   void refuse_quantised() const {
     for (const auto& [name, file] : file_of_) {
       for (const char* end :
@@ -140,7 +141,7 @@ class TensorSource {
     if (files_.empty()) fail("{}: names no tensor", (directory / kIndexFile).string());
   }
 
-  // Old checkpoints hold RoPE's frequencies, which follow from the config.
+  // Old checkpoints contain RoPE's frequencies, which follow from the config.
   static bool is_harmless(const std::string& name) {
     return name.starts_with("model.layers.") && name.ends_with(".self_attn.rotary_emb.inv_freq");
   }
@@ -183,9 +184,9 @@ bool same_numbers(const TensorView& a, const TensorView& b) {
   return true;
 }
 
-// A tied head is the embedding. Where one is stored all the same, it must be the same numbers, in
-// whatever type: transformers would compute with what is stored, and config.json promises something
-// else.
+// A tied head is the embedding. If a head is stored all the same, it must have the same numbers, in
+// whatever type: transformers would compute with the stored head, although config.json says that
+// it is tied.
 TensorView take_head(TensorSource& tensors, const LlamaConfig& config,
                      const TensorView& embedding) {
   const char* name = "lm_head.weight";

@@ -27,12 +27,12 @@ struct LlamaWeights {
   TensorView embedding;  // [vocab_size, d_model]
   std::vector<LlamaLayerWeights> layers;
   TensorView final_norm;  // [d_model]
-  TensorView head;        // [vocab_size, d_model]; the embedding itself where the head is tied
+  TensorView head;        // [vocab_size, d_model]; the embedding itself if the head is tied
 };
 
-// A Llama checkpoint in Hugging Face's layout: config.json, generation_config.json where there is
-// one, and model.safetensors or the shards of model.safetensors.index.json. Opening maps the files
-// and checks names, shapes and types of all tensors; it reads no weights.
+// A Llama checkpoint in Hugging Face's layout: config.json, generation_config.json if there is one,
+// and model.safetensors or the shards of model.safetensors.index.json. Opening maps the files and
+// checks names, shapes and types of all tensors; it reads no weights.
 class Checkpoint final : public WeightSource {
  public:
   // Throws Error with the file, the field or tensor, and what to do.
@@ -41,7 +41,7 @@ class Checkpoint final : public WeightSource {
   const std::filesystem::path& directory() const { return directory_; }
   const LlamaConfig& config() const override { return config_; }
   const LlamaWeights& weights() const { return weights_; }  // views live as long as this object
-  // A view into the files, whose pages are let go with it.
+  // A view into the files; when it is destroyed, its pages are let go.
   Weight weight(WeightKind kind, int layer) const override;
   const std::vector<SafetensorsFile>& files() const { return files_; }
 

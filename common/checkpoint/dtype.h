@@ -4,8 +4,8 @@
 
 namespace specdec {
 
-// The element types of the safetensors format. We compute with F32, F16 and BF16 weights; the
-// others are read so that a message can name what a quantised checkpoint holds.
+// The element types of the safetensors format. We compute with F32, F16 and BF16 weights. The other
+// types are known so that a message can name them.
 enum class DType {
   kBool,
   kF4,

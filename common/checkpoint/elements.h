@@ -9,7 +9,7 @@ namespace specdec {
 // Whether we can read numbers of that type: F64, F32, F16, BF16.
 bool is_readable(DType dtype);
 
-// Element i of a tensor, exactly. REQUIRES: a readable type, i inside.
+// Element i of a tensor, exactly. REQUIRES: a readable type, an i below the number of elements.
 double tensor_element(const TensorView& tensor, std::size_t i);
 
 // All elements; exact for F32, F16 and BF16. REQUIRES: a readable type.

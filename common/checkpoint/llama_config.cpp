@@ -6,11 +6,11 @@
 namespace specdec {
 namespace {
 
-// Far beyond any model: what is refused here need not be tried first.
+// Far beyond any model, so that no program tries to load such a config.
 constexpr int kMostLayers = 10'000;
 
-// Within these, no angle of RoPE and no norm can become infinite or NaN: beyond them, the logits
-// would, and the weights would be blamed.
+// Within these limits, no RoPE angle and no norm can become infinite or NaN. Beyond them the logits
+// would, and the message would blame the weights.
 struct Limits {
   double lowest, highest;
 };
@@ -33,7 +33,7 @@ double positive_number(const JsonObject& fields, const std::string& key,
   return *value;
 }
 
-// At the top of older files, among RoPE's parameters in newer ones.
+// The field is at the top level of older files, and among RoPE's parameters in newer ones.
 void require_whole_heads(const JsonObject& fields) {
   const double factor = fields.number("partial_rotary_factor").value_or(1);
   if (factor != 1) {
@@ -42,7 +42,7 @@ void require_whole_heads(const JsonObject& fields) {
   }
 }
 
-// A field that may be there, but only with the one value that our computation assumes.
+// A field that is optional, but if it is there it must have the value that our computation assumes.
 void require_false(const JsonObject& config, const std::string& key, std::string_view feature) {
   if (config.boolean(key).value_or(false)) {
     fail("{}: {} is true: {} are not supported", config.name(), key, feature);
@@ -114,8 +114,8 @@ RopeScaling parse_llama3_scaling(const JsonObject& rope, int max_seq_len) {
   return scaling;
 }
 
-// Older files have rope_theta at the top and a rope_scaling; newer ones one rope_parameters with
-// everything. Where both stand, a rope_scaling that is not empty counts (transformers' precedence).
+// Older files have rope_theta at the top level and a rope_scaling; newer files have everything in
+// rope_parameters. In a file with both, rope_scaling counts unless it is empty, as in transformers.
 void parse_rope(const JsonObject& config, LlamaConfig& result) {
   require_false(config, "rope_interleaved", "rotary embeddings of adjacent pairs");
   const Json* fields = config.find("rope_scaling");

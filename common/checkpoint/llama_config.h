@@ -8,8 +8,8 @@
 
 namespace specdec {
 
-// The llama3 kind of RoPE scaling: long wavelengths are stretched by `factor`, short ones are left
-// alone, those between are blended. It applies at every position, also in short prompts.
+// The llama3 kind of RoPE scaling: long wavelengths are stretched by `factor`, short ones are kept,
+// and those in between are blended. It applies at every position, even in short prompts.
 struct RopeScaling {
   double factor = 0;
   double low_freq_factor = 0;
@@ -34,13 +34,13 @@ struct LlamaConfig {
   std::vector<TokenId> eos_ids;  // empty: the model names none
 };
 
-// Reads a config.json in its older and its newer spelling (transformers 4 and 5).
-// `name`: what messages call the file. Throws Error for what contradicts itself, and, by name, for
-// what is not Llama as we compute it: computing on would give wrong text without a word.
+// Reads a config.json in its older and its newer spelling (transformers 4 and 5). `name`: the name
+// of the file in messages. Throws Error if the config contradicts itself, or, naming the field, if
+// the model is not a Llama as we compute it: otherwise the text would be wrong without a warning.
 LlamaConfig parse_llama_config(std::string_view json, const std::string& name);
 
-// The eos ids of a generation_config.json, one number or a list; empty when it names none. Where
-// the file exists, it counts and config.json's ids do not. Throws Error.
+// The eos ids of a generation_config.json, one number or a list; empty if it names none. If it
+// names some, they replace config.json's. Throws Error.
 std::vector<TokenId> parse_generation_eos_ids(std::string_view json, const std::string& name,
                                               int vocab_size);
 

@@ -18,7 +18,7 @@ struct Sign {
   const char* meaning;
 };
 
-// Files that no checkpoint has which we read.
+// Files that are in no checkpoint that we can read.
 constexpr Sign kForeignFiles[] = {
     {"adapter_config.json",
      "is an adapter (LoRA) and no model by itself; merge it into its model first, for instance "
@@ -34,7 +34,7 @@ constexpr Sign kForeignFiles[] = {
      "from"},
 };
 
-// All that a program may read but the shards, which the index names.
+// All files that a program may read, except shards, which the index names.
 constexpr const char* kFiles[] = {
     "config.json",        "generation_config.json",  "model.safetensors",
     "tokenizer.json",     "chat_template.jinja",     "tokenizer_config.json",
@@ -43,7 +43,7 @@ constexpr const char* kFiles[] = {
 
 Names names_in(const fs::path& directory) {
   Names names;
-  std::error_code error;  // what cannot be listed may still be read
+  std::error_code error;  // a directory that cannot be listed may still be readable
   for (fs::directory_iterator entry(directory, error), end; !error && entry != end;
        entry.increment(error)) {
     names.insert(entry->path().filename().string());

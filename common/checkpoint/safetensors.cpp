@@ -14,7 +14,7 @@ namespace {
 constexpr std::uint64_t kLengthBytes = 8;
 constexpr std::uint64_t kLongestHeader = 100'000'000;  // the reference implementation's limit
 
-// The header's JSON, without the length in front of it.
+// The header's JSON, which follows the header's length.
 std::string_view header_text(std::span<const std::byte> file, const std::string& name) {
   if (file.size() < kLengthBytes) {
     fail("{}: {} bytes is too short for a safetensors file", name, file.size());
@@ -90,7 +90,8 @@ TensorEntry parse_entry(const std::string& tensor_name, const Json& value,
 }
 
 // [snippet check-ranges]
-// Tensors follow each other without overlap or hole, and the last one ends the file.
+// Throws Error unless tensors follow one another without overlap or hole, and the last one ends the
+// file.
 void check_ranges(const SafetensorsHeader& header, std::uint64_t data_bytes,
                   const std::string& name) {
   std::uint64_t position = 0;
@@ -152,8 +153,7 @@ SafetensorsHeader parse_safetensors(std::span<const std::byte> file, const std::
     }
   }
   std::ranges::sort(header.tensors, {}, [](const TensorEntry& tensor) {
-    return std::pair(tensor.begin,
-                     tensor.end);  // empty tensors before the one they share a start with
+    return std::pair(tensor.begin, tensor.end);  // an empty tensor before one with the same begin
   });
   check_ranges(header, file.size() - header.data_start, name);
   return header;

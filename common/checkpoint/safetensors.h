@@ -13,19 +13,19 @@
 
 namespace specdec {
 
-// The safetensors format: 8 bytes with the header's length N, little-endian; N bytes of JSON that
-// give name, dtype, shape and byte range of each tensor; then the tensors' bytes, without holes.
+// The safetensors format: 8 bytes with the header's length N, little-endian; N bytes of JSON with
+// the name, dtype, shape and byte range of each tensor; then the tensors' bytes, without holes.
 // https://huggingface.co/docs/safetensors
 
-// A view of a tensor that lies in somebody else's memory, row-major. Beware: the format promises
-// no alignment beyond 8 bytes, and that only where the header was padded.
+// A view of a row-major tensor; it does not own the memory. Beware: the format promises no
+// alignment beyond 8 bytes, and that only if the header was padded.
 struct TensorView {
   DType dtype = DType::kF32;
   std::vector<std::int64_t> shape;   // empty: a scalar
   std::span<const std::byte> bytes;  // product(shape) elements
 };
 
-// What a header says of one tensor.
+// What a header says about one tensor.
 struct TensorEntry {
   std::string name;
   DType dtype = DType::kF32;
@@ -47,10 +47,10 @@ std::uint64_t tensor_bytes(DType dtype, std::span<const std::int64_t> shape,
 
 // Reads and checks a header as the reference implementation does: length, JSON, types, shapes,
 // ranges without overlap or hole, and a file that ends where the last tensor ends.
-// `file`: the whole file. `name`: what messages call it. Throws Error.
+// `file`: the whole file. `name`: its name in messages. Throws Error.
 SafetensorsHeader parse_safetensors(std::span<const std::byte> file, const std::string& name);
 
-// A file opened by mmap: opening reads the header alone, whatever the file's size.
+// A file opened by mmap: opening reads only the header, whatever the file's size.
 class SafetensorsFile {
  public:
   explicit SafetensorsFile(const std::filesystem::path& path);  // throws Error

@@ -10,7 +10,7 @@
 namespace specdec {
 namespace {
 
-// The text with its length in front of it: 8 bytes, little-endian.
+// The text, padded, after its length in 8 bytes, little-endian.
 std::string with_length(std::string text) {
   text.append((8 - text.size() % 8) % 8, ' ');
   std::string length(8, '\0');
@@ -37,7 +37,7 @@ std::string safetensors_header(std::vector<TensorEntry>& tensors,
                            {"data_offsets", {tensor.begin, tensor.end}}};
   }
   constexpr auto kReplace = nlohmann::ordered_json::error_handler_t::replace;
-  return with_length(header.dump(-1, ' ', false, kReplace));  // what is no UTF-8
+  return with_length(header.dump(-1, ' ', false, kReplace));  // bytes that are not UTF-8
 }
 
 void write_safetensors(const std::filesystem::path& path, std::span<const NamedTensor> tensors,

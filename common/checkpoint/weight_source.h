@@ -23,17 +23,17 @@ enum class WeightKind {
   kDownProj,
   // After the layers:
   kFinalNorm,
-  kHead,  // the embedding itself where the head is tied
+  kHead,  // the embedding itself if the head is tied
 };
 
-// A tensor, there as long as this object and its source are.
+// A tensor, valid as long as this object and its source exist.
 struct Weight {
   TensorView view;
-  std::unique_ptr<std::byte[]> memory = nullptr;  // what is viewed; null: it is the source's
-  ReadOnce mapped = {};                           // where it is a part of a file
+  std::unique_ptr<std::byte[]> memory = nullptr;  // owned; null: the view is into the source
+  ReadOnce mapped = {};                           // the part of a file, if it is one
 };
 
-// Where a model's weights come from, one tensor at a time.
+// A source of a model's weights, one tensor at a time.
 class WeightSource {
  public:
   virtual ~WeightSource() = default;

@@ -1,5 +1,5 @@
-# Single targets by clang++, whatever compiles the rest. Sets SPECDEC_CLANG_TSAN: whether clang++
-# and its ThreadSanitizer are here.
+# Compiles single targets with clang++, whatever compiles the rest. Sets SPECDEC_CLANG_TSAN: whether
+# clang++ and its ThreadSanitizer are available.
 find_program(SPECDEC_CLANG NAMES clang++ clang++-19 clang++-18 clang++-17 clang++-16 clang++-15
                                  clang++-14)
 mark_as_advanced(SPECDEC_CLANG)
@@ -14,7 +14,7 @@ if(SPECDEC_CLANG)
   endif()
 endif()
 
-# The "launcher" of a compiler gets its whole command line; this one puts clang++ in its place.
+# A compiler launcher gets the whole command line; this one replaces the compiler with clang++.
 function(specdec_compile_with_clang target)
   set_target_properties(${target} PROPERTIES
     CXX_COMPILER_LAUNCHER "${PROJECT_SOURCE_DIR}/common/cmake/in_place_of;${SPECDEC_CLANG}"

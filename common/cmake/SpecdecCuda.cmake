@@ -1,7 +1,7 @@
-# Decides whether the CUDA backend is built and sets SPECDEC_HAVE_CUDA. The language is enabled
-# only where that is so: a build without CUDA configures as if it did not exist. AUTO asks for a GPU,
-# too, since nothing else could run the code; ON compiles it anyway. What programs without CUDA say
-# of the reason is in SPECDEC_WHY_NO_CUDA, which has no semicolon.
+# Decides whether the CUDA backend is built and sets SPECDEC_HAVE_CUDA. Only then is the language
+# enabled: a build without CUDA configures as if CUDA did not exist. AUTO also requires a GPU, since
+# nothing else could run the code; ON compiles it anyway. SPECDEC_WHY_NO_CUDA is the reason that
+# programs without CUDA print; it has no semicolon.
 set(SPECDEC_HAVE_CUDA OFF)
 if(NOT SPECDEC_CUDA MATCHES "^(AUTO|ON|OFF)$")
   message(FATAL_ERROR "SPECDEC_CUDA is '${SPECDEC_CUDA}'; it takes AUTO, ON or OFF")
@@ -41,11 +41,11 @@ endif()
 find_program(SPECDEC_NVCC nvcc HINTS ENV CUDA_PATH PATHS /usr/local/cuda/bin)
 mark_as_advanced(SPECDEC_NVCC)
 
-# The architecture of the GPU that is here. On a machine without one, the oldest that has what the
-# kernels need, as machine code and as PTX, which a driver translates for every later GPU when it
-# first loads it. With SPECDEC_CUDA_ALL those that people have, as far as this nvcc knows them, which
-# takes six times as long: A100; RTX 30; RTX 40 and L40; H100 and H200; B200; RTX 50. The newest as
-# PTX, too, for what comes later.
+# The architecture of this machine's GPU. On a machine without one, the oldest architecture that has
+# what the kernels need, as machine code and as PTX, which a driver translates for every later GPU when
+# it first loads it. With SPECDEC_CUDA_ALL, the architectures of common GPUs that this nvcc knows, which
+# takes six times as long: A100; RTX 30; RTX 40 and L40; H100 and H200; B200; RTX 50. The newest one also
+# as PTX, for later GPUs.
 if(SPECDEC_NVCC AND NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
   if(gpus MATCHES "GPU 0" AND NOT SPECDEC_CUDA_ALL)
     set(CMAKE_CUDA_ARCHITECTURES native)

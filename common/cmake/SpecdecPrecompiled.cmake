@@ -1,6 +1,7 @@
-# What many files parse is precompiled: the standard library, fmt, and for tests GoogleTest. No header
-# of ours, since the course's proofs compile single files beside the build with other headers of ours.
-# g++ alone does it: its precompiled headers may be shared among targets whose definitions differ.
+# Precompiles headers that many files include: the standard library, fmt and, for tests, GoogleTest.
+# Headers of ours are not among them, since the course's proofs compile single files outside the build
+# with other versions of our headers. Only with g++, whose precompiled headers can be shared among
+# targets whose definitions differ.
 set(SPECDEC_PRECOMPILED <algorithm> <array> <charconv> <cmath> <cstdint> <cstdio> <cstdlib> <cstring>
     <filesystem> <fstream> <functional> <limits> <map> <memory> <numeric> <optional> <set> <span>
     <sstream> <stdexcept> <string> <string_view> <unordered_map> <utility> <variant> <vector>
@@ -13,7 +14,7 @@ function(specdec_precompile target)
   endif()
 endfunction()
 
-# Targets that take it over; they must have the same compiler options.
+# Targets that use it; they must have the same compiler options.
 function(specdec_use_precompiled owner)
   if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
     foreach(target IN LISTS ARGN)

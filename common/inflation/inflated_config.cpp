@@ -16,8 +16,9 @@ struct NamedShape {
   int d_model, d_ff, n_layers, n_heads, n_kv_heads, head_dim, vocab_size;
 };
 
-// 1.7b costs what SmolLM2-1.7B costs (its weights are 1,711 million, 0.1% more), in other sizes: 24
-// layers with 32 heads on 32 cannot hold SmolLM2-135M, which has 30 with 3 heads a key-value head.
+// 1.7b costs what SmolLM2-1.7B costs (it has 1,711 million weights, 0.1% more), but has other
+// sizes: 24 layers with 32 heads on 32 cannot hold SmolLM2-135M, which has 30 layers with 3 heads
+// per key-value head.
 constexpr NamedShape kNamedShapes[] = {
     {"3b", 3072, 8192, 28, 24, 8, 128, 128256},  // Llama 3.2's
     {"1b", 2048, 8192, 16, 32, 8, 64, 128256},   // and the smaller one
@@ -27,7 +28,7 @@ constexpr NamedShape kNamedShapes[] = {
     {"14m", 256, 1024, 2, 4, 1, 64, 49152},
 };
 
-// What the base has in common with every shape that can hold it is the base's already.
+// Fields that a named shape lacks are the base's: any shape that can hold it has the same ones.
 LlamaConfig read_shape(const LlamaConfig& base, const std::string& shape,
                        const std::string& option) {
   for (const NamedShape& named : kNamedShapes) {
@@ -102,8 +103,8 @@ LlamaConfig inflated_config(const LlamaConfig& base, const std::string& shape,
   LlamaConfig config = sizes;
   config.max_seq_len = base.max_seq_len;
   config.eos_ids = base.eos_ids;
-  // The mean of squares over d_model numbers, of which only the base's are not zero, is smaller by
-  // this factor; so must be what is added to it.
+  // Of the d_model numbers, only the base's are not zero. So the mean of squares is smaller by this
+  // factor, and what is added to it must be smaller, too.
   config.rms_norm_eps = base.rms_norm_eps * base.d_model / config.d_model;
   return config;
 }

@@ -57,15 +57,16 @@ bool is_zero_below(WeightKind kind) {
   return kind == WeightKind::kVProj || kind == WeightKind::kGateProj || writes_residual(kind);
 }
 
-// Bits in which each depends on all of x (C. Wellons, "Prospecting for hash functions", lowbias32).
+// A hash: each bit depends on all bits of x (C. Wellons, "Prospecting for hash functions",
+// lowbias32).
 std::uint32_t mix(std::uint32_t x) {
   x = (x ^ (x >> 16)) * 0x7feb352du;
   x = (x ^ (x >> 15)) * 0x846ca68bu;
   return x ^ (x >> 16);
 }
 
-// Random numbers of a floating-point type, keyed by matrix, row and column: either sign, four
-// powers of two from 2^lowest_exponent on, any mantissa. None is zero, infinite or NaN.
+// Random numbers of a floating-point type, keyed by matrix, row and column: either sign, one of
+// four powers of two from 2^lowest_exponent on, any mantissa. None is zero, infinite or NaN.
 struct RandomNumbers {
   std::uint32_t key;  // of the matrix
   int lowest_exponent;
@@ -77,7 +78,7 @@ struct RandomNumbers {
     const std::uint32_t row_key = mix(key ^ static_cast<std::uint32_t>(row));
     const auto low = static_cast<std::uint32_t>(lowest_exponent + exponent_bias) << mantissa_bits;
     const std::uint32_t mask = (4u << mantissa_bits) - 1, sign = 1u << (bits - 1);
-    constexpr std::size_t kBlock = 64;  // known to the compiler, which then uses vectors
+    constexpr std::size_t kBlock = 64;  // a constant, so that the compiler uses vectors
     for (std::size_t done = 0; done < out.size(); done += kBlock) {
       std::array<Element, kBlock> block;
       const std::uint32_t column = static_cast<std::uint32_t>(first) + std::uint32_t(done);
@@ -100,8 +101,8 @@ RandomNumbers random_numbers(WeightKind kind, int layer, DType type, std::int64_
                        : type == DType::kF16 ? 10
                                              : 7,
       .exponent_bias = type == DType::kF16 ? 15 : 127};
-  // Numbers of about 1 / sqrt(columns), so that products stay as large as what goes in. The root of
-  // the mean square is seven times the lowest power.
+  // Numbers of about 1 / sqrt(columns), so that outputs are as large as inputs. The root of the
+  // mean square is seven times the lowest power.
   if (!is_norm(kind)) {
     numbers.lowest_exponent = std::ilogb(1 / std::sqrt(columns)) - 3;
   }
@@ -147,14 +148,14 @@ void fill_rows(cpu::ThreadTeam& team, const Block& block, const RandomNumbers& r
   });
 }
 
-// Asks for huge pages: faults of small ones would take longer than filling them.
+// Asks for huge pages: page faults of small ones would take longer than filling them.
 std::unique_ptr<std::byte[]> allocate(std::size_t bytes) {
   constexpr std::size_t kPage = 4096;
   auto memory = std::make_unique_for_overwrite<std::byte[]>(bytes);
   void* whole_pages = memory.get();
   std::size_t space = bytes;
   if (std::align(kPage, kPage, whole_pages, space) != nullptr) {
-    madvise(whole_pages, space / kPage * kPage, MADV_HUGEPAGE);  // a wish: failure is fine
+    madvise(whole_pages, space / kPage * kPage, MADV_HUGEPAGE);  // may fail
   }
   return memory;
 }
@@ -166,7 +167,7 @@ InflatedWeights::InflatedWeights(const WeightSource& base, const LlamaConfig& co
 
 Weight InflatedWeights::weight(WeightKind kind, int layer) const {
   const bool is_new = layer >= base_.config().n_layers;
-  const Weight from = base_.weight(kind, is_new ? 0 : layer);  // of a new layer: the type alone
+  const Weight from = base_.weight(kind, is_new ? 0 : layer);  // a new layer uses only the type
   const Shape old = shape_of(kind, base_.config()), shape = shape_of(kind, config_);
   Block block{.bytes = from.view.bytes.data(),
               .rows = is_new ? 0 : old.rows,

@@ -5,9 +5,9 @@
 
 namespace specdec {
 
-// A row of logits that is no distribution, because the weights of its model are damaged. what()
-// blames the target, whose rows decide the text. What a draft says can be done without, so where a
-// drafter throws this, it is caught, and about() says the rest of the sentence of the draft.
+// A row of logits is not a distribution, because the weights of its model are damaged. what() names
+// the target as the culprit. If a drafter throws this, the text can go on without its drafts: the
+// error is caught, and the message is about() with the draft as the culprit.
 class BadLogits final : public Error {
  public:
   explicit BadLogits(const std::string& about) : Error("the target's " + about), about_(about) {}

@@ -8,13 +8,13 @@
 
 namespace specdec {
 
-// What a Sampler (kernels/sampling.h) is told of a row whose token follows `history`.
+// How a Sampler (kernels/sampling.h) samples a row whose token follows `history`.
 RowSampling row_sampling(const SamplingOptions& options, std::span<const TokenId> history);
 
-// The seed of draws that a device makes. REQUIRES: random throws a seed's dice.
+// The seed of draws that a device makes. REQUIRES: random.seed() has a value.
 std::uint64_t device_seed(const RandomSource& random);
 
-// Throws the BadLogits of probabilities() for a row that a Sampler found no distribution in.
+// Throws BadLogits, as probabilities() does, for a row in which a Sampler found no distribution.
 [[noreturn]] void fail_without_distribution();
 
 }  // namespace specdec

@@ -62,7 +62,7 @@ class SamplingPipeline {
   SamplingPipeline(SamplingScratch& scratch, std::span<const float> logits, std::span<double> probs)
       : scratch_(scratch), logits_(logits), scores_(logits.first(probs.size())), probs_(probs) {}
 
-  // Each score from the original logit, so that a token which occurs twice is penalised once.
+  // Each score comes from the original logit, so a token that occurs twice is penalised once.
   void penalise(std::span<const float> logits, std::span<const TokenId> history, double penalty) {
     if (penalty == 1) return;
     const auto scores = std::span(scratch_.scores_).first(scores_.size());
@@ -99,7 +99,7 @@ class SamplingPipeline {
                     token, *bad));
   }
 
-  // All to the largest score, the lowest id among equals.
+  // Probability 1 for the largest score, the lowest id among equals.
   void one_hot() {
     std::ranges::fill(probs_, 0.0);
     probs_[std::ranges::find(scores_, peak_) - scores_.begin()] = 1;
@@ -138,13 +138,13 @@ class SamplingPipeline {
   std::span<float> kept_scores() const { return std::span(scratch_.kept_scores_).first(count_); }
   std::span<double> weights() const { return std::span(scratch_.weights_).first(count_); }
 
-  // Of e^((score - peak) x scale). With the largest taken off first, no temperature is so small
-  // that a weight overflows.
+  // The scale in e^((score - peak) x scale). Since the peak is subtracted first, no weight
+  // overflows, however small the temperature is.
   static double scale_of(double temperature) {
     return std::min(1 / temperature, std::numeric_limits<double>::max());
   }
 
-  // What is minus infinity is never kept.
+  // Minus infinity is never kept.
   void keep_at_least(float score) {
     count_ = cpu::collect_at_least(std::max(score, std::numeric_limits<float>::lowest()), scores_,
                                    scratch_.ids_, scratch_.kept_scores_);
@@ -171,8 +171,9 @@ class SamplingPipeline {
       std::nth_element(scores.begin(), kth, scores.end(), std::greater());
       return *kth;
     };
-    // Deal the scores out to 4k columns. Where k columns have a score of this size or more, so have
-    // k tokens; most columns that have one have no second, so there are few more.
+    // Deal the scores out to 4k columns. If the largest scores of k columns are at least some
+    // bound, then at least k tokens are. Few columns have two such scores, so there are few tokens
+    // more.
     float bound = -kInfinity;
     const std::size_t columns = (4 * k + 15) / 16 * 16;
     if (columns <= scores_.size() / 2) {
@@ -188,8 +189,9 @@ class SamplingPipeline {
     keep_only([&](std::size_t j) { return kept_scores()[j] >= last; });
   }
 
-  // Keeps the tokens of at least some score: they come to as many units together, or are all that
-  // have one. The first guess at that score weighs a 256th of what top-p leaves out.
+  // Keeps the tokens of at least some score, so that together they have the wanted units, or all
+  // the units there are. A token with the first guess at this score weighs a 256th of what top-p
+  // leaves out.
   void keep_candidates(const SamplingOptions& options, double total, std::uint64_t wanted) {
     double below = std::max(1.0, -std::log((1 - options.top_p) * total / 256));  // x in e^-x
     for (;; below *= 1.3) {
@@ -223,8 +225,8 @@ class SamplingPipeline {
     keep_only([&](std::size_t j) { return likelihood(j) >= last; });
   }
 
-  // Two weights: the tokens of at least the lower one surely reach the goal, those of at least the
-  // higher one surely do not.
+  // Two weights: the tokens of at least the lower weight surely reach the goal, and those of at
+  // least the higher weight surely do not.
   struct Bracket {
     double low, high;
   };
@@ -242,9 +244,9 @@ class SamplingPipeline {
   }
 
   // The likelihood of the last token that is needed to reach the goal; it weighs less than `high`.
-  // This takes the place of a sort: which half of a range is it in?
+  // Instead of sorting, this finds again and again in which half of a range the token is.
   std::uint64_t last_to_reach(std::uint64_t goal, double high) {
-    std::uint64_t held = 0;  // by all that are likelier than those in the range
+    std::uint64_t held = 0;  // by all tokens that are likelier than those in the range
     std::size_t size = 0;
     for (std::size_t j = 0; j < count_; ++j) {
       scratch_.keys_[size] = likelihood(j);
@@ -270,14 +272,14 @@ class SamplingPipeline {
   }
 
   SamplingScratch& scratch_;
-  std::span<const float> logits_;  // [V], as the model made them
+  std::span<const float> logits_;  // [V], as the model computed them
   std::span<const float> scores_;  // [n]
   std::span<double> probs_;        // [n]
   float peak_ = 0;
   std::size_t count_ = 0;  // of the tokens that are kept
 };
 
-// How many logits there are before those at the end that are minus infinity; at least 1.
+// How many logits remain without those at the end that are minus infinity; at least 1.
 std::size_t without_padding(std::span<const float> logits) {
   std::size_t n = logits.size();
   while (n > 1 && logits[n - 1] == -kInfinity) --n;

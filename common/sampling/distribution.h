@@ -9,7 +9,7 @@
 
 namespace specdec {
 
-// How a model's logits become the distribution that tokens are drawn from.
+// How a model's logits become the distribution of the next token.
 struct SamplingOptions {
   double temperature = 0;         // 0: always the likeliest token
   int top_k = 0;                  // 0: off
@@ -21,10 +21,10 @@ struct SamplingOptions {
 // top_p above 0 and at most 1, the penalty above 0; none may be NaN or infinite.
 void check_sampling_options(const SamplingOptions& options);
 
-// The same for one temperature; `option` is what the message calls it.
+// The same for one temperature; `option` is its name in the message.
 void check_temperature(double temperature, std::string_view option = "--temperature");
 
-// Working memory of probabilities(), for a vocabulary of a given size. Not to be shared by threads.
+// Working memory of probabilities(), for a vocabulary of a given size. Threads must not share it.
 class SamplingScratch {
  public:
   explicit SamplingScratch(int vocab_size);  // below 2^20
@@ -33,37 +33,37 @@ class SamplingScratch {
  private:
   friend class SamplingPipeline;
   std::vector<float> scores_;              // [V] logits after the penalty
-  std::vector<float> kept_scores_, work_;  // [V]; `kept`: of the tokens that filters keep
+  std::vector<float> kept_scores_, work_;  // [V]; `kept`: of the tokens that the filters keep
   std::vector<double> weights_;            // [V]
   std::vector<std::uint64_t> keys_;        // [V] for the order of top-p
   std::vector<TokenId> ids_;               // [V]
 };
 
-// From logits [V] to the distribution [V] that a token is drawn from after `history`: "standardized
-// sampling" (Leviathan et al., section 2.2). Whatever the options are, drawing is then plain
-// sampling from probs, and speculation needs to know nothing of them, as long as probs is what it
-// draws from and what it accepts by.
+// From logits [V] to the distribution [V] of the token after `history`: "standardized sampling"
+// (Leviathan et al., section 2.2). Whatever the options are, drawing is then plain sampling from
+// probs. Speculation needs to know nothing about the options, as long as it both draws from probs
+// and accepts by probs.
 //
-// In this order, as in Hugging Face transformers; weights and probabilities in float64, by the
-// operations and sums of kernels/sampling.h, so that a GPU makes the same bits:
+// The steps, in the order of Hugging Face transformers. Weights and probabilities are float64, by
+// the operations and sums of kernels/sampling.h, so that a GPU gets the same bits:
 // 1. Repetition penalty (Keskar et al., CTRL, section 4.1): a token of the history has its logit
-//    divided by the penalty where it is positive, multiplied where it is negative, and rounded to
-//    float32; once, however often it occurs. The history is every token before the position: the
-//    prompt, the text and, in a round, the drafted tokens before it.
-// 2. Temperature (logit / temperature). With 0 the largest logit gets all, the lowest id among
-//    equals, and nothing below matters.
+//    divided by the penalty if it is positive, multiplied if it is negative, and rounded to
+//    float32; once, however often the token occurs. The history is every token before the position:
+//    the prompt, the text and, in a round, the drafted tokens before it.
+// 2. Temperature (logit / temperature). At 0, the largest logit gets probability 1, the lowest id
+//    among equals, and the steps below do nothing.
 // 3. Top-k: the k largest logits stay, and those equal to the last of them.
-// 4. Top-p (Holtzman et al., section 3.1): with tokens from the likeliest on, the lower id first
-//    among equals, those stay before which less than top_p is held. Weights count in multiples of
-//    2^-44 of the likeliest token's; one that rounds to none does not stay.
+// 4. Top-p (Holtzman et al., section 3.1): go through the tokens from the likeliest on, the lower
+//    id first among equals. A token stays while the tokens before it hold less than top_p. Weights
+//    count in multiples of 2^-44 of the likeliest token's; a weight that rounds to 0 does not stay.
 // 5. Softmax over what stayed.
 // Logits of minus infinity get probability zero; those at the end (padding) cost next to nothing.
 // probs is finite, not negative, and sums to 1 up to rounding. Allocates nothing.
 //
-// REQUIRES: probs has the logits' size, the scratch at least that; history holds ids of the
+// REQUIRES: probs has the logits' size, and the scratch at least that; history holds ids of the
 // vocabulary.
 // Throws Error when an option is out of range, and BadLogits when a logit is NaN or plus infinity,
-// or when all are minus infinity; what probs then holds is unspecified.
+// or when all are minus infinity; the contents of probs are then unspecified.
 void probabilities(std::span<const float> logits, std::span<const TokenId> history,
                    const SamplingOptions& options, SamplingScratch& scratch,
                    std::span<double> probs);

@@ -10,8 +10,8 @@ namespace specdec {
 namespace {
 
 // \w as Unicode's technical standard 18 (annex C) and Rust's regex define it: alphabetic
-// characters, marks, decimal digits, connectors and the two joiners. Alphabetic are letters, letter
-// numbers, some marks, and the circled letters that the ranges name.
+// characters, marks, decimal digits, connectors and the two joiners. Alphabetic characters are
+// letters, letter numbers, some marks, and the circled letters in `ranges`.
 bool is_word_character(char32_t character) {
   static const CodePointSet set = [] {
     std::vector<CodePointRange> ranges = {{0x200C, 0x200D},
@@ -69,7 +69,7 @@ void AddedTokens::Pass::add(const std::string& content, std::size_t token) {
   std::sort(known.begin(), known.end(), std::greater<>());
 }
 
-// Hashing the few lengths that occur is as fast as a trie here, and shorter.
+// Hashing the few lengths that occur is as fast here as a trie, and less code.
 std::optional<std::size_t> AddedTokens::Pass::longest_at(std::string_view text,
                                                          std::size_t offset) const {
   for (const std::size_t length : lengths[static_cast<unsigned char>(text[offset])]) {
@@ -89,12 +89,12 @@ void AddedTokens::split(std::string_view text, SpecialText special_text, const O
   split_pass(raw_, special_text, text, one_pass ? on_text : OnText(on_rest), on_token);
 }
 
-// As Hugging Face's added_vocabulary.rs does, including its corner cases: a match that is rejected
-// still uses up its characters, and a token inside the white space that another one's rstrip took
-// is found all the same, unless its own lstrip leaves nothing of it.
+// Like Hugging Face's added_vocabulary.rs, including its corner cases: a rejected match still uses
+// up its characters; and a token inside the white space that another token's rstrip took is still
+// found, unless nothing of it is left.
 void AddedTokens::split_pass(const Pass& pass, SpecialText special_text, std::string_view text,
                              const OnText& on_text, const OnToken& on_token) const {
-  std::size_t done = 0;  // the text before is given out
+  std::size_t done = 0;  // text before this place has been passed on
   std::size_t offset = 0;
   while (offset < text.size()) {
     const std::optional<std::size_t> found = pass.longest_at(text, offset);
@@ -110,7 +110,7 @@ void AddedTokens::split_pass(const Pass& pass, SpecialText special_text, std::st
     if (token.single_word && !stands_alone(text, begin, end)) continue;
     if (token.lstrip) begin = std::max(done, skip_space_left(text, begin));
     if (token.rstrip) end = skip_space_right(text, end);
-    if (begin >= end) continue;  // white space itself, and an earlier token took it
+    if (begin >= end) continue;  // a token of white space that an earlier token took
     if (done < begin) on_text(text.substr(done, begin - done));
     on_token(token.id);
     done = end;

@@ -11,23 +11,23 @@
 
 namespace specdec {
 
-// A token that is found in the raw text before anything else is done with it: <|eot_id|> and the
-// like, or words that a fine-tuning added. The flags are those of Hugging Face's tokenizers.
+// A token that is found in the raw text before anything else happens: <|eot_id|> and the like, or
+// words that a fine-tuning added. The flags are those of Hugging Face's tokenizers.
 struct AddedToken {
   TokenId id = 0;
   std::string content;
   bool special = false;      // decoding leaves it out unless asked
-  bool single_word = false;  // only where no word character stands directly before or after
+  bool single_word = false;  // only if no word character is directly before or after it
   bool lstrip = false;       // takes the white space on its left with it
   bool rstrip = false;       // takes the white space on its right with it
   bool normalized = false;   // found after the others, in what they left
   bool operator==(const AddedToken&) const = default;
 };
 
-// What text that looks like a special token is.
+// How to treat text that looks like a special token.
 enum class SpecialText { kToken, kOrdinary };
 
-// Finds added tokens: at each place, from the left, the longest that stands there.
+// Finds added tokens from left to right, at each place the longest one.
 class AddedTokens {
  public:
   AddedTokens() = default;
@@ -39,7 +39,7 @@ class AddedTokens {
 
   using OnText = std::function<void(std::string_view)>;
   using OnToken = std::function<void(TokenId)>;
-  // Calls, in the order of the text, on_token for each added token and on_text for each stretch
+  // In the order of the text, calls on_token for each added token and on_text for each stretch
   // between them, which is never empty. REQUIRES: text is UTF-8. May run in several threads.
   void split(std::string_view text, SpecialText special_text, const OnText& on_text,
              const OnToken& on_token) const;

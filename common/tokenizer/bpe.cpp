@@ -20,7 +20,7 @@ std::uint64_t pack(TokenId left, TokenId right) {
   return (static_cast<std::uint64_t>(left) << 32) | static_cast<std::uint32_t>(right);
 }
 
-// Whether a's turn comes after b's: the heap keeps on top what is later than nothing else.
+// Whether a merges after b. With this order, the next merge is on top of the heap.
 constexpr auto kLater = [](const auto& a, const auto& b) {
   return a.rank != b.rank ? a.rank > b.rank : a.position > b.position;
 };
@@ -137,10 +137,10 @@ void BpeModel::push_candidate(std::int32_t position, Workspace& work) const {
 }
 
 // [snippet merge-all]
-// The queue is a heap with the next merge on top. A merge outdates entries of the queue, which are
+// The queue is a heap with the next merge on top. A merge outdates entries of the queue. They are
 // recognised when their turn comes: the left symbol is dead or has lost its neighbour, or the pair
-// that stands there now becomes another token. (Comparing the token suffices: a symbol only grows,
-// so the same place gives the same token only from the same two halves.)
+// that is there now becomes another token. (Comparing the token suffices: a symbol only grows, so
+// the same place gives the same token only from the same two halves.)
 void BpeModel::merge_all(Workspace& work) const {
   const auto symbol = [&](std::int32_t i) -> Workspace::Symbol& { return work.symbols[i]; };
   while (!work.queue.empty()) {

@@ -12,14 +12,14 @@
 
 namespace specdec {
 
-// What a pair of neighbouring tokens becomes, and how early: the merge of lowest rank goes first.
+// What a pair of neighbouring tokens becomes, and how early: the merge of lowest rank comes first.
 struct Merge {
   std::int32_t rank;
   TokenId merged;
 };
 
-// (left, right) -> Merge. A hash table with open addressing: the 280,147 merges of Llama 3 are
-// looked up for every pair of bytes of every word, so each lookup should touch one cache line.
+// (left, right) -> Merge. A hash table with open addressing. Every pair of bytes of every word is
+// looked up among the 280,147 merges of Llama 3, so each lookup should touch one cache line.
 class MergeTable {
  public:
   explicit MergeTable(std::size_t expected);
@@ -38,9 +38,9 @@ class MergeTable {
   int shift_;
 };
 
-// How tokenizer.json wants words to be encoded.
+// How to encode words, according to tokenizer.json.
 struct BpeOptions {
-  // A word that is a token as a whole is that token, whether merges lead to it or not.
+  // If the whole word is a token, it becomes that token, whether merges lead to it or not.
   bool ignore_merges = false;
   // The token for a byte that has none, as the file spells it. Without it, such bytes are left out,
   // and their neighbours become neighbours of each other.
@@ -48,17 +48,17 @@ struct BpeOptions {
   bool fuse_unk = false;  // one unk_token for several such bytes in a row
 };
 
-// Byte pair encoding (Gage 1994; for subwords Sennrich et al. 2016, section 3.2): a word begins as
-// its bytes; as long as two neighbours have a merge, the one of lowest rank, leftmost among equals,
-// is carried out.
+// Byte pair encoding (Gage 1994; for subwords Sennrich et al. 2016, section 3.2). A word begins as
+// its bytes. As long as two neighbours have a merge, the merge of lowest rank is carried out, the
+// leftmost among equals.
 class BpeModel {
  public:
   // merge_parts: the left and right token of merge 0, of merge 1, ...; a merge's rank is its index.
-  // Errors: a merge names something that is no token, or its result is none; a byte needs the
-  // unk_token, which is no token.
+  // Errors: a part of a merge or its result is not a token; a byte needs the unk_token, which is
+  // not a token.
   BpeModel(const Vocabulary& vocabulary, const StringList& merge_parts, const BpeOptions& options);
 
-  // What becomes of bytes that have no token; nothing: they are left out.
+  // The token for bytes that have none; nothing: they are left out.
   std::optional<TokenId> unknown_token() const { return unknown_token_; }
 
   // Memory that one encode call reuses from word to word.

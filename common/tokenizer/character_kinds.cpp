@@ -10,16 +10,17 @@ namespace {
 
 constexpr std::size_t kUnset = ~std::size_t{0};
 
-// No set begins or ends within one of these stretches of code points.
+// Stretches of code points, within which no set begins or ends.
 struct Stretches {
   std::vector<char32_t> begins;    // the first is 0; each ends where the next begins
   std::vector<std::size_t> kinds;  // of each stretch
   std::size_t count = 1;           // of kinds
 };
 
-// Every kind that the set holds in part becomes two.
+// Splits every kind of which only a part is in the set.
 void refine(Stretches& stretches, const CodePointSet& set) {
-  std::vector<std::size_t> part(stretches.count, kUnset);  // of each kind, its part in the set
+  std::vector<std::size_t> part(stretches.count,
+                                kUnset);  // by kind: the new number of its part in the set
   std::size_t i = 0;
   for (const CodePointRange& range : set.ranges()) {
     while (stretches.begins[i] < range.first) ++i;
@@ -31,7 +32,7 @@ void refine(Stretches& stretches, const CodePointSet& set) {
   }
 }
 
-// Numbers the kinds that are in use anew, from 0.
+// Renumbers the kinds that are in use, from 0.
 void renumber(Stretches& stretches) {
   std::vector<std::size_t> number(stretches.count, kUnset);
   stretches.count = 0;
@@ -59,7 +60,7 @@ Stretches find_stretches(std::span<const CodePointSet> sets) {
   return stretches;
 }
 
-// The character at the start of the bytes, which are moved behind it. REQUIRES: UTF-8.
+// The character that `bytes` points to; moves the pointer past it. REQUIRES: UTF-8.
 char32_t take_character(const unsigned char*& bytes) {
   const char32_t lead = *bytes++;
   if (lead < 0x80) return lead;
@@ -88,7 +89,8 @@ CharacterKinds::CharacterKinds(std::span<const CodePointSet> sets, std::string_v
 
 void CharacterKinds::fill_pages(std::span<const char32_t> begins,
                                 std::span<const std::size_t> kinds) {
-  std::map<std::size_t, std::uint16_t> uniform;  // pages that are of one kind throughout
+  std::map<std::size_t, std::uint16_t>
+      uniform;  // by kind: the page whose characters are all of this kind
   const auto next_begin = [&](std::size_t stretch) {
     return stretch + 1 < begins.size() ? begins[stretch + 1] : kLastCodePoint + 1;
   };

@@ -73,7 +73,7 @@ class Rendering {
   // A message as a turn of its own.
   void add(const ChatMessage& message) { add_turn(message.role, content_of(message)); }
 
-  // What comes before all other messages. `system`: the first message, where it is the system's.
+  // What comes before all other messages. `system`: the first message, if it is the system's.
   void begin(const ChatMessage* system) {
     if (format_.has_dates) {
       add_turn("system", fmt::format("Cutting Knowledge Date: December 2023\nToday Date: {}\n\n{}",

@@ -34,7 +34,7 @@ constexpr KnownTemplate kTemplates[] = {
     {2506, 0xe642ce246d7f2e3d, "Qwen2.5"},          // Qwen2.5
 };
 
-// Also where it is a link to nothing, which must not pass for a model without the file.
+// True also for a dangling link, so that the model does not pass for one without the file.
 bool is_there(const fs::path& path) {
   std::error_code unknown;
   return fs::exists(fs::symlink_status(path, unknown));
@@ -54,7 +54,7 @@ struct ChatTemplate {
   std::string text;
 };
 
-// A list has a template for each use; "default" is the one for chats without tools.
+// A list has a template for each use; "default" is for chats without tools.
 std::string default_of(const JsonObject& config, const Json& list) {
   for (const Json& entry : list) {
     const JsonObject named(entry, config.name() + ": chat_template");
@@ -77,7 +77,7 @@ std::optional<ChatTemplate> read_template(const fs::path& directory) {
   return ChatTemplate{file.string(), field->get<std::string>()};
 }
 
-// The text that templates call bos_token; nothing where the file does not say.
+// The text that templates call bos_token; nothing if the file does not name it.
 std::optional<std::string> bos_token(const fs::path& directory) {
   const fs::path file = directory / "tokenizer_config.json";
   if (!is_there(file)) return std::nullopt;

@@ -20,21 +20,20 @@ struct KnownTemplate {
 
 std::span<const KnownTemplate> known_templates();
 
-// The format that renders what the template renders; nullptr where we do not know the template.
-// Whether line ends are LF or CRLF, and one at the end of the text, makes no difference to Jinja,
-// and none here.
+// The format that renders what the template renders; nullptr if we do not know the template. As in
+// Jinja, it does not matter whether line ends are LF or CRLF, and whether the text ends with one.
 const ChatFormat* format_of_template(std::string_view text);
 
 // Which format a model's chats have.
 struct ChatChoice {
   const ChatFormat* format = nullptr;  // nullptr: there is none, so no chat can be rendered
-  std::string why;                     // the format was chosen, or there is none
+  std::string why;                     // why it was chosen, or why there is none
 };
 
 // Chooses by the model's chat template, which is chat_template.jinja or the chat_template in
-// tokenizer_config.json, and checks that the tokenizer has the format's special tokens. Where there
-// is no template, the special tokens say what the format is. Never throws Error: most prompts are
-// not chats.
+// tokenizer_config.json, and checks that the tokenizer has the format's special tokens. Without a
+// template, it chooses by the special tokens. Never throws Error, because most prompts are not
+// chats.
 ChatChoice choose_chat_format(const std::filesystem::path& directory, const Tokenizer& tokenizer);
 
 }  // namespace specdec

@@ -19,7 +19,7 @@ namespace {
 
 constexpr TokenId kNoId = -1;
 
-// In the order in which transformers adds them.
+// In transformers' order.
 constexpr std::array<std::string_view, 7> kNames = {
     "bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"};
 
@@ -27,7 +27,7 @@ bool is_known_name(std::string_view name) {
   return std::find(kNames.begin(), kNames.end(), name) != kNames.end();
 }
 
-// What an object is: a token if it says so (tokenizer_config.json), or in any case
+// Which objects are tokens: those that say so (tokenizer_config.json), or all of them
 // (special_tokens_map.json).
 enum class Objects { kTyped, kAny };
 
@@ -36,7 +36,7 @@ struct SpecialTokens {
   std::optional<std::vector<AddedToken>> extra;
 };
 
-// A text, or an object that is a token; nothing: another value.
+// The token that a text or an object describes; nothing for any other value.
 std::optional<AddedToken> read_token(const Json& value, const std::string& where, Objects objects) {
   AddedToken token;
   if (value.is_string()) {
@@ -60,7 +60,7 @@ AddedToken read_required_token(const Json& value, const std::string& where, Obje
   return *token;
 }
 
-// bos_token and the like, and what a model calls something_token.
+// bos_token and the like, and other members whose names end with _token.
 void read_named(const Json& file, const std::string& name, Objects objects, SpecialTokens& out) {
   for (const auto& [key, value] : file.items()) {
     const std::string where = name + ": " + key;
@@ -88,8 +88,8 @@ void read_extra(const Json& value, const std::string& where, Objects objects, Sp
   }
 }
 
-// extra_special_tokens, or where it has nothing in it, its older name. One that is null is there,
-// too: special_tokens_map.json does not replace it.
+// extra_special_tokens, or if it is empty, the member of the older name. A member that is null is
+// present, too: special_tokens_map.json does not replace it.
 void read_extra_of_config(const Json& config, const std::string& name, SpecialTokens& out) {
   for (const char* key : {"extra_special_tokens", "additional_special_tokens"}) {
     const Json* value = config.find(key);
@@ -130,7 +130,7 @@ std::vector<AddedToken> read_listed(const JsonObject& config) {
   return tokens;
 }
 
-// The added tokens while more are added, as the library `tokenizers` adds them.
+// Adds tokens to a list of added tokens, as the library `tokenizers` does.
 class AddedTokenList {
  public:
   AddedTokenList(const Vocabulary& model_tokens, std::vector<AddedToken>& tokens)

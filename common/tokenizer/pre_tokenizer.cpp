@@ -28,7 +28,7 @@ void PreTokenizer::split_from(std::size_t step, std::string_view piece,
   }
   if (step == patterns_.size()) return sink(piece);
   if (step + 1 == patterns_.size() && prefix_space_before_ != patterns_.size()) {
-    return patterns_[step].split(piece, sink);  // the usual case: no detour between two patterns
+    return patterns_[step].split(piece, sink);  // the usual case: no lambda in between
   }
   patterns_[step].split(piece, [&](std::string_view part) { split_from(step + 1, part, sink); });
 }

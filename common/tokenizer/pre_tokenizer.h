@@ -7,14 +7,14 @@
 
 namespace specdec {
 
-// Cuts text into words; merges never cross from one word into the next. A chain of patterns, each
-// of which cuts the pieces that the one before made, and sees nothing but its piece (so that "end
-// of text" in a pattern means the piece's end).
+// Cuts text into words; merges never cross from one word into the next. It is a chain of patterns.
+// Each pattern cuts the pieces that the pattern before it made, and sees only one piece at a time,
+// so "end of text" in a pattern means the end of the piece.
 class PreTokenizer {
  public:
-  // Cuts with this pattern next.
+  // Adds a pattern to the end of the chain.
   void add(SplitRegex pattern);
-  // How many patterns cut one after the other. split() recurses once for each.
+  // The number of patterns. split() recurses once for each.
   std::size_t size() const { return patterns_.size(); }
   // From here on, a piece that does not begin with a space gets one in front (ByteLevel's
   // add_prefix_space). REQUIRES: called at most once.
@@ -30,7 +30,7 @@ class PreTokenizer {
 
   static constexpr std::size_t kNever = ~std::size_t{0};
   std::vector<SplitRegex> patterns_;
-  std::size_t prefix_space_before_ = kNever;  // the step in front of which the space is added
+  std::size_t prefix_space_before_ = kNever;  // the space is added before this step
 };
 
 }  // namespace specdec

@@ -15,10 +15,10 @@
 namespace specdec {
 namespace {
 
-// A pattern in the making: what PCRE2 reads as syntax, and sets of characters in between.
+// A pattern under construction: syntax for PCRE2, with sets of characters in between.
 class KindPattern {
  public:
-  // `origin` is the byte of the split pattern that this stands for.
+  // origin: the byte of the split pattern from which this is translated.
   void add_syntax(std::string_view syntax, std::size_t origin) {
     items_.push_back({std::string(syntax), 0, origin});
   }
@@ -41,7 +41,7 @@ class KindPattern {
   std::map<CodePointSet, std::size_t> numbers_;
 };
 
-// A class of the bytes that are these kinds.
+// A regex class that matches the bytes of these kinds.
 std::string class_of(const std::vector<std::uint8_t>& kinds) {
   if (kinds.empty()) return fmt::format("\\x{:02x}", CharacterKinds::kNone);
   std::string members;
@@ -67,8 +67,8 @@ CodePointSet one_character(char32_t c) { return CodePointSet({{c, c}}); }
 
 bool is_ascii_letter(char32_t c) { return c < 0x80 && std::isalpha(c) != 0; }
 
-// The set with what its ASCII letters are in the other case. Two of them have a third form: the
-// long s and the Kelvin sign.
+// The set, with its ASCII letters in both cases. Two letters have a third form: the long s and the
+// Kelvin sign.
 CodePointSet with_other_case(const CodePointSet& set) {
   std::vector<CodePointRange> all = set.ranges();
   for (char32_t c = 0; c < 0x80; ++c) {
@@ -80,8 +80,8 @@ CodePointSet with_other_case(const CodePointSet& set) {
   return CodePointSet(std::move(all));
 }
 
-// Pairs of ASCII letters that one character folds to (the ligature U+FB01 to "fi"), which Oniguruma
-// matches where (?i:fi) stands.
+// Pairs of ASCII letters to which a single character folds, such as the ligature U+FB01 to "fi".
+// In Oniguruma, (?i:fi) matches this ligature.
 bool folds_from_one_character(char32_t first, char32_t second) {
   static const std::set<std::string_view> pairs = {"ss", "ff", "fi", "fl", "st"};
   const std::array<char, 2> lower = {static_cast<char>(std::tolower(static_cast<int>(first))),
@@ -135,8 +135,8 @@ class Translator {
   std::string_view pattern_;
   std::size_t position_ = 0;
   KindPattern out_;
-  std::vector<bool> ignores_case_;  // by open group
-  char32_t previous_letter_ = 0;    // the literal before this one, where case is ignored
+  std::vector<bool> ignores_case_;  // one for each open group
+  char32_t previous_letter_ = 0;    // the literal before this one, if case is ignored
 };
 
 void Translator::item() {
@@ -171,7 +171,7 @@ void Translator::open_group() {
       "(?:", "(?=", "(?!", "(?<=", "(?<!", "(?>", "(?i:"};
   for (const std::string_view opening : kSame) {
     if (!next_is(opening)) continue;
-    const bool case_ends = opening == "(?i:";  // what it means is in the sets
+    const bool case_ends = opening == "(?i:";  // the sets contain both cases instead
     ignores_case_.push_back(ignores_case() || case_ends);
     return replace(opening.size(), case_ends ? "(?:" : opening);
   }
@@ -322,8 +322,9 @@ void Translator::character_class() {
   out_.add_set(negated ? set.complement() : set, origin);
 }
 
-// Oniguruma takes a class of one character for a literal, and lets a class of others match what
-// they fold to, which may be several characters. Neither concerns ASCII and white space.
+// Oniguruma treats a class of one character as a literal. Other classes also match what their
+// members fold to, which may be several characters. For ASCII and white space there is no
+// difference.
 CodePointSet Translator::in_both_cases(const CodePointSet& set) const {
   const CodePointRange& first = set.ranges().front();
   if (set.ranges().size() == 1 && first.first == first.last) {
@@ -344,7 +345,7 @@ void Translator::class_member(std::vector<CodePointRange>& members) {
     members.insert(members.end(), set.ranges().begin(), set.ranges().end());
     return;
   }
-  const bool dash = peek() == '-';  // it joins nothing where a member could begin
+  const bool dash = peek() == '-';  // where a member begins, it is a literal
   const char32_t first = class_character();
   char32_t last = first;
   if (!dash && peek() == '-' && !next_is("-]")) {

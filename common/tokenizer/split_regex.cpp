@@ -14,10 +14,11 @@
 namespace specdec {
 namespace {
 
-// Where a search gives up, so that a hostile pattern cannot take hours or gigabytes. PCRE2 counts
-// the steps of backtracking anew at each place where a match could begin. Up to the first limit
-// they are free; what a place needs beyond it is charged to what the whole text allows. Published
-// patterns need a few steps per place, and about two per character of a long run of capitals.
+// A search gives up at these limits, so that a hostile pattern cannot take hours or gigabytes.
+// PCRE2 counts the steps of backtracking anew at each place where a match could begin. Up to the
+// first limit, steps are free; further steps are charged to the allowance of the whole text.
+// Published patterns need a few steps per place, and about two per character of a long run of
+// capitals.
 constexpr std::uint32_t kFreeStepsPerPlace = 1000;
 constexpr std::uint64_t kStepsPerText = 10'000;
 constexpr std::uint64_t kStepsPerCharacter = 20;
@@ -42,7 +43,7 @@ MatchData new_match_data() {
   return data;
 }
 
-// The bytes of the first `count` characters. REQUIRES: text is UTF-8 and has as many.
+// The bytes of the first `count` characters. REQUIRES: text is UTF-8 and has that many characters.
 std::size_t bytes_of(std::string_view text, std::size_t count) {
   std::size_t bytes = 0;
   for (; count > 0; --count) {
@@ -99,7 +100,7 @@ class SplitRegex::Search {
     return Match{offsets[0], offsets[1]};
   }
 
-  // Each place in turn, with a limit that grows until it suffices.
+  // Tries each place in turn, with a limit that grows until it suffices.
   std::optional<Match> next_with_more_steps(std::size_t from) {
     for (; from <= kinds_.size(); ++from) {
       int result = PCRE2_ERROR_MATCHLIMIT;
@@ -158,8 +159,9 @@ SplitRegex::SplitRegex(std::string_view pattern, TranslatedRegex translated)
     fail("the split pattern {} is wrong: {}, after {}", name_, message_of(error),
          in_quotes(pattern.substr(begin, end - begin)));
   }
-  // Several times faster where PCRE2 can do it; where not, it interprets. Its machine code for (?>)
-  // with several alternatives is wrong: in 10.42, (?>[ab]*|.)c matches " c" in "ab c".
+  // Machine code is several times faster; if PCRE2 cannot compile it, it interprets the pattern.
+  // Its machine code for (?>) with several alternatives is wrong: in 10.42, (?>[ab]*|.)c
+  // matches " c" in "ab c".
   compiled_to_machine_code_ = translated.pattern.find("(?>") == std::string::npos &&
                               pcre2_jit_compile(code_.get(), PCRE2_JIT_COMPLETE) == 0;
 }
@@ -167,7 +169,7 @@ SplitRegex::SplitRegex(std::string_view pattern, TranslatedRegex translated)
 void SplitRegex::split(std::string_view text,
                        const std::function<void(std::string_view)>& sink) const {
   Search search(*this, text);
-  std::size_t done = 0;  // the characters before are split, and no longer in `text`
+  std::size_t done = 0;  // characters that are split, and no longer in `text`
   const auto emit_until = [&](std::size_t end) {
     if (end == done) return;
     const std::size_t bytes = bytes_of(text, end - done);
@@ -176,7 +178,7 @@ void SplitRegex::split(std::string_view text,
     done = end;
   };
   std::size_t from = 0;
-  bool matched = false;  // something ended at `done`
+  bool matched = false;  // a match ended at `done`
   while (from <= search.size()) {
     const std::optional<Search::Match> match = search.next(from);
     if (!match) break;

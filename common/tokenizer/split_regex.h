@@ -14,12 +14,12 @@ struct pcre2_real_match_context_8;
 
 namespace specdec {
 
-// A pattern that splits text: every match is a piece, and so is what stands between matches
+// A pattern that splits text. Every match is a piece, and so is the text between two matches
 // (Hugging Face calls this behaviour "Isolated"). The pieces joined are the text.
 class SplitRegex {
  public:
   // pattern: in Oniguruma's language, as in tokenizer.json; see regex_translation.h. Errors: the
-  // pattern is wrong, or uses what is refused.
+  // pattern is wrong, or uses refused syntax.
   static SplitRegex from_pattern(std::string_view pattern);
   // Matches exactly this text. REQUIRES: literal is not empty.
   static SplitRegex from_literal(std::string_view literal);
@@ -40,7 +40,7 @@ class SplitRegex {
   SplitRegex(std::string_view pattern, TranslatedRegex translated);
   static Context new_context(std::uint32_t match_limit);
 
-  std::string name_;  // for messages: the pattern as the file has it
+  std::string name_;  // for messages: the pattern as it is in the file
   CharacterKinds kinds_;
   std::unique_ptr<pcre2_real_code_8, FreeCode> code_;
   Context context_;

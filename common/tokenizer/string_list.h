@@ -6,8 +6,9 @@
 
 namespace specdec {
 
-// Many short strings that are only appended, in one allocation: a vector of std::string would take
-// 32 bytes for each token and each half of a merge, several times their text.
+// A list of many short strings in one allocation; strings are only appended. A vector of
+// std::string would take 32 bytes for each token and each half of a merge, several times as much as
+// their text.
 class StringList {
  public:
   void add(std::string_view text) {

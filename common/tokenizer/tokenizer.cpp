@@ -23,7 +23,7 @@ Vocabulary model_tokens(const TokenizerJson& file) {
 
 void complete(Vocabulary& vocabulary, const std::vector<AddedToken>& added) {
   for (const AddedToken& token : added) {
-    // An added token may be in model.vocab too; then it is one token, and has one id.
+    // A token that is also in model.vocab is the same token, with the same id.
     const auto known = vocabulary.find_model_text(token.content);
     if (!known) {
       vocabulary.add_added_token(token.content, token.id);

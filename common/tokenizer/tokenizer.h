@@ -20,9 +20,9 @@ namespace specdec {
 
 struct FurtherTokens;
 
-// Text to token ids and back, as a Hugging Face tokenizer.json with byte-level BPE says (Llama 3,
-// GPT-2, SmolLM2, ...), with the same ids as the Python package `tokenizers`. Bytes for which the
-// vocabulary has no token are left out, or become its unk_token.
+// Turns text into token ids and back, by a Hugging Face tokenizer.json with byte-level BPE (Llama
+// 3, GPT-2, SmolLM2, ...), with the same ids as the Python package `tokenizers`. Bytes for which
+// the vocabulary has no token are left out, or become its unk_token.
 //
 // Encoding: the added tokens are cut out of the text (added_tokens.h), the stretches between them
 // are cut into words (pre_tokenizer.h), the bytes of each word are merged (bpe.h), and the
@@ -36,10 +36,10 @@ struct FurtherTokens;
 class Tokenizer {
  public:
   // With the special tokens that other files of its folder add (further_tokens.h).
-  // Errors: a file cannot be read, is no tokenizer.json, contradicts itself, or needs something
-  // that is not implemented. One line, which names the file and the part that is wrong.
+  // Errors: a file cannot be read, is not a tokenizer.json, contradicts itself, or needs something
+  // that is not implemented. The message names the file and the part that is wrong.
   static Tokenizer load(const std::filesystem::path& tokenizer_json);
-  // A tokenizer.json in memory, alone; `name` stands for the file in messages.
+  // A tokenizer.json in memory, without other files; `name` is its name in messages.
   static Tokenizer parse(std::string_view json, std::string_view name);
 
   // Text that contains an added token's content, "<|eot_id|>" for instance, gives that token; with
@@ -48,9 +48,9 @@ class Tokenizer {
   std::vector<TokenId> encode(std::string_view text, bool add_special_tokens = true,
                               SpecialText special_text = SpecialText::kToken) const;
 
-  // Ids that are not in the vocabulary stand for nothing. Bytes that form no character become
-  // U+FFFD, so decode(encode(text)) is text where all of its bytes have tokens, but decode of
-  // arbitrary ids need not encode back.
+  // Ids that are not in the vocabulary are skipped. Bytes that form no character become U+FFFD. So
+  // decode(encode(text)) is text if all of its bytes have tokens, but the decoded text of arbitrary
+  // ids need not encode to the same ids.
   std::string decode(std::span<const TokenId> ids, bool skip_special_tokens = true) const;
 
   // The bytes that one id adds to decode's output; empty where decode leaves it out.
@@ -63,16 +63,16 @@ class Tokenizer {
   bool contains(TokenId id) const { return vocabulary_.contains(id); }
   // Whether decode leaves the token out by default.
   bool is_special(TokenId id) const;
-  // REQUIRES: contains(id). The token as tokenizer.json spells it, and the bytes it stands for.
+  // The token as tokenizer.json spells it, and its bytes. REQUIRES: contains(id).
   std::string token_text(TokenId id) const { return vocabulary_.text(id); }
   std::string_view token_bytes(TokenId id) const { return vocabulary_.bytes(id); }
-  // The id of the token that tokenizer.json spells so. REQUIRES: text is UTF-8.
+  // The id of the token that has this spelling in tokenizer.json. REQUIRES: text is UTF-8.
   std::optional<TokenId> find_token(std::string_view text) const;
 
-  // encode() calls `observer` where bytes of a text have no token, with their number.
+  // encode() calls `observer` with the number of bytes that have no token, unless it is 0.
   using OnUnknownBytes = std::function<void(std::size_t bytes)>;
   void on_unknown_bytes(OnUnknownBytes observer) { on_unknown_bytes_ = std::move(observer); }
-  // What such bytes become; nothing: they are left out.
+  // The token that such bytes become; nothing: they are left out.
   std::optional<TokenId> unknown_token() const { return model_.unknown_token(); }
 
   // In the order of the file.
@@ -97,12 +97,12 @@ class Tokenizer {
 };
 
 // Ids pass from the draft model to the target, so both tokenizers must give every id the same
-// meaning. Says what the first difference is ("id 17 is ..."), or nothing if there is none. How
-// text is split and merged is not compared: only the target's tokenizer encodes.
+// meaning. Returns the first difference ("token 17 is ..."), or nothing if there is none. Splitting
+// and merging are not compared, because only the target's tokenizer encodes.
 std::optional<std::string> first_difference(const Tokenizer& target, const Tokenizer& draft);
 
-// Decodes while ids arrive. The texts that the pushes and finish() return, joined, are decode() of
-// all the ids; each of them is valid UTF-8, because a character waits until its last byte is there.
+// Decodes ids as they arrive. The texts that push() and finish() return, joined, are decode() of
+// all the ids. Each text is valid UTF-8, because a character waits until its last byte has arrived.
 class StreamDecoder {
  public:
   // REQUIRES: the tokenizer outlives the decoder.
@@ -110,8 +110,8 @@ class StreamDecoder {
       : tokenizer_(tokenizer), skip_special_tokens_(skip_special_tokens) {}
 
   std::string push(TokenId id);
-  // What is still waiting: U+FFFD for a character that never became complete. The decoder is then
-  // as new.
+  // The rest of the text: U+FFFD if a character is not complete. Afterwards the decoder can be used
+  // again.
   std::string finish();
 
  private:

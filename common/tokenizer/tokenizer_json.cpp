@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::size_t kDeepest = 64;  // levels of nesting; real files have 7
 
-// Receives the parser's events. Outside of model.vocab and model.merges it builds the tree `rest`.
+// Receives the parser's events. Outside model.vocab and model.merges it builds the tree `rest`.
 class Reader : public nlohmann::json_sax<nlohmann::json> {
  public:
   explicit Reader(TokenizerJson& out) : out_(out) {}
@@ -54,7 +54,7 @@ class Reader : public nlohmann::json_sax<nlohmann::json> {
   std::size_t parts_in_pair_ = 0;
 };
 
-// Puts a value into the innermost open object or array; returns where it is now.
+// Puts a value into the innermost open object or array; returns a pointer to it.
 Json* Reader::put(Json v) {
   if (open_.empty()) {
     out_.rest = std::move(v);
@@ -94,7 +94,8 @@ bool Reader::string(string_t& v) {
     return true;
   }
   if (place_ != Place::kMerges) return value(v);
-  // The older spelling: "left right". Files converted from a merges.txt may begin with its heading.
+  // The older spelling is "left right". Files converted from a merges.txt may begin with its
+  // heading.
   if (v.rfind("#version", 0) == 0) return true;
   const std::size_t space = v.find(' ');
   if (space == std::string::npos || v.find(' ', space + 1) != std::string::npos) {

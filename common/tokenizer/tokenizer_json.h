@@ -8,10 +8,10 @@
 
 namespace specdec {
 
-// The contents of a tokenizer.json. The vocabulary and the merges, which make up nearly all of it,
-// are taken out while reading: as a tree of JSON values they would fill ten times the file's size.
+// The contents of a tokenizer.json. The vocabulary and the merges, nearly all of the file, are kept
+// apart: as JSON values they would take ten times the file's size.
 struct TokenizerJson {
-  Json rest;  // all of the file, without model.vocab and model.merges
+  Json rest;  // the file without model.vocab and model.merges
   bool has_vocab = false;
   bool has_merges = false;
   StringList vocab_texts;          // model.vocab in the file's order ...
@@ -19,8 +19,9 @@ struct TokenizerJson {
   StringList merge_parts;          // left and right of model.merges[0], of model.merges[1], ...
 };
 
-// Errors: no JSON (with line and column), not UTF-8, no object, nested too deeply, a key twice in
-// an object; an id that is no integer or not between 0 and 2^31 - 1; a merge that is not two parts.
+// Errors: not JSON (with line and column), not UTF-8, not an object, nested too deeply, a key that
+// occurs twice in an object; an id that is not an integer from 0 to 2^31 - 1; a merge that does not
+// have two parts.
 TokenizerJson read_tokenizer_json(std::string_view text);
 
 }  // namespace specdec

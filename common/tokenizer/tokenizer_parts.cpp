@@ -12,14 +12,14 @@
 namespace specdec {
 namespace {
 
-// GPT-2's pattern, which ByteLevel brings along.
+// GPT-2's pattern, by which ByteLevel splits.
 constexpr std::string_view kGpt2Pattern =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
-// A split is a level of recursion for each word. Published models have up to seven.
+// Each split is a level of recursion for each word. Published models have up to seven splits.
 constexpr std::size_t kMostSplits = 64;
 
-// What Digits looks for: Rust's char::is_numeric, which has 13 numbers of Unicode 17.
+// The characters of Digits: Rust's char::is_numeric, which includes 13 numbers of Unicode 17.
 constexpr std::string_view kNumeric = R"([\p{N}\x{11de0}-\x{11de9}\x{16ff4}-\x{16ff6}])";
 
 TokenId read_id(const Json& value, const JsonObject& where) {
@@ -30,8 +30,7 @@ TokenId read_id(const Json& value, const JsonObject& where) {
   return *id;
 }
 
-// Visits a part, or each of several that are one after the other: {"type": "Sequence", MEMBERS:
-// [...]}, at any depth.
+// Visits a part, or each part of a sequence: {"type": "Sequence", MEMBERS: [...]}, at any depth.
 template <typename Visit>
 void for_each_part(const JsonObject& part, const char* members, Visit visit) {
   const std::string type = part.required_string("type");
@@ -84,7 +83,7 @@ std::vector<TokenId> template_ids(const JsonObject& processing, const std::strin
   return ids;
 }
 
-// Puts the tokens of one TemplateProcessing around what the earlier ones made.
+// Puts the tokens of one TemplateProcessing around those of the earlier ones.
 void wrap(const JsonObject& processing, const Vocabulary& vocabulary, TextTemplate& around) {
   std::vector<TokenId> before;
   bool text_seen = false;
@@ -114,7 +113,7 @@ AddedToken read_added_token(const JsonObject& object) {
   return token;
 }
 
-// A member that must be null or have a value which changes nothing.
+// A member that must be null, or have a value that changes nothing.
 void refuse_unless(const JsonObject& model, const char* key, const Json& harmless,
                    std::string_view reason) {
   const Json* found = model.find(key);
@@ -206,7 +205,8 @@ PreTokenizer read_pre_tokenizer(const Json& file) {
   for_each_part(
       JsonObject(file["pre_tokenizer"], "pre_tokenizer"), "pretokenizers",
       [&](const JsonObject& part, const std::string& type) {
-        // ByteLevel turns text into its alphabet; a pattern after it would see that.
+        // ByteLevel translates text into its alphabet, so a pattern after it would see that
+        // alphabet.
         if (byte_level) fail("the pre_tokenizer {} follows ByteLevel", in_quotes(type));
         if (type == "Split") {
           chain.add(read_split(part));

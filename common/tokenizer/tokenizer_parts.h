@@ -12,16 +12,17 @@
 namespace specdec {
 
 // The parts of a tokenizer.json besides the vocabulary and the merges. Each function takes the
-// whole file's object and reads its part; whatever would make ids or text differ from Hugging
-// Face's and is not implemented is refused by name. All may throw Error.
+// whole file's object and reads its part. If something that is not implemented would make ids or
+// text differ from Hugging Face's, it is refused by name. All may throw Error.
 
 // version: 1.0. normalizer: none.
 void check_version_and_normalizer(const Json& file);
 
-// decoder: ByteLevel, whose flags do not matter.
+// decoder: ByteLevel; its flags do not matter.
 void check_decoder(const Json& file);
 
-// model, without vocab and merges: byte-level BPE without what would change its merging.
+// model, without vocab and merges: byte-level BPE. Options that would change its merging are
+// refused.
 BpeOptions read_bpe_options(const Json& file);
 
 // added_tokens, in the file's order. Their contents are all different and not empty.
@@ -33,7 +34,7 @@ AddedToken read_token_flags(const JsonObject& object);
 // pre_tokenizer: a ByteLevel, and before it any of Split and Digits.
 PreTokenizer read_pre_tokenizer(const Json& file);
 
-// post_processor: the tokens put around every text.
+// post_processor: the tokens around every text.
 struct TextTemplate {
   std::vector<TokenId> before;
   std::vector<TokenId> after;

@@ -6,11 +6,11 @@
 
 namespace specdec {
 
-// What Unicode 16 says of characters. It is the version that Oniguruma has in `tokenizers` 0.23;
-// PCRE2 has another one in nearly every release, so split patterns never ask PCRE2.
+// Properties of characters in Unicode 16, the version of Oniguruma in `tokenizers` 0.23. PCRE2's
+// version changes with nearly every release, so split patterns do not use PCRE2's properties.
 
-// The characters with a property: a general category (Lu), a group of them (L, LC) or a script
-// (Han; Script, not Script_Extensions). Nothing for names that are none of these.
+// The characters with a property: a general category (Lu), a group of categories (L, LC) or a
+// script (Han; Script, not Script_Extensions). Nothing for any other name.
 std::optional<CodePointSet> unicode_property(std::string_view name);
 
 // White_Space: what \s matches, and is_white_space (common/base/utf8.h) accepts.

@@ -13,11 +13,11 @@ namespace specdec {
 namespace {
 
 // A file of a few bytes may name the id 2147483647. The table by id is as long as the largest id,
-// so the ids that nobody uses are bounded.
+// so the number of unused ids is limited.
 constexpr std::int64_t kMostUnusedIds = 1 << 20;
 
-// FNV-1a, with a final mix because the low bits choose the slot and the high ones are the tag. The
-// keys are a few bytes long, where a simple loop is as good as anything.
+// FNV-1a, with a final mix because the low bits choose the slot and the high bits are the tag. For
+// keys of a few bytes, a simple loop is fast enough.
 std::uint64_t hash_bytes(std::string_view bytes, std::uint64_t seed) {
   std::uint64_t hash = 0xCBF29CE484222325u ^ seed;
   for (const char byte : bytes) {

@@ -6,27 +6,28 @@
 
 #include "stages/00_toy_speculation/toy_speculation.h"
 
-// The law of what speculation emits, without a single random number: every path through a round,
-// weighted by its probability. It is the round that samples too, with other dice.
+// The law of a random text is its distribution. Here it is computed without random numbers: every
+// path through a round, weighted by its probability. The round is the one that samples, with other
+// dice.
 namespace specdec::toy {
 
 // [snippet every-path]
-// Randomness without chance: each walk through the round takes another path, until all were
+// Randomness without chance: each walk through the round takes another path, until all paths were
 // taken.
 class EveryPath {
  public:
   TokenId token(const Probs& probs, int, Purpose) { return choose(probs); }
   bool accept(double probability, int) { return choose({probability, 1 - probability}) == 0; }
 
-  // Of the walk since the last next(): the product over its forks.
+  // The probability of the walk since the last next(): the product over its forks.
   double probability() const {
     double product = 1;
     for (const Fork& fork : forks_) product *= fork.options[fork.taken];
     return product;
   }
 
-  // Prepares the next walk: at the last fork that has an option left, that option. False when there
-  // is none.
+  // Prepares the next walk, which takes the next option at the last fork that has one left. False
+  // if no fork has.
   bool next() {
     // [task 0.5: take every path]
     depth_ = 0;
@@ -45,7 +46,7 @@ class EveryPath {
     std::size_t taken;
   };
 
-  // The first option from `begin` on that can happen.
+  // The first possible option from `begin` on.
   static std::size_t possible(const Probs& options, std::size_t begin) {
     while (begin < options.size() && options[begin] <= 0) ++begin;
     return begin;
@@ -58,7 +59,7 @@ class EveryPath {
     return taken;
   }
 
-  std::vector<Fork> forks_;  // of this walk, from the round's begin on
+  std::vector<Fork> forks_;  // of this walk, from the beginning of the round
   std::size_t depth_ = 0;    // how many of them the walk has passed
 };
 // [end snippet every-path]
@@ -89,8 +90,8 @@ inline Law shortened(const Law& law, int length) {
   return shorter;
 }
 
-// The first `length` tokens after `context`, from as many rounds as it takes; what the last one
-// emits beyond them is discarded.
+// The law of the first `length` tokens after `context`, from as many rounds as that takes. Tokens
+// of the last round beyond them are discarded.
 inline Law speculation_law(const Tables& tables, TokenId context, int spec_length, int length,
                            const Rule& rule = {}) {
   std::vector<Law> rounds;  // [context token]

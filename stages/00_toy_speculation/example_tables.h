@@ -9,8 +9,8 @@ namespace specdec::toy {
 
 inline constexpr std::array<std::string_view, 4> kWords = {"the", "cat", "saw", "."};
 
-// Chosen so that everything happens: after "cat" the draft guesses a word that the target never
-// says, after "saw" it misses one, and after "." both agree.
+// Chosen so that every case occurs: after "cat" the draft guesses a word that the target never
+// says, after "saw" it never guesses one that the target says, and after "." both agree.
 inline const Tables& example_tables() {
   static const Tables tables = {
       .target_probs = {{0.05, 0.70, 0.05, 0.20},  // after "the"

@@ -1,6 +1,6 @@
 #pragma once
 
-// What the program prints with --drafts, --stops and --overlap: each part beside its mistakes.
+// What the program prints with --drafts, --stops and --overlap: each method, and its mistakes.
 namespace specdec::toy {
 
 // How often a draft is kept after "the", with 1 to `drafts` drafts for the position, and

@@ -64,7 +64,7 @@ void print_tables() {
   }
 }
 
-// A round, and what was there before it: with that and the seed everything can be looked up again.
+// A round, and the text before it. With the text and the seed, all decisions can be computed again.
 struct Record {
   Text before;
   Round round;
@@ -214,8 +214,8 @@ Json round_json(const Record& record, const Options& options) {
           {"emitted", record.round.emitted}};
 }
 
-// The counts of the run. Every round drafts K tokens, and nothing stops one early: what there is to
-// count are the drafts' tests.
+// The counts of the run. Every round drafts K tokens, and nothing stops it early, so only the tests
+// need counting.
 RunStats stats(const std::vector<Record>& records, const Options& options) {
   const std::int64_t rounds = records.size();
   const std::size_t spec_length = options.spec_length;

@@ -5,7 +5,8 @@
 
 // Speculation without text: section 6 of Leviathan, Kalman and Matias (2023). A slow function f
 // computes a distribution, and a slow function g works on a draw from it. g starts on a guess while
-// f runs. target_probs is what f will give, draft_probs what the guess is drawn from.
+// f runs. target_probs is the distribution that f computes, and the guess is drawn from
+// draft_probs.
 namespace specdec::toy {
 
 // [snippet overlap]
@@ -14,11 +15,11 @@ struct Times {
 };
 
 struct Overlap {
-  TokenId input;  // of g, distributed as f says
+  TokenId input;  // of g, distributed as target_probs
   double latency;
 };
 
-// The guess costs no time. Where it is rejected, g runs again once f and the first g have ended.
+// The guess costs no time. If it is rejected, g runs again after f and the first g have ended.
 template <typename Random>
 Overlap overlap(const Probs& target_probs, const Probs& draft_probs, const Times& times,
                 Random& random, const Rule& rule = {}) {

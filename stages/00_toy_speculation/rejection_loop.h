@@ -43,7 +43,7 @@ LoopResult rejection_loop(const Probs& target_probs, const Probs& draft_probs, d
 struct LoopLaw {
   Law law;                // of the token, divided by the probability that there is one
   double finished = 0;    // that probability
-  double mean_tries = 0;  // how many there are, of most_tries at most
+  double mean_tries = 0;  // at most most_tries
 };
 
 // Every path of at most `most_tries` tries.

@@ -36,9 +36,9 @@ struct Trial {
 };
 
 enum class Drafting {
-  kIndependent,         // each from q: the same token may come twice
-  kWithoutReplacement,  // each from what is left of q: no token comes twice
-  kLikeliest,           // the likeliest of q, one after another, without chance
+  kIndependent,         // each drawn from q: the same token may come twice
+  kWithoutReplacement,  // each drawn from the rest of q: no token comes twice
+  kLikeliest,           // the likeliest tokens of q, without chance
 };
 
 // `count` drafts for one position; fewer where q has no more tokens to give.
@@ -58,13 +58,14 @@ std::vector<Trial> draft_trials(const Probs& draft_probs, Drafting drafting, int
 // [end snippet draft-trials]
 
 // [snippet judge-trials]
-// The token that comes out, and which trial's draft it is; none: `trial` is the number of trials.
+// The emitted token, and the trial whose draft it is. If it is no draft, `trial` is the number of
+// trials.
 struct Chosen {
   TokenId token;
   std::size_t trial;
 };
 
-// Tries the drafts in their order. What a rejection leaves is the target of the next trial.
+// Tries the drafts in their order. After a rejection, the residual is the target of the next trial.
 template <typename Random>
 Chosen judge_trials(const Probs& target_probs, const std::vector<Trial>& trials, Random& random,
                     const Rule& rule = {}) {
@@ -85,7 +86,7 @@ using Arrange = void (*)(std::vector<Trial>& trials);
 inline void as_drafted(std::vector<Trial>&) {}
 
 struct TrialsLaw {
-  Law law;              // of the one token that comes out
+  Law law;              // of the emitted token
   double accepted = 0;  // the probability that it is a draft
 };
 

@@ -16,9 +16,9 @@ inline bool goes_on_after(TokenId, const Probs&) { return false; }
 
 struct StoppingRule {
   std::string_view name;
-  // Asked before a draft is drawn. `text` ends with the drafts so far; draft_probs is q after it.
+  // Called before a draft is drawn. `text` ends with the drafts so far; draft_probs is q after it.
   bool (*stops_before)(const Text& text, const Probs& draft_probs) = goes_on_before;
-  // Asked about a draft that was drawn from draft_probs.
+  // Called with a draft that was drawn from draft_probs.
   bool (*stops_after)(TokenId draft, const Probs& draft_probs) = goes_on_after;
   bool drops_last = false;  // wrong: the draft after which it stops is thrown away
 };
@@ -41,7 +41,7 @@ Text draft_until(const StoppingRule& rule, const Tables& tables, Text text, int 
 // [end snippet stopping-rule]
 
 // [snippet stopping-round]
-// Gives a round the drafts that were drawn before it; all other decisions are left to `random`.
+// Gives a round the drafts that were drawn before it. `random` makes all other decisions.
 template <typename Random>
 struct Replay {
   const Text& drafts;
@@ -55,7 +55,7 @@ struct Replay {
   bool accept(double probability, int position) { return random.accept(probability, position); }
 };
 
-// Drafts until the rule stops, then tests those drafts in a round as any other.
+// Drafts until the rule stops, then tests these drafts in an ordinary round.
 template <typename Random>
 Round stopping_round(const StoppingRule& rule, const Tables& tables, const Text& text, int most,
                      Random& random) {
@@ -86,8 +86,8 @@ struct StoppingLaw {
   double mean_drafted = 0, mean_accepted = 0;  // in the first round
 };
 
-// Every path of as many rounds as `length` tokens after `context` take. The rule may look at all of
-// the text, so the rounds are walked together.
+// Every path of the rounds that emit the first `length` tokens after `context`. The rule may look
+// at the whole text, so a walk goes through all of its rounds.
 inline StoppingLaw stopping_law(const StoppingRule& rule, const Tables& tables, TokenId context,
                                 int most, int length) {
   StoppingLaw result;

@@ -18,7 +18,7 @@ namespace specdec::toy {
 using Probs = std::vector<double>;  // [V], at least 0, sums to 1
 using Text = std::vector<TokenId>;
 
-// Two models. Each knows of the text so far its last token, the context, and nothing more.
+// Two models. Each knows only the last token of the text so far, the context.
 struct Tables {
   std::vector<Probs> target_probs;  // [context token][token]
   std::vector<Probs> draft_probs;   // [context token][token]
@@ -26,7 +26,7 @@ struct Tables {
 // [end snippet tables]
 
 // [snippet accept]
-// With which probability a drafted token is kept: min(1, p / q).
+// The probability that a drafted token is accepted: min(1, p / q).
 // REQUIRES: draft_prob > 0, as it is for every token that was drawn from the draft's row.
 inline double accept_probability(double target_prob, double draft_prob) {
   SPECDEC_CHECK(draft_prob > 0, "a drafted token that can be drawn, not one of probability {}",
@@ -36,7 +36,7 @@ inline double accept_probability(double target_prob, double draft_prob) {
 // [end snippet accept]
 
 // [snippet residual]
-// What the target still owes after a rejection: norm(max(0, p - q)).
+// The residual distribution, from which a rejected token is replaced: norm(max(0, p - q)).
 inline Probs residual(const Probs& target_probs, const Probs& draft_probs) {
   // [task 0.1: the residual]
   Probs rest(target_probs.size());
@@ -68,12 +68,12 @@ struct Rule {
 // [snippet round]
 struct Round {
   Text drafts;       // spec_length tokens
-  int accepted = 0;  // how many of them, from the first on, were kept
-  Text emitted;      // those, and one more: the correction or the bonus
+  int accepted = 0;  // how many of them, from the first on, were accepted
+  Text emitted;      // the accepted ones, and one more: the correction or the bonus
 };
 
-// One round after `text`, whose last token is the context. `random` decides whatever is random:
-// Dice (below) throws, EveryPath (enumeration.h) tries everything. REQUIRES: text is not empty.
+// One round after `text`, whose last token is the context. `random` makes the random decisions:
+// Dice (below) draws, EveryPath (enumeration.h) takes every path. REQUIRES: text is not empty.
 template <typename Random>
 Round speculative_round(const Tables& tables, const Text& text, int spec_length, Random& random,
                         const Rule& rule = {}) {
@@ -111,14 +111,14 @@ Round speculative_round(const Tables& tables, const Text& text, int spec_length,
 // [end snippet round]
 
 // [snippet dice]
-// Randomness as a program has it: random numbers in [0, 1), one for each position and purpose.
+// A program's random decisions, by random numbers in [0, 1): one for each position and purpose.
 struct Dice {
   std::function<double(int position, Purpose purpose)> uniform;
 
   TokenId token(const Probs& probs, int position, Purpose purpose) const {
     return sample(probs, uniform(position, purpose));
   }
-  // Below, and not "at most": a uniform of 0 must not accept what has probability 0.
+  // Below, and not "at most", because a uniform of 0 must not accept a draft of probability 0.
   bool accept(double probability, int position) const {
     return uniform(position, Purpose::kAccept) < probability;
   }

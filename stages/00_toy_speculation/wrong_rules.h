@@ -7,13 +7,12 @@
 
 #include "stages/00_toy_speculation/several_drafts.h"
 
-// Common mistakes, three in a round and four with several drafts for one position. With each,
-// the text looks fine but has another law. A check that misses them is no use.
+// Common mistakes, three in a round and four with several drafts for one position. With each, the
+// text looks fine but has another law. A check that misses them is useless.
 namespace specdec::toy {
 
 // [snippet wrong-rules]
-// p - q without the clamp sums to zero and cannot be normalised. If you forget max(0, ...), you end
-// up with absolute values.
+// Without max(0, ...), p - q sums to zero and cannot be normalised. Absolute values can.
 inline Probs unclamped_residual(const Probs& target_probs, const Probs& draft_probs) {
   Probs rest(target_probs.size());
   double total = 0;
@@ -65,7 +64,7 @@ inline void sort_by_probability(std::vector<Trial>& trials) {
   std::ranges::stable_sort(trials, std::greater<>{}, own);
 }
 
-// All drafts are judged with q, although later ones were drawn from what was left of it.
+// All drafts are judged with q, although later ones were drawn from the rest of it.
 inline void forget_replacement(std::vector<Trial>& trials) {
   for (Trial& trial : trials) trial.draft_probs = trials.front().draft_probs;
 }

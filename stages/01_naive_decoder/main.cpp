@@ -43,8 +43,8 @@ TensorLog record(const NaiveLlama& model, std::span<const TokenId> tokens) {
   return log;
 }
 
-// One pass over all tokens gives the same logits as one for each of them: a token does not see
-// those that follow. Only the check may use that, as it knows what follows.
+// One pass over all tokens gives the same logits as a pass for each token, because a token does not
+// see later ones. Only the check can do this, because it knows the later tokens.
 std::vector<float> logits_along(const NaiveLlama& model, std::span<const TokenId> prompt,
                                 std::span<const TokenId> following) {
   std::vector<TokenId> tokens(prompt.begin(), prompt.end());

@@ -1,5 +1,5 @@
 // Shapes: T tokens of the pass, H query heads, Hkv key and value heads, D head_dim, E d_model,
-// F d_ff, V vocabulary. The heads of a row lie side by side.
+// F d_ff, V vocabulary. The heads of a row are side by side.
 #include "stages/01_naive_decoder/naive_llama.h"
 
 #include <algorithm>
@@ -21,8 +21,8 @@ Rows load_matrix(const TensorView& tensor) {
 }
 
 // [snippet matmul]
-// The dot product of two rows. In which order the terms are added is left to the compiler, so that
-// it can keep 4, 8 or 16 partial sums in one vector register.
+// The dot product of two rows. The compiler may choose the order of the additions, so that it can
+// keep 4, 8 or 16 partial sums in one vector register.
 float dot(std::span<const float> a, std::span<const float> b) {
   const std::size_t n = a.size();
   float sum = 0;
@@ -106,7 +106,7 @@ Rows rope(Rows x, std::span<const float> frequencies) {
 // [end snippet rope]
 
 // [snippet attention]
-// exp(x) / sum(exp(x)); the largest x is taken off first, so that exp cannot overflow.
+// exp(x) / sum(exp(x)). The largest x is subtracted first, so that exp cannot overflow.
 void softmax(std::span<float> x) {
   const float largest = *std::ranges::max_element(x);
   float sum = 0;
@@ -194,7 +194,7 @@ std::vector<float> NaiveLlama::next_token_logits(std::span<const TokenId> tokens
   return matmul(head(), last).values;
 }
 
-// All that comes before the head: the embedding, the blocks, the last norm. Result: [T, E]
+// Everything before the head: the embedding, the blocks, the last norm. Result: [T, E]
 Rows NaiveLlama::final_states(std::span<const TokenId> tokens, const Observer& observe) const {
   SPECDEC_CHECK(!tokens.empty() && int_size(tokens) <= config_.max_seq_len,
                 "1 to {} tokens, not {}", config_.max_seq_len, tokens.size());
@@ -209,8 +209,8 @@ Rows NaiveLlama::final_states(std::span<const TokenId> tokens, const Observer& o
 // [end snippet forward]
 
 // [snippet block]
-// One transformer block: attention, in which tokens look at each other, and an MLP, which looks at
-// each token alone. Each reads a normed copy of the residual stream x and adds to the stream.
+// One transformer block: attention, in which tokens read earlier tokens, and an MLP, which reads
+// each token alone. Both read a normed copy of the residual stream x, and add to the stream.
 // x: [T, E]; result: [T, E]
 Rows NaiveLlama::block(int layer, const Rows& x, const Observer& observe) const {
   using enum TensorKind;

@@ -12,8 +12,8 @@
 namespace specdec {
 
 // [snippet rows]
-// A matrix of float32 numbers, row after row. Of activations [T, width], a row is a token; of a
-// weight matrix [outputs, inputs], a row makes one output.
+// A matrix of float32 numbers, row after row. In activations [T, width], a row belongs to a token;
+// in a weight matrix [outputs, inputs], a row computes one output.
 struct Rows {
   Rows(int count_, int width_)
       : count(count_), width(width_), values(std::ptrdiff_t{count} * width) {}
@@ -30,12 +30,12 @@ struct Rows {
 };
 // [end snippet rows]
 
-// The Llama forward pass as its equations stand: plain loops over float32, without a cache and
-// without kernels. It remembers nothing: each call computes every token again from the start.
-// For reading, and as an oracle for the engine of the later stages.
+// The Llama forward pass, equation by equation: plain loops over float32, without a cache and
+// without kernels. It remembers nothing: each call computes all tokens again. It is for reading,
+// and it is an oracle for the engine of the later stages.
 class NaiveLlama {
  public:
-  // Sees each tensor of a pass as soon as it is computed, in the order of the data flow.
+  // Gets each tensor of a pass as soon as it is computed, in the order of the data flow.
   // layer: -1 outside the layers. rows: [T, width of that tensor].
   using Observer = std::function<void(TensorKind kind, int layer, const Rows& rows)>;
 
@@ -48,11 +48,11 @@ class NaiveLlama {
   // Result: [T, vocab_size]. REQUIRES: 1 <= T <= max_seq_len; ids inside the vocabulary.
   Rows forward(std::span<const TokenId> tokens, const Observer& observe = {}) const;
 
-  // The last row of forward() alone, [vocab_size], which is all that choosing the next token needs.
-  // The head multiplies one row instead of T; what comes before it cannot be saved without a cache.
+  // Only the last row of forward(), [vocab_size], which is enough to choose the next token. The
+  // head multiplies one row instead of T; without a cache, nothing before the head can be saved.
   std::vector<float> next_token_logits(std::span<const TokenId> tokens) const;
 
-  // Tokens that were sent through the layers, over all calls.
+  // How many tokens went through the layers, over all calls.
   std::int64_t rows_computed() const { return rows_computed_; }
 
  private:
@@ -75,7 +75,7 @@ class NaiveLlama {
   Rows embedding_;                       // [vocab_size, d_model]
   std::vector<Layer> layers_;
   std::vector<float> final_norm_;  // [d_model]
-  Rows head_;                      // [vocab_size, d_model]; empty where the head is tied
+  Rows head_;                      // [vocab_size, d_model]; empty if the head is tied
   mutable std::int64_t rows_computed_ = 0;
 };
 

@@ -58,7 +58,7 @@ bool ContiguousKvCache::can_extend(std::span<const Extension> extensions) const 
 void ContiguousKvCache::extend(std::span<const Extension> extensions) {
   check_extensions(extensions);
   // [task 2.1: extend, all or nothing]
-  // Every sequence is asked before the first is changed, so that a failure leaves no trace.
+  // Checks all sequences before it changes the first one, so that a failure changes nothing.
   for (const Extension& e : extensions) {
     if (has_room(e)) continue;
     throw CacheFull(fmt::format(
@@ -72,7 +72,7 @@ void ContiguousKvCache::extend(std::span<const Extension> extensions) {
 
 void ContiguousKvCache::truncate(SequenceId sequence, int length) {
   // [task 2.2: truncate a sequence]
-  // Nothing is erased: tokens beyond the length are never read, and the next ones overwrite them.
+  // Nothing is erased: slots beyond the length are never read, and the next tokens overwrite them.
   // So a rollback costs nothing, however many tokens it drops.
   Region& s = region(sequence);
   SPECDEC_CHECK(0 <= length && length <= s.length, "to keep 0 to {} tokens, not {}", s.length,

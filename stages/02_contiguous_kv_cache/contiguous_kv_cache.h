@@ -8,18 +8,18 @@
 
 namespace specdec {
 
-// The simplest cache: one region of max_length slots for each sequence, taken for the sequence's
-// whole life however short it stays. The region is the sequence's one page:
+// The simplest cache: one region of max_length slots for each sequence, which the sequence owns as
+// long as it lives, however short it is. The region is the sequence's only page:
 //
 //   slot of (sequence, position) = sequence * max_length + position
 //
 //   sequence 0          sequence 1          sequence 2
 //   [k k k k k . . . . .|k k . . . . . . . .|. . . . . . . . . .]
 //
-// Stage 3 shows what this wastes: the dots cannot be lent to a neighbour, and fork() has to copy.
+// Stage 3 shows what this wastes: no other sequence can use the dots, and fork() must copy.
 class ContiguousKvCache : public KvCache {
  public:
-  // Allocates everything. Throws Error when there is not enough memory.
+  // Allocates all memory. Throws Error when there is not enough.
   // REQUIRES: max_sequences >= 1, max_length >= 1.
   ContiguousKvCache(Backend& backend, const KvShape& shape, int max_sequences, int max_length);
 
@@ -39,7 +39,7 @@ class ContiguousKvCache : public KvCache {
 
  private:
   struct Region {
-    std::int32_t number = 0;  // its place among the regions: the page table of its sequence
+    std::int32_t number = 0;  // its index among the regions: the page table of its sequence
     bool taken = false;
     int length = 0;  // tokens cached
   };

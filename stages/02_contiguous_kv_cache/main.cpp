@@ -1,5 +1,5 @@
-// Stage 2: greedy decoding with a contiguous cache. The prompt is prefilled in one call; after that
-// every new token costs a pass over one row.
+// Stage 2: greedy decoding with a contiguous cache. One call prefills the prompt; then every new
+// token costs a pass over one row.
 
 #include "common/base/stopwatch.h"
 #include "common/base/streams.h"
@@ -27,7 +27,7 @@ void decode(Llama& target, PlainRun& run) {
   const LlamaCounters before = target.counters();
   const SequenceId sequence = target.create();
 
-  // What follows a pass.
+  // Takes the token that the last pass chose.
   const auto take_next = [&] {
     const TokenId next = argmax(target.backend(), row);
     run.logits.add(target.backend(), row);
@@ -55,7 +55,7 @@ void decode(Llama& target, PlainRun& run) {
 // [end snippet decode]
 
 // [snippet check-recompute]
-// What this stage adds to the golden checks: the bits are those of recomputing everything.
+// This stage's addition to the golden checks: the bits are those of recomputing everything.
 void check_recompute(Llama& model, std::span<const TokenId> tokens, CheckList& list) {
   const int n_tokens = int_size(tokens);
   const LogitsBuffer logits(model, 2);

@@ -10,8 +10,8 @@
 namespace specdec {
 namespace {
 
-// The order in which every sum over a row is taken, so that a vector unit can follow it: term i
-// goes to partial sum i % 16, and those are added up as a tree.
+// Every sum over a row has this order, which suits vector units: term i goes to partial sum i % 16,
+// and the partial sums are added up as a tree.
 template <typename AddTerm>
 float sum_in_16_parts(int count, AddTerm add_term) {
   float parts[16] = {};
@@ -23,7 +23,7 @@ float sum_in_16_parts(int count, AddTerm add_term) {
 }
 
 // [snippet plain-attention]
-// One query head over one head of the keys and values; row j of these is at j * width.
+// One query head over one head of the keys and values, whose row j begins at j * width.
 void attend(const float* q, const float* keys, const float* values, int position, int width,
             int head_dim, float* out) {
   const float scale = 1.0f / std::sqrt(static_cast<float>(head_dim));
@@ -34,7 +34,7 @@ void attend(const float* q, const float* keys, const float* values, int position
   // [task 2.4: one query over cached keys and values]
   for (int start = 0; start <= position; start += kAttentionChunk) {
     const int count = std::min(kAttentionChunk, position + 1 - start);
-    float weights[kAttentionChunk];  // the scores at first
+    float weights[kAttentionChunk];  // first the scores, then the weights
     float new_maximum = maximum;
     for (int j = 0; j < count; ++j) {
       const float* key = keys + std::ptrdiff_t{start + j} * width;
@@ -45,7 +45,7 @@ void attend(const float* q, const float* keys, const float* values, int position
     }
     for (int j = 0; j < count; ++j) weights[j] = cpu::exponential(weights[j] - new_maximum);
 
-    // What earlier chunks added up was relative to their maximum.
+    // The sums of earlier chunks are relative to their maximum.
     const float rescale = cpu::exponential(maximum - new_maximum);
     maximum = new_maximum;
     weight_sum =

@@ -1,5 +1,5 @@
-// Stage 3: greedy decoding with a cache in pages. The decode loop is the one of stage 2; the new
-// part is behind the cache's interface.
+// Stage 3: greedy decoding with a cache in pages. The decode loop is stage 2's; the new part is the
+// cache that implements the interface.
 #include <memory>
 
 #include "common/base/stopwatch.h"
@@ -29,7 +29,7 @@ void explain(const KvCache& cache, std::string_view when) {
   say("\n{}:\n{}", when, pool_picture(*paged, use_colour(stderr)));
 }
 
-// What pages are good for: a second sequence shares them until one of the two writes.
+// Shows an advantage of pages: a second sequence shares them until one of the two writes.
 void explain_sharing(Llama& model, const KvCache& cache, SequenceId sequence) {
   explain(cache, "at the end");
   const SequenceId second = model.fork(sequence);
@@ -75,7 +75,7 @@ void decode(Llama& target, const KvCache& cache, PlainRun& run) {
 }
 // [end snippet decode]
 
-// What this stage adds to the golden checks: stage 2's bits for any page size, and no page lost.
+// This stage's addition to the golden checks: stage 2's bits for any page size, and no page lost.
 void check_pages(const LlamaModel& model, KvType type, std::span<const TokenId> tokens,
                  CheckList& list) {
   const int n_tokens = int_size(tokens);

@@ -29,8 +29,8 @@ void PageAllocator::share(std::int32_t page) {
 
 void PageAllocator::free(std::int32_t page) {
   // [task 3.2: free a page]
-  // With one owner left the page is shared no more. Without any it goes on top of the stack, and is
-  // the next to be allocated.
+  // With one owner left, the page is no longer shared. Without any, it goes on top of the stack, so
+  // it is allocated next.
   const std::int32_t left = --owners_of_used(page);
   if (left == 1) --n_shared_;
   if (left == 0) free_pages_.push_back(page);

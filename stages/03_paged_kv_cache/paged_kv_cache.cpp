@@ -78,7 +78,7 @@ void PagedKvCache::truncate(SequenceId sequence, int length) {
   Sequence& s = get(sequence);
   SPECDEC_CHECK(0 <= length && length <= s.length, "to keep 0 to {} tokens, not {}", s.length,
                 length);
-  // A last page that is partly needed stays. It may be shared: extend() looks after that.
+  // A last page that is partly needed stays. If it is shared, extend() copies it before a write.
   while (s.table.size() > pages_for(length)) {
     allocator_.free(s.table.back());
     s.table.pop_back();  // the page may soon be another sequence's
@@ -92,7 +92,7 @@ void PagedKvCache::truncate(SequenceId sequence, int length) {
 void PagedKvCache::extend(std::span<const Extension> extensions) {
   check_extensions(extensions);
   // [task 3.4: extend a sequence]
-  // All pages are there, or nothing is touched.
+  // If there are not enough pages, nothing is changed.
   const std::int64_t needed = pages_needed(extensions);
   if (needed > allocator_.n_free()) fail_full(needed);
 
@@ -114,8 +114,8 @@ bool PagedKvCache::can_extend(std::span<const Extension> extensions) const {
 }
 
 // [snippet copy-on-write]
-// The page that a sequence is about to append to has other owners. It gets a copy of its own, of
-// which only the rows up to its length matter; the others keep the page.
+// A sequence is about to append to a page that has other owners. It gets its own copy of the page's
+// rows up to its length; the other owners keep the page.
 void PagedKvCache::copy_last_page(Sequence& s) {
   // [task 3.6: copy on write]
   const std::int32_t shared = s.table.back();
@@ -144,8 +144,8 @@ std::int64_t PagedKvCache::pages_needed(std::span<const Extension> extensions) c
   // [end task 3.3]
 }
 
-// Whether the page that extension i appends to will be shared when its turn comes. Those before it
-// that appended to the same page have left it by then, so the last owner of all needs no copy.
+// Whether the page that extension i appends to will still be shared when it is extended. By then,
+// earlier extensions that append to the same page have left it, so its last owner needs no copy.
 bool PagedKvCache::needs_copy(std::span<const Extension> extensions, std::size_t i) const {
   if (!writes_into_last_page(extensions[i])) return false;
   const std::int32_t page = get(extensions[i].sequence).table.back();

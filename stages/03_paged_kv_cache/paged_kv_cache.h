@@ -9,8 +9,9 @@
 
 namespace specdec {
 
-// A cache in pages of page_size slots, which sequences take one by one as they grow and share where
-// they begin with the same tokens (Kwon et al. 2023, PagedAttention). A sequence has a page table:
+// A cache in pages of page_size slots. Sequences take pages one by one as they grow, and share
+// pages if they begin with the same tokens (Kwon et al. 2023, PagedAttention). A sequence has a
+// page table, which maps positions to slots:
 //
 //   slot of (sequence, position) = table[position / page_size] * page_size + position % page_size
 //
@@ -19,13 +20,13 @@ namespace specdec {
 //   table of sequence 0: 0 1    10 tokens          free        free
 //   table of sequence 1: 0 2     9 tokens, the first 6 shared with sequence 0
 //
-// Invariants, beside those of KvCache:
+// Invariants, besides those of KvCache:
 // - a table has exactly the pages that its length needs: ceil(length / page_size), all different;
-// - a page has as many owners as there are tables with it, plus holds, and without any it is free;
+// - the owners of a page are the tables that contain it, and its holds; without any, it is free;
 // - a sequence that appends to a page is its only owner (copy on write ensures that).
 class PagedKvCache : public KvCache {
  public:
-  // Allocates everything. Throws Error when there is not enough memory.
+  // Allocates all memory. Throws Error when there is not enough.
   // REQUIRES: n_pages >= 1, page_size >= 1.
   PagedKvCache(Backend& backend, const KvShape& shape, int n_pages, int page_size);
 
@@ -40,8 +41,8 @@ class PagedKvCache : public KvCache {
   SequenceId share_pages(std::span<const std::int32_t> pages);
   void release(SequenceId sequence) override;
 
-  // Adds or removes an owner that is not a sequence, for instance a cache of prompts. A held page
-  // is never written.
+  // Adds or removes an owner that is not a sequence, such as a cache of prompts. A held page is
+  // never written.
   void hold(std::int32_t page);  // REQUIRES: the page has an owner.
   void drop(std::int32_t page);  // REQUIRES: the page is held.
 
@@ -63,7 +64,7 @@ class PagedKvCache : public KvCache {
   struct Sequence {
     bool exists = false;
     int length = 0;                   // tokens cached
-    std::vector<std::int32_t> table;  // its memory is for all pages of the pool from the beginning
+    std::vector<std::int32_t> table;  // with memory reserved for all pages of the pool
   };
 
   SequenceId share(std::span<const std::int32_t> pages, int length);

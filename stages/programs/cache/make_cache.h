@@ -17,15 +17,15 @@ struct CacheLayout {
   int sequences = 1;
 };
 
-// What --kv-dtype, --cache, --page-size and --pages ask for; without --pages, enough for one
-// sequence of so many positions.
+// The layout that --kv-dtype, --cache, --page-size and --pages describe. Without --pages, it has
+// pages for one sequence of `positions` positions.
 CacheLayout cache_layout(const RunOptions& options, int positions);
 
 // Throws Error when there is not enough memory, with the numbers.
 std::unique_ptr<KvCache> make_cache(const LlamaModel& model, const CacheLayout& layout);
 
-// Throws Error where --pages gives too few for a request that caches `tokens` tokens: it is refused
-// before the first token.
+// Throws Error if --pages is too few for a request that caches `tokens` tokens, so that the request
+// is refused before its first token.
 void check_pool(const RunOptions& options, int tokens);
 
 }  // namespace specdec

@@ -15,21 +15,21 @@ namespace {
 constexpr int kColumns = 80;
 constexpr int kCellsPerLine = 20;
 
-// What there is to say about a page.
+// What the picture shows of a page.
 struct Cell {
-  SequenceId owner = -1;  // the last one found; the only one unless the page is shared
-  int sequences = 0;      // that have it; none of a page in use: it is held
-  int rows = 0;           // in use; by the owner that uses most, when it is shared
+  SequenceId owner = -1;  // a sequence that has the page; the only one unless it is shared
+  int sequences = 0;      // how many have it; if none has a page in use, it is held
+  int rows = 0;           // in use, by the sequence that uses most of them
 };
 
-// A to Z and a to z; then they run out.
+// A to Z and a to z; after that, a question mark.
 char letter(SequenceId sequence) {
   if (sequence < 26) return static_cast<char>('A' + sequence);
   if (sequence < 52) return static_cast<char>('a' + sequence - 26);
   return '?';
 }
 
-// Neighbours differ, and none is the grey of free pages or the white of shared ones.
+// Neighbours have different colours. None is the grey of free pages or the white of shared pages.
 fmt::text_style style(SequenceId sequence) {
   static constexpr std::array kColours = {fmt::terminal_color::green, fmt::terminal_color::yellow,
                                           fmt::terminal_color::blue,  fmt::terminal_color::magenta,
@@ -41,8 +41,8 @@ std::string paint(std::string_view text, const fmt::text_style& style, bool colo
   return colour ? fmt::format(style, "{}", text) : std::string(text);
 }
 
-// A block whose height says how full the page is: the whole height only when it is full, and
-// something for a single row. REQUIRES: rows >= 1.
+// A block whose height shows how full the page is. Only a full page has the whole height, and a
+// single row is visible. REQUIRES: rows >= 1.
 std::string_view level(int rows, int page_size) {
   static constexpr std::array<std::string_view, 8> kEighths = {"▁", "▂", "▃", "▄",
                                                                "▅", "▆", "▇", "█"};
@@ -88,7 +88,7 @@ std::string grid_line(const PagedKvCache& cache, const std::vector<Cell>& cells,
   return line + "\n";
 }
 
-// Lines of 20 cells. Of several lines in a row with free pages only, the first is shown.
+// Lines of 20 cells. Of consecutive lines with only free pages, the first is shown.
 std::string grid(const PagedKvCache& cache, bool colour) {
   const std::vector<Cell> cells = find_cells(cache);
   const int n = int_size(cells);

@@ -5,9 +5,9 @@
 
 namespace specdec {
 
-// The pool of pages as text of at most 80 columns, for --explain: one cell a page, with its owner
+// The pool of pages as text of at most 80 columns, for --explain: one cell per page, with its owner
 // and how full it is, then every sequence's page table, then a legend. UTF-8, lines end in '\n'.
-// colour: with ANSI escapes, a colour a sequence.
+// colour: with ANSI escapes, one colour per sequence.
 std::string pool_picture(const PagedKvCache& cache, bool colour = false);
 
 }  // namespace specdec

@@ -25,7 +25,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What a row of logits chooses; -1 where one is NaN.
+// The token that a row of logits chooses; -1 if one of them is NaN.
 TokenId choice_of(std::span<const float> row) {
   return std::ranges::any_of(row, [](float x) { return std::isnan(x); }) ? -1 : argmax(row);
 }
@@ -37,7 +37,7 @@ class Manifest {
       : path_(goldens / "manifest.json"),
         root_(parse_json(read_text_file(path_), path_.string())) {}
 
-  // Short prompts first: all of their rows are stored, so a mistake's cause is best told there.
+  // Short prompts first: all of their rows are stored, so they show the cause of a mistake best.
   std::vector<std::string> prompts(int at_most) const {
     const JsonObject all = fields().required_object("prompts");
     std::vector<std::pair<int, std::string>> prompts;
@@ -79,8 +79,8 @@ TensorView golden_tensor(const SafetensorsFile& file, const std::string& name, D
   return tensor;
 }
 
-// What PROMPT.steps.safetensors says about the logits of its steps: whole rows of some, the largest
-// ones of all.
+// The logits in PROMPT.steps.safetensors: whole rows of some steps, and the largest logits of all
+// steps.
 struct StepNumbers {
   Matrix top, full;              // [steps, n], [full_steps, vocab_size]
   std::vector<TokenId> top_ids;  // [steps, n]
@@ -110,7 +110,7 @@ struct StepNumbers {
   }
 };
 
-// Greedy steps against the logits that the model decided from.
+// Checks golden greedy steps against the model's logits.
 class StepCheck {
  public:
   StepCheck(const CheckedModel& model, double tolerance, CheckList& list)
@@ -141,7 +141,8 @@ class StepCheck {
   }
 
  private:
-  // An independent tokenizer made the ids of the prompt's text.
+  // Whether our tokenizer gives other ids for the prompt's text than the independent tokenizer that
+  // made the golden ids.
   bool has_other_ids(const GoldenText& text) const {
     if (!tokenizer_ || text.prompt_text.empty()) return false;
     return tokenizer_->encode(text.prompt_text, false) != text.prompt;
@@ -153,7 +154,7 @@ class StepCheck {
     return model_.decode(prompt, following);
   }
 
-  // problem: what else is wrong; otherwise empty.
+  // problem: another problem, or empty.
   void greedy(std::span<const float> logits, std::span<const GreedyStep> steps,
               const std::string& name, const std::string& problem = "") {
     std::vector<TokenId> got;

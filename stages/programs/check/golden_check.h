@@ -16,13 +16,13 @@
 
 namespace specdec {
 
-// A model under check, as a stage runs it. What a stage does not have is left empty.
+// A model under check, as a stage runs it. A stage leaves empty what it does not have.
 struct CheckedModel {
   const Checkpoint* checkpoint = nullptr;
   // Every golden-named tensor of a forward pass over the tokens.
   std::function<TensorLog(std::span<const TokenId> tokens)> activations;
-  // The logits [following.size(), vocab_size] from which each of the following tokens is chosen,
-  // computed as the stage decodes: row i after the prompt and following[0 .. i - 1].
+  // The logits [following.size(), vocab_size] that choose each of the following tokens, computed as
+  // the stage decodes: row i follows the prompt and following[0 .. i - 1].
   std::function<std::vector<float>(std::span<const TokenId> prompt,
                                    std::span<const TokenId> following)>
       decode;
@@ -30,24 +30,24 @@ struct CheckedModel {
   std::function<TensorLog(std::span<const TokenId> tokens)> cache;
 };
 
-// What was checked, line by line, and how it went. Prints each line when it is known.
+// The results of the checks, one line each. Prints each line as soon as it is known.
 class CheckList {
  public:
   explicit CheckList(bool print = true) : print_(print) {}
 
   // `report`: a few lines for people, shown under a failed check.
   void add(bool passed, const std::string& name, const std::string& report = "");
-  // The summary says which of these files the folder lacks: what they hold is not checked.
+  // The summary lists those of these files that the folder lacks as not checked.
   void note_missing(const std::filesystem::path& goldens,
                     std::initializer_list<std::string_view> files);
   int checked() const { return checked_; }
   int failed() const { return failed_; }
-  int near_ties = 0;               // of all greedy steps; the goldens of the CPU need 0, unless:
-  bool is_rounded = false;         // keys and values are
-  int texts = 0, other_texts = 0;  // greedy ones, and those of them with a near-tie
+  int near_ties = 0;               // of all greedy steps; must be 0 unless is_rounded
+  bool is_rounded = false;         // keys and values are rounded
+  int texts = 0, other_texts = 0;  // greedy texts, and those of them with a near-tie
   const std::string& failures() const { return failures_; }
 
-  // Prints the summary. What --check returns: 0, or 1 where a check failed.
+  // Prints the summary. Returns the exit code of --check: 0, or 1 if a check failed.
   int finish() const;
 
  private:
@@ -63,7 +63,7 @@ struct GoldenShare {
   int texts = kAllGoldens;    // lines of greedy.jsonl
 };
 
-// All of it, but little for a real model on the emulated device, unless SPECDEC_FULL is set.
+// All of them; but few for a real model on the emulated device, unless SPECDEC_FULL is set.
 GoldenShare golden_share(const RunOptions& options, const LlamaConfig& config);
 
 struct GoldenCheckOptions {
@@ -71,23 +71,24 @@ struct GoldenCheckOptions {
   GoldenShare share = {};
 };
 
-// Of every tensor, where keys and values are rounded to 8 bits: each is off by up to 2^-9, 2e-3, of
-// itself, and so are the sums of layer after layer.
+// The tolerance of every tensor if keys and values are rounded to 8 bits. Each is then off by up to
+// 2^-9, or 2e-3, of itself, and so are the sums in layer after layer.
 inline constexpr double kRoundedTolerance = 1e-2;
 
-// Holds a model against a folder of golden files (golden/goldens/README.md): activations, 64 greedy
-// steps of each prompt, cache contents, greedy continuations. Throws Error where the files are
+// Checks a model against a folder of golden files (golden/goldens/README.md): activations, 64
+// greedy steps of each prompt, cache contents, greedy continuations. Throws Error if the files are
 // missing or belong to another model.
 void check_goldens(const std::filesystem::path& goldens, const CheckedModel& model, CheckList& list,
                    const GoldenCheckOptions& options = {});
 
-// Throws Error where the files belong to another model: they say by their shape which they mean.
+// Throws Error if the files belong to a model of another shape.
 void check_belongs(const std::filesystem::path& goldens, const Checkpoint& checkpoint);
 
-// The engine as a CheckedModel: prefill, then one token a forward. REQUIRES: both outlive it.
+// The engine as a CheckedModel: prefill, then one token per forward. REQUIRES: all arguments
+// outlive it.
 CheckedModel checked_engine(const Checkpoint& checkpoint, Llama& model, const KvCache& cache);
 
-// Positions that a cache needs for the check. Throws Error.
+// The positions that a cache needs for the check. Throws Error.
 int longest_golden(const std::filesystem::path& goldens, const LlamaConfig& config);
 
 // The golden files of the embedded target, or those that --goldens names.

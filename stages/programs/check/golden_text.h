@@ -13,8 +13,8 @@ namespace specdec {
 
 constexpr int kAllGoldens = std::numeric_limits<int>::max();
 
-// A line of greedy.jsonl: what the target says after a prompt, and what the draft would say after
-// the same tokens.
+// A line of greedy.jsonl: the target's tokens after a prompt, and the draft's choices after the
+// same tokens.
 struct GoldenText {
   std::string id;
   std::string prompt_text;            // special tokens included; empty: not recorded
@@ -25,24 +25,26 @@ struct GoldenText {
   std::vector<TokenId> tokens() const;  // of the steps
 };
 
-// Those of a folder; none where it has no greedy.jsonl. Throws Error, naming file, line and field,
-// for what the model cannot have said: ids outside its vocabulary, more than its context.
+// The golden texts of a folder; none if it has no greedy.jsonl. Throws Error, naming file, line and
+// field, for texts that the model cannot have written: ids outside its vocabulary, or more tokens
+// than its context.
 std::vector<GoldenText> golden_texts(const std::filesystem::path& goldens,
                                      const LlamaConfig& config, int at_most = kAllGoldens);
 
-// The same for a text in memory; `name` stands for the file in messages.
+// The same for a text in memory; `name` is the file's name in messages.
 std::vector<GoldenText> parse_golden_texts(std::string_view text, const std::string& name,
                                            const LlamaConfig& config, int at_most = kAllGoldens);
 
-// Calls `read` with each line of JSON Lines as an object that has a name for messages. Throws Error
-// for what is no JSON, or no object.
+// Calls `read` with each line of JSON Lines, as an object whose name says which line it is. Throws
+// Error if a line is not a JSON object.
 void for_golden_lines(std::string_view text, const std::string& name, int at_most,
                       const std::function<void(const JsonObject& line)>& read);
 
-// "" where there is no such file.
+// The file's text; "" if there is no such file.
 std::string read_golden_lines(const std::filesystem::path& path);
 
-// "7" or "seven": the field `id`. Throws Error where it is missing or neither.
+// The field `id` as a text, such as "7" or "seven". Throws Error if it is missing, or neither a
+// text nor an integer.
 std::string golden_id(const JsonObject& line);
 
 // Throws Error unless prompt and following tokens fit the model's context.

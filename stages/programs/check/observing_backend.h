@@ -6,12 +6,12 @@
 
 namespace specdec {
 
-// Sees the tensors of a pass as they are computed, one row per token of the pass; final_norm and
-// logits have rows only for tokens whose logits were wanted. layer: -1 outside the layers.
+// Gets the tensors of a pass as they are computed, one row per token of the pass. final_norm and
+// logits have rows only for tokens whose logits are wanted. layer: -1 outside the layers.
 using TensorObserver = std::function<void(TensorKind kind, int layer, ConstDeviceRows rows)>;
 
-// A Llama's backend that shows what each operation made. It knows a tensor by the weights or the
-// operation that it came from, so the engine's own code names no tensor.
+// A Llama's backend that shows the output of each operation. It recognises a tensor by its weights
+// or its operation, so the engine's code names no tensor.
 class ObservingBackend final : public Backend {
  public:
   // REQUIRES: the model outlives this object.

@@ -31,10 +31,10 @@ class TensorLog {
 // "layers.3.q_rope", "logits".
 std::string tensor_name(TensorKind kind, int layer);
 
-// Everything that the model computes for these tokens as a new sequence, which is released again.
+// All tensors that the model computes for these tokens, in a new sequence that is then released.
 TensorLog record_forward(Llama& model, std::span<const TokenId> tokens);
 
-// Keys and values of a sequence as they lie in the cache, position by position: layers.{i}.k_rope
+// Keys and values of a sequence as the cache stores them, position by position: layers.{i}.k_rope
 // and layers.{i}.v.
 TensorLog record_cache(const KvCache& cache, SequenceId sequence);
 

@@ -17,7 +17,7 @@ namespace {
 using Rows = std::vector<std::size_t>;
 using Status = ComparisonStatus;
 
-// One walk through the golden tensors: what it has seen so far, and the result that it fills in.
+// A walk through the golden tensors, with its result so far.
 class Walk {
  public:
   Walk(const GoldenFile& golden, const ComparisonOptions& options)
@@ -63,7 +63,7 @@ Matrix last_rows(const Matrix& all, std::size_t first) {
   return result;
 }
 
-// The columns that a golden file has of its logits.
+// The columns of the logits that the golden file stores.
 Matrix columns(const Matrix& all, std::span<const TokenId> ids) {
   Matrix result(all.rows, ids.size());
   for (std::size_t r = 0; r < all.rows; ++r) {
@@ -117,7 +117,7 @@ bool Walk::compare_values(const GoldenTensor& golden, const Matrix& all_got) {
     differs(golden, got, want);
     return false;
   }
-  // Of what is not stored, the golden file knows the norm.
+  // For rows and columns that are not stored, the golden file has the norm.
   const bool some_columns = has_some_columns(golden);
   const double all_norm = norm(all_got.values);
   const double norm_error =
@@ -150,8 +150,8 @@ void Walk::agrees(const GoldenTensor& golden) {
 }
 
 void Walk::differs(const GoldenTensor& golden, const Matrix& got, const Matrix& want) {
-  // There is such a row: were all of them within the tolerance, the tensor would be (but for the
-  // rounding of the norms).
+  // There is a bad row: if all rows were within the tolerance, so would be the tensor (apart from
+  // the rounding of the norms).
   Rows bad_rows;
   for (const std::size_t row : all_rows(want)) {
     const std::size_t one[] = {row};
@@ -170,8 +170,8 @@ void Walk::differs(const GoldenTensor& golden, const Matrix& got, const Matrix& 
   result_.report += "\n  " + cause_text(golden);
 }
 
-// The first element that is off by more than the tolerance times the RMS of its row. There is one,
-// for the same reason as above.
+// Finds the first element that is off by more than the tolerance times the RMS of its row. There is
+// one, for the same reason as above.
 void Walk::find_first(const GoldenTensor& golden, const Matrix& got, const Matrix& want,
                       std::size_t bad_row) {
   const std::span<const double> got_row = got.row(bad_row);
@@ -226,7 +226,7 @@ std::string Walk::upstream_text() const {
 
 ComparisonResult Walk::finish() {
   if (!result_.agrees()) return result_;
-  result_.error = result_.tolerance = 0;  // of no one tensor
+  result_.error = result_.tolerance = 0;  // they are of a tensor that differs
   result_.report =
       fmt::format("{} tensor{} of {} agree; the largest error is in {}", result_.agreed,
                   result_.agreed == 1 ? "" : "s", golden_.name(), largest_text_);

@@ -10,7 +10,7 @@
 
 namespace specdec {
 
-// The tensor of that name which the program computed; nullopt when it has none.
+// The program's tensor of that name; nullopt if it has none.
 using TensorLookup = std::function<std::optional<TensorView>(const std::string& name)>;
 
 // All tensors of a dump.
@@ -28,32 +28,33 @@ struct ComparisonResult {
   int agreed = 0;                        // tensors compared and found within tolerance
   std::vector<std::string> not_checked;  // golden tensors that the program does not have
 
-  // Of the first tensor that is not as it should be; empty and -1 where it does not apply.
+  // The first tensor that is wrong. Empty and -1 where a field does not apply.
   std::string tensor;
   int layer = -1;
-  int token = -1;  // the first one out of tolerance, counted from the start of the prompt
-  int index = -1;  // the first element of its row that is; head and dim where a row has heads
+  int token = -1;  // the first token out of tolerance, counted from the start of the prompt
+  int index = -1;  // its first element out of tolerance; also head and dim if a row has heads
   int head = -1;
   int dim = -1;
   double got = 0;
   double want = 0;
   double error = 0;  // ||got - want|| / ||want|| over the tensor
   double tolerance = 0;
-  std::string cause;  // the likeliest one; "" when no known mistake gives these values
+  std::string cause;  // the likeliest cause; "" if no known mistake gives these values
 
   bool agrees() const { return status == ComparisonStatus::kAgrees; }
 };
 
 struct ComparisonOptions {
   const Checkpoint* checkpoint = nullptr;  // with it, far more causes are recognised
-  bool every_tensor = true;    // false: those that the program lacks are reported as not checked;
-                               // the last golden tensor (logits) must be there all the same
-  double least_tolerance = 0;  // for every tensor; 1e-2 where activations are bf16
+  // False: tensors that the program lacks are reported as not checked. The last golden tensor
+  // (logits) is always required.
+  bool every_tensor = true;
+  double least_tolerance = 0;  // for every tensor; 1e-2 if activations are bf16
 };
 
-// Walks the golden tensors in the order in which data flows, and stops at the first one that the
-// program has not, or has in another shape, or with an error above its tolerance. A NaN anywhere
-// is such an error.
+// Walks through the golden tensors in the order of the data flow. Stops at the first one that the
+// program lacks, or that has another shape, or an error above its tolerance. Any NaN is such an
+// error.
 ComparisonResult compare(const GoldenFile& golden, const TensorLookup& computed,
                          const ComparisonOptions& options = {});
 

@@ -10,13 +10,13 @@ namespace specdec {
 // The name without its layer, e.g. "q_rope".
 std::string_view tensor_kind_name(TensorKind kind);
 
-// The equation that makes it from the tensors before it, for messages.
+// The equation that computes it from earlier tensors, for messages.
 std::string_view tensor_kind_equation(TensorKind kind);
 
 // Whether a row consists of heads of head_dim elements each.
 bool has_heads(TensorKind kind);
 
-// Where a tensor stands in the data flow; `<` is the order of computation.
+// A tensor's place in the data flow; `<` is the order of computation.
 struct TensorPlace {
   enum class Part { kBefore, kLayers, kAfter };
   Part part = Part::kBefore;
@@ -26,10 +26,10 @@ struct TensorPlace {
   auto operator<=>(const TensorPlace&) const = default;
 };
 
-// REQUIRES: the layer counts only for kinds that stand in layers.
+// The place of a tensor. `layer` is ignored for kinds outside the layers.
 TensorPlace place_of(TensorKind kind, int layer);
 
-// nullopt: the name is none of those above.
+// The place of the tensor with this name; nullopt if no tensor has this name.
 std::optional<TensorPlace> parse_tensor_name(std::string_view name);
 
 }  // namespace specdec

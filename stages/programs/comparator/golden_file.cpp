@@ -35,7 +35,7 @@ GoldenShape read_shape(const JsonObject& manifest) {
   return shape;
 }
 
-// Elements of a row.
+// The number of elements of a row.
 std::int64_t width_of(TensorKind kind, const GoldenShape& shape) {
   switch (kind) {
     case TensorKind::kQ:

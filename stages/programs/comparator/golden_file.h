@@ -15,9 +15,9 @@ namespace specdec {
 struct GoldenTensor {
   std::string name;
   TensorPlace place;
-  TensorView view;       // [R, width], F32 or F64, finite; of logits perhaps some columns
+  TensorView view;       // [R, width], F32 or F64, finite; logits may have only some columns
   double tolerance = 0;  // of ||got - want|| / ||want||
-  double norm = 0;       // over all T tokens, also those that are not stored; unused in a cache
+  double norm = 0;       // over all T tokens, including those not stored; unused in a cache
 };
 
 // The sizes of the model that a golden file belongs to.
@@ -32,26 +32,27 @@ struct GoldenShape {
   std::vector<double> inv_freq;  // [head_dim / 2], RoPE's scaling included
 };
 
-// What an independent implementation computed for one prompt, with what the manifest.json beside it
-// says. golden/goldens/README.md describes the format of
+// What an independent implementation computed for one prompt, together with the manifest.json
+// beside it. golden/goldens/README.md describes the format of
 //   PROMPT.safetensors, PROMPT.float64.safetensors   activations of the prompt's forward pass
-//   PROMPT.cache.safetensors                         keys and values, also those of some steps
+//   PROMPT.cache.safetensors                         keys and values, also of some steps
 class GoldenFile {
  public:
-  // Throws Error for all that would make a comparison worthless: no tensors, a NaN, a tolerance
-  // that is missing, ...
+  // Throws Error if a comparison would be worthless: no tensors, a NaN, a missing tolerance, ...
   explicit GoldenFile(const std::filesystem::path& path);
 
   const std::string& name() const { return file_.name(); }
   const GoldenShape& shape() const { return shape_; }
-  std::span<const TokenId> tokens() const { return tokens_; }  // [T] those fed to the model
+  std::span<const TokenId> tokens() const { return tokens_; }  // [T] fed to the model
   int first_row() const { return first_row_; }                 // the position of row 0
   bool has_all_rows() const { return first_row_ == 0; }
   // The columns of the logits that are stored; empty: all of them.
   std::span<const TokenId> logits_ids() const { return logits_ids_; }
 
-  std::span<const GoldenTensor> tensors() const { return tensors_; }  // as the data flows
-  const GoldenTensor* find(const TensorPlace& place) const;           // null: not in the file
+  std::span<const GoldenTensor> tensors() const {
+    return tensors_;
+  }                                                          // in the order of the data flow
+  const GoldenTensor* find(const TensorPlace& place) const;  // null: not in the file
 
  private:
   void read_rows();

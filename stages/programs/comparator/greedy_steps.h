@@ -23,26 +23,26 @@ std::vector<GreedyStep> read_greedy_steps(const SafetensorsFile& file, int vocab
 
 enum class StepVerdict {
   kEqual,
-  kNearTie,  // another token, where rounding within the tolerance may turn the argmax
+  kNearTie,  // another token, but rounding within the tolerance may change the argmax
   kWrong,    // another token, and no rounding explains it
 };
 
-// Two logits that are each off by at most tolerance x max_abs can change places where the margin
+// Two logits that are each off by at most tolerance x max_abs can change places if the margin
 // between them is at most twice that. A margin that is NaN or infinite excuses nothing.
 StepVerdict judge_step(TokenId got, const GreedyStep& want, double tolerance);
 
 struct GreedyComparison {
   int compared = 0;            // steps, up to the first wrong one
-  std::vector<int> near_ties;  // their steps; a run on the CPU must have none
-  int wrong_step = -1;         // the first wrong one, or the first that is missing or one too many
+  std::vector<int> near_ties;  // the steps with one; a run on the CPU must have none
+  int wrong_step = -1;         // the first step that is wrong, missing or one too many
   std::string report;          // always with the count of near-ties; no newline at the end
 
   bool agrees() const { return wrong_step < 0; }
 };
 
-// got[i]: what the program chooses after the prompt and the golden tokens before step i. REQUIRES:
-// it goes on with the golden token, not with its own, where the two differ (teacher forcing).
-// tolerance: that of the logits.
+// got[i]: the program's choice after the prompt and the golden tokens before step i. REQUIRES: if
+// the two differ, the program continues with the golden token, not with its own (teacher forcing).
+// tolerance: of the logits.
 GreedyComparison compare_greedy(std::span<const TokenId> got, std::span<const GreedyStep> want,
                                 double tolerance);
 

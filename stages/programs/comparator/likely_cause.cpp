@@ -15,12 +15,12 @@ namespace {
 
 using Rows = std::vector<std::size_t>;
 
-// A wrong variant explains the values when it comes this many times closer to them than the golden
-// tensor does, and this close to the tolerance: rounding upstream is all that may be left.
+// A wrong variant explains the values if it is this many times closer to them than the golden
+// tensor, and within this many tolerances: only rounding upstream may be left.
 constexpr double kTimesCloser = 10;
 constexpr double kTolerances = 10;
 
-// The difference that is to be explained.
+// The difference to explain.
 struct Case {
   const Upstream& upstream;
   const Matrix& got;
@@ -120,7 +120,7 @@ std::string explain_zeros(const Case& c) {
          " all zero: was the loop over the tokens too short?";
 }
 
-// Whether a computed row equals the golden row `from`, which may be past either end.
+// Whether a computed row equals the golden row `from`, which may be out of range.
 bool holds(const Case& c, std::size_t row, std::size_t from) {
   const Rows one{0};
   if (from >= c.want.rows || from == row) return false;

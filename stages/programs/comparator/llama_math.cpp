@@ -13,7 +13,7 @@ double dot(std::span<const double> a, std::span<const double> b) {
   return sum;
 }
 
-// Scores to probabilities over the keys that are seen; all zeros where none is.
+// Turns scores into probabilities over the seen keys; all zeros if no key is seen.
 void softmax(std::vector<double>& scores, const std::vector<bool>& seen) {
   double highest = -std::numeric_limits<double>::infinity();
   for (std::size_t t = 0; t < scores.size(); ++t) {

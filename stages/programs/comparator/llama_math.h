@@ -7,9 +7,9 @@
 
 namespace specdec {
 
-// The operations of a Llama forward pass in float64, each with the freedom to go wrong in the ways
-// that are known: a rule holds what a right computation fixes. Slow and short; used to explain a
-// difference that was found, never to find one.
+// The operations of a Llama forward pass in float64. A rule holds the details that a correct
+// computation fixes, so that each can be wrong in the known ways. Slow and short; used to explain a
+// difference, never to find one.
 
 struct NormRule {
   double eps_inside = 0;   // x / sqrt(mean(x^2) + eps_inside)
@@ -24,7 +24,7 @@ struct RopeRule {
   std::size_t head_dim = 0;
   std::vector<double> frequencies;  // [head_dim / 2], a pair's angle at position 1
   std::vector<double> positions;    // [T]
-  double direction = 1;             // -1: turned the other way round
+  double direction = 1;             // -1: the other way round
   bool adjacent_pairs = false;      // (0, 1), (2, 3), ... instead of (i, i + head_dim / 2)
 };
 

@@ -7,9 +7,9 @@
 
 namespace specdec {
 
-// Rows of float64 numbers: what the comparator calculates with.
-// An empty matrix means "cannot be worked out from what we have"; every function below answers an
-// empty operand, and operands that do not fit each other, with an empty result.
+// Rows of float64 numbers, for the comparator. An empty matrix means that the values cannot be
+// computed from the available tensors. If an operand is empty, or if operands do not fit each
+// other, every function below returns an empty matrix.
 struct Matrix {
   Matrix() = default;
   Matrix(std::size_t row_count, std::size_t col_count)
@@ -35,17 +35,17 @@ Matrix operator*(const Matrix& a, const Matrix& b);  // element by element
 Matrix operator*(double factor, const Matrix& a);
 Matrix apply(double (*function)(double), const Matrix& a);
 
-// How the bytes of a weight matrix are understood. Checkpoints hold [outputs, inputs].
+// The layout of a weight matrix. Checkpoints store [outputs, inputs].
 enum class WeightLayout { kOutputsByInputs, kInputsByOutputs };
 
 // y = W x for each row x of the input; [rows, inputs] to [rows, outputs]. `weight` may be null.
 Matrix project(const Matrix& input, const TensorView* weight,
                WeightLayout layout = WeightLayout::kOutputsByInputs);
 
-// ||a - b|| / ||b|| over the rows given; 0 where both are zero. NaN and infinity pass through.
+// ||a - b|| / ||b|| over the given rows; 0 if both are zero. NaN and infinity pass through.
 double relative_error(const Matrix& a, const Matrix& b, std::span<const std::size_t> rows);
 
-// The only way in which anything here is accepted: NaN compares false, so it never is.
+// Everything here is accepted by this condition alone. NaN compares false, so it is never accepted.
 bool within(double error, double tolerance);
 
 }  // namespace specdec

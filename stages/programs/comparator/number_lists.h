@@ -9,8 +9,8 @@
 
 namespace specdec {
 
-// The lists that golden files and their manifests hold. All throw Error where the list is missing
-// or anything else than they say.
+// The lists in golden files and their manifests. All functions throw Error if the list is missing
+// or not as their comment says.
 
 std::vector<double> read_numbers(const JsonObject& fields, const std::string& key);
 std::vector<std::int32_t> read_integers(const JsonObject& fields, const std::string& key);

@@ -11,7 +11,7 @@ namespace {
 
 using Kind = TensorKind;
 
-// The member that holds the weight of that kind; null for kinds without one in the layer.
+// The member with the weight of that kind; null for kinds without a weight in the layer.
 TensorView LlamaLayerWeights::*layer_weight(Kind kind) {
   switch (kind) {
     case Kind::kAttnNorm:
@@ -54,7 +54,8 @@ Matrix Upstream::of(Kind kind) const {
 Matrix Upstream::layer_input() const {
   if (place_.layer == 0) return of(Kind::kEmbedding);
   const int n_layers = golden_.shape().n_layers;
-  const int before = (place_.layer > 0 ? place_.layer : n_layers) - 1;  // final_norm: the last one
+  const int before =
+      (place_.layer > 0 ? place_.layer : n_layers) - 1;  // final_norm: the last layer
   return values_or_empty(golden_.find(place_of(Kind::kResidual, before)));
 }
 

@@ -11,7 +11,7 @@ namespace {
 using Kind = TensorKind;
 using Variants = std::vector<WrongVariant>;
 using Kinds = std::vector<Kind>;
-using U = const Upstream&;  // only to keep the tables readable
+using U = const Upstream&;  // short, to keep the tables readable
 
 const Kinds kNorms{Kind::kAttnNorm, Kind::kMlpNorm, Kind::kFinalNorm};
 const Kinds kRopes{Kind::kQRope, Kind::kKRope};
@@ -106,7 +106,7 @@ Variants matrix_variants() {
   };
 }
 
-// Which frequencies RoPE would have with other parameters.
+// RoPE's frequencies with other parameters.
 std::vector<float> unscaled(const LlamaConfig& config) {
   return rope_frequencies(config.head_dim, config.rope_theta, {});
 }
@@ -227,7 +227,7 @@ Variants mask_variants() {
   };
 }
 
-// What attn_out looks like when [n_heads, T, head_dim] is read as [T, n_heads * head_dim].
+// attn_out if [n_heads, T, head_dim] is read as [T, n_heads * head_dim].
 Matrix heads_first(U u) {
   const Matrix want = u.want();
   const std::size_t width = u.shape().head_dim;

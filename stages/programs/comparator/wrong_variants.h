@@ -7,16 +7,16 @@
 
 namespace specdec {
 
-// A known mistake: in which tensors it shows first, what it is, and what that tensor then holds,
-// worked out from the golden tensors before it. Where it cannot be worked out, or changes nothing
-// in this model, it explains nothing and does no harm.
+// A known mistake: the tensors in which it shows first, its description, and the values that such a
+// tensor then has, computed from earlier golden tensors. If they cannot be computed, or are no
+// different in this model, the mistake explains nothing.
 struct WrongVariant {
   std::vector<TensorKind> shows_in;
   std::string words;
   std::function<Matrix(const Upstream&)> compute;
 };
 
-// Where two of them give the same numbers, the likelier one comes first.
+// If two mistakes give the same numbers, the likelier one comes first.
 const std::vector<WrongVariant>& wrong_variants();
 
 }  // namespace specdec

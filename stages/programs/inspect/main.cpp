@@ -1,5 +1,5 @@
-// Opens a checkpoint and shows what is in it: its shape, its weights, what its cache costs, and how
-// its tokenizer cuts a text. For looking at a model before any stage runs it.
+// Opens a checkpoint and shows its contents: its shape, its weights, the size of its cache, and how
+// its tokenizer cuts a text. Use it to look at a model before a stage runs it.
 #include <cstdint>
 #include <filesystem>
 #include <iterator>
@@ -105,7 +105,7 @@ Totals count_weights(const Checkpoint& checkpoint) {
   return totals;
 }
 
-// Keys and values that one token leaves in the cache, in float32.
+// Bytes of the keys and values of one token, in float32.
 std::int64_t cache_bytes_per_token(const LlamaConfig& config) {
   const KvShape shape{config.n_layers, config.n_kv_heads, config.head_dim};
   return shape.bytes_per_token();
@@ -125,7 +125,7 @@ std::string count(std::size_t number, std::string_view thing) {
   return fmt::format("{} {}{}", number, thing, number == 1 ? "" : "s");
 }
 
-// The path as seen from the current directory, where it lies below it.
+// The path relative to the current directory, if it is inside that directory.
 std::string short_path(const std::filesystem::path& path) {
   std::error_code no_directory;  // the current one may have been deleted
   const std::filesystem::path here = std::filesystem::current_path(no_directory);
@@ -193,8 +193,8 @@ void print_tensors(const Checkpoint& checkpoint) {
   }
 }
 
-// A token as one can look at it: line ends as \n, other control characters and the bytes of a
-// character that is cut between tokens as <E2>.
+// A token in printable form: line ends as \n, and other control characters, as well as the bytes of
+// a character that is cut between tokens, as <E2>.
 std::string visible(std::string_view bytes) {
   const bool whole_characters = !find_invalid_utf8(bytes);
   std::string result;
@@ -211,7 +211,7 @@ std::string visible(std::string_view bytes) {
   return result;
 }
 
-// The text with its tokens told apart, by colour on a terminal and by bars elsewhere.
+// Prints the text with its tokens separated: by colours on a terminal, by bars elsewhere.
 void print_tokens(const Tokenizer& tokenizer, const Encoded& encoded) {
   const bool colour = use_colour(stdout);
   fmt::print("\n{} for {}; decoded back to the same text: {}\n  ",

@@ -1,4 +1,4 @@
-// The only file that knows CLI11, which takes seconds to compile.
+// The only file that includes CLI11, which takes seconds to compile.
 #include "stages/programs/run/command_line.h"
 
 #include <algorithm>
@@ -20,13 +20,13 @@
 namespace specdec {
 namespace {
 
-// Tells CLI11 of an option.
+// Adds an option to CLI11.
 class OptionAdder {
  public:
   OptionAdder(CLI::App& app, const Option& option, int stage)
       : app_(app), option_(option), stage_(stage), name_(option.name()), help_(option.help) {
     if (const auto* integer = std::get_if<Integer>(&option.value)) {
-      constexpr int kWorthKnowing = 1 << 20;  // larger limits only end nonsense
+      constexpr int kWorthKnowing = 1 << 20;  // larger limits only catch nonsense
       const IntegerRange& range = integer->range;
       if (range.highest <= kWorthKnowing) {
         help_ += fmt::format(", {} to {}", range.lowest, range.highest);
@@ -80,7 +80,7 @@ class OptionAdder {
   CLI::Option* operator()(std::vector<TokenId>*) const { return add_parsed(); }
 
   CLI::Option* operator()(const OneOf& value) const {
-    std::vector<std::string> names;  // those of later stages have an answer of their own
+    std::vector<std::string> names;  // names of later stages get a message of their own
     for (const std::string_view name : value.names) {
       if (option_.has_value(stage_, name)) names.emplace_back(name);
     }
@@ -101,7 +101,7 @@ class OptionAdder {
     return app_.add_option_function<std::string>(name_, set, help_);
   }
 
-  // Shows the default, where the help has no better words for it.
+  // Shows the default, unless the help has better words for it.
   CLI::Option* with_default(const auto& value, CLI::Option* added) const {
     if (option_.traits.otherwise.empty()) added->default_str(fmt::format("{}", value));
     return added;
@@ -113,7 +113,7 @@ class OptionAdder {
   std::string name_, help_;
 };
 
-// The options that it excludes or needs, as far as the stage has them.
+// Adds the options that it excludes or needs, as far as the stage has them.
 void add_relations(CLI::App& app, const Option& option) {
   CLI::Option* added = app.get_option(std::string(option.name()));
   for (const std::string_view name : option.traits.excludes) {
@@ -145,8 +145,8 @@ void add_all(CLI::App& app, const CommandLine& line) {
   }
 }
 
-// Refuses an option in place of another one's value, which the parser would take for it, as in
-// "--trace --quiet".
+// Refuses an option where another option's value is expected, as in "--trace --quiet". The parser
+// would take it for the value.
 void check_values(const CommandLine& line, std::span<const std::string> arguments) {
   for (std::size_t i = 1; i < arguments.size(); ++i) {
     const std::string &name = arguments[i - 1], &value = arguments[i];
@@ -157,8 +157,9 @@ void check_values(const CommandLine& line, std::span<const std::string> argument
   }
 }
 
-// The arguments as the parser wants them: the last one first. Of "--report= --quiet" it would take
-// --quiet for the value, so that an empty value becomes an argument of its own.
+// The arguments for the parser, which takes the last one first. In "--report= --quiet" it would
+// take
+// --quiet for the value, so an empty value becomes an argument of its own.
 std::vector<std::string> for_parser(const CommandLine& line,
                                     std::span<const std::string> arguments) {
   std::vector<std::string> result;

@@ -6,7 +6,7 @@
 
 namespace specdec {
 
-// The backend that --device, --threads and --gemm ask for. Throws Error where it is not to be had.
+// The backend that --device, --threads and --gemm ask for. Throws Error if it is not available.
 std::unique_ptr<Backend> make_backend(const RunOptions& options);
 
 }  // namespace specdec

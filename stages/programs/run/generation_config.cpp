@@ -14,12 +14,12 @@ namespace {
 
 constexpr int kFirstSamplingStage = 5;
 
-// The other fields of transformers' GenerationConfig that change a text. Null, false and an empty
-// list change nothing, nor does `neutral`.
+// The other fields of transformers' GenerationConfig that change a text. Null, false, an empty list
+// and `neutral` change nothing.
 struct OtherField {
   const char* name;
   double neutral = 0;
-  bool of_sampling = false;  // counts only where do_sample is true
+  bool of_sampling = false;  // counts only if do_sample is true
 };
 
 constexpr OtherField kOtherFields[] = {
@@ -62,7 +62,7 @@ std::filesystem::path file_of(const RunOptions& options) {
   return std::filesystem::path(options.target) / "generation_config.json";
 }
 
-// Only what is not its neutral value.
+// The number, unless it is neutral.
 template <typename Number>
 std::optional<Number> unless(std::optional<Number> number, Number neutral) {
   return number == neutral ? std::nullopt : number;
@@ -79,7 +79,7 @@ void check_numbers(const GenerationAdvice& advice, const std::string& name) {
   }
 }
 
-// A number of the advice, and the option that it is for.
+// A number of the advice, and its option.
 template <typename Number>
 struct Pair {
   const char* name;

@@ -20,14 +20,14 @@ LlamaModel::Progress show_progress(const std::string& what) {
   };
 }
 
-// How a model is to be loaded.
+// How to load a model.
 struct Wanted {
   std::string_view name;     // "target"
-  const std::string& shape;  // empty, or what --inflate-NAME says
+  const std::string& shape;  // of --inflate-NAME, or empty
   WeightFormat weights;
 };
 
-// What all matrices take, in the checkpoint's type or as int8.
+// The bytes of all matrices, in the checkpoint's type or as int8.
 double weight_bytes(const Checkpoint& checkpoint, const LlamaConfig& c, WeightFormat format) {
   const double heads = c.n_heads + 2.0 * c.n_kv_heads;
   const double layer = (heads + c.n_heads) * c.head_dim * c.d_model + 3.0 * c.d_ff * c.d_model;

@@ -5,8 +5,8 @@
 
 namespace specdec {
 
-// The target's and the draft's weights on the backend, as the options ask for them: as they are,
-// inflated, as int8. On a terminal, stderr shows how far it is. Throws Error.
+// Loads the weights of the target or the draft to the backend, as the options say: as they are,
+// inflated, or as int8. On a terminal, stderr shows the progress. Throws Error.
 LlamaModel load_target(const RunOptions& options, const Checkpoint& checkpoint, Backend& backend);
 LlamaModel load_draft(const RunOptions& options, const Checkpoint& checkpoint, Backend& backend);
 

@@ -11,7 +11,7 @@
 namespace specdec {
 namespace {
 
-// The whole text as a number; none where it is anything else, or out of the type's range.
+// The whole text as a number; nothing if it is anything else, or out of the type's range.
 template <typename Number>
 std::optional<Number> parse_number(std::string_view text) {
   Number number = 0;
@@ -21,7 +21,7 @@ std::optional<Number> parse_number(std::string_view text) {
   return number;
 }
 
-// Sets the variables whose texts the parser of the command line does not know.
+// Sets a variable from its text.
 struct TextSetter {
   const Option& option;
   int stage;
@@ -42,7 +42,7 @@ struct TextSetter {
     }
   }
 
-  // An empty one is a variable of the shell that nobody has set, not a wish for the default.
+  // An empty text usually comes from an unset shell variable, so it does not mean the default.
   void operator()(std::string* value) const {
     if (text.empty()) fail("{} is empty; it takes {}", option.name(), option.value_name());
     *value = text;

@@ -15,8 +15,9 @@
 
 namespace specdec {
 
-// An option of a command line, declared once. What --help prints, how a stage without the option
-// refuses it, and the field of a request line follow from it: see command_line.h, request_list.h.
+// An option of a command line, declared once. The line in --help, the message of a stage that lacks
+// the option, and the field of a request line follow from the declaration: see command_line.h and
+// request_list.h.
 
 struct IntegerRange {
   int lowest = std::numeric_limits<int>::min();
@@ -38,7 +39,7 @@ struct Number {
   void set(double value) const { *number = value; }
 };
 
-// A number that may be missing.
+// A number that may be absent.
 struct OptionalNumber {
   std::optional<double>* number;
   NumberRange range;
@@ -46,8 +47,8 @@ struct OptionalNumber {
   void set(double value) const { *number = value; }
 };
 
-// A number, or the word "auto", which stands for the number `automatic`. A number counts as given
-// even where it is the default.
+// A number, or the word "auto", which means the number `automatic`. A number counts as given even
+// if it is the default.
 struct IntegerOrAuto {
   int* number;
   IntegerRange range;
@@ -61,7 +62,7 @@ struct IntegerOrAuto {
   }
 };
 
-// A text that counts as given even where it is empty.
+// A text that counts as given even if it is empty.
 struct GivenText {
   std::string* text;
   bool* given;
@@ -79,7 +80,7 @@ OneOf one_of(Enum* variable) {
           [variable](std::size_t i) { *variable = static_cast<Enum>(i); }};
 }
 
-// What an option takes, and the variable that it sets. The variable's value before is the default.
+// What an option takes, and the variable that it sets. The variable's initial value is the default.
 using OptionValue =
     std::variant<bool*, Integer, IntegerOrAuto, std::uint64_t*, Number, OptionalNumber,
                  std::string*, GivenText, std::vector<std::string>*, std::vector<TokenId>*, OneOf>;
@@ -93,7 +94,7 @@ struct Stages {
 
 constexpr Stages stages_from(int first) { return {.first = first}; }
 
-// A value that stages before `first_stage` do not have, though they have the option.
+// A value that stages before `first_stage` lack, although they have the option.
 struct LaterValue {
   std::string_view value;
   int first_stage;
@@ -101,38 +102,39 @@ struct LaterValue {
 
 struct OptionTraits {
   Stages stages = {};
-  std::string_view otherwise = "";  // the default in words, where the value does not tell
+  std::string_view otherwise = "";  // the default in words, if the value does not show it
   bool per_request = false;         // lines of --requests may have it, too
   std::vector<std::string_view> excludes = {}, needs = {};  // other options, by name
   std::vector<LaterValue> later_values = {};
   bool is_output = false;  // a file that is written when the work is done
-  bool* given = nullptr;   // set where the option is on the command line
+  bool* given = nullptr;   // set to whether the option is on the command line
 };
 
 struct Option {
-  std::string_view usage;  // its name, and what --help calls the value: "--page-size N"
+  std::string_view usage;  // its name, and the value's name in --help: "--page-size N"
   std::string help;
   OptionValue value;
   OptionTraits traits = {};
 
   std::string_view name() const;                           // "--page-size"
-  std::string_view value_name() const;                     // "N"; "" where there is none
+  std::string_view value_name() const;                     // "N"; "" if there is none
   std::string field() const;                               // "page_size", of a request line
   std::vector<std::string> inputs() const;                 // files and folders that it names
-  bool has_value(int stage, std::string_view text) const;  // it is no later stage's
+  bool has_value(int stage, std::string_view text) const;  // whether the stage has it
 };
 
-// nullptr where there is none.
+// nullptr if there is no such option.
 const Option* find_option(std::span<const Option> options, std::string_view name);
 
-// Why a stage does not take an option, or a value of one: a sentence that names a stage which does.
-// "" where it takes it. `called` is the option's name, or its field.
+// Why a stage does not take an option, or a value of one: a sentence that names a stage that does.
+// "" if the stage takes it. `called` is the option's name, or its field.
 std::string why_no_option(const Option& option, int stage, std::string_view called);
 std::string why_no_value(const Option& option, int stage, std::string_view called,
                          std::string_view value);
 
-// Sets the variable to what the text says. Throws Error where it says nothing such.
-// REQUIRES: the value is of one of these types, and of a OneOf it is one of the names.
+// Sets the variable from a text. Throws Error if the option does not take this text.
+// REQUIRES: the value is of a type that TextSetter knows (option.cpp); the text for a OneOf is one
+// of the names.
 void set_from_text(const Option& option, int stage, std::string_view text);
 
 }  // namespace specdec

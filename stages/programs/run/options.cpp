@@ -5,8 +5,8 @@
 #include "common/inflation/inflated_config.h"
 #include "common/sampling/sampling_ranges.h"
 
-// Every option is declared here, and nowhere else: what it takes, the words of --help, the stages
-// that have it, and whether a line of --requests has it, too.
+// Every option is declared here, and only here: what it takes, its help, the stages that have it,
+// and whether a line of --requests may have it, too.
 namespace specdec {
 namespace {
 
@@ -27,7 +27,7 @@ Option weights_option(std::string_view usage, std::string_view whose, WeightForm
           {.stages = stages}};
 }
 
-// Golden files are about a model as it is.
+// Excludes --check, because golden files belong to a model that is not inflated.
 Option inflation_option(std::string_view usage, std::string_view whose, std::string* shape,
                         Stages stages) {
   return {usage,
@@ -49,7 +49,7 @@ Options target_options(RunOptions& o) {
   };
 }
 
-// Stage 6 runs a batch unless it is told otherwise; later stages run one if they are asked for it.
+// Stage 6 runs a batch by default; later stages run one if an option asks for it.
 bool batches_by_default(int stage) { return stage == kFirstBatchStage; }
 
 Options prompt_options(RunOptions& o, int stage) {
@@ -187,7 +187,7 @@ Options round_options(RunOptions& o, int stage) {
   };
 }
 
-// How long to draft, and who drafts.
+// How long to draft, and what drafts.
 Options adaptive_options(RunOptions& o) {
   const Stages stages = kAdaptive, of_chains{kFirstAdaptiveStage, kFirstTreeStage - 1};
   const OptionTraits each{.stages = stages, .per_request = true};

@@ -14,26 +14,27 @@
 
 namespace specdec {
 
-// Which numbers of the sampling are on the command line.
+// Which sampling numbers are on the command line.
 struct GivenSampling {
   bool temperature = false, top_k = false, top_p = false, repetition_penalty = false;
 };
 
-// The command line that all stages share: an option means the same wherever it exists.
+// The command line that all stages share. An option means the same in every stage that has it.
 struct RunOptions {
   int stage = 0;
 
   std::string target = embedded_target().string();
   WeightFormat target_weights = WeightFormat::kStored;
   std::string inflate_target;  // a shape; empty: the target as it is
-  // One of prompt, prompt_ids, chat and chat_file; the built-in prompt where all are empty.
+  // One of prompt, prompt_ids, chat and chat_file; the built-in prompt if all are empty.
   std::string prompt;
   std::vector<TokenId> prompt_ids;
   std::string chat;
   std::string system;
   std::string chat_file;
-  std::vector<ChatMessage> messages;  // of several turns, in place of chat and system; no option,
-                                      // but a line of --requests may have them
+  // A chat of several turns, instead of chat and system. Not an option, but lines of --requests may
+  // have it.
+  std::vector<ChatMessage> messages;
   bool has_prompt = false, has_chat = false;  // given, perhaps as an empty text
 
   int max_new_tokens = 128;
@@ -63,7 +64,7 @@ struct RunOptions {
   bool no_speculation = false;
   std::string trace;  // JSON file with every round
 
-  // Stages 5 and later; before, all is greedy.
+  // Stages 5 and later; earlier stages are greedy.
   SamplingOptions sampling;
   GivenSampling given_sampling;
   bool generation_config = false;           // sampling is then as the target's authors recommend
@@ -78,8 +79,8 @@ struct RunOptions {
   double confidence = 0.4;
   double entropy_smoothing = 0;
   std::string cost_profile;                 // file; empty: one beside the programs
-  std::string fallback;                     // KIND,KIND, in place of draft_kind; empty: none
-  std::vector<std::string> draft_of_draft;  // directories and kinds, each drafts for the one before
+  std::string fallback;                     // KIND,KIND, instead of draft_kind; empty: none
+  std::vector<std::string> draft_of_draft;  // directories and kinds; each drafts for the one before
   int inner_spec_length = 4;
   int ngram_fill = 0;
   bool all_places = false;
@@ -103,7 +104,7 @@ struct RunOptions {
   bool quiet = false;
   bool explain = false;
   bool check = false;
-  std::string goldens;      // --check: golden files of the target; empty: those of the embedded one
+  std::string goldens;      // --check: golden files of the target; empty: the embedded target's
   std::string dump;         // stages 1 to 5: safetensors file, the prompt's forward pass
   std::string dump_logits;  // the same stages: the logits that decided each token
   std::string report;       // JSON file, the object of --output json
@@ -112,22 +113,22 @@ struct RunOptions {
   bool wants_json() const { return output == OutputFormat::kJson || !report.empty(); }
 };
 
-// What numbers may be that lines of --requests and workloads have, too.
+// Ranges of numbers that lines of --requests and workloads have, too.
 inline constexpr IntegerRange kNewTokens{1, 1 << 30};     // --max-new-tokens
 inline constexpr IntegerRange kContextSizes{1, 1 << 30};  // --max-context
 inline constexpr IntegerRange kSpecLengths{1, 32};        // --spec-length
-inline constexpr int kLargestAutoSpecLength = 16;         // memory is taken for it
+inline constexpr int kLargestAutoSpecLength = 16;         // memory is allocated for it
 
-// The first stage that serves requests in batches, and so has --requests, as all later ones have.
+// The first stage that serves batches of requests. It and all later stages have --requests.
 inline constexpr int kFirstBatchStage = 6;
 
-// Every option of stages 1 and later, with the words of `stage`; they set what is in `options`.
+// Every option of stages 1 and later, with the help of `stage`; they set the members of `options`.
 std::vector<Option> all_options(int stage, RunOptions& options);
 
-// Those that the stage has.
+// The options that the stage has.
 std::vector<Option> options_of_stage(int stage, RunOptions& options);
 
-// Those that it lacks, to refuse them by name; they set nothing.
+// The options that it lacks, so that it can refuse them by name; they set nothing.
 std::vector<Option> options_of_other_stages(int stage);
 
 }  // namespace specdec

@@ -10,24 +10,25 @@
 namespace specdec {
 namespace {
 
-// What is written to a closed stdout still fails, as it should; stderr swallows.
+// Opens closed standard streams. Writing to a closed stdout still fails, as it should; a closed
+// stderr swallows everything.
 void fill_closed_streams() {
   for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (::fcntl(fd, F_GETFD) >= 0) continue;
     const int opened = ::open("/dev/null", fd == STDERR_FILENO ? O_WRONLY : O_RDONLY);
-    if (opened < 0) return;  // not even that
+    if (opened < 0) return;
   }
 }
 
 void on_end(int signal) {
   remove_partial_files();
-  ::raise(signal);  // with the default action by now, once this handler returns
+  ::raise(signal);  // takes the default action when this handler returns
 }
 
 void clean_up_on(int signal) {
   struct sigaction before {};
   ::sigaction(signal, nullptr, &before);
-  if (before.sa_handler == SIG_IGN) return;  // as nohup wants it
+  if (before.sa_handler == SIG_IGN) return;  // as under nohup
   struct sigaction action {};
   action.sa_handler = on_end;
   action.sa_flags = static_cast<int>(SA_RESETHAND);

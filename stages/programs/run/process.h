@@ -2,10 +2,10 @@
 
 namespace specdec {
 
-// Prepares the process for whatever surrounds it, before anything else is done: a standard stream
-// that is closed gets a place of its own, so that no file takes its number; a reader that goes
-// away and a limit of file sizes become errors of the write, not signals; and a signal that ends
-// the process removes its partial files first.
+// Prepares the process for its surroundings. Call it before anything else. A closed standard stream
+// is opened, so that no file gets its number. A reader that goes away, or a limit of file sizes,
+// becomes an error of the write instead of a signal. A signal that ends the process first removes
+// its partial files.
 void guard_process();
 
 }  // namespace specdec

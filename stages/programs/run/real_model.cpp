@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kFirstStage = 2;  // stage 1 computes every prefix anew, which takes hours
+constexpr int kFirstStage = 2;  // stage 1 would compute every prefix again, which takes hours
 constexpr std::string_view kName = "SmolLM2-135M-Instruct";
 
 fs::path real_model() { return fs::path(SPECDEC_REAL_MODELS) / kName; }

@@ -5,9 +5,9 @@
 
 namespace specdec {
 
-// Before --check of the embedded target: the same check of SmolLM2-135M-Instruct with its golden
-// files, drafts by lookup. Says NOT CHECKED where `make real` has not been run in this build's
-// folder, and does nothing where the options name another target. Returns the exit code.
+// Before --check of the embedded target: runs the same check of SmolLM2-135M-Instruct, with its
+// golden files and drafts by lookup. Prints NOT CHECKED if `make real` has not been run in this
+// build folder, and does nothing if the options name another target. Returns the exit code.
 int check_real_model(const RunOptions& options, const std::function<int(const RunOptions&)>& run);
 
 }  // namespace specdec

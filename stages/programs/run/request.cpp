@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::string_view kBuiltInPrompt = "Once, in the winter, Sunita came to York.";
 
-// Says, once per run, that the model does not get all of a text.
+// Prints a note, once per run, if the model does not get all bytes of a text.
 void say_when_bytes_are_unknown(Tokenizer& tokenizer) {
   const std::optional<TokenId> unknown = tokenizer.unknown_token();
   const std::string fate =
@@ -25,8 +25,8 @@ void say_when_bytes_are_unknown(Tokenizer& tokenizer) {
   });
 }
 
-// A token that only tokenizer_config.json names, often for padding, may have no row: then no text
-// may contain it. Those of tokenizer.json have one.
+// Throws Error if a token of tokenizer.json has no row. A token that only tokenizer_config.json
+// names, often for padding, may have none; then no text may contain it.
 void check_rows(const Tokenizer& tokenizer, const std::filesystem::path& path, int rows) {
   if (tokenizer.vocab_size() <= rows) return;
   const TokenId last = Tokenizer::parse(read_text_file(path), path.string()).vocab_size() - 1;
@@ -84,7 +84,7 @@ std::vector<TokenId> ends_of(const ModelFiles& model, const RunOptions& options)
   return ends;
 }
 
-// Room for the prompt and what is to come, within the model's positions.
+// The positions for the prompt and the new tokens, within the model's limit.
 int context_of(const GenerationRequest& request, int limit, const RunOptions& options) {
   const long long prompt = request.prompt.size();
   const long long needed = prompt + request.max_new_tokens;

@@ -10,12 +10,12 @@
 
 namespace specdec {
 
-// What is in a model's directory, but for the weights.
+// An opened model directory.
 struct ModelFiles {
   Checkpoint checkpoint;
-  std::optional<Tokenizer> tokenizer = {};  // none: the checkpoint has none, and prompts are ids
+  std::optional<Tokenizer> tokenizer = {};  // if the checkpoint has none, prompts are ids
   ChatChoice chat = {};                     // the format of its chats
-  int token_limit = 0;  // ids from here on are no tokens (padding of the vocabulary)
+  int token_limit = 0;  // ids from here on are not tokens (padding of the vocabulary)
 
   const Tokenizer* tokenizer_or_null() const { return tokenizer ? &*tokenizer : nullptr; }
 };
@@ -23,13 +23,14 @@ struct ModelFiles {
 // Throws Error: a missing or bad checkpoint or tokenizer.
 ModelFiles open_model(const std::string& directory);
 
-// The format of the model's chats. Throws Error where none is known.
+// The format of the model's chats. Throws Error if none is known.
 const ChatFormat& chat_format(const ModelFiles& model);
 
-// A chat ends with the model's end tokens, and with the one that ends a turn in its chat format.
-// Throws Error: what is no chat, or a chat whose format is not known; a prompt that is empty, not
-// UTF-8 or has ids outside the vocabulary; prompt + max-new-tokens beyond the context, with the
-// numbers; stop texts that are empty.
+// The request that the options describe. The answer in a chat ends with one of the model's end
+// tokens, or with the token that ends a turn in its chat format. Throws Error: messages that are
+// not a chat, or a chat whose format is not known; a prompt that is empty, not UTF-8 or has ids
+// outside the vocabulary; prompt + max-new-tokens beyond the context, with the numbers; empty stop
+// texts.
 GenerationRequest read_request(const ModelFiles& model, const RunOptions& options);
 
 }  // namespace specdec

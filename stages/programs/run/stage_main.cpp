@@ -26,7 +26,7 @@ CommandLine stage_command_line(int stage, std::string description, RunOptions& o
 
 namespace {
 
-// The files that the user wants, each by its option.
+// The output files that the user asked for, with their options.
 std::vector<std::pair<std::string, std::string>> wanted_files(const CommandLine& line) {
   std::vector<std::pair<std::string, std::string>> files;
   for (const Option& option : line.options) {
@@ -44,8 +44,8 @@ bool same_file(const fs::path& a, const fs::path& b) {
   return fs::equivalent(a, b, missing) && fs::is_regular_file(a, missing);
 }
 
-// The same, or one that is still to be made under both names. /dev/stdout takes one after the
-// other.
+// Whether two paths lead to the same file, which need not exist yet. Paths in /dev do not count,
+// since /dev/stdout takes several outputs.
 bool same_place(const fs::path& a, const fs::path& b) {
   std::error_code unknown;
   if (a.string().starts_with("/dev/")) return false;
@@ -53,7 +53,7 @@ bool same_place(const fs::path& a, const fs::path& b) {
   return fs::weakly_canonical(a, unknown) == fs::weakly_canonical(b, unknown) && !unknown;
 }
 
-// Whether the path is that of an input, or in the folder that is one.
+// Whether the path is the input, or in the input if that is a folder.
 bool is_part_of(const fs::path& input, const fs::path& path) {
   std::error_code no_folder;
   for (const fs::directory_entry& entry : fs::directory_iterator(input, no_folder)) {
@@ -62,7 +62,7 @@ bool is_part_of(const fs::path& input, const fs::path& path) {
   return same_file(input, path);
 }
 
-// Files that another option reads or writes are not written over.
+// Refuses to overwrite a file that another option reads or writes.
 void check_outputs(const CommandLine& line,
                    std::span<const std::pair<std::string, std::string>> files) {
   for (std::size_t i = 0; i < files.size(); ++i) {
@@ -83,8 +83,8 @@ void check_outputs(const CommandLine& line,
   }
 }
 
-// A run whose files cannot be written does not begin. One whose reader on stdout goes away ends,
-// and is good unless its files are still to be written.
+// A run does not begin if its files cannot be written. If the reader of stdout goes away, the run
+// ends; that is an error only if files were not written yet.
 int run_with_files(const CommandLine& line, const std::function<int()>& run) {
   const auto files = wanted_files(line);
   check_outputs(line, files);
@@ -97,9 +97,9 @@ int run_with_files(const CommandLine& line, const std::function<int()>& run) {
   }
 }
 
-// Refuses --check with numbers that no golden file is of.
+// Refuses --check with number formats for which there are no golden files.
 void refuse_other_numbers(const RunOptions& options) {
-  constexpr int kLastGoldenStage = 3;  // that holds numbers against golden ones, not texts alone
+  constexpr int kLastGoldenStage = 3;  // later stages check only texts
   const bool stored = options.target_weights == WeightFormat::kStored &&
                       options.draft_weights == WeightFormat::kStored;
   if (!stored) {

@@ -7,11 +7,11 @@
 
 namespace specdec {
 
-// What the stage's program may be called with; it sets what is in `options`, which must outlive it.
+// The command line of a stage's program. It sets the members of `options`, which must outlive it.
 CommandLine stage_command_line(int stage, std::string description, RunOptions& options);
 
-// The `main` of the stages from 1: reads the options that the stage has, runs it, and returns the
-// exit code (see run_program). description: what --help begins with.
+// The `main` of stages 1 and later: reads the stage's options, runs it, and returns the exit code
+// (see run_program). description: the first line of --help.
 int stage_main(int stage, const std::string& description, int argc, char** argv,
                const std::function<int(const RunOptions&)>& run);
 

@@ -4,7 +4,8 @@
 
 namespace specdec {
 
-// The stages' programs, by their folders: the one list that messages and reports take names from.
+// The stages' programs, named after their folders. Messages and reports take all names from this
+// list.
 inline constexpr std::string_view kStages[] = {
     "00_toy_speculation",      "01_naive_decoder",      "02_contiguous_kv_cache",
     "03_paged_kv_cache",       "04_greedy_speculation", "05_rejection_sampling",

@@ -9,10 +9,10 @@
 
 namespace specdec {
 
-// A run of plain decoding, from the command line: what is asked for, and what comes out. The decode
-// loop fills in generation, logits and stats.
+// A run of plain decoding from the command line: the request and its results. The decode loop fills
+// in generation, logits and stats.
 struct PlainRun {
-  // Throws Error for whatever is wrong with the options and files.
+  // Throws Error if something is wrong with the options or files.
   explicit PlainRun(const RunOptions& options_);
   PlainRun(const PlainRun&) = delete;  // generation refers to request and files
   PlainRun& operator=(const PlainRun&) = delete;
@@ -24,8 +24,8 @@ struct PlainRun {
   LogitsLog logits;  // that decided each token, for --dump-logits
   RunStats stats;
 
-  // After the last token: prints and writes what the options ask for. target: of the model that
-  // ran. Throws Error.
+  // After the last token: prints and writes what the options ask for. target: the config of the
+  // model that ran. Throws Error.
   void finish(const LlamaConfig& target, const std::string& device) const;
 };
 

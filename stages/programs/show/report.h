@@ -11,21 +11,21 @@
 
 namespace specdec {
 
-// Adds what the target counted.
+// Adds the target's counters.
 void count_target(RunStats& stats, const LlamaCounters& counters);
 
-// The "stats" object of --output json. Ratios with nothing below the line are null.
+// The "stats" object of --output json. Ratios whose denominator is 0 are null.
 Json to_json(const RunStats& stats);
 
-// A "model" object: a shape.
+// The "model" object of a shape.
 Json to_json(const LlamaConfig& config, const std::string& directory,
              KvType kv_type = KvType::kF32);
 
-// The "model" object of a run: the target's shape, how its weights are kept, and to which shape it
-// was inflated, if it was.
+// The "model" object of a run: the target's shape, the format of its weights and, if it was
+// inflated, to which shape.
 Json target_json(const LlamaConfig& config, const RunOptions& options);
 
-// For people: "; the target is inflated to 134m, the draft to 14m", or as much of it as is true.
+// For people: "; the target is inflated to 134m, the draft to 14m", or the part of it that is true.
 std::string inflation_note(const RunOptions& options);
 
 // A run that is over.
@@ -44,7 +44,7 @@ struct FinishedRun {
 // stderr. Throws Error.
 void report(const FinishedRun& run);
 
-// Streams text to stdout as it comes, unless the output is JSON.
+// Streams text to stdout as it arrives, unless the output is JSON.
 Generation::Sink text_sink(const RunOptions& options);
 
 }  // namespace specdec
