@@ -147,7 +147,7 @@ class Sweep(programs.TextSweep):
 
 def counters(stats, against):
     """A tree's accounting has a different name."""
-    return programs.counters({"speedup_accounting": stats.get("speedup"), **stats}, against)
+    return programs.counters(stats, against)
 
 
 def clock(options):
