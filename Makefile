@@ -96,7 +96,8 @@ test-kernels: setup ## the emulated kernels in other orders and under sanitizers
 test-course: programs-for-tests ## the course's starters, tasks and a sample of its bugs, a graded class, attacks on the grader
 	@ctest --preset proofs $(CTEST_ARGS)
 
-test-real: programs-for-tests ## after make real: its model on the emulated device, all prompts; hours (CTEST_ARGS='-R real.emulated_3_paged.short')
+test-real: setup ## after make real: its model on the emulated device, all prompts; hours (CTEST_ARGS='-R emulated_3_paged.short')
+	$(call built,programs)
 	@ctest --preset real $(CTEST_ARGS)
 
 test-full: setup-full check-format asan tsan fuzz ## all tests, with large grids, sanitizers, a minute of each fuzzer
