@@ -33,8 +33,7 @@ def counts(part):
     def counted(options):
         prompts = run.first_of_each_kind(chosen_prompts(options), PROMPTS[part])
         with tempfile.NamedTemporaryFile("w", encoding="utf-8") as file:
-            for prompt in prompts:
-                file.write(" ".join([prompt["kind"], *map(str, prompt["prompt_ids"])]) + "\n")
+            json.dump(prompts, file)
             file.flush()
             return json.loads(run.run(run.program(options.build, "tree_counts"), [part, NEW_TOKENS, file.name]))
     return counted

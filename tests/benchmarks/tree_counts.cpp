@@ -2,7 +2,8 @@
 // machine, as no time is taken.
 //
 // usage: tree_counts shapes|rules NEW_TOKENS PROMPTS
-// PROMPTS: a file with a line for each prompt, its kind and its ids. Texts go on past their end.
+// PROMPTS: a file with a JSON list of prompts, with "kind" and "prompt_ids". Texts go on past their
+// end.
 // Prints JSON, with an entry for each setting and kind of text. shapes: decodes greedily; how often
 // the target goes on with each rank of the draft at each level, and the counts of each shape.
 // rules: samples at temperature 1; the counts of each rule for siblings with each way to draft.
@@ -10,7 +11,6 @@
 #include <functional>
 #include <iostream>
 #include <map>
-#include <sstream>
 
 #include <nlohmann/json.hpp>
 
@@ -45,24 +45,6 @@ class CountingModel final : public ForwardingModel {
   std::map<int, int> passes;
 };
 
-struct Prompt {
-  std::string kind;
-  std::vector<TokenId> ids;
-};
-
-std::vector<Prompt> read_prompts(const std::string& path) {
-  std::ifstream file(path);
-  SPECDEC_CHECK(file, "a readable file, not {}", path);
-  std::vector<Prompt> prompts;
-  for (std::string line; std::getline(file, line);) {
-    std::istringstream words(line);
-    Prompt& prompt = prompts.emplace_back();
-    words >> prompt.kind;
-    for (TokenId id = 0; words >> id;) prompt.ids.push_back(id);
-  }
-  return prompts;
-}
-
 // --- what is run ---
 
 using MakeDrafter = std::function<std::unique_ptr<Drafter>(LanguageModel& draft)>;
@@ -91,18 +73,15 @@ struct Counts {
 
   json to_json() const {
     json result = of;
-    for (const auto& [name, passes] :
-         {std::pair("target_passes", &target_passes), std::pair("draft_passes", &draft_passes)}) {
-      result[name] = json::array();
-      for (const auto& [rows, n] : *passes) result[name].push_back({rows, n});
-    }
+    result["target_passes"] = target_passes;
+    result["draft_passes"] = draft_passes;
     return result;
   }
 };
 
 class Experiment {
  public:
-  Experiment(int new_tokens, std::vector<Prompt> prompts)
+  Experiment(int new_tokens, json prompts)
       : new_tokens_(new_tokens), prompts_(std::move(prompts)) {}
 
   using AfterRound = std::function<void(const Round&, const Drafts&)>;
@@ -112,7 +91,7 @@ class Experiment {
            const NamedSiblingRule* rule = nullptr, const AfterRound& after = {}) {
     std::map<std::string, Counts> kinds;
     Dice dice(1);
-    for (const Prompt& prompt : prompts_) {
+    for (const json& prompt : prompts_) {
       CachedLlama target_cache(target_.model, 16, kLength), draft_cache(draft_.model, 16, kLength);
       CountingModel target(target_cache.llama), draft(draft_cache.llama);
       const std::unique_ptr<Drafter> drafter = make(draft);
@@ -123,7 +102,7 @@ class Experiment {
             SpeculationOptions{.sampling = {.temperature = 1}, .draft_temperature = 1}, *rule,
             drafter->capacity(kMostLevels).verified, target.vocab_size());
       }
-      Counts& counts = kinds[prompt.kind];
+      Counts& counts = kinds[prompt.at("kind")];
       decode(prompt, target, *drafter, *judge, after, counts);
       for (const auto& [rows, n] : target.passes) counts.target_passes[rows] += n;
       for (const auto& [rows, n] : draft.passes) counts.draft_passes[rows] += n;
@@ -136,14 +115,14 @@ class Experiment {
   }
 
  private:
-  void decode(const Prompt& prompt, LanguageModel& target, Drafter& drafter, RoundJudge& judge,
+  void decode(const json& prompt, LanguageModel& target, Drafter& drafter, RoundJudge& judge,
               const AfterRound& after, Counts& counts) const {
     GenerationRequest request;
-    request.prompt = prompt.ids;
+    request.prompt = prompt.at("prompt_ids").get<std::vector<TokenId>>();
     request.max_new_tokens = new_tokens_;
     Generation generation(request, nullptr);
     DraftAndVerify steps = tree_steps(target, drafter, kMostLevels, kLength / 2);
-    std::vector<TokenId> context = prompt.ids;
+    std::vector<TokenId> context = request.prompt;
     steps.prefill(context);
     while (!generation.finished()) {
       const Round round = tree_round(steps, judge, context, generation);
@@ -156,7 +135,7 @@ class Experiment {
   }
 
   int new_tokens_;
-  std::vector<Prompt> prompts_;
+  json prompts_;
   Engine target_{"target", make_cpu_backend(2), 16}, draft_{"draft", make_cpu_backend(2), 16};
 };
 
@@ -166,9 +145,8 @@ class Experiment {
 AcceptanceByRank measure_ranks(Experiment& experiment, const std::vector<int>& widths) {
   TreeProfile profile;
   json entries;
-  experiment.run(
-      {}, entries, by_plan(plan_of_widths(widths)), nullptr,
-      [&](const Round& round, const Drafts& tree) { profile.count(tree, round); });
+  experiment.run({}, entries, by_plan(plan_of_widths(widths)), nullptr,
+                 [&](const Round& round, const Drafts& tree) { profile.count(tree, round); });
   return profile.acceptance();
 }
 
@@ -230,7 +208,8 @@ int main(int argc, char** argv) {
     std::cerr << "usage: tree_counts shapes|rules NEW_TOKENS PROMPTS\n";
     return 2;
   }
-  specdec::Experiment experiment(std::stoi(argv[2]), specdec::read_prompts(argv[3]));
+  std::ifstream file(argv[3]);
+  specdec::Experiment experiment(std::stoi(argv[2]), nlohmann::json::parse(file));
   const auto result = what == "shapes" ? specdec::shapes(experiment) : specdec::rules(experiment);
   std::cout << result.dump(1) << '\n';
 }
