@@ -132,7 +132,7 @@ class Sweep(programs.TextSweep):
     """Of real prompts, whose texts end where the model ends them."""
 
     def __init__(self, options, requests, settings):
-        super().__init__(programs.Programs(options.build), settings, TOKENS["clock"], counters)
+        super().__init__(programs.Programs(options.build), settings, TOKENS["clock"], programs.counters)
         self.prompts, self.bandwidths = {request["id"]: request["chat"] for request in requests}, []
 
     def decode(self, program, words, text):
@@ -143,11 +143,6 @@ class Sweep(programs.TextSweep):
     def one_round(self, number):
         self.bandwidths.append(run.read_bandwidth())
         return super().one_round(number)
-
-
-def counters(stats, against):
-    """A tree's accounting has a different name."""
-    return programs.counters(stats, against)
 
 
 def clock(options):
