@@ -14,26 +14,26 @@ struct CudaDevice {
 
 struct CudaSupport {
   bool built = false;               // this program contains the CUDA backend
-  std::vector<CudaDevice> devices;  // that the driver shows
-  std::string problem;              // one line: why CUDA cannot be used; empty where it can
+  std::vector<CudaDevice> devices;  // visible to the driver
+  std::string problem;              // one line: why CUDA cannot be used; empty if it can
 };
 
-// What this program can do with CUDA on this machine: on the first device, which is the one that
-// is used. Never fails: no driver, no GPU and "built without CUDA" are answers. Not for hot paths:
-// the first call starts the driver.
+// What this program can do with CUDA on this machine, on the first device, which is the one it
+// uses. Never fails: no driver, no GPU and "built without CUDA" are valid answers. Not for hot
+// paths: the first call starts the driver.
 CudaSupport cuda_support();
 
-// What the driver says, for cuda_problem().
+// What the driver reports, for cuda_problem().
 struct CudaFacts {
-  int driver_version = 0;   // the newest CUDA that the driver serves: 13000 for 13.0; 0: no driver
+  int driver_version = 0;   // the newest that the driver supports: 13000 for 13.0; 0: no driver
   int runtime_version = 0;  // the CUDA that this program was built with
-  std::string error;        // of asking for the devices; empty: none
+  std::string error;        // from listing the devices; empty: none
   std::vector<CudaDevice> devices;
-  std::string architectures;  // that the program has code for: "80, 90"
+  std::string architectures;  // for which the program has code: "80, 90"
   bool has_code = false;      // for the first device
 };
 
-// One line that says what keeps CUDA from working, and what to do; empty where nothing does.
+// One line that says why CUDA does not work and what to do; empty if it works.
 std::string cuda_problem(const CudaFacts& facts);
 
 }  // namespace specdec

@@ -6,8 +6,8 @@
 
 namespace specdec {
 
-// Memory of a backend: the host's for the CPU, the GPU's for CUDA. Code outside kernels/ passes
-// these views on and never follows their pointers; Backend::upload and download move the contents.
+// Views of a backend's memory: the host's for the CPU, the GPU's for CUDA. Code outside kernels/
+// never dereferences their pointers; Backend::upload and download move the contents.
 
 // A matrix of float32 in a backend's memory. Row r is data + r * stride, `width` floats long.
 struct DeviceRows {
@@ -22,7 +22,7 @@ struct DeviceRows {
   DeviceRows columns(int first, int count) const { return {data + first, rows, count, stride}; }
 };
 
-// The same, to be read only.
+// A read-only view.
 struct ConstDeviceRows {
   const float* data = nullptr;
   int rows = 0;
@@ -39,7 +39,7 @@ struct ConstDeviceRows {
   ConstDeviceRows slice(int first, int count) const { return {row(first), count, width, stride}; }
 };
 
-// A device of its own memory has no room for a block.
+// A device with its own memory has no room for a block.
 class OutOfDeviceMemory : public std::bad_alloc {
  public:
   OutOfDeviceMemory(std::size_t wanted_, std::size_t free_, std::size_t total_)
@@ -49,8 +49,7 @@ class OutOfDeviceMemory : public std::bad_alloc {
   std::size_t wanted, free, total;  // bytes: of the block, and of the device
 };
 
-// Where a backend takes its memory from. Blocks are aligned to 64 bytes; their contents are
-// undefined.
+// Allocates a backend's memory. Blocks are aligned to 64 bytes, with undefined contents.
 class DeviceAllocator {
  public:
   virtual ~DeviceAllocator() = default;

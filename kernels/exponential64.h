@@ -2,18 +2,17 @@
 
 namespace specdec {
 
-// e^x in float64 for x <= 0, from additions, multiplications and fused multiply-adds alone, whose
-// results IEEE 754 fixes: a CPU of any width and a GPU get the same bits, which no library
-// promises.
+// e^x in float64 for x <= 0, made only of additions, multiplications and fused multiply-adds, whose
+// results IEEE 754 defines. So every CPU and GPU gets the same bits, which no library guarantees.
 //   x = n ln 2 + r, |r| <= ln 2 / 2;   e^x = 2^n e^r;   e^r = 1 + r Q(r)
-// Q of degree 10 interpolates (e^r - 1) / r at Chebyshev nodes. n ln 2 is taken off in one step, so
-// r is off by up to 2.4e-17 n: less than half of what rounding x itself costs. e^0 is 1.
+// Q of degree 10 interpolates (e^r - 1) / r at Chebyshev nodes. n ln 2 is subtracted in one step,
+// so r has an error of up to 2.4e-17 n: less than half the effect of rounding x itself. e^0 is 1.
 struct Exponential64 {
   static constexpr double lowest = -708;  // below, the result is 0; from here on, a normal number
   static constexpr double per_ln2 = 0x1.71547652b82fep0;
   static constexpr double ln2 = 0x1.62e42fefa39efp-1;
-  // Added to a small number, it leaves no bits for a fraction: the sum is rounded to an integer,
-  // which its low bits hold.
+  // Adding it to a small number leaves no bits for a fraction: the sum is rounded to an integer,
+  // which is in its low bits.
   static constexpr double shift = 0x1.8p52;
   static constexpr double q0 = 0x1p0;
   static constexpr double q1 = 0x1.0000000000005p-1;

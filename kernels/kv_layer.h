@@ -4,9 +4,9 @@
 
 namespace specdec {
 
-// In which numbers a cache holds keys and values. They are computed in float32 and rounded once,
-// when they are stored: to the nearest, of two to the even one. Attention reads the stored numbers
-// exactly. So with kBF16 a pass gives the bits of one with kF32 whose keys and values were rounded.
+// The number type of a cache's keys and values. They are computed in float32 and rounded once, when
+// they are stored: to nearest, ties to even. Attention reads the stored numbers exactly. So with
+// kBF16, a pass gives the same bits as one with kF32 whose keys and values were rounded.
 enum class KvType { kF32, kBF16 };
 
 constexpr std::size_t element_size(KvType type) { return type == KvType::kF32 ? 4 : 2; }
@@ -23,20 +23,20 @@ struct KvRows {
   T* values = nullptr;  // [slots, Hkv * D]
 };
 
-// One layer's keys and values. Slot s holds those of one token, [Hkv, D] each, keys rotated.
+// One layer's keys and values. A slot holds those of one token, [Hkv, D] each, keys rotated.
 struct KvLayer {
   void* keys = nullptr;    // [slots, Hkv * D]
   void* values = nullptr;  // [slots, Hkv * D]
   KvType type = KvType::kF32;
 
-  // REQUIRES: T is the type's, or words that hold its numbers.
+  // REQUIRES: T matches `type`, or is an integer type that holds its numbers.
   template <typename T>
   KvRows<T> rows() const {
     return {static_cast<T*>(keys), static_cast<T*>(values)};
   }
 };
 
-// Calls job(KvRows<T>) with the layer's own T.
+// Calls job(KvRows<T>) with the layer's T.
 template <typename Job>
 void with_rows(const KvLayer& layer, const Job& job) {
   switch (layer.type) {

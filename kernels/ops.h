@@ -14,30 +14,30 @@
 
 namespace specdec {
 
-// The operations that a Llama is made of, one contract each, for every backend.
+// The operations of a Llama: one contract for each, the same for every backend.
 //
-// Numerics, the same for all: what an operation writes for a row depends on that row's inputs
-// alone, bit for bit: not on how many rows share the call, on the row's index, on the page layout
-// or on the number of threads (DESIGN, "same prefix, same bits"). Sums have one fixed order. NaN in
-// a row stays in that row; what is masked is not read.
+// Numerics: what an operation writes for a row depends only on that row's inputs, bit for bit. It
+// does not depend on the number of rows in the call, the row's index, the page layout or the number
+// of threads. Every sum has a fixed order. A NaN in one row never reaches another row, and masked
+// positions are never read.
 //
 // Shapes: T rows of a pass (tokens), H query heads, Hkv key and value heads, D head_dim, V
-// vocabulary. Outputs never overlap inputs, but for those marked inout. Sizes agree, or the program
-// aborts.
+// vocabulary. Outputs never overlap inputs, except where marked inout. The program aborts if sizes
+// disagree.
 
-// Of the elements of a matrix. kInt8: of a WeightMatrix alone; a checkpoint has none.
+// The type of a matrix's elements. Only a WeightMatrix can be kInt8; a checkpoint never is.
 enum class WeightType { kF32, kF16, kBF16, kInt8 };
 
 // How a backend keeps a weight matrix. kInt8 halves the bytes of a bf16 matrix, and changes its
-// numbers: w[n][k] becomes scale[n] * q[n][k] (Dettmers et al. 2022, vector-wise absmax, weights
-// alone), with
+// numbers: w[n][k] becomes scale[n] * q[n][k] (Dettmers et al. 2022, vector-wise absmax, only
+// for weights), with
 //   scale[n] = max over k of |w[n][k]| / 127, but at least the smallest normal float32
-//   q[n][k]  = w[n][k] / scale[n] to the nearest integer, the even one of two: -127 .. 127
-// so that an element moves by at most scale[n] / 2, but for rounding. Where a row holds a NaN or an
-// infinity, its scale is NaN, and so is all that comes out of it.
+//   q[n][k]  = w[n][k] / scale[n] to the nearest integer, ties to even: -127 .. 127
+// So an element changes by at most scale[n] / 2, apart from rounding. If a row holds a NaN or an
+// infinity, its scale is NaN, and so is every product with the row.
 enum class WeightFormat { kStored, kInt8 };
 
-// A weight matrix as a checkpoint holds it: row-major [rows, width], rows are outputs, at any
+// A weight matrix as stored in a checkpoint: row-major [rows, width], one row per output, at any
 // alignment.
 struct HostMatrix {
   WeightType type = WeightType::kF32;
@@ -63,26 +63,26 @@ class WeightMatrix {
   std::size_t bytes_;
 };
 
-// Where the tokens of a pass stand in their sequences and in the cache; device memory.
-// The token at position j of the sequence with page table t lies in slot
-// t[j / page_size] * page_size + j % page_size. A contiguous cache is one page a sequence.
+// Where the tokens of a pass belong in their sequences and in the cache; device memory.
+// In the sequence with page table t, position j is in slot
+// t[j / page_size] * page_size + j % page_size. A contiguous cache has one page per sequence.
 struct RowPlaces {
   const std::int32_t* positions = nullptr;     // [T] of each row's token in its sequence
-  const std::int32_t* slots = nullptr;         // [T] where its own key and value go
+  const std::int32_t* slots = nullptr;         // [T] slot mapping: where a row's key and value go
   const std::int32_t* table_starts = nullptr;  // [T] its sequence's table: page_tables + this
   const std::int32_t* page_tables = nullptr;   // page numbers, table after table
   int page_size = 1;
   int context = 0;  // above every position; 0: unknown
 
   // Rows of a tree of drafts share their sequence's table only below the position where the tree
-  // begins. From there on a row has a tail: slots of its own, of the tokens that it follows and of
-  // itself, in the order of positions. Position j of row t lies in slot
+  // begins. From that position on, each row has a tail: a list of its own, with the slots of its
+  // ancestors and of itself in the order of positions. Position j of row t is in slot
   // tail_slots[tail_starts[t] + j - tail_firsts[t]].
   const std::int32_t* tail_firsts = nullptr;  // [T], the same for rows of one table; null: no tails
   const std::int32_t* tail_starts = nullptr;  // [T]
   const std::int32_t* tail_slots = nullptr;   // tail after tail
 
-  // The places of row t and those that follow it.
+  // The places of the rows from t on.
   RowPlaces from_row(int t) const {
     RowPlaces rest = *this;
     for (const std::int32_t** list :
@@ -101,7 +101,7 @@ struct RowPlaces {
   }
 };
 
-// What lies in slot `from` is to lie in slot `to`.
+// Moves the contents of slot `from` to slot `to`.
 struct SlotMove {
   std::int32_t from = 0;
   std::int32_t to = 0;
@@ -113,50 +113,50 @@ struct HeadShape {
   int head_dim = 0;    // D, even
 };
 
-// Makes the same operations again and again, for a device that can take many in one call.
+// Repeats a list of operations, for a device that accepts many in one call (a CUDA graph).
 class Recorder {
  public:
-  // What the operations depend on, but for the contents of memory: sizes and addresses.
+  // Everything that the operations depend on except the contents of memory: sizes and addresses.
   using Shape = std::array<std::int64_t, 7>;
 
   virtual ~Recorder() = default;
 
-  // Does what operations() asks of the backend: by calling it, or by what an earlier call with the
-  // same shape asked for; in order with all else that the backend is asked for, and at the latest
-  // when something comes back to the host. REQUIRES: it asks for nothing that comes back to the
-  // host, takes no memory that an earlier call had not, and the same at each call with the shape;
-  // what it refers to lives until it is done.
+  // Does the backend calls that operations() makes: either calls it, or repeats what it did in an
+  // earlier call with the same shape. The work is in order with all other work of the backend, and
+  // is done at the latest when a result next comes back to the host. REQUIRES: operations() returns
+  // nothing to the host, allocates nothing after the first call, and makes the same calls each time
+  // with the same shape; what it refers to lives until the work is done.
   virtual void run(const Shape& shape, std::function<void()> operations) = 0;
 };
 
 class Backend : public DeviceAllocator {
  public:
-  // What it is, for people: "CPU, 2 threads, AVX-512".
+  // A description for people: "CPU, 2 threads, AVX-512".
   virtual std::string name() const = 0;
-  // What its user should know, in one line; "" where there is nothing.
+  // One line that its user should know; "" if there is none.
   virtual std::string warning() const { return ""; }
 
   // ---- memory
 
-  // Copies between host and device, in order with all operations. The host's memory is free, or
-  // holds what was asked for, when the call returns.
+  // Copies between host and device, in order with all operations. When the call returns, the host
+  // may reuse the memory of an upload, or read that of a download.
   virtual void upload(const void* host, void* device, std::size_t bytes) = 0;
   virtual void download(const void* device, void* host, std::size_t bytes) = 0;
   // Device to device. REQUIRES: no overlap.
   virtual void copy(const void* from, void* to, std::size_t bytes) = 0;
-  // Packs matrices of the same type and width, one below the other, into one: its outputs are
-  // theirs side by side.
+  // Stacks matrices of the same type and width into one, whose outputs are theirs side by side.
   virtual std::unique_ptr<const WeightMatrix> load_matrix(
       std::span<const HostMatrix> parts, WeightFormat format = WeightFormat::kStored) = 0;
 
-  // Between the two, operations follow each other closely: a backend may keep its threads awake.
+  // Between these two calls, operations follow each other closely, so a backend may keep its
+  // threads awake.
   virtual void begin_burst() {}
   virtual void end_burst() {}
 
   // ---- rows in, rows out
 
   // out[t] = row ids[t] of the table. ids: device memory, [T]; out: [T, table.width()]. A backend
-  // that samples() takes -1 as well, for no token, and writes zeros.
+  // that samples() also accepts -1, which means no token, and writes zeros.
   virtual void embed(const WeightMatrix& table, const std::int32_t* ids, DeviceRows out) = 0;
 
   // out[t] = x[rows[t]]. rows: device memory, [out.rows].
@@ -166,19 +166,19 @@ class Backend : public DeviceAllocator {
   // weight: device memory, [width].
   virtual void rms_norm(ConstDeviceRows x, const float* weight, float eps, DeviceRows out) = 0;
 
-  // x += y (x inout), and out = rms_norm of that: the bits of add and rms_norm.
+  // x += y (x inout), then out = rms_norm(x): the bits of add and rms_norm.
   virtual void add_rms_norm(DeviceRows x, ConstDeviceRows y, const float* weight, float eps,
                             DeviceRows out) {
     add(x, y);
     rms_norm(x, weight, eps, out);
   }
 
-  // y = x W^T, each element a sum of fused multiply-adds in one order: on a CPU, one chain over the
-  // inputs 0, 1, 2, ... Of an int8 matrix over the q, and then multiplied by the row's scale.
-  // x: [T, W.width()], y: [T, W.rows()].
+  // y = x W^T. Each element is a sum of fused multiply-adds in one order: on a CPU, a single chain
+  // over the inputs 0, 1, 2, ... With an int8 matrix, the sum uses q, and the row's scale
+  // multiplies the result. x: [T, W.width()], y: [T, W.rows()].
   virtual void matmul(ConstDeviceRows x, const WeightMatrix& weight, DeviceRows y) = 0;
 
-  // y += x W^T (y inout): the bits of matmul and add. products: [T, W.rows()], free to write to.
+  // y += x W^T (y inout): the bits of matmul and add. products: [T, W.rows()], scratch.
   virtual void matmul_add(ConstDeviceRows x, const WeightMatrix& weight, DeviceRows products,
                           DeviceRows y) {
     matmul(x, weight, products);
@@ -192,7 +192,7 @@ class Backend : public DeviceAllocator {
   virtual void silu_mul(ConstDeviceRows gate, ConstDeviceRows up, DeviceRows out) = 0;
 
   // silu_mul of the left and the right half of x W^T: the bits of matmul and silu_mul. products:
-  // [T, W.rows()], free to write to; out: [T, W.rows() / 2].
+  // [T, W.rows()], scratch; out: [T, W.rows() / 2].
   virtual void matmul_silu_mul(ConstDeviceRows x, const WeightMatrix& weight, DeviceRows products,
                                DeviceRows out) {
     matmul(x, weight, products);
@@ -204,7 +204,7 @@ class Backend : public DeviceAllocator {
   virtual void rope_angles(const std::int32_t* positions, const float* frequencies,
                            DeviceRows cosines, DeviceRows sines) = 0;
 
-  // Turns each head of x (inout, [T, heads * D]) by its row's angles: element i of a head together
+  // Rotates each head of x (inout, [T, heads * D]) by its row's angles: element i of a head pairs
   // with element i + D / 2 (Su et al. 2021, in the half-split order of Hugging Face).
   virtual void rope(DeviceRows x, ConstDeviceRows cosines, ConstDeviceRows sines) = 0;
 
@@ -213,7 +213,7 @@ class Backend : public DeviceAllocator {
   virtual void store_kv(ConstDeviceRows k, ConstDeviceRows v, const RowPlaces& places,
                         KvLayer cache) = 0;
 
-  // rope of q and of k (both inout), and store_kv of k and v: the same bits.
+  // rope of q and k (both inout), then store_kv of k and v: the same bits.
   virtual void rope_store_kv(DeviceRows q, DeviceRows k, ConstDeviceRows v, ConstDeviceRows cosines,
                              ConstDeviceRows sines, const RowPlaces& places, KvLayer cache) {
     rope(q, cosines, sines);
@@ -221,51 +221,50 @@ class Backend : public DeviceAllocator {
     store_kv(k, v, places, cache);
   }
 
-  // Moves keys and values of `width` numbers, one move after the other: what one reads, a later one
-  // may overwrite. moves: host memory. REQUIRES: none moves a slot to itself; a slot's keys take a
-  // multiple of 4 bytes.
+  // Moves keys and values of `width` numbers, one move after the other, so a move may overwrite
+  // what an earlier one has read. moves: host memory. REQUIRES: no move has `from` == `to`; a
+  // slot's keys take a multiple of 4 bytes.
   virtual void move_slots(KvLayer cache, int width, std::span<const SlotMove> moves) {
-    const std::size_t bytes = static_cast<std::size_t>(width) * element_size(cache.type);
+    const std::size_t bytes = width * element_size(cache.type);
     for (const auto [from, to] : moves) {
       for (void* rows : {cache.keys, cache.values}) {
         auto* slots = static_cast<std::byte*>(rows);
-        copy(slots + static_cast<std::size_t>(from) * bytes,
-             slots + static_cast<std::size_t>(to) * bytes, bytes);
+        copy(slots + from * bytes, slots + to * bytes, bytes);
       }
     }
   }
 
-  // Takes the memory that attention of these sizes needs, so that no later call does. rows: T at
-  // most; context: the most positions.
+  // Allocates the memory that attention needs up to these sizes, so that no later call does. rows:
+  // the largest T; context: the most positions.
   virtual void reserve_attention(int /*rows*/, const HeadShape& /*heads*/, int /*context*/) {}
 
   // out[t] = softmax(q[t] K^T / sqrt(D)) V over positions 0 .. positions[t] of row t's sequence,
   // head by head (Vaswani et al. 2017, equation 1). q, out: [T, H * D]. The sum runs over chunks of
-  // fixed size at absolute positions, each with its own maximum or a running one (Milakov and
-  // Gimelshein 2018): kernels/cpu/plain.cpp spells out the CPU's order, with kAttentionChunk
-  // positions a chunk, and kernels/cuda/attention/attention_4_split.cu CUDA's.
+  // a fixed size at absolute positions, by online softmax (Milakov and Gimelshein 2018). The CPU's
+  // order is that of kernels/cpu/plain.cpp, with kAttentionChunk positions per chunk; CUDA's is
+  // that of kernels/cuda/attention/attention_4_split.cu.
   virtual void attention(ConstDeviceRows q, const KvLayer& cache, const RowPlaces& places,
                          const HeadShape& heads, DeviceRows out) = 0;
 
   // x = value.
   virtual void fill(DeviceRows x, float value) = 0;
 
-  // ids[t] = the index of the largest element of row t, the lowest among equals; -1 where the row
-  // holds a NaN. ids: host memory, [x.rows]; there when the call returns.
+  // ids[t] = the index of the largest element of row t, the lowest index among equals; -1 if the
+  // row holds a NaN. ids: host memory, [x.rows], written when the call returns.
   virtual void argmax(ConstDeviceRows x, std::span<std::int32_t> ids) = 0;
-  // The same into device memory, [x.rows], in order with all operations.
+  // The same with ids in device memory, in order with all operations.
   virtual void argmax_on_device(ConstDeviceRows x, std::int32_t* ids) = 0;
 
-  // Null where operations are best asked for one by one. The backend outlives it.
+  // Null if single calls are as fast. The backend outlives the recorder.
   virtual std::unique_ptr<Recorder> make_recorder() { return nullptr; }
 
-  // Returns when the device has done all that it was given.
+  // Returns when the device has finished all its work.
   virtual void wait() {}
 
-  // Whether the backend chooses tokens in its own memory. Where that is the host's it need not: the
-  // host's code reads logits in place.
+  // Whether the backend chooses tokens in its own memory. A backend in the host's memory need not,
+  // because the host reads its logits in place.
   virtual bool samples() const { return false; }
-  // What does it; null where samples() is false. The backend outlives it.
+  // Null if samples() is false. The backend outlives the sampler.
   virtual std::unique_ptr<Sampler> make_sampler(const SamplerRoom& /*room*/) { return nullptr; }
 };
 

@@ -6,56 +6,56 @@
 
 namespace specdec {
 
-// Choosing tokens where the logits are, for a backend whose memory is not the host's: what
-// common/sampling and stage 5 do on the host. Only ids, counts and flags come back.
+// Chooses tokens where the logits are, for a backend with its own memory: what common/sampling and
+// stage 5 do on the host. Only ids, counts and flags come back.
 //
-// Distributions are float64, and they are the host's, bit for bit; so every draw by inversion and
-// every decision is the host's. Both sides hold to this:
+// Distributions are float64 and equal the host's bit for bit, and so do all draws by inversion and
+// all decisions. Both sides follow these rules:
 // - scores (logits, after a penalty) are float32, and filters compare them;
 // - weights are e^((score - peak) x (1 / temperature)) in float64 by the same operations
 //   (kernels/exponential64.h), probabilities are weights x (1 / their sum);
-// - top-p adds weights up as integers, multiples of kWeightUnit, whose sum has no order;
+// - top-p adds weights as integers, multiples of kWeightUnit, so their order does not matter;
 // - sums in float64 have one order (below).
-// Only a race takes a logarithm, whose last bit may differ on a GPU: its winner could be another
-// where two arrivals are that close. What comes of a row or a round depends on that row or round
-// alone, bit for bit.
+// Only a race takes a logarithm, whose last bit may differ on a GPU: if two arrivals are that
+// close, another token may win. The result for a row or a round depends only on that row or round,
+// bit for bit.
 
-// The order of sums over a vocabulary. Tokens are added in segments of 256. Within one, partial sum
-// l takes tokens l, l + 32, ...; then a tree adds l and l + 16, l + 8, l + 4, l + 2, l + 1. Running
-// sums, of the segments and then of the tokens in one segment, go on in rows of 32: within a row,
-// value l adds what is 1, 2, 4, 8, 16 places before it (Hillis and Steele), and to that the sum of
-// all rows before. The total is the last running sum of the segments.
+// The order of sums over a vocabulary. Tokens are added in segments of 256. Within a segment,
+// partial sum l adds tokens l, l + 32, ...; then a tree adds l and l + 16, l + 8, l + 4, l + 2,
+// l + 1. Running sums, first over the segments and then over the tokens of one, advance in rows of
+// 32: within a row, value l adds the values 1, 2, 4, 8 and 16 places before it (Hillis and Steele),
+// then the sum of all rows before. The total is the last running sum of the segments.
 inline constexpr int kSumLanes = 32;
 inline constexpr int kSegment = 256;
 
-// The likeliest token weighs 1, so less than 2^20 tokens weigh less than 2^64 units.
+// The likeliest token has weight 1, so fewer than 2^20 tokens weigh less than 2^64 units.
 inline constexpr double kWeightUnit = 0x1p-44;
 
 // How a row of logits becomes a distribution: SamplingOptions and probabilities() of
-// common/sampling/distribution.h. REQUIRES: numbers in the range that they have there.
+// common/sampling/distribution.h. REQUIRES: values in the ranges given there.
 struct RowSampling {
   double temperature = 0;
   int top_k = 0;
   double top_p = 1;
   double repetition_penalty = 1;
-  // Host memory, ids of at least 0; looked at only where there is a penalty.
+  // Host memory, ids of at least 0; read only if there is a penalty.
   std::span<const std::int32_t> history = {};
 };
 
 enum class DrawBy {
   kInversion,  // sample(): the cumulative distribution, in the order of ids
-  kRace,       // Dice::race()
+  kRace,       // Dice::race(): the Gumbel-max trick, as a race of exponential arrival times
   kLargest,    // the largest probability, the lowest id among equals
 };
 
-// A token for one row of logits.
+// How one token is chosen from a row of logits.
 struct Choice {
   RowSampling sampling = {};
   DrawBy by = DrawBy::kInversion;
   std::uint64_t seed = 0;
   int position = 0;           // of the token
   std::uint32_t purpose = 0;  // of the draw, for kInversion
-  double* probs = nullptr;    // device memory, [vocab_size]: gets the distribution
+  double* probs = nullptr;    // device memory, [vocab_size]: receives the distribution
 };
 
 // [snippet verification-rule]
@@ -67,174 +67,175 @@ enum class AcceptWhen {
   kNearOwnToken,        // p >= lenience times the probability of the target's own token
 };
 
-// What is drawn in place of a rejected draft, by weights that need not be normalised.
+// The weights, not normalised, from which the token after a rejected draft is drawn.
 enum class CorrectFrom {
-  kResidual,  // max(0, p - q)
+  kResidual,  // the residual distribution: max(0, p - q)
   kSurplus,   // p - q where p >= q, elsewhere p
   kTarget,    // p
   kOwnToken,  // nothing: it is the target's own token
 };
 
-// A rule of verification, put together from blocks. The default is that of speculative sampling.
+// A verification rule, composed of blocks. The default is speculative sampling.
 struct VerificationRule {
   AcceptWhen accept = AcceptWhen::kUniformBelowRatio;
-  bool draft_is_certain = false;  // q counts as 1 for the draft and 0 for all else
+  bool draft_is_certain = false;  // q is 1 for the draft and 0 for all other tokens
   bool envelope = false;  // the ratio is divided by M, the largest p / q of all tokens (at least 1)
   CorrectFrom correction = CorrectFrom::kResidual;
-  DrawBy own_token = DrawBy::kInversion;  // how the target draws its own token; the bonus is one
+  DrawBy own_token = DrawBy::kInversion;  // how the target draws its own tokens and the bonus
 };
 // [end snippet verification-rule]
 
-// The drafts of one request, to be judged. REQUIRES: each has a probability above 0 in its
-// draft_probs, as what was drawn from them has.
+// The drafts of one request that judge() decides on. REQUIRES: each has a probability above 0 in
+// its draft_probs, as every token drawn from them has.
 struct DraftedRound {
   ConstDeviceRows logits = {};                // [drafts + 1, V] of the target
   std::span<const std::int32_t> drafts = {};  // host memory
-  // Host memory, one a draft: device memory [vocab_size], or null where the draft was certain.
+  // Host memory, one per draft: device memory [vocab_size], or null if the draft was certain.
   std::span<const double* const> draft_probs = {};
-  RowSampling sampling = {};  // its history: what is before the first draft; row i has the drafts
-                              // before i as well
+  RowSampling sampling = {};  // its history: the tokens before the first draft; the history of row
+                              // i also includes the drafts before i
   VerificationRule rule = {};
   double lenience = 1;  // in (0, 1]
   std::uint64_t seed = 0;
   int position = 0;  // of the first draft
 };
 
-// What becomes of it, as if the text went on to the end of the round.
+// The result for a round, ignoring any stop condition inside it.
 struct Verdict {
-  int accepted = 0;         // drafts that stay
-  std::int32_t token = -1;  // the one after them, correction or bonus; -1: row `accepted` of the
-                            // logits holds no distribution
+  int accepted = 0;         // drafts
+  std::int32_t token = -1;  // the next one, correction or bonus; -1: row `accepted` of the logits
+                            // holds no distribution
 };
 
-// Which tokens are asked for after a row of logits, where a tree branches.
+// How the children of a tree's node are chosen from a row of logits.
 enum class BranchBy {
-  kDraws,          // drawn by inversion, each by itself
-  kDistinctDraws,  // drawn one after another, each from what the earlier ones left, normalised
-  kLikeliest,      // the likeliest, the lower id first among equals: no chance
+  kDraws,          // independent draws by inversion
+  kDistinctDraws,  // draws without replacement: the earlier tokens are removed, the rest normalised
+  kLikeliest,      // the likeliest, the lower id first among equals; nothing is random
 };
 
 // Several tokens for one row of logits.
 struct Branch {
-  RowSampling sampling = {};                // its history: what is before the tree
-  std::span<const std::int32_t> path = {};  // host memory: tokens of the tree before the row's
+  RowSampling sampling = {};                // its history: the tokens before the tree
+  std::span<const std::int32_t> path = {};  // host memory: the tree's tokens up to this row
   BranchBy by = BranchBy::kDraws;
   int count = 0;
-  // Draws are races with the target's noise; of kDraws the first one alone, as the others would
-  // give its token again.
+  // Draws are races with the target's noise. With kDraws, only the first one is, because another
+  // race would give the same token.
   bool races = false;
   std::uint64_t seed = 0;
   int position = 0;           // of the tokens
   std::uint32_t purpose = 0;  // of the draws
   int first_index = 0;        // of the draws: this one, the next, ...
-  // Device memory, gets what the tokens are drawn from: [V] for kDraws, or null; [count, V] for
-  // kDistinctDraws; null for kLikeliest.
+  // Device memory, receives the distributions that the tokens are drawn from: [V] for kDraws, or
+  // null; [count, V] for kDistinctDraws; null for kLikeliest.
   double* probs = nullptr;
 };
 
-// One of them, and its probability in the row's distribution.
+// One chosen token, and its probability in the row's distribution.
 struct BranchToken {
-  std::int32_t token = -1;  // -1: no further token has a probability above 0; for the first token
-                            // of a row: it holds no distribution
+  std::int32_t token = -1;  // -1: no further token has a probability above 0; if it is a row's
+                            // first: the row holds no distribution
   double prob = 0;
 };
 
 // [snippet tree-rule]
-// How drafts that follow one node of a tree are judged.
+// How the drafts after one node of a tree are judged.
 enum class JudgeTree {
-  kOneByOne,  // each against what the earlier ones left of the target: the weights of the rule's
-              // correction, normalised; the correction is drawn from what the last one leaves
+  kOneByOne,  // each against the normalised residual that the earlier ones left of the target; the
+              // correction is drawn from the residual after the last one
   kTogether,  // K-sequential selection: p / (rho q) for each, then one residual for all
   kPath,      // block verification: a chain, judged as a whole
 };
 
-// A rule for trees, put together from blocks.
+// A rule for trees, composed of blocks.
 struct TreeRule {
   JudgeTree judge = JudgeTree::kOneByOne;
-  VerificationRule draft = {};  // how kOneByOne judges a draft; own_token holds for all
+  VerificationRule draft = {};  // how kOneByOne judges a draft; every judge uses own_token
 };
 // [end snippet tree-rule]
 
 struct DraftedNode {
   std::int32_t token = 0;
-  int parent = -1;  // the number of an earlier node; -1: it follows the root
+  int parent = -1;  // the index of an earlier node; -1: the root
 };
 
-// A draft that is tried: several may share their node.
+// One trial: a drafted token that is judged. Several trials may share a node.
 struct DraftedTrial {
   int node = 0;                   // of its token
-  const double* probs = nullptr;  // device memory, [vocab_size]; null: it was certain
+  const double* probs = nullptr;  // device memory, [vocab_size]; null: the draft was certain
 };
 
-// The tree of drafts of one request, to be judged. All spans are host memory. REQUIRES: as for a
-// DraftedRound; for kTogether the trials after a node have the same distribution; for kPath each
-// node follows the one before it and has one trial.
+// The tree of drafts of one request that judge_trees() decides on. All spans are host memory.
+// REQUIRES: as for a DraftedRound; for kTogether, the trials after a node have the same
+// distribution; for kPath, each node's parent is the node before it, and it has one trial.
 struct DraftedTree {
   ConstDeviceRows logits = {};  // [nodes + 1, V] of the target: after the root, after each node
   std::span<const DraftedNode> nodes = {};
-  // Those after one node together, in the order in which they were drafted; each node has one.
+  // Grouped by the node that they follow, in the order drafted; each node has at least one.
   std::span<const DraftedTrial> trials = {};
-  RowSampling sampling = {};  // its history: what is before the tree; a row has its path as well
+  RowSampling sampling = {};  // its history: the tokens before the tree; a row's own history also
+                              // includes its path
   TreeRule rule = {};
   std::uint64_t seed = 0;
   int position = 0;     // of the tokens that follow the root
-  int level_draws = 0;  // the index of a draw is its draft's number and the level times this
+  int level_draws = 0;  // draw index = the draft's number + level * level_draws
 };
 
-// What becomes of it, as if the text went on to the end of the path.
+// The result for a tree, ignoring any stop condition inside its path.
 struct TreeVerdict {
   int accepted = 0;         // nodes of the path
-  std::int32_t token = -1;  // the one after them, correction or bonus; -1: the row after them (for
+  std::int32_t token = -1;  // the next one, correction or bonus; -1: the row after the path (for
                             // kPath, any row) holds no distribution
 };
 
-// What became of the drafts at one place of the path.
+// The result for the drafts at one level of the path.
 struct TestedPlace {
-  std::int32_t node = -1;  // where the path goes on; -1: nowhere
+  std::int32_t node = -1;  // the accepted one; -1: none, the path ends here
   int tested = 0;          // trials
 };
 
-// The most that one call of a sampler is asked for; sizes its memory.
+// Upper bounds of what one call of a sampler processes; they size its memory.
 struct SamplerRoom {
   int vocab_size = 0;  // V: of distributions
   int rows = 1;        // of logits; a round has one more than drafts
   int rounds = 1;      // or trees
-  int history = 0;     // tokens of all histories together that a penalty looks at
+  int history = 0;     // tokens of all histories that have a penalty
   int trials = 0;      // of all trees together; or tokens of all branches
   int levels = 0;      // of a tree
 };
 
-// All memory is taken at construction. A call copies once to the device and at most once back, and
-// is done when it returns, but for choose_on_device(). Sizes agree and lie within the room, or the
-// program aborts.
+// Allocates all memory at construction. A call makes one copy to the device and at most one back,
+// and is finished when it returns, except choose_on_device(). The program aborts if sizes disagree
+// or exceed the room.
 class Sampler {
  public:
   virtual ~Sampler() = default;
 
-  // A token for each row of logits. The logits may be wider than distributions, what is behind is
-  // padding, or narrower: what they lack has probability zero. tokens: host memory, [rows]; -1
-  // where a row holds no distribution (a NaN, or nothing but minus infinity).
+  // Chooses a token for each row of logits. If logits are wider than the vocabulary, the rest is
+  // padding; if they are narrower, the missing tokens have probability zero. tokens: host memory,
+  // [rows]; -1 if a row holds no distribution (a NaN, or only minus infinity).
   virtual void choose(ConstDeviceRows logits, std::span<const Choice> choices,
                       std::span<std::int32_t> tokens) = 0;
 
-  // The same with tokens in device memory, [rows], in order with the backend's operations: the host
-  // does not wait. The choices are free when the call returns.
+  // The same with tokens in device memory, [rows], in order with the backend's operations, without
+  // waiting. The caller may free the choices when the call returns.
   virtual void choose_on_device(ConstDeviceRows logits, std::span<const Choice> choices,
                                 std::int32_t* tokens) = 0;
 
   // Judges rounds side by side. acceptance_probs: host memory, one for each draft of each round, in
-  // order: sum min(p, q) for the drafts that were tested, 0 for the others. Or empty, where no
-  // statistics are wanted: they take a pass over both distributions of every draft.
+  // order: sum min(p, q) if the draft was tested, 0 otherwise. If it is empty, the statistics are
+  // skipped, which saves a pass over both distributions of every draft.
   virtual void judge(std::span<const DraftedRound> rounds, std::span<Verdict> verdicts,
                      std::span<double> acceptance_probs) = 0;
 
-  // Tokens for each row of logits. tokens: host memory, one row's after the other's.
+  // Chooses several tokens for each row of logits. tokens: host memory, row after row.
   virtual void branch(ConstDeviceRows logits, std::span<const Branch> branches,
                       std::span<BranchToken> tokens) = 0;
 
-  // Judges trees side by side. places: host memory, [trees, room.levels]: of each tree, what became
-  // of the drafts after the root, after the first node of the path, and so on; none were tested
-  // behind its end.
+  // Judges trees side by side. places: host memory, [trees, room.levels]: for each tree, the
+  // results for the drafts after the root, after the first node of the path, and so on. After the
+  // end of the path, no drafts are tested.
   virtual void judge_trees(std::span<const DraftedTree> trees, std::span<TreeVerdict> verdicts,
                            std::span<TestedPlace> places) = 0;
 };

@@ -1,5 +1,5 @@
-// Attention over pages: plain.cpp's order of operations, several query heads and rows to each read
-// of a key or value, chunk by chunk (attention_chunk.h).
+// Attention over pages, in plain.cpp's order of operations, chunk by chunk (attention_chunk.h).
+// Several query heads and rows share each read of a key or value.
 #include "kernels/cpu/attention.h"
 
 #include <algorithm>
@@ -12,20 +12,20 @@ namespace specdec::cpu {
 namespace {
 
 constexpr int kMaxTaskRows = 8, kMaxTaskHeads = 32;
-constexpr std::int64_t kWorthSplitting = 100'000;  // multiplications: some 3 us
+constexpr std::int64_t kWorthSplitting = 100'000;  // multiplications: about 3 us
 
-// Rows of one sequence, and some key and value heads with the query heads that read them.
+// Rows of one sequence, and some key and value heads with their query heads.
 template <typename T>
 struct Task {
-  ConstDeviceRows q;  // [rows, H * D], from the first of the heads on
-  DeviceRows out;     // [rows, H * D], the same
+  ConstDeviceRows q;  // [rows, H * D], from the first query head on
+  DeviceRows out;     // [rows, H * D], from the first query head on
   RowPlaces places;   // from the first row on
   const std::int32_t* pages = nullptr;
-  int tail_first = 0;  // of all rows
+  int tail_first = 0;  // the same for all rows
   KvRows<T> cache;     // from the first key and value head on
   std::ptrdiff_t slot_width = 0;
   int kv_heads = 0;
-  int group = 0;  // query heads of each
+  int group = 0;  // query heads per key and value head
   int head_dim = 0;
 
   int tiles() const { return (group + kMaxTileHeads - 1) / kMaxTileHeads; }  // of a group
@@ -42,8 +42,8 @@ struct Task {
   }
 };
 
-// Looks up positions start .. last, as the first row sees them; those that follow stand for the
-// last once more, so that tiles of keys may be filled up without a look at masked slots.
+// Looks up positions start .. last for the first row. Past `last`, repeats the last position, so
+// that tiles of keys can be completed without reading masked slots.
 template <typename T>
 void find_chunk(const Task<T>& task, int start, int last, Chunk& chunk) {
   const int page_size = task.places.page_size;
@@ -56,14 +56,14 @@ void find_chunk(const Task<T>& task, int start, int last, Chunk& chunk) {
     } else if (start + j <= last) {
       slot = task.places.tail_slot(0, start + j);
     }
-    chunk[static_cast<std::size_t>(j)] = slot * task.slot_width;
+    chunk[j] = slot * task.slot_width;
   }
 }
 
 using RunningOfRow = Running[kMaxTaskHeads];
 
-// Adds the chunk from position `start` on, of one key and value head, to the sums of all rows and
-// query heads that read it. Rows and tiles of query heads take turns.
+// Adds the chunk from position `start` on, for one key and value head, to the sums of all rows and
+// query heads that read it. Each row and tile of query heads is one turn.
 template <typename T, typename Read>
 void attend_head(const Task<T>& task, int kv_head, int start, const HeadChunk<Read>& chunk,
                  Prefetch<Read> prefetch, RunningOfRow* running) {  // [rows]
@@ -74,9 +74,9 @@ void attend_head(const Task<T>& task, int kv_head, int start, const HeadChunk<Re
     for (int tile = 0; tile < task.tiles(); ++tile) {
       const int first = group * tile / task.tiles(), end = group * (tile + 1) / task.tiles();
       const int head = kv_head * group + first;
-      kAttendChunk<Read>[static_cast<std::size_t>(end - first)](
-          task.q.row(r) + head * head_dim, head_dim, chunk, count, prefetch, &running[r][head],
-          task.out.row(r) + head * head_dim);
+      kAttendChunk<Read>[end - first](task.q.row(r) + head * head_dim, head_dim, chunk, count,
+                                      prefetch, &running[r][head],
+                                      task.out.row(r) + head * head_dim);
       prefetch.is_first_turn = false;
       prefetch.due <<= 1;
     }
@@ -96,9 +96,9 @@ void divide_by_weight_sums(const Task<T>& task, const RunningOfRow* running) {  
   }
 }
 
-// Adds the chunks of positions 0 .. last, which all rows share, to their sums. The heads take turns
-// at each chunk: so keys and values come from memory once, and those of all heads, which lie side
-// by side, one after the other.
+// Adds the chunks of positions 0 .. last, which all rows share, to the rows' sums. All heads
+// process a chunk before the next chunk begins. So keys and values come from memory once, and in
+// the order of their addresses, because those of all heads are side by side.
 template <typename T>
 void attend_together(const Task<T>& task, int last, RunningOfRow* running) {  // [rows]
   const std::uint64_t due = due_in_first_turn(task.q.rows * task.tiles());
@@ -134,7 +134,7 @@ void attend_together(const Task<T>& task, int last, RunningOfRow* running) {  //
   }
 }
 
-// Adds the chunks from position `start` on to the sums of one row, whose tail they hold.
+// Adds the chunks from position `start` on, which include the row's tail, to the sums of one row.
 template <typename T>
 void attend_tail(const Task<T>& row, int start, RunningOfRow* running) {  // [1]
   const int last = row.places.positions[0];
@@ -147,7 +147,7 @@ void attend_tail(const Task<T>& row, int start, RunningOfRow* running) {  // [1]
   }
 }
 
-// Attention of a task's rows. Meanwhile `out` holds the sums.
+// Attention of a task's rows. `out` holds the sums until they are divided.
 template <typename T>
 void attend(const Task<T>& task) {
   const int rows = task.q.rows, width = task.kv_heads * task.group * task.head_dim;
@@ -164,7 +164,7 @@ void attend(const Task<T>& task) {
   divide_by_weight_sums(task, running);
 }
 
-// What attention() is asked for.
+// The arguments of attention().
 template <typename T>
 struct Call {
   ConstDeviceRows q;
@@ -174,8 +174,7 @@ struct Call {
   DeviceRows out;
 };
 
-// A part of it: some key and value heads, and the rows from `first` to before `end`, of any
-// sequences.
+// A part of the call: some key and value heads, and the rows first .. end - 1, of any sequences.
 struct Part {
   int first_kv_head, kv_heads;
   int first, end;
@@ -199,7 +198,7 @@ void attend_part(const Call<T>& call, const Part& part) {
     task.slot_width = std::ptrdiff_t{shape.n_kv_heads} * shape.head_dim;
     task.kv_heads = part.kv_heads;
     task.head_dim = shape.head_dim;
-    // A group that is too large for a task comes in parts; kv_heads is 1 then.
+    // A group that is too large for one task is split; kv_heads is 1 then.
     for (int head = 0; head < group; head += kMaxTaskHeads) {
       const int offset = (part.first_kv_head * group + head) * shape.head_dim;
       task.group = std::min(kMaxTaskHeads, group - head);
@@ -214,14 +213,13 @@ template <typename T>
 void attend_all(ThreadTeam& team, const Call<T>& call) {
   const ConstDeviceRows q = call.q;
   const HeadShape& heads = call.heads;
-  // Blocks of heads and of rows that share reads, but not so large that a thread gets none.
+  // Blocks of heads and rows share reads. They are small enough that every thread gets one.
   const int group = heads.n_heads / heads.n_kv_heads;
   const int block_heads =
       std::clamp(heads.n_kv_heads / team.size(), 1, std::max(1, kMaxTaskHeads / group));
   const int head_blocks = (heads.n_kv_heads + block_heads - 1) / block_heads;
   const std::int64_t units = std::int64_t{q.rows} * head_blocks;
-  const int block_rows =
-      static_cast<int>(std::clamp<std::int64_t>(units / team.size(), 1, kMaxTaskRows));
+  const int block_rows = std::clamp<std::int64_t>(units / team.size(), 1, kMaxTaskRows);
   const int row_blocks = (q.rows + block_rows - 1) / block_rows;
   const int tasks = row_blocks * head_blocks;
   const auto attend_task = [&](int task) {
@@ -237,7 +235,7 @@ void attend_all(ThreadTeam& team, const Call<T>& call) {
     for (int task = 0; task < tasks; ++task) attend_task(task);
     return;
   }
-  std::atomic<int> next = 0;  // contexts differ in length: whoever is free takes the next task
+  std::atomic<int> next = 0;  // contexts differ in length: a free thread takes the next task
   team.run([&](int) {
     for (int task; (task = next.fetch_add(1, std::memory_order_relaxed)) < tasks;)
       attend_task(task);

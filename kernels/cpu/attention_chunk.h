@@ -12,20 +12,20 @@
 #include "kernels/ops.h"
 
 // Attention over one chunk of positions, for some query heads that read the same keys and values:
-// scores, their softmax and the values' sums, while the next chunk is prefetched. A part of
-// attention.cpp, which alone includes it: unnamed, so that the compiler may inline what is called
-// in one place.
+// scores, their softmax and the values' sums, while the next chunk is prefetched. Only
+// attention.cpp includes this file. The namespace is unnamed so that the compiler may inline
+// functions that are called once.
 namespace specdec::cpu {
 namespace {
 
-// Query heads that share the loads of a key or value, and keys whose dot products run side by side
-// (enough chains of fused multiply-adds to hide their latency): as many as registers allow.
+// Query heads that share the loads of a key or value, and keys with dot products side by side: as
+// many as registers allow, to have enough chains of fused multiply-adds to hide their latency.
 constexpr int kMaxTileHeads = kRegisters < 32 ? 1 : 4;
 template <int heads>
 constexpr int kTileKeys = (heads > 3 ? 4 : 8) / kSumVectors;
 constexpr int kTileVectors = 4;  // of a value
 
-// Where the slots of one chunk's positions begin, in numbers from the first slot.
+// The offsets of a chunk's positions from the first slot, in numbers (elements).
 using Chunk = std::array<std::ptrdiff_t, kAttentionChunk>;
 
 // The keys and values of one head at a chunk's positions, stored as T.
@@ -35,8 +35,8 @@ struct HeadChunk {
   const T* values = nullptr;  // the head's value in slot 0
   const Chunk* slots = nullptr;
 
-  const T* key(int j) const { return keys + (*slots)[static_cast<std::size_t>(j)]; }
-  const T* value(int j) const { return values + (*slots)[static_cast<std::size_t>(j)]; }
+  const T* key(int j) const { return keys + (*slots)[j]; }
+  const T* value(int j) const { return values + (*slots)[j]; }
 };
 
 // The softmax of one row and head so far.
@@ -45,16 +45,17 @@ struct Running {
   float weight_sum = 0.0f;
 };
 
-// Prefetches while a chunk of one head is computed, a little with each key and each value: memory
-// that is waited for chunk by chunk stands idle in between.
+// Prefetches while a chunk of one head is computed, a little with each key and each value, so that
+// memory is never idle between chunks.
 //
-// Into the second level comes the next chunk, of all heads in the order of their addresses; those
-// that share the chunk take turns at its positions. Into the first level the first turn brings what
-// it will read itself, kNear positions later: the others find it there.
+// The second-level cache receives the next chunk, for all heads in the order of their addresses.
+// The rows and tiles that share the chunk (turns) each prefetch some of its positions. The first
+// turn also prefetches what it reads kNear positions later into the first-level cache, where the
+// other turns find it.
 template <typename T>
 struct Prefetch {
   HeadChunk<T> next;        // of the first head
-  std::uint64_t due = 0;    // bit j: position j is due in this turn
+  std::uint64_t due = 0;    // bit j: this turn prefetches position j
   int head = 0, heads = 1;  // this one, of how many
   HeadChunk<T> now, then;   // this head's chunk, and the one that is computed after it
   bool is_first_turn = false;
@@ -65,7 +66,7 @@ struct Prefetch {
       near(j + kNear < kAttentionChunk ? now.key(j + kNear) : now.value(after(j)), head_dim);
     if (is_due(j)) far(next.key(position(j)) + offset(j), head_dim);
   }
-  void value(int j, int first, int count) const {  // elements from the first on
+  void value(int j, int first, int count) const {  // `count` elements from `first` on
     if (is_first_turn)
       near((j + kNear < kAttentionChunk ? now.value(j + kNear) : then.key(after(j))) + first,
            count);
@@ -78,16 +79,14 @@ struct Prefetch {
 
   bool is_due(int j) const { return (due >> j & 1) != 0; }
   static int after(int j) { return j + kNear - kAttentionChunk; }
-  // Number j of this head is number head * kAttentionChunk + j of all, which are counted by
-  // position, then by head.
-  unsigned number(int j) const { return static_cast<unsigned>(head * kAttentionChunk + j); }
-  int position(int j) const { return static_cast<int>(number(j) / static_cast<unsigned>(heads)); }
-  int offset(int j) const {
-    return static_cast<int>(number(j) % static_cast<unsigned>(heads)) * head_dim;
-  }
+  // Prefetch j of this head is prefetch number head * kAttentionChunk + j of the chunk. They go
+  // position by position, and through all heads at each.
+  unsigned number(int j) const { return head * kAttentionChunk + j; }
+  int position(int j) const { return number(j) / heads; }
+  int offset(int j) const { return number(j) % heads * head_dim; }
 
   static constexpr int kCacheLine = 64 / sizeof(T);
-  // GCC would take functions that only prefetch for ones without effects.
+  // GCC treats functions that only prefetch as having no effect; the asm prevents that.
   static void near(const T* from, int count) {
     asm volatile("");
     for (int i = 0; i < count; i += kCacheLine)
@@ -100,8 +99,8 @@ struct Prefetch {
   }
 };
 
-// A chunk's keys and values of one head as float32: where several read them, each number is widened
-// once.
+// A chunk's keys and values of one head as float32. If several turns read them, each number is
+// widened only once.
 template <typename T>
 class WidenedChunk {
  public:
@@ -109,12 +108,12 @@ class WidenedChunk {
     return !std::is_same_v<T, float> && turns > 1 && head_dim <= kMaxDim;
   }
 
-  // The first `count` positions, and those that fill up their last tile. Prefetches all that is due
-  // in any turn.
+  // Widens the first `count` positions, and those that complete the last tile. Prefetches for all
+  // turns.
   HeadChunk<float> fill(const HeadChunk<T>& chunk, int count, int head_dim, Prefetch<T> prefetch) {
     if (prefetch.due != 0) prefetch.due = ~std::uint64_t{0};
     for (int j = 0; j < (count + kLanes - 1) / kLanes * kLanes; ++j) {
-      slots_[static_cast<std::size_t>(j)] = std::ptrdiff_t{j} * head_dim;
+      slots_[j] = std::ptrdiff_t{j} * head_dim;
       prefetch.key(j);
       widen(chunk.key(j), keys_ + j * head_dim, head_dim);
       prefetch.value(j, 0, head_dim);
@@ -144,9 +143,9 @@ std::uint64_t due_in_first_turn(int turns) {
   return bits;
 }
 
-// Dot products of `heads` queries with kTileKeys keys, of numbers first, first + step, ..., without
-// the last levels of the tree of sums: a vector for each head. (Filling up the last vector with
-// zeros may turn a partial sum of -0 into 0, which no score's weight shows.)
+// Dot products of `heads` queries with the kTileKeys keys first, first + step, ..., without the
+// last levels of the tree of sums: one vector per head. (Padding the last vector with zeros may
+// turn a partial sum of -0 into 0, which changes no weight.)
 template <int heads, typename T>
 void dot_tile(const float* q, int head_dim,                    // [heads, D]
               const HeadChunk<T>& chunk, int first, int step,  // keys of [D]
@@ -189,7 +188,7 @@ void dot_tile(const float* q, int head_dim,                    // [heads, D]
   }
 }
 
-// Scores of the first `count` positions of the chunk, then -inf up to a whole vector.
+// Scores of the first `count` positions of the chunk, padded with -inf to whole vectors.
 template <int heads, typename T>
 void score(const float* q, int head_dim, const HeadChunk<T>& chunk, int count,
            const Prefetch<T>& prefetch,
@@ -215,8 +214,8 @@ void score(const float* q, int head_dim, const HeadChunk<T>& chunk, int count,
   }
 }
 
-// Turns scores into weights and takes them into the running softmax of each head. rescale: what
-// everything summed before must be scaled by. The heads' chains of operations run side by side.
+// Turns scores into weights and adds them to the running softmax of each head. rescale: the factor
+// for all earlier sums. The heads' chains of operations run side by side.
 template <int heads>
 void soften(float (*scores)[kAttentionChunk], int count, Running* running,  // [heads]([count])
             float* rescale) {                                               // [heads]
@@ -224,7 +223,7 @@ void soften(float (*scores)[kAttentionChunk], int count, Running* running,  // [
   SPECDEC_UNROLL
   for (int h = 0; h < heads; ++h) {
     Floats largest = splat<Floats>(running[h].maximum);
-    for (int j = 0; j < count; j += kLanes) {  // scores are filled up
+    for (int j = 0; j < count; j += kLanes) {  // scores are padded
       largest = larger(largest, load(scores[h] + j));
     }
     maximum[h] = largest_lane(largest);
@@ -259,7 +258,7 @@ void soften(float (*scores)[kAttentionChunk], int count, Running* running,  // [
   }
 }
 
-// out = out * rescale + the sum of weights[j] * values[j] in the order of positions, for some
+// out = out * rescale + the sum of weights[j] * values[j] in the order of positions, for a few
 // vectors of each head's values.
 template <int heads, int vectors, typename T>
 void add_values(const float (*weights)[kAttentionChunk], const float* rescale,  // [heads]([count])
@@ -294,7 +293,7 @@ void add_values(const float (*weights)[kAttentionChunk], const float* rescale,  
   }
 }
 
-// The same for all elements.
+// add_values() for all elements.
 template <int heads, typename T>
 void add_all_values(const float (*weights)[kAttentionChunk], const float* rescale,
                     const HeadChunk<T>& chunk, int count, const Prefetch<T>& prefetch, float* out,

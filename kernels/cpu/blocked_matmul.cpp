@@ -9,13 +9,13 @@
 namespace specdec::cpu {
 namespace {
 
-// A chunk is some steps of a panel as float32, which are used for all rows of a block: 16 KiB, in
-// the first-level cache. A block of x is read again for every panel.
+// A chunk is a number of steps of a panel as float32, which all rows of a block use: 16 KiB, in the
+// first-level cache. Every panel reads the block of x again.
 constexpr int kChunkSteps = 4096 / kPanelRows;
 constexpr int kBlockRows = 256;
 
 // A block of x in the order in which it is read: [K / kChunkSteps][rows][kChunkSteps]. So rows that
-// share a tile lie side by side; in x itself their starts may all fall into one set of a cache.
+// share a tile are side by side. In x itself, their starts may all map to one set of the cache.
 struct PackedBlock {
   float* data;
   int rows, width;
@@ -31,14 +31,14 @@ void pack(const float* from, int row, const PackedBlock& block) {  // [K]
   }
 }
 
-// A tile of rows times a chunk.
+// The product of a tile of rows and a chunk.
 struct Tile {
   const float* chunk;  // [steps][kPanelRows]
   const float* x;      // [rows][kChunkSteps]
   int steps;
-  const float* scales;  // [kPanelRows], after the last chunk of int8; otherwise null
-  float* sums;          // [rows][kPanelRows]: of the chunks before
-  bool is_first;        // there are none
+  const float* scales;  // [kPanelRows], for the last chunk of int8; otherwise null
+  float* sums;          // [rows][kPanelRows]: of the earlier chunks
+  bool is_first;        // no chunk is earlier
   float* out;           // [rows, kPanelRows]
   std::ptrdiff_t out_stride;
 };
@@ -93,7 +93,7 @@ void widen(WeightType type, const std::byte* panel, int steps, float* chunk) {
 
 // Into the second-level cache.
 void prefetch(const std::byte* from, std::ptrdiff_t bytes) {
-  asm volatile("");  // GCC would take a function that only prefetches for one without effects
+  asm volatile("");  // otherwise GCC treats a function that only prefetches as having no effect
   for (std::ptrdiff_t line = 0; line <= bytes; line += 64) {
     __builtin_prefetch(from + line, /*write=*/0, /*locality=*/2);
   }
@@ -119,15 +119,14 @@ void multiply_panel(const PackedMatrix& weight, std::int64_t p, const PackedBloc
       prefetch(next, chunk_bytes / parts);
       next += chunk_bytes / parts;
       float* sum = sums + first * kPanelRows;
-      kMultiply[static_cast<std::size_t>(count)](
-          {.chunk = chunk,
-           .x = block.at(first, k),
-           .steps = steps,
-           .scales = has_scales ? reinterpret_cast<const float*>(panel) : nullptr,
-           .sums = sum,
-           .is_first = k == 0,
-           .out = to_y ? y.row(first) : sum,
-           .out_stride = to_y ? y.stride : kPanelRows});
+      kMultiply[count]({.chunk = chunk,
+                        .x = block.at(first, k),
+                        .steps = steps,
+                        .scales = has_scales ? reinterpret_cast<const float*>(panel) : nullptr,
+                        .sums = sum,
+                        .is_first = k == 0,
+                        .out = to_y ? y.row(first) : sum,
+                        .out_stride = to_y ? y.stride : kPanelRows});
     });
   }
   for (int m = 0; y.width < kPanelRows && m < y.rows; ++m) {
@@ -138,7 +137,7 @@ void multiply_panel(const PackedMatrix& weight, std::int64_t p, const PackedBloc
 }  // namespace
 
 void BlockedMatmul::reserve(int width) {
-  const auto chunks = static_cast<std::size_t>(parts_of(width, kChunkSteps));
+  const std::size_t chunks = parts_of(width, kChunkSteps);
   const std::size_t size = chunks * kChunkSteps * kBlockRows;
   if (block_.size() < size) block_ = DeviceArray<float>(allocator_, size);
 }
@@ -149,10 +148,10 @@ void BlockedMatmul::multiply(ThreadTeam& team, ConstDeviceRows x, const PackedMa
   for_parts(x.rows, parts_of(x.rows, kBlockRows), [&](int first, int count) {
     const PackedBlock block = {block_.data(), count, x.width};
     team.run_ranges(count, [&](std::int64_t begin, std::int64_t end) {
-      for (int r = static_cast<int>(begin); r < end; ++r) pack(x.row(first + r), r, block);
+      for (int r = begin; r < end; ++r) pack(x.row(first + r), r, block);
     });
     team.run_stealing(weight.panels(), [&](std::int64_t panel) {
-      const int column = static_cast<int>(panel) * kPanelRows;
+      const int column = panel * kPanelRows;
       const int columns = std::min(kPanelRows, y.width - column);
       multiply_panel(weight, panel, block, y.slice(first, count).columns(column, columns));
     });

@@ -4,17 +4,17 @@
 
 namespace specdec::cpu {
 
-// The matrix product of many rows, as of a prefill: it does not wait for memory, so all that counts
-// is that the arithmetic never waits for a cache. The same chains of multiply-adds as matmul(), so
-// the same bits.
+// The matrix product for many rows, as in a prefill. It is not bound by memory, so what counts is
+// that the arithmetic never waits for a cache. It has the same chains of multiply-adds as matmul(),
+// and so gives the same bits.
 class BlockedMatmul {
  public:
-  static constexpr int kFewestRows = 48;  // from which on it is the faster one
+  static constexpr int kFewestRows = 48;  // from here on it is faster than matmul()
 
   // The allocator outlives it.
   explicit BlockedMatmul(DeviceAllocator& allocator) : allocator_(allocator) {}
 
-  // Takes what memory matrices of this width need, so that no product has to.
+  // Allocates the memory for matrices of this width, so that no product has to.
   void reserve(int width);
 
   // y = x W^T. x: [T, W.width()]; y: [T, W.rows()].

@@ -11,7 +11,7 @@
 namespace specdec {
 namespace {
 
-// The packed matrix behind the interface. A matrix of another backend is a bug of the caller.
+// The matrix as this backend's type. It is a caller's bug if another backend has loaded it.
 const cpu::PackedMatrix& packed(const WeightMatrix& matrix) {
   const auto* own = dynamic_cast<const cpu::PackedMatrix*>(&matrix);
   cpu::require(own != nullptr, "a matrix that a CPU backend loaded");

@@ -8,9 +8,9 @@
 
 namespace specdec::cpu {
 
-// x * 2^n, rounded once, for -152 <= n <= 128, which stands in the low bits of `shifted` too: by
-// the exponent's field, in two factors, so that both are normal numbers and only the last product
-// rounds. The bias makes the arithmetic unsigned. AVX-512 has an instruction for it.
+// x * 2^n, rounded once, for -152 <= n <= 128. n is also in the low bits of `shifted`, from which
+// the exponent fields of two factors are made: both are normal numbers, and only the last product
+// rounds. The bias makes the arithmetic unsigned. AVX-512 has an instruction for all this.
 template <typename F>
 inline F times_power_of_2(F x, [[maybe_unused]] F n, F shifted) {
 #if defined(__AVX512F__)
@@ -25,36 +25,36 @@ inline F times_power_of_2(F x, [[maybe_unused]] F n, F shifted) {
 }
 
 // e^x for a float or for each lane of a vector: the same operations, so the same bits on every
-// machine, which the C library does not promise. No branches.
+// machine, which the C library does not guarantee. No branches.
 //   x = n ln 2 + r, |r| <= ln 2 / 2;   e^x = 2^n e^r;   e^r = 1 + r + r^2 P(r)
 // P of degree 4 interpolates (e^r - 1 - r) / r^2 at Chebyshev nodes; its error is below 1.1e-8.
-// Within 1.1 ulp of the exact value, subnormal results included. e^-inf = 0, e^inf = inf, NaN
-// stays.
+// Within 1.1 ulp of the exact value, including subnormal results. e^-inf = 0, e^inf = inf, and NaN
+// gives NaN.
 //
-// For `count` of them at once: one is a chain of operations that wait for each other, so several
-// take hardly longer than one.
+// Computes `count` of them at once. Each is a chain of dependent operations, so several take hardly
+// longer than one.
 template <int count, typename F>
 [[gnu::always_inline]] inline void exponentials(F* x) {  // [count], overwritten
   const auto each = [](const auto& step) {
     SPECDEC_UNROLL
     for (int i = 0; i < count; ++i) step(i);
   };
-  // Beyond these the result is 0 or inf anyway, and n stays in a range where 2^n can be halved.
-  // Zeros are multiplied by 2^n, for a product that underflows takes some processors as long as a
-  // hundred others.
+  // Beyond these bounds the result is 0 or inf anyway, and n stays in a range where 2^n can be
+  // halved. Results of 0 multiply a zero by 2^n, because on some processors a product that
+  // underflows takes as long as a hundred others.
   const F lowest = splat<F>(-105.0f), highest = splat<F>(89.0f);
   decltype(*x < lowest) is_zero[count];
   each([&](int i) { is_zero[i] = x[i] < lowest; });
-  each([&](int i) { x[i] = smaller(larger(x[i], lowest), highest); });  // a NaN passes both
+  each([&](int i) { x[i] = smaller(larger(x[i], lowest), highest); });  // a NaN stays NaN
 
-  // Adding 1.5 * 2^23 leaves no bits for a fraction: the sum is rounded to an integer, which stands
-  // in its low bits.
+  // Adding 1.5 * 2^23 leaves no bits for a fraction: the sum is rounded to an integer, which is in
+  // its low bits.
   const F shift = splat<F>(0x1.8p23f);
   F shifted[count], n[count];
   each(
       [&](int i) { shifted[i] = multiply_add(x[i], splat<F>(0x1.715476p0f), shift); });  // x / ln 2
   each([&](int i) { n[i] = shifted[i] - shift; });
-  // ln 2 in two parts; the upper one has so few bits that n times it is exact.
+  // ln 2 in two parts. The upper one has few enough bits that its product with n is exact.
   F* const r = x;
   each([&](int i) { r[i] = multiply_add(n[i], splat<F>(-0x1.62p-1f), x[i]); });
   each([&](int i) { r[i] = multiply_add(n[i], splat<F>(-0x1.c85fe0p-10f), r[i]); });
@@ -77,8 +77,8 @@ inline F exponential(F x) {
   return x;
 }
 
-// e^x in float64, for a double or for each lane of a vector (kernels/exponential64.h). REQUIRES: x
-// <= 0, minus infinity too.
+// e^x in float64, for a double or for each lane of a vector (kernels/exponential64.h). REQUIRES:
+// x <= 0; x may be minus infinity.
 template <typename F>
 inline F exponential64(F x) {
   using W = std::conditional_t<std::is_same_v<F, double>, std::uint64_t, LongWords>;
@@ -100,7 +100,7 @@ inline F exponential64(F x) {
   q = multiply_add(q, r, splat64<F>(E::q0));
   const F power = multiply_add(q, r, splat64<F>(1.0));
 
-  // n is added to the exponent's field: what is above it in `shifted` is shifted out.
+  // Adds n to the exponent field; the shift drops the other bits of `shifted`.
   const F result = std::bit_cast<F>(std::bit_cast<W>(power) + (std::bit_cast<W>(shifted) << 52));
   return x < splat64<F>(E::lowest) ? F{} : result;
 }

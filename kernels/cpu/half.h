@@ -8,29 +8,29 @@ namespace specdec::cpu {
 
 // bfloat16 is the upper half of a float32.
 inline float float_from_bf16(std::uint16_t bits) {
-  return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
+  return std::bit_cast<float>(std::uint32_t{bits} << 16);
 }
 
-// To nearest, ties to even; a NaN stays one, quiet.
+// Rounds to nearest, ties to even; a NaN becomes quiet.
 inline std::uint16_t bf16_from_float(float value) {
   const auto bits = std::bit_cast<std::uint32_t>(value);
   const std::uint32_t odd = bits >> 16 & 1u;
   const std::uint32_t rounded = value == value ? bits + 0x7fffu + odd : bits | 0x400000u;
-  return static_cast<std::uint16_t>(rounded >> 16);
+  return rounded >> 16;
 }
 
-// What a cache holds, as float32.
+// A number stored in a cache, as float32.
 inline float to_float(float stored) { return stored; }
 inline float to_float(BFloat16 stored) { return float_from_bf16(stored.bits); }
 
 // IEEE binary16: 1 sign bit, 5 exponent bits (bias 15), 10 fraction bits. Exact for every value;
-// a signalling NaN turns quiet, as it does in the hardware's instruction.
+// a signalling NaN becomes quiet, as with the hardware's instruction.
 inline float float_from_f16(std::uint16_t bits) {
-  const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x8000u) << 16;
+  const std::uint32_t sign = (bits & 0x8000u) << 16;
   const std::uint32_t exponent = (bits >> 10) & 0x1fu;
   const std::uint32_t fraction = bits & 0x3ffu;
   if (exponent == 0) {  // zero or subnormal: fraction * 2^-24
-    const float magnitude = static_cast<float>(fraction) * 0x1p-24f;
+    const float magnitude = fraction * 0x1p-24f;
     return std::bit_cast<float>(std::bit_cast<std::uint32_t>(magnitude) | sign);
   }
   if (exponent == 31) {  // infinity or NaN

@@ -17,7 +17,7 @@ constexpr std::size_t kCacheLine = 64;
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
 void copy_row(const float* from, float* to, int count) {
-  std::memcpy(to, from, static_cast<std::size_t>(count) * sizeof(float));
+  std::memcpy(to, from, count * sizeof(float));
 }
 void copy_row(const float* from, BFloat16* to, int count) {
   for (int i = 0; i < count; ++i) to[i] = {bf16_from_float(from[i])};
@@ -26,13 +26,13 @@ void copy_row(const float* from, BFloat16* to, int count) {
 }  // namespace
 
 void* HostBackend::allocate(std::size_t bytes) {
-  // A stream through memory misses the TLB at each 4 KiB page; where the system grants huge ones,
-  // at each 2 MiB. The size must be a multiple of the alignment.
+  // A stream through memory misses the TLB at each 4 KiB page, or at each 2 MiB if the system
+  // grants huge pages. The size must be a multiple of the alignment.
   const std::size_t alignment = bytes >= kHugePage ? kHugePage : kCacheLine;
   const std::size_t rounded = (std::max<std::size_t>(bytes, 1) + alignment - 1) & ~(alignment - 1);
   void* block = rounded >= bytes ? std::aligned_alloc(alignment, rounded) : nullptr;
   if (block == nullptr) throw std::bad_alloc();
-  if (alignment == kHugePage) madvise(block, rounded, MADV_HUGEPAGE);  // a wish: failure is fine
+  if (alignment == kHugePage) madvise(block, rounded, MADV_HUGEPAGE);  // a hint: failure is fine
   return block;
 }
 
@@ -65,7 +65,7 @@ void HostBackend::store_kv(ConstDeviceRows k, ConstDeviceRows v,  // [T, Hkv * D
   require_same_shape(k, v);
   with_rows(cache, [&](auto rows) {
     for (int t = 0; t < k.rows; ++t) {
-      const std::ptrdiff_t offset = static_cast<std::ptrdiff_t>(places.slots[t]) * k.width;
+      const std::ptrdiff_t offset = std::ptrdiff_t{places.slots[t]} * k.width;
       copy_row(k.row(t), rows.keys + offset, k.width);
       copy_row(v.row(t), rows.values + offset, v.width);
     }
@@ -73,7 +73,7 @@ void HostBackend::store_kv(ConstDeviceRows k, ConstDeviceRows v,  // [T, Hkv * D
 }
 
 void HostBackend::argmax_on_device(ConstDeviceRows x, std::int32_t* ids) {
-  argmax(x, {ids, static_cast<std::size_t>(x.rows)});
+  argmax(x, std::span(ids, x.rows));
 }
 
 void HostBackend::fill(DeviceRows x, float value) {
@@ -86,7 +86,7 @@ void HostBackend::rope_angles(const std::int32_t* positions,  // [T]
                               DeviceRows sines) {             // [T, D / 2]
   require_same_shape(cosines, sines);
   for (int t = 0; t < cosines.rows; ++t) {
-    const float position = static_cast<float>(positions[t]);
+    const float position = positions[t];
     for (int i = 0; i < cosines.width; ++i) {
       const float angle = position * frequencies[i];
       cosines.row(t)[i] = std::cos(angle);
@@ -101,7 +101,7 @@ std::size_t element_size(WeightType type) {
 
 std::size_t row_bytes(const StackedShape& shape) {
   const std::size_t scale = shape.type == WeightType::kInt8 ? sizeof(float) : 0;
-  return static_cast<std::size_t>(shape.width) * element_size(shape.type) + scale;
+  return shape.width * element_size(shape.type) + scale;
 }
 
 StackedShape stacked_shape(std::span<const HostMatrix> parts, WeightFormat format) {
@@ -111,8 +111,7 @@ StackedShape stacked_shape(std::span<const HostMatrix> parts, WeightFormat forma
     require(part.type == shape.type && part.width == shape.width, "one type and one width");
     require(part.type != WeightType::kInt8, "a type that checkpoints have");
     require(part.rows > 0 && part.width > 0, "matrices that are not empty");
-    const std::size_t elements =
-        static_cast<std::size_t>(part.rows) * static_cast<std::size_t>(part.width);
+    const std::size_t elements = std::ptrdiff_t{part.rows} * part.width;
     require(part.bytes.size() == elements * element_size(part.type), "rows * width elements");
     shape.rows += part.rows;
   }
@@ -138,7 +137,7 @@ void require_rope(ConstDeviceRows x, ConstDeviceRows cosines, ConstDeviceRows si
 
 void require_argmax(ConstDeviceRows x, std::span<std::int32_t> ids) {
   require(x.width > 0 || x.rows == 0, "rows with an element");
-  require(ids.size() == static_cast<std::size_t>(x.rows), "an id for each row");
+  require(std::ssize(ids) == x.rows, "an id for each row");
 }
 
 void require_attention(ConstDeviceRows q, const HeadShape& heads, const RowPlaces& places,

@@ -5,7 +5,8 @@
 
 namespace specdec::cpu {
 
-// What needs no second version on a CPU: its memory is the host's, and moving rows is memcpy.
+// The operations that all CPU backends share: their memory is the host's, and moving rows is
+// memcpy.
 class HostBackend : public Backend {
  public:
   void* allocate(std::size_t bytes) override;
@@ -19,14 +20,14 @@ class HostBackend : public Backend {
                 KvLayer cache) override;
   void fill(DeviceRows x, float value) override;
   void argmax_on_device(ConstDeviceRows x, std::int32_t* ids) override;
-  // The C library's cosine and sine, once a pass.
+  // The C library's cosine and sine, once per pass.
   void rope_angles(const std::int32_t* positions, const float* frequencies, DeviceRows cosines,
                    DeviceRows sines) override;
 };
 
-// What the parts of a stacked matrix add up to. Aborts unless they agree and are complete.
+// The shape of a stacked matrix. Aborts unless its parts agree and are complete.
 struct StackedShape {
-  WeightType type = WeightType::kF32;  // in which the format keeps them
+  WeightType type = WeightType::kF32;  // after conversion to the format
   int rows = 0;
   int width = 0;
 };
@@ -34,10 +35,10 @@ StackedShape stacked_shape(std::span<const HostMatrix> parts, WeightFormat forma
 
 std::size_t element_size(WeightType type);
 
-// What a row takes, its scale included.
+// The bytes of a row, including its scale.
 std::size_t row_bytes(const StackedShape& shape);
 
-// The shapes that ops.h asks for; each aborts with a message where they differ.
+// Abort with a message unless shapes are as ops.h requires.
 void require_same_shape(ConstDeviceRows a, ConstDeviceRows b);
 void require_matmul(ConstDeviceRows x, const WeightMatrix& weight, ConstDeviceRows y);
 void require_rope(ConstDeviceRows x, ConstDeviceRows cosines, ConstDeviceRows sines);

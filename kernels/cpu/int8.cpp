@@ -11,12 +11,12 @@
 namespace specdec::cpu {
 namespace {
 
-constexpr int kBlock = 256;  // elements at a time; a fixed number, for the compiler's vectors
+constexpr int kBlock = 256;  // elements at a time; constant, so that the compiler vectorises
 using Block = std::array<float, kBlock>;
 
-// The first `count` elements; zeros follow. from: at any alignment.
+// Loads `count` elements and fills the rest of the block with zeros. from: at any alignment.
 void load_block(WeightType type, const std::byte* from, int count, Block& block) {
-  const auto n = static_cast<std::size_t>(count);
+  const std::size_t n = count;
   if (type == WeightType::kF32) {
     block = {};
     std::memcpy(block.data(), from, n * sizeof(float));
@@ -46,7 +46,7 @@ void for_blocks(WeightType type, const std::byte* from, int count, const Use& us
 }  // namespace
 
 float int8_scale(WeightType type, const std::byte* from, int count) {
-  // Without their signs, floats are in the order of their bits, infinity and NaN last.
+  // Without their signs, floats are ordered by their bits, with infinity and NaN last.
   std::uint32_t largest = 0;
   for_blocks(type, from, count, [&](const Block& w, int, int) {
     for (const float x : w) largest = std::max(largest, std::bit_cast<std::uint32_t>(x) << 1 >> 1);
@@ -56,8 +56,8 @@ float int8_scale(WeightType type, const std::byte* from, int count) {
 }
 
 void quantize(WeightType type, const std::byte* from, int count, float scale, std::int8_t* q) {
-  // From 2^23 to 2^24, float32 has the whole numbers alone: the sum rounds, to the even one of two,
-  // and the integer stands in its low bits.
+  // From 2^23 to 2^24, float32 has only whole numbers: the sum rounds to one, ties to even, and the
+  // integer is in its low bits.
   constexpr float kRounder = 0x1.8p23f;
   for_blocks(type, from, count, [&](const Block& w, int first, int n) {
     std::array<std::int8_t, kBlock> rounded;

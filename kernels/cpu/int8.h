@@ -6,13 +6,14 @@
 
 namespace specdec::cpu {
 
-// Rows of a checkpoint as int8 with one scale a row, by the rule of WeightFormat::kInt8 (ops.h).
-// type: kF32, kF16 or kBF16; from: elements at any alignment.
+// Quantises rows of a checkpoint to int8 with one scale per row, by the rule of WeightFormat::kInt8
+// (ops.h). type: kF32, kF16 or kBF16; from: elements at any alignment.
 
 // The scale of a row of `count` elements.
 float int8_scale(WeightType type, const std::byte* from, int count);
 
-// Elements of a row, all or some, over its scale. q: [count]; anything where the scale is NaN.
+// q = some elements of a row, or all of them, divided by its scale. q: [count], undefined if the
+// scale is NaN.
 void quantize(WeightType type, const std::byte* from, int count, float scale, std::int8_t* q);
 
 }  // namespace specdec::cpu

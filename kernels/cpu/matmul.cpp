@@ -14,11 +14,11 @@ struct Ahead {
   std::ptrdiff_t step;  // from one step of the pass to the next
 };
 
-// A panel comes through both caches ahead of its use. The processor's own prefetcher does not keep
-// up where there is arithmetic between two loads. Into the second level far ahead, as memory takes
-// long; from there into the first one near by, since it would have lost the line again. (Measured
-// on a Sapphire Rapids at 34 GB/s: 8 to 64 KiB, and 1 to 2.5 KiB, differ by less than the noise.)
-// Addresses behind the matrix do no harm.
+// Prefetches a panel into both caches before its use, because the processor's own prefetcher does
+// not keep up when there is arithmetic between two loads. The second level is far ahead, because
+// memory is slow; the first is only a little ahead, because otherwise it evicts the line again.
+// (Measured on a Sapphire Rapids at 34 GB/s: 8 to 64 KiB, and 1 to 2.5 KiB, differ by less than the
+// noise.) Addresses past the end of the matrix do no harm.
 constexpr std::ptrdiff_t kFar = 16 << 10, kNear = 3 << 9;
 
 template <WeightType type, int M>
@@ -71,12 +71,12 @@ const Tiles& tiles_for(WeightType type) {
 void multiply_panel(const PackedMatrix& weight, std::int64_t p, ConstDeviceRows x, DeviceRows y) {
   const std::byte* panel = weight.panel(p);
   const int passes = parts_of(x.rows, kTileRows);
-  // A single pass prefetches what it reads itself; several share the next panel, so that memory
-  // never rests.
+  // A single pass prefetches what it reads itself. Several passes share the next panel, so that
+  // memory is never idle.
   Ahead far = {passes == 1 ? panel + kFar : weight.panel(p + 1),
                step_bytes(weight.type()) / passes};
   for_parts(x.rows, passes, [&](int first, int count) {
-    const Tile tile = tiles_for(weight.type())[static_cast<std::size_t>(count)];
+    const Tile tile = tiles_for(weight.type())[count];
     float whole[kTileRows][kPanelRows];  // the last panel may have fewer outputs than a tile
     const bool is_whole = y.width == kPanelRows;
     tile(panel, x.row(first), x.stride, x.width, is_whole ? y.row(first) : whole[0],
@@ -88,12 +88,12 @@ void multiply_panel(const PackedMatrix& weight, std::int64_t p, ConstDeviceRows 
 
 }  // namespace
 
-// Every output is one chain of fused multiply-adds over k: the lanes of a vector are different
-// outputs, and rows and threads never share one. So neither their number nor the vector's width
-// can change a bit.
+// Every output is one chain of fused multiply-adds over k. The lanes of a vector are different
+// outputs, and no two rows or threads share one. So neither their number nor the vector's width can
+// change a bit.
 void matmul(ThreadTeam& team, ConstDeviceRows x, const PackedMatrix& weight, DeviceRows y) {
   team.run_stealing(weight.panels(), [&](std::int64_t panel) {
-    const int column = static_cast<int>(panel) * kPanelRows;
+    const int column = panel * kPanelRows;
     const int columns = std::min(kPanelRows, y.width - column);
     multiply_panel(weight, panel, x, y.columns(column, columns));
   });

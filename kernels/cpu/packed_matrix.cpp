@@ -14,21 +14,20 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "two halves share a word");
 
-// Where row r of a panel stands within a step.
+// The index of a panel's row r within a step.
 int place_of_row(WeightType type, int r) {
   if (type != WeightType::kBF16) return r;
   return r < kLanes ? 2 * r : 2 * (r - kLanes) + 1;
 }
 
-// Where the elements of a panel's rows start; null where the matrix has no more rows.
+// Where the elements of a panel's rows start; null past the matrix's last row.
 using PanelSources = std::array<const std::byte*, kPanelRows>;
 
 PanelSources find_sources(std::span<const HostMatrix> parts, std::int64_t first_row) {
   PanelSources sources = {};
   std::int64_t part_start = 0;
   for (const HostMatrix& part : parts) {
-    const std::int64_t row_bytes =
-        static_cast<std::int64_t>(part.bytes.size()) / static_cast<std::int64_t>(part.rows);
+    const std::int64_t row_bytes = std::ssize(part.bytes) / part.rows;
     for (int r = 0; r < kPanelRows; ++r) {
       const std::int64_t row = first_row + r - part_start;
       if (row >= 0 && row < part.rows) sources[r] = part.bytes.data() + row * row_bytes;
@@ -46,19 +45,19 @@ void transpose(WeightType type, const PanelSources& sources, int width, Element*
     for (int k = 0; k < width; ++k) {
       Element value = {};
       if (sources[r] != nullptr) {
-        std::memcpy(&value, sources[r] + static_cast<std::size_t>(k) * sizeof value, sizeof value);
+        std::memcpy(&value, sources[r] + k * sizeof value, sizeof value);
       }
       column[std::ptrdiff_t{k} * kPanelRows] = value;
     }
   }
 }
 
-// The same for types of two and four bytes, a square of words at a time; a word of a step holds one
-// element of four bytes, or two of two.
+// The same for types of two and four bytes, one square of words at a time. A word of a step holds
+// one element of four bytes, or two elements of two.
 template <typename Element>
 void transpose_by_words(WeightType type, const PanelSources& sources, int width, Element* out) {
   constexpr int kInWord = 4 / sizeof(Element), kWords = kPanelRows / kInWord;
-  int rows_at[kPanelRows];  // which row stands at each place of a step
+  int rows_at[kPanelRows];  // the row at each index of a step
   for (int r = 0; r < kPanelRows; ++r) rows_at[place_of_row(type, r)] = r;
   int k = 0;
   for (; k + kLanes <= width; k += kLanes) {
@@ -69,8 +68,7 @@ void transpose_by_words(WeightType type, const PanelSources& sources, int width,
         for (int part = 0; part < kInWord; ++part) {
           const std::byte* source = sources[rows_at[(first + j) * kInWord + part]];
           if (source == nullptr) continue;
-          std::memcpy(elements[part], source + static_cast<std::size_t>(k) * sizeof(Element),
-                      sizeof elements[part]);
+          std::memcpy(elements[part], source + k * sizeof(Element), sizeof elements[part]);
         }
         for (int i = 0; i < kLanes; ++i) {
           std::uint32_t word = elements[0][i];
@@ -87,15 +85,15 @@ void transpose_by_words(WeightType type, const PanelSources& sources, int width,
   }
   PanelSources rest = sources;
   for (const std::byte*& source : rest) {
-    if (source != nullptr) source += static_cast<std::size_t>(k) * sizeof(Element);
+    if (source != nullptr) source += k * sizeof(Element);
   }
   transpose(type, rest, width - k, out + std::ptrdiff_t{k} * kPanelRows);
 }
 
-// Quantises a panel's rows, of this type. out: [width][kPanelRows], and their scales.
+// Quantises a panel's rows, which have this type. out: [width][kPanelRows], then their scales.
 void pack_int8(WeightType type, const PanelSources& sources, int width, std::byte* out) {
-  constexpr int kBlock = 256;  // of each row at a time, in the first-level cache
-  const auto size = static_cast<std::ptrdiff_t>(element_size(type));
+  constexpr int kBlock = 256;  // elements of each row at a time, in the first-level cache
+  const std::ptrdiff_t size = element_size(type);
   std::array<float, kPanelRows> scales = {};
   for (int r = 0; r < kPanelRows; ++r) {
     if (sources[r] != nullptr) scales[r] = int8_scale(type, sources[r], width);
@@ -115,13 +113,11 @@ void pack_int8(WeightType type, const PanelSources& sources, int width, std::byt
   std::memcpy(out + std::ptrdiff_t{width} * kPanelRows, scales.data(), sizeof scales);
 }
 
-std::int64_t panel_size(const StackedShape& shape) {
-  return kPanelRows * static_cast<std::int64_t>(row_bytes(shape));
-}
+std::int64_t panel_size(const StackedShape& shape) { return kPanelRows * row_bytes(shape); }
 
 std::size_t packed_size(const StackedShape& shape) {
   const std::int64_t panels = (std::int64_t{shape.rows} + kPanelRows - 1) / kPanelRows;
-  return static_cast<std::size_t>(panels * panel_size(shape));
+  return panels * panel_size(shape);
 }
 
 }  // namespace
@@ -165,7 +161,7 @@ void PackedMatrix::read_row(int n, float* out) const {
       out[k] = reinterpret_cast<const float*>(block)[index];
     } else if (type_ == WeightType::kInt8) {
       const float scale = scales(block)[place];
-      out[k] = scale * static_cast<float>(reinterpret_cast<const std::int8_t*>(block)[index]);
+      out[k] = scale * reinterpret_cast<const std::int8_t*>(block)[index];
     } else {
       const std::uint16_t bits = reinterpret_cast<const std::uint16_t*>(block)[index];
       out[k] = type_ == WeightType::kBF16 ? float_from_bf16(bits) : float_from_f16(bits);

@@ -10,22 +10,22 @@ namespace specdec::cpu {
 
 // A weight matrix in the order in which the matrix product reads it.
 //
-// A panel holds kPanelRows rows, two vectors' worth, so that the lanes of a vector are different
+// A panel holds kPanelRows rows, enough for two vectors, so the lanes of a vector are different
 // outputs. Panel p is one contiguous block [width][kPanelRows]: for k = 0, 1, ... element k of each
 // of its rows. One pass over a panel is one stream through memory, whatever the shape. The last
-// panel is filled up with rows of zeros.
+// panel is padded with rows of zeros.
 //
-// Behind a panel of int8 stand the scales of its rows, [kPanelRows] float32.
+// After the elements of an int8 panel come the scales of its rows, [kPanelRows] float32.
 //
-// Where a row of the panel stands within a step k:
-//   f32, f16, int8: row r at place r
-//   bf16: row r < kLanes in the low half of the 32-bit word r, row kLanes + r in its upper half;
-//         so a shift or a mask makes a vector of floats of it
+// The order of a panel's rows within a step k:
+//   f32, f16, int8: row r at index r
+//   bf16: row r < kLanes in the low half of the 32-bit word r, row kLanes + r in its upper half,
+//         so that a shift or a mask turns the words into a vector of floats
 inline constexpr int kPanelRows = 2 * kLanes;
 
 class PackedMatrix : public WeightMatrix {
  public:
-  // Packs in the team's threads. The allocator outlives the matrix.
+  // Packs with all threads of the team. The allocator outlives the matrix.
   PackedMatrix(std::span<const HostMatrix> parts, WeightFormat format, DeviceAllocator& allocator,
                ThreadTeam& team);
 

@@ -5,13 +5,13 @@
 #include "kernels/cpu/half.h"
 #include "kernels/cpu/packed_matrix.h"
 
-// What both matrix products are made of, that of few rows (matmul.cpp) and that of many
-// (blocked_matmul.cpp), which alone include it: unnamed, so that the compiler may inline it.
+// The parts of both matrix products, for few rows (matmul.cpp) and for many (blocked_matmul.cpp).
+// Only these files include it. The namespace is unnamed so that the compiler may inline functions.
 namespace specdec::cpu {
 namespace {
 
-// Rows of x that are multiplied with a panel at once, at most: their sums, two vectors a row, stay
-// in registers.
+// The most rows of x that are multiplied with a panel at once: their sums, two vectors per row,
+// stay in registers.
 constexpr int kTileRows = kRegisters < 32 ? 6 : 8;
 
 // ---- one step k of a panel as two vectors of floats, exactly
@@ -28,7 +28,7 @@ constexpr std::ptrdiff_t kStepBytes = step_bytes(type);
 
 inline Floats floats_from_f16(const std::byte* from) {  // kLanes halves
 #if defined(__AVX512F__)
-  // All lanes; GCC 12's header of the form without a mask sets off its own warning.
+  // The mask is all lanes; the form without a mask causes a warning in GCC 12's own header.
   return _mm512_maskz_cvtph_ps(0xffff, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
 #elif defined(__AVX2__)
   return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
@@ -59,7 +59,7 @@ inline Floats floats_from_int8(const std::byte* from) {  // kLanes of them
   return vcvtq_f32_s32(vmovl_s16(vget_low_s16(wide)));
 #else
   Floats v;
-  for (int i = 0; i < kLanes; ++i) v[i] = static_cast<float>(static_cast<std::int8_t>(from[i]));
+  for (int i = 0; i < kLanes; ++i) v[i] = static_cast<std::int8_t>(from[i]);
   return v;
 #endif
 }
@@ -80,14 +80,14 @@ inline PanelStep load_step(const std::byte* from) {
   }
 }
 
-// The sums of M rows of x and a panel's rows.
+// The sums of products of M rows of x with a panel's rows.
 template <int M>
 struct TileSums {
   Floats low[M] = {}, high[M] = {};
 };
 
-// sums += x W^T over `steps` steps, each fused multiply-add after the one before. prefetch_step():
-// called once for each step.
+// sums += x W^T over `steps` steps, by fused multiply-adds in the order of steps. Calls
+// prefetch_step() once per step.
 template <WeightType type, int M, typename PrefetchStep>
 inline void add_steps(const std::byte* panel,                   // [steps][kPanelRows]
                       const float* x, std::ptrdiff_t x_stride,  // [M, steps]
@@ -105,7 +105,7 @@ inline void add_steps(const std::byte* panel,                   // [steps][kPane
   }
 }
 
-// What int8 needs at the end. scales: [kPanelRows].
+// Multiplies the sums of an int8 panel by its scales, [kPanelRows].
 template <int M>
 inline void scale(const float* scales, TileSums<M>& sums) {
   SPECDEC_UNROLL
@@ -124,10 +124,10 @@ inline void store_sums(const TileSums<M>& sums, float* y, std::ptrdiff_t y_strid
   }
 }
 
-// Into how many parts of up to `most` rows.
+// How many parts of up to `most` rows there are.
 constexpr int parts_of(int rows, int most) { return (rows + most - 1) / most; }
 
-// Calls job(first, count) for so many parts, of about the same number of rows.
+// Calls job(first, count) for `parts` parts of about the same number of rows.
 template <typename Job>
 void for_parts(int rows, int parts, const Job& job) {
   for (int part = 0; part < parts; ++part) {

@@ -1,5 +1,5 @@
-// Every operation as plain loops, one thread, one number at a time: read this first. It also fixes
-// what the fast versions must compute, to the bit: which products are fused (std::fma rounds
+// Every operation as plain loops, one thread, one number at a time: read this first. It also
+// defines, to the bit, what the fast versions compute: which products are fused (std::fma rounds
 // once), and in which order numbers are added.
 #include <algorithm>
 #include <array>
@@ -22,10 +22,10 @@ using cpu::exponential;
 
 // ---- sums
 
-// A sum that a vector unit of any width can follow: lane l of 16 adds the terms l, l + 16, ...
+// A sum that vector units of any width can reproduce: lane l of 16 adds the terms l, l + 16, ...
 using PartialSums = std::array<float, 16>;
 
-// The lanes added up as a tree: l and l + 8, then l and l + 4, l + 2, l + 1.
+// Adds the lanes as a tree: l and l + 8, then l and l + 4, l + 2, l + 1.
 float tree_sum(PartialSums lanes) {
   for (int half = 8; half > 0; half /= 2) {
     for (int l = 0; l < half; ++l) lanes[l] += lanes[l + half];
@@ -63,33 +63,29 @@ class PlainMatrix : public WeightMatrix {
     }
   }
 
-  // What every element of row n is to be multiplied by.
-  float scale(int n) const {
-    return type_ == WeightType::kInt8 ? scales_[static_cast<std::size_t>(n)] : 1.0f;
-  }
+  // The factor of every element in row n.
+  float scale(int n) const { return type_ == WeightType::kInt8 ? scales_[n] : 1.0f; }
 
-  // Element k of row n over its scale, as float32, which holds every int8, bf16 and f16 exactly.
+  // Element k of row n without its scale, as float32, which holds every int8, bf16 and f16 exactly.
   float at(int n, int k) const {
-    const std::size_t index = static_cast<std::size_t>(n) * static_cast<std::size_t>(width()) +
-                              static_cast<std::size_t>(k);
+    const std::size_t index = std::ptrdiff_t{n} * width() + k;
     if (type_ == WeightType::kF32) return element<float>(index);
-    if (type_ == WeightType::kInt8) return static_cast<float>(element<std::int8_t>(index));
+    if (type_ == WeightType::kInt8) return element<std::int8_t>(index);
     const std::uint16_t bits = element<std::uint16_t>(index);
     return type_ == WeightType::kBF16 ? cpu::float_from_bf16(bits) : cpu::float_from_f16(bits);
   }
 
  private:
   explicit PlainMatrix(const cpu::StackedShape& shape)
-      : WeightMatrix(shape.rows, shape.width,
-                     static_cast<std::size_t>(shape.rows) * cpu::row_bytes(shape)),
+      : WeightMatrix(shape.rows, shape.width, shape.rows * cpu::row_bytes(shape)),
         type_(shape.type) {
     bytes_of_rows_.reserve(bytes());
   }
 
   void append_int8(const HostMatrix& part) {
-    const std::size_t row_bytes = part.bytes.size() / static_cast<std::size_t>(part.rows);
-    std::vector<std::int8_t> q(static_cast<std::size_t>(part.width));
-    for (std::size_t n = 0; n < static_cast<std::size_t>(part.rows); ++n) {
+    const std::size_t row_bytes = part.bytes.size() / part.rows;
+    std::vector<std::int8_t> q(part.width);
+    for (int n = 0; n < part.rows; ++n) {
       const std::byte* row = part.bytes.data() + n * row_bytes;
       scales_.push_back(cpu::int8_scale(part.type, row, part.width));
       cpu::quantize(part.type, row, part.width, scales_.back(), q.data());
@@ -118,7 +114,7 @@ const PlainMatrix& plain(const WeightMatrix& matrix) {
 
 // ---- attention
 
-// Of a cache, as float32.
+// A row of a cache, read as float32.
 template <typename T>
 struct StoredRow {
   const T* numbers;
@@ -128,11 +124,11 @@ struct StoredRow {
 // [snippet plain_attention]
 // One query head of one token over the keys and values at positions 0 .. position:
 //   out = sum_j softmax(q . k_j / sqrt(D))_j v_j        (Vaswani et al. 2017, equation 1)
-// in one pass, chunk by chunk. The weights are exp(score - maximum), and the maximum is the largest
-// score so far; when a chunk brings a larger one, what was summed before is scaled down to it
-// (Milakov and Gimelshein 2018, algorithm 3). Chunks begin at multiples of kAttentionChunk, so a
-// token's sums never depend on which tokens came along with it. What is behind `position` is
-// masked: never read, for it may be stale.
+// in one pass, chunk by chunk. The weights are exp(score - maximum), where the maximum is the
+// largest score so far. If a chunk has a larger one, the earlier sums are scaled down to it: online
+// softmax (Milakov and Gimelshein 2018, algorithm 3). Chunks begin at multiples of kAttentionChunk,
+// so a token's sums never depend on the other tokens of its pass. Positions after `position` are
+// masked: they are never read, because they may be stale.
 template <typename KeyAt, typename ValueAt>
 void attend(const float* q,    // [D]
             KeyAt key_at,      // position -> [D]
@@ -191,8 +187,8 @@ class PlainBackend : public cpu::HostBackend {
     }
   }
 
-  // One chain for each element: ((x0 w0 + x1 w1) + x2 w2) + ..., each step rounded once, and the
-  // scale last. Vectors and threads take different outputs n, so nothing ever changes this order.
+  // One chain for each element: ((x0 w0 + x1 w1) + x2 w2) + ..., each step rounded once, then the
+  // scale. Vectors and threads take different outputs n, so they never change this order.
   void matmul(ConstDeviceRows x,           // [T, K]
               const WeightMatrix& weight,  // [N, K]
               DeviceRows y) override {     // [T, N]
@@ -215,7 +211,7 @@ class PlainBackend : public cpu::HostBackend {
     cpu::require_same_shape(x, out);
     for (int t = 0; t < x.rows; ++t) {
       const float* row = x.row(t);
-      const float mean_square = dot(row, row, x.width) / static_cast<float>(x.width);
+      const float mean_square = dot(row, row, x.width) / x.width;
       const float inverse = 1.0f / std::sqrt(mean_square + eps);
       for (int i = 0; i < x.width; ++i) out.row(t)[i] = row[i] * inverse * weight[i];
     }
@@ -239,7 +235,7 @@ class PlainBackend : public cpu::HostBackend {
   }
 
   // (a, b) -> (a cos - b sin, b cos + a sin) with a = x[i], b = x[i + D/2]: Su et al. 2021,
-  // equation 34, its pairs in Hugging Face's order.
+  // equation 34, with pairs in Hugging Face's order.
   void rope(DeviceRows x,                                               // [T, heads * D]
             ConstDeviceRows cosines, ConstDeviceRows sines) override {  // [T, D / 2]
     cpu::require_rope(x, cosines, sines);
@@ -273,7 +269,7 @@ class PlainBackend : public cpu::HostBackend {
       const float* row = x.row(t);
       const bool has_nan = std::any_of(row, row + x.width, [](float v) { return std::isnan(v); });
       const auto largest = std::max_element(row, row + x.width);  // the first of equal ones
-      ids[static_cast<std::size_t>(t)] = has_nan ? -1 : static_cast<std::int32_t>(largest - row);
+      ids[t] = has_nan ? -1 : largest - row;
     }
   }
 

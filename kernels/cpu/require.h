@@ -4,7 +4,7 @@
 
 namespace specdec::cpu {
 
-// Aborts when a caller broke an operation's contract (ops.h), and says what was expected.
+// Aborts if a caller breaks an operation's contract (ops.h), and prints what was expected.
 inline void require(bool holds, const char* expected,
                     const char* operation = __builtin_FUNCTION()) {
   if (holds) return;

@@ -1,4 +1,4 @@
-// The operations that handle rows one by one, vectorised.
+// The operations that process each row by itself, vectorised.
 #include "kernels/cpu/row_ops.h"
 
 #include <algorithm>
@@ -11,8 +11,8 @@
 namespace specdec::cpu {
 namespace {
 
-// Calls job(begin, end) for ranges of rows; in this thread alone where sharing would cost more than
-// it gains. nanoseconds: of one row, about.
+// Calls job(begin, end) for ranges of rows, in all threads or, if that would cost more than it
+// gains, only in this one. nanoseconds: an estimate for one row.
 template <typename Job>
 void for_rows(ThreadTeam& team, int rows, std::int64_t nanoseconds, const Job& job) {
   constexpr std::int64_t kWorthSplitting = 3000;
@@ -50,12 +50,12 @@ float sum_of_squares(const float* x, int count) {  // [count]
 }
 
 void norm_row(const float* x, const float* weight, float eps, float* out, int width) {  // [width]
-  const float mean_square = sum_of_squares(x, width) / static_cast<float>(width);
+  const float mean_square = sum_of_squares(x, width) / width;
   const Floats inverse = splat<Floats>(1.0f / std::sqrt(mean_square + eps));
   map(x, weight, out, width, [&](Floats v, Floats w) { return v * inverse * w; });
 }
 
-// Turns a head: a its first half, b its second.
+// Rotates a head: a is its first half, b its second.
 void turn(float* a, float* b, const float* cosines, const float* sines, int half) {  // [D / 2] each
   int i = 0;
   for (; i + kLanes <= half; i += kLanes) {
@@ -71,7 +71,7 @@ void turn(float* a, float* b, const float* cosines, const float* sines, int half
   }
 }
 
-// Two passes: the largest value, then its first place, mostly out of the cache.
+// Two passes: one finds the largest value, the other its first index, mostly in cached data.
 std::int32_t argmax_row(const float* x, int width) {  // [width]
   Floats largest = splat<Floats>(-std::numeric_limits<float>::infinity());
   Ints has_nan = {};
@@ -95,7 +95,7 @@ std::int32_t argmax_row(const float* x, int width) {  // [width]
 
 void rms_norm(ThreadTeam& team, ConstDeviceRows x, const float* weight, float eps, DeviceRows out) {
   for_rows(team, x.rows, x.width / 8, [&](std::int64_t begin, std::int64_t end) {
-    for (int t = static_cast<int>(begin); t < end; ++t) {
+    for (int t = begin; t < end; ++t) {
       norm_row(x.row(t), weight, eps, out.row(t), x.width);
     }
   });
@@ -103,7 +103,7 @@ void rms_norm(ThreadTeam& team, ConstDeviceRows x, const float* weight, float ep
 
 void add(ThreadTeam& team, DeviceRows x, ConstDeviceRows y) {
   for_rows(team, x.rows, x.width / 16, [&](std::int64_t begin, std::int64_t end) {
-    for (int t = static_cast<int>(begin); t < end; ++t) {
+    for (int t = begin; t < end; ++t) {
       map(x.row(t), y.row(t), x.row(t), x.width, [](Floats a, Floats b) { return a + b; });
     }
   });
@@ -111,7 +111,7 @@ void add(ThreadTeam& team, DeviceRows x, ConstDeviceRows y) {
 
 void silu_mul(ThreadTeam& team, ConstDeviceRows gate, ConstDeviceRows up, DeviceRows out) {
   for_rows(team, out.rows, out.width / 2, [&](std::int64_t begin, std::int64_t end) {
-    for (int t = static_cast<int>(begin); t < end; ++t) {
+    for (int t = begin; t < end; ++t) {
       map(gate.row(t), up.row(t), out.row(t), out.width,
           [](Floats g, Floats u) { return silu(g) * u; });
     }
@@ -121,7 +121,7 @@ void silu_mul(ThreadTeam& team, ConstDeviceRows gate, ConstDeviceRows up, Device
 void rope(ThreadTeam& team, DeviceRows x, ConstDeviceRows cosines, ConstDeviceRows sines) {
   const int half = cosines.width;
   for_rows(team, x.rows, x.width / 8, [&](std::int64_t begin, std::int64_t end) {
-    for (int t = static_cast<int>(begin); t < end; ++t) {
+    for (int t = begin; t < end; ++t) {
       for (float* head = x.row(t); head < x.row(t) + x.width; head += 2 * half) {
         turn(head, head + half, cosines.row(t), sines.row(t), half);
       }
@@ -131,8 +131,8 @@ void rope(ThreadTeam& team, DeviceRows x, ConstDeviceRows cosines, ConstDeviceRo
 
 void argmax(ThreadTeam& team, ConstDeviceRows x, std::span<std::int32_t> ids) {
   for_rows(team, x.rows, x.width / 16, [&](std::int64_t begin, std::int64_t end) {
-    for (int t = static_cast<int>(begin); t < end; ++t) {
-      ids[static_cast<std::size_t>(t)] = argmax_row(x.row(t), x.width);
+    for (int t = begin; t < end; ++t) {
+      ids[t] = argmax_row(x.row(t), x.width);
     }
   });
 }

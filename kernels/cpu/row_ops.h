@@ -6,7 +6,7 @@
 
 namespace specdec::cpu {
 
-// The operations of the same names in Backend, for shapes that were checked.
+// The operations of the same names in Backend. The caller has checked the shapes.
 
 void rms_norm(ThreadTeam& team, ConstDeviceRows x,                         // [T, E]
               const float* weight,                                         // [E]

@@ -9,13 +9,13 @@ namespace specdec::cpu {
 namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
-constexpr int kRow = kSumLanes;  // tokens that are added at once
+constexpr int kRow = kSumLanes;  // tokens added at once
 constexpr int kRowVectors = kRow / kDoubles;
 
 using Row = Doubles[kRowVectors];
 
-// A weight, at most 1, in units of kWeightUnit. The last bit of 384 + weight counts those units:
-// the sum is rounded to a whole number of them.
+// A weight, at most 1, in units of kWeightUnit. The last bit of 384 + weight is worth one unit, so
+// the addition rounds the weight to a whole number of units.
 template <typename F>
 auto units_of(F weight) {
   using W = std::conditional_t<std::is_same_v<F, double>, std::uint64_t, LongWords>;
@@ -39,7 +39,7 @@ double tree_sum(Row& row) {
   return lanes[0];
 }
 
-// sums[l] = that of the values up to l, by Hillis and Steele's steps.
+// sums[l] = the sum of the values up to l, by the steps of Hillis and Steele.
 void running_sums(double (&sums)[kRow]) {
   for (int distance = 1; distance < kRow; distance *= 2) {
     for (int l = kRow - 1; l >= distance; --l) sums[l] += sums[l - distance];
@@ -71,7 +71,7 @@ class Total {
   double total_ = 0;
 };
 
-// The sum of a segment, or of the beginning of one; NaN where a weight is negative.
+// The sum of a segment, or of the beginning of one; NaN if a weight is negative.
 double segment_sum(std::span<const double> weights) {
   Row sums = {}, lowest = {};
   const auto add = [&](const double* from) {
@@ -100,7 +100,7 @@ std::span<T> segment_of(std::span<T> values, std::size_t first) {
   return values.subspan(first, std::min<std::size_t>(kSegment, values.size() - first));
 }
 
-// The weights go to memory only where they are kept.
+// Stores the weights only if `keeps`.
 template <bool keeps>
 double sum_of_exponentials(std::span<const float> scores, float peak, double scale,
                            double* weights) {
@@ -151,7 +151,8 @@ Place place_above(double mark, double before, std::size_t n, const Value& value)
     running_sums(sums);
     for (std::size_t l = 0; l < count; ++l) {
       if (!(values[l] > 0)) continue;
-      place = {static_cast<std::int32_t>(first + l), l > 0 ? before + sums[l - 1] : before};
+      place.index = first + l;
+      place.before = l > 0 ? before + sums[l - 1] : before;
       if (before + sums[l] > mark) return place;
     }
     before += sums[kRow - 1];
@@ -225,24 +226,23 @@ std::int32_t first_above(double mark, std::span<const double> weights) {
     return segment_sum(segment_of(weights, s * kSegment));
   });
   if (segment.index < 0) return -1;
-  const std::size_t first = static_cast<std::size_t>(segment.index) * kSegment;
+  const int first = segment.index * kSegment;
   const auto values = segment_of(weights, first);
   const Place token =
       place_above(mark, segment.before, values.size(), [&](std::size_t i) { return values[i]; });
-  return static_cast<std::int32_t>(first) + token.index;
+  return first + token.index;
 }
 
 std::size_t collect_at_least(float bound, std::span<const float> scores,
                              std::span<std::int32_t> ids, std::span<float> kept) {
   std::size_t count = 0, i = 0;
   const auto take = [&](std::size_t at) {
-    ids[count] = static_cast<std::int32_t>(at);
+    ids[count] = at;
     kept[count] = scores[at];
     ++count;
   };
   for (; i + kLanes <= scores.size(); i += kLanes) {
-    for_true_lanes(load(scores.data() + i) >= splat<Floats>(bound),
-                   [&](int l) { take(i + static_cast<std::size_t>(l)); });
+    for_true_lanes(load(scores.data() + i) >= splat<Floats>(bound), [&](int l) { take(i + l); });
   }
   for (; i < scores.size(); ++i) {
     if (scores[i] >= bound) take(i);

@@ -5,7 +5,7 @@
 
 namespace specdec::cpu {
 
-// Sums in the order of plain.cpp: lane l of 16 partial sums takes the terms l, l + 16, ...; a tree
+// Sums in the order of plain.cpp: lane l of 16 partial sums adds the terms l, l + 16, ...; a tree
 // adds lanes l and l + 8, then l and l + 4, l + 2, l + 1.
 inline constexpr int kPartialSums = 16;
 inline constexpr int kSumVectors = kPartialSums / kLanes;
@@ -25,7 +25,7 @@ inline Floats fold(PartialSums sums) {
 
 using LaneNumbers = std::make_integer_sequence<int, kLanes>;
 
-// Lane 0 takes lane from[0], and so on; b's lanes count on from kLanes.
+// Lane i of the result is lane from[i] of a, or of b if from[i] >= kLanes.
 template <int... from>
 inline Floats take_lanes(Floats a, Floats b, std::integer_sequence<int, from...>) {
 #if defined(__clang__)
@@ -35,16 +35,16 @@ inline Floats take_lanes(Floats a, Floats b, std::integer_sequence<int, from...>
 #endif
 }
 
-// a and b consist of blocks of 2 * half lanes. One half of each block, of a and b in turn: where
-// `other` is 0, the lower halves of a's blocks and the upper ones of b's, which stand where they
-// are wanted; where it is 1, the other halves.
+// a and b consist of blocks of 2 * half lanes. The result takes one half of each block, from a and
+// b alternately. If `other` is 0, it takes the lower halves of a and the upper halves of b, which
+// keep their lanes; if it is 1, the other halves.
 template <int half, int other, int... i>
 inline Floats take_halves(Floats a, Floats b, std::integer_sequence<int, i...>) {
 #if defined(__AVX512F__)
-  // Where each lane stays, a blend, which more ports can do than a shuffle.
+  // If each lane keeps its place, use a blend: more ports execute it than a shuffle.
   if constexpr (other == 0) {
     constexpr unsigned from_b = ((i / half % 2 != 0 ? 1u << i : 0u) | ...);
-    return _mm512_mask_mov_ps(a, static_cast<__mmask16>(from_b), b);
+    return _mm512_mask_mov_ps(a, from_b, b);
   }
 #endif
   return take_lanes(
@@ -54,16 +54,15 @@ inline Floats take_halves(Floats a, Floats b, std::integer_sequence<int, i...>) 
 }
 
 // One level of the tree inside vectors: adds the halves of every block, for two vectors at once.
-// (Of two halves, one is blended and one shuffled into place: fewer shuffles than by lower and
-// upper halves.)
+// One of the two operands is a blend and one a shuffle, which saves a shuffle.
 template <int half>
 inline Floats add_halves(Floats a, Floats b) {
   return take_halves<half, 0>(a, b, LaneNumbers()) + take_halves<half, 1>(a, b, LaneNumbers());
 }
 
 // Levels of the tree for `count` vectors at once, from blocks of 2 * half lanes on, until one
-// vector is left. v: [count], overwritten. From all levels, of kLanes vectors, lane i of the result
-// is the tree sum of v[i].
+// vector is left. v: [count], overwritten. With kLanes vectors, this is the whole tree: lane i of
+// the result is the tree sum of v[i].
 template <int half = kLanes / 2, int count = kLanes>
 inline Floats tree_sums(Floats* v) {
   if constexpr (count > 1) {

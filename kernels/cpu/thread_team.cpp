@@ -20,8 +20,8 @@ inline void pause() {
 #endif
 }
 
-// Spins some 50 us, longer than a job that is about to end takes; from then on lets others run
-// between two looks, because a thread may wait here for one that has no core.
+// Spins for about 50 us, longer than a job that is about to end takes. After that it yields the
+// core between checks, because the awaited thread may have no core.
 class Spinner {
  public:
   void wait() {
@@ -41,11 +41,11 @@ class Spinner {
 int usable_cores() {
   cpu_set_t cores;
   if (sched_getaffinity(0, sizeof cores, &cores) == 0) return CPU_COUNT(&cores);
-  return static_cast<int>(std::thread::hardware_concurrency());  // beyond 1,024 cores
+  return std::thread::hardware_concurrency();  // for more than 1,024 cores
 }
 
-// How long workers go on looking for a job when a burst is over: programs call a model again and
-// again, and to wake a sleeper takes as long as a small model's matrix product.
+// How long workers keep spinning after a burst: programs call a model repeatedly, and waking a
+// worker takes as long as a small model's matrix product.
 constexpr std::chrono::microseconds kAfterBurst{200};
 
 }  // namespace
@@ -56,15 +56,15 @@ ThreadTeam::ThreadTeam(int threads) {
   require(threads >= 0, "threads >= 0");
   wanted_ = threads == 0 ? std::max(1, usable_cores()) : threads;
   threads = std::min(wanted_, most_threads());
-  claims_ = std::vector<Claim>(static_cast<std::size_t>(threads - 1));
-  next_ = std::vector<Next>(static_cast<std::size_t>(threads));
-  workers_.reserve(static_cast<std::size_t>(threads - 1));
+  claims_ = std::vector<Claim>(threads - 1);
+  next_ = std::vector<Next>(threads);
+  workers_.reserve(threads - 1);
   try {
     for (int thread = 1; thread < threads; ++thread) {
       workers_.emplace_back([this, thread] { work(thread); });
     }
   } catch (const std::system_error&) {
-    // A limit of processes or of memory. The team is as large as it got: no result depends on that.
+    // A limit on processes or memory. The team stays smaller; no result depends on its size.
   }
 }
 
@@ -96,9 +96,9 @@ void ThreadTeam::run(Function function, const void* context) {
   if (workers_.empty()) return function(context, 0);
   function_ = function;
   context_ = context;
-  still_working_.store(static_cast<int>(workers_.size()), std::memory_order_relaxed);
+  still_working_.store(size() - 1, std::memory_order_relaxed);
   if (burst_depth_ > 0) {
-    // Nobody falls asleep in a burst: whoever decides to, under the mutex, sees in_burst_.
+    // No worker falls asleep in a burst: it checks in_burst_ under the mutex first.
     job_number_.fetch_add(1, std::memory_order_release);
   } else {
     {
@@ -108,7 +108,7 @@ void ThreadTeam::run(Function function, const void* context) {
     wake_.notify_all();
   }
   function(context, 0);
-  // Who has no core may take long to begin; its part is done here instead.
+  // A worker without a core may start late, so the caller takes its share.
   const std::uint32_t job = job_number_.load(std::memory_order_relaxed);
   for (int thread = 1; thread < size(); ++thread) {
     if (!claim(thread, job)) continue;
@@ -118,12 +118,12 @@ void ThreadTeam::run(Function function, const void* context) {
   for (Spinner spinner; still_working_.load(std::memory_order_acquire) != 0;) spinner.wait();
 }
 
-// Whether the caller of this function is the first to begin the thread's part of a job. Only then
-// may it read function_ and context_: the job cannot end before the part is done.
+// Whether the caller of this function is the first to begin the thread's share of a job. Only then
+// may it read function_ and context_, because the job cannot end before this share is done.
 bool ThreadTeam::claim(int thread, std::uint32_t job) {
   std::uint32_t before = job - 1;
-  return claims_[static_cast<std::size_t>(thread - 1)].job.compare_exchange_strong(
-      before, job, std::memory_order_acq_rel, std::memory_order_relaxed);
+  return claims_[thread - 1].job.compare_exchange_strong(before, job, std::memory_order_acq_rel,
+                                                         std::memory_order_relaxed);
 }
 
 void ThreadTeam::work(int thread) {
@@ -136,7 +136,7 @@ void ThreadTeam::work(int thread) {
   }
 }
 
-// Returns when the job after number `seen` has come.
+// Returns when the job after number `seen` has arrived.
 void ThreadTeam::wait_for_job(std::uint32_t seen) {
   const auto job_came = [&] { return job_number_.load(std::memory_order_acquire) != seen; };
   for (;;) {

@@ -6,17 +6,17 @@
 
 namespace specdec::cpu {
 
-// Exchanges two blocks of kStep lanes in each pair of blocks: of a its upper ones, of b its lower.
+// Exchanges the upper blocks of kStep lanes of a with the lower blocks of b.
 template <int kStep, std::size_t... kLane>
 void exchange_blocks(Words& a, Words& b, std::index_sequence<kLane...>) {
-  const Words low = __builtin_shufflevector(
-      a, b, (kLane & kStep ? kLanes + static_cast<int>(kLane) - kStep : kLane)...);
+  const Words low =
+      __builtin_shufflevector(a, b, (kLane & kStep ? kLanes + kLane - kStep : kLane)...);
   b = __builtin_shufflevector(a, b, (kLane & kStep ? kLanes + kLane : kLane + kStep)...);
   a = low;
 }
 
-// Transposes a square of kLanes x kLanes words: blocks of half its size change places, then blocks
-// of half their size within each, down to single words.
+// Transposes a square of kLanes x kLanes words: exchanges blocks of half its size, then blocks of
+// half that size within each, down to single words.
 template <int kStep = kLanes / 2>
 void transpose_words(Words (&rows)[kLanes]) {
   SPECDEC_UNROLL

@@ -18,9 +18,9 @@
 
 namespace specdec::cpu {
 
-// Vectors of the machine's width. Only speed depends on the width: what an operation computes is
-// defined without it (plain.cpp), so that AVX-512, AVX2 and NEON give the same bits. Arithmetic,
-// comparison and `mask ? a : b` are the compiler's; what it cannot say is below.
+// Vectors of the machine's width. Only speed depends on the width: results are defined without it
+// (plain.cpp), so AVX-512, AVX2 and NEON give the same bits. The compiler provides arithmetic,
+// comparisons and `mask ? a : b`; the other operations are below.
 #if defined(__AVX512F__)
 inline constexpr int kLanes = 16;
 inline constexpr const char* kVectorName = "AVX-512";
@@ -49,7 +49,7 @@ using Ints = std::int32_t __attribute__((vector_size(kVectorBytes)));
 using Doubles = double __attribute__((vector_size(kVectorBytes)));
 using LongWords = std::uint64_t __attribute__((vector_size(kVectorBytes)));
 
-// Loops over a handful of registers must vanish: a loop left over would keep them in memory.
+// Loops over a few registers must be unrolled: otherwise their arrays stay in memory.
 #if defined(__clang__)
 #define SPECDEC_UNROLL _Pragma("unroll")
 #else
@@ -62,7 +62,7 @@ inline Floats load(const float* from) {
   return v;
 }
 
-// The same of kLanes numbers of a cache, exactly.
+// Loads kLanes numbers of a cache, exactly.
 inline Floats load(const BFloat16* from) {
   HalfWords halves;
   std::memcpy(&halves, from, sizeof halves);
@@ -71,7 +71,7 @@ inline Floats load(const BFloat16* from) {
 
 inline void store(float* to, Floats v) { std::memcpy(to, &v, sizeof v); }
 
-// Keeps in a register what is used several times: GCC would rather load it again each time.
+// Keeps a value in a register for several uses: GCC would otherwise load it again for each.
 inline Floats in_register(Floats v) {
 #if defined(__x86_64__)
   asm("" : "+v"(v));
@@ -81,24 +81,24 @@ inline Floats in_register(Floats v) {
   return v;
 }
 
-// The first `count` lanes; the others are zero. REQUIRES: 0 <= count <= kLanes.
+// Loads the first `count` lanes and sets the others to zero. REQUIRES: 0 <= count <= kLanes.
 inline Floats load_first(const float* from, int count) {
   Floats v = {};
-  std::memcpy(&v, from, static_cast<std::size_t>(count) * sizeof(float));
+  std::memcpy(&v, from, count * sizeof(float));
   return v;
 }
 
 inline Floats load_first(const BFloat16* from, int count) {
   BFloat16 first[kLanes] = {};
-  std::memcpy(first, from, static_cast<std::size_t>(count) * sizeof(BFloat16));
+  std::memcpy(first, from, count * sizeof(BFloat16));
   return load(first);
 }
 
 inline void store_first(float* to, Floats v, int count) {
-  std::memcpy(to, &v, static_cast<std::size_t>(count) * sizeof(float));
+  std::memcpy(to, &v, count * sizeof(float));
 }
 
-// kDoubles numbers.
+// Vectors of kDoubles numbers.
 inline Doubles load(const double* from) {
   Doubles v;
   std::memcpy(&v, from, sizeof v);
@@ -106,7 +106,7 @@ inline Doubles load(const double* from) {
 }
 inline Doubles load_as_doubles(const float* from) {
 #if defined(__AVX512F__)
-  return _mm512_maskz_cvtps_pd(0xff, _mm256_loadu_ps(from));  // g++ 12 warns of the plain one
+  return _mm512_maskz_cvtps_pd(0xff, _mm256_loadu_ps(from));  // g++ 12 warns about the plain one
 #elif defined(__AVX2__)
   return _mm256_cvtps_pd(_mm_loadu_ps(from));
 #else
@@ -117,7 +117,7 @@ inline Doubles load_as_doubles(const float* from) {
 }
 inline void store(double* to, Doubles v) { std::memcpy(to, &v, sizeof v); }
 
-// The value in every lane. (Subtracting 0 keeps every value, -0 too; adding it would not.)
+// The value in every lane. (Subtracting 0 keeps every value, even -0; adding it would not.)
 template <typename F>
 F splat(float value) {
   return value - F{};
@@ -146,13 +146,13 @@ inline Floats multiply_add(Floats a, Floats b, Floats c) {
 
 inline double multiply_add(double a, double b, double c) { return std::fma(a, b, c); }
 
-// The larger or smaller of a and b; a where they are equal or one is NaN. (Of `mask ? a : b`
-// compilers make two instructions.)
+// The larger or smaller of a and b; a if they are equal or one is NaN. (Compilers make two
+// instructions of `mask ? a : b`.)
 inline float larger(float a, float b) { return b > a ? b : a; }
 inline float smaller(float a, float b) { return b < a ? b : a; }
 inline Floats larger(Floats a, Floats b) {
 #if defined(__AVX512F__)
-  return _mm512_maskz_max_ps(0xffff, b, a);  // g++ 12 warns of the plain ones
+  return _mm512_maskz_max_ps(0xffff, b, a);  // g++ 12 warns about the plain ones
 #elif defined(__AVX2__)
   return _mm256_max_ps(b, a);
 #else
@@ -198,7 +198,7 @@ bool any(Mask mask) {
 #endif
 }
 
-// Calls visit(lane) for the lanes of a comparison's result that are true, in their order.
+// Calls visit(lane) for the true lanes of a comparison's result, in order.
 template <typename Visit>
 void for_true_lanes(Ints mask, const Visit& visit) {
 #if defined(__AVX512F__)
@@ -207,7 +207,7 @@ void for_true_lanes(Ints mask, const Visit& visit) {
     visit(std::countr_zero(lanes));
   }
 #elif defined(__AVX2__)
-  auto lanes = static_cast<unsigned>(_mm256_movemask_ps(std::bit_cast<__m256>(mask)));
+  unsigned lanes = _mm256_movemask_ps(std::bit_cast<__m256>(mask));
   for (; lanes != 0; lanes &= lanes - 1) visit(std::countr_zero(lanes));
 #else
   for (int l = 0; l < kLanes; ++l) {

@@ -4,18 +4,18 @@
 
 #include "kernels/cuda/device_code.h"
 
-// Copies of a thread from global into shared memory that are on their way while it goes on, without
-// a register between (cp.async of compute capability 8.0; PTX ISA, "Data Movement: asynchronous
-// copy"). A thread may divide them into groups, and wait for the older ones only. The emulated ones
-// write as late as they may, so that a missing wait shows, and report what was changed while they
-// were in flight. Device code.
+// A thread's asynchronous copies from global into shared memory: the thread continues while they
+// are in flight, and no register holds the data (cp.async of compute capability 8.0; PTX ISA, "Data
+// Movement: asynchronous copy"). A thread may divide its copies into groups, and wait only for the
+// older ones. The emulated copies write as late as possible, so that a test fails if a wait is
+// missing, and report if their source changes in flight. Device code.
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 
 class AsyncCopies {
  public:
   // 16 bytes. REQUIRES: both addresses at multiples of 16.
   __device__ void copy16(void* to, const void* from) { copy16(to, from, 16); }
-  // `count` bytes, up to 16, and zeros behind them: 16 in all. Of 0, nothing is read.
+  // `count` bytes, up to 16, then zeros: 16 in all. If count is 0, nothing is read.
   __device__ void copy16(void* to, const void* from, int count) {
 #ifdef SPECDEC_EMULATED
     add(to, from, count, 16);
@@ -36,7 +36,7 @@ class AsyncCopies {
 #endif
   }
 
-  // All copies since the last end_group(), maybe none, are a group.
+  // All copies since the last end_group(), if any, become a group.
   __device__ void end_group() {
 #ifdef SPECDEC_EMULATED
     if (groups_ == kMostGroups) std::abort();
@@ -46,8 +46,8 @@ class AsyncCopies {
 #endif
   }
 
-  // Returns when all groups but the latest kLater are there, for this thread; for the others of the
-  // block after a barrier.
+  // Returns when all groups except the latest kLater have arrived, for this thread. The other
+  // threads of the block see them after a barrier.
   template <int kLater>
   __device__ void wait_for_groups() {
 #ifdef SPECDEC_EMULATED
@@ -60,7 +60,7 @@ class AsyncCopies {
     asm volatile("cp.async.wait_group %0;" ::"n"(kLater) : "memory");
 #endif
   }
-  // The same for all copies.
+  // Waits for all copies.
   __device__ void wait() {
 #ifdef SPECDEC_EMULATED
     finish(count_);
@@ -76,7 +76,7 @@ class AsyncCopies {
     void* to;
     const void* from;
     int reads, size;
-    unsigned char early[16];  // what it would read at once
+    unsigned char early[16];  // the source when the copy was requested
   };
   void add(void* to, const void* from, int reads, int size) {
     if (count_ == kMost) std::abort();
@@ -85,18 +85,18 @@ class AsyncCopies {
     copy.from = from;
     copy.reads = reads;
     copy.size = size;
-    std::memcpy(copy.early, from, static_cast<std::size_t>(reads));
+    std::memcpy(copy.early, from, reads);
   }
-  // The first ones. Returns how many.
+  // Finishes the first `count` copies; returns count.
   int finish(int count) {
     for (int i = 0; i < count; ++i) {
       const auto& [to, from, reads, size, early] = copies_[i];
-      if (std::memcmp(early, from, static_cast<std::size_t>(reads)) != 0) {
+      if (std::memcmp(early, from, reads) != 0) {
         emulation::fail("what an asynchronous copy reads was changed in flight",
                         {__FILE__, __LINE__});
       }
-      std::memcpy(to, from, static_cast<std::size_t>(reads));
-      std::memset(static_cast<char*>(to) + reads, 0, static_cast<std::size_t>(size - reads));
+      std::memcpy(to, from, reads);
+      std::memset(static_cast<char*>(to) + reads, 0, size - reads);
     }
     for (int i = count; i < count_; ++i) copies_[i - count] = copies_[i];
     count_ -= count;
@@ -109,7 +109,7 @@ class AsyncCopies {
   int count_ = 0, groups_ = 0;
 #else
   __device__ static unsigned shared_address(const void* address) {
-    return static_cast<unsigned>(__cvta_generic_to_shared(address));
+    return __cvta_generic_to_shared(address);
   }
 #endif
 };

@@ -6,7 +6,7 @@
 
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 
-// Throws std::runtime_error, with file and line of the call, unless the call succeeded.
+// Throws std::runtime_error, with file and line of the call, if the call failed.
 inline void cuda_check(cudaError_t error, const char* file = __builtin_FILE(),
                        int line = __builtin_LINE()) {
   if (error == cudaSuccess) return;

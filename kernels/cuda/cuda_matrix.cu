@@ -11,9 +11,9 @@ namespace {
 
 constexpr std::size_t kStagingBytes = std::size_t{4} << 20;  // of quantized rows on the host
 
-// From one row to the next: whole 16 byte loads.
+// A row takes a whole number of 16-byte loads.
 std::size_t padded_row_bytes(const cpu::StackedShape& shape) {
-  return (static_cast<std::size_t>(shape.width) * cpu::element_size(shape.type) + 15) / 16 * 16;
+  return (shape.width * cpu::element_size(shape.type) + 15) / 16 * 16;
 }
 
 }  // namespace
@@ -22,7 +22,7 @@ CudaMatrix::CudaMatrix(DeviceAllocator& allocator, std::span<const HostMatrix> p
                        WeightFormat format)
     : CudaMatrix(allocator, cpu::stacked_shape(parts, format)) {
   if (type_ == WeightType::kInt8) {
-    scales_ = DeviceArray<float>(allocator, static_cast<std::size_t>(rows()));
+    scales_ = DeviceArray<float>(allocator, rows());
   }
   std::size_t first = 0;
   for (const HostMatrix& part : parts) {
@@ -31,22 +31,21 @@ CudaMatrix::CudaMatrix(DeviceAllocator& allocator, std::span<const HostMatrix> p
     } else {
       copy(part, first);
     }
-    first += static_cast<std::size_t>(part.rows);
+    first += part.rows;
   }
 }
 
 CudaMatrix::CudaMatrix(DeviceAllocator& allocator, const cpu::StackedShape& shape)
-    : WeightMatrix(
-          shape.rows, shape.width,
-          static_cast<std::size_t>(shape.rows) *
-              (padded_row_bytes(shape) + (shape.type == WeightType::kInt8 ? sizeof(float) : 0))),
+    : WeightMatrix(shape.rows, shape.width,
+                   shape.rows * (padded_row_bytes(shape) +
+                                 (shape.type == WeightType::kInt8 ? sizeof(float) : 0))),
       type_(shape.type),
       row_bytes_(padded_row_bytes(shape)),
-      data_(allocator, static_cast<std::size_t>(shape.rows) * row_bytes_) {}
+      data_(allocator, shape.rows * row_bytes_) {}
 
-// From the checkpoint straight to the device: the host makes no copy.
+// Copies from the checkpoint straight to the device, without a copy on the host.
 void CudaMatrix::copy(const HostMatrix& part, std::size_t first) {
-  const auto rows = static_cast<std::size_t>(part.rows);
+  const std::size_t rows = part.rows;
   const std::size_t from_bytes = part.bytes.size() / rows;
   unsigned char* to = data_.data() + first * row_bytes_;
   if (from_bytes < row_bytes_) cuda_check(cudaMemset(to, 0, rows * row_bytes_));
@@ -54,12 +53,12 @@ void CudaMatrix::copy(const HostMatrix& part, std::size_t first) {
                           cudaMemcpyHostToDevice));
 }
 
-// As int8, some rows at a time.
+// Quantises to int8, some rows at a time.
 void CudaMatrix::quantize(const HostMatrix& part, std::size_t first) {
-  const auto rows = static_cast<std::size_t>(part.rows);
+  const std::size_t rows = part.rows;
   const std::size_t from_bytes = part.bytes.size() / rows;
   const std::size_t most = std::clamp<std::size_t>(kStagingBytes / row_bytes_, 1, rows);
-  std::vector<std::int8_t> staged(most * row_bytes_);  // zeros behind each row
+  std::vector<std::int8_t> staged(most * row_bytes_);  // rows are padded with zeros
   std::vector<float> scales(most);
   for (std::size_t start = 0; start < rows; start += most) {
     const std::size_t count = std::min(most, rows - start);

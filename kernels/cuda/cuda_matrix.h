@@ -8,11 +8,11 @@
 
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 
-// A weight matrix in device memory: row-major, each row from a multiple of 16 bytes on, what is
-// behind its elements zero.
+// A weight matrix in device memory: row-major, each row padded with zeros to a multiple of 16
+// bytes.
 class CudaMatrix final : public WeightMatrix {
  public:
-  // Copies the parts, one below the other; the host holds a few MiB at most beside them. The
+  // Copies the parts, one below the other, with at most a few MiB of extra host memory. The
   // allocator outlives the matrix.
   CudaMatrix(DeviceAllocator& allocator, std::span<const HostMatrix> parts, WeightFormat format);
 

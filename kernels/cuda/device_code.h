@@ -2,7 +2,7 @@
 #include "kernels/cuda/launch.h"
 #include "kernels/device_memory.h"
 
-// What many kernels need. Device code: included by .cu files alone.
+// Basics of all kernels. Device code: only .cu files include it.
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 
 constexpr int kWarp = 32;
@@ -14,9 +14,9 @@ __device__ inline const float* row_of(const ConstDeviceRows& x, int r) {
   return x.data + r * x.stride;
 }
 
-// Blocks of `threads` that cover `count` things, one a thread.
+// The number of blocks of `threads` threads that cover `count` items, one per thread.
 inline unsigned blocks_for(std::ptrdiff_t count, int threads) {
-  return static_cast<unsigned>((count + threads - 1) / threads);
+  return (count + threads - 1) / threads;
 }
 
 }  // namespace specdec::cuda::inline SPECDEC_CUDA_BUILD

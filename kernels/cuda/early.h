@@ -4,13 +4,13 @@
 
 #include "kernels/cuda/runtime.h"
 
-// Kernels that begin before the one in front of them has ended ("programmatic dependent launch", of
-// compute capability 9.0): their blocks are on the multiprocessors, and ask for what no kernel
-// writes, while the last blocks of the kernel before still work. Device code.
+// Kernels that begin before the previous kernel has ended ("programmatic dependent launch", of
+// compute capability 9.0). Their blocks already occupy multiprocessors, and load data that no
+// kernel writes, while the last blocks of the previous kernel still run. Device code.
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 
-// Whether a kernel that asks for it is launched so. SPECDEC_CUDA_EARLY=0: none is. It takes code
-// for compute capability 9.0, because older code, which a newer GPU runs too, does not wait.
+// Whether a kernel with this option is launched early; with SPECDEC_CUDA_EARLY=0, none is. It needs
+// code for compute capability 9.0, because a newer GPU also runs older code, which does not wait.
 inline bool begins_early([[maybe_unused]] const void* kernel) {
   const auto wanted = [] {
     const char* value = std::getenv("SPECDEC_CUDA_EARLY");
@@ -33,9 +33,10 @@ inline bool begins_early([[maybe_unused]] const void* kernel) {
 }
 
 // [snippet await-kernels-before]
-// What each thread of a kernel that is launched early does before all else, but for reading what no
-// kernel writes: weights. Returns when the kernels before have ended and their results can be read;
-// then the next one may begin. Every kernel waits, so whoever waits for one has waited for all.
+// Each thread of a kernel that is launched early calls this first. Before the call, it may only
+// read data that no kernel writes, such as weights. Returns when all earlier kernels have ended and
+// their results are visible; from then on, the next kernel may begin. Every kernel waits for the
+// previous one, so waiting for one is waiting for all.
 __device__ inline void await_kernels_before() {
 #if defined(SPECDEC_EMULATED) || (defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900)
   cudaGridDependencySynchronize();
@@ -44,7 +45,7 @@ __device__ inline void await_kernels_before() {
 }
 // [end snippet await-kernels-before]
 
-// Asks for the 128 bytes around an address, into L2. To be called before await_kernels_before().
+// Prefetches the 128 bytes around an address into L2. Call it before await_kernels_before().
 __device__ inline void prefetch(const void* address) {
 #ifdef SPECDEC_EMULATED
   static_cast<void>(*static_cast<const volatile char*>(address));

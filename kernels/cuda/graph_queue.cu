@@ -15,7 +15,7 @@ bool uses_graphs() {
 
 namespace {
 
-// Sets a flag for the length of a call.
+// Sets a flag during a call.
 class Submitting {
  public:
   explicit Submitting(bool& flag) : flag_(flag) { flag_ = true; }
@@ -31,7 +31,7 @@ class Submitting {
 
 void GraphQueue::add(Key key, std::function<void()> operations, bool is_pass) {
   if (!collects_ || submitting_) return operations();
-  key.insert(key.begin(), std::ssize(key));  // so that keys one behind the other are a key, too
+  key.insert(key.begin(), std::ssize(key));  // so that joined keys are a key
   waiting_.push_back({std::move(key), std::move(operations), is_pass});
 }
 
@@ -49,7 +49,7 @@ void GraphQueue::submit() {
   Key all;
   for (const Item& item : items) all.insert(all.end(), item.key.begin(), item.key.end());
   const bool known = items.size() == 1 || graphs_.contains(all);
-  run(all, [&] {  // new in this order, its passes may still be known
+  run(all, [&] {  // this order is new, but its passes may be known
     for (const Item& item : items) {
       known || !item.is_pass ? item.operations() : run(item.key, item.operations);
     }
@@ -72,7 +72,7 @@ void GraphQueue::run(const Key& key, const std::function<void()>& operations) {
   cuda_check(cudaGraphLaunch(recorded.graph, stream_));
 }
 
-// While the stream captures, what is launched on it is written down and not done.
+// While the stream captures, launches on it are recorded and not executed.
 void GraphQueue::record(Recorded& recorded, const std::function<void()>& operations) {
   cudaGraph_t graph = nullptr;
   cuda_check(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal));
@@ -99,7 +99,7 @@ void GraphQueue::forget() {
   nodes_ = 0;
 }
 
-// Forgets what was not used for the longest time, but never the one that is kept.
+// Forgets the least recently used graphs, but never `kept`.
 void GraphQueue::make_room(Graphs::const_iterator kept) {
   while (graphs_.size() > 1 && (nodes_ > kMostNodes || graphs_.size() > kMostKeys)) {
     auto oldest = graphs_.begin();
@@ -112,7 +112,7 @@ void GraphQueue::make_room(Graphs::const_iterator kept) {
   }
 }
 
-// Its graphs point to memory of the engine.
+// The graphs point to memory of the engine.
 GraphRecorder::~GraphRecorder() {
   queue_.submit();
   queue_.forget();

@@ -12,18 +12,20 @@
 
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 
-// SPECDEC_CUDA_GRAPHS=0: every operation is launched by itself.
+// Whether operations are launched as graphs; with SPECDEC_CUDA_GRAPHS=0, each is launched by
+// itself.
 bool uses_graphs();
 
-// Collects what is asked for until something must come back, and then launches all of it as one
-// CUDA graph: hundreds of kernels and copies in one call. What is asked for a second time is
-// recorded, and launched as a graph from then on. The first time has set up what launches need.
+// Collects operations until a result must come back, then launches all of them as one CUDA graph:
+// hundreds of kernels and copies in one call. It records a graph when the same operations come for
+// the second time, and launches the graph from then on. The first time, direct launches set up
+// whatever they need, such as memory.
 class GraphQueue {
  public:
-  // What operations depend on, but for the contents of memory.
+  // Everything that operations depend on except the contents of memory.
   using Key = std::vector<std::int64_t>;
 
-  // collects: whether it does; else all that is added is done at once.
+  // collects: false means that added operations run immediately.
   GraphQueue(cudaStream_t stream, bool collects) : stream_(stream), collects_(collects) {}
   ~GraphQueue() { forget(); }
   GraphQueue(const GraphQueue&) = delete;
@@ -31,30 +33,30 @@ class GraphQueue {
 
   bool collects() const { return collects_; }
 
-  // For keys: a number that no other user of the queue has had, since addresses are used again.
+  // A number for keys that no other user of the queue has had, because addresses may be reused.
   std::int64_t new_user() { return ++users_; }
 
-  // Operations, which launch on the stream and take no memory. What they refer to lives until they
-  // are submitted.
+  // Adds operations, which launch on the stream and allocate nothing. What they refer to lives
+  // until they are submitted.
   void add(Key key, std::function<void()> operations) {
     add(std::move(key), std::move(operations), true);
   }
-  // The same for a launch or two, which are not worth a graph of their own.
+  // The same for one or two launches, which are not worth a graph of their own.
   void add_few(Key key, std::function<void()> operations) {
     add(std::move(key), std::move(operations), false);
   }
-  // A copy that can be part of a graph: of the host's memory only what is pinned. At once where no
-  // operation is waiting.
+  // Adds a copy, which becomes part of a graph, so host memory must be pinned. If no operation is
+  // waiting, the copy starts immediately.
   void add_copy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind);
 
-  // Launches what was added. Before anything else is asked of the stream.
+  // Launches the added operations. Call it before any other use of the stream.
   void submit();
-  // Forgets all graphs, when memory that they point to moves.
+  // Forgets all graphs. Call it before memory that they point to moves.
   void forget();
 
  private:
-  // A graph takes memory on the device for each of its nodes, kernels and copies. By a guess of
-  // 1 KiB a node, 32 MiB at most.
+  // Graphs take device memory for each of their nodes, kernels and copies. At an estimated 1 KiB
+  // per node, this limits them to 32 MiB.
   static constexpr std::size_t kMostNodes = 32 << 10;
   static constexpr std::size_t kMostKeys = 512;
 
@@ -85,7 +87,7 @@ class GraphQueue {
   std::int64_t users_ = 0;
 };
 
-// The passes of one engine, in such a queue.
+// Adds the passes of one engine to a queue.
 class GraphRecorder final : public Recorder {
  public:
   // REQUIRES: the queue outlives this object.
@@ -104,11 +106,11 @@ class GraphRecorder final : public Recorder {
 // A key of numbers and addresses.
 template <typename... Parts>
 GraphQueue::Key graph_key(Parts... parts) {
-  const auto number = []<typename T>(T part) {
+  const auto number = []<typename T>(T part) -> std::int64_t {
     if constexpr (std::is_pointer_v<T>) {
-      return static_cast<std::int64_t>(reinterpret_cast<std::intptr_t>(part));
+      return reinterpret_cast<std::intptr_t>(part);
     } else {
-      return static_cast<std::int64_t>(part);
+      return part;
     }
   };
   return {number(parts)...};

@@ -2,7 +2,7 @@
 #include "kernels/cuda/device_code.h"
 #include "kernels/kv_layer.h"
 
-// Numbers of a cache, as kernels read and write them. Device code: included by .cu files alone.
+// How kernels read and write the numbers of a cache. Device code: only .cu files include it.
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 
 // Exact.
@@ -11,7 +11,7 @@ __device__ inline float as_float(BFloat16 stored) {
   return __bfloat162float(__ushort_as_bfloat16(stored.bits));
 }
 
-// To nearest, ties to even.
+// Rounds to nearest, ties to even.
 __device__ inline void round_to(float number, float& stored) { stored = number; }
 __device__ inline void round_to(float number, BFloat16& stored) {
   stored.bits = __bfloat16_as_ushort(__float2bfloat16_rn(number));

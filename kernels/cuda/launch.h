@@ -9,11 +9,11 @@
 #include "kernels/cuda/early.h"
 #include "kernels/cuda/runtime.h"
 
-// The only place where the two builds of a kernel's source differ, but for single instructions that
-// C++ has no name for (weights.h, async_copy.h, matmul/tensor_core.h).
+// The only place where the two builds of a kernel's source differ, except for single instructions
+// that C++ cannot express (weights.h, async_copy.h, matmul/tensor_core.h).
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 
-// A kernel's name as the linker knows it (c++filt makes it readable), where CUDA tells it.
+// A kernel's mangled name (c++filt makes it readable), if CUDA provides it.
 inline std::string kernel_name([[maybe_unused]] const void* kernel) {
 #if !defined(SPECDEC_EMULATED) && CUDART_VERSION >= 12030
   const char* name = nullptr;
@@ -22,8 +22,9 @@ inline std::string kernel_name([[maybe_unused]] const void* kernel) {
   return "a kernel";
 }
 
-// SPECDEC_CUDA_SYNC=1: wait after each launch, so that an error is that of the kernel it names. A
-// GPU reports what went wrong inside a kernel when it is next waited for, whoever waits.
+// SPECDEC_CUDA_SYNC=1: wait after each launch, so that an error names the kernel that caused it.
+// Otherwise CUDA reports an error inside a kernel at the next wait, which may be for another
+// kernel.
 inline bool waits_after_launches() {
   static const bool waits = [] {
     const char* value = std::getenv("SPECDEC_CUDA_SYNC");
@@ -32,7 +33,7 @@ inline bool waits_after_launches() {
   return waits;
 }
 
-// A stream, and the place in the source where a launch on it stands.
+// A stream, and the source line of a launch on it.
 struct LaunchStream {
   LaunchStream(cudaStream_t stream_, const char* file_ = __builtin_FILE(),
                int line_ = __builtin_LINE())
@@ -63,8 +64,8 @@ inline LaunchStream early(cudaStream_t stream, const char* file = __builtin_FILE
                            " bytes of dynamic shared memory)");
 }
 
-// Runs a kernel: by nvcc, kernel<<<...>>>(...); by a C++ compiler, on the CPU. shared_bytes: of
-// dynamic_shared(). Throws std::runtime_error, with the caller's file and line, where the launch is
+// Runs a kernel: with nvcc, as kernel<<<...>>>(...); with a C++ compiler, on the CPU. shared_bytes:
+// of dynamic_shared(). Throws std::runtime_error, with the caller's file and line, if the launch is
 // refused.
 template <typename... Parameters>
 void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, std::size_t shared_bytes,

@@ -1,10 +1,10 @@
 #pragma once
 #include "kernels/cuda/device_code.h"
 
-// One result from the values of all lanes of a warp, or of all threads of a block. Every thread
-// takes part and every thread gets the result. The order depends on the number of threads alone:
-// within a warp a tree, lanes l and l ^ 16 first, then l ^ 8, 4, 2, 1; over the warps of a block
-// one after the other, or, by the names with "tree" in them, a tree again. Device code.
+// Reductions over all lanes of a warp, or all threads of a block. Every thread takes part, and
+// every thread gets the result. The order depends only on the number of threads. Within a warp it
+// is a tree: lanes l and l ^ 16 first, then l ^ 8, 4, 2, 1. The warps of a block come one after the
+// other, or as another tree in functions with "tree" in their name. Device code.
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 
 struct Sum {
@@ -29,12 +29,12 @@ struct Min {
   }
 };
 
-// IEEE 754's maximumNumber: a NaN loses against what is no NaN.
+// IEEE 754's maximumNumber: any number beats a NaN.
 struct MaxNumber {
   __device__ float operator()(float a, float b) const { return fmaxf(a, b); }
 };
 
-// Over groups of `lanes` neighbours, a power of two. REQUIRES: all 32 lanes call it.
+// Reduces groups of `lanes` neighbours, a power of two. REQUIRES: all 32 lanes call it.
 template <typename T, typename Operation>
 // [snippet warp-reduce]
 __device__ T warp_reduce(T value, Operation operation, int lanes = kWarp) {
@@ -49,7 +49,7 @@ __device__ T warp_reduce(T value, Operation operation, int lanes = kWarp) {
 template <typename T, typename Operation>
 __device__ T block_reduce(T value, Operation operation) {
   value = warp_reduce(value, operation);
-  const int n_warps = static_cast<int>(blockDim.x) / kWarp;
+  const int n_warps = blockDim.x / kWarp;
   if (n_warps == 1) return value;
   __shared__ T of_warps[kWarp];
   if (threadIdx.x % kWarp == 0) of_warps[threadIdx.x / kWarp] = value;
@@ -64,11 +64,11 @@ __device__ T block_reduce(T value, Operation operation) {
 template <typename T, typename Operation>
 __device__ T block_tree_reduce(T value, Operation operation) {
   __shared__ T of_warps[kWarp];
-  const int n_warps = static_cast<int>(blockDim.x) / kWarp;
+  const int n_warps = blockDim.x / kWarp;
   value = warp_reduce(value, operation);
   if (threadIdx.x % kWarp == 0) of_warps[threadIdx.x / kWarp] = value;
   __syncthreads();
-  value = warp_reduce(of_warps[static_cast<int>(threadIdx.x) % n_warps], operation, n_warps);
+  value = warp_reduce(of_warps[threadIdx.x % n_warps], operation, n_warps);
   __syncthreads();  // of_warps is free for the next call
   return value;
 }
@@ -102,11 +102,11 @@ __device__ T block_tree_min(T value) {
   return block_tree_reduce(value, Min());
 }
 
-// The sums over the lanes of many values at once: sum i has the bits of warp_sum(values[i]). Each
-// step halves the values that a lane holds, as two lanes share them out between them: 31 shuffles
-// for 32 sums, where warp_sum would take 160. Lane l ends with kSumsOfLane of them in values[0 ..],
-// numbers l * kCount / 32 and following; of fewer than 32, neighbouring lanes hold the same one.
-// kCount: a power of two. REQUIRES: all 32 lanes call it.
+// The sums over all lanes of many values at once: sum i has the bits of warp_sum(values[i]). In
+// each step, two lanes divide their values between them, which halves the values per lane. So 32
+// sums take 31 shuffles, where warp_sum would take 160. Lane l ends with kSumsOfLane sums in
+// values[0 ..], from number l * kCount / 32 on. With fewer than 32 sums, neighbouring lanes hold
+// the same one. kCount: a power of two. REQUIRES: all 32 lanes call it.
 template <int kCount>
 constexpr int kSumsOfLane = kCount > kWarp ? kCount / kWarp : 1;
 
@@ -114,7 +114,7 @@ template <int kCount, int kDistance = kWarp / 2>
 __device__ void warp_sums(float* values) {
   constexpr int kKept = kCount > 1 ? kCount / 2 : 1;
   constexpr int kOther = kCount > 1 ? kKept : 0;  // from a value of the lower half to its twin
-  const bool upper = threadIdx.x & static_cast<unsigned>(kDistance);
+  const bool upper = threadIdx.x & kDistance;
 #pragma unroll
   for (int i = 0; i < kKept; ++i) {
     const float keep = upper ? values[i + kOther] : values[i];

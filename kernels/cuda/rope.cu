@@ -1,5 +1,5 @@
-// A block's threads take neighbouring elements or pairs of one row: what a warp reads and writes
-// lies side by side. Grid: rows (of which x takes 2^31), blocks along a row.
+// A block's threads take neighbouring elements or pairs of one row, so a warp's reads and writes
+// are coalesced. Grid: rows in x, which takes up to 2^31; blocks along a row in y.
 #include "kernels/cuda/kv_number.h"
 #include "kernels/cuda/rope.h"
 
@@ -8,28 +8,26 @@ namespace {
 
 constexpr int kThreads = 128;
 
-dim3 grid_of(int rows, int columns) {
-  return dim3(static_cast<unsigned>(rows), blocks_for(columns, kThreads));
-}
-__device__ int row() { return static_cast<int>(blockIdx.x); }
-__device__ int column() { return static_cast<int>(blockIdx.y * blockDim.x + threadIdx.x); }
+dim3 grid_of(int rows, int columns) { return dim3(rows, blocks_for(columns, kThreads)); }
+__device__ int row() { return blockIdx.x; }
+__device__ int column() { return blockIdx.y * blockDim.x + threadIdx.x; }
 
 __global__ void rope_angles_kernel(const std::int32_t* positions, const float* frequencies,
                                    DeviceRows cosines, DeviceRows sines) {
   await_kernels_before();
   const int t = row(), i = column();
   if (i >= cosines.width) return;
-  const float angle = static_cast<float>(positions[t]) * frequencies[i];
+  const float angle = positions[t] * frequencies[i];
   row_of(cosines, t)[i] = cosf(angle);
   row_of(sines, t)[i] = sinf(angle);
 }
 
-// Two elements of a head that turn together.
+// Two elements of a head that are rotated together.
 struct Pair {
   float first, second;
 };
 
-// Where in its row pair number n begins; its second element lies `half` behind.
+// The index in its row of pair n's first element; the second is `half` further on.
 __device__ int start_of_pair(int n, int half) { return n / half * 2 * half + n % half; }
 
 __device__ Pair pair_at(const float* start, int half) { return {start[0], start[half]}; }
@@ -44,7 +42,7 @@ __device__ Pair turned(Pair pair, float cosine, float sine) {
           fmaf(pair.second, cosine, pair.first * sine)};
 }
 
-// A thread turns one pair.
+// Each thread rotates one pair.
 __global__ void rope_kernel(DeviceRows x, ConstDeviceRows cosines, ConstDeviceRows sines) {
   await_kernels_before();
   const int t = row(), n = column(), half = cosines.width;
@@ -60,12 +58,12 @@ __global__ void store_kv_kernel(ConstDeviceRows k, ConstDeviceRows v, const std:
   await_kernels_before();
   const int t = row(), i = column();
   if (i >= k.width) return;
-  const std::ptrdiff_t to = static_cast<std::ptrdiff_t>(slots[t]) * k.width + i;
+  const std::ptrdiff_t to = std::ptrdiff_t{slots[t]} * k.width + i;
   round_to(row_of(k, t)[i], cache.keys[to]);
   round_to(row_of(v, t)[i], cache.values[to]);
 }
 
-// A thread has one pair of q, k or v: turns those of q and k, stores those of k and v.
+// Each thread has one pair of q, k or v: it rotates pairs of q and k, and stores pairs of k and v.
 template <typename T>
 __global__ void rope_store_kv_kernel(DeviceRows q, DeviceRows k, ConstDeviceRows v,
                                      ConstDeviceRows cosines, ConstDeviceRows sines,
@@ -80,7 +78,7 @@ __global__ void rope_store_kv_kernel(DeviceRows q, DeviceRows k, ConstDeviceRows
     return pair;
   };
   const auto store = [&](T* slots_of, Pair pair) {
-    const std::ptrdiff_t slot = static_cast<std::ptrdiff_t>(slots[t]) * k.width;
+    const std::ptrdiff_t slot = std::ptrdiff_t{slots[t]} * k.width;
     put(slots_of + slot + start_of_pair(n, half), half, pair);
   };
   if (n < q.width / 2) {

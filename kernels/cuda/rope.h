@@ -4,7 +4,7 @@
 #include "kernels/cuda/runtime.h"
 #include "kernels/ops.h"
 
-// The operations of the same names in Backend (kernels/ops.h), for shapes that were checked.
+// The operations of the same names in Backend (kernels/ops.h). The caller has checked the shapes.
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 
 void rope_angles(const std::int32_t* positions, const float* frequencies, DeviceRows cosines,
@@ -12,7 +12,7 @@ void rope_angles(const std::int32_t* positions, const float* frequencies, Device
 void rope(DeviceRows x, ConstDeviceRows cosines, ConstDeviceRows sines, cudaStream_t stream);
 void store_kv(ConstDeviceRows k, ConstDeviceRows v, const RowPlaces& places, KvLayer cache,
               cudaStream_t stream);
-// One kernel for the three: k is stored from the registers that turned it.
+// One kernel for all three: it stores k from the registers that rotated it.
 void rope_store_kv(DeviceRows q, DeviceRows k, ConstDeviceRows v, ConstDeviceRows cosines,
                    ConstDeviceRows sines, const RowPlaces& places, KvLayer cache,
                    cudaStream_t stream);

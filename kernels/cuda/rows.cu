@@ -9,14 +9,10 @@ namespace {
 
 constexpr int kThreads = 128;
 
-// A thread writes four neighbouring elements: columns i .. i + 3 of row t.
-dim3 grid_of(DeviceRows out) {
-  return dim3(static_cast<unsigned>(out.rows), blocks_for(out.width, 4 * kThreads));
-}
-__device__ int row() { return static_cast<int>(blockIdx.x); }
-__device__ int first_column() {
-  return 4 * static_cast<int>(blockIdx.y * blockDim.x + threadIdx.x);
-}
+// Each thread writes four neighbouring elements: columns i .. i + 3 of row t.
+dim3 grid_of(DeviceRows out) { return dim3(out.rows, blocks_for(out.width, 4 * kThreads)); }
+__device__ int row() { return blockIdx.x; }
+__device__ int first_column() { return 4 * (blockIdx.y * blockDim.x + threadIdx.x); }
 
 template <typename T>
 __global__ void embed_kernel(Weights<T> table, const std::int32_t* ids, DeviceRows out) {
@@ -25,7 +21,7 @@ __global__ void embed_kernel(Weights<T> table, const std::int32_t* ids, DeviceRo
   if (i >= out.width) return;
   Vector4 v = {};
   if (const std::int32_t id = ids[t]; id >= 0) {
-    const T* from = table.row(id) + i;  // the table's rows are padded: four elements are there
+    const T* from = table.row(id) + i;  // rows are padded: four elements exist
 #pragma unroll
     for (int j = 0; j < 4; ++j) v.at[j] = table.scale(id) * to_float(from[j]);
   }

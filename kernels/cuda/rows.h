@@ -4,8 +4,8 @@
 #include "kernels/cuda/cuda_matrix.h"
 #include "kernels/ops.h"
 
-// The operations of the same names in Backend (kernels/ops.h), for shapes that were checked. All
-// pointers are device memory; a call returns when the kernel is in the stream.
+// The operations of the same names in Backend (kernels/ops.h). The caller has checked the shapes.
+// All pointers are device memory; a call returns when the kernel is in the stream.
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 
 void embed(const CudaMatrix& table, const std::int32_t* ids, DeviceRows out, cudaStream_t stream);

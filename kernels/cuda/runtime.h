@@ -1,7 +1,7 @@
 #pragma once
 
-// CUDA's vocabulary: NVIDIA's headers, or our emulation's where the kernels run on the CPU. Both
-// builds of the same sources may be parts of one program, so each has a namespace of its own:
+// CUDA's declarations: NVIDIA's headers, or our emulation's if the kernels run on the CPU. One
+// program may contain both builds of the same sources, so each has its own namespace:
 // specdec::cuda::gpu and specdec::cuda::emulated.
 #ifdef SPECDEC_EMULATED
 #include "kernels/emulation/cuda_on_cpu.h"

@@ -3,7 +3,7 @@
 
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 
-// An element of Backend::silu_mul. Device code.
+// One element of Backend::silu_mul. Device code.
 __device__ inline float silu_mul(float gate, float up) { return gate / (1.0f + expf(-gate)) * up; }
 
 }  // namespace specdec::cuda::inline SPECDEC_CUDA_BUILD

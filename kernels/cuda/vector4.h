@@ -3,8 +3,8 @@
 
 #include "kernels/cuda/device_code.h"
 
-// Four neighbouring floats at a time: in one load or store of 16 bytes where the address allows it,
-// else one by one. Which of the two changes no bits. Device code.
+// Loads and stores of four neighbouring floats: one access of 16 bytes if the address is aligned,
+// otherwise one by one, with the same bits. Device code.
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 
 struct alignas(16) Vector4 {
@@ -20,7 +20,7 @@ __device__ inline Vector4 load4_aligned(const float* from) {
   return *reinterpret_cast<const Vector4*>(from);
 }
 
-// from[0 .. 3], but zeros from index `count` on, where nothing is read. count: any.
+// from[0 .. 3], with zeros from index `count` on, where nothing is read. count: any.
 __device__ inline Vector4 load4(const float* from, int count) {
   if (count >= 4 && is_aligned(from)) return load4_aligned(from);
   Vector4 v;
@@ -29,7 +29,7 @@ __device__ inline Vector4 load4(const float* from, int count) {
   return v;
 }
 
-// to[0 .. 3] = v, but nothing from index `count` on.
+// to[0 .. 3] = v, writing nothing from index `count` on.
 __device__ inline void store4(float* to, int count, const Vector4& v) {
   if (count >= 4 && is_aligned(to)) {
     *reinterpret_cast<Vector4*>(to) = v;

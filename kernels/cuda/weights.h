@@ -5,15 +5,15 @@
 
 #include "kernels/cuda/cuda_matrix.h"
 
-// Weights as device code sees them. Included by .cu files alone.
+// Weights in device code. Only .cu files include it.
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 
 __device__ inline float to_float(float w) { return w; }
 __device__ inline float to_float(__half w) { return __half2float(w); }
 __device__ inline float to_float(__nv_bfloat16 w) { return __bfloat162float(w); }
-__device__ inline float to_float(std::int8_t w) { return static_cast<float>(w); }
+__device__ inline float to_float(std::int8_t w) { return w; }
 
-// The weights of one load of 16 bytes.
+// The weights in one load of 16 bytes.
 template <typename T>
 constexpr int kGroup = 16 / sizeof(T);
 template <typename T>
@@ -21,8 +21,8 @@ struct Group {
   T at[kGroup<T>];
 };
 
-// Weights, which a block reads once: with a hint not to keep them in L1, which is left to the
-// inputs.
+// Loads weights, which a block reads only once, with a hint not to keep them in L1: the inputs need
+// L1.
 __device__ inline uint4 load_once(const void* from) {
 #ifdef SPECDEC_EMULATED
   return *static_cast<const uint4*>(from);
@@ -43,8 +43,8 @@ __device__ Group<T> load_group(const Group<T>* from) {
   return weights;
 }
 
-// A matrix of elements T; scales: [rows], null but for int8. Each row is a whole number of groups,
-// zeros behind its last element.
+// A matrix of elements T. scales: [rows] for int8, otherwise null. Each row is a whole number of
+// groups, padded with zeros.
 template <typename T>
 struct Weights {
   explicit Weights(const CudaMatrix& m)
@@ -59,20 +59,18 @@ struct Weights {
   const float* scales;
   int rows, width;
 
-  __device__ const T* row(int n) const {
-    return reinterpret_cast<const T*>(data + static_cast<std::size_t>(n) * row_bytes);
-  }
+  __device__ const T* row(int n) const { return reinterpret_cast<const T*>(data + n * row_bytes); }
   __device__ Group<T> group(int n, int g) const {
     return load_group(reinterpret_cast<const Group<T>*>(row(n)) + g);
   }
-  __host__ __device__ int groups() const { return static_cast<int>(row_bytes / sizeof(uint4)); }
+  __host__ __device__ int groups() const { return row_bytes / sizeof(uint4); }
   __device__ float scale(int n) const {
     if constexpr (std::is_same_v<T, std::int8_t>) return scales[n];
     return 1.0f;
   }
 };
 
-// Calls job(Weights<T>) with the matrix' own T.
+// Calls job(Weights<T>) with the matrix's T.
 template <typename Job>
 void with_weights(const CudaMatrix& m, const Job& job) {
   switch (m.type()) {

@@ -2,8 +2,8 @@
 #include <atomic>
 #include <type_traits>
 
-// Atomic operations on int, unsigned, unsigned long long, and what else std::atomic_ref takes:
-// each returns what was there before. As on the GPU, they order no other access (relaxed).
+// Atomic operations on int, unsigned, unsigned long long, and all other types of std::atomic_ref.
+// Each returns the old value. As on the GPU, they order no other access (relaxed).
 namespace specdec::emulation {
 
 // Replaces the value by change(value).
@@ -36,7 +36,7 @@ template <typename T>
 T atomicMin(T* address, std::type_identity_t<T> value) {
   return specdec::emulation::atomically(address, [=](T old) { return value < old ? value : old; });
 }
-// One more; from `last` on, or beyond it, zero.
+// Adds one; a value of `last` or more becomes zero.
 inline unsigned atomicInc(unsigned* address, unsigned last) {
   return specdec::emulation::atomically(address,
                                         [=](unsigned old) { return old >= last ? 0 : old + 1; });

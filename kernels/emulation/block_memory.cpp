@@ -15,7 +15,7 @@
 #include "kernels/emulation/sanitizers.h"
 #include "kernels/emulation/scheduler.h"
 
-// Where the linker has put the __shared__ variables; absent where g++ compiled them.
+// Where the linker puts the __shared__ variables; absent if g++ compiled them.
 extern "C" char __start_cuda_shared[] __attribute__((weak));
 extern "C" char __stop_cuda_shared[] __attribute__((weak));
 
@@ -27,15 +27,15 @@ constexpr std::size_t kPage = 4096;
 alignas(1024) char dynamic_memory[kSharedBytesOptin];
 char* stacks = nullptr;
 
-// Null: there is no room.
+// Null if there is no room.
 char* map(char* at, std::size_t bytes, int flags) {
   void* memory = mmap(at, bytes, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | flags, -1, 0);
   return memory == MAP_FAILED ? nullptr : static_cast<char*>(memory);
 }
 
-// Memory without a past: full of NaNs, and ThreadSanitizer forgets who used it. It has one call for
-// that, meant for the heap of a Java machine.
+// Makes memory fresh: fills it with NaNs, and makes ThreadSanitizer forget earlier accesses. Its
+// only call for that is meant for the heap of a Java virtual machine.
 void start_anew(char* begin, std::size_t bytes) {
   if (bytes == 0) return;
   IF_TSAN(static const bool once =
@@ -64,7 +64,7 @@ void map_stacks(unsigned first, unsigned count) {
     std::perror("CUDA emulation: no memory for the threads' stacks");
     std::abort();
   }
-  // ThreadSanitizer forgets a stack's past when it is mapped again; guard pages would go with it.
+  // Mapping a stack again makes ThreadSanitizer forget it, but would also remove its guard page.
   IF_TSAN(map(stack(first), count * Fiber::kStackBytes, MAP_FIXED); return;)
   static std::array<bool, 2 * kMaxThreads> guarded;
   for (unsigned i = first; i < first + count; ++i) {
@@ -73,8 +73,7 @@ void map_stacks(unsigned first, unsigned count) {
 }
 
 void start_shared_memory(std::size_t dynamic_bytes) {
-  start_anew(__start_cuda_shared,
-             static_cast<std::size_t>(__stop_cuda_shared - __start_cuda_shared));
+  start_anew(__start_cuda_shared, __stop_cuda_shared - __start_cuda_shared);
   IF_ASAN(__asan_unpoison_memory_region(dynamic_memory, sizeof dynamic_memory);)
   start_anew(dynamic_memory, dynamic_bytes);
   IF_ASAN(__asan_poison_memory_region(dynamic_memory + dynamic_bytes,

@@ -6,11 +6,11 @@
 #include "kernels/emulation/half.h"
 #include "kernels/emulation/scheduler.h"
 
-// What threads do together. Each call takes its place in the source as a last, hidden argument, for
-// the reports.
+// Operations that threads do together. Each has its source line as a last, hidden argument, for the
+// reports.
 namespace specdec::emulation {
 
-// Which types nvcc shuffles.
+// The types that nvcc can shuffle.
 template <typename T>
 constexpr bool can_be_shuffled = (std::is_arithmetic_v<T> && (sizeof(T) == 4 || sizeof(T) == 8)) ||
                                  std::is_same_v<T, __half> || std::is_same_v<T, __nv_bfloat16>;
@@ -22,9 +22,7 @@ T shuffle(unsigned mask, T value, int source, CallSite site) {
   if ((mask >> source & 1u) == 0) fail("reads from a lane outside the mask", site);
   std::uint64_t bytes = 0;
   std::memcpy(&bytes, &value, sizeof value);
-  const auto answer = [](const LaneValues& brought, unsigned, int from) {
-    return brought[static_cast<std::size_t>(from)];
-  };
+  const auto answer = [](const LaneValues& brought, unsigned, int from) { return brought[from]; };
   bytes = warp_collective(mask, bytes, answer, source, false, site);
   std::memcpy(&value, &bytes, sizeof value);
   return value;
@@ -32,7 +30,7 @@ T shuffle(unsigned mask, T value, int source, CallSite site) {
 
 // The first lane of the running thread's group of `width` lanes.
 inline int first_lane(int width, CallSite site) {
-  if (width < 1 || width > warpSize || !std::has_single_bit(static_cast<unsigned>(width))) {
+  if (width < 1 || width > warpSize || (width & (width - 1)) != 0) {
     fail("the width of a shuffle must be a power of two, up to 32", site);
   }
   return lane() & -width;
@@ -41,23 +39,19 @@ inline int first_lane(int width, CallSite site) {
 // Calls visit(value) for the lanes of the mask.
 template <typename Visit>
 void for_lanes(const LaneValues& brought, unsigned mask, const Visit& visit) {
-  for (; mask != 0; mask &= mask - 1)
-    visit(brought[static_cast<std::size_t>(std::countr_zero(mask))]);
+  for (; mask != 0; mask &= mask - 1) visit(brought[std::countr_zero(mask)]);
 }
 
-// combine() of all values; numbers of 32 bits, where the order makes no difference.
+// Reduces the values of all lanes. They have 32 bits, and Combine does not depend on the order.
 template <typename T, typename Combine>
 T reduce(unsigned mask, T value, Combine, CallSite site) {
   static_assert(std::is_same_v<T, int> || std::is_same_v<T, unsigned>);
-  const auto answer = [](const LaneValues& brought, unsigned lanes, int) {
-    T result = static_cast<T>(brought[static_cast<std::size_t>(std::countr_zero(lanes))]);
-    for_lanes(brought, lanes & (lanes - 1), [&](std::uint64_t next) {
-      result = static_cast<T>(Combine()(result, static_cast<T>(next)));
-    });
-    return static_cast<std::uint64_t>(result);
+  const auto answer = [](const LaneValues& brought, unsigned lanes, int) -> std::uint64_t {
+    T result = brought[std::countr_zero(lanes)];
+    for_lanes(brought, lanes & (lanes - 1), [&](T next) { result = Combine()(result, next); });
+    return result;
   };
-  return static_cast<T>(
-      warp_collective(mask, static_cast<std::uint64_t>(value), answer, 0, false, site));
+  return warp_collective(mask, value, answer, 0, false, site);
 }
 
 struct Sum {
@@ -95,7 +89,7 @@ inline void __threadfence_block() { specdec::emulation::thread_fence(); }
 
 // ---- votes
 
-// Bit l: whether lane l is in the mask and its predicate holds.
+// Bit l is set if lane l is in the mask and its predicate holds.
 inline unsigned __ballot_sync(unsigned mask, int predicate, SPECDEC_CALL_SITE) {
   const auto votes = [](const specdec::emulation::LaneValues& brought, unsigned lanes, int) {
     std::uint64_t result = 0;
@@ -103,8 +97,7 @@ inline unsigned __ballot_sync(unsigned mask, int predicate, SPECDEC_CALL_SITE) {
     return result;
   };
   const std::uint64_t own = predicate != 0 ? 1u << specdec::emulation::lane() : 0u;
-  return static_cast<unsigned>(
-      specdec::emulation::warp_collective(mask, own, votes, 0, false, site));
+  return specdec::emulation::warp_collective(mask, own, votes, 0, false, site);
 }
 inline int __any_sync(unsigned mask, int predicate, SPECDEC_CALL_SITE) {
   return __ballot_sync(mask, predicate, site) != 0;
@@ -121,25 +114,27 @@ T __shfl_sync(unsigned mask, T value, int source, int width = warpSize, SPECDEC_
   const int first = specdec::emulation::first_lane(width, site);
   return specdec::emulation::shuffle(mask, value, first + (source & (width - 1)), site);
 }
-// From the lane whose number differs in the bits of `lane_mask`; beyond the group: the own value.
+// From the lane whose number differs in the bits of `lane_mask`, or the lane's own value if that is
+// beyond the group.
 template <typename T>
 T __shfl_xor_sync(unsigned mask, T value, int lane_mask, int width = warpSize, SPECDEC_CALL_SITE) {
   const int first = specdec::emulation::first_lane(width, site), own = specdec::emulation::lane();
   const int source = own ^ (lane_mask & 31);
   return specdec::emulation::shuffle(mask, value, source < first + width ? source : own, site);
 }
-// From `delta` lanes further up in number, or down; beyond the group: the own value.
+// From the lane with a number higher (down) or lower (up) by `delta`, or the lane's own value if
+// that is beyond the group.
 template <typename T>
 T __shfl_down_sync(unsigned mask, T value, unsigned delta, int width = warpSize,
                    SPECDEC_CALL_SITE) {
   const int first = specdec::emulation::first_lane(width, site), own = specdec::emulation::lane();
-  const int source = own + static_cast<int>(delta & 31u);
+  const int distance = delta & 31u, source = own + distance;
   return specdec::emulation::shuffle(mask, value, source < first + width ? source : own, site);
 }
 template <typename T>
 T __shfl_up_sync(unsigned mask, T value, unsigned delta, int width = warpSize, SPECDEC_CALL_SITE) {
   const int first = specdec::emulation::first_lane(width, site), own = specdec::emulation::lane();
-  const int source = own - static_cast<int>(delta & 31u);
+  const int distance = delta & 31u, source = own - distance;
   return specdec::emulation::shuffle(mask, value, source >= first ? source : own, site);
 }
 
@@ -167,10 +162,10 @@ inline unsigned __reduce_xor_sync(unsigned mask, unsigned value, SPECDEC_CALL_SI
   return specdec::emulation::reduce(mask, value, std::bit_xor<unsigned>(), site);
 }
 
-// ---- launches that may begin before the kernel in front of them has ended
+// ---- launches that may begin before the previous kernel has ended
 
 inline void cudaGridDependencySynchronize(SPECDEC_CALL_SITE) {
   specdec::emulation::wait_for_grid_before(site);
 }
-// Says that the next kernel may begin. Here it begins as early as this one in any case.
+// Allows the next kernel to begin. The emulation begins it as early as this one in any case.
 inline void cudaTriggerProgrammaticLaunchCompletion() {}

@@ -18,12 +18,10 @@ struct Matrix {
   std::size_t down, right;  // elements to the next row; to the next column
 
   Matrix(const void* data_, cudaDataType type_, cublasOperation_t op, int ld)
-      : data(data_), type(type_), down(1), right(static_cast<std::size_t>(ld)) {
+      : data(data_), type(type_), down(1), right(ld) {
     if (op == CUBLAS_OP_T) std::swap(down, right);
   }
-  std::size_t index(int row, int column) const {
-    return static_cast<std::size_t>(row) * down + static_cast<std::size_t>(column) * right;
-  }
+  std::size_t index(int row, int column) const { return row * down + column * right; }
   float at(int row, int column) const {
     const std::size_t i = index(row, column);
     if (type == CUDA_R_16F) return __half2float(static_cast<const __half*>(data)[i]);
@@ -101,7 +99,8 @@ cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t op_a, cubla
         double sum = 0.0;
         for (int l = 0; l < k; ++l) sum += double{left.at(i, l)} * double{right.at(l, j)};
         const float kept = keep != 0.0f ? keep * out.at(i, j) : 0.0f;
-        store(c, type_c, out.index(i, j), static_cast<float>(double{scale} * sum) + kept);
+        const float product = double{scale} * sum;
+        store(c, type_c, out.index(i, j), product + kept);
       }
     }
   });

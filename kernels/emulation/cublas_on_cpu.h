@@ -2,7 +2,7 @@
 
 #include "kernels/emulation/runtime_calls.h"
 
-// The part of cuBLAS that our host code uses, in double precision, with cuBLAS's own checks.
+// The part of cuBLAS that our host code uses, in double precision, with cuBLAS's argument checks.
 enum cublasStatus_t {
   CUBLAS_STATUS_SUCCESS = 0,
   CUBLAS_STATUS_NOT_INITIALIZED = 1,
@@ -28,10 +28,10 @@ cublasStatus_t cublasDestroy(cublasHandle_t handle);
 cublasStatus_t cublasSetStream(cublasHandle_t handle, cudaStream_t stream);
 cublasStatus_t cublasSetMathMode(cublasHandle_t handle, cublasMath_t mode);
 
-// C = alpha op(A) op(B) + beta C, with C [m, n], op(A) [m, k], op(B) [k, n], op the transpose where
-// CUBLAS_OP_T says so. Matrices are column-major: element (i, j) at i + j * ld, with ld no less
-// than the rows of what is stored. A and B are of one type; C is of that type, or float. alpha and
-// beta: floats of the host; where beta is 0, C is not read.
+// C = alpha op(A) op(B) + beta C, with C [m, n], op(A) [m, k], op(B) [k, n]; op is the transpose
+// for CUBLAS_OP_T. Matrices are column-major: element (i, j) is at i + j * ld, with ld at least the
+// number of rows stored. A and B have the same type; C has that type or is float. alpha and beta
+// are floats on the host; if beta is 0, C is not read.
 cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t op_a, cublasOperation_t op_b,
                             int m, int n, int k, const void* alpha, const void* a,
                             cudaDataType type_a, int lda, const void* b, cudaDataType type_b,

@@ -1,17 +1,17 @@
 #pragma once
 
 // The part of CUDA that our kernels and their host code use, for an ordinary C++ compiler. With
-// this in place of NVIDIA's headers a .cu file is a C++ file, and its kernels run on the CPU:
-// docs/emulation tells how.
+// this header instead of NVIDIA's, a .cu file is a C++ file, and its kernels run on the CPU:
+// docs/emulation explains how.
 //
 //   vector_types.h       float4, dim3, ...
 //   half.h               __half, __nv_bfloat16
-//   device_functions.h   what a thread computes alone
+//   device_functions.h   functions of a single thread
 //   atomics.h            atomicAdd, ...
-//   collectives.h        what threads do together: __syncthreads, shuffles, votes
+//   collectives.h        functions of several threads: __syncthreads, shuffles, votes
 //   tensor_cores.h       the tensor cores' product of two tiles, and how they add
-//   runtime_calls.h      cudaMalloc, streams, events: the host's side
-//   streams.h            when the device does what the host has asked for
+//   runtime_calls.h      the host's calls: cudaMalloc, streams, events
+//   streams.h            when the device executes the work in a stream
 //   scheduler.h          runs the threads of a grid, on the stacks of fibers.h
 
 // [snippet keywords]
@@ -22,10 +22,10 @@
 #define __forceinline__ inline __attribute__((always_inline))
 #define __launch_bounds__(...)
 #define __align__(bytes) __attribute__((aligned(bytes)))
-// One block runs at a time, so the shared memory of a block can be ordinary static variables. They
-// lie in a section of their own, so that each block can start with it full of NaNs; but not in
-// templates by g++ 12, which ignores that there, nor under its AddressSanitizer, which leaves
-// variables in sections alone.
+// Only one block runs at a time, so the shared memory of a block can be ordinary static variables.
+// They have their own section, which is filled with NaNs before each block. There are two
+// exceptions: g++ 12 ignores the section in templates, and its AddressSanitizer does not check
+// variables that have a section.
 #ifdef __SANITIZE_ADDRESS__
 #define __shared__ static
 #else

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <type_traits>
 
-// What a thread computes alone. fmaf, expf and their like come from <cmath>.
+// Functions of a single thread. fmaf, expf and the like come from <cmath>.
 
 // ---- bits
 
@@ -19,27 +19,25 @@ inline int __popc(unsigned x) { return std::popcount(x); }
 inline int __popcll(unsigned long long x) { return std::popcount(x); }
 inline int __clz(int x) { return std::countl_zero(static_cast<unsigned>(x)); }
 inline int __clzll(long long x) { return std::countl_zero(static_cast<unsigned long long>(x)); }
-// The number of the lowest 1 bit, counted from 1; 0 where there is none.
+// The number of the lowest 1 bit, counted from 1; 0 if there is none.
 inline int __ffs(int x) { return __builtin_ffs(x); }
 inline int __ffsll(long long x) { return __builtin_ffsll(x); }
 
-// Four of the eight bytes of x and y, counted from x's lowest, as the selector's four digits say,
-// the result's lowest byte first.
+// Picks four of the eight bytes of x and y, numbered from x's lowest. Hexadecimal digit i of the
+// selector is the number of the result's byte i.
 inline unsigned __byte_perm(unsigned x, unsigned y, unsigned selector) {
-  const std::uint64_t bytes = static_cast<std::uint64_t>(y) << 32 | x;
+  const std::uint64_t bytes = std::uint64_t{y} << 32 | x;
   unsigned result = 0;
   for (unsigned i = 0; i < 4; ++i) {
-    result |= static_cast<unsigned>(bytes >> 8 * (selector >> 4 * i & 7u) & 0xffu) << 8 * i;
+    result |= (bytes >> 8 * (selector >> 4 * i & 7u) & 0xffu) << 8 * i;
   }
   return result;
 }
 
 // The upper half of a product.
-inline unsigned __umulhi(unsigned x, unsigned y) {
-  return static_cast<unsigned>(static_cast<unsigned long long>(x) * y >> 32);
-}
+inline unsigned __umulhi(unsigned x, unsigned y) { return std::uint64_t{x} * y >> 32; }
 inline unsigned long long __umul64hi(unsigned long long x, unsigned long long y) {
-  return static_cast<unsigned long long>(static_cast<unsigned __int128>(x) * y >> 64);
+  return static_cast<unsigned __int128>(x) * y >> 64;
 }
 
 // ---- arithmetic
@@ -56,7 +54,7 @@ inline double __dadd_rn(double x, double y) { return x + y; }
 inline double __dmul_rn(double x, double y) { return x * y; }
 inline double __fma_rn(double x, double y, double z) { return std::fma(x, y, z); }
 
-// The GPU's fast approximations: here they are as exact as <cmath>, so compare with tolerances.
+// The GPU's fast approximations. Here they are as exact as <cmath>, so compare with tolerances.
 inline float rsqrtf(float x) { return 1.0f / std::sqrt(x); }
 inline double rsqrt(double x) { return 1.0 / std::sqrt(x); }
 inline float __fdividef(float x, float y) { return x / y; }
@@ -71,7 +69,7 @@ inline float __saturatef(float x) { return x > 0.0f ? (x < 1.0f ? x : 1.0f) : 0.
 #define __sinf sinf
 #define __cosf cosf
 
-// Of two types, the one that both convert to; of floats, the one that is a number.
+// As in CUDA, the arguments may have different types, and a number beats a NaN.
 template <typename T, typename U>
 std::common_type_t<T, U> min(T x, U y) {
   using V = std::common_type_t<T, U>;

@@ -5,15 +5,15 @@
 namespace specdec::emulation {
 namespace {
 
-// The host's stack, as AddressSanitizer finds it at the first switch away from it.
+// The host's stack, which AddressSanitizer reports at the first switch away from it.
 IF_ASAN(const void* host_stack = nullptr; std::size_t host_stack_bytes = 0;)
 
 }  // namespace
 
 #ifndef SPECDEC_UCONTEXT
 // [snippet switch-stacks]
-// Keeps the registers that a function must preserve on the running stack, and the stack pointer at
-// *save; takes them from the other stack; and returns to where that one was left.
+// Saves the registers that a function must preserve on the running stack, and the stack pointer in
+// *save. Then restores those of the other stack, and returns to where it was left.
 extern "C" void specdec_switch_stacks(void** save, void* stack_pointer);
 asm(R"(
 .text
@@ -50,16 +50,16 @@ void Fiber::start(char* stack, void (*body)()) {
   context_.uc_stack.ss_size = kStackBytes;
   makecontext(&context_, body, 0);
 #else
-  // As if body() had been called and had switched away at once: its address to return to, and six
-  // registers. Above it a return address of null, where debuggers end a backtrace.
+  // The stack looks as if body() had just switched away: it has the address to return to, and six
+  // registers. Above them is a null return address, which ends a debugger's backtrace.
   void** top = reinterpret_cast<void**>(stack + kStackBytes);
   top[-1] = nullptr;
   top[-2] = reinterpret_cast<void*>(body);
   stack_pointer_ = top - 8;
 #endif
   IF_ASAN(asan_stack_ = nullptr; __asan_unpoison_memory_region(stack, kStackBytes);)
-  // A fiber that starts again is another thread to ThreadSanitizer: blocks do not run one after the
-  // other. The one before is kept for its reports.
+  // A restarted fiber is a new thread to ThreadSanitizer, because on a GPU blocks are not ordered.
+  // The previous one is kept for its reports.
   IF_TSAN(if (last_tsan_fiber_ != nullptr) __tsan_destroy_fiber(last_tsan_fiber_);
           last_tsan_fiber_ = tsan_fiber_; tsan_fiber_ = __tsan_create_fiber(0);)
 }

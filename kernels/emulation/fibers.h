@@ -1,8 +1,8 @@
 #pragma once
 #include <cstddef>
 
-// Switching stacks takes eight instructions on x86-64; elsewhere the C library does it, 20 times as
-// slowly, because it asks the kernel for the signal mask.
+// On x86-64, switching stacks takes a few instructions. Elsewhere the C library does it, 20 times
+// as slowly, because it makes a system call for the signal mask.
 #if !defined(__x86_64__)
 #define SPECDEC_UCONTEXT
 #endif
@@ -13,22 +13,22 @@
 namespace specdec::emulation {
 
 // [snippet fiber]
-// A function that can be left in the middle and gone on with later: it has a stack of its own, and
-// remembers how far it has got. Fibers take turns on one thread of the operating system; the stack
-// that the program began on belongs to a fiber, too.
+// A function that can be suspended in the middle and resumed later: it has its own stack, which
+// holds its state. Fibers take turns on one thread of the operating system. The program's original
+// stack also belongs to a fiber.
 class Fiber {
  public:
   static constexpr std::size_t kStackBytes = std::size_t{64} << 10;
 
   // Makes this the fiber that runs: the program itself.
   void adopt_host();
-  // Gives it a stack, kStackBytes long; the first switch to it calls body(), which calls entered()
-  // before all else, and never returns.
+  // Gives the fiber a stack of kStackBytes. The first switch to it calls body(), which first calls
+  // entered(), and never returns.
   void start(char* stack, void (*body)());
   void entered();
 
-  // REQUIRES: this is the fiber that runs. Goes on with `next`, and returns when somebody switches
-  // back; for_good: nobody will.
+  // Resumes `next`, and returns at a switch back to this fiber. for_good: there will be none.
+  // REQUIRES: this is the fiber that runs.
   void switch_to(Fiber& next, bool for_good = false);
   // [end snippet fiber]
 
@@ -39,7 +39,7 @@ class Fiber {
   void* stack_pointer_ = nullptr;  // while others run
 #endif
   char* stack_ = nullptr;  // null: the host's
-  // By these the sanitizers know it.
+  // Handles of the sanitizers.
   [[maybe_unused]] void* asan_stack_ = nullptr;
   [[maybe_unused]] void* tsan_fiber_ = nullptr;
   [[maybe_unused]] void* last_tsan_fiber_ = nullptr;

@@ -16,7 +16,7 @@ using specdec::emulation::counted;
 
 cudaError_t last_error = cudaSuccess;
 
-// What cudaFuncSetAttribute has allowed, kernel by kernel.
+// The bytes that cudaFuncSetAttribute has allowed for each kernel.
 std::map<const void*, std::size_t>& allowed_shared_bytes() {
   static std::map<const void*, std::size_t> allowed;
   return allowed;
@@ -24,14 +24,15 @@ std::map<const void*, std::size_t>& allowed_shared_bytes() {
 
 constexpr std::size_t kDeviceAlignment = 256;
 
-// The device's memory in bytes, if SPECDEC_EMULATED_MEMORY makes it smaller than the machine's.
+// The device's memory in bytes, if SPECDEC_EMULATED_MEMORY limits it.
 std::optional<std::size_t> memory_limit() {
   const char* limit = std::getenv("SPECDEC_EMULATED_MEMORY");
   return limit ? std::optional(std::strtoull(limit, nullptr, 10)) : std::nullopt;
 }
 
-// What is taken of a limited memory, block by block. (Otherwise nobody may remember the blocks, or
-// no leak would be found.) Never destroyed: static objects may own blocks.
+// The blocks allocated from a limited memory. (Without a limit, blocks are not listed, because a
+// leak checker would not report a block that is still listed.) Never destroyed: static objects may
+// own blocks.
 std::map<void*, std::size_t>& limited_blocks() {
   static auto& blocks = *new std::map<void*, std::size_t>;
   return blocks;
@@ -117,12 +118,12 @@ cudaError_t cudaPeekAtLastError() { return last_error; }
 cudaError_t cudaMalloc(void** block, std::size_t bytes) { return allocate(block, bytes); }
 cudaError_t cudaFree(void* block) {
   if (specdec::emulation::spoils_a_capture()) return cudaErrorStreamCaptureUnsupported;
-  specdec::emulation::finish_all();  // as CUDA does: nothing that runs may still use it
+  specdec::emulation::finish_all();  // as CUDA does: running work may still use the block
   limited_blocks().erase(block);
   std::free(block);
   return cudaSuccess;
 }
-// The host's memory, of which a device's limit says nothing.
+// Host memory, to which the device's limit does not apply.
 cudaError_t cudaMallocHost(void** block, std::size_t bytes) {
   if (specdec::emulation::spoils_a_capture()) return cudaErrorStreamCaptureUnsupported;
   ++counted().allocations;
@@ -137,9 +138,9 @@ cudaError_t cudaFreeHost(void* block) {
 }
 
 cudaError_t cudaMemGetInfo(std::size_t* free_bytes, std::size_t* total_bytes) {
-  const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
-  *total_bytes = page * static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES));
-  *free_bytes = page * static_cast<std::size_t>(sysconf(_SC_AVPHYS_PAGES));
+  const std::size_t page = sysconf(_SC_PAGESIZE);
+  *total_bytes = page * sysconf(_SC_PHYS_PAGES);
+  *free_bytes = page * sysconf(_SC_AVPHYS_PAGES);
   if (const auto limit = memory_limit()) {
     *total_bytes = *free_bytes = *limit;
     for (const auto& [block, bytes] : limited_blocks()) *free_bytes -= bytes;
@@ -225,11 +226,11 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
 }
 
 cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute, int value) {
-  if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize || value < 0 ||
-      static_cast<std::size_t>(value) > specdec::emulation::kSharedBytesOptin) {
+  constexpr int kMost = specdec::emulation::kSharedBytesOptin;
+  if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize || value < 0 || value > kMost) {
     return last_error = cudaErrorInvalidValue;
   }
-  allowed_shared_bytes()[kernel] = static_cast<std::size_t>(value);
+  allowed_shared_bytes()[kernel] = value;
   return cudaSuccess;
 }
 

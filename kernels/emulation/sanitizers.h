@@ -1,8 +1,8 @@
 #pragma once
 
-// Code for builds with AddressSanitizer (IF_ASAN) or ThreadSanitizer (IF_TSAN) alone. The emulation
-// itself is compiled without -fsanitize=thread: its switching from thread to thread must not look
-// like synchronisation. SPECDEC_EMULATION_TSAN says that the kernels are compiled with it.
+// Code only for builds with AddressSanitizer (IF_ASAN) or ThreadSanitizer (IF_TSAN). The emulation
+// itself is compiled without -fsanitize=thread, because its switches between threads must not look
+// like synchronisation. SPECDEC_EMULATION_TSAN means that the kernels are compiled with it.
 #ifndef __has_feature
 #define __has_feature(feature) 0  // g++ 12
 #endif

@@ -28,8 +28,8 @@ struct Thread {
   Fiber fiber;
   uint3 index;
   State state;
-  CallSite site = kEntry;  // the barrier or collective that it reached last
-  // The collective that it is in.
+  CallSite site = kEntry;  // the last barrier or collective reached
+  // The collective that the thread is in.
   unsigned mask;
   Answer answer;
   int number;
@@ -42,28 +42,28 @@ struct Warp {
   char* token;
 };
 
-// A block and its kernel. Everything is static, as is the blocks' shared memory: one runs at a
-// time.
+// A block and its kernel. Everything is static, like the blocks' shared memory, because only one
+// block runs at a time.
 struct Block {
   std::array<Thread, kMaxThreads> threads;
   std::array<Warp, kMaxThreads / kLanes> warps;
-  std::array<unsigned, kMaxThreads> order;  // in which the threads have their turns
-  unsigned thread_count, live_count;        // of the block; those that have not ended
+  std::array<unsigned, kMaxThreads> order;  // in which the threads take turns
+  unsigned thread_count, live_count;        // live: not ended
   unsigned at_barrier_count;
-  unsigned turn, running;  // running == order[turn]: the thread that has its turn
+  unsigned turn, running;  // running == order[turn]: the thread that runs
   char* barrier_token;
-  const Launch* launch = nullptr;  // null: nothing runs here
-  bool early = false;              // the kernel before has not ended
+  const Launch* launch = nullptr;  // null: unused
+  bool early = false;              // the previous kernel has not ended
 };
 
-// Of two kernels that follow each other: the second may have begun before the first has ended.
+// Two, because a kernel may begin before the previous one has ended.
 std::array<Block, 2> blocks;
 Block* now = &blocks[0];  // the one that runs
 Fiber host;
 std::mutex one_at_a_time;
 
-// ThreadSanitizer takes one address for one instance of a barrier: all who pass it release what
-// they wrote before, and acquire what the others have.
+// Each instance of a barrier has its own address for ThreadSanitizer. Every thread that passes it
+// releases its earlier writes, and acquires those of the others.
 std::array<char, 1 << 16> tokens;
 char* new_token() {
   static std::uint16_t next = 0;
@@ -90,8 +90,8 @@ void take_turn(unsigned i) {
 }
 
 // [snippet yield]
-// The running thread gives its turn to the next one that can run; to the host when all have ended,
-// or can go on only when the kernel before has.
+// The running thread passes its turn to the next one that can run. If all have ended, or none can
+// continue until the previous kernel ends, it passes control to the host.
 void yield() {
   Thread& me = self();
   const bool ended = me.state == State::kEnded;
@@ -117,7 +117,7 @@ void release_barrier() {
 }
 // [end snippet barrier]
 
-// All who wait do so at one line: looking at the first of them is enough.
+// All waiting threads wait at the same line, so checking the first one is enough.
 void check_same_barrier(CallSite site) {
   const auto waiting =
       std::find_if(now->threads.begin(), now->threads.begin() + now->thread_count,
@@ -136,7 +136,7 @@ void check_mask(unsigned mask, CallSite site) {
     fail("the mask names a lane that has ended", site);
 }
 
-// The last lane of a mask has arrived: all of them get their answers and can go on.
+// The last lane of a mask has arrived: all its lanes get their answers and can continue.
 void answer_lanes(Warp& warp, unsigned mask, CallSite site) {
   Thread* const lanes = &now->threads[now->running - now->running % kLanes];
   const auto for_mask = [&](const auto& visit) {
@@ -158,7 +158,7 @@ void answer_lanes(Warp& warp, unsigned mask, CallSite site) {
 
 // ---- running a grid
 
-// What every fiber runs.
+// The body of every fiber.
 void thread_main() {
   self().fiber.entered();
   now->launch->kernel();
@@ -209,7 +209,7 @@ void start_threads() {
   }
 }
 
-// Until all threads have ended, or wait for the kernel before.
+// Runs until all threads have ended, or wait for the previous kernel.
 void run_threads() {
   unsigned first = 0;
   while (now->threads[now->order[first]].state != State::kReady) ++first;
@@ -217,7 +217,7 @@ void run_threads() {
   host.switch_to(self().fiber);
 }
 
-// From here on `block` is the one that runs, of such a launch.
+// Makes `block` the one that runs, as part of the launch.
 void enter(Block& block, const Launch& launch) {
   now = &block;
   now->launch = &launch;
@@ -227,17 +227,17 @@ void enter(Block& block, const Launch& launch) {
   host.adopt_host();
 }
 
-// The block that has begun early for this launch; else one that is free; else null.
+// The block that has begun early for this launch, otherwise a free one, otherwise null.
 Block* block_for(const Launch* launch) {
   const auto found = std::ranges::find(blocks, launch, &Block::launch);
   if (found != blocks.end()) return &*found;
   return launch == nullptr ? nullptr : block_for(nullptr);
 }
 
-// The threads that have waited may go on.
+// The threads that waited for the previous kernel may continue.
 void end_of_grid_before() {
   now->early = false;
-  IF_TSAN(__tsan_release(&end_of_grid);)  // fresh shared memory is the host's doing
+  IF_TSAN(__tsan_release(&end_of_grid);)  // the host has filled shared memory
   for (unsigned i = 0; i < now->thread_count; ++i) {
     Thread& thread = now->threads[i];
     if (thread.state == State::kAtGridBefore) thread.state = State::kReady;
@@ -250,7 +250,7 @@ bool CallSite::operator==(const CallSite& other) const {
   return line == other.line && (file == other.file || std::strcmp(file, other.file) == 0);
 }
 
-int lane() { return static_cast<int>(now->running % kLanes); }
+int lane() { return now->running % kLanes; }
 
 // [snippet sync-block]
 void sync_block(CallSite site) {
@@ -298,7 +298,7 @@ std::uint64_t warp_collective(unsigned mask, std::uint64_t value, Answer answer,
 // [snippet begin-early]
 bool begin_early(const Launch& next, const Launch& before) {
   const std::lock_guard lock(one_at_a_time);
-  const Block* const of_before = block_for(&before);  // where it is, or will be
+  const Block* const of_before = block_for(&before);  // where `before` runs, or will run
   Block& other = of_before == blocks.data() ? blocks[1] : blocks[0];
   if (other.launch != nullptr) return false;
   enter(other, next);
@@ -354,7 +354,7 @@ void fail(const char* what, CallSite site) {
         break;
     }
     std::fprintf(stderr, "  %4u to %-4u %s %s", i, next - 1,
-                 kStates[static_cast<std::size_t>(thread.state)], thread.site.file);
+                 kStates[static_cast<int>(thread.state)], thread.site.file);
     std::fprintf(stderr, thread.site == kEntry ? "\n" : ":%d\n", thread.site.line);
   }
   std::abort();

@@ -9,22 +9,22 @@
 
 #include "kernels/emulation/vector_types.h"
 
-// Of the thread that runs now.
+// The indices of the thread that runs now.
 extern uint3 threadIdx, blockIdx;
 extern dim3 blockDim, gridDim;
 constexpr int warpSize = 32;
 
-// Runs grids on the CPU: one block after the other, and of a block one thread at a time. A thread
-// runs until it waits in a barrier or a collective for other threads; then the next one that can
-// run has its turn. SPECDEC_THREAD_ORDER says in which order: forward (the default), reverse, or
+// Runs grids on the CPU: one block after the other, and one thread of the block at a time. A thread
+// runs until it waits for other threads in a barrier or a collective; then the next one that can
+// run takes its turn. SPECDEC_THREAD_ORDER sets the order: forward (the default), reverse, or
 // random.
 //
-// What no GPU could go on with ends the program, with a report on stderr that names the source line
-// and says where each thread of the block is.
+// If a kernel reaches a state in which no GPU could continue, the program ends. Its report on
+// stderr names the source line and shows where each thread of the block is.
 namespace specdec::emulation {
 
-constexpr unsigned kMaxThreads = 1024;  // of a block
-constexpr unsigned kLanes = 32;         // of a warp
+constexpr unsigned kMaxThreads = 1024;  // per block
+constexpr unsigned kLanes = 32;         // per warp
 
 // Where a kernel calls a barrier or a collective.
 struct CallSite {
@@ -33,12 +33,12 @@ struct CallSite {
   constexpr CallSite(const char* file_, int line_) : file(file_), line(line_) {}
 #ifndef __clang__
   CallSite(std::source_location place)  // NOLINT: made from the default argument below
-      : file(place.file_name()), line(static_cast<int>(place.line())) {}
+      : file(place.file_name()), line(place.line()) {}
 #endif
   bool operator==(const CallSite& other) const;
 };
-// A parameter `site` that the caller leaves out. clang has no std::source_location before version
-// 15; in g++ 12, __builtin_LINE() gives a wrong line inside templates.
+// A parameter `site` that callers omit. clang has no std::source_location before version 15; in
+// g++ 12, __builtin_LINE() gives a wrong line inside templates.
 #ifdef __clang__
 #define SPECDEC_CALL_SITE ::specdec::emulation::CallSite site = {__builtin_FILE(), __builtin_LINE()}
 #else
@@ -49,39 +49,39 @@ struct CallSite {
 struct Launch {
   dim3 grid, block;
   std::size_t shared_bytes = 0;  // dynamic
-  std::function<void()> kernel;  // what a thread does
-  bool programmatic = false;     // it may begin before the kernel in front of it has ended
+  std::function<void()> kernel;  // the body of each thread
+  bool programmatic = false;     // may begin before the previous kernel has ended
 };
 
 void run_grid(const Launch& launch);
 
-// Of a programmatic launch, what a GPU may do before the kernel in front of it has written
-// anything: here its first block, up to where it waits. run_grid(next) goes on with that block. Up
-// to there it uses no shared memory. Returns whether there was room for it.
+// Runs the part of a programmatic launch that a GPU may run before the previous kernel has written
+// anything: its first block, up to the point where it waits. Until then, the block uses no shared
+// memory. run_grid(next) continues with that block. Returns whether there was room for it.
 // REQUIRES: run_grid(before) comes next.
 bool begin_early(const Launch& next, const Launch& before);
 
-// cudaGridDependencySynchronize(): returns when the kernel before has ended.
+// cudaGridDependencySynchronize(): returns when the previous kernel has ended.
 void wait_for_grid_before(CallSite site);
 
-// The running block's, aligned to 1024 bytes.
+// The dynamic shared memory of the running block, aligned to 1024 bytes.
 void* dynamic_shared_memory();
 
 // Returns when all threads of the block that have not ended have called it, from the same line.
 void sync_block(CallSite site);
-// What comes before it, in any thread of the grid, is ordered before what comes after a later
+// Orders all accesses before it, in any thread of the grid, before all accesses after a later
 // fence.
 void thread_fence();
 
 // [snippet collective]
-// What the lanes of a warp bring to a collective; only those of its mask are set.
+// The lanes' values in a collective of a warp; only those in its mask are set.
 using LaneValues = std::array<std::uint64_t, kLanes>;
-// What one lane takes away from it, given a number of its own.
+// Computes the result of one lane. number: the lane's own argument.
 using Answer = std::uint64_t (*)(const LaneValues& brought, unsigned mask, int number);
 
-// The one primitive behind shuffles, votes, reductions and __syncwarp. The lanes of `mask` meet
-// here, all from the same line; each brings a value and takes away its answer. orders_memory:
-// whether what a lane wrote before is visible to the others afterwards.
+// The primitive under shuffles, votes, reductions and __syncwarp. The lanes of `mask` meet here,
+// all from the same line. Each brings a value and returns with its answer. orders_memory: whether a
+// lane's earlier writes are visible to the others afterwards.
 std::uint64_t warp_collective(unsigned mask, std::uint64_t value, Answer answer, int number,
                               bool orders_memory, CallSite site);
 // [end snippet collective]

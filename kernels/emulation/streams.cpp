@@ -14,17 +14,17 @@
 
 using Clock = std::chrono::steady_clock;
 
-// Something that a stream does.
+// One piece of work of a stream: a kernel's launch, or something else.
 struct EmulatedWork {
-  std::shared_ptr<const specdec::emulation::Launch> launch;  // of a kernel; null: it is
+  std::shared_ptr<const specdec::emulation::Launch> launch;  // null: `other` is the work
   std::function<void()> other;
 
-  // behind: what the stream has to do afterwards, or null.
-  void operator()(const EmulatedWork* behind) const {
+  // next: the stream's work after this, or null.
+  void operator()(const EmulatedWork* next) const {
     if (launch == nullptr) return other();
-    if (behind != nullptr && behind->launch != nullptr && behind->launch->programmatic) {
+    if (next != nullptr && next->launch != nullptr && next->launch->programmatic) {
       specdec::emulation::counted().early +=
-          specdec::emulation::begin_early(*behind->launch, *launch);
+          specdec::emulation::begin_early(*next->launch, *launch);
     }
     specdec::emulation::run_grid(*launch);
   }
@@ -33,7 +33,7 @@ struct EmulatedWork {
 using AllWork = std::vector<EmulatedWork>;
 
 struct EmulatedGraph {
-  std::shared_ptr<const AllWork> work;  // a launch may still have to do it when the graph is gone
+  std::shared_ptr<const AllWork> work;  // shared, because launches may outlive the graph
 };
 
 struct EmulatedCapture {
@@ -42,10 +42,10 @@ struct EmulatedCapture {
 };
 
 struct EmulatedStream {
-  bool blocking = true;                      // the default stream waits for it
-  std::unique_ptr<EmulatedCapture> capture;  // null: it does what it is given
+  bool blocking = true;                      // the default stream waits for this one
+  std::unique_ptr<EmulatedCapture> capture;  // null: the stream executes its work
   std::deque<EmulatedWork> work;
-  std::uint64_t given = 0, done = 0;  // pieces of work; their difference is what is in `work`
+  std::uint64_t given = 0, done = 0;  // pieces of work; the difference is the size of `work`
 
   void finish_until(std::uint64_t wanted) {
     while (done < std::min(wanted, given)) {
@@ -58,7 +58,7 @@ struct EmulatedStream {
   void finish() { finish_until(given); }
 };
 
-// It has come when its stream has done so much of its work.
+// An event has occurred when its stream has done `place` pieces of work.
 struct EmulatedEvent {
   cudaStream_t stream = nullptr;
   std::uint64_t place = 0;
@@ -82,7 +82,7 @@ void finish_blocking() {
   }
 }
 
-// Until the event has come. What a stream had to do that is gone, it has done.
+// Runs the event's stream until the event has occurred. A destroyed stream has done all its work.
 void finish_until(const EmulatedEvent& event) {
   if (streams().count(event.stream) != 0) event.stream->finish_until(event.place);
 }

@@ -4,29 +4,31 @@
 #include "kernels/emulation/runtime_calls.h"
 #include "kernels/emulation/scheduler.h"
 
-// A stream does its work as late as a GPU may: when the host waits for it. So what a program would
-// read too early on a GPU it reads too early here, every time, and what it takes away from under a
-// copy or a kernel is gone when they run. The default stream does its work at once; before that, as
-// in CUDA, all streams but those of cudaStreamNonBlocking finish theirs.
+// A stream does its work as late as a GPU may: when the host waits for it. So if a program could
+// read a result too early on a GPU, it does so here, every time; and if it frees memory that a copy
+// or a kernel still needs, the memory is gone when they run. The default stream does its work
+// immediately. As in CUDA, all other streams first finish theirs, except those with
+// cudaStreamNonBlocking.
 namespace specdec::emulation {
 
-// Gives a stream something to do after all that it was given before.
+// Adds work to the end of a stream.
 void enqueue(cudaStream_t stream, std::function<void()> work);
-// The same for a kernel's launch. A programmatic one that directly follows a kernel begins as early
-// as it may, before that kernel does: what it reads before it waits is what was there before.
+// Adds a kernel's launch. A programmatic launch directly after a kernel begins as early as
+// possible, before that kernel: what it reads before it waits is older than the kernel's writes.
 void enqueue_launch(cudaStream_t stream, Launch launch);
-// Of a library, which the host does.
+// Adds a library's launch, which the host executes.
 void enqueue_launch(cudaStream_t stream, std::function<void()> kernel);
 
-// Does what all streams have been given.
+// Does all work of all streams.
 void finish_all();
 
-// Whether the stream writes down what it is given.
+// Whether the stream records its work instead of executing it.
 bool is_capturing(cudaStream_t stream);
-// Whether any stream does. What has to ask may not be done then, and spoils the capture.
+// Whether any stream is capturing; if so, invalidates the capture. For calls that are not allowed
+// during a capture.
 bool spoils_a_capture();
 
-// What traffic() shows.
+// The counters that traffic() returns.
 Traffic& counted();
 
 }  // namespace specdec::emulation

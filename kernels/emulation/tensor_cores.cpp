@@ -16,28 +16,29 @@ struct LaneOperands {
   float* total;
 };
 
-// Element j, 0 or 1, of a register with two bf16.
+// Element j, 0 or 1, of two bf16 in a register.
 float element(unsigned pair, int j) {
   return std::bit_cast<float>(j == 0 ? pair << 16 : pair & 0xffff0000u);
 }
 
 // 2^exponent.
 double power_of_two(int exponent) {
-  return std::bit_cast<double>(static_cast<std::uint64_t>(1023 + exponent) << 52);
+  const std::uint64_t biased = 1023 + exponent;
+  return std::bit_cast<double>(biased << 52);
 }
 
-// Of a sum that ends with 24 bits, the unit of its last one: that of the largest term.
+// The value of the last bit that a sum keeps of its terms: bit 24 of the largest one, or extra_bits
+// below it.
 double unit_of(double largest, int extra_bits) {
-  const int exponent = static_cast<int>(std::bit_cast<std::uint64_t>(largest) >> 52) - 1023;
-  return power_of_two(std::max(exponent, -400) - 23 - extra_bits);
+  const int biased = std::bit_cast<std::uint64_t>(largest) >> 52;
+  return power_of_two(std::max(biased - 1023, -400) - 23 - extra_bits);
 }
 
-float cut_off(double value) {  // to 24 bits
-  return static_cast<float>(
-      std::bit_cast<double>(std::bit_cast<std::uint64_t>(value) & ~((1ull << 29) - 1)));
+float truncated(double value) {  // to 24 bits
+  return std::bit_cast<double>(std::bit_cast<std::uint64_t>(value) & ~((1ull << 29) - 1));
 }
 
-// The same for k from first to last.
+// add_products() for k from first to last - 1.
 void add_block(const TensorRows& a, const float (&b)[kDepth], int first, int last, int extra_bits,
                float (&sums)[kRows]) {
   double largest[kRows], plain[kRows], unit[kRows], inverse[kRows], total[kRows];
@@ -61,15 +62,15 @@ void add_block(const TensorRows& a, const float (&b)[kDepth], int first, int las
     }
   }
   for (int m = 0; m < kRows; ++m) {
-    const float sum = cut_off(total[m] * unit[m]);
-    sums[m] = std::isfinite(plain[m]) ? sum : static_cast<float>(plain[m]);
+    const float sum = truncated(total[m] * unit[m]), unbounded = plain[m];
+    sums[m] = std::isfinite(plain[m]) ? sum : unbounded;
   }
 }
 
 using Lanes = const LaneOperands* [kLanes];
 
-// Lane 4 g + c has of A, 16 x 16, [g + 8 (r % 2)][2 c + 8 (r / 2) + j] in half j of register r.
-// Returns whether all of A is finite.
+// Collects A, 16 x 16. Lane 4 g + c has [g + 8 (r % 2)][2 c + 8 (r / 2) + j] in half j of register
+// r. Returns whether all of A is finite.
 bool gather(const Lanes& lanes, TensorRows& a) {
   unsigned infinite = 0;
   for (int g = 0; g < 8; ++g) {
@@ -85,7 +86,8 @@ bool gather(const Lanes& lanes, TensorRows& a) {
   return (infinite & 0x80008000u) == 0;
 }
 
-// Of B, 16 x 8, it has [2 c + 8 r + j][g]; here column n. Returns whether any of it is not zero.
+// Collects column n of B, 16 x 8. Lane 4 g + c has [2 c + 8 r + j][g] in half j of register r.
+// Returns whether any of the column is not zero.
 bool gather(const Lanes& lanes, int part, int n, float (&b)[kDepth]) {
   unsigned all = 0;
   for (int c = 0; c < 4; ++c) {
@@ -96,7 +98,8 @@ bool gather(const Lanes& lanes, int part, int n, float (&b)[kDepth]) {
   return (all & 0x7fff7fffu) != 0;
 }
 
-// Of the sums, 16 x 8, it has [g + 8 (i / 2)][2 c + i % 2] in element i.
+// Adds the products to the sums, 16 x 8. Lane 4 g + c has [g + 8 (i / 2)][2 c + i % 2] in element
+// i.
 void multiply_warp(const LaneValues& brought) {
   Lanes lanes;
   for (unsigned l = 0; l < kLanes; ++l) {
@@ -132,8 +135,8 @@ void add_products(const TensorRows& a, const float (&b)[kDepth], float (&sums)[k
   for (int k = 0; k < kDepth; k += block) add_block(a, b, k, k + block, extra_bits, sums);
 }
 
-// The lanes bring where their registers are; when all are there, the first one's answer is the
-// work.
+// Each lane brings the addresses of its registers. When all have arrived, computing the first
+// lane's answer does the work.
 void multiply_tiles(const unsigned* a, const unsigned* b, int parts, float* total, CallSite site) {
   const LaneOperands mine = {a, b, parts, total};
   const auto work = [](const LaneValues& brought, unsigned, int number) {

@@ -1,7 +1,7 @@
 #pragma once
 
-// CUDA's vector types, with the sizes and alignments that nvcc gives them: a float4 is one 16 byte
-// load or store, and its address must be a multiple of 16.
+// CUDA's vector types, with nvcc's sizes and alignments: a float4 is one load or store of 16 bytes,
+// and its address must be a multiple of 16.
 struct uint3 {
   unsigned x, y, z;
 };

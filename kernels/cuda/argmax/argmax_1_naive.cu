@@ -1,4 +1,4 @@
-// One thread a row: it looks at the whole vocabulary alone.
+// One thread per row, which reads the whole vocabulary.
 #include "kernels/cuda/argmax/argmax.h"
 #include "kernels/cuda/device_code.h"
 
@@ -6,7 +6,7 @@ namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 namespace {
 
 __global__ void argmax_naive_kernel(ConstDeviceRows x, std::int32_t* ids) {
-  const int t = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
+  const int t = blockIdx.x * blockDim.x + threadIdx.x;
   if (t >= x.rows) return;
   const float* values = row_of(x, t);
   int best = 0;

@@ -4,36 +4,35 @@
 #include "kernels/cuda/reduce.h"
 #include "kernels/cuda/vector4.h"
 
-// A value and its index as one number, whose order is the order asked for: so the largest such
-// number is the answer, whichever threads compare it when. Device code.
+// Combines a value and its index into one number, so that the largest number is the argmax in
+// whatever order threads compare them. Device code.
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 
 // [snippet argmax-key]
-// Larger for a larger value, and among equal values for a lower index; largest, with index -1, for
-// NaN. In the upper half, a float's bits in an order that unsigned numbers follow: the negative
-// ones turned round, the others above them. In the lower half, the index turned round.
+// Keys order by value, and equal values by descending index, so the lower index wins. NaN has the
+// largest key, with index -1. The upper half is the float's bits, adjusted so that unsigned order
+// equals float order: negative ones are inverted, the others get the top bit. The lower half is the
+// inverted index.
 __device__ inline unsigned long long key_of(float value, int index) {
   if (value != value) return 0xffffffffull << 32;
-  std::uint32_t bits = __float_as_uint(value + 0.0f);  // -0 becomes +0, its equal
+  std::uint32_t bits = __float_as_uint(value + 0.0f);  // -0 becomes +0, which is equal
   bits = (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;
-  return static_cast<unsigned long long>(bits) << 32 | ~static_cast<std::uint32_t>(index);
+  return std::uint64_t{bits} << 32 | ~static_cast<std::uint32_t>(index);
 }
 // [end snippet argmax-key]
 
-__device__ inline int index_of(unsigned long long key) {
-  return static_cast<int>(~static_cast<std::uint32_t>(key));
-}
+__device__ inline int index_of(unsigned long long key) { return static_cast<int>(~key); }
 
-// The largest key of row[first .. last), for the whole block: every thread gets it. REQUIRES: row +
-// first is aligned to 16 bytes, or the row is not at all.
+// The largest key of row[first .. last), for every thread of the block. REQUIRES: if row is aligned
+// to 16 bytes, so is row + first.
 __device__ inline unsigned long long block_max_key(const float* row, int first, int last) {
-  constexpr int kLoads = 4;  // of a thread, on their way together
-  const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
+  constexpr int kLoads = 4;  // of a thread, in flight together
+  const int thread = threadIdx.x, threads = blockDim.x;
   const int whole = is_aligned(row) ? first + (last - first) / 4 * 4 : first;
   unsigned long long best = 0;
   const auto take = [&](float value, int i) { best = Max()(best, key_of(value, i)); };
-  // Four loads, and then the comparisons, whose branches no load is moved across: first one number
-  // of each load, so that no load is put off until others have been compared.
+  // Four loads, then the comparisons. The compiler moves no load across their branches, so one
+  // number of each load is compared first: no load is delayed until the others have been compared.
   int i = first + 4 * thread;
   const int step = 4 * threads;
   for (; i + (kLoads - 1) * step < whole; i += kLoads * step) {

@@ -5,23 +5,23 @@
 #include "kernels/cuda/runtime.h"
 #include "kernels/ops.h"
 
-// Backend::attention (kernels/ops.h), step by step faster. q, out: [T, H * D]; device memory. Every
-// step takes any number of rows, in any order, of any sequences: prefill, decode and verification
-// are one call. Each has one order of operations for a row and head, which depends on the row's
-// position and on D alone.
+// Backend::attention (kernels/ops.h) in steps, each faster than the one before. q, out: [T, H * D];
+// device memory. Every step takes any number of rows, in any order, of any sequences, so prefill,
+// decode and verification are the same call. In each step, the order of operations for a row and
+// head depends only on the row's position and on D.
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 
-// The widest head_dim of steps 2 to 4; the engine's attention takes wider heads by the first step.
+// The widest head_dim of steps 2 to 4; attention() uses step 1 for wider heads.
 inline constexpr int kMaxHeadDim = 256;
 
-// Positions of a piece in step 4.
+// Positions per piece in step 4.
 inline constexpr int kAttentionPiece = 2 * kAttentionChunk;
 
-// One thread a row and head.
+// One thread per row and head.
 void attention_naive(ConstDeviceRows q, const KvLayer& cache, const RowPlaces& places,
                      const HeadShape& heads, DeviceRows out, cudaStream_t stream);
 
-// One warp a row and head.
+// One warp per row and head.
 void attention_warp(ConstDeviceRows q, const KvLayer& cache, const RowPlaces& places,
                     const HeadShape& heads, DeviceRows out, cudaStream_t stream);
 
@@ -29,18 +29,18 @@ void attention_warp(ConstDeviceRows q, const KvLayer& cache, const RowPlaces& pl
 void attention_grouped(ConstDeviceRows q, const KvLayer& cache, const RowPlaces& places,
                        const HeadShape& heads, DeviceRows out, cudaStream_t stream);
 
-// The same, and the context in pieces, each a block's. REQUIRES: places.context above every
-// position. scratch: device memory for one row at least (attention_scratch); rows for which it has
-// no room are computed after the others.
+// The same, with the context split into pieces, one block per piece (Flash-Decoding). REQUIRES:
+// places.context is above every position. scratch: device memory for at least one row
+// (attention_scratch). If it has no room for all rows, they are computed in turns.
 void attention_split(ConstDeviceRows q, const KvLayer& cache, const RowPlaces& places,
                      const HeadShape& heads, DeviceRows out, std::span<float> scratch,
                      cudaStream_t stream);
 
-// Floats of scratch for so many rows of positions below context.
+// Floats of scratch for `rows` rows with positions below `context`.
 std::size_t attention_scratch(int rows, const HeadShape& heads, int context);
 
-// The one that the engine calls: attention_split, but for contexts of one piece, which need neither
-// scratch nor a second kernel and get the same bits without, and for wide heads.
+// What the engine calls: attention_split, except for wide heads and for contexts of one piece.
+// These get the same bits without scratch and a second kernel.
 void attention(ConstDeviceRows q, const KvLayer& cache, const RowPlaces& places,
                const HeadShape& heads, DeviceRows out, std::span<float> scratch,
                cudaStream_t stream);

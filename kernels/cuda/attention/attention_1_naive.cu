@@ -1,6 +1,6 @@
-// One thread a row and head: the softmax with a running maximum (Milakov and Gimelshein 2018,
-// algorithm 3), position by position. Neighbouring threads read keys a head apart, each float of a
-// key by an instruction of its own, and the sums go to memory and back at every position.
+// One thread per row and head: online softmax, with a running maximum (Milakov and Gimelshein 2018,
+// algorithm 3), position by position. Neighbouring threads read keys that are a head apart, one
+// float per instruction, and the sums go to memory and back at every position.
 #include "kernels/cuda/attention/attention_code.h"
 
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
@@ -9,7 +9,7 @@ namespace {
 template <typename T>
 __global__ void attention_naive_kernel(ConstDeviceRows q, KvRows<T> cache, RowPlaces places,
                                        HeadShape heads, DeviceRows out) {
-  const int i = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
+  const int i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i >= q.rows * heads.n_heads) return;
   const int t = i / heads.n_heads, h = i % heads.n_heads, D = heads.head_dim;
   const int kv_head = h / (heads.n_heads / heads.n_kv_heads);

@@ -1,7 +1,7 @@
-// One warp a row and head. Lane l holds the elements l, l + 32, ... of the query and of the sums in
-// registers, so the warp reads a key or value in whole lines of 128 bytes, and a score is a sum
-// across lanes. What remains: a shuffle costs as much as the few products before it, positions wait
-// for each other, and every query head and row reads all keys and values again.
+// One warp per row and head. Lane l holds the elements l, l + 32, ... of the query and of the sums
+// in registers, so the warp reads a key or value in whole lines of 128 bytes, and a score is a sum
+// over the lanes. What is still slow: a shuffle costs as much as the few products before it, each
+// position waits for the one before, and every query head and row reads all keys and values again.
 #include "kernels/cuda/attention/attention_code.h"
 
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
@@ -9,20 +9,20 @@ namespace {
 
 constexpr int kColumns = kMaxHeadDim / kWarp;  // elements of a lane
 
-// Lane by lane of a head's row of [D] numbers.
+// Loads this lane's elements of a head's row of [D] numbers.
 template <typename T>
 __device__ void load(const T* from, int head_dim, float (&columns)[kColumns]) {
   for (int c = 0; c < kColumns; ++c) {
-    const int d = static_cast<int>(threadIdx.x) + c * kWarp;
+    const int d = threadIdx.x + c * kWarp;
     columns[c] = d < head_dim ? as_float(from[d]) : 0.0f;
   }
 }
 
-// Grid: rows, heads. Block: a warp.
+// Grid: rows, heads. Block: one warp.
 template <typename T>
 __global__ void attention_warp_kernel(ConstDeviceRows q, KvRows<T> cache, RowPlaces places,
                                       HeadShape heads, DeviceRows out) {
-  const int t = static_cast<int>(blockIdx.x), h = static_cast<int>(blockIdx.y);
+  const int t = blockIdx.x, h = blockIdx.y;
   const int D = heads.head_dim, kv_head = h / (heads.n_heads / heads.n_kv_heads);
   float query[kColumns], total[kColumns] = {};
   load(row_of(q, t) + h * D, D, query);
@@ -42,7 +42,7 @@ __global__ void attention_warp_kernel(ConstDeviceRows q, KvRows<T> cache, RowPla
     for (int c = 0; c < kColumns; ++c) total[c] = fmaf(weight, value[c], total[c] * rescale);
   }
   for (int c = 0; c < kColumns; ++c) {
-    const int d = static_cast<int>(threadIdx.x) + c * kWarp;
+    const int d = threadIdx.x + c * kWarp;
     if (d < D) (row_of(out, t) + h * D)[d] = total[c] / weight_sum;
   }
 }
@@ -51,7 +51,7 @@ __global__ void attention_warp_kernel(ConstDeviceRows q, KvRows<T> cache, RowPla
 
 void attention_warp(ConstDeviceRows q, const KvLayer& cache, const RowPlaces& places,
                     const HeadShape& heads, DeviceRows out, cudaStream_t stream) {
-  const dim3 grid(static_cast<unsigned>(q.rows), static_cast<unsigned>(heads.n_heads));
+  const dim3 grid(q.rows, heads.n_heads);
   with_rows(cache, [&]<typename T>(KvRows<T> rows) {
     launch(attention_warp_kernel<T>, grid, kWarp, 0, stream, q, rows, places, heads, out);
   });

@@ -1,7 +1,7 @@
 // One block for all queries that read the same keys and values (attention_tiles.h), over the whole
-// context. Keys and values come from memory once for all query heads of a group and for several
-// rows, where step 2 read them once for each. What remains: one row gives a block for each key and
-// value head, 8 where a GPU has more than 100 multiprocessors, and a long context takes long.
+// context. All query heads of a group and several rows share each read of a key or value, where
+// step 2 read them for each. What is still slow: one row makes only one block per key and value
+// head, perhaps 8 on a GPU with more than 100 multiprocessors, so a long context takes long.
 #include "kernels/cuda/attention/attention_tiles.h"
 
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
@@ -16,7 +16,7 @@ __global__ void __launch_bounds__(kBlockThreads, kBlocksAtOnce)
   const auto write = [&](int i, const RunningSoftmax<kColumns>& softmax) {
     float* to = row_of(out, block.row(i)) + block.head(i) * in.heads.head_dim;
     for (int c = 0; c < kColumns; ++c) {
-      const int d = static_cast<int>(threadIdx.x) % kWarp + c * kWarp;
+      const int d = threadIdx.x % kWarp + c * kWarp;
       if (d < in.heads.head_dim) to[d] = softmax.total[c] / softmax.weight_sum;
     }
   };

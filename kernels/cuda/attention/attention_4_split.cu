@@ -1,12 +1,12 @@
-// Step 3 with the context in pieces of kAttentionPiece positions, a block each (Dao et al. 2023,
-// "Flash-Decoding"); a second kernel puts the pieces of a query together. Pieces begin at multiples
-// of their size, whatever the call is, so a query's pieces and their order are always the same.
+// Step 3 with the context in pieces of kAttentionPiece positions, one block each (Dao et al. 2023,
+// "Flash-Decoding"); a second kernel combines the pieces of each query. Pieces begin at multiples
+// of their size in every call, so a query's pieces and their order are always the same.
 //
 // Why 128: at one row and 4,096 cached positions, 8 key and value heads make 8 * 32 = 256 blocks,
-// about two for each multiprocessor of an H100, so one may load a tile of 32 KiB
-// (D = 128) while another computes. Pieces of 64 would double what is written and read in between.
-// That is (D + 2) floats for each query and piece, beside 2 * 128 * D floats of keys and values for
-// each key and value head and piece: 1 / 64 at 4 query heads a group and one row.
+// about two for each multiprocessor of an H100, so one may load a tile of 32 KiB (D = 128) while
+// another computes. Pieces of 64 would double the intermediate data. That is (D + 2) floats per
+// query and piece, against 2 * 128 * D floats of keys and values per key and value head and piece:
+// 1 / 64 with 4 query heads per group and one row.
 #include <algorithm>
 #include <climits>
 
@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::size_t kMaxScratch = std::size_t{64} << 20 >> 2;  // floats: 64 MiB
 
-// What the pieces of each query came to, [rows * H, count].
+// The results of the pieces of each query, [rows * H, count].
 struct Pieces {
   float* totals;       // [rows * H, count, D], not yet divided by the sum of weights
   float* maxima;       // [rows * H, count]
@@ -26,15 +26,14 @@ struct Pieces {
   int count;           // of a query that reaches the end of the context
 
   __device__ std::ptrdiff_t index(int query, int piece) const {
-    return static_cast<std::ptrdiff_t>(query) * count + piece;
+    return std::ptrdiff_t{query} * count + piece;
   }
 };
 
 int pieces_of(int context) { return (context + kAttentionPiece - 1) / kAttentionPiece; }
 
 std::size_t scratch_of_row(const HeadShape& heads, int context) {
-  return static_cast<std::size_t>(heads.n_heads) * static_cast<std::size_t>(pieces_of(context)) *
-         static_cast<std::size_t>(heads.head_dim + 2);
+  return std::ptrdiff_t{heads.n_heads} * pieces_of(context) * (heads.head_dim + 2);
 }
 
 template <bool kVectors, int kColumns, typename T>
@@ -42,9 +41,9 @@ __global__ void __launch_bounds__(kBlockThreads, kBlocksAtOnce)
     attention_piece_kernel(AttentionInputs<T> in, Pieces pieces) {
   await_kernels_before();
   const BlockQueries block = queries_of_block<AttentionTile<kColumns, T>::kQueries>(in);
-  const int piece = static_cast<int>(blockIdx.z), begin = piece * kAttentionPiece;
+  const int piece = blockIdx.z, begin = piece * kAttentionPiece;
   if (block.rows == 0 || begin > block.last) return;
-  const int lane = static_cast<int>(threadIdx.x) % kWarp, D = in.heads.head_dim;
+  const int lane = threadIdx.x % kWarp, D = in.heads.head_dim;
   const auto write = [&](int i, const RunningSoftmax<kColumns>& softmax) {
     const std::ptrdiff_t at = pieces.index(block.row(i) * in.heads.n_heads + block.head(i), piece);
     for (int c = 0; c < kColumns; ++c) {
@@ -58,16 +57,16 @@ __global__ void __launch_bounds__(kBlockThreads, kBlocksAtOnce)
   attend<kVectors, kColumns>(in, block, begin, min(begin + kAttentionPiece, block.last + 1), write);
 }
 
-// A warp a query: its pieces, scaled to their common maximum, added in order. Those behind its
-// position were never written.
+// One warp per query: adds its pieces in order, scaled to their common maximum. Pieces past the
+// query's position were never written.
 template <int kColumns>
 __global__ void combine_kernel(Pieces pieces, const std::int32_t* positions, HeadShape heads,
                                DeviceRows out) {
   await_kernels_before();
-  const int query = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x) / kWarp;
+  const int query = (blockIdx.x * blockDim.x + threadIdx.x) / kWarp;
   if (query >= out.rows * heads.n_heads) return;
   const int t = query / heads.n_heads, h = query % heads.n_heads, D = heads.head_dim;
-  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  const int lane = threadIdx.x % kWarp;
   const int count = positions[t] / kAttentionPiece + 1;
   float largest = -FLT_MAX;
   for (int piece = lane; piece < count; piece += kWarp) {
@@ -76,14 +75,14 @@ __global__ void combine_kernel(Pieces pieces, const std::int32_t* positions, Hea
   const float maximum = warp_reduce(largest, MaxNumber());
 
   float weight_sum = 0.0f, total[kColumns];
-  for (float& sum : total) sum = -0.0f;  // which added to anything changes no bit of it
+  for (float& sum : total) sum = -0.0f;  // adding it to a number changes no bit
 #pragma unroll 4
   for (int piece = 0; piece < count; ++piece) {
     const std::ptrdiff_t at = pieces.index(query, piece);
     const float rescale = expf(pieces.maxima[at] - maximum);
     weight_sum = fmaf(pieces.weight_sums[at], rescale, weight_sum);
 #pragma unroll
-    for (int c = 0; c < kColumns; ++c) {  // behind the head's end its last element again
+    for (int c = 0; c < kColumns; ++c) {  // past the head's end, repeat its last element
       const int d = min(lane + c * kWarp, D - 1);
       total[c] = fmaf(pieces.totals[at * D + d], rescale, total[c]);
     }
@@ -98,15 +97,15 @@ __global__ void combine_kernel(Pieces pieces, const std::int32_t* positions, Hea
 
 std::size_t attention_scratch(int rows, const HeadShape& heads, int context) {
   const std::size_t row = scratch_of_row(heads, context);
-  return std::max(row, std::min(static_cast<std::size_t>(rows) * row, kMaxScratch / row * row));
+  return std::max(row, std::min(rows * row, kMaxScratch / row * row));
 }
 
 void attention_split(ConstDeviceRows q, const KvLayer& cache, const RowPlaces& places,
                      const HeadShape& heads, DeviceRows out, std::span<float> scratch,
                      cudaStream_t stream) {
   const int pieces = pieces_of(places.context);
-  const auto room = static_cast<int>(
-      std::min(scratch.size() / scratch_of_row(heads, places.context), std::size_t{INT_MAX}));
+  const int room =
+      std::min(scratch.size() / scratch_of_row(heads, places.context), std::size_t{INT_MAX});
   cpu::require(room > 0, "scratch for a row");
   for (int first = 0; first < q.rows; first += room) {
     const int rows = std::min(room, q.rows - first);

@@ -6,11 +6,11 @@
 #include "kernels/cuda/kv_number.h"
 #include "kernels/cuda/reduce.h"
 
-// What the steps of attention share. Device code: included by .cu files alone.
+// Shared by all steps of attention. Device code: only .cu files include it.
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 
-// Where position j of a sequence begins in keys and values, in numbers; from there on lie its
-// heads.
+// The offset of position j of a sequence in keys and values, in numbers; its heads follow from
+// there.
 // [snippet offset-of]
 __device__ inline std::ptrdiff_t offset_of(const std::int32_t* pages, int page_size, int j,
                                            const HeadShape& heads) {
@@ -19,7 +19,7 @@ __device__ inline std::ptrdiff_t offset_of(const std::int32_t* pages, int page_s
 }
 // [end snippet offset-of]
 
-// The same of position j as row t sees it.
+// The offset of position j for row t, which may have a tail.
 __device__ inline std::ptrdiff_t offset_of_row(const RowPlaces& places, int t, int j,
                                                const HeadShape& heads) {
   if (places.tail_firsts == nullptr || j < places.tail_firsts[t]) {
@@ -29,9 +29,7 @@ __device__ inline std::ptrdiff_t offset_of_row(const RowPlaces& places, int t, i
   return slot * heads.n_kv_heads * heads.head_dim;
 }
 
-// What scores are multiplied by.
-__device__ inline float score_scale(int head_dim) {
-  return 1.0f / sqrtf(static_cast<float>(head_dim));
-}
+// The factor of all scores.
+__device__ inline float score_scale(int head_dim) { return 1.0f / sqrtf(head_dim); }
 
 }  // namespace specdec::cuda::inline SPECDEC_CUDA_BUILD

@@ -2,44 +2,45 @@
 #include "kernels/cuda/async_copy.h"
 #include "kernels/cuda/attention/attention_code.h"
 
-// What steps 3 and 4 of attention share: a block that computes all queries which read the same keys
-// and values. A query is a row and a query head; a block has the query heads of one key and value
-// head (grouped-query attention) of neighbouring rows of one sequence, 24 queries at most.
+// Shared by steps 3 and 4 of attention: a block computes all queries that read the same keys and
+// values. A query is a row and a query head. A block has the query heads of one key and value head
+// (grouped-query attention) for neighbouring rows of one sequence, at most 24 queries.
 //
 //   for each tile of 32 positions:
-//     all threads   wait for its keys, and ask for its values: 16 bytes per copy into shared
+//     all threads   wait for its keys, and request its values: 16 bytes per copy into shared
 //                   memory, once for all queries
 //     each warp     takes its own queries, every fourth:
-//       lane = position      score = q . k: the key from shared memory serves all of them
+//       lane = position      score = q . k: all of them use the key in shared memory
 //       warp                 weights = exp(score - maximum so far)
-//     all threads   wait for the values, and ask for the next tile's keys
+//     all threads   wait for the values, and request the next tile's keys
 //     each warp
 //       lane = element of D  sums = sums * rescale + weights V
 //
-// So there are keys or values on their way all the time, in the memory of one tile.
+// So keys or values are in flight all the time, with the memory of a single tile.
 //
-// Shared memory: the lanes read a key each, at the same element. Rows that are 16 bytes longer than
-// a head, 4 floats, put the 16 bytes that 8 lanes read in one go into different banks; without them
-// they would all be in the same. Of bf16 a lane reads 8 bytes in one go, as often as 16 of floats.
-// Queries and weights are read by all lanes at one address; values are side by side.
+// Shared memory: each lane reads its own key, all at the same element. Rows are padded by 16 bytes,
+// so that 8 lanes, which read 16 bytes each in one access, use different banks; without the
+// padding, all would use the same banks. A lane reads bf16 in accesses of 8 bytes, as many as it
+// makes of 16 bytes for floats. All lanes read queries and weights at one address, and values side
+// by side.
 //
-// The order of operations of a query is the same whoever shares its block: each product chain runs
-// over d = i, i + 4, ... for i = 0 .. 3, their sum is (0 + 1) + (2 + 3); the weights of a tile are
-// added as a tree across lanes; values are added position by position. What is masked takes no part
-// (it may be NaN), not even with a weight of 0.
+// The order of operations of a query does not depend on the other queries of its block. Each chain
+// of products runs over d = i, i + 4, ... for i = 0 .. 3, and their sum is (0 + 1) + (2 + 3). A
+// tree across lanes adds the weights of a tile. Values are added position by position. Masked
+// positions are skipped, not added with a weight of 0, because they may hold NaN.
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 
 constexpr int kBlockWarps = 4;
 constexpr int kBlockThreads = kBlockWarps * kWarp;
-constexpr int kBlocksAtOnce = 3;  // of a multiprocessor, for which registers suffice
+constexpr int kBlocksAtOnce = 3;  // per multiprocessor, as registers allow
 
-// Numbers of a copy.
+// Numbers per copy.
 template <typename T>
 constexpr int kOf16Bytes = 16 / sizeof(T);
 
-// The shared memory of a block, for heads of up to 32 * kColumns elements, keys and values as the
-// cache holds them: below 48 KiB. Queries suffice for 6 rows, a verification of 5 drafts, of 3
-// heads of 128 or of 4 heads of 64 (Llama 3.2).
+// The shared memory of a block, for heads of up to 32 * kColumns elements, with keys and values in
+// the cache's type: below 48 KiB. There is room for the queries of 6 rows, which verify 5 drafts,
+// with 3 heads of 128 elements or 4 heads of 64 (Llama 3.2).
 template <int kColumns, typename T>
 struct AttentionTile {
   static constexpr int kPositions = kColumns <= 4 ? 32 : 16;
@@ -53,7 +54,7 @@ struct AttentionTile {
   float weights[kQueries][kPositions];
   std::ptrdiff_t offsets[2][kPositions];  // of the head in keys and values: this tile's, the next's
 };
-constexpr std::size_t kStaticSharedBytes = 48 << 10;  // what a block may have without asking
+constexpr std::size_t kStaticSharedBytes = 48 << 10;  // of a block without opting in for more
 static_assert(sizeof(AttentionTile<2, float>) <= kStaticSharedBytes);
 static_assert(sizeof(AttentionTile<4, float>) <= kStaticSharedBytes);
 static_assert(sizeof(AttentionTile<8, float>) <= kStaticSharedBytes);
@@ -68,8 +69,7 @@ struct AttentionInputs : AttentionCall {
   KvRows<T> cache;
 };
 
-// The queries of a block. Number i is that of head first_head + i % heads in row first_row + i /
-// heads.
+// The queries of a block. Query i is head first_head + i % heads of row first_row + i / heads.
 struct BlockQueries {
   int first_row, rows;
   int first_head, heads;
@@ -81,7 +81,7 @@ struct BlockQueries {
   __device__ int head(int i) const { return first_head + i % heads; }
 };
 
-// The softmax of one query so far; of its sums each lane has every 32nd.
+// The softmax of one query so far; each lane has every 32nd of its sums.
 template <int kColumns>
 struct RunningSoftmax {
   float maximum = -FLT_MAX;
@@ -89,42 +89,42 @@ struct RunningSoftmax {
   float total[kColumns] = {};
 };
 
-// Which queries the block has. There is a block for every row, but only the first of those rows
-// that belong together works, and takes the others: the next ones of the same sequence, up to a
-// multiple of what fits. So no row looks further than to its neighbours, and where a sequence's
-// rows lie across such a multiple, two blocks read the same keys side by side, the second from the
-// L2 cache. Returns 0 rows where the block has nothing to do. Grid: rows, parts of query heads.
+// Finds the block's queries. There is a block for every row, but rows of one sequence are grouped,
+// and only the block of a group's first row works. Groups end at multiples of the number of rows
+// that fit, so a block looks only at neighbouring rows. If a sequence's rows cross such a multiple,
+// two blocks read the same keys at about the same time, and the second finds them in the L2 cache.
+// Returns 0 rows if the block has nothing to do. Grid: rows, parts of query heads.
 template <int kMaxQueries>
 __device__ BlockQueries queries_of_block(const AttentionCall& in) {
   const int group = in.heads.n_heads / in.heads.n_kv_heads;
-  const int parts = (group + kMaxQueries - 1) / kMaxQueries;  // of the heads, where they are many
-  const int part = static_cast<int>(blockIdx.y) % parts;
+  const int parts = (group + kMaxQueries - 1) / kMaxQueries;  // more than 1 for large groups
+  const int part = blockIdx.y % parts;
   BlockQueries block = {};
-  block.kv_head = static_cast<int>(blockIdx.y) / parts;
+  block.kv_head = blockIdx.y / parts;
   block.first_head = block.kv_head * group + part * kMaxQueries;
   block.heads = min(kMaxQueries, group - part * kMaxQueries);
-  block.first_row = static_cast<int>(blockIdx.x);
+  block.first_row = blockIdx.x;
 
   const std::int32_t* starts = in.places.table_starts;
   const int t = block.first_row, most_rows = max(1, kMaxQueries / group);
   if (t % most_rows != 0 && starts[t - 1] == starts[t]) return block;
   const int end = min(in.q.rows, t - t % most_rows + most_rows);
-  const int mine = t + static_cast<int>(threadIdx.x) % kWarp;
+  const int mine = t + threadIdx.x % kWarp;
   const bool together = mine < end && starts[mine] == starts[t];
   const unsigned others = ~__ballot_sync(kAllLanes, together);
-  block.rows = __ffs(static_cast<int>(others)) - 1;  // 24 at most, so there are others
+  block.rows = __ffs(others) - 1;  // at most 24, so some bit is set
   block.last = warp_max(mine < t + block.rows ? in.places.positions[mine] : 0);
   return block;
 }
 
-// A tile of positions from `start` on that a block works on: for all of its queries or, where they
-// have tails, for those of one row.
+// A block's work on one tile of positions from `start` on: for all its queries or, in their tails,
+// for those of one row.
 struct Visit {
   int start;
   int row;  // of the block; -1: all
 };
 
-// The visits of a block that make up positions begin .. end - 1, in their order for every query.
+// A block's visits that cover positions begin .. end - 1, in order for every query.
 class Visits {
  public:
   __device__ Visits(const AttentionCall& in, const BlockQueries& block, int begin, int end,
@@ -153,7 +153,7 @@ class Visits {
     } while (visit.row < rows_ && end_of(visit.row) <= shared_end_);
     return {shared_end_, visit.row};
   }
-  // How many positions it is about.
+  // The number of positions in a visit.
   __device__ int count(Visit visit) const { return min(tile_, end_of(visit.row) - visit.start); }
 
  private:
@@ -163,8 +163,8 @@ class Visits {
 
   const std::int32_t* positions_;  // of the block's rows
   int end_, tile_;
-  int shared_end_;  // below it all rows see the same
-  int rows_;        // with tails
+  int shared_end_;  // below it, all rows read the same slots
+  int rows_;        // that have tails
   Visit first_;
 };
 
@@ -182,16 +182,16 @@ __device__ inline float4 vector4(const BFloat16* row, int i) {
 }
 
 // [snippet load-tile]
-// Asks for the keys, or the values, of a tile's positions: `from` is the layer's, rows the tile's,
-// offsets where each position's are. Behind the context's end the last position's again: a branch
-// there would stand between the requests.
+// Requests the keys, or the values, of a tile's positions: from the layer's `from`, at each
+// position's offset, into the tile's `rows`. Past the end of the context, repeats the last
+// position, because a branch would delay the requests.
 template <bool kVectors, int kColumns, typename T>
 __device__ void load_rows(const T* from, const std::ptrdiff_t* offsets, int count, int head_dim,
                           typename AttentionTile<kColumns, T>::Row* rows, AsyncCopies& copies) {
   constexpr int kAtOnce = kOf16Bytes<T>, kThreadsOfRow = kColumns * kWarp / kAtOnce;
   constexpr int kStep = kBlockThreads / kThreadsOfRow;
-  const int first = static_cast<int>(threadIdx.x) / kThreadsOfRow;
-  const int d = kAtOnce * (static_cast<int>(threadIdx.x) % kThreadsOfRow);
+  const int first = threadIdx.x / kThreadsOfRow;
+  const int d = kAtOnce * (threadIdx.x % kThreadsOfRow);
   if (d >= head_dim) return;
 #pragma unroll
   for (int n = 0; n < AttentionTile<kColumns, T>::kPositions / kStep; ++n) {
@@ -207,12 +207,12 @@ __device__ void load_rows(const T* from, const std::ptrdiff_t* offsets, int coun
 }
 // [end snippet load-tile]
 
-// Scores of this lane's position for the warp's queries, whether they see it or not.
+// Scores of this lane's position for the warp's queries, even if it is masked for them.
 template <int kPerWarp, int kColumns, typename T>
 __device__ void score_tile(const AttentionTile<kColumns, T>& tile, int head_dim,
                            float (&scores)[kPerWarp]) {
-  const int warp = static_cast<int>(threadIdx.x) / kWarp;
-  const T* key = tile.keys[static_cast<int>(threadIdx.x) % tile.kPositions];
+  const int warp = threadIdx.x / kWarp;
+  const T* key = tile.keys[threadIdx.x % tile.kPositions];
   float4 sums[kPerWarp] = {};
   for (int i = 0; 4 * i < head_dim; ++i) {
     const float4 k = vector4(key, i);
@@ -229,7 +229,7 @@ __device__ void score_tile(const AttentionTile<kColumns, T>& tile, int head_dim,
   }
 }
 
-// Takes a score a lane into the running softmax. Returns this lane's weight: 0 if it is masked.
+// Adds one score per lane to the running softmax. Returns this lane's weight: 0 if it is masked.
 template <int kColumns>
 __device__ float soften(float score, bool visible, RunningSoftmax<kColumns>& running) {
   const float maximum =
@@ -242,17 +242,16 @@ __device__ float soften(float score, bool visible, RunningSoftmax<kColumns>& run
   return weight;
 }
 
-// Computes the block's queries over positions begin .. end - 1, the warp's kPerWarp at a time, and
-// hands each that sees one of them to write(number of the query, its RunningSoftmax).
+// Computes the block's queries over positions begin .. end - 1, kPerWarp per warp, and calls
+// write(query, its RunningSoftmax) for each query that attends to at least one of the positions.
 template <int kPerWarp, bool kVectors, int kColumns, typename T, typename Write>
 __device__ void attend(const AttentionInputs<T>& in, const BlockQueries& block, int begin, int end,
                        AttentionTile<kColumns, T>& tile, const Write& write) {
-  const int warp = static_cast<int>(threadIdx.x) / kWarp,
-            lane = static_cast<int>(threadIdx.x) % kWarp;
+  const int warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
   const int D = in.heads.head_dim;
   const Visits visits(in, block, begin, end, tile.kPositions);
   const auto look_up = [&](Visit visit, std::ptrdiff_t* offsets) {
-    const int i = static_cast<int>(threadIdx.x);
+    const int i = threadIdx.x;
     if (!visits.has(visit) || i >= visits.count(visit)) return;
     const int t = block.first_row + max(0, visit.row);
     offsets[i] = offset_of_row(in.places, t, visit.start + i, in.heads) + block.kv_head * D;
@@ -265,19 +264,19 @@ __device__ void attend(const AttentionInputs<T>& in, const BlockQueries& block, 
 
   Visit visit = visits.first();
   look_up(visit, tile.offsets[0]);
-  __syncthreads();  // the first offsets are there
+  __syncthreads();  // the first offsets are written
   load(in.cache.keys, visit, tile.offsets[0], tile.keys);
 
   RunningSoftmax<kColumns> running[kPerWarp];
-  int query_end[kPerWarp];               // what each of the warp's queries sees ends before
-  const auto look_with = [&](int row) {  // the queries of a row; -1: all
+  int query_end[kPerWarp];                // each query of the warp attends to positions below it
+  const auto set_active = [&](int row) {  // the queries of a row; -1: all
     for (int p = 0; p < kPerWarp; ++p) {
       const int i = warp + p * kBlockWarps;
-      const bool looks = i < block.count() && (row < 0 || row == block.row(i) - block.first_row);
-      query_end[p] = looks ? min(end, in.places.positions[block.row(i)] + 1) : 0;
+      const bool active = i < block.count() && (row < 0 || row == block.row(i) - block.first_row);
+      query_end[p] = active ? min(end, in.places.positions[block.row(i)] + 1) : 0;
     }
   };
-  look_with(-1);
+  set_active(-1);
   for (int i = warp; i < block.count(); i += kBlockWarps) {
     const float* query = row_of(in.q, block.row(i)) + block.head(i) * D;
     for (int d = lane; d < (D + 3) / 4 * 4; d += kWarp)
@@ -288,10 +287,10 @@ __device__ void attend(const AttentionInputs<T>& in, const BlockQueries& block, 
     const int start = visit.start, count = visits.count(visit);
     next = visits.after(visit);
     copies.wait();
-    __syncthreads();  // keys and queries are there, and the values before have been read
+    __syncthreads();  // keys and queries have arrived, and the previous values have been read
     load(in.cache.values, visit, tile.offsets[now], tile.values);  // while scores are computed
     look_up(next, tile.offsets[1 - now]);
-    if (visit.row >= 0) look_with(visit.row);
+    if (visit.row >= 0) set_active(visit.row);
 
     // [snippet attention-tile]
     float scores[kPerWarp];
@@ -302,7 +301,7 @@ __device__ void attend(const AttentionInputs<T>& in, const BlockQueries& block, 
       if (lane < tile.kPositions) tile.weights[warp + p * kBlockWarps][lane] = weight;
     }
     copies.wait();
-    __syncthreads();  // values, weights and the next offsets are there, and keys have been read
+    __syncthreads();  // values, weights and next offsets have arrived, and keys have been read
     if (visits.has(next)) load(in.cache.keys, next, tile.offsets[1 - now], tile.keys);  // meanwhile
     for (int j = 0; j < count; ++j) {
       float value[kColumns];
@@ -317,13 +316,13 @@ __device__ void attend(const AttentionInputs<T>& in, const BlockQueries& block, 
     }
     // [end snippet attention-tile]
   }
-  if (visits.any_tails()) look_with(-1);
+  if (visits.any_tails()) set_active(-1);
   for (int p = 0; p < kPerWarp; ++p) {
     if (begin < query_end[p]) write(warp + p * kBlockWarps, running[p]);
   }
 }
 
-// The same with a fitting kPerWarp, so that warps with few queries do not compute for more.
+// Picks the smallest kPerWarp that fits, so that warps with few queries do not compute for more.
 template <int kMostPerWarp, bool kVectors, int kColumns, typename T, typename Write>
 __device__ void attend_fitting(const AttentionInputs<T>& in, const BlockQueries& block, int begin,
                                int end, AttentionTile<kColumns, T>& tile, const Write& write) {
@@ -336,7 +335,7 @@ __device__ void attend_fitting(const AttentionInputs<T>& in, const BlockQueries&
   attend<kMostPerWarp, kVectors>(in, block, begin, end, tile, write);
 }
 
-// The same for any number of queries. Threads of a block: kBlockThreads.
+// attend() for any number of queries. Threads per block: kBlockThreads.
 template <bool kVectors, int kColumns, typename T, typename Write>
 __device__ void attend(const AttentionInputs<T>& in, const BlockQueries& block, int begin, int end,
                        const Write& write) {
@@ -345,9 +344,9 @@ __device__ void attend(const AttentionInputs<T>& in, const BlockQueries& block, 
   attend_fitting<Tile::kQueries / kBlockWarps, kVectors>(in, block, begin, end, tile, write);
 }
 
-// Calls job.operator()<kVectors, kColumns>(KvRows<T>) with what fits the cache and the heads. Rows
-// of heads whose size is a multiple of 16 bytes begin at such multiples. The tile, and with it the
-// order of sums, depends on the head's size alone.
+// Calls job.operator()<kVectors, kColumns>(KvRows<T>) with the arguments that fit the cache and the
+// heads. If a head's size is a multiple of 16 bytes, its rows are aligned to 16 bytes. The tile,
+// and with it the order of sums, depends only on the head's size.
 template <typename Job>
 void with_tile(const KvLayer& cache, int head_dim, const Job& job) {
   with_rows(cache, [&]<typename T>(KvRows<T> rows) {
@@ -364,12 +363,11 @@ void with_tile(const KvLayer& cache, int head_dim, const Job& job) {
   });
 }
 
-// Blocks for the queries of so many rows.
+// The grid for the queries of `rows` rows.
 template <int kMaxQueries>
 dim3 query_grid(int rows, const HeadShape& heads, int pieces) {
   const unsigned parts = blocks_for(heads.n_heads / heads.n_kv_heads, kMaxQueries);
-  return dim3(static_cast<unsigned>(rows), static_cast<unsigned>(heads.n_kv_heads) * parts,
-              static_cast<unsigned>(pieces));
+  return dim3(rows, heads.n_kv_heads * parts, pieces);
 }
 
 }  // namespace specdec::cuda::inline SPECDEC_CUDA_BUILD

@@ -1,4 +1,4 @@
-// Backend on the kernels of this folder: checks shapes, owns memory, and calls them in one stream.
+// The Backend of CUDA: checks shapes, owns memory, and launches all kernels in one stream.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -61,7 +61,7 @@ class CudaBackend final : public Backend {
   void* allocate(std::size_t bytes) override {
     void* block = nullptr;
     if (cudaMalloc(&block, bytes > 0 ? bytes : 1) != cudaSuccess) {
-      cudaGetLastError();  // forget it
+      cudaGetLastError();  // clears it
       std::size_t free = 0, total = 0;
       cuda_check(cudaMemGetInfo(&free, &total));
       throw OutOfDeviceMemory(bytes, free, total);
@@ -164,7 +164,7 @@ class CudaBackend final : public Backend {
     if (wanted <= attention_scratch_.size()) return;
     queue_.submit();
     queue_.forget();
-    attention_scratch_ = {};  // before the larger one is there
+    attention_scratch_ = {};  // frees it before the larger one is allocated
     attention_scratch_ = DeviceArray<float>(*this, wanted);
   }
   void attention(ConstDeviceRows q, const KvLayer& cache, const RowPlaces& places,
@@ -201,8 +201,8 @@ class CudaBackend final : public Backend {
         [=, this] { cuda::argmax(x, ids, scratch, stream_); });
   }
 
-  // cuBLAS takes memory of its own when it likes, which no graph may. An engine may want no graphs
-  // (uses_graphs()) beside one that does: a benchmark compares the two.
+  // cuBLAS may allocate memory at any time, which no graph may. uses_graphs() is checked again here
+  // so that a benchmark can compare an engine without graphs to one with them.
   std::unique_ptr<Recorder> make_recorder() override {
     if (!queue_.collects() || !uses_graphs()) return nullptr;
     return std::make_unique<GraphRecorder>(queue_);
@@ -215,7 +215,7 @@ class CudaBackend final : public Backend {
   }
 
  private:
-  // For what is asked for by itself: all that waits in the queue comes first.
+  // For direct launches: submits the waiting operations first, to keep the order.
   cudaStream_t stream() {
     queue_.submit();
     return stream_;
@@ -226,16 +226,16 @@ class CudaBackend final : public Backend {
     kernel(then, x, own(weight), y, stream());
   }
 
-  // One more than the largest position. The host waits for it; engines say it in places.context.
+  // One more than the largest position. The host waits for it, so engines set places.context.
   int context_of(const RowPlaces& places, int rows) {
-    std::vector<std::int32_t> positions(static_cast<std::size_t>(rows));
+    std::vector<std::int32_t> positions(rows);
     download(places.positions, positions.data(), positions.size() * sizeof(std::int32_t));
     return 1 + *std::max_element(positions.begin(), positions.end());
   }
 
-  // Room for so many rows; grows when more than ever before are asked about.
+  // Makes room for `rows` rows; never shrinks.
   void reserve_argmax(int rows) {
-    const auto wanted = static_cast<std::size_t>(rows);
+    const std::size_t wanted = rows;
     if (wanted <= argmax_ids_.size()) return;
     argmax_ids_ = DeviceArray<std::int32_t>(*this, wanted);
     argmax_keys_ = DeviceArray<unsigned long long>(*this, wanted);
@@ -245,15 +245,15 @@ class CudaBackend final : public Backend {
     cuda_check(cudaMemsetAsync(argmax_blocks_.data(), 0, wanted * sizeof(unsigned), stream()));
   }
 
-  OwnStream stream_;  // of all that is launched and copied
+  OwnStream stream_;  // for all launches and copies
   GraphQueue queue_;
   Transfers transfers_{stream_, queue_};
   Gemm gemm_;
   std::unique_ptr<CublasGemm> cublas_;  // null: our own product
   DeviceArray<std::int32_t> argmax_ids_;
-  DeviceArray<unsigned long long> argmax_keys_;  // zeros between launches, as argmax_blocks_
+  DeviceArray<unsigned long long> argmax_keys_;  // zero between launches, like argmax_blocks_
   DeviceArray<unsigned> argmax_blocks_;
-  DeviceArray<float> attention_scratch_;  // the most that was reserved
+  DeviceArray<float> attention_scratch_;  // never shrinks
 };
 
 }  // namespace

@@ -27,7 +27,7 @@ CudaSupport cuda_support() {
   if (const cudaError_t error = cudaGetDeviceCount(&count); error != cudaSuccess) {
     facts.error = cudaGetErrorString(error);
   }
-  for (int i = 0; i < count; i++) {
+  for (int i = 0; i < count; ++i) {
     cudaDeviceProp properties{};
     if (cudaGetDeviceProperties(&properties, i) != cudaSuccess) continue;
     facts.devices.push_back({properties.name, properties.major * 10 + properties.minor,
@@ -36,7 +36,7 @@ CudaSupport cuda_support() {
   if (!facts.devices.empty()) {
     cudaFuncAttributes attributes{};
     facts.has_code = cudaFuncGetAttributes(&attributes, probe_kernel) == cudaSuccess;
-    cudaGetLastError();  // what it said is known
+    cudaGetLastError();  // clears the error, which is known
   }
   return {.built = true, .devices = facts.devices, .problem = cuda_problem(facts)};
 }

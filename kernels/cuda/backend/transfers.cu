@@ -8,7 +8,7 @@ namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 
 namespace {
 
-// Where memory is what was missing, std::bad_alloc says so better.
+// A lack of memory becomes std::bad_alloc.
 void check_memory(cudaError_t error) {
   if (error == cudaErrorMemoryAllocation) throw std::bad_alloc();
   cuda_check(error);
@@ -48,7 +48,7 @@ void Transfers::copy_and_wait(void* to, const void* from, std::size_t bytes, cud
   wait();
 }
 
-// Room for the next copy; at its end, waits until all of it is free.
+// Takes pinned memory for the next copy. If not enough is left, waits until all of it is free.
 std::byte* Transfers::take(std::size_t bytes) {
   if (used_ + bytes > kPinnedBytes) wait();
   std::byte* piece = pinned_ + used_;

@@ -6,8 +6,8 @@
 
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 
-// A stream of one's own: its work can be recorded as a graph, as the default stream's cannot. It
-// waits for the default stream, on which tests launch and models are loaded, and that for it.
+// A separate stream, because work on the default stream cannot be recorded as a graph. The two
+// wait for each other; tests launch kernels and load models on the default stream.
 class OwnStream {
  public:
   OwnStream();
@@ -21,10 +21,10 @@ class OwnStream {
   cudaStream_t stream_ = nullptr;
 };
 
-// Copies between the host and the device, in a stream's order. Small ones go through pinned memory,
-// which the device reads and writes by itself: an upload then returns before it has happened, and
-// one wait serves all that was asked for before it. The same copies after a wait use the same
-// pinned memory, and so can be part of a graph.
+// Copies between the host and the device, in a stream's order. Small copies go through pinned
+// memory, which the device reads and writes by itself. So an upload returns before the device has
+// the data, and one wait covers all earlier copies. After a wait, the same copies use the same
+// pinned memory again, so they can be part of a graph.
 class Transfers {
  public:
   // The queue is the stream's, and outlives this object.
@@ -33,11 +33,11 @@ class Transfers {
   Transfers(const Transfers&) = delete;
   Transfers& operator=(const Transfers&) = delete;
 
-  // What is launched afterwards sees it. `host` may change as soon as the call returns.
+  // Later launches see the data. `host` may change as soon as the call returns.
   void upload(const void* host, void* device, std::size_t bytes);
-  // Of what was launched before; there when the call returns.
+  // Includes the results of all earlier launches; `host` holds them when the call returns.
   void download(const void* device, void* host, std::size_t bytes);
-  // Until all is done that was asked for.
+  // Waits until all earlier work is done.
   void wait();
 
  private:
@@ -49,7 +49,7 @@ class Transfers {
   cudaStream_t stream_;
   GraphQueue& queue_;
   std::byte* pinned_ = nullptr;
-  std::size_t used_ = 0;  // by copies since the last wait, which may still be under way
+  std::size_t used_ = 0;  // by copies since the last wait, which may still be in flight
 };
 
 }  // namespace specdec::cuda::inline SPECDEC_CUDA_BUILD

@@ -11,8 +11,8 @@
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 namespace {
 
-// What is used of cuBLAS. Its libraries take a tenth of a second to load, which every program would
-// spend at its start: so they are not linked but opened, when somebody asks for them.
+// The functions of cuBLAS that we call. Its libraries take a tenth of a second to load, which
+// linking would cost every program at its start. So they are opened on first use.
 struct Cublas {
   decltype(&cublasCreate) create;
   decltype(&cublasDestroy) destroy;
@@ -39,11 +39,11 @@ void find(void* library, const char* name, Function& function) {
 
 const Cublas& cublas() {
   static const Cublas functions = [] {
-    // By name, as the machine that runs this finds it, else the one that this was built beside.
+    // The library that this machine finds by name; if none, the one that we were built with.
     void* library = dlopen(SPECDEC_CUBLAS_SONAME, RTLD_NOW | RTLD_LOCAL);
     if (library == nullptr) library = dlopen(SPECDEC_CUBLAS_LIBRARY, RTLD_NOW | RTLD_LOCAL);
     Cublas found;
-    find(library, "cublasCreate_v2", found.create);  // what the header's names stand for
+    find(library, "cublasCreate_v2", found.create);  // the header's names are macros for these
     find(library, "cublasDestroy_v2", found.destroy);
     find(library, "cublasSetStream_v2", found.set_stream);
     find(library, "cublasGemmEx", found.gemm);
@@ -54,7 +54,7 @@ const Cublas& cublas() {
 }
 #endif
 
-// Throws, with file and line of the call, unless the call succeeded.
+// Throws, with file and line of the call, if the call failed.
 void cublas_check(cublasStatus_t status, const char* file = __builtin_FILE(),
                   int line = __builtin_LINE()) {
   if (status == CUBLAS_STATUS_SUCCESS) return;
@@ -67,9 +67,8 @@ __device__ void round_to(float from, __nv_bfloat16& to) { to = __float2bfloat16(
 
 template <typename T>
 __global__ void round_kernel(ConstDeviceRows x, T* to) {  // to: [T, width], dense
-  const int i = static_cast<int>(blockIdx.y * blockDim.x + threadIdx.x);
-  const int t = static_cast<int>(blockIdx.x);
-  if (i < x.width) round_to(row_of(x, t)[i], to[static_cast<std::ptrdiff_t>(t) * x.width + i]);
+  const int i = blockIdx.y * blockDim.x + threadIdx.x, t = blockIdx.x;
+  if (i < x.width) round_to(row_of(x, t)[i], to[std::ptrdiff_t{t} * x.width + i]);
 }
 
 }  // namespace
@@ -99,25 +98,24 @@ template <typename T>
 void CublasGemm::multiply(ConstDeviceRows x, const CudaMatrix& weight, DeviceRows y,
                           cudaDataType_t type, cudaStream_t stream) {
   constexpr int kThreads = 128;
-  const std::size_t bytes =
-      static_cast<std::size_t>(x.rows) * static_cast<std::size_t>(x.width) * sizeof(T);
+  const std::size_t bytes = std::ptrdiff_t{x.rows} * x.width * sizeof(T);
   if (rounded_.size() < bytes) rounded_ = DeviceArray<unsigned char>(allocator_, bytes);
   T* rounded = reinterpret_cast<T*>(rounded_.data());
-  launch(round_kernel<T>, dim3(static_cast<unsigned>(x.rows), blocks_for(x.width, kThreads)),
-         kThreads, 0, stream, x, rounded);
+  launch(round_kernel<T>, dim3(x.rows, blocks_for(x.width, kThreads)), kThreads, 0, stream, x,
+         rounded);
   gemm(rounded, x.width, weight, y, type);
 }
 
-// cuBLAS counts matrices column by column: to it our row-major [T, N] is y^T, N x T, the product of
-// W, stored as its transpose, and x^T.
+// cuBLAS matrices are column-major: our row-major y, [T, N], is y^T to cuBLAS, N x T. It is the
+// product of W, stored as its transpose, and x^T.
 void CublasGemm::gemm(const void* x, std::ptrdiff_t x_stride, const CudaMatrix& weight,
                       DeviceRows y, cudaDataType_t type) {
   const float one = 1.0f, zero = 0.0f;
   const auto weight_stride = weight.row_bytes() / cpu::element_size(weight.type());
   cublas_check(cublas().gemm(handle_, CUBLAS_OP_T, CUBLAS_OP_N, y.width, y.rows, weight.width(),
-                             &one, weight.data(), type, static_cast<int>(weight_stride), x, type,
-                             static_cast<int>(x_stride), &zero, y.data, CUDA_R_32F,
-                             static_cast<int>(y.stride), CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
+                             &one, weight.data(), type, weight_stride, x, type, x_stride, &zero,
+                             y.data, CUDA_R_32F, y.stride, CUBLAS_COMPUTE_32F,
+                             CUBLAS_GEMM_DEFAULT));
 }
 
 }  // namespace specdec::cuda::inline SPECDEC_CUDA_BUILD

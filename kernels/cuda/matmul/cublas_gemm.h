@@ -10,22 +10,22 @@
 
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 
-// y = x W^T by cuBLAS, which picks a kernel, and with it an order of summation, by the shapes: the
-// bits of a row may differ with the number of rows.
+// y = x W^T by cuBLAS, which picks a kernel, and with it an order of summation, by the shapes. So
+// the bits of a row may depend on the number of rows.
 //
 // Weights of f32 are multiplied in f32, without TF32. For bf16 and f16, the inputs are rounded to
-// the weights' type (f16: what is above 65,504 becomes infinite), and their products are summed up
-// in f32. int8 with a scale a row is nothing that cuBLAS multiplies with floats: cuda::matmul does.
+// the weights' type (in f16, values above 65,504 become infinite), and products are added in f32.
+// cuBLAS does not multiply floats with int8 that has one scale per row, so cuda::matmul does.
 class CublasGemm {
  public:
-  // The allocator outlives it. Throws std::runtime_error where cuBLAS does not start.
+  // The allocator outlives it. Throws std::runtime_error if cuBLAS does not start.
   explicit CublasGemm(DeviceAllocator& allocator);
   ~CublasGemm();
   CublasGemm(const CublasGemm&) = delete;
   CublasGemm& operator=(const CublasGemm&) = delete;
 
-  // x: [T, K], weight: [N, K], y: [T, N]; device memory. Takes scratch for the rounded inputs when
-  // they are more than ever before. Throws std::runtime_error where cuBLAS fails.
+  // x: [T, K], weight: [N, K], y: [T, N]; device memory. Allocates scratch for the rounded inputs
+  // if there are more than in any earlier call. Throws std::runtime_error if cuBLAS fails.
   void matmul(ConstDeviceRows x, const CudaMatrix& weight, DeviceRows y, cudaStream_t stream);
 
  private:

@@ -1,4 +1,4 @@
-// Which product the engine calls: one for each type of weights, whatever the number of rows.
+// Picks the product by the type of the weights alone, never by the number of rows.
 #include "kernels/cuda/device_code.h"
 #include "kernels/cuda/matmul/matmul.h"
 

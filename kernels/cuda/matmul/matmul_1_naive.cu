@@ -1,4 +1,4 @@
-// One thread an element of y: neighbouring threads read weights a row apart, and every row of x
+// One thread per element of y: neighbouring threads read weights a row apart, and every row of x
 // reads all weights again.
 #include "kernels/cuda/device_code.h"
 #include "kernels/cuda/matmul/matmul.h"
@@ -9,8 +9,7 @@ namespace {
 
 template <typename T>
 __global__ void matmul_naive_kernel(ConstDeviceRows x, Weights<T> weight, DeviceRows y) {
-  const int n = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
-  const int t = static_cast<int>(blockIdx.y);
+  const int n = blockIdx.x * blockDim.x + threadIdx.x, t = blockIdx.y;
   if (n >= weight.rows) return;
   float total = 0.0f;
   for (int k = 0; k < x.width; ++k) {
@@ -23,8 +22,7 @@ __global__ void matmul_naive_kernel(ConstDeviceRows x, Weights<T> weight, Device
 
 void matmul_naive(ConstDeviceRows x, const CudaMatrix& weight, DeviceRows y, cudaStream_t stream) {
   with_weights(weight, [&]<typename T>(const Weights<T>& w) {
-    launch(matmul_naive_kernel<T>, dim3(blocks_for(w.rows, 64), static_cast<unsigned>(x.rows)), 64,
-           0, stream, x, w, y);
+    launch(matmul_naive_kernel<T>, dim3(blocks_for(w.rows, 64), x.rows), 64, 0, stream, x, w, y);
   });
 }
 

@@ -1,5 +1,5 @@
-// One warp an element of y: lane l multiplies weights l, l + 32, ..., so that what the warp reads
-// in one step lies side by side; then the lanes' sums meet in five shuffles.
+// One warp per element of y: lane l multiplies weights l, l + 32, ..., so that the warp's reads in
+// one step are coalesced. Then five shuffles add the lanes' sums.
 #include "kernels/cuda/device_code.h"
 #include "kernels/cuda/matmul/matmul.h"
 #include "kernels/cuda/reduce.h"
@@ -8,12 +8,12 @@
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 namespace {
 
-constexpr int kWarps = 4;  // of a block; each has an output of its own
+constexpr int kWarps = 4;  // per block, one output each
 
 template <typename T>
 __global__ void matmul_warp_kernel(ConstDeviceRows x, Weights<T> weight, DeviceRows y) {
-  const int n = static_cast<int>(blockIdx.x) * kWarps + static_cast<int>(threadIdx.x) / kWarp;
-  const int t = static_cast<int>(blockIdx.y), lane = static_cast<int>(threadIdx.x) % kWarp;
+  const int n = blockIdx.x * kWarps + threadIdx.x / kWarp;
+  const int t = blockIdx.y, lane = threadIdx.x % kWarp;
   if (n >= weight.rows) return;
   const float* row = row_of(x, t);
   // [snippet matmul-warp]
@@ -30,8 +30,8 @@ __global__ void matmul_warp_kernel(ConstDeviceRows x, Weights<T> weight, DeviceR
 
 void matmul_warp(ConstDeviceRows x, const CudaMatrix& weight, DeviceRows y, cudaStream_t stream) {
   with_weights(weight, [&]<typename T>(const Weights<T>& w) {
-    launch(matmul_warp_kernel<T>, dim3(blocks_for(w.rows, kWarps), static_cast<unsigned>(x.rows)),
-           kWarps * kWarp, 0, stream, x, w, y);
+    launch(matmul_warp_kernel<T>, dim3(blocks_for(w.rows, kWarps), x.rows), kWarps * kWarp, 0,
+           stream, x, w, y);
   });
 }
 

@@ -1,6 +1,6 @@
-// One warp an element of y, and a lane takes 16 bytes of weights a load: 512 bytes a warp in one
-// instruction where bf16 weights one by one were 64. That is how a warp keeps enough bytes on their
-// way to use the memory's bandwidth.
+// One warp per element of y, and a lane takes 16 bytes of weights per load: an instruction loads
+// 512 bytes per warp, where single bf16 weights made 64. So a warp has enough bytes in flight to
+// use the memory's bandwidth.
 #include "kernels/cuda/device_code.h"
 #include "kernels/cuda/matmul/matmul.h"
 #include "kernels/cuda/reduce.h"
@@ -10,12 +10,12 @@
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 namespace {
 
-constexpr int kWarps = 4;  // of a block; each has an output of its own
+constexpr int kWarps = 4;  // per block, one output each
 
 template <typename T>
 __global__ void matmul_vector_kernel(ConstDeviceRows x, Weights<T> weight, DeviceRows y) {
-  const int n = static_cast<int>(blockIdx.x) * kWarps + static_cast<int>(threadIdx.x) / kWarp;
-  const int t = static_cast<int>(blockIdx.y), lane = static_cast<int>(threadIdx.x) % kWarp;
+  const int n = blockIdx.x * kWarps + threadIdx.x / kWarp;
+  const int t = blockIdx.y, lane = threadIdx.x % kWarp;
   if (n >= weight.rows) return;
   const float* row = row_of(x, t);
   float total = 0.0f;
@@ -37,8 +37,8 @@ __global__ void matmul_vector_kernel(ConstDeviceRows x, Weights<T> weight, Devic
 
 void matmul_vector(ConstDeviceRows x, const CudaMatrix& weight, DeviceRows y, cudaStream_t stream) {
   with_weights(weight, [&]<typename T>(const Weights<T>& w) {
-    launch(matmul_vector_kernel<T>, dim3(blocks_for(w.rows, kWarps), static_cast<unsigned>(x.rows)),
-           kWarps * kWarp, 0, stream, x, w, y);
+    launch(matmul_vector_kernel<T>, dim3(blocks_for(w.rows, kWarps), x.rows), kWarps * kWarp, 0,
+           stream, x, w, y);
   });
 }
 

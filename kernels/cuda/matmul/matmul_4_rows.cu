@@ -1,25 +1,25 @@
-// One block for 4 products and a tile of rows of x: 1, 2, 4, 8 or 16, the fewest that hold them
-// all. A thread takes 16 bytes of each output's weights, and multiplies them with the inputs of
-// every row of the tile while they are in registers. So a verification of K + 1 rows reads the
-// weights once, as a decode step does, and an input that was loaded serves 4 outputs. Inputs are
-// read anew by each block; how many of these reads L1 serves has not been measured (a tile of 16
-// rows of 2,048 floats is 128 KiB).
+// One block for 4 products and a tile of rows of x: 1, 2, 4, 8 or 16 rows, as few as hold them all.
+// A thread takes 16 bytes of each output's weights, and multiplies them with the inputs of every
+// row of the tile while they are in registers. So a verification of K + 1 rows reads the weights
+// once, like a decode step, and each loaded input is used for 4 outputs. Every block reads the
+// inputs again; how many of these reads hit L1 has not been measured (a tile of 16 rows of 2,048
+// floats is 128 KiB).
 //
-// Who reads what, for bf16 weights and W warps: in step s, thread i of the block reads weights
-// 8 (32 W s + i) .. + 7 of 4 rows of W. The threads' sums of 4 outputs x R rows are then added up
-// by warp_sums, and over the warps in shared memory.
+// The reads, with bf16 weights and W warps: in step s, thread i of the block reads weights
+// 8 (32 W s + i) .. + 7 of 4 rows of the matrix. Then warp_sums adds the threads' sums of 4 outputs
+// x R rows, and shared memory adds those of the warps.
 //
-// The order of an element's sum: a thread's products one after the other, its lanes as a tree, the
-// warps in order. The tile has no part in it: a thread has a sum of its own for each row. W is a
-// function of the matrix alone.
+// The order of an element's sum: the products of a thread one after the other, the lanes as a tree,
+// the warps in order. The tile does not matter, because a thread has a separate sum for each row. W
+// depends only on the matrix.
 //
-// Then adds them to y, or makes SwiGLU of them, without a launch of its own and without a way
-// through memory. For SwiGLU a block's 4 products are those of two gates and of their two factors,
-// so that a warp has both of a pair.
+// `Then` adds the products to y, or computes SwiGLU of them, without another launch and without a
+// trip through memory. For SwiGLU, a block's 4 products are two gates and their two factors, so
+// that a warp has both numbers of a pair.
 //
-// Blocks of the same rows are neighbours in the grid. A block of 16 rows reads 64 bytes of inputs
-// for 8 of bf16 weights, so the inputs are what neighbours had better share: those of a
-// multiprocessor find them in L1, as far as they fit, and all others in L2. The next tile reads all
+// Blocks of the same rows are neighbours in the grid. With 16 rows, a block reads 64 bytes of
+// inputs per 8 bytes of bf16 weights, so it is the inputs that neighbours should share: through L1
+// within a multiprocessor, as far as they fit, otherwise through L2. The next tile reads all
 // weights again.
 #include <algorithm>
 
@@ -33,16 +33,16 @@
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 namespace {
 
-constexpr int kOutputs = 4;  // of W, of a block
+constexpr int kOutputs = 4;  // per block
 constexpr int kMostWarps = 4;
-// Blocks of a multiprocessor, for which registers suffice: 128, 168 or 255 of a thread.
+// Blocks per multiprocessor, as registers allow: 128, 168 or 255 per thread.
 template <int kRows>
 [[maybe_unused]] constexpr int kBlocksAtOnce = kRows <= 4   ? 4
                                                : kRows <= 8 ? 3
                                                             : 2;
 
-// The rows of W that a block multiplies with: from n on, or for SwiGLU from n on in each half.
-// Behind the last one that one again.
+// The rows of the matrix for a block: from n on, or for SwiGLU from n on in each half. Past the
+// end, repeat the last row.
 template <typename T>
 struct BlockOutputs {
   int at[kOutputs];
@@ -57,42 +57,42 @@ struct BlockOutputs {
   }
 };
 
-// The first of this thread's weights, which come from memory while the kernel before ends.
+// Prefetches this thread's first weights while the previous kernel ends.
 template <typename T>
 __device__ void prefetch_first(const Weights<T>& weight, const BlockOutputs<T>& outputs) {
   constexpr int kSteps = 2;
-  const int step = static_cast<int>(blockDim.x);
-  int g = static_cast<int>(threadIdx.x);
+  const int step = blockDim.x;
+  int g = threadIdx.x;
   for (int n = 0; n < kSteps && g < weight.groups(); ++n, g += step) {
     for (const int o : outputs.at) prefetch(weight.row(o) + g * kGroup<T>);
   }
 }
 
-// totals[o * kRows + r] += what this thread's weights contribute to output o of row t + r. kWhole:
-// rows of x are aligned to 16 bytes, and are whole groups of weights.
+// totals[o * kRows + r] += this thread's part of output o of row t + r. kWhole: rows of x are
+// aligned to 16 bytes, and their width is a multiple of a group.
 template <typename T, int kRows, bool kWhole>
 __device__ void multiply(const ConstDeviceRows& x, const Weights<T>& weight, int t,
                          const BlockOutputs<T>& outputs, float (&totals)[kOutputs * kRows]) {
-  const float* rows[kRows];  // behind the last row that one again
+  const float* rows[kRows];  // past the end, repeat the last row
 #pragma unroll
   for (int r = 0; r < kRows; ++r) rows[r] = row_of(x, min(t + r, x.rows - 1));
   const Group<T>* groups[kOutputs];
 #pragma unroll
   for (int o = 0; o < kOutputs; ++o)
     groups[o] = reinterpret_cast<const Group<T>*>(weight.row(outputs.at[o]));
-  const int last = weight.groups() - 1, step = static_cast<int>(blockDim.x);
+  const int last = weight.groups() - 1, step = blockDim.x;
   Group<T> next[kOutputs];
-  const auto load = [&](int g) {  // behind the last group that one again
+  const auto load = [&](int g) {  // past the end, repeat the last group
 #pragma unroll
     for (int o = 0; o < kOutputs; ++o) next[o] = load_group(groups[o] + min(g, last));
   };
-  load(static_cast<int>(threadIdx.x));
-  for (int g = static_cast<int>(threadIdx.x); g <= last; g += step) {
+  load(threadIdx.x);
+  for (int g = threadIdx.x; g <= last; g += step) {
     // [snippet matmul-rows]
     Group<T> w[kOutputs];
 #pragma unroll
     for (int o = 0; o < kOutputs; ++o) w[o] = next[o];
-    load(g + step);  // on their way while these are multiplied
+    load(g + step);  // in flight while these are multiplied
 #pragma unroll
     for (int j = 0; j < kGroup<T>; j += 4) {
       const int k = g * kGroup<T> + j;
@@ -111,7 +111,7 @@ __device__ void multiply(const ConstDeviceRows& x, const Weights<T>& weight, int
   }
 }
 
-// Of y, that a block writes.
+// Columns of y that a block writes.
 __host__ __device__ constexpr int columns_of_block(Then then) {
   return then == Then::kSiluMul ? kOutputs / 2 : kOutputs;
 }
@@ -122,8 +122,8 @@ __global__ void __launch_bounds__(kMostWarps* kWarp, kBlocksAtOnce<kRows>)
   constexpr int kCount = kOutputs * kRows, kMine = kSumsOfLane<kCount>;
   const int columns = columns_of_block(then);
   const int parts = (y.width + columns - 1) / columns;
-  const int n = static_cast<int>(blockIdx.x) % parts * columns;
-  const int t = static_cast<int>(blockIdx.x) / parts * kRows;
+  const int n = blockIdx.x % parts * columns;
+  const int t = blockIdx.x / parts * kRows;
   const BlockOutputs<T> outputs(weight, n, then);
   prefetch_first(weight, outputs);
   await_kernels_before();
@@ -131,16 +131,15 @@ __global__ void __launch_bounds__(kMostWarps* kWarp, kBlocksAtOnce<kRows>)
   multiply<T, kRows, kWhole>(x, weight, t, outputs, totals);
   warp_sums<kCount>(totals);
 
-  const int lane = static_cast<int>(threadIdx.x) % kWarp;
-  const int warp = static_cast<int>(threadIdx.x) / kWarp;
+  const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp, warps = blockDim.x / kWarp;
   __shared__ float of_warps[kMostWarps][kWarp][kMine];
-  if (blockDim.x > kWarp) {
+  if (warps > 1) {
 #pragma unroll
     for (int i = 0; i < kMine; ++i) of_warps[warp][lane][i] = totals[i];
     __syncthreads();
   }
   if (warp > 0) return;
-  for (int w = 1; w < static_cast<int>(blockDim.x) / kWarp; ++w) {
+  for (int w = 1; w < warps; ++w) {
 #pragma unroll
     for (int i = 0; i < kMine; ++i) totals[i] += of_warps[w][lane][i];
   }
@@ -154,7 +153,7 @@ __global__ void __launch_bounds__(kMostWarps* kWarp, kBlocksAtOnce<kRows>)
       const float factor = __shfl_down_sync(kAllLanes, product, kWarp / 2);
       product = silu_mul(product, factor);
     }
-    // Duplicate lanes, and what lies behind the last row or output, write nothing.
+    // Duplicate lanes write nothing, nor does anything past the last row or output.
     if (lane * kCount % kWarp != 0 || row >= x.rows || o >= columns || n + o >= y.width) continue;
     float& element = row_of(y, row)[n + o];
     element = then == Then::kAdd ? element + product : product;

@@ -1,10 +1,10 @@
-// By tensor cores: a warp multiplies 16 outputs with 8 rows of x, 16 inputs a step. The weights are
-// the operand of 16 rows, because N is large and T small: 8 rows of x fill their side of the tile.
-// Three products a step cost little where the weights' bytes are the limit.
+// On tensor cores: a warp multiplies 16 outputs with 8 rows of x, 16 inputs per step. The weights
+// are the operand with 16 rows, because N is large and T small: 8 rows of x fill their side of the
+// tile. Three products per step cost little, because the weights' bytes are the limit.
 //
 // Lane 4 g + c takes 8 neighbouring weights of outputs g and g + 8 in two loads of 16 bytes, and 8
 // neighbouring inputs of row g: enough for two steps. It waits for both before it multiplies. A sum
-// stays in the tensor cores from one end of the row to the other, and they cut off what they add.
+// stays in the tensor cores over the whole row, and each of their additions truncates.
 #include <algorithm>
 
 #include "kernels/cpu/require.h"
@@ -20,22 +20,21 @@ constexpr int kMostWarps = 4;
 
 using Bf16 = __nv_bfloat16;
 
-// A lane's weights of output n, or of the last one: 8 from k on, zeros behind the row.
+// A lane's weights of output n: 8 from k on. Past the end of a row they are zeros; past the last
+// row, repeat the last row.
 __device__ Group<Bf16> load_weights(const Weights<Bf16>& weight, int n, int k) {
   if (k >= weight.groups() * kLaneInputs) return {};
   return weight.group(min(n, weight.rows - 1), k / kLaneInputs);
 }
 
 __global__ void matmul_mma_kernel(ConstDeviceRows x, Weights<Bf16> weight, DeviceRows y) {
-  const int lane = static_cast<int>(threadIdx.x) % kWarp, g = lane / 4, c = lane % 4;
-  const int warp = static_cast<int>(threadIdx.x) / kWarp;
-  const int n = static_cast<int>(blockIdx.x) * kTileOutputs;
-  const int t = static_cast<int>(blockIdx.y) * kTileRows;
+  const int lane = threadIdx.x % kWarp, g = lane / 4, c = lane % 4;
+  const int warp = threadIdx.x / kWarp, warps = blockDim.x / kWarp;
+  const int n = blockIdx.x * kTileOutputs, t = blockIdx.y * kTileRows;
   const float* row = row_of(x, min(t + g, x.rows - 1));
   Tile total = {};
   // [snippet matmul-mma]
-  for (int k0 = warp * kStepInputs; k0 < x.width;
-       k0 += static_cast<int>(blockDim.x) / kWarp * kStepInputs) {
+  for (int k0 = warp * kStepInputs; k0 < x.width; k0 += warps * kStepInputs) {
     const int k = k0 + c * kLaneInputs;
     const Group<Bf16> upper = load_weights(weight, n + g, k);
     const Group<Bf16> lower = load_weights(weight, n + g + 8, k);
@@ -53,9 +52,7 @@ __global__ void matmul_mma_kernel(ConstDeviceRows x, Weights<Bf16> weight, Devic
   __syncthreads();
   if (warp > 0) return;
   for (int i = 0; i < 4; ++i) {
-    for (int w = 1; w < static_cast<int>(blockDim.x) / kWarp; ++w) {
-      total.at[i] += of_warps[w][lane].at[i];
-    }
+    for (int w = 1; w < warps; ++w) total.at[i] += of_warps[w][lane].at[i];
     const int o = n + g + i / 2 * 8, r = t + 2 * c + i % 2;
     if (o < weight.rows && r < x.rows) row_of(y, r)[o] = total.at[i];
   }

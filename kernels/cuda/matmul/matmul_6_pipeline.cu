@@ -1,22 +1,22 @@
-// By tensor cores, in a pipeline. The weights and inputs of the next stages are on their way to
-// shared memory while a warp multiplies those that are there: the bytes in flight no longer depend
-// on how many registers and warps a multiprocessor has, but on its shared memory.
+// On tensor cores, in a pipeline. The weights and inputs of the next stages are in flight to shared
+// memory while a warp multiplies those that have arrived. So the limit of bytes in flight is no
+// longer a multiprocessor's registers and warps, but its shared memory.
 //
-// One order along K for every tile of y, whatever its size: the inputs make chains of 64. The
-// tensor cores add up a chain's products, from zero; the chains' sums are added in float32, rounded
-// to nearest, in the order of the chains. So the tensor cores cut off parts of a chain's sum, never
-// of the whole one, and a block may give its warps different chains.
+// The order along K is the same for every tile of y, whatever its size: the inputs form chains of
+// 64. The tensor cores add a chain's products, starting from zero. The chains' sums are added in
+// float32, rounded to nearest, in the order of the chains. So the tensor cores truncate only within
+// a chain, and a block may give its warps different chains.
 //
-// Four shapes of a block's tile, and how many bytes of bf16 weights it has on their way:
+// Four shapes of a block's tile, and the bytes of bf16 weights in flight with each:
 //
-//   outputs x rows   a stage: inputs, weights, x     stages   weights on their way
+//   outputs x rows   a stage: inputs, weights, x     stages   weights in flight
 //    32 x  8         256, 16 KiB,  8 KiB             3        32 KiB
 //    32 x 16         128,  8 KiB,  8 KiB             5        32 KiB
 //    32 x 32          64,  4 KiB,  8 KiB             8        28 KiB
 //   128 x 64          64, 16 KiB, 16 KiB             3        32 KiB
 //
-// Rows are fastest in the grid: the blocks that share weights run at the same time, so that L2 has
-// them for all but the first, and all of x, 6 MiB for 512 rows of 3,072, stays there.
+// Rows vary fastest in the grid, so blocks that share weights run at the same time. L2 has the
+// weights for all but the first of them, and keeps all of x, 6 MiB for 512 rows of 3,072.
 #include "kernels/cpu/require.h"
 #include "kernels/cuda/cuda_check.h"
 #include "kernels/cuda/matmul/pipeline.h"
@@ -25,7 +25,7 @@
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 namespace {
 
-// Weights of a byte take half the room, so more stages of them.
+// Weights of one byte take half the room, so there are more stages.
 template <typename T>
 using Rows8 = PipelineShape<T, 2, 1, 1, 1, 4, sizeof(T) == 1 ? 5 : 3>;
 template <typename T>
@@ -35,8 +35,9 @@ using Rows32 = PipelineShape<T, 2, 1, 1, 4, 1, 8>;
 template <typename T>
 using Rows64 = PipelineShape<T, 4, 4, 2, 2, 1, 3>;
 
-// The sums of a block's tile so far. With one warp to a chain, each warp's own tiles; with several,
-// warp w has tile number w of the block, to which the others bring their chains' sums.
+// The sums of a block's tile so far. If all warps work on the same chain, each keeps the sums of
+// its own tiles. If they work on different chains, warp w keeps the sums of the block's tile w, and
+// the warps exchange their chains' sums in shared memory.
 template <typename S>
 class RunningSums {
  public:
@@ -45,11 +46,11 @@ class RunningSums {
   static constexpr int kOfBlock = S::kOutputWarps * S::kRowWarps * S::kTiles;
   static_assert(!kMeet || kOfBlock <= S::kWarps);
 
-  // REQUIRES: what `meeting` points to is free for this block.
+  // meeting: the shared memory for the exchange.
   __device__ explicit RunningSums(unsigned char* meeting)
       : meeting_(reinterpret_cast<Tile*>(meeting)) {}
 
-  // Takes a chain's sums of stage `stage`: now, or when the next stage begins.
+  // Adds a chain's sums of stage `stage`, either immediately or in meet().
   __device__ void take(const Tile (&chain)[S::kTiles], int stage) {
 #pragma unroll
     for (int i = 0; i < S::kTiles; ++i) {
@@ -60,8 +61,8 @@ class RunningSums {
       }
     }
   }
-  // Adds what all warps have brought. REQUIRES: a barrier since take(), and one before the next but
-  // one.
+  // Adds the sums that all warps passed to take(). REQUIRES: a barrier since take(stage), and
+  // another before take(stage + 2), which reuses the memory.
   __device__ void meet(int stage) {
     if constexpr (kMeet) {
       if (warp() >= kOfBlock) return;
@@ -71,13 +72,13 @@ class RunningSums {
       }
     }
   }
-  // The number, in its block, of this thread's tile i.
+  // The index within the block of this thread's tile i.
   __device__ int tile(int i) const { return kMeet ? warp() : first_tile() + i; }
 
   Tile totals[kMine] = {};
 
  private:
-  static __device__ int warp() { return static_cast<int>(threadIdx.x) / kWarp; }
+  static __device__ int warp() { return threadIdx.x / kWarp; }
   static __device__ int first_tile() {
     return warp() % (S::kOutputWarps * S::kRowWarps) * S::kTiles;
   }
@@ -86,18 +87,18 @@ class RunningSums {
     for (int i = 0; i < 4; ++i) to.at[i] += from.at[i];
   }
   __device__ Tile& place(int stage, int chain, int tile) {
-    const int lane = static_cast<int>(threadIdx.x) % kWarp;
+    const int lane = threadIdx.x % kWarp;
     return meeting_[((stage % 2 * S::kChainWarps + chain) * kOfBlock + tile) * kWarp + lane];
   }
 
   Tile* meeting_;
 };
 
-// Writes a tile whose first output and row are o and r of the block's.
+// Writes a tile that begins at the block's output o and row r.
 template <typename S>
 __device__ void write_tile(const Tile& total, int o, int r, const BlockTile<S>& block,
                            const Weights<typename S::T>& weight, DeviceRows y, Then then) {
-  const int lane = static_cast<int>(threadIdx.x) % kWarp, g = lane / 4, c = lane % 4;
+  const int lane = threadIdx.x % kWarp, g = lane / 4, c = lane % 4;
   const auto product = [&](int i) {
     return weight.scale(block.weight_row(o + g + i / 2 * 8, weight.rows, then)) * total.at[i];
   };
@@ -122,9 +123,9 @@ template <typename S>
 __global__ void __launch_bounds__(S::kThreads, 2)
     matmul_pipeline_kernel(ConstDeviceRows x, bool aligned, Weights<typename S::T> weight,
                            DeviceRows y, Then then) {
-  const BlockTile<S> block = {static_cast<int>(blockIdx.y) * BlockTile<S>::columns(then),
-                              static_cast<int>(blockIdx.x) * S::kRows};
-  const WarpPlace<S> place(static_cast<int>(threadIdx.x) / kWarp);
+  const int n = blockIdx.y * BlockTile<S>::columns(then), t = blockIdx.x * S::kRows;
+  const BlockTile<S> block = {n, t};
+  const WarpPlace<S> place(threadIdx.x / kWarp);
   unsigned char* const shared = dynamic_shared<unsigned char>();
   PipelineLoader<S> loader(x, weight, then, block, aligned);
   RunningSums<S> sums(shared + S::kStages * S::kStageBytes);
@@ -133,15 +134,15 @@ __global__ void __launch_bounds__(S::kThreads, 2)
   for (int stage = 0; stage < S::kStages - 1; ++stage) {
     loader.request_weights(shared + stage * S::kStageBytes, stage);
   }
-  await_kernels_before();  // which write the inputs
+  await_kernels_before();  // they write the inputs
   for (int stage = 0; stage < S::kStages - 1; ++stage) {
     loader.request_inputs(shared + stage * S::kStageBytes, stage);
   }
   const int stages = (x.width + S::kStageInputs - 1) / S::kStageInputs;
   unsigned char *now = shared, *before = shared + (S::kStages - 1) * S::kStageBytes;
   for (int stage = 0; stage < stages; ++stage) {
-    loader.template wait<S::kStages - 2>();  // for this stage; the later ones are on their way
-    __syncthreads();                         // it is there for all, and the one before is free
+    loader.template wait<S::kStages - 2>();  // for this stage; the later ones are in flight
+    __syncthreads();  // all threads have it, and the memory of the previous stage is free
     loader.request(before, stage + S::kStages - 1);
     if (stage > 0) sums.meet(stage - 1);
     Tile chain[S::kTiles] = {};
@@ -170,8 +171,8 @@ template <typename S>
 void launch_shape(Then then, ConstDeviceRows x, const CudaMatrix& weight, DeviceRows y,
                   cudaStream_t stream) {
   const auto kernel = matmul_pipeline_kernel<S>;
-  static const cudaError_t allowed = cudaFuncSetAttribute(
-      kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(S::kSharedBytes));
+  static const cudaError_t allowed =
+      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, S::kSharedBytes);
   cuda_check(allowed);
   launch(kernel,
          dim3(blocks_for(x.rows, S::kRows), blocks_for(y.width, BlockTile<S>::columns(then))),
@@ -194,7 +195,7 @@ void launch_tile(PipelineTile tile, Then then, ConstDeviceRows x, const CudaMatr
   }
 }
 
-// The large tile reads the fewest bytes for each product, if there are enough of them for a GPU.
+// The large tile reads the fewest bytes per product, but needs enough blocks to fill a GPU.
 PipelineTile tile_for(int rows, int outputs) {
   constexpr unsigned kEnoughBlocks = 96;
   if (rows <= 8) return PipelineTile::kRows8;

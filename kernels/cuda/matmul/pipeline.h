@@ -3,15 +3,15 @@
 #include "kernels/cuda/matmul/matmul.h"
 #include "kernels/cuda/matmul/tensor_core.h"
 
-// The two operands of matmul_6_pipeline.cu on their way through shared memory: which thread asks
-// for what, where it is put, and how a warp's lanes take it from there. Device code.
+// How the operands of matmul_6_pipeline.cu pass through shared memory: what each thread requests,
+// where it is stored, and how a warp's lanes read it. Device code.
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 
-constexpr int kChain = 64;  // inputs whose products the tensor cores add up by themselves
+constexpr int kChain = 64;  // inputs; the tensor cores alone add their products
 
-// How a block shares out a tile of y. A warp has kOutputTiles x kRowTiles tiles of 16 x 8. Warps
-// share out the outputs, the rows, or the chains of a stage: kChainWarps of them, one each. kStages
-// stages are in shared memory, all but one of them on their way.
+// How a block divides a tile of y. A warp has kOutputTiles x kRowTiles tiles of 16 x 8. The warps
+// divide the outputs, the rows and the chains of a stage, which has kChainWarps chains. kStages
+// stages are in shared memory, all but one of them in flight.
 template <typename WeightT, int kOutputTiles_, int kRowTiles_, int kOutputWarps_, int kRowWarps_,
           int kChainWarps_, int kStages_>
 struct PipelineShape {
@@ -19,30 +19,31 @@ struct PipelineShape {
   static constexpr int kOutputTiles = kOutputTiles_, kRowTiles = kRowTiles_;
   static constexpr int kOutputWarps = kOutputWarps_, kRowWarps = kRowWarps_;
   static constexpr int kChainWarps = kChainWarps_, kStages = kStages_;
-  static constexpr int kTiles = kOutputTiles * kRowTiles;  // of a warp
+  static constexpr int kTiles = kOutputTiles * kRowTiles;  // per warp
   static constexpr int kWarps = kOutputWarps * kRowWarps * kChainWarps, kThreads = kWarp * kWarps;
   static constexpr int kOutputs = kTileOutputs * kOutputTiles * kOutputWarps;
   static constexpr int kRows = kTileRows * kRowTiles * kRowWarps;
   static constexpr int kStageInputs = kChain * kChainWarps;
 
-  // In units of 16 bytes: of an output's weights, or a row's inputs, in a chain.
+  // In units of 16 bytes: an output's weights, and a row's inputs, in a chain.
   static constexpr int kWeightUnits = kChain / kGroup<T>, kInputUnits = kChain / 4;
-  // In bytes: of a chain, of a stage.
+  // In bytes, per chain and per stage.
   static constexpr int kChainWeights = 16 * kOutputs * kWeightUnits;
   static constexpr int kChainInputs = 16 * kRows * kInputUnits;
   static constexpr int kStageWeights = kChainWarps * kChainWeights;
   static constexpr int kStageBytes = kStageWeights + kChainWarps * kChainInputs;
-  // What the warps' chains gave, of one stage and of the one before.
+  // For the sums of the warps' chains, of one stage and the one before.
   static constexpr int kMeetingBytes = kChainWarps > 1 ? 2 * 16 * kWarps* kTiles* kWarp : 0;
   static constexpr std::size_t kSharedBytes = std::size_t{kStages} * kStageBytes + kMeetingBytes;
-  static_assert(kSharedBytes <= 99 << 10, "what a block may have on compute capability 8.6 and 12");
+  static_assert(kSharedBytes <= 99 << 10, "the limit per block on compute capability 8.6 and 12");
 };
 
-// Where unit u of row r of a chain is put, in bytes, so that lanes which are served together find
-// theirs in different banks: the bits of swizzle(r, u) are turned round in u. kUnits: of a row.
-//   16  inputs: of 4 rows, 8 bytes of each of 4 lanes; of 2 rows, 16 bytes of each of 4 lanes
-//    8  bf16 weights: of 8 rows, the same unit
-//    4  int8 weights: of 2 rows, all units, which are neighbours anyway
+// The offset in bytes of unit u in row r of a chain. XOR with swizzle(r, u) avoids bank conflicts
+// between the lanes of one access. kUnits, per row, tells what is stored, and what one access
+// reads:
+//   16  inputs: 8 bytes by 4 lanes in each of 4 rows, or 16 bytes by 4 lanes in each of 2 rows
+//    8  bf16 weights: the same unit of 8 rows
+//    4  int8 weights: all units of 2 rows, which are contiguous anyway
 template <int kUnits>
 __host__ __device__ constexpr int swizzle(int r, int u) {
   return kUnits == 16 ? (u >> 3 & 1) | (r & 3) << 1 : kUnits == 8 ? r & 7 : 0;
@@ -51,14 +52,14 @@ template <int kUnits>
 __host__ __device__ constexpr int place_of(int r, int u) {
   return 16 * (r * kUnits + (u ^ swizzle<kUnits>(r, u)));
 }
-// place_of(r + rows, u ^ units) from place_of(r, u), an instruction or two where rows and units are
-// constants. REQUIRES: r < rows, or a multiple of what rows is less than: no bit of both.
+// place_of(r + rows, u ^ units) from place_of(r, u): one or two instructions if rows and units are
+// constants. REQUIRES: r and rows have no bit in common.
 template <int kUnits>
 __host__ __device__ constexpr int place_beyond(int place, int rows, int units) {
   return (place ^ 16 * (units ^ swizzle<kUnits>(rows, units))) + 16 * rows * kUnits;
 }
 
-// Whether `lanes` pieces of so many bytes, from place(0), place(1), ... on, share no bank.
+// Whether `lanes` pieces of `bytes` bytes at place(0), place(1), ... are free of bank conflicts.
 template <typename Place>
 constexpr bool in_different_banks(int lanes, int bytes, Place place) {
   bool used[32] = {};
@@ -95,13 +96,13 @@ template <typename S>
 struct BlockTile {
   int n, t;  // the first column and row of y
 
-  // Of y, that a block writes.
+  // Columns of y that a block writes.
   static __host__ __device__ constexpr int columns(Then then) {
     return then == Then::kSiluMul ? S::kOutputs / 2 : S::kOutputs;
   }
-  // The row of W of the block's output o; behind the last one that one again. For SwiGLU, of each
-  // 16 outputs the first 8 are gates and the others their factors, so that a lane has both of a
-  // pair.
+  // The row of W for the block's output o; past the end, repeat the last row. For SwiGLU, the first
+  // 8 of each 16 outputs are gates and the others their factors, so that a lane has both numbers of
+  // a pair.
   __device__ int weight_row(int o, int weight_rows, Then then) const {
     if (then != Then::kSiluMul) return min(n + o, weight_rows - 1);
     const int half = weight_rows / 2;
@@ -109,7 +110,7 @@ struct BlockTile {
   }
 };
 
-// Asks for one stage after the other. A thread copies the same unit of every so-manieth row.
+// Requests one stage after the other. A thread copies the same unit of rows at a fixed distance.
 template <typename S>
 class PipelineLoader {
  public:
@@ -117,19 +118,19 @@ class PipelineLoader {
                             Then then, const BlockTile<S>& block, bool aligned)
       : x_(x),
         weights_(weight.data),
-        row_bytes_(static_cast<unsigned>(weight.row_bytes)),
+        row_bytes_(weight.row_bytes),
         groups_(weight.groups()),
         first_row_(block.t + thread() / kInputsOfRow),
         aligned_(aligned) {
 #pragma unroll
     for (int i = 0; i < kWeightCopies; ++i) {
       const int o = thread() / kWeightsOfRow + i * kWeightStep;
-      weight_rows_[i] = static_cast<unsigned>(block.weight_row(o, weight.rows, then));
+      weight_rows_[i] = block.weight_row(o, weight.rows, then);
     }
   }
 
-  // Of stage number `stage`, to `to`; behind the last one, nothing. What is behind a row's end, and
-  // rows behind the last one, are zeros. Weights first, then inputs, which end a stage's group.
+  // Requests stage number `stage` into `to`; past the last stage, nothing. Past a row's end, and
+  // past the last row, the data is zero. The weights come first; the inputs end the stage's group.
   __device__ void request(unsigned char* to, int stage) {
     request_weights(to, stage);
     request_inputs(to, stage);
@@ -157,7 +158,7 @@ class PipelineLoader {
   static constexpr int kWeightCopies = S::kOutputs / kWeightStep;
   static constexpr int kInputCopies = S::kRows / kInputStep;
 
-  static __device__ int thread() { return static_cast<int>(threadIdx.x); }
+  static __device__ int thread() { return threadIdx.x; }
 
   // Group g of each output's weights.
   __device__ void copy_weights(unsigned char* to, int g) {
@@ -180,12 +181,12 @@ class PipelineLoader {
                       place_of<S::kInputUnits>(thread() / kInputsOfRow, unit % S::kInputUnits);
     const int count = max(0, min(x_.width - k, 4));
     const float* const from = x_.data + (count > 0 ? k : 0);
-    const auto stride = static_cast<unsigned>(x_.stride);
+    const unsigned stride = x_.stride;
     const auto copy = [&](int i, const auto& copy_unit) {
       const int r = first_row_ + i * kInputStep;
+      const unsigned row = min(r, x_.rows - 1);  // unsigned: one instruction multiplies to 64 bits
       copy_unit(to + place_beyond<S::kInputUnits>(place, i * kInputStep, 0),
-                from + std::size_t{static_cast<unsigned>(min(r, x_.rows - 1))} * stride,
-                r < x_.rows ? count : 0);
+                from + std::size_t{row} * stride, r < x_.rows ? count : 0);
     };
     if (aligned_) {
 #pragma unroll
@@ -214,7 +215,7 @@ class PipelineLoader {
   AsyncCopies copies_;
 };
 
-// Where a warp's tiles are in its block's, in tiles.
+// Where a warp's tiles begin within its block's, in tiles.
 template <typename S>
 struct WarpPlace {
   __device__ explicit WarpPlace(int warp)
@@ -224,26 +225,27 @@ struct WarpPlace {
   int output_tile, row_tile, chain;
 };
 
-// A lane's operands of the 16 inputs of a step, of a chain in shared memory.
+// A lane's operands for one step, 16 inputs of a chain in shared memory.
 //
-// Weights of bf16: one ldmatrix brings all four registers of a fragment, so lane c has inputs 2 c,
-// 2 c + 1 and 8 further on, of x as well. (A lane that loads 16 bytes has 8 weights of one output,
-// but the fragment wants registers of two outputs by turns: the compiler copied each for each
-// instruction.) Weights of int8 get new registers anyway: lane c has 4 inputs that are neighbours.
+// For bf16 weights, one ldmatrix loads all four registers of a fragment. So lane c has inputs 2 c,
+// 2 c + 1 and the two that are 8 further on, and takes the same inputs of x. (With a load of 16
+// bytes, a lane has 8 weights of one output. But a fragment alternates registers of two outputs,
+// and the compiler copied each one for each instruction.) int8 weights need new registers anyway,
+// so lane c takes 4 neighbouring inputs.
 template <typename T>
 struct StepOperands;
 
 template <>
 struct StepOperands<__nv_bfloat16> {
   static constexpr int kUnits = 8;
-  // Of outputs o .. o + 15. o: a multiple of 16.
+  // Outputs o .. o + 15. o: a multiple of 16.
   static __device__ FragmentA weights(const unsigned char* chain, int o, int step) {
     return load_fragment([&](int lane) {
       const int place = place_of<kUnits>(lane % 16, lane / 16);
       return chain + place_beyond<kUnits>(place, o, 2 * step);
     });
   }
-  // Of row r + g. r: a multiple of 8.
+  // Row r + g. r: a multiple of 8.
   static __device__ Vector4 inputs(const unsigned char* chain, int r, int step, int g, int c) {
     const int place = place_of<16>(g, c / 2) + c % 2 * 8;
     const auto two = [&](int unit) {
@@ -258,8 +260,8 @@ template <>
 struct StepOperands<std::int8_t> {
   static constexpr int kUnits = 4;
   static __device__ FragmentA weights(const unsigned char* chain, int o, int step) {
-    const int lane = static_cast<int>(threadIdx.x) % kWarp, g = lane / 4, c = lane % 4;
-    const auto four = [&](int output) {  // of 16 that the steps share
+    const int lane = threadIdx.x % kWarp, g = lane / 4, c = lane % 4;
+    const auto four = [&](int output) {  // 16 bytes, shared by the steps
       const uint4 w = *reinterpret_cast<const uint4*>(chain + place_of<kUnits>(output, c));
       return step < 2 ? (step == 0 ? w.x : w.y) : (step == 2 ? w.z : w.w);
     };
@@ -272,12 +274,12 @@ struct StepOperands<std::int8_t> {
   }
 };
 
-// totals += the products of a warp's chain of a stage: of all its inputs, in one order.
+// totals += the products of a warp's chain in a stage: all its inputs, in one fixed order.
 template <typename S>
 __device__ void multiply_chain(const unsigned char* stage, const WarpPlace<S>& place,
                                Tile (&totals)[S::kTiles]) {
   using Operands = StepOperands<typename S::T>;
-  const int lane = static_cast<int>(threadIdx.x) % kWarp, g = lane / 4, c = lane % 4;
+  const int lane = threadIdx.x % kWarp, g = lane / 4, c = lane % 4;
   const unsigned char* const weights = stage + place.chain * S::kChainWeights +
                                        16 * S::kWeightUnits * kTileOutputs * place.output_tile;
   const unsigned char* const inputs = stage + S::kStageWeights + place.chain * S::kChainInputs +

@@ -3,20 +3,21 @@
 #include "kernels/cuda/vector4.h"
 #include "kernels/cuda/weights.h"
 
-// Products of float32 on tensor cores, which multiply bf16: weights of bf16 or int8 are that, and x
-// is split into three parts of 8 bits, which hold all 24. Device code.
+// Products of float32 on tensor cores, which multiply bf16. Weights of bf16 or int8 are exact in
+// bf16, and x is split into three parts of 8 bits, which hold all its 24 bits. Device code.
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 
 constexpr int kTileOutputs = 16, kTileRows = 8, kTileDepth = 16;
 constexpr int kParts = 3;
 
-// Operands as mma.m16n8k16 wants them (PTX ISA, "Matrix fragments for mma.m16n8k16"), two bf16 in a
-// register. Lane 4 g + c holds of A, 16 x 16, in half j of register r [g + 8 (r % 2)]
-// [2 c + 8 (r / 2) + j]; of B, 16 x 8, [2 c + 8 r + j][g]; of the result, 16 x 8, in its element i
-// [g + 8 (i / 2)][2 c + i % 2].
+// Operands of mma.m16n8k16 (PTX ISA, "Matrix fragments for mma.m16n8k16"), two bf16 per register.
+// Lane 4 g + c holds these elements:
+//   A, 16 x 16       half j of register r: [g + 8 (r % 2)][2 c + 8 (r / 2) + j]
+//   B, 16 x 8        half j of register r: [2 c + 8 r + j][g]
+//   result, 16 x 8   element i:            [g + 8 (i / 2)][2 c + i % 2]
 //
-// A sum has no order inside a step, so any 16 inputs may be its 16, if both operands agree: lane c
-// takes 4 neighbours of its own, so that its loads are wide.
+// Inside a step, the order of inputs does not matter, so a step may use any 16 inputs if both
+// operands agree. Lane c takes 4 neighbouring inputs, so that its loads are wide.
 struct FragmentA {
   unsigned at[4];
 };
@@ -27,7 +28,7 @@ struct alignas(16) Tile {
   float at[4];
 };
 
-// total += A B[0], then A B[1], ... REQUIRES: all 32 lanes call it.
+// total += A B[0], then A B[1], and so on. REQUIRES: all 32 lanes call it.
 __device__ inline void multiply_add(const FragmentA& a, const FragmentB (&b)[kParts], Tile& total) {
 #ifdef SPECDEC_EMULATED
   emulation::multiply_tiles(a.at, b[0].at, kParts, total.at);
@@ -42,15 +43,15 @@ __device__ inline void multiply_add(const FragmentA& a, const FragmentB (&b)[kPa
 #endif
 }
 
-// The upper halves of two floats, which are their leading 8 bits as bf16.
+// The upper halves of two floats: as bf16, their leading 8 bits.
 __device__ inline unsigned leading_bits(float first, float second) {
   return __float_as_uint(first) >> 16 | (__float_as_uint(second) & 0xffff0000u);
 }
 
 // [snippet split]
-// Four neighbouring inputs as three operands that add up to them, the smallest first. What is cut
-// off is exact, as is what is left: the parts have 8 bits each, and a float has 24. Only bits below
-// 2^-133 are lost, bf16's last.
+// Splits four neighbouring inputs into three operands that add up to them, the smallest first. Each
+// part and each remainder is exact: the parts have 8 bits each, and a float has 24. Only bits below
+// 2^-133, the last of bf16, are lost.
 __device__ inline void split(Vector4 x, FragmentB (&parts)[kParts]) {
 #pragma unroll
   for (int p = kParts - 1; p >= 0; --p) {
@@ -61,7 +62,7 @@ __device__ inline void split(Vector4 x, FragmentB (&parts)[kParts]) {
 }
 // [end snippet split]
 
-// Weights i .. i + 3 of outputs g and g + 8, which a lane has.
+// The fragment of a lane's weights i .. i + 3 of outputs g and g + 8.
 __device__ inline FragmentA weight_fragment(const Group<__nv_bfloat16>& upper,
                                             const Group<__nv_bfloat16>& lower, int i) {
   const auto pair = [](const Group<__nv_bfloat16>& w, int at) {
@@ -72,9 +73,9 @@ __device__ inline FragmentA weight_fragment(const Group<__nv_bfloat16>& upper,
   return {{pair(upper, i), pair(lower, i), pair(upper, i + 2), pair(lower, i + 2)}};
 }
 
-// Numbers kFirst and kFirst + 1 of four int8 as bf16, which holds their 7 bits and a sign. Behind
-// 2^23, the last byte of a float counts ones: a subtraction instead of a conversion, of which a
-// multiprocessor does an eighth as many.
+// Numbers kFirst and kFirst + 1 of four int8 as bf16, which holds them exactly. In floats above
+// 2^23, the last byte counts ones. So a subtraction replaces the conversion, which has an eighth of
+// its throughput on a multiprocessor.
 template <int kFirst>
 __device__ unsigned bf16_pair(unsigned four) {
   const auto number = [&](unsigned i) {
@@ -84,19 +85,19 @@ __device__ unsigned bf16_pair(unsigned four) {
   return leading_bits(number(kFirst), number(kFirst + 1));
 }
 
-// A from shared memory: 8 neighbouring bf16 of one of its rows from each address. row(l): where
-// outputs l % 16 have theirs, inputs 0 .. 7 for l < 16, inputs 8 .. 15 else. REQUIRES: all 32 lanes
-// call it (ldmatrix; PTX ISA, "Warp-level matrix load instruction").
+// Loads A from shared memory (ldmatrix; PTX ISA, "Warp-level matrix load instruction"). row(l) is
+// the address of 8 neighbouring bf16 of output l % 16: inputs 0 .. 7 for l < 16, otherwise inputs 8
+// .. 15. REQUIRES: all 32 lanes call it.
 template <typename Row>
 __device__ FragmentA load_fragment(const Row& row) {
-  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  const int lane = threadIdx.x % kWarp;
   FragmentA a;
 #ifdef SPECDEC_EMULATED
   for (int r = 0; r < 4; ++r) {
     a.at[r] = reinterpret_cast<const unsigned*>(row(8 * r + lane / 4))[lane % 4];
   }
 #else
-  const auto address = static_cast<unsigned>(__cvta_generic_to_shared(row(lane)));
+  const unsigned address = __cvta_generic_to_shared(row(lane));
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(a.at[0]), "=r"(a.at[1]), "=r"(a.at[2]), "=r"(a.at[3])
                : "r"(address)

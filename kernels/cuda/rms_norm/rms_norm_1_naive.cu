@@ -1,4 +1,4 @@
-// One thread a row: it reads the row alone, so neighbouring threads read addresses a row apart.
+// One thread per row, so neighbouring threads read addresses that are a row apart.
 #include "kernels/cuda/device_code.h"
 #include "kernels/cuda/rms_norm/rms_norm.h"
 
@@ -8,12 +8,12 @@ namespace {
 // [snippet rms-norm-naive]
 __global__ void rms_norm_naive_kernel(ConstDeviceRows x, const float* weight, float eps,
                                       DeviceRows out) {
-  const int t = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
+  const int t = blockIdx.x * blockDim.x + threadIdx.x;
   if (t >= x.rows) return;
   const float* row = row_of(x, t);
   float sum = 0.0f;
   for (int i = 0; i < x.width; ++i) sum = fmaf(row[i], row[i], sum);
-  const float inverse = 1.0f / sqrtf(sum / static_cast<float>(x.width) + eps);
+  const float inverse = 1.0f / sqrtf(sum / x.width + eps);
   for (int i = 0; i < x.width; ++i) row_of(out, t)[i] = row[i] * inverse * weight[i];
 }
 // [end snippet rms-norm-naive]

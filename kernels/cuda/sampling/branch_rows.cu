@@ -1,4 +1,4 @@
-// The tokens that a tree of drafts goes on with after a row of logits.
+// Chooses the tokens with which a tree of drafts continues after a row of logits.
 #include "kernels/cuda/sampling/sampling_block.h"
 #include "kernels/cuda/sampling/sampling_search.h"
 #include "kernels/cuda/sampling/tree_tasks.h"
@@ -14,13 +14,13 @@ __device__ double draw_number(const BranchTask& task, int k) {
   return uniform(task.seed, task.position, task.purpose, task.first_index + k);
 }
 
-// The token that arrives first in a race by prob(i).
+// The first token to arrive in a race by prob(i).
 template <typename Prob>
 __device__ int race(const BranchTask& task, int V, const Prob& prob) {
   return argmax_of(V, [&](int i) { return arrival(prob(i), task.seed, task.position, i); });
 }
 
-// Each from the row's distribution.
+// Draws all tokens from the row's distribution.
 __device__ void draw_each(const BranchTask& task, const double* probs, double* sums, int V) {
   const auto prob = [&](int i) { return probs[i]; };
   if (task.races && task.count > 0) write(task, 0, race(task, V, prob), probs);
@@ -30,12 +30,12 @@ __device__ void draw_each(const BranchTask& task, const double* probs, double* s
     write(task, k, draw(draw_number(task, k), sums, V, prob), probs);
 }
 
-// Each from what the earlier ones left of the row's distribution.
+// Draws without replacement: each token from the normalised rest of the row's distribution.
 __device__ void draw_distinct(const BranchTask& task, const double* probs, double* sums, int V) {
   const double* before = probs;
   int taken = -1;
   for (int k = 0; k < task.count; ++k) {
-    double* own = task.probs + static_cast<std::ptrdiff_t>(k) * V;
+    double* own = task.probs + std::ptrdiff_t{k} * V;
     const auto left = [&](int i) { return i == taken ? 0 : before[i]; };
     const double total = k == 0 ? 1 : sum_of(sums, V, left);
     if (!(total > 0)) return;
@@ -48,7 +48,7 @@ __device__ void draw_distinct(const BranchTask& task, const double* probs, doubl
   }
 }
 
-// In the order of probabilities, and of ids among equals: each the first one behind the last.
+// Ranks tokens by probability, then by id: each one is the first after the one before.
 __device__ void rank(const BranchTask& task, const double* probs, int V) {
   double last_prob = kInfinity;
   int last = -1;
@@ -64,12 +64,12 @@ __device__ void rank(const BranchTask& task, const double* probs, int V) {
   }
 }
 
-// A block a row.
+// One block per row.
 __global__ void __launch_bounds__(kMaxRowThreads)
     branch_kernel(Rows rows, const BranchTask* branches) {
   const BranchTask task = branches[blockIdx.x];
   const double* probs = rows.tasks[blockIdx.x].probs;
-  double* sums = rows.scratch.sums + static_cast<std::ptrdiff_t>(blockIdx.x) * segments_of(rows.V);
+  double* sums = rows.scratch.sums + std::ptrdiff_t{blockIdx.x} * segments_of(rows.V);
   for (int k = 0; thread() == 0 && k < task.count; ++k) task.tokens[k] = {-1, 0};
   if (!has_distribution(rows.states[blockIdx.x])) return;
   switch (task.by) {
@@ -88,8 +88,7 @@ __global__ void __launch_bounds__(kMaxRowThreads)
 }  // namespace
 
 void branch_rows(const Rows& rows, const BranchTask* branches, cudaStream_t stream) {
-  launch(branch_kernel, static_cast<unsigned>(rows.count), row_threads(rows.V), 0, stream, rows,
-         branches);
+  launch(branch_kernel, rows.count, row_threads(rows.V), 0, stream, rows, branches);
 }
 
 }  // namespace specdec::cuda::inline SPECDEC_CUDA_BUILD

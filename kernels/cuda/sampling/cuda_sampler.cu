@@ -6,6 +6,7 @@
 #include "kernels/cuda/sampling/cuda_sampler.h"
 #include "kernels/cuda/sampling/sampling_philox.h"
 #include "kernels/cuda/sampling/tree_tasks.h"
+#include "kernels/int_size.h"
 
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 namespace {
@@ -14,44 +15,42 @@ using cpu::require;
 
 constexpr std::size_t kAlignment = CudaSampler::kAlignment;
 
-std::size_t size_of(int count) { return static_cast<std::size_t>(count); }
-
 std::size_t matrix_size(const SamplerRoom& room) {
-  return size_of(room.rows) * size_of(room.vocab_size);
+  return std::ptrdiff_t{room.rows} * room.vocab_size;
 }
 
 std::size_t segment_count(const SamplerRoom& room) {
-  return size_of(room.rows) * size_of(segments_of(room.vocab_size));
+  return std::ptrdiff_t{room.rows} * segments_of(room.vocab_size);
 }
 
-// The most that a call uploads: the ids are the histories and, after them, the drafts.
+// The most that a call uploads. The ids are the histories and, after them, the drafts.
 std::size_t task_bytes(const SamplerRoom& room) {
-  const std::size_t ids = size_of(room.history) + size_of(room.rows);
+  const std::size_t ids = std::ptrdiff_t{room.history} + room.rows;
   constexpr std::size_t kOfRow = sizeof(RowTask) + sizeof(RowState) + sizeof(DrawTask) +
                                  sizeof(DraftTask) + sizeof(DraftState) + 6 * kAlignment;
-  return size_of(room.rows) * kOfRow + size_of(room.rounds) * (sizeof(RoundTask) + kAlignment) +
+  return room.rows * kOfRow + room.rounds * (sizeof(RoundTask) + kAlignment) +
          ids * sizeof(std::int32_t) + tree_task_bytes(room);
 }
 
 std::size_t result_bytes(const SamplerRoom& room) {
-  return size_of(room.rounds) * sizeof(Verdict) + size_of(room.rows) * sizeof(double) + kAlignment +
+  return room.rounds * sizeof(Verdict) + room.rows * sizeof(double) + kAlignment +
          tree_result_bytes(room);
 }
 
-// How many drafts there are.
-std::size_t require_drafts(std::span<const DraftedRound> rounds,
-                           std::span<const double> acceptance_probs, int vocab_size) {
-  std::size_t count = 0;
+// Checks the drafts of all rounds and returns their number.
+int require_drafts(std::span<const DraftedRound> rounds, std::span<const double> acceptance_probs,
+                   int vocab_size) {
+  int count = 0;
   for (const DraftedRound& round : rounds) {
-    count += round.drafts.size();
-    require(size_of(round.logits.rows) == round.drafts.size() + 1,
+    count += int_size(round.drafts);
+    require(round.logits.rows == int_size(round.drafts) + 1,
             "a row of logits for each draft and for the bonus");
-    require(round.draft_probs.size() == round.drafts.size(), "a distribution or null a draft");
+    require(round.draft_probs.size() == round.drafts.size(), "a distribution or null per draft");
     for (const std::int32_t token : round.drafts) {
       require(token >= 0 && token < vocab_size, "drafts of the vocabulary");
     }
   }
-  require(acceptance_probs.empty() || acceptance_probs.size() == count,
+  require(acceptance_probs.empty() || int_size(acceptance_probs) == count,
           "an acceptance probability for each draft, or for none");
   return count;
 }
@@ -70,22 +69,22 @@ CudaSampler::CudaSampler(Backend& backend, const SamplerRoom& room, cudaStream_t
       candidates_(backend, matrix_size(room)),
       sums_(backend, segment_count(room)),
       ids_(backend, segment_count(room)),
-      bins_(backend, size_of(room.rows) * kBins),
-      own_tokens_(backend, size_of(room.rows)),
+      bins_(backend, std::ptrdiff_t{room.rows} * kBins),
+      own_tokens_(backend, room.rows),
       tasks_(backend, task_bytes(room)),
       results_(backend, result_bytes(room)) {
-  path_.reserve(size_of(room.levels));
+  path_.reserve(room.levels);
   require(room.vocab_size < 1 << 20, "a vocabulary of less than 2^20 tokens");
   const std::vector<unsigned long long> zeros(bins_.size(), 0);
   backend.upload(zeros.data(), bins_.data(), zeros.size() * sizeof zeros[0]);
 }
 
 double* CudaSampler::own_probs(int row) const {
-  return probs_.data() + size_of(row) * size_of(room_.vocab_size);
+  return probs_.data() + std::ptrdiff_t{row} * room_.vocab_size;
 }
 
 RowTask CudaSampler::row_task(ConstDeviceRows logits, int row, const RowSampling& sampling,
-                              const std::int32_t* history, std::size_t size, double* probs) const {
+                              const std::int32_t* history, int size, double* probs) const {
   return {.logits = logits.row(row),
           .width = std::min(logits.width, room_.vocab_size),
           .top_k = sampling.top_k,
@@ -95,7 +94,7 @@ RowTask CudaSampler::row_task(ConstDeviceRows logits, int row, const RowSampling
           .top_p = sampling.top_p,
           .repetition_penalty = sampling.repetition_penalty,
           .history = history,
-          .history_size = history == nullptr ? 0 : static_cast<int>(size),
+          .history_size = history == nullptr ? 0 : size,
           .probs = probs};
 }
 
@@ -120,17 +119,17 @@ void CudaSampler::choose(ConstDeviceRows logits, std::span<const Choice> choices
 void CudaSampler::choose_on_device(ConstDeviceRows logits, std::span<const Choice> choices,
                                    std::int32_t* tokens) {
   require(logits.rows <= room_.rows, "rows within the sampler's room");
-  require(choices.size() == size_of(logits.rows), "a choice for each row");
+  require(int_size(choices) == logits.rows, "a choice for each row");
   if (logits.rows == 0) return;
   tasks_.clear();
   const auto tasks = tasks_.take<RowTask>(choices.size());
   const auto draws = tasks_.take<DrawTask>(choices.size());
-  const Rows rows = make_rows(tasks, choices.size());
+  const Rows rows = make_rows(tasks, logits.rows);
   for (int r = 0; r < logits.rows; ++r) {
-    const Choice& choice = choices[size_of(r)];
+    const Choice& choice = choices[r];
     tasks.host[r] =
         row_task(logits, r, choice.sampling, send_history(choice.sampling, {}),
-                 choice.sampling.history.size(), choice.probs ? choice.probs : own_probs(r));
+                 int_size(choice.sampling.history), choice.probs ? choice.probs : own_probs(r));
     draws.host[r] = {true, choice.by, choice.position, choice.seed, choice.purpose};
   }
   tasks_.upload(backend_);
@@ -140,12 +139,12 @@ void CudaSampler::choose_on_device(ConstDeviceRows logits, std::span<const Choic
       [=, this] { make_distributions(rows, filters, draws.device, tokens, stream_); });
 }
 
-Rows CudaSampler::make_rows(const Parcel::Piece<RowTask>& tasks, std::size_t count) {
+Rows CudaSampler::make_rows(const Parcel::Piece<RowTask>& tasks, int count) {
   const auto states = tasks_.take<RowState>(count);
   std::fill_n(states.host, count, RowState{});
   return {tasks.device,
           states.device,
-          static_cast<int>(count),
+          count,
           room_.vocab_size,
           {scores_.data(), candidates_.data(), sums_.data(), ids_.data(), bins_.data()}};
 }
@@ -154,14 +153,14 @@ void CudaSampler::add_round(const DraftedRound& round, int first_row,
                             const Parcel::Piece<RowTask>& rows,
                             const Parcel::Piece<DrawTask>& draws) {
   const std::int32_t* history = send_history(round.sampling, round.drafts);
-  // The bonus, and what some rules compare each draft with.
+  // The target's own tokens: the bonus, and those that some rules compare each draft with.
   const bool always = round.rule.accept == AcceptWhen::kOwnTokenMatches ||
                       round.rule.accept == AcceptWhen::kNearOwnToken ||
                       round.rule.correction == CorrectFrom::kOwnToken;
   for (int i = 0; i < round.logits.rows; ++i) {
     const int row = first_row + i;
     rows.host[row] = row_task(round.logits, i, round.sampling, history,
-                              round.sampling.history.size() + size_of(i), own_probs(row));
+                              int_size(round.sampling.history) + i, own_probs(row));
     draws.host[row] = {always || i + 1 == round.logits.rows, round.rule.own_token,
                        round.position + i, round.seed, kDrawTarget};
   }
@@ -170,9 +169,9 @@ void CudaSampler::add_round(const DraftedRound& round, int first_row,
 void CudaSampler::judge(std::span<const DraftedRound> rounds, std::span<Verdict> verdicts,
                         std::span<double> acceptance_probs) {
   require(verdicts.size() == rounds.size(), "a verdict for each round");
-  const std::size_t draft_count = require_drafts(rounds, acceptance_probs, room_.vocab_size);
-  const std::size_t row_count = draft_count + rounds.size();
-  require(row_count <= size_of(room_.rows) && rounds.size() <= size_of(room_.rounds),
+  const int draft_count = require_drafts(rounds, acceptance_probs, room_.vocab_size);
+  const int round_count = int_size(rounds), row_count = draft_count + round_count;
+  require(row_count <= room_.rows && round_count <= room_.rounds,
           "rounds within the sampler's room");
   if (rounds.empty()) return;
   tasks_.clear();
@@ -186,21 +185,15 @@ void CudaSampler::judge(std::span<const DraftedRound> rounds, std::span<Verdict>
   std::fill_n(draft_states.host, draft_count, DraftState{1, 0});
   int row = 0, draft = 0;
   bool envelope = false;
-  for (std::size_t r = 0; r < rounds.size(); ++r) {
+  for (int r = 0; r < round_count; ++r) {
     const DraftedRound& round = rounds[r];
-    tasks.host[r] = {row,
-                     draft,
-                     static_cast<int>(round.drafts.size()),
-                     round.position,
-                     round.rule,
-                     round.lenience,
-                     round.seed,
-                     0};
+    const int drafted = int_size(round.drafts);
+    tasks.host[r] = {row,        draft,          drafted,    round.position,
+                     round.rule, round.lenience, round.seed, 0};
     envelope |= round.rule.envelope;
     add_round(round, row, row_tasks, draws);
-    for (std::size_t i = 0; i < round.drafts.size(); ++i) {
-      drafts.host[draft++] = {round.draft_probs[i], round.drafts[i], static_cast<int>(r),
-                              row + static_cast<int>(i)};
+    for (int i = 0; i < drafted; ++i) {
+      drafts.host[draft++] = {round.draft_probs[i], round.drafts[i], r, row + i};
     }
     row += round.logits.rows;
   }
@@ -208,12 +201,8 @@ void CudaSampler::judge(std::span<const DraftedRound> rounds, std::span<Verdict>
 
   const auto verdict = results_.take<Verdict>(rounds.size());
   const auto acceptance_prob = results_.take<double>(acceptance_probs.size());
-  const Rounds judged{tasks.device,
-                      drafts.device,
-                      draft_states.device,
-                      own_tokens_.data(),
-                      static_cast<int>(rounds.size()),
-                      static_cast<int>(draft_count)};
+  const Rounds judged{tasks.device,       drafts.device, draft_states.device,
+                      own_tokens_.data(), round_count,   draft_count};
   const Filters filters = filters_of(std::span(row_tasks.host, row_count));
   const bool wants_overlaps = !acceptance_probs.empty();
   queue_.add_few(graph_key(user_, rows.tasks, rows.states, rows.count, judged.tasks, judged.count,

@@ -14,12 +14,12 @@
 
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 
-// Sampler (kernels/sampling.h) on the device. Takes its memory at construction: 16 bytes for each
-// row and token of the vocabulary, and little else. A call is one upload, 3 to 10 kernels
-// (sampling_tasks.h) and one download.
+// Sampler (kernels/sampling.h) on the device. Allocates its memory at construction: 16 bytes for
+// each row and token of the vocabulary, and little else. A call makes one upload, 3 to 10 kernel
+// launches (sampling_tasks.h) and one download.
 class CudaSampler final : public Sampler {
  public:
-  // Throws std::bad_alloc. The backend outlives the sampler; the stream and its queue are its own.
+  // Throws std::bad_alloc. The backend outlives the sampler, and owns the stream and its queue.
   CudaSampler(Backend& backend, const SamplerRoom& room, cudaStream_t stream, GraphQueue& queue);
 
   void choose(ConstDeviceRows logits, std::span<const Choice> choices,
@@ -33,17 +33,16 @@ class CudaSampler final : public Sampler {
   void judge_trees(std::span<const DraftedTree> trees, std::span<TreeVerdict> verdicts,
                    std::span<TestedPlace> places) override;
 
-  static constexpr std::size_t kAlignment = 8;  // of all that a parcel holds
+  static constexpr std::size_t kAlignment = 8;  // of all pieces of a parcel
 
  private:
-  // Memory of the host and of the device that is copied from one to the other in one piece, handed
-  // out from its beginning on.
+  // Memory on the host and the device that one copy transfers. take() hands it out piece by piece.
   class Parcel {
    public:
     Parcel(DeviceAllocator& allocator, std::size_t bytes)
         : on_host_(bytes), on_device_(allocator, bytes) {}
 
-    // A piece on both sides.
+    // The two sides of a piece.
     template <typename T>
     struct Piece {
       T* host;
@@ -59,7 +58,7 @@ class CudaSampler final : public Sampler {
       return {reinterpret_cast<T*>(on_host_.data() + at),
               reinterpret_cast<T*>(on_device_.data() + at)};
     }
-    // Of a few sizes, so that a copy is the same in many calls, although histories grow.
+    // Rounds the size up, so that many calls make the same copy although histories grow.
     void upload(Backend& to) const {
       const std::size_t bytes = std::min(std::bit_ceil(used_), on_host_.size());
       to.upload(on_host_.data(), on_device_.data(), bytes);
@@ -75,19 +74,19 @@ class CudaSampler final : public Sampler {
   double* own_probs(int row) const;
   // A row of logits after a history of `size` tokens.
   RowTask row_task(ConstDeviceRows logits, int row, const RowSampling& sampling,
-                   const std::int32_t* history, std::size_t size, double* probs) const;
-  // Copies what a penalty looks at to the device: the history, and the drafts after it.
+                   const std::int32_t* history, int size, double* probs) const;
+  // Copies the tokens of a penalty to the device: the history, and the drafts after it.
   const std::int32_t* send_history(const RowSampling& sampling,
                                    std::span<const std::int32_t> drafts);
-  // The same of the tree's tokens before a row.
+  // Copies the tree's tokens up to a row for a penalty.
   void send_path(std::span<const std::int32_t> path, RowTask& row);
-  // Where a tree's rows, drafts and trials begin among those of all trees, on both sides.
+  // The rows, nodes and trials of all trees, on both sides.
   struct TreeLists;
   void send_tree(const DraftedTree& tree, TreeLists& lists);
-  // Rows that have these tasks, and new states. Before histories, whose sizes change: what a graph
-  // of a call points to stays where it is.
-  Rows make_rows(const Parcel::Piece<RowTask>& tasks, std::size_t count);
-  // What becomes of a round's rows, the first of which is number first_row of all.
+  // Rows with these tasks and new states. Call it before send_history(), because the sizes of
+  // histories change, and memory that a graph points to must not move.
+  Rows make_rows(const Parcel::Piece<RowTask>& tasks, int count);
+  // Fills in the tasks of a round's rows, from row first_row on.
   void add_round(const DraftedRound& round, int first_row, const Parcel::Piece<RowTask>& rows,
                  const Parcel::Piece<DrawTask>& draws);
 
@@ -95,7 +94,7 @@ class CudaSampler final : public Sampler {
   SamplerRoom room_;
   cudaStream_t stream_;
   GraphQueue& queue_;
-  std::int64_t user_;                     // of the queue
+  std::int64_t user_;                     // this sampler's number in the queue
   DeviceArray<double> probs_;             // [rows, V]
   DeviceArray<float> scores_;             // [rows, V]
   DeviceArray<std::int32_t> candidates_;  // [rows, V]

@@ -4,20 +4,19 @@
 #include "kernels/cuda/sampling/cuda_sampler.h"
 #include "kernels/cuda/sampling/sampling_philox.h"
 #include "kernels/cuda/sampling/tree_tasks.h"
+#include "kernels/int_size.h"
 
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 namespace {
 
 using cpu::require;
 
-std::size_t size_of(int count) { return static_cast<std::size_t>(count); }
-
-// That nodes and trials are those of a tree, or of a chain where the rule needs one.
+// Checks that nodes and trials form a tree, or a chain if the rule needs one.
 void require_tree(const DraftedTree& tree, int vocab_size) {
-  const int nodes = static_cast<int>(tree.nodes.size());
+  const int nodes = int_size(tree.nodes);
   require(tree.logits.rows == nodes + 1, "a row of logits for the root and for each node");
   for (int i = 0; i < nodes; ++i) {
-    const DraftedNode& node = tree.nodes[size_of(i)];
+    const DraftedNode& node = tree.nodes[i];
     require(node.token >= 0 && node.token < vocab_size, "drafts of the vocabulary");
     require(node.parent >= -1 && node.parent < i, "parents before their nodes");
     require(tree.rule.judge != JudgeTree::kPath || node.parent == i - 1, "a chain");
@@ -29,7 +28,7 @@ void require_tree(const DraftedTree& tree, int vocab_size) {
           "a chain with a trial a node");
 }
 
-// Whether one copy of it does for both.
+// Whether both have a penalty over the same history, so that one copy is enough.
 bool same_history(const RowSampling& a, const RowSampling& b) {
   return a.repetition_penalty != 1 && b.repetition_penalty != 1 &&
          a.history.data() == b.history.data() && a.history.size() == b.history.size();
@@ -39,15 +38,14 @@ bool same_history(const RowSampling& a, const RowSampling& b) {
 
 std::size_t tree_task_bytes(const SamplerRoom& room) {
   constexpr std::size_t kAligned = CudaSampler::kAlignment;
-  const std::size_t path = size_of(room.levels) * sizeof(std::int32_t) + kAligned;
-  return size_of(room.rows) * (std::max(sizeof(BranchTask), sizeof(NodeTask)) + path) +
-         size_of(room.rounds) * sizeof(TreeTask) + size_of(room.trials) * sizeof(TrialTask) +
-         kAligned;
+  const std::size_t path = room.levels * sizeof(std::int32_t) + kAligned;
+  return room.rows * (std::max(sizeof(BranchTask), sizeof(NodeTask)) + path) +
+         room.rounds * sizeof(TreeTask) + room.trials * sizeof(TrialTask) + kAligned;
 }
 
 std::size_t tree_result_bytes(const SamplerRoom& room) {
-  return size_of(room.trials) * sizeof(BranchToken) +
-         size_of(room.rounds) * (sizeof(TreeVerdict) + size_of(room.levels) * sizeof(TestedPlace));
+  return room.trials * sizeof(BranchToken) +
+         room.rounds * (sizeof(TreeVerdict) + room.levels * sizeof(TestedPlace));
 }
 
 void CudaSampler::send_path(std::span<const std::int32_t> path, RowTask& row) {
@@ -55,13 +53,13 @@ void CudaSampler::send_path(std::span<const std::int32_t> path, RowTask& row) {
   const auto ids = tasks_.take<std::int32_t>(path.size());
   std::ranges::copy(path, ids.host);
   row.path = ids.device;
-  row.path_size = static_cast<int>(path.size());
+  row.path_size = int_size(path);
 }
 
 void CudaSampler::branch(ConstDeviceRows logits, std::span<const Branch> branches,
                          std::span<BranchToken> tokens) {
   require(logits.rows <= room_.rows, "rows within the sampler's room");
-  require(branches.size() == size_of(logits.rows), "a branch for each row");
+  require(int_size(branches) == logits.rows, "a branch for each row");
   if (logits.rows == 0) return;
   tasks_.clear();
   results_.clear();
@@ -70,18 +68,18 @@ void CudaSampler::branch(ConstDeviceRows logits, std::span<const Branch> branche
   const auto draws = tasks_.take<DrawTask>(branches.size());  // none: branch_rows() draws
   std::fill_n(draws.host, branches.size(), DrawTask{});
   const auto tasks = tasks_.take<BranchTask>(branches.size());
-  const Rows rows = make_rows(row_tasks, branches.size());
-  std::size_t first = 0;
+  const Rows rows = make_rows(row_tasks, logits.rows);
+  int first = 0;
   const std::int32_t* history = nullptr;
   for (int r = 0; r < logits.rows; ++r) {
-    const Branch& branch = branches[size_of(r)];
+    const Branch& branch = branches[r];
     const bool distinct = branch.by == BranchBy::kDistinctDraws;
     require(!distinct || branch.probs != nullptr, "memory for what distinct drafts are drawn from");
-    if (r == 0 || !same_history(branches[size_of(r - 1)].sampling, branch.sampling)) {
+    if (r == 0 || !same_history(branches[r - 1].sampling, branch.sampling)) {
       history = send_history(branch.sampling, {});
     }
     row_tasks.host[r] =
-        row_task(logits, r, branch.sampling, history, branch.sampling.history.size(),
+        row_task(logits, r, branch.sampling, history, int_size(branch.sampling.history),
                  branch.probs && !distinct ? branch.probs : own_probs(r));
     send_path(branch.path, row_tasks.host[r]);
     tasks.host[r] = {.by = branch.by,
@@ -93,9 +91,9 @@ void CudaSampler::branch(ConstDeviceRows logits, std::span<const Branch> branche
                      .first_index = branch.first_index,
                      .probs = branch.probs,
                      .tokens = chosen.device + first};
-    first += size_of(branch.count);
+    first += branch.count;
   }
-  require(first == tokens.size(), "as many tokens as the branches have");
+  require(first == int_size(tokens), "as many tokens as the branches have");
   const Filters filters = filters_of(std::span(row_tasks.host, branches.size()));
   tasks_.upload(backend_);
   queue_.add_few(graph_key(user_, rows.tasks, rows.states, tasks.device, rows.count, filters.key()),
@@ -112,7 +110,7 @@ struct CudaSampler::TreeLists {
   Parcel::Piece<DrawTask> draws;
   Parcel::Piece<NodeTask> nodes;
   Parcel::Piece<TrialTask> trials;
-  int row = 0, trial = 0;  // how many there are so far
+  int row = 0, trial = 0;  // the number so far
 };
 
 void CudaSampler::send_tree(const DraftedTree& tree, TreeLists& lists) {
@@ -120,22 +118,21 @@ void CudaSampler::send_tree(const DraftedTree& tree, TreeLists& lists) {
   RowTask* rows = lists.rows.host + lists.row;
   const std::int32_t* history = send_history(tree.sampling, {});
   for (int r = 0; r < tree.logits.rows; ++r) {
-    nodes[r] = {r == 0 ? -1 : tree.nodes[size_of(r - 1)].token, 0, 0};
-    rows[r] = row_task(tree.logits, r, tree.sampling, history, tree.sampling.history.size(),
+    nodes[r] = {r == 0 ? -1 : tree.nodes[r - 1].token, 0, 0};
+    rows[r] = row_task(tree.logits, r, tree.sampling, history, int_size(tree.sampling.history),
                        own_probs(lists.row + r));
     path_.clear();
-    for (int node = r - 1; node >= 0; node = tree.nodes[size_of(node)].parent) {
-      path_.push_back(tree.nodes[size_of(node)].token);
+    for (int node = r - 1; node >= 0; node = tree.nodes[node].parent) {
+      path_.push_back(tree.nodes[node].token);
     }
-    require(path_.size() <= size_of(room_.levels), "levels within the sampler's room");
+    require(int_size(path_) <= room_.levels, "levels within the sampler's room");
     send_path(path_, rows[r]);
-    // The bonus, and what some rules compare drafts with.
+    // The target's own tokens: the bonus, and those that some rules compare drafts with.
     lists.draws.host[lists.row + r] = {true, tree.rule.draft.own_token,
-                                       tree.position + static_cast<int>(path_.size()), tree.seed,
-                                       kDrawTarget};
+                                       tree.position + int_size(path_), tree.seed, kDrawTarget};
   }
   for (const DraftedTrial& trial : tree.trials) {
-    NodeTask& parent = nodes[tree.nodes[size_of(trial.node)].parent + 1];
+    NodeTask& parent = nodes[tree.nodes[trial.node].parent + 1];
     if (parent.trials == 0) parent.first_trial = lists.trial;
     require(parent.first_trial + parent.trials++ == lists.trial,
             "the trials after one node together");
@@ -149,16 +146,16 @@ void CudaSampler::send_tree(const DraftedTree& tree, TreeLists& lists) {
 
 void CudaSampler::judge_trees(std::span<const DraftedTree> trees, std::span<TreeVerdict> verdicts,
                               std::span<TestedPlace> places) {
-  std::size_t row_count = 0, trial_count = 0;
+  const int tree_count = int_size(trees);
+  int row_count = 0, trial_count = 0;
   for (const DraftedTree& tree : trees) {
     require_tree(tree, room_.vocab_size);
-    row_count += size_of(tree.logits.rows);
-    trial_count += tree.trials.size();
+    row_count += tree.logits.rows;
+    trial_count += int_size(tree.trials);
   }
-  require(row_count <= size_of(room_.rows) && trees.size() <= size_of(room_.rounds) &&
-              trial_count <= size_of(room_.trials),
+  require(row_count <= room_.rows && tree_count <= room_.rounds && trial_count <= room_.trials,
           "trees within the sampler's room");
-  require(verdicts.size() == trees.size() && places.size() == trees.size() * size_of(room_.levels),
+  require(verdicts.size() == trees.size() && int_size(places) == tree_count * room_.levels,
           "a verdict for each tree, and a place for each of its levels");
   if (trees.empty()) return;
   tasks_.clear();
@@ -169,7 +166,7 @@ void CudaSampler::judge_trees(std::span<const DraftedTree> trees, std::span<Tree
                   .nodes = tasks_.take<NodeTask>(row_count),
                   .trials = tasks_.take<TrialTask>(trial_count)};
   const Rows rows = make_rows(lists.rows, row_count);
-  for (std::size_t t = 0; t < trees.size(); ++t) {
+  for (int t = 0; t < tree_count; ++t) {
     const DraftedTree& tree = trees[t];
     tasks.host[t] = {lists.row, tree.logits.rows - 1, tree.position, tree.level_draws, tree.rule,
                      tree.seed};
@@ -184,7 +181,6 @@ void CudaSampler::judge_trees(std::span<const DraftedTree> trees, std::span<Tree
                             lists.trials.device, room_.levels,       verdict.device,
                             place.device};
   const DrawTask* draws = lists.draws.device;
-  const int tree_count = static_cast<int>(trees.size());
   queue_.add_few(
       graph_key(user_, judged.trees, rows.tasks, rows.states, judged.nodes, judged.trials,
                 judged.verdicts, judged.places, tree_count, rows.count, filters.key()),

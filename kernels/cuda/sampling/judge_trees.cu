@@ -1,11 +1,11 @@
-// Judges trees of drafts: TreeJudge of stages/08_token_trees, by one block for each tree.
+// Judges trees of drafts, like TreeJudge of stages/08_token_trees. One block per tree.
 #include "kernels/cuda/sampling/sampling_search.h"
 #include "kernels/cuda/sampling/sampling_siblings.h"
 
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 namespace {
 
-// One tree, and what the target says at its rows: 0 the root's, then the nodes'.
+// One tree, and the target's results for its rows: row 0 is the root's, then come the nodes'.
 struct Tree {
   TreeTask task;
   const RowTask* rows;
@@ -25,15 +25,15 @@ struct Tree {
         trials(all.trials),
         own_tokens(all.own_tokens + task.first_row),
         V(of.V),
-        sums(of.scratch.sums + static_cast<std::ptrdiff_t>(task.first_row) * segments_of(of.V)),
-        places(all.places + static_cast<std::ptrdiff_t>(tree) * all.levels) {}
+        sums(of.scratch.sums + std::ptrdiff_t{task.first_row} * segments_of(of.V)),
+        places(all.places + std::ptrdiff_t{tree} * all.levels) {}
 
   __device__ void write_place(int level, int node, int tested) const {
     if (thread() == 0) places[level] = {node, tested};
   }
 };
 
-// From the root on along one path: to a leaf, or to drafts of which none is accepted.
+// Follows one path from the root to a leaf, or to a node after which all drafts are rejected.
 __device__ TreeVerdict walk(const Tree& tree) {
   const TreeTask& task = tree.task;
   for (int row = 0, level = 0;; ++level) {
@@ -59,7 +59,7 @@ __device__ TreeVerdict walk(const Tree& tree) {
   }
 }
 
-// A chain, whose row i comes after i drafts, and whose trial i is draft i.
+// A chain: row i follows i drafts, and trial i is draft i.
 struct Path {
   const Tree& tree;
 
@@ -76,7 +76,8 @@ struct Path {
             t.task.seed,
             i * t.task.level_draws};
   }
-  // What is owed after i drafts that were in reach with this probability: max(0, reach p - q).
+  // The residual after i drafts: max(0, reach p - q), where the drafts were reached with this
+  // probability.
   __device__ auto owed_after(int i, double reach) const {
     return [draft = this->draft(i), reach](int t) {
       return fmax(0.0, reach * draft.target_prob(t) - draft.draft_prob(t));
@@ -84,8 +85,8 @@ struct Path {
   }
 };
 
-// The token in place of draft i: from what is owed, or from the target's own distribution where
-// rounding left nothing of that.
+// The token in place of draft i, drawn from the residual, or from the target's own distribution if
+// rounding left no residual.
 __device__ int correction(const Path& path, int i, double reach) {
   const Tree& tree = path.tree;
   const Proposal draft = path.draft(i);
@@ -125,7 +126,7 @@ __device__ TreeVerdict judge_path(const Tree& tree) {
 }
 
 __global__ void __launch_bounds__(kMaxRowThreads) judge_trees_kernel(Rows rows, TreeTasks all) {
-  const int t = static_cast<int>(blockIdx.x);
+  const int t = blockIdx.x;
   const Tree tree(rows, all, t);
   for (int level = 0; level < all.levels; ++level) tree.write_place(level, -1, 0);
   const bool whole = tree.task.rule.judge == JudgeTree::kPath;
@@ -136,8 +137,7 @@ __global__ void __launch_bounds__(kMaxRowThreads) judge_trees_kernel(Rows rows, 
 }  // namespace
 
 void judge_trees(const Rows& rows, const TreeTasks& tasks, int tree_count, cudaStream_t stream) {
-  launch(judge_trees_kernel, static_cast<unsigned>(tree_count), row_threads(rows.V), 0, stream,
-         rows, tasks);
+  launch(judge_trees_kernel, tree_count, row_threads(rows.V), 0, stream, rows, tasks);
 }
 
 }  // namespace specdec::cuda::inline SPECDEC_CUDA_BUILD

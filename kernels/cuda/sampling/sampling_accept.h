@@ -1,18 +1,18 @@
 #pragma once
 #include "kernels/cuda/sampling/sampling_segments.h"
 
-// A VerificationRule (kernels/sampling.h) applied to a draft. Device code: included by .cu files
-// alone.
+// Applies a VerificationRule (kernels/sampling.h) to a draft. Device code: only .cu files include
+// it.
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 
-// A drafted token, and what both models say at its place.
+// A drafted token, and both models' distributions at its position.
 struct Proposal {
   int position;
   int token;
-  int own_token;               // the target's, where the rule looks at it
+  int own_token;               // the target's, if the rule reads it
   const double* target_probs;  // [V]
   const double* draft_probs;   // [V]; null: one-hot, all on the draft
-  double smallest_ratio;       // q/p, of all tokens, and at most 1
+  double smallest_ratio;       // the smallest q/p of all tokens, at most 1
   double lenience;
   std::uint64_t seed;
   int index = 0;  // of the draw
@@ -60,7 +60,7 @@ __device__ inline bool accepts(const VerificationRule& rule, const Proposal& dra
   return accept(draft, fmin(1.0, ratio));
 }
 
-// What a token weighs among those that may be drawn in place of the draft.
+// The weight of a token among those that may replace the draft.
 __device__ inline double correction_weight(CorrectFrom from, const Proposal& draft, int i) {
   const double p = draft.target_prob(i);
   if (from == CorrectFrom::kTarget) return p;

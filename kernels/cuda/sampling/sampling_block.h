@@ -1,18 +1,18 @@
 #pragma once
 #include "kernels/cuda/sampling/sampling_segments.h"
 
-// Collectives of one block that has a row of the vocabulary to itself, for the kernels of trees.
-// All threads of the block call them together and all get the result; blocks have whole warps.
-// `sums` is memory for a number of each segment, of this block alone; sums and draws have the order
-// of kernels/sampling.h. Device code: included by .cu files alone.
+// Collectives for one block that processes a whole row of the vocabulary, for the kernels of trees.
+// All threads of the block call them together, and all get the result; blocks have whole warps.
+// `sums` has room for one number per segment, and no other block uses it. Sums and draws have the
+// order of kernels/sampling.h. Device code: only .cu files include it.
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 
 constexpr int kMaxRowThreads = 1024;
 
-// How many a block has that reads a row of V tokens.
-inline unsigned row_threads(int V) {
-  unsigned count = kWarp;
-  while (count < kMaxRowThreads && count * 16 < static_cast<unsigned>(V)) count *= 2;
+// The number of threads in a block that reads a row of V tokens.
+inline int row_threads(int V) {
+  int count = kWarp;
+  while (count < kMaxRowThreads && count * 16 < V) count *= 2;
   return count;
 }
 
@@ -27,7 +27,7 @@ __device__ void sum_segments(double* sums, int V, const Weight& weight) {
   __syncthreads();
 }
 
-// What the first warp finds, for all threads. The next call may write `sums`.
+// Gives all threads the result of the first warp. Afterwards, `sums` may be overwritten.
 template <typename T, typename Find>
 __device__ T by_first_warp(const Find& find) {
   __shared__ T found;
@@ -48,7 +48,7 @@ __device__ double sum_of(double* sums, int V, const Weight& weight) {
   return by_first_warp<double>([&] { return total_of(sums, V); });
 }
 
-// sample() of common/sampling/distribution.cpp: -1 where all weights are zero.
+// sample() of common/sampling/distribution.cpp: -1 if all weights are zero.
 template <typename Weight>
 __device__ int draw_by_block(double u, double* sums, int V, const Weight& weight) {
   sum_segments(sums, V, weight);
@@ -63,7 +63,8 @@ __device__ double smallest_of(int V, const Value& value) {
   return block_tree_min(smallest);
 }
 
-// The lowest i < V with the largest value(i) above minus infinity; V where there is none.
+// The lowest i < V with the largest value(i), which must be above minus infinity; V if there is
+// none.
 template <typename Value>
 __device__ int argmax_of(int V, const Value& value) {
   double largest = -kInfinity;

@@ -1,12 +1,12 @@
-// From rows of logits to distributions and tokens, by several blocks a row: the steps, the formulas
-// and the bits of common/sampling/distribution.cpp.
+// From rows of logits to distributions and tokens, with several blocks per row: the steps, formulas
+// and bits of common/sampling/distribution.cpp.
 #include "kernels/cuda/sampling/sampling_search.h"
 #include "kernels/cuda/sampling/sampling_segments.h"
 
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 namespace {
 
-// Writes the scores (the logits, those of the history penalised) and finds the largest.
+// Writes the scores (logits, after the penalty for tokens of the history) and finds the largest.
 __global__ void __launch_bounds__(kMaxSamplingThreads, kSamplingBlocks) scores_kernel(Rows rows) {
   const RowTask row = rows.tasks[row_number()];
   float* scores = scores_of(rows);
@@ -16,14 +16,14 @@ __global__ void __launch_bounds__(kMaxSamplingThreads, kSamplingBlocks) scores_k
     scores[i] = i < row.width ? logit : -static_cast<float>(kInfinity);
   });
   __syncthreads();
-  const int first = static_cast<int>(blockIdx.x) * threads() / kWarp * kSegment;
+  const int first = blockIdx.x * threads() / kWarp * kSegment;
   const int last = min(first + threads() / kWarp * kSegment, row.width);
   for (int h = thread(); h < row.history_size + row.path_size; h += threads()) {
     const int token = h < row.history_size ? row.history[h] : row.path[h - row.history_size];
     if (token < first || token >= last) continue;
     const double logit = row.logits[token], penalty = row.repetition_penalty;
-    // Atomic, as threads that have the same token write at once; they write the same.
-    atomicExch(scores + token, static_cast<float>(logit < 0 ? logit * penalty : logit / penalty));
+    // Atomic, because threads with the same token write the same value at the same time.
+    atomicExch(scores + token, logit < 0 ? logit * penalty : logit / penalty);
   }
   __syncthreads();
   unsigned long long peak = 0;
@@ -34,7 +34,7 @@ __global__ void __launch_bounds__(kMaxSamplingThreads, kSamplingBlocks) scores_k
   if (thread() == 0) atomicMax(&rows.states[row_number()].peak, peak);
 }
 
-// What a row's blocks do with the sums of their segments: the last block adds them up.
+// Stores the sums of this block's segments; the row's last block adds them up.
 __device__ void finish_sums(const Rows& rows, double sum, const Segment& segment) {
   double* sums = sums_of(rows);
   RowState& state = rows.states[row_number()];
@@ -44,11 +44,11 @@ __device__ void finish_sums(const Rows& rows, double sum, const Segment& segment
   if (thread() == 0) {
     state.total = total;
     const double goal = rows.tasks[row_number()].top_p * total / kWeightUnit;
-    state.goal = static_cast<unsigned long long>(ceil(goal));
+    state.goal = ceil(goal);
   }
 }
 
-// Writes weights, those of the scores that top-k drops as zeros, and adds them up.
+// Writes weights, which are zero for scores that top-k drops, and adds them up.
 __global__ void __launch_bounds__(kMaxSamplingThreads, kSamplingBlocks) weights_kernel(Rows rows) {
   const RowTask row = rows.tasks[row_number()];
   const RowState& state = rows.states[row_number()];
@@ -74,7 +74,7 @@ __global__ void __launch_bounds__(kMaxSamplingThreads, kSamplingBlocks) weights_
   finish_sums(rows, warp_sum(sum), segment);
 }
 
-// Sets to zero what top-p drops, and adds up the rest.
+// Sets the weights that top-p drops to zero, and adds up the rest.
 __global__ void __launch_bounds__(kMaxSamplingThreads, kSamplingBlocks) top_p_kernel(Rows rows) {
   const RowTask row = rows.tasks[row_number()];
   const RowState& state = rows.states[row_number()];

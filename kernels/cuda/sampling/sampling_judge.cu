@@ -1,4 +1,4 @@
-// Judges drafts: Judge::judge() of stages/05_rejection_sampling, to the end of the round.
+// Judges drafts to the end of the round, like Judge::judge() of stages/05_rejection_sampling.
 #include "kernels/cuda/sampling/sampling_accept.h"
 #include "kernels/cuda/sampling/sampling_block.h"
 #include "kernels/cuda/sampling/sampling_search.h"
@@ -22,27 +22,28 @@ __global__ void __launch_bounds__(kMaxSamplingThreads, kSamplingBlocks)
     if (token.p > 0) smallest = fmin(smallest, token.q / token.p);
   });
   smallest = block_tree_min(smallest);
-  // The bits of numbers from 0 on have their order.
+  // Numbers that are not negative have the order of their bits.
   auto* bits =
       reinterpret_cast<unsigned long long*>(&rounds.draft_states[row_number()].smallest_ratio);
   if (thread() == 0) {
-    atomicMin(bits, static_cast<unsigned long long>(__double_as_longlong(smallest)));
+    atomicMin(bits, __double_as_longlong(smallest));
   }
 }
 
-// How many drafts of a round stay, by one warp: a lane looks at a draft. Valid in all lanes.
+// The number of accepted drafts of a round, by one warp with a lane per draft. Valid in all lanes.
 __device__ int accepted_drafts(const Rows& rows, const Rounds& rounds, const RoundTask& round) {
   for (int first = 0;; first += kWarp) {
     const int i = first + lane();
-    const bool stays = i < round.drafts && has_distribution(rows.states[round.first_row + i]) &&
-                       accepts(round.rule, proposal_of(rows, rounds, round, i));
-    const unsigned ends = __ballot_sync(kAllLanes, !stays);
-    if (ends != 0) return first + __ffs(static_cast<int>(ends)) - 1;
+    const bool accepted = i < round.drafts && has_distribution(rows.states[round.first_row + i]) &&
+                          accepts(round.rule, proposal_of(rows, rounds, round, i));
+    const unsigned ends = __ballot_sync(kAllLanes, !accepted);
+    if (ends != 0) return first + __ffs(ends) - 1;
   }
 }
 
-// Draws the token in place of draft i, from the target's own distribution where rounding left
-// nothing of the weights. By all blocks of a round; the last one writes the verdict.
+// Draws the token in place of draft i from the rule's weights, or from the target's own
+// distribution if rounding left no weights. All blocks of a round take part; the last one writes
+// the verdict.
 __device__ void correct(const Rows& rows, const Rounds& rounds, int i, Verdict& verdict) {
   RoundTask& round = rounds.tasks[row_number()];
   const Proposal draft = proposal_of(rows, rounds, round, i);
@@ -70,7 +71,7 @@ __device__ void correct(const Rows& rows, const Rounds& rounds, int i, Verdict& 
   if (thread() == 0) verdict = {i, token};
 }
 
-// blockIdx.y: the round. Every block finds out by itself where the round ends, so all take one
+// blockIdx.y: the round. Every block finds the end of the round by itself, so all take the same
 // path.
 __global__ void __launch_bounds__(kMaxSamplingThreads, kSamplingBlocks)
     judge_kernel(Rows rows, Rounds rounds, Verdict* verdicts) {

@@ -5,13 +5,16 @@
 
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 
-// What a draw decides: the numbers of common/sampling/uniform.h.
+// What a draw decides; the numbers are those of common/sampling/uniform.h.
 enum DrawPurpose : std::uint32_t {
   kDrawAccept = 1,
   kDrawResample = 2,
   kDrawTarget = 3,
   kDrawRace = 4,
 };
+
+__host__ __device__ inline std::uint32_t low_word(std::uint64_t x) { return x; }
+__host__ __device__ inline std::uint32_t high_word(std::uint64_t x) { return x >> 32; }
 
 // The first two words of Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2,
 // 3", SC 2011). A round multiplies two words of the counter by constants, and mixes the upper
@@ -21,16 +24,15 @@ struct DrawnWords {
 };
 __host__ __device__ inline DrawnWords philox(std::uint64_t seed, int position,
                                              std::uint32_t purpose, int index) {
-  auto key0 = static_cast<std::uint32_t>(seed), key1 = static_cast<std::uint32_t>(seed >> 32);
-  auto a = static_cast<std::uint32_t>(position), b = purpose;
-  auto c = static_cast<std::uint32_t>(index), d = std::uint32_t{0};
+  std::uint32_t key0 = low_word(seed), key1 = high_word(seed);
+  std::uint32_t a = position, b = purpose, c = index, d = 0;
   for (int round = 0; round < 10; ++round) {
     const std::uint64_t from_a = std::uint64_t{0xD2511F53} * a;
     const std::uint64_t from_c = std::uint64_t{0xCD9E8D57} * c;
-    a = static_cast<std::uint32_t>(from_c >> 32) ^ b ^ key0;
-    b = static_cast<std::uint32_t>(from_c);
-    c = static_cast<std::uint32_t>(from_a >> 32) ^ d ^ key1;
-    d = static_cast<std::uint32_t>(from_a);
+    a = high_word(from_c) ^ b ^ key0;
+    b = low_word(from_c);
+    c = high_word(from_a) ^ d ^ key1;
+    d = low_word(from_a);
     key0 += 0x9E3779B9;  // the golden ratio
     key1 += 0xBB67AE85;  // sqrt(3) - 1
   }

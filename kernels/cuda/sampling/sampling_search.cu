@@ -1,7 +1,7 @@
-// The last token that top-k or top-p keeps, without a sort, by several blocks a row. A first kernel
-// adds up the tokens by how far their scores are below the peak, in 1,024 bins, and finds the bin
-// that the last token is in. A second one lists that bin's tokens, which are few, and searches
-// among them. All sums are of integers: no order changes them.
+// Finds the last token that top-k or top-p keeps, without a sort, with several blocks per row. The
+// first kernel makes a histogram of the scores' distances below the peak, in 1,024 bins, and finds
+// the bin of the last token. The second lists that bin's tokens, which are few, and searches among
+// them. All sums are of integers, so their order does not matter.
 #include <cfloat>
 
 #include "kernels/cuda/sampling/sampling_search.h"
@@ -9,13 +9,13 @@
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 namespace {
 
-// What a filter reads of a token; for top-k, no weight.
+// A token as a filter reads it; top-k reads no weight.
 struct Token {
   float score;
   double weight;
 };
 
-// A row as a filter looks at it.
+// A row as a filter reads it.
 struct FilteredRow {
   __device__ FilteredRow(const Rows& rows, Filter of)
       : filter(of),
@@ -26,13 +26,13 @@ struct FilteredRow {
   __device__ Token token(int i) const {
     return {scores[i], filter == Filter::kTopK ? 0 : task.probs[i]};
   }
-  // What a token counts: one for top-k; for top-p, what it weighs.
+  // What a token adds to the sum: 1 for top-k, its weight for top-p.
   __device__ unsigned long long units(const Token& token) const {
     if (filter == Filter::kTopK) return token.score >= -FLT_MAX ? 1 : 0;
-    return static_cast<unsigned long long>(rint(token.weight / kWeightUnit));
+    return rint(token.weight / kWeightUnit);
   }
-  // 32 bins for each unit of a score, or of x in e^x. Tokens that count are less than 32 below for
-  // top-p, as 2^-45 = e^-31.2; for top-k, most are.
+  // 32 bins per unit of a score (top-k), or of x in e^x (top-p). For top-p, tokens with a nonzero
+  // count are less than 32 units below the peak, because 2^-45 = e^-31.2; for top-k, most are.
   __device__ int bin(const Token& token) const {
     const double below = (peak - token.score) * (filter == Filter::kTopK ? 1 : task.scale) * 32;
     return below < kBins - 1 ? static_cast<int>(below) : kBins - 1;
@@ -55,8 +55,7 @@ __global__ void __launch_bounds__(kMaxSamplingThreads, kSamplingBlocks)
   if (!has(filter, rows)) return;
   const FilteredRow row(rows, filter);
   RowState& state = rows.states[row_number()];
-  unsigned long long* all_bins =
-      rows.scratch.bins + static_cast<std::ptrdiff_t>(row_number()) * kBins;
+  unsigned long long* all_bins = rows.scratch.bins + std::ptrdiff_t{row_number()} * kBins;
   __shared__ unsigned long long bins[kBins];
   for (int b = thread(); b < kBins; b += threads()) bins[b] = 0;
   __syncthreads();
@@ -77,17 +76,16 @@ __global__ void __launch_bounds__(kMaxSamplingThreads, kSamplingBlocks)
   const auto place = place_above(goal - 1, 0ull, 0, kBins, [&](int b) { return bins[b]; });
   if (thread() != 0) return;
   state.bin = place.index;
-  state.rest = (place.above ? goal : place.total) - place.before;  // what is beyond reach is cut
+  state.rest = (place.above ? goal : place.total) - place.before;  // a goal above the total is cut
   state.candidates = 0;
 }
 
-// The largest key, of n different ones, at which the units of all with that key or a larger one
-// come to the goal.
+// The largest key, of n different ones, such that the units of this key and all larger ones reach
+// the goal.
 //
-// This takes the place of a sort: halve the range of keys, add up what lies in its upper half, go
-// on in the half that the goal lies in. A range ends at keys that exist, so it is soon a single
-// one.
-// REQUIRES: the units of all come to the goal; no key is larger than `highest`.
+// This replaces a sort: halve the range of keys, add the units in its upper half, and continue in
+// the half that contains the goal. The range is always cut to existing keys, so it soon has only
+// one. REQUIRES: the units of all keys reach the goal; no key is larger than `highest`.
 template <typename Key, typename Units>
 __device__ unsigned long long key_that_reaches(unsigned long long goal, int n,
                                                unsigned long long highest, const Key& key,
@@ -122,8 +120,7 @@ __global__ void __launch_bounds__(kMaxSamplingThreads, kSamplingBlocks)
   if (!has(filter, rows)) return;
   const FilteredRow row(rows, filter);
   RowState& state = rows.states[row_number()];
-  std::int32_t* candidates =
-      rows.scratch.candidates + static_cast<std::ptrdiff_t>(row_number()) * rows.V;
+  std::int32_t* candidates = rows.scratch.candidates + std::ptrdiff_t{row_number()} * rows.V;
   const int bin = state.bin;
   const auto load = [&](int i) { return row.token(i); };
   for_loaded_tokens(own_segment(rows.V), load, [&](int i, const Token& token) {
@@ -136,7 +133,7 @@ __global__ void __launch_bounds__(kMaxSamplingThreads, kSamplingBlocks)
   const unsigned long long last =
       key_that_reaches(state.rest, atomicAdd(&state.candidates, 0), state.peak, key,
                        [&](int j) { return row.units(row.token(candidate(j))); });
-  // Of equal scores, top-k keeps all.
+  // Top-k keeps all tokens with equal scores.
   if (thread() == 0) state.last = filter == Filter::kTopK ? last >> 32 << 32 : last;
 }
 

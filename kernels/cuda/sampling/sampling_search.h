@@ -2,12 +2,13 @@
 #include "kernels/cuda/sampling/sampling_segments.h"
 #include "kernels/exponential64.h"
 
-// What the kernels that make distributions share. Device code, but for find_last().
+// Shared by the kernels that make distributions. Device code, except find_last().
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 
 enum class Filter { kTopK, kTopP };
 
-// Finds the last token that the filter keeps, of the rows that have it. Launches 2 kernels.
+// Finds the last token that the filter keeps, in the rows that have this filter. Launches 2
+// kernels.
 void find_last(const Rows& rows, Filter filter, cudaStream_t stream);
 
 __device__ inline bool has_top_k(const RowTask& row, int V) {
@@ -17,27 +18,27 @@ __device__ inline bool has_top_p(const RowTask& row) { return row.scale > 0 && r
 
 // A row's working memory.
 __device__ inline float* scores_of(const Rows& rows) {
-  return rows.scratch.scores + static_cast<std::ptrdiff_t>(row_number()) * rows.V;
+  return rows.scratch.scores + std::ptrdiff_t{row_number()} * rows.V;
 }
 __device__ inline double* sums_of(const Rows& rows) {
-  return rows.scratch.sums + static_cast<std::ptrdiff_t>(row_number()) * segments_of(rows.V);
+  return rows.scratch.sums + std::ptrdiff_t{row_number()} * segments_of(rows.V);
 }
 __device__ inline std::int32_t* ids_of(const Rows& rows) {
-  return rows.scratch.ids + static_cast<std::ptrdiff_t>(row_number()) * segments_of(rows.V);
+  return rows.scratch.ids + std::ptrdiff_t{row_number()} * segments_of(rows.V);
 }
 
-// The score that a key was made of: NaN for NaN.
+// The score from which a key was made; NaN for a NaN.
 __device__ inline float score_of(unsigned long long key) {
-  const auto order = static_cast<std::uint32_t>(key >> 32);
+  const std::uint32_t order = key >> 32;
   return __uint_as_float((order & 0x80000000u) != 0 ? order & 0x7fffffffu : ~order);
 }
-// The largest score is a number. (NaN has the largest key.)
+// Whether the largest score is finite. (NaN has the largest key.)
 __device__ inline bool has_distribution(const RowState& state) {
   const float peak = score_of(state.peak);
   return peak - peak == 0;
 }
 
-// kernels/exponential64.h
+// e^x as specified in kernels/exponential64.h.
 __device__ inline double exponential64(double x) {
   using E = Exponential64;
   const double shifted = fma(x, E::per_ln2, E::shift);
@@ -47,9 +48,8 @@ __device__ inline double exponential64(double x) {
   q = fma(fma(fma(q, r, E::q5), r, E::q4), r, E::q3);
   q = fma(fma(fma(q, r, E::q2), r, E::q1), r, E::q0);
   const double power = fma(q, r, 1.0);
-  const auto exponent = static_cast<unsigned long long>(__double_as_longlong(shifted)) << 52;
-  const auto bits = static_cast<unsigned long long>(__double_as_longlong(power)) + exponent;
-  return x < E::lowest ? 0 : __longlong_as_double(static_cast<long long>(bits));
+  const unsigned long long n = __double_as_longlong(shifted), bits = __double_as_longlong(power);
+  return x < E::lowest ? 0 : __longlong_as_double(bits + (n << 52));
 }
 
 }  // namespace specdec::cuda::inline SPECDEC_CUDA_BUILD

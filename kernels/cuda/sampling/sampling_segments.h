@@ -6,19 +6,19 @@
 #include "kernels/cuda/sampling/sampling_philox.h"
 #include "kernels/cuda/sampling/sampling_tasks.h"
 
-// A row's vocabulary shared out among blocks: a warp has a segment of it. blockIdx.y is the row (or
-// the round, or the draft), blockIdx.x counts its blocks, which have a few whole warps. Sums and
-// running sums have the order of kernels/sampling.h. Device code: included by .cu files alone.
+// Divides a row's vocabulary among blocks, one segment per warp. blockIdx.y is the row (or the
+// round, or the draft), blockIdx.x counts its blocks, which have a few whole warps. Sums and
+// running sums have the order of kernels/sampling.h. Device code: only .cu files include it.
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 
 constexpr int kMaxSamplingWarps = 4, kMaxSamplingThreads = kMaxSamplingWarps * kWarp;
-// At least so many blocks of a kernel share a multiprocessor: 1,024 threads, who have 64 registers
-// each. Without a number, ptxas leaves them 32 at times, and spills.
+// The fewest blocks of a kernel that share a multiprocessor: 1,024 threads with 64 registers each.
+// Without this bound, ptxas sometimes allows only 32 registers, and spills.
 constexpr int kSamplingBlocks = 8;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// When token i arrives in Dice::race(): the larger, the earlier; minus infinity where it never
-// does.
+// The negative arrival time of token i in Dice::race() (the Gumbel-max trick): larger means
+// earlier; minus infinity if the token never arrives.
 __device__ inline double arrival(double prob, std::uint64_t seed, int position, int i) {
   if (!(prob > 0)) return -kInfinity;
   const double time = -log(uniform(seed, position, kDrawRace, i)) / prob;
@@ -34,16 +34,16 @@ void launch_segments(void (*kernel)(Parameters...), int V, int count, LaunchStre
                      std::type_identity_t<Parameters>... arguments) {
   if (count == 0) return;
   const int warps = warps_for(V);
-  launch(kernel, dim3(blocks_for(segments_of(V), warps), static_cast<unsigned>(count)),
-         static_cast<unsigned>(warps) * kWarp, 0, at, arguments...);
+  launch(kernel, dim3(blocks_for(segments_of(V), warps), count), warps * kWarp, 0, at,
+         arguments...);
 }
 
-__device__ inline int thread() { return static_cast<int>(threadIdx.x); }
-__device__ inline int threads() { return static_cast<int>(blockDim.x); }
+__device__ inline int thread() { return threadIdx.x; }
+__device__ inline int threads() { return blockDim.x; }
 __device__ inline int lane() { return thread() % kWarp; }
-__device__ inline int row_number() { return static_cast<int>(blockIdx.y); }
+__device__ inline int row_number() { return blockIdx.y; }
 
-// Tokens first .. last - 1; none for the warps behind the last segment.
+// Tokens first .. last - 1; none for warps past the last segment.
 struct Segment {
   int index, first, last;
 };
@@ -52,7 +52,7 @@ __device__ inline Segment segment_of(int index, int V) {
   return {index, first, min(first + kSegment, V)};
 }
 __device__ inline Segment own_segment(int V) {
-  return segment_of((static_cast<int>(blockIdx.x) * threads() + thread()) / kWarp, V);
+  return segment_of((blockIdx.x * threads() + thread()) / kWarp, V);
 }
 
 template <typename Do>
@@ -60,10 +60,10 @@ __device__ void for_tokens(const Segment& segment, const Do& act) {
   for (int i = segment.first + lane(); i < segment.last; i += kWarp) act(i);
 }
 
-// act(i, load(i)) for the tokens of a segment, in the same order. In a whole segment, a lane asks
-// for the values of 8 tokens (of 4, where they have more than 8 bytes each) before it uses the
-// first: one row of 128,256 tokens has but 501 warps, which with one load at a time would keep 512
-// bytes in flight per multiprocessor of an RTX 4090, where 1,008 GB/s at 600 ns want 4.8 KB.
+// act(i, load(i)) for the tokens of a segment, in the same order. In a whole segment, a lane
+// requests the values of 8 tokens (4 if they have more than 8 bytes each) before it uses the first.
+// One row of 128,256 tokens has only 501 warps. With one load at a time, they would keep 512 bytes
+// in flight per multiprocessor of an RTX 4090, where 1,008 GB/s at 600 ns need 4.8 KB.
 template <typename Load, typename Do>
 __device__ void for_loaded_tokens(const Segment& segment, const Load& load, const Do& act) {
   if (segment.last - segment.first < kSegment) {
@@ -90,9 +90,9 @@ __device__ double segment_sum(const Segment& segment, const Term& term) {
 }
 
 // [snippet last-block]
-// Whether all other blocks of the row are done with what they write before this call. No block
-// waits: the one that comes last goes on with what all have written, and reads it by __ldcg, as its
-// multiprocessor's own cache may hold what was there before.
+// Whether all other blocks of the row have finished their writes before this call. No block waits:
+// the last one to arrive continues with what all have written. It reads that by __ldcg, because its
+// multiprocessor's own cache may hold stale data.
 template <typename Counter>
 __device__ bool is_last_block(Counter& blocks_done) {
   __shared__ bool last;
@@ -110,14 +110,14 @@ __device__ bool is_last_block(Counter& blocks_done) {
 // Where a running sum exceeds the mark.
 template <typename T>
 struct Place {
-  int index = -1;  // of the first value above 0 at which it does; else of the last above 0; or -1
-  T before;        // the sum of what is before it
+  int index = -1;  // of the first value above 0 where it does, otherwise of the last above 0, or -1
+  T before;        // the sum of the values before it
   bool above = false;
-  T total;  // where it is not above
+  T total;  // if it never exceeds the mark
 };
 
-// By one warp: among the values first .. last - 1, in front of which is the sum `before`. Valid in
-// all lanes.
+// Finds the place by one warp, among the values first .. last - 1, which follow the sum `before`.
+// Valid in all lanes.
 template <typename T, typename Value>
 __device__ Place<T> place_above(T mark, T before, int first, int last, const Value& value) {
   Place<T> place{-1, before, false, before};
@@ -125,7 +125,7 @@ __device__ Place<T> place_above(T mark, T before, int first, int last, const Val
     const T mine = start + lane() < last ? value(start + lane()) : T{0};
     T sum = mine;  // of the lanes up to this one
     for (int distance = 1; distance < kWarp; distance *= 2) {
-      const T left = __shfl_up_sync(kAllLanes, sum, static_cast<unsigned>(distance));
+      const T left = __shfl_up_sync(kAllLanes, sum, distance);
       if (lane() >= distance) sum += left;
     }
     const T left = __shfl_up_sync(kAllLanes, sum, 1u);
@@ -133,8 +133,7 @@ __device__ Place<T> place_above(T mark, T before, int first, int last, const Val
     const unsigned positive = __ballot_sync(kAllLanes, mine > 0);
     const unsigned above = __ballot_sync(kAllLanes, mine > 0 && before + sum > mark);
     if (positive != 0) {
-      const int hit = above != 0 ? __ffs(static_cast<int>(above)) - 1
-                                 : kWarp - 1 - __clz(static_cast<int>(positive));
+      const int hit = above != 0 ? __ffs(above) - 1 : kWarp - 1 - __clz(positive);
       place.index = start + hit;
       place.before = __shfl_sync(kAllLanes, ahead, hit);
       place.above = above != 0;
@@ -152,8 +151,8 @@ __device__ inline double total_of(const double* sums, int V) {
       .total;
 }
 
-// sample() of common/sampling/distribution.cpp, by one warp: weights whose segments have these
-// sums. -1 where all weights are zero.
+// sample() of common/sampling/distribution.cpp, by one warp. sums: of the weights' segments.
+// Returns -1 if all weights are zero.
 template <typename Weight>
 __device__ int draw(double u, const double* sums, int V, const Weight& weight) {
   const double mark = u * total_of(sums, V);

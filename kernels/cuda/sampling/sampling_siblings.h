@@ -3,20 +3,20 @@
 #include "kernels/cuda/sampling/sampling_block.h"
 #include "kernels/cuda/sampling/tree_tasks.h"
 
-// The drafts that follow one node of a tree, judged by one block: the rules of
-// stages/08_token_trees/sibling_rules.h, put together from blocks. Device code: included by .cu
-// files alone.
+// Judges the drafts after one node of a tree by one block: the rules of
+// stages/08_token_trees/sibling_rules.h, composed of blocks. Device code: only .cu files include
+// it.
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 
-// They come in the order in which they were drafted.
+// The drafts after one node, in the order drafted.
 struct Siblings {
   int position;             // of their tokens
   int first_index;          // of their draws
-  const NodeTask* nodes;    // of the tree, by their numbers
+  const NodeTask* nodes;    // of the tree
   const TrialTask* trials;  // [count]
   int count;                // at least 1
-  double* target_probs;     // [V]; what is owed takes their place
-  int own_token;            // the target's, where the rule looks at it
+  double* target_probs;     // [V]; the residual replaces them
+  int own_token;            // the target's, if the rule reads it
   std::uint64_t seed;
   int V;
   double* sums;  // [segments], working memory
@@ -28,15 +28,15 @@ struct Siblings {
   }
 };
 
-// Which of them the text goes on with; or none, and another token.
+// The accepted sibling, or a token in place of all.
 struct SiblingDecision {
   int node;   // -1: none
-  int token;  // where there is none
+  int token;  // if none is accepted
   int tested;
 };
 
-// Normalises the weights, which are made of what the target says, and puts them in its place. Where
-// rounding left nothing of them, all stays as it is.
+// Replaces the target's probabilities by the normalised weights, which are computed from them. If
+// rounding left no weights, does nothing.
 template <typename Weight>
 __device__ void owe(const Siblings& siblings, const Weight& weight) {
   const double total = sum_of(siblings.sums, siblings.V, weight);
@@ -54,7 +54,7 @@ __device__ inline SiblingDecision none_of(const Siblings& siblings) {
   return {-1, token, siblings.count};
 }
 
-// One after another.
+// Judges the siblings one after another.
 __device__ inline SiblingDecision one_by_one(const VerificationRule& rule,
                                              const Siblings& siblings) {
   const CorrectFrom from = rule.correction;
@@ -82,7 +82,7 @@ __device__ inline double k_sequential_beta(const Siblings& siblings, double rho)
   return sum_of(siblings.sums, siblings.V, [&](int i) { return fmin(q[i], p[i] / rho); });
 }
 
-// rho: 1 - (1 - beta)^count = rho beta, halved in on as k_sequential_factor() of stage 8 does.
+// rho solves 1 - (1 - beta)^count = rho beta, by bisection as in k_sequential_factor() of stage 8.
 __device__ inline double k_sequential_rho(const Siblings& siblings) {
   double low = 1, high = siblings.count;
   for (int step = 0; step < 100 && low < high; ++step) {
@@ -93,7 +93,7 @@ __device__ inline double k_sequential_rho(const Siblings& siblings) {
   return high;
 }
 
-// REQUIRES: all trials have one distribution.
+// Judges the siblings together. REQUIRES: all trials have the same distribution.
 __device__ inline SiblingDecision together(const Siblings& siblings) {
   const double *p = siblings.target_probs, *q = siblings.trials[0].probs;
   const double rho = k_sequential_rho(siblings);
