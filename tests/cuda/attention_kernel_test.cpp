@@ -5,11 +5,11 @@ namespace {
 
 class AttentionKernel : public KernelTest {};
 
-// What rounding may take of a row and head, in units of 2^-24. A score is a sum of D products: it
-// is off by (D + 2) units of the sum of their magnitudes, and its weight by as much of itself. So
-// are the sum of the weights and the sum of weights times values, which are below 1; a sum of n
-// terms adds n units, and the exponentials and scalings a few. The quotient has the errors of both
-// sums, and the difference those of both programs.
+// The error bound by rounding for a row and head, in units of 2^-24. A score is a sum of D
+// products: its error is (D + 2) units of the sum of their magnitudes, and its weight has the same
+// relative error. So have the sum of the weights and the sum of weights times values, which are
+// below 1. A sum of n terms adds n units, and the exponentials and scalings a few. The quotient has
+// the errors of both sums, and the difference those of both programs.
 TestRows rounding(const Scene& scene) {
   const int D = scene.heads.head_dim, group = scene.heads.n_heads / scene.heads.n_kv_heads;
   TestRows units(scene.q.rows(), scene.q_width());
@@ -100,7 +100,7 @@ TEST_F(AttentionKernel, IsNearPlainForRaggedBatches) {
   }
 }
 
-// Heads that no kernel but the first one takes.
+// Heads that only the first kernel takes.
 TEST_F(AttentionKernel, IsNearPlainForVeryWideHeads) {
   TestNumbers numbers(36);
   Scene scene = make_scene(numbers, {2, 1, 258}, 3, {140}, 3);
@@ -110,7 +110,7 @@ TEST_F(AttentionKernel, IsNearPlainForVeryWideHeads) {
 
 // ---- exactly
 
-// The first sequence's rows at these positions, with queries of zeros.
+// Rows of the first sequence at these positions, with queries of zeros.
 Scene at_positions(Scene scene, std::vector<std::int32_t> positions) {
   scene.q = TestRows(static_cast<int>(positions.size()), scene.q_width());
   for (int t = 0; t < scene.q.rows(); ++t) std::fill_n(scene.q.row(t), scene.q_width(), 0.0f);
@@ -120,10 +120,10 @@ Scene at_positions(Scene scene, std::vector<std::int32_t> positions) {
   return scene;
 }
 
-// Each row looks for two positions with all its weight (the others' weights, e^-1000, are 0): its
-// result is the mean of their values, exactly, or the first one's where the second is masked. So no
-// position is lost, none is taken twice, and none behind the row's own is seen, at any border of
-// tiles, chunks, pieces and pages.
+// Each row gives all its weight to two positions (all other weights, e^-1000, are 0). Its result is
+// exactly the mean of their values, or the first value if the second position is masked. So no
+// position is lost or counted twice, and none after the row's own is read, at any border of tiles,
+// chunks, pieces and pages.
 TEST_F(AttentionKernel, FindsEachPosition) {
   TestNumbers numbers(37);
   const std::vector<int> needles = {0,   1,   15,  16,  31,  32,  63, 64,
@@ -188,7 +188,7 @@ TEST_F(AttentionKernel, RowsAloneAndInAnyCompanyAreEqual) {
   }
 }
 
-// Rows of two sequences that take turns, and a sequence whose rows come back after another's.
+// Rows of two sequences alternate, and a sequence has more rows after those of another one.
 TEST_F(AttentionKernel, RowsOfTwoSequencesInTurnAreEqual) {
   TestNumbers numbers(39);
   const Scene scene = make_scene(numbers, {4, 1, 32}, 4, {90, 200}, 8);
@@ -199,7 +199,7 @@ TEST_F(AttentionKernel, RowsOfTwoSequencesInTurnAreEqual) {
   }
 }
 
-// While a chunk is computed, what follows it is not in the cache yet.
+// While a chunk is computed, later positions are not in the cache yet.
 TEST_F(AttentionKernel, PrefillInChunksIsEqual) {
   TestNumbers numbers(40);
   for (const int page_size : {1, 16}) {
@@ -241,8 +241,8 @@ TEST_F(AttentionKernel, PageLayoutChangesNothing) {
   }
 }
 
-// The grid may have more pieces than rows reach, scratch may be short, and a single piece needs
-// none: the bits stay.
+// The bits do not change if the grid has more pieces than any row reaches, if scratch is short, or
+// if there is only one piece, which needs no scratch.
 TEST_F(AttentionKernel, ContextAndScratchChangeNothing) {
   TestNumbers numbers(42);
   const Step engine = kSteps[4];
@@ -262,8 +262,8 @@ TEST_F(AttentionKernel, ContextAndScratchChangeNothing) {
 
 // ---- a cache of bf16
 
-// By every step the bits that the same numbers give in float32: so what is tested of those holds of
-// these.
+// Every step gives the same bits as with the same numbers in float32, so all tests with float32
+// apply to bf16, too.
 void expect_bits_of_float32(const Scene& scene) {
   for (const Step& step : kSteps) {
     ASSERT_TRUE(same_rows(run(step, scene), run(step, scene.in_float32()))) << fmt::format(
@@ -294,8 +294,8 @@ TEST_F(AttentionKernel, BF16TakesWideHeads) {
 
 // ---- what is masked, and NaN
 
-// Tables go on behind the pages that a row may see, with entries that lead out of the cache;
-// looking one of them up would crash.
+// After the pages that a row may read, tables continue with entries outside the cache; reading
+// through one of them would crash.
 TEST_F(AttentionKernel, MaskedPagesAreNotLookedUp) {
   TestNumbers numbers(43);
   for (const int page_size : {1, 3, 16}) {
@@ -321,7 +321,8 @@ void expect_nan_where(const Scene& scene, const Sees& sees) {
   }
 }
 
-// A NaN among a row's own keys makes this head of this row NaN; in a value, this element of it.
+// A NaN in a key makes the heads that read it NaN in rows that attend to it; a NaN in a value makes
+// only that element NaN.
 TEST_F(AttentionKernel, NanReachesOnlyThoseWhoSeeIt) {
   TestNumbers numbers(44);
   for (const int position : {130, 197}) {

@@ -22,7 +22,7 @@ void step(const Operands& o) {
   attention_kernel(o.q, o.cache, o.places, o.heads, o.out, nullptr);
 }
 
-// With scratch for so many rows, full of NaN.
+// With scratch for a given number of rows, full of NaN.
 template <auto attention_kernel, int rows>
 void step_with_scratch(const Operands& o) {
   const OnDevice<float> scratch(
@@ -54,7 +54,7 @@ inline constexpr Step kSteps[] = {
     {"engine", step_with_scratch<cuda::attention, kManyRows>},
 };
 
-// All that must give the bits of the engine's.
+// All variants that must give the same bits as the engine's.
 inline constexpr Step kSameBits[] = {
     {"split", step_with_scratch<attention_split, kManyRows>},
     {"split, a row at a time", step_with_scratch<attention_split, 1>},
@@ -90,7 +90,7 @@ inline TestRows run(const Step& step, const Scene& scene, int context_above = 0)
   return out.get();
 }
 
-// The rows `order` of a scene, as a pass of their own.
+// The rows `order` of a scene, as a separate pass.
 inline Scene rows_of(const Scene& scene, const std::vector<int>& order) {
   Scene some = scene;
   some.q = TestRows(static_cast<int>(order.size()), scene.q_width());

@@ -1,5 +1,5 @@
-// Attention of the nodes of a tree: each gets, bit for bit, what a page table of its own would give
-// it, by every step of the ladder.
+// Attention of the nodes of a tree. In every step of the ladder, each node gets, bit for bit, the
+// result that a page table of its own would give.
 #include <utility>
 
 #include "tests/cuda/attention_steps.h"
@@ -34,7 +34,7 @@ TEST_F(AttentionTreeKernel, ATailIsATableOfItsOwn) {
   }
 }
 
-// Trees that begin before, at and behind the borders of tiles and pieces, and cross them.
+// Trees that begin before, at and after the borders of tiles and pieces, and cross them.
 TEST_F(AttentionTreeKernel, AtEveryBorder) {
   TestNumbers numbers(52);
   for (int first = 0; first < 140; first += first % 16 == 1 ? 11 : 1) {
@@ -44,7 +44,7 @@ TEST_F(AttentionTreeKernel, AtEveryBorder) {
 }
 
 // A block's rows share their context and have tails of very different lengths: the deepest reach
-// the next piece, and some of them have nothing in it.
+// the next piece, and some have nothing in it.
 TEST_F(AttentionTreeKernel, ALongBranchBesideShortOnes) {
   TestNumbers numbers(53);
   for (const int first : {100, 120, 127, 128, 250}) {
@@ -72,7 +72,7 @@ TEST_F(AttentionTreeKernel, RowsAloneAndInAnyCompanyAreEqual) {
   }
 }
 
-// Rows with tails beside rows without: a tree and a chain in one pass.
+// Rows with and without tails: a tree and a chain in one pass.
 TEST_F(AttentionTreeKernel, ChainsBesideTrees) {
   TestNumbers numbers(55);
   Scene scene = make_tree_scene(numbers, {4, 2, 32}, 4, {90, 200}, 8);

@@ -6,7 +6,7 @@
 
 namespace specdec {
 
-// What a device is asked for.
+// Counts of calls to a device.
 struct Calls {
   std::size_t launches, graphs, uploads, downloads, waits;
 

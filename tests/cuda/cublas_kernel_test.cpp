@@ -91,8 +91,8 @@ int changed_rows(Backend& backend, TestNumbers& numbers, const TestRows& x,
   return changed;
 }
 
-// Our product promises that there are none. cuBLAS promises nothing: what it did is recorded, and
-// nothing asks for more.
+// Our product guarantees that there are none. cuBLAS guarantees nothing, so the test only records
+// its number.
 TEST_F(CublasKernel, OursKeepsARowsBitsWhereCublasNeedNot) {
   TestNumbers numbers(3);
   const TestRows x = TestRows::random(numbers, 64, 512);

@@ -6,7 +6,7 @@
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 namespace {
 
-const pid_t kProgram = getpid();  // as this program began
+const pid_t kProgram = getpid();  // at the start of this program
 
 class DeathTestStyle : public KernelTest {};
 

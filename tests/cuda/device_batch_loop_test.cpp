@@ -1,4 +1,4 @@
-// A batch asks a device for no more than one request does. Counted by the emulation.
+// A batch makes no more device calls than a single request. The emulation counts them.
 #include "kernels/cuda_backend.h"
 #include "stages/programs/batch/batch_session.h"
 #include "tests/cuda/calls.h"
@@ -24,8 +24,8 @@ class DeviceBatchLoopTest : public ::testing::Test {
     return request;
   }
 
-  // Of the last step in which every request has a round with all drafts: what it asks for. The
-  // requests' texts are added to texts.
+  // The calls of the last step in which every request has a round with all drafts. Adds the
+  // requests' texts to `texts`.
   static Calls calls_of_a_step(bool graphs, Overlaps overlaps, double temperature,
                                std::vector<std::vector<TokenId>>& texts) {
     setenv("SPECDEC_CUDA_GRAPHS", graphs ? "1" : "0", 1);
@@ -58,8 +58,8 @@ class DeviceBatchLoopTest : public ::testing::Test {
   }
 };
 
-// As many calls as for one request without filters (device_loop_test.cpp); and the texts do not
-// depend on graphs.
+// The batch makes as many calls as one request without filters (device_loop_test.cpp), and its
+// texts do not depend on graphs.
 TEST_F(DeviceBatchLoopTest, AStepHasTheCallsOfOneRound) {
   std::vector<std::vector<TokenId>> one_by_one, recorded, without_overlaps;
   const auto counted = Overlaps::kCounted, not_counted = Overlaps::kNotCounted;

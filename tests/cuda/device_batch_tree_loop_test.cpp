@@ -1,5 +1,5 @@
-// Batches of trees that are drafted and judged where the logits are: the texts and counts of those
-// that the host judges, and no array as wide as the vocabulary crosses. Counted by the emulation.
+// Batches of trees, drafted and judged on the device. The texts and counts equal those with the
+// host as judge, and no array of the vocabulary's size is copied. The emulation counts the copies.
 #include "kernels/cuda_backend.h"
 #include "stages/06_batched_verification/batch_engine.h"
 #include "stages/programs/trees/device_batch_tree_judge.h"

@@ -1,5 +1,5 @@
-// What is drafted on the device, step after step without the host, is what the host drafts when it
-// feeds every token itself: tokens, distributions and caches, for any mix of requests.
+// The device drafts step after step without the host. Tokens, distributions and caches equal those
+// of a host that feeds every token itself, for any mix of requests.
 #include "common/speculation/device_drafter.h"
 
 #include "common/speculation/device_draft_sampler.h"
@@ -77,7 +77,7 @@ class DeviceDrafterTest : public ::testing::Test {
     for (int round = 0; round < 2; round++) {
       draft(host, wanted);
       draft(device, wanted);
-      // Greedily, the host drafts for one request after the other.
+      // For greedy drafts, the host processes one request after the other.
       if (samples || wanted.size() == 1) {
         EXPECT_EQ(device.drafter->forwards(), host.drafter->forwards());
       }
@@ -119,7 +119,7 @@ TEST_F(DeviceDrafterTest, DraftsTheSameBySampling) {
   expect_equal(std::vector<Wanted>{{0, warm}, {2, greedy}, {2, race}}, true);
 }
 
-// The history of a penalty has the drafts before: that is the host's loop.
+// A penalty's history includes the earlier drafts, so the host runs the loop.
 TEST_F(DeviceDrafterTest, LeavesPenaltiesToTheHost) {
   const Sampling warm{{.temperature = 0.9}, &dice_[0]};
   const Sampling penalty{{.temperature = 0.9, .repetition_penalty = 1.5}, &dice_[1]};

@@ -1,5 +1,5 @@
-// In a decode loop on a device only ids, counts and flags cross to the host, no memory is taken,
-// and the host waits as seldom as it can: counted by the emulation.
+// In a decode loop on a device, only ids, counts and flags are copied to the host, no memory is
+// allocated, and the host waits as rarely as possible. The emulation counts all of these.
 #include <optional>
 
 #include "common/speculation/device_draft_sampler.h"
@@ -36,7 +36,7 @@ struct Pair {
   CachedLlama target, draft;
 };
 
-// Whether the host sees each draft before the next step, or the device goes on by itself.
+// Whether the host reads each draft before the next step, or the device continues by itself.
 enum class DraftOn { kHost, kDevice };
 
 // Decodes with a self-draft. round: one round of it.
@@ -177,10 +177,10 @@ TEST_F(DeviceLoopTest, GreedyRoundsBringBackIdsAlone) {
   EXPECT_EQ(run.traffic.bytes_to_host, std::size_t(run.drafted + choices) * sizeof(TokenId));
 }
 
-// Two models of two layers, whose passes have 21 launches each. A round of K = 5 has six passes.
-// With top-p, a draw has 6 launches, and a judgement 8: two after the distributions. The host must
-// wait for the drafts, because they are uploaded as the rows of the verification, and for the
-// verdict or the target's choices.
+// Two models of two layers; a pass has 21 launches. A round of K = 5 has six passes. With top-p, a
+// draw has 6 launches, and judging has 8: two after the distributions. The host must wait for the
+// drafts, because it uploads them as the rows of the verification, and for the verdict or the
+// target's choices.
 TEST_F(DeviceLoopTest, ARoundHasTheseCalls) {
   request_.max_new_tokens = 24;  // four rounds: the last one has nothing new to record
   // [snippet calls]
@@ -202,15 +202,15 @@ TEST_F(DeviceLoopTest, ARoundHasTheseCalls) {
   // [end snippet calls]
 }
 
-// Histories grow, but uploads have few sizes. The host sees each draft, which a penalty looks at.
+// Histories grow, but uploads have few sizes. The host reads each draft, because a penalty needs
+// it.
 TEST_F(DeviceLoopTest, PenalisedRoundsAreGraphs) {
   request_.max_new_tokens = 18;
   const Decoded run = sample("rejection", KeepProbs::kBesideLogits);
   EXPECT_EQ(calls(run.round), (Calls{0, 6, 6, 0, 6}));
 }
 
-// Each rule judges in one call; whatever is recorded, and whichever kernels begin early, the text
-// is the same.
+// Each rule judges in one call. The text does not depend on graphs or on kernels that begin early.
 TEST_F(DeviceLoopTest, GraphsAndEarlyKernelsChangeNothing) {
   penalty_ = 1;
   for (const NamedRule& rule : acceptance_rules()) {
@@ -232,9 +232,9 @@ TEST_F(DeviceLoopTest, GraphsAndEarlyKernelsChangeNothing) {
   }
 }
 
-// Four rounds. The first one drafts after the prompt, the others after two tokens. So the draft
-// loop is new in the second round, with four passes that are known, and recorded in the third; the
-// verification is recorded in the second. Each upload but the first is a node, and so is the
+// Four rounds. The first one drafts after the prompt, the others after two tokens. So in the second
+// round, the draft loop is new, although four of its passes are known; the third round records it.
+// The second round records the verification. Each upload except the first is a node, and so is the
 // download.
 TEST_F(DeviceLoopTest, GraphsHaveTheseNodes) {
   request_.max_new_tokens = 24;
@@ -245,7 +245,8 @@ TEST_F(DeviceLoopTest, GraphsHaveTheseNodes) {
   EXPECT_EQ(run.graph_nodes, 4 * pass + loop + verification);
 }
 
-// All kernels of a pass but the first, which comes after an upload; and the argmax behind it.
+// All kernels of a pass except the first, which comes after an upload, and the argmax after the
+// pass.
 TEST_F(DeviceLoopTest, KernelsBeginEarly) {
   request_.max_new_tokens = 24;
   set_graphs(false);

@@ -1,5 +1,5 @@
-// Trees that are drafted and judged where the logits are: the host's texts, round by round, and no
-// array as wide as the vocabulary crosses. Counted by the emulation.
+// Trees, drafted and judged on the device. The texts equal the host's, round by round, and no array
+// of the vocabulary's size is copied. The emulation counts the copies.
 #include <optional>
 
 #include "common/sampling/random_source.h"
@@ -78,7 +78,7 @@ class DeviceTreeLoopTest : public ::testing::Test {
   }
   void TearDown() override { unsetenv("SPECDEC_CUDA_GRAPHS"); }
 
-  // Besides, up to four launches move the path that is kept, one for each layer.
+  // In addition, up to four launches move the kept path, one per layer.
   static void expect_calls(const emulation::Traffic& round, const Calls& want) {
     EXPECT_GE(round.launches, want.launches);
     EXPECT_LE(round.launches, want.launches + 4);
@@ -143,7 +143,7 @@ TEST_F(DeviceTreeLoopTest, TextsAndRoundsAreTheHosts) {
   EXPECT_GT(accepted, 50);
 }
 
-// A chain that is judged as a whole is long enough to tell its levels' draws apart.
+// Whole chains are long enough to tell the draws of their levels apart.
 TEST_F(DeviceTreeLoopTest, BlocksAreTheHosts) {
   options_ = {.temperature = 0.5};
   draft_temperature_ = 1;
@@ -179,7 +179,7 @@ std::vector<std::vector<double>> device_probs(Backend& backend, const Drafts& tr
   return all;
 }
 
-// Requests of one call, of other lengths and levels, get what each gets alone, to the bit.
+// Requests with different lengths and levels in one call get the same bits as each gets alone.
 TEST_F(DeviceTreeLoopTest, RequestsSideBySideAreDraftedAsAlone) {
   const std::vector<std::vector<TokenId>> contexts = {{5, 17, 80}, {33, 2, 5, 9, 17}, {60, 61}};
   const std::vector<int> levels = {3, 1, 2};
@@ -218,8 +218,8 @@ TEST_F(DeviceTreeLoopTest, RequestsSideBySideAreDraftedAsAlone) {
   }
 }
 
-// Two models of two layers, whose passes have 21 launches each. The host waits for each level,
-// whose tokens it feeds, and for the verdict.
+// Two models of two layers; a pass has 21 launches. The host waits for each level, to feed its
+// tokens, and for the verdict.
 TEST_F(DeviceTreeLoopTest, ARoundHasTheseCalls) {
   set_graphs(false);
   options_ = {.temperature = 1};
@@ -231,7 +231,7 @@ TEST_F(DeviceTreeLoopTest, ARoundHasTheseCalls) {
     const auto passes = levels + 1, waits = levels + 1;
     // Before each wait three kernels make distributions, and one branches or judges.
     expect_calls(sampled.last, {21 * passes + 4 * waits, 0, passes + waits, waits, waits});
-    // For each token its id and probability, for each level a node and a number; then the verdict.
+    // An id and a probability per token, a node and a number per level, then the verdict.
     EXPECT_EQ(sampled.last.bytes_to_host, 16 * shape.tokens + 8 * levels + 8);
     EXPECT_LT(sampled.last.bytes_to_device, kVocabularyBytes * 2 / 3) << "lists";
 
@@ -243,7 +243,7 @@ TEST_F(DeviceTreeLoopTest, ARoundHasTheseCalls) {
   EXPECT_GE(on_host.last.bytes_to_host, kVocabularyBytes * 5) << "control";
 }
 
-// From wait to wait a graph, whose first upload is made before it.
+// One graph from wait to wait; its first upload comes before it.
 TEST_F(DeviceTreeLoopTest, RoundsAreGraphs) {
   set_graphs(true);
   options_ = {.temperature = 1};

@@ -1,4 +1,4 @@
-// A product that goes on in its own kernel, beside the same in two: equal bit for bit.
+// A product with an operation fused into its kernel, compared to two kernels: equal bit for bit.
 #include "kernels/cuda/matmul/matmul.h"
 #include "tests/cuda/kernel_test.h"
 

@@ -1,6 +1,5 @@
-// What is queued, what a recorder keeps, and when it forgets; that its graphs compute what single
-// launches compute is the business of device_loop_test and of all tests of the engine on the
-// emulation.
+// What is queued, what a recorder keeps, and when it forgets. device_loop_test, and all tests of
+// the engine on the emulation, check that its graphs compute the same as single launches.
 #include <limits>
 
 #include "kernels/cuda_backend.h"
@@ -12,13 +11,13 @@ namespace {
 
 class GraphRecorderTest : public ::testing::Test {
  protected:
-  // Asks for x = value, so many times.
+  // Records x = value, a given number of times.
   void ask(std::int64_t shape, float value, int times = 1) {
     recorder_->run({shape}, [=, this] {
       for (int i = 0; i < times; i++) backend_->fill(matrix(x_, 1, 4), value);
     });
   }
-  // What that asks the device for: launches, one by one or in a graph.
+  // The calls that this makes: launches, one by one or in a graph.
   emulation::Traffic fill(std::int64_t shape, float value, int times = 1) {
     const emulation::Traffic before = emulation::traffic();
     ask(shape, value, times);
@@ -44,7 +43,7 @@ TEST_F(GraphRecorderTest, RecordsWhatItSeesTwice) {
   }
 }
 
-// The value is of the recording, since the shape does not name it.
+// The value is the recorded one, because the shape does not include it.
 TEST_F(GraphRecorderTest, AShapeNamesAllThatOperationsDependOn) {
   fill(1, 5);
   fill(1, 6);
@@ -79,7 +78,7 @@ TEST_F(GraphRecorderTest, AGraphReachesFromWaitToWait) {
   }
 }
 
-// Passes that are known are launched as graphs where what is around them is new.
+// Known passes are launched as graphs even if the operations around them are new.
 TEST_F(GraphRecorderTest, KnownPassesInANewOrder) {
   for (int again = 0; again < 2; again++) {
     fill(1, 5);
@@ -92,7 +91,7 @@ TEST_F(GraphRecorderTest, KnownPassesInANewOrder) {
   EXPECT_EQ((emulation::traffic() - before).graph_launches, 2u);
 }
 
-// What is asked for by itself comes behind what was asked for before it.
+// A direct operation comes after the operations that were queued before it.
 TEST_F(GraphRecorderTest, TheOrderStays) {
   ask(1, 5);
   backend_->fill(matrix(x_, 1, 4), 7);
@@ -128,7 +127,7 @@ TEST_F(GraphRecorderTest, KeepsTheLatest512) {
   EXPECT_EQ(emulation::traffic().graphs, before);
 }
 
-// Known passes between copies that are new each time: their orders are forgotten, too.
+// Known passes between copies that are new each time: these orders are forgotten, too.
 TEST_F(GraphRecorderTest, OrdersAreForgotten) {
   const std::vector<float> sent(600);
   DeviceArray<float> copied(*backend_, sent.size());
@@ -148,7 +147,7 @@ TEST_F(GraphRecorderTest, OrdersAreForgotten) {
   EXPECT_EQ(ask_around_a_copy(sent.size()).graph_launches, 1u);
 }
 
-// Nodes take memory, however many graphs they are in.
+// Nodes take memory, whatever the number of graphs.
 TEST_F(GraphRecorderTest, KeepsAtMost32768Nodes) {
   constexpr int kTimes = 3000;
   const std::size_t before = emulation::traffic().graph_nodes;
@@ -162,7 +161,7 @@ TEST_F(GraphRecorderTest, KeepsAtMost32768Nodes) {
   EXPECT_EQ(fill(1, 1).launches, 1u) << "forgotten";
 }
 
-// Of two samplers one after the other, which have the same memory at their hands but for one array.
+// Two samplers, one after the other, have the same memory except for one array.
 TEST_F(GraphRecorderTest, SamplersShareNoGraph) {
   const std::vector<float> logits = {0, 1, 3, 2};
   backend_->upload(logits.data(), x_.data(), sizeof(float) * 4);
@@ -186,7 +185,7 @@ TEST_F(GraphRecorderTest, ForgetsAllWhenScratchMoves) {
   EXPECT_EQ(filled(), 6);
 }
 
-// The next operations are done again.
+// The next operations run directly again.
 TEST_F(GraphRecorderTest, AFailureEndsTheRecording) {
   fill(1, 5);
   recorder_->run({1}, [] { throw Error("no"); });
@@ -197,7 +196,7 @@ TEST_F(GraphRecorderTest, AFailureEndsTheRecording) {
   EXPECT_EQ(filled(), 9);
 }
 
-// Beside one that records.
+// In the same program as one that records.
 TEST_F(GraphRecorderTest, AnEngineMayWantNone) {
   setenv("SPECDEC_CUDA_GRAPHS", "0", 1);
   EXPECT_EQ(backend_->make_recorder(), nullptr);
@@ -205,8 +204,8 @@ TEST_F(GraphRecorderTest, AnEngineMayWantNone) {
   EXPECT_NE(backend_->make_recorder(), nullptr);
 }
 
-// A Llama whose first passes were recorded while another one, on the same backend, took more
-// scratch: its logits keep their bits.
+// A Llama's first passes are recorded; then another one on the same backend allocates more scratch.
+// The first one's logits keep their bits.
 TEST_F(GraphRecorderTest, TwoLlamasShareABackend) {
   const LlamaModel model{Checkpoint(golden_model("draft")), *backend_};
   const auto tokens = random_tokens(200, 4096, 3);

@@ -13,12 +13,12 @@
 
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 
-// Tests of kernels are built twice: for the emulation, and for the GPU, where they are skipped if
-// there is none.
+// Tests of kernels are built twice: for the emulation, and for the GPU. Without a GPU, the latter
+// are skipped.
 class KernelTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    // A death test's child starts anew: CUDA does not survive a fork.
+    // A death test's child starts a new process, because CUDA does not survive a fork.
     GTEST_FLAG_SET(death_test_style, "threadsafe");
 #ifndef SPECDEC_EMULATED
     const std::string problem = cuda_support().problem;
@@ -36,7 +36,7 @@ inline Backend& device() {
   return *backend;
 }
 
-// The weights that a product is tested with.
+// A format of weights in tests of products.
 struct Format {
   WeightType type;
   WeightFormat format;
@@ -64,10 +64,10 @@ class OnDevice {
   DeviceArray<T> array_;
 };
 
-// A matrix in device memory whose rows lie `gap` floats apart, the first one `offset` floats behind
-// an address aligned to 16 bytes; nothing follows the last row. Outputs, and what lies before and
-// between rows, start as NaN: so an element that is not written fails every comparison, and one
-// that should not be read spoils the result.
+// A matrix in device memory with a gap of `gap` floats between rows. The first row begins `offset`
+// floats after an address aligned to 16 bytes; nothing follows the last row. Outputs, and the gaps
+// before and between rows, start as NaN. So an element that is not written fails every comparison,
+// and one that should not be read spoils the result.
 class DeviceMatrix {
  public:
   DeviceMatrix(int rows, int width, int gap = 0, int offset = 0)
@@ -110,8 +110,8 @@ class DeviceMatrix {
   OnDevice<float> values_;
 };
 
-// Whether every element is finite and within its tolerance: magnitude * epsilon, where magnitude
-// says how large the terms are that were added up, and epsilon how much of it rounding may take.
+// Whether every element is finite and within its tolerance, magnitude * epsilon. magnitude: the
+// size of the terms that were added; epsilon: the relative error that rounding may cause.
 inline ::testing::AssertionResult near_rows(const TestRows& got, const TestRows& want,
                                             const TestRows& magnitude, double epsilon) {
   for (int r = 0; r < want.rows(); ++r) {

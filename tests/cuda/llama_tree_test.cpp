@@ -1,5 +1,5 @@
-// Trees of drafts through the engine on an emulated device (tests/unit/common/llama_tree_test.cpp
-// is the same for the CPU), and what keeping a path asks of the device.
+// Trees of drafts in the engine on an emulated device (tests/unit/common/llama_tree_test.cpp is the
+// same for the CPU), and the device calls for keeping a path.
 #include "kernels/cuda_backend.h"
 #include "kernels/emulation/cuda_on_cpu.h"
 #include "tests/tree_fixture.h"
@@ -33,7 +33,7 @@ TEST(DeviceTree, NodesSayWhatTheirPathsSay) {
   }
 }
 
-// Trees of one size are one graph, whatever their shape and place.
+// Trees of the same size share one graph, whatever their shape and position.
 TEST(DeviceTree, GraphsTakeAnyShape) {
   std::mt19937 random(4);
   const auto e = engine("untied", 3), reference = engine("untied", kContiguous);
@@ -51,7 +51,7 @@ TEST(DeviceTree, KeepIsOneLaunchALayer) {
   const std::vector<int> parents = {-1, -1, 0, 0, 1, 2, 3, 4, 7};
   const LogitsBuffer logits(*e->llama, 9);
   e->llama->forward(Segment{sequence, tokens, 9, parents}, logits.rows(0, 9));
-  e->llama->backend().wait();  // a pass may be launched as late as then
+  e->llama->backend().wait();  // a pass may be launched only now
   const emulation::Traffic before = emulation::traffic();
   e->llama->keep(sequence, 0, std::vector<int>{1, 4, 7, 8});
   const emulation::Traffic used = emulation::traffic() - before;

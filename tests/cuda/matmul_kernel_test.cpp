@@ -68,7 +68,7 @@ void matmul_pipeline_store(ConstDeviceRows x, const CudaMatrix& weight, DeviceRo
   matmul_pipeline_then(Then::kStore, x, weight, y, stream);
 }
 
-// Whatever the number of rows: tensor cores where the weights are exact as bf16.
+// For any number of rows: tensor cores if the weights are exact in bf16.
 TEST_F(MatmulKernel, TheEnginesIsOneForEachTypeOfWeights) {
   TestNumbers numbers(5);
   for (const auto [type, format] : kFormats) {
@@ -79,7 +79,8 @@ TEST_F(MatmulKernel, TheEnginesIsOneForEachTypeOfWeights) {
       const TestRows rows =
           run(exact ? matmul_pipeline_store : matmul_rows, numbers, x.view(), matrix);
       EXPECT_TRUE(same_rows(run(matmul, numbers, x.view(), matrix), rows));
-      // Sums of 777 terms in another order have other bits: the comparison can tell kernels apart.
+      // Sums of 777 terms in another order have other bits, so the comparison distinguishes
+      // kernels.
       EXPECT_FALSE(
           same_rows(run(exact ? matmul_rows : matmul_warp, numbers, x.view(), matrix), rows));
       const DeviceMatrix device_x(x.view()), y(count, 33);
@@ -108,7 +109,7 @@ TEST_F(MatmulKernel, NanAndInfinityStayInTheirRows) {
   }
 }
 
-// A row of int8 weights whose scale is NaN, beside others.
+// A row of int8 weights with a NaN as its scale, next to other rows.
 TEST_F(MatmulKernel, NanInARowOfInt8StaysInItsOutput) {
   TestNumbers numbers(7);
   TestWeights weights = TestWeights::random(numbers, WeightType::kF32, 9, 37);
@@ -144,7 +145,7 @@ TEST_F(MatmulKernel, StackedPartsStandSideBySide) {
   }
 }
 
-// Quantized 4 MiB at a time: here in several pieces, the last one shorter.
+// Quantised 4 MiB at a time: here in several pieces, with a shorter last one.
 TEST_F(MatmulKernel, LargeInt8MatricesAreQuantizedRowByRow) {
   TestNumbers numbers(9);
   constexpr int kRows = 150, kWidth = 70000;

@@ -2,7 +2,7 @@
 #include "kernels/cuda/matmul/matmul.h"
 #include "tests/cuda/kernel_test.h"
 
-// What tests of products share.
+// Shared by tests of products.
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 
 using Matmul = void (*)(ConstDeviceRows, const CudaMatrix&, DeviceRows, cudaStream_t);
@@ -22,20 +22,20 @@ inline TestRows run(Matmul kernel, TestNumbers& numbers, ConstDeviceRows x,
   return y.get();
 }
 
-// The same, every row aligned to 16 bytes where the width allows it.
+// The same, with every row aligned to 16 bytes if the width allows it.
 inline TestRows run_aligned(Matmul kernel, ConstDeviceRows x, const CudaMatrix& weight) {
   const DeviceMatrix device_x(x, (4 - x.width % 4) % 4), y(x.rows, weight.rows());
   kernel(device_x.view(), weight, y.view(), nullptr);
   return y.get();
 }
 
-// What a product is to be, and how large the terms are that it adds up.
+// The expected product, and the magnitude of the terms that it adds.
 struct Expected {
   Expected(const TestRows& x, const TestWeights& weights, WeightFormat format)
       : y(x.rows(), weights.rows()), magnitude(x.rows(), weights.rows()) {
     const auto plain = load(plain_backend(), weights, format);
     plain_backend().matmul(x.view(), *plain, y.view());
-    TestRows kept(weights.rows(), x.width());  // the weights as the format keeps them
+    TestRows kept(weights.rows(), x.width());  // the weights after conversion to the format
     std::vector<std::int32_t> ids;
     for (int n = 0; n < weights.rows(); ++n) ids.push_back(n);
     plain_backend().embed(*plain, ids.data(), kept.view());
@@ -51,11 +51,12 @@ struct Expected {
   TestRows y, magnitude;
 };
 
-// Either side's sum of K terms is off by at most K half units of the terms' magnitude, and the
-// scale of a row of int8 adds one more.
+// On either side, a sum of K terms has an error of at most K half units of the terms' magnitude,
+// and the scale of an int8 row adds one more.
 inline double tolerance(int width) { return (width + 2) * 0x1p-23; }
 
-// Which rows share the call, how many, where they stand and how they are aligned changes nothing.
+// A row's bits do not depend on the other rows of the call, their number, its index or its
+// alignment.
 inline void expect_same_bits_in_any_company(Matmul kernel, TestNumbers& numbers,
                                             const TestWeights& weights, WeightFormat format,
                                             int width, int rows, int most = 20) {

@@ -17,7 +17,7 @@ std::vector<float> random_weight(TestNumbers& numbers, int width) {
   return weight;
 }
 
-// Places x and the result with random gaps and alignments, the weight too.
+// Places x, the weight and the result with random gaps and alignments.
 TestRows run(RmsNorm kernel, TestNumbers& numbers, ConstDeviceRows x,
              const std::vector<float>& weight) {
   const TestRows weight_row = [&] {
@@ -81,7 +81,7 @@ TEST_F(RmsNormKernel, TheEnginesIsTheVectorOne) {
   const std::vector<float> weight = random_weight(numbers, 999);
   EXPECT_TRUE(same_rows(run(rms_norm, numbers, x.view(), weight),
                         run(rms_norm_vector, numbers, x.view(), weight)));
-  // Sums of 999 terms in other orders have other bits: the comparison can tell the kernels apart.
+  // Sums of 999 terms in other orders have other bits, so the comparison distinguishes the kernels.
   EXPECT_FALSE(same_rows(run(rms_norm, numbers, x.view(), weight),
                          run(rms_norm_naive, numbers, x.view(), weight)));
 }
@@ -129,7 +129,7 @@ TEST_F(RmsNormKernel, FusedWithTheAddIsTheTwo) {
   }
 }
 
-// The backend's operation, and the default of the backends that have none of their own.
+// The backend's operation, and the default implementation of other backends.
 TEST_F(RmsNormKernel, BackendsAddAndNormalise) {
   TestNumbers numbers(6);
   const TestRows y = TestRows::random(numbers, 3, 130);

@@ -16,8 +16,8 @@ std::vector<std::int32_t> random_slots(TestNumbers& numbers, int count, int end)
   return slots;
 }
 
-// A cosine or sine is below 1 and has the error of the C library's (below 1 unit in the last place)
-// and of CUDA's (2, at any size of the angle): 3 * 2^-24. Under the emulation both are the same.
+// A cosine or sine is below 1, and its errors are those of the C library (below 1 unit in the last
+// place) and of CUDA (2, for any angle): 3 * 2^-24. In the emulation, both are the same.
 TEST_F(RopeKernel, AnglesAreNearTheHosts) {
   TestNumbers numbers(51);
   for (const int half : {1, 3, 32, 64, 200}) {
@@ -64,7 +64,7 @@ TEST_F(RopeKernel, TurnsAsThePlainLoops) {
   }
 }
 
-// q, k and v as neighbouring columns of one matrix, as the engine has them.
+// q, k and v are neighbouring columns of one matrix, as in the engine.
 struct Scene {
   int q_width, kv_width, half, slots;
   TestRows qkv, cosines, sines;
@@ -114,7 +114,7 @@ void expect_equal_to_plain(Scene scene, Way way, KvType type) {
                                 scene.sines.view(), {.slots = scene.row_slots.data()},
                                 {want_keys.data(), want_values.data(), type});
   EXPECT_TRUE(same_rows(qkv.get(), scene.qkv));
-  EXPECT_EQ(keys.get(), want_keys);  // other slots keep their mark
+  EXPECT_EQ(keys.get(), want_keys);  // other slots are unchanged
   EXPECT_EQ(values.get(), want_values);
 }
 

@@ -12,7 +12,7 @@ constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr int kWidths[] = {1, 2, 3, 4, 5, 64, 127, 513, 1030};
 
-// A place in device memory at random gaps and alignments: a copy of x, or empty.
+// A matrix in device memory with random gaps and alignment: a copy of x, or empty.
 DeviceMatrix placed(TestNumbers& numbers, const TestRows& x) {
   return DeviceMatrix(x.view(), numbers.below(5), numbers.below(5));
 }
@@ -69,9 +69,9 @@ TEST_F(RowsKernel, AddIsTheSum) {
   }
 }
 
-// expf within 2 units in the last place (CUDA C++ Programming Guide), as plain's exponential is of
-// 1; a sum, a quotient and a product with half a unit each on either side: 6 units cover it. Where
-// exp(-z) overflows, both are a zero or less than the smallest normal number.
+// expf is exact to 2 units in the last place (CUDA C++ Programming Guide), the plain exponential to
+// 1. A sum, a quotient and a product add half a unit each on either side, so 6 units cover
+// everything. If exp(-z) overflows, both results are zero or below the smallest normal number.
 TEST_F(RowsKernel, SiluMulIsNearPlain) {
   TestNumbers numbers(4);
   for (const int width : kWidths) {
@@ -140,7 +140,7 @@ TEST_F(RowsKernel, FillFillsColumns) {
 
 using Argmax = void (*)(ConstDeviceRows, std::int32_t*, cudaStream_t);
 
-// argmax_blocks with scratch that must be as it was: zeros.
+// argmax_blocks, which must leave its scratch at zero.
 void argmax_by_blocks(ConstDeviceRows x, std::int32_t* ids, cudaStream_t stream) {
   const auto rows = static_cast<std::size_t>(x.rows);
   const OnDevice<unsigned long long> keys(std::vector<unsigned long long>(rows, 0));

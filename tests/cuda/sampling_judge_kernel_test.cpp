@@ -15,7 +15,7 @@ namespace {
 
 class SamplingJudgeKernel : public KernelTest {};
 
-// All that a device can do: what --acceptance names, and what --lenience makes of it.
+// All rules that a device can apply: those of --acceptance, and their forms with --lenience.
 std::vector<const NamedRule*> device_rules() {
   std::vector<const NamedRule*> rules;
   for (const NamedRule& rule : acceptance_rules()) {
@@ -30,7 +30,7 @@ bool takes_lenience(const NamedRule& rule) {
   return rule.rule == lenient || rule.rule == lenient_argmax;
 }
 
-// A round, what drafted it, and where its drafts' distributions are.
+// A round, the logits that drafted it, and the location of its drafts' distributions.
 struct TestRound {
   const NamedRule* rule = nullptr;
   double lenience = 1;
@@ -45,7 +45,7 @@ struct TestRound {
 
   int drafted() const { return static_cast<int>(drafts.size()); }
   int vocab_size() const { return logits.width(); }
-  // What the distribution of row i comes from. `context`: the history and the drafts.
+  // The logits and options of row i's distribution. `context`: the history and the drafts.
   RowSampling sampling_of(int i, const std::vector<std::int32_t>& context) const {
     RowSampling row = sampling;
     row.history = std::span(context).first(history.size() + index_of(i));
@@ -126,8 +126,8 @@ struct Judged {
   std::vector<double> acceptance_probs;
 };
 
-// The drafts' distributions in device memory, made there from draft_logits, so that where both
-// models have the same logits, both have the same bits.
+// The drafts' distributions in device memory, computed there from draft_logits. So if both models
+// have the same logits, both distributions have the same bits.
 std::vector<OnDevice<double>> device_draft_probs(const TestRound& round) {
   const int V = round.vocab_size(), K = round.drafted();
   std::vector<OnDevice<double>> probs;
@@ -153,7 +153,7 @@ class DeviceRounds {
       add(round);
     }
   }
-  // With distributions that no logits make.
+  // With distributions that do not come from logits.
   DeviceRounds(const TestRound& round, const std::vector<std::vector<double>>& draft_probs)
       : V_(round.vocab_size()), probs_(1) {
     for (const auto& probs : draft_probs) probs_[0].emplace_back(probs);
@@ -210,8 +210,8 @@ class DeviceRounds {
   std::vector<DraftedRound> rounds_;
 };
 
-// How many rounds end otherwise than the host's; of the others, the acceptance probabilities are
-// the host's, and positions that were not tested have none.
+// The number of rounds that end differently from the host's. In the others, acceptance
+// probabilities equal the host's, and positions that were not tested have none.
 int count_differences(const std::vector<TestRound>& rounds, const Judged& judged) {
   int differences = 0;
   std::size_t draft = 0;
@@ -240,7 +240,7 @@ class EveryRule : public SamplingJudgeKernel,
  protected:
   void SetUp() override { SamplingJudgeKernel::SetUp(); }
   const NamedRule& rule() const { return *GetParam(); }
-  std::uint32_t seed() const {  // the rule's place among all
+  std::uint32_t seed() const {  // the rule's index
     const auto rules = device_rules();
     return static_cast<std::uint32_t>(std::ranges::find(rules, GetParam()) - rules.begin());
   }
@@ -280,7 +280,7 @@ TEST_P(EveryRule, ARoundDependsOnItselfAlone) {
   EXPECT_TRUE(same_bits(acceptance_probs, together.acceptance_probs));
 }
 
-// The same verdicts without statistics, by one launch less.
+// Without statistics, the verdicts are the same, with one launch fewer.
 TEST_P(EveryRule, OverlapsAreComputedWhereTheyAreAsked) {
   TestNumbers numbers(seed() + 600);
   const auto rounds = random_rounds(numbers, rule(), 1500, 4);  // of two blocks
@@ -318,7 +318,7 @@ TEST_P(EveryRule, ABrokenRowCountsWhenItIsReached) {
   EXPECT_EQ(count_differences(rounds, DeviceRounds(rounds).judge_all()), 0);
 }
 
-// The target holds the tokens 0 to 3, the draft 2 to 5, all alike: on 2 and 3 both say the same.
+// The target has tokens 0 to 3, the draft 2 to 5, each uniform: on 2 and 3 they agree.
 TEST_P(EveryRule, DecidesAsTheHostDoesWhereTheModelsAgreeInPart) {
   std::vector<TestRound> rounds;
   for (std::uint64_t seed = 0; seed < 60; ++seed) {
@@ -361,7 +361,7 @@ INSTANTIATE_TEST_SUITE_P(Rules, EveryRule, ::testing::ValuesIn(device_rules()),
                            return name;
                          });
 
-// A round with one draft where the target rules out token 0, and gives 1/2 to each other token.
+// A round with one draft. The target gives token 0 probability zero, and 1/2 to each other token.
 TestRound halves(std::uint64_t seed, TokenId draft, std::vector<double> draft_probs) {
   TestRound round{.rule = &find_acceptance_rule("rejection"),
                   .seed = seed,
@@ -381,7 +381,7 @@ Verdict verdict_of(const TestRound& round) {
   return judged.verdicts[0];
 }
 
-// Below p/q, and not "at most".
+// The uniform must be below p/q, not equal to it.
 TEST_F(SamplingJudgeKernel, AUniformEqualToTheRatioRejects) {
   for (int seed = 0, cases = 0; cases < 20; ++seed) {
     const double u = uniform(index_of(seed), 7, Purpose::kAccept), q = 0.5 / u;
@@ -393,7 +393,7 @@ TEST_F(SamplingJudgeKernel, AUniformEqualToTheRatioRejects) {
   }
 }
 
-// The residual of token 1 is u/2 of 1/2 in all: exactly where token 2 begins.
+// The residual of token 1 is u/2, of a total of 1/2, so u is exactly where token 2 begins.
 TEST_F(SamplingJudgeKernel, AUniformOnTheBoundaryDrawsTheNextToken) {
   for (std::uint64_t seed = 0; seed < 20; ++seed) {
     const double owed = uniform(seed, 7, Purpose::kResample) / 2, more = owed + 0x1p-53;
@@ -402,7 +402,7 @@ TEST_F(SamplingJudgeKernel, AUniformOnTheBoundaryDrawsTheNextToken) {
   }
 }
 
-// A draft that is everywhere above the target: rounding left nothing of the residual.
+// The draft is above the target for every token, as if rounding had left no residual.
 TEST_F(SamplingJudgeKernel, AnEmptyResidualFallsBackToTheTarget) {
   int rejected = 0;
   for (std::uint64_t seed = 0; seed < 40; ++seed) {
@@ -423,7 +423,7 @@ TEST_F(SamplingJudgeKernel, AnEmptyResidualFallsBackToTheTarget) {
   EXPECT_GT(rejected, 20);
 }
 
-// Rows with the drafts before them in their history: a token drafted once is penalised after it.
+// A row's history includes the drafts before it, so a drafted token is penalised from then on.
 TEST_F(SamplingJudgeKernel, DraftsArePenalisedFromTheNextRowOn) {
   TestRound round{.rule = &lenient_rule(0),
                   .lenience = 0.9,
@@ -433,7 +433,8 @@ TEST_F(SamplingJudgeKernel, DraftsArePenalisedFromTheNextRowOn) {
                   .sampling = row_sampling({.temperature = 1, .repetition_penalty = 2}, {}),
                   .drafts = {0, 1},
                   .host_draft_probs = {{}, {}}};
-  // Token 3 would win every row but for the history; 0 the first one, 1 the second, 2 the third.
+  // Without its history, token 3 would win every row. With it, 0, 1 and 2 win the three rows in
+  // turn.
   for (int i = 0; i < 12; ++i)
     round.logits.row(i / 4)[i % 4] = 8.0f - 0.5f * static_cast<float>(i % 4);
   for (int i = 0; i < 3; ++i) round.logits.row(i)[3] = 9;

@@ -14,7 +14,7 @@ namespace {
 
 class SamplingKernel : public KernelTest {};
 
-// Rows of logits, and what is to be chosen from each.
+// Rows of logits, and the options of the choice from each.
 struct Rows {
   int V;
   TestRows logits;
@@ -44,7 +44,7 @@ struct Chosen {
   std::vector<std::vector<double>> probs;
 };
 
-// What the device chooses for rows first .. first + count - 1.
+// The device's choices for rows first .. first + count - 1.
 Chosen choose(const Rows& rows, int first, int count) {
   int history = 0;
   for (const auto& h : rows.histories) history += static_cast<int>(h.size());
@@ -77,7 +77,8 @@ TokenId host_token(const Choice& choice, const std::vector<double>& probs) {
   return -1;
 }
 
-// How many rows differ from the host's choice. No bit of their distributions may.
+// The number of rows with another choice than the host's. All distributions must have the same
+// bits.
 int count_differences(const Rows& rows, const Chosen& chosen) {
   int differences = 0;
   for (int r = 0; r < rows.rows(); ++r) {
@@ -129,8 +130,8 @@ TEST_F(SamplingKernel, ChoosesAsTheHostDoesFromLargeVocabularies) {
   }
 }
 
-// Ties in every bin: every `step`-th top-k, and top-p at, just above and just below what the
-// likeliest tokens hold.
+// Ties in every bin: every `step`-th top-k, and top-p at, just above and just below the sums of the
+// likeliest tokens.
 void expect_the_hosts_tokens(std::uint32_t seed, int V, int step, double temperature) {
   TestNumbers numbers(seed);
   Rows rows(numbers, 4 * (V / step), V, V);
@@ -218,7 +219,7 @@ TEST_F(SamplingKernel, TakesLogitsOfAnotherWidth) {
   TestNumbers numbers(6);
   for (const int width : {70, 99, 101, 130}) {
     Rows rows(numbers, 30, 100, width);
-    for (int r = 0; r < rows.rows(); ++r) {  // what is behind is not looked at
+    for (int r = 0; r < rows.rows(); ++r) {  // the columns after them are not read
       for (int i = 100; i < width; ++i) rows.logits.row(r)[i] = kNan;
     }
     EXPECT_EQ(count_differences(rows, choose(rows, 0, 30)), 0) << width;
@@ -254,7 +255,7 @@ TEST_F(SamplingKernel, ARowWithoutADistributionHasNoToken) {
   for (const std::int32_t token : choose(rows, 0, 40).tokens) EXPECT_EQ(token, -1);
 }
 
-// Where a penalty makes the logit itself infinite.
+// A penalty makes the logit itself infinite.
 TEST_F(SamplingKernel, APenaltyMayOverflow) {
   TestNumbers numbers(9);
   Rows rows(numbers, 2, 3, 3);
@@ -269,7 +270,7 @@ TEST_F(SamplingKernel, APenaltyMayOverflow) {
   EXPECT_EQ(choose(rows, 0, 2).tokens, (std::vector<std::int32_t>{-1, 2}));
 }
 
-// Where segments and blocks do not divide the vocabulary.
+// Sizes that segments and blocks do not divide.
 TEST_F(SamplingKernel, TheLastTokenCanBeDrawn) {
   TestNumbers numbers(11);
   for (const int V : {33, 701, 4099}) {

@@ -39,7 +39,7 @@ inline void random_logits(TestNumbers& numbers, float* row, int width) {
   if (row[0] == kMinusInfinity) row[0] = 1;
 }
 
-// What the draft says: the target's logits, near them, others, or where the target says nothing.
+// The draft's logits: the target's, near them, others, or on tokens where the target has none.
 inline void random_draft_logits(TestNumbers& numbers, const float* target, float* draft, int V) {
   const int kind = numbers.below(4);
   if (kind == 2) return random_logits(numbers, draft, V);
@@ -77,7 +77,7 @@ inline RowSampling row_sampling(const SamplingOptions& options,
           .history = history};
 }
 
-// The host's distribution [vocab_size] of a row. Throws Error where there is none.
+// The host's distribution [vocab_size] of a row. Throws Error if there is none.
 inline std::vector<double> host_probs(ConstDeviceRows logits, int r, const RowSampling& sampling,
                                       int vocab_size) {
   std::vector<float> row(index_of(vocab_size), kMinusInfinity);

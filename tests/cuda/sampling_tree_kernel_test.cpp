@@ -1,5 +1,5 @@
-// Drafting and judging trees where the logits are: token by token and decision by decision what the
-// host's shapes and rules do.
+// Drafting and judging trees on the device: every token and every decision equals that of the
+// host's shapes and rules.
 #include "tests/cuda/sampling_tree_test.h"
 
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
@@ -7,8 +7,8 @@ namespace {
 
 class SamplingTreeKernel : public KernelTest {};
 
-// A tree on the device. Its drafts are drawn there again, so that where both models have the same
-// logits, both have the same bits.
+// A tree on the device. Its drafts are drawn there again, so if both models have the same logits,
+// both distributions have the same bits.
 class DeviceTree {
  public:
   explicit DeviceTree(const TestTree& test)
@@ -25,7 +25,7 @@ class DeviceTree {
     draft();
   }
 
-  // How many tokens the device drafted that the host did not, or with another probability.
+  // The number of tokens that differ from the host's in id or probability.
   int wrong_drafts() const {
     int wrong = 0;
     std::size_t at = 0;
@@ -132,7 +132,7 @@ std::vector<TestTree> random_trees(TestNumbers& numbers, const NamedSiblingRule&
   return trees;
 }
 
-// What the device makes of all trees in one call.
+// The device's results for all trees in one call.
 std::vector<TreeOutcome> judge_together(const std::vector<TestTree>& trees) {
   std::vector<std::unique_ptr<DeviceTree>> on_device;
   std::vector<DraftedTree> drafted;
@@ -155,7 +155,7 @@ class EverySiblingRule : public SamplingTreeKernel,
  protected:
   void SetUp() override { SamplingTreeKernel::SetUp(); }
   const NamedSiblingRule& rule() const { return *GetParam(); }
-  std::uint32_t seed() const {  // the rule's place among all
+  std::uint32_t seed() const {  // the rule's index
     return static_cast<std::uint32_t>(GetParam() - sibling_rules().data());
   }
 };
@@ -259,7 +259,8 @@ std::vector<std::int32_t> ids(const std::vector<BranchToken>& tokens) {
   return ids;
 }
 
-// In the order of probabilities, the lower id first among equals, and none of probability zero.
+// Ranks by probability, with the lower id first among equals, and without tokens of probability
+// zero.
 TEST_F(SamplingTreeKernel, RanksTokens) {
   for (const int V : {5, 700}) {
     TestRows logits(1, V);
@@ -274,8 +275,8 @@ TEST_F(SamplingTreeKernel, RanksTokens) {
   }
 }
 
-// Distinct drafts end where the distribution does, and each row of what they were drawn from is
-// without the earlier ones.
+// Draws without replacement end when no probability is left, and each of their distributions
+// excludes the earlier tokens.
 TEST_F(SamplingTreeKernel, DistinctDraftsTakeEachTokenOnce) {
   TestRows logits(1, 8);
   std::fill_n(logits.row(0), 8, kMinusInfinity);
@@ -303,8 +304,8 @@ TEST_F(SamplingTreeKernel, DistinctDraftsTakeEachTokenOnce) {
   }
 }
 
-// Rows with their node's path in their history: a token drafted once is penalised after it, and not
-// after its sibling. Ranked and judged.
+// A row's history includes the path to its node, so a drafted token is penalised after it, but not
+// after its sibling. Both for ranking and for judging.
 TEST_F(SamplingTreeKernel, APathIsPenalisedWithItsHistory) {
   TestRows logits(1, 4);
   for (int i = 0; i < 4; ++i) logits.row(0)[i] = 8.0f - 0.5f * static_cast<float>(i);
@@ -337,7 +338,7 @@ TEST_F(SamplingTreeKernel, NoTreesHaveNoVerdicts) {
   sampler->branch({}, {}, {});
 }
 
-// What is not a tree, or no tree that the rule can judge, ends the program.
+// Anything but a tree that the rule can judge ends the program.
 TEST_F(SamplingTreeKernel, RefusesWhatIsNoTree) {
   const OnDevice<double> probs(std::vector<double>(8, 0.125));
   const DeviceMatrix logits(3, 4);

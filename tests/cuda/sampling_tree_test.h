@@ -19,18 +19,18 @@ inline constexpr Capacity kRoom{.levels = kLevels,
                                 .width = kMostNodes,
                                 .verified = kMostNodes};
 
-// A node whose continuations a draft model said: row i of the tree's draft_logits.
+// A node with children from a draft model: row i of the tree's draft_logits.
 struct TestBranch {
   int node = Drafts::kRoot;
   TreeShape::Wish wish = {};
   int first_index = 0;
-  int first_probs = Drafts::kCertain;  // the number of its first distribution
+  int first_probs = Drafts::kCertain;  // the index of its first distribution
   int position = 0;
   std::vector<TokenId> path = {};
-  std::vector<Drafts::Trial> trials = {};  // what the host drafted
+  std::vector<Drafts::Trial> trials = {};  // the host's drafts
 };
 
-// A tree that the host's shapes grew, each node by one of its own choice.
+// A tree grown by the host's shapes, with a random choice of shape for each node.
 struct TestTree {
   TestTree(const NamedSiblingRule& rule_, int V_)
       : rule(&rule_), V(V_), tree(kRoom, V_), logits(kMostNodes + 1, V_), draft_logits(0, 0) {}
@@ -41,7 +41,7 @@ struct TestTree {
   std::vector<TokenId> history = {};
   SamplingOptions options = {};
   Drafts tree;
-  TestRows logits;  // [kMostNodes + 1, V], of which the tree's first ones count
+  TestRows logits;  // [kMostNodes + 1, V], of which the tree uses the first
   TestRows draft_logits;
   std::vector<TestBranch> branches = {};
 
@@ -50,7 +50,7 @@ struct TestTree {
   int level_draws() const { return is_path() ? draw_index(1, 0) : 0; }
 };
 
-// A shape for one node, which gives it up to so many drafts.
+// A shape for one node, with up to a given number of drafts.
 inline std::unique_ptr<TreeShape> random_shape(TestNumbers& numbers, const NamedSiblingRule& rule,
                                                int most) {
   const int count = numbers.between(1, most);
@@ -60,7 +60,7 @@ inline std::unique_ptr<TreeShape> random_shape(TestNumbers& numbers, const Named
   return std::make_unique<GrownTree>(1, count, kLevels);
 }
 
-// What the draft says at a node, and the trials that the host's shape adds.
+// The draft's logits at a node, and the trials that the host's shape adds.
 inline void branch_on_host(TestNumbers& numbers, TestTree& test, int node, int most,
                            int& next_draw) {
   Drafts& tree = test.tree;
@@ -87,7 +87,7 @@ inline void branch_on_host(TestNumbers& numbers, TestTree& test, int node, int m
   test.branches.push_back(std::move(branch));
 }
 
-// Level after level; a chain where the rule judges one as a whole. Some nodes are leaves early.
+// Grows level after level; for a rule that judges whole paths, a chain. Some nodes stay leaves.
 inline void grow(TestNumbers& numbers, TestTree& test) {
   test.draft_logits = TestRows(kMostNodes + 1, test.V);
   const bool path = test.is_path();
@@ -116,7 +116,7 @@ inline TestTree random_tree(TestNumbers& numbers, const NamedSiblingRule& rule, 
   return test;
 }
 
-// What became of a tree.
+// The result for a tree.
 struct TreeOutcome {
   std::vector<int> path, tested;
   TokenId token = -1;

@@ -1,5 +1,5 @@
-// The products on tensor cores: how exact they are however a tensor core adds, and that nothing but
-// a row has a part in its bits.
+// The products on tensor cores: their accuracy for every way in which a tensor core may add, and
+// that a row's bits depend only on that row.
 #include "tests/cuda/matmul_test.h"
 
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
@@ -17,12 +17,12 @@ void by_tile(ConstDeviceRows x, const CudaMatrix& weight, DeviceRows y, cudaStre
 constexpr Matmul kByTile[] = {by_tile<PipelineTile::kRows8>, by_tile<PipelineTile::kRows16>,
                               by_tile<PipelineTile::kRows32>, by_tile<PipelineTile::kRows64>};
 
-// The weights that are exact as bf16.
+// Weights that are exact in bf16.
 constexpr Format kExact[] = {{WeightType::kBF16, WeightFormat::kStored},
                              {WeightType::kBF16, WeightFormat::kInt8}};
 
-// Three products for an input, each of which a step of 16 may cut off by a unit, as it may the sum:
-// 3 x 17 / 16 units an input, and twice as much where a step is two of 8.
+// There are three products per input, and a step of 16 may truncate each product and the sum by one
+// unit: 3 x 17 / 16 units per input, and twice as much if a step is two of 8.
 double cut_off_tolerance(int width) { return 8 * (width + 16) * 0x1p-23; }
 
 TEST_F(TensorCoreKernel, IsNearPlainLoops) {
@@ -62,7 +62,7 @@ TEST_F(TensorCoreKernel, ARowsBitsDependOnNothingElse) {
   }
 }
 
-// Whatever becomes of the products.
+// With every operation on the products.
 TEST_F(TensorCoreKernel, TheTileChangesNoBits) {
   TestNumbers numbers(3);
   for (const auto [type, format] : kExact) {
@@ -92,7 +92,7 @@ TEST_F(TensorCoreKernel, TheTileChangesNoBits) {
   }
 }
 
-// The numbers of a product whose sum is large beside its terms, or not.
+// The numbers of a product. Its sums are either large or small compared to their terms.
 struct Product {
   Product(TestNumbers& numbers, int width, bool positive)
       : x(TestRows::random(numbers, 8, width)), weights(WeightType::kBF16, 16, width) {
@@ -108,7 +108,7 @@ struct Product {
     }
   }
 
-  // |y - x W^T| over |x W^T|, as float64 computes it.
+  // |y - x W^T| / |x W^T|, computed in float64.
   double error_of(const TestRows& y) const {
     double error = 0.0, norm = 0.0;
     for (int t = 0; t < x.rows(); ++t) {
@@ -126,7 +126,7 @@ struct Product {
   TestWeights weights;
 };
 
-// Float32's tolerance for a tensor of a model.
+// The tolerance for a model's tensor in float32.
 constexpr double kFloat32Tolerance = 1e-5;
 
 double error_of_pipeline(int width, bool positive) {
@@ -167,7 +167,7 @@ TEST_F(TensorCoreKernel, IsWithinFloat32sToleranceHoweverTensorCoresAdd) {
   }
 }
 
-// Why a chain ends: sums that stay in the tensor cores lose more, the longer they are.
+// The reason for chains: the longer a sum stays in the tensor cores, the more it loses.
 TEST_F(TensorCoreKernel, WithoutChainsTheErrorGrowsWithTheSum) {
   TestNumbers numbers(5);
   const Product product(numbers, 8192, true);
@@ -178,8 +178,8 @@ TEST_F(TensorCoreKernel, WithoutChainsTheErrorGrowsWithTheSum) {
   EXPECT_GT(whole, 10 * chains);
 }
 
-// Element n of row t in plain loops: chains of 64, in steps of 16 and each of them in three parts,
-// the smallest first.
+// Element n of row t in plain loops: chains of 64 in steps of 16, each step in three parts, the
+// smallest first.
 float sum_of_chains(const float* x, const float* weights, int width) {
   float sum = 0.0f;
   for (int chain = 0; chain < width; chain += 64) {

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Reads the machine code of the kernels that decoding waits for: whether their loads are on their way together.
+"""Reads the machine code of the kernels that bound decoding, and checks that their loads are in flight together.
 
 usage: test_listings.py FOLDER
 
-Compiles them with nvcc, for three generations of GPUs, and disassembles that; no GPU is needed. nvdisasm comes with the
-CUDA toolkit; where it does not, from PyPI, into FOLDER. Exit code 77: no nvcc, or no nvdisasm to be had.
+Compiles them with nvcc for three generations of GPUs, and disassembles the result; no GPU is needed. nvdisasm comes
+with the CUDA toolkit, or else is installed from PyPI into FOLDER. Exit code 77: no nvcc, or no nvdisasm available.
 """
 import concurrent.futures
 import os
@@ -20,9 +20,9 @@ REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 KERNELS = REPOSITORY / "kernels/cuda"
 ARCHITECTURES = (80, 90, 100)   # A100; H100 and H200; B200
 NVDISASM = "nvidia-cuda-nvdisasm==13.5.37"
-# A source, the part of a mangled name that only one kernel has, and what must be true of it: so many loads of so many
-# bits, at least, are asked for before the first one is waited for; so many registers at most, which decide how many
-# blocks share a multiprocessor.
+# A source, the part of a mangled name that identifies a kernel, and what must be true of the kernel: the least number
+# of loads, with their bits, before it waits for the first one; and the most registers, which determine how many blocks
+# share a multiprocessor.
 HOT = [
     ("attention/attention_4_split.cu", "attention_piece_kernelILb1ELi2Ef", 4, 128, 168),
     ("attention/attention_4_split.cu", "attention_piece_kernelILb1ELi4Ef", 8, 128, 168),
@@ -48,8 +48,8 @@ HOT = [
     ("sampling/sampling_judge.cu", "envelope_kernel", 7, 64, 64),
     ("sampling/sampling_judge.cu", "judge_kernel", 16, 64, 64),
     ("sampling/sampling_judge.cu", "overlap_kernel", 16, 64, 64)]
-# Products: a source, a name as above, an instruction of the loop over the inputs; what a warp multiplies in a turn of
-# it: bytes of weights; and at most so many instructions. By these the chapter compares the two ways to multiply.
+# Products: a source, a name as above, an instruction of the loop over the inputs, the bytes of weights that a warp
+# multiplies in one iteration, and the most instructions. The chapter compares the two ways to multiply by these.
 LOOPS = [
     ("matmul/matmul_4_rows.cu", "matmul_rows_kernelI13__nv_bfloat16Li1ELb1E", "FFMA", 2048, 140),
     ("matmul/matmul_4_rows.cu", "matmul_rows_kernelI13__nv_bfloat16Li8ELb1E", "FFMA", 2048, 440),
@@ -57,21 +57,21 @@ LOOPS = [
     ("matmul/matmul_6_pipeline.cu", "PipelineShapeI13__nv_bfloat16Li2ELi1ELi1ELi1ELi4E", "HMMA", 4096, 400),
     ("matmul/matmul_6_pipeline.cu", "PipelineShapeI13__nv_bfloat16Li2ELi1ELi1ELi2ELi2E", "HMMA", 4096, 380),
     ("matmul/matmul_6_pipeline.cu", "PipelineShapeIaLi2ELi1ELi1ELi1ELi4E", "HMMA", 2048, 560)]
-# Sources whose kernels all begin early, where the GPU can do that.
+# Sources in which all kernels begin early, if the GPU supports it.
 EARLY = ("rows.cu", "rope.cu", "rms_norm/rms_norm_3_vector.cu", "argmax/argmax_3_blocks.cu",
          "attention/attention_3_grouped.cu", "attention/attention_4_split.cu", "matmul/matmul_4_rows.cu",
          "matmul/matmul_6_pipeline.cu")
-# Which of them ask for weights before they wait, and how: into L2, or on into shared memory.
+# Which of them load weights before they wait, and how: into L2, or into shared memory.
 ASKS = {"matmul_rows": "CCTL", "rms_norm": "CCTL", "matmul_pipeline": "LDGSTS"}
-# Who may read through the read-only path, whose memory no kernel may write meanwhile: weights, and sin's own table.
+# Kernels that may use the read-only path, on memory that no kernel writes meanwhile: weights, and the table of sin.
 READ_ONLY = ("matmul_rows_kernel", "rope_angles_kernel")
 LOAD = re.compile(r"\bLDG?(\.\w+)*\s+R(\d+),|\bLDGSTS(\.\w+)*\s")  # LD: no space named; LDGSTS: into shared memory
 REGISTER = re.compile(r"\bR(\d+)\b")
 
 
 def most_loads_together(listing, bits=32):
-    """The most loads of so many bits from global memory that are asked for one after the other, before a value of one
-    is used or waited for, a branch or a barrier."""
+    """The most loads of at least `bits` bits from global memory in a row, before the first use of a loaded value, a
+    wait, a branch or a barrier."""
     most, waiting, loads = 0, set(), 0
     for line in listing:
         instruction = re.sub(r"/\*.*?\*/", "", line).strip()
@@ -92,8 +92,8 @@ def most_loads_together(listing, bits=32):
 
 
 def loop_of(listing, opcode):
-    """The instructions of the loop that has most of an opcode, without the loops inside that have none: they are for
-    rows that are not aligned."""
+    """The instructions of the loop that has most of an opcode, without inner loops that have none, which are for
+    unaligned rows."""
     lines = [re.sub(r"/\*.*?\*/", "", line).strip() for line in listing]
     labels = {line[:-1]: i for i, line in enumerate(lines) if re.fullmatch(r"\.L\w+:", line)}
     wanted = [i for i, line in enumerate(lines) if re.match(rf"{opcode}\b", line)]
@@ -118,7 +118,7 @@ def functions(text):
 
 
 def compiled(nvcc, nvdisasm, folder, source, architecture):
-    """(mangled name -> lines, what ptxas says)"""
+    """(mangled name -> lines, the report of ptxas)"""
     cubin = folder / f"{pathlib.Path(source).stem}_{architecture}.cubin"
     done = subprocess.run([nvcc, "-std=c++20", "-fmad=false", "-O3", "-I", REPOSITORY, "-Xptxas", "-v", "--cubin",
                            "-gencode", f"arch=compute_{architecture},code=sm_{architecture}", "-o", cubin,
@@ -155,7 +155,7 @@ class ListingsTest(unittest.TestCase):
                     self.assertIn("0 bytes spill stores, 0 bytes spill loads", said)
 
     def test_what_a_kernel_does_before_it_waits(self):
-        """From compute capability 9.0 on: it asks for weights, and reads and writes nothing else."""
+        """From compute capability 9.0 on, it loads weights, and reads and writes nothing else."""
         for source in EARLY:
             for architecture in ARCHITECTURES:
                 for kernel, listing in self.made[source, architecture][0].items():
@@ -166,7 +166,7 @@ class ListingsTest(unittest.TestCase):
         self.assertEqual(listing.count("ACQBULK"), waits, "griddepcontrol.wait")
         self.assertEqual(listing.count("PREEXIT"), waits, "griddepcontrol.launch_dependents")
         if waits:
-            before = re.sub(r".*@!PT\b.*", "", listing[:listing.index("ACQBULK")])  # @!PT: never done
+            before = re.sub(r".*@!PT\b.*", "", listing[:listing.index("ACQBULK")])  # @!PT: never executed
             self.assertIsNone(re.search(r"\b(LDG|STG|RED|ATOMG|EXIT|LDS|STS)\b", before))
             asks = [opcode for opcode in ("CCTL", "LDGSTS") if re.search(rf"\b{opcode}\b", before)]
             self.assertEqual(asks, [opcode for name, opcode in ASKS.items() if name in kernel])
@@ -184,7 +184,7 @@ class ListingsTest(unittest.TestCase):
                     print(f"sm_{architecture} {name}: {len(loop)} instructions for {number_of_bytes} bytes of weights, "
                           f"{moves} of them copy registers")
                     self.assertLessEqual(len(loop), most)
-                    if opcode == "HMMA":  # which wants four registers in a row; see pipeline.h
+                    if opcode == "HMMA":  # its operand needs four consecutive registers; see pipeline.h
                         self.assertEqual(sum("HMMA" in line for line in loop), 24)
                         self.assertLessEqual(moves, 24)
 

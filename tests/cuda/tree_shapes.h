@@ -12,7 +12,7 @@ namespace specdec {
 struct NamedShape {
   std::string name;
   MakeTreeShape make;
-  std::size_t tokens = 0;   // that the draft is asked for in a round with all levels
+  std::size_t tokens = 0;   // that the draft chooses in a round with all levels
   bool same_draws = false;  // all drafts after a node come from one distribution
   bool chain = false;
 };
