@@ -29,7 +29,8 @@ GB_OF_ASSIGNMENT = 0.4
 
 OLDEST = {"g++": 12, "clang++": 14}
 TOOLS = [("cmake", (3, 24), "cmake"), ("ninja", (), "ninja-build"), ("python3", (3, 9), "python3")]
-OPTIONAL_TOOLS = [("git", "git"), ("clang++", "clang"), ("clang-format", "clang-format")]
+OPTIONAL_TOOLS = [("git", "git"), ("clang++", "clang"), ("clang-format", "clang-format"),
+                  ("clang-tidy", "clang-tidy")]
 LIBRARIES = [("nlohmann/json.hpp", "nlohmann-json3-dev"), ("fmt/format.h", "libfmt-dev"),
              ("CLI/CLI.hpp", "libcli11-dev"), ("pcre2.h", "libpcre2-dev"), ("Random123/philox.h", "librandom123-dev")]
 TEST_LIBRARIES = [("gtest/gtest.h", "libgtest-dev"), ("gmock/gmock.h", "libgmock-dev"),
