@@ -17,6 +17,12 @@ struct SamplingOptions {
   double repetition_penalty = 1;  // 1: off
 };
 
+// What ranks tokens where the likeliest one is taken: the distribution before the argmax, at
+// temperature 1.
+inline SamplingOptions before_argmax(const SamplingOptions& options) {
+  return {.temperature = 1, .repetition_penalty = options.repetition_penalty};
+}
+
 // Throws Error, naming the option, when a number is out of range: temperature and top_k at least 0,
 // top_p above 0 and at most 1, the penalty above 0; none may be NaN or infinite.
 void check_sampling_options(const SamplingOptions& options);

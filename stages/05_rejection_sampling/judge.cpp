@@ -2,15 +2,11 @@
 
 #include <algorithm>
 
+#include "common/argmax.h"
 #include "common/base/error.h"
 
 namespace specdec {
 namespace {
-
-// What appendix A.5's lenience for argmax looks at: p before it becomes the argmax's one-hot.
-SamplingOptions before_argmax(const SamplingOptions& options) {
-  return {.temperature = 1, .repetition_penalty = options.repetition_penalty};
-}
 
 AcceptanceRule rule_of(const SpeculationOptions& options) {
   if (options.lenience == 1) return options.rule->rule;
@@ -107,7 +103,7 @@ std::span<const double> Judge::standardise(DeviceRows logits, int row,
 // The target's own token: plain sampling, and the bonus.
 TokenId Judge::draw(std::span<const double> target_probs, int position) {
   if (rule_ == lenient_argmax) {
-    return static_cast<TokenId>(std::ranges::max_element(target_probs) - target_probs.begin());
+    return argmax(target_probs);
   }
   if (options_.rule->races) return random_.race(target_probs, position);
   return random_.token(target_probs, position, Purpose::kTarget);

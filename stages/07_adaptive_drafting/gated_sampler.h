@@ -3,11 +3,6 @@
 
 namespace specdec {
 
-// What a gate looks at where drafts are the likeliest tokens: the distribution at temperature 1.
-inline SamplingOptions before_argmax(const SamplingOptions& options) {
-  return {.temperature = 1, .repetition_penalty = options.repetition_penalty};
-}
-
 // Stage 5's choice of a draft, with a question before the draw: does a gate want this draft? At
 // temperature 0 the distribution is made for the gate alone, where there is one.
 class GatedSampler final : public DraftSampler {

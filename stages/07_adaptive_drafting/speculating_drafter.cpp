@@ -4,9 +4,9 @@
 #include <optional>
 #include <utility>
 
+#include "common/argmax.h"
 #include "common/base/check.h"
 #include "stages/05_rejection_sampling/acceptance.h"
-#include "stages/07_adaptive_drafting/gated_sampler.h"
 
 namespace specdec {
 
@@ -110,7 +110,7 @@ TokenId SpeculatingDrafter::likeliest(const DraftRequest& request, int row) {
   TokenId token = argmax(model_.backend(), logits_.rows(row, 1));
   if (options.repetition_penalty != 1) {
     const auto probs = make_probs(request, row, options);
-    token = static_cast<TokenId>(std::ranges::max_element(probs) - probs.begin());
+    token = argmax(probs);
   }
   request.drafts->add_certain(token);
   return token;

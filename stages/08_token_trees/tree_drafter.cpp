@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "common/sampling/bad_logits.h"
-#include "stages/07_adaptive_drafting/gated_sampler.h"
 
 namespace specdec {
 

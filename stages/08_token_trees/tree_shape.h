@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/argmax.h"
 #include "common/sampling/random_source.h"
 #include "stages/08_token_trees/token_tree.h"
 
@@ -32,7 +33,7 @@ class TreeDraws {
   // With a number of its own in any case.
   TokenId draw_apart(std::span<const double> probs) {
     if (random_ == nullptr) {
-      return static_cast<TokenId>(std::ranges::max_element(probs) - probs.begin());
+      return argmax(probs);
     }
     return random_->token(probs, position_, Purpose::kDraft, next_++);
   }
