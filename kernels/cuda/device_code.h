@@ -3,6 +3,9 @@
 #include "kernels/device_memory.h"
 
 // Basics of all kernels. Device code: only .cu files include it.
+//
+// threadIdx and blockIdx are unsigned. Hot kernels copy them into an int before they compute with
+// them: the compiler may assume that int arithmetic does not wrap, which saves instructions.
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 
 constexpr int kWarp = 32;

@@ -43,7 +43,7 @@ __global__ void __launch_bounds__(kBlockThreads, kBlocksAtOnce)
   const BlockQueries block = queries_of_block<AttentionTile<kColumns, T>::kQueries>(in);
   const int piece = blockIdx.z, begin = piece * kAttentionPiece;
   if (block.rows == 0 || begin > block.last) return;
-  const int lane = threadIdx.x % kWarp, D = in.heads.head_dim;
+  const int thread = threadIdx.x, lane = thread % kWarp, D = in.heads.head_dim;
   const auto write = [&](int i, const RunningSoftmax<kColumns>& softmax) {
     const std::ptrdiff_t at = pieces.index(block.row(i) * in.heads.n_heads + block.head(i), piece);
     for (int c = 0; c < kColumns; ++c) {
@@ -63,10 +63,10 @@ template <int kColumns>
 __global__ void combine_kernel(Pieces pieces, const std::int32_t* positions, HeadShape heads,
                                DeviceRows out) {
   await_kernels_before();
-  const int query = (blockIdx.x * blockDim.x + threadIdx.x) / kWarp;
+  const int thread = blockIdx.x * blockDim.x + threadIdx.x, query = thread / kWarp;
   if (query >= out.rows * heads.n_heads) return;
   const int t = query / heads.n_heads, h = query % heads.n_heads, D = heads.head_dim;
-  const int lane = threadIdx.x % kWarp;
+  const int lane = thread % kWarp;
   const int count = positions[t] / kAttentionPiece + 1;
   float largest = -FLT_MAX;
   for (int piece = lane; piece < count; piece += kWarp) {

@@ -98,9 +98,9 @@ template <int kMaxQueries>
 __device__ BlockQueries queries_of_block(const AttentionCall& in) {
   const int group = in.heads.n_heads / in.heads.n_kv_heads;
   const int parts = (group + kMaxQueries - 1) / kMaxQueries;  // more than 1 for large groups
-  const int part = blockIdx.y % parts;
+  const int thread = threadIdx.x, y = blockIdx.y, part = y % parts;
   BlockQueries block = {};
-  block.kv_head = blockIdx.y / parts;
+  block.kv_head = y / parts;
   block.first_head = block.kv_head * group + part * kMaxQueries;
   block.heads = min(kMaxQueries, group - part * kMaxQueries);
   block.first_row = blockIdx.x;
@@ -109,7 +109,7 @@ __device__ BlockQueries queries_of_block(const AttentionCall& in) {
   const int t = block.first_row, most_rows = max(1, kMaxQueries / group);
   if (t % most_rows != 0 && starts[t - 1] == starts[t]) return block;
   const int end = min(in.q.rows, t - t % most_rows + most_rows);
-  const int mine = t + threadIdx.x % kWarp;
+  const int mine = t + thread % kWarp;
   const bool together = mine < end && starts[mine] == starts[t];
   const unsigned others = ~__ballot_sync(kAllLanes, together);
   block.rows = __ffs(others) - 1;  // at most 24, so some bit is set
@@ -190,8 +190,8 @@ __device__ void load_rows(const T* from, const std::ptrdiff_t* offsets, int coun
                           typename AttentionTile<kColumns, T>::Row* rows, AsyncCopies& copies) {
   constexpr int kAtOnce = kOf16Bytes<T>, kThreadsOfRow = kColumns * kWarp / kAtOnce;
   constexpr int kStep = kBlockThreads / kThreadsOfRow;
-  const int first = threadIdx.x / kThreadsOfRow;
-  const int d = kAtOnce * (threadIdx.x % kThreadsOfRow);
+  const int thread = threadIdx.x, first = thread / kThreadsOfRow;
+  const int d = kAtOnce * (thread % kThreadsOfRow);
   if (d >= head_dim) return;
 #pragma unroll
   for (int n = 0; n < AttentionTile<kColumns, T>::kPositions / kStep; ++n) {
@@ -211,8 +211,8 @@ __device__ void load_rows(const T* from, const std::ptrdiff_t* offsets, int coun
 template <int kPerWarp, int kColumns, typename T>
 __device__ void score_tile(const AttentionTile<kColumns, T>& tile, int head_dim,
                            float (&scores)[kPerWarp]) {
-  const int warp = threadIdx.x / kWarp;
-  const T* key = tile.keys[threadIdx.x % tile.kPositions];
+  const int thread = threadIdx.x, warp = thread / kWarp;
+  const T* key = tile.keys[thread % tile.kPositions];
   float4 sums[kPerWarp] = {};
   for (int i = 0; 4 * i < head_dim; ++i) {
     const float4 k = vector4(key, i);
@@ -247,7 +247,7 @@ __device__ float soften(float score, bool visible, RunningSoftmax<kColumns>& run
 template <int kPerWarp, bool kVectors, int kColumns, typename T, typename Write>
 __device__ void attend(const AttentionInputs<T>& in, const BlockQueries& block, int begin, int end,
                        AttentionTile<kColumns, T>& tile, const Write& write) {
-  const int warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
+  const int thread = threadIdx.x, warp = thread / kWarp, lane = thread % kWarp;
   const int D = in.heads.head_dim;
   const Visits visits(in, block, begin, end, tile.kPositions);
   const auto look_up = [&](Visit visit, std::ptrdiff_t* offsets) {

@@ -122,8 +122,7 @@ __global__ void __launch_bounds__(kMostWarps* kWarp, kBlocksAtOnce<kRows>)
   constexpr int kCount = kOutputs * kRows, kMine = kSumsOfLane<kCount>;
   const int columns = columns_of_block(then);
   const int parts = (y.width + columns - 1) / columns;
-  const int n = blockIdx.x % parts * columns;
-  const int t = blockIdx.x / parts * kRows;
+  const int block = blockIdx.x, n = block % parts * columns, t = block / parts * kRows;
   const BlockOutputs<T> outputs(weight, n, then);
   prefetch_first(weight, outputs);
   await_kernels_before();
@@ -131,7 +130,8 @@ __global__ void __launch_bounds__(kMostWarps* kWarp, kBlocksAtOnce<kRows>)
   multiply<T, kRows, kWhole>(x, weight, t, outputs, totals);
   warp_sums<kCount>(totals);
 
-  const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp, warps = blockDim.x / kWarp;
+  const int thread = threadIdx.x, threads = blockDim.x;
+  const int lane = thread % kWarp, warp = thread / kWarp, warps = threads / kWarp;
   __shared__ float of_warps[kMostWarps][kWarp][kMine];
   if (warps > 1) {
 #pragma unroll

@@ -28,9 +28,10 @@ __device__ Group<Bf16> load_weights(const Weights<Bf16>& weight, int n, int k) {
 }
 
 __global__ void matmul_mma_kernel(ConstDeviceRows x, Weights<Bf16> weight, DeviceRows y) {
-  const int lane = threadIdx.x % kWarp, g = lane / 4, c = lane % 4;
-  const int warp = threadIdx.x / kWarp, warps = blockDim.x / kWarp;
-  const int n = blockIdx.x * kTileOutputs, t = blockIdx.y * kTileRows;
+  const int thread = threadIdx.x, threads = blockDim.x, column = blockIdx.x, row_block = blockIdx.y;
+  const int lane = thread % kWarp, g = lane / 4, c = lane % 4;
+  const int warp = thread / kWarp, warps = threads / kWarp;
+  const int n = column * kTileOutputs, t = row_block * kTileRows;
   const float* row = row_of(x, min(t + g, x.rows - 1));
   Tile total = {};
   // [snippet matmul-mma]

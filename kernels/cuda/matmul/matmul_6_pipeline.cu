@@ -78,7 +78,8 @@ class RunningSums {
   Tile totals[kMine] = {};
 
  private:
-  static __device__ int warp() { return threadIdx.x / kWarp; }
+  static __device__ int thread() { return threadIdx.x; }
+  static __device__ int warp() { return thread() / kWarp; }
   static __device__ int first_tile() {
     return warp() % (S::kOutputWarps * S::kRowWarps) * S::kTiles;
   }
@@ -87,7 +88,7 @@ class RunningSums {
     for (int i = 0; i < 4; ++i) to.at[i] += from.at[i];
   }
   __device__ Tile& place(int stage, int chain, int tile) {
-    const int lane = threadIdx.x % kWarp;
+    const int lane = thread() % kWarp;
     return meeting_[((stage % 2 * S::kChainWarps + chain) * kOfBlock + tile) * kWarp + lane];
   }
 
@@ -98,7 +99,7 @@ class RunningSums {
 template <typename S>
 __device__ void write_tile(const Tile& total, int o, int r, const BlockTile<S>& block,
                            const Weights<typename S::T>& weight, DeviceRows y, Then then) {
-  const int lane = threadIdx.x % kWarp, g = lane / 4, c = lane % 4;
+  const int thread = threadIdx.x, lane = thread % kWarp, g = lane / 4, c = lane % 4;
   const auto product = [&](int i) {
     return weight.scale(block.weight_row(o + g + i / 2 * 8, weight.rows, then)) * total.at[i];
   };
@@ -123,9 +124,9 @@ template <typename S>
 __global__ void __launch_bounds__(S::kThreads, 2)
     matmul_pipeline_kernel(ConstDeviceRows x, bool aligned, Weights<typename S::T> weight,
                            DeviceRows y, Then then) {
-  const int n = blockIdx.y * BlockTile<S>::columns(then), t = blockIdx.x * S::kRows;
-  const BlockTile<S> block = {n, t};
-  const WarpPlace<S> place(threadIdx.x / kWarp);
+  const int thread = threadIdx.x, column = blockIdx.y, row = blockIdx.x;
+  const BlockTile<S> block = {column * BlockTile<S>::columns(then), row * S::kRows};
+  const WarpPlace<S> place(thread / kWarp);
   unsigned char* const shared = dynamic_shared<unsigned char>();
   PipelineLoader<S> loader(x, weight, then, block, aligned);
   RunningSums<S> sums(shared + S::kStages * S::kStageBytes);

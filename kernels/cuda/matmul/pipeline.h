@@ -260,7 +260,7 @@ template <>
 struct StepOperands<std::int8_t> {
   static constexpr int kUnits = 4;
   static __device__ FragmentA weights(const unsigned char* chain, int o, int step) {
-    const int lane = threadIdx.x % kWarp, g = lane / 4, c = lane % 4;
+    const int thread = threadIdx.x, lane = thread % kWarp, g = lane / 4, c = lane % 4;
     const auto four = [&](int output) {  // 16 bytes, shared by the steps
       const uint4 w = *reinterpret_cast<const uint4*>(chain + place_of<kUnits>(output, c));
       return step < 2 ? (step == 0 ? w.x : w.y) : (step == 2 ? w.z : w.w);
@@ -279,7 +279,7 @@ template <typename S>
 __device__ void multiply_chain(const unsigned char* stage, const WarpPlace<S>& place,
                                Tile (&totals)[S::kTiles]) {
   using Operands = StepOperands<typename S::T>;
-  const int lane = threadIdx.x % kWarp, g = lane / 4, c = lane % 4;
+  const int thread = threadIdx.x, lane = thread % kWarp, g = lane / 4, c = lane % 4;
   const unsigned char* const weights = stage + place.chain * S::kChainWeights +
                                        16 * S::kWeightUnits * kTileOutputs * place.output_tile;
   const unsigned char* const inputs = stage + S::kStageWeights + place.chain * S::kChainInputs +

@@ -90,7 +90,7 @@ __device__ unsigned bf16_pair(unsigned four) {
 // .. 15. REQUIRES: all 32 lanes call it.
 template <typename Row>
 __device__ FragmentA load_fragment(const Row& row) {
-  const int lane = threadIdx.x % kWarp;
+  const int thread = threadIdx.x, lane = thread % kWarp;
   FragmentA a;
 #ifdef SPECDEC_EMULATED
   for (int r = 0; r < 4; ++r) {
