@@ -17,8 +17,8 @@ namespace specdec {
 // The backend, where it chooses tokens in its own memory, so that distributions belong there.
 inline Backend* sampling_device(Backend& backend) { return backend.samples() ? &backend : nullptr; }
 
-// Asked about every draft of a request between the draft model's pass and the draw: whether there
-// is to be one. It knows the tokens before the draft and q at its place, and not the draft itself:
+// Asked about every draft of a request between the draft model's pass and the draw: whether it
+// is made. It knows the tokens before the draft and q at its place, and not the draft itself:
 // then a rule that is lossless for every K stays lossless. A drafter that has no q asks nothing.
 class DraftGate {
  public:
@@ -86,7 +86,7 @@ class Drafter {
 };
 // [end snippet drafter]
 
-// Whether the request has all of its drafts: K, or as many as its gate can want.
+// Whether the request has all of its drafts: K, or as many as its gate can allow.
 inline bool is_complete(const DraftRequest& request) {
   const int drafted = request.drafts->size();
   const DraftGate* gate = request.sampling.gate;

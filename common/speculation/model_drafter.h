@@ -26,7 +26,7 @@ class DraftChooser {
 };
 
 // A language model that drafts for several requests side by side: in each of K steps one pass over
-// all requests that still want a token. Each request gets what it would get alone.
+// all requests that still get a token. Each request gets what it would get alone.
 class ModelDrafter : public Drafter {
  public:
   // REQUIRES: the model outlives this object. max_context: the longest context plus drafts;

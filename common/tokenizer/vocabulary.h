@@ -25,8 +25,8 @@ class Vocabulary {
   // Adds a token that only the search for added tokens finds, not the BPE model. Errors: as above.
   void add_added_token(std::string_view text, TokenId id);
 
-  // Call this once, after the last add. Errors: an id is used twice; so many ids are unused that no
-  // model has a row for each.
+  // Call this once, after the last add. Errors: an id is used twice; more ids are unused than any
+  // model has rows.
   void finish();
 
   // One past the largest id: the least number of rows of a model's embedding.

@@ -215,7 +215,7 @@ void BatchEngine::settle_round(RequestState& r) {
 }
 // [end snippet settle-round]
 
-// The tokens of the request's round, which had so many rows.
+// Counts the request's round, which had this many rows, and its tokens.
 int BatchEngine::count(RequestState& r, int rows) {
   RequestStats& stats = r.stats;
   if (stats.run.rounds == 0) stats.first_round = report_.started;
@@ -273,7 +273,7 @@ void BatchEngine::deliver() {
 
 void BatchEngine::hand_over(RequestState& r) {
   Delivery delivery{.id = r.id, .finished = r.phase == Phase::kFinished};
-  // If it was cancelled, perhaps by a callback of this very step, it hears of its end and of no
+  // If it was cancelled, perhaps by a callback of this very step, it is told of its end and of no
   // more.
   if (r.cancelled && !delivery.finished) return;
   if (!r.cancelled) {

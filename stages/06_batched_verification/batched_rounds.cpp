@@ -130,7 +130,7 @@ void BatchedRounds::draft(std::span<RequestState* const> batch) {
     if (!requests_.empty()) drafter_.draft(requests_);
   } catch (const CacheFull&) {
     throw;
-  } catch (const Error&) {  // logits that are no numbers, but whose?
+  } catch (const Error&) {  // logits that are not numbers: find out in which request
     undo_draft(drafting_);
     draft_one_by_one<DraftRequest>(drafter_, requests_, drafting_);
   }

@@ -62,7 +62,7 @@ class BatchJudge {
  public:
   virtual ~BatchJudge() = default;
 
-  // The memory in which it wants the drafts' distributions; null: the host's.
+  // The memory in which the drafts' distributions must be; null: the host's.
   virtual Backend* memory() const { return nullptr; }
   virtual std::unique_ptr<Judge> make_judge(Backend& backend, RandomSource& random,
                                             const SpeculationOptions& options,
@@ -120,7 +120,7 @@ class BatchedRounds {
   int most_rows_;
   std::vector<Drafts> drafts_;  // [max_batch]
   std::vector<DraftRequest> requests_;
-  std::vector<RequestState*> drafting_;  // whose they are
+  std::vector<RequestState*> drafting_;  // requests_[i] is for drafting_[i]
   RaggedPass pass_;
   std::vector<RoundToJudge> rounds_;
 };

@@ -8,7 +8,7 @@ namespace specdec {
 
 // Where drafting for requests side by side threw an Error, and it was taken back: drafts for one
 // after the other, so that an Error fails the request that caused it. Draws have no order, so what
-// is drafted a second time is the same. whose: the requests of an engine that they are made for.
+// is drafted a second time is the same. whose[i]: the engine's request that requests[i] is of.
 template <typename AnyRequest, typename AnyDrafter>
 void draft_one_by_one(AnyDrafter& drafter, std::span<const AnyRequest> requests,
                       std::span<RequestState* const> whose) {

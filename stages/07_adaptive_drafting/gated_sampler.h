@@ -3,7 +3,7 @@
 
 namespace specdec {
 
-// Stage 5's choice of a draft, with a question before the draw: does a gate want this draft? At
+// Stage 5's choice of a draft, with a question before the draw: does the gate allow this draft? At
 // temperature 0 the distribution is made for the gate alone, where there is one.
 class GatedSampler final : public DraftSampler {
  public:

@@ -12,7 +12,7 @@ class SequencePairs {
     SequenceId first = 0, second = 0;
   };
 
-  // Throws what a part throws, and leaves no sequence behind then.
+  // Throws what a part throws; then no sequence is left over.
   template <typename First, typename Second>
   SequenceId create(First& first, Second& second) {
     Pair pair{first.create(), 0};

@@ -81,7 +81,7 @@ void SpeculatingDrafter::verify(SequenceId sequence) {
 
 // [snippet speculating-judge]
 // Adds to the drafts what a round emits, each token with the model's own distribution: an inner
-// draft or a correction, or the bonus. False where the gate wants no more.
+// draft or a correction, or the bonus. False if the gate ends the drafts.
 bool SpeculatingDrafter::judge(const DraftRequest& request, RandomSource* random) {
   const bool greedy = request.sampling.options.temperature == 0;
   for (int i = 0;; i++) {

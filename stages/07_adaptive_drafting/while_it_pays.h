@@ -76,7 +76,7 @@ class WhileItPays final : public SpecLengthPolicy, private DraftGate {
   bool has_enough(int drafted) const override { return policy_->gate()->has_enough(drafted); }
 
   // A gate that ends the drafts has seen one more pass of the draft model, unless it knew from the
-  // first place how many it wants. How many drafts another gate let through follows from drafts
+  // first place how many it allows. How many drafts another gate let through follows from drafts
   // that were drawn, of which some were never tested: those must not decide anything. So a round
   // that ended by a rejection counts as long as rounds usually are that were tested to their end.
   // That is too little, because rounds with more drafts are rejected more often.

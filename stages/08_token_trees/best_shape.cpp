@@ -12,7 +12,7 @@ std::span<const double> ranks_at(const AcceptanceByRank& acceptance, int level) 
 }
 
 // Tables over (level, rank, nodes): the best that the children from `rank` on of a node, whose
-// children are at `level`, can add with so many nodes for them and all that follows them.
+// children are at `level`, can add with this many nodes for them and all that follows them.
 class BestPlan {
  public:
   BestPlan(const AcceptanceByRank& acceptance, int nodes, int levels)

@@ -29,7 +29,7 @@ struct BlockDecision {
 // its test is accepted. Lossless. On average it accepts at least as many as the rule that judges
 // token by token, whatever the two models say.
 //
-// It looks at drafts behind the ones that it rejects. So draws for a position in this round and in
+// It looks at drafts after the ones that it rejects. So draws for a position in this round and in
 // a later one must not be the same: the names of both drafts and tests have the level in them.
 // owed: [V], working memory.
 BlockDecision verify_block(const DraftedBlock& block, RandomSource& random, std::span<double> owed);

@@ -29,7 +29,7 @@ void LookupTreeDrafter::draft(std::span<const DraftRequest> requests) {
 }
 
 // [snippet find-places]
-// The places behind the longest matches, the latest first.
+// The places after the longest matches, the latest first.
 void LookupTreeDrafter::find(std::span<const TokenId> context) {
   const auto length = static_cast<int>(context.size());
   const auto match_at = [&](int end) {  // how many tokens before `end` are those at the end

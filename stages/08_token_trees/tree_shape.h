@@ -14,7 +14,7 @@ namespace specdec {
 
 // The draws of one level of a tree. Their names tell the drafts of a level apart by their number.
 //
-// A rule that looks behind the draft which it rejects must not see a number of its own again: then
+// A rule that looks past the draft which it rejects must not see a number of its own again: then
 // the level is a part of the name, too, as the next round's levels begin elsewhere.
 class TreeDraws {
  public:
@@ -54,7 +54,7 @@ class TreeShape {
   virtual ~TreeShape() = default;
 
   virtual int levels() const = 0;  // the most
-  // What a tree with at most so many levels takes, which are at most levels().
+  // What a tree of at most this many levels takes. REQUIRES: no more than levels().
   virtual Capacity capacity(int levels) const = 0;
   // Whether drafts are drawn from the draft's distribution; otherwise it only ranks tokens.
   virtual bool draws() const = 0;
@@ -151,7 +151,7 @@ class Likeliest final : public TreeShape {
 Likeliest::Plan plan_of_widths(std::span<const int> widths);
 
 // The nodes that the draft thinks most likely, as EAGLE-2 chooses them (Li et al. 2024,
-// sections 4.1 and 4.2): on each level it looks behind the `width` nodes of the largest
+// sections 4.1 and 4.2): on each level it continues the `width` nodes of the largest
 // probability, and of all nodes that it found the `verified` ones of the largest probability are
 // kept.
 class GrownTree final : public TreeShape {

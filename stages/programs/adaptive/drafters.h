@@ -25,7 +25,7 @@ void check_notes(const RunOptions& options, const LanguageModel& target);
 // Drafts that a gate may end, and --draft-kind ngram.
 Drafting adaptive_drafting(KeepProbs keep, bool gated);
 
-// The drafts of drafts in a composition, the one that the target hears first.
+// The drafts of drafts in a composition, the one that drafts for the target first.
 using Levels = std::vector<const SpeculatingDrafter*>;
 
 // None where the options ask for one drafter. drafting: of the parts, but for drafts of drafts,

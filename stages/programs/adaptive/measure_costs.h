@@ -4,7 +4,7 @@
 
 namespace specdec {
 
-// What drafts and passes cost these models here, for so many requests side by side: from the file
+// What drafts and passes cost these models here, for this many requests side by side: from the file
 // that the options name, or the one kept beside the programs; measured where there is none, which
 // takes a second or two (more for models whose passes do), with progress on a terminal. Notes go to
 // stderr. Throws Error for a --cost-profile that is damaged or cannot be written.

@@ -12,7 +12,7 @@ namespace specdec {
 // The counters of all requests together; no times.
 RunStats total_stats(std::span<const RequestResult> results);
 
-// "stats" of a request: those of a run with one request, and what it is to be one of many.
+// "stats" of a request: those of a run with one request, plus queueing statistics.
 Json to_json(const RequestStats& stats);
 
 // What an engine did in its life, but for what its requests say themselves.

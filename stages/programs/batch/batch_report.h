@@ -53,7 +53,7 @@ class BatchReport {
   bool shown_ = false;  // a line of progress stands on the terminal
   std::map<RequestId, std::size_t> places_;
   std::vector<std::optional<RequestResult>> results_;  // in the order of the input
-  std::size_t printed_ = 0;                            // so many of them
+  std::size_t printed_ = 0;                            // how many of them
   std::vector<std::string> texts_;                     // delivered so far
   std::size_t streamed_ = 0;  // characters of the first text that is not printed whole
   bool begun_ = false;        // its heading is printed

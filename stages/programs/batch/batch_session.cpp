@@ -29,7 +29,7 @@ std::vector<BatchRequest> good_ones(std::span<const QueuedRequest> queue) {
   return requests;
 }
 
-// No drafter is made where nobody wants one.
+// No drafter is made where no request drafts.
 RunOptions with_drafts_if_any(RunOptions options, std::span<const QueuedRequest> queue) {
   options.no_speculation = std::ranges::none_of(queue, [](const QueuedRequest& queued) {
     return queued.request && queued.request->spec_length > 0;

@@ -53,7 +53,7 @@ std::size_t count(auto... factors) {
   return (std::size_t{1} * ... * static_cast<std::size_t>(factors));
 }
 
-// Of a pass over so many rows.
+// Of a pass over this many rows.
 std::size_t activations(const LlamaConfig& c, int rows) {
   const int widths = 3 * c.d_model + (2 * c.n_heads + 2 * c.n_kv_heads) * c.head_dim + 3 * c.d_ff;
   return count(rows, widths, sizeof(float));

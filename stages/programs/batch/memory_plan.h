@@ -37,7 +37,7 @@ struct MemoryPlan {
   std::size_t available = 0;  // of the machine, before the caches are made; 0: unknown
   BatchSizes sizes;
   int page_size = 0;    // of the target's cache
-  int longest_fit = 0;  // so many of the longest requests at a time
+  int longest_fit = 0;  // how many of the longest requests fit at a time
 
   std::size_t total() const {
     return target_weights + draft_weights + target_cache + draft_cache + logits + distributions +

@@ -64,7 +64,7 @@ DraftedRound drafted_round(const Judge& judge, const Drafts& drafts, DeviceRows 
           .position = static_cast<int>(context.size())};
 }
 
-// The verdict does not know where the text stops; what is behind that is discarded.
+// The verdict does not know where the text stops; what comes after is discarded.
 void emit(const Verdict& verdict, std::span<const double> acceptance_probs, const Drafts& drafts,
           std::vector<TokenId>& context, Generation& generation, Round& round) {
   round.end = RoundEnd::kStopped;

@@ -7,7 +7,7 @@
 
 namespace specdec {
 
-// Where a round of the run began: behind so many cached tokens; and how many tokens it drafted.
+// A round of the run: how many tokens were cached before it, and how many it drafted.
 struct MadeRound {
   int start = 0;
   int drafted = 0;
@@ -15,7 +15,7 @@ struct MadeRound {
 
 // Measures what the parts of a round cost on a finished text [T]: a plain step, the draft phase and
 // the verification pass of some of the rounds that the run has made, once more. 5 rounds, and more
-// until so many seconds are over or there are 32, spread over the text. (Other places would not do:
+// until these seconds are over or there are 32, spread over the text. (Other places would not do:
 // what a draft of the draft costs depends on how predictable the text is, and rounds begin where it
 // was not.) Cuts both caches down on the way, so it comes last.
 //

@@ -80,7 +80,7 @@ class TimedDrafter final : public Drafter {
 
   double seconds() const { return seconds_; }    // of all draft phases so far
   bool caught_up() const { return caught_up_; }  // the last one began with more than two tokens
-  std::int64_t refused() const { return gate_.refused(); }  // drafts that a gate did not want
+  std::int64_t refused() const { return gate_.refused(); }  // drafts that a gate refused
 
  private:
   Drafter& drafter_;

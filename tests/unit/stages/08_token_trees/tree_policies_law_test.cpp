@@ -1,5 +1,5 @@
-// Stage 7's ways to draft, for trees: whatever chooses the levels and whoever drafts, the text has
-// the law of the target alone. With a lenience it has another one, within its bound.
+// Stage 7's ways to draft, for trees: whichever policy chooses the levels, the text has the law of
+// the target alone. With a lenience it has another one, within its bound.
 #include "stages/08_token_trees/lookup_tree_drafter.h"
 #include "tests/test_support.h"
 #include "tests/unit/stages/07_adaptive_drafting/named_drafters.h"
