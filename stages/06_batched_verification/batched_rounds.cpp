@@ -4,7 +4,6 @@
 
 #include "common/base/check.h"
 #include "common/speculation/round.h"
-#include "stages/06_batched_verification/draft_one_by_one.h"
 
 namespace specdec {
 
@@ -110,6 +109,26 @@ MostCached most_cached(const BatchRequest& r, const RoundCapacity& capacity,
   return most;
 }
 
+namespace {
+
+// Where drafting for requests side by side threw an Error, and it was taken back: drafts for one
+// after the other, so that an Error fails the request that caused it. Draws have no order, so what
+// is drafted a second time is the same. whose[i]: the engine's request that requests[i] is of.
+void draft_one_by_one(Drafter& drafter, std::span<const DraftRequest> requests,
+                      std::span<RequestState* const> whose) {
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    try {
+      drafter.draft(requests.subspan(i, 1));
+    } catch (const CacheFull&) {
+      throw;
+    } catch (const Error& error) {
+      whose[i]->failure = error.what();
+    }
+  }
+}
+
+}  // namespace
+
 // [snippet batched-draft]
 void BatchedRounds::draft(std::span<RequestState* const> batch) {
   // [task 6.2: draft for all requests]
@@ -132,7 +151,7 @@ void BatchedRounds::draft(std::span<RequestState* const> batch) {
     throw;
   } catch (const Error&) {  // logits that are not numbers: find out in which request
     undo_draft(drafting_);
-    draft_one_by_one<DraftRequest>(drafter_, requests_, drafting_);
+    draft_one_by_one(drafter_, requests_, drafting_);
   }
   for (std::size_t i = 0; i < batch.size(); i++) batch[i]->round.drafted = drafts_[i].length();
 }
