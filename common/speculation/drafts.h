@@ -14,9 +14,9 @@ namespace specdec {
 // one another: a chain. From stage 8 on they may branch. All memory is taken at construction.
 class Drafts {
  public:
-  // vocab_size 0: only tokens without a distribution, as greedy drafting makes them. device: null,
-  // or the backend in whose memory the distributions are kept, beside the logits that they are made
-  // of and judged by; it outlives this object.
+  // vocab_size 0: only tokens without a distribution, as greedy drafting makes them. device: null
+  // keeps distributions on the host; otherwise they are in this backend's memory, beside the logits
+  // that they are made of and judged by. It outlives this object.
   Drafts(const Capacity& capacity, int vocab_size, Backend* device = nullptr);
   // A chain of at most K tokens.
   Drafts(int K, int vocab_size, Backend* device = nullptr)

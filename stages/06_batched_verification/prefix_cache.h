@@ -94,7 +94,7 @@ class PrefixCache {
     std::int32_t before = kNone;      // the page before
     std::uint64_t hash = 0;           // of the prompt up to the end of this page
     std::vector<TokenId> tokens;      // [page_size]; empty: the page is not cached
-    int followers = 0;                // cached pages that this is the page before of
+    int followers = 0;                // number of cached successors
     std::int64_t last_use = 0;        // in calls
     std::vector<std::uint64_t> sums;  // [n_layers] of what it held; empty without verify
   };
