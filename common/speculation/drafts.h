@@ -28,7 +28,8 @@ class Drafts {
   void clear();
 
   int size() const { return static_cast<int>(tokens_.size()); }
-  int length() const { return nodes_.empty() ? 0 : nodes_.back().depth + 1; }  // of a chain, size()
+  // Tokens of the longest path; of a chain, size().
+  int length() const { return nodes_.empty() ? 0 : nodes_.back().depth + 1; }
   const Capacity& capacity() const { return capacity_; }
   std::span<const TokenId> tokens() const { return tokens_; }
   TokenId token(int i) const { return tokens_[static_cast<std::size_t>(i)]; }

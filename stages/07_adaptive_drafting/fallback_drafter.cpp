@@ -13,7 +13,11 @@ FallbackDrafter::FallbackDrafter(std::shared_ptr<Drafter> first, std::shared_ptr
   for_second_.reserve(n);
 }
 
-SequenceId FallbackDrafter::create() { return pairs_.create(*first_, *second_); }
+SequenceId FallbackDrafter::create() {
+  const SequenceId sequence = pairs_.create(*first_, *second_);
+  if (std::ssize(by_second_) <= sequence) by_second_.resize(sequence + 1);
+  return sequence;
+}
 
 void FallbackDrafter::release(SequenceId sequence) { pairs_.release(sequence, *first_, *second_); }
 
@@ -24,7 +28,8 @@ void FallbackDrafter::draft(std::span<const DraftRequest> requests) {
   first_->draft(for_first_);
   for_second_.clear();
   for (const DraftRequest& request : requests) {
-    if (request.drafts->size() > 0) continue;
+    by_second_[request.sequence] = request.drafts->size() == 0;
+    if (!by_second_[request.sequence]) continue;
     for_second_.push_back(request);
     for_second_.back().sequence = pairs_[request.sequence].second;
   }
@@ -38,9 +43,7 @@ void FallbackDrafter::truncate(SequenceId sequence, int length) {
 }
 
 void FallbackDrafter::keep(SequenceId sequence, int length, std::span<const int> path) {
-  const bool by_second =
-      std::ranges::count(for_second_, pairs_[sequence].second, &DraftRequest::sequence) > 0;
-  if (by_second) {
+  if (by_second_[sequence]) {
     first_->truncate(pairs_[sequence].first, length);
     second_->keep(pairs_[sequence].second, length, path);
   } else {

@@ -34,7 +34,8 @@ class FallbackDrafter final : public Drafter {
  private:
   std::shared_ptr<Drafter> first_, second_;
   SequencePairs pairs_;
-  std::vector<DraftRequest> for_first_, for_second_;  // of the last call
+  std::vector<DraftRequest> for_first_, for_second_;
+  std::vector<bool> by_second_;  // by sequence: which of the two drafted last
 };
 
 }  // namespace specdec

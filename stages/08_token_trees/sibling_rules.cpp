@@ -232,13 +232,14 @@ std::span<const NamedSiblingRule> sibling_rules() {
   return kRules;
 }
 
-const NamedSiblingRule& find_sibling_rule(std::string_view name) {
+const NamedSiblingRule& find_sibling_rule(std::string_view name, std::string_view option) {
   std::vector<std::string_view> names;
   for (const NamedSiblingRule& rule : sibling_rules()) {
     if (rule.name == name) return rule;
     names.push_back(rule.name);
   }
-  fail("--siblings {}: there is no such rule; there are {}", name, fmt::join(names, ", "));
+  fail("{} {}: there is no such rule for siblings; there are {}", option, name,
+       fmt::join(names, ", "));
 }
 
 }  // namespace specdec

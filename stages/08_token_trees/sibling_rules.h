@@ -90,7 +90,8 @@ struct NamedSiblingRule {
 
 std::span<const NamedSiblingRule> sibling_rules();
 
-// Throws Error, listing the names.
-const NamedSiblingRule& find_sibling_rule(std::string_view name);
+// Throws Error, listing the names. option: which names it.
+const NamedSiblingRule& find_sibling_rule(std::string_view name,
+                                          std::string_view option = "--siblings");
 
 }  // namespace specdec

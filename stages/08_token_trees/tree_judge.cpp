@@ -108,7 +108,7 @@ void SamplingTreeJudge::judge_path(const Drafts& tree, DeviceRows logits,
   }
   const DraftedBlock block{static_cast<int>(start),
                            std::span(context).subspan(static_cast<std::size_t>(start)),
-                           [&](int i) { return target_probs(i - 1); },
+                           [&](int i) { return target_probs(i); },
                            [&](int i) { return tree.probs(tree.trials(i - 1).front()); }};
   const auto [accepted, token] = verify_block(block, random(), residual());
   context.resize(static_cast<std::size_t>(start));

@@ -50,9 +50,6 @@ class SamplingTreeJudge : public Judge {
              Generation& generation, Round& round) override;
 
   const NamedSiblingRule& rule() const { return rule_; }
-  // The distribution [V] that judged what follows a node of the last tree, or after which the last
-  // token was drawn. REQUIRES: the judge was there.
-  std::span<const double> target_probs(int node) const { return Judge::target_probs(node + 1); }
 
  private:
   SamplingTreeJudge(std::unique_ptr<JudgingScratch> scratch, Backend& backend, RandomSource& random,

@@ -266,11 +266,11 @@ class TreesTest(ProgramTest):
         self.expect_bad("all drafts would be the same", "--tree", "chains:2")
         self.expect_bad("use --tree chains:1", "--siblings", "block")
         self.expect_bad("use --tree chains:N", "--siblings", "k-sequential", "--temperature", "1")
-        self.expect_bad("there is no such rule", "--siblings", "best")
+        self.expect_bad("--siblings best: there is no such rule", "--siblings", "best")
         self.expect_bad("--draft-kind random drafts one chain: use --tree chains:1", "--draft-kind", "random")
         self.expect_bad("--draft-of-draft drafts one chain: use --tree chains:1", "--draft-of-draft", "bigram")
         self.expect_bad("give one of them", "--acceptance", "at-least", "--siblings", "coupled")
-        self.expect_bad("there is no such rule", "--acceptance", "one-hot")
+        self.expect_bad("--acceptance one-hot: there is no such rule for siblings", "--acceptance", "one-hot")
         self.expect_bad("--lenience belongs to --siblings rejection, not to coupled", "--siblings", "coupled",
                         "--lenience", "0.5")
         self.expect_bad("with --fallback some may be copied", "--siblings", "k-sequential", "--tree", "chains:2",

@@ -123,7 +123,7 @@ const NamedSiblingRule& sibling_rule_of(const RunOptions& options) {
     fail("--acceptance {} and --siblings {}: give one of them", options.acceptance,
          options.siblings);
   }
-  return find_sibling_rule(options.acceptance);
+  return find_sibling_rule(options.acceptance, "--acceptance");
 }
 
 bool is_greedy(const RunOptions& options) {

@@ -37,12 +37,12 @@ struct DraftingLaw {
   double drafted = 0, accepted = 0;  // tokens of a text, on average
 };
 
-// Random: which random numbers the walks take, all of them in turn. fill: the target's likely
-// tokens that are noted for each place.
-template <typename Random = EveryPath>
-DraftingLaw drafting_law(const Scenario& scenario, const ContextTable& below,
+// Random: which random numbers the walks take, all of them in turn. begin(steps, random): makes
+// what plays the rounds of a text, (context, generation) -> Round.
+template <typename Random, typename Begin>
+DraftingLaw law_of_texts(const Scenario& scenario, const ContextTable& below,
                          const MakeDrafter& make_drafter, const MakePolicy& make_policy,
-                         int fill = 0) {
+                         const Begin& begin) {
   TableModel target(scenario.target.vocab_size(), scenario.target.row_of());
   TableModel draft(scenario.draft.vocab_size(), scenario.draft.row_of());
   TableModel lowest(below.vocab_size(), below.row_of());
@@ -53,17 +53,16 @@ DraftingLaw drafting_law(const Scenario& scenario, const ContextTable& below,
   DraftingLaw result;
   do {
     auto policy = make_policy();
-    const int largest = policy->largest();
+    const Capacity capacity = drafter->capacity(policy->largest());
     DraftAndVerify steps(target, *drafter, std::move(policy), kNoLimit,
-                         Drafts(largest, target.vocab_size()));
-    JudgeSetup judge(steps, random, scenario.options);
-    take_notes(judge, scenario.prompt, fill);
+                         Drafts(capacity, target.vocab_size()));
+    const auto play = begin(steps, random);
     Generation generation(request, nullptr);
     Text context = scenario.prompt;
     steps.prefill(context);
     double drafted = 0, accepted = 0;
     while (!generation.finished()) {
-      const Round round = adaptive_round(steps, judge, context, generation);
+      const Round round = play(context, generation);
       drafted += round.drafted;
       accepted += round.accepted;
     }
@@ -72,6 +71,21 @@ DraftingLaw drafting_law(const Scenario& scenario, const ContextTable& below,
     result.accepted += random.probability() * accepted;
   } while (random.next());
   return result;
+}
+
+// fill: the target's likely tokens that are noted for each place.
+template <typename Random = EveryPath>
+DraftingLaw drafting_law(const Scenario& scenario, const ContextTable& below,
+                         const MakeDrafter& make_drafter, const MakePolicy& make_policy,
+                         int fill = 0) {
+  return law_of_texts<Random>(
+      scenario, below, make_drafter, make_policy, [&](DraftAndVerify& steps, Random& random) {
+        const auto judge = std::make_shared<JudgeSetup>(steps, random, scenario.options);
+        take_notes(*judge, scenario.prompt, fill);
+        return [&steps, judge](Text& context, Generation& generation) {
+          return adaptive_round(steps, *judge, context, generation);
+        };
+      });
 }
 
 }  // namespace specdec::law

@@ -14,31 +14,15 @@ constexpr double kExact = 1e-12, kVisible = 1e-3;
 DraftingLaw policy_law(const Scenario& scenario, const ContextTable& below,
                        const MakeDrafter& make_drafter, const MakePolicy& make_policy,
                        const NamedSiblingRule& rule) {
-  TableModel target(scenario.target.vocab_size(), scenario.target.row_of());
-  TableModel draft(scenario.draft.vocab_size(), scenario.draft.row_of());
-  TableModel lowest(below.vocab_size(), below.row_of());
-  const int V = target.vocab_size();
-  const auto drafter = make_drafter(draft, lowest);
-  const GenerationRequest request =
-      request_of(scenario.prompt, scenario.new_tokens, scenario.eos_ids);
-  EveryPath random;
-  DraftingLaw result;
-  do {
-    auto policy = make_policy();
-    const Capacity capacity = drafter->capacity(policy->largest());
-    DraftAndVerify steps(target, *drafter, std::move(policy), kNoLimit, Drafts(capacity, V));
-    SamplingTreeJudge judge(target.backend(), random, scenario.options, rule, capacity.verified, V);
-    Generation generation(request, nullptr);
-    Text context = scenario.prompt;
-    steps.prefill(context);
-    while (!generation.finished()) {
-      const Round round = tree_round(steps, judge, context, generation);
-      result.drafted += random.probability() * round.drafted;
-      result.accepted += random.probability() * round.accepted;
-    }
-    result.law[text_of(generation)] += random.probability();
-  } while (random.next());
-  return result;
+  return law_of_texts<EveryPath>(scenario, below, make_drafter, make_policy,
+                                 [&](DraftAndVerify& steps, EveryPath& random) {
+                                   const auto judge = std::make_shared<SamplingTreeJudge>(
+                                       steps.target().backend(), random, scenario.options, rule,
+                                       steps.drafts().capacity().verified, steps.V());
+                                   return [&steps, judge](Text& context, Generation& generation) {
+                                     return tree_round(steps, *judge, context, generation);
+                                   };
+                                 });
 }
 
 std::shared_ptr<Drafter> growing(LanguageModel& draft, const MakeTreeShape& shape) {
@@ -107,6 +91,40 @@ TEST(TreePoliciesLawTest, IsTheTargetsForEveryPolicy) {
     }
   }
   EXPECT_GT(drafting, 500) << "most of these accept something";
+}
+
+// ---- what a fallback keeps
+
+// Requests that are drafted for one after the other and kept later, as an engine does where
+// drafting for all of them failed: each keeps the path of whoever drafted for it, and nothing else.
+TEST(FallbackTreesTest, EachRequestKeepsItsOwnPath) {
+  constexpr int V = 8;
+  const ContextTable likely = table(V, 5, random_rows(V, 0));
+  TableModel model(V, likely.row_of());
+  FallbackDrafter drafter(std::make_shared<LookupTreeDrafter>(LookupTreeDrafter::Options{}),
+                          growing(model, [] {
+                            return widths({2, 2, 2});
+                          }));
+  const Text contexts[] = {{0, 1, 2}, {5, 6, 7}};  // nothing to copy in either
+  std::vector<Drafts> trees;
+  std::vector<SequenceId> sequences;
+  for (const Text& context : contexts) {
+    trees.emplace_back(drafter.capacity(3), V);
+    sequences.push_back(drafter.create());
+    const DraftRequest request{.sequence = sequences.back(),
+                               .context = context,
+                               .spec_length = 3,
+                               .sampling = {},
+                               .drafts = &trees.back()};
+    drafter.draft(std::span(&request, 1));
+  }
+  for (std::size_t i = 0; i < 2; ++i) {
+    const std::vector<int> path = {1, trees[i].trials(1).back().node};  // never the first nodes
+    drafter.keep(sequences[i], static_cast<int>(contexts[i].size()) + 2, path);
+    Text want = contexts[i];
+    for (const int node : path) want.push_back(trees[i].token(node));
+    EXPECT_EQ(model.text(sequences[i]), want) << "request " << i;
+  }
 }
 
 // ---- lenience
