@@ -38,33 +38,43 @@ float truncated(double value) {  // to 24 bits
   return std::bit_cast<double>(std::bit_cast<std::uint64_t>(value) & ~((1ull << 29) - 1));
 }
 
+// Calls visit(m) for all rows. Not unrolled: as a loop, it becomes vector instructions.
+template <typename Visit>
+void for_rows(const Visit& visit) {
+#pragma GCC unroll 1
+  for (int m = 0; m < kRows; ++m) visit(m);
+}
+
 // add_products() for k from first to last - 1.
 void add_block(const TensorRows& a, const float (&b)[kDepth], int first, int last, int extra_bits,
                float (&sums)[kRows]) {
-  double largest[kRows], plain[kRows], unit[kRows], inverse[kRows], total[kRows];
-  for (int m = 0; m < kRows; ++m) plain[m] = double{sums[m]};
-  for (int m = 0; m < kRows; ++m) largest[m] = std::fabs(plain[m]);
+  double products[kDepth][kRows], plain[kRows], largest[kRows];
+  for_rows([&](int m) {
+    plain[m] = double{sums[m]};
+    largest[m] = std::fabs(plain[m]);
+  });
   for (int k = first; k < last; ++k) {
-    for (int m = 0; m < kRows; ++m) {
-      const double product = double{a[k][m]} * double{b[k]};
-      plain[m] += product;
-      largest[m] = std::max(largest[m], std::fabs(product));
-    }
+    for_rows([&](int m) {
+      products[k][m] = double{a[k][m]} * double{b[k]};
+      largest[m] = std::max(largest[m], std::fabs(products[k][m]));
+    });
   }
-  for (int m = 0; m < kRows; ++m) {
+  double unit[kRows], inverse[kRows], total[kRows];
+  for_rows([&](int m) {
     unit[m] = unit_of(largest[m], extra_bits);
     inverse[m] = 1.0 / unit[m];
-    total[m] = std::trunc(double{sums[m]} * inverse[m]);
-  }
+    total[m] = std::trunc(plain[m] * inverse[m]);
+  });
   for (int k = first; k < last; ++k) {
-    for (int m = 0; m < kRows; ++m) {
-      total[m] += std::trunc(double{a[k][m]} * double{b[k]} * inverse[m]);
-    }
+    for_rows([&](int m) {
+      plain[m] += products[k][m];
+      total[m] += std::trunc(products[k][m] * inverse[m]);
+    });
   }
-  for (int m = 0; m < kRows; ++m) {
+  for_rows([&](int m) {
     const float sum = truncated(total[m] * unit[m]), unbounded = plain[m];
     sums[m] = std::isfinite(plain[m]) ? sum : unbounded;
-  }
+  });
 }
 
 using Lanes = const LaneOperands* [kLanes];
@@ -72,14 +82,20 @@ using Lanes = const LaneOperands* [kLanes];
 // Collects A, 16 x 16. Lane 4 g + c has [g + 8 (r % 2)][2 c + 8 (r / 2) + j] in half j of register
 // r. Returns whether all of A is finite.
 bool gather(const Lanes& lanes, TensorRows& a) {
+  unsigned pairs[4][4][8];  // [r][c][g]
+  for (unsigned l = 0; l < kLanes; ++l) {
+    for (int r = 0; r < 4; ++r) pairs[r][l % 4][l / 4] = lanes[l]->a[r];
+  }
   unsigned infinite = 0;
-  for (int g = 0; g < 8; ++g) {
+  for (int r = 0; r < 4; ++r) {
     for (int c = 0; c < 4; ++c) {
-      const unsigned* pairs = lanes[4 * g + c]->a;
-      for (int r = 0; r < 4; ++r) {
-        for (int j = 0; j < 2; ++j)
-          a[2 * c + 8 * (r / 2) + j][g + 8 * (r % 2)] = element(pairs[r], j);
-        infinite |= (pairs[r] & 0x7f807f80u) + 0x00800080u;  // a carry for the largest exponent
+      float* const even = &a[2 * c + 8 * (r / 2)][8 * (r % 2)];
+#pragma GCC unroll 1
+      for (int g = 0; g < 8; ++g) {
+        const unsigned pair = pairs[r][c][g];
+        even[g] = element(pair, 0);
+        even[g + kRows] = element(pair, 1);
+        infinite |= (pair & 0x7f807f80u) + 0x00800080u;  // a carry for the largest exponent
       }
     }
   }
