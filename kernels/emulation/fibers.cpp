@@ -1,5 +1,7 @@
 #include "kernels/emulation/fibers.h"
 
+#include <cstdint>
+
 #include "kernels/emulation/sanitizers.h"
 
 namespace specdec::emulation {
@@ -44,15 +46,19 @@ void Fiber::adopt_host() { IF_TSAN(tsan_fiber_ = __tsan_get_current_fiber();) }
 
 void Fiber::start(char* stack, void (*body)()) {
   stack_ = stack;
+  // The stacks begin at different lines of a page. Otherwise the same variable of a warp's 32
+  // threads would be in the same few lines of the CPU's cache, and never stay there.
+  const std::size_t bytes =
+      kStackBytes - reinterpret_cast<std::uintptr_t>(stack) / kStackBytes % 32 * 128;
 #ifdef SPECDEC_UCONTEXT
   getcontext(&context_);
   context_.uc_stack.ss_sp = stack;
-  context_.uc_stack.ss_size = kStackBytes;
+  context_.uc_stack.ss_size = bytes;
   makecontext(&context_, body, 0);
 #else
   // The stack looks as if body() had just switched away: it has the address to return to, and six
   // registers. Above them is a null return address, which ends a debugger's backtrace.
-  void** top = reinterpret_cast<void**>(stack + kStackBytes);
+  void** top = reinterpret_cast<void**>(stack + bytes);
   top[-1] = nullptr;
   top[-2] = reinterpret_cast<void*>(body);
   stack_pointer_ = top - 8;
