@@ -1,4 +1,5 @@
 #pragma once
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 
@@ -72,41 +73,48 @@ class AsyncCopies {
 
  private:
 #ifdef SPECDEC_EMULATED
+  struct Bytes {
+    std::uint64_t half[2];
+    bool operator==(const Bytes&) const = default;
+  };
   struct Copy {
     void* to;
     const void* from;
     int reads, size;
-    unsigned char early[16];  // the source when the copy was requested
+    Bytes early;  // the source when the copy was requested
   };
+  // `count` bytes, then zeros.
+  static Bytes read(const void* from, int count) {
+    Bytes bytes = {};
+    count == 16 ? std::memcpy(&bytes, from, 16) : std::memcpy(&bytes, from, count);
+    return bytes;
+  }
   void add(void* to, const void* from, int reads, int size) {
     if (count_ == kMost) std::abort();
-    Copy& copy = copies_[count_++];
-    copy.to = to;
-    copy.from = from;
-    copy.reads = reads;
-    copy.size = size;
-    std::memcpy(copy.early, from, reads);
+    at(count_++) = {to, from, reads, size, read(from, reads)};
   }
   // Finishes the first `count` copies; returns count.
   int finish(int count) {
     for (int i = 0; i < count; ++i) {
-      const auto& [to, from, reads, size, early] = copies_[i];
-      if (std::memcmp(early, from, reads) != 0) {
+      const auto& [to, from, reads, size, early] = at(i);
+      if (read(from, reads) != early) {
         emulation::fail("what an asynchronous copy reads was changed in flight",
                         {__FILE__, __LINE__});
       }
-      std::memcpy(to, from, reads);
-      std::memset(static_cast<char*>(to) + reads, 0, size - reads);
+      size == 16 ? std::memcpy(to, &early, 16) : std::memcpy(to, &early, size);
     }
-    for (int i = count; i < count_; ++i) copies_[i - count] = copies_[i];
+    first_ = (first_ + count) % kMost;
     count_ -= count;
     return count;
   }
+  Copy& at(int i) { return copies_[(first_ + i) % kMost]; }
 
-  static constexpr int kMost = 160, kMostGroups = 8;
-  Copy copies_[kMost];
+  static constexpr unsigned kMost = 160;
+  static constexpr int kMostGroups = 8;
+  Copy copies_[kMost];  // a ring
+  unsigned first_ = 0, count_ = 0;
   int ends_[kMostGroups];
-  int count_ = 0, groups_ = 0;
+  int groups_ = 0;
 #else
   __device__ static unsigned shared_address(const void* address) {
     return __cvta_generic_to_shared(address);
