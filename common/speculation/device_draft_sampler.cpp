@@ -2,6 +2,7 @@
 
 #include "common/base/check.h"
 #include "common/sampling/device_sampling.h"
+#include "kernels/int_size.h"
 
 namespace specdec {
 
@@ -31,7 +32,7 @@ DeviceDraftSampler::DeviceDraftSampler(Backend& backend, int vocab_size, int max
                                        int max_requests)
     : sampler_(backend.make_sampler(
           {.vocab_size = vocab_size, .rows = max_requests, .history = max_requests * max_context})),
-      chosen_(static_cast<std::size_t>(max_requests)) {
+      chosen_(max_requests) {
   SPECDEC_CHECK(sampler_ != nullptr, "a backend that samples, not {}", backend.name());
   choices_.reserve(chosen_.size());
 }
@@ -39,7 +40,7 @@ DeviceDraftSampler::DeviceDraftSampler(Backend& backend, int vocab_size, int max
 void DeviceDraftSampler::choose(std::span<const NextDraft> next, ConstDeviceRows logits) {
   choices_.clear();
   for (const auto& [request, text] : next) {
-    choices_.push_back(draft_choice(request->sampling, text, static_cast<int>(text.size()),
+    choices_.push_back(draft_choice(request->sampling, text, int_size(text),
                                     request->drafts->next_device_probs()));
   }
   sampler_->choose(logits, choices_, std::span(chosen_).first(choices_.size()));

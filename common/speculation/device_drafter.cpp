@@ -6,6 +6,7 @@
 
 #include "common/base/check.h"
 #include "common/speculation/device_draft_sampler.h"
+#include "kernels/int_size.h"
 
 namespace specdec {
 namespace {
@@ -49,7 +50,7 @@ void DeviceDrafter::draft(std::span<const DraftRequest> requests) {
     while (!still.empty() && still.back()->spec_length <= step)
       still = still.first(still.size() - 1);
     if (still.empty()) break;
-    const DeviceRows logits = logits_.rows(0, static_cast<int>(still.size()));
+    const DeviceRows logits = logits_.rows(0, int_size(still));
     std::int32_t* ids = tokens_.data() + static_cast<std::size_t>(step) * drafting_.size();
     if (step == 0) {
       feed_contexts(still, logits);
@@ -81,7 +82,7 @@ void DeviceDrafter::choose(Requests requests, int step, ConstDeviceRows logits, 
   if (sampler_ == nullptr) return model_.backend().argmax_on_device(logits, ids);
   choices_.clear();
   for (const DraftRequest* r : requests) {
-    choices_.push_back(draft_choice(r->sampling, {}, static_cast<int>(r->context.size()) + step,
+    choices_.push_back(draft_choice(r->sampling, {}, int_size(r->context) + step,
                                     r->drafts->device_probs_to_fill(step)));
   }
   sampler_->choose_on_device(logits, choices_, ids);

@@ -35,11 +35,11 @@ void Drafts::clear() {
 std::span<double> Drafts::next_probs() {
   SPECDEC_CHECK(size() < capacity_.probs && vocab_size_ > 0, "room for a distribution");
   if (on_device()) return probs_;
-  return std::span(probs_).subspan(row(size()), static_cast<std::size_t>(vocab_size_));
+  return std::span(probs_).subspan(row(size()), vocab_size_);
 }
 
 void Drafts::add_drawn(TokenId token) {
-  const double token_prob = next_probs()[static_cast<std::size_t>(token)];
+  const double token_prob = next_probs()[token];
   if (on_device()) device_->upload(probs_.data(), next_device_probs(), row(1) * sizeof(double));
   add(token, false, token_prob);
 }
@@ -54,9 +54,8 @@ void Drafts::add(TokenId token, bool certain, double token_prob) {
 // ---- a tree
 
 std::span<const Drafts::Trial> Drafts::trials(int parent) const {
-  const auto [first, count] = after_[static_cast<std::size_t>(parent + 1)];
-  return std::span(trials_).subspan(static_cast<std::size_t>(first),
-                                    static_cast<std::size_t>(count));
+  const auto [first, count] = after_[parent + 1];
+  return std::span(trials_).subspan(first, count);
 }
 
 int Drafts::drafts_through(int i) const {
@@ -73,7 +72,7 @@ int Drafts::child(int parent, TokenId token) const {
 std::span<const double> Drafts::probs(const Trial& trial) const {
   SPECDEC_CHECK(!on_device(), "distributions in host memory");
   if (trial.probs == kCertain) return {};
-  return std::span(probs_).subspan(row(trial.probs), static_cast<std::size_t>(vocab_size_));
+  return std::span(probs_).subspan(row(trial.probs), vocab_size_);
 }
 
 int Drafts::add_probs() {
@@ -83,7 +82,7 @@ int Drafts::add_probs() {
 
 std::span<double> Drafts::probs_to_fill(int number) {
   SPECDEC_CHECK(!on_device(), "distributions in host memory");
-  return std::span(probs_).subspan(row(number), static_cast<std::size_t>(vocab_size_));
+  return std::span(probs_).subspan(row(number), vocab_size_);
 }
 
 double* Drafts::device_probs_to_fill(int number) const {
@@ -115,15 +114,14 @@ void Drafts::note(const Node& node) {
 
 void Drafts::add_trial(int node, int probs) {
   SPECDEC_CHECK(n_trials() < capacity_.trials, "at most {} trials", capacity_.trials);
-  const Range& range =
-      after_[static_cast<std::size_t>(nodes_[static_cast<std::size_t>(node)].parent + 1)];
+  const Range& range = after_[nodes_[node].parent + 1];
   SPECDEC_CHECK(range.count == 0 || range.first + range.count == n_trials(),
                 "the trials after one node together");
   note(Trial{node, probs});
 }
 
 void Drafts::note(const Trial& trial) {
-  Range& range = after_[static_cast<std::size_t>(node(trial.node).parent + 1)];
+  Range& range = after_[node(trial.node).parent + 1];
   if (range.count++ == 0) range.first = n_trials();
   trials_.push_back(trial);
   if (on_device()) device_rows_.push_back(device_probs(trial));
@@ -137,13 +135,13 @@ void Drafts::prune(std::span<const int> kept) {
   clear();
   n_probs_ = n_probs;
   for (const int old : kept) {
-    Node moved = nodes[static_cast<std::size_t>(old)];
-    if (moved.parent != kRoot) moved.parent = number[static_cast<std::size_t>(moved.parent)];
-    number[static_cast<std::size_t>(old)] = size();
+    Node moved = nodes[old];
+    if (moved.parent != kRoot) moved.parent = number[moved.parent];
+    number[old] = size();
     note(moved);
   }
   for (const Trial& trial : trials) {
-    const int node = number[static_cast<std::size_t>(trial.node)];
+    const int node = number[trial.node];
     if (node != kRoot) note(Trial{node, trial.probs});
   }
 }
@@ -151,7 +149,7 @@ void Drafts::prune(std::span<const int> kept) {
 std::vector<Drafts> make_drafts(int count, const Capacity& capacity, int vocab_size,
                                 Backend* device) {
   std::vector<Drafts> drafts;
-  drafts.reserve(static_cast<std::size_t>(count));
+  drafts.reserve(count);
   for (int i = 0; i < count; i++) drafts.emplace_back(capacity, vocab_size, device);
   return drafts;
 }

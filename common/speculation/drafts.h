@@ -6,6 +6,7 @@
 #include "common/base/check.h"
 #include "common/base/token_id.h"
 #include "common/speculation/capacity.h"
+#include "kernels/int_size.h"
 #include "kernels/ops.h"
 
 namespace specdec {
@@ -27,18 +28,18 @@ class Drafts {
 
   void clear();
 
-  int size() const { return static_cast<int>(tokens_.size()); }
+  int size() const { return int_size(tokens_); }
   // Tokens of the longest path; of a chain, size().
   int length() const { return nodes_.empty() ? 0 : nodes_.back().depth + 1; }
   const Capacity& capacity() const { return capacity_; }
   std::span<const TokenId> tokens() const { return tokens_; }
-  TokenId token(int i) const { return tokens_[static_cast<std::size_t>(i)]; }
+  TokenId token(int i) const { return tokens_[i]; }
 
   bool on_device() const { return device_ != nullptr; }
 
   // draft_probs of token i of a chain, [V]; empty where it was certain: probability 1, all others
   // 0. REQUIRES: !on_device().
-  std::span<const double> probs(int i) const { return probs(trials_[static_cast<std::size_t>(i)]); }
+  std::span<const double> probs(int i) const { return probs(trials_[i]); }
 
   // For each token of a chain its draft_probs, [V] in device memory, or null where it was certain.
   // REQUIRES: on_device().
@@ -78,11 +79,11 @@ class Drafts {
   };
   // [end snippet nodes-and-trials]
 
-  const Node& node(int i) const { return nodes_[static_cast<std::size_t>(i)]; }
+  const Node& node(int i) const { return nodes_[i]; }
   std::span<const Trial> trials() const { return trials_; }  // after all nodes, in their order
   // What was drafted after a node, or after the root, in the order in which it was drafted.
   std::span<const Trial> trials(int parent) const;
-  int n_trials() const { return static_cast<int>(trials_.size()); }
+  int n_trials() const { return int_size(trials_); }
   // How many drafts go through a node. REQUIRES: it is not the root.
   int drafts_through(int i) const;
   // The node of a token after a node; kRoot: there is none.

@@ -4,6 +4,7 @@
 
 #include "common/base/check.h"
 #include "common/base/token_id.h"
+#include "kernels/int_size.h"
 
 namespace specdec {
 
@@ -17,7 +18,7 @@ class LikelyTokens {
   }
 
   int k() const { return k_; }
-  int end() const { return first_ + static_cast<int>(std::ssize(tokens_)) / k_; }  // of the places
+  int end() const { return first_ + int_size(tokens_) / k_; }  // of the places
 
   // Of the next place. REQUIRES: k tokens.
   void add(std::span<const TokenId> tokens) {

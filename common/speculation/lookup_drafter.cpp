@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "common/base/check.h"
+#include "kernels/int_size.h"
 
 namespace specdec {
 namespace {
@@ -49,7 +50,7 @@ void SuffixAutomaton::clear() {
 void SuffixAutomaton::append(TokenId token) {
   SPECDEC_CHECK(text_.size() < text_.capacity(), "room for {} tokens", text_.capacity());
   text_.push_back(token);
-  const auto length = static_cast<int>(text_.size());
+  const auto length = int_size(text_);
   const int whole = add_state(length, length);
   int from = whole_;
   int edge = kNone;
@@ -95,13 +96,13 @@ int SuffixAutomaton::split(int from, TokenId token, int state) {
 int SuffixAutomaton::add_state(int longest, int first_end) {
   SPECDEC_CHECK(states_.size() < states_.capacity(), "at most {} states", states_.capacity());
   states_.push_back({.longest = longest, .first_end = first_end});
-  return static_cast<int>(states_.size()) - 1;
+  return int_size(states_) - 1;
 }
 
 // REQUIRES: there is no such edge yet.
 void SuffixAutomaton::add_edge(int from, TokenId token, int to) {
   SPECDEC_CHECK(edges_.size() < edges_.capacity(), "at most {} edges", edges_.capacity());
-  const auto edge = static_cast<int>(edges_.size());
+  const auto edge = int_size(edges_);
   slots_[slot(from, token)] = edge;
   edges_.push_back({from, token, to, std::exchange(states_[at(from)].first_edge, edge)});
 }
@@ -167,7 +168,7 @@ void LookupDrafter::read(std::span<const TokenId> context, Sequence& sequence) {
     index.clear();
   }
   for (const TokenId token : context.subspan(index.text().size())) index.append(token);
-  sequence.kept = static_cast<int>(context.size());
+  sequence.kept = int_size(context);
 }
 
 // [snippet lookup]
@@ -178,7 +179,7 @@ void LookupDrafter::propose(const DraftRequest& request) const {
   drafts.clear();
   const SuffixAutomaton::Match match = state(request.sequence).index.match();
   if (match.length < min_match_) return;
-  const auto length = static_cast<int>(request.context.size());
+  const auto length = int_size(request.context);
   for (int from = match.end; drafts.size() < request.spec_length; from++) {
     drafts.add_certain(from < length ? request.context[at(from)] : drafts.token(from - length));
   }

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "common/base/check.h"
+#include "kernels/int_size.h"
 
 namespace specdec {
 
@@ -11,8 +12,8 @@ ModelDrafter::ModelDrafter(LanguageModel& model, std::unique_ptr<DraftChooser> c
     : model_(model),
       chooser_(std::move(chooser)),
       logits_(model, max_requests),
-      texts_(static_cast<std::size_t>(max_requests)) {
-  for (auto& text : texts_) text.reserve(static_cast<std::size_t>(max_context));
+      texts_(max_requests) {
+  for (auto& text : texts_) text.reserve(max_context);
   batch_.reserve(texts_.size());
   next_.reserve(texts_.size());
   drafting_.reserve(texts_.size());
@@ -37,7 +38,7 @@ void ModelDrafter::draft(std::span<const DraftRequest> requests) {
       drafting_.push_back(r);
     }
     if (batch_.empty()) return;
-    const DeviceRows logits = logits_.rows(0, static_cast<int>(batch_.size()));
+    const DeviceRows logits = logits_.rows(0, int_size(batch_));
     model_.forward(batch_, logits);
     forwards_++;
     chooser_->choose(next_, logits);

@@ -6,6 +6,7 @@
 
 #include "common/base/check.h"
 #include "common/base/error.h"
+#include "kernels/int_size.h"
 
 namespace specdec {
 namespace {
@@ -24,10 +25,7 @@ double log_smoothed(double count, double total, double prior) {
 
 NgramModel::NgramModel(Backend& backend, int vocab_size, int token_limit, int order,
                        std::span<const TokenId> text, int max_sequences)
-    : backend_(backend),
-      order_(order),
-      row_(static_cast<std::size_t>(vocab_size)),
-      lengths_(static_cast<std::size_t>(max_sequences), kFree) {
+    : backend_(backend), order_(order), row_(vocab_size), lengths_(max_sequences, kFree) {
   SPECDEC_CHECK(order == 1 || order == 2, "order 1 or 2, not {}", order);
   SPECDEC_CHECK(0 < token_limit && token_limit <= vocab_size,
                 "{} tokens to be in a vocabulary of {}", token_limit, vocab_size);
@@ -76,8 +74,8 @@ void NgramModel::forward(std::span<const Segment> batch, DeviceRows logits) {
   check(batch, logits);
   int row = 0;
   for (const Segment& segment : batch) {
-    lengths_[static_cast<std::size_t>(segment.sequence)] += static_cast<int>(segment.tokens.size());
-    for (const TokenId token : segment.tokens.last(static_cast<std::size_t>(segment.logits_rows))) {
+    lengths_[segment.sequence] += int_size(segment.tokens);
+    for (const TokenId token : segment.tokens.last(segment.logits_rows)) {
       const std::span<const float> values = row_after(token);
       backend_.upload(values.data(), logits.row(row), values.size_bytes());
       row++;
@@ -90,7 +88,7 @@ void NgramModel::check(std::span<const Segment> batch, DeviceRows logits) {
   extensions_.clear();
   int wanted = 0;
   for (const Segment& segment : batch) {
-    const int n_tokens = static_cast<int>(segment.tokens.size());
+    const int n_tokens = int_size(segment.tokens);
     SPECDEC_CHECK(n_tokens > 0, "a segment of at least one token");
     SPECDEC_CHECK(0 <= segment.logits_rows && segment.logits_rows <= n_tokens,
                   "logits for 0 to {} tokens, not {}", n_tokens, segment.logits_rows);
@@ -138,13 +136,13 @@ SequenceId NgramModel::create() {
 SequenceId NgramModel::fork(SequenceId sequence) {
   const int count = length(sequence);
   const SequenceId result = create();
-  lengths_[static_cast<std::size_t>(result)] = count;
+  lengths_[result] = count;
   return result;
 }
 
 void NgramModel::release(SequenceId sequence) {
   truncate(sequence, 0);  // checks that it exists
-  lengths_[static_cast<std::size_t>(sequence)] = kFree;
+  lengths_[sequence] = kFree;
 }
 
 int NgramModel::length(SequenceId sequence) const {
@@ -158,12 +156,12 @@ void NgramModel::truncate(SequenceId sequence, int length) {
   const int current = this->length(sequence);
   SPECDEC_CHECK(0 <= length && length <= current, "to keep 0 to {} tokens, not {}", current,
                 length);
-  lengths_[static_cast<std::size_t>(sequence)] = length;
+  lengths_[sequence] = length;
 }
 
 // A row depends on no token before its own, so which places are kept makes no difference.
 void NgramModel::keep(SequenceId sequence, int start, std::span<const int> kept) {
-  truncate(sequence, start + static_cast<int>(kept.size()));
+  truncate(sequence, start + int_size(kept));
 }
 
 bool NgramModel::can_extend(std::span<const Extension> extensions) const {

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "common/language_model.h"
+#include "kernels/int_size.h"
 
 namespace specdec {
 
@@ -49,7 +50,7 @@ class NgramModel final : public LanguageModel {
   void keep(SequenceId sequence, int start, std::span<const int> kept) override;
   bool can_extend(std::span<const Extension> extensions) const override;
 
-  int vocab_size() const override { return static_cast<int>(log_unigram_.size()); }
+  int vocab_size() const override { return int_size(log_unigram_); }
   int max_seq_len() const override { return std::numeric_limits<int>::max(); }
   Backend& backend() const override { return backend_; }
 

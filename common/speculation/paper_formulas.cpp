@@ -21,7 +21,7 @@ int best_spec_length(double alpha, std::span<const double> round_costs) {
   int best = 0;
   double best_factor = 1;  // plain decoding
   for (int K = 1; K < std::ssize(round_costs); K++) {
-    const double factor = expected_emitted(alpha, K) / round_costs[static_cast<std::size_t>(K)];
+    const double factor = expected_emitted(alpha, K) / round_costs[K];
     if (factor > best_factor) {
       best = K;
       best_factor = factor;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/base/check.h"
+#include "kernels/int_size.h"
 
 namespace specdec {
 
@@ -14,7 +15,7 @@ void RandomDrafter::draft(std::span<const DraftRequest> requests) {
   for (const DraftRequest& request : requests) {
     request.drafts->clear();
     for (int i = 0; i < request.spec_length; i++) {
-      add(request.sampling, static_cast<int>(request.context.size()) + i, *request.drafts);
+      add(request.sampling, int_size(request.context) + i, *request.drafts);
     }
   }
 }

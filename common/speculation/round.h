@@ -32,9 +32,7 @@ struct Round {
   int emitted() const { return accepted + (end == RoundEnd::kStopped ? 0 : 1); }
   // Of the logits after the pending token and after each draft, the row that emitted token i is
   // chosen by.
-  int row_of(int i) const {
-    return i == 0 || path.empty() ? i : path[static_cast<std::size_t>(i - 1)] + 1;
-  }
+  int row_of(int i) const { return i == 0 || path.empty() ? i : path[i - 1] + 1; }
   // Cached lengths after the rollback.
   int target_length() const { return start + accepted + 1; }
   int draft_length() const { return start + std::min(drafted, accepted + 1); }

@@ -6,6 +6,7 @@
 
 #include "common/sampling/bad_logits.h"
 #include "common/speculation/drafter.h"
+#include "kernels/int_size.h"
 
 namespace specdec {
 
@@ -53,7 +54,7 @@ class SoundDrafter final : public Drafter {
  private:
   // Drafts may be made again then.
   void take_back(const DraftRequest& request) {
-    drafter_->truncate(request.sequence, static_cast<int>(request.context.size()) - 1);
+    drafter_->truncate(request.sequence, int_size(request.context) - 1);
   }
   void tell(const BadLogits& damage) {
     if (!std::exchange(damaged_, true)) tell_(damage);

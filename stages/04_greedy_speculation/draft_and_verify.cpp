@@ -77,7 +77,7 @@ TokenId DraftAndVerify::choice(int i) {
     choices_.resize(static_cast<std::size_t>(drafts_.size()) + 1);
     target_.backend().argmax(logits_rows(drafts_.size() + 1), choices_);
   }
-  const TokenId choice = choices_[static_cast<std::size_t>(i)];
+  const TokenId choice = choices_[i];
   if (choice < 0) fail_not_numbers();
   return choice;
 }

@@ -4,7 +4,7 @@ namespace specdec {
 
 GreedyDrafter::GreedyDrafter(LanguageModel& model, int max_context)
     : model_(model), logits_(model, 1) {
-  text_.reserve(static_cast<std::size_t>(max_context));
+  text_.reserve(max_context);
 }
 
 void GreedyDrafter::draft(std::span<const DraftRequest> requests) {

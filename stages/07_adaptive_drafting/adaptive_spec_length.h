@@ -4,6 +4,7 @@
 
 #include "common/speculation/paper_formulas.h"
 #include "common/speculation/spec_length_policy.h"
+#include "kernels/int_size.h"
 
 namespace specdec {
 
@@ -44,11 +45,9 @@ class AdaptiveSpecLength final : public SpecLengthPolicy {
 
   double alpha() const { return accepted_ / tested_; }
   bool can_pay() const { return can_pay_; }  // whether any alpha makes a round worth its cost
-  int largest() const override { return static_cast<int>(round_costs_.size()) - 1; }
+  int largest() const override { return int_size(round_costs_) - 1; }
   // How fast rounds of K are at this alpha; above 1: faster than plain decoding.
-  double factor(int K) const {
-    return expected_emitted(alpha(), K) / round_costs_[static_cast<std::size_t>(K)];
-  }
+  double factor(int K) const { return expected_emitted(alpha(), K) / round_costs_[K]; }
 
  private:
   static constexpr double kForget = 0.98923;  // 0.5^(1 / 64)

@@ -1,6 +1,7 @@
 #include "stages/07_adaptive_drafting/ngram_drafter.h"
 
 #include "common/base/check.h"
+#include "kernels/int_size.h"
 
 namespace specdec {
 namespace {
@@ -70,7 +71,7 @@ SequenceId NgramDrafter::create() {
 }
 
 void NgramDrafter::release(SequenceId sequence) {
-  sequences_[static_cast<std::size_t>(sequence)] = NgramCounts(longest_);
+  sequences_[sequence] = NgramCounts(longest_);
   free_.push_back(sequence);
 }
 
@@ -78,7 +79,7 @@ void NgramDrafter::release(SequenceId sequence) {
 // Learns what is new in the context, and never from its own drafts: they may be wrong.
 void NgramDrafter::draft(std::span<const DraftRequest> requests) {
   for (const DraftRequest& request : requests) {
-    NgramCounts& counts = sequences_[static_cast<std::size_t>(request.sequence)];
+    NgramCounts& counts = sequences_[request.sequence];
     const auto known = counts.text().size();
     SPECDEC_CHECK(known <= request.context.size(), "a context that goes on after {} tokens", known);
     for (std::size_t i = known; i < request.context.size(); i++) {
@@ -97,12 +98,12 @@ void NgramDrafter::draft(std::span<const DraftRequest> requests) {
 // [end snippet ngram-draft]
 
 void NgramDrafter::truncate(SequenceId sequence, int length) {
-  NgramCounts& counts = sequences_[static_cast<std::size_t>(sequence)];
+  NgramCounts& counts = sequences_[sequence];
   if (length < std::ssize(counts.text())) counts.truncate(length);
 }
 
 int NgramDrafter::length(SequenceId sequence) const {
-  return static_cast<int>(std::ssize(sequences_[static_cast<std::size_t>(sequence)].text()));
+  return int_size(sequences_[sequence].text());
 }
 
 }  // namespace specdec

@@ -18,7 +18,7 @@ void note_likely(const Round& round, ConstDeviceRows logits, Backend& backend,
     backend.download(logits.row(round.row_of(i)), row.data(), row.size() * sizeof(float));
     std::iota(ids.begin(), ids.end(), 0);
     std::ranges::partial_sort(ids, ids.begin() + likely.k(), [&](TokenId a, TokenId b) {
-      const float of_a = row[static_cast<std::size_t>(a)], of_b = row[static_cast<std::size_t>(b)];
+      const float of_a = row[a], of_b = row[b];
       return of_a > of_b || (of_a == of_b && a < b);
     });
     likely.add(std::span(ids).first(k));

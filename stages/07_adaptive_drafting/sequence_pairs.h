@@ -28,7 +28,7 @@ class SequencePairs {
     }
     const SequenceId sequence = free_.back();
     free_.pop_back();
-    pairs_[static_cast<std::size_t>(sequence)] = pair;
+    pairs_[sequence] = pair;
     return sequence;
   }
 
@@ -39,9 +39,7 @@ class SequencePairs {
     free_.push_back(sequence);
   }
 
-  const Pair& operator[](SequenceId sequence) const {
-    return pairs_[static_cast<std::size_t>(sequence)];
-  }
+  const Pair& operator[](SequenceId sequence) const { return pairs_[sequence]; }
 
  private:
   std::vector<Pair> pairs_;

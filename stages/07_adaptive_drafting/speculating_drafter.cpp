@@ -6,6 +6,7 @@
 
 #include "common/argmax.h"
 #include "common/base/check.h"
+#include "kernels/int_size.h"
 #include "stages/05_rejection_sampling/acceptance.h"
 
 namespace specdec {
@@ -17,12 +18,12 @@ SpeculatingDrafter::SpeculatingDrafter(LanguageModel& model, std::shared_ptr<Dra
       spec_length_(room.spec_length),
       inner_drafts_(room.spec_length, room.vocab_size),
       logits_(model, room.spec_length + 1),
-      host_logits_(static_cast<std::size_t>(model.vocab_size())),
-      residual_(static_cast<std::size_t>(room.vocab_size)),
+      host_logits_(model.vocab_size()),
+      residual_(room.vocab_size),
       scratch_(model.vocab_size()) {
   SPECDEC_CHECK(room.spec_length >= 1, "at least one inner draft, not {}", room.spec_length);
-  text_.reserve(static_cast<std::size_t>(room.max_context));
-  verified_.reserve(static_cast<std::size_t>(room.max_context));
+  text_.reserve(room.max_context);
+  verified_.reserve(room.max_context);
 }
 
 SequenceId SpeculatingDrafter::create() { return pairs_.create(model_, *inner_); }
@@ -45,7 +46,7 @@ void SpeculatingDrafter::draft(const DraftRequest& request) {
     draft_inside(request, random);
     verify(pairs_[request.sequence].first);
     goes_on = judge(request, random);
-    truncate(request.sequence, static_cast<int>(text_.size()) - 1);
+    truncate(request.sequence, int_size(text_) - 1);
   }
 }
 // [end snippet speculating-draft]
@@ -53,7 +54,7 @@ void SpeculatingDrafter::draft(const DraftRequest& request) {
 // A round emits one token more than it accepts, so one draft less than is missing will do.
 void SpeculatingDrafter::draft_inside(const DraftRequest& request, RandomSource* random) {
   const int missing = request.spec_length - request.drafts->size();
-  const auto start = static_cast<int>(text_.size()) - 1;
+  const auto start = int_size(text_) - 1;
   const int k = std::clamp(inner_->context_limit() - start, 0, std::min(spec_length_, missing - 1));
   inner_drafts_.clear();
   if (k == 0) return;
@@ -122,7 +123,7 @@ TokenId SpeculatingDrafter::likeliest(const DraftRequest& request, int row) {
 TokenId SpeculatingDrafter::draw(const DraftRequest& request, int row, RandomSource* random) {
   // [task 7.6: draw with the help of the inner draft]
   const bool race = request.sampling.race;
-  const auto position = static_cast<int>(text_.size());
+  const auto position = int_size(text_);
   const auto probs = make_probs(request, row, request.sampling.options);
   TokenId token;
   if (row == inner_drafts_.size()) {  // the bonus

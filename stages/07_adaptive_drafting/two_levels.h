@@ -27,10 +27,9 @@ inline double drafting_cost(const TwoLevels& levels, int K, int k) {
     double rest = 0;  // what is missing after this round costs, on average
     for (int accepted = 0; accepted <= proposed; accepted++) {
       const double ends_here = accepted < proposed ? 1 - alpha : 1;
-      rest +=
-          std::pow(alpha, accepted) * ends_here * cost[static_cast<std::size_t>(m - accepted - 1)];
+      rest += std::pow(alpha, accepted) * ends_here * cost[m - accepted - 1];
     }
-    cost[static_cast<std::size_t>(m)] = proposed * levels.inner_step + levels.draft_step + rest;
+    cost[m] = proposed * levels.inner_step + levels.draft_step + rest;
   }
   return cost.back();
 }

@@ -89,7 +89,7 @@ class WhileItPays final : public SpecLengthPolicy, private DraftGate {
       drafted = std::clamp(static_cast<int>(std::lround(usual_)), round.tested(), K);
     }
     const bool ended = !known && drafted < K;
-    return round_costs_[static_cast<std::size_t>(drafted)] + (ended ? c_ : 0);
+    return round_costs_[drafted] + (ended ? c_ : 0);
   }
 
   std::unique_ptr<SpecLengthPolicy> policy_;

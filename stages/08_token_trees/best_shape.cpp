@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/base/check.h"
+#include "kernels/int_size.h"
 
 namespace specdec {
 namespace {
@@ -17,7 +18,7 @@ class BestPlan {
  public:
   BestPlan(const AcceptanceByRank& acceptance, int nodes, int levels)
       : acceptance_(acceptance), nodes_(nodes), levels_(levels) {
-    for (const auto& row : acceptance) ranks_ = std::max(ranks_, static_cast<int>(row.size()));
+    for (const auto& row : acceptance) ranks_ = std::max(ranks_, int_size(row));
     const auto cells = static_cast<std::size_t>((levels_ + 1) * (ranks_ + 1) * (nodes_ + 1));
     best_.resize(cells);
     subtree_.resize(cells);
@@ -44,7 +45,7 @@ class BestPlan {
   // likely.
   void fill(int level, int rank) {
     // [task 8.7: fill the table]
-    const double probability = ranks_at(acceptance_, level)[static_cast<std::size_t>(rank)];
+    const double probability = ranks_at(acceptance_, level)[rank];
     for (int nodes = 1; nodes <= nodes_; nodes++) {
       double best = 0;
       int best_size = 0;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/int_size.h"
 #include "stages/08_token_trees/token_tree.h"
 
 namespace specdec {
@@ -10,7 +11,7 @@ namespace {
 
 double prob_of(std::span<const double> probs, TokenId token, TokenId certain) {
   if (probs.empty()) return token == certain ? 1 : 0;
-  return probs[static_cast<std::size_t>(token)];
+  return probs[token];
 }
 
 // max(0, reach p - q) after i drafts, [V], in `owed`. Returns the sum.
@@ -20,7 +21,7 @@ double owe_after(const DraftedBlock& block, int i, double reach, std::span<doubl
   double total = 0;
   for (TokenId token = 0; token < std::ssize(owed); token++) {
     const auto at = static_cast<std::size_t>(token);
-    const double q = prob_of(draft_probs, token, block.tokens[static_cast<std::size_t>(i)]);
+    const double q = prob_of(draft_probs, token, block.tokens[i]);
     owed[at] = std::max(0.0, reach * target_probs[at] - q);
     total += owed[at];
   }
@@ -33,14 +34,14 @@ double owe_after(const DraftedBlock& block, int i, double reach, std::span<doubl
 BlockDecision verify_block(const DraftedBlock& block, RandomSource& random,
                            std::span<double> owed) {
   // [task 8.6: verify a block]
-  const int n = static_cast<int>(block.tokens.size());
+  const int n = int_size(block.tokens);
   BlockDecision decision;
   // The probability that the prefix of i drafts is in reach: of the paper's p_i, the running
   // min(1, p_(i-1) p / q). Of the longest prefix that passed:
   double reach = 1, reach_accepted = 1;
   for (int i = 1; i <= n; i++) {
-    const TokenId x = block.tokens[static_cast<std::size_t>(i - 1)];
-    const double p = block.target_probs(i - 1)[static_cast<std::size_t>(x)];
+    const TokenId x = block.tokens[i - 1];
+    const double p = block.target_probs(i - 1)[x];
     reach = std::min(1.0, reach * p / prob_of(block.draft_probs(i - 1), x, x));
     double probability = reach;
     if (i < n) {

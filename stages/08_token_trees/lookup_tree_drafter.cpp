@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/base/check.h"
+#include "kernels/int_size.h"
 
 namespace specdec {
 
@@ -10,8 +11,8 @@ LookupTreeDrafter::LookupTreeDrafter(const Options& options) : options_(options)
   SPECDEC_CHECK(options.continuations >= 1 && options.levels >= 1 && options.min_match >= 1 &&
                     options.min_match <= options.max_match,
                 "positive options");
-  places_.reserve(static_cast<std::size_t>(options.continuations));
-  nodes_.reserve(static_cast<std::size_t>(options.continuations));
+  places_.reserve(options.continuations);
+  nodes_.reserve(options.continuations);
 }
 
 Capacity LookupTreeDrafter::capacity(int spec_length) const {
@@ -31,12 +32,11 @@ void LookupTreeDrafter::draft(std::span<const DraftRequest> requests) {
 // [snippet find-places]
 // The places after the longest matches, the latest first.
 void LookupTreeDrafter::find(std::span<const TokenId> context) {
-  const auto length = static_cast<int>(context.size());
+  const auto length = int_size(context);
   const auto match_at = [&](int end) {  // how many tokens before `end` are those at the end
     int match = 0;
     while (match < options_.max_match && match < end &&
-           context[static_cast<std::size_t>(end - 1 - match)] ==
-               context[static_cast<std::size_t>(length - 1 - match)]) {
+           context[end - 1 - match] == context[length - 1 - match]) {
       match++;
     }
     return match;

@@ -11,6 +11,7 @@
 
 #include "common/base/check.h"
 #include "common/base/error.h"
+#include "kernels/int_size.h"
 
 namespace specdec {
 namespace {
@@ -29,17 +30,17 @@ void owe(std::span<double> owed, Weight&& weight) {
   for (TokenId i = 0; i < std::ssize(owed); i++) total += weight(i);
   if (!(total > 0)) return;
   for (TokenId i = 0; i < std::ssize(owed); i++) {
-    owed[static_cast<std::size_t>(i)] = weight(i) / total;
+    owed[i] = weight(i) / total;
   }
 }
 
 SiblingDecision last(const Siblings& siblings, RandomSource& random, std::span<const double> owed) {
   return {Drafts::kRoot, random.token(owed, siblings.position, Purpose::kResample),
-          static_cast<int>(siblings.trials.size())};
+          int_size(siblings.trials)};
 }
 
 SiblingDecision kept(const Siblings& siblings, int k) {
-  const Drafts::Trial& trial = siblings.trials[static_cast<std::size_t>(k)];
+  const Drafts::Trial& trial = siblings.trials[k];
   return {trial.node, siblings.token(trial), k + 1};
 }
 
@@ -52,7 +53,7 @@ SiblingDecision one_after_another(const Siblings& siblings, RandomSource& random
   // [task 8.5: one trial after another]
   std::ranges::copy(siblings.target_probs, owed.begin());
   for (int k = 0; k < std::ssize(siblings.trials); k++) {
-    const Proposal draft = proposal(siblings, siblings.trials[static_cast<std::size_t>(k)], owed);
+    const Proposal draft = proposal(siblings, siblings.trials[k], owed);
     const TokenId x = draft.token;
     if (accepts(draft.target_prob(x), draft.draft_prob(x), k)) return kept(siblings, k);
     owe(owed, [&](TokenId i) { return left(draft.target_prob(i), draft.draft_prob(i)); });
@@ -80,12 +81,11 @@ SiblingDecision lenient_likeliest(const Siblings& siblings, RandomSource& /*rand
                                   std::span<double> /*owed*/) {
   const auto best = std::ranges::max_element(siblings.target_probs);
   for (int k = 0; k < std::ssize(siblings.trials); k++) {
-    const auto x =
-        static_cast<std::size_t>(siblings.token(siblings.trials[static_cast<std::size_t>(k)]));
+    const auto x = static_cast<std::size_t>(siblings.token(siblings.trials[k]));
     if (siblings.target_probs[x] >= siblings.lenience * *best) return kept(siblings, k);
   }
   return {Drafts::kRoot, static_cast<TokenId>(best - siblings.target_probs.begin()),
-          static_cast<int>(siblings.trials.size())};
+          int_size(siblings.trials)};
 }
 
 SiblingDecision at_least_chain(const Siblings& siblings, RandomSource& random,
@@ -98,8 +98,7 @@ SiblingDecision at_least_chain(const Siblings& siblings, RandomSource& random,
 SiblingDecision non_iterative_chain(const Siblings& siblings, RandomSource& random,
                                     std::span<double> /*owed*/) {
   for (int k = 0; k < std::ssize(siblings.trials); k++) {
-    const Proposal draft =
-        proposal(siblings, siblings.trials[static_cast<std::size_t>(k)], siblings.target_probs);
+    const Proposal draft = proposal(siblings, siblings.trials[k], siblings.target_probs);
     double least = 1;  // 1 / M, the smallest q/p; 0 where q misses a token of p
     for (TokenId i = 0; i < std::ssize(siblings.target_probs); i++) {
       const double p = draft.target_prob(i);
@@ -117,11 +116,11 @@ namespace {
 
 SiblingDecision walk_to(const Siblings& siblings, TokenId own) {
   for (int k = 0; k < std::ssize(siblings.trials); k++) {
-    if (siblings.token(siblings.trials[static_cast<std::size_t>(k)]) == own) {
+    if (siblings.token(siblings.trials[k]) == own) {
       return kept(siblings, k);
     }
   }
-  return {Drafts::kRoot, own, static_cast<int>(siblings.trials.size())};
+  return {Drafts::kRoot, own, int_size(siblings.trials)};
 }
 
 }  // namespace
@@ -160,10 +159,10 @@ SiblingDecision k_sequential(const Siblings& siblings, RandomSource& random,
                              std::span<double> owed) {
   const std::span<const double> q = siblings.tree.probs(siblings.trials.front());
   SPECDEC_CHECK(!q.empty(), "drafts that were drawn from a distribution");
-  const int count = static_cast<int>(siblings.trials.size());
+  const int count = int_size(siblings.trials);
   const double rho = k_sequential_factor(siblings.target_probs, q, count);
   for (int k = 0; k < count; k++) {
-    const Drafts::Trial& trial = siblings.trials[static_cast<std::size_t>(k)];
+    const Drafts::Trial& trial = siblings.trials[k];
     SPECDEC_CHECK(trial.probs == siblings.trials.front().probs, "drafts from one distribution");
     const auto x = static_cast<std::size_t>(siblings.token(trial));
     const double probability = ratio(siblings.target_probs[x] / rho, q[x]);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/sampling/bad_logits.h"
+#include "kernels/int_size.h"
 
 namespace specdec {
 
@@ -16,14 +17,14 @@ ModelTreeDrafter::ModelTreeDrafter(LanguageModel& model, const MakeTreeShape& ma
       largest_(capacity_(make_shape()->levels())),
       logits_(model, max_requests * largest_.width),
       brancher_(std::move(brancher)),
-      host_logits_(static_cast<std::size_t>(model.vocab_size())),
-      probs_(static_cast<std::size_t>(vocab_size)),
+      host_logits_(model.vocab_size()),
+      probs_(vocab_size),
       scratch_(model.vocab_size()) {
-  batch_.reserve(static_cast<std::size_t>(max_requests));
-  growing_.reserve(static_cast<std::size_t>(max_requests));
-  looked_at_.reserve(static_cast<std::size_t>(max_requests * largest_.width));
-  history_.reserve(static_cast<std::size_t>(max_context));
-  chosen_.reserve(static_cast<std::size_t>(largest_.nodes));
+  batch_.reserve(max_requests);
+  growing_.reserve(max_requests);
+  looked_at_.reserve(max_requests * largest_.width);
+  history_.reserve(max_context);
+  chosen_.reserve(largest_.nodes);
 }
 
 SequenceId ModelTreeDrafter::create() {
@@ -40,7 +41,7 @@ ModelTreeDrafter::Growth& ModelTreeDrafter::prepare(SequenceId sequence) {
   growth.shape = make_shape_();
   const auto nodes = static_cast<std::size_t>(largest_.nodes);
   for (auto* list : {&growth.level, &growth.places, &growth.parents}) list->reserve(nodes + 1);
-  growth.tokens.reserve(static_cast<std::size_t>(largest_.width));
+  growth.tokens.reserve(largest_.width);
   return growth;
 }
 
@@ -96,7 +97,7 @@ void ModelTreeDrafter::begin(const DraftRequest& request) {
   growth.level.assign(1, Drafts::kRoot);
   growth.places.clear();
   growth.parents.clear();
-  growth.context = static_cast<int>(request.context.size());
+  growth.context = int_size(request.context);
   growth.is_last = true;
 }
 
@@ -110,12 +111,11 @@ Segment ModelTreeDrafter::segment(const DraftRequest& request) {
   growth.tokens.clear();
   for (const int node : growth.level) {
     const auto& [token, parent, depth, prob] = request.drafts->node(node);
-    growth.places[static_cast<std::size_t>(node)] = static_cast<int>(growth.parents.size());
-    growth.parents.push_back(
-        parent == Drafts::kRoot ? -1 : growth.places[static_cast<std::size_t>(parent)]);
+    growth.places[node] = int_size(growth.parents);
+    growth.parents.push_back(parent == Drafts::kRoot ? -1 : growth.places[parent]);
     growth.tokens.push_back(token);
   }
-  return {request.sequence, growth.tokens, static_cast<int>(growth.tokens.size()), growth.parents};
+  return {request.sequence, growth.tokens, int_size(growth.tokens), growth.parents};
 }
 
 // Adds what follows the nodes of a level of all trees that grow.
@@ -133,7 +133,7 @@ void ModelTreeDrafter::branch_one(const DraftRequest& request, int depth, int fi
   Growth& growth = this->growth(request.sequence);
   if (!gate_goes_on(request, depth, first_row)) return growth.level.clear();
   const int first_node = request.drafts->size();
-  const auto position = static_cast<int>(request.context.size()) + depth;
+  const auto position = int_size(request.context) + depth;
   const Sampling& sampling = request.sampling;
   TreeDraws draws(sampling.options.temperature == 0 ? nullptr : sampling.random, sampling.race,
                   position, sampling.named_by_level ? draw_index(depth, 0) : 0);
@@ -178,7 +178,7 @@ void ModelTreeDrafter::branch_on_device(std::span<const DraftRequest> requests, 
 // first_node: of the level that was added last.
 void ModelTreeDrafter::look_on(const DraftRequest& request, int first_node) {
   Growth& growth = this->growth(request.sequence);
-  growth.places.resize(static_cast<std::size_t>(request.drafts->size()), kNotFed);
+  growth.places.resize(request.drafts->size(), kNotFed);
   growth.shape->look_at(*request.drafts, first_node, growth.level);
 }
 
@@ -214,7 +214,7 @@ void ModelTreeDrafter::choose(const DraftRequest& request) {
   request.drafts->prune(chosen_);
   std::vector<int>& places = growth(request.sequence).places;
   for (std::size_t i = 0; i < chosen_.size(); i++) {
-    places[i] = places[static_cast<std::size_t>(chosen_[i])];
+    places[i] = places[chosen_[i]];
   }
   places.resize(chosen_.size());
 }
@@ -225,7 +225,7 @@ void ModelTreeDrafter::keep(SequenceId sequence, int length, std::span<const int
   if (!std::exchange(growth.is_last, false)) return truncate(sequence, length);
   chosen_.clear();
   for (const int node : path) {
-    const int place = growth.places[static_cast<std::size_t>(node)];
+    const int place = growth.places[node];
     if (place != kNotFed) chosen_.push_back(growth.context + place);
   }
   if (model_.length(sequence) > growth.context) model_.keep(sequence, growth.context, chosen_);

@@ -83,7 +83,7 @@ class ModelTreeDrafter final : public Drafter {
   void choose(const DraftRequest& request);
   std::span<const double> standardise(const DraftRequest& request, int node, ConstDeviceRows logits,
                                       const SamplingOptions& options);
-  Growth& growth(SequenceId sequence) { return growths_[static_cast<std::size_t>(sequence)]; }
+  Growth& growth(SequenceId sequence) { return growths_[sequence]; }
 
   LanguageModel& model_;
   MakeTreeShape make_shape_;

@@ -4,6 +4,8 @@
 #include <numeric>
 #include <utility>
 
+#include "kernels/int_size.h"
+
 namespace specdec {
 namespace {
 
@@ -12,18 +14,18 @@ void add_likeliest(Drafts& tree, int node, std::span<const double> probs, int co
   for (int rank = 0; rank < count; rank++) {
     TokenId best = -1;
     for (TokenId token = 0; token < std::ssize(probs); token++) {
-      const double prob = probs[static_cast<std::size_t>(token)];
-      const bool better = best < 0 || prob > probs[static_cast<std::size_t>(best)];
+      const double prob = probs[token];
+      const bool better = best < 0 || prob > probs[best];
       if (prob > 0 && better && tree.child(node, token) == Drafts::kRoot) best = token;
     }
     if (best < 0) return;
-    add_trial(tree, node, best, Drafts::kCertain, probs[static_cast<std::size_t>(best)]);
+    add_trial(tree, node, best, Drafts::kCertain, probs[best]);
   }
 }
 
 // The numbers first .. end - 1.
 void numbers(int first, int end, std::vector<int>& all) {
-  all.resize(static_cast<std::size_t>(std::max(0, end - first)));
+  all.resize(std::max(0, end - first));
   std::iota(all.begin(), all.end(), first);
 }
 
@@ -32,7 +34,7 @@ void most_likely(const Drafts& tree, int count, std::vector<int>& nodes) {
   if (std::ssize(nodes) <= count) return;
   std::ranges::stable_sort(nodes, std::ranges::greater{},
                            [&](int node) { return tree.node(node).draft_prob; });
-  nodes.resize(static_cast<std::size_t>(count));
+  nodes.resize(count);
   std::ranges::sort(nodes);
 }
 
@@ -68,7 +70,7 @@ void Chains::branch(Drafts& tree, int node, std::span<const double> draft_probs,
   std::ranges::copy(draft_probs, tree.probs_to_fill(probs).begin());
   for (int k = 0; k < drafts; k++) {
     const TokenId token = k == 0 ? draws.draw(draft_probs) : draws.draw_apart(draft_probs);
-    add_trial(tree, node, token, probs, draft_probs[static_cast<std::size_t>(token)]);
+    add_trial(tree, node, token, probs, draft_probs[token]);
   }
 }
 // [end snippet chains]
@@ -78,7 +80,7 @@ Capacity DistinctDrafts::capacity(int levels) const {
   int level = 1;
   for (int i = 0; i < levels; i++) {
     capacity.width = level;
-    level *= widths_[static_cast<std::size_t>(i)];
+    level *= widths_[i];
     capacity.nodes += level;
   }
   capacity.trials = capacity.probs = capacity.verified = capacity.nodes;
@@ -87,7 +89,7 @@ Capacity DistinctDrafts::capacity(int levels) const {
 
 TreeShape::Wish DistinctDrafts::wish(const Drafts& tree, int node) const {
   const int level = node == Drafts::kRoot ? 0 : tree.node(node).depth + 1;
-  return {BranchBy::kDistinctDraws, widths_[static_cast<std::size_t>(level)]};
+  return {BranchBy::kDistinctDraws, widths_[level]};
 }
 
 // [snippet distinct]
@@ -101,13 +103,13 @@ void DistinctDrafts::branch(Drafts& tree, int node, std::span<const double> draf
     const std::span<double> own = tree.probs_to_fill(probs);
     std::ranges::copy(before, own.begin());
     if (k > 0) {
-      own[static_cast<std::size_t>(taken)] = 0;
+      own[taken] = 0;
       const double total = std::accumulate(own.begin(), own.end(), 0.0);
       if (!(total > 0)) return draws.skip(width - k);  // q has no more tokens
       for (double& prob : own) prob /= total;
     }
     taken = draws.draw(own);
-    add_trial(tree, node, taken, probs, draft_probs[static_cast<std::size_t>(taken)]);
+    add_trial(tree, node, taken, probs, draft_probs[taken]);
     before = own;
   }
 }
@@ -119,14 +121,14 @@ Likeliest::Likeliest(Plan plan) : plan_(std::move(plan)), capacities_(1) {
     std::vector<int> next;
     int looked_at = 0;
     for (const int i : level) {
-      const auto& children = plan_[static_cast<std::size_t>(i)].children;
+      const auto& children = plan_[i].children;
       next.insert(next.end(), children.begin(), children.end());
       looked_at += children.empty() ? 0 : 1;
     }
     if (next.empty()) break;
     Capacity capacity = capacities_.back();
     capacity.levels++;
-    capacity.nodes += static_cast<int>(next.size());
+    capacity.nodes += int_size(next);
     capacity.trials = capacity.verified = capacity.nodes;
     capacity.width = std::max(capacity.width, looked_at);
     capacities_.push_back(capacity);
@@ -138,12 +140,12 @@ Likeliest::Likeliest(Plan plan) : plan_(std::move(plan)), capacities_(1) {
 }
 
 const Likeliest::PlanNode& Likeliest::plan_of(int node) const {
-  const int planned = node == Drafts::kRoot ? 0 : planned_[static_cast<std::size_t>(node)];
-  return plan_[static_cast<std::size_t>(planned)];
+  const int planned = node == Drafts::kRoot ? 0 : planned_[node];
+  return plan_[planned];
 }
 
 TreeShape::Wish Likeliest::wish(const Drafts& /*tree*/, int node) const {
-  return {BranchBy::kLikeliest, static_cast<int>(plan_of(node).children.size())};
+  return {BranchBy::kLikeliest, int_size(plan_of(node).children)};
 }
 
 // [snippet likeliest]
@@ -174,7 +176,7 @@ Likeliest::Plan plan_of_widths(std::span<const int> widths) {
     const std::size_t end = plan.size();
     for (; first < end; first++) {
       for (int k = 0; k < width; k++) {
-        plan[first].children.push_back(static_cast<int>(plan.size()));
+        plan[first].children.push_back(int_size(plan));
         plan.emplace_back();
       }
     }

@@ -8,6 +8,7 @@
 
 #include "common/argmax.h"
 #include "common/sampling/random_source.h"
+#include "kernels/int_size.h"
 #include "stages/08_token_trees/token_tree.h"
 
 namespace specdec {
@@ -105,7 +106,7 @@ class DistinctDrafts final : public TreeShape {
  public:
   explicit DistinctDrafts(std::vector<int> widths) : widths_(std::move(widths)) {}
 
-  int levels() const override { return static_cast<int>(widths_.size()); }
+  int levels() const override { return int_size(widths_); }
   Capacity capacity(int levels) const override;
   bool draws() const override { return true; }
   void branch(Drafts& tree, int node, std::span<const double> draft_probs,
@@ -127,10 +128,8 @@ class Likeliest final : public TreeShape {
 
   explicit Likeliest(Plan plan);
 
-  int levels() const override { return static_cast<int>(capacities_.size()) - 1; }
-  Capacity capacity(int levels) const override {
-    return capacities_[static_cast<std::size_t>(levels)];
-  }
+  int levels() const override { return int_size(capacities_) - 1; }
+  Capacity capacity(int levels) const override { return capacities_[levels]; }
   bool draws() const override { return false; }
   void begin() override { planned_.clear(); }
   void branch(Drafts& tree, int node, std::span<const double> draft_probs,
