@@ -1,81 +1,16 @@
-// Models in larger shapes: which corners are zeros, that all else is random and is read, and what
-// a shape must be to hold a model. That the text stays the same:
-// tests/golden/inflation_golden_test.
+// Models in larger shapes: which corners are zeros, and that all else is random and is read. That
+// the text stays the same: tests/golden/inflation_golden_test.
 #include <cmath>
-#include <functional>
+#include <cstring>
+#include <optional>
 #include <set>
 
 #include "common/base/check.h"
-#include "common/base/json_value.h"
-#include "common/checkpoint/checkpoint.h"
-#include "common/checkpoint/elements.h"
-#include "common/inflation/inflated_config.h"
-#include "common/inflation/inflated_weights.h"
 #include "stages/programs/check/tensor_log.h"
-#include "tests/checkpoint_builder.h"
-#include "tests/engine_fixture.h"
-#include "tests/test_support.h"
+#include "tests/unit/common/inflation/inflation_fixture.h"
 
 namespace specdec {
 namespace {
-
-constexpr WeightKind kLayerKinds[] = {
-    WeightKind::kAttnNorm, WeightKind::kQProj,  WeightKind::kKProj,
-    WeightKind::kVProj,    WeightKind::kOProj,  WeightKind::kMlpNorm,
-    WeightKind::kGateProj, WeightKind::kUpProj, WeightKind::kDownProj};
-
-// A few hundred weights, and a shape that is larger in every size.
-Json tiny(bool tied) {
-  Json config = tiny_config();
-  config["tie_word_embeddings"] = tied;
-  return config;
-}
-
-Json large(bool tied) {
-  Json config = tiny(tied);
-  config.update({{"hidden_size", 13},
-                 {"intermediate_size", 19},
-                 {"num_hidden_layers", 4},
-                 {"num_attention_heads", 6},
-                 {"num_key_value_heads", 3},
-                 {"vocab_size", 27},
-                 {"rms_norm_eps", 1},                // of these, none is a size
-                 {"max_position_embeddings", 3},     //
-                 {"eos_token_id", Json::array()}});  //
-  config["rope_scaling"]["original_max_position_embeddings"] =
-      tiny_config()["rope_scaling"]["original_max_position_embeddings"];
-  return config;
-}
-
-class InflationTest : public ::testing::Test {
- protected:
-  // The tiny model, of that type.
-  Checkpoint base(bool tied = true, DType type = DType::kBF16) {
-    const auto path = directory_.path() / fmt::format("base_{}_{}", tied, dtype_name(type));
-    write_checkpoint(path, tiny(tied), llama_tensors(tiny(tied), type));
-    return Checkpoint(path);
-  }
-  std::string shape(const Json& config) {
-    return directory_.write("shape.json", config.dump()).string();
-  }
-  LlamaConfig config(const WeightSource& of, bool tied = true) {
-    return inflated_config(of.config(), shape(large(tied)), "--inflate-target");
-  }
-
-  TemporaryDirectory directory_;
-};
-
-// The numbers of a tensor, [rows, columns].
-struct Numbers {
-  explicit Numbers(const Weight& weight)
-      : columns(weight.view.shape.back()), values(to_float32(weight.view)) {}
-
-  std::int64_t rows() const { return std::ssize(values) / columns; }
-  float at(std::int64_t r, std::int64_t c) const { return values[std::size_t(r * columns + c)]; }
-
-  std::int64_t columns;
-  std::vector<float> values;
-};
 
 // ---- what is in the tensors
 
@@ -342,140 +277,6 @@ TEST_F(InflationTest, APassReadsTheBytesOfTheLargeModel) {
   const std::int64_t layer = 256 * 64 * (4 + 1 + 1 + 4) + 3 * 256 * 1024;
   EXPECT_EQ(pass.llama.counters().weight_bytes, 2 * (2 * layer + 49152 * 256));
   EXPECT_EQ(pass.llama.counters().passes, 1);
-}
-
-// ---- shapes
-
-TEST_F(InflationTest, NamedShapes) {
-  const LlamaConfig target = Checkpoint(golden_model("target")).config();
-  const LlamaConfig draft = Checkpoint(golden_model("draft")).config();
-  const auto expect_sizes = [](const LlamaConfig& got, const LlamaConfig& base,
-                               const std::vector<int>& sizes) {
-    EXPECT_EQ((std::vector<int>{got.d_model, got.d_ff, got.n_layers, got.n_heads, got.n_kv_heads,
-                                got.head_dim, got.vocab_size}),
-              sizes);
-    EXPECT_EQ(got.max_seq_len, base.max_seq_len);
-    EXPECT_EQ(got.eos_ids, base.eos_ids);
-    EXPECT_EQ(got.rope_theta, base.rope_theta);
-    EXPECT_EQ(got.rope_scaling->factor, base.rope_scaling->factor);
-    EXPECT_TRUE(got.tied_head);
-    EXPECT_DOUBLE_EQ(got.rms_norm_eps * got.d_model, base.rms_norm_eps * base.d_model);
-  };
-  for (const auto& [name, published] :
-       {std::pair("3b", llama_3_2_3b_config()), std::pair("1b", llama_3_2_1b_config())}) {
-    const LlamaConfig& base = std::string(name) == "3b" ? target : draft;
-    std::vector<int> sizes;
-    for (const char* key :
-         {"hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
-          "num_key_value_heads", "head_dim", "vocab_size"}) {
-      sizes.push_back(published.at(key));
-    }
-    expect_sizes(inflated_config(base, name, "--inflate-x"), base, sizes);
-    // The published file itself says the same.
-    expect_sizes(inflated_config(base, shape(published), "--inflate-x"), base, sizes);
-  }
-  expect_sizes(inflated_config(target, "134m", "--inflate-x"), target,
-               {768, 3072, 11, 6, 2, 128, 49152});
-  expect_sizes(inflated_config(draft, "14m", "--inflate-x"), draft,
-               {256, 1024, 2, 4, 1, 64, 49152});
-}
-
-// Weights in matrices, with a tied head.
-std::int64_t weights_of(const LlamaConfig& c) {
-  const std::int64_t d = c.d_model, heads = c.n_heads * c.head_dim,
-                     kv_heads = c.n_kv_heads * c.head_dim;
-  return c.n_layers * d * (2 * heads + 2 * kv_heads + 3 * c.d_ff) + c.vocab_size * d;
-}
-
-TEST_F(InflationTest, TheSmallestSmolLM2FitsTheShapesOfItsRelatives) {
-  LlamaConfig smollm2 = Checkpoint(golden_model("draft")).config();
-  smollm2.d_model = 576;
-  smollm2.d_ff = 1536;
-  smollm2.n_layers = 30;
-  smollm2.n_heads = 9;
-  smollm2.n_kv_heads = 3;
-  smollm2.head_dim = 64;
-  smollm2.vocab_size = 49152;
-  EXPECT_EQ(weights_of(inflated_config(smollm2, "360m", "--inflate-x")), 361'758'720);
-  // SmolLM2-1.7B itself: 24 layers, d_model 2048, d_ff 8192, 32 heads on 32 of 64.
-  LlamaConfig largest = smollm2;
-  largest.d_model = 2048;
-  largest.d_ff = 8192;
-  largest.n_layers = 24;
-  largest.n_heads = largest.n_kv_heads = 32;
-  const LlamaConfig shape = inflated_config(smollm2, "1.7b", "--inflate-x");
-  EXPECT_NEAR(static_cast<double>(weights_of(shape)) / static_cast<double>(weights_of(largest)), 1,
-              0.002);
-  EXPECT_EQ(shape.n_heads / shape.n_kv_heads, 3);
-  for (const char* name : {"360m", "1.7b"}) {
-    EXPECT_THAT(error_message([&] {
-                  inflated_config(Checkpoint(golden_model("target")).config(), name,
-                                  "--inflate-target");
-                }),
-                ::testing::HasSubstr("head_dim is 64, the model's 128"));
-  }
-}
-
-TEST_F(InflationTest, ADirectoryOrAFileAndTheModelItself) {
-  const Checkpoint target(golden_model("target"));
-  const LlamaConfig same =
-      inflated_config(target.config(), golden_model("target").string(), "--inflate-target");
-  EXPECT_EQ(same.d_model, 192);
-  EXPECT_EQ(same.rms_norm_eps, target.config().rms_norm_eps);
-  const InflatedWeights weights(target, same, 2);
-  for (const WeightKind kind : kLayerKinds) {
-    EXPECT_EQ(Numbers(weights.weight(kind, 3)).values, Numbers(target.weight(kind, 3)).values);
-  }
-}
-
-TEST_F(InflationTest, ShapesThatCannotHoldTheModelAreRefusedWithBothNumbers) {
-  const LlamaConfig tiny_model = base().config();
-  const auto refusal = [&](const Json& changes) {
-    Json config = large(true);
-    config.update(changes);
-    return error_message([&] { inflated_config(tiny_model, shape(config), "--inflate-target X"); });
-  };
-  const std::string begin = "--inflate-target X: the shape cannot hold the model: its ";
-  EXPECT_EQ(refusal({{"head_dim", 8}}),
-            begin + "head_dim is 8, the model's 6; it must be the same");
-  EXPECT_EQ(refusal({{"num_attention_heads", 9}}),
-            begin + "number of heads a key-value head is 3, the model's 2; it must be the same");
-  EXPECT_EQ(refusal({{"hidden_size", 7}}),
-            begin + "d_model is 7, the model's 8; it must be as large or larger");
-  EXPECT_EQ(refusal({{"intermediate_size", 11}}),
-            begin + "d_ff is 11, the model's 12; it must be as large or larger");
-  EXPECT_EQ(refusal({{"num_hidden_layers", 1}}),
-            begin + "n_layers is 1, the model's 2; it must be as large or larger");
-  EXPECT_EQ(refusal({{"num_attention_heads", 2}, {"num_key_value_heads", 1}}),
-            begin + "n_kv_heads is 1, the model's 2; it must be as large or larger");
-  EXPECT_EQ(refusal({{"vocab_size", 19}}),
-            begin + "vocab_size is 19, the model's 20; it must be as large or larger");
-  EXPECT_EQ(refusal({{"rope_theta", 10000}}),
-            begin +
-                "RoPE is theta 10000, scaled by 32 between 1 and 4 of 8192, the model's theta "
-                "500000, scaled by 32 between 1 and 4 of 8192; it must be the same");
-  EXPECT_EQ(refusal({{"rope_scaling", nullptr}}),
-            begin +
-                "RoPE is theta 500000, the model's theta 500000, scaled by 32 between 1 and 4 "
-                "of 8192; it must be the same");
-  EXPECT_EQ(refusal({{"tie_word_embeddings", false}}),
-            begin + "tied_head is false, the model's true; it must be the same");
-  EXPECT_EQ(refusal(Json::object()), "");
-}
-
-TEST_F(InflationTest, ShapesThatAreNone) {
-  const LlamaConfig model = Checkpoint(golden_model("target")).config();
-  const auto refusal = [&](const std::string& shape) {
-    return error_message([&] { inflated_config(model, shape, "--inflate-target " + shape); });
-  };
-  EXPECT_EQ(
-      refusal("7b"),
-      "--inflate-target 7b: there is no such shape; give 3b, 1b, 1.7b, 360m, 134m, 14m or the "
-      "path of a config.json");
-  EXPECT_THAT(refusal("14m"), ::testing::HasSubstr("head_dim is 64, the model's 128"));
-  EXPECT_THAT(refusal(directory_.path().string()), ::testing::HasSubstr("no such shape"));
-  EXPECT_THAT(refusal(directory_.write("a.json", "{}").string()),
-              ::testing::HasSubstr("a.json: model_type"));
 }
 
 }  // namespace
