@@ -3,12 +3,14 @@
 
     python3 docs/experiments/trees.py [shapes] [rules] [clock] [--build DIR]
 
-shapes: greedy decoding with trees of many shapes. rules: sampling with each rule for siblings. For these it runs
-tree_counts on some prompts of each kind of text; counts are the same on every machine. clock: what trees gain over a
-chain of three in the shape 134m; let nothing else run. trees_tables.py puts them into the pages, with what passes cost
-by adaptive.json.
+shapes: greedy decoding with trees of many shapes. rules: sampling with each rule for siblings. Both run stage 8 on some
+prompts of each kind of text; counts are the same on every machine. clock: what trees gain over a chain of three in the
+shape 134m; let nothing else run. trees_tables.py puts them into the pages, with what passes cost by adaptive.json.
 """
+import collections
 import json
+import pathlib
+import re
 import sys
 import tempfile
 
@@ -26,17 +28,105 @@ CLOCKED = {"chain of 3": ("chains:1", 3), "chain of 5": ("chains:1", 5), "top:4"
            "best:6 of 3": ("best:6", 3), "grow:4 of 3": ("grow:4", 3), "grow:6 of 3": ("grow:6", 3), "grow:10 of 5": ("grow:10", 5)}
 SHAPE = ("--inflate-target", "134m", "--inflate-draft", "14m")
 KEPT = ("tree", "text", "gain", "tokens_per_second", "plain_tokens_per_second")
+RANKED = "top:8x4x3x1"
+# Name -> --tree, --spec-length.
+SHAPES = {**{f"chain of {levels}": ("chains:1", levels) for levels in (1, 2, 3, 4, 5, 6, 8, 10)},
+          "top:4": ("top:4", 1), "top:3x2x1": ("top:3x2x1", 3),
+          **{f"{kind}:{nodes} of {levels}": (f"{kind}:{nodes}", levels) for levels, most in ((3, 24), (5, 40), (10, 40))
+             for nodes in (2 * levels, 4 * levels, 8 * levels) if nodes <= most for kind in ("best", "grow")},
+          **{f"lookup:{n}": (f"chains:{n}", 5) for n in (1, 3)}}
+WAYS = {"one chain": "chains:1", "three chains": "chains:3", "three, distinct": "distinct:3x1x1x1", "three, likeliest": "top:3x1x1x1"}
+RULES = ("rejection", "at-least", "non-iterative", "sample-and-match", "coupled", "k-sequential", "block")
+ONLY = {"k-sequential": "three chains", "block": "one chain"}
 
 
-def counts(part):
-    """What tree_counts prints."""
-    def counted(options):
-        prompts = run.first_of_each_kind(chosen_prompts(options), PROMPTS[part])
-        with tempfile.NamedTemporaryFile("w", encoding="utf-8") as file:
-            json.dump(prompts, file)
-            file.flush()
-            return json.loads(run.run(run.program(options.build, "tree_counts"), [part, NEW_TOKENS, file.name]))
-    return counted
+# --- counts ---
+
+def prompts_of(options, part):
+    return run.first_of_each_kind(chosen_prompts(options), PROMPTS[part])
+
+
+def traced(options, prompt, tree, levels, *words):
+    return run.traced(run.program(options.build, programs.STAGES[8]), [
+        "--prompt-ids", ",".join(map(str, prompt["prompt_ids"])), "--ignore-eos", "--max-new-tokens", NEW_TOKENS, "--tree", tree,
+        "--spec-length", levels, "--threads", 1, *words])
+
+
+def counts_of(trace):
+    return {"emitted": trace["stats"]["emitted"], "rounds": len(trace["rounds"]), "accepted": trace["stats"]["accepted"],
+            "nodes": trace["stats"]["nodes"]}
+
+
+def passes(trace, name):
+    """Of the target and of the draft model: rows -> how many passes wanted the logits of so many."""
+    target, draft = collections.Counter(), collections.Counter()
+    grown = re.match(r"grow:(\d+)", name)
+    for nodes in (one["tree"]["nodes"] for one in trace["rounds"]):
+        target[1 + len(nodes)] += 1
+        rows = collections.Counter(nodes[parent]["depth"] + 1 if parent >= 0 else 0 for parent in {node["parent"] for node in nodes})
+        if grown:  # which goes on from a quarter as many nodes as it keeps, also where it keeps none of what follows them
+            rows = {level: (int(grown[1]) + 3) // 4 if level else 1 for level in range(trace["spec_length"])}
+        if not name.startswith("lookup"):
+            draft.update(rows.values())
+    return {"target_passes": target, "draft_passes": draft}
+
+
+def expected_accepted(trace, ranks):
+    """Of the first tree, whose nodes are what a best shape has: the sum of how likely the target is to get to each."""
+    children, likely = collections.Counter(), []
+    for node in trace["rounds"][0]["tree"]["nodes"]:
+        rank, parent = children[node["parent"]], node["parent"]
+        children[parent] += 1
+        level = ranks[min(node["depth"], len(ranks) - 1)]
+        likely.append((level[rank] if rank < len(level) else 0) * (likely[parent] if parent >= 0 else 1))
+    return sum(likely)
+
+
+def add_up(counts):
+    """Numbers and counters by name; counters become sorted pairs."""
+    total = {}
+    for one in counts:
+        for name, value in one.items():
+            total[name] = total[name] + value if name in total else value
+    return {name: value if isinstance(value, int) else sorted(map(list, value.items())) for name, value in total.items()}
+
+
+def by_text(prompts, traces, counted, **named):
+    """An entry for each kind of text: what names the setting, and the sums of what counted(trace) gives."""
+    kinds = dict.fromkeys(sorted(prompt["kind"] for prompt in prompts))
+    return [{**named, "text": kind, **add_up(counted(trace) for prompt, trace in zip(prompts, traces) if prompt["kind"] == kind)}
+            for kind in kinds]
+
+
+def acceptances(options, prompts, file):
+    """How often the target went on with each rank at each level, which the file gets, too."""
+    for prompt in prompts:
+        traced(options, prompt, RANKED, 4, "--write-tree-profile", file, *(["--tree-profile", file] if file.exists() else []))
+    levels = json.loads(file.read_text(encoding="utf-8"))["levels"]
+    return [[accepted / level["places"] for accepted in level["accepted"]] for level in levels]
+
+
+def shapes(options):
+    prompts, entries, expected = prompts_of(options, "shapes"), [], {}
+    with tempfile.TemporaryDirectory() as folder:
+        file = pathlib.Path(folder) / "profile.json"
+        ranks = acceptances(options, prompts, file)
+        for name, (tree, levels) in SHAPES.items():
+            words = ["--draft-kind", "lookup"] if name.startswith("lookup") else ["--tree-profile", file] if tree.startswith("best") else []
+            traces = [traced(options, prompt, tree, levels, *words) for prompt in prompts]
+            entries += by_text(prompts, traces, lambda trace: {**counts_of(trace), **passes(trace, name)}, shape=name)
+            if name.startswith("best"):
+                expected[name] = expected_accepted(traces[0], ranks)
+    return {"acceptance_by_rank": ranks, "expected_accepted": expected, "entries": entries}
+
+
+def rules(options):
+    prompts, entries = prompts_of(options, "rules"), []
+    for way, tree in WAYS.items():
+        for rule in (rule for rule in RULES if ONLY.get(rule, way) == way):
+            traces = [traced(options, prompt, tree, 4, "--temperature", 1, "--seed", 1, "--siblings", rule) for prompt in prompts]
+            entries += by_text(prompts, traces, counts_of, way=way, rule=rule)
+    return {"entries": entries}
 
 
 def clock(options):
@@ -51,4 +141,4 @@ def clock(options):
 
 
 if __name__ == "__main__":
-    run.measured_parts(__doc__, "trees.json", {"shapes": counts("shapes"), "rules": counts("rules"), "clock": clock}, ("clock",))
+    run.measured_parts(__doc__, "trees.json", {"shapes": shapes, "rules": rules, "clock": clock}, ("clock",))
