@@ -36,7 +36,7 @@ struct Outcome {
   RunStats stats;
 };
 
-// The decode loop of stages 4 and 5. choose: makes a round, given the context and the generation.
+// A decode loop. make_round(context, generation): of one of the stages.
 template <typename MakeRound>
 Outcome run_alone(DraftAndVerify& steps, const BatchRequest& request, const Tokenizer* tokenizer,
                   MakeRound&& make_round) {
@@ -47,7 +47,7 @@ Outcome run_alone(DraftAndVerify& steps, const BatchRequest& request, const Toke
   while (!generation.finished()) {
     const Round round = make_round(context, generation);
     for (int i = 0; i < round.emitted(); i++) {
-      outcome.rows.push_back(to_host(steps.target().backend(), steps.logits(i)));
+      outcome.rows.push_back(to_host(steps.target().backend(), steps.logits(round.row_of(i))));
     }
     outcome.rounds.push_back(round);
     count_round(outcome.stats, round);

@@ -49,27 +49,14 @@ struct TreeKind {
 // Stage 8's decode loop for one request.
 inline Outcome run_tree_alone(LanguageModel& target, Drafter& drafter, const NamedSiblingRule& rule,
                               const BatchRequest& request, const Tokenizer* tokenizer = nullptr) {
-  Outcome outcome;
   Dice dice(request.seed);
   SamplingTreeJudge judge(target.backend(), dice, request.speculation, rule,
                           drafter.capacity(8).verified, target.vocab_size());
   DraftAndVerify steps =
       tree_steps(target, drafter, request.spec_length, context_limit(target, request));
-  Generation generation(request.generation, tokenizer);
-  std::vector<TokenId> context = request.generation.prompt;
-  steps.prefill(context);
-  while (!generation.finished()) {
-    const Round round = tree_round(steps, judge, context, generation);
-    for (int i = 0; i < round.emitted(); i++) {
-      outcome.rows.push_back(to_host(target.backend(), steps.logits(round.row_of(i))));
-    }
-    outcome.rounds.push_back(round);
-    count_round(outcome.stats, round);
-  }
-  outcome.tokens.assign(generation.tokens().begin(), generation.tokens().end());
-  outcome.text = generation.text();
-  outcome.finish_reason = generation.finish_reason();
-  return outcome;
+  return run_alone(steps, request, tokenizer, [&](auto& context, auto& generation) {
+    return tree_round(steps, judge, context, generation);
+  });
 }
 
 // As TableEngine, with trees.
