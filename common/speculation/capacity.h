@@ -4,25 +4,25 @@
 
 namespace specdec {
 
-// What a round takes at most; memory is taken for as much at construction.
+// The most that one round needs. Buffers and caches are allocated for this much at construction.
 struct Capacity {
-  int levels = 0;    // tokens of a path; of a chain K
-  int nodes = 0;     // tokens that are drafted, before some are left out
-  int trials = 0;    // drafts, of which several may have the same token after the same path
+  int levels = 0;    // tokens on the longest path; K for a chain
+  int nodes = 0;     // drafted tokens, including those that are pruned before verification
+  int trials = 0;    // drafts; several may have the same token after the same path
   int probs = 0;     // distributions that drafts are drawn from
-  int width = 1;     // rows of one pass of the draft model, with logits
-  int verified = 0;  // tokens that the target gets, beside the pending one
+  int width = 1;     // rows of logits in one pass of the draft model
+  int verified = 0;  // drafted tokens that the target verifies
 
-  int rows() const { return verified + 1; }        // of the target's pass
-  int branches() const { return nodes - levels; }  // tokens that are not on one longest path
+  int rows() const { return verified + 1; }        // of the target's pass, with the pending token
+  int branches() const { return nodes - levels; }  // drafted tokens outside one longest path
 
-  // Of up to K tokens in a row.
+  // For a chain of up to K tokens.
   static Capacity of_chain(int K) {
     return {.levels = K, .nodes = K, .trials = K, .probs = K, .verified = K};
   }
 };
 
-// Enough for either.
+// The larger of each member: enough for a round that needs `a` and for one that needs `b`.
 inline Capacity larger(const Capacity& a, const Capacity& b) {
   return {.levels = std::max(a.levels, b.levels),
           .nodes = std::max(a.nodes, b.nodes),
@@ -32,7 +32,7 @@ inline Capacity larger(const Capacity& a, const Capacity& b) {
           .verified = std::max(a.verified, b.verified)};
 }
 
-// Of a round, by its K.
+// Returns the capacity of a round with K = spec_length.
 using RoundCapacity = std::function<Capacity(int spec_length)>;
 
 }  // namespace specdec

@@ -6,21 +6,21 @@
 
 namespace specdec {
 
-// What a Sampler is told of a draft at `position`. history: what a penalty looks at. probs: device
-// memory, [V], gets the distribution.
+// How a Sampler chooses the draft at `position`. history: the tokens that a repetition penalty
+// applies to. probs: device memory, [V]; receives the distribution.
 Choice draft_choice(const Sampling& sampling, std::span<const TokenId> history, int position,
                     double* probs);
 
-// Adds what a Sampler chose. Throws Error for -1: there was no distribution.
+// Adds the token that a Sampler chose. Throws BadLogits for -1: there was no distribution.
 void add_chosen_on_device(Drafts& drafts, const Sampling& sampling, TokenId token);
 
-// Draws drafts where the logits are, on a backend that samples in its own memory: the distributions
-// stay there, and nothing but the tokens comes back. The tokens are those of stage 5's
-// DraftSampler.
+// Draws drafts on the device that has the logits. The distributions stay in its memory, and only
+// the tokens are copied to the host. The tokens are those of stage 5's DraftSampler.
 class DeviceDraftSampler final : public DraftChooser {
  public:
-  // vocab_size: of the drafts' distributions. max_context, max_requests: as of the ModelDrafter.
-  // REQUIRES: the backend samples (Backend::samples()) and outlives this object; drafts are on it.
+  // vocab_size: V of the drafts' distributions. max_context, max_requests: as for ModelDrafter.
+  // REQUIRES: the backend samples (Backend::samples()), outlives this object and keeps the drafts'
+  // distributions.
   DeviceDraftSampler(Backend& backend, int vocab_size, int max_context, int max_requests);
 
   void choose(std::span<const NextDraft> next, ConstDeviceRows logits) override;

@@ -11,7 +11,7 @@
 namespace specdec {
 namespace {
 
-// Whether a step needs nothing of the one before but its token.
+// Whether each step of the request needs only the token of the step before it, and no other result.
 bool runs_on(const DraftRequest& request) {
   return request.sampling.gate == nullptr && request.sampling.options.repetition_penalty == 1;
 }
@@ -43,7 +43,7 @@ void DeviceDrafter::draft(std::span<const DraftRequest> requests) {
     request.drafts->clear();
     if (request.spec_length > 0) drafting_.push_back(&request);
   }
-  // The largest K first: then the requests that still draft are the first ones, in every step.
+  // Sorted by K, the largest first: in every step, the requests that still draft come first.
   std::ranges::sort(drafting_, std::greater(), &DraftRequest::spec_length);
   Requests still = drafting_;
   for (int step = 0;; step++) {
@@ -88,7 +88,7 @@ void DeviceDrafter::choose(Requests requests, int step, ConstDeviceRows logits, 
   sampler_->choose_on_device(logits, choices_, ids);
 }
 
-// The only wait.
+// Copies all tokens to the host. This is the only wait for the device.
 void DeviceDrafter::take_drafts(Requests requests) {
   if (requests.empty()) return;
   const std::size_t n = requests.size();

@@ -9,16 +9,16 @@
 
 namespace specdec {
 
-// A ModelDrafter for a device that chooses tokens in its own memory. What one step chooses is fed
-// to the next one there, so the host waits once for all drafts and not once for each; the drafts
-// are the same. A request whose next step depends on what the host knows of the last one, since it
-// has a gate or a repetition penalty, is drafted for by the other drafter.
+// A ModelDrafter for a device that chooses tokens in its own memory. There, each step feeds its
+// token to the next step, so the host waits once for all drafts and not once per draft. The drafts
+// are the same. A request with a gate or a repetition penalty needs the host between two steps; a
+// call with such a request goes to the drafter `on_host`.
 class DeviceDrafter final : public Drafter {
  public:
-  // on_host: a drafter with the same model, which does the rest. max_context, max_requests: as of a
-  // ModelDrafter. vocab_size: of the drafts' distributions; 0: they are greedy and have none.
-  // REQUIRES: the model outlives this object and feeds_from_device(); drafts are on its device, or
-  // have no distributions.
+  // on_host: a drafter with the same model, which also keeps the sequences. max_context,
+  // max_requests: as for ModelDrafter. vocab_size: V of the drafts' distributions; 0 if drafting is
+  // greedy and there are none. REQUIRES: model.feeds_from_device(); the model outlives this object;
+  // its device keeps the drafts' distributions, if there are any.
   DeviceDrafter(LanguageModel& model, std::unique_ptr<Drafter> on_host, int max_context,
                 int max_requests, int vocab_size);
 
@@ -44,7 +44,7 @@ class DeviceDrafter final : public Drafter {
   LogitsBuffer logits_;               // [max_requests, V]
   DeviceArray<std::int32_t> tokens_;  // [steps, requests of the call]
   std::vector<TokenId> host_tokens_;
-  // Of the call, and of a step: up to max_requests each.
+  // Scratch for one call and one step: up to max_requests entries each.
   std::vector<const DraftRequest*> drafting_;
   std::vector<Segment> batch_;
   std::vector<SequenceId> sequences_;

@@ -44,7 +44,7 @@ void Drafts::add_drawn(TokenId token) {
   add(token, false, token_prob);
 }
 
-// Token i of a chain has distribution i, whether or not it uses it.
+// Token i of a chain owns distribution i, even if the token is certain and leaves it unused.
 void Drafts::add(TokenId token, bool certain, double token_prob) {
   const int i = size();
   add_trial(add_node(i - 1, token, token_prob), certain ? kCertain : i);

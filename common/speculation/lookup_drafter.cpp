@@ -15,7 +15,7 @@ constexpr int kRoot = 0;
 
 std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
-// At most half of the slots are used, so that looks at the table stay short.
+// At most half of the slots are used, which keeps linear probing short.
 std::size_t slots_for(std::size_t edges) { return std::bit_ceil(2 * edges); }
 
 }  // namespace
@@ -40,13 +40,14 @@ void SuffixAutomaton::clear() {
 }
 
 // [snippet suffix-automaton]
-// Every end of the text so far can now go on with `token`. Those that never did lie in the first
-// states of the chain of links, and get an edge to the new state of the whole text. The first state
-// that has such an edge already holds the longest end that did: where that edge leads is the match.
+// Every suffix of the text so far is now followed by `token`. The suffixes that never were before
+// are in the first states on the chain of links; these states get an edge to the new state of the
+// whole text. The first state that already has such an edge holds the longest suffix that was
+// followed by `token` before, and its edge leads to the match.
 //
-// Amortised cost: count the states on the chain of links of the whole text. append makes it longer
-// by at most two, and shorter by one for each turn of its loop and for each edge but one that split
-// turns. split's copies are new edges, of which there are at most 3 n in the end.
+// Amortised cost: count the states on the chain of links of the whole text. append() adds at most
+// two to this count. It subtracts one for each iteration of its loop, and one for each edge that
+// split() redirects, except the first. split() also copies edges, but there are at most 3 n edges.
 void SuffixAutomaton::append(TokenId token) {
   SPECDEC_CHECK(text_.size() < text_.capacity(), "room for {} tokens", text_.capacity());
   text_.push_back(token);
@@ -72,9 +73,9 @@ void SuffixAutomaton::append(TokenId token) {
   state.match_end = length;
 }
 
-// The string that `from` and `token` make, and its ends as far as they share its state, have so far
-// occurred within the state's longer strings only. Now they end where those do not, and get a state
-// of their own, with the same edges. Returns it.
+// Take a string of `from` followed by `token`, and those of its suffixes that share its state. So
+// far they occurred only inside the state's longer strings. Now they also end at another position,
+// so they get a state of their own, with the same edges. Returns the new state.
 int SuffixAutomaton::split(int from, TokenId token, int state) {
   const State longer = states_[at(state)];
   const int shorter = add_state(states_[at(from)].longest + 1, longer.first_end);
@@ -99,7 +100,7 @@ int SuffixAutomaton::add_state(int longest, int first_end) {
   return int_size(states_) - 1;
 }
 
-// REQUIRES: there is no such edge yet.
+// REQUIRES: no edge with this token leaves `from` yet.
 void SuffixAutomaton::add_edge(int from, TokenId token, int to) {
   SPECDEC_CHECK(edges_.size() < edges_.capacity(), "at most {} edges", edges_.capacity());
   const auto edge = int_size(edges_);
@@ -109,11 +110,11 @@ void SuffixAutomaton::add_edge(int from, TokenId token, int to) {
 
 int SuffixAutomaton::find_edge(int from, TokenId token) { return slots_[slot(from, token)]; }
 
-// The slot of this edge, or the one where it belongs (linear probing).
+// The slot of this edge, or the empty slot where it belongs (linear probing).
 std::size_t SuffixAutomaton::slot(int from, TokenId token) {
   std::uint64_t key =
       std::uint64_t{static_cast<std::uint32_t>(from)} << 32 | static_cast<std::uint32_t>(token);
-  key = (key ^ key >> 29) * 0x9e3779b97f4a7c15;  // multiplicative hashing: the upper bits are good
+  key = (key ^ key >> 29) * 0x9e3779b97f4a7c15;  // multiplicative hashing mixes the upper bits best
   key = (key ^ key >> 32) * 0x9e3779b97f4a7c15;
   std::size_t i = key >> 32 & (slots_.size() - 1);
   while (true) {
@@ -157,7 +158,7 @@ void LookupDrafter::draft(std::span<const DraftRequest> requests) {
   }
 }
 
-// Brings the index up to the context's end.
+// Appends the context's new tokens to the index. Starts again if a removed token came back changed.
 void LookupDrafter::read(std::span<const TokenId> context, Sequence& sequence) {
   SPECDEC_CHECK(at(sequence.kept) <= context.size(), "the context to go on after {} tokens, not {}",
                 sequence.kept, context.size());
@@ -172,8 +173,8 @@ void LookupDrafter::read(std::span<const TokenId> context, Sequence& sequence) {
 }
 
 // [snippet lookup]
-// Copies what followed the match; where the copy reaches the context's end, it goes on with what it
-// has proposed itself.
+// Copies what followed the match. A copy that reaches the end of the context continues with the
+// tokens that it has just drafted.
 void LookupDrafter::propose(const DraftRequest& request) const {
   Drafts& drafts = *request.drafts;
   drafts.clear();

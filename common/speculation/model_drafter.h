@@ -9,28 +9,28 @@
 
 namespace specdec {
 
-// A request that gets one more draft, and its text: the context and the drafts so far.
+// A request that gets one more draft.
 struct NextDraft {
   const DraftRequest* request = nullptr;
-  std::span<const TokenId> text;
+  std::span<const TokenId> text;  // the context and the drafts so far
 };
 
-// Chooses the next drafts of some requests from what a model says after their texts.
+// Chooses the next draft of each request from the model's logits after the request's text.
 class DraftChooser {
  public:
   virtual ~DraftChooser() = default;
 
-  // Adds one token to the drafts of each request, or none, and then the request gets no more.
+  // Adds one token to each request's drafts. A request that gets none here drafts no more.
   // logits: [next.size(), V of the model].
   virtual void choose(std::span<const NextDraft> next, ConstDeviceRows logits) = 0;
 };
 
-// A language model that drafts for several requests side by side: in each of K steps one pass over
-// all requests that still get a token. Each request gets what it would get alone.
+// A draft model that drafts for several requests at once: each of the K steps is one pass over all
+// requests that still draft. A request gets the same drafts in a batch as alone.
 class ModelDrafter : public Drafter {
  public:
-  // REQUIRES: the model outlives this object. max_context: the longest context plus drafts;
-  // max_requests: the most requests of one call.
+  // max_context: tokens of the longest context and its drafts; max_requests: the most requests per
+  // call. REQUIRES: the model outlives this object.
   ModelDrafter(LanguageModel& model, std::unique_ptr<DraftChooser> chooser, int max_context,
                int max_requests = 1);
 
@@ -48,8 +48,8 @@ class ModelDrafter : public Drafter {
   LogitsBuffer logits_;                      // [max_requests, V]
   std::vector<std::vector<TokenId>> texts_;  // [max_requests] context and drafts so far
   std::vector<Segment> batch_;
-  std::vector<NextDraft> next_;        // of the batch
-  std::vector<std::size_t> drafting_;  // their places among the requests
+  std::vector<NextDraft> next_;        // for each segment of the batch
+  std::vector<std::size_t> drafting_;  // the index of each segment's request
   std::int64_t forwards_ = 0;
 };
 

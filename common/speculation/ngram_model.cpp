@@ -15,7 +15,7 @@ constexpr int kFree = -1;
 
 std::size_t at(TokenId token) { return static_cast<std::size_t>(token); }
 
-// The logarithm of what a count gives when mu tokens' worth of `prior` are added to `total`.
+// The logarithm of a probability: `count` of `total` tokens, plus mu tokens distributed as `prior`.
 double log_smoothed(double count, double total, double prior) {
   constexpr double mu = NgramModel::kPriorTokens;
   return std::log((count + mu * prior) / (total + mu));
@@ -83,7 +83,7 @@ void NgramModel::forward(std::span<const Segment> batch, DeviceRows logits) {
   }
 }
 
-// Aborts or throws before anything has changed.
+// Aborts or throws before anything changes.
 void NgramModel::check(std::span<const Segment> batch, DeviceRows logits) {
   extensions_.clear();
   int wanted = 0;
@@ -107,7 +107,7 @@ void NgramModel::check(std::span<const Segment> batch, DeviceRows logits) {
 }
 
 // [snippet ngram-row]
-// Log-probabilities of what follows the token, [V]; valid until the next call.
+// Log-probabilities of the token that follows `token`, [V]; valid until the next call.
 std::span<const float> NgramModel::row_after(TokenId token) {
   const double rest = order_ == 2 ? log_rest_[at(token)] : 0;
   for (std::size_t x = 0; x < row_.size(); x++) {
@@ -159,7 +159,7 @@ void NgramModel::truncate(SequenceId sequence, int length) {
   lengths_[sequence] = length;
 }
 
-// A row depends on no token before its own, so which places are kept makes no difference.
+// A row depends on its own token only, so it is enough to keep the number of tokens.
 void NgramModel::keep(SequenceId sequence, int start, std::span<const int> kept) {
   truncate(sequence, start + int_size(kept));
 }

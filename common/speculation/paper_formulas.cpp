@@ -8,8 +8,8 @@ namespace specdec {
 double expected_emitted(double alpha, int spec_length) {
   SPECDEC_CHECK(alpha >= 0 && alpha <= 1, "alpha {} to be a probability", alpha);
   SPECDEC_CHECK(spec_length >= 0, "a spec_length of at least 0, not {}", spec_length);
-  // The quotient is the sum 1 + alpha + ... + alpha^K: a round emits more than i tokens with
-  // probability alpha^i. Summed from the small end, nothing cancels near 1, and 1 is no exception.
+  // The quotient equals 1 + alpha + ... + alpha^K, because a round emits more than i tokens with
+  // probability alpha^i. Horner's rule has no cancellation near alpha = 1, and works at 1, too.
   double sum = 1;
   for (int i = 0; i < spec_length; i++) sum = 1 + alpha * sum;
   return sum;

@@ -20,7 +20,7 @@ void RandomDrafter::draft(std::span<const DraftRequest> requests) {
   }
 }
 
-// The token at this absolute position.
+// Adds the token at this absolute position.
 void RandomDrafter::add(const Sampling& sampling, int position, Drafts& drafts) const {
   if (sampling.options.temperature == 0) {
     drafts.add_certain(static_cast<TokenId>(uniform(0, position, Purpose::kDraft) * token_limit_));

@@ -5,19 +5,19 @@
 
 namespace specdec {
 
-// Guesses at random: every id below token_limit is as likely as any other, whatever the context and
-// the options are. The worst drafter that is still correct, to show what speculation costs when
-// nothing is accepted, and that it changes no output.
+// Guesses at random: every id below token_limit is equally likely, whatever the context and the
+// options are. This is the worst drafter that is still correct. It shows what speculation costs
+// when nothing is accepted, and that speculation changes no output.
 //
-// Temperature 0: the token is chosen by uniform(0, position, Purpose::kDraft), always the same at
-// a position; it counts as certain, which is right for any way of choosing. Above: it is drawn from
-// the uniform distribution, which temperature, top-k (equals stay together) and top-p need not
-// touch, since acceptance goes by the distribution that was drawn from.
+// At temperature 0, uniform(0, position, Purpose::kDraft) chooses the token, so a position always
+// gets the same one. It counts as certain, which is right however a token was chosen. Above 0, the
+// token is drawn from the uniform distribution. Temperature, top-k and top-p are not applied,
+// because acceptance uses whatever distribution a token was drawn from.
 //
-// Keeps nothing of its sequences. Allocates nothing.
+// Sequences have no state. Allocates nothing.
 class RandomDrafter final : public Drafter {
  public:
-  // REQUIRES: token_limit > 0, and at most the drafts' vocabulary.
+  // REQUIRES: 0 < token_limit <= V of the drafts.
   explicit RandomDrafter(int token_limit);
 
   SequenceId create() override { return created_++; }

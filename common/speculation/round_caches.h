@@ -4,12 +4,12 @@
 
 namespace specdec {
 
-// Both caches of a request.
+// The caches of the target and of the drafter, and one request's sequence in each.
 struct RoundCaches {
   LanguageModel& target;
-  SequenceId sequence = 0;  // of the target
+  SequenceId sequence = 0;  // in the target
   Drafter& drafter;
-  SequenceId draft_sequence = 0;  // of the drafter
+  SequenceId draft_sequence = 0;  // in the drafter
 };
 
 }  // namespace specdec

@@ -10,21 +10,21 @@
 
 namespace specdec {
 
-// A drafter whose model may be damaged: the drafts of a request end before the first place where
-// the model has no distribution, where the drafter by itself throws BadLogits. So damage costs
-// speed, and neither a text nor a request. Drawing others instead would not be lossless: whether a
-// place is damaged may depend on the tokens before it. Where drafts end depends on the request's
-// text alone, and not on the batch.
+// Wraps a drafter whose model may be damaged. Where the wrapped drafter throws BadLogits, this one
+// ends the request's drafts before the position that has no distribution. So damage costs speed,
+// but no text changes and no request fails. Drawing the tokens from elsewhere would not be
+// lossless, because whether a position is damaged may depend on the tokens before it. Where drafts
+// end depends on the request's text alone, not on the batch.
 class SoundDrafter final : public Drafter {
  public:
-  using Tell = std::function<void(const BadLogits& damage)>;  // is called the first time
+  using Tell = std::function<void(const BadLogits& damage)>;  // called for the first damage only
 
   SoundDrafter(std::shared_ptr<Drafter> drafter, Tell tell)
       : drafter_(std::move(drafter)), tell_(std::move(tell)) {}
 
   SequenceId create() override { return drafter_->create(); }
   void release(SequenceId sequence) override { drafter_->release(sequence); }
-  // Side by side as long as all goes well, from then on one request after the other.
+  // Drafts for all requests together until the first damage, then for one request at a time.
   void draft(std::span<const DraftRequest> requests) override {
     if (!damaged_ && requests.size() > 1) {
       try {
@@ -52,7 +52,7 @@ class SoundDrafter final : public Drafter {
   }
 
  private:
-  // Drafts may be made again then.
+  // Rolls the drafter back to the context, so that it can draft for this request again.
   void take_back(const DraftRequest& request) {
     drafter_->truncate(request.sequence, int_size(request.context) - 1);
   }

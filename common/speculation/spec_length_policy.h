@@ -9,7 +9,7 @@
 
 namespace specdec {
 
-// What a policy looked at, for people: a quantity's name and its value.
+// A quantity that a policy looked at, for reports.
 struct Note {
   std::string_view name;
   double value = 0;
@@ -24,7 +24,7 @@ class SpecLengthPolicy {
  public:
   virtual ~SpecLengthPolicy() = default;
 
-  virtual int largest() const = 0;                        // no K exceeds it; sizes memory
+  virtual int largest() const = 0;                        // the largest K; memory is sized for it
   virtual int next() const = 0;                           // K of the next round, 0 for a plain step
   virtual void learn(const Round& finished) = 0;          // after the rollback
   virtual DraftGate* gate() { return nullptr; }           // may end the drafts of a round before K

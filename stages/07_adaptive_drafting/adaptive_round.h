@@ -9,8 +9,8 @@
 namespace specdec {
 
 // [snippet adaptive-round]
-// Stage 5's round, with a policy that is asked for K before it, and whose gate, if it has one, may
-// end the drafts sooner. Where the drafter learns from the target's rows, they are noted for it.
+// Stage 5's round with a policy that chooses K. The policy's gate, if it has one, may end the
+// drafts before K. If the drafter learns from the target, the likeliest tokens are noted for it.
 inline Round adaptive_round(DraftAndVerify& steps, Judge& judge, std::vector<TokenId>& context,
                             Generation& generation) {
   Sampling drafting = judge.drafting();
@@ -20,7 +20,7 @@ inline Round adaptive_round(DraftAndVerify& steps, Judge& judge, std::vector<Tok
   const DeviceRows logits = steps.logits_rows(round.drafted + 1);
   judge.judge(steps.drafts(), logits, context, generation, round);
   if (drafting.likely) note_likely(round, logits, steps.target().backend(), *drafting.likely);
-  steps.roll_back(round);  // and tells the policy what became of the drafts
+  steps.roll_back(round);  // also tells the policy which drafts were accepted
   return round;
 }
 // [end snippet adaptive-round]

@@ -9,13 +9,13 @@
 namespace specdec {
 
 // [snippet adaptive-spec-length]
-// K of each next round of one request, from what its rounds so far have shown (--spec-length auto):
-// the best K for the recent alpha, by what rounds cost.
+// Chooses K for each round of one request (--spec-length auto): the best K for the recent
+// acceptance rate alpha and the given costs of a round.
 //
-// It counts, and looks at no clock: the same seed and the same costs give the same rounds. And K is
-// certain before anything of its round is drawn. Given the history (the text, and which drafted
-// tokens were tested and accepted) it is a constant, and a rule that is lossless for every constant
-// K is lossless here, too.
+// The policy counts tokens and reads no clock, so the same seed and the same costs give the same
+// rounds. K is fixed before anything in its round is drawn. Given the history (the text, and which
+// drafted tokens were tested and accepted) it is a constant, and a rule that is lossless for every
+// constant K is lossless here, too.
 class AdaptiveSpecLength final : public SpecLengthPolicy {
  public:
   // round_costs: [largest K + 1] in plain steps, see best_spec_length().
@@ -23,12 +23,12 @@ class AdaptiveSpecLength final : public SpecLengthPolicy {
       : round_costs_(std::move(round_costs)), can_pay_(best_spec_length(1, round_costs_) > 0) {}
 
   int next() const override {
-    if (plain_steps_ >= kPlainSteps && can_pay_) return 1;  // a probe: have drafts got better?
+    if (plain_steps_ >= kPlainSteps && can_pay_) return 1;  // a probe: has alpha grown?
     return best_spec_length(alpha(), round_costs_);
   }
 
-  // After the round. A test counts half as much when the text has gone on by 64 tokens; tokens
-  // without a test wear the memory down to the weight of one test, and no further.
+  // Call after the round. The weight of a test halves with every 64 emitted tokens. Tokens without
+  // a test reduce the total weight as well, but only down to the weight of one test.
   void learn(const Round& round) override {
     // [task 7.1: count what a round tested]
     for (int i = 0; i < round.emitted(); i++) {
@@ -44,19 +44,19 @@ class AdaptiveSpecLength final : public SpecLengthPolicy {
   std::vector<Note> notes() const override { return {{"alpha", alpha()}}; }
 
   double alpha() const { return accepted_ / tested_; }
-  bool can_pay() const { return can_pay_; }  // whether any alpha makes a round worth its cost
+  bool can_pay() const { return can_pay_; }  // whether drafting pays off at any alpha
   int largest() const override { return int_size(round_costs_) - 1; }
-  // How fast rounds of K are at this alpha; above 1: faster than plain decoding.
+  // The expected speedup of rounds with K drafts over plain decoding, at the current alpha.
   double factor(int K) const { return expected_emitted(alpha(), K) / round_costs_[K]; }
 
  private:
   static constexpr double kForget = 0.98923;  // 0.5^(1 / 64)
-  static constexpr int kPlainSteps = 32;      // without drafts, before a probe
+  static constexpr int kPlainSteps = 32;      // plain steps before a probe
 
   std::vector<double> round_costs_;
   bool can_pay_;
-  // Hopeful at first, with the weight of five tests: being wrong costs a few drafts, and a request
-  // that never drafts never learns.
+  // The first alpha is optimistic, with the weight of five tests. If it is too high, it costs a few
+  // drafts; if it were too low, the request would never draft and never learn.
   double accepted_ = 4, tested_ = 5;
   int plain_steps_ = 0;  // since the last round that drafted
 };

@@ -8,10 +8,10 @@
 namespace specdec {
 
 // [snippet confidence-spec-length]
-// Drafts until the draft model is no longer sure: a place where no
-// token has at least this probability gets no draft. Hugging Face's assisted generation has such a
-// threshold, 0.4 unless told otherwise; it looks at the draft's own probability, and keeps the
-// draft after which it stops.
+// Drafts until the draft model is unsure: a position where no token has at least the probability
+// `threshold` gets no draft. Hugging Face's assisted generation has such a threshold, 0.4 by
+// default. It looks at the probability of the draft itself, and keeps the draft below the
+// threshold.
 class ConfidenceSpecLength final : public SpecLengthPolicy, public DraftGate {
  public:
   // REQUIRES: largest >= 1; 0 <= threshold <= 1.
@@ -33,7 +33,7 @@ class ConfidenceSpecLength final : public SpecLengthPolicy, public DraftGate {
 
  private:
   double threshold_;
-  double confidence_ = 1;  // at the last place that was asked about
+  double confidence_ = 1;  // the largest probability at the last position asked about
   int largest_;
 };
 // [end snippet confidence-spec-length]

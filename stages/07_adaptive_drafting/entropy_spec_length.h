@@ -22,14 +22,14 @@ inline double normalised_entropy(std::span<const double> probs) {
 // [end snippet normalised-entropy]
 
 // [snippet entropy-spec-length]
-// K from the draft model's entropy: many drafts where it is sure of the
-// next token, few where it is not. EGAG, "entropy-adaptive gamma", names the bounds, the smoothing
-// and what is measured, but gives no formula; a straight line between the bounds is ours.
+// Chooses K by the entropy of the draft model: many drafts where it is sure of the next token, few
+// where it is not. EGAG, "entropy-adaptive gamma", names the bounds, the smoothing and the measured
+// quantity, but gives no formula; the straight line between the bounds is ours.
 //
-// K is set by q at the first place of a round, before anything is drawn from it.
+// q at the first position of a round determines K, before anything is drawn from it.
 class EntropySpecLength final : public SpecLengthPolicy, public DraftGate {
  public:
-  // smoothing: the weight of the rounds before in a running mean of H; 0: only this round's counts.
+  // smoothing: the weight of earlier rounds in a running mean of H; 0: only this round counts.
   // REQUIRES: 1 <= smallest <= largest; 0 <= smoothing < 1.
   EntropySpecLength(int smallest, int largest, double smoothing = 0)
       : smallest_(smallest), largest_(largest), smoothing_(smoothing) {
@@ -56,7 +56,7 @@ class EntropySpecLength final : public SpecLengthPolicy, public DraftGate {
 
   bool has_enough(int drafted) const override { return asked_ && drafted >= spec_length_; }
 
-  // A round that asked nothing teaches nothing: a plain step, or drafts of another drafter.
+  // Ignores rounds in which the gate was not asked: plain steps, and drafts of another drafter.
   void learn(const Round& round) override {
     if (!std::exchange(asked_, false) || round.drafted == 0) return;
     mean_ = smoothed_;
@@ -72,7 +72,7 @@ class EntropySpecLength final : public SpecLengthPolicy, public DraftGate {
   double smoothing_;
   bool has_mean_ = false;
   double mean_ = 0;  // of H, up to the last round
-  // Of this round.
+  // For the current round:
   bool asked_ = false;
   double smoothed_ = 0;
   int spec_length_ = 0;

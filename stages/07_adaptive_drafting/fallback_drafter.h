@@ -9,14 +9,14 @@
 
 namespace specdec {
 
-// Two drafters: the second one drafts for those requests for which the first has nothing. A lookup
-// costs nothing and is right where the text repeats; a model knows something everywhere.
+// Combines two drafters: the second one drafts for the requests for which the first has nothing.
+// Prompt lookup is free and is right where the text repeats; a draft model has a guess everywhere.
 //
-// Each token carries what it was drawn from, whoever drew it, so nothing changes for the judge. Who
-// drafts depends on the text alone.
+// Each token carries the distribution that it was drawn from, so the judge need not know which
+// drafter drew it. The text alone determines which one drafts.
 class FallbackDrafter final : public Drafter {
  public:
-  // max_requests: the most requests of one call.
+  // max_requests: the most requests per call.
   FallbackDrafter(std::shared_ptr<Drafter> first, std::shared_ptr<Drafter> second,
                   int max_requests = 1);
 
@@ -26,7 +26,7 @@ class FallbackDrafter final : public Drafter {
   void truncate(SequenceId sequence, int length) override;
   void keep(SequenceId sequence, int length, std::span<const int> path) override;
   Capacity capacity(int spec_length) const override;
-  // What the second has: it is the one that may have to catch up.
+  // The second drafter's length, because the second is the one that may have to catch up.
   int length(SequenceId sequence) const override;
   int context_limit() const override;
   std::int64_t forwards() const override { return first_->forwards() + second_->forwards(); }
@@ -35,7 +35,7 @@ class FallbackDrafter final : public Drafter {
   std::shared_ptr<Drafter> first_, second_;
   SequencePairs pairs_;
   std::vector<DraftRequest> for_first_, for_second_;
-  std::vector<bool> by_second_;  // by sequence: which of the two drafted last
+  std::vector<bool> by_second_;  // by sequence: whether the second one drafted last
 };
 
 }  // namespace specdec

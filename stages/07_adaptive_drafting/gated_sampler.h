@@ -3,8 +3,8 @@
 
 namespace specdec {
 
-// Stage 5's choice of a draft, with a question before the draw: does the gate allow this draft? At
-// temperature 0 the distribution is made for the gate alone, where there is one.
+// Chooses drafts as in stage 5, but asks the gate before each draw whether the draft is made. At
+// temperature 0, only the gate needs the distribution; without a gate it is not computed.
 class GatedSampler final : public DraftSampler {
  public:
   using DraftSampler::DraftSampler;

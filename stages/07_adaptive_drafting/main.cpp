@@ -1,5 +1,5 @@
-// Stage 7: adaptive drafting. K of each round follows from what rounds cost and how good the drafts
-// have been, for one request and for many at once.
+// Stage 7: adaptive drafting. The costs of a round and the recent acceptance rate determine K, for
+// one request or for a batch.
 
 #include <utility>
 

@@ -6,7 +6,7 @@
 namespace specdec {
 namespace {
 
-// What the target found likely in the place of token i of the context; empty where that is unknown.
+// The target's likeliest tokens at position i of the context; empty if they are unknown.
 std::span<const TokenId> likely_at(const DraftRequest& request, std::size_t i) {
   const LikelyTokens* likely = request.sampling.likely.get();
   return likely ? likely->at(static_cast<int>(i)) : std::span<const TokenId>();
@@ -24,7 +24,7 @@ void NgramCounts::append(TokenId token, std::span<const TokenId> likely) {
       found = followers_.emplace(std::vector(run.begin(), run.end()), std::vector<TokenId>()).first;
     }
     found->second.insert(found->second.end(), likely.rbegin(), likely.rend());
-    found->second.push_back(token);  // the last, so the first among equals
+    found->second.push_back(token);  // the latest, so it wins among equals
   }
   text_.push_back(token);
   counted_.push_back(likely.size() + 1);
@@ -76,7 +76,7 @@ void NgramDrafter::release(SequenceId sequence) {
 }
 
 // [snippet ngram-draft]
-// Learns what is new in the context, and never from its own drafts: they may be wrong.
+// Learns the new tokens of the context, but never its own drafts, because they may be wrong.
 void NgramDrafter::draft(std::span<const DraftRequest> requests) {
   for (const DraftRequest& request : requests) {
     NgramCounts& counts = sequences_[request.sequence];

@@ -9,22 +9,22 @@
 
 namespace specdec {
 
-// What followed the last few tokens wherever they came before in the text: counts that are learned
-// while the text grows, and unlearned where it shrinks.
+// Remembers which tokens followed each short run of tokens in a text. It learns while the text
+// grows, and forgets when the text shrinks.
 class NgramCounts {
  public:
-  // longest: the most tokens that a guess goes by, at least 1.
+  // longest: the length of the longest runs, at least 1.
   explicit NgramCounts(int longest) : longest_(longest) {}
 
   std::span<const TokenId> text() const { return text_; }
-  // likely: what the target found likely in the token's place; counts as if the text had gone on
-  // with each of these as well.
+  // likely: the target's likeliest tokens at the token's position. Each of them also counts as a
+  // follower, as if the text had continued with it.
   void append(TokenId token, std::span<const TokenId> likely = {});
   void truncate(int length);  // REQUIRES: 0 <= length <= text().size()
 
-  // What follows this text, by the most of its last tokens that have been seen before: the most
-  // frequent of their last 16 followers, the latest one among equals. -1: not even the last token
-  // has come before.
+  // Guesses the token that follows this text. Takes the longest run at its end that has been seen
+  // before, and returns the most frequent of that run's last 16 followers, the latest one among
+  // equals. -1: even the last token is new.
   TokenId guess(std::span<const TokenId> text) const;
 
  private:
@@ -39,19 +39,19 @@ class NgramCounts {
 
   int longest_;
   std::vector<TokenId> text_;
-  std::vector<std::size_t> counted_;  // followers that each token of the text added to a run
-  // After each run of 1 to `longest_` tokens: what followed it, in the order of the text. So the
-  // last one to come is the first one to go.
+  std::vector<std::size_t> counted_;  // followers that each token of the text added to each run
+  // The followers of each run of 1 to `longest_` tokens, in the order of the text, so truncate()
+  // removes them from the end.
   std::map<std::vector<TokenId>, std::vector<TokenId>, Less> followers_;
 };
 
-// A drafter without a model that learns from the text as it is written. Its
-// longest match counts most, and among several places with that match the frequent one. Lookup
-// decoding copies what followed at one place; this one asks all places again for every token.
+// A drafter without a model that learns from the text while it is generated. The longest match
+// decides; if it occurs in several places, the most frequent follower wins. Prompt lookup copies
+// what followed in one place; this drafter counts all places again for every token.
 //
-// Where the target's likely tokens are noted (`--ngram-fill`), it learns those as well.
+// With `--ngram-fill`, it also learns the target's likeliest tokens.
 //
-// Tokens are chosen, not drawn: each has all of its distribution, at any temperature.
+// Tokens are chosen, not drawn: each is certain, at any temperature.
 class NgramDrafter final : public Drafter {
  public:
   static constexpr int kLongest = 3;
@@ -68,7 +68,7 @@ class NgramDrafter final : public Drafter {
   int longest_;
   std::vector<NgramCounts> sequences_;
   std::vector<SequenceId> free_;
-  std::vector<TokenId> text_;  // a context, and the drafts so far
+  std::vector<TokenId> text_;  // a context and its drafts so far
 };
 
 }  // namespace specdec

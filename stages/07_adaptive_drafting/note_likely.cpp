@@ -7,8 +7,8 @@
 namespace specdec {
 
 // [snippet note-likely]
-// Row i was computed after the pending token and i drafts. Up to the last accepted draft, these are
-// in the text now. The rows after it belong to drafts that were rejected, and are not looked at.
+// The row of emitted token i was computed after the pending token and i accepted drafts, which are
+// in the text now. Rows that were computed after rejected drafts are never read.
 void note_likely(const Round& round, ConstDeviceRows logits, Backend& backend,
                  LikelyTokens& likely) {
   std::vector<float> row(static_cast<std::size_t>(logits.width));
@@ -29,7 +29,7 @@ void note_likely(const Round& round, ConstDeviceRows logits, Backend& backend,
 void NotingBatchJudge::judge(std::span<const RoundToJudge> rounds) {
   judge_->judge(rounds);
   for (const auto& [r, drafts, logits] : rounds) {
-    if (r->failure) continue;  // it ends here
+    if (r->failure) continue;  // the request ends here
     std::shared_ptr<LikelyTokens>& likely = r->judge->drafting().likely;
     if (!likely) likely = std::make_shared<LikelyTokens>(k_, r->prompt_tokens());
     note_likely(r->round, logits, backend_, *likely);

@@ -8,17 +8,17 @@
 
 namespace specdec {
 
-// After a round is judged: notes what the target found likeliest at the places of the tokens that
-// the round emitted, the lower id first among equals. logits: [drafts + 1, V] of the round.
-// REQUIRES: the tokens before the round's are noted, or are the prompt; V is at least k.
+// Call after a round is judged. Notes the target's k likeliest tokens at the position of each
+// emitted token, the lower id first among equals. logits: [drafts + 1, V] of the round.
+// REQUIRES: all earlier tokens are noted or belong to the prompt; V >= k.
 void note_likely(const Round& round, ConstDeviceRows logits, Backend& backend,
                  LikelyTokens& likely);
 
-// Judges rounds as another one does, and notes the likeliest tokens for the drafts of each request.
-// The notes are the request's own, so they outlive a preemption.
+// Judges rounds with another judge, and notes the target's likeliest tokens for each request's
+// drafter. The notes belong to the request, so they survive preemption.
 class NotingBatchJudge final : public BatchJudge {
  public:
-  // k: tokens of a place. REQUIRES: the backend outlives this object.
+  // k: tokens per position. REQUIRES: the backend outlives this object.
   NotingBatchJudge(std::shared_ptr<BatchJudge> judge, Backend& backend, int k)
       : judge_(std::move(judge)), backend_(backend), k_(k) {}
 

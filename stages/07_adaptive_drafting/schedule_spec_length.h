@@ -7,8 +7,8 @@
 namespace specdec {
 
 // [snippet schedule-spec-length]
-// Two more drafts after a round that accepted all of its drafts, one less after any
-// other. This is the rule of thumb of Hugging Face's assisted generation.
+// Raises K by two after a round that accepted all of its drafts, and lowers it by one after any
+// other. Hugging Face's assisted generation uses this rule of thumb.
 class ScheduleSpecLength final : public SpecLengthPolicy {
  public:
   // REQUIRES: 1 <= smallest <= first <= largest.

@@ -5,14 +5,14 @@
 
 namespace specdec {
 
-// The sequences of a drafter that is made of two parts, each with a sequence of its own.
+// The sequences of a drafter that has two parts. Each sequence is a pair of one sequence per part.
 class SequencePairs {
  public:
   struct Pair {
     SequenceId first = 0, second = 0;
   };
 
-  // Throws what a part throws; then no sequence is left over.
+  // If one part throws, passes the exception on, and no part keeps a sequence.
   template <typename First, typename Second>
   SequenceId create(First& first, Second& second) {
     Pair pair{first.create(), 0};

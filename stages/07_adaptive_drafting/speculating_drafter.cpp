@@ -51,7 +51,8 @@ void SpeculatingDrafter::draft(const DraftRequest& request) {
 }
 // [end snippet speculating-draft]
 
-// A round emits one token more than it accepts, so one draft less than is missing will do.
+// A round emits one token more than it accepts, so it needs at most one inner draft fewer than the
+// number of missing drafts.
 void SpeculatingDrafter::draft_inside(const DraftRequest& request, RandomSource* random) {
   const int missing = request.spec_length - request.drafts->size();
   const auto start = int_size(text_) - 1;
@@ -63,8 +64,8 @@ void SpeculatingDrafter::draft_inside(const DraftRequest& request, RandomSource*
   inner.context = text_;
   inner.spec_length = k;
   inner.sampling.random = random;
-  inner.sampling.gate = nullptr;  // it asks about the model's q, not about the inner draft's
-  // What the target found likely need not be what the model drafts.
+  inner.sampling.gate = nullptr;  // the gate looks at the model's q, not at the inner drafter's
+  // The target's likeliest tokens need not be the draft model's.
   inner.sampling.likely = nullptr;
   inner.drafts = &inner_drafts_;
   inner_->draft(std::span(&inner, 1));
@@ -81,8 +82,8 @@ void SpeculatingDrafter::verify(SequenceId sequence) {
 }
 
 // [snippet speculating-judge]
-// Adds to the drafts what a round emits, each token with the model's own distribution: an inner
-// draft or a correction, or the bonus. False if the gate ends the drafts.
+// Adds the tokens of an inner round to the drafts: accepted inner drafts, then a correction or the
+// bonus, each with the model's own distribution. Returns false if the gate ends the drafts.
 bool SpeculatingDrafter::judge(const DraftRequest& request, RandomSource* random) {
   const bool greedy = request.sampling.options.temperature == 0;
   for (int i = 0;; i++) {
@@ -97,7 +98,7 @@ bool SpeculatingDrafter::judge(const DraftRequest& request, RandomSource* random
 }
 // [end snippet speculating-judge]
 
-// Asked before anything is decided about the place.
+// Asks the gate before the round decides on this position.
 bool SpeculatingDrafter::gate_goes_on(const DraftRequest& request, int row) {
   const Sampling& sampling = request.sampling;
   if (sampling.gate == nullptr) return true;
@@ -118,8 +119,8 @@ TokenId SpeculatingDrafter::likeliest(const DraftRequest& request, int row) {
 }
 
 // [snippet speculating-draw]
-// A token of the model's distribution q, decided with the help of the inner draft. It is added with
-// q, whatever it came from.
+// Draws a token from the model's distribution q, with the help of the inner draft, and adds it with
+// q, whether it is an accepted inner draft, a correction or a bonus.
 TokenId SpeculatingDrafter::draw(const DraftRequest& request, int row, RandomSource* random) {
   // [task 7.6: draw with the help of the inner draft]
   const bool race = request.sampling.race;
@@ -140,7 +141,7 @@ TokenId SpeculatingDrafter::draw(const DraftRequest& request, int row, RandomSou
 }
 // [end snippet speculating-draw]
 
-// q of the model after the text: [V of the drafts], in their next_probs().
+// Writes the model's q after the text, [V of the drafts], into the drafts' next_probs().
 std::span<const double> SpeculatingDrafter::make_probs(const DraftRequest& request, int row,
                                                        const SamplingOptions& options) {
   const std::span<double> probs = request.drafts->next_probs();

@@ -10,8 +10,8 @@
 
 namespace specdec {
 
-// The draws of a draft's own draft: those of another source, with the next index. So no level of
-// drafts shares a number with another one.
+// Random numbers for the inner drafter: the same source, with every index raised by one. So no two
+// levels of drafting share a number, except in races, where coupling needs shared noise.
 class NextLevel final : public RandomSource {
  public:
   explicit NextLevel(RandomSource& random) : random_(random) {}
@@ -31,22 +31,21 @@ class NextLevel final : public RandomSource {
   RandomSource& random_;
 };
 
-// A draft model that drafts with a cheaper draft of its own: whole rounds of
-// speculation, in which the draft model is the target. The cheaper drafter may be another one of
-// these, and so on.
+// A draft model that drafts with a cheaper drafter of its own, in whole rounds of speculation whose
+// target is the draft model. The cheaper drafter may itself be a SpeculatingDrafter, and so on.
 //
-// What comes out has the distribution of the draft model alone, so its q is q of every token,
-// wherever the token came from: an inner draft that was accepted, a correction or a bonus. The
-// inner draft's distribution is forgotten.
+// The drafts have the distribution that the draft model has without the inner drafter. So every
+// token carries the model's q, whether it is an accepted inner draft, a correction or a bonus. The
+// inner drafter's distribution is not needed any more.
 class SpeculatingDrafter final : public Drafter {
  public:
   struct Room {
-    int max_context = 0;  // the longest context plus drafts
-    int vocab_size = 0;   // of the drafts' distributions
-    int spec_length = 0;  // k: the inner drafts of a round
+    int max_context = 0;  // tokens of the longest context and its drafts
+    int vocab_size = 0;   // V of the drafts' distributions
+    int spec_length = 0;  // k: the most inner drafts per round
   };
 
-  // What its own rounds were so far: passes of the model, and the inner drafts in them.
+  // Totals of the inner rounds so far: passes of the model, and inner drafts.
   struct Counts {
     std::int64_t passes = 0, drafted = 0, tested = 0, accepted = 0;
   };
@@ -59,7 +58,7 @@ class SpeculatingDrafter final : public Drafter {
   void draft(std::span<const DraftRequest> requests) override;
   void truncate(SequenceId sequence, int length) override;
   int length(SequenceId sequence) const override;
-  // Where the inner drafter's context is full, the model drafts alone.
+  // Once the inner drafter's context is full, the model drafts alone.
   int context_limit() const override { return model_.max_seq_len(); }
   std::int64_t forwards() const override { return counts_.passes + inner_->forwards(); }
   const Counts& counts() const { return counts_; }
@@ -79,12 +78,12 @@ class SpeculatingDrafter final : public Drafter {
   LanguageModel& model_;
   std::shared_ptr<Drafter> inner_;
   int spec_length_;
-  SequencePairs pairs_;  // of the model, and of the inner drafter
+  SequencePairs pairs_;  // sequences of the model and of the inner drafter
 
   Drafts inner_drafts_;
   LogitsBuffer logits_;            // [k + 1, V of the model]
-  std::vector<TokenId> text_;      // the context, and the drafts so far
-  std::vector<TokenId> verified_;  // what a pass is fed
+  std::vector<TokenId> text_;      // the context and the drafts so far
+  std::vector<TokenId> verified_;  // the tokens that a pass is fed
   std::vector<float> host_logits_;
   std::vector<double> residual_;  // [V]
   SamplingScratch scratch_;

@@ -11,14 +11,14 @@
 namespace specdec {
 
 // [snippet while-it-pays]
-// Another policy, as long as its rounds are worth their costs. Thresholds and rules of thumb know
-// no costs: where drafts are bad or dear, they would make a text slower than plain decoding. This
-// one compares what recent rounds emitted with what they cost, and pauses the drafts while that is
-// a loss. It counts, and looks at no clock.
+// Follows another policy as long as its rounds are worth their costs. Thresholds and rules of thumb
+// know no costs: if drafts are bad or expensive, they make generation slower than plain decoding.
+// WhileItPays compares what recent rounds emitted with what they cost, and pauses drafting while
+// that is a loss. It counts tokens and reads no clock.
 class WhileItPays final : public SpecLengthPolicy, private DraftGate {
  public:
-  // round_costs: [largest K + 1] in plain steps, as for AdaptiveSpecLength. c: a draft step, in
-  // plain steps. REQUIRES: there are costs for the policy's largest K.
+  // round_costs: [largest K + 1] in plain steps, as for AdaptiveSpecLength. c: the cost of a draft
+  // step, in plain steps. REQUIRES: round_costs reach the policy's largest K.
   WhileItPays(std::unique_ptr<SpecLengthPolicy> policy, std::vector<double> round_costs, double c)
       : policy_(std::move(policy)), round_costs_(std::move(round_costs)), c_(c) {
     SPECDEC_CHECK(std::ssize(round_costs_) > policy_->largest(), "costs up to K = {}",
@@ -45,7 +45,7 @@ class WhileItPays final : public SpecLengthPolicy, private DraftGate {
     plain_steps_ = 0;
     if (emitted_ >= cost_) {
       pause_ = 0;
-    } else {  // wait, longer each time; what was before weighs little, so that probes count
+    } else {  // pause, longer each time; past rounds get little weight, so that a probe decides
       pause_ = std::clamp(2 * pause_, kShortestPause, kLongestPause);
       emitted_ *= kWeightOfPast / cost_;
       cost_ = kWeightOfPast;
@@ -63,23 +63,24 @@ class WhileItPays final : public SpecLengthPolicy, private DraftGate {
   bool pays() const { return pause_ == 0; }
 
  private:
-  static constexpr double kForget = 0.9;                        // the last ten rounds count
+  static constexpr double kForget = 0.9;                        // about the last ten rounds count
   static constexpr double kWeightOfPast = 2;                    // in plain steps
   static constexpr int kShortestPause = 8, kLongestPause = 32;  // plain steps before a probe
   static constexpr int kProbe = 2;                              // drafts of a probe
 
-  // The policy's gate, which sees whether it is asked: not where another drafter had drafts.
+  // Passes the question to the policy's gate, and notes that there was one. If another drafter made
+  // the drafts, there was none.
   bool goes_on(std::span<const double> draft_probs, int drafted) override {
     asked_ = true;
     return policy_->gate()->goes_on(draft_probs, drafted);
   }
   bool has_enough(int drafted) const override { return policy_->gate()->has_enough(drafted); }
 
-  // A gate that ends the drafts has seen one more pass of the draft model, unless it knew from the
-  // first place how many it allows. How many drafts another gate let through follows from drafts
-  // that were drawn, of which some were never tested: those must not decide anything. So a round
-  // that ended by a rejection counts as long as rounds usually are that were tested to their end.
-  // That is too little, because rounds with more drafts are rejected more often.
+  // If the gate ended the drafts, the draft model has run once more than it drafted, unless the
+  // gate knew the number of drafts from the first position on. If it did not, the number depends on
+  // drafts that may never have been tested, and untested drafts must not influence later rounds. So
+  // a round that was not accepted to its end counts with the usual number of drafts, which is that
+  // of recent rounds that were. This estimate is low: more drafts are rejected more often.
   double cost(const Round& round, int K) {
     int drafted = round.drafted;
     const bool known = !asked_ || (drafted > 0 && has_enough(drafted));
@@ -95,10 +96,10 @@ class WhileItPays final : public SpecLengthPolicy, private DraftGate {
   std::unique_ptr<SpecLengthPolicy> policy_;
   std::vector<double> round_costs_;
   double c_;
-  double usual_ = policy_->largest() / 2.0;  // drafts of a gated round that are all accepted
-  double emitted_ = 12, cost_ = 8;  // hopeful at first, for as long as three or four lost rounds
-  int pause_ = 0;                   // plain steps to wait; 0: it pays
+  double usual_ = policy_->largest() / 2.0;  // drafts of recent gated rounds that accepted all
+  double emitted_ = 12, cost_ = 8;  // optimistic: three or four losing rounds outweigh this
+  int pause_ = 0;                   // plain steps to wait; 0: drafting pays
   int plain_steps_ = 0;             // of the pause so far
-  bool asked_ = false;              // the gate, in this round
+  bool asked_ = false;              // whether the gate was asked in this round
 };
 }  // namespace specdec

@@ -12,8 +12,9 @@ std::span<const double> ranks_at(const AcceptanceByRank& acceptance, int level) 
   return acceptance[std::min(static_cast<std::size_t>(level), acceptance.size() - 1)];
 }
 
-// Tables over (level, rank, nodes): the best that the children from `rank` on of a node, whose
-// children are at `level`, can add with this many nodes for them and all that follows them.
+// Tables over (level, rank, nodes). The children of a node are at `level`. How many accepted tokens
+// can its children from `rank` on, with all of their descendants, add at most if they have `nodes`
+// nodes?
 class BestPlan {
  public:
   BestPlan(const AcceptanceByRank& acceptance, int nodes, int levels)
@@ -40,8 +41,8 @@ class BestPlan {
   }
 
   // [snippet best-shape]
-  // The child of this rank gets a subtree of `size` nodes, itself one of them; the later ranks and
-  // their subtrees share what is left. A child without one ends the row: later ranks are less
+  // The child of this rank gets a subtree of `size` nodes, including itself; the later ranks and
+  // their subtrees share the rest. If a child gets no node, no later rank does, because it is less
   // likely.
   void fill(int level, int rank) {
     // [task 8.7: fill the table]

@@ -14,7 +14,8 @@ double prob_of(std::span<const double> probs, TokenId token, TokenId certain) {
   return probs[token];
 }
 
-// max(0, reach p - q) after i drafts, [V], in `owed`. Returns the sum.
+// Writes the unnormalised residual max(0, reach p - q) after i drafts into `owed`, [V], and returns
+// its sum.
 double owe_after(const DraftedBlock& block, int i, double reach, std::span<double> owed) {
   const auto target_probs = block.target_probs(i);
   const auto draft_probs = block.draft_probs(i);
@@ -36,8 +37,8 @@ BlockDecision verify_block(const DraftedBlock& block, RandomSource& random,
   // [task 8.6: verify a block]
   const int n = int_size(block.tokens);
   BlockDecision decision;
-  // The probability that the prefix of i drafts is in reach: of the paper's p_i, the running
-  // min(1, p_(i-1) p / q). Of the longest prefix that passed:
+  // reach is the paper's p_i = min(1, p_(i-1) p / q), the probability that the prefix of i drafts
+  // is in reach; reach_accepted is that of the longest prefix that passed its test.
   double reach = 1, reach_accepted = 1;
   for (int i = 1; i <= n; i++) {
     const TokenId x = block.tokens[i - 1];
@@ -47,7 +48,7 @@ BlockDecision verify_block(const DraftedBlock& block, RandomSource& random,
     if (i < n) {
       const double left = owe_after(block, i, reach, owed);
       const double all = left + 1 - reach;
-      probability = all > 0 ? left / all : 1;  // nothing is owed: the next draft is as good as p
+      probability = all > 0 ? left / all : 1;  // nothing is owed: reach = 1, and q equals p
     }
     if (random.accept(probability, block.position + i - 1, draw_index(i - 1, 0))) {
       decision.accepted = i;

@@ -7,17 +7,17 @@
 namespace specdec {
 
 // [snippet block]
-// One chain of drafts, and what both models say along it.
+// One chain of drafts, and the distributions of both models along it.
 struct DraftedBlock {
   int position = 0;  // of the first draft
   std::span<const TokenId> tokens;
-  // [V] after i drafts, 0 <= i <= tokens.size().
+  // The target's distribution after i drafts, [V]; 0 <= i <= tokens.size().
   std::function<std::span<const double>(int i)> target_probs;
-  // [V], what draft i was drawn from; empty: it was certain.
+  // The distribution that draft i was drawn from, [V]; empty if the draft is certain.
   std::function<std::span<const double>(int i)> draft_probs;
 };
 
-// How many drafts are accepted, and the token after them.
+// The number of accepted drafts, and the token that follows them.
 struct BlockDecision {
   int accepted = 0;
   TokenId token = 0;
@@ -25,12 +25,12 @@ struct BlockDecision {
 // [end snippet block]
 
 // Block verification (Sun et al. 2024, "Block Verification Accelerates Speculative Decoding",
-// algorithm 2): all drafts are looked at before any is rejected, and the longest prefix that passes
-// its test is accepted. Lossless. On average it accepts at least as many as the rule that judges
-// token by token, whatever the two models say.
+// algorithm 2): tests all drafts before it rejects any, and accepts the longest prefix that passes
+// its test. Lossless. For any two models, it accepts on average at least as many drafts as
+// rejection sampling token by token.
 //
-// It looks at drafts after the ones that it rejects. So draws for a position in this round and in
-// a later one must not be the same: the names of both drafts and tests have the level in them.
+// It looks past the drafts that it rejects, and a later round draws for the same positions again.
+// These draws must differ, so the index of every draft and every test contains the level.
 // owed: [V], working memory.
 BlockDecision verify_block(const DraftedBlock& block, RandomSource& random, std::span<double> owed);
 

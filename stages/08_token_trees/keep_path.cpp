@@ -8,7 +8,7 @@ namespace specdec {
 void keep_path(const Round& round, const RoundCaches& caches) {
   // [task 8.4: keep the path]
   const auto& [target, sequence, drafter, draft_sequence] = caches;
-  // After the start, the target's cache has the pending token, then the nodes in their order.
+  // From round.start on, the target's cache has the pending token and then all nodes, in order.
   std::vector<int> kept = {round.start};
   for (const int node : round.path) kept.push_back(round.start + 1 + node);
   target.keep(sequence, round.start, kept);

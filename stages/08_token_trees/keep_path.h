@@ -4,7 +4,7 @@
 
 namespace specdec {
 
-// Ends a round: both caches keep the path that was accepted, and no other node.
+// Ends a round: both caches keep the accepted path and roll back all other nodes.
 void keep_path(const Round& round, const RoundCaches& caches);
 
 }  // namespace specdec

@@ -30,10 +30,10 @@ void LookupTreeDrafter::draft(std::span<const DraftRequest> requests) {
 }
 
 // [snippet find-places]
-// The places after the longest matches, the latest first.
+// Finds the positions after the longest matches, the latest first.
 void LookupTreeDrafter::find(std::span<const TokenId> context) {
   const auto length = int_size(context);
-  const auto match_at = [&](int end) {  // how many tokens before `end` are those at the end
+  const auto match_at = [&](int end) {  // how many tokens before `end` equal the last ones
     int match = 0;
     while (match < options_.max_match && match < end &&
            context[end - 1 - match] == context[length - 1 - match]) {
@@ -54,7 +54,8 @@ void LookupTreeDrafter::find(std::span<const TokenId> context) {
 // [end snippet find-places]
 
 // [snippet grow-lookup]
-// Level after level, as trials after one node stand together. A certain token is tried once.
+// Adds level after level, so that the trials after one node are consecutive. Continuations that
+// agree share one trial, because a certain token is tried only once.
 void LookupTreeDrafter::grow(const DraftRequest& request) {
   Drafts& tree = *request.drafts;
   nodes_.assign(places_.size(), Drafts::kRoot);

@@ -6,13 +6,13 @@
 
 namespace specdec {
 
-// Lookup that proposes several continuations: what followed the end of the context at each of the
-// last places where it occurred before, as one tree. Drafting is free, so only the verified rows
-// cost; every token is certain, and continuations that agree share their nodes.
+// Prompt lookup with several continuations in one tree: the tokens that followed the context's
+// suffix at each of its latest earlier occurrences. Drafting is free, so only the verified rows
+// cost time. Every token is certain, and continuations that agree share their nodes.
 //
-// The end of the context that is looked for is as long as possible (at most max_match tokens, at
-// least min_match), and the latest places come first. It reads the context anew in each round, in
-// max_match comparisons a token at most.
+// The suffix is the longest one that occurs earlier, of min_match to max_match tokens. Its latest
+// occurrences come first. Each round reads the whole context again, with at most max_match
+// comparisons per token.
 class LookupTreeDrafter final : public Drafter {
  public:
   struct Options {
@@ -36,8 +36,8 @@ class LookupTreeDrafter final : public Drafter {
 
   Options options_;
   SequenceId created_ = 0;
-  std::vector<int> places_;  // where continuations begin in the context
-  std::vector<int> nodes_;   // what each has reached
+  std::vector<int> places_;  // positions in the context where the continuations begin
+  std::vector<int> nodes_;   // the last node of each continuation so far
 };
 
 }  // namespace specdec

@@ -1,5 +1,5 @@
-// Stage 8: token trees. Several continuations are drafted and verified in one pass, and the text
-// goes on along one path; for one request and for many at once.
+// Stage 8: token trees. The target verifies several continuations in one pass and accepts one path,
+// for one request or for a batch.
 
 #include <utility>
 
@@ -21,7 +21,7 @@ void decode(Session& run, RoundJudge& judge, TreeRun& trees) {
   while (!run.generation.finished()) {
     run.before_round();
     const Round round = tree_round(run.steps, judge, run.context, run.generation);
-    run.after_round(round, trees.evidence(run, judge));  // it emitted one token more than its path
+    run.after_round(round, trees.evidence(run, judge));
     trees.count(run, round);
   }
 }

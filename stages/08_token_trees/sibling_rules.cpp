@@ -16,14 +16,14 @@
 namespace specdec {
 namespace {
 
-// Stage 5's view of one trial, with what is owed as its target.
+// One trial as stage 5's Proposal, with the residual `owed` as the target's distribution.
 Proposal proposal(const Siblings& siblings, const Drafts::Trial& trial,
                   std::span<const double> owed) {
   return {siblings.position, siblings.token(trial), owed, siblings.tree.probs(trial), 1};
 }
 
-// Weights to distribution. Where rounding left nothing of what is owed, the two distributions were
-// equal up to rounding, and `owed` stays as it was.
+// Sets `owed` to the normalised weights. If all weights are 0, the two distributions were equal up
+// to rounding, and `owed` stays as it was.
 template <typename Weight>
 void owe(std::span<double> owed, Weight&& weight) {
   double total = 0;
@@ -45,8 +45,9 @@ SiblingDecision kept(const Siblings& siblings, int k) {
 }
 
 // [snippet one-after-another]
-// Each trial against what the ones before it left of the target. accepts(p, q, k): whether trial k
-// is accepted, whose token has p and q; left(p, q): what its rejection leaves of a token.
+// Tests each trial against the residual that the earlier ones left of the target. accepts(p, q, k):
+// whether trial k is accepted, if its token has probabilities p and q. left(p, q): the weight that
+// a rejection leaves of a token.
 template <typename Accepts, typename Left>
 SiblingDecision one_after_another(const Siblings& siblings, RandomSource& random,
                                   std::span<double> owed, Accepts&& accepts, Left&& left) {
@@ -99,7 +100,7 @@ SiblingDecision non_iterative_chain(const Siblings& siblings, RandomSource& rand
                                     std::span<double> /*owed*/) {
   for (int k = 0; k < std::ssize(siblings.trials); k++) {
     const Proposal draft = proposal(siblings, siblings.trials[k], siblings.target_probs);
-    double least = 1;  // 1 / M, the smallest q/p; 0 where q misses a token of p
+    double least = 1;  // 1 / M, the smallest q/p; 0 if q is 0 for a token of p
     for (TokenId i = 0; i < std::ssize(siblings.target_probs); i++) {
       const double p = draft.target_prob(i);
       if (p > 0) least = std::min(least, draft.draft_prob(i) / p);
@@ -138,8 +139,8 @@ SiblingDecision match_race(const Siblings& siblings, RandomSource& random,
 // [end snippet match-own]
 
 // [snippet k-sequential]
-// beta falls as rho grows, and rho beta does not: so there is one solution, which is halved in on.
-// The upper end is taken, where the residual is certainly not negative.
+// As rho grows, beta falls and rho beta does not, so there is one solution. Bisection finds it. The
+// upper end is returned, because there the residual is certainly not negative.
 double k_sequential_factor(std::span<const double> target_probs,
                            std::span<const double> draft_probs, int count) {
   double low = 1, high = count;
@@ -185,7 +186,7 @@ SiblingDecision k_sequential(const Siblings& siblings, RandomSource& random,
 
 namespace {
 
-// Stage 5's rule for each draft.
+// A device's rule that tests each draft by stage 5's rule of this name.
 TreeRule one_by_one(std::string_view acceptance) {
   return {JudgeTree::kOneByOne, *find_acceptance_rule(acceptance).on_device};
 }

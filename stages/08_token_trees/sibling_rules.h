@@ -10,10 +10,10 @@
 namespace specdec {
 
 // [snippet siblings]
-// The drafts that follow one node, in the order in which they were drafted, and what the target
-// says there.
+// The sibling drafts after one node, in the order in which they were drafted, and the target's
+// distribution there.
 struct Siblings {
-  int position = 0;  // of their tokens
+  int position = 0;  // of the drafts' tokens
   const Drafts& tree;
   std::span<const Drafts::Trial> trials;  // at least one
   std::span<const double> target_probs;   // [V]
@@ -22,51 +22,55 @@ struct Siblings {
   TokenId token(const Drafts::Trial& trial) const { return tree.node(trial.node).token; }
 };
 
-// Which of them the text goes on with; or none, and another token.
+// The accepted draft, or the token that is emitted instead if all are rejected.
 struct SiblingDecision {
-  int node = Drafts::kRoot;  // kRoot: none
+  int node = Drafts::kRoot;  // of the accepted draft; kRoot: all were rejected
   TokenId token = 0;
-  int tested = 0;  // trials
+  int tested = 0;  // the number of trials that were tested
 };
 // [end snippet siblings]
 
-// A rule for siblings. owed: [V], working memory. Lossless: whatever the trials are, the token has
-// the target's distribution. REQUIRES: each trial's token was drawn from its own probs, given the
-// trials before it, or is certain.
+// An acceptance rule for siblings. owed: [V], working memory. Lossless unless the rule says
+// otherwise: the emitted token has the target's distribution, whatever the trials are. REQUIRES:
+// given the trials before it, each trial's token was drawn from its own probs, or is certain.
 using SiblingRule = SiblingDecision (*)(const Siblings& siblings, RandomSource& random,
                                         std::span<double> owed);
 
-// Iterative speculative sampling (Stratos, section 2): the trials one after another, each against
-// what the ones before left of the target: p_0 = p; accept with min(1, p_k / q_k); otherwise
-// p_(k+1) = norm(max(0, p_k - q_k)). After the last trial a token is drawn from what is owed then.
-// Certain drafts are accepted with p_k, and otherwise taken out of it. Lossy with a lenience l
-// below 1, as stage 5's lenient(): accepts with min(1, p_k / (l q_k)).
+// Iterative speculative sampling (Stratos, section 2): tests the trials one after another, each
+// against the residual distribution that the earlier ones left of the target. p_0 = p; trial k is
+// accepted with probability min(1, p_k / q_k); otherwise p_(k+1) = norm(max(0, p_k - q_k)). If all
+// are rejected, a token is drawn from the last residual. A certain draft is accepted with
+// probability p_k, and otherwise removed from p_k. Lossy for a lenience l below 1, as stage 5's
+// lenient(): trial k is then accepted with probability min(1, p_k / (l q_k)).
 SiblingDecision rejection_chain(const Siblings& siblings, RandomSource& random,
                                 std::span<double> owed);
 
-// Lossy, for a target that decodes greedily, as stage 5's lenient_argmax(): the first trial with
-// p >= l max p, or else the likeliest token. target_probs: at temperature 1.
+// Lossy, for a target that decodes greedily, as stage 5's lenient_argmax(): accepts the first trial
+// with p >= l max p; if there is none, emits the likeliest token. target_probs: at temperature 1.
 SiblingDecision lenient_likeliest(const Siblings& siblings, RandomSource& random,
                                   std::span<double> owed);
 
-// As rejection_chain(), with stage 5's at_least() for each trial: accept where p_k >= q_k.
+// rejection_chain() with the test and the residual of stage 5's at_least(): accepts trial k exactly
+// if p_k >= q_k.
 SiblingDecision at_least_chain(const Siblings& siblings, RandomSource& random,
                                std::span<double> owed);
 
-// The same with stage 5's non_iterative(): accept with p / (M q), and what is owed stays p.
+// rejection_chain() with the test of stage 5's non_iterative(): accepts with probability p / (M q),
+// and after a rejection the residual is p again.
 SiblingDecision non_iterative_chain(const Siblings& siblings, RandomSource& random,
                                     std::span<double> owed);
 
-// The target draws its own token, as plain decoding does, and the text goes on with the draft that
-// is the same, if there is one. The text is that of plain sampling with the same seed.
+// Sample and match: draws a token from the target, as plain decoding does, and accepts the draft
+// with this token, if there is one. The text is that of plain sampling with the same seed.
 SiblingDecision match_own(const Siblings& siblings, RandomSource& random, std::span<double> owed);
 
-// The same where the target's token wins an exponential race.
+// match_own(), with the target's token drawn by an exponential race (Gumbel-max).
 SiblingDecision match_race(const Siblings& siblings, RandomSource& random, std::span<double> owed);
 
-// K-sequential selection (Sun et al. 2023, SpecTr, algorithm 2): each trial is accepted with
-// min(1, p / (rho q)), where rho is as small as the target allows; if none is, a token is drawn
-// from one common residual. REQUIRES: all trials were drawn from the same distribution.
+// K-sequential selection (Sun et al. 2023, SpecTr, algorithm 2): accepts each trial with
+// probability min(1, p / (rho q)), where rho is k_sequential_factor(). If all are rejected, a token
+// is drawn from one residual distribution, whatever their tokens were. REQUIRES: all trials were
+// drawn from the same distribution.
 SiblingDecision k_sequential(const Siblings& siblings, RandomSource& random,
                              std::span<double> owed);
 
@@ -75,22 +79,23 @@ SiblingDecision k_sequential(const Siblings& siblings, RandomSource& random,
 double k_sequential_factor(std::span<const double> target_probs,
                            std::span<const double> draft_probs, int count);
 
-// A rule as --siblings names it.
+// A rule for siblings with its name in --siblings.
 struct NamedSiblingRule {
   std::string_view name;
   std::string_view summary;
-  SiblingRule rule = nullptr;             // null: block verification, which judges a whole path
-  std::string_view of_one = "rejection";  // stage 5's rule, which it is where there are no siblings
-  bool needs_same_draws = false;          // only for drafts that are drawn from one distribution
-  std::optional<TreeRule> on_device = {};  // the same for a GPU; none: the host judges
+  SiblingRule rule = nullptr;              // null: block verification, which judges a whole path
+  std::string_view of_one = "rejection";   // stage 5's rule that it equals if a node has one draft
+  bool needs_same_draws = false;           // only for siblings drawn from one distribution
+  std::optional<TreeRule> on_device = {};  // the same rule on a GPU; none: the host judges
 
-  // Whether the target's tokens are drawn by exponential races.
+  // Whether the target's tokens are drawn by exponential races (Gumbel-max).
   bool races() const { return find_acceptance_rule(of_one).races; }
 };
 
 std::span<const NamedSiblingRule> sibling_rules();
 
-// Throws Error, listing the names. option: which names it.
+// The rule with this name. Throws Error, which lists all names, if there is none. option: the
+// command-line option that gave the name.
 const NamedSiblingRule& find_sibling_rule(std::string_view name,
                                           std::string_view option = "--siblings");
 

@@ -3,14 +3,14 @@
 
 namespace specdec {
 
-// The index of a draw (RandomSource) that tells it apart from those of other drafts of its level
-// and, where a rule needs that, from those of other levels.
+// The index of a draw (RandomSource). It differs between the drafts of a level and, if a rule needs
+// that, between levels.
 inline int draw_index(int level, int draft) { return level * 4096 + draft; }
 
-// A draft goes on with `token` after the node `parent`. Returns the node of the token, a new one
-// unless an earlier draft had the same. probs: the number of the distribution that the token was
-// drawn from. REQUIRES: no other parent got a trial since this one's first; in ascending order of
-// parents, level after level.
+// Adds a draft that continues with `token` after the node `parent`. Returns the token's node, which
+// is new unless an earlier draft had the same token there. probs: the number of the distribution
+// that the token was drawn from, or Drafts::kCertain. token_prob: its probability under the draft
+// model. REQUIRES: trials are added level by level, in ascending order of parents.
 int add_trial(Drafts& tree, int parent, TokenId token, int probs, double token_prob);
 
 }  // namespace specdec

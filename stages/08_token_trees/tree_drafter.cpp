@@ -72,7 +72,7 @@ void ModelTreeDrafter::draft(std::span<const DraftRequest> requests) {
 }
 // [end snippet grow]
 
-// Whether the tree gets another level.
+// Whether the tree gets the level `depth`.
 bool ModelTreeDrafter::grows(const DraftRequest& request, int depth) {
   const DraftGate* gate = request.sampling.gate;
   return depth < std::min(request.spec_length, largest_.levels) &&
@@ -80,7 +80,7 @@ bool ModelTreeDrafter::grows(const DraftRequest& request, int depth) {
          !(gate != nullptr && depth > 0 && gate->has_enough(depth));
 }
 
-// Of a tree whose level `depth` is damaged, the levels before it.
+// Removes the level `depth`, whose distributions are damaged, and ends the tree before it.
 void ModelTreeDrafter::end_before(const DraftRequest& request, int depth) {
   Drafts& tree = *request.drafts;
   chosen_.clear();
@@ -92,7 +92,7 @@ void ModelTreeDrafter::end_before(const DraftRequest& request, int depth) {
 
 void ModelTreeDrafter::begin(const DraftRequest& request) {
   request.drafts->clear();
-  Growth& growth = prepare(request.sequence);  // a prefix cache makes sequences, too
+  Growth& growth = prepare(request.sequence);  // needed if a prefix cache made the sequence
   growth.shape->begin();
   growth.level.assign(1, Drafts::kRoot);
   growth.places.clear();
@@ -101,8 +101,8 @@ void ModelTreeDrafter::begin(const DraftRequest& request) {
   growth.is_last = true;
 }
 
-// What the model is fed for the next level: the part of the context that it has not seen, then the
-// nodes that are looked at.
+// The tokens that the model is fed for the next level: first the uncached part of the context, in
+// later passes the nodes that the shape continues.
 Segment ModelTreeDrafter::segment(const DraftRequest& request) {
   Growth& growth = this->growth(request.sequence);
   if (growth.level.front() == Drafts::kRoot) {
@@ -118,7 +118,7 @@ Segment ModelTreeDrafter::segment(const DraftRequest& request) {
   return {request.sequence, growth.tokens, int_size(growth.tokens), growth.parents};
 }
 
-// Adds what follows the nodes of a level of all trees that grow.
+// Adds the level `depth` to all trees that grow. rows: the rows of logits of the pass.
 void ModelTreeDrafter::branch(std::span<const DraftRequest> requests, int depth, int rows) {
   if (brancher_ != nullptr) return branch_on_device(requests, depth, rows);
   int row = 0;
@@ -128,7 +128,7 @@ void ModelTreeDrafter::branch(std::span<const DraftRequest> requests, int depth,
   }
 }
 
-// The same for one of them, whose logits begin at first_row.
+// Adds the level `depth` to one tree, on the host. first_row: where its rows of logits begin.
 void ModelTreeDrafter::branch_one(const DraftRequest& request, int depth, int first_row) {
   Growth& growth = this->growth(request.sequence);
   if (!gate_goes_on(request, depth, first_row)) return growth.level.clear();
@@ -145,7 +145,8 @@ void ModelTreeDrafter::branch_one(const DraftRequest& request, int depth, int fi
   look_on(request, first_node);
 }
 
-// A gate is asked for each level, by what follows its first node: it knows no draft of the level.
+// Asks the gate once for a level, with q after the first node that is continued. So the gate knows
+// no draft of the level.
 bool ModelTreeDrafter::gate_goes_on(const DraftRequest& request, int depth, int row) {
   DraftGate* gate = request.sampling.gate;
   if (gate == nullptr) return true;
@@ -156,7 +157,7 @@ bool ModelTreeDrafter::gate_goes_on(const DraftRequest& request, int depth, int 
                        depth);
 }
 
-// The same for the trees of all requests that grow, without their distributions.
+// Adds the level `depth` to all trees that grow, on the device, which keeps the distributions.
 void ModelTreeDrafter::branch_on_device(std::span<const DraftRequest> requests, int depth,
                                         int rows) {
   looked_at_.clear();
@@ -175,7 +176,7 @@ void ModelTreeDrafter::branch_on_device(std::span<const DraftRequest> requests, 
   }
 }
 
-// first_node: of the level that was added last.
+// Lets the shape pick which nodes of the newest level are continued. first_node: its first node.
 void ModelTreeDrafter::look_on(const DraftRequest& request, int first_node) {
   Growth& growth = this->growth(request.sequence);
   growth.places.resize(request.drafts->size(), kNotFed);
@@ -207,7 +208,7 @@ std::span<const double> ModelTreeDrafter::standardise(const DraftRequest& reques
   return probs_;
 }
 
-// Leaves out the nodes that are not to be verified.
+// Prunes the nodes that the target does not verify.
 void ModelTreeDrafter::choose(const DraftRequest& request) {
   growth(request.sequence).shape->choose(*request.drafts, chosen_);
   if (std::ssize(chosen_) == request.drafts->size()) return;

@@ -10,38 +10,39 @@
 
 namespace specdec {
 
-// A node that the draft model has looked at.
+// A node after which the draft model has computed logits.
 struct LookedAt {
   const DraftRequest* request = nullptr;
   TreeShape* shape = nullptr;
   int node = Drafts::kRoot;
-  int first_draw = 0;  // the index of its first draw
+  int first_draw = 0;  // the index of the first draw after this node
 };
 
-// Adds to trees what follows the nodes of a level, where the logits are: on a device.
+// Adds a level to several trees on the device that has the logits.
 class TreeBrancher {
  public:
   virtual ~TreeBrancher() = default;
 
-  // nodes: request by request, in the order of each tree. logits: [nodes.size(), V of the model].
+  // Adds the trials after each of `nodes`, which are grouped by request and in the order of each
+  // tree. logits: [nodes.size(), V of the model], one row after each node.
   virtual void branch(std::span<const LookedAt> nodes, ConstDeviceRows logits) = 0;
 };
 
 // Appends the tokens of a tree from the root to a node, [node's depth + 1].
 void append_path(const Drafts& tree, int node, std::vector<TokenId>& tokens);
 
-// How the logits of drafts become distributions. Where tokens are only ranked, and temperature 0
-// would leave one of them, as they do at 1.
+// The options that turn the draft model's logits into distributions. At temperature 0 a shape that
+// ranks tokens uses temperature 1, since at 0 only one token would be left.
 SamplingOptions drafting_options(const TreeShape& shape, const Sampling& sampling);
 
-// A language model that drafts trees: a pass for each level, over all nodes of all requests that
-// are looked at. The nodes of the last level are never fed.
+// A language model that drafts trees: one pass per level, over the nodes that are continued, of all
+// requests together. The nodes of the last level are never fed.
 class ModelTreeDrafter final : public Drafter {
  public:
-  // make_shape: for each sequence. vocab_size: of the trees' distributions; max_context: the
-  // longest context and the levels; brancher: for trees whose distributions are on the model's
-  // device, or null. REQUIRES: the model outlives this object, and its cache has room for such a
-  // context and room().nodes more.
+  // make_shape: called for each sequence. vocab_size: V of the trees' distributions. max_context:
+  // tokens of the longest context and the levels. brancher: needed if the model's device keeps the
+  // trees' distributions, else null. REQUIRES: the model outlives this object, and its cache has
+  // room for such a context and capacity().nodes more tokens.
   ModelTreeDrafter(LanguageModel& model, const MakeTreeShape& make_shape, int max_context,
                    int vocab_size, int max_requests = 1,
                    std::unique_ptr<TreeBrancher> brancher = nullptr);
@@ -57,16 +58,17 @@ class ModelTreeDrafter final : public Drafter {
   Capacity capacity(int spec_length) const override { return capacity_(spec_length); }
 
  private:
-  // What is known of a sequence's last tree.
+  // The state of a sequence's last tree. A node's place is its place in the model's cache, counted
+  // from the end of the context.
   struct Growth {
     std::unique_ptr<TreeShape> shape;
-    std::vector<int> level;       // nodes whose continuations are looked at; kRoot at first
-    std::vector<int> places;      // [nodes of the tree] after the context in the cache; kNotFed
-    std::vector<int> parents;     // of the nodes in the cache, by their places
-    std::vector<TokenId> tokens;  // that are fed next
-    int context = 0;
-    int first_node = 0;    // of the last level
-    bool is_last = false;  // of what the sequence was asked for: neither kept nor taken back yet
+    std::vector<int> level;       // the nodes that are continued; kRoot at first
+    std::vector<int> places;      // [nodes of the tree]; kNotFed if the node is not cached
+    std::vector<int> parents;     // [cached nodes] the place of each node's parent; -1: the root
+    std::vector<TokenId> tokens;  // the tokens that the next pass is fed
+    int context = 0;              // tokens of the context
+    int first_node = 0;           // the first node of the newest level
+    bool is_last = false;         // the tree was neither kept nor truncated yet
   };
   static constexpr int kNotFed = -1;
 
@@ -92,10 +94,10 @@ class ModelTreeDrafter final : public Drafter {
   LogitsBuffer logits_;          // [max_requests * width, V]
   std::vector<Growth> growths_;  // by sequence
   std::vector<Segment> batch_;
-  std::vector<std::size_t> growing_;  // requests of the batch
+  std::vector<std::size_t> growing_;  // the index of each segment's request
   std::unique_ptr<TreeBrancher> brancher_;
   std::vector<LookedAt> looked_at_;
-  std::vector<TokenId> history_;  // before a token
+  std::vector<TokenId> history_;  // the context and the path to a node
   std::vector<int> chosen_;
   std::vector<float> host_logits_;  // [V of the model]
   std::vector<double> probs_;       // [V of the trees]

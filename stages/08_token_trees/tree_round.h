@@ -7,8 +7,8 @@
 
 namespace specdec {
 
-// One round with stage 4's parts, whose drafts may branch: a tree is drafted, verified in one pass,
-// judged along one path, and that path is kept. REQUIRES: as greedy_round().
+// One round with the parts of stage 4, whose drafts may branch: drafts a tree, verifies it in one
+// pass, judges along one path, and keeps that path. REQUIRES: as for greedy_round().
 Round tree_round(DraftAndVerify& steps, RoundJudge& judge, std::vector<TokenId>& context,
                  Generation& generation);
 

@@ -9,7 +9,8 @@
 namespace specdec {
 namespace {
 
-// Adds the `count` likeliest tokens of positive probability, the lower id first among equals.
+// Adds the `count` likeliest tokens of positive probability after a node, the lower id first among
+// equals.
 void add_likeliest(Drafts& tree, int node, std::span<const double> probs, int count) {
   for (int rank = 0; rank < count; rank++) {
     TokenId best = -1;
@@ -23,13 +24,14 @@ void add_likeliest(Drafts& tree, int node, std::span<const double> probs, int co
   }
 }
 
-// The numbers first .. end - 1.
+// Sets `all` to the numbers first .. end - 1.
 void numbers(int first, int end, std::vector<int>& all) {
   all.resize(std::max(0, end - first));
   std::iota(all.begin(), all.end(), first);
 }
 
-// Of nodes in their order, the `count` of the largest draft_prob, in their order.
+// Keeps the `count` nodes with the largest draft_prob, the earlier ones first among equals.
+// REQUIRES: nodes are ascending, and so is the result.
 void most_likely(const Drafts& tree, int count, std::vector<int>& nodes) {
   if (std::ssize(nodes) <= count) return;
   std::ranges::stable_sort(nodes, std::ranges::greater{},
@@ -105,7 +107,7 @@ void DistinctDrafts::branch(Drafts& tree, int node, std::span<const double> draf
     if (k > 0) {
       own[taken] = 0;
       const double total = std::accumulate(own.begin(), own.end(), 0.0);
-      if (!(total > 0)) return draws.skip(width - k);  // q has no more tokens
+      if (!(total > 0)) return draws.skip(width - k);  // q has no other token
       for (double& prob : own) prob /= total;
     }
     taken = draws.draw(own);
@@ -205,7 +207,8 @@ void GrownTree::look_at(const Drafts& tree, int first, std::vector<int>& nodes) 
   most_likely(tree, width_, nodes);
 }
 
-// No node is likelier than its parent, and a parent comes first among equals: so it is kept, too.
+// No node is likelier than its parent, and a parent comes first among equals. So the parent of a
+// kept node is kept, too.
 void GrownTree::choose(const Drafts& tree, std::vector<int>& nodes) const {
   numbers(0, tree.size(), nodes);
   most_likely(tree, verified_, nodes);

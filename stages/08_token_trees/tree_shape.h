@@ -13,32 +13,33 @@
 
 namespace specdec {
 
-// The draws of one level of a tree. Their names tell the drafts of a level apart by their number.
+// The random draws for one level of a tree. Each draft of the level has an index of its own.
 //
-// A rule that looks past the draft which it rejects must not see a number of its own again: then
-// the level is a part of the name, too, as the next round's levels begin elsewhere.
+// A rule that looks past a rejected draft must not meet the same random numbers again in the next
+// round, which drafts for the same positions. For such a rule the index also contains the level,
+// because a position is at another level then.
 class TreeDraws {
  public:
-  // random: null at temperature 0, where all is on one token; races: of the rule; first: the index
-  // of the first draw.
+  // random: null at temperature 0, where one token has probability 1. races: whether the acceptance
+  // rule draws by exponential races. position: of the level's tokens. first: the first index.
   TreeDraws(RandomSource* random, bool races, int position, int first)
       : random_(random), races_(races), position_(position), next_(first) {}
 
-  // Where the rule races, by the noise that the target's race has: the same probs give the same
-  // token again.
+  // Draws a token. If the rule races, uses the noise of the target's race at this position, so the
+  // same probs give the same token again.
   TokenId draw(std::span<const double> probs) {
     if (random_ == nullptr || !races_) return draw_apart(probs);
     next_++;
     return random_->race(probs, position_);
   }
-  // With a number of its own in any case.
+  // Draws a token with a random number of its own, even if the rule races.
   TokenId draw_apart(std::span<const double> probs) {
     if (random_ == nullptr) {
       return argmax(probs);
     }
     return random_->token(probs, position_, Purpose::kDraft, next_++);
   }
-  // Leaves out the next draws: what follows has the same names as if they were made.
+  // Skips the next draws: later draws get the same index as if these had been made.
   void skip(int count) { next_ += count; }
 
  private:
@@ -48,43 +49,43 @@ class TreeDraws {
   int next_;
 };
 
-// How the tree of one request grows. The draft model says what could follow the root, then what
-// could follow the nodes of each level; the shape decides what becomes of it.
+// How the tree of one request grows. The draft model computes q after the root, then after nodes of
+// each level; the shape decides which drafts this adds, and which nodes are continued.
 class TreeShape {
  public:
   virtual ~TreeShape() = default;
 
-  virtual int levels() const = 0;  // the most
-  // What a tree of at most this many levels takes. REQUIRES: no more than levels().
+  virtual int levels() const = 0;  // the largest number of levels
+  // The capacity of a round with at most this many levels. REQUIRES: levels <= levels().
   virtual Capacity capacity(int levels) const = 0;
-  // Whether drafts are drawn from the draft's distribution; otherwise it only ranks tokens.
+  // Whether drafts are drawn from q; if not, q only ranks the tokens.
   virtual bool draws() const = 0;
 
   virtual void begin() {}
   // Adds trials after a node, or after the root. draft_probs: q there, [V].
   virtual void branch(Drafts& tree, int node, std::span<const double> draft_probs,
                       TreeDraws& draws) = 0;
-  // The same for a sampler on a device, which keeps q: what branch() would ask of q after a node,
-  // and, once the trials were added by its answer, what the shape itself remembers of them.
+  // For a device that keeps q, these two replace branch(). wish(): how the device chooses tokens
+  // after a node. branched(): tells the shape that the trials after this node have been added.
   struct Wish {
     BranchBy by;
     int count;  // of tokens
   };
   virtual Wish wish(const Drafts& tree, int node) const = 0;
   virtual void branched(const Drafts& /*tree*/, int /*node*/) {}
-  // Of the nodes that the last level brought, first .. tree.size() - 1, those to be looked at.
+  // Picks the nodes that are continued from those of the newest level, first .. tree.size() - 1.
   virtual void look_at(const Drafts& tree, int first, std::vector<int>& nodes);
-  // Of a tree that is grown, the nodes that are verified: ascending, each with its parent.
+  // Picks the nodes of the finished tree that are verified: ascending, each with its parent.
   virtual void choose(const Drafts& tree, std::vector<int>& nodes) const;
 };
 
 using MakeTreeShape = std::function<std::unique_ptr<TreeShape>()>;
 
-// Of rounds with trees of such a shape; K beyond its levels changes nothing.
+// The capacity of rounds with trees of this shape. A K above the shape's levels changes nothing.
 RoundCapacity capacity_of(const MakeTreeShape& make_shape);
 
-// `count` drafts by themselves, each token drawn from q (SpecInfer, with one draft model). Where
-// the rule races, the first draft after each node shares the target's noise.
+// `count` independent drafts, each token drawn from q (SpecInfer, with one draft model). If the
+// rule races, the first draft after each node shares the target's noise.
 class Chains final : public TreeShape {
  public:
   Chains(int count, int levels) : count_(count), levels_(levels) {}
@@ -100,8 +101,8 @@ class Chains final : public TreeShape {
   int count_, levels_;
 };
 
-// After each node of level i, widths[i] drafts that are drawn one after another from what the
-// earlier ones left of q: no two are the same.
+// Sibling drafts without replacement: after each node of level i, widths[i] drafts, each drawn from
+// what the earlier ones left of q. So no two siblings are equal.
 class DistinctDrafts final : public TreeShape {
  public:
   explicit DistinctDrafts(std::vector<int> widths) : widths_(std::move(widths)) {}
@@ -117,10 +118,10 @@ class DistinctDrafts final : public TreeShape {
   std::vector<int> widths_;
 };
 
-// The likeliest tokens of q after each node, without chance: as many as a plan of the tree says.
+// The likeliest tokens of q after each node, without randomness. A plan gives their numbers.
 class Likeliest final : public TreeShape {
  public:
-  // Node 0 of a plan is the root; the children of a node come in the order of their ranks.
+  // Node 0 of a plan is the root. The children of a node are ordered by rank, the likeliest first.
   struct PlanNode {
     std::vector<int> children;
   };
@@ -143,16 +144,15 @@ class Likeliest final : public TreeShape {
 
   Plan plan_;
   std::vector<Capacity> capacities_;  // [levels + 1]
-  std::vector<int> planned_;          // [nodes of the tree] what each is in the plan
+  std::vector<int> planned_;          // [nodes of the tree] the node of the plan for each of them
 };
 
-// After each node of level i its widths[i] likeliest tokens: "top:3x2x1".
+// The plan with widths[i] children after each node of level i: "top:3x2x1".
 Likeliest::Plan plan_of_widths(std::span<const int> widths);
 
-// The nodes that the draft thinks most likely, as EAGLE-2 chooses them (Li et al. 2024,
-// sections 4.1 and 4.2): on each level it continues the `width` nodes of the largest
-// probability, and of all nodes that it found the `verified` ones of the largest probability are
-// kept.
+// The likeliest nodes under the draft model, as in EAGLE-2 (Li et al. 2024, sections 4.1 and 4.2).
+// On each level, the `width` nodes with the largest draft_prob are continued. Of all nodes found,
+// the `verified` ones with the largest draft_prob are kept.
 class GrownTree final : public TreeShape {
  public:
   GrownTree(int verified, int width, int levels)
