@@ -145,7 +145,7 @@ TokenId SpeculatingDrafter::draw(const DraftRequest& request, int row, RandomSou
 std::span<const double> SpeculatingDrafter::make_probs(const DraftRequest& request, int row,
                                                        const SamplingOptions& options) {
   const std::span<double> probs = request.drafts->next_probs();
-  const std::size_t n = std::min(probs.size(), host_logits_.size());  // the others are padding
+  const std::size_t n = std::min(probs.size(), host_logits_.size());  // the rest is padding
   model_.backend().download(logits_.rows(row, 1).row(0), host_logits_.data(), n * sizeof(float));
   probabilities(std::span(host_logits_).first(n), text_, options, scratch_, probs.first(n));
   std::ranges::fill(probs.subspan(n), 0.0);

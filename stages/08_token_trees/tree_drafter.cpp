@@ -200,7 +200,7 @@ std::span<const double> ModelTreeDrafter::standardise(const DraftRequest& reques
                                                       const SamplingOptions& options) {
   history_.assign(request.context.begin(), request.context.end());
   append_path(*request.drafts, node, history_);
-  const std::size_t n = std::min(probs_.size(), host_logits_.size());  // the others are padding
+  const std::size_t n = std::min(probs_.size(), host_logits_.size());  // the rest is padding
   model_.backend().download(logits.row(0), host_logits_.data(), n * sizeof(float));
   probabilities(std::span(host_logits_).first(n), history_, options, scratch_,
                 std::span(probs_).first(n));

@@ -3,8 +3,8 @@
 
 namespace specdec {
 
-// How often this program has called operator new (under ThreadSanitizer, malloc as well). Programs
-// that link allocation_counter.cpp replace it, for tests of what must not allocate.
+// The number of calls of operator new in this program so far (under ThreadSanitizer, of malloc as
+// well). allocation_counter.cpp replaces operator new in the programs that link it.
 std::size_t allocations();
 
 }  // namespace specdec

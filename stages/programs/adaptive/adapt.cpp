@@ -33,8 +33,8 @@ std::unique_ptr<SpecLengthPolicy> make_unguarded(const RunOptions& options, int 
       smallest, std::clamp(kFirstOfSchedule, smallest, largest), largest);
 }
 
-// The most drafts of a policy that knows no costs: --spec-length, or else what would be best for
-// drafts that are nearly always right.
+// The largest K of a policy that knows no costs: --spec-length, or else the best K for drafts that
+// are nearly always accepted.
 int most_drafts(const RunOptions& options, std::span<const double> costs) {
   const int most = static_cast<int>(std::ssize(costs)) - 1;
   if (options.given_spec_length) return most;

@@ -14,32 +14,32 @@
 
 namespace specdec {
 
-// Whether a way to choose K asks about the draft model's distributions.
+// Whether this way to choose K needs the draft model's distributions.
 bool asks_the_draft(DraftLength how);
 
-// What --draft-length asks for, but fixed: up to `largest` drafts, or fewer where the profile ends
-// sooner. All but gain pause while they are a loss.
+// The policy of --draft-length. K is at most `largest`, and at most what the profile has costs for.
+// Every policy but gain pauses drafting while it is a loss. REQUIRES: --draft-length is not fixed.
 std::unique_ptr<SpecLengthPolicy> make_policy(const RunOptions& options, int largest,
                                               const CostProfile& profile,
                                               const RoundCapacity& capacity = Capacity::of_chain);
 
-// How K is chosen in a run of one request: the costs of rounds are loaded or measured before the
-// first one.
+// How K is chosen in a run with one request. The costs of rounds are loaded or measured before the
+// first round.
 class AdaptiveRun {
  public:
   // REQUIRES: this object and the options outlive the Session.
   SessionParts parts(const RunOptions& options, const Drafting& drafting,
                      const RoundCapacity& capacity = Capacity::of_chain);
 
-  // Lets the judge's drafts learn from the target's rows, with --ngram-fill.
+  // With --ngram-fill, lets the drafter learn the target's likeliest tokens.
   static void take_notes(const Session& run, RoundJudge& judge);
-  // Says on stderr what costs were found, unless --quiet or JSON asks for silence.
+  // Prints the costs on stderr, unless --quiet or JSON output is given.
   void announce(const Session& run) const;
-  // What the report says about costs and K; nothing for a fixed K.
+  // The report's part about costs and K; empty for a fixed K.
   ReportExtras extras(const Session& run) const;
-  // With --all-places, tries all of them, and adds what came of it.
+  // With --all-places, tries a draft at every position and adds the result to the report.
   void try_places(Session& run, const Judge& judge, ReportExtras& extras) const;
-  // And about the speedup, by the formula for two levels. To be called before extras().
+  // Makes the report's line about the speedup of two levels by formula. Call before extras().
   std::function<std::string(const Speedup&)> of_speedup(const Session& run) const {
     return two_levels_by_formula(run.options, levels_, run.stats);
   }
@@ -52,19 +52,19 @@ class AdaptiveRun {
   Levels levels_;                       // of --draft-of-draft
 };
 
-// As stage 5's evidence, with what the policy looked at.
+// Stage 5's evidence, with the quantities that the policy looked at.
 RoundEvidence adaptive_evidence(const Session& run, const Judge& judge);
 
-// Whether any request's way to choose K asks about the draft model's distributions.
+// Whether any request's way to choose K needs the draft model's distributions.
 bool asks_the_draft(std::span<const QueuedRequest> queue);
 
-// How requests are drafted for. Throws Error where --draft-pages is given for several drafters.
-// REQUIRES: the options outlive the session.
+// The drafting and judging parts of a batch. Throws Error if --draft-pages is given with several
+// drafters. REQUIRES: the options outlive the session.
 BatchParts adaptive_parts(const RunOptions& options, const Drafting& drafting);
 
-// The same for a batch: costs are those of a full batch. How many requests there are in all is
-// known beforehand, so costs, and with them texts, do not depend on which requests run side by
-// side.
+// Chooses how K adapts for each request of a batch. The costs are those of a full batch, whose size
+// is known beforehand. So the costs, and with them the texts, do not depend on which requests run
+// at the same time.
 void adapt_requests(BatchSession& session, const RoundCapacity& capacity = Capacity::of_chain);
 
 }  // namespace specdec

@@ -23,7 +23,7 @@ namespace {
 
 constexpr int kLargest = 7;
 
-// What passes of 1, 2, ... rows and drafts cost, in plain steps.
+// The costs of a draft and of passes with 1, 2, ... rows, in plain steps.
 CostProfile profile(double draft_step, double row) {
   CostProfile costs;
   costs.draft_step = draft_step;
@@ -31,7 +31,7 @@ CostProfile profile(double draft_step, double row) {
   return costs;
 }
 
-// A way to write a text: what chooses K, and who drafts.
+// A way to generate a text: how K is chosen, and which drafter drafts.
 struct Way {
   std::string_view name;
   CostProfile costs = profile(0.05, 0);
@@ -76,7 +76,7 @@ class Check {
     options_.sampling = {.temperature = 0};
   }
 
-  // Empty, or what is wrong. spec_lengths: gets every K that there was.
+  // Returns what is wrong, or "". spec_lengths: receives every K that was used.
   std::string text(const GoldenText& text, const Way& way, std::set<int>& spec_lengths) {
     request_.prompt = text.prompt;
     const std::vector<TokenId> tokens = text.tokens();

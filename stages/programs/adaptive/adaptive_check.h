@@ -3,8 +3,8 @@
 
 namespace specdec {
 
-// Stage 7's --check: the golden greedy texts by rounds whose K adapts, for cost profiles under
-// which it stays high, moves, and falls to plain steps. Returns the exit code.
+// Stage 7's --check: generates the golden greedy texts in rounds whose K adapts, with cost profiles
+// under which K stays high, varies, or falls to 0. Returns the exit code.
 int check_adaptive_drafting(const RunOptions& options);
 
 }  // namespace specdec

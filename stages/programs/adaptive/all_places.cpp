@@ -10,7 +10,7 @@
 namespace specdec {
 namespace {
 
-// Tries places of one text, from the front.
+// Tries the positions of one text in ascending order.
 class Trier {
  public:
   Trier(Session& run, const Judge& judge)
@@ -21,7 +21,7 @@ class Trier {
         target_probs_(logits_.size()),
         scratch_(run.steps.V()) {}
 
-  // The place of token `at` of the context.
+  // Tries a draft for token `at` of the context.
   TriedPlace try_place(int at) {
     const auto before = std::span(std::as_const(run_.context)).first(static_cast<std::size_t>(at));
     const DeviceRows row = run_.steps.logits_rows(1);
@@ -81,7 +81,7 @@ OracleRun oracle_run(std::span<const TriedPlace> places, int largest) {
   OracleRun run{.rounds = std::vector<int>(static_cast<std::size_t>(largest) + 1)};
   const auto n = static_cast<int>(places.size());
   for (int at = 0; at < n;) {
-    int K = 0;  // drafts that will all be accepted, and the target's own token after them
+    int K = 0;  // drafts that are all accepted; the target's own token follows them
     while (K < largest && at + K < n && places[static_cast<std::size_t>(at + K)].accepted) K++;
     run.rounds[static_cast<std::size_t>(K)]++;
     run.drafted += K;

@@ -19,7 +19,7 @@ namespace specdec {
 namespace {
 
 constexpr std::string_view kFormat = "specdec-cost-profile-1";
-constexpr std::size_t kMostPasses = 33;  // the largest K that --spec-length takes, and 1
+constexpr std::size_t kMostPasses = 33;  // the largest K of --spec-length, plus 1
 
 double seconds(const Json& value, const std::string& what, double least) {
   const double number = value.is_number() ? value.get<double>() : -1;
@@ -115,7 +115,7 @@ namespace {
 
 using Say = std::function<void(const std::string&)>;
 
-// What the file holds, if that is a profile for this key, or for any where the file is named.
+// The profile in the file, if it was measured for this key, or for any key if the file is named.
 std::optional<CostProfile> read_profile(const ProfileFile& file, const Json& key, const Say& note) {
   const std::string name = file.path.string();
   try {
@@ -137,7 +137,7 @@ std::optional<CostProfile> read_profile(const ProfileFile& file, const Json& key
   }
 }
 
-// Keeps it beside the programs. What stands there and is no file stays, and is not written to: a
+// Stores the profile next to the programs. Does not write to anything but a regular file, because a
 // pipe would wait for a reader.
 void keep(const std::filesystem::path& path, const CostProfile& profile) {
   std::filesystem::create_directories(path.parent_path());

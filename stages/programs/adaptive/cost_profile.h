@@ -13,66 +13,68 @@
 
 namespace specdec {
 
-// What passes and drafts cost on a machine: c and v of Theorem 3.8 in seconds. Measured once and
-// kept in a file, so that what follows from it does not depend on the clock.
+// The costs of passes and drafts on a machine: c and v of Theorem 3.8, in seconds. Measured once,
+// then kept in a file, so that nothing computed from them depends on the clock.
 struct CostProfile {
-  std::string key = "null";         // what it was measured for: a JSON object; null: unknown
+  std::string key = "null";         // JSON object that says what was measured; null: unknown
   std::vector<double> target_pass;  // [largest K + 1] a pass of the target over 1, 2, ... rows of
                                     // each request; never falls
-  double draft_step = 0;            // a token of the draft for each request
-  std::string source = {};          // where it comes from, for people
+  double draft_step = 0;            // one draft for each request
+  std::string source = {};          // where the profile comes from, for messages
 
   int largest_spec_length() const { return static_cast<int>(target_pass.size()) - 1; }
   double c() const { return draft_step / target_pass[0]; }
-  // REQUIRES: rows >= 1. Rows beyond those measured cost what the last half of these did, each.
+  // The cost of a pass over `rows` rows, relative to one row. Each row beyond the measured ones
+  // adds the average that the last half of these added. REQUIRES: rows >= 1.
   double v(int rows) const;
 
-  // What rounds of 0, 1, ... drafts in a row cost in plain steps, K c + v(rows), up to the smaller
-  // of spec_length and largest_spec_length(); a chain has K + 1 rows. Choosing tokens does not
-  // stand here: each token of a text is chosen once either way, so it does not move the best K.
+  // The costs of rounds with K = 0, 1, ... in plain steps, K c + v(rows), up to the smaller of
+  // spec_length and largest_spec_length(); a chain has K + 1 rows. The cost of choosing tokens is
+  // left out: every token of a text is chosen once in any case, so it does not change the best K.
   std::vector<double> round_costs(int spec_length,
                                   const RoundCapacity& capacity = Capacity::of_chain) const;
 };
 
-// From seconds as measured: more rows never take less time, so where a measurement says otherwise,
-// the fewer rows take what the more did (that was noise).
-// REQUIRES: at least one pass; seconds above 0, of the draft at least 0.
+// Makes a profile from measured seconds. More rows never take less time; if a measurement
+// contradicts that, it is noise, and the fewer rows get the time of the more rows.
+// REQUIRES: at least one pass; seconds of passes above 0, draft_step >= 0.
 CostProfile make_profile(const Json& key, std::vector<double> target_pass, double draft_step);
 
 Json to_json(const CostProfile& profile);
 
-// REQUIRES: `name` stands for the file in messages. Throws Error, naming the field: no JSON, no
-// profile, fewer than two passes, more than 33, numbers that are no times.
+// name: of the file, for messages. Throws Error, which names the field, if the text is not JSON or
+// not a profile, has fewer than 2 or more than 33 passes, or has a number that is no time.
 CostProfile parse_profile(std::string_view text, const std::string& name);
 
-// Where a profile is kept.
+// The file that keeps a profile.
 struct ProfileFile {
   std::filesystem::path path;
   bool named = false;  // by --cost-profile
 };
 
-// --cost-profile's file; where it is empty, one in the folder profiles/ beside the folder of the
-// program, with a name that depends on the key.
+// The file of --cost-profile. If cost_profile is empty, a file in the folder profiles/ next to the
+// program's folder, with a name that depends on the key.
 ProfileFile profile_file(const std::string& cost_profile, const Json& key);
 
-// The profile in the file; or, where there is none, what measure() gives, which is kept there.
-// A named file is used whatever it was measured for (with a note where that is something else), and
-// throws Error where it is damaged or cannot be written. Another file that is damaged or of another
-// key is measured anew; for what goes wrong with it, `note` gets a line.
+// The profile in the file. If there is none, the result of measure(), which is then kept there.
+// A named file is used whatever it was measured for, with a note if that is not `key`. Throws Error
+// if a named file is damaged or cannot be written. Any other file is measured again if it is
+// damaged or has another key. `note` gets one line for each problem.
 CostProfile stored_profile(const ProfileFile& file, const Json& key,
                            const std::function<CostProfile()>& measure,
                            const std::function<void(const std::string&)>& note);
 
-// What a profile was measured for, where that is not `wanted`: the first field that differs, for
-// people.
+// How the key `measured` differs from `wanted`: the first field that differs, for messages.
 std::string difference(const Json& measured, const Json& wanted);
 
-// For the beginning of a run: costs, source, the first K; a line more where no alpha can pay.
+// For the beginning of a run: costs, source and first K. One more line if no alpha makes drafting
+// pay off.
 std::string announcement(const CostProfile& profile, const AdaptiveSpecLength& policy);
-// The same for a policy that goes by the draft or by a rule of thumb. name: "entropy".
+// The same for the other policies. name: "entropy".
 std::string announcement(const CostProfile& profile, std::string_view name, int largest);
 
-// For its end: which K there were; a line more where plain steps were the rule.
+// For the end of a run: the number of rounds with each K. One more line if drafting did not pay off
+// at the end.
 std::string summary(const AdaptiveSpecLength& policy, const RunStats& stats);
 std::string summary(const WhileItPays& policy, std::string_view name, const RunStats& stats);
 

@@ -20,11 +20,11 @@
 namespace specdec {
 namespace {
 
-// A drafter of a composition, and all that it stands on.
+// One drafter of a composition, with everything that it uses.
 struct Part {
   RunOptions options;
   std::unique_ptr<DraftSetup> setup;
-  std::shared_ptr<Drafter> inner;  // where it drafts with a draft of its own
+  std::shared_ptr<Drafter> inner;  // the drafter's own drafter; null if it has none
 };
 
 std::shared_ptr<Part> make_part(RunOptions options, const DraftSetup& base, const DraftRoom& room,
@@ -52,13 +52,13 @@ std::pair<DraftKind, DraftKind> fallback_kinds(const std::string& text) {
   return {first, second};
 }
 
-// How much it needs: a Llama, a table, nothing.
+// Ranks drafters by what they need: 2 for a Llama, 1 for a table, 0 for nothing.
 int weight(DraftKind kind) {
   if (kind == DraftKind::kLlama || kind == DraftKind::kSelf) return 2;
   return kind == DraftKind::kUnigram || kind == DraftKind::kBigram ? 1 : 0;
 }
 
-// The options of a draft for the draft: a kind, or else a directory.
+// The options of the draft model's drafter. draft: a kind or a directory.
 RunOptions inner_options(const RunOptions& options, const std::string& draft) {
   RunOptions inner = options;
   inner.inflate_draft.clear();
@@ -98,11 +98,11 @@ void check_drafts_of_drafts(const RunOptions& options) {
 }
 
 // [snippet draft-of-draft]
-// The drafter of a setup, sped up by the drafts below it, the nearest one first.
+// The drafter of a setup, sped up by the drafters in `below`, of which the first drafts for it.
 std::shared_ptr<Drafter> with_drafts_below(DraftSetup& setup, const RunOptions& options,
                                            std::span<const std::string> below,
                                            const DraftRoom& room, Levels* levels) {
-  if (below.empty()) return {std::shared_ptr<void>(), &setup.drafter()};  // which the setup keeps
+  if (below.empty()) return {std::shared_ptr<void>(), &setup.drafter()};  // owned by the setup
   const auto part = make_part(inner_options(options, below.front()), setup, room,
                               adaptive_drafting(KeepProbs::kOnHost, true));
   part->inner = with_drafts_below(*part->setup, options, below.subspan(1), room, levels);
@@ -119,7 +119,7 @@ std::shared_ptr<Drafter> with_drafts_below(DraftSetup& setup, const RunOptions& 
 }  // namespace
 
 RunOptions with_base_kind(RunOptions options) {
-  std::vector<DraftKind> kinds = {options.draft_kind};  // that draft for the target
+  std::vector<DraftKind> kinds = {options.draft_kind};  // the kinds that draft for the target
   if (!options.fallback.empty()) {
     const auto [first, second] = fallback_kinds(options.fallback);
     options.draft_kind = weight(first) > weight(second) ? first : second;
@@ -212,7 +212,7 @@ double two_level_speedup(const SpeculatingDrafter::Counts& inner, int k, const R
 std::function<std::string(const Speedup&)> two_levels_by_formula(const RunOptions& options,
                                                                  const Levels& levels,
                                                                  const RunStats& stats) {
-  if (levels.empty() || !options.fallback.empty()) return {};  // which drafts were a level's?
+  if (levels.empty() || !options.fallback.empty()) return {};  // unknown which drafts a level made
   return [inner = levels.front()->counts(), k = options.inner_spec_length,
           stats](const Speedup& speedup) -> std::string {
     const double factor = two_level_speedup(inner, k, stats, speedup);

@@ -12,40 +12,42 @@
 
 namespace specdec {
 
-// Who drafts in stage 7: --draft-kind's drafter, or that of --fallback and --draft-of-draft.
+// The drafters of stage 7: that of --draft-kind, or those of --fallback and --draft-of-draft.
 
-// The options with the draft_kind on which the parts of --fallback stand: the part with a model,
-// the second one among equals. Throws Error for parts that do not go together, or a draft that
-// would be its own draft, or --ngram-fill without n-grams.
+// The options with the draft_kind of the base drafter. With --fallback, that is the kind that needs
+// more, the second one among equals. Throws Error for kinds that do not go together, for a draft
+// model that would be its own draft model, and for --ngram-fill without n-grams.
 RunOptions with_base_kind(RunOptions options);
 
-// Throws Error where --ngram-fill is above 0 and this target's likely tokens cannot be noted.
+// Throws Error if --ngram-fill is larger than the target's vocabulary.
 void check_notes(const RunOptions& options, const LanguageModel& target);
 
-// Drafts that a gate may end, and --draft-kind ngram.
+// Stage 5's drafting, with --draft-kind ngram. gated: a gate may end the drafts.
 Drafting adaptive_drafting(KeepProbs keep, bool gated);
 
-// The drafts of drafts in a composition, the one that drafts for the target first.
+// The drafters of --draft-of-draft; the first one drafts for the target.
 using Levels = std::vector<const SpeculatingDrafter*>;
 
-// None where the options ask for one drafter. drafting: of the parts, but for drafts of drafts,
-// which are chains on the host. levels: gets those of what is made, unless null.
-// REQUIRES: options as of with_base_kind(); options and levels outlive what is made.
+// Composes the drafters of --fallback and --draft-of-draft; empty if the options name one drafter.
+// drafting: of all parts but drafts of drafts, which are chains on the host. levels: receives the
+// drafters of --draft-of-draft, unless null. REQUIRES: options are from with_base_kind(); options
+// and levels outlive the drafters.
 ComposeDrafter composition(const RunOptions& options, const Drafting& drafting,
                            Levels* levels = nullptr);
 
-// What was composed, for a report, and what its levels did; stats: of the run.
+// Adds the composition and the counts of its levels to a report. stats: of the run.
 void add_drafters(ReportExtras& extras, const RunOptions& options, const Levels& levels,
                   const RunStats& stats);
 
-// The speedup over plain decoding by the formula for two levels: from both alphas of the run, the k
-// of its inner rounds, the K of each round, and what drafts and passes cost. What the inner drafts
-// cost is part of c, so c2 is 0. Unknown where nothing was tested.
+// The speedup over plain decoding by the formula for two levels, from both alphas of the run, the k
+// of its inner rounds, the K of each round, and the costs of drafts and passes. c contains the cost
+// of inner drafts, so c2 is 0. Unknown if nothing was tested.
 double two_level_speedup(const SpeculatingDrafter::Counts& inner, int k, const RunStats& stats,
                          const Speedup& speedup);
 
-// Makes that a line of the report, empty where it is unknown; none without two levels. What the
-// levels do after this call, when costs are measured, does not count.
+// Makes the report's line with two_level_speedup(); the line is empty if the speedup is unknown.
+// Returns no function without two levels. Ignores what the levels do after this call, when costs
+// are measured.
 std::function<std::string(const Speedup&)> two_levels_by_formula(const RunOptions& options,
                                                                  const Levels& levels,
                                                                  const RunStats& stats);

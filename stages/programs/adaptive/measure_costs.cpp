@@ -17,7 +17,7 @@ namespace specdec {
 namespace {
 
 constexpr int kContext = 64;  // tokens cached before a round
-constexpr int kDrafts = 4;    // of a draft phase, at most
+constexpr int kDrafts = 4;    // the most drafts of a round
 constexpr int kLeastSweeps = 5, kMostSweeps = 32;
 constexpr double kMostSeconds = 1.5;
 
@@ -29,7 +29,7 @@ std::string shape(const LlamaModel& model) {
       model.layer_bytes() + model.head().bytes());
 }
 
-// Empty where the system does not say.
+// The processor's name, or "" if the system does not tell.
 std::string processor() {
   std::ifstream info("/proc/cpuinfo");
   for (std::string line; std::getline(info, line);) {
@@ -73,7 +73,7 @@ std::vector<Drafts> drafts_for(const DraftSetup& draft, int requests) {
   return drafts;
 }
 
-// What the draft's caches hold.
+// The size of the draft model's caches.
 DraftRoom draft_room(const RunOptions& options, const DraftSetup& draft, int requests,
                      int positions) {
   const int branches = draft.drafter().capacity(kDrafts).branches();
@@ -83,10 +83,10 @@ DraftRoom draft_room(const RunOptions& options, const DraftSetup& draft, int req
           .branches = branches};
 }
 
-// Requests side by side, all with the same text, in caches of their own.
+// A batch of requests with the same text, in caches of its own.
 class Bench {
  public:
-  // most_rows: of a request in a pass.
+  // most_rows: the most rows of one request in a pass.
   Bench(const RunOptions& options, const ModelFiles& files, const LlamaModel& model,
         const DraftSetup& draft, int requests, int most_rows, int context)
       : context_(context),
@@ -153,10 +153,10 @@ void show_progress(double part) {
   if (part >= 1) say("\r\x1b[K");
 }
 
-// Passes over every number of rows in turn, each after the draft phase of such a round, as they
-// follow each other in a run: what the one leaves in the processor's cache, the next finds. A plain
-// step follows a plain step. Other processes only ever make a sample slower, and this profile stays
-// for long, so what counts is what only one in eight undercut.
+// Measures passes over every number of rows in turn, each after the drafts of such a round, so that
+// the processor's cache is as in a run. A plain step follows a plain step. Other processes can only
+// make samples slower, and the profile is used for long, so the result is a low quantile: one
+// sample in eight is faster.
 CostProfile measure(const RunOptions& options, const ModelFiles& files, const LlamaModel& target,
                     const DraftSetup& draft, int requests, const Json& key) {
   const int limit = std::min(target.config().max_seq_len,

@@ -4,10 +4,10 @@
 
 namespace specdec {
 
-// What drafts and passes cost these models here, for this many requests side by side: from the file
-// that the options name, or the one kept beside the programs; measured where there is none, which
-// takes a second or two (more for models whose passes do), with progress on a terminal. Notes go to
-// stderr. Throws Error for a --cost-profile that is damaged or cannot be written.
+// The costs of drafts and passes of these models on this machine, for a batch of `requests`. They
+// come from the file of --cost-profile, or from the file kept next to the programs. If there is
+// none, they are measured, which takes a second or two, or longer for slow models; a terminal shows
+// the progress. Notes go to stderr. Throws Error if --cost-profile is damaged or not writable.
 CostProfile load_or_measure_costs(const RunOptions& options, const ModelFiles& files,
                                   const LlamaModel& target, const DraftSetup& draft,
                                   int requests = 1);

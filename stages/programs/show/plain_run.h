@@ -21,11 +21,11 @@ struct PlainRun {
   const ModelFiles files;
   const GenerationRequest request;
   Generation generation;
-  LogitsLog logits;  // that decided each token, for --dump-logits
+  LogitsLog logits;  // the logits that decided each token, for --dump-logits
   RunStats stats;
 
-  // After the last token: prints and writes what the options ask for. target: the config of the
-  // model that ran. Throws Error.
+  // Call after the last token. Prints and writes the outputs that the options ask for. target: the
+  // config of the model that ran. Throws Error.
   void finish(const LlamaConfig& target, const std::string& device) const;
 };
 

@@ -11,13 +11,13 @@
 
 namespace specdec {
 
-// Adds the target's counters.
+// Adds the target's counters to the statistics.
 void count_target(RunStats& stats, const LlamaCounters& counters);
 
 // The "stats" object of --output json. Ratios whose denominator is 0 are null.
 Json to_json(const RunStats& stats);
 
-// The "model" object of a shape.
+// The "model" object for a model of this shape.
 Json to_json(const LlamaConfig& config, const std::string& directory,
              KvType kv_type = KvType::kF32);
 
@@ -25,10 +25,11 @@ Json to_json(const LlamaConfig& config, const std::string& directory,
 // inflated, to which shape.
 Json target_json(const LlamaConfig& config, const RunOptions& options);
 
-// For people: "; the target is inflated to 134m, the draft to 14m", or the part of it that is true.
+// For the summary: "; the target is inflated to 134m, the draft to 14m", or only one of the two, or
+// "".
 std::string inflation_note(const RunOptions& options);
 
-// A run that is over.
+// A finished run.
 struct FinishedRun {
   const RunOptions& options;
   const ModelFiles& files;
@@ -37,11 +38,11 @@ struct FinishedRun {
   const Generation& generation;
   const RunStats& stats;
   std::string device;
-  ReportExtras extras = {};  // what the stage adds
+  ReportExtras extras = {};  // the stage's own part of the report
 };
 
-// Prints and writes what the options ask for: the JSON object, the report file, the summary on
-// stderr. Throws Error.
+// Prints and writes the outputs that the options ask for: the JSON object, the report file, the
+// summary on stderr. Throws Error.
 void report(const FinishedRun& run);
 
 // Streams text to stdout as it arrives, unless the output is JSON.

@@ -5,11 +5,11 @@
 
 namespace specdec {
 
-// What a stage adds to its report.
+// A stage's own part of the report.
 struct ReportExtras {
-  Json fields = Json::object();  // of the whole object
-  Json stats = Json::object();   // of "stats"
-  std::string summary;           // lines after the summary line
+  Json fields = Json::object();  // added to the report's object
+  Json stats = Json::object();   // added to its "stats" object
+  std::string summary;           // lines that follow the summary line
 };
 
 }  // namespace specdec

@@ -11,8 +11,8 @@
 
 namespace specdec {
 
-// A backend that only has memory, and a limit on it: for the books of the caches, without kernels.
-// New memory is full of NaN, which no test that reads what nobody wrote can miss.
+// A backend that has limited memory and no kernels, for tests of how caches keep track of memory.
+// New memory is full of NaN, so that reading an unwritten value makes a test fail.
 class MemoryBackend : public Backend {
  public:
   explicit MemoryBackend(std::size_t limit = std::size_t{1} << 30) : limit_(limit) {}
@@ -23,7 +23,7 @@ class MemoryBackend : public Backend {
 
   void* allocate(std::size_t bytes) override {
     if (bytes > limit_ - used_) throw std::bad_alloc();
-    used_ += bytes;  // never given back: the limit is on the sum
+    used_ += bytes;  // never decreases: the limit is on the sum of all allocations
     live_blocks_++;
     auto* block = static_cast<float*>(std::malloc(std::max<std::size_t>(bytes, 1)));
     std::fill_n(block, bytes / sizeof(float), std::numeric_limits<float>::quiet_NaN());

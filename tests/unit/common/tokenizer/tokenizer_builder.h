@@ -19,9 +19,9 @@ inline Json added_token(TokenId id, const std::string& content, bool special = t
           {"rstrip", false}, {"normalized", false}, {"special", special}};
 }
 
-// A complete tokenizer.json in Llama 3's structure: the 256 bytes, whose id is the byte, then the
-// result of each merge, unless it is a token already, then <|begin|> and <|end|>. Merges are given
-// in the alphabet. Tests change what they are about.
+// A complete tokenizer.json in Llama 3's structure. Its tokens are the 256 bytes, whose ids are the
+// bytes, then the result of each merge if it is new, then <|begin|> and <|end|>. Merges are written
+// in the byte alphabet. Each test changes the part that it tests.
 inline Json small_tokenizer(const std::vector<std::pair<std::string, std::string>>& merges = {}) {
   Json vocab = Json::object();
   for (int byte = 0; byte < 256; ++byte) {

@@ -7,8 +7,8 @@
 
 namespace specdec {
 
-// Texts that are hard on a tokenizer: characters that patterns, flags and UTF-8 treat differently,
-// close together. Built on the raw generator, whose numbers are the same everywhere.
+// Texts that are hard for a tokenizer, because characters that patterns, flags and UTF-8 treat
+// differently are close together. Uses the raw generator, whose numbers are the same everywhere.
 class RandomText {
  public:
   explicit RandomText(unsigned seed) : generator_(seed) {}

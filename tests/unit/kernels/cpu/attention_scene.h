@@ -11,14 +11,14 @@ namespace specdec {
 
 inline constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
-// Sequences in a paged cache, their pages scattered at random, every slot that holds no token of
-// theirs full of NaN; and a pass over the last `rows` tokens of each.
+// Sequences in a paged cache, and a pass over the last `rows` tokens of each. The pages are in
+// random order, and every slot that no token uses is full of NaN.
 struct Scene {
   HeadShape heads;
   KvType type = KvType::kF32;
   int page_size = 1;
-  std::vector<int> lengths;               // tokens in the cache, of each sequence
-  std::vector<std::int32_t> page_tables;  // table after table
+  std::vector<int> lengths;               // cached tokens of each sequence
+  std::vector<std::int32_t> page_tables;  // one table after the other
   std::vector<std::int32_t> first_of_table;
   TestRows keys{1, 1}, values{1, 1};                         // [slots, Hkv * D], of the type
   std::vector<std::int32_t> positions, slots, table_starts;  // [T]
@@ -85,12 +85,12 @@ struct Scene {
     q = TestRows::random(numbers, count, q_width(), numbers.below(9));
   }
 
-  // The last `nodes` places of every sequence as a tree of random shape, a row each.
+  // Makes the last `nodes` places of every sequence a tree of random shape, with one row each.
   void choose_tree(TestNumbers& numbers, int nodes) {
     for (int sequence = 0; sequence < static_cast<int>(lengths.size()); ++sequence) {
       const int length = lengths[static_cast<std::size_t>(sequence)];
       const int begin = std::max(0, length - nodes);
-      std::vector<std::vector<std::int32_t>> paths;  // their slots
+      std::vector<std::vector<std::int32_t>> paths;  // of each node: the slots of its path
       for (int place = begin; place < length; ++place) {
         const int parent = numbers.between(-1, place - begin - 1);
         std::vector<std::int32_t> path;

@@ -38,7 +38,8 @@ class TestNumbers {
   std::mt19937 engine_;
 };
 
-// A matrix whose rows lie `gap` floats apart; the gaps hold a mark that no operation may touch.
+// A matrix with gaps of `gap` floats between its rows. The gaps hold a mark that no operation may
+// touch.
 class TestRows {
  public:
   static constexpr float kMark = -12345.75f;
@@ -117,7 +118,7 @@ inline Backend& fast_backend(int threads) {
   return *backends[threads - 1];
 }
 
-// A weight matrix as a checkpoint would hold it, at an odd address.
+// A weight matrix as a checkpoint stores it, at an odd address.
 class TestWeights {
  public:
   // Values of all magnitudes down to subnormal ones, but none that make a product overflow.

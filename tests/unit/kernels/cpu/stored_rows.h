@@ -9,7 +9,7 @@
 
 namespace specdec {
 
-// The memory of a cache of the type that holds these rows, slot after slot.
+// The bytes of a cache of this type that holds these rows, slot after slot.
 inline std::vector<std::byte> stored(const TestRows& rows, KvType type) {
   std::vector<std::byte> bytes;
   for (int r = 0; r < rows.rows(); ++r) {

@@ -12,20 +12,19 @@
 
 namespace specdec {
 
-// Drives a cache at random and keeps the obvious model of it beside: for each sequence, the list of
-// the values that were written. Keys and values in the cache's memory must equal the model's after
-// every step, slots that no sequence reads are full of NaN, and a call that fails must change
-// nothing.
+// Calls a cache at random and keeps a simple model of it: for each sequence, the list of the values
+// that were written. After every step, the keys and values in the cache's memory must equal the
+// model's. Slots that no sequence reads are full of NaN. A call that fails must change nothing.
 class KvCacheDriver {
  public:
   using Model = std::map<SequenceId, std::vector<float>>;
 
-  // What depends on the kind of cache.
+  // The functions that depend on the kind of cache.
   struct Hooks {
-    // Whether there is room, found in another way than the cache's.
+    // Whether there is room, computed independently of the cache.
     std::function<bool(const Model&, const std::vector<Extension>&)> has_room;
     std::function<bool(const Model&)> can_create;
-    std::function<SequenceId(SequenceId, int)> share_prefix;  // may be absent, as those that follow
+    std::function<SequenceId(SequenceId, int)> share_prefix;  // may be empty, like the next ones
     std::function<SequenceId(std::span<const std::int32_t>)> share_pages;
     std::function<void(std::int32_t page)> hold, drop;
     std::function<void(const Model&)> check_books;
@@ -35,7 +34,7 @@ class KvCacheDriver {
   KvCacheDriver(KvCache& cache, Hooks hooks, unsigned seed)
       : cache_(cache), hooks_(std::move(hooks)), generator_(seed) {}
 
-  // One random call. Ends with a check of everything, whose failures name the step.
+  // Makes one random call, then checks everything. Failures name the step.
   void step() {
     steps_++;
     const unsigned choice = below(100);
@@ -109,8 +108,7 @@ class KvCacheDriver {
     model_[id].resize(length);
   }
 
-  // A page that is held beside the sequences, and what must stay in it: the values of its rows
-  // that were in use.
+  // A page that is held without a sequence, and the values of its used rows, which must not change.
   struct HeldPage {
     std::int32_t page = 0;
     std::vector<float> values;
@@ -142,7 +140,7 @@ class KvCacheDriver {
     held_.erase(held_.begin() + static_cast<std::ptrdiff_t>(i));
   }
 
-  // A sequence of the full pages among those held, in the order in which they were.
+  // Makes a sequence from the held pages that are full, in their original order.
   void share_held_pages() {
     std::vector<std::int32_t> pages;
     std::vector<float> values;
@@ -157,7 +155,7 @@ class KvCacheDriver {
     model_[id] = std::move(values);
   }
 
-  // Up to four sequences, some perhaps forks of each other.
+  // Picks up to four sequences; some may be forks of each other.
   std::vector<Extension> random_extensions() {
     std::vector<SequenceId> ids;
     for (const auto& [id, values] : model_) ids.push_back(id);
@@ -197,7 +195,7 @@ class KvCacheDriver {
     }
   }
 
-  // As when trees of drafts are verified: a part of what was appended stays.
+  // As after the verification of a tree: keeps a part of what was appended.
   void extend_and_keep() {
     const std::vector<Extension> extensions = random_extensions();
     if (!try_to_extend(extensions)) return;
@@ -217,7 +215,7 @@ class KvCacheDriver {
     }
   }
 
-  // As when a pass of the model fails after room was made.
+  // As when a pass of the model fails after the cache was extended.
   void extend_and_take_back() {
     const std::vector<Extension> extensions = random_extensions();
     if (!try_to_extend(extensions)) return;
@@ -241,7 +239,7 @@ class KvCacheDriver {
     return {pages.begin(), pages.end()};
   }
 
-  // Each layer, key, value and element gets a number of its own.
+  // Gives each layer, key, value and element a number of its own.
   template <typename Visit>
   void visit(int slot, float value, Visit visit_element) const {
     const KvMemory& memory = cache_.memory();
@@ -315,7 +313,7 @@ class KvCacheDriver {
   int failed_calls_ = 0;
 };
 
-// Steps until the first failure.
+// Makes steps until the first failure.
 inline void drive(KvCacheDriver& driver, int steps) {
   for (int i = 0; i < steps && !::testing::Test::HasFailure(); i++) driver.step();
   if (!::testing::Test::HasFailure()) driver.release_all();

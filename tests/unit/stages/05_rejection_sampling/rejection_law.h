@@ -13,8 +13,8 @@
 #include "tests/policy.h"
 #include "tests/table_model.h"
 
-// Two laws of the same text: what stage 5's code emits, walked along every path, and what the
-// target alone would, computed from nothing but its logits.
+// Two laws (distributions of texts) that must be equal: that of stage 5's code, walked along every
+// path of random choices, and that of the target alone, computed from its logits only.
 namespace specdec::law {
 
 inline constexpr int kNoLimit = 1 << 20;
@@ -23,7 +23,7 @@ struct Size {
   int V, K, new_tokens;
 };
 
-// A pair of models, and what is asked of them. The prompt has two tokens.
+// A pair of models, a prompt and the options of a request.
 struct Scenario {
   std::string name;
   ContextTable target, draft;
@@ -32,15 +32,15 @@ struct Scenario {
   Text prompt = {0, 1};
   Text eos_ids = {};
   int context_limit = kNoLimit, draft_context_limit = kNoLimit;
-  std::vector<double> round_costs = {};  // K adapts; none: it is spec_length in every round
+  std::vector<double> round_costs = {};  // K adapts to these; empty: K is always spec_length
   std::function<std::shared_ptr<Drafter>(LanguageModel& model)> make_drafter =
       [](LanguageModel& model) { return std::make_shared<SamplingDrafter>(model, 64); };
 };
 
 // ---- the law of speculation ----
 
-// Walks the rounds after a context along every path, until `enough(generation)`. Calls
-// after_walk(generation, rounds, probability) for each.
+// Walks the rounds after a context along every path of random choices, each until the generation
+// ends or `enough(generation)`. Calls after_walk(generation, rounds, probability) for each path.
 template <typename Enough, typename AfterWalk>
 inline void walk(const Scenario& scenario, const Text& prompt, const GenerationRequest& request,
                  Enough&& enough, AfterWalk&& after_walk) {
@@ -70,7 +70,7 @@ inline Text text_of(const Generation& generation) {
   return {generation.tokens().begin(), generation.tokens().end()};
 }
 
-// From the first token to the last, all rounds in one walk.
+// The law of speculation. A walk contains all rounds of a text.
 inline Law speculation_law(const Scenario& scenario) {
   Law law;
   walk(
@@ -82,11 +82,11 @@ inline Law speculation_law(const Scenario& scenario) {
   return law;
 }
 
-// The same where that has too many paths: a walk is one round, which begins afresh after each text
-// at which a round may end.
+// The same, for scenarios in which whole texts have too many paths. A walk is one round, and starts
+// after each text at which a round may end.
 inline Law speculation_law_by_rounds(const Scenario& scenario) {
   const auto n = static_cast<std::size_t>(scenario.new_tokens);
-  std::vector<Law> texts(n + 1);  // those at which a round ends, by their length
+  std::vector<Law> texts(n + 1);  // by length: the texts at which a round may end
   Law law;
   texts[0][{}] = 1;
   GenerationRequest request = request_of(scenario.prompt, 0, scenario.eos_ids);
@@ -113,7 +113,7 @@ inline Law speculation_law_by_rounds(const Scenario& scenario) {
 
 // ---- the law of the target alone ----
 
-// Standardised sampling (Leviathan et al., section 2.2) as its description has it, by sorting.
+// Standardised sampling (Leviathan et al., section 2.2), written straight from its description.
 inline std::vector<double> standardised(std::span<const float> logits, const Text& history,
                                         const SamplingOptions& options) {
   std::vector<double> scores(logits.begin(), logits.end()), probs(logits.size());
@@ -228,7 +228,7 @@ inline Rows half_rows(int V, int half) {
   };
 }
 
-// All that two rows can be to each other.
+// One scenario for each relation that the target's rows and the draft's rows can have.
 inline std::vector<Scenario> scenarios(const Size& size, unsigned seed) {
   const Rows any = random_rows(size.V, 0), zeros = random_rows(size.V, 0.35);
   const Rows one_hot = one_hot_rows(size.V);

@@ -15,7 +15,7 @@
 
 namespace specdec {
 
-// How large a cache is. page_size kRegions: a contiguous one, with so many regions.
+// The size of a cache. page_size kRegions: a contiguous cache with `pages` regions.
 struct PoolSize {
   static constexpr int kRegions = 0;
   static constexpr int kRegionLength = 64;
@@ -23,7 +23,7 @@ struct PoolSize {
   int pages = 64, page_size = 3;
 };
 
-// Two tables over few tokens that mostly agree, so that rounds accept any number of drafts.
+// Two tables over a small vocabulary that mostly agree, so that rounds accept any number of drafts.
 struct Tables {
   static constexpr int kVocab = 6;
 
@@ -86,7 +86,7 @@ struct BatchSetup {
   MakeCache make_target_cache = make_token_cache, make_draft_cache = make_token_cache;
 };
 
-// What a request's callback was told.
+// What a request's callback received.
 struct Heard {
   std::vector<TokenId> tokens;
   std::string text, error;
@@ -96,7 +96,7 @@ struct Heard {
 
 using Results = std::map<RequestId, RequestResult>;
 
-// An engine with all that belongs to it, and an ear on every request.
+// An engine with its models and caches. Records and checks the deliveries of every request.
 class TestBatch {
  public:
   explicit TestBatch(const BatchSetup& setup = {})
@@ -117,7 +117,7 @@ class TestBatch {
   BatchEngine& engine() { return *engine_; }
   void destroy_engine() { engine_.reset(); }
 
-  // then: called after the ear has listened.
+  // then: called after a delivery has been recorded.
   RequestId add(const BatchRequest& request, OnDelivery then = {}) {
     return engine_->add_request(request, [this, then = std::move(then)](const Delivery& delivery) {
       listen(delivery);
@@ -125,7 +125,7 @@ class TestBatch {
     });
   }
 
-  // Steps until nothing is left, but not forever.
+  // Steps until the engine is idle. Fails after most_steps.
   void run(int most_steps = 2000) {
     while (!engine_->idle()) {
       ASSERT_GT(most_steps--, 0) << "the engine comes to an end";
@@ -144,7 +144,7 @@ class TestBatch {
     return take_results();
   }
 
-  // Every request has ended: all that is in use is what the prefix caches keep.
+  // Call after every request has ended: only the prefix caches may still use pages.
   void expect_no_leak() {
     engine_->forget_prefixes();
     EXPECT_EQ(engine_->target_pool().n_used(), 0) << "pages of the target";
@@ -176,7 +176,7 @@ class TestBatch {
 
 // ---- requests
 
-// A prompt that depends on `variant`, but whose first tokens do not.
+// A prompt that depends on `variant`, except for its first six tokens.
 inline std::vector<TokenId> some_prompt(int length, int variant = 0, int vocab = Tables::kVocab) {
   std::vector<TokenId> prompt;
   for (int i = 0; i < length; i++)
@@ -201,7 +201,7 @@ inline BatchRequest sampled_request(std::vector<TokenId> prompt, int max_new_tok
   return request;
 }
 
-// Six requests of all kinds, which share the beginnings of their prompts.
+// Six requests of different kinds whose prompts begin alike.
 inline std::vector<BatchRequest> mixed_requests() {
   std::vector<BatchRequest> requests = {
       sampled_request(some_prompt(13, 0), 12, 4, 1), greedy_request(some_prompt(7, 1), 9, 2),
@@ -220,7 +220,7 @@ inline void expect_same_output(const RequestResult& got, const RequestResult& wa
   EXPECT_EQ(got.error, want.error);
 }
 
-// What the requests give where nothing happens and there is room for all.
+// The results if nothing disturbs the engine and there is room for all requests.
 inline Results undisturbed(const std::vector<BatchRequest>& requests, BatchSetup setup = {}) {
   setup.target = setup.draft = {300, 3};
   setup.make_target_cache = setup.make_draft_cache = make_token_cache;
@@ -230,7 +230,7 @@ inline Results undisturbed(const std::vector<BatchRequest>& requests, BatchSetup
   return batch.run_all();
 }
 
-// That the requests gave what they should, but for those in `except`.
+// Expects the same results for all requests, except those in `except`.
 inline void expect_same_outputs(const Results& got, const Results& want,
                                 const std::vector<RequestId>& except = {}) {
   for (const auto& [id, result] : want) {

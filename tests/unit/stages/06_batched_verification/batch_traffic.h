@@ -9,13 +9,13 @@
 
 namespace specdec {
 
-// Bytes that are allocated now. 0 where a sanitizer has taken malloc's place.
+// The bytes that are allocated now. 0 if a sanitizer replaces malloc.
 inline std::size_t live_bytes() {
   const struct mallinfo2 info = mallinfo2();
   return info.uordblks + info.hblkhd;
 }
 
-// Adds, cancels and takes what is done, at random, with about as many requests waiting as running.
+// Adds and cancels requests at random and takes their results. About as many requests wait as run.
 class Traffic {
  public:
   using MakeRequest = std::function<BatchRequest(std::mt19937& random)>;

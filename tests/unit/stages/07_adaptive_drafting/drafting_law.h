@@ -6,11 +6,11 @@
 #include "stages/07_adaptive_drafting/gated_sampler.h"
 #include "tests/unit/stages/05_rejection_sampling/rejection_law.h"
 
-// The law of stage 5, with whatever stage 7 puts in place of its drafter and its K: every path
-// through drafting, gates, tests and corrections.
+// The law of stage 5's rounds with the drafters and policies of stage 7, along every path through
+// drafting, gates, tests and corrections.
 namespace specdec::law {
 
-// Who drafts for one walk, from the draft's table and a third one for what stands below it.
+// Makes the drafter of one walk. below: a third model, for a draft of the draft.
 using MakeDrafter =
     std::function<std::shared_ptr<Drafter>(LanguageModel& draft, LanguageModel& below)>;
 using MakePolicy = std::function<std::unique_ptr<SpecLengthPolicy>()>;
@@ -31,14 +31,14 @@ inline void take_notes(Judge& judge, const Text& prompt, int k) {
   judge.drafting().likely = std::make_shared<LikelyTokens>(k, first);
 }
 
-// What the walks saw, beside the law.
+// The law, and averages over all walks.
 struct DraftingLaw {
   Law law;
-  double drafted = 0, accepted = 0;  // tokens of a text, on average
+  double drafted = 0, accepted = 0;  // tokens per text, on average
 };
 
-// Random: which random numbers the walks take, all of them in turn. begin(steps, random): makes
-// what plays the rounds of a text, (context, generation) -> Round.
+// Random: the source of random numbers that enumerates the walks. begin(steps, random): returns the
+// function that plays one round, (context, generation) -> Round.
 template <typename Random, typename Begin>
 DraftingLaw law_of_texts(const Scenario& scenario, const ContextTable& below,
                          const MakeDrafter& make_drafter, const MakePolicy& make_policy,
@@ -73,7 +73,7 @@ DraftingLaw law_of_texts(const Scenario& scenario, const ContextTable& below,
   return result;
 }
 
-// fill: the target's likely tokens that are noted for each place.
+// fill: the number of the target's likeliest tokens that are noted at each position.
 template <typename Random = EveryPath>
 DraftingLaw drafting_law(const Scenario& scenario, const ContextTable& below,
                          const MakeDrafter& make_drafter, const MakePolicy& make_policy,

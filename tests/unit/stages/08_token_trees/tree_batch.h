@@ -12,7 +12,7 @@
 #include "tests/batch_tables.h"
 #include "tests/tree_steps.h"
 
-// Engines whose rounds are trees, on tables; and what a request comes to alone.
+// Engines on table models whose rounds are trees, and the same requests run alone.
 namespace specdec::batch {
 
 template <typename Shape, typename... Arguments>
@@ -35,7 +35,7 @@ struct TreeKind {
     return std::make_unique<LookupTreeDrafter>(
         LookupTreeDrafter::Options{.continuations = 3, .levels = 4, .min_match = 1});
   }
-  // Of a round.
+  // The capacity of a round with this K.
   Capacity capacity(int K) const {
     TableModel none(2, [](auto) { return std::span<const float>(); });
     return drafter(none, 1, 2, 1)->capacity(K);
@@ -43,7 +43,7 @@ struct TreeKind {
   RoundCapacity capacities() const {
     return [*this](int K) { return capacity(K); };
   }
-  Capacity room() const { return capacity(8); }  // of the largest
+  Capacity room() const { return capacity(8); }  // of the largest round
 };
 
 // Stage 8's decode loop for one request.
@@ -59,7 +59,7 @@ inline Outcome run_tree_alone(LanguageModel& target, Drafter& drafter, const Nam
   });
 }
 
-// As TableEngine, with trees.
+// TableEngine with trees.
 class TreeEngine {
  public:
   TreeEngine(const TablePair& tables, const TableShape& shape, const TreeKind& kind)
@@ -91,7 +91,7 @@ class TreeEngine {
     const auto by = kind_.drafter(small, shape_.positions + kind_.room().levels, V(), 1);
     return run_tree_alone(model, *by, *kind_.rule, request);
   }
-  // Stage 5's plain sampling, by the acceptance rule of that name.
+  // The request alone without speculation, with the acceptance rule of this name.
   Outcome plain(BatchRequest request, std::string_view rule) const {
     TableModel model(V(), tables_.target->row_of(), shape_.positions);
     NoDrafter nothing;
@@ -123,8 +123,8 @@ class TreeBatchRun final : public BatchRun {
       : BatchRun(engine, std::move(arrivals)), grown_(grown) {}
 
  private:
-  // The draft has seen the pending token and the path, but for the last level. Of a tree that is
-  // grown it may have seen less, and all levels.
+  // The draft model has cached the pending token and the accepted path, except nodes of the last
+  // level. With a GrownTree, nodes of any level may be missing.
   void check_draft(int n, const Round& round, int length) const override {
     EXPECT_EQ(round.drafted, engine().rounds().drafts(n).length());
     EXPECT_GT(length, round.start);

@@ -8,16 +8,16 @@
 #include "tests/tree_steps.h"
 #include "tests/unit/stages/05_rejection_sampling/rejection_law.h"
 
-// The law of what trees emit: every path through drafting, the pass, the judge and what is kept,
-// with the code that runs.
+// The law of the texts that rounds with trees emit, along every path of random choices: drafting,
+// verification, the judge and the rollback, all with the code that programs run.
 namespace specdec::law {
 
 inline std::unique_ptr<TreeShape> widths(std::vector<int> widths) {
   return std::make_unique<Likeliest>(plan_of_widths(widths));
 }
 
-// Walks the rounds after a prompt along every path, until `enough(generation)`. Calls
-// after_walk(generation, rounds, probability) for each.
+// Walks the rounds after a prompt along every path of random choices, each until the generation
+// ends or `enough(generation)`. Calls after_walk(generation, rounds, probability) for each path.
 template <typename Random, typename TheJudge, typename Enough, typename AfterWalk>
 void walk_trees(const Scenario& scenario, const MakeTreeShape& make_shape,
                 const NamedSiblingRule& rule, const Text& prompt, const GenerationRequest& request,
@@ -44,17 +44,17 @@ void walk_trees(const Scenario& scenario, const MakeTreeShape& make_shape,
   } while (random.next());
 }
 
-// What the walks saw, beside the law.
+// The law, and an average over all walks.
 struct TreeLaw {
   Law law;
   double accepted = 0;  // tokens of the first round, on average
 };
 
-// A walk is one round, which begins afresh after each text at which a round may end.
+// A walk is one round, and starts after each text at which a round may end.
 inline TreeLaw tree_law(const Scenario& scenario, const MakeTreeShape& make_shape,
                         const NamedSiblingRule& rule) {
   const auto n = static_cast<std::size_t>(scenario.new_tokens);
-  std::vector<Law> texts(n + 1);  // those at which a round ends, by their length
+  std::vector<Law> texts(n + 1);  // by length: the texts at which a round may end
   TreeLaw result;
   texts[0][{}] = 1;
   GenerationRequest request = request_of(scenario.prompt, 0, scenario.eos_ids);
@@ -78,7 +78,7 @@ inline TreeLaw tree_law(const Scenario& scenario, const MakeTreeShape& make_shap
   return result;
 }
 
-// All rounds of a text in one walk.
+// A walk contains all rounds of a text.
 template <typename Random, typename TheJudge = SamplingTreeJudge>
 Law tree_law_in_one_walk(const Scenario& scenario, const MakeTreeShape& make_shape,
                          const NamedSiblingRule& rule) {

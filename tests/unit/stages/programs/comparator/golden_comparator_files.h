@@ -60,7 +60,7 @@ inline void write_comparator_checkpoint(const std::filesystem::path& directory,
   write_safetensors(directory / "model.safetensors", tensors);
 }
 
-// What a program computed, as a stage would keep it in memory.
+// The tensors that a program computed, as a stage would keep them in memory.
 class Dump {
  public:
   template <typename Real>
@@ -93,7 +93,7 @@ class Dump {
   std::map<std::string, std::vector<float>> values;
 };
 
-// A golden file as golden/goldens/README.md describes it, of the prompt "short".
+// A golden file for the prompt "short", as golden/goldens/README.md describes it.
 struct GoldenBuilder {
   GoldenBuilder(const Checkpoint& checkpoint, std::vector<TokenId> prompt, std::size_t stored_rows)
       : tokens(std::move(prompt)), computed(PlantedLlama<double>(checkpoint, "").forward(tokens)) {
@@ -139,7 +139,7 @@ struct GoldenBuilder {
     return path;
   }
 
-  // Of the stored rows, the columns in logits_ids.
+  // The columns in logits_ids of the stored rows.
   std::vector<float> some_logits() const {
     std::vector<float> some;
     if (logits_ids.empty()) return some;
@@ -156,7 +156,7 @@ struct GoldenBuilder {
   std::vector<TokenId> tokens;
   std::vector<std::int32_t> rows;
   std::vector<std::int32_t> logits_ids;  // the columns of the logits to store; empty: all
-  Dump computed;  // change it before write(), and the golden file has the change
+  Dump computed;                         // changes before write() go into the golden file
   Json manifest;
 };
 

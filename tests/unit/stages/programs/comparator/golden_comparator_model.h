@@ -10,16 +10,16 @@
 
 namespace specdec {
 
-// A Llama forward pass as plain loops, with places where a known mistake can be planted by name.
-// Written apart from common/golden/, whose guesses it tests.
+// A Llama forward pass as plain loops, in which known mistakes can be planted by name. It shares no
+// code with common/golden/, whose guesses it tests.
 template <typename Real>
 class PlantedLlama {
  public:
   using Row = std::vector<Real>;
   using Rows = std::vector<Row>;  // [T][width]
 
-  // `mistake`: one of the names below, or "". It is made in `layer` (where it belongs to one), in
-  // tokens from `from` on (where it belongs to a second pass that continues a first one).
+  // mistake: one of the names below, or "". If it belongs to a layer, it is made in `layer`. If it
+  // belongs to a second pass that continues a first one, it is made in tokens from `from` on.
   PlantedLlama(const Checkpoint& checkpoint, std::string mistake, std::size_t layer = 1,
                int from = 5)
       : checkpoint_(checkpoint),
@@ -41,7 +41,7 @@ class PlantedLlama {
     if (at("embedding scaled")) scale(x, std::sqrt(Real(config_.d_model)));
     out_["embedding"] = x;
     for (layer_ = 0; layer_ < weights.layers.size(); layer_++) x = block(x);
-    layer_ = bad_layer_;  // what follows the layers may be wrong again
+    layer_ = bad_layer_;  // mistakes after the layers are made, too
     const Rows normed =
         at("final norm skipped before the head") ? x : norm(x, weights.final_norm, "final");
     out_["final_norm"] = norm(x, weights.final_norm, "final");
@@ -62,7 +62,7 @@ class PlantedLlama {
     out_["layers." + std::to_string(layer_) + "." + name] = rows;
   }
 
-  // The block's weights; those of a neighbour where that mistake is planted.
+  // The block's weights, or those of a neighbour if that mistake is planted.
   const LlamaLayerWeights& weights(const std::string& which) const {
     const std::vector<LlamaLayerWeights>& layers = checkpoint_.weights().layers;
     if (at(which + " of the layer before")) return layers[layer_ - 1];
