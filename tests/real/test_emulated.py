@@ -21,16 +21,15 @@ GOLDENS = ROOT / "golden/goldens/smollm2"
 sys.path.insert(0, str(ROOT / "stages/programs/real"))
 import get_model  # noqa: E402
 
-ONCE = "short.cache.safetensors"  # what the caches must contain, of stages 2 and 3
-
 
 def goldens_of(prompts, folder):
-    """Copies the golden files of these prompts alone."""
+    """Copies the golden files of these prompts alone. Of one, the contents of caches are a golden, too."""
     manifest = json.loads((GOLDENS / "manifest.json").read_text(encoding="utf-8"))
     manifest["prompts"] = {name: manifest["prompts"][name] for name in prompts}
     (folder / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
-    for name in (ONCE, *(f"{name}{end}" for name in prompts for end in (".safetensors", ".steps.safetensors"))):
-        shutil.copy(GOLDENS / name, folder)
+    for name in prompts:
+        for file in GOLDENS.glob(f"{name}.*safetensors"):
+            shutil.copy(file, folder)
     lines = (GOLDENS / "greedy.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
     (folder / "greedy.jsonl").write_text("".join(line for line in lines if json.loads(line)["id"] in prompts),
                                          encoding="utf-8")
