@@ -56,7 +56,7 @@ class AdaptiveSpecLength final : public SpecLengthPolicy {
   std::vector<double> round_costs_;
   bool can_pay_;
   // The first alpha is optimistic, with the weight of five tests. If it is too high, it costs a few
-  // drafts; if it were too low, the request would never draft and never learn.
+  // drafts; if it were too low, the request would not draft, and would learn only from probes.
   double accepted_ = 4, tested_ = 5;
   int plain_steps_ = 0;  // since the last round that drafted
 };

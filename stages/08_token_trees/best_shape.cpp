@@ -12,9 +12,8 @@ std::span<const double> ranks_at(const AcceptanceByRank& acceptance, int level) 
   return acceptance[std::min(static_cast<std::size_t>(level), acceptance.size() - 1)];
 }
 
-// Tables over (level, rank, nodes). The children of a node are at `level`. How many accepted tokens
-// can its children from `rank` on, with all of their descendants, add at most if they have `nodes`
-// nodes?
+// Tables over (level, rank, nodes): the largest expected number of accepted tokens that `nodes`
+// nodes add, if they are the children of one node from `rank` on, at `level`, and their subtrees.
 class BestPlan {
  public:
   BestPlan(const AcceptanceByRank& acceptance, int nodes, int levels)

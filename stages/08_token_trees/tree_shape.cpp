@@ -31,7 +31,7 @@ void numbers(int first, int end, std::vector<int>& all) {
 }
 
 // Keeps the `count` nodes with the largest draft_prob, the earlier ones first among equals.
-// REQUIRES: nodes are ascending, and so is the result.
+// REQUIRES: nodes are in ascending order; so is the result.
 void most_likely(const Drafts& tree, int count, std::vector<int>& nodes) {
   if (std::ssize(nodes) <= count) return;
   std::ranges::stable_sort(nodes, std::ranges::greater{},

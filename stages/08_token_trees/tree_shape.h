@@ -66,7 +66,7 @@ class TreeShape {
   virtual void branch(Drafts& tree, int node, std::span<const double> draft_probs,
                       TreeDraws& draws) = 0;
   // For a device that keeps q, these two replace branch(). wish(): how the device chooses tokens
-  // after a node. branched(): tells the shape that the trials after this node have been added.
+  // after a node, and how many. branched(): tells the shape that these trials have been added.
   struct Wish {
     BranchBy by;
     int count;  // of tokens
@@ -118,7 +118,7 @@ class DistinctDrafts final : public TreeShape {
   std::vector<int> widths_;
 };
 
-// The likeliest tokens of q after each node, without randomness. A plan gives their numbers.
+// The likeliest tokens of q after each node, without randomness; a plan says how many.
 class Likeliest final : public TreeShape {
  public:
   // Node 0 of a plan is the root. The children of a node are ordered by rank, the likeliest first.
