@@ -14,30 +14,13 @@ import sys
 import tempfile
 import unittest
 
-from programs import ProgramTest, read_safetensors, run_program, run_program_json, without_advice
+import batches
+from batches import REQUESTS, run_alone, write_requests
+from programs import ProgramTest, read_safetensors, run_program, without_advice
 
 ALONE, BATCH, ADAPTIVE = "05_rejection_sampling", "06_batched_verification", "07_adaptive_drafting"
 TREES = "08_token_trees"
 FEW = ("--max-new-tokens", "4", "--ignore-eos")
-# Greedy and sampled, with speculation and without, ended by an eos, a stop text, the length.
-REQUESTS = [
-    {"id": "greedy", "prompt": "Once, in the winter, Sunita came to York.", "max_new_tokens": 40},
-    {"id": "same beginning", "prompt": "Once, in the winter, Sunita came to York. It was cold.", "max_new_tokens": 30},
-    {"id": "sampled", "prompt": "Once, in the winter, Sunita came to York.", "temperature": 0.8, "seed": 3},
-    {"id": "other seed", "prompt": "Once, in the winter, Sunita came to York.", "temperature": 0.8, "seed": 4},
-    {"id": "filtered", "prompt": "The", "temperature": 1.2, "top_k": 20, "top_p": 0.9, "seed": 1 << 63},
-    {"id": "penalty", "prompt": "The sun shone. The", "repetition_penalty": 1.3, "max_new_tokens": 25},
-    {"id": "no speculation", "prompt": "Snow fell.", "no_speculation": True, "max_new_tokens": 20},
-    {"id": "plain sampling", "prompt": "Snow fell.", "no_speculation": True, "temperature": 1, "seed": 9},
-    {"id": "chat", "chat": "What is 12 + 30?", "max_new_tokens": 60},
-    {"id": "system", "chat": "What is 12 + 30?", "system": "You are a calculator.", "max_new_tokens": 60},
-    {"id": "ids", "prompt_ids": [3840, 846, 260], "max_new_tokens": 12, "spec_length": 2},
-    {"id": "long drafts", "prompt": "def add(", "spec_length": 5, "max_new_tokens": 33, "ignore_eos": True},
-    {"id": "stops", "prompt": "Once, in the winter, Sunita came to York.", "stop": ["a", "zebra"]},
-    {"id": "coupled", "prompt": "Snow fell.", "temperature": 0.9, "acceptance": "coupled", "seed": 5},
-    {"id": "lenient", "prompt": "Snow fell.", "temperature": 0.9, "lenience": 0.5, "seed": 6},
-    {"id": "tight", "prompt": "Snow fell. The sun shone.", "max_new_tokens": 20, "max_context": 31},
-]
 COUNTERS = ("rounds", "drafted", "tested", "accepted", "emitted", "alpha", "acceptance_rate", "mean_round_acceptance",
             "mean_accepted_length", "accepted_per_position", "alpha_by_probability")
 
@@ -58,28 +41,12 @@ def run(*arguments, program=BATCH):
 
 
 def run_lines(*arguments, program=BATCH):
-    """The objects of the requests, and the summary."""
-    code, text, errors = run("--output", "json", *arguments, program=program)
-    assert (code, without_advice(errors)) == (0, ""), errors
-    *results, last = [json.loads(line) for line in text.splitlines()]
-    return results, last["summary"]
+    return batches.run_lines(PROGRAMS / program, *arguments)
 
 
 def alone(request, *more):
     """What stage 5 makes of the same options, or stage 7 where K adapts."""
-    arguments = [*more]
-    for name, value in request.items():
-        option = "--" + name.replace("_", "-")
-        if name in ("id", "arrival"):
-            continue
-        if value is True:
-            arguments.append(option)
-        elif name == "stop":
-            arguments += [argument for text in value for argument in (option, text)]
-        else:
-            arguments += [option, ",".join(map(str, value)) if isinstance(value, list) else str(value)]
-    program = ADAPTIVE if request.get("spec_length") == "auto" else ALONE
-    return run_program_json(PROGRAMS / program, *arguments)
+    return run_alone(PROGRAMS / (ADAPTIVE if request.get("spec_length") == "auto" else ALONE), request, *more)
 
 
 class BatchTest(unittest.TestCase):
@@ -87,8 +54,7 @@ class BatchTest(unittest.TestCase):
     def setUpClass(cls):
         cls.folder = pathlib.Path(tempfile.mkdtemp())
         cls.addClassCleanup(shutil.rmtree, cls.folder)
-        cls.file = cls.folder / "requests.jsonl"
-        cls.file.write_text("\n".join(map(json.dumps, REQUESTS)) + "\n")
+        cls.file = write_requests(cls.folder / "requests.jsonl", REQUESTS)
         cls.alone = [alone(request) for request in REQUESTS]
 
     def expect_alone(self, results):

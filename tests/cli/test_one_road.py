@@ -1,7 +1,5 @@
 """One chain is a tree: stage 8 with --tree chains:1 does what stage 5 does, draw by draw, and a batch what stage 6 does.
 
-Not `coupled`: the trees' drafts do not share the noise of its race, so its text is equal and its counts are not.
-
 usage: test_one_road.py FOLDER_OF_PROGRAMS [DEVICE]
 """
 import itertools
@@ -11,7 +9,8 @@ import sys
 import tempfile
 import unittest
 
-from programs import run_program, run_program_json
+from batches import run_lines, write_requests
+from programs import run_program_json
 
 CHAIN, BATCH, ADAPTIVE, TREES = ("05_rejection_sampling", "06_batched_verification", "07_adaptive_drafting",
                                  "08_token_trees")
@@ -105,24 +104,18 @@ class OneRoadTest(unittest.TestCase):
                      "top_p": 0.9 if i % 2 else 1.0, "stop": ["zebra"] if i == 4 else []}
                     for i, prompt in enumerate(PROMPTS * 2)]
         with tempfile.TemporaryDirectory() as folder:
-            file = pathlib.Path(folder) / "requests.jsonl"
-            file.write_text("".join(json.dumps(request) + "\n" for request in requests))
+            file = write_requests(pathlib.Path(folder) / "requests.jsonl", requests)
             for rule, more in itertools.product(RULES, ([], ["--pages", "18", "--page-size", "4"])):
                 with self.subTest(rule=rule, more=more):
                     self.compare_batches(["--requests", str(file), "--spec-length", "3", *more], rule, bool(more))
 
     def compare_batches(self, arguments, rule, preempted):
-        chains = self.batch(BATCH, "--acceptance", rule, *arguments)
-        trees = self.batch(TREES, "--siblings", rule, "--tree", "chains:1", *arguments)
-        self.assertEqual([outcome(line, COUNTS_OF_A_BATCH) for line in trees[:-1]],
-                         [outcome(line, COUNTS_OF_A_BATCH) for line in chains[:-1]])
-        for lines in chains, trees:
-            self.assertEqual(lines[-1]["summary"]["preemptions"] > 0, preempted)
-
-    def batch(self, program, *arguments):
-        code, text, errors = run_program(PROGRAMS / program, "--output", "json", "--device", DEVICE, *arguments)
-        self.assertEqual((code, errors), (0, ""))
-        return [json.loads(line) for line in text.splitlines()]
+        outcomes = []
+        for program, *words in ((BATCH, "--acceptance", rule), (TREES, "--siblings", rule, "--tree", "chains:1")):
+            results, summary = run_lines(PROGRAMS / program, "--device", DEVICE, *words, *arguments)
+            self.assertEqual(summary["preemptions"] > 0, preempted)
+            outcomes.append([outcome(result, COUNTS_OF_A_BATCH) for result in results])
+        self.assertEqual(*outcomes)
 
 
 if __name__ == "__main__":

@@ -9,22 +9,15 @@ import sys
 import tempfile
 import unittest
 
-from programs import ProgramTest, run_program, run_program_json
+import batches
+from batches import PROMPT
+from programs import ProgramTest, run_program
 
 TREES = "08_token_trees"
-PROMPT = "Once, in the winter, Sunita came to York."
-REQUESTS = [
-    {"id": "greedy", "prompt": PROMPT, "max_new_tokens": 40},
-    {"id": "same beginning", "prompt": PROMPT + " It was cold.", "max_new_tokens": 30},
-    {"id": "sampled", "prompt": PROMPT, "temperature": 0.8, "seed": 3, "max_new_tokens": 40},
-    {"id": "filtered", "prompt": "The", "temperature": 1.2, "top_k": 20, "top_p": 0.9, "seed": 1 << 63,
-     "max_new_tokens": 30},
-    {"id": "penalty", "prompt": "The sun shone. The", "repetition_penalty": 1.3, "max_new_tokens": 25},
-    {"id": "own draft temperature", "prompt": "Snow fell.", "draft_temperature": 0.7, "max_new_tokens": 25},
-    {"id": "no speculation", "prompt": "Snow fell.", "no_speculation": True, "temperature": 1, "max_new_tokens": 20},
-    {"id": "stops", "prompt": PROMPT, "stop": ["a", "zebra"], "max_new_tokens": 40},
-    {"id": "tight", "prompt": "Snow fell. The sun shone.", "max_new_tokens": 20, "max_context": 31},
-]
+# Rules and K are options of the whole run here.
+REQUESTS = [{"max_new_tokens": 30, **request} for request in batches.REQUESTS if request["id"] in (
+    "greedy", "same beginning", "sampled", "filtered", "penalty", "plain sampling", "stops", "tight")] + [
+    {"id": "own draft temperature", "prompt": "Snow fell.", "draft_temperature": 0.7, "max_new_tokens": 25}]
 COUNTERS = ("rounds", "drafted", "tested", "accepted", "emitted", "alpha", "acceptance_rate", "mean_round_acceptance",
             "accepted_per_position", "rounds_by_drafted")
 
@@ -34,24 +27,11 @@ def run(*arguments):
 
 
 def run_lines(*arguments):
-    """The objects of the requests, and the summary."""
-    code, text, errors = run("--output", "json", *arguments)
-    assert (code, errors) == (0, ""), errors
-    *results, last = [json.loads(line) for line in text.splitlines()]
-    return results, last["summary"]
+    return batches.run_lines(PROGRAMS / TREES, *arguments)
 
 
 def alone(request, *more):
-    arguments = list(more)
-    for name, value in request.items():
-        option = "--" + name.replace("_", "-")
-        if value is True:
-            arguments.append(option)
-        elif name == "stop":
-            arguments += [argument for text in value for argument in (option, text)]
-        elif name != "id":
-            arguments += [option, ",".join(map(str, value)) if isinstance(value, list) else value]
-    return run_program_json(PROGRAMS / TREES, *map(str, arguments))
+    return batches.run_alone(PROGRAMS / TREES, request, *more)
 
 
 class TreeBatchesTest(ProgramTest):
@@ -61,9 +41,7 @@ class TreeBatchesTest(ProgramTest):
         self.folder = pathlib.Path(folder.name)
 
     def file_of(self, requests):
-        path = self.folder / "requests.jsonl"
-        path.write_text("".join(json.dumps(request) + "\n" for request in requests))
-        return path
+        return batches.write_requests(self.folder / "requests.jsonl", requests)
 
     def expect_alone(self, results, wanted, what):
         self.assertEqual(len(results), len(wanted))
