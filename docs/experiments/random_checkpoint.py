@@ -5,6 +5,7 @@ embedding is the largest, and the head is tied to it. So what a token adds to th
 layers add, the likeliest next token is the same token again, and a greedy text repeats its last token for ever.
 """
 import json
+import math
 import random
 import struct
 
@@ -24,20 +25,14 @@ def config(shape):
 def tensors(shape):
     """(name, sizes, upper byte; None: all ones) in the order of the file."""
     model, inner = shape["hidden_size"], shape["intermediate_size"]
-    heads = shape["num_attention_heads"] * shape["head_dim"]
-    kv_heads = shape["num_key_value_heads"] * shape["head_dim"]
+    heads, kv_heads = (shape[f"num_{name}_heads"] * shape["head_dim"] for name in ("attention", "key_value"))
+    layer = {"input_layernorm": [model], "self_attn.q_proj": [heads, model], "self_attn.k_proj": [kv_heads, model],
+             "self_attn.v_proj": [kv_heads, model], "self_attn.o_proj": [model, heads], "post_attention_layernorm": [model],
+             "mlp.gate_proj": [inner, model], "mlp.up_proj": [inner, model], "mlp.down_proj": [model, inner]}
     yield "model.embed_tokens.weight", [shape["vocab_size"], model], LARGE
     for i in range(shape["num_hidden_layers"]):
-        layer = f"model.layers.{i}."
-        yield layer + "input_layernorm.weight", [model], None
-        yield layer + "self_attn.q_proj.weight", [heads, model], SMALL
-        yield layer + "self_attn.k_proj.weight", [kv_heads, model], SMALL
-        yield layer + "self_attn.v_proj.weight", [kv_heads, model], SMALL
-        yield layer + "self_attn.o_proj.weight", [model, heads], SMALL
-        yield layer + "post_attention_layernorm.weight", [model], None
-        yield layer + "mlp.gate_proj.weight", [inner, model], SMALL
-        yield layer + "mlp.up_proj.weight", [inner, model], SMALL
-        yield layer + "mlp.down_proj.weight", [model, inner], SMALL
+        for name, sizes in layer.items():
+            yield f"model.layers.{i}.{name}.weight", sizes, SMALL if len(sizes) > 1 else None
     yield "model.norm.weight", [model], None
 
 
@@ -55,7 +50,7 @@ def write(folder, shape, seed=1):
     """config.json and model.safetensors in a folder. Equal shapes and seeds give equal files."""
     header, end = {"__metadata__": {"format": "pt"}}, 0
     for name, sizes, _ in tensors(shape):
-        start, end = end, end + 2 * count_of(sizes)
+        start, end = end, end + 2 * math.prod(sizes)
         header[name] = {"dtype": "BF16", "shape": sizes, "data_offsets": [start, end]}
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
@@ -63,12 +58,5 @@ def write(folder, shape, seed=1):
     with open(folder / "model.safetensors", "wb") as file:
         file.write(struct.pack("<Q", len(text)) + text)
         for _, sizes, upper in tensors(shape):
-            file.write(numbers(count_of(sizes), upper, dice))
+            file.write(numbers(math.prod(sizes), upper, dice))
     (folder / "config.json").write_text(json.dumps(config(shape), indent=1) + "\n", encoding="utf-8")
-
-
-def count_of(sizes):
-    count = 1
-    for size in sizes:
-        count *= size
-    return count
