@@ -37,6 +37,12 @@ struct Scenario {
       [](LanguageModel& model) { return std::make_shared<SamplingDrafter>(model, 64); };
 };
 
+inline Text context_after(const Scenario& scenario, const Text& text) {
+  Text context = scenario.prompt;
+  context.insert(context.end(), text.begin(), text.end());
+  return context;
+}
+
 // ---- the law of speculation ----
 
 // Walks the rounds after a context along every path of random choices, each until the generation
@@ -83,8 +89,10 @@ inline Law speculation_law(const Scenario& scenario) {
 }
 
 // The same, for scenarios in which whole texts have too many paths. A walk is one round, and starts
-// after each text at which a round may end.
-inline Law speculation_law_by_rounds(const Scenario& scenario) {
+// after each text at which a round may end. walk_round(context, request, after_walk): as walk(),
+// for one round.
+template <typename WalkRound>
+Law law_by_rounds(const Scenario& scenario, WalkRound&& walk_round) {
   const auto n = static_cast<std::size_t>(scenario.new_tokens);
   std::vector<Law> texts(n + 1);  // by length: the texts at which a round may end
   Law law;
@@ -95,20 +103,25 @@ inline Law speculation_law_by_rounds(const Scenario& scenario) {
     for (const auto& entry : texts[length]) {
       const Text& text = entry.first;
       const double text_probability = entry.second;
-      Text context = scenario.prompt;
-      context.insert(context.end(), text.begin(), text.end());
-      walk(
-          scenario, context, request,
-          [](const Generation& generation) { return !generation.tokens().empty(); },
-          [&](const Generation& generation, const std::vector<Round>&, double probability) {
-            Text longer = text;
-            longer.insert(longer.end(), generation.tokens().begin(), generation.tokens().end());
-            Law& where = generation.finished() ? law : texts[longer.size()];
-            where[longer] += text_probability * probability;
-          });
+      walk_round(context_after(scenario, text), request,
+                 [&](const Generation& generation, const std::vector<Round>&, double probability) {
+                   Text longer = text;
+                   longer.insert(longer.end(), generation.tokens().begin(),
+                                 generation.tokens().end());
+                   Law& where = generation.finished() ? law : texts[longer.size()];
+                   where[longer] += text_probability * probability;
+                 });
     }
   }
   return law;
+}
+
+inline bool has_tokens(const Generation& generation) { return !generation.tokens().empty(); }
+
+inline Law speculation_law_by_rounds(const Scenario& scenario) {
+  return law_by_rounds(scenario, [&](const Text& context, const auto& request, auto after_walk) {
+    walk(scenario, context, request, has_tokens, after_walk);
+  });
 }
 
 // ---- the law of the target alone ----
@@ -146,12 +159,6 @@ inline std::vector<double> standardised(std::span<const float> logits, const Tex
   }
   normalise();
   return probs;
-}
-
-inline Text context_after(const Scenario& scenario, const Text& text) {
-  Text context = scenario.prompt;
-  context.insert(context.end(), text.begin(), text.end());
-  return context;
 }
 
 inline std::vector<double> target_probs_after(const Scenario& scenario, const Text& text) {
@@ -261,6 +268,37 @@ inline std::vector<NamedOptions> option_sets() {
           {"penalty", {.temperature = 1, .repetition_penalty = 1.8}, 1},
           {"reward", {.temperature = 1, .repetition_penalty = 0.6}, 1},
           {"all", {.temperature = 0.8, .top_k = 3, .top_p = 0.8, .repetition_penalty = 1.4}, 1.2}};
+}
+
+// The scenarios with each set of options.
+inline std::vector<Scenario> scenarios_with_options(const Size& size, unsigned seed) {
+  std::vector<Scenario> all;
+  for (const auto& [name, sampling, draft_temperature] : option_sets()) {
+    for (Scenario& scenario : scenarios(size, seed)) {
+      scenario.name += ", " + name;
+      scenario.options.sampling = sampling;
+      scenario.options.draft_temperature = draft_temperature;
+      all.push_back(std::move(scenario));
+    }
+  }
+  return all;
+}
+
+// Appendix A.5's bound, for each token after each text: its probability is at most p/l.
+inline void expect_bound_of_lenience(const Law& law, const Scenario& scenario) {
+  Law beginnings;
+  for (const auto& [text, probability] : law) {
+    for (std::size_t n = 0; n <= text.size(); n++) {
+      beginnings[Text(text.begin(), text.begin() + std::ptrdiff_t(n))] += probability;
+    }
+  }
+  for (const auto& [text, probability] : beginnings) {
+    if (text.empty()) continue;
+    const Text before(text.begin(), text.end() - 1);
+    const double p = target_probs_after(scenario, before)[std::size_t(text.back())];
+    EXPECT_LE(probability / beginnings[before], p / scenario.options.lenience + 1e-12)
+        << scenario.options.lenience;
+  }
 }
 
 inline bool full() {

@@ -39,15 +39,8 @@ TEST_P(RejectionLawTest, IsTheTargetsWhateverTheRows) {
 }
 
 TEST_P(RejectionLawTest, IsTheTargetsWhateverTheOptions) {
-  for (const auto& [name, sampling, draft_temperature] : option_sets()) {
-    for (const Size& size : {Size{2, 3, 4}, Size{3, 2, 3}, Size{4, 1, 3}}) {
-      for (Scenario& scenario : scenarios(size, 11)) {
-        scenario.name += ", " + name;
-        scenario.options.sampling = sampling;
-        scenario.options.draft_temperature = draft_temperature;
-        expect_target_law(scenario);
-      }
-    }
+  for (const Size& size : {Size{2, 3, 4}, Size{3, 2, 3}, Size{4, 1, 3}}) {
+    for (const Scenario& scenario : scenarios_with_options(size, 11)) expect_target_law(scenario);
   }
 }
 
@@ -123,14 +116,9 @@ TEST_P(RejectionLawTest, IsTheTargetsOnTheBigGrid) {
   for (const Size& size : {Size{2, 3, 6}, Size{3, 3, 3}, Size{3, 2, 4}, Size{5, 2, 2}}) {
     for (const Scenario& scenario : scenarios(size, 51)) expect_target_law(scenario);
   }
-  for (const auto& [name, sampling, draft_temperature] : option_sets()) {
-    for (Scenario& scenario : scenarios({5, 3, 4}, 61)) {
-      scenario.name += ", " + name;
-      scenario.options.sampling = sampling;
-      scenario.options.draft_temperature = draft_temperature;
-      scenario.eos_ids = {3};
-      expect_target_law(scenario, true);
-    }
+  for (Scenario& scenario : scenarios_with_options({5, 3, 4}, 61)) {
+    scenario.eos_ids = {3};
+    expect_target_law(scenario, true);
   }
 }
 

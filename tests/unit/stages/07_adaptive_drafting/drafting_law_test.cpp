@@ -58,18 +58,14 @@ TEST(DraftingLawTest, IsTheTargetsWhereItsLikelyTokensAreLearned) {
 
 TEST(DraftingLawTest, IsTheTargetsWhateverTheOptions) {
   const Size size{2, 2, 3};
-  for (const auto& [name, sampling, draft_temperature] : option_sets()) {
+  for (const Scenario& scenario : scenarios_with_options(size, 51)) {
     for (const NamedDrafter& drafter : drafters()) {
-      for (Scenario& scenario : scenarios(size, 51)) {
-        scenario.options.sampling = sampling;
-        scenario.options.draft_temperature = draft_temperature;
-        const DraftingLaw result = drafting_law(scenario, below(size.V, 53), drafter.make, [&] {
-          return std::make_unique<ConfidenceSpecLength>(0.6, size.K);
-        });
-        const double difference = largest_difference(result.law, target_law(scenario));
-        EXPECT_TRUE(difference <= kExact)
-            << drafter.name << ", " << name << ", " << scenario.name << ": " << difference;
-      }
+      const DraftingLaw result = drafting_law(scenario, below(size.V, 53), drafter.make, [&] {
+        return std::make_unique<ConfidenceSpecLength>(0.6, size.K);
+      });
+      const double difference = largest_difference(result.law, target_law(scenario));
+      EXPECT_TRUE(difference <= kExact)
+          << drafter.name << ", " << scenario.name << ": " << difference;
     }
   }
 }

@@ -16,11 +16,6 @@ constexpr double kRow = 1e-6;
 
 const NamedSiblingRule& kRejection = find_sibling_rule("rejection");
 
-template <typename Shape, typename... Args>
-MakeTreeShape shape(Args... args) {
-  return [=] { return std::make_unique<Shape>(args...); };
-}
-
 // Stage 0's row after "the", at every place.
 Scenario same_row(int levels, int new_tokens) {
   const auto always = [](std::vector<double> row) {

@@ -12,6 +12,11 @@
 // verification, the judge and the rollback, all with the code that programs run.
 namespace specdec::law {
 
+template <typename Shape, typename... Args>
+MakeTreeShape shape(Args... args) {
+  return [=] { return std::make_unique<Shape>(args...); };
+}
+
 inline std::unique_ptr<TreeShape> widths(std::vector<int> widths) {
   return std::make_unique<Likeliest>(plan_of_widths(widths));
 }
@@ -50,31 +55,17 @@ struct TreeLaw {
   double accepted = 0;  // tokens of the first round, on average
 };
 
-// A walk is one round, and starts after each text at which a round may end.
 inline TreeLaw tree_law(const Scenario& scenario, const MakeTreeShape& make_shape,
                         const NamedSiblingRule& rule) {
-  const auto n = static_cast<std::size_t>(scenario.new_tokens);
-  std::vector<Law> texts(n + 1);  // by length: the texts at which a round may end
   TreeLaw result;
-  texts[0][{}] = 1;
-  GenerationRequest request = request_of(scenario.prompt, 0, scenario.eos_ids);
-  for (std::size_t length = 0; length < n; length++) {
-    request.max_new_tokens = static_cast<int>(n - length);
-    for (const auto& entry : texts[length]) {
-      const Text& text = entry.first;
-      const double text_probability = entry.second;
-      walk_trees<EveryPath, SamplingTreeJudge>(
-          scenario, make_shape, rule, context_after(scenario, text), request,
-          [](const Generation& generation) { return !generation.tokens().empty(); },
-          [&](const Generation& generation, const std::vector<Round>& rounds, double probability) {
-            Text longer = text;
-            longer.insert(longer.end(), generation.tokens().begin(), generation.tokens().end());
-            Law& where = generation.finished() ? result.law : texts[longer.size()];
-            where[longer] += text_probability * probability;
-            if (length == 0) result.accepted += probability * rounds[0].accepted;
-          });
-    }
-  }
+  result.law = law_by_rounds(scenario, [&](const Text& context, const auto& request, auto after) {
+    walk_trees<EveryPath, SamplingTreeJudge>(
+        scenario, make_shape, rule, context, request, has_tokens,
+        [&](const Generation& generation, const std::vector<Round>& rounds, double probability) {
+          after(generation, rounds, probability);
+          if (context == scenario.prompt) result.accepted += probability * rounds[0].accepted;
+        });
+  });
   return result;
 }
 

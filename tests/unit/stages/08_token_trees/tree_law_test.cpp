@@ -16,11 +16,6 @@ struct NamedShape {
   bool same_draws = false;  // all drafts after a node are drawn from one distribution
 };
 
-template <typename Shape, typename... Args>
-MakeTreeShape shape(Args... args) {
-  return [=] { return std::make_unique<Shape>(args...); };
-}
-
 NamedShape chains(int count, int levels) {
   return {fmt::format("chains:{} of {}", count, levels), shape<Chains>(count, levels), true};
 }
@@ -47,73 +42,54 @@ bool goes_with(const NamedSiblingRule& rule, const NamedShape& shape) {
   return !rule.races() && (shape.same_draws || !rule.needs_same_draws);
 }
 
-void expect_laws(const Size& size, const std::vector<NamedShape>& shapes, unsigned seed) {
+void expect_laws(const std::vector<Scenario>& scenarios, const std::vector<NamedShape>& shapes) {
   for (const NamedShape& shape : shapes) {
     for (const NamedSiblingRule& rule : sibling_rules()) {
       if (!goes_with(rule, shape)) continue;
-      for (const Scenario& scenario : scenarios(size, seed)) expect_law(scenario, shape, rule);
+      for (const Scenario& scenario : scenarios) expect_law(scenario, shape, rule);
     }
   }
 }
 
 TEST(TreeLawTest, IsTheTargetsForTwoTokens) {
-  expect_laws({2, 3, 3},
+  expect_laws(scenarios({2, 3, 3}, 71),
               {chains(1, 3), chains(2, 2), chains(3, 2), distinct({2, 1, 1}), distinct({1, 2, 1}),
-               top({2, 2}), top({2, 1, 1}), grown(4, 2, 3)},
-              71);
+               top({2, 2}), top({2, 1, 1}), grown(4, 2, 3)});
 }
 
 TEST(TreeLawTest, IsTheTargetsForThreeTokens) {
-  expect_laws({3, 3, 2},
+  expect_laws(scenarios({3, 3, 2}, 72),
               {chains(1, 3), chains(2, 2), chains(3, 1), distinct({3, 1}), distinct({2, 2}),
-               top({3, 2, 1}), top({2, 3}), grown(5, 3, 2)},
-              72);
+               top({3, 2, 1}), top({2, 3}), grown(5, 3, 2)});
 }
 
 TEST(TreeLawTest, IsTheTargetsForFourTokens) {
-  expect_laws({4, 3, 2}, {chains(1, 2), chains(2, 1), chains(3, 1), distinct({3}), top({4, 3, 2})},
-              73);
+  expect_laws(scenarios({4, 3, 2}, 73),
+              {chains(1, 2), chains(2, 1), chains(3, 1), distinct({3}), top({4, 3, 2})});
 }
 
 // Temperatures that differ, filters, penalties whose history is the path; and at temperature 0 of
 // the draft, where drafts are ranked by its distribution at 1.
 TEST(TreeLawTest, IsTheTargetsWhateverTheOptions) {
-  const Size size{3, 2, 2};
-  for (const auto& [name, sampling, draft_temperature] : option_sets()) {
-    for (const NamedShape& shape :
-         {chains(1, 2), chains(2, 2), distinct({2, 1}), top({2, 2}), grown(3, 2, 2)}) {
-      for (const NamedSiblingRule& rule : sibling_rules()) {
-        if (!goes_with(rule, shape)) continue;
-        for (Scenario& scenario : scenarios(size, 74)) {
-          scenario.options.sampling = sampling;
-          scenario.options.draft_temperature = draft_temperature;
-          scenario.name += ", " + name;
-          expect_law(scenario, shape, rule);
-        }
-      }
-    }
-  }
+  expect_laws(scenarios_with_options({3, 2, 2}, 74),
+              {chains(1, 2), chains(2, 2), distinct({2, 1}), top({2, 2}), grown(3, 2, 2)});
 }
 
 // An eos and the last allowed token, in the middle of a path; a context that ends within a tree.
 TEST(TreeLawTest, IsTheTargetsWhereATextEnds) {
-  for (const NamedShape& shape : {chains(1, 3), chains(2, 2), distinct({2, 1}), top({2, 2, 1})}) {
-    for (const NamedSiblingRule& rule : sibling_rules()) {
-      if (!goes_with(rule, shape)) continue;
-      Scenario scenario = scenarios({3, 3, 3}, 75)[0];
-      scenario.eos_ids = {2};
-      expect_law(scenario, shape, rule);
-      scenario.context_limit = 5;  // two tokens of the prompt, three new ones
-      expect_law(scenario, shape, rule);
-    }
-  }
+  Scenario by_eos = scenarios({3, 3, 3}, 75)[0], by_context = by_eos;
+  by_eos.eos_ids = by_context.eos_ids = {2};
+  by_context.context_limit = 5;  // two tokens of the prompt, three new ones
+  expect_laws({by_eos, by_context}, {chains(1, 3), chains(2, 2), distinct({2, 1}), top({2, 2, 1})});
 }
 
 TEST(TreeLawTest, LargeGrid) {
   if (!full()) GTEST_SKIP() << "NOT CHECKED: needs minutes; set SPECDEC_FULL=1 (make test-full)";
-  expect_laws({2, 3, 2}, {chains(3, 3), distinct({2, 2, 2}), top({2, 2, 2})}, 76);
-  expect_laws({3, 3, 2}, {chains(2, 3), distinct({2, 2, 1}), top({3, 3, 3}), grown(9, 3, 3)}, 77);
-  expect_laws({4, 3, 1}, {chains(1, 3), chains(3, 2), distinct({3, 2}), top({4, 4, 4})}, 78);
+  expect_laws(scenarios({2, 3, 2}, 76), {chains(3, 3), distinct({2, 2, 2}), top({2, 2, 2})});
+  expect_laws(scenarios({3, 3, 2}, 77),
+              {chains(2, 3), distinct({2, 2, 1}), top({3, 3, 3}), grown(9, 3, 3)});
+  expect_laws(scenarios({4, 3, 1}, 78),
+              {chains(1, 3), chains(3, 2), distinct({3, 2}), top({4, 4, 4})});
 }
 
 }  // namespace

@@ -158,10 +158,7 @@ TEST(TreeLenienceTest, OneChainHasStageFivesLaw) {
 
 // No token after any text is more likely than p/l, however many siblings it is among.
 TEST(TreeLenienceTest, KeepsItsBound) {
-  const MakeTreeShape shapes[] = {[] { return std::make_unique<Chains>(2, 2); },
-                                  [] {
-                                    return std::make_unique<DistinctDrafts>(std::vector{2, 1});
-                                  },
+  const MakeTreeShape shapes[] = {shape<Chains>(2, 2), shape<DistinctDrafts>(std::vector{2, 1}),
                                   [] {
                                     return widths({2, 2});
                                   }};
@@ -170,18 +167,7 @@ TEST(TreeLenienceTest, KeepsItsBound) {
     for (const MakeTreeShape& shape : shapes) {
       const Law law = lenient_law(scenario, shape);
       EXPECT_GT(largest_difference(law, target_law(scenario)), kVisible);
-      Law beginnings;
-      for (const auto& [text, probability] : law) {
-        for (std::size_t n = 0; n <= text.size(); n++) {
-          beginnings[Text(text.begin(), text.begin() + std::ptrdiff_t(n))] += probability;
-        }
-      }
-      for (const auto& [text, probability] : beginnings) {
-        if (text.empty()) continue;
-        const Text before(text.begin(), text.end() - 1);
-        const double p = target_probs_after(scenario, before)[std::size_t(text.back())];
-        EXPECT_LE(probability / beginnings[before], p / lenience + kExact) << lenience;
-      }
+      expect_bound_of_lenience(law, scenario);
     }
   }
 }
