@@ -22,12 +22,13 @@ sys.path.insert(0, str(ROOT / "stages/programs/real"))
 import get_model  # noqa: E402
 
 
-def goldens_of(prompts, folder):
-    """Copies the golden files of these prompts alone. Of one, the contents of caches are a golden, too."""
+def goldens_of(stage, prompts, folder):
+    """Copies the golden files of these prompts, and of "short" for stages 2 and 3, which check its cache in every run."""
+    files = {*prompts, "short"} if stage < 4 else {*prompts}
     manifest = json.loads((GOLDENS / "manifest.json").read_text(encoding="utf-8"))
-    manifest["prompts"] = {name: manifest["prompts"][name] for name in prompts}
+    manifest["prompts"] = {name: manifest["prompts"][name] for name in sorted(files)}
     (folder / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
-    for name in prompts:
+    for name in files:
         for file in GOLDENS.glob(f"{name}.*safetensors"):
             shutil.copy(file, folder)
     lines = (GOLDENS / "greedy.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
@@ -39,7 +40,7 @@ def check(build, stage, cache, prompts):
     """The exit code of --check."""
     program, = (build / "bin").glob(f"0{stage}_*")
     with tempfile.TemporaryDirectory() as folder:
-        goldens_of(prompts, pathlib.Path(folder))
+        goldens_of(stage, prompts, pathlib.Path(folder))
         command = [program, "--check", "--device", "emulated", "--target", build / "models" / get_model.MODEL,
                    "--goldens", folder, *(["--cache", cache] if stage > 2 else []),
                    *(["--draft-kind", "lookup"] if stage > 3 else [])]
