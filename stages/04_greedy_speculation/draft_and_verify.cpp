@@ -61,7 +61,7 @@ Round DraftAndVerify::draft(std::span<const TokenId> context, const Sampling& sa
 
 // [snippet verify]
 void DraftAndVerify::verify(std::span<const TokenId> context) {
-  choices_.clear();  // those of the round before
+  choices_.clear();  // they belong to the previous round
   // [task 4.2: verify in one pass]
   const auto pending = uncached(target_, sequence_, context);
   verified_.assign(pending.begin(), pending.end());
@@ -85,9 +85,9 @@ TokenId DraftAndVerify::choice(int i) {
 // [snippet rollback]
 void DraftAndVerify::roll_back(const Round& round) {
   // [task 4.4: roll the caches back]
-  // Both caches hold the drafts, of which the draft never saw the last one; the text has only the
-  // accepted ones. The last emitted token is in neither cache: it is pending, and the next round
-  // feeds it first.
+  // Both caches may contain rejected drafts. (The last draft is in the target's cache only: the
+  // draft model was never fed it.) The last emitted token is in neither cache: it is pending, and
+  // the next round feeds it first.
   target_.truncate(sequence_, round.target_length());
   drafter_.truncate(draft_sequence_, round.draft_length());
   // [end task 4.4]

@@ -10,41 +10,41 @@
 
 namespace specdec {
 
-// The parts of a round that do not depend on how drafts are judged: draft, verify, roll back. One
-// request, one sequence in the target and one in the drafter. After an Error it is of no more use.
+// The parts of a round that do not depend on the acceptance rule: draft, verify, roll back. Serves
+// one request, with one sequence in the target and one in the drafter. Unusable after an Error.
 class DraftAndVerify {
  public:
-  // policy: K of each round. context_limit: positions that the target may use; its cache has room
-  // for them. drafts: what is drafted goes there, with distributions where it has room for them.
-  // REQUIRES: target and drafter outlive this object; their tokens are the same; drafts has room
-  // for the policy's largest K.
+  // policy: chooses K of each round. context_limit: the positions of the target that the request
+  // may use. drafts: the buffer for a round's drafts and their distributions. REQUIRES: target and
+  // drafter outlive this object and have the same tokens; the target's cache has room for
+  // context_limit tokens; drafts has room for the policy's largest K.
   DraftAndVerify(LanguageModel& target, Drafter& drafter, std::unique_ptr<SpecLengthPolicy> policy,
                  int context_limit, Drafts drafts);
-  // Greedy drafts, the same K in every round.
+  // For greedy drafts, with the same K in every round.
   DraftAndVerify(LanguageModel& target, Drafter& drafter, int spec_length, int context_limit);
   ~DraftAndVerify();
   DraftAndVerify(const DraftAndVerify&) = delete;
   DraftAndVerify& operator=(const DraftAndVerify&) = delete;
 
-  // Feeds all of the prompt but its last token, which is pending then. The drafter's own prefill is
-  // lazy.
+  // Feeds the target all tokens of the prompt but the last, which becomes the pending token. The
+  // drafter's prefill happens in its first round.
   void prefill(std::span<const TokenId> prompt);
 
-  // Begins a round: proposes up to K tokens after the context. Allocates nothing, as all below.
-  // REQUIRES: the context is what the target has cached, and the pending token.
+  // Begins a round: drafts up to K tokens after the context. Like all functions below, it allocates
+  // nothing. REQUIRES: the context is the target's cached tokens and the pending token.
   Round draft(std::span<const TokenId> context, const Sampling& sampling);
 
-  // One pass of the target over the pending token and the drafts: logits(i) is what the target says
-  // after the pending token and i drafts.
+  // Runs one pass of the target over the pending token and the drafts. After it, logits(i) are the
+  // target's logits after the pending token and i drafts.
   void verify(std::span<const TokenId> context);
 
-  // The largest logit of row i, the lowest id among equals: what the target chooses after the
-  // pending token and i drafts. The first call of a round asks about all rows, which do not depend
-  // on each other. Throws Error where row i is not numbers (NaN).
+  // The target's greedy choice after the pending token and i drafts: the largest logit of row i,
+  // the lowest id among equals. The first call of a round takes the argmax of all rows at once.
+  // Throws BadLogits if row i contains NaN.
   TokenId choice(int i);
 
-  // Ends a round: neither cache keeps a token that is not in the text, and the policy learns what
-  // became of the drafts.
+  // Ends a round: removes rejected drafts from both caches, and tells the policy how many drafts
+  // were accepted.
   void roll_back(const Round& round);
 
   LanguageModel& target() const { return target_; }
@@ -66,9 +66,9 @@ class DraftAndVerify {
   SequenceId sequence_;
   SequenceId draft_sequence_;
   Drafts drafts_;
-  std::vector<TokenId> verified_;  // what the pass is fed: the pending token and the drafts
+  std::vector<TokenId> verified_;  // the tokens that the pass is fed: pending token and drafts
   LogitsBuffer logits_;            // [K + 1, V]
-  std::vector<TokenId> choices_;   // of the rows, once they were asked about
+  std::vector<TokenId> choices_;   // [rows] argmax of each row; empty before the first choice()
 };
 
 }  // namespace specdec

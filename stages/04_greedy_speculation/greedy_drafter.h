@@ -8,16 +8,16 @@
 
 namespace specdec {
 
-// A language model as a drafter: K steps, each of which feeds the token that the step before chose
-// (Leviathan et al., Algorithm 1, the first loop, at temperature 0). One request after the other.
+// A draft model that drafts greedily: K steps, each of which feeds the token that the previous step
+// chose (Leviathan et al., Algorithm 1, first loop, at temperature 0). Serves requests in turn.
 //
-// There is no prefill and no special case. The model is fed whatever part of the context it has not
-// seen: in the first round the whole prompt (a lazy prefill), after a round whose drafts were all
-// accepted two tokens, since the last draft was never fed, and after plain steps all that those
-// emitted.
+// There is no separate prefill and no special case: the model is fed the part of the context that
+// it has not seen. That is the whole prompt in the first round (a lazy prefill), two tokens after a
+// round that accepted all drafts (the last one was never fed), and all tokens of plain steps.
 class GreedyDrafter final : public Drafter {
  public:
-  // REQUIRES: the model outlives this object. max_context: the longest context plus drafts.
+  // max_context: tokens of the longest context and its drafts. REQUIRES: the model outlives this
+  // object.
   GreedyDrafter(LanguageModel& model, int max_context);
 
   SequenceId create() override { return model_.create(); }

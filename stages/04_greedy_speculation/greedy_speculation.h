@@ -6,12 +6,12 @@
 
 namespace specdec {
 
-// One round of speculative decoding for a target that decodes greedily (Leviathan et al., Algorithm
-// 1 at temperature 0). What it appends to the context and to the generation is what the target
-// alone would have chosen, token for token and bit for bit, whatever the drafter proposes; only the
-// time depends on the drafts. Allocates nothing where the context has capacity for what it gets.
-// REQUIRES: the context is the prompt and all that was emitted; the generation is not finished.
-// Throws Error where logits are not numbers (NaN): none of them has chosen a token then.
+// Runs one round of speculative decoding for a target that decodes greedily (Leviathan et al.,
+// Algorithm 1 at temperature 0). Appends to the context and to the generation exactly the tokens
+// that the target would choose without drafts, whatever the drafter proposes: only the time depends
+// on the drafts. Allocates nothing if the context has enough capacity. REQUIRES: the context is the
+// prompt and all emitted tokens; the generation is not finished. Throws BadLogits if a row that
+// must choose a token contains NaN; that row emits nothing.
 Round greedy_round(DraftAndVerify& steps, std::vector<TokenId>& context, Generation& generation);
 
 }  // namespace specdec

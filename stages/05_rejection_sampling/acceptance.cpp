@@ -18,8 +18,8 @@ double ratio(double target_prob, double draft_prob) {
   return std::min(1.0, target_prob / draft_prob);
 }
 
-// If rounding left nothing of a residual, the two distributions are equal up to rounding, and the
-// target's own is used. So no token that the target rules out is ever emitted.
+// If all weights of a residual are 0, p and q are equal up to rounding, and the correction comes
+// from p. So a token with p = 0 is never emitted.
 Decision correct(const Proposal& draft, RandomSource& random, std::span<const double> weights) {
   const bool any = std::ranges::any_of(weights, [](double weight) { return weight > 0; });
   return {false,
@@ -27,8 +27,8 @@ Decision correct(const Proposal& draft, RandomSource& random, std::span<const do
 }
 
 // [snippet residual]
-// By token id, over the whole vocabulary: what a filter removed has probability zero in p or q, and
-// needs no case of its own.
+// Loops over the whole vocabulary. A token that a filter removed has probability 0 in p or q, so it
+// needs no special case.
 std::span<const double> residual(const Proposal& draft, std::span<double> scratch) {
   // [task 5.2: what the target still owes]
   for (TokenId i = 0; i < std::ssize(scratch); i++) {
@@ -69,7 +69,7 @@ Decision at_least(const Proposal& draft, RandomSource& random, std::span<double>
 // [snippet non-iterative]
 Decision non_iterative(const Proposal& draft, RandomSource& random, std::span<double> /*scratch*/) {
   const TokenId x = draft.token;
-  double least = 1;  // 1 / M, the smallest q/p; 0 where q misses a token of p
+  double least = 1;  // 1 / M, the smallest q/p; 0 if some token has q = 0 and p > 0
   for (TokenId i = 0; i < std::ssize(draft.target_probs); i++) {
     const double p = draft.target_prob(i);
     if (p > 0) least = std::min(least, draft.draft_prob(i) / p);

@@ -1,5 +1,4 @@
-// The rules that change the distribution, each in its own way: what a server may choose, and a
-// mistake.
+// The rules that change the distribution: lenient rules, which servers may choose, and a bug.
 #include <algorithm>
 
 #include "stages/05_rejection_sampling/acceptance.h"
@@ -9,7 +8,7 @@ namespace specdec {
 // [snippet lossy]
 Decision lenient(const Proposal& draft, RandomSource& random, std::span<double> scratch) {
   const TokenId x = draft.token;
-  const double p = draft.target_prob(x) / draft.lenience;  // not l q, which may vanish
+  const double p = draft.target_prob(x) / draft.lenience;  // p/l, because l q may underflow to 0
   if (random.accept(ratio(p, draft.draft_prob(x)), draft.position)) return {true, x};
   return correct(draft, random, residual(draft, scratch));
 }

@@ -14,8 +14,8 @@ void DraftSampler::choose(std::span<const NextDraft> next, ConstDeviceRows logit
 }
 
 // [snippet choose]
-// The next token of the text, from logits [1, V]. What counts for acceptance later is the very
-// distribution that the token is drawn from, so that one is kept.
+// Adds the next draft, from logits [1, V]. The acceptance rule needs exactly the distribution that
+// the token was drawn from, so the drafts keep it.
 void DraftSampler::choose_one(const NextDraft& next, ConstDeviceRows logits) {
   const SamplingOptions& options = next.request->sampling.options;
   if (options.temperature == 0 && options.repetition_penalty == 1) {
@@ -28,7 +28,7 @@ void DraftSampler::choose_one(const NextDraft& next, ConstDeviceRows logits) {
 std::span<const double> DraftSampler::make_probs(const NextDraft& next, ConstDeviceRows logits,
                                                  const SamplingOptions& options) {
   const std::span<double> probs = next.request->drafts->next_probs();
-  const std::size_t n = std::min(probs.size(), host_logits_.size());  // the others are padding
+  const std::size_t n = std::min(probs.size(), host_logits_.size());  // the rest is padding
   backend_.download(logits.row(0), host_logits_.data(), n * sizeof(float));
   probabilities(std::span(host_logits_).first(n), next.text, options, scratch_, probs.first(n));
   std::ranges::fill(probs.subspan(n), 0.0);

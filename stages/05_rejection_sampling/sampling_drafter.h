@@ -6,15 +6,15 @@
 
 namespace specdec {
 
-// Draws each draft from the model's distribution at its place, and keeps that distribution: q, by
-// which the draft is judged later (Leviathan et al., Algorithm 1). At temperature 0 the likeliest
+// Draws each draft from the draft model's distribution q at its position, and keeps q, which the
+// acceptance rule needs (Leviathan et al., Algorithm 1). At temperature 0, takes the likeliest
 // token, which is certain.
 //
-// The drafts' vocabulary may have more rows than the model's, or fewer: what one of them lacks is
-// padding, which has probability zero.
+// The drafts' vocabulary may be larger or smaller than the model's. The tokens that only one of
+// them has are padding, with probability 0.
 class DraftSampler : public DraftChooser {
  public:
-  // vocab_size: of the model. REQUIRES: the backend outlives this object.
+  // vocab_size: V of the model. REQUIRES: the backend outlives this object.
   DraftSampler(Backend& backend, int vocab_size);
 
   void choose(std::span<const NextDraft> next, ConstDeviceRows logits) override;
@@ -22,10 +22,10 @@ class DraftSampler : public DraftChooser {
  protected:
   virtual void choose_one(const NextDraft& next, ConstDeviceRows logits);
 
-  // q after the text, from logits [1, V]: [V of the drafts], in their next_probs().
+  // Computes q after the text from logits, [1, V], into the drafts' next_probs(), and returns it.
   std::span<const double> make_probs(const NextDraft& next, ConstDeviceRows logits,
                                      const SamplingOptions& options);
-  // Adds the token that is drawn from them.
+  // Draws a token from probs, [V of the drafts], and adds it to the drafts.
   static void add_draw(const NextDraft& next, std::span<const double> probs);
 
  private:
@@ -34,7 +34,7 @@ class DraftSampler : public DraftChooser {
   SamplingScratch scratch_;
 };
 
-// Stage 4's drafter for a target that samples.
+// A draft model for a target that samples.
 class SamplingDrafter final : public ModelDrafter {
  public:
   SamplingDrafter(LanguageModel& model, int max_context, int max_requests = 1)

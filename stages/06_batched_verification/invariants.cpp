@@ -43,8 +43,8 @@ void check_lengths(const BatchEngine& engine, const RequestState& r) {
                 r.id, length, phase_name(r.phase), drafted);
 }
 
-// Every page has as many owners as there are tables with it, and one more in the prefix cache. A
-// page that several sequences own ends below all their lengths, so none of them will write to it.
+// The owners of a page are the page tables that contain it, and the prefix cache if that holds it.
+// Only a full page may have several owners, because none of its sequences will write to it.
 void check_pages(const KvPool& pool, std::string_view name) {
   const PagedKvCache* cache = pool.paged();
   if (cache == nullptr) return;

@@ -8,55 +8,54 @@
 
 namespace specdec {
 
-// A cache as a scheduler sees it: a number of pages, some of them free. A contiguous cache counts
-// as one whose pages are its regions: a sequence takes one when it is made, and never another.
+// The scheduler's view of a KV cache: a number of pages, some of them free. The pages of a
+// contiguous cache are its regions: a sequence takes one when it is created, and never another.
 class KvPool {
  public:
-  // cache: null where nothing is cached (a drafter without a model): then there is always room.
-  // share_prefixes: keep the prompts' pages for others; only a paged cache can. verify: look at
-  // what is in a page that is found (see PrefixCache).
-  // REQUIRES: the cache outlives this object.
+  // cache: null if nothing is cached (a drafter without a model); then there is always room.
+  // share_prefixes: keep pages of prompts in a prefix cache; ignored unless the cache is paged.
+  // verify: check the contents of pages found there (see PrefixCache). REQUIRES: the cache outlives
+  // this object.
   KvPool(KvCache* cache, bool share_prefixes, bool verify);
 
-  // Pages of a sequence of this length. length kNone: there is no sequence.
+  // The pages of a sequence of this length; 0 for length kNone, which means no sequence.
   static constexpr int kNone = -1;
   int pages_of(int length) const;
-  // Pages that a sequence takes to grow.
+  // The additional pages of a sequence that grows.
   int growth(int from, int to) const { return pages_of(to) - pages_of(from); }
 
   int n_pages() const { return n_pages_; }
-  int n_used() const;  // by sequences and by the prefix cache
+  int n_used() const;  // pages of sequences and of the prefix cache
   int n_free() const { return n_pages_ - n_used(); }
   int n_sequences() const { return n_sequences_; }
   int peak_used() const { return peak_used_; }
   void note_peak() { peak_used_ = std::max(peak_used_, n_used()); }
 
-  // Whether one more sequence can be made, at whose beginning a contiguous cache gives it a
-  // region.
+  // Whether one more sequence can be created. In a contiguous cache it needs a free region.
   bool has_room_for_a_sequence() { return make_room(growth(kNone, 0)); }
 
-  // Makes `pages` pages free, at the cost of cached prefixes where need be; false where those do
-  // not suffice, which are then left alone.
+  // Ensures that at least `pages` pages are free, by evicting cached prefixes if necessary. Returns
+  // false, and evicts nothing, if that would not free enough.
   bool make_room(int pages);
 
-  // Sequences of a pool are made and released here, so that they are counted. `make`: how to make
-  // one without the prefix cache.
+  // Creates a sequence and counts it. It starts with the cached pages that `tokens` begin with, if
+  // there is a prefix cache; otherwise make() creates it.
   template <typename Make>
   SequenceId create(std::span<const TokenId> tokens, Make&& make) {
     const SequenceId sequence = prefixes_ ? prefixes_->create(tokens) : make();
     n_sequences_++;
     return sequence;
   }
-  void count_release() { n_sequences_--; }
+  void count_release() { n_sequences_--; }  // call after the release of a sequence
 
-  // The prompt's full pages, as far as they are computed, are for others, too.
+  // Adds the full pages of the prompt that are computed to the prefix cache, if there is one.
   void keep_prefix(SequenceId sequence, std::span<const TokenId> prompt) {
     if (prefixes_) prefixes_->add(sequence, prompt);
   }
 
   const KvCache* cache() const { return cache_; }
-  const PagedKvCache* paged() const { return paged_; }             // null: it is not
-  const PrefixCache* prefixes() const { return prefixes_.get(); }  // null: there is none
+  const PagedKvCache* paged() const { return paged_; }             // null: not paged
+  const PrefixCache* prefixes() const { return prefixes_.get(); }  // null: no prefix cache
   void clear_prefixes() {
     if (prefixes_) prefixes_->clear();
   }

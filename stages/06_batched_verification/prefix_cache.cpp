@@ -7,8 +7,8 @@
 namespace specdec {
 namespace {
 
-// FNV-1a (Fowler, Noll and Vo), continued from `hash`. Each step is one to one, so a change of one
-// byte always shows.
+// FNV-1a (Fowler, Noll and Vo), continued from `hash`. Each step is a bijection, so changing one
+// byte always changes the hash.
 constexpr std::uint64_t kFnvStart = 0xcbf29ce484222325;
 std::uint64_t fnv(std::uint64_t hash, std::span<const std::byte> bytes) {
   for (const std::byte byte : bytes) {
@@ -31,7 +31,7 @@ PrefixCache::PrefixCache(PagedKvCache& cache, bool verify, PrefixHash hash)
       entries_(static_cast<std::size_t>(cache.allocator().n_pages())) {}
 
 // [snippet prefix-find]
-// The cached page with these tokens that follows this page, or kNone.
+// The cached page with this predecessor and these tokens, or kNone.
 std::int32_t PrefixCache::find(std::int32_t before, std::span<const TokenId> page_tokens) const {
   const auto [first, last] = pages_by_hash_.equal_range(hash_after(before, page_tokens));
   for (auto found = first; found != last; ++found) {
@@ -89,7 +89,7 @@ void PrefixCache::add(SequenceId sequence, std::span<const TokenId> tokens) {
       insert(page, before, tokens_of_page(tokens, i));
     }
     touch(page);
-    if (page != own[i]) break;  // what follows would keep it, and the sequence does not use it
+    if (page != own[i]) break;  // a copy: the sequence does not use the cached page
     before = page;
   }
 }
@@ -102,7 +102,7 @@ int PrefixCache::match_length(std::span<const TokenId> tokens) const {
 // [snippet prefix-evict]
 bool PrefixCache::evict() {
   const auto oldest = std::ranges::find_if(leaves_, [&](const auto& leaf) {
-    return cache_.allocator().owners(leaf.second) == 1;  // of others, nothing would become free
+    return cache_.allocator().owners(leaf.second) == 1;  // evicting a page in use frees nothing
   });
   if (oldest == leaves_.end()) return false;
   remove(oldest->second);
@@ -111,7 +111,7 @@ bool PrefixCache::evict() {
 }
 // [end snippet prefix-evict]
 
-// No page stays only because one that follows it is in use: its users use both.
+// Counting owners suffices: a sequence that uses a page's successor also owns the page.
 int PrefixCache::evictable() const {
   return static_cast<int>(std::ranges::count_if(pages_by_hash_, [&](const auto& cached) {
     return cache_.allocator().owners(cached.second) == 1;
@@ -122,7 +122,7 @@ void PrefixCache::clear() {
   while (!leaves_.empty()) remove(leaves_.begin()->second);
 }
 
-// How many full pages there are of all tokens but the last.
+// The number of full pages in all tokens but the last.
 std::size_t PrefixCache::full_pages(std::span<const TokenId> tokens) const {
   if (tokens.empty()) return 0;
   return (tokens.size() - 1) / static_cast<std::size_t>(cache_.page_size());
@@ -155,7 +155,7 @@ void PrefixCache::insert(std::int32_t page, std::int32_t before,
   stats_.pages_added++;
 }
 
-// REQUIRES: no cached page follows.
+// REQUIRES: the page has no cached successor.
 void PrefixCache::remove(std::int32_t page) {
   const Entry removed = std::exchange(entry(page), {});
   leaves_.erase({removed.last_use, page});
@@ -174,7 +174,7 @@ void PrefixCache::touch(std::int32_t page) {
   if (is_leaf) leaves_.emplace(used.last_use, page);
 }
 
-// Of the keys and values that a page holds in a layer.
+// The checksum of a page's keys and values in one layer.
 std::uint64_t PrefixCache::sum_of(std::int32_t page, int layer) const {
   const KvMemory& memory = cache_.memory();
   const std::size_t bytes =

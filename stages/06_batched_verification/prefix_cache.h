@@ -12,38 +12,38 @@
 
 namespace specdec {
 
-// The hash of a prompt up to the end of a page: of its hash up to the page before (0 for the first
-// page), and the page's tokens. It finds; it proves nothing.
+// The hash of a prompt up to the end of a page. before: the hash up to the previous page, 0 for the
+// first page. page_tokens: the page's tokens. Equal hashes do not imply equal tokens.
 using PrefixHash = std::uint64_t (*)(std::uint64_t before, std::span<const TokenId> page_tokens);
 std::uint64_t fnv_prefix_hash(std::uint64_t before, std::span<const TokenId> page_tokens);
 
 struct PrefixCacheStats {
   std::int64_t lookups = 0;       // calls of create()
-  std::int64_t hits = 0;          // that found at least one page
-  std::int64_t tokens_asked = 0;  // of all prompts
-  std::int64_t tokens_found = 0;  // that need not be computed
+  std::int64_t hits = 0;          // lookups that found at least one page
+  std::int64_t tokens_asked = 0;  // tokens in all lookups
+  std::int64_t tokens_found = 0;  // tokens in cached pages, which need not be computed
   std::int64_t pages_added = 0;
   std::int64_t pages_evicted = 0;  // by evict(), not by clear()
 };
 
-// Full pages of prompts, kept so that requests which begin with the same tokens compute and store
-// them once: same prefix, same bits. The pages form trees, the first page of a prompt at the root:
+// Automatic prefix caching: keeps full pages of prompts, so that requests that begin with the same
+// tokens compute and store them once. The pages form trees, with the first pages as roots:
 //
 //   "You are a poet. " -- "Write about the " -- "sea and its isla"     a page of 16 tokens each
 //                     \-- "Translate: the s"
 //
-// A page is found by the hash of everything up to its end (as in vLLM), and taken only if its own
-// tokens and the page before are the right ones. So equal hashes cost time, never a wrong text.
+// A page is found by the hash of all tokens up to its end (as in vLLM), and used only if its own
+// tokens and its predecessor match. So a hash collision costs time, but never changes a text.
 //
 // Invariants:
-// - the cache holds each of its pages once (PagedKvCache::hold), so no sequence writes to them;
-// - the page before a cached page is cached, and was used at least as recently;
-// - no two pages have the same page before and the same tokens.
-// - a sequence that uses a cached page uses all cached pages before it. So where two requests
-//   computed the same beginning at the same time, the second keeps its own copy, and what it
-//   computes after that is not taken in: it would keep pages that no request uses.
+// - the prefix cache holds each of its pages once (PagedKvCache::hold), so no sequence writes them;
+// - the predecessor of a cached page is cached, and was used at least as recently;
+// - no two cached pages have the same predecessor and the same tokens;
+// - a sequence that uses a cached page uses all of its predecessors. So if two requests compute the
+//   same prefix at the same time, the second one keeps its own copy, and its later pages are not
+//   added: their predecessors could not be evicted, although no request uses them.
 //
-// Deterministic: the same calls find, add and evict the same pages. Time is the number of calls.
+// Deterministic: the same calls find, add and evict the same pages. Recency is counted in calls.
 class PrefixCache {
  public:
 #ifdef NDEBUG
@@ -52,51 +52,50 @@ class PrefixCache {
   static constexpr bool kVerifyByDefault = true;
 #endif
 
-  // The cache must outlive this. verify: create() compares every page that it found with a checksum
-  // of what the page held when it was added, and aborts if they differ. That reads the whole page.
+  // verify: create() compares the contents of every page that it finds with a checksum from when
+  // the page was added, and aborts if they differ. This reads the whole page. REQUIRES: the cache
+  // outlives this object.
   explicit PrefixCache(PagedKvCache& cache, bool verify = kVerifyByDefault,
                        PrefixHash hash = fnv_prefix_hash);
   PrefixCache(const PrefixCache&) = delete;
   PrefixCache& operator=(const PrefixCache&) = delete;
   ~PrefixCache() { clear(); }
 
-  // A new sequence on the longest run of cached pages that `tokens` begin with; but at least the
-  // last token stays to be computed, as its logits are wanted. Takes no page, and never throws
-  // CacheFull.
+  // Creates a sequence that shares the longest run of cached pages with which `tokens` begin. The
+  // last token is never among them, because its logits must be computed. Takes no free page and
+  // never throws CacheFull.
   SequenceId create(std::span<const TokenId> tokens);
 
-  // How many tokens create() would find. Counts nothing as used.
+  // The number of tokens that create() would find. Does not count as a use of the pages.
   int match_length(std::span<const TokenId> tokens) const;
 
-  // Takes in the pages of `sequence` that are full of `tokens` without the last: of those, as many
-  // as are computed. Where the cache has such a page already, the sequence keeps its own.
-  // REQUIRES: `sequence` and `tokens` (a prompt) begin alike, as far as both go; what follows in
-  // the sequence, speculated or not, is never taken in. Its pages are written, not only made room
-  // for.
+  // Adds the computed pages of `sequence` that are full of `tokens`, the last token excepted. Stops
+  // at a page of which the cache already has another copy. Later tokens of the sequence, such as
+  // drafts, are never added. REQUIRES: `sequence` and `tokens` (a prompt) agree as far as both go,
+  // and the pages of the sequence have been written by a pass.
   void add(SequenceId sequence, std::span<const TokenId> tokens);
 
-  // Gives back the least recently used page of those that only the cache owns and that no cached
-  // page follows. False if there is none. Before it finds one, it looks at most at the ends of
-  // cached prompts that are in use.
+  // Frees the least recently used page that has no cached successor and no other owner. Returns
+  // false if there is none. Visits at most the last pages of cached prompts.
   bool evict();
-  int evictable() const;  // how often evict() would succeed now; looks at all cached pages
+  int evictable() const;  // how often evict() would succeed in a row; visits all cached pages
 
-  void clear();  // gives back everything; sequences keep what they use
+  void clear();  // drops all cached pages; sequences keep the pages that they use
 
   int pages() const { return static_cast<int>(pages_by_hash_.size()); }
   bool holds(std::int32_t page) const { return !entry(page).tokens.empty(); }
   const PrefixCacheStats& stats() const { return stats_; }
 
  private:
-  static constexpr std::int32_t kNone = -1;  // before the first page of a prompt
+  static constexpr std::int32_t kNone = -1;  // the predecessor of a prompt's first page
 
   struct Entry {
-    std::int32_t before = kNone;      // the page before
+    std::int32_t before = kNone;      // the predecessor
     std::uint64_t hash = 0;           // of the prompt up to the end of this page
     std::vector<TokenId> tokens;      // [page_size]; empty: the page is not cached
     int followers = 0;                // number of cached successors
-    std::int64_t last_use = 0;        // in calls
-    std::vector<std::uint64_t> sums;  // [n_layers] of what it held; empty without verify
+    std::int64_t last_use = 0;        // number of the call that last used the page
+    std::vector<std::uint64_t> sums;  // [n_layers] checksums when it was added; empty: no verify
   };
 
   Entry& entry(std::int32_t page) { return entries_[static_cast<std::size_t>(page)]; }
@@ -117,7 +116,7 @@ class PrefixCache {
   PrefixHash hash_;
   std::vector<Entry> entries_;  // [n_pages], by page
   std::unordered_multimap<std::uint64_t, std::int32_t> pages_by_hash_;
-  std::set<std::pair<std::int64_t, std::int32_t>> leaves_;  // (last use, page) without followers
+  std::set<std::pair<std::int64_t, std::int32_t>> leaves_;  // (last use, page), no successors
   std::int64_t calls_ = 0;
   PrefixCacheStats stats_;
 };

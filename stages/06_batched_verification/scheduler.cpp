@@ -27,14 +27,14 @@ const StepPlan& Scheduler::plan(bool may_admit) {
   planned_ = {};
   int rows = options_.token_budget;
   plan_admitted(rows);
-  // A preempted request must not come back at once.
+  // A request that was just preempted must not be admitted again in the same step.
   if (plan_.preempted.empty() && (may_admit || admitted_.empty())) admit(rows);
   SPECDEC_CHECK(!admitted_.empty() || waiting_.empty(), "no request to wait for an empty engine");
   return plan_;
 }
 
-// Oldest first. A request that lacks pages takes them from the youngest, so the list may get
-// shorter on the way; requests that are already planned are older and stay.
+// Plans the oldest request first. A request that lacks pages takes them from the youngest, so
+// admitted_ may shrink in the loop. Requests that are already planned are older, so they stay.
 void Scheduler::plan_admitted(int& rows) {
   for (const RequestState* r : admitted_) {
     if (r->phase == Phase::kRunning) rows -= rounds_.needs(*r).rows();
@@ -70,7 +70,7 @@ bool Scheduler::reserve(RequestState& r, const Pages& pages) {
 }
 // [end snippet plan]
 
-// What the request's next round takes from both pools, the rest of its prefill included.
+// The pages that the request's next round needs from both pools, including the rest of its prefill.
 Scheduler::Pages Scheduler::pages_for_round(const RequestState& r) const {
   const int start = r.prefill_end();
   const Capacity round = rounds_.needs(r);
@@ -102,7 +102,7 @@ void Scheduler::admit(int& rows) {
       const int chunk = std::min({options_.prefill_chunk, rows, left});
       plan_.prefills.push_back({&r, chunk});
       rows -= chunk;
-    } else if (rounds_.needs(r).rows() <= rows) {  // otherwise its rounds begin in the next step
+    } else if (rounds_.needs(r).rows() <= rows) {  // else its first round is in the next step
       open_draft(r);
       plan_.rounds.push_back(&r);
       rows -= rounds_.needs(r).rows();
@@ -110,7 +110,7 @@ void Scheduler::admit(int& rows) {
   }
 }
 
-// Whether all admitted requests have room for their next round, and this one for its first.
+// Creates the request's sequence if its first round and the next rounds of all admitted ones fit.
 bool Scheduler::open(RequestState& r) {
   // [task 6.4: admit the requests that fit]
   if (!target_pool_.has_room_for_a_sequence()) return false;
@@ -127,7 +127,7 @@ bool Scheduler::open(RequestState& r) {
 }
 // [end snippet admit]
 
-// The draft's cache is filled lazily, in the request's first round.
+// Creates the request's draft sequence if its next round drafts. The round itself fills the cache.
 void Scheduler::open_draft(RequestState& r) {
   if (r.draft_sequence != RequestState::kNoSequence || rounds_.needs(r).nodes == 0) return;
   r.draft_sequence = draft_pool_.create(r.context, [&] { return rounds_.drafter().create(); });

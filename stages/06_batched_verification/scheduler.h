@@ -10,34 +10,34 @@
 
 namespace specdec {
 
-// What a step is going to compute, and what had to happen for it.
+// The work of the next step, and the admissions and preemptions that it required.
 struct StepPlan {
-  std::vector<RequestState*> rounds;  // oldest first, as prefills
+  std::vector<RequestState*> rounds;  // oldest first, like prefills
   std::vector<Prefill> prefills;
   std::vector<RequestId> admitted, preempted;
 
   void clear();
 };
 
-// Decides which requests compute what in a step. First come, first served, and the oldest goes
-// first wherever there is not enough for all:
+// Continuous batching: decides what each request computes in a step. First come, first served; the
+// oldest request comes first when there is not enough for all:
 //
-// - Every running request has a round in every step. What the token budget leaves is for prompts,
-//   in chunks.
-// - A request is admitted when there are pages for all of its context and its first round, beside
-//   what older requests need for theirs. No request is overtaken, so none starves.
-// - If pages run out later, as texts grow, the youngest request loses its pages and waits again.
-//   When its turn comes, its context is computed again, and the same tokens follow.
+// - Every running request has a round in every step. Chunks of prompts get the rest of the token
+//   budget.
+// - A request is admitted when there are pages for its whole context and its first round, and for
+//   the next rounds of all older requests. No request overtakes another, so none starves.
+// - If pages run out later, because texts grow, the youngest request is preempted: it loses its
+//   pages and waits again. After readmission, its context is recomputed, with the same tokens.
 //
 // Invariants: admitted requests are older than waiting ones; both lists are in order of age. The
-// oldest request can always have all pages, and fits alone (BatchEngine refuses one that does not),
+// oldest request can get every page, and it fits alone (BatchEngine refuses requests that do not),
 // so it finishes: there is no deadlock.
 class Scheduler {
  public:
   struct Options {
-    int max_batch = 0;      // requests admitted at a time
-    int token_budget = 0;   // rows of a step
-    int prefill_chunk = 0;  // the most tokens of one prompt in a step
+    int max_batch = 0;      // the most requests that are admitted at a time
+    int token_budget = 0;   // the most rows per step
+    int prefill_chunk = 0;  // the most tokens of one prompt per step
   };
 
   // REQUIRES: token_budget >= max_batch * rounds.most_rows(); all arguments outlive this object.
@@ -45,16 +45,16 @@ class Scheduler {
             KvPool& target_pool, KvPool& draft_pool);
 
   void enqueue(RequestState& request) { waiting_.push_back(&request); }
-  // Takes a request out, wherever it is; its pages are free.
+  // Removes a waiting or admitted request, and releases its sequences and their pages.
   void remove(RequestState& request);
 
-  // The next step. may_admit: false after a step that failed for lack of room, so that no request
-  // replaces the preempted ones, unless none is left. Throws CacheFull if a cache is out of
-  // sequences; the plan is void then.
+  // Plans the next step. may_admit: false after a step that failed for lack of room; then a request
+  // is admitted only if no admitted one is left. Throws CacheFull if a cache has no free sequence;
+  // the plan is void then.
   const StepPlan& plan(bool may_admit = true);
   const StepPlan& last_plan() const { return plan_; }
 
-  // The youngest admitted request back into the queue. REQUIRES: there is one.
+  // Puts the youngest admitted request back at the head of the queue. REQUIRES: there is one.
   void preempt_youngest();
 
   std::span<RequestState* const> admitted() const { return admitted_; }
@@ -82,7 +82,7 @@ class Scheduler {
   std::deque<RequestState*> waiting_;
   std::vector<RequestState*> admitted_;
   StepPlan plan_;
-  Pages planned_;  // that the plan takes so far
+  Pages planned_;  // new pages that the plan needs so far
 };
 
 }  // namespace specdec

@@ -3,22 +3,22 @@
 
 namespace specdec {
 
-// Where requests come from: a file, made-up traffic, a socket.
+// A source of requests: a file, a synthetic workload, a socket.
 class Inbox {
  public:
   virtual ~Inbox() = default;
 
-  // Whether no request is left, and none will come.
+  // Whether every request has been added and no more will arrive.
   virtual bool is_empty() const = 0;
-  // Adds the requests that have arrived by now. Refuses those that can never be served, and goes
-  // on.
+  // Adds the requests that have arrived by now. Refuses those that can never be served, without
+  // throwing.
   virtual void add_arrived(BatchEngine& engine) = 0;
-  // Waits until another one arrives. REQUIRES: !is_empty().
+  // Waits until the next request arrives. REQUIRES: !is_empty().
   virtual void wait(const BatchEngine& engine) = 0;
   virtual void after_step(const StepReport& report) = 0;
 };
 
-// Runs steps until the inbox is empty and every request has come to its end.
+// Runs steps until the inbox is empty and every request is finished.
 void serve(BatchEngine& engine, Inbox& inbox);
 
 }  // namespace specdec

@@ -8,44 +8,43 @@
 
 namespace specdec {
 
-// What a step of an engine did, for people, traces and tests.
+// What one step of an engine did, for reports, traces and tests.
 struct StepReport {
   struct Part {
     RequestId id = 0;
-    int prefilled = 0;  // tokens of its prompt; 0: it had a round
-    int rows = 0;       // of the target's pass
+    int prefilled = 0;  // tokens of its context; 0: the request had a round
+    int rows = 0;       // its rows in the target's pass
     Round round = {};
     int emitted = 0;
-    int length = 0;  // cached in the target afterwards; 0 where it is finished
+    int length = 0;  // tokens cached in the target after the step; 0 if the request is finished
   };
 
   struct Admission {
     RequestId id = 0;
-    int found = 0;  // tokens of its context, in the prefix cache
+    int found = 0;  // tokens of its context that were in the prefix cache
   };
 
   std::int64_t step = 0;         // 1, 2, ...
   std::vector<Part> parts = {};  // rounds, then prefills; oldest first
   std::vector<Admission> admitted = {};
   std::vector<RequestId> preempted = {}, finished = {};
-  bool given_up = false;  // a cache was full against all plans: nothing was computed
+  bool given_up = false;  // a cache was full despite the plan: nothing was verified
 
-  // After the step.
-  int waiting = 0, prefilling = 0, running = 0;
-  int pages = 0, draft_pages = 0;            // in use, by sequences and prefix caches
-  int most_pages = 0, most_draft_pages = 0;  // before the rollback
+  int waiting = 0, prefilling = 0, running = 0;  // requests after the step
+  int pages = 0, draft_pages = 0;            // in use by sequences and prefix caches after the step
+  int most_pages = 0, most_draft_pages = 0;  // in use before the rollback
 
-  // Seconds of the engine's clock, at the ends of its phases.
+  // Times on the engine's clock, in seconds: the start, and the end of each phase.
   double started = 0, drafted = 0, verified = 0, ended = 0;
 
   int rounds() const;
   int emitted() const;
-  int rows() const;  // of the target's pass
+  int rows() const;  // rows of the target's pass
 };
 
-// A line, for instance "step 3: admit 2 (8 found); 0 keeps 1 of 3 [11], 1 steps [5], 2 prefills 1
-// [9]; 6 rows; ...": how much each request found, kept and computed, and in brackets how much of it
-// the target has cached afterwards.
+// One line, for instance "step 3: admit 2 (8 found); 0 keeps 1 of 3 [11], 1 steps [5], 2 prefills 1
+// [9]; 6 rows; ...": the tokens that each request found in the prefix cache, the drafts that it
+// accepted, the tokens that it prefilled, and in brackets its cached tokens after the step.
 std::string to_text(const StepReport& report);
 
 }  // namespace specdec
