@@ -3,10 +3,10 @@
 
 namespace specdec {
 
-// --check: all texts of greedy.jsonl and all recorded runs of sampling.jsonl in one engine, which
-// has them in contiguous regions, in pages, and in so few pages that requests lose theirs. Each
-// must come out as an independent implementation wrote it. Returns the exit code. Throws Error
-// where the files are missing or belong to another model.
+// --check of stage 6: runs all texts of greedy.jsonl and all recorded runs of sampling.jsonl in one
+// engine, in contiguous regions, in pages, and in so few pages that requests are preempted. Each
+// output must equal that of an independent implementation. Returns the exit code. Throws Error if
+// the files are missing or belong to another model.
 int check_batched_verification(const RunOptions& options);
 
 }  // namespace specdec

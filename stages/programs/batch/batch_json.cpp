@@ -60,7 +60,7 @@ Json to_json(const RequestStats& stats) {
   Json json = to_json(stats.run);
   for (const char* name :
        {"draft_seconds", "verify_seconds", "target_weight_bytes", "cache_bytes"}) {
-    json.erase(name);  // a batch shares them
+    json.erase(name);  // the requests of a batch share them
   }
   json.update({{"arrived", number(stats.arrived)},
                {"queue_seconds", number(stats.admitted - stats.arrived)},

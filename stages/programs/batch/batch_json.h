@@ -9,23 +9,23 @@
 
 namespace specdec {
 
-// The counters of all requests together; no times.
+// The sums of the counters of all requests, without times.
 RunStats total_stats(std::span<const RequestResult> results);
 
 // "stats" of a request: those of a run with one request, plus queueing statistics.
 Json to_json(const RequestStats& stats);
 
-// What an engine did in its life, but for what its requests say themselves.
+// The statistics and options of an engine, without those of single requests.
 Json to_json(const BatchEngine& engine);
 
-// {"mean": ..., "p50": ..., "p95": ..., "max": ...} of those that are numbers; null without any.
+// {"mean": ..., "p50": ..., "p95": ..., "max": ...} of the finite values; null if there are none.
 Json distribution(std::vector<double> values);
 
-// The p-th quantile, 0 <= p <= 1: the smallest value that at least this share of all does not
-// exceed. NaN without values.
+// The p-quantile, 0 <= p <= 1: the smallest value that is at least as large as a share p of all
+// values. NaN without values.
 double quantile(std::vector<double> values, double p);
 
-// A step for a trace; tokens are in the requests' results.
+// One step for a trace, without tokens, which are in the requests' results.
 Json to_json(const StepReport& report);
 
 }  // namespace specdec

@@ -10,7 +10,7 @@
 namespace specdec {
 namespace {
 
-// Sets an option's variable from the field of its name, by the variable's type.
+// Reads the field of an option into the option's variable. Each type of variable has an overload.
 class FieldReader {
  public:
   FieldReader(const Option& option, int stage, const JsonObject& line)
@@ -41,7 +41,7 @@ class FieldReader {
     *value.given = true;
   }
 
-  // A single text is a list of one.
+  // A single text counts as a list of one text.
   void operator()(std::vector<std::string>* value) const {
     if (field().is_string()) {
       value->assign(1, field().get<std::string>());

@@ -7,16 +7,16 @@
 
 namespace specdec {
 
-// Fields of a request line: {"top_p": 0.9} is --top-p 0.9, with the same checks.
+// Fields of a line of a request file: {"top_p": 0.9} means --top-p 0.9, with the same checks.
 
-// Sets the option's variable to the line's value. Throws Error that names line and field: a value
-// of another type, or one that the option does not take. REQUIRES: line.has(option.field()).
+// Sets the option's variable to the field's value. Throws Error, naming line and field, if the
+// value has the wrong type or is out of range. REQUIRES: line.has(option.field()).
 void read_option_field(const Option& option, int stage, const JsonObject& line);
 
-// The elements of a list that is there. Throws Error: no list, or an empty one.
+// The list in field `key`. Throws Error if it is no list or empty. REQUIRES: line.has(key).
 const Json& some_list(const JsonObject& line, const std::string& key, std::string_view wanted);
 
-// A text that is there, where an empty one can only be a mistake.
+// The text in field `key`. Throws Error if it is no text or empty. REQUIRES: line.has(key).
 std::string some_text(const JsonObject& line, const std::string& key);
 
 }  // namespace specdec

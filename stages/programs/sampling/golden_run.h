@@ -21,7 +21,7 @@ struct GoldenRound {
   std::vector<Test> tests;
 };
 
-// A line of sampling.jsonl: a sampled run with everything that it was asked for.
+// A line of sampling.jsonl: a recorded run with its request and options.
 struct GoldenRun {
   std::string id;
   GenerationRequest generation;
@@ -32,11 +32,11 @@ struct GoldenRun {
   std::vector<GoldenRound> rounds;
 };
 
-// Those of a folder; none where it has no sampling.jsonl. Throws Error, naming file, line and
-// field, for what is out of the ranges of the options, or beyond the model's vocabulary or context.
+// The recorded runs in a folder; none if it has no sampling.jsonl. Throws Error, naming file, line
+// and field, if a value is out of an option's range, or of the model's vocabulary or context.
 std::vector<GoldenRun> golden_runs(const std::filesystem::path& goldens, const LlamaConfig& config);
 
-// The same for a text in memory; `name` stands for the file in messages.
+// The same for a text in memory. name: the name of the file in messages.
 std::vector<GoldenRun> parse_golden_runs(std::string_view text, const std::string& name,
                                          const LlamaConfig& config);
 

@@ -7,9 +7,9 @@
 
 namespace specdec {
 
-// What this stage adds: every decision of the target's sampling.jsonl, where an independent
-// implementation recorded runs of Algorithm 1 with all uniforms and probabilities; and texts of
-// greedy.jsonl at temperature 0, by every rule. Throws Error.
+// The golden checks of stage 5: every decision in the target's sampling.jsonl, which contains runs
+// of Algorithm 1 by an independent implementation, with all uniforms and probabilities; and texts
+// of greedy.jsonl at temperature 0, with every acceptance rule. Throws Error.
 void check_rejection_sampling(const RunOptions& options, const LlamaModel& target,
                               const std::filesystem::path& goldens, CheckList& list);
 

@@ -7,9 +7,9 @@
 
 namespace specdec {
 
-// What this stage adds to the golden checks of the target, with greedy.jsonl: every text for K = 5,
-// a text of each kind for other K, is transformers' text; every round is the one that follows from
-// the two models' choices there; and a model that drafts for itself is always right. Throws Error.
+// The golden checks of stage 4, with greedy.jsonl: every text at K = 5, and one text of each kind
+// at other K, equals the text of transformers; each round accepts as many drafts as the recorded
+// choices of both models imply; a model that drafts for itself is always right. Throws Error.
 void check_greedy_speculation(const RunOptions& options, const LlamaModel& target,
                               const std::filesystem::path& goldens, CheckList& list);
 

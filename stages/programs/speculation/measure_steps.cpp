@@ -11,8 +11,8 @@ namespace {
 constexpr int kMostSamples = 32;
 constexpr std::size_t kFewestSamples = 5;
 
-// Up to `n` of the rounds that drafted, or of all where none did, spread evenly, the last one
-// first; without the drafts that would be past the end of the text.
+// Up to n of the rounds that drafted (of all rounds, if none did), evenly spread, the last one
+// first. Drafts past the end of the text are left out.
 std::vector<MadeRound> typical_rounds(std::span<const MadeRound> made, std::size_t tokens, int n) {
   std::vector<MadeRound> rounds;
   const bool any_drafted =
@@ -29,13 +29,13 @@ std::vector<MadeRound> typical_rounds(std::span<const MadeRound> made, std::size
   return some;
 }
 
-// Wants every draft. So K drafts are made, with what it costs that somebody is asked.
+// Allows every draft: K drafts are made, and their time includes the cost of asking a gate.
 class OpenGate final : public DraftGate {
  public:
   bool goes_on(std::span<const double> /*draft_probs*/, int /*drafted*/) override { return true; }
 };
 
-// The parts of a round after text[0 .. at], as often as they are asked for.
+// Repeats the parts of a round whose context is text[0 .. at].
 class Parts {
  public:
   Parts(DraftAndVerify& steps, std::span<const TokenId> text, const Sampling& drafting)
@@ -66,7 +66,7 @@ class Parts {
 
   DraftAndVerify& steps_;
   std::span<const TokenId> text_;
-  std::vector<TokenId> tokens_;  // that a pass is fed
+  std::vector<TokenId> tokens_;  // the tokens that a pass is fed
   OpenGate gate_;
   Sampling drafting_;
   Drafts drafts_;
@@ -74,10 +74,10 @@ class Parts {
 
 // Seconds of each part, sample by sample.
 struct Samples {
-  std::vector<double> pass, choice, draft;        // draft: of one token
-  double drafting = 0, drafts = 0;                // all draft phases together, and their tokens
-  std::vector<std::vector<double>> verification;  // [K + 1]
-  double plain = 0;                               // all plain steps together
+  std::vector<double> pass, choice, draft;        // draft: per token
+  double drafting = 0, drafts = 0;                // totals: draft phases, and their tokens
+  std::vector<std::vector<double>> verification;  // [largest K + 1]
+  double plain = 0;                               // total of the plain steps
 
   StepTimes times() {
     const auto n = static_cast<int>(pass.size());
@@ -107,21 +107,21 @@ StepTimes measure_steps(DraftAndVerify& steps, std::span<const TokenId> text,
   Samples samples;
   samples.verification.resize(static_cast<std::size_t>(steps.spec_length()) + 1);
   const auto start = Stopwatch::now();
-  // Backwards, so that a truncated cache always holds what comes before. A plain step is timed
-  // after a plain step, a draft phase after the target and a verification after the draft phase, as
-  // they follow each other in a run: what the one leaves in the processor's cache, the next finds.
+  // From the last round to the first, so that a truncated cache always holds the earlier tokens.
+  // Each part is timed after the one that precedes it in a run, with the same data in the
+  // processor's caches: plain step after plain step, drafts after the target, then verification.
   for (const MadeRound& round : rounds) {
     const int at = round.start, K = round.drafted;
     if (samples.pass.size() >= kFewestSamples && Stopwatch::seconds_since(start) > enough_seconds) {
       break;
     }
-    parts.draft(at, K);  // catches up
+    parts.draft(at, K);  // feeds the draft model the tokens that it has not seen
     parts.plain_pass(at);
     samples.pass.push_back(seconds_of([&] { parts.plain_pass(at); }));
     const auto context = text.first(static_cast<std::size_t>(at) + 1);
     samples.choice.push_back(seconds_of([&] { choose(context); }));
     samples.plain += samples.pass.back() + samples.choice.back();
-    if (K == 0) continue;  // there was no round that drafted
+    if (K == 0) continue;  // no round of the run drafted
     const double drafting_seconds = seconds_of([&] { parts.draft(at, K); });
     samples.draft.push_back(drafting_seconds / K);
     samples.drafting += drafting_seconds;

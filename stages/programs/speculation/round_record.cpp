@@ -16,14 +16,14 @@ using Share = RoundRecord::Share;
 
 constexpr std::size_t kShownTokens = 24;
 
-// What a position's distributions are shown for.
+// Selects what is shown of a position's distributions. Both tokens are listed even if unlikely.
 struct Shown {
-  TokenId draft = -1;    // -1: there was none
-  TokenId emitted = -1;  // listed however unlikely it is, as the draft is
+  TokenId draft = -1;    // -1: no draft
+  TokenId emitted = -1;  // -1: no token of the text
   bool residual = false;
 };
 
-// draft_probs: empty where the draft was certain, or where there was none.
+// draft_probs: empty if the draft was certain or if there was none.
 RoundRecord::Distributions distributions(std::span<const double> target_probs,
                                          std::span<const double> draft_probs, const Shown& shown) {
   std::vector<Share> shares;
@@ -55,7 +55,7 @@ RoundRecord::Distributions distributions(std::span<const double> target_probs,
   return result;
 }
 
-// emitted: the token that stands in the draft's place.
+// emitted: the token of the text at the draft's position, or -1.
 RoundRecord::Draft record_draft(int i, const Round& round, TokenId emitted,
                                 const RoundEvidence& evidence) {
   const Drafts& drafts = *evidence.drafts;
@@ -114,7 +114,7 @@ Json to_json(const RoundRecord::Distributions& d) {
 }
 
 Json to_json(const RoundRecord::Draft& draft) {
-  Json ratio;  // null where the draft was not tested
+  Json ratio;  // null if the draft was not tested
   if (draft.target_prob) ratio = *draft.target_prob / draft.draft_prob;
   return {{"position", draft.position},
           {"token", draft.token},
@@ -213,7 +213,7 @@ std::string line(std::string_view verdict, TokenId token, const std::string& num
   return fmt::format("  {} {:<16} {}\n", fmt::format(style, "{:<10}", verdict), text, numbers);
 }
 
-// Small ones as 2.4e-04.
+// A probability or ratio with three decimals; below 0.001 in the form 2.4e-04.
 std::string digits(double value) {
   return value == 0 || value >= 0.001 ? fmt::format("{:.3f}", value) : fmt::format("{:.1e}", value);
 }

@@ -16,14 +16,14 @@
 
 namespace specdec {
 
-// A round with everything that was decided in it, for --trace and --explain.
+// A round and all decisions in it, for --trace and --explain.
 struct RoundRecord {
-  // One token of the two distributions at a position, and what is left of it after a rejection.
+  // A token's probabilities p and q at a position, and in the residual distribution.
   struct Share {
     TokenId token = 0;
     double target_prob = 0, draft_prob = 0, residual = 0;
   };
-  // Both distributions, the likeliest tokens of either; `rest` sums up all others.
+  // The likeliest tokens of both distributions; `rest` is the sum over all other tokens.
   struct Distributions {
     std::vector<Share> tokens;
     Share rest;
@@ -32,16 +32,16 @@ struct RoundRecord {
     int position = 0;
     TokenId token = 0;
     double draft_prob = 1;
-    std::optional<double> draft_uniform;           // none: nothing was drawn
-    std::optional<double> target_prob;             // none: never tested
+    std::optional<double> draft_uniform;           // none: not drawn by a uniform
+    std::optional<double> target_prob;             // none: not tested
     std::optional<double> accept_uniform;          // none: not tested by a uniform
-    std::optional<Distributions> distributions{};  // none: never tested
+    std::optional<Distributions> distributions{};  // none: not tested
     std::string_view verdict;                      // "accepted", "rejected", "not tested"
   };
   struct Last {
     int position = 0;
     TokenId token = 0;
-    bool bonus = false;  // otherwise the correction
+    bool bonus = false;  // false: a correction
     double target_prob = 0;
     std::optional<double> uniform;
     Distributions distributions;
@@ -54,21 +54,21 @@ struct RoundRecord {
     CacheState target, draft;
   };
 
-  // Where drafts may branch, in place of `drafts`: nodes are merged, trials are not.
+  // Used instead of `drafts` if drafts may branch. Drafts share nodes, but not trials.
   struct Node {
     Drafts::Node drafted;
-    int drafts = 1;            // that go through it
-    std::string_view verdict;  // as of a draft, or "not reached"
+    int drafts = 1;            // the number of drafts through this node
+    std::string_view verdict;  // one of a draft's verdicts, or "not reached"
   };
   struct Trial {
     int node = 0;
-    double draft_prob = 1;              // by what it was drawn from; 1: certain
+    double draft_prob = 1;              // in the distribution that it was drawn from; 1: certain
     std::optional<double> target_prob;  // none: not tested
-    std::string_view verdict;           // as of a node
+    std::string_view verdict;           // one of a node's verdicts
   };
   struct Tree {
     std::vector<Node> nodes;
-    std::vector<Trial> trials;  // in the order in which they are tested after their parent
+    std::vector<Trial> trials;  // parent by parent, in the order of testing
   };
 
   Round round;
@@ -76,45 +76,44 @@ struct RoundRecord {
   std::vector<Draft> drafts;
   std::optional<Tree> tree;
   std::optional<Last> last;
-  std::vector<Note> notes;  // what the number of drafts followed from
+  std::vector<Note> notes;  // the quantities from which the policy chose K
   State before, after;
   double draft_seconds = 0, verify_seconds = 0, other_seconds = 0;
 };
 
-// What the decisions of a round were made from.
+// The inputs of a round's decisions.
 struct RoundEvidence {
   const Drafts* drafts = nullptr;
-  // The distribution [V] made of the logits of this row (Round::row_of), which judged or gave the
-  // token after it; valid until the next call.
+  // The target's distribution, [V], from this row of logits (Round::row_of): it judged the token at
+  // the next position, or that token was drawn from it. Valid until the next call.
   std::function<std::span<const double>(int row)> target_probs;
-  // Whether the drafts may branch; and then, whether one token is compared with all siblings at
-  // once, as in greedy decoding.
+  // is_tree: the drafts may branch. compares_at_once: the target's token is compared with all
+  // siblings at once, as in greedy decoding.
   bool is_tree = false, compares_at_once = false;
   std::optional<std::uint64_t> seed = {};  // none: nothing was random
-  bool tests_by_uniform = false;           // whether drafts are accepted by a uniform
-  bool races = false;  // whether tokens are drawn by races, which have no one uniform
-  bool corrects_by_residual = false;  // whether corrections are drawn from norm(max(0, p - q))
-  // What a correction is drawn for: kResample, or kTarget where the target draws its own token.
+  bool tests_by_uniform = false;           // drafts are tested by a uniform
+  bool races = false;  // tokens are drawn by exponential races, so not by a single uniform
+  bool corrects_by_residual = false;  // corrections are drawn from norm(max(0, p - q))
+  // The purpose of a correction's draw: kTarget if the rule draws the target's own token.
   Purpose correction = Purpose::kResample;
-  std::vector<Note> notes = {};  // of a policy that chooses K
+  std::vector<Note> notes = {};  // of the policy that chose K
 };
 
-// context: the text, the tokens emitted by the round at its end.
+// context: prompt and text, whose last tokens are those that the round emitted.
 RoundRecord record_round(const Round& round, std::span<const TokenId> context,
                          const RoundEvidence& evidence);
 
-// The pages of a sequence and how much they hold; cache null: none.
+// A sequence's length and pages. cache: null if there is none; then there are no pages.
 RoundRecord::CacheState cache_state(const KvCache* cache, SequenceId sequence, int length);
 
 Json to_json(const RoundRecord::State& state);
 Json to_json(const RoundRecord& record);
 
-// A token for one line: what would break the line is spelled out. tokenizer: null where there is
-// none.
+// The token's text as a JSON string, so that it fits on a line; without a tokenizer, its id.
 std::string token_text(TokenId token, const Tokenizer* tokenizer);
 
-// A few lines for people: each draft with q, p, p/q, u and verdict, or the tree; the correction or
-// bonus; both caches. tokenizer: null where there is none.
+// The round in a few lines: each draft with q, p, p/q, u and verdict, or the tree; the correction
+// or bonus; the lengths of both caches. tokenizer: null if there is none.
 std::string explain(const RoundRecord& record, int number, const Tokenizer* tokenizer, bool colour);
 
 }  // namespace specdec

@@ -37,7 +37,7 @@ Speedup speedup(const RunStats& stats, const StepTimes& times) {
     result.c = times.draft_step / pass;
     result.v = times.verification / pass;
   }
-  // Of all rounds. One that drafted nothing is a plain step.
+  // Seconds of all target passes. A round that drafted nothing is a plain step.
   const double verifications =
       drafted_rounds * times.verification + (rounds - drafted_rounds) * pass;
   const double alpha = per(stats.accepted, stats.tested);

@@ -7,7 +7,7 @@
 
 namespace specdec {
 
-// The value at this place of n in order, rounded up: 1 of 2 is the median. REQUIRES: a value.
+// The quantile place / n; of two middle values, the larger one. Reorders values. REQUIRES: a value.
 inline double quantile(std::vector<double>& values, int place, int n) {
   const auto at = values.begin() + std::ssize(values) * place / n;
   std::ranges::nth_element(values, at);

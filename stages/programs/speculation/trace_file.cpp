@@ -6,7 +6,7 @@
 namespace specdec {
 namespace {
 
-// The text of every token that a trace mentions.
+// Maps the id of every token that the trace mentions to its text.
 Json pieces(const TraceFile& trace) {
   Json texts = Json::object();
   if (trace.tokenizer == nullptr) return texts;

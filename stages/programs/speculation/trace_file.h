@@ -10,16 +10,16 @@
 
 namespace specdec {
 
-// Format 1 has chains. Format 2 has a "tree" in each round instead of "drafts", and the name of its
-// shape.
+// In format 1, drafts are chains. In format 2, each round has "tree" instead of "drafts", and the
+// file has the name of the trees' shape.
 inline constexpr std::string_view kChainTrace = "specdec-trace-1";
 inline constexpr std::string_view kTreeTrace = "specdec-trace-2";
 
-// A run as --trace writes it: its rounds, and what they need to be understood.
+// The content of a --trace file: the rounds of a run, and the data needed to interpret them.
 struct TraceFile {
   std::string_view format;
   const RunOptions& options;
-  const Tokenizer* tokenizer;  // null: none
+  const Tokenizer* tokenizer;  // null: no texts
   const GenerationRequest& request;
   const Generation& generation;
   std::string_view rule;
@@ -27,11 +27,11 @@ struct TraceFile {
   int page_size = 0, draft_page_size = 0;
   Json spec_length;
   Json stats;                     // as in the report
-  std::set<TokenId> tokens = {};  // whose texts it needs, besides those of prompt and generation
+  std::set<TokenId> tokens = {};  // tokens that the rounds mention
   Json rounds = Json::array();
 };
 
-// Throws Error.
+// Writes the file that --trace names. Throws Error.
 void write(const TraceFile& trace);
 
 }  // namespace specdec

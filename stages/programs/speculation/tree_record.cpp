@@ -14,7 +14,7 @@ bool on_path(const Round& round, int node) {
   return node == Drafts::kRoot || std::ranges::count(round.path, node) > 0;
 }
 
-// What became of trial k after a node. place: of its token in the tree.
+// The verdict of trial k after node `parent`. place: the depth of the trial's token in the tree.
 std::string_view verdict(const Round& round, std::span<const Drafts::Trial> trials, int parent,
                          int place, int k, bool at_once) {
   const auto index = static_cast<std::size_t>(place);
@@ -25,7 +25,7 @@ std::string_view verdict(const Round& round, std::span<const Drafts::Trial> tria
   return right && (at_once || k == tested - 1) ? kAccepted : kRejected;
 }
 
-// The trials after one node, and their verdicts.
+// Records the trials after one node, and the verdicts of the trials and their nodes.
 void record_trials(RoundRecord& record, const RoundEvidence& evidence, int parent) {
   const Drafts& tree = *evidence.drafts;
   const auto trials = tree.trials(parent);
@@ -44,7 +44,7 @@ void record_trials(RoundRecord& record, const RoundEvidence& evidence, int paren
       if (k == 0) target_probs = evidence.target_probs(parent + 1);
       tried.target_prob = target_probs[token];
     }
-    // A node has the verdict of its last trial that was tested, or of its first.
+    // A node has the verdict of its last tested trial; if none was tested, of its first trial.
     std::string_view& of_node = record.tree->nodes[static_cast<std::size_t>(trial.node)].verdict;
     if (of_node.empty() || tried.target_prob) of_node = tried.verdict;
   }
@@ -68,7 +68,7 @@ Json to_json(const RoundRecord::Node& node) {
 }
 
 Json to_json(const RoundRecord::Trial& trial) {
-  Json target_prob;  // null where it was not tested
+  Json target_prob;  // null if the trial was not tested
   if (trial.target_prob) target_prob = *trial.target_prob;
   return {{"node", trial.node},
           {"draft_prob", trial.draft_prob},
@@ -76,7 +76,7 @@ Json to_json(const RoundRecord::Trial& trial) {
           {"verdict", trial.verdict}};
 }
 
-// The nodes that follow one, each with what follows it.
+// One line for each descendant of a node, depth first.
 std::string lines_after(const RoundRecord::Tree& tree, int parent, const Tokenizer* tokenizer,
                         bool colour) {
   std::string text;

@@ -6,13 +6,13 @@
 
 namespace specdec {
 
-// The part of a round's record that is about its tree, and its last token.
+// Fills in a record's tree and its last token. REQUIRES: record.round and record.emitted are set.
 void record_tree(const RoundEvidence& evidence, RoundRecord& record);
 
-// The members of a round's JSON that are about its tree.
+// Adds "tree" and "last" to a round's JSON. REQUIRES: record.tree.
 void add_tree_json(const RoundRecord& record, Json& json);
 
-// The lines of explain(). REQUIRES: there is a tree.
+// explain() for a round with a tree. REQUIRES: record.tree.
 std::string explain_tree(const RoundRecord& record, int number, const Tokenizer* tokenizer,
                          bool colour);
 

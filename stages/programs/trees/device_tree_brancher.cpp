@@ -39,15 +39,15 @@ void DeviceTreeBrancher::branch(std::span<const LookedAt> nodes, ConstDeviceRows
 }
 // [end snippet branch-on-device]
 
-// Takes memory for what the drafts after a node are drawn from: one distribution for all, or one
-// each.
+// Describes the drafts after a node, and reserves memory for their distributions: one for all
+// drafts, or one per draft.
 Branch DeviceTreeBrancher::ask(const LookedAt& at) {
   const DraftRequest& request = *at.request;
   Drafts& tree = *request.drafts;
   const auto [by, count] = at.shape->wish(tree, at.node);
   const int wanted = by == BranchBy::kDistinctDraws ? count : by == BranchBy::kDraws ? 1 : 0;
   const int probs = wanted > 0 ? tree.add_probs() : Drafts::kCertain;
-  for (int i = 1; i < wanted; i++) tree.add_probs();  // their numbers follow
+  for (int i = 1; i < wanted; i++) tree.add_probs();  // their numbers are consecutive
   probs_.push_back(probs);
   const SamplingOptions options = drafting_options(*at.shape, request.sampling);
   const std::size_t before = path_.size();
@@ -65,7 +65,7 @@ Branch DeviceTreeBrancher::ask(const LookedAt& at) {
           .probs = probs == Drafts::kCertain ? nullptr : tree.device_probs_to_fill(probs)};
 }
 
-// Returns how many of the tokens were asked for.
+// Adds a node's drafts to its tree. Returns how many of the tokens belong to this node.
 std::size_t DeviceTreeBrancher::add(const LookedAt& at, const Branch& asked, int probs,
                                     std::span<const BranchToken> tokens) {
   for (int k = 0; k < asked.count; k++) {

@@ -6,14 +6,14 @@
 
 namespace specdec {
 
-// Drafts the continuations of a level where the logits are, on a backend that samples in its own
-// memory: the distributions stay there, and only the tokens and their probabilities come back. The
-// trees are those that the shapes grow on the host; drafts that are as likely as each other up to
-// rounding may change places.
+// Drafts the next level of trees on the device that has the logits. The distributions stay in its
+// memory; only the tokens and their probabilities are copied to the host. The trees are the same as
+// on the host, except that drafts whose probabilities are equal up to rounding may swap ranks.
 class DeviceTreeBrancher final : public TreeBrancher {
  public:
-  // capacity: of a tree. vocab_size: of the trees' distributions. max_context, max_requests: as of
-  // the ModelTreeDrafter. REQUIRES: the backend samples and outlives this object; trees are on it.
+  // capacity: of a tree. vocab_size: V of the trees' distributions. max_context, max_requests: as
+  // for ModelTreeDrafter. REQUIRES: the backend samples (Backend::samples()), outlives this object
+  // and keeps the trees' distributions.
   DeviceTreeBrancher(Backend& backend, const Capacity& capacity, int vocab_size, int max_context,
                      int max_requests);
 
@@ -26,9 +26,9 @@ class DeviceTreeBrancher final : public TreeBrancher {
 
   std::unique_ptr<Sampler> sampler_;
   std::vector<Branch> branches_;     // [max_requests * width]
-  std::vector<int> probs_;           // the same: the number of a branch's first distribution
-  std::vector<TokenId> path_;        // of all branches
-  std::vector<BranchToken> tokens_;  // of all branches
+  std::vector<int> probs_;           // for each branch, the number of its first distribution
+  std::vector<TokenId> path_;        // the paths of all branches
+  std::vector<BranchToken> tokens_;  // the drafts of all branches
 };
 
 }  // namespace specdec

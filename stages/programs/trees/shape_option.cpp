@@ -18,7 +18,7 @@ namespace {
       shape, kMostNodes);
 }
 
-// "3x2x1", or one number.
+// Parses "3x2x1" or a single number.
 std::vector<int> numbers(const std::string& shape, std::string_view text) {
   std::vector<int> result;
   while (true) {
@@ -35,7 +35,7 @@ std::vector<int> numbers(const std::string& shape, std::string_view text) {
   }
 }
 
-// Whether levels of these widths are within the limit; their product may be huge.
+// Throws Error for too many nodes. Adds level by level, because the product may be huge.
 void check_size(const std::string& shape, const std::vector<int>& widths) {
   std::int64_t level = 1, nodes = 0;
   for (const int width : widths) {
@@ -64,7 +64,7 @@ bool drafts_one_chain(DraftKind kind) {
   return kind == DraftKind::kRandom || kind == DraftKind::kNgram;
 }
 
-// --tree-profile is read for best:N; --write-tree-profile counts where every rank is tried.
+// --tree-profile is for best:N, unless this run adds to it; --write-tree-profile is for top:WIDTHS.
 void check_profile_options(const RunOptions& options) {
   const bool reads = !options.tree_profile.empty(), writes = !options.write_tree_profile.empty();
   if (writes && !options.tree.starts_with("top:")) {

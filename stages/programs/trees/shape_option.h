@@ -8,30 +8,30 @@
 
 namespace specdec {
 
-// Of best:N, without a profile: how often the embedded target goes on with the embedded draft's
-// likeliest tokens, by level and rank (docs/experiments/trees.json).
+// The profile of best:N unless --tree-profile gives one: how often the embedded target accepts the
+// embedded draft model's likeliest tokens, by level and rank (docs/experiments/trees.json).
 AcceptanceByRank embedded_acceptance();
 
-// What --tree asks for: chains:N, distinct:3x2x1, top:3x2x1, best:N, grow:N. spec_length: the most
-// levels, where the shape itself does not say. acceptance: what best:N is best for. Throws Error
-// for what is no shape, for one that needs more nodes than a pass may have rows, and for a best one
-// without nodes.
+// The shape that --tree names: chains:N, distinct:3x2x1, top:3x2x1, best:N or grow:N. spec_length:
+// the number of levels if the shape does not contain it. acceptance: the rates for which best:N is
+// best. Throws Error for an unknown shape, for more than kMostNodes nodes, and if best:N has no
+// node at these rates.
 MakeTreeShape tree_shape(const std::string& shape, int spec_length,
                          const AcceptanceByRank& acceptance = embedded_acceptance());
 
-// The nodes that one pass of a tree may have.
+// The most nodes of a tree, because a pass has that many rows for them.
 inline constexpr int kMostNodes = 255;
 
-// Throws Error where the options of stage 8 do not go together, saying which and what to do.
+// Throws Error if the options of stage 8 contradict each other, saying which ones and what to do.
 void check_tree_options(const RunOptions& options);
 
-// The same for what each request of a batch has: its temperatures.
+// Throws Error if a request's draft temperature makes all drafts of its trees equal.
 void check_drafts_differ(const RunOptions& options);
 
-// What --siblings names, or --acceptance. Throws Error where they differ.
+// The rule that --siblings or --acceptance names. Throws Error if both are given and differ.
 const NamedSiblingRule& sibling_rule_of(const RunOptions& options);
 
-// Whether both models always take the likeliest token, as their logits have it.
+// Whether both models always choose the largest logit, without lenience or penalty.
 bool is_greedy(const RunOptions& options);
 
 }  // namespace specdec

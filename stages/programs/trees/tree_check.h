@@ -3,8 +3,8 @@
 
 namespace specdec {
 
-// --check of stage 8: the golden greedy texts by trees of several shapes, in both caches. Returns
-// the exit code.
+// --check of stage 8: decodes the golden greedy texts with trees of several shapes, in both kinds
+// of cache. Returns the exit code.
 int check_token_trees(const RunOptions& options);
 
 }  // namespace specdec

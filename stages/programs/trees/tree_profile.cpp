@@ -48,7 +48,7 @@ TreeProfile::Level parse_level(const Json& json, const std::string& name) {
   return level;
 }
 
-// What acceptances depend on: the models, and how their logits become choices.
+// What acceptance rates depend on: both models, the rule for siblings and the sampling options.
 Json key_of(const RunOptions& options) {
   const auto folder = [](const std::string& path) {
     return std::filesystem::weakly_canonical(path).filename().string();
@@ -80,7 +80,7 @@ void TreeProfile::count(const Drafts& tree, const Round& round) {
     auto& [places, accepted] = levels[level];
     places++;
     accepted.resize(std::max(accepted.size(), tree.trials(node).size()));
-    if (level == round.path.size()) return;  // none of them
+    if (level == round.path.size()) return;  // all drafts on this level were rejected
     node = round.path[level];
     accepted[rank_of(tree, node)]++;
   }
