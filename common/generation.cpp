@@ -34,10 +34,16 @@ std::string_view finish_reason_name(FinishReason reason) {
   }
 }
 
-Generation::Generation(const GenerationRequest& request, const Tokenizer* tokenizer, Sink sink)
-    : request_(request), sink_(std::move(sink)) {
+Generation::Generation(const GenerationRequest& request, const Tokenizer* tokenizer)
+    : request_(request) {
   if (tokenizer != nullptr) decoder_.emplace(*tokenizer);
   tokens_.reserve(request.max_new_tokens);
+  certain_after_.reserve(request.max_new_tokens);
+}
+
+std::string_view Generation::text_of(int i) const {
+  const std::size_t before = i == 0 ? 0 : certain_after_[i - 1];
+  return std::string_view(text_).substr(before, certain_after_[i] - before);
 }
 
 void Generation::push(TokenId id) {
@@ -45,12 +51,9 @@ void Generation::push(TokenId id) {
   tokens_.push_back(id);
   const bool is_eos = std::ranges::find(request_.eos_ids, id) != request_.eos_ids.end();
   if (decoder_ && !is_eos) append(decoder_->push(id));
-  if (finished()) return;
-  if (is_eos) {
-    finish(FinishReason::kStop);
-  } else if (int_size(tokens_) >= request_.max_new_tokens) {
-    finish(FinishReason::kLength);
-  }
+  if (!finished() && is_eos) finish(FinishReason::kStop);
+  if (!finished() && int_size(tokens_) >= request_.max_new_tokens) finish(FinishReason::kLength);
+  certain_after_.push_back(certain_);
 }
 
 // Adds text, and ends the generation if a stop text is complete.
@@ -58,27 +61,22 @@ void Generation::append(std::string_view text) {
   text_ += text;
   std::size_t stop_at = std::string::npos;
   for (const std::string& stop : request_.stop) {
-    stop_at = std::min(stop_at, text_.find(stop, released_));
+    stop_at = std::min(stop_at, text_.find(stop, certain_));
   }
   if (stop_at != std::string::npos) {
     text_.resize(stop_at);
     reason_ = FinishReason::kStop;
-    release_up_to(text_.size());
+    certain_ = text_.size();
   } else {
-    release_up_to(text_.size() - undecided(text_, request_.stop));
+    certain_ = std::max(certain_, text_.size() - undecided(text_, request_.stop));
   }
-}
-
-void Generation::release_up_to(std::size_t end) {
-  if (sink_ && end > released_) sink_(std::string_view(text_).substr(released_, end - released_));
-  released_ = std::max(released_, end);
 }
 
 void Generation::finish(FinishReason reason) {
   if (decoder_) append(decoder_->finish());
   if (finished()) return;  // by a stop text in the characters that were waiting
   reason_ = reason;
-  release_up_to(text_.size());
+  certain_ = text_.size();
 }
 
 }  // namespace specdec

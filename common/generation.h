@@ -1,5 +1,4 @@
 #pragma once
-#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -20,13 +19,9 @@ std::string_view finish_reason_name(FinishReason reason);  // "stop", "length", 
 // this order: an eos token, a stop text, the number of tokens. Tokens arrive one by one.
 class Generation {
  public:
-  // Gets the text piece by piece, in whole UTF-8 characters. Text that may be the beginning of a
-  // stop text is held back.
-  using Sink = std::function<void(std::string_view text)>;
-
   // tokenizer: null if there is none; then there is no text. REQUIRES: all arguments outlive this
   // object.
-  Generation(const GenerationRequest& request, const Tokenizer* tokenizer, Sink sink = {});
+  Generation(const GenerationRequest& request, const Tokenizer* tokenizer);
 
   // REQUIRES: not finished.
   void push(TokenId id);
@@ -36,17 +31,22 @@ class Generation {
   std::span<const TokenId> tokens() const { return tokens_; }  // including an eos that ended it
   const std::string& text() const { return text_; }            // without a stop text that ended it
 
+  // The text that may be shown: whole UTF-8 characters, but nothing at the end that may be the
+  // beginning of a stop text. Once finished, it is all of the text.
+  std::string_view certain_text() const { return std::string_view(text_).substr(0, certain_); }
+  // The part of it that became certain with token i.
+  std::string_view text_of(int i) const;
+
  private:
   void append(std::string_view text);
-  void release_up_to(std::size_t end);
   void finish(FinishReason reason);
 
   const GenerationRequest& request_;
-  Sink sink_;
   std::optional<StreamDecoder> decoder_;
   std::vector<TokenId> tokens_;
   std::string text_;
-  std::size_t released_ = 0;  // bytes of text_ that the sink has received
+  std::size_t certain_ = 0;                 // bytes of text_ that may be shown,
+  std::vector<std::size_t> certain_after_;  // and after each token
   std::optional<FinishReason> reason_;
 };
 

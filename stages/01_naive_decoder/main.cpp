@@ -30,6 +30,7 @@ void decode(const NaiveLlama& target, PlainRun& run) {
     ++run.stats.target_forwards;
     ++run.stats.emitted;
     // [end task 1.6]
+    run.show_text();
   }
   run.stats.target_rows = target.rows_computed();
 }

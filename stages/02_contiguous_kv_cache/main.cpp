@@ -34,6 +34,7 @@ void decode(Llama& target, PlainRun& run) {
     if (run.options.explain) say("[1 row, {} cached]", target.length(sequence));
     context.push_back(next);
     run.generation.push(next);
+    run.show_text();
     ++run.stats.emitted;
   };
 

@@ -67,6 +67,7 @@ void decode(Llama& target, const KvCache& cache, PlainRun& run) {
     run.logits.add(target.backend(), row);
     context.push_back(next);
     run.generation.push(next);
+    run.show_text();
     ++run.stats.emitted;
   }
   count_target(run.stats, target.counters() - before);

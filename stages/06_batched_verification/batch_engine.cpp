@@ -278,7 +278,7 @@ void BatchEngine::hand_over(RequestState& r) {
   if (r.cancelled && !delivery.finished) return;
   if (!r.cancelled) {
     delivery.tokens = r.new_tokens();
-    delivery.text = r.new_text;
+    delivery.text = r.new_text();
     if (!delivery.tokens.empty()) note_times(r);
   }
   if (delivery.finished) delivery.finish_reason = finished_.at(r.id);
@@ -291,7 +291,7 @@ void BatchEngine::hand_over(RequestState& r) {
     r.failure = "its callback threw";
   }
   r.delivered = r.generation.tokens().size();
-  r.new_text.clear();
+  r.delivered_text = r.generation.certain_text().size();
   if (!r.failure) return;
   finish(r, FinishReason::kError);
   finished_.at(r.id) = FinishReason::kError;  // also where it was finished otherwise

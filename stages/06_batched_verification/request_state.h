@@ -37,8 +37,7 @@ struct RequestState {
       : id(id_),
         request(std::move(request_)),
         on_delivery(std::move(on_delivery_)),
-        generation(request.generation, tokenizer,
-                   [this](std::string_view text) { new_text += text; }),
+        generation(request.generation, tokenizer),
         context(request.generation.prompt),
         dice(request.seed),
         judge(make_judge(dice, request.speculation)),
@@ -57,6 +56,7 @@ struct RequestState {
   // What the target has cached when the next round may begin.
   int prefill_end() const { return static_cast<int>(context.size()) - 1; }
   std::span<const TokenId> new_tokens() const { return generation.tokens().subspan(delivered); }
+  std::string_view new_text() const { return generation.certain_text().substr(delivered_text); }
 
   const RequestId id;
   const BatchRequest request;
@@ -74,8 +74,7 @@ struct RequestState {
   bool cancelled = false;                   // from now on
   std::optional<std::string> failure;       // it ends by an error
 
-  std::size_t delivered = 0;  // tokens that were handed over
-  std::string new_text;       // that was not
+  std::size_t delivered = 0, delivered_text = 0;  // tokens, and bytes, that were handed over
   RequestStats stats;
 };
 

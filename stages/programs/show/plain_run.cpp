@@ -1,15 +1,14 @@
 #include "stages/programs/show/plain_run.h"
 
-#include "stages/programs/show/report.h"
-
 namespace specdec {
 
 PlainRun::PlainRun(const RunOptions& options_)
     : options(options_),
       files(open_model(options.target)),
       request(read_request(files, options)),
-      generation(request, files.tokenizer_or_null(), text_sink(options)),
-      logits(options.dump_logits) {}
+      generation(request, files.tokenizer_or_null()),
+      logits(options.dump_logits),
+      stream_(options) {}
 
 void PlainRun::finish(const LlamaConfig& target, const std::string& device) const {
   logits.write();

@@ -6,6 +6,7 @@
 #include "stages/programs/check/tensor_log.h"
 #include "stages/programs/run/options.h"
 #include "stages/programs/run/request.h"
+#include "stages/programs/show/report.h"
 
 namespace specdec {
 
@@ -24,9 +25,15 @@ struct PlainRun {
   LogitsLog logits;  // the logits that decided each token, for --dump-logits
   RunStats stats;
 
+  // Prints the part of the text that is new since the last call.
+  void show_text() { stream_.show_new(generation); }
+
   // Call after the last token. Prints and writes the outputs that the options ask for. target: the
   // config of the model that ran. Throws Error.
   void finish(const LlamaConfig& target, const std::string& device) const;
+
+ private:
+  TextStream stream_;
 };
 
 }  // namespace specdec

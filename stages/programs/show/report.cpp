@@ -140,12 +140,12 @@ void report(const FinishedRun& run) {
   say_advice_not_taken(options, options.is_chat());
 }
 
-Generation::Sink text_sink(const RunOptions& options) {
-  if (options.output != OutputFormat::kText) return {};
-  return [](std::string_view text) {
-    fmt::print("{}", text);
-    flush_stdout();
-  };
+void TextStream::show_new(const Generation& generation) {
+  const std::string_view text = generation.certain_text();
+  if (!shown_ || text.size() == bytes_) return;
+  fmt::print("{}", text.substr(bytes_));
+  flush_stdout();
+  bytes_ = text.size();
 }
 
 }  // namespace specdec

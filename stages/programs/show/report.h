@@ -45,7 +45,16 @@ struct FinishedRun {
 // summary on stderr. Throws Error.
 void report(const FinishedRun& run);
 
-// Streams text to stdout as it arrives, unless the output is JSON.
-Generation::Sink text_sink(const RunOptions& options);
+// Streams a text to stdout, unless the output is JSON.
+class TextStream {
+ public:
+  explicit TextStream(const RunOptions& options) : shown_(options.output == OutputFormat::kText) {}
+  bool is_shown() const { return shown_; }
+  void show_new(const Generation& generation);  // since the last call
+
+ private:
+  bool shown_;
+  std::size_t bytes_ = 0;  // of the text, so far
+};
 
 }  // namespace specdec

@@ -51,11 +51,12 @@ std::span<const double> GreedyEvidence::softmax(int row) {
 }
 
 RoundLog::RoundLog(const RunOptions& options, const ModelFiles& files,
-                   const GenerationRequest& request, const KvCache& target_cache,
-                   const DraftSetup& draft)
+                   const GenerationRequest& request, const Generation& generation,
+                   const KvCache& target_cache, const DraftSetup& draft)
     : options_(options),
       files_(files),
       request_(request),
+      generation_(generation),
       target_cache_(target_cache),
       draft_(draft),
       text_(options),
@@ -76,7 +77,7 @@ void RoundLog::before_round(const DraftAndVerify& steps, const RunStats& stats) 
 void RoundLog::after_round(const DraftAndVerify& steps, const Round& round,
                            std::span<const TokenId> context, const RoundEvidence& evidence,
                            const RunStats& stats) {
-  text_.finish_round(round, steps.drafts(), files_.tokenizer_or_null());
+  text_.finish_round(round, generation_, steps.drafts(), files_.tokenizer_or_null());
   if (logits_.wanted()) {
     for (int i = 0; i < round.emitted(); i++) {
       logits_.add(steps.target().backend(), steps.logits(round.row_of(i)));
@@ -98,15 +99,14 @@ void RoundLog::after_round(const DraftAndVerify& steps, const Round& round,
   if (!options_.trace.empty()) records_.push_back(std::move(record));
 }
 
-void RoundLog::write(const Generation& generation, const Json& stats, std::string_view rule,
-                     bool lossless) const {
+void RoundLog::write(const Json& stats, std::string_view rule, bool lossless) const {
   logits_.write();
   if (options_.trace.empty()) return;
   TraceFile trace{.format = of_trees_ ? kTreeTrace : kChainTrace,
                   .options = options_,
                   .tokenizer = files_.tokenizer_or_null(),
                   .request = request_,
-                  .generation = generation,
+                  .generation = generation_,
                   .rule = rule,
                   .lossless = lossless,
                   .page_size = target_cache_.page_size(),

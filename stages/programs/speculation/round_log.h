@@ -39,9 +39,7 @@ class RoundLog {
  public:
   // REQUIRES: all arguments outlive this object.
   RoundLog(const RunOptions& options, const ModelFiles& files, const GenerationRequest& request,
-           const KvCache& target_cache, const DraftSetup& draft);
-
-  RoundText& text() { return text_; }
+           const Generation& generation, const KvCache& target_cache, const DraftSetup& draft);
 
   // Before every round, and after it when it is counted. evidence: what its decisions were made
   // from.
@@ -51,8 +49,7 @@ class RoundLog {
                    const RunStats& stats);
 
   // Writes the files. stats: as in the report; rule: the acceptance rule's name. Throws Error.
-  void write(const Generation& generation, const Json& stats, std::string_view rule,
-             bool lossless) const;
+  void write(const Json& stats, std::string_view rule, bool lossless) const;
 
  private:
   RoundRecord::State state(const DraftAndVerify& steps) const;
@@ -60,6 +57,7 @@ class RoundLog {
   const RunOptions& options_;
   const ModelFiles& files_;
   const GenerationRequest& request_;
+  const Generation& generation_;
   const KvCache& target_cache_;
   const DraftSetup& draft_;
   RoundText text_;

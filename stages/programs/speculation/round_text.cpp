@@ -6,7 +6,6 @@
 
 #include "common/base/streams.h"
 #include "common/base/terminal.h"
-#include "stages/programs/show/report.h"
 
 namespace specdec {
 namespace {
@@ -15,48 +14,33 @@ const fmt::text_style kAccepted = fmt::fg(fmt::terminal_color::green);
 const fmt::text_style kOwn = fmt::fg(fmt::terminal_color::blue);
 const fmt::text_style kRejected = fmt::fg(fmt::terminal_color::red) | fmt::emphasis::strikethrough;
 
-void print(const fmt::text_style& style, const std::string& text) {
+void print(const fmt::text_style& style, std::string_view text) {
   fmt::print(stdout, style, "{}", text);
+}
+
+void print_rejected(TokenId token, const Tokenizer& tokenizer) {
+  std::string text = tokenizer.decode(std::span(&token, 1));
+  std::erase(text, '\n');  // a line that does not end should not look as if it did
+  print(kRejected, text);
 }
 
 }  // namespace
 
 RoundText::RoundText(const RunOptions& options)
-    : shown_(options.output == OutputFormat::kText),
-      coloured_(shown_ && !options.no_speculation && !options.quiet && use_colour(stdout)) {}
+    : stream_(options),
+      coloured_(stream_.is_shown() && !options.no_speculation && !options.quiet &&
+                use_colour(stdout)) {}
 
-Generation::Sink RoundText::sink() {
-  if (!shown_) return {};
-  return [this](std::string_view text) {
-    if (coloured_) {
-      pieces_.emplace_back(generation_->tokens().size() - 1, text);
-    } else {
-      fmt::print("{}", text);
-      flush_stdout();
-    }
-  };
-}
-
-void RoundText::finish_round(const Round& round, const Drafts& drafts, const Tokenizer* tokenizer) {
-  if (!coloured_) return;
-  const std::size_t before =
-      generation_->tokens().size() - static_cast<std::size_t>(round.emitted());
-  const std::size_t own = before + static_cast<std::size_t>(round.accepted);
-  bool rejected_shown = round.end != RoundEnd::kRejected || tokenizer == nullptr;
-  const auto show_rejected = [&] {
-    if (rejected_shown) return;
-    const TokenId token = drafts.token(round.accepted);
-    std::string text = tokenizer->decode(std::span(&token, 1));
-    std::erase(text, '\n');  // a line that does not end should not look as if it did
-    print(kRejected, text);
-    rejected_shown = true;
-  };
-  for (const auto& [token, text] : pieces_) {
-    if (token >= own) show_rejected();
-    print(token >= own ? kOwn : kAccepted, text);
+void RoundText::finish_round(const Round& round, const Generation& generation, const Drafts& drafts,
+                             const Tokenizer* tokenizer) {
+  if (!coloured_) return stream_.show_new(generation);
+  const int end = static_cast<int>(generation.tokens().size());
+  const int own = end - round.emitted() + round.accepted;
+  for (int i = end - round.emitted(); i < own; ++i) print(kAccepted, generation.text_of(i));
+  if (round.end == RoundEnd::kRejected && tokenizer != nullptr) {
+    print_rejected(drafts.token(round.accepted), *tokenizer);
   }
-  show_rejected();
-  pieces_.clear();
+  for (int i = own; i < end; ++i) print(kOwn, generation.text_of(i));
   flush_stdout();
 }
 

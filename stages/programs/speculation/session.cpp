@@ -55,10 +55,9 @@ Session::Session(const RunOptions& options_, const SessionParts& parts)
       timed_drafter(*drafter),
       steps(timed_target, timed_drafter, policy_of(*this, parts), room.context_limit,
             draft.make_drafts(drafter->capacity(room.spec_length))),
-      log(options, files, request, *cache, draft),
-      generation(request, files.tokenizer_or_null(), log.text().sink()),
+      generation(request, files.tokenizer_or_null()),
+      log(options, files, request, generation, *cache, draft),
       context(with_room(request.prompt, room)) {
-  log.text().attach(generation);
   const auto K = static_cast<std::size_t>(room.spec_length);
   stats.accepted_at.reserve(K);
   stats.drafted_at.reserve(K);
@@ -124,7 +123,7 @@ void Session::finish(const Judgement& judgement, ReportExtras extras,
   extras.summary += draft.outgrown(static_cast<int>(context.size()));
   Json trace_stats = to_json(stats);
   trace_stats.update(extras.stats);
-  log.write(generation, trace_stats, judgement.rule, judgement.lossless);
+  log.write(trace_stats, judgement.rule, judgement.lossless);
   report({options, files, request, model.config(), generation, stats, backend->name(), extras});
 }
 

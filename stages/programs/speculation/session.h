@@ -58,8 +58,8 @@ struct Session {
   TimedModel timed_target;
   TimedDrafter timed_drafter;
   DraftAndVerify steps;
-  RoundLog log;
   Generation generation;
+  RoundLog log;
   std::vector<TokenId> context;  // the prompt, and what was emitted
   RunStats stats;
 

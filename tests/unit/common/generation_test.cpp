@@ -20,12 +20,18 @@ class GenerationTest : public ::testing::Test {
     options.has_prompt = true;
     return options;
   }
+  // What is certain is never taken back, and it is the sum of what each token made certain.
+  void push(Generation& generation, TokenId id) {
+    generation.push(id);
+    streamed_ += generation.text_of(static_cast<int>(generation.tokens().size()) - 1);
+    EXPECT_EQ(streamed_, generation.certain_text());
+  }
   // Pushes the tokens of a text until the generation is finished; returns how many it took.
   std::size_t push(Generation& generation, const std::string& text) {
     std::size_t pushed = 0;
     for (const TokenId id : files_.tokenizer->encode(text, false)) {
       if (generation.finished()) break;
-      generation.push(id);
+      push(generation, id);
       pushed++;
     }
     return pushed;
@@ -34,12 +40,11 @@ class GenerationTest : public ::testing::Test {
   const ModelFiles files_;
   GenerationRequest request_;
   std::string streamed_;
-  Generation::Sink sink_ = [this](std::string_view text) { streamed_ += text; };
 };
 
 TEST_F(GenerationTest, EndsAtTheLengthLimit) {
   request_.max_new_tokens = 3;
-  Generation generation(request_, files_.tokenizer_or_null(), sink_);
+  Generation generation(request_, files_.tokenizer_or_null());
   EXPECT_EQ(push(generation, "one two three four five six"), 3u);
   EXPECT_EQ(generation.finish_reason(), FinishReason::kLength);
   EXPECT_EQ(streamed_, generation.text());
@@ -49,6 +54,7 @@ TEST_F(GenerationTest, EndsAtTheLengthLimit) {
 TEST_F(GenerationTest, EndsAtAnEosWhichIsATokenButNoText) {
   ASSERT_GE(request_.eos_ids.size(), 2u);
   for (const TokenId eos : request_.eos_ids) {
+    streamed_.clear();
     Generation generation(request_, files_.tokenizer_or_null());
     push(generation, "The end");
     generation.push(eos);
@@ -68,7 +74,7 @@ TEST_F(GenerationTest, AnEosAsTheLastAllowedTokenIsAStop) {
 
 TEST_F(GenerationTest, StopsBeforeAStopTextThatSpansTokens) {
   request_.stop = {"lazy dog", "never"};
-  Generation generation(request_, files_.tokenizer_or_null(), sink_);
+  Generation generation(request_, files_.tokenizer_or_null());
   push(generation, "The quick brown fox jumps over the lazy dog. And on.");
   EXPECT_EQ(generation.finish_reason(), FinishReason::kStop);
   EXPECT_EQ(generation.text(), "The quick brown fox jumps over the ");
@@ -95,13 +101,13 @@ TEST_F(GenerationTest, AStopTextAtTheLengthLimitIsAStop) {
 TEST_F(GenerationTest, WhatOnlyLookedLikeAStopTextIsStreamedInTheEnd) {
   request_.stop = {"the lazy cat"};
   request_.max_new_tokens = 1000;
-  Generation generation(request_, files_.tokenizer_or_null(), sink_);
+  Generation generation(request_, files_.tokenizer_or_null());
   push(generation, "over the lazy");
   EXPECT_EQ(streamed_, "over ");  // the rest may be the beginning of a stop text
   push(generation, " dog");
   EXPECT_EQ(streamed_, "over the lazy dog");
   push(generation, " and the la");
-  generation.push(request_.eos_ids[0]);
+  push(generation, request_.eos_ids[0]);
   EXPECT_EQ(streamed_, "over the lazy dog and the la");
   EXPECT_EQ(generation.text(), streamed_);
 }
@@ -109,11 +115,11 @@ TEST_F(GenerationTest, WhatOnlyLookedLikeAStopTextIsStreamedInTheEnd) {
 TEST_F(GenerationTest, NeverStreamsHalfACharacter) {
   const std::string text = "a🍋b—c";
   request_.max_new_tokens = 1000;
-  std::vector<std::string> pieces;
-  Generation generation(request_, files_.tokenizer_or_null(),
-                        [&](std::string_view piece) { pieces.emplace_back(piece); });
-  push(generation, text);
-  for (const std::string& piece : pieces) EXPECT_FALSE(find_invalid_utf8(piece)) << piece;
+  Generation generation(request_, files_.tokenizer_or_null());
+  for (const TokenId id : files_.tokenizer->encode(text, false)) {
+    push(generation, id);
+    EXPECT_FALSE(find_invalid_utf8(generation.certain_text())) << generation.certain_text();
+  }
   EXPECT_EQ(generation.text(), text);
 }
 
@@ -131,9 +137,9 @@ TEST_F(GenerationTest, AgreesWithAPlainSearch) {
     request_.stop = {stop};
     request_.max_new_tokens = 1000;
     streamed_.clear();
-    Generation generation(request_, files_.tokenizer_or_null(), sink_);
+    Generation generation(request_, files_.tokenizer_or_null());
     push(generation, text);
-    if (!generation.finished()) generation.push(request_.eos_ids[0]);
+    if (!generation.finished()) push(generation, request_.eos_ids[0]);
     EXPECT_EQ(generation.text(), text.substr(0, text.find(stop))) << text << '|' << stop;
     EXPECT_EQ(streamed_, generation.text());
   }
