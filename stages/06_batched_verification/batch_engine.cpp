@@ -60,10 +60,6 @@ BatchEngine::~BatchEngine() {
 // ---- requests
 
 RequestId BatchEngine::add_request(BatchRequest request, OnDelivery on_delivery) {
-  return add_request(std::move(request), std::move(on_delivery), now());
-}
-
-RequestId BatchEngine::add_request(BatchRequest request, OnDelivery on_delivery, double arrived) {
   if (request.context_limit == 0) request.context_limit = models_.target.max_seq_len();
   check_request(request);
   check_fits(request);
@@ -75,7 +71,8 @@ RequestId BatchEngine::add_request(BatchRequest request, OnDelivery on_delivery,
       });
   SPECDEC_CHECK(state->policy->largest() <= state->request.spec_length, "K of at most {}, not {}",
                 state->request.spec_length, state->policy->largest());
-  state->stats.arrived = arrived;
+  const double arrival = state->request.arrival;
+  state->stats.arrived = std::isnan(arrival) ? now() : arrival;
   scheduler_.enqueue(*state);
   states_.emplace(id, std::move(state));
   return next_id_++;

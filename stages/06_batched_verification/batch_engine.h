@@ -30,6 +30,7 @@ struct EngineOptions {
   int max_batch = 16;       // requests that are admitted at a time; a contiguous cache has as many
                             // regions, a drafter room for as many sequences
   int spec_length = 5;      // the largest K that a request may ask for
+  int max_cached = 0;       // tokens that a request may cache, drafts included; 0: all there is
   int token_budget = 256;   // rows of the target in a step
   int prefill_chunk = 128;  // the most tokens of one prompt in a step
   bool prefix_cache = true;
@@ -77,10 +78,9 @@ class BatchEngine {
 
   // Puts a request into the queue. Throws Error, and nothing has changed, for: a prompt without
   // tokens or with ids that are none; options out of range; more positions than the target has; a
-  // request that would not fit into a pool even alone, with the numbers.
-  // arrived: when it came, by the engine's clock; default: now.
+  // request that is larger than the options allow, or would not fit into a pool even alone, with
+  // the numbers.
   RequestId add_request(BatchRequest request, OnDelivery on_delivery = {});
-  RequestId add_request(BatchRequest request, OnDelivery on_delivery, double arrived);
 
   // No token of the request is delivered from now on; the next step gives back what it has. False
   // where there is no such request, or not any more.

@@ -20,8 +20,29 @@ namespace specdec {
 // A request in an engine: 0, 1, 2, ... in the order in which they were added. Never used again.
 using RequestId = std::int64_t;
 
-// What one request asks for. Its output depends on nothing else.
+// Times are seconds of the engine's clock; NaN: that never happened.
+struct RequestStats {
+  static constexpr double kNever = std::numeric_limits<double>::quiet_NaN();
+
+  RunStats run;  // prefill_seconds: from admission to the first round; decode_seconds: from there
+  double arrived = kNever, admitted = kNever, first_round = kNever, first_token = kNever;
+  double last_token = kNever, finished = kNever;
+  int steps = 0;           // in which it had rows
+  int preemptions = 0;     // times that it lost its pages
+  int prefix_tokens = 0;   // of its prompt, found in the prefix cache when it was first admitted
+  double longest_gap = 0;  // between deliveries
+
+  double time_to_first_token() const { return first_token - arrived; }
+  // After the first, on average; NaN for fewer than two tokens.
+  double time_per_output_token() const {
+    return run.emitted > 1 ? (last_token - first_token) / static_cast<double>(run.emitted - 1)
+                           : kNever;
+  }
+};
+
+// What one request asks for.
 struct BatchRequest {
+  // Its output depends on nothing else.
   GenerationRequest generation;    // prompt ids, limits, eos ids, stop texts
   SpeculationOptions speculation;  // how tokens are chosen and drafts judged
   std::uint64_t seed = 0;          // of all its random numbers
@@ -29,6 +50,12 @@ struct BatchRequest {
   int context_limit = 0;           // positions of the target that it may use; 0: all there are
   // What chooses K of each round, up to spec_length; none: it is spec_length.
   std::function<std::unique_ptr<SpecLengthPolicy>()> make_policy = {};
+
+  // For people, and for where it comes from.
+  std::string id = {}, where = {};        // what it is called, and where it was asked for
+  double arrival = RequestStats::kNever;  // by the engine's clock; NaN: when it is added
+  bool is_chat = false;
+  std::string error = {};  // why it cannot be run; then an engine refuses it
 };
 
 // The most tokens of a request that are ever cached, in both caches.
@@ -49,26 +76,6 @@ struct Delivery {
   std::string_view error = {};                       // why, where it is kError
 };
 using OnDelivery = std::function<void(const Delivery&)>;
-
-// Times are seconds of the engine's clock; NaN: that never happened.
-struct RequestStats {
-  static constexpr double kNever = std::numeric_limits<double>::quiet_NaN();
-
-  RunStats run;  // prefill_seconds: from admission to the first round; decode_seconds: from there
-  double arrived = kNever, admitted = kNever, first_round = kNever, first_token = kNever;
-  double last_token = kNever, finished = kNever;
-  int steps = 0;           // in which it had rows
-  int preemptions = 0;     // times that it lost its pages
-  int prefix_tokens = 0;   // of its prompt, found in the prefix cache when it was first admitted
-  double longest_gap = 0;  // between deliveries
-
-  double time_to_first_token() const { return first_token - arrived; }
-  // After the first, on average; NaN for fewer than two tokens.
-  double time_per_output_token() const {
-    return run.emitted > 1 ? (last_token - first_token) / static_cast<double>(run.emitted - 1)
-                           : kNever;
-  }
-};
 
 // What became of a request. Where it was cancelled, tokens may be among these that were not
 // delivered any more.

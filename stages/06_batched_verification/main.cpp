@@ -15,11 +15,11 @@ int run(const RunOptions& options) {
   check_speculation_options(speculation_options(options));
   if (options.check) return check_batched_verification(options);
   ModelFiles files = open_model(options.target);
-  std::vector<QueuedRequest> queue = queue_requests(options, files);
-  BatchSession session(options, std::move(queue), std::move(files));
-  BatchReport report(session);
+  QueueInbox inbox(options, files);
+  BatchSession session(sized_for(inbox.requests(), options), std::move(files));
+  BatchReport report(session, inbox.requests());
   report.begin();
-  QueueInbox inbox(session.queue, report);
+  inbox.report_to(report);
   serve(session.engine, inbox);
   return report.finish();
 }

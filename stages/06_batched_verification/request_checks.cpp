@@ -4,6 +4,7 @@
 namespace specdec {
 
 void BatchEngine::check_request(const BatchRequest& request) const {
+  if (!request.error.empty()) fail("{}", request.error);
   const GenerationRequest& g = request.generation;
   check_speculation_options(request.speculation);
   if (request.spec_length < 0 || request.spec_length > options_.spec_length) {
@@ -52,6 +53,12 @@ void BatchEngine::check_fits(const BatchRequest& request) const {
     }
   };
   const MostCached most = rounds_.most_cached(request);
+  if (options_.max_cached > 0 && most.by_target > options_.max_cached) {
+    fail(
+        "the request caches up to {} tokens, and this engine has memory for requests of {}: raise "
+        "--max-context or reduce --max-new-tokens",
+        most.by_target, options_.max_cached);
+  }
   check_pool(target_pool_, most.by_target, "target");
   check_pool(draft_pool_, most.by_draft, "draft");
 }

@@ -47,14 +47,15 @@ int run_one(const RunOptions& options, const SpeculationOptions& speculation) {
 
 int run_many(const RunOptions& options) {
   ModelFiles files = open_model(options.target);
-  std::vector<QueuedRequest> queue = queue_requests(options, files);
-  const BatchParts parts =
-      adaptive_parts(options, adaptive_drafting(KeepProbs::kBesideLogits, asks_the_draft(queue)));
-  BatchSession session(options, std::move(queue), std::move(files), parts);
-  adapt_requests(session);
-  BatchReport report(session);
+  AdaptiveBatch adaptive;
+  QueueInbox inbox(options, files, adaptive.make_request());
+  const BatchParts parts = adaptive_parts(
+      options, adaptive_drafting(KeepProbs::kBesideLogits, adaptive.asks_the_draft()));
+  BatchSession session(sized_for(inbox.requests(), options), std::move(files), parts);
+  adaptive.begin(session);
+  BatchReport report(session, inbox.requests());
   report.begin();
-  QueueInbox inbox(session.queue, report);
+  inbox.report_to(report);
   serve(session.engine, inbox);
   return report.finish();
 }

@@ -12,18 +12,18 @@
 namespace specdec {
 
 SpeculatingDrafter::SpeculatingDrafter(LanguageModel& model, std::shared_ptr<Drafter> inner,
-                                       const Room& room)
+                                       int spec_length, int max_context, int vocab_size)
     : model_(model),
       inner_(std::move(inner)),
-      spec_length_(room.spec_length),
-      inner_drafts_(room.spec_length, room.vocab_size),
-      logits_(model, room.spec_length + 1),
+      spec_length_(spec_length),
+      inner_drafts_(spec_length, vocab_size),
+      logits_(model, spec_length + 1),
       host_logits_(model.vocab_size()),
-      residual_(room.vocab_size),
+      residual_(vocab_size),
       scratch_(model.vocab_size()) {
-  SPECDEC_CHECK(room.spec_length >= 1, "at least one inner draft, not {}", room.spec_length);
-  text_.reserve(room.max_context);
-  verified_.reserve(room.max_context);
+  SPECDEC_CHECK(spec_length >= 1, "at least one inner draft, not {}", spec_length);
+  text_.reserve(max_context);
+  verified_.reserve(max_context);
 }
 
 SequenceId SpeculatingDrafter::create() { return pairs_.create(model_, *inner_); }

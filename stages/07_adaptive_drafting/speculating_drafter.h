@@ -39,19 +39,16 @@ class NextLevel final : public RandomSource {
 // inner drafter's distribution is not needed any more.
 class SpeculatingDrafter final : public Drafter {
  public:
-  struct Room {
-    int max_context = 0;  // tokens of the longest context and its drafts
-    int vocab_size = 0;   // V of the drafts' distributions
-    int spec_length = 0;  // k: the most inner drafts per round
-  };
-
   // Totals of the inner rounds so far: passes of the model, and inner drafts.
   struct Counts {
     std::int64_t passes = 0, drafted = 0, tested = 0, accepted = 0;
   };
 
+  // spec_length: k, the inner drafts of a round; max_context: the longest context plus drafts;
+  // vocab_size: of the drafts' distributions.
   // REQUIRES: the model outlives this object; spec_length >= 1.
-  SpeculatingDrafter(LanguageModel& model, std::shared_ptr<Drafter> inner, const Room& room);
+  SpeculatingDrafter(LanguageModel& model, std::shared_ptr<Drafter> inner, int spec_length,
+                     int max_context, int vocab_size);
 
   SequenceId create() override;
   void release(SequenceId sequence) override;

@@ -44,13 +44,15 @@ int run_one(const RunOptions& options) {
 int run_many(const RunOptions& options) {
   TreeRun trees(options);
   ModelFiles files = open_model(options.target);
-  std::vector<QueuedRequest> queue = trees.queue(files);
-  const BatchParts parts = trees.batch_parts(queue);
-  BatchSession session(trees.options(), std::move(queue), std::move(files), parts);
-  adapt_requests(session, parts.capacity);
-  BatchReport report(session);
+  AdaptiveBatch adaptive;
+  QueueInbox inbox(trees.options(), files, trees.make_request(adaptive));
+  const BatchParts parts = trees.batch_parts(adaptive, inbox.requests());
+  BatchSession session(sized_for(inbox.requests(), trees.options(), parts.capacity),
+                       std::move(files), parts);
+  adaptive.begin(session, parts.capacity);
+  BatchReport report(session, inbox.requests());
   report.begin();
-  QueueInbox inbox(session.queue, report);
+  inbox.report_to(report);
   serve(session.engine, inbox);
   trees.add_to(session);
   return report.finish();

@@ -57,7 +57,7 @@ std::vector<TokenId> greedy_text(RunOptions options) {
 }
 
 int run(const RunOptions& options, double alpha) {
-  Session session(options, {.compose = [&](DraftSetup& base, const DraftRoom&) {
+  Session session(options, {.compose = [&](DraftSetup& base, const Capacity&) {
                     return std::make_shared<CostlySyntheticDrafter>(
                         base.drafter(), greedy_text(options), alpha,
                         base.target_files().token_limit);

@@ -289,6 +289,16 @@ class BatchTest(unittest.TestCase):
         self.assertEqual(without_advice(errors).count("\n"), len(bad))
         self.assertIn(f"request none ({path}:2) is refused: ", errors)
 
+    def test_a_line_whose_rounds_the_budget_does_not_allow_is_refused_alone(self):
+        path = self.folder / "large.jsonl"
+        path.write_text('{"prompt_ids": [1, 2]}\n{"prompt_ids": [1, 2], "spec_length": 12, "id": "large"}\n')
+        for budget, refused in ((26, False), (25, True)):
+            code, text, errors = run("--requests", path, "--token-budget", budget, "--quiet", *FEW)
+            self.assertEqual(code, 2 if refused else 0, errors)
+            message = f"request large ({path}:2) is refused: --spec-length 12: this engine has room for 0 to 11\n"
+            self.assertEqual(message in errors, refused, errors)
+            self.assertTrue(text.startswith("== 0\n"), text)
+
     def test_report_trace_and_explain(self):
         report, trace = self.folder / "report.jsonl", self.folder / "trace.json"
         code, _, errors = run("--requests", self.file, "--report", report, "--trace", trace, "--explain", "--quiet")

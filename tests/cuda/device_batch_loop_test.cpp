@@ -33,8 +33,8 @@ class DeviceBatchLoopTest : public ::testing::Test {
     const LlamaModel model(Checkpoint(golden_model("untied")), *backend);
     CachedLlama target(model, 16, kPositions, kRequests), draft(model, 16, kPositions, kRequests);
     const int V = target.llama.vocab_size();
-    const auto drafter =
-        sampled_drafting(KeepProbs::kBesideLogits).make(draft.llama, {kPositions, kRequests, V});
+    const Capacity capacity{.requests = kRequests, .context = kPositions - 1};
+    const auto drafter = sampled_drafting(KeepProbs::kBesideLogits).make(draft.llama, capacity, V);
     DeviceBatchJudge judge(*backend, kRequests, K, V, kPositions, overlaps);
     BatchEngine engine({.target = target.llama,
                         .target_cache = *target.cache,

@@ -74,7 +74,7 @@ class DeviceLoopTest : public ::testing::Test {
     std::unique_ptr<Drafter> drafter =
         std::make_unique<GreedyDrafter>(pair.draft.llama, kPositions + 1);
     if (draft_on == DraftOn::kDevice) {
-      drafter = make_greedy_drafter(pair.draft.llama, {kPositions + 1, 1, 0});
+      drafter = make_greedy_drafter(pair.draft.llama, {.context = kPositions}, 0);
     }
     DraftAndVerify steps(pair.target.llama, *drafter, spec_length, kPositions);
     return decode(steps, request_, [&](std::vector<TokenId>& context, Generation& generation) {
@@ -111,7 +111,7 @@ class DeviceLoopTest : public ::testing::Test {
   Decoded sample(std::string_view rule, KeepProbs keep, DraftOn draft_on = DraftOn::kDevice) {
     Pair pair(*model_, kPositions);
     const int V = pair.draft.llama.vocab_size();
-    auto drafter = sampled_drafting(keep).make(pair.draft.llama, {kPositions + 1, 1, V});
+    auto drafter = sampled_drafting(keep).make(pair.draft.llama, {.context = kPositions}, V);
     if (draft_on == DraftOn::kHost) {
       drafter = std::make_unique<ModelDrafter>(
           pair.draft.llama, std::make_unique<DeviceDraftSampler>(*backend_, V, kPositions + 1, 1),

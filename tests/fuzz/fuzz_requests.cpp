@@ -13,9 +13,8 @@ using namespace specdec;
 
 namespace {
 
-void check_request(const QueuedRequest& request) {
-  const RunOptions& o = request.options;
-  SPECDEC_CHECK(request.arrival >= 0 && std::isfinite(request.arrival), "a time");
+void check_request(const RunOptions& o) {
+  SPECDEC_CHECK(o.arrival >= 0 && std::isfinite(o.arrival), "a time");
   SPECDEC_CHECK(o.has_prompt + o.has_chat + !o.prompt_ids.empty() == 1, "one prompt");
   SPECDEC_CHECK(kNewTokens.has(o.max_new_tokens) && kSpecLengths.has(o.spec_length),
                 "a number in range");
@@ -27,7 +26,7 @@ void check_request(const QueuedRequest& request) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
-  std::vector<QueuedRequest> requests;
+  std::vector<RunOptions> requests;
   try {
     requests = parse_requests(text, "requests.jsonl", {});
   } catch (const Error& error) {
@@ -35,7 +34,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     return 0;
   }
   std::set<std::string> ids;
-  for (const QueuedRequest& request : requests) {
+  for (const RunOptions& request : requests) {
     check_request(request);
     SPECDEC_CHECK(ids.insert(request.id).second, "ids that differ");
   }

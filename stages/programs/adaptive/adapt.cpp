@@ -88,9 +88,9 @@ SessionParts AdaptiveRun::parts(const RunOptions& options, const Drafting& draft
 }
 
 std::unique_ptr<SpecLengthPolicy> AdaptiveRun::make_policy(const Session& run) {
-  if (is_fixed(run.options)) return fixed_spec_length(run.room.spec_length);
+  if (is_fixed(run.options)) return fixed_spec_length(spec_length_of(run.options));
   profile_ = load_or_measure_costs(run.options, run.files, run.model, run.draft);
-  return specdec::make_policy(run.options, run.room.spec_length, *profile_, capacity_);
+  return specdec::make_policy(run.options, spec_length_of(run.options), *profile_, capacity_);
 }
 
 void AdaptiveRun::take_notes(const Session& run, RoundJudge& judge) {
@@ -139,12 +139,6 @@ RoundEvidence adaptive_evidence(const Session& run, const Judge& judge) {
   return with_notes;
 }
 
-bool asks_the_draft(std::span<const QueuedRequest> queue) {
-  return std::ranges::any_of(queue, [](const QueuedRequest& queued) {
-    return asks_the_draft(queued.options.draft_length);
-  });
-}
-
 BatchParts adaptive_parts(const RunOptions& options, const Drafting& drafting) {
   BatchParts parts{.drafting = drafting, .compose = composition(options, drafting)};
   if (options.ngram_fill > 0) parts.make_judge = make_noting_judge;
@@ -154,27 +148,29 @@ BatchParts adaptive_parts(const RunOptions& options, const Drafting& drafting) {
   return parts;
 }
 
-void adapt_requests(BatchSession& session, const RoundCapacity& capacity) {
-  const auto adapts = [](const QueuedRequest& queued) {
-    return queued.request && !is_fixed(queued.options) && queued.request->spec_length > 0;
+MakeBatchRequest AdaptiveBatch::make_request() {
+  return [this](const ModelFiles& target, const RunOptions& options) {
+    BatchRequest request = to_batch_request(target, options);
+    if (specdec::asks_the_draft(options.draft_length)) asks_the_draft_ = true;
+    if (is_fixed(options) || request.spec_length == 0) return request;
+    if (!first_) first_ = options;
+    request.make_policy = [this, options, largest = request.spec_length] {
+      return make_policy(options, largest, *profile_, capacity_);
+    };
+    return request;
   };
+}
+
+void AdaptiveBatch::begin(BatchSession& session, const RoundCapacity& capacity) {
   add_drafters(session.extras, session.options, {}, {});
   session.extras.fields["cost_profile"] = nullptr;
-  const auto first = std::ranges::find_if(session.queue, adapts);
-  if (first == session.queue.end()) return;
-  const CostProfile profile = load_or_measure_costs(session.options, session.files, session.model,
-                                                    session.draft, session.sizes.max_batch);
-  for (QueuedRequest& queued : session.queue) {
-    if (!adapts(queued)) continue;
-    queued.request->make_policy = [profile, capacity, options = queued.options,
-                                   largest = queued.request->spec_length] {
-      return make_policy(options, largest, profile, capacity);
-    };
-  }
-  session.extras.fields["cost_profile"] = to_json(profile);
+  if (!first_) return;
+  capacity_ = capacity;
+  profile_ = load_or_measure_costs(session.options, session.files, session.model, session.draft,
+                                   session.sizes.capacity.requests);
+  session.extras.fields["cost_profile"] = to_json(*profile_);
   session.announcement = announcement_of(
-      profile, *make_policy(first->options, session.sizes.spec_length, profile, capacity),
-      first->options);
+      *profile_, *make_policy(*first_, session.sizes.spec_length, *profile_, capacity), *first_);
 }
 
 }  // namespace specdec

@@ -2,7 +2,6 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
 
 #include "stages/07_adaptive_drafting/adaptive_spec_length.h"
@@ -10,6 +9,7 @@
 #include "stages/programs/adaptive/cost_profile.h"
 #include "stages/programs/adaptive/drafters.h"
 #include "stages/programs/batch/batch_session.h"
+#include "stages/programs/batch/queue_inbox.h"
 #include "stages/programs/speculation/session.h"
 
 namespace specdec {
@@ -55,16 +55,27 @@ class AdaptiveRun {
 // Stage 5's evidence, with the quantities that the policy looked at.
 RoundEvidence adaptive_evidence(const Session& run, const Judge& judge);
 
-// Whether any request's way to choose K needs the draft model's distributions.
-bool asks_the_draft(std::span<const QueuedRequest> queue);
-
 // The drafting and judging parts of a batch. Throws Error if --draft-pages is given with several
 // drafters. REQUIRES: the options outlive the session.
 BatchParts adaptive_parts(const RunOptions& options, const Drafting& drafting);
 
-// Chooses how K adapts for each request of a batch. The costs are those of a full batch, whose size
-// is known beforehand. So the costs, and with them the texts, do not depend on which requests run
-// at the same time.
-void adapt_requests(BatchSession& session, const RoundCapacity& capacity = Capacity::of_chain);
+// Chooses how K adapts for each request of a batch. The costs are those of a full batch. So the
+// costs, and with them the texts, do not depend on which requests run at the same time.
+class AdaptiveBatch {
+ public:
+  // Makes requests as to_batch_request() does, with a policy if K adapts. REQUIRES: this object
+  // outlives the requests, and they reach an engine after begin().
+  MakeBatchRequest make_request();
+  // Whether any request's way to choose K needs the draft model's distributions.
+  bool asks_the_draft() const { return asks_the_draft_; }
+  // Call when all requests are made. Loads or measures the costs of rounds if any K adapts.
+  void begin(BatchSession& session, const RoundCapacity& capacity = Capacity::of_chain);
+
+ private:
+  std::optional<RunOptions> first_;  // of the requests whose K adapts
+  bool asks_the_draft_ = false;
+  std::optional<CostProfile> profile_;
+  RoundCapacity capacity_;
+};
 
 }  // namespace specdec

@@ -84,10 +84,10 @@ class Check {
     const int positions = std::min(static_cast<int>(request_.prompt.size() + tokens.size()) + 8,
                                    model_.config().max_seq_len);
     const RunOptions options = with_way(way);
-    const DraftRoom room{.positions = positions};
+    const Capacity capacity{.context = positions};
     const Drafting drafting = adaptive_drafting(KeepProbs::kOnHost, true);
-    DraftSetup base(options, files_, model_, room, drafting);
-    const auto drafter = compose_drafter(composition(options, drafting), base, room);
+    DraftSetup base(options, files_, model_, capacity, drafting);
+    const auto drafter = compose_drafter(composition(options, drafting), base, capacity);
     const auto cache = make_cache(model_, cache_layout(options, positions));
     Llama target(model_, *cache, {.token_limit = files_.token_limit});
     auto policy = way.draft_length == DraftLength::kFixed

@@ -27,11 +27,11 @@ struct Part {
   std::shared_ptr<Drafter> inner;  // the drafter's own drafter; null if it has none
 };
 
-std::shared_ptr<Part> make_part(RunOptions options, const DraftSetup& base, const DraftRoom& room,
-                                const Drafting& drafting) {
+std::shared_ptr<Part> make_part(RunOptions options, const DraftSetup& base,
+                                const Capacity& capacity, const Drafting& drafting) {
   const auto part = std::make_shared<Part>(Part{std::move(options), nullptr, nullptr});
   part->setup = std::make_unique<DraftSetup>(part->options, base.target_files(), base.target(),
-                                             room, drafting);
+                                             capacity, drafting);
   return part;
 }
 
@@ -101,16 +101,14 @@ void check_drafts_of_drafts(const RunOptions& options) {
 // The drafter of a setup, sped up by the drafters in `below`, of which the first drafts for it.
 std::shared_ptr<Drafter> with_drafts_below(DraftSetup& setup, const RunOptions& options,
                                            std::span<const std::string> below,
-                                           const DraftRoom& room, Levels* levels) {
+                                           const Capacity& capacity, Levels* levels) {
   if (below.empty()) return {std::shared_ptr<void>(), &setup.drafter()};  // owned by the setup
-  const auto part = make_part(inner_options(options, below.front()), setup, room,
+  const auto part = make_part(inner_options(options, below.front()), setup, capacity,
                               adaptive_drafting(KeepProbs::kOnHost, true));
-  part->inner = with_drafts_below(*part->setup, options, below.subspan(1), room, levels);
+  part->inner = with_drafts_below(*part->setup, options, below.subspan(1), capacity, levels);
   const auto drafter = std::make_shared<SpeculatingDrafter>(
-      *setup.model(), std::shared_ptr<Drafter>(part, part->inner.get()),
-      SpeculatingDrafter::Room{.max_context = room.positions + 1,
-                               .vocab_size = setup.target().config().vocab_size,
-                               .spec_length = options.inner_spec_length});
+      *setup.model(), std::shared_ptr<Drafter>(part, part->inner.get()), options.inner_spec_length,
+      capacity.context + 1, setup.target().config().vocab_size);
   if (levels != nullptr) levels->insert(levels->begin(), drafter.get());
   return std::make_shared<SoundDrafter>(drafter, setup.tell_damage());
 }
@@ -145,10 +143,10 @@ Drafting adaptive_drafting(KeepProbs keep, bool gated) {
   Drafting drafting = sampled_drafting(keep);
   drafting.make_ngram = [] { return std::make_unique<NgramDrafter>(); };
   if (!gated) return drafting;
-  drafting.make = [](LanguageModel& model, const DrafterRoom& room) {
+  drafting.make = [](LanguageModel& model, const Capacity& capacity, int) {
     return std::make_unique<ModelDrafter>(
         model, std::make_unique<GatedSampler>(model.backend(), model.vocab_size()),
-        room.max_context, room.max_requests);
+        capacity.context + 1, capacity.requests);
   };
   return drafting;
 }
@@ -156,8 +154,8 @@ Drafting adaptive_drafting(KeepProbs keep, bool gated) {
 ComposeDrafter composition(const RunOptions& options, const Drafting& drafting, Levels* levels) {
   if (options.fallback.empty() && options.draft_of_draft.empty()) return {};
   return [&options, drafting, levels](DraftSetup& base,
-                                      const DraftRoom& room) -> std::shared_ptr<Drafter> {
-    const auto main = with_drafts_below(base, options, options.draft_of_draft, room, levels);
+                                      const Capacity& capacity) -> std::shared_ptr<Drafter> {
+    const auto main = with_drafts_below(base, options, options.draft_of_draft, capacity, levels);
     if (options.fallback.empty()) return main;
     const auto [first, second] = fallback_kinds(options.fallback);
     const bool base_is_first = first == options.draft_kind;
@@ -165,10 +163,10 @@ ComposeDrafter composition(const RunOptions& options, const Drafting& drafting, 
     of_other.draft_kind = base_is_first ? second : first;
     of_other.inflate_draft.clear();
     of_other.draft_weights = WeightFormat::kStored;
-    const auto part = make_part(std::move(of_other), base, room, drafting);
+    const auto part = make_part(std::move(of_other), base, capacity, drafting);
     const std::shared_ptr<Drafter> other(part, &part->setup->drafter());
     return std::make_shared<FallbackDrafter>(base_is_first ? main : other,
-                                             base_is_first ? other : main, room.requests);
+                                             base_is_first ? other : main, capacity.requests);
   };
 }
 

@@ -74,13 +74,13 @@ std::vector<Drafts> drafts_for(const DraftSetup& draft, int requests) {
 }
 
 // The size of the draft model's caches.
-DraftRoom draft_room(const RunOptions& options, const DraftSetup& draft, int requests,
-                     int positions) {
-  const int branches = draft.drafter().capacity(kDrafts).branches();
-  return {.positions = positions,
-          .requests = requests,
-          .pages = requests * pages_for(positions + branches, options.draft_page_size),
-          .branches = branches};
+Capacity draft_capacity(const RunOptions& options, const DraftSetup& draft, int requests,
+                        int positions) {
+  Capacity capacity = draft.drafter().capacity(kDrafts);
+  capacity.requests = requests;
+  capacity.context = positions;
+  capacity.pages = requests * pages_for(positions + capacity.branches(), options.draft_page_size);
+  return capacity;
 }
 
 // A batch of requests with the same text, in caches of its own.
@@ -98,7 +98,7 @@ class Bench {
                 {.token_limit = files.token_limit,
                  .max_pass_rows = std::max(requests * most_rows, LlamaOptions().max_pass_rows)}),
         logits_(target_, requests * most_rows),
-        draft_(draft, draft_room(options, draft, requests, context + most_rows)),
+        draft_(draft, draft_capacity(options, draft, requests, context + most_rows)),
         drafts_(drafts_for(draft, requests)) {
     sampling_.options.temperature = draft_temperature(options);
     // A text that repeats, so that a lookup finds something.

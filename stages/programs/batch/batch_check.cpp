@@ -82,9 +82,7 @@ class Check {
   explicit Check(RunOptions options)
       : options_(std::move(options)), goldens_(read_goldens(options_)) {
     for (const Golden& golden : goldens_) {
-      QueuedRequest queued;
-      queued.request = golden.request;
-      queue_.push_back(std::move(queued));
+      requests_.push_back(golden.request);
       longest_ = std::max(
           longest_, most_cached(golden.request, Capacity::of_chain, std::numeric_limits<int>::max())
                         .by_target);
@@ -101,7 +99,7 @@ class Check {
     options.cache = cache;
     options.page_size = options.draft_page_size = page_size;
     options.pages = options.draft_pages = pages;
-    BatchSession session(options, queue_, open_model(options.target));
+    BatchSession session(sized_for(requests_, options), open_model(options.target));
     const std::string problems = differences(session.engine, goldens_);
     const EngineStats& stats = session.engine.stats();
     const std::string where =
@@ -126,7 +124,7 @@ class Check {
  private:
   RunOptions options_;
   std::vector<Golden> goldens_;
-  std::vector<QueuedRequest> queue_;
+  std::vector<BatchRequest> requests_;
   std::int64_t longest_ = 0;
 };
 

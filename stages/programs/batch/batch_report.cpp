@@ -30,10 +30,9 @@ std::string ratio(double value) {
   return std::isfinite(value) ? fmt::format("{:.2f}", value) : "unknown";
 }
 
-Json spec_length_json(const QueuedRequest& queued) {
-  if (!queued.request) return 0;
-  if (queued.request->make_policy) return "auto";
-  return queued.request->spec_length;
+Json spec_length_json(const BatchRequest& request) {
+  if (request.make_policy) return "auto";
+  return request.spec_length;
 }
 
 // A line about a request that is done, for people.
@@ -107,14 +106,15 @@ int longest_text(std::span<const RequestResult> results) {
 
 }  // namespace
 
-BatchReport::BatchReport(BatchSession& session)
+BatchReport::BatchReport(BatchSession& session, std::span<const BatchRequest> requests)
     : session_(session),
+      requests_(requests),
       text_(session.options.output == OutputFormat::kText),
       people_(text_ && !session.options.quiet),
       progress_(!session.options.quiet && ::isatty(::fileno(stderr)) != 0 &&
                 !(text_ && ::isatty(::fileno(stdout)) != 0)),  // the text itself shows progress
-      results_(session.queue.size()),
-      texts_(session.queue.size()) {}
+      results_(requests.size()),
+      texts_(requests.size()) {}
 
 BatchReport::~BatchReport() { clear_progress(); }
 
@@ -126,9 +126,9 @@ void BatchReport::begin() {
 
 // Whatever the options: --quiet is about what is no error.
 void BatchReport::complain(std::size_t place, std::string_view what, const std::string& error) {
-  const QueuedRequest& queued = session_.queue[place];
+  const BatchRequest& request = requests_[place];
   clear_progress();
-  say("{}: request {} ({}) {}: {}\n", stage_name(session_.options.stage), queued.id, queued.where,
+  say("{}: request {} ({}) {}: {}\n", stage_name(session_.options.stage), request.id, request.where,
       what, error);
   failed_++;
 }
@@ -157,9 +157,9 @@ void BatchReport::take(RequestId id, std::size_t place) {
   RequestResult result = session_.engine.take_result(id);
   done_++;
   if (result.finish_reason == FinishReason::kError) complain(place, "has failed", result.error);
-  if (people_ && session_.queue.size() > 1) {
+  if (people_ && requests_.size() > 1) {
     clear_progress();
-    say_text(line_about(session_.queue[place].id, result));
+    say_text(line_about(requests_[place].id, result));
   }
   results_[place] = std::move(result);
 }
@@ -174,8 +174,8 @@ void BatchReport::stream() {
   const std::string& text = texts_[printed_];
   if (text.size() == streamed_) return;
   clear_progress();
-  if (!begun_ && session_.queue.size() > 1) {
-    fmt::print("== {}\n", session_.queue[printed_].id);
+  if (!begun_ && requests_.size() > 1) {
+    fmt::print("== {}\n", requests_[printed_].id);
   }
   begun_ = true;
   fmt::print("{}", std::string_view(text).substr(streamed_));
@@ -192,13 +192,13 @@ void BatchReport::print_due() {
 
 void BatchReport::print(std::size_t place) {
   const RequestResult& result = *results_[place];
-  const QueuedRequest& queued = session_.queue[place];
+  const BatchRequest& request = requests_[place];
   if (!text_ || !session_.options.report.empty()) {
-    write_line(result_json(result, queued).dump());
+    write_line(result_json(result, request).dump());
   }
   if (!text_) return;
   clear_progress();
-  if (!begun_ && session_.queue.size() > 1) fmt::print("== {}\n", queued.id);
+  if (!begun_ && requests_.size() > 1) fmt::print("== {}\n", request.id);
   if (session_.files.tokenizer) {
     fmt::print("{}\n", std::string_view(result.text).substr(std::exchange(streamed_, 0)));
     begun_ = false;
@@ -218,7 +218,7 @@ void BatchReport::show_progress(const StepReport& report) {
   shown_at_ = report.ended;
   shown_ = true;
   say("\r\x1b[K{} waiting, {} running, {} of {} done; {:.0f} tokens/s; pages {} of {}",
-      report.waiting, report.prefilling + report.running, done_, session_.queue.size(),
+      report.waiting, report.prefilling + report.running, done_, requests_.size(),
       static_cast<double>(session_.engine.stats().emitted) / report.ended, report.pages,
       session_.engine.target_pool().n_pages());
 }
@@ -228,9 +228,9 @@ void BatchReport::clear_progress() {
   shown_ = false;
 }
 
-Json BatchReport::result_json(const RequestResult& result, const QueuedRequest& queued) const {
+Json BatchReport::result_json(const RequestResult& result, const BatchRequest& request) const {
   const RunOptions& options = session_.options;
-  Json json = {{"id", queued.id},
+  Json json = {{"id", request.id},
                {"tokens", result.tokens},
                {"text", result.text},
                {"finish_reason", finish_reason_name(result.finish_reason)},
@@ -240,7 +240,7 @@ Json BatchReport::result_json(const RequestResult& result, const QueuedRequest& 
                {"device", session_.backend->name()},
                {"stage", stage_name(options.stage)},
                {"draft", session_.draft.to_json()},
-               {"spec_length", spec_length_json(queued)}};
+               {"spec_length", spec_length_json(request)}};
   if (!result.error.empty()) json["error"] = result.error;
   return json;
 }
@@ -306,9 +306,9 @@ Json BatchReport::trace_json() const {
     if (!results_[place]) continue;
     const RequestResult& result = *results_[place];
     requests.push_back({{"request", id},
-                        {"id", session_.queue[place].id},
+                        {"id", requests_[place].id},
                         {"prompt_tokens", result.prompt_tokens},
-                        {"prompt_ids", session_.queue[place].request->generation.prompt},
+                        {"prompt_ids", requests_[place].generation.prompt},
                         {"tokens", result.tokens},
                         {"finish_reason", finish_reason_name(result.finish_reason)},
                         {"stats", to_json(result.stats)}});
@@ -328,8 +328,7 @@ int BatchReport::finish() {
   clear_progress();
   if (!text_ || !session_.options.report.empty()) write_line(summary_json().dump());
   if (people_) say_text(summary());
-  const auto is_chat = [](const QueuedRequest& queued) { return queued.options.is_chat(); };
-  say_advice_not_taken(session_.options, std::ranges::any_of(session_.queue, is_chat));
+  say_advice_not_taken(session_.options, std::ranges::any_of(requests_, &BatchRequest::is_chat));
   const auto write = [](const std::string& path, const std::string& text) {
     if (path.empty()) return;
     OutputFile file(path);

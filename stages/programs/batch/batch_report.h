@@ -2,6 +2,7 @@
 #include <cstdio>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -14,8 +15,8 @@ namespace specdec {
 // each finished request, the results in the order of the input, a summary, a trace.
 class BatchReport {
  public:
-  // REQUIRES: the session outlives this object.
-  explicit BatchReport(BatchSession& session);
+  // REQUIRES: both outlive this object.
+  BatchReport(BatchSession& session, std::span<const BatchRequest> requests);
   ~BatchReport();
 
   void begin();  // the memory plan
@@ -40,12 +41,13 @@ class BatchReport {
   void show_progress(const StepReport& report);
   void clear_progress();
   void write_line(const std::string& line);
-  Json result_json(const RequestResult& result, const QueuedRequest& queued) const;
+  Json result_json(const RequestResult& result, const BatchRequest& request) const;
   Json summary_json() const;
   Json trace_json() const;
   std::string summary() const;
 
   BatchSession& session_;
+  std::span<const BatchRequest> requests_;
   bool text_;      // stdout has texts, stderr what is for people
   bool people_;    // and not --quiet
   bool progress_;  // stderr is a terminal

@@ -8,7 +8,6 @@
 #include "stages/06_batched_verification/batch_engine.h"
 #include "stages/programs/batch/device_batch_judge.h"
 #include "stages/programs/batch/memory_plan.h"
-#include "stages/programs/batch/request_list.h"
 #include "stages/programs/run/options.h"
 #include "stages/programs/run/request.h"
 #include "stages/programs/sampling/speculation_options.h"
@@ -16,14 +15,6 @@
 #include "stages/programs/speculation/draft_setup.h"
 
 namespace specdec {
-
-// What the options ask for: the lines of --requests, a --workload, or the one prompt; in the order
-// of the input. Throws Error for what cannot be read; a request that asks for too much stays in the
-// list, with its error.
-using MakeBatchRequest =
-    std::function<BatchRequest(const ModelFiles& target, const RunOptions& options)>;
-std::vector<QueuedRequest> queue_requests(const RunOptions& options, const ModelFiles& target,
-                                          const MakeBatchRequest& make = to_batch_request);
 
 struct BatchSession;
 
@@ -39,16 +30,14 @@ struct BatchParts {
 };
 
 // Everything that a run of many requests stands on, from the command line: models, caches, draft,
-// engine, each as large as the requests need.
+// engine, each as large as the options ask for. It knows no requests: whatever fits may come.
 struct BatchSession {
   // Throws Error for whatever is wrong with the options and files; warns on stderr where the draft
   // cannot pay.
-  BatchSession(const RunOptions& options, std::vector<QueuedRequest> requests, ModelFiles files,
-               const BatchParts& parts = {});
+  BatchSession(const RunOptions& options, ModelFiles files, const BatchParts& parts = {});
 
   const RunOptions options;
   ModelFiles files;
-  std::vector<QueuedRequest> queue;
   std::unique_ptr<Backend> backend;
   LlamaModel model;
   BatchSizes sizes;

@@ -12,15 +12,22 @@
 #include "common/llama.h"
 #include "stages/03_paged_kv_cache/page_allocator.h"
 #include "stages/programs/cache/make_cache.h"
+#include "stages/programs/run/draft_length.h"
 
 namespace specdec {
 namespace {
 
 constexpr int kLeastTokenBudget = 256;
+constexpr int kMost = std::numeric_limits<int>::max();
 constexpr int kPromptRows = 32;  // left for prompts beside the rounds of a full batch, at least
 
 int pages_of(std::int64_t tokens, int page_size) {
   return pages_for(static_cast<int>(tokens), page_size);
+}
+
+// As many pages as there are, or as can be counted.
+int countable(std::int64_t pages, int page_size) {
+  return static_cast<int>(std::clamp<std::int64_t>(pages, 1, kMost / page_size));
 }
 
 // Pages for the largest `at_a_time` of the requests together.
@@ -30,8 +37,24 @@ int pages_for_all(std::vector<std::int64_t> tokens, int page_size, int at_a_time
   for (int i = 0; i < std::min<int>(at_a_time, static_cast<int>(tokens.size())); i++) {
     pages += pages_of(tokens[static_cast<std::size_t>(i)], page_size);
   }
-  return static_cast<int>(std::min<std::int64_t>(std::max<std::int64_t>(pages, 1),
-                                                 std::numeric_limits<int>::max() / page_size));
+  return countable(pages, page_size);
+}
+
+// Rows of the target's pass that are not on a longest path. They take positions beyond the text's.
+int beside_the_path(const Capacity& round) { return std::max(0, round.verified - round.levels); }
+
+int rows_of(int requests, const Capacity& round) { return requests * round.rows(); }
+
+// The largest K of the requests, or of those that --token-budget allows.
+int largest_of(std::span<const BatchRequest> requests, const RunOptions& options,
+               const RoundCapacity& capacity) {
+  int K = 0;
+  for (const BatchRequest& request : requests) K = std::max(K, request.spec_length);
+  while (K > spec_length_of(options) && options.token_budget > 0 &&
+         rows_of(options.max_batch, capacity(K)) > options.token_budget) {
+    --K;
+  }
+  return K;
 }
 
 // What the system says is available without swapping (Linux); 0 where it does not say.
@@ -67,49 +90,68 @@ std::string size(std::size_t bytes) {
 
 }  // namespace
 
-BatchSizes batch_sizes(const RunOptions& options, std::span<const BatchRequest> requests,
-                       const RoundCapacity& capacity) {
+BatchSizes batch_sizes(const RunOptions& options, int max_seq_len, const RoundCapacity& capacity) {
   BatchSizes sizes;
-  for (const BatchRequest& request : requests) {
-    sizes.spec_length = std::max(sizes.spec_length, request.spec_length);
-  }
-  sizes.round = capacity(sizes.spec_length);
-  std::vector<std::int64_t> cached, cached_by_draft;
-  for (const BatchRequest& request : requests) {
-    const MostCached most = most_cached(request, capacity, std::numeric_limits<int>::max());
-    cached.push_back(most.by_target);
-    cached_by_draft.push_back(most.by_draft);
-    sizes.longest = std::max(sizes.longest, cached.back());
-  }
-  sizes.max_batch = std::clamp(static_cast<int>(requests.size()), 1, options.max_batch);
-  const int rows = sizes.max_batch * sizes.round.rows();
+  sizes.spec_length = spec_length_of(options);
+  sizes.capacity = capacity(sizes.spec_length);
+  Capacity& round = sizes.capacity;
+  const int context = options.max_context > 0 ? options.max_context : max_seq_len;
+  round.requests = options.max_batch;
+  round.context = context + beside_the_path(round);
+  const int rows = rows_of(options.max_batch, round);
   sizes.token_budget = options.token_budget > 0 ? options.token_budget
                                                 : std::max(kLeastTokenBudget, rows + kPromptRows);
   sizes.draft_is_model = sizes.spec_length > 0 && (options.draft_kind == DraftKind::kLlama ||
                                                    options.draft_kind == DraftKind::kSelf);
   if (options.cache == CacheKind::kContiguous) {
-    sizes.pages = sizes.draft_pages = sizes.max_batch;
+    sizes.pages = round.pages = options.max_batch;
     return sizes;
   }
-  sizes.pages =
-      options.pages > 0 ? options.pages : pages_for_all(cached, options.page_size, sizes.max_batch);
-  sizes.draft_pages =
-      options.draft_pages > 0
-          ? options.draft_pages
-          : pages_for_all(cached_by_draft, options.draft_page_size, sizes.max_batch);
+  const auto pages_or = [&](int given, int tokens, int page_size) {
+    if (given > 0) return given;
+    return countable(std::int64_t{options.max_batch} * pages_of(tokens, page_size), page_size);
+  };
+  sizes.pages = pages_or(options.pages, round.context, options.page_size);
+  round.pages = pages_or(options.draft_pages, context + round.branches(), options.draft_page_size);
   return sizes;
+}
+
+RunOptions sized_for(std::span<const BatchRequest> requests, RunOptions options,
+                     const RoundCapacity& capacity) {
+  std::vector<std::int64_t> cached, cached_by_draft;
+  for (const BatchRequest& request : requests) {
+    if (!request.error.empty()) continue;
+    const MostCached most = most_cached(request, capacity, kMost);
+    cached.push_back(most.by_target);
+    cached_by_draft.push_back(most.by_draft);
+  }
+  options.max_batch = std::clamp(static_cast<int>(cached.size()), 1, options.max_batch);
+  const int K = largest_of(requests, options, capacity);
+  options.no_speculation = K == 0;
+  if (K > 0) options.spec_length = K;
+  options.given_spec_length = true;
+  const std::int64_t longest = cached.empty() ? 1 : std::ranges::max(cached);
+  options.max_context =
+      static_cast<int>(std::clamp<std::int64_t>(longest - beside_the_path(capacity(K)), 1, kMost));
+  if (options.pages == 0) {
+    options.pages = pages_for_all(cached, options.page_size, options.max_batch);
+  }
+  if (options.draft_pages == 0) {
+    options.draft_pages =
+        pages_for_all(cached_by_draft, options.draft_page_size, options.max_batch);
+  }
+  return options;
 }
 
 MemoryPlan memory_plan(const RunOptions& options, const BatchSizes& sizes, const LlamaModel& target,
                        const LlamaModel* draft) {
   const bool paged = options.cache == CacheKind::kPaged;
-  const auto cache = [&](const LlamaModel& model, int pages, int page_size, std::int64_t region) {
+  const auto cache = [&](const LlamaModel& model, int pages, int page_size, int region) {
     return count(pages, paged ? page_size : region,
                  model.kv_shape(options.kv_type).bytes_per_token());
   };
-  const Capacity& round = sizes.round;
-  const int B = sizes.max_batch, V = target.config().vocab_size;
-  const auto longest = std::max<std::int64_t>(sizes.longest, 1);
+  const Capacity& round = sizes.capacity;
+  const int B = round.requests, V = target.config().vocab_size, longest = round.context;
   MemoryPlan plan;
   plan.sizes = sizes;
   plan.available = available_bytes();
@@ -120,17 +162,13 @@ MemoryPlan memory_plan(const RunOptions& options, const BatchSizes& sizes, const
   plan.activations = activations(target.config(), sizes.token_budget);
   if (draft != nullptr) {
     if (draft != &target) plan.draft_weights = weights(*draft);
-    const auto region =
-        std::min<std::int64_t>(longest, draft->config().max_seq_len) + round.branches();
-    plan.draft_cache = cache(*draft, sizes.draft_pages, options.draft_page_size, region);
+    const int region = std::min(longest, draft->config().max_seq_len) + round.branches();
+    plan.draft_cache = cache(*draft, round.pages, options.draft_page_size, region);
     plan.logits += count(B, round.width, draft->config().vocab_size, sizeof(float));
     plan.activations += activations(draft->config(), LlamaOptions().max_pass_rows);
   }
-  plan.page_size = paged ? options.page_size : static_cast<int>(sizes.longest);
-  plan.longest_fit =
-      sizes.longest == 0 || !paged
-          ? sizes.max_batch
-          : std::min(sizes.max_batch, sizes.pages / pages_of(sizes.longest, options.page_size));
+  plan.page_size = paged ? options.page_size : longest;
+  plan.longest_fit = paged ? std::min(B, sizes.pages / pages_of(longest, options.page_size)) : B;
   return plan;
 }
 
@@ -140,13 +178,13 @@ std::string MemoryPlan::to_text() const {
   text += fmt::format("caches: target {} ({} pages of {} tokens)", size(target_cache), sizes.pages,
                       page_size);
   if (draft_cache > 0)
-    text += fmt::format(", draft {} ({} pages)", size(draft_cache), sizes.draft_pages);
+    text += fmt::format(", draft {} ({} pages)", size(draft_cache), sizes.capacity.pages);
   text += fmt::format("\nscratch: logits {}, distributions of drafts {}, activations {}\n",
                       size(logits), size(distributions), size(activations));
   text += fmt::format("in all {}", size(total()));
   if (available > 0) text += fmt::format(", {} were available", size(available));
   return text + fmt::format("; {} requests at a time, {} of the longest ({} tokens) fit\n",
-                            sizes.max_batch, longest_fit, sizes.longest);
+                            sizes.capacity.requests, longest_fit, sizes.capacity.context);
 }
 
 Json MemoryPlan::to_json() const {

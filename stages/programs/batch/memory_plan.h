@@ -13,20 +13,24 @@ namespace specdec {
 
 // How large an engine is made.
 struct BatchSizes {
-  int max_batch = 0;
-  int spec_length = 0;  // the largest K
-  Capacity round = {};  // of such a request
+  int spec_length = 0;     // the largest K
+  Capacity capacity = {};  // of rounds with this K, and of all requests at a time
   int token_budget = 0;
-  std::int64_t longest = 0;  // tokens cached for the longest request, drafts included
-  int pages = 0;             // of the target's pool, or regions of a contiguous cache
-  int draft_pages = 0;
+  int pages = 0;                // of the target's pool, or regions of a contiguous cache
   bool draft_is_model = false;  // the drafter has a cache
 };
 
-// What the options ask for; where they say nothing, enough for the requests: for all rounds of a
-// batch and some prompt tokens in one pass, and for the longest max_batch requests side by side.
-BatchSizes batch_sizes(const RunOptions& options, std::span<const BatchRequest> requests,
+// What the options ask for: --max-batch requests at a time, each with K up to --spec-length and up
+// to --max-context positions, or the target's max_seq_len. Without --token-budget, all rounds of a
+// batch and some prompt tokens fit in one pass; without --pages and --draft-pages, all texts do.
+BatchSizes batch_sizes(const RunOptions& options, int max_seq_len,
                        const RoundCapacity& capacity = Capacity::of_chain);
+
+// The options, with sizes for requests that are all known beforehand. K and the context are those
+// of the largest requests, but no K that --token-budget does not allow. What the options leave open
+// is enough: pages for the longest max_batch requests side by side.
+RunOptions sized_for(std::span<const BatchRequest> requests, RunOptions options,
+                     const RoundCapacity& capacity = Capacity::of_chain);
 
 // What lies where in memory, before the requests begin; without what is small: norms, lists of
 // rows, the working memory of one judgement.

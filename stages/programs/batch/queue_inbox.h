@@ -1,29 +1,45 @@
 #pragma once
 #include <cstddef>
+#include <functional>
 #include <span>
 #include <vector>
 
 #include "stages/06_batched_verification/serve.h"
 #include "stages/programs/batch/batch_report.h"
+#include "stages/programs/run/request.h"
 
 namespace specdec {
 
-// Requests that are all known beforehand, with the times at which they arrive.
+// What an engine is asked to do for such a command line, or line of --requests.
+// Throws Error: what read_request() and check_speculation_options() refuse.
+BatchRequest to_batch_request(const ModelFiles& target, const RunOptions& options);
+
+using MakeBatchRequest =
+    std::function<BatchRequest(const ModelFiles& target, const RunOptions& options)>;
+
+// Requests that are all known beforehand, with the times at which they arrive: the lines of
+// --requests, a --workload, or the one prompt; in the order of the input.
 class QueueInbox final : public Inbox {
  public:
-  // REQUIRES: both outlive this object.
-  QueueInbox(std::span<const QueuedRequest> queue, BatchReport& report);
+  // Throws Error for what cannot be read; a request that asks for too much stays in the list, with
+  // its error.
+  QueueInbox(const RunOptions& options, const ModelFiles& target,
+             const MakeBatchRequest& make = to_batch_request);
+
+  const std::vector<BatchRequest>& requests() const { return requests_; }
+  // Before serve(). REQUIRES: the report outlives this object.
+  void report_to(BatchReport& report) { report_ = &report; }
 
   bool is_empty() const override { return next_ == by_arrival_.size(); }
   void add_arrived(BatchEngine& engine) override;
   void wait(const BatchEngine& engine) override;
-  void after_step(const StepReport& report) override { report_.after_step(report); }
+  void after_step(const StepReport& step) override { report_->after_step(step); }
 
  private:
-  std::span<const QueuedRequest> queue_;
-  BatchReport& report_;
-  std::vector<std::size_t> by_arrival_;  // places in the queue
+  std::vector<BatchRequest> requests_;
+  std::vector<std::size_t> by_arrival_;  // places in the list
   std::size_t next_ = 0;
+  BatchReport* report_ = nullptr;
 };
 
 }  // namespace specdec

@@ -19,7 +19,6 @@
 #include "stages/programs/run/chat_messages.h"
 #include "stages/programs/run/draft_length.h"
 #include "stages/programs/sampling/speculation_options.h"
-#include "stages/programs/speculation/draft_setup.h"
 
 namespace specdec {
 namespace {
@@ -30,7 +29,7 @@ constexpr double kLatestArrival = 1e6;  // 11 days: clocks that count nanosecond
 using Line = const JsonObject&;
 using Key = const std::string&;
 
-void read_id(Line line, Key key, QueuedRequest& request) {
+void read_id(Line line, Key key, RunOptions& request) {
   const Json& id = *line.find(key);
   if (id.is_number_integer()) {
     request.id = id.dump();
@@ -46,7 +45,7 @@ void read_id(Line line, Key key, QueuedRequest& request) {
   }
 }
 
-void read_arrival(Line line, Key key, QueuedRequest& request) {
+void read_arrival(Line line, Key key, RunOptions& request) {
   request.arrival = *line.number(key);
   if (!(request.arrival >= 0 && request.arrival <= kLatestArrival)) {
     fail("{}: {} is {}; it takes a number of seconds from 0 to {}", line.name(), key,
@@ -68,7 +67,7 @@ void read_chat_list(Line line, Key key, RunOptions& options) {
 // The fields that are no options.
 struct OwnField {
   std::string_view name;
-  void (*read)(Line line, Key key, QueuedRequest& request);  // REQUIRES: line.has(key)
+  void (*read)(Line line, Key key, RunOptions& request);  // REQUIRES: line.has(key)
 };
 
 constexpr OwnField kOwnFields[] = {{"id", read_id}, {"arrival", read_arrival}};
@@ -160,13 +159,14 @@ void check_options(Line line, const RunOptions& options) {
   }
 }
 
-QueuedRequest parse_request(std::string_view text, const std::string& where,
-                            const RunOptions& defaults) {
+RunOptions parse_request(std::string_view text, const std::string& where,
+                         const RunOptions& defaults) {
   if (const auto offset = find_invalid_utf8(text)) fail("{}: not UTF-8 at byte {}", where, *offset);
   const Json object = parse_json_line(text, where);
   const JsonObject line(object, where);
-  QueuedRequest request{.id = {}, .options = defaults, .arrival = 0, .where = where};
-  OptionFields fields(line, request.options);
+  RunOptions request = defaults;
+  request.where = where;
+  OptionFields fields(line, request);
   for (const auto& [key, value] : object.items()) {
     const auto* own = std::ranges::find(kOwnFields, key, &OwnField::name);
     if (own == std::end(kOwnFields)) {
@@ -176,16 +176,16 @@ QueuedRequest parse_request(std::string_view text, const std::string& where,
     }
   }
   check_prompt(line);
-  check_options(line, request.options);
+  check_options(line, request);
   return request;
 }
 
 }  // namespace
 
-std::vector<QueuedRequest> parse_requests(std::string_view text, const std::string& name,
-                                          const RunOptions& defaults) {
+std::vector<RunOptions> parse_requests(std::string_view text, const std::string& name,
+                                       const RunOptions& defaults) {
   check_speculation_options(speculation_options(defaults));  // so that no line is blamed for them
-  std::vector<QueuedRequest> requests;
+  std::vector<RunOptions> requests;
   std::unordered_map<std::string, int> line_of;  // by id
   int number = 0;
   for (std::size_t start = 0; start < text.size();) {
@@ -194,7 +194,7 @@ std::vector<QueuedRequest> parse_requests(std::string_view text, const std::stri
     start = end + 1;
     number++;
     if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
-    QueuedRequest request = parse_request(line, fmt::format("{}:{}", name, number), defaults);
+    RunOptions request = parse_request(line, fmt::format("{}:{}", name, number), defaults);
     if (request.id.empty()) request.id = std::to_string(requests.size());
     const auto [first, is_new] = line_of.emplace(request.id, number);
     if (!is_new) {
@@ -232,7 +232,7 @@ std::string read_stream(std::istream& stream, const std::string& name) {
   return text;
 }
 
-std::vector<QueuedRequest> read_any(const std::string& path, const RunOptions& defaults) {
+std::vector<RunOptions> read_any(const std::string& path, const RunOptions& defaults) {
   if (path == "-") return parse_requests(read_stream(std::cin, "stdin"), "stdin", defaults);
   std::error_code unknown;
   if (std::filesystem::is_fifo(path, unknown)) {  // as the shell's <(command)
@@ -247,25 +247,13 @@ std::vector<QueuedRequest> read_any(const std::string& path, const RunOptions& d
 
 }  // namespace
 
-std::vector<QueuedRequest> read_requests(const std::string& path, const RunOptions& defaults) {
+std::vector<RunOptions> read_requests(const std::string& path, const RunOptions& defaults) {
   try {
     return read_any(path, defaults);
   } catch (const std::bad_alloc& error) {
     fail("{}: {} for so many requests; give them in several runs", path == "-" ? "stdin" : path,
          memory_left(error));
   }
-}
-
-BatchRequest to_batch_request(const ModelFiles& target, const RunOptions& options) {
-  BatchRequest request;
-  request.generation = read_request(target, options);
-  request.speculation = speculation_options(options);
-  check_speculation_options(request.speculation);
-  request.seed = options.seed;
-  const SpeculationRoom room = speculation_room(options, target, request.generation);
-  request.spec_length = room.spec_length;
-  request.context_limit = room.context_limit;
-  return request;
 }
 
 }  // namespace specdec

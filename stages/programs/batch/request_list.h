@@ -1,26 +1,14 @@
 #pragma once
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "stages/06_batched_verification/batch_request.h"
 #include "stages/programs/run/options.h"
-#include "stages/programs/run/request.h"
 
 namespace specdec {
 
-// A request on its way to the engine.
-struct QueuedRequest {
-  std::string id = {};
-  RunOptions options = {};                   // as if it had a command line of its own
-  double arrival = 0;                        // seconds after the start
-  std::string where = {};                    // it was asked for: "requests.jsonl:3", for messages
-  std::optional<BatchRequest> request = {};  // what the engine runs: queue_requests() fills it in,
-  std::string error = {};                    // or this line, which says why there is none
-};
-
-// Reads requests from JSON Lines, in the order of the lines; "-" is stdin. A line is an object
+// Reads requests from JSON Lines, in the order of the lines; "-" is stdin. What comes out is as if
+// each had a command line of its own. A line is an object
 // whose fields are the options that are declared to be per request (run/options.cpp), with
 // underscores: {"prompt": "Once", "top_p": 0.9}. It has one of
 //   prompt        a text
@@ -40,14 +28,10 @@ struct QueuedRequest {
 // belongs to the whole run; a value of a wrong type, or one that the command line would refuse; no
 // prompt, or several; an id that occurs twice. Names the file where it has no request at all, or
 // more than 100,000 requests or 256 MB.
-std::vector<QueuedRequest> read_requests(const std::string& path, const RunOptions& defaults);
+std::vector<RunOptions> read_requests(const std::string& path, const RunOptions& defaults);
 
 // The same for a text in memory; `name` stands for the file in messages.
-std::vector<QueuedRequest> parse_requests(std::string_view text, const std::string& name,
-                                          const RunOptions& defaults);
-
-// What an engine is asked to do for such a request.
-// Throws Error: what read_request() and check_speculation_options() refuse.
-BatchRequest to_batch_request(const ModelFiles& target, const RunOptions& options);
+std::vector<RunOptions> parse_requests(std::string_view text, const std::string& name,
+                                       const RunOptions& defaults);
 
 }  // namespace specdec

@@ -231,26 +231,26 @@ std::vector<TokenId> make_prompt(const Spec& spec, int number,
 
 }  // namespace
 
-std::vector<QueuedRequest> make_workload(std::string_view text, const RunOptions& defaults,
-                                         const ModelFiles& target) {
+std::vector<RunOptions> make_workload(std::string_view text, const RunOptions& defaults,
+                                      const ModelFiles& target) {
   const Spec spec = read_spec(text, defaults);
   if (!target.tokenizer) {
     fail("--workload: {}: no tokenizer.json to make prompts with; give --requests with prompt_ids",
          target.checkpoint.directory().string());
   }
   const std::vector<std::vector<TokenId>> pool = choose_documents(spec, *target.tokenizer);
-  std::vector<QueuedRequest> requests;
+  std::vector<RunOptions> requests;
   std::int64_t nanoseconds = 0;
   for (int i = 0; i < spec.n; i++) {
     nanoseconds += gap(spec, i);
-    QueuedRequest request{.id = std::to_string(i),
-                          .options = defaults,
-                          .arrival = static_cast<double>(nanoseconds) / 1e9,
-                          .where = fmt::format("--workload: request {}", i)};
-    request.options.prompt_ids = make_prompt(spec, i, pool);
-    request.options.max_new_tokens = draw_between(spec, i, Draw::kNewTokens, spec.new_tokens);
-    request.options.seed = defaults.seed + static_cast<std::uint64_t>(i);
-    if (is_sampled(spec, i)) request.options.sampling.temperature = 0.8;
+    RunOptions request = defaults;
+    request.id = std::to_string(i);
+    request.where = fmt::format("--workload: request {}", i);
+    request.arrival = static_cast<double>(nanoseconds) / 1e9;
+    request.prompt_ids = make_prompt(spec, i, pool);
+    request.max_new_tokens = draw_between(spec, i, Draw::kNewTokens, spec.new_tokens);
+    request.seed = defaults.seed + static_cast<std::uint64_t>(i);
+    if (is_sampled(spec, i)) request.sampling.temperature = 0.8;
     requests.push_back(std::move(request));
   }
   return requests;

@@ -2,7 +2,8 @@
 #include <string_view>
 #include <vector>
 
-#include "stages/programs/batch/request_list.h"
+#include "stages/programs/run/options.h"
+#include "stages/programs/run/request.h"
 
 namespace specdec {
 
@@ -34,7 +35,7 @@ inline constexpr std::string_view kDefaultWorkload = "poisson:rate=20,n=16";
 //
 // Throws Error: a spec that cannot be read, or contradicts itself; a target without a tokenizer; no
 // document with min_prompt tokens.
-std::vector<QueuedRequest> make_workload(std::string_view spec, const RunOptions& defaults,
-                                         const ModelFiles& target);
+std::vector<RunOptions> make_workload(std::string_view spec, const RunOptions& defaults,
+                                      const ModelFiles& target);
 
 }  // namespace specdec

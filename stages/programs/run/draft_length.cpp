@@ -13,6 +13,10 @@ int largest_spec_length(const RunOptions& options) {
   return chosen && !options.given_spec_length ? kLargestAutoSpecLength : options.spec_length;
 }
 
+int spec_length_of(const RunOptions& options) {
+  return options.no_speculation ? 0 : largest_spec_length(options);
+}
+
 void check_draft_length(const RunOptions& options) {
   const DraftLength how = options.draft_length;
   const bool other = how != DraftLength::kFixed && how != DraftLength::kGain;

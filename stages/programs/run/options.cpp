@@ -325,7 +325,7 @@ Options batch_options(RunOptions& o, int stage) {
        Integer{&o.max_batch, {1, 1024}},
        {.stages = stages}},
       {"--token-budget N",
-       "most tokens in a pass of the target",
+       "most tokens in a pass of the target; a line of --requests whose K needs more is refused",
        Integer{&o.token_budget, kRows},
        {.stages = stages, .otherwise = "enough for --max-batch requests"}},
       {"--prefill-chunk N",

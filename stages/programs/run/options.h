@@ -92,6 +92,10 @@ struct RunOptions {
   std::string write_tree_profile;  // file, when the run is done
 
   // Stages 6 and later.
+  // Not options, but of every line of --requests, where `where` names it for messages.
+  std::string id, where;
+  double arrival = 0;  // seconds after the start
+
   std::string requests;  // JSON Lines, "-": stdin; at most one of requests, workload and a prompt
   std::string workload;
   int max_batch = 16;       // requests that run at a time

@@ -123,6 +123,10 @@ const ChatFormat& chat_format(const ModelFiles& model) {
   return *model.chat.format;
 }
 
+int context_limit(const ModelFiles& model, const RunOptions& options) {
+  return options.max_context > 0 ? options.max_context : model.checkpoint.config().max_seq_len;
+}
+
 GenerationRequest read_request(const ModelFiles& model, const RunOptions& options) {
   const LlamaConfig& config = model.checkpoint.config();
   GenerationRequest request;

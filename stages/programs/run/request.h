@@ -26,6 +26,9 @@ ModelFiles open_model(const std::string& directory);
 // The format of the model's chats. Throws Error if none is known.
 const ChatFormat& chat_format(const ModelFiles& model);
 
+// Positions that a request may use: --max-context, or the model's.
+int context_limit(const ModelFiles& model, const RunOptions& options);
+
 // The request that the options describe. The answer in a chat ends with one of the model's end
 // tokens, or with the token that ends a turn in its chat format. Throws Error: messages that are
 // not a chat, or a chat whose format is not known; a prompt that is empty, not UTF-8 or has ids

@@ -90,7 +90,7 @@ class Replay {
                   const Look& look) {
     const int positions = std::min<int>(
         limit, static_cast<int>(request_.prompt.size()) + request_.max_new_tokens + K);
-    DraftSetup draft(options_, files_, model_, {.positions = positions},
+    DraftSetup draft(options_, files_, model_, {.context = positions},
                      sampled_drafting(KeepProbs::kBesideLogits));
     const auto cache = make_cache(model_, cache_layout(options_, positions));
     Llama target(model_, *cache, {.token_limit = files_.token_limit});

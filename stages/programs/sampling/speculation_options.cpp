@@ -19,18 +19,19 @@ KeepProbs keep_probs(const RunOptions& options, const SpeculationOptions& specul
 }
 
 Drafting sampled_drafting(KeepProbs keep) {
-  const auto make = [keep](LanguageModel& model,
-                           const DrafterRoom& room) -> std::unique_ptr<Drafter> {
+  const auto make = [keep](LanguageModel& model, const Capacity& capacity,
+                           int vocab_size) -> std::unique_ptr<Drafter> {
+    const int max_context = capacity.context + 1;
     if (keep != KeepProbs::kBesideLogits || !model.backend().samples()) {
-      return std::make_unique<SamplingDrafter>(model, room.max_context, room.max_requests);
+      return std::make_unique<SamplingDrafter>(model, max_context, capacity.requests);
     }
-    auto sampler = std::make_unique<DeviceDraftSampler>(model.backend(), room.vocab_size,
-                                                        room.max_context, room.max_requests);
-    auto drafter = std::make_unique<ModelDrafter>(model, std::move(sampler), room.max_context,
-                                                  room.max_requests);
+    auto sampler = std::make_unique<DeviceDraftSampler>(model.backend(), vocab_size, max_context,
+                                                        capacity.requests);
+    auto drafter =
+        std::make_unique<ModelDrafter>(model, std::move(sampler), max_context, capacity.requests);
     if (!model.feeds_from_device()) return drafter;
-    return std::make_unique<DeviceDrafter>(model, std::move(drafter), room.max_context,
-                                           room.max_requests, room.vocab_size);
+    return std::make_unique<DeviceDrafter>(model, std::move(drafter), max_context,
+                                           capacity.requests, vocab_size);
   };
   return {keep, make};
 }

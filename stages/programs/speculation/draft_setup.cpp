@@ -67,30 +67,21 @@ void require_draft_fits(const RunOptions& options, const ModelFiles& target,
 
 }  // namespace
 
-std::unique_ptr<Drafter> make_greedy_drafter(LanguageModel& model, const DrafterRoom& room) {
-  auto drafter = std::make_unique<GreedyDrafter>(model, room.max_context);
+std::unique_ptr<Drafter> make_greedy_drafter(LanguageModel& model, const Capacity& capacity,
+                                             int /*vocab_size*/) {
+  auto drafter = std::make_unique<GreedyDrafter>(model, capacity.context + 1);
   if (!model.feeds_from_device()) return drafter;
-  return std::make_unique<DeviceDrafter>(model, std::move(drafter), room.max_context,
-                                         room.max_requests, 0);
-}
-
-SpeculationRoom speculation_room(const RunOptions& options, const ModelFiles& target,
-                                 const GenerationRequest& request) {
-  const int limit =
-      options.max_context > 0 ? options.max_context : target.checkpoint.config().max_seq_len;
-  const int K = options.no_speculation ? 0 : largest_spec_length(options);
-  const std::int64_t wanted = std::ssize(request.prompt) + std::int64_t{request.max_new_tokens} + K;
-  return {K, limit, static_cast<int>(std::min<std::int64_t>(limit, wanted))};
+  return std::make_unique<DeviceDrafter>(model, std::move(drafter), capacity.context + 1,
+                                         capacity.requests, 0);
 }
 
 Json spec_length_json(const RunOptions& options) {
-  if (options.no_speculation) return 0;
-  if (options.auto_spec_length) return "auto";
-  return largest_spec_length(options);
+  if (options.auto_spec_length && !options.no_speculation) return "auto";
+  return spec_length_of(options);
 }
 
 DraftSetup::DraftSetup(const RunOptions& options, const ModelFiles& files, const LlamaModel& target,
-                       const DraftRoom& room, const Drafting& drafting)
+                       const Capacity& capacity, const Drafting& drafting)
     : options_(options), files_(files), drafting_(drafting), target_(target) {
   const DraftKind kind = options.draft_kind;
   const bool own_format = options.draft_weights != WeightFormat::kStored;
@@ -102,17 +93,17 @@ DraftSetup::DraftSetup(const RunOptions& options, const ModelFiles& files, const
     fail("--inflate-draft needs a draft model of its own, but --draft-kind is {}", name_of(kind));
   }
   if (!options.no_speculation) load_own_model();
-  make_drafter(room);
+  make_drafter(capacity);
 }
 
-DraftSetup::DraftSetup(const DraftSetup& other, const DraftRoom& room)
+DraftSetup::DraftSetup(const DraftSetup& other, const Capacity& capacity)
     : options_(other.options_),
       files_(other.files_),
       drafting_(other.drafting_),
       target_(other.target_),
       own_model_(other.own_model_),
       damage_is_told_(other.damage_is_told_) {
-  make_drafter(room);
+  make_drafter(capacity);
 }
 
 Drafts DraftSetup::make_drafts(const Capacity& capacity) const {
@@ -121,14 +112,14 @@ Drafts DraftSetup::make_drafts(const Capacity& capacity) const {
                 drafting_.keep == KeepProbs::kBesideLogits ? sampling_device(backend) : nullptr);
 }
 
-void DraftSetup::make_drafter(const DraftRoom& room) {
+void DraftSetup::make_drafter(const Capacity& capacity) {
   const DraftKind kind = options_.draft_kind;
   if (options_.no_speculation) {
     drafter_ = std::make_unique<NoDrafter>();
   } else if (own_model_) {
-    make_llama(*own_model_, room);
+    make_llama(*own_model_, capacity);
   } else if (kind == DraftKind::kSelf) {
-    make_llama(target_, room);
+    make_llama(target_, capacity);
     warning_ =
         "the draft is the target itself: every drafted token will be accepted, but there is no "
         "speedup";
@@ -137,26 +128,25 @@ void DraftSetup::make_drafter(const DraftRoom& room) {
   } else if (kind == DraftKind::kLookup) {
     drafter_ = drafting_.make_lookup
                    ? drafting_.make_lookup()
-                   : std::make_unique<LookupDrafter>(room.positions + 1, room.requests);
+                   : std::make_unique<LookupDrafter>(capacity.context + 1, capacity.requests);
   } else if (kind == DraftKind::kNgram) {
     drafter_ = drafting_.make_ngram();
   } else {
-    make_table(room);
+    make_table(capacity);
   }
 }
 
-void DraftSetup::make_llama(const LlamaModel& model, const DraftRoom& room) {
-  const int places = std::min(room.positions, model.config().max_seq_len) + room.branches;
+void DraftSetup::make_llama(const LlamaModel& model, const Capacity& capacity) {
+  const int places = std::min(capacity.context, model.config().max_seq_len) + capacity.branches();
   RunOptions of_draft = options_;
   of_draft.page_size = options_.draft_page_size;
-  of_draft.pages = room.pages;  // --pages is about the target's
+  of_draft.pages = capacity.pages;  // --pages is about the target's
   CacheLayout layout = cache_layout(of_draft, places);
-  layout.sequences = room.requests;
+  layout.sequences = capacity.requests;
   cache_ = make_cache(model, layout);
   model_ = std::make_unique<Llama>(model, *cache_, LlamaOptions{.token_limit = files_.token_limit});
   drafter_ = std::make_unique<SoundDrafter>(
-      drafting_.make(*model_, {room.positions + 1, room.requests, target_.config().vocab_size}),
-      tell_damage());
+      drafting_.make(*model_, capacity, target_.config().vocab_size), tell_damage());
 }
 
 SoundDrafter::Tell DraftSetup::tell_damage() const {
@@ -192,7 +182,7 @@ void DraftSetup::load_own_model() {
   }
 }
 
-void DraftSetup::make_table(const DraftRoom& room) {
+void DraftSetup::make_table(const Capacity& capacity) {
   if (!files_.tokenizer) {
     fail("--draft-kind {} needs a tokenizer, and the checkpoint has none",
          name_of(options_.draft_kind));
@@ -207,14 +197,13 @@ void DraftSetup::make_table(const DraftRoom& room) {
   }
   model_ = std::make_unique<NgramModel>(
       target_.backend(), target_.config().vocab_size, files_.token_limit,
-      options_.draft_kind == DraftKind::kUnigram ? 1 : 2, text, room.requests);
-  drafter_ =
-      drafting_.make(*model_, {room.positions + 1, room.requests, target_.config().vocab_size});
+      options_.draft_kind == DraftKind::kUnigram ? 1 : 2, text, capacity.requests);
+  drafter_ = drafting_.make(*model_, capacity, target_.config().vocab_size);
 }
 
 std::shared_ptr<Drafter> compose_drafter(const ComposeDrafter& compose, DraftSetup& base,
-                                         const DraftRoom& room) {
-  if (compose) return compose(base, room);
+                                         const Capacity& capacity) {
+  if (compose) return compose(base, capacity);
   return {std::shared_ptr<void>(), &base.drafter()};  // which `base` keeps
 }
 

@@ -11,41 +11,21 @@
 
 namespace specdec {
 
-// Positions that the target may use, and those for which memory is taken. Drafts may stand beyond
-// the last token asked for: what exceeds it is discarded, so that K depends on the request alone.
-struct SpeculationRoom {
-  int spec_length = 0;    // K; 0 with --no-speculation
-  int context_limit = 0;  // --max-context, or the model's
-  int positions = 0;      // at most context_limit: the prompt, max-new-tokens, and K drafts
-};
-
-SpeculationRoom speculation_room(const RunOptions& options, const ModelFiles& target,
-                                 const GenerationRequest& request);
-
 // K for a report: a number, 0 with --no-speculation, or "auto".
 Json spec_length_json(const RunOptions& options);
-
-// What a drafter takes memory for.
-struct DraftRoom {
-  int positions = 0;  // of the longest request, drafts included
-  int requests = 1;   // that are drafted for at a time
-  int pages = 0;      // of the draft model's paged cache; 0: enough for one request
-  int branches = 0;   // Capacity::branches(), for which its cache has more places than positions
-};
 
 // Where drafts keep the distributions that they were drawn from. kNone: nowhere, drafting is
 // greedy. kBesideLogits: in the backend's memory where it chooses tokens there, otherwise on the
 // host.
 enum class KeepProbs { kNone, kOnHost, kBesideLogits };
 
-// What a drafter of a language model is made for. vocab_size: of the drafts' distributions.
-struct DrafterRoom {
-  int max_context = 0, max_requests = 1, vocab_size = 0;
-};
-using MakeModelDrafter =
-    std::function<std::unique_ptr<Drafter>(LanguageModel& model, const DrafterRoom& room)>;
+// Makes a drafter of a language model. capacity: of which it takes the requests and the context;
+// vocab_size: of the drafts' distributions.
+using MakeModelDrafter = std::function<std::unique_ptr<Drafter>(
+    LanguageModel& model, const Capacity& capacity, int vocab_size)>;
 
-std::unique_ptr<Drafter> make_greedy_drafter(LanguageModel& model, const DrafterRoom& room);
+std::unique_ptr<Drafter> make_greedy_drafter(LanguageModel& model, const Capacity& capacity,
+                                             int vocab_size);
 
 // How a stage drafts by a language model: stage 4 greedily, later stages by sampling.
 struct Drafting {
@@ -63,10 +43,10 @@ class DraftSetup {
   // --draft-weights for a drafter that is no Llama.
   // REQUIRES: options, files and target outlive this object.
   DraftSetup(const RunOptions& options, const ModelFiles& files, const LlamaModel& target,
-             const DraftRoom& room, const Drafting& drafting = {});
+             const Capacity& capacity, const Drafting& drafting = {});
 
   // The same drafter with memory of its own; weights are shared.
-  DraftSetup(const DraftSetup& other, const DraftRoom& room);
+  DraftSetup(const DraftSetup& other, const Capacity& capacity);
 
   Drafter& drafter() { return *drafter_; }
   const Drafter& drafter() const { return *drafter_; }
@@ -88,9 +68,9 @@ class DraftSetup {
 
  private:
   void load_own_model();
-  void make_drafter(const DraftRoom& room);
-  void make_llama(const LlamaModel& model, const DraftRoom& room);
-  void make_table(const DraftRoom& room);
+  void make_drafter(const Capacity& capacity);
+  void make_llama(const LlamaModel& model, const Capacity& capacity);
+  void make_table(const Capacity& capacity);
 
   const RunOptions& options_;
   const ModelFiles& files_;  // the target's
@@ -107,8 +87,8 @@ class DraftSetup {
 // Makes a drafter of several parts, one of which is this one; none: it is this one alone. `base`
 // outlives what is made.
 using ComposeDrafter =
-    std::function<std::shared_ptr<Drafter>(DraftSetup& base, const DraftRoom& room)>;
+    std::function<std::shared_ptr<Drafter>(DraftSetup& base, const Capacity& capacity)>;
 std::shared_ptr<Drafter> compose_drafter(const ComposeDrafter& compose, DraftSetup& base,
-                                         const DraftRoom& room);
+                                         const Capacity& capacity);
 
 }  // namespace specdec

@@ -44,7 +44,7 @@ class Check {
     options_.spec_length = K;
     request_.prompt = text.prompt;
     request_.max_new_tokens = static_cast<int>(text.steps.size());
-    DraftSetup draft(options_, files_, model_, {.positions = positions_});
+    DraftSetup draft(options_, files_, model_, {.context = positions_});
     const auto cache = make_cache(model_, cache_layout(options_, positions_));
     Llama target(model_, *cache, {.token_limit = files_.token_limit});
     DraftAndVerify steps(target, draft.drafter(), K, positions_);

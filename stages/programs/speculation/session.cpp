@@ -6,6 +6,7 @@
 #include "stages/programs/cache/make_cache.h"
 #include "stages/programs/check/tensor_log.h"
 #include "stages/programs/run/device.h"
+#include "stages/programs/run/draft_length.h"
 #include "stages/programs/run/load_model.h"
 #include "stages/programs/show/report_extras.h"
 #include "stages/programs/speculation/measure_steps.h"
@@ -20,20 +21,28 @@ std::unique_ptr<KvCache> make_target_cache(const RunOptions& options, const Llam
   return make_cache(model, cache_layout(options, positions));
 }
 
-DraftRoom draft_room(const Session& session) {
-  return {.positions = session.room.positions, .branches = session.capacity.branches()};
+// Drafts may be beyond the last token asked for: what exceeds it is discarded, so that K depends on
+// the request alone.
+Capacity capacity_of(const Session& session, const RoundCapacity& of_round) {
+  const GenerationRequest& request = session.request;
+  const int K = spec_length_of(session.options);
+  Capacity capacity = of_round(K);
+  capacity.context = static_cast<int>(std::min<std::int64_t>(
+      context_limit(session.files, session.options),
+      std::ssize(request.prompt) + std::int64_t{request.max_new_tokens} + K));
+  return capacity;
 }
 
-// The prompt, with room for all that is to come, so that no round allocates.
-std::vector<TokenId> with_room(const std::vector<TokenId>& prompt, const SpeculationRoom& room) {
+// The prompt, with memory for all that is to come, so that no round allocates.
+std::vector<TokenId> with_memory(const std::vector<TokenId>& prompt, const Capacity& capacity) {
   std::vector<TokenId> context = prompt;
-  context.reserve(static_cast<std::size_t>(room.positions + 1));
+  context.reserve(static_cast<std::size_t>(capacity.context + 1));
   return context;
 }
 
 std::unique_ptr<SpecLengthPolicy> policy_of(const Session& session, const SessionParts& parts) {
   if (parts.make_policy && !session.options.no_speculation) return parts.make_policy(session);
-  return fixed_spec_length(session.room.spec_length);
+  return fixed_spec_length(spec_length_of(session.options));
 }
 
 }  // namespace
@@ -42,23 +51,22 @@ Session::Session(const RunOptions& options_, const SessionParts& parts)
     : options(options_),
       files(open_model(options.target)),
       request(read_request(files, options)),
-      room(speculation_room(options, files, request)),
-      capacity(parts.capacity(room.spec_length)),
+      capacity(capacity_of(*this, parts.capacity)),
       backend(make_backend(options)),
       model(load_target(options, files.checkpoint, *backend)),
-      draft(options, files, model, draft_room(*this), parts.drafting),
+      draft(options, files, model, capacity, parts.drafting),
       drafter(compose_drafter(options.no_speculation ? ComposeDrafter() : parts.compose, draft,
-                              draft_room(*this))),
-      cache(make_target_cache(options, model, room.positions + capacity.branches())),
+                              capacity)),
+      cache(make_target_cache(options, model, capacity.context + capacity.branches())),
       target(model, *cache, {.token_limit = files.token_limit}),
       timed_target(target),
       timed_drafter(*drafter),
-      steps(timed_target, timed_drafter, policy_of(*this, parts), room.context_limit,
-            draft.make_drafts(drafter->capacity(room.spec_length))),
+      steps(timed_target, timed_drafter, policy_of(*this, parts), context_limit(files, options),
+            draft.make_drafts(drafter->capacity(spec_length_of(options)))),
       generation(request, files.tokenizer_or_null()),
       log(options, files, request, generation, *cache, draft),
-      context(with_room(request.prompt, room)) {
-  const auto K = static_cast<std::size_t>(room.spec_length);
+      context(with_memory(request.prompt, capacity)) {
+  const auto K = static_cast<std::size_t>(spec_length_of(options));
   stats.accepted_at.reserve(K);
   stats.drafted_at.reserve(K);
   stats.rounds_by_drafted.reserve(K + 1);

@@ -47,8 +47,7 @@ struct Session {
   const RunOptions& options;
   const ModelFiles files;
   const GenerationRequest request;
-  SpeculationRoom room;
-  Capacity capacity;  // of a round
+  const Capacity capacity;
   std::unique_ptr<Backend> backend;
   LlamaModel model;
   DraftSetup draft;

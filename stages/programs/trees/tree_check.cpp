@@ -37,11 +37,11 @@ class Check {
     TreeRun trees(options);
     const SessionParts parts = trees.parts();
     const int K = trees.options().spec_length;
-    const Capacity capacity = parts.capacity(K);
+    Capacity capacity = parts.capacity(K);
     const int positions = std::min(static_cast<int>(text.prompt.size() + want.size()) + K,
                                    model_.config().max_seq_len);
-    DraftSetup draft(options, files_, model_,
-                     {.positions = positions, .branches = capacity.branches()}, parts.drafting);
+    capacity.context = positions;
+    DraftSetup draft(options, files_, model_, capacity, parts.drafting);
     const auto cache = make_cache(model_, cache_layout(options, positions + capacity.branches()));
     Llama target(model_, *cache, {.token_limit = files_.token_limit});
     DraftAndVerify steps(target, draft.drafter(), fixed_spec_length(K), positions,

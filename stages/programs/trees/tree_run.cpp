@@ -64,15 +64,16 @@ KeepProbs TreeRun::keep() const {
 
 Drafting TreeRun::drafting(KeepProbs keep) const {
   Drafting drafting = adaptive_drafting(keep, false);
-  drafting.make = [shape = shape_, keep](LanguageModel& model, const DrafterRoom& room) {
+  drafting.make = [shape = shape_, keep](LanguageModel& model, const Capacity& capacity,
+                                         int vocab_size) {
     std::unique_ptr<TreeBrancher> brancher;
     if (keep == KeepProbs::kBesideLogits && model.backend().samples()) {
       brancher = std::make_unique<DeviceTreeBrancher>(
-          model.backend(), capacity_of(shape)(kSpecLengths.highest), room.vocab_size,
-          room.max_context, room.max_requests);
+          model.backend(), capacity_of(shape)(kSpecLengths.highest), vocab_size,
+          capacity.context + 1, capacity.requests);
     }
-    return std::make_unique<ModelTreeDrafter>(model, shape, room.max_context, room.vocab_size,
-                                              room.max_requests, std::move(brancher));
+    return std::make_unique<ModelTreeDrafter>(model, shape, capacity.context + 1, vocab_size,
+                                              capacity.requests, std::move(brancher));
   };
   drafting.make_lookup = [shape = shape_] {
     return std::make_unique<LookupTreeDrafter>(lookup_options(*shape()));
@@ -95,7 +96,7 @@ std::unique_ptr<RoundJudge> TreeRun::make_judge(const Session& run, RandomSource
   const int V = run.steps.V();
   if (run.steps.drafts().on_device()) {
     return std::make_unique<DeviceTreeJudge>(backend, random, speculation(), rule_, capacity, V,
-                                             run.room.positions + 1);
+                                             run.capacity.context + 1);
   }
   return std::make_unique<SamplingTreeJudge>(backend, random, speculation(), rule_,
                                              capacity.verified, V);
@@ -175,17 +176,18 @@ void TreeRun::write_profile() const {
 
 // ---- a batch
 
-std::vector<QueuedRequest> TreeRun::queue(const ModelFiles& target) const {
-  return queue_requests(options_, target, [](const ModelFiles& files, const RunOptions& options) {
+MakeBatchRequest TreeRun::make_request(AdaptiveBatch& adaptive) {
+  return [make = adaptive.make_request()](const ModelFiles& files, const RunOptions& options) {
     check_drafts_differ(options);
-    return to_batch_request(files, options);
-  });
+    return make(files, options);
+  };
 }
 
-BatchParts TreeRun::batch_parts(std::span<const QueuedRequest> queue) const {
+BatchParts TreeRun::batch_parts(const AdaptiveBatch& adaptive,
+                                std::span<const BatchRequest> requests) const {
   const bool lenient = std::ranges::any_of(
-      queue, [](const QueuedRequest& queued) { return queued.options.lenience < 1; });
-  const KeepProbs kept = asks_the_draft(queue) || lenient ? KeepProbs::kOnHost : keep();
+      requests, [](const BatchRequest& request) { return request.speculation.lenience < 1; });
+  const KeepProbs kept = adaptive.asks_the_draft() || lenient ? KeepProbs::kOnHost : keep();
   BatchParts parts = adaptive_parts(options_, drafting(kept));
   parts.capacity = round_capacity(options_, shape_);
   parts.make_judge = [this, kept](const BatchSession& session) -> std::shared_ptr<BatchJudge> {
@@ -193,11 +195,11 @@ BatchParts TreeRun::batch_parts(std::span<const QueuedRequest> queue) const {
     if (kept == KeepProbs::kOnHost || !backend.samples()) {
       return std::make_shared<TreeBatchJudge>(rule_);
     }
-    const BatchSizes& sizes = session.sizes;
-    const int longest = static_cast<int>(sizes.longest) + sizes.spec_length + 1;
+    const Capacity& capacity = session.sizes.capacity;
+    const int longest = capacity.context + session.sizes.spec_length + 1;
     return std::make_shared<DeviceBatchTreeJudge>(
         backend, rule_,
-        TreeBatchSizes{sizes.round, session.target.vocab_size(), longest, sizes.max_batch});
+        TreeBatchSizes{capacity, session.target.vocab_size(), longest, capacity.requests});
   };
   return parts;
 }

@@ -37,8 +37,9 @@ class TreeRun {
 
   // Of a batch: all requests have trees of one shape, judged by one rule. Refused like other bad
   // options: requests whose drafts would all be the same.
-  std::vector<QueuedRequest> queue(const ModelFiles& target) const;
-  BatchParts batch_parts(std::span<const QueuedRequest> queue) const;
+  static MakeBatchRequest make_request(AdaptiveBatch& adaptive);
+  BatchParts batch_parts(const AdaptiveBatch& adaptive,
+                         std::span<const BatchRequest> requests) const;
   void add_to(BatchSession& session) const;
 
  private:

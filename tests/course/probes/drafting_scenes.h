@@ -49,9 +49,7 @@ inline std::shared_ptr<Drafter> plain_drafter(LanguageModel& model) {
 
 inline std::shared_ptr<Drafter> speculating(LanguageModel& model, std::shared_ptr<Drafter> inner,
                                             int k, int vocab_size) {
-  return std::make_shared<SpeculatingDrafter>(
-      model, std::move(inner),
-      SpeculatingDrafter::Room{.max_context = 64, .vocab_size = vocab_size, .spec_length = k});
+  return std::make_shared<SpeculatingDrafter>(model, std::move(inner), k, 64, vocab_size);
 }
 
 // Drafts nothing but the token after the last one, and is certain of it.

@@ -97,7 +97,9 @@ TEST(BatchStatsTest, ARequestMayHaveArrivedEarlier) {
   FakeClock clock;
   TestBatch batch(agreeing(clock));
   clock.seconds = 5;
-  batch.engine().add_request(greedy_request({1}, 1), {}, 2);
+  BatchRequest request = greedy_request({1}, 1);
+  request.arrival = 2;
+  batch.engine().add_request(request);
   batch.engine().step();
   EXPECT_EQ(batch.engine().take_result(0).stats.time_to_first_token(), 3);
 }

@@ -51,10 +51,7 @@ struct NamedDrafter {
 
 inline std::shared_ptr<Drafter> speculating(LanguageModel& model, std::shared_ptr<Drafter> inner,
                                             int k) {
-  return std::make_shared<SpeculatingDrafter>(
-      model, std::move(inner),
-      SpeculatingDrafter::Room{
-          .max_context = 64, .vocab_size = model.vocab_size(), .spec_length = k});
+  return std::make_shared<SpeculatingDrafter>(model, std::move(inner), k, 64, model.vocab_size());
 }
 
 inline std::vector<NamedDrafter> drafters() {

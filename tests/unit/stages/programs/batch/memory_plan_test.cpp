@@ -61,7 +61,44 @@ RunOptions with_pages_of(int page_size, int draft_page_size) {
   return options;
 }
 
+BatchSizes sizes_for(const RunOptions& options, const std::vector<BatchRequest>& requests) {
+  return batch_sizes(sized_for(requests, options), 1000);
+}
+
 // ---- sizes
+
+TEST(BatchSizesTest, AreThoseThatTheOptionsSayWhateverIsToCome) {
+  RunOptions options = with_pages_of(16, 8);
+  options.max_batch = 4;
+  options.spec_length = 3;
+  const BatchSizes largest = batch_sizes(options, 1000);
+  EXPECT_EQ(largest.capacity.context, 1000) << "the model's";
+  options.max_context = 50;
+  const BatchSizes sizes = batch_sizes(options, 1000);
+  EXPECT_EQ(sizes.spec_length, 3);
+  EXPECT_EQ(sizes.capacity.requests, 4);
+  EXPECT_EQ(sizes.capacity.context, 50);
+  EXPECT_EQ(sizes.pages, 4 * 4) << "for four texts of 50 tokens";
+  EXPECT_EQ(sizes.capacity.pages, 4 * 7);
+  EXPECT_EQ(sizes.token_budget, 256);
+  options.no_speculation = true;
+  EXPECT_EQ(batch_sizes(options, 1000).spec_length, 0);
+  EXPECT_FALSE(batch_sizes(options, 1000).draft_is_model);
+}
+
+// A line of a file may name a larger K than the command line, but not one for which a pass has no
+// rows.
+TEST(BatchSizesTest, KIsTheLargestThatTheTokenBudgetAllows) {
+  RunOptions options;
+  options.max_batch = 3;
+  const std::vector<BatchRequest> requests = {request_of(9, 5, 8), request_of(9, 5, 2),
+                                              request_of(9, 5, 3)};
+  EXPECT_EQ(sizes_for(options, requests).spec_length, 8);
+  for (const auto& [budget, K] : std::map<int, int>{{27, 8}, {26, 7}, {21, 6}, {18, 5}, {6, 5}}) {
+    options.token_budget = budget;
+    EXPECT_EQ(sizes_for(options, requests).spec_length, K) << budget << "; the command line has 5";
+  }
+}
 
 // The last round begins when all tokens but one are there, the pending one among them: 14 of 15 in
 // the first request's case, 13 of them cached. It computes the pending one and K = 3 drafts: 17.
@@ -86,11 +123,11 @@ TEST(BatchSizesTest, PagesAreForTheMostThatTheLongestRequestsEverCache) {
                              c.draft_page_size));
     RunOptions options = with_pages_of(c.page_size, c.draft_page_size);
     options.max_batch = c.max_batch;
-    const BatchSizes sizes = batch_sizes(options, requests);
-    EXPECT_EQ(sizes.max_batch, std::min(c.max_batch, 4));
+    const BatchSizes sizes = sizes_for(options, requests);
+    EXPECT_EQ(sizes.capacity.requests, std::min(c.max_batch, 4));
     EXPECT_EQ(sizes.pages, c.pages);
-    EXPECT_EQ(sizes.draft_pages, c.draft_pages);
-    EXPECT_EQ(sizes.longest, 32);
+    EXPECT_EQ(sizes.capacity.pages, c.draft_pages);
+    EXPECT_EQ(sizes.capacity.context, 32);
     EXPECT_EQ(sizes.spec_length, 4) << "the largest";
     EXPECT_TRUE(sizes.draft_is_model);
   }
@@ -99,8 +136,8 @@ TEST(BatchSizesTest, PagesAreForTheMostThatTheLongestRequestsEverCache) {
 TEST(BatchSizesTest, ARequestStaysWithinItsContext) {
   const RunOptions options = with_pages_of(1, 1);
   const std::vector<BatchRequest> requests = {request_of(10, 5, 3, 15)};
-  EXPECT_EQ(batch_sizes(options, requests).pages, 15) << "17, were it not for the limit";
-  EXPECT_EQ(batch_sizes(options, requests).draft_pages, 14);
+  EXPECT_EQ(sizes_for(options, requests).pages, 15) << "17, were it not for the limit";
+  EXPECT_EQ(sizes_for(options, requests).capacity.pages, 14);
 }
 
 // Four requests that are all at their longest at once, as no draft is ever accepted: the defaults
@@ -116,10 +153,10 @@ TEST(BatchSizesTest, AnEngineOfTheDefaultSizesUsesThemToTheLastPage) {
       }
       RunOptions options = with_pages_of(page_size, page_size + 1);
       options.max_batch = 4;
-      const BatchSizes sizes = batch_sizes(options, requests);
+      const BatchSizes sizes = sizes_for(options, requests);
       BatchSetup setup{.target = {sizes.pages, page_size},
-                       .draft = {sizes.draft_pages, page_size + 1}};
-      setup.options = {.max_batch = sizes.max_batch,
+                       .draft = {sizes.capacity.pages, page_size + 1}};
+      setup.options = {.max_batch = sizes.capacity.requests,
                        .spec_length = sizes.spec_length,
                        .token_budget = sizes.token_budget,
                        .prefix_cache = false,
@@ -134,7 +171,7 @@ TEST(BatchSizesTest, AnEngineOfTheDefaultSizesUsesThemToTheLastPage) {
       EXPECT_EQ(stats.steps_given_up, 0);
       EXPECT_EQ(stats.peak_rounds, 4);
       EXPECT_EQ(batch.engine().target_pool().peak_used(), sizes.pages);
-      EXPECT_EQ(batch.engine().draft_pool().peak_used(), K > 0 ? sizes.draft_pages : 0);
+      EXPECT_EQ(batch.engine().draft_pool().peak_used(), K > 0 ? sizes.capacity.pages : 0);
     }
   }
 }
@@ -144,37 +181,37 @@ TEST(BatchSizesTest, WhatTheOptionsSayWins) {
   options.pages = 7;
   options.draft_pages = 8;
   options.token_budget = 9;
-  const BatchSizes sizes = batch_sizes(options, std::vector{request_of(10, 5, 3)});
+  const BatchSizes sizes = sizes_for(options, std::vector{request_of(10, 5, 3)});
   EXPECT_EQ(sizes.pages, 7);
-  EXPECT_EQ(sizes.draft_pages, 8);
+  EXPECT_EQ(sizes.capacity.pages, 8);
   EXPECT_EQ(sizes.token_budget, 9) << "that it does not do is for the engine to say";
 }
 
 TEST(BatchSizesTest, TheTokenBudgetIsForAllRoundsAndSomePrompts) {
   RunOptions options;
   options.max_batch = 100;
-  EXPECT_EQ(batch_sizes(options, std::vector(2, request_of(3, 3, 5))).token_budget, 256);
-  EXPECT_EQ(batch_sizes(options, std::vector(37, request_of(3, 3, 5))).token_budget, 256);
-  EXPECT_EQ(batch_sizes(options, std::vector(38, request_of(3, 3, 5))).token_budget, 38 * 6 + 32);
-  EXPECT_EQ(batch_sizes(options, std::vector(200, request_of(3, 3, 5))).token_budget, 632);
+  EXPECT_EQ(sizes_for(options, std::vector(2, request_of(3, 3, 5))).token_budget, 256);
+  EXPECT_EQ(sizes_for(options, std::vector(37, request_of(3, 3, 5))).token_budget, 256);
+  EXPECT_EQ(sizes_for(options, std::vector(38, request_of(3, 3, 5))).token_budget, 38 * 6 + 32);
+  EXPECT_EQ(sizes_for(options, std::vector(200, request_of(3, 3, 5))).token_budget, 632);
 }
 
 TEST(BatchSizesTest, AContiguousCacheHasAStretchForEachRequest) {
   RunOptions options = with_pages_of(1, 1);
   options.cache = CacheKind::kContiguous;
   options.max_batch = 3;
-  const BatchSizes sizes = batch_sizes(options, std::vector(5, request_of(10, 5, 3)));
+  const BatchSizes sizes = sizes_for(options, std::vector(5, request_of(10, 5, 3)));
   EXPECT_EQ(sizes.pages, 3);
-  EXPECT_EQ(sizes.draft_pages, 3);
-  EXPECT_EQ(sizes.longest, 17);
+  EXPECT_EQ(sizes.capacity.pages, 3);
+  EXPECT_EQ(sizes.capacity.context, 17);
 }
 
 TEST(BatchSizesTest, WithoutSpeculationThereIsNoDraft) {
-  const BatchSizes sizes = batch_sizes(RunOptions{}, std::vector(2, request_of(10, 5, 0)));
+  const BatchSizes sizes = sizes_for(RunOptions{}, std::vector(2, request_of(10, 5, 0)));
   EXPECT_EQ(sizes.spec_length, 0);
   EXPECT_FALSE(sizes.draft_is_model);
-  EXPECT_EQ(sizes.longest, 14);
-  EXPECT_EQ(sizes.draft_pages, 1) << "the least that a cache can have";
+  EXPECT_EQ(sizes.capacity.context, 14);
+  EXPECT_EQ(sizes.capacity.pages, 1) << "the least that a cache can have";
 }
 
 TEST(BatchSizesTest, OnlyALlamaIsADraftWithACache) {
@@ -182,25 +219,25 @@ TEST(BatchSizesTest, OnlyALlamaIsADraftWithACache) {
            {DraftKind::kLlama, true}, {DraftKind::kSelf, true}, {DraftKind::kLookup, false}}) {
     RunOptions options;
     options.draft_kind = kind;
-    const BatchSizes sizes = batch_sizes(options, std::vector{request_of(10, 5, 3)});
+    const BatchSizes sizes = sizes_for(options, std::vector{request_of(10, 5, 3)});
     EXPECT_EQ(sizes.draft_is_model, is_model) << name_of(kind);
   }
 }
 
 TEST(BatchSizesTest, WithoutRequestsThereIsTheLeast) {
-  const BatchSizes sizes = batch_sizes(RunOptions{}, {});
-  EXPECT_EQ(sizes.max_batch, 1);
+  const BatchSizes sizes = sizes_for(RunOptions{}, {});
+  EXPECT_EQ(sizes.capacity.requests, 1);
   EXPECT_EQ(sizes.pages, 1);
-  EXPECT_EQ(sizes.longest, 0);
+  EXPECT_EQ(sizes.capacity.context, 1);
 }
 
 // Such a cache cannot be had, and that is said where it is made.
 TEST(BatchSizesTest, RequestsForMoreThanCanBeCountedGiveAsManySlotsAsCanBe) {
   const BatchSizes sizes =
-      batch_sizes(RunOptions{}, std::vector(16, request_of(10, 1 << 30, 5, 1 << 30)));
+      sizes_for(RunOptions{}, std::vector(16, request_of(10, 1 << 30, 5, 1 << 30)));
   EXPECT_EQ(sizes.pages, std::numeric_limits<int>::max() / 16);
-  EXPECT_EQ(sizes.draft_pages, sizes.pages);
-  EXPECT_EQ(sizes.longest, (1 << 30) + 9);
+  EXPECT_EQ(sizes.capacity.pages, sizes.pages);
+  EXPECT_EQ(sizes.capacity.context, (1 << 30) + 9);
 }
 
 // ---- memory
@@ -209,11 +246,9 @@ TEST(BatchSizesTest, RequestsForMoreThanCanBeCountedGiveAsManySlotsAsCanBe) {
 std::unique_ptr<BatchSession> session_of(RunOptions options, int K) {
   options.stage = 6;
   options.threads = 1;
-  std::vector<QueuedRequest> queue;
-  for (int i = 0; i < 6; i++) {
-    queue.push_back({.request = request_of(5 + i, 20, K)});
-  }
-  return std::make_unique<BatchSession>(options, std::move(queue), open_model(options.target));
+  std::vector<BatchRequest> requests;
+  for (int i = 0; i < 6; i++) requests.push_back(request_of(5 + i, 20, K));
+  return std::make_unique<BatchSession>(sized_for(requests, options), open_model(options.target));
 }
 
 void expect_caches_as_planned(BatchSession& session) {
@@ -227,7 +262,7 @@ void expect_caches_as_planned(BatchSession& session) {
                               plan.activations);
   EXPECT_EQ(session.engine.target_pool().n_pages(), plan.sizes.pages);
   if (draft != nullptr) {
-    EXPECT_EQ(session.engine.draft_pool().n_pages(), plan.sizes.draft_pages);
+    EXPECT_EQ(session.engine.draft_pool().n_pages(), plan.sizes.capacity.pages);
   }
 }
 
@@ -261,6 +296,30 @@ TEST(MemoryPlanTest, CachesAreAsLargeAsTheOptionsSay) {
   EXPECT_EQ(session->memory.longest_fit, 4) << "of 10 + 20 - 2 + 4 + 1 = 33 tokens, 5 pages";
 }
 
+// As for a socket: the session is made before anything is asked.
+TEST(BatchSessionTest, ServesWhateverFitsItsOptionsAndRefusesTheRestOneByOne) {
+  RunOptions options = with_pages_of(16, 16);
+  options.stage = 6;
+  options.threads = 1;
+  options.max_batch = 2;
+  options.spec_length = 4;
+  options.max_context = 40;
+  options.page_size = options.draft_page_size = 8;
+  BatchSession session(options, open_model(options.target));
+  BatchEngine& engine = session.engine;
+  EXPECT_ERROR(engine.add_request(request_of(9, 5, 5)),
+               "--spec-length 5: this engine has room for 0 to 4");
+  EXPECT_ERROR(engine.add_request(request_of(30, 11, 4)),
+               "the request caches up to 44 tokens, and this engine has memory for requests of 40: "
+               "raise --max-context or reduce --max-new-tokens");
+  std::vector<RequestId> ids;
+  for (int i = 0; i < 3; i++) ids.push_back(engine.add_request(request_of(30, 7, 4)));
+  for (int i = 0; i < 3; i++) ids.push_back(engine.add_request(request_of(3, 35, 2, 40)));
+  while (!engine.idle()) engine.step();
+  EXPECT_EQ(engine.stats().preemptions, 0) << "there are pages for two texts of 40 tokens";
+  for (const RequestId id : ids) EXPECT_NE(engine.take_result(id).tokens.size(), 0u);
+}
+
 // What the parts allocate that the plan speaks of, on a backend that counts.
 TEST(MemoryPlanTest, SumsAreWhatIsAllocated) {
   CountingBackend backend;
@@ -269,14 +328,14 @@ TEST(MemoryPlanTest, SumsAreWhatIsAllocated) {
   const LlamaModel draft(Checkpoint(embedded_draft()), backend);
   const RunOptions options = with_pages_of(16, 4);
   const BatchSizes sizes =
-      batch_sizes(options, std::vector{request_of(40, 20, 4), request_of(9, 30, 3)});
+      sizes_for(options, std::vector{request_of(40, 20, 4), request_of(9, 30, 3)});
   const MemoryPlan plan = memory_plan(options, sizes, target, &draft);
   EXPECT_EQ(plan.target_weights, target_weights);
   EXPECT_EQ(plan.draft_weights, backend.weights);
 
   std::unique_ptr<KvCache> cache, draft_cache;
   const CacheLayout layout{.page_size = 16, .pages = sizes.pages};
-  const CacheLayout draft_layout{.page_size = 4, .pages = sizes.draft_pages};
+  const CacheLayout draft_layout{.page_size = 4, .pages = sizes.capacity.pages};
   EXPECT_EQ(plan.target_cache, backend.taken_by([&] { cache = make_cache(target, layout); }));
   EXPECT_EQ(plan.draft_cache,
             backend.taken_by([&] { draft_cache = make_cache(draft, draft_layout); }));
@@ -286,13 +345,13 @@ TEST(MemoryPlanTest, SumsAreWhatIsAllocated) {
     return static_cast<std::size_t>(rows * (of.config().head_dim + 5) + pages) * sizeof(float);
   };
   EXPECT_EQ(plan.activations + small(target, sizes.token_budget, sizes.pages) +
-                small(draft, LlamaOptions().max_pass_rows, sizes.draft_pages),
+                small(draft, LlamaOptions().max_pass_rows, sizes.capacity.pages),
             backend.taken_by([&] {
               model.emplace(target, *cache, LlamaOptions{.max_pass_rows = sizes.token_budget});
               draft_model.emplace(draft, *draft_cache);
             }))
       << "but for the angles and lists of a pass, which are small";
-  const int B = sizes.max_batch, K = sizes.spec_length;
+  const int B = sizes.capacity.requests, K = sizes.spec_length;
   EXPECT_EQ(plan.logits, backend.taken_by([&] {
     const RaggedPass pass(*model, B, B * (K + 1));
     const SamplingDrafter drafter(*draft_model, 100, B);
@@ -305,7 +364,7 @@ TEST(MemoryPlanTest, ADraftThatIsTheTargetHasNoWeightsOfItsOwn) {
   CountingBackend backend;
   const LlamaModel target(Checkpoint(embedded_target()), backend);
   const RunOptions options;
-  const BatchSizes sizes = batch_sizes(options, std::vector{request_of(40, 20, 4)});
+  const BatchSizes sizes = sizes_for(options, std::vector{request_of(40, 20, 4)});
   const MemoryPlan self = memory_plan(options, sizes, target, &target);
   EXPECT_EQ(self.draft_weights, 0u);
   EXPECT_GT(self.draft_cache, 0u);
@@ -340,7 +399,7 @@ TEST(MemoryPlanTest, TheDraftsLogitsAreAsWideAsItsVocabulary) {
                       2),
       backend);
   const RunOptions options;
-  const BatchSizes sizes = batch_sizes(options, std::vector{request_of(40, 20, 4)});
+  const BatchSizes sizes = sizes_for(options, std::vector{request_of(40, 20, 4)});
   EXPECT_EQ(memory_plan(options, sizes, target, &padded).logits -
                 memory_plan(options, sizes, target, &draft).logits,
             std::size_t{49152 - 4096} * sizeof(float));
@@ -353,7 +412,7 @@ TEST(MemoryPlanTest, SoManyOfTheLongestFit) {
   options.max_batch = 4;
   const std::vector<BatchRequest> requests(9, request_of(40, 20, 4));  // 63 tokens, 4 pages
   const auto fit = [&] {
-    return memory_plan(options, batch_sizes(options, requests), target, nullptr).longest_fit;
+    return memory_plan(options, sizes_for(options, requests), target, nullptr).longest_fit;
   };
   EXPECT_EQ(fit(), 4);
   for (const auto& [pages, n] : std::map<int, int>{{3, 0}, {4, 1}, {15, 3}, {16, 4}, {90, 4}}) {
@@ -365,18 +424,19 @@ TEST(MemoryPlanTest, SoManyOfTheLongestFit) {
 }
 
 TEST(MemoryPlanTest, IsSaidInTextAndJson) {
-  MemoryPlan plan{
-      .target_weights = 2'500'000'000,
-      .draft_weights = 1'000'000,
-      .target_cache = 20'000'000,
-      .draft_cache = 3'000'000,
-      .logits = 400'000,
-      .distributions = 500'000,
-      .activations = 600'000,
-      .available = 0,
-      .sizes = {.max_batch = 4, .token_budget = 256, .longest = 33, .pages = 7, .draft_pages = 8},
-      .page_size = 16,
-      .longest_fit = 2};
+  MemoryPlan plan{.target_weights = 2'500'000'000,
+                  .draft_weights = 1'000'000,
+                  .target_cache = 20'000'000,
+                  .draft_cache = 3'000'000,
+                  .logits = 400'000,
+                  .distributions = 500'000,
+                  .activations = 600'000,
+                  .available = 0,
+                  .sizes = {.capacity = {.requests = 4, .context = 33, .pages = 8},
+                            .token_budget = 256,
+                            .pages = 7},
+                  .page_size = 16,
+                  .longest_fit = 2};
   EXPECT_EQ(plan.to_text(),
             "weights: target 2.50 GB, draft 1.0 MB\n"
             "caches: target 20.0 MB (7 pages of 16 tokens), draft 3.0 MB (8 pages)\n"

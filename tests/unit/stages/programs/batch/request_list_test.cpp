@@ -2,6 +2,7 @@
 #include "stages/programs/batch/request_list.h"
 
 #include "common/embedded_models.h"
+#include "stages/programs/batch/queue_inbox.h"
 #include "tests/test_support.h"
 
 namespace specdec {
@@ -11,12 +12,12 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-std::vector<QueuedRequest> parse(std::string_view text, const RunOptions& defaults = {}) {
+std::vector<RunOptions> parse(std::string_view text, const RunOptions& defaults = {}) {
   return parse_requests(text, "r.jsonl", defaults);
 }
 
 // The request of one line that has a prompt and these fields: R"("top_k": 3)".
-QueuedRequest parse_fields(const std::string& fields, const RunOptions& defaults = {}) {
+RunOptions parse_fields(const std::string& fields, const RunOptions& defaults = {}) {
   return parse("{\"prompt\": \"Hi\", " + fields + "}", defaults).at(0);
 }
 
@@ -29,13 +30,13 @@ std::string field_refusal(const std::string& fields) {
 }
 
 TEST(RequestListTest, EveryFieldIsTheOptionOfItsName) {
-  const QueuedRequest request = parse(
+  const RunOptions request = parse(
       R"({"id": "a", "arrival": 0.25, "chat": "Hello", "system": "Be kind.", "max_new_tokens": 40,)"
       R"( "ignore_eos": true, "stop": ["x", "yz"], "max_context": 512, "spec_length": 7,)"
       R"( "no_speculation": true, "temperature": 0.8, "top_k": 50, "top_p": 0.9,)"
       R"( "repetition_penalty": 1.1, "seed": 18446744073709551615, "draft_temperature": 0.5,)"
       R"( "acceptance": "at-least", "lenience": 1})")[0];
-  const RunOptions& o = request.options;
+  const RunOptions& o = request;
   EXPECT_EQ(request.id, "a");
   EXPECT_EQ(request.arrival, 0.25);
   EXPECT_EQ(request.where, "r.jsonl:1");
@@ -55,7 +56,7 @@ TEST(RequestListTest, EveryFieldIsTheOptionOfItsName) {
   EXPECT_EQ(o.seed, 18446744073709551615u);
   EXPECT_EQ(o.draft_temperature, 0.5);
   EXPECT_EQ(o.acceptance, "at-least");
-  EXPECT_EQ(parse_fields(R"("lenience": 0.5)").options.lenience, 0.5);
+  EXPECT_EQ(parse_fields(R"("lenience": 0.5)").lenience, 0.5);
 }
 
 TEST(RequestListTest, WhatALineDoesNotSayIsAsOnTheCommandLine) {
@@ -71,16 +72,16 @@ TEST(RequestListTest, WhatALineDoesNotSayIsAsOnTheCommandLine) {
       "{\"prompt\": \"a\", \"seed\": 4, \"stop\": []}\n"
       "{\"prompt\": \"b\", \"ignore_eos\": false, \"top_k\": null, \"stop\": \"one\"}\n",
       defaults);
-  const RunOptions& first = requests.at(0).options;
-  const RunOptions& second = requests.at(1).options;
+  const RunOptions& first = requests.at(0);
+  const RunOptions& second = requests.at(1);
   EXPECT_EQ(first.seed, 4u);
   EXPECT_EQ(second.seed, 3u) << "not the line's before";
   EXPECT_TRUE(first.ignore_eos);
   EXPECT_FALSE(second.ignore_eos);
   EXPECT_TRUE(first.stop.empty());
   EXPECT_THAT(second.stop, ElementsAre("one"));
-  for (const QueuedRequest& request : requests) {
-    const RunOptions& o = request.options;
+  for (const RunOptions& request : requests) {
+    const RunOptions& o = request;
     EXPECT_EQ(request.arrival, 0);
     EXPECT_EQ(o.max_new_tokens, 9);
     EXPECT_EQ(o.sampling.temperature, 0.7);
@@ -101,14 +102,14 @@ TEST(RequestListTest, PromptsComeInFourForms) {
       R"({"chat": "Hello"})"
       "\n"
       R"({"chat": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]})");
-  EXPECT_TRUE(requests[0].options.has_prompt);
-  EXPECT_EQ(requests[0].options.prompt, "Once");
-  EXPECT_THAT(requests[1].options.prompt_ids, ElementsAre(3840, 71, 0));
-  EXPECT_FALSE(requests[1].options.has_prompt);
-  EXPECT_TRUE(requests[2].options.has_chat);
-  EXPECT_TRUE(requests[2].options.messages.empty());
-  const auto& messages = requests[3].options.messages;
-  EXPECT_TRUE(requests[3].options.has_chat);
+  EXPECT_TRUE(requests[0].has_prompt);
+  EXPECT_EQ(requests[0].prompt, "Once");
+  EXPECT_THAT(requests[1].prompt_ids, ElementsAre(3840, 71, 0));
+  EXPECT_FALSE(requests[1].has_prompt);
+  EXPECT_TRUE(requests[2].has_chat);
+  EXPECT_TRUE(requests[2].messages.empty());
+  const auto& messages = requests[3].messages;
+  EXPECT_TRUE(requests[3].has_chat);
   ASSERT_EQ(messages.size(), 2u);
   EXPECT_EQ(messages[0].role + messages[1].role, "userassistant");
   EXPECT_EQ(messages[0].content + messages[1].content, "ab");
@@ -119,7 +120,7 @@ TEST(RequestListTest, IdsAreTextsOrNumbersOrCounted) {
       "{\"prompt\": \"x\", \"id\": 17}\n\n  \t\r\n{\"prompt\": \"x\"}\r\n"
       "{\"prompt\": \"x\", \"id\": \"b\"}\n{\"prompt\": \"x\", \"id\": null}");
   std::vector<std::string> ids, places;
-  for (const QueuedRequest& request : requests) {
+  for (const RunOptions& request : requests) {
     ids.push_back(request.id);
     places.push_back(request.where);
   }
@@ -312,7 +313,7 @@ TEST(RequestListTest, FilesAreReadByName) {
 class BatchRequestTest : public ::testing::Test {
  protected:
   static BatchRequest make(const std::string& fields) {
-    return to_batch_request(target(), parse("{" + fields + "}")[0].options);
+    return to_batch_request(target(), parse("{" + fields + "}")[0]);
   }
   static const ModelFiles& target() {
     static const ModelFiles files = open_model(embedded_target().string());
@@ -345,8 +346,8 @@ TEST_F(BatchRequestTest, AdaptsWhereItSaysSo) {
   const auto of = [&](const std::string& field, const RunOptions& defaults) {
     const auto requests =
         parse_requests(R"({"prompt_ids": [1])" + field + "}", "requests.jsonl", defaults);
-    const BatchRequest request = to_batch_request(target(), requests[0].options);
-    return std::pair(request.spec_length, requests[0].options.auto_spec_length);
+    const BatchRequest request = to_batch_request(target(), requests[0]);
+    return std::pair(request.spec_length, requests[0].auto_spec_length);
   };
   EXPECT_EQ(of("", fixed), std::pair(5, false));
   EXPECT_EQ(of(R"(, "spec_length": "auto")", fixed), std::pair(16, true));

@@ -32,13 +32,13 @@ TEST(RoundSizesTest, AreWhatAnEngineTakes) {
     RunOptions options;
     options.draft_page_size = 4;
     options.cache = kind;
-    const BatchSizes chains = batch_sizes(options, requests);
-    const BatchSizes sizes = batch_sizes(options, requests, trees);
+    const BatchSizes chains = batch_sizes(sized_for(requests, options), 1000);
+    const BatchSizes sizes = batch_sizes(sized_for(requests, options, trees), 1000, trees);
     EXPECT_EQ(sizes.token_budget, 16 * 40 + 32);
-    EXPECT_EQ(sizes.longest, 58 + 40) << "58 tokens before the last round";
+    EXPECT_EQ(sizes.capacity.context, 58 + 40) << "58 tokens before the last round";
     const bool paged = kind == CacheKind::kPaged;
     EXPECT_EQ(sizes.pages, paged ? 16 * 7 : 16);
-    EXPECT_EQ(sizes.draft_pages, paged ? 16 * 27 : 16) << "58 tokens and 50 nodes";
+    EXPECT_EQ(sizes.capacity.pages, paged ? 16 * 27 : 16) << "58 tokens and 50 nodes";
     const MemoryPlan plan = memory_plan(options, sizes, target, &draft);
     const std::size_t row = 4096 * sizeof(float);
     EXPECT_EQ(plan.logits, 16 * (40 + 3) * row);

@@ -9,6 +9,7 @@
 
 #include "common/base/mapped_file.h"
 #include "common/embedded_models.h"
+#include "stages/programs/batch/queue_inbox.h"
 #include "tests/test_support.h"
 
 namespace specdec {
@@ -21,7 +22,7 @@ const ModelFiles& target() {
   return files;
 }
 
-std::vector<QueuedRequest> make(const std::string& spec, const RunOptions& defaults = {}) {
+std::vector<RunOptions> make(const std::string& spec, const RunOptions& defaults = {}) {
   return make_workload(spec, defaults, target());
 }
 
@@ -30,36 +31,36 @@ std::string refusal(const std::string& spec) {
 }
 
 // Without the bytes of a character that the cut goes through.
-std::string prompt_text(const QueuedRequest& request) {
-  std::string text = target().tokenizer->decode(request.options.prompt_ids, false);
+std::string prompt_text(const RunOptions& request) {
+  std::string text = target().tokenizer->decode(request.prompt_ids, false);
   while (text.ends_with("\xEF\xBF\xBD")) text.resize(text.size() - 3);
   return text;
 }
 
 // The two ends of what a function of the requests gives.
 template <typename Function>
-std::pair<int, int> range_of(const std::vector<QueuedRequest>& requests, Function&& function) {
+std::pair<int, int> range_of(const std::vector<RunOptions>& requests, Function&& function) {
   std::set<int> values;
-  for (const QueuedRequest& request : requests) values.insert(static_cast<int>(function(request)));
+  for (const RunOptions& request : requests) values.insert(static_cast<int>(function(request)));
   return {*values.begin(), *values.rbegin()};
 }
 
-const auto kPromptTokens = [](const QueuedRequest& r) { return r.options.prompt_ids.size(); };
-const auto kNewTokensAsked = [](const QueuedRequest& r) { return r.options.max_new_tokens; };
+const auto kPromptTokens = [](const RunOptions& r) { return r.prompt_ids.size(); };
+const auto kNewTokensAsked = [](const RunOptions& r) { return r.max_new_tokens; };
 
 // A checksum of all that the requests are. The number below was made on x86-64 with g++; it has to
 // be the same everywhere.
-std::uint64_t fingerprint(const std::vector<QueuedRequest>& requests) {
+std::uint64_t fingerprint(const std::vector<RunOptions>& requests) {
   std::uint64_t hash = 0xcbf29ce484222325;  // FNV-1a, by whole numbers
   const auto add = [&](auto number) {
     hash = (hash ^ static_cast<std::uint64_t>(number)) * 0x100000001b3;
   };
-  for (const QueuedRequest& request : requests) {
+  for (const RunOptions& request : requests) {
     add(std::llround(request.arrival * 1e9));
-    add(request.options.max_new_tokens);
-    add(request.options.seed);
-    add(std::llround(request.options.sampling.temperature * 1000));
-    for (const TokenId id : request.options.prompt_ids) add(id);
+    add(request.max_new_tokens);
+    add(request.seed);
+    add(std::llround(request.sampling.temperature * 1000));
+    for (const TokenId id : request.prompt_ids) add(id);
   }
   return hash;
 }
@@ -80,7 +81,7 @@ TEST(WorkloadTest, RequestsAreNumberedAndKeepTheOptions) {
   const auto requests = make("poisson:rate=5,n=9", defaults);
   ASSERT_EQ(requests.size(), 9u);
   for (std::size_t i = 0; i < requests.size(); i++) {
-    const RunOptions& o = requests[i].options;
+    const RunOptions& o = requests[i];
     EXPECT_EQ(requests[i].id, std::to_string(i));
     EXPECT_EQ(o.seed, defaults.seed + i) << "each its own, modulo 2^64";
     EXPECT_EQ(o.sampling.temperature, 0.3);
@@ -123,7 +124,7 @@ TEST(WorkloadTest, ArrivalsAreAPoissonProcess) {
 }
 
 TEST(WorkloadTest, AnInfiniteRateIsAllAtOnce) {
-  for (const QueuedRequest& request : make("poisson:rate=inf,n=20")) EXPECT_EQ(request.arrival, 0);
+  for (const RunOptions& request : make("poisson:rate=inf,n=20")) EXPECT_EQ(request.arrival, 0);
 }
 
 TEST(WorkloadTest, LengthsAreUniformBetweenTheirLimits) {
@@ -135,9 +136,9 @@ TEST(WorkloadTest, LengthsAreUniformBetweenTheirLimits) {
   // 200 of each length; binomial, standard deviation sqrt(180). Five of them for 20 numbers: a
   // false alarm in 87,000 seeds.
   std::map<int, int> new_tokens, prompts;
-  for (const QueuedRequest& request : requests) {
-    new_tokens[request.options.max_new_tokens]++;
-    prompts[static_cast<int>(request.options.prompt_ids.size())]++;
+  for (const RunOptions& request : requests) {
+    new_tokens[request.max_new_tokens]++;
+    prompts[static_cast<int>(request.prompt_ids.size())]++;
   }
   for (const auto& counts : {new_tokens, prompts}) {
     for (const auto& [length, count] : counts) {
@@ -163,12 +164,12 @@ TEST(WorkloadTest, PromptsAreBeginningsOfFewDocuments) {
   for (const int n : {1, 4, 5, 32, 200}) {
     const auto requests = make(fmt::format("poisson:rate=20,n={},min_prompt=40", n));
     std::set<std::string> beginnings;  // of 40 tokens: chats begin alike, but not so long
-    for (const QueuedRequest& request : requests) {
+    for (const RunOptions& request : requests) {
       const std::string prompt = prompt_text(request);
       EXPECT_TRUE(prompt.starts_with("<|begin_of_text|>"));
       EXPECT_NE(text.find(prompt), std::string::npos) << prompt;
       EXPECT_THAT(prompt, ::testing::Not(HasSubstr("<|end_of_text|>")));
-      std::vector<TokenId> beginning = request.options.prompt_ids;
+      std::vector<TokenId> beginning = request.prompt_ids;
       beginning.resize(40);
       beginnings.insert(target().tokenizer->decode(beginning, false));
     }
@@ -181,7 +182,7 @@ TEST(WorkloadTest, PromptsAreBeginningsOfFewDocuments) {
 TEST(WorkloadTest, AtLeastOneTokenOfADocumentIsLeft) {
   const std::string text = read_text_file(embedded_draft_text());
   int long_ones = 0;
-  for (const QueuedRequest& request : make("poisson:rate=20,n=2000,max_prompt=4000")) {
+  for (const RunOptions& request : make("poisson:rate=20,n=2000,max_prompt=4000")) {
     const std::string prompt = prompt_text(request);
     const std::size_t end = text.find(prompt) + prompt.size();
     ASSERT_LT(end, text.size());
@@ -193,20 +194,20 @@ TEST(WorkloadTest, AtLeastOneTokenOfADocumentIsLeft) {
 }
 
 TEST(WorkloadTest, KindsChooseDocuments) {
-  const auto begins = [](const QueuedRequest& request, std::string_view words) {
+  const auto begins = [](const RunOptions& request, std::string_view words) {
     return prompt_text(request).starts_with("<|begin_of_text|>" + std::string(words));
   };
-  const auto is_code = [&](const QueuedRequest& r) {
+  const auto is_code = [&](const RunOptions& r) {
     return begins(r, "def ") || begins(r, "class ");
   };
-  const auto is_chat = [&](const QueuedRequest& r) { return begins(r, "<|start_header_id|>"); };
+  const auto is_chat = [&](const RunOptions& r) { return begins(r, "<|start_header_id|>"); };
   std::set<std::string> kinds;
-  for (const QueuedRequest& r : make("poisson:rate=20,n=60,kinds=code")) EXPECT_TRUE(is_code(r));
-  for (const QueuedRequest& r : make("poisson:rate=20,n=60,kinds=chat")) EXPECT_TRUE(is_chat(r));
-  for (const QueuedRequest& r : make("poisson:rate=20,n=60,kinds=text")) {
+  for (const RunOptions& r : make("poisson:rate=20,n=60,kinds=code")) EXPECT_TRUE(is_code(r));
+  for (const RunOptions& r : make("poisson:rate=20,n=60,kinds=chat")) EXPECT_TRUE(is_chat(r));
+  for (const RunOptions& r : make("poisson:rate=20,n=60,kinds=text")) {
     EXPECT_FALSE(is_code(r) || is_chat(r));
   }
-  for (const QueuedRequest& r : make("poisson:rate=20,n=200,kinds=code+chat")) {
+  for (const RunOptions& r : make("poisson:rate=20,n=200,kinds=code+chat")) {
     EXPECT_TRUE(is_code(r) || is_chat(r));
     kinds.insert(is_code(r) ? "code" : "chat");
   }
@@ -216,10 +217,9 @@ TEST(WorkloadTest, KindsChooseDocuments) {
 TEST(WorkloadTest, AShareOfTheRequestsIsSampled) {
   const auto sampled = [](const std::string& share) {
     const auto requests = make("poisson:rate=20,n=40,sampled=" + share);
-    return std::ranges::count_if(requests, [](const QueuedRequest& request) {
-      EXPECT_TRUE(request.options.sampling.temperature == 0.8 ||
-                  request.options.sampling.temperature == 0);
-      return request.options.sampling.temperature == 0.8;
+    return std::ranges::count_if(requests, [](const RunOptions& request) {
+      EXPECT_TRUE(request.sampling.temperature == 0.8 || request.sampling.temperature == 0);
+      return request.sampling.temperature == 0.8;
     });
   };
   EXPECT_EQ(sampled("0"), 0);
@@ -231,10 +231,10 @@ TEST(WorkloadTest, AShareOfTheRequestsIsSampled) {
 TEST(WorkloadTest, TheDefaultWorkloadAndItsRequestsAreGood) {
   const auto requests = make(std::string(kDefaultWorkload));
   EXPECT_EQ(requests.size(), 16u);
-  for (const QueuedRequest& request : requests) {
-    const BatchRequest batch = to_batch_request(target(), request.options);
-    EXPECT_EQ(batch.generation.prompt, request.options.prompt_ids);
-    EXPECT_EQ(batch.seed, request.options.seed);
+  for (const RunOptions& request : requests) {
+    const BatchRequest batch = to_batch_request(target(), request);
+    EXPECT_EQ(batch.generation.prompt, request.prompt_ids);
+    EXPECT_EQ(batch.seed, request.seed);
   }
 }
 
