@@ -40,7 +40,7 @@ int run(const RunOptions& options) {
   Session session(options);
   decode(session);
   session.finish({.choose = [&](std::span<const TokenId>) {
-    argmax(*session.backend, session.steps.logits(0));
+    argmax(*session.target.backend, session.steps.logits(0));
   }});
   return kGood;
 }

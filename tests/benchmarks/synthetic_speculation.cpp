@@ -59,7 +59,7 @@ std::vector<TokenId> greedy_text(RunOptions options) {
 int run(const RunOptions& options, double alpha) {
   Session session(options, {.compose = [&](DraftSetup& base, const Capacity&) {
                     return std::make_shared<CostlySyntheticDrafter>(
-                        base.drafter(), greedy_text(options), alpha,
+                        base.own_drafter(), greedy_text(options), alpha,
                         base.target_files().token_limit);
                   }});
   GreedyEvidence evidence(session.steps);
@@ -70,7 +70,7 @@ int run(const RunOptions& options, double alpha) {
     session.after_round(round, evidence);
   }
   session.finish({.choose = [&](std::span<const TokenId>) {
-    argmax(*session.backend, session.steps.logits(0));
+    argmax(*session.target.backend, session.steps.logits(0));
   }});
   return kGood;
 }

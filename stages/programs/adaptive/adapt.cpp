@@ -55,8 +55,8 @@ std::string announcement_of(const CostProfile& profile, const SpecLengthPolicy& 
 }
 
 std::shared_ptr<BatchJudge> make_noting_judge(const BatchSession& session) {
-  check_notes(session.options, session.target);
-  return std::make_shared<NotingBatchJudge>(make_batch_judge(session), *session.backend,
+  check_notes(session.options, session.target.llama);
+  return std::make_shared<NotingBatchJudge>(make_batch_judge(session), *session.target.backend,
                                             session.options.ngram_fill);
 }
 
@@ -89,14 +89,14 @@ SessionParts AdaptiveRun::parts(const RunOptions& options, const Drafting& draft
 
 std::unique_ptr<SpecLengthPolicy> AdaptiveRun::make_policy(const Session& run) {
   if (is_fixed(run.options)) return fixed_spec_length(spec_length_of(run.options));
-  profile_ = load_or_measure_costs(run.options, run.files, run.model, run.draft);
+  profile_ = load_or_measure_costs(run.options, run.files, run.target.model, run.draft);
   return specdec::make_policy(run.options, spec_length_of(run.options), *profile_, capacity_);
 }
 
 void AdaptiveRun::take_notes(const Session& run, RoundJudge& judge) {
   const int k = run.options.ngram_fill;
   if (k == 0) return;
-  check_notes(run.options, run.target);
+  check_notes(run.options, run.target.llama);
   const auto first = static_cast<int>(run.request.prompt.size());
   judge.drafting().likely = std::make_shared<LikelyTokens>(k, first);
 }
@@ -166,8 +166,8 @@ void AdaptiveBatch::begin(BatchSession& session, const RoundCapacity& capacity) 
   session.extras.fields["cost_profile"] = nullptr;
   if (!first_) return;
   capacity_ = capacity;
-  profile_ = load_or_measure_costs(session.options, session.files, session.model, session.draft,
-                                   session.sizes.capacity.requests);
+  profile_ = load_or_measure_costs(session.options, session.files, session.target.model,
+                                   session.draft, session.sizes.capacity.requests);
   session.extras.fields["cost_profile"] = to_json(*profile_);
   session.announcement = announcement_of(
       *profile_, *make_policy(*first_, session.sizes.spec_length, *profile_, capacity), *first_);

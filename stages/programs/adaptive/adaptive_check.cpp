@@ -86,15 +86,14 @@ class Check {
     const RunOptions options = with_way(way);
     const Capacity capacity{.context = positions};
     const Drafting drafting = adaptive_drafting(KeepProbs::kOnHost, true);
-    DraftSetup base(options, files_, model_, capacity, drafting);
-    const auto drafter = compose_drafter(composition(options, drafting), base, capacity);
+    DraftSetup draft(options, files_, model_, capacity, drafting, composition(options, drafting));
     const auto cache = make_cache(model_, cache_layout(options, positions));
     Llama target(model_, *cache, {.token_limit = files_.token_limit});
     auto policy = way.draft_length == DraftLength::kFixed
                       ? fixed_spec_length(kLargest)
                       : make_policy(options, kLargest, way.costs);
-    DraftAndVerify steps(target, *drafter, std::move(policy), positions,
-                         base.make_drafts(Capacity::of_chain(kLargest)));
+    DraftAndVerify steps(target, draft.drafter(), std::move(policy), positions,
+                         draft.make_drafts(Capacity::of_chain(kLargest)));
     return rounds(steps, tokens, way.ngram_fill, spec_lengths);
   }
 

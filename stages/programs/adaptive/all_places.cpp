@@ -25,11 +25,11 @@ class Trier {
   TriedPlace try_place(int at) {
     const auto before = std::span(std::as_const(run_.context)).first(static_cast<std::size_t>(at));
     const DeviceRows row = run_.steps.logits_rows(1);
-    run_.target.forward(Segment{run_.steps.sequence(), before.last(1), 1}, row);
+    run_.target.llama.forward(Segment{run_.steps.sequence(), before.last(1), 1}, row);
     const DraftRequest request{run_.steps.draft_sequence(), before, 1, judge_.drafting(), &drafts_};
-    run_.drafter->draft(std::span(&request, 1));
+    run_.draft.drafter().draft(std::span(&request, 1));
     if (drafts_.size() == 0) return {};
-    Backend& backend = run_.target.backend();
+    Backend& backend = *run_.target.backend;
     const TokenId draft = drafts_.token(0);
     const SamplingOptions& options = judge_.judging();
     if (options.temperature == 0 && options.repetition_penalty == 1) {
@@ -66,11 +66,11 @@ class Trier {
 std::vector<TriedPlace> try_all_places(Session& run, const Judge& judge) {
   const int first = static_cast<int>(run.request.prompt.size());
   const int end = static_cast<int>(run.context.size());
-  run.target.truncate(run.steps.sequence(), first - 1);
-  run.drafter->truncate(run.steps.draft_sequence(), first - 1);
+  run.target.llama.truncate(run.steps.sequence(), first - 1);
+  run.draft.drafter().truncate(run.steps.draft_sequence(), first - 1);
   Trier trier(run, judge);
   std::vector<TriedPlace> places;
-  for (int at = first; at < end && at < run.drafter->context_limit(); at++) {
+  for (int at = first; at < end && at < run.draft.drafter().context_limit(); at++) {
     places.push_back(trier.try_place(at));
   }
   return places;

@@ -102,7 +102,7 @@ void check_drafts_of_drafts(const RunOptions& options) {
 std::shared_ptr<Drafter> with_drafts_below(DraftSetup& setup, const RunOptions& options,
                                            std::span<const std::string> below,
                                            const Capacity& capacity, Levels* levels) {
-  if (below.empty()) return {std::shared_ptr<void>(), &setup.drafter()};  // owned by the setup
+  if (below.empty()) return {std::shared_ptr<void>(), &setup.own_drafter()};  // owned by the setup
   const auto part = make_part(inner_options(options, below.front()), setup, capacity,
                               adaptive_drafting(KeepProbs::kOnHost, true));
   part->inner = with_drafts_below(*part->setup, options, below.subspan(1), capacity, levels);
@@ -164,7 +164,7 @@ ComposeDrafter composition(const RunOptions& options, const Drafting& drafting, 
     of_other.inflate_draft.clear();
     of_other.draft_weights = WeightFormat::kStored;
     const auto part = make_part(std::move(of_other), base, capacity, drafting);
-    const std::shared_ptr<Drafter> other(part, &part->setup->drafter());
+    const std::shared_ptr<Drafter> other(part, &part->setup->own_drafter());
     return std::make_shared<FallbackDrafter>(base_is_first ? main : other,
                                              base_is_first ? other : main, capacity.requests);
   };

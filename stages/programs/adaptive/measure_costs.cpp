@@ -46,7 +46,7 @@ Json cost_key(const RunOptions& options, const LlamaModel& target, const DraftSe
               int requests) {
   const LlamaModel* own = draft.own_model();
   std::string drafts = draft_temperature(options) > 0 ? "drawn" : "likeliest";
-  if (draft.drafter().capacity(kDrafts).branches() > 0) drafts += ", " + options.tree;
+  if (draft.own_drafter().capacity(kDrafts).branches() > 0) drafts += ", " + options.tree;
   return {{"specdec", SPECDEC_VERSION},
           {"processor", processor()},
           {"device", target.backend().name()},
@@ -68,7 +68,7 @@ std::vector<Drafts> drafts_for(const DraftSetup& draft, int requests) {
   std::vector<Drafts> drafts;
   drafts.reserve(static_cast<std::size_t>(requests));
   while (std::ssize(drafts) < requests) {
-    drafts.push_back(draft.make_drafts(draft.drafter().capacity(kDrafts)));
+    drafts.push_back(draft.make_drafts(draft.own_drafter().capacity(kDrafts)));
   }
   return drafts;
 }
@@ -76,7 +76,7 @@ std::vector<Drafts> drafts_for(const DraftSetup& draft, int requests) {
 // The size of the draft model's caches.
 Capacity draft_capacity(const RunOptions& options, const DraftSetup& draft, int requests,
                         int positions) {
-  Capacity capacity = draft.drafter().capacity(kDrafts);
+  Capacity capacity = draft.own_drafter().capacity(kDrafts);
   capacity.requests = requests;
   capacity.context = positions;
   capacity.pages = requests * pages_for(positions + capacity.branches(), options.draft_page_size);
@@ -167,7 +167,7 @@ CostProfile measure(const RunOptions& options, const ModelFiles& files, const Ll
               std::min(kContext, limit - most_rows));
   std::vector<std::vector<double>> passes(static_cast<std::size_t>(most_rows));
   std::vector<double> steps, target_pass;
-  const int most_drafts = draft.drafter().capacity(kDrafts).levels;
+  const int most_drafts = draft.own_drafter().capacity(kDrafts).levels;
   bench.draft(1);  // catches up
   double spent = 0;
   for (int sweep = 0; sweep < kMostSweeps && (sweep < kLeastSweeps || spent < kMostSeconds);

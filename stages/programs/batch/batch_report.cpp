@@ -236,8 +236,8 @@ Json BatchReport::result_json(const RequestResult& result, const BatchRequest& r
                {"finish_reason", finish_reason_name(result.finish_reason)},
                {"prompt_tokens", result.prompt_tokens},
                {"stats", to_json(result.stats)},
-               {"model", target_json(session_.model.config(), options)},
-               {"device", session_.backend->name()},
+               {"model", target_json(session_.target.model.config(), options)},
+               {"device", session_.target.backend->name()},
                {"stage", stage_name(options.stage)},
                {"draft", session_.draft.to_json()},
                {"spec_length", spec_length_json(request)}};
@@ -256,12 +256,12 @@ Json BatchReport::summary_json() const {
   }
   RunStats total = total_stats(results);
   total.target_rows = 0;  // the model itself has counted them
-  count_target(total, session_.target.counters());
+  count_target(total, session_.target.llama.counters());
   total.target_forwards = session_.engine.stats().target_forwards;
-  total.draft_forwards = session_.drafter->forwards();
+  total.draft_forwards = session_.draft.drafter().forwards();
   total.draft_seconds = session_.engine.stats().draft_seconds;
   total.verify_seconds = session_.engine.stats().verify_seconds;
-  total.cache_bytes = static_cast<std::int64_t>(session_.cache->memory().bytes());
+  total.cache_bytes = static_cast<std::int64_t>(session_.target.cache->memory().bytes());
   const double seconds = session_.engine.now();
   Json stats = to_json(total);
   stats.erase("prefill_seconds");  // of one request, they mean something
@@ -275,9 +275,9 @@ Json BatchReport::summary_json() const {
                {"time_to_first_token", distribution(first)},
                {"time_per_output_token", distribution(each)},
                {"memory", session_.memory.to_json()},
-               {"model", target_json(session_.model.config(), session_.options)},
+               {"model", target_json(session_.target.model.config(), session_.options)},
                {"draft", session_.draft.to_json()},
-               {"device", session_.backend->name()}});
+               {"device", session_.target.backend->name()}});
   json.update(session_.extras.fields);
   return {{"summary", json}};
 }
@@ -292,7 +292,7 @@ std::string BatchReport::summary() const {
              "requests per step (at most {}){}\n",
              stage_name(session_.options.stage), results.size(), results.size() == 1 ? "" : "s",
              total.emitted, seconds, static_cast<double>(total.emitted) / seconds,
-             session_.backend->name(), stats.steps, ratio(share(stats.rounds, stats.steps)),
+             session_.target.backend->name(), stats.steps, ratio(share(stats.rounds, stats.steps)),
              stats.peak_rounds, inflation_note(session_.options)) +
          about_acceptance(total, stats) + about_latency(results) + about_pages(session_.engine) +
          session_.extras.summary + session_.draft.outgrown(longest_text(results));

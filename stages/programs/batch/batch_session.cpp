@@ -3,19 +3,15 @@
 #include <utility>
 
 #include "common/base/streams.h"
-#include "stages/programs/cache/make_cache.h"
-#include "stages/programs/run/device.h"
-#include "stages/programs/run/load_model.h"
 
 namespace specdec {
 namespace {
 
-std::unique_ptr<KvCache> make_target_cache(const RunOptions& options, const LlamaModel& model,
-                                           const BatchSizes& sizes) {
+CacheLayout layout_of(const RunOptions& options, const BatchSizes& sizes) {
   CacheLayout layout = cache_layout(options, sizes.capacity.context);
   layout.pages = sizes.pages;
   layout.sequences = sizes.capacity.requests;
-  return make_cache(model, layout);
+  return layout;
 }
 
 const LlamaModel* draft_model(const BatchSizes& sizes, const DraftSetup& draft,
@@ -27,9 +23,9 @@ const LlamaModel* draft_model(const BatchSizes& sizes, const DraftSetup& draft,
 }  // namespace
 
 std::shared_ptr<BatchJudge> make_batch_judge(const BatchSession& session) {
-  Backend& backend = *session.backend;
+  Backend& backend = *session.target.backend;
   if (!backend.samples()) return std::make_shared<BatchJudge>();
-  const LanguageModel& target = session.target;
+  const LanguageModel& target = session.target.llama;
   return std::make_shared<DeviceBatchJudge>(backend, session.sizes.capacity.requests,
                                             session.sizes.spec_length, target.vocab_size(),
                                             target.max_seq_len(), overlaps_for(session.options));
@@ -38,21 +34,15 @@ std::shared_ptr<BatchJudge> make_batch_judge(const BatchSession& session) {
 BatchSession::BatchSession(const RunOptions& options_, ModelFiles files_, const BatchParts& parts)
     : options(options_),
       files(std::move(files_)),
-      backend(make_backend(options)),
-      model(load_target(options, files.checkpoint, *backend)),
-      sizes(batch_sizes(options, model.config().max_seq_len, parts.capacity)),
-      draft(options, files, model, sizes.capacity, parts.drafting),
-      drafter(compose_drafter(options.no_speculation ? ComposeDrafter() : parts.compose, draft,
-                              sizes.capacity)),
-      memory(memory_plan(options, sizes, model, draft_model(sizes, draft, model))),
-      cache(make_target_cache(options, model, sizes)),
-      target(model, *cache,
-             {.token_limit = files.token_limit, .max_pass_rows = sizes.token_budget}),
+      sizes(batch_sizes(options, files.checkpoint.config().max_seq_len, parts.capacity)),
+      target(options, files, layout_of(options, sizes), sizes.token_budget),
+      draft(options, files, target.model, sizes.capacity, parts.drafting, parts.compose),
+      memory(memory_plan(options, sizes, target.model, draft_model(sizes, draft, target.model))),
       judge(parts.make_judge(*this)),
-      engine({.target = target,
-              .target_cache = *cache,
-              .drafter = *drafter,
-              .draft_cache = drafter.get() == &draft.drafter() ? draft.cache() : nullptr,
+      engine({.target = target.llama,
+              .target_cache = *target.cache,
+              .drafter = draft.drafter(),
+              .draft_cache = draft.only_cache(),
               .tokenizer = files.tokenizer_or_null(),
               .token_limit = files.token_limit,
               .judge = judge.get()},

@@ -4,7 +4,6 @@
 #include <string>
 #include <vector>
 
-#include "common/llama.h"
 #include "stages/06_batched_verification/batch_engine.h"
 #include "stages/programs/batch/device_batch_judge.h"
 #include "stages/programs/batch/memory_plan.h"
@@ -13,6 +12,7 @@
 #include "stages/programs/sampling/speculation_options.h"
 #include "stages/programs/show/report_extras.h"
 #include "stages/programs/speculation/draft_setup.h"
+#include "stages/programs/speculation/target_setup.h"
 
 namespace specdec {
 
@@ -38,14 +38,10 @@ struct BatchSession {
 
   const RunOptions options;
   ModelFiles files;
-  std::unique_ptr<Backend> backend;
-  LlamaModel model;
   BatchSizes sizes;
+  TargetSetup target;
   DraftSetup draft;
-  std::shared_ptr<Drafter> drafter;  // the draft's, or one of several parts
   MemoryPlan memory;
-  std::unique_ptr<KvCache> cache;
-  Llama target;
   std::shared_ptr<BatchJudge> judge;
   BatchEngine engine;
   std::string announcement;  // what a later stage says to people before the first step

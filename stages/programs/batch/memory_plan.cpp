@@ -92,6 +92,7 @@ std::string size(std::size_t bytes) {
 
 BatchSizes batch_sizes(const RunOptions& options, int max_seq_len, const RoundCapacity& capacity) {
   BatchSizes sizes;
+  sizes.available = available_bytes();
   sizes.spec_length = spec_length_of(options);
   sizes.capacity = capacity(sizes.spec_length);
   Capacity& round = sizes.capacity;
@@ -154,7 +155,6 @@ MemoryPlan memory_plan(const RunOptions& options, const BatchSizes& sizes, const
   const int B = round.requests, V = target.config().vocab_size, longest = round.context;
   MemoryPlan plan;
   plan.sizes = sizes;
-  plan.available = available_bytes();
   plan.target_weights = weights(target);
   plan.target_cache = cache(target, sizes.pages, options.page_size, longest);
   plan.logits = count(B, round.rows(), V, sizeof(float));
@@ -182,7 +182,9 @@ std::string MemoryPlan::to_text() const {
   text += fmt::format("\nscratch: logits {}, distributions of drafts {}, activations {}\n",
                       size(logits), size(distributions), size(activations));
   text += fmt::format("in all {}", size(total()));
-  if (available > 0) text += fmt::format(", {} were available", size(available));
+  if (sizes.available > 0) {
+    text += fmt::format(", {} were available", size(sizes.available));
+  }
   return text + fmt::format("; {} requests at a time, {} of the longest ({} tokens) fit\n",
                             sizes.capacity.requests, longest_fit, sizes.capacity.context);
 }

@@ -18,6 +18,7 @@ struct BatchSizes {
   int token_budget = 0;
   int pages = 0;                // of the target's pool, or regions of a contiguous cache
   bool draft_is_model = false;  // the drafter has a cache
+  std::size_t available = 0;    // bytes of the machine, before anything is made; 0: unknown
 };
 
 // What the options ask for: --max-batch requests at a time, each with K up to --spec-length and up
@@ -38,7 +39,6 @@ struct MemoryPlan {
   std::size_t target_weights = 0, draft_weights = 0;
   std::size_t target_cache = 0, draft_cache = 0;
   std::size_t logits = 0, distributions = 0, activations = 0;  // scratch
-  std::size_t available = 0;  // of the machine, before the caches are made; 0: unknown
   BatchSizes sizes;
   int page_size = 0;    // of the target's cache
   int longest_fit = 0;  // how many of the longest requests fit at a time

@@ -81,7 +81,8 @@ Json spec_length_json(const RunOptions& options) {
 }
 
 DraftSetup::DraftSetup(const RunOptions& options, const ModelFiles& files, const LlamaModel& target,
-                       const Capacity& capacity, const Drafting& drafting)
+                       const Capacity& capacity, const Drafting& drafting,
+                       const ComposeDrafter& compose)
     : options_(options), files_(files), drafting_(drafting), target_(target) {
   const DraftKind kind = options.draft_kind;
   const bool own_format = options.draft_weights != WeightFormat::kStored;
@@ -94,6 +95,7 @@ DraftSetup::DraftSetup(const RunOptions& options, const ModelFiles& files, const
   }
   if (!options.no_speculation) load_own_model();
   make_drafter(capacity);
+  if (compose && !options.no_speculation) composed_ = compose(*this, capacity);
 }
 
 DraftSetup::DraftSetup(const DraftSetup& other, const Capacity& capacity)
@@ -199,12 +201,6 @@ void DraftSetup::make_table(const Capacity& capacity) {
       target_.backend(), target_.config().vocab_size, files_.token_limit,
       options_.draft_kind == DraftKind::kUnigram ? 1 : 2, text, capacity.requests);
   drafter_ = drafting_.make(*model_, capacity, target_.config().vocab_size);
-}
-
-std::shared_ptr<Drafter> compose_drafter(const ComposeDrafter& compose, DraftSetup& base,
-                                         const Capacity& capacity) {
-  if (compose) return compose(base, capacity);
-  return {std::shared_ptr<void>(), &base.drafter()};  // which `base` keeps
 }
 
 std::string DraftSetup::outgrown(int context) const {

@@ -35,6 +35,12 @@ struct Drafting {
   std::function<std::unique_ptr<Drafter>()> make_lookup = {};  // none: a LookupDrafter
 };
 
+class DraftSetup;
+
+// Makes a drafter of several parts, one of which is that of `base`, which outlives it.
+using ComposeDrafter =
+    std::function<std::shared_ptr<Drafter>(DraftSetup& base, const Capacity& capacity)>;
+
 // The drafter that --draft-kind asks for, with the model and the cache that it stands on.
 class DraftSetup {
  public:
@@ -43,18 +49,22 @@ class DraftSetup {
   // --draft-weights for a drafter that is no Llama.
   // REQUIRES: options, files and target outlive this object.
   DraftSetup(const RunOptions& options, const ModelFiles& files, const LlamaModel& target,
-             const Capacity& capacity, const Drafting& drafting = {});
+             const Capacity& capacity, const Drafting& drafting = {},
+             const ComposeDrafter& compose = {});
 
-  // The same drafter with memory of its own; weights are shared.
+  // The same drafter, without what it is composed with, and with memory of its own; weights are
+  // shared.
   DraftSetup(const DraftSetup& other, const Capacity& capacity);
 
-  Drafter& drafter() { return *drafter_; }
-  const Drafter& drafter() const { return *drafter_; }
-  LanguageModel* model() { return model_.get(); }  // that drafts; null: no model does
+  // What drafts in a run: the one that was composed, or the only one.
+  Drafter& drafter() { return composed_ ? *composed_ : *drafter_; }
+  Drafter& own_drafter() const { return *drafter_; }  // that of --draft-kind
+  LanguageModel* model() { return model_.get(); }     // that drafts; null: no model does
   // Memory for what it drafts for one request, with distributions where they are kept.
   Drafts make_drafts(const Capacity& capacity) const;
-  KvCache* cache() { return cache_.get(); }  // null: the drafter has none
-  const KvCache* cache() const { return cache_.get(); }
+  const KvCache* cache() const { return cache_.get(); }  // of own_drafter(); null: it has none
+  // The one that drafter() has to itself; null: none, or each of its parts has its own.
+  KvCache* only_cache() { return composed_ ? nullptr : cache_.get(); }
   const ModelFiles& target_files() const { return files_; }
   const LlamaModel& target() const { return target_; }
   const LlamaModel* own_model() const { return own_model_.get(); }  // null: no weights of its own
@@ -80,15 +90,9 @@ class DraftSetup {
   std::unique_ptr<KvCache> cache_;
   std::unique_ptr<LanguageModel> model_;
   std::unique_ptr<Drafter> drafter_;
+  std::shared_ptr<Drafter> composed_;
   std::optional<std::string> warning_;
   std::shared_ptr<bool> damage_is_told_ = std::make_shared<bool>(false);
 };
-
-// Makes a drafter of several parts, one of which is this one; none: it is this one alone. `base`
-// outlives what is made.
-using ComposeDrafter =
-    std::function<std::shared_ptr<Drafter>(DraftSetup& base, const Capacity& capacity)>;
-std::shared_ptr<Drafter> compose_drafter(const ComposeDrafter& compose, DraftSetup& base,
-                                         const Capacity& capacity);
 
 }  // namespace specdec

@@ -15,10 +15,10 @@
 namespace specdec {
 namespace {
 
-std::unique_ptr<KvCache> make_target_cache(const RunOptions& options, const LlamaModel& model,
-                                           int positions) {
-  check_pool(options, positions);
-  return make_cache(model, cache_layout(options, positions));
+CacheLayout layout_of(const Session& session) {
+  const int positions = session.capacity.context + session.capacity.branches();
+  check_pool(session.options, positions);
+  return cache_layout(session.options, positions);
 }
 
 // Drafts may be beyond the last token asked for: what exceeds it is discarded, so that K depends on
@@ -52,19 +52,13 @@ Session::Session(const RunOptions& options_, const SessionParts& parts)
       files(open_model(options.target)),
       request(read_request(files, options)),
       capacity(capacity_of(*this, parts.capacity)),
-      backend(make_backend(options)),
-      model(load_target(options, files.checkpoint, *backend)),
-      draft(options, files, model, capacity, parts.drafting),
-      drafter(compose_drafter(options.no_speculation ? ComposeDrafter() : parts.compose, draft,
-                              capacity)),
-      cache(make_target_cache(options, model, capacity.context + capacity.branches())),
-      target(model, *cache, {.token_limit = files.token_limit}),
-      timed_target(target),
-      timed_drafter(*drafter),
-      steps(timed_target, timed_drafter, policy_of(*this, parts), context_limit(files, options),
-            draft.make_drafts(drafter->capacity(spec_length_of(options)))),
+      target(options, files, layout_of(*this)),
+      draft(options, files, target.model, capacity, parts.drafting, parts.compose),
+      clock(target.llama, draft.drafter()),
+      steps(clock.target(), clock.drafter(), policy_of(*this, parts), context_limit(files, options),
+            draft.make_drafts(draft.drafter().capacity(spec_length_of(options)))),
       generation(request, files.tokenizer_or_null()),
-      log(options, files, request, generation, *cache, draft),
+      log(options, files, request, generation, *target.cache, draft),
       context(with_memory(request.prompt, capacity)) {
   const auto K = static_cast<std::size_t>(spec_length_of(options));
   stats.accepted_at.reserve(K);
@@ -74,7 +68,7 @@ Session::Session(const RunOptions& options_, const SessionParts& parts)
   if (draft.warning()) {
     say("{}: warning: {}\n", stage_name(options.stage), *draft.warning());
   }
-  if (!options.dump.empty()) record_forward(target, request.prompt).write(options.dump);
+  if (!options.dump.empty()) record_forward(target.llama, request.prompt).write(options.dump);
 }
 
 void Session::prefill() {
@@ -84,31 +78,20 @@ void Session::prefill() {
 
 void Session::before_round() {
   log.before_round(steps, stats);
-  seconds_of_drafts_ = timed_drafter.seconds();
-  seconds_of_passes_ = timed_target.seconds();
-  round_began_ = Stopwatch::now();
+  clock.begin();
 }
 
 void Session::after_round(const Round& round, const RoundEvidence& evidence) {
-  stats.decode_seconds += Stopwatch::seconds_since(round_began_);
-  const double drafting = timed_drafter.seconds() - seconds_of_drafts_;
+  clock.end(round, stats);
   count_round(stats, round);
   rounds_.push_back({round.start, round.drafted});
-  stats.draft_seconds += drafting;
-  stats.verify_seconds += timed_target.seconds() - seconds_of_passes_;
-  stats.draft_forwards = drafter->forwards();
-  stats.refused = timed_drafter.refused();
-  if (round.drafted > 0 && timed_drafter.caught_up()) {
-    stats.catch_up_seconds += drafting;
-    stats.catch_up_drafted += round.drafted;
-  }
   log.after_round(steps, round, context, evidence, stats);
 }
 
 void Session::finish(const Judgement& judgement, ReportExtras extras,
                      const std::function<std::string(const Speedup&)>& of_speedup) {
-  count_target(stats, target.counters());
-  stats.cache_bytes = static_cast<std::int64_t>(cache->memory().bytes());
+  count_target(stats, target.llama.counters());
+  stats.cache_bytes = static_cast<std::int64_t>(target.cache->memory().bytes());
   if (options.no_speculation) {  // what looked like rounds were plain steps
     stats.rounds = 0;
     stats.rounds_by_drafted.clear();
@@ -132,7 +115,8 @@ void Session::finish(const Judgement& judgement, ReportExtras extras,
   Json trace_stats = to_json(stats);
   trace_stats.update(extras.stats);
   log.write(trace_stats, judgement.rule, judgement.lossless);
-  report({options, files, request, model.config(), generation, stats, backend->name(), extras});
+  report({options, files, request, target.model.config(), generation, stats, target.backend->name(),
+          extras});
 }
 
 }  // namespace specdec

@@ -6,13 +6,13 @@
 #include <vector>
 
 #include "common/generation.h"
-#include "common/llama.h"
 #include "common/run_stats.h"
 #include "stages/04_greedy_speculation/draft_and_verify.h"
 #include "stages/programs/show/report_extras.h"
 #include "stages/programs/speculation/draft_setup.h"
 #include "stages/programs/speculation/measure_steps.h"
 #include "stages/programs/speculation/round_log.h"
+#include "stages/programs/speculation/target_setup.h"
 #include "stages/programs/speculation/timed_models.h"
 
 namespace specdec {
@@ -48,14 +48,9 @@ struct Session {
   const ModelFiles files;
   const GenerationRequest request;
   const Capacity capacity;
-  std::unique_ptr<Backend> backend;
-  LlamaModel model;
+  TargetSetup target;
   DraftSetup draft;
-  std::shared_ptr<Drafter> drafter;  // the draft's, or one of several parts
-  std::unique_ptr<KvCache> cache;
-  Llama target;
-  TimedModel timed_target;
-  TimedDrafter timed_drafter;
+  RoundClock clock;
   DraftAndVerify steps;
   Generation generation;
   RoundLog log;
@@ -73,9 +68,7 @@ struct Session {
               const std::function<std::string(const Speedup&)>& of_speedup = {});
 
  private:
-  Stopwatch::Time round_began_ = {};
   std::vector<MadeRound> rounds_;
-  double seconds_of_drafts_ = 0, seconds_of_passes_ = 0;  // when the round began
 };
 
 }  // namespace specdec

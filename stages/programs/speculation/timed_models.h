@@ -5,7 +5,9 @@
 #include "common/base/check.h"
 #include "common/base/stopwatch.h"
 #include "common/forwarding_model.h"
+#include "common/run_stats.h"
 #include "common/speculation/drafter.h"
+#include "common/speculation/round.h"
 
 namespace specdec {
 
@@ -87,6 +89,40 @@ class TimedDrafter final : public Drafter {
   CountedGate gate_;
   double seconds_ = 0;
   bool caught_up_ = false;
+};
+
+// Times the rounds of one request from outside.
+class RoundClock {
+ public:
+  // REQUIRES: both outlive this object.
+  RoundClock(LanguageModel& target, Drafter& drafter) : target_(target), drafter_(drafter) {}
+
+  LanguageModel& target() { return target_; }
+  Drafter& drafter() { return drafter_; }
+
+  void begin() {
+    seconds_of_drafts_ = drafter_.seconds();
+    seconds_of_passes_ = target_.seconds();
+    began_ = Stopwatch::now();
+  }
+  // Adds the seconds of the round, and the drafter's counters so far.
+  void end(const Round& round, RunStats& stats) const {
+    stats.decode_seconds += Stopwatch::seconds_since(began_);
+    const double drafting = drafter_.seconds() - seconds_of_drafts_;
+    stats.draft_seconds += drafting;
+    stats.verify_seconds += target_.seconds() - seconds_of_passes_;
+    stats.draft_forwards = drafter_.forwards();
+    stats.refused = drafter_.refused();
+    if (round.drafted == 0 || !drafter_.caught_up()) return;
+    stats.catch_up_seconds += drafting;
+    stats.catch_up_drafted += round.drafted;
+  }
+
+ private:
+  TimedModel target_;
+  TimedDrafter drafter_;
+  Stopwatch::Time began_ = {};
+  double seconds_of_drafts_ = 0, seconds_of_passes_ = 0;  // when the round began
 };
 
 }  // namespace specdec

@@ -88,7 +88,7 @@ SessionParts TreeRun::parts() {
 }
 
 std::unique_ptr<RoundJudge> TreeRun::make_judge(const Session& run, RandomSource& random) const {
-  Backend& backend = *run.backend;
+  Backend& backend = *run.target.backend;
   const Capacity& capacity = run.steps.drafts().capacity();
   if (is_greedy(options_)) {
     return std::make_unique<GreedyTreeJudge>(backend, backend.samples() ? capacity.rows() : 0);
@@ -135,7 +135,7 @@ Judgement TreeRun::judgement(const Session& run, RandomSource& random,
                              const RoundJudge& judge) const {
   const bool greedy = is_greedy(options_);
   std::function<void(std::span<const TokenId>)> choose = [&run](auto) {
-    argmax(*run.backend, run.steps.logits_rows(1));
+    argmax(*run.target.backend, run.steps.logits_rows(1));
   };
   if (!greedy) {
     choose = [&run, plain = std::make_shared<JudgeSetup>(run, random, speculation())](
@@ -191,7 +191,7 @@ BatchParts TreeRun::batch_parts(const AdaptiveBatch& adaptive,
   BatchParts parts = adaptive_parts(options_, drafting(kept));
   parts.capacity = round_capacity(options_, shape_);
   parts.make_judge = [this, kept](const BatchSession& session) -> std::shared_ptr<BatchJudge> {
-    Backend& backend = *session.backend;
+    Backend& backend = *session.target.backend;
     if (kept == KeepProbs::kOnHost || !backend.samples()) {
       return std::make_shared<TreeBatchJudge>(rule_);
     }
@@ -199,7 +199,7 @@ BatchParts TreeRun::batch_parts(const AdaptiveBatch& adaptive,
     const int longest = capacity.context + session.sizes.spec_length + 1;
     return std::make_shared<DeviceBatchTreeJudge>(
         backend, rule_,
-        TreeBatchSizes{capacity, session.target.vocab_size(), longest, capacity.requests});
+        TreeBatchSizes{capacity, session.target.llama.vocab_size(), longest, capacity.requests});
   };
   return parts;
 }

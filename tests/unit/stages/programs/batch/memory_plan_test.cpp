@@ -253,7 +253,7 @@ std::unique_ptr<BatchSession> session_of(RunOptions options, int K) {
 
 void expect_caches_as_planned(BatchSession& session) {
   const MemoryPlan& plan = session.memory;
-  EXPECT_EQ(plan.target_cache, session.cache->memory().bytes());
+  EXPECT_EQ(plan.target_cache, session.target.cache->memory().bytes());
   const KvCache* draft = session.draft.cache();
   EXPECT_EQ(plan.draft_cache, draft != nullptr ? draft->memory().bytes() : 0u);
   EXPECT_EQ(plan.draft_weights > 0, session.draft.own_model() != nullptr);
@@ -431,7 +431,6 @@ TEST(MemoryPlanTest, IsSaidInTextAndJson) {
                   .logits = 400'000,
                   .distributions = 500'000,
                   .activations = 600'000,
-                  .available = 0,
                   .sizes = {.capacity = {.requests = 4, .context = 33, .pages = 8},
                             .token_budget = 256,
                             .pages = 7},
@@ -444,7 +443,7 @@ TEST(MemoryPlanTest, IsSaidInTextAndJson) {
             "in all 2.53 GB; 4 requests at a time, 2 of the longest (33 tokens) fit\n");
   EXPECT_EQ(plan.to_json()["total"], 2'525'500'000u);
   EXPECT_EQ(plan.to_json().size(), 8u);
-  plan.available = 4'000'000'000;
+  plan.sizes.available = 4'000'000'000;
   plan.draft_weights = plan.draft_cache = 0;
   EXPECT_THAT(plan.to_text(), ::testing::HasSubstr("draft none of its own\n"));
   EXPECT_THAT(plan.to_text(), ::testing::HasSubstr("(7 pages of 16 tokens)\n"));
