@@ -1,5 +1,5 @@
-// Stage 4: greedy speculation. A draft proposes K tokens, the target verifies them in one pass, and
-// the text is stage 3's to the last bit.
+// Stage 4: greedy speculation. A draft model drafts K tokens, the target verifies them in one pass,
+// and the text is exactly that of stage 3.
 
 #include "common/base/stopwatch.h"
 #include "common/run_stats.h"

@@ -1,5 +1,5 @@
-// Stage 6: batched continuous verification. Many requests share every pass of the target; each one
-// accepts its own number of drafts, and gets the tokens that it would have got alone.
+// Stage 6: continuous batching with speculation. Many requests share each pass of the target; each
+// request accepts its own number of drafts, and gets the same tokens as alone.
 
 #include "stages/programs/batch/batch_check.h"
 #include "stages/programs/batch/batch_report.h"

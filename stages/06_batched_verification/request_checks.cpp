@@ -30,7 +30,7 @@ void BatchEngine::check_request(const BatchRequest& request) const {
 }
 
 // [snippet check-fits]
-// Alone in the pools, any request must come to its end: that is what rules out deadlock.
+// A request must be able to finish when it is alone in the pools. This rules out deadlock.
 void BatchEngine::check_fits(const BatchRequest& request) const {
   const auto prompt = std::int64_t{std::ssize(request.generation.prompt)};
   const std::int64_t text = prompt + request.generation.max_new_tokens;

@@ -11,25 +11,25 @@
 
 namespace specdec {
 
-// What people get to see of a run of many requests: the state of affairs on a terminal, a line for
-// each finished request, the results in the order of the input, a summary, a trace.
+// Reports on a run of many requests: its progress on a terminal, a line for each finished request,
+// the results in the order of the input, a summary, a trace.
 class BatchReport {
  public:
   // REQUIRES: both outlive this object.
   BatchReport(BatchSession& session, std::span<const BatchRequest> requests);
   ~BatchReport();
 
-  void begin();  // the memory plan
-  // The request at this place of the input was refused, or is in the engine under an id.
+  void begin();  // prints the memory plan
+  // Call one of these for each request. place: its index in the input. id: its id in the engine.
   void refused(std::size_t place, const std::string& error);
   void added(std::size_t place, RequestId id) { places_.emplace(id, place); }
-  // What the engine is to tell about that request: its text streams to stdout, in the order of the
-  // input. REQUIRES: this object outlives the request.
+  // The engine's callback for that request: streams its text to stdout, in the order of the input.
+  // REQUIRES: this object outlives the request.
   OnDelivery delivery(std::size_t place);
   void after_step(const StepReport& report);
 
-  // After the last step: the summary, the files. Returns the exit code: whether every request could
-  // be run. Throws Error.
+  // Call after the last step. Prints the summary and writes the files. Returns the exit code, which
+  // says whether every request could be run. Throws Error.
   int finish();
 
  private:
@@ -48,17 +48,17 @@ class BatchReport {
 
   BatchSession& session_;
   std::span<const BatchRequest> requests_;
-  bool text_;      // stdout has texts, stderr what is for people
-  bool people_;    // and not --quiet
-  bool progress_;  // stderr is a terminal
+  bool text_;      // stdout gets texts, not JSON; stderr gets messages
+  bool people_;    // the same, without --quiet
+  bool progress_;  // stderr is a terminal that may show progress
   double shown_at_ = -1;
-  bool shown_ = false;  // a line of progress stands on the terminal
+  bool shown_ = false;  // a line of progress is on the terminal
   std::map<RequestId, std::size_t> places_;
   std::vector<std::optional<RequestResult>> results_;  // in the order of the input
-  std::size_t printed_ = 0;                            // how many of them
-  std::vector<std::string> texts_;                     // delivered so far
-  std::size_t streamed_ = 0;  // characters of the first text that is not printed whole
-  bool begun_ = false;        // its heading is printed
+  std::size_t printed_ = 0;                            // results printed so far
+  std::vector<std::string> texts_;                     // texts delivered so far
+  std::size_t streamed_ = 0;                           // bytes printed of the text that comes next
+  bool begun_ = false;                                 // its heading is printed
   int done_ = 0, failed_ = 0;
   std::string lines_;  // of JSON, for --report
   std::vector<StepReport> steps_;

@@ -19,18 +19,18 @@ namespace {
 
 constexpr int kLeastTokenBudget = 256;
 constexpr int kMost = std::numeric_limits<int>::max();
-constexpr int kPromptRows = 32;  // left for prompts beside the rounds of a full batch, at least
+constexpr int kPromptRows = 32;  // the fewest rows for prompts next to a full batch of rounds
 
 int pages_of(std::int64_t tokens, int page_size) {
   return pages_for(static_cast<int>(tokens), page_size);
 }
 
-// As many pages as there are, or as can be counted.
+// Limits a number of pages, so that an int can count their slots.
 int countable(std::int64_t pages, int page_size) {
   return static_cast<int>(std::clamp<std::int64_t>(pages, 1, kMost / page_size));
 }
 
-// Pages for the largest `at_a_time` of the requests together.
+// Pages for the `at_a_time` longest requests together.
 int pages_for_all(std::vector<std::int64_t> tokens, int page_size, int at_a_time) {
   std::ranges::sort(tokens, std::greater());
   std::int64_t pages = 0;
@@ -40,12 +40,12 @@ int pages_for_all(std::vector<std::int64_t> tokens, int page_size, int at_a_time
   return countable(pages, page_size);
 }
 
-// Rows of the target's pass that are not on a longest path. They take positions beyond the text's.
+// Verified drafts that are not on one longest path. They need slots in addition to the text's.
 int beside_the_path(const Capacity& round) { return std::max(0, round.verified - round.levels); }
 
 int rows_of(int requests, const Capacity& round) { return requests * round.rows(); }
 
-// The largest K of the requests, or of those that --token-budget allows.
+// The largest K of the requests, but above --spec-length only as far as --token-budget allows.
 int largest_of(std::span<const BatchRequest> requests, const RunOptions& options,
                const RoundCapacity& capacity) {
   int K = 0;
@@ -57,7 +57,7 @@ int largest_of(std::span<const BatchRequest> requests, const RunOptions& options
   return K;
 }
 
-// What the system says is available without swapping (Linux); 0 where it does not say.
+// The bytes that are available without swapping (Linux); 0 if the system does not say.
 std::size_t available_bytes() {
   std::ifstream file("/proc/meminfo");
   std::string name, unit;
@@ -76,7 +76,7 @@ std::size_t count(auto... factors) {
   return (std::size_t{1} * ... * static_cast<std::size_t>(factors));
 }
 
-// Of a pass over this many rows.
+// The bytes of the activations of a pass over this many rows.
 std::size_t activations(const LlamaConfig& c, int rows) {
   const int widths = 3 * c.d_model + (2 * c.n_heads + 2 * c.n_kv_heads) * c.head_dim + 3 * c.d_ff;
   return count(rows, widths, sizeof(float));

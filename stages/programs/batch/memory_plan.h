@@ -11,30 +11,30 @@
 
 namespace specdec {
 
-// How large an engine is made.
+// The sizes of an engine.
 struct BatchSizes {
   int spec_length = 0;     // the largest K
-  Capacity capacity = {};  // of rounds with this K, and of all requests at a time
+  Capacity capacity = {};  // of a round with this K, with the requests and pages of a batch
   int token_budget = 0;
   int pages = 0;                // of the target's pool, or regions of a contiguous cache
   bool draft_is_model = false;  // the drafter has a cache
-  std::size_t available = 0;    // bytes of the machine, before anything is made; 0: unknown
+  std::size_t available = 0;    // free bytes of the machine before any allocation; 0: unknown
 };
 
-// What the options ask for: --max-batch requests at a time, each with K up to --spec-length and up
-// to --max-context positions, or the target's max_seq_len. Without --token-budget, all rounds of a
-// batch and some prompt tokens fit in one pass; without --pages and --draft-pages, all texts do.
+// The sizes that the options ask for: --max-batch requests at a time, each with K <= --spec-length
+// and <= --max-context positions (else max_seq_len). By default, the token budget covers a batch of
+// rounds and some prompt tokens, and the pools cover --max-batch contexts.
 BatchSizes batch_sizes(const RunOptions& options, int max_seq_len,
                        const RoundCapacity& capacity = Capacity::of_chain);
 
-// The options, with sizes for requests that are all known beforehand. K and the context are those
-// of the largest requests, but no K that --token-budget does not allow. What the options leave open
-// is enough: pages for the longest max_batch requests side by side.
+// The options, with sizes for requests that are known in advance: the largest K that
+// --token-budget allows, the longest context and, unless the options say otherwise, pages for the
+// longest max_batch requests at the same time.
 RunOptions sized_for(std::span<const BatchRequest> requests, RunOptions options,
                      const RoundCapacity& capacity = Capacity::of_chain);
 
-// What lies where in memory, before the requests begin; without what is small: norms, lists of
-// rows, the working memory of one judgement.
+// The memory of an engine in bytes, before the first request. Omits what is small: norms, lists of
+// rows, one judge's working memory.
 struct MemoryPlan {
   std::size_t target_weights = 0, draft_weights = 0;
   std::size_t target_cache = 0, draft_cache = 0;
@@ -47,11 +47,11 @@ struct MemoryPlan {
     return target_weights + draft_weights + target_cache + draft_cache + logits + distributions +
            activations;
   }
-  std::string to_text() const;  // some lines for people
+  std::string to_text() const;  // a few lines
   Json to_json() const;
 };
 
-// draft: the draft's weights, its own or the target's; null: the drafter is no Llama.
+// draft: the draft model, which may be the target; null if the drafter is not a Llama model.
 MemoryPlan memory_plan(const RunOptions& options, const BatchSizes& sizes, const LlamaModel& target,
                        const LlamaModel* draft);
 

@@ -47,7 +47,7 @@ QueueInbox::QueueInbox(const RunOptions& options, const ModelFiles& target,
     try {
       request = make(target, line);
     } catch (const Error& error) {
-      if (options.requests.empty()) throw;  // it is the command line that is wrong
+      if (options.requests.empty()) throw;  // the command line itself is wrong
       request.error = error.what();
     }
     request.id = line.id;

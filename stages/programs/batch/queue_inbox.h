@@ -10,24 +10,24 @@
 
 namespace specdec {
 
-// What an engine is asked to do for such a command line, or line of --requests.
-// Throws Error: what read_request() and check_speculation_options() refuse.
+// The request of a command line or of a line of --requests.
+// Throws Error as read_request() and check_speculation_options().
 BatchRequest to_batch_request(const ModelFiles& target, const RunOptions& options);
 
 using MakeBatchRequest =
     std::function<BatchRequest(const ModelFiles& target, const RunOptions& options)>;
 
-// Requests that are all known beforehand, with the times at which they arrive: the lines of
-// --requests, a --workload, or the one prompt; in the order of the input.
+// Requests that are known in advance, with their arrival times: the lines of --requests, a
+// --workload, or a single prompt; in the order of the input.
 class QueueInbox final : public Inbox {
  public:
-  // Throws Error for what cannot be read; a request that asks for too much stays in the list, with
-  // its error.
+  // Throws Error if the input cannot be read. A line whose request cannot be run stays in the list,
+  // with its error.
   QueueInbox(const RunOptions& options, const ModelFiles& target,
              const MakeBatchRequest& make = to_batch_request);
 
   const std::vector<BatchRequest>& requests() const { return requests_; }
-  // Before serve(). REQUIRES: the report outlives this object.
+  // Call before serve(). REQUIRES: the report outlives this object.
   void report_to(BatchReport& report) { report_ = &report; }
 
   bool is_empty() const override { return next_ == by_arrival_.size(); }
@@ -37,7 +37,7 @@ class QueueInbox final : public Inbox {
 
  private:
   std::vector<BatchRequest> requests_;
-  std::vector<std::size_t> by_arrival_;  // places in the list
+  std::vector<std::size_t> by_arrival_;  // indices of requests_, the first arrival first
   std::size_t next_ = 0;
   BatchReport* report_ = nullptr;
 };

@@ -24,7 +24,7 @@ namespace specdec {
 namespace {
 
 constexpr std::size_t kMostBytes = 256 << 20, kMostRequests = 100'000;
-constexpr double kLatestArrival = 1e6;  // 11 days: clocks that count nanoseconds go far beyond
+constexpr double kLatestArrival = 1e6;  // 11 days; a clock in nanoseconds does not overflow
 
 using Line = const JsonObject&;
 using Key = const std::string&;
@@ -35,7 +35,7 @@ void read_id(Line line, Key key, RunOptions& request) {
     request.id = id.dump();
   } else if (id.is_string()) {
     request.id = some_text(line, key);
-    // Ids stand in lines for people, one line each.
+    // Messages contain ids and must stay on one line.
     const auto is_control = [](unsigned char c) { return c < 0x20 || c == 0x7f; };
     if (std::ranges::any_of(request.id, is_control)) {
       fail("{}: {} is {}; it must not have control characters", line.name(), key, excerpt(id));
@@ -53,7 +53,7 @@ void read_arrival(Line line, Key key, RunOptions& request) {
   }
 }
 
-// A chat is a text, as on the command line, or a list of messages.
+// Reads a chat that is a list of messages, not a text as on the command line.
 void read_chat_list(Line line, Key key, RunOptions& options) {
   options.has_chat = true;
   options.messages = read_messages(some_list(line, key, "a text or a list of messages"),
@@ -64,7 +64,7 @@ void read_chat_list(Line line, Key key, RunOptions& options) {
   }
 }
 
-// The fields that are no options.
+// The fields that are not options.
 struct OwnField {
   std::string_view name;
   void (*read)(Line line, Key key, RunOptions& request);  // REQUIRES: line.has(key)
@@ -72,7 +72,7 @@ struct OwnField {
 
 constexpr OwnField kOwnFields[] = {{"id", read_id}, {"arrival", read_arrival}};
 
-// The options as fields of one line.
+// Reads options from the fields of one line.
 class OptionFields {
  public:
   OptionFields(Line line, RunOptions& options)
@@ -81,7 +81,7 @@ class OptionFields {
         stage_(std::max(options.stage, kFirstBatchStage)),
         declared_(all_options(stage_, options)) {}
 
-  // Throws Error where there is no such field, or it belongs to the whole run.
+  // Throws Error if there is no such option, or if it belongs to the whole run.
   void read(Key key) {
     const auto option = std::ranges::find(declared_, key, &Option::field);
     if (option == declared_.end()) fail_unknown(key);
@@ -126,7 +126,7 @@ class OptionFields {
   std::vector<Option> declared_;
 };
 
-// The options in a message as fields of a line: "--top-p is 2" becomes "top_p is 2".
+// Replaces options in a message by the names of fields: "--top-p is 2" becomes "top_p is 2".
 std::string with_field_names(std::string message) {
   for (std::size_t at = 0; (at = message.find("--", at)) != std::string::npos;) {
     message.erase(at, 2);
@@ -148,7 +148,7 @@ void check_prompt(Line line) {
   if (given.size() > 1) fail("{}: {} excludes {}", line.name(), given[0], given[1]);
 }
 
-// What the command line would refuse, the line is refused for.
+// Throws Error, naming the line, for options that the command line would refuse as well.
 void check_options(Line line, const RunOptions& options) {
   try {
     check_speculation_options(speculation_options(options));
@@ -184,7 +184,7 @@ RunOptions parse_request(std::string_view text, const std::string& where,
 
 std::vector<RunOptions> parse_requests(std::string_view text, const std::string& name,
                                        const RunOptions& defaults) {
-  check_speculation_options(speculation_options(defaults));  // so that no line is blamed for them
+  check_speculation_options(speculation_options(defaults));  // errors here are not a line's fault
   std::vector<RunOptions> requests;
   std::unordered_map<std::string, int> line_of;  // by id
   int number = 0;
@@ -216,7 +216,7 @@ namespace {
   fail("{}: more than {} of requests; give them in several runs", name, readable_bytes(kMostBytes));
 }
 
-// The whole stream, which may have no end. What is no text is refused as soon as it is seen.
+// Reads a whole stream. Since it may never end, refuses NUL bytes and too much text at once.
 std::string read_stream(std::istream& stream, const std::string& name) {
   std::string text;
   std::array<char, 1 << 16> block;
@@ -235,7 +235,7 @@ std::string read_stream(std::istream& stream, const std::string& name) {
 std::vector<RunOptions> read_any(const std::string& path, const RunOptions& defaults) {
   if (path == "-") return parse_requests(read_stream(std::cin, "stdin"), "stdin", defaults);
   std::error_code unknown;
-  if (std::filesystem::is_fifo(path, unknown)) {  // as the shell's <(command)
+  if (std::filesystem::is_fifo(path, unknown)) {  // such as the shell's <(command)
     std::ifstream pipe(path);
     return parse_requests(read_stream(pipe, path), path, defaults);
   }

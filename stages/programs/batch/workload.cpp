@@ -33,7 +33,7 @@ struct Spec {
   std::vector<std::string_view> kinds;  // none: all
 };
 
-// The items of "a,b,c"; of "", one that is empty.
+// Splits "a,b,c" into its items; "" has one empty item.
 std::vector<std::string_view> split(std::string_view text, std::string_view separator) {
   std::vector<std::string_view> items;
   for (std::size_t start = 0; start <= text.size();) {
@@ -44,7 +44,7 @@ std::vector<std::string_view> split(std::string_view text, std::string_view sepa
   return items;
 }
 
-// "name=value" of a spec.
+// One "name=value" of a spec.
 struct Item {
   std::string_view name, value;
 
@@ -70,7 +70,7 @@ std::string names_in(const Table& table) {
   return names;
 }
 
-// What a document of the embedded text is.
+// A kind of document in the embedded text.
 struct Kind {
   std::string_view name;
   bool (*is)(std::string_view document);
@@ -120,7 +120,7 @@ constexpr SpecKey kSpecKeys[] = {
        names_in(kSpecKeys));
 }
 
-// Fills in what was not given.
+// Fills in lengths that were not given.
 void complete(Lengths& lengths, int lowest, int highest, std::string_view name) {
   if (lengths.highest == 0) lengths.highest = highest;
   if (lengths.lowest == 0) lengths.lowest = std::min(lowest, lengths.highest);
@@ -154,15 +154,15 @@ Spec read_spec(std::string_view text, const RunOptions& defaults) {
   return spec;
 }
 
-// What a random number decides. No token's draw has these numbers: those of sampling have the index
-// 0 for every purpose but a race.
+// What a random number decides: the index of its draw. Draws of tokens in stage 6 have index 0
+// unless they are races, so they never share these numbers.
 enum class Draw : TokenId { kGap = 1, kDocumentOfPool, kDocument, kPrompt, kNewTokens };
 
 double draw(const Spec& spec, int number, Draw what) {
   return uniform(spec.seed, number, Purpose::kTarget, static_cast<TokenId>(what));
 }
 
-// A whole number from lowest to highest.
+// A uniform whole number from lowest to highest.
 int draw_between(const Spec& spec, int number, Draw what, Lengths range) {
   const double count = range.highest - range.lowest + 1;
   return range.lowest + static_cast<int>(draw(spec, number, what) * count);
@@ -174,8 +174,8 @@ bool wanted(const Spec& spec, std::string_view document) {
          });
 }
 
-// The documents of the embedded text without the tokens around them: the target's tokenizer puts
-// its own first, and no prompt reaches the end.
+// The wanted documents of the embedded text, without their begin and end tokens: the target's
+// tokenizer adds its own begin token, and no prompt reaches the end.
 std::vector<std::string_view> documents_of(const Spec& spec, std::string_view text) {
   std::vector<std::string_view> documents;
   for (std::string_view document : split(text, "<|begin_of_text|>")) {
@@ -185,8 +185,8 @@ std::vector<std::string_view> documents_of(const Spec& spec, std::string_view te
   return documents;
 }
 
-// A quarter as many documents as requests, or as many as there are with enough tokens: the first
-// such ones of a random order.
+// Chooses random documents with enough tokens, one for every four requests, or fewer if there are
+// not so many.
 std::vector<std::vector<TokenId>> choose_documents(const Spec& spec, const Tokenizer& tokenizer) {
   const std::string path = embedded_draft_text().string();
   const std::string text = read_text_file(path);
@@ -207,14 +207,14 @@ std::vector<std::vector<TokenId>> choose_documents(const Spec& spec, const Token
   return pool;
 }
 
-// Exponential with the mean 1 / rate, by inversion. Whole nanoseconds, because the last bit of a
-// logarithm is not the same on all machines.
+// An exponential gap with mean 1 / rate, by inversion, in nanoseconds. They are whole numbers
+// because the last bit of a logarithm differs between machines.
 std::int64_t gap(const Spec& spec, int number) {
   const double seconds = -std::log1p(-draw(spec, number, Draw::kGap)) / spec.rate;
   return std::llround(seconds * 1e9);
 }
 
-// Every request at which the number of sampled ones, a share of all, passes a whole number.
+// Whether this request is sampled: number * share passes a whole number, at even distances.
 bool is_sampled(const Spec& spec, int number) {
   return std::floor((number + 1) * spec.sampled) > std::floor(number * spec.sampled);
 }

@@ -17,12 +17,12 @@
 
 namespace specdec {
 
-// Argmax has no probabilities; shown are those of the logits that it chose from.
+// The evidence of greedy rounds. Argmax has no probabilities, so this shows the logits' softmax.
 class GreedyEvidence {
  public:
   explicit GreedyEvidence(const DraftAndVerify& steps);
 
-  operator RoundEvidence();  // REQUIRES: this object outlives it
+  operator RoundEvidence();  // REQUIRES: this object outlives the result
 
  private:
   std::span<const double> softmax(int row);
@@ -33,16 +33,16 @@ class GreedyEvidence {
   SamplingScratch scratch_;
 };
 
-// What people get to see of a run's rounds: the text with its colours, --explain, --trace and
-// --dump-logits. Works between the rounds, so that it costs no round any time.
+// Shows the rounds of a run: the coloured text, --explain, --trace and --dump-logits. It works
+// between the rounds, so their times do not include it.
 class RoundLog {
  public:
   // REQUIRES: all arguments outlive this object.
   RoundLog(const RunOptions& options, const ModelFiles& files, const GenerationRequest& request,
            const Generation& generation, const KvCache& target_cache, const DraftSetup& draft);
 
-  // Before every round, and after it when it is counted. evidence: what its decisions were made
-  // from.
+  // Call before every round, and after it once stats include it. evidence: the inputs of its
+  // decisions.
   void before_round(const DraftAndVerify& steps, const RunStats& stats);
   void after_round(const DraftAndVerify& steps, const Round& round,
                    std::span<const TokenId> context, const RoundEvidence& evidence,
@@ -63,7 +63,7 @@ class RoundLog {
   RoundText text_;
   LogitsLog logits_;
   std::vector<RoundRecord> records_;
-  bool of_trees_ = false;  // they are
+  bool of_trees_ = false;  // whether the records are of trees
   RoundRecord::State before_;
   RunStats stats_before_;
 };

@@ -20,7 +20,7 @@ void print(const fmt::text_style& style, std::string_view text) {
 
 void print_rejected(TokenId token, const Tokenizer& tokenizer) {
   std::string text = tokenizer.decode(std::span(&token, 1));
-  std::erase(text, '\n');  // a line that does not end should not look as if it did
+  std::erase(text, '\n');  // a rejected newline must not end the line
   print(kRejected, text);
 }
 

@@ -7,14 +7,14 @@
 
 namespace specdec {
 
-// Streams the text of a run to stdout. On a terminal it also shows what became of each token:
-// accepted drafts green, the rejected one red and struck through, corrections and bonus tokens
-// blue; elsewhere it is the text alone.
+// Streams the text of a run to stdout. On a terminal, accepted drafts are green, the rejected draft
+// of a round is red and struck through, and corrections and bonus tokens are blue. Elsewhere,
+// prints the text alone.
 class RoundText {
  public:
   explicit RoundText(const RunOptions& options);
 
-  // After every round. tokenizer: null where there is none.
+  // Call after every round. tokenizer: null if there is none.
   void finish_round(const Round& round, const Generation& generation, const Drafts& drafts,
                     const Tokenizer* tokenizer);
 

@@ -19,16 +19,16 @@ namespace specdec {
 
 struct Session;
 
-// What differs between the stages that speculate.
+// The parts of a session that differ between the stages.
 struct SessionParts {
   Drafting drafting = {};
   ComposeDrafter compose = {};
-  // Chooses K of each round; by default --spec-length.
+  // Makes the policy that chooses K of each round; none: K is --spec-length.
   std::function<std::unique_ptr<SpecLengthPolicy>(const Session&)> make_policy = {};
   RoundCapacity capacity = Capacity::of_chain;
 };
 
-// What judged the drafts, for reports.
+// How drafts were drawn and judged, for measurements and reports.
 struct Judgement {
   Sampling drafting = {};
   // Chooses a token from steps.logits(0) after a context, as plain decoding does.
@@ -37,11 +37,11 @@ struct Judgement {
   bool lossless = true;
 };
 
-// Everything that a run of one request with speculation is made of, from the command line: models,
-// caches, the draft, the text so far. What a stage does with it is its decode loop.
+// A speculative run of one request, set up from the command line: models, caches, drafter, and the
+// text so far. Each stage adds its decode loop.
 struct Session {
-  // Throws Error for whatever is wrong with the options and files; warns on stderr where the draft
-  // cannot pay.
+  // Throws Error for bad options and files. Warns on stderr if the draft cannot make decoding
+  // faster.
   explicit Session(const RunOptions& options, const SessionParts& parts = {});
 
   const RunOptions& options;
@@ -54,16 +54,16 @@ struct Session {
   DraftAndVerify steps;
   Generation generation;
   RoundLog log;
-  std::vector<TokenId> context;  // the prompt, and what was emitted
+  std::vector<TokenId> context;  // the prompt and all emitted tokens
   RunStats stats;
 
-  // Around the decode loop: all clocks, counters and logs are here.
+  // The decode loop calls these. They keep all clocks, counters and logs.
   void prefill();
   void before_round();
   void after_round(const Round& round, const RoundEvidence& evidence);
 
-  // After the last round: measures what the parts of a round cost, prints and writes what the
-  // options ask for. extras: what the stage adds. of_speedup: and what it says about the speedup.
+  // Call after the last round. Measures the parts of a round, then prints and writes the reports of
+  // the options. extras, of_speedup: the stage's additions, and its lines about the speedup.
   void finish(const Judgement& judgement, ReportExtras extras = {},
               const std::function<std::string(const Speedup&)>& of_speedup = {});
 

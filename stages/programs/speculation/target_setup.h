@@ -8,7 +8,7 @@
 
 namespace specdec {
 
-// The target that the options ask for, with its device and its cache.
+// The target that the options name, with its device and its KV cache.
 struct TargetSetup {
   // Throws Error, as make_backend(), load_target() and make_cache().
   TargetSetup(const RunOptions& options, const ModelFiles& files, const CacheLayout& layout,

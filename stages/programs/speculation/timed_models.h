@@ -11,8 +11,8 @@
 
 namespace specdec {
 
-// A model and a drafter as they are, with a clock that runs while they work: so that a round can be
-// timed from outside.
+// Wraps a model, and counts the seconds of its passes. With TimedDrafter, this times the parts of a
+// round without a clock in the lessons' code.
 class TimedModel final : public ForwardingModel {
  public:
   using ForwardingModel::ForwardingModel;
@@ -30,13 +30,13 @@ class TimedModel final : public ForwardingModel {
     backend().wait();
   }
 
-  double seconds() const { return seconds_; }  // of all passes so far
+  double seconds() const { return seconds_; }  // total of all passes so far
 
  private:
   double seconds_ = 0;
 };
 
-// A gate as it is, which counts how often it says no.
+// Wraps a gate, and counts how often it refuses a draft.
 class CountedGate final : public DraftGate {
  public:
   void stands_for(DraftGate* gate) { gate_ = gate; }
@@ -54,11 +54,11 @@ class CountedGate final : public DraftGate {
   std::int64_t refused_ = 0;
 };
 
-// For one request at a time.
+// Wraps a drafter, and counts the seconds of its draft phases. Drafts for one request per call.
 class TimedDrafter final : public Drafter {
  public:
   explicit TimedDrafter(Drafter& drafter)
-      : drafter_(drafter) {}  // REQUIRES: it outlives this object
+      : drafter_(drafter) {}  // REQUIRES: the drafter outlives this object
 
   void draft(std::span<const DraftRequest> requests) override {
     SPECDEC_CHECK(requests.size() == 1, "one request, not {}", requests.size());
@@ -80,9 +80,9 @@ class TimedDrafter final : public Drafter {
     drafter_.keep(sequence, length, path);
   }
 
-  double seconds() const { return seconds_; }    // of all draft phases so far
-  bool caught_up() const { return caught_up_; }  // the last one began with more than two tokens
-  std::int64_t refused() const { return gate_.refused(); }  // drafts that a gate refused
+  double seconds() const { return seconds_; }    // total of all draft phases so far
+  bool caught_up() const { return caught_up_; }  // the last one had to feed more than two tokens
+  std::int64_t refused() const { return gate_.refused(); }  // drafts that gates refused so far
 
  private:
   Drafter& drafter_;
@@ -91,7 +91,7 @@ class TimedDrafter final : public Drafter {
   bool caught_up_ = false;
 };
 
-// Times the rounds of one request from outside.
+// Times the rounds of one request, through wrappers of both models.
 class RoundClock {
  public:
   // REQUIRES: both outlive this object.
@@ -105,7 +105,7 @@ class RoundClock {
     seconds_of_passes_ = target_.seconds();
     began_ = Stopwatch::now();
   }
-  // Adds the seconds of the round, and the drafter's counters so far.
+  // Adds the round's seconds to stats, and sets the drafter's counters there.
   void end(const Round& round, RunStats& stats) const {
     stats.decode_seconds += Stopwatch::seconds_since(began_);
     const double drafting = drafter_.seconds() - seconds_of_drafts_;
@@ -122,7 +122,7 @@ class RoundClock {
   TimedModel target_;
   TimedDrafter drafter_;
   Stopwatch::Time began_ = {};
-  double seconds_of_drafts_ = 0, seconds_of_passes_ = 0;  // when the round began
+  double seconds_of_drafts_ = 0, seconds_of_passes_ = 0;  // totals at the start of the round
 };
 
 }  // namespace specdec
