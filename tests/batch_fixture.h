@@ -73,9 +73,8 @@ inline Outcome run_alone(LanguageModel& target, Drafter& drafter, const BatchReq
                        Drafts(request.spec_length, target.vocab_size()));
   Dice dice(request.seed);
   JudgeSetup sampling_judge(steps, dice, request.speculation);
-  RejectionSampling sampling(steps, sampling_judge);
   return run_alone(steps, request, tokenizer, [&](auto& context, auto& generation) {
-    return sampling.round(context, generation);
+    return sampled_round(steps, sampling_judge, context, generation);
   });
 }
 

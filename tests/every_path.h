@@ -88,11 +88,10 @@ SpeculationRun speculate(DraftAndVerify& steps, RandomSource& random,
   SpeculationRun run;
   Generation generation(request, nullptr);
   JudgeSetup sampling_judge(steps, random, options);
-  RejectionSampling sampling(steps, sampling_judge);
   Text context = request.prompt;
   steps.prefill(context);
   while (!generation.finished()) {
-    run.rounds.push_back(sampling.round(context, generation));
+    run.rounds.push_back(sampled_round(steps, sampling_judge, context, generation));
     after_round(run.rounds.back(), steps, sampling_judge.judge());
   }
   run.tokens.assign(generation.tokens().begin(), generation.tokens().end());

@@ -17,11 +17,11 @@ namespace {
 
 // [snippet decode]
 void decode(Session& run, Judge& judge) {
-  RejectionSampling sampling(run.steps, judge);
   run.prefill();
   while (!run.generation.finished()) {
     run.before_round();
-    const Round round = sampling.round(run.context, run.generation);  // emits 1 to K + 1 tokens
+    // Emits 1 to K + 1 tokens.
+    const Round round = sampled_round(run.steps, judge, run.context, run.generation);
     run.after_round(round, evidence(judge, run.steps.drafts(), run.options.seed));
   }
 }

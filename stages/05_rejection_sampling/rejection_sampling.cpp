@@ -3,11 +3,12 @@
 namespace specdec {
 
 // [snippet round]
-Round RejectionSampling::round(std::vector<TokenId>& context, Generation& generation) {
-  Round round = steps_.draft(context, judge_.drafting());
-  steps_.verify(context);
-  judge_.judge(steps_.drafts(), steps_.logits_rows(round.drafted + 1), context, generation, round);
-  steps_.roll_back(round);
+Round sampled_round(DraftAndVerify& steps, Judge& judge, std::vector<TokenId>& context,
+                    Generation& generation) {
+  Round round = steps.draft(context, judge.drafting());
+  steps.verify(context);
+  judge.judge(steps.drafts(), steps.logits_rows(round.drafted + 1), context, generation, round);
+  steps.roll_back(round);
   return round;
 }
 // [end snippet round]

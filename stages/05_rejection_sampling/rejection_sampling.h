@@ -6,20 +6,10 @@
 
 namespace specdec {
 
-// Speculative decoding for a target that samples: stage 4's rounds with another judge. At
-// temperature 0 it is greedy_round(), round for round.
-class RejectionSampling {
- public:
-  // Works on the parts of a round that `steps` has, which keep the drafts' distributions.
-  // REQUIRES: all arguments outlive this object.
-  RejectionSampling(DraftAndVerify& steps, Judge& judge) : steps_(steps), judge_(judge) {}
-
-  // One round, as greedy_round(). Throws Error as Judge::judge().
-  Round round(std::vector<TokenId>& context, Generation& generation);
-
- private:
-  DraftAndVerify& steps_;
-  Judge& judge_;
-};
+// One round of speculative decoding for a target that samples: stage 4's, with another judge. At
+// temperature 0 it is greedy_round(), round for round. REQUIRES: as there; the drafts of `steps`
+// keep their distributions. Throws Error as Judge::judge().
+Round sampled_round(DraftAndVerify& steps, Judge& judge, std::vector<TokenId>& context,
+                    Generation& generation);
 
 }  // namespace specdec

@@ -126,10 +126,9 @@ class DeviceLoopTest : public ::testing::Test {
         &find_acceptance_rule(rule)};
     Dice dice(5);
     JudgeSetup sampling_judge(steps, dice, options, overlaps_);
-    RejectionSampling sampling(steps, sampling_judge);
     return decode(steps, request_, [&](std::vector<TokenId>& context, Generation& generation) {
       return stage_ == 7 ? adaptive_round(steps, sampling_judge, context, generation)
-                         : sampling.round(context, generation);
+                         : sampled_round(steps, sampling_judge, context, generation);
     });
   }
 

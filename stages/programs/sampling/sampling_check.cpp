@@ -98,12 +98,11 @@ class Replay {
                          draft.make_drafts(Capacity::of_chain(K)));
     Dice dice(seed);
     JudgeSetup judge(steps, dice, speculation);
-    RejectionSampling sampling(steps, judge);
     Generation generation(request_, files_.tokenizer_or_null());
     std::vector<TokenId> context = request_.prompt;
     steps.prefill(context);
     for (std::size_t number = 0; !generation.finished(); number++) {
-      const Round round = sampling.round(context, generation);
+      const Round round = sampled_round(steps, judge, context, generation);
       const auto emitted = std::span(context).last(static_cast<std::size_t>(round.emitted()));
       const std::string problem = look(number, round, steps, judge, emitted);
       if (!problem.empty()) return fmt::format("round {}: {}", number + 1, problem);

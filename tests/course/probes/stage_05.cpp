@@ -361,13 +361,12 @@ void law_of_texts(std::uint64_t seed, const Scene& scene) {
     DraftAndVerify steps(target, drafter, fixed_spec_length(scene.K), kNoLimit,
                          Drafts(scene.K, target.vocab_size()));
     JudgeSetup sampling_judge(steps, random, scene.options);
-    RejectionSampling sampling(steps, sampling_judge);
     Generation generation(request, nullptr);
     Tokens context = request.prompt;
     int of_first = 0;
     steps.prefill(context);
     for (int i = 0; i < scene.new_tokens && !generation.finished(); i++) {
-      const Round round = sampling.round(context, generation);
+      const Round round = sampled_round(steps, sampling_judge, context, generation);
       if (i == 0) of_first = round.accepted;
     }
     std::size_t text = 0;

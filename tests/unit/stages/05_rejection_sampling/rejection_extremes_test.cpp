@@ -27,10 +27,9 @@ class SpeculationTest : public ::testing::Test {
     DraftAndVerify steps(target_, drafter_, fixed_spec_length(spec_length), 100,
                          Drafts(spec_length, target_.vocab_size()));
     JudgeSetup sampling_judge(steps, random, options);
-    RejectionSampling sampling(steps, sampling_judge);
     Text context = request.prompt;
     const auto decode = [&] {
-      while (!generation.finished()) sampling.round(context, generation);
+      while (!generation.finished()) sampled_round(steps, sampling_judge, context, generation);
     };
     EXPECT_ERROR(decode(), message);
     if (context_out) *context_out = context;

@@ -57,11 +57,10 @@ std::vector<TokenId> alone(const BatchRequest& request) {
                        Drafts(request.spec_length, target.llama->vocab_size()));
   Dice dice(request.seed);
   JudgeSetup sampling_judge(steps, dice, request.speculation);
-  RejectionSampling sampling(steps, sampling_judge);
   Generation generation(request.generation, nullptr);
   std::vector<TokenId> context = request.generation.prompt;
   steps.prefill(context);
-  while (!generation.finished()) sampling.round(context, generation);
+  while (!generation.finished()) sampled_round(steps, sampling_judge, context, generation);
   return {generation.tokens().begin(), generation.tokens().end()};
 }
 
