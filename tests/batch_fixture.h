@@ -72,9 +72,9 @@ inline Outcome run_alone(LanguageModel& target, Drafter& drafter, const BatchReq
   DraftAndVerify steps(target, drafter, policy_of(request), context_limit(target, request),
                        Drafts(request.spec_length, target.vocab_size()));
   Dice dice(request.seed);
-  JudgeSetup sampling_judge(steps, dice, request.speculation);
+  const auto judge = make_judge(steps, dice, request.speculation);
   return run_alone(steps, request, tokenizer, [&](auto& context, auto& generation) {
-    return sampled_round(steps, sampling_judge, context, generation);
+    return sampled_round(steps, *judge, context, generation);
   });
 }
 

@@ -87,12 +87,12 @@ SpeculationRun speculate(DraftAndVerify& steps, RandomSource& random,
                          AfterRound&& after_round) {
   SpeculationRun run;
   Generation generation(request, nullptr);
-  JudgeSetup sampling_judge(steps, random, options);
+  const auto judge = make_judge(steps, random, options);
   Text context = request.prompt;
   steps.prefill(context);
   while (!generation.finished()) {
-    run.rounds.push_back(sampled_round(steps, sampling_judge, context, generation));
-    after_round(run.rounds.back(), steps, sampling_judge.judge());
+    run.rounds.push_back(sampled_round(steps, *judge, context, generation));
+    after_round(run.rounds.back(), steps, *judge);
   }
   run.tokens.assign(generation.tokens().begin(), generation.tokens().end());
   run.finish_reason = generation.finish_reason();

@@ -1,6 +1,7 @@
 #include "stages/05_rejection_sampling/judge.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "common/argmax.h"
 #include "common/base/error.h"
@@ -43,11 +44,12 @@ JudgingScratch::JudgingScratch(int drafts, int vocab_size)
       sampling(vocab_size) {}
 
 Judge::Judge(Backend& backend, RandomSource& random, const SpeculationOptions& options,
-             JudgingScratch& scratch)
+             std::shared_ptr<JudgingScratch> scratch)
     : backend_(backend),
       random_(random),
       options_(options),
-      scratch_(scratch),
+      shared_scratch_(std::move(scratch)),
+      scratch_(*shared_scratch_),
       rule_(rule_of(options)),
       judging_(rule_ == lenient_argmax ? before_argmax(options.sampling) : options.sampling) {
   check_speculation_options(options);

@@ -1,6 +1,8 @@
 #pragma once
 #include <memory>
+#include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "common/generation.h"
@@ -22,7 +24,7 @@ struct SpeculationOptions {
 // Throws Error, naming the option, where one is out of range or does not go with the others.
 void check_speculation_options(const SpeculationOptions& options);
 
-// Working memory of judges: one serves any number of them, one after the other.
+// Working memory of judges: any number of them may share it, one after the other.
 struct JudgingScratch {
   JudgingScratch(int drafts, int vocab_size);  // drafts: the most of a round
 
@@ -37,10 +39,9 @@ struct JudgingScratch {
 // the emitted text has the distribution of the target alone.
 class Judge : public RoundJudge {
  public:
-  // REQUIRES: backend, random and scratch outlive this object. Throws Error for options out of
-  // range.
+  // REQUIRES: backend and random outlive this object. Throws Error for options out of range.
   Judge(Backend& backend, RandomSource& random, const SpeculationOptions& options,
-        JudgingScratch& scratch);
+        std::shared_ptr<JudgingScratch> scratch);
 
   // The position of a token, by which its draws are named, is the context's length before the token
   // is emitted. Throws Error where a row of logits holds no distribution (NaN); the tokens before
@@ -71,9 +72,24 @@ class Judge : public RoundJudge {
   Backend& backend_;
   RandomSource& random_;
   SpeculationOptions options_;
+  std::shared_ptr<JudgingScratch> shared_scratch_;
   JudgingScratch& scratch_;
   AcceptanceRule rule_;
   SamplingOptions judging_;
+};
+
+// ---- Used from stage 6 on, where rounds of several requests are judged in one step, and where a
+// device judges.
+
+// A round whose drafts the target has verified, with all that judging it reads and writes.
+struct RoundToJudge {
+  Judge& judge;  // the request's own
+  const Drafts& drafts;
+  DeviceRows logits;  // [drafts.size() + 1, V]
+  std::vector<TokenId>& context;
+  Generation& generation;
+  Round& round;
+  std::optional<std::string>& failure;  // why the round could not be judged to its end
 };
 
 }  // namespace specdec

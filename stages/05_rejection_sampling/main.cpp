@@ -42,9 +42,9 @@ int run(const RunOptions& options) {
   if (options.check) return check(options);
   Session session(options, {.drafting = sampled_drafting(keep_probs(options, speculation))});
   Dice dice(options.seed);
-  JudgeSetup judge(session, dice, speculation);
-  decode(session, judge);
-  session.finish(judgement(session, judge));
+  const auto judge = make_judge(session.steps, dice, speculation, overlaps_for(options));
+  decode(session, *judge);
+  session.finish(judgement(session, *judge));
   return kGood;
 }
 

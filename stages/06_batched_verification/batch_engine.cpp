@@ -33,11 +33,6 @@ EngineOptions checked(EngineOptions options, const Drafter& drafter) {
   return options;
 }
 
-BatchJudge& each_by_its_own() {
-  static BatchJudge judge;
-  return judge;
-}
-
 }  // namespace
 
 BatchEngine::BatchEngine(const ServedModels& models, EngineOptions options)
@@ -45,9 +40,10 @@ BatchEngine::BatchEngine(const ServedModels& models, EngineOptions options)
       options_(checked(std::move(options), models.drafter)),
       target_pool_(&models.target_cache, options_.prefix_cache, options_.check_invariants),
       draft_pool_(models.draft_cache, options_.prefix_cache, options_.check_invariants),
-      rounds_(models.target, models.drafter, models.judge ? *models.judge : each_by_its_own(),
-              options_.max_batch, options_.spec_length),
-      scratch_(rounds_.most_rows() - 1, models.target.vocab_size()),
+      rounds_(models.target, models.drafter, models.judging, options_.max_batch,
+              options_.spec_length),
+      scratch_(
+          std::make_shared<JudgingScratch>(rounds_.most_rows() - 1, models.target.vocab_size())),
       scheduler_({options_.max_batch, options_.token_budget, options_.prefill_chunk}, models.target,
                  rounds_, target_pool_, draft_pool_) {
   stats_.by_batch_size.resize(static_cast<std::size_t>(options_.max_batch) + 1);
@@ -67,7 +63,7 @@ RequestId BatchEngine::add_request(BatchRequest request, OnDelivery on_delivery)
   auto state = std::make_unique<RequestState>(
       id, std::move(request), std::move(on_delivery), models_.tokenizer,
       [this](RandomSource& dice, const SpeculationOptions& options) {
-        return rounds_.batch_judge().make_judge(models_.target.backend(), dice, options, scratch_);
+        return rounds_.judging().make_judge(models_.target.backend(), dice, options, scratch_);
       });
   SPECDEC_CHECK(state->policy->largest() <= state->request.spec_length, "K of at most {}, not {}",
                 state->request.spec_length, state->policy->largest());

@@ -23,7 +23,7 @@ struct ServedModels {
   KvCache* draft_cache = nullptr;        // the drafter's; null: it has none
   const Tokenizer* tokenizer = nullptr;  // null: no texts, and no stop texts
   int token_limit = 0;                   // ids from here on are no tokens; 0: all are
-  BatchJudge* judge = nullptr;           // null: each request's own judge, on the host
+  Judging judging = {};
 };
 
 struct EngineOptions {
@@ -134,7 +134,7 @@ class BatchEngine {
   EngineOptions options_;
   KvPool target_pool_, draft_pool_;
   BatchedRounds rounds_;
-  JudgingScratch scratch_;  // of all requests' judges
+  std::shared_ptr<JudgingScratch> scratch_;  // of all requests' judges
   Scheduler scheduler_;
   std::map<RequestId, std::unique_ptr<RequestState>> states_;
   std::map<RequestId, RequestResult> results_;

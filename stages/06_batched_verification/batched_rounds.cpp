@@ -1,6 +1,7 @@
 #include "stages/06_batched_verification/batched_rounds.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "common/base/check.h"
 #include "common/speculation/round.h"
@@ -48,30 +49,30 @@ int RaggedPass::rows(const RequestState& r) const {
   return segment == batch_.end() ? 0 : segment->logits_rows;
 }
 
-std::unique_ptr<Judge> BatchJudge::make_judge(Backend& backend, RandomSource& random,
-                                              const SpeculationOptions& options,
-                                              JudgingScratch& scratch) const {
+std::unique_ptr<Judge> make_own_judge(Backend& backend, RandomSource& random,
+                                      const SpeculationOptions& options,
+                                      const std::shared_ptr<JudgingScratch>& scratch) {
   return std::make_unique<Judge>(backend, random, options, scratch);
 }
 
-void BatchJudge::judge(std::span<const RoundToJudge> rounds) {
-  for (const auto& [r, drafts, logits] : rounds) {
+void judge_each(std::span<const RoundToJudge> rounds) {
+  for (const RoundToJudge& r : rounds) {
     try {
-      r->judge->judge(*drafts, logits, r->context, r->generation, r->round);
+      r.judge.judge(r.drafts, r.logits, r.context, r.generation, r.round);
     } catch (const Error& error) {
-      r->failure = error.what();
+      r.failure = error.what();
     }
   }
 }
 
-BatchedRounds::BatchedRounds(LanguageModel& target, Drafter& drafter, BatchJudge& judge,
+BatchedRounds::BatchedRounds(LanguageModel& target, Drafter& drafter, Judging judging,
                              int max_batch, int spec_length)
     : target_(target),
       drafter_(drafter),
-      judge_(judge),
+      judging_(std::move(judging)),
       most_rows_(drafter.capacity(spec_length).rows()),
       drafts_(make_drafts(max_batch, drafter.capacity(spec_length), target.vocab_size(),
-                          judge.memory())),
+                          judging_.memory)),
       pass_(target, max_batch, max_batch * most_rows_) {
   requests_.reserve(drafts_.size());
   drafting_.reserve(drafts_.size());
@@ -185,19 +186,19 @@ void BatchedRounds::judge(std::span<RequestState* const> batch) {
   for (std::size_t i = 0; i < batch.size(); i++) {
     if (batch[i]->failure) continue;
     const int rows = drafts_[i].size() + 1;
-    rounds_.push_back({batch[i], &drafts_[i], pass_.logits(row, rows)});
+    rounds_.push_back(batch[i]->to_judge(drafts_[i], pass_.logits(row, rows)));
     row += rows;
   }
   // [end task 6.3]
-  judge_.judge(rounds_);
+  judging_.judge(rounds_);
 }
 
 void BatchedRounds::roll_back(RequestState& r) {
   r.policy->learn(r.round);
-  judge_.roll_back(r.round, {target_, r.sequence, drafter_, r.draft_sequence});
+  judging_.roll_back(r.round, {target_, r.sequence, drafter_, r.draft_sequence});
 }
 
-void BatchJudge::roll_back(const Round& round, const RoundCaches& caches) const {
+void truncate_caches(const Round& round, const RoundCaches& caches) {
   caches.target.truncate(caches.sequence, round.target_length());
   if (caches.draft_sequence == RequestState::kNoSequence) return;
   caches.drafter.truncate(caches.draft_sequence, round.draft_length());

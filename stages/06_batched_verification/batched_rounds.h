@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -48,29 +49,22 @@ class RaggedPass {
   LogitsBuffer logits_;          // [max_rows, V]
 };
 
-// A round before it is judged, with the rows that the pass computed for it.
-struct RoundToJudge {
-  RequestState* request = nullptr;
-  const Drafts* drafts = nullptr;
-  DeviceRows logits;  // [drafts->size() + 1, V]
-};
+// A request's own judge, as in stage 5.
+std::unique_ptr<Judge> make_own_judge(Backend& backend, RandomSource& random,
+                                      const SpeculationOptions& options,
+                                      const std::shared_ptr<JudgingScratch>& scratch);
+// Judges each round by its request's own judge, one after the other. An Error fails the request
+// that caused it, and no other.
+void judge_each(std::span<const RoundToJudge> rounds);
+// Ends a round: neither cache keeps a token that is not in the text.
+void truncate_caches(const Round& round, const RoundCaches& caches);
 
-// How the rounds of a batch are judged, and what stays of them: here by stage 5, each request by a
-// judge of its own, one after the other. What judges by other rules, or elsewhere and all at once,
-// derives from it.
-class BatchJudge {
- public:
-  virtual ~BatchJudge() = default;
-
-  // The memory in which the drafts' distributions must be; null: the host's.
-  virtual Backend* memory() const { return nullptr; }
-  virtual std::unique_ptr<Judge> make_judge(Backend& backend, RandomSource& random,
-                                            const SpeculationOptions& options,
-                                            JudgingScratch& scratch) const;
-  // An Error fails the request that caused it.
-  virtual void judge(std::span<const RoundToJudge> rounds);
-  // Ends a round: neither cache keeps a token that is not in the text.
-  virtual void roll_back(const Round& round, const RoundCaches& caches) const;
+// How the rounds of a batch are judged, and what stays of them. By default as in stage 5.
+struct Judging {
+  std::function<decltype(make_own_judge)> make_judge = make_own_judge;
+  Backend* memory = nullptr;  // where the drafts' distributions must be; null: on the host
+  std::function<decltype(judge_each)> judge = judge_each;
+  std::function<decltype(truncate_caches)> roll_back = truncate_caches;
 };
 
 // Rounds of speculation for a batch (Leviathan et al., Algorithm 1, once for each request): the
@@ -80,8 +74,8 @@ class BatchJudge {
 class BatchedRounds {
  public:
   // spec_length: the largest K of a request.
-  // REQUIRES: target, drafter and judge outlive this object; the models' tokens are the same.
-  BatchedRounds(LanguageModel& target, Drafter& drafter, BatchJudge& judge, int max_batch,
+  // REQUIRES: target and drafter outlive this object; the models' tokens are the same.
+  BatchedRounds(LanguageModel& target, Drafter& drafter, Judging judging, int max_batch,
                 int spec_length);
 
   // K of the request's next round. It depends on the request alone: its options, its rounds so far
@@ -108,7 +102,7 @@ class BatchedRounds {
   void undo_draft(std::span<RequestState* const> batch);
 
   Drafter& drafter() const { return drafter_; }
-  const BatchJudge& batch_judge() const { return judge_; }
+  const Judging& judging() const { return judging_; }
   // Of the last step.
   const Drafts& drafts(int i) const { return drafts_[static_cast<std::size_t>(i)]; }
   const RaggedPass& pass() const { return pass_; }
@@ -116,7 +110,7 @@ class BatchedRounds {
  private:
   LanguageModel& target_;
   Drafter& drafter_;
-  BatchJudge& judge_;
+  Judging judging_;
   int most_rows_;
   std::vector<Drafts> drafts_;  // [max_batch]
   std::vector<DraftRequest> requests_;

@@ -53,6 +53,10 @@ struct RequestState {
     sampling.gate = policy->gate();
     return sampling;
   }
+  // Its round, whose drafts got these rows of logits.
+  RoundToJudge to_judge(const Drafts& drafts, DeviceRows logits) {
+    return {*judge, drafts, logits, context, generation, round, failure};
+  }
   // What the target has cached when the next round may begin.
   int prefill_end() const { return static_cast<int>(context.size()) - 1; }
   std::span<const TokenId> new_tokens() const { return generation.tokens().subspan(delivered); }

@@ -35,13 +35,13 @@ int run_one(const RunOptions& options, const SpeculationOptions& speculation) {
   Session session(options, adaptive.parts(options, adaptive_drafting(keep, gated)));
   adaptive.announce(session);
   Dice dice(options.seed);
-  JudgeSetup judge(session, dice, speculation);
-  AdaptiveRun::take_notes(session, judge);
-  decode(session, judge);
+  const auto judge = make_judge(session.steps, dice, speculation, overlaps_for(options));
+  AdaptiveRun::take_notes(session, *judge);
+  decode(session, *judge);
   const auto of_speedup = adaptive.of_speedup(session);
   ReportExtras extras = adaptive.extras(session);
-  adaptive.try_places(session, judge, extras);
-  session.finish(judgement(session, judge), std::move(extras), of_speedup);
+  adaptive.try_places(session, *judge, extras);
+  session.finish(judgement(session, *judge), std::move(extras), of_speedup);
   return kGood;
 }
 

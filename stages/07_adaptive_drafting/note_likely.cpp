@@ -1,7 +1,9 @@
 #include "stages/07_adaptive_drafting/note_likely.h"
 
 #include <algorithm>
+#include <memory>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 namespace specdec {
@@ -26,14 +28,18 @@ void note_likely(const Round& round, ConstDeviceRows logits, Backend& backend,
 }
 // [end snippet note-likely]
 
-void NotingBatchJudge::judge(std::span<const RoundToJudge> rounds) {
-  judge_->judge(rounds);
-  for (const auto& [r, drafts, logits] : rounds) {
-    if (r->failure) continue;  // the request ends here
-    std::shared_ptr<LikelyTokens>& likely = r->judge->drafting().likely;
-    if (!likely) likely = std::make_shared<LikelyTokens>(k_, r->prompt_tokens());
-    note_likely(r->round, logits, backend_, *likely);
-  }
+Judging with_notes(Judging judging, Backend& backend, int k) {
+  judging.judge = [judge = std::move(judging.judge), &backend,
+                   k](std::span<const RoundToJudge> rounds) {
+    judge(rounds);
+    for (const RoundToJudge& r : rounds) {
+      if (r.failure) continue;  // the request ends here
+      std::shared_ptr<LikelyTokens>& likely = r.judge.drafting().likely;
+      if (!likely) likely = std::make_shared<LikelyTokens>(k, r.round.start + 1);
+      note_likely(r.round, r.logits, backend, *likely);
+    }
+  };
+  return judging;
 }
 
 }  // namespace specdec

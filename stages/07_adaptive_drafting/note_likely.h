@@ -1,7 +1,4 @@
 #pragma once
-#include <memory>
-#include <utility>
-
 #include "common/speculation/likely_tokens.h"
 #include "common/speculation/round.h"
 #include "stages/06_batched_verification/batched_rounds.h"
@@ -14,29 +11,9 @@ namespace specdec {
 void note_likely(const Round& round, ConstDeviceRows logits, Backend& backend,
                  LikelyTokens& likely);
 
-// Judges rounds with another judge, and notes the target's likeliest tokens for each request's
-// drafter. The notes belong to the request, so they survive preemption.
-class NotingBatchJudge final : public BatchJudge {
- public:
-  // k: tokens per position. REQUIRES: the backend outlives this object.
-  NotingBatchJudge(std::shared_ptr<BatchJudge> judge, Backend& backend, int k)
-      : judge_(std::move(judge)), backend_(backend), k_(k) {}
-
-  Backend* memory() const override { return judge_->memory(); }
-  std::unique_ptr<Judge> make_judge(Backend& backend, RandomSource& random,
-                                    const SpeculationOptions& options,
-                                    JudgingScratch& scratch) const override {
-    return judge_->make_judge(backend, random, options, scratch);
-  }
-  void judge(std::span<const RoundToJudge> rounds) override;
-  void roll_back(const Round& round, const RoundCaches& caches) const override {
-    judge_->roll_back(round, caches);
-  }
-
- private:
-  std::shared_ptr<BatchJudge> judge_;
-  Backend& backend_;
-  int k_;
-};
+// Like `judging`, but then notes the target's k likeliest tokens at each position for each
+// request's drafter. The notes belong to the request, so they survive preemption. REQUIRES: the
+// backend outlives the result.
+Judging with_notes(Judging judging, Backend& backend, int k);
 
 }  // namespace specdec

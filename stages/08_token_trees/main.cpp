@@ -36,7 +36,7 @@ int run_one(const RunOptions& options) {
   const auto judge = trees.make_judge(session, dice);
   decode(session, *judge, trees);
   const auto of_speedup = trees.adaptive().of_speedup(session);
-  session.finish(trees.judgement(session, dice, *judge), trees.extras(session), of_speedup);
+  session.finish(trees.judgement(session, *judge), trees.extras(session), of_speedup);
   trees.write_profile();
   return kGood;
 }

@@ -1,11 +1,8 @@
 #pragma once
+#include "common/sampling/draw_index.h"
 #include "common/speculation/drafts.h"
 
 namespace specdec {
-
-// The index of a draw (RandomSource). It differs between the drafts of a level and, if a rule needs
-// that, between levels.
-inline int draw_index(int level, int draft) { return level * 4096 + draft; }
 
 // Adds a draft that continues with `token` after the node `parent`. Returns the token's node, which
 // is new unless an earlier draft had the same token there. probs: the number of the distribution

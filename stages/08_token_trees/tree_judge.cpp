@@ -57,8 +57,9 @@ SpeculationOptions with_rule(SpeculationOptions options, const NamedSiblingRule&
 
 SamplingTreeJudge::SamplingTreeJudge(Backend& backend, RandomSource& random,
                                      const SpeculationOptions& options,
-                                     const NamedSiblingRule& rule, JudgingScratch& scratch)
-    : Judge(backend, random, with_rule(options, rule), scratch), rule_(rule) {
+                                     const NamedSiblingRule& rule,
+                                     std::shared_ptr<JudgingScratch> scratch)
+    : Judge(backend, random, with_rule(options, rule), std::move(scratch)), rule_(rule) {
   drafting_.named_by_level = rule.rule == nullptr;  // block verification looks past a rejection
 }
 

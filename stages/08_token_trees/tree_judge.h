@@ -1,7 +1,6 @@
 #pragma once
 #include <memory>
 #include <span>
-#include <utility>
 #include <vector>
 
 #include "common/generation.h"
@@ -36,32 +35,19 @@ class GreedyTreeJudge final : public RoundJudge {
 class SamplingTreeJudge : public Judge {
  public:
   // options: as of stage 5's judge, but for the acceptance rule, which follows from `rule`.
-  // scratch: for as many drafts as a tree has nodes. REQUIRES: all but the options outlive this
-  // object.
+  // scratch: for as many drafts as a tree has nodes. REQUIRES: backend, random and rule outlive
+  // this object.
   SamplingTreeJudge(Backend& backend, RandomSource& random, const SpeculationOptions& options,
-                    const NamedSiblingRule& rule, JudgingScratch& scratch);
-  // With memory of its own, for trees of that many nodes.
-  SamplingTreeJudge(Backend& backend, RandomSource& random, const SpeculationOptions& options,
-                    const NamedSiblingRule& rule, int nodes, int vocab_size)
-      : SamplingTreeJudge(std::make_unique<JudgingScratch>(nodes, vocab_size), backend, random,
-                          options, rule) {}
+                    const NamedSiblingRule& rule, std::shared_ptr<JudgingScratch> scratch);
 
   void judge(const Drafts& tree, DeviceRows logits, std::vector<TokenId>& context,
              Generation& generation, Round& round) override;
 
-  const NamedSiblingRule& rule() const { return rule_; }
-
  private:
-  SamplingTreeJudge(std::unique_ptr<JudgingScratch> scratch, Backend& backend, RandomSource& random,
-                    const SpeculationOptions& options, const NamedSiblingRule& rule)
-      : SamplingTreeJudge(backend, random, options, rule, *scratch) {
-    own_scratch_ = std::move(scratch);
-  }
   void judge_path(const Drafts& tree, DeviceRows logits, std::vector<TokenId>& context,
                   Generation& generation, Round& round);
 
   const NamedSiblingRule& rule_;
-  std::unique_ptr<JudgingScratch> own_scratch_;
 };
 
 }  // namespace specdec

@@ -1,6 +1,7 @@
 #include "stages/08_token_trees/tree_round.h"
 
 #include "stages/08_token_trees/keep_path.h"
+#include "stages/08_token_trees/tree_judge.h"
 
 namespace specdec {
 
@@ -18,5 +19,14 @@ Round tree_round(DraftAndVerify& steps, RoundJudge& judge, std::vector<TokenId>&
   return round;
 }
 // [end snippet tree-round]
+
+Judging judging_of_trees(const NamedSiblingRule& rule) {
+  const auto make_judge = [&rule](Backend& backend, RandomSource& random,
+                                  const SpeculationOptions& options,
+                                  const std::shared_ptr<JudgingScratch>& scratch) {
+    return std::make_unique<SamplingTreeJudge>(backend, random, options, rule, scratch);
+  };
+  return {.make_judge = make_judge, .roll_back = keep_path};
+}
 
 }  // namespace specdec

@@ -33,15 +33,18 @@ class DeviceBatchLoopTest : public ::testing::Test {
     const LlamaModel model(Checkpoint(golden_model("untied")), *backend);
     CachedLlama target(model, 16, kPositions, kRequests), draft(model, 16, kPositions, kRequests);
     const int V = target.llama.vocab_size();
-    const Capacity capacity{.requests = kRequests, .context = kPositions - 1};
+    Capacity capacity = Capacity::of_chain(K);
+    capacity.requests = kRequests;
+    capacity.context = kPositions - 1;
     const auto drafter = sampled_drafting(KeepProbs::kBesideLogits).make(draft.llama, capacity, V);
-    DeviceBatchJudge judge(*backend, kRequests, K, V, kPositions, overlaps);
-    BatchEngine engine({.target = target.llama,
-                        .target_cache = *target.cache,
-                        .drafter = *drafter,
-                        .draft_cache = draft.cache.get(),
-                        .judge = &judge},
-                       {.max_batch = kRequests, .spec_length = K});
+    DeviceJudge judge(*backend, judging_room(capacity, V), overlaps);
+    BatchEngine engine(
+        {.target = target.llama,
+         .target_cache = *target.cache,
+         .drafter = *drafter,
+         .draft_cache = draft.cache.get(),
+         .judging = {.memory = backend.get(), .judge = [&](auto rounds) { judge.judge(rounds); }}},
+        {.max_batch = kRequests, .spec_length = K});
     std::vector<RequestId> ids;
     for (int i = 0; i < kRequests; i++) ids.push_back(engine.add_request(request(i, temperature)));
     Calls of_a_step{};

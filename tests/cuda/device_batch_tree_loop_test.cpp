@@ -2,7 +2,8 @@
 // host as judge, and no array of the vocabulary's size is copied. The emulation counts the copies.
 #include "kernels/cuda_backend.h"
 #include "stages/06_batched_verification/batch_engine.h"
-#include "stages/programs/trees/device_batch_tree_judge.h"
+#include "stages/08_token_trees/tree_round.h"
+#include "stages/programs/sampling/device_judge.h"
 #include "stages/programs/trees/device_tree_brancher.h"
 #include "tests/cuda/calls.h"
 #include "tests/cuda/tree_shapes.h"
@@ -41,17 +42,21 @@ class DeviceBatchTreeLoopTest : public ::testing::Test {
   Served serve(const LlamaModel& model, const NamedShape& shape, const NamedSiblingRule& rule,
                bool on_host) {
     const int levels = shape.make()->levels();
-    const Capacity capacity = shape.make()->capacity(levels);
+    Capacity capacity = shape.make()->capacity(levels);
+    capacity.requests = kRequests;
+    capacity.context = kPositions;
     const int V = model.config().vocab_size;
     CachedLlama target(model, kPage, kPositions, kRequests),
         draft(model, kPage, kPositions, kRequests);
     std::unique_ptr<TreeBrancher> brancher;
-    std::unique_ptr<TreeBatchJudge> judge = std::make_unique<TreeBatchJudge>(rule);
+    Judging judging = judging_of_trees(rule);
+    std::optional<DeviceJudge> judge;
     if (!on_host) {
       brancher =
           std::make_unique<DeviceTreeBrancher>(*backend_, capacity, V, kPositions, kRequests);
-      judge = std::make_unique<DeviceBatchTreeJudge>(
-          *backend_, rule, TreeBatchSizes{capacity, V, kPositions, kRequests});
+      judge.emplace(*backend_, judging_room(capacity, V), Overlaps::kNotCounted, rule.on_device);
+      judging.memory = backend_.get();
+      judging.judge = [&](std::span<const RoundToJudge> rounds) { judge->judge(rounds); };
     }
     ModelTreeDrafter drafter(draft.llama, shape.make, kPositions, V, kRequests,
                              std::move(brancher));
@@ -59,7 +64,7 @@ class DeviceBatchTreeLoopTest : public ::testing::Test {
                         .target_cache = *target.cache,
                         .drafter = drafter,
                         .draft_cache = draft.cache.get(),
-                        .judge = judge.get()},
+                        .judging = judging},
                        {.max_batch = kRequests,
                         .spec_length = levels,
                         .token_budget = kRequests * capacity.rows()});

@@ -125,10 +125,10 @@ class DeviceLoopTest : public ::testing::Test {
         1.2,
         &find_acceptance_rule(rule)};
     Dice dice(5);
-    JudgeSetup sampling_judge(steps, dice, options, overlaps_);
+    const auto judge = make_judge(steps, dice, options, overlaps_);
     return decode(steps, request_, [&](std::vector<TokenId>& context, Generation& generation) {
-      return stage_ == 7 ? adaptive_round(steps, sampling_judge, context, generation)
-                         : sampled_round(steps, sampling_judge, context, generation);
+      return stage_ == 7 ? adaptive_round(steps, *judge, context, generation)
+                         : sampled_round(steps, *judge, context, generation);
     });
   }
 

@@ -4,9 +4,10 @@
 
 #include "common/sampling/random_source.h"
 #include "kernels/cuda_backend.h"
+#include "stages/08_token_trees/tree_judge.h"
 #include "stages/08_token_trees/tree_round.h"
+#include "stages/programs/sampling/device_judge.h"
 #include "stages/programs/trees/device_tree_brancher.h"
-#include "stages/programs/trees/device_tree_judge.h"
 #include "tests/cuda/calls.h"
 #include "tests/cuda/tree_shapes.h"
 #include "tests/engine_fixture.h"
@@ -54,12 +55,16 @@ class DeviceTreeLoopTest : public ::testing::Test {
     std::unique_ptr<RoundJudge> judge;
     if (rule == nullptr) {
       judge = std::make_unique<GreedyTreeJudge>(*backend_, capacity.rows());
-    } else if (on_host) {
-      judge = std::make_unique<SamplingTreeJudge>(*backend_, dice, options, *rule,
-                                                  capacity.verified, V);
     } else {
-      judge = std::make_unique<DeviceTreeJudge>(*backend_, dice, options, *rule, capacity, V,
-                                                kPositions);
+      auto scratch = std::make_shared<JudgingScratch>(capacity.verified, V);
+      auto sampling =
+          std::make_unique<SamplingTreeJudge>(*backend_, dice, options, *rule, std::move(scratch));
+      if (on_host) {
+        judge = std::move(sampling);
+      } else {
+        judge = judge_on_device(*sampling, target.llama, capacity, Overlaps::kNotCounted,
+                                rule->on_device);
+      }
     }
     return decode(steps, *judge);
   }

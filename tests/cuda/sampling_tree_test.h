@@ -130,7 +130,7 @@ inline TreeOutcome host_outcome(TestTree& test) {
   Dice dice(test.seed);
   SamplingTreeJudge judge(*backend, dice,
                           {.sampling = test.options, .draft_temperature = test.options.temperature},
-                          *test.rule, kMostNodes, test.V);
+                          *test.rule, std::make_shared<JudgingScratch>(kMostNodes, test.V));
   std::vector<TokenId> context = test.history;
   GenerationRequest request;
   request.max_new_tokens = kLevels + 2;

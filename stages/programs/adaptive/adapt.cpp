@@ -54,10 +54,9 @@ std::string announcement_of(const CostProfile& profile, const SpecLengthPolicy& 
   return announcement(profile, name_of(options.draft_length), policy.largest());
 }
 
-std::shared_ptr<BatchJudge> make_noting_judge(const BatchSession& session) {
+Judging judging_with_notes(const BatchSession& session) {
   check_notes(session.options, session.target.llama);
-  return std::make_shared<NotingBatchJudge>(make_batch_judge(session), *session.target.backend,
-                                            session.options.ngram_fill);
+  return with_notes(batch_judging(session), *session.target.backend, session.options.ngram_fill);
 }
 
 }  // namespace
@@ -141,7 +140,7 @@ RoundEvidence adaptive_evidence(const Session& run, const Judge& judge) {
 
 BatchParts adaptive_parts(const RunOptions& options, const Drafting& drafting) {
   BatchParts parts{.drafting = drafting, .compose = composition(options, drafting)};
-  if (options.ngram_fill > 0) parts.make_judge = make_noting_judge;
+  if (options.ngram_fill > 0) parts.judging = judging_with_notes;
   if (parts.compose && options.draft_pages > 0) {
     fail("--draft-pages is for one drafter; with --fallback or --draft-of-draft each has its own");
   }

@@ -111,16 +111,16 @@ class Check {
   std::string rounds(DraftAndVerify& steps, std::span<const TokenId> want, int ngram_fill,
                      std::set<int>& spec_lengths) {
     Dice dice(0);
-    JudgeSetup judge(steps, dice, {});
+    const auto judge = make_judge(steps, dice, {});
     if (ngram_fill > 0) {
-      judge.judge().drafting().likely =
+      judge->drafting().likely =
           std::make_shared<LikelyTokens>(ngram_fill, static_cast<int>(request_.prompt.size()));
     }
     Generation generation(request_, nullptr);
     std::vector<TokenId> context = request_.prompt;
     steps.prefill(context);
     while (!generation.finished()) {
-      const Round round = adaptive_round(steps, judge, context, generation);
+      const Round round = adaptive_round(steps, *judge, context, generation);
       spec_lengths.insert(round.drafted);
     }
     if (std::ranges::equal(generation.tokens(), want)) return "";

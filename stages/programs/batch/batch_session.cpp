@@ -22,13 +22,19 @@ const LlamaModel* draft_model(const BatchSizes& sizes, const DraftSetup& draft,
 
 }  // namespace
 
-std::shared_ptr<BatchJudge> make_batch_judge(const BatchSession& session) {
+Judging batch_judging(const BatchSession& session) {
+  return session.target.backend->samples() ? judging_on_device({}, session) : Judging{};
+}
+
+Judging judging_on_device(Judging judging, const BatchSession& session,
+                          std::optional<TreeRule> siblings) {
   Backend& backend = *session.target.backend;
-  if (!backend.samples()) return std::make_shared<BatchJudge>();
-  const LanguageModel& target = session.target.llama;
-  return std::make_shared<DeviceBatchJudge>(backend, session.sizes.capacity.requests,
-                                            session.sizes.spec_length, target.vocab_size(),
-                                            target.max_seq_len(), overlaps_for(session.options));
+  const int V = session.target.llama.vocab_size();
+  const auto judge = std::make_shared<DeviceJudge>(backend, judging_room(session.sizes.capacity, V),
+                                                   overlaps_for(session.options), siblings);
+  judging.memory = &backend;
+  judging.judge = [judge](std::span<const RoundToJudge> rounds) { judge->judge(rounds); };
+  return judging;
 }
 
 BatchSession::BatchSession(const RunOptions& options_, ModelFiles files_, const BatchParts& parts)
@@ -38,14 +44,13 @@ BatchSession::BatchSession(const RunOptions& options_, ModelFiles files_, const 
       target(options, files, layout_of(options, sizes), sizes.token_budget),
       draft(options, files, target.model, sizes.capacity, parts.drafting, parts.compose),
       memory(memory_plan(options, sizes, target.model, draft_model(sizes, draft, target.model))),
-      judge(parts.make_judge(*this)),
       engine({.target = target.llama,
               .target_cache = *target.cache,
               .drafter = draft.drafter(),
               .draft_cache = draft.only_cache(),
               .tokenizer = files.tokenizer_or_null(),
               .token_limit = files.token_limit,
-              .judge = judge.get()},
+              .judging = parts.judging(*this)},
              {.max_batch = sizes.capacity.requests,
               .spec_length = sizes.spec_length,
               .max_cached = sizes.capacity.context,

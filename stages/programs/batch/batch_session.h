@@ -1,11 +1,11 @@
 #pragma once
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "stages/06_batched_verification/batch_engine.h"
-#include "stages/programs/batch/device_batch_judge.h"
 #include "stages/programs/batch/memory_plan.h"
 #include "stages/programs/run/options.h"
 #include "stages/programs/run/request.h"
@@ -19,14 +19,17 @@ namespace specdec {
 struct BatchSession;
 
 // The requests' own judges, or one on the GPU.
-std::shared_ptr<BatchJudge> make_batch_judge(const BatchSession& session);
+Judging batch_judging(const BatchSession& session);
+// As `judging`, on the GPU. siblings: as for DeviceJudge.
+Judging judging_on_device(Judging judging, const BatchSession& session,
+                          std::optional<TreeRule> siblings = {});
 
 // What differs between the stages that serve batches.
 struct BatchParts {
   Drafting drafting = sampled_drafting(KeepProbs::kBesideLogits);
   ComposeDrafter compose = {};  // what it makes has memory for every request from the beginning
   RoundCapacity capacity = Capacity::of_chain;
-  std::function<std::shared_ptr<BatchJudge>(const BatchSession&)> make_judge = make_batch_judge;
+  std::function<Judging(const BatchSession&)> judging = batch_judging;
 };
 
 // Everything that a run of many requests stands on, from the command line: models, caches, draft,
@@ -42,7 +45,6 @@ struct BatchSession {
   TargetSetup target;
   DraftSetup draft;
   MemoryPlan memory;
-  std::shared_ptr<BatchJudge> judge;
   BatchEngine engine;
   std::string announcement;  // what a later stage says to people before the first step
   ReportExtras extras;       // and adds to the summary

@@ -1,5 +1,6 @@
 #pragma once
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -13,32 +14,48 @@ namespace specdec {
 enum class Overlaps { kNotCounted, kCounted };
 Overlaps overlaps_for(const RunOptions& options);
 
-// Stage 5's Judge where the distributions are in a GPU's memory: the same decisions, made there.
-class DeviceJudge final : public Judge {
- public:
-  // history: the tokens of the longest context. The rest is as for Judge.
-  // REQUIRES: the backend samples; drafts are on it; the options' rule is one that a GPU knows.
-  DeviceJudge(Backend& backend, RandomSource& random, const SpeculationOptions& options,
-              JudgingScratch& scratch, int spec_length, int vocab_size, int history,
-              Overlaps overlaps);
+// Of a sampler that judges the rounds of all requests.
+SamplerRoom judging_room(const Capacity& capacity, int vocab_size);
 
-  void judge(const Drafts& drafts, DeviceRows logits, std::vector<TokenId>& context,
-             Generation& generation, Round& round) override;
-  TokenId plain_choice(DeviceRows logits, std::span<const TokenId> context) override;
+// Judges rounds where the distributions are in a GPU's memory: one verdict for all of them, then
+// each request emits its own tokens. The decisions are those of the requests' own judges. It is one
+// upload and one download, neither of them as wide as the vocabulary.
+class DeviceJudge {
+ public:
+  // siblings: how the GPU judges drafts that branch; none: they are chains, each of which is judged
+  // by its request's acceptance rule. REQUIRES: the backend samples, and outlives this object.
+  DeviceJudge(Backend& backend, const SamplerRoom& room, Overlaps overlaps,
+              std::optional<TreeRule> siblings = {});
+
+  // An Error fails the request that caused it, and no other. REQUIRES: the drafts are on the
+  // backend; it knows their requests' rules; the judges draw from seeds' dice.
+  void judge(std::span<const RoundToJudge> rounds);
+  // The judge's plain_choice().
+  TokenId plain_choice(const Judge& judge, DeviceRows logits, std::span<const TokenId> context);
 
  private:
+  void judge_chains(std::span<const RoundToJudge> rounds);
+  void judge_trees(std::span<const RoundToJudge> rounds);
+  DraftedTree drafted_tree(const RoundToJudge& round);
+
   std::unique_ptr<Sampler> sampler_;
-  DeviceArray<double> probs_;             // [V]
-  std::vector<double> acceptance_probs_;  // [K]; none where overlaps are not counted
+  std::optional<TreeRule> siblings_;
+  int levels_;  // of the largest tree
+  // What the GPU is to judge, and what it says, of all requests.
+  std::vector<DraftedRound> chains_;
+  std::vector<Verdict> verdicts_;         // [max_requests]
+  std::vector<double> acceptance_probs_;  // [max_requests, K]; none where overlaps are not counted
+  std::vector<DraftedTree> trees_;
+  std::vector<DraftedNode> nodes_;
+  std::vector<DraftedTrial> trials_;
+  std::vector<TreeVerdict> tree_verdicts_;  // [max_requests]
+  std::vector<TestedPlace> places_;         // [max_requests, levels]
 };
 
-// What a Sampler is told of a round that the judge would judge.
-DraftedRound drafted_round(const Judge& judge, const Drafts& drafts, DeviceRows logits,
-                           std::span<const TokenId> context);
-
-// What Judge::judge() emits and writes into the round, by a Sampler's verdict. acceptance_probs:
-// one for each draft, or none.
-void emit(const Verdict& verdict, std::span<const double> acceptance_probs, const Drafts& drafts,
-          std::vector<TokenId>& context, Generation& generation, Round& round);
+// As `judge`, which is of a run of one request, but its rounds are judged by a DeviceJudge.
+// REQUIRES: the drafts are on the target's backend; the rest is as there.
+std::unique_ptr<Judge> judge_on_device(const Judge& judge, const LanguageModel& target,
+                                       const Capacity& round, Overlaps overlaps,
+                                       std::optional<TreeRule> siblings = {});
 
 }  // namespace specdec

@@ -97,14 +97,14 @@ class Replay {
     DraftAndVerify steps(target, draft.drafter(), fixed_spec_length(K), limit,
                          draft.make_drafts(Capacity::of_chain(K)));
     Dice dice(seed);
-    JudgeSetup judge(steps, dice, speculation);
+    const auto judge = make_judge(steps, dice, speculation);
     Generation generation(request_, files_.tokenizer_or_null());
     std::vector<TokenId> context = request_.prompt;
     steps.prefill(context);
     for (std::size_t number = 0; !generation.finished(); number++) {
-      const Round round = sampled_round(steps, judge, context, generation);
+      const Round round = sampled_round(steps, *judge, context, generation);
       const auto emitted = std::span(context).last(static_cast<std::size_t>(round.emitted()));
-      const std::string problem = look(number, round, steps, judge, emitted);
+      const std::string problem = look(number, round, steps, *judge, emitted);
       if (!problem.empty()) return fmt::format("round {}: {}", number + 1, problem);
     }
     return "";

@@ -36,19 +36,14 @@ Drafting sampled_drafting(KeepProbs keep) {
   return {keep, make};
 }
 
-JudgeSetup::JudgeSetup(const Session& run, RandomSource& random, const SpeculationOptions& options)
-    : JudgeSetup(run.steps, random, options, overlaps_for(run.options)) {}
-
-JudgeSetup::JudgeSetup(const DraftAndVerify& steps, RandomSource& random,
-                       const SpeculationOptions& options, Overlaps overlaps)
-    : scratch_(steps.drafts().capacity().verified, steps.V()) {
-  Backend& backend = steps.target().backend();
-  if (steps.drafts().on_device()) {
-    judge_ = std::make_unique<DeviceJudge>(backend, random, options, scratch_, steps.spec_length(),
-                                           steps.V(), steps.target().max_seq_len(), overlaps);
-  } else {
-    judge_ = std::make_unique<Judge>(backend, random, options, scratch_);
-  }
+std::unique_ptr<Judge> make_judge(const DraftAndVerify& steps, RandomSource& random,
+                                  const SpeculationOptions& options, Overlaps overlaps) {
+  const Drafts& drafts = steps.drafts();
+  auto judge = std::make_unique<Judge>(
+      steps.target().backend(), random, options,
+      std::make_shared<JudgingScratch>(drafts.capacity().verified, steps.V()));
+  if (!drafts.on_device()) return judge;
+  return judge_on_device(*judge, steps.target(), drafts.capacity(), overlaps);
 }
 
 std::string_view rule_name(const SpeculationOptions& options) {

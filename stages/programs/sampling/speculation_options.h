@@ -23,22 +23,11 @@ KeepProbs keep_probs(const RunOptions& options, const SpeculationOptions& specul
 // Drafts that are drawn, by the host or where the logits are.
 Drafting sampled_drafting(KeepProbs keep);
 
-// A judge for one request, with its working memory, where the drafts' distributions are.
-class JudgeSetup {
- public:
-  // REQUIRES: steps and random outlive this object. Throws Error for options out of range.
-  JudgeSetup(const DraftAndVerify& steps, RandomSource& random, const SpeculationOptions& options,
-             Overlaps overlaps = Overlaps::kCounted);
-  // Overlaps are counted where the run's JSON will say them.
-  JudgeSetup(const Session& run, RandomSource& random, const SpeculationOptions& options);
-
-  Judge& judge() { return *judge_; }
-  operator Judge&() { return *judge_; }
-
- private:
-  JudgingScratch scratch_;
-  std::unique_ptr<Judge> judge_;
-};
+// A judge for one request, where the drafts' distributions are. REQUIRES: the target and random
+// outlive it. Throws Error for options out of range.
+std::unique_ptr<Judge> make_judge(const DraftAndVerify& steps, RandomSource& random,
+                                  const SpeculationOptions& options,
+                                  Overlaps overlaps = Overlaps::kCounted);
 
 // "lenient" where a lenience below 1 made it so.
 std::string_view rule_name(const SpeculationOptions& options);

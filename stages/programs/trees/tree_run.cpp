@@ -7,14 +7,12 @@
 
 #include "common/base/error.h"
 #include "stages/08_token_trees/lookup_tree_drafter.h"
-#include "stages/08_token_trees/tree_batch_judge.h"
 #include "stages/08_token_trees/tree_drafter.h"
+#include "stages/08_token_trees/tree_round.h"
 #include "stages/programs/adaptive/drafters.h"
 #include "stages/programs/run/draft_length.h"
 #include "stages/programs/sampling/speculation_options.h"
-#include "stages/programs/trees/device_batch_tree_judge.h"
 #include "stages/programs/trees/device_tree_brancher.h"
-#include "stages/programs/trees/device_tree_judge.h"
 #include "stages/programs/trees/shape_option.h"
 
 namespace specdec {
@@ -93,13 +91,12 @@ std::unique_ptr<RoundJudge> TreeRun::make_judge(const Session& run, RandomSource
   if (is_greedy(options_)) {
     return std::make_unique<GreedyTreeJudge>(backend, backend.samples() ? capacity.rows() : 0);
   }
-  const int V = run.steps.V();
-  if (run.steps.drafts().on_device()) {
-    return std::make_unique<DeviceTreeJudge>(backend, random, speculation(), rule_, capacity, V,
-                                             run.capacity.context + 1);
-  }
-  return std::make_unique<SamplingTreeJudge>(backend, random, speculation(), rule_,
-                                             capacity.verified, V);
+  auto judge = std::make_unique<SamplingTreeJudge>(
+      backend, random, speculation(), rule_,
+      std::make_shared<JudgingScratch>(capacity.verified, run.steps.V()));
+  if (!run.steps.drafts().on_device()) return judge;
+  return judge_on_device(*judge, run.target.llama, capacity, Overlaps::kNotCounted,
+                         rule_.on_device);
 }
 
 RoundEvidence TreeRun::evidence(const Session& run, const RoundJudge& judge) {
@@ -131,23 +128,15 @@ void TreeRun::count(const Session& run, const Round& round) {
   if (!options_.write_tree_profile.empty()) profile_.count(tree, round);
 }
 
-Judgement TreeRun::judgement(const Session& run, RandomSource& random,
-                             const RoundJudge& judge) const {
-  const bool greedy = is_greedy(options_);
-  std::function<void(std::span<const TokenId>)> choose = [&run](auto) {
-    argmax(*run.target.backend, run.steps.logits_rows(1));
-  };
-  if (!greedy) {
-    choose = [&run, plain = std::make_shared<JudgeSetup>(run, random, speculation())](
-                 std::span<const TokenId> context) {
-      plain->judge().plain_choice(run.steps.logits_rows(1), context);
-    };
+Judgement TreeRun::judgement(const Session& run, RoundJudge& judge) const {
+  auto* sampling = dynamic_cast<Judge*>(&judge);
+  if (sampling == nullptr) {
+    return {.drafting = judge.drafting(),
+            .choose = [&run](auto) { argmax(*run.target.backend, run.steps.logits_rows(1)); }};
   }
-  const std::string_view rule = options_.lenience < 1 ? "lenient" : rule_.name;
-  return {.drafting = judge.drafting(),
-          .choose = std::move(choose),
-          .rule = greedy ? "greedy" : rule,
-          .lossless = options_.lenience == 1};
+  Judgement judgement = specdec::judgement(run, *sampling);
+  if (options_.lenience == 1) judgement.rule = rule_.name;
+  return judgement;
 }
 
 ReportExtras TreeRun::extras(Session& run) const {
@@ -190,16 +179,10 @@ BatchParts TreeRun::batch_parts(const AdaptiveBatch& adaptive,
   const KeepProbs kept = adaptive.asks_the_draft() || lenient ? KeepProbs::kOnHost : keep();
   BatchParts parts = adaptive_parts(options_, drafting(kept));
   parts.capacity = round_capacity(options_, shape_);
-  parts.make_judge = [this, kept](const BatchSession& session) -> std::shared_ptr<BatchJudge> {
-    Backend& backend = *session.target.backend;
-    if (kept == KeepProbs::kOnHost || !backend.samples()) {
-      return std::make_shared<TreeBatchJudge>(rule_);
-    }
-    const Capacity& capacity = session.sizes.capacity;
-    const int longest = capacity.context + session.sizes.spec_length + 1;
-    return std::make_shared<DeviceBatchTreeJudge>(
-        backend, rule_,
-        TreeBatchSizes{capacity, session.target.llama.vocab_size(), longest, capacity.requests});
+  parts.judging = [this, kept](const BatchSession& session) {
+    Judging judging = judging_of_trees(rule_);
+    if (kept == KeepProbs::kOnHost || !session.target.backend->samples()) return judging;
+    return judging_on_device(std::move(judging), session, rule_.on_device);
   };
   return parts;
 }

@@ -30,7 +30,7 @@ class TreeRun {
   // For people to look at: what decided the last round.
   RoundEvidence evidence(const Session& run, const RoundJudge& judge);
   void count(const Session& run, const Round& round);
-  Judgement judgement(const Session& run, RandomSource& random, const RoundJudge& judge) const;
+  Judgement judgement(const Session& run, RoundJudge& judge) const;
   // What the report says. REQUIRES: the rounds are over.
   ReportExtras extras(Session& run) const;
   void write_profile() const;  // --write-tree-profile

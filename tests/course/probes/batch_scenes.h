@@ -70,7 +70,7 @@ inline BatchRequest request_of(std::uint64_t seed, int prompt, int new_tokens, i
 class Crowd {
  public:
   explicit Crowd(Backend& backend, int spec_length)
-      : backend_(backend), scratch_(spec_length, kVocab) {}
+      : backend_(backend), scratch_(std::make_shared<JudgingScratch>(spec_length, kVocab)) {}
 
   RequestState& add(BatchRequest request) {
     const auto id = static_cast<RequestId>(states_.size());
@@ -100,7 +100,7 @@ class Crowd {
 
  private:
   Backend& backend_;
-  JudgingScratch scratch_;
+  std::shared_ptr<JudgingScratch> scratch_;
   std::vector<std::unique_ptr<RequestState>> states_;
 };
 
@@ -117,7 +117,7 @@ struct Floor {
         crowd(*world.backend, 4),
         target_pool(&world.target_cache, false, false),
         draft_pool(&world.draft_cache, false, false),
-        rounds(world.target, world.drafter, judge, options.max_batch, 4),
+        rounds(world.target, world.drafter, {}, options.max_batch, 4),
         scheduler(options, world.target, rounds, target_pool, draft_pool) {}
   ~Floor() {
     for (RequestState* r : crowd.all()) scheduler.remove(*r);
@@ -154,7 +154,6 @@ struct Floor {
   World world;
   Crowd crowd;
   KvPool target_pool, draft_pool;
-  BatchJudge judge;
   BatchedRounds rounds;
   Scheduler scheduler;
 };

@@ -130,13 +130,14 @@ inline LawOfTexts law_of_texts(std::uint64_t seed, int new_tokens, const MakeDra
     const int largest = policy->largest();
     DraftAndVerify steps(models.target, *drafter, std::move(policy), kNoLimit,
                          Drafts(largest, ThreeModels::V));
-    JudgeSetup judge(steps, random, {.sampling = {.temperature = 0.9}, .draft_temperature = 0.9});
+    const auto judge =
+        make_judge(steps, random, {.sampling = {.temperature = 0.9}, .draft_temperature = 0.9});
     Generation generation(request, nullptr);
     Tokens context = request.prompt;
     steps.prefill(context);
     int drafted = 0, accepted = 0;
     for (int i = 0; i < new_tokens && !generation.finished(); i++) {
-      const Round round = adaptive_round(steps, judge, context, generation);
+      const Round round = adaptive_round(steps, *judge, context, generation);
       drafted += round.drafted;
       accepted += round.accepted;
     }

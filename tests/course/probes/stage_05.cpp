@@ -43,8 +43,8 @@ void judges_by_the_options(std::uint64_t seed) {
   OneRow scene(seed, V, 5);
   for (const Case& c : cases) {
     Witness random(seed);
-    JudgingScratch scratch(3, V);
-    Judge judge(scene.model.backend(), random, {.sampling = c.options}, scratch);
+    Judge judge(scene.model.backend(), random, {.sampling = c.options},
+                std::make_shared<JudgingScratch>(3, V));
     judge.plain_choice(scene.logits(), scene.context);
     const std::span<const double> kept = judge.target_probs(0);
     fact(fmt::format("distribution that a token is drawn from, {}", c.name),
@@ -58,9 +58,8 @@ void judges_with_lenience_at_temperature_0(std::uint64_t seed) {
   constexpr int V = 8;
   OneRow scene(seed, V, 5);
   Witness random(seed);
-  JudgingScratch scratch(3, V);
   Judge judge(scene.model.backend(), random, {.sampling = {.temperature = 0}, .lenience = 0.5},
-              scratch);
+              std::make_shared<JudgingScratch>(3, V));
   judge.plain_choice(scene.logits(), scene.context);
   const std::span<const double> kept = judge.target_probs(0);
   fact("distribution kept for row 0, temperature 0 with lenience 0.5",
@@ -242,9 +241,9 @@ void judge_one(std::uint64_t seed, int right, int K, const SamplingOptions& opti
   if (eos) request.eos_ids = {drafts.token(1)};
   Generation generation(request, nullptr);
   Witness random(seed);
-  JudgingScratch judging(K, V);
   Judge judge(model.backend(), random,
-              {.sampling = options, .rule = &find_acceptance_rule("sample-and-match")}, judging);
+              {.sampling = options, .rule = &find_acceptance_rule("sample-and-match")},
+              std::make_shared<JudgingScratch>(K, V));
   Round round{.start = 3, .drafted = K};
   random.context = &context;
   judge.judge(drafts, logits.rows(0, K + 1), context, generation, round);
@@ -297,8 +296,7 @@ void judge_with(std::uint64_t seed, const SpeculationOptions& options, const std
   Generation generation(request, nullptr);
   Witness random(seed);
   random.answer = true;
-  JudgingScratch scratch(K, V);
-  Judge judge(model.backend(), random, options, scratch);
+  Judge judge(model.backend(), random, options, std::make_shared<JudgingScratch>(K, V));
   Round round{.start = 3, .drafted = K};
   judge.judge(drafts, logits.rows(0, K + 1), context, generation, round);
   fact(fmt::format("tokens, {}", when), to_tokens(generation.tokens()));
@@ -327,9 +325,9 @@ void draws_the_bonus_as_the_rule_does(std::uint64_t seed) {
     const GenerationRequest request{.prompt = scene.context, .max_new_tokens = 20};
     Generation generation(request, nullptr);
     Witness random(seed);
-    JudgingScratch scratch(1, V);
     Judge judge(scene.model.backend(), random,
-                {.sampling = {.temperature = 1}, .rule = &find_acceptance_rule(rule)}, scratch);
+                {.sampling = {.temperature = 1}, .rule = &find_acceptance_rule(rule)},
+                std::make_shared<JudgingScratch>(1, V));
     Round round{.start = 3};
     judge.judge(Drafts(1, V), scene.logits(), scene.context, generation, round);
     fact(fmt::format("bonus, --acceptance {}", rule), to_tokens(generation.tokens()));
@@ -360,13 +358,13 @@ void law_of_texts(std::uint64_t seed, const Scene& scene) {
   do {
     DraftAndVerify steps(target, drafter, fixed_spec_length(scene.K), kNoLimit,
                          Drafts(scene.K, target.vocab_size()));
-    JudgeSetup sampling_judge(steps, random, scene.options);
+    const auto judge = make_judge(steps, random, scene.options);
     Generation generation(request, nullptr);
     Tokens context = request.prompt;
     int of_first = 0;
     steps.prefill(context);
     for (int i = 0; i < scene.new_tokens && !generation.finished(); i++) {
-      const Round round = sampled_round(steps, sampling_judge, context, generation);
+      const Round round = sampled_round(steps, *judge, context, generation);
       if (i == 0) of_first = round.accepted;
     }
     std::size_t text = 0;

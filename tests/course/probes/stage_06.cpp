@@ -70,8 +70,7 @@ void drafts_for_all(std::uint64_t seed) {
   near_its_end.context_limit = 9;  // 6 cached, room for the pending token and 2 drafts
   crowd.add_running(world.target, drafter, near_its_end);
   crowd.add_running(world.target, drafter, request_of(seed + 3, 19, 9, 5));  // the draft has 2 left
-  BatchJudge judge;
-  BatchedRounds rounds(world.target, drafter, judge, 4, 5);
+  BatchedRounds rounds(world.target, drafter, {}, 4, 5);
   const auto batch = crowd.all();
   rounds.draft(batch);
   Lists asked;
@@ -105,8 +104,7 @@ void fails_whose_draft_has_no_logits(std::uint64_t seed) {
     crowd.add_running(world.target, world.drafter, request);
   }
   world.draft_is_broken = true;
-  BatchJudge judge;
-  BatchedRounds rounds(world.target, world.drafter, judge, 4, 4);
+  BatchedRounds rounds(world.target, world.drafter, {}, 4, 4);
   rounds.draft(crowd.all());
   Numbers failed;
   for (const RequestState* r : crowd.all()) failed.push_back(r->failure.has_value());
@@ -114,17 +112,6 @@ void fails_whose_draft_has_no_logits(std::uint64_t seed) {
 }
 
 // ---- 6.3
-
-// Remembers how many rows each request has.
-class CountingJudge final : public BatchJudge {
- public:
-  void judge(std::span<const RoundToJudge> rounds) override {
-    rows.clear();
-    for (const RoundToJudge& round : rounds) rows.push_back(round.logits.rows);
-    BatchJudge::judge(rounds);
-  }
-  Numbers rows;
-};
 
 void judges_each_by_its_own_rows(std::uint64_t seed) {
   World world(seed, 60, 60);
@@ -134,8 +121,13 @@ void judges_each_by_its_own_rows(std::uint64_t seed) {
   crowd.add_running(world.target, world.drafter, request_of(seed + 1, 3, 20, 0));
   crowd.add_running(world.target, world.drafter, request_of(seed + 2, 8, 20, 2, sampled));
   crowd.add_running(world.target, world.drafter, request_of(seed + 3, 5, 3, 4));
-  CountingJudge judge;
-  BatchedRounds rounds(world.target, world.drafter, judge, 4, 4);
+  Numbers rows;  // of each request
+  const auto judge = [&](std::span<const RoundToJudge> judged) {
+    rows.clear();
+    for (const RoundToJudge& round : judged) rows.push_back(round.logits.rows);
+    judge_each(judged);
+  };
+  BatchedRounds rounds(world.target, world.drafter, {.judge = judge}, 4, 4);
   for (int turn = 0; turn < 3; turn++) {
     std::vector<RequestState*> batch;
     for (RequestState* r : crowd.all()) {
@@ -152,7 +144,7 @@ void judges_each_by_its_own_rows(std::uint64_t seed) {
                                          turn == 0   ? ""
                                          : turn == 1 ? ", the first request has failed"
                                                      : ", without the first request");
-    fact(fmt::format("rows of logits of each request that is judged in {}", when), judge.rows);
+    fact(fmt::format("rows of logits of each request that is judged in {}", when), rows);
     Lists tokens;
     Numbers accepted;
     for (const RequestState* r : crowd.all()) {
@@ -207,8 +199,7 @@ void waits_for_a_region(std::uint64_t seed) {
   SamplingDrafter drafter(draft, kPositions + 1, 4);
   Crowd crowd(*backend, 4);
   KvPool target_pool(&target_cache, false, false), draft_pool(&draft_cache, false, false);
-  BatchJudge judge;
-  BatchedRounds rounds(target, drafter, judge, 8, 4);
+  BatchedRounds rounds(target, drafter, {}, 8, 4);
   Scheduler scheduler({8, 64, 16}, target, rounds, target_pool, draft_pool);
   for (int i = 0; i < 4; i++) scheduler.enqueue(crowd.add(request_of(seed, 5 + i, 9, 4)));
   fact("admitted where the target has 2 regions", scheduler.plan().admitted);

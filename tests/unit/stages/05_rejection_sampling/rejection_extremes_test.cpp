@@ -26,10 +26,10 @@ class SpeculationTest : public ::testing::Test {
     Generation generation(request, nullptr);
     DraftAndVerify steps(target_, drafter_, fixed_spec_length(spec_length), 100,
                          Drafts(spec_length, target_.vocab_size()));
-    JudgeSetup sampling_judge(steps, random, options);
+    const auto judge = make_judge(steps, random, options);
     Text context = request.prompt;
     const auto decode = [&] {
-      while (!generation.finished()) sampled_round(steps, sampling_judge, context, generation);
+      while (!generation.finished()) sampled_round(steps, *judge, context, generation);
     };
     EXPECT_ERROR(decode(), message);
     if (context_out) *context_out = context;

@@ -59,13 +59,13 @@ inline void walk(const Scenario& scenario, const Text& prompt, const GenerationR
   do {
     DraftAndVerify steps(target, *drafter, policy_of(scenario.spec_length, scenario.round_costs),
                          scenario.context_limit, Drafts(scenario.spec_length, target.vocab_size()));
-    JudgeSetup sampling_judge(steps, random, scenario.options);
+    const auto judge = make_judge(steps, random, scenario.options);
     Generation generation(request, nullptr);
     Text context = prompt;
     steps.prefill(context);
     rounds.clear();
     while (!generation.finished() && !(enough(generation))) {
-      rounds.push_back(sampled_round(steps, sampling_judge, context, generation));
+      rounds.push_back(sampled_round(steps, *judge, context, generation));
     }
     after_walk(generation, rounds, random.probability());
   } while (random.next());

@@ -220,10 +220,10 @@ TEST(RejectionStatistics, TwoTokensOfWholeRunsHaveTheTargetsLaw) {
   std::map<Two, int> counts;
   for (std::uint64_t seed = 0; seed < kRuns; seed++) {
     Dice dice(seed);
-    JudgeSetup sampling_judge(steps, dice, options);
+    const auto judge = make_judge(steps, dice, options);
     Generation generation(request, nullptr);
     Text context = request.prompt;
-    while (!generation.finished()) sampled_round(steps, sampling_judge, context, generation);
+    while (!generation.finished()) sampled_round(steps, *judge, context, generation);
     counts[{generation.tokens()[0], generation.tokens()[1]}]++;
     steps.target().truncate(steps.sequence(), models.position() - 1);
     steps.drafter().truncate(steps.draft_sequence(), models.position() - 1);

@@ -56,11 +56,11 @@ std::vector<TokenId> alone(const BatchRequest& request) {
   DraftAndVerify steps(*target.llama, drafter, fixed_spec_length(request.spec_length), 160,
                        Drafts(request.spec_length, target.llama->vocab_size()));
   Dice dice(request.seed);
-  JudgeSetup sampling_judge(steps, dice, request.speculation);
+  const auto judge = make_judge(steps, dice, request.speculation);
   Generation generation(request.generation, nullptr);
   std::vector<TokenId> context = request.generation.prompt;
   steps.prefill(context);
-  while (!generation.finished()) sampled_round(steps, sampling_judge, context, generation);
+  while (!generation.finished()) sampled_round(steps, *judge, context, generation);
   return {generation.tokens().begin(), generation.tokens().end()};
 }
 

@@ -35,12 +35,12 @@ std::vector<TokenId> alone(const BatchRequest& request, const NamedDrafter& name
   DraftAndVerify steps(models.target, *models.drafter, std::move(policy), 60,
                        Drafts(largest, Tables::kVocab));
   Dice dice(request.seed);
-  JudgeSetup judge(steps, dice, request.speculation);
-  take_notes(judge, request.generation.prompt, fill);
+  const auto judge = make_judge(steps, dice, request.speculation);
+  take_notes(*judge, request.generation.prompt, fill);
   Generation generation(request.generation, nullptr);
   std::vector<TokenId> context = request.generation.prompt;
   steps.prefill(context);
-  while (!generation.finished()) adaptive_round(steps, judge, context, generation);
+  while (!generation.finished()) adaptive_round(steps, *judge, context, generation);
   return {generation.tokens().begin(), generation.tokens().end()};
 }
 
@@ -52,11 +52,10 @@ struct BatchRun {
 BatchRun together(const std::vector<BatchRequest>& requests, const NamedDrafter& named, int pages,
                   int fill = 0) {
   Models models(named, pages);
-  NotingBatchJudge noting(std::make_shared<BatchJudge>(), *models.backend, std::max(1, fill));
   BatchEngine engine({.target = models.target,
                       .target_cache = *models.cache,
                       .drafter = *models.drafter,
-                      .judge = fill > 0 ? &noting : nullptr},
+                      .judging = fill > 0 ? with_notes({}, *models.backend, fill) : Judging{}},
                      {.max_batch = 3,
                       .spec_length = kLargest,
                       .token_budget = 20,

@@ -80,7 +80,7 @@ DraftingLaw drafting_law(const Scenario& scenario, const ContextTable& below,
                          int fill = 0) {
   return law_of_texts<Random>(
       scenario, below, make_drafter, make_policy, [&](DraftAndVerify& steps, Random& random) {
-        const auto judge = std::make_shared<JudgeSetup>(steps, random, scenario.options);
+        const std::shared_ptr<Judge> judge = make_judge(steps, random, scenario.options);
         take_notes(*judge, scenario.prompt, fill);
         return [&steps, judge](Text& context, Generation& generation) {
           return adaptive_round(steps, *judge, context, generation);

@@ -59,14 +59,13 @@ std::optional<Outcome> plain(BatchRequest request, const TreeKind& kind) {
 // shared a prefix and was ragged.
 bool serve(const TreeKind& kind, const Models& models, const EngineOptions& options,
            const std::vector<Arrival>& arrivals, const std::vector<Outcome>& want) {
-  TreeBatchJudge judge(*kind.rule);
   BatchEngine engine({.target = models.target->llama,
                       .target_cache = *models.target->cache,
                       .drafter = *models.drafter,
                       .draft_cache = kind.shape ? models.draft->cache.get() : nullptr,
                       .tokenizer = &embedded().tokenizer,
                       .token_limit = embedded().tokenizer.vocab_size(),
-                      .judge = &judge},
+                      .judging = judging_of_trees(*kind.rule)},
                      options);
   TreeBatchRun run(engine, arrivals, kind.grown);
   run.run();

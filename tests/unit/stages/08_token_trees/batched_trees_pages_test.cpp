@@ -1,7 +1,7 @@
 // Trees in the engine of stage 6, on small pools: whatever is cancelled, preempted, full or broken,
 // no page leaks, and who goes on gets the same tokens.
-#include "stages/08_token_trees/tree_batch_judge.h"
 #include "stages/08_token_trees/tree_drafter.h"
+#include "stages/08_token_trees/tree_round.h"
 #include "tests/unit/stages/06_batched_verification/batch_traffic.h"
 #include "tests/unit/stages/06_batched_verification/faulty_cache.h"
 
@@ -38,12 +38,11 @@ struct TreeBatch {
         draft(*draft_cache, setup.vocab_size, setup.draft_rows, setup.draft_max_seq_len),
         drafter(draft, kind.shape, setup.max_seq_len + 8, setup.vocab_size,
                 setup.options.max_batch),
-        judge(find_sibling_rule(kind.rule)),
         engine({.target = target,
                 .target_cache = *target_cache,
                 .drafter = drafter,
                 .draft_cache = draft_cache.get(),
-                .judge = &judge},
+                .judging = judging_of_trees(find_sibling_rule(kind.rule))},
                setup.options) {}
 
   int pages() const { return engine.target_pool().n_used() + engine.draft_pool().n_used(); }
@@ -64,7 +63,6 @@ struct TreeBatch {
   std::unique_ptr<KvCache> target_cache, draft_cache;
   PagedTableModel target, draft;
   ModelTreeDrafter drafter;
-  TreeBatchJudge judge;
   BatchEngine engine;
 };
 

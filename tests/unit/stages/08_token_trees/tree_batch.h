@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "stages/08_token_trees/lookup_tree_drafter.h"
-#include "stages/08_token_trees/tree_batch_judge.h"
 #include "stages/08_token_trees/tree_drafter.h"
+#include "stages/08_token_trees/tree_judge.h"
 #include "stages/08_token_trees/tree_round.h"
 #include "tests/batch_tables.h"
 #include "tests/tree_steps.h"
@@ -50,8 +50,9 @@ struct TreeKind {
 inline Outcome run_tree_alone(LanguageModel& target, Drafter& drafter, const NamedSiblingRule& rule,
                               const BatchRequest& request, const Tokenizer* tokenizer = nullptr) {
   Dice dice(request.seed);
-  SamplingTreeJudge judge(target.backend(), dice, request.speculation, rule,
-                          drafter.capacity(8).verified, target.vocab_size());
+  SamplingTreeJudge judge(
+      target.backend(), dice, request.speculation, rule,
+      std::make_shared<JudgingScratch>(drafter.capacity(8).verified, target.vocab_size()));
   DraftAndVerify steps =
       tree_steps(target, drafter, request.spec_length, context_limit(target, request));
   return run_alone(steps, request, tokenizer, [&](auto& context, auto& generation) {
@@ -77,12 +78,11 @@ class TreeEngine {
         draft(*draft_cache_, V(), tables.draft->row_of(), shape.draft_positions),
         drafter(kind.drafter(draft, shape.positions + kind.room().levels, V(),
                              shape.options.max_batch)),
-        judge(*kind.rule),
         engine({.target = target,
                 .target_cache = *target_cache_,
                 .drafter = *drafter,
                 .draft_cache = kind.shape ? draft_cache_.get() : nullptr,
-                .judge = &judge},
+                .judging = judging_of_trees(*kind.rule)},
                shape.options) {}
 
   Outcome alone(const BatchRequest& request) const {
@@ -112,7 +112,6 @@ class TreeEngine {
  public:
   PagedTableModel target, draft;
   std::unique_ptr<Drafter> drafter;
-  TreeBatchJudge judge;
   BatchEngine engine;
 };
 

@@ -32,8 +32,9 @@ void walk_trees(const Scenario& scenario, const MakeTreeShape& make_shape,
                    scenario.draft_context_limit);
   ModelTreeDrafter drafter(draft, make_shape, 64, target.vocab_size());
   Random random;
-  TheJudge judge(target.backend(), random, scenario.options, rule, drafter.capacity(8).verified,
-                 target.vocab_size());
+  TheJudge judge(
+      target.backend(), random, scenario.options, rule,
+      std::make_shared<JudgingScratch>(drafter.capacity(8).verified, target.vocab_size()));
   std::vector<Round> rounds;
   do {
     DraftAndVerify steps =

@@ -14,15 +14,15 @@ constexpr double kExact = 1e-12, kVisible = 1e-3;
 DraftingLaw policy_law(const Scenario& scenario, const ContextTable& below,
                        const MakeDrafter& make_drafter, const MakePolicy& make_policy,
                        const NamedSiblingRule& rule) {
-  return law_of_texts<EveryPath>(scenario, below, make_drafter, make_policy,
-                                 [&](DraftAndVerify& steps, EveryPath& random) {
-                                   const auto judge = std::make_shared<SamplingTreeJudge>(
-                                       steps.target().backend(), random, scenario.options, rule,
-                                       steps.drafts().capacity().verified, steps.V());
-                                   return [&steps, judge](Text& context, Generation& generation) {
-                                     return tree_round(steps, *judge, context, generation);
-                                   };
-                                 });
+  return law_of_texts<EveryPath>(
+      scenario, below, make_drafter, make_policy, [&](DraftAndVerify& steps, EveryPath& random) {
+        const auto judge = std::make_shared<SamplingTreeJudge>(
+            steps.target().backend(), random, scenario.options, rule,
+            std::make_shared<JudgingScratch>(steps.drafts().capacity().verified, steps.V()));
+        return [&steps, judge](Text& context, Generation& generation) {
+          return tree_round(steps, *judge, context, generation);
+        };
+      });
 }
 
 std::shared_ptr<Drafter> growing(LanguageModel& draft, const MakeTreeShape& shape) {

@@ -48,7 +48,8 @@ class TreeSameTextTest : public ::testing::Test {
     ModelTreeDrafter drafter(*draft().llama, shape, kLimit, target().llama->vocab_size());
     SamplingTreeJudge judge(*target().backend, dice,
                             {.sampling = options, .draft_temperature = options.temperature}, rule,
-                            drafter.capacity(8).verified, target().llama->vocab_size());
+                            std::make_shared<JudgingScratch>(drafter.capacity(8).verified,
+                                                             target().llama->vocab_size()));
     DraftAndVerify steps = tree_steps(*target().llama, drafter, 8, kLimit);
     const GenerationRequest asked = request(prompt);
     Generation generation(asked, nullptr);
