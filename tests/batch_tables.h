@@ -1,4 +1,5 @@
 #pragma once
+#include <functional>
 #include <memory>
 #include <optional>
 #include <random>
@@ -82,25 +83,40 @@ struct TableShape {
                            .check_invariants = true};
 };
 
+// How an engine's drafts are made and judged; by default as in stage 5.
+struct RoundKind {
+  Capacity room;  // of the largest round
+  std::function<std::unique_ptr<Drafter>(LanguageModel& draft, int max_context, int max_requests)>
+      make_drafter = [](LanguageModel& draft, int max_context, int max_requests) {
+        return std::make_unique<SamplingDrafter>(draft, max_context, max_requests);
+      };
+  bool draft_has_cache = true;
+  Judging judging = {};
+};
+
 // An engine on real caches, and what a request comes to on plain tables.
 class TableEngine {
  public:
   TableEngine(const TablePair& tables, const TableShape& shape)
+      : TableEngine(tables, shape, {.room = Capacity::of_chain(shape.options.spec_length)}) {}
+  TableEngine(const TablePair& tables, const TableShape& shape, const RoundKind& kind)
       : tables_(tables),
         shape_(shape),
         backend_(make_plain_backend()),
         target_cache_(make_table_cache(*backend_, shape.page_size, shape.pages,
-                                       shape.options.max_batch, shape.positions)),
+                                       shape.options.max_batch,
+                                       shape.positions + kind.room.branches())),
         draft_cache_(make_table_cache(*backend_, shape.draft_page_size, shape.draft_pages,
-                                      shape.options.max_batch,
-                                      shape.positions + shape.options.spec_length)),
+                                      shape.options.max_batch, shape.positions + kind.room.nodes)),
         target(*target_cache_, V(), tables.target->row_of(), shape.positions),
         draft(*draft_cache_, V(), tables.draft->row_of(), shape.draft_positions),
-        drafter(draft, shape.positions + 1, shape.options.max_batch),
+        drafter(
+            kind.make_drafter(draft, shape.positions + kind.room.levels, shape.options.max_batch)),
         engine({.target = target,
                 .target_cache = *target_cache_,
-                .drafter = drafter,
-                .draft_cache = draft_cache_.get()},
+                .drafter = *drafter,
+                .draft_cache = kind.draft_has_cache ? draft_cache_.get() : nullptr,
+                .judging = kind.judging},
                shape.options) {}
 
   Outcome alone(const BatchRequest& request) const {
@@ -115,19 +131,21 @@ class TableEngine {
     return run_alone_greedily(model, by, request);
   }
 
- private:
+ protected:
   int V() const { return tables_.target->vocab_size(); }
   TableModel target_table() const { return {V(), tables_.target->row_of(), shape_.positions}; }
   TableModel draft_table() const { return {V(), tables_.draft->row_of(), shape_.draft_positions}; }
 
   const TablePair& tables_;
   TableShape shape_;
+
+ private:
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<KvCache> target_cache_, draft_cache_;
 
  public:
   PagedTableModel target, draft;
-  SamplingDrafter drafter;
+  std::unique_ptr<Drafter> drafter;
   BatchEngine engine;
 };
 

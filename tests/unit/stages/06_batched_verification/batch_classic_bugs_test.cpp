@@ -188,7 +188,7 @@ TEST_F(BatchClassicBugs, TheDraftIsNotRolledBackTooFar) {
       const auto requests = on.engine.requests();
       const auto state = std::ranges::find(requests, part.id, [](auto* r) { return r->id; });
       const bool all = part.round.accepted == part.round.drafted;
-      EXPECT_EQ(part.length - on.drafter.length((*state)->draft_sequence), all ? 1 : 0)
+      EXPECT_EQ(part.length - on.drafter->length((*state)->draft_sequence), all ? 1 : 0)
           << "tokens of the text that only the target has";
       rejected += all ? 0 : 1;
     }
@@ -242,7 +242,7 @@ struct DraftPages : BatchClassicBugs {
     int pages = 0;
     for (const RequestState* r : on.engine.admitted()) {
       if (r->draft_sequence == RequestState::kNoSequence) continue;
-      pages += on.drafter.length(r->draft_sequence);
+      pages += on.drafter->length(r->draft_sequence);
     }
     return pages;
   }

@@ -84,6 +84,12 @@ struct BatchSetup {
   const Tokenizer* tokenizer = nullptr;
   int token_limit = 0;
   MakeCache make_target_cache = make_token_cache, make_draft_cache = make_token_cache;
+  std::function<std::unique_ptr<Drafter>(LanguageModel& model, const BatchSetup& setup)>
+      make_drafter = [](LanguageModel& model, const BatchSetup& setup) {
+        return std::make_unique<SamplingDrafter>(
+            model, setup.max_seq_len + setup.options.spec_length, setup.options.max_batch);
+      };
+  Judging judging = {};
 };
 
 // What a request's callback received.
@@ -105,13 +111,14 @@ class TestBatch {
         draft_cache(setup.make_draft_cache(*backend, setup.draft)),
         target(*target_cache, setup.vocab_size, setup.target_rows, setup.max_seq_len),
         draft(*draft_cache, setup.vocab_size, setup.draft_rows, setup.draft_max_seq_len),
-        drafter(draft, setup.max_seq_len + setup.options.spec_length, setup.options.max_batch),
+        drafter(setup.make_drafter(draft, setup)),
         engine_(std::make_unique<BatchEngine>(ServedModels{.target = target,
                                                            .target_cache = *target_cache,
-                                                           .drafter = drafter,
+                                                           .drafter = *drafter,
                                                            .draft_cache = draft_cache.get(),
                                                            .tokenizer = setup.tokenizer,
-                                                           .token_limit = setup.token_limit},
+                                                           .token_limit = setup.token_limit,
+                                                           .judging = setup.judging},
                                               setup.options)) {}
 
   BatchEngine& engine() { return *engine_; }
@@ -154,7 +161,7 @@ class TestBatch {
   std::unique_ptr<Backend> backend;
   std::unique_ptr<KvCache> target_cache, draft_cache;
   PagedTableModel target, draft;
-  SamplingDrafter drafter;
+  std::unique_ptr<Drafter> drafter;
   std::map<RequestId, Heard> heard;
 
  private:

@@ -344,7 +344,7 @@ TEST(BatchSchedulerTest, TheDraftsCacheIsEmptyUntilTheFirstRound) {
   batch.add(greedy_request(some_prompt(20), 9, 4));
   while (batch.engine().stats().rounds == 0) {
     EXPECT_EQ(batch.engine().draft_pool().n_used(), 0);
-    EXPECT_EQ(batch.drafter.forwards(), 0);
+    EXPECT_EQ(batch.drafter->forwards(), 0);
     watched_step(batch);
   }
   EXPECT_GE(batch.engine().draft_pool().n_used(), 7) << "the whole prompt at once";
@@ -362,7 +362,7 @@ TEST(BatchSchedulerTest, WithoutSpeculationNoDraftPageIsTaken) {
   while (!batch.engine().idle()) {
     EXPECT_EQ(watched_step(batch).most_draft_pages, 0);
   }
-  EXPECT_EQ(batch.drafter.forwards(), 0);
+  EXPECT_EQ(batch.drafter->forwards(), 0);
   expect_same_outputs(batch.take_results(), undisturbed(requests));
 }
 

@@ -61,39 +61,28 @@ inline Outcome run_tree_alone(LanguageModel& target, Drafter& drafter, const Nam
 }
 
 // TableEngine with trees.
-class TreeEngine {
+class TreeEngine : public TableEngine {
  public:
   TreeEngine(const TablePair& tables, const TableShape& shape, const TreeKind& kind)
-      : tables_(tables),
-        shape_(shape),
-        kind_(kind),
-        backend_(make_plain_backend()),
-        target_cache_(make_table_cache(*backend_, shape.page_size, shape.pages,
-                                       shape.options.max_batch,
-                                       shape.positions + kind.room().verified)),
-        draft_cache_(make_table_cache(*backend_, shape.draft_page_size, shape.draft_pages,
-                                      shape.options.max_batch,
-                                      shape.positions + kind.room().nodes)),
-        target(*target_cache_, V(), tables.target->row_of(), shape.positions),
-        draft(*draft_cache_, V(), tables.draft->row_of(), shape.draft_positions),
-        drafter(kind.drafter(draft, shape.positions + kind.room().levels, V(),
-                             shape.options.max_batch)),
-        engine({.target = target,
-                .target_cache = *target_cache_,
-                .drafter = *drafter,
-                .draft_cache = kind.shape ? draft_cache_.get() : nullptr,
-                .judging = judging_of_trees(*kind.rule)},
-               shape.options) {}
+      : TableEngine(tables, shape,
+                    {.room = kind.room(),
+                     .make_drafter =
+                         [&](LanguageModel& model, int max_context, int max_requests) {
+                           return kind.drafter(model, max_context, tables.target->vocab_size(),
+                                               max_requests);
+                         },
+                     .draft_has_cache = kind.shape != nullptr,
+                     .judging = judging_of_trees(*kind.rule)}),
+        kind_(kind) {}
 
   Outcome alone(const BatchRequest& request) const {
-    TableModel model(V(), tables_.target->row_of(), shape_.positions);
-    TableModel small(V(), tables_.draft->row_of(), shape_.draft_positions);
+    TableModel model = target_table(), small = draft_table();
     const auto by = kind_.drafter(small, shape_.positions + kind_.room().levels, V(), 1);
     return run_tree_alone(model, *by, *kind_.rule, request);
   }
   // The request alone without speculation, with the acceptance rule of this name.
   Outcome plain(BatchRequest request, std::string_view rule) const {
-    TableModel model(V(), tables_.target->row_of(), shape_.positions);
+    TableModel model = target_table();
     NoDrafter nothing;
     request.spec_length = 0;
     request.speculation.rule = &find_acceptance_rule(rule);
@@ -101,18 +90,7 @@ class TreeEngine {
   }
 
  private:
-  int V() const { return tables_.target->vocab_size(); }
-
-  const TablePair& tables_;
-  TableShape shape_;
   TreeKind kind_;
-  std::unique_ptr<Backend> backend_;
-  std::unique_ptr<KvCache> target_cache_, draft_cache_;
-
- public:
-  PagedTableModel target, draft;
-  std::unique_ptr<Drafter> drafter;
-  BatchEngine engine;
 };
 
 // A BatchRun whose rounds are trees.
