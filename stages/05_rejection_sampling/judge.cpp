@@ -14,7 +14,7 @@ AcceptanceRule rule_of(const SpeculationOptions& options) {
   return lenient_rule(options.sampling.temperature).rule;
 }
 
-// sum min(p, q): how likely rejection() is to keep a draft.
+// sum min(p, q): the probability that rejection() accepts a draft.
 double acceptance_prob(const Proposal& draft) {
   if (draft.draft_probs.empty()) return draft.target_prob(draft.token);
   double sum = 0;
@@ -88,8 +88,8 @@ void Judge::judge(const Drafts& drafts, DeviceRows logits, std::vector<TokenId>&
 // [end snippet judge]
 
 // [snippet standardise]
-// From a row of logits to the distribution that judges (section 2.2). The history is everything
-// before the token, the drafts accepted in this round among it.
+// Turns a row of logits into the target's distribution (section 2.2). The history contains every
+// token before the position, including the drafts accepted in this round.
 std::span<const double> Judge::standardise(DeviceRows logits, int row,
                                            std::span<const TokenId> history) {
   // [task 5.1: make the distribution that judges]
@@ -102,7 +102,7 @@ std::span<const double> Judge::standardise(DeviceRows logits, int row,
 }
 // [end snippet standardise]
 
-// The target's own token: plain sampling, and the bonus.
+// Draws the target's own token: in plain sampling, and for the bonus.
 TokenId Judge::draw(std::span<const double> target_probs, int position) {
   if (rule_ == lenient_argmax) {
     return argmax(target_probs);

@@ -1,5 +1,5 @@
-// Stage 5: rejection sampling. Drafts are drawn, and accepted by a rule under which the text has
-// the distribution of the target alone.
+// Stage 5: rejection sampling. Drafts are sampled, and accepted by a rule that gives the text the
+// target's distribution.
 
 #include "common/base/stopwatch.h"
 #include "common/run_stats.h"

@@ -6,9 +6,9 @@
 
 namespace specdec {
 
-// One round of speculative decoding for a target that samples: stage 4's, with another judge. At
-// temperature 0 it is greedy_round(), round for round. REQUIRES: as there; the drafts of `steps`
-// keep their distributions. Throws Error as Judge::judge().
+// Runs one round of speculative decoding for a target that samples: as in stage 4, with another
+// judge. At temperature 0, it does what greedy_round() does. REQUIRES: as for greedy_round(); the
+// drafts of `steps` keep their distributions. Throws BadLogits as Judge::judge().
 Round sampled_round(DraftAndVerify& steps, Judge& judge, std::vector<TokenId>& context,
                     Generation& generation);
 

@@ -110,13 +110,13 @@ const StepReport& BatchEngine::step() {
   try {
     const StepPlan& plan = scheduler_.plan(steps_given_up_ == 0);  // what each request computes
     note_admissions();
-    rounds_.draft(plan.rounds);  // K steps of the drafter, side by side
+    rounds_.draft(plan.rounds);  // K steps of the drafter, for all requests at once
     report_.drafted = now();
     rounds_.verify(plan.rounds, plan.prefills);  // one ragged pass of the target
     report_.verified = now();
     rounds_.judge(plan.rounds);                      // each by its own options and draws
-    settle(plan);                                    // rollback, and what has come to its end
-    if (report_.emitted() > 0) steps_given_up_ = 0;  // prompts alone prove no room for rounds
+    settle(plan);                                    // roll back, finish requests that are done
+    if (report_.emitted() > 0) steps_given_up_ = 0;  // prefills alone do not show that rounds fit
   } catch (const CacheFull& full) {
     give_up(full);
   } catch (...) {
@@ -140,11 +140,11 @@ void BatchEngine::drop_cancelled() {
   }
 }
 
-// A cache had no room although there should have been some. Nothing has been verified; the youngest
-// request makes room, and if that does not help the last one left, it ends.
+// A cache was full despite the plan, and nothing was verified. Preempts the youngest request; if
+// the last request left fails again, ends it with an error.
 void BatchEngine::give_up(const CacheFull& full) {
   rounds_.undo_draft(scheduler_.last_plan().rounds);
-  if (report_.admitted.empty()) note_admissions();  // the plan itself was cut short
+  if (report_.admitted.empty()) note_admissions();  // plan() itself threw
   report_.given_up = true;
   report_.drafted = report_.verified = now();
   stats_.steps_given_up++;
@@ -169,7 +169,7 @@ void BatchEngine::note_admissions() {
     stats_.admissions_with_prefix += found > 0 ? 1 : 0;
     stats_.prompt_tokens += r.prompt_tokens();
     stats_.prefix_tokens += found;
-    if (!std::isnan(r.stats.admitted)) continue;  // it has been here before
+    if (!std::isnan(r.stats.admitted)) continue;  // readmitted after a preemption
     r.stats.admitted = report_.started;
     r.stats.prefix_tokens = found;
   }
@@ -189,7 +189,7 @@ void BatchEngine::settle(const StepPlan& plan) {
 // [snippet settle-round]
 void BatchEngine::settle_round(RequestState& r) {
   const int rows = rounds_.pass().rows(r);
-  if (rows == 0) return finish(r, FinishReason::kError);  // drafting failed: it had no round
+  if (rows == 0) return finish(r, FinishReason::kError);  // drafting failed: no rows in the pass
   if (!r.failure && r.draft_sequence != RequestState::kNoSequence) {
     draft_pool_.keep_prefix(r.draft_sequence, r.request.generation.prompt);
   }
@@ -208,7 +208,7 @@ void BatchEngine::settle_round(RequestState& r) {
 }
 // [end snippet settle-round]
 
-// Counts the request's round, which had this many rows, and its tokens.
+// Counts the request's round of this many rows. Returns the number of emitted tokens.
 int BatchEngine::count(RequestState& r, int rows) {
   RequestStats& stats = r.stats;
   if (stats.run.rounds == 0) stats.first_round = report_.started;
@@ -237,7 +237,7 @@ void BatchEngine::settle_prefill(const Prefill& prefill) {
       {.id = r.id, .prefilled = prefill.tokens, .rows = prefill.tokens, .length = length});
 }
 
-// Its pages are free from here on; it is handed over at the end of the step.
+// Frees the request's pages. deliver() reports its end at the end of the step.
 void BatchEngine::finish(RequestState& r, FinishReason reason) {
   if (r.phase == Phase::kFinished) return;
   scheduler_.remove(r);
@@ -246,9 +246,9 @@ void BatchEngine::finish(RequestState& r, FinishReason reason) {
   report_.finished.push_back(r.id);
 }
 
-// ---- handing over
+// ---- delivery
 
-// When nothing of the step is left to be done, so that a callback finds the engine in order.
+// Makes the callbacks, after all other work of the step, so that the engine is consistent for them.
 void BatchEngine::deliver() {
   report_.ended = now();
   std::set<RequestId> due;
@@ -266,8 +266,7 @@ void BatchEngine::deliver() {
 
 void BatchEngine::hand_over(RequestState& r) {
   Delivery delivery{.id = r.id, .finished = r.phase == Phase::kFinished};
-  // If it was cancelled, perhaps by a callback of this very step, it is told of its end and of no
-  // more.
+  // A cancelled request, even if a callback of this step cancelled it, is told of its end only.
   if (r.cancelled && !delivery.finished) return;
   if (!r.cancelled) {
     delivery.tokens = r.new_tokens();
@@ -287,7 +286,7 @@ void BatchEngine::hand_over(RequestState& r) {
   r.delivered_text = r.generation.certain_text().size();
   if (!r.failure) return;
   finish(r, FinishReason::kError);
-  finished_.at(r.id) = FinishReason::kError;  // also where it was finished otherwise
+  finished_.at(r.id) = FinishReason::kError;  // even if it had finished for another reason
 }
 
 void BatchEngine::note_times(RequestState& r) {

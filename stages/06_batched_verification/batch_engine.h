@@ -15,27 +15,27 @@
 
 namespace specdec {
 
-// What an engine works on.
+// The models and caches of an engine.
 struct ServedModels {
   LanguageModel& target;
   KvCache& target_cache;
   Drafter& drafter;
   KvCache* draft_cache = nullptr;        // the drafter's; null: it has none
   const Tokenizer* tokenizer = nullptr;  // null: no texts, and no stop texts
-  int token_limit = 0;                   // ids from here on are no tokens; 0: all are
+  int token_limit = 0;                   // ids from this one on are not tokens; 0: all are tokens
   Judging judging = {};
 };
 
 struct EngineOptions {
-  int max_batch = 16;       // requests that are admitted at a time; a contiguous cache has as many
-                            // regions, a drafter room for as many sequences
+  int max_batch = 16;       // the most requests admitted at a time; REQUIRES: as many regions in a
+                            // contiguous cache, and as many sequences in the drafter
   int spec_length = 5;      // the largest K that a request may ask for
-  int max_cached = 0;       // tokens that a request may cache, drafts included; 0: all there is
-  int token_budget = 256;   // rows of the target in a step
-  int prefill_chunk = 128;  // the most tokens of one prompt in a step
+  int max_cached = 0;       // the most tokens that a request may cache, with drafts; 0: no limit
+  int token_budget = 256;   // the most rows of the target per step
+  int prefill_chunk = 128;  // the most tokens of one prompt per step
   bool prefix_cache = true;
   bool check_invariants = kDebug;      // after every step; costs time
-  std::function<double()> clock = {};  // seconds; none: real time since the engine was made
+  std::function<double()> clock = {};  // seconds; none: real time since construction
 
 #ifdef NDEBUG
   static constexpr bool kDebug = false;
@@ -44,17 +44,17 @@ struct EngineOptions {
 #endif
 };
 
-// Counts over the life of an engine; seconds are of phases of its steps.
+// Totals over all steps of an engine. Seconds are sums over the phases of steps.
 struct EngineStats {
   std::int64_t steps = 0, target_forwards = 0;
   std::int64_t prefill_rows = 0, round_rows = 0;
   std::int64_t rounds = 0, emitted = 0, preemptions = 0, steps_given_up = 0;
-  std::int64_t prompt_tokens = 0, prefix_tokens = 0;  // of admitted prompts; found in prefix cache
+  std::int64_t prompt_tokens = 0, prefix_tokens = 0;  // at admissions: all, and found in the cache
   std::int64_t admissions_with_prefix = 0, admissions = 0;
-  int peak_waiting = 0, peak_rounds = 0;         // of a step
-  double draft_seconds = 0, verify_seconds = 0;  // with the prompts' rows
+  int peak_waiting = 0, peak_rounds = 0;         // the largest in any step
+  double draft_seconds = 0, verify_seconds = 0;  // verifying includes prefills
 
-  // Steps with this number of rounds and no prefill.
+  // Totals over the steps with this number of rounds and no prefill.
   struct BatchSize {
     std::int64_t steps = 0, rows = 0, emitted = 0;
     double seconds = 0, draft_seconds = 0, verify_seconds = 0;
@@ -62,37 +62,37 @@ struct EngineStats {
   std::vector<BatchSize> by_batch_size;  // [max_batch + 1]
 };
 
-// Many requests at once: continuous batching of speculative rounds. Each request's tokens are those
-// that it would have got alone (stage 5 with the same options), whatever else is in the batch and
-// whenever it came.
+// Serves many requests at once: continuous batching of speculative rounds. A request gets the same
+// tokens as alone (stage 5 with the same options), whatever else is in the batch and whenever it
+// arrives.
 //
-// One thread at a time calls it. Callbacks come at the end of step(), in order of age; they may add
-// and cancel requests. One that throws ends its own request with an error.
+// REQUIRES: one thread at a time calls it. step() makes its callbacks last, in order of age. They
+// may add and cancel requests. A callback that throws ends its own request with an error.
 class BatchEngine {
  public:
-  // REQUIRES: the models outlive the engine. Throws Error where the options contradict each other.
+  // REQUIRES: the models outlive the engine. Throws Error if the options contradict each other.
   BatchEngine(const ServedModels& models, EngineOptions options);
   ~BatchEngine();
   BatchEngine(const BatchEngine&) = delete;
   BatchEngine& operator=(const BatchEngine&) = delete;
 
-  // Puts a request into the queue. Throws Error, and nothing has changed, for: a prompt without
-  // tokens or with ids that are none; options out of range; more positions than the target has; a
-  // request that is larger than the options allow, or would not fit into a pool even alone, with
-  // the numbers.
+  // Queues a request. Throws Error, and changes nothing, if the prompt is empty or has ids that are
+  // not tokens; if options are out of range; if it needs more positions than the target has, or
+  // more than the engine's options allow; or if it does not fit in a pool even alone. The message
+  // gives the numbers.
   RequestId add_request(BatchRequest request, OnDelivery on_delivery = {});
 
-  // No token of the request is delivered from now on; the next step gives back what it has. False
-  // where there is no such request, or not any more.
+  // Ends the delivery of the request's tokens; the next step frees its pages and finishes it.
+  // Returns false if the request is unknown or already finished.
   bool cancel(RequestId id);
 
-  // A round for every running request, and the work on prompts that the budget allows.
+  // Runs a round for every running request, and as much prefill as the token budget allows.
   const StepReport& step();
 
   bool idle() const { return states_.empty(); }  // step() would do nothing
   double now() const { return options_.clock(); }
 
-  // What became of a finished request; it is forgotten. REQUIRES: it is finished.
+  // Returns the outcome of a finished request, and forgets it. REQUIRES: has_result(id).
   RequestResult take_result(RequestId id);
   bool has_result(RequestId id) const { return results_.contains(id); }
 
@@ -106,11 +106,11 @@ class BatchEngine {
   std::span<RequestState* const> admitted() const { return scheduler_.admitted(); }
   const std::deque<RequestState*>& waiting() const { return scheduler_.waiting(); }
   const BatchedRounds& rounds() const { return rounds_; }  // of the last step
-  void forget_prefixes();  // gives all pages back that no request uses
+  void forget_prefixes();  // frees all cached pages that no request uses
 
-  // Aborts, saying what is wrong, unless everything is in order between two steps: states and
-  // queues, lengths of both caches, owners of every page, counts of tokens. Reads no page's
-  // contents.
+  // Aborts, saying what is wrong, unless the invariants hold that are due between two steps: for
+  // states and queues, lengths in both caches, owners of every page, and counts of tokens. Does not
+  // read the contents of pages.
   void check_invariants() const;
 
  private:
@@ -138,12 +138,12 @@ class BatchEngine {
   Scheduler scheduler_;
   std::map<RequestId, std::unique_ptr<RequestState>> states_;
   std::map<RequestId, RequestResult> results_;
-  std::map<RequestId, FinishReason> finished_;  // in this step, not delivered yet
+  std::map<RequestId, FinishReason> finished_;  // in this step, not yet delivered
   std::vector<RequestId> cancelled_;            // since the last step began
   RequestId next_id_ = 0;
   StepReport report_;
   EngineStats stats_;
-  int steps_given_up_ = 0;  // one after the other
+  int steps_given_up_ = 0;  // in a row, without an emitted token in between
   std::int64_t draft_forwards_before_ = 0;
   bool in_step_ = false;
 };

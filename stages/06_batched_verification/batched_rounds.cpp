@@ -89,8 +89,8 @@ MostCached BatchedRounds::most_cached(const BatchRequest& request) const {
       request, [this](int K) { return drafter_.capacity(K); }, drafter_.context_limit());
 }
 
-// The last round begins when all tokens but one are there, of which one is pending. It may have
-// fewer drafts than one before it; see round_spec_length() for where drafts end.
+// The last round begins when all tokens but one are in the text. It may have fewer drafts than
+// earlier rounds, because a context ends (see round_spec_length()), so the loop tries those, too.
 MostCached most_cached(const BatchRequest& r, const RoundCapacity& capacity,
                        int draft_context_limit) {
   const std::int64_t first = std::ssize(r.generation.prompt) - 1;
@@ -112,9 +112,9 @@ MostCached most_cached(const BatchRequest& r, const RoundCapacity& capacity,
 
 namespace {
 
-// Where drafting for requests side by side threw an Error, and it was taken back: drafts for one
-// after the other, so that an Error fails the request that caused it. Draws have no order, so what
-// is drafted a second time is the same. whose[i]: the engine's request that requests[i] is of.
+// Drafts for one request after another, so that an Error fails only the request that caused it.
+// Called after drafting for all of them threw and was undone. Random draws are keyed, so the second
+// drafts are the same as the first. whose[i]: the engine's request for which requests[i] drafts.
 void draft_one_by_one(Drafter& drafter, std::span<const DraftRequest> requests,
                       std::span<RequestState* const> whose) {
   for (std::size_t i = 0; i < requests.size(); ++i) {
@@ -150,7 +150,7 @@ void BatchedRounds::draft(std::span<RequestState* const> batch) {
     if (!requests_.empty()) drafter_.draft(requests_);
   } catch (const CacheFull&) {
     throw;
-  } catch (const Error&) {  // logits that are not numbers: find out in which request
+  } catch (const Error&) {  // logits are not numbers: find the request that caused this
     undo_draft(drafting_);
     draft_one_by_one(drafter_, requests_, drafting_);
   }
@@ -178,7 +178,7 @@ void BatchedRounds::verify(std::span<RequestState* const> batch,
 // [end snippet batched-verify]
 
 // [snippet batched-judge]
-// Each request looks at its own rows only: those of its pending token and its drafts.
+// Judges each request by its own rows only: those after its pending token and its drafts.
 void BatchedRounds::judge(std::span<RequestState* const> batch) {
   rounds_.clear();
   // [task 6.3: judge each request by its own rows]

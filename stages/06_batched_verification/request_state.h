@@ -19,10 +19,10 @@ inline std::string_view phase_name(Phase phase) {
   return kNames[static_cast<int>(phase)];
 }
 
-// A request on its way through an engine. Everything that its tokens depend on is here, and nothing
-// of any other request.
+// The state of a request in an engine. Its tokens depend on this state and its models alone, not on
+// other requests.
 //
-// Invariants: context is the prompt and all tokens emitted. Waiting and finished requests have no
+// Invariants: context is the prompt and all emitted tokens. Waiting and finished requests have no
 // sequences. While prefilling, fewer than context.size() - 1 tokens are cached in the target;
 // while running, exactly that many, and the last token is pending.
 struct RequestState {
@@ -43,21 +43,21 @@ struct RequestState {
         judge(make_judge(dice, request.speculation)),
         policy(request.make_policy ? request.make_policy()
                                    : fixed_spec_length(request.spec_length)) {}
-  RequestState(const RequestState&) = delete;  // its parts point to each other
+  RequestState(const RequestState&) = delete;  // members point to each other
   RequestState& operator=(const RequestState&) = delete;
 
   int prompt_tokens() const { return static_cast<int>(request.generation.prompt.size()); }
-  // What its drafts are drawn with.
+  // How its drafts are drawn.
   Sampling drafting() const {
     Sampling sampling = judge->drafting();
     sampling.gate = policy->gate();
     return sampling;
   }
-  // Its round, whose drafts got these rows of logits.
+  // Its round, for a judge. logits: [drafts.size() + 1, V], the round's rows of the pass.
   RoundToJudge to_judge(const Drafts& drafts, DeviceRows logits) {
     return {*judge, drafts, logits, context, generation, round, failure};
   }
-  // What the target has cached when the next round may begin.
+  // The number of tokens that the target must have cached before the next round.
   int prefill_end() const { return static_cast<int>(context.size()) - 1; }
   std::span<const TokenId> new_tokens() const { return generation.tokens().subspan(delivered); }
   std::string_view new_text() const { return generation.certain_text().substr(delivered_text); }
@@ -69,16 +69,16 @@ struct RequestState {
   std::vector<TokenId> context;
   Dice dice;
   const std::unique_ptr<Judge> judge;
-  const std::unique_ptr<SpecLengthPolicy> policy;  // K of each of its rounds
+  const std::unique_ptr<SpecLengthPolicy> policy;  // chooses K of each round
 
   Phase phase = Phase::kWaiting;
-  SequenceId sequence = kNoSequence;        // of the target
-  SequenceId draft_sequence = kNoSequence;  // of the drafter, from the first round with drafts on
-  Round round;                              // the present one, or the last
-  bool cancelled = false;                   // from now on
-  std::optional<std::string> failure;       // it ends by an error
+  SequenceId sequence = kNoSequence;        // in the target
+  SequenceId draft_sequence = kNoSequence;  // in the drafter, from the first round with drafts on
+  Round round;                              // the current or the last one
+  bool cancelled = false;                   // delivers no more tokens, and ends in the next step
+  std::optional<std::string> failure;       // the error that ends the request
 
-  std::size_t delivered = 0, delivered_text = 0;  // tokens, and bytes, that were handed over
+  std::size_t delivered = 0, delivered_text = 0;  // tokens, and bytes of text, delivered so far
   RequestStats stats;
 };
 

@@ -29,7 +29,7 @@ void GreedyTreeJudge::judge(const Drafts& tree, DeviceRows logits, std::vector<T
     round.tested_at.push_back(static_cast<int>(trials.size()));
     node = tree.child(node, choice);
     if (node == Drafts::kRoot) {
-      round.end = RoundEnd::kRejected;  // no draft said so: the correction
+      round.end = RoundEnd::kRejected;  // no child has it: the choice is the correction
       break;
     }
     round.path.push_back(node);

@@ -11,12 +11,12 @@
 namespace specdec {
 
 // [snippet greedy-tree-judge]
-// Greedy decoding: at each node the text goes on with what the target says there, and the tree is
-// followed as far as it has that token (Stratos, appendix A).
+// Judges trees for greedy decoding: emits the target's choice after each node, and follows the tree
+// as long as it contains that choice (Stratos, appendix A).
 class GreedyTreeJudge final : public RoundJudge {
  public:
-  // max_rows: of a tree and its root, where one call is to choose after all of them, since a device
-  // answers one such call as fast as one for a row; 0: one after another, along the path.
+  // max_rows: the most nodes of a tree, plus the root. One call then takes the argmax of all rows,
+  // which costs a device no more than the argmax of one. 0: one call per row of the path.
   explicit GreedyTreeJudge(Backend& backend, int max_rows = 0)
       : backend_(backend), choices_(static_cast<std::size_t>(max_rows)) {}
 
@@ -31,12 +31,11 @@ class GreedyTreeJudge final : public RoundJudge {
 };
 // [end snippet greedy-tree-judge]
 
-// Sampling: stage 5's judge, which walks along a tree by a rule for siblings.
+// Stage 5's judge for trees: walks down a tree by a rule for siblings.
 class SamplingTreeJudge : public Judge {
  public:
-  // options: as of stage 5's judge, but for the acceptance rule, which follows from `rule`.
-  // scratch: for as many drafts as a tree has nodes. REQUIRES: backend, random and rule outlive
-  // this object.
+  // options: as for Judge, except that `rule` determines the acceptance rule. scratch: with room
+  // for as many drafts as a tree has nodes. REQUIRES: backend, random and rule outlive this object.
   SamplingTreeJudge(Backend& backend, RandomSource& random, const SpeculationOptions& options,
                     const NamedSiblingRule& rule, std::shared_ptr<JudgingScratch> scratch);
 

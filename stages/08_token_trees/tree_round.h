@@ -14,10 +14,10 @@ namespace specdec {
 Round tree_round(DraftAndVerify& steps, RoundJudge& judge, std::vector<TokenId>& context,
                  Generation& generation);
 
-// The same for a batch: each request's tree is judged by the siblings' rule, not by the request's
-// acceptance rule, and one path of it is kept. K of a request is the most levels of its trees.
-// Nodes count as rows and as places in the caches; levels count against the contexts. REQUIRES: the
-// rule outlives the result.
+// The same for a batch: judges each request's tree by the rule for siblings, not by the request's
+// acceptance rule, and keeps one path. K of a request is the number of levels of its trees. Nodes
+// need rows and places in the caches; levels count against the contexts. REQUIRES: the rule
+// outlives the result.
 Judging judging_of_trees(const NamedSiblingRule& rule);
 
 }  // namespace specdec

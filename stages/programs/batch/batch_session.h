@@ -24,19 +24,19 @@ Judging batch_judging(const BatchSession& session);
 Judging judging_on_device(Judging judging, const BatchSession& session,
                           std::optional<TreeRule> siblings = {});
 
-// What differs between the stages that serve batches.
+// The parts of a session that differ between the stages.
 struct BatchParts {
   Drafting drafting = sampled_drafting(KeepProbs::kBesideLogits);
-  ComposeDrafter compose = {};  // what it makes has memory for every request from the beginning
+  ComposeDrafter compose = {};  // its drafter has memory for all requests from the beginning
   RoundCapacity capacity = Capacity::of_chain;
   std::function<Judging(const BatchSession&)> judging = batch_judging;
 };
 
-// Everything that a run of many requests stands on, from the command line: models, caches, draft,
-// engine, each as large as the options ask for. It knows no requests: whatever fits may come.
+// The engine for a run of many requests, set up from the command line, with its models, caches and
+// drafter. The options determine all sizes; the requests are not known yet.
 struct BatchSession {
-  // Throws Error for whatever is wrong with the options and files; warns on stderr where the draft
-  // cannot pay.
+  // Throws Error for bad options and files. Warns on stderr if the draft cannot make decoding
+  // faster.
   BatchSession(const RunOptions& options, ModelFiles files, const BatchParts& parts = {});
 
   const RunOptions options;
@@ -46,8 +46,8 @@ struct BatchSession {
   DraftSetup draft;
   MemoryPlan memory;
   BatchEngine engine;
-  std::string announcement;  // what a later stage says to people before the first step
-  ReportExtras extras;       // and adds to the summary
+  std::string announcement;  // a later stage's message before the first step
+  ReportExtras extras;       // a later stage's additions to the summary
 };
 
 }  // namespace specdec

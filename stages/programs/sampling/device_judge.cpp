@@ -26,9 +26,9 @@ DraftedRound drafted_chain(const RoundToJudge& r) {
           .position = static_cast<int>(r.context.size())};
 }
 
-// Emits and writes into the round what the request's own judge would. The verdict does not know
-// where the text stops; what comes after that is discarded. tested_at: says and notes what was
-// tested at a level. An Error fails the request.
+// Emits the tokens of a verdict, and writes the round's outcome as the request's own judge would.
+// A verdict ignores stop conditions; its tokens after a stop are discarded. tested_at(level):
+// returns and records what was tested at that level. An Error fails the request.
 template <typename AVerdict, typename TestedAt>
 void emit(const RoundToJudge& r, const AVerdict& verdict, const TestedAt& tested_at) try {
   r.round.end = RoundEnd::kStopped;

@@ -11,32 +11,32 @@
 
 namespace specdec {
 
-// What makes a run one of trees, from the command line: their shape and rule, who drafts them, who
-// judges them, and what is counted of them.
+// Sets up runs with token trees from the command line: shape, rule for siblings, drafter, judge and
+// counters.
 class TreeRun {
  public:
-  // Throws Error for what is no shape, for options that do not go together, and as
+  // Throws Error for an unknown shape, for options that contradict each other, and as
   // with_base_kind().
   explicit TreeRun(const RunOptions& options);
 
-  // Those of the command line, with K as many levels as the shape has.
+  // The options of the command line, with K set to the number of the shape's levels.
   const RunOptions& options() const { return options_; }
   SpeculationOptions speculation() const;
 
-  // Of one request.
+  // ---- For a run of one request
   SessionParts parts();
   AdaptiveRun& adaptive() { return adaptive_; }
   std::unique_ptr<RoundJudge> make_judge(const Session& run, RandomSource& random) const;
-  // For people to look at: what decided the last round.
+  // The inputs of the last round's decisions, for --explain and --trace.
   RoundEvidence evidence(const Session& run, const RoundJudge& judge);
   void count(const Session& run, const Round& round);
   Judgement judgement(const Session& run, RoundJudge& judge) const;
-  // What the report says. REQUIRES: the rounds are over.
+  // Additions to the report. REQUIRES: all rounds are done.
   ReportExtras extras(Session& run) const;
   void write_profile() const;  // --write-tree-profile
 
-  // Of a batch: all requests have trees of one shape, judged by one rule. Refused like other bad
-  // options: requests whose drafts would all be the same.
+  // ---- For a batch, whose trees all have the same shape and the same rule. Requests whose drafts
+  // would all be equal are refused, like requests with other bad options.
   static MakeBatchRequest make_request(AdaptiveBatch& adaptive);
   BatchParts batch_parts(const AdaptiveBatch& adaptive,
                          std::span<const BatchRequest> requests) const;
