@@ -10,8 +10,8 @@ class ForwardingModel : public LanguageModel {
   explicit ForwardingModel(LanguageModel& model) : model_(model) {}
 
   using LanguageModel::forward;
-  void forward(std::span<const Segment> batch, DeviceRows logits) override {
-    model_.forward(batch, logits);
+  void forward(std::span<const Segment> batch, const Outputs& out) override {
+    model_.forward(batch, out);
   }
   void forward_chosen(std::span<const SequenceId> sequences, const std::int32_t* ids,
                       DeviceRows logits) override {
@@ -31,6 +31,8 @@ class ForwardingModel : public LanguageModel {
   }
   int vocab_size() const override { return model_.vocab_size(); }
   int max_seq_len() const override { return model_.max_seq_len(); }
+  int row_width() const override { return model_.row_width(); }
+  int n_blocks() const override { return model_.n_blocks(); }
   Backend& backend() const override { return model_.backend(); }
 
  private:

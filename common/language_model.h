@@ -9,6 +9,12 @@
 
 namespace specdec {
 
+// What a segment wants of the residual stream.
+struct HiddenWish {
+  int rows = 0;   // for this many of the last tokens
+  int again = 0;  // this many of the first tokens are cached already: they only give rows again
+};
+
 // [snippet segment]
 // Consecutive new tokens of one sequence, which follow its cached tokens.
 struct Segment {
@@ -16,8 +22,26 @@ struct Segment {
   std::span<const TokenId> tokens;  // at least one
   int logits_rows = 0;  // logits are computed for this many of the last tokens; 0 in a prefill
   std::span<const int> parents = {};  // of a tree of tokens; empty: each follows the one before it
+  HiddenWish hidden = {};             // used from stage 9 on
 };
 // [end snippet segment]
+
+// [snippet outputs]
+// Where a pass writes what its segments want; device memory. Each wanted row has its place in the
+// order of the segments and their tokens.
+struct Outputs {
+  DeviceRows logits;  // [sum of logits_rows, V]
+  // Used from stage 9 on: [sum of hidden.rows, places.size() * row_width()], the residual stream
+  // of each token at all places, side by side. Place n is after n blocks of the model: 0 is the
+  // embedding. kAfterNorm is what the head multiplies.
+  DeviceRows hidden = {};
+  std::span<const int> places = {};  // REQUIRES: lives until the pass is done
+  static constexpr int kAfterNorm = -1;
+
+  Outputs(const DeviceRows& logits_ = {})  // NOLINT: most passes hand out logits alone
+      : logits(logits_) {}
+};
+// [end snippet outputs]
 
 // In a tree of tokens, several tokens may follow the same one. Nodes are numbered, and
 // parents[node] is the number of the node's parent: smaller than its own, or -1 for the token
@@ -44,13 +68,15 @@ class LanguageModel {
  public:
   virtual ~LanguageModel() = default;
 
-  // Appends the tokens of every segment to its sequence. Each token whose logits are wanted gets
-  // one row of logits, segment after segment: [sum of logits_rows, vocab_size()]. Ids that are not
+  // Appends the tokens of every segment to its sequence, except those that it computes again. Each
+  // token whose logits are wanted gets one row of logits, segment after segment. Ids that are not
   // tokens have minus infinity. After a segment of a tree, call forward() with the rest of the same
   // tree, or keep(), or truncate() to a length before the tree.
-  // REQUIRES: distinct sequences. Throws Error when a token is outside the vocabulary, the
-  // positions exceed max_seq_len() or the cache is full (CacheFull); then nothing has changed.
-  virtual void forward(std::span<const Segment> batch, DeviceRows logits) = 0;
+  // REQUIRES: distinct sequences; tokens that are computed again are in no tree, are those that the
+  // cache holds, and share no place of the cache with those of another segment. Throws Error when a
+  // token is outside the vocabulary, the positions exceed max_seq_len() or the cache is full
+  // (CacheFull); then nothing has changed.
+  virtual void forward(std::span<const Segment> batch, const Outputs& out) = 0;
 
   // Appends to each sequence one token that the device has chosen and the host does not know.
   // ids: device memory, [sequences]. -1 means no token; the sequence ends there, and the caller
@@ -73,11 +99,14 @@ class LanguageModel {
 
   virtual int vocab_size() const = 0;
   virtual int max_seq_len() const = 0;
+  // Used from stage 9 on: d_model; 0: the model has no residual stream, and hands out no rows.
+  virtual int row_width() const { return 0; }
+  virtual int n_blocks() const { return 0; }
   virtual Backend& backend() const = 0;
 
   // The same for one segment.
-  void forward(const Segment& segment, DeviceRows logits) {
-    forward(std::span<const Segment>(&segment, 1), logits);
+  void forward(const Segment& segment, const Outputs& out) {
+    forward(std::span<const Segment>(&segment, 1), out);
   }
 };
 

@@ -1,6 +1,7 @@
 #include "common/llama.h"
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <limits>
 #include <utility>
@@ -23,6 +24,21 @@ class Burst {
  private:
   Backend& backend_;
 };
+
+// At most so many places of the residual stream in a pass.
+constexpr int kMostPlaces = 4;
+
+// One number for several, each of so many bits once the offset is added.
+std::int64_t packed(std::span<const int> numbers, int bits, int offset = 0) {
+  std::int64_t result = 0;
+  for (const int number : numbers) {
+    const std::int64_t shifted = std::int64_t{number} + offset;
+    SPECDEC_CHECK(0 <= shifted && shifted < std::int64_t{1} << bits, "{} bits, not {}", bits,
+                  number);
+    result = result << bits | shifted;
+  }
+  return result;
+}
 
 }  // namespace
 
@@ -55,12 +71,12 @@ Llama::Llama(const LlamaModel& model, KvCache& cache, const LlamaOptions& option
 int Llama::largest_context() const { return std::min(max_seq_len(), cache_.memory().slots()); }
 
 // [snippet forward]
-void Llama::forward(std::span<const Segment> batch, DeviceRows logits) {
-  check(batch, logits);
+void Llama::forward(std::span<const Segment> batch, const Outputs& out) {
+  check(batch, out);
   extend_cache(batch);  // or throws, and nothing has changed
   try {
     const Burst burst(backend());
-    run_passes(batch, logits);
+    run_passes(batch, out);
   } catch (...) {  // a device that failed, no memory
     take_back(extensions_);
     throw;
@@ -69,12 +85,15 @@ void Llama::forward(std::span<const Segment> batch, DeviceRows logits) {
 }
 
 // Plans the batch's tokens as rows, and computes a pass whenever it is full.
-void Llama::run_passes(std::span<const Segment> batch, DeviceRows logits) {
-  int logits_done = 0;
+void Llama::run_passes(std::span<const Segment> batch, const Outputs& out) {
+  int logits_done = 0, hidden_done = 0;
   const auto flush = [&] {
-    const int wanted = plan_.wanted_rows();
-    run_pass(logits.slice(logits_done, wanted));
-    logits_done += wanted;
+    Outputs of_pass = out;
+    of_pass.logits = out.logits.slice(logits_done, plan_.wanted_rows());
+    of_pass.hidden = out.hidden.slice(hidden_done, plan_.hidden_rows());
+    run_pass(of_pass);
+    logits_done += plan_.wanted_rows();
+    hidden_done += plan_.hidden_rows();
     plan_.clear();
   };
   plan_.clear();
@@ -110,7 +129,8 @@ void Llama::forward_chosen(std::span<const SequenceId> sequences, const std::int
   ++counters_.forwards;
 }
 
-void Llama::check(std::span<const Segment> batch, DeviceRows logits) const {
+void Llama::check(std::span<const Segment> batch, const Outputs& out) const {
+  const DeviceRows& logits = out.logits;
   int wanted = 0;
   for (const Segment& segment : batch) {
     const int n_tokens = int_size(segment.tokens);
@@ -119,7 +139,7 @@ void Llama::check(std::span<const Segment> batch, DeviceRows logits) const {
                   "logits for 0 to {} tokens, not {}", n_tokens, segment.logits_rows);
     wanted += segment.logits_rows;
     if (segment.parents.empty()) {
-      check_length(segment.sequence, n_tokens);
+      check_length(segment.sequence, n_tokens - segment.hidden.again);
     } else {
       check_parents(segment, length(segment.sequence));
       check_depth(segment);
@@ -132,6 +152,30 @@ void Llama::check(std::span<const Segment> batch, DeviceRows logits) const {
   }
   SPECDEC_CHECK(logits.rows == wanted && (wanted == 0 || logits.width == vocab_size()),
                 "logits of {} rows, not {}", wanted, logits.rows);
+  check_hidden(batch, out);
+}
+
+// What is asked of the residual stream.
+void Llama::check_hidden(std::span<const Segment> batch, const Outputs& out) const {
+  int wanted = 0;
+  for (const Segment& segment : batch) {
+    const int n_tokens = int_size(segment.tokens);
+    SPECDEC_CHECK(0 <= segment.hidden.rows && segment.hidden.rows <= n_tokens,
+                  "rows of 0 to {} tokens, not {}", n_tokens, segment.hidden.rows);
+    const int known = segment.parents.empty() ? length(segment.sequence) : 0;
+    SPECDEC_CHECK(0 <= segment.hidden.again && segment.hidden.again <= std::min(known, n_tokens),
+                  "{} of {} tokens to be computed again", segment.hidden.again, n_tokens);
+    wanted += segment.hidden.rows;
+  }
+  SPECDEC_CHECK(out.hidden.rows == wanted &&
+                    (wanted == 0 || out.hidden.width == int_size(out.places) * row_width()),
+                "{} rows of the residual stream, not {}", wanted, out.hidden.rows);
+  SPECDEC_CHECK(
+      int_size(out.places) <= kMostPlaces &&
+          std::ranges::all_of(
+              out.places,
+              [&](int place) { return Outputs::kAfterNorm <= place && place <= n_blocks(); }),
+      "at most {} places of {} blocks", kMostPlaces, n_blocks());
 }
 
 void Llama::check_length(SequenceId sequence, int n_tokens) const {
@@ -164,7 +208,7 @@ void Llama::take_back(std::span<const Extension> extensions) {
 void Llama::extend_cache(std::span<const Segment> batch) {
   extensions_.clear();
   for (const Segment& segment : batch) {
-    extensions_.push_back({segment.sequence, int_size(segment.tokens)});
+    extensions_.push_back({segment.sequence, int_size(segment.tokens) - segment.hidden.again});
   }
   cache_.extend(extensions_);
 }
@@ -189,17 +233,20 @@ Llama::Activations Llama::activations(int rows) const {
   return a;
 }
 
-// One pass over the planned rows. logits: [plan_.wanted_rows(), vocab_size]. ids_on_device: used
-// instead of the plan's ids unless it is null.
-void Llama::run_pass(DeviceRows logits, const std::int32_t* ids_on_device) {
+// One pass over the planned rows, and exactly the rows of `out`. ids_on_device: used instead of the
+// plan's ids unless it is null.
+void Llama::run_pass(const Outputs& out, const std::int32_t* ids_on_device) {
   PlanOnDevice plan = plan_.upload(*ops_);
   if (ids_on_device != nullptr) plan.ids = ids_on_device;
   const int rows = plan_.rows();
-  const auto operations = [this, plan, rows, logits] { compute(plan, activations(rows), logits); };
+  const auto operations = [this, plan, rows, out] { compute(plan, activations(rows), out); };
   if (recorder_ != nullptr && ops_ == &model_.backend()) {
     const auto address = [](const auto* p) { return reinterpret_cast<std::intptr_t>(p); };
-    recorder_->run({rows, logits.rows, plan.places.context, plan_.tail_slots(), address(plan.ids),
-                    address(plan.wanted), address(logits.data)},
+    const std::array counts = {rows, out.logits.rows, out.hidden.rows};
+    const std::array places = {plan.places.context, plan_.tail_slots()};
+    recorder_->run({packed(counts, 21), packed(places, 31), address(plan.ids), address(plan.wanted),
+                    address(out.logits.data), address(out.hidden.data),
+                    packed(out.places, 15, 1 - Outputs::kAfterNorm)},
                    operations);
   } else {
     operations();
@@ -207,16 +254,32 @@ void Llama::run_pass(DeviceRows logits, const std::int32_t* ids_on_device) {
 
   ++counters_.passes;
   counters_.rows += rows;
-  counters_.weight_bytes += model_.layer_bytes() + (logits.rows > 0 ? model_.head().bytes() : 0);
+  counters_.weight_bytes +=
+      model_.layer_bytes() + (out.logits.rows > 0 ? model_.head().bytes() : 0);
 }
 
 // The operations of a pass, the same for all plans of this size.
-void Llama::compute(const PlanOnDevice& plan, const Activations& a, DeviceRows logits) {
+void Llama::compute(const PlanOnDevice& plan, const Activations& a, const Outputs& out) {
   Backend& ops = *ops_;
   ops.embed(model_.embedding(), plan.ids, a.x);
   ops.rope_angles(plan.places.positions, model_.rope_frequencies().data(), a.cosines, a.sines);
-  for (int i = 0; i < model_.config().n_layers; ++i) block(i, a, plan.places);
-  if (logits.rows > 0) head(a, plan.wanted, logits);
+  hand_out(0, a, plan.hidden, out);
+  for (int i = 0; i < n_blocks(); ++i) {
+    block(i, a, plan.places);
+    hand_out(i + 1, a, plan.hidden, out);
+  }
+  if (out.logits.rows > 0) head(a, plan.wanted, out.logits);
+}
+
+// The rows that are wanted of the residual stream, after so many blocks.
+void Llama::hand_out(int blocks, const Activations& a, const std::int32_t* wanted,
+                     const Outputs& out) {
+  if (out.hidden.rows == 0) return;
+  for (int i = 0; i < int_size(out.places); ++i) {
+    const DeviceRows rows = out.hidden.columns(i * row_width(), row_width());
+    if (out.places[i] == blocks) ops_->gather_rows(a.x, wanted, rows);
+    if (out.places[i] == Outputs::kAfterNorm && blocks == n_blocks()) final_norm(a, wanted, rows);
+  }
 }
 
 // [snippet block]
@@ -244,15 +307,20 @@ void Llama::block(int i, const Activations& a, const RowPlaces& places) {
 void Llama::head(const Activations& a, const std::int32_t* wanted, DeviceRows logits) {
   const LlamaConfig& c = model_.config();
   Backend& ops = *ops_;
-  const DeviceRows last = a.projected.slice(0, logits.rows);  // scratch that is no longer in use
   const DeviceRows normed = a.normed.slice(0, logits.rows);
-  ops.gather_rows(a.x, wanted, last);
-  ops.rms_norm(last, model_.final_norm().data(), c.rms_norm_eps, normed);
+  final_norm(a, wanted, normed);
   ops.matmul(normed, model_.head(), logits);
   if (options_.token_limit > 0 && options_.token_limit < c.vocab_size) {
     ops.fill(logits.columns(options_.token_limit, c.vocab_size - options_.token_limit),
              -std::numeric_limits<float>::infinity());
   }
+}
+
+// The wanted rows after the last block, normed.
+void Llama::final_norm(const Activations& a, const std::int32_t* wanted, DeviceRows normed) {
+  const DeviceRows last = a.projected.slice(0, normed.rows);  // scratch that is no longer in use
+  ops_->gather_rows(a.x, wanted, last);
+  ops_->rms_norm(last, model_.final_norm().data(), model_.config().rms_norm_eps, normed);
 }
 
 }  // namespace specdec

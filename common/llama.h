@@ -35,7 +35,7 @@ class Llama final : public LanguageModel {
   Llama(const LlamaModel& model, KvCache& cache, const LlamaOptions& options = {});
 
   using LanguageModel::forward;
-  void forward(std::span<const Segment> batch, DeviceRows logits) override;
+  void forward(std::span<const Segment> batch, const Outputs& out) override;
 
   void forward_chosen(std::span<const SequenceId> sequences, const std::int32_t* ids,
                       DeviceRows logits) override;
@@ -54,6 +54,8 @@ class Llama final : public LanguageModel {
   }
   int vocab_size() const override { return model_.config().vocab_size; }
   int max_seq_len() const override { return model_.config().max_seq_len; }
+  int row_width() const override { return model_.config().d_model; }
+  int n_blocks() const override { return model_.config().n_layers; }
   Backend& backend() const override { return model_.backend(); }
 
   const LlamaCounters& counters() const { return counters_; }
@@ -74,18 +76,21 @@ class Llama final : public LanguageModel {
     DeviceRows cosines, sines;     // [T, D / 2]
   };
 
-  void check(std::span<const Segment> batch, DeviceRows logits) const;
+  void check(std::span<const Segment> batch, const Outputs& out) const;
+  void check_hidden(std::span<const Segment> batch, const Outputs& out) const;
   void check_length(SequenceId sequence, int n_tokens) const;
   void check_depth(const Segment& segment) const;
   void extend_cache(std::span<const Segment> batch);
   void take_back(std::span<const Extension> extensions);
-  void run_passes(std::span<const Segment> batch, DeviceRows logits);
+  void run_passes(std::span<const Segment> batch, const Outputs& out);
   int largest_context() const;
   Activations activations(int rows) const;
-  void run_pass(DeviceRows logits, const std::int32_t* ids_on_device = nullptr);
-  void compute(const PlanOnDevice& plan, const Activations& a, DeviceRows logits);
+  void run_pass(const Outputs& out, const std::int32_t* ids_on_device = nullptr);
+  void compute(const PlanOnDevice& plan, const Activations& a, const Outputs& out);
   void block(int i, const Activations& a, const RowPlaces& places);
   void head(const Activations& a, const std::int32_t* wanted, DeviceRows logits);
+  void hand_out(int blocks, const Activations& a, const std::int32_t* wanted, const Outputs& out);
+  void final_norm(const Activations& a, const std::int32_t* wanted, DeviceRows normed);
 
   const LlamaModel& model_;
   KvCache& cache_;

@@ -21,16 +21,16 @@ PassPlan::PassPlan(const KvCache& cache, int max_rows, int largest_context)
   // Tables of all pages together; only batches that share pages can need more.
   const int n_pages = cache.memory().slots() / cache.page_size();
   page_tables_.reserve(n_pages);
-  for (auto* list : {&ids_, &positions_, &slots_, &table_starts_, &wanted_}) {
+  for (auto* list : {&ids_, &positions_, &slots_, &table_starts_, &wanted_, &hidden_}) {
     list->reserve(max_rows);
   }
-  const std::ptrdiff_t size = std::ptrdiff_t{5} * max_rows + n_pages;
+  const std::ptrdiff_t size = std::ptrdiff_t{6} * max_rows + n_pages;
   lists_.reserve(size);
   on_device_ = DeviceArray<std::int32_t>(cache.memory().backend(), size);
 }
 
 void PassPlan::clear() {
-  for (auto* list : {&ids_, &positions_, &slots_, &table_starts_, &wanted_, &page_tables_,
+  for (auto* list : {&ids_, &positions_, &slots_, &table_starts_, &wanted_, &hidden_, &page_tables_,
                      &tail_firsts_, &tail_starts_, &tail_slots_}) {
     list->clear();
   }
@@ -44,6 +44,7 @@ int PassPlan::add(const Segment& segment, int first) {
   const std::int32_t table_start = plan_table(segment.sequence);
   for (int i = first; i < end; ++i) {
     if (i >= n_tokens - segment.logits_rows) wanted_.push_back(rows());
+    if (i >= n_tokens - segment.hidden.rows) hidden_.push_back(rows());
     int position = start + i;
     if (n_nodes > 0) {
       const int begin = start - (n_nodes - n_tokens);
@@ -112,8 +113,8 @@ PlanOnDevice PassPlan::upload(Backend& ops) {
   }
   // [snippet upload-plan]
   lists_.clear();
-  for (const auto* list : {&ids_, &wanted_, &positions_, &slots_, &table_starts_, &tail_firsts_,
-                           &tail_starts_, &tail_slots_, &page_tables_}) {
+  for (const auto* list : {&ids_, &wanted_, &hidden_, &positions_, &slots_, &table_starts_,
+                           &tail_firsts_, &tail_starts_, &tail_slots_, &page_tables_}) {
     lists_.insert(lists_.end(), list->begin(), list->end());
   }
   if (on_device_.size() < lists_.size()) {
@@ -130,6 +131,7 @@ PlanOnDevice PassPlan::upload(Backend& ops) {
   PlanOnDevice plan;
   plan.ids = take(ids_);
   plan.wanted = take(wanted_);
+  plan.hidden = take(hidden_);
   plan.places.positions = take(positions_);
   plan.places.slots = take(slots_);
   plan.places.table_starts = take(table_starts_);

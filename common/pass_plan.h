@@ -13,6 +13,7 @@ namespace specdec {
 struct PlanOnDevice {
   const std::int32_t* ids = nullptr;     // [T]
   const std::int32_t* wanted = nullptr;  // [rows of logits]
+  const std::int32_t* hidden = nullptr;  // [rows of the residual stream]
   RowPlaces places;
 };
 
@@ -28,6 +29,7 @@ class PassPlan {
   int rows() const { return int_size(ids_); }
   bool is_full() const { return rows() == max_rows_; }
   int wanted_rows() const { return int_size(wanted_); }     // rows whose logits are wanted
+  int hidden_rows() const { return int_size(hidden_); }     // rows that are handed out
   int tail_slots() const { return int_size(tail_slots_); }  // of all tails together
 
   // Plans as many of the segment's tokens as fit, from token `first` on, and returns the first one
@@ -50,7 +52,7 @@ class PassPlan {
   const KvCache& cache_;
   int max_rows_, largest_context_;
   std::vector<std::int32_t> ids_, positions_, slots_, table_starts_;  // [T]
-  std::vector<std::int32_t> wanted_;                                  // [rows of logits]
+  std::vector<std::int32_t> wanted_, hidden_;                         // rows that are wanted
   std::vector<std::int32_t> page_tables_;
   std::vector<std::int32_t> tail_firsts_, tail_starts_;  // [T] if a row is a node of a tree
   std::vector<std::int32_t> tail_slots_;

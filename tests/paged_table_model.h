@@ -57,7 +57,8 @@ class PagedTableModel final : public LanguageModel {
             max_seq_len) {}
 
   using LanguageModel::forward;
-  void forward(std::span<const Segment> batch, DeviceRows logits) override {
+  void forward(std::span<const Segment> batch, const Outputs& out) override {
+    const DeviceRows& logits = out.logits;
     extend_cache(batch, logits);
     for (const Segment& segment : batch) write(segment);  // all, before the first row is made
     int row = 0;

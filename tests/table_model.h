@@ -17,6 +17,7 @@ namespace specdec {
 // What LanguageModel::forward asks of a segment that follows `length` cached tokens.
 inline void check_segment(const Segment& segment, int length, int vocab_size, int max_seq_len) {
   SPECDEC_CHECK(!segment.tokens.empty(), "a segment with tokens");
+  SPECDEC_CHECK(segment.hidden.rows == 0 && segment.hidden.again == 0, "no rows of a model without them");
   SPECDEC_CHECK(0 <= segment.logits_rows && segment.logits_rows <= std::ssize(segment.tokens),
                 "logits for 0 to {} tokens, not {}", segment.tokens.size(), segment.logits_rows);
   for (const TokenId token : segment.tokens) {
@@ -82,7 +83,8 @@ class TableModel final : public LanguageModel {
         row_of_(std::move(row_of)) {}
 
   using LanguageModel::forward;
-  void forward(std::span<const Segment> batch, DeviceRows logits) override {
+  void forward(std::span<const Segment> batch, const Outputs& out) override {
+    const DeviceRows& logits = out.logits;
     for (const Segment& segment : batch) {
       check_segment(segment, length(segment.sequence), vocab_size_, max_seq_len_);
     }

@@ -70,7 +70,8 @@ void NgramModel::count_pairs(std::span<const TokenId> text) {
   first_successor_.push_back(successors_.size());
 }
 
-void NgramModel::forward(std::span<const Segment> batch, DeviceRows logits) {
+void NgramModel::forward(std::span<const Segment> batch, const Outputs& out) {
+  const DeviceRows& logits = out.logits;
   check(batch, logits);
   int row = 0;
   for (const Segment& segment : batch) {
@@ -90,6 +91,7 @@ void NgramModel::check(std::span<const Segment> batch, DeviceRows logits) {
   for (const Segment& segment : batch) {
     const int n_tokens = int_size(segment.tokens);
     SPECDEC_CHECK(n_tokens > 0, "a segment of at least one token");
+    SPECDEC_CHECK(segment.hidden.rows == 0 && segment.hidden.again == 0, "no rows of counts");
     SPECDEC_CHECK(0 <= segment.logits_rows && segment.logits_rows <= n_tokens,
                   "logits for 0 to {} tokens, not {}", n_tokens, segment.logits_rows);
     wanted += segment.logits_rows;

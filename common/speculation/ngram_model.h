@@ -42,7 +42,7 @@ class NgramModel final : public LanguageModel {
   using LanguageModel::forward;
   // Takes V steps per row, and one more for each distinct successor of the row's token in the text.
   // Allocates nothing.
-  void forward(std::span<const Segment> batch, DeviceRows logits) override;
+  void forward(std::span<const Segment> batch, const Outputs& out) override;
 
   SequenceId create() override;  // throws CacheFull when all are in use
   SequenceId fork(SequenceId sequence) override;

@@ -18,9 +18,9 @@ class TimedModel final : public ForwardingModel {
   using ForwardingModel::ForwardingModel;
 
   using LanguageModel::forward;
-  void forward(std::span<const Segment> batch, DeviceRows logits) override {
+  void forward(std::span<const Segment> batch, const Outputs& out) override {
     const Stopwatch watch(seconds_);
-    ForwardingModel::forward(batch, logits);
+    ForwardingModel::forward(batch, out);
     backend().wait();
   }
   void forward_chosen(std::span<const SequenceId> sequences, const std::int32_t* ids,

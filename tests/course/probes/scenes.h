@@ -93,12 +93,12 @@ class WatchedModel final : public ForwardingModel {
   using ForwardingModel::ForwardingModel;
 
   using LanguageModel::forward;
-  void forward(std::span<const Segment> batch, DeviceRows logits) override {
+  void forward(std::span<const Segment> batch, const Outputs& out) override {
     passes.emplace_back();
     for (const Segment& segment : batch) {
       passes.back().push_back({segment.sequence, to_tokens(segment.tokens), segment.logits_rows});
     }
-    ForwardingModel::forward(batch, logits);
+    ForwardingModel::forward(batch, out);
   }
   // The tokens of each pass, all sequences together.
   std::vector<int> rows() const {
