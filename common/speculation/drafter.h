@@ -51,7 +51,8 @@ struct DraftRequest {
   std::span<const TokenId> context;  // prompt and text; the last token is the pending one
   int spec_length = 0;               // K, the most tokens to draft one after another
   Sampling sampling;
-  Drafts* drafts = nullptr;  // receives the drafts; draft() clears it first
+  Drafts* drafts = nullptr;        // receives the drafts; draft() clears it first
+  SequenceId target_sequence = 0;  // for drafters that read the target's rows (stage 9)
 };
 
 // Drafts continuations of texts. A drafter ignores stop conditions; the accepting side checks them.

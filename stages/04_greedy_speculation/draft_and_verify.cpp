@@ -49,7 +49,7 @@ Round DraftAndVerify::draft(std::span<const TokenId> context, const Sampling& sa
       round_spec_length(policy_->next(), round.start, context_limit_, drafter_.context_limit());
   drafts_.clear();
   if (K > 0) {
-    const DraftRequest request{draft_sequence_, context, K, sampling, &drafts_};
+    const DraftRequest request{draft_sequence_, context, K, sampling, &drafts_, sequence_};
     drafter_.draft(std::span(&request, 1));
     SPECDEC_CHECK(drafts_.length() <= K, "at most {} drafts, not {}", K, drafts_.length());
   }

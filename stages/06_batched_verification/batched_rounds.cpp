@@ -142,7 +142,7 @@ void BatchedRounds::draft(std::span<RequestState* const> batch) {
     drafts_[i].clear();
     const int K = spec_length(r);
     if (K == 0) continue;
-    requests_.push_back({r.draft_sequence, r.context, K, r.drafting(), &drafts_[i]});
+    requests_.push_back({r.draft_sequence, r.context, K, r.drafting(), &drafts_[i], r.sequence});
     drafting_.push_back(&r);
   }
   // [end task 6.2]

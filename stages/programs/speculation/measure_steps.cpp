@@ -48,8 +48,12 @@ class Parts {
 
   void draft(int at, int K) {
     const DraftRequest request{steps_.draft_sequence(),
-                               text_.first(static_cast<std::size_t>(at) + 1), K, drafting_,
-                               &drafts_};
+                               text_.first(static_cast<std::size_t>(at) + 1),
+                               K,
+                               drafting_,
+                               &drafts_,
+                               steps_.sequence()};
+    steps_.target().truncate(steps_.sequence(), at);
     steps_.drafter().truncate(steps_.draft_sequence(), at);
     steps_.drafter().draft(std::span(&request, 1));
   }
