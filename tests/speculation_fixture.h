@@ -132,6 +132,8 @@ using AfterStep = std::function<void(ConstDeviceRows logits)>;  // [1, V]
 inline void finish(Outcome& outcome, const Generation& generation) {
   outcome.tokens.assign(generation.tokens().begin(), generation.tokens().end());
   outcome.text = generation.text();
+  const auto n = static_cast<int>(outcome.tokens.size());
+  for (int i = 0; i < n; ++i) outcome.streamed += generation.text_of(i);
   outcome.finish_reason = generation.finish_reason();
 }
 
@@ -141,8 +143,7 @@ inline Outcome speculate_greedily(LanguageModel& target, Drafter& drafter, const
                                   const AfterRound& after_round = {},
                                   const std::vector<double>& round_costs = {}) {
   Outcome outcome;
-  Generation generation(request, request.tokenizer_or_null(),
-                        [&](std::string_view text) { outcome.streamed += text; });
+  Generation generation(request, request.tokenizer_or_null());
   DraftAndVerify steps(target, drafter, policy_of(spec_length, round_costs), context_limit,
                        Drafts(spec_length, 0));
   std::vector<TokenId> context = request.prompt;
@@ -169,8 +170,7 @@ inline Outcome speculate_greedily(LanguageModel& target, Drafter& drafter, const
 inline Outcome decode_plainly(LanguageModel& target, const Asked& request,
                               const AfterStep& after_step = {}) {
   Outcome outcome;
-  Generation generation(request, request.tokenizer_or_null(),
-                        [&](std::string_view text) { outcome.streamed += text; });
+  Generation generation(request, request.tokenizer_or_null());
   std::vector<TokenId> context = request.prompt;
   const LogitsBuffer logits(target, 1);
   const SequenceId sequence = target.create();

@@ -19,8 +19,7 @@ class Levels {
       : tables_{table(V, seed, random_rows(V, 0.2)), table(V, seed + 1, random_rows(V, 0))},
         model_(V, tables_[0].row_of()),
         below_(V, tables_[1].row_of()),
-        drafter(model_, plain_drafter(below_),
-                {.max_context = kRoom, .vocab_size = V, .spec_length = kInner}) {}
+        drafter(model_, plain_drafter(below_), kInner, kRoom, V) {}
 
   const ContextTable& table_of_model() const { return tables_[0]; }
   LanguageModel& model() { return model_; }
@@ -133,8 +132,7 @@ TEST(SpeculatingDrafterTest, RemembersTheTextAlone) {
 TEST(SpeculatingDrafterTest, ARightInnerDraftSavesPasses) {
   Levels levels(3);
   Levels same(3);
-  SpeculatingDrafter drafter(levels.model(), plain_drafter(same.model()),
-                             {.max_context = kRoom, .vocab_size = V, .spec_length = kInner});
+  SpeculatingDrafter drafter(levels.model(), plain_drafter(same.model()), kInner, kRoom, V);
   const Drafts drafts = drafted(drafter, drafter.create(), {0, 1}, {});
   EXPECT_EQ(drafts.size(), kDrafts);
   EXPECT_EQ(drafter.forwards(), 2 + 2) << "3 tokens and 1 of the model, for 2 inner drafts";
