@@ -28,6 +28,15 @@ std::string as_utf8(std::string bytes) {
   throw std::runtime_error(fmt::format("JSON: {} is not {}", value.dump(), wanted));
 }
 
+void read_number(const Json& json, const auto& value, auto& result) {
+  if (!json.is_number()) wrong_type(json, "a number");
+  std::visit(
+      [&](const auto& number) {
+        if constexpr (std::is_arithmetic_v<std::decay_t<decltype(number)>>) result = number;
+      },
+      value);
+}
+
 // Whether a list in braces means an object.
 bool is_field(const Json& value) {
   return value.is_array() && value.size() == 2 && value[0].is_string();
@@ -143,28 +152,8 @@ void Json::read(std::string& result) const {
   result = std::get<std::string>(value_);
 }
 
-void Json::read(double& result) const {
-  if (!is_number()) wrong_type(*this, "a number");
-  std::visit(
-      [&](const auto& value) {
-        if constexpr (std::is_arithmetic_v<std::decay_t<decltype(value)>>) {
-          result = value;
-        }
-      },
-      value_);
-}
-
-void Json::read(std::int64_t& result) const {
-  if (!is_number()) wrong_type(*this, "a number");
-  std::visit(
-      [&](const auto& value) {
-        if constexpr (std::is_arithmetic_v<std::decay_t<decltype(value)>>) {
-          result = value;
-        }
-      },
-      value_);
-}
-
+void Json::read(double& result) const { read_number(*this, value_, result); }
+void Json::read(std::int64_t& result) const { read_number(*this, value_, result); }
 void Json::read(std::uint64_t& result) const {
   result = is_number_unsigned() ? std::get<std::uint64_t>(value_)
                                 : static_cast<std::uint64_t>(get<std::int64_t>());

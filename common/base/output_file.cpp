@@ -142,4 +142,10 @@ void remove_partial_files() {
   }
 }
 
+void write_file(const std::filesystem::path& path, std::string_view text) {
+  OutputFile file(path);
+  file.write(text);
+  file.commit();
+}
+
 }  // namespace specdec

@@ -38,4 +38,7 @@ class OutputFile {
 // Removes all files that this process has begun and not committed. Safe in a signal handler.
 void remove_partial_files();
 
+// Writes a whole text file.
+void write_file(const std::filesystem::path& path, std::string_view text);
+
 }  // namespace specdec

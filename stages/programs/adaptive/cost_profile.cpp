@@ -30,9 +30,7 @@ double seconds(const Json& value, const std::string& what, double least) {
 }
 
 void write(const std::filesystem::path& path, const CostProfile& profile) {
-  OutputFile file(path);
-  file.write(to_json(profile).dump(2) + "\n");
-  file.commit();
+  write_file(path, to_json(profile).dump(2) + "\n");
 }
 
 }  // namespace

@@ -57,11 +57,10 @@ Json cost_key(const RunOptions& options, const LlamaModel& target, const DraftSe
           {"requests", requests}};
 }
 
-CacheLayout layout_of(const RunOptions& options, int positions, int requests) {
-  CacheLayout layout = cache_layout(options, positions);
-  layout.pages = requests * pages_for(positions, options.page_size);
-  layout.sequences = requests;
-  return layout;
+// The bench has a pool of its own size.
+RunOptions without_pool(RunOptions options) {
+  options.pages = 0;
+  return options;
 }
 
 std::vector<Drafts> drafts_for(const DraftSetup& draft, int requests) {
@@ -93,7 +92,8 @@ class Bench {
         text_(static_cast<std::size_t>(context + most_rows)),
         dice_(0),
         sampling_{options.sampling, &dice_, false},
-        cache_(make_cache(model, layout_of(options, context + most_rows, requests))),
+        cache_(
+            make_cache(model, cache_layout(without_pool(options), context + most_rows, requests))),
         target_(model, *cache_,
                 {.token_limit = files.token_limit,
                  .max_pass_rows = std::max(requests * most_rows, LlamaOptions().max_pass_rows)}),
@@ -187,8 +187,10 @@ CostProfile measure(const RunOptions& options, const ModelFiles& files, const Ll
     show_progress(std::min(1.0, std::max(spent / kMostSeconds, (sweep + 1.0) / kMostSweeps)));
   }
   show_progress(1);
-  for (std::vector<double>& samples : passes) target_pass.push_back(quantile(samples, 1, 8));
-  return make_profile(key, std::move(target_pass), quantile(steps, 1, 8));
+  for (const std::vector<double>& samples : passes) {
+    target_pass.push_back(quantile(samples, 0.125));
+  }
+  return make_profile(key, std::move(target_pass), quantile(steps, 0.125));
 }
 
 }  // namespace

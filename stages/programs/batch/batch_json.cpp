@@ -10,11 +10,6 @@
 namespace specdec {
 namespace {
 
-Json number(double value) {
-  if (!std::isfinite(value)) return nullptr;
-  return value;
-}
-
 void add(std::vector<std::int64_t>& sums, const std::vector<std::int64_t>& more) {
   if (sums.size() < more.size()) sums.resize(more.size());
   for (std::size_t i = 0; i < more.size(); i++) sums[i] += more[i];
@@ -62,12 +57,12 @@ Json to_json(const RequestStats& stats) {
        {"draft_seconds", "verify_seconds", "target_weight_bytes", "cache_bytes"}) {
     json.erase(name);  // the requests of a batch share them
   }
-  json.update({{"arrived", number(stats.arrived)},
-               {"queue_seconds", number(stats.admitted - stats.arrived)},
-               {"time_to_first_token", number(stats.time_to_first_token())},
-               {"time_per_output_token", number(stats.time_per_output_token())},
+  json.update({{"arrived", number_or_null(stats.arrived)},
+               {"queue_seconds", number_or_null(stats.admitted - stats.arrived)},
+               {"time_to_first_token", number_or_null(stats.time_to_first_token())},
+               {"time_per_output_token", number_or_null(stats.time_per_output_token())},
                {"longest_gap", stats.longest_gap},
-               {"finished", number(stats.finished)},
+               {"finished", number_or_null(stats.finished)},
                {"steps", stats.steps},
                {"preemptions", stats.preemptions},
                {"prefix_tokens", stats.prefix_tokens}});
@@ -107,13 +102,6 @@ Json to_json(const BatchEngine& engine) {
           {"spec_length", engine.options().spec_length},
           {"token_budget", engine.options().token_budget},
           {"prefill_chunk", engine.options().prefill_chunk}};
-}
-
-double quantile(std::vector<double> values, double p) {
-  if (values.empty()) return RequestStats::kNever;
-  std::ranges::sort(values);
-  const auto rank = static_cast<std::size_t>(std::ceil(p * static_cast<double>(values.size())));
-  return values[std::min(values.size(), std::max<std::size_t>(rank, 1)) - 1];
 }
 
 Json distribution(std::vector<double> values) {

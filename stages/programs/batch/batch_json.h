@@ -6,6 +6,7 @@
 #include "common/base/json_value.h"
 #include "common/run_stats.h"
 #include "stages/06_batched_verification/batch_engine.h"
+#include "stages/programs/speculation/timing.h"
 
 namespace specdec {
 
@@ -20,10 +21,6 @@ Json to_json(const BatchEngine& engine);
 
 // {"mean": ..., "p50": ..., "p95": ..., "max": ...} of the finite values; null if there are none.
 Json distribution(std::vector<double> values);
-
-// The p-quantile, 0 <= p <= 1: the smallest value that is at least as large as a share p of all
-// values. NaN without values.
-double quantile(std::vector<double> values, double p);
 
 // One step for a trace, without tokens, which are in the requests' results.
 Json to_json(const StepReport& report);

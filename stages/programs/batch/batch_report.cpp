@@ -18,16 +18,10 @@
 namespace specdec {
 namespace {
 
-std::string milliseconds(double seconds) {
-  return std::isfinite(seconds) ? fmt::format("{:.1f} ms", 1e3 * seconds) : "unknown";
-}
+std::string milliseconds(double seconds) { return number_or_unknown(1e3 * seconds, 1, " ms"); }
 
-double share(std::int64_t part, std::int64_t of) {
-  return of > 0 ? static_cast<double>(part) / static_cast<double>(of) : RequestStats::kNever;
-}
-
-std::string ratio(double value) {
-  return std::isfinite(value) ? fmt::format("{:.2f}", value) : "unknown";
+std::string ratio(std::int64_t part, std::int64_t of) {
+  return number_or_unknown(share(static_cast<double>(part), static_cast<double>(of)));
 }
 
 Json spec_length_json(const BatchRequest& request) {
@@ -43,9 +37,8 @@ std::string line_about(const std::string& id, const RequestResult& result) {
                   finish_reason_name(result.finish_reason), milliseconds(s.time_to_first_token()),
                   milliseconds(s.time_per_output_token()));
   if (s.run.tested > 0) {
-    line +=
-        fmt::format("; alpha {}, {} tokens per round", ratio(share(s.run.accepted, s.run.tested)),
-                    ratio(share(s.run.emitted, s.run.rounds)));
+    line += fmt::format("; alpha {}, {} tokens per round", ratio(s.run.accepted, s.run.tested),
+                        ratio(s.run.emitted, s.run.rounds));
   }
   if (s.prefix_tokens > 0) {
     line += fmt::format("; {} of {} prompt tokens found", s.prefix_tokens, result.prompt_tokens);
@@ -66,9 +59,8 @@ std::string about_acceptance(const RunStats& total, const EngineStats& stats) {
   if (total.tested == 0) return "";
   return fmt::format(
       "alpha {} ({} of {} tested), {} tokens per round, {} target forwards per token\n",
-      ratio(share(total.accepted, total.tested)), total.accepted, total.tested,
-      ratio(share(total.emitted, total.rounds)),
-      ratio(share(stats.target_forwards, total.emitted)));
+      ratio(total.accepted, total.tested), total.accepted, total.tested,
+      ratio(total.emitted, total.rounds), ratio(stats.target_forwards, total.emitted));
 }
 
 std::string about_latency(std::span<const RequestResult> results) {
@@ -292,7 +284,7 @@ std::string BatchReport::summary() const {
              "requests per step (at most {}){}\n",
              stage_name(session_.options.stage), results.size(), results.size() == 1 ? "" : "s",
              total.emitted, seconds, static_cast<double>(total.emitted) / seconds,
-             session_.target.backend->name(), stats.steps, ratio(share(stats.rounds, stats.steps)),
+             session_.target.backend->name(), stats.steps, ratio(stats.rounds, stats.steps),
              stats.peak_rounds, inflation_note(session_.options)) +
          about_acceptance(total, stats) + about_latency(results) + about_pages(session_.engine) +
          session_.extras.summary + session_.draft.outgrown(longest_text(results));
@@ -329,14 +321,9 @@ int BatchReport::finish() {
   if (!text_ || !session_.options.report.empty()) write_line(summary_json().dump());
   if (people_) say_text(summary());
   say_advice_not_taken(session_.options, std::ranges::any_of(requests_, &BatchRequest::is_chat));
-  const auto write = [](const std::string& path, const std::string& text) {
-    if (path.empty()) return;
-    OutputFile file(path);
-    file.write(text);
-    file.commit();
-  };
-  write(session_.options.report, lines_);
-  if (!session_.options.trace.empty()) write(session_.options.trace, trace_json().dump() + "\n");
+  const RunOptions& options = session_.options;
+  if (!options.report.empty()) write_file(options.report, lines_);
+  if (!options.trace.empty()) write_file(options.trace, trace_json().dump() + "\n");
   return failed_ > 0 ? kBadInput : kGood;
 }
 

@@ -2,15 +2,12 @@
 
 #include <utility>
 
-#include "common/base/streams.h"
-
 namespace specdec {
 namespace {
 
 CacheLayout layout_of(const RunOptions& options, const BatchSizes& sizes) {
-  CacheLayout layout = cache_layout(options, sizes.capacity.context);
+  CacheLayout layout = cache_layout(options, sizes.capacity.context, sizes.capacity.requests);
   layout.pages = sizes.pages;
-  layout.sequences = sizes.capacity.requests;
   return layout;
 }
 
@@ -57,9 +54,7 @@ BatchSession::BatchSession(const RunOptions& options_, ModelFiles files_, const 
               .token_budget = sizes.token_budget,
               .prefill_chunk = options.prefill_chunk,
               .prefix_cache = !options.no_prefix_cache}) {
-  if (draft.warning()) {
-    say("{}: warning: {}\n", stage_name(options.stage), *draft.warning());
-  }
+  draft.warn();
 }
 
 }  // namespace specdec

@@ -7,12 +7,14 @@
 
 namespace specdec {
 
-CacheLayout cache_layout(const RunOptions& options, int positions) {
+CacheLayout cache_layout(const RunOptions& options, int positions, int sequences) {
   return {.type = options.kv_type,
           .paged = options.cache == CacheKind::kPaged,
           .page_size = options.page_size,
-          .pages = options.pages > 0 ? options.pages : pages_for(positions, options.page_size),
-          .positions = positions};
+          .pages = options.pages > 0 ? options.pages
+                                     : sequences * pages_for(positions, options.page_size),
+          .positions = positions,
+          .sequences = sequences};
 }
 
 std::unique_ptr<KvCache> make_cache(const LlamaModel& model, const CacheLayout& layout) {

@@ -18,8 +18,8 @@ struct CacheLayout {
 };
 
 // The layout that --kv-dtype, --cache, --page-size and --pages describe. Without --pages, it has
-// pages for one sequence of `positions` positions.
-CacheLayout cache_layout(const RunOptions& options, int positions);
+// pages for this many sequences of `positions` positions.
+CacheLayout cache_layout(const RunOptions& options, int positions, int sequences = 1);
 
 // Throws Error when there is not enough memory, with the numbers.
 std::unique_ptr<KvCache> make_cache(const LlamaModel& model, const CacheLayout& layout);

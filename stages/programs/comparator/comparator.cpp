@@ -238,13 +238,7 @@ ComparisonResult Walk::finish() {
 }
 
 void check_same_model(const GoldenFile& golden, const Checkpoint& checkpoint) {
-  const GoldenShape& shape = golden.shape();
-  const LlamaConfig& config = checkpoint.config();
-  const bool same = shape.d_model == config.d_model && shape.d_ff == config.d_ff &&
-                    shape.vocab_size == config.vocab_size && shape.n_layers == config.n_layers &&
-                    shape.n_heads == config.n_heads && shape.n_kv_heads == config.n_kv_heads &&
-                    shape.head_dim == config.head_dim;
-  if (!same) {
+  if (!golden.shape().is_of(checkpoint.config())) {
     fail("{}: belongs to a model of a different shape than {}", golden.name(),
          checkpoint.directory().string());
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <tuple>
 
 #include <fmt/format.h>
 
@@ -57,6 +58,11 @@ std::int64_t width_of(TensorKind kind, const GoldenShape& shape) {
 }
 
 }  // namespace
+
+bool GoldenShape::is_of(const LlamaConfig& c) const {
+  return std::tie(d_model, d_ff, n_layers, n_heads, n_kv_heads, head_dim, vocab_size) ==
+         std::tie(c.d_model, c.d_ff, c.n_layers, c.n_heads, c.n_kv_heads, c.head_dim, c.vocab_size);
+}
 
 GoldenFile::GoldenFile(const fs::path& path) : file_(path) {
   const fs::path manifest_path = path.parent_path() / "manifest.json";

@@ -7,6 +7,7 @@
 
 #include "common/base/json.h"
 #include "common/base/token_id.h"
+#include "common/checkpoint/llama_config.h"
 #include "common/checkpoint/safetensors.h"
 #include "stages/programs/comparator/data_flow.h"
 
@@ -30,6 +31,8 @@ struct GoldenShape {
   int head_dim = 0;
   int vocab_size = 0;
   std::vector<double> inv_freq;  // [head_dim / 2], RoPE's scaling included
+
+  bool is_of(const LlamaConfig& config) const;  // whether a model has these sizes
 };
 
 // What an independent implementation computed for one prompt, together with the manifest.json

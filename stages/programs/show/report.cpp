@@ -1,6 +1,8 @@
 #include "stages/programs/show/report.h"
 
+#include <cmath>
 #include <cstdio>
+#include <limits>
 
 #include <fmt/format.h>
 
@@ -14,10 +16,7 @@
 namespace specdec {
 namespace {
 
-Json ratio(double above, std::int64_t below) {
-  if (below == 0) return nullptr;
-  return above / below;
-}
+Json ratio(double above, double below) { return number_or_null(share(above, below)); }
 
 Json run_json(const FinishedRun& run) {
   Json json = {{"tokens", run.generation.tokens()},
@@ -48,6 +47,19 @@ void print_summary(const FinishedRun& run) {
 }
 
 }  // namespace
+
+double share(double part, double of) {
+  return of == 0 ? std::numeric_limits<double>::quiet_NaN() : part / of;
+}
+
+Json number_or_null(std::optional<double> value) {
+  if (!value || !std::isfinite(*value)) return nullptr;
+  return *value;
+}
+
+std::string number_or_unknown(double value, int digits, std::string_view unit) {
+  return std::isfinite(value) ? fmt::format("{:.{}f}{}", value, digits, unit) : "unknown";
+}
 
 void count_target(RunStats& stats, const LlamaCounters& counters) {
   stats.target_rows += counters.rows;
@@ -125,9 +137,7 @@ void report(const FinishedRun& run) {
   if (options.wants_json()) {
     const std::string json = run_json(run).dump();
     if (!options.report.empty()) {
-      OutputFile file(options.report);
-      file.write(json + "\n");
-      file.commit();
+      write_file(options.report, json + "\n");
     }
     if (options.output == OutputFormat::kJson) fmt::print("{}\n", json);
   }

@@ -1,5 +1,7 @@
 #pragma once
+#include <optional>
 #include <string>
+#include <string_view>
 
 #include "common/base/json_value.h"
 #include "common/generation.h"
@@ -10,6 +12,13 @@
 #include "stages/programs/show/report_extras.h"
 
 namespace specdec {
+
+// A quotient; NaN where there is nothing to divide by.
+double share(double part, double of);
+
+// For JSON and for people: what is absent or not finite is null, or "unknown".
+Json number_or_null(std::optional<double> value);
+std::string number_or_unknown(double value, int digits = 2, std::string_view unit = "");
 
 // Adds the target's counters to the statistics.
 void count_target(RunStats& stats, const LlamaCounters& counters);

@@ -76,7 +76,7 @@ std::unique_ptr<Drafter> make_greedy_drafter(LanguageModel& model, const Capacit
 }
 
 Json spec_length_json(const RunOptions& options) {
-  if (options.auto_spec_length && !options.no_speculation) return "auto";
+  if (draft_length_of(options) != DraftLength::kFixed && !options.no_speculation) return "auto";
   return spec_length_of(options);
 }
 
@@ -143,12 +143,14 @@ void DraftSetup::make_llama(const LlamaModel& model, const Capacity& capacity) {
   RunOptions of_draft = options_;
   of_draft.page_size = options_.draft_page_size;
   of_draft.pages = capacity.pages;  // --pages is about the target's
-  CacheLayout layout = cache_layout(of_draft, places);
-  layout.sequences = capacity.requests;
-  cache_ = make_cache(model, layout);
+  cache_ = make_cache(model, cache_layout(of_draft, places, capacity.requests));
   model_ = std::make_unique<Llama>(model, *cache_, LlamaOptions{.token_limit = files_.token_limit});
   drafter_ = std::make_unique<SoundDrafter>(
       drafting_.make(*model_, capacity, target_.config().vocab_size), tell_damage());
+}
+
+void DraftSetup::warn() const {
+  if (!warning_.empty()) say("{}: warning: {}\n", stage_name(options_.stage), warning_);
 }
 
 SoundDrafter::Tell DraftSetup::tell_damage() const {

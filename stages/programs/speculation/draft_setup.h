@@ -11,7 +11,7 @@
 
 namespace specdec {
 
-// K for a report: a number, 0 with --no-speculation, or "auto".
+// K for a report: a number, 0 with --no-speculation, or "auto" where a policy chooses it.
 Json spec_length_json(const RunOptions& options);
 
 // Where drafts keep the distributions that they were drawn from. kNone: nowhere, drafting is
@@ -73,8 +73,7 @@ class DraftSetup {
   std::string outgrown(int context) const;
   // Says on stderr, once, that this draft is damaged.
   SoundDrafter::Tell tell_damage() const;
-  // A line for people where this draft cannot make the target faster.
-  std::optional<std::string> warning() const { return warning_; }
+  void warn() const;  // on stderr, where this draft cannot make the target faster
 
  private:
   void load_own_model();
@@ -91,7 +90,7 @@ class DraftSetup {
   std::unique_ptr<LanguageModel> model_;
   std::unique_ptr<Drafter> drafter_;
   std::shared_ptr<Drafter> composed_;
-  std::optional<std::string> warning_;
+  std::string warning_;  // a line for people, or empty
   std::shared_ptr<bool> damage_is_told_ = std::make_shared<bool>(false);
 };
 

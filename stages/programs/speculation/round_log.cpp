@@ -26,7 +26,7 @@ std::set<TokenId> mentioned(const std::vector<RoundRecord>& records) {
       ids.insert(draft.token);
       if (draft.distributions) collect(ids, *draft.distributions);
     }
-    if (record.last) collect(ids, record.last->distributions);
+    if (record.last && record.last->distributions) collect(ids, *record.last->distributions);
   }
   return ids;
 }

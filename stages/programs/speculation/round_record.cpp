@@ -69,7 +69,7 @@ RoundRecord::Draft record_draft(int i, const Round& round, TokenId emitted,
   if (!certain && evidence.seed && !evidence.races) {
     draft.draft_uniform = uniform(*evidence.seed, draft.position, Purpose::kDraft);
   }
-  draft.verdict = !tested ? "not tested" : i < round.accepted ? "accepted" : "rejected";
+  draft.verdict = !tested ? kNotTested : i < round.accepted ? kAccepted : kRejected;
   if (!tested) return draft;
   const std::span<const double> target_probs = evidence.target_probs(i);
   draft.target_prob = target_probs[index];
@@ -86,8 +86,9 @@ RoundRecord::Last record_last(const Round& round, TokenId token, const RoundEvid
   last.position = round.start + 1 + round.accepted;
   last.token = token;
   last.bonus = round.end == RoundEnd::kAllAccepted;
-  const std::span<const double> target_probs = evidence.target_probs(round.accepted);
+  const auto target_probs = evidence.target_probs(round.row_of(round.accepted));
   last.target_prob = target_probs[static_cast<std::size_t>(token)];
+  if (evidence.is_tree) return last;
   if (evidence.seed && !evidence.races) {
     last.uniform =
         uniform(*evidence.seed, last.position, last.bonus ? Purpose::kTarget : evidence.correction);
@@ -98,11 +99,6 @@ RoundRecord::Last record_last(const Round& round, TokenId token, const RoundEvid
                                            {evidence.drafts->token(round.accepted), token,
                                             evidence.corrects_by_residual});
   return last;
-}
-
-Json number(const std::optional<double>& value) {
-  if (!value) return nullptr;
-  return *value;
 }
 
 Json to_json(const RoundRecord::Distributions& d) {
@@ -118,22 +114,26 @@ Json to_json(const RoundRecord::Draft& draft) {
   if (draft.target_prob) ratio = *draft.target_prob / draft.draft_prob;
   return {{"position", draft.position},
           {"token", draft.token},
-          {"target_prob", number(draft.target_prob)},
+          {"target_prob", number_or_null(draft.target_prob)},
           {"draft_prob", draft.draft_prob},
           {"ratio", ratio},
-          {"draft_uniform", number(draft.draft_uniform)},
-          {"accept_uniform", number(draft.accept_uniform)},
+          {"draft_uniform", number_or_null(draft.draft_uniform)},
+          {"accept_uniform", number_or_null(draft.accept_uniform)},
           {"verdict", draft.verdict},
           {"distributions", draft.distributions ? to_json(*draft.distributions) : nullptr}};
 }
 
+// Of a tree without the uniform and the distributions.
 Json to_json(const RoundRecord::Last& last) {
-  return {{"position", last.position},
-          {"token", last.token},
-          {"kind", last.bonus ? "bonus" : "correction"},
-          {"prob", last.target_prob},
-          {"uniform", number(last.uniform)},
-          {"distributions", to_json(last.distributions)}};
+  Json json = {{"position", last.position},
+               {"token", last.token},
+               {"kind", last.bonus ? "bonus" : "correction"},
+               {"prob", last.target_prob}};
+  if (last.distributions) {
+    json["uniform"] = number_or_null(last.uniform);
+    json["distributions"] = to_json(*last.distributions);
+  }
+  return json;
 }
 
 }  // namespace
@@ -145,11 +145,8 @@ RoundRecord record_round(const Round& round, std::span<const TokenId> context,
   record.notes = evidence.notes;
   const auto emitted = context.last(static_cast<std::size_t>(round.emitted()));
   record.emitted.assign(emitted.begin(), emitted.end());
-  if (evidence.is_tree) {
-    record_tree(evidence, record);
-    return record;
-  }
-  for (int i = 0; i < round.drafted; i++) {
+  if (evidence.is_tree) record_tree(evidence, record);
+  for (int i = 0; i < round.drafted && !evidence.is_tree; ++i) {
     const bool in_text = i < round.emitted();
     record.drafts.push_back(
         record_draft(i, round, in_text ? emitted[static_cast<std::size_t>(i)] : -1, evidence));
@@ -187,13 +184,13 @@ Json to_json(const RoundRecord& record) {
   Json notes = Json::object();
   for (const Note& note : record.notes) notes[std::string(note.name)] = note.value;
   if (!notes.empty()) json["notes"] = notes;
+  json["last"] = record.last ? to_json(*record.last) : nullptr;
   if (record.tree) {
-    add_tree_json(record, json);
+    json["tree"] = tree_json(record);
     return json;
   }
   json["drafts"] = Json::array();
   for (const RoundRecord::Draft& draft : record.drafts) json["drafts"].push_back(to_json(draft));
-  json["last"] = record.last ? to_json(*record.last) : nullptr;
   return json;
 }
 
@@ -206,13 +203,6 @@ std::string token_text(TokenId token, const Tokenizer* tokenizer) {
 
 namespace {
 
-std::string line(std::string_view verdict, TokenId token, const std::string& numbers,
-                 fmt::terminal_color colour, const Tokenizer* tokenizer, bool coloured) {
-  const std::string text = token_text(token, tokenizer);
-  const auto style = coloured ? fmt::fg(colour) : fmt::text_style();
-  return fmt::format("  {} {:<16} {}\n", fmt::format(style, "{:<10}", verdict), text, numbers);
-}
-
 // A probability or ratio with three decimals; below 0.001 in the form 2.4e-04.
 std::string digits(double value) {
   return value == 0 || value >= 0.001 ? fmt::format("{:.3f}", value) : fmt::format("{:.1e}", value);
@@ -223,24 +213,23 @@ std::string uniform_text(const std::optional<double>& u) {
 }
 
 fmt::terminal_color verdict_colour(std::string_view verdict) {
-  if (verdict == "accepted") return fmt::terminal_color::green;
-  return verdict == "rejected" ? fmt::terminal_color::red : fmt::terminal_color::bright_black;
+  if (verdict == kAccepted) return fmt::terminal_color::green;
+  if (verdict == kRejected) return fmt::terminal_color::red;
+  const bool is_verdict = verdict == kNotTested || verdict == kNotReached;
+  return is_verdict ? fmt::terminal_color::bright_black : fmt::terminal_color::blue;
 }
 
 std::string pages_text(const RoundRecord::CacheState& state) {
   return state.pages.empty() ? "" : fmt::format(" ({} pages)", state.pages.size());
 }
 
-}  // namespace
-
-std::string explain(const RoundRecord& record, int number, const Tokenizer* tokenizer,
-                    bool colour) {
-  if (record.tree) return explain_tree(record, number, tokenizer, colour);
+std::string explain_chain(const RoundRecord& record, int number, const Tokenizer* tokenizer,
+                          bool colour) {
   const Round& round = record.round;
   std::string text =
       fmt::format("\nround {}, {} cached: {} of {} accepted, {}\n", number, round.start,
                   round.accepted, round.drafted, round_end_name(round.end));
-  for (std::size_t i = 0; i < record.notes.size(); i++) {
+  for (std::size_t i = 0; i < record.notes.size(); ++i) {
     text += fmt::format("{}{} {:.3g}", i == 0 ? "  policy     " : ", ", record.notes[i].name,
                         record.notes[i].value);
   }
@@ -251,22 +240,47 @@ std::string explain(const RoundRecord& record, int number, const Tokenizer* toke
       numbers += fmt::format("  p {}  p/q {}", digits(*draft.target_prob),
                              digits(*draft.target_prob / draft.draft_prob));
     }
-    text += line(draft.verdict, draft.token, numbers + uniform_text(draft.accept_uniform),
-                 verdict_colour(draft.verdict), tokenizer, colour);
+    text += verdict_line(draft.verdict, 10,
+                         fmt::format("{:<16} {}{}", token_text(draft.token, tokenizer), numbers,
+                                     uniform_text(draft.accept_uniform)),
+                         colour);
   }
-  if (record.last) {
-    const std::string numbers = fmt::format("         p {}", digits(record.last->target_prob)) +
-                                uniform_text(record.last->uniform);
-    text += line(round.drafted == 0   ? "emitted"
-                 : record.last->bonus ? "bonus"
-                                      : "correction",
-                 record.last->token, numbers, fmt::terminal_color::blue, tokenizer, colour);
-  }
-  text += fmt::format("  cached     target {} -> {}{}, draft {} -> {}{}\n",
-                      record.before.target.length, record.after.target.length,
-                      pages_text(record.after.target), record.before.draft.length,
-                      record.after.draft.length, pages_text(record.after.draft));
   return text;
+}
+
+}  // namespace
+
+std::string verdict_line(std::string_view verdict, int width, const std::string& text,
+                         bool colour) {
+  const auto style = colour ? fmt::fg(verdict_colour(verdict)) : fmt::text_style();
+  return fmt::format("  {} {}\n", fmt::format(style, "{:<{}}", verdict, width), text);
+}
+
+std::string explain(const RoundRecord& record, int number, const Tokenizer* tokenizer,
+                    bool colour) {
+  const bool is_tree = record.tree.has_value();
+  const int width = is_tree ? kNotReached.size() : kNotTested.size();
+  std::string text = is_tree ? explain_tree(record, number, tokenizer, colour)
+                             : explain_chain(record, number, tokenizer, colour);
+  if (record.last) {
+    const auto& [position, token, bonus, target_prob, u, all] = *record.last;
+    const std::string_view word = record.round.drafted == 0 ? "emitted"
+                                  : bonus                   ? "bonus"
+                                                            : "correction";
+    const std::string of_token = token_text(token, tokenizer);
+    text += verdict_line(word, width,
+                         is_tree ? of_token
+                                 : fmt::format("{:<16}          p {}{}", of_token,
+                                               digits(target_prob), uniform_text(u)),
+                         colour);
+  }
+  const auto pages = [&](const RoundRecord::CacheState& state) {
+    return is_tree ? "" : pages_text(state);
+  };
+  return text + fmt::format("  {:<{}} target {} -> {}{}, draft {} -> {}{}\n", "cached", width,
+                            record.before.target.length, record.after.target.length,
+                            pages(record.after.target), record.before.draft.length,
+                            record.after.draft.length, pages(record.after.draft));
 }
 
 }  // namespace specdec

@@ -65,9 +65,7 @@ Session::Session(const RunOptions& options_, const SessionParts& parts)
   stats.drafted_at.reserve(K);
   stats.rounds_by_drafted.reserve(K + 1);
   rounds_.reserve(static_cast<std::size_t>(request.max_new_tokens));
-  if (draft.warning()) {
-    say("{}: warning: {}\n", stage_name(options.stage), *draft.warning());
-  }
+  draft.warn();
   if (!options.dump.empty()) record_forward(target.llama, request.prompt).write(options.dump);
 }
 

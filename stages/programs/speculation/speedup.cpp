@@ -13,16 +13,7 @@ namespace specdec {
 namespace {
 
 double per(std::int64_t above, std::int64_t below) {
-  return below > 0 ? static_cast<double>(above) / static_cast<double>(below) : Speedup::kUnknown;
-}
-
-Json number(double value) {
-  if (!std::isfinite(value)) return nullptr;
-  return value;
-}
-
-std::string text(double value, int digits) {
-  return std::isfinite(value) ? fmt::format("{:.{}f}", value, digits) : "unknown";
+  return share(static_cast<double>(above), static_cast<double>(below));
 }
 
 }  // namespace
@@ -60,23 +51,24 @@ Speedup speedup(const RunStats& stats, const StepTimes& times) {
 }
 
 void add_to_json(Json& json, const RunStats& stats, const Speedup& speedup) {
-  json["tokens_per_target_forward"] = number(per(stats.emitted, stats.target_forwards));
-  json["c"] = number(speedup.c);
-  json["v"] = number(speedup.v);
-  json["speedup_formula"] = number(speedup.by_formula);
-  json["speedup_accounting"] = number(speedup.by_accounting);
-  json["speedup_clock"] = number(speedup.by_clock);
+  json["tokens_per_target_forward"] = number_or_null(per(stats.emitted, stats.target_forwards));
+  json["c"] = number_or_null(speedup.c);
+  json["v"] = number_or_null(speedup.v);
+  json["speedup_formula"] = number_or_null(speedup.by_formula);
+  json["speedup_accounting"] = number_or_null(speedup.by_accounting);
+  json["speedup_clock"] = number_or_null(speedup.by_clock);
 }
 
 std::string summary(const RunStats& stats, const Speedup& speedup, int samples) {
   std::string lines = fmt::format(
       "alpha {} ({} of {} tested), {} tokens per target forward, c {}, v {} ({} samples)\n",
-      text(per(stats.accepted, stats.tested), 3), stats.accepted, stats.tested,
-      text(per(stats.emitted, stats.target_forwards), 2), text(speedup.c, 3), text(speedup.v, 2),
-      samples);
+      number_or_unknown(per(stats.accepted, stats.tested), 3), stats.accepted, stats.tested,
+      number_or_unknown(per(stats.emitted, stats.target_forwards), 2),
+      number_or_unknown(speedup.c, 3), number_or_unknown(speedup.v, 2), samples);
   lines += fmt::format(
       "speedup over plain decoding: {} by formula, {} by accounting, {} by the clock\n",
-      text(speedup.by_formula, 2), text(speedup.by_accounting, 2), text(speedup.by_clock, 2));
+      number_or_unknown(speedup.by_formula, 2), number_or_unknown(speedup.by_accounting, 2),
+      number_or_unknown(speedup.by_clock, 2));
   return lines;
 }
 

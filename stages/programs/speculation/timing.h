@@ -1,20 +1,24 @@
 #pragma once
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <vector>
 
 #include "common/base/stopwatch.h"
-#include "stages/programs/show/report.h"
 
 namespace specdec {
 
-// The quantile place / n; of two middle values, the larger one. Reorders values. REQUIRES: a value.
-inline double quantile(std::vector<double>& values, int place, int n) {
-  const auto at = values.begin() + std::ssize(values) * place / n;
+// The p-quantile, 0 <= p <= 1: the smallest value that is at least as large as a share p of all
+// values. NaN without values.
+inline double quantile(std::vector<double> values, double p) {
+  if (values.empty()) return std::numeric_limits<double>::quiet_NaN();
+  const double rank = std::ceil(p * static_cast<double>(values.size()));
+  const auto at = values.begin() + std::max(0, static_cast<int>(rank) - 1);
   std::ranges::nth_element(values, at);
   return *at;
 }
 
-inline double median(std::vector<double>& values) { return quantile(values, 1, 2); }
+inline double median(const std::vector<double>& values) { return quantile(values, 0.5); }
 
 template <typename Work>
 double seconds_of(const Work& work) {

@@ -54,9 +54,7 @@ void write(const TraceFile& trace) {
   if (trace.format == kTreeTrace) json["tree"] = options.tree;
   if (!options.inflate_target.empty()) json["inflated_target"] = options.inflate_target;
   if (!options.inflate_draft.empty()) json["inflated_draft"] = options.inflate_draft;
-  OutputFile file(options.trace);
-  file.write(json.dump() + "\n");
-  file.commit();
+  write_file(options.trace, json.dump() + "\n");
 }
 
 }  // namespace specdec

@@ -2,13 +2,10 @@
 
 #include <algorithm>
 
-#include <fmt/color.h>
+#include <fmt/format.h>
 
 namespace specdec {
 namespace {
-
-constexpr std::string_view kAccepted = "accepted", kRejected = "rejected",
-                           kNotTested = "not tested", kNotReached = "not reached";
 
 bool on_path(const Round& round, int node) {
   return node == Drafts::kRoot || std::ranges::count(round.path, node) > 0;
@@ -50,17 +47,6 @@ void record_trials(RoundRecord& record, const RoundEvidence& evidence, int paren
   }
 }
 
-std::string line(std::string_view word, const std::string& text, fmt::terminal_color foreground,
-                 bool colour) {
-  const auto style = colour ? fmt::fg(foreground) : fmt::text_style();
-  return fmt::format("  {} {}\n", fmt::format(style, "{:<11}", word), text);
-}
-
-fmt::terminal_color verdict_colour(std::string_view verdict) {
-  if (verdict == kAccepted) return fmt::terminal_color::green;
-  return verdict == kRejected ? fmt::terminal_color::red : fmt::terminal_color::bright_black;
-}
-
 Json to_json(const RoundRecord::Node& node) {
   return {{"token", node.drafted.token}, {"parent", node.drafted.parent},
           {"depth", node.drafted.depth}, {"path_prob", node.drafted.draft_prob},
@@ -68,11 +54,9 @@ Json to_json(const RoundRecord::Node& node) {
 }
 
 Json to_json(const RoundRecord::Trial& trial) {
-  Json target_prob;  // null if the trial was not tested
-  if (trial.target_prob) target_prob = *trial.target_prob;
   return {{"node", trial.node},
           {"draft_prob", trial.draft_prob},
-          {"target_prob", target_prob},
+          {"target_prob", number_or_null(trial.target_prob)},
           {"verdict", trial.verdict}};
 }
 
@@ -83,11 +67,11 @@ std::string lines_after(const RoundRecord::Tree& tree, int parent, const Tokeniz
   for (int i = parent + 1; i < std::ssize(tree.nodes); i++) {
     const auto& [drafted, drafts, verdict] = tree.nodes[static_cast<std::size_t>(i)];
     if (drafted.parent != parent) continue;
-    text += line(verdict,
-                 fmt::format("{:{}}{}  path q {:.3f}{}", "", 2 * drafted.depth,
-                             token_text(drafted.token, tokenizer), drafted.draft_prob,
-                             drafts > 1 ? fmt::format("  {} drafts", drafts) : ""),
-                 verdict_colour(verdict), colour);
+    text += verdict_line(verdict, kNotReached.size(),
+                         fmt::format("{:{}}{}  path q {:.3f}{}", "", 2 * drafted.depth,
+                                     token_text(drafted.token, tokenizer), drafted.draft_prob,
+                                     drafts > 1 ? fmt::format("  {} drafts", drafts) : ""),
+                         colour);
     text += lines_after(tree, i, tokenizer, colour);
   }
   return text;
@@ -97,55 +81,30 @@ std::string lines_after(const RoundRecord::Tree& tree, int parent, const Tokeniz
 
 void record_tree(const RoundEvidence& evidence, RoundRecord& record) {
   const Drafts& tree = *evidence.drafts;
-  const Round& round = record.round;
   record.tree = RoundRecord::Tree{};
-  for (int i = 0; i < tree.size(); i++) {
+  for (int i = 0; i < tree.size(); ++i) {
     record.tree->nodes.push_back({tree.node(i), tree.drafts_through(i), {}});
   }
-  for (int parent = Drafts::kRoot; parent < tree.size(); parent++) {
+  for (int parent = Drafts::kRoot; parent < tree.size(); ++parent) {
     record_trials(record, evidence, parent);
   }
-  if (round.end == RoundEnd::kStopped) return;
-  const TokenId token = record.emitted.back();
-  RoundRecord::Last last;
-  last.position = round.start + 1 + round.accepted;
-  last.token = token;
-  last.bonus = round.end == RoundEnd::kAllAccepted;
-  last.target_prob =
-      evidence.target_probs(round.row_of(round.accepted))[static_cast<std::size_t>(token)];
-  record.last = last;
 }
 
-void add_tree_json(const RoundRecord& record, Json& json) {
+Json tree_json(const RoundRecord& record) {
   Json nodes = Json::array(), trials = Json::array();
   for (const RoundRecord::Node& node : record.tree->nodes) nodes.push_back(to_json(node));
   for (const RoundRecord::Trial& trial : record.tree->trials) trials.push_back(to_json(trial));
-  json["tree"] = {{"nodes", nodes}, {"trials", trials}, {"path", record.round.path}};
-  json["last"] = nullptr;
-  if (!record.last) return;
-  json["last"] = {{"position", record.last->position},
-                  {"token", record.last->token},
-                  {"kind", record.last->bonus ? "bonus" : "correction"},
-                  {"prob", record.last->target_prob}};
+  return {{"nodes", nodes}, {"trials", trials}, {"path", record.round.path}};
 }
 
 std::string explain_tree(const RoundRecord& record, int number, const Tokenizer* tokenizer,
                          bool colour) {
   const Round& round = record.round;
-  std::string text =
-      fmt::format("\nround {}, {} cached: {} nodes for {} drafts on {} levels, {} accepted, {}\n",
-                  number, round.start, record.tree->nodes.size(), record.tree->trials.size(),
-                  round.drafted, round.accepted, round_end_name(round.end));
-  text += lines_after(*record.tree, Drafts::kRoot, tokenizer, colour);
-  if (record.last) {
-    text += line(round.drafted == 0   ? "emitted"
-                 : record.last->bonus ? "bonus"
-                                      : "correction",
-                 token_text(record.last->token, tokenizer), fmt::terminal_color::blue, colour);
-  }
-  return text + fmt::format("  cached      target {} -> {}, draft {} -> {}\n",
-                            record.before.target.length, record.after.target.length,
-                            record.before.draft.length, record.after.draft.length);
+  return fmt::format(
+             "\nround {}, {} cached: {} nodes for {} drafts on {} levels, {} accepted, {}\n",
+             number, round.start, record.tree->nodes.size(), record.tree->trials.size(),
+             round.drafted, round.accepted, round_end_name(round.end)) +
+         lines_after(*record.tree, Drafts::kRoot, tokenizer, colour);
 }
 
 }  // namespace specdec

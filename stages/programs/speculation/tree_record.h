@@ -6,13 +6,13 @@
 
 namespace specdec {
 
-// Fills in a record's tree and its last token. REQUIRES: record.round and record.emitted are set.
+// Fills in a record's tree. REQUIRES: record.round and record.emitted are set.
 void record_tree(const RoundEvidence& evidence, RoundRecord& record);
 
-// Adds "tree" and "last" to a round's JSON. REQUIRES: record.tree.
-void add_tree_json(const RoundRecord& record, Json& json);
+// A round's "tree" in JSON. REQUIRES: record.tree.
+Json tree_json(const RoundRecord& record);
 
-// explain() for a round with a tree. REQUIRES: record.tree.
+// The first lines of explain() for a round with a tree. REQUIRES: record.tree.
 std::string explain_tree(const RoundRecord& record, int number, const Tokenizer* tokenizer,
                          bool colour);
 

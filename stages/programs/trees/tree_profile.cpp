@@ -149,9 +149,7 @@ void write_tree_profile(const TreeProfile& profile, const std::string& path) {
   if (profile.levels.empty()) {
     fail("--write-tree-profile {}: no draft was tested, so there is nothing to write", path);
   }
-  OutputFile file(path);
-  file.write(to_json(profile).dump(2) + "\n");
-  file.commit();
+  write_file(path, to_json(profile).dump(2) + "\n");
 }
 
 }  // namespace specdec
