@@ -2,13 +2,9 @@
 
 #include <algorithm>
 #include <array>
-#include <vector>
-
-#include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "common/base/check.h"
-#include "common/base/error.h"
+#include "common/base/named.h"
 
 namespace specdec {
 
@@ -139,7 +135,7 @@ std::span<const NamedRule> acceptance_rules() {
                                      .correction = CorrectFrom::kOwnToken,
                                      .own_token = DrawBy::kRace}},
       {.name = "residual-skipped",
-       .summary = "min(1, p/q), then p: a mistake, to look at",
+       .summary = "min(1, p/q), then p: lossy, a mistake to look at",
        .rule = residual_skipped,
        .lossless = false,
        .on_device = VerificationRule{.correction = CorrectFrom::kTarget}},
@@ -167,12 +163,7 @@ const NamedRule& lenient_rule(double temperature) {
 }
 
 const NamedRule& find_acceptance_rule(std::string_view name) {
-  std::vector<std::string_view> names;
-  for (const NamedRule& rule : acceptance_rules()) {
-    if (rule.name == name) return rule;
-    names.push_back(rule.name);
-  }
-  fail("--acceptance {}: there is no such rule; there are {}", name, fmt::join(names, ", "));
+  return get_named(acceptance_rules(), name, "--acceptance", "rule");
 }
 
 }  // namespace specdec

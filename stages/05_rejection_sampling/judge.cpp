@@ -33,7 +33,8 @@ void check_speculation_options(const SpeculationOptions& options) {
     fail("--lenience is {}; it takes a number above 0 and at most 1 (1: none)", options.lenience);
   }
   if (options.lenience < 1 && options.rule->rule != rejection) {
-    fail("--lenience belongs to --acceptance rejection, not to {}", options.rule->name);
+    fail("--lenience belongs to --acceptance {}, not to {}", acceptance_rules().front().name,
+         options.rule->name);
   }
 }
 

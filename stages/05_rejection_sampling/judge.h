@@ -17,7 +17,7 @@ namespace specdec {
 struct SpeculationOptions {
   SamplingOptions sampling = {};  // of the target
   double draft_temperature = 0;   // the rest of the draft's options are the target's
-  const NamedRule* rule = &find_acceptance_rule("rejection");
+  const NamedRule* rule = &acceptance_rules().front();
   double lenience = 1;  // below 1: lenient() or, at temperature 0, lenient_argmax()
 };
 

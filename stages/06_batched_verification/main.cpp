@@ -30,5 +30,5 @@ int run(const RunOptions& options) {
 int main(int argc, char** argv) {
   return specdec::stage_main(
       6, "Many requests at once: each pass of the target verifies drafts of all of them.", argc,
-      argv, specdec::run);
+      argv, specdec::run, specdec::sampling_listings());
 }

@@ -31,7 +31,7 @@ void decode(Session& run, Judge& judge) {
 int run_one(const RunOptions& options, const SpeculationOptions& speculation) {
   AdaptiveRun adaptive;
   const KeepProbs keep = options.all_places ? KeepProbs::kOnHost : keep_probs(options, speculation);
-  const bool gated = asks_the_draft(options.draft_length);
+  const bool gated = entry_of(options.draft_length).asks_the_draft;
   Session session(options, adaptive.parts(options, adaptive_drafting(keep, gated)));
   adaptive.announce(session);
   Dice dice(options.seed);
@@ -75,5 +75,5 @@ int run(const RunOptions& given) {
 
 int main(int argc, char** argv) {
   return specdec::stage_main(7, "Adaptive drafting: as many drafts as pay.", argc, argv,
-                             specdec::run);
+                             specdec::run, specdec::sampling_listings());
 }

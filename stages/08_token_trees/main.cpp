@@ -70,5 +70,6 @@ int run(const RunOptions& options) {
 }  // namespace specdec
 
 int main(int argc, char** argv) {
-  return specdec::stage_main(8, "Token trees: many drafts, one pass.", argc, argv, specdec::run);
+  return specdec::stage_main(8, "Token trees: many drafts, one pass.", argc, argv, specdec::run,
+                             specdec::tree_listings());
 }

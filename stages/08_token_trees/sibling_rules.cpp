@@ -4,13 +4,9 @@
 #include <array>
 #include <cmath>
 #include <numeric>
-#include <vector>
-
-#include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "common/base/check.h"
-#include "common/base/error.h"
+#include "common/base/named.h"
 #include "kernels/int_size.h"
 
 namespace specdec {
@@ -186,39 +182,25 @@ SiblingDecision k_sequential(const Siblings& siblings, RandomSource& random,
 
 namespace {
 
-// A device's rule that tests each draft by stage 5's rule of this name.
-TreeRule one_by_one(std::string_view acceptance) {
-  return {JudgeTree::kOneByOne, *find_acceptance_rule(acceptance).on_device};
+// Stage 5's rule for each draft, under its name.
+NamedSiblingRule one_by_one(AcceptanceRule of_one, std::string_view summary, SiblingRule rule) {
+  const auto found = std::ranges::find(acceptance_rules(), of_one, &NamedRule::rule);
+  return {.name = found->name,
+          .summary = summary,
+          .rule = rule,
+          .of_one = &*found,
+          .on_device = TreeRule{JudgeTree::kOneByOne, *found->on_device}};
 }
 
 }  // namespace
 
 std::span<const NamedSiblingRule> sibling_rules() {
   static const std::array<NamedSiblingRule, 7> kRules = {{
-      {.name = "rejection",
-       .summary = "one after another, each against what is still owed",
-       .rule = rejection_chain,
-       .on_device = one_by_one("rejection")},
-      {.name = "at-least",
-       .summary = "where p >= q, one after another",
-       .rule = at_least_chain,
-       .of_one = "at-least",
-       .on_device = one_by_one("at-least")},
-      {.name = "non-iterative",
-       .summary = "p / (M q), one after another",
-       .rule = non_iterative_chain,
-       .of_one = "non-iterative",
-       .on_device = one_by_one("non-iterative")},
-      {.name = "sample-and-match",
-       .summary = "the one that the target draws itself",
-       .rule = match_own,
-       .of_one = "sample-and-match",
-       .on_device = one_by_one("sample-and-match")},
-      {.name = "coupled",
-       .summary = "the one that wins the target's race",
-       .rule = match_race,
-       .of_one = "coupled",
-       .on_device = one_by_one("coupled")},
+      one_by_one(rejection, "one after another, each against what is still owed", rejection_chain),
+      one_by_one(at_least, "where p >= q, one after another", at_least_chain),
+      one_by_one(non_iterative, "p / (M q), one after another", non_iterative_chain),
+      one_by_one(sample_and_match, "the one that the target draws itself", match_own),
+      one_by_one(coupled, "the one that wins the target's race", match_race),
       {.name = "k-sequential",
        .summary = "p / (rho q), then one residual for all: chains only",
        .rule = k_sequential,
@@ -233,13 +215,7 @@ std::span<const NamedSiblingRule> sibling_rules() {
 }
 
 const NamedSiblingRule& find_sibling_rule(std::string_view name, std::string_view option) {
-  std::vector<std::string_view> names;
-  for (const NamedSiblingRule& rule : sibling_rules()) {
-    if (rule.name == name) return rule;
-    names.push_back(rule.name);
-  }
-  fail("{} {}: there is no such rule for siblings; there are {}", option, name,
-       fmt::join(names, ", "));
+  return get_named(sibling_rules(), name, option, "rule for siblings");
 }
 
 }  // namespace specdec

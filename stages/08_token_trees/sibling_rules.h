@@ -83,16 +83,16 @@ double k_sequential_factor(std::span<const double> target_probs,
 struct NamedSiblingRule {
   std::string_view name;
   std::string_view summary;
-  SiblingRule rule = nullptr;              // null: block verification, which judges a whole path
-  std::string_view of_one = "rejection";   // stage 5's rule that it equals if a node has one draft
+  SiblingRule rule = nullptr;  // null: block verification, which judges a whole path
+  const NamedRule* of_one = &acceptance_rules().front();  // that it equals if a node has one draft
   bool needs_same_draws = false;           // only for siblings drawn from one distribution
   std::optional<TreeRule> on_device = {};  // the same rule on a GPU; none: the host judges
 
   // Whether the target's tokens are drawn by exponential races (Gumbel-max).
-  bool races() const { return find_acceptance_rule(of_one).races; }
+  bool races() const { return of_one->races; }
 };
 
-std::span<const NamedSiblingRule> sibling_rules();
+std::span<const NamedSiblingRule> sibling_rules();  // first rejection_chain(), the default
 
 // The rule with this name. Throws Error, which lists all names, if there is none. option: the
 // command-line option that gave the name.

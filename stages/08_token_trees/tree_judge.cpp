@@ -49,7 +49,7 @@ TokenId GreedyTreeJudge::choice(DeviceRows logits, int row) const {
 namespace {
 
 SpeculationOptions with_rule(SpeculationOptions options, const NamedSiblingRule& rule) {
-  options.rule = &find_acceptance_rule(rule.of_one);
+  options.rule = rule.of_one;
   return options;
 }
 

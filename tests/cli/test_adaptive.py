@@ -145,7 +145,7 @@ class AdaptiveTest(ProgramTest):
                 ("--confidence is 1.5", "--confidence", "1.5"), ("--confidence is nan", "--confidence", "nan"),
                 ("--entropy-smoothing is 1", "--entropy-smoothing", "1"),
                 ("--spec-length auto is --draft-length gain", "--spec-length", "auto", "--draft-length", "entropy"),
-                ("it takes two kinds", "--fallback", "lookup"), ("no drafter ''", "--fallback", "lookup,"),
+                ("it takes two kinds", "--fallback", "lookup"), ("no such drafter", "--fallback", "lookup,"),
                 ("lookup cannot fall back on itself", "--fallback", "lookup,lookup"),
                 ("--draft-kind excludes --fallback", "--fallback", "lookup,llama", "--draft-kind", "llama"),
                 ("a draft cannot be its own draft", "--draft-of-draft", "llama"),

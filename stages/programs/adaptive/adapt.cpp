@@ -61,10 +61,6 @@ Judging judging_with_notes(const BatchSession& session) {
 
 }  // namespace
 
-bool asks_the_draft(DraftLength how) {
-  return how == DraftLength::kEntropy || how == DraftLength::kConfidence;
-}
-
 std::unique_ptr<SpecLengthPolicy> make_policy(const RunOptions& options, int largest,
                                               const CostProfile& profile,
                                               const RoundCapacity& capacity) {
@@ -150,7 +146,7 @@ BatchParts adaptive_parts(const RunOptions& options, const Drafting& drafting) {
 MakeBatchRequest AdaptiveBatch::make_request() {
   return [this](const ModelFiles& target, const RunOptions& options) {
     BatchRequest request = to_batch_request(target, options);
-    if (specdec::asks_the_draft(options.draft_length)) asks_the_draft_ = true;
+    if (entry_of(options.draft_length).asks_the_draft) asks_the_draft_ = true;
     if (is_fixed(options) || request.spec_length == 0) return request;
     if (!first_) first_ = options;
     request.make_policy = [this, options, largest = request.spec_length] {

@@ -14,9 +14,6 @@
 
 namespace specdec {
 
-// Whether this way to choose K needs the draft model's distributions.
-bool asks_the_draft(DraftLength how);
-
 // The policy of --draft-length. K is at most `largest`, and at most what the profile has costs for.
 // Every policy but gain pauses drafting while it is a loss. REQUIRES: --draft-length is not fixed.
 std::unique_ptr<SpecLengthPolicy> make_policy(const RunOptions& options, int largest,

@@ -14,6 +14,7 @@
 #include "common/base/message.h"
 #include "common/base/output_file.h"
 #include "common/run_stats.h"
+#include "stages/programs/run/option.h"
 
 namespace specdec {
 namespace {
@@ -190,7 +191,7 @@ std::string rounds_by_K(std::string_view name, const RunStats& stats) {
 }  // namespace
 
 std::string announcement(const CostProfile& profile, const AdaptiveSpecLength& policy) {
-  std::string text = fmt::format("auto: {}; first K {}\n", costs(profile), policy.next());
+  std::string text = fmt::format("{}: {}; first K {}\n", kAuto, costs(profile), policy.next());
   if (!policy.can_pay()) {
     text += "speculation cannot pay here, whatever is accepted: no round emits what it costs\n";
   }
@@ -202,7 +203,7 @@ std::string announcement(const CostProfile& profile, std::string_view name, int 
 }
 
 std::string summary(const AdaptiveSpecLength& policy, const RunStats& stats) {
-  std::string text = rounds_by_K("auto", stats);
+  std::string text = rounds_by_K(kAuto, stats);
   if (policy.can_pay() && policy.next() <= 1 && policy.factor(1) <= 1) {
     text += fmt::format(
         "speculation cannot pay here: at alpha {:.2f}, no K is faster than plain decoding (K = 1: "

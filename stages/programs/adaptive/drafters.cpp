@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include <fmt/ranges.h>
+#include <fmt/format.h>
 
 #include "common/base/error.h"
 #include "stages/07_adaptive_drafting/fallback_drafter.h"
@@ -37,26 +37,19 @@ std::shared_ptr<Part> make_part(RunOptions options, const DraftSetup& base,
 
 std::pair<DraftKind, DraftKind> fallback_kinds(const std::string& text) {
   const std::size_t comma = text.find(',');
-  if (comma == std::string::npos)
-    fail("--fallback is '{}'; it takes two kinds, as lookup,llama", text);
-  const auto kind_of = [&](const std::string& name) {
-    const auto kind = find_choice<DraftKind>(name);
-    if (!kind) {
-      fail("--fallback: there is no drafter '{}'; there are {}", name,
-           fmt::join(kDraftNames, ", "));
-    }
-    return *kind;
+  if (comma == std::string::npos) {
+    fail("--fallback is '{}'; it takes two kinds, as {},{}", text, name_of(DraftKind::kLookup),
+         name_of(DraftKind::kLlama));
+  }
+  const auto kind_of = [](const std::string& name) {
+    return static_cast<DraftKind>(&get_named(kDrafters, name, "--fallback", "drafter") - kDrafters);
   };
   const DraftKind first = kind_of(text.substr(0, comma)), second = kind_of(text.substr(comma + 1));
   if (first == second) fail("--fallback: {} cannot fall back on itself", name_of(first));
   return {first, second};
 }
 
-// Ranks drafters by what they need: 2 for a Llama, 1 for a table, 0 for nothing.
-int weight(DraftKind kind) {
-  if (kind == DraftKind::kLlama || kind == DraftKind::kSelf) return 2;
-  return kind == DraftKind::kUnigram || kind == DraftKind::kBigram ? 1 : 0;
-}
+DraftNeeds needs_of(DraftKind kind) { return entry_of(kind).needs; }
 
 // The options of the draft model's drafter. draft: a kind or a directory.
 RunOptions inner_options(const RunOptions& options, const std::string& draft) {
@@ -84,9 +77,9 @@ void check_drafts_of_drafts(const RunOptions& options) {
     if (draft.empty()) fail("--draft-of-draft is empty; it takes DIR|KIND");
     const RunOptions below = inner_options(options, draft);
     if (below.draft_kind == DraftKind::kSelf) {
-      fail("--draft-of-draft self: the target costs more than any draft that it could help");
+      fail("--draft-of-draft {}: the target costs more than any draft that it could help", draft);
     }
-    if (weight(above.draft_kind) == 0) {
+    if (needs_of(above.draft_kind) == DraftNeeds::kNothing) {
       fail("--draft-of-draft {}: {} makes no passes that a draft of its own could save", draft,
            name_of(above.draft_kind));
     }
@@ -120,14 +113,14 @@ RunOptions with_base_kind(RunOptions options) {
   std::vector<DraftKind> kinds = {options.draft_kind};  // the kinds that draft for the target
   if (!options.fallback.empty()) {
     const auto [first, second] = fallback_kinds(options.fallback);
-    options.draft_kind = weight(first) > weight(second) ? first : second;
+    options.draft_kind = needs_of(first) > needs_of(second) ? first : second;
     kinds = {first, second};
   }
   if (options.ngram_fill > 0 && std::ranges::count(kinds, DraftKind::kNgram) == 0) {
     fail(
-        "--ngram-fill {}: no n-grams draft for the target; use --draft-kind ngram, or --fallback "
-        "with ngram as one of the two kinds",
-        options.ngram_fill);
+        "--ngram-fill {}: no n-grams draft for the target; use --draft-kind {}, or --fallback with "
+        "it as one of the two kinds",
+        options.ngram_fill, name_of(DraftKind::kNgram));
   }
   check_drafts_of_drafts(options);
   return options;
@@ -191,8 +184,8 @@ void add_drafters(ReportExtras& extras, const RunOptions& options, const Levels&
 
 double two_level_speedup(const SpeculatingDrafter::Counts& inner, int k, const RunStats& stats,
                          const Speedup& speedup) {
-  const auto per = [](auto above, auto below) {
-    return static_cast<double>(above) / static_cast<double>(below);
+  const auto per = [](std::int64_t above, std::int64_t below) {
+    return share(static_cast<double>(above), static_cast<double>(below));
   };
   if (inner.tested == 0 || stats.tested == 0) return Speedup::kUnknown;
   const TwoLevels levels{.draft_alpha = per(stats.accepted, stats.tested),

@@ -162,7 +162,7 @@ CostProfile measure(const RunOptions& options, const ModelFiles& files, const Ll
   const int limit = std::min(target.config().max_seq_len,
                              draft.own_model() ? draft.own_model()->config().max_seq_len : 1 << 30);
   const int most_rows = std::min(kLargestAutoSpecLength + 1, limit - 1);
-  if (most_rows < 2) fail("--spec-length auto: a context of {} has no room for drafts", limit);
+  if (most_rows < 2) fail("--spec-length {}: a context of {} has no room for drafts", kAuto, limit);
   Bench bench(options, files, target, draft, requests, most_rows,
               std::min(kContext, limit - most_rows));
   std::vector<std::vector<double>> passes(static_cast<std::size_t>(most_rows));

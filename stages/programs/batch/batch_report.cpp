@@ -25,7 +25,7 @@ std::string ratio(std::int64_t part, std::int64_t of) {
 }
 
 Json spec_length_json(const BatchRequest& request) {
-  if (request.make_policy) return "auto";
+  if (request.make_policy) return kAuto;
   return request.spec_length;
 }
 

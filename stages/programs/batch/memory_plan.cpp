@@ -102,8 +102,7 @@ BatchSizes batch_sizes(const RunOptions& options, int max_seq_len, const RoundCa
   const int rows = rows_of(options.max_batch, round);
   sizes.token_budget = options.token_budget > 0 ? options.token_budget
                                                 : std::max(kLeastTokenBudget, rows + kPromptRows);
-  sizes.draft_is_model = sizes.spec_length > 0 && (options.draft_kind == DraftKind::kLlama ||
-                                                   options.draft_kind == DraftKind::kSelf);
+  sizes.draft_is_model = sizes.spec_length > 0 && needs_model(options.draft_kind);
   if (options.cache == CacheKind::kContiguous) {
     sizes.pages = round.pages = options.max_batch;
     return sizes;

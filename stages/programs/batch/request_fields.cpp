@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include <fmt/ranges.h>
-
 #include "common/base/check.h"
 #include "common/base/error.h"
 
@@ -23,8 +21,8 @@ class FieldReader {
   void operator()(std::string* value) const { *value = some_text(line_, key_); }
 
   void operator()(const IntegerOrAuto& value) const {
-    *value.is_auto = field() == "auto";
-    const std::string why = *value.is_auto ? why_no_value(option_, stage_, key_, "auto") : "";
+    *value.is_auto = field() == kAuto;
+    const std::string why = *value.is_auto ? why_no_value(option_, stage_, key_, kAuto) : "";
     if (!why.empty()) fail("{}: {}", line_.name(), why);
     value.set(*value.is_auto ? value.automatic : integer_in(value.range));
   }
@@ -69,12 +67,12 @@ class FieldReader {
 
   void operator()(const OneOf& value) const {
     const std::string name = some_text(line_, key_);
-    const auto found = std::ranges::find(value.names, name);
-    if (found == value.names.end()) {
+    const Named* found = find_named(value.choices, name);
+    if (found == nullptr) {
       fail("{}: {} is {}; it takes one of {}", line_.name(), key_, excerpt(field()),
-           fmt::join(value.names, ", "));
+           names_in(value.choices));
     }
-    value.choose(static_cast<std::size_t>(found - value.names.begin()));
+    value.choose(static_cast<std::size_t>(found - value.choices.data()));
   }
 
  private:

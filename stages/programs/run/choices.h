@@ -1,56 +1,117 @@
 #pragma once
-#include <array>
 #include <cstddef>
 #include <optional>
-#include <span>
+#include <string>
 #include <string_view>
 
+#include "common/base/named.h"
 #include "kernels/cuda_backend.h"
 #include "kernels/ops.h"
+#include "stages/programs/run/stages.h"
 
 namespace specdec {
 
-// What an option lets you choose from.
+// What options let you choose from: for each list an enumeration and a table (see named.h), in the
+// same order. Stages 5 and 8 have tables of their own, of their rules.
 enum class DeviceChoice { kAuto, kCpu, kCuda, kEmulated };
 enum class CacheKind { kContiguous, kPaged };
+enum class OutputFormat { kText, kJson };
 enum class DraftKind { kLlama, kSelf, kRandom, kUnigram, kBigram, kLookup, kNgram };
 enum class DraftLength { kFixed, kGain, kEntropy, kConfidence, kSchedule };
-enum class OutputFormat { kText, kJson };
+enum class TreeKind { kChains, kDistinct, kTop, kBest, kGrow };
 
-// The names of the choices on the command line, in JSON and in messages, in the enumerators' order.
-inline constexpr std::array<std::string_view, 4> kDeviceNames = {"auto", "cpu", "cuda", "emulated"};
-inline constexpr std::array<std::string_view, 2> kCacheNames = {"contiguous", "paged"};
-inline constexpr std::array<std::string_view, 2> kKvTypeNames = {"f32", "bf16"};
-inline constexpr std::array<std::string_view, 7> kDraftNames = {
-    "llama", "self", "random", "unigram", "bigram", "lookup", "ngram"};
-inline constexpr std::array<std::string_view, 5> kDraftLengthNames = {"fixed", "gain", "entropy",
-                                                                      "confidence", "schedule"};
-inline constexpr std::array<std::string_view, 2> kOutputNames = {"text", "json"};
-inline constexpr std::array<std::string_view, 2> kGemmNames = {"invariant", "cublas"};
-inline constexpr std::array<std::string_view, 2> kWeightNames = {"stored", "int8"};
+// An entry. Other tables' entries add what their readers need.
+struct Named {
+  std::string_view name;
+  std::string_view summary = "";
+  int since = 0;  // the first stage that has it
+};
 
-using ChoiceNames = std::span<const std::string_view>;
-constexpr ChoiceNames names_of(DeviceChoice) { return kDeviceNames; }
-constexpr ChoiceNames names_of(CacheKind) { return kCacheNames; }
-constexpr ChoiceNames names_of(KvType) { return kKvTypeNames; }
-constexpr ChoiceNames names_of(DraftKind) { return kDraftNames; }
-constexpr ChoiceNames names_of(DraftLength) { return kDraftLengthNames; }
-constexpr ChoiceNames names_of(OutputFormat) { return kOutputNames; }
-constexpr ChoiceNames names_of(Gemm) { return kGemmNames; }  // Tensor cores are for benchmarks.
-constexpr ChoiceNames names_of(WeightFormat) { return kWeightNames; }
+inline constexpr Named kDevices[] = {{"auto"}, {"cpu"}, {"cuda", "", 2}, {"emulated", "", 2}};
+inline constexpr Named kCaches[] = {{"contiguous"}, {"paged"}};
+inline constexpr Named kKvTypes[] = {{"f32"}, {"bf16"}};
+inline constexpr Named kOutputs[] = {{"text"}, {"json"}};
+inline constexpr Named kGemms[] = {{"invariant"}, {"cublas"}};  // Tensor cores: in benchmarks.
+inline constexpr Named kWeights[] = {{"stored"}, {"int8"}};
+
+// What a drafter makes its drafts of, and so what it costs; the dearest last.
+enum class DraftNeeds { kNothing, kText, kModel };
+
+struct NamedDrafter {  // DraftSetup makes it
+  std::string_view name, summary;
+  DraftNeeds needs = DraftNeeds::kNothing;
+  bool branches = true;  // drafts trees; otherwise one chain
+  int since = kFirstDraftingStage;
+};
+inline constexpr NamedDrafter kDrafters[] = {
+    {"llama", "the draft model", DraftNeeds::kModel},
+    {"self", "the target, or its int8 copy", DraftNeeds::kModel},
+    {"random", "any tokens, for comparison", DraftNeeds::kNothing, false},
+    {"unigram", "counts of tokens in a text", DraftNeeds::kText},
+    {"bigram", "counts of pairs in a text", DraftNeeds::kText},
+    {"lookup", "copies what followed the same tokens earlier in the text"},
+    {"ngram", "learns from the text what follows what", DraftNeeds::kNothing, false,
+     kFirstAdaptiveStage}};
+
+struct NamedPolicy {  // of K; make_policy() makes it
+  std::string_view name, summary;
+  bool asks_the_draft = false;  // for the draft model's distributions
+  int since = kFirstAdaptiveStage;
+};
+inline constexpr NamedPolicy kPolicies[] = {
+    {"fixed", "always --spec-length"},
+    {"gain", "what pays; --spec-length auto means this"},
+    {"entropy", "fewer where the draft model is unsure of the first token", true},
+    {"confidence", "until the draft model finds no token likely", true},
+    {"schedule", "longer after full acceptance, shorter otherwise"}};
+
+struct NamedTree {  // "chains:N"; tree_shape() makes it
+  std::string_view name, sizes, summary;
+  bool draws = false;  // its drafts, which at temperature 0 are all the same
+  int since = kFirstTreeStage;
+
+  constexpr bool of_widths() const { return sizes != "N"; }  // one for each level
+};
+inline constexpr NamedTree kTrees[] = {
+    {"chains", "N", "N chains of K tokens, drawn independently", true},
+    {"distinct", "3x2x1", "so many different tokens after each node of a level, drawn", true},
+    {"top", "3x2x1", "so many likeliest tokens after each node of a level"},
+    {"best", "N", "the N nodes, in up to K levels, that --tree-profile makes the best"},
+    {"grow", "N", "the N nodes, in up to K levels, that the draft finds likeliest"}};
+
+constexpr const auto& table_of(DeviceChoice) { return kDevices; }
+constexpr const auto& table_of(CacheKind) { return kCaches; }
+constexpr const auto& table_of(KvType) { return kKvTypes; }
+constexpr const auto& table_of(OutputFormat) { return kOutputs; }
+constexpr const auto& table_of(Gemm) { return kGemms; }
+constexpr const auto& table_of(WeightFormat) { return kWeights; }
+constexpr const auto& table_of(DraftKind) { return kDrafters; }
+constexpr const auto& table_of(DraftLength) { return kPolicies; }
+constexpr const auto& table_of(TreeKind) { return kTrees; }
+
+template <typename Enum>
+constexpr const auto& entry_of(Enum choice) {
+  return table_of(choice)[static_cast<std::size_t>(choice)];
+}
 
 template <typename Enum>
 constexpr std::string_view name_of(Enum choice) {
-  return names_of(choice)[static_cast<std::size_t>(choice)];
+  return entry_of(choice).name;
 }
 
 template <typename Enum>
 constexpr std::optional<Enum> find_choice(std::string_view name) {
-  const ChoiceNames names = names_of(Enum());
-  for (std::size_t i = 0; i < names.size(); ++i) {
-    if (names[i] == name) return static_cast<Enum>(i);
-  }
-  return std::nullopt;
+  const auto* entry = find_named(table_of(Enum()), name);
+  if (entry == nullptr) return std::nullopt;
+  return static_cast<Enum>(entry - std::data(table_of(Enum())));
+}
+
+constexpr bool needs_model(DraftKind kind) { return entry_of(kind).needs == DraftNeeds::kModel; }
+
+// "llama or self".
+inline std::string drafters_with_models() {
+  return names_where(kDrafters, " or ",
+                     [](const NamedDrafter& d) { return d.needs == DraftNeeds::kModel; });
 }
 
 }  // namespace specdec

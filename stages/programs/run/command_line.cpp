@@ -32,8 +32,9 @@ class OptionAdder {
         help_ += fmt::format(", {} to {}", range.lowest, range.highest);
       }
     }
-    if (!option.traits.otherwise.empty()) {
-      help_ += fmt::format(" (default: {})", option.traits.otherwise);
+    if (!option.traits.otherwise.empty()) {  // above a list, if there is one
+      const auto words = fmt::format(" (default: {})", option.traits.otherwise);
+      help_.insert(std::min(help_.find('\n'), help_.size()), words);
     }
   }
 
@@ -81,8 +82,8 @@ class OptionAdder {
 
   CLI::Option* operator()(const OneOf& value) const {
     std::vector<std::string> names;  // names of later stages get a message of their own
-    for (const std::string_view name : value.names) {
-      if (option_.has_value(stage_, name)) names.emplace_back(name);
+    for (const Named& choice : value.choices) {
+      if (choice.since <= stage_) names.emplace_back(choice.name);
     }
     const auto of_this_stage = [&option = option_, stage = stage_](const std::string& name) {
       const std::string why = why_no_value(option, stage, option.name(), name);
@@ -90,7 +91,7 @@ class OptionAdder {
       return std::string();
     };
     CLI::Option* added = add_parsed()->check(of_this_stage)->check(CLI::IsMember(names));
-    return with_default(value.names[value.chosen], added);
+    return with_default(value.choices[value.chosen].name, added);
   }
 
  private:

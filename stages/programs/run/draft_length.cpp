@@ -21,8 +21,8 @@ void check_draft_length(const RunOptions& options) {
   const DraftLength how = options.draft_length;
   const bool other = how != DraftLength::kFixed && how != DraftLength::kGain;
   if (options.auto_spec_length && other) {
-    fail("--spec-length auto is --draft-length gain; with {} give the most drafts as a number",
-         name_of(how));
+    fail("--spec-length {} is --draft-length {}; with {} give the most drafts as a number", kAuto,
+         name_of(DraftLength::kGain), name_of(how));
   }
   const int most = largest_spec_length(options), least = options.min_spec_length;
   if (how != DraftLength::kFixed && least > most) {

@@ -71,20 +71,20 @@ struct TextSetter {
   void operator()(const IntegerOrAuto& value) const {
     const std::string why = why_no_value(option, stage, option.name(), text);
     if (!why.empty()) fail("{}", why);
-    *value.is_auto = text == "auto";
+    *value.is_auto = text == kAuto;
     const auto number = *value.is_auto ? value.automatic : parse_number<int>(text);
     if (!number || !value.range.has(*number)) {
       fail("{} is {}; it takes a whole number from {} to {}{}", option.name(), in_quotes(text),
            value.range.lowest, value.range.highest,
-           option.has_value(stage, "auto") ? ", or auto" : "");
+           option.has_value(stage, kAuto) ? ", or auto" : "");
     }
     value.set(*number);
   }
 
   void operator()(const OneOf& value) const {
-    const auto found = std::ranges::find(value.names, text);
-    SPECDEC_CHECK(found != value.names.end(), "a choice of {}, not {}", option.name(), text);
-    value.choose(found - value.names.begin());
+    const Named* found = find_named(value.choices, text);
+    SPECDEC_CHECK(found != nullptr, "a choice of {}, not {}", option.name(), text);
+    value.choose(found - value.choices.data());
   }
 
   template <typename Other>
@@ -100,6 +100,16 @@ struct TextSetter {
     return *number;
   }
 };
+
+// Of those that have the option; 0 where all of them have the value, or none.
+int first_stage_with(const Option& option, std::string_view value) {
+  if (const auto* number = std::get_if<IntegerOrAuto>(&option.value)) {
+    return value == kAuto ? number->auto_since : 0;
+  }
+  const auto* one_of = std::get_if<OneOf>(&option.value);
+  const Named* choice = one_of == nullptr ? nullptr : find_named(one_of->choices, value);
+  return choice == nullptr ? 0 : choice->since;
+}
 
 }  // namespace
 
@@ -143,13 +153,9 @@ std::string why_no_option(const Option& option, int stage, std::string_view call
 
 std::string why_no_value(const Option& option, int stage, std::string_view called,
                          std::string_view value) {
-  for (const LaterValue& later : option.traits.later_values) {
-    if (later.value == value && stage < later.first_stage) {
-      return fmt::format("this stage has no {} {}; {} has it", called, value,
-                         stage_name(later.first_stage));
-    }
-  }
-  return "";
+  const int since = first_stage_with(option, value);
+  if (since <= stage) return "";
+  return fmt::format("this stage has no {} {}; {} has it", called, value, stage_name(since));
 }
 
 void set_from_text(const Option& option, int stage, std::string_view text) {

@@ -47,6 +47,8 @@ struct OptionalNumber {
   void set(double value) const { *number = value; }
 };
 
+inline constexpr std::string_view kAuto = "auto";
+
 // A number, or the word "auto", which means the number `automatic`. A number counts as given even
 // if it is the default.
 struct IntegerOrAuto {
@@ -54,6 +56,7 @@ struct IntegerOrAuto {
   IntegerRange range;
   bool* is_auto;
   int automatic;
+  int auto_since = 0;  // the first stage that has the word
   bool* given = nullptr;
 
   void set(int value) const {
@@ -68,15 +71,26 @@ struct GivenText {
   bool* given;
 };
 
+// The choices that an option offers.
+template <typename Table>
+std::vector<Named> choices_in(const Table& table) {
+  std::vector<Named> choices;
+  for (const auto& entry : table) {
+    Named& choice = choices.emplace_back(Named{entry.name, entry.summary});
+    if constexpr (requires { entry.since; }) choice.since = entry.since;
+  }
+  return choices;
+}
+
 struct OneOf {
-  ChoiceNames names;
+  std::vector<Named> choices;
   std::size_t chosen;
   std::function<void(std::size_t)> choose;
 };
 
 template <typename Enum>
 OneOf one_of(Enum* variable) {
-  return {names_of(*variable), static_cast<std::size_t>(*variable),
+  return {choices_in(table_of(*variable)), static_cast<std::size_t>(*variable),
           [variable](std::size_t i) { *variable = static_cast<Enum>(i); }};
 }
 
@@ -94,18 +108,11 @@ struct Stages {
 
 constexpr Stages stages_from(int first) { return {.first = first}; }
 
-// A value that stages before `first_stage` lack, although they have the option.
-struct LaterValue {
-  std::string_view value;
-  int first_stage;
-};
-
 struct OptionTraits {
   Stages stages = {};
   std::string_view otherwise = "";  // the default in words, if the value does not show it
   bool per_request = false;         // lines of --requests may have it, too
   std::vector<std::string_view> excludes = {}, needs = {};  // other options, by name
-  std::vector<LaterValue> later_values = {};
   bool is_output = false;  // a file that is written when the work is done
   bool* given = nullptr;   // set to whether the option is on the command line
 };

@@ -1,5 +1,8 @@
 #include "stages/programs/run/options.h"
 
+#include <climits>
+#include <utility>
+
 #include <fmt/format.h>
 
 #include "common/inflation/inflated_config.h"
@@ -13,11 +16,30 @@ namespace {
 constexpr IntegerRange kCounts{1, 1 << 30}, kTokensOfAPage{1, 1 << 20}, kRows{1, 1 << 20},
     kFills{0, 64};
 
-constexpr int kFirstAdaptiveStage = 7, kFirstTreeStage = 8;
+constexpr Stages kDrafting = stages_from(kFirstDraftingStage);
 constexpr Stages kAdaptive = stages_from(kFirstAdaptiveStage);
 constexpr Stages kBatches = stages_from(kFirstBatchStage);
 
 using Options = std::vector<Option>;
+
+// A line of help, and a line for each entry of a table that the stage has.
+template <typename Table>
+std::string with_list(std::string help, const Table& table, int stage) {
+  for (const auto& entry : table) {
+    if (entry.since > stage) continue;
+    std::string name(entry.name);
+    if constexpr (requires { entry.sizes; }) name += fmt::format(":{}", entry.sizes);
+    help += fmt::format("\n  {:<17}{}", name, entry.summary);
+  }
+  return help;
+}
+
+// An option that names a rule. The first rule is the default.
+Option rule_option(std::string_view usage, std::string help, std::string* rule,
+                   const std::vector<Named>& rules, OptionTraits traits) {
+  if (!rules.empty()) traits.otherwise = rules.front().name;
+  return {usage, with_list(std::move(help), rules, INT_MAX), rule, traits};
+}
 
 Option weights_option(std::string_view usage, std::string_view whose, WeightFormat* format,
                       Stages stages) {
@@ -98,8 +120,7 @@ Options device_options(RunOptions& o, int stage) {
       {"--device NAME",
        stage == 1 ? "auto or cpu"
                   : "auto, cpu, cuda, or emulated: the CUDA kernels on the CPU, slowly",
-       one_of(&o.device),
-       {.later_values = {{"cuda", 2}, {"emulated", 2}}}},
+       one_of(&o.device)},
       {"--threads N",
        "CPU threads",
        Integer{&o.threads, {1, 1024}},
@@ -137,7 +158,9 @@ Options cache_options(RunOptions& o, int stage) {
 }
 
 Options draft_options(RunOptions& o, int stage) {
-  const Stages stages = stages_from(4);
+  const Stages stages = kDrafting;
+  const bool trees = stage >= kFirstTreeStage;
+  const auto chains = names_where(kDrafters, " or ", [](const auto& d) { return !d.branches; });
   return {
       {"--draft DIR",
        "the draft model's checkpoint directory",
@@ -146,24 +169,22 @@ Options draft_options(RunOptions& o, int stage) {
       weights_option("--draft-weights FORMAT", "the draft's", &o.draft_weights, stages),
       inflation_option("--inflate-draft SHAPE", "the draft model", &o.inflate_draft, stages),
       {"--draft-kind KIND",
-       fmt::format("what drafts: llama (the draft model), self (the target, or its int8 copy), "
-                   "random, unigram, bigram, lookup (copies from the text){}{}",
-                   stage >= kFirstAdaptiveStage ? ", ngram (learns from the text)" : "",
-                   stage >= kFirstTreeStage
-                       ? "; lookup copies as many continuations as the tree has nodes "
-                         "per level, at least 1; random and ngram draft one chain"
-                       : ""),
+       with_list(trees ? fmt::format("what drafts; with {} give --tree {}:1", chains,
+                                     name_of(TreeKind::kChains))
+                       : "what drafts",
+                 kDrafters, stage),
        one_of(&o.draft_kind),
-       {.stages = stages, .later_values = {{"ngram", kFirstAdaptiveStage}}}},
+       {.stages = stages}},
       {"--draft-text FILE",
-       "the text that unigram and bigram are counted from",
+       fmt::format("the text that {} count",
+                   names_where(kDrafters, " and ",
+                               [](const auto& d) { return d.needs == DraftNeeds::kText; })),
        &o.draft_text,
        {.stages = stages, .otherwise = "an embedded one"}},
   };
 }
 
 Options round_options(RunOptions& o, int stage) {
-  const Stages stages = stages_from(4);
   const std::string_view automatic =
       stage >= kFirstAdaptiveStage ? ", or auto: as many as pay, by what rounds cost and how good "
                                      "the drafts have been"
@@ -172,50 +193,60 @@ Options round_options(RunOptions& o, int stage) {
       {"--spec-length K",
        fmt::format("K, tokens drafted per round: 1 to {}{}", kSpecLengths.highest, automatic),
        IntegerOrAuto{&o.spec_length, kSpecLengths, &o.auto_spec_length, kLargestAutoSpecLength,
-                     &o.given_spec_length},
-       {.stages = stages,
-        .per_request = stage < kFirstTreeStage,  // one shape of tree for all requests
-        .later_values = {{"auto", kFirstAdaptiveStage}}}},
+                     kFirstAdaptiveStage, &o.given_spec_length},
+       {.stages = kDrafting,
+        .per_request = stage < kFirstTreeStage}},  // one shape of tree for all requests
       {"--no-speculation",
        "decode without speculation, for comparison",
        &o.no_speculation,
-       {.stages = stages, .per_request = true}},
+       {.stages = kDrafting, .per_request = true}},
       {"--trace FILE",
        "write every round with all its decisions (JSON)",
        &o.trace,
-       {.stages = stages, .is_output = true}},
+       {.stages = kDrafting, .is_output = true}},
   };
 }
 
 // How long to draft, and what drafts.
-Options adaptive_options(RunOptions& o) {
+Options adaptive_options(RunOptions& o, int stage) {
   const Stages stages = kAdaptive, of_chains{kFirstAdaptiveStage, kFirstTreeStage - 1};
   const OptionTraits each{.stages = stages, .per_request = true};
   return {
       {"--draft-length HOW",
-       "what chooses K of each round: fixed, gain (what pays; --spec-length auto means this), "
-       "entropy or confidence of the draft model, schedule (longer after full acceptance); "
-       "--spec-length is then the most; default: what pays if drafts are good, up to 16",
+       with_list(
+           "what chooses K of each round, up to --spec-length; by default, up to what pays if "
+           "drafts are good, at most 16",
+           kPolicies, stage),
        one_of(&o.draft_length), each},
-      {"--min-spec-length K", "the least K of entropy and schedule",
+      {"--min-spec-length K",
+       fmt::format("the least K of {} and {}", name_of(DraftLength::kEntropy),
+                   name_of(DraftLength::kSchedule)),
        Integer{&o.min_spec_length, kSpecLengths}, each},
-      {"--confidence X", "confidence: end a round's drafts where no token has probability X",
+      {"--confidence X",
+       fmt::format("{}: end a round's drafts where no token has probability X",
+                   name_of(DraftLength::kConfidence)),
        Number{&o.confidence, {.lowest = 0, .highest = 1}}, each},
-      {"--entropy-smoothing X", "entropy: weight of earlier rounds in a running mean, below 1",
+      {"--entropy-smoothing X",
+       fmt::format("{}: weight of earlier rounds in a running mean, below 1",
+                   name_of(DraftLength::kEntropy)),
        Number{&o.entropy_smoothing, {.lowest = 0, .highest = 1, .below_highest = true}}, each},
       {"--cost-profile FILE",
-       "the costs of passes that every way to choose K but fixed uses; measured and written if "
-       "there is no such file",
+       fmt::format("the costs of passes that every way to choose K but {} uses; measured and "
+                   "written if there is no such file",
+                   name_of(DraftLength::kFixed)),
        &o.cost_profile,
        {.stages = stages, .otherwise = "one beside the programs"}},
       {"--fallback KIND,KIND",
-       "two drafters instead of --draft-kind: the second drafts where the first finds nothing, as "
-       "in lookup,llama",
+       fmt::format("two drafters instead of --draft-kind: the second drafts where the first finds "
+                   "nothing, as in {},{}",
+                   name_of(DraftKind::kLookup), name_of(DraftKind::kLlama)),
        &o.fallback,
        {.stages = stages, .excludes = {"--draft-kind"}}},
       {"--draft-of-draft DIR|KIND",
-       "a draft for the draft model: a checkpoint directory, or unigram, bigram, lookup or ngram; "
-       "repeatable: each drafts for the one before",
+       fmt::format("a draft for the draft model: a checkpoint directory, or one of {}; repeatable: "
+                   "each drafts for the one before",
+                   names_where(kDrafters, ", ",
+                               [](const auto& d) { return d.needs != DraftNeeds::kModel; })),
        &o.draft_of_draft,
        {.stages = stages}},
       {"--inner-spec-length K",
@@ -223,8 +254,9 @@ Options adaptive_options(RunOptions& o) {
        Integer{&o.inner_spec_length, kSpecLengths},
        {.stages = stages}},
       {"--ngram-fill K",
-       "ngram also learns the K tokens that the target found likeliest in each place that it "
-       "wrote, for which a GPU copies its logits to the host; 0: the text alone",
+       fmt::format("{} also learns the K tokens that the target found likeliest in each place that "
+                   "it wrote, for which a GPU copies its logits to the host; 0: the text alone",
+                   name_of(DraftKind::kNgram)),
        Integer{&o.ngram_fill, kFills},
        {.stages = of_chains}},
       {"--all-places",
@@ -236,28 +268,26 @@ Options adaptive_options(RunOptions& o) {
 }
 
 // Several drafts at once.
-Options tree_options(RunOptions& o) {
+Options tree_options(RunOptions& o, int stage, const Listings& listings) {
   const Stages stages = stages_from(kFirstTreeStage);
   return {
       {"--tree SHAPE",
-       "the tree's shape: chains:N, distinct:3x2x1, top:3x2x1, best:N or grow:N; the chapter on "
-       "token trees says what they are; chains, best and grow have K levels",
+       with_list("the tree's shape; the chapter on token trees explains them", kTrees, stage),
        &o.tree,
        {.stages = stages}},
-      {"--siblings RULE",
-       "how drafts that follow the same token are judged: rejection, at-least, non-iterative, "
-       "sample-and-match, coupled; of chains k-sequential; of one chain block",
-       &o.siblings,
-       {.stages = stages}},
+      rule_option("--siblings RULE", "how drafts that follow the same token are judged",
+                  &o.siblings, listings.siblings, {.stages = stages}),
       {"--tree-profile FILE",
-       "the acceptances by rank that best:N is the best shape for",
+       fmt::format("the acceptances by rank that {}:N is the best shape for",
+                   name_of(TreeKind::kBest)),
        &o.tree_profile,
        {.stages = stages,
         .otherwise = "those of the embedded pair",
         .excludes = {"--no-speculation"}}},
       {"--write-tree-profile FILE",
-       "count acceptances by rank in this run, with --tree top:WIDTHS, and write them together "
-       "with those of --tree-profile",
+       fmt::format("count acceptances by rank in this run, with --tree {}:WIDTHS, and write them "
+                   "together with those of --tree-profile",
+                   name_of(TreeKind::kTop)),
        &o.write_tree_profile,
        {.stages = stages,
         .excludes = {"--no-speculation", "--requests", "--workload"},
@@ -265,7 +295,7 @@ Options tree_options(RunOptions& o) {
   };
 }
 
-Options sampling_options(RunOptions& o, int stage) {
+Options sampling_options(RunOptions& o, int stage, const Listings& listings) {
   const OptionTraits each{.stages = stages_from(5), .per_request = true};
   OptionTraits of_draft = each;
   of_draft.otherwise = "the target's";
@@ -295,11 +325,9 @@ Options sampling_options(RunOptions& o, int stage) {
       {"--seed N", "the seed of all random numbers", &o.seed, each},
       {"--draft-temperature X", "the draft's temperature",
        OptionalNumber{&o.draft_temperature, kTemperatures}, of_draft},
-      {"--acceptance RULE",
-       trees ? "the same as --siblings, by the names that stage 5 has"
-             : "how drafted tokens are judged: rejection, at-least, non-iterative, "
-               "sample-and-match, one-hot, coupled; lossy: residual-skipped",
-       &o.acceptance, of_rule},
+      rule_option("--acceptance RULE",
+                  trees ? "the same as --siblings" : "how drafted tokens are judged", &o.acceptance,
+                  listings.rules, of_rule),
       {"--lenience X", "lossy: accept tokens up to 1/X times as often as the target allows; 1: off",
        Number{&o.lenience, {.lowest = 0, .highest = 1, .above_lowest = true, .remark = "1: none"}},
        each},
@@ -371,20 +399,20 @@ Options output_options(RunOptions& o) {
 
 }  // namespace
 
-std::vector<Option> all_options(int stage, RunOptions& o) {
+std::vector<Option> all_options(int stage, RunOptions& o, const Listings& listings) {
   Options all;
   for (const Options& group :
        {target_options(o), prompt_options(o, stage), length_options(o), device_options(o, stage),
         cache_options(o, stage), draft_options(o, stage), round_options(o, stage),
-        adaptive_options(o), tree_options(o), sampling_options(o, stage), batch_options(o, stage),
-        output_options(o)}) {
+        adaptive_options(o, stage), tree_options(o, stage, listings),
+        sampling_options(o, stage, listings), batch_options(o, stage), output_options(o)}) {
     all.insert(all.end(), group.begin(), group.end());
   }
   return all;
 }
 
-std::vector<Option> options_of_stage(int stage, RunOptions& options) {
-  Options all = all_options(stage, options);
+std::vector<Option> options_of_stage(int stage, RunOptions& options, const Listings& listings) {
+  Options all = all_options(stage, options, listings);
   std::erase_if(all, [=](const Option& option) { return !option.traits.stages.has(stage); });
   return all;
 }

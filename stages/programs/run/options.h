@@ -70,7 +70,7 @@ struct RunOptions {
   bool generation_config = false;           // sampling is then as the target's authors recommend
   std::optional<double> draft_temperature;  // none: as the target
   std::uint64_t seed = 0;
-  std::string acceptance = "rejection";
+  std::string acceptance;  // a rule; empty: the first of the list, as for siblings
   double lenience = 1;
 
   // Stages 7 and later.
@@ -86,8 +86,8 @@ struct RunOptions {
   bool all_places = false;
 
   // Stage 8.
-  std::string tree = "top:3x2x1";
-  std::string siblings = "rejection";
+  std::string tree = std::string(name_of(TreeKind::kTop)) + ":3x2x1";
+  std::string siblings;
   std::string tree_profile;        // file; empty: the embedded pair's acceptances
   std::string write_tree_profile;  // file, when the run is done
 
@@ -123,14 +123,17 @@ inline constexpr IntegerRange kContextSizes{1, 1 << 30};  // --max-context
 inline constexpr IntegerRange kSpecLengths{1, 32};        // --spec-length
 inline constexpr int kLargestAutoSpecLength = 16;         // memory is allocated for it
 
-// The first stage that serves batches of requests. It and all later stages have --requests.
-inline constexpr int kFirstBatchStage = 6;
+// Tables of lessons that options name, for --help.
+struct Listings {
+  std::vector<Named> rules = {};     // of --acceptance
+  std::vector<Named> siblings = {};  // of --siblings
+};
 
 // Every option of stages 1 and later, with the help of `stage`; they set the members of `options`.
-std::vector<Option> all_options(int stage, RunOptions& options);
+std::vector<Option> all_options(int stage, RunOptions& options, const Listings& listings = {});
 
 // The options that the stage has.
-std::vector<Option> options_of_stage(int stage, RunOptions& options);
+std::vector<Option> options_of_stage(int stage, RunOptions& options, const Listings& listings = {});
 
 // The options that it lacks, so that it can refuse them by name; they set nothing.
 std::vector<Option> options_of_other_stages(int stage);

@@ -15,11 +15,12 @@
 
 namespace specdec {
 
-CommandLine stage_command_line(int stage, std::string description, RunOptions& options) {
+CommandLine stage_command_line(int stage, std::string description, RunOptions& options,
+                               const Listings& listings) {
   options.stage = stage;
   return {.program = stage_name(stage),
           .description = std::move(description),
-          .options = options_of_stage(stage, options),
+          .options = options_of_stage(stage, options, listings),
           .lacking = options_of_other_stages(stage),
           .stage = stage};
 }
@@ -115,9 +116,9 @@ void refuse_other_numbers(const RunOptions& options) {
 }  // namespace
 
 int stage_main(int stage, const std::string& description, int argc, char** argv,
-               const std::function<int(const RunOptions&)>& run) {
+               const std::function<int(const RunOptions&)>& run, const Listings& listings) {
   RunOptions options;
-  const CommandLine line = stage_command_line(stage, description, options);
+  const CommandLine line = stage_command_line(stage, description, options, listings);
   const auto run_stage = [&] {
     if (options.generation_config) apply_generation_advice(options);
     if (!options.check) return run(options);

@@ -11,6 +11,11 @@ inline constexpr std::string_view kStages[] = {
     "03_paged_kv_cache",       "04_greedy_speculation", "05_rejection_sampling",
     "06_batched_verification", "07_adaptive_drafting",  "08_token_trees"};
 
+// The first stages that draft, serve batches of requests, choose K and their drafters, and draft
+// trees. Later stages do so, too.
+inline constexpr int kFirstDraftingStage = 4, kFirstBatchStage = 6, kFirstAdaptiveStage = 7,
+                     kFirstTreeStage = 8;
+
 // 4 for "04_greedy_speculation", 10 for "10_...".
 constexpr int stage_number(std::string_view name) {
   int number = 0;

@@ -9,7 +9,8 @@ namespace specdec {
 SpeculationOptions speculation_options(const RunOptions& options) {
   return {.sampling = options.sampling,
           .draft_temperature = options.draft_temperature.value_or(options.sampling.temperature),
-          .rule = &find_acceptance_rule(options.acceptance),
+          .rule = options.acceptance.empty() ? &acceptance_rules().front()
+                                             : &find_acceptance_rule(options.acceptance),
           .lenience = options.lenience};
 }
 
@@ -47,7 +48,7 @@ std::unique_ptr<Judge> make_judge(const DraftAndVerify& steps, RandomSource& ran
 }
 
 std::string_view rule_name(const SpeculationOptions& options) {
-  return options.lenience < 1 ? "lenient" : options.rule->name;
+  return options.lenience < 1 ? lenient_rule(1).name : options.rule->name;
 }
 
 bool is_lossless(const SpeculationOptions& options) {

@@ -12,6 +12,9 @@
 
 namespace specdec {
 
+// The rules, for --help.
+inline Listings sampling_listings() { return {.rules = choices_in(acceptance_rules())}; }
+
 // How the command line asks for sampling and judging. Throws Error where --acceptance names no
 // rule.
 SpeculationOptions speculation_options(const RunOptions& options);

@@ -61,8 +61,9 @@ void require_draft_fits(const RunOptions& options, const ModelFiles& target,
   }
   fail(
       "the embedded draft does not fit {}: give --draft DIR, or a draft without a model of "
-      "its own: --draft-kind lookup, or self with --draft-weights int8",
-      options.target);
+      "its own: --draft-kind {}, or {} with --draft-weights {}",
+      options.target, name_of(DraftKind::kLookup), name_of(DraftKind::kSelf),
+      name_of(WeightFormat::kInt8));
 }
 
 }  // namespace
@@ -76,7 +77,7 @@ std::unique_ptr<Drafter> make_greedy_drafter(LanguageModel& model, const Capacit
 }
 
 Json spec_length_json(const RunOptions& options) {
-  if (draft_length_of(options) != DraftLength::kFixed && !options.no_speculation) return "auto";
+  if (draft_length_of(options) != DraftLength::kFixed && !options.no_speculation) return kAuto;
   return spec_length_of(options);
 }
 
@@ -86,9 +87,9 @@ DraftSetup::DraftSetup(const RunOptions& options, const ModelFiles& files, const
     : options_(options), files_(files), drafting_(drafting), target_(target) {
   const DraftKind kind = options.draft_kind;
   const bool own_format = options.draft_weights != WeightFormat::kStored;
-  if (own_format && kind != DraftKind::kLlama && kind != DraftKind::kSelf) {
-    fail("--draft-weights {} belongs to --draft-kind llama or self; {} has no weights",
-         name_of(options.draft_weights), name_of(kind));
+  if (own_format && !needs_model(kind)) {
+    fail("--draft-weights {} belongs to --draft-kind {}; {} has no weights",
+         name_of(options.draft_weights), drafters_with_models(), name_of(kind));
   }
   if (!options.inflate_draft.empty() && kind != DraftKind::kLlama) {
     fail("--inflate-draft needs a draft model of its own, but --draft-kind is {}", name_of(kind));

@@ -11,11 +11,24 @@
 namespace specdec {
 namespace {
 
+// What --tree asks for.
+struct TreeOption {
+  TreeKind kind;
+  std::vector<int> sizes;  // at least one
+
+  bool is_one_chain() const { return kind == TreeKind::kChains && sizes[0] == 1; }
+};
+
+// "chains:1".
+std::string with_sizes(TreeKind kind, std::string_view sizes) {
+  return fmt::format("{}:{}", name_of(kind), sizes);
+}
+
 [[noreturn]] void no_shape(const std::string& shape) {
-  fail(
-      "--tree {}: no such shape; there are chains:N, best:N and grow:N with N from 1 to {}, and "
-      "distinct:3x2x1 and top:3x2x1 with a width from 1 on for each level",
-      shape, kMostNodes);
+  std::string shapes;
+  for (const NamedTree& tree : kTrees) shapes += fmt::format("{}:{}, ", tree.name, tree.sizes);
+  fail("--tree {}: no such shape; there are {}with numbers from 1 to {}", shape, shapes,
+       kMostNodes);
 }
 
 // Parses "3x2x1" or a single number.
@@ -35,6 +48,15 @@ std::vector<int> numbers(const std::string& shape, std::string_view text) {
   }
 }
 
+TreeOption parse_tree(const std::string& shape) {
+  const std::size_t colon = shape.find(':');
+  const auto kind = find_choice<TreeKind>(std::string_view(shape).substr(0, colon));
+  if (!kind || colon == std::string::npos) no_shape(shape);
+  const TreeOption tree{*kind, numbers(shape, std::string_view(shape).substr(colon + 1))};
+  if (!entry_of(*kind).of_widths() && tree.sizes.size() != 1) no_shape(shape);
+  return tree;
+}
+
 // Throws Error for too many nodes. Adds level by level, because the product may be huge.
 void check_size(const std::string& shape, const std::vector<int>& widths) {
   std::int64_t level = 1, nodes = 0;
@@ -45,6 +67,9 @@ void check_size(const std::string& shape, const std::vector<int>& widths) {
       fail("--tree {}: more than {} nodes, as many as a pass has rows for; use smaller widths",
            shape, kMostNodes);
     }
+  }
+  if (std::ssize(widths) > kSpecLengths.highest) {
+    fail("--tree {}: at most {} levels", shape, kSpecLengths.highest);
   }
 }
 
@@ -60,24 +85,58 @@ MakeTreeShape best(const std::string& shape, int nodes, int levels,
   return [=] { return std::make_unique<Likeliest>(plan); };
 }
 
-bool drafts_one_chain(DraftKind kind) {
-  return kind == DraftKind::kRandom || kind == DraftKind::kNgram;
-}
-
 // --tree-profile is for best:N, unless this run adds to it; --write-tree-profile is for top:WIDTHS.
 void check_profile_options(const RunOptions& options) {
   const bool reads = !options.tree_profile.empty(), writes = !options.write_tree_profile.empty();
-  if (writes && !options.tree.starts_with("top:")) {
+  const TreeKind kind = parse_tree(options.tree).kind;
+  if (writes && kind != TreeKind::kTop) {
     fail(
-        "--write-tree-profile counts with --tree top:WIDTHS, which tries as many tokens everywhere"
-        " on a level");
+        "--write-tree-profile counts with --tree {}, which tries as many tokens everywhere on a "
+        "level",
+        with_sizes(TreeKind::kTop, "WIDTHS"));
   }
-  if (reads && !writes && !options.tree.starts_with("best:")) {
-    fail("--tree-profile is for --tree best:N; --tree {} does not use it", options.tree);
+  if (reads && !writes && kind != TreeKind::kBest) {
+    fail("--tree-profile is for --tree {}; --tree {} does not use it",
+         with_sizes(TreeKind::kBest, "N"), options.tree);
   }
   if ((reads || writes) && options.draft_kind == DraftKind::kLookup) {
-    fail("{} is about a draft model's ranks, and --draft-kind lookup has none",
-         reads ? "--tree-profile" : "--write-tree-profile");
+    fail("{} is about a draft model's ranks, and --draft-kind {} has none",
+         reads ? "--tree-profile" : "--write-tree-profile", name_of(options.draft_kind));
+  }
+}
+
+// Throws Error where the drafter drafts one chain, and the tree is not one.
+void check_drafter(const RunOptions& options, const TreeOption& tree) {
+  if (tree.is_one_chain()) return;
+  const std::string chain = with_sizes(TreeKind::kChains, "1");
+  if (options.fallback.empty() && !entry_of(options.draft_kind).branches) {
+    fail("--draft-kind {} drafts one chain: use --tree {}", name_of(options.draft_kind), chain);
+  }
+  if (!options.draft_of_draft.empty()) {
+    fail("--draft-of-draft drafts one chain: use --tree {}", chain);
+  }
+}
+
+// Throws Error where the rule asks for other drafts.
+void check_rule(const RunOptions& options, const TreeOption& tree, const NamedSiblingRule& rule) {
+  if (options.lenience < 1 && rule.rule != rejection_chain) {
+    fail("--lenience belongs to --siblings {}, not to {}", sibling_rules().front().name, rule.name);
+  }
+  if (!options.fallback.empty() && rule.needs_same_draws) {
+    fail("--siblings {} needs drafts that are drawn, and with --fallback some may be copied",
+         rule.name);
+  }
+  if (rule.rule == nullptr && !tree.is_one_chain()) {
+    fail("--siblings {} judges one chain as a whole: use --tree {}", rule.name,
+         with_sizes(TreeKind::kChains, "1"));
+  }
+  if (rule.needs_same_draws && tree.kind != TreeKind::kChains) {
+    fail("--siblings {} needs drafts that are drawn from one distribution: use --tree {}",
+         rule.name, with_sizes(TreeKind::kChains, "N"));
+  }
+  if (options.draft_kind == DraftKind::kLookup && rule.needs_same_draws) {
+    fail("--siblings {} needs drafts that are drawn, and --draft-kind {} draws none", rule.name,
+         name_of(options.draft_kind));
   }
 }
 
@@ -85,26 +144,21 @@ void check_profile_options(const RunOptions& options) {
 
 MakeTreeShape tree_shape(const std::string& shape, int spec_length,
                          const AcceptanceByRank& acceptance) {
-  const std::size_t colon = shape.find(':');
-  if (colon == std::string::npos) no_shape(shape);
-  const std::string kind = shape.substr(0, colon);
-  const std::vector<int> sizes = numbers(shape, std::string_view(shape).substr(colon + 1));
-  if (kind == "distinct" || kind == "top") {
-    check_size(shape, sizes);
-    if (std::ssize(sizes) > kSpecLengths.highest) {
-      fail("--tree {}: at most {} levels", shape, kSpecLengths.highest);
-    }
-    if (kind == "top") {
-      return [=] { return std::make_unique<Likeliest>(plan_of_widths(sizes)); };
-    }
-    return [=] { return std::make_unique<DistinctDrafts>(sizes); };
-  }
-  if (sizes.size() != 1) no_shape(shape);
+  const TreeOption tree = parse_tree(shape);
+  const std::vector<int>& sizes = tree.sizes;
+  check_size(shape, sizes);
   const int n = sizes[0];
-  if (kind == "chains") return chains(shape, n, spec_length);
-  if (kind == "best") return best(shape, n, spec_length, acceptance);
-  if (kind == "grow") {
-    return [=] { return std::make_unique<GrownTree>(n, (n + 3) / 4, spec_length); };
+  switch (tree.kind) {
+    case TreeKind::kChains:
+      return chains(shape, n, spec_length);
+    case TreeKind::kDistinct:
+      return [=] { return std::make_unique<DistinctDrafts>(sizes); };
+    case TreeKind::kTop:
+      return [=] { return std::make_unique<Likeliest>(plan_of_widths(sizes)); };
+    case TreeKind::kBest:
+      return best(shape, n, spec_length, acceptance);
+    case TreeKind::kGrow:
+      return [=] { return std::make_unique<GrownTree>(n, (n + 3) / 4, spec_length); };
   }
   no_shape(shape);
 }
@@ -117,9 +171,10 @@ AcceptanceByRank embedded_acceptance() {
 }
 
 const NamedSiblingRule& sibling_rule_of(const RunOptions& options) {
-  const RunOptions defaults;
-  if (options.acceptance == defaults.acceptance) return find_sibling_rule(options.siblings);
-  if (options.siblings != defaults.siblings && options.siblings != options.acceptance) {
+  if (options.acceptance.empty()) {
+    return options.siblings.empty() ? sibling_rules().front() : find_sibling_rule(options.siblings);
+  }
+  if (!options.siblings.empty() && options.siblings != options.acceptance) {
     fail("--acceptance {} and --siblings {}: give one of them", options.acceptance,
          options.siblings);
   }
@@ -132,34 +187,10 @@ bool is_greedy(const RunOptions& options) {
 }
 
 void check_tree_options(const RunOptions& options) {
-  const NamedSiblingRule& rule = sibling_rule_of(options);
   static_cast<void>(tree_shape(options.tree, largest_spec_length(options)));
-  const bool one_chain = options.tree == "chains:1";
-  const bool by_fallback = !options.fallback.empty();
-  if (!one_chain && !by_fallback && drafts_one_chain(options.draft_kind)) {
-    fail("--draft-kind {} drafts one chain: use --tree chains:1", name_of(options.draft_kind));
-  }
-  if (!one_chain && !options.draft_of_draft.empty()) {
-    fail("--draft-of-draft drafts one chain: use --tree chains:1");
-  }
-  if (options.lenience < 1 && rule.rule != rejection_chain) {
-    fail("--lenience belongs to --siblings rejection, not to {}", rule.name);
-  }
-  if (by_fallback && rule.needs_same_draws) {
-    fail("--siblings {} needs drafts that are drawn, and with --fallback some may be copied",
-         rule.name);
-  }
-  if (rule.rule == nullptr && options.tree != "chains:1") {
-    fail("--siblings {} judges one chain as a whole: use --tree chains:1", rule.name);
-  }
-  if (rule.needs_same_draws && !options.tree.starts_with("chains:")) {
-    fail("--siblings {} needs drafts that are drawn from one distribution: use --tree chains:N",
-         rule.name);
-  }
-  if (options.draft_kind == DraftKind::kLookup && rule.needs_same_draws) {
-    fail("--siblings {} needs drafts that are drawn, and --draft-kind lookup draws none",
-         rule.name);
-  }
+  const TreeOption tree = parse_tree(options.tree);
+  check_drafter(options, tree);
+  check_rule(options, tree, sibling_rule_of(options));
   check_profile_options(options);
 }
 
@@ -169,8 +200,8 @@ void check_drafts_differ(const RunOptions& options) {
   const double draft_temperature = options.draft_temperature.value_or(options.sampling.temperature);
   const bool draws = !options.no_speculation && options.draft_kind != DraftKind::kLookup;
   if (draws && shape->draws() && draft_temperature == 0 && capacity.trials > capacity.levels) {
-    fail("--tree {} at --draft-temperature 0: all drafts would be the same; use top, best or grow",
-         options.tree);
+    fail("--tree {} at --draft-temperature 0: all drafts would be the same; use {}", options.tree,
+         names_where(kTrees, " or ", [](const NamedTree& tree) { return !tree.draws; }));
   }
 }
 

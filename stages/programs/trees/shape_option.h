@@ -12,10 +12,9 @@ namespace specdec {
 // embedded draft model's likeliest tokens, by level and rank (docs/experiments/trees.json).
 AcceptanceByRank embedded_acceptance();
 
-// The shape that --tree names: chains:N, distinct:3x2x1, top:3x2x1, best:N or grow:N. spec_length:
-// the number of levels if the shape does not contain it. acceptance: the rates for which best:N is
-// best. Throws Error for an unknown shape, for more than kMostNodes nodes, and if best:N has no
-// node at these rates.
+// The shape that --tree names: one of kTrees with its sizes. spec_length: the number of levels if
+// the shape does not contain it. acceptance: the rates for which best:N is best. Throws Error for an
+// unknown shape, for more than kMostNodes nodes, and if best:N has no node at these rates.
 MakeTreeShape tree_shape(const std::string& shape, int spec_length,
                          const AcceptanceByRank& acceptance = embedded_acceptance());
 
@@ -27,6 +26,9 @@ void check_tree_options(const RunOptions& options);
 
 // Throws Error if a request's draft temperature makes all drafts of its trees equal.
 void check_drafts_differ(const RunOptions& options);
+
+// The rules, for --help.
+inline Listings tree_listings() { return {.siblings = choices_in(sibling_rules())}; }
 
 // The rule that --siblings or --acceptance names. Throws Error if both are given and differ.
 const NamedSiblingRule& sibling_rule_of(const RunOptions& options);

@@ -49,13 +49,13 @@ TreeRun::TreeRun(const RunOptions& options)
 
 SpeculationOptions TreeRun::speculation() const {
   SpeculationOptions speculation = speculation_options(options_);
-  speculation.rule = &find_acceptance_rule(rule_.of_one);
+  speculation.rule = rule_.of_one;
   return speculation;
 }
 
 // The host judges what people look at, what a gate asks about, and with a lenience.
 KeepProbs TreeRun::keep() const {
-  const bool on_host = is_looked_at() || asks_the_draft(options_.draft_length) ||
+  const bool on_host = is_looked_at() || entry_of(options_.draft_length).asks_the_draft ||
                        options_.lenience < 1 || !rule_.on_device;
   return on_host ? KeepProbs::kOnHost : KeepProbs::kBesideLogits;
 }
