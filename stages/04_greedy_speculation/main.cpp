@@ -4,9 +4,6 @@
 #include "common/base/stopwatch.h"
 #include "common/run_stats.h"
 #include "stages/04_greedy_speculation/greedy_speculation.h"
-#include "stages/programs/check/golden_check.h"
-#include "stages/programs/run/device.h"
-#include "stages/programs/run/load_model.h"
 #include "stages/programs/run/stage_main.h"
 #include "stages/programs/speculation/greedy_check.h"
 #include "stages/programs/speculation/session.h"
@@ -26,17 +23,8 @@ void decode(Session& run) {
 }
 // [end snippet decode]
 
-int check(const RunOptions& options) {
-  const Checkpoint checkpoint(options.target);
-  const auto backend = make_backend(options);
-  const LlamaModel model = load_target(options, checkpoint, *backend);
-  CheckList list;
-  check_greedy_speculation(options, model, golden_directory(options.goldens), list);
-  return list.finish();
-}
-
 int run(const RunOptions& options) {
-  if (options.check) return check(options);
+  if (options.check) return check_greedy_speculation(options);
   Session session(options);
   decode(session);
   session.finish({.choose = [&](std::span<const TokenId>) {

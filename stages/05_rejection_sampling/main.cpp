@@ -4,9 +4,6 @@
 #include "common/base/stopwatch.h"
 #include "common/run_stats.h"
 #include "stages/05_rejection_sampling/rejection_sampling.h"
-#include "stages/programs/check/golden_check.h"
-#include "stages/programs/run/device.h"
-#include "stages/programs/run/load_model.h"
 #include "stages/programs/run/stage_main.h"
 #include "stages/programs/sampling/sampling_check.h"
 #include "stages/programs/sampling/speculation_options.h"
@@ -27,19 +24,10 @@ void decode(Session& run, Judge& judge) {
 }
 // [end snippet decode]
 
-int check(const RunOptions& options) {
-  const Checkpoint checkpoint(options.target);
-  const auto backend = make_backend(options);
-  const LlamaModel model = load_target(options, checkpoint, *backend);
-  CheckList list;
-  check_rejection_sampling(options, model, golden_directory(options.goldens), list);
-  return list.finish();
-}
-
 int run(const RunOptions& options) {
   const SpeculationOptions speculation = speculation_options(options);
   check_speculation_options(speculation);
-  if (options.check) return check(options);
+  if (options.check) return check_rejection_sampling(options);
   Session session(options, {.drafting = sampled_drafting(keep_probs(options, speculation))});
   Dice dice(options.seed);
   const auto judge = make_judge(session.steps, dice, speculation, overlaps_for(options));
@@ -53,5 +41,5 @@ int run(const RunOptions& options) {
 
 int main(int argc, char** argv) {
   return specdec::stage_main(5, "Speculative sampling: the target's law, in fewer passes.", argc,
-                             argv, specdec::run);
+                             argv, specdec::run, specdec::sampling_listings());
 }

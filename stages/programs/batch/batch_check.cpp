@@ -46,10 +46,8 @@ Golden recorded_run(const GoldenRun& run) {
 std::vector<Golden> read_goldens(const RunOptions& options) {
   const std::filesystem::path folder = golden_directory(options.goldens);
   const Checkpoint target(options.target);
-  check_belongs(folder, target);
   std::vector<Golden> goldens;
-  const int texts = golden_share(options, target.config()).texts;
-  for (const GoldenText& text : golden_texts(folder, target.config(), texts)) {
+  for (const GoldenText& text : texts_to_check(options, target)) {
     goldens.push_back(greedy_text(text, target.config()));
   }
   for (const GoldenRun& run : golden_runs(folder, target.config())) {
@@ -68,8 +66,7 @@ std::string differences(BatchEngine& engine, std::span<const Golden> goldens) {
     const Golden& want = goldens[i];
     const RequestResult got = engine.take_result(static_cast<RequestId>(i));
     if (got.tokens != want.tokens) {
-      const auto differ = std::ranges::mismatch(got.tokens, want.tokens);
-      lines += fmt::format("{}: token {} differs\n", want.id, differ.in1 - got.tokens.begin());
+      lines += fmt::format("{}: {}\n", want.id, golden_difference(got.tokens, want.tokens));
     } else if (want.rounds > 0 && got.stats.run.rounds != want.rounds) {
       lines += fmt::format("{}: {} rounds, not {}\n", want.id, got.stats.run.rounds, want.rounds);
     }
@@ -87,10 +84,8 @@ class Check {
           longest_, most_cached(golden.request, Capacity::of_chain, std::numeric_limits<int>::max())
                         .by_target);
     }
-    const bool by_model =
-        options_.draft_kind == DraftKind::kLlama || options_.draft_kind == DraftKind::kSelf;
-    if (has_rounds() && !by_model) {
-      fail("--check compares rounds, too: give --draft-kind llama or self");
+    if (has_rounds() && !needs_model(options_.draft_kind)) {
+      fail("--check compares rounds, too: give --draft-kind {}", drafters_with_models());
     }
   }
 
@@ -106,8 +101,7 @@ class Check {
         cache == CacheKind::kPaged
             ? fmt::format("pages of {}, {} of them", page_size, session.sizes.pages)
             : "contiguous regions";
-    list.add(
-        problems.empty(),
+    list.check(
         fmt::format("{} requests, up to {} at a time, in {}: {} tokens, {} preemptions",
                     goldens_.size(), stats.peak_rounds, where, stats.emitted, stats.preemptions),
         problems);

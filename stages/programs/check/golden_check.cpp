@@ -213,26 +213,13 @@ GoldenFile open_golden(const fs::path& path, const CheckedModel& model) {
   return golden;
 }
 
-void check_activations(const fs::path& path, const CheckedModel& model, double least_tolerance,
-                       CheckList& list) {
-  const GoldenFile golden = open_golden(path, model);
-  const TensorLog log = model.activations(golden.tokens());
-  const ComparisonResult result = compare(
-      golden, log.lookup(), {.checkpoint = model.checkpoint, .least_tolerance = least_tolerance});
-  list.add(result.agrees(),
-           fmt::format("activations, prompt {}: {} tensors", path.stem().string(), result.agreed),
-           result.report);
-}
-
-void check_cache(const fs::path& path, const CheckedModel& model, double least_tolerance,
-                 CheckList& list) {
-  const GoldenFile golden = open_golden(path, model);
-  const TensorLog log = model.cache(golden.tokens());
-  const ComparisonResult result = compare(
-      golden, log.lookup(), {.checkpoint = model.checkpoint, .least_tolerance = least_tolerance});
-  list.add(result.agrees(),
-           fmt::format("cache after {} tokens: {} tensors", golden.tokens().size(), result.agreed),
-           result.report);
+// Compares the tensors that the model computes for the tokens of a golden file.
+using Record = std::function<TensorLog(std::span<const TokenId> tokens)>;
+ComparisonResult check_tensors(const GoldenFile& golden, const CheckedModel& model,
+                               const Record& record, double least_tolerance) {
+  const TensorLog log = record(golden.tokens());
+  return compare(golden, log.lookup(),
+                 {.checkpoint = model.checkpoint, .least_tolerance = least_tolerance});
 }
 
 }  // namespace
@@ -281,17 +268,25 @@ GoldenShare golden_share(const RunOptions& options, const LlamaConfig& config) {
 
 void check_belongs(const fs::path& goldens, const Checkpoint& checkpoint) {
   const GoldenFile golden(goldens / (Manifest(goldens).prompts(1)[0] + ".safetensors"));
-  const GoldenShape& shape = golden.shape();
-  const LlamaConfig& config = checkpoint.config();
-  if (shape.d_model != config.d_model || shape.d_ff != config.d_ff ||
-      shape.n_layers != config.n_layers || shape.n_heads != config.n_heads ||
-      shape.n_kv_heads != config.n_kv_heads || shape.head_dim != config.head_dim ||
-      shape.vocab_size != config.vocab_size) {
+  if (!golden.shape().is_of(checkpoint.config())) {
     fail(
         "{} is not the model that {} belongs to: make goldens for it (golden/goldens/README.md) "
         "and name them with --goldens",
         checkpoint.directory().string(), golden.name());
   }
+}
+
+std::vector<GoldenText> texts_to_check(const RunOptions& options, const Checkpoint& checkpoint) {
+  const fs::path goldens = golden_directory(options.goldens);
+  const LlamaConfig& config = checkpoint.config();
+  check_belongs(goldens, checkpoint);
+  return golden_texts(goldens, config, golden_share(options, config).texts);
+}
+
+std::string golden_difference(std::span<const TokenId> got, std::span<const TokenId> want) {
+  if (std::ranges::equal(got, want)) return "";
+  const auto differ = std::ranges::mismatch(got, want);
+  return fmt::format("token {} differs from the golden one", differ.in1 - got.begin());
 }
 
 void check_goldens(const fs::path& goldens, const CheckedModel& model, CheckList& list,
@@ -302,9 +297,19 @@ void check_goldens(const fs::path& goldens, const CheckedModel& model, CheckList
   list.is_rounded = options.kv_type != KvType::kF32;
   const double least = list.is_rounded ? kRoundedTolerance : 0;
   for (const std::string& name : names) {
-    check_activations(goldens / (name + ".safetensors"), model, least, list);
+    const GoldenFile golden = open_golden(goldens / (name + ".safetensors"), model);
+    const ComparisonResult result = check_tensors(golden, model, model.activations, least);
+    list.add(result.agrees(),
+             fmt::format("activations, prompt {}: {} tensors", name, result.agreed), result.report);
   }
-  if (model.cache) check_cache(goldens / "short.cache.safetensors", model, least, list);
+  if (model.cache) {
+    const GoldenFile golden = open_golden(goldens / "short.cache.safetensors", model);
+    const ComparisonResult result = check_tensors(golden, model, model.cache, least);
+    list.add(
+        result.agrees(),
+        fmt::format("cache after {} tokens: {} tensors", golden.tokens().size(), result.agreed),
+        result.report);
+  }
   StepCheck steps(model, std::max(manifest.logits_tolerance(), least), list);
   for (const std::string& name : names) steps.prompt(goldens / (name + ".steps.safetensors"));
   list.note_missing(goldens, {"greedy.jsonl"});

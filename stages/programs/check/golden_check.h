@@ -37,6 +37,10 @@ class CheckList {
 
   // `report`: a few lines for people, shown under a failed check.
   void add(bool passed, const std::string& name, const std::string& report = "");
+  // problem: empty, or what is wrong.
+  void check(const std::string& name, const std::string& problem) {
+    add(problem.empty(), name, problem);
+  }
   // The summary lists those of these files that the folder lacks as not checked.
   void note_missing(const std::filesystem::path& goldens,
                     std::initializer_list<std::string_view> files);
@@ -80,6 +84,13 @@ inline constexpr double kRoundedTolerance = 1e-2;
 // missing or belong to another model.
 void check_goldens(const std::filesystem::path& goldens, const CheckedModel& model, CheckList& list,
                    const GoldenCheckOptions& options = {});
+
+// The greedy texts to check, as many as golden_share() says. Throws Error if they belong to another
+// model, or are no texts.
+std::vector<GoldenText> texts_to_check(const RunOptions& options, const Checkpoint& checkpoint);
+
+// "" for equal texts, or which token differs.
+std::string golden_difference(std::span<const TokenId> got, std::span<const TokenId> want);
 
 // Throws Error if the files belong to a model of another shape.
 void check_belongs(const std::filesystem::path& goldens, const Checkpoint& checkpoint);

@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 
 #include "stages/05_rejection_sampling/rejection_sampling.h"
-#include "stages/programs/cache/make_cache.h"
 #include "stages/programs/sampling/golden_run.h"
 #include "stages/programs/sampling/speculation_options.h"
-#include "stages/programs/speculation/draft_setup.h"
+#include "stages/programs/speculation/checked_run.h"
 
 namespace specdec {
 namespace {
@@ -48,98 +48,66 @@ std::string compare(const GoldenRound& want, const Round& round, const DraftAndV
   return "";
 }
 
-// Runs recorded requests with the target and --draft.
-class Replay {
- public:
-  Replay(const RunOptions& options, const LlamaModel& model)
-      : options_(options), model_(model), files_(open_model(options.target)) {
-    options_.pages = 0;
-    files_.token_limit = model.config().vocab_size;
-  }
+using Look = std::function<std::string(std::size_t number, const Round&, const Judge&)>;
 
-  // Empty, or what differs.
-  std::string recorded(const GoldenRun& want) {
-    request_ = want.generation;
-    return run(want.speculation, want.spec_length, want.context_limit, want.seed,
-               [&](std::size_t number, const Round& round, const DraftAndVerify& steps,
-                   const Judge& judge, std::span<const TokenId> emitted) {
-                 if (number >= want.rounds.size()) return std::string("one round too many");
-                 return compare(want.rounds[number], round, steps, judge, emitted);
-               });
+// Runs a request with the target and --draft. Empty, or the first problem that `look` finds.
+std::string rounds(CheckedRun& run, const SpeculationOptions& speculation, std::uint64_t seed,
+                   const Look& look) {
+  Dice dice(seed);
+  const auto judge = make_judge(run.steps, dice, speculation);
+  for (std::size_t number = 0; !run.generation.finished(); ++number) {
+    const Round round = sampled_round(run.steps, *judge, run.context, run.generation);
+    const std::string problem = look(number, round, *judge);
+    if (!problem.empty()) return fmt::format("round {}: {}", number + 1, problem);
   }
+  return "";
+}
 
-  // The same for a greedy text, which every rule must write at temperature 0.
-  std::string greedy(const GoldenText& text, const NamedRule& rule) {
-    request_.prompt = text.prompt;
-    request_.eos_ids = files_.checkpoint.config().eos_ids;
-    const std::vector<TokenId> tokens = text.tokens();
-    request_.max_new_tokens = static_cast<int>(tokens.size());
-    std::size_t at = 0;
-    return run({.rule = &rule}, 5, model_.config().max_seq_len, 0,
-               [&](std::size_t, const Round&, const DraftAndVerify&, const Judge&,
-                   std::span<const TokenId> emitted) {
-                 const auto want = std::span(tokens).subspan(at, emitted.size());
-                 at += emitted.size();
-                 return std::ranges::equal(emitted, want) ? "" : std::string("the text differs");
-               });
-  }
+CheckedRun run_of(const CheckedTarget& target, const GenerationRequest& request, int K, int limit) {
+  RunOptions options = target.options;
+  options.spec_length = K;
+  options.max_context = limit;
+  return {target, options, request, {.drafting = sampled_drafting(KeepProbs::kBesideLogits)}};
+}
 
- private:
-  template <typename Look>
-  std::string run(const SpeculationOptions& speculation, int K, int limit, std::uint64_t seed,
-                  const Look& look) {
-    const int positions = std::min<int>(
-        limit, static_cast<int>(request_.prompt.size()) + request_.max_new_tokens + K);
-    DraftSetup draft(options_, files_, model_, {.context = positions},
-                     sampled_drafting(KeepProbs::kBesideLogits));
-    const auto cache = make_cache(model_, cache_layout(options_, positions));
-    Llama target(model_, *cache, {.token_limit = files_.token_limit});
-    DraftAndVerify steps(target, draft.drafter(), fixed_spec_length(K), limit,
-                         draft.make_drafts(Capacity::of_chain(K)));
-    Dice dice(seed);
-    const auto judge = make_judge(steps, dice, speculation);
-    Generation generation(request_, files_.tokenizer_or_null());
-    std::vector<TokenId> context = request_.prompt;
-    steps.prefill(context);
-    for (std::size_t number = 0; !generation.finished(); number++) {
-      const Round round = sampled_round(steps, *judge, context, generation);
-      const auto emitted = std::span(context).last(static_cast<std::size_t>(round.emitted()));
-      const std::string problem = look(number, round, steps, *judge, emitted);
-      if (!problem.empty()) return fmt::format("round {}: {}", number + 1, problem);
-    }
-    return "";
-  }
+std::string check_run(const CheckedTarget& target, const GoldenRun& want) {
+  CheckedRun run = run_of(target, want.generation, want.spec_length, want.context_limit);
+  return rounds(run, want.speculation, want.seed,
+                [&](std::size_t number, const Round& round, const Judge& judge) {
+                  if (number >= want.rounds.size()) return std::string("one round too many");
+                  const auto emitted = std::span(run.context).last(std::size_t(round.emitted()));
+                  return compare(want.rounds[number], round, run.steps, judge, emitted);
+                });
+}
 
-  RunOptions options_;
-  const LlamaModel& model_;
-  ModelFiles files_;
-  GenerationRequest request_;
-};
+// Every rule must write a greedy text at temperature 0.
+std::string check_text(const CheckedTarget& target, const GoldenText& text, const NamedRule& rule) {
+  CheckedRun run = run_of(target, target.request(text), 5, 0);
+  rounds(run, {.rule = &rule}, 0, [](auto&&...) { return std::string(); });
+  return run.difference(text.tokens());
+}
 
 }  // namespace
 
-void check_rejection_sampling(const RunOptions& options, const LlamaModel& target,
-                              const std::filesystem::path& goldens, CheckList& list) {
-  const Checkpoint checkpoint(options.target);
-  check_belongs(goldens, checkpoint);
-  Replay replay(options, target);
-  list.note_missing(goldens, {"sampling.jsonl", "greedy.jsonl"});
-  for (const GoldenRun& run : golden_runs(goldens, checkpoint.config())) {
-    const std::string problem = replay.recorded(run);
-    list.add(problem.empty(), fmt::format("recorded run {}: {} rounds", run.id, run.rounds.size()),
-             problem);
+int check_rejection_sampling(const RunOptions& options) {
+  const CheckedTarget target(options);
+  CheckList list;
+  list.note_missing(target.goldens, {"sampling.jsonl", "greedy.jsonl"});
+  const std::vector<GoldenRun> runs = golden_runs(target.goldens, target.model.config());
+  for (const GoldenRun& run : runs) {
+    list.check(fmt::format("recorded run {}: {} rounds", run.id, run.rounds.size()),
+               check_run(target, run));
   }
-  const bool has_runs = !golden_runs(goldens, checkpoint.config()).empty();
-  const int texts = golden_share(options, checkpoint.config()).texts;
-  for (const GoldenText& text : golden_texts(goldens, checkpoint.config(), texts)) {
+  for (const GoldenText& text : target.texts) {
     const bool by_every_rule = text.id.ends_with("-0");
-    if (!by_every_rule && has_runs) continue;  // the runs have rounds enough
+    if (!by_every_rule && !runs.empty()) continue;  // the runs have rounds enough
     const auto rules = acceptance_rules();
     for (const NamedRule& rule : by_every_rule ? rules : rules.first(1)) {
-      const std::string problem = replay.greedy(text, rule);
-      list.add(problem.empty(), fmt::format("greedy text {} by {}", text.id, rule.name), problem);
+      list.check(fmt::format("greedy text {} by {}", text.id, rule.name),
+                 check_text(target, text, rule));
     }
   }
+  return list.finish();
 }
 
 }  // namespace specdec

@@ -21,18 +21,6 @@ CacheLayout layout_of(const Session& session) {
   return cache_layout(session.options, positions);
 }
 
-// Drafts may be beyond the last token asked for: what exceeds it is discarded, so that K depends on
-// the request alone.
-Capacity capacity_of(const Session& session, const RoundCapacity& of_round) {
-  const GenerationRequest& request = session.request;
-  const int K = spec_length_of(session.options);
-  Capacity capacity = of_round(K);
-  capacity.context = static_cast<int>(std::min<std::int64_t>(
-      context_limit(session.files, session.options),
-      std::ssize(request.prompt) + std::int64_t{request.max_new_tokens} + K));
-  return capacity;
-}
-
 // The prompt, with memory for all that is to come, so that no round allocates.
 std::vector<TokenId> with_memory(const std::vector<TokenId>& prompt, const Capacity& capacity) {
   std::vector<TokenId> context = prompt;
@@ -47,11 +35,21 @@ std::unique_ptr<SpecLengthPolicy> policy_of(const Session& session, const Sessio
 
 }  // namespace
 
+Capacity session_capacity(const RunOptions& options, const ModelFiles& files,
+                          const GenerationRequest& request, const RoundCapacity& of_round) {
+  const int K = spec_length_of(options);
+  Capacity capacity = of_round(K);
+  capacity.context = static_cast<int>(std::min<std::int64_t>(
+      context_limit(files, options),
+      std::ssize(request.prompt) + std::int64_t{request.max_new_tokens} + K));
+  return capacity;
+}
+
 Session::Session(const RunOptions& options_, const SessionParts& parts)
     : options(options_),
       files(open_model(options.target)),
       request(read_request(files, options)),
-      capacity(capacity_of(*this, parts.capacity)),
+      capacity(session_capacity(options, files, request, parts.capacity)),
       target(options, files, layout_of(*this)),
       draft(options, files, target.model, capacity, parts.drafting, parts.compose),
       clock(target.llama, draft.drafter()),

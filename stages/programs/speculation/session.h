@@ -37,6 +37,11 @@ struct Judgement {
   bool lossless = true;
 };
 
+// What a request takes. Drafts may be beyond the last token asked for: what exceeds it is
+// discarded, so that K depends on the request alone.
+Capacity session_capacity(const RunOptions& options, const ModelFiles& files,
+                          const GenerationRequest& request, const RoundCapacity& of_round);
+
 // A speculative run of one request, set up from the command line: models, caches, drafter, and the
 // text so far. Each stage adds its decode loop.
 struct Session {

@@ -13,8 +13,8 @@ namespace specdec {
 AcceptanceByRank embedded_acceptance();
 
 // The shape that --tree names: one of kTrees with its sizes. spec_length: the number of levels if
-// the shape does not contain it. acceptance: the rates for which best:N is best. Throws Error for an
-// unknown shape, for more than kMostNodes nodes, and if best:N has no node at these rates.
+// the shape does not contain it. acceptance: the rates for which best:N is best. Throws Error for
+// an unknown shape, for more than kMostNodes nodes, and if best:N has no node at these rates.
 MakeTreeShape tree_shape(const std::string& shape, int spec_length,
                          const AcceptanceByRank& acceptance = embedded_acceptance());
 
