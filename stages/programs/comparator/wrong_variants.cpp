@@ -154,42 +154,34 @@ Variants rope_variants() {
   };
 }
 
+// RoPE at other positions. change(positions, the first wrong token)
+std::function<Matrix(U)> with_positions(void (*change)(std::vector<double>&, std::size_t)) {
+  return [=](U u) { return u.rope([&](RopeRule& r) { change(r.positions, u.first_bad_row()); }); };
+}
+
+void shift(std::vector<double>& positions, double by) {
+  for (double& p : positions) p += by;
+}
+
 Variants position_variants() {
+  using Positions = std::vector<double>;
+  using Token = std::size_t;
   return {
       {kRopes, "RoPE's position is one too high: the first token of a sequence has position 0",
-       [](U u) {
-         return u.rope([](RopeRule& r) {
-           for (double& p : r.positions) p += 1;
-         });
-       }},
+       with_positions([](Positions& p, Token) { shift(p, +1); })},
       {kRopes, "RoPE's position is one too low: the first token of a sequence has position 0",
-       [](U u) {
-         return u.rope([](RopeRule& r) {
-           for (double& p : r.positions) p -= 1;
-         });
-       }},
+       with_positions([](Positions& p, Token) { shift(p, -1); })},
       {kRopes,
        "RoPE's positions begin at 0 again with the first wrong token: they must go on after the "
        "tokens that are cached",
-       [](U u) {
-         return u.rope([&](RopeRule& r) {
-           const double begin = r.positions[u.first_bad_row()];
-           for (double& p : r.positions) p -= begin;
-         });
-       }},
+       with_positions([](Positions& p, Token bad) { shift(p, -p[bad]); })},
       {kRopes,
        "RoPE's position does not advance: all tokens are turned like the one before the first "
        "wrong one",
-       [](U u) {
-         return u.rope([&](RopeRule& r) {
-           const std::size_t bad = u.first_bad_row();
-           std::ranges::fill(r.positions, r.positions[bad] - (bad > 0 ? 1 : 0));
-         });
-       }},
+       with_positions(
+           [](Positions& p, Token bad) { std::ranges::fill(p, p[bad] - (bad > 0 ? 1 : 0)); })},
       {kRopes, "RoPE turns every token by the position of the last one",
-       [](U u) {
-         return u.rope([](RopeRule& r) { std::ranges::fill(r.positions, r.positions.back()); });
-       }},
+       with_positions([](Positions& p, Token) { std::ranges::fill(p, double{p.back()}); })},
   };
 }
 
