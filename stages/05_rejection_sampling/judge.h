@@ -16,17 +16,17 @@ namespace specdec {
 // How a request is sampled and its drafts are judged.
 struct SpeculationOptions {
   SamplingOptions sampling = {};  // of the target
-  double draft_temperature = 0;   // the rest of the draft's options are the target's
+  double draft_temperature = 0;   // other options of the draft are those of the target
   const NamedRule* rule = &acceptance_rules().front();
   double lenience = 1;  // below 1: lenient() or, at temperature 0, lenient_argmax()
 };
 
-// Throws Error, naming the option, where one is out of range or does not go with the others.
+// Throws Error, naming the option, if one is out of range or contradicts another.
 void check_speculation_options(const SpeculationOptions& options);
 
-// Working memory of judges: any number of them may share it, one after the other.
+// Working memory of judges. Any number of them may share it, if they judge one after another.
 struct JudgingScratch {
-  JudgingScratch(int drafts, int vocab_size);  // drafts: the most of a round
+  JudgingScratch(int drafts, int vocab_size);  // drafts: the most in a round
 
   std::vector<float> logits;         // [V]
   std::vector<double> target_probs;  // [drafts + 1, V] of the last round that was judged
@@ -43,27 +43,27 @@ class Judge : public RoundJudge {
   Judge(Backend& backend, RandomSource& random, const SpeculationOptions& options,
         std::shared_ptr<JudgingScratch> scratch);
 
-  // The position of a token, by which its draws are named, is the context's length before the token
-  // is emitted. Throws Error where a row of logits holds no distribution (NaN); the tokens before
-  // it have been emitted then, and none after it.
+  // A token's draws are keyed by its position: the context's length before the token is emitted.
+  // Throws BadLogits if a row of logits is not a distribution (NaN). The tokens before that row
+  // have then been emitted, and none after it.
   void judge(const Drafts& drafts, DeviceRows logits, std::vector<TokenId>& context,
              Generation& generation, Round& round) override;
 
-  // The target's own token after the context, from logits [1, V], as in plain sampling.
+  // Chooses the token after the context from logits, [1, V], as plain sampling does.
   virtual TokenId plain_choice(DeviceRows logits, std::span<const TokenId> context);
 
   const SpeculationOptions& options() const { return options_; }
-  const SamplingOptions& judging() const { return judging_; }  // what target_probs are made with
-  // Whether the target's own token is the likeliest one, with lenience (appendix A.5).
+  const SamplingOptions& judging() const { return judging_; }  // of target_probs()
+  // Whether the rule is lenient_argmax(): greedy decoding with lenience (appendix A.5).
   bool takes_likeliest() const { return rule_ == lenient_argmax; }
   RandomSource& random() const { return random_; }
 
-  // The distribution [V] that judged draft i of the last round, or that gave its bonus.
-  // REQUIRES: i < tested, or i is the bonus' row.
+  // The target's distribution, [V], at the position of draft i of the last round, or of its bonus.
+  // REQUIRES: draft i was tested, or i is the bonus's row.
   std::span<const double> target_probs(int i) const;
 
  protected:
-  // [V], from a row of logits, into the same row of the working memory.
+  // Turns a row of logits into the distribution, [V], in the same row of the working memory.
   std::span<const double> standardise(DeviceRows logits, int row, std::span<const TokenId> history);
   TokenId draw(std::span<const double> target_probs, int position);
   std::span<double> residual() const { return scratch_.residual; }  // [V]
@@ -81,7 +81,7 @@ class Judge : public RoundJudge {
 // ---- Used from stage 6 on, where rounds of several requests are judged in one step, and where a
 // device judges.
 
-// A round whose drafts the target has verified, with all that judging it reads and writes.
+// A verified round, with everything that judging it reads and writes.
 struct RoundToJudge {
   Judge& judge;  // the request's own
   const Drafts& drafts;
@@ -89,7 +89,7 @@ struct RoundToJudge {
   std::vector<TokenId>& context;
   Generation& generation;
   Round& round;
-  std::optional<std::string>& failure;  // why the round could not be judged to its end
+  std::optional<std::string>& failure;  // the Error that ended the judging, if there was one
 };
 
 }  // namespace specdec

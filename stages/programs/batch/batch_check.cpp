@@ -11,7 +11,7 @@
 namespace specdec {
 namespace {
 
-// What an independent implementation wrote for a request.
+// A request, and its output by an independent implementation.
 struct Golden {
   BatchRequest request;
   std::string id;
@@ -42,7 +42,7 @@ Golden recorded_run(const GoldenRun& run) {
           .rounds = std::ssize(run.rounds)};
 }
 
-// The recorded runs are of the embedded pair; another target has its greedy texts only.
+// Recorded runs exist for the embedded pair only; other targets have greedy texts only.
 std::vector<Golden> read_goldens(const RunOptions& options) {
   const std::filesystem::path folder = golden_directory(options.goldens);
   const Checkpoint target(options.target);
@@ -57,7 +57,7 @@ std::vector<Golden> read_goldens(const RunOptions& options) {
   return goldens;
 }
 
-// Runs all of them at once; which of them come out differently.
+// Runs all goldens at once. Returns a line for each one that comes out differently.
 std::string differences(BatchEngine& engine, std::span<const Golden> goldens) {
   for (const Golden& golden : goldens) engine.add_request(golden.request);
   while (!engine.idle()) engine.step();
@@ -112,7 +112,7 @@ class Check {
     return std::ranges::any_of(goldens_, [](const Golden& golden) { return golden.rounds > 0; });
   }
 
-  // So few pages that not all requests of a batch can stay.
+  // Too few pages for a whole batch, so that requests are preempted.
   int few_pages(int page_size) const { return static_cast<int>(3 * longest_ / 2 / page_size) + 1; }
 
  private:
@@ -129,7 +129,7 @@ int check_batched_verification(const RunOptions& options) {
   CheckList list;
   list.note_missing(golden_directory(options.goldens), {"greedy.jsonl", "sampling.jsonl"});
   check.run(list, CacheKind::kContiguous, 16, 0);
-  if (check.has_rounds()) {  // a small pair, so there is time for more
+  if (check.has_rounds()) {  // the embedded pair is small, so there is time for more
     check.run(list, CacheKind::kPaged, 16, 0);
     check.run(list, CacheKind::kPaged, 1, 0);
     check.run(list, CacheKind::kPaged, 3, check.few_pages(3));

@@ -29,7 +29,7 @@ Json spec_length_json(const BatchRequest& request) {
   return request.spec_length;
 }
 
-// A line about a request that is done, for people.
+// A line about a finished request.
 std::string line_about(const std::string& id, const RequestResult& result) {
   const RequestStats& s = result.stats;
   std::string line =
@@ -116,7 +116,7 @@ void BatchReport::begin() {
   say_text(session_.announcement);
 }
 
-// Whatever the options: --quiet is about what is no error.
+// Reports an error, even with --quiet.
 void BatchReport::complain(std::size_t place, std::string_view what, const std::string& error) {
   const BatchRequest& request = requests_[place];
   clear_progress();
@@ -161,7 +161,7 @@ OnDelivery BatchReport::delivery(std::size_t place) {
   return [this, place](const Delivery& delivery) { texts_[place] += delivery.text; };
 }
 
-// Shows what is new of the text that is to be printed next.
+// Prints the new part of the text that is next in the order of the input.
 void BatchReport::stream() {
   const std::string& text = texts_[printed_];
   if (text.size() == streamed_) return;
@@ -175,7 +175,7 @@ void BatchReport::stream() {
   streamed_ = text.size();
 }
 
-// Results come in the order of the input, each as soon as those before it are there.
+// Prints results in the order of the input, each as soon as it and all earlier ones are complete.
 void BatchReport::print_due() {
   for (; printed_ < results_.size() && results_[printed_]; printed_++) print(printed_);
   if (text_ && printed_ < texts_.size()) stream();
@@ -247,7 +247,7 @@ Json BatchReport::summary_json() const {
     each.push_back(result.stats.time_per_output_token());
   }
   RunStats total = total_stats(results);
-  total.target_rows = 0;  // the model itself has counted them
+  total.target_rows = 0;  // count_target() adds the model's count
   count_target(total, session_.target.llama.counters());
   total.target_forwards = session_.engine.stats().target_forwards;
   total.draft_forwards = session_.draft.drafter().forwards();
@@ -256,7 +256,7 @@ Json BatchReport::summary_json() const {
   total.cache_bytes = static_cast<std::int64_t>(session_.target.cache->memory().bytes());
   const double seconds = session_.engine.now();
   Json stats = to_json(total);
-  stats.erase("prefill_seconds");  // of one request, they mean something
+  stats.erase("prefill_seconds");  // sums over concurrent requests would mean nothing
   stats.erase("decode_seconds");
   stats["tokens_per_second"] = static_cast<double>(total.emitted) / seconds;
   Json json = to_json(session_.engine);

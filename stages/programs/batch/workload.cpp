@@ -185,8 +185,8 @@ std::vector<std::string_view> documents_of(const Spec& spec, std::string_view te
   return documents;
 }
 
-// Chooses random documents with enough tokens, one for every four requests, or fewer if there are
-// not so many.
+// Chooses random documents with more than min_prompt tokens, if possible one for every four
+// requests.
 std::vector<std::vector<TokenId>> choose_documents(const Spec& spec, const Tokenizer& tokenizer) {
   const std::string path = embedded_draft_text().string();
   const std::string text = read_text_file(path);

@@ -12,10 +12,10 @@
 namespace specdec {
 namespace {
 
-// The recorded runs took their logits from a float64 model.
+// The recorded probabilities are those of a float64 model, so they differ a little.
 bool close(double got, double want) { return std::abs(got - want) <= 1e-3 * want + 1e-6; }
 
-// Empty, or the first decision of the round that is not the recorded one.
+// The first decision of the round that differs from the recorded one, or an empty text.
 std::string compare(const GoldenRound& want, const Round& round, const DraftAndVerify& steps,
                     const Judge& judge, std::span<const TokenId> emitted) {
   const auto differs = [](const char* what, auto got, auto wanted) {
@@ -50,7 +50,7 @@ std::string compare(const GoldenRound& want, const Round& round, const DraftAndV
 
 using Look = std::function<std::string(std::size_t number, const Round&, const Judge&)>;
 
-// Runs a request with the target and --draft. Empty, or the first problem that `look` finds.
+// Runs a request with the target and --draft. Returns the first problem of `look`, or "".
 std::string rounds(CheckedRun& run, const SpeculationOptions& speculation, std::uint64_t seed,
                    const Look& look) {
   Dice dice(seed);
@@ -80,7 +80,7 @@ std::string check_run(const CheckedTarget& target, const GoldenRun& want) {
                 });
 }
 
-// Every rule must write a greedy text at temperature 0.
+// At temperature 0, every rule must emit the greedy text.
 std::string check_text(const CheckedTarget& target, const GoldenText& text, const NamedRule& rule) {
   CheckedRun run = run_of(target, target.request(text), 5, 0);
   rounds(run, {.rule = &rule}, 0, [](auto&&...) { return std::string(); });
@@ -100,7 +100,7 @@ int check_rejection_sampling(const RunOptions& options) {
   }
   for (const GoldenText& text : target.texts) {
     const bool by_every_rule = text.id.ends_with("-0");
-    if (!by_every_rule && !runs.empty()) continue;  // the runs have rounds enough
+    if (!by_every_rule && !runs.empty()) continue;  // the recorded runs are enough
     const auto rules = acceptance_rules();
     for (const NamedRule& rule : by_every_rule ? rules : rules.first(1)) {
       list.check(fmt::format("greedy text {} by {}", text.id, rule.name),

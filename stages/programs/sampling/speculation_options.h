@@ -12,34 +12,34 @@
 
 namespace specdec {
 
-// The rules, for --help.
+// The list of rules in --help.
 inline Listings sampling_listings() { return {.rules = choices_in(acceptance_rules())}; }
 
-// How the command line asks for sampling and judging. Throws Error where --acceptance names no
+// The sampling, acceptance rule and lenience of the options. Throws Error if --acceptance names no
 // rule.
 SpeculationOptions speculation_options(const RunOptions& options);
 
-// Whether a GPU judges, and so keeps the distributions. Not where people want to look at them
-// (--explain, --trace), nor by a rule that only the host knows.
+// Where drafts keep their distributions and rounds are judged: on the host if --explain or --trace
+// shows the distributions or if no GPU has the rule, else next to the logits.
 KeepProbs keep_probs(const RunOptions& options, const SpeculationOptions& speculation);
 
-// Drafts that are drawn, by the host or where the logits are.
+// Drafting by sampling, on the host or on the device that has the logits.
 Drafting sampled_drafting(KeepProbs keep);
 
-// A judge for one request, where the drafts' distributions are. REQUIRES: the target and random
-// outlive it. Throws Error for options out of range.
+// A judge for one request, on the device that keeps the drafts' distributions, or on the host.
+// REQUIRES: the target and random outlive it. Throws Error for options out of range.
 std::unique_ptr<Judge> make_judge(const DraftAndVerify& steps, RandomSource& random,
                                   const SpeculationOptions& options,
                                   Overlaps overlaps = Overlaps::kCounted);
 
-// "lenient" where a lenience below 1 made it so.
+// The name of the rule; "lenient" if the lenience is below 1.
 std::string_view rule_name(const SpeculationOptions& options);
 bool is_lossless(const SpeculationOptions& options);
 
-// What a run with this judge reports. REQUIRES: both outlive the result.
+// How the drafts were drawn and judged, for reports. REQUIRES: both outlive the result.
 Judgement judgement(const Session& run, Judge& judge);
 
-// For people to look at: what decided the last round. seed: that of the judge's Dice.
+// The inputs of the last round's decisions, for --explain and --trace. seed: of the judge's Dice.
 RoundEvidence evidence(const Judge& judge, const Drafts& drafts, std::uint64_t seed);
 
 }  // namespace specdec

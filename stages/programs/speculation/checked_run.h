@@ -11,12 +11,12 @@
 
 namespace specdec {
 
-// What --check has of a target in stages 4 and later, where it compares texts.
+// The target of a --check in stages 4 and later, with the golden texts that it must emit.
 struct CheckedTarget {
-  // Throws Error: what is wrong with options and files, or golden files of another model.
+  // Throws Error for bad options and files, and for goldens of another model.
   explicit CheckedTarget(const RunOptions& options);
 
-  RunOptions options;  // those of the command line, but for limits of pages and positions
+  RunOptions options;  // those of the command line, without limits of pages and positions
   std::filesystem::path goldens;
   ModelFiles files;
   std::unique_ptr<Backend> backend;
@@ -34,9 +34,9 @@ struct CheckedParts {
   RoundCapacity capacity = Capacity::of_chain;
 };
 
-// A request under check, prefilled: its drafter, both caches and the text so far.
+// A request under check, after its prefill: its drafter, both caches and the text so far.
 struct CheckedRun {
-  // REQUIRES: the target outlives it.
+  // REQUIRES: `checked` outlives this object.
   CheckedRun(const CheckedTarget& checked, const RunOptions& options, GenerationRequest request,
              CheckedParts parts = {});
 
@@ -50,7 +50,7 @@ struct CheckedRun {
   Generation generation;
   std::vector<TokenId> context;
 
-  // "" for these tokens, or which one differs.
+  // Which token differs from `want`, or an empty text.
   std::string difference(std::span<const TokenId> want) const {
     return golden_difference(generation.tokens(), want);
   }

@@ -24,8 +24,8 @@ std::size_t pass_bytes(const LlamaModel& model) {
   return model.layer_bytes() + model.head().bytes();
 }
 
-// Empty, or why the draft's tokens are not the target's. Throws Error for a tokenizer that cannot
-// be read, which says nothing of that.
+// How the draft's tokens differ from the target's; empty if they do not. Throws Error if the
+// draft's tokenizer cannot be read.
 std::string vocabulary_difference(const ModelFiles& target, const Checkpoint& draft) {
   const auto tokenizer_path = draft.directory() / "tokenizer.json";
   const bool has_tokenizer = std::filesystem::exists(tokenizer_path);
@@ -51,7 +51,7 @@ std::string vocabulary_difference(const ModelFiles& target, const Checkpoint& dr
                      target.token_limit);
 }
 
-// A run that names no draft is told how to.
+// Throws Error if the draft's tokens differ. For the default draft, it says how to choose another.
 void require_draft_fits(const RunOptions& options, const ModelFiles& target,
                         const Checkpoint& draft) {
   const std::string difference = vocabulary_difference(target, draft);
@@ -143,7 +143,7 @@ void DraftSetup::make_llama(const LlamaModel& model, const Capacity& capacity) {
   const int places = std::min(capacity.context, model.config().max_seq_len) + capacity.branches();
   RunOptions of_draft = options_;
   of_draft.page_size = options_.draft_page_size;
-  of_draft.pages = capacity.pages;  // --pages is about the target's
+  of_draft.pages = capacity.pages;  // --pages is for the target's cache
   cache_ = make_cache(model, cache_layout(of_draft, places, capacity.requests));
   model_ = std::make_unique<Llama>(model, *cache_, LlamaOptions{.token_limit = files_.token_limit});
   drafter_ = std::make_unique<SoundDrafter>(
@@ -164,7 +164,7 @@ SoundDrafter::Tell DraftSetup::tell_damage() const {
   };
 }
 
-// Only a draft model, and an int8 copy of the target, have weights of their own.
+// Loads a draft model, or a copy of the target with other weights (--draft-weights), or nothing.
 void DraftSetup::load_own_model() {
   RunOptions options = options_;
   if (options.draft_kind == DraftKind::kLlama) {
@@ -174,7 +174,7 @@ void DraftSetup::load_own_model() {
   } else if (options.draft_kind == DraftKind::kSelf &&
              options.draft_weights != WeightFormat::kStored &&
              options.draft_weights != options.target_weights) {
-    options.inflate_draft = options.inflate_target;  // it is the same model
+    options.inflate_draft = options.inflate_target;  // the draft is the same model
     own_model_.reset(new LlamaModel(load_draft(options, files_.checkpoint, target_.backend())));
   } else {
     return;

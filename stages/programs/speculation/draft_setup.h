@@ -11,27 +11,26 @@
 
 namespace specdec {
 
-// K for a report: a number, 0 with --no-speculation, or "auto" where a policy chooses it.
+// K for a report: a number, 0 with --no-speculation, or "auto" if a policy chooses it.
 Json spec_length_json(const RunOptions& options);
 
-// Where drafts keep the distributions that they were drawn from. kNone: nowhere, drafting is
-// greedy. kBesideLogits: in the backend's memory where it chooses tokens there, otherwise on the
-// host.
+// Where drafts keep the distributions that they were drawn from. kNone: there are none, because
+// drafting is greedy. kBesideLogits: in the backend's memory if it samples there, else on the host.
 enum class KeepProbs { kNone, kOnHost, kBesideLogits };
 
-// Makes a drafter of a language model. capacity: of which it takes the requests and the context;
-// vocab_size: of the drafts' distributions.
+// Makes a drafter from a draft model. capacity: only requests and context matter. vocab_size: V
+// of the drafts' distributions.
 using MakeModelDrafter = std::function<std::unique_ptr<Drafter>(
     LanguageModel& model, const Capacity& capacity, int vocab_size)>;
 
 std::unique_ptr<Drafter> make_greedy_drafter(LanguageModel& model, const Capacity& capacity,
                                              int vocab_size);
 
-// How a stage drafts by a language model: stage 4 greedily, later stages by sampling.
+// How a stage drafts: stage 4 greedily, later stages by sampling.
 struct Drafting {
   KeepProbs keep = KeepProbs::kNone;
   MakeModelDrafter make = make_greedy_drafter;
-  std::function<std::unique_ptr<Drafter>()> make_ngram = {};   // where --draft-kind may be ngram
+  std::function<std::unique_ptr<Drafter>()> make_ngram = {};   // if --draft-kind may be ngram
   std::function<std::unique_ptr<Drafter>()> make_lookup = {};  // none: a LookupDrafter
 };
 
@@ -41,39 +40,39 @@ class DraftSetup;
 using ComposeDrafter =
     std::function<std::shared_ptr<Drafter>(DraftSetup& base, const Capacity& capacity)>;
 
-// The drafter that --draft-kind asks for, with the model and the cache that it stands on.
+// The drafter that --draft-kind names, with its draft model and KV cache, if it has them.
 class DraftSetup {
  public:
-  // Throws Error: a missing or bad draft; one whose vocabulary or special tokens are not the
-  // target's, saying which; a text for the tables that cannot be read or has other tokens;
-  // --draft-weights for a drafter that is no Llama.
+  // Throws Error for a draft model that is missing, damaged, or has other tokens than the target
+  // (saying which); for a --draft-text that cannot be read or has tokens that the model lacks; for
+  // --draft-weights without a draft model.
   // REQUIRES: options, files and target outlive this object.
   DraftSetup(const RunOptions& options, const ModelFiles& files, const LlamaModel& target,
              const Capacity& capacity, const Drafting& drafting = {},
              const ComposeDrafter& compose = {});
 
-  // The same drafter, without what it is composed with, and with memory of its own; weights are
-  // shared.
+  // Another drafter of the same --draft-kind, with a cache of its own and shared weights. Nothing
+  // is composed with it.
   DraftSetup(const DraftSetup& other, const Capacity& capacity);
 
-  // What drafts in a run: the one that was composed, or the only one.
+  // The drafter of the run: the composed one if there is one, else own_drafter().
   Drafter& drafter() { return composed_ ? *composed_ : *drafter_; }
-  Drafter& own_drafter() const { return *drafter_; }  // that of --draft-kind
-  LanguageModel* model() { return model_.get(); }     // that drafts; null: no model does
-  // Memory for what it drafts for one request, with distributions where they are kept.
+  Drafter& own_drafter() const { return *drafter_; }  // the drafter of --draft-kind
+  LanguageModel* model() { return model_.get(); }     // the draft model; null: none
+  // The buffer for one request's drafts, with their distributions where KeepProbs says.
   Drafts make_drafts(const Capacity& capacity) const;
   const KvCache* cache() const { return cache_.get(); }  // of own_drafter(); null: it has none
-  // The one that drafter() has to itself; null: none, or each of its parts has its own.
+  // The only cache of drafter(); null if it has none, or if it is composed of several parts.
   KvCache* only_cache() { return composed_ ? nullptr : cache_.get(); }
   const ModelFiles& target_files() const { return files_; }
   const LlamaModel& target() const { return target_; }
   const LlamaModel* own_model() const { return own_model_.get(); }  // null: no weights of its own
   Json to_json() const;  // {"kind": ..., "directory": ..., "weights": ...}
-  // A line for the end of a run that outgrew the draft's context; otherwise empty.
+  // A line for the summary if a context of this many tokens outgrew the draft's; otherwise empty.
   std::string outgrown(int context) const;
-  // Says on stderr, once, that this draft is damaged.
+  // A function that notes on stderr, once, that the draft model is damaged.
   SoundDrafter::Tell tell_damage() const;
-  void warn() const;  // on stderr, where this draft cannot make the target faster
+  void warn() const;  // on stderr, if this draft cannot make decoding faster
 
  private:
   void load_own_model();
@@ -90,7 +89,7 @@ class DraftSetup {
   std::unique_ptr<LanguageModel> model_;
   std::unique_ptr<Drafter> drafter_;
   std::shared_ptr<Drafter> composed_;
-  std::string warning_;  // a line for people, or empty
+  std::string warning_;  // of warn(); empty: none
   std::shared_ptr<bool> damage_is_told_ = std::make_shared<bool>(false);
 };
 

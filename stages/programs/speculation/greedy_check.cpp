@@ -11,7 +11,7 @@
 namespace specdec {
 namespace {
 
-// How many drafts a round that starts before token `at` accepts: those that both models choose.
+// The number of accepted drafts in a round from token `at` on: as many as both models agree on.
 int accepted_from(const GoldenText& text, std::size_t at, int K) {
   int accepted = 0;
   for (std::size_t i = at; i < text.steps.size() && accepted < K; ++i, ++accepted) {
@@ -20,7 +20,7 @@ int accepted_from(const GoldenText& text, std::size_t at, int K) {
   return accepted;
 }
 
-// The same for any drafter; none: the golden text does not tell.
+// The same for any drafter; none: the goldens do not tell.
 std::optional<int> accepted_by(DraftKind kind, const GoldenText& text, std::size_t at,
                                int drafted) {
   if (kind == DraftKind::kLlama) return accepted_from(text, at, drafted);
@@ -28,7 +28,7 @@ std::optional<int> accepted_by(DraftKind kind, const GoldenText& text, std::size
   return std::min<int>(drafted, static_cast<int>(text.steps.size() - at));
 }
 
-// Empty, or what is wrong.
+// Returns what is wrong, or an empty text.
 std::string check_text(const CheckedTarget& target, const GoldenText& text, DraftKind kind, int K) {
   RunOptions options = target.options;
   options.draft_kind = kind;

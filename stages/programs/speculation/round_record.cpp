@@ -123,7 +123,7 @@ Json to_json(const RoundRecord::Draft& draft) {
           {"distributions", draft.distributions ? to_json(*draft.distributions) : nullptr}};
 }
 
-// Of a tree without the uniform and the distributions.
+// The uniform and the distributions are left out for trees.
 Json to_json(const RoundRecord::Last& last) {
   Json json = {{"position", last.position},
                {"token", last.token},

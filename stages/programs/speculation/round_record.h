@@ -44,7 +44,7 @@ struct RoundRecord {
     bool bonus = false;  // false: a correction
     double target_prob = 0;
     std::optional<double> uniform;
-    std::optional<Distributions> distributions{};  // none: in a tree
+    std::optional<Distributions> distributions{};  // none in a tree
   };
   struct CacheState {
     int length = 0;
@@ -116,7 +116,7 @@ inline constexpr std::string_view kAccepted = "accepted", kRejected = "rejected"
 // The token's text as a JSON string, so that it fits on a line; without a tokenizer, its id.
 std::string token_text(TokenId token, const Tokenizer* tokenizer);
 
-// A line of explain(): a verdict in its colour, or another word in blue.
+// A line of explain(): a verdict in its colour, or any other word in blue.
 std::string verdict_line(std::string_view verdict, int width, const std::string& text, bool colour);
 
 // The round in a few lines: each draft with q, p, p/q, u and verdict, or the tree; the correction

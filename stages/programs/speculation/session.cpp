@@ -21,7 +21,7 @@ CacheLayout layout_of(const Session& session) {
   return cache_layout(session.options, positions);
 }
 
-// The prompt, with memory for all that is to come, so that no round allocates.
+// The prompt, with memory reserved for the whole text, so that no round allocates.
 std::vector<TokenId> with_memory(const std::vector<TokenId>& prompt, const Capacity& capacity) {
   std::vector<TokenId> context = prompt;
   context.reserve(static_cast<std::size_t>(capacity.context + 1));
@@ -88,7 +88,7 @@ void Session::finish(const Judgement& judgement, ReportExtras extras,
                      const std::function<std::string(const Speedup&)>& of_speedup) {
   count_target(stats, target.llama.counters());
   stats.cache_bytes = static_cast<std::int64_t>(target.cache->memory().bytes());
-  if (options.no_speculation) {  // what looked like rounds were plain steps
+  if (options.no_speculation) {  // the rounds were plain steps
     stats.rounds = 0;
     stats.rounds_by_drafted.clear();
     rounds_.clear();

@@ -37,8 +37,8 @@ struct Judgement {
   bool lossless = true;
 };
 
-// What a request takes. Drafts may be beyond the last token asked for: what exceeds it is
-// discarded, so that K depends on the request alone.
+// The capacity for a request. Includes K drafts beyond the last token asked for, so that K need not
+// shrink there. Surplus tokens are discarded.
 Capacity session_capacity(const RunOptions& options, const ModelFiles& files,
                           const GenerationRequest& request, const RoundCapacity& of_round);
 

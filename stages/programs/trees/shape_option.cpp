@@ -11,7 +11,7 @@
 namespace specdec {
 namespace {
 
-// What --tree asks for.
+// The parsed value of --tree.
 struct TreeOption {
   TreeKind kind;
   std::vector<int> sizes;  // at least one
@@ -19,7 +19,7 @@ struct TreeOption {
   bool is_one_chain() const { return kind == TreeKind::kChains && sizes[0] == 1; }
 };
 
-// "chains:1".
+// Formats a value of --tree, such as "chains:1".
 std::string with_sizes(TreeKind kind, std::string_view sizes) {
   return fmt::format("{}:{}", name_of(kind), sizes);
 }
@@ -105,7 +105,7 @@ void check_profile_options(const RunOptions& options) {
   }
 }
 
-// Throws Error where the drafter drafts one chain, and the tree is not one.
+// Throws Error if the drafter can draft a chain only, and the tree is not one.
 void check_drafter(const RunOptions& options, const TreeOption& tree) {
   if (tree.is_one_chain()) return;
   const std::string chain = with_sizes(TreeKind::kChains, "1");
@@ -117,7 +117,7 @@ void check_drafter(const RunOptions& options, const TreeOption& tree) {
   }
 }
 
-// Throws Error where the rule asks for other drafts.
+// Throws Error if the rule for siblings does not fit the drafts.
 void check_rule(const RunOptions& options, const TreeOption& tree, const NamedSiblingRule& rule) {
   if (options.lenience < 1 && rule.rule != rejection_chain) {
     fail("--lenience belongs to --siblings {}, not to {}", sibling_rules().front().name, rule.name);

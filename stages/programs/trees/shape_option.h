@@ -27,7 +27,7 @@ void check_tree_options(const RunOptions& options);
 // Throws Error if a request's draft temperature makes all drafts of its trees equal.
 void check_drafts_differ(const RunOptions& options);
 
-// The rules, for --help.
+// The list of rules in --help.
 inline Listings tree_listings() { return {.siblings = choices_in(sibling_rules())}; }
 
 // The rule that --siblings or --acceptance names. Throws Error if both are given and differ.

@@ -10,9 +10,9 @@ namespace specdec {
 namespace {
 
 constexpr const char* kShapes[] = {"top:3x2x1", "top:1x1x1x1x1", "best:12", "grow:12"};
-constexpr const char* kShapesOfLookup[] = {"chains:3"};  // copies have no ranks
+constexpr const char* kShapesOfLookup[] = {"chains:3"};  // copied tokens have no ranks
 
-// Empty, or what is wrong.
+// Returns what is wrong, or an empty text.
 std::string check_text(const CheckedTarget& target, const GoldenText& text,
                        const std::string& shape, CacheKind kind) {
   RunOptions options = target.options;

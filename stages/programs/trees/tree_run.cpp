@@ -23,7 +23,7 @@ LookupTreeDrafter::Options lookup_options(const TreeShape& shape) {
   return {.continuations = std::max(1, shape.capacity(levels).nodes / levels), .levels = levels};
 }
 
-// Of --tree, where the drafts are a model's or are copied.
+// The capacity of rounds with --tree, by a draft model or by prompt lookup.
 RoundCapacity round_capacity(const RunOptions& options, const MakeTreeShape& shape) {
   if (options.draft_kind != DraftKind::kLookup || !options.fallback.empty()) {
     return capacity_of(shape);
@@ -53,7 +53,7 @@ SpeculationOptions TreeRun::speculation() const {
   return speculation;
 }
 
-// The host judges what people look at, what a gate asks about, and with a lenience.
+// The host judges for --explain, --trace, gates that look at q, lenience, and rules of no device.
 KeepProbs TreeRun::keep() const {
   const bool on_host = is_looked_at() || entry_of(options_.draft_length).asks_the_draft ||
                        options_.lenience < 1 || !rule_.on_device;
@@ -191,7 +191,7 @@ void TreeRun::add_to(BatchSession& session) const {
   ReportExtras& extras = session.extras;
   const bool speculates = !session.options.no_speculation;
   const EngineStats& stats = session.engine.stats();
-  const std::int64_t nodes = stats.round_rows - stats.rounds;  // each has its pending token, too
+  const std::int64_t nodes = stats.round_rows - stats.rounds;  // one row per round is pending
   extras.fields["tree"] = speculates ? Json(options_.tree) : Json(nullptr);
   extras.fields["siblings"] = rule_.name;
   extras.fields["nodes"] = nodes;
