@@ -103,7 +103,7 @@ struct NamedRule {
   std::optional<VerificationRule> on_device = {};  // the same rule on a GPU; none: host only
 };
 
-std::span<const NamedRule> acceptance_rules();  // first rejection(), the default
+std::span<const NamedRule> acceptance_rules();  // the first is rejection(), the default
 
 // The rule for a lenience below 1: lenient(), or lenient_argmax() at temperature 0.
 const NamedRule& lenient_rule(double temperature);

@@ -25,7 +25,7 @@ class DraftSampler : public DraftChooser {
   // Computes q after the text from logits, [1, V], into the drafts' next_probs(), and returns it.
   std::span<const double> make_probs(const NextDraft& next, ConstDeviceRows logits,
                                      const SamplingOptions& options);
-  // Draws a token from probs, [V of the drafts], and adds it to the drafts.
+  // Draws a token from probs, [V of the drafts], or takes the likeliest at temperature 0; adds it.
   static void add_draw(const NextDraft& next, std::span<const double> probs);
 
  private:

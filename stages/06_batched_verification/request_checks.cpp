@@ -1,4 +1,4 @@
-// What BatchEngine::add_request() refuses.
+// The checks by which BatchEngine::add_request() refuses requests.
 #include "stages/06_batched_verification/batch_engine.h"
 
 namespace specdec {

@@ -60,7 +60,7 @@ SamplingTreeJudge::SamplingTreeJudge(Backend& backend, RandomSource& random,
                                      const NamedSiblingRule& rule,
                                      std::shared_ptr<JudgingScratch> scratch)
     : Judge(backend, random, with_rule(options, rule), std::move(scratch)), rule_(rule) {
-  drafting_.named_by_level = rule.rule == nullptr;  // block verification looks past a rejection
+  drafting_.named_by_level = rule.rule == nullptr;  // block verification looks beyond rejections
 }
 
 // [snippet judge-tree]

@@ -18,9 +18,9 @@ namespace specdec {
 
 struct BatchSession;
 
-// The requests' own judges, or one on the GPU.
+// Judging by the requests' own judges on the host, or on the GPU that keeps the distributions.
 Judging batch_judging(const BatchSession& session);
-// As `judging`, on the GPU. siblings: as for DeviceJudge.
+// The same as `judging`, but on the GPU. siblings: as for DeviceJudge.
 Judging judging_on_device(Judging judging, const BatchSession& session,
                           std::optional<TreeRule> siblings = {});
 

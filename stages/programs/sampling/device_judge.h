@@ -14,7 +14,7 @@ namespace specdec {
 enum class Overlaps { kNotCounted, kCounted };
 Overlaps overlaps_for(const RunOptions& options);
 
-// Of a sampler that judges the rounds of all requests.
+// The sizes of a sampler that judges the rounds of all requests.
 SamplerRoom judging_room(const Capacity& capacity, int vocab_size);
 
 // Judges rounds whose distributions are in a GPU's memory. One call decides all rounds, then each
