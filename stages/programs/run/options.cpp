@@ -272,7 +272,10 @@ Options tree_options(RunOptions& o, int stage, const Listings& listings) {
   const Stages stages = stages_from(kFirstTreeStage);
   return {
       {"--tree SHAPE",
-       with_list("the tree's shape; the chapter on token trees explains them", kTrees, stage),
+       with_list(
+           "the tree's shape, which the chapter on token trees explains; lookup copies as many "
+           "continuations as the tree has nodes per level, at least 1",
+           kTrees, stage),
        &o.tree,
        {.stages = stages}},
       rule_option("--siblings RULE", "how drafts that follow the same token are judged",
