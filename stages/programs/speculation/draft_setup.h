@@ -36,7 +36,7 @@ struct Drafting {
 
 class DraftSetup;
 
-// Makes a drafter of several parts, one of which is that of `base`, which outlives it.
+// Makes a drafter of several parts, one of which is base's drafter. REQUIRES: base outlives it.
 using ComposeDrafter =
     std::function<std::shared_ptr<Drafter>(DraftSetup& base, const Capacity& capacity)>;
 
