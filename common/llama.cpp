@@ -25,10 +25,10 @@ class Burst {
   Backend& backend_;
 };
 
-// At most so many places of the residual stream in a pass.
+// A pass hands out rows of at most this many places of the residual stream.
 constexpr int kMostPlaces = 4;
 
-// One number for several, each of so many bits once the offset is added.
+// Packs numbers into one: adds `offset` to each, and keeps `bits` bits of it.
 std::int64_t packed(std::span<const int> numbers, int bits, int offset = 0) {
   std::int64_t result = 0;
   for (const int number : numbers) {
@@ -271,7 +271,7 @@ void Llama::compute(const PlanOnDevice& plan, const Activations& a, const Output
   if (out.logits.rows > 0) head(a, plan.wanted, out.logits);
 }
 
-// The rows that are wanted of the residual stream, after so many blocks.
+// Copies the wanted rows of the residual stream, if they are wanted after `blocks` blocks.
 void Llama::hand_out(int blocks, const Activations& a, const std::int32_t* wanted,
                      const Outputs& out) {
   if (out.hidden.rows == 0) return;

@@ -66,7 +66,7 @@ bool check_workload(std::mt19937& random, const Way& way, Seen& seen) {
   return way.serve(sizes, arrivals, want);
 }
 
-// Workloads, until so many of them preempted, shared a prefix and were ragged.
+// Runs workloads until `wanted` of them have preempted, shared a prefix and been ragged.
 template <typename Way>
 void check_workloads(const Way& way, unsigned wanted) {
   Seen seen;
