@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "common/forwarding_model.h"
+#include "kernels/int_size.h"
 
 namespace specdec {
 
@@ -22,7 +23,7 @@ class TargetRows final : public ForwardingModel {
   void truncate(SequenceId sequence, int length) override;
   void keep(SequenceId sequence, int start, std::span<const int> kept) override;
 
-  int width() const { return static_cast<int>(places_.size()) * row_width(); }
+  int width() const { return int_size(places_) * row_width(); }
   // The row of the last of these tokens, [1, width()], until the sequence's next pass. Where a
   // prefix cache knew the token, no pass has computed its row: it is computed again, alone.
   // REQUIRES: the tokens are all that the sequence has, at least one.

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 
+#include "kernels/int_size.h"
+
 namespace specdec {
 
 DraftSampler::DraftSampler(Backend& backend, int vocab_size)
-    : backend_(backend), host_logits_(static_cast<std::size_t>(vocab_size)), scratch_(vocab_size) {}
+    : backend_(backend), host_logits_(vocab_size), scratch_(vocab_size) {}
 
 void DraftSampler::choose(std::span<const NextDraft> next, ConstDeviceRows logits) {
   for (std::size_t i = 0; i < next.size(); i++) {
@@ -38,7 +40,7 @@ std::span<const double> DraftSampler::make_probs(const NextDraft& next, ConstDev
 void DraftSampler::add_draw(const NextDraft& next, std::span<const double> probs) {
   const Sampling& sampling = next.request->sampling;
   Drafts& drafts = *next.request->drafts;
-  const auto position = static_cast<int>(next.text.size());
+  const auto position = int_size(next.text);
   if (sampling.options.temperature == 0) {
     drafts.add_certain(static_cast<TokenId>(std::ranges::max_element(probs) - probs.begin()));
   } else if (sampling.race) {

@@ -9,6 +9,7 @@
 #include "common/base/check.h"
 #include "common/run_stats.h"
 #include "common/speculation/count_round.h"
+#include "kernels/int_size.h"
 
 namespace specdec {
 namespace {
@@ -220,7 +221,7 @@ int BatchEngine::count(RequestState& r, int rows) {
   stats.steps++;
   stats_.rounds++;
   stats_.round_rows += rows;
-  const auto emitted = static_cast<int>(r.new_tokens().size());
+  const auto emitted = int_size(r.new_tokens());
   stats_.emitted += emitted;
   return emitted;
 }
@@ -320,7 +321,7 @@ void BatchEngine::close_report() {
   StepReport& report = report_;
   report.preempted = scheduler_.last_plan().preempted;
   stats_.preemptions += std::ssize(report.preempted);
-  report.waiting = static_cast<int>(scheduler_.waiting().size());
+  report.waiting = int_size(scheduler_.waiting());
   for (const RequestState* r : scheduler_.admitted()) {
     (r->phase == Phase::kRunning ? report.running : report.prefilling)++;
   }
@@ -332,7 +333,7 @@ void BatchEngine::close_report() {
   const int rounds = report.rounds();
   stats_.peak_rounds = std::max(stats_.peak_rounds, rounds);
   if (rounds == 0 || rounds < std::ssize(report.parts)) return;
-  EngineStats::BatchSize& size = stats_.by_batch_size[static_cast<std::size_t>(rounds)];
+  EngineStats::BatchSize& size = stats_.by_batch_size[rounds];
   size.steps++;
   size.rows += report.rows();
   size.emitted += report.emitted();

@@ -10,8 +10,8 @@ namespace specdec {
 
 RaggedPass::RaggedPass(LanguageModel& target, int max_batch, int max_rows)
     : target_(target), logits_(target, max_rows) {
-  batch_.reserve(static_cast<std::size_t>(max_batch));
-  tokens_.reserve(static_cast<std::size_t>(max_rows));
+  batch_.reserve(max_batch);
+  tokens_.reserve(max_rows);
 }
 
 void RaggedPass::clear() {
@@ -25,7 +25,7 @@ void RaggedPass::add_prefill(const Prefill& prefill) {
   const auto left = uncached(target_, r.sequence, r.context);
   SPECDEC_CHECK(prefill.tokens < std::ssize(left),
                 "{} tokens to be fewer than the {} that are left", prefill.tokens, left.size());
-  batch_.push_back({r.sequence, left.first(static_cast<std::size_t>(prefill.tokens)), 0});
+  batch_.push_back({r.sequence, left.first(prefill.tokens), 0});
 }
 
 void RaggedPass::add_round(const RequestState& r, const Drafts& drafts) {

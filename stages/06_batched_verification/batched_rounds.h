@@ -8,6 +8,7 @@
 #include "common/language_model.h"
 #include "common/speculation/drafter.h"
 #include "common/speculation/round_caches.h"
+#include "kernels/int_size.h"
 #include "stages/06_batched_verification/request_state.h"
 
 namespace specdec {
@@ -37,7 +38,7 @@ class RaggedPass {
   void run();
 
   int rows(const RequestState& request) const;  // of its round; 0: it has no round in the pass
-  int round_rows() const { return static_cast<int>(tokens_.size()); }
+  int round_rows() const { return int_size(tokens_); }
   DeviceRows logits(int first, int count) const {
     return logits_.rows(first, count);
   }  // [count, V]
@@ -104,7 +105,7 @@ class BatchedRounds {
   Drafter& drafter() const { return drafter_; }
   const Judging& judging() const { return judging_; }
   // Of the last step.
-  const Drafts& drafts(int i) const { return drafts_[static_cast<std::size_t>(i)]; }
+  const Drafts& drafts(int i) const { return drafts_[i]; }
   const RaggedPass& pass() const { return pass_; }
 
  private:

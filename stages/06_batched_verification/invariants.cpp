@@ -58,7 +58,7 @@ void check_pages(const KvPool& pool, std::string_view name) {
     SPECDEC_CHECK(std::ssize(pages) == pool.pages_of(length),
                   "as many pages as {} tokens need, not {} {} pages", length, pages.size(), name);
     for (std::size_t i = 0; i < pages.size(); i++) {
-      owners[static_cast<std::size_t>(pages[i])]++;
+      owners[pages[i]]++;
       const bool full = (static_cast<int>(i) + 1) * size <= length;
       SPECDEC_CHECK(full || cache->allocator().owners(pages[i]) == 1,
                     "{} page {}, which will be written, not to be shared", name, pages[i]);
@@ -66,7 +66,7 @@ void check_pages(const KvPool& pool, std::string_view name) {
   }
   int held = 0, used = 0;
   for (std::int32_t page = 0; page < std::ssize(owners); page++) {
-    const int own = owners[static_cast<std::size_t>(page)];
+    const int own = owners[page];
     const int counted = cache->allocator().owners(page);
     const bool in_prefixes = pool.prefixes() && pool.prefixes()->holds(page);
     SPECDEC_CHECK(counted == own + (in_prefixes ? 1 : 0), "{} page {} to have {} owners, not {}",

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/base/check.h"
+#include "kernels/int_size.h"
 
 namespace specdec {
 namespace {
@@ -25,10 +26,7 @@ std::uint64_t fnv_prefix_hash(std::uint64_t before, std::span<const TokenId> pag
 }
 
 PrefixCache::PrefixCache(PagedKvCache& cache, bool verify, PrefixHash hash)
-    : cache_(cache),
-      verify_(verify),
-      hash_(hash),
-      entries_(static_cast<std::size_t>(cache.allocator().n_pages())) {}
+    : cache_(cache), verify_(verify), hash_(hash), entries_(cache.allocator().n_pages()) {}
 
 // [snippet prefix-find]
 // The cached page with this predecessor and these tokens, or kNone.
@@ -96,7 +94,7 @@ void PrefixCache::add(SequenceId sequence, std::span<const TokenId> tokens) {
 // [end snippet prefix-create]
 
 int PrefixCache::match_length(std::span<const TokenId> tokens) const {
-  return static_cast<int>(longest_run(tokens).size()) * cache_.page_size();
+  return int_size(longest_run(tokens)) * cache_.page_size();
 }
 
 // [snippet prefix-evict]

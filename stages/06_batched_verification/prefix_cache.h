@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "common/base/token_id.h"
+#include "kernels/int_size.h"
 #include "stages/03_paged_kv_cache/paged_kv_cache.h"
 
 namespace specdec {
@@ -82,7 +83,7 @@ class PrefixCache {
 
   void clear();  // drops all cached pages; sequences keep the pages that they use
 
-  int pages() const { return static_cast<int>(pages_by_hash_.size()); }
+  int pages() const { return int_size(pages_by_hash_); }
   bool holds(std::int32_t page) const { return !entry(page).tokens.empty(); }
   const PrefixCacheStats& stats() const { return stats_; }
 
@@ -98,8 +99,8 @@ class PrefixCache {
     std::vector<std::uint64_t> sums;  // [n_layers] checksums when it was added; empty: no verify
   };
 
-  Entry& entry(std::int32_t page) { return entries_[static_cast<std::size_t>(page)]; }
-  const Entry& entry(std::int32_t page) const { return entries_[static_cast<std::size_t>(page)]; }
+  Entry& entry(std::int32_t page) { return entries_[page]; }
+  const Entry& entry(std::int32_t page) const { return entries_[page]; }
   std::size_t full_pages(std::span<const TokenId> tokens) const;
   std::span<const TokenId> tokens_of_page(std::span<const TokenId> tokens, std::size_t i) const;
   std::uint64_t hash_after(std::int32_t before, std::span<const TokenId> page_tokens) const;

@@ -8,6 +8,7 @@
 #include "common/sampling/random_source.h"
 #include "common/speculation/round.h"
 #include "common/speculation/spec_length_policy.h"
+#include "kernels/int_size.h"
 #include "stages/06_batched_verification/batch_request.h"
 
 namespace specdec {
@@ -46,7 +47,7 @@ struct RequestState {
   RequestState(const RequestState&) = delete;  // members point to each other
   RequestState& operator=(const RequestState&) = delete;
 
-  int prompt_tokens() const { return static_cast<int>(request.generation.prompt.size()); }
+  int prompt_tokens() const { return int_size(request.generation.prompt); }
   // How its drafts are drawn.
   Sampling drafting() const {
     Sampling sampling = judge->drafting();
@@ -58,7 +59,7 @@ struct RequestState {
     return {*judge, drafts, logits, context, generation, round, failure};
   }
   // The number of tokens that the target must have cached before the next round.
-  int prefill_end() const { return static_cast<int>(context.size()) - 1; }
+  int prefill_end() const { return int_size(context) - 1; }
   std::span<const TokenId> new_tokens() const { return generation.tokens().subspan(delivered); }
   std::string_view new_text() const { return generation.certain_text().substr(delivered_text); }
 

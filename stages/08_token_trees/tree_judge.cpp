@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/base/check.h"
+#include "kernels/int_size.h"
 #include "stages/08_token_trees/block_verification.h"
 
 namespace specdec {
@@ -12,7 +13,7 @@ namespace specdec {
 void GreedyTreeJudge::judge(const Drafts& tree, DeviceRows logits, std::vector<TokenId>& context,
                             Generation& generation, Round& round) {
   if (!choices_.empty()) {
-    backend_.argmax(logits, std::span(choices_).first(static_cast<std::size_t>(logits.rows)));
+    backend_.argmax(logits, std::span(choices_).first(logits.rows));
   }
   // [task 8.3: walk the tree]
   int node = Drafts::kRoot;
@@ -26,7 +27,7 @@ void GreedyTreeJudge::judge(const Drafts& tree, DeviceRows logits, std::vector<T
       round.end = RoundEnd::kAllAccepted;  // a leaf: the bonus
       break;
     }
-    round.tested_at.push_back(static_cast<int>(trials.size()));
+    round.tested_at.push_back(int_size(trials));
     node = tree.child(node, choice);
     if (node == Drafts::kRoot) {
       round.end = RoundEnd::kRejected;  // no child has it: the choice is the correction
@@ -41,7 +42,7 @@ void GreedyTreeJudge::judge(const Drafts& tree, DeviceRows logits, std::vector<T
 
 TokenId GreedyTreeJudge::choice(DeviceRows logits, int row) const {
   if (choices_.empty()) return argmax(backend_, logits.slice(row, 1));
-  const TokenId choice = choices_[static_cast<std::size_t>(row)];
+  const TokenId choice = choices_[row];
   if (choice < 0) fail_not_numbers();
   return choice;
 }
@@ -71,7 +72,7 @@ void SamplingTreeJudge::judge(const Drafts& tree, DeviceRows logits, std::vector
   int node = Drafts::kRoot;
   round.end = RoundEnd::kStopped;
   while (!generation.finished()) {
-    const auto position = static_cast<int>(context.size());
+    const auto position = int_size(context);
     const auto target_probs = standardise(logits, node + 1, context);
     const auto trials = tree.trials(node);
     if (trials.empty()) {
@@ -107,12 +108,11 @@ void SamplingTreeJudge::judge_path(const Drafts& tree, DeviceRows logits,
     context.push_back(tree.node(node).token);
     standardise(logits, node + 1, context);
   }
-  const DraftedBlock block{static_cast<int>(start),
-                           std::span(context).subspan(static_cast<std::size_t>(start)),
+  const DraftedBlock block{static_cast<int>(start), std::span(context).subspan(start),
                            [&](int i) { return target_probs(i); },
                            [&](int i) { return tree.probs(tree.trials(i - 1).front()); }};
   const auto [accepted, token] = verify_block(block, random(), residual());
-  context.resize(static_cast<std::size_t>(start));
+  context.resize(start);
   round.end = RoundEnd::kStopped;
   for (int node = 0; node < accepted && !generation.finished(); node++) {
     context.push_back(tree.node(node).token);

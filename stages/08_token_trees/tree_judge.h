@@ -18,7 +18,7 @@ class GreedyTreeJudge final : public RoundJudge {
   // max_rows: the most nodes of a tree, plus the root. One call then takes the argmax of all rows,
   // which costs a device no more than the argmax of one. 0: one call per row of the path.
   explicit GreedyTreeJudge(Backend& backend, int max_rows = 0)
-      : backend_(backend), choices_(static_cast<std::size_t>(max_rows)) {}
+      : backend_(backend), choices_(max_rows) {}
 
   void judge(const Drafts& tree, DeviceRows logits, std::vector<TokenId>& context,
              Generation& generation, Round& round) override;

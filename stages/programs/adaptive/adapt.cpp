@@ -7,6 +7,7 @@
 #include "common/base/error.h"
 #include "common/base/json_value.h"
 #include "common/base/streams.h"
+#include "kernels/int_size.h"
 #include "stages/07_adaptive_drafting/confidence_spec_length.h"
 #include "stages/07_adaptive_drafting/entropy_spec_length.h"
 #include "stages/07_adaptive_drafting/note_likely.h"
@@ -36,7 +37,7 @@ std::unique_ptr<SpecLengthPolicy> make_unguarded(const RunOptions& options, int 
 // The largest K of a policy that knows no costs: --spec-length, or else the best K for drafts that
 // are nearly always accepted.
 int most_drafts(const RunOptions& options, std::span<const double> costs) {
-  const int most = static_cast<int>(std::ssize(costs)) - 1;
+  const int most = int_size(costs) - 1;
   if (options.given_spec_length) return most;
   return std::min(most,
                   std::max({1, options.min_spec_length, best_spec_length(kHopefulAlpha, costs)}));
@@ -92,7 +93,7 @@ void AdaptiveRun::take_notes(const Session& run, RoundJudge& judge) {
   const int k = run.options.ngram_fill;
   if (k == 0) return;
   check_notes(run.options, run.target.llama);
-  const auto first = static_cast<int>(run.request.prompt.size());
+  const auto first = int_size(run.request.prompt);
   judge.drafting().likely = std::make_shared<LikelyTokens>(k, first);
 }
 

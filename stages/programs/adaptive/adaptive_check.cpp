@@ -6,6 +6,7 @@
 
 #include <fmt/ranges.h>
 
+#include "kernels/int_size.h"
 #include "stages/07_adaptive_drafting/adaptive_round.h"
 #include "stages/programs/adaptive/adapt.h"
 #include "stages/programs/adaptive/drafters.h"
@@ -102,7 +103,7 @@ std::string check_text(const CheckedTarget& target, const GoldenText& text, cons
   const auto judge = make_judge(run.steps, dice, {});
   if (way.ngram_fill > 0) {
     judge->drafting().likely =
-        std::make_shared<LikelyTokens>(way.ngram_fill, static_cast<int>(text.prompt.size()));
+        std::make_shared<LikelyTokens>(way.ngram_fill, int_size(text.prompt));
   }
   while (!run.generation.finished()) {
     spec_lengths.insert(adaptive_round(run.steps, *judge, run.context, run.generation).drafted);

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "common/sampling/uniform.h"
+#include "kernels/int_size.h"
 
 namespace specdec {
 namespace {
@@ -17,13 +18,13 @@ class Trier {
       : run_(run),
         judge_(judge),
         drafts_(run.steps.drafts().alike()),
-        logits_(static_cast<std::size_t>(run.steps.V())),
+        logits_(run.steps.V()),
         target_probs_(logits_.size()),
         scratch_(run.steps.V()) {}
 
   // Tries a draft for token `at` of the context.
   TriedPlace try_place(int at) {
-    const auto before = std::span(std::as_const(run_.context)).first(static_cast<std::size_t>(at));
+    const auto before = std::span(std::as_const(run_.context)).first(at);
     const DeviceRows row = run_.steps.logits_rows(1);
     run_.target.llama.forward(Segment{run_.steps.sequence(), before.last(1), 1}, row);
     const DraftRequest request{run_.steps.draft_sequence(), before, 1, judge_.drafting(), &drafts_};
@@ -64,8 +65,8 @@ class Trier {
 }  // namespace
 
 std::vector<TriedPlace> try_all_places(Session& run, const Judge& judge) {
-  const int first = static_cast<int>(run.request.prompt.size());
-  const int end = static_cast<int>(run.context.size());
+  const int first = int_size(run.request.prompt);
+  const int end = int_size(run.context);
   run.target.llama.truncate(run.steps.sequence(), first - 1);
   run.draft.drafter().truncate(run.steps.draft_sequence(), first - 1);
   Trier trier(run, judge);
@@ -79,11 +80,11 @@ std::vector<TriedPlace> try_all_places(Session& run, const Judge& judge) {
 // [snippet oracle-run]
 OracleRun oracle_run(std::span<const TriedPlace> places, int largest) {
   OracleRun run{.rounds = std::vector<int>(static_cast<std::size_t>(largest) + 1)};
-  const auto n = static_cast<int>(places.size());
+  const auto n = int_size(places);
   for (int at = 0; at < n;) {
     int K = 0;  // drafts that are all accepted; the target's own token follows them
-    while (K < largest && at + K < n && places[static_cast<std::size_t>(at + K)].accepted) K++;
-    run.rounds[static_cast<std::size_t>(K)]++;
+    while (K < largest && at + K < n && places[at + K].accepted) K++;
+    run.rounds[K]++;
     run.drafted += K;
     run.emitted += std::min(K + 1, n - at);
     at += K + 1;

@@ -14,6 +14,7 @@
 #include "common/base/message.h"
 #include "common/base/output_file.h"
 #include "common/run_stats.h"
+#include "kernels/int_size.h"
 #include "stages/programs/run/option.h"
 
 namespace specdec {
@@ -46,7 +47,7 @@ std::string difference(const Json& measured, const Json& wanted) {
 }
 
 double CostProfile::v(int rows) const {
-  const auto measured = static_cast<int>(target_pass.size());
+  const auto measured = int_size(target_pass);
   const auto pass = [&](int n) { return target_pass[static_cast<std::size_t>(n) - 1]; };
   if (rows <= measured) return pass(rows) / target_pass[0];
   const int half = (measured + 1) / 2;

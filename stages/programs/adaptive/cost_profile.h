@@ -8,6 +8,7 @@
 #include "common/base/json_value.h"
 #include "common/run_stats.h"
 #include "common/speculation/capacity.h"
+#include "kernels/int_size.h"
 #include "stages/07_adaptive_drafting/adaptive_spec_length.h"
 #include "stages/07_adaptive_drafting/while_it_pays.h"
 
@@ -22,7 +23,7 @@ struct CostProfile {
   double draft_step = 0;            // one draft for each request
   std::string source = {};          // where the profile comes from, for messages
 
-  int largest_spec_length() const { return static_cast<int>(target_pass.size()) - 1; }
+  int largest_spec_length() const { return int_size(target_pass) - 1; }
   double c() const { return draft_step / target_pass[0]; }
   // The cost of a pass over `rows` rows, relative to one row. Each row beyond the measured ones
   // adds the average that the last half of these added. REQUIRES: rows >= 1.

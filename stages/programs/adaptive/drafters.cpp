@@ -193,7 +193,7 @@ double two_level_speedup(const SpeculatingDrafter::Counts& inner, int k, const R
                          .draft_step = speedup.c * per(stats.drafted, inner.passes)};
   double emitted = 0, cost = 0;
   for (int K = 0; K < std::ssize(stats.rounds_by_drafted); K++) {
-    const auto rounds = static_cast<double>(stats.rounds_by_drafted[static_cast<std::size_t>(K)]);
+    const auto rounds = static_cast<double>(stats.rounds_by_drafted[K]);
     emitted += rounds * expected_emitted(levels.draft_alpha, K);
     cost += rounds * (K == 0 ? 1 : drafting_cost(levels, K, k) + speedup.v);
   }

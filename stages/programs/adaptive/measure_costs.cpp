@@ -9,6 +9,7 @@
 #include "common/base/error.h"
 #include "common/base/json_value.h"
 #include "common/base/streams.h"
+#include "kernels/int_size.h"
 #include "stages/03_paged_kv_cache/page_allocator.h"
 #include "stages/programs/cache/make_cache.h"
 #include "stages/programs/speculation/timing.h"
@@ -65,7 +66,7 @@ RunOptions without_pool(RunOptions options) {
 
 std::vector<Drafts> drafts_for(const DraftSetup& draft, int requests) {
   std::vector<Drafts> drafts;
-  drafts.reserve(static_cast<std::size_t>(requests));
+  drafts.reserve(requests);
   while (std::ssize(drafts) < requests) {
     drafts.push_back(draft.make_drafts(draft.own_drafter().capacity(kDrafts)));
   }
@@ -89,7 +90,7 @@ class Bench {
   Bench(const RunOptions& options, const ModelFiles& files, const LlamaModel& model,
         const DraftSetup& draft, int requests, int most_rows, int context)
       : context_(context),
-        text_(static_cast<std::size_t>(context + most_rows)),
+        text_(context + most_rows),
         dice_(0),
         sampling_{options.sampling, &dice_, false},
         cache_(
@@ -127,11 +128,10 @@ class Bench {
   void pass_over(int first, int rows, int logits_rows) {
     for (Segment& segment : segments_) {
       target_.truncate(segment.sequence, first);
-      segment.tokens =
-          std::span(text_).subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(rows));
+      segment.tokens = std::span(text_).subspan(first, rows);
       segment.logits_rows = logits_rows;
     }
-    target_.forward(segments_, logits_.rows(0, static_cast<int>(segments_.size()) * logits_rows));
+    target_.forward(segments_, logits_.rows(0, int_size(segments_) * logits_rows));
   }
 
   int context_;

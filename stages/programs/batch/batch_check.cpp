@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "common/base/error.h"
+#include "kernels/int_size.h"
 #include "stages/programs/batch/batch_session.h"
 #include "stages/programs/check/golden_check.h"
 #include "stages/programs/sampling/golden_run.h"
@@ -23,9 +24,8 @@ Golden greedy_text(const GoldenText& text, const LlamaConfig& config) {
   Golden golden;
   golden.id = "greedy text " + text.id;
   golden.tokens = text.tokens();
-  golden.request.generation = {.prompt = text.prompt,
-                               .max_new_tokens = static_cast<int>(text.steps.size()),
-                               .eos_ids = config.eos_ids};
+  golden.request.generation = {
+      .prompt = text.prompt, .max_new_tokens = int_size(text.steps), .eos_ids = config.eos_ids};
   golden.request.spec_length = 5;
   golden.request.context_limit = config.max_seq_len;
   return golden;

@@ -11,6 +11,7 @@
 #include "common/base/output_file.h"
 #include "common/base/streams.h"
 #include "common/run_stats.h"
+#include "kernels/int_size.h"
 #include "stages/programs/batch/batch_json.h"
 #include "stages/programs/run/generation_config.h"
 #include "stages/programs/show/report.h"
@@ -91,7 +92,7 @@ std::string about_pages(const BatchEngine& engine) {
 int longest_text(std::span<const RequestResult> results) {
   int longest = 0;
   for (const RequestResult& result : results) {
-    longest = std::max(longest, result.prompt_tokens + static_cast<int>(result.tokens.size()));
+    longest = std::max(longest, result.prompt_tokens + int_size(result.tokens));
   }
   return longest;
 }

@@ -10,6 +10,7 @@
 
 #include "common/base/json_value.h"
 #include "common/llama.h"
+#include "kernels/int_size.h"
 #include "stages/03_paged_kv_cache/page_allocator.h"
 #include "stages/programs/cache/make_cache.h"
 #include "stages/programs/run/draft_length.h"
@@ -34,8 +35,8 @@ int countable(std::int64_t pages, int page_size) {
 int pages_for_all(std::vector<std::int64_t> tokens, int page_size, int at_a_time) {
   std::ranges::sort(tokens, std::greater());
   std::int64_t pages = 0;
-  for (int i = 0; i < std::min<int>(at_a_time, static_cast<int>(tokens.size())); i++) {
-    pages += pages_of(tokens[static_cast<std::size_t>(i)], page_size);
+  for (int i = 0; i < std::min<int>(at_a_time, int_size(tokens)); i++) {
+    pages += pages_of(tokens[i], page_size);
   }
   return countable(pages, page_size);
 }
@@ -125,7 +126,7 @@ RunOptions sized_for(std::span<const BatchRequest> requests, RunOptions options,
     cached.push_back(most.by_target);
     cached_by_draft.push_back(most.by_draft);
   }
-  options.max_batch = std::clamp(static_cast<int>(cached.size()), 1, options.max_batch);
+  options.max_batch = std::clamp(int_size(cached), 1, options.max_batch);
   const int K = largest_of(requests, options, capacity);
   options.no_speculation = K == 0;
   if (K > 0) options.spec_length = K;

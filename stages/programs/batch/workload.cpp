@@ -11,6 +11,7 @@
 #include "common/base/utf8.h"
 #include "common/embedded_models.h"
 #include "common/sampling/uniform.h"
+#include "kernels/int_size.h"
 
 namespace specdec {
 namespace {
@@ -193,11 +194,11 @@ std::vector<std::vector<TokenId>> choose_documents(const Spec& spec, const Token
   std::vector<std::string_view> documents = documents_of(spec, text);
   std::vector<std::vector<TokenId>> pool;
   const auto enough = static_cast<std::size_t>((spec.n + 3) / 4);
-  const int last = static_cast<int>(documents.size()) - 1;
+  const int last = int_size(documents) - 1;
   for (int i = 0; i <= last && pool.size() < enough; i++) {
     const int other = draw_between(spec, i, Draw::kDocumentOfPool, {i, last});
-    std::swap(documents[static_cast<std::size_t>(i)], documents[static_cast<std::size_t>(other)]);
-    std::vector<TokenId> tokens = tokenizer.encode(documents[static_cast<std::size_t>(i)]);
+    std::swap(documents[i], documents[other]);
+    std::vector<TokenId> tokens = tokenizer.encode(documents[i]);
     if (std::ssize(tokens) > spec.prompt.lowest) pool.push_back(std::move(tokens));
   }
   if (pool.empty()) {
@@ -221,10 +222,10 @@ bool is_sampled(const Spec& spec, int number) {
 
 std::vector<TokenId> make_prompt(const Spec& spec, int number,
                                  const std::vector<std::vector<TokenId>>& pool) {
-  const int last = static_cast<int>(pool.size()) - 1;
+  const int last = int_size(pool) - 1;
   const int chosen = draw_between(spec, number, Draw::kDocument, {0, last});
-  const std::vector<TokenId>& document = pool[static_cast<std::size_t>(chosen)];
-  const int most = std::min(spec.prompt.highest, static_cast<int>(document.size()) - 1);
+  const std::vector<TokenId>& document = pool[chosen];
+  const int most = std::min(spec.prompt.highest, int_size(document) - 1);
   return {document.begin(),
           document.begin() + draw_between(spec, number, Draw::kPrompt, {spec.prompt.lowest, most})};
 }

@@ -7,6 +7,7 @@
 #include "common/base/error.h"
 #include "common/sampling/device_sampling.h"
 #include "common/sampling/draw_index.h"
+#include "kernels/int_size.h"
 
 namespace specdec {
 namespace {
@@ -23,7 +24,7 @@ DraftedRound drafted_chain(const RoundToJudge& r) {
           .rule = *rule.on_device,
           .lenience = options.lenience,
           .seed = device_seed(r.judge.random()),
-          .position = static_cast<int>(r.context.size())};
+          .position = int_size(r.context)};
 }
 
 // Emits the tokens of a verdict, and writes the round's outcome as the request's own judge would.
@@ -92,7 +93,7 @@ DeviceJudge::DeviceJudge(Backend& backend, const SamplerRoom& room, Overlaps ove
   if (siblings) {
     trees_.reserve(requests);
     nodes_.reserve(drafts);
-    trials_.reserve(static_cast<std::size_t>(room.trials));
+    trials_.reserve(room.trials);
     tree_verdicts_.resize(requests);
     places_.resize(requests * static_cast<std::size_t>(levels_));
   } else {
@@ -172,7 +173,7 @@ DraftedTree DeviceJudge::drafted_tree(const RoundToJudge& r) {
           .sampling = row_sampling(r.judge.judging(), r.context),
           .rule = *siblings_,
           .seed = device_seed(r.judge.random()),
-          .position = static_cast<int>(r.context.size()),
+          .position = int_size(r.context),
           .level_draws = r.judge.drafting().named_by_level ? draw_index(1, 0) : 0};
 }
 
@@ -183,7 +184,7 @@ TokenId DeviceJudge::plain_choice(const Judge& judge, DeviceRows logits,
                             : judge.options().rule->races ? DrawBy::kRace
                                                           : DrawBy::kInversion,
                       .seed = device_seed(judge.random()),
-                      .position = static_cast<int>(context.size()),
+                      .position = int_size(context),
                       .purpose = static_cast<std::uint32_t>(Purpose::kTarget)};
   TokenId token = -1;
   sampler_->choose(logits, {&choice, 1}, {&token, 1});

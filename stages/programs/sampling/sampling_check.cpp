@@ -4,6 +4,7 @@
 #include <cmath>
 #include <functional>
 
+#include "kernels/int_size.h"
 #include "stages/05_rejection_sampling/rejection_sampling.h"
 #include "stages/programs/sampling/golden_run.h"
 #include "stages/programs/sampling/speculation_options.h"
@@ -24,12 +25,12 @@ std::string compare(const GoldenRound& want, const Round& round, const DraftAndV
   if (round.start != want.start) return differs("start", round.start, want.start);
   if (round.drafted != want.spec_length) return differs("K", round.drafted, want.spec_length);
   for (int i = 0; i < round.drafted; i++) {
-    const TokenId token = want.drafts[static_cast<std::size_t>(i)];
+    const TokenId token = want.drafts[i];
     if (steps.drafts().token(i) != token) return differs("draft", steps.drafts().token(i), token);
   }
-  const auto tests = static_cast<int>(want.tests.size());
+  const auto tests = int_size(want.tests);
   for (int i = 0; i < std::min(round.tested(), tests); i++) {
-    const GoldenRound::Test& test = want.tests[static_cast<std::size_t>(i)];
+    const GoldenRound::Test& test = want.tests[i];
     const auto token = static_cast<std::size_t>(steps.drafts().token(i));
     const double p = judge.target_probs(i)[token];
     if (!close(p, test.target_prob)) return differs("p", p, test.target_prob);

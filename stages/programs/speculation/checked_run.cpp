@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "kernels/int_size.h"
 #include "stages/programs/cache/make_cache.h"
 #include "stages/programs/run/device.h"
 #include "stages/programs/run/draft_length.h"
@@ -23,7 +24,7 @@ CheckedTarget::CheckedTarget(const RunOptions& options_)
 
 GenerationRequest CheckedTarget::request(const GoldenText& text) const {
   return {.prompt = text.prompt,
-          .max_new_tokens = static_cast<int>(text.steps.size()),
+          .max_new_tokens = int_size(text.steps),
           .eos_ids = model.config().eos_ids};
 }
 

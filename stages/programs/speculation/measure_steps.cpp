@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "kernels/int_size.h"
 #include "stages/programs/speculation/timing.h"
 
 namespace specdec {
@@ -21,10 +22,10 @@ std::vector<MadeRound> typical_rounds(std::span<const MadeRound> made, std::size
     const int K = std::min(drafted, static_cast<int>(tokens) - 1 - start);
     if (K > 0 || !any_drafted) rounds.push_back({start, K});
   }
-  const int count = static_cast<int>(rounds.size()), samples = std::min(count, n);
+  const int count = int_size(rounds), samples = std::min(count, n);
   std::vector<MadeRound> some;
   for (int i = 0; i < samples; i++) {
-    some.push_back(rounds[static_cast<std::size_t>(count - 1 - i * count / samples)]);
+    some.push_back(rounds[count - 1 - i * count / samples]);
   }
   return some;
 }
@@ -60,9 +61,9 @@ class Parts {
 
  private:
   void pass(int at, std::span<const TokenId> drafts, std::span<const int> parents) {
-    tokens_.assign(1, text_[static_cast<std::size_t>(at)]);
+    tokens_.assign(1, text_[at]);
     tokens_.insert(tokens_.end(), drafts.begin(), drafts.end());
-    const auto rows = static_cast<int>(tokens_.size());
+    const auto rows = int_size(tokens_);
     steps_.target().truncate(steps_.sequence(), at);
     steps_.target().forward(Segment{steps_.sequence(), tokens_, rows, parents},
                             steps_.logits_rows(rows));
@@ -84,7 +85,7 @@ struct Samples {
   double plain = 0;                               // total of the plain steps
 
   StepTimes times() {
-    const auto n = static_cast<int>(pass.size());
+    const auto n = int_size(pass);
     double verifications = 0;
     for (std::vector<double>& of_K : verification) {
       if (!of_K.empty()) verifications += static_cast<double>(of_K.size()) * median(of_K);
@@ -130,8 +131,7 @@ StepTimes measure_steps(DraftAndVerify& steps, std::span<const TokenId> text,
     samples.draft.push_back(drafting_seconds / K);
     samples.drafting += drafting_seconds;
     samples.drafts += K;
-    samples.verification[static_cast<std::size_t>(K)].push_back(
-        seconds_of([&] { parts.verify(at); }));
+    samples.verification[K].push_back(seconds_of([&] { parts.verify(at); }));
   }
   return samples.times();
 }

@@ -34,10 +34,7 @@ std::set<TokenId> mentioned(const std::vector<RoundRecord>& records) {
 }  // namespace
 
 GreedyEvidence::GreedyEvidence(const DraftAndVerify& steps)
-    : steps_(steps),
-      logits_(static_cast<std::size_t>(steps.V())),
-      probs_(logits_.size()),
-      scratch_(steps.V()) {}
+    : steps_(steps), logits_(steps.V()), probs_(logits_.size()), scratch_(steps.V()) {}
 
 GreedyEvidence::operator RoundEvidence() {
   return {.drafts = &steps_.drafts(), .target_probs = [this](int row) { return softmax(row); }};

@@ -87,7 +87,7 @@ RoundRecord::Last record_last(const Round& round, TokenId token, const RoundEvid
   last.token = token;
   last.bonus = round.end == RoundEnd::kAllAccepted;
   const auto target_probs = evidence.target_probs(round.row_of(round.accepted));
-  last.target_prob = target_probs[static_cast<std::size_t>(token)];
+  last.target_prob = target_probs[token];
   if (evidence.is_tree) return last;
   if (evidence.seed && !evidence.races) {
     last.uniform =
@@ -143,13 +143,12 @@ RoundRecord record_round(const Round& round, std::span<const TokenId> context,
   RoundRecord record;
   record.round = round;
   record.notes = evidence.notes;
-  const auto emitted = context.last(static_cast<std::size_t>(round.emitted()));
+  const auto emitted = context.last(round.emitted());
   record.emitted.assign(emitted.begin(), emitted.end());
   if (evidence.is_tree) record_tree(evidence, record);
   for (int i = 0; i < round.drafted && !evidence.is_tree; ++i) {
     const bool in_text = i < round.emitted();
-    record.drafts.push_back(
-        record_draft(i, round, in_text ? emitted[static_cast<std::size_t>(i)] : -1, evidence));
+    record.drafts.push_back(record_draft(i, round, in_text ? emitted[i] : -1, evidence));
   }
   if (round.end != RoundEnd::kStopped) record.last = record_last(round, emitted.back(), evidence);
   return record;

@@ -6,6 +6,7 @@
 
 #include "common/base/streams.h"
 #include "common/base/terminal.h"
+#include "kernels/int_size.h"
 
 namespace specdec {
 namespace {
@@ -34,7 +35,7 @@ RoundText::RoundText(const RunOptions& options)
 void RoundText::finish_round(const Round& round, const Generation& generation, const Drafts& drafts,
                              const Tokenizer* tokenizer) {
   if (!coloured_) return stream_.show_new(generation);
-  const int end = static_cast<int>(generation.tokens().size());
+  const int end = int_size(generation.tokens());
   const int own = end - round.emitted() + round.accepted;
   for (int i = end - round.emitted(); i < own; ++i) print(kAccepted, generation.text_of(i));
   if (round.end == RoundEnd::kRejected && tokenizer != nullptr) {

@@ -3,6 +3,7 @@
 #include "common/base/json_value.h"
 #include "common/base/streams.h"
 #include "common/speculation/count_round.h"
+#include "kernels/int_size.h"
 #include "stages/programs/cache/make_cache.h"
 #include "stages/programs/check/tensor_log.h"
 #include "stages/programs/run/device.h"
@@ -24,7 +25,7 @@ CacheLayout layout_of(const Session& session) {
 // The prompt, with memory reserved for the whole text, so that no round allocates.
 std::vector<TokenId> with_memory(const std::vector<TokenId>& prompt, const Capacity& capacity) {
   std::vector<TokenId> context = prompt;
-  context.reserve(static_cast<std::size_t>(capacity.context + 1));
+  context.reserve(capacity.context + 1);
   return context;
 }
 
@@ -62,7 +63,7 @@ Session::Session(const RunOptions& options_, const SessionParts& parts)
   stats.accepted_at.reserve(K);
   stats.drafted_at.reserve(K);
   stats.rounds_by_drafted.reserve(K + 1);
-  rounds_.reserve(static_cast<std::size_t>(request.max_new_tokens));
+  rounds_.reserve(request.max_new_tokens);
   draft.warn();
   if (!options.dump.empty()) record_forward(target.llama, request.prompt).write(options.dump);
 }
@@ -107,7 +108,7 @@ void Session::finish(const Judgement& judgement, ReportExtras extras,
     extras.summary = summary(stats, gained, times.samples) + extras.summary;
     if (of_speedup) extras.summary += of_speedup(gained);
   }
-  extras.summary += draft.outgrown(static_cast<int>(context.size()));
+  extras.summary += draft.outgrown(int_size(context));
   Json trace_stats = to_json(stats);
   trace_stats.update(extras.stats);
   log.write(trace_stats, judgement.rule, judgement.lossless);

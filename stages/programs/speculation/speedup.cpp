@@ -35,8 +35,7 @@ Speedup speedup(const RunStats& stats, const StepTimes& times) {
   if (std::isfinite(alpha)) {
     double emitted = 0;
     for (int K = 0; K < std::ssize(stats.rounds_by_drafted); K++) {
-      emitted += static_cast<double>(stats.rounds_by_drafted[static_cast<std::size_t>(K)]) *
-                 expected_emitted(alpha, K);
+      emitted += static_cast<double>(stats.rounds_by_drafted[K]) * expected_emitted(alpha, K);
     }
     result.by_formula = emitted * pass / (draft_steps * times.draft_step + verifications);
   }

@@ -18,7 +18,7 @@ std::string_view verdict(const Round& round, std::span<const Drafts::Trial> tria
   if (!on_path(round, parent) || index >= round.tested_at.size()) return kNotReached;
   const int tested = round.tested_at[index];
   if (k >= tested) return kNotTested;
-  const bool right = on_path(round, trials[static_cast<std::size_t>(k)].node);
+  const bool right = on_path(round, trials[k].node);
   return right && (at_once || k == tested - 1) ? kAccepted : kRejected;
 }
 
@@ -30,7 +30,7 @@ void record_trials(RoundRecord& record, const RoundEvidence& evidence, int paren
   const int place = tree.node(trials.front().node).depth;
   std::span<const double> target_probs;
   for (int k = 0; k < std::ssize(trials); k++) {
-    const Drafts::Trial& trial = trials[static_cast<std::size_t>(k)];
+    const Drafts::Trial& trial = trials[k];
     const auto token = static_cast<std::size_t>(tree.node(trial.node).token);
     const auto draft_probs = tree.probs(trial);
     RoundRecord::Trial& tried = record.tree->trials.emplace_back();
@@ -42,7 +42,7 @@ void record_trials(RoundRecord& record, const RoundEvidence& evidence, int paren
       tried.target_prob = target_probs[token];
     }
     // A node has the verdict of its last tested trial; if none was tested, of its first trial.
-    std::string_view& of_node = record.tree->nodes[static_cast<std::size_t>(trial.node)].verdict;
+    std::string_view& of_node = record.tree->nodes[trial.node].verdict;
     if (of_node.empty() || tried.target_prob) of_node = tried.verdict;
   }
 }
@@ -65,7 +65,7 @@ std::string lines_after(const RoundRecord::Tree& tree, int parent, const Tokeniz
                         bool colour) {
   std::string text;
   for (int i = parent + 1; i < std::ssize(tree.nodes); i++) {
-    const auto& [drafted, drafts, verdict] = tree.nodes[static_cast<std::size_t>(i)];
+    const auto& [drafted, drafts, verdict] = tree.nodes[i];
     if (drafted.parent != parent) continue;
     text += verdict_line(verdict, kNotReached.size(),
                          fmt::format("{:{}}{}  path q {:.3f}{}", "", 2 * drafted.depth,

@@ -17,7 +17,7 @@ DeviceTreeBrancher::DeviceTreeBrancher(Backend& backend, const Capacity& capacit
   branches_.reserve(rows);
   probs_.reserve(rows);
   path_.reserve(rows * static_cast<std::size_t>(capacity.levels));
-  tokens_.reserve(static_cast<std::size_t>(max_requests * capacity.trials));
+  tokens_.reserve(max_requests * capacity.trials);
 }
 
 // [snippet branch-on-device]
@@ -69,7 +69,7 @@ Branch DeviceTreeBrancher::ask(const LookedAt& at) {
 std::size_t DeviceTreeBrancher::add(const LookedAt& at, const Branch& asked, int probs,
                                     std::span<const BranchToken> tokens) {
   for (int k = 0; k < asked.count; k++) {
-    const auto [token, prob] = tokens[static_cast<std::size_t>(k)];
+    const auto [token, prob] = tokens[k];
     if (token < 0 && k == 0) fail_without_distribution();
     if (token < 0) break;
     const int own = asked.by == BranchBy::kDistinctDraws ? probs + k : probs;
