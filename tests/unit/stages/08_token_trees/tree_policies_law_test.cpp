@@ -96,7 +96,7 @@ TEST(TreePoliciesLawTest, IsTheTargetsForEveryPolicy) {
 // ---- what a fallback keeps
 
 // Requests that are drafted for one after the other and kept later, as an engine does where
-// drafting for all of them failed: each keeps the path of whoever drafted for it, and nothing else.
+// drafting for all of them failed: each keeps the path in the tree of its own drafter alone.
 TEST(FallbackTreesTest, EachRequestKeepsItsOwnPath) {
   constexpr int V = 8;
   const ContextTable likely = table(V, 5, random_rows(V, 0));
