@@ -11,8 +11,6 @@
 namespace specdec {
 namespace {
 
-constexpr int kFree = -1;
-
 std::size_t at(TokenId token) { return static_cast<std::size_t>(token); }
 
 // The logarithm of a probability: `count` of `total` tokens, plus mu tokens distributed as `prior`.
@@ -25,7 +23,7 @@ double log_smoothed(double count, double total, double prior) {
 
 NgramModel::NgramModel(Backend& backend, int vocab_size, int token_limit, int order,
                        std::span<const TokenId> text, int max_sequences)
-    : backend_(backend), order_(order), row_(vocab_size), lengths_(max_sequences, kFree) {
+    : UncachedModel(max_sequences), backend_(backend), order_(order), row_(vocab_size) {
   SPECDEC_CHECK(order == 1 || order == 2, "order 1 or 2, not {}", order);
   SPECDEC_CHECK(0 < token_limit && token_limit <= vocab_size,
                 "{} tokens to be in a vocabulary of {}", token_limit, vocab_size);
@@ -34,7 +32,6 @@ NgramModel::NgramModel(Backend& backend, int vocab_size, int token_limit, int or
   }
   count_tokens(text, token_limit);
   if (order == 2) count_pairs(text);
-  extensions_.reserve(lengths_.size());
 }
 
 void NgramModel::count_tokens(std::span<const TokenId> text, int token_limit) {
@@ -71,41 +68,15 @@ void NgramModel::count_pairs(std::span<const TokenId> text) {
 }
 
 void NgramModel::forward(std::span<const Segment> batch, const Outputs& out) {
-  const DeviceRows& logits = out.logits;
-  check(batch, logits);
+  extend(batch, out);
   int row = 0;
   for (const Segment& segment : batch) {
-    lengths_[segment.sequence] += int_size(segment.tokens);
     for (const TokenId token : segment.tokens.last(segment.logits_rows)) {
       const std::span<const float> values = row_after(token);
-      backend_.upload(values.data(), logits.row(row), values.size_bytes());
+      backend_.upload(values.data(), out.logits.row(row), values.size_bytes());
       row++;
     }
   }
-}
-
-// Aborts or throws before anything changes.
-void NgramModel::check(std::span<const Segment> batch, DeviceRows logits) {
-  extensions_.clear();
-  int wanted = 0;
-  for (const Segment& segment : batch) {
-    const int n_tokens = int_size(segment.tokens);
-    SPECDEC_CHECK(n_tokens > 0, "a segment of at least one token");
-    SPECDEC_CHECK(segment.hidden.rows == 0 && segment.hidden.again == 0, "no rows of counts");
-    SPECDEC_CHECK(0 <= segment.logits_rows && segment.logits_rows <= n_tokens,
-                  "logits for 0 to {} tokens, not {}", n_tokens, segment.logits_rows);
-    wanted += segment.logits_rows;
-    check_parents(segment, length(segment.sequence));
-    extensions_.push_back({segment.sequence, n_tokens});
-    for (const TokenId id : segment.tokens) {
-      if (id < 0 || id >= vocab_size()) {
-        fail("token id {} is outside the vocabulary of {}", id, vocab_size());
-      }
-    }
-  }
-  if (!can_extend(extensions_)) fail("a sequence exceeds {} positions", max_seq_len());
-  SPECDEC_CHECK(logits.rows == wanted && (wanted == 0 || logits.width == vocab_size()),
-                "logits of {} rows, not {}", wanted, logits.rows);
 }
 
 // [snippet ngram-row]
@@ -123,54 +94,5 @@ std::span<const float> NgramModel::row_after(TokenId token) {
   return row_;
 }
 // [end snippet ngram-row]
-
-SequenceId NgramModel::create() {
-  const auto free = std::ranges::find(lengths_, kFree);
-  if (free == lengths_.end()) {
-    throw CacheFull(fmt::format(
-        "the n-gram model has room for {} sequences, and all are in use; release one first",
-        lengths_.size()));
-  }
-  *free = 0;
-  return static_cast<SequenceId>(free - lengths_.begin());
-}
-
-SequenceId NgramModel::fork(SequenceId sequence) {
-  const int count = length(sequence);
-  const SequenceId result = create();
-  lengths_[result] = count;
-  return result;
-}
-
-void NgramModel::release(SequenceId sequence) {
-  truncate(sequence, 0);  // checks that it exists
-  lengths_[sequence] = kFree;
-}
-
-int NgramModel::length(SequenceId sequence) const {
-  const auto index = static_cast<std::size_t>(sequence);
-  SPECDEC_CHECK(index < lengths_.size() && lengths_[index] != kFree, "sequence {} to exist",
-                sequence);
-  return lengths_[index];
-}
-
-void NgramModel::truncate(SequenceId sequence, int length) {
-  const int current = this->length(sequence);
-  SPECDEC_CHECK(0 <= length && length <= current, "to keep 0 to {} tokens, not {}", current,
-                length);
-  lengths_[sequence] = length;
-}
-
-// A row depends on its own token only, so it is enough to keep the number of tokens.
-void NgramModel::keep(SequenceId sequence, int start, std::span<const int> kept) {
-  truncate(sequence, start + int_size(kept));
-}
-
-bool NgramModel::can_extend(std::span<const Extension> extensions) const {
-  check_extensions(extensions);
-  return std::ranges::all_of(extensions, [this](const Extension& e) {
-    return e.tokens <= max_seq_len() - length(e.sequence);
-  });
-}
 
 }  // namespace specdec

@@ -1,9 +1,8 @@
 #pragma once
-#include <limits>
 #include <span>
 #include <vector>
 
-#include "common/language_model.h"
+#include "common/speculation/uncached_model.h"
 #include "kernels/int_size.h"
 
 namespace specdec {
@@ -26,7 +25,7 @@ namespace specdec {
 //
 // A row of logits is log P1 or log P2, rounded to float32. It depends on one token of the pass, so
 // the only state of a sequence is its length.
-class NgramModel final : public LanguageModel {
+class NgramModel final : public UncachedModel {
  public:
   // The best mu of 1, 2, 4, ..., 128: with it, the bigram model of golden/draft_text.txt needs the
   // fewest bits for held-out text.
@@ -44,16 +43,7 @@ class NgramModel final : public LanguageModel {
   // Allocates nothing.
   void forward(std::span<const Segment> batch, const Outputs& out) override;
 
-  SequenceId create() override;  // throws CacheFull when all are in use
-  SequenceId fork(SequenceId sequence) override;
-  void release(SequenceId sequence) override;
-  int length(SequenceId sequence) const override;
-  void truncate(SequenceId sequence, int length) override;
-  void keep(SequenceId sequence, int start, std::span<const int> kept) override;
-  bool can_extend(std::span<const Extension> extensions) const override;
-
   int vocab_size() const override { return int_size(log_unigram_); }
-  int max_seq_len() const override { return std::numeric_limits<int>::max(); }
   Backend& backend() const override { return backend_; }
 
  private:
@@ -64,7 +54,6 @@ class NgramModel final : public LanguageModel {
 
   void count_tokens(std::span<const TokenId> text, int token_limit);
   void count_pairs(std::span<const TokenId> text);
-  void check(std::span<const Segment> batch, DeviceRows logits);
   std::span<const float> row_after(TokenId token);
 
   Backend& backend_;
@@ -75,8 +64,6 @@ class NgramModel final : public LanguageModel {
   std::vector<std::size_t> first_successor_;  // [V + 1] successors_ of h: [h] up to before [h + 1]
   std::vector<Successor> successors_;         // [distinct pairs of the text]
   std::vector<float> row_;                    // [V]
-  std::vector<Extension> extensions_;         // scratch for one forward()
-  std::vector<int> lengths_;                  // [max_sequences]; kFree if there is no sequence
 };
 
 }  // namespace specdec
