@@ -7,7 +7,6 @@
 #include "common/rope_frequencies.h"
 
 namespace specdec {
-namespace {
 
 HostMatrix host_matrix(const TensorView& tensor) {
   SPECDEC_CHECK(tensor.shape.size() == 2, "a weight matrix");
@@ -20,8 +19,6 @@ HostMatrix host_matrix(const TensorView& tensor) {
   matrix.width = tensor.shape[1];
   return matrix;
 }
-
-}  // namespace
 
 LlamaModel::LlamaModel(const WeightSource& source, Backend& backend, const Progress& progress,
                        WeightFormat format)

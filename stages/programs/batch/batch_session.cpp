@@ -41,7 +41,9 @@ BatchSession::BatchSession(const RunOptions& options_, ModelFiles files_, const 
       target(options, files, layout_of(options, sizes), sizes.token_budget),
       draft(options, files, target.model, sizes.capacity, parts.drafting, parts.compose),
       memory(memory_plan(options, sizes, target.model, draft_model(sizes, draft, target.model))),
-      engine({.target = target.llama,
+      watched(parts.watch && !options.no_speculation ? parts.watch(target.llama, sizes.capacity)
+                                                     : nullptr),
+      engine({.target = watched ? *watched : target.llama,
               .target_cache = *target.cache,
               .drafter = draft.drafter(),
               .draft_cache = draft.only_cache(),

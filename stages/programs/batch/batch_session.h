@@ -29,6 +29,7 @@ struct BatchParts {
   Drafting drafting = sampled_drafting(KeepProbs::kBesideLogits);
   ComposeDrafter compose = {};  // its drafter has memory for all requests from the beginning
   RoundCapacity capacity = Capacity::of_chain;
+  WatchTarget watch = {};
   std::function<Judging(const BatchSession&)> judging = batch_judging;
 };
 
@@ -45,6 +46,7 @@ struct BatchSession {
   TargetSetup target;
   DraftSetup draft;
   MemoryPlan memory;
+  std::unique_ptr<LanguageModel> watched;  // the target as a drafter watches it; null: none does
   BatchEngine engine;
   std::string announcement;  // a later stage's message before the first step
   ReportExtras extras;       // a later stage's additions to the summary

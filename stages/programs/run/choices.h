@@ -16,8 +16,9 @@ namespace specdec {
 enum class DeviceChoice { kAuto, kCpu, kCuda, kEmulated };
 enum class CacheKind { kContiguous, kPaged };
 enum class OutputFormat { kText, kJson };
-enum class DraftKind { kLlama, kSelf, kRandom, kUnigram, kBigram, kLookup, kNgram };
+enum class DraftKind { kLlama, kSelf, kRandom, kUnigram, kBigram, kLookup, kNgram, kHeads };
 enum class DraftLength { kFixed, kGain, kEntropy, kConfidence, kSchedule };
+enum class SelfDraftKind { kBlockwise, kMedusa };
 enum class TreeKind { kChains, kDistinct, kTop, kBest, kGrow };
 
 // An entry. Other tables' entries add what their readers need.
@@ -51,7 +52,14 @@ inline constexpr NamedDrafter kDrafters[] = {
     {"bigram", "counts of pairs in a text", DraftNeeds::kText},
     {"lookup", "copies what followed the same tokens earlier in the text"},
     {"ngram", "learns from the text what follows what", DraftNeeds::kNothing, false,
-     kFirstAdaptiveStage}};
+     kFirstAdaptiveStage},
+    {"heads", "the target's own rows, as --self-draft says", DraftNeeds::kModel, true,
+     kFirstSelfStage}};
+
+// Which heads draft; load_heads() makes them.
+inline constexpr Named kSelfDrafters[] = {
+    {"blockwise", "one network on the newest row makes all heads' rows"},
+    {"medusa", "a block for each head, on the newest row"}};
 
 struct NamedPolicy {  // of K; make_policy() makes it
   std::string_view name, summary;
@@ -86,6 +94,7 @@ constexpr const auto& table_of(OutputFormat) { return kOutputs; }
 constexpr const auto& table_of(Gemm) { return kGemms; }
 constexpr const auto& table_of(WeightFormat) { return kWeights; }
 constexpr const auto& table_of(DraftKind) { return kDrafters; }
+constexpr const auto& table_of(SelfDraftKind) { return kSelfDrafters; }
 constexpr const auto& table_of(DraftLength) { return kPolicies; }
 constexpr const auto& table_of(TreeKind) { return kTrees; }
 

@@ -174,7 +174,9 @@ Options draft_options(RunOptions& o, int stage) {
                        : "what drafts",
                  kDrafters, stage),
        one_of(&o.draft_kind),
-       {.stages = stages}},
+       {.stages = stages,
+        .otherwise = stage >= kFirstSelfStage ? name_of(DraftKind::kHeads) : "",
+        .given = &o.given_draft_kind}},
       {"--draft-text FILE",
        fmt::format("the text that {} count",
                    names_where(kDrafters, " and ",
@@ -298,6 +300,21 @@ Options tree_options(RunOptions& o, int stage, const Listings& listings) {
   };
 }
 
+// The target drafts for itself.
+Options self_options(RunOptions& o, int stage) {
+  const Stages stages = stages_from(kFirstSelfStage);
+  return {
+      {"--self-draft KIND",
+       with_list("which heads draft", kSelfDrafters, stage),
+       one_of(&o.self_draft),
+       {.stages = stages}},
+      {"--heads DIR",
+       "the heads' folder, with config.json and model.safetensors",
+       &o.heads,
+       {.stages = stages, .otherwise = "those of the embedded target"}},
+  };
+}
+
 Options sampling_options(RunOptions& o, int stage, const Listings& listings) {
   const OptionTraits each{.stages = stages_from(5), .per_request = true};
   OptionTraits of_draft = each;
@@ -407,7 +424,7 @@ std::vector<Option> all_options(int stage, RunOptions& o, const Listings& listin
   for (const Options& group :
        {target_options(o), prompt_options(o, stage), length_options(o), device_options(o, stage),
         cache_options(o, stage), draft_options(o, stage), round_options(o, stage),
-        adaptive_options(o, stage), tree_options(o, stage, listings),
+        adaptive_options(o, stage), tree_options(o, stage, listings), self_options(o, stage),
         sampling_options(o, stage, listings), batch_options(o, stage), output_options(o)}) {
     all.insert(all.end(), group.begin(), group.end());
   }

@@ -91,6 +91,11 @@ struct RunOptions {
   std::string tree_profile;        // file; empty: the embedded pair's acceptances
   std::string write_tree_profile;  // file, when the run is done
 
+  // Stage 9.
+  bool given_draft_kind = false;
+  SelfDraftKind self_draft = SelfDraftKind::kMedusa;
+  std::string heads;  // their folder; empty: the embedded target's
+
   // Stages 6 and later.
   // Not options, but of every line of --requests, where `where` names it for messages.
   std::string id, where;

@@ -34,7 +34,7 @@ Drafting sampled_drafting(KeepProbs keep) {
     return std::make_unique<DeviceDrafter>(model, std::move(drafter), max_context,
                                            capacity.requests, vocab_size);
   };
-  return {keep, make};
+  return {.keep = keep, .make = make};
 }
 
 std::unique_ptr<Judge> make_judge(const DraftAndVerify& steps, RandomSource& random,

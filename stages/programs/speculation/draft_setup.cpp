@@ -119,6 +119,9 @@ void DraftSetup::make_drafter(const Capacity& capacity) {
   const DraftKind kind = options_.draft_kind;
   if (options_.no_speculation) {
     drafter_ = std::make_unique<NoDrafter>();
+  } else if (kind == DraftKind::kHeads) {
+    model_ = drafting_.make_heads(target_, files_.token_limit, capacity);
+    make_sound(capacity);
   } else if (own_model_) {
     make_llama(*own_model_, capacity);
   } else if (kind == DraftKind::kSelf) {
@@ -146,6 +149,11 @@ void DraftSetup::make_llama(const LlamaModel& model, const Capacity& capacity) {
   of_draft.pages = capacity.pages;  // --pages is for the target's cache
   cache_ = make_cache(model, cache_layout(of_draft, places, capacity.requests));
   model_ = std::make_unique<Llama>(model, *cache_, LlamaOptions{.token_limit = files_.token_limit});
+  make_sound(capacity);
+}
+
+// The drafter of a model that may be damaged.
+void DraftSetup::make_sound(const Capacity& capacity) {
   drafter_ = std::make_unique<SoundDrafter>(
       drafting_.make(*model_, capacity, target_.config().vocab_size), tell_damage());
 }
@@ -157,7 +165,9 @@ void DraftSetup::warn() const {
 SoundDrafter::Tell DraftSetup::tell_damage() const {
   const bool self = options_.draft_kind == DraftKind::kSelf;
   return [told = damage_is_told_, stage = options_.stage,
-          name = self ? options_.target : options_.draft](const BadLogits& damage) {
+          name = options_.draft_kind == DraftKind::kHeads ? drafting_.heads
+                 : self                                   ? options_.target
+                        : options_.draft](const BadLogits& damage) {
     if (std::exchange(*told, true)) return;
     say("{}: note: {}: the draft's {}; the text goes on without its drafts\n", stage_name(stage),
         name, damage.about());
@@ -215,6 +225,7 @@ std::string DraftSetup::outgrown(int context) const {
 Json DraftSetup::to_json() const {
   if (options_.no_speculation) return nullptr;
   Json json = {{"kind", name_of(options_.draft_kind)}};
+  if (options_.draft_kind == DraftKind::kHeads) json["directory"] = drafting_.heads;
   if (own_model_) {
     const bool self = options_.draft_kind == DraftKind::kSelf;
     const std::string& shape = self ? options_.inflate_target : options_.inflate_draft;

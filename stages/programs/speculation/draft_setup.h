@@ -29,12 +29,21 @@ std::unique_ptr<Drafter> make_greedy_drafter(LanguageModel& model, const Capacit
 // How a stage drafts: stage 4 greedily, later stages by sampling.
 struct Drafting {
   KeepProbs keep = KeepProbs::kNone;
+  // Where --draft-kind may be heads: the model that heads are, and their folder.
+  std::function<std::unique_ptr<LanguageModel>(const LlamaModel& target, int token_limit,
+                                               const Capacity& capacity)>
+      make_heads = {};
+  std::string heads = {};
   MakeModelDrafter make = make_greedy_drafter;
   std::function<std::unique_ptr<Drafter>()> make_ngram = {};   // if --draft-kind may be ngram
   std::function<std::unique_ptr<Drafter>()> make_lookup = {};  // none: a LookupDrafter
 };
 
 class DraftSetup;
+
+// Makes a model that watches the target from outside, for a drafter that reads its rows.
+using WatchTarget =
+    std::function<std::unique_ptr<LanguageModel>(LanguageModel& target, const Capacity& capacity)>;
 
 // Makes a drafter of several parts, one of which is base's drafter. REQUIRES: base outlives it.
 using ComposeDrafter =
@@ -78,6 +87,7 @@ class DraftSetup {
   void load_own_model();
   void make_drafter(const Capacity& capacity);
   void make_llama(const LlamaModel& model, const Capacity& capacity);
+  void make_sound(const Capacity& capacity);
   void make_table(const Capacity& capacity);
 
   const RunOptions& options_;

@@ -26,6 +26,7 @@ struct SessionParts {
   // Makes the policy that chooses K of each round; none: K is --spec-length.
   std::function<std::unique_ptr<SpecLengthPolicy>(const Session&)> make_policy = {};
   RoundCapacity capacity = Capacity::of_chain;
+  WatchTarget watch = {};
 };
 
 // How drafts were drawn and judged, for measurements and reports.
@@ -55,6 +56,7 @@ struct Session {
   const Capacity capacity;
   TargetSetup target;
   DraftSetup draft;
+  std::unique_ptr<LanguageModel> watched;  // the target as a drafter watches it; null: none does
   RoundClock clock;
   DraftAndVerify steps;
   Generation generation;

@@ -1,0 +1,75 @@
+// Stage 9: self-drafting. Heads on the target's own rows draft, as chains or as trees, for one
+// request and for many at once.
+
+#include <utility>
+
+#include "stages/08_token_trees/tree_round.h"
+#include "stages/programs/batch/batch_report.h"
+#include "stages/programs/batch/queue_inbox.h"
+#include "stages/programs/run/draft_length.h"
+#include "stages/programs/run/stage_main.h"
+#include "stages/programs/self/self_draft.h"
+#include "stages/programs/trees/shape_option.h"
+#include "stages/programs/trees/tree_run.h"
+
+namespace specdec {
+namespace {
+
+// [snippet decode]
+void decode(Session& run, RoundJudge& judge, TreeRun& trees) {
+  run.prefill();
+  while (!run.generation.finished()) {
+    run.before_round();
+    const Round round = tree_round(run.steps, judge, run.context, run.generation);  // stage 8's
+    run.after_round(round, trees.evidence(run, judge));
+    trees.count(run, round);
+  }
+}
+// [end snippet decode]
+
+int run_one(const RunOptions& options) {
+  check_drafts_differ(options);
+  TreeRun trees(options);
+  SelfDraft self(trees.options(), trees.options().spec_length);
+  Session session(trees.options(), self.parts(trees.parts()));
+  Dice dice(options.seed);
+  const auto judge = trees.make_judge(session, dice);
+  decode(session, *judge, trees);
+  const auto of_speedup = trees.adaptive().of_speedup(session);
+  session.finish(trees.judgement(session, *judge), trees.extras(session), of_speedup);
+  return kGood;
+}
+
+int run_many(const RunOptions& options) {
+  TreeRun trees(options);
+  SelfDraft self(trees.options(), trees.options().spec_length);
+  ModelFiles files = open_model(options.target);
+  AdaptiveBatch adaptive;
+  QueueInbox inbox(trees.options(), files, trees.make_request(adaptive));
+  const BatchParts parts = self.parts(trees.batch_parts(adaptive, inbox.requests()));
+  BatchSession session(sized_for(inbox.requests(), trees.options(), parts.capacity),
+                       std::move(files), parts);
+  adaptive.begin(session, parts.capacity);
+  BatchReport report(session, inbox.requests());
+  report.begin();
+  inbox.report_to(report);
+  serve(session.engine, inbox);
+  trees.add_to(session);
+  return report.finish();
+}
+
+int run(const RunOptions& given) {
+  const RunOptions options = with_heads(given);
+  check_draft_length(options);
+  check_tree_options(options);
+  const bool many = !options.requests.empty() || !options.workload.empty();
+  return many ? run_many(options) : run_one(options);
+}
+
+}  // namespace
+}  // namespace specdec
+
+int main(int argc, char** argv) {
+  return specdec::stage_main(9, "Self-drafting: the target's own rows draft.", argc, argv,
+                             specdec::run);
+}

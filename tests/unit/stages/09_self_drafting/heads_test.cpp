@@ -1,0 +1,179 @@
+// Heads against plain loops in double, and their files.
+#include "stages/09_self_drafting/heads.h"
+
+#include <cmath>
+#include <fstream>
+#include <random>
+
+#include "common/checkpoint/safetensors_writer.h"
+#include "kernels/cpu/cpu_backend.h"
+#include "tests/engine_fixture.h"
+#include "tests/test_support.h"
+
+namespace specdec {
+namespace {
+
+constexpr int E = 24, kHeads = 3, kHidden = 40;
+
+std::vector<float> random_floats(std::size_t n, unsigned seed) {
+  std::mt19937 random(seed);
+  std::normal_distribution<float> normal(0, 0.3f);
+  std::vector<float> values(n);
+  for (float& value : values) value = normal(random);
+  return values;
+}
+
+HostMatrix matrix_of(const std::vector<float>& values, int rows) {
+  return {WeightType::kF32, std::as_bytes(std::span(values)), rows,
+          static_cast<int>(values.size()) / rows};
+}
+
+double silu(double z) { return z / (1 + std::exp(-z)); }
+
+double product(const std::vector<float>& weights, int row, std::span<const double> x) {
+  double sum = 0;
+  for (std::size_t i = 0; i < x.size(); i++) {
+    sum += double(weights[std::size_t(row) * x.size() + i]) * x[i];
+  }
+  return sum;
+}
+
+const std::vector<float> kUp = random_floats(kHidden * E, 1);
+const std::vector<float> kDown = random_floats(kHeads * E * kHidden, 2);
+const std::vector<float> kWeight = random_floats(kHeads * E * E, 3);
+const std::vector<float> kBias = random_floats(kHeads * E, 4);
+
+double blockwise(std::span<const double> row, int head, int i) {
+  std::vector<double> hidden;
+  for (int f = 0; f < kHidden; f++) hidden.push_back(silu(product(kUp, f, row)));
+  return row[std::size_t(i)] + product(kDown, head * E + i, hidden);
+}
+
+double medusa(std::span<const double> row, int head, int i) {
+  const int at = head * E + i;
+  return row[std::size_t(i)] + silu(product(kWeight, at, row) + double(kBias[std::size_t(at)]));
+}
+
+std::unique_ptr<Heads> make(const std::string& kind, Backend& backend, int max_rows) {
+  const auto load = [&](const std::vector<float>& values, int rows) {
+    const HostMatrix matrix = matrix_of(values, rows);
+    return backend.load_matrix(std::span(&matrix, 1));
+  };
+  if (kind == "medusa") {
+    return std::make_unique<MedusaHeads>(backend, load(kWeight, kHeads * E), kBias, max_rows);
+  }
+  return std::make_unique<BlockwiseHeads>(backend, load(kUp, kHidden), load(kDown, kHeads * E),
+                                          max_rows);
+}
+
+HostRows compute(Backend& backend, Heads& heads, const std::vector<float>& rows) {
+  const int B = static_cast<int>(rows.size()) / E;
+  const DeviceArray<float> in(backend, rows.size()), out(backend, rows.size() * kHeads);
+  backend.upload(rows.data(), in.data(), rows.size() * sizeof(float));
+  heads.compute(matrix(in, B, E), matrix(out, B * kHeads, E));
+  return host_rows(backend, matrix(out, B * kHeads, E));
+}
+
+class HeadsTest : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(HeadsTest, AreWhatTheFormulaSays) {
+  const auto backend = make_cpu_backend(2);
+  const auto heads = make(GetParam(), *backend, 4);
+  EXPECT_EQ(heads->count(), kHeads);
+  EXPECT_EQ(heads->width(), E);
+  const auto rows = random_floats(3 * E, 5);
+  const HostRows got = compute(*backend, *heads, rows);
+  for (int head = 0; head < kHeads; head++) {
+    for (int b = 0; b < 3; b++) {
+      const std::vector<double> row(rows.begin() + b * E, rows.begin() + (b + 1) * E);
+      for (int i = 0; i < E; i++) {
+        const double want = GetParam() == "medusa" ? medusa(row, head, i) : blockwise(row, head, i);
+        EXPECT_NEAR(double(got[std::size_t(head * 3 + b)][std::size_t(i)]), want, 2e-6);
+      }
+    }
+  }
+}
+
+TEST_P(HeadsTest, ARowsBitsDependOnNothingElse) {
+  const auto plain = make_plain_backend(), cpu = make_cpu_backend(2);
+  const auto rows = random_floats(4 * E, 6);
+  const HostRows want = compute(*plain, *make(GetParam(), *plain, 4), rows);
+  const auto heads = make(GetParam(), *cpu, 4);
+  for (int b = 0; b < 4; b++) {
+    const std::vector<float> row(rows.begin() + b * E, rows.begin() + (b + 1) * E);
+    const HostRows got = compute(*cpu, *heads, row);
+    for (int head = 0; head < kHeads; head++) {
+      EXPECT_TRUE(equal_bits(got[std::size_t(head)], want[std::size_t(head * 4 + b)]));
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, HeadsTest, ::testing::Values("blockwise", "medusa"),
+                         [](const auto& test) { return test.param; });
+
+// A folder of heads, written as published.
+class LoadHeads : public ::testing::Test {
+ protected:
+  using Tensors = std::vector<
+      std::pair<std::string, std::pair<std::vector<std::int64_t>, const std::vector<float>*>>>;
+
+  void write(const std::string& config, const Tensors& tensors) {
+    std::ofstream(folder_.path() / "config.json") << config;
+    std::vector<NamedTensor> named;
+    for (const auto& [name, tensor] : tensors) {
+      std::size_t elements = 1;
+      for (const std::int64_t size : tensor.first) elements *= std::size_t(size);
+      named.push_back(
+          {name,
+           {DType::kF32, tensor.first, std::as_bytes(std::span(*tensor.second).first(elements))}});
+    }
+    write_safetensors(folder_.path() / "model.safetensors", named);
+  }
+  std::unique_ptr<Heads> load(int d_model = E) {
+    return load_heads(folder_.path(), d_model, *backend_, 2);
+  }
+
+  TemporaryDirectory folder_;
+  std::unique_ptr<Backend> backend_ = make_plain_backend();
+  const std::string medusa_ = R"({"medusa_num_heads": 2, "medusa_num_layers": 1})";
+  const Tensors block_ = {{"0.0.linear.weight", {{E, E}, &kWeight}},
+                          {"0.0.linear.bias", {{E}, &kBias}}};
+};
+
+// Both kinds compute what they were written as. The number of heads is the file's.
+TEST_F(LoadHeads, AreWhatWasWritten) {
+  const auto rows = random_floats(E, 7);
+  write(medusa_, block_);
+  const auto one = load();
+  EXPECT_EQ(one->count(), 1);
+  const HostRows got = compute(*backend_, *one, rows);
+  EXPECT_TRUE(equal_bits(got[0], compute(*backend_, *make("medusa", *backend_, 1), rows)[0]));
+
+  write(R"({"model_type": "blockwise", "num_heads": 3, "intermediate_size": 40})",
+        {{"up.weight", {{kHidden, E}, &kUp}}, {"down.weight", {{kHeads * E, kHidden}, &kDown}}});
+  const HostRows all = compute(*backend_, *load(), rows);
+  EXPECT_EQ(all, compute(*backend_, *make("blockwise", *backend_, 1), rows));
+}
+
+TEST_F(LoadHeads, WhatDoesNotFitIsRefusedByName) {
+  EXPECT_ERROR(load(), "config.json");
+  write("{}", {});
+  EXPECT_ERROR(load(), "neither Medusa heads, which have medusa_num_layers, nor blockwise ones");
+  write(R"({"medusa_num_layers": 2})", block_);
+  EXPECT_ERROR(load(), "medusa_num_layers is 2; only 1 is supported");
+  write(R"({"medusa_num_layers": 1, "hidden_size": 25})", block_);
+  EXPECT_ERROR(load(), "hidden_size is 25, and the target's is 24");
+  write(medusa_, block_);
+  EXPECT_ERROR(load(12), "has the shape [24, 24], not [12, 12]: these heads belong to another");
+  write(medusa_, {block_[0]});
+  EXPECT_ERROR(load(), "the tensor 0.0.linear.bias is missing");
+  write(medusa_, {block_[0], block_[1], {"0.1.weight", {{E, E}, &kWeight}}});
+  EXPECT_ERROR(load(), "projections of their own, which are not supported");
+  write(medusa_, {block_[0], block_[1], {"fc.weight", {{E, E}, &kWeight}}});
+  EXPECT_ERROR(load(), "tensor fc.weight belongs to no heads that we can compute");
+  write(R"({"model_type": "blockwise", "num_heads": 0, "intermediate_size": 40})", {});
+  EXPECT_ERROR(load(), "num_heads is 0; it must be from 1 to");
+}
+
+}  // namespace
+}  // namespace specdec
