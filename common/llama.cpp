@@ -92,11 +92,13 @@ void Llama::run_passes(std::span<const Segment> batch, const Outputs& out) {
     of_pass.logits = out.logits.slice(logits_done, plan_.wanted_rows());
     of_pass.hidden = out.hidden.slice(hidden_done, plan_.hidden_rows());
     run_pass(of_pass);
+    rows_done_ += plan_.rows();
     logits_done += plan_.wanted_rows();
     hidden_done += plan_.hidden_rows();
     plan_.clear();
   };
   plan_.clear();
+  rows_done_ = 0;
   for (const Segment& segment : batch) {
     for (int next = 0; next < int_size(segment.tokens);) {
       next = plan_.add(segment, next);
@@ -120,6 +122,7 @@ void Llama::forward_chosen(std::span<const SequenceId> sequences, const std::int
   cache_.extend(extensions_);
   try {
     plan_.clear();
+    rows_done_ = 0;
     for (const SequenceId sequence : sequences) plan_.add_chosen(sequence);
     run_pass(logits, ids);
   } catch (...) {
@@ -145,7 +148,7 @@ void Llama::check(std::span<const Segment> batch, const Outputs& out) const {
       check_depth(segment);
     }
     for (const TokenId id : segment.tokens) {
-      if (id < 0 || id >= vocab_size()) {
+      if (id < 0 || id >= (input_ ? input_->ids() : vocab_size())) {
         fail("token id {} is outside the vocabulary of {}", id, vocab_size());
       }
     }
@@ -240,7 +243,7 @@ void Llama::run_pass(const Outputs& out, const std::int32_t* ids_on_device) {
   if (ids_on_device != nullptr) plan.ids = ids_on_device;
   const int rows = plan_.rows();
   const auto operations = [this, plan, rows, out] { compute(plan, activations(rows), out); };
-  if (recorder_ != nullptr && ops_ == &model_.backend()) {
+  if (recorder_ != nullptr && ops_ == &model_.backend() && input_ == nullptr) {
     const auto address = [](const auto* p) { return reinterpret_cast<std::intptr_t>(p); };
     const std::array counts = {rows, out.logits.rows, out.hidden.rows};
     const std::array places = {plan.places.context, plan_.tail_slots()};
@@ -261,7 +264,7 @@ void Llama::run_pass(const Outputs& out, const std::int32_t* ids_on_device) {
 // The operations of a pass, the same for all plans of this size.
 void Llama::compute(const PlanOnDevice& plan, const Activations& a, const Outputs& out) {
   Backend& ops = *ops_;
-  ops.embed(model_.embedding(), plan.ids, a.x);
+  enter(plan, a);
   ops.rope_angles(plan.places.positions, model_.rope_frequencies().data(), a.cosines, a.sines);
   hand_out(0, a, plan.hidden, out);
   for (int i = 0; i < n_blocks(); ++i) {
@@ -269,6 +272,16 @@ void Llama::compute(const PlanOnDevice& plan, const Activations& a, const Output
     hand_out(i + 1, a, plan.hidden, out);
   }
   if (out.logits.rows > 0) head(a, plan.wanted, out.logits);
+}
+
+// Writes the residual stream that enters the first block.
+void Llama::enter(const PlanOnDevice& plan, const Activations& a) {
+  entered_ = {};
+  if (input_ != nullptr) {
+    entered_ = input_->enter(*ops_, plan.ids, rows_done_, a.x);
+  } else {
+    ops_->embed(model_.embedding(), plan.ids, a.x);
+  }
 }
 
 // Copies the wanted rows of the residual stream, if they are wanted after `blocks` blocks.
@@ -290,8 +303,7 @@ void Llama::block(int i, const Activations& a, const RowPlaces& places) {
   const float eps = model_.config().rms_norm_eps;
   Backend& ops = *ops_;
 
-  ops.rms_norm(a.x, weights.attn_norm.data(), eps, a.normed);
-  ops.matmul(a.normed, *weights.qkv, a.qkv);  // q, k and v are columns of qkv
+  ops.matmul(attention_input(i, a), *weights.qkv, a.qkv);  // q, k and v are columns of qkv
   ops.rope_store_kv(a.q, a.k, a.v, a.cosines, a.sines, places, cache);  // before any row attends
   ops.attention(a.q, cache, places, model_.heads(), a.attended);
   ops.matmul(a.attended, *weights.o_proj, a.projected);
@@ -302,6 +314,13 @@ void Llama::block(int i, const Activations& a, const RowPlaces& places) {
   ops.matmul_add(a.activated, *weights.down_proj, a.projected, a.x);        // x += down_proj
 }
 // [end snippet block]
+
+// The norm of x, unless `input_` had something else for the first block.
+ConstDeviceRows Llama::attention_input(int i, const Activations& a) {
+  if (i == 0 && entered_.data != nullptr) return entered_;
+  ops_->rms_norm(a.x, model_.layer(i).attn_norm.data(), model_.config().rms_norm_eps, a.normed);
+  return a.normed;
+}
 
 // The logits of the wanted rows. logits: [plan_.wanted_rows(), vocab_size]
 void Llama::head(const Activations& a, const std::int32_t* wanted, DeviceRows logits) {

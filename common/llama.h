@@ -27,6 +27,20 @@ struct LlamaCounters {
   }
 };
 
+// What enters the first block in place of the tokens' embeddings (used from stage 9 on).
+class LlamaInput {
+ public:
+  virtual ~LlamaInput() = default;
+
+  // Ids that tokens of a segment may have: 0 to ids() - 1.
+  virtual int ids() const = 0;
+  // Writes the residual stream of the rows of a pass, x [rows, d_model]. ids: [rows], on the
+  // device. first: how many rows of the same forward() earlier passes had. Returns what the first
+  // block's attention reads, [rows, width of its matrix], or no data: then it reads the norm of x,
+  // as usual.
+  virtual ConstDeviceRows enter(Backend& ops, const std::int32_t* ids, int first, DeviceRows x) = 0;
+};
+
 // A Llama on a backend with a cache: the engine of all stages from 2 on.
 class Llama final : public LanguageModel {
  public:
@@ -63,6 +77,8 @@ class Llama final : public LanguageModel {
   // From now on computes with `ops`, which works in the memory of the model's own backend: for
   // instance one that observes tensors. REQUIRES: it lives until the next call of this function.
   void compute_through(Backend& ops) { ops_ = &ops; }
+  // From now on `input` makes what enters the first block; null: embeddings do. REQUIRES: as above.
+  void enter_through(LlamaInput* input) { input_ = input; }
 
  private:
   // What a pass computes.
@@ -87,6 +103,8 @@ class Llama final : public LanguageModel {
   Activations activations(int rows) const;
   void run_pass(const Outputs& out, const std::int32_t* ids_on_device = nullptr);
   void compute(const PlanOnDevice& plan, const Activations& a, const Outputs& out);
+  void enter(const PlanOnDevice& plan, const Activations& a);
+  ConstDeviceRows attention_input(int i, const Activations& a);
   void block(int i, const Activations& a, const RowPlaces& places);
   void head(const Activations& a, const std::int32_t* wanted, DeviceRows logits);
   void hand_out(int blocks, const Activations& a, const std::int32_t* wanted, const Outputs& out);
@@ -98,6 +116,9 @@ class Llama final : public LanguageModel {
   LlamaCounters counters_;
   Backend* ops_;                        // see compute_through()
   std::unique_ptr<Recorder> recorder_;  // null: the backend has none
+  LlamaInput* input_ = nullptr;         // see enter_through()
+  ConstDeviceRows entered_;             // what it returned for this pass
+  int rows_done_ = 0;                   // of one forward, by earlier passes
 
   PassPlan plan_;
   std::vector<Extension> extensions_;
