@@ -92,20 +92,22 @@ struct RandomNumbers {
   }
 };
 
+RandomNumbers random_numbers(std::uint32_t key, DType type, std::int64_t columns) {
+  return {.key = mix(key),
+          // Numbers of about 1 / sqrt(columns), so that outputs are as large as inputs. The root of
+          // the mean square is seven times the lowest power.
+          .lowest_exponent = std::ilogb(1 / std::sqrt(columns)) - 3,
+          .bits = dtype_bits(type),
+          .mantissa_bits = type == DType::kF32   ? 23
+                           : type == DType::kF16 ? 10
+                                                 : 7,
+          .exponent_bias = type == DType::kF16 ? 15 : 127};
+}
+
 RandomNumbers random_numbers(WeightKind kind, int layer, DType type, std::int64_t columns) {
-  RandomNumbers numbers{
-      .key = mix(static_cast<std::uint32_t>(layer + 1) * 16 + std::uint32_t(kind)),
-      .lowest_exponent = -2,
-      .bits = dtype_bits(type),
-      .mantissa_bits = type == DType::kF32   ? 23
-                       : type == DType::kF16 ? 10
-                                             : 7,
-      .exponent_bias = type == DType::kF16 ? 15 : 127};
-  // Numbers of about 1 / sqrt(columns), so that outputs are as large as inputs. The root of the
-  // mean square is seven times the lowest power.
-  if (!is_norm(kind)) {
-    numbers.lowest_exponent = std::ilogb(1 / std::sqrt(columns)) - 3;
-  }
+  RandomNumbers numbers = random_numbers(
+      static_cast<std::uint32_t>(layer + 1) * 16 + std::uint32_t(kind), type, columns);
+  if (is_norm(kind)) numbers.lowest_exponent = -2;
   return numbers;
 }
 
@@ -160,6 +162,22 @@ std::unique_ptr<std::byte[]> allocate(std::size_t bytes) {
   return memory;
 }
 
+// A matrix of this shape that contains the block.
+Weight surround(cpu::ThreadTeam& team, const Block& block, const RandomNumbers& random, DType type,
+                const Shape& shape) {
+  const std::size_t bytes = shape.rows * shape.columns * dtype_bits(type) / 8;
+  // Before `result` exists: g++ 12 destroys its members twice if the allocation throws.
+  auto memory = allocate(bytes);
+  Weight result{.view = {type, {shape.rows, shape.columns}, {memory.get(), bytes}},
+                .memory = std::move(memory)};
+  if (type == DType::kF32) {
+    fill_rows<std::uint32_t>(team, block, random, shape, result.memory.get());
+  } else {
+    fill_rows<std::uint16_t>(team, block, random, shape, result.memory.get());
+  }
+  return result;
+}
+
 }  // namespace
 
 InflatedWeights::InflatedWeights(const WeightSource& base, const LlamaConfig& config, int threads)
@@ -184,18 +202,19 @@ Weight InflatedWeights::weight(WeightKind kind, int layer) const {
     type = DType::kF32;
   }
 
-  const std::size_t bytes = shape.rows * shape.columns * dtype_bits(type) / 8;
-  // Before `result` exists: g++ 12 destroys its members twice if the allocation throws.
-  auto memory = allocate(bytes);
-  Weight result{.view = {type, {shape.rows, shape.columns}, {memory.get(), bytes}},
-                .memory = std::move(memory)};
-  const RandomNumbers random = random_numbers(kind, layer, type, shape.columns);
-  if (type == DType::kF32) {
-    fill_rows<std::uint32_t>(*team_, block, random, shape, result.memory.get());
-  } else {
-    fill_rows<std::uint16_t>(*team_, block, random, shape, result.memory.get());
-  }
-  return result;
+  return surround(*team_, block, random_numbers(kind, layer, type, shape.columns), type, shape);
+}
+
+Weight inflated_matrix(const TensorView& base, std::int64_t rows, std::int64_t columns, int key) {
+  cpu::ThreadTeam team(1);
+  const Block block{.bytes = base.bytes.data(),
+                    .rows = base.shape[0],
+                    .columns = base.shape[1],
+                    .zero_right = false,
+                    .zero_below = true};
+  constexpr std::uint32_t kHeads = 1u << 20;  // no layer has a key like that
+  return surround(team, block, random_numbers(kHeads + std::uint32_t(key), base.dtype, columns),
+                  base.dtype, {rows, columns});
 }
 
 }  // namespace specdec

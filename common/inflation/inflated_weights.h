@@ -39,4 +39,8 @@ class InflatedWeights final : public WeightSource {
   std::unique_ptr<cpu::ThreadTeam> team_;
 };
 
+// The same for a matrix of heads, which read and write rows of the residual stream: random to the
+// right of the base's block, zero below it. key: of the random numbers, different for each matrix.
+Weight inflated_matrix(const TensorView& base, std::int64_t rows, std::int64_t columns, int key);
+
 }  // namespace specdec

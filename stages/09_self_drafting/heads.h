@@ -23,8 +23,10 @@ class Heads {
 };
 
 // What the published files of heads hold, as a folder with config.json and model.safetensors.
-// Throws Error: for what cannot be read, and for heads of another width. max_rows: of compute().
-std::unique_ptr<Heads> load_heads(const std::filesystem::path& folder, int d_model,
+// d_model: of the target that the heads were made for; width: of the one that runs, which is larger
+// if it is inflated (common/inflation), and then the heads are, too. max_rows: of compute(). Throws
+// Error: for what cannot be read, and for heads of another target.
+std::unique_ptr<Heads> load_heads(const std::filesystem::path& folder, int d_model, int width,
                                   Backend& backend, int max_rows);
 
 // Matrices and scratch that the kinds of heads share.

@@ -10,6 +10,7 @@
 #include "common/base/mapped_file.h"
 #include "common/checkpoint/elements.h"
 #include "common/checkpoint/safetensors.h"
+#include "common/inflation/inflated_weights.h"
 #include "common/llama_model.h"
 #include "stages/09_self_drafting/heads.h"
 
@@ -51,6 +52,53 @@ class HeadFile {
   std::set<std::string, std::less<>> taken_;
 };
 
+// The matrices and biases of heads, for a target of this width.
+class HeadParameters {
+ public:
+  HeadParameters(HeadFile& file, int d_model, int width)
+      : file_(file), d_model_(d_model), width_(width) {}
+
+  int d_model() const { return d_model_; }
+  int width() const { return width_; }
+  // As many numbers in a row of another size as the inflated target has for one of its own.
+  int inflated(int size) const { return int(std::int64_t{size} * width_ / d_model_); }
+  // `count` matrices of this shape, one below the other.
+  void add_matrices(const std::string& name, int count, int rows, int columns) {
+    const TensorView all = file_.take(name, {std::int64_t{count} * rows, columns});
+    const std::size_t bytes = all.bytes.size() / count;
+    for (int i = 0; i < count; ++i) {
+      const TensorView one{all.dtype, {rows, columns}, all.bytes.subspan(bytes * i, bytes)};
+      add(one);
+    }
+  }
+  void add_bias(const std::string& name) {
+    const std::vector<float> bias = to_float32(file_.take(name, {d_model_}));
+    biases_.insert(biases_.end(), bias.begin(), bias.end());
+    biases_.resize(biases_.size() + width_ - d_model_);  // with zeros
+  }
+  // The matrices so far as one, which begins anew.
+  std::unique_ptr<const WeightMatrix> load(Backend& backend) {
+    auto matrix = backend.load_matrix(matrices_);
+    matrices_.clear();
+    return matrix;
+  }
+  const std::vector<float>& biases() const { return biases_; }
+
+ private:
+  void add(const TensorView& matrix) {
+    if (width_ == d_model_) return matrices_.push_back(host_matrix(matrix));
+    made_.push_back(inflated_matrix(matrix, inflated(int(matrix.shape[0])),
+                                    inflated(int(matrix.shape[1])), int_size(made_)));
+    matrices_.push_back(host_matrix(made_.back().view));
+  }
+
+  HeadFile& file_;
+  int d_model_, width_;
+  std::vector<Weight> made_;
+  std::vector<HostMatrix> matrices_;
+  std::vector<float> biases_;
+};
+
 int size_of(const JsonObject& config, const char* key) {
   constexpr int kMost = 1 << 20;
   const int number = config.required_integer(key);
@@ -60,40 +108,41 @@ int size_of(const JsonObject& config, const char* key) {
   return number;
 }
 
-std::unique_ptr<Heads> load_blockwise(const JsonObject& config, HeadFile& file, int d_model,
-                                      Backend& backend, int max_rows) {
+std::unique_ptr<Heads> load_blockwise(const JsonObject& config, HeadFile& file,
+                                      HeadParameters& parameters, Backend& backend, int max_rows) {
+  const int E = parameters.d_model();
   const int n = size_of(config, "num_heads"), f = size_of(config, "intermediate_size");
-  const HostMatrix up = host_matrix(file.take("up.weight", {f, d_model}));
-  const HostMatrix down = host_matrix(file.take("down.weight", {std::int64_t{n} * d_model, f}));
+  parameters.add_matrices("up.weight", 1, f, E);
+  auto up = parameters.load(backend);
+  parameters.add_matrices("down.weight", n, E, f);
   file.refuse_leftovers();
-  return std::make_unique<BlockwiseHeads>(backend, backend.load_matrix(std::span(&up, 1)),
-                                          backend.load_matrix(std::span(&down, 1)), max_rows);
+  return std::make_unique<BlockwiseHeads>(backend, std::move(up), parameters.load(backend),
+                                          max_rows);
 }
 
 // How many heads there are, the file says: some published configurations give another number.
-std::unique_ptr<Heads> load_medusa(const JsonObject& config, HeadFile& file, int d_model,
-                                   Backend& backend, int max_rows) {
+std::unique_ptr<Heads> load_medusa(const JsonObject& config, HeadFile& file,
+                                   HeadParameters& parameters, Backend& backend, int max_rows) {
   if (const int layers = size_of(config, "medusa_num_layers"); layers != 1) {
     fail("{}: medusa_num_layers is {}; only 1 is supported", config.name(), layers);
   }
   if (file.contains("0.1.weight")) {
     fail("{}: these heads have projections of their own, which are not supported", config.name());
   }
-  std::vector<HostMatrix> blocks;
-  std::vector<float> biases;
+  const int E = parameters.d_model();
   for (int i = 0; i == 0 || file.contains(fmt::format("{}.0.linear.weight", i)); ++i) {
     const std::string name = fmt::format("{}.0.linear.", i);
-    blocks.push_back(host_matrix(file.take(name + "weight", {d_model, d_model})));
-    const std::vector<float> bias = to_float32(file.take(name + "bias", {d_model}));
-    biases.insert(biases.end(), bias.begin(), bias.end());
+    parameters.add_matrices(name + "weight", 1, E, E);
+    parameters.add_bias(name + "bias");
   }
   file.refuse_leftovers();
-  return std::make_unique<MedusaHeads>(backend, backend.load_matrix(blocks), biases, max_rows);
+  return std::make_unique<MedusaHeads>(backend, parameters.load(backend), parameters.biases(),
+                                       max_rows);
 }
 
 }  // namespace
 
-std::unique_ptr<Heads> load_heads(const fs::path& folder, int d_model, Backend& backend,
+std::unique_ptr<Heads> load_heads(const fs::path& folder, int d_model, int width, Backend& backend,
                                   int max_rows) {
   const fs::path path = folder / "config.json";
   const Json root = parse_json(read_text_file(path), path.string());
@@ -108,7 +157,8 @@ std::unique_ptr<Heads> load_heads(const fs::path& folder, int d_model, Backend& 
          config.name());
   }
   HeadFile file(folder / "model.safetensors");
-  return (medusa ? load_medusa : load_blockwise)(config, file, d_model, backend, max_rows);
+  HeadParameters parameters(file, d_model, width);
+  return (medusa ? load_medusa : load_blockwise)(config, file, parameters, backend, max_rows);
 }
 
 }  // namespace specdec

@@ -15,11 +15,16 @@ RunOptions with_heads(RunOptions options) {
 }
 
 SelfDraft::SelfDraft(const RunOptions& options, int levels)
-    : has_heads_(options.draft_kind == DraftKind::kHeads),
+    : options_(options),
+      has_heads_(options.draft_kind == DraftKind::kHeads),
       folder_(options.heads.empty() ? embedded_heads() / std::string(name_of(options.self_draft))
                                     : std::filesystem::path(options.heads)),
       levels_(levels) {
-  if (!has_heads_) return;
+  if (!has_heads_) {
+    if (options.heads.empty()) return;
+    fail("--heads {} belongs to --draft-kind {}, not to {}", options.heads,
+         name_of(DraftKind::kHeads), name_of(options.draft_kind));
+  }
   if (!options.draft_of_draft.empty()) {
     fail("--draft-of-draft {}: heads are computed all at once, so nothing can draft for them",
          options.draft_of_draft.front());
@@ -33,14 +38,19 @@ SelfDraft::SelfDraft(const RunOptions& options, int levels)
 Drafting SelfDraft::drafting(Drafting drafting) {
   if (!has_heads_) return drafting;
   drafting.heads = folder_.string();
-  drafting.make_heads = [this](const LlamaModel& target, int token_limit,
+  drafting.make_heads = [this](const ModelFiles& files, const LlamaModel& target,
                                const Capacity& capacity) {
-    auto heads = load_heads(folder_, target.config().d_model, target.backend(), capacity.requests);
+    if (options_.heads.empty() && !is_embedded_target(options_.target)) {
+      fail("the embedded heads belong to the embedded target: give --heads DIR, or --draft-kind {}",
+           name_of(DraftKind::kLookup));
+    }
+    auto heads = load_heads(folder_, files.checkpoint.config().d_model, target.config().d_model,
+                            target.backend(), capacity.requests);
     if (levels_ > heads->count()) {
       fail("{} drafts in a row, but {} has {} heads", levels_, folder_.string(), heads->count());
     }
-    auto model =
-        std::make_unique<HeadsModel>(target, std::move(heads), token_limit, capacity.requests);
+    auto model = std::make_unique<HeadsModel>(target, std::move(heads), files.token_limit,
+                                              capacity.requests);
     heads_ = model.get();
     return model;
   };

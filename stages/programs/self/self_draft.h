@@ -15,7 +15,8 @@ RunOptions with_heads(RunOptions options);
 // keeps the rows which they read. If --draft-kind is not heads, nothing changes.
 class SelfDraft {
  public:
-  // Throws Error for options that heads have no use for. levels: of a round's drafts.
+  // Throws Error for options that heads have no use for. levels: of a round's drafts. REQUIRES: the
+  // options outlive this object.
   SelfDraft(const RunOptions& options, int levels);
 
   // The same parts, for heads. REQUIRES: this object outlives the session.
@@ -26,6 +27,7 @@ class SelfDraft {
   Drafting drafting(Drafting drafting);
   WatchTarget watch();
 
+  const RunOptions& options_;
   bool has_heads_;
   std::filesystem::path folder_;
   int levels_;

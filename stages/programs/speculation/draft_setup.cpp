@@ -120,7 +120,7 @@ void DraftSetup::make_drafter(const Capacity& capacity) {
   if (options_.no_speculation) {
     drafter_ = std::make_unique<NoDrafter>();
   } else if (kind == DraftKind::kHeads) {
-    model_ = drafting_.make_heads(target_, files_.token_limit, capacity);
+    model_ = drafting_.make_heads(files_, target_, capacity);
     make_sound(capacity);
   } else if (own_model_) {
     make_llama(*own_model_, capacity);
@@ -225,7 +225,10 @@ std::string DraftSetup::outgrown(int context) const {
 Json DraftSetup::to_json() const {
   if (options_.no_speculation) return nullptr;
   Json json = {{"kind", name_of(options_.draft_kind)}};
-  if (options_.draft_kind == DraftKind::kHeads) json["directory"] = drafting_.heads;
+  if (options_.draft_kind == DraftKind::kHeads) {
+    json["directory"] = drafting_.heads;
+    json["self_draft"] = name_of(options_.self_draft);
+  }
   if (own_model_) {
     const bool self = options_.draft_kind == DraftKind::kSelf;
     const std::string& shape = self ? options_.inflate_target : options_.inflate_draft;

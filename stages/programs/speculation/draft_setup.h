@@ -30,7 +30,7 @@ std::unique_ptr<Drafter> make_greedy_drafter(LanguageModel& model, const Capacit
 struct Drafting {
   KeepProbs keep = KeepProbs::kNone;
   // Where --draft-kind may be heads: the model that heads are, and their folder.
-  std::function<std::unique_ptr<LanguageModel>(const LlamaModel& target, int token_limit,
+  std::function<std::unique_ptr<LanguageModel>(const ModelFiles& files, const LlamaModel& target,
                                                const Capacity& capacity)>
       make_heads = {};
   std::string heads = {};

@@ -129,8 +129,8 @@ class LoadHeads : public ::testing::Test {
     }
     write_safetensors(folder_.path() / "model.safetensors", named);
   }
-  std::unique_ptr<Heads> load(int d_model = E) {
-    return load_heads(folder_.path(), d_model, *backend_, 2);
+  std::unique_ptr<Heads> load(int d_model = E, int width = E) {
+    return load_heads(folder_.path(), d_model, width, *backend_, 2);
   }
 
   TemporaryDirectory folder_;
@@ -155,6 +155,38 @@ TEST_F(LoadHeads, AreWhatWasWritten) {
   EXPECT_EQ(all, compute(*backend_, *make("blockwise", *backend_, 1), rows));
 }
 
+// Inflated heads make of an inflated target's row, which is zero in its new dimensions, the same
+// row with zeros.
+TEST_F(LoadHeads, InflatedHeadsMakeTheSameRows) {
+  constexpr int kLarge = 2 * E;
+  const auto rows = random_floats(E, 7);
+  std::vector<float> large(kLarge);
+  std::ranges::copy(rows, large.begin());
+  const DeviceArray<float> in(*backend_, kLarge), out(*backend_, std::size_t(kHeads * kLarge));
+  backend_->upload(large.data(), in.data(), large.size() * sizeof(float));
+  const auto check = [&] {
+    const auto base = load(), heads = load(E, kLarge);
+    EXPECT_EQ(heads->count(), base->count());
+    EXPECT_EQ(heads->width(), kLarge);
+    EXPECT_GE(heads->bytes(), 4 * base->bytes());
+    const HostRows want = compute(*backend_, *base, rows);
+    const DeviceRows made = matrix(out, heads->count(), kLarge);
+    heads->compute(matrix(in, 1, kLarge), made);
+    const HostRows got = host_rows(*backend_, made);
+    for (int head = 0; head < heads->count(); head++) {
+      for (int i = 0; i < kLarge; i++) {
+        const float value = got[std::size_t(head)][std::size_t(i)];
+        EXPECT_NEAR(value, i < E ? want[std::size_t(head)][std::size_t(i)] : 0, i < E ? 2e-6 : 0);
+      }
+    }
+  };
+  write(medusa_, block_);
+  check();
+  write(R"({"model_type": "blockwise", "num_heads": 3, "intermediate_size": 40})",
+        {{"up.weight", {{kHidden, E}, &kUp}}, {"down.weight", {{kHeads * E, kHidden}, &kDown}}});
+  check();
+}
+
 TEST_F(LoadHeads, WhatDoesNotFitIsRefusedByName) {
   EXPECT_ERROR(load(), "config.json");
   write("{}", {});
@@ -164,7 +196,7 @@ TEST_F(LoadHeads, WhatDoesNotFitIsRefusedByName) {
   write(R"({"medusa_num_layers": 1, "hidden_size": 25})", block_);
   EXPECT_ERROR(load(), "hidden_size is 25, and the target's is 24");
   write(medusa_, block_);
-  EXPECT_ERROR(load(12), "has the shape [24, 24], not [12, 12]: these heads belong to another");
+  EXPECT_ERROR(load(12, 12), "has the shape [24, 24], not [12, 12]: these heads belong to another");
   write(medusa_, {block_[0]});
   EXPECT_ERROR(load(), "the tensor 0.0.linear.bias is missing");
   write(medusa_, {block_[0], block_[1], {"0.1.weight", {{E, E}, &kWeight}}});
