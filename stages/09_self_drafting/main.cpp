@@ -8,6 +8,7 @@
 #include "stages/programs/batch/queue_inbox.h"
 #include "stages/programs/run/draft_length.h"
 #include "stages/programs/run/stage_main.h"
+#include "stages/programs/self/self_check.h"
 #include "stages/programs/self/self_draft.h"
 #include "stages/programs/trees/shape_option.h"
 #include "stages/programs/trees/tree_run.h"
@@ -62,6 +63,7 @@ int run(const RunOptions& given) {
   const RunOptions options = with_heads(given);
   check_draft_length(options);
   check_tree_options(options);
+  if (options.check) return check_self_drafting(options);
   const bool many = !options.requests.empty() || !options.workload.empty();
   return many ? run_many(options) : run_one(options);
 }
@@ -71,5 +73,5 @@ int run(const RunOptions& given) {
 
 int main(int argc, char** argv) {
   return specdec::stage_main(9, "Self-drafting: the target's own rows draft.", argc, argv,
-                             specdec::run);
+                             specdec::run, specdec::tree_listings());
 }

@@ -23,14 +23,14 @@ SMALL = DEVICE == "emulated"
 TARGET = GOLDEN / "models" / ("draft" if SMALL else "target")
 TOKENS = "20" if SMALL else "120"
 STAGES = {2: "02_contiguous_kv_cache", 3: "03_paged_kv_cache", 4: "04_greedy_speculation",
-          5: "05_rejection_sampling", 6: "06_batched_verification", 7: "07_adaptive_drafting"}
+          5: "05_rejection_sampling", 6: "06_batched_verification", 7: "07_adaptive_drafting", 9: "09_self_drafting"}
 RULES = ("rejection", "at-least", "non-iterative", "sample-and-match", "one-hot", "coupled",
          "residual-skipped")
 
 
-def run(stage, device, *options):
+def run(stage, device, *options, target=TARGET):
     """What it prints as JSON; a draft as large as the target brings a warning."""
-    code, text, errors = run_program(BIN / STAGES[stage], "--output", "json", "--target", TARGET,
+    code, text, errors = run_program(BIN / STAGES[stage], "--output", "json", "--target", target,
                                      "--device", device, "--max-new-tokens", TOKENS,
                                      "--ignore-eos", *options)
     assert code == 0, errors
@@ -112,6 +112,16 @@ class DeviceTest(ProgramTest):
 
         self.assertEqual(drafted(DEVICE, "8"), drafted("cpu", "8"))
         self.assertNotEqual(drafted("cpu", "8"), drafted("cpu", "0"))
+
+    def test_heads_draft_as_on_the_cpu(self):
+        for kind in ("blockwise", "medusa"):
+            for tree in ("chains:1", "top:2x2"):
+                options = ("--self-draft", kind, "--tree", tree)
+                on_device, on_cpu = (run(9, device, *options, target=GOLDEN / "models" / "target")
+                                     for device in (DEVICE, "cpu"))
+                self.assertEqual(on_device["tokens"], on_cpu["tokens"])
+                for count in ("rounds", "drafted", "tested", "accepted", "accepted_per_position"):
+                    self.assertEqual(on_device["stats"][count], on_cpu["stats"][count], (kind, tree))
 
     def batch(self, requests, options, stage=6):
         """The tokens of every request, by its id."""
