@@ -7,7 +7,7 @@ import hashlib
 from pathlib import Path
 
 GOLDEN = Path(__file__).resolve().parent
-FOLDERS = [GOLDEN, *(GOLDEN / name for name in ("models", "checkpoints", "goldens", "tokenizers", "schedule"))]
+FOLDERS = [GOLDEN, *(GOLDEN / name for name in ("models", "heads", "checkpoints", "goldens", "tokenizers", "schedule"))]
 KINDS = {".json", ".jsonl", ".safetensors", ".txt"}
 
 
