@@ -1,8 +1,6 @@
 // Whatever tree is drafted and whatever rule judges it, the text has the law of the target alone.
 #include "tests/unit/stages/08_token_trees/tree_law.h"
 
-#include <fmt/ranges.h>
-
 #include "tests/test_support.h"
 
 namespace specdec::law {
@@ -10,36 +8,11 @@ namespace {
 
 constexpr double kExact = 1e-12;
 
-struct NamedShape {
-  std::string name;
-  MakeTreeShape make;
-  bool same_draws = false;  // all drafts after a node are drawn from one distribution
-};
-
-NamedShape chains(int count, int levels) {
-  return {fmt::format("chains:{} of {}", count, levels), shape<Chains>(count, levels), true};
-}
-NamedShape distinct(std::vector<int> widths) {
-  return {fmt::format("distinct:{}", fmt::join(widths, "x")), shape<DistinctDrafts>(widths)};
-}
-NamedShape top(std::vector<int> of) {
-  return {fmt::format("top:{}", fmt::join(of, "x")), [=] { return widths(of); }};
-}
-NamedShape grown(int verified, int width, int levels) {
-  return {fmt::format("grow:{}", verified), shape<GrownTree>(verified, width, levels)};
-}
-
 void expect_law(const Scenario& scenario, const NamedShape& shape, const NamedSiblingRule& rule) {
   const TreeLaw result = tree_law(scenario, shape.make, rule);
   const double difference = largest_difference(result.law, target_law(scenario));
   EXPECT_TRUE(difference <= kExact)
       << rule.name << ", " << shape.name << ", " << scenario.name << ": " << difference;
-}
-
-// Block verification is for one chain, and races have too many paths.
-bool goes_with(const NamedSiblingRule& rule, const NamedShape& shape) {
-  if (rule.rule == nullptr) return shape.name.starts_with("chains:1 ");
-  return !rule.races() && (shape.same_draws || !rule.needs_same_draws);
 }
 
 void expect_laws(const std::vector<Scenario>& scenarios, const std::vector<NamedShape>& shapes) {

@@ -25,10 +25,6 @@ DraftingLaw policy_law(const Scenario& scenario, const ContextTable& below,
       });
 }
 
-std::shared_ptr<Drafter> growing(LanguageModel& draft, const MakeTreeShape& shape) {
-  return std::make_shared<ModelTreeDrafter>(draft, shape, 64, draft.vocab_size());
-}
-
 struct NamedTrees {
   std::string name;
   MakeDrafter make;

@@ -113,40 +113,185 @@ TEST(SelfDraftingLaw, TokensPerRound) {
   }
 }
 
-// Draws from the marginals, but hands over what the draft says after the drafts before.
+// ---- trees
+
+// Says at each place of a round what the scenario's draft says after as many tokens 0.
+class IgnoresDrafts final : public SelfModel {
+ public:
+  explicit IgnoresDrafts(const ContextTable& draft)
+      : SelfModel(4), backend_(make_plain_backend()), draft_(draft) {}
+
+  void begin(std::span<const DraftRequest> requests) override {
+    SPECDEC_CHECK(requests.size() == 1, "one request");
+    context_.assign(requests[0].context.begin(), requests[0].context.end());
+  }
+  int vocab_size() const override { return draft_.vocab_size(); }
+  Backend& backend() const override { return *backend_; }
+
+ private:
+  void say(SequenceId, int position, float* logits) override {
+    Text text = context_;
+    text.resize(std::size_t(position) + 1);
+    std::ranges::copy(draft_.row(text), logits);
+  }
+
+  std::unique_ptr<Backend> backend_;
+  const ContextTable& draft_;
+  Text context_;
+};
+
+// What drafts trees of a shape. REQUIRES: the model outlives the drafters.
+MakeTrees of_self(SelfModel& model, const MakeTreeShape& shape) {
+  return [&model, shape](LanguageModel&) {
+    return std::make_shared<SelfDrafter>(
+        model, std::make_unique<ModelTreeDrafter>(model, shape, 64, model.vocab_size()));
+  };
+}
+
+void expect_laws(const std::vector<Scenario>& scenarios, const std::vector<NamedShape>& shapes) {
+  int accepting = 0;
+  for (const NamedShape& shape : shapes) {
+    for (const NamedSiblingRule& rule : sibling_rules()) {
+      if (!goes_with(rule, shape)) continue;
+      for (const Scenario& scenario : scenarios) {
+        IgnoresDrafts model(scenario.draft);
+        const TreeLaw result = tree_law_of(scenario, of_self(model, shape.make), rule);
+        const double difference = largest_difference(result.law, target_law(scenario));
+        EXPECT_TRUE(difference <= kExact)
+            << rule.name << ", " << shape.name << ", " << scenario.name << ": " << difference;
+        accepting += result.accepted > 0;
+      }
+    }
+  }
+  EXPECT_GT(accepting, 10);
+}
+
+TEST(SelfDraftingLaw, TreesHaveTheTargets) {
+  expect_laws(scenarios({2, 3, 3}, 91),
+              {chains(1, 3), chains(2, 2), distinct({2, 1, 1}), top({2, 2}), grown(4, 2, 3)});
+  expect_laws(scenarios({3, 2, 2}, 92), {chains(1, 2), chains(2, 2), chains(3, 1), distinct({2, 2}),
+                                         top({3, 2}), grown(5, 3, 2)});
+  expect_laws({after_full_stop(2, 2)}, {chains(1, 2), chains(2, 1), distinct({2, 1}), top({4, 3})});
+}
+
+// Temperatures that differ, filters, penalties whose history is the path, and a text that ends
+// within a tree.
+TEST(SelfDraftingLaw, TreesHaveTheTargetsWhateverTheOptions) {
+  std::vector<Scenario> all = scenarios_with_options({3, 2, 2}, 93);
+  all.push_back(scenarios({3, 3, 3}, 94)[0]);
+  all.back().eos_ids = {2};
+  expect_laws(all, {chains(1, 2), chains(2, 2), distinct({2, 1}), top({2, 2}), grown(3, 2, 2)});
+}
+
+// ---- another q
+
+// Drafts as they are, which hand over what stage 0's draft says after the tokens before each.
 class Pretends final : public Drafter {
  public:
-  SequenceId create() override { return 0; }
-  void release(SequenceId) override {}
-  void truncate(SequenceId, int) override {}
-  int length(SequenceId) const override { return 0; }
+  explicit Pretends(std::shared_ptr<Drafter> drafter) : drafter_(std::move(drafter)) {}
+
+  SequenceId create() override { return drafter_->create(); }
+  void release(SequenceId sequence) override { drafter_->release(sequence); }
+  void truncate(SequenceId sequence, int length) override { drafter_->truncate(sequence, length); }
+  int length(SequenceId sequence) const override { return drafter_->length(sequence); }
+  Capacity capacity(int spec_length) const override { return drafter_->capacity(spec_length); }
+  void keep(SequenceId sequence, int length, std::span<const int> path) override {
+    drafter_->keep(sequence, length, path);
+  }
   void draft(std::span<const DraftRequest> requests) override {
-    const DraftRequest& request = requests[0];
-    marginals_.begin(requests);
-    request.drafts->clear();
-    TokenId before = request.context.back();
-    for (int i = 0; i < request.spec_length; i++) {
-      const int position = static_cast<int>(request.context.size()) + i;
-      const TokenId token =
-          request.sampling.random->token(marginals_.row(std::size_t(i)), position, Purpose::kDraft);
-      const std::span<double> claimed = request.drafts->next_probs();
-      for (std::size_t x = 0; x < claimed.size(); x++) {
-        claimed[x] = std::max(draft_table()[std::size_t(before)][x], 1e-300);  // it may be drawn
+    drafter_->draft(requests);
+    Drafts& drafts = *requests[0].drafts;
+    for (const Drafts::Trial& trial : drafts.trials()) {
+      const int parent = drafts.node(trial.node).parent;
+      const TokenId before =
+          parent == Drafts::kRoot ? requests[0].context.back() : drafts.token(parent);
+      const Probs& claimed = draft_table()[std::size_t(before)];
+      const std::span<double> probs = drafts.probs_to_fill(trial.probs);
+      for (std::size_t x = 0; x < probs.size(); x++) {
+        probs[x] = std::max(claimed[x], 1e-300);  // it may be drawn
       }
-      request.drafts->add_drawn(token);
-      before = token;
     }
   }
 
  private:
-  Marginals marginals_{draft_table()};
+  std::shared_ptr<Drafter> drafter_;
 };
 
+double off(const NamedShape& shape, const NamedSiblingRule& rule, bool pretends) {
+  const Scenario scenario = after_full_stop(2, 2);
+  Marginals model(draft_table());
+  const MakeTrees own = of_self(model, shape.make);
+  const auto make = [&](LanguageModel& draft) -> std::shared_ptr<Drafter> {
+    if (!pretends) return own(draft);
+    return std::make_shared<Pretends>(own(draft));
+  };
+  return largest_difference(tree_law_of(scenario, make, rule).law, target_law(scenario));
+}
+
 TEST(SelfDraftingLaw, JudgedByAnotherQItIsNotTheTargets) {
-  Scenario scenario = after_full_stop(2, 2);
-  scenario.make_drafter = [](LanguageModel&) { return std::make_shared<Pretends>(); };
-  EXPECT_NEAR(largest_difference(speculation_law_by_rounds(scenario), target_law(scenario)),
-              0.09025, 1e-6);
+  EXPECT_NEAR(off(chains(1, 2), find_sibling_rule("rejection"), true), 0.09025, 1e-6);
+  for (const NamedShape& shape : {chains(1, 2), chains(2, 2), distinct({2, 1})}) {
+    for (const NamedSiblingRule& rule : sibling_rules()) {
+      if (!goes_with(rule, shape)) continue;
+      EXPECT_LE(off(shape, rule, false), kExact) << rule.name << ", " << shape.name;
+      const double wrong = off(shape, rule, true);
+      const bool reads_q = rule.name != "sample-and-match";
+      EXPECT_EQ(wrong > 1e-3, reads_q) << rule.name << ", " << shape.name << ": " << wrong;
+    }
+  }
+}
+
+// ---- races, which have too many paths
+
+// The dice of one seed after another.
+class ManySeeds final : public RandomSource {
+ public:
+  static constexpr int kSeeds = 200;
+
+  TokenId token(std::span<const double> probs, int position, Purpose purpose, int index) override {
+    return dice_.token(probs, position, purpose, index);
+  }
+  bool accept(double probability, int position, int index) override {
+    return dice_.accept(probability, position, index);
+  }
+  TokenId race(std::span<const double> probs, int position) override {
+    return dice_.race(probs, position);
+  }
+  double probability() const { return 1.0 / kSeeds; }
+  bool next() {
+    dice_ = Dice(std::uint64_t(++seed_));
+    return seed_ < kSeeds;
+  }
+
+ private:
+  int seed_ = 0;
+  Dice dice_{0};
+};
+
+// Whatever drafts, a text of `coupled` is that of plain decoding with the same noise.
+TEST(SelfDraftingLaw, CoupledGivesThePlainTextOfEachSeed) {
+  for (const NamedShape& shape : {chains(1, 2), chains(2, 2), distinct({2, 1}), top({2, 2})}) {
+    for (const Scenario& scenario : scenarios({3, 2, 4}, 95)) {
+      IgnoresDrafts model(scenario.draft);
+      std::uint64_t seed = 0;
+      double accepted = 0;
+      walk_trees<ManySeeds, SamplingTreeJudge>(
+          scenario, of_self(model, shape.make), find_sibling_rule("coupled"), scenario.prompt,
+          request_of(scenario.prompt, scenario.new_tokens), [](const Generation&) { return false; },
+          [&](const Generation& generation, const std::vector<Round>& rounds, double) {
+            Dice dice(seed++);
+            Text plain;
+            for (int i = 0; i < scenario.new_tokens; i++) {
+              const int position = int(scenario.prompt.size()) + i;
+              plain.push_back(dice.race(target_probs_after(scenario, plain), position));
+            }
+            ASSERT_EQ(text_of(generation), plain) << shape.name << ", " << scenario.name;
+            for (const Round& round : rounds) accepted += round.accepted;
+          });
+      EXPECT_EQ(seed, std::uint64_t(ManySeeds::kSeeds));
+      EXPECT_EQ(accepted > 0, scenario.name.find("disjoint") == std::string::npos);
+    }
+  }
 }
 
 }  // namespace
