@@ -1,7 +1,8 @@
-"""Heads that draft from the embedded target's own rows: the networks, and how they are stored.
+"""The drafters of the embedded target's self-drafting: blockwise and Medusa heads here, the others in files of
+their own; how all are made and stored.
 
-A row is one of the target's hidden states after the final norm, where it predicts the next token. Head i predicts
-the token i + 1 places after that one. Every head's output goes through the target's own projection.
+A head reads the target's row after the final norm that says what the pending token is. Head i says the token i + 1
+places after that one. Every head's output goes through the target's own projection.
 """
 import json
 from pathlib import Path
@@ -11,11 +12,26 @@ import torch.nn.functional as F
 from safetensors.torch import load_file, save_file
 from torch import nn
 
+import model
+from ahead import Lookahead, Parallel
+from drafting import Drafter, Seen, at
+from feature_layers import Eagle, Eagle3, Mtp
+
+HERE = Path(__file__).resolve().parent
 N_HEADS = 5
 BLOCKWISE_WIDTH = 384
 
 
-class Medusa(nn.Module):
+class Heads(Drafter):
+    """Heads on one row."""
+    steps = N_HEADS
+
+    def rows(self, _target, seen: Seen, places: torch.Tensor, count: int) -> torch.Tensor:
+        read = at(seen.hidden, places - 1)
+        return self(read.flatten(0, 1)).unflatten(1, read.shape[:2])[:count]
+
+
+class Medusa(Heads):
     """A residual block for each head: row + SiLU(W row + b) (Cai et al. 2024, equation 1)."""
 
     def __init__(self, d_model: int, n_heads: int = N_HEADS):
@@ -38,7 +54,7 @@ class Medusa(nn.Module):
                 "medusa_num_layers": 1}
 
 
-class Blockwise(nn.Module):
+class Blockwise(Heads):
     """One network of two layers for all heads (Stern et al. 2018, section 4, with SiLU for ReLU)."""
 
     def __init__(self, d_model: int, n_heads: int = N_HEADS, width: int = BLOCKWISE_WIDTH):
@@ -62,29 +78,42 @@ class Blockwise(nn.Module):
                 "intermediate_size": self.up.out_features}
 
 
-KINDS = {"blockwise": Blockwise, "medusa": Medusa}
+KINDS = ["blockwise", "medusa", "lookahead", "eagle", "eagle3", "mtp", "parallel"]
+
+
+def make(kind: str, target: model.Llama, kept: torch.Tensor | None = None) -> nn.Module:
+    """A drafter before training. kept: the ids that EAGLE-3 can say."""
+    shape = target.shape
+    makers = {"blockwise": lambda: Blockwise(shape.d_model), "medusa": lambda: Medusa(shape.d_model),
+              "lookahead": lambda: Lookahead(shape.d_model), "eagle": lambda: Eagle(shape),
+              "eagle3": lambda: Eagle3(shape, kept), "mtp": lambda: Mtp(shape, shape.n_layers),
+              "parallel": lambda: Parallel(model.load(HERE / "models" / "draft"))}
+    return makers[kind]().begin_like(target)
 
 
 def save(heads: nn.Module, folder: Path):
-    """Writes config.json and model.safetensors (bf16)."""
+    """Writes config.json and model.safetensors (numbers as bf16)."""
     folder.mkdir(parents=True, exist_ok=True)
-    tensors = {name: p.detach().to(torch.bfloat16).contiguous() for name, p in heads.tensors().items()}
-    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    stored = lambda p: p.detach().to(torch.bfloat16 if p.is_floating_point() else p.dtype).contiguous()
+    save_file({name: stored(p) for name, p in heads.tensors().items()}, folder / "model.safetensors",
+              metadata={"format": "pt"})
     (folder / "model.safetensors").chmod(0o644)
     (folder / "config.json").write_text(json.dumps(heads.config(), indent=2, sort_keys=True) + "\n")
 
 
 @torch.no_grad()
-def load(folder: Path) -> nn.Module:
-    """The saved heads, computing in float32."""
-    config = json.loads((folder / "config.json").read_text())
-    if config["model_type"] == "medusa":
-        heads = Medusa(config["hidden_size"], config["medusa_num_heads"])
-    else:
-        heads = Blockwise(config["hidden_size"], config["num_heads"], config["intermediate_size"])
+def load(kind: str, folder: Path, target: model.Llama) -> nn.Module:
+    """The saved drafter, computing in float32."""
     stored = load_file(folder / "model.safetensors")
+    kept = stored["t2d"].nonzero()[:, 0] if "t2d" in stored else None
+    heads = make(kind, target, kept)
     own = heads.tensors()
     assert own.keys() == stored.keys(), (own.keys(), stored.keys())
     for name, parameter in own.items():
-        parameter.copy_(stored[name].float())
+        parameter.copy_(stored[name])
     return heads.eval()
+
+
+def load_all(folder: Path, target: model.Llama) -> dict:
+    """The drafters that are there, by kind."""
+    return {kind: load(kind, folder / kind, target) for kind in KINDS if (folder / kind).is_dir()}

@@ -22,6 +22,7 @@ import transformers
 
 import check_goldens
 import goldens_files as files
+import goldens_heads
 import goldens_sampling
 import goldens_toy
 import goldens_transformers as theirs
@@ -193,6 +194,7 @@ def make(name, goldens):
     if name == "target":
         make_greedy_of_pair(model, theirs.load(PAIR["draft"]), out)
         goldens_sampling.make_pair(PAIR["target"], PAIR["draft"], out)
+        goldens_heads.make(out)
     check_goldens.check_model(folder, out, write=True, draft=PAIR["draft"] if name == "target" else None)
     if name == "target":
         check_goldens.check_sampling(out)

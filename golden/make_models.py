@@ -1,4 +1,4 @@
-"""Makes the embedded models from nothing: tokenizer, target, drafts, evaluation.
+"""Makes the embedded models from nothing: tokenizer, target, drafts, the target's own drafters, evaluation.
 
     python make_models.py                         every stage that is not done yet
     python make_models.py --stages evaluate       only this one
@@ -13,17 +13,20 @@ import sys
 from pathlib import Path
 
 import plot_training
+from heads import KINDS
 from model import SHAPES
 from train_tokenizer import make_tokenizer
 
 HERE = Path(__file__).resolve().parent
 MODELS, FIGURES = HERE / "models", HERE / "figures"
-STAGES = ["tokenizer", *SHAPES, "compare", "evaluate"]
+STAGES = ["tokenizer", *SHAPES, "heads", "compare", "evaluate"]
 
 
 def is_done(stage: str) -> bool:
     if stage == "tokenizer":
         return all((MODELS / name / "tokenizer.json").exists() for name in SHAPES)
+    if stage == "heads":
+        return (FIGURES / "heads.json").exists()
     if stage == "compare":
         return (FIGURES / "drafts.json").exists()
     if stage == "evaluate":
@@ -38,6 +41,11 @@ def python(*arguments):
 def make(stage: str, work: Path, threads: int):
     if stage == "tokenizer":
         make_tokenizer([MODELS / name for name in SHAPES])
+    elif stage == "heads":
+        python(HERE / "train_heads.py", "--work", work)
+        for kind in KINDS:
+            shutil.copy(work / f"{kind}.csv", FIGURES / f"{kind}_training.csv")
+        python(HERE / "measure_heads.py")
     elif stage == "compare":
         python(HERE / "compare_drafts.py", "--work", work)
     elif stage == "evaluate":

@@ -194,18 +194,22 @@ class Llama(nn.Module):
         second.v_proj.weight[:n] = read
         second.o_proj.weight[:, :n] = 6 * EMBEDDING_STD * read.T
 
-    def hidden(self, tokens, caches=None, positions=None, mask=None):
-        """Last hidden states after the final norm. tokens: [B, T]; result: [B, T, d_model]."""
+    def stream(self, x, caches=None, positions=None, mask=None):
+        """Rows of the residual stream: what enters the first block, x [B, T, d_model], and what leaves each one."""
         if positions is None:
-            positions = torch.arange(tokens.shape[1])
+            positions = torch.arange(x.shape[1])
         angles = positions[..., None].float() * self.inv_freq      # [T, D/2] or [B, T, D/2]
         cos, sin = angles.cos(), angles.sin()
         if cos.ndim == 3:
             cos, sin = cos[:, None], sin[:, None]
-        x = self.model.embed_tokens(tokens)
+        rows = [x]
         for i, layer in enumerate(self.model.layers):
-            x = layer(x, cos, sin, None if caches is None else caches[i], mask)
-        return self.model.norm(x)
+            rows.append(layer(rows[-1], cos, sin, None if caches is None else caches[i], mask))
+        return rows
+
+    def hidden(self, tokens, **kwargs):
+        """Last hidden states after the final norm. tokens: [B, T]; result: [B, T, d_model]."""
+        return self.model.norm(self.stream(self.model.embed_tokens(tokens), **kwargs)[-1])
 
     def head(self, hidden):
         return F.linear(hidden, self.model.embed_tokens.weight)

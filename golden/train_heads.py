@@ -1,9 +1,9 @@
-"""Trains the heads that draft from the embedded target's rows. The target stays as it is.
+"""Trains the drafters that read the embedded target's rows. The target stays as it is.
 
-    python train_heads.py         writes heads/blockwise and heads/medusa
+    python train_heads.py         writes heads/KIND, of every kind that is not there
 
-All kinds learn side by side from the same passes of the target. A run can be
-stopped at any time and goes on from its last checkpoint.
+The kinds of one run learn side by side from the same passes of the target. A
+run can be stopped at any time and goes on from its last checkpoint.
 """
 import argparse
 import csv
@@ -16,13 +16,17 @@ import torch.nn.functional as F
 from tokenizers import Tokenizer
 
 import heads
+from drafting import at, see
 from model import Llama, load
 from train import ROW, Rows, rate
 
 HERE = Path(__file__).resolve().parent
-STEPS, TOKENS_PER_STEP, FIRST_SEED, RATE = 900, 2048, 600_000_000, 0.005
-ROWS_PER_STEP = 512                         # that heads learn from; neighbours teach the same
+TOKENS_PER_STEP, FIRST_SEED = 2048, 600_000_000
+# Kinds, steps, and places of a row that they learn at: neighbours teach the same.
+RUNS = [(["blockwise", "medusa"], 900, 128), (["lookahead", "eagle", "eagle3", "mtp", "parallel"], 600, 64)]
+AHEAD = 5                                   # tokens after a place that the target judges
 LOG_EVERY = 20
+VOCABULARY, VOCABULARY_BATCHES = 1024, 8     # of EAGLE-3; text that it is counted on
 
 
 class Schedule:
@@ -32,33 +36,60 @@ class Schedule:
         self.schedule = ((0, 0), (20, 1), (steps * 2 // 5, 1), (steps, 0))
 
 
-def optimizers_of(network: torch.nn.Module) -> list:
-    """Muon for matrices, AdamW for biases."""
-    matrices = [p for p in network.parameters() if p.ndim == 2]
-    biases = [p for p in network.parameters() if p.ndim != 2]
-    made = [torch.optim.Muon(matrices, lr=RATE, weight_decay=0.05, momentum=0.95, adjust_lr_fn="match_rms_adamw")]
-    return made + ([torch.optim.AdamW(biases, lr=RATE, betas=(0.9, 0.95), weight_decay=0.0)] if biases else [])
+def is_matrix(name: str, parameter: torch.Tensor) -> bool:
+    """Whether Muon moves it, and not AdamW."""
+    return parameter.ndim == 2 and not "embed" not in name and "lm_head" not in name
+
+
+def optimizers_of(network) -> list:
+    """Muon for matrices, AdamW for biases, norms and embeddings."""
+    matrices, others = ([p for n, p in network.named_parameters() if is_matrix(n, p) == wanted] for wanted in (True, False))
+    muon = lambda: torch.optim.Muon(matrices, lr=network.rate, weight_decay=0.05, momentum=0.95,
+                                    adjust_lr_fn="match_rms_adamw")
+    adam = lambda: torch.optim.AdamW(others, lr=network.rate, betas=(0.9, 0.95), weight_decay=0.0)
+    return [make() for make, parameters in ((muon, matrices), (adam, others)) if parameters]
+
+
+@torch.no_grad()
+def commonest(target: Llama, rows: Rows) -> torch.Tensor:
+    """The ids that the target says most often on training text, in rising order: those of the largest mean p."""
+    total = torch.zeros(target.shape.vocab_size)
+    for _ in range(VOCABULARY_BATCHES):
+        tokens, _ = rows.batch(TOKENS_PER_STEP, ROW)
+        with torch.autocast("cpu", torch.bfloat16):
+            logits = target(tokens)
+        total += logits.float().softmax(-1).sum((0, 1))
+    return total.topk(VOCABULARY).indices.sort().values
+
+
+def divergence(log_p, log_q):
+    """Sum p log(p / q) at each place."""
+    return (log_p.exp() * (log_p - log_q)).sum(-1)
 
 
 class Run:
-    """A training run of all kinds of heads, with its checkpoint and a curve for each kind."""
+    """A training run of some kinds, with its checkpoint and a curve for each kind."""
 
-    def __init__(self, target: Llama, steps: int, work: Path):
-        self.target, self.steps, self.work, self.schedule = target, steps, work, Schedule(steps)
+    def __init__(self, kinds: list[str], target: Llama, steps: int, places: int, work: Path):
+        self.target, self.steps, self.places, self.schedule = target, steps, places, Schedule(steps)
         work.mkdir(parents=True, exist_ok=True)
-        self.checkpoint = work / "heads.pt"
-        self.curves = {kind: work / f"{kind}.csv" for kind in heads.KINDS}
-        torch.manual_seed(0)
-        self.networks = {kind: make(target.shape.d_model) for kind, make in heads.KINDS.items()}
-        self.optimizers = [o for network in self.networks.values() for o in optimizers_of(network)]
+        self.checkpoint = work / f"heads_{'+'.join(kinds)}.pt"
+        self.curves = {kind: work / f"{kind}.csv" for kind in kinds}
+        state = torch.load(self.checkpoint, weights_only=True) if self.checkpoint.exists() else None
         tokenizer = Tokenizer.from_file(str(HERE / "models" / "target" / "tokenizer.json"))
+        self.kept = state["kept"] if state else commonest(target, Rows(tokenizer, FIRST_SEED)) if "eagle3" in kinds else None
+        torch.manual_seed(0)
+        self.networks = {kind: heads.make(kind, target, self.kept) for kind in kinds}
+        self.optimizers = [o for network in self.networks.values() for o in optimizers_of(network)]
+        for optimizer in self.optimizers:
+            for group in optimizer.param_groups:
+                group["top_rate"] = group["lr"]
         self.rows = Rows(tokenizer, FIRST_SEED)
-        self.step, self.seconds = 0, 0.0
-        if self.checkpoint.exists():
-            self.resume()
+        self.step, self.seconds = 0, dict.fromkeys(["target", *kinds], 0.0)
+        if state:
+            self.resume(state)
 
-    def resume(self):
-        state = torch.load(self.checkpoint, weights_only=True)
+    def resume(self, state: dict):
         for kind, network in self.networks.items():
             network.load_state_dict(state["networks"][kind])
         for optimizer, saved in zip(self.optimizers, state["optimizers"]):
@@ -71,64 +102,82 @@ class Run:
     def save(self):
         state = dict(networks={k: n.state_dict() for k, n in self.networks.items()}, step=self.step,
                      optimizers=[o.state_dict() for o in self.optimizers], seconds=self.seconds,
-                     next_seed=self.rows.next_seed)
+                     next_seed=self.rows.next_seed, kept=self.kept)
         torch.save(state, self.checkpoint.with_suffix(".new"))
         self.checkpoint.with_suffix(".new").replace(self.checkpoint)
 
     @torch.no_grad()
     def sample(self):
-        """Rows of the target on new text, [N, d_model], and of each what it says 1, 2, ... places later, log p
-        [n_heads, N, V]."""
+        """The target's pass over new text, places of it [B, places], and what the target says there and later,
+        log p [AHEAD, B, places, V]."""
         tokens, _ = self.rows.batch(TOKENS_PER_STEP, ROW)
-        with torch.autocast("cpu", torch.bfloat16):
-            hidden = self.target.hidden(tokens)
-        hidden = hidden.float()
         generator = torch.Generator().manual_seed(self.step)
-        last = ROW - heads.N_HEADS
-        chosen = torch.randperm(tokens.shape[0] * last, generator=generator)[:ROWS_PER_STEP]
-        row, place = chosen // last, chosen % last
-        later = torch.stack([hidden[row, place + 1 + i] for i in range(heads.N_HEADS)])
+        places = torch.stack([1 + torch.randperm(ROW - AHEAD - 1, generator=generator)[:self.places] for _ in tokens])
         with torch.autocast("cpu", torch.bfloat16):
-            logits = self.target.head(later)
-        return hidden[row, place], F.log_softmax(logits.float(), dim=-1)
+            seen = see(self.target, tokens)
+            logits = self.target.head(torch.stack([at(seen.hidden, places + i) for i in range(AHEAD)]))
+        return seen, places, F.log_softmax(logits.float(), dim=-1)
+
+    def judge(self, logits: torch.Tensor, log_p: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Divergence and total variation from the target, means over the places, [count].
+
+        A drafter with a vocabulary of its own learns what p is within it, at places where p's best token is.
+        """
+        log_q, log_p = F.log_softmax(logits.float(), dim=-1), log_p[:len(logits)]
+        if logits.shape[-1] == log_p.shape[-1]:
+            return divergence(log_p, log_q).mean((1, 2)), (log_p.exp() - log_q.exp()).abs().sum(-1).mean((1, 2)) / 2
+        inside = log_p[..., self.kept]
+        counts = log_p.argmax(-1) == self.kept[inside.argmax(-1)]
+        loss = divergence(F.log_softmax(inside, dim=-1), log_q) * counts
+        return loss.sum((1, 2)) / counts.sum((1, 2)), 1 - torch.minimum(inside.exp(), log_q.exp()).sum(-1).mean((1, 2))
+
+    def learn(self, network, seen, places, log_p) -> torch.Tensor:
+        """Puts the gradient in place. Returns divergence and total variation, [2, steps]."""
+        places, log_p = places[:, ::network.every], log_p[:, :, ::network.every]
+        with torch.autocast("cpu", torch.bfloat16):
+            rows = network.rows(self.target, seen, places, network.steps)
+            logits = network.says(self.target, rows)
+        losses, variations = self.judge(logits, log_p)
+        weights = network.decay ** torch.arange(network.steps)
+        ((weights * losses).sum() + network.more_loss(rows, seen, places)).backward()
+        torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
+        return torch.stack((losses, variations)).detach()
 
     def one_step(self) -> dict:
-        """The divergence of each head's distribution from the target's, sum p log(p / q), [n_heads] by kind."""
-        rows, log_probs = self.sample()
-        losses = {}
+        began = time.process_time()
+        seen, places, log_p = self.sample()
+        self.seconds["target"] += time.process_time() - began
+        results = {}
         for kind, network in self.networks.items():
-            with torch.autocast("cpu", torch.bfloat16):
-                logits = self.target.head(network(rows))
-            log_q = F.log_softmax(logits.float(), dim=-1)
-            losses[kind] = (log_probs.exp() * (log_probs - log_q)).sum(-1).mean(-1)
-            losses[kind].sum().backward()
-            torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
+            began = time.process_time()
+            results[kind] = self.learn(network, seen, places, log_p)
+            self.seconds[kind] += time.process_time() - began
         for optimizer in self.optimizers:
             for group in optimizer.param_groups:
-                group["lr"] = RATE * rate(self.step, self.schedule)
+                group["lr"] = group["top_rate"] * rate(self.step, self.schedule)
             optimizer.step()
             optimizer.zero_grad()
         self.step += 1
-        return {kind: loss.detach() for kind, loss in losses.items()}
+        return results
 
     def log(self, recent: list):
         for kind in self.networks:
-            mean = torch.stack([losses[kind] for losses in recent]).mean(0).tolist()
+            means = torch.stack([results[kind] for results in recent]).mean(0).tolist()
             new = not self.curves[kind].exists()
             with open(self.curves[kind], "a", newline="") as f:
                 writer = csv.writer(f, lineterminator="\n")
                 if new:
-                    writer.writerow(["step", "seconds"] + [f"head {i}" for i in range(heads.N_HEADS)])
-                writer.writerow([self.step, f"{self.seconds:.0f}"] + [f"{x:.4f}" for x in mean])
-            print(f"{kind} step {self.step}/{self.steps}  {self.seconds / 60:.1f} min  "
-                  + " ".join(f"{x:.3f}" for x in mean), file=sys.stderr, flush=True)
+                    names = [f"{name} {i}" for name in ("divergence", "variation") for i in range(len(means[0]))]
+                    writer.writerow(["step", "seconds", *names])
+                writer.writerow([self.step, f"{self.seconds[kind]:.0f}"] + [f"{x:.4f}" for part in means for x in part])
+            print(f"{kind} step {self.step}/{self.steps}  {sum(self.seconds.values()) / 60:.1f} min  divergence "
+                  + " ".join(f"{x:.3f}" for x in means[0]) + "  1 - variation "
+                  + " ".join(f"{1 - x:.3f}" for x in means[1]), file=sys.stderr, flush=True)
 
     def train(self):
         saved, recent = time.monotonic(), []
         while self.step < self.steps:
-            began = time.process_time()
             recent.append(self.one_step())
-            self.seconds += time.process_time() - began
             if self.step % LOG_EVERY == 0 or self.step == self.steps:
                 self.log(recent)
                 recent = []
@@ -139,15 +188,19 @@ class Run:
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--work", type=Path, default=HERE / "work", help="folder of the checkpoint and the curves")
-    parser.add_argument("--output", type=Path, default=HERE / "heads", help="folder of the heads")
-    parser.add_argument("--steps", type=int, default=STEPS)
+    parser.add_argument("--work", type=Path, default=HERE / "work", help="folder of checkpoints and curves")
+    parser.add_argument("--output", type=Path, default=HERE / "heads", help="folder of the drafters")
+    parser.add_argument("--steps", type=int, help="instead of each run's number")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    run = Run(load(HERE / "models" / "target").requires_grad_(False), options.steps, options.work)
-    run.train()
-    for kind, network in run.networks.items():
-        heads.save(network, options.output / kind)
+    target = load(HERE / "models" / "target").requires_grad_(False)
+    for kinds, steps, places in RUNS:
+        if all((options.output / kind).exists() for kind in kinds):
+            continue
+        run = Run(kinds, target, options.steps or steps, places, options.work)
+        run.train()
+        for kind, network in run.networks.items():
+            heads.save(network, options.output / kind)
 
 
 if __name__ == "__main__":

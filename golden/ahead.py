@@ -1,0 +1,63 @@
+"""All drafts in one pass: the target with look-ahead tokens (PaSS), a draft model with mask tokens (PARD)."""
+import torch
+from torch import nn
+
+from drafting import Drafter, Seen, after, at, see
+from model import Llama, llama_config
+
+N_LOOKAHEAD = 4
+PARD_TOKEN = 4095                           # the last reserved special token
+
+
+class Lookahead(Drafter):
+    """Embeddings that the target reads after the pending token: it says what comes there, and after each of them."""
+    rate, every = 0.01, 4
+
+    def __init__(self, d_model: int, n_tokens: int = N_LOOKAHEAD):
+        super().__init__()
+        self.embeddings = nn.Parameter(torch.empty(n_tokens, d_model))
+        self.steps = n_tokens + 1
+
+    def begin_like(self, target):
+        """Between all tokens, and a little apart from each other."""
+        with torch.no_grad():
+            self.embeddings.copy_(target.model.embed_tokens.weight.mean(0) + 0.05 * torch.randn_like(self.embeddings))
+        return self
+
+    def rows(self, target, seen: Seen, places: torch.Tensor, count: int) -> torch.Tensor:
+        return torch.cat((at(seen.hidden, places)[None], after(target, seen, places, self.embeddings[:count - 1])))
+
+    def tensors(self) -> dict:
+        return {"lookahead.weight": self.embeddings}
+
+    def config(self) -> dict:
+        return {"model_type": "lookahead", "hidden_size": self.embeddings.shape[1], "num_lookahead_tokens": len(self.embeddings)}
+
+
+class Parallel(Drafter):
+    """A draft model that learnt to read mask tokens after the pending one."""
+    rate, every = 0.002, 2
+
+    def __init__(self, draft: Llama, mask: int = PARD_TOKEN):
+        super().__init__()
+        self.draft, self.mask = draft, mask
+
+    def begin_like(self, _target):
+        with torch.no_grad():
+            embeddings = self.draft.model.embed_tokens.weight
+            embeddings[self.mask] = embeddings[:3840].mean(0)
+        return self
+
+    def rows(self, _target, seen: Seen, places: torch.Tensor, count: int) -> torch.Tensor:
+        own = see(self.draft, seen.tokens)
+        masks = self.draft.model.embed_tokens.weight[self.mask].expand(count - 1, -1)
+        return torch.cat((at(own.hidden, places)[None], after(self.draft, own, places, masks)))
+
+    def says(self, _target, rows):
+        return self.draft.head(rows)
+
+    def tensors(self) -> dict:
+        return self.draft.state_dict(keep_vars=True)
+
+    def config(self) -> dict:
+        return llama_config(self.draft.shape) | {"pard_token": self.mask}
