@@ -26,6 +26,7 @@ import peers_tables
 import real_tables
 import rules_tables
 import run
+import self_drafting_tables
 import theory_tables
 import trees_tables
 from table_text import Results
@@ -46,6 +47,7 @@ SOURCES = {"rules.json": (rules_tables.TABLES, dict),
            "results.json": (theory_tables.TABLES, theory_tables.Theory),
            "adaptive.json": (adaptive_tables.TABLES, dict),
            "trees.json": (trees_tables.TABLES, dict),
+           "self_drafting.json": (self_drafting_tables.TABLES, dict),
            "batch.json": (batch_tables.TABLES, batch_tables.Batches),
            "bench.json": (bench_tables.TABLES, lambda data: bench_tables.Benchmarks(data, bench.is_stale(data))),
            "cuda.json": (cuda_tables.TABLES, lambda data: cuda_tables.Measured(data, data and run.is_stale("cuda.json", data))),

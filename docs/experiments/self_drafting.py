@@ -1,0 +1,104 @@
+#!/usr/bin/env python3
+"""What each drafter accepts on the embedded pair, position by position, and what it gains: docs/09_self_drafting/, into
+self_drafting.json.
+
+    python3 docs/experiments/self_drafting.py [positions] [trees] [clock] [--build DIR]
+
+positions: greedy decoding with chains of five. trees: with the tree top:3x2x1. Counts are the same on every machine.
+clock: what chains gain over plain decoding in the shape 134m; let nothing else run. self_drafting_tables.py puts them
+into the pages.
+"""
+import collections
+import sys
+
+import run
+from adaptive import NEW_TOKENS, chosen_prompts
+from trees import by_text
+
+sys.path.insert(0, str(run.REPOSITORY / "tests/benchmarks"))
+import programs  # noqa: E402
+import rounds  # noqa: E402
+
+K, TREE = 5, "top:3x2x1"
+PROMPTS = 4  # of each kind of text
+CLOCKED_TOKENS, CLOCKED_LENGTHS = 100, (3, 5)
+KEPT = ("drafter", "K", "text", "gain", "tokens_per_second", "plain_tokens_per_second", "c", "v", "predicted_accounting",
+        "emitted_per_round", "alpha")
+
+
+def of_kind(kind, *words):
+    return ["--draft-kind", kind, *words]
+
+
+def of_heads(kind, *words):
+    return ["--self-draft", kind, *words]
+
+
+# Name -> its words.
+DRAFTERS = {
+    "draft model": of_kind("llama"),
+    "its draft": of_kind("llama", "--draft-of-draft", "lookup"),
+    "lookup": of_kind("lookup"),
+    "ngram": of_kind("ngram"),
+    "blockwise": of_heads("blockwise"),
+    "Medusa": of_heads("medusa"),
+    "look-ahead": of_heads("lookahead"),
+    "EAGLE": of_heads("feature", "--heads", "eagle"),
+    "EAGLE-3": of_heads("feature", "--heads", "eagle3"),
+    "MTP": of_heads("feature", "--heads", "mtp"),
+    "parallel": of_heads("parallel"),
+}
+BRANCHING = [name for name in DRAFTERS if name not in ("its draft", "ngram")]
+
+
+def traced(options, prompt, tree, length, words):
+    return run.traced(run.program(options.build, programs.STAGES[9]), [
+        "--prompt-ids", ",".join(map(str, prompt["prompt_ids"])), "--ignore-eos", "--max-new-tokens", NEW_TOKENS, "--tree", tree,
+        "--spec-length", length, "--threads", 1, *words])
+
+
+def counts_of(trace):
+    """Also, by position, how many rounds tested a draft there, and accepted it."""
+    tested, accepted = collections.Counter(), collections.Counter()
+    for one in trace["rounds"]:
+        accepted.update(range(one["accepted"]))
+        tested.update(range(one["accepted"] + (one["end"] == "rejected")))
+    return {"emitted": trace["stats"]["emitted"], "rounds": len(trace["rounds"]), "tested": tested, "accepted": accepted}
+
+
+def counted(options, drafters, tree, length):
+    prompts, entries = run.first_of_each_kind(chosen_prompts(options), PROMPTS), []
+    progress = run.Progress(tree, len(drafters) * len(prompts))
+    for name in drafters:
+        traces = []
+        for prompt in prompts:
+            traces.append(traced(options, prompt, tree, length, DRAFTERS[name]))
+            progress.step()
+        entries += by_text(prompts, traces, counts_of, drafter=name)
+    return {"prompts": PROMPTS, "tokens": NEW_TOKENS, "entries": entries}
+
+
+def positions(options):
+    return counted(options, DRAFTERS, "chains:1", K)
+
+
+def trees(options):
+    return counted(options, BRANCHING, TREE, TREE.count("x") + 1)
+
+
+def clock(options):
+    """Held against plain decoding. A draft model has the shape 14m; heads are inflated with the target."""
+    texts = programs.TEXTS[:1 if options.quick else None]
+    settings = []
+    for name, words in DRAFTERS.items():
+        shape = ["--inflate-target", "134m", *(["--inflate-draft", "14m"] if "llama" in words else [])]
+        settings += [programs.Setting({"drafter": name, "K": length},
+                                      (programs.STAGES[9], (*shape, "--tree", "chains:1", "--spec-length", str(length), *words)),
+                                      (programs.STAGES[3], ("--inflate-target", "134m")), texts) for length in CLOCKED_LENGTHS]
+    measures, _ = programs.measured(options, "drafters", settings, CLOCKED_TOKENS)
+    entries = [{**identity, **rounds.entry_of(found)} for identity, found in measures]
+    return {"tokens": CLOCKED_TOKENS, "rounds": len(measures[0][1]), "entries": [{name: e[name] for name in KEPT} for e in entries]}
+
+
+if __name__ == "__main__":
+    run.measured_parts(__doc__, "self_drafting.json", {"positions": positions, "trees": trees, "clock": clock}, ("clock",))

@@ -1,0 +1,49 @@
+"""The tables of docs/09_self_drafting/ that are made from self_drafting.json."""
+from table_text import TEXTS, Entries, Tables, number
+
+TABLES = table = Tables()
+
+
+def by_position(entries, name):
+    """The sums of [position, count] pairs."""
+    total = {}
+    for e in entries:
+        for position, count in e[name]:
+            total[position] = total.get(position, 0) + count
+    return total
+
+
+@table
+def self_positions(data):
+    """Alpha of each drafter by position, in chains."""
+    rows = []
+    for name, entries in Entries(data["positions"]["entries"]).by("drafter").items():
+        tested, accepted = by_position(entries, "tested"), by_position(entries, "accepted")
+        alpha = [number(accepted.get(i, 0) / tested[i], 3) if tested.get(i) else "" for i in range(5)]
+        rows.append([name, *alpha, f"**{number(entries.ratio('emitted', 'rounds'))}**"])
+    return "drafter|first|second|third|fourth|fifth|tokens per round", rows
+
+
+@table
+def self_kinds(data):
+    """Tokens per round by kind of text: a chain of five, and a tree of three levels."""
+    trees = Entries(data["trees"]["entries"]).by("drafter")
+    rows = []
+    for name, entries in Entries(data["positions"]["entries"]).by("drafter").items():
+        of_tree = trees.get(name)
+        rows.append([name, *(number(entries.of(text=kind).ratio("emitted", "rounds")) for kind in TEXTS),
+                     f"**{number(entries.ratio('emitted', 'rounds'))}**",
+                     number(of_tree.ratio("emitted", "rounds")) if of_tree else ""])
+    return "|".join(["drafter", *TEXTS, "all", "tree, all"]), rows
+
+
+@table
+def self_clock(data):
+    """What chains gain over plain decoding in the shape 134m, the better of their two lengths."""
+    rows = []
+    for name, entries in Entries(data["clock"]["entries"]).by("drafter").items():
+        K, best = max(entries.by("K").items(), key=lambda one: one[1].speedup())
+        mean = lambda field: sum(e[field] for e in best) / len(best)
+        rows.append([name, str(K), *(number(best.of(text=kind)[0]["gain"]) for kind in TEXTS), f"**{number(best.speedup())}**",
+                     number(best.speedup("predicted_accounting")), number(mean("c"), 3), number(mean("v"))])
+    return "|".join(["drafter", "K", *TEXTS, "all", "accounting", "c", "v"]), rows
