@@ -46,31 +46,6 @@ void HeadsModel::begin(std::span<const DraftRequest> requests) {
 }
 // [end snippet begin]
 
-void SelfModel::forward(std::span<const Segment> batch, const Outputs& out) {
-  extend(batch, out);
-  int row = 0;
-  for (const Segment& segment : batch) {
-    const int n_tokens = int_size(segment.tokens), n_nodes = int_size(segment.parents);
-    const int end = length(segment.sequence);
-    for (int i = n_tokens - segment.logits_rows; i < n_tokens; ++i) {
-      int position = end - n_tokens + i;
-      if (n_nodes > 0) {
-        const int node = n_nodes - n_tokens + i;
-        position = end - n_nodes + depth_of(node, segment.parents);
-      }
-      say(segment.sequence, position, out.logits.row(row++));
-    }
-  }
-}
-
-void SelfModel::forward_chosen(std::span<const SequenceId> sequences, const std::int32_t*,
-                               DeviceRows logits) {
-  constexpr TokenId kAny = 0;
-  for (int i = 0; i < int_size(sequences); ++i) {
-    forward(Segment{sequences[i], std::span(&kAny, 1), 1}, logits.slice(i, 1));
-  }
-}
-
 // [snippet which-head]
 // What follows the pending token is the first head's.
 void HeadsModel::say(SequenceId sequence, int position, float* to) {
@@ -82,17 +57,5 @@ void HeadsModel::say(SequenceId sequence, int position, float* to) {
   backend().copy(logits.row(head * n_requests_ + place), to, vocab_size() * sizeof(float));
 }
 // [end snippet which-head]
-
-void SelfDrafter::draft(std::span<const DraftRequest> requests) {
-  with_rows_.clear();
-  for (const DraftRequest& request : requests) {
-    request.drafts->clear();
-    if (request.context.size() > 1) with_rows_.push_back(request);
-  }
-  if (with_rows_.empty()) return;
-  model_.begin(with_rows_);
-  ++forwards_;
-  drafter_->draft(with_rows_);
-}
 
 }  // namespace specdec

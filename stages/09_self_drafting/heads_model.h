@@ -4,36 +4,11 @@
 #include <vector>
 
 #include "common/llama_model.h"
-#include "common/speculation/drafter.h"
 #include "common/speculation/target_rows.h"
-#include "common/speculation/uncached_model.h"
 #include "stages/09_self_drafting/heads.h"
+#include "stages/09_self_drafting/self_model.h"
 
 namespace specdec {
-
-// A language model whose rows depend on a request's context and on how many drafts precede them,
-// and not on which: all that it says in a round is known when the round begins.
-class SelfModel : public UncachedModel {
- public:
-  using UncachedModel::UncachedModel;
-
-  // Up to the next call, the model says what follows the contexts of these requests, and drafts
-  // after them. REQUIRES: contexts of at least two tokens.
-  virtual void begin(std::span<const DraftRequest> requests) = 0;
-
-  using LanguageModel::forward;
-  // REQUIRES: the sequences are among those of begin().
-  void forward(std::span<const Segment> batch, const Outputs& out) final;
-  // The same, because no row depends on a draft.
-  void forward_chosen(std::span<const SequenceId> sequences, const std::int32_t* ids,
-                      DeviceRows logits) final;
-  bool feeds_from_device() const final { return backend().samples(); }
-
- protected:
-  // Writes what follows a token of the sequence, [V] in the backend's memory. position: of the
-  // token; the context's last token is the first one that is asked about.
-  virtual void say(SequenceId sequence, int position, float* logits) = 0;
-};
 
 // A target's heads, which all look at the same row: the target's last one.
 class HeadsModel final : public SelfModel {
@@ -47,6 +22,8 @@ class HeadsModel final : public SelfModel {
   void read(TargetRows& rows) { rows_ = &rows; }
   const Heads& heads() const { return *heads_; }
 
+  // The row of a context's last token but one must be known.
+  int shortest_context() const override { return 2; }
   // Computes all heads for these requests. Each says what follows one draft more.
   void begin(std::span<const DraftRequest> requests) override;
 
@@ -69,32 +46,6 @@ class HeadsModel final : public SelfModel {
   DeviceArray<float> last_;    // [max_requests, d_model]
   DeviceArray<float> made_;    // [count * max_requests, d_model]
   DeviceArray<float> logits_;  // [count * max_requests, V]
-};
-
-// Drafts by a SelfModel: it begins the round, then another drafter chooses tokens.
-class SelfDrafter final : public Drafter {
- public:
-  // drafter: of that model, which outlives this object.
-  SelfDrafter(SelfModel& model, std::unique_ptr<Drafter> drafter)
-      : model_(model), drafter_(std::move(drafter)) {}
-
-  SequenceId create() override { return drafter_->create(); }
-  void release(SequenceId sequence) override { drafter_->release(sequence); }
-  // No drafts after a context of one token, which follows no row.
-  void draft(std::span<const DraftRequest> requests) override;
-  void truncate(SequenceId sequence, int length) override { drafter_->truncate(sequence, length); }
-  int length(SequenceId sequence) const override { return drafter_->length(sequence); }
-  std::int64_t forwards() const override { return forwards_; }
-  Capacity capacity(int spec_length) const override { return drafter_->capacity(spec_length); }
-  void keep(SequenceId sequence, int length, std::span<const int> path) override {
-    drafter_->keep(sequence, length, path);
-  }
-
- private:
-  SelfModel& model_;
-  std::unique_ptr<Drafter> drafter_;
-  std::vector<DraftRequest> with_rows_;
-  std::int64_t forwards_ = 0;
 };
 
 }  // namespace specdec

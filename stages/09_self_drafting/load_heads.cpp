@@ -1,56 +1,17 @@
-#include <algorithm>
-#include <set>
 #include <string>
 #include <utility>
 
-#include <fmt/ranges.h>
-
 #include "common/base/error.h"
-#include "common/base/json.h"
-#include "common/base/mapped_file.h"
 #include "common/checkpoint/elements.h"
-#include "common/checkpoint/safetensors.h"
 #include "common/inflation/inflated_weights.h"
 #include "common/llama_model.h"
+#include "stages/09_self_drafting/head_file.h"
 #include "stages/09_self_drafting/heads.h"
 
 namespace specdec {
 namespace {
 
 namespace fs = std::filesystem;
-
-// The tensors of a file of heads. It notes which of them were taken.
-class HeadFile {
- public:
-  explicit HeadFile(const fs::path& path) : file_(path) {}
-
-  bool contains(const std::string& name) const { return file_.contains(name); }
-  TensorView take(const std::string& name, const std::vector<std::int64_t>& shape) {
-    if (!contains(name)) fail("{}: the tensor {} is missing", file_.name(), name);
-    TensorView tensor = file_.tensor(name);
-    if (tensor.shape != shape) {
-      fail("{}: tensor {} has the shape [{}], not [{}]: these heads belong to another target",
-           file_.name(), name, fmt::join(tensor.shape, ", "), fmt::join(shape, ", "));
-    }
-    if (!is_readable(tensor.dtype) || tensor.dtype == DType::kF64) {
-      fail("{}: tensor {} is of type {}; supported are BF16, F16 and F32", file_.name(), name,
-           dtype_name(tensor.dtype));
-    }
-    taken_.insert(name);
-    return tensor;
-  }
-  // A tensor that is not used would make other heads of it.
-  void refuse_leftovers() const {
-    for (const TensorEntry& tensor : file_.header().tensors) {
-      if (taken_.contains(tensor.name)) continue;
-      fail("{}: tensor {} belongs to no heads that we can compute", file_.name(), tensor.name);
-    }
-  }
-
- private:
-  SafetensorsFile file_;
-  std::set<std::string, std::less<>> taken_;
-};
 
 // The matrices and biases of heads, for a target of this width.
 class HeadParameters {
@@ -99,19 +60,10 @@ class HeadParameters {
   std::vector<float> biases_;
 };
 
-int size_of(const JsonObject& config, const char* key) {
-  constexpr int kMost = 1 << 20;
-  const int number = config.required_integer(key);
-  if (number < 1 || number > kMost) {
-    fail("{}: {} is {}; it must be from 1 to {}", config.name(), key, number, kMost);
-  }
-  return number;
-}
-
-std::unique_ptr<Heads> load_blockwise(const JsonObject& config, HeadFile& file,
-                                      HeadParameters& parameters, Backend& backend, int max_rows) {
+std::unique_ptr<Heads> load_blockwise(HeadFile& file, HeadParameters& parameters, Backend& backend,
+                                      int max_rows) {
   const int E = parameters.d_model();
-  const int n = size_of(config, "num_heads"), f = size_of(config, "intermediate_size");
+  const int n = file.size_of("num_heads"), f = file.size_of("intermediate_size");
   parameters.add_matrices("up.weight", 1, f, E);
   auto up = parameters.load(backend);
   parameters.add_matrices("down.weight", n, E, f);
@@ -121,13 +73,14 @@ std::unique_ptr<Heads> load_blockwise(const JsonObject& config, HeadFile& file,
 }
 
 // How many heads there are, the file says: some published configurations give another number.
-std::unique_ptr<Heads> load_medusa(const JsonObject& config, HeadFile& file,
-                                   HeadParameters& parameters, Backend& backend, int max_rows) {
-  if (const int layers = size_of(config, "medusa_num_layers"); layers != 1) {
-    fail("{}: medusa_num_layers is {}; only 1 is supported", config.name(), layers);
+std::unique_ptr<Heads> load_medusa(HeadFile& file, HeadParameters& parameters, Backend& backend,
+                                   int max_rows) {
+  if (const int layers = file.size_of("medusa_num_layers"); layers != 1) {
+    fail("{}: medusa_num_layers is {}; only 1 is supported", file.config().name(), layers);
   }
   if (file.contains("0.1.weight")) {
-    fail("{}: these heads have projections of their own, which are not supported", config.name());
+    fail("{}: these heads have projections of their own, which are not supported",
+         file.config().name());
   }
   const int E = parameters.d_model();
   for (int i = 0; i == 0 || file.contains(fmt::format("{}.0.linear.weight", i)); ++i) {
@@ -144,21 +97,14 @@ std::unique_ptr<Heads> load_medusa(const JsonObject& config, HeadFile& file,
 
 std::unique_ptr<Heads> load_heads(const fs::path& folder, int d_model, int width, Backend& backend,
                                   int max_rows) {
-  const fs::path path = folder / "config.json";
-  const Json root = parse_json(read_text_file(path), path.string());
-  const JsonObject config(root, path.string());
-  if (config.has("hidden_size") && size_of(config, "hidden_size") != d_model) {
-    fail("{}: hidden_size is {}, and the target's is {}", config.name(),
-         size_of(config, "hidden_size"), d_model);
-  }
-  const bool medusa = config.has("medusa_num_layers");
-  if (!medusa && config.string("model_type") != "blockwise") {
+  HeadFile file(folder, d_model);
+  const bool medusa = file.config().has("medusa_num_layers");
+  if (!medusa && file.config().string("model_type") != "blockwise") {
     fail("{}: neither Medusa heads, which have medusa_num_layers, nor blockwise ones",
-         config.name());
+         file.config().name());
   }
-  HeadFile file(folder / "model.safetensors");
   HeadParameters parameters(file, d_model, width);
-  return (medusa ? load_medusa : load_blockwise)(config, file, parameters, backend, max_rows);
+  return (medusa ? load_medusa : load_blockwise)(file, parameters, backend, max_rows);
 }
 
 }  // namespace specdec

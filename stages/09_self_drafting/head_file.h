@@ -1,0 +1,38 @@
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "common/base/json.h"
+#include "common/checkpoint/safetensors.h"
+
+namespace specdec {
+
+// A folder of what a target drafts with: config.json and model.safetensors. It notes which tensors
+// were taken. All functions throw Error, with the names of what is missing or does not fit.
+class HeadFile {
+ public:
+  // d_model: of the target.
+  HeadFile(const std::filesystem::path& folder, int d_model);
+  HeadFile(const HeadFile&) = delete;
+  HeadFile& operator=(const HeadFile&) = delete;
+
+  const JsonObject& config() const { return config_; }
+  int size_of(const char* key) const;  // a number of the configuration, from 1 on
+
+  bool contains(const std::string& name) const { return file_.contains(name); }
+  TensorView take(const std::string& name, const std::vector<std::int64_t>& shape);
+  // A tensor that is not used would make something else of the others.
+  void refuse_leftovers() const;
+
+ private:
+  Json root_;
+  JsonObject config_;
+  SafetensorsFile file_;
+  std::set<std::string, std::less<>> taken_;
+};
+
+}  // namespace specdec
