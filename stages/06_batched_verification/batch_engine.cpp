@@ -214,9 +214,8 @@ int BatchEngine::count(RequestState& r, int rows) {
   RequestStats& stats = r.stats;
   if (stats.run.rounds == 0) stats.first_round = report_.started;
   if (!r.failure || r.round.accepted > 0) count_round(stats.run, r.round);
-  if (rounds_.drafter().forwards() > draft_forwards_before_) {
-    stats.run.draft_forwards += r.round.drafted;
-  }
+  stats.run.draft_forwards += std::min<std::int64_t>(
+      r.round.drafted, rounds_.drafter().forwards() - draft_forwards_before_);
   stats.run.target_rows += rows;
   stats.steps++;
   stats_.rounds++;
