@@ -34,7 +34,8 @@ void SelfDrafter::draft(std::span<const DraftRequest> requests) {
   begun_.clear();
   for (const DraftRequest& request : requests) {
     request.drafts->clear();
-    if (int_size(request.context) >= model_.shortest_context()) begun_.push_back(request);
+    const bool can_begin = int_size(request.context) >= model_.shortest_context();
+    if (can_begin && request.spec_length > 0) begun_.push_back(request);
   }
   if (begun_.empty()) return;
   model_.begin(begun_);

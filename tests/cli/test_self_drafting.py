@@ -5,7 +5,9 @@ usage: test_self_drafting.py PROGRAMS ROOT
 """
 import json
 import pathlib
+import random
 import shutil
+import struct
 import sys
 import tempfile
 import unittest
@@ -82,6 +84,96 @@ class SelfDraftingTest(ProgramTest):
                     ("{blockwise,medusa", "--self-draft", "nothing")):
                 self.expect_bad_input(words, PROGRAMS / STAGE, *options, *PROMPT)
         self.expect_bad_input("09_self_drafting has it", PROGRAMS / "08_token_trees", "--heads", heads)
+
+
+def write_lookahead(folder: pathlib.Path, tokens: int, width: int):
+    """Look-ahead tokens with random embeddings."""
+    folder.mkdir()
+    config = {"model_type": "lookahead", "hidden_size": width, "num_lookahead_tokens": tokens}
+    (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    numbers = random.Random(1)
+    data = b"".join(struct.pack("<f", numbers.gauss(0, 0.1)) for _ in range(tokens * width))
+    tensors = {"lookahead.weight": {"dtype": "F32", "shape": [tokens, width], "data_offsets": [0, len(data)]}}
+    header = json.dumps(tensors).encode()
+    header += b" " * (-len(header) % 8)
+    (folder / "model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + data)
+
+
+def write_parallel(folder: pathlib.Path, mask):
+    """The embedded draft model as one that drafts in parallel, though it was not trained for it."""
+    shutil.copytree(ROOT / "golden/models/draft", folder)
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    (folder / "config.json").write_text(json.dumps(config | {"pard_token": mask}), encoding="utf-8")
+
+
+class OnePassTest(ProgramTest):
+    """Drafters that say all drafts of a round in one pass."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.place = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(cls.place.cleanup)
+        cls.folders = {kind: pathlib.Path(cls.place.name) / kind for kind in ("lookahead", "parallel")}
+        write_lookahead(cls.folders["lookahead"], tokens=4, width=192)
+        write_parallel(cls.folders["parallel"], mask=4090)
+
+    def run_json(self, kind, *options):
+        return run_program_json(PROGRAMS / STAGE, "--self-draft", kind, "--heads", self.folders[kind], *options)
+
+    def test_greedy_text_is_plain_decodings(self):
+        plain = run_program_json(PROGRAMS / PLAIN, *PROMPT)
+        for kind in self.folders:
+            for shape in SHAPES:
+                with self.subTest(kind=kind, shape=shape):
+                    got = self.run_json(kind, *PROMPT, *shape)
+                    self.assertEqual(got["tokens"], plain["tokens"])
+                    self.assertEqual(got["draft"]["self_draft"], kind)
+                    stats = got["stats"]
+                    self.assertEqual(stats["draft_forwards"], stats["drafted_rounds"])
+                    self.assertEqual(stats["target_forwards"], stats["rounds"])
+                    if kind == "lookahead":
+                        self.assertEqual(stats["accepted_per_position"][0], 1)
+
+    def test_a_round_of_look_ahead_tokens_reads_the_target_twice(self):
+        plain = run_program_json(PROGRAMS / PLAIN, *PROMPT)["stats"]
+        of_step = plain["target_weight_bytes"] / (plain["target_forwards"] + 1)  # and the prefill
+        stats = self.run_json("lookahead", *PROMPT, "--tree", "chains:1")["stats"]
+        passes = stats["target_forwards"] + stats["draft_forwards"]
+        self.assertAlmostEqual(stats["target_weight_bytes"] / of_step, passes + 1, delta=0.5)
+
+    def test_a_batch_gives_each_request_what_it_has_alone(self):
+        lines = [{"id": str(seed), "prompt": "Once upon a time", "max_new_tokens": 12, "temperature": 0.9, "seed": seed}
+                 for seed in range(4)]
+        for kind, folder in self.folders.items():
+            with tempfile.TemporaryDirectory() as place:
+                path = pathlib.Path(place) / "requests.jsonl"
+                path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+                code, text, errors = run_program(PROGRAMS / STAGE, "--requests", path, "--output", "json", "--self-draft",
+                                                 kind, "--heads", folder)
+            self.assertEqual(code, 0, errors)
+            for line, got in zip(lines, map(json.loads, text.splitlines())):
+                alone = self.run_json(kind, "--prompt", line["prompt"], "--max-new-tokens", "12", "--temperature", "0.9",
+                                      "--seed", line["id"])
+                self.assertEqual((got["id"], got["tokens"]), (line["id"], alone["tokens"]))
+                for counter in ("draft_forwards", "drafted", "accepted"):
+                    self.assertEqual(got["stats"][counter], alone["stats"][counter], counter)
+
+    def test_bad_input(self):
+        place = pathlib.Path(self.place.name)
+        write_parallel(place / "no_token", mask=4096)
+        write_parallel(place / "no_mask", mask=None)
+        lookahead, parallel = self.folders["lookahead"], self.folders["parallel"]
+        for words, kind, *options in (
+                ("6 drafts in a row, but", "lookahead", "--heads", lookahead, "--tree", "top:1x1x1x1x1x1"),
+                ("look-ahead tokens draft 5 tokens in a row, and it verifies 2", "lookahead", "--heads", lookahead, "--tree",
+                 "grow:2"),
+                ("model_type is not lookahead", "lookahead", "--heads", ROOT / "golden/heads/medusa"),
+                ("pard_token is missing", "parallel", "--heads", place / "no_mask"),
+                ("pard_token is missing", "parallel", "--draft-kind", "llama"),
+                ("pard_token is 4096, and the vocabulary has 4096 rows", "parallel", "--heads", place / "no_token"),
+                ("/nowhere: no such directory", "parallel", "--heads", "/nowhere"),
+                ("not for heads yet", "parallel", "--heads", parallel, "--spec-length", "auto")):
+            self.expect_bad_input(words, PROGRAMS / STAGE, "--self-draft", kind, *options, *PROMPT)
 
 
 if __name__ == "__main__":

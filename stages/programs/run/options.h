@@ -120,6 +120,10 @@ struct RunOptions {
 
   bool is_chat() const { return has_chat || !chat_file.empty(); }
   bool wants_json() const { return output == OutputFormat::kJson || !report.empty(); }
+  // Whether --draft says all drafts of a round in one pass (stage 9).
+  bool drafts_in_parallel() const {
+    return draft_kind == DraftKind::kLlama && self_draft == SelfDraftKind::kParallel;
+  }
 };
 
 // Ranges of numbers that lines of --requests and workloads have, too.

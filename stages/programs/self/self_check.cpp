@@ -109,6 +109,7 @@ void check_kind(const CheckedTarget& target, const GoldenAcceptance& acceptance,
         RunOptions options = target.options;
         options.draft_kind = DraftKind::kHeads;
         options.self_draft = kind;
+        options = with_heads(options);
         options.tree = shape;
         options.cache = cache;
         const auto want = acceptance.find({std::string(name_of(kind)), text.id});
@@ -134,9 +135,13 @@ int check_self_drafting(const RunOptions& options) {
   list.note_missing(target.goldens, {"greedy.jsonl", kAcceptance});
   for (int i = 0; i < int_size(kSelfDrafters); ++i) {
     const auto kind = SelfDraftKind(i);
-    if (options.heads.empty() || kind == options.self_draft) {
-      check_kind(target, acceptance, kind, list);
+    if (options.heads.empty()) {
+      list.note_missing(embedded_heads(), {name_of(kind)});
+      if (!std::filesystem::exists(embedded_heads() / name_of(kind))) continue;
+    } else if (kind != options.self_draft) {
+      continue;
     }
+    check_kind(target, acceptance, kind, list);
   }
   return list.finish();
 }

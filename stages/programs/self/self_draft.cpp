@@ -5,22 +5,37 @@
 #include "common/base/error.h"
 #include "common/embedded_models.h"
 #include "common/speculation/sound_drafter.h"
+#include "stages/09_self_drafting/heads_model.h"
+#include "stages/09_self_drafting/lookahead_model.h"
+#include "stages/09_self_drafting/parallel_model.h"
 #include "stages/programs/run/draft_length.h"
 
 namespace specdec {
+namespace {
+
+std::filesystem::path heads_folder(const RunOptions& options) {
+  if (!options.heads.empty()) return options.heads;
+  return embedded_heads() / std::string(name_of(options.self_draft));
+}
+
+}  // namespace
 
 RunOptions with_heads(RunOptions options) {
   if (!options.given_draft_kind && options.fallback.empty()) options.draft_kind = DraftKind::kHeads;
+  if (options.draft_kind == DraftKind::kHeads && options.self_draft == SelfDraftKind::kParallel) {
+    options.draft_kind = DraftKind::kLlama;
+    options.draft = heads_folder(options).string();
+  }
   return options;
 }
 
 SelfDraft::SelfDraft(const RunOptions& options, int levels)
     : options_(options),
       has_heads_(options.draft_kind == DraftKind::kHeads),
-      folder_(options.heads.empty() ? embedded_heads() / std::string(name_of(options.self_draft))
-                                    : std::filesystem::path(options.heads)),
+      is_parallel_(options.drafts_in_parallel()),
+      folder_(is_parallel_ ? std::filesystem::path(options.draft) : heads_folder(options)),
       levels_(levels) {
-  if (!has_heads_) {
+  if (!has_heads_ && !is_parallel_) {
     if (options.heads.empty()) return;
     fail("--heads {} belongs to --draft-kind {}, not to {}", options.heads,
          name_of(DraftKind::kHeads), name_of(options.draft_kind));
@@ -35,40 +50,91 @@ SelfDraft::SelfDraft(const RunOptions& options, int levels)
   }
 }
 
+// Throws Error if the model cannot draft as many tokens in a row as a round has.
+void SelfDraft::check_levels(int most, std::string_view what) const {
+  if (levels_ > most) fail("{} drafts in a row, but {} has {}", levels_, folder_.string(), what);
+}
+
+std::unique_ptr<SelfModel> SelfDraft::make_heads(const ModelFiles& files, const LlamaModel& target,
+                                                 const Capacity& capacity) {
+  auto heads = load_heads(folder_, files.checkpoint.config().d_model, target.config().d_model,
+                          target.backend(), capacity.requests);
+  check_levels(heads->count(), fmt::format("{} heads", heads->count()));
+  auto model =
+      std::make_unique<HeadsModel>(target, std::move(heads), files.token_limit, capacity.requests);
+  watch_ = [heads = model.get()](Llama& llama, const Capacity& of_run) {
+    auto watched = std::make_unique<TargetRows>(llama, std::vector<int>{Outputs::kAfterNorm},
+                                                of_run.requests, of_run.rows());
+    heads->read(*watched);
+    return watched;
+  };
+  return model;
+}
+
+std::unique_ptr<SelfModel> SelfDraft::make_lookahead(const ModelFiles& files,
+                                                     const LlamaModel& target,
+                                                     const Capacity& capacity) {
+  auto model = std::make_unique<LookaheadModel>(
+      target, load_lookahead(folder_, files.checkpoint.config().d_model, target.config().d_model),
+      capacity.requests);
+  check_levels(model->max_drafts(),
+               fmt::format("{} look-ahead tokens, for one more", model->max_drafts() - 1));
+  if (capacity.rows() < levels_) {  // the rows of the target's cache that a round may use
+    fail("--tree {}: look-ahead tokens draft {} tokens in a row, and it verifies {} at most",
+         options_.tree, levels_, capacity.verified);
+  }
+  watch_ = [lookahead = model.get()](Llama& llama, const Capacity&) {
+    lookahead->read(llama);
+    return nullptr;
+  };
+  return model;
+}
+
+std::unique_ptr<SelfModel> SelfDraft::make_model(const ModelFiles& files, const LlamaModel& target,
+                                                 const Capacity& capacity) {
+  if (options_.heads.empty() && !is_embedded_target(options_.target)) {
+    fail("the embedded heads belong to the embedded target: give --heads DIR, or --draft-kind {}",
+         name_of(DraftKind::kLookup));
+  }
+  if (options_.self_draft == SelfDraftKind::kLookahead) {
+    return make_lookahead(files, target, capacity);
+  }
+  return make_heads(files, target, capacity);
+}
+
 Drafting SelfDraft::drafting(Drafting drafting) {
+  if (is_parallel_) return drafting_in_parallel(std::move(drafting));
   if (!has_heads_) return drafting;
   drafting.heads = folder_.string();
   drafting.make_heads = [this](const ModelFiles& files, const LlamaModel& target,
                                const Capacity& capacity) {
-    if (options_.heads.empty() && !is_embedded_target(options_.target)) {
-      fail("the embedded heads belong to the embedded target: give --heads DIR, or --draft-kind {}",
-           name_of(DraftKind::kLookup));
-    }
-    auto heads = load_heads(folder_, files.checkpoint.config().d_model, target.config().d_model,
-                            target.backend(), capacity.requests);
-    if (levels_ > heads->count()) {
-      fail("{} drafts in a row, but {} has {} heads", levels_, folder_.string(), heads->count());
-    }
-    auto model = std::make_unique<HeadsModel>(target, std::move(heads), files.token_limit,
-                                              capacity.requests);
-    heads_ = model.get();
+    auto model = make_model(files, target, capacity);
+    model_ = model.get();
     return model;
   };
   drafting.make = [this, make = drafting.make](LanguageModel& model, const Capacity& capacity,
                                                int vocab_size) {
-    return std::make_unique<SelfDrafter>(*heads_, make(model, capacity, vocab_size));
+    return std::make_unique<SelfDrafter>(*model_, make(model, capacity, vocab_size));
+  };
+  return drafting;
+}
+
+Drafting SelfDraft::drafting_in_parallel(Drafting drafting) const {
+  drafting.make = [this, make = drafting.make](LanguageModel& draft, const Capacity& capacity,
+                                               int vocab_size) {
+    const TokenId mask = read_mask_token(folder_ / "config.json", draft.vocab_size());
+    auto model = std::make_unique<ParallelModel>(draft, mask, levels_, capacity.requests,
+                                                 capacity.context + 1);
+    auto drafter = make(*model, capacity, vocab_size);
+    return std::make_unique<ParallelDrafter>(std::move(model), std::move(drafter),
+                                             capacity.requests);
   };
   return drafting;
 }
 
 WatchTarget SelfDraft::watch() {
   if (!has_heads_) return {};
-  return [this](LanguageModel& target, const Capacity& capacity) -> std::unique_ptr<LanguageModel> {
-    auto watched = std::make_unique<TargetRows>(target, std::vector<int>{Outputs::kAfterNorm},
-                                                capacity.requests, capacity.rows());
-    heads_->read(*watched);
-    return watched;
-  };
+  return [this](Llama& target, const Capacity& capacity) { return watch_(target, capacity); };
 }
 
 SessionParts SelfDraft::parts(SessionParts parts) {

@@ -1,18 +1,20 @@
 #pragma once
 #include <filesystem>
 #include <memory>
+#include <string_view>
 
-#include "stages/09_self_drafting/heads_model.h"
+#include "stages/09_self_drafting/self_model.h"
 #include "stages/programs/batch/batch_session.h"
 #include "stages/programs/speculation/session.h"
 
 namespace specdec {
 
-// The same options, with heads as --draft-kind unless another kind is given.
+// The same options, with heads as --draft-kind unless another kind is given. A model that drafts in
+// parallel becomes a draft model like that of --draft.
 RunOptions with_heads(RunOptions options);
 
-// What makes a target draft for itself, from the command line: heads that draft, and a target that
-// keeps the rows which they read. If --draft-kind is not heads, nothing changes.
+// What makes a target draft for itself, from the command line: the model that --self-draft names,
+// and a target that this model can use. If --draft-kind is another one, nothing changes.
 class SelfDraft {
  public:
   // Throws Error for options that heads have no use for. levels: of a round's drafts. REQUIRES: the
@@ -25,13 +27,22 @@ class SelfDraft {
 
  private:
   Drafting drafting(Drafting drafting);
+  Drafting drafting_in_parallel(Drafting drafting) const;
   WatchTarget watch();
+  std::unique_ptr<SelfModel> make_model(const ModelFiles& files, const LlamaModel& target,
+                                        const Capacity& capacity);
+  std::unique_ptr<SelfModel> make_heads(const ModelFiles& files, const LlamaModel& target,
+                                        const Capacity& capacity);
+  std::unique_ptr<SelfModel> make_lookahead(const ModelFiles& files, const LlamaModel& target,
+                                            const Capacity& capacity);
+  void check_levels(int most, std::string_view what) const;
 
   const RunOptions& options_;
-  bool has_heads_;
+  bool has_heads_, is_parallel_;
   std::filesystem::path folder_;
   int levels_;
-  HeadsModel* heads_ = nullptr;  // of the session
+  SelfModel* model_ = nullptr;  // of the session
+  WatchTarget watch_;           // for this model
 };
 
 }  // namespace specdec

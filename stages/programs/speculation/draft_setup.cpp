@@ -225,10 +225,9 @@ std::string DraftSetup::outgrown(int context) const {
 Json DraftSetup::to_json() const {
   if (options_.no_speculation) return nullptr;
   Json json = {{"kind", name_of(options_.draft_kind)}};
-  if (options_.draft_kind == DraftKind::kHeads) {
-    json["directory"] = drafting_.heads;
-    json["self_draft"] = name_of(options_.self_draft);
-  }
+  const bool heads = options_.draft_kind == DraftKind::kHeads;
+  if (heads) json["directory"] = drafting_.heads;
+  if (heads || options_.drafts_in_parallel()) json["self_draft"] = name_of(options_.self_draft);
   if (own_model_) {
     const bool self = options_.draft_kind == DraftKind::kSelf;
     const std::string& shape = self ? options_.inflate_target : options_.inflate_draft;

@@ -41,9 +41,10 @@ struct Drafting {
 
 class DraftSetup;
 
-// Makes a model that watches the target from outside, for a drafter that reads its rows.
+// Shows the target to a drafter that uses it. Makes a model that watches the target from outside,
+// for a drafter that reads its rows, or null.
 using WatchTarget =
-    std::function<std::unique_ptr<LanguageModel>(LanguageModel& target, const Capacity& capacity)>;
+    std::function<std::unique_ptr<LanguageModel>(Llama& target, const Capacity& capacity)>;
 
 // Makes a drafter of several parts, one of which is base's drafter. REQUIRES: base outlives it.
 using ComposeDrafter =

@@ -1,7 +1,7 @@
 // Drafts that ignore each other change no distribution, because the q that judges a draft is the
 // one that it was drawn from. With the code that runs, along every path.
 #include "stages/00_toy_speculation/example_tables.h"
-#include "stages/09_self_drafting/heads_model.h"
+#include "stages/09_self_drafting/self_model.h"
 #include "tests/test_support.h"
 #include "tests/unit/stages/08_token_trees/tree_law.h"
 
@@ -11,16 +11,21 @@ namespace {
 constexpr double kExact = 1e-12;
 
 // Says of the draft at each place what it is on average over the drafts before it, by a table of
-// what follows each token: all that heads could know at best.
+// what follows each token: all that heads could know at best. first: of the draft at the first
+// place, which look-ahead tokens take from the target.
 class Marginals final : public SelfModel {
  public:
-  explicit Marginals(std::vector<Probs> table)
-      : SelfModel(4), backend_(make_plain_backend()), table_(std::move(table)) {}
+  explicit Marginals(std::vector<Probs> table) : Marginals(table, table) {}
+  Marginals(std::vector<Probs> first, std::vector<Probs> table)
+      : SelfModel(4),
+        backend_(make_plain_backend()),
+        first_(std::move(first)),
+        table_(std::move(table)) {}
 
   void begin(std::span<const DraftRequest> requests) override {
     SPECDEC_CHECK(requests.size() == 1, "one request");
     start_ = static_cast<int>(requests[0].context.size()) - 1;
-    rows_.assign(1, table_[std::size_t(requests[0].context.back())]);
+    rows_.assign(1, first_[std::size_t(requests[0].context.back())]);
   }
   int vocab_size() const override { return static_cast<int>(table_.size()); }
   Backend& backend() const override { return *backend_; }
@@ -45,7 +50,7 @@ class Marginals final : public SelfModel {
   }
 
   std::unique_ptr<Backend> backend_;
-  std::vector<Probs> table_;
+  std::vector<Probs> first_, table_;
   std::vector<Probs> rows_;
   int start_ = 0;
 };
@@ -110,6 +115,41 @@ TEST(SelfDraftingLaw, TokensPerRound) {
     EXPECT_NEAR(per_round(K, &target_table()), target[K - 1], 5e-5) << K;
     EXPECT_NEAR(per_round(K, &draft_table()), draft[K - 1], 5e-5) << K;
     EXPECT_NEAR(per_round(K, nullptr), one_by_one[K - 1], 5e-5) << K;
+  }
+}
+
+// Look-ahead tokens after "the", where the tables differ. The first draft is always accepted.
+TEST(SelfDraftingLaw, LookaheadBeginsWithTheTargetsOwn) {
+  const Table &p = target_table(), &q = draft_table();
+  const auto lookahead = std::make_shared<Marginals>(p, q);
+  const std::size_t V = p.size();
+  const TokenId the = 0;
+  const auto min_of = [&](const Probs& a, const Probs& b, std::size_t x) {
+    return std::min(a[x], b[x]);
+  };
+  const Probs& first = p[std::size_t(the)];
+  Probs second(V), third(V);
+  for (std::size_t x = 0; x < V; x++) {
+    for (std::size_t y = 0; y < V; y++) second[y] += first[x] * q[x][y];
+  }
+  for (std::size_t x = 0; x < V; x++) {
+    for (std::size_t y = 0; y < V; y++) third[y] += second[x] * q[x][y];
+  }
+  double two = 0, three = 0;  // the probability that so many drafts are accepted
+  for (std::size_t x = 0; x < V; x++) {
+    for (std::size_t y = 0; y < V; y++) {
+      const double both = first[x] * min_of(second, p[x], y);
+      two += both;
+      for (std::size_t z = 0; z < V; z++) three += both * min_of(third, p[y], z);
+    }
+  }
+  const double want[] = {2, 2 + two, 2 + two + three};
+  for (const int K : {1, 2, 3}) {
+    Scenario scenario = after_full_stop(K, K + 1, lookahead);
+    scenario.prompt = {2, the};
+    EXPECT_NEAR(tokens_of_first_round(scenario), want[K - 1], 1e-6) << K;  // of float logits
+    EXPECT_LE(largest_difference(speculation_law_by_rounds(scenario), target_law(scenario)),
+              kExact);
   }
 }
 

@@ -1,0 +1,107 @@
+#pragma once
+#include <memory>
+#include <random>
+#include <string_view>
+#include <vector>
+
+#include "stages/09_self_drafting/heads_model.h"
+#include "stages/09_self_drafting/lookahead_model.h"
+#include "stages/09_self_drafting/parallel_model.h"
+#include "tests/embedded_batch.h"
+#include "tests/fresh_cache.h"
+#include "tests/unit/stages/08_token_trees/tree_batch.h"
+
+// Models that draft for themselves, with random weights.
+namespace specdec::batch {
+
+constexpr int kLevels = 4;  // the most drafts in a row
+
+inline const LlamaModel& self_target() { return embedded().draft.model; }  // the smaller one
+
+inline std::vector<float> random_numbers(std::size_t n, float scale) {
+  std::mt19937 random(1);
+  std::normal_distribution<float> normal(0, scale);
+  std::vector<float> numbers(n);
+  for (float& number : numbers) number = normal(random);
+  return numbers;
+}
+
+// Small random blocks: each head proposes about what the target does, so that where a text repeats
+// itself, some drafts are right.
+inline std::unique_ptr<Heads> random_heads(int max_rows) {
+  const std::size_t E = std::size_t(self_target().config().d_model);
+  const std::vector<float> weights = random_numbers(kLevels * E * E, 0.02f),
+                           bias = random_numbers(kLevels * E, 0.02f);
+  const HostMatrix matrix{WeightType::kF32, std::as_bytes(std::span(weights)), kLevels * int(E),
+                          int(E)};
+  Backend& backend = self_target().backend();
+  return std::make_unique<MedusaHeads>(backend, backend.load_matrix(std::span(&matrix, 1)), bias,
+                                       max_rows);
+}
+
+inline TreeKind kind_of(std::string_view name) {
+  using Widths = std::vector<int>;
+  const auto rule = [](std::string_view of) { return &find_sibling_rule(of); };
+  if (name == "chain") return {shape<Chains>(1, kLevels), rule("rejection")};
+  if (name == "chains") return {shape<Chains>(3, kLevels), rule("at-least")};
+  return {shape<Likeliest>(plan_of_widths(Widths{3, 2, 1})), rule("rejection")};
+}
+
+// A target that drafts for itself in the way of this name.
+class SelfDrafting {
+ public:
+  SelfDrafting(std::string_view way, const TreeKind& kind, int max_requests, int page_size,
+               int pages)
+      : llama(make_llama(self_target(), page_size, pages, max_requests,
+                         kPositions + kind.room().verified)) {
+    if (way == "parallel") {
+      add_parallel(kind, max_requests, page_size, pages);
+    } else {
+      way == "lookahead" ? add_lookahead(max_requests) : add_heads(max_requests, kind);
+      drafter = std::make_unique<SelfDrafter>(*model, inner(kind, *model, max_requests));
+    }
+  }
+
+  LanguageModel& target() { return rows ? *rows : static_cast<LanguageModel&>(llama->llama); }
+
+  std::unique_ptr<CachedLlama> llama;
+  std::unique_ptr<TargetRows> rows;    // null: no drafter reads them
+  std::unique_ptr<SelfModel> model;    // null: the drafter has it
+  std::unique_ptr<CachedLlama> draft;  // null: there is no draft model
+  std::unique_ptr<Drafter> drafter;
+  KvCache* draft_cache() { return draft ? draft->cache.get() : nullptr; }
+
+ private:
+  static std::unique_ptr<Drafter> inner(const TreeKind& kind, LanguageModel& of, int max_requests) {
+    return kind.drafter(of, kPositions + kind.room().levels, self_target().config().vocab_size,
+                        max_requests);
+  }
+  // The target's own weights draft, which were not trained with masks.
+  void add_parallel(const TreeKind& kind, int max_requests, int page_size, int pages) {
+    constexpr TokenId kMask = 7;
+    draft =
+        make_llama(self_target(), page_size, pages, max_requests, kPositions + kind.room().nodes);
+    auto parallel = std::make_unique<ParallelModel>(draft->llama, kMask, kLevels, max_requests,
+                                                    kPositions + kLevels);
+    auto chooser = inner(kind, *parallel, max_requests);
+    drafter =
+        std::make_unique<ParallelDrafter>(std::move(parallel), std::move(chooser), max_requests);
+  }
+  void add_heads(int max_requests, const TreeKind& kind) {
+    rows = std::make_unique<TargetRows>(llama->llama, std::vector<int>{Outputs::kAfterNorm},
+                                        max_requests, kind.room().rows());
+    auto heads = std::make_unique<HeadsModel>(self_target(), random_heads(max_requests),
+                                              embedded().tokenizer.vocab_size(), max_requests);
+    heads->read(*rows);
+    model = std::move(heads);
+  }
+  void add_lookahead(int max_requests) {
+    const auto n = std::size_t((kLevels - 1) * self_target().config().d_model);
+    auto lookahead =
+        std::make_unique<LookaheadModel>(self_target(), random_numbers(n, 0.1f), max_requests);
+    lookahead->read(llama->llama);
+    model = std::move(lookahead);
+  }
+};
+
+}  // namespace specdec::batch
