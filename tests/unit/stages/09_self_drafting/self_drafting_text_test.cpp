@@ -40,6 +40,19 @@ TEST_P(SelfDraftingText, GreedilyItIsPlainDecodings) {
   EXPECT_GT(accepted, 0);
 }
 
+// Drafting needs no room in a cache that its round does not need anyway.
+TEST_P(SelfDraftingText, FillsTheContextWithNoRoomToSpare) {
+  BatchRequest r = greedy_request(random_, kind_.room().levels);
+  r.context_limit = static_cast<int>(r.generation.prompt.size()) + r.generation.max_new_tokens;
+  SelfDrafting self(drafter_, kind_, 1, 1, r.context_limit + kind_.room().branches());
+  const Outcome got = run_tree_alone(self.target(), *self.drafter, *kind_.rule, r);
+  r.spec_length = 0;
+  CachedLlama plain(self_target(), 16, kPositions);
+  NoDrafter nothing;
+  expect_same_tokens(got, run_alone(plain.llama, nothing, r));
+  EXPECT_EQ(std::ssize(got.tokens), r.generation.max_new_tokens);
+}
+
 TEST_P(SelfDraftingText, ABatchGivesWhatEachRequestHasAlone) {
   bool preempted = false, shared = false;
   for (int trial = 0; trial < 8 && !(preempted && shared); trial++) {
