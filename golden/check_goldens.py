@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
+import check_heads
 import goldens_files as files
 import goldens_sampling
 import goldens_toy
@@ -209,6 +210,10 @@ def check_sampling(folder):
     print(f"{folder.name}: every recorded decision of sampling is the same in float32")
 
 
+def check_drafters(folder, write=False):
+    check_heads.check(model_folder(folder), folder, require, allowed, tolerance, write)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--goldens", type=Path, default=HERE / "goldens")
@@ -226,6 +231,8 @@ def main():
                 check_model(model_folder(folder), folder, draft=draft_of(folder))
             if folder.name in ("toy", "target"):
                 check_sampling(folder)
+            if (folder / "heads").is_dir():
+                check_drafters(folder)
     except Wrong as wrong:
         sys.exit(f"check_goldens: {wrong}")
     print("all golden files agree with the oracle")

@@ -72,6 +72,10 @@ class FeatureLayer(Drafter):
         self.s = s
         self.register_buffer("inv_freq", inv_freq, persistent=False)
 
+    def features(self, seen: Seen) -> torch.Tensor:
+        """Of the text's tokens, [B, L, d_model]."""
+        return self.read(seen)
+
     def turn(self, positions):
         angles = positions[..., None].float() * self.inv_freq
         return angles.cos()[:, None], angles.sin()[:, None]
@@ -127,7 +131,7 @@ class Eagle(FeatureLayer):
     def layer(self):
         return self.layers[0]
 
-    def features(self, seen):
+    def read(self, seen):
         return seen.hidden
 
     def combine(self, embedding, feature):
@@ -140,7 +144,7 @@ class Eagle(FeatureLayer):
 
     def config(self):
         return self.llama_config(self.s.vocab_size, {"rope_scaling": None, "rope_theta": THETA}) | {
-            "architectures": ["LlamaForCausalLMEagle"], "bias": self.fc.bias is not None}
+            "architectures": ["LlamaForCausalLMEagle"]} | ({"bias": False} if self.fc.bias is None else {})
 
 
 class Eagle3(FeatureLayer):
@@ -171,8 +175,11 @@ class Eagle3(FeatureLayer):
     def layer(self):
         return self.midlayer
 
+    def read(self, seen):
+        return torch.cat([seen.stream[i + 1] for i in self.blocks], dim=-1)
+
     def features(self, seen):
-        return self.fc(torch.cat([seen.stream[i + 1] for i in self.blocks], dim=-1))
+        return self.fc(self.read(seen))
 
     def combine(self, embedding, feature):
         layer = self.midlayer
@@ -188,11 +195,12 @@ class Eagle3(FeatureLayer):
 
 
 class Mtp(FeatureLayer):
-    """DeepSeek-V3's module, used for every draft: [norm of embedding, norm of the row before the target's final norm]."""
+    """DeepSeek-V3's module, used for every draft: [norm of embedding, norm of feature], then a whole layer."""
 
-    def __init__(self, s: Shape, n_layers: int):
-        """n_layers: of the target; the module has the number after them."""
+    def __init__(self, s: Shape, n_layers: int, after_norm: bool = False):
+        """n_layers: of the target; the module has the number after them. after_norm: where the target's rows are read."""
         super().__init__(s, rope_frequencies(s.head_dim))
+        self.after_norm = after_norm
         self.prefix = f"model.layers.{n_layers}."
         block = Block(s, s.d_model, ("input_layernorm",))
         for name, part in block.named_children():
@@ -211,8 +219,8 @@ class Mtp(FeatureLayer):
     def layer(self):
         return self
 
-    def features(self, seen):
-        return seen.stream[-1]
+    def read(self, seen):
+        return seen.hidden if self.after_norm else seen.stream[-1]
 
     def combine(self, embedding, feature):
         x = self.eh_proj(torch.cat((self.enorm(embedding), self.hnorm(feature)), dim=-1))
@@ -226,4 +234,4 @@ class Mtp(FeatureLayer):
         layers = int(self.prefix.split(".")[2])
         return self.llama_config(self.s.vocab_size, rope) | {
             "architectures": ["LlamaForCausalLM"], "num_hidden_layers": layers, "num_nextn_predict_layers": 1,
-            "target_hidden_post_norm": False}
+            "target_hidden_post_norm": self.after_norm}

@@ -26,8 +26,11 @@ class Heads(Drafter):
     """Heads on one row."""
     steps = N_HEADS
 
+    def read(self, seen: Seen) -> torch.Tensor:
+        return seen.hidden
+
     def rows(self, _target, seen: Seen, places: torch.Tensor, count: int) -> torch.Tensor:
-        read = at(seen.hidden, places - 1)
+        read = at(self.read(seen), places - 1)
         return self(read.flatten(0, 1)).unflatten(1, read.shape[:2])[:count]
 
 
@@ -102,16 +105,19 @@ def save(heads: nn.Module, folder: Path):
 
 
 @torch.no_grad()
-def load(kind: str, folder: Path, target: model.Llama) -> nn.Module:
-    """The saved drafter, computing in float32."""
-    stored = load_file(folder / "model.safetensors")
-    kept = stored["t2d"].nonzero()[:, 0] if "t2d" in stored else None
-    heads = make(kind, target, kept)
-    own = heads.tensors()
+def fill(network: nn.Module, folder: Path) -> nn.Module:
+    """Takes the weights from the folder, to compute in float32."""
+    own, stored = network.tensors(), load_file(folder / "model.safetensors")
     assert own.keys() == stored.keys(), (own.keys(), stored.keys())
     for name, parameter in own.items():
         parameter.copy_(stored[name])
-    return heads.eval()
+    return network.eval()
+
+
+def load(kind: str, folder: Path, target: model.Llama) -> nn.Module:
+    """A saved drafter of the embedded target."""
+    kept = load_file(folder / "model.safetensors")["t2d"].nonzero()[:, 0] if kind == "eagle3" else None
+    return fill(make(kind, target, kept), folder)
 
 
 def load_all(folder: Path, target: model.Llama) -> dict:

@@ -24,6 +24,7 @@ import check_goldens
 import goldens_files as files
 import goldens_heads
 import goldens_sampling
+import goldens_tiny_heads as tiny_heads
 import goldens_toy
 import goldens_transformers as theirs
 import textgen
@@ -195,9 +196,13 @@ def make(name, goldens):
         make_greedy_of_pair(model, theirs.load(PAIR["draft"]), out)
         goldens_sampling.make_pair(PAIR["target"], PAIR["draft"], out)
         goldens_heads.make(out)
+    if name == tiny_heads.TARGET.name:
+        goldens_heads.make_tiny(out)
     check_goldens.check_model(folder, out, write=True, draft=PAIR["draft"] if name == "target" else None)
     if name == "target":
         check_goldens.check_sampling(out)
+    if (out / "heads").is_dir():
+        check_goldens.check_drafters(out, write=True)
 
 
 def check(names):

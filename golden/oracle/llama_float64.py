@@ -15,12 +15,11 @@ from pathlib import Path
 import numpy as np
 
 
-class Checkpoint:
-    """A folder in Hugging Face's layout. `checkpoint[name]` is that tensor in float64, read when asked for."""
+class Tensors:
+    """Those of a folder in Hugging Face's layout. `tensors[name]` is one of them in float64, read when asked for."""
 
     def __init__(self, folder):
         folder = Path(folder)
-        self.config = Config(json.loads((folder / "config.json").read_text()))
         index = folder / "model.safetensors.index.json"
         files = (set(json.loads(index.read_text())["weight_map"].values()) if index.exists()
                  else ["model.safetensors"])
@@ -43,12 +42,21 @@ class Checkpoint:
         if dtype == "BF16":                                      # the upper half of a float32
             values = (raw.view("<u2").astype(np.uint32) << 16).view(np.float32)
         else:
-            values = raw.view({"F16": "<f2", "F32": "<f4", "F64": "<f8", "I32": "<i4"}[dtype])
+            values = raw.view({"F16": "<f2", "F32": "<f4", "F64": "<f8", "I32": "<i4", "I64": "<i8",
+                               "BOOL": "u1"}[dtype])
         return values.reshape(shape).astype(np.float64)
 
     def in_memory(self):
         """The weights as a dictionary: 8 bytes a parameter, but nothing is read or converted twice."""
         return {name: self[name] for name in self.places}
+
+
+class Checkpoint(Tensors):
+    """A Llama's tensors and configuration."""
+
+    def __init__(self, folder):
+        super().__init__(folder)
+        self.config = Config(json.loads((Path(folder) / "config.json").read_text()))
 
 
 class Config:
@@ -122,7 +130,12 @@ def silu(x):
 
 
 def forward(config, weights, ids, cache=None):
-    """All tensors of a pass over `ids`, in the order of the data flow.
+    """All tensors of a pass over `ids`, in the order of the data flow; cache: as below."""
+    return forward_rows(config, weights, weights["model.embed_tokens.weight"][np.asarray(ids)], cache)
+
+
+def forward_rows(config, weights, x, cache=None):
+    """The same where something else than embeddings enters the first block. x: [T, E]
 
     cache: a list of one (k, v) a layer for the tokens before `ids`, or an empty list; it is extended in place.
     """
@@ -132,7 +145,7 @@ def forward(config, weights, ids, cache=None):
         empty = np.zeros((0, config.n_kv_heads * config.head_dim))
         cache[:] = [(empty, empty)] * config.n_layers
     inv_freq, tensors = inverse_frequencies(config), {}
-    x = tensors["embedding"] = weights["model.embed_tokens.weight"][np.asarray(ids)]           # [T, E]
+    tensors["embedding"] = x
     for i in range(config.n_layers):
         layer, cache[i] = block(config, weights, f"model.layers.{i}.", x, inv_freq, past, cache[i])
         tensors |= {f"layers.{i}.{name}": tensor for name, tensor in layer.items()}
