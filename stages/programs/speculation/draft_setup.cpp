@@ -24,12 +24,14 @@ std::size_t pass_bytes(const LlamaModel& model) {
   return model.layer_bytes() + model.head().bytes();
 }
 
-// How the draft's tokens differ from the target's; empty if they do not. Throws Error if the
-// draft's tokenizer cannot be read.
-std::string vocabulary_difference(const ModelFiles& target, const Checkpoint& draft) {
+// How the draft's tokens differ from the target's; empty if they do not. is_of_target: made for
+// this target, like heads, so that it needs no tokenizer of its own. Throws Error if the draft's
+// tokenizer cannot be read.
+std::string vocabulary_difference(const ModelFiles& target, const Checkpoint& draft,
+                                  bool is_of_target) {
   const auto tokenizer_path = draft.directory() / "tokenizer.json";
   const bool has_tokenizer = std::filesystem::exists(tokenizer_path);
-  if (has_tokenizer != target.tokenizer.has_value()) {
+  if (has_tokenizer != target.tokenizer.has_value() && (has_tokenizer || !is_of_target)) {
     return fmt::format("{} has a tokenizer.json, so their tokens cannot be compared",
                        has_tokenizer ? "only the draft" : "only the target");
   }
@@ -54,7 +56,7 @@ std::string vocabulary_difference(const ModelFiles& target, const Checkpoint& dr
 // Throws Error if the draft's tokens differ. For the default draft, it says how to choose another.
 void require_draft_fits(const RunOptions& options, const ModelFiles& target,
                         const Checkpoint& draft) {
-  const std::string difference = vocabulary_difference(target, draft);
+  const std::string difference = vocabulary_difference(target, draft, options.drafts_in_parallel());
   if (difference.empty()) return;
   if (options.draft != RunOptions().draft) {
     fail("{}: {}", draft.directory().string(), difference);
