@@ -1,7 +1,6 @@
 #include "common/speculation/target_rows.h"
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
 
 #include "common/base/check.h"
@@ -10,26 +9,32 @@
 namespace specdec {
 
 TargetRows::TargetRows(LanguageModel& target, std::vector<int> places, int max_sequences,
-                       int max_rows)
+                       int max_rows, Of of)
     : ForwardingModel(target),
       places_(std::move(places)),
       max_rows_(max_rows),
-      passed_(target.backend(), std::size_t(max_sequences) * max_rows * width()) {
+      kept_rows_(max_rows + 1),  // and the row before those of the last pass
+      of_(of) {
   SPECDEC_CHECK(row_width() > 0, "a target that hands out rows");
   batch_.reserve(max_sequences);
   for (int i = 0; i < max_sequences; ++i) {
-    parts_.emplace_back(backend(), std::size_t(max_rows + 1) * width());
+    parts_.emplace_back(backend(), std::size_t(kept_rows_) * width());
     free_parts_.push_back(i);
   }
+  if (of == Of::kAllTokens) return;  // how many a pass has, prompts decide
+  passed_ = DeviceArray<float>(backend(), std::size_t(max_sequences) * max_rows * width());
 }
 
 void TargetRows::forward(std::span<const Segment> batch, const Outputs& out) {
   int n_rows = 0;
   batch_.assign(batch.begin(), batch.end());
   for (Segment& segment : batch_) {
-    segment.hidden.rows = std::max(1, segment.logits_rows);
+    segment.hidden.rows =
+        of_ == Of::kAllTokens ? int_size(segment.tokens) : std::max(1, segment.logits_rows);
     n_rows += segment.hidden.rows;
   }
+  const std::size_t wanted = std::size_t(n_rows) * width();
+  if (passed_.size() < wanted) passed_ = DeviceArray<float>(backend(), wanted);
   Outputs with_rows = out;
   with_rows.hidden = matrix(passed_, n_rows, width());
   with_rows.places = places_;
@@ -41,54 +46,58 @@ void TargetRows::forward(std::span<const Segment> batch, const Outputs& out) {
   }
 }
 
-// The pass's rows take the place of older ones, but for the row before them.
+// The pass's rows join those before them, and take the place of the oldest.
 void TargetRows::store(const Segment& segment, const DeviceRows& rows) {
   SPECDEC_CHECK(rows.rows <= max_rows_, "up to {} rows, not {}", max_rows_, rows.rows);
   Kept& kept = this->kept(segment.sequence);
   if (kept.part == kNone) kept.part = take_part();
-  const DeviceRows part = this->part(kept.part);
-  const std::size_t bytes_of_row = width() * sizeof(float);
-  const int first = length(segment.sequence) - rows.rows;
-  const int before = first - 1 - kept.first;
-  const bool has_before = 0 <= before && before < int_size(kept.rows);
-  if (has_before && kept.rows[before] != 0) {
-    backend().copy(part.row(kept.rows[before]), part.row(0), bytes_of_row);
+  const int end = length(segment.sequence), first = end - rows.rows;
+  if (first < kept.first || first > kept.end) kept.first = first;
+  kept.first = std::max(kept.first, end - kept_rows_);
+  kept.end = end;
+  for (int position = first; position < end;) {
+    const int n = std::min(end - position, kept_rows_ - position % kept_rows_);
+    backend().copy(rows.row(position - first), row(kept, position).data,
+                   std::size_t(n) * width() * sizeof(float));
+    position += n;
   }
-  kept.first = has_before ? first - 1 : first;
-  kept.rows.resize(rows.rows + (has_before ? 1 : 0));
-  std::iota(kept.rows.begin(), kept.rows.end(), has_before ? 0 : 1);
-  backend().copy(rows.data, part.row(1), rows.rows * bytes_of_row);
 }
 
-DeviceRows TargetRows::last(SequenceId sequence, std::span<const TokenId> cached) {
-  SPECDEC_CHECK(length(sequence) == int_size(cached), "{} tokens, not {}", length(sequence),
-                cached.size());
-  const int position = int_size(cached) - 1;
-  const Kept& kept = this->kept(sequence);
-  if (position < kept.first || position >= kept.first + int_size(kept.rows)) {
-    forward(Segment{sequence, cached.last(1), 0, {}, {.again = 1}}, {});
+DeviceRows TargetRows::rows(SequenceId sequence, std::span<const TokenId> cached, int first) {
+  const int n = int_size(cached);
+  SPECDEC_CHECK(length(sequence) == n, "{} tokens, not {}", length(sequence), n);
+  SPECDEC_CHECK(0 <= first && first < n && (first == n - 1 || of_ == Of::kAllTokens),
+                "rows of some of {} tokens, not from {} on", n, first);
+  if (const Kept& kept = this->kept(sequence); first < kept.first || kept.end < n) {
+    const auto lost = cached.subspan(first);
+    forward(Segment{sequence, lost, 0, {}, {.again = int_size(lost)}}, {});
   }
-  return part(kept.part).slice(kept.rows[position - kept.first], 1);
+  const DeviceRows row = this->row(kept(sequence), first);
+  return {row.data, n - first, row.width, row.stride};
 }
 
 void TargetRows::truncate(SequenceId sequence, int length) {
   ForwardingModel::truncate(sequence, length);
   Kept& kept = this->kept(sequence);
-  kept.rows.resize(std::clamp(length - kept.first, 0, int_size(kept.rows)));
+  kept.end = std::min(kept.end, length);
+  kept.first = std::min(kept.first, kept.end);
 }
 
 // Of a tree, the rows of the kept path come together, as its tokens do in the cache.
 void TargetRows::keep(SequenceId sequence, int start, std::span<const int> places) {
   ForwardingModel::keep(sequence, start, places);
   Kept& kept = this->kept(sequence);
-  const int n = int_size(kept.rows);
-  int end = start - kept.first;
-  if (end < 0 || end > n) return kept.rows.clear();
-  for (const int place : places) {
-    if (place - kept.first >= n) break;
-    kept.rows[end++] = kept.rows[place - kept.first];
+  if (start < kept.first || start > kept.end) {
+    kept.end = kept.first;
+    return;
   }
-  kept.rows.resize(end);
+  int end = start;
+  for (const int place : places) {
+    if (place >= kept.end) break;
+    const DeviceRows from = row(kept, place), to = row(kept, end++);
+    if (from.data != to.data) backend().copy(from.data, to.data, width() * sizeof(float));
+  }
+  kept.end = end;
 }
 
 void TargetRows::release(SequenceId sequence) {
@@ -110,8 +119,8 @@ int TargetRows::take_part() {
   return part;
 }
 
-DeviceRows TargetRows::part(int number) const {
-  return matrix(parts_[number], max_rows_ + 1, width());
+DeviceRows TargetRows::row(const Kept& kept, int position) const {
+  return matrix(parts_[kept.part], kept_rows_, width()).slice(position % kept_rows_, 1);
 }
 
 }  // namespace specdec
