@@ -1,6 +1,7 @@
 #include "common/llama_model.h"
 
 #include <initializer_list>
+#include <utility>
 
 #include "common/base/check.h"
 #include "common/checkpoint/elements.h"
@@ -54,8 +55,18 @@ LlamaModel::LlamaModel(const WeightSource& source, Backend& backend, const Progr
   }
   final_norm_ = load_norm(WeightKind::kFinalNorm, -1);
   if (!config_.tied_head) head_ = load({WeightKind::kHead}, -1);
-  rope_frequencies_ =
-      upload(specdec::rope_frequencies(config_.head_dim, config_.rope_theta, config_.rope_scaling));
+  rope_frequencies_ = upload_frequencies();
+}
+
+LlamaModel::LlamaModel(const LlamaConfig& config, std::vector<LlamaLayer> layers, Backend& backend)
+    : config_(config), backend_(backend), layers_(std::move(layers)) {
+  SPECDEC_CHECK(std::ssize(layers_) == config_.n_layers, "{} blocks", config_.n_layers);
+  rope_frequencies_ = upload_frequencies();
+}
+
+DeviceArray<float> LlamaModel::upload_frequencies() {
+  return upload(
+      specdec::rope_frequencies(config_.head_dim, config_.rope_theta, config_.rope_scaling));
 }
 
 DeviceArray<float> LlamaModel::upload(const std::vector<float>& values) {

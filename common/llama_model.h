@@ -34,6 +34,9 @@ class LlamaModel {
   // afterwards. Throws Error.
   LlamaModel(const WeightSource& source, Backend& backend, const Progress& progress = {},
              WeightFormat format = WeightFormat::kStored);
+  // Blocks alone, for a Llama that gets its input from elsewhere and hands out rows, not logits
+  // (used from stage 9 on): embedding(), final_norm() and head() must not be asked for.
+  LlamaModel(const LlamaConfig& config, std::vector<LlamaLayer> layers, Backend& backend);
 
   const LlamaConfig& config() const { return config_; }
   Backend& backend() const { return backend_; }
@@ -52,6 +55,7 @@ class LlamaModel {
 
  private:
   DeviceArray<float> upload(const std::vector<float>& values);
+  DeviceArray<float> upload_frequencies();
 
   LlamaConfig config_;
   Backend& backend_;
