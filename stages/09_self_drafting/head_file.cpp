@@ -27,18 +27,39 @@ int HeadFile::size_of(const char* key) const {
   return number;
 }
 
-TensorView HeadFile::take(const std::string& name, const std::vector<std::int64_t>& shape) {
+int HeadFile::width(const std::string& name) const {
+  if (!contains(name)) return 0;
+  const std::vector<std::int64_t> shape = file_.tensor(name).shape;
+  return shape.empty() ? 0 : static_cast<int>(shape.back());
+}
+
+TensorView HeadFile::take_any(const std::string& name, const std::vector<std::int64_t>& shape) {
   if (!contains(name)) fail("{}: the tensor {} is missing", file_.name(), name);
   TensorView tensor = file_.tensor(name);
   if (tensor.shape != shape) {
     fail("{}: tensor {} has the shape [{}], not [{}]: these heads belong to another target",
          file_.name(), name, fmt::join(tensor.shape, ", "), fmt::join(shape, ", "));
   }
+  taken_.insert(name);
+  return tensor;
+}
+
+TensorView HeadFile::take(const std::string& name, const std::vector<std::int64_t>& shape) {
+  const TensorView tensor = take_any(name, shape);
   if (!is_readable(tensor.dtype) || tensor.dtype == DType::kF64) {
     fail("{}: tensor {} is of type {}; supported are BF16, F16 and F32", file_.name(), name,
          dtype_name(tensor.dtype));
   }
-  taken_.insert(name);
+  return tensor;
+}
+
+TensorView HeadFile::take(const std::string& name, const std::vector<std::int64_t>& shape,
+                          DType type) {
+  const TensorView tensor = take_any(name, shape);
+  if (tensor.dtype != type) {
+    fail("{}: tensor {} is of type {}, not {}", file_.name(), name, dtype_name(tensor.dtype),
+         dtype_name(type));
+  }
   return tensor;
 }
 

@@ -21,14 +21,22 @@ class HeadFile {
   HeadFile& operator=(const HeadFile&) = delete;
 
   const JsonObject& config() const { return config_; }
-  int size_of(const char* key) const;  // a number of the configuration, from 1 on
+  const Json& json() const { return root_; }  // the same as a value
+  int size_of(const char* key) const;         // a number of the configuration, from 1 on
 
+  const std::string& name() const { return file_.name(); }  // of the file with the tensors
   bool contains(const std::string& name) const { return file_.contains(name); }
+  int width(const std::string& name) const;  // of a tensor's rows; 0: there is none of this name
+  // The tensor of that name and shape, of type BF16, F16 or F32.
   TensorView take(const std::string& name, const std::vector<std::int64_t>& shape);
+  // The same of another type.
+  TensorView take(const std::string& name, const std::vector<std::int64_t>& shape, DType type);
   // A tensor that is not used would make something else of the others.
   void refuse_leftovers() const;
 
  private:
+  TensorView take_any(const std::string& name, const std::vector<std::int64_t>& shape);
+
   Json root_;
   JsonObject config_;
   SafetensorsFile file_;

@@ -51,6 +51,7 @@ int run_many(const RunOptions& options) {
   BatchSession session(sized_for(inbox.requests(), trees.options(), parts.capacity),
                        std::move(files), parts);
   adaptive.begin(session, parts.capacity);
+  session.announcement += self.announcement();
   BatchReport report(session, inbox.requests());
   report.begin();
   inbox.report_to(report);

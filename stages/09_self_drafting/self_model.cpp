@@ -1,5 +1,7 @@
 #include "stages/09_self_drafting/self_model.h"
 
+#include <algorithm>
+
 #include "common/base/token_id.h"
 #include "kernels/int_size.h"
 
@@ -35,12 +37,28 @@ void SelfDrafter::draft(std::span<const DraftRequest> requests) {
   for (const DraftRequest& request : requests) {
     request.drafts->clear();
     const bool can_begin = int_size(request.context) >= model_.shortest_context();
-    if (can_begin && request.spec_length > 0) begun_.push_back(request);
+    if (!can_begin || request.spec_length == 0) continue;
+    begun_.push_back(request);
+    context(request.sequence) = int_size(request.context);
   }
   if (begun_.empty()) return;
   model_.begin(begun_);
   ++forwards_;
   drafter_->draft(begun_);
+}
+
+void SelfDrafter::truncate(SequenceId sequence, int length) {
+  drafter_->truncate(sequence, std::min(length, context(sequence)));
+}
+
+void SelfDrafter::release(SequenceId sequence) {
+  drafter_->release(sequence);
+  context(sequence) = 0;
+}
+
+int& SelfDrafter::context(SequenceId sequence) {
+  if (sequence >= int_size(contexts_)) contexts_.resize(sequence + 1);
+  return contexts_[sequence];
 }
 
 }  // namespace specdec

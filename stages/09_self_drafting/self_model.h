@@ -8,17 +8,24 @@
 
 namespace specdec {
 
-// A language model whose rows depend on a request's context and on how many drafts precede them,
-// and not on which: all that it says in a round is known when the round begins.
-class SelfModel : public UncachedModel {
+// A language model that is told when a round begins.
+class RoundModel {
  public:
-  using UncachedModel::UncachedModel;
+  virtual ~RoundModel() = default;
 
   // Up to the next call, the model says what follows the contexts of these requests, and drafts
   // after them. REQUIRES: contexts of at least shortest_context() tokens.
   virtual void begin(std::span<const DraftRequest> requests) = 0;
-
   virtual int shortest_context() const { return 1; }
+  virtual bool at_once() const = 0;  // begin() computes all that the model says in the round
+};
+
+// A language model whose rows depend on a request's context and on how many drafts precede them,
+// and not on which: all that it says in a round is known when the round begins.
+class SelfModel : public UncachedModel, public RoundModel {
+ public:
+  using UncachedModel::UncachedModel;
+  bool at_once() const final { return true; }
 
   using LanguageModel::forward;
   // REQUIRES: the sequences are among those of begin().
@@ -34,29 +41,34 @@ class SelfModel : public UncachedModel {
   virtual void say(SequenceId sequence, int position, float* logits) = 0;
 };
 
-// Drafts by a SelfModel: it begins the round, then another drafter chooses tokens.
+// Drafts by a RoundModel: it begins the round, then another drafter chooses tokens.
 class SelfDrafter final : public Drafter {
  public:
   // drafter: of that model, which outlives this object.
-  SelfDrafter(SelfModel& model, std::unique_ptr<Drafter> drafter)
+  SelfDrafter(RoundModel& model, std::unique_ptr<Drafter> drafter)
       : model_(model), drafter_(std::move(drafter)) {}
 
   SequenceId create() override { return drafter_->create(); }
-  void release(SequenceId sequence) override { drafter_->release(sequence); }
+  void release(SequenceId sequence) override;
   // No drafts after a context that is too short for the model.
   void draft(std::span<const DraftRequest> requests) override;
-  void truncate(SequenceId sequence, int length) override { drafter_->truncate(sequence, length); }
+  // Forgets all drafts of the last round, even those of an accepted path: what the model knows of
+  // them, it computed without the target. The next round feeds the accepted ones anew.
+  void truncate(SequenceId sequence, int length) override;
   int length(SequenceId sequence) const override { return drafter_->length(sequence); }
-  std::int64_t forwards() const override { return forwards_; }
-  Capacity capacity(int spec_length) const override { return drafter_->capacity(spec_length); }
-  void keep(SequenceId sequence, int length, std::span<const int> path) override {
-    drafter_->keep(sequence, length, path);
+  int context_limit() const override { return drafter_->context_limit(); }
+  std::int64_t forwards() const override {
+    return model_.at_once() ? forwards_ : drafter_->forwards();
   }
+  Capacity capacity(int spec_length) const override { return drafter_->capacity(spec_length); }
 
  private:
-  SelfModel& model_;
+  int& context(SequenceId sequence);
+
+  RoundModel& model_;
   std::unique_ptr<Drafter> drafter_;
   std::vector<DraftRequest> begun_;
+  std::vector<int> contexts_;  // by sequence: tokens of the context that it last drafted after
   std::int64_t forwards_ = 0;
 };
 

@@ -18,7 +18,7 @@ enum class CacheKind { kContiguous, kPaged };
 enum class OutputFormat { kText, kJson };
 enum class DraftKind { kLlama, kSelf, kRandom, kUnigram, kBigram, kLookup, kNgram, kHeads };
 enum class DraftLength { kFixed, kGain, kEntropy, kConfidence, kSchedule };
-enum class SelfDraftKind { kBlockwise, kMedusa, kLookahead, kParallel };
+enum class SelfDraftKind { kBlockwise, kMedusa, kLookahead, kFeature, kParallel };
 enum class TreeKind { kChains, kDistinct, kTop, kBest, kGrow };
 
 // An entry. Other tables' entries add what their readers need.
@@ -61,6 +61,7 @@ inline constexpr Named kSelfDrafters[] = {
     {"blockwise", "one network on the newest row makes all heads' rows"},
     {"medusa", "a block for each head, on the newest row"},
     {"lookahead", "the target, in a pass of its own with trained tokens after the pending one"},
+    {"feature", "a layer on all rows, which sees the drafts: EAGLE, EAGLE-3 or MTP"},
     {"parallel", "a draft model that drafts all tokens in one pass, with mask tokens"}};
 
 struct NamedPolicy {  // of K; make_policy() makes it

@@ -99,9 +99,9 @@ std::vector<GoldenText> few_of_each_kind(const std::vector<GoldenText>& texts) {
   return few;
 }
 
-// The texts with one kind of heads.
-void check_kind(const CheckedTarget& target, const GoldenAcceptance& acceptance, SelfDraftKind kind,
-                CheckList& list) {
+// The texts with one folder of heads. name: the folder's among the embedded ones.
+void check_heads(const CheckedTarget& target, const GoldenAcceptance& acceptance,
+                 SelfDraftKind kind, const std::string& name, CheckList& list) {
   for (const GoldenText& text : few_of_each_kind(target.texts)) {
     for (const char* shape : {kChain, kTree}) {
       for (const CacheKind cache : {CacheKind::kPaged, CacheKind::kContiguous}) {
@@ -109,12 +109,13 @@ void check_kind(const CheckedTarget& target, const GoldenAcceptance& acceptance,
         RunOptions options = target.options;
         options.draft_kind = DraftKind::kHeads;
         options.self_draft = kind;
+        if (options.heads.empty()) options.heads = name;
         options = with_heads(options);
         options.tree = shape;
         options.cache = cache;
-        const auto want = acceptance.find({std::string(name_of(kind)), text.id});
+        const auto want = acceptance.find({name, text.id});
         const bool counts = shape == kChain && want != acceptance.end();
-        list.check(fmt::format("{}, greedy text {}, {}, {} cache{}", name_of(kind), text.id, shape,
+        list.check(fmt::format("{}, greedy text {}, {}, {} cache{}", name, text.id, shape,
                                name_of(cache), counts ? ", accepted by position" : ""),
                    check_text(target, text, options, counts ? &want->second : nullptr));
       }
@@ -133,15 +134,15 @@ int check_self_drafting(const RunOptions& options) {
   const auto acceptance = golden_acceptance(target.goldens / kAcceptance);
   CheckList list;
   list.note_missing(target.goldens, {"greedy.jsonl", kAcceptance});
-  for (int i = 0; i < int_size(kSelfDrafters); ++i) {
-    const auto kind = SelfDraftKind(i);
-    if (options.heads.empty()) {
-      list.note_missing(embedded_heads(), {name_of(kind)});
-      if (!std::filesystem::exists(embedded_heads() / name_of(kind))) continue;
-    } else if (kind != options.self_draft) {
-      continue;
-    }
-    check_kind(target, acceptance, kind, list);
+  if (!options.heads.empty()) {
+    check_heads(target, acceptance, options.self_draft, std::string(name_of(options.self_draft)),
+                list);
+    return list.finish();
+  }
+  for (const EmbeddedHeads& heads : kEmbeddedHeads) {
+    list.note_missing(embedded_heads(), {heads.name});
+    if (!std::filesystem::exists(embedded_heads() / heads.name)) continue;
+    check_heads(target, acceptance, heads.kind, std::string(heads.name), list);
   }
   return list.finish();
 }

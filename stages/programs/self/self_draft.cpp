@@ -1,21 +1,34 @@
 #include "stages/programs/self/self_draft.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "common/base/error.h"
 #include "common/embedded_models.h"
 #include "common/speculation/sound_drafter.h"
+#include "stages/09_self_drafting/feature_model.h"
 #include "stages/09_self_drafting/heads_model.h"
 #include "stages/09_self_drafting/lookahead_model.h"
 #include "stages/09_self_drafting/parallel_model.h"
+#include "stages/programs/cache/make_cache.h"
 #include "stages/programs/run/draft_length.h"
 
 namespace specdec {
 namespace {
 
+bool drafts_by_layer(const RunOptions& options) {
+  return options.draft_kind == DraftKind::kHeads && options.self_draft == SelfDraftKind::kFeature;
+}
+
+// The folder that --heads names: a path, or the name of one of the embedded target's.
 std::filesystem::path heads_folder(const RunOptions& options) {
-  if (!options.heads.empty()) return options.heads;
-  return embedded_heads() / std::string(name_of(options.self_draft));
+  if (options.heads.empty()) {
+    return embedded_heads() /
+           std::ranges::find(kEmbeddedHeads, options.self_draft, &EmbeddedHeads::kind)->name;
+  }
+  const std::filesystem::path named = embedded_heads() / options.heads;
+  const bool embedded = !std::filesystem::exists(options.heads) && std::filesystem::exists(named);
+  return embedded ? named : std::filesystem::path(options.heads);
 }
 
 }  // namespace
@@ -26,6 +39,7 @@ RunOptions with_heads(RunOptions options) {
     options.draft_kind = DraftKind::kLlama;
     options.draft = heads_folder(options).string();
   }
+  if (drafts_by_layer(options)) options.no_prefix_cache = true;
   return options;
 }
 
@@ -55,13 +69,15 @@ void SelfDraft::check_levels(int most, std::string_view what) const {
   if (levels_ > most) fail("{} drafts in a row, but {} has {}", levels_, folder_.string(), what);
 }
 
-std::unique_ptr<SelfModel> SelfDraft::make_heads(const ModelFiles& files, const LlamaModel& target,
-                                                 const Capacity& capacity) {
+std::unique_ptr<LanguageModel> SelfDraft::make_heads(const ModelFiles& files,
+                                                     const LlamaModel& target,
+                                                     const Capacity& capacity) {
   auto heads = load_heads(folder_, files.checkpoint.config().d_model, target.config().d_model,
                           target.backend(), capacity.requests);
   check_levels(heads->count(), fmt::format("{} heads", heads->count()));
   auto model =
       std::make_unique<HeadsModel>(target, std::move(heads), files.token_limit, capacity.requests);
+  model_ = model.get();
   watch_ = [heads = model.get()](Llama& llama, const Capacity& of_run) {
     auto watched = std::make_unique<TargetRows>(llama, std::vector<int>{Outputs::kAfterNorm},
                                                 of_run.requests, of_run.rows());
@@ -71,12 +87,13 @@ std::unique_ptr<SelfModel> SelfDraft::make_heads(const ModelFiles& files, const 
   return model;
 }
 
-std::unique_ptr<SelfModel> SelfDraft::make_lookahead(const ModelFiles& files,
-                                                     const LlamaModel& target,
-                                                     const Capacity& capacity) {
+std::unique_ptr<LanguageModel> SelfDraft::make_lookahead(const ModelFiles& files,
+                                                         const LlamaModel& target,
+                                                         const Capacity& capacity) {
   auto model = std::make_unique<LookaheadModel>(
       target, load_lookahead(folder_, files.checkpoint.config().d_model, target.config().d_model),
       capacity.requests);
+  model_ = model.get();
   check_levels(model->max_drafts(),
                fmt::format("{} look-ahead tokens, for one more", model->max_drafts() - 1));
   if (capacity.rows() < levels_) {  // the rows of the target's cache that a round may use
@@ -90,8 +107,39 @@ std::unique_ptr<SelfModel> SelfDraft::make_lookahead(const ModelFiles& files,
   return model;
 }
 
-std::unique_ptr<SelfModel> SelfDraft::make_model(const ModelFiles& files, const LlamaModel& target,
-                                                 const Capacity& capacity) {
+// The layer's cache has room for all requests from the beginning.
+std::unique_ptr<LanguageModel> SelfDraft::make_feature(const ModelFiles& files,
+                                                       const LlamaModel& target,
+                                                       const Capacity& capacity) {
+  FeatureLayer layer =
+      load_feature_layer(folder_, files.checkpoint.config(), target.config(), target.backend());
+  RunOptions of_layer = options_;
+  of_layer.page_size = options_.draft_page_size;
+  of_layer.pages = 0;
+  const int positions = std::min(capacity.context, layer.block->config().max_seq_len);
+  auto cache = make_cache(
+      *layer.block, cache_layout(of_layer, positions + capacity.branches(), capacity.requests));
+  auto model = std::make_unique<FeatureModel>(target, std::move(layer), std::move(cache),
+                                              files.token_limit, capacity);
+  model_ = model.get();
+  watch_ = [feature = model.get()](Llama& llama, const Capacity& of_run) {
+    auto watched =
+        std::make_unique<TargetRows>(llama, feature->layer().places, of_run.requests,
+                                     of_run.context + of_run.rows(), TargetRows::Of::kAllTokens);
+    feature->read(*watched);
+    return watched;
+  };
+  return model;
+}
+
+std::string SelfDraft::announcement() const {
+  if (!drafts_by_layer(options_)) return "";
+  return "no prefix cache: a feature layer reads a row for each token of a prompt\n";
+}
+
+std::unique_ptr<LanguageModel> SelfDraft::make_model(const ModelFiles& files,
+                                                     const LlamaModel& target,
+                                                     const Capacity& capacity) {
   if (options_.heads.empty() && !is_embedded_target(options_.target)) {
     fail("the embedded heads belong to the embedded target: give --heads DIR, or --draft-kind {}",
          name_of(DraftKind::kLookup));
@@ -99,6 +147,7 @@ std::unique_ptr<SelfModel> SelfDraft::make_model(const ModelFiles& files, const 
   if (options_.self_draft == SelfDraftKind::kLookahead) {
     return make_lookahead(files, target, capacity);
   }
+  if (drafts_by_layer(options_)) return make_feature(files, target, capacity);
   return make_heads(files, target, capacity);
 }
 
@@ -108,9 +157,7 @@ Drafting SelfDraft::drafting(Drafting drafting) {
   drafting.heads = folder_.string();
   drafting.make_heads = [this](const ModelFiles& files, const LlamaModel& target,
                                const Capacity& capacity) {
-    auto model = make_model(files, target, capacity);
-    model_ = model.get();
-    return model;
+    return make_model(files, target, capacity);
   };
   drafting.make = [this, make = drafting.make](LanguageModel& model, const Capacity& capacity,
                                                int vocab_size) {

@@ -1,6 +1,7 @@
 #pragma once
 #include <filesystem>
 #include <memory>
+#include <string>
 #include <string_view>
 
 #include "stages/09_self_drafting/self_model.h"
@@ -9,8 +10,20 @@
 
 namespace specdec {
 
+// The embedded target's heads. --heads takes their names; the first of a kind is the default.
+struct EmbeddedHeads {
+  SelfDraftKind kind;
+  std::string_view name;
+};
+inline constexpr EmbeddedHeads kEmbeddedHeads[] = {
+    {SelfDraftKind::kBlockwise, "blockwise"}, {SelfDraftKind::kMedusa, "medusa"},
+    {SelfDraftKind::kLookahead, "lookahead"}, {SelfDraftKind::kFeature, "mtp"},
+    {SelfDraftKind::kFeature, "eagle3"},      {SelfDraftKind::kFeature, "eagle"},
+    {SelfDraftKind::kParallel, "parallel"}};
+
 // The same options, with heads as --draft-kind unless another kind is given. A model that drafts in
-// parallel becomes a draft model like that of --draft.
+// parallel becomes a draft model like that of --draft. A feature layer needs the rows of a whole
+// text, which a prefix cache does not keep, so there is none.
 RunOptions with_heads(RunOptions options);
 
 // What makes a target draft for itself, from the command line: the model that --self-draft names,
@@ -24,25 +37,29 @@ class SelfDraft {
   // The same parts, for heads. REQUIRES: this object outlives the session.
   SessionParts parts(SessionParts parts);
   BatchParts parts(BatchParts parts);
+  // What the user of a batch should know before its first step: lines, or nothing.
+  std::string announcement() const;
 
  private:
   Drafting drafting(Drafting drafting);
   Drafting drafting_in_parallel(Drafting drafting) const;
   WatchTarget watch();
-  std::unique_ptr<SelfModel> make_model(const ModelFiles& files, const LlamaModel& target,
-                                        const Capacity& capacity);
-  std::unique_ptr<SelfModel> make_heads(const ModelFiles& files, const LlamaModel& target,
-                                        const Capacity& capacity);
-  std::unique_ptr<SelfModel> make_lookahead(const ModelFiles& files, const LlamaModel& target,
+  std::unique_ptr<LanguageModel> make_model(const ModelFiles& files, const LlamaModel& target,
                                             const Capacity& capacity);
+  std::unique_ptr<LanguageModel> make_heads(const ModelFiles& files, const LlamaModel& target,
+                                            const Capacity& capacity);
+  std::unique_ptr<LanguageModel> make_feature(const ModelFiles& files, const LlamaModel& target,
+                                              const Capacity& capacity);
+  std::unique_ptr<LanguageModel> make_lookahead(const ModelFiles& files, const LlamaModel& target,
+                                                const Capacity& capacity);
   void check_levels(int most, std::string_view what) const;
 
   const RunOptions& options_;
   bool has_heads_, is_parallel_;
   std::filesystem::path folder_;
   int levels_;
-  SelfModel* model_ = nullptr;  // of the session
-  WatchTarget watch_;           // for this model
+  RoundModel* model_ = nullptr;  // of the session
+  WatchTarget watch_;            // for this model
 };
 
 }  // namespace specdec

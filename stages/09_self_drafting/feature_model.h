@@ -1,0 +1,101 @@
+#pragma once
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "common/llama.h"
+#include "common/speculation/target_rows.h"
+#include "stages/09_self_drafting/feature_layer.h"
+#include "stages/09_self_drafting/self_model.h"
+
+namespace specdec {
+
+// Rows of scratch that grow when a pass needs more.
+class GrowingRows {
+ public:
+  explicit GrowingRows(Backend& backend) : backend_(backend) {}
+  DeviceRows rows(int rows, int width) {
+    const std::size_t size = std::size_t(rows) * width;
+    if (array_.size() < size) array_ = DeviceArray<float>(backend_, size);
+    return matrix(array_, rows, width);
+  }
+
+ private:
+  Backend& backend_;
+  DeviceArray<float> array_;
+};
+
+// A feature layer as a language model. Its row for token t has the feature of token t - 1, and the
+// position id t - 1: so a text's first token has no row, and the layer's cache is one shorter than
+// the text. Where the target has a row for token t - 1, it is the feature. After a draft, for which
+// the target has none yet, it is the layer's own row for the draft.
+class FeatureModel final : public LanguageModel, public RoundModel {
+ public:
+  // cache: of layer.block. token_limit: ids from here on are not tokens. capacity: of a round.
+  // REQUIRES: the target's weights outlive this object.
+  FeatureModel(const LlamaModel& target, FeatureLayer layer, std::unique_ptr<KvCache> cache,
+               int token_limit, const Capacity& capacity);
+
+  // From now on, the layer looks at these rows, those of all tokens at layer().places. REQUIRES:
+  // they outlive the last call of begin().
+  void read(TargetRows& rows) { rows_ = &rows; }
+
+  int shortest_context() const override { return 2; }
+  void begin(std::span<const DraftRequest> requests) override;
+  bool at_once() const override { return false; }
+
+  using LanguageModel::forward;
+  // REQUIRES: the sequences are among those of begin(), and logits are not of a text's first token.
+  void forward(std::span<const Segment> batch, const Outputs& out) override;
+
+  SequenceId create() override;
+  SequenceId fork(SequenceId sequence) override;
+  void release(SequenceId sequence) override;
+  int length(SequenceId sequence) const override;
+  void truncate(SequenceId sequence, int length) override;
+  void keep(SequenceId sequence, int start, std::span<const int> kept) override;
+  bool can_extend(std::span<const Extension> extensions) const override;
+  int vocab_size() const override { return target_.config().vocab_size; }
+  int max_seq_len() const override { return llama_.max_seq_len() + 1; }
+  Backend& backend() const override { return target_.backend(); }
+
+  const FeatureLayer& layer() const { return layer_; }
+  const KvCache& cache() const { return *cache_; }
+
+ private:
+  struct State {
+    bool has_first = false;  // the text's first token was fed
+    // Of the round:
+    int request = 0;
+    int pending = 0;             // the place of the pending token, from which on rows are own
+    int first = 0;               // features: the target's rows of the places from here to `pending`
+    ConstDeviceRows features{};  // [pending - first, places * E]
+  };
+
+  State& state(SequenceId sequence) { return states_[sequence]; }
+  Segment of_layer(const Segment& segment) const;
+  int own_rows(const Segment& of_layer) const;
+  void gather_features(const Segment& of_layer, DeviceRows features);
+  void take_features(ConstDeviceRows of_target, DeviceRows features);
+  DeviceRows own_row(const State& state, int place) const;
+  DeviceRows run_layer();
+  void keep_own(DeviceRows rows);
+  DeviceRows asked_for(DeviceRows rows, int n);
+  void project(DeviceRows rows, DeviceRows logits);
+
+  const LlamaModel& target_;
+  FeatureLayer layer_;
+  std::unique_ptr<KvCache> cache_;
+  FeatureInput input_;
+  Llama llama_;
+  int token_limit_, own_per_request_;
+  TargetRows* rows_ = nullptr;
+  std::vector<State> states_;               // by sequence
+  std::vector<Segment> batch_;              // what the layer is fed
+  std::vector<int> logits_rows_;            // of its segments
+  DeviceArray<float> own_;                  // [requests * own_per_request_, E]
+  DeviceArray<std::int32_t> row_of_token_;  // [V] of the head
+  GrowingRows features_, made_, normed_, asked_, said_;
+};
+
+}  // namespace specdec

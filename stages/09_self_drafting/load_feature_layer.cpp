@@ -1,0 +1,184 @@
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "common/base/error.h"
+#include "stages/09_self_drafting/feature_file.h"
+#include "stages/09_self_drafting/feature_layer.h"
+
+namespace specdec {
+namespace {
+
+constexpr const char* kIds = "eagle_aux_hidden_state_layer_ids";
+constexpr int kMostPlaces = 4;  // of the residual stream that a pass hands out
+
+std::unique_ptr<const LlamaModel> one_block(const FeatureFile& from, LlamaLayer block) {
+  std::vector<LlamaLayer> blocks;
+  blocks.push_back(std::move(block));
+  return std::make_unique<LlamaModel>(from.block(), std::move(blocks), from.backend());
+}
+
+// ---- EAGLE
+
+FeatureLayer load_eagle(const FeatureFile& from) {
+  FeatureLayer layer;
+  layer.switches = kFeatureLayers[0];
+  layer.places = {Outputs::kAfterNorm};
+  layer.fc = from.matrix("fc.weight", from.width(), from.width(), 2);
+  if (from.config().boolean("bias").value_or(true)) {
+    if (!from.file().contains("fc.bias")) {
+      fail("{}: the tensor fc.bias is missing; the layer has none only if {} says \"bias\": false",
+           from.file().name(), from.config().name());
+    }
+    layer.fc_bias = from.bias("fc.bias");
+  } else if (from.file().contains("fc.bias")) {
+    fail("{}: has the tensor fc.bias, but {} says \"bias\": false", from.file().name(),
+         from.config().name());
+  }
+  layer.block = one_block(from, from.llama_layer("layers.0.", 1));
+  layer.embedding = from.own_embedding("embed_tokens.weight");
+  layer.head = from.own_head("lm_head.weight");
+  return layer;
+}
+
+// ---- EAGLE-3
+
+// Which blocks' outputs the layer reads. The configuration counts them from 0.
+std::vector<int> places_of(const FeatureFile& from) {
+  const int L = from.target().n_layers;
+  const auto nested = from.config().object("eagle_config");
+  if (!nested || !nested->has(kIds)) {
+    if (L < 6)
+      fail("{}: {} is missing; the target has only {} blocks", from.config().name(), kIds, L);
+    return {2, L / 2, L - 3};
+  }
+  std::vector<int> places;
+  for (const Json& entry : nested->required_list(kIds)) {
+    const std::optional<int> id = as_int(entry);
+    if (!id || *id < 0 || *id >= L) {
+      fail("{}: {}: {} is none of the target's blocks, 0 to {}", from.config().name(), kIds,
+           excerpt(entry), L - 1);
+    }
+    places.push_back(*id + 1);
+  }
+  if (places.empty() || int(places.size()) > kMostPlaces) {
+    fail("{}: {} has {} entries; it must have 1 to {}", from.config().name(), kIds, places.size(),
+         kMostPlaces);
+  }
+  return places;
+}
+
+// The target's tokens that the head has rows for: row i is of token i + d2t[i].
+std::vector<std::int32_t> tokens_of_head(const FeatureFile& from, int rows) {
+  const int V = from.target().vocab_size;
+  const TensorView offsets = from.file().take("d2t", {rows}, DType::kI64);
+  const TensorView known = from.file().take("t2d", {V}, DType::kBool);
+  std::vector<std::int32_t> tokens;
+  std::vector<bool> has(V);
+  for (int i = 0; i < rows; ++i) {
+    std::int64_t offset = 0;
+    std::memcpy(&offset, offsets.bytes.data() + i * sizeof(offset), sizeof(offset));
+    const bool inside = -i <= offset && offset < V - i;
+    if (!inside || has[i + offset] || known.bytes[i + offset] == std::byte{0}) {
+      fail("{}: d2t: row {} would be of token {} + {}, which is {}", from.file().name(), i, i,
+           offset,
+           !inside           ? "none of the target's"
+           : has[i + offset] ? "another row's"
+                             : "not in t2d");
+    }
+    tokens.push_back(static_cast<std::int32_t>(i + offset));
+    has[tokens.back()] = true;
+  }
+  if (std::ranges::count(known.bytes, std::byte{0}) != V - rows) {
+    fail("{}: t2d has other tokens than d2t", from.file().name());
+  }
+  return tokens;
+}
+
+FeatureLayer load_eagle3(const FeatureFile& from) {
+  FeatureLayer layer;
+  layer.switches = kFeatureLayers[1];
+  layer.places = places_of(from);
+  const int E = from.target().d_model, n = static_cast<int>(layer.places.size());
+  if (const int width = from.file().width("fc.weight"); width != n * E && width % E == 0) {
+    fail("{}: fc.weight reads {} rows of the target, but {} means {}: {}", from.file().name(),
+         width / E, from.config().name(), n, kIds);
+  }
+  layer.switches.rows = n;
+  layer.switches.normed_stream = from.is_true("norm_before_residual");
+  layer.switches.feeds_normed = from.is_true("norm_output");
+  layer.fc = from.matrix("fc.weight", from.width(), from.width(), n);
+  const std::string prefix =
+      from.file().contains("midlayer.hidden_norm.weight") ? "midlayer." : "layers.0.";
+  layer.embedding_norm = from.norm(prefix + "input_layernorm.weight");
+  layer.feature_norm = from.norm(prefix + "hidden_norm.weight");
+  layer.block = one_block(from, from.llama_layer(prefix, 2));
+  layer.head_norm = from.norm("norm.weight");
+  const FeatureSize V = from.vocabulary();
+  const int stored = from.file().size_of("draft_vocab_size");
+  const FeatureSize rows{stored, static_cast<int>(std::int64_t{stored} * V.runs / V.stored)};
+  layer.head = from.matrix("lm_head.weight", rows, from.width());
+  if (stored != V.stored || from.file().contains("d2t")) {
+    layer.tokens = tokens_of_head(from, stored);
+    // The other rows of an inflated head are of ids that are no tokens.
+    for (int i = stored; i < rows.runs; ++i) layer.tokens.push_back(V.stored + i - stored);
+  }
+  layer.embedding = from.own_embedding("embed_tokens.weight");
+  return layer;
+}
+
+// ---- MTP
+
+FeatureLayer load_mtp(const FeatureFile& from) {
+  FeatureLayer layer;
+  layer.switches = kFeatureLayers[2];
+  if (const int modules = from.file().size_of("num_nextn_predict_layers"); modules != 1) {
+    fail("{}: num_nextn_predict_layers is {}; only 1 is supported", from.config().name(), modules);
+  }
+  const std::string prefix = fmt::format("model.layers.{}.", from.target().n_layers);
+  FeatureSwitches& is = layer.switches;
+  is.after_norm = from.config().boolean("target_hidden_post_norm").value_or(true);
+  is.feeds_normed = from.is_true("chain_hidden_post_norm");
+  is.feature_first = from.is_true("mtp_hidden_states_first");
+  layer.places = {is.after_norm ? Outputs::kAfterNorm : from.target().n_layers};
+  layer.embedding_norm = from.norm(prefix + "enorm.weight");
+  layer.feature_norm = from.norm(prefix + "hnorm.weight");
+  layer.fc = from.matrix(prefix + "eh_proj.weight", from.width(), from.width(), 2);
+  LlamaLayer block = from.llama_layer(prefix, 1);
+  block.attn_norm = from.norm(prefix + "input_layernorm.weight");
+  layer.block = one_block(from, std::move(block));
+  layer.head_norm = from.norm(prefix + "shared_head.norm.weight");
+  layer.embedding = from.own_embedding(prefix + "embed_tokens.weight");
+  layer.head = from.own_head(prefix + "shared_head.head.weight");
+  return layer;
+}
+
+FeatureLayer load(const FeatureFile& from) {
+  const auto has = [&](const std::string& name) { return from.file().contains(name); };
+  if (has("midlayer.hidden_norm.weight") || has("layers.0.hidden_norm.weight")) {
+    return load_eagle3(from);
+  }
+  if (has(fmt::format("model.layers.{}.eh_proj.weight", from.target().n_layers))) {
+    return load_mtp(from);
+  }
+  if (has("fc.weight")) return load_eagle(from);
+  fail(
+      "{}: no feature layer for a target of {} blocks: has neither fc.weight (EAGLE, EAGLE-3) nor "
+      "model.layers.{}.eh_proj.weight (MTP)",
+      from.file().name(), from.target().n_layers, from.target().n_layers);
+}
+
+}  // namespace
+
+FeatureLayer load_feature_layer(const std::filesystem::path& folder, const LlamaConfig& target,
+                                const LlamaConfig& runs, Backend& backend) {
+  HeadFile file(folder, target.d_model);
+  FeatureLayer layer = load(FeatureFile(file, target, runs, backend));
+  file.refuse_leftovers();
+  return layer;
+}
+
+}  // namespace specdec

@@ -1,0 +1,185 @@
+// A feature layer changes no text, and what it computes depends on the request's text alone: after
+// each round, its cache and its next drafts are bit for bit those of a layer that sees the text for
+// the first time.
+#include "tests/unit/stages/09_self_drafting/feature_fixture.h"
+
+namespace specdec::batch {
+namespace {
+
+// Checks a feature layer's drafter from outside.
+class Checked final : public Drafter {
+ public:
+  Checked(FeatureDrafting& drafting, const FeatureFolder& folder, const TreeKind& kind)
+      : drafting_(drafting), folder_(folder), kind_(kind) {}
+
+  SequenceId create() override { return drafting_.drafter.create(); }
+  void release(SequenceId sequence) override { drafting_.drafter.release(sequence); }
+  int length(SequenceId sequence) const override { return drafting_.drafter.length(sequence); }
+  Capacity capacity(int K) const override { return drafting_.drafter.capacity(K); }
+  void draft(std::span<const DraftRequest> requests) override {
+    drafting_.drafter.draft(requests);
+    const DraftRequest& r = requests[0];
+    FeatureDrafting fresh(folder_, kind_, 1, 16);
+    const SequenceId sequence = fresh.rows.create();
+    const auto cached = r.context.first(r.context.size() - 1);
+    fresh.rows.forward(Segment{sequence, cached, 0}, {});
+    Drafts drafts = r.drafts->alike();
+    DraftRequest again = r;
+    again.sequence = fresh.drafter.create();
+    again.target_sequence = sequence;
+    again.drafts = &drafts;
+    fresh.drafter.draft(std::span(&again, 1));
+    expect_same_drafts(*r.drafts, drafts);
+    text_.assign(r.context.begin(), r.context.end());
+    drafted++;
+  }
+  void truncate(SequenceId sequence, int length) override {
+    drafting_.drafter.truncate(sequence, length);
+  }
+  // After the round, rows of rejected drafts are gone, and those of accepted ones, too.
+  void keep(SequenceId sequence, int length, std::span<const int> path) override {
+    drafting_.drafter.keep(sequence, length, path);
+    accepted += int(path.size());
+    const int kept = drafting_.drafter.length(sequence);
+    EXPECT_EQ(kept, int(text_.size()));
+    FeatureDrafting fresh(folder_, kind_, 1, 16);
+    const SequenceId target = fresh.rows.create(), own = fresh.layer_model->create();
+    const std::span<const TokenId> text = text_;
+    fresh.rows.forward(Segment{target, text.first(text.size() - 1), 0}, {});
+    DraftRequest request;
+    request.sequence = own;
+    request.context = text;
+    request.target_sequence = target;
+    fresh.layer_model->begin(std::span(&request, 1));
+    fresh.layer_model->forward(Segment{own, text, 0}, {});
+    const KvCache &got = drafting_.layer_model->cache(), &want = fresh.layer_model->cache();
+    ASSERT_EQ(got.length(sequence), kept - 1);
+    for (int i = 0; i < kept - 1; i++) {
+      const auto a = got.memory().read(0, got.slot(sequence, i));
+      const auto b = want.memory().read(0, want.slot(own, i));
+      EXPECT_TRUE(equal_bits(a.key, b.key) && equal_bits(a.value, b.value)) << "row " << i;
+    }
+  }
+  int drafted = 0, accepted = 0;
+
+ private:
+  static void expect_same_drafts(const Drafts& got, const Drafts& want) {
+    ASSERT_EQ(got.size(), want.size());
+    for (int i = 0; i < got.size(); i++) {
+      EXPECT_EQ(got.node(i).token, want.node(i).token) << i;
+      EXPECT_EQ(got.node(i).parent, want.node(i).parent) << i;
+      EXPECT_EQ(got.node(i).draft_prob, want.node(i).draft_prob) << i;
+    }
+    ASSERT_EQ(got.n_trials(), want.n_trials());
+    for (int i = 0; i < got.n_trials(); i++) {
+      EXPECT_TRUE(std::ranges::equal(got.probs(got.trials()[std::size_t(i)]),
+                                     want.probs(want.trials()[std::size_t(i)])))
+          << i;
+    }
+  }
+
+  FeatureDrafting& drafting_;
+  const FeatureFolder& folder_;
+  TreeKind kind_;
+  std::vector<TokenId> text_;
+};
+
+class FeatureText : public ::testing::TestWithParam<std::tuple<const char*, const char*>> {
+ protected:
+  const FeatureFolder folder_ = small_layer(std::get<0>(GetParam()));
+  const TreeKind kind_ = feature_trees(std::get<1>(GetParam()));
+  std::mt19937 random_{8};
+
+  BatchRequest request(const std::vector<TokenId>& beginning) {
+    BatchRequest request = random_request(random_, beginning, kind_.room().levels);
+    request.speculation.lenience = 1;
+    return request;
+  }
+  Outcome alone(const BatchRequest& request, int page_size = 16) const {
+    FeatureDrafting self(folder_, kind_, 1, page_size);
+    return run_tree_alone(self.rows, self.drafter, *kind_.rule, request);
+  }
+};
+
+TEST_P(FeatureText, GreedilyItIsPlainDecodings) {
+  for (int trial = 0; trial < 6; trial++) {
+    BatchRequest r = request(excerpt(random_, 18));
+    r.speculation.sampling = {};
+    r.speculation.draft_temperature = 0;
+    r.spec_length = 1 + trial % kind_.room().levels;
+    const Outcome got = alone(r, trial % 2 == 0 ? kContiguous : 3);
+    r.spec_length = 0;
+    CachedLlama plain(small_target(), 16, kPositions);
+    NoDrafter nothing;
+    expect_same_tokens(got, run_alone(plain.llama, nothing, r));
+  }
+}
+
+TEST_P(FeatureText, EachRoundIsThatOfAFreshLayer) {
+  int drafted = 0, accepted = 0;
+  for (int trial = 0; trial < 6; trial++) {
+    BatchRequest r = request(excerpt(random_, 18));
+    r.spec_length = kind_.room().levels;
+    r.generation.max_new_tokens = 12;
+    if (trial % 2 == 0) {  // both draw from nearly all tokens, and agree more often
+      r.speculation.sampling = {.temperature = 4};
+      r.speculation.draft_temperature = 4;
+    }
+    FeatureDrafting self(folder_, kind_, 1, trial % 2 == 0 ? kContiguous : 3);
+    Checked checked(self, folder_, kind_);
+    run_tree_alone(self.rows, checked, *kind_.rule, r);
+    drafted += checked.drafted;
+    accepted += checked.accepted;
+  }
+  EXPECT_GT(drafted, 10);
+  EXPECT_GT(accepted, 0);
+}
+
+TEST_P(FeatureText, ABatchGivesWhatEachRequestHasAlone) {
+  bool preempted = false, shared = false;
+  for (int trial = 0; trial < 8 && !(preempted && shared); trial++) {
+    const auto beginning = excerpt(random_, 18);
+    std::vector<Arrival> arrivals;
+    std::vector<Outcome> want;
+    std::int64_t most = 1;
+    for (int i = 0; i < 7; i++) {
+      arrivals.push_back({.request = request(beginning)});
+      want.push_back(alone(arrivals.back().request));
+      most = std::max(
+          most, most_cached(arrivals.back().request, kind_.capacities(), kPositions).by_target);
+    }
+    random_times(random_, arrivals);
+    const int page_size = trial % 2 == 0 ? 3 : 16;
+    FeatureDrafting self(folder_, kind_, 4, page_size, pages_for(int(most), page_size) * 5 / 4);
+    BatchEngine engine({.target = self.rows,
+                        .target_cache = *self.llama->cache,
+                        .drafter = self.drafter,
+                        .token_limit = embedded().tokenizer.vocab_size(),
+                        .judging = judging_of_trees(*kind_.rule)},
+                       {.max_batch = 4,
+                        .spec_length = kind_.room().levels,
+                        .token_budget = 4 * kind_.room().rows() + 7,
+                        .prefill_chunk = 5,
+                        .check_invariants = true});
+    TreeBatchRun run(engine, arrivals, true);
+    run.run();
+    if (HasFatalFailure()) return;
+    for (std::size_t i = 0; i < arrivals.size(); i++) expect_as_alone(run.served()[i], want[i]);
+    preempted |= run.preempted();
+    shared |= run.shared_a_prefix();
+  }
+  EXPECT_TRUE(preempted && shared) << "the workloads are worth their time";
+}
+
+INSTANTIATE_TEST_SUITE_P(Layers, FeatureText,
+                         ::testing::Combine(::testing::Values("EAGLE", "EAGLE-3", "MTP"),
+                                            ::testing::Values("chain", "chains", "top")),
+                         [](const auto& test) {
+                           std::string name =
+                               std::string(std::get<0>(test.param)) + "_" + std::get<1>(test.param);
+                           std::erase(name, '-');
+                           return name;
+                         });
+
+}  // namespace
+}  // namespace specdec::batch
