@@ -83,10 +83,12 @@ void TargetRows::truncate(SequenceId sequence, int length) {
   kept.first = std::min(kept.first, kept.end);
 }
 
+// [snippet keep-rows]
 // Of a tree, the rows of the kept path come together, as its tokens do in the cache.
 void TargetRows::keep(SequenceId sequence, int start, std::span<const int> places) {
   ForwardingModel::keep(sequence, start, places);
   Kept& kept = this->kept(sequence);
+  // [task 9.1: keep the rows of the path]
   if (start < kept.first || start > kept.end) {
     kept.end = kept.first;
     return;
@@ -98,7 +100,9 @@ void TargetRows::keep(SequenceId sequence, int start, std::span<const int> place
     if (from.data != to.data) backend().copy(from.data, to.data, width() * sizeof(float));
   }
   kept.end = end;
+  // [end task 9.1]
 }
+// [end snippet keep-rows]
 
 void TargetRows::release(SequenceId sequence) {
   ForwardingModel::release(sequence);

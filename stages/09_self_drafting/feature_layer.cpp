@@ -28,6 +28,7 @@ FeatureInput::FeatureInput(const LlamaModel& target, const FeatureLayer& layer, 
 // [snippet enter]
 ConstDeviceRows FeatureInput::enter(Backend& ops, const std::int32_t* ids, int first,
                                     DeviceRows x) {
+  // [task 9.3: what enters the layer]
   const FeatureSwitches& is = layer_.switches;
   const int T = x.rows, E = x.width;
   const ConstDeviceRows features = features_.slice(first, T);
@@ -43,6 +44,7 @@ ConstDeviceRows FeatureInput::enter(Backend& ops, const std::int32_t* ids, int f
   if (layer_.fc_bias.size() > 0) ops.add(x, matrix(biases_, T, E));
   if (is.attention == FeatureAttention::kStream) return x;
   return {};  // the block's own norm of x
+  // [end task 9.3]
 }
 // [end snippet enter]
 

@@ -82,12 +82,14 @@ MedusaHeads::MedusaHeads(Backend& backend, std::unique_ptr<const WeightMatrix> w
 
 // [snippet medusa]
 void MedusaHeads::compute(ConstDeviceRows rows, DeviceRows out) {
+  // [task 9.2: Medusa heads]
   const DeviceRows made = matrix(made_, rows.rows, weight_->rows());
   const DeviceRows activated = matrix(activated_, rows.rows, weight_->rows());
   ops_.matmul(rows, *weight_, made);  // the blocks of all heads, side by side
   parts_.add_bias(made, matrix(bias_, 1, weight_->rows()));
   parts_.silu(made, activated);
   parts_.add_rows(rows, activated, out);
+  // [end task 9.2]
 }
 // [end snippet medusa]
 

@@ -24,6 +24,7 @@ void OnePassModel::pass(LanguageModel& model, std::span<const DraftRequest> requ
   int n_rows = 0;
   tokens_.clear();
   batch_.clear();
+  // [task 9.4: one pass for all drafts]
   for (const DraftRequest& r : requests) {
     const int K = r.spec_length;
     SPECDEC_CHECK(1 <= K && K <= max_drafts(), "1 to {} drafts, not {}", max_drafts(), K);
@@ -37,6 +38,7 @@ void OnePassModel::pass(LanguageModel& model, std::span<const DraftRequest> requ
     n_rows += K;
   }
   model.forward(batch_, matrix(logits_, n_rows, vocab_size_));
+  // [end task 9.4]
 }
 
 // What follows the pending token is in a request's first row.

@@ -7,12 +7,14 @@
 
 namespace specdec {
 
+// [snippet ask-by-depth]
 void SelfModel::forward(std::span<const Segment> batch, const Outputs& out) {
   extend(batch, out);
   int row = 0;
   for (const Segment& segment : batch) {
     const int n_tokens = int_size(segment.tokens), n_nodes = int_size(segment.parents);
     const int end = length(segment.sequence);
+    // [task 9.5: ask by depth]
     for (int i = n_tokens - segment.logits_rows; i < n_tokens; ++i) {
       int position = end - n_tokens + i;
       if (n_nodes > 0) {
@@ -21,8 +23,10 @@ void SelfModel::forward(std::span<const Segment> batch, const Outputs& out) {
       }
       say(segment.sequence, position, out.logits.row(row++));
     }
+    // [end task 9.5]
   }
 }
+// [end snippet ask-by-depth]
 
 void SelfModel::forward_chosen(std::span<const SequenceId> sequences, const std::int32_t*,
                                DeviceRows logits) {

@@ -86,6 +86,11 @@ REASONS = [
     ((8,), "forwards", -1, "every node was counted as accepted; of each level at most one is, and only after an accepted node"),
     ((8,), "rows", +1, "the paths of the tree were counted one by one; what they share has one row"),
     ((8,), "rows", -1, "only the accepted path was counted; a round has a row for the pending token and for every node"),
+    ((9,), "forwards", +1, "the token after the drafts was left out: a round emits one token more than it accepts"),
+    ((9,), "forwards", -1, "how often a head is right anywhere was taken for its alpha, or the heads' alphas were added and "
+                           "not multiplied: a draft counts only if all before it were accepted"),
+    ((9,), "rows", +1, "rows of heads were counted; they are no rows of a pass of the target"),
+    ((9,), "rows", -1, "only the accepted drafts were counted; a round has a row for the pending token and for each draft"),
 ]
 
 
@@ -263,6 +268,19 @@ def trees(build):
                "all levels")
 
 
+def heads(build):
+    result, words = single(build, "09_self_drafting", 100, "--self-draft", "blockwise", "--tree", "chains:1")
+    stats, P = result["stats"], result["prompt_tokens"]
+    N, K = stats["emitted"], stats["mean_spec_length"]
+    E = formulas.emitted(stats["alpha"], round(K))
+    places = ", ".join(f"{share:.2f}" for share in stats["accepted_per_position"])
+    return Run(words, {"forwards": stats["target_forwards"] / N, "rows": stats["target_rows"] / N},
+               {"forwards": 1 / E, "rows": (P - 1) / N + (K + 1) / E},
+               f"alpha {stats['alpha']:.3f} ({stats['accepted']} of {stats['tested']} tested), {stats['rounds']} rounds, "
+               f"which accepted the drafts at places 0, 1, ... in these shares: {places}; the formula takes the same alpha "
+               "for all heads")
+
+
 # stage -> (what is predicted, the chapter, how to get it)
 STAGES = {
     0: (["emitted"], "00_toy_speculation", toy),
@@ -275,6 +293,7 @@ STAGES = {
     6: (["forwards", "rows", "speedup"], "06_batched_verification", batch),
     7: (["forwards", "rows"], "07_adaptive_drafting", adaptive),
     8: (["forwards", "rows"], "08_token_trees", trees),
+    9: (["forwards", "rows"], "09_self_drafting", heads),
 }
 
 

@@ -11,8 +11,9 @@ SHORT = {0: [], 1: ["--explain", "--max-new-tokens", "8"], 2: ["--explain", "--m
          5: ["--explain", "--max-new-tokens", "7", "--temperature", "0.8", "--seed", "7"],
          6: ["--explain", "--workload", "poisson:rate=inf,n=4", "--max-batch", "3", "--max-new-tokens", "12", "--ignore-eos"],
          7: ["--explain", "--max-new-tokens", "7", "--temperature", "0.8", "--seed", "7", "--draft-of-draft", "bigram"],
-         8: ["--explain", "--max-new-tokens", "7", "--tree", "top:2x2x1"]}
-WITH_TRACES = (4, 5, 7, 8)
+         8: ["--explain", "--max-new-tokens", "7", "--tree", "top:2x2x1"],
+         9: ["--explain", "--max-new-tokens", "7", "--tree", "chains:1", "--prompt", "def add(a, b):"]}
+WITH_TRACES = (4, 5, 7, 8, 9)
 SO_FAR = {4: ["first_round"]}  # programs that show a part
 SECONDS = 60
 

@@ -22,7 +22,7 @@ from teacher import stubs
 STARTER = course.FOLDER / "teacher/starter"
 # Copied whole, but for what LEFT_OUT matches.
 COPIED = ("CMakeLists.txt", "LICENSE", ".clang-format", "common", "kernels", "stages/CMakeLists.txt", "stages/programs",
-          "golden/draft_text.txt", "golden/models", "golden/checkpoints", "golden/goldens",
+          "golden/draft_text.txt", "golden/models", "golden/heads", "golden/checkpoints", "golden/goldens",
           "tests/course/probes/CMakeLists.txt", "tests/course/probes/golden_report.cpp",
           "docs/figures", "docs/00_before_you_start.md", "docs/checkpoints_and_tokenizers", "docs/theory",
           "docs/glossary.md", "docs/troubleshooting.md", "docs/trace_viewer.html", "docs/interactive")

@@ -114,10 +114,10 @@ class AssignmentTest(unittest.TestCase):
 
     def test_make_adds_one_line_to_the_tools_own(self):
         for tree, words, said in ((self.tree, ["hint", "TASK=4.9"], "hint: there is no task 4.9"),
-                                  (self.tree, ["check", "STAGE=9"], "check: STAGE is a number from 0 to 4"),
-                                  (self.tree, ["-j2", "-k", "grade", "STAGE=9"], "grade: STAGE is a number from 0 to 4"),
-                                  (self.tree, ["predict", "STAGE=9"], "predict: STAGE is a number from 0 to 4"),
-                                  (ROOT, ["predict"], "predict: STAGE= is missing; STAGE is a number from 0 to 8"),
+                                  (self.tree, ["check", "STAGE=10"], "check: STAGE is a number from 0 to 4"),
+                                  (self.tree, ["-j2", "-k", "grade", "STAGE=10"], "grade: STAGE is a number from 0 to 4"),
+                                  (self.tree, ["predict", "STAGE=10"], "predict: STAGE is a number from 0 to 4"),
+                                  (ROOT, ["predict"], "predict: STAGE= is missing; STAGE is a number from 0 to 9"),
                                   (ROOT, ["hint", "TASK=9.9"], "hint: there is no task 9.9"),
                                   (ROOT, ["check"], "check: STAGE= is missing"),
                                   (ROOT, ["grade"], "grade: STAGE is a number from 0"),
@@ -161,7 +161,7 @@ class AssignmentTest(unittest.TestCase):
                          regions.without_markers((ROOT / "common/speculation/count_round.cpp").read_text(encoding="utf-8")))
 
     def test_wrong_use_is_told_in_one_line(self):
-        for arguments, words in ((["--stage", "9"], "from 0 to 8"), (["--stage", ""], "STAGE=8"), (["--stage", "²"], "from 0 to 8"),
+        for arguments, words in ((["--stage", "10"], "from 0 to 9"), (["--stage", ""], "STAGE=9"), (["--stage", "²"], "from 0 to 9"),
                                  (["--stage", "4", "--out", self.tree], "exists"),
                                  (["--stage", "4", "--out", Path(self.folder.name) / "new", "--keep", "/dev"], "/dev")):
             code, output = run(assignment.main, *arguments)
