@@ -156,19 +156,18 @@ FeatureLayer load_mtp(const FeatureFile& from) {
   return layer;
 }
 
-FeatureLayer load(const FeatureFile& from) {
-  const auto has = [&](const std::string& name) { return from.file().contains(name); };
-  if (has("midlayer.hidden_norm.weight") || has("layers.0.hidden_norm.weight")) {
-    return load_eagle3(from);
+// The kind that the tensors' names tell.
+FeatureLayer (*kind_of(const HeadFile& file, const LlamaConfig& target))(const FeatureFile&) {
+  const std::string of_mtp = fmt::format("model.layers.{}.eh_proj.weight", target.n_layers);
+  for (const char* name : {"midlayer.hidden_norm.weight", "layers.0.hidden_norm.weight"}) {
+    if (file.contains(name)) return load_eagle3;
   }
-  if (has(fmt::format("model.layers.{}.eh_proj.weight", from.target().n_layers))) {
-    return load_mtp(from);
-  }
-  if (has("fc.weight")) return load_eagle(from);
+  if (file.contains(of_mtp)) return load_mtp;
+  if (file.contains("fc.weight")) return load_eagle;
   fail(
       "{}: no feature layer for a target of {} blocks: has neither fc.weight (EAGLE, EAGLE-3) nor "
-      "model.layers.{}.eh_proj.weight (MTP)",
-      from.file().name(), from.target().n_layers, from.target().n_layers);
+      "{} (MTP)",
+      file.name(), target.n_layers, of_mtp);
 }
 
 }  // namespace
@@ -176,6 +175,7 @@ FeatureLayer load(const FeatureFile& from) {
 FeatureLayer load_feature_layer(const std::filesystem::path& folder, const LlamaConfig& target,
                                 const LlamaConfig& runs, Backend& backend) {
   HeadFile file(folder, target.d_model);
+  const auto load = kind_of(file, target);
   FeatureLayer layer = load(FeatureFile(file, target, runs, backend));
   file.refuse_leftovers();
   return layer;

@@ -114,9 +114,10 @@ class DeviceTest(ProgramTest):
         self.assertNotEqual(drafted("cpu", "8"), drafted("cpu", "0"))
 
     def test_heads_draft_as_on_the_cpu(self):
-        for kind in ("blockwise", "medusa"):
+        layers = ("feature --heads mtp", "feature --heads eagle3", "feature --heads eagle")
+        for kind in ("blockwise", "medusa", *layers):
             for tree in ("chains:1", "top:2x2"):
-                options = ("--self-draft", kind, "--tree", tree)
+                options = ("--self-draft", *kind.split(), "--tree", tree)
                 on_device, on_cpu = (run(9, device, *options, target=GOLDEN / "models" / "target")
                                      for device in (DEVICE, "cpu"))
                 self.assertEqual(on_device["tokens"], on_cpu["tokens"])

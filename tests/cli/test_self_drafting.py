@@ -106,6 +106,62 @@ def write_parallel(folder: pathlib.Path, mask):
     (folder / "config.json").write_text(json.dumps(config | {"pard_token": mask}), encoding="utf-8")
 
 
+class FeatureLayerTest(ProgramTest):
+    """One layer on the target's rows, in the three layouts."""
+
+    LAYERS = ("mtp", "eagle3", "eagle")
+
+    def run_json(self, layer, *options):
+        return run_program_json(PROGRAMS / STAGE, "--self-draft", "feature", "--heads", layer, *options)
+
+    def test_greedy_text_is_plain_decodings(self):
+        want = run_program_json(PROGRAMS / PLAIN, *PROMPT)["tokens"]
+        for layer in self.LAYERS:
+            for shape in SHAPES:
+                with self.subTest(layer=layer, shape=shape):
+                    got = self.run_json(layer, *PROMPT, *shape, "--cache", "contiguous")
+                    self.assertEqual(got["tokens"], want)
+                    self.assertTrue(got["draft"]["directory"].endswith(layer))
+                    self.assertGreater(got["stats"]["accepted"], 0)
+                    self.assertGreater(got["stats"]["draft_forwards"], got["stats"]["drafted_rounds"])
+
+    def test_an_inflated_target_accepts_the_same(self):
+        for layer in self.LAYERS:
+            plain, large = (self.run_json(layer, *PROMPT, *shape) for shape in ([], ["--inflate-target", "134m"]))
+            self.assertEqual(plain["tokens"], large["tokens"])
+            self.assertEqual(plain["stats"]["accepted_per_position"], large["stats"]["accepted_per_position"])
+
+    def test_a_batch_gives_each_request_what_it_has_alone(self):
+        lines = [{"id": str(seed), "prompt": "Once upon a time, there was", "max_new_tokens": 12, "temperature": 0.9,
+                  "seed": seed} for seed in range(4)]
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "requests.jsonl"
+            path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+            for more in ([], ["--max-batch", "2", "--prefill-chunk", "3"]):
+                code, text, errors = run_program(PROGRAMS / STAGE, "--self-draft", "feature", "--requests", path,
+                                                 "--output", "json", *more)
+                self.assertEqual(code, 0, errors)
+                for line, got in zip(lines, map(json.loads, text.splitlines())):
+                    alone = self.run_json("mtp", "--prompt", line["prompt"], "--max-new-tokens", "12",
+                                          "--temperature", "0.9", "--seed", line["id"])
+                    self.assertEqual((got["id"], got["tokens"]), (line["id"], alone["tokens"]))
+
+    def test_bad_input(self):
+        heads = ROOT / "golden" / "heads"
+        with tempfile.TemporaryDirectory() as place:
+            wrong = pathlib.Path(place) / "wrong"
+            shutil.copytree(heads / "eagle3", wrong)
+            config = json.loads((wrong / "config.json").read_text(encoding="utf-8"))
+            config["eagle_config"]["eagle_aux_hidden_state_layer_ids"] = [0, 1, 2, 3, 4]
+            (wrong / "config.json").write_text(json.dumps(config), encoding="utf-8")
+            for words, *options in (
+                    ("has 5 entries; it must have 1 to 4", "--heads", wrong),
+                    ("no feature layer for a target of 6 blocks", "--heads", heads / "medusa"),
+                    ("hidden_size is 192, and the target's is 128", "--heads", "mtp", "--target", ROOT / "golden/models/draft"),
+                    ("config.json: cannot be opened", "--heads", "/nowhere")):
+                self.expect_bad_input(words, PROGRAMS / STAGE, "--self-draft", "feature", *options, *PROMPT)
+
+
 class OnePassTest(ProgramTest):
     """Drafters that say all drafts of a round in one pass."""
 
