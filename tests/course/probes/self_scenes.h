@@ -59,6 +59,10 @@ class TokenRows final : public ForwardingModel {
 struct RowsScene {
   static constexpr int V = 64;
 
+  RowsScene() = default;
+  RowsScene(const RowsScene&) = delete;
+  RowsScene& operator=(const RowsScene&) = delete;
+
   // `logits_rows` as in a segment. parents: of a tree.
   void feed(int count, int logits_rows, const Numbers& parents = {}) {
     Tokens tokens;

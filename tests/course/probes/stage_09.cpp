@@ -9,19 +9,26 @@ namespace {
 
 // ---- 9.1
 
-// A round: a pending token and its drafts, all with logits, of which a path is kept.
+// After a round: a pending token and its drafts, all with logits, of which a path is kept.
+struct AfterRound : RowsScene {
+  AfterRound(int text, const Numbers& parents, const Numbers& path) {
+    feed(text, 0);
+    feed(int_size(parents), int_size(parents), parents);
+    keep(text, path);
+  }
+};
+
 void kept_facts(int text, const Numbers& parents, const Numbers& path, const std::string& when) {
-  RowsScene scene;
-  scene.feed(text, 0);
-  scene.feed(int_size(parents), int_size(parents), parents);
-  scene.keep(text, path);
+  const int length = text + int_size(path);
+  AfterRound scene(text, parents, path);
   scene.row_fact(when);
-  scene.feed(2, 2);  // a plain round, of which nothing is kept
-  scene.rows.truncate(scene.sequence, text + int_size(path));
+  scene.feed(2, 2);
+  scene.rows.truncate(scene.sequence, length);
   scene.row_fact(when + ", after two more tokens that are rolled back");
-  scene.feed(3, 1);
-  scene.rows.truncate(scene.sequence, text + int_size(path) + 1);
-  scene.row_fact(when + ", after three more tokens, of which one stays");
+  AfterRound other(text, parents, path);
+  other.feed(3, 1);
+  other.rows.truncate(other.sequence, length + 1);
+  other.row_fact(when + ", after three more tokens, of which one stays");
 }
 
 void keeps_the_rows_of_the_path(std::uint64_t) {
