@@ -23,7 +23,7 @@ from train import ROW, Rows, rate
 HERE = Path(__file__).resolve().parent
 TOKENS_PER_STEP, FIRST_SEED = 2048, 600_000_000
 # Kinds, steps, and places of a row that they learn at: neighbours teach the same.
-RUNS = [(["blockwise", "medusa"], 900, 128), (["lookahead", "eagle", "eagle3", "mtp", "parallel"], 600, 64)]
+RUNS = [(["blockwise", "medusa"], 900, 128), (["eagle", "eagle3", "mtp"], 600, 64), (["lookahead", "parallel"], 500, 64)]
 AHEAD = 5                                   # tokens after a place that the target judges
 LOG_EVERY = 20
 VOCABULARY, VOCABULARY_BATCHES = 1024, 8     # of EAGLE-3; text that it is counted on
