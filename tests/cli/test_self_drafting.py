@@ -158,6 +158,8 @@ class FeatureLayerTest(ProgramTest):
                     ("has 5 entries; it must have 1 to 4", "--heads", wrong),
                     ("no feature layer for a target of 6 blocks", "--heads", heads / "medusa"),
                     ("hidden_size is 192, and the target's is 128", "--heads", "mtp", "--target", ROOT / "golden/models/draft"),
+                    ("so nothing can draft for them", "--draft-of-draft", "lookup", "--tree", "chains:1"),
+                    ("heads are kept as their files have them", "--draft-weights", "int8"),
                     ("config.json: cannot be opened", "--heads", "/nowhere")):
                 self.expect_bad_input(words, PROGRAMS / STAGE, "--self-draft", "feature", *options, *PROMPT)
 

@@ -55,8 +55,13 @@ SelfDraft::SelfDraft(const RunOptions& options, int levels)
          name_of(DraftKind::kHeads), name_of(options.draft_kind));
   }
   if (!options.draft_of_draft.empty()) {
-    fail("--draft-of-draft {}: heads are computed all at once, so nothing can draft for them",
-         options.draft_of_draft.front());
+    fail("--draft-of-draft {}: {}, so nothing can draft for them", options.draft_of_draft.front(),
+         drafts_by_layer(options) ? "feature layers read rows that only their target has"
+                                  : "heads are computed all at once");
+  }
+  if (has_heads_ && options.draft_weights != WeightFormat::kStored) {
+    fail("--draft-weights {}: heads are kept as their files have them",
+         name_of(options.draft_weights));
   }
   if (draft_length_of(options) != DraftLength::kFixed) {
     fail("--draft-length {}: not for heads yet, whose costs are not measured",
