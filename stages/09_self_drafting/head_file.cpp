@@ -12,7 +12,7 @@ HeadFile::HeadFile(const std::filesystem::path& folder, int d_model)
     : root_(parse_json(read_text_file(folder / "config.json"), (folder / "config.json").string())),
       config_(root_, (folder / "config.json").string()),
       file_(folder / "model.safetensors") {
-  if (config_.has("hidden_size") && size_of("hidden_size") != d_model) {
+  if (d_model > 0 && config_.has("hidden_size") && size_of("hidden_size") != d_model) {
     fail("{}: hidden_size is {}, and the target's is {}", config_.name(), size_of("hidden_size"),
          d_model);
   }

@@ -15,7 +15,7 @@ namespace specdec {
 // were taken. All functions throw Error, with the names of what is missing or does not fit.
 class HeadFile {
  public:
-  // d_model: of the target.
+  // d_model: of the target; 0: any.
   HeadFile(const std::filesystem::path& folder, int d_model);
   HeadFile(const HeadFile&) = delete;
   HeadFile& operator=(const HeadFile&) = delete;

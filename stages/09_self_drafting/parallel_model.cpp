@@ -38,8 +38,11 @@ void ParallelModel::begin(std::span<const DraftRequest> requests) {
 // [end snippet parallel]
 
 ParallelDrafter::ParallelDrafter(std::unique_ptr<ParallelModel> model,
+                                 std::unique_ptr<MarkovModel> corrected,
                                  std::unique_ptr<Drafter> drafter, int max_requests)
-    : model_(std::move(model)), drafter_(*model_, std::move(drafter)) {
+    : model_(std::move(model)),
+      corrected_(std::move(corrected)),
+      drafter_(*model_, std::move(drafter)) {
   for (int i = 0; i < max_requests; ++i) places_.push_back(drafter_.create());
   requests_.reserve(max_requests);
 }

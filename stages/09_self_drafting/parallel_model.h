@@ -4,6 +4,7 @@
 #include <span>
 #include <vector>
 
+#include "stages/09_self_drafting/markov_model.h"
 #include "stages/09_self_drafting/one_pass_model.h"
 
 namespace specdec {
@@ -34,9 +35,9 @@ class ParallelModel final : public OnePassModel {
 // Drafts by a ParallelModel. Its sequences are those of the draft model, which keep the contexts.
 class ParallelDrafter final : public Drafter {
  public:
-  // drafter: of that model.
-  ParallelDrafter(std::unique_ptr<ParallelModel> model, std::unique_ptr<Drafter> drafter,
-                  int max_requests);
+  // corrected: of that model, or null. drafter: of the corrected model, or of the model itself.
+  ParallelDrafter(std::unique_ptr<ParallelModel> model, std::unique_ptr<MarkovModel> corrected,
+                  std::unique_ptr<Drafter> drafter, int max_requests);
 
   SequenceId create() override { return model_->draft().create(); }
   void release(SequenceId sequence) override { model_->draft().release(sequence); }
@@ -49,6 +50,7 @@ class ParallelDrafter final : public Drafter {
 
  private:
   std::unique_ptr<ParallelModel> model_;
+  std::unique_ptr<MarkovModel> corrected_;
   SelfDrafter drafter_;
   std::vector<SequenceId> places_;  // of the model: the one of each request of a call
   std::vector<DraftRequest> requests_;

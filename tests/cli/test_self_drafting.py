@@ -4,6 +4,7 @@
 usage: test_self_drafting.py PROGRAMS ROOT
 """
 import json
+import math
 import pathlib
 import random
 import shutil
@@ -86,17 +87,27 @@ class SelfDraftingTest(ProgramTest):
         self.expect_bad_input("09_self_drafting has it", PROGRAMS / "08_token_trees", "--heads", heads)
 
 
-def write_lookahead(folder: pathlib.Path, tokens: int, width: int):
-    """Look-ahead tokens with random embeddings."""
+def write_heads(folder: pathlib.Path, config: dict, shapes: dict):
+    """Random tensors of these shapes, by name."""
     folder.mkdir()
-    config = {"model_type": "lookahead", "hidden_size": width, "num_lookahead_tokens": tokens}
     (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
-    numbers = random.Random(1)
-    data = b"".join(struct.pack("<f", numbers.gauss(0, 0.1)) for _ in range(tokens * width))
-    tensors = {"lookahead.weight": {"dtype": "F32", "shape": [tokens, width], "data_offsets": [0, len(data)]}}
+    numbers, tensors, data = random.Random(1), {}, b""
+    for name, shape in shapes.items():
+        begin = len(data)
+        data += b"".join(struct.pack("<f", numbers.gauss(0, 0.1)) for _ in range(math.prod(shape)))
+        tensors[name] = {"dtype": "F32", "shape": shape, "data_offsets": [begin, len(data)]}
     header = json.dumps(tensors).encode()
     header += b" " * (-len(header) % 8)
     (folder / "model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + data)
+
+
+def write_lookahead(folder: pathlib.Path, tokens: int, width: int):
+    config = {"model_type": "lookahead", "hidden_size": width, "num_lookahead_tokens": tokens}
+    write_heads(folder, config, {"lookahead.weight": [tokens, width]})
+
+
+def write_markov(folder: pathlib.Path, rank: int):
+    write_heads(folder, {"model_type": "markov", "rank": rank}, {f"{of}.weight": [4096, rank] for of in ("before", "after")})
 
 
 def write_parallel(folder: pathlib.Path, mask):
@@ -175,6 +186,8 @@ class OnePassTest(ProgramTest):
         write_lookahead(cls.folders["lookahead"], tokens=4, width=192)
         write_parallel(cls.folders["parallel"], mask=4090)
         (cls.folders["parallel"] / "tokenizer.json").unlink()  # it has the target's
+        cls.markov = pathlib.Path(cls.place.name) / "markov"
+        write_markov(cls.markov, rank=4)
 
     def run_json(self, kind, *options):
         return run_program_json(PROGRAMS / STAGE, "--self-draft", kind, "--heads", self.folders[kind], *options)
@@ -192,6 +205,13 @@ class OnePassTest(ProgramTest):
                     self.assertEqual(stats["target_forwards"], stats["rounds"])
                     if kind == "lookahead":
                         self.assertEqual(stats["accepted_per_position"][0], 1)
+
+    def test_a_markov_head_keeps_the_text(self):
+        want = run_program_json(PROGRAMS / PLAIN, *PROMPT)["tokens"]
+        for shape in SHAPES:
+            got = self.run_json("parallel", *PROMPT, *shape, "--markov", self.markov)
+            self.assertEqual(got["tokens"], want)
+            self.assertEqual(got["draft"]["markov"], str(self.markov))
 
     def test_a_round_of_look_ahead_tokens_reads_the_target_twice(self):
         plain = run_program_json(PROGRAMS / PLAIN, *PROMPT)["stats"]
@@ -230,6 +250,8 @@ class OnePassTest(ProgramTest):
                 ("pard_token is missing", "parallel", "--heads", place / "no_mask"),
                 ("pard_token is missing", "parallel", "--draft-kind", "llama"),
                 ("pard_token is 4096, and the vocabulary has 4096 rows", "parallel", "--heads", place / "no_token"),
+                ("--markov belongs to --self-draft parallel", "lookahead", "--heads", lookahead, "--markov", self.markov),
+                ("model_type is not markov", "parallel", "--heads", parallel, "--markov", ROOT / "golden/heads/medusa"),
                 ("/nowhere: no such directory", "parallel", "--heads", "/nowhere"),
                 ("not for heads yet", "parallel", "--heads", parallel, "--spec-length", "auto")):
             self.expect_bad_input(words, PROGRAMS / STAGE, "--self-draft", kind, *options, *PROMPT)

@@ -312,6 +312,12 @@ Options self_options(RunOptions& o, int stage) {
        "the heads' folder, with config.json and model.safetensors",
        &o.heads,
        {.stages = stages, .otherwise = "those of the embedded target"}},
+      {"--markov DIR",
+       fmt::format(
+           "with --self-draft {}: the folder of a head that corrects each draft by the one before",
+           name_of(SelfDraftKind::kParallel)),
+       &o.markov,
+       {.stages = stages}},
   };
 }
 

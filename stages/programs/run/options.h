@@ -94,7 +94,8 @@ struct RunOptions {
   // Stage 9.
   bool given_draft_kind = false;
   SelfDraftKind self_draft = SelfDraftKind::kMedusa;
-  std::string heads;  // their folder; empty: the embedded target's
+  std::string heads;   // their folder; empty: the embedded target's
+  std::string markov;  // folder of a head that corrects --self-draft parallel; empty: none
 
   // Stages 6 and later.
   // Not options, but of every line of --requests, where `where` names it for messages.

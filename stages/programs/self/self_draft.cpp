@@ -20,15 +20,18 @@ bool drafts_by_layer(const RunOptions& options) {
   return options.draft_kind == DraftKind::kHeads && options.self_draft == SelfDraftKind::kFeature;
 }
 
-// The folder that --heads names: a path, or the name of one of the embedded target's.
+// The folder of this name: a path, or one of the embedded target's heads.
+std::filesystem::path named_folder(const std::string& name) {
+  const std::filesystem::path named = embedded_heads() / name;
+  const bool embedded = !std::filesystem::exists(name) && std::filesystem::exists(named);
+  return embedded ? named : std::filesystem::path(name);
+}
+
+// The folder that --heads names.
 std::filesystem::path heads_folder(const RunOptions& options) {
-  if (options.heads.empty()) {
-    return embedded_heads() /
-           std::ranges::find(kEmbeddedHeads, options.self_draft, &EmbeddedHeads::kind)->name;
-  }
-  const std::filesystem::path named = embedded_heads() / options.heads;
-  const bool embedded = !std::filesystem::exists(options.heads) && std::filesystem::exists(named);
-  return embedded ? named : std::filesystem::path(options.heads);
+  if (!options.heads.empty()) return named_folder(options.heads);
+  return embedded_heads() /
+         std::ranges::find(kEmbeddedHeads, options.self_draft, &EmbeddedHeads::kind)->name;
 }
 
 }  // namespace
@@ -49,6 +52,9 @@ SelfDraft::SelfDraft(const RunOptions& options, int levels)
       is_parallel_(options.drafts_in_parallel()),
       folder_(is_parallel_ ? std::filesystem::path(options.draft) : heads_folder(options)),
       levels_(levels) {
+  if (!options.markov.empty() && !is_parallel_) {
+    fail("--markov belongs to --self-draft {}", name_of(SelfDraftKind::kParallel));
+  }
   if (!has_heads_ && !is_parallel_) {
     if (options.heads.empty()) return;
     fail("--heads {} belongs to --draft-kind {}, not to {}", options.heads,
@@ -177,9 +183,16 @@ Drafting SelfDraft::drafting_in_parallel(Drafting drafting) const {
     const TokenId mask = read_mask_token(folder_ / "config.json", draft.vocab_size());
     auto model = std::make_unique<ParallelModel>(draft, mask, levels_, capacity.requests,
                                                  capacity.context + 1);
-    auto drafter = make(*model, capacity, vocab_size);
-    return std::make_unique<ParallelDrafter>(std::move(model), std::move(drafter),
-                                             capacity.requests);
+    std::unique_ptr<MarkovModel> corrected;
+    if (!options_.markov.empty()) {
+      corrected = std::make_unique<MarkovModel>(
+          *model, load_markov(named_folder(options_.markov), draft.vocab_size(), draft.backend()),
+          capacity.requests * capacity.width);
+    }
+    LanguageModel& proposing = corrected ? static_cast<LanguageModel&>(*corrected) : *model;
+    auto drafter = make(proposing, capacity, vocab_size);
+    return std::make_unique<ParallelDrafter>(std::move(model), std::move(corrected),
+                                             std::move(drafter), capacity.requests);
   };
   return drafting;
 }

@@ -230,6 +230,7 @@ Json DraftSetup::to_json() const {
   const bool heads = options_.draft_kind == DraftKind::kHeads;
   if (heads) json["directory"] = drafting_.heads;
   if (heads || options_.drafts_in_parallel()) json["self_draft"] = name_of(options_.self_draft);
+  if (!options_.markov.empty()) json["markov"] = options_.markov;
   if (own_model_) {
     const bool self = options_.draft_kind == DraftKind::kSelf;
     const std::string& shape = self ? options_.inflate_target : options_.inflate_draft;

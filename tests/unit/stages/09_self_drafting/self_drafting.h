@@ -1,14 +1,19 @@
 #pragma once
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
 #include <memory>
 #include <random>
 #include <string_view>
 #include <vector>
 
+#include "common/checkpoint/safetensors_writer.h"
 #include "stages/09_self_drafting/heads_model.h"
 #include "stages/09_self_drafting/lookahead_model.h"
 #include "stages/09_self_drafting/parallel_model.h"
 #include "tests/embedded_batch.h"
 #include "tests/fresh_cache.h"
+#include "tests/test_support.h"
 #include "tests/unit/stages/08_token_trees/tree_batch.h"
 
 // Models that draft for themselves, with random weights.
@@ -39,6 +44,26 @@ inline std::unique_ptr<Heads> random_heads(int max_rows) {
                                        max_rows);
 }
 
+// The two matrices of a random Markov head, [V, rank] each, and its folder.
+constexpr std::size_t kMarkovRank = 3;
+inline std::vector<float> markov_before(int V) {
+  return random_numbers(std::size_t(V) * kMarkovRank, 1);
+}
+inline std::vector<float> markov_after(int V) {
+  std::vector<float> numbers = markov_before(V);
+  std::ranges::reverse(numbers);
+  return numbers;
+}
+inline void write_markov(const std::filesystem::path& folder, int V) {
+  std::ofstream(folder / "config.json") << R"({"model_type": "markov", "rank": 3})";
+  const std::vector<float> before = markov_before(V), after = markov_after(V);
+  const std::vector<std::int64_t> shape = {V, std::int64_t(kMarkovRank)};
+  const std::vector<NamedTensor> tensors = {
+      {"before.weight", {DType::kF32, shape, std::as_bytes(std::span(before))}},
+      {"after.weight", {DType::kF32, shape, std::as_bytes(std::span(after))}}};
+  write_safetensors(folder / "model.safetensors", tensors);
+}
+
 inline TreeKind kind_of(std::string_view name) {
   using Widths = std::vector<int>;
   const auto rule = [](std::string_view of) { return &find_sibling_rule(of); };
@@ -54,8 +79,8 @@ class SelfDrafting {
                int pages)
       : llama(make_llama(self_target(), page_size, pages, max_requests,
                          kPositions + kind.room().verified)) {
-    if (way == "parallel") {
-      add_parallel(kind, max_requests, page_size, pages);
+    if (way == "parallel" || way == "markov") {
+      add_parallel(kind, max_requests, page_size, pages, way == "markov");
     } else {
       way == "lookahead" ? add_lookahead(max_requests) : add_heads(max_requests, kind);
       drafter = std::make_unique<SelfDrafter>(*model, inner(kind, *model, max_requests));
@@ -77,15 +102,25 @@ class SelfDrafting {
                         max_requests);
   }
   // The target's own weights draft, which were not trained with masks.
-  void add_parallel(const TreeKind& kind, int max_requests, int page_size, int pages) {
+  void add_parallel(const TreeKind& kind, int max_requests, int page_size, int pages,
+                    bool is_corrected) {
     constexpr TokenId kMask = 7;
     draft =
         make_llama(self_target(), page_size, pages, max_requests, kPositions + kind.room().nodes);
     auto parallel = std::make_unique<ParallelModel>(draft->llama, kMask, kLevels, max_requests,
                                                     kPositions + kLevels);
-    auto chooser = inner(kind, *parallel, max_requests);
-    drafter =
-        std::make_unique<ParallelDrafter>(std::move(parallel), std::move(chooser), max_requests);
+    std::unique_ptr<MarkovModel> corrected;
+    if (is_corrected) {
+      const TemporaryDirectory folder;
+      write_markov(folder.path(), parallel->vocab_size());
+      corrected = std::make_unique<MarkovModel>(
+          *parallel, load_markov(folder.path(), parallel->vocab_size(), parallel->backend()),
+          max_requests * kind.room().width);
+    }
+    LanguageModel& proposing = corrected ? static_cast<LanguageModel&>(*corrected) : *parallel;
+    auto chooser = inner(kind, proposing, max_requests);
+    drafter = std::make_unique<ParallelDrafter>(std::move(parallel), std::move(corrected),
+                                                std::move(chooser), max_requests);
   }
   void add_heads(int max_requests, const TreeKind& kind) {
     rows = std::make_unique<TargetRows>(llama->llama, std::vector<int>{Outputs::kAfterNorm},

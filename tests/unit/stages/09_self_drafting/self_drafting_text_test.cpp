@@ -93,7 +93,8 @@ TEST_P(SelfDraftingText, ABatchGivesWhatEachRequestHasAlone) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, SelfDraftingText,
-                         ::testing::Combine(::testing::Values("medusa", "lookahead", "parallel"),
+                         ::testing::Combine(::testing::Values("medusa", "lookahead", "parallel",
+                                                              "markov"),
                                             ::testing::Values("chain", "chains", "top")),
                          [](const auto& test) {
                            return std::string(std::get<0>(test.param)) + "_" +
