@@ -53,7 +53,7 @@ inline constexpr NamedDrafter kDrafters[] = {
     {"lookup", "copies what followed the same tokens earlier in the text"},
     {"ngram", "learns from the text what follows what", DraftNeeds::kNothing, false,
      kFirstAdaptiveStage},
-    {"heads", "the target's own rows, as --self-draft says", DraftNeeds::kModel, true,
+    {"heads", "the target itself, in the way of --self-draft", DraftNeeds::kModel, true,
      kFirstSelfStage}};
 
 // How a target drafts for itself; SelfDraft makes the models.
