@@ -21,7 +21,7 @@ import rounds  # noqa: E402
 
 K, TREE = 5, "top:3x2x1"
 PROMPTS = 4  # of each kind of text
-CLOCKED_TOKENS, CLOCKED_LENGTHS = 100, (3, 5)
+CLOCKED_TOKENS, CLOCKED_LENGTHS = 100, (2, 5)
 KEPT = ("drafter", "K", "text", "gain", "tokens_per_second", "plain_tokens_per_second", "c", "v", "predicted_accounting",
         "emitted_per_round", "alpha")
 
@@ -88,7 +88,7 @@ def trees(options):
 
 def clock(options):
     """Held against plain decoding. A draft model has the shape 14m; heads are inflated with the target."""
-    texts = programs.TEXTS[:1 if options.quick else None]
+    texts = programs.FEW_TEXTS[:1 if options.quick else None]
     settings = []
     for name, words in DRAFTERS.items():
         shape = ["--inflate-target", "134m", *(["--inflate-draft", "14m"] if "llama" in words else [])]
