@@ -39,7 +39,7 @@ DRAFTERS = {
     "draft model": of_kind("llama"),
     "its draft": of_kind("llama", "--draft-of-draft", "lookup"),
     "lookup": of_kind("lookup"),
-    "ngram": of_kind("ngram"),
+    "n-grams": of_kind("ngram"),
     "blockwise": of_heads("blockwise"),
     "Medusa": of_heads("medusa"),
     "look-ahead": of_heads("lookahead"),
@@ -48,7 +48,7 @@ DRAFTERS = {
     "MTP": of_heads("feature", "--heads", "mtp"),
     "parallel": of_heads("parallel"),
 }
-BRANCHING = [name for name in DRAFTERS if name not in ("its draft", "ngram")]
+BRANCHING = [name for name in DRAFTERS if name not in ("its draft", "n-grams")]
 
 
 def traced(options, prompt, tree, length, words):

@@ -81,9 +81,9 @@ class SelfDraftingTest(ProgramTest):
                     ("hidden_size is 192, and the target's is 128", "--target", ROOT / "golden/models/draft", "--heads", heads),
                     ("belongs to --draft-kind heads, not to lookup", "--heads", heads, "--draft-kind", "lookup"),
                     ("not for heads yet", "--spec-length", "auto"),
-                    ("nothing can draft for them", "--draft-of-draft", "lookup", "--tree", "chains:1"),
-                    ("{blockwise,medusa", "--self-draft", "nothing")):
-                self.expect_bad_input(words, PROGRAMS / STAGE, *options, *PROMPT)
+                    ("nothing can draft for them", "--draft-of-draft", "lookup", "--tree", "chains:1")):
+                self.expect_bad_input(words, PROGRAMS / STAGE, "--self-draft", "medusa", *options, *PROMPT)
+        self.expect_bad_input("{blockwise,medusa", PROGRAMS / STAGE, "--self-draft", "nothing")
         self.expect_bad_input("09_self_drafting has it", PROGRAMS / "08_token_trees", "--heads", heads)
 
 

@@ -93,7 +93,7 @@ struct RunOptions {
 
   // Stage 9.
   bool given_draft_kind = false;
-  SelfDraftKind self_draft = SelfDraftKind::kMedusa;
+  SelfDraftKind self_draft = SelfDraftKind::kFeature;
   std::string heads;   // their folder; empty: the embedded target's
   std::string markov;  // folder of a head that corrects --self-draft parallel; empty: none
 
