@@ -16,7 +16,7 @@ import unittest
 from programs import ProgramTest, run_program, run_program_json
 
 STAGE, PLAIN = "09_self_drafting", "03_paged_kv_cache"
-KINDS = ("blockwise", "medusa")
+KINDS = ("blockwise", "medusa", "lookahead", "parallel")
 SHAPES = (["--tree", "chains:1"], ["--tree", "top:2x2x1"], ["--tree", "grow:8"])
 PROMPT = ["--prompt", "def add(a, b):", "--max-new-tokens", "24"]
 
