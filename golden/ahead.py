@@ -7,7 +7,7 @@ from model import Llama, llama_config
 
 N_LOOKAHEAD = 4
 PARD_TOKEN = 4095                           # the last reserved special token
-BEGINNING = 2240                            # "201": of 167 tokens, the one after which the target knows most of what follows
+BEGINNING = 2240                            # "201": of 167 tokens, the one after which the target foresees most
 
 
 class Lookahead(Drafter):
@@ -33,7 +33,8 @@ class Lookahead(Drafter):
         return {"lookahead.weight": self.embeddings}
 
     def config(self) -> dict:
-        return {"model_type": "lookahead", "hidden_size": self.embeddings.shape[1], "num_lookahead_tokens": len(self.embeddings)}
+        n_tokens, d_model = self.embeddings.shape
+        return {"model_type": "lookahead", "hidden_size": d_model, "num_lookahead_tokens": n_tokens}
 
 
 class Parallel(Drafter):

@@ -10,11 +10,16 @@ from drafting import see
 
 
 @torch.no_grad()
-def logits_of(target, network, prompt, output, count):
-    """What a drafter says of the tokens from each place of the output on, in a round that begins there and whose drafts
-    are the output's tokens: [places, count, V]."""
+def starts(target, prompt, output, count):
+    """The target's pass over a text, and the places of pending tokens, of all rounds that might begin in the output."""
     seen = see(target, torch.tensor([prompt + output[:-1] + [0] * count]))
-    places = torch.arange(len(prompt) - 1, len(prompt) + len(output) - 1)[None]     # of the pending tokens
+    return seen, torch.arange(len(prompt) - 1, len(prompt) + len(output) - 1)[None]
+
+
+@torch.no_grad()
+def logits_of(target, network, seen, places, count):
+    """What a drafter says in rounds that begin at these places and whose drafts are the text's tokens:
+    [places, count, V]."""
     return network.says(target, network.rows(target, seen, places, count))[:, 0].transpose(0, 1)
 
 

@@ -35,7 +35,7 @@ class Attention(nn.Module):
         return rotate(self.heads(self.k_proj(x)), cos, sin), self.heads(self.v_proj(x))
 
     def forward(self, x, cos, sin, text, mask, drafts):
-        """x: [B, A, width]; text: (keys, values) [B, H, L, D]; mask: [B, A, L]; drafts: the same for each place alone."""
+        """x: [B, A, width]; text: (keys, values) [B, H, L, D]; mask: [B, A, L]; drafts: those of each place alone."""
         q, L = rotate(self.heads(self.q_proj(x)), cos, sin), mask.shape[-1]
         scores = [(q @ text[0].transpose(-1, -2)).masked_fill(~mask[:, None], -torch.inf)]
         scores += [(q * k).sum(-1, keepdim=True) for k, _ in drafts]
@@ -148,7 +148,7 @@ class Eagle(FeatureLayer):
 
 
 class Eagle3(FeatureLayer):
-    """Li et al. 2025: three features through one matrix; [norm of embedding, norm of feature]; a vocabulary of its own."""
+    """Li et al. 2025: three features through one matrix; [norm of embedding, norm of feature]; its own vocabulary."""
 
     def __init__(self, s: Shape, kept: torch.Tensor, blocks=tuple(FEATURE_BLOCKS)):
         """kept: the target's ids that it can say, in rising order. blocks: it reads the rows that leave these."""
@@ -198,7 +198,7 @@ class Mtp(FeatureLayer):
     """DeepSeek-V3's module, used for every draft: [norm of embedding, norm of feature], then a whole layer."""
 
     def __init__(self, s: Shape, n_layers: int, after_norm: bool = False):
-        """n_layers: of the target; the module has the number after them. after_norm: where the target's rows are read."""
+        """n_layers: of the target; the module has the number after them. after_norm: where it reads the target."""
         super().__init__(s, rope_frequencies(s.head_dim))
         self.after_norm = after_norm
         self.prefix = f"model.layers.{n_layers}."

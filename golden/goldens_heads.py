@@ -13,7 +13,7 @@ import check_goldens
 import goldens_files as files
 import goldens_tiny_heads as tiny
 import heads
-from chain_rounds import by_position, drafted, logits_of, right, rounds
+from chain_rounds import by_position, drafted, logits_of, right, rounds, starts
 from drafting import see
 from model import load
 
@@ -30,9 +30,9 @@ def relative_margins(logits):
     return ((top[..., 0] - top[..., 1]) / logits.abs().amax(-1)).numpy()
 
 
-def acceptance_line(target, network, text):
+def acceptance_line(target, network, text, start):
     """Counts by position; None where a tested draft was too close to another choice."""
-    logits = logits_of(target, network, text["prompt_ids"], text["tokens"], SPEC_LENGTH)
+    logits = logits_of(target, network, *start, SPEC_LENGTH)
     each, margins = rounds(right(drafted(network, logits), text["tokens"])), relative_margins(logits)
     least = float(min(margins[place, :tested].min() for place, tested, _ in each))
     if least <= CLEAR:
@@ -44,13 +44,16 @@ def acceptance_line(target, network, text):
 
 
 def make_acceptance(target, networks, out):
-    texts, lines = files.read_lines(out / "greedy.jsonl"), []
-    for kind, network in networks.items():
-        found = {text["id"]: acceptance_line(target, network, text) for text in texts}
-        lines += [{"id": id_, "heads": kind} | line for id_, line in found.items() if line]
-        unclear = [id_ for id_, line in found.items() if not line]
-        print(f"  {kind}: {len(texts) - len(unclear)} texts; left out as too close to a tie:", *unclear, flush=True)
-    files.write_lines(out / "acceptance.jsonl", lines)
+    found = {}
+    for text in files.read_lines(out / "greedy.jsonl"):
+        start = starts(target, text["prompt_ids"], text["tokens"], SPEC_LENGTH)
+        found |= {(kind, text["id"]): acceptance_line(target, n, text, start) for kind, n in networks.items()}
+    for kind in networks:
+        unclear = [id_ for (of, id_), line in found.items() if of == kind and not line]
+        print(f"  {kind}: left out as too close to a tie:", *unclear)
+    lines = sorted(found.items(), key=lambda item: list(networks).index(item[0][0]))      # by drafter, then by text
+    found_lines = [{"id": id_, "heads": kind} | line for (kind, id_), line in lines if line]
+    files.write_lines(out / "acceptance.jsonl", found_lines)
 
 
 @torch.no_grad()
@@ -81,6 +84,11 @@ def write_rounds(network, target, see_text, prompts, path):
     files.write_tensors(path, tensors)
 
 
+def prompts_of(goldens, names):
+    """Their ids."""
+    return {name: files.read_tensors(goldens / f"{name}.safetensors")["token_ids"].tolist() for name in names}
+
+
 def hashes(folder):
     return {f"{path.parent.name}/{path.name}": files.sha256(path) for path in sorted(folder.rglob("*.*"))
             if path.name in ("config.json", "model.safetensors")}
@@ -91,7 +99,7 @@ def make(out):
     target = load(TARGET)
     networks = heads.load_all(HEADS, target)
     make_acceptance(target, networks, out)
-    prompts = {name: files.read_tensors(out / f"{name}.safetensors")["token_ids"].tolist() for name in PROMPTS}
+    prompts = prompts_of(out, PROMPTS)
     see_text = lambda ids: see(target, torch.tensor([ids]))
     for kind, network in networks.items():
         write_rounds(network, target, see_text, prompts, out / "heads" / f"{kind}.safetensors")
@@ -101,10 +109,11 @@ def make(out):
 def make_tiny(out):
     """Of the random ones, into their target's folder of goldens."""
     target = tiny.Target()
-    prompts = {name: files.read_tensors(out / f"{name}.safetensors")["token_ids"].tolist() for name in ("short", "medium")}
+    prompts = prompts_of(out, ["short", "medium"])
     for name, network in tiny.networks().items():
         write_rounds(network, target, target.see, prompts, out / "heads" / f"{name}.safetensors")
-    files.write_json(out / "heads" / "manifest.json", {"model": "golden/checkpoints/heads", "sha256": hashes(tiny.FOLDER)})
+    manifest = {"model": "golden/checkpoints/heads", "sha256": hashes(tiny.FOLDER)}
+    files.write_json(out / "heads" / "manifest.json", manifest)
 
 
 if __name__ == "__main__":

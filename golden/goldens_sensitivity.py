@@ -4,19 +4,24 @@
 
 Bugs of the forward pass: prints in how many folders check_goldens saw it, and what it said first; one folder may well
 miss some, as its model lacks the feature. Bugs of speculative sampling: prints how many runs of goldens/toy came out
-otherwise. Fails if a bug is seen nowhere.
+otherwise. Bugs of drafters, which change no text: prints which drafters' golden rounds came out otherwise, and how many
+drafts are accepted with and without the bug. Fails if a bug is seen nowhere.
 """
+import functools
 import sys
 import types
 from pathlib import Path
 
 import check_goldens
+import check_heads
+import goldens_files as files
 import goldens_sampling
 import goldens_toy
 from goldens_tiny_models import MODELS as TINY
 
 HERE = Path(__file__).resolve().parent
-LLAMA, SAMPLING = HERE / "oracle" / "llama_float64.py", HERE / "oracle" / "speculative_sampling.py"
+LLAMA, SAMPLING, DRAFTERS = (HERE / "oracle" / f"{name}.py" for name in
+                             ("llama_float64", "speculative_sampling", "drafters_float64"))
 
 # name: (what stands there, what the bug makes of it)
 LLAMA_BUGS = {
@@ -73,6 +78,26 @@ SAMPLING_BUGS = {
     "K not shortened near the limit": ("return max(0, min(options.spec_length, room))", "return options.spec_length"),
 }
 
+DRAFTER_BUGS = {
+    "rows before the final norm": (
+        'return seen["final_norm"]\n', 'return seen[f"layers.{self.target.config.n_layers - 1}.residual"]\n'),
+    "rows that enter the layers": (
+        'seen[f"layers.{i}.residual"] for', 'seen[f"layers.{i - 1}.residual" if i else "embedding"] for'),
+    "[feature, embedding]": (
+        "np.concatenate([embeddings, features], axis=1)", "np.concatenate([features, embeddings], axis=1)"),
+    "drafts one position late": (
+        "past, inv_freq = len(cache[0]),", "past, inv_freq = len(cache[0]) + bool(len(cache[0])),"),
+    "RoPE of the target": ("inverse_frequencies(self.config)", "inverse_frequencies(self.target.config)"),
+    "row of the token before": ("token = self.features[place - 1]", "token = self.features[place - 2]"),
+    "fed back after the norm": ("row[0]\n", '(self.norm(row, "norm") if self.kind == "eagle3" else row)[0]\n'),
+    "d2t as an id": ("token += int(", "token = int("),
+    "fc without its bias": (' + w.get("fc.bias", 0)', ""),
+    "heads one late": ("self.target.says(rows[:count])", "self.target.says(np.roll(rows, -1, axis=0)[:count])"),
+    "one block for all heads": ('silu(w[f"{i}.0.linear.weight"]', 'silu(w["0.0.linear.weight"]'),
+    "heads without biases": (' + w[f"{i}.0.linear.bias"]', ""),
+    "pending token not seen": ("read_after(self.cache, place + 1,", "read_after(self.cache, place,"),
+}
+
 
 def module_with(path, old, new):
     """The oracle's module with one piece of its source replaced."""
@@ -119,10 +144,65 @@ def see_sampling_bugs():
         yield bug, caught
 
 
+SHORT = 100                                 # tokens of the texts on which drafters are counted
+
+
+@functools.cache
+def texts_of(folder):
+    lines = files.read_lines(folder / "greedy.jsonl")
+    return [line for line in lines if "kind" in line and line["id"].endswith("-0") and len(line["tokens"]) <= SHORT]
+
+
+def drafter_of(module, folder, name):
+    return module.load(check_heads.weights_of(folder / "heads") / name, module.Model(check_goldens.model_folder(folder)))
+
+
+def accepted(module, folder, name):
+    """Drafts of the texts of a folder of goldens."""
+    drafter = drafter_of(module, folder, name)
+    return sum(sum(check_heads.chain(drafter, t["prompt_ids"], t["tokens"])["accepted"]) for t in texts_of(folder))
+
+
+@functools.cache
+def rightly_accepted(folder, name):
+    return accepted(check_heads.oracle, folder, name)
+
+
+def is_seen(module, folder, name):
+    """Whether a drafter's golden rounds come out otherwise."""
+    goldens = folder / "heads"
+    tolerances = files.tolerances_of(goldens / "manifest.json")
+    errors = check_heads.errors_of(drafter_of(module, folder, name), files.read_tensors(goldens / f"{name}.safetensors"))
+    return isinstance(errors, str) or not all(files.within(e, tolerances[tensor]) for tensor, e in errors.items())
+
+
+def complaints_of_drafters(module, folder):
+    """The drafters that come out otherwise, with what becomes of the drafts accepted."""
+    for name in sorted(path.stem for path in (folder / "heads").glob("*.safetensors")):
+        try:
+            if is_seen(module, folder, name):
+                right = rightly_accepted(folder, name)          # 0 where there are no texts
+                yield f"{folder.name}/{name}" + (f" accepts {accepted(module, folder, name)}, not {right}" if right else "")
+        except (ValueError, KeyError):                          # shapes that do not fit
+            yield f"{folder.name}/{name}"
+
+
+def see_drafter_bugs():
+    folders = [HERE / "goldens" / name for name in ("sharded", "target")]
+    for bug, change in DRAFTER_BUGS.items():
+        module = module_with(DRAFTERS, *change)
+        caught = [text for folder in folders for text in complaints_of_drafters(module, folder)]
+        print(f"{bug}: {', '.join(caught)}", flush=True)
+        yield bug, caught
+    unchanged = module_with(DRAFTERS, "def load", "def load")
+    assert not any(list(complaints_of_drafters(unchanged, folder)) for folder in folders)
+
+
 def main():
     folders = [HERE / "goldens" / name for name in (sys.argv[1:] or TINY)]
     check_goldens.print_errors = lambda *args: None
-    unseen = [bug for bug, caught in [*see_llama_bugs(folders), *see_sampling_bugs()] if not caught]
+    seen = [*see_llama_bugs(folders), *see_sampling_bugs(), *see_drafter_bugs()]
+    unseen = [bug for bug, caught in seen if not caught]
     unchanged = [complaint_of_llama(module_with(LLAMA, "def silu", "def silu"), folder) for folder in folders]
     assert not any(unchanged) and not complaints_of_sampling(module_with(SAMPLING, "def draw", "def draw"))
     if unseen:

@@ -20,7 +20,8 @@ from model import Llama, Shape
 HERE = Path(__file__).resolve().parent
 TARGET, FOLDER = HERE / "checkpoints" / "sharded", HERE / "checkpoints" / "heads"
 D_MODEL, N_LAYERS, VOCAB = 32, 4, 96        # of the target
-OWN = Shape(d_model=D_MODEL, n_layers=1, n_heads=3, n_kv_heads=1, head_dim=16, d_ff=40, vocab_size=VOCAB, max_seq_len=256)
+OWN = Shape(d_model=D_MODEL, n_layers=1, n_heads=3, n_kv_heads=1, head_dim=16, d_ff=40, vocab_size=VOCAB,
+            max_seq_len=256)
 LIKE_TARGET = Shape(d_model=D_MODEL, n_layers=1, n_heads=4, n_kv_heads=2, head_dim=8, d_ff=64, vocab_size=VOCAB,
                     max_seq_len=256)
 DRAFT = Shape(d_model=24, n_layers=2, n_heads=4, n_kv_heads=1, head_dim=8, d_ff=32, vocab_size=VOCAB, max_seq_len=256)

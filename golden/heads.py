@@ -50,7 +50,8 @@ class Medusa(Heads):
 
     def tensors(self) -> dict:
         """By the published names: head, layer."""
-        return {f"{i}.0.linear.{name}": p for i, block in enumerate(self.blocks) for name, p in block.named_parameters()}
+        return {f"{i}.0.linear.{name}": p for i, block in enumerate(self.blocks)
+                for name, p in block.named_parameters()}
 
     def config(self) -> dict:
         return {"model_type": "medusa", "hidden_size": self.blocks[0].in_features, "medusa_num_heads": len(self.blocks),

@@ -23,7 +23,8 @@ from train import ROW, Rows, rate
 HERE = Path(__file__).resolve().parent
 TOKENS_PER_STEP, FIRST_SEED = 2048, 600_000_000
 # Kinds, steps, and places of a row that they learn at: neighbours teach the same.
-RUNS = [(["blockwise", "medusa"], 900, 128), (["eagle", "eagle3", "mtp"], 600, 64), (["lookahead", "parallel"], 500, 64)]
+RUNS = [(["blockwise", "medusa"], 900, 128), (["eagle", "eagle3", "mtp"], 600, 64),
+        (["lookahead", "parallel"], 500, 64)]
 AHEAD = 5                                   # tokens after a place that the target judges
 LOG_EVERY = 20
 VOCABULARY, VOCABULARY_BATCHES = 1024, 8     # of EAGLE-3; text that it is counted on
@@ -38,12 +39,13 @@ class Schedule:
 
 def is_matrix(name: str, parameter: torch.Tensor) -> bool:
     """Whether Muon moves it, and not AdamW."""
-    return parameter.ndim == 2 and not "embed" not in name and "lm_head" not in name
+    return parameter.ndim == 2 and "embed" not in name and "lm_head" not in name
 
 
 def optimizers_of(network) -> list:
     """Muon for matrices, AdamW for biases, norms and embeddings."""
-    matrices, others = ([p for n, p in network.named_parameters() if is_matrix(n, p) == wanted] for wanted in (True, False))
+    named = list(network.named_parameters())
+    matrices, others = ([p for n, p in named if is_matrix(n, p) == wanted] for wanted in (True, False))
     muon = lambda: torch.optim.Muon(matrices, lr=network.rate, weight_decay=0.05, momentum=0.95,
                                     adjust_lr_fn="match_rms_adamw")
     adam = lambda: torch.optim.AdamW(others, lr=network.rate, betas=(0.9, 0.95), weight_decay=0.0)
@@ -77,7 +79,9 @@ class Run:
         self.curves = {kind: work / f"{kind}.csv" for kind in kinds}
         state = torch.load(self.checkpoint, weights_only=True) if self.checkpoint.exists() else None
         tokenizer = Tokenizer.from_file(str(HERE / "models" / "target" / "tokenizer.json"))
-        self.kept = state["kept"] if state else commonest(target, Rows(tokenizer, FIRST_SEED)) if "eagle3" in kinds else None
+        self.kept = state["kept"] if state else None
+        if not state and "eagle3" in kinds:
+            self.kept = commonest(target, Rows(tokenizer, FIRST_SEED))
         torch.manual_seed(0)
         self.networks = {kind: heads.make(kind, target, self.kept) for kind in kinds}
         self.optimizers = [o for network in self.networks.values() for o in optimizers_of(network)]

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
-from .llama_float64 import (Checkpoint, Config, Tensors, attention, forward, forward_rows, inverse_frequencies, rms_norm,
-                            rotate, silu)
+from .llama_float64 import (Checkpoint, Config, Tensors, attention, forward, forward_rows, inverse_frequencies,
+                            rms_norm, rotate, silu)
 
 
 class Model:
@@ -43,7 +43,7 @@ class Model:
 
 
 class Heads:
-    """Medusa's, a residual block each (Cai et al., equation 1), or blockwise ones, one network (Stern et al., section 4)."""
+    """Medusa's, a block each (Cai et al., equation 1), or blockwise ones, one network (Stern et al., section 4)."""
 
     def __init__(self, weights, target):
         self.weights, self.target = weights, target
@@ -144,11 +144,13 @@ class FeatureLayer:
         self.ids, self.seen = ids, self.rows_of(self.target.read(ids)[0])
         self.features = self.seen @ self.weights["fc.weight"].T if self.kind == "eagle3" else self.seen
         empty = np.zeros((0, self.config.n_kv_heads * self.config.head_dim))
-        self.text_rows, self.cache = self.layer(*self.combine(self.target.embed(ids[1:]), self.features[:-1]), (empty, empty))
+        x, residual = self.combine(self.target.embed(ids[1:]), self.features[:-1])
+        self.text_rows, self.cache = self.layer(x, residual, (empty, empty))
 
     def draft(self, place, count):
         """Its own rows stand in for features that the target has not computed yet."""
-        cache, feature, token = tuple(part[:place - 1] for part in self.cache), self.features[place - 1], self.ids[place]
+        cache = tuple(part[:place - 1] for part in self.cache)
+        feature, token = self.features[place - 1], self.ids[place]
         rows, logits, tokens = [], [], []
         for _ in range(count):
             row, cache = self.layer(*self.combine(self.target.embed([token]), feature[None]), cache)
