@@ -1,6 +1,6 @@
 """Puts what was measured into README.md, between its markers.
 
-    python report.py        reads figures/evaluation.json, figures/drafts.json and figures/*_training.csv
+    python report.py        reads the files of figures/
 """
 import csv
 import json
@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 
 import compare_drafts
+import measure_heads
 from evaluate import table
 
 HERE = Path(__file__).resolve().parent
@@ -52,6 +53,9 @@ def main():
     text = fill(text, "drafts by kind", compare_drafts.kind_table(drafts))
     text = fill(text, "draft schedule", compare_drafts.schedule_table(drafts))
     text = fill(text, "draft objectives", compare_drafts.objective_table(drafts))
+    drafters = json.loads((FIGURES / "heads.json").read_text())
+    text = fill(text, "heads", measure_heads.position_table(drafters))
+    text = fill(text, "heads by kind", measure_heads.kind_table(drafters))
     text = fill(text, "samples", "\n\n".join(sample(k, r["sample"]["prompt"], r["sample"]["target"]) for k, r in results.items()))
     (HERE / "README.md").write_text(text)
 
