@@ -23,6 +23,8 @@ namespace {
 constexpr const char* kChain = "top:1x1x1x1x1";  // a chain of the likeliest tokens
 constexpr const char* kTree = "top:3x2x1";
 constexpr const char* kAcceptance = "acceptance.jsonl";
+constexpr const char* kAcceptanceMarkov = "acceptance_markov.jsonl";
+constexpr const char* kMarkov = "markov";  // the head that corrects the parallel draft
 
 // How many drafts at each position were tested and accepted.
 struct Acceptance {
@@ -54,14 +56,12 @@ std::vector<int> counts_of(const JsonObject& line, const char* key) {
   return counts;
 }
 
-GoldenAcceptance golden_acceptance(const std::filesystem::path& path) {
-  GoldenAcceptance result;
-  if (!std::filesystem::exists(path)) return result;
+void add_acceptance(const std::filesystem::path& path, GoldenAcceptance& result) {
+  if (!std::filesystem::exists(path)) return;
   for_golden_lines(read_text_file(path), path.string(), kAllGoldens, [&](const JsonObject& line) {
     result[{line.required_string("heads"), line.required_string("id")}] = {
         counts_of(line, "tested"), counts_of(line, "accepted")};
   });
-  return result;
 }
 
 // Returns what is wrong, or an empty text. want: what is accepted at each position; null: unknown.
@@ -110,7 +110,8 @@ void check_heads(const CheckedTarget& target, const GoldenAcceptance& acceptance
         RunOptions options = target.options;
         options.draft_kind = DraftKind::kHeads;
         options.self_draft = kind;
-        if (options.heads.empty()) options.heads = name;
+        if (name == kMarkov) options.markov = name;
+        if (options.heads.empty() && name != kMarkov) options.heads = name;
         options = with_heads(options);
         options.tree = shape;
         options.cache = cache;
@@ -132,7 +133,10 @@ int check_self_drafting(const RunOptions& options) {
     return kGood;
   }
   const CheckedTarget target(options);
-  const auto acceptance = golden_acceptance(target.goldens / kAcceptance);
+  GoldenAcceptance acceptance;
+  for (const char* file : {kAcceptance, kAcceptanceMarkov}) {
+    add_acceptance(target.goldens / file, acceptance);
+  }
   CheckList list;
   list.note_missing(target.goldens, {"greedy.jsonl", kAcceptance});
   if (!options.heads.empty()) {
@@ -145,6 +149,8 @@ int check_self_drafting(const RunOptions& options) {
     if (!std::filesystem::exists(embedded_heads() / heads.name)) continue;
     check_heads(target, acceptance, heads.kind, std::string(heads.name), list);
   }
+  list.note_missing(target.goldens, {kAcceptanceMarkov});
+  check_heads(target, acceptance, SelfDraftKind::kParallel, kMarkov, list);
   return list.finish();
 }
 
