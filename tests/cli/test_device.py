@@ -115,7 +115,7 @@ class DeviceTest(ProgramTest):
 
     def test_heads_draft_as_on_the_cpu(self):
         layers = ("feature --heads mtp", "feature --heads eagle3", "feature --heads eagle")
-        for kind in ("blockwise", "medusa", "lookahead", "parallel", *layers):
+        for kind in ("blockwise", "medusa", "lookahead", "parallel", "parallel --markov markov", *layers):
             for tree in ("chains:1", "top:2x2"):
                 options = ("--self-draft", *kind.split(), "--tree", tree)
                 on_device, on_cpu = (run(9, device, *options, target=GOLDEN / "models" / "target")
