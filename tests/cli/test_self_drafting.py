@@ -76,7 +76,7 @@ class SelfDraftingTest(ProgramTest):
             for words, *options in (
                     ("config.json: cannot be opened", "--heads", "/nowhere"),
                     ("model.safetensors", "--heads", cut),
-                    ("6 drafts in a row, but", "--self-draft", "medusa", "--tree", "top:1x1x1x1x1x1"),
+                    ("6 drafts in a row, but", "--tree", "top:1x1x1x1x1x1"),
                     ("the embedded heads belong to the embedded target", "--target", ROOT / "golden/models/draft"),
                     ("hidden_size is 192, and the target's is 128", "--target", ROOT / "golden/models/draft", "--heads", heads),
                     ("belongs to --draft-kind heads, not to lookup", "--heads", heads, "--draft-kind", "lookup"),
