@@ -43,7 +43,8 @@ def make(stage: str, work: Path, threads: int):
         make_tokenizer([MODELS / name for name in SHAPES])
     elif stage == "heads":
         python(HERE / "train_heads.py", "--work", work)
-        for kind in KINDS:
+        python(HERE / "markov.py", "--work", work)
+        for kind in [*KINDS, "markov"]:
             shutil.copy(work / f"{kind}.csv", FIGURES / f"{kind}_training.csv")
         python(HERE / "measure_heads.py")
     elif stage == "compare":
