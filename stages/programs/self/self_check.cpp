@@ -88,7 +88,7 @@ std::string check_text(const CheckedTarget& target, const GoldenText& text,
       fmt::join(want->tested, " "));
 }
 
-// The first texts of each kind ("code-0"), because so many drafters read them.
+// The first texts of each kind ("code-0"), because many drafters read them.
 std::vector<GoldenText> few_of_each_kind(const std::vector<GoldenText>& texts) {
   constexpr int kFew = 2;
   std::map<std::string, int> seen;
