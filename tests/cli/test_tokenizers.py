@@ -68,6 +68,8 @@ class MissingBytesTest(TokenizerTest):
         target, draft = self.models(without_a_byte)
         for stage in STAGES:
             models = target + draft if "--draft " in run_program(stage, "--help")[1] else target
+            if stage.name == "09_self_drafting":  # this target has no heads
+                models = [*models, "--draft-kind", "llama"]
             with self.subTest(stage=stage.name):
                 want = run_program(stage, *models, *SHORT, "--quiet", "--prompt", "Once in")
                 self.assertEqual((want[0], want[2]), (0, ""))

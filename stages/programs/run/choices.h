@@ -122,8 +122,9 @@ constexpr bool needs_model(DraftKind kind) { return entry_of(kind).needs == Draf
 
 // "llama or self".
 inline std::string drafters_with_models() {
-  return names_where(kDrafters, " or ",
-                     [](const NamedDrafter& d) { return d.needs == DraftNeeds::kModel; });
+  return names_where(kDrafters, " or ", [](const NamedDrafter& d) {
+    return d.needs == DraftNeeds::kModel && d.since < kFirstSelfStage;  // which stages 4 to 8 have
+  });
 }
 
 }  // namespace specdec

@@ -92,7 +92,7 @@ struct RunOptions {
   std::string write_tree_profile;  // file, when the run is done
 
   // Stage 9.
-  bool given_draft_kind = false;
+  bool given_draft_kind = false, given_self_draft = false;
   SelfDraftKind self_draft = SelfDraftKind::kFeature;
   std::string heads;   // their folder; empty: the embedded target's
   std::string markov;  // folder of a head that corrects --self-draft parallel; empty: none

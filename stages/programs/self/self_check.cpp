@@ -8,13 +8,13 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "common/base/exit_code.h"
 #include "common/base/json.h"
 #include "common/base/mapped_file.h"
 #include "common/embedded_models.h"
 #include "stages/08_token_trees/tree_round.h"
 #include "stages/programs/self/self_draft.h"
 #include "stages/programs/speculation/checked_run.h"
+#include "stages/programs/trees/tree_check.h"
 #include "stages/programs/trees/tree_run.h"
 
 namespace specdec {
@@ -128,9 +128,8 @@ void check_heads(const CheckedTarget& target, const GoldenAcceptance& acceptance
 }  // namespace
 
 int check_self_drafting(const RunOptions& options) {
-  if (options.heads.empty() && !is_embedded_target(options.target)) {
-    fmt::print("NOT CHECKED: heads, which only the embedded target has\n");
-    return kGood;
+  if (options.draft_kind != DraftKind::kHeads && !options.drafts_in_parallel()) {
+    return check_token_trees(options);  // without heads, this is stage 8
   }
   const CheckedTarget target(options);
   GoldenAcceptance acceptance;

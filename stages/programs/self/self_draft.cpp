@@ -37,7 +37,11 @@ std::filesystem::path heads_folder(const RunOptions& options) {
 }  // namespace
 
 RunOptions with_heads(RunOptions options) {
-  if (!options.given_draft_kind && options.fallback.empty()) options.draft_kind = DraftKind::kHeads;
+  const bool asked_for = !options.heads.empty() || options.given_self_draft;
+  const bool has_some = is_embedded_target(options.target) && options.draft == RunOptions().draft;
+  if (!options.given_draft_kind && options.fallback.empty() && (asked_for || has_some)) {
+    options.draft_kind = DraftKind::kHeads;
+  }
   if (options.draft_kind == DraftKind::kHeads && options.self_draft == SelfDraftKind::kParallel) {
     options.draft_kind = DraftKind::kLlama;
     options.draft = heads_folder(options).string();

@@ -21,9 +21,10 @@ inline constexpr EmbeddedHeads kEmbeddedHeads[] = {
     {SelfDraftKind::kFeature, "eagle3"},      {SelfDraftKind::kFeature, "eagle"},
     {SelfDraftKind::kParallel, "parallel"}};
 
-// The same options, with heads as --draft-kind unless another kind is given. A model that drafts in
-// parallel becomes a draft model like that of --draft. A feature layer needs the rows of a whole
-// text, which a prefix cache does not keep, so there is none.
+// The same options, with heads as --draft-kind where there are some: for the embedded target, and
+// if an option asks for them. Another kind, or a draft model, may be given instead. A model that
+// drafts in parallel becomes a draft model like that of --draft. A feature layer needs the rows of
+// a whole text, which a prefix cache does not keep, so there is none.
 RunOptions with_heads(RunOptions options);
 
 // What makes a target draft for itself, from the command line: the model that --self-draft names,
