@@ -33,11 +33,13 @@ int run_one(const RunOptions& options) {
   TreeRun trees(options);
   SelfDraft self(trees.options(), trees.options().spec_length);
   Session session(trees.options(), self.parts(trees.parts()));
+  trees.adaptive().announce(session);
   Dice dice(options.seed);
   const auto judge = trees.make_judge(session, dice);
   decode(session, *judge, trees);
   const auto of_speedup = trees.adaptive().of_speedup(session);
   session.finish(trees.judgement(session, *judge), trees.extras(session), of_speedup);
+  trees.write_profile();
   return kGood;
 }
 

@@ -38,7 +38,10 @@ std::filesystem::path heads_folder(const RunOptions& options) {
 
 RunOptions with_heads(RunOptions options) {
   const bool asked_for = !options.heads.empty() || options.given_self_draft;
-  const bool has_some = is_embedded_target(options.target) && options.draft == RunOptions().draft;
+  const RunOptions plain;
+  const bool of_a_draft_model = options.draft != plain.draft || !options.inflate_draft.empty() ||
+                                options.draft_weights != plain.draft_weights;
+  const bool has_some = is_embedded_target(options.target) && !of_a_draft_model;
   if (!options.given_draft_kind && options.fallback.empty() && (asked_for || has_some)) {
     options.draft_kind = DraftKind::kHeads;
   }
