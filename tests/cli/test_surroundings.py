@@ -279,7 +279,7 @@ class SurroundingsTest(unittest.TestCase):
                 yield option, None
 
     def needed(self, option):
-        return {"--draft-text": ["--draft-kind", "bigram"], "--cost-profile": ["--spec-length", "auto"],
+        return {"--draft-text": ["--draft-kind", "bigram"], "--cost-profile": ["--spec-length", "auto", "--draft-kind", "llama"],
                 "--tree-profile": ["--tree", "best:6"]}.get(option, [])
 
     @over(PROGRAMS)
