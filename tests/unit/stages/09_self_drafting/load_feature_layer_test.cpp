@@ -88,7 +88,8 @@ TEST_F(LoadFeatureLayer, MissingAndOtherTensorsAreRefusedByName) {
     return folder;
   };
   for (const FeatureFolder* folder : {&eagle_, &eagle3_, &mtp_}) {
-    for (const auto& [name, tensor] : folder->tensors) {
+    for (const auto& tensor : folder->tensors) {
+      const std::string& name = tensor.first;
       EXPECT_THAT(error_message([&] { load(without(*folder, name)); }), ::testing::StrNe(""))
           << name;
     }
