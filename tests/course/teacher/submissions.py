@@ -19,7 +19,7 @@ from teacher import assignment, overlay, stubs
 
 LARGEST = 1 << 20  # bytes of a submitted file
 DEEPEST, MOST = 30, 10000  # folders in each other, and entries, of a submission
-DATA = ("golden/models", "golden/checkpoints", "golden/draft_text.txt")  # what the programs read of the project
+DATA = ("golden/models", "golden/heads", "golden/checkpoints", "golden/draft_text.txt")  # what the programs read of the project
 COMPILER = sandbox.Limits(seconds=120, memory=1536 * sandbox.MEGABYTE, output=64 * sandbox.MEGABYTE)
 
 
