@@ -36,7 +36,7 @@ class Reference {
     const std::map<std::string_view, std::string> prefixes = {
         {"EAGLE", "layers.0."}, {"EAGLE-3", "midlayer."}, {"MTP", "model.layers.2."}};
     block_ = prefixes.at(is_.name);
-    E_ = std::size_t(small_target().config().d_model);
+    E_ = std::size_t(self_target().config().d_model);
   }
 
   // What follows the last of these tokens, whose rows of the target are known up to features.size()
@@ -154,9 +154,9 @@ class Reference {
 
 // What the target computes for these tokens, as the layer reads it.
 std::vector<Row> rows_of_target(std::span<const TokenId> tokens, const std::vector<int>& places) {
-  CachedLlama fresh(small_target(), kContiguous, int(tokens.size()));
-  Backend& backend = small_target().backend();
-  const int width = int(places.size()) * small_target().config().d_model;
+  CachedLlama fresh(self_target(), kContiguous, int(tokens.size()));
+  Backend& backend = self_target().backend();
+  const int width = int(places.size()) * self_target().config().d_model;
   const DeviceArray<float> made(backend, tokens.size() * std::size_t(width));
   Outputs out;
   out.hidden = matrix(made, int(tokens.size()), width);
@@ -171,11 +171,11 @@ std::vector<Row> rows_of_target(std::span<const TokenId> tokens, const std::vect
 // A layer that has begun a round after a text of 30 tokens.
 struct Begun {
   explicit Begun(const FeatureFolder& folder, const std::function<void(FeatureLayer&)>& change = {})
-      : layer(folder.load(small_target().backend())) {
+      : layer(folder.load(self_target().backend())) {
     if (change) change(layer);
     std::mt19937 random(3);
     text = excerpt(random, 30);
-    llama = make_llama(small_target(), 16, 0, 1);
+    llama = make_llama(self_target(), 16, 0, 1);
     reference = std::make_unique<Reference>(folder, layer);
     rows = std::make_unique<TargetRows>(llama->llama, layer.places, 1, kPositions,
                                         TargetRows::Of::kAllTokens);
@@ -184,7 +184,7 @@ struct Begun {
     auto cache = CachedLlama::make(*layer.block, 3, kPositions, 1);
     poison(*cache);
     Capacity room = Capacity::of_chain(9);
-    model = std::make_unique<FeatureModel>(small_target(), std::move(layer), std::move(cache),
+    model = std::make_unique<FeatureModel>(self_target(), std::move(layer), std::move(cache),
                                            embedded().tokenizer.vocab_size(), room);
     model->read(*rows);
     DraftRequest request;

@@ -12,12 +12,12 @@ class Checked final : public Drafter {
   Checked(FeatureDrafting& drafting, const FeatureFolder& folder, const TreeKind& kind)
       : drafting_(drafting), folder_(folder), kind_(kind) {}
 
-  SequenceId create() override { return drafting_.drafter.create(); }
-  void release(SequenceId sequence) override { drafting_.drafter.release(sequence); }
-  int length(SequenceId sequence) const override { return drafting_.drafter.length(sequence); }
-  Capacity capacity(int K) const override { return drafting_.drafter.capacity(K); }
+  SequenceId create() override { return drafting_.self.create(); }
+  void release(SequenceId sequence) override { drafting_.self.release(sequence); }
+  int length(SequenceId sequence) const override { return drafting_.self.length(sequence); }
+  Capacity capacity(int K) const override { return drafting_.self.capacity(K); }
   void draft(std::span<const DraftRequest> requests) override {
-    drafting_.drafter.draft(requests);
+    drafting_.self.draft(requests);
     const DraftRequest& r = requests[0];
     FeatureDrafting fresh(folder_, kind_, 1, 16);
     const SequenceId sequence = fresh.rows.create();
@@ -25,22 +25,22 @@ class Checked final : public Drafter {
     fresh.rows.forward(Segment{sequence, cached, 0}, {});
     Drafts drafts = r.drafts->alike();
     DraftRequest again = r;
-    again.sequence = fresh.drafter.create();
+    again.sequence = fresh.self.create();
     again.target_sequence = sequence;
     again.drafts = &drafts;
-    fresh.drafter.draft(std::span(&again, 1));
+    fresh.self.draft(std::span(&again, 1));
     expect_same_drafts(*r.drafts, drafts);
     text_.assign(r.context.begin(), r.context.end());
     drafted++;
   }
   void truncate(SequenceId sequence, int length) override {
-    drafting_.drafter.truncate(sequence, length);
+    drafting_.self.truncate(sequence, length);
   }
   // After the round, rows of rejected drafts are gone, and those of accepted ones, too.
   void keep(SequenceId sequence, int length, std::span<const int> path) override {
-    drafting_.drafter.keep(sequence, length, path);
+    drafting_.self.keep(sequence, length, path);
     accepted += int(path.size());
-    const int kept = drafting_.drafter.length(sequence);
+    const int kept = drafting_.self.length(sequence);
     EXPECT_EQ(kept, int(text_.size()));
     FeatureDrafting fresh(folder_, kind_, 1, 16);
     const SequenceId target = fresh.rows.create(), own = fresh.layer_model->create();
@@ -87,38 +87,22 @@ class Checked final : public Drafter {
 class FeatureText : public ::testing::TestWithParam<std::tuple<const char*, const char*>> {
  protected:
   const FeatureFolder folder_ = small_layer(std::get<0>(GetParam()));
-  const TreeKind kind_ = feature_trees(std::get<1>(GetParam()));
-  std::mt19937 random_{8};
-
-  BatchRequest request(const std::vector<TokenId>& beginning) {
-    BatchRequest request = random_request(random_, beginning, kind_.room().levels);
-    request.speculation.lenience = 1;
-    return request;
-  }
-  Outcome alone(const BatchRequest& request, int page_size = 16) const {
-    FeatureDrafting self(folder_, kind_, 1, page_size);
-    return run_tree_alone(self.rows, self.drafter, *kind_.rule, request);
+  const TreeKind kind_ = kind_of(std::get<1>(GetParam()));
+  auto way() const {
+    return self_way(kind_, [this](int max_requests, int page_size, int pages) {
+      return std::make_unique<FeatureDrafting>(folder_, kind_, max_requests, page_size, pages);
+    });
   }
 };
 
-TEST_P(FeatureText, GreedilyItIsPlainDecodings) {
-  for (int trial = 0; trial < 6; trial++) {
-    BatchRequest r = request(excerpt(random_, 18));
-    r.speculation.sampling = {};
-    r.speculation.draft_temperature = 0;
-    r.spec_length = 1 + trial % kind_.room().levels;
-    const Outcome got = alone(r, trial % 2 == 0 ? kContiguous : 3);
-    r.spec_length = 0;
-    CachedLlama plain(small_target(), 16, kPositions);
-    NoDrafter nothing;
-    expect_same_tokens(got, run_alone(plain.llama, nothing, r));
-  }
-}
+TEST_P(FeatureText, GreedilyItIsPlainDecodings) { expect_plain_texts(way()); }
 
 TEST_P(FeatureText, EachRoundIsThatOfAFreshLayer) {
+  std::mt19937 random(8);
   int drafted = 0, accepted = 0;
   for (int trial = 0; trial < 6; trial++) {
-    BatchRequest r = request(excerpt(random_, 18));
+    BatchRequest r = random_request(random, excerpt(random, 18), kind_.room().levels);
+    r.speculation.lenience = 1;
     r.spec_length = kind_.room().levels;
     r.generation.max_new_tokens = 12;
     if (trial % 2 == 0) {  // both draw from nearly all tokens, and agree more often
@@ -135,41 +119,7 @@ TEST_P(FeatureText, EachRoundIsThatOfAFreshLayer) {
   EXPECT_GT(accepted, 0);
 }
 
-TEST_P(FeatureText, ABatchGivesWhatEachRequestHasAlone) {
-  bool preempted = false, shared = false;
-  for (int trial = 0; trial < 8 && !(preempted && shared); trial++) {
-    const auto beginning = excerpt(random_, 18);
-    std::vector<Arrival> arrivals;
-    std::vector<Outcome> want;
-    std::int64_t most = 1;
-    for (int i = 0; i < 7; i++) {
-      arrivals.push_back({.request = request(beginning)});
-      want.push_back(alone(arrivals.back().request));
-      most = std::max(
-          most, most_cached(arrivals.back().request, kind_.capacities(), kPositions).by_target);
-    }
-    random_times(random_, arrivals);
-    const int page_size = trial % 2 == 0 ? 3 : 16;
-    FeatureDrafting self(folder_, kind_, 4, page_size, pages_for(int(most), page_size) * 5 / 4);
-    BatchEngine engine({.target = self.rows,
-                        .target_cache = *self.llama->cache,
-                        .drafter = self.drafter,
-                        .token_limit = embedded().tokenizer.vocab_size(),
-                        .judging = judging_of_trees(*kind_.rule)},
-                       {.max_batch = 4,
-                        .spec_length = kind_.room().levels,
-                        .token_budget = 4 * kind_.room().rows() + 7,
-                        .prefill_chunk = 5,
-                        .check_invariants = true});
-    TreeBatchRun run(engine, arrivals, true);
-    run.run();
-    if (HasFatalFailure()) return;
-    for (std::size_t i = 0; i < arrivals.size(); i++) expect_as_alone(run.served()[i], want[i]);
-    preempted |= run.preempted();
-    shared |= run.shared_a_prefix();
-  }
-  EXPECT_TRUE(preempted && shared) << "the workloads are worth their time";
-}
+TEST_P(FeatureText, ABatchGivesWhatEachRequestHasAlone) { check_workloads(way(), 1); }
 
 INSTANTIATE_TEST_SUITE_P(Layers, FeatureText,
                          ::testing::Combine(::testing::Values("EAGLE", "EAGLE-3", "MTP"),

@@ -101,7 +101,8 @@ TEST_P(LookaheadRounds, LeaveNothingInTheCache) {
   for (const int page_size : {kContiguous, 1, 3, 16}) {
     const BatchRequest r = request();
     SelfDrafting self("lookahead", kind_, 1, page_size, 0);
-    DraftAndVerify steps = tree_steps(self.target(), *self.drafter, r.spec_length, r.context_limit);
+    DraftAndVerify steps =
+        tree_steps(self.target(), self.drafter(), r.spec_length, r.context_limit);
     Dice dice(r.seed);
     SamplingTreeJudge judge(
         self.target().backend(), dice, r.speculation, *kind_.rule,
@@ -112,7 +113,7 @@ TEST_P(LookaheadRounds, LeaveNothingInTheCache) {
       return round;
     });
     const auto rounds = std::ssize(outcome.rounds);
-    EXPECT_EQ(self.drafter->forwards(), rounds);
+    EXPECT_EQ(self.drafter().forwards(), rounds);
     const int prefills = r.generation.prompt.size() > 1 ? 1 : 0;
     EXPECT_EQ(self.llama->llama.counters().forwards, prefills + 2 * rounds);
   }
@@ -127,7 +128,7 @@ TEST_P(LookaheadRounds, AcceptTheFirstDraftAlways) {
       r.speculation.sampling.temperature = r.speculation.draft_temperature = 0;
     }
     SelfDrafting self("lookahead", kind_, 1, 16, 0);
-    const RunStats stats = run_tree_alone(self.target(), *self.drafter, *kind_.rule, r).stats;
+    const RunStats stats = run_tree_alone(self.target(), self.drafter(), *kind_.rule, r).stats;
     if (stats.drafted_at.empty()) continue;  // it ended in its first round
     EXPECT_EQ(stats.accepted_at[0], stats.drafted_at[0])
         << r.speculation.rule->name << ", temperature " << r.speculation.sampling.temperature;

@@ -87,7 +87,7 @@ TEST_P(ParallelRounds, CacheTokensOfTheTextAlone) {
     r.speculation.lenience = 1;
     SelfDrafting self("parallel", kind_, 1, page_size, 0);
     CachedLlama& draft = *self.draft;
-    DraftAndVerify steps = tree_steps(self.target(), *self.drafter, K, r.context_limit);
+    DraftAndVerify steps = tree_steps(self.target(), self.drafter(), K, r.context_limit);
     Dice dice(r.seed);
     SamplingTreeJudge judge(
         self.target().backend(), dice, r.speculation, *kind_.rule,
@@ -99,8 +99,8 @@ TEST_P(ParallelRounds, CacheTokensOfTheTextAlone) {
       const LlamaCounters& counters = draft.llama.counters();
       EXPECT_EQ(counters.rows - rows, new_tokens + K - 1);
       EXPECT_EQ(counters.forwards, ++passes);
-      EXPECT_EQ(self.drafter->forwards(), passes);
-      EXPECT_EQ(self.drafter->length(steps.draft_sequence()), std::ssize(so_far));
+      EXPECT_EQ(self.drafter().forwards(), passes);
+      EXPECT_EQ(self.drafter().length(steps.draft_sequence()), std::ssize(so_far));
       expect_fresh(self_target(), *self.llama, steps.sequence(), context);
       expect_fresh(draft.llama.model(), draft, steps.draft_sequence(), context);
       rows = counters.rows;

@@ -14,14 +14,10 @@
 #include "tests/embedded_batch.h"
 #include "tests/fresh_cache.h"
 #include "tests/test_support.h"
-#include "tests/unit/stages/08_token_trees/tree_batch.h"
+#include "tests/unit/stages/09_self_drafting/self_way.h"
 
 // Models that draft for themselves, with random weights.
 namespace specdec::batch {
-
-constexpr int kLevels = 4;  // the most drafts in a row
-
-inline const LlamaModel& self_target() { return embedded().draft.model; }  // the smaller one
 
 inline std::vector<float> random_numbers(std::size_t n, float scale) {
   std::mt19937 random(1);
@@ -64,14 +60,6 @@ inline void write_markov(const std::filesystem::path& folder, int V) {
   write_safetensors(folder / "model.safetensors", tensors);
 }
 
-inline TreeKind kind_of(std::string_view name) {
-  using Widths = std::vector<int>;
-  const auto rule = [](std::string_view of) { return &find_sibling_rule(of); };
-  if (name == "chain") return {shape<Chains>(1, kLevels), rule("rejection")};
-  if (name == "chains") return {shape<Chains>(3, kLevels), rule("at-least")};
-  return {shape<Likeliest>(plan_of_widths(Widths{3, 2, 1})), rule("rejection")};
-}
-
 // A target that drafts for itself in the way of this name.
 class SelfDrafting {
  public:
@@ -83,18 +71,19 @@ class SelfDrafting {
       add_parallel(kind, max_requests, page_size, pages, way == "markov");
     } else {
       way == "lookahead" ? add_lookahead(max_requests) : add_heads(max_requests, kind);
-      drafter = std::make_unique<SelfDrafter>(*model, inner(kind, *model, max_requests));
+      drafter_ = std::make_unique<SelfDrafter>(*model, inner(kind, *model, max_requests));
     }
   }
 
+  KvCache& target_cache() { return *llama->cache; }
+  Drafter& drafter() { return *drafter_; }
+  KvCache* draft_cache() { return draft ? draft->cache.get() : nullptr; }
   LanguageModel& target() { return rows ? *rows : static_cast<LanguageModel&>(llama->llama); }
 
   std::unique_ptr<CachedLlama> llama;
   std::unique_ptr<TargetRows> rows;    // null: no drafter reads them
   std::unique_ptr<SelfModel> model;    // null: the drafter has it
   std::unique_ptr<CachedLlama> draft;  // null: there is no draft model
-  std::unique_ptr<Drafter> drafter;
-  KvCache* draft_cache() { return draft ? draft->cache.get() : nullptr; }
 
  private:
   static std::unique_ptr<Drafter> inner(const TreeKind& kind, LanguageModel& of, int max_requests) {
@@ -119,8 +108,8 @@ class SelfDrafting {
     }
     LanguageModel& proposing = corrected ? static_cast<LanguageModel&>(*corrected) : *parallel;
     auto chooser = inner(kind, proposing, max_requests);
-    drafter = std::make_unique<ParallelDrafter>(std::move(parallel), std::move(corrected),
-                                                std::move(chooser), max_requests);
+    drafter_ = std::make_unique<ParallelDrafter>(std::move(parallel), std::move(corrected),
+                                                 std::move(chooser), max_requests);
   }
   void add_heads(int max_requests, const TreeKind& kind) {
     rows = std::make_unique<TargetRows>(llama->llama, std::vector<int>{Outputs::kAfterNorm},
@@ -137,6 +126,8 @@ class SelfDrafting {
     lookahead->read(llama->llama);
     model = std::move(lookahead);
   }
+
+  std::unique_ptr<Drafter> drafter_;
 };
 
 }  // namespace specdec::batch

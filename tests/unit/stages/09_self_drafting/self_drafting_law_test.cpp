@@ -33,7 +33,7 @@ class Marginals final : public SelfModel {
   int vocab_size() const override { return static_cast<int>(table_.size()); }
   Backend& backend() const override { return *backend_; }
 
-  // After so many drafts.
+  // drafts: how many precede the row.
   const Probs& row(std::size_t drafts) {
     while (rows_.size() <= drafts) rows_.push_back(next(rows_.back()));
     return rows_[drafts];
@@ -138,7 +138,7 @@ TEST(SelfDraftingLaw, LookaheadBeginsWithTheTargetsOwn) {
   for (std::size_t x = 0; x < V; x++) {
     for (std::size_t y = 0; y < V; y++) third[y] += second[x] * q[x][y];
   }
-  double two = 0, three = 0;  // the probability that so many drafts are accepted
+  double two = 0, three = 0;  // the probability that two drafts are accepted, and that three are
   for (std::size_t x = 0; x < V; x++) {
     for (std::size_t y = 0; y < V; y++) {
       const double both = first[x] * min_of(second, p[x], y);
