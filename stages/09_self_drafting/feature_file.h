@@ -36,7 +36,7 @@ class FeatureFile {
 
   DeviceArray<float> norm(const std::string& name) const;  // [width]
   DeviceArray<float> bias(const std::string& name) const;  // [width]
-  // groups: the columns are those of so many rows of the target, or of an embedding and such rows.
+  // groups: of how many rows the columns are, of the target, or of an embedding and of such rows.
   std::unique_ptr<const WeightMatrix> matrix(const std::string& name, FeatureSize rows,
                                              FeatureSize columns, int groups = 1) const;
   // A layer's own, [vocabulary, width]; null if the file has none, and it uses the target's.

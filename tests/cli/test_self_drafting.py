@@ -80,11 +80,29 @@ class SelfDraftingTest(ProgramTest):
                     ("the embedded heads belong to the embedded target", "--target", ROOT / "golden/models/draft"),
                     ("hidden_size is 192, and the target's is 128", "--target", ROOT / "golden/models/draft", "--heads", heads),
                     ("belongs to --draft-kind heads, not to lookup", "--heads", heads, "--draft-kind", "lookup"),
+                    ("--self-draft belongs to --draft-kind heads, not to llama", "--draft-kind", "llama"),
+                    ("only the target hands out rows", "--draft-of-draft", "heads", "--tree", "chains:1"),
                     ("not for heads yet", "--spec-length", "auto"),
                     ("nothing can draft for them", "--draft-of-draft", "lookup", "--tree", "chains:1")):
                 self.expect_bad_input(words, PROGRAMS / STAGE, "--self-draft", "medusa", *options, *PROMPT)
         self.expect_bad_input("{blockwise,medusa", PROGRAMS / STAGE, "--self-draft", "nothing")
         self.expect_bad_input("09_self_drafting has it", PROGRAMS / "08_token_trees", "--heads", heads)
+        for fallback in ("lookup,heads", "heads,lookup"):
+            self.expect_bad_input("--fallback heads: there is no such drafter; there are llama", PROGRAMS / "07_adaptive_drafting",
+                                  "--fallback", fallback, *PROMPT)
+
+    def test_a_name_tells_the_kind_and_heads_fall_back(self):
+        want = run_program_json(PROGRAMS / PLAIN, *PROMPT)["tokens"]
+        for name in ("blockwise", "eagle", "parallel"):
+            got = self.run_json(*PROMPT, "--heads", name)
+            self.assertEqual(got["tokens"], want)
+            self.assertTrue(got["draft"]["directory"].endswith(name))
+        for fallback in ("lookup,heads", "heads,llama", "llama,heads"):
+            got = self.run_json(*PROMPT, "--fallback", fallback, "--self-draft", "medusa")
+            self.assertEqual((got["tokens"], got["fallback"]), (want, fallback))
+            self.assertGreater(got["stats"]["accepted"], 0)
+        self.expect_bad_input("--self-draft parallel is not among", PROGRAMS / STAGE, "--fallback", "lookup,heads",
+                              "--self-draft", "parallel", *PROMPT)
 
 
 def write_heads(folder: pathlib.Path, config: dict, shapes: dict):

@@ -35,14 +35,21 @@ std::shared_ptr<Part> make_part(RunOptions options, const DraftSetup& base,
   return part;
 }
 
-std::pair<DraftKind, DraftKind> fallback_kinds(const std::string& text) {
+std::pair<DraftKind, DraftKind> fallback_kinds(const RunOptions& options) {
+  const std::string& text = options.fallback;
   const std::size_t comma = text.find(',');
   if (comma == std::string::npos) {
     fail("--fallback is '{}'; it takes two kinds, as {},{}", text, name_of(DraftKind::kLookup),
          name_of(DraftKind::kLlama));
   }
-  const auto kind_of = [](const std::string& name) {
-    return static_cast<DraftKind>(&get_named(kDrafters, name, "--fallback", "drafter") - kDrafters);
+  const auto is_there = [&](const NamedDrafter& drafter) { return drafter.since <= options.stage; };
+  const auto kind_of = [&](const std::string& name) {
+    const NamedDrafter* drafter = find_named(kDrafters, name);
+    if (drafter == nullptr || !is_there(*drafter)) {
+      fail("--fallback {}: there is no such drafter; there are {}", name,
+           names_where(kDrafters, ", ", is_there));
+    }
+    return static_cast<DraftKind>(drafter - kDrafters);
   };
   const DraftKind first = kind_of(text.substr(0, comma)), second = kind_of(text.substr(comma + 1));
   if (first == second) fail("--fallback: {} cannot fall back on itself", name_of(first));
@@ -79,6 +86,9 @@ void check_drafts_of_drafts(const RunOptions& options) {
     if (below.draft_kind == DraftKind::kSelf) {
       fail("--draft-of-draft {}: the target costs more than any draft that it could help", draft);
     }
+    if (needs_of(below.draft_kind) == DraftNeeds::kRows) {
+      fail("--draft-of-draft {}: only the target hands out rows", draft);
+    }
     if (needs_of(above.draft_kind) == DraftNeeds::kNothing) {
       fail("--draft-of-draft {}: {} makes no passes that a draft of its own could save", draft,
            name_of(above.draft_kind));
@@ -112,7 +122,7 @@ std::shared_ptr<Drafter> with_drafts_below(DraftSetup& setup, const RunOptions& 
 RunOptions with_base_kind(RunOptions options) {
   std::vector<DraftKind> kinds = {options.draft_kind};  // the kinds that draft for the target
   if (!options.fallback.empty()) {
-    const auto [first, second] = fallback_kinds(options.fallback);
+    const auto [first, second] = fallback_kinds(options);
     options.draft_kind = needs_of(first) > needs_of(second) ? first : second;
     kinds = {first, second};
   }
@@ -150,7 +160,7 @@ ComposeDrafter composition(const RunOptions& options, const Drafting& drafting, 
                                       const Capacity& capacity) -> std::shared_ptr<Drafter> {
     const auto main = with_drafts_below(base, options, options.draft_of_draft, capacity, levels);
     if (options.fallback.empty()) return main;
-    const auto [first, second] = fallback_kinds(options.fallback);
+    const auto [first, second] = fallback_kinds(options);
     const bool base_is_first = first == options.draft_kind;
     RunOptions of_other = options;
     of_other.draft_kind = base_is_first ? second : first;

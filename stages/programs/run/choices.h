@@ -36,7 +36,7 @@ inline constexpr Named kGemms[] = {{"invariant"}, {"cublas"}};  // Tensor cores:
 inline constexpr Named kWeights[] = {{"stored"}, {"int8"}};
 
 // What a drafter makes its drafts of, and so what it costs; the dearest last.
-enum class DraftNeeds { kNothing, kText, kModel };
+enum class DraftNeeds { kNothing, kText, kModel, kRows };  // kRows: the target's
 
 struct NamedDrafter {  // DraftSetup makes it
   std::string_view name, summary;
@@ -53,7 +53,7 @@ inline constexpr NamedDrafter kDrafters[] = {
     {"lookup", "copies what followed the same tokens earlier in the text"},
     {"ngram", "learns from the text what follows what", DraftNeeds::kNothing, false,
      kFirstAdaptiveStage},
-    {"heads", "the target itself, in the way of --self-draft", DraftNeeds::kModel, true,
+    {"heads", "the target itself, in the way of --self-draft", DraftNeeds::kRows, true,
      kFirstSelfStage}};
 
 // How a target drafts for itself; SelfDraft makes the models.
@@ -122,9 +122,8 @@ constexpr bool needs_model(DraftKind kind) { return entry_of(kind).needs == Draf
 
 // "llama or self".
 inline std::string drafters_with_models() {
-  return names_where(kDrafters, " or ", [](const NamedDrafter& d) {
-    return d.needs == DraftNeeds::kModel && d.since < kFirstSelfStage;  // which stages 4 to 8 have
-  });
+  return names_where(kDrafters, " or ",
+                     [](const NamedDrafter& d) { return d.needs == DraftNeeds::kModel; });
 }
 
 }  // namespace specdec

@@ -248,7 +248,7 @@ Options adaptive_options(RunOptions& o, int stage) {
        fmt::format("a draft for the draft model: a checkpoint directory, or one of {}; repeatable: "
                    "each drafts for the one before",
                    names_where(kDrafters, ", ",
-                               [](const auto& d) { return d.needs != DraftNeeds::kModel; })),
+                               [](const auto& d) { return d.needs < DraftNeeds::kModel; })),
        &o.draft_of_draft,
        {.stages = stages}},
       {"--inner-spec-length K",

@@ -38,6 +38,11 @@ std::filesystem::path heads_folder(const RunOptions& options) {
 
 RunOptions with_heads(RunOptions options) {
   const bool asked_for = !options.heads.empty() || options.given_self_draft;
+  if (!options.given_self_draft) {  // the name of embedded heads tells their kind
+    if (const EmbeddedHeads* named = find_named(kEmbeddedHeads, options.heads)) {
+      options.self_draft = named->kind;
+    }
+  }
   const RunOptions plain;
   const bool of_a_draft_model = options.draft != plain.draft || !options.inflate_draft.empty() ||
                                 options.draft_weights != plain.draft_weights;
@@ -63,14 +68,19 @@ SelfDraft::SelfDraft(const RunOptions& options, int levels)
     fail("--markov belongs to --self-draft {}", name_of(SelfDraftKind::kParallel));
   }
   if (!has_heads_ && !is_parallel_) {
-    if (options.heads.empty()) return;
-    fail("--heads {} belongs to --draft-kind {}, not to {}", options.heads,
+    if (options.heads.empty() && !options.given_self_draft) return;
+    fail("{} belongs to --draft-kind {}, not to {}",
+         options.heads.empty() ? "--self-draft" : "--heads " + options.heads,
          name_of(DraftKind::kHeads), name_of(options.draft_kind));
   }
   if (!options.draft_of_draft.empty()) {
     fail("--draft-of-draft {}: {}, so nothing can draft for them", options.draft_of_draft.front(),
          drafts_by_layer(options) ? "feature layers read rows that only their target has"
                                   : "heads are computed all at once");
+  }
+  if (has_heads_ && options.self_draft == SelfDraftKind::kParallel) {  // it is a draft model alone
+    fail("--fallback {}: --self-draft {} is not among the kinds that it takes", options.fallback,
+         name_of(SelfDraftKind::kParallel));
   }
   if (has_heads_ && options.draft_weights != WeightFormat::kStored) {
     fail("--draft-weights {}: heads are kept as their files have them",
