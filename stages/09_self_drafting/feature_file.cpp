@@ -79,14 +79,15 @@ Weight inflated_groups(const TensorView& stored, std::int64_t rows, std::int64_t
 
 }  // namespace
 
-FeatureFile::FeatureFile(HeadFile& file, const LlamaConfig& target, const LlamaConfig& runs,
+FeatureFile::FeatureFile(HeadFile& file, const WeightSource& target, const LlamaConfig& runs,
                          Backend& backend)
     : file_(file),
-      target_(target),
+      source_(target),
+      target_(target.config()),
       runs_(runs),
       backend_(backend),
-      stored_as_(shape_of(file, target)),
-      runs_as_(inflated(stored_as_, target, runs, file.name())) {}
+      stored_as_(shape_of(file, target_)),
+      runs_as_(inflated(stored_as_, target_, runs, file.name())) {}
 
 DeviceArray<float> FeatureFile::upload(std::vector<float> values) const {
   values.resize(width().runs);
@@ -133,16 +134,12 @@ std::unique_ptr<const WeightMatrix> FeatureFile::matrix(const std::string& name,
   return load(one);
 }
 
-std::unique_ptr<const WeightMatrix> FeatureFile::own_head(const std::string& name) const {
-  return file_.contains(name) ? matrix(name, vocabulary(), width()) : nullptr;
-}
-
 // What is random in an inflated matrix must read zeros, and an embedding reads nothing.
 std::unique_ptr<const WeightMatrix> FeatureFile::own_embedding(const std::string& name) const {
   if (file_.contains(name) && width().stored != width().runs) {
     fail("{}: {} cannot be inflated; without it, the layer uses the target's", file_.name(), name);
   }
-  return own_head(name);
+  return file_.contains(name) ? matrix(name, vocabulary(), width()) : nullptr;
 }
 
 LlamaLayer FeatureFile::llama_layer(const std::string& prefix, int groups) const {

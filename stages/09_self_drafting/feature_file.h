@@ -6,6 +6,7 @@
 #include "common/checkpoint/llama_config.h"
 #include "common/checkpoint/weight_source.h"
 #include "common/llama_model.h"
+#include "stages/09_self_drafting/draft_head.h"
 #include "stages/09_self_drafting/head_file.h"
 
 namespace specdec {
@@ -23,7 +24,8 @@ struct FeatureSize {
 class FeatureFile {
  public:
   // target: that the layer was made for; runs: the target that runs, the same or an inflated one.
-  FeatureFile(HeadFile& file, const LlamaConfig& target, const LlamaConfig& runs, Backend& backend);
+  FeatureFile(HeadFile& file, const WeightSource& target, const LlamaConfig& runs,
+              Backend& backend);
 
   HeadFile& file() const { return file_; }
   const JsonObject& config() const { return file_.config(); }
@@ -41,7 +43,9 @@ class FeatureFile {
                                              FeatureSize columns, int groups = 1) const;
   // A layer's own, [vocabulary, width]; null if the file has none, and it uses the target's.
   std::unique_ptr<const WeightMatrix> own_embedding(const std::string& name) const;
-  std::unique_ptr<const WeightMatrix> own_head(const std::string& name) const;
+  DraftHead head(const std::string& name) const {
+    return load_draft_head(file_, name, source_, runs_, backend_);
+  }
   // A Llama's block. groups: of what its attention reads.
   LlamaLayer llama_layer(const std::string& prefix, int groups) const;
 
@@ -54,6 +58,7 @@ class FeatureFile {
   std::unique_ptr<const WeightMatrix> load(const Matrices& matrices) const;
 
   HeadFile& file_;
+  const WeightSource& source_;  // the target's
   const LlamaConfig &target_, &runs_;
   Backend& backend_;
   LlamaConfig stored_as_, runs_as_;  // the block as a model of one layer

@@ -5,7 +5,7 @@
 namespace specdec {
 
 std::size_t FeatureLayer::bytes(const LlamaModel& target) const {
-  return fc->bytes() + block->layer_bytes() + (head ? *head : target.head()).bytes();
+  return fc->bytes() + block->layer_bytes() + head.of(target).bytes();
 }
 
 FeatureInput::FeatureInput(const LlamaModel& target, const FeatureLayer& layer, int max_rows)

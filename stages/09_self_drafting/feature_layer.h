@@ -8,6 +8,7 @@
 #include "common/llama.h"
 #include "common/llama_model.h"
 #include "kernels/ops.h"
+#include "stages/09_self_drafting/draft_head.h"
 
 namespace specdec {
 
@@ -52,8 +53,7 @@ struct FeatureLayer {
   std::unique_ptr<const LlamaModel> block;        // attention may read 2 E
   DeviceArray<float> head_norm;                   // [E]
   std::unique_ptr<const WeightMatrix> embedding;  // null: the target's
-  std::unique_ptr<const WeightMatrix> head;       // null: the target's
-  std::vector<std::int32_t> tokens;               // of the head's rows; empty: 0, 1, 2, ...
+  DraftHead head;
 
   std::size_t bytes(const LlamaModel& target) const;  // of matrices that a draft reads
 };
@@ -62,7 +62,7 @@ struct FeatureLayer {
 // tensors' names tell the kind. target: that the layer was made for; runs: the one that runs, which
 // is larger if it is inflated (common/inflation), and then the layer is, too. Throws Error for what
 // cannot be read or does not fit the target.
-FeatureLayer load_feature_layer(const std::filesystem::path& folder, const LlamaConfig& target,
+FeatureLayer load_feature_layer(const std::filesystem::path& folder, const WeightSource& target,
                                 const LlamaConfig& runs, Backend& backend);
 
 // What enters the block: embeddings and features.

@@ -1,7 +1,6 @@
 #include "stages/09_self_drafting/feature_model.h"
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 
 #include "common/base/check.h"
@@ -23,21 +22,14 @@ FeatureModel::FeatureModel(const LlamaModel& target, FeatureLayer layer,
       cache_(std::move(cache)),
       input_(target, layer_, kPassRows),
       llama_(*layer_.block, *cache_, {.max_pass_rows = kPassRows}),
-      token_limit_(token_limit),
       own_per_request_(1 + capacity.nodes),
       own_(backend(), std::size_t(capacity.requests) * own_per_request_ * llama_.row_width()),
+      projection_(target, layer_.head, token_limit),
       features_(backend()),
       made_(backend()),
       normed_(backend()),
-      asked_(backend()),
-      said_(backend()) {
+      asked_(backend()) {
   llama_.enter_through(&input_);
-  if (layer_.tokens.empty()) return;
-  const int rows = int_size(layer_.tokens);
-  std::vector<std::int32_t> row_of(vocab_size(), rows);  // of a token that the head lacks
-  for (int i = 0; i < rows; ++i) row_of[layer_.tokens[i]] = i;
-  row_of_token_ = DeviceArray<std::int32_t>(backend(), row_of.size());
-  backend().upload(row_of.data(), row_of_token_.data(), row_of.size() * sizeof(std::int32_t));
 }
 
 // [snippet begin-round]
@@ -86,7 +78,7 @@ void FeatureModel::forward(std::span<const Segment> batch, const Outputs& out) {
                          normed);
     }
     keep_own(layer_.switches.feeds_normed ? normed : made);
-    if (out.logits.rows > 0) project(asked_for(normed, out.logits.rows), out.logits);
+    if (out.logits.rows > 0) projection_.project(asked_for(normed, out.logits.rows), out.logits);
   }
   for (const Segment& segment : batch) state(segment.sequence).has_first = true;
 }
@@ -184,31 +176,6 @@ DeviceRows FeatureModel::asked_for(DeviceRows rows, int n) {
   SPECDEC_CHECK(to == n, "logits of {} rows, not {}", to, n);
   return asked;
 }
-
-// [snippet project]
-// A head of fewer tokens says minus infinity of all others. So q is 0 there, and it is still the
-// distribution that the draft is drawn from.
-void FeatureModel::project(DeviceRows rows, DeviceRows logits) {
-  constexpr float kNever = -std::numeric_limits<float>::infinity();
-  const WeightMatrix& head = layer_.head ? *layer_.head : target_.head();
-  if (layer_.tokens.empty()) {
-    backend().matmul(rows, head, logits);
-  } else {
-    const int n = head.rows();
-    constexpr int kPadding = 16;  // one number for the tokens that the head lacks
-    const DeviceRows said = said_.rows(rows.rows, n + kPadding);
-    backend().matmul(rows, head, said.columns(0, n));
-    backend().fill(said.columns(n, kPadding), kNever);
-    for (int i = 0; i < rows.rows; ++i) {
-      const ConstDeviceRows by_row{said.row(i), n + 1, 1, 1};
-      backend().gather_rows(by_row, row_of_token_.data(), {logits.row(i), logits.width, 1, 1});
-    }
-  }
-  if (token_limit_ < vocab_size()) {
-    backend().fill(logits.columns(token_limit_, vocab_size() - token_limit_), kNever);
-  }
-}
-// [end snippet project]
 
 SequenceId FeatureModel::create() {
   const SequenceId sequence = llama_.create();

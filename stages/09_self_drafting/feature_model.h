@@ -10,21 +10,6 @@
 
 namespace specdec {
 
-// Rows of scratch that grow when a pass needs more.
-class GrowingRows {
- public:
-  explicit GrowingRows(Backend& backend) : backend_(backend) {}
-  DeviceRows rows(int rows, int width) {
-    const std::size_t size = std::size_t(rows) * width;
-    if (array_.size() < size) array_ = DeviceArray<float>(backend_, size);
-    return matrix(array_, rows, width);
-  }
-
- private:
-  Backend& backend_;
-  DeviceArray<float> array_;
-};
-
 // A feature layer as a language model. Its row for token t has the feature of token t - 1, and the
 // position id t - 1: so a text's first token has no row, and the layer's cache is one shorter than
 // the text. Where the target has a row for token t - 1, it is the feature. After a draft, for which
@@ -81,21 +66,20 @@ class FeatureModel final : public LanguageModel, public RoundModel {
   DeviceRows run_layer();
   void keep_own(DeviceRows rows);
   DeviceRows asked_for(DeviceRows rows, int n);
-  void project(DeviceRows rows, DeviceRows logits);
 
   const LlamaModel& target_;
   FeatureLayer layer_;
   std::unique_ptr<KvCache> cache_;
   FeatureInput input_;
   Llama llama_;
-  int token_limit_, own_per_request_;
+  int own_per_request_;
   TargetRows* rows_ = nullptr;
-  std::vector<State> states_;               // by sequence
-  std::vector<Segment> batch_;              // what the layer is fed
-  std::vector<int> logits_rows_;            // of its segments
-  DeviceArray<float> own_;                  // [requests * own_per_request_, E]
-  DeviceArray<std::int32_t> row_of_token_;  // [V] of the head
-  GrowingRows features_, made_, normed_, asked_, said_;
+  std::vector<State> states_;     // by sequence
+  std::vector<Segment> batch_;    // what the layer is fed
+  std::vector<int> logits_rows_;  // of its segments
+  DeviceArray<float> own_;        // [requests * own_per_request_, E]
+  Projection projection_;
+  GrowingRows features_, made_, normed_, asked_;
 };
 
 }  // namespace specdec

@@ -1,12 +1,21 @@
 #include "stages/09_self_drafting/head_file.h"
 
+#include <cmath>
+#include <string_view>
+
 #include <fmt/ranges.h>
 
 #include "common/base/error.h"
 #include "common/base/mapped_file.h"
 #include "common/checkpoint/elements.h"
+#include "kernels/cpu/half.h"
 
 namespace specdec {
+namespace {
+
+constexpr std::string_view kScale = "_scale";  // after the name of an int8 matrix
+
+}  // namespace
 
 HeadFile::HeadFile(const std::filesystem::path& folder, int d_model)
     : root_(parse_json(read_text_file(folder / "config.json"), (folder / "config.json").string())),
@@ -46,6 +55,7 @@ TensorView HeadFile::take_any(const std::string& name, const std::vector<std::in
 
 TensorView HeadFile::take(const std::string& name, const std::vector<std::int64_t>& shape) {
   const TensorView tensor = take_any(name, shape);
+  if (tensor.dtype == DType::kI8 && shape.size() == 2) return dequantised(name, tensor);
   if (!is_readable(tensor.dtype) || tensor.dtype == DType::kF64) {
     fail("{}: tensor {} is of type {}; supported are BF16, F16 and F32", file_.name(), name,
          dtype_name(tensor.dtype));
@@ -63,9 +73,46 @@ TensorView HeadFile::take(const std::string& name, const std::vector<std::int64_
   return tensor;
 }
 
+std::vector<float> HeadFile::scales_of(const std::string& matrix, std::int64_t rows) {
+  const std::string name = matrix + std::string(kScale);
+  if (!contains(name)) {
+    fail("{}: tensor {} is of type I8, and its scales {} are missing", file_.name(), matrix, name);
+  }
+  const TensorView scale = take_any(name, {rows, 1});
+  if (scale.dtype != DType::kF32 && scale.dtype != DType::kBF16) {
+    fail("{}: tensor {} is of type {}; scales are F32 or BF16", file_.name(), name,
+         dtype_name(scale.dtype));
+  }
+  std::vector<float> scales = to_float32(scale);
+  for (std::size_t row = 0; row < scales.size(); ++row) {
+    if (!std::isfinite(scales[row])) {
+      fail("{}: tensor {}: the scale of row {} is {}", file_.name(), name, row, scales[row]);
+    }
+  }
+  return scales;
+}
+
+TensorView HeadFile::dequantised(const std::string& name, const TensorView& matrix) {
+  const std::int64_t rows = matrix.shape[0], columns = matrix.shape[1];
+  const std::vector<float> scales = scales_of(name, rows);
+  std::vector<std::uint16_t>& made = made_.emplace_back();
+  made.reserve(matrix.bytes.size());
+  for (std::int64_t row = 0; row < rows; ++row) {
+    for (const std::byte q : matrix.bytes.subspan(row * columns, columns)) {
+      made.push_back(cpu::bf16_from_float(static_cast<std::int8_t>(q) * scales[row]));
+    }
+  }
+  return {DType::kBF16, matrix.shape, std::as_bytes(std::span(made))};
+}
+
 void HeadFile::refuse_leftovers() const {
   for (const TensorEntry& tensor : file_.header().tensors) {
     if (taken_.contains(tensor.name)) continue;
+    if (const auto end = tensor.name.rfind(kScale);
+        tensor.name.ends_with(kScale) && taken_.contains(tensor.name.substr(0, end))) {
+      fail("{}: tensor {} has scales, but {} is not of type I8", file_.name(), tensor.name,
+           tensor.name.substr(0, end));
+    }
     fail("{}: tensor {} belongs to no heads that we can compute", file_.name(), tensor.name);
   }
 }

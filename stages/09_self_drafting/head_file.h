@@ -12,7 +12,8 @@
 namespace specdec {
 
 // A folder of what a target drafts with: config.json and model.safetensors. It notes which tensors
-// were taken. All functions throw Error, with the names of what is missing or does not fit.
+// were taken. All functions throw Error, with the names of what is missing or does not fit. Views
+// of tensors live as long as this object.
 class HeadFile {
  public:
   // d_model: of the target; 0: any.
@@ -27,7 +28,8 @@ class HeadFile {
   const std::string& name() const { return file_.name(); }  // of the file with the tensors
   bool contains(const std::string& name) const { return file_.contains(name); }
   int width(const std::string& name) const;  // of a tensor's rows; 0: there is none of this name
-  // The tensor of that name and shape, of type BF16, F16 or F32.
+  // The tensor of that name and shape, of type BF16, F16 or F32. A matrix X.weight may be of type
+  // I8, with a scale for each row, X.weight_scale [rows, 1]: then it is their product, as BF16.
   TensorView take(const std::string& name, const std::vector<std::int64_t>& shape);
   // The same of another type.
   TensorView take(const std::string& name, const std::vector<std::int64_t>& shape, DType type);
@@ -36,11 +38,14 @@ class HeadFile {
 
  private:
   TensorView take_any(const std::string& name, const std::vector<std::int64_t>& shape);
+  std::vector<float> scales_of(const std::string& matrix, std::int64_t rows);
+  TensorView dequantised(const std::string& name, const TensorView& matrix);
 
   Json root_;
   JsonObject config_;
   SafetensorsFile file_;
   std::set<std::string, std::less<>> taken_;
+  std::vector<std::vector<std::uint16_t>> made_;  // the numbers of int8 matrices as BF16
 };
 
 }  // namespace specdec

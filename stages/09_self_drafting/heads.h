@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "kernels/ops.h"
+#include "stages/09_self_drafting/draft_head.h"
 
 namespace specdec {
 
@@ -22,12 +23,18 @@ class Heads {
   virtual void compute(ConstDeviceRows rows, DeviceRows out) = 0;
 };
 
+// Heads, and what turns their rows into logits: the same for all heads, or one for each.
+struct LoadedHeads {
+  std::unique_ptr<Heads> heads;
+  std::vector<DraftHead> says;
+};
+
 // What the published files of heads hold, as a folder with config.json and model.safetensors.
-// d_model: of the target that the heads were made for; width: of the one that runs, which is larger
-// if it is inflated (common/inflation), and then the heads are, too. max_rows: of compute(). Throws
-// Error: for what cannot be read, and for heads of another target.
-std::unique_ptr<Heads> load_heads(const std::filesystem::path& folder, int d_model, int width,
-                                  Backend& backend, int max_rows);
+// target: that the heads were made for; runs: the one that runs, which is larger if it is inflated
+// (common/inflation), and then the heads are, too. max_rows: of compute(). Throws Error: for what
+// cannot be read, and for heads of another target.
+LoadedHeads load_heads(const std::filesystem::path& folder, const WeightSource& target,
+                       const LlamaConfig& runs, Backend& backend, int max_rows);
 
 // Matrices and scratch that the kinds of heads share.
 class HeadParts {

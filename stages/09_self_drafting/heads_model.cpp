@@ -1,6 +1,5 @@
 #include "stages/09_self_drafting/heads_model.h"
 
-#include <limits>
 #include <utility>
 
 #include "common/base/check.h"
@@ -8,18 +7,21 @@
 
 namespace specdec {
 
-HeadsModel::HeadsModel(const LlamaModel& target, std::unique_ptr<Heads> heads, int token_limit,
+HeadsModel::HeadsModel(const LlamaModel& target, LoadedHeads heads, int token_limit,
                        int max_requests)
     : SelfModel(max_requests),
       target_(target),
-      heads_(std::move(heads)),
-      token_limit_(token_limit),
+      heads_(std::move(heads.heads)),
+      says_(std::move(heads.says)),
       max_requests_(max_requests),
       begun_(max_requests),
       last_(backend(), std::size_t(max_requests) * heads_->width()),
       made_(backend(), std::size_t(max_requests) * heads_->count() * heads_->width()),
       logits_(backend(), std::size_t(max_requests) * heads_->count() * vocab_size()) {
   SPECDEC_CHECK(heads_->width() == target.config().d_model, "heads as wide as the target");
+  SPECDEC_CHECK(says_.size() == 1 || int_size(says_) == heads_->count(), "one projection, or {}",
+                heads_->count());
+  for (const DraftHead& head : says_) projections_.emplace_back(target, head, token_limit);
 }
 
 // [snippet begin]
@@ -36,12 +38,11 @@ void HeadsModel::begin(std::span<const DraftRequest> requests) {
     backend().copy(rows_->last(r.target_sequence, cached).data, last.row(i), E * sizeof(float));
   }
   const int rows = n * heads_->count();
-  const DeviceRows logits = matrix(logits_, rows, vocab_size());
-  heads_->compute(last, matrix(made_, rows, E));
-  backend().matmul(matrix(made_, rows, E), target_.head(), logits);
-  if (token_limit_ < vocab_size()) {
-    backend().fill(logits.columns(token_limit_, vocab_size() - token_limit_),
-                   -std::numeric_limits<float>::infinity());
+  const DeviceRows made = matrix(made_, rows, E), logits = matrix(logits_, rows, vocab_size());
+  heads_->compute(last, made);
+  const int part = rows / int_size(projections_);  // all rows, or those of one head
+  for (int i = 0; i < int_size(projections_); ++i) {
+    projections_[i].project(made.slice(i * part, part), logits.slice(i * part, part));
   }
 }
 // [end snippet begin]

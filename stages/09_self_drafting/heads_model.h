@@ -15,8 +15,7 @@ class HeadsModel final : public SelfModel {
  public:
   // token_limit: ids from here on are not tokens. max_requests: of one begin(), and sequences.
   // REQUIRES: the target's weights outlive this object.
-  HeadsModel(const LlamaModel& target, std::unique_ptr<Heads> heads, int token_limit,
-             int max_requests);
+  HeadsModel(const LlamaModel& target, LoadedHeads heads, int token_limit, int max_requests);
 
   // From now on, heads look at these rows. REQUIRES: they outlive the last call of begin().
   void read(TargetRows& rows) { rows_ = &rows; }
@@ -39,7 +38,9 @@ class HeadsModel final : public SelfModel {
 
   const LlamaModel& target_;
   std::unique_ptr<Heads> heads_;
-  int token_limit_, max_requests_;
+  std::vector<DraftHead> says_;
+  std::vector<Projection> projections_;  // of says_
+  int max_requests_;
   TargetRows* rows_ = nullptr;
   int n_requests_ = 0;
   std::vector<Begun> begun_;   // by sequence

@@ -1,5 +1,3 @@
-#include <algorithm>
-#include <cstring>
 #include <string>
 #include <utility>
 
@@ -40,7 +38,7 @@ FeatureLayer load_eagle(const FeatureFile& from) {
   }
   layer.block = one_block(from, from.llama_layer("layers.0.", 1));
   layer.embedding = from.own_embedding("embed_tokens.weight");
-  layer.head = from.own_head("lm_head.weight");
+  layer.head = from.head("lm_head.weight");
   return layer;
 }
 
@@ -71,33 +69,6 @@ std::vector<int> places_of(const FeatureFile& from) {
   return places;
 }
 
-// The target's tokens that the head has rows for: row i is of token i + d2t[i].
-std::vector<std::int32_t> tokens_of_head(const FeatureFile& from, int rows) {
-  const int V = from.target().vocab_size;
-  const TensorView offsets = from.file().take("d2t", {rows}, DType::kI64);
-  const TensorView known = from.file().take("t2d", {V}, DType::kBool);
-  std::vector<std::int32_t> tokens;
-  std::vector<bool> has(V);
-  for (int i = 0; i < rows; ++i) {
-    std::int64_t offset = 0;
-    std::memcpy(&offset, offsets.bytes.data() + i * sizeof(offset), sizeof(offset));
-    const bool inside = -i <= offset && offset < V - i;
-    if (!inside || has[i + offset] || known.bytes[i + offset] == std::byte{0}) {
-      fail("{}: d2t: row {} would be of token {} + {}, which is {}", from.file().name(), i, i,
-           offset,
-           !inside           ? "none of the target's"
-           : has[i + offset] ? "another row's"
-                             : "not in t2d");
-    }
-    tokens.push_back(static_cast<std::int32_t>(i + offset));
-    has[tokens.back()] = true;
-  }
-  if (std::ranges::count(known.bytes, std::byte{0}) != V - rows) {
-    fail("{}: t2d has other tokens than d2t", from.file().name());
-  }
-  return tokens;
-}
-
 FeatureLayer load_eagle3(const FeatureFile& from) {
   FeatureLayer layer;
   layer.switches = kFeatureLayers[1];
@@ -117,15 +88,7 @@ FeatureLayer load_eagle3(const FeatureFile& from) {
   layer.feature_norm = from.norm(prefix + "hidden_norm.weight");
   layer.block = one_block(from, from.llama_layer(prefix, 2));
   layer.head_norm = from.norm("norm.weight");
-  const FeatureSize V = from.vocabulary();
-  const int stored = from.file().size_of("draft_vocab_size");
-  const FeatureSize rows{stored, static_cast<int>(std::int64_t{stored} * V.runs / V.stored)};
-  layer.head = from.matrix("lm_head.weight", rows, from.width());
-  if (stored != V.stored || from.file().contains("d2t")) {
-    layer.tokens = tokens_of_head(from, stored);
-    // The other rows of an inflated head are of ids that are no tokens.
-    for (int i = stored; i < rows.runs; ++i) layer.tokens.push_back(V.stored + i - stored);
-  }
+  layer.head = from.head("lm_head.weight");
   layer.embedding = from.own_embedding("embed_tokens.weight");
   return layer;
 }
@@ -152,7 +115,7 @@ FeatureLayer load_mtp(const FeatureFile& from) {
   layer.block = one_block(from, std::move(block));
   layer.head_norm = from.norm(prefix + "shared_head.norm.weight");
   layer.embedding = from.own_embedding(prefix + "embed_tokens.weight");
-  layer.head = from.own_head(prefix + "shared_head.head.weight");
+  layer.head = from.head(prefix + "shared_head.head.weight");
   return layer;
 }
 
@@ -172,10 +135,10 @@ FeatureLayer (*kind_of(const HeadFile& file, const LlamaConfig& target))(const F
 
 }  // namespace
 
-FeatureLayer load_feature_layer(const std::filesystem::path& folder, const LlamaConfig& target,
+FeatureLayer load_feature_layer(const std::filesystem::path& folder, const WeightSource& target,
                                 const LlamaConfig& runs, Backend& backend) {
-  HeadFile file(folder, target.d_model);
-  const auto load = kind_of(file, target);
+  HeadFile file(folder, target.config().d_model);
+  const auto load = kind_of(file, target.config());
   FeatureLayer layer = load(FeatureFile(file, target, runs, backend));
   file.refuse_leftovers();
   return layer;

@@ -67,7 +67,6 @@ std::unique_ptr<Heads> load_blockwise(HeadFile& file, HeadParameters& parameters
   parameters.add_matrices("up.weight", 1, f, E);
   auto up = parameters.load(backend);
   parameters.add_matrices("down.weight", n, E, f);
-  file.refuse_leftovers();
   return std::make_unique<BlockwiseHeads>(backend, std::move(up), parameters.load(backend),
                                           max_rows);
 }
@@ -78,33 +77,46 @@ std::unique_ptr<Heads> load_medusa(HeadFile& file, HeadParameters& parameters, B
   if (const int layers = file.size_of("medusa_num_layers"); layers != 1) {
     fail("{}: medusa_num_layers is {}; only 1 is supported", file.config().name(), layers);
   }
-  if (file.contains("0.1.weight")) {
-    fail("{}: these heads have projections of their own, which are not supported",
-         file.config().name());
-  }
   const int E = parameters.d_model();
   for (int i = 0; i == 0 || file.contains(fmt::format("{}.0.linear.weight", i)); ++i) {
     const std::string name = fmt::format("{}.0.linear.", i);
     parameters.add_matrices(name + "weight", 1, E, E);
     parameters.add_bias(name + "bias");
   }
-  file.refuse_leftovers();
   return std::make_unique<MedusaHeads>(backend, parameters.load(backend), parameters.biases(),
                                        max_rows);
 }
 
+// Published Medusa heads have projections of their own, each after its blocks. All others share
+// one.
+std::vector<DraftHead> load_says(HeadFile& file, int count, const WeightSource& target,
+                                 const LlamaConfig& runs, Backend& backend) {
+  std::vector<DraftHead> says;
+  const bool own = file.contains("0.1.weight");
+  for (int i = 0; i < (own ? count : 1); ++i) {
+    const std::string name = own ? fmt::format("{}.1.weight", i) : "lm_head.weight";
+    if (own && !file.contains(name)) fail("{}: the tensor {} is missing", file.name(), name);
+    says.push_back(load_draft_head(file, name, target, runs, backend));
+  }
+  return says;
+}
+
 }  // namespace
 
-std::unique_ptr<Heads> load_heads(const fs::path& folder, int d_model, int width, Backend& backend,
-                                  int max_rows) {
-  HeadFile file(folder, d_model);
+LoadedHeads load_heads(const fs::path& folder, const WeightSource& target, const LlamaConfig& runs,
+                       Backend& backend, int max_rows) {
+  HeadFile file(folder, target.config().d_model);
   const bool medusa = file.config().has("medusa_num_layers");
   if (!medusa && file.config().string("model_type") != "blockwise") {
     fail("{}: neither Medusa heads, which have medusa_num_layers, nor blockwise ones",
          file.config().name());
   }
-  HeadParameters parameters(file, d_model, width);
-  return (medusa ? load_medusa : load_blockwise)(file, parameters, backend, max_rows);
+  HeadParameters parameters(file, target.config().d_model, runs.d_model);
+  LoadedHeads loaded;
+  loaded.heads = (medusa ? load_medusa : load_blockwise)(file, parameters, backend, max_rows);
+  loaded.says = load_says(file, loaded.heads->count(), target, runs, backend);
+  file.refuse_leftovers();
+  return loaded;
 }
 
 }  // namespace specdec

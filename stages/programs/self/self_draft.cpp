@@ -100,9 +100,10 @@ void SelfDraft::check_levels(int most, std::string_view what) const {
 std::unique_ptr<LanguageModel> SelfDraft::make_heads(const ModelFiles& files,
                                                      const LlamaModel& target,
                                                      const Capacity& capacity) {
-  auto heads = load_heads(folder_, files.checkpoint.config().d_model, target.config().d_model,
-                          target.backend(), capacity.requests);
-  check_levels(heads->count(), fmt::format("{} heads", heads->count()));
+  LoadedHeads heads = load_heads(folder_, files.checkpoint, target.config(), target.backend(),
+                                 capacity.requests);
+  const int count = heads.heads->count();
+  check_levels(count, fmt::format("{} heads", count));
   auto model =
       std::make_unique<HeadsModel>(target, std::move(heads), files.token_limit, capacity.requests);
   model_ = model.get();
@@ -140,7 +141,7 @@ std::unique_ptr<LanguageModel> SelfDraft::make_feature(const ModelFiles& files,
                                                        const LlamaModel& target,
                                                        const Capacity& capacity) {
   FeatureLayer layer =
-      load_feature_layer(folder_, files.checkpoint.config(), target.config(), target.backend());
+      load_feature_layer(folder_, files.checkpoint, target.config(), target.backend());
   RunOptions of_layer = options_;
   of_layer.page_size = options_.draft_page_size;
   of_layer.pages = 0;

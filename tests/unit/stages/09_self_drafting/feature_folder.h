@@ -12,6 +12,7 @@
 #include "common/llama_model.h"
 #include "stages/09_self_drafting/feature_layer.h"
 #include "tests/test_support.h"
+#include "tests/unit/stages/09_self_drafting/head_only.h"
 
 namespace specdec {
 
@@ -63,10 +64,13 @@ class FeatureFolder {
     }
     write_safetensors(folder / "model.safetensors", named);
   }
-  FeatureLayer load(Backend& backend) const {
+  // For a target of this head; null: a random one.
+  FeatureLayer load(Backend& backend, const WeightSource* head = nullptr) const {
     const TemporaryDirectory folder;
     write(folder.path());
-    return load_feature_layer(folder.path(), target_, target_, backend);
+    const HeadOnly any(target_);
+    const WeightSource& target = head != nullptr ? *head : any;
+    return load_feature_layer(folder.path(), target, target.config(), backend);
   }
   void rename(const std::string& from, const std::string& to) {
     tensors[to] = tensors.at(from);

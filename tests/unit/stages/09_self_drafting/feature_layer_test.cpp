@@ -206,7 +206,7 @@ struct Begun {
     std::vector<TokenId> path = text;
     path.insert(path.end(), drafts.begin(), drafts.end());
     const Row want = reference->logits(path, features);
-    const std::vector<std::int32_t>& tokens = model->layer().tokens;
+    const std::vector<std::int32_t>& tokens = model->layer().head.tokens;
     std::vector<double> of_token(got.size(), -INFINITY);
     for (std::size_t i = 0; i < want.size(); i++) {
       of_token[tokens.empty() ? i : std::size_t(tokens[i])] = want[i];
@@ -343,7 +343,8 @@ TEST_P(GoldenLayer, SaysWhatPyTorchSays) {
                                "heads" / (std::string(GetParam()) + ".safetensors"));
   for (const std::string text : {"short.", "chat."}) {
     SCOPED_TRACE(text);
-    FeatureLayer layer = load_feature_layer(embedded_heads() / GetParam(), target.config(),
+    const Checkpoint checkpoint(golden_model("target"));
+    FeatureLayer layer = load_feature_layer(embedded_heads() / GetParam(), checkpoint,
                                             target.config(), target.backend());
     CachedLlama llama(target, 16, kPositions);
     TargetRows rows(llama.llama, layer.places, 1, kPositions, TargetRows::Of::kAllTokens);
@@ -362,7 +363,7 @@ TEST_P(GoldenLayer, SaysWhatPyTorchSays) {
     model.begin(std::span(&request, 1));
 
     const std::vector<float> want = to_float32(golden.tensor(text + "logits"));
-    const std::vector<std::int32_t>& tokens = model.layer().tokens;
+    const std::vector<std::int32_t>& tokens = model.layer().head.tokens;
     const std::size_t n = want.size() / drafts.size();
     std::span<const TokenId> next = context;
     for (std::size_t i = 0; i < drafts.size(); i++) {

@@ -1,7 +1,8 @@
 // Which head says what: each draft of a round has the head of its place, each request its own row,
-// in a chain as in a tree.
+// in a chain as in a tree; with the target's projection, and with others.
 #include "stages/09_self_drafting/heads_model.h"
 
+#include <cmath>
 #include <random>
 
 #include "tests/embedded_batch.h"
@@ -27,8 +28,28 @@ std::unique_ptr<Heads> random_heads() {
                                        kRequests);
 }
 
+// What says the rows of heads: the target's projection, one of fewer tokens, or one for each head.
+enum class Says { kTarget, kFewerTokens, kEachItsOwn };
+
+std::vector<DraftHead> random_says(Says kind) {
+  const int E = target_model().config().d_model, V = target_model().config().vocab_size;
+  std::vector<DraftHead> says(kind == Says::kEachItsOwn ? kHeads : 1);
+  if (kind == Says::kTarget) return says;
+  std::mt19937 random(4);
+  std::normal_distribution<float> normal(0, 0.1f);
+  for (DraftHead& head : says) {
+    for (int token = 2; token < V; token += 3) head.tokens.push_back(token);
+    std::vector<float> weights(head.tokens.size() * std::size_t(E));
+    for (float& value : weights) value = normal(random);
+    const HostMatrix matrix{WeightType::kF32, std::as_bytes(std::span(weights)),
+                            int(head.tokens.size()), E};
+    head.matrix = target_model().backend().load_matrix(std::span(&matrix, 1));
+  }
+  return says;
+}
+
 // Two requests whose prompts are cached, and their rounds begun.
-class HeadsModelTest : public ::testing::Test {
+class HeadsModelTest : public ::testing::TestWithParam<Says> {
  protected:
   HeadsModelTest() {
     model_.read(rows_);
@@ -61,12 +82,19 @@ class HeadsModelTest : public ::testing::Test {
   // What a head says of a request, computed for it alone.
   std::vector<float> said(int request, int head) {
     const int E = target_model().config().d_model;
-    const DeviceArray<float> made(backend_, std::size_t(kHeads * E)), logits(backend_, V_);
+    const DraftHead& says = says_[says_.size() == 1 ? 0 : std::size_t(head)];
+    const WeightMatrix& matrix_of_head = says.of(target_model());
+    const DeviceArray<float> made(backend_, std::size_t(kHeads * E)),
+        logits(backend_, std::size_t(matrix_of_head.rows()));
     heads_->compute(rows_.last(target_sequences_[std::size_t(request)], cached(request)),
                     matrix(made, kHeads, E));
-    backend_.matmul(matrix(made, kHeads, E).slice(head, 1), target_model().head(),
-                    matrix(logits, 1, int(V_)));
-    return to_host(backend_, matrix(logits, 1, int(V_)));
+    const DeviceRows row = matrix(logits, 1, matrix_of_head.rows());
+    backend_.matmul(matrix(made, kHeads, E).slice(head, 1), matrix_of_head, row);
+    const std::vector<float> said = to_host(backend_, row);
+    if (says.tokens.empty()) return said;
+    std::vector<float> of_token(V_, -INFINITY);
+    for (std::size_t i = 0; i < said.size(); i++) of_token[std::size_t(says.tokens[i])] = said[i];
+    return of_token;
   }
   // Feeds tokens, and expects each row to be that of a request's head.
   void expect(const std::vector<Segment>& batch, const std::vector<std::pair<int, int>>& heads) {
@@ -90,20 +118,22 @@ class HeadsModelTest : public ::testing::Test {
   CachedLlama llama_{target_model(), kContiguous, kPositions, kRequests};
   TargetRows rows_{llama_.llama, {Outputs::kAfterNorm}, kRequests, 8};
   std::unique_ptr<Heads> heads_ = random_heads();
-  HeadsModel model_{target_model(), random_heads(), embedded().tokenizer.vocab_size(), kRequests};
+  std::vector<DraftHead> says_ = random_says(GetParam());
+  HeadsModel model_{target_model(), LoadedHeads{random_heads(), random_says(GetParam())},
+                    embedded().tokenizer.vocab_size(), kRequests};
   std::vector<std::vector<TokenId>> contexts_;
   std::vector<SequenceId> target_sequences_, sequences_;
   const std::vector<TokenId> any_ = std::vector<TokenId>(4, 7);
 };
 
-TEST_F(HeadsModelTest, EachDraftOfAChainHasItsHead) {
+TEST_P(HeadsModelTest, EachDraftOfAChainHasItsHead) {
   const std::span one(any_.data(), 1);
   expect({{sequences_[0], context(0), 1}, {sequences_[1], context(1), 1}}, {{0, 0}, {1, 0}});
   expect({{sequences_[1], one, 1}}, {{1, 1}});
   expect({{sequences_[1], one, 1}, {sequences_[0], one, 1}}, {{1, 2}, {0, 1}});
 }
 
-TEST_F(HeadsModelTest, EachLevelOfATreeHasItsHead) {
+TEST_P(HeadsModelTest, EachLevelOfATreeHasItsHead) {
   const std::span any(any_);
   const std::vector<int> parents = {-1, -1, 0, 1};
   expect({{sequences_[0], context(0), 1}}, {{0, 0}});
@@ -112,7 +142,7 @@ TEST_F(HeadsModelTest, EachLevelOfATreeHasItsHead) {
 }
 
 // A round of one request alone, after one of both.
-TEST_F(HeadsModelTest, ARequestHasItsRowWhateverElseIsDrafted) {
+TEST_P(HeadsModelTest, ARequestHasItsRowWhateverElseIsDrafted) {
   begin({1});
   expect({{sequences_[1], context(1), 1}}, {{1, 0}});
   begin({1, 0});
@@ -120,6 +150,11 @@ TEST_F(HeadsModelTest, ARequestHasItsRowWhateverElseIsDrafted) {
   const std::span pending = context(1).last(1);
   expect({{sequences_[0], context(0), 1}, {sequences_[1], pending, 1}}, {{0, 0}, {1, 0}});
 }
+
+constexpr const char* kNames[] = {"Targets", "FewerTokens", "OneEach"};
+INSTANTIATE_TEST_SUITE_P(Projections, HeadsModelTest,
+                         ::testing::Values(Says::kTarget, Says::kFewerTokens, Says::kEachItsOwn),
+                         [](const auto& test) { return kNames[std::size_t(test.param)]; });
 
 }  // namespace
 }  // namespace specdec::batch

@@ -9,6 +9,7 @@
 #include "kernels/cpu/cpu_backend.h"
 #include "tests/engine_fixture.h"
 #include "tests/test_support.h"
+#include "tests/unit/stages/09_self_drafting/head_only.h"
 
 namespace specdec {
 namespace {
@@ -129,8 +130,18 @@ class LoadHeads : public ::testing::Test {
     }
     write_safetensors(folder_.path() / "model.safetensors", named);
   }
+  static LlamaConfig target(int d_model) {
+    LlamaConfig config;
+    config.d_model = d_model;
+    config.vocab_size = 3 * d_model;
+    config.tied_head = true;
+    return config;
+  }
+  LoadedHeads load_all(int d_model = E, int width = E) {
+    return load_heads(folder_.path(), HeadOnly(target(d_model)), target(width), *backend_, 2);
+  }
   std::unique_ptr<Heads> load(int d_model = E, int width = E) {
-    return load_heads(folder_.path(), d_model, width, *backend_, 2);
+    return load_all(d_model, width).heads;
   }
 
   TemporaryDirectory folder_;
@@ -187,6 +198,28 @@ TEST_F(LoadHeads, InflatedHeadsMakeTheSameRows) {
   check();
 }
 
+// What says the rows: the target's projection, its rows of fewer tokens, or one for each head.
+TEST_F(LoadHeads, AndWhatSaysTheirRows) {
+  write(medusa_, block_);
+  ASSERT_EQ(load_all().says.size(), 1u);
+  EXPECT_EQ(load_all().says[0].matrix, nullptr);
+  const std::vector<float> own = random_floats(std::size_t(3 * E * E), 8);
+  Tensors published = {block_[0],
+                       block_[1],
+                       {"0.1.weight", {{3 * E, E}, &own}},
+                       {"1.0.linear.weight", block_[0].second},
+                       {"1.0.linear.bias", block_[1].second},
+                       {"1.1.weight", {{3 * E, E}, &own}}};
+  write(medusa_, published);
+  ASSERT_EQ(load_all().says.size(), 2u);
+  EXPECT_EQ(load_all().says[1].matrix->rows(), 3 * E);
+  published.pop_back();
+  write(medusa_, published);
+  EXPECT_ERROR(load_all(), "the tensor 1.1.weight is missing");
+  write(R"({"medusa_num_layers": 1, "draft_vocab_size": 4})", block_);
+  EXPECT_ERROR(load_all(), "the tensor d2t is missing");
+}
+
 TEST_F(LoadHeads, WhatDoesNotFitIsRefusedByName) {
   EXPECT_ERROR(load(), "config.json");
   write("{}", {});
@@ -200,7 +233,7 @@ TEST_F(LoadHeads, WhatDoesNotFitIsRefusedByName) {
   write(medusa_, {block_[0]});
   EXPECT_ERROR(load(), "the tensor 0.0.linear.bias is missing");
   write(medusa_, {block_[0], block_[1], {"0.1.weight", {{E, E}, &kWeight}}});
-  EXPECT_ERROR(load(), "projections of their own, which are not supported");
+  EXPECT_ERROR(load(), "0.1.weight has the shape [24, 24], not [72, 24]");
   write(medusa_, {block_[0], block_[1], {"fc.weight", {{E, E}, &kWeight}}});
   EXPECT_ERROR(load(), "tensor fc.weight belongs to no heads that we can compute");
   write(R"({"model_type": "blockwise", "num_heads": 0, "intermediate_size": 40})", {});

@@ -29,15 +29,18 @@ inline std::vector<float> random_numbers(std::size_t n, float scale) {
 
 // Small random blocks: each head proposes about what the target does, so that where a text repeats
 // itself, some drafts are right.
-inline std::unique_ptr<Heads> random_heads(int max_rows) {
+inline LoadedHeads random_heads(int max_rows) {
   const std::size_t E = std::size_t(self_target().config().d_model);
   const std::vector<float> weights = random_numbers(kLevels * E * E, 0.02f),
                            bias = random_numbers(kLevels * E, 0.02f);
   const HostMatrix matrix{WeightType::kF32, std::as_bytes(std::span(weights)), kLevels * int(E),
                           int(E)};
   Backend& backend = self_target().backend();
-  return std::make_unique<MedusaHeads>(backend, backend.load_matrix(std::span(&matrix, 1)), bias,
-                                       max_rows);
+  LoadedHeads loaded;
+  loaded.says.resize(1);
+  loaded.heads = std::make_unique<MedusaHeads>(backend, backend.load_matrix(std::span(&matrix, 1)),
+                                               bias, max_rows);
+  return loaded;
 }
 
 // The two matrices of a random Markov head, [V, rank] each, and its folder.
