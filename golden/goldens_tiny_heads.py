@@ -16,6 +16,7 @@ from ahead import Parallel
 from drafting import Seen
 from feature_layers import Eagle, Eagle3, Mtp
 from model import Llama, Shape
+from published_heads import Eagle3OfTarget, MedusaAsPublished, MedusaOfFewer, MtpOfQwen
 
 HERE = Path(__file__).resolve().parent
 TARGET, FOLDER = HERE / "checkpoints" / "sharded", HERE / "checkpoints" / "heads"
@@ -35,6 +36,10 @@ MAKERS = {
     "medusa": lambda: heads.Medusa(D_MODEL, n_heads=7),
     "blockwise": lambda: heads.Blockwise(D_MODEL, n_heads=5, width=48),
     "pard": lambda: Parallel(Llama(DRAFT), mask=VOCAB - 1),
+    "medusa_own": lambda: MedusaAsPublished(D_MODEL, n_heads=5, vocab_size=VOCAB),
+    "medusa_int8": lambda: MedusaOfFewer(D_MODEL, n_heads=5, kept=KEPT, vocab_size=VOCAB),
+    "eagle3_int8": lambda: Eagle3OfTarget(OWN, KEPT, blocks=(1, 2, 3)),
+    "mtp_next": lambda: MtpOfQwen(LIKE_TARGET, N_LAYERS),
 }
 
 
@@ -73,5 +78,5 @@ def networks():
 
 if __name__ == "__main__":
     for number, (name, maker) in enumerate(MAKERS.items()):
-        heads.save(randomise(maker(), 2000 + number), FOLDER / name)
+        heads.save(randomise(maker(), 2000 + number), FOLDER / name, as_int8=name.endswith("int8"))
         print(f"{name}: {sum(file.stat().st_size for file in (FOLDER / name).iterdir())} bytes")

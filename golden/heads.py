@@ -16,6 +16,7 @@ import model
 from ahead import Lookahead, Parallel
 from drafting import Drafter, Seen, at
 from feature_layers import Eagle, Eagle3, Mtp
+from int8 import dequantised, quantised
 
 HERE = Path(__file__).resolve().parent
 N_HEADS = 5
@@ -95,12 +96,12 @@ def make(kind: str, target: model.Llama, kept: torch.Tensor | None = None) -> nn
     return makers[kind]().begin_like(target)
 
 
-def save(heads: nn.Module, folder: Path):
-    """Writes config.json and model.safetensors (numbers as bf16)."""
+def save(heads: nn.Module, folder: Path, as_int8: bool = False):
+    """Writes config.json and model.safetensors: numbers as bf16, or matrices as int8 with float32 scales."""
     folder.mkdir(parents=True, exist_ok=True)
     stored = lambda p: p.detach().to(torch.bfloat16 if p.is_floating_point() else p.dtype).contiguous()
-    save_file({name: stored(p) for name, p in heads.tensors().items()}, folder / "model.safetensors",
-              metadata={"format": "pt"})
+    tensors = {name: stored(p) for name, p in heads.tensors().items()}
+    save_file(quantised(tensors) if as_int8 else tensors, folder / "model.safetensors", metadata={"format": "pt"})
     (folder / "model.safetensors").chmod(0o644)
     (folder / "config.json").write_text(json.dumps(heads.config(), indent=2, sort_keys=True) + "\n")
 
@@ -108,7 +109,7 @@ def save(heads: nn.Module, folder: Path):
 @torch.no_grad()
 def fill(network: nn.Module, folder: Path) -> nn.Module:
     """Takes the weights from the folder, to compute in float32."""
-    own, stored = network.tensors(), load_file(folder / "model.safetensors")
+    own, stored = network.tensors(), dequantised(load_file(folder / "model.safetensors"))
     assert own.keys() == stored.keys(), (own.keys(), stored.keys())
     for name, parameter in own.items():
         parameter.copy_(stored[name])

@@ -16,6 +16,9 @@ from .llama_float64 import (Checkpoint, Config, Tensors, attention, forward, for
                             rms_norm, rotate, silu)
 
 
+MTP_OF_QWEN = {"fc": "eh_proj", "norm": "shared_head.norm", "pre_fc_norm_hidden": "hnorm", "pre_fc_norm_embedding": "enorm"}
+
+
 class Model:
     """A Llama whose passes leave all rows and the cache."""
 
@@ -42,6 +45,17 @@ class Model:
         return forward_rows(self.config, self.weights, x, start)["final_norm"]
 
 
+def tokens_of(weights, rows):
+    """The target's tokens of a head's rows."""
+    return rows + weights["d2t"][rows].astype(int) if "d2t" in weights else rows
+
+
+def said_by_target(target, weights, rows):
+    """Logits of the target's head, for a drafter of fewer tokens those alone."""
+    logits = target.says(rows)
+    return logits[..., tokens_of(weights, np.arange(len(weights["d2t"])))] if "d2t" in weights else logits
+
+
 class Heads:
     """Medusa's, a block each (Cai et al., equation 1), or blockwise ones, one network (Stern et al., section 4)."""
 
@@ -62,8 +76,11 @@ class Heads:
         else:
             n = sum(name.endswith(".0.linear.weight") for name in w)
             rows = np.stack([row + silu(w[f"{i}.0.linear.weight"] @ row + w[f"{i}.0.linear.bias"]) for i in range(n)])
-        logits = self.target.says(rows[:count])
-        return rows[:count], logits, logits.argmax(axis=1)
+        if "0.1.weight" in w:
+            logits = np.stack([w[f"{i}.1.weight"] @ row for i, row in enumerate(rows[:count])])
+        else:
+            logits = said_by_target(self.target, w, rows[:count])
+        return rows[:count], logits, tokens_of(w, logits.argmax(axis=1))
 
 
 class Ahead:
@@ -93,7 +110,7 @@ class FeatureLayer:
     def __init__(self, folder, weights, target):
         self.fields = json.loads((folder / "config.json").read_text())
         self.config, self.weights, self.target = Config(self.fields), weights, target
-        self.kind = "eagle3" if "d2t" in weights else "eagle" if "fc.weight" in weights else "mtp"
+        self.kind = "eagle3" if "midlayer.hidden_norm.weight" in weights else "eagle" if "fc.weight" in weights else "mtp"
         self.prefix = {"eagle3": "midlayer.", "eagle": "layers.0.",
                        "mtp": f"model.layers.{self.config.n_layers}."}[self.kind]
 
@@ -137,7 +154,8 @@ class FeatureLayer:
 
     def says(self, rows):
         if self.kind == "eagle3":
-            return self.norm(rows, "norm") @ self.weights["lm_head.weight"].T
+            normed, own = self.norm(rows, "norm"), self.weights.get("lm_head.weight")
+            return normed @ own.T if own is not None else said_by_target(self.target, self.weights, normed)
         return self.target.says(rows if self.kind == "eagle" else self.norm(rows, self.prefix + "shared_head.norm"))
 
     def read(self, ids):
@@ -155,16 +173,35 @@ class FeatureLayer:
         for _ in range(count):
             row, cache = self.layer(*self.combine(self.target.embed([token]), feature[None]), cache)
             rows, logits, feature = rows + [row[0]], logits + [self.says(row)[0]], row[0]
-            token = int(logits[-1].argmax())
-            if self.kind == "eagle3":
-                token += int(self.weights["d2t"][token])
+            token = int(tokens_of(self.weights, logits[-1].argmax()))
             tokens.append(token)
         return np.stack(rows), np.stack(logits), np.array(tokens)
 
 
+def as_bf16(numbers):
+    """Rounded to the nearest, ties to even."""
+    bits = numbers.astype(np.float32).view(np.uint32)
+    return ((bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000).astype(np.uint32).view(np.float32).astype(np.float64)
+
+
+def read_weights(folder):
+    """An int8 matrix times the scales of its rows; the tensors of Qwen's MTP by the names of DeepSeek's."""
+    stored, weights = Tensors(folder).in_memory(), {}
+    for name, tensor in stored.items():
+        if name + "_scale" in stored:
+            tensor = as_bf16(tensor.astype(np.float32) * stored[name + "_scale"].astype(np.float32))
+        if name.startswith("mtp."):
+            n_layers = json.loads((folder / "config.json").read_text())["num_hidden_layers"]
+            name = f"model.layers.{n_layers}." + MTP_OF_QWEN.get(name[4:-7], name[4:-7].removeprefix("layers.0.")) + ".weight"
+            tensor = tensor + (tensor.ndim == 1)                # of its norms, the file has what is more than 1
+        if not name.endswith("_scale"):
+            weights[name] = tensor
+    return weights
+
+
 def load(folder, target):
     """The drafter of a folder, for this target."""
-    folder, weights = Path(folder), Tensors(folder).in_memory()
+    folder, weights = Path(folder), read_weights(Path(folder))
     if "lookahead.weight" in weights:
         return Ahead(target, weights["lookahead.weight"])
     if "model.embed_tokens.weight" in weights:

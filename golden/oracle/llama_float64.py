@@ -42,7 +42,7 @@ class Tensors:
         if dtype == "BF16":                                      # the upper half of a float32
             values = (raw.view("<u2").astype(np.uint32) << 16).view(np.float32)
         else:
-            values = raw.view({"F16": "<f2", "F32": "<f4", "F64": "<f8", "I32": "<i4", "I64": "<i8",
+            values = raw.view({"F16": "<f2", "F32": "<f4", "F64": "<f8", "I32": "<i4", "I64": "<i8", "I8": "i1",
                                "BOOL": "u1"}[dtype])
         return values.reshape(shape).astype(np.float64)
 
