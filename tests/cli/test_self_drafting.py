@@ -185,7 +185,7 @@ class FeatureLayerTest(ProgramTest):
             (wrong / "config.json").write_text(json.dumps(config), encoding="utf-8")
             for words, *options in (
                     ("has 5 entries; it must have 1 to 4", "--heads", wrong),
-                    ("no feature layer for a target of 6 blocks", "--heads", heads / "medusa"),
+                    ("medusa has drafts in the way of medusa", "--heads", heads / "medusa"),
                     ("hidden_size is 192, and the target's is 128", "--heads", "mtp", "--target", ROOT / "golden/models/draft"),
                     ("so nothing can draft for them", "--draft-of-draft", "lookup", "--tree", "chains:1"),
                     ("heads are kept as their files have them", "--draft-weights", "int8"),
@@ -264,13 +264,13 @@ class OnePassTest(ProgramTest):
                 ("6 drafts in a row, but", "lookahead", "--heads", lookahead, "--tree", "top:1x1x1x1x1x1"),
                 ("look-ahead tokens draft 5 tokens in a row, and it verifies 2", "lookahead", "--heads", lookahead, "--tree",
                  "grow:2"),
-                ("model_type is not lookahead", "lookahead", "--heads", ROOT / "golden/heads/medusa"),
+                ("--self-draft lookahead: what", "lookahead", "--heads", ROOT / "golden/heads/medusa"),
                 ("pard_token is missing", "parallel", "--heads", place / "no_mask"),
                 ("pard_token is missing", "parallel", "--draft-kind", "llama"),
                 ("pard_token is 4096, and the vocabulary has 4096 rows", "parallel", "--heads", place / "no_token"),
                 ("--markov belongs to --self-draft parallel", "lookahead", "--heads", lookahead, "--markov", self.markov),
                 ("model_type is not markov", "parallel", "--heads", parallel, "--markov", ROOT / "golden/heads/medusa"),
-                ("/nowhere: no such directory", "parallel", "--heads", "/nowhere"),
+                ("/nowhere/config.json: cannot be opened", "parallel", "--heads", "/nowhere"),
                 ("not for heads yet", "parallel", "--heads", parallel, "--spec-length", "auto")):
             self.expect_bad_input(words, PROGRAMS / STAGE, "--self-draft", kind, *options, *PROMPT)
 

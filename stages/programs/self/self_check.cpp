@@ -12,6 +12,7 @@
 #include "common/base/mapped_file.h"
 #include "common/embedded_models.h"
 #include "stages/08_token_trees/tree_round.h"
+#include "stages/programs/self/heads_folder.h"
 #include "stages/programs/self/self_draft.h"
 #include "stages/programs/speculation/checked_run.h"
 #include "stages/programs/trees/tree_check.h"
@@ -143,7 +144,8 @@ int check_self_drafting(const RunOptions& options) {
                 list);
     return list.finish();
   }
-  for (const EmbeddedHeads& heads : kEmbeddedHeads) {
+  for (const IncludedHeads& heads : kIncludedHeads) {
+    if (!heads.model.empty()) continue;
     list.note_missing(embedded_heads(), {heads.name});
     if (!std::filesystem::exists(embedded_heads() / heads.name)) continue;
     check_heads(target, acceptance, heads.kind, std::string(heads.name), list);

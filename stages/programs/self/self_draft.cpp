@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "common/base/error.h"
-#include "common/embedded_models.h"
 #include "common/speculation/sound_drafter.h"
 #include "stages/09_self_drafting/feature_model.h"
 #include "stages/09_self_drafting/heads_model.h"
@@ -12,6 +11,7 @@
 #include "stages/09_self_drafting/parallel_model.h"
 #include "stages/programs/cache/make_cache.h"
 #include "stages/programs/run/draft_length.h"
+#include "stages/programs/self/heads_folder.h"
 
 namespace specdec {
 namespace {
@@ -20,33 +20,26 @@ bool drafts_by_layer(const RunOptions& options) {
   return options.draft_kind == DraftKind::kHeads && options.self_draft == SelfDraftKind::kFeature;
 }
 
-// The folder of this name: a path, or one of the embedded target's heads.
-std::filesystem::path named_folder(const std::string& name) {
-  const std::filesystem::path named = embedded_heads() / name;
-  const bool embedded = !std::filesystem::exists(name) && std::filesystem::exists(named);
-  return embedded ? named : std::filesystem::path(name);
-}
-
-// The folder that --heads names.
-std::filesystem::path heads_folder(const RunOptions& options) {
-  if (!options.heads.empty()) return named_folder(options.heads);
-  return embedded_heads() /
-         std::ranges::find(kEmbeddedHeads, options.self_draft, &EmbeddedHeads::kind)->name;
+// How the folder of --heads drafts, or if it does not tell, what --self-draft says.
+SelfDraftKind kind_of(const RunOptions& options) {
+  const std::filesystem::path folder = heads_folder(options);
+  const SelfDraftKind kind = kind_of_heads(folder).value_or(options.self_draft);
+  if (options.given_self_draft && kind != options.self_draft) {
+    fail("--self-draft {}: what {} has drafts in the way of {}", name_of(options.self_draft),
+         folder.string(), name_of(kind));
+  }
+  return kind;
 }
 
 }  // namespace
 
 RunOptions with_heads(RunOptions options) {
   const bool asked_for = !options.heads.empty() || options.given_self_draft;
-  if (!options.given_self_draft) {  // the name of embedded heads tells their kind
-    if (const EmbeddedHeads* named = find_named(kEmbeddedHeads, options.heads)) {
-      options.self_draft = named->kind;
-    }
-  }
+  if (!options.heads.empty()) options.self_draft = kind_of(options);
   const RunOptions plain;
   const bool of_a_draft_model = options.draft != plain.draft || !options.inflate_draft.empty() ||
                                 options.draft_weights != plain.draft_weights;
-  const bool has_some = is_embedded_target(options.target) && !of_a_draft_model;
+  const bool has_some = !of_a_draft_model && !heads_folder(options).empty();
   if (!options.given_draft_kind && options.fallback.empty() && (asked_for || has_some)) {
     options.draft_kind = DraftKind::kHeads;
   }
@@ -100,8 +93,8 @@ void SelfDraft::check_levels(int most, std::string_view what) const {
 std::unique_ptr<LanguageModel> SelfDraft::make_heads(const ModelFiles& files,
                                                      const LlamaModel& target,
                                                      const Capacity& capacity) {
-  LoadedHeads heads = load_heads(folder_, files.checkpoint, target.config(), target.backend(),
-                                 capacity.requests);
+  LoadedHeads heads =
+      load_heads(folder_, files.checkpoint, target.config(), target.backend(), capacity.requests);
   const int count = heads.heads->count();
   check_levels(count, fmt::format("{} heads", count));
   auto model =
@@ -169,7 +162,7 @@ std::string SelfDraft::announcement() const {
 std::unique_ptr<LanguageModel> SelfDraft::make_model(const ModelFiles& files,
                                                      const LlamaModel& target,
                                                      const Capacity& capacity) {
-  if (options_.heads.empty() && !is_embedded_target(options_.target)) {
+  if (folder_.empty()) {
     fail("the embedded heads belong to the embedded target: give --heads DIR, or --draft-kind {}",
          name_of(DraftKind::kLookup));
   }

@@ -10,19 +10,9 @@
 
 namespace specdec {
 
-// The embedded target's heads. --heads takes their names; the first of a kind is the default.
-struct EmbeddedHeads {
-  SelfDraftKind kind;
-  std::string_view name;
-};
-inline constexpr EmbeddedHeads kEmbeddedHeads[] = {
-    {SelfDraftKind::kBlockwise, "blockwise"}, {SelfDraftKind::kMedusa, "medusa"},
-    {SelfDraftKind::kLookahead, "lookahead"}, {SelfDraftKind::kFeature, "mtp"},
-    {SelfDraftKind::kFeature, "eagle3"},      {SelfDraftKind::kFeature, "eagle"},
-    {SelfDraftKind::kParallel, "parallel"}};
-
-// The same options, with heads as --draft-kind where there are some: for the embedded target, and
-// if an option asks for them. Another kind, or a draft model, may be given instead. A model that
+// The same options, with heads as --draft-kind where there are some: for a target with included
+// heads, and if an option asks for them. Another kind, or a draft model, may be given instead. The
+// folder of --heads tells how it drafts. Throws Error if --self-draft says otherwise. A model that
 // drafts in parallel becomes a draft model like that of --draft. A feature layer needs the rows of
 // a whole text, which a prefix cache does not keep, so there is none.
 RunOptions with_heads(RunOptions options);
