@@ -16,7 +16,7 @@ import unittest
 
 from programs import ProgramTest, run_program
 
-NAIVE, CONTIGUOUS, PAGED = "01_naive_decoder", "02_contiguous_kv_cache", "03_paged_kv_cache"
+CONTIGUOUS, PAGED = "02_contiguous_kv_cache", "03_paged_kv_cache"
 GREEDY, SAMPLING, BATCH = "04_greedy_speculation", "05_rejection_sampling", "06_batched_verification"
 TARGET_SIZES = {"hidden_size": 256, "intermediate_size": 801, "num_hidden_layers": 7, "num_attention_heads": 6,
                 "num_key_value_heads": 2, "vocab_size": 4500}
@@ -197,11 +197,6 @@ class LabelTest(InflationTest):
 class BadInputTest(InflationTest):
     def expect_error(self, words, stage, *arguments):
         self.expect_bad_input(words, PROGRAMS / stage, *map(str, arguments))
-
-    def test_stages_without_it_name_one_that_has_it(self):
-        self.expect_error("no --inflate-target; 02_contiguous_kv_cache has it", NAIVE, "--inflate-target", "134m")
-        for stage in (NAIVE, CONTIGUOUS, PAGED):
-            self.expect_error("no --inflate-draft; 04_greedy_speculation has it", stage, "--inflate-draft", "14m")
 
     def test_checks_are_about_models_as_they_are(self):
         for stage in (CONTIGUOUS, PAGED, GREEDY, SAMPLING, BATCH):

@@ -382,22 +382,6 @@ class SurroundingsTest(unittest.TestCase):
         self.expect_nothing_left()
 
     @over(PROGRAMS)
-    def test_a_flag_takes_no_value(self, program):
-        flags = re.findall(r"^ +(--[a-z-]+)  +(?![A-Z]+[ :])", call(program, "--help")[1], re.MULTILINE)
-        for flag in set(flags) - {"--version", "--help"}:
-            self.expect_refusal(call(program, flag + "="), f"{flag} takes no value")
-
-    @over(STAGES)
-    def test_numbers_are_checked_whatever_the_temperature(self, program):
-        options = options_that_take(program, "X")
-        self.assertEqual(len(options) > 0, program.name >= "05")
-        for option in options:
-            for value in ("nan", "inf", "-0.5", "1e-400", "x"):
-                self.expect_refusal(call(program, option, value, *arguments(program)), option + " is ", "it takes a")
-        if "--top-k" in call(program, "--help")[1]:
-            self.expect_refusal(call(program, "--top-k", "-1", *arguments(program)), "--top-k is", "from 0 to")
-
-    @over(PROGRAMS)
     def test_a_deleted_working_directory_is_no_trouble(self, program):
         place = self.folder / "place"
         takes_target = program.name != "00_toy_speculation"

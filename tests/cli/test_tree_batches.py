@@ -3,7 +3,6 @@
 usage: test_tree_batches.py FOLDER_OF_PROGRAMS
 """
 import json
-import math
 import pathlib
 import sys
 import tempfile
@@ -79,22 +78,6 @@ class TreeBatchesTest(ProgramTest):
         self.assertGreater(summary["preemptions"], 0)
         self.assertLessEqual(summary["target_pool"]["peak"], 40)
 
-    def test_a_workload_is_as_many_runs(self):
-        """Requests join and leave; their prompts are in the trace."""
-        trace = self.folder / "trace.json"
-        for sampled, *tree in ((0.5, "--tree", "top:3x2x1"), (0.5, "--tree", "grow:12"), (1, "--tree", "chains:3"),
-                               (0.5, "--tree", "top:2x2", "--draft-kind", "lookup"),
-                               (0, "--tree", "chains:1", "--no-speculation")):
-            spec = f"poisson:rate=inf,n=8,min_new_tokens=24,max_new_tokens=24,max_prompt=60,sampled={sampled}"
-            results, summary = run_lines("--workload", spec, "--max-batch", 3, "--trace", trace, *tree)
-            self.assertEqual((summary["peak_rounds"], summary["admissions"]), (3, 8))
-            wanted = []
-            for i, request in enumerate(json.loads(trace.read_text())["requests"]):
-                hot = math.floor((i + 1) * sampled) > math.floor(i * sampled)
-                wanted.append(alone({"prompt_ids": request["prompt_ids"], "max_new_tokens": 24, "seed": i,
-                                     "temperature": 0.8 if hot else 0}, *tree))
-            self.expect_alone(results, wanted, tree)
-
     def test_at_the_end_of_both_contexts(self):
         """Places behind the positions: for the nodes of the last trees."""
         requests = [{"prompt_ids": [3840, 71, 5 + i], "max_new_tokens": 2045, "ignore_eos": True} for i in range(2)]
@@ -118,12 +101,8 @@ class TreeBatchesTest(ProgramTest):
         bad = lambda words, *arguments: self.expect_bad_input(words, PROGRAMS / TREES, *map(str, arguments))
         one = self.file_of([{"prompt": "a"}])
         spec = "poisson:rate=inf,n=3"
-        bad("--requests", "--requests", one, "--workload", spec)
-        bad("--requests", "--requests", one, "--prompt", "a")
-        bad("/nowhere", "--requests", "/nowhere")
         bad("--write-tree-profile", "--requests", one, "--write-tree-profile", self.folder / "profile.json")
         bad("all drafts would be the same", "--workload", spec, "--tree", "chains:3")
-        bad("no such shape", "--workload", spec, "--tree", "tree:3")
         bad("use --tree chains:1", "--workload", spec, "--siblings", "block")
         bad("drafts one chain", "--requests", one, "--draft-kind", "random")
         bad("--draft-pages is for one drafter", "--requests", one, "--fallback", "lookup,llama", "--draft-pages", 9)
