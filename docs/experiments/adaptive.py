@@ -17,12 +17,8 @@ import pathlib
 import sys
 import tempfile
 
-import run as runs
-from run import REPOSITORY, by_kind, goldens, measured_parts
-
-sys.path.insert(0, str(REPOSITORY / "tests/benchmarks"))
-import programs  # noqa: E402
-import rounds  # noqa: E402
+import run
+import programs
 
 PROGRAM = programs.STAGES[7]
 NEW_TOKENS = 100
@@ -55,17 +51,13 @@ CLOCKED_TEXTS = {"134m": programs.TEXTS, "3b": ("code-3", "rewriting-2", "storie
 CLOCKED_TOKENS = {"134m": 100, "3b": 40}
 
 
-def run(program, *words):
-    return json.loads(runs.run(program, words))
-
-
 # --- costs ---
 
 def profile(program, words, name):
     """The costs that the program measures with these options, in a file of this name."""
     with tempfile.TemporaryDirectory() as folder:
         file = pathlib.Path(folder) / name
-        run(program, *words, "--draft-length", "gain", "--cost-profile", file, "--max-new-tokens", 1, "--output", "json")
+        run.timed(program, [*words, "--draft-length", "gain", "--cost-profile", file, "--max-new-tokens", 1])
         made = json.loads(file.read_text())
     return {"target_pass_seconds": made["target_pass_seconds"], "draft_step_seconds": made["draft_step_seconds"]}
 
@@ -73,10 +65,10 @@ def profile(program, words, name):
 def costs(options):
     """For each shape: passes of the target and a draft step; passes of the draft model over several rows, which verify
     the drafts below it; and what a draft of a table costs."""
-    program, result = runs.program(options.build, PROGRAM), {}
+    program, result = run.program(options.build, PROGRAM), {}
     for shape, words in SHAPES.items():
         pair = profile(program, words, shape)
-        draft_alone = ["--target", REPOSITORY / "golden/models/draft", "--inflate-target", words[3],
+        draft_alone = ["--target", run.REPOSITORY / "golden/models/draft", "--inflate-target", words[3],
                        "--draft-kind", "bigram"]
         below = profile(program, draft_alone, "below")
         result[shape] = {**pair, "draft_pass_seconds": below["target_pass_seconds"],
@@ -101,7 +93,7 @@ def measured_costs(options):
 
 
 def chosen_prompts(options):
-    chosen = by_kind((golden for golden in goldens() if len(golden["tokens"]) > 1), PROMPTS_OF_A_KIND)
+    chosen = run.by_kind((golden for golden in run.goldens() if len(golden["tokens"]) > 1), PROMPTS_OF_A_KIND)
     return [prompt for prompts in chosen.values() for prompt in prompts][::16 if options.quick else 1]
 
 
@@ -120,12 +112,8 @@ def seconds_of(stats, measured, way):
     return verifying + level["passes"] * one_pass + level["drafted"] * measured["table_step_seconds"]
 
 
-def prompt_words(prompt):
-    return ["--prompt-ids", ",".join(map(str, prompt["prompt_ids"])), "--max-new-tokens", NEW_TOKENS]
-
-
 def stats_of(program, prompt, *words):
-    return run(program, *prompt_words(prompt), *words, "--quiet", "--output", "json")["stats"]
+    return run.timed(program, [*run.prompt_words(prompt["prompt_ids"], NEW_TOKENS), *words, "--quiet"])["stats"]
 
 
 def counted(stats, measured, way):
@@ -140,13 +128,13 @@ def counted(stats, measured, way):
 
 
 def counts(options):
-    program, prompts, entries = runs.program(options.build, PROGRAM), chosen_prompts(options), []
+    program, prompts, entries = run.program(options.build, PROGRAM), chosen_prompts(options), []
     for shape, measured in measured_costs(options).items():
         with tempfile.TemporaryDirectory() as folder:
             words = ["--cost-profile", write_profile(folder, shape, measured), "--all-places"]
             for way, drafting in {**SETTINGS, "oracle": SETTINGS["gain"]}.items():
-                entries += runs.summed(prompts, lambda prompt: counted(stats_of(program, prompt, *words, *drafting), measured, way),
-                                       shape=shape, way=way)
+                entries += run.summed(prompts, lambda prompt: counted(stats_of(program, prompt, *words, *drafting), measured, way),
+                                      shape=shape, way=way)
     return {"prompts_of_a_kind": PROMPTS_OF_A_KIND, "tokens": NEW_TOKENS, "entries": entries}
 
 
@@ -175,13 +163,14 @@ def charges(rounds, largest, measured):
 
 def guard(options):
     """What the guard charged for the rounds of `confidence`, and what they cost."""
-    program, entries = runs.program(options.build, PROGRAM), []
+    program, entries = run.program(options.build, PROGRAM), []
     for shape, measured in measured_costs(options).items():
         with tempfile.TemporaryDirectory() as folder:
             guarded = ["--cost-profile", write_profile(folder, shape, measured), *SETTINGS["confidence"]]
-            largest = run(program, *guarded, "--max-new-tokens", 1, "--output", "json")["largest_spec_length"]
-            entries += runs.summed(chosen_prompts(options), lambda prompt: dict(zip(("charged", "spent"), charges(
-                runs.traced(program, [*prompt_words(prompt), *guarded])["rounds"], largest, measured))), shape=shape)
+            largest = run.timed(program, [*guarded, "--max-new-tokens", 1])["largest_spec_length"]
+            rounds_of = lambda prompt: run.traced(program, [*run.prompt_words(prompt["prompt_ids"], NEW_TOKENS), *guarded])["rounds"]
+            entries += run.summed(chosen_prompts(options), lambda prompt: dict(zip(
+                ("charged", "spent"), charges(rounds_of(prompt), largest, measured))), shape=shape)
     return {"entries": entries}
 
 
@@ -192,14 +181,14 @@ SEEDS = {0: [0], 1: [0, 1, 2, 3]}  # by temperature
 
 
 def fill(options):
-    program, entries = runs.program(options.build, PROGRAM), []
+    program, entries = run.program(options.build, PROGRAM), []
     for T, seeds in SEEDS.items():
         seeded = [{**prompt, "seed": seed} for seed in seeds for prompt in chosen_prompts(options)]
         for filled in FILLS:
             def counted_with_seed(prompt):
                 stats = stats_of(program, prompt, "--temperature", T, "--seed", prompt["seed"], "--draft-kind", "ngram", "--ngram-fill", filled)
                 return {"rounds": stats["target_forwards"], **{name: stats[name] for name in ("emitted", "drafted", "tested", "accepted")}}
-            entries += runs.summed(seeded, counted_with_seed, T=T, fill=filled)
+            entries += run.summed(seeded, counted_with_seed, T=T, fill=filled)
     return {"tokens": NEW_TOKENS, "entries": entries}
 
 
@@ -211,7 +200,7 @@ KEPT = ("shape", "way", "text", "gain", "predicted_accounting", "c", "v", "alpha
 def clocked_settings(shape, file, quick):
     plain = PROGRAM, (*SHAPES[shape][:2], "--no-speculation")
     words = lambda name: (*SHAPES[shape], *SETTINGS[name], *(("--cost-profile", str(file)) * ("--draft-length" in SETTINGS[name])))
-    return [programs.Setting({"way": name}, (PROGRAM, words(name)), plain, CLOCKED_TEXTS[shape][:1 if quick else None])
+    return [programs.Setting({"shape": shape, "way": name}, (PROGRAM, words(name)), plain, CLOCKED_TEXTS[shape][:1 if quick else None])
             for name in CLOCKED[shape][:2 if quick else None]]
 
 
@@ -221,13 +210,11 @@ def clock(options):
     for shape in ("134m",) if options.quick else SHAPES:
         with tempfile.TemporaryDirectory() as folder:
             settings = clocked_settings(shape, write_profile(folder, shape, measured[shape]), options.quick)
-            measures, _ = programs.measured(options, shape, settings, CLOCKED_TOKENS[shape])
-        found = [{"shape": shape, **identity, **rounds.entry_of(kept)} for identity, kept in measures]
-        entries += sorted(({name: e[name] for name in KEPT} for e in found), key=lambda e: CLOCKED[shape].index(e["way"]))
-        shapes[shape] = {"tokens": CLOCKED_TOKENS[shape], "rounds": len(measures[0][1])}
+            shapes[shape] = programs.clocked(options, shape, settings, CLOCKED_TOKENS[shape], KEPT)
+        entries += sorted(shapes[shape].pop("entries"), key=lambda e: CLOCKED[shape].index(e["way"]))
     return {"shapes": shapes, "entries": entries}
 
 
 if __name__ == "__main__":
     parts = {"costs": costs, "counts": counts, "guard": guard, "fill": fill, "clock": clock}
-    measured_parts(__doc__, "adaptive.json", parts, ("costs", "clock"))
+    run.measured_parts(__doc__, "adaptive.json", parts, ("costs", "clock"))

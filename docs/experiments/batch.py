@@ -15,15 +15,12 @@ seconds. The numbers are medians over the rounds that count (turns.py).
 import json
 import pathlib
 import statistics
-import sys
 import tempfile
 
 import formulas
 import random_checkpoint
 import run
-
-sys.path.insert(0, str(run.REPOSITORY / "tests/benchmarks"))
-import programs  # noqa: E402
+import programs
 
 PROGRAM = programs.STAGES[6]
 REQUESTS = 32

@@ -3,8 +3,8 @@ import statistics
 
 from table_text import STALE, Results, Tables, markdown, number, prose
 
-TABLES = Tables("cuda-")
 NOT_MEASURED = "NOT MEASURED: no results of a GPU are committed; where there is one, `make bench-cuda` measures.\n"
+TABLES = Tables("cuda-", unmeasured=NOT_MEASURED)
 LEFT_OUT = "NOT MEASURED: the run left this out.\n"
 SHARE = "Microseconds, and in brackets the share of the bandwidth of a sweep that only reads; M rows."
 NAMES = ("benchmark", "shape", "matrix", "context", "step", "from", "gemm", "M")
@@ -37,8 +37,6 @@ def table(*benchmarks):
     """A maker of (caption, entries, names of the columns at the left, what a cell says), for these benchmarks."""
     def register(make):
         def made(results):
-            if results.data is None:
-                return NOT_MEASURED
             parts = [f"{prose(caption)}\n{grid(entries, names, cell)}"
                      for caption, entries, names, cell in make(results) if entries]
             parts += [prose(f"Failed: {', '.join(str(e[name]) for name in NAMES if name in e)}: {e['error']}")

@@ -2,16 +2,9 @@
 from table_text import STALE, Entries, Tables, machine, number, prose, smoke
 
 NOT_MEASURED = "NOT MEASURED: no results are committed; `make bench-peers` measures on a quiet machine.\n"
-TABLES = Tables("peers-")
+TABLES = table = Tables("peers-", unmeasured=NOT_MEASURED)
 OURS, THEIRS, COPIED, COPY = "specdec", "llama.cpp", "llama.cpp, copied", "a plain copy"
 SHAPES = {"embedded": "embedded", "134m": "`134m`", "1b": "`1b`", "3b": "`3b`"}
-
-
-def table(make):
-    def made(results):
-        return NOT_MEASURED if results.data is None else make(results)
-    made.__name__ = make.__name__
-    return TABLES(made)
 
 
 def name_of(setting):

@@ -10,15 +10,12 @@ rounds and settings count. Each part ends where two ways write different greedy 
 real_tables.py makes the tables.
 """
 import json
-import sys
 import tempfile
 import typing
 
 import run
-
-sys.path.insert(0, str(run.REPOSITORY / "tests/benchmarks"))
-import programs  # noqa: E402
-import rounds  # noqa: E402
+import programs
+import rounds
 
 ADAPTIVE, TREES = programs.STAGES[7], programs.STAGES[8]
 PROMPTS = run.HERE / "real_prompts.jsonl"

@@ -20,8 +20,7 @@ SEEDS = 4  # of each prompt, where standard errors are asked for
 
 
 def counted(program, prompt, *words):
-    stats = run.traced(program, ["--prompt-ids", ",".join(map(str, prompt["prompt_ids"])), "--max-new-tokens", NEW_TOKENS,
-                                 "--threads", 1, *words])["stats"]
+    stats = run.traced(program, [*run.prompt_words(prompt["prompt_ids"], NEW_TOKENS), "--threads", 1, *words])["stats"]
     return {"rounds": stats["target_forwards"], **{name: stats[name] for name in ("tested", "accepted", "drafted", "emitted")},
             "acceptance_prob": (stats["alpha_by_probability"] or 0) * stats["tested"]}
 

@@ -1,7 +1,6 @@
 """What all experiments share: running a program, the prompts, where and from what it was measured, and the files of
 results."""
 import argparse
-import collections
 import datetime
 import hashlib
 import json
@@ -17,6 +16,7 @@ import time
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(REPOSITORY / "tests/benchmarks"))  # where experiments find programs.py and rounds.py after this file
 
 
 class Progress:
@@ -63,6 +63,11 @@ def timed(program, words):
     return json.loads(run(program, [*words, "--output", "json"]))
 
 
+def prompt_words(ids, tokens):
+    """The options of a run that continues a prompt by so many tokens, at most."""
+    return ["--prompt-ids", ",".join(map(str, ids)), "--max-new-tokens", tokens]
+
+
 def goldens(ids=None):
     """Prompts with what the target answers, of these ids or all: id, kind, prompt_ids, tokens."""
     lines = (REPOSITORY / "golden/goldens/target/greedy.jsonl").read_text(encoding="utf-8").splitlines()
@@ -84,14 +89,17 @@ def first_of_each_kind(prompts, most):
 
 
 def summed(of_prompts, counted, **named):
-    """An entry for each kind of text: what names the setting, and the sums of what counted(prompt) gives of its prompts."""
+    """An entry for each kind of text: what names the setting, and the sums of what counted(prompt) gives of its prompts:
+    numbers, and counters, which become sorted pairs."""
     entries, progress = [], Progress(" ".join(map(str, named.values())), len(of_prompts))
     for kind, group in by_kind(of_prompts, len(of_prompts)).items():
-        total = collections.Counter()
+        total = {}
         for prompt in group:
-            total.update(counted(prompt))
+            for name, value in counted(prompt).items():
+                total[name] = total[name] + value if name in total else value
             progress.step()
-        entries.append({**named, "text": kind, **total})
+        entries.append({**named, "text": kind, **{name: sorted(map(list, value.items())) if isinstance(value, dict) else value
+                                                  for name, value in total.items()}})
     return entries
 
 

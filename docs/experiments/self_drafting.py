@@ -9,15 +9,11 @@ clock: what chains gain over plain decoding in the shape 134m; let nothing else 
 into the pages.
 """
 import collections
-import sys
 
 import run
+import programs
 from adaptive import NEW_TOKENS, chosen_prompts
-from trees import by_text
-
-sys.path.insert(0, str(run.REPOSITORY / "tests/benchmarks"))
-import programs  # noqa: E402
-import rounds  # noqa: E402
+from trees import traced
 
 K, TREE = 5, "top:3x2x1"
 PROMPTS = 4  # of each kind of text
@@ -51,12 +47,6 @@ DRAFTERS = {
 BRANCHING = [name for name in DRAFTERS if name not in ("its draft", "n-grams")]
 
 
-def traced(options, prompt, tree, length, words):
-    return run.traced(run.program(options.build, programs.STAGES[9]), [
-        "--prompt-ids", ",".join(map(str, prompt["prompt_ids"])), "--ignore-eos", "--max-new-tokens", NEW_TOKENS, "--tree", tree,
-        "--spec-length", length, "--threads", 1, *words])
-
-
 def counts_of(trace):
     """Also, by position, how many rounds tested a draft there, and accepted it."""
     tested, accepted = collections.Counter(), collections.Counter()
@@ -68,13 +58,9 @@ def counts_of(trace):
 
 def counted(options, drafters, tree, length):
     prompts, entries = run.first_of_each_kind(chosen_prompts(options), PROMPTS), []
-    progress = run.Progress(tree, len(drafters) * len(prompts))
     for name in drafters:
-        traces = []
-        for prompt in prompts:
-            traces.append(traced(options, prompt, tree, length, DRAFTERS[name]))
-            progress.step()
-        entries += by_text(prompts, traces, counts_of, drafter=name)
+        entries += run.summed(prompts, lambda prompt: counts_of(traced(options, prompt, tree, length, *DRAFTERS[name], stage=9)),
+                              drafter=name)
     return {"prompts": PROMPTS, "tokens": NEW_TOKENS, "entries": entries}
 
 
@@ -95,9 +81,7 @@ def clock(options):
         settings += [programs.Setting({"drafter": name, "K": length},
                                       (programs.STAGES[9], (*shape, "--tree", "chains:1", "--spec-length", str(length), *words)),
                                       (programs.STAGES[3], ("--inflate-target", "134m")), texts) for length in CLOCKED_LENGTHS]
-    measures, _ = programs.measured(options, "drafters", settings, CLOCKED_TOKENS)
-    entries = [{**identity, **rounds.entry_of(found)} for identity, found in measures]
-    return {"tokens": CLOCKED_TOKENS, "rounds": len(measures[0][1]), "entries": [{name: e[name] for name in KEPT} for e in entries]}
+    return programs.clocked(options, "drafters", settings, CLOCKED_TOKENS, KEPT)
 
 
 if __name__ == "__main__":

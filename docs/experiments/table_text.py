@@ -9,15 +9,15 @@ STALE = "**Measured before the last changes of the sources.** "
 class Tables(dict):
     """Name -> function of results, which returns the table's text. As a decorator it adds a function under its own name,
     after the prefix. A function may return heads, in one string with bars between them, and rows. otherwise: the text of
-    a table without rows."""
+    a table without rows. unmeasured: of all tables without results."""
 
-    def __init__(self, prefix="", otherwise=None):
+    def __init__(self, prefix="", otherwise=None, unmeasured=None):
         super().__init__()
-        self.prefix, self.otherwise = prefix, otherwise
+        self.prefix, self.otherwise, self.unmeasured = prefix, otherwise, unmeasured
 
     def __call__(self, make):
         def made(results):
-            found = make(results)
+            found = self.unmeasured if self.unmeasured and results.data is None else make(results)
             if isinstance(found, str):
                 return found
             heads, rows = found

@@ -9,13 +9,10 @@ machine, now: let nothing else run.
 import concurrent.futures
 import os
 import statistics
-import sys
 
 import formulas
 import run
-
-sys.path.insert(0, str(run.REPOSITORY / "tests/benchmarks"))
-import programs  # noqa: E402
+import programs
 
 PROGRAM = programs.STAGES[5]
 K = 5                                       # of everything but the sweeps over K
@@ -35,8 +32,8 @@ SHORT = {"random": 32, "self": 32}          # new tokens, where nothing is to be
 def arguments(prompt, kind="llama", spec_length=K, temperature=0.0, seed=1, lenience=1.0, tokens=MAX_NEW_TOKENS):
     """What the program is asked for; kind None: plain decoding."""
     drafting = ["--no-speculation"] if kind is None else ["--draft-kind", kind, "--spec-length", spec_length]
-    return ["--prompt-ids", ",".join(map(str, prompt["prompt_ids"])), "--max-new-tokens", tokens, "--temperature", temperature,
-            "--seed", seed, *drafting, *(["--lenience", lenience] if lenience != 1 else [])]
+    return [*run.prompt_words(prompt["prompt_ids"], tokens), "--temperature", temperature, "--seed", seed, *drafting,
+            *(["--lenience", lenience] if lenience != 1 else [])]
 
 
 # --- counts ---

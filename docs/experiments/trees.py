@@ -11,15 +11,11 @@ import collections
 import json
 import pathlib
 import re
-import sys
 import tempfile
 
 import run
+import programs
 from adaptive import NEW_TOKENS, chosen_prompts
-
-sys.path.insert(0, str(run.REPOSITORY / "tests/benchmarks"))
-import programs  # noqa: E402
-import rounds  # noqa: E402
 
 PROMPTS = {"shapes": 4, "rules": 2}  # of each kind of text
 CLOCKED_TOKENS = 100
@@ -46,10 +42,10 @@ def prompts_of(options, part):
     return run.first_of_each_kind(chosen_prompts(options), PROMPTS[part])
 
 
-def traced(options, prompt, tree, levels, *words):
-    return run.traced(run.program(options.build, programs.STAGES[8]), [
-        "--prompt-ids", ",".join(map(str, prompt["prompt_ids"])), "--ignore-eos", "--max-new-tokens", NEW_TOKENS, "--tree", tree,
-        "--spec-length", levels, "--threads", 1, *words])
+def traced(options, prompt, tree, levels, *words, stage=8):
+    return run.traced(run.program(options.build, programs.STAGES[stage]), [
+        *run.prompt_words(prompt["prompt_ids"], NEW_TOKENS), "--ignore-eos", "--tree", tree, "--spec-length", levels, "--threads", 1,
+        *words])
 
 
 def counts_of(trace):
@@ -82,22 +78,6 @@ def expected_accepted(trace, ranks):
     return sum(likely)
 
 
-def add_up(counts):
-    """Numbers and counters by name; counters become sorted pairs."""
-    total = {}
-    for one in counts:
-        for name, value in one.items():
-            total[name] = total[name] + value if name in total else value
-    return {name: value if isinstance(value, int) else sorted(map(list, value.items())) for name, value in total.items()}
-
-
-def by_text(prompts, traces, counted, **named):
-    """An entry for each kind of text: what names the setting, and the sums of what counted(trace) gives."""
-    kinds = dict.fromkeys(sorted(prompt["kind"] for prompt in prompts))
-    return [{**named, "text": kind, **add_up(counted(trace) for prompt, trace in zip(prompts, traces) if prompt["kind"] == kind)}
-            for kind in kinds]
-
-
 def acceptances(options, prompts, file):
     """How often the target went on with each rank at each level, which the file gets, too."""
     for prompt in prompts:
@@ -113,10 +93,11 @@ def shapes(options):
         ranks = acceptances(options, prompts, file)
         for name, (tree, levels) in SHAPES.items():
             words = ["--draft-kind", "lookup"] if name.startswith("lookup") else ["--tree-profile", file] if tree.startswith("best") else []
-            traces = [traced(options, prompt, tree, levels, *words) for prompt in prompts]
-            entries += by_text(prompts, traces, lambda trace: {**counts_of(trace), **passes(trace, name)}, shape=name)
+            traces = {prompt["id"]: traced(options, prompt, tree, levels, *words) for prompt in prompts}
+            entries += run.summed(prompts, lambda prompt: {**counts_of(traces[prompt["id"]]), **passes(traces[prompt["id"]], name)},
+                                  shape=name)
             if name.startswith("best"):
-                expected[name] = expected_accepted(traces[0], ranks)
+                expected[name] = expected_accepted(traces[prompts[0]["id"]], ranks)
     return {"acceptance_by_rank": ranks, "expected_accepted": expected, "entries": entries}
 
 
@@ -124,8 +105,8 @@ def rules(options):
     prompts, entries = prompts_of(options, "rules"), []
     for way, tree in WAYS.items():
         for rule in (rule for rule in RULES if ONLY.get(rule, way) == way):
-            traces = [traced(options, prompt, tree, 4, "--temperature", 1, "--seed", 1, "--siblings", rule) for prompt in prompts]
-            entries += by_text(prompts, traces, counts_of, way=way, rule=rule)
+            entries += run.summed(prompts, lambda prompt: counts_of(traced(
+                options, prompt, tree, 4, "--temperature", 1, "--seed", 1, "--siblings", rule)), way=way, rule=rule)
     return {"entries": entries}
 
 
@@ -135,9 +116,7 @@ def clock(options):
     settings = [programs.Setting({"tree": name}, (programs.STAGES[8], (*SHAPE, "--tree", tree, "--spec-length", str(levels))),
                                  (programs.STAGES[4], (*SHAPE, "--spec-length", "3")), texts)
                 for name, (tree, levels) in CLOCKED.items()]
-    measures, _ = programs.measured(options, "trees", settings, CLOCKED_TOKENS)
-    entries = [{**identity, **rounds.entry_of(found)} for identity, found in measures]
-    return {"tokens": CLOCKED_TOKENS, "rounds": len(measures[0][1]), "entries": [{name: e[name] for name in KEPT} for e in entries]}
+    return programs.clocked(options, "trees", settings, CLOCKED_TOKENS, KEPT)
 
 
 if __name__ == "__main__":

@@ -5,15 +5,12 @@ decoding. In each round (turns.py) that one continues a text first, and then all
 So what is divided was measured within seconds. Greedy texts must be the same.
 """
 import json
-import pathlib
-import sys
 import tempfile
 import typing
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "docs/experiments"))
-import rounds  # noqa: E402
-import run  # noqa: E402
-import turns  # noqa: E402
+import rounds
+import run  # of docs/experiments
+import turns
 
 STAGES = {1: "01_naive_decoder", 2: "02_contiguous_kv_cache", 3: "03_paged_kv_cache", 4: "04_greedy_speculation",
           5: "05_rejection_sampling", 6: "06_batched_verification", 7: "07_adaptive_drafting", 8: "08_token_trees",
@@ -44,8 +41,7 @@ class Programs:
 
     def decode(self, name, words, prompt, tokens):
         """The JSON of a run that continues a prompt by `tokens` tokens."""
-        return run.timed(run.program(self.build, name), [*map(str, words), "--prompt-ids", ",".join(map(str, prompt)), "--ignore-eos",
-                                           "--max-new-tokens", str(tokens)])
+        return run.timed(run.program(self.build, name), [*words, *run.prompt_words(prompt, tokens), "--ignore-eos"])
 
     def serve(self, name, words, prompts, tokens, batch):
         """Its summary, and the tokens of each request. Prompts are computed as soon as there is room, so that most steps
@@ -169,6 +165,13 @@ def measured(options, name, settings, tokens, read=counters):
     """Settings on texts: the same, and the device."""
     sweep = TextSweep(Programs(options.build), settings, tokens, read)
     return by_turns(rules_of(options), name, sweep)[0], sweep.device
+
+
+def clocked(options, name, settings, tokens, kept):
+    """Settings on texts, as a file of results has them: of each, medians of the values that are `kept`."""
+    measures, _ = measured(options, name, settings, tokens)
+    entries = [{**identity, **rounds.entry_of(found)} for identity, found in measures]
+    return {"tokens": tokens, "rounds": len(measures[0][1]), "entries": [{name: e[name] for name in kept} for e in entries]}
 
 
 class BatchSweep(Sweep):
