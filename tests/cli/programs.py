@@ -1,9 +1,11 @@
 """What the tests of programs share: running them, and what bad input must look like."""
+import functools
 import json
 import pathlib
 import re
 import struct
 import subprocess
+import tempfile
 import unittest
 
 
@@ -30,6 +32,13 @@ def run_program_json(program, *arguments):
 
 
 class ProgramTest(unittest.TestCase):
+    @functools.cached_property
+    def folder(self):
+        """A folder of the test's own, which goes with it."""
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        return pathlib.Path(folder.name)
+
     def expect_bad_input(self, words, program, *arguments):
         """Exit code 2, nothing on stdout, one line on stderr that begins with the program's name."""
         code, text, errors = run_program(program, *arguments)

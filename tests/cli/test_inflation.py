@@ -11,7 +11,6 @@ import shutil
 import struct
 import subprocess
 import sys
-import tempfile
 import unittest
 
 from programs import ProgramTest, run_program
@@ -61,9 +60,6 @@ def on_terminal(stage, *arguments):
 
 class InflationTest(ProgramTest):
     def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
         self.target = self.shape("target", TARGET_SIZES)
         self.draft = self.shape("draft", DRAFT_SIZES)
         self.both = ("--inflate-target", self.target, "--inflate-draft", self.draft)

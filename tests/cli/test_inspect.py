@@ -41,9 +41,7 @@ class InspectTest(ProgramTest):
     def test_says_how_chats_are_written(self):
         self.assertIn("  chats       as Llama 3.1, by the template in tokenizer_config.json\n", run()[1])
         self.assertEqual(json.loads(run("--output", "json")[1])["model"]["chat_format"], "Llama 3.1")
-        folder = pathlib.Path(tempfile.mkdtemp())
-        self.addCleanup(shutil.rmtree, folder)
-        shutil.copytree(TARGET, folder, dirs_exist_ok=True)
+        folder = shutil.copytree(TARGET, self.folder / "model")
         (folder / "tokenizer_config.json").unlink()
         self.assertIn("  chats       as Llama 3.1, by the special tokens; there is no chat template\n",
                       run("--target", folder)[1])
@@ -53,10 +51,9 @@ class InspectTest(ProgramTest):
         self.assertNotIn("chat_format", json.loads(run("--target", folder, "--output", "json")[1])["model"])
 
     def test_a_chat_may_have_several_turns(self):
-        folder = pathlib.Path(tempfile.mkdtemp())
-        self.addCleanup(shutil.rmtree, folder)
-        (folder / "chat.json").write_text('[{"role": "system", "content": "S"}, {"role": "user", "content": "Hi"}]')
-        self.assertEqual(run("--ids", "--chat-file", folder / "chat.json"), run("--ids", "--chat", "Hi", "--system", "S"))
+        chat = self.folder / "chat.json"
+        chat.write_text('[{"role": "system", "content": "S"}, {"role": "user", "content": "Hi"}]')
+        self.assertEqual(run("--ids", "--chat-file", chat), run("--ids", "--chat", "Hi", "--system", "S"))
 
     def test_lists_tensors(self):
         _, text, _ = run("--tensors")

@@ -6,7 +6,6 @@ import json
 import pathlib
 import shutil
 import sys
-import tempfile
 import unittest
 
 from programs import ProgramTest, read_tensors, run_program, run_program_json
@@ -188,11 +187,7 @@ class SamplingTest(unittest.TestCase):
         self.assertGreater(stats[0]["alpha"], stats[1]["alpha"] + 0.3)
 
 
-class TraceTest(unittest.TestCase):
-    def setUp(self):
-        self.folder = pathlib.Path(tempfile.mkdtemp())
-        self.addCleanup(shutil.rmtree, self.folder)
-
+class TraceTest(ProgramTest):
     def trace(self, stage, *arguments):
         path = self.folder / "trace.json"
         result = run_json(stage, "--trace", path, "--max-new-tokens", 40, *arguments)
@@ -264,10 +259,6 @@ class TraceTest(unittest.TestCase):
 
 class AutoTest(ProgramTest):
     """--spec-length auto, by profiles made by hand: nothing here depends on a clock."""
-
-    def setUp(self):
-        self.folder = pathlib.Path(tempfile.mkdtemp())
-        self.addCleanup(shutil.rmtree, self.folder)
 
     def profile(self, draft_step, rows, **fields):
         """Of passes over 1, 2, ... rows; the unit of seconds does not matter."""
@@ -390,9 +381,7 @@ class BadInputTest(ProgramTest):
         for stage in STAGES:
             self.expect_error("no such directory", stage, "--draft", "/nowhere")
             self.expect_error("only the target has a tokenizer.json", stage, "--draft", GOLDEN / "checkpoints" / "untied")
-        folder = pathlib.Path(tempfile.mkdtemp())
-        self.addCleanup(shutil.rmtree, folder)
-        shutil.copytree(GOLDEN / "models" / "draft", folder, dirs_exist_ok=True)
+        folder = shutil.copytree(GOLDEN / "models" / "draft", self.folder / "draft")
         for name in ("tokenizer.json", "tokenizer_config.json"):
             text = (folder / name).read_text()
             (folder / name).write_text(text.replace("<|eot_id|>", "<|done|>"))

@@ -6,7 +6,6 @@ import json
 import pathlib
 import shutil
 import sys
-import tempfile
 import unittest
 
 from programs import ProgramTest, read_tensors, run_program, run_program_json
@@ -23,14 +22,8 @@ def run_json(stage, *arguments):
     return run_program_json(PROGRAMS / stage, *arguments)
 
 
-def temporary_folder(test):
-    folder = pathlib.Path(tempfile.mkdtemp())
-    test.addCleanup(shutil.rmtree, folder)
-    return folder
-
-
 def copy_of_the_target(test):
-    return shutil.copytree(GOLDEN / "models" / "target", temporary_folder(test), dirs_exist_ok=True)
+    return shutil.copytree(GOLDEN / "models" / "target", test.folder / "target")
 
 
 class StagesTest(ProgramTest):
@@ -85,7 +78,7 @@ class StagesTest(ProgramTest):
             self.assertNotIn("<|", result["text"])
 
     def test_chats_of_several_turns(self):
-        path = temporary_folder(self) / "chat.json"
+        path = self.folder / "chat.json"
         path.write_text(json.dumps([{"role": "system", "content": "S"}, {"role": "user", "content": "Hi"}]))
         for stage in ALL:
             texts = {run(stage, *chat, "--max-new-tokens", "8", "--quiet")[1]
@@ -172,13 +165,12 @@ class StagesTest(ProgramTest):
 
     # The dump shows what the option changes: not every number, as int8 weights would, but all that attention makes.
     def test_a_dump_with_a_cache_of_bf16(self):
-        with tempfile.TemporaryDirectory() as folder:
-            dumps = []
-            for kv_dtype in ("f32", "bf16"):
-                path = pathlib.Path(folder) / kv_dtype
-                code, _, errors = run(STAGES[1], "--dump", path, "--max-new-tokens", "1", "--kv-dtype", kv_dtype)
-                self.assertEqual(code, 0, errors)
-                dumps.append(read_tensors(path))
+        dumps = []
+        for kv_dtype in ("f32", "bf16"):
+            path = self.folder / kv_dtype
+            code, _, errors = run(STAGES[1], "--dump", path, "--max-new-tokens", "1", "--kv-dtype", kv_dtype)
+            self.assertEqual(code, 0, errors)
+            dumps.append(read_tensors(path))
         differing = [name for name in dumps[0] if dumps[0][name] != dumps[1][name]]
         for name in ("layers.0.k_rope", "layers.0.v"):
             self.assertNotIn(name, differing)
@@ -196,11 +188,7 @@ class StagesTest(ProgramTest):
             self.expect_help_and_version(PROGRAMS / stage, "--max-new-tokens N")
 
 
-class FilesTest(unittest.TestCase):
-    def setUp(self):
-        self.folder = pathlib.Path(tempfile.mkdtemp())
-        self.addCleanup(shutil.rmtree, self.folder)
-
+class FilesTest(ProgramTest):
     def test_dump_holds_the_golden_tensors(self):
         want = json.loads((GOLDEN / "goldens" / "target" / "manifest.json").read_text())["tolerances"]
         dumps = []
@@ -271,7 +259,7 @@ class BadInputTest(ProgramTest):
             self.assertEqual((code, errors), (0, ""), "a text needs no template")
 
     def test_chat_files(self):
-        path = temporary_folder(self) / "chat.json"
+        path = self.folder / "chat.json"
         path.write_text("[]")
         for stage in ALL:
             self.expect_error(f"{path}: a chat needs at least one message", stage, "--chat-file", path)

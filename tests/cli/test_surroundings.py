@@ -15,8 +15,9 @@ import signal
 import stat
 import subprocess
 import sys
-import tempfile
 import unittest
+
+from programs import ProgramTest
 
 BIN = pathlib.Path(sys.argv.pop(1)).resolve()
 GOLDEN = pathlib.Path(sys.argv.pop(1)).resolve()
@@ -56,11 +57,7 @@ def over(programs):
     return decorate
 
 
-class SurroundingsTest(unittest.TestCase):
-    def setUp(self):
-        self.folder = pathlib.Path(tempfile.mkdtemp())
-        self.addCleanup(shutil.rmtree, self.folder)
-
+class SurroundingsTest(ProgramTest):
     def expect_refusal(self, result, *words):
         code, _, errors = result
         self.assertEqual(code, 2, errors)

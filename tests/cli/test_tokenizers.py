@@ -6,7 +6,6 @@ import json
 import pathlib
 import shutil
 import sys
-import tempfile
 import unittest
 
 from programs import ProgramTest, run_program
@@ -19,11 +18,6 @@ EOT = 3849  # the id of <|eot_id|>
 
 
 class TokenizerTest(ProgramTest):
-    def setUp(self):
-        folder = pathlib.Path(tempfile.mkdtemp())
-        self.addCleanup(shutil.rmtree, folder)
-        self.folder = folder
-
     def models(self, change):
         """Options for the embedded pair after a change of both tokenizers."""
         for name in ("target", "draft"):

@@ -5,7 +5,6 @@ usage: test_tree_batches.py FOLDER_OF_PROGRAMS
 import json
 import pathlib
 import sys
-import tempfile
 import unittest
 
 import batches
@@ -34,11 +33,6 @@ def alone(request, *more):
 
 
 class TreeBatchesTest(ProgramTest):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
-
     def file_of(self, requests):
         return batches.write_requests(self.folder / "requests.jsonl", requests)
 

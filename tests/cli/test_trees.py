@@ -5,7 +5,6 @@ usage: test_trees.py FOLDER_OF_PROGRAMS
 import json
 import pathlib
 import sys
-import tempfile
 import unittest
 
 from programs import ProgramTest, run_program, run_program_json
@@ -19,11 +18,6 @@ def run(*arguments):
 
 
 class TreesTest(ProgramTest):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
-
     def expect_bad(self, words, *arguments):
         self.expect_bad_input(words, PROGRAMS / TREES, "--max-new-tokens", "2", *arguments)
 
