@@ -12,10 +12,9 @@ import shutil
 import struct
 import subprocess
 import sys
-import tempfile
 import unittest
 
-from programs import read_safetensors
+from programs import ProgramTest, read_safetensors
 
 BIN = pathlib.Path(sys.argv.pop(1)).resolve()
 GOLDEN = pathlib.Path(sys.argv.pop(1)).resolve()
@@ -70,8 +69,8 @@ def all_but_last(tensor):
 STEPS = [(name, change) for names, changes in (
     (("tokens", "token_ids"), (lambda t: scalar("I32"), lambda t: integers(), lambda t: with_first(t, -1),
                                lambda t: with_first(t, HUGE), lambda t: ("F32", *t[1:]), None)),
-    (("tokens", "margins", "max_abs", "top_logits", "top_ids", "full_logits", "full_steps"), (all_but_last,)),
-    (("margins", "max_abs", "top_logits", "full_logits"), (lambda t: scalar("F32"), lambda t: ("F32", [0], b""), None)),
+    (("tokens", "margins", "max_abs", "norms", "top_logits", "top_ids", "full_logits", "full_steps"), (all_but_last,)),
+    (("margins", "max_abs", "norms", "top_logits", "full_logits"), (lambda t: scalar("F32"), lambda t: ("F32", [0], b""), None)),
     (("top_logits", "top_ids", "full_logits"), (flat, narrower, lambda t: (t[0], [0, 16], b""))),
     (("top_ids", "full_steps"), (lambda t: with_first(t, -1), lambda t: with_first(t, HUGE), lambda t: scalar("I32"))),
 ) for name in names for change in changes]
@@ -117,11 +116,7 @@ RUNS = [("tokens", []), ("tokens", 0, HUGE), ("prompt_ids", []), ("prompt_ids", 
 NO_JSON_LINES = ["", "{", "[]", "3", "{}\0", '{"id": 1e999}', "\ud800"]
 
 
-class GoldensTest(unittest.TestCase):
-    def setUp(self):
-        self.folder = pathlib.Path(tempfile.mkdtemp())
-        self.addCleanup(shutil.rmtree, self.folder)
-
+class GoldensTest(ProgramTest):
     def copy(self, model):
         goldens = self.folder / "goldens"
         shutil.rmtree(goldens, ignore_errors=True)

@@ -120,16 +120,6 @@ TEST_F(GreedySpeculationGoldenTest, EveryCostWhereKAdapts) {
   EXPECT_EQ(seen[3], std::set<int>{0}) << "nothing pays, so nothing is probed";
 }
 
-// Plain decoding by the same engine: the file's tokens as well, so the two are equal.
-TEST_F(GreedySpeculationGoldenTest, PlainDecodingSaysTheSame) {
-  for (std::size_t i = 0; i < goldens_.size(); i += 4) {
-    const Golden& golden = goldens_[i];
-    CachedLlama target(target_.model, 16, static_cast<int>(golden.prompt.size()) + kMaxNewTokens);
-    const Asked request = ids_request(golden.prompt, kMaxNewTokens, target_.model.config().eos_ids);
-    EXPECT_EQ(decode_plainly(target.llama, request).tokens, golden.tokens) << golden.id;
-  }
-}
-
 // By K: every cache, on three texts that an eos ends and one that does not end.
 TEST_P(GreedySpeculationGoldenTest, EveryCache) {
   int checked = 0, at_length = 0;

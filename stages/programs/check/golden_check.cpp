@@ -79,10 +79,11 @@ TensorView golden_tensor(const SafetensorsFile& file, const std::string& name, D
   return tensor;
 }
 
-// The logits in PROMPT.steps.safetensors: whole rows of some steps, and the largest logits of all
-// steps.
+// The logits in PROMPT.steps.safetensors: whole rows of some steps, and the largest logits and the
+// norms of all steps.
 struct StepNumbers {
   Matrix top, full;              // [steps, n], [full_steps, vocab_size]
+  std::vector<double> norms;     // [steps]
   std::vector<TokenId> top_ids;  // [steps, n]
   std::vector<std::int32_t> full_steps;
 
@@ -91,6 +92,8 @@ struct StepNumbers {
     const std::int64_t n = all_steps.size() == 2 ? all_steps[1] : 0;
     const std::int64_t of_top[] = {steps, n};
     top = to_matrix(golden_tensor(file, "top_logits", DType::kF32, of_top));
+    norms = read_numbers(file, "norms");
+    if (std::ssize(norms) != steps) fail("{}: norms must be {} numbers", file.name(), steps);
     const TensorView ids = golden_tensor(file, "top_ids", DType::kI32, of_top);
     top_ids.resize(ids.bytes.size() / sizeof(TokenId));
     std::ranges::copy(ids.bytes, std::as_writable_bytes(std::span(top_ids)).begin());
@@ -179,6 +182,7 @@ class StepCheck {
         got.push_back(row_of(logits, s, width)[id]);
       }
       worst = larger(worst, error(got, want.top.row(s)));
+      worst = larger(worst, std::abs(norm(row_of(logits, s, width)) / want.norms[s] - 1));
     }
     for (std::size_t r = 0; r < want.full_steps.size(); ++r) {
       const auto row = row_of(logits, want.full_steps[r], width);
@@ -191,13 +195,16 @@ class StepCheck {
   // NaN is larger than everything.
   static double larger(double a, double b) { return std::isnan(a) || a > b ? a : b; }
 
+  static double norm(const auto& numbers) {
+    double squares = 0;
+    for (const double number : numbers) squares += number * number;
+    return std::sqrt(squares);
+  }
+
   static double error(std::span<const double> got, std::span<const double> want) {
-    double difference = 0, norm = 0;
-    for (std::size_t i = 0; i < want.size(); ++i) {
-      difference += (got[i] - want[i]) * (got[i] - want[i]);
-      norm += want[i] * want[i];
-    }
-    return difference == 0 ? 0 : std::sqrt(difference / norm);
+    std::vector<double> difference(want.size());
+    for (std::size_t i = 0; i < want.size(); ++i) difference[i] = got[i] - want[i];
+    return norm(difference) == 0 ? 0 : norm(difference) / norm(want);
   }
 
   const CheckedModel& model_;

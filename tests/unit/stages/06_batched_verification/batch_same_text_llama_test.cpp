@@ -106,68 +106,6 @@ TEST_P(BatchSameTextLlama, EveryRequestGetsWhatItGetsAlone) {
 INSTANTIATE_TEST_SUITE_P(Drafters, BatchSameTextLlama, ::testing::ValuesIn(kDrafters),
                          [](const auto& test) { return std::string(test.param); });
 
-// ---- sixteen at a time
-
-class SixteenRequests : public ::testing::Test {
- protected:
-  static constexpr int K = 5;
-
-  static void SetUpTestSuite() {
-    std::mt19937 random(16);
-    const std::vector<TokenId> beginning = excerpt(random, 18);
-    for (unsigned i = 0; i < 16; i++) {
-      BatchRequest request = random_request(random, beginning, K);
-      request.generation.max_new_tokens = 24;
-      request.context_limit = kPositions;
-      request.spec_length = i % 4 == 3 ? 3 : K;
-      if (i % 2 == 0) request.speculation = {};
-      arrivals_.push_back({.request = request});
-      want_.push_back(ChainWay{"llama"}.alone(request));
-    }
-  }
-
-  static void serve(const Sizes& sizes, bool preempts) {
-    LlamaEngine on("llama", sizes);
-    BatchRun run(on.engine, arrivals_);
-    run.run();
-    EXPECT_EQ(run.preempted(), preempts);
-    EXPECT_TRUE(run.was_ragged() || preempts);
-    if (!preempts) {
-      EXPECT_EQ(on.engine.stats().peak_rounds, 16) << "all at a time";
-    }
-    for (std::size_t i = 0; i < arrivals_.size(); i++) {
-      SCOPED_TRACE(::testing::Message() << "request " << i);
-      expect_as_alone(run.served()[i], want_[i]);
-    }
-  }
-  static EngineOptions options() {
-    return {.max_batch = 16, .spec_length = K, .token_budget = 600, .check_invariants = true};
-  }
-
-  static inline std::vector<Arrival> arrivals_;
-  static inline std::vector<Outcome> want_;
-};
-
-TEST_F(SixteenRequests, WriteWhatTheyWriteAloneInContiguousCaches) {
-  serve({.page_size = kContiguous, .draft_page_size = kContiguous, .options = options()}, false);
-}
-
-TEST_F(SixteenRequests, WriteWhatTheyWriteAloneInPages) { serve({.options = options()}, false); }
-
-TEST_F(SixteenRequests, WriteWhatTheyWriteAloneWithSoFewPagesThatTheyTakeTurns) {
-  int most = 0;
-  for (const Arrival& a : arrivals_) {
-    most = std::max(most, int(most_cached(a.request, Capacity::of_chain, kPositions).by_target));
-  }
-  const int pages = 3 * pages_for(most, 3);
-  serve({.page_size = 3,
-         .draft_page_size = 3,
-         .pages = pages,
-         .draft_pages = pages,
-         .options = options()},
-        true);
-}
-
 // ---- stop texts
 
 TEST(BatchStopTexts, AreFoundAcrossTokensAndRounds) {
