@@ -19,6 +19,11 @@ std::vector<std::string> keys_of(const Json& object) {
   return keys;  // sorted
 }
 
+// The object has these fields, and perhaps more.
+void expect_fields(const Json& object, const Json& fields) {
+  for (const auto& [key, value] : fields.items()) EXPECT_EQ(object.at(key), value) << key;
+}
+
 // ---- numbers
 
 TEST(BatchJsonTest, AQuantileIsTheSmallestValueThatTheShareDoesNotExceed) {
@@ -50,12 +55,15 @@ TEST(BatchJsonTest, ADistributionIsOfTheNumbersAmongTheValues) {
 
 // ---- requests
 
+constexpr auto kCounters = {&RunStats::rounds,         &RunStats::target_forwards,
+                            &RunStats::draft_forwards, &RunStats::counted,
+                            &RunStats::tested,         &RunStats::accepted,
+                            &RunStats::emitted,        &RunStats::drafted,
+                            &RunStats::drafted_rounds, &RunStats::target_rows};
+
 RunStats run_stats_from(std::int64_t first) {
   RunStats run;
-  for (auto counter :
-       {&RunStats::rounds, &RunStats::target_forwards, &RunStats::draft_forwards,
-        &RunStats::counted, &RunStats::tested, &RunStats::accepted, &RunStats::emitted,
-        &RunStats::drafted, &RunStats::drafted_rounds, &RunStats::target_rows}) {
+  for (const auto counter : kCounters) {
     run.*counter = first;
     first *= 2;
   }
@@ -81,16 +89,7 @@ TEST(BatchJsonTest, TotalsAddEveryCounterAndNoTime) {
   }
   const RunStats total = total_stats(results);
   const RunStats want = run_stats_from(101);
-  EXPECT_EQ(total.rounds, want.rounds);
-  EXPECT_EQ(total.target_forwards, want.target_forwards);
-  EXPECT_EQ(total.draft_forwards, want.draft_forwards);
-  EXPECT_EQ(total.counted, want.counted);
-  EXPECT_EQ(total.tested, want.tested);
-  EXPECT_EQ(total.accepted, want.accepted);
-  EXPECT_EQ(total.emitted, want.emitted);
-  EXPECT_EQ(total.drafted, want.drafted);
-  EXPECT_EQ(total.drafted_rounds, want.drafted_rounds);
-  EXPECT_EQ(total.target_rows, want.target_rows);
+  for (const auto counter : kCounters) EXPECT_EQ(total.*counter, want.*counter);
   EXPECT_EQ(total.sum_round_acceptance, 0.75);
   EXPECT_EQ(total.sum_acceptance_prob, 4);
   EXPECT_EQ(total.accepted_at, (std::vector<std::int64_t>{10, 4, 2}));
@@ -118,17 +117,16 @@ TEST(BatchJsonTest, ARequestHasItsTimesAndCounts) {
   stats.prefix_tokens = 32;
   stats.longest_gap = 7;
   const Json got = to_json(stats);
-  EXPECT_EQ(got["arrived"], 10);
-  EXPECT_EQ(got["queue_seconds"], 3);
-  EXPECT_EQ(got["time_to_first_token"], 5);
-  EXPECT_EQ(got["time_per_output_token"], 3);
-  EXPECT_EQ(got["longest_gap"], 7);
-  EXPECT_EQ(got["finished"], 28);
-  EXPECT_EQ(got["steps"], 9);
-  EXPECT_EQ(got["preemptions"], 1);
-  EXPECT_EQ(got["prefix_tokens"], 32);
-  EXPECT_EQ(got["rounds"], 3) << "and all of a run with one request,";
-  EXPECT_EQ(got["prefill_seconds"], 2);
+  expect_fields(got, {{"arrived", 10},
+                      {"queue_seconds", 3},
+                      {"time_to_first_token", 5},
+                      {"time_per_output_token", 3},
+                      {"longest_gap", 7},
+                      {"finished", 28},
+                      {"steps", 9},
+                      {"preemptions", 1},
+                      {"prefix_tokens", 32}});
+  // And all of a run with one request.
   Json alone = to_json(stats.run);
   for (const char* shared :
        {"draft_seconds", "verify_seconds", "target_weight_bytes", "cache_bytes"}) {
@@ -233,45 +231,44 @@ TEST(BatchJsonTest, AnEngineSaysWhatItDid) {
   batch.add(greedy_request({2}, 4, 1));
   batch.run();
   const Json got = to_json(batch.engine());
-  EXPECT_EQ(got["steps"], 4 + 3 + 2) << "the second request's prompt is found";
-  EXPECT_EQ(got["target_forwards"], 9);
-  EXPECT_EQ(got["prefill_rows"], 6);
-  EXPECT_EQ(got["rounds"], 3 + 3 + 1 + 2);
-  EXPECT_EQ(got["round_rows"], 2 * 9);
-  EXPECT_EQ(got["preemptions"], 0);
-  EXPECT_EQ(got["admissions"], 4);
-  EXPECT_EQ(got["admissions_with_prefix"], 1);
-  EXPECT_EQ(got["prompt_tokens"], 7 + 7 + 1 + 1);
-  EXPECT_EQ(got["prefix_tokens"], 6);
-  EXPECT_EQ(got["peak_waiting"], 0);
-  EXPECT_EQ(got["peak_rounds"], 2);
-  EXPECT_EQ(got["max_batch"], 4);
-  EXPECT_EQ(got["spec_length"], 4);
-  EXPECT_EQ(got["token_budget"], 40);
-  EXPECT_EQ(got["prefill_chunk"], 8);
+  // The second request's prompt is found.
+  expect_fields(got, {{"steps", 4 + 3 + 2},
+                      {"target_forwards", 9},
+                      {"prefill_rows", 6},
+                      {"rounds", 3 + 3 + 1 + 2},
+                      {"round_rows", 2 * 9},
+                      {"preemptions", 0},
+                      {"admissions", 4},
+                      {"prompt_tokens", 16},
+                      {"admissions_with_prefix", 1},
+                      {"prefix_tokens", 6},
+                      {"peak_waiting", 0},
+                      {"peak_rounds", 2},
+                      {"max_batch", 4},
+                      {"spec_length", 4},
+                      {"token_budget", 40},
+                      {"prefill_chunk", 8}});
   const Json& sizes = got["decode_steps_by_batch_size"];
   ASSERT_EQ(sizes.size(), 2u) << "only those that there were";
-  EXPECT_EQ(sizes[0]["requests"], 1);
-  EXPECT_EQ(sizes[0]["steps"], 7);
-  EXPECT_EQ(sizes[0]["rows"], 14);
-  EXPECT_EQ(sizes[0]["emitted"], 14);
-  EXPECT_EQ(sizes[0]["seconds"], 7 * 1.5);
-  EXPECT_EQ(sizes[0]["draft_seconds"], 7 * 0.5);
-  EXPECT_EQ(sizes[0]["verify_seconds"], 7 * 0.5);
-  EXPECT_EQ(sizes[1]["requests"], 2);
-  EXPECT_EQ(sizes[1]["steps"], 1);
-  const Json& pool = got["target_pool"];
-  EXPECT_EQ(pool["page_size"], 3);
-  EXPECT_EQ(pool["pages"], 20);
-  EXPECT_EQ(pool["peak"], batch.engine().target_pool().peak_used());
-  EXPECT_EQ(pool["prefix_cache"], Json({{"lookups", 4},
-                                        {"hits", 1},
-                                        {"tokens_asked", 16},
-                                        {"tokens_found", 6},
-                                        {"pages_added", 2},
-                                        {"pages_evicted", 0}}));
-  EXPECT_EQ(got["draft_pool"]["pages"], 30);
-  EXPECT_EQ(got["draft_pool"]["page_size"], 2);
+  expect_fields(sizes[0], {{"requests", 1},
+                           {"steps", 7},
+                           {"rows", 14},
+                           {"emitted", 14},
+                           {"seconds", 7 * 1.5},
+                           {"draft_seconds", 7 * 0.5},
+                           {"verify_seconds", 7 * 0.5}});
+  expect_fields(sizes[1], {{"requests", 2}, {"steps", 1}});
+  expect_fields(got["target_pool"], {{"page_size", 3},
+                                     {"pages", 20},
+                                     {"peak", batch.engine().target_pool().peak_used()},
+                                     {"prefix_cache",
+                                      {{"lookups", 4},
+                                       {"hits", 1},
+                                       {"tokens_asked", 16},
+                                       {"tokens_found", 6},
+                                       {"pages_added", 2},
+                                       {"pages_evicted", 0}}}});
+  expect_fields(got["draft_pool"], {{"pages", 30}, {"page_size", 2}});
 }
 
 TEST(BatchJsonTest, APoolWithoutAPrefixCacheHasNoCountsOfOne) {

@@ -1,8 +1,6 @@
 // Requests from JSON Lines.
 #include "stages/programs/batch/request_list.h"
 
-#include "common/embedded_models.h"
-#include "stages/programs/batch/queue_inbox.h"
 #include "tests/test_support.h"
 
 namespace specdec {
@@ -217,16 +215,13 @@ TEST(RequestListBadInputTest, WrongTypesNameTheField) {
       {R"("max_context": true)", "max_context is true; it must be an integer"},
       {R"("spec_length": "five")", "spec_length is \"five\"; it must be an integer"},
       {R"("ignore_eos": 1)", "ignore_eos is 1; it must be true or false"},
-      {R"("no_speculation": "no")", "no_speculation is \"no\"; it must be true or false"},
       {R"("stop": 7)", "stop is 7; it must be a text or a list of texts"},
       {R"("stop": ["a", 7])", "stop is [\"a\",7]; it must be a text or a list of texts"},
       {R"("temperature": "hot")", "temperature is \"hot\"; it must be a number"},
-      {R"("top_k": 1.5)", "top_k is 1.5; it must be an integer"},
       {R"("top_p": [])", "top_p is []; it must be a number"},
       {R"("repetition_penalty": {})", "repetition_penalty is {}; it must be a number"},
       {R"("seed": -1)", "seed is -1; it must be a whole number from 0 to 2^64 - 1"},
       {R"("seed": 18446744073709551616)", "it must be a whole number from 0 to 2^64 - 1"},
-      {R"("draft_temperature": "x")", "draft_temperature is \"x\"; it must be a number"},
       {R"("acceptance": 1)", "acceptance is 1; it must be a string"},
       {R"("lenience": false)", "lenience is false; it must be a number"},
       {R"("arrival": "now")", "arrival is \"now\"; it must be a number"},
@@ -241,22 +236,16 @@ TEST(RequestListBadInputTest, RangesAreThoseOfTheCommandLine) {
   const std::pair<const char*, const char*> cases[] = {
       {R"("max_new_tokens": 0)",
        "max_new_tokens is 0; it takes a whole number from 1 to 1073741824"},
-      {R"("max_new_tokens": 1073741825)", "max_new_tokens is 1073741825; it takes a whole number"},
       {R"("max_context": 0)", "max_context is 0; it takes a whole number from 1 to"},
-      {R"("spec_length": 0)", "spec_length is 0; it takes a whole number from 1 to 32"},
       {R"("spec_length": 33)", "spec_length is 33; it takes a whole number from 1 to 32"},
       {R"("stop": "")", "stop is empty"},
       {R"("stop": ["a", ""])", "stop is empty"},
       {R"("temperature": -1)", "temperature is -1; it takes a number of at least 0"},
       {R"("top_k": -1)", "top_k is -1; it takes a whole number from 0 to 2147483647"},
       {R"("top_p": 0)", "top_p is 0; it takes a number above 0 and at most 1"},
-      {R"("top_p": 1.5)", "top_p is 1.5; it takes a number above 0 and at most 1"},
       {R"("temperature": 0, "top_p": 2)", "top_p is 2; it takes a number above 0 and at most 1"},
-      {R"("repetition_penalty": 0)", "repetition_penalty is 0; it takes a number of at least"},
       {R"("repetition_penalty": 1e-308)", "repetition_penalty is 1e-308; it takes a number"},
-      {R"("draft_temperature": -0.5)", "draft_temperature is -0.5; it takes a number"},
       {R"("acceptance": "maybe")", "acceptance maybe: there is no such rule; there are rejection"},
-      {R"("lenience": 2)", "lenience is 2; it takes a number above 0 and at most 1"},
       {R"("lenience": 0.5, "acceptance": "coupled")", "lenience belongs to acceptance rejection"},
       {R"("arrival": -0.5)", "arrival is -0.5; it takes a number of seconds from 0 to 1000000"},
       {R"("arrival": 1e300)", "arrival is 1e+300; it takes a number of seconds from 0 to 1000000"},
@@ -310,119 +299,11 @@ TEST(RequestListTest, FilesAreReadByName) {
   EXPECT_EQ(read_requests(path.string(), {}).size(), 1u);
 }
 
-class BatchRequestTest : public ::testing::Test {
- protected:
-  static BatchRequest make(const std::string& fields) {
-    return to_batch_request(target(), parse("{" + fields + "}")[0]);
-  }
-  static const ModelFiles& target() {
-    static const ModelFiles files = open_model(embedded_target().string());
-    return files;
-  }
-};
-
-TEST_F(BatchRequestTest, HasWhatTheOptionsSay) {
-  const BatchRequest request =
-      make(R"("prompt_ids": [3840, 71, 9], "max_new_tokens": 11, "stop": "x", "seed": 5,)"
-           R"( "temperature": 0.5, "acceptance": "coupled", "spec_length": 3)");
-  EXPECT_THAT(request.generation.prompt, ElementsAre(3840, 71, 9));
-  EXPECT_EQ(request.generation.max_new_tokens, 11);
-  EXPECT_EQ(request.generation.max_context, 3 + 11);
-  EXPECT_EQ(request.generation.eos_ids, target().checkpoint.config().eos_ids);
-  EXPECT_THAT(request.generation.stop, ElementsAre("x"));
-  EXPECT_EQ(request.speculation.sampling.temperature, 0.5);
-  EXPECT_EQ(request.speculation.draft_temperature, 0.5) << "as the target's";
-  EXPECT_EQ(request.speculation.rule->name, "coupled");
-  EXPECT_EQ(request.seed, 5u);
-  EXPECT_EQ(request.spec_length, 3);
-  EXPECT_EQ(request.context_limit, 2048) << "K does not depend on max_new_tokens";
-}
-
-TEST_F(BatchRequestTest, AdaptsWhereItSaysSo) {
-  RunOptions fixed, automatic;
-  fixed.stage = automatic.stage = 7;
-  automatic.auto_spec_length = true;
-  automatic.spec_length = 16;
-  const auto of = [&](const std::string& field, const RunOptions& defaults) {
-    const auto requests =
-        parse_requests(R"({"prompt_ids": [1])" + field + "}", "requests.jsonl", defaults);
-    const BatchRequest request = to_batch_request(target(), requests[0]);
-    return std::pair(request.spec_length, requests[0].auto_spec_length);
-  };
-  EXPECT_EQ(of("", fixed), std::pair(5, false));
-  EXPECT_EQ(of(R"(, "spec_length": "auto")", fixed), std::pair(16, true));
-  EXPECT_EQ(of("", automatic), std::pair(16, true));
-  EXPECT_EQ(of(R"(, "spec_length": 3)", automatic), std::pair(3, false));
-  EXPECT_EQ(of(R"(, "no_speculation": true)", automatic), std::pair(0, true));
-}
-
 TEST(RequestListBadInputTest, Stage6HasNoAuto) {
   RunOptions defaults;
   defaults.stage = 6;
   EXPECT_EQ(error_message([&] { parse_fields(R"("spec_length": "auto")", defaults); }),
             "r.jsonl:1: this stage has no spec_length auto; 07_adaptive_drafting has it");
-}
-
-TEST_F(BatchRequestTest, LimitsAndPlainDecoding) {
-  const BatchRequest request =
-      make(R"("prompt_ids": [1], "max_context": 200, "no_speculation": true, "ignore_eos": true)");
-  EXPECT_EQ(request.spec_length, 0);
-  EXPECT_EQ(request.context_limit, 200);
-  EXPECT_TRUE(request.generation.eos_ids.empty());
-  EXPECT_EQ(make(R"("prompt": "x", "temperature": 1, "draft_temperature": 0)")
-                .speculation.draft_temperature,
-            0);
-}
-
-TEST_F(BatchRequestTest, AChatOfMessagesIsTheChat) {
-  const auto prompt = [](const std::string& fields) { return make(fields).generation.prompt; };
-  EXPECT_EQ(
-      prompt(R"("chat": [{"role": "system", "content": "S"}, {"role": "user", "content": "U"}])"),
-      prompt(R"("chat": "U", "system": "S")"));
-  const std::vector<ChatMessage> turns = {{"user", "a"}, {"assistant", "b"}, {"user", "c"}};
-  EXPECT_EQ(prompt(R"("chat": [{"role": "user", "content": "a"}, {"role": "assistant",)"
-                   R"( "content": "b"}, {"role": "user", "content": "c"}])"),
-            target().tokenizer->encode(render_chat(chat_format(target()), turns), false));
-}
-
-TEST_F(BatchRequestTest, AChatEndsWithItsEndOfTurn) {
-  ModelFiles files = open_model(embedded_target().string());
-  RunOptions options;
-  options.chat = options.prompt = "Hi";
-  options.has_chat = true;
-  const auto ends = [&] { return to_batch_request(files, options).generation.eos_ids; };
-  EXPECT_THAT(ends(), ElementsAre(3841, 3848, 3849)) << "the config's, <|eot_id|> among them";
-  files.chat.format = &find_chat_format("Llama 3");
-  ChatFormat other = *files.chat.format;
-  other.end_of_turn = "<|end_header_id|>";
-  files.chat.format = &other;
-  EXPECT_THAT(ends(), ElementsAre(3841, 3848, 3849, 3847));
-  options.ignore_eos = true;
-  EXPECT_THAT(ends(), ElementsAre());
-  options.ignore_eos = options.has_chat = false;
-  options.has_prompt = true;
-  EXPECT_THAT(ends(), ElementsAre(3841, 3848, 3849)) << "a text is no chat";
-}
-
-TEST_F(BatchRequestTest, RefusesAChatWhoseFormatIsUnknown) {
-  ModelFiles files = open_model(embedded_target().string());
-  files.chat = {nullptr, "t.json: the chat template is unknown"};
-  RunOptions options;
-  options.chat = "Hi";
-  options.has_chat = true;
-  EXPECT_EQ(error_message([&] { to_batch_request(files, options); }),
-            "--chat: t.json: the chat template is unknown; render the chat as the model's authors "
-            "do, and give the text as --prompt");
-}
-
-TEST_F(BatchRequestTest, RefusesWhatDoesNotFitTheModel) {
-  EXPECT_ERROR(make(R"("prompt_ids": [4096])"), "prompt id 4096 is outside the vocabulary");
-  EXPECT_ERROR(make(R"("prompt_ids": [1, 2], "max_new_tokens": 2047)"), "need 2049 positions");
-  EXPECT_ERROR(make(R"("prompt": "x", "max_context": 4096)"), "beyond the model's 2048 positions");
-  RunOptions options;
-  options.prompt_ids = {1};
-  options.sampling.top_p = 2;
-  EXPECT_ERROR(to_batch_request(target(), options), "--top-p is 2");
 }
 
 }  // namespace

@@ -153,7 +153,7 @@ TEST(OptionsTest, AnEmptyValueIsEmpty) {
 
 TEST(OptionsTest, NumbersHaveTheirRangesWhateverTheTemperature) {
   const std::vector<std::pair<std::string, std::vector<std::string>>> bad = {
-      {"--temperature", {"-1", "nan", "inf", "1e400", "", "warm", "1 ", "-1e-9"}},
+      {"--temperature", {"-1", "nan", "inf", "1e400", "1e-400", "", "warm", "1 ", "-1e-9"}},
       {"--draft-temperature", {"-1", "nan", "inf", "x"}},
       {"--top-p", {"nan", "-0.5", "0", "2", "inf", "1.001"}},
       {"--top-k", {"-1", "1.5", "nan"}},
