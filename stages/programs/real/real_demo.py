@@ -4,7 +4,7 @@
     python3 stages/programs/real/real_demo.py [BUILD]
 
 One answer, decoded plainly and with speculation; then questions of several kinds. No draft model: drafts are copied from
-the text (lookup), or counted in it (ngram). Exit code 1: a text differs.
+the text (lookup), or counted in it (ngram), or the model itself drafts (heads). Exit code 1: a text differs.
 """
 import argparse
 import json
@@ -22,10 +22,13 @@ import get_model  # noqa: E402
 import tool  # noqa: E402
 from terminal import progress  # noqa: E402
 
-STAGE = "07_adaptive_drafting"
-PLAIN = "plain decoding"
-WAYS = {PLAIN: ["--no-speculation"], "lookup": ["--draft-kind", "lookup", "--spec-length", "auto"],
-        "ngram": ["--draft-kind", "ngram", "--spec-length", "auto"]}
+STAGE, STAGE_OF_HEADS = "07_adaptive_drafting", "09_self_drafting"
+HEADS = HERE.parents[2] / "golden" / "heads" / "smollm2"
+PLAIN = "plain"
+WAYS = {PLAIN: [STAGE, "--no-speculation"], "lookup": [STAGE, "--draft-kind", "lookup", "--spec-length", "auto"],
+        "ngram": [STAGE, "--draft-kind", "ngram", "--spec-length", "auto"]}
+if HEADS.is_dir():
+    WAYS["heads"] = [STAGE_OF_HEADS, "--tree", "top:1x1x1"]  # a chain of three
 RUNS, ENOUGH = 3, 60  # of each way, in turns; no further turn begins after so many seconds
 NEW_TOKENS = 96
 CLEARLY = 1.1  # times as fast as plain decoding: less may be the machine's unrest
@@ -46,8 +49,9 @@ SHOWN = "correcting"
 
 
 def command(options, kind, way, *more):
-    return [options.build / "bin" / STAGE, "--target", options.model, "--chat", QUESTIONS[kind], "--max-new-tokens",
-            str(NEW_TOKENS), *WAYS[way], *more]
+    stage, *drafting = WAYS[way]
+    return [options.build / "bin" / stage, "--target", options.model, "--chat", QUESTIONS[kind], "--max-new-tokens",
+            str(NEW_TOKENS), *drafting, *more]
 
 
 def report_of(options, kind, way):
@@ -59,7 +63,7 @@ def show_one_answer(options, folder):
     demo.heading(f"one answer of {get_model.MODEL}, without speculation and with it")
     print(f"{QUESTIONS[SHOWN]}\n")
     for way in (PLAIN, "lookup"):
-        print(f"[{way if way == PLAIN else 'speculation: drafts are copied from the text'}]")
+        print(f"[{'plain decoding' if way == PLAIN else 'speculation: drafts are copied from the text'}]")
         if way != PLAIN:
             demo.legend()
         file = folder / "report.json"
@@ -89,19 +93,18 @@ def rate(reports):
 
 
 def table(found):
-    """Prints a line for each kind of question. Returns the kinds on which some drafter was clearly faster."""
-    drafters = [way for way in WAYS if way != PLAIN]
-    print(f"{'':15}{'plain':>10}" + "".join(f"   {way:>10}{'speedup':>9}{'alpha':>7}{'per pass':>10}" for way in drafters))
-    print(f"{'':15}{'tokens/s':>10}" + f"   {'tokens/s':>10}{'':26}" * len(drafters))
+    """Prints a line for each kind of question and way. Returns the kinds on which some drafter was clearly faster."""
+    print(f"{'':25}tokens/s  speedup  alpha  per pass")
     faster = []
-    for kind, reports in found.items():
-        plain, cells = rate(reports[PLAIN]), ""
-        for way in drafters:
-            stats, speed = reports[way][0]["stats"], rate(reports[way])
-            cells += (f"   {speed:10.1f}{f'{speed / plain:.2f}x':>9}{demo.number(stats['alpha'], 2) if stats['drafted'] else 'none':>7}"
-                      f"{stats['emitted'] / stats['target_forwards']:10.2f}")
-        faster += [kind] * any(rate(reports[way]) >= CLEARLY * plain for way in drafters)
-        print(f"{kind:15}{plain:10.1f}{cells}")
+    for kind, ways in found.items():
+        plain = rate(ways[PLAIN])
+        for way, reports in ways.items():
+            stats, speed = reports[0]["stats"], rate(reports)
+            cells = "" if way == PLAIN else (
+                f"{f'{speed / plain:.2f}x':>9}{demo.number(stats['alpha'], 2) if stats['drafted'] else 'none':>7}"
+                f"{stats['emitted'] / stats['target_forwards']:10.2f}")
+            print(f"{kind if way == PLAIN else '':17}{way:8}{speed:8.1f}{cells}")
+        faster += [kind] * any(rate(reports) >= CLEARLY * plain for reports in ways.values())
     return faster
 
 
@@ -115,8 +118,8 @@ def explanation(options, found, faster):
     runs = len(found[SHOWN][PLAIN])
     print(f"\nthe same text in every way: {demo.yes(same_texts(found))}\nfaster by a tenth or more: {', '.join(faster) or 'none'}\n\n"
           f"Medians of {runs} run{'s' if runs > 1 else ''} each on this machine. alpha: accepted / tested drafts; per pass: tokens per pass of the\n"
-          "model. Speculation gains where an answer repeats the question's words, and little where it does not.\n"
-          "K is chosen by what pays (--spec-length auto).\n\n"
+          "model. What copies or counts gains where an answer repeats the question's words, and little where it does not.\n"
+          "There, K is chosen by what pays (--spec-length auto).\n\n"
           f"Next: ask your own         {options.build / 'bin' / STAGE} --target {options.model} \\\n"
           "                             --draft-kind lookup --chat 'What is a whale?'\n"
           "      what it takes        docs/real-models.md")
@@ -131,7 +134,7 @@ def main():
         raise SystemExit(f"{options.model} is not there, or not whole; get it: make real")
     with tempfile.TemporaryDirectory() as folder:
         show_one_answer(options, Path(folder))
-    demo.heading("questions of several kinds, each asked in three ways")
+    demo.heading("questions of several kinds, each asked in every way")
     found = measure(options)
     explanation(options, found, table(found))
     return 0 if same_texts(found) else 1
