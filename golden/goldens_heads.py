@@ -30,16 +30,22 @@ def relative_margins(logits):
     return ((top[..., 0] - top[..., 1]) / logits.abs().amax(-1)).numpy()
 
 
+def drafts_of(network):
+    """How many it drafts in a row."""
+    return min(SPEC_LENGTH, len(network.blocks)) if isinstance(network, heads.Medusa) else SPEC_LENGTH
+
+
 def acceptance_line(target, network, text, start):
     """Counts by position; None where a tested draft was too close to another choice."""
-    logits = logits_of(target, network, *start, SPEC_LENGTH)
+    count = drafts_of(network)
+    logits = logits_of(target, network, *start, count)
     each, margins = rounds(right(drafted(network, logits), text["tokens"])), relative_margins(logits)
     least = float(min(margins[place, :tested].min() for place, tested, _ in each))
     if least <= CLEAR:
         return None
-    return {"spec_length": SPEC_LENGTH, "rounds": len(each),
-            "tested": by_position([tested for _, tested, _ in each], SPEC_LENGTH),
-            "accepted": by_position([accepted for _, _, accepted in each], SPEC_LENGTH),
+    return {"spec_length": count, "rounds": len(each),
+            "tested": by_position([tested for _, tested, _ in each], count),
+            "accepted": by_position([accepted for _, _, accepted in each], count),
             "least_margin": files.rounded(least, 4)}
 
 
@@ -60,9 +66,10 @@ def make_acceptance(target, networks, out):
 def round_of(network, target, see_text, ids):
     """A round's tensors where the last of the ids is pending. see_text: the target's pass over ids."""
     place, tokens, array = torch.tensor([[len(ids) - 1]]), [], lambda t: t.numpy().copy()
-    for i in range(SPEC_LENGTH):
-        seen = see_text(ids + tokens + [0] * (SPEC_LENGTH - i))
-        rows = network.rows(target, seen, place, SPEC_LENGTH)[:, 0, 0]
+    count = drafts_of(network)
+    for i in range(count):
+        seen = see_text(ids + tokens + [0] * (count - i))
+        rows = network.rows(target, seen, place, count)[:, 0, 0]
         logits = network.says(target, rows)
         tokens.append(drafted(network, logits)[i].item())
     assert relative_margins(logits).min() > CLEAR, "too close to a tie"
@@ -90,7 +97,7 @@ def prompts_of(goldens, names):
 
 
 def hashes(folder):
-    return {f"{path.parent.name}/{path.name}": files.sha256(path) for path in sorted(folder.rglob("*.*"))
+    return {f"{path.parent.name}/{path.name}": files.sha256(path) for path in sorted(folder.glob("*/*.*"))
             if path.name in ("config.json", "model.safetensors")}
 
 
