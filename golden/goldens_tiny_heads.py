@@ -28,6 +28,14 @@ LIKE_TARGET = Shape(d_model=D_MODEL, n_layers=1, n_heads=4, n_kv_heads=2, head_d
 DRAFT = Shape(d_model=24, n_layers=2, n_heads=4, n_kv_heads=1, head_dim=8, d_ff=32, vocab_size=VOCAB, max_seq_len=256)
 KEPT = torch.arange(3, VOCAB, 4)            # ids that EAGLE-3 can say
 
+
+class Pard(Parallel):
+    """Its vocabulary has none of the embedded pair's special tokens."""
+
+    def config(self):
+        return {key: value for key, value in super().config().items() if key not in ("bos_token_id", "eos_token_id")}
+
+
 MAKERS = {
     "eagle": lambda: Eagle(OWN),
     "eagle_bias": lambda: Eagle(OWN, bias=True),
@@ -35,7 +43,7 @@ MAKERS = {
     "mtp": lambda: Mtp(LIKE_TARGET, N_LAYERS, after_norm=True),
     "medusa": lambda: heads.Medusa(D_MODEL, n_heads=7),
     "blockwise": lambda: heads.Blockwise(D_MODEL, n_heads=5, width=48),
-    "pard": lambda: Parallel(Llama(DRAFT), mask=VOCAB - 1),
+    "pard": lambda: Pard(Llama(DRAFT), mask=VOCAB - 1),
     "medusa_own": lambda: MedusaAsPublished(D_MODEL, n_heads=5, vocab_size=VOCAB),
     "medusa_int8": lambda: MedusaOfFewer(D_MODEL, n_heads=5, kept=KEPT, vocab_size=VOCAB),
     "eagle3_int8": lambda: Eagle3OfTarget(OWN, KEPT, blocks=(1, 2, 3)),
