@@ -12,7 +12,9 @@
 #include "common/base/mapped_file.h"
 #include "common/embedded_models.h"
 #include "stages/08_token_trees/tree_round.h"
+#include "stages/programs/cache/make_cache.h"
 #include "stages/programs/self/heads_folder.h"
+#include "stages/programs/self/round_check.h"
 #include "stages/programs/self/self_draft.h"
 #include "stages/programs/speculation/checked_run.h"
 #include "stages/programs/trees/tree_check.h"
@@ -21,14 +23,15 @@
 namespace specdec {
 namespace {
 
-constexpr const char* kChain = "top:1x1x1x1x1";  // a chain of the likeliest tokens
 constexpr const char* kTree = "top:3x2x1";
+constexpr int kSpecLength = 5;  // of chains without goldens
 constexpr const char* kAcceptance = "acceptance.jsonl";
 constexpr const char* kAcceptanceMarkov = "acceptance_markov.jsonl";
 constexpr const char* kMarkov = "markov";  // the head that corrects the parallel draft
 
-// How many drafts at each position were tested and accepted.
+// In a chain of K tokens, how many drafts at each position were tested and accepted.
 struct Acceptance {
+  int spec_length = 0;
   std::vector<int> tested, accepted;
 
   void add(const Round& round) {
@@ -61,7 +64,8 @@ void add_acceptance(const std::filesystem::path& path, GoldenAcceptance& result)
   if (!std::filesystem::exists(path)) return;
   for_golden_lines(read_text_file(path), path.string(), kAllGoldens, [&](const JsonObject& line) {
     result[{line.required_string("heads"), line.required_string("id")}] = {
-        counts_of(line, "tested"), counts_of(line, "accepted")};
+        line.required_integer("spec_length"), counts_of(line, "tested"),
+        counts_of(line, "accepted")};
   });
 }
 
@@ -77,6 +81,7 @@ std::string check_text(const CheckedTarget& target, const GoldenText& text,
                   .watch = std::move(parts.watch)});
   GreedyTreeJudge judge(run.target.backend());
   Acceptance got;
+  if (want != nullptr) got.spec_length = want->spec_length;
   while (!run.generation.finished()) {
     got.add(tree_round(run.steps, judge, run.context, run.generation));
   }
@@ -100,30 +105,88 @@ std::vector<GoldenText> few_of_each_kind(const std::vector<GoldenText>& texts) {
   return few;
 }
 
-// The texts with one folder of heads. name: the folder's among the embedded ones.
-void check_heads(const CheckedTarget& target, const GoldenAcceptance& acceptance,
-                 SelfDraftKind kind, const std::string& name, CheckList& list) {
+// A chain of the likeliest tokens.
+std::string chain_of(int length) {
+  std::string shape = "top:1";
+  for (int i = 1; i < length; ++i) shape += "x1";
+  return shape;
+}
+
+// The length of these heads' chains.
+int chain_length(const GoldenAcceptance& acceptance, const std::string& heads) {
+  const auto line = acceptance.lower_bound({heads, ""});
+  const bool known = line != acceptance.end() && line->first.first == heads;
+  return known ? line->second.spec_length : kSpecLength;
+}
+
+// The texts with one folder of heads. name: of their goldens.
+void check_texts(const CheckedTarget& target, const GoldenAcceptance& acceptance,
+                 const RunOptions& with, const std::string& name, CheckList& list) {
+  const std::string chain = chain_of(chain_length(acceptance, name));
   for (const GoldenText& text : few_of_each_kind(target.texts)) {
-    for (const char* shape : {kChain, kTree}) {
+    for (const std::string& shape : {chain, std::string(kTree)}) {
       for (const CacheKind cache : {CacheKind::kPaged, CacheKind::kContiguous}) {
         const bool in_every_way = text.id.ends_with("-0");
         if ((cache == CacheKind::kContiguous || shape == kTree) && !in_every_way) continue;
-        RunOptions options = target.options;
-        options.draft_kind = DraftKind::kHeads;
-        options.self_draft = kind;
-        if (name == kMarkov) options.markov = name;
-        if (options.heads.empty() && name != kMarkov) options.heads = name;
-        options = with_heads(options);
+        RunOptions options = with;
         options.tree = shape;
         options.cache = cache;
         const auto want = acceptance.find({name, text.id});
-        const bool counts = shape == kChain && want != acceptance.end();
+        const bool counts = shape == chain && want != acceptance.end();
         list.check(fmt::format("{}, greedy text {}, {}, {} cache{}", name, text.id, shape,
                                name_of(cache), counts ? ", accepted by position" : ""),
                    check_text(target, text, options, counts ? &want->second : nullptr));
       }
     }
   }
+}
+
+// The golden rounds of heads that read the target's rows.
+void check_rounds(const CheckedTarget& target, const RunOptions& options, const std::string& name,
+                  CheckList& list) {
+  const std::filesystem::path file = target.goldens / "heads" / (name + ".safetensors");
+  if (options.draft_kind != DraftKind::kHeads || !std::filesystem::exists(file)) return;
+  const int V = target.model.config().vocab_size;
+  for (const GoldenRound& golden : read_rounds(file, heads_folder(options), V)) {
+    const int K = int_size(golden.drafts);
+    SelfDraft self(options, K);
+    const SessionParts parts = self.parts(SessionParts{});
+    Capacity capacity = Capacity::of_chain(K);
+    capacity.context = int_size(golden.context) + K;
+    const auto model = parts.drafting.make_heads(target.files, target.model, capacity);
+    const auto cache = make_cache(target.model, cache_layout(options, capacity.context + K));
+    Llama llama(target.model, *cache, {.token_limit = V});
+    const auto watched = parts.watch(llama, capacity);
+    LanguageModel& read = watched ? *watched : static_cast<LanguageModel&>(llama);
+    list.check(fmt::format("{}, a round after {}", name, golden.name),
+               check_round(golden, read, *model, dynamic_cast<RoundModel&>(*model)));
+  }
+}
+
+// The name that goldens have for heads: their folder's, if they are included ones.
+std::string name_in_goldens(const RunOptions& options) {
+  if (!options.markov.empty()) return kMarkov;
+  const std::filesystem::path folder = named_folder(options.heads);
+  const bool included = std::ranges::any_of(kIncludedHeads, [&](const IncludedHeads& heads) {
+    std::error_code missing;
+    return std::filesystem::equivalent(folder, embedded_heads() / heads.name, missing);
+  });
+  return included ? std::filesystem::path(folder / "").parent_path().filename().string()
+                  : "given heads";
+}
+
+// One folder of heads. heads: for --heads.
+void check_heads(const CheckedTarget& target, const GoldenAcceptance& acceptance,
+                 SelfDraftKind kind, const std::string& heads, CheckList& list) {
+  RunOptions options = target.options;
+  options.draft_kind = DraftKind::kHeads;
+  options.self_draft = kind;
+  if (heads == kMarkov) options.markov = heads;
+  if (options.heads.empty() && heads != kMarkov) options.heads = heads;
+  options = with_heads(options);
+  const std::string name = name_in_goldens(options);
+  check_rounds(target, options, name, list);
+  check_texts(target, acceptance, options, name, list);
 }
 
 }  // namespace
@@ -140,18 +203,19 @@ int check_self_drafting(const RunOptions& options) {
   CheckList list;
   list.note_missing(target.goldens, {"greedy.jsonl", kAcceptance});
   if (!options.heads.empty()) {
-    check_heads(target, acceptance, options.self_draft, std::string(name_of(options.self_draft)),
-                list);
+    check_heads(target, acceptance, options.self_draft, options.heads, list);
     return list.finish();
   }
   for (const IncludedHeads& heads : kIncludedHeads) {
-    if (!heads.model.empty()) continue;
+    if (!are_for(heads, options.target)) continue;
     list.note_missing(embedded_heads(), {heads.name});
     if (!std::filesystem::exists(embedded_heads() / heads.name)) continue;
     check_heads(target, acceptance, heads.kind, std::string(heads.name), list);
   }
-  list.note_missing(target.goldens, {kAcceptanceMarkov});
-  check_heads(target, acceptance, SelfDraftKind::kParallel, kMarkov, list);
+  if (is_embedded_target(options.target)) {
+    list.note_missing(target.goldens, {kAcceptanceMarkov});
+    check_heads(target, acceptance, SelfDraftKind::kParallel, kMarkov, list);
+  }
   return list.finish();
 }
 

@@ -1,7 +1,5 @@
-// A feature layer against plain loops in double: chains and trees, each layout, each switch. The
-// embedded target's against PyTorch.
+// A feature layer against plain loops in double: chains and trees, each layout, each switch.
 #include <cmath>
-#include <cstring>
 
 #include "tests/unit/stages/09_self_drafting/feature_fixture.h"
 
@@ -325,64 +323,6 @@ TEST(FeatureSwitchesTest, EachChangesTheRowAsTheReferenceHasIt) {
     EXPECT_NE(before_next, after_next);
   }
 }
-
-// The embedded target's layers against files that PyTorch wrote (golden/README.md): a text, and
-// five drafts after it.
-class GoldenLayer : public ::testing::TestWithParam<const char*> {};
-
-std::vector<TokenId> ids_of(const SafetensorsFile& file, const std::string& name) {
-  const TensorView view = file.tensor(name);
-  std::vector<TokenId> ids(view.bytes.size() / sizeof(TokenId));
-  std::memcpy(ids.data(), view.bytes.data(), view.bytes.size());
-  return ids;
-}
-
-TEST_P(GoldenLayer, SaysWhatPyTorchSays) {
-  const LlamaModel& target = embedded().target.model;
-  const SafetensorsFile golden(std::filesystem::path(SPECDEC_GOLDEN_DIR) / "goldens" / "target" /
-                               "heads" / (std::string(GetParam()) + ".safetensors"));
-  for (const std::string text : {"short.", "chat."}) {
-    SCOPED_TRACE(text);
-    const Checkpoint checkpoint(golden_model("target"));
-    FeatureLayer layer = load_feature_layer(embedded_heads() / GetParam(), checkpoint,
-                                            target.config(), target.backend());
-    CachedLlama llama(target, 16, kPositions);
-    TargetRows rows(llama.llama, layer.places, 1, kPositions, TargetRows::Of::kAllTokens);
-    auto cache = CachedLlama::make(*layer.block, 16, kPositions, 1);
-    FeatureModel model(target, std::move(layer), std::move(cache),
-                       embedded().tokenizer.vocab_size(), Capacity::of_chain(5));
-    model.read(rows);
-    const std::vector<TokenId> context = ids_of(golden, text + "token_ids"),
-                               drafts = ids_of(golden, text + "tokens");
-    DraftRequest request;
-    request.sequence = model.create();
-    request.context = context;
-    request.target_sequence = rows.create();
-    rows.forward(Segment{request.target_sequence, request.context.first(context.size() - 1), 0},
-                 {});
-    model.begin(std::span(&request, 1));
-
-    const std::vector<float> want = to_float32(golden.tensor(text + "logits"));
-    const std::vector<std::int32_t>& tokens = model.layer().head.tokens;
-    const std::size_t n = want.size() / drafts.size();
-    std::span<const TokenId> next = context;
-    for (std::size_t i = 0; i < drafts.size(); i++) {
-      const LogitsBuffer logits(model, 1);
-      model.forward(Segment{request.sequence, next, 1}, logits.rows(0, 1));
-      const std::vector<float> got = to_host(model.backend(), logits.rows(0, 1));
-      for (std::size_t row = 0; row < n; row++) {
-        const std::size_t token = tokens.empty() ? row : std::size_t(tokens[row]);
-        if (int(token) >= embedded().tokenizer.vocab_size()) continue;
-        ASSERT_NEAR(got[token], want[i * n + row], 2e-4f) << "draft " << i << ", token " << token;
-      }
-      EXPECT_EQ(std::ranges::max_element(got) - got.begin(), drafts[i]) << "draft " << i;
-      next = std::span(drafts).subspan(i, 1);
-    }
-  }
-}
-
-INSTANTIATE_TEST_SUITE_P(Layers, GoldenLayer, ::testing::Values("mtp", "eagle3", "eagle"),
-                         [](const auto& test) { return std::string(test.param); });
 
 }  // namespace
 }  // namespace specdec::batch
