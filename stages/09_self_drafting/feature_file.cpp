@@ -104,7 +104,8 @@ DeviceArray<float> FeatureFile::bias(const std::string& name) const {
 DeviceArray<float> FeatureFile::norm(const std::string& name) const {
   std::vector<float> weights = to_float32(file_.take(name, {width().stored}));
   const double scale = std::sqrt(double(width().stored) / width().runs);
-  for (float& weight : weights) weight *= scale;
+  const float missing = name.starts_with("mtp.") ? 1 : 0;
+  for (float& weight : weights) weight = (weight + missing) * scale;
   return upload(std::move(weights));
 }
 

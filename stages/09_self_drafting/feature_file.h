@@ -36,7 +36,8 @@ class FeatureFile {
   FeatureSize width() const { return {target_.d_model, runs_.d_model}; }
   FeatureSize vocabulary() const { return {target_.vocab_size, runs_.vocab_size}; }
 
-  DeviceArray<float> norm(const std::string& name) const;  // [width]
+  // A norm's weights, [width]. Tensors mtp.* are Qwen3-Next's, which has all norms minus 1.
+  DeviceArray<float> norm(const std::string& name) const;
   DeviceArray<float> bias(const std::string& name) const;  // [width]
   // groups: of how many rows the columns are, of the target, or of an embedding and of such rows.
   std::unique_ptr<const WeightMatrix> matrix(const std::string& name, FeatureSize rows,

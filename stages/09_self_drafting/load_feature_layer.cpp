@@ -95,41 +95,75 @@ FeatureLayer load_eagle3(const FeatureFile& from) {
 
 // ---- MTP
 
-FeatureLayer load_mtp(const FeatureFile& from) {
+// What its tensors are called.
+struct MtpNames {
+  std::string embedding_norm, feature_norm, fc, block, head_norm, embedding, head;
+};
+
+MtpNames of_deepseek(int n_layers) {
+  const std::string prefix = fmt::format("model.layers.{}.", n_layers);
+  return {prefix + "enorm.weight",
+          prefix + "hnorm.weight",
+          prefix + "eh_proj.weight",
+          prefix,
+          prefix + "shared_head.norm.weight",
+          prefix + "embed_tokens.weight",
+          prefix + "shared_head.head.weight"};
+}
+
+MtpNames of_qwen() {
+  return {"mtp.pre_fc_norm_embedding.weight",
+          "mtp.pre_fc_norm_hidden.weight",
+          "mtp.fc.weight",
+          "mtp.layers.0.",
+          "mtp.norm.weight",
+          "mtp.embed_tokens.weight",
+          "mtp.lm_head.weight"};
+}
+
+FeatureLayer load_mtp(const FeatureFile& from, const MtpNames& names, const char* count) {
   FeatureLayer layer;
   layer.switches = kFeatureLayers[2];
-  if (const int modules = from.file().size_of("num_nextn_predict_layers"); modules != 1) {
-    fail("{}: num_nextn_predict_layers is {}; only 1 is supported", from.config().name(), modules);
+  if (const int modules = from.file().size_of(count); modules != 1) {
+    fail("{}: {} is {}; only 1 is supported", from.config().name(), count, modules);
   }
-  const std::string prefix = fmt::format("model.layers.{}.", from.target().n_layers);
   FeatureSwitches& is = layer.switches;
   is.after_norm = from.config().boolean("target_hidden_post_norm").value_or(true);
   is.feeds_normed = from.is_true("chain_hidden_post_norm");
   is.feature_first = from.is_true("mtp_hidden_states_first");
   layer.places = {is.after_norm ? Outputs::kAfterNorm : from.target().n_layers};
-  layer.embedding_norm = from.norm(prefix + "enorm.weight");
-  layer.feature_norm = from.norm(prefix + "hnorm.weight");
-  layer.fc = from.matrix(prefix + "eh_proj.weight", from.width(), from.width(), 2);
-  LlamaLayer block = from.llama_layer(prefix, 1);
-  block.attn_norm = from.norm(prefix + "input_layernorm.weight");
+  layer.embedding_norm = from.norm(names.embedding_norm);
+  layer.feature_norm = from.norm(names.feature_norm);
+  layer.fc = from.matrix(names.fc, from.width(), from.width(), 2);
+  LlamaLayer block = from.llama_layer(names.block, 1);
+  block.attn_norm = from.norm(names.block + "input_layernorm.weight");
   layer.block = one_block(from, std::move(block));
-  layer.head_norm = from.norm(prefix + "shared_head.norm.weight");
-  layer.embedding = from.own_embedding(prefix + "embed_tokens.weight");
-  layer.head = from.head(prefix + "shared_head.head.weight");
+  layer.head_norm = from.norm(names.head_norm);
+  layer.embedding = from.own_embedding(names.embedding);
+  layer.head = from.head(names.head);
   return layer;
+}
+
+FeatureLayer load_mtp_of_deepseek(const FeatureFile& from) {
+  return load_mtp(from, of_deepseek(from.target().n_layers), "num_nextn_predict_layers");
+}
+
+FeatureLayer load_mtp_of_qwen(const FeatureFile& from) {
+  return load_mtp(from, of_qwen(), "mtp_num_hidden_layers");
 }
 
 // The kind that the tensors' names tell.
 FeatureLayer (*kind_of(const HeadFile& file, const LlamaConfig& target))(const FeatureFile&) {
-  const std::string of_mtp = fmt::format("model.layers.{}.eh_proj.weight", target.n_layers);
+  const std::string of_mtp = of_deepseek(target.n_layers).fc;
   for (const char* name : {"midlayer.hidden_norm.weight", "layers.0.hidden_norm.weight"}) {
     if (file.contains(name)) return load_eagle3;
   }
-  if (file.contains(of_mtp)) return load_mtp;
+  if (file.contains(of_mtp)) return load_mtp_of_deepseek;
+  if (file.contains(of_qwen().fc)) return load_mtp_of_qwen;
   if (file.contains("fc.weight")) return load_eagle;
   fail(
       "{}: no feature layer for a target of {} blocks: has neither fc.weight (EAGLE, EAGLE-3) nor "
-      "{} (MTP)",
+      "{} or mtp.fc.weight (MTP)",
       file.name(), target.n_layers, of_mtp);
 }
 

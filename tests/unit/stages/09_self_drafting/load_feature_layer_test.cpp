@@ -46,6 +46,44 @@ TEST_F(LoadFeatureLayer, OtherNamesOfTheSame) {
   EXPECT_EQ(load(twelve).places, (std::vector<int>{2, 6, 9}));
 }
 
+// MTP by the names of Qwen3-Next, which has norms minus 1.
+TEST_F(LoadFeatureLayer, MtpOfQwen) {
+  FeatureFolder qwen = mtp_;
+  const std::map<std::string, std::string> names = {{"enorm", "pre_fc_norm_embedding"},
+                                                    {"hnorm", "pre_fc_norm_hidden"},
+                                                    {"eh_proj", "fc"},
+                                                    {"shared_head.norm", "norm"}};
+  constexpr std::string_view kBefore = "model.layers.2.", kAfter = ".weight";
+  for (const auto& [name, tensor] : mtp_.tensors) {
+    const std::string middle =
+        name.substr(kBefore.size(), name.size() - kBefore.size() - kAfter.size());
+    const auto other = names.find(middle);
+    const std::string renamed = other == names.end() ? "layers.0." + middle : other->second;
+    qwen.rename(name, "mtp." + renamed + ".weight");
+  }
+  EXPECT_ERROR(load(qwen), "mtp_num_hidden_layers");
+  qwen.config["mtp_num_hidden_layers"] = 1;
+  const FeatureLayer layer = load(qwen), same = load(mtp_);
+  EXPECT_EQ(layer.switches.name, "MTP");
+  for (const auto of :
+       {&FeatureLayer::embedding_norm, &FeatureLayer::feature_norm, &FeatureLayer::head_norm}) {
+    std::vector<float> got(24), want(24);
+    backend_->download((layer.*of).data(), got.data(), 24 * sizeof(float));
+    backend_->download((same.*of).data(), want.data(), 24 * sizeof(float));
+    for (float& weight : want) weight += 1;
+    EXPECT_EQ(got, want);
+  }
+  FeatureFolder gated = qwen;  // what Qwen3-Next has and Llama's block lacks
+  gated.add("mtp.layers.0.self_attn.q_norm.weight", {16}, 1);
+  EXPECT_ERROR(load(gated), "tensor mtp.layers.0.self_attn.q_norm.weight belongs to no heads");
+  gated = qwen;
+  gated.add("mtp.layers.0.self_attn.q_proj.weight", {64, 24}, 1);
+  EXPECT_ERROR(load(gated),
+               "mtp.layers.0.self_attn.q_proj.weight has the shape [64, 24], not [32,");
+  qwen.config["mtp_num_hidden_layers"] = 2;
+  EXPECT_ERROR(load(qwen), "mtp_num_hidden_layers is 2; only 1 is supported");
+}
+
 // Weights that a file has although they could be the target's are the layer's own.
 TEST_F(LoadFeatureLayer, OwnEmbeddingAndHead) {
   EXPECT_EQ(load(eagle_).embedding, nullptr);
