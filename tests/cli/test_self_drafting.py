@@ -91,6 +91,19 @@ class SelfDraftingTest(ProgramTest):
             self.expect_bad_input("--fallback heads: there is no such drafter; there are llama", PROGRAMS / "07_adaptive_drafting",
                                   "--fallback", fallback, *PROMPT)
 
+    def test_medusa_heads_as_they_were_published(self):
+        shapes = {f"{i}.{name}": shape for i in range(2)
+                  for name, shape in (("0.linear.weight", [192, 192]), ("0.linear.bias", [192]), ("1.weight", [4096, 192]))}
+        with tempfile.TemporaryDirectory() as place:
+            folder = pathlib.Path(place) / "published"
+            write_heads(folder, {"medusa_num_layers": 1}, shapes)
+            chain = [*PROMPT, "--heads", folder, "--tree", "chains:1", "--spec-length", "2"]
+            plain, large = self.run_json(*chain), self.run_json(*chain, "--inflate-target", "134m")
+            self.expect_bad_input("--self-draft blockwise: what", PROGRAMS / STAGE, *chain, "--self-draft", "blockwise")
+        self.assertEqual(plain["draft"]["self_draft"], "medusa")
+        self.assertEqual(plain["tokens"], run_program_json(PROGRAMS / PLAIN, *PROMPT)["tokens"])
+        self.assertEqual(plain["stats"]["accepted_per_position"], large["stats"]["accepted_per_position"])
+
     def test_a_name_tells_the_kind_and_heads_fall_back(self):
         want = run_program_json(PROGRAMS / PLAIN, *PROMPT)["tokens"]
         for name in ("blockwise", "eagle", "parallel"):
