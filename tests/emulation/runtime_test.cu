@@ -4,12 +4,7 @@
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 namespace {
 
-class Runtime : public ::testing::Test {
- protected:
-  void SetUp() override {
-    if (no_device()) GTEST_SKIP() << "NOT CHECKED: no CUDA device";
-  }
-};
+class Runtime : public DeviceTest {};
 
 __global__ void number_a_block(int* out) { out[threadIdx.x] = static_cast<int>(threadIdx.x) + 1; }
 
