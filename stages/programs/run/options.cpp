@@ -309,9 +309,9 @@ Options self_options(RunOptions& o, int stage) {
        one_of(&o.self_draft),
        {.stages = stages, .given = &o.given_self_draft}},
       {"--heads DIR",
-       "the heads' folder, with config.json and model.safetensors",
+       "the heads' folder, with config.json and model.safetensors, which tells their kind",
        &o.heads,
-       {.stages = stages, .otherwise = "those of the embedded target"}},
+       {.stages = stages, .otherwise = "those that come with the target"}},
       {"--markov DIR",
        fmt::format(
            "with --self-draft {}: the folder of a head that corrects each draft by the one before",
