@@ -1,11 +1,8 @@
 // Cost profiles: what follows from them, their files, and files that are none.
 #include "stages/programs/adaptive/cost_profile.h"
 
-#include <fstream>
-
 #include <sys/stat.h>
 
-#include "common/base/error.h"
 #include "common/base/json_value.h"
 #include "common/base/mapped_file.h"
 #include "common/run_stats.h"
@@ -21,12 +18,7 @@ const Json kKey = {{"device", "abacus"}, {"requests", 1}};
 CostProfile example() { return make_profile(kKey, {0.002, 0.003, 0.0025, 0.005}, 0.0005); }
 
 std::string error_of(const std::string& text) {
-  try {
-    parse_profile(text, "p.json");
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "none";
+  return error_message([&] { parse_profile(text, "p.json"); });
 }
 
 TEST(CostProfileTest, CAndVAndWhatRoundsCost) {
@@ -55,8 +47,8 @@ TEST(CostProfileTest, OneThatIsNoneIsRefusedByName) {
     json[field] = value;
     return json.dump();
   };
-  EXPECT_EQ(error_of(to_json(example()).dump()), "none");
-  EXPECT_EQ(error_of(with("measured_for", nullptr)), "none") << "made by hand";
+  EXPECT_EQ(error_of(to_json(example()).dump()), "");
+  EXPECT_EQ(error_of(with("measured_for", nullptr)), "") << "made by hand";
   EXPECT_THAT(error_of(""), HasSubstr("p.json: not valid JSON"));
   EXPECT_THAT(error_of(to_json(example()).dump().substr(0, 60)), HasSubstr("not valid JSON"));
   EXPECT_THAT(error_of("[]"), HasSubstr("expected an object"));
@@ -67,23 +59,17 @@ TEST(CostProfileTest, OneThatIsNoneIsRefusedByName) {
   EXPECT_THAT(error_of(with("target_pass_seconds", {1})), HasSubstr("a list of 2 to 33 numbers"));
   EXPECT_THAT(error_of(with("target_pass_seconds", std::vector<double>(34, 1))),
               HasSubstr("a list of 2 to 33 numbers"));
-  EXPECT_EQ(error_of(with("target_pass_seconds", std::vector<double>(33, 1))), "none");
+  EXPECT_EQ(error_of(with("target_pass_seconds", std::vector<double>(33, 1))), "");
   EXPECT_THAT(error_of(with("target_pass_seconds", {1, "2"})),
               HasSubstr("target_pass_seconds[1] is \"2\"; it must be a number of seconds"));
   EXPECT_THAT(error_of(with("target_pass_seconds", {0, 1})), HasSubstr("target_pass_seconds[0]"));
   EXPECT_THAT(error_of(with("draft_step_seconds", -1)), HasSubstr("draft_step_seconds is -1"));
   EXPECT_THAT(error_of(with("draft_step_seconds", nullptr)), HasSubstr("is missing"));
-  EXPECT_EQ(error_of(with("draft_step_seconds", 0)), "none");
+  EXPECT_EQ(error_of(with("draft_step_seconds", 0)), "");
 }
 
 class StoredProfileTest : public ::testing::Test {
  protected:
-  StoredProfileTest() {
-    std::filesystem::remove_all(folder_);
-    std::filesystem::create_directories(folder_);
-  }
-  ~StoredProfileTest() override { std::filesystem::remove_all(folder_); }
-
   CostProfile get(const ProfileFile& file, const Json& key = kKey) {
     notes_.clear();
     return stored_profile(
@@ -94,12 +80,8 @@ class StoredProfileTest : public ::testing::Test {
         },
         [&](const std::string& note) { notes_.push_back(note); });
   }
-  static void write(const std::filesystem::path& path, const std::string& text) {
-    std::ofstream(path) << text;
-  }
-
-  const std::filesystem::path folder_ =
-      std::filesystem::path(::testing::TempDir()) / fmt::format("profiles.{}", ::getpid());
+  const TemporaryDirectory temporary_;
+  const std::filesystem::path folder_ = temporary_.path();
   std::vector<std::string> notes_;
   int measured_ = 0;
 };
@@ -117,8 +99,7 @@ TEST_F(StoredProfileTest, IsMeasuredOnce) {
 }
 
 TEST_F(StoredProfileTest, OneOfAnotherKeyIsMeasuredAnewUnlessNamed) {
-  const auto path = folder_ / "p.json";
-  write(path, to_json(example()).dump());
+  const auto path = temporary_.write("p.json", to_json(example()).dump());
   const Json other = {{"device", "abacus"}, {"requests", 4}};
   EXPECT_EQ(get({path, true}, other).draft_step, 0.0005);
   EXPECT_THAT(notes_, ::testing::ElementsAre(HasSubstr("was measured for requests 1, here 4")));
@@ -132,16 +113,15 @@ TEST_F(StoredProfileTest, OneOfAnotherKeyIsMeasuredAnewUnlessNamed) {
 TEST_F(StoredProfileTest, OneMadeByHandIsUsedWithoutANote) {
   Json json = to_json(example());
   json.erase("measured_for");
-  write(folder_ / "p.json", json.dump());
-  EXPECT_EQ(get({folder_ / "p.json", true}).draft_step, 0.0005);
+  const auto path = temporary_.write("p.json", json.dump());
+  EXPECT_EQ(get({path, true}).draft_step, 0.0005);
   EXPECT_TRUE(notes_.empty());
-  EXPECT_EQ(get({folder_ / "p.json", false}).draft_step, 1.5) << "beside the programs it has a key";
+  EXPECT_EQ(get({path, false}).draft_step, 1.5) << "beside the programs it has a key";
   EXPECT_EQ(notes_.size(), 1u);
 }
 
 TEST_F(StoredProfileTest, ADamagedOneIsMeasuredAnewUnlessNamed) {
-  const auto path = folder_ / "p.json";
-  write(path, "{\"format\"");
+  const auto path = temporary_.write("p.json", "{\"format\"");
   EXPECT_THROW(get({path, true}), Error);
   EXPECT_EQ(read_text_file(path), "{\"format\"") << "a file that somebody named is not overwritten";
   EXPECT_EQ(get({path, false}).draft_step, 1.5);
@@ -151,8 +131,7 @@ TEST_F(StoredProfileTest, ADamagedOneIsMeasuredAnewUnlessNamed) {
 }
 
 TEST_F(StoredProfileTest, APlaceThatCannotBeWrittenIsANoteUnlessNamed) {
-  write(folder_ / "file", "");
-  const auto path = folder_ / "file" / "p.json";  // below a file there are no files
+  const auto path = temporary_.write("file", "") / "p.json";  // below a file there are no files
   EXPECT_EQ(get({path, false}).draft_step, 1.5);
   EXPECT_THAT(notes_, ::testing::ElementsAre(HasSubstr("the cost profile is not kept")));
   EXPECT_THROW(get({path, true}), Error);
