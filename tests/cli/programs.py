@@ -3,6 +3,7 @@ import functools
 import json
 import pathlib
 import re
+import shutil
 import struct
 import subprocess
 import tempfile
@@ -75,3 +76,26 @@ def read_tensors(path):
     tensors = read_safetensors(path)
     assert all(dtype == "F32" for dtype, _, _ in tensors.values())
     return {name: (shape, data) for name, (_, shape, data) in tensors.items()}
+
+
+def write_safetensors(path, tensors):
+    """tensors: as read_safetensors gives them."""
+    header, data = {}, b""
+    for name, (dtype, shape, values) in tensors.items():
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [len(data), len(data) + len(values)]}
+        data += values
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    path.write_bytes(struct.pack("<Q", len(text)) + text + data)
+
+
+def with_nan(folder, tensor, row, out):
+    """A copy of a model whose tensor, in F32, has NaN in a row."""
+    shutil.copytree(folder, out)
+    tensors = read_safetensors(out / "model.safetensors")
+    dtype, shape, data = tensors[tensor]
+    assert dtype == "F32", dtype
+    begin, end = 4 * shape[-1] * row, 4 * shape[-1] * (row + 1)
+    tensors[tensor] = dtype, shape, data[:begin] + struct.pack("<f", float("nan")) * shape[-1] + data[end:]
+    write_safetensors(out / "model.safetensors", tensors)
+    return out

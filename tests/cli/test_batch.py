@@ -8,7 +8,6 @@ import pathlib
 import pty
 import re
 import shutil
-import struct
 import subprocess
 import sys
 import tempfile
@@ -16,24 +15,13 @@ import unittest
 
 import batches
 from batches import REQUESTS, run_alone, write_requests
-from programs import ProgramTest, read_safetensors, run_program, without_advice
+from programs import ProgramTest, run_program, with_nan, without_advice
 
 ALONE, BATCH, ADAPTIVE = "05_rejection_sampling", "06_batched_verification", "07_adaptive_drafting"
 TREES = "08_token_trees"
 FEW = ("--max-new-tokens", "4", "--ignore-eos")
 COUNTERS = ("rounds", "drafted", "tested", "accepted", "emitted", "alpha", "acceptance_rate", "mean_round_acceptance",
             "mean_accepted_length", "accepted_per_position", "alpha_by_probability")
-
-
-def spoil_embedding(path, token):
-    """Makes a token's embedding NaN."""
-    dtype, (_, width), _ = read_safetensors(path)["model.embed_tokens.weight"]
-    assert dtype == "F32", dtype
-    data = bytearray(path.read_bytes())
-    size = struct.unpack("<Q", data[:8])[0]
-    begin = 8 + size + json.loads(data[8:8 + size])["model.embed_tokens.weight"]["data_offsets"][0] + 4 * width * token
-    data[begin:begin + 4 * width] = struct.pack("<f", float("nan")) * width
-    path.write_bytes(data)
 
 
 def run(*arguments, program=BATCH):
@@ -100,9 +88,7 @@ class BatchTest(unittest.TestCase):
 
     def test_a_request_that_fails_on_its_way_says_why(self):
         """Also with --quiet, and where it is the only one."""
-        model = self.folder / "model"
-        shutil.copytree(GOLDEN / "checkpoints" / "untied", model)
-        spoil_embedding(model / "model.safetensors", token=7)
+        model = with_nan(GOLDEN / "checkpoints" / "untied", "model.embed_tokens.weight", 7, self.folder / "model")
         requests = self.folder / "spoilt.jsonl"
         requests.write_text('{"prompt_ids": [1, 2]}\n{"prompt_ids": [7, 2], "id": "spoilt"}\n')
         good = run("--target", model, "--draft-kind", "lookup", "--prompt-ids", "1,2", "--quiet", *FEW)[1]

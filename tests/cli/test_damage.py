@@ -5,12 +5,11 @@ usage: test_damage.py BIN GOLDEN DEVICE
 import json
 import pathlib
 import shutil
-import struct
 import sys
 import tempfile
 import unittest
 
-from programs import run_program
+from programs import run_program, with_nan
 
 BIN = pathlib.Path(sys.argv.pop(1)).resolve()
 GOOD = pathlib.Path(sys.argv.pop(1)).resolve() / "checkpoints" / "untied"  # random: any token may follow any other
@@ -22,22 +21,6 @@ SINGLE = {"04_greedy_speculation": [[]], "05_rejection_sampling": [[]],
 BATCHED = {"06_batched_verification": [[]], "07_adaptive_drafting": [[]],
            "08_token_trees": [["--tree", "top:3x2x1"]]}
 PROMPT = ["--prompt-ids", "5,2,3", "--max-new-tokens", "24", "--ignore-eos"]
-BAD = float("nan")
-
-
-def with_damage(folder, tensor, row, out):
-    """A copy whose tensor has NaN in a row; -1: in the last one, which may be all there is."""
-    shutil.copytree(folder, out)
-    path = out / "model.safetensors"
-    data = bytearray(path.read_bytes())
-    size = struct.unpack("<Q", data[:8])[0]
-    entry = json.loads(data[8:8 + size])[tensor]
-    assert entry["dtype"] == "F32"
-    width = entry["shape"][-1]
-    begin = 8 + size + entry["data_offsets"][0] + 4 * width * row
-    data[begin:begin + 4 * width] = struct.pack("<f", BAD) * width
-    path.write_bytes(data)
-    return out
 
 
 class DamageTest(unittest.TestCase):
@@ -48,8 +31,8 @@ class DamageTest(unittest.TestCase):
         cls.text = cls.run_json("04_greedy_speculation", "--no-speculation", *PROMPT)["tokens"]
         cls.late = cls.text[8]  # it is met in the middle of the text
         assert cls.late not in cls.text[:8] + [5, 2, 3]
-        cls.everywhere = with_damage(GOOD, "model.norm.weight", 0, cls.place / "everywhere")
-        cls.after_one = with_damage(GOOD, "model.embed_tokens.weight", cls.late, cls.place / "after_one")
+        cls.everywhere = with_nan(GOOD, "model.norm.weight", 0, cls.place / "everywhere")
+        cls.after_one = with_nan(GOOD, "model.embed_tokens.weight", cls.late, cls.place / "after_one")
 
     @classmethod
     def run_lines(cls, stage, *options):

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import unittest
 
-from programs import ProgramTest, read_safetensors
+from programs import ProgramTest, read_safetensors, write_safetensors
 
 BIN = pathlib.Path(sys.argv.pop(1)).resolve()
 GOLDEN = pathlib.Path(sys.argv.pop(1)).resolve()
@@ -23,16 +23,6 @@ OF_TENSORS = [stage for stage in STAGES if stage.name[:2] in ("01", "02", "03")]
 OF_TEXTS = [stage for stage in STAGES if stage.name[:2] not in ("01", "02", "03")]
 SECONDS = 300
 HUGE = 2**31 - 1
-
-
-def write_safetensors(path, tensors):
-    header, data = {}, b""
-    for name, (dtype, shape, values) in tensors.items():
-        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [len(data), len(data) + len(values)]}
-        data += values
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
-    path.write_bytes(struct.pack("<Q", len(text)) + text + data)
 
 
 def integers(*values):

@@ -8,12 +8,11 @@ import pathlib
 import pty
 import resource
 import shutil
-import struct
 import subprocess
 import sys
 import unittest
 
-from programs import ProgramTest, run_program
+from programs import ProgramTest, read_safetensors, run_program, write_safetensors
 
 CONTIGUOUS, PAGED = "02_contiguous_kv_cache", "03_paged_kv_cache"
 GREEDY, SAMPLING, BATCH = "04_greedy_speculation", "05_rejection_sampling", "06_batched_verification"
@@ -207,10 +206,6 @@ class BadInputTest(InflationTest):
         for stage in (GREEDY, SAMPLING, BATCH):
             self.expect_error("--inflate-draft 134m: the shape cannot hold the model: its head_dim is 128, the model's 64",
                               stage, "--inflate-draft", "134m")
-        for shape in ("1.7b", "360m"):  # of SmolLM2-135M, which the embedded models are not
-            self.expect_error("its head_dim is 64, the model's 128", PAGED, "--inflate-target", shape)
-            self.expect_error("its number of heads a key-value head is 3, the model's 4", GREEDY, "--inflate-draft", shape)
-        self.expect_error("give 3b, 1b, 1.7b, 360m, 134m, 14m or the path", PAGED, "--inflate-target", "big")
 
     def test_too_little_memory(self):
         """Wherever it runs out: one line and no crash."""
@@ -238,19 +233,10 @@ class BadInputTest(InflationTest):
         config = json.loads((folder / "config.json").read_text())
         config["vocab_size"] = 4000
         (folder / "config.json").write_text(json.dumps(config))
-        data = (folder / "model.safetensors").read_bytes()
-        size = struct.unpack("<Q", data[:8])[0]
-        header, data = json.loads(data[8:8 + size]), data[8 + size:]
-        entry = header["model.embed_tokens.weight"]
-        begin, end = entry["data_offsets"]
-        lost = (4096 - 4000) * (end - begin) // 4096
-        data = data[:end - lost] + data[end:]
-        entry["shape"][0] = 4000
-        for name, other in header.items():
-            if name != "__metadata__":
-                other["data_offsets"] = [at if at < end else at - lost for at in other["data_offsets"]]
-        text = json.dumps(header).encode()
-        (folder / "model.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + data)
+        tensors = read_safetensors(folder / "model.safetensors")
+        dtype, (rows, width), data = tensors["model.embed_tokens.weight"]
+        tensors["model.embed_tokens.weight"] = dtype, [4000, width], data[:len(data) // rows * 4000]
+        write_safetensors(folder / "model.safetensors", tensors)
         for stage in (GREEDY, SAMPLING, BATCH):
             self.expect_error("this draft has 4000 rows for its tokenizer's 4096 entries", stage, "--draft", folder)
 
