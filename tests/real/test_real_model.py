@@ -18,6 +18,7 @@ import get_model  # noqa: E402
 MODEL = BUILD / "models" / get_model.MODEL
 IS_THERE = (MODEL / "model.safetensors").is_file()
 GREEDY = ROOT / "golden/goldens/smollm2/greedy.jsonl"
+HEADS = ROOT / "golden/heads/smollm2"
 
 
 def run(stage, *words):
@@ -52,6 +53,19 @@ class WithTheModel(unittest.TestCase):
                                        "json", *asked, "--max-new-tokens", str(len(line["tokens"])))
                 self.assertEqual(code, 0, said)
                 self.assertEqual(json.loads(text)["tokens"], line["tokens"])
+
+    @unittest.skipUnless(HEADS.is_dir(), "golden/heads has no heads of it")
+    def test_it_drafts_with_its_own_heads(self):
+        """EAGLE-3 if no option says otherwise."""
+        line = next(line for line in map(json.loads, GREEDY.read_text(encoding="utf-8").splitlines()) if line["id"] == "copy")
+        for heads, asked in (("eagle3", []), ("medusa", ["--self-draft", "medusa"]), ("medusa", ["--heads", "smollm2/medusa"])):
+            code, text, said = run("09_self_drafting", "--target", MODEL, "--output", "json", "--chat",
+                                   line["messages"][0]["content"], "--max-new-tokens", str(len(line["tokens"])), *asked)
+            self.assertEqual(code, 0, said)
+            report = json.loads(text)
+            self.assertEqual(report["tokens"], line["tokens"])
+            self.assertTrue(report["draft"]["directory"].endswith(f"smollm2/{heads}"))
+            self.assertGreater(report["stats"]["accepted"], 0)
 
 
 if __name__ == "__main__":
