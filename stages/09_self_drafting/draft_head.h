@@ -35,11 +35,11 @@ struct DraftHead {
   }
 };
 
-// The tensor `name` of the file, or without it the target's own head. The configuration's
-// draft_vocab_size says how many tokens it has, which the tensors d2t and t2d list; without them,
-// it has all. So without the tensor `name`, it has those rows of the target's head. target: that
-// the file was made for; runs: the one that runs, which is larger if it is inflated
-// (common/inflation), and then the head is, too. Throws Error.
+// The head in the tensor `name` of the file, or without it the target's. It has all tokens, or
+// those that the tensors d2t and t2d list, as many as the configuration's draft_vocab_size; the
+// target's head is then reduced to their rows. target: that the file was made for; runs: the one
+// that runs, which is larger if it is inflated (common/inflation), and then the head is, too.
+// Throws Error.
 DraftHead load_draft_head(HeadFile& file, const std::string& name, const WeightSource& target,
                           const LlamaConfig& runs, Backend& backend);
 

@@ -99,7 +99,7 @@ class SelfDraftingTest(ProgramTest):
             write_heads(folder, {"medusa_num_layers": 1}, shapes)
             chain = [*PROMPT, "--heads", folder, "--tree", "chains:1", "--spec-length", "2"]
             plain, large = self.run_json(*chain), self.run_json(*chain, "--inflate-target", "134m")
-            self.expect_bad_input("--self-draft blockwise: what", PROGRAMS / STAGE, *chain, "--self-draft", "blockwise")
+            self.expect_bad_input("published are of the kind medusa", PROGRAMS / STAGE, *chain, "--self-draft", "blockwise")
         self.assertEqual(plain["draft"]["self_draft"], "medusa")
         self.assertEqual(plain["tokens"], run_program_json(PROGRAMS / PLAIN, *PROMPT)["tokens"])
         self.assertEqual(plain["stats"]["accepted_per_position"], large["stats"]["accepted_per_position"])
@@ -198,7 +198,7 @@ class FeatureLayerTest(ProgramTest):
             (wrong / "config.json").write_text(json.dumps(config), encoding="utf-8")
             for words, *options in (
                     ("has 5 entries; it must have 1 to 4", "--heads", wrong),
-                    ("medusa has drafts in the way of medusa", "--heads", heads / "medusa"),
+                    ("medusa are of the kind medusa", "--heads", heads / "medusa"),
                     ("hidden_size is 192, and the target's is 128", "--heads", "mtp", "--target", ROOT / "golden/models/draft"),
                     ("so nothing can draft for them", "--draft-of-draft", "lookup", "--tree", "chains:1"),
                     ("heads are kept as their files have them", "--draft-weights", "int8"),
@@ -277,7 +277,7 @@ class OnePassTest(ProgramTest):
                 ("6 drafts in a row, but", "lookahead", "--heads", lookahead, "--tree", "top:1x1x1x1x1x1"),
                 ("look-ahead tokens draft 5 tokens in a row, and it verifies 2", "lookahead", "--heads", lookahead, "--tree",
                  "grow:2"),
-                ("--self-draft lookahead: what", "lookahead", "--heads", ROOT / "golden/heads/medusa"),
+                ("medusa are of the kind medusa", "lookahead", "--heads", ROOT / "golden/heads/medusa"),
                 ("pard_token is missing", "parallel", "--heads", place / "no_mask"),
                 ("pard_token is missing", "parallel", "--draft-kind", "llama"),
                 ("pard_token is 4096, and the vocabulary has 4096 rows", "parallel", "--heads", place / "no_token"),

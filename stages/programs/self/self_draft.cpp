@@ -25,7 +25,7 @@ SelfDraftKind kind_of(const RunOptions& options) {
   const std::filesystem::path folder = heads_folder(options);
   const SelfDraftKind kind = kind_of_heads(folder).value_or(options.self_draft);
   if (options.given_self_draft && kind != options.self_draft) {
-    fail("--self-draft {}: what {} has drafts in the way of {}", name_of(options.self_draft),
+    fail("--self-draft {}: the heads in {} are of the kind {}", name_of(options.self_draft),
          folder.string(), name_of(kind));
   }
   return kind;
