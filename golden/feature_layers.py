@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from drafting import Drafter, Seen, at
-from model import MLP, NORM_EPS, ROPE, ROPE_THETA, RMSNorm, Shape, rope_frequencies, rotate
+from model import MLP, NORM_EPS, ROPE, ROPE_THETA, RMSNorm, Shape, plain_frequencies, rope_frequencies, rotate
 
 THETA = 10000.0                             # of the EAGLEs, without Llama 3's scaling
 FEATURE_BLOCKS = [0, 2, 4]                  # EAGLE-3 reads the rows that leave these
@@ -123,7 +123,7 @@ class Eagle(FeatureLayer):
     steps = 1                               # as published: one row, and the feature itself is learnt
 
     def __init__(self, s: Shape, bias: bool = False):
-        super().__init__(s, 1.0 / THETA ** (torch.arange(0, s.head_dim, 2, dtype=torch.float32) / s.head_dim))
+        super().__init__(s, plain_frequencies(s.head_dim, THETA))
         self.fc = nn.Linear(2 * s.d_model, s.d_model, bias=bias)
         self.layers = nn.ModuleList([Block(s, s.d_model, ())])
         begin_as_feature(self.fc, s.d_model)
@@ -152,7 +152,7 @@ class Eagle3(FeatureLayer):
 
     def __init__(self, s: Shape, kept: torch.Tensor, blocks=tuple(FEATURE_BLOCKS)):
         """kept: the target's ids that it can say, in rising order. blocks: it reads the rows that leave these."""
-        super().__init__(s, 1.0 / THETA ** (torch.arange(0, s.head_dim, 2, dtype=torch.float32) / s.head_dim))
+        super().__init__(s, plain_frequencies(s.head_dim, THETA))
         self.blocks = list(blocks)
         self.fc = nn.Linear(len(blocks) * s.d_model, s.d_model, bias=False)
         self.midlayer = Block(s, 2 * s.d_model, ("hidden_norm", "input_layernorm"))

@@ -44,14 +44,15 @@ SHAPES = {
 }
 
 
-def rope_frequencies(head_dim: int) -> torch.Tensor:
-    """Inverse frequencies of rotary embeddings with Llama 3's scaling, [head_dim / 2].
+def plain_frequencies(head_dim: int, theta: float) -> torch.Tensor:
+    """Inverse frequencies of rotary embeddings, [head_dim / 2]."""
+    return 1.0 / theta ** (torch.arange(0, head_dim, 2, dtype=torch.float32) / head_dim)
 
-    Short wavelengths stay, long ones are stretched by `factor`, those between
-    are blended.
-    """
-    j = torch.arange(0, head_dim, 2, dtype=torch.float32)
-    inv = 1.0 / ROPE_THETA ** (j / head_dim)
+
+def rope_frequencies(head_dim: int) -> torch.Tensor:
+    """The same with Llama 3's scaling: short wavelengths stay, long ones are stretched by `factor`, those between
+    are blended."""
+    inv = plain_frequencies(head_dim, ROPE_THETA)
     wavelength = 2 * math.pi / inv
     old, low, high = (ROPE["original_max_position_embeddings"],
                       ROPE["low_freq_factor"], ROPE["high_freq_factor"])
@@ -139,12 +140,14 @@ class Body(nn.Module):
 class Llama(nn.Module):
     """Decoder with a tied head: logits are products with the embedding rows."""
 
-    def __init__(self, s: Shape):
+    def __init__(self, s: Shape, stored: bool = False):
+        """stored: its weights will be read from a file."""
         super().__init__()
         self.shape = s
         self.model = Body(s)
         self.register_buffer("inv_freq", rope_frequencies(s.head_dim), persistent=False)
-        self.initialise()
+        if not stored:
+            self.initialise()
 
     def initialise(self):
         """Random weights, except that the first two layers begin as a circuit that copies.
@@ -251,8 +254,10 @@ def load(folder: Path) -> Llama:
     model = Llama(Shape(
         d_model=config["hidden_size"], n_layers=config["num_hidden_layers"], n_heads=config["num_attention_heads"],
         n_kv_heads=config["num_key_value_heads"], head_dim=config["head_dim"], d_ff=config["intermediate_size"],
-        vocab_size=config["vocab_size"], max_seq_len=config["max_position_embeddings"]))
+        vocab_size=config["vocab_size"], max_seq_len=config["max_position_embeddings"]), stored=True)
     model.load_state_dict({k: v.float() for k, v in load_file(folder / "model.safetensors").items()})
+    if config.get("rope_scaling") is None:
+        model.inv_freq = plain_frequencies(model.shape.head_dim, config["rope_theta"])
     return model.eval()
 
 

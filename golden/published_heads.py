@@ -29,7 +29,7 @@ class MedusaOfFewer(heads.Medusa):
         return self.lists["d2t"] + torch.arange(len(self.lists["d2t"]))
 
     def says(self, target, rows):
-        return target.head(rows)[..., self.kept()]
+        return F.linear(rows, target.model.embed_tokens.weight[self.kept()])
 
     def tensors(self):
         return super().tensors() | self.lists
@@ -59,8 +59,13 @@ class Eagle3OfTarget(Eagle3):
         super().__init__(*args, **kwargs)
         del self.lm_head
 
+    def begin_like(self, target):
+        with torch.no_grad():
+            self.norm.weight.copy_(target.model.norm.weight)
+        return self
+
     def says(self, target, rows):
-        return target.head(self.norm(rows))[..., self.kept()]
+        return F.linear(self.norm(rows), target.model.embed_tokens.weight[self.kept()])
 
 
 class AroundOne(nn.Module):
