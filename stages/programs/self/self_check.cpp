@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 #include <map>
+#include <ranges>
 #include <utility>
 
 #include <fmt/format.h>
@@ -146,8 +147,10 @@ void check_rounds(const CheckedTarget& target, const RunOptions& options, const 
                   CheckList& list) {
   const std::filesystem::path file = target.goldens / "heads" / (name + ".safetensors");
   if (options.draft_kind != DraftKind::kHeads || !std::filesystem::exists(file)) return;
-  const int V = target.model.config().vocab_size;
-  for (const GoldenRound& golden : read_rounds(file, heads_folder(options), V)) {
+  const LlamaConfig& config = target.model.config();
+  const int V = config.vocab_size, most = golden_share(options, config).prompts;
+  const std::vector<GoldenRound> rounds = read_rounds(file, heads_folder(options), V);
+  for (const GoldenRound& golden : rounds | std::views::take(most)) {
     const int K = int_size(golden.drafts);
     SelfDraft self(options, K);
     const SessionParts parts = self.parts(SessionParts{});
