@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """What speculation without a draft model gains on SmolLM2-135M-Instruct, by kind of prompt, into real.json.
 
-    python3 docs/experiments/real.py [counts] [clock] [--build DIR] [--out FILE] [--quick]
+    python3 docs/experiments/real.py [counts] [heads] [clock] [heads-clock] [--build DIR] [--out FILE] [--quick]
 
-counts: alpha and tokens per pass, with K = 5 and greedy decoding on all prompts of real_prompts.jsonl, otherwise on the
-first FEW of each kind; they are the same however fast the machine is. clock: plain decoding and the ways of CLOCKED by
-turns, on the first TIMED prompts of each kind (25 minutes, let nothing else run); turns.py and rounds.py say which
-rounds and settings count. Each part ends where two ways write different greedy texts. `make real` gets the model, and
+counts: alpha and tokens per pass of what copies from the text, with K = 5 and greedy decoding on all prompts of
+real_prompts.jsonl, otherwise on the first FEW of each kind; they are the same however fast the machine is. heads: the same
+of the model's own heads, with K = 3 on all prompts. clock and heads-clock: plain decoding and the ways of CLOCKED by turns,
+on the first TIMED prompts of each kind (25 and 15 minutes, let nothing else run); turns.py and rounds.py say which rounds
+and settings count. Each part ends where two ways write different greedy texts. `make real` gets the model, and
 real_tables.py makes the tables.
 """
 import json
@@ -17,17 +18,23 @@ import run
 import programs
 import rounds
 
-ADAPTIVE, TREES = programs.STAGES[7], programs.STAGES[8]
+ADAPTIVE, TREES, SELF = (programs.STAGES[stage] for stage in (7, 8, 9))
 PROMPTS = run.HERE / "real_prompts.jsonl"
 TOKENS = {"counts": 96, "clock": 64}  # new ones of each text, at most
-K = 5                                 # of the tables by kind
+K, K_OF_HEADS = 5, 3                  # of the tables by kind
 ALL, FEW, TIMED = 12, 3, 2            # prompts of a kind
 # Name -> the program and its options.
 CHAINS = {"lookup": (ADAPTIVE, ["--draft-kind", "lookup"]), "ngram": (ADAPTIVE, ["--draft-kind", "ngram"]),
           "lookup, ngram": (ADAPTIVE, ["--fallback", "lookup,ngram"])}
 BRANCHING = {f"tree of {n}": (TREES, ["--draft-kind", "lookup", "--tree", f"chains:{n}", "--spec-length", str(K)])
              for n in (1, 2, 4)}
-DRAFTERS = {"plain": (ADAPTIVE, ["--no-speculation"]), **CHAINS, **BRANCHING}
+HEADS = {f"{name}, K = {length}": (SELF, [*words, "--tree", "chains:1", "--spec-length", str(length)])
+         for name, words, lengths in (("EAGLE-3", ["--heads", "smollm2/eagle3"], (1, 2, 3, 5)),
+                                      ("Medusa", ["--heads", "smollm2/medusa"], (1, 2, 3)),
+                                      ("lookup, EAGLE-3", ["--heads", "smollm2/eagle3", "--fallback", "lookup,heads"], (1, 2, 3, 5)))
+         for length in lengths}
+OF_COPIES = [*CHAINS, *BRANCHING]
+DRAFTERS = {"plain": (ADAPTIVE, ["--no-speculation"]), **CHAINS, **BRANCHING, **HEADS}
 LENGTHS = {"lookup": range(1, 13), "ngram": (1, 2, 3, 5, 8, 12), "lookup, ngram": (1, 2, 3, 5, 8, 12)}
 COUNTED = ("emitted", "rounds", "drafted", "tested", "accepted")
 
@@ -56,6 +63,8 @@ class Way(typing.NamedTuple):
 
 CLOCKED = [Way("lookup", "K = 3"), Way("lookup", "K = 8"), Way("lookup", "gain"), Way("lookup", "schedule"), Way("ngram", "K = 3"),
            Way("lookup, ngram", "gain"), Way("tree of 2"), Way("lookup", "gain", 1)]
+CLOCKED_HEADS = [Way("EAGLE-3, K = 2"), Way("EAGLE-3, K = 3"), Way("Medusa, K = 2"), Way("lookup, EAGLE-3, K = 3"),
+                 Way("EAGLE-3, K = 2", T=1)]
 
 
 def model(options):
@@ -83,9 +92,9 @@ def requests_of(options):
 
 def counted_ways(drafter, quick):
     """Each with how many prompts of a kind it gets."""
-    ways = [Way(drafter, T=T) for T in (0, 1)] if drafter in BRANCHING else [
+    ways = [Way(drafter, T=T) for T in (0, 1)] if drafter not in CHAINS else [
         *(Way(drafter, f"K = {length}") for length in LENGTHS[drafter]), *(Way(drafter, f"K = {length}", 1) for length in (1, 3, K, 12))]
-    by_kind = (Way("tree of 2"), *(Way(chain, f"K = {K}") for chain in CHAINS))
+    by_kind = (Way("tree of 2"), *(Way(chain, f"K = {K}") for chain in CHAINS), *(Way(d) for d in HEADS if d.endswith(f"K = {K_OF_HEADS}")))
     return {way: ALL if way in by_kind else FEW for way in (ways[::4] if quick else ways)}
 
 
@@ -101,10 +110,10 @@ def decoded(options, drafter, requests):
     return {result["id"]: result for result in results}, last["summary"]
 
 
-def counts(options):
+def counts(options, drafters):
     requests, texts, entries, summary = requests_of(options), {}, [], None
-    progress = run.Progress("runs", len(CHAINS) + len(BRANCHING))
-    for drafter in [*CHAINS, *BRANCHING]:
+    progress = run.Progress("runs", len(drafters))
+    for drafter in drafters:
         ways = counted_ways(drafter, options.quick)
         # One prompt's requests follow each other, so that they share its cached keys and values.
         asked = {f"{request['id']} {way.length} {way.T}": (way, request) for request in requests
@@ -142,17 +151,17 @@ class Sweep(programs.TextSweep):
         return super().one_round(number)
 
 
-def clock(options):
+def clock(options, clocked):
     requests = first(requests_of(options), TIMED)
     with tempfile.TemporaryDirectory() as folder:
         sweep = Sweep(options, requests, [programs.Setting(
             {"benchmark": "real", "draft": way.drafter, "K": way.length, "T": way.T}, way.run(options, folder),
-            Way("plain", T=way.T).run(options, folder), [request["id"] for request in requests]) for way in CLOCKED])
+            Way("plain", T=way.T).run(options, folder), [request["id"] for request in requests]) for way in clocked])
         measures, thrown_away = programs.by_turns(programs.rules_of(options), "runs", sweep)
     entries = [{**identity, **rounds.entry_of(list(found))} for identity, found in measures]
     unsteady = {} if options.quick else rounds.unsteady(entries)
-    if len(unsteady) > len(CLOCKED) / 2:
-        raise SystemExit(f"the times of {len(unsteady)} of {len(CLOCKED)} ways were not steady: let nothing else run")
+    if len(unsteady) > len(clocked) / 2:
+        raise SystemExit(f"the times of {len(unsteady)} of {len(clocked)} ways were not steady: let nothing else run")
     return {"device": sweep.device, "tokens": TOKENS["clock"], "prompts": len(requests), "rounds": len(measures[0][1]),
             "thrown_away": thrown_away, "unsteady": [rounds.name_of(setting) for setting in unsteady],
             "bandwidths": sweep.bandwidths, "weight_bytes": (model(options) / "model.safetensors").stat().st_size,
@@ -160,4 +169,7 @@ def clock(options):
 
 
 if __name__ == "__main__":
-    run.measured_parts(__doc__, "real.json", {"counts": counts, "clock": clock}, ("clock",))
+    run.measured_parts(__doc__, "real.json", {
+        "counts": lambda options: counts(options, OF_COPIES), "heads": lambda options: counts(options, HEADS),
+        "clock": lambda options: clock(options, CLOCKED), "heads-clock": lambda options: clock(options, CLOCKED_HEADS)},
+        ("clock", "heads-clock"))

@@ -9,6 +9,7 @@ NOTHING = "Not measured yet: `make bench-real` does it on a quiet machine.\n"
 NAMES = {"lookup": "lookup", "ngram": "n-grams", "lookup, ngram": "lookup, else n-grams", "tree of 1": "lookup, stage 8",
          "tree of 2": "a tree of 2 lookups", "tree of 4": "a tree of 4 lookups"}
 CHAINS = ["lookup", "ngram", "lookup, ngram"]
+HEADS = {"EAGLE-3": "EAGLE-3", "Medusa": "Medusa", "lookup, EAGLE-3": "lookup, else EAGLE-3"}  # K is in the drafters' names
 MODEL = "SmolLM2-135M"
 
 
@@ -73,6 +74,26 @@ def lengths(part):
     return "|".join(["what drafts", "T", *chosen]), rows
 
 
+@table("heads")
+def heads(part):
+    """Greedy, on all prompts, of the model's own heads."""
+    columns = [counted(part, f"{drafter}, K = 3", "", 0, prompts(part, max)) for drafter in HEADS]
+
+    def row(name, **chosen):
+        of_kind = [column.of(**chosen) for column in columns]
+        return [name, *(cell for e in of_kind for cell in (number(e.ratio("accepted", "tested")), tokens_per_pass(e)))]
+    names = ["prompts", *(f"{name}: alpha|tokens per pass" for name in HEADS.values())]
+    return "|".join(names), [*(row(kind, text=kind) for kind in columns[0].by("text")), row("all")]
+
+
+@table("heads")
+def heads_lengths(part):
+    chosen = [f"K = {K}" for K in (1, 2, 3, 5)]
+    rows = [[name, str(T), *(tokens_per_pass(counted(part, f"{drafter}, {length}", "", T, prompts(part))) for length in chosen)]
+            for T in (0, 1) for drafter, name in HEADS.items()]
+    return "|".join(["what drafts", "T", *chosen]), rows
+
+
 # --- the clock ---
 
 def ways(part):
@@ -82,11 +103,22 @@ def ways(part):
 
 def name_of(way):
     drafter, length, T = way
-    return f"{NAMES[drafter]}, {length or 'K = 5'}{', T = 1' if T else ''}"
+    head, _, of_head = drafter.partition(", K = ")
+    name = f"{HEADS[head]}, K = {of_head}" if of_head else f"{NAMES[drafter]}, {length or 'K = 5'}"
+    return f"{name}{', T = 1' if T else ''}"
 
 
 @table("clock")
 def clock(part):
+    return clocked(part)
+
+
+@table("heads-clock")
+def heads_clock(part):
+    return clocked(part)
+
+
+def clocked(part):
     """Speedups by the clock, with the accounting's in brackets."""
     entries = Entries(part["entries"])
 
@@ -99,6 +131,15 @@ def clock(part):
 
 @table("clock")
 def where(part):
+    return measured(part)
+
+
+@table("heads-clock")
+def heads_where(part):
+    return measured(part)
+
+
+def measured(part):
     reads = [entry["plain_tokens_per_second"] * part["weight_bytes"] / 1e9 for entry in part["entries"] if entry["T"] == 0]
     names = ", ".join(f"`{name}`" for name in part["unsteady"])
     left_out = f" Left out, because the times were not steady: {names}." if names else ""
