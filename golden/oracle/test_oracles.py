@@ -1,4 +1,4 @@
-"""Checks the two oracles that need a yardstick of their own: Philox, and speculative sampling.
+"""Checks the oracles that need a yardstick of their own: Philox, speculative sampling, and beam search.
 
     python golden/oracle/test_oracles.py
 """
@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-from oracle import philox, speculative_sampling as sampling
+from oracle import beam_search as beams, philox, speculative_sampling as sampling
 
 # Random123, kat_vectors, philox4x32 with 10 rounds: counter, key, result.
 KNOWN_ANSWERS = """
@@ -108,6 +108,81 @@ def test_rounds_keep_within_the_context():
         assert r["start"] + r["spec_length"] + 1 <= 31 and r["draft_length"] <= max(20, r["start"] + 1)
         assert r["spec_length"] == max(0, min(4, 31 - r["start"] - 1, 20 - r["start"]))
     assert rounds[0]["spec_length"] == 4 and rounds[-1]["spec_length"] == 0
+
+
+def all_texts(table, prompt, options):
+    """Every text that ends with an eos or at the limit: {tokens: its sum of log-probabilities}."""
+    texts, open_texts = {}, {(): 0.0}
+    while open_texts:
+        longer = {text + (token,): score + p for text, score in open_texts.items()
+                  for token, p in enumerate(beams.log_probs(table[(*prompt, *text)[-1]]))}
+        ended = {text for text in longer if text[-1] in options.eos_ids or len(text) == options.max_new_tokens}
+        texts |= {text: longer[text] for text in ended}
+        open_texts = {text: score for text, score in longer.items() if text not in ended}
+    return texts
+
+
+def test_beams_as_wide_as_all_texts_find_the_best():
+    """A search that keeps everything is no search; stopping too soon or dropping a finished text shows here."""
+    random = np.random.default_rng(6)
+    for penalty in (0.0, 1.0, 2.0):
+        table = random.normal(0, 1.5, (3, 3))
+        options = beams.Options(81, penalty, "never", 4, (2,))
+        best = {text: score / len(text) ** penalty for text, score in all_texts(table, [0], options).items()}
+        found = beams.plain(lambda tokens: table[tokens[-1]], [0], options).hypotheses()
+        assert len(found) == len(best) and all(abs(best[h.tokens] - h.score) <= 1e-12 for h in found)
+        assert [h.score for h in found] == sorted((h.score for h in found), reverse=True)
+
+
+def test_a_width_of_1_is_greedy():
+    random = np.random.default_rng(7)
+    for number in range(50):
+        table = random.normal(0, 1.5, (9, 9))
+        (found,) = beams.plain(lambda tokens: table[tokens[-1]], [0], beams.Options(1, 0.0, False, 12, (8,))).hypotheses()
+        text = [0]
+        while len(text) <= 12 and text[-1] != 8:
+            text.append(int(table[text[-1]].argmax()))
+        assert list(found.tokens) == text[1:] and found.finished == (text[-1] == 8)
+
+
+def drafted_searches(count):
+    """Random tables with a draft, widths and depths: (target, draft, options, u, K, V)."""
+    random = np.random.default_rng(8)
+    for number in range(count):
+        V = int(random.integers(3, 6))
+        width, depth = int(random.integers(1, 4)), int(random.integers(1, 5))
+        target, draft = random.normal(0, 1.5, (2, V, V))
+        options = beams.Options(width, (0.0, 1.0, -0.5, 2.0)[number % 4], (False, True, "never")[number % 3], 10,
+                                tuple(range(V - number % 2, V)))
+        yield target, draft, options, int(random.integers(width, V * width + 1)), depth, V
+
+
+def speculative(target, draft, options, u, depth):
+    return beams.speculative(lambda tokens: target[tokens[-1]], lambda tokens: draft[tokens[-1]], [0], options, u, depth)
+
+
+def test_drafts_change_no_hypothesis():
+    """Leviathan et al., appendix A.4, on 1,000 tables; a draft that is the target is always right."""
+    for target, draft, options, u, depth, V in drafted_searches(1000):
+        want = beams.plain(lambda tokens: target[tokens[-1]], [0], options)
+        found, steps = speculative(target, draft, options, u, depth)
+        assert found.hypotheses() == want.hypotheses() and sum(steps) == want.length
+        assert all(1 <= n <= depth + 1 for n in steps)
+        _, steps = speculative(target, target, options, options.beams, depth)
+        assert len(steps) == -(-want.length // (depth + 1))
+
+
+def test_a_draft_that_keeps_everything_is_always_right():
+    """All extensions of w beams are V w, but those of a second step V V w: u = V w is enough for one step only."""
+    too_narrow = 0
+    for target, draft, options, _, depth, V in drafted_searches(200):
+        depth = min(depth, 2)
+        found, steps = speculative(target, draft, options, V ** depth * options.beams, depth)
+        assert len(steps) == -(-found.length // (depth + 1))
+        _, steps = speculative(target, draft, options, V * options.beams, 2)
+        assert steps[0] >= 2 or found.length == 1
+        too_narrow += len(steps) > -(-found.length // 3)
+    assert too_narrow > 50
 
 
 if __name__ == "__main__":
