@@ -4,6 +4,7 @@
 #include <limits>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "common/language_model.h"
@@ -91,8 +92,9 @@ class ModelBeamDrafter final : public BeamDrafter {
 // nodes per level.
 class EachBeamDrafter final : public BeamDrafter {
  public:
-  // drafts: memory for the drafts of one beam; copied. REQUIRES: the drafter outlives this object.
-  EachBeamDrafter(Drafter& drafter, const Drafts& drafts) : drafter_(drafter), drafts_(drafts) {}
+  // drafts: memory for the drafts of one beam. REQUIRES: the drafter outlives this object.
+  EachBeamDrafter(Drafter& drafter, Drafts drafts)
+      : drafter_(drafter), drafts_(std::move(drafts)) {}
 
   int create() override;
   void release(int request) override;
@@ -104,16 +106,21 @@ class EachBeamDrafter final : public BeamDrafter {
  private:
   // A sequence of the drafter, and the text that it has read.
   struct Reader {
-    SequenceId sequence;
-    std::vector<TokenId> text;
+    SequenceId sequence = 0;
+    std::vector<TokenId> text = {};
+    bool reads = false;  // in this round
+  };
+  struct Request {
+    bool taken = false;
+    std::vector<Reader> readers = {};  // as many as it had beams at most
   };
 
+  Reader& reader_of(Request& request, std::span<const TokenId> text);
   void draft(const BeamsToDraft& request);
 
   Drafter& drafter_;
   Drafts drafts_;
-  std::vector<std::vector<Reader>> readers_;  // by request; one for each beam
-  std::vector<bool> taken_;
+  std::vector<Request> requests_;
 };
 
 }  // namespace specdec

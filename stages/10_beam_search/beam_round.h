@@ -10,19 +10,19 @@ namespace specdec {
 
 // One step of a search, for reports.
 struct BeamStep {
-  std::vector<Extension> candidates;  // the best ones, of which some run on and some end
-  std::vector<Extension> running;     // those that run on, the best first
-  int undrafted = 0;                  // how many of these the tree lacks
-  int hypotheses = 0;                 // found so far
+  std::vector<Continuation> candidates;  // the best ones, of which some run on and some end
+  std::vector<Continuation> running;     // those that run on, the best first
+  int undrafted = 0;                     // how many of these the tree lacks
+  int hypotheses = 0;                    // found so far
 };
 
 // The outcome of one round.
 struct BeamRound {
-  int start = 0;                // generated tokens of each beam before
-  int drafted = 0;              // levels of drafts
-  int rows = 0;                 // of the target's pass: beams and drafts
-  int kept = 0;                 // tail: tokens beyond the common text that were cached before
-  std::vector<BeamStep> steps;  // 1 to drafted + 1
+  int start = 0;                     // generated tokens of each beam before
+  int drafted = 0;                   // levels of drafts
+  int rows = 0;                      // of the target's pass: beams and drafts
+  int kept = 0;                      // tail: tokens beyond the common text that were cached before
+  std::vector<BeamStep> steps = {};  // 1 to drafted + 1
 };
 
 // The search of one request: its texts, what the target has cached of them, and the beams.

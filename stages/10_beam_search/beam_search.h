@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "common/base/token_id.h"
-#include "stages/10_beam_search/extensions.h"
+#include "stages/10_beam_search/continuations.h"
 
 namespace specdec {
 
@@ -31,37 +31,38 @@ struct Hypothesis {
   bool operator==(const Hypothesis&) const = default;
 };
 
-// The rules of beam search: which extensions run on, which have ended, and when to stop. They are
-// those of Hugging Face transformers (docs/10_beam_search), for one request.
+// The rules of beam search: which continuations run on, which have ended, and when to stop. They
+// are those of Hugging Face transformers (docs/10_beam_search), for one request.
 class BeamSearch {
  public:
-  // Returns the generated tokens of an extension.
-  using TokensOf = std::function<std::vector<TokenId>(const Extension&)>;
+  // Returns the generated tokens of an continuation.
+  using TokensOf = std::function<std::vector<TokenId>(const Continuation&)>;
 
   // REQUIRES: width >= 1; max_new_tokens >= 1.
   BeamSearch(const BeamOptions& options, std::span<const TokenId> eos_ids, int max_new_tokens);
 
-  // The number of best extensions that a step looks at: enough for w of them to run on, although
+  // The number of best continuations that a step looks at: enough for w of them to run on, although
   // each beam may be extended by every eos.
   int candidates() const { return candidates(options_.width); }
   int candidates(int width) const;
 
-  // The best `width` of these extensions that do not end with an eos. candidates: best first.
-  std::vector<Extension> running(std::span<const Extension> candidates, int width) const;
+  // The best `width` of these continuations that do not end with an eos. candidates: best first.
+  std::vector<Continuation> running(std::span<const Continuation> candidates, int width) const;
 
-  // Takes a step of all beams. candidates: their best extensions, the best first, candidates() if
-  // there are so many. Returns those that run on, at most w, the best first. Of those that end, the
-  // first w candidates alone become hypotheses: the ones after them are dropped for good.
+  // Takes a step of all beams. candidates: their best continuations, the best first, candidates()
+  // if there are so many. Returns those that run on, at most w, the best first. Of those that end,
+  // the first w candidates alone become hypotheses: the ones after them are dropped for good.
   // REQUIRES: !finished().
-  std::vector<Extension> step(std::span<const Extension> candidates, const TokensOf& tokens_of);
+  std::vector<Continuation> step(std::span<const Continuation> candidates,
+                                 const TokensOf& tokens_of);
 
+  bool is_eos(TokenId token) const;
   bool finished() const { return finished_; }
   int length() const { return length_; }  // generated tokens of each beam that runs
   std::span<const Hypothesis> hypotheses() const { return hypotheses_; }  // at most w, best first
   const BeamOptions& options() const { return options_; }
 
  private:
-  bool is_eos(TokenId token) const;
   void add(Hypothesis hypothesis);
   bool can_improve(double best_running) const;
 

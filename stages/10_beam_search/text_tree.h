@@ -32,6 +32,7 @@ class TextTree {
   int child(int parent, TokenId token) const;
   // The same; if there is none, adds it.
   int add(int parent, TokenId token);
+  int levels() const;  // of drafts, below the leaves
   // The whole text that ends with a node.
   std::vector<TokenId> text_to(int node) const;
 
