@@ -30,7 +30,6 @@ int ModelBeamDrafter::create() {
 
 void ModelBeamDrafter::release(int request) { growths_[request].reset(); }
 
-// [snippet draft-beams]
 void ModelBeamDrafter::draft(std::span<const BeamsToDraft> requests) {
   for (const BeamsToDraft& request : requests) {
     Growth& growth = *growths_[request.request];
@@ -57,7 +56,6 @@ void ModelBeamDrafter::draft(std::span<const BeamsToDraft> requests) {
     }
   }
 }
-// [end snippet draft-beams]
 
 // What the next pass is fed: the level, and before the first one what the model has not seen.
 Segment ModelBeamDrafter::segment(const BeamsToDraft& request, int depth) {
@@ -68,10 +66,10 @@ Segment ModelBeamDrafter::segment(const BeamsToDraft& request, int depth) {
   return growth.cache.feed(*request.tree, nodes, int_size(growth.level));
 }
 
+// [snippet draft-level]
 // Adds the next level: the draft's best continuations of all beams on this one.
 void ModelBeamDrafter::extend(const BeamsToDraft& request, int first_row) {
   Growth& growth = *growths_[request.request];
-  // [task 10.4: draft a level]
   std::vector<BeamRow> beams;
   for (const double score : growth.scores) beams.push_back({first_row + int_size(beams), score});
   const std::vector<int> level = std::exchange(growth.level, {});
@@ -88,8 +86,8 @@ void ModelBeamDrafter::extend(const BeamsToDraft& request, int first_row) {
     growth.level.push_back(request.tree->add(level[beam], token));
     growth.scores.push_back(score);
   }
-  // [end task 10.4]
 }
+// [end snippet draft-level]
 
 void ModelBeamDrafter::keep(int request, const TextTree& tree, std::span<const int> became) {
   growths_[request]->cache.keep(tree, became);

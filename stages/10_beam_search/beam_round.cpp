@@ -27,7 +27,6 @@ BeamRounds::BeamRounds(LanguageModel& target, BeamDrafter& drafter, const BeamDr
                        int max_rows)
     : target_(target), drafter_(drafter), drafting_(drafting), logits_(target, max_rows) {}
 
-// [snippet beam-round]
 std::vector<BeamRound> BeamRounds::round(std::span<BeamRun* const> runs) {
   draft(runs);
   verify(runs);
@@ -39,7 +38,6 @@ std::vector<BeamRound> BeamRounds::round(std::span<BeamRun* const> runs) {
   }
   return rounds;
 }
-// [end snippet beam-round]
 
 BeamRound BeamRounds::round(BeamRun& run) {
   BeamRun* const runs[] = {&run};
@@ -82,7 +80,7 @@ BeamRound BeamRounds::judge(BeamRun& run, int first_row) {
                   .rows = run.tree.size() - first_node,
                   .kept = first_node};
   std::vector<int> nodes = run.leaves;
-  // [task 10.6: go on while all beams have rows]
+  // [task 10.2: go on while all beams have rows]
   bool goes_on = true;
   while (goes_on) {
     std::vector<BeamRow> beams;
@@ -109,7 +107,7 @@ BeamRound BeamRounds::judge(BeamRun& run, int first_row) {
     goes_on = !run.search.finished() && step.undrafted == 0;
     round.steps.push_back(std::move(step));
   }
-  // [end task 10.6]
+  // [end task 10.2]
   if (!run.search.finished()) keep(run, nodes);
   return round;
 }

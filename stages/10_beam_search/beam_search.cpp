@@ -37,7 +37,7 @@ std::vector<Continuation> BeamSearch::running(std::span<const Continuation> cand
 std::vector<Continuation> BeamSearch::step(std::span<const Continuation> candidates,
                                            const TokensOf& tokens_of) {
   SPECDEC_CHECK(!finished_, "a search that is not finished");
-  // [task 10.2: take a step]
+  // [task 10.1: take a step]
   length_++;
   const bool is_last = length_ == max_new_tokens_;
   const auto first = candidates.first(std::min<std::size_t>(candidates.size(), options_.width));
@@ -52,7 +52,7 @@ std::vector<Continuation> BeamSearch::step(std::span<const Continuation> candida
   if (!is_last) running = this->running(candidates, options_.width);
   finished_ = running.empty() || !can_improve(running.front().score);
   return running;
-  // [end task 10.2]
+  // [end task 10.1]
 }
 // [end snippet beam-step]
 
@@ -66,14 +66,12 @@ void BeamSearch::add(Hypothesis hypothesis) {
 // [snippet stop-test]
 // Whether a beam may still become a hypothesis. best_running: the score of the best beam.
 bool BeamSearch::can_improve(double best_running) const {
-  // [task 10.3: stop]
   if (std::ssize(hypotheses_) < options_.width) return true;
   if (options_.early_stopping == EarlyStopping::kTrue) return false;
   const bool longest =
       options_.early_stopping == EarlyStopping::kNever && options_.length_penalty > 0;
   const int length = longest ? max_new_tokens_ : length_;
   return best_running / std::pow(length, options_.length_penalty) > hypotheses_.back().score;
-  // [end task 10.3]
 }
 // [end snippet stop-test]
 

@@ -35,7 +35,6 @@ double log_total(std::span<const float> logits) {
 // [snippet best-continuations]
 std::vector<Continuation> best_continuations(Backend& backend, ConstDeviceRows logits,
                                              std::span<const BeamRow> beams, int count) {
-  // [task 10.1: rank all continuations]
   std::vector<Continuation> best;  // a heap, whose first element is the worst
   const auto is_full = [&] { return std::ssize(best) == count; };
   for (int beam = 0; beam < std::ssize(beams); beam++) {
@@ -56,7 +55,6 @@ std::vector<Continuation> best_continuations(Backend& backend, ConstDeviceRows l
   }
   std::ranges::sort(best, is_better);
   return best;
-  // [end task 10.1]
 }
 // [end snippet best-continuations]
 

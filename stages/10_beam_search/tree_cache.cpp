@@ -11,7 +11,6 @@ void TreeCache::prefill(const TextTree& tree) {
   model_.forward(feed(tree, {}, 0), {});
 }
 
-// [snippet feed-nodes]
 Segment TreeCache::feed(const TextTree& tree, std::span<const int> nodes, int rows) {
   // A chain of what is missing of the text, and then the nodes: all in one tree.
   const auto missing = tree.text().subspan(text_);
@@ -35,7 +34,6 @@ Segment TreeCache::feed(const TextTree& tree, std::span<const int> nodes, int ro
   if (!branches) parents_.clear();
   return {sequence_, tokens_, rows, parents_};
 }
-// [end snippet feed-nodes]
 
 // The place of a cached node, from text_ on.
 int TreeCache::place(int node) const {
@@ -52,7 +50,7 @@ std::vector<int> TreeCache::missing(const TextTree& tree) const {
 
 // [snippet keep-survivors]
 void TreeCache::keep(const TextTree& tree, std::span<const int> became) {
-  // [task 10.5: keep the survivors]
+  // [task 10.3: keep the survivors]
   const int start = text_;
   std::vector<int> kept_places, kept_nodes;
   for (int place = 0; place < int_size(nodes_); place++) {
@@ -67,7 +65,7 @@ void TreeCache::keep(const TextTree& tree, std::span<const int> became) {
   }
   model_.keep(sequence_, start, kept_places);
   nodes_ = kept_nodes;
-  // [end task 10.5]
+  // [end task 10.3]
 }
 // [end snippet keep-survivors]
 
