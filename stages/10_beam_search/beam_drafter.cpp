@@ -70,6 +70,7 @@ Segment ModelBeamDrafter::segment(const BeamsToDraft& request, int depth) {
 // Adds the next level: the draft's best continuations of all beams on this one.
 void ModelBeamDrafter::extend(const BeamsToDraft& request, int first_row) {
   Growth& growth = *growths_[request.request];
+  // [task 10.4: draft a level]
   std::vector<BeamRow> beams;
   for (const double score : growth.scores) beams.push_back({first_row + int_size(beams), score});
   const std::vector<int> level = std::exchange(growth.level, {});
@@ -86,6 +87,7 @@ void ModelBeamDrafter::extend(const BeamsToDraft& request, int first_row) {
     growth.level.push_back(request.tree->add(level[beam], token));
     growth.scores.push_back(score);
   }
+  // [end task 10.4]
 }
 // [end snippet draft-level]
 
