@@ -1,8 +1,9 @@
 """The goldens of a real model, SmolLM2-135M-Instruct, as `make real` converts it: small files of a large model.
 
-    python goldens_smollm2.py [--model DIR] [--out DIR]
+    python goldens_smollm2.py [--model DIR] [--out DIR] [--beams]
 
 Of each prompt: some tensors of the last rows, some columns of their logits, the first greedy steps, and the greedy text.
+Of some prompts: beam search. --beams: makes beams.jsonl alone.
 """
 import argparse
 import sys
@@ -13,9 +14,10 @@ import torch
 from transformers import AutoTokenizer
 
 import check_goldens
+import goldens_beams
 import goldens_files as files
 import goldens_transformers as theirs
-from real_prompts import PROMPTS
+from real_prompts import BEAM_PROMPTS, PROMPTS
 
 HERE = Path(__file__).resolve().parent
 LAST_ROWS, STEPS, TOP, GREEDY_TOKENS = 4, 4, 16, 48
@@ -35,6 +37,10 @@ def rendered(tokenizer, prompt):
     if isinstance(prompt, str):
         return prompt
     return tokenizer.apply_chat_template(prompt, tokenize=False, add_generation_prompt=True)
+
+
+def ids_of(tokenizer, prompt):
+    return tokenizer.backend_tokenizer.encode(rendered(tokenizer, prompt), add_special_tokens=False).ids
 
 
 def is_stored(name):
@@ -85,22 +91,31 @@ def make(folder, out):
     model, tokenizer = theirs.load(folder), AutoTokenizer.from_pretrained(folder)
     entries, lines = {}, []
     for name, prompt in PROMPTS.items():
-        text = rendered(tokenizer, prompt)
-        ids = tokenizer.backend_tokenizer.encode(text, add_special_tokens=False).ids
+        text, ids = rendered(tokenizer, prompt), ids_of(tokenizer, prompt)
         entries[name] = {"text": text, **make_prompt(model, ids, out, name)}
         lines.append(greedy_line(model, name, prompt, text, ids, theirs.eos_ids(folder)))
     files.write_lines(out / "greedy.jsonl", lines)
     make_goldens.write_manifest(folder, f"build/models/{folder.name}", out, entries,
                                 model.model.rotary_emb.inv_freq.numpy())
+    make_beams(model, tokenizer, folder, out)
     check_goldens.check_model(folder, out, write=True)
+
+
+def make_beams(model, tokenizer, folder, out):
+    prompts = {name: ids_of(tokenizer, prompt) for name, prompt in BEAM_PROMPTS.items()}
+    goldens_beams.make_smollm2(model, folder, out, prompts)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--model", type=Path, default=check_goldens.REAL_MODEL)
     parser.add_argument("--out", type=Path, default=HERE / "goldens/smollm2")
+    parser.add_argument("--beams", action="store_true")
     options = parser.parse_args()
     torch.set_num_threads(1)
+    if options.beams:
+        make_beams(theirs.load(options.model), AutoTokenizer.from_pretrained(options.model), options.model, options.out)
+        return 0
     make(options.model, options.out)
     return 0
 

@@ -31,6 +31,11 @@ def eos_ids(folder):
     return [] if ids is None else ids if isinstance(ids, list) else [ids]
 
 
+def random_ids(model, length, seed=0):
+    """A prompt for a model that never learnt anything."""
+    return [0] + np.random.default_rng([length, seed]).integers(8, model.config.vocab_size, length - 1).tolist()
+
+
 def rows(tensor):
     """[1, T, width], or heads [1, heads, T, D], as [T, width]."""
     tensor = tensor.transpose(1, 2).flatten(2) if tensor.ndim == 4 else tensor

@@ -21,6 +21,7 @@ import torch
 import transformers
 
 import check_goldens
+import goldens_beams
 import goldens_files as files
 import goldens_heads
 import goldens_sampling
@@ -60,12 +61,7 @@ def prompts_of(model, folder):
         ids = {name: tokenizer.encode(text, add_special_tokens=False).ids for name, text in texts().items()}
         ids["long"] = ids["long"][:LONG_TOKENS]
         return {name: (tokenizer.decode(ids[name], skip_special_tokens=False), ids[name]) for name in ids}
-    return {name: (None, random_ids(model, length)) for name, length in {"short": 4, "medium": 9, "long": 40}.items()}
-
-
-def random_ids(model, length, seed=0):
-    """A prompt for a model that never learnt anything."""
-    return [0] + np.random.default_rng([length, seed]).integers(8, model.config.vocab_size, length - 1).tolist()
+    return {name: (None, theirs.random_ids(model, length)) for name, length in {"short": 4, "medium": 9, "long": 40}.items()}
 
 
 def make_prompt(model, ids, text, out, name, keep_cache):
@@ -173,7 +169,7 @@ def make_greedy_of_pair(target, draft, out):
 
 
 def make_greedy_of_tiny(model, folder, out):
-    lines = [greedy_line(model, random_ids(model, 3 + 2 * n, seed=n), 48, theirs.eos_ids(folder), id=f"random-{n}")
+    lines = [greedy_line(model, theirs.random_ids(model, 3 + 2 * n, seed=n), 48, theirs.eos_ids(folder), id=f"random-{n}")
              for n in range(6)]
     files.write_lines(out / "greedy.jsonl", lines)
 
@@ -186,16 +182,20 @@ def make(name, goldens):
     out.mkdir(parents=True)
     if name == "toy":
         goldens_toy.make(out)
+        goldens_beams.make_toy(out)
         check_goldens.check_sampling(out)
         return
     folder = PAIR.get(name, HERE / "checkpoints" / name)
     model = make_model(folder, str(folder.relative_to(HERE.parent)), out, doubles=name in TINY)
     if name in TINY:
         make_greedy_of_tiny(model, folder, out)
+    if name in goldens_beams.TINY:
+        goldens_beams.make_tiny(model, folder, out)
     if name == "target":
         make_greedy_of_pair(model, theirs.load(PAIR["draft"]), out)
         goldens_sampling.make_pair(PAIR["target"], PAIR["draft"], out)
         goldens_heads.make(out)
+        goldens_beams.make_target(model, folder, out)
     if name == tiny_heads.TARGET.name:
         goldens_heads.make_tiny(out)
     check_goldens.check_model(folder, out, write=True, draft=PAIR["draft"] if name == "target" else None)

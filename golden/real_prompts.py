@@ -41,3 +41,9 @@ PROMPTS = {
     "long": user("Which of these facts is about time?", turn("user", PASSAGE), turn("assistant", PASSAGE),
                  turn("user", STORY), turn("assistant", STORY)),
 }
+
+# Those of beam search: texts that beams are used for, beside some of the prompts above.
+BEAM_PROMPTS = {
+    "translation": user("Translate into French: The train to Lyon leaves at half past seven."),
+    "translation_back": user("Translate into English: Der Zug nach Wien hat zwanzig Minuten Verspätung."),
+} | {name: PROMPTS[name] for name in ("summary", "short", "extract", "json")}
