@@ -19,8 +19,9 @@ from oracle.beam_search import Options, plain, speculative
 from oracle.llama_float64 import Checkpoint, forward
 
 HERE = Path(__file__).resolve().parent
-CLOSE = 1e-4                # how far a sum of log-probabilities by transformers may be from the oracle's
-CLEAR = 2 * CLOSE           # least margin between such sums
+# How far a sum of log-probabilities by transformers may be from the oracle's. A margin between two sums that is more than
+# twice as large is clear.
+CLOSE, CLOSE_OF_SMOLLM2 = 1e-4, 5e-4
 MOST_RETURNED = 3           # hypotheses of a line
 WIDTHS = 6
 GRID = [(beams, penalty, stop) for penalty, stop, beams in
@@ -75,18 +76,18 @@ def without_padding(tokens, eos_ids):
     return (tokens[:ends[0] + 1], True) if ends else (tokens, False)
 
 
-def line_of(model, prefixes, name, prompt, options):
+def line_of(model, prefixes, name, prompt, options, close):
     """A line of beams.jsonl, and whether its choices are clear. Fails where the oracle finds other hypotheses."""
     search = plain(prefixes, prompt, options)
     returned = min(options.beams, MOST_RETURNED)
     ours = search.hypotheses()[:returned]
     fields = fields_of(name, prompt, options, returned)
-    if search.least_margin() <= CLEAR:
+    if search.least_margin() <= 2 * close:
         return fields, False
     for own, (tokens, finished, score) in zip(ours, generate(model, prompt, options, returned), strict=True):
         assert (list(own.tokens), own.finished) == (tokens, finished), f"{fields['id']}: other hypotheses"
         error = abs(own.score - score) * len(tokens) ** options.length_penalty
-        assert error <= CLOSE, f"{fields['id']}: a sum of log-probabilities is off by {error}"
+        assert error <= close, f"{fields['id']}: a sum of log-probabilities is off by {error}"
     return fields | results(search, ours), True
 
 
@@ -108,23 +109,23 @@ def results(search, hypotheses):
             "margins": margins, "least_margin": files.rounded(search.least_margin(), 4)}
 
 
-def make(model, folder, out, prompts, eos_ids, max_new_tokens, settings):
+def make(model, folder, out, prompts, eos_ids, max_new_tokens, settings, close=CLOSE):
     """beams.jsonl of a model: the settings are dealt to the prompts in turn."""
     checkpoint = Checkpoint(folder)
-    config, weights, lines, close = checkpoint.config, checkpoint.in_memory(), [], []
+    config, weights, lines, unclear = checkpoint.config, checkpoint.in_memory(), [], []
     for number, (name, ids) in enumerate(prompts.items()):
         prefixes = Prefixes(config, weights, ids)
         for beams, penalty, stop in dealt(settings, number, len(prompts)):
             options = Options(beams, penalty, stop, max_new_tokens, tuple(eos_ids))
-            line, clear = line_of(model, prefixes, name, ids, options)
-            (lines if clear else close).append(line)
+            line, clear = line_of(model, prefixes, name, ids, options, close)
+            (lines if clear else unclear).append(line)
         print(f"  {name}: {len(ids)} tokens, {len(prefixes.known)} rows", flush=True)
     files.write_lines(out / "beams.jsonl", lines)
     manifest = files.read_json(out / "manifest.json")
-    files.write_json(out / "manifest.json", manifest | {"beams_left_out": [line["id"] for line in close]})
+    files.write_json(out / "manifest.json", manifest | {"beams_tolerance": close, "beams_left_out": [line["id"] for line in unclear]})
     ended = sum(hypothesis["finished"] for line in lines for hypothesis in line["hypotheses"])
     print(f"  beams: {len(lines)} runs, {sum(line['steps'] for line in lines)} steps, {ended} ended hypotheses; left out "
-          f"as too close to a tie: {len(close)}:", *(line["id"] for line in close))
+          f"as too close to a tie: {len(unclear)}:", *(line["id"] for line in unclear))
 
 
 def dealt(settings, number, players):
@@ -156,7 +157,7 @@ def make_target(model, folder, out):
 
 def make_smollm2(model, folder, out, prompts):
     """prompts: {name: ids}"""
-    make(model, folder, out, prompts, theirs.eos_ids(folder), 24, half_of_grid(0))
+    make(model, folder, out, prompts, theirs.eos_ids(folder), 24, half_of_grid(0), CLOSE_OF_SMOLLM2)
 
 
 def half_of_grid(which):
