@@ -19,6 +19,7 @@ import sys
 
 import adaptive_tables
 import batch_tables
+import beams_tables
 import bench_tables
 import cuda_tables
 import exact
@@ -48,6 +49,7 @@ SOURCES = {"rules.json": (rules_tables.TABLES, dict),
            "adaptive.json": (adaptive_tables.TABLES, dict),
            "trees.json": (trees_tables.TABLES, dict),
            "self_drafting.json": (self_drafting_tables.TABLES, dict),
+           "beams.json": (beams_tables.TABLES, dict),
            "batch.json": (batch_tables.TABLES, batch_tables.Batches),
            "bench.json": (bench_tables.TABLES, lambda data: bench_tables.Benchmarks(data, bench.is_stale(data))),
            "cuda.json": (cuda_tables.TABLES, lambda data: cuda_tables.Measured(data, data and run.is_stale("cuda.json", data))),

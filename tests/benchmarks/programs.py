@@ -14,7 +14,7 @@ import turns
 
 STAGES = {1: "01_naive_decoder", 2: "02_contiguous_kv_cache", 3: "03_paged_kv_cache", 4: "04_greedy_speculation",
           5: "05_rejection_sampling", 6: "06_batched_verification", 7: "07_adaptive_drafting", 8: "08_token_trees",
-          9: "09_self_drafting"}
+          9: "09_self_drafting", 10: "10_beam_search"}
 SYNTHETIC = "synthetic_speculation"
 TEXTS = ("arithmetic-6", "dialogue-2", "code-3", "rewriting-2", "recipes-0", "stories-0", "questions-1", "poems-1")
 FEW_TEXTS = ("code-3", "rewriting-2", "recipes-0", "stories-0")

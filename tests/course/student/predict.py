@@ -91,6 +91,10 @@ REASONS = [
                            "not multiplied: a draft counts only if all before it were accepted"),
     ((9,), "rows", +1, "rows of heads were counted; they are no rows of a pass of the target"),
     ((9,), "rows", -1, "only the accepted drafts were counted; a round has a row for the pending token and for each draft"),
+    ((10,), "forwards", +1, "the step after the drafts was left out: a pass is good for one step more than were drafted"),
+    ((10,), "forwards", -1, "all drafted steps were counted as right, or one beam was looked at: all beams of a step must be drafted"),
+    ((10,), "rows", +1, "each text was counted with its whole path; texts share the nodes that they begin with"),
+    ((10,), "rows", -1, "only the beams were counted; each level of drafts has u rows, whatever becomes of them"),
 ]
 
 
@@ -281,6 +285,18 @@ def heads(build):
                "for all heads")
 
 
+def beams(build):
+    result, words = single(build, "10_beam_search", 100, "--beams", "2", "--draft-beams", "4", "--spec-length", str(SPEC_LENGTH))
+    stats, P = result["stats"], result["prompt_tokens"]
+    N, K, width = stats["emitted"], SPEC_LENGTH, 4
+    beta = stats["accepted"] / stats["tested"]
+    E = formulas.emitted(beta, K)
+    return Run(words, {"forwards": stats["target_forwards"] / N, "rows": stats["target_rows"] / N},
+               {"forwards": 1 / E, "rows": (P - 1) / N + (2 + width * K) / E},
+               f"beta {beta:.3f} ({stats['accepted']} of {stats['tested']} tested steps had all their beams drafted), "
+               f"{stats['rounds']} passes for {N} steps; the formula takes the same beta on all levels")
+
+
 # stage -> (what is predicted, the chapter, how to get it)
 STAGES = {
     0: (["emitted"], "00_toy_speculation", toy),
@@ -294,6 +310,7 @@ STAGES = {
     7: (["forwards", "rows"], "07_adaptive_drafting", adaptive),
     8: (["forwards", "rows"], "08_token_trees", trees),
     9: (["forwards", "rows"], "09_self_drafting", heads),
+    10: (["forwards", "rows"], "10_beam_search", beams),
 }
 
 

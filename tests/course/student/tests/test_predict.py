@@ -133,7 +133,7 @@ class Times(unittest.TestCase):
 
 class Refusals(unittest.TestCase):
     def test_a_stage_that_is_none_is_told_in_one_line(self):
-        for stage, words in (("", "STAGE= is missing"), ("10", "from 0 to 9"), ("four", "make predict STAGE=9")):
+        for stage, words in (("", "STAGE= is missing"), ("11", "from 0 to 10"), ("four", "make predict STAGE=10")):
             code, text = said("--stage", stage, "--make", "--build", "/dev/null/nowhere")
             self.assertEqual((code, text.count("\n")), (2, 1), text)
             self.assertIn(words, text)

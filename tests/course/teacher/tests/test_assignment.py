@@ -117,7 +117,7 @@ class AssignmentTest(unittest.TestCase):
                                   (self.tree, ["check", "STAGE=10"], "check: STAGE is a number from 0 to 4"),
                                   (self.tree, ["-j2", "-k", "grade", "STAGE=10"], "grade: STAGE is a number from 0 to 4"),
                                   (self.tree, ["predict", "STAGE=10"], "predict: STAGE is a number from 0 to 4"),
-                                  (ROOT, ["predict"], "predict: STAGE= is missing; STAGE is a number from 0 to 9"),
+                                  (ROOT, ["predict"], "predict: STAGE= is missing; STAGE is a number from 0 to 10"),
                                   (ROOT, ["hint", "TASK=9.9"], "hint: there is no task 9.9"),
                                   (ROOT, ["check"], "check: STAGE= is missing"),
                                   (ROOT, ["grade"], "grade: STAGE is a number from 0"),
@@ -161,7 +161,7 @@ class AssignmentTest(unittest.TestCase):
                          regions.without_markers((ROOT / "common/speculation/count_round.cpp").read_text(encoding="utf-8")))
 
     def test_wrong_use_is_told_in_one_line(self):
-        for arguments, words in ((["--stage", "10"], "from 0 to 9"), (["--stage", ""], "STAGE=9"), (["--stage", "²"], "from 0 to 9"),
+        for arguments, words in ((["--stage", "11"], "from 0 to 10"), (["--stage", ""], "STAGE=10"), (["--stage", "²"], "from 0 to 10"),
                                  (["--stage", "4", "--out", self.tree], "exists"),
                                  (["--stage", "4", "--out", Path(self.folder.name) / "new", "--keep", "/dev"], "/dev")):
             code, output = run(assignment.main, *arguments)
