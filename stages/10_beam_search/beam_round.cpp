@@ -75,10 +75,12 @@ void BeamRounds::verify(std::span<BeamRun* const> runs) {
 // first_row: of the request's leaves and drafts.
 BeamRound BeamRounds::judge(BeamRun& run, int first_row) {
   const int first_node = run.tree.first_leaf();
-  BeamRound round{.start = run.search.length(),
+  BeamRound round{.beams = int_size(run.leaves),
+                  .start = run.search.length(),
                   .drafted = run.tree.levels(),
                   .rows = run.tree.size() - first_node,
-                  .kept = first_node};
+                  .kept = first_node,
+                  .hypotheses = int_size(run.search.hypotheses())};
   std::vector<int> nodes = run.leaves;
   // [task 10.2: go on while all beams have rows]
   bool goes_on = true;
@@ -96,6 +98,7 @@ BeamRound BeamRounds::judge(BeamRun& run, int first_row) {
       tokens.erase(tokens.begin(), tokens.begin() + run.prompt_tokens);
       return tokens;
     });
+    step.hypotheses = int_size(run.search.hypotheses());
     run.scores.clear();
     std::vector<int> next;
     for (const auto& [beam, token, score] : step.running) {

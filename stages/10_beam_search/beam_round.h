@@ -18,10 +18,12 @@ struct BeamStep {
 
 // The outcome of one round.
 struct BeamRound {
+  int beams = 0;                     // that the first step continues
   int start = 0;                     // generated tokens of each beam before
   int drafted = 0;                   // levels of drafts
   int rows = 0;                      // of the target's pass: beams and drafts
   int kept = 0;                      // tail: tokens beyond the common text that were cached before
+  int hypotheses = 0;                // found before
   std::vector<BeamStep> steps = {};  // 1 to drafted + 1
 };
 

@@ -19,13 +19,17 @@ enum class OutputFormat { kText, kJson };
 enum class DraftKind { kLlama, kSelf, kRandom, kUnigram, kBigram, kLookup, kNgram, kHeads };
 enum class DraftLength { kFixed, kGain, kEntropy, kConfidence, kSchedule };
 enum class SelfDraftKind { kBlockwise, kMedusa, kLookahead, kFeature, kParallel };
+enum class BeamStop { kFalse, kTrue, kNever };
 enum class TreeKind { kChains, kDistinct, kTop, kBest, kGrow };
+
+inline constexpr int kNoLastStage = 1 << 20;
 
 // An entry. Other tables' entries add what their readers need.
 struct Named {
   std::string_view name;
   std::string_view summary = "";
   int since = 0;  // the first stage that has it
+  int last = kNoLastStage;
 };
 
 inline constexpr Named kDevices[] = {{"auto"}, {"cpu"}, {"cuda", "", 2}, {"emulated", "", 2}};
@@ -43,6 +47,7 @@ struct NamedDrafter {  // DraftSetup makes it
   DraftNeeds needs = DraftNeeds::kNothing;
   bool branches = true;  // drafts trees; otherwise one chain
   int since = kFirstDraftingStage;
+  int last = kNoLastStage;
 };
 inline constexpr NamedDrafter kDrafters[] = {
     {"llama", "the draft model", DraftNeeds::kModel},
@@ -54,7 +59,7 @@ inline constexpr NamedDrafter kDrafters[] = {
     {"ngram", "learns from the text what follows what", DraftNeeds::kNothing, false,
      kFirstAdaptiveStage},
     {"heads", "the target itself, in the way of --self-draft", DraftNeeds::kRows, true,
-     kFirstSelfStage}};
+     kFirstSelfStage, kFirstBeamStage - 1}};
 
 // How a target drafts for itself; SelfDraft makes the models.
 inline constexpr Named kSelfDrafters[] = {
@@ -75,6 +80,12 @@ inline constexpr NamedPolicy kPolicies[] = {
     {"entropy", "fewer where the draft model is unsure of the first token", true},
     {"confidence", "until the draft model finds no token likely", true},
     {"schedule", "longer after full acceptance, shorter otherwise"}};
+
+// When a search of beams ends that has as many hypotheses as beams.
+inline constexpr Named kBeamStops[] = {
+    {"false", "if no beam would beat one of them by ending now; it may end too soon"},
+    {"true", "at once"},
+    {"never", "if no beam can ever beat one of them"}};
 
 struct NamedTree {  // "chains:N"; tree_shape() makes it
   std::string_view name, sizes, summary;
@@ -99,6 +110,7 @@ constexpr const auto& table_of(WeightFormat) { return kWeights; }
 constexpr const auto& table_of(DraftKind) { return kDrafters; }
 constexpr const auto& table_of(SelfDraftKind) { return kSelfDrafters; }
 constexpr const auto& table_of(DraftLength) { return kPolicies; }
+constexpr const auto& table_of(BeamStop) { return kBeamStops; }
 constexpr const auto& table_of(TreeKind) { return kTrees; }
 
 template <typename Enum>

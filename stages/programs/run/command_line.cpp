@@ -83,7 +83,7 @@ class OptionAdder {
   CLI::Option* operator()(const OneOf& value) const {
     std::vector<std::string> names;  // names of later stages get a message of their own
     for (const Named& choice : value.choices) {
-      if (choice.since <= stage_) names.emplace_back(choice.name);
+      if (choice.since <= stage_ && stage_ <= choice.last) names.emplace_back(choice.name);
     }
     const auto of_this_stage = [&option = option_, stage = stage_](const std::string& name) {
       const std::string why = why_no_value(option, stage, option.name(), name);

@@ -12,8 +12,6 @@
 namespace specdec {
 namespace {
 
-constexpr int kFirstSamplingStage = 5;
-
 // The other fields of transformers' GenerationConfig that change a text. Null, false, an empty list
 // and `neutral` change nothing.
 struct OtherField {
@@ -152,7 +150,7 @@ std::optional<std::string> advice_not_taken(const RunOptions& run) {
   all.insert(all.end(), advice.others.begin(), advice.others.end());
   if (all.empty()) return std::nullopt;
   std::string line = fmt::format("{} recommends {}; not applied", file.string(), listed(all));
-  if (ours.empty()) {
+  if (ours.empty() || options.stage >= kFirstBeamStage) {
     line += ", since no option does that";
   } else {
     const bool lacks_it = options.stage < kFirstSamplingStage;

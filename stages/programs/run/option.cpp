@@ -101,14 +101,18 @@ struct TextSetter {
   }
 };
 
-// Of those that have the option; 0 where all of them have the value, or none.
-int first_stage_with(const Option& option, std::string_view value) {
+// Those that have the value, among those that have the option; all of them if none has it.
+Stages stages_with(const Option& option, std::string_view value) {
   if (const auto* number = std::get_if<IntegerOrAuto>(&option.value)) {
-    return value == kAuto ? number->auto_since : 0;
+    return value == kAuto ? number->auto_stages : stages_from(0);
   }
   const auto* one_of = std::get_if<OneOf>(&option.value);
   const Named* choice = one_of == nullptr ? nullptr : find_named(one_of->choices, value);
-  return choice == nullptr ? 0 : choice->since;
+  return choice == nullptr ? stages_from(0) : Stages{choice->since, choice->last};
+}
+
+std::string nearest_stage(int stage, const Stages& stages) {
+  return stage_name(stage < stages.first ? stages.first : stages.last);
 }
 
 }  // namespace
@@ -147,15 +151,15 @@ const Option* find_option(std::span<const Option> options, std::string_view name
 std::string why_no_option(const Option& option, int stage, std::string_view called) {
   const Stages& stages = option.traits.stages;
   if (stages.has(stage)) return "";
-  return fmt::format("this stage has no {}; {} has it", called,
-                     stage_name(stage < stages.first ? stages.first : stages.last));
+  return fmt::format("this stage has no {}; {} has it", called, nearest_stage(stage, stages));
 }
 
 std::string why_no_value(const Option& option, int stage, std::string_view called,
                          std::string_view value) {
-  const int since = first_stage_with(option, value);
-  if (since <= stage) return "";
-  return fmt::format("this stage has no {} {}; {} has it", called, value, stage_name(since));
+  const Stages stages = stages_with(option, value);
+  if (stages.has(stage)) return "";
+  return fmt::format("this stage has no {} {}; {} has it", called, value,
+                     nearest_stage(stage, stages));
 }
 
 void set_from_text(const Option& option, int stage, std::string_view text) {

@@ -19,6 +19,15 @@ namespace specdec {
 // the option, and the field of a request line follow from the declaration: see command_line.h and
 // request_list.h.
 
+struct Stages {
+  int first = 1;
+  int last = std::numeric_limits<int>::max();
+
+  bool has(int stage) const { return first <= stage && stage <= last; }
+};
+
+constexpr Stages stages_from(int first) { return {.first = first}; }
+
 struct IntegerRange {
   int lowest = std::numeric_limits<int>::min();
   int highest = std::numeric_limits<int>::max();
@@ -56,7 +65,7 @@ struct IntegerOrAuto {
   IntegerRange range;
   bool* is_auto;
   int automatic;
-  int auto_since = 0;  // the first stage that has the word
+  Stages auto_stages = {};  // that have the word
   bool* given = nullptr;
 
   void set(int value) const {
@@ -78,6 +87,7 @@ std::vector<Named> choices_in(const Table& table) {
   for (const auto& entry : table) {
     Named& choice = choices.emplace_back(Named{entry.name, entry.summary});
     if constexpr (requires { entry.since; }) choice.since = entry.since;
+    if constexpr (requires { entry.last; }) choice.last = entry.last;
   }
   return choices;
 }
@@ -98,15 +108,6 @@ OneOf one_of(Enum* variable) {
 using OptionValue =
     std::variant<bool*, Integer, IntegerOrAuto, std::uint64_t*, Number, OptionalNumber,
                  std::string*, GivenText, std::vector<std::string>*, std::vector<TokenId>*, OneOf>;
-
-struct Stages {
-  int first = 1;
-  int last = std::numeric_limits<int>::max();
-
-  bool has(int stage) const { return first <= stage && stage <= last; }
-};
-
-constexpr Stages stages_from(int first) { return {.first = first}; }
 
 struct OptionTraits {
   Stages stages = {};

@@ -17,8 +17,11 @@ constexpr IntegerRange kCounts{1, 1 << 30}, kTokensOfAPage{1, 1 << 20}, kRows{1,
     kFills{0, 64};
 
 constexpr Stages kDrafting = stages_from(kFirstDraftingStage);
-constexpr Stages kAdaptive = stages_from(kFirstAdaptiveStage);
-constexpr Stages kBatches = stages_from(kFirstBatchStage);
+// Beam search has rules of its own for what follows what, for one request.
+constexpr int kLastTextStage = kFirstBeamStage - 1;
+constexpr Stages kTexts{1, kLastTextStage}, kSampling{kFirstSamplingStage, kLastTextStage},
+    kBatches{kFirstBatchStage, kLastTextStage}, kAdaptive{kFirstAdaptiveStage, kLastTextStage},
+    kTreeShapes{kFirstTreeStage, kLastTextStage}, kSelf{kFirstSelfStage, kLastTextStage};
 
 using Options = std::vector<Option>;
 
@@ -27,6 +30,9 @@ template <typename Table>
 std::string with_list(std::string help, const Table& table, int stage) {
   for (const auto& entry : table) {
     if (entry.since > stage) continue;
+    if constexpr (requires { entry.last; }) {
+      if (entry.last < stage) continue;
+    }
     std::string name(entry.name);
     if constexpr (requires { entry.sizes; }) name += fmt::format(":{}", entry.sizes);
     help += fmt::format("\n  {:<17}{}", name, entry.summary);
@@ -107,7 +113,10 @@ Options length_options(RunOptions& o) {
        Integer{&o.max_new_tokens, kNewTokens},
        {.per_request = true}},
       {"--ignore-eos", "go on after an end-of-text token", &o.ignore_eos, {.per_request = true}},
-      {"--stop TEXT", "stop before this text (repeatable)", &o.stop, {.per_request = true}},
+      {"--stop TEXT",
+       "stop before this text (repeatable)",
+       &o.stop,
+       {.stages = kTexts, .per_request = true}},
       {"--max-context N",
        "positions that may be used",
        Integer{&o.max_context, kContextSizes},
@@ -159,7 +168,7 @@ Options cache_options(RunOptions& o, int stage) {
 
 Options draft_options(RunOptions& o, int stage) {
   const Stages stages = kDrafting;
-  const bool trees = stage >= kFirstTreeStage;
+  const bool trees = kTreeShapes.has(stage);
   const auto chains = names_where(kDrafters, " or ", [](const auto& d) { return !d.branches; });
   return {
       {"--draft DIR",
@@ -175,7 +184,7 @@ Options draft_options(RunOptions& o, int stage) {
                  kDrafters, stage),
        one_of(&o.draft_kind),
        {.stages = stages,
-        .otherwise = stage >= kFirstSelfStage ? "heads where there are some, else llama" : "",
+        .otherwise = kSelf.has(stage) ? "heads where there are some, else llama" : "",
         .given = &o.given_draft_kind}},
       {"--draft-text FILE",
        fmt::format("the text that {} count",
@@ -188,14 +197,14 @@ Options draft_options(RunOptions& o, int stage) {
 
 Options round_options(RunOptions& o, int stage) {
   const std::string_view automatic =
-      stage >= kFirstAdaptiveStage ? ", or auto: as many as pay, by what rounds cost and how good "
-                                     "the drafts have been"
-                                   : "";
+      kAdaptive.has(stage) ? ", or auto: as many as pay, by what rounds cost and how good "
+                             "the drafts have been"
+                           : "";
   return {
       {"--spec-length K",
        fmt::format("K, tokens drafted per round: 1 to {}{}", kSpecLengths.highest, automatic),
        IntegerOrAuto{&o.spec_length, kSpecLengths, &o.auto_spec_length, kLargestAutoSpecLength,
-                     kFirstAdaptiveStage, &o.given_spec_length},
+                     kAdaptive, &o.given_spec_length},
        {.stages = kDrafting,
         .per_request = stage < kFirstTreeStage}},  // one shape of tree for all requests
       {"--no-speculation",
@@ -205,7 +214,7 @@ Options round_options(RunOptions& o, int stage) {
       {"--trace FILE",
        "write every round with all its decisions (JSON)",
        &o.trace,
-       {.stages = kDrafting, .is_output = true}},
+       {.stages = {kFirstDraftingStage, kLastTextStage}, .is_output = true}},
   };
 }
 
@@ -271,7 +280,7 @@ Options adaptive_options(RunOptions& o, int stage) {
 
 // Several drafts at once.
 Options tree_options(RunOptions& o, int stage, const Listings& listings) {
-  const Stages stages = stages_from(kFirstTreeStage);
+  const Stages stages = kTreeShapes;
   return {
       {"--tree SHAPE",
        with_list(
@@ -302,7 +311,7 @@ Options tree_options(RunOptions& o, int stage, const Listings& listings) {
 
 // The target drafts for itself.
 Options self_options(RunOptions& o, int stage) {
-  const Stages stages = stages_from(kFirstSelfStage);
+  const Stages stages = kSelf;
   return {
       {"--self-draft KIND",
        with_list("which heads draft", kSelfDrafters, stage),
@@ -321,11 +330,38 @@ Options self_options(RunOptions& o, int stage) {
   };
 }
 
+// Several texts at once, of which the best remain.
+Options beam_options(RunOptions& o) {
+  const Stages stages = stages_from(kFirstBeamStage);
+  return {
+      {"--beams N",
+       "texts that a search carries on side by side",
+       Integer{&o.beams, kBeams},
+       {.stages = stages}},
+      {"--draft-beams N",
+       "the same for the draft, at least as many",
+       Integer{&o.draft_beams, kBeams},
+       {.stages = stages, .otherwise = "6, or --beams if that is more"}},
+      {"--length-penalty X",
+       "a finished text is worth the sum of its log-probabilities / (its generated tokens)^X",
+       Number{&o.length_penalty, kLengthPenalties},
+       {.stages = stages}},
+      {"--early-stopping WHEN",
+       with_list("when to stop, with --beams finished texts", kBeamStops, INT_MAX),
+       one_of(&o.early_stopping),
+       {.stages = stages}},
+      {"--num-return N",
+       "how many finished texts to show, the best first",
+       Integer{&o.num_return, kBeams},
+       {.stages = stages}},
+  };
+}
+
 Options sampling_options(RunOptions& o, int stage, const Listings& listings) {
-  const OptionTraits each{.stages = stages_from(5), .per_request = true};
+  const OptionTraits each{.stages = kSampling, .per_request = true};
   OptionTraits of_draft = each;
   of_draft.otherwise = "the target's";
-  const bool trees = stage >= kFirstTreeStage;
+  const bool trees = kTreeShapes.has(stage);
   OptionTraits of_rule = each;
   of_rule.per_request = !trees;  // one rule for all requests
   const auto noted = [&](bool* given) {
@@ -431,7 +467,8 @@ std::vector<Option> all_options(int stage, RunOptions& o, const Listings& listin
        {target_options(o), prompt_options(o, stage), length_options(o), device_options(o, stage),
         cache_options(o, stage), draft_options(o, stage), round_options(o, stage),
         adaptive_options(o, stage), tree_options(o, stage, listings), self_options(o, stage),
-        sampling_options(o, stage, listings), batch_options(o, stage), output_options(o)}) {
+        beam_options(o), sampling_options(o, stage, listings), batch_options(o, stage),
+        output_options(o)}) {
     all.insert(all.end(), group.begin(), group.end());
   }
   return all;

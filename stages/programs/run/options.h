@@ -97,6 +97,13 @@ struct RunOptions {
   std::string heads;   // their folder; empty: the embedded target's
   std::string markov;  // folder of a head that corrects --self-draft parallel; empty: none
 
+  // Stage 10.
+  int beams = 4;
+  int draft_beams = 0;  // 0: 6, or `beams` if that is more
+  double length_penalty = 1;
+  BeamStop early_stopping = BeamStop::kFalse;
+  int num_return = 1;
+
   // Stages 6 and later.
   // Not options, but of every line of --requests, where `where` names it for messages.
   std::string id, where;
@@ -131,7 +138,9 @@ struct RunOptions {
 inline constexpr IntegerRange kNewTokens{1, 1 << 30};     // --max-new-tokens
 inline constexpr IntegerRange kContextSizes{1, 1 << 30};  // --max-context
 inline constexpr IntegerRange kSpecLengths{1, 32};        // --spec-length
-inline constexpr int kLargestAutoSpecLength = 16;         // memory is allocated for it
+inline constexpr IntegerRange kBeams{1, 1 << 20};         // --beams
+inline constexpr NumberRange kLengthPenalties{.lowest = -16, .highest = 16};
+inline constexpr int kLargestAutoSpecLength = 16;  // memory is allocated for it
 
 // Tables of lessons that options name, for --help.
 struct Listings {
