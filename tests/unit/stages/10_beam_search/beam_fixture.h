@@ -34,9 +34,8 @@ FoundBeams search_beams(LanguageModel& target, BeamDrafter& drafter, const Asked
   return found;
 }
 
-inline FoundBeams search_beams(LanguageModel& target, BeamDrafter& drafter,
-                               const AskedBeams& asked, const BeamDrafting& drafting,
-                               int max_rows = 4096) {
+inline FoundBeams search_beams(LanguageModel& target, BeamDrafter& drafter, const AskedBeams& asked,
+                               const BeamDrafting& drafting, int max_rows = 4096) {
   return search_beams(target, drafter, asked, drafting, max_rows, [](auto&&...) {});
 }
 

@@ -7,7 +7,6 @@
 #include <gtest/gtest.h>
 
 #include "common/base/check.h"
-
 #include "tests/table_model.h"
 #include "tests/unit/stages/10_beam_search/beam_fixture.h"
 
@@ -54,7 +53,7 @@ bool ends(const Text& text, const AskedBeams& asked) {
 }
 
 struct OracleRun {
-  std::vector<Scored> hypotheses;           // with their penalised scores
+  std::vector<Scored> hypotheses;          // with their penalised scores
   std::vector<std::vector<Scored>> beams;  // that run after each step
 };
 
@@ -86,8 +85,8 @@ OracleRun search_by_definition(const ContextTable& table, const AskedBeams& aske
     if (beams.empty()) break;
     if (run.hypotheses.size() < w) continue;
     if (asked.beams.early_stopping == EarlyStopping::kTrue) break;
-    const bool longest = asked.beams.early_stopping == EarlyStopping::kNever &&
-                         asked.beams.length_penalty > 0;
+    const bool longest =
+        asked.beams.early_stopping == EarlyStopping::kNever && asked.beams.length_penalty > 0;
     const double best = worth(beams[0].score, longest ? asked.max_new_tokens : length);
     if (!(best > run.hypotheses.back().score)) break;
   }
@@ -153,7 +152,9 @@ Case random_case(unsigned seed) {
   const auto row = [&](int) { return random_weights(V, 0.1, random); };
   ContextTable target(V, row), own(V, row);
   const bool alike = from(0, 2) == 0;  // a draft that is always right
-  return {target, alike ? target : own, asked,
+  return {target,
+          alike ? target : own,
+          asked,
           {.width = asked.beams.width + from(0, 4), .spec_length = from(1, 4)}};
 }
 
@@ -184,8 +185,8 @@ TEST(BeamTablesTest, ThousandRandomTablesGiveTheHypothesesOfTheDefinition) {
 
     std::vector<int> got;
     for (const BeamRound& round : fast.rounds) got.push_back(int(round.steps.size()));
-    EXPECT_EQ(got, steps_by_definition(c.draft, want, c.asked, c.drafting.width,
-                                       c.drafting.spec_length));
+    EXPECT_EQ(
+        got, steps_by_definition(c.draft, want, c.asked, c.drafting.width, c.drafting.spec_length));
     for (const int n : got) full += n == c.drafting.spec_length + 1;
     steps += long(plain.rounds.size());
     passes += long(fast.rounds.size());

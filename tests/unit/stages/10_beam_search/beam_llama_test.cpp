@@ -1,0 +1,220 @@
+// Beam search on the embedded models. Whatever is drafted, and however the caches hold the texts,
+// hypotheses and scores are those of plain beam search, bit for bit.
+#include "common/speculation/lookup_drafter.h"
+#include "common/speculation/ngram_model.h"
+#include "stages/08_token_trees/lookup_tree_drafter.h"
+#include "tests/speculation_fixture.h"
+#include "tests/unit/stages/10_beam_search/beam_fixture.h"
+
+namespace specdec {
+namespace {
+
+constexpr int kLength = 400;  // places of a cache
+const std::vector<TokenId> kEos = {3841, 3848, 3849};
+
+class BeamLlamaTest : public ::testing::Test {
+ protected:
+  static const LoadedModel& target() {
+    static const LoadedModel model("target");
+    return model;
+  }
+  static const LoadedModel& draft() {
+    static const LoadedModel model("draft");
+    return model;
+  }
+  static AskedBeams asked(int width, int max_new_tokens = 24) {
+    static const std::vector<TokenId> prompt =
+        Tokenizer::load(golden_model("target") / "tokenizer.json")
+            .encode("Once, in the winter, Sunita came to York.");
+    return {.prompt = prompt,
+            .max_new_tokens = max_new_tokens,
+            .eos_ids = kEos,
+            .beams = {.width = width}};
+  }
+  static FoundBeams plain(const AskedBeams& asked) {
+    CachedLlama alone(target().model, kContiguous, kLength);
+    return search_plainly(alone.llama, asked);
+  }
+  static int steps_of(const FoundBeams& found) {
+    int steps = 0;
+    for (const BeamRound& round : found.rounds) steps += int(round.steps.size());
+    return steps;
+  }
+};
+
+// The scores are those of the texts, each computed by itself in one pass.
+TEST_F(BeamLlamaTest, ScoresAreThoseOfTheTexts) {
+  const AskedBeams beams = asked(3);
+  const FoundBeams found = plain(beams);
+  ASSERT_EQ(found.hypotheses.size(), 3u);
+  CachedLlama alone(target().model, kContiguous, kLength);
+  for (const Hypothesis& hypothesis : found.hypotheses) {
+    std::vector<TokenId> text = beams.prompt;
+    text.insert(text.end(), hypothesis.tokens.begin(), hypothesis.tokens.end());
+    const SequenceId sequence = alone.llama.create();
+    const LogitsBuffer logits(alone.llama, int(text.size()));
+    alone.llama.forward(Segment{sequence, text, int(text.size())},
+                        logits.rows(0, int(text.size())));
+    double sum = 0;
+    for (std::size_t i = beams.prompt.size(); i < text.size(); i++) {
+      const std::vector<float> row =
+          to_host(*target().backend, logits.rows(static_cast<int>(i) - 1, 1));
+      double total = 0;
+      for (const float logit : row) total += std::exp(double{logit});
+      sum += double{row[std::size_t(text[i])]} - std::log(total);
+    }
+    EXPECT_NEAR(hypothesis.sum, sum, 1e-9);
+    EXPECT_NEAR(hypothesis.score, sum / double(hypothesis.tokens.size()), 1e-9);
+    alone.llama.release(sequence);
+  }
+}
+
+TEST_F(BeamLlamaTest, EveryDraftAndEveryCacheFindThePlainHypotheses) {
+  const AskedBeams beams = asked(4);
+  const FoundBeams want = plain(beams);
+  const std::vector<TokenId> words = random_tokens(500, 3840, 7);
+  for (const int page_size : {kContiguous, 1, 3, 16}) {
+    SCOPED_TRACE(page_size);
+    CachedLlama cached(target().model, page_size, kLength);
+    CachedLlama small(draft().model, page_size, kLength), same(target().model, page_size, kLength);
+    NgramModel pairs(*target().backend, cached.llama.vocab_size(), 3840, 2, words, 1);
+    LookupDrafter chains(kLength, 8);
+    LookupTreeDrafter trees({.continuations = 2, .levels = 3, .min_match = 1});
+    ModelBeamDrafter by_draft(small.llama, 64), by_target(same.llama, 64), by_pairs(pairs, 64);
+    EachBeamDrafter by_chains(chains, Drafts(4, 0));
+    EachBeamDrafter by_trees(trees, Drafts(trees.capacity(4), 0));
+    for (BeamDrafter* drafter : std::initializer_list<BeamDrafter*>{
+             &by_draft, &by_target, &by_pairs, &by_chains, &by_trees}) {
+      for (const int u : {4, 7}) {
+        const auto poison = [&](const BeamRun&, const BeamRound&) {
+          poison_beyond(*cached.cache, 0);  // what is not kept must never be read
+        };
+        const FoundBeams got =
+            search_beams(cached.llama, *drafter, beams, {.width = u, .spec_length = 4}, 64, poison);
+        EXPECT_EQ(got.hypotheses, want.hypotheses);
+        EXPECT_EQ(steps_of(got), steps_of(want));
+        if (drafter == &by_draft || drafter == &by_target) {
+          EXPECT_LT(got.rounds.size(), want.rounds.size()) << "drafts save passes";
+        }
+        if (drafter == &by_target && u == 4) {
+          EXPECT_EQ(got.rounds.size(), (want.rounds.size() + 4) / 5);
+        }
+      }
+    }
+  }
+}
+
+TEST_F(BeamLlamaTest, EveryRuleFindsThePlainHypotheses) {
+  CachedLlama cached(target().model, 3, kLength), small(draft().model, 3, kLength);
+  ModelBeamDrafter drafter(small.llama, 64);
+  int hypotheses = 0;
+  for (const double penalty : {0.0, 1.0, 2.0, -1.0}) {
+    for (const auto stop : {EarlyStopping::kFalse, EarlyStopping::kTrue, EarlyStopping::kNever}) {
+      AskedBeams beams = asked(3, 40);
+      beams.beams.length_penalty = penalty;
+      beams.beams.early_stopping = stop;
+      beams.eos_ids = {13, 14, 3841};  // words and signs that are common
+      const FoundBeams want = plain(beams);
+      const FoundBeams got =
+          search_beams(cached.llama, drafter, beams, {.width = 5, .spec_length = 3}, 64);
+      EXPECT_EQ(got.hypotheses, want.hypotheses);
+      for (const Hypothesis& h : want.hypotheses) hypotheses += h.tokens.size() < 40;
+    }
+  }
+  EXPECT_GT(hypotheses, 0) << "some texts end before the limit";
+}
+
+// A beam of one is greedy speculation, in the same rounds.
+TEST_F(BeamLlamaTest, OneBeamIsStageFourRoundForRound) {
+  for (const bool ends : {false, true}) {
+    AskedBeams beams = asked(1, 48);
+    if (!ends) beams.eos_ids.clear();
+    SpeculationPair pair(target().model, draft().model, 16, kLength);
+    const Outcome want = speculate_greedily(
+        pair.target.llama, pair.drafter, ids_request(beams.prompt, 48, beams.eos_ids), 4, kLength);
+    CachedLlama cached(target().model, 16, kLength), small(draft().model, 16, kLength);
+    ModelBeamDrafter drafter(small.llama, 1);
+    const FoundBeams got = search_beams(
+        cached.llama, drafter, beams, {.width = 1, .spec_length = 4, .context_limit = kLength}, 5);
+    ASSERT_EQ(got.hypotheses.size(), 1u);
+    EXPECT_EQ(got.hypotheses[0].tokens, want.tokens);
+    ASSERT_EQ(got.rounds.size(), want.rounds.size());
+    for (std::size_t i = 0; i < want.rounds.size(); i++) {
+      const Round& round = want.rounds[i].round;
+      EXPECT_EQ(int(got.rounds[i].steps.size()), round.emitted());
+      EXPECT_EQ(got.rounds[i].drafted, round.drafted);
+      EXPECT_EQ(got.rounds[i].rows, round.drafted + 1);
+      EXPECT_EQ(got.rounds[i].kept, 0);
+    }
+    EXPECT_EQ(drafter.forwards(), pair.drafter.forwards());
+    EXPECT_EQ(cached.llama.counters().rows, pair.target.llama.counters().rows);
+  }
+}
+
+// Searches of different widths that begin and end at different times, in the same passes.
+TEST_F(BeamLlamaTest, InABatchEachSearchIsAsAlone) {
+  const int page_size = 3;
+  CachedLlama cached(target().model, page_size, kLength, 4);
+  CachedLlama small(draft().model, page_size, kLength, 4);
+  ModelBeamDrafter drafter(small.llama, 64);
+  BeamRounds rounds(cached.llama, drafter, {.width = 6, .spec_length = 3}, 128);
+  std::vector<AskedBeams> all;
+  for (int i = 0; i < 6; i++) {
+    AskedBeams one = asked(1 + i % 4, 8 + 5 * i);
+    one.prompt = random_tokens(3 + 4 * i, 3840, unsigned(i));
+    all.push_back(one);
+  }
+  std::vector<std::unique_ptr<BeamRun>> runs;
+  std::vector<FoundBeams> found(all.size());
+  std::vector<std::size_t> whose;
+  for (std::size_t next = 0; next < all.size() || !runs.empty();) {
+    if (next < all.size() && runs.size() < 3) {  // one more for each round
+      const AskedBeams& one = all[next];
+      runs.push_back(std::make_unique<BeamRun>(cached.llama, drafter, one.beams, one.prompt,
+                                               one.eos_ids, one.max_new_tokens));
+      rounds.prefill(*runs.back());
+      whose.push_back(next++);
+    }
+    std::vector<BeamRun*> batch;
+    for (const auto& run : runs) batch.push_back(run.get());
+    const std::vector<BeamRound> made = rounds.round(batch);
+    for (std::size_t i = 0; i < made.size(); i++) found[whose[i]].rounds.push_back(made[i]);
+    for (std::size_t i = runs.size(); i-- > 0;) {
+      if (!runs[i]->search.finished()) continue;
+      const auto hypotheses = runs[i]->search.hypotheses();
+      found[whose[i]].hypotheses.assign(hypotheses.begin(), hypotheses.end());
+      runs.erase(runs.begin() + std::ptrdiff_t(i));
+      whose.erase(whose.begin() + std::ptrdiff_t(i));
+    }
+  }
+  int steps = 0, passes = 0;
+  for (std::size_t i = 0; i < all.size(); i++) {
+    EXPECT_EQ(found[i].hypotheses, plain(all[i]).hypotheses);
+    steps += steps_of(found[i]);
+    passes += int(found[i].rounds.size());
+  }
+  EXPECT_GT(steps, passes + 10) << "drafts save passes";
+  // Nothing is left in the caches.
+  for (const KvCache* cache : {cached.cache.get(), small.cache.get()}) {
+    const auto* paged = dynamic_cast<const PagedKvCache*>(cache);
+    EXPECT_EQ(paged->allocator().n_used(), 0);
+  }
+}
+
+// A context that ends within the drafts: depth counts, and the last steps are plain.
+TEST_F(BeamLlamaTest, FillsTheContext) {
+  AskedBeams beams = asked(3, 13);
+  beams.eos_ids.clear();
+  const int limit = int(beams.prompt.size()) + 13;
+  CachedLlama cached(target().model, 3, kLength), small(draft().model, 3, kLength);
+  ModelBeamDrafter drafter(small.llama, 64);
+  const FoundBeams got = search_beams(cached.llama, drafter, beams,
+                                      {.width = 4, .spec_length = 6, .context_limit = limit}, 64);
+  EXPECT_EQ(got.hypotheses, plain(beams).hypotheses);
+  for (const BeamRound& round : got.rounds) {
+    EXPECT_LE(int(beams.prompt.size()) + round.start + round.drafted, limit);
+  }
+}
+
+}  // namespace
+}  // namespace specdec
