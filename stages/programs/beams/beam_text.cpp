@@ -11,7 +11,7 @@ namespace specdec {
 namespace {
 
 std::string words(TokenId token, const Tokenizer* tokenizer) {
-  return tokenizer ? in_quotes(tokenizer->token_text(token)) : std::to_string(token);
+  return tokenizer ? in_quotes(tokenizer->decoded_bytes(token, false)) : std::to_string(token);
 }
 
 // Why a beam has no continuation among those that run on.
