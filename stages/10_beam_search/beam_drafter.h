@@ -2,14 +2,12 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
-#include <memory>
+#include <map>
 #include <span>
-#include <utility>
 #include <vector>
 
 #include "common/language_model.h"
 #include "common/sampling/bad_logits.h"
-#include "common/speculation/drafter.h"
 #include "stages/10_beam_search/beam_search.h"
 #include "stages/10_beam_search/tree_cache.h"
 
@@ -84,43 +82,9 @@ class ModelBeamDrafter final : public BeamDrafter {
   LanguageModel& model_;
   LogitsBuffer logits_;  // [max_rows, V]
   Tell tell_;
-  std::vector<std::unique_ptr<Growth>> growths_;  // by request; null: free
+  int created_ = 0;
+  std::map<int, Growth> growths_;  // by request
   std::int64_t forwards_ = 0;
-};
-
-// A drafter of stages 4 to 8 that drafts for each beam by itself: chains or trees of up to u / w
-// nodes per level.
-class EachBeamDrafter final : public BeamDrafter {
- public:
-  // drafts: memory for the drafts of one beam. REQUIRES: the drafter outlives this object.
-  EachBeamDrafter(Drafter& drafter, Drafts drafts)
-      : drafter_(drafter), drafts_(std::move(drafts)) {}
-
-  int create() override;
-  void release(int request) override;
-  void draft(std::span<const BeamsToDraft> requests) override;
-  void keep(int, const TextTree&, std::span<const int>) override {}
-  int context_limit() const override { return drafter_.context_limit(); }
-  std::int64_t forwards() const override { return drafter_.forwards(); }
-
- private:
-  // A sequence of the drafter, and the text that it has read.
-  struct Reader {
-    SequenceId sequence = 0;
-    std::vector<TokenId> text = {};
-    bool reads = false;  // in this round
-  };
-  struct Request {
-    bool taken = false;
-    std::vector<Reader> readers = {};  // as many as it had beams at most
-  };
-
-  Reader& reader_of(Request& request, std::span<const TokenId> text);
-  void draft(const BeamsToDraft& request);
-
-  Drafter& drafter_;
-  Drafts drafts_;
-  std::vector<Request> requests_;
 };
 
 }  // namespace specdec

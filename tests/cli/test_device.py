@@ -23,7 +23,8 @@ SMALL = DEVICE == "emulated"
 TARGET = GOLDEN / "models" / ("draft" if SMALL else "target")
 TOKENS = "20" if SMALL else "120"
 STAGES = {2: "02_contiguous_kv_cache", 3: "03_paged_kv_cache", 4: "04_greedy_speculation",
-          5: "05_rejection_sampling", 6: "06_batched_verification", 7: "07_adaptive_drafting", 9: "09_self_drafting"}
+          5: "05_rejection_sampling", 6: "06_batched_verification", 7: "07_adaptive_drafting", 9: "09_self_drafting",
+          10: "10_beam_search"}
 RULES = ("rejection", "at-least", "non-iterative", "sample-and-match", "one-hot", "coupled",
          "residual-skipped")
 
@@ -123,6 +124,14 @@ class DeviceTest(ProgramTest):
                 self.assertEqual(on_device["tokens"], on_cpu["tokens"])
                 for count in ("rounds", "drafted", "tested", "accepted", "accepted_per_position"):
                     self.assertEqual(on_device["stats"][count], on_cpu["stats"][count], (kind, tree))
+
+    def test_beams_are_the_cpus(self):
+        for drafting in (["--no-speculation"], ["--draft-kind", "llama"], ["--draft-kind", "lookup"]):
+            options = ("--beams", "3", "--draft-beams", "4", "--spec-length", "2", "--num-return", "3", *drafting)
+            on_device, on_cpu = (run(10, device, *options) for device in (DEVICE, "cpu"))
+            texts = [[found["tokens"] for found in result["hypotheses"]] for result in (on_device, on_cpu)]
+            self.assertEqual(*texts)
+            self.assertEqual(on_device["stats"]["rounds"], on_cpu["stats"]["rounds"])
 
     def batch(self, requests, options, stage=6):
         """The tokens of every request, by its id."""

@@ -193,7 +193,8 @@ class GoldensTest(ProgramTest):
         for stage in STAGES:
             goldens = self.copy("target")
             reads_runs = stage.name[:2] in ("05", "06")
-            lost = goldens / ("sampling.jsonl" if reads_runs else "greedy.jsonl")
+            of_stage = {"05": "sampling.jsonl", "06": "sampling.jsonl", "10": "beams.jsonl"}
+            lost = goldens / of_stage.get(stage.name[:2], "greedy.jsonl")
             lost.unlink()
             done = subprocess.run([stage, "--check", "--target", GOLDEN / "models" / "target", "--goldens", goldens],
                                   capture_output=True, check=False, timeout=SECONDS)

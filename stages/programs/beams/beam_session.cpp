@@ -146,12 +146,20 @@ void BeamSession::prefill() {
   rounds.prefill(*beams);
 }
 
-void BeamSession::before_round() { began_ = Stopwatch::now(); }
+void BeamSession::before_round() {
+  drafting_ = timed_drafter.seconds();
+  verifying_ = timed_target.seconds();
+  began_ = Stopwatch::now();
+}
 
 void BeamSession::after_round(const BeamRound& round) {
   stats.decode_seconds += Stopwatch::seconds_since(began_);
   count_round(stats, as_round(round, beams->search.finished()));
   kept += round.kept;
+  passes_.push_back(timed_target.seconds() - verifying_);
+  if (round.drafted > 0) {
+    levels_.push_back((timed_drafter.seconds() - drafting_) / round.drafted);
+  }
   if (options.explain) say_text(explain(round, stats.rounds, files.tokenizer_or_null()));
 }
 
@@ -191,12 +199,11 @@ StepTimes BeamSession::measure(std::span<const TokenId> tokens) {
     choices.push_back(whole - passes.back());
   }
   const auto levels = static_cast<double>(stats.drafted);
-  const double draft_level = levels > 0 ? stats.draft_seconds / levels : 0;
   return {.target_pass = median(passes),
           .choice = median(choices),
-          .draft_step = draft_level,
-          .verification = stats.verify_seconds / static_cast<double>(stats.rounds),
-          .mean_draft = draft_level,
+          .draft_step = levels_.empty() ? 0 : median(levels_),
+          .verification = median(passes_),
+          .mean_draft = levels > 0 ? stats.draft_seconds / levels : 0,
           .plain_token = median(passes) + median(choices),
           .samples = int_size(passes)};
 }

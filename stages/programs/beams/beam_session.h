@@ -8,6 +8,7 @@
 #include "common/generation.h"
 #include "common/run_stats.h"
 #include "stages/10_beam_search/beam_round.h"
+#include "stages/10_beam_search/each_beam_drafter.h"
 #include "stages/programs/speculation/draft_setup.h"
 #include "stages/programs/speculation/measure_steps.h"
 #include "stages/programs/speculation/target_setup.h"
@@ -96,6 +97,8 @@ struct BeamSession {
   StepTimes measure(std::span<const TokenId> tokens);
 
   Stopwatch::Time began_ = {};
+  double drafting_ = 0, verifying_ = 0;  // seconds before the round
+  std::vector<double> levels_, passes_;  // seconds of rounds: per level of drafts, of the pass
 };
 
 }  // namespace specdec

@@ -2,6 +2,7 @@
 #include <vector>
 
 #include "stages/10_beam_search/beam_round.h"
+#include "stages/10_beam_search/each_beam_drafter.h"
 
 namespace specdec {
 

@@ -7,6 +7,8 @@
 #include <gtest/gtest.h>
 
 #include "common/base/check.h"
+#include "stages/03_paged_kv_cache/paged_kv_cache.h"
+#include "tests/paged_table_model.h"
 #include "tests/table_model.h"
 #include "tests/unit/stages/10_beam_search/beam_fixture.h"
 
@@ -195,6 +197,110 @@ TEST(BeamTablesTest, ThousandRandomTablesGiveTheHypothesesOfTheDefinition) {
   EXPECT_GT(steps, 4000);
   EXPECT_LT(passes, steps * 3 / 4) << "drafts save passes";
   EXPECT_GT(full, 100) << "all levels of a round are accepted";
+}
+
+// Cases without zeros, where every token is a continuation that a draft can list.
+Case full_case(unsigned seed) {
+  Case c = random_case(seed);
+  std::mt19937 random(seed);
+  const int V = c.target.vocab_size();
+  const auto row = [&](int) { return random_weights(V, 0, random); };
+  c.target = ContextTable(V, row);
+  c.draft = ContextTable(V, row);
+  return c;
+}
+
+struct Passes {
+  int full = 0, cut = 0;  // that took K + 1 steps, and others, but for the last of each search
+  bool fewest = true;     // each search of L steps took ceil(L / (K + 1))
+};
+
+Passes passes_of(const std::function<void(Case&)>& change) {
+  Passes passes;
+  for (unsigned seed = 0; seed < 300; seed++) {
+    Case c = full_case(seed);
+    change(c);
+    TableModel target(c.target.vocab_size(), c.target.row_of());
+    TableModel draft(c.draft.vocab_size(), c.draft.row_of());
+    ModelBeamDrafter drafter(draft, 4096);
+    const FoundBeams plain = search_plainly(target, c.asked);
+    const FoundBeams fast = search_beams(target, drafter, c.asked, c.drafting, 8192);
+    EXPECT_EQ(fast.hypotheses, plain.hypotheses);
+    const std::size_t most = std::size_t(c.drafting.spec_length) + 1;
+    for (std::size_t i = 0; i + 1 < fast.rounds.size(); i++) {
+      (fast.rounds[i].steps.size() == most ? passes.full : passes.cut)++;
+    }
+    passes.fewest &= fast.rounds.size() == (plain.rounds.size() + most - 1) / most;
+  }
+  return passes;
+}
+
+// A draft that lists all continuations of a level contains those of the target.
+TEST(BeamTablesTest, ADraftOfAllContinuationsIsNeverCut) {
+  const Passes all = passes_of([](Case& c) {
+    c.drafting.width = c.asked.beams.width;
+    for (int k = 0; k < c.drafting.spec_length; k++) c.drafting.width *= c.target.vocab_size();
+  });
+  EXPECT_EQ(all.cut, 0);
+  EXPECT_TRUE(all.fewest);
+  EXPECT_GT(all.full, 100);
+}
+
+// V w continuations are all those of one step. Of a second one they are not.
+TEST(BeamTablesTest, AWidthOfVTimesWIsEnoughForOneLevel) {
+  const auto widen = [](Case& c) {
+    c.drafting.width = c.asked.beams.width * c.target.vocab_size();
+  };
+  const Passes one = passes_of([&](Case& c) {
+    widen(c);
+    c.drafting.spec_length = 1;
+  });
+  EXPECT_EQ(one.cut, 0);
+  EXPECT_TRUE(one.fewest);
+  const Passes three = passes_of([&](Case& c) {
+    widen(c);
+    c.drafting.spec_length = 3;
+  });
+  EXPECT_GT(three.cut, 0);
+}
+
+// The target as its own draft is always right if it is as wide. A wider search may lose beams of
+// the narrow one, because others, which the narrow one never had, are better after two steps.
+TEST(BeamTablesTest, TheTargetAsItsDraftIsRightAtTheSameWidth) {
+  const auto widen = [](int more) {
+    return [more](Case& c) {
+      c.draft = c.target;
+      c.drafting.width = c.asked.beams.width + more;
+    };
+  };
+  const Passes same = passes_of(widen(0));
+  EXPECT_EQ(same.cut, 0);
+  EXPECT_TRUE(same.fewest);
+  EXPECT_GT(passes_of(widen(2)).cut, 0);
+}
+
+// What the caches hold is read back through page tables: a node that was lost or moved wrongly, or
+// one that should be gone, changes the logits, or aborts.
+TEST(BeamTablesTest, PagesHoldWhatTheTreeSays) {
+  for (unsigned seed = 0; seed < 200; seed++) {
+    SCOPED_TRACE(seed);
+    const Case c = random_case(seed);
+    TableModel plain_target(c.target.vocab_size(), c.target.row_of());
+    const FoundBeams plain = search_plainly(plain_target, c.asked);
+    const auto backend = make_plain_backend();
+    const KvShape shape{.n_layers = 1, .n_kv_heads = 1, .head_dim = 1};
+    const int page_size = std::vector{1, 3, 16}[seed % 3];
+    PagedKvCache target_cache(*backend, shape, 400 / page_size, page_size);
+    PagedKvCache draft_cache(*backend, shape, 400 / page_size, page_size);
+    PagedTableModel target(target_cache, c.target), draft(draft_cache, c.draft);
+    {
+      ModelBeamDrafter drafter(draft, 64);
+      EXPECT_EQ(search_beams(target, drafter, c.asked, c.drafting).hypotheses, plain.hypotheses);
+    }
+    for (const PagedKvCache* cache : {&target_cache, &draft_cache}) {
+      EXPECT_EQ(cache->allocator().n_used(), 0);
+    }
+  }
 }
 
 }  // namespace
