@@ -1,5 +1,5 @@
-// Beam search on the device: the hypotheses and scores are those of plain search, whatever is drafted
-// and however the caches hold the texts, with graphs and without.
+// Beam search on the device: the hypotheses and scores are those of plain search, whatever is
+// drafted and however the caches hold the texts, with graphs and without.
 #include "kernels/cuda_backend.h"
 #include "tests/engine_fixture.h"
 #include "tests/unit/stages/10_beam_search/beam_fixture.h"
