@@ -12,7 +12,8 @@ def beta(entries):
 def counted_row(entries, K):
     """Of one setting: beta, steps per pass, what the formula makes of beta, rows per pass."""
     return [number(beta(entries), 3), f"**{number(entries.ratio('emitted', 'rounds'))}**",
-            number(formulas.emitted(beta(entries), K)), number(entries.ratio("target_rows", "rounds"), 1)]
+            number(formulas.emitted(beta(entries), K)), number(entries.ratio("rows", "rounds"), 1),
+            number(entries.ratio("kept", "rounds"), 1)]
 
 
 @table
@@ -20,14 +21,14 @@ def beams_widths(data):
     """Steps per pass by the widths."""
     rows = [[str(w), str(u), *counted_row(entries, K)]
             for (w, u, K), entries in Entries(data["counts"]["entries"]).by("w", "u", "K").items() if K == 3]
-    return "w|u|beta|steps per pass|by the formula|rows per pass", rows
+    return "w|u|beta|steps per pass|by the formula|rows per pass|nodes kept", rows
 
 
 @table
 def beams_lengths(data):
     """Steps per pass by K, for one pair of widths."""
     found = Entries(data["counts"]["entries"]).of(w=4, u=8).by("K")
-    return "K|beta|steps per pass|by the formula|rows per pass", [[str(K), *counted_row(found[K], K)] for K in sorted(found)]
+    return "K|beta|steps per pass|by the formula|rows per pass|nodes kept", [[str(K), *counted_row(found[K], K)] for K in sorted(found)]
 
 
 @table
@@ -47,7 +48,7 @@ def beams_real(data):
     for (drafter, w), entries in Entries(data["real"]["entries"]).by("drafter", "w").items():
         kinds = entries.by("text")
         rows.append([drafter, str(w), *(number(kinds[kind].ratio("emitted", "rounds")) for kind in kinds),
-                     number(beta(entries), 3), number(entries.ratio("target_rows", "rounds"), 1)])
+                     number(beta(entries), 3), number(entries.ratio("rows", "rounds"), 1)])
     kinds = Entries(data["real"]["entries"]).by("text")
     return "|".join(["drafter", "w", *kinds, "beta", "rows per pass"]), rows
 
