@@ -1,10 +1,13 @@
 #pragma once
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <random>
 #include <string>
 #include <vector>
 
+#include "common/base/check.h"
+#include "kernels/int_size.h"
 #include "stages/10_beam_search/beam_round.h"
 #include "tests/course/probes/facts.h"
 #include "tests/table_model.h"

@@ -1,6 +1,7 @@
 // What stage 10's code does, as facts: which candidates run on and which have ended, how many steps
 // a pass is good for, and what a cache keeps of a tree.
-#include <iterator>
+#include <tuple>
+#include <utility>
 
 #include "tests/course/probes/beam_scenes.h"
 #include "tests/course/probes/facts.h"
