@@ -17,6 +17,15 @@ int ModelBeamDrafter::create() {
 
 void ModelBeamDrafter::release(int request) { growths_.erase(request); }
 
+bool ModelBeamDrafter::has_room(std::span<const BeamsToDraft> requests) const {
+  std::vector<Extension> extensions;
+  for (const BeamsToDraft& request : requests) {
+    const int nodes = int_size(request.leaves) + request.width * (request.steps - 1);
+    extensions.push_back(growths_.at(request.request).cache.extension(*request.tree, nodes));
+  }
+  return model_.can_extend(extensions);
+}
+
 void ModelBeamDrafter::draft(std::span<const BeamsToDraft> requests) {
   for (const BeamsToDraft& request : requests) {
     Growth& growth = growths_.at(request.request);

@@ -31,6 +31,8 @@ class BeamDrafter {
 
   virtual int create() = 0;
   virtual void release(int request) = 0;
+  // Whether the caches have room for draft() with these requests.
+  virtual bool has_room(std::span<const BeamsToDraft>) const { return true; }
   // Adds drafts to each request's tree: at most `steps` levels of at most `width` nodes.
   virtual void draft(std::span<const BeamsToDraft> requests) = 0;
   // After tree.keep(), which returned `became`: forgets what is gone.
@@ -62,6 +64,7 @@ class ModelBeamDrafter final : public BeamDrafter {
 
   int create() override;
   void release(int request) override;
+  bool has_room(std::span<const BeamsToDraft> requests) const override;
   void draft(std::span<const BeamsToDraft> requests) override;
   void keep(int request, const TextTree& tree, std::span<const int> became) override;
   int context_limit() const override { return model_.max_seq_len(); }

@@ -21,14 +21,24 @@ BeamRun::BeamRun(LanguageModel& target, BeamDrafter& drafter_, const BeamOptions
       leaves{0},
       scores{0} {}
 
-BeamRun::~BeamRun() { drafter.release(draft_request); }
+void BeamRun::close() {
+  cache.close();
+  if (draft_request != kNoRequest) drafter.release(draft_request);
+  draft_request = kNoRequest;
+}
+
+void BeamRun::open() {
+  cache.open();
+  if (draft_request == kNoRequest) draft_request = drafter.create();
+}
 
 BeamRounds::BeamRounds(LanguageModel& target, BeamDrafter& drafter, const BeamDrafting& drafting,
                        int max_rows)
     : target_(target), drafter_(drafter), drafting_(drafting), logits_(target, max_rows) {}
 
 std::vector<BeamRound> BeamRounds::round(std::span<BeamRun* const> runs) {
-  draft(runs);
+  const std::vector<BeamsToDraft> requests = to_draft(runs);
+  if (!requests.empty()) drafter_.draft(requests);
   verify(runs);
   std::vector<BeamRound> rounds;
   int row = 0;
@@ -44,17 +54,35 @@ BeamRound BeamRounds::round(BeamRun& run) {
   return round(runs).front();
 }
 
-void BeamRounds::draft(std::span<BeamRun* const> runs) {
+void BeamRounds::prefill(BeamRun& run) {
+  run.open();
+  run.cache.prefill(run.tree);
+}
+
+int BeamRounds::width(const BeamRun& run) const {
+  return run.draft_width > 0 ? run.draft_width : drafting_.width;
+}
+
+bool BeamRounds::has_room(std::span<BeamRun* const> runs) const {
+  std::vector<Extension> extensions;
+  for (const BeamRun* run : runs) {
+    const int nodes = int_size(run->leaves) + width(*run) * drafting_.spec_length;
+    extensions.push_back(run->cache.extension(run->tree, nodes));
+  }
+  return target_.can_extend(extensions) && drafter_.has_room(to_draft(runs));
+}
+
+std::vector<BeamsToDraft> BeamRounds::to_draft(std::span<BeamRun* const> runs) const {
   std::vector<BeamsToDraft> requests;
   for (BeamRun* run : runs) {
     const int start = run->prompt_tokens + run->search.length() - 1;
     const int K = round_spec_length(drafting_.spec_length, start, drafting_.context_limit,
                                     drafter_.context_limit());
     if (K == 0) continue;
-    requests.push_back({run->draft_request, &run->tree, run->leaves, run->scores, &run->search,
-                        drafting_.width, K});
+    requests.push_back(
+        {run->draft_request, &run->tree, run->leaves, run->scores, &run->search, width(*run), K});
   }
-  if (!requests.empty()) drafter_.draft(requests);
+  return requests;
 }
 
 // Runs one pass of the target over all leaves and drafts.

@@ -32,18 +32,25 @@ struct BeamRun {
   // REQUIRES: target and drafter outlive this object.
   BeamRun(LanguageModel& target, BeamDrafter& drafter, const BeamOptions& options,
           std::span<const TokenId> prompt, std::span<const TokenId> eos_ids, int max_new_tokens);
-  ~BeamRun();
+  ~BeamRun() { close(); }
   BeamRun(const BeamRun&) = delete;
   BeamRun& operator=(const BeamRun&) = delete;
 
+  // Frees what both caches hold. BeamRounds::prefill() fills them again.
+  void close();
+  void open();  // throws CacheFull if a model has no sequence left
+
   BeamDrafter& drafter;
-  const int draft_request;
+  int draft_request;
   const int prompt_tokens;
   BeamSearch search;
   TextTree tree;
   TreeCache cache;
   std::vector<int> leaves;     // the node of each beam, the best first
   std::vector<double> scores;  // of the beams
+  int draft_width = 0;         // u; 0: that of the rounds
+
+  static constexpr int kNoRequest = -1;
 };
 
 struct BeamDrafting {
@@ -62,15 +69,19 @@ class BeamRounds {
   BeamRounds(LanguageModel& target, BeamDrafter& drafter, const BeamDrafting& drafting,
              int max_rows);
 
-  // Feeds the target all tokens of the prompt but the last.
-  void prefill(BeamRun& run) { run.cache.prefill(run.tree); }
+  // Feeds the target all tokens of the prompt but the last, or after close() all but the leaves.
+  void prefill(BeamRun& run);
+
+  // Whether the caches have room for a round of these searches, and for what they lack.
+  bool has_room(std::span<BeamRun* const> runs) const;
 
   // Takes 1 to K + 1 steps of each search. REQUIRES: none is finished.
   std::vector<BeamRound> round(std::span<BeamRun* const> runs);
   BeamRound round(BeamRun& run);
 
  private:
-  void draft(std::span<BeamRun* const> runs);
+  int width(const BeamRun& run) const;
+  std::vector<BeamsToDraft> to_draft(std::span<BeamRun* const> runs) const;
   void verify(std::span<BeamRun* const> runs);
   BeamRound judge(BeamRun& run, int first_row);
   static void keep(BeamRun& run, std::span<const int> nodes);

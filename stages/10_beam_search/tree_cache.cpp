@@ -7,8 +7,25 @@
 namespace specdec {
 
 void TreeCache::prefill(const TextTree& tree) {
-  if (int_size(tree.text()) == text_) return;
-  model_.forward(feed(tree, {}, 0), {});
+  open();
+  if (text_ < int_size(tree.text())) model_.forward(feed(tree, {}, 0), {});
+  const std::vector<int> nodes = missing(tree);
+  if (!nodes.empty()) model_.forward(feed(tree, nodes, 0), {});
+}
+
+void TreeCache::close() {
+  if (sequence_ != kNoSequence) model_.release(sequence_);
+  sequence_ = kNoSequence;
+  text_ = 0;
+  nodes_.clear();
+}
+
+void TreeCache::open() {
+  if (sequence_ == kNoSequence) sequence_ = model_.create();
+}
+
+Extension TreeCache::extension(const TextTree& tree, int nodes) const {
+  return {sequence_, int_size(tree.text()) - text_ + int_size(missing(tree)) + nodes};
 }
 
 Segment TreeCache::feed(const TextTree& tree, std::span<const int> nodes, int rows) {

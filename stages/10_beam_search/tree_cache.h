@@ -16,12 +16,15 @@ class TreeCache {
  public:
   // REQUIRES: the model outlives this object.
   explicit TreeCache(LanguageModel& model) : model_(model), sequence_(model.create()) {}
-  ~TreeCache() { model_.release(sequence_); }
+  ~TreeCache() { close(); }
   TreeCache(const TreeCache&) = delete;
   TreeCache& operator=(const TreeCache&) = delete;
 
-  // Feeds the text without logits, for a prefill.
+  // Feeds the text and the inner nodes, without logits.
   void prefill(const TextTree& tree);
+  // Frees what is cached. After this, nothing but open() and prefill() may follow.
+  void close();
+  void open();  // throws CacheFull if the model has no sequence left
 
   // The segment that feeds what the model lacks of the text, and then `nodes`; the last `rows` of
   // them get logits. Valid until the next call; the caller passes it to forward(). REQUIRES: each
@@ -36,9 +39,13 @@ class TreeCache {
   void keep(const TextTree& tree, std::span<const int> became);
 
   int length() const { return model_.length(sequence_); }
+  // What the cache has to make room for until `nodes` more nodes are cached.
+  Extension extension(const TextTree& tree, int nodes) const;
 
  private:
   int place(int node) const;
+
+  static constexpr SequenceId kNoSequence = -1;
 
   LanguageModel& model_;
   SequenceId sequence_;
