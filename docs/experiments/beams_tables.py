@@ -2,7 +2,8 @@
 import formulas
 from table_text import TEXTS, Entries, Tables, number
 
-TABLES = table = Tables()
+NAMES = {"lookup": "lookup", "ngram": "n-grams"}
+TABLES = table = Tables(otherwise="*Not measured yet.*")
 
 
 def beta(entries):
@@ -47,7 +48,7 @@ def beams_real(data):
     rows = []
     for (drafter, w), entries in Entries(data["real"]["entries"]).by("drafter", "w").items():
         kinds = entries.by("text")
-        rows.append([drafter, str(w), *(number(kinds[kind].ratio("emitted", "rounds")) for kind in kinds),
+        rows.append([NAMES[drafter], str(w), *(number(kinds[kind].ratio("emitted", "rounds")) for kind in kinds),
                      number(beta(entries), 3), number(entries.ratio("rows", "rounds"), 1)])
     kinds = Entries(data["real"]["entries"]).by("text")
     return "|".join(["drafter", "w", *kinds, "beta", "rows per pass"]), rows
@@ -56,21 +57,21 @@ def beams_real(data):
 @table
 def beams_clock(data):
     """What drafts gain over plain beam search."""
-    rows = []
-    for (w, u, K), entries in Entries(data["clock"]["entries"]).by("w", "u", "K").items():
+    rows, measured = [], Entries(data.get("clock", {}).get("entries", []))
+    for (w, u, K), entries in measured.by("w", "u", "K").items():
         mean = lambda field: sum(e[field] for e in entries) / len(entries)
         rows.append([str(w), str(u), str(K), *(number(e["gain"]) for e in entries), f"**{number(entries.speedup())}**",
                      number(entries.speedup("predicted_accounting")), number(mean("emitted_per_round")), number(mean("c"), 3),
                      number(mean("v"))])
-    kinds = Entries(data["clock"]["entries"]).by("text")
-    return "|".join(["w", "u", "K", *kinds, "all", "accounting", "steps per pass", "c", "v"]), rows
+    return "|".join(["w", "u", "K", *measured.by("text"), "all", "accounting", "steps per pass", "c", "v"]), rows
 
 
 @table
 def beams_real_clock(data):
+    """The same of SmolLM2."""
     rows = []
-    for (drafter, w), entries in Entries(data["clock"]["real"]["entries"]).by("drafter", "w").items():
+    for (drafter, w), entries in Entries(data.get("clock", {}).get("real", {}).get("entries", [])).by("drafter", "w").items():
         mean = lambda field: sum(e[field] for e in entries) / len(entries)
-        rows.append([drafter, str(w), f"**{number(entries.speedup())}**", number(entries.speedup("predicted_accounting")),
+        rows.append([NAMES[drafter], str(w), f"**{number(entries.speedup())}**", number(entries.speedup("predicted_accounting")),
                      number(mean("emitted_per_round")), number(mean("v"))])
     return "drafter|w|speedup|accounting|steps per pass|v", rows
