@@ -1,5 +1,6 @@
 #pragma once
 #include <cstddef>
+#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -22,7 +23,7 @@ enum class SelfDraftKind { kBlockwise, kMedusa, kLookahead, kFeature, kParallel 
 enum class BeamStop { kFalse, kTrue, kNever };
 enum class TreeKind { kChains, kDistinct, kTop, kBest, kGrow };
 
-inline constexpr int kNoLastStage = 1 << 20;
+inline constexpr int kNoLastStage = std::numeric_limits<int>::max();
 
 // An entry. Other tables' entries add what their readers need.
 struct Named {
