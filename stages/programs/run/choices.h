@@ -85,7 +85,7 @@ inline constexpr NamedPolicy kPolicies[] = {
 // When a search of beams ends that has as many hypotheses as beams.
 inline constexpr Named kBeamStops[] = {
     {"false", "if no beam would beat one of them by ending now; it may end too soon"},
-    {"true", "at once"},
+    {"true", "at once, whatever the other beams may become"},
     {"never", "if no beam can ever beat one of them"}};
 
 struct NamedTree {  // "chains:N"; tree_shape() makes it
