@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 import check_heads
+import goldens_beams
 import goldens_files as files
 import goldens_sampling
 import goldens_toy
@@ -214,6 +215,12 @@ def check_drafters(folder, write=False):
     check_heads.check(model_folder(folder), folder, require, allowed, tolerance, write)
 
 
+def check_beams(folder):
+    found = list(goldens_beams.differences(folder, load(model_folder(folder))))
+    require(not found, "; ".join(found[:5]))
+    print(f"{folder.name}: the oracle's beam searches find the recorded hypotheses")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--goldens", type=Path, default=HERE / "goldens")
@@ -233,6 +240,8 @@ def main():
                 check_sampling(folder)
             if (folder / "heads").is_dir():
                 check_drafters(folder)
+            if folder.name != "toy" and (folder / "beams.jsonl").exists():
+                check_beams(folder)
     except Wrong as wrong:
         sys.exit(f"check_goldens: {wrong}")
     print("all golden files agree with the oracle")

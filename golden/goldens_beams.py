@@ -178,6 +178,18 @@ def make_tiny(model, folder, out):
     make(model, folder, out, prompts, options.eos_ids, options.max_new_tokens, half_of_grid(TINY.index(folder.name)))
 
 
+def differences(folder, weights):
+    """What a replay of beams.jsonl by the oracle finds otherwise. weights: (config, tensors) of the model. Yields texts."""
+    prefixes, prompt = None, None
+    for line in files.read_lines(folder / "beams.jsonl"):
+        if line["prompt"] != prompt:
+            prompt, prefixes = line["prompt"], Prefixes(*weights, line["prompt_ids"])
+        search = plain(prefixes, line["prompt_ids"], Options(line["beams"], line["length_penalty"], line["early_stopping"],
+                                                             line["max_new_tokens"], tuple(line["eos_ids"])))
+        found = results(search, search.hypotheses()[:line["num_return"]])
+        yield from files.differences(found, {name: line[name] for name in found}, f"{folder.name}/beams {line['id']}")
+
+
 def main():
     for name in sys.argv[1:] or ["toy", *TINY, "target"]:
         out, folder = HERE / "goldens" / name, HERE / ("models" if name == "target" else "checkpoints") / name
