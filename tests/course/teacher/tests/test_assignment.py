@@ -116,7 +116,7 @@ class AssignmentTest(unittest.TestCase):
         for tree, words, said in ((self.tree, ["hint", "TASK=4.9"], "hint: there is no task 4.9"),
                                   (self.tree, ["check", "STAGE=10"], "check: STAGE is a number from 0 to 4"),
                                   (self.tree, ["-j2", "-k", "grade", "STAGE=10"], "grade: STAGE is a number from 0 to 4"),
-                                  (self.tree, ["predict", "STAGE=10"], "predict: STAGE is a number from 0 to 4"),
+                                  (self.tree, ["predict", "STAGE=11"], "predict: STAGE is a number from 0 to 4"),
                                   (ROOT, ["predict"], "predict: STAGE= is missing; STAGE is a number from 0 to 10"),
                                   (ROOT, ["hint", "TASK=9.9"], "hint: there is no task 9.9"),
                                   (ROOT, ["check"], "check: STAGE= is missing"),
