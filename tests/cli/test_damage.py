@@ -17,7 +17,8 @@ DEVICE = ["--device", sys.argv.pop(1)]
 SINGLE = {"04_greedy_speculation": [[]], "05_rejection_sampling": [[]],
           "07_adaptive_drafting": [[], ["--draft-length", "entropy"], ["--fallback", "lookup,llama"],
                                    ["--draft-of-draft", "lookup"]],
-          "08_token_trees": [["--tree", tree] for tree in ("top:3x2x1", "best:8", "grow:8")]}
+          "08_token_trees": [["--tree", tree] for tree in ("top:3x2x1", "best:8", "grow:8")],
+          "10_beam_search": [["--beams", "1", "--draft-beams", beams] for beams in ("1", "3")]}
 BATCHED = {"06_batched_verification": [[]], "07_adaptive_drafting": [[]],
            "08_token_trees": [["--tree", "top:3x2x1"]]}
 PROMPT = ["--prompt-ids", "5,2,3", "--max-new-tokens", "24", "--ignore-eos"]
@@ -61,6 +62,14 @@ class DamageTest(unittest.TestCase):
                         self.expect_note(said, draft)
                         if "--fallback" not in options:
                             self.assertEqual(lines[0]["stats"]["drafted"] > 0, drafts)
+
+    def test_a_damaged_draft_changes_no_hypothesis(self):
+        options = ["--beams", "3", "--num-return", "3", *PROMPT]
+        want = self.run_json("10_beam_search", *options, "--no-speculation")["hypotheses"]
+        for draft in (self.everywhere, self.after_one):
+            lines, said = self.run_lines("10_beam_search", "--draft", draft, *options)
+            self.assertEqual(lines[0]["hypotheses"], want)
+            self.expect_note(said, draft)
 
     def test_a_damaged_draft_changes_no_sampled_text(self):
         """By rules whose text is plain sampling's, whatever the drafts."""
@@ -115,7 +124,7 @@ class DamageTest(unittest.TestCase):
 
     def test_a_damaged_target_ends_the_run_and_is_named(self):
         for stage, variants in SINGLE.items():
-            for temperature in ("0", "0.7") if stage > "05" else ([],):
+            for temperature in ("0", "0.7") if "05" < stage < "10" else ([],):
                 for options in variants:
                     with self.subTest(stage=stage, options=options, temperature=temperature):
                         sampling = ["--temperature", temperature] if temperature else []
