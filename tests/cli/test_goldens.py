@@ -203,7 +203,8 @@ class GoldensTest(ProgramTest):
                 self.assertEqual(text.count("NOT CHECKED: there is no "), 1, done.stderr.decode() + text)
                 self.assertRegex(text, r"\d+ of \d+ checks passed, 0 near-ties\nNOT CHECKED: ")
                 self.assertTrue(text.endswith(f" there is no {lost}\n"), text)
-                self.assertEqual(done.returncode, 0 if stage in OF_TENSORS or reads_runs else 1, "nothing was checked")
+                checks_others = stage in OF_TENSORS or reads_runs or stage.name.startswith("09")  # rounds of heads
+                self.assertEqual(done.returncode, 0 if checks_others else 1, "nothing was checked")
 
     def test_runs(self):
         stages = [stage for stage in OF_TEXTS if stage.name[:2] in ("05", "06")]
