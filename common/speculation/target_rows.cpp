@@ -46,6 +46,13 @@ void TargetRows::forward(std::span<const Segment> batch, const Outputs& out) {
   }
 }
 
+std::size_t TargetRows::bytes(int pass_tokens) const {
+  const std::size_t kept = parts_.size() * kept_rows_ * width();
+  const std::size_t passed =
+      of_ == Of::kAllTokens ? std::size_t(pass_tokens) * width() : passed_.size();
+  return (kept + passed) * sizeof(float);
+}
+
 // The pass's rows join those before them, and take the place of the oldest.
 void TargetRows::store(const Segment& segment, const DeviceRows& rows) {
   SPECDEC_CHECK(rows.rows <= max_rows_, "up to {} rows, not {}", max_rows_, rows.rows);

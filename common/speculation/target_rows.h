@@ -28,6 +28,8 @@ class TargetRows final : public ForwardingModel {
   void keep(SequenceId sequence, int start, std::span<const int> kept) override;
 
   int width() const { return int_size(places_) * row_width(); }
+  // Of memory, if no pass has more than this many tokens.
+  std::size_t bytes(int pass_tokens) const;
   // The rows of these tokens from `first` on, [tokens, width()], until the sequence's next pass.
   // Where a prefix cache knew a token, no pass has computed its row: it is computed again, with the
   // tokens after it. REQUIRES: the tokens are all that the sequence has, at least one; `first` is

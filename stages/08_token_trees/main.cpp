@@ -4,8 +4,6 @@
 #include <utility>
 
 #include "stages/08_token_trees/tree_round.h"
-#include "stages/programs/batch/batch_report.h"
-#include "stages/programs/batch/queue_inbox.h"
 #include "stages/programs/run/draft_length.h"
 #include "stages/programs/run/stage_main.h"
 #include "stages/programs/trees/shape_option.h"
@@ -41,29 +39,12 @@ int run_one(const RunOptions& options) {
   return kGood;
 }
 
-int run_many(const RunOptions& options) {
-  TreeRun trees(options);
-  ModelFiles files = open_model(options.target);
-  AdaptiveBatch adaptive;
-  QueueInbox inbox(trees.options(), files, trees.make_request(adaptive));
-  const BatchParts parts = trees.batch_parts(adaptive, inbox.requests());
-  BatchSession session(sized_for(inbox.requests(), trees.options(), parts.capacity),
-                       std::move(files), parts);
-  adaptive.begin(session, parts.capacity);
-  BatchReport report(session, inbox.requests());
-  report.begin();
-  inbox.report_to(report);
-  serve(session.engine, inbox);
-  trees.add_to(session);
-  return report.finish();
-}
-
 int run(const RunOptions& options) {
   check_draft_length(options);
   check_tree_options(options);
   if (options.check) return check_token_trees(options);
   const bool many = !options.requests.empty() || !options.workload.empty();
-  return many ? run_many(options) : run_one(options);
+  return many ? TreeRun(options).serve_batch() : run_one(options);
 }
 
 }  // namespace

@@ -4,8 +4,9 @@
 
 namespace specdec {
 
-std::size_t FeatureLayer::bytes(const LlamaModel& target) const {
-  return fc->bytes() + block->layer_bytes() + head.of(target).bytes();
+std::size_t FeatureLayer::bytes() const {
+  return fc->bytes() + block->layer_bytes() + (embedding ? embedding->bytes() : 0) +
+         (head.matrix ? head.matrix->bytes() : 0);
 }
 
 FeatureInput::FeatureInput(const LlamaModel& target, const FeatureLayer& layer, int max_rows)

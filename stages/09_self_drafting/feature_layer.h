@@ -55,7 +55,7 @@ struct FeatureLayer {
   std::unique_ptr<const WeightMatrix> embedding;  // null: the target's
   DraftHead head;
 
-  std::size_t bytes(const LlamaModel& target) const;  // of matrices that a draft reads
+  std::size_t bytes() const;  // of its own matrices
 };
 
 // A feature layer in a published layout: a folder with config.json and model.safetensors, whose

@@ -9,7 +9,6 @@
 namespace specdec {
 namespace {
 
-constexpr int kPassRows = 256;
 constexpr int kAfterBlock[] = {1};  // what the layer hands out
 
 }  // namespace

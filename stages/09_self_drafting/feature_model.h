@@ -16,6 +16,8 @@ namespace specdec {
 // the target has none yet, it is the layer's own row for the draft.
 class FeatureModel final : public LanguageModel, public RoundModel {
  public:
+  static constexpr int kPassRows = 256;
+
   // cache: of layer.block. token_limit: ids from here on are not tokens. capacity: of a round.
   // REQUIRES: the target's weights outlive this object.
   FeatureModel(const LlamaModel& target, FeatureLayer layer, std::unique_ptr<KvCache> cache,

@@ -23,6 +23,7 @@ class HeadsModel final : public SelfModel {
 
   // The row of a context's last token but one must be known.
   int shortest_context() const override { return 2; }
+  int max_drafts() const override { return heads_->count(); }
   // Computes all heads for these requests. Each says what follows one draft more.
   void begin(std::span<const DraftRequest> requests) override;
 

@@ -4,8 +4,6 @@
 #include <utility>
 
 #include "stages/08_token_trees/tree_round.h"
-#include "stages/programs/batch/batch_report.h"
-#include "stages/programs/batch/queue_inbox.h"
 #include "stages/programs/run/draft_length.h"
 #include "stages/programs/run/stage_main.h"
 #include "stages/programs/self/self_check.h"
@@ -31,7 +29,7 @@ void decode(Session& run, RoundJudge& judge, TreeRun& trees) {
 int run_one(const RunOptions& options) {
   check_drafts_differ(options);
   TreeRun trees(options);
-  SelfDraft self(trees.options(), trees.options().spec_length);
+  const SelfDraft self(trees.options(), trees.options().spec_length);
   Session session(trees.options(), self.parts(trees.parts()));
   trees.adaptive().announce(session);
   Dice dice(options.seed);
@@ -44,22 +42,9 @@ int run_one(const RunOptions& options) {
 }
 
 int run_many(const RunOptions& options) {
-  TreeRun trees(options);
-  SelfDraft self(trees.options(), trees.options().spec_length);
-  ModelFiles files = open_model(options.target);
-  AdaptiveBatch adaptive;
-  QueueInbox inbox(trees.options(), files, trees.make_request(adaptive));
-  const BatchParts parts = self.parts(trees.batch_parts(adaptive, inbox.requests()));
-  BatchSession session(sized_for(inbox.requests(), trees.options(), parts.capacity),
-                       std::move(files), parts);
-  adaptive.begin(session, parts.capacity);
-  session.announcement += self.announcement();
-  BatchReport report(session, inbox.requests());
-  report.begin();
-  inbox.report_to(report);
-  serve(session.engine, inbox);
-  trees.add_to(session);
-  return report.finish();
+  const TreeRun trees(options);
+  const SelfDraft self(trees.options(), trees.options().spec_length);
+  return trees.serve_batch([&](BatchParts parts) { return self.parts(std::move(parts)); });
 }
 
 int run(const RunOptions& given) {

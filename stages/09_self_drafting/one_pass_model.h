@@ -12,7 +12,7 @@ namespace specdec {
 class OnePassModel : public SelfModel {
  public:
   // The most drafts in a row: the context says one, and each appended token another one.
-  int max_drafts() const { return int_size(appended_) + 1; }
+  int max_drafts() const final { return int_size(appended_) + 1; }
   // In the round that begin() began.
   int pending_position(SequenceId sequence) const { return parts_[sequence].begin; }
   int vocab_size() const final { return vocab_size_; }

@@ -43,6 +43,7 @@ void SelfDrafter::draft(std::span<const DraftRequest> requests) {
     const bool can_begin = int_size(request.context) >= model_.shortest_context();
     if (!can_begin || request.spec_length == 0) continue;
     begun_.push_back(request);
+    begun_.back().spec_length = std::min(request.spec_length, model_.max_drafts());
     context(request.sequence) = int_size(request.context);
   }
   if (begun_.empty()) return;

@@ -1,4 +1,6 @@
 #pragma once
+#include <algorithm>
+#include <limits>
 #include <memory>
 #include <span>
 #include <vector>
@@ -18,6 +20,7 @@ class RoundModel {
   virtual void begin(std::span<const DraftRequest> requests) = 0;
   virtual int shortest_context() const { return 1; }
   virtual bool at_once() const = 0;  // begin() computes all that the model says in the round
+  virtual int max_drafts() const { return std::numeric_limits<int>::max(); }  // in a row
 };
 
 // A language model whose rows depend on a request's context and on how many drafts precede them,
@@ -50,7 +53,7 @@ class SelfDrafter final : public Drafter {
 
   SequenceId create() override { return drafter_->create(); }
   void release(SequenceId sequence) override;
-  // No drafts after a context that is too short for the model.
+  // At most max_drafts() in a row; none after a context that is too short for the model.
   void draft(std::span<const DraftRequest> requests) override;
   // Forgets all drafts of the last round, even those of an accepted path: what the model knows of
   // them, it computed without the target. The next round feeds the accepted ones anew.
@@ -60,7 +63,9 @@ class SelfDrafter final : public Drafter {
   std::int64_t forwards() const override {
     return model_.at_once() ? forwards_ : drafter_->forwards();
   }
-  Capacity capacity(int spec_length) const override { return drafter_->capacity(spec_length); }
+  Capacity capacity(int spec_length) const override {
+    return drafter_->capacity(std::min(spec_length, model_.max_drafts()));
+  }
 
  private:
   int& context(SequenceId sequence);

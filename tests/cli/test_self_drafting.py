@@ -82,7 +82,6 @@ class SelfDraftingTest(ProgramTest):
                     ("belongs to --draft-kind heads, not to lookup", "--heads", heads, "--draft-kind", "lookup"),
                     ("--self-draft belongs to --draft-kind heads, not to llama", "--draft-kind", "llama"),
                     ("only the target hands out rows", "--draft-of-draft", "heads", "--tree", "chains:1"),
-                    ("not for heads yet", "--spec-length", "auto"),
                     ("nothing can draft for them", "--draft-of-draft", "lookup", "--tree", "chains:1")):
                 self.expect_bad_input(words, PROGRAMS / STAGE, "--self-draft", "medusa", *options, *PROMPT)
         self.expect_bad_input("{blockwise,medusa", PROGRAMS / STAGE, "--self-draft", "nothing")
@@ -283,9 +282,78 @@ class OnePassTest(ProgramTest):
                 ("pard_token is 4096, and the vocabulary has 4096 rows", "parallel", "--heads", place / "no_token"),
                 ("--markov belongs to --self-draft parallel", "lookahead", "--heads", lookahead, "--markov", self.markov),
                 ("model_type is not markov", "parallel", "--heads", parallel, "--markov", ROOT / "golden/heads/medusa"),
-                ("/nowhere/config.json: cannot be opened", "parallel", "--heads", "/nowhere"),
-                ("not for heads yet", "parallel", "--heads", parallel, "--spec-length", "auto")):
+                ("/nowhere/config.json: cannot be opened", "parallel", "--heads", "/nowhere")):
             self.expect_bad_input(words, PROGRAMS / STAGE, "--self-draft", kind, *options, *PROMPT)
+
+
+class AdaptiveTest(ProgramTest):
+    """Stage 7's ways to choose K."""
+
+    HEADS = ("blockwise", "medusa", "lookahead", "mtp", "eagle3", "eagle", "parallel")
+    POLICIES = ("gain", "entropy", "confidence", "schedule")
+    COSTS = {"format": "specdec-cost-profile-1", "target_pass_seconds": [1 + 0.01 * rows for rows in range(17)],
+             "draft_step_seconds": 0.02, "draft_round_seconds": 0.3}
+
+    @classmethod
+    def setUpClass(cls):
+        cls.place = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(cls.place.cleanup)
+        cls.costs = pathlib.Path(cls.place.name) / "costs.json"
+        cls.costs.write_text(json.dumps(cls.COSTS), encoding="utf-8")
+
+    def run_json(self, heads, *options):
+        return run_program_json(PROGRAMS / STAGE, "--heads", heads, *PROMPT, *options)
+
+    def test_greedy_text_is_plain_decodings(self):
+        want = run_program_json(PROGRAMS / PLAIN, *PROMPT)["tokens"]
+        for heads in self.HEADS:
+            for policy in self.POLICIES:
+                for tree in ("chains:1", "grow:8")[:1 if policy == "schedule" else 2]:
+                    with self.subTest(heads=heads, policy=policy, tree=tree):
+                        got = self.run_json(heads, "--draft-length", policy, "--tree", tree, "--cost-profile", self.costs)
+                        self.assertEqual((got["tokens"], got["draft_length"]), (want, policy))
+                        self.assertGreater(got["stats"]["accepted"], 0)
+
+    def test_heads_draft_no_more_than_they_have(self):
+        """Five heads, four look-ahead tokens for one draft more, and up to 16 where there is no limit."""
+        for heads, most in (("medusa", 5), ("blockwise", 5), ("lookahead", 5), ("mtp", 16), ("parallel", 16)):
+            got = self.run_json(heads, "--spec-length", "auto", "--tree", "chains:1", "--cost-profile", self.costs)
+            self.assertEqual(got["largest_spec_length"], most)
+            self.assertLessEqual(len(got["stats"]["rounds_by_drafted"]), most + 1)
+        self.expect_bad_input("6 drafts in a row, but", PROGRAMS / STAGE, "--heads", "medusa", "--draft-length", "gain",
+                              "--spec-length", "6", "--tree", "chains:1", *PROMPT)
+
+    def test_costs_are_measured_once(self):
+        for heads in self.HEADS:
+            path = pathlib.Path(self.place.name) / f"{heads}.json"
+            arguments = ("--spec-length", "auto", "--tree", "chains:1", "--temperature", "0.8", "--cost-profile", path)
+            first = self.run_json(heads, *arguments)
+            measured = json.loads(path.read_text(encoding="utf-8"))
+            self.assertEqual(first["cost_profile"], measured)
+            self.assertIn(heads, measured["measured_for"]["draft"])
+            self.assertGreater(measured["draft_round_seconds"] + measured["draft_step_seconds"], 0)
+            self.assertEqual(self.run_json(heads, *arguments)["tokens"], first["tokens"])
+        medusa = json.loads((pathlib.Path(self.place.name) / "medusa.json").read_text(encoding="utf-8"))
+        self.assertGreater(medusa["draft_round_seconds"], 0)  # all heads at once
+
+    def test_a_batch_gives_each_request_what_it_has_alone(self):
+        lines = [{"id": str(seed), "prompt": "Once upon a time, there was", "max_new_tokens": 12, "temperature": 0.9,
+                  "seed": seed, "draft_length": self.POLICIES[seed]} for seed in range(4)]
+        requests = pathlib.Path(self.place.name) / "requests.jsonl"
+        requests.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+        for heads in ("medusa", "lookahead", "mtp", "parallel"):
+            options = ("--heads", heads, "--tree", "chains:1", "--spec-length", "4", "--cost-profile", self.costs)
+            code, text, errors = run_program(PROGRAMS / STAGE, "--requests", requests, "--output", "json", *options)
+            self.assertEqual(code, 0, errors)
+            for line, got in zip(lines, map(json.loads, text.splitlines())):
+                alone = run_program_json(PROGRAMS / STAGE, *options, "--prompt", line["prompt"], "--max-new-tokens", "12",
+                                         "--temperature", "0.9", "--seed", line["id"], "--draft-length",
+                                         line["draft_length"])
+                self.assertEqual((heads, got["tokens"]), (heads, alone["tokens"]))
+            measured = pathlib.Path(self.place.name) / f"batch_{heads}.json"  # for two requests at once
+            code, _, errors = run_program(PROGRAMS / STAGE, "--requests", requests, "--max-batch", "2", *options[:-1],
+                                          measured)
+            self.assertEqual((code, measured.exists()), (0, True), errors)
 
 
 if __name__ == "__main__":

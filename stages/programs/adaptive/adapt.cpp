@@ -43,6 +43,9 @@ int most_drafts(const RunOptions& options, std::span<const double> costs) {
                   std::max({1, options.min_spec_length, best_spec_length(kHopefulAlpha, costs)}));
 }
 
+// The most drafts in a row, of up to K: heads may have fewer.
+int most_levels(const DraftSetup& draft, int K) { return draft.drafter().capacity(K).levels; }
+
 bool is_fixed(const RunOptions& options) {
   return options.no_speculation || draft_length_of(options) == DraftLength::kFixed;
 }
@@ -86,7 +89,8 @@ SessionParts AdaptiveRun::parts(const RunOptions& options, const Drafting& draft
 std::unique_ptr<SpecLengthPolicy> AdaptiveRun::make_policy(const Session& run) {
   if (is_fixed(run.options)) return fixed_spec_length(spec_length_of(run.options));
   profile_ = load_or_measure_costs(run.options, run.files, run.target.model, run.draft);
-  return specdec::make_policy(run.options, spec_length_of(run.options), *profile_, capacity_);
+  return specdec::make_policy(run.options, most_levels(run.draft, spec_length_of(run.options)),
+                              *profile_, capacity_);
 }
 
 void AdaptiveRun::take_notes(const Session& run, RoundJudge& judge) {
@@ -150,8 +154,8 @@ MakeBatchRequest AdaptiveBatch::make_request() {
     if (entry_of(options.draft_length).asks_the_draft) asks_the_draft_ = true;
     if (is_fixed(options) || request.spec_length == 0) return request;
     if (!first_) first_ = options;
-    request.make_policy = [this, options, largest = request.spec_length] {
-      return make_policy(options, largest, *profile_, capacity_);
+    request.make_policy = [this, options, K = request.spec_length] {
+      return make_policy(options, most_levels(*draft_, K), *profile_, capacity_);
     };
     return request;
   };
@@ -162,11 +166,15 @@ void AdaptiveBatch::begin(BatchSession& session, const RoundCapacity& capacity) 
   session.extras.fields["cost_profile"] = nullptr;
   if (!first_) return;
   capacity_ = capacity;
+  draft_ = &session.draft;
   profile_ = load_or_measure_costs(session.options, session.files, session.target.model,
                                    session.draft, session.sizes.capacity.requests);
   session.extras.fields["cost_profile"] = to_json(*profile_);
-  session.announcement = announcement_of(
-      *profile_, *make_policy(*first_, session.sizes.spec_length, *profile_, capacity), *first_);
+  session.announcement +=
+      announcement_of(*profile_,
+                      *make_policy(*first_, most_levels(session.draft, session.sizes.spec_length),
+                                   *profile_, capacity),
+                      *first_);
 }
 
 }  // namespace specdec

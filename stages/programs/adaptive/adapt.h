@@ -60,8 +60,8 @@ BatchParts adaptive_parts(const RunOptions& options, const Drafting& drafting);
 // costs, and with them the texts, do not depend on which requests run at the same time.
 class AdaptiveBatch {
  public:
-  // Makes requests as to_batch_request() does, with a policy if K adapts. REQUIRES: this object
-  // outlives the requests, and they reach an engine after begin().
+  // Makes requests as to_batch_request() does, with a policy if K adapts. REQUIRES: this object and
+  // the session outlive the requests, and they reach an engine after begin().
   MakeBatchRequest make_request();
   // Whether any request's way to choose K needs the draft model's distributions.
   bool asks_the_draft() const { return asks_the_draft_; }
@@ -73,6 +73,7 @@ class AdaptiveBatch {
   bool asks_the_draft_ = false;
   std::optional<CostProfile> profile_;
   RoundCapacity capacity_;
+  const DraftSetup* draft_ = nullptr;  // of the session
 };
 
 }  // namespace specdec

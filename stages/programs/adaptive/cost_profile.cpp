@@ -58,25 +58,29 @@ double CostProfile::v(int rows) const {
 std::vector<double> CostProfile::round_costs(int spec_length, const RoundCapacity& capacity) const {
   std::vector<double> costs;
   for (int K = 0; K <= std::min(spec_length, largest_spec_length()); K++) {
-    costs.push_back(K * c() + v(capacity(K).rows()));
+    const double once = K > 0 ? draft_round / target_pass[0] : 0;
+    costs.push_back(K * c() + once + v(capacity(K).rows()));
   }
   return costs;
 }
 
-CostProfile make_profile(const Json& key, std::vector<double> target_pass, double draft_step) {
-  SPECDEC_CHECK(!target_pass.empty() && draft_step >= 0, "seconds of passes and drafts");
+CostProfile make_profile(const Json& key, std::vector<double> target_pass, double draft_step,
+                         double draft_round) {
+  SPECDEC_CHECK(!target_pass.empty() && draft_step >= 0 && draft_round >= 0,
+                "seconds of passes and drafts");
   for (std::size_t i = target_pass.size() - 1; i > 0; i--) {
     target_pass[i - 1] = std::min(target_pass[i - 1], target_pass[i]);
   }
   SPECDEC_CHECK(target_pass[0] > 0, "a pass to take time");
-  return {key.dump(), std::move(target_pass), draft_step};
+  return {key.dump(), std::move(target_pass), draft_step, draft_round};
 }
 
 Json to_json(const CostProfile& profile) {
   return {{"format", kFormat},
           {"measured_for", Json::parse(profile.key)},
           {"target_pass_seconds", profile.target_pass},
-          {"draft_step_seconds", profile.draft_step}};
+          {"draft_step_seconds", profile.draft_step},
+          {"draft_round_seconds", profile.draft_round}};
 }
 
 CostProfile parse_profile(std::string_view text, const std::string& name) {
@@ -97,10 +101,12 @@ CostProfile parse_profile(std::string_view text, const std::string& name) {
   }
   const Json* draft_step = object.find("draft_step_seconds");
   if (draft_step == nullptr) object.fail_missing("draft_step_seconds");
+  const Json* draft_round = object.find("draft_round_seconds");
   const auto key = object.object("measured_for");
   CostProfile profile =
       make_profile(key ? *object.find("measured_for") : Json(), std::move(target_pass),
-                   seconds(*draft_step, name + ": draft_step_seconds", 0));
+                   seconds(*draft_step, name + ": draft_step_seconds", 0),
+                   draft_round ? seconds(*draft_round, name + ": draft_round_seconds", 0) : 0);
   profile.source = name;
   return profile;
 }
@@ -172,6 +178,9 @@ namespace {
 
 std::string costs(const CostProfile& profile) {
   std::string text = fmt::format("c {:.3f}", profile.c());
+  if (profile.draft_round > 0) {
+    text += fmt::format(" and {:.3f} per round", profile.draft_round / profile.target_pass[0]);
+  }
   const int last = profile.largest_spec_length() + 1;
   for (const int rows : {2, 6, last}) {
     if (rows < last || rows == last) text += fmt::format(", v({}) {:.2f}", rows, profile.v(rows));

@@ -21,6 +21,7 @@ struct CostProfile {
   std::vector<double> target_pass;  // [largest K + 1] a pass of the target over 1, 2, ... rows of
                                     // each request; never falls
   double draft_step = 0;            // one draft for each request
+  double draft_round = 0;           // what the drafts of a round cost besides, however many
   std::string source = {};          // where the profile comes from, for messages
 
   int largest_spec_length() const { return int_size(target_pass) - 1; }
@@ -29,17 +30,19 @@ struct CostProfile {
   // adds the average that the last half of these added. REQUIRES: rows >= 1.
   double v(int rows) const;
 
-  // The costs of rounds with K = 0, 1, ... in plain steps, K c + v(rows), up to the smaller of
-  // spec_length and largest_spec_length(); a chain has K + 1 rows. The cost of choosing tokens is
-  // left out: every token of a text is chosen once in any case, so it does not change the best K.
+  // The costs of rounds with K = 0, 1, ... in plain steps, K c + v(rows), and for K > 0
+  // draft_round, too; up to the smaller of spec_length and largest_spec_length(). A chain has K + 1
+  // rows. The cost of choosing tokens is left out: every token of a text is chosen once in any
+  // case, so it does not change the best K.
   std::vector<double> round_costs(int spec_length,
                                   const RoundCapacity& capacity = Capacity::of_chain) const;
 };
 
 // Makes a profile from measured seconds. More rows never take less time; if a measurement
 // contradicts that, it is noise, and the fewer rows get the time of the more rows.
-// REQUIRES: at least one pass; seconds of passes above 0, draft_step >= 0.
-CostProfile make_profile(const Json& key, std::vector<double> target_pass, double draft_step);
+// REQUIRES: at least one pass; seconds of passes above 0, other times at least 0.
+CostProfile make_profile(const Json& key, std::vector<double> target_pass, double draft_step,
+                         double draft_round = 0);
 
 Json to_json(const CostProfile& profile);
 

@@ -30,6 +30,20 @@ std::string shape(const LlamaModel& model) {
       model.layer_bytes() + model.head().bytes());
 }
 
+bool is_of_heads(const RunOptions& options) {
+  return options.draft_kind == DraftKind::kHeads || options.drafts_in_parallel();
+}
+
+// What drafts: models by shape, heads by folder.
+std::string description(const RunOptions& options, const DraftSetup& draft) {
+  const LlamaModel* own = draft.own_model();
+  std::string text = own ? shape(*own) : std::string(name_of(options.draft_kind));
+  if (!is_of_heads(options)) return text;
+  text += fmt::format(", {}", name_of(options.self_draft));
+  if (!own) text += ", " + draft.to_json()["directory"].get<std::string>();
+  return options.markov.empty() ? text : text + ", " + options.markov;
+}
+
 // The processor's name, or "" if the system does not tell.
 std::string processor() {
   std::ifstream info("/proc/cpuinfo");
@@ -45,17 +59,12 @@ double draft_temperature(const RunOptions& options) {
 
 Json cost_key(const RunOptions& options, const LlamaModel& target, const DraftSetup& draft,
               int requests) {
-  const LlamaModel* own = draft.own_model();
   std::string drafts = draft_temperature(options) > 0 ? "drawn" : "likeliest";
   if (draft.own_drafter().capacity(kDrafts).branches() > 0) drafts += ", " + options.tree;
-  return {{"specdec", SPECDEC_VERSION},
-          {"processor", processor()},
-          {"device", target.backend().name()},
-          {"target", shape(target)},
-          {"draft", own ? shape(*own) : std::string(name_of(options.draft_kind))},
-          {"drafts", drafts},
-          {"kv_dtype", name_of(options.kv_type)},
-          {"requests", requests}};
+  return {{"specdec", SPECDEC_VERSION},           {"processor", processor()},
+          {"device", target.backend().name()},    {"target", shape(target)},
+          {"draft", description(options, draft)}, {"drafts", drafts},
+          {"kv_dtype", name_of(options.kv_type)}, {"requests", requests}};
 }
 
 // The bench has a pool of its own size.
@@ -83,10 +92,18 @@ Capacity draft_capacity(const RunOptions& options, const DraftSetup& draft, int 
   return capacity;
 }
 
+// The rows that a drafter watches: those of passes over most_rows rows.
+Capacity watched_capacity(const RunOptions& options, const DraftSetup& draft, int requests,
+                          int positions, int most_rows) {
+  Capacity capacity = draft_capacity(options, draft, requests, positions);
+  capacity.verified = std::max(capacity.verified, most_rows - 1);
+  return capacity;
+}
+
 // A batch of requests with the same text, in caches of its own.
 class Bench {
  public:
-  // most_rows: the most rows of one request in a pass.
+  // most_rows: of one request in a pass.
   Bench(const RunOptions& options, const ModelFiles& files, const LlamaModel& model,
         const DraftSetup& draft, int requests, int most_rows, int context)
       : context_(context),
@@ -100,6 +117,8 @@ class Bench {
                  .max_pass_rows = std::max(requests * most_rows, LlamaOptions().max_pass_rows)}),
         logits_(target_, requests * most_rows),
         draft_(draft, draft_capacity(options, draft, requests, context + most_rows)),
+        watched_(draft_.watch(
+            target_, watched_capacity(options, draft, requests, context + most_rows, most_rows))),
         drafts_(drafts_for(draft, requests)) {
     sampling_.options.temperature = draft_temperature(options);
     // A text that repeats, so that a lookup finds something.
@@ -109,16 +128,19 @@ class Bench {
       requests_.push_back({.sequence = draft_.drafter().create(),
                            .context = std::span(text_).first(static_cast<std::size_t>(context) + 1),
                            .sampling = sampling_,
-                           .drafts = &drafts});
+                           .drafts = &drafts,
+                           .target_sequence = segments_.back().sequence});
     }
     pass_over(0, context, 0);
   }
 
   void target_pass(int rows) { pass_over(context_, rows, rows); }
 
-  void draft(int K) {
+  // catching_up: the tokens that the drafter feeds anew, besides the pending one.
+  void draft(int K, int catching_up) {
     for (DraftRequest& request : requests_) {
-      draft_.drafter().truncate(request.sequence, context_);
+      target().truncate(request.target_sequence, context_);
+      draft_.drafter().truncate(request.sequence, context_ - catching_up);
       request.spec_length = K;
     }
     draft_.drafter().draft(requests_);
@@ -127,12 +149,13 @@ class Bench {
  private:
   void pass_over(int first, int rows, int logits_rows) {
     for (Segment& segment : segments_) {
-      target_.truncate(segment.sequence, first);
+      target().truncate(segment.sequence, first);
       segment.tokens = std::span(text_).subspan(first, rows);
       segment.logits_rows = logits_rows;
     }
-    target_.forward(segments_, logits_.rows(0, int_size(segments_) * logits_rows));
+    target().forward(segments_, logits_.rows(0, int_size(segments_) * logits_rows));
   }
+  LanguageModel& target() { return watched_target(target_, watched_.get()); }
 
   int context_;
   std::vector<TokenId> text_;
@@ -142,6 +165,7 @@ class Bench {
   Llama target_;
   LogitsBuffer logits_;
   DraftSetup draft_;
+  std::unique_ptr<TargetRows> watched_;  // the target as a drafter watches it; null: none does
   std::vector<Drafts> drafts_;
   std::vector<Segment> segments_;
   std::vector<DraftRequest> requests_;
@@ -153,10 +177,30 @@ void show_progress(double part) {
   if (part >= 1) say("\r\x1b[K");
 }
 
+// Other processes can only make samples slower, and a profile is used for long, so a result is a
+// low quantile: one sample in eight is faster.
+double fast(const std::vector<double>& samples) { return quantile(samples, 0.125); }
+
+// The costs of drafts, from the seconds of rounds with 1, 2, ... drafts. A draft model takes a step
+// for each. What heads take depends on K less or more, so theirs is the line from the fewest drafts
+// to the most.
+CostProfile with_drafts(const Json& key, std::vector<double> target_pass,
+                        const std::vector<std::vector<double>>& drafting, bool of_heads) {
+  if (of_heads) {
+    const double one = fast(drafting.front()), all = fast(drafting.back());
+    const double step = std::max(0.0, (all - one) / std::max(1, int_size(drafting) - 1));
+    return make_profile(key, std::move(target_pass), step, std::max(0.0, one - step));
+  }
+  std::vector<double> steps;
+  for (int K = 1; K <= int_size(drafting); K++) {
+    for (const double seconds : drafting[K - 1]) steps.push_back(seconds / K);
+  }
+  return make_profile(key, std::move(target_pass), fast(steps));
+}
+
 // Measures passes over every number of rows in turn, each after the drafts of such a round, so that
-// the processor's cache is as in a run. A plain step follows a plain step. Other processes can only
-// make samples slower, and the profile is used for long, so the result is a low quantile: one
-// sample in eight is faster.
+// the processor's cache is as in a run. A plain step follows a plain step. Heads catch up on as
+// many tokens as they draft, because they keep nothing of a round.
 CostProfile measure(const RunOptions& options, const ModelFiles& files, const LlamaModel& target,
                     const DraftSetup& draft, int requests, const Json& key) {
   const int limit = std::min(target.config().max_seq_len,
@@ -165,10 +209,10 @@ CostProfile measure(const RunOptions& options, const ModelFiles& files, const Ll
   if (most_rows < 2) fail("--spec-length {}: a context of {} has no room for drafts", kAuto, limit);
   Bench bench(options, files, target, draft, requests, most_rows,
               std::min(kContext, limit - most_rows));
-  std::vector<std::vector<double>> passes(static_cast<std::size_t>(most_rows));
-  std::vector<double> steps, target_pass;
   const int most_drafts = draft.own_drafter().capacity(kDrafts).levels;
-  bench.draft(1);  // catches up
+  const bool of_heads = is_of_heads(options);
+  std::vector<std::vector<double>> passes(most_rows), drafting(most_drafts);
+  bench.draft(1, 0);  // catches up
   double spent = 0;
   for (int sweep = 0; sweep < kMostSweeps && (sweep < kLeastSweeps || spent < kMostSeconds);
        sweep++) {
@@ -178,19 +222,17 @@ CostProfile measure(const RunOptions& options, const ModelFiles& files, const Ll
         if (K == 0) {
           bench.target_pass(1);
         } else {
-          steps.push_back(seconds_of([&] { bench.draft(K); }) / K);
+          drafting[K - 1].push_back(seconds_of([&] { bench.draft(K, of_heads ? K : 0); }));
         }
-        passes[static_cast<std::size_t>(rows) - 1].push_back(
-            seconds_of([&] { bench.target_pass(rows); }));
+        passes[rows - 1].push_back(seconds_of([&] { bench.target_pass(rows); }));
       }
     });
     show_progress(std::min(1.0, std::max(spent / kMostSeconds, (sweep + 1.0) / kMostSweeps)));
   }
   show_progress(1);
-  for (const std::vector<double>& samples : passes) {
-    target_pass.push_back(quantile(samples, 0.125));
-  }
-  return make_profile(key, std::move(target_pass), quantile(steps, 0.125));
+  std::vector<double> target_pass;
+  for (const std::vector<double>& samples : passes) target_pass.push_back(fast(samples));
+  return with_drafts(key, std::move(target_pass), drafting, of_heads);
 }
 
 }  // namespace

@@ -4,7 +4,8 @@
 
 namespace specdec {
 
-// The costs of drafts and passes of these models on this machine, for a batch of `requests`. They
+// The costs of drafts and passes of these models on this machine, for a batch of `requests`. Heads
+// have a cost per round and a cost per draft, a line through what few and many drafts take. They
 // come from the file of --cost-profile, or from the file kept next to the programs. If there is
 // none, they are measured, which takes a second or two, or longer for slow models; a terminal shows
 // the progress. Notes go to stderr. Throws Error if --cost-profile is damaged or not writable.

@@ -17,6 +17,13 @@ const LlamaModel* draft_model(const BatchSizes& sizes, const DraftSetup& draft,
   return draft.own_model() ? draft.own_model() : &target;
 }
 
+HeadsMemory heads_memory(const BatchSizes& sizes, const DraftSetup& draft,
+                         const TargetRows* watched) {
+  HeadsMemory memory = draft.heads_memory();
+  if (watched != nullptr) memory.target_rows = watched->bytes(sizes.token_budget);
+  return memory;
+}
+
 }  // namespace
 
 Judging batch_judging(const BatchSession& session) {
@@ -40,10 +47,10 @@ BatchSession::BatchSession(const RunOptions& options_, ModelFiles files_, const 
       sizes(batch_sizes(options, files.checkpoint.config().max_seq_len, parts.capacity)),
       target(options, files, layout_of(options, sizes), sizes.token_budget),
       draft(options, files, target.model, sizes.capacity, parts.drafting, parts.compose),
-      memory(memory_plan(options, sizes, target.model, draft_model(sizes, draft, target.model))),
-      watched(parts.watch && !options.no_speculation ? parts.watch(target.llama, sizes.capacity)
-                                                     : nullptr),
-      engine({.target = watched ? *watched : target.llama,
+      watched(draft.watch(target.llama, sizes.capacity)),
+      memory(memory_plan(options, sizes, target.model, draft_model(sizes, draft, target.model),
+                         heads_memory(sizes, draft, watched.get()))),
+      engine({.target = watched_target(target.llama, watched.get()),
               .target_cache = *target.cache,
               .drafter = draft.drafter(),
               .draft_cache = draft.only_cache(),
@@ -55,7 +62,8 @@ BatchSession::BatchSession(const RunOptions& options_, ModelFiles files_, const 
               .max_cached = sizes.capacity.context,
               .token_budget = sizes.token_budget,
               .prefill_chunk = options.prefill_chunk,
-              .prefix_cache = !options.no_prefix_cache}) {
+              .prefix_cache = !options.no_prefix_cache}),
+      announcement(parts.announcement) {
   draft.warn();
 }
 

@@ -29,8 +29,8 @@ struct BatchParts {
   Drafting drafting = sampled_drafting(KeepProbs::kBesideLogits);
   ComposeDrafter compose = {};  // its drafter has memory for all requests from the beginning
   RoundCapacity capacity = Capacity::of_chain;
-  WatchTarget watch = {};
   std::function<Judging(const BatchSession&)> judging = batch_judging;
+  std::string announcement = {};
 };
 
 // The engine for a run of many requests, set up from the command line, with its models, caches and
@@ -45,10 +45,10 @@ struct BatchSession {
   BatchSizes sizes;
   TargetSetup target;
   DraftSetup draft;
+  std::unique_ptr<TargetRows> watched;  // the target as a drafter watches it; null: none does
   MemoryPlan memory;
-  std::unique_ptr<LanguageModel> watched;  // the target as a drafter watches it; null: none does
   BatchEngine engine;
-  std::string announcement;  // a later stage's message before the first step
+  std::string announcement;  // a later stage's message before the first step: lines, or nothing
   ReportExtras extras;       // a later stage's additions to the summary
 };
 

@@ -77,10 +77,23 @@ std::size_t count(auto... factors) {
   return (std::size_t{1} * ... * static_cast<std::size_t>(factors));
 }
 
-// The bytes of the activations of a pass over this many rows.
-std::size_t activations(const LlamaConfig& c, int rows) {
-  const int widths = 3 * c.d_model + (2 * c.n_heads + 2 * c.n_kv_heads) * c.head_dim + 3 * c.d_ff;
-  return count(rows, widths, sizeof(float));
+// What drafters of stage 9 take. A draft model that drafts in parallel keeps the logits of a round,
+// and its correction as many as the drafter.
+void add_heads(MemoryPlan& plan, const RunOptions& options, const HeadsMemory& heads,
+               int vocab_size) {
+  if (plan.sizes.spec_length == 0) return;
+  const Capacity& round = plan.sizes.capacity;
+  const auto rows = [&](int of_request) {
+    return count(round.requests, of_request, vocab_size, sizeof(float));
+  };
+  plan.draft_weights += heads.weights;
+  plan.draft_cache += heads.cache;
+  plan.target_rows = heads.target_rows;
+  plan.logits += heads.logits;
+  plan.activations += heads.activations;
+  if (options.draft_kind == DraftKind::kHeads) plan.logits += rows(round.width);
+  if (options.drafts_in_parallel()) plan.logits += rows(round.levels);
+  if (!options.markov.empty()) plan.logits += rows(round.width);
 }
 
 std::string size(std::size_t bytes) {
@@ -90,6 +103,11 @@ std::string size(std::size_t bytes) {
 }
 
 }  // namespace
+
+std::size_t activations(const LlamaConfig& c, int rows) {
+  const int widths = 3 * c.d_model + (2 * c.n_heads + 2 * c.n_kv_heads) * c.head_dim + 3 * c.d_ff;
+  return count(rows, widths, sizeof(float));
+}
 
 BatchSizes batch_sizes(const RunOptions& options, int max_seq_len, const RoundCapacity& capacity) {
   BatchSizes sizes;
@@ -145,7 +163,7 @@ RunOptions sized_for(std::span<const BatchRequest> requests, RunOptions options,
 }
 
 MemoryPlan memory_plan(const RunOptions& options, const BatchSizes& sizes, const LlamaModel& target,
-                       const LlamaModel* draft) {
+                       const LlamaModel* draft, const HeadsMemory& heads) {
   const bool paged = options.cache == CacheKind::kPaged;
   const auto cache = [&](const LlamaModel& model, int pages, int page_size, int region) {
     return count(pages, paged ? page_size : region,
@@ -167,6 +185,7 @@ MemoryPlan memory_plan(const RunOptions& options, const BatchSizes& sizes, const
     plan.logits += count(B, round.width, draft->config().vocab_size, sizeof(float));
     plan.activations += activations(draft->config(), LlamaOptions().max_pass_rows);
   }
+  add_heads(plan, options, heads, V);
   plan.page_size = paged ? options.page_size : longest;
   plan.longest_fit = paged ? std::min(B, sizes.pages / pages_of(longest, options.page_size)) : B;
   return plan;
@@ -177,8 +196,11 @@ std::string MemoryPlan::to_text() const {
                                  draft_weights > 0 ? size(draft_weights) : "none of its own");
   text += fmt::format("caches: target {} ({} pages of {} tokens)", size(target_cache), sizes.pages,
                       page_size);
-  if (draft_cache > 0)
-    text += fmt::format(", draft {} ({} pages)", size(draft_cache), sizes.capacity.pages);
+  if (draft_cache > 0) text += fmt::format(", draft {}", size(draft_cache));
+  if (draft_cache > 0 && sizes.draft_is_model) {
+    text += fmt::format(" ({} pages)", sizes.capacity.pages);
+  }
+  if (target_rows > 0) text += fmt::format(", rows for the heads {}", size(target_rows));
   text += fmt::format("\nscratch: logits {}, distributions of drafts {}, activations {}\n",
                       size(logits), size(distributions), size(activations));
   text += fmt::format("in all {}", size(total()));
@@ -194,6 +216,7 @@ Json MemoryPlan::to_json() const {
           {"draft_weights", draft_weights},
           {"target_cache", target_cache},
           {"draft_cache", draft_cache},
+          {"target_rows", target_rows},
           {"logits", logits},
           {"distributions", distributions},
           {"activations", activations},

@@ -8,6 +8,7 @@
 #include "common/llama_model.h"
 #include "stages/06_batched_verification/batch_request.h"
 #include "stages/programs/run/options.h"
+#include "stages/programs/speculation/draft_setup.h"
 
 namespace specdec {
 
@@ -33,26 +34,31 @@ BatchSizes batch_sizes(const RunOptions& options, int max_seq_len,
 RunOptions sized_for(std::span<const BatchRequest> requests, RunOptions options,
                      const RoundCapacity& capacity = Capacity::of_chain);
 
+// The bytes of the activations of a pass over this many rows.
+std::size_t activations(const LlamaConfig& config, int rows);
+
 // The memory of an engine in bytes, before the first request. Omits what is small: norms, lists of
 // rows, one judge's working memory.
 struct MemoryPlan {
   std::size_t target_weights = 0, draft_weights = 0;
   std::size_t target_cache = 0, draft_cache = 0;
+  std::size_t target_rows = 0;                                 // that are kept for heads
   std::size_t logits = 0, distributions = 0, activations = 0;  // scratch
   BatchSizes sizes;
   int page_size = 0;    // of the target's cache
   int longest_fit = 0;  // how many of the longest requests fit at a time
 
   std::size_t total() const {
-    return target_weights + draft_weights + target_cache + draft_cache + logits + distributions +
-           activations;
+    return target_weights + draft_weights + target_cache + draft_cache + target_rows + logits +
+           distributions + activations;
   }
   std::string to_text() const;  // a few lines
   Json to_json() const;
 };
 
-// draft: the draft model, which may be the target; null if the drafter is not a Llama model.
+// draft: the draft model, which may be the target; null if the drafter is not a Llama model. heads:
+// the memory of heads, if they draft.
 MemoryPlan memory_plan(const RunOptions& options, const BatchSizes& sizes, const LlamaModel& target,
-                       const LlamaModel* draft);
+                       const LlamaModel* draft, const HeadsMemory& heads = {});
 
 }  // namespace specdec

@@ -77,9 +77,7 @@ std::string check_text(const CheckedTarget& target, const GoldenText& text,
   SelfDraft self(trees.options(), trees.options().spec_length);
   SessionParts parts = self.parts(trees.parts());
   CheckedRun run(target, trees.options(), target.request(text),
-                 {.drafting = std::move(parts.drafting),
-                  .capacity = parts.capacity,
-                  .watch = std::move(parts.watch)});
+                 {.drafting = std::move(parts.drafting), .capacity = parts.capacity});
   GreedyTreeJudge judge(run.target.backend());
   Acceptance got;
   if (want != nullptr) got.spec_length = want->spec_length;
@@ -156,13 +154,13 @@ void check_rounds(const CheckedTarget& target, const RunOptions& options, const 
     const SessionParts parts = self.parts(SessionParts{});
     Capacity capacity = Capacity::of_chain(K);
     capacity.context = int_size(golden.context) + K;
-    const auto model = parts.drafting.make_heads(target.files, target.model, capacity);
+    const HeadsOfTarget heads = parts.drafting.make_heads(target.files, target.model, capacity);
     const auto cache = make_cache(target.model, cache_layout(options, capacity.context + K));
     Llama llama(target.model, *cache, {.token_limit = V});
-    const auto watched = parts.watch(llama, capacity);
-    LanguageModel& read = watched ? *watched : static_cast<LanguageModel&>(llama);
+    const auto watched = heads.watch(llama, capacity);
     list.check(fmt::format("{}, a round after {}", name, golden.name),
-               check_round(golden, read, *model, dynamic_cast<RoundModel&>(*model)));
+               check_round(golden, watched_target(llama, watched.get()), *heads.model,
+                           dynamic_cast<RoundModel&>(*heads.model)));
   }
 }
 

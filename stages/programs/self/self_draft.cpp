@@ -9,6 +9,7 @@
 #include "stages/09_self_drafting/heads_model.h"
 #include "stages/09_self_drafting/lookahead_model.h"
 #include "stages/09_self_drafting/parallel_model.h"
+#include "stages/programs/batch/memory_plan.h"
 #include "stages/programs/cache/make_cache.h"
 #include "stages/programs/run/draft_length.h"
 #include "stages/programs/self/heads_folder.h"
@@ -29,6 +30,23 @@ SelfDraftKind kind_of(const RunOptions& options) {
          folder.string(), name_of(kind));
   }
   return kind;
+}
+
+// Of a model that keeps the logits of a round, of so many drafts of each request.
+std::size_t logits_bytes(const LlamaModel& target, const Capacity& capacity, int drafts) {
+  return std::size_t(capacity.requests) * drafts * target.config().vocab_size * sizeof(float);
+}
+
+// Of heads, up to five rows for each.
+std::size_t activations_of(const Heads& heads, const Capacity& capacity) {
+  return std::size_t(5) * capacity.requests * heads.count() * heads.width() * sizeof(float);
+}
+
+// Of a feature layer's passes, and of what enters them, four rows for each token.
+std::size_t activations_of(const FeatureLayer& layer) {
+  constexpr int kRows = FeatureModel::kPassRows;
+  const LlamaConfig& config = layer.block->config();
+  return activations(config, kRows) + std::size_t(4) * kRows * config.d_model * sizeof(float);
 }
 
 }  // namespace
@@ -79,60 +97,65 @@ SelfDraft::SelfDraft(const RunOptions& options, int levels)
     fail("--draft-weights {}: heads are kept as their files have them",
          name_of(options.draft_weights));
   }
-  if (draft_length_of(options) != DraftLength::kFixed) {
-    fail("--draft-length {}: not for heads yet, whose costs are not measured",
-         name_of(draft_length_of(options)));
-  }
+}
+
+// Whether a policy chooses how many tokens to draft, and the options do not say how many at most.
+bool SelfDraft::drafts_up_to() const {
+  return draft_length_of(options_) != DraftLength::kFixed && !options_.given_spec_length;
 }
 
 // Throws Error if the model cannot draft as many tokens in a row as a round has.
 void SelfDraft::check_levels(int most, std::string_view what) const {
-  if (levels_ > most) fail("{} drafts in a row, but {} has {}", levels_, folder_.string(), what);
+  if (levels_ > most && !drafts_up_to())
+    fail("{} drafts in a row, but {} has {}", levels_, folder_.string(), what);
 }
 
-std::unique_ptr<LanguageModel> SelfDraft::make_heads(const ModelFiles& files,
-                                                     const LlamaModel& target,
-                                                     const Capacity& capacity) {
+HeadsOfTarget SelfDraft::make_heads(const ModelFiles& files, const LlamaModel& target,
+                                    const Capacity& capacity) const {
   LoadedHeads heads =
       load_heads(folder_, files.checkpoint, target.config(), target.backend(), capacity.requests);
   const int count = heads.heads->count();
   check_levels(count, fmt::format("{} heads", count));
+  HeadsMemory memory{.weights = heads.heads->bytes(),
+                     .logits = logits_bytes(target, capacity, count),
+                     .activations = activations_of(*heads.heads, capacity)};
+  for (const DraftHead& head : heads.says) {
+    if (head.matrix) memory.weights += head.matrix->bytes();
+  }
   auto model =
       std::make_unique<HeadsModel>(target, std::move(heads), files.token_limit, capacity.requests);
-  model_ = model.get();
-  watch_ = [heads = model.get()](Llama& llama, const Capacity& of_run) {
+  const auto watch = [heads = model.get()](Llama& llama, const Capacity& of_run) {
     auto watched = std::make_unique<TargetRows>(llama, std::vector<int>{Outputs::kAfterNorm},
                                                 of_run.requests, of_run.rows());
     heads->read(*watched);
     return watched;
   };
-  return model;
+  return {std::move(model), watch, memory};
 }
 
-std::unique_ptr<LanguageModel> SelfDraft::make_lookahead(const ModelFiles& files,
-                                                         const LlamaModel& target,
-                                                         const Capacity& capacity) {
+HeadsOfTarget SelfDraft::make_lookahead(const ModelFiles& files, const LlamaModel& target,
+                                        const Capacity& capacity) const {
   auto model = std::make_unique<LookaheadModel>(
       target, load_lookahead(folder_, files.checkpoint.config().d_model, target.config().d_model),
       capacity.requests);
-  model_ = model.get();
   check_levels(model->max_drafts(),
                fmt::format("{} look-ahead tokens, for one more", model->max_drafts() - 1));
-  if (capacity.rows() < levels_) {  // the rows of the target's cache that a round may use
+  const int levels = std::min(levels_, model->max_drafts());
+  if (capacity.rows() < levels) {  // the rows of the target's cache that a round may use
     fail("--tree {}: look-ahead tokens draft {} tokens in a row, and it verifies {} at most",
-         options_.tree, levels_, capacity.verified);
+         options_.tree, levels, capacity.verified);
   }
-  watch_ = [lookahead = model.get()](Llama& llama, const Capacity&) {
+  const auto watch = [lookahead = model.get()](Llama& llama, const Capacity&) {
     lookahead->read(llama);
     return nullptr;
   };
-  return model;
+  const std::size_t logits = logits_bytes(target, capacity, model->max_drafts());
+  return {std::move(model), watch, {.logits = logits}};
 }
 
 // The layer's cache has room for all requests from the beginning.
-std::unique_ptr<LanguageModel> SelfDraft::make_feature(const ModelFiles& files,
-                                                       const LlamaModel& target,
-                                                       const Capacity& capacity) {
+HeadsOfTarget SelfDraft::make_feature(const ModelFiles& files, const LlamaModel& target,
+                                      const Capacity& capacity) const {
   FeatureLayer layer =
       load_feature_layer(folder_, files.checkpoint, target.config(), target.backend());
   RunOptions of_layer = options_;
@@ -141,27 +164,23 @@ std::unique_ptr<LanguageModel> SelfDraft::make_feature(const ModelFiles& files,
   const int positions = std::min(capacity.context, layer.block->config().max_seq_len);
   auto cache = make_cache(
       *layer.block, cache_layout(of_layer, positions + capacity.branches(), capacity.requests));
+  const HeadsMemory memory{.weights = layer.bytes(),
+                           .cache = cache->memory().bytes(),
+                           .activations = activations_of(layer)};
   auto model = std::make_unique<FeatureModel>(target, std::move(layer), std::move(cache),
                                               files.token_limit, capacity);
-  model_ = model.get();
-  watch_ = [feature = model.get()](Llama& llama, const Capacity& of_run) {
+  const auto watch = [feature = model.get()](Llama& llama, const Capacity& of_run) {
     auto watched =
         std::make_unique<TargetRows>(llama, feature->layer().places, of_run.requests,
                                      of_run.context + of_run.rows(), TargetRows::Of::kAllTokens);
     feature->read(*watched);
     return watched;
   };
-  return model;
+  return {std::move(model), watch, memory};
 }
 
-std::string SelfDraft::announcement() const {
-  if (!drafts_by_layer(options_)) return "";
-  return "no prefix cache: a feature layer reads a row for each token of a prompt\n";
-}
-
-std::unique_ptr<LanguageModel> SelfDraft::make_model(const ModelFiles& files,
-                                                     const LlamaModel& target,
-                                                     const Capacity& capacity) {
+HeadsOfTarget SelfDraft::make(const ModelFiles& files, const LlamaModel& target,
+                              const Capacity& capacity) const {
   if (folder_.empty()) {
     fail("the embedded heads belong to the embedded target: give --heads DIR, or --draft-kind {}",
          name_of(DraftKind::kLookup));
@@ -173,17 +192,19 @@ std::unique_ptr<LanguageModel> SelfDraft::make_model(const ModelFiles& files,
   return make_heads(files, target, capacity);
 }
 
-Drafting SelfDraft::drafting(Drafting drafting) {
+Drafting SelfDraft::drafting(Drafting drafting) const {
   if (is_parallel_) return drafting_in_parallel(std::move(drafting));
   if (!has_heads_) return drafting;
   drafting.heads = folder_.string();
   drafting.make_heads = [this](const ModelFiles& files, const LlamaModel& target,
-                               const Capacity& capacity) {
-    return make_model(files, target, capacity);
-  };
-  drafting.make = [this, make = drafting.make](LanguageModel& model, const Capacity& capacity,
-                                               int vocab_size) {
-    return std::make_unique<SelfDrafter>(*model_, make(model, capacity, vocab_size));
+                               const Capacity& capacity) { return make(files, target, capacity); };
+  // Of --fallback, the other drafter may be a draft model.
+  drafting.make = [make = drafting.make](LanguageModel& model, const Capacity& capacity,
+                                         int vocab_size) {
+    std::unique_ptr<Drafter> drafter = make(model, capacity, vocab_size);
+    auto* heads = dynamic_cast<RoundModel*>(&model);
+    if (heads == nullptr) return drafter;
+    return std::unique_ptr<Drafter>(std::make_unique<SelfDrafter>(*heads, std::move(drafter)));
   };
   return drafting;
 }
@@ -208,20 +229,17 @@ Drafting SelfDraft::drafting_in_parallel(Drafting drafting) const {
   return drafting;
 }
 
-WatchTarget SelfDraft::watch() {
-  if (!has_heads_) return {};
-  return [this](Llama& target, const Capacity& capacity) { return watch_(target, capacity); };
-}
-
-SessionParts SelfDraft::parts(SessionParts parts) {
+SessionParts SelfDraft::parts(SessionParts parts) const {
   parts.drafting = drafting(std::move(parts.drafting));
-  parts.watch = watch();
   return parts;
 }
 
-BatchParts SelfDraft::parts(BatchParts parts) {
+BatchParts SelfDraft::parts(BatchParts parts) const {
   parts.drafting = drafting(std::move(parts.drafting));
-  parts.watch = watch();
+  if (drafts_by_layer(options_)) {
+    parts.announcement =
+        "no prefix cache: a feature layer reads a row for each token of a prompt\n";
+  }
   return parts;
 }
 

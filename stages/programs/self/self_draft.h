@@ -26,31 +26,27 @@ class SelfDraft {
   SelfDraft(const RunOptions& options, int levels);
 
   // The same parts, for heads. REQUIRES: this object outlives the session.
-  SessionParts parts(SessionParts parts);
-  BatchParts parts(BatchParts parts);
-  // What the user of a batch should know before its first step: lines, or nothing.
-  std::string announcement() const;
+  SessionParts parts(SessionParts parts) const;
+  BatchParts parts(BatchParts parts) const;
 
  private:
-  Drafting drafting(Drafting drafting);
+  Drafting drafting(Drafting drafting) const;
   Drafting drafting_in_parallel(Drafting drafting) const;
-  WatchTarget watch();
-  std::unique_ptr<LanguageModel> make_model(const ModelFiles& files, const LlamaModel& target,
-                                            const Capacity& capacity);
-  std::unique_ptr<LanguageModel> make_heads(const ModelFiles& files, const LlamaModel& target,
-                                            const Capacity& capacity);
-  std::unique_ptr<LanguageModel> make_feature(const ModelFiles& files, const LlamaModel& target,
-                                              const Capacity& capacity);
-  std::unique_ptr<LanguageModel> make_lookahead(const ModelFiles& files, const LlamaModel& target,
-                                                const Capacity& capacity);
+  HeadsOfTarget make(const ModelFiles& files, const LlamaModel& target,
+                     const Capacity& capacity) const;
+  HeadsOfTarget make_heads(const ModelFiles& files, const LlamaModel& target,
+                           const Capacity& capacity) const;
+  HeadsOfTarget make_feature(const ModelFiles& files, const LlamaModel& target,
+                             const Capacity& capacity) const;
+  HeadsOfTarget make_lookahead(const ModelFiles& files, const LlamaModel& target,
+                               const Capacity& capacity) const;
   void check_levels(int most, std::string_view what) const;
+  bool drafts_up_to() const;
 
   const RunOptions& options_;
   bool has_heads_, is_parallel_;
   std::filesystem::path folder_;
   int levels_;
-  RoundModel* model_ = nullptr;  // of the session
-  WatchTarget watch_;            // for this model
 };
 
 }  // namespace specdec

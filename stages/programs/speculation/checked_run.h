@@ -32,7 +32,6 @@ struct CheckedParts {
   ComposeDrafter compose = {};
   std::unique_ptr<SpecLengthPolicy> policy = nullptr;
   RoundCapacity capacity = Capacity::of_chain;
-  WatchTarget watch = {};
 };
 
 // A request under check, after its prefill: its drafter, both caches and the text so far.
@@ -47,7 +46,7 @@ struct CheckedRun {
   DraftSetup draft;
   std::unique_ptr<KvCache> cache;
   Llama target;
-  std::unique_ptr<LanguageModel> watched;  // the target as a drafter watches it; null: none does
+  std::unique_ptr<TargetRows> watched;  // the target as a drafter watches it; null: none does
   DraftAndVerify steps;
   Generation generation;
   std::vector<TokenId> context;

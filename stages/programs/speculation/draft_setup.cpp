@@ -122,7 +122,10 @@ void DraftSetup::make_drafter(const Capacity& capacity) {
   if (options_.no_speculation) {
     drafter_ = std::make_unique<NoDrafter>();
   } else if (kind == DraftKind::kHeads) {
-    model_ = drafting_.make_heads(files_, target_, capacity);
+    HeadsOfTarget heads = drafting_.make_heads(files_, target_, capacity);
+    model_ = std::move(heads.model);
+    watch_ = std::move(heads.watch);
+    heads_memory_ = heads.memory;
     make_sound(capacity);
   } else if (own_model_) {
     make_llama(*own_model_, capacity);

@@ -6,6 +6,7 @@
 #include "common/base/json_value.h"
 #include "common/llama.h"
 #include "common/speculation/sound_drafter.h"
+#include "common/speculation/target_rows.h"
 #include "stages/programs/run/options.h"
 #include "stages/programs/run/request.h"
 
@@ -26,12 +27,35 @@ using MakeModelDrafter = std::function<std::unique_ptr<Drafter>(
 std::unique_ptr<Drafter> make_greedy_drafter(LanguageModel& model, const Capacity& capacity,
                                              int vocab_size);
 
+// Shows the target to a drafter that uses it. Returns what keeps the target's rows, for a drafter
+// that reads them, or null.
+using WatchTarget =
+    std::function<std::unique_ptr<TargetRows>(Llama& target, const Capacity& capacity)>;
+
+// What passes of the target go through: rows are kept if a drafter reads them.
+inline LanguageModel& watched_target(Llama& target, TargetRows* rows) {
+  return rows != nullptr ? static_cast<LanguageModel&>(*rows) : target;
+}
+
+// Bytes of the memory that heads take besides the target's. Omits what is small.
+struct HeadsMemory {
+  std::size_t weights = 0, cache = 0, logits = 0, activations = 0;
+  std::size_t target_rows = 0;  // kept for them
+};
+
+// The model that a target's heads are, and how it sees the target. watch: REQUIRES the model.
+struct HeadsOfTarget {
+  std::unique_ptr<LanguageModel> model;
+  WatchTarget watch;
+  HeadsMemory memory;  // without the target's rows
+};
+
 // How a stage drafts: stage 4 greedily, later stages by sampling.
 struct Drafting {
   KeepProbs keep = KeepProbs::kNone;
-  // Where --draft-kind may be heads: the model that heads are, and their folder.
-  std::function<std::unique_ptr<LanguageModel>(const ModelFiles& files, const LlamaModel& target,
-                                               const Capacity& capacity)>
+  // Where --draft-kind may be heads: what they are, and their folder.
+  std::function<HeadsOfTarget(const ModelFiles& files, const LlamaModel& target,
+                              const Capacity& capacity)>
       make_heads = {};
   std::string heads = {};
   MakeModelDrafter make = make_greedy_drafter;
@@ -40,11 +64,6 @@ struct Drafting {
 };
 
 class DraftSetup;
-
-// Shows the target to a drafter that uses it. Makes a model that watches the target from outside,
-// for a drafter that reads its rows, or null.
-using WatchTarget =
-    std::function<std::unique_ptr<LanguageModel>(Llama& target, const Capacity& capacity)>;
 
 // Makes a drafter of several parts, one of which is base's drafter. REQUIRES: base outlives it.
 using ComposeDrafter =
@@ -66,9 +85,15 @@ class DraftSetup {
   DraftSetup(const DraftSetup& other, const Capacity& capacity);
 
   // The drafter of the run: the composed one if there is one, else own_drafter().
-  Drafter& drafter() { return composed_ ? *composed_ : *drafter_; }
+  Drafter& drafter() const { return composed_ ? *composed_ : *drafter_; }
   Drafter& own_drafter() const { return *drafter_; }  // the drafter of --draft-kind
   LanguageModel* model() { return model_.get(); }     // the draft model; null: none
+  // Shows the target to the drafter. Returns what passes must go through from now on, or null, see
+  // watched_target(). REQUIRES: this object outlives the last round.
+  std::unique_ptr<TargetRows> watch(Llama& target, const Capacity& capacity) const {
+    return watch_ ? watch_(target, capacity) : nullptr;
+  }
+  const HeadsMemory& heads_memory() const { return heads_memory_; }
   // The buffer for one request's drafts, with their distributions where KeepProbs says.
   Drafts make_drafts(const Capacity& capacity) const;
   const KvCache* cache() const { return cache_.get(); }  // of own_drafter(); null: it has none
@@ -98,6 +123,8 @@ class DraftSetup {
   std::shared_ptr<const LlamaModel> own_model_;
   std::unique_ptr<KvCache> cache_;
   std::unique_ptr<LanguageModel> model_;
+  WatchTarget watch_;         // of model_, if it is heads
+  HeadsMemory heads_memory_;  // the same
   std::unique_ptr<Drafter> drafter_;
   std::shared_ptr<Drafter> composed_;
   std::string warning_;  // of warn(); empty: none

@@ -53,9 +53,8 @@ Session::Session(const RunOptions& options_, const SessionParts& parts)
       capacity(session_capacity(options, files, request, parts.capacity)),
       target(options, files, layout_of(*this)),
       draft(options, files, target.model, capacity, parts.drafting, parts.compose),
-      watched(parts.watch && !options.no_speculation ? parts.watch(target.llama, capacity)
-                                                     : nullptr),
-      clock(watched ? *watched : target.llama, draft.drafter()),
+      watched(draft.watch(target.llama, capacity)),
+      clock(watched_target(target.llama, watched.get()), draft.drafter()),
       steps(clock.target(), clock.drafter(), policy_of(*this, parts), context_limit(files, options),
             draft.make_drafts(draft.drafter().capacity(spec_length_of(options)))),
       generation(request, files.tokenizer_or_null()),

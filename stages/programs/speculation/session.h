@@ -26,7 +26,6 @@ struct SessionParts {
   // Makes the policy that chooses K of each round; none: K is --spec-length.
   std::function<std::unique_ptr<SpecLengthPolicy>(const Session&)> make_policy = {};
   RoundCapacity capacity = Capacity::of_chain;
-  WatchTarget watch = {};
 };
 
 // How drafts were drawn and judged, for measurements and reports.
@@ -56,7 +55,7 @@ struct Session {
   const Capacity capacity;
   TargetSetup target;
   DraftSetup draft;
-  std::unique_ptr<LanguageModel> watched;  // the target as a drafter watches it; null: none does
+  std::unique_ptr<TargetRows> watched;  // the target as a drafter watches it; null: none does
   RoundClock clock;
   DraftAndVerify steps;
   Generation generation;

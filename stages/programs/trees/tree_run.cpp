@@ -10,6 +10,7 @@
 #include "stages/08_token_trees/tree_drafter.h"
 #include "stages/08_token_trees/tree_round.h"
 #include "stages/programs/adaptive/drafters.h"
+#include "stages/programs/batch/batch_report.h"
 #include "stages/programs/run/draft_length.h"
 #include "stages/programs/sampling/speculation_options.h"
 #include "stages/programs/trees/device_tree_brancher.h"
@@ -185,6 +186,22 @@ BatchParts TreeRun::batch_parts(const AdaptiveBatch& adaptive,
     return judging_on_device(std::move(judging), session, rule_.on_device);
   };
   return parts;
+}
+
+int TreeRun::serve_batch(const std::function<BatchParts(BatchParts)>& adjust) const {
+  ModelFiles files = open_model(options_.target);
+  AdaptiveBatch adaptive;
+  QueueInbox inbox(options_, files, make_request(adaptive));
+  const BatchParts parts = adjust(batch_parts(adaptive, inbox.requests()));
+  BatchSession session(sized_for(inbox.requests(), options_, parts.capacity), std::move(files),
+                       parts);
+  adaptive.begin(session, parts.capacity);
+  BatchReport report(session, inbox.requests());
+  report.begin();
+  inbox.report_to(report);
+  serve(session.engine, inbox);
+  add_to(session);
+  return report.finish();
 }
 
 void TreeRun::add_to(BatchSession& session) const {

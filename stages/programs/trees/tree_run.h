@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -37,12 +38,14 @@ class TreeRun {
 
   // ---- For a batch, whose trees all have the same shape and the same rule. Requests whose drafts
   // would all be equal are refused, like requests with other bad options.
+  // Serves the batch of the command line. adjust: changes its parts. Returns the exit code.
+  int serve_batch(const std::function<BatchParts(BatchParts)>& adjust = std::identity()) const;
+
+ private:
   static MakeBatchRequest make_request(AdaptiveBatch& adaptive);
   BatchParts batch_parts(const AdaptiveBatch& adaptive,
                          std::span<const BatchRequest> requests) const;
   void add_to(BatchSession& session) const;
-
- private:
   Drafting drafting(KeepProbs keep) const;
   KeepProbs keep() const;
   bool is_looked_at() const { return options_.explain || !options_.trace.empty(); }

@@ -1,29 +1,15 @@
 // Stage 7's ways to draft, for trees: whichever policy chooses the levels, the text has the law of
 // the target alone. With a lenience it has another one, within its bound.
+#include "tests/unit/stages/08_token_trees/tree_policies_law.h"
+
 #include "stages/08_token_trees/lookup_tree_drafter.h"
 #include "tests/test_support.h"
 #include "tests/unit/stages/07_adaptive_drafting/named_drafters.h"
-#include "tests/unit/stages/08_token_trees/tree_law.h"
 
 namespace specdec::law {
 namespace {
 
 constexpr double kExact = 1e-12, kVisible = 1e-3;
-
-// Every path of a text; a policy goes on from round to round.
-DraftingLaw policy_law(const Scenario& scenario, const ContextTable& below,
-                       const MakeDrafter& make_drafter, const MakePolicy& make_policy,
-                       const NamedSiblingRule& rule) {
-  return law_of_texts<EveryPath>(
-      scenario, below, make_drafter, make_policy, [&](DraftAndVerify& steps, EveryPath& random) {
-        const auto judge = std::make_shared<SamplingTreeJudge>(
-            steps.target().backend(), random, scenario.options, rule,
-            std::make_shared<JudgingScratch>(steps.drafts().capacity().verified, steps.V()));
-        return [&steps, judge](Text& context, Generation& generation) {
-          return tree_round(steps, *judge, context, generation);
-        };
-      });
-}
 
 struct NamedTrees {
   std::string name;

@@ -33,11 +33,25 @@ TEST(CostProfileTest, CAndVAndWhatRoundsCost) {
   EXPECT_EQ(profile.round_costs(16).size(), 4u) << "no more than was measured";
 }
 
+// As heads have them, which say all drafts of a round at once.
+TEST(CostProfileTest, ARoundThatDraftsCostsItsBeginning) {
+  const CostProfile profile = make_profile(kKey, {2, 3, 4}, 0.5, 1);
+  EXPECT_EQ(profile.round_costs(2), (std::vector<double>{1, 0.5 + 0.25 + 1.5, 0.5 + 0.5 + 2}));
+  EXPECT_DOUBLE_EQ(profile.c(), 0.25);
+  EXPECT_THAT(announcement(profile, "schedule", 2), HasSubstr("c 0.250 and 0.500 per round, "));
+  EXPECT_THAT(announcement(example(), "schedule", 2), HasSubstr("c 0.250, "));
+  Json old = to_json(profile);
+  old.erase("draft_round_seconds");
+  EXPECT_EQ(parse_profile(old.dump(), "p.json").draft_round, 0);
+}
+
 TEST(CostProfileTest, ComesBackFromItsFile) {
-  const CostProfile profile = example(), again = parse_profile(to_json(profile).dump(2), "p.json");
+  const CostProfile profile = make_profile(kKey, {0.002, 0.003, 0.0025, 0.005}, 0.0005, 0.0007),
+                    again = parse_profile(to_json(profile).dump(2), "p.json");
   EXPECT_EQ(again.key, profile.key);
   EXPECT_EQ(again.target_pass, profile.target_pass) << "to the bit";
   EXPECT_EQ(again.draft_step, profile.draft_step);
+  EXPECT_EQ(again.draft_round, profile.draft_round);
   EXPECT_EQ(again.source, "p.json");
 }
 
@@ -66,6 +80,8 @@ TEST(CostProfileTest, OneThatIsNoneIsRefusedByName) {
   EXPECT_THAT(error_of(with("draft_step_seconds", -1)), HasSubstr("draft_step_seconds is -1"));
   EXPECT_THAT(error_of(with("draft_step_seconds", nullptr)), HasSubstr("is missing"));
   EXPECT_EQ(error_of(with("draft_step_seconds", 0)), "");
+  EXPECT_THAT(error_of(with("draft_round_seconds", "1")),
+              HasSubstr("draft_round_seconds is \"1\""));
 }
 
 class StoredProfileTest : public ::testing::Test {

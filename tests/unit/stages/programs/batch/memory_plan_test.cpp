@@ -1,4 +1,4 @@
-// How large an engine is made for its requests, and what that takes, against what is allocated.
+// What the engine that is made for requests takes, against what is allocated.
 #include "stages/programs/batch/memory_plan.h"
 
 #include "common/base/json_value.h"
@@ -6,241 +6,11 @@
 #include "common/inflation/inflated_weights.h"
 #include "stages/programs/batch/batch_session.h"
 #include "stages/programs/cache/make_cache.h"
-#include "tests/unit/common/memory_backend.h"
-#include "tests/unit/stages/06_batched_verification/batch_engine_fixture.h"
+#include "tests/unit/common/counting_backend.h"
+#include "tests/unit/stages/programs/batch/sized_requests.h"
 
 namespace specdec {
 namespace {
-
-// It has only memory, and counts what is taken.
-class CountingBackend final : public MemoryBackend {
- public:
-  void* allocate(std::size_t bytes) override {
-    allocated += bytes;
-    return MemoryBackend::allocate(bytes);
-  }
-  std::unique_ptr<const WeightMatrix> load_matrix(std::span<const HostMatrix> parts,
-                                                  WeightFormat) override {
-    int rows = 0;
-    std::size_t bytes = 0;
-    for (const HostMatrix& part : parts) {
-      rows += part.rows;
-      bytes += part.bytes.size();
-    }
-    weights += bytes;
-    return std::make_unique<Weights>(rows, parts[0].width, bytes);
-  }
-
-  // What `action` allocates.
-  template <typename Action>
-  std::size_t taken_by(Action&& action) {
-    const std::size_t before = allocated;
-    action();
-    return allocated - before;
-  }
-
-  std::size_t allocated = 0, weights = 0;
-
- private:
-  struct Weights final : WeightMatrix {
-    Weights(int rows, int width, std::size_t bytes) : WeightMatrix(rows, width, bytes) {}
-  };
-};
-
-// Of `prompt` tokens; to be followed by so many.
-BatchRequest request_of(int prompt, int max_new_tokens, int K, int context_limit = 1000) {
-  BatchRequest request = greedy_request(some_prompt(prompt, prompt), max_new_tokens, K);
-  request.context_limit = context_limit;
-  return request;
-}
-
-RunOptions with_pages_of(int page_size, int draft_page_size) {
-  RunOptions options;
-  options.page_size = page_size;
-  options.draft_page_size = draft_page_size;
-  return options;
-}
-
-BatchSizes sizes_for(const RunOptions& options, const std::vector<BatchRequest>& requests) {
-  return batch_sizes(sized_for(requests, options), 1000);
-}
-
-// ---- sizes
-
-TEST(BatchSizesTest, AreThoseThatTheOptionsSayWhateverIsToCome) {
-  RunOptions options = with_pages_of(16, 8);
-  options.max_batch = 4;
-  options.spec_length = 3;
-  const BatchSizes largest = batch_sizes(options, 1000);
-  EXPECT_EQ(largest.capacity.context, 1000) << "the model's";
-  options.max_context = 50;
-  const BatchSizes sizes = batch_sizes(options, 1000);
-  EXPECT_EQ(sizes.spec_length, 3);
-  EXPECT_EQ(sizes.capacity.requests, 4);
-  EXPECT_EQ(sizes.capacity.context, 50);
-  EXPECT_EQ(sizes.pages, 4 * 4) << "for four texts of 50 tokens";
-  EXPECT_EQ(sizes.capacity.pages, 4 * 7);
-  EXPECT_EQ(sizes.token_budget, 256);
-  options.no_speculation = true;
-  EXPECT_EQ(batch_sizes(options, 1000).spec_length, 0);
-  EXPECT_FALSE(batch_sizes(options, 1000).draft_is_model);
-}
-
-// A line of a file may name a larger K than the command line, but not one for which a pass has no
-// rows.
-TEST(BatchSizesTest, KIsTheLargestThatTheTokenBudgetAllows) {
-  RunOptions options;
-  options.max_batch = 3;
-  const std::vector<BatchRequest> requests = {request_of(9, 5, 8), request_of(9, 5, 2),
-                                              request_of(9, 5, 3)};
-  EXPECT_EQ(sizes_for(options, requests).spec_length, 8);
-  for (const auto& [budget, K] : std::map<int, int>{{27, 8}, {26, 7}, {21, 6}, {18, 5}, {6, 5}}) {
-    options.token_budget = budget;
-    EXPECT_EQ(sizes_for(options, requests).spec_length, K) << budget << "; the command line has 5";
-  }
-}
-
-// The last round begins when all tokens but one are there, the pending one among them: 14 of 15 in
-// the first request's case, 13 of them cached. It computes the pending one and K = 3 drafts: 17.
-// The draft does not compute its own last draft: 16.
-TEST(BatchSizesTest, PagesAreForTheMostThatTheLongestRequestsEverCache) {
-  const std::vector<BatchRequest> requests = {request_of(10, 5, 3), request_of(4, 2, 0),
-                                              request_of(30, 1, 2), request_of(8, 20, 4)};
-  // 17, 4 + 2 - 2 + 1 = 5, 29 + 2 + 1 = 32 and 26 + 4 + 1 = 31 in the target; in the draft 16,
-  // none, 31 and 30.
-  struct Case {
-    int max_batch, page_size, pages, draft_page_size, draft_pages;
-  };
-  const std::vector<Case> cases = {{1, 1, 32, 1, 31},
-                                   {2, 1, 32 + 31, 1, 31 + 30},
-                                   {3, 1, 32 + 31 + 17, 1, 31 + 30 + 16},
-                                   {4, 1, 32 + 31 + 17 + 5, 1, 31 + 30 + 16},
-                                   {16, 1, 32 + 31 + 17 + 5, 1, 31 + 30 + 16},
-                                   {4, 16, 2 + 2 + 2 + 1, 16, 2 + 2 + 1},
-                                   {4, 3, 11 + 11 + 6 + 2, 5, 7 + 6 + 4}};
-  for (const Case& c : cases) {
-    SCOPED_TRACE(fmt::format("{} at a time, pages of {} and {}", c.max_batch, c.page_size,
-                             c.draft_page_size));
-    RunOptions options = with_pages_of(c.page_size, c.draft_page_size);
-    options.max_batch = c.max_batch;
-    const BatchSizes sizes = sizes_for(options, requests);
-    EXPECT_EQ(sizes.capacity.requests, std::min(c.max_batch, 4));
-    EXPECT_EQ(sizes.pages, c.pages);
-    EXPECT_EQ(sizes.capacity.pages, c.draft_pages);
-    EXPECT_EQ(sizes.capacity.context, 32);
-    EXPECT_EQ(sizes.spec_length, 4) << "the largest";
-    EXPECT_TRUE(sizes.draft_is_model);
-  }
-}
-
-TEST(BatchSizesTest, ARequestStaysWithinItsContext) {
-  const RunOptions options = with_pages_of(1, 1);
-  const std::vector<BatchRequest> requests = {request_of(10, 5, 3, 15)};
-  EXPECT_EQ(sizes_for(options, requests).pages, 15) << "17, were it not for the limit";
-  EXPECT_EQ(sizes_for(options, requests).capacity.pages, 14);
-}
-
-// Four requests that are all at their longest at once, as no draft is ever accepted: the defaults
-// hold them, and all that they take is used.
-TEST(BatchSizesTest, AnEngineOfTheDefaultSizesUsesThemToTheLastPage) {
-  for (const int page_size : {1, 3, 16}) {
-    for (const int K : {0, 1, 4}) {
-      SCOPED_TRACE(fmt::format("K = {}, pages of {}", K, page_size));
-      std::vector<BatchRequest> requests;
-      for (int i = 0; i < 6; i++) {
-        requests.push_back(greedy_request(some_prompt(9, i), 12, K));
-        requests.back().context_limit = 60;
-      }
-      RunOptions options = with_pages_of(page_size, page_size + 1);
-      options.max_batch = 4;
-      const BatchSizes sizes = sizes_for(options, requests);
-      BatchSetup setup{.target = {sizes.pages, page_size},
-                       .draft = {sizes.capacity.pages, page_size + 1}};
-      setup.options = {.max_batch = sizes.capacity.requests,
-                       .spec_length = sizes.spec_length,
-                       .token_budget = sizes.token_budget,
-                       .prefix_cache = false,
-                       .check_invariants = true};
-      setup.target_rows = always(1);
-      setup.draft_rows = always(2);
-      TestBatch batch(setup);
-      for (const BatchRequest& request : requests) batch.add(request);
-      batch.run();
-      const EngineStats& stats = batch.engine().stats();
-      EXPECT_EQ(stats.preemptions, 0);
-      EXPECT_EQ(stats.steps_given_up, 0);
-      EXPECT_EQ(stats.peak_rounds, 4);
-      EXPECT_EQ(batch.engine().target_pool().peak_used(), sizes.pages);
-      EXPECT_EQ(batch.engine().draft_pool().peak_used(), K > 0 ? sizes.capacity.pages : 0);
-    }
-  }
-}
-
-TEST(BatchSizesTest, WhatTheOptionsSayWins) {
-  RunOptions options = with_pages_of(1, 1);
-  options.pages = 7;
-  options.draft_pages = 8;
-  options.token_budget = 9;
-  const BatchSizes sizes = sizes_for(options, std::vector{request_of(10, 5, 3)});
-  EXPECT_EQ(sizes.pages, 7);
-  EXPECT_EQ(sizes.capacity.pages, 8);
-  EXPECT_EQ(sizes.token_budget, 9) << "that it does not do is for the engine to say";
-}
-
-TEST(BatchSizesTest, TheTokenBudgetIsForAllRoundsAndSomePrompts) {
-  RunOptions options;
-  options.max_batch = 100;
-  EXPECT_EQ(sizes_for(options, std::vector(2, request_of(3, 3, 5))).token_budget, 256);
-  EXPECT_EQ(sizes_for(options, std::vector(37, request_of(3, 3, 5))).token_budget, 256);
-  EXPECT_EQ(sizes_for(options, std::vector(38, request_of(3, 3, 5))).token_budget, 38 * 6 + 32);
-  EXPECT_EQ(sizes_for(options, std::vector(200, request_of(3, 3, 5))).token_budget, 632);
-}
-
-TEST(BatchSizesTest, AContiguousCacheHasAStretchForEachRequest) {
-  RunOptions options = with_pages_of(1, 1);
-  options.cache = CacheKind::kContiguous;
-  options.max_batch = 3;
-  const BatchSizes sizes = sizes_for(options, std::vector(5, request_of(10, 5, 3)));
-  EXPECT_EQ(sizes.pages, 3);
-  EXPECT_EQ(sizes.capacity.pages, 3);
-  EXPECT_EQ(sizes.capacity.context, 17);
-}
-
-TEST(BatchSizesTest, WithoutSpeculationThereIsNoDraft) {
-  const BatchSizes sizes = sizes_for(RunOptions{}, std::vector(2, request_of(10, 5, 0)));
-  EXPECT_EQ(sizes.spec_length, 0);
-  EXPECT_FALSE(sizes.draft_is_model);
-  EXPECT_EQ(sizes.capacity.context, 14);
-  EXPECT_EQ(sizes.capacity.pages, 1) << "the least that a cache can have";
-}
-
-TEST(BatchSizesTest, OnlyALlamaIsADraftWithACache) {
-  for (const auto& [kind, is_model] : std::map<DraftKind, bool>{
-           {DraftKind::kLlama, true}, {DraftKind::kSelf, true}, {DraftKind::kLookup, false}}) {
-    RunOptions options;
-    options.draft_kind = kind;
-    const BatchSizes sizes = sizes_for(options, std::vector{request_of(10, 5, 3)});
-    EXPECT_EQ(sizes.draft_is_model, is_model) << name_of(kind);
-  }
-}
-
-TEST(BatchSizesTest, WithoutRequestsThereIsTheLeast) {
-  const BatchSizes sizes = sizes_for(RunOptions{}, {});
-  EXPECT_EQ(sizes.capacity.requests, 1);
-  EXPECT_EQ(sizes.pages, 1);
-  EXPECT_EQ(sizes.capacity.context, 1);
-}
-
-// Such a cache cannot be had, and that is said where it is made.
-TEST(BatchSizesTest, RequestsForMoreThanCanBeCountedGiveAsManySlotsAsCanBe) {
-  const BatchSizes sizes =
-      sizes_for(RunOptions{}, std::vector(16, request_of(10, 1 << 30, 5, 1 << 30)));
-  EXPECT_EQ(sizes.pages, std::numeric_limits<int>::max() / 16);
-  EXPECT_EQ(sizes.capacity.pages, sizes.pages);
-  EXPECT_EQ(sizes.capacity.context, (1 << 30) + 9);
-}
-
-// ---- memory
 
 // A session of six requests, as many at a time as `options` say.
 std::unique_ptr<BatchSession> session_of(RunOptions options, int K) {
@@ -258,8 +28,8 @@ void expect_caches_as_planned(BatchSession& session) {
   EXPECT_EQ(plan.draft_cache, draft != nullptr ? draft->memory().bytes() : 0u);
   EXPECT_EQ(plan.draft_weights > 0, session.draft.own_model() != nullptr);
   EXPECT_EQ(plan.total(), plan.target_weights + plan.draft_weights + plan.target_cache +
-                              plan.draft_cache + plan.logits + plan.distributions +
-                              plan.activations);
+                              plan.draft_cache + plan.target_rows + plan.logits +
+                              plan.distributions + plan.activations);
   EXPECT_EQ(session.engine.target_pool().n_pages(), plan.sizes.pages);
   if (draft != nullptr) {
     EXPECT_EQ(session.engine.draft_pool().n_pages(), plan.sizes.capacity.pages);
@@ -428,23 +198,28 @@ TEST(MemoryPlanTest, IsSaidInTextAndJson) {
                   .draft_weights = 1'000'000,
                   .target_cache = 20'000'000,
                   .draft_cache = 3'000'000,
+                  .target_rows = 7'000'000,
                   .logits = 400'000,
                   .distributions = 500'000,
                   .activations = 600'000,
                   .sizes = {.capacity = {.requests = 4, .context = 33, .pages = 8},
                             .token_budget = 256,
-                            .pages = 7},
+                            .pages = 7,
+                            .draft_is_model = true},
                   .page_size = 16,
                   .longest_fit = 2};
   EXPECT_EQ(plan.to_text(),
             "weights: target 2.50 GB, draft 1.0 MB\n"
-            "caches: target 20.0 MB (7 pages of 16 tokens), draft 3.0 MB (8 pages)\n"
+            "caches: target 20.0 MB (7 pages of 16 tokens), draft 3.0 MB (8 pages), rows for the "
+            "heads 7.0 MB\n"
             "scratch: logits 0.4 MB, distributions of drafts 0.5 MB, activations 0.6 MB\n"
             "in all 2.53 GB; 4 requests at a time, 2 of the longest (33 tokens) fit\n");
-  EXPECT_EQ(plan.to_json()["total"], 2'525'500'000u);
-  EXPECT_EQ(plan.to_json().size(), 8u);
+  EXPECT_EQ(plan.to_json()["total"], 2'532'500'000u);
+  EXPECT_EQ(plan.to_json().size(), 9u);
+  plan.sizes.draft_is_model = false;
+  EXPECT_THAT(plan.to_text(), ::testing::HasSubstr("draft 3.0 MB, rows")) << "of a feature layer";
   plan.sizes.available = 4'000'000'000;
-  plan.draft_weights = plan.draft_cache = 0;
+  plan.draft_weights = plan.draft_cache = plan.target_rows = 0;
   EXPECT_THAT(plan.to_text(), ::testing::HasSubstr("draft none of its own\n"));
   EXPECT_THAT(plan.to_text(), ::testing::HasSubstr("(7 pages of 16 tokens)\n"));
   EXPECT_THAT(plan.to_text(), ::testing::HasSubstr("in all 2.52 GB, 4.00 GB were available; "));
