@@ -52,6 +52,7 @@ ConstDeviceRows FeatureInput::enter(Backend& ops, const std::int32_t* ids, int f
 void FeatureInput::put_side_by_side(Backend& ops, const std::int32_t* ids, ConstDeviceRows features,
                                     DeviceRows embedding, DeviceRows feature) {
   const WeightMatrix& table = layer_.embedding ? *layer_.embedding : target_.embedding();
+  if (ids_ != nullptr) ids = ids_;
   if (!layer_.switches.normed) {
     ops.embed(table, ids, embedding);
     ops.gather_rows(features, each_.data(), feature);

@@ -71,8 +71,12 @@ class FeatureInput final : public LlamaInput {
   // max_rows: of a pass. REQUIRES: target and layer outlive this object.
   FeatureInput(const LlamaModel& target, const FeatureLayer& layer, int max_rows);
 
-  // The features of all rows of the next forward, [rows, E].
-  void set_features(ConstDeviceRows features) { features_ = features; }
+  // The features of all rows of the next forward, [rows, E]. ids: instead of those that the forward
+  // is given, in the backend's memory, of a forward of one pass; null: those.
+  void set_rows(ConstDeviceRows features, const std::int32_t* ids) {
+    features_ = features;
+    ids_ = ids;
+  }
 
   int ids() const override { return target_.config().vocab_size; }
   ConstDeviceRows enter(Backend& ops, const std::int32_t* ids, int first, DeviceRows x) override;
@@ -84,6 +88,7 @@ class FeatureInput final : public LlamaInput {
   const LlamaModel& target_;
   const FeatureLayer& layer_;
   ConstDeviceRows features_;
+  const std::int32_t* ids_ = nullptr;
   DeviceArray<float> both_;         // [max_rows, 2 E]
   DeviceArray<float> embedded_;     // [max_rows, E]
   DeviceArray<float> biases_;       // [max_rows, E]

@@ -49,6 +49,27 @@ void FeatureModel::begin(std::span<const DraftRequest> requests) {
 // [end snippet begin-round]
 
 void FeatureModel::forward(std::span<const Segment> batch, const Outputs& out) {
+  feed(batch, nullptr, out);
+}
+
+// The block is fed any ids. Those that count enter through the input, which looks up embeddings
+// where the ids are.
+void FeatureModel::forward_chosen(std::span<const SequenceId> sequences, const std::int32_t* ids,
+                                  DeviceRows logits) {
+  constexpr TokenId kAny = 0;
+  const int n = int_size(sequences);
+  for (int first = 0; first < n; first += kPassRows) {
+    chosen_.clear();
+    for (int i = first; i < std::min(n, first + kPassRows); ++i) {
+      SPECDEC_CHECK(length(sequences[i]) > state(sequences[i]).pending, "a draft");
+      chosen_.push_back({sequences[i], std::span(&kAny, 1), 1});
+    }
+    feed(chosen_, ids + first, logits.slice(first, int_size(chosen_)));
+  }
+}
+
+void FeatureModel::feed(std::span<const Segment> batch, const std::int32_t* ids,
+                        const Outputs& out) {
   SPECDEC_CHECK(out.hidden.rows == 0, "no rows handed out");
   batch_.clear();
   logits_rows_.clear();
@@ -67,7 +88,7 @@ void FeatureModel::forward(std::span<const Segment> batch, const Outputs& out) {
     gather_features(segment, features.slice(row, n));
     row += n;
   }
-  input_.set_features(features);
+  input_.set_rows(features, ids);
   if (n_tokens > 0) {
     const DeviceRows made = run_layer();
     DeviceRows normed = made;

@@ -34,6 +34,9 @@ class FeatureModel final : public LanguageModel, public RoundModel {
   using LanguageModel::forward;
   // REQUIRES: the sequences are among those of begin(), and logits are not of a text's first token.
   void forward(std::span<const Segment> batch, const Outputs& out) override;
+  void forward_chosen(std::span<const SequenceId> sequences, const std::int32_t* ids,
+                      DeviceRows logits) override;
+  bool feeds_from_device() const override { return backend().samples(); }
 
   SequenceId create() override;
   SequenceId fork(SequenceId sequence) override;
@@ -59,6 +62,7 @@ class FeatureModel final : public LanguageModel, public RoundModel {
     ConstDeviceRows features{};  // [pending - first, places * E]
   };
 
+  void feed(std::span<const Segment> batch, const std::int32_t* ids, const Outputs& out);
   State& state(SequenceId sequence) { return states_[sequence]; }
   Segment of_layer(const Segment& segment) const;
   int own_rows(const Segment& of_layer) const;
@@ -79,6 +83,7 @@ class FeatureModel final : public LanguageModel, public RoundModel {
   std::vector<State> states_;     // by sequence
   std::vector<Segment> batch_;    // what the layer is fed
   std::vector<int> logits_rows_;  // of its segments
+  std::vector<Segment> chosen_;   // of forward_chosen()
   DeviceArray<float> own_;        // [requests * own_per_request_, E]
   Projection projection_;
   GrowingRows features_, made_, normed_, asked_;

@@ -163,6 +163,8 @@ MakeTreeShape tree_shape(const std::string& shape, int spec_length,
   no_shape(shape);
 }
 
+bool is_one_chain(const std::string& shape) { return parse_tree(shape).is_one_chain(); }
+
 AcceptanceByRank embedded_acceptance() {
   return {{.820, .048, .013, .006, .006, .008, .005, .006},
           {.835, .047, .019, .007},

@@ -18,6 +18,9 @@ AcceptanceByRank embedded_acceptance();
 MakeTreeShape tree_shape(const std::string& shape, int spec_length,
                          const AcceptanceByRank& acceptance = embedded_acceptance());
 
+// Whether it is one chain of drawn tokens, as stage 5 drafts it.
+bool is_one_chain(const std::string& shape);
+
 // The most nodes of a tree, because a pass has that many rows for them.
 inline constexpr int kMostNodes = 255;
 

@@ -63,10 +63,14 @@ KeepProbs TreeRun::keep() const {
 
 Drafting TreeRun::drafting(KeepProbs keep) const {
   Drafting drafting = adaptive_drafting(keep, false);
-  drafting.make = [shape = shape_, keep](LanguageModel& model, const Capacity& capacity,
-                                         int vocab_size) {
+  // On a device, stage 5's drafter of a chain lets a draft go to the next step without the host.
+  const bool chain = is_one_chain(options_.tree) && rule_.rule != nullptr;
+  drafting.make = [shape = shape_, keep, chain, of_chain = drafting.make](
+                      LanguageModel& model, const Capacity& capacity,
+                      int vocab_size) -> std::unique_ptr<Drafter> {
     std::unique_ptr<TreeBrancher> brancher;
     if (keep == KeepProbs::kBesideLogits && model.backend().samples()) {
+      if (chain) return of_chain(model, capacity, vocab_size);
       brancher = std::make_unique<DeviceTreeBrancher>(
           model.backend(), capacity_of(shape)(kSpecLengths.highest), vocab_size,
           capacity.context + 1, capacity.requests);

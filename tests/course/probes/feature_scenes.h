@@ -43,7 +43,7 @@ struct FeatureScene {
     backend.upload(ids, on_device.data(), sizeof(ids));
     const DeviceArray<float> x(backend, 2 * E);
     backend.fill(matrix(x, 2, E), 0);
-    input.set_features(matrix(features, kRows, E));
+    input.set_rows(matrix(features, kRows, E), nullptr);
     const ConstDeviceRows read = input.enter(backend, on_device.data(), 1, matrix(x, 2, E));
     fact(fmt::format("width of what the attention reads, {}", when),
          read.data == nullptr ? 0 : read.width);
