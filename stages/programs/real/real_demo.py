@@ -4,7 +4,7 @@
     python3 stages/programs/real/real_demo.py [BUILD]
 
 One answer, decoded plainly and with speculation; then questions of several kinds. No draft model: drafts are copied from
-the text (lookup), or counted in it (ngram), or the model itself drafts (heads). Exit code 1: a text differs.
+the text (lookup), counted in it (ngram), or made of the model's own rows (heads). Exit code 1: a text differs.
 """
 import argparse
 import json
@@ -23,12 +23,11 @@ import tool  # noqa: E402
 from terminal import progress  # noqa: E402
 
 STAGE, STAGE_OF_HEADS = "07_adaptive_drafting", "09_self_drafting"
-HEADS = HERE.parents[2] / "golden" / "heads" / "smollm2"
 PLAIN = "plain"
 WAYS = {PLAIN: [STAGE, "--no-speculation"], "lookup": [STAGE, "--draft-kind", "lookup", "--spec-length", "auto"],
-        "ngram": [STAGE, "--draft-kind", "ngram", "--spec-length", "auto"]}
-if HEADS.is_dir():
-    WAYS["heads"] = [STAGE_OF_HEADS, "--tree", "top:1x1x1"]  # a chain of three
+        "ngram": [STAGE, "--draft-kind", "ngram", "--spec-length", "auto"],
+        "heads": [STAGE_OF_HEADS, "--tree", "chains:1", "--spec-length", "2"],
+        "lookup, heads": [STAGE_OF_HEADS, "--fallback", "lookup,heads", "--tree", "chains:1", "--spec-length", "3"]}
 RUNS, ENOUGH = 3, 60  # of each way, in turns; no further turn begins after so many seconds
 NEW_TOKENS = 96
 CLEARLY = 1.1  # times as fast as plain decoding: less may be the machine's unrest
@@ -94,7 +93,7 @@ def rate(reports):
 
 def table(found):
     """Prints a line for each kind of question and way. Returns the kinds on which some drafter was clearly faster."""
-    print(f"{'':25}tokens/s  speedup  alpha  per pass")
+    print(f"{'':31}tokens/s  speedup  alpha  per pass")
     faster = []
     for kind, ways in found.items():
         plain = rate(ways[PLAIN])
@@ -103,7 +102,7 @@ def table(found):
             cells = "" if way == PLAIN else (
                 f"{f'{speed / plain:.2f}x':>9}{demo.number(stats['alpha'], 2) if stats['drafted'] else 'none':>7}"
                 f"{stats['emitted'] / stats['target_forwards']:10.2f}")
-            print(f"{kind if way == PLAIN else '':17}{way:8}{speed:8.1f}{cells}")
+            print(f"{kind if way == PLAIN else '':17}{way:14}{speed:8.1f}{cells}")
         faster += [kind] * any(rate(reports) >= CLEARLY * plain for reports in ways.values())
     return faster
 
@@ -119,9 +118,9 @@ def explanation(options, found, faster):
     print(f"\nthe same text in every way: {demo.yes(same_texts(found))}\nfaster by a tenth or more: {', '.join(faster) or 'none'}\n\n"
           f"Medians of {runs} run{'s' if runs > 1 else ''} each on this machine. alpha: accepted / tested drafts; per pass: tokens per pass of the\n"
           "model. What copies or counts gains where an answer repeats the question's words, and little where it does not.\n"
-          "There, K is chosen by what pays (--spec-length auto).\n\n"
-          f"Next: ask your own         {options.build / 'bin' / STAGE} --target {options.model} \\\n"
-          "                             --draft-kind lookup --chat 'What is a whale?'\n"
+          "There, K is chosen by what pays (--spec-length auto). Heads draft everywhere, two or three tokens in each round.\n\n"
+          f"Next: ask your own         {options.build / 'bin' / STAGE_OF_HEADS} --target {options.model} \\\n"
+          "                             --fallback lookup,heads --tree chains:1 --chat 'What is a whale?'\n"
           "      what it takes        docs/real-models.md")
 
 
