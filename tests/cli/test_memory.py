@@ -71,6 +71,13 @@ class MemoryTest(unittest.TestCase):
                 self.sweep(BIN / name, "--target", SMALL, "--draft", SMALL, "--max-new-tokens", "4", "--quiet", "--prompt",
                            "Once", "--temperature", "1", "--top-p", "0.9", "--output", "json", "--report", "/dev/null")
 
+    @unittest.skipIf(DEVICE != "cpu", "heads are tried where they are quick")
+    def test_heads(self):
+        for heads in ("medusa", "mtp"):
+            with self.subTest(heads):
+                self.sweep(BIN / "09_self_drafting", "--heads", heads, "--max-new-tokens", "4", "--quiet", "--prompt",
+                           "Once upon a time", "--threads", "2")
+
 
 if __name__ == "__main__":
     unittest.main()
