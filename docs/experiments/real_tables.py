@@ -149,25 +149,27 @@ def measured(part):
                  f"{number(statistics.median(reads), 1)} GB/s of weights with all threads.{left_out}{smoke(part)}")
 
 
-def best(part):
-    """(way, entries) with the largest gain at temperature 0."""
-    return max(((way, entries) for way, entries in ways(part).items() if way[2] == 0), key=lambda item: item[1].speedup())
+def best(data):
+    """(part, way, entries) with the largest gain at temperature 0, or None."""
+    found = [(data[part], way, entries) for part in ("clock", "heads-clock") if data and part in data
+             for way, entries in ways(data[part]).items() if way[2] == 0]
+    return max(found, key=lambda item: item[2].speedup(), default=None)
 
 
 def row(data, range_of):
     """The README's: target, draft, tokens/s alone, with speculation, speedup, by kind, from."""
-    if not data or "clock" not in data:
+    if (found := best(data)) is None:
         return [MODEL, "lookup", "", "", "not measured yet", "", "`make bench-real` measures it"]
-    part = data["clock"]
-    way, entries = best(part)
+    part, way, entries = found
     by_kind = {kind: found.speedup() for kind, found in entries.by("text").items()}
     return [MODEL, name_of(way), *entries.rates(), range_of(by_kind), f"measured {part['date']}, {part['machine']['cpu']}"]
 
 
 def summary_row(data):
     """The overview's: target, draft, K, alpha, tokens/s plain, tokens/s, speedup."""
-    if not data or "clock" not in data:
+    if (found := best(data)) is None:
         return [MODEL, "lookup", "", "", "", "", "not measured yet"]
-    (drafter, length, _), entries = best(data["clock"])
+    _, way, entries = found
+    name, _, length = name_of(way).rpartition(", ")
     alpha_of_texts = statistics.mean(entry["alpha"] for entry in entries)
-    return [MODEL, NAMES[drafter], length.removeprefix("K = ") or "5", number(alpha_of_texts), *entries.rates()]
+    return [MODEL, name, length.removeprefix("K = "), number(alpha_of_texts), *entries.rates()]
