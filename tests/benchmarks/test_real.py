@@ -43,7 +43,7 @@ else:
 
 def run_on_pretenders(folder, wrong="[]"):
     """real.py --quick; wrong: tokens that a text has more, a Python expression."""
-    for program in (real.ADAPTIVE, real.TREES):
+    for program in (real.ADAPTIVE, real.TREES, real.SELF):
         file = folder / "bin" / program
         file.parent.mkdir(exist_ok=True)
         file.write_text(PRETENDER.replace("WRONG", wrong), encoding="utf-8")
@@ -107,6 +107,9 @@ class Measuring(unittest.TestCase):
         self.assertEqual(rows("real-kinds", data)[1][:3], ["code", "0.80", "2.00"])
         self.assertEqual(rows("real-kinds", data)[-1][0], "all")
         self.assertEqual(rows("real-lengths", data)[1][:3], ["lookup", "0", "2.00"])
+        self.assertEqual(rows("real-heads", data)[1], ["code", *["0.80", "2.00"] * 3])
+        self.assertEqual(rows("real-heads-lengths", data)[1], ["EAGLE-3", "0", *["2.00"] * 4])
+        self.assertEqual(rows("real-heads-clock", data)[0][2], "EAGLE-3, K = 2")
         heads, code, *_, every = rows("real-clock", data)
         self.assertEqual(heads[:3], ["prompts", "tokens/s, plain", "lookup, K = 3"])
         self.assertEqual(code[:3], ["code", "10", "2.50 (2.60)"])

@@ -264,7 +264,7 @@ class AutoTest(ProgramTest):
         """Of passes over 1, 2, ... rows; the unit of seconds does not matter."""
         path = self.folder / f"{draft_step}-{rows[1]}.json"
         path.write_text(json.dumps({"format": "specdec-cost-profile-1", "target_pass_seconds": rows,
-                                    "draft_step_seconds": draft_step, **fields}))
+                                    "draft_step_seconds": draft_step, "draft_round_seconds": 0, **fields}))
         return path
 
     def profiles(self):

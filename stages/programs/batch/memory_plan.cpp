@@ -216,7 +216,7 @@ Json MemoryPlan::to_json() const {
           {"draft_weights", draft_weights},
           {"target_cache", target_cache},
           {"draft_cache", draft_cache},
-          {"target_rows", target_rows},
+          {"kept_rows", target_rows},
           {"logits", logits},
           {"distributions", distributions},
           {"activations", activations},
