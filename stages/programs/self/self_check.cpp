@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <iterator>
 #include <map>
-#include <ranges>
+#include <span>
 #include <utility>
 
 #include <fmt/format.h>
@@ -146,9 +146,10 @@ void check_rounds(const CheckedTarget& target, const RunOptions& options, const 
   const std::filesystem::path file = target.goldens / "heads" / (name + ".safetensors");
   if (options.draft_kind != DraftKind::kHeads || !std::filesystem::exists(file)) return;
   const LlamaConfig& config = target.model.config();
-  const int V = config.vocab_size, most = golden_share(options, config).prompts;
+  const int V = config.vocab_size;
   const std::vector<GoldenRound> rounds = read_rounds(file, heads_folder(options), V);
-  for (const GoldenRound& golden : rounds | std::views::take(most)) {
+  const int most = std::min(golden_share(options, config).prompts, int_size(rounds));
+  for (const GoldenRound& golden : std::span(rounds).first(most)) {
     const int K = int_size(golden.drafts);
     SelfDraft self(options, K);
     const SessionParts parts = self.parts(SessionParts{});

@@ -108,7 +108,8 @@ TEST(OptionsTest, AValueOfALaterStageNamesTheStage) {
 TEST(OptionsTest, AnAutoOfALaterStageNamesTheStage) {
   int number = 5;
   bool is_auto = false;
-  const Option option = {"--length N", "", IntegerOrAuto{&number, {1, 9}, &is_auto, 7, 4}};
+  const Option option = {"--length N", "",
+                         IntegerOrAuto{&number, {1, 9}, &is_auto, 7, stages_from(4)}};
   const auto refusal_in = [&](int stage, const std::string& text) {
     return error_message([&] { set_from_text(option, stage, text); });
   };
