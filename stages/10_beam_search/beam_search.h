@@ -49,10 +49,10 @@ class BeamSearch {
   // The best `width` of these continuations that do not end with an eos. candidates: best first.
   std::vector<Continuation> running(std::span<const Continuation> candidates, int width) const;
 
-  // Takes a step of all beams. candidates: their best continuations, the best first, candidates()
-  // if there are so many. Returns those that run on, at most w, the best first. Of those that end,
-  // the first w candidates alone become hypotheses: the ones after them are dropped for good.
-  // REQUIRES: !finished().
+  // Takes a step of all beams. candidates: their best continuations, the best first; candidates()
+  // of them, or all that there are. Returns those that run on, at most w, the best first. Of those
+  // that end, the first w candidates alone become hypotheses: the ones after them are dropped for
+  // good. REQUIRES: !finished().
   std::vector<Continuation> step(std::span<const Continuation> candidates,
                                  const TokensOf& tokens_of);
 

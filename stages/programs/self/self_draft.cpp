@@ -32,7 +32,7 @@ SelfDraftKind kind_of(const RunOptions& options) {
   return kind;
 }
 
-// Of a model that keeps the logits of a round, of so many drafts of each request.
+// Of a model that keeps the logits of a round: a row for each of these drafts of each request.
 std::size_t logits_bytes(const LlamaModel& target, const Capacity& capacity, int drafts) {
   return std::size_t(capacity.requests) * drafts * target.config().vocab_size * sizeof(float);
 }

@@ -6,7 +6,7 @@
 
 namespace specdec {
 
-// Of `prompt` tokens; to be followed by so many.
+// A request of `prompt` tokens, with room for max_new_tokens after them.
 inline BatchRequest request_of(int prompt, int max_new_tokens, int K, int context_limit = 1000) {
   BatchRequest request = greedy_request(some_prompt(prompt, prompt), max_new_tokens, K);
   request.context_limit = context_limit;
