@@ -52,6 +52,23 @@ def optimizers_of(network) -> list:
     return [make() for make, parameters in ((muon, matrices), (adam, others)) if parameters]
 
 
+def optimizers_of_all(networks: dict) -> list:
+    optimizers = [o for network in networks.values() for o in optimizers_of(network)]
+    for optimizer in optimizers:
+        for group in optimizer.param_groups:
+            group["top_rate"] = group["lr"]
+    return optimizers
+
+
+def move(optimizers: list, factor: float):
+    """A step of all, at this part of their top rates."""
+    for optimizer in optimizers:
+        for group in optimizer.param_groups:
+            group["lr"] = group["top_rate"] * factor
+        optimizer.step()
+        optimizer.zero_grad()
+
+
 @torch.no_grad()
 def commonest(target: Llama, rows: Rows) -> torch.Tensor:
     """The ids that the target says most often on training text, in rising order: those of the largest mean p."""
@@ -84,10 +101,7 @@ class Run:
             self.kept = commonest(target, Rows(tokenizer, FIRST_SEED))
         torch.manual_seed(0)
         self.networks = {kind: heads.make(kind, target, self.kept) for kind in kinds}
-        self.optimizers = [o for network in self.networks.values() for o in optimizers_of(network)]
-        for optimizer in self.optimizers:
-            for group in optimizer.param_groups:
-                group["top_rate"] = group["lr"]
+        self.optimizers = optimizers_of_all(self.networks)
         self.rows = Rows(tokenizer, FIRST_SEED)
         self.step, self.seconds = 0, dict.fromkeys(["target", *kinds], 0.0)
         if state:
@@ -156,11 +170,7 @@ class Run:
             began = time.process_time()
             results[kind] = self.learn(network, seen, places, log_p)
             self.seconds[kind] += time.process_time() - began
-        for optimizer in self.optimizers:
-            for group in optimizer.param_groups:
-                group["lr"] = group["top_rate"] * rate(self.step, self.schedule)
-            optimizer.step()
-            optimizer.zero_grad()
+        move(self.optimizers, rate(self.step, self.schedule))
         self.step += 1
         return results
 

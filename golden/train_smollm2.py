@@ -23,7 +23,7 @@ from drafting import at
 from published_heads import Eagle3OfTarget, MedusaOfFewer
 from smollm2_rows import AHEAD, BLOCKS, Batch, Rows
 from train import rate
-from train_heads import Schedule, optimizers_of
+from train_heads import Schedule, move, optimizers_of_all
 
 HERE = Path(__file__).resolve().parent
 KINDS = ["eagle3", "medusa"]
@@ -96,10 +96,7 @@ class Run:
         self.kept = self.rows.total().topk(VOCABULARY).indices.sort().values
         torch.manual_seed(0)
         self.networks = {kind: make(kind, target, self.kept) for kind in KINDS}
-        self.optimizers = [o for network in self.networks.values() for o in optimizers_of(network)]
-        for optimizer in self.optimizers:
-            for group in optimizer.param_groups:
-                group["top_rate"] = group["lr"]
+        self.optimizers = optimizers_of_all(self.networks)
         self.plan = [group for epoch in range(epochs) for group in self.rows.groups(epoch, TOKENS)]
         self.steps, self.step = len(self.plan), 0
         self.schedule = Schedule(self.steps)
@@ -136,11 +133,7 @@ class Run:
 
     def learn(self) -> dict:
         results = self.judged(self.rows.batch(self.plan[self.step]), self.step, True)
-        for optimizer in self.optimizers:
-            for group in optimizer.param_groups:
-                group["lr"] = group["top_rate"] * rate(self.step, self.schedule)
-            optimizer.step()
-            optimizer.zero_grad()
+        move(self.optimizers, rate(self.step, self.schedule))
         self.step += 1
         return results
 

@@ -77,7 +77,7 @@ class SelfDraftingTest(ProgramTest):
                     ("config.json: cannot be opened", "--heads", "/nowhere"),
                     ("model.safetensors", "--heads", cut),
                     ("6 drafts in a row, but", "--tree", "top:1x1x1x1x1x1"),
-                    ("the embedded heads belong to the embedded target", "--target", ROOT / "golden/models/draft"),
+                    ("no medusa heads come with this target", "--target", ROOT / "golden/models/draft"),
                     ("hidden_size is 192, and the target's is 128", "--target", ROOT / "golden/models/draft", "--heads", heads),
                     ("belongs to --draft-kind heads, not to lookup", "--heads", heads, "--draft-kind", "lookup"),
                     ("--self-draft belongs to --draft-kind heads, not to llama", "--draft-kind", "llama"),

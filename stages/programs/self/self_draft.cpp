@@ -182,8 +182,8 @@ HeadsOfTarget SelfDraft::make_feature(const ModelFiles& files, const LlamaModel&
 HeadsOfTarget SelfDraft::make(const ModelFiles& files, const LlamaModel& target,
                               const Capacity& capacity) const {
   if (folder_.empty()) {
-    fail("the embedded heads belong to the embedded target: give --heads DIR, or --draft-kind {}",
-         name_of(DraftKind::kLookup));
+    fail("no {} heads come with this target: give --heads DIR, or --draft-kind {}",
+         name_of(options_.self_draft), name_of(DraftKind::kLookup));
   }
   if (options_.self_draft == SelfDraftKind::kLookahead) {
     return make_lookahead(files, target, capacity);
