@@ -18,6 +18,7 @@ import unittest
 import urllib.parse
 from fractions import Fraction
 
+from chromium import CHROMIUM
 from programs import run_program_json
 
 ROOT, BIN, PART = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2]).resolve(), sys.argv[3]
@@ -27,7 +28,6 @@ import interactive_trace  # noqa: E402
 
 FOLDER = ROOT / "docs/interactive"
 NODE = shutil.which("node")
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 MOST = 20  # the largest K of speedup.html
 RULES = ("right", "threshold", "skipped")
 

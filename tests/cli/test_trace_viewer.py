@@ -1,4 +1,5 @@
-"""The trace viewer and the script that gives it a sample: what is no trace is told in one line, and at once.
+"""The trace viewer, the script that gives it a sample, and the drawing that it shares with the server's page: what is no
+trace is told in one line, and at once.
 
     test_trace_viewer.py ROOT
 
@@ -19,6 +20,8 @@ from trace_page import NODE, PAGE, TracePage
 ROOT = pathlib.Path(sys.argv.pop(1)).resolve()
 TREES = ROOT / "tests/fuzz/corpus/traces/trees"  # of stage 8, three rounds
 SCRIPT = ROOT / "docs/interactive/embed_trace.py"
+sys.path.insert(0, str(SCRIPT.parent))
+import shared_drawing  # noqa: E402
 
 HUGE = 2 ** 53
 
@@ -105,6 +108,28 @@ TRACES = {
     "no trace": (lambda: "{}", 'no "format"', "no trace"),
     "no JSON": (lambda: "{", "no JSON", "no JSON"),
 }
+
+
+class SharedDrawing(unittest.TestCase):
+    def test_pages_hold_it_as_it_is(self):
+        for path in shared_drawing.PAGES:
+            page = path.read_text(encoding="utf-8")
+            self.assertTrue(shared_drawing.filled(page) == page, f"{path}: python3 docs/interactive/shared_drawing.py")
+
+    def test_pages_take_text_as_text_and_load_nothing(self):
+        for path in shared_drawing.PAGES:
+            page = path.read_text(encoding="utf-8")
+            self.assertIsNone(re.search(r"(inner|outer)HTML|insertAdjacent|document\.write|eval\(|new Function|srcdoc", page), path)
+            self.assertIsNone(re.search(r"<[^>]*\s(src|href|action|on\w+)=|@import|url\(|\w//\w+\.\w+", page), path)
+
+    def test_the_servers_page_runs_only_its_own_script(self):
+        page = shared_drawing.PAGES[1].read_text(encoding="utf-8")
+        [policy] = re.findall(r'content="(default-src[^"]*)"', page)
+        self.assertNotIn("unsafe", policy)
+        for element in ("script", "style"):
+            self.assertIn(f"{element}-src 'sha256-{shared_drawing.hash_of(page, element)}'", policy)
+            self.assertNotEqual(shared_drawing.hash_of(page.replace(f"</{element}>", f" </{element}>"), element),
+                                shared_drawing.hash_of(page, element))
 
 
 class TraceViewer(unittest.TestCase):
