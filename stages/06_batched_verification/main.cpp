@@ -7,6 +7,7 @@
 #include "stages/programs/batch/queue_inbox.h"
 #include "stages/programs/run/stage_main.h"
 #include "stages/programs/sampling/speculation_options.h"
+#include "stages/programs/serve/serve_run.h"
 
 namespace specdec {
 namespace {
@@ -14,6 +15,7 @@ namespace {
 int run(const RunOptions& options) {
   check_speculation_options(speculation_options(options));
   if (options.check) return check_batched_verification(options);
+  if (!options.serve.empty()) return serve_run(options);
   ModelFiles files = open_model(options.target);
   QueueInbox inbox(options, files);
   BatchSession session(sized_for(inbox.requests(), options), std::move(files));

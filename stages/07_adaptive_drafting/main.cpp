@@ -66,8 +66,8 @@ int run(const RunOptions& given) {
   const SpeculationOptions speculation = speculation_options(options);
   check_speculation_options(speculation);
   if (options.check) return check_adaptive_drafting(options);
-  const bool many = !options.requests.empty() || !options.workload.empty();
-  return many ? run_many(options) : run_one(options, speculation);
+  if (!options.serve.empty()) return serve_adaptive(options);
+  return options.has_many_requests() ? run_many(options) : run_one(options, speculation);
 }
 
 }  // namespace

@@ -43,8 +43,7 @@ int run(const RunOptions& options) {
   check_draft_length(options);
   check_tree_options(options);
   if (options.check) return check_token_trees(options);
-  const bool many = !options.requests.empty() || !options.workload.empty();
-  return many ? TreeRun(options).serve_batch() : run_one(options);
+  return options.has_many_requests() ? TreeRun(options).serve_batch() : run_one(options);
 }
 
 }  // namespace

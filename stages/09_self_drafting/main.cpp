@@ -52,8 +52,7 @@ int run(const RunOptions& given) {
   check_draft_length(options);
   check_tree_options(options);
   if (options.check) return check_self_drafting(options);
-  const bool many = !options.requests.empty() || !options.workload.empty();
-  return many ? run_many(options) : run_one(options);
+  return options.has_many_requests() ? run_many(options) : run_one(options);
 }
 
 }  // namespace

@@ -32,7 +32,8 @@ TOOLS = [("cmake", (3, 24), "cmake"), ("ninja", (), "ninja-build"), ("python3", 
 OPTIONAL_TOOLS = [("git", "git"), ("clang++", "clang"), ("clang-format", "clang-format"),
                   ("clang-tidy", "clang-tidy")]
 LIBRARIES = [("nlohmann/json.hpp", "nlohmann-json3-dev"), ("fmt/format.h", "libfmt-dev"),
-             ("CLI/CLI.hpp", "libcli11-dev"), ("pcre2.h", "libpcre2-dev"), ("Random123/philox.h", "librandom123-dev")]
+             ("CLI/CLI.hpp", "libcli11-dev"), ("pcre2.h", "libpcre2-dev"), ("Random123/philox.h", "librandom123-dev"),
+             ("microhttpd.h", "libmicrohttpd-dev")]
 TEST_LIBRARIES = [("gtest/gtest.h", "libgtest-dev"), ("gmock/gmock.h", "libgmock-dev"),
                   ("benchmark/benchmark.h", "libbenchmark-dev")]
 OLDEST_PCRE2 = (10, 40)

@@ -161,6 +161,31 @@ MakeBatchRequest AdaptiveBatch::make_request() {
   };
 }
 
+MakeBatchRequest AdaptiveBatch::make_any_request(const ModelFiles& target,
+                                                 const RunOptions& usual) {
+  const MakeBatchRequest make = make_request();
+  make(target, usual);
+  return [make, how = draft_length_of(usual)](const ModelFiles& files, const RunOptions& options) {
+    if (!is_fixed(options) && draft_length_of(options) != how) {
+      fail("--draft-length {}: this server chooses K by {}; start it with --draft-length {}",
+           name_of(draft_length_of(options)), name_of(how), name_of(draft_length_of(options)));
+    }
+    return make(files, options);
+  };
+}
+
+int serve_adaptive(const RunOptions& options) {
+  AdaptiveBatch adaptive;
+  return serve_run(options, [&](const ModelFiles& files, const RunOptions& usual) -> ServedStage {
+    const MakeBatchRequest make = adaptive.make_any_request(files, usual);
+    const Drafting drafting =
+        adaptive_drafting(KeepProbs::kBesideLogits, adaptive.asks_the_draft());
+    return {.make = make,
+            .parts = adaptive_parts(options, drafting),
+            .begin = [&](BatchSession& session) { adaptive.begin(session); }};
+  });
+}
+
 void AdaptiveBatch::begin(BatchSession& session, const RoundCapacity& capacity) {
   add_drafters(session.extras, session.options, {}, {});
   session.extras.fields["cost_profile"] = nullptr;

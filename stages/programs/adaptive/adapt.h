@@ -10,6 +10,7 @@
 #include "stages/programs/adaptive/drafters.h"
 #include "stages/programs/batch/batch_session.h"
 #include "stages/programs/batch/queue_inbox.h"
+#include "stages/programs/serve/serve_run.h"
 #include "stages/programs/speculation/session.h"
 
 namespace specdec {
@@ -63,6 +64,10 @@ class AdaptiveBatch {
   // Makes requests as to_batch_request() does, with a policy if K adapts. REQUIRES: this object and
   // the session outlive the requests, and they reach an engine after begin().
   MakeBatchRequest make_request();
+  // The same for requests that are not known in advance. usual: those of a request that leaves all
+  // options out. K is fixed or chosen as usual: another way might need costs, or the draft model's
+  // distributions. Throws Error as to_batch_request().
+  MakeBatchRequest make_any_request(const ModelFiles& target, const RunOptions& usual);
   // Whether any request's way to choose K needs the draft model's distributions.
   bool asks_the_draft() const { return asks_the_draft_; }
   // Call when all requests are made. Loads or measures the costs of rounds if any K adapts.
@@ -75,5 +80,8 @@ class AdaptiveBatch {
   RoundCapacity capacity_;
   const DraftSetup* draft_ = nullptr;  // of the session
 };
+
+// The run of stage 7 with --serve.
+int serve_adaptive(const RunOptions& options);
 
 }  // namespace specdec

@@ -118,4 +118,16 @@ std::string some_text(const JsonObject& line, const std::string& key) {
   return text;
 }
 
+std::string with_field_names(std::string message) {
+  for (std::size_t at = 0; (at = message.find("--", at)) != std::string::npos;) {
+    message.erase(at, 2);
+    for (;
+         at < message.size() && (message[at] == '-' || (message[at] >= 'a' && message[at] <= 'z'));
+         at++) {
+      if (message[at] == '-') message[at] = '_';
+    }
+  }
+  return message;
+}
+
 }  // namespace specdec

@@ -19,4 +19,7 @@ const Json& some_list(const JsonObject& line, const std::string& key, std::strin
 // The text in field `key`. Throws Error if it is no text or empty. REQUIRES: line.has(key).
 std::string some_text(const JsonObject& line, const std::string& key);
 
+// Replaces options in a message by the names of fields: "--top-p is 2" becomes "top_p is 2".
+std::string with_field_names(std::string message);
+
 }  // namespace specdec

@@ -126,19 +126,6 @@ class OptionFields {
   std::vector<Option> declared_;
 };
 
-// Replaces options in a message by the names of fields: "--top-p is 2" becomes "top_p is 2".
-std::string with_field_names(std::string message) {
-  for (std::size_t at = 0; (at = message.find("--", at)) != std::string::npos;) {
-    message.erase(at, 2);
-    for (;
-         at < message.size() && (message[at] == '-' || (message[at] >= 'a' && message[at] <= 'z'));
-         at++) {
-      if (message[at] == '-') message[at] = '_';
-    }
-  }
-  return message;
-}
-
 void check_prompt(Line line) {
   std::vector<std::string> given;
   for (const char* field : {"prompt", "prompt_ids", "chat"}) {

@@ -109,8 +109,13 @@ struct RunOptions {
   std::string id, where;
   double arrival = 0;  // seconds after the start
 
-  std::string requests;  // JSON Lines, "-": stdin; at most one of requests, workload and a prompt
+  std::string requests;  // JSON Lines, "-": stdin; at most one of requests, workload, serve, prompt
   std::string workload;
+  std::string serve;         // HOST:PORT; the requests come from there
+  std::string api_key_file;  // of the server; empty: it wants no key
+  std::string allow_origin;  // the site whose pages may use the server; empty: none
+  int max_queue = 256;       // the server's requests that wait
+  int max_connections = 256;
   int max_batch = 16;       // requests that run at a time
   int token_budget = 0;     // rows of a pass of the target; 0: the program chooses
   int prefill_chunk = 128;  // tokens of a prompt in one pass
@@ -127,6 +132,9 @@ struct RunOptions {
   std::string report;       // JSON file, the object of --output json
 
   bool is_chat() const { return has_chat || !chat_file.empty(); }
+  bool has_many_requests() const {
+    return !requests.empty() || !workload.empty() || !serve.empty();
+  }
   bool wants_json() const { return output == OutputFormat::kJson || !report.empty(); }
   // Whether --draft says all drafts of a round in one pass (stage 9).
   bool drafts_in_parallel() const {

@@ -41,9 +41,6 @@ void record_trials(RoundRecord& record, const RoundEvidence& evidence, int paren
       if (k == 0) target_probs = evidence.target_probs(parent + 1);
       tried.target_prob = target_probs[token];
     }
-    // A node has the verdict of its last tested trial; if none was tested, of its first trial.
-    std::string_view& of_node = record.tree->nodes[trial.node].verdict;
-    if (of_node.empty() || tried.target_prob) of_node = tried.verdict;
   }
 }
 
@@ -79,11 +76,26 @@ std::string lines_after(const RoundRecord::Tree& tree, int parent, const Tokeniz
 
 }  // namespace
 
+std::vector<std::string_view> node_verdicts(const Drafts& tree, const Round& round, bool at_once) {
+  std::vector<std::string_view> verdicts(tree.size());
+  for (int parent = Drafts::kRoot; parent < tree.size(); ++parent) {
+    const auto trials = tree.trials(parent);
+    for (int k = 0; k < std::ssize(trials); k++) {
+      const int node = trials[k].node;
+      const auto of_trial = verdict(round, trials, parent, tree.node(node).depth, k, at_once);
+      const bool tested = of_trial == kAccepted || of_trial == kRejected;
+      if (verdicts[node].empty() || tested) verdicts[node] = of_trial;
+    }
+  }
+  return verdicts;
+}
+
 void record_tree(const RoundEvidence& evidence, RoundRecord& record) {
   const Drafts& tree = *evidence.drafts;
   record.tree = RoundRecord::Tree{};
+  const auto verdicts = node_verdicts(tree, record.round, evidence.compares_at_once);
   for (int i = 0; i < tree.size(); ++i) {
-    record.tree->nodes.push_back({tree.node(i), tree.drafts_through(i), {}});
+    record.tree->nodes.push_back({tree.node(i), tree.drafts_through(i), verdicts[i]});
   }
   for (int parent = Drafts::kRoot; parent < tree.size(); ++parent) {
     record_trials(record, evidence, parent);

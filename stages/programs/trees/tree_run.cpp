@@ -170,8 +170,20 @@ void TreeRun::write_profile() const {
 
 // ---- a batch
 
-MakeBatchRequest TreeRun::make_request(AdaptiveBatch& adaptive) {
-  return [make = adaptive.make_request()](const ModelFiles& files, const RunOptions& options) {
+namespace {
+
+// The device that judges trees knows no lenience, so where they are judged is decided beforehand.
+MakeBatchRequest with_lenience_of(const RunOptions& usual, const MakeBatchRequest& make) {
+  return [make, lenient = usual.lenience < 1](const ModelFiles& files, const RunOptions& options) {
+    if (options.lenience < 1 && !lenient) fail("--lenience: start the server with --lenience");
+    return make(files, options);
+  };
+}
+
+}  // namespace
+
+MakeBatchRequest TreeRun::make_request(const MakeBatchRequest& make) {
+  return [make](const ModelFiles& files, const RunOptions& options) {
     check_drafts_differ(options);
     return make(files, options);
   };
@@ -193,9 +205,10 @@ BatchParts TreeRun::batch_parts(const AdaptiveBatch& adaptive,
 }
 
 int TreeRun::serve_batch(const std::function<BatchParts(BatchParts)>& adjust) const {
+  if (!options_.serve.empty()) return serve_socket(adjust);
   ModelFiles files = open_model(options_.target);
   AdaptiveBatch adaptive;
-  QueueInbox inbox(options_, files, make_request(adaptive));
+  QueueInbox inbox(options_, files, make_request(adaptive.make_request()));
   const BatchParts parts = adjust(batch_parts(adaptive, inbox.requests()));
   BatchSession session(sized_for(inbox.requests(), options_, parts.capacity), std::move(files),
                        parts);
@@ -206,6 +219,20 @@ int TreeRun::serve_batch(const std::function<BatchParts(BatchParts)>& adjust) co
   serve(session.engine, inbox);
   add_to(session);
   return report.finish();
+}
+
+int TreeRun::serve_socket(const std::function<BatchParts(BatchParts)>& adjust) const {
+  AdaptiveBatch adaptive;
+  return serve_run(options_, [&](const ModelFiles& files, const RunOptions& usual) -> ServedStage {
+    const MakeBatchRequest make = make_request(adaptive.make_any_request(files, usual));
+    const BatchRequest example = make(files, usual);
+    const BatchParts parts = adjust(batch_parts(adaptive, std::span(&example, 1)));
+    return {.make = with_lenience_of(usual, make),
+            .parts = parts,
+            .begin = [&adaptive, capacity = parts.capacity](BatchSession& session) {
+              adaptive.begin(session, capacity);
+            }};
+  });
 }
 
 void TreeRun::add_to(BatchSession& session) const {

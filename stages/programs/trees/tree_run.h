@@ -38,11 +38,13 @@ class TreeRun {
 
   // ---- For a batch, whose trees all have the same shape and the same rule. Requests whose drafts
   // would all be equal are refused, like requests with other bad options.
-  // Serves the batch of the command line. adjust: changes its parts. Returns the exit code.
+  // Serves the batch of the command line, or --serve. adjust: changes its parts. Returns the exit
+  // code.
   int serve_batch(const std::function<BatchParts(BatchParts)>& adjust = std::identity()) const;
 
  private:
-  static MakeBatchRequest make_request(AdaptiveBatch& adaptive);
+  int serve_socket(const std::function<BatchParts(BatchParts)>& adjust) const;
+  static MakeBatchRequest make_request(const MakeBatchRequest& make);
   BatchParts batch_parts(const AdaptiveBatch& adaptive,
                          std::span<const BatchRequest> requests) const;
   void add_to(BatchSession& session) const;

@@ -27,7 +27,7 @@ COPIED = ("CMakeLists.txt", "LICENSE", ".clang-format", "common", "kernels", "st
           "docs/figures", "docs/00_before_you_start.md", "docs/checkpoints_and_tokenizers", "docs/theory",
           "docs/glossary.md", "docs/troubleshooting.md", "docs/trace_viewer.html", "docs/interactive")
 # Folders of stages/programs that need a stage's library -> that stage.
-NEEDS = {"cache": 3, "speculation": 4, "sampling": 5, "batch": 6, "adaptive": 7, "trees": 8,
+NEEDS = {"cache": 3, "speculation": 4, "sampling": 5, "batch": 6, "serve": 6, "adaptive": 7, "trees": 8,
          "self": 9, "beams": 10}
 # The tools of students; those of teachers and of the course's makers stay behind.
 TOOLS = ("stages/programs/doctor.py", "stages/programs/terminal.py", "stages/programs/tool.py", "tests/course/__main__.py",

@@ -1,0 +1,126 @@
+#include "stages/programs/serve/service.h"
+
+#include <algorithm>
+#include <chrono>
+#include <random>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "common/base/utf8.h"
+#include "stages/programs/serve/page.h"
+#include "stages/programs/serve/refusal.h"
+
+namespace specdec {
+namespace {
+
+std::int64_t seconds_since_1970() {
+  using namespace std::chrono;
+  return duration_cast<seconds>(system_clock::now().time_since_epoch()).count();
+}
+
+HttpAnswer json_answer(const Json& json) { return {.body = json.dump() + "\n"}; }
+
+}  // namespace
+
+const Service::Route Service::kRoutes[] = {
+    {"/", "GET", false, false, &Service::page},
+    {"/health", "GET", false, true, &Service::health},
+    {"/v1/models", "GET", true, true, &Service::models},
+    {"/metrics", "GET", true, true, &Service::metrics},
+    {"/status", "GET", true, true, &Service::status},
+    {"/v1/completions", "POST", true, true, nullptr},
+    {"/v1/chat/completions", "POST", true, true, nullptr},
+};
+
+Service::Service(AccessRules rules, ServerFacts facts, const CompletionReader* reader,
+                 SocketInbox* inbox)
+    : rules_(std::move(rules)),
+      facts_(std::move(facts)),
+      reader_(reader),
+      inbox_(inbox),
+      opened_(seconds_since_1970()),
+      run_(fmt::format("{:08x}", std::random_device()())) {}
+
+void Service::operator()(const HttpRequest& request, const std::shared_ptr<Reply>& reply) {
+  const std::string id = fmt::format("{}-{}", run_, ++answers_);
+  reply->add_headers({{"X-Request-Id", id}});
+  try {
+    rules_.check_site(request);
+    reply->add_headers(rules_.cors(request));
+    if (request.method == "OPTIONS") return reply->answer({.status = 204});
+    const Route& found = route(request);
+    if (found.needs_key) rules_.check_key(request);
+    if (found.needs_model && reader_ == nullptr) {
+      throw Refusal(503, "the model is being loaded", "", "loading");
+    }
+    if (found.answer == nullptr) return complete(request, id, reply);
+    reply->answer((this->*found.answer)());
+  } catch (const Refusal& refusal) {
+    reply->answer(to_answer(refusal));
+  }
+}
+
+const Service::Route& Service::route(const HttpRequest& request) const {
+  const auto found = std::ranges::find(kRoutes, request.path, &Route::path);
+  if (found == std::end(kRoutes)) {
+    throw Refusal(404, fmt::format("there is no {} here", in_quotes(request.path)));
+  }
+  const std::string_view method = request.method == "HEAD" ? "GET" : request.method;
+  if (method != found->method) {
+    throw Refusal(405, fmt::format("{} takes {}", found->path, found->method));
+  }
+  return *found;
+}
+
+void Service::complete(const HttpRequest& request, const std::string& id,
+                       const std::shared_ptr<Reply>& reply) const {
+  const bool is_chat = request.path == "/v1/chat/completions";
+  CompletionRequest completion = reader_->read(request.body, is_chat);
+  completion.batch.id = (is_chat ? "chatcmpl-" : "cmpl-") + id;
+  inbox_->submit(std::move(completion), reply);
+}
+
+HttpAnswer Service::page() const {
+  return {.body = std::string(kPage),
+          .type = "text/html; charset=utf-8",
+          .headers = {{"Content-Security-Policy",
+                       "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
+                       "img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; "
+                       "frame-ancestors 'none'"},
+                      {"X-Content-Type-Options", "nosniff"},
+                      {"Cache-Control", "no-cache"}}};
+}
+
+HttpAnswer Service::health() const { return json_answer(Json::parse(R"({"status": "ok"})")); }
+
+HttpAnswer Service::models() const {
+  Json model = Json::object();
+  model["id"] = reader_->model();
+  model["object"] = "model";
+  model["created"] = opened_;
+  model["owned_by"] = "specdec";
+  Json list = Json::object();
+  list["object"] = "list";
+  list["data"] = Json::array({std::move(model)});
+  return json_answer(list);
+}
+
+HttpAnswer Service::metrics() const {
+  return {.body = inbox_->view()->metrics.to_text(reader_->model()),
+          .type = "text/plain; version=0.0.4; charset=utf-8"};
+}
+
+HttpAnswer Service::status() const {
+  Json status = to_json(*inbox_->view(), inbox_->now());
+  status["model"] = reader_->model();
+  status["draft"] = facts_.draft;
+  status["stage"] = facts_.stage;
+  status["max_batch"] = facts_.max_batch;
+  status["spec_length"] = facts_.spec_length;
+  status["uptime"] = seconds_since_1970() - opened_;
+  status["options"] = reader_->options();
+  return json_answer(status);
+}
+
+}  // namespace specdec
