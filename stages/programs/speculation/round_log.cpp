@@ -112,6 +112,7 @@ void RoundLog::write(const Json& stats, std::string_view rule, bool lossless) co
                   .stats = stats,
                   .tokens = mentioned(records_)};
   for (const RoundRecord& record : records_) trace.rounds.push_back(to_json(record));
+  if (of_trees_) trace.more["tree"] = options_.tree;
   specdec::write(trace);
 }
 

@@ -51,7 +51,7 @@ void write(const TraceFile& trace) {
                {"pieces", pieces(trace)},
                {"stats", trace.stats},
                {"rounds", trace.rounds}};
-  if (trace.format == kTreeTrace) json["tree"] = options.tree;
+  json.update(trace.more);
   if (!options.inflate_target.empty()) json["inflated_target"] = options.inflate_target;
   if (!options.inflate_draft.empty()) json["inflated_draft"] = options.inflate_draft;
   write_file(options.trace, json.dump() + "\n");

@@ -11,9 +11,10 @@
 namespace specdec {
 
 // In format 1, drafts are chains. In format 2, each round has "tree" instead of "drafts", and the
-// file has the name of the trees' shape.
+// file has the name of the trees' shape. In format 3, rounds are those of a beam search.
 inline constexpr std::string_view kChainTrace = "specdec-trace-1";
 inline constexpr std::string_view kTreeTrace = "specdec-trace-2";
+inline constexpr std::string_view kBeamTrace = "specdec-trace-3";
 
 // The content of a --trace file: the rounds of a run, and the data needed to interpret them.
 struct TraceFile {
@@ -29,6 +30,7 @@ struct TraceFile {
   Json stats;                     // as in the report
   std::set<TokenId> tokens = {};  // tokens that the rounds mention
   Json rounds = Json::array();
+  Json more = Json::object();  // fields of its format
 };
 
 // Writes the file that --trace names. Throws Error.
