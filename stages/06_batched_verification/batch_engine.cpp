@@ -41,8 +41,9 @@ BatchEngine::BatchEngine(const ServedModels& models, EngineOptions options)
       options_(checked(std::move(options), models.drafter)),
       target_pool_(&models.target_cache, options_.prefix_cache, options_.check_invariants),
       draft_pool_(models.draft_cache, options_.prefix_cache, options_.check_invariants),
-      rounds_(models.target, models.drafter, models.judging, options_.max_batch,
-              options_.spec_length),
+      own_rounds_(models.make_rounds(models.target, models.drafter, models.judging,
+                                     options_.max_batch, options_.spec_length)),
+      rounds_(*own_rounds_),
       scratch_(
           std::make_shared<JudgingScratch>(rounds_.most_rows() - 1, models.target.vocab_size())),
       scheduler_({options_.max_batch, options_.token_budget, options_.prefill_chunk}, models.target,
@@ -105,7 +106,7 @@ void BatchEngine::forget_prefixes() {
 const StepReport& BatchEngine::step() {
   SPECDEC_CHECK(!in_step_, "no call of step() by a callback");
   in_step_ = true;
-  draft_forwards_before_ = rounds_.drafter().forwards();
+  draft_forwards_before_ = rounds_.draft_forwards();
   report_ = {.step = ++stats_.steps, .started = now()};
   drop_cancelled();
   try {
@@ -115,9 +116,9 @@ const StepReport& BatchEngine::step() {
     report_.drafted = now();
     rounds_.verify(plan.rounds, plan.prefills);  // one ragged pass of the target
     report_.verified = now();
-    rounds_.judge(plan.rounds);                      // each by its own options and draws
-    settle(plan);                                    // roll back, finish requests that are done
-    if (report_.emitted() > 0) steps_given_up_ = 0;  // prefills alone do not show that rounds fit
+    rounds_.judge(plan.rounds);                     // each by its own options and draws
+    settle(plan);                                   // roll back, finish requests that are done
+    if (report_.rounds() > 0) steps_given_up_ = 0;  // prefills alone do not show that rounds fit
   } catch (const CacheFull& full) {
     give_up(full);
   } catch (...) {
@@ -214,8 +215,8 @@ int BatchEngine::count(RequestState& r, int rows) {
   RequestStats& stats = r.stats;
   if (stats.run.rounds == 0) stats.first_round = report_.started;
   if (!r.failure || r.round.accepted > 0) count_round(stats.run, r.round);
-  stats.run.draft_forwards += std::min<std::int64_t>(
-      r.round.drafted, rounds_.drafter().forwards() - draft_forwards_before_);
+  stats.run.draft_forwards +=
+      std::min<std::int64_t>(r.round.drafted, rounds_.draft_forwards() - draft_forwards_before_);
   stats.run.target_rows += rows;
   stats.steps++;
   stats_.rounds++;
@@ -313,7 +314,8 @@ RequestResult BatchEngine::result_of(RequestState& r, FinishReason reason) const
           .text = r.generation.text(),
           .finish_reason = reason,
           .error = r.failure.value_or(""),
-          .stats = stats};
+          .stats = stats,
+          .extension = r.extension};
 }
 
 void BatchEngine::close_report() {

@@ -24,6 +24,7 @@ struct ServedModels {
   const Tokenizer* tokenizer = nullptr;  // null: no texts, and no stop texts
   int token_limit = 0;                   // ids from this one on are not tokens; 0: all are tokens
   Judging judging = {};
+  std::function<decltype(make_batched_rounds)> make_rounds = make_batched_rounds;
 };
 
 struct EngineOptions {
@@ -133,7 +134,8 @@ class BatchEngine {
   ServedModels models_;
   EngineOptions options_;
   KvPool target_pool_, draft_pool_;
-  BatchedRounds rounds_;
+  std::unique_ptr<BatchedRounds> own_rounds_;
+  BatchedRounds& rounds_;
   std::shared_ptr<JudgingScratch> scratch_;  // of all requests' judges
   Scheduler scheduler_;
   std::map<RequestId, std::unique_ptr<RequestState>> states_;

@@ -40,6 +40,12 @@ struct RequestStats {
   }
 };
 
+// Used from stage 10 on: the state of a request whose rounds are not those of one text.
+class RequestExtension {
+ public:
+  virtual ~RequestExtension() = default;
+};
+
 // What one request asks for.
 struct BatchRequest {
   // The output depends on these members alone.
@@ -50,6 +56,9 @@ struct BatchRequest {
   int context_limit = 0;           // positions of the target that it may use; 0: max_seq_len()
   // Makes the policy that chooses K of each round; none: K is always spec_length.
   std::function<std::unique_ptr<SpecLengthPolicy>()> make_policy = {};
+
+  // Used from stage 10 on; none: rounds of one text.
+  std::function<std::shared_ptr<RequestExtension>()> make_extension = {};
 
   // For reports and for the source of requests.
   std::string id = {}, where = {};        // its name; the file and line that it comes from
@@ -86,6 +95,7 @@ struct RequestResult {
   FinishReason finish_reason = FinishReason::kStop;
   std::string error;  // one line, if kError
   RequestStats stats;
+  std::shared_ptr<const RequestExtension> extension = {};  // used from stage 10 on
 };
 
 }  // namespace specdec

@@ -17,6 +17,7 @@ RaggedPass::RaggedPass(LanguageModel& target, int max_batch, int max_rows)
 void RaggedPass::clear() {
   batch_.clear();
   tokens_.clear();
+  added_rows_ = 0;
 }
 
 // [snippet ragged-pass]
@@ -44,6 +45,11 @@ void RaggedPass::run() {
 }
 // [end snippet ragged-pass]
 
+void RaggedPass::add(const Segment& segment) {
+  batch_.push_back(segment);
+  added_rows_ += segment.logits_rows;
+}
+
 int RaggedPass::rows(const RequestState& r) const {
   const auto segment = std::ranges::find(batch_, r.sequence, &Segment::sequence);
   return segment == batch_.end() ? 0 : segment->logits_rows;
@@ -65,15 +71,21 @@ void judge_each(std::span<const RoundToJudge> rounds) {
   }
 }
 
+std::unique_ptr<BatchedRounds> make_batched_rounds(LanguageModel& target, Drafter& drafter,
+                                                   const Judging& judging, int max_batch,
+                                                   int spec_length) {
+  return std::make_unique<BatchedRounds>(target, drafter, judging, max_batch, spec_length);
+}
+
 BatchedRounds::BatchedRounds(LanguageModel& target, Drafter& drafter, Judging judging,
-                             int max_batch, int spec_length)
+                             int max_batch, int spec_length, int max_rows)
     : target_(target),
       drafter_(drafter),
       judging_(std::move(judging)),
       most_rows_(drafter.capacity(spec_length).rows()),
       drafts_(make_drafts(max_batch, drafter.capacity(spec_length), target.vocab_size(),
                           judging_.memory)),
-      pass_(target, max_batch, max_batch * most_rows_) {
+      pass_(target, max_batch, max_rows > 0 ? max_rows : max_batch * most_rows_) {
   requests_.reserve(drafts_.size());
   drafting_.reserve(drafts_.size());
   rounds_.reserve(drafts_.size());

@@ -33,12 +33,14 @@ class RaggedPass {
   // Adds the request's pending token and its drafts, all with logits. REQUIRES: the drafts do not
   // change before run().
   void add_round(const RequestState& request, const Drafts& drafts);
+  // Adds a segment whose tokens lie elsewhere until run(). Used from stage 10 on.
+  void add(const Segment& segment);
   // Runs the pass over everything that was added. Throws as LanguageModel::forward(); then nothing
   // has changed.
   void run();
 
   int rows(const RequestState& request) const;  // of its round; 0: it has no round in the pass
-  int round_rows() const { return int_size(tokens_); }
+  int round_rows() const { return int_size(tokens_) + added_rows_; }
   DeviceRows logits(int first, int count) const {
     return logits_.rows(first, count);
   }  // [count, V]
@@ -47,6 +49,7 @@ class RaggedPass {
   LanguageModel& target_;
   std::vector<Segment> batch_;
   std::vector<TokenId> tokens_;  // of all rounds; its memory never moves
+  int added_rows_ = 0;           // of logits, by add()
   LogitsBuffer logits_;          // [max_rows, V]
 };
 
@@ -72,52 +75,75 @@ struct Judging {
 // drafts for all requests at once, one ragged pass verifies the drafts, and each request accepts
 // its own number of them, by its own options and random draws. A request without drafts takes a
 // plain step.
+//
+// This is all that the engine and the scheduler know of rounds. From stage 10 on, a derived class
+// also makes rounds of requests that have several texts.
 class BatchedRounds {
  public:
-  // spec_length: the largest K of a request.
+  // spec_length: the largest K of a request. max_rows: of all rounds of a pass; 0: as many as
+  // max_batch requests need.
   // REQUIRES: target and drafter outlive this object; the models' tokens are the same.
   BatchedRounds(LanguageModel& target, Drafter& drafter, Judging judging, int max_batch,
-                int spec_length);
+                int spec_length, int max_rows = 0);
+  virtual ~BatchedRounds() = default;
 
   // K of the request's next round. It depends on the request alone: its options, its earlier rounds
   // if K adapts, and its position in the contexts of both models.
   int spec_length(const RequestState& request) const;
   // The most that this round needs.
-  Capacity needs(const RequestState& request) const {
+  virtual Capacity needs(const RequestState& request) const {
     return drafter_.capacity(spec_length(request));
   }
-  int most_rows() const { return most_rows_; }                // of a request in the target's pass
-  MostCached most_cached(const BatchRequest& request) const;  // over all of its rounds
+  // The most rows of any of its rounds in the target's pass.
+  virtual int most_rows(const RequestState&) const { return most_rows_; }
+  int most_rows() const { return most_rows_; }
+  // Over all of its rounds. Throws Error if it can never have one.
+  virtual MostCached most_cached(const BatchRequest& request) const;
 
   // The four phases of a step. If a request fails in one phase, the next phases skip it.
   // draft(): throws CacheFull; any other Error fails only the request that caused it.
   // verify(): throws as LanguageModel::forward(). judge(): an Error fails only its request.
   // REQUIRES: all phases get the same batch, of at most max_batch requests; each is running, and
   // has a draft sequence if anything is drafted for it.
-  void draft(std::span<RequestState* const> batch);
-  void verify(std::span<RequestState* const> batch, std::span<const Prefill> prefills);
-  void judge(std::span<RequestState* const> batch);
-  void roll_back(RequestState& request);
+  virtual void draft(std::span<RequestState* const> batch);
+  virtual void verify(std::span<RequestState* const> batch, std::span<const Prefill> prefills);
+  virtual void judge(std::span<RequestState* const> batch);
+  virtual void roll_back(RequestState& request);
 
   // Undoes a draft phase that was not verified.
-  void undo_draft(std::span<RequestState* const> batch);
+  virtual void undo_draft(std::span<RequestState* const> batch);
+
+  // Call before the request's sequences are released.
+  virtual void forget(RequestState&) {}
+  // Aborts unless the request's tokens and its context agree, between two steps.
+  virtual void check_tokens(const RequestState& request) const;
 
   Drafter& drafter() const { return drafter_; }
+  virtual std::int64_t draft_forwards() const { return drafter_.forwards(); }
   const Judging& judging() const { return judging_; }
   // Of the last step.
   const Drafts& drafts(int i) const { return drafts_[i]; }
   const RaggedPass& pass() const { return pass_; }
 
- private:
+ protected:
   LanguageModel& target_;
   Drafter& drafter_;
+
+ private:
   Judging judging_;
   int most_rows_;
   std::vector<Drafts> drafts_;  // [max_batch]
   std::vector<DraftRequest> requests_;
   std::vector<RequestState*> drafting_;  // requests_[i] is for drafting_[i]
-  RaggedPass pass_;
   std::vector<RoundToJudge> rounds_;
+
+ protected:
+  RaggedPass pass_;
 };
+
+// Makes the rounds of an engine.
+std::unique_ptr<BatchedRounds> make_batched_rounds(LanguageModel& target, Drafter& drafter,
+                                                   const Judging& judging, int max_batch,
+                                                   int spec_length);
 
 }  // namespace specdec

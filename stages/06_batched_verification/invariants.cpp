@@ -1,4 +1,4 @@
-// BatchEngine::check_invariants().
+// BatchEngine::check_invariants() and BatchedRounds::check_tokens().
 
 #include <algorithm>
 #include <vector>
@@ -8,18 +8,6 @@
 
 namespace specdec {
 namespace {
-
-void check_tokens(const RequestState& r) {
-  const auto tokens = r.generation.tokens();
-  const auto& prompt = r.request.generation.prompt;
-  SPECDEC_CHECK(std::ssize(tokens) == r.stats.run.emitted,
-                "request {} to have counted its {} tokens, not {}", r.id, tokens.size(),
-                r.stats.run.emitted);
-  SPECDEC_CHECK(r.context.size() == prompt.size() + tokens.size() &&
-                    std::ranges::equal(prompt, std::span(r.context).first(prompt.size())) &&
-                    std::ranges::equal(tokens, std::span(r.context).subspan(prompt.size())),
-                "the context of request {} to be its prompt and its tokens", r.id);
-}
 
 void check_lengths(const BatchEngine& engine, const RequestState& r) {
   const bool waits = r.phase == Phase::kWaiting;
@@ -81,9 +69,21 @@ void check_pages(const KvPool& pool, std::string_view name) {
 
 }  // namespace
 
+void BatchedRounds::check_tokens(const RequestState& r) const {
+  const auto tokens = r.generation.tokens();
+  const auto& prompt = r.request.generation.prompt;
+  SPECDEC_CHECK(std::ssize(tokens) == r.stats.run.emitted,
+                "request {} to have counted its {} tokens, not {}", r.id, tokens.size(),
+                r.stats.run.emitted);
+  SPECDEC_CHECK(r.context.size() == prompt.size() + tokens.size() &&
+                    std::ranges::equal(prompt, std::span(r.context).first(prompt.size())) &&
+                    std::ranges::equal(tokens, std::span(r.context).subspan(prompt.size())),
+                "the context of request {} to be its prompt and its tokens", r.id);
+}
+
 void BatchEngine::check_invariants() const {
   for (const RequestState* r : requests()) {
-    check_tokens(*r);
+    rounds_.check_tokens(*r);
     check_lengths(*this, *r);
   }
   const auto older = [](const RequestState* a, const RequestState* b) { return a->id < b->id; };

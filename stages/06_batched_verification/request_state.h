@@ -43,7 +43,8 @@ struct RequestState {
         dice(request.seed),
         judge(make_judge(dice, request.speculation)),
         policy(request.make_policy ? request.make_policy()
-                                   : fixed_spec_length(request.spec_length)) {}
+                                   : fixed_spec_length(request.spec_length)),
+        extension(request.make_extension ? request.make_extension() : nullptr) {}
   RequestState(const RequestState&) = delete;  // members point to each other
   RequestState& operator=(const RequestState&) = delete;
 
@@ -59,7 +60,7 @@ struct RequestState {
     return {*judge, drafts, logits, context, generation, round, failure};
   }
   // The number of tokens that the target must have cached before the next round.
-  int prefill_end() const { return int_size(context) - 1; }
+  int prefill_end() const { return int_size(context) - 1 + beside; }
   std::span<const TokenId> new_tokens() const { return generation.tokens().subspan(delivered); }
   std::string_view new_text() const { return generation.certain_text().substr(delivered_text); }
 
@@ -78,6 +79,11 @@ struct RequestState {
   Round round;                              // the current or the last one
   bool cancelled = false;                   // delivers no more tokens, and ends in the next step
   std::optional<std::string> failure;       // the error that ends the request
+
+  // Used from stage 10 on, where a request may have several texts. The context is then what they
+  // begin with, and the target has more tokens cached beside it.
+  const std::shared_ptr<RequestExtension> extension;  // null: one text
+  int beside = 0;
 
   std::size_t delivered = 0, delivered_text = 0;  // tokens, and bytes of text, delivered so far
   RequestStats stats;

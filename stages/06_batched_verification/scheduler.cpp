@@ -92,7 +92,7 @@ bool Scheduler::make_room(const Pages& pages) {
 void Scheduler::admit(int& rows) {
   while (!waiting_.empty() && std::ssize(admitted_) < options_.max_batch && rows > 0) {
     RequestState& r = *waiting_.front();
-    if (!open(r)) return;
+    if (!has_rows(r) || !open(r)) return;
     waiting_.pop_front();
     admitted_.push_back(&r);
     plan_.admitted.push_back(r.id);
@@ -108,6 +108,13 @@ void Scheduler::admit(int& rows) {
       rows -= rounds_.needs(r).rows();
     }
   }
+}
+
+// Whether a pass has rows for a round of this request and of all admitted ones.
+bool Scheduler::has_rows(const RequestState& r) const {
+  int rows = rounds_.most_rows(r);
+  for (const RequestState* other : admitted_) rows += rounds_.most_rows(*other);
+  return rows <= options_.token_budget;
 }
 
 // Creates the request's sequence if its first round and the next rounds of all admitted ones fit.
@@ -134,6 +141,7 @@ void Scheduler::open_draft(RequestState& r) {
 }
 
 void Scheduler::close(RequestState& r) {
+  rounds_.forget(r);
   if (r.sequence != RequestState::kNoSequence) {
     target_.release(r.sequence);
     target_pool_.count_release();

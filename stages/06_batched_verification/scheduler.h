@@ -24,8 +24,9 @@ struct StepPlan {
 //
 // - Every running request has a round in every step. Chunks of prompts get the rest of the token
 //   budget.
-// - A request is admitted when there are pages for its whole context and its first round, and for
-//   the next rounds of all older requests. No request overtakes another, so none starves.
+// - A request is admitted when a pass has rows for the rounds of all admitted requests, and there
+//   are pages for its whole context and its first round, and for the next rounds of all older
+//   requests. No request overtakes another, so none starves.
 // - If pages run out later, because texts grow, the youngest request is preempted: it loses its
 //   pages and waits again. After readmission, its context is recomputed, with the same tokens.
 //
@@ -40,7 +41,8 @@ class Scheduler {
     int prefill_chunk = 0;  // the most tokens of one prompt per step
   };
 
-  // REQUIRES: token_budget >= max_batch * rounds.most_rows(); all arguments outlive this object.
+  // REQUIRES: token_budget >= rounds.most_rows() of every request; all arguments outlive this
+  // object.
   Scheduler(const Options& options, LanguageModel& target, BatchedRounds& rounds,
             KvPool& target_pool, KvPool& draft_pool);
 
@@ -70,6 +72,7 @@ class Scheduler {
   void plan_admitted(int& rows);
   bool reserve(RequestState& request, const Pages& pages);
   void admit(int& rows);
+  bool has_rows(const RequestState& request) const;
   bool open(RequestState& request);
   void open_draft(RequestState& request);
   void close(RequestState& request);

@@ -11,20 +11,16 @@ ModelBeamDrafter::ModelBeamDrafter(LanguageModel& model, int max_rows, Tell tell
     : model_(model), logits_(model, max_rows), tell_(std::move(tell)) {}
 
 int ModelBeamDrafter::create() {
-  growths_.try_emplace(created_, model_);
+  growths_.try_emplace(created_, model_).first->second.cache.open();
+  return created_++;
+}
+
+int ModelBeamDrafter::create(SequenceId sequence) {
+  growths_.try_emplace(created_, model_).first->second.cache.open(sequence);
   return created_++;
 }
 
 void ModelBeamDrafter::release(int request) { growths_.erase(request); }
-
-bool ModelBeamDrafter::has_room(std::span<const BeamsToDraft> requests) const {
-  std::vector<Extension> extensions;
-  for (const BeamsToDraft& request : requests) {
-    const int nodes = int_size(request.leaves) + request.width * (request.steps - 1);
-    extensions.push_back(growths_.at(request.request).cache.extension(*request.tree, nodes));
-  }
-  return model_.can_extend(extensions);
-}
 
 void ModelBeamDrafter::draft(std::span<const BeamsToDraft> requests) {
   for (const BeamsToDraft& request : requests) {

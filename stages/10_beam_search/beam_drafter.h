@@ -30,9 +30,10 @@ class BeamDrafter {
   virtual ~BeamDrafter() = default;
 
   virtual int create() = 0;
+  // The same in a batch. A drafter with a model uses this sequence of it, which the caller
+  // releases.
+  virtual int create(SequenceId) { return create(); }
   virtual void release(int request) = 0;
-  // Whether the caches have room for draft() with these requests.
-  virtual bool has_room(std::span<const BeamsToDraft>) const { return true; }
   // Adds drafts to each request's tree: at most `steps` levels of at most `width` nodes.
   virtual void draft(std::span<const BeamsToDraft> requests) = 0;
   // After tree.keep(), which returned `became`: forgets what is gone.
@@ -44,6 +45,7 @@ class BeamDrafter {
 // Drafts nothing: plain beam search.
 class NoBeamDrafter final : public BeamDrafter {
  public:
+  using BeamDrafter::create;
   int create() override { return 0; }
   void release(int) override {}
   void draft(std::span<const BeamsToDraft>) override {}
@@ -63,8 +65,8 @@ class ModelBeamDrafter final : public BeamDrafter {
   ModelBeamDrafter(LanguageModel& model, int max_rows, Tell tell = {});
 
   int create() override;
+  int create(SequenceId sequence) override;
   void release(int request) override;
-  bool has_room(std::span<const BeamsToDraft> requests) const override;
   void draft(std::span<const BeamsToDraft> requests) override;
   void keep(int request, const TextTree& tree, std::span<const int> became) override;
   int context_limit() const override { return model_.max_seq_len(); }

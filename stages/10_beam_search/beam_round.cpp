@@ -10,10 +10,10 @@
 namespace specdec {
 
 BeamRun::BeamRun(LanguageModel& target, BeamDrafter& drafter_, const BeamOptions& options,
-                 std::span<const TokenId> prompt, std::span<const TokenId> eos_ids,
-                 int max_new_tokens)
+                 const BeamDrafting& drafting_, std::span<const TokenId> prompt,
+                 std::span<const TokenId> eos_ids, int max_new_tokens)
     : drafter(drafter_),
-      draft_request(drafter.create()),
+      drafting(drafting_),
       prompt_tokens(int_size(prompt)),
       search(options, eos_ids, max_new_tokens),
       tree(prompt),
@@ -21,87 +21,51 @@ BeamRun::BeamRun(LanguageModel& target, BeamDrafter& drafter_, const BeamOptions
       leaves{0},
       scores{0} {}
 
+int BeamRun::spec_length() const {
+  const int start = prompt_tokens + search.length() - 1;
+  return round_spec_length(drafting.spec_length, start, drafting.context_limit,
+                           drafter.context_limit());
+}
+
 void BeamRun::close() {
   cache.close();
   if (draft_request != kNoRequest) drafter.release(draft_request);
   draft_request = kNoRequest;
 }
 
-void BeamRun::open() {
-  cache.open();
-  if (draft_request == kNoRequest) draft_request = drafter.create();
-}
-
-BeamRounds::BeamRounds(LanguageModel& target, BeamDrafter& drafter, const BeamDrafting& drafting,
-                       int max_rows)
-    : target_(target), drafter_(drafter), drafting_(drafting), logits_(target, max_rows) {}
-
-std::vector<BeamRound> BeamRounds::round(std::span<BeamRun* const> runs) {
-  const std::vector<BeamsToDraft> requests = to_draft(runs);
-  if (!requests.empty()) drafter_.draft(requests);
-  verify(runs);
-  std::vector<BeamRound> rounds;
-  int row = 0;
-  for (BeamRun* run : runs) {
-    rounds.push_back(judge(*run, row));
-    row += rounds.back().rows;
-  }
-  return rounds;
+void BeamRounds::prefill(BeamRun& run) {
+  run.cache.prefill(run.tree);
+  if (run.draft_request == BeamRun::kNoRequest) run.draft_request = run.drafter.create();
 }
 
 BeamRound BeamRounds::round(BeamRun& run) {
-  BeamRun* const runs[] = {&run};
-  return round(runs).front();
+  const std::optional<BeamsToDraft> request = to_draft(run);
+  if (request) run.drafter.draft(std::span(&*request, 1));
+  const Segment segment = rows(run);
+  const DeviceRows logits = logits_.rows(0, segment.logits_rows);
+  target_.forward(segment, logits);
+  BeamRound round = judge(run, target_.backend(), logits, 0);
+  roll_back(run);
+  return round;
 }
 
-void BeamRounds::prefill(BeamRun& run) {
-  run.open();
-  run.cache.prefill(run.tree);
+std::optional<BeamsToDraft> BeamRounds::to_draft(BeamRun& run) {
+  const int K = run.spec_length();
+  if (K == 0) return std::nullopt;
+  return BeamsToDraft{run.draft_request, &run.tree,          run.leaves, run.scores,
+                      &run.search,       run.drafting.width, K};
 }
 
-int BeamRounds::width(const BeamRun& run) const {
-  return run.draft_width > 0 ? run.draft_width : drafting_.width;
-}
-
-bool BeamRounds::has_room(std::span<BeamRun* const> runs) const {
-  std::vector<Extension> extensions;
-  for (const BeamRun* run : runs) {
-    const int nodes = int_size(run->leaves) + width(*run) * drafting_.spec_length;
-    extensions.push_back(run->cache.extension(run->tree, nodes));
-  }
-  return target_.can_extend(extensions) && drafter_.has_room(to_draft(runs));
-}
-
-std::vector<BeamsToDraft> BeamRounds::to_draft(std::span<BeamRun* const> runs) const {
-  std::vector<BeamsToDraft> requests;
-  for (BeamRun* run : runs) {
-    const int start = run->prompt_tokens + run->search.length() - 1;
-    const int K = round_spec_length(drafting_.spec_length, start, drafting_.context_limit,
-                                    drafter_.context_limit());
-    if (K == 0) continue;
-    requests.push_back(
-        {run->draft_request, &run->tree, run->leaves, run->scores, &run->search, width(*run), K});
-  }
-  return requests;
-}
-
-// Runs one pass of the target over all leaves and drafts.
-void BeamRounds::verify(std::span<BeamRun* const> runs) {
-  std::vector<Segment> batch;
-  int rows = 0;
-  for (BeamRun* run : runs) {
-    std::vector<int> nodes;
-    for (int node = run->tree.first_leaf(); node < run->tree.size(); node++) nodes.push_back(node);
-    batch.push_back(run->cache.feed(run->tree, nodes, int_size(nodes)));
-    rows += int_size(nodes);
-  }
-  target_.forward(batch, logits_.rows(0, rows));
+Segment BeamRounds::rows(BeamRun& run) {
+  std::vector<int> nodes;
+  for (int node = run.tree.first_leaf(); node < run.tree.size(); node++) nodes.push_back(node);
+  return run.cache.feed(run.tree, nodes, int_size(nodes));
 }
 
 // [snippet judge-beams]
 // Takes steps of the search, as long as the pass has computed logits after all of its beams.
 // first_row: of the request's leaves and drafts.
-BeamRound BeamRounds::judge(BeamRun& run, int first_row) {
+BeamRound BeamRounds::judge(BeamRun& run, Backend& backend, ConstDeviceRows logits, int first_row) {
   const int first_node = run.tree.first_leaf();
   BeamRound round{.beams = int_size(run.leaves),
                   .start = run.search.length(),
@@ -118,8 +82,7 @@ BeamRound BeamRounds::judge(BeamRun& run, int first_row) {
       beams.push_back({first_row + nodes[i] - first_node, run.scores[i]});
     }
     BeamStep step;
-    step.candidates = best_continuations(target_.backend(), logits_.rows(0, first_row + round.rows),
-                                         beams, run.search.candidates());
+    step.candidates = best_continuations(backend, logits, beams, run.search.candidates());
     step.running = run.search.step(step.candidates, [&](const Continuation& ended) {
       std::vector<TokenId> tokens = run.tree.text_to(nodes[ended.beam]);
       tokens.push_back(ended.token);
@@ -139,18 +102,31 @@ BeamRound BeamRounds::judge(BeamRun& run, int first_row) {
     round.steps.push_back(std::move(step));
   }
   // [end task 10.2]
-  if (!run.search.finished()) keep(run, nodes);
+  run.leaves = std::move(nodes);
   return round;
 }
 // [end snippet judge-beams]
 
-// Ends a round: these nodes are the beams now, and all caches keep what is above them.
-void BeamRounds::keep(BeamRun& run, std::span<const int> nodes) {
-  const std::vector<int> became = run.tree.keep(nodes);
-  run.cache.keep(run.tree, became);
-  run.drafter.keep(run.draft_request, run.tree, became);
-  run.leaves.clear();
-  for (const int node : nodes) run.leaves.push_back(became[node]);
+// All caches keep what is above the leaves.
+void BeamRounds::roll_back(BeamRun& run) {
+  if (run.search.finished()) return;
+  const std::vector<int> became = run.tree.keep(run.leaves);
+  if (run.cache.is_open()) run.cache.keep(run.tree, became);
+  if (run.draft_request != BeamRun::kNoRequest) {
+    run.drafter.keep(run.draft_request, run.tree, became);
+  }
+  for (int& leaf : run.leaves) leaf = became[leaf];
+}
+
+Round as_round(const BeamRound& beams, bool finished) {
+  const int accepted = int_size(beams.steps) - 1;
+  Round round{.start = beams.start,
+              .drafted = finished ? accepted : beams.drafted,
+              .accepted = accepted,
+              .end = RoundEnd::kAllAccepted};
+  if (accepted < round.drafted) round.end = RoundEnd::kRejected;
+  round.sum_acceptance_prob = accepted;
+  return round;
 }
 
 }  // namespace specdec

@@ -1,9 +1,10 @@
 #pragma once
-#include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "common/language_model.h"
+#include "common/speculation/round.h"
 #include "stages/10_beam_search/beam_drafter.h"
 
 namespace specdec {
@@ -27,68 +28,69 @@ struct BeamRound {
   std::vector<BeamStep> steps = {};  // 1 to drafted + 1
 };
 
-// The search of one request: its texts, what the target has cached of them, and the beams.
-struct BeamRun {
-  // REQUIRES: target and drafter outlive this object.
-  BeamRun(LanguageModel& target, BeamDrafter& drafter, const BeamOptions& options,
-          std::span<const TokenId> prompt, std::span<const TokenId> eos_ids, int max_new_tokens);
-  ~BeamRun() { close(); }
-  BeamRun(const BeamRun&) = delete;
-  BeamRun& operator=(const BeamRun&) = delete;
+// A round as one of stage 4, where a token is a step of all beams. Levels of drafts after the end
+// of a search count nowhere.
+Round as_round(const BeamRound& beams, bool finished);
 
-  // Frees what both caches hold. BeamRounds::prefill() fills them again.
-  void close();
-  void open();  // throws CacheFull if a model has no sequence left
-
-  BeamDrafter& drafter;
-  int draft_request;
-  const int prompt_tokens;
-  BeamSearch search;
-  TextTree tree;
-  TreeCache cache;
-  std::vector<int> leaves;     // the node of each beam, the best first
-  std::vector<double> scores;  // of the beams
-  int draft_width = 0;         // u; 0: that of the rounds
-
-  static constexpr int kNoRequest = -1;
-};
-
+// How beams are drafted.
 struct BeamDrafting {
   int width = 6;                // u
   int spec_length = 5;          // K, the most levels of drafts
   int context_limit = 1 << 30;  // positions that the target may use
 };
 
-// Rounds of speculative beam search, for one request or for many in the same passes. The hypotheses
-// and their scores are those of plain beam search, bit for bit, whatever is drafted; plain beam
-// search is a round without drafts.
+// The search of one request: its texts, what the target has cached of them, and the beams.
+struct BeamRun {
+  // Caches nothing at first. REQUIRES: target and drafter outlive this object.
+  BeamRun(LanguageModel& target, BeamDrafter& drafter, const BeamOptions& options,
+          const BeamDrafting& drafting, std::span<const TokenId> prompt,
+          std::span<const TokenId> eos_ids, int max_new_tokens);
+  ~BeamRun() { close(); }
+  BeamRun(const BeamRun&) = delete;
+  BeamRun& operator=(const BeamRun&) = delete;
+
+  int spec_length() const;  // K of the next round
+  // Frees what both caches hold. The texts and scores stay, so the search can go on.
+  void close();
+
+  BeamDrafter& drafter;
+  const BeamDrafting drafting;
+  const int prompt_tokens;
+  int draft_request = kNoRequest;
+  BeamSearch search;
+  TextTree tree;
+  TreeCache cache;
+  std::vector<int> leaves;     // the node of each beam, the best first
+  std::vector<double> scores;  // of the beams
+
+  static constexpr int kNoRequest = -1;
+};
+
+// Rounds of speculative beam search for one request. The hypotheses and their scores are those of
+// plain beam search, bit for bit, whatever is drafted; plain beam search is a round without drafts.
 class BeamRounds {
  public:
-  // max_rows: the most beams and drafts of all requests. REQUIRES: target and drafter outlive this
-  // object.
-  BeamRounds(LanguageModel& target, BeamDrafter& drafter, const BeamDrafting& drafting,
-             int max_rows);
+  // max_rows: the most beams and drafts of a pass. REQUIRES: the target outlives this object.
+  BeamRounds(LanguageModel& target, int max_rows) : target_(target), logits_(target, max_rows) {}
 
   // Feeds the target all tokens of the prompt but the last, or after close() all but the leaves.
-  void prefill(BeamRun& run);
+  static void prefill(BeamRun& run);
 
-  // Whether the caches have room for a round of these searches, and for what they lack.
-  bool has_room(std::span<BeamRun* const> runs) const;
-
-  // Takes 1 to K + 1 steps of each search. REQUIRES: none is finished.
-  std::vector<BeamRound> round(std::span<BeamRun* const> runs);
+  // Takes 1 to K + 1 steps of the search. REQUIRES: it is not finished.
   BeamRound round(BeamRun& run);
 
- private:
-  int width(const BeamRun& run) const;
-  std::vector<BeamsToDraft> to_draft(std::span<BeamRun* const> runs) const;
-  void verify(std::span<BeamRun* const> runs);
-  BeamRound judge(BeamRun& run, int first_row);
-  static void keep(BeamRun& run, std::span<const int> nodes);
+  // The phases of a round; a batch makes each of them for all of its requests.
+  // What is drafted; nothing if K is 0.
+  static std::optional<BeamsToDraft> to_draft(BeamRun& run);
+  // The leaves and drafts, for the target's pass.
+  static Segment rows(BeamRun& run);
+  // logits: [first_row + the run's rows, V], of the pass.
+  static BeamRound judge(BeamRun& run, Backend& backend, ConstDeviceRows logits, int first_row);
+  // Forgets what no beam begins with. Without judge(), undoes the drafts.
+  static void roll_back(BeamRun& run);
 
+ private:
   LanguageModel& target_;
-  BeamDrafter& drafter_;
-  BeamDrafting drafting_;
   LogitsBuffer logits_;  // [max_rows, V]
 };
 

@@ -18,6 +18,7 @@ class EachBeamDrafter final : public BeamDrafter {
   EachBeamDrafter(Drafter& drafter, Drafts drafts)
       : drafter_(drafter), drafts_(std::move(drafts)) {}
 
+  using BeamDrafter::create;
   int create() override;
   void release(int request) override;
   void draft(std::span<const BeamsToDraft> requests) override;

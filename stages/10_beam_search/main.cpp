@@ -2,6 +2,7 @@
 // of the target takes several steps of the search, and the texts found are those of plain beam
 // search.
 
+#include "stages/programs/beams/beam_batch.h"
 #include "stages/programs/beams/beam_check.h"
 #include "stages/programs/beams/beam_session.h"
 #include "stages/programs/run/stage_main.h"
@@ -20,8 +21,11 @@ void decode(BeamSession& run) {
 }
 // [end snippet decode]
 
-int run(const RunOptions& options) {
+int run(const RunOptions& given) {
+  const RunOptions options = with_beams(given);
   if (options.check) return check_beam_search(options);
+  const bool many = !options.requests.empty() || !options.workload.empty();
+  if (many) return serve_beams(given);
   BeamSession session(options);
   decode(session);
   session.finish();

@@ -6,29 +6,55 @@
 
 namespace specdec {
 
-void TreeCache::prefill(const TextTree& tree) {
-  open();
-  if (text_ < int_size(tree.text())) model_.forward(feed(tree, {}, 0), {});
-  const std::vector<int> nodes = missing(tree);
-  if (!nodes.empty()) model_.forward(feed(tree, nodes, 0), {});
+void TreeCache::open() {
+  if (is_open()) return;
+  sequence_ = model_.create();
+  owns_sequence_ = true;
+}
+
+void TreeCache::open(SequenceId sequence) {
+  close();
+  sequence_ = sequence;
 }
 
 void TreeCache::close() {
-  if (sequence_ != kNoSequence) model_.release(sequence_);
+  if (owns_sequence_) model_.release(sequence_);
   sequence_ = kNoSequence;
+  owns_sequence_ = false;
   text_ = 0;
   nodes_.clear();
 }
 
-void TreeCache::open() {
-  if (sequence_ == kNoSequence) sequence_ = model_.create();
+void TreeCache::prefill(const TextTree& tree) {
+  open();
+  believe_the_model();
+  const int count = int_size(tree.text()) - text_ + int_size(missing(tree));
+  if (count > 0) model_.forward(feed_next(tree, count), {});
 }
 
-Extension TreeCache::extension(const TextTree& tree, int nodes) const {
-  return {sequence_, int_size(tree.text()) - text_ + int_size(missing(tree)) + nodes};
+// What was fed is not cached if the pass failed; and a sequence may have begun elsewhere.
+void TreeCache::believe_the_model() {
+  const int length = model_.length(sequence_);
+  if (nodes_.empty() || length < text_) {
+    text_ = length;
+    nodes_.clear();
+  }
+  nodes_.resize(std::min(int_size(nodes_), length - text_));
+}
+
+Segment TreeCache::feed_next(const TextTree& tree, int count) {
+  believe_the_model();
+  const auto text = tree.text().subspan(text_);
+  if (count <= int_size(text)) {
+    text_ += count;
+    return {sequence_, text.first(count), 0};
+  }
+  const std::vector<int> nodes = missing(tree);
+  return feed(tree, std::span(nodes).first(count - int_size(text)), 0);
 }
 
 Segment TreeCache::feed(const TextTree& tree, std::span<const int> nodes, int rows) {
+  believe_the_model();
   // A chain of what is missing of the text, and then the nodes: all in one tree.
   const auto missing = tree.text().subspan(text_);
   tokens_.assign(missing.begin(), missing.end());
@@ -67,6 +93,7 @@ std::vector<int> TreeCache::missing(const TextTree& tree) const {
 
 // [snippet keep-survivors]
 void TreeCache::keep(const TextTree& tree, std::span<const int> became) {
+  believe_the_model();
   // [task 10.3: keep the survivors]
   const int start = text_;
   std::vector<int> kept_places, kept_nodes;

@@ -8,23 +8,30 @@
 namespace specdec {
 
 // What a model has cached of a TextTree, as one sequence: the text, and then nodes, which share
-// everything that their beams share. Unusable after an Error.
+// everything that their beams share.
 //
 // Invariants: a node follows its parent in the cache. If the model lacks some of the text, it has
 // no nodes.
 class TreeCache {
  public:
-  // REQUIRES: the model outlives this object.
-  explicit TreeCache(LanguageModel& model) : model_(model), sequence_(model.create()) {}
+  // Closed at first. REQUIRES: the model outlives this object.
+  explicit TreeCache(LanguageModel& model) : model_(model) {}
   ~TreeCache() { close(); }
   TreeCache(const TreeCache&) = delete;
   TreeCache& operator=(const TreeCache&) = delete;
 
+  // Creates a sequence, which close() releases. Throws CacheFull if the model has none left.
+  void open();
+  // The same with a sequence that the caller releases, and that may have cached the beginning of
+  // the text.
+  void open(SequenceId sequence);
+  void close();
+  bool is_open() const { return sequence_ != kNoSequence; }
+
   // Feeds the text and the inner nodes, without logits.
   void prefill(const TextTree& tree);
-  // Frees what is cached. After this, nothing but open() and prefill() may follow.
-  void close();
-  void open();  // throws CacheFull if the model has no sequence left
+  // The segment that feeds the next `count` tokens of these. REQUIRES: so many are not cached.
+  Segment feed_next(const TextTree& tree, int count);
 
   // The segment that feeds what the model lacks of the text, and then `nodes`; the last `rows` of
   // them get logits. Valid until the next call; the caller passes it to forward(). REQUIRES: each
@@ -38,17 +45,15 @@ class TreeCache {
   // the leaves, which the next round feeds again for their logits.
   void keep(const TextTree& tree, std::span<const int> became);
 
-  int length() const { return model_.length(sequence_); }
-  // What the cache has to make room for until `nodes` more nodes are cached.
-  Extension extension(const TextTree& tree, int nodes) const;
-
  private:
+  void believe_the_model();
   int place(int node) const;
 
   static constexpr SequenceId kNoSequence = -1;
 
   LanguageModel& model_;
-  SequenceId sequence_;
+  SequenceId sequence_ = kNoSequence;
+  bool owns_sequence_ = false;
   int text_ = 0;                 // cached tokens of the text
   std::vector<int> nodes_;       // cached nodes, in the order of their places, from text_ on
   std::vector<TokenId> tokens_;  // of the last segment

@@ -198,6 +198,7 @@ void BatchReport::print(std::size_t place) {
   } else {
     fmt::print("{}\n", fmt::join(result.tokens, ","));
   }
+  if (session_.extras_of) fmt::print("{}", session_.extras_of(request, result).summary);
 }
 
 void BatchReport::write_line(const std::string& line) {
@@ -235,6 +236,7 @@ Json BatchReport::result_json(const RequestResult& result, const BatchRequest& r
                {"draft", session_.draft.to_json()},
                {"spec_length", spec_length_json(request)}};
   if (!result.error.empty()) json["error"] = result.error;
+  if (session_.extras_of) json.update(session_.extras_of(request, result).fields);
   return json;
 }
 

@@ -31,6 +31,8 @@ struct BatchParts {
   RoundCapacity capacity = Capacity::of_chain;
   std::function<Judging(const BatchSession&)> judging = batch_judging;
   std::string announcement = {};
+  // Rounds of another kind; none: those of the engine.
+  std::function<decltype(ServedModels::make_rounds)(BatchSession&)> make_rounds = {};
 };
 
 // The engine for a run of many requests, set up from the command line, with its models, caches and
@@ -50,6 +52,8 @@ struct BatchSession {
   BatchEngine engine;
   std::string announcement;  // a later stage's message before the first step: lines, or nothing
   ReportExtras extras;       // a later stage's additions to the summary
+  // The same for the report of each request: fields, and lines that follow its text. May be none.
+  std::function<ReportExtras(const BatchRequest&, const RequestResult&)> extras_of = {};
 };
 
 }  // namespace specdec

@@ -109,6 +109,8 @@ std::size_t activations(const LlamaConfig& c, int rows) {
   return count(rows, widths, sizeof(float));
 }
 
+int token_budget_for(int rows) { return std::max(kLeastTokenBudget, rows + kPromptRows); }
+
 BatchSizes batch_sizes(const RunOptions& options, int max_seq_len, const RoundCapacity& capacity) {
   BatchSizes sizes;
   sizes.available = available_bytes();
@@ -119,8 +121,7 @@ BatchSizes batch_sizes(const RunOptions& options, int max_seq_len, const RoundCa
   round.requests = options.max_batch;
   round.context = context + beside_the_path(round);
   const int rows = rows_of(options.max_batch, round);
-  sizes.token_budget = options.token_budget > 0 ? options.token_budget
-                                                : std::max(kLeastTokenBudget, rows + kPromptRows);
+  sizes.token_budget = options.token_budget > 0 ? options.token_budget : token_budget_for(rows);
   sizes.draft_is_model = sizes.spec_length > 0 && needs_model(options.draft_kind);
   if (options.cache == CacheKind::kContiguous) {
     sizes.pages = round.pages = options.max_batch;
@@ -136,11 +137,12 @@ BatchSizes batch_sizes(const RunOptions& options, int max_seq_len, const RoundCa
 }
 
 RunOptions sized_for(std::span<const BatchRequest> requests, RunOptions options,
-                     const RoundCapacity& capacity) {
+                     const RoundCapacity& capacity,
+                     const std::function<MostCached(const BatchRequest&)>& most_of) {
   std::vector<std::int64_t> cached, cached_by_draft;
   for (const BatchRequest& request : requests) {
     if (!request.error.empty()) continue;
-    const MostCached most = most_cached(request, capacity, kMost);
+    const MostCached most = most_of ? most_of(request) : most_cached(request, capacity, kMost);
     cached.push_back(most.by_target);
     cached_by_draft.push_back(most.by_draft);
   }

@@ -1,6 +1,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 
@@ -30,9 +31,14 @@ BatchSizes batch_sizes(const RunOptions& options, int max_seq_len,
 
 // The options, with sizes for requests that are known in advance: the largest K that
 // --token-budget allows, the longest context and, unless the options say otherwise, pages for the
-// longest max_batch requests at the same time.
+// longest max_batch requests at the same time. most: what a request caches; none: as in rounds of
+// one text.
 RunOptions sized_for(std::span<const BatchRequest> requests, RunOptions options,
-                     const RoundCapacity& capacity = Capacity::of_chain);
+                     const RoundCapacity& capacity = Capacity::of_chain,
+                     const std::function<MostCached(const BatchRequest&)>& most = {});
+
+// The default token budget for passes that have up to this many rows of rounds.
+int token_budget_for(int rows);
 
 // The bytes of the activations of a pass over this many rows.
 std::size_t activations(const LlamaConfig& config, int rows);

@@ -66,7 +66,8 @@ class FieldReader {
   }
 
   void operator()(const OneOf& value) const {
-    const std::string name = some_text(line_, key_);
+    const bool is_word = field().is_boolean() && find_named(value.choices, field().dump());
+    const std::string name = is_word ? field().dump() : some_text(line_, key_);
     const Named* found = find_named(value.choices, name);
     if (found == nullptr) {
       fail("{}: {} is {}; it takes one of {}", line_.name(), key_, excerpt(field()),

@@ -10,6 +10,7 @@
 #include "common/base/json.h"
 #include "common/base/mapped_file.h"
 #include "kernels/int_size.h"
+#include "stages/programs/beams/beam_batch.h"
 #include "stages/programs/beams/beam_session.h"
 #include "stages/programs/comparator/number_lists.h"
 #include "stages/programs/run/draft_length.h"
@@ -102,9 +103,8 @@ struct Found {
 Found search(LanguageModel& target, BeamDrafter& drafter, const GoldenBeams& golden,
              const BeamDrafting& drafting) {
   const GenerationRequest& request = golden.request;
-  BeamRounds rounds(target, drafter, drafting,
-                    golden.beams.width + drafting.width * drafting.spec_length);
-  BeamRun run(target, drafter, golden.beams, request.prompt, request.eos_ids,
+  BeamRounds rounds(target, golden.beams.width + drafting.width * drafting.spec_length);
+  BeamRun run(target, drafter, golden.beams, drafting, request.prompt, request.eos_ids,
               request.max_new_tokens);
   rounds.prefill(run);
   Found found;
@@ -146,7 +146,8 @@ struct Room {
   Llama target;
 };
 
-void check_line(const GoldenBeams& golden, Room& room, CheckList& list) {
+// Returns what plain beam search finds.
+std::vector<Hypothesis> check_line(const GoldenBeams& golden, Room& room, CheckList& list) {
   const int w = golden.beams.width;
   const std::string name = fmt::format("beams {}: {} beams, {} steps", golden.id, w, golden.steps);
   NoBeamDrafter nothing;
@@ -158,7 +159,7 @@ void check_line(const GoldenBeams& golden, Room& room, CheckList& list) {
   list.check(name, problem);
   RunOptions options = room.options;
   options.beams = w;
-  if (options.no_speculation) return;
+  if (options.no_speculation) return plain.hypotheses;
   const BeamDrafting drafting{.width = draft_width(options),
                               .spec_length = spec_length_of(options)};
   const auto drafter = make_beam_drafter(options, room.draft);
@@ -167,6 +168,50 @@ void check_line(const GoldenBeams& golden, Room& room, CheckList& list) {
   list.check(fmt::format("{}, {} passes with drafts of {} by {}", name, fast.passes, drafting.width,
                          name_of(options.draft_kind)),
              same ? "" : "not the hypotheses of plain beam search, bit for bit");
+  return plain.hypotheses;
+}
+
+BatchRequest request_of(const GoldenBeams& golden, RunOptions options) {
+  options.beams = golden.beams.width;
+  BatchRequest request;
+  request.generation = golden.request;
+  request.spec_length = spec_length_of(options);
+  request.make_extension = [beams = golden.beams, u = draft_width(options)] {
+    return std::make_shared<BeamsOfRequest>(beams, u);
+  };
+  return request;
+}
+
+// Searches for all lines in one batch, with too few pages for all at the same time.
+void check_batch(const RunOptions& given, std::span<const GoldenBeams> all,
+                 std::span<const std::vector<Hypothesis>> plain, CheckList& list) {
+  std::vector<BatchRequest> requests;
+  std::int64_t longest = 0;
+  for (const GoldenBeams& golden : all) {
+    requests.push_back(request_of(golden, given));
+    const auto extension = requests.back().make_extension();
+    const auto& beams = dynamic_cast<const BeamsOfRequest&>(*extension);
+    longest = std::max(longest, most_cached(requests.back(), beams).by_target);
+  }
+  RunOptions options = given;
+  const auto pages = [&](int page_size) { return int(3 * longest / 2 / page_size) + 1; };
+  if (options.cache == CacheKind::kPaged) {
+    options.pages = pages(options.page_size);
+    options.draft_pages = pages(options.draft_page_size);
+  }
+  BeamBatch batch(options, open_model(options.target), requests);
+  BatchEngine& engine = batch.session().engine;
+  for (const BatchRequest& request : requests) engine.add_request(request);
+  while (!engine.idle()) engine.step();
+  std::string problem;
+  for (std::size_t i = 0; i < all.size(); i++) {
+    const RequestResult result = engine.take_result(static_cast<RequestId>(i));
+    if (dynamic_cast<const BeamsOfRequest&>(*result.extension).hypotheses == plain[i]) continue;
+    problem += fmt::format("beams {}: not the hypotheses of plain beam search\n", all[i].id);
+  }
+  list.check(fmt::format("{} searches in a batch, up to {} at a time, {} preemptions", all.size(),
+                         engine.stats().peak_rounds, engine.stats().preemptions),
+             problem);
 }
 
 }  // namespace
@@ -178,7 +223,9 @@ int check_beam_search(const RunOptions& options) {
   list.note_missing(target.goldens, {kFile});
   if (all.empty()) return list.finish();
   Room room(target, all);
-  for (const GoldenBeams& golden : all) check_line(golden, room, list);
+  std::vector<std::vector<Hypothesis>> plain;
+  for (const GoldenBeams& golden : all) plain.push_back(check_line(golden, room, list));
+  check_batch(target.options, all, plain, list);
   return list.finish();
 }
 

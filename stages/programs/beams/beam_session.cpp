@@ -20,7 +20,6 @@
 namespace specdec {
 namespace {
 
-constexpr int kDraftBeams = 6;       // u by default
 constexpr int kMeasuredSteps = 12;   // plain steps after a run
 constexpr int kUnmeasuredSteps = 3;  // the first ones, which have fewer beams
 
@@ -35,80 +34,7 @@ CacheLayout layout_of(const RunOptions& options, const Capacity& capacity) {
   return cache_layout(options, positions);
 }
 
-// A round as one of stage 4, where a token is a step of all beams. Levels of drafts after the end
-// of a search count nowhere.
-Round as_round(const BeamRound& beams, bool finished) {
-  const int accepted = int_size(beams.steps) - 1;
-  Round round{.start = beams.start,
-              .drafted = finished ? accepted : beams.drafted,
-              .accepted = accepted,
-              .end = RoundEnd::kAllAccepted};
-  if (accepted < round.drafted) round.end = RoundEnd::kRejected;
-  round.sum_acceptance_prob = accepted;
-  return round;
-}
-
 }  // namespace
-
-BeamOptions beam_options(const RunOptions& options) {
-  return {.width = options.beams,
-          .length_penalty = options.length_penalty,
-          .early_stopping = static_cast<EarlyStopping>(options.early_stopping)};
-}
-
-int draft_width(const RunOptions& options) {
-  return options.draft_beams > 0 ? options.draft_beams : std::max(kDraftBeams, options.beams);
-}
-
-void check_beam_options(const RunOptions& options, const ModelFiles& files) {
-  const int w = options.beams, u = draft_width(options);
-  if (w > files.token_limit) {
-    fail("--beams {}: the vocabulary has {} tokens, so a search never has so many beams", w,
-         files.token_limit);
-  }
-  if (u < w && !options.no_speculation) {
-    fail("--draft-beams {} is less than --beams {}: some beams would never be drafted", u, w);
-  }
-  if (options.num_return > w) {
-    fail("--num-return {}: a search with --beams {} finds {} texts", options.num_return, w, w);
-  }
-  const int most = LlamaOptions().max_pass_rows;
-  const auto rows = std::int64_t{w} + std::int64_t{u} * spec_length_of(options);
-  if (rows > most) {
-    fail("{} beams and {} x {} drafts are {} rows, and a pass has {}: reduce {}", w, u,
-         spec_length_of(options), rows, most,
-         options.no_speculation ? "--beams" : "--beams, --draft-beams or --spec-length");
-  }
-}
-
-Capacity beam_capacity(const RunOptions& options, const ModelFiles& files,
-                       const GenerationRequest& request) {
-  const int K = spec_length_of(options), w = options.beams;
-  const std::int64_t longest = std::ssize(request.prompt) + std::int64_t{request.max_new_tokens};
-  const std::int64_t beside = std::int64_t{w - 1} * request.max_new_tokens;
-  const std::int64_t drafts = std::int64_t{draft_width(options)} * K;
-  if (longest + beside + drafts > 1 << 30) {
-    fail("{} beams of {} tokens are more than any cache holds: reduce --beams or --max-new-tokens",
-         w, request.max_new_tokens);
-  }
-  Capacity capacity = Capacity::of_chain(K);
-  capacity.context =
-      static_cast<int>(std::min<std::int64_t>(context_limit(files, options), longest + K));
-  capacity.nodes = K + static_cast<int>(beside + drafts);
-  capacity.requests = needs_model(options.draft_kind) ? 1 : w + 1;
-  return capacity;
-}
-
-Drafting beam_drafting(const RunOptions& options) {
-  Drafting drafting;
-  drafting.make_ngram = adaptive_drafting(KeepProbs::kNone, false).make_ngram;
-  const int each = std::max(1, draft_width(options) / options.beams);
-  drafting.make_lookup = [each, levels = spec_length_of(options)] {
-    return std::make_unique<LookupTreeDrafter>(
-        LookupTreeDrafter::Options{.continuations = each, .levels = levels});
-  };
-  return drafting;
-}
 
 std::unique_ptr<BeamDrafter> make_beam_drafter(const RunOptions& options, DraftSetup& draft) {
   if (options.no_speculation) return std::make_unique<NoBeamDrafter>();
@@ -130,14 +56,13 @@ BeamSession::BeamSession(const RunOptions& options_)
       draft(options, files, target.model, capacity, beam_drafting(options)),
       drafter(make_beam_drafter(options, draft)),
       timed_target(target.llama),
-      timed_drafter(*drafter),
-      rounds(timed_target, timed_drafter,
-             {.width = draft_width(options),
-              .spec_length = spec_length_of(options),
-              .context_limit = context_limit(files, options)},
-             most_rows(options)),
-      beams(std::in_place, timed_target, timed_drafter, beam_options(options), request.prompt,
-            request.eos_ids, request.max_new_tokens) {
+      timed_drafter(*drafter, options.trace.empty() ? nullptr : &log),
+      rounds(timed_target, most_rows(options)),
+      beams(std::in_place, timed_target, timed_drafter, beam_options(options),
+            BeamDrafting{.width = draft_width(options),
+                         .spec_length = spec_length_of(options),
+                         .context_limit = context_limit(files, options)},
+            request.prompt, request.eos_ids, request.max_new_tokens) {
   draft.warn();
 }
 
@@ -149,16 +74,24 @@ void BeamSession::prefill() {
 void BeamSession::before_round() {
   drafting_ = timed_drafter.seconds();
   verifying_ = timed_target.seconds();
+  if (!options.trace.empty()) log.begin(*beams);
   began_ = Stopwatch::now();
 }
 
 void BeamSession::after_round(const BeamRound& round) {
-  stats.decode_seconds += Stopwatch::seconds_since(began_);
+  const double seconds = Stopwatch::seconds_since(began_);
+  const double drafting = timed_drafter.seconds() - drafting_;
+  const double verifying = timed_target.seconds() - verifying_;
+  stats.decode_seconds += seconds;
   count_round(stats, as_round(round, beams->search.finished()));
   kept += round.kept;
-  passes_.push_back(timed_target.seconds() - verifying_);
-  if (round.drafted > 0) {
-    levels_.push_back((timed_drafter.seconds() - drafting_) / round.drafted);
+  passes_.push_back(verifying);
+  if (round.drafted > 0) levels_.push_back(drafting / round.drafted);
+  if (!options.trace.empty()) {
+    log.end(round, beams->search,
+            {{"draft_seconds", drafting},
+             {"verify_seconds", verifying},
+             {"other_seconds", seconds - drafting - verifying}});
   }
   if (options.explain) say_text(explain(round, stats.rounds, files.tokenizer_or_null()));
 }
@@ -175,7 +108,7 @@ void BeamSession::finish() {
   StepTimes times;
   if (!options.quiet || options.wants_json()) times = measure(hypotheses.front().tokens);
   report_beams({options, files, request, target.model.config(), draft, stats,
-                target.backend->name(), hypotheses, kept, times});
+                target.backend->name(), hypotheses, kept, log, target.cache->page_size(), times});
 }
 
 // The parts of rounds: of the run on average, and of plain steps in the middle of the best text.
@@ -187,8 +120,8 @@ StepTimes BeamSession::measure(std::span<const TokenId> tokens) {
   text.insert(text.end(), tokens.begin(), tokens.begin() + static_cast<std::ptrdiff_t>(half));
   NoBeamDrafter nothing;
   TimedModel model(target.llama);
-  BeamRounds plain(model, nothing, {.spec_length = 0}, options.beams);
-  BeamRun run(model, nothing, beam_options(options), text, {}, steps);
+  BeamRounds plain(model, options.beams);
+  BeamRun run(model, nothing, beam_options(options), {.spec_length = 0}, text, {}, steps);
   plain.prefill(run);
   std::vector<double> passes, choices;
   for (int step = 0; !run.search.finished(); step++) {

@@ -9,6 +9,8 @@
 #include "common/run_stats.h"
 #include "stages/10_beam_search/beam_round.h"
 #include "stages/10_beam_search/each_beam_drafter.h"
+#include "stages/programs/beams/beam_options.h"
+#include "stages/programs/beams/beam_record.h"
 #include "stages/programs/speculation/draft_setup.h"
 #include "stages/programs/speculation/measure_steps.h"
 #include "stages/programs/speculation/target_setup.h"
@@ -16,36 +18,22 @@
 
 namespace specdec {
 
-// The widths of --beams and --draft-beams, and the rules of the other options about beams.
-BeamOptions beam_options(const RunOptions& options);
-int draft_width(const RunOptions& options);
-
-// Throws Error for options about beams that contradict each other, the vocabulary, or the most rows
-// of a pass.
-void check_beam_options(const RunOptions& options, const ModelFiles& files);
-
-// The capacity for one request: beams may have nothing in common but the prompt.
-Capacity beam_capacity(const RunOptions& options, const ModelFiles& files,
-                       const GenerationRequest& request);
-
-// Drafting for beams: --draft-kind may be ngram, and lookup drafts several continuations.
-Drafting beam_drafting(const RunOptions& options);
-
 // The drafter of beams that --draft-kind names, on draft's model or drafter. REQUIRES: draft
 // outlives it.
 std::unique_ptr<BeamDrafter> make_beam_drafter(const RunOptions& options, DraftSetup& draft);
 
-// Wraps a drafter of beams, and counts the seconds of its draft phases.
+// Wraps a drafter of one request's beams, counts the seconds of its draft phases, and shows its
+// drafts to a log.
 class TimedBeamDrafter final : public BeamDrafter {
  public:
-  // REQUIRES: the drafter outlives this object.
-  explicit TimedBeamDrafter(BeamDrafter& drafter) : drafter_(drafter) {}
+  // log: null if there is none. REQUIRES: both outlive this object.
+  TimedBeamDrafter(BeamDrafter& drafter, BeamLog* log) : drafter_(drafter), log_(log) {}
 
   int create() override { return drafter_.create(); }
   void release(int request) override { drafter_.release(request); }
   void draft(std::span<const BeamsToDraft> requests) override {
-    const Stopwatch watch(seconds_);
-    drafter_.draft(requests);
+    draft_timed(requests);
+    if (log_ != nullptr) log_->note_drafts(*requests.front().tree);
   }
   void keep(int request, const TextTree& tree, std::span<const int> became) override {
     const Stopwatch watch(seconds_);
@@ -57,7 +45,13 @@ class TimedBeamDrafter final : public BeamDrafter {
   double seconds() const { return seconds_; }  // total so far
 
  private:
+  void draft_timed(std::span<const BeamsToDraft> requests) {
+    const Stopwatch watch(seconds_);
+    drafter_.draft(requests);
+  }
+
   BeamDrafter& drafter_;
+  BeamLog* log_;
   double seconds_ = 0;
 };
 
@@ -77,6 +71,7 @@ struct BeamSession {
   TargetSetup target;
   DraftSetup draft;
   const std::unique_ptr<BeamDrafter> drafter;
+  BeamLog log;  // for --trace
   TimedModel timed_target;
   TimedBeamDrafter timed_drafter;
   BeamRounds rounds;

@@ -17,10 +17,10 @@ constexpr IntegerRange kCounts{1, 1 << 30}, kTokensOfAPage{1, 1 << 20}, kRows{1,
     kFills{0, 64};
 
 constexpr Stages kDrafting = stages_from(kFirstDraftingStage);
-// Beam search has rules of its own for what follows what, for one request.
+// Beam search has rules of its own for what follows what.
 constexpr int kLastTextStage = kFirstBeamStage - 1;
 constexpr Stages kTexts{1, kLastTextStage}, kSampling{kFirstSamplingStage, kLastTextStage},
-    kBatches{kFirstBatchStage, kLastTextStage}, kAdaptive{kFirstAdaptiveStage, kLastTextStage},
+    kBatches = stages_from(kFirstBatchStage), kAdaptive{kFirstAdaptiveStage, kLastTextStage},
     kTreeShapes{kFirstTreeStage, kLastTextStage}, kSelf{kFirstSelfStage, kLastTextStage};
 
 using Options = std::vector<Option>;
@@ -214,7 +214,7 @@ Options round_options(RunOptions& o, int stage) {
       {"--trace FILE",
        "write every round with all its decisions (JSON)",
        &o.trace,
-       {.stages = {kFirstDraftingStage, kLastTextStage}, .is_output = true}},
+       {.stages = kDrafting, .is_output = true}},
   };
 }
 
@@ -332,28 +332,25 @@ Options self_options(RunOptions& o, int stage) {
 
 // Several texts at once, of which the best remain.
 Options beam_options(RunOptions& o) {
-  const Stages stages = stages_from(kFirstBeamStage);
+  const OptionTraits each{.stages = stages_from(kFirstBeamStage), .per_request = true};
+  const auto otherwise = [&](std::string_view value) {
+    OptionTraits traits = each;
+    traits.otherwise = value;
+    return traits;
+  };
   return {
-      {"--beams N",
-       "texts that a search carries on side by side",
-       Integer{&o.beams, kBeams},
-       {.stages = stages}},
-      {"--draft-beams N",
-       "the same for the draft, at least as many",
-       Integer{&o.draft_beams, kBeams},
-       {.stages = stages, .otherwise = "6, or --beams if that is more"}},
+      {"--beams N", "texts that a search carries on side by side", Integer{&o.beams, kBeams},
+       otherwise("4; in a batch, a request without beams is no search")},
+      {"--draft-beams N", "the same for the draft, at least as many",
+       Integer{&o.draft_beams, kBeams}, otherwise("6, or --beams if that is more")},
       {"--length-penalty X",
        "a finished text is worth the sum of its log-probabilities / (its generated tokens)^X",
-       Number{&o.length_penalty, kLengthPenalties},
-       {.stages = stages}},
+       Number{&o.length_penalty, kLengthPenalties}, each},
       {"--early-stopping WHEN",
        with_list("when to stop, with --beams finished texts", kBeamStops, INT_MAX),
-       one_of(&o.early_stopping),
-       {.stages = stages}},
-      {"--num-return N",
-       "how many finished texts to show, the best first",
-       Integer{&o.num_return, kBeams},
-       {.stages = stages}},
+       one_of(&o.early_stopping), each},
+      {"--num-return N", "how many finished texts to show, the best first",
+       Integer{&o.num_return, kBeams}, each},
   };
 }
 

@@ -98,7 +98,7 @@ struct RunOptions {
   std::string markov;  // folder of a head that corrects --self-draft parallel; empty: none
 
   // Stage 10.
-  int beams = 4;
+  int beams = 0;        // 0: 4, or in a batch one text
   int draft_beams = 0;  // 0: 6, or `beams` if that is more
   double length_penalty = 1;
   BeamStop early_stopping = BeamStop::kFalse;

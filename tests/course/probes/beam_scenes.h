@@ -80,8 +80,8 @@ class TableSearch {
         target_(kVocabulary, target_table_.row_of()),
         draft_(kVocabulary, draft_table_.row_of()),
         drafter_(draft_, kMostRows),
-        rounds_(target_, drafter_, drafting, kMostRows),
-        run_(target_, drafter_, options, kPrompt, kEos, max_new_tokens) {
+        rounds_(target_, kMostRows),
+        run_(target_, drafter_, options, drafting, kPrompt, kEos, max_new_tokens) {
     rounds_.prefill(run_);
   }
 

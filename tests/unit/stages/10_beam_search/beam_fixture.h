@@ -24,8 +24,9 @@ template <typename AfterRound>
 FoundBeams search_beams(LanguageModel& target, BeamDrafter& drafter, const AskedBeams& asked,
                         const BeamDrafting& drafting, int max_rows, AfterRound&& after_round) {
   FoundBeams found;
-  BeamRounds rounds(target, drafter, drafting, max_rows);
-  BeamRun run(target, drafter, asked.beams, asked.prompt, asked.eos_ids, asked.max_new_tokens);
+  BeamRounds rounds(target, max_rows);
+  BeamRun run(target, drafter, asked.beams, drafting, asked.prompt, asked.eos_ids,
+              asked.max_new_tokens);
   rounds.prefill(run);
   while (!run.search.finished()) {
     found.rounds.push_back(rounds.round(run));

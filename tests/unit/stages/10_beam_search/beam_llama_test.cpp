@@ -2,7 +2,10 @@
 // hypotheses and scores are those of plain beam search, bit for bit.
 #include "common/speculation/lookup_drafter.h"
 #include "common/speculation/ngram_model.h"
+#include "stages/05_rejection_sampling/sampling_drafter.h"
+#include "stages/06_batched_verification/batch_engine.h"
 #include "stages/08_token_trees/lookup_tree_drafter.h"
+#include "stages/10_beam_search/rounds_with_beams.h"
 #include "tests/speculation_fixture.h"
 #include "tests/unit/stages/10_beam_search/beam_fixture.h"
 
@@ -151,53 +154,52 @@ TEST_F(BeamLlamaTest, OneBeamIsStageFourRoundForRound) {
   }
 }
 
-// Searches of different widths that begin and end at different times, in the same passes.
+// Searches of different widths and a text, in the same passes.
 TEST_F(BeamLlamaTest, InABatchEachSearchIsAsAlone) {
-  const int page_size = 3;
-  CachedLlama cached(target().model, page_size, kLength, 4);
-  CachedLlama small(draft().model, page_size, kLength, 4);
-  ModelBeamDrafter drafter(small.llama, 64);
-  BeamRounds rounds(cached.llama, drafter, {.width = 6, .spec_length = 3}, 128);
-  std::vector<AskedBeams> all;
-  for (int i = 0; i < 6; i++) {
-    AskedBeams one = asked(1 + i % 4, 8 + 5 * i);
-    one.prompt = random_tokens(3 + 4 * i, 3840, unsigned(i));
-    all.push_back(one);
-  }
-  std::vector<std::unique_ptr<BeamRun>> runs;
-  std::vector<FoundBeams> found(all.size());
-  std::vector<std::size_t> whose;
-  for (std::size_t next = 0; next < all.size() || !runs.empty();) {
-    if (next < all.size() && runs.size() < 3) {  // one more for each round
-      const AskedBeams& one = all[next];
-      runs.push_back(std::make_unique<BeamRun>(cached.llama, drafter, one.beams, one.prompt,
-                                               one.eos_ids, one.max_new_tokens));
-      rounds.prefill(*runs.back());
-      whose.push_back(next++);
+  for (const int page_size : {3, 16}) {
+    const int pages = 240 / page_size;  // too few for all at once
+    PagedKvCache cache(*target().backend, target().model.kv_shape(), pages, page_size);
+    PagedKvCache draft_cache(*draft().backend, draft().model.kv_shape(), pages, page_size);
+    Llama llama(target().model, cache), small(draft().model, draft_cache);
+    SamplingDrafter drafter(small, kLength, 4);
+    BatchEngine engine({.target = llama,
+                        .target_cache = cache,
+                        .drafter = drafter,
+                        .draft_cache = &draft_cache,
+                        .make_rounds =
+                            [&](auto&&... arguments) {
+                              return std::make_unique<RoundsWithBeams>(
+                                  arguments..., std::make_unique<ModelBeamDrafter>(small, 64), 128);
+                            }},
+                       {.max_batch = 4, .spec_length = 3, .token_budget = 128});
+    std::vector<AskedBeams> all;
+    for (int i = 0; i < 6; i++) {
+      all.push_back(asked(1 + i % 4, 20 + 5 * i));
+      all.back().prompt = random_tokens(3 + 14 * i, 3840, unsigned(i));
+      BatchRequest request;
+      request.generation = ids_request(all.back().prompt, 20 + 5 * i, kEos);
+      request.spec_length = 3;
+      if (i > 0) {
+        request.make_extension = [beams = all.back().beams] {
+          return std::make_shared<BeamsOfRequest>(beams, 6);
+        };
+      }
+      engine.add_request(request);
     }
-    std::vector<BeamRun*> batch;
-    for (const auto& run : runs) batch.push_back(run.get());
-    const std::vector<BeamRound> made = rounds.round(batch);
-    for (std::size_t i = 0; i < made.size(); i++) found[whose[i]].rounds.push_back(made[i]);
-    for (std::size_t i = runs.size(); i-- > 0;) {
-      if (!runs[i]->search.finished()) continue;
-      const auto hypotheses = runs[i]->search.hypotheses();
-      found[whose[i]].hypotheses.assign(hypotheses.begin(), hypotheses.end());
-      runs.erase(runs.begin() + std::ptrdiff_t(i));
-      whose.erase(whose.begin() + std::ptrdiff_t(i));
+    while (!engine.idle()) engine.step();
+    std::int64_t saved = 0;
+    for (std::size_t i = 0; i < all.size(); i++) {
+      const std::vector<Hypothesis> want = plain(all[i]).hypotheses;
+      const RequestResult got = engine.take_result(RequestId(i));
+      EXPECT_EQ(got.tokens, want.front().tokens);
+      if (i == 0) continue;
+      EXPECT_EQ(dynamic_cast<const BeamsOfRequest&>(*got.extension).hypotheses, want);
+      saved += got.stats.run.emitted - got.stats.run.rounds;
     }
-  }
-  int steps = 0, passes = 0;
-  for (std::size_t i = 0; i < all.size(); i++) {
-    EXPECT_EQ(found[i].hypotheses, plain(all[i]).hypotheses);
-    steps += steps_of(found[i]);
-    passes += int(found[i].rounds.size());
-  }
-  EXPECT_GT(steps, passes + 10) << "drafts save passes";
-  // Nothing is left in the caches.
-  for (const KvCache* cache : {cached.cache.get(), small.cache.get()}) {
-    const auto* paged = dynamic_cast<const PagedKvCache*>(cache);
-    EXPECT_EQ(paged->allocator().n_used(), 0);
+    EXPECT_GT(saved, 10) << "drafts save passes";
+    EXPECT_GT(engine.stats().preemptions, 0);
+    engine.forget_prefixes();
+    EXPECT_EQ(cache.allocator().n_used() + draft_cache.allocator().n_used(), 0);
   }
 }
 
