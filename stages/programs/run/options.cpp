@@ -394,7 +394,7 @@ Options sampling_options(RunOptions& o, int stage, const Listings& listings) {
 }
 
 Options batch_options(RunOptions& o, int stage) {
-  const Stages stages = kBatches;
+  const Stages stages = kBatches, serving{kFirstBatchStage, kLastTextStage};
   return {
       {"--requests FILE",
        "JSON Lines, one request per line; -: stdin",
@@ -411,26 +411,26 @@ Options batch_options(RunOptions& o, int stage) {
        "serve requests over HTTP, in the protocol of OpenAI's API, until Ctrl-C; 127.0.0.1:8080 is "
        "for this machine only",
        &o.serve,
-       {.stages = stages,
+       {.stages = serving,
         .excludes = {"--prompt", "--prompt-ids", "--chat", "--chat-file", "--requests",
                      "--workload", "--trace", "--report", "--check", "--all-places",
                      "--write-tree-profile"}}},
       {"--api-key-file FILE",
        "--serve: the key that clients must have is in this file",
        &o.api_key_file,
-       {.stages = stages, .otherwise = "no key", .needs = {"--serve"}}},
+       {.stages = serving, .otherwise = "no key", .needs = {"--serve"}}},
       {"--allow-origin SITE",
        "--serve: pages of this site may use the server, as https://example.org; *: of all sites",
        &o.allow_origin,
-       {.stages = stages, .otherwise = "only its own page", .needs = {"--serve"}}},
+       {.stages = serving, .otherwise = "only its own page", .needs = {"--serve"}}},
       {"--max-queue N",
        "--serve: most requests that wait; more are told to come back",
        Integer{&o.max_queue, {1, 100'000}},
-       {.stages = stages, .needs = {"--serve"}}},
+       {.stages = serving, .needs = {"--serve"}}},
       {"--max-connections N",
        "--serve: most connections at the same time",
        Integer{&o.max_connections, {1, 10'000}},
-       {.stages = stages, .needs = {"--serve"}}},
+       {.stages = serving, .needs = {"--serve"}}},
       {"--max-batch N",
        "most requests that run at the same time",
        Integer{&o.max_batch, {1, 1024}},
