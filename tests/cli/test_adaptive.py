@@ -18,7 +18,8 @@ DRAFTERS = [[], ["--draft-kind", "ngram"], ["--fallback", "lookup,llama"], ["--f
             ["--fallback", "ngram,bigram"], ["--draft-of-draft", "bigram"], ["--draft-of-draft", "ngram"],
             ["--draft-of-draft", "bigram", "--draft-of-draft", "lookup", "--inner-spec-length", "2"],
             ["--fallback", "lookup,llama", "--draft-of-draft", "lookup"],
-            ["--draft-kind", "ngram", "--ngram-fill", "3"], ["--fallback", "ngram,llama", "--ngram-fill", "2"]]
+            ["--draft-kind", "ngram", "--ngram-fill", "3"], ["--fallback", "ngram,llama", "--ngram-fill", "2"],
+            ["--draft-kind", "suffix"], ["--fallback", "suffix,llama", "--suffix-match", "3"], ["--draft-of-draft", "suffix"]]
 # Rounds that nearly always pay, so that no policy pauses for long.
 COSTS = {"format": "specdec-cost-profile-1", "target_pass_seconds": [1 + 0.01 * rows for rows in range(17)], "draft_step_seconds": 0.02}
 PROMPT = "Once, in the winter, Sunita came to York. Sunita was looking for a crimson coat."
@@ -154,10 +155,14 @@ class AdaptiveTest(ProgramTest):
                 ("lookup makes no passes", "--draft-kind", "lookup", "--draft-of-draft", "bigram"),
                 ("ngram makes no passes", "--draft-of-draft", "ngram", "--draft-of-draft", "bigram"),
                 ("/nowhere: no such directory", "--draft-of-draft", "/nowhere"),
-                ("no n-grams draft for the target", "--ngram-fill", "3"),
-                ("no n-grams draft for the target", "--ngram-fill", "3", "--draft-of-draft", "ngram"),
-                ("no n-grams draft for the target", "--ngram-fill", "3", "--fallback", "lookup,llama"),
+                ("ngram does not draft for the target", "--ngram-fill", "3"),
+                ("ngram does not draft for the target", "--ngram-fill", "3", "--draft-of-draft", "ngram"),
+                ("ngram does not draft for the target", "--ngram-fill", "3", "--fallback", "lookup,llama"),
                 ("it takes a whole number from 0 to 64", "--ngram-fill", "65", "--draft-kind", "ngram"),
+                ("suffix does not draft for the target", "--suffix-memory", "9"),
+                ("suffix does not draft for the target", "--suffix-match", "2", "--fallback", "lookup,llama"),
+                ("it takes a whole number from 1 to 7", "--suffix-match", "8", "--draft-kind", "suffix"),
+                ("/nowhere", "--draft-kind", "suffix", "--draft-text", "/nowhere"),
                 ("--draft-of-draft is empty", "--draft-of-draft", ""),
                 ("--inner-spec-length", "--inner-spec-length", "0"),
                 ("--draft-pages is for one drafter", "--fallback", "lookup,llama", "--draft-pages", "9", "--workload",
@@ -172,6 +177,43 @@ class AdaptiveTest(ProgramTest):
                              ("fallback belongs to the whole run", {"fallback": "lookup,llama"})):
             file.write_text(json.dumps({"prompt": "Once"} | field) + "\n")
             self.expect_bad(words, "--requests", str(file))
+
+    def test_memory_of_other_texts(self):
+        """Drafts from texts that ended: other rounds, the same text; refused where the text would depend on them."""
+        again = [{"id": str(i), "prompt": PROMPT, "max_new_tokens": 40, "arrival": i / 1000} for i in range(4)]
+        passes, texts = [], []
+        for memory in "0", "2000":
+            lines = self.requests(again, "--draft-kind", "suffix", "--suffix-memory", memory, "--max-batch", "1")
+            passes.append([line["stats"]["rounds"] for line in lines])
+            texts.append([line["tokens"] for line in lines])
+        self.assertEqual(texts[0], texts[1])
+        self.assertEqual(passes[0][0], passes[1][0])
+        self.assertLess(max(passes[1][1:]), min(passes[0]) - 5, "the same text was said before")
+        sampled = [{"prompt": PROMPT, "temperature": 1}]
+        arguments = ("--draft-kind", "suffix", "--suffix-memory", "2000")
+        self.requests(sampled, *arguments, "--acceptance", "coupled")
+        self.requests(sampled, *arguments, "--acceptance", "rejection", expect="would depend on its neighbours")
+        self.requests([{"prompt": PROMPT, "lenience": 0.5}], *arguments, expect="would depend on its neighbours")
+
+    def requests(self, lines, *arguments, expect=None):
+        file = self.folder / "memory.jsonl"
+        file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        code, text, errors = run_program(PROGRAMS / ADAPTIVE, "--requests", str(file), "--output", "json", "--quiet", *arguments)
+        results = [line for line in map(json.loads, text.splitlines()) if "finish_reason" in line]
+        if expect:
+            self.assertIn(expect, results[0]["error"])
+        else:
+            self.assertEqual(code, 0, errors)
+        return results
+
+    def test_earlier_outputs(self):
+        text = run("--prompt", PROMPT, "--max-new-tokens", 50, "--draft-kind", "suffix")
+        file = self.folder / "earlier.txt"
+        file.write_text(PROMPT + text["text"])
+        got = run("--prompt", PROMPT, "--max-new-tokens", 50, "--draft-kind", "suffix", "--draft-text", file)
+        self.assertEqual(got["tokens"], text["tokens"])
+        self.assertGreater(got["stats"]["tokens_per_target_forward"], 4)
+        self.assertLess(text["stats"]["tokens_per_target_forward"], 3)
 
     def test_stages_before_name_this_one(self):
         self.expect_bad_input(ADAPTIVE, PROGRAMS / "04_greedy_speculation", "--draft-kind", "ngram")

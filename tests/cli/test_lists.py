@@ -17,7 +17,7 @@ LISTS = {"--draft-kind": (GREEDY, SAMPLING, BATCH, ADAPTIVE, TREES, SELF, BEAMS)
          "--draft-length": (ADAPTIVE, TREES), "--siblings": (TREES, SELF), "--tree": (TREES, SELF), "--self-draft": (SELF,)}
 SIZES = {"N": "3", "3x2x1": "2x1"}  # of a tree, to try
 # What an entry of stages 8 and 9 goes with.
-NEEDS = {"random": ["--tree", "chains:1"], "ngram": ["--tree", "chains:1"], "block": ["--tree", "chains:1"],
+NEEDS = {"random": ["--tree", "chains:1"], "ngram": ["--tree", "chains:1"], "suffix": ["--tree", "grow:8"], "block": ["--tree", "chains:1"],
          "k-sequential": ["--tree", "chains:2", "--temperature", "1"], "chains:3": ["--temperature", "1"],
          "distinct:2x1": ["--temperature", "1"]}
 

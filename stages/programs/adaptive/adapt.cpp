@@ -151,6 +151,7 @@ BatchParts adaptive_parts(const RunOptions& options, const Drafting& drafting) {
 MakeBatchRequest AdaptiveBatch::make_request() {
   return [this](const ModelFiles& target, const RunOptions& options) {
     BatchRequest request = to_batch_request(target, options);
+    check_suffix_memory(options, request.speculation);
     if (entry_of(options.draft_length).asks_the_draft) asks_the_draft_ = true;
     if (is_fixed(options) || request.spec_length == 0) return request;
     if (!first_) first_ = options;

@@ -44,6 +44,7 @@ const Way kOthers[] = {{.draft_length = DraftLength::kEntropy},
                        {.draft_length = DraftLength::kSchedule},
                        {.kinds = {DraftKind::kNgram}},
                        {.kinds = {DraftKind::kNgram}, .ngram_fill = 3},
+                       {.kinds = {DraftKind::kSuffix}},
                        {.kinds = {DraftKind::kLookup, DraftKind::kLlama}},
                        {.below = {DraftKind::kBigram}},
                        {.below = {DraftKind::kLookup}},
@@ -53,6 +54,7 @@ const Way kOthers[] = {{.draft_length = DraftLength::kEntropy},
 const Way kLookup{.draft_length = DraftLength::kGain, .kinds = {DraftKind::kLookup}};
 const Way kWithoutModel[] = {{.kinds = {DraftKind::kLookup}},
                              {.kinds = {DraftKind::kNgram}},
+                             {.kinds = {DraftKind::kSuffix}},
                              {.kinds = {DraftKind::kLookup, DraftKind::kNgram}}};
 
 std::string_view in_words(DraftKind kind) {

@@ -14,6 +14,7 @@
 #include "stages/07_adaptive_drafting/fallback_drafter.h"
 #include "stages/07_adaptive_drafting/gated_sampler.h"
 #include "stages/07_adaptive_drafting/ngram_drafter.h"
+#include "stages/07_adaptive_drafting/suffix_drafter.h"
 #include "stages/07_adaptive_drafting/two_levels.h"
 #include "stages/programs/sampling/speculation_options.h"
 
@@ -100,6 +101,15 @@ void check_drafts_of_drafts(const RunOptions& options) {
   }
 }
 
+void require_drafter(const std::vector<DraftKind>& kinds, DraftKind kind, std::string_view option,
+                     bool given) {
+  if (!given || std::ranges::count(kinds, kind) > 0) return;
+  fail(
+      "{}: {} does not draft for the target; use --draft-kind {}, or --fallback with it as one of "
+      "the two kinds",
+      option, name_of(kind), name_of(kind));
+}
+
 // [snippet draft-of-draft]
 // The drafter of a setup, sped up by the drafters in `below`, of which the first drafts for it.
 std::shared_ptr<Drafter> with_drafts_below(DraftSetup& setup, const RunOptions& options,
@@ -126,12 +136,9 @@ RunOptions with_base_kind(RunOptions options) {
     options.draft_kind = needs_of(first) > needs_of(second) ? first : second;
     kinds = {first, second};
   }
-  if (options.ngram_fill > 0 && std::ranges::count(kinds, DraftKind::kNgram) == 0) {
-    fail(
-        "--ngram-fill {}: no n-grams draft for the target; use --draft-kind {}, or --fallback with "
-        "it as one of the two kinds",
-        options.ngram_fill, name_of(DraftKind::kNgram));
-  }
+  require_drafter(kinds, DraftKind::kNgram, "--ngram-fill", options.ngram_fill > 0);
+  require_drafter(kinds, DraftKind::kSuffix, "--suffix-memory", options.suffix_memory > 0);
+  require_drafter(kinds, DraftKind::kSuffix, "--suffix-match", options.suffix_match > 1);
   check_drafts_of_drafts(options);
   return options;
 }
@@ -142,9 +149,36 @@ void check_notes(const RunOptions& options, const LanguageModel& target) {
   }
 }
 
+std::unique_ptr<Drafter> make_suffix_drafter(const RunOptions& options, const ModelFiles& files,
+                                             int nodes) {
+  std::vector<TokenId> earlier;
+  if (!options.draft_text.empty()) earlier = read_draft_text(options.draft_text, options, files);
+  return std::make_unique<SuffixDrafter>(
+      SuffixDrafter::Options{
+          .min_match = options.suffix_match, .nodes = nodes, .memory = options.suffix_memory},
+      earlier);
+}
+
+std::unique_ptr<Drafter> make_learning_drafter(const RunOptions& options, const ModelFiles& files) {
+  if (options.draft_kind == DraftKind::kSuffix) return make_suffix_drafter(options, files);
+  return std::make_unique<NgramDrafter>();
+}
+
+void check_suffix_memory(const RunOptions& options, const SpeculationOptions& speculation) {
+  const bool own_token =
+      speculation.rule->rule == sample_and_match || speculation.rule->rule == coupled;
+  const bool greedy = speculation.sampling.temperature == 0;
+  if (options.suffix_memory == 0 || (speculation.lenience == 1 && (own_token || greedy))) return;
+  fail(
+      "--suffix-memory {}: at temperature {} a request's text would depend on its neighbours', "
+      "because this rule emits other tokens for other drafts; use --acceptance sample-and-match or "
+      "coupled, temperature 0, or --suffix-memory 0",
+      options.suffix_memory, speculation.sampling.temperature);
+}
+
 Drafting adaptive_drafting(KeepProbs keep, bool gated) {
   Drafting drafting = sampled_drafting(keep);
-  drafting.make_ngram = [] { return std::make_unique<NgramDrafter>(); };
+  drafting.make_learning = make_learning_drafter;
   if (!gated) return drafting;
   drafting.make = [](LanguageModel& model, const Capacity& capacity, int) {
     return std::make_unique<ModelDrafter>(

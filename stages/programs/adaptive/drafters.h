@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "common/run_stats.h"
+#include "stages/05_rejection_sampling/judge.h"
 #include "stages/07_adaptive_drafting/speculating_drafter.h"
 #include "stages/programs/run/options.h"
 #include "stages/programs/show/report_extras.h"
@@ -16,13 +17,24 @@ namespace specdec {
 
 // The options with the draft_kind of the base drafter. With --fallback, that is the kind that needs
 // more, the second one among equals. Throws Error for kinds that do not go together, for a draft
-// model that would be its own draft model, and for --ngram-fill without n-grams.
+// model that would be its own draft model, and for options of a drafter that does not draft.
 RunOptions with_base_kind(RunOptions options);
 
 // Throws Error if --ngram-fill is larger than the target's vocabulary.
 void check_notes(const RunOptions& options, const LanguageModel& target);
 
-// Stage 5's drafting, with --draft-kind ngram. gated: a gate may end the drafts.
+// The drafter of --draft-kind ngram or suffix.
+std::unique_ptr<Drafter> make_learning_drafter(const RunOptions& options, const ModelFiles& files);
+
+// That of --draft-kind suffix. nodes: of its trees; 0: it drafts chains.
+std::unique_ptr<Drafter> make_suffix_drafter(const RunOptions& options, const ModelFiles& files,
+                                             int nodes = 0);
+
+// Throws Error if texts of other requests may change this one's, because its rule emits what
+// depends on the drafts. speculation: of this request.
+void check_suffix_memory(const RunOptions& options, const SpeculationOptions& speculation);
+
+// Stage 5's drafting, with the drafters that learn from texts. gated: a gate may end the drafts.
 Drafting adaptive_drafting(KeepProbs keep, bool gated);
 
 // The drafters of --draft-of-draft; the first one drafts for the target.

@@ -79,7 +79,7 @@ Capacity beam_capacity(const RunOptions& options, const ModelFiles& files,
 
 Drafting beam_drafting(const RunOptions& options) {
   Drafting drafting;
-  drafting.make_ngram = adaptive_drafting(KeepProbs::kNone, false).make_ngram;
+  drafting.make_learning = make_learning_drafter;
   const int each = std::max(1, draft_width(options) / options.beams);
   drafting.make_lookup = [each, levels = spec_length_of(options)] {
     return std::make_unique<LookupTreeDrafter>(

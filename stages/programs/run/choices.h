@@ -17,7 +17,17 @@ namespace specdec {
 enum class DeviceChoice { kAuto, kCpu, kCuda, kEmulated };
 enum class CacheKind { kContiguous, kPaged };
 enum class OutputFormat { kText, kJson };
-enum class DraftKind { kLlama, kSelf, kRandom, kUnigram, kBigram, kLookup, kNgram, kHeads };
+enum class DraftKind {
+  kLlama,
+  kSelf,
+  kRandom,
+  kUnigram,
+  kBigram,
+  kLookup,
+  kNgram,
+  kSuffix,
+  kHeads
+};
 enum class DraftLength { kFixed, kGain, kEntropy, kConfidence, kSchedule };
 enum class SelfDraftKind { kBlockwise, kMedusa, kLookahead, kFeature, kParallel };
 enum class BeamStop { kFalse, kTrue, kNever };
@@ -59,6 +69,8 @@ inline constexpr NamedDrafter kDrafters[] = {
     {"lookup", "copies what followed the same tokens earlier in the text"},
     {"ngram", "learns from the text what follows what", DraftNeeds::kNothing, false,
      kFirstAdaptiveStage},
+    {"suffix", "what followed most often in this text, and in texts that ended",
+     DraftNeeds::kNothing, true, kFirstAdaptiveStage},
     {"heads", "the target itself, in the way of --self-draft", DraftNeeds::kRows, true,
      kFirstSelfStage, kFirstBeamStage - 1}};
 
@@ -129,6 +141,11 @@ constexpr std::optional<Enum> find_choice(std::string_view name) {
   const auto* entry = find_named(table_of(Enum()), name);
   if (entry == nullptr) return std::nullopt;
   return static_cast<Enum>(entry - std::data(table_of(Enum())));
+}
+
+// Whether its tokens are chosen, not drawn.
+constexpr bool drafts_are_certain(DraftKind kind) {
+  return kind == DraftKind::kLookup || kind == DraftKind::kNgram || kind == DraftKind::kSuffix;
 }
 
 constexpr bool needs_model(DraftKind kind) { return entry_of(kind).needs == DraftNeeds::kModel; }

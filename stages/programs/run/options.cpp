@@ -14,7 +14,7 @@ namespace specdec {
 namespace {
 
 constexpr IntegerRange kCounts{1, 1 << 30}, kTokensOfAPage{1, 1 << 20}, kRows{1, 1 << 20},
-    kFills{0, 64};
+    kFills{0, 64}, kSuffixMatches{1, 7}, kSuffixMemories{0, 10'000'000};
 
 constexpr Stages kDrafting = stages_from(kFirstDraftingStage);
 // Beam search has rules of its own for what follows what.
@@ -187,11 +187,17 @@ Options draft_options(RunOptions& o, int stage) {
         .otherwise = kSelf.has(stage) ? "heads where there are some, else llama" : "",
         .given = &o.given_draft_kind}},
       {"--draft-text FILE",
-       fmt::format("the text that {} count",
+       fmt::format("the text that {} count{}",
                    names_where(kDrafters, " and ",
-                               [](const auto& d) { return d.needs == DraftNeeds::kText; })),
+                               [](const auto& d) { return d.needs == DraftNeeds::kText; }),
+                   kAdaptive.has(stage)
+                       ? fmt::format(", and that {} counts besides a request's own",
+                                     name_of(DraftKind::kSuffix))
+                       : ""),
        &o.draft_text,
-       {.stages = stages, .otherwise = "an embedded one"}},
+       {.stages = stages,
+        .otherwise =
+            kAdaptive.has(stage) ? "an embedded one, and none for suffix" : "an embedded one"}},
   };
 }
 
@@ -270,6 +276,17 @@ Options adaptive_options(RunOptions& o, int stage) {
                    name_of(DraftKind::kNgram)),
        Integer{&o.ngram_fill, kFills},
        {.stages = of_chains}},
+      {"--suffix-match N",
+       fmt::format("{}: the fewest tokens that must have occurred before",
+                   name_of(DraftKind::kSuffix)),
+       Integer{&o.suffix_match, kSuffixMatches},
+       {.stages = stages}},
+      {"--suffix-memory N",
+       fmt::format("{}: tokens of finished requests that others' drafts also come from, the oldest "
+                   "forgotten first; 0: none",
+                   name_of(DraftKind::kSuffix)),
+       Integer{&o.suffix_memory, kSuffixMemories},
+       {.stages = stages}},
       {"--all-places",
        "afterwards, try a draft at every place of the text: alpha over all places, and what an "
        "oracle would gain",

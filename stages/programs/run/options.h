@@ -57,7 +57,7 @@ struct RunOptions {
   WeightFormat draft_weights = WeightFormat::kStored;
   std::string inflate_draft;  // as inflate_target
   DraftKind draft_kind = DraftKind::kLlama;
-  std::string draft_text;  // what unigram and bigram are counted from; empty: the embedded text
+  std::string draft_text;  // what drafters count; empty: the embedded text, and none for suffix
   int spec_length = 5;
   bool auto_spec_length = false;   // --spec-length auto
   bool given_spec_length = false;  // as a number
@@ -83,6 +83,7 @@ struct RunOptions {
   std::vector<std::string> draft_of_draft;  // directories and kinds; each drafts for the one before
   int inner_spec_length = 4;
   int ngram_fill = 0;
+  int suffix_match = 1, suffix_memory = 0;
   bool all_places = false;
 
   // Stage 8.

@@ -70,6 +70,21 @@ void require_draft_fits(const RunOptions& options, const ModelFiles& target,
 
 }  // namespace
 
+std::vector<TokenId> read_draft_text(const std::string& path, const RunOptions& options,
+                                     const ModelFiles& files) {
+  if (!files.tokenizer) {
+    fail("--draft-kind {} needs a tokenizer for its text, and the checkpoint has none",
+         name_of(options.draft_kind));
+  }
+  std::vector<TokenId> text = files.tokenizer->encode(read_text_file(path), false);
+  if (text.empty()) fail("{}: the text is empty", path);
+  if (const TokenId last = std::ranges::max(text); last >= files.token_limit) {
+    fail("{}: the text contains the token {}, for which the model has no row", path,
+         in_quotes(files.tokenizer->token_text(last)));
+  }
+  return text;
+}
+
 std::unique_ptr<Drafter> make_greedy_drafter(LanguageModel& model, const Capacity& capacity,
                                              int /*vocab_size*/) {
   auto drafter = std::make_unique<GreedyDrafter>(model, capacity.context + 1);
@@ -140,8 +155,8 @@ void DraftSetup::make_drafter(const Capacity& capacity) {
     drafter_ = drafting_.make_lookup
                    ? drafting_.make_lookup()
                    : std::make_unique<LookupDrafter>(capacity.context + 1, capacity.requests);
-  } else if (kind == DraftKind::kNgram) {
-    drafter_ = drafting_.make_ngram();
+  } else if (kind == DraftKind::kNgram || kind == DraftKind::kSuffix) {
+    drafter_ = drafting_.make_learning(options_, files_);
   } else {
     make_table(capacity);
   }
@@ -203,18 +218,9 @@ void DraftSetup::load_own_model() {
 }
 
 void DraftSetup::make_table(const Capacity& capacity) {
-  if (!files_.tokenizer) {
-    fail("--draft-kind {} needs a tokenizer, and the checkpoint has none",
-         name_of(options_.draft_kind));
-  }
-  const std::string path =
-      options_.draft_text.empty() ? embedded_draft_text().string() : options_.draft_text;
-  const std::vector<TokenId> text = files_.tokenizer->encode(read_text_file(path), false);
-  if (text.empty()) fail("{}: the text is empty", path);
-  if (const TokenId last = std::ranges::max(text); last >= files_.token_limit) {
-    fail("{}: the text contains the token {}, for which the model has no row", path,
-         in_quotes(files_.tokenizer->token_text(last)));
-  }
+  const std::vector<TokenId> text = read_draft_text(
+      options_.draft_text.empty() ? embedded_draft_text().string() : options_.draft_text, options_,
+      files_);
   model_ = std::make_unique<NgramModel>(
       target_.backend(), target_.config().vocab_size, files_.token_limit,
       options_.draft_kind == DraftKind::kUnigram ? 1 : 2, text, capacity.requests);

@@ -2,6 +2,8 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "common/base/json_value.h"
 #include "common/llama.h"
@@ -23,6 +25,10 @@ enum class KeepProbs { kNone, kOnHost, kBesideLogits };
 // of the drafts' distributions.
 using MakeModelDrafter = std::function<std::unique_ptr<Drafter>(
     LanguageModel& model, const Capacity& capacity, int vocab_size)>;
+
+// The tokens of a file that a drafter counts. Throws Error if there are none that the model has.
+std::vector<TokenId> read_draft_text(const std::string& path, const RunOptions& options,
+                                     const ModelFiles& files);
 
 std::unique_ptr<Drafter> make_greedy_drafter(LanguageModel& model, const Capacity& capacity,
                                              int vocab_size);
@@ -59,7 +65,9 @@ struct Drafting {
       make_heads = {};
   std::string heads = {};
   MakeModelDrafter make = make_greedy_drafter;
-  std::function<std::unique_ptr<Drafter>()> make_ngram = {};   // if --draft-kind may be ngram
+  // Makes a drafter that learns from texts, if --draft-kind may be ngram or suffix.
+  std::function<std::unique_ptr<Drafter>(const RunOptions& options, const ModelFiles& files)>
+      make_learning = {};
   std::function<std::unique_ptr<Drafter>()> make_lookup = {};  // none: a LookupDrafter
 };
 

@@ -99,7 +99,7 @@ void check_profile_options(const RunOptions& options) {
     fail("--tree-profile is for --tree {}; --tree {} does not use it",
          with_sizes(TreeKind::kBest, "N"), options.tree);
   }
-  if ((reads || writes) && options.draft_kind == DraftKind::kLookup) {
+  if ((reads || writes) && drafts_are_certain(options.draft_kind)) {
     fail("{} is about a draft model's ranks, and --draft-kind {} has none",
          reads ? "--tree-profile" : "--write-tree-profile", name_of(options.draft_kind));
   }
@@ -111,6 +111,11 @@ void check_drafter(const RunOptions& options, const TreeOption& tree) {
   const std::string chain = with_sizes(TreeKind::kChains, "1");
   if (options.fallback.empty() && !entry_of(options.draft_kind).branches) {
     fail("--draft-kind {} drafts one chain: use --tree {}", name_of(options.draft_kind), chain);
+  }
+  if (options.fallback.empty() && options.draft_kind == DraftKind::kSuffix &&
+      tree.kind != TreeKind::kGrow) {
+    fail("--draft-kind {} grows trees of its own: use --tree {}, or {} for a chain",
+         name_of(options.draft_kind), with_sizes(TreeKind::kGrow, "N"), chain);
   }
   if (!options.draft_of_draft.empty()) {
     fail("--draft-of-draft drafts one chain: use --tree {}", chain);
@@ -134,7 +139,7 @@ void check_rule(const RunOptions& options, const TreeOption& tree, const NamedSi
     fail("--siblings {} needs drafts that are drawn from one distribution: use --tree {}",
          rule.name, with_sizes(TreeKind::kChains, "N"));
   }
-  if (options.draft_kind == DraftKind::kLookup && rule.needs_same_draws) {
+  if (drafts_are_certain(options.draft_kind) && rule.needs_same_draws) {
     fail("--siblings {} needs drafts that are drawn, and --draft-kind {} draws none", rule.name,
          name_of(options.draft_kind));
   }
@@ -200,7 +205,7 @@ void check_drafts_differ(const RunOptions& options) {
   const auto shape = tree_shape(options.tree, largest_spec_length(options))();
   const Capacity capacity = shape->capacity(shape->levels());
   const double draft_temperature = options.draft_temperature.value_or(options.sampling.temperature);
-  const bool draws = !options.no_speculation && options.draft_kind != DraftKind::kLookup;
+  const bool draws = !options.no_speculation && !drafts_are_certain(options.draft_kind);
   if (draws && shape->draws() && draft_temperature == 0 && capacity.trials > capacity.levels) {
     fail("--tree {} at --draft-temperature 0: all drafts would be the same; use {}", options.tree,
          names_where(kTrees, " or ", [](const NamedTree& tree) { return !tree.draws; }));

@@ -78,6 +78,12 @@ Drafting TreeRun::drafting(KeepProbs keep) const {
     return std::make_unique<ModelTreeDrafter>(model, shape, capacity.context + 1, vocab_size,
                                               capacity.requests, std::move(brancher));
   };
+  drafting.make_learning = [shape = shape_, chain](const RunOptions& options,
+                                                   const ModelFiles& files) {
+    if (chain || options.draft_kind != DraftKind::kSuffix)
+      return make_learning_drafter(options, files);
+    return make_suffix_drafter(options, files, shape()->capacity(shape()->levels()).verified);
+  };
   drafting.make_lookup = [shape = shape_] {
     return std::make_unique<LookupTreeDrafter>(lookup_options(*shape()));
   };

@@ -10,6 +10,7 @@
 #include "stages/07_adaptive_drafting/ngram_drafter.h"
 #include "stages/07_adaptive_drafting/schedule_spec_length.h"
 #include "stages/07_adaptive_drafting/speculating_drafter.h"
+#include "stages/07_adaptive_drafting/suffix_drafter.h"
 #include "stages/07_adaptive_drafting/while_it_pays.h"
 #include "tests/unit/stages/07_adaptive_drafting/drafting_law.h"
 
@@ -58,6 +59,10 @@ inline std::vector<NamedDrafter> drafters() {
   return {
       {"model", [](LanguageModel& draft, LanguageModel&) { return gated_drafter(draft); }},
       {"n-grams", [](LanguageModel&, LanguageModel&) { return std::make_shared<NgramDrafter>(); }},
+      {"suffixes",
+       [](LanguageModel&, LanguageModel&) {
+         return std::make_shared<SuffixDrafter>(SuffixDrafter::Options{});
+       }},
       {"n-grams, then model",
        [](LanguageModel& draft, LanguageModel&) {
          return std::make_shared<FallbackDrafter>(std::make_shared<NgramDrafter>(1),
