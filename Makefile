@@ -11,7 +11,7 @@ DOCS_VENV := $(BUILD)/docs-venv
 FUZZ_VENV := $(BUILD)/fuzz-venv
 FORMATTED := git ls-files -z --cached --others --exclude-standard -- '*.h' '*.cpp' '*.cu' '*.cuh'
 
-.PHONY: help setup setup-full build demo real real-demo test test-kernels test-course test-real test-full bench bench-full bench-docs bench-cuda bench-peers bench-real experiments \
+.PHONY: help setup setup-full build demo serve real real-demo test test-kernels test-course test-real test-full bench bench-full bench-docs bench-cuda bench-peers bench-real experiments \
         fuzz golden docs programs-for-tests benchmark-programs probes check watch hint predict progress assignment prove grade hidden autograder doctor format check-format clean asan tsan
 
 help: ## list the targets
@@ -44,6 +44,16 @@ probes: setup
 
 demo: build ## show what speculation gains, then run the stages side by side on one prompt
 	@python3 $(PROGRAMS)/demo.py $(BUILD)
+
+comma := ,
+# Of the model of make real, or of the embedded pair: the program, and what it is called with.
+REAL_MODEL := $(BUILD)/models/SmolLM2-135M-Instruct
+SERVED := $(if $(wildcard $(REAL_MODEL)/config.json),09_self_drafting --target $(REAL_MODEL) \
+  --fallback lookup$(comma)heads --tree chains:1 --spec-length 3,06_batched_verification)
+
+serve: setup ## serve requests, with a page that shows them live, until Ctrl-C [ADDRESS=127.0.0.1:8080]: the embedded pair, or the model of make real
+	$(call built,$(firstword $(SERVED)))
+	@exec $(BUILD)/bin/$(SERVED) --serve $(or $(ADDRESS),127.0.0.1:8080)
 
 real: ## get a model that people know, SmolLM2-135M, into build/models (93 MB); GGUF=file: convert another Llama
 	@python3 -c 'import ensurepip' 2>/dev/null || $(PROGRAMS)/setup real

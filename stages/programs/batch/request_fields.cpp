@@ -119,16 +119,26 @@ std::string some_text(const JsonObject& line, const std::string& key) {
   return text;
 }
 
+namespace {
+
+bool is_of_name(char c) { return c == '-' || (c >= 'a' && c <= 'z'); }
+
+}  // namespace
+
 std::string with_field_names(std::string message) {
   for (std::size_t at = 0; (at = message.find("--", at)) != std::string::npos;) {
     message.erase(at, 2);
-    for (;
-         at < message.size() && (message[at] == '-' || (message[at] >= 'a' && message[at] <= 'z'));
-         at++) {
+    for (; at < message.size() && is_of_name(message[at]); at++) {
       if (message[at] == '-') message[at] = '_';
     }
   }
   return message;
+}
+
+std::string field_in(std::string_view message) {
+  if (!message.starts_with("--")) return "";
+  const auto end = std::ranges::find_if_not(message, is_of_name);
+  return with_field_names(std::string(message.begin(), end));
 }
 
 }  // namespace specdec

@@ -21,5 +21,7 @@ std::string some_text(const JsonObject& line, const std::string& key);
 
 // Replaces options in a message by the names of fields: "--top-p is 2" becomes "top_p is 2".
 std::string with_field_names(std::string message);
+// The field that a message begins with an option of: "top_p" of "--top-p is 2". "" if it does not.
+std::string field_in(std::string_view message);
 
 }  // namespace specdec

@@ -228,13 +228,11 @@ void Reading::check() const {
   }
 }
 
-// The field that a message is about: the first option in it, or else the prompt.
+// The field that a message is about: the option that it begins with, or else the prompt.
 std::string Reading::field_of(std::string_view message) const {
-  for (const Option& option : declared_) {
-    if (!message.starts_with(option.name())) continue;
-    const std::string field = option.field();
-    return field == "max_new_tokens" && !length_field_.empty() ? length_field_ : field;
-  }
+  const std::string field = field_in(message);
+  if (field == "max_new_tokens" && !length_field_.empty()) return length_field_;
+  if (!field.empty() && field != "chat") return field;
   return request_.is_chat ? "messages" : "prompt";
 }
 
@@ -244,10 +242,12 @@ BatchRequest Reading::make_batch(const ModelFiles& files, const MakeBatchRequest
     check_draft_length(options_);
     return make(files, options_);
   } catch (const Error& error) {
-    const std::string_view message = error.what();
-    const bool too_long = message.find(" positions;") != message.npos;
-    throw Refusal(400, with_field_names(std::string(message)), field_of(message),
-                  too_long ? "context_length_exceeded" : "");
+    const std::string message = with_field_names(error.what());
+    if (message.find(" positions;") == message.npos) {
+      throw Refusal(400, message, field_of(error.what()));
+    }
+    throw Refusal(400, message, length_field_.empty() ? field_of("") : length_field_,
+                  "context_length_exceeded");
   }
 }
 

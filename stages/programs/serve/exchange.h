@@ -28,7 +28,7 @@ class Exchange {
   bool is_hopeless() const;  // its body will be so large that it is refused before it arrives
   bool is_complete() const { return dispatched_; }  // all of the request has arrived
   bool is_waiting() const;                          // for its answer, or for more of it
-  bool is_done() const;  // all of the answer is there; it may still have to be sent
+  bool is_done() const;  // all of the answer is there; some of it may not be sent yet
   void cut_off();        // closes the connection instead of an answer
 
   std::optional<Clock::time_point> done_since = {};  // of a sweep that found it done

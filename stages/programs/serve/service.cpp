@@ -27,6 +27,7 @@ const Service::Route Service::kRoutes[] = {
     {"/", "GET", false, false, &Service::page},
     {"/health", "GET", false, true, &Service::health},
     {"/v1/models", "GET", true, true, &Service::models},
+    {"/v1/models/", "GET", true, true, &Service::model},  // and the model's name
     {"/metrics", "GET", true, true, &Service::metrics},
     {"/status", "GET", true, true, &Service::status},
     {"/v1/completions", "POST", true, true, nullptr},
@@ -62,7 +63,9 @@ void Service::operator()(const HttpRequest& request, const std::shared_ptr<Reply
 }
 
 const Service::Route& Service::route(const HttpRequest& request) const {
-  const auto found = std::ranges::find(kRoutes, request.path, &Route::path);
+  const bool of_model = reader_ != nullptr && request.path == "/v1/models/" + reader_->model();
+  const std::string_view path = of_model ? "/v1/models/" : std::string_view(request.path);
+  const auto found = std::ranges::find(kRoutes, path, &Route::path);
   if (found == std::end(kRoutes)) {
     throw Refusal(404, fmt::format("there is no {} here", in_quotes(request.path)));
   }
@@ -84,26 +87,23 @@ void Service::complete(const HttpRequest& request, const std::string& id,
 HttpAnswer Service::page() const {
   return {.body = std::string(kPage),
           .type = "text/html; charset=utf-8",
-          .headers = {{"Content-Security-Policy",
-                       "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
-                       "img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; "
-                       "frame-ancestors 'none'"},
+          // What the page may load and run, it says itself; who may show it, only a header can.
+          .headers = {{"Content-Security-Policy", "frame-ancestors 'none'"},
                       {"X-Content-Type-Options", "nosniff"},
                       {"Cache-Control", "no-cache"}}};
 }
 
 HttpAnswer Service::health() const { return json_answer(Json::parse(R"({"status": "ok"})")); }
 
+Json Service::model_json() const {
+  return {
+      {"id", reader_->model()}, {"object", "model"}, {"created", opened_}, {"owned_by", "specdec"}};
+}
+
+HttpAnswer Service::model() const { return json_answer(model_json()); }
+
 HttpAnswer Service::models() const {
-  Json model = Json::object();
-  model["id"] = reader_->model();
-  model["object"] = "model";
-  model["created"] = opened_;
-  model["owned_by"] = "specdec";
-  Json list = Json::object();
-  list["object"] = "list";
-  list["data"] = Json::array({std::move(model)});
-  return json_answer(list);
+  return json_answer({{"object", "list"}, {"data", Json::array({model_json()})}});
 }
 
 HttpAnswer Service::metrics() const {

@@ -43,6 +43,8 @@ class Service {
                 const std::shared_ptr<Reply>& reply) const;
   HttpAnswer page() const;
   HttpAnswer health() const;
+  Json model_json() const;
+  HttpAnswer model() const;
   HttpAnswer models() const;
   HttpAnswer metrics() const;
   HttpAnswer status() const;

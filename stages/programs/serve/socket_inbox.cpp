@@ -84,7 +84,7 @@ void SocketInbox::add(BatchEngine& engine, std::unique_ptr<AnswerWriter> writer)
     writer->refuse(refusal);
   } catch (const Error& error) {
     metrics_.refused++;
-    writer->refuse(Refusal(400, with_field_names(error.what())));
+    writer->refuse(Refusal(400, with_field_names(error.what()), field_in(error.what())));
   }
   const std::lock_guard lock(mutex_);
   unfinished_--;

@@ -198,7 +198,7 @@ TEST(OptionsTest, ChoicesAreThoseOfTheirNames) {
 }
 
 TEST(OptionsTest, OptionsOfStage6NameItInOtherStages) {
-  for (const char* option : {"--requests", "--workload", "--max-batch", "--token-budget",
+  for (const char* option : {"--requests", "--workload", "--serve", "--max-batch", "--token-budget",
                              "--prefill-chunk", "--draft-pages", "--no-prefix-cache"}) {
     for (int stage = 1; stage <= 5; stage++) {
       EXPECT_EQ(refusal(stage, {option, "7"}),
@@ -218,7 +218,7 @@ TEST(OptionsTest, OptionsThatEndWithStage5NameItLater) {
 }
 
 TEST(OptionsTest, RequestsWorkloadsAndPromptsExcludeEachOther) {
-  const std::vector<std::string> sources = {"--requests",   "--workload", "--prompt",
+  const std::vector<std::string> sources = {"--requests",   "--workload", "--serve",    "--prompt",
                                             "--prompt-ids", "--chat",     "--chat-file"};
   for (const std::string& one : sources) {
     EXPECT_EQ(refusal(6, {one, "1"}), "");
