@@ -15,7 +15,7 @@ import tempfile
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "stages/programs"))
 import tool  # noqa: E402
 
-FORMATS = ("specdec-trace-1", "specdec-trace-2")  # of chains, of trees
+FORMATS = ("specdec-trace-1", "specdec-trace-2", "specdec-trace-3")  # of chains, of trees, of beams
 BEGIN, END = "<!-- [sample] -->", "<!-- [end sample] -->"
 DIGITS = 6                                # of a probability; a picture needs no more
 DEEPEST = 20                              # lists and objects in each other; a trace has eight
@@ -47,8 +47,8 @@ def trace_of(data, path):
         raise tool.Trouble(f"{path}: no JSON: {error}") from error
     found = trace.get("format") if isinstance(trace, dict) else None
     if found not in FORMATS:
-        raise tool.Trouble(f'{path}: no trace: its "format" is {json.dumps(found)}, not "{FORMATS[0]}" or "{FORMATS[1]}"; '
-                           "--trace of stages 4, 5, 7 and 8 writes one")
+        raise tool.Trouble(f'{path}: no trace: its "format" is {json.dumps(found)}, not one of {", ".join(FORMATS)}; '
+                           "--trace of stages 4, 5 and 7 to 10 writes one")
     if not isinstance(trace.get("rounds"), list) or not trace["rounds"]:
         raise tool.Trouble(f"{path}: the trace has no rounds")
     return trace
@@ -109,7 +109,7 @@ def write(path, data):
 
 def main():
     parser = argparse.ArgumentParser(description="Puts a trace into the trace viewer as its sample.")
-    parser.add_argument("trace", metavar="TRACE.json", help="as --trace of stages 4, 5, 7 and 8 writes it")
+    parser.add_argument("trace", metavar="TRACE.json", help="as --trace of stages 4, 5 and 7 to 10 writes it")
     parser.add_argument("--page", type=pathlib.Path, default=pathlib.Path(__file__).resolve().parents[1] / "trace_viewer.html",
                         help="the page to change (default: %(default)s)")
     arguments = parser.parse_args()

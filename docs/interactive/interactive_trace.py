@@ -1,10 +1,10 @@
-"""Writes docs/interactive/trace.html: the trace viewer with the run of stage 4 that COMMAND names.
+"""Writes docs/interactive/trace.html and beams.html: the trace viewer with the runs that PAGES names.
 
     python3 docs/interactive/interactive_trace.py            # with the programs in build/bin
     python3 docs/interactive/interactive_trace.py DIR        # in another directory
 
-The page holds no times, so every machine writes the same counts. tests/cli/test_interactive.py runs COMMAND and
-compares what the program prints with the page.
+The pages hold no times, so every machine writes the same counts. tests/cli/test_interactive.py runs the commands and
+compares what the programs print with the pages.
 """
 import argparse
 import html
@@ -19,10 +19,12 @@ import embed_trace
 from embed_trace import tool
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-VIEWER, PAGE = ROOT / "docs/trace_viewer.html", ROOT / "docs/interactive/trace.html"
-PROMPT = "Once, in the winter, Sunita came to York. Sunita was looking for a crimson coat."
-COMMAND = ("04_greedy_speculation", "--target", "golden/models/target", "--draft", "golden/models/draft",
-           "--prompt", PROMPT, "--max-new-tokens", "24", "--quiet")
+VIEWER, FOLDER = ROOT / "docs/trace_viewer.html", ROOT / "docs/interactive"
+START = "Once, in the winter, Sunita came to York."
+PROMPT = START + " Sunita was looking for a crimson coat."
+MODELS = ("--target", "golden/models/target", "--draft", "golden/models/draft", "--max-new-tokens", "24", "--quiet")
+PAGES = {"trace.html": ("04_greedy_speculation", *MODELS, "--prompt", PROMPT),
+         "beams.html": ("10_beam_search", *MODELS, "--prompt", START, "--beams", "2", "--draft-beams", "3", "--spec-length", "3")}
 PLACE = '  <div class="bar-of-buttons">\n'  # the note comes before it
 
 
@@ -34,11 +36,12 @@ def without_times(trace):
     return {**trace, "stats": stats, "rounds": rounds}
 
 
-def run(directory):
-    """What the program writes now, without its times."""
+def run(name, directory):
+    """What the program of a page writes now, without its times."""
+    program, *options = PAGES[name]
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder, "trace.json")
-        words = [str(pathlib.Path(directory).resolve() / COMMAND[0]), *COMMAND[1:], "--trace", str(path)]
+        words = [str(pathlib.Path(directory).resolve() / program), *options, "--trace", str(path)]
         try:
             done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
         except OSError as error:
@@ -48,12 +51,13 @@ def run(directory):
         return without_times(embed_trace.trace_of(embed_trace.read(path), path))
 
 
-def page_of(trace):
+def page_of(name, trace):
     """The trace viewer with a note on the run, and with the trace as its sample."""
     viewer = VIEWER.read_text(encoding="utf-8")
     if viewer.count(PLACE) != 1:
         raise tool.Trouble(f"{VIEWER} should have the line {PLACE.strip()} once")
-    command = html.escape(shlex.join(("build/bin/" + COMMAND[0], *COMMAND[1:], "--trace", "trace.json")), quote=False)
+    program, *options = PAGES[name]
+    command = html.escape(shlex.join(("build/bin/" + program, *options, "--trace", "trace.json")), quote=False)
     note = f'  <p class="soft small">The sample is the run of this command, without its times: <code>{command}</code></p>\n'
     return embed_trace.embed(viewer.replace(PLACE, note + PLACE), embed_trace.as_element(embed_trace.rounded(trace)))
 
@@ -65,12 +69,14 @@ def trace_of(page):
 
 
 def main():
-    parser = argparse.ArgumentParser(description="Writes the trace viewer with a prepared trace of stage 4.")
+    parser = argparse.ArgumentParser(description="Writes the trace viewer with prepared traces.")
     parser.add_argument("directory", metavar="DIR", nargs="?", default=str(ROOT / "build/bin"),
                         help="of the programs (default: %(default)s)")
-    trace = run(parser.parse_args().directory)
-    PAGE.write_bytes(embed_trace.encoded(page_of(trace)))
-    print(f"{PAGE}: {len(trace['rounds'])} rounds")
+    directory = parser.parse_args().directory
+    for name in PAGES:
+        trace = run(name, directory)
+        (FOLDER / name).write_bytes(embed_trace.encoded(page_of(name, trace)))
+        print(f"{FOLDER / name}: {len(trace['rounds'])} rounds")
     return 0
 
 

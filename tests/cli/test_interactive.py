@@ -1,6 +1,6 @@
 """The pages of docs/interactive: their numbers are right, and they run in a browser.
 
-    test_interactive.py ROOT BIN trace      the prepared trace is what the program prints now
+    test_interactive.py ROOT BIN trace      the prepared traces are what the programs print now
     test_interactive.py ROOT BIN node       the pages' functions against exact arithmetic and formulas.py
     test_interactive.py ROOT BIN browser    the pages in headless Chromium, wide and as narrow as a telephone
 
@@ -53,13 +53,15 @@ def exact(p_weights, q_weights, rule):
 
 
 class TracePage(unittest.TestCase):
-    def test_it_is_the_trace_viewer_with_a_trace(self):
-        page = text_of("trace.html")
-        self.assertTrue(page == interactive_trace.page_of(interactive_trace.trace_of(page)),
-                        "the trace viewer has changed: python3 docs/interactive/interactive_trace.py")
+    def test_they_are_the_trace_viewer_with_a_trace(self):
+        for name in interactive_trace.PAGES:
+            page = text_of(name)
+            self.assertTrue(page == interactive_trace.page_of(name, interactive_trace.trace_of(page)),
+                            "the trace viewer has changed: python3 docs/interactive/interactive_trace.py")
 
-    def test_the_program_prints_this_trace_now(self):
-        self.compare(interactive_trace.trace_of(text_of("trace.html")), interactive_trace.run(BIN), "trace")
+    def test_the_programs_print_these_traces_now(self):
+        for name in interactive_trace.PAGES:
+            self.compare(interactive_trace.trace_of(text_of(name)), interactive_trace.run(name, BIN), name)
 
     def compare(self, shown, now, where):
         """Counts, tokens and verdicts are equal. Probabilities are close: other machines round in another way."""
@@ -77,7 +79,7 @@ class TracePage(unittest.TestCase):
             self.assertEqual(shown, now, where)
 
     def test_the_pages_fetch_nothing(self):
-        for name in ("areas.html", "speedup.html", "trace.html"):
+        for name in ("areas.html", "speedup.html", *interactive_trace.PAGES):
             with self.subTest(name):
                 page = text_of(name)
                 self.assertIn("default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'", page)
@@ -323,7 +325,7 @@ class Browser(unittest.TestCase):
 
     def test_trees_are_walked_by_keys(self):
         trace = json.loads((ROOT / "tests/fuzz/corpus/traces/trees").read_text(encoding="utf-8"))
-        page = interactive_trace.page_of(trace)
+        page = interactive_trace.page_of("trace.html", trace)
         for width in (1200, 390):
             shown = self.show("trees.html", """
               const key = (name, shiftKey) => document.body.dispatchEvent(new KeyboardEvent('keydown', {key: name, shiftKey, bubbles: true}));
@@ -343,6 +345,38 @@ class Browser(unittest.TestCase):
             self.assertEqual(shown["verdicts"], ["rejected", "accepted", "accepted", "bonus"])
             self.assertEqual(shown["clicked"], "not reached")
             self.assertEqual(shown["round"], "Round 2 of 3")
+
+    def test_beams_are_walked_by_keys(self):
+        trace = interactive_trace.trace_of(text_of("beams.html"))
+        for width in (1200, 390):
+            shown = self.show("beams.html", """
+              const key = (name, shiftKey) => document.body.dispatchEvent(new KeyboardEvent('keydown', {key: name, shiftKey, bubbles: true}));
+              const buttons = () => [...get('round-body').querySelectorAll('.tree button')];
+              const chosen = () => buttons().findIndex(button => button.getAttribute('aria-pressed') === 'true');
+              shown.rounds = get('strip').children.length;
+              shown.steps = [...get('strip').querySelectorAll('.count')].map(count => count.textContent);
+              shown.notes = get('notes').hidden;
+              key('ArrowRight', false);
+              shown.chosen = [chosen()];
+              for (let i = 0; i < 2; i++) { key('ArrowLeft', true); shown.chosen.push(chosen()); }
+              buttons()[0].click();
+              shown.clicked = [chosen(), get('token-body').textContent];
+              shown.round = get('round-title').textContent;
+              shown.beams = get('running').querySelectorAll('.beams li').length;
+              for (let r = 0; r < shown.rounds; r++) key('ArrowRight', false);
+              shown.found = [...get('running').querySelectorAll('.beams li')].map(item => item.textContent);""", width)
+            self.assertEqual(shown["rounds"], len(trace["rounds"]))
+            self.assertEqual(shown["steps"], [f"+{len(round_['steps'])}" for round_ in trace["rounds"]])
+            self.assertTrue(shown["notes"], "the trace contradicts itself")
+            last = shown["chosen"][0]
+            self.assertGreater(last, 1)
+            self.assertEqual(shown["chosen"], [last, last - 1, last - 2])
+            self.assertEqual(shown["clicked"][0], 0)
+            self.assertIn(f"What step {trace['rounds'][1]['start'] + 1} ranked", shown["clicked"][1])
+            self.assertEqual(shown["round"], f"Round 2 of {len(trace['rounds'])}")
+            self.assertEqual(shown["beams"], trace["beams"])
+            self.assertEqual([float(text.rsplit("score ", 1)[1].replace("−", "-")) for text in shown["found"]],
+                             [round(found["score"], 4) for found in trace["hypotheses"]])
 
 
 if __name__ == "__main__":

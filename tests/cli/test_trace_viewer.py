@@ -6,6 +6,7 @@ trace is told in one line, and at once.
 The page's own functions run in Node where there is one: its checks, and what it draws of a round, on a
 document that is made up. Without Node those tests are skipped.
 """
+import collections
 import json
 import pathlib
 import re
@@ -19,6 +20,7 @@ from trace_page import NODE, PAGE, TracePage
 
 ROOT = pathlib.Path(sys.argv.pop(1)).resolve()
 TREES = ROOT / "tests/fuzz/corpus/traces/trees"  # of stage 8, three rounds
+BEAMS = ROOT / "tests/fuzz/corpus/traces/beams"  # of stage 10
 SCRIPT = ROOT / "docs/interactive/embed_trace.py"
 sys.path.insert(0, str(SCRIPT.parent))
 import shared_drawing  # noqa: E402
@@ -44,6 +46,42 @@ def changed_tree(change):
     return json.dumps(trace)
 
 
+def changed_beams(change):
+    """The text of a trace of beams after a change of its second round."""
+    trace = json.loads(BEAMS.read_text(encoding="utf-8"))
+    change(trace["rounds"][1])
+    return json.dumps(trace)
+
+
+def comb(round_):
+    """Branches in a row: each draft has a sibling."""
+    last = len(round_["tree"]) - 1
+    for i in range(200):
+        round_["tree"] += [{"token": 1, "parent": last, "kind": "draft"}, {"token": 2, "parent": last, "kind": "draft"}]
+        last = len(round_["tree"]) - 1
+
+
+def became_of_drafts(round_):
+    """Of each text that a round drafted, found or ended, from the end of the text that all beams share: what became of it.
+    A text is its tokens."""
+    texts = []
+    for node in round_["tree"]:
+        texts.append((*(texts[node["parent"]] if node["parent"] >= 0 else ()), node["token"]))
+    levels, ended = [[texts[beam["node"]] for beam in round_["beams"]]], []
+    for step in round_["steps"]:
+        ended += [(*levels[-1][one["beam"]], one["token"]) for one in step["candidates"] if one["fate"] == "ends"]
+        levels.append([(*levels[-1][one["beam"]], one["token"]) for one in step["beams"]])
+    ran, left = {text for level in levels for text in level}, {*levels[-1], *ended}
+    for text in [text for text, node in zip(texts, round_["tree"]) if node["kind"] == "draft"]:
+        is_kept = any(other[:len(text)] == text for other in left)
+        yield text, ("kept" if is_kept else "died") if text in ran else (
+            "lost" if text[:-1] in ran and text[:-1] not in levels[-1] else "never reached")
+    for text in set(levels[-1]) - set(texts):
+        yield text, "kept, not drafted"
+    for text in ended:
+        yield text, "ended"
+
+
 def tall_tree(tree):
     tree["nodes"] = [{**tree["nodes"][0], "parent": i - 1, "depth": i} for i in range(100)]
 
@@ -57,6 +95,10 @@ def drawn(round_, parent=-1):
             yield from drawn(round_, i)
     if parent == (round_["tree"]["path"] or [-1])[-1]:
         yield round_["last"]["token"], round_["last"]["kind"]
+
+
+def visible(text):
+    return text.replace(" ", "␣").replace("\n", "⏎")
 
 
 def caches(length, page_size):
@@ -105,6 +147,19 @@ TRACES = {
     "no such verdict": (lambda: changed_tree(lambda t: t["nodes"][0].update(verdict="kept")), "nodes[0].verdict is", None),
     "a trial of no node": (lambda: changed_tree(lambda t: t["trials"][0].update(node=7)), "trials[0].node is 7", None),
     "a node without trials": (lambda: changed_tree(lambda t: t.update(trials=[])), None, None),
+    "beams": (lambda: changed_beams(lambda r: None), None, None),
+    "a trace of beams without beams": (lambda: changed(lambda t: t.update(format="specdec-trace-3")), "hypotheses is missing", None),
+    "beams in a trace without beams": (lambda: changed(lambda t: t["rounds"][0].update(search={}, items=[1])), None, None),
+    "a beam of no node": (lambda: changed_beams(lambda r: r["beams"][0].update(node=99)), "beams[0].node is 99", None),
+    "a candidate of no beam": (lambda: changed_beams(lambda r: r["steps"][0]["candidates"][0].update(beam=9)),
+                               "steps[0].candidates[0].beam is 9", None),
+    "no such fate": (lambda: changed_beams(lambda r: r["steps"][0]["candidates"][0].update(fate="lives")),
+                     "candidates[0].fate is", None),
+    "a score that is none": (lambda: changed_beams(lambda r: r["steps"][0]["beams"][0].update(score="low")),
+                             "steps[0].beams[0].score is", None),
+    "a draft before its parent": (lambda: changed_beams(lambda r: r["tree"][1].update(parent=1)), "tree[1].parent is 1", None),
+    "100 steps": (lambda: changed_beams(lambda r: r["steps"].extend(r["steps"] * 100)), "this page shows up to 64", None),
+    "200 branches in a row": (lambda: changed_beams(comb), "branches more than 128 times in a row", None),
     "no trace": (lambda: "{}", 'no "format"', "no trace"),
     "no JSON": (lambda: "{", "no JSON", "no JSON"),
 }
@@ -194,7 +249,7 @@ class TraceViewer(unittest.TestCase):
             want = list(drawn(round_))
             self.assertEqual(len(shown), len(want))
             for line, (token, verdict) in zip(shown, want):
-                self.assertEqual(line.replace(" ", "").find(trace["pieces"][str(token)].replace(" ", "␣").replace("\n", "⏎")), 0)
+                self.assertEqual(line.replace(" ", "").find(visible(trace["pieces"][str(token)])), 0)
                 self.assertIn(verdict, line)
             self.assertEqual(sum("of 3 tried" in line for line in shown),
                              sum(node["drafts"] == 3 for node in round_["tree"]["nodes"]))
@@ -209,6 +264,36 @@ class TraceViewer(unittest.TestCase):
                               (lambda t: t["nodes"][0].update(verdict="rejected"), "not the node that it follows"),
                               (lambda t: t["nodes"][0].update(token=1), "emitted is not")):
             self.assertIn(words, " ".join(page.answer(changed_tree(change))["notes"]))
+
+    @unittest.skipUnless(NODE, "there is no node")
+    def test_the_page_draws_beams(self):
+        page = TracePage()
+        self.addCleanup(page.close)
+        answer, trace = page.answer(BEAMS.read_text(encoding="utf-8")), json.loads(BEAMS.read_text(encoding="utf-8"))
+        self.assertEqual(answer["notes"], [""], "the trace contradicts itself")
+        seen = set()
+        for round_, lines in zip(trace["rounds"], answer["rounds"], strict=True):
+            want = collections.Counter((visible(trace["pieces"][str(text[-1])]), said) for text, said in became_of_drafts(round_))
+            beams = re.compile(r"(.*) (kept, not drafted|kept|died|lost|ended|never reached)( beam \d+ after step \d+)?( −[\d.]+)?")
+            found = [beams.fullmatch(line) for line in lines]
+            shown = collections.Counter((match[1].replace(" ", ""), match[2]) for match in found if match)
+            self.assertEqual(shown, want)
+            seen |= {said for _, said in shown}
+            self.assertEqual(sum(bool(re.search(r" beam \d+ −?[\d.]+$", line)) for line in lines), len(round_["beams"]))
+        self.assertGreaterEqual(seen, {"kept", "kept, not drafted", "died", "lost", "never reached", "ended"})
+
+    @unittest.skipUnless(NODE, "there is no node")
+    def test_the_page_tells_beams_that_contradict_themselves(self):
+        page = TracePage()
+        self.addCleanup(page.close)
+        for change, words in ((lambda r: r.update(rows=r["rows"] + 1), "nodes are beams or drafts"),
+                              (lambda r: r.update(start=r["start"] + 1), "the next round starts with"),
+                              (lambda r: r["steps"][-1]["beams"].pop(), "are not the candidates that run on"),
+                              (lambda r: r["steps"][0]["candidates"].reverse(), "not in the order of their sums"),
+                              (lambda r: r["steps"][0]["beams"][0].update(node=0), "another node than its draft"),
+                              (lambda r: r.update(finished=True), "more rounds follow"),
+                              (lambda r: r.update(text=r["text"] + 1), "its texts are not those of the next round")):
+            self.assertIn(words, " ".join(page.answer(changed_beams(change))["notes"]))
 
 
 if __name__ == "__main__":
