@@ -14,12 +14,12 @@ class Browser:
     """One page. Every complaint of its console is in `complaints`."""
 
     def __init__(self):
-        self.folder = tempfile.TemporaryDirectory()
+        self.folder = tempfile.mkdtemp()
         command_read, self.commands = os.pipe()
         self.answers, answer_write = os.pipe()
         self.process = subprocess.Popen(  # which reads commands from 3 and writes answers to 4
             ["sh", "-c", f'exec "$0" "$@" 3<&{command_read} 4>&{answer_write}', CHROMIUM, "--headless", "--no-sandbox",
-             "--disable-gpu", "--hide-scrollbars", "--remote-debugging-pipe", f"--user-data-dir={self.folder.name}", "about:blank"],
+             "--disable-gpu", "--hide-scrollbars", "--remote-debugging-pipe", f"--user-data-dir={self.folder}", "about:blank"],
             pass_fds=(command_read, answer_write), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         os.close(command_read)
         os.close(answer_write)
@@ -30,11 +30,16 @@ class Browser:
             self.call(f"{domain}.enable")
 
     def close(self):
+        self.session = None
+        self.call("Browser.close")
+        try:
+            self.process.wait(timeout=20)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
         os.close(self.commands)
-        self.process.kill()
-        self.process.wait()
         os.close(self.answers)
-        self.folder.cleanup()
+        shutil.rmtree(self.folder, ignore_errors=True)
 
     def call(self, method, **params):
         """The result of a method of the DevTools protocol."""
