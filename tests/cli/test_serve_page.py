@@ -89,6 +89,16 @@ class ServePage(unittest.TestCase):
             self.assertGreater(len(self.browser.photograph()), 20000)
         self.assertEqual(self.browser.complaints, [])
 
+    def test_a_message_is_answered(self):
+        visit(self.browser, self.served)
+        self.browser.click("input[value='chat/completions']")
+        put(self.browser, "prompt", "Where is the cat?")
+        put(self.browser, "max_tokens", 12)
+        self.browser.click("#send")
+        self.wait("document.getElementById('verdict').textContent !== ''")
+        chat = run_program_json(BIN / "02_contiguous_kv_cache", "--chat", "Where is the cat?", "--max-new-tokens", "12")
+        self.assertEqual(self.browser.run(TEXT)[0], chat["text"])
+
     def test_texts_of_a_seed_are_equal_where_the_rule_promises_it(self):
         for rule, words in (("coupled", "✓ Plain decoding wrote the same text"), ("rejection", "The texts differ from character")):
             visit(self.browser, self.served)

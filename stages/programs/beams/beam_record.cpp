@@ -74,7 +74,7 @@ void BeamLog::end(const BeamRound& round, const BeamSearch& search, const Json& 
     steps.push_back(step_json(step, search, step.running.empty()));
   }
   json["steps"] = steps;
-  json.update(seconds);
+  json["seconds"] = seconds;
   rounds_.push_back(json);
 }
 

@@ -88,10 +88,9 @@ void BeamSession::after_round(const BeamRound& round) {
   passes_.push_back(verifying);
   if (round.drafted > 0) levels_.push_back(drafting / round.drafted);
   if (!options.trace.empty()) {
-    log.end(round, beams->search,
-            {{"draft_seconds", drafting},
-             {"verify_seconds", verifying},
-             {"other_seconds", seconds - drafting - verifying}});
+    log.end(
+        round, beams->search,
+        {{"draft", drafting}, {"verify", verifying}, {"other", seconds - drafting - verifying}});
   }
   if (options.explain) say_text(explain(round, stats.rounds, files.tokenizer_or_null()));
 }
