@@ -50,11 +50,11 @@ void AnswerWriter::note(const Delivery& delivery) {
 
 void AnswerWriter::send(Json round, Json logprobs) {
   if (!request_.stream) {
-    if (request_.rounds) rounds_.push_back(std::move(round));
+    if (!round.is_null()) rounds_.push_back(std::move(round));
     append(logprobs_, logprobs);
   } else if (!text_.empty() || request_.rounds || request_.logprobs) {
     Json chunk = text_chunk(head_, text_, std::move(logprobs));
-    if (request_.rounds) chunk["rounds"] = Json::array({std::move(round)});
+    if (!round.is_null()) chunk["rounds"] = Json::array({std::move(round)});
     reply_->write(to_event(chunk));
   }
   tokens_.clear();

@@ -72,6 +72,8 @@ class Reading {
   void read_messages();
   void read_stream_options();
   void read_logprobs();
+  void read_top_logprobs();
+  int count_of_logprobs(const std::string& field) const;
   void read_option(const Option& option, const std::string& field);
   const Json& value(const std::string& field) const { return *body_.find(field); }
   BatchRequest make_batch(const ModelFiles& files, const MakeBatchRequest& make);
@@ -92,8 +94,8 @@ void Reading::read(const std::string& field) {
       {"model", &Reading::read_model},
       {"stream_options", &Reading::read_stream_options},
       {"logprobs", &Reading::read_logprobs},
-      {"top_logprobs", nullptr}};  // by read_logprobs()
-  if (!body_.has(field)) return;   // null
+      {"top_logprobs", &Reading::read_top_logprobs}};
+  if (!body_.has(field)) return;  // null
   for (const Unsupported& other : unsupported()) {
     if (other.field != field || std::ranges::count(other.harmless, value(field)) > 0) continue;
     fail("{} is {}, which this server does not support{}", field, excerpt(value(field)),
@@ -103,7 +105,7 @@ void Reading::read(const std::string& field) {
     return request_.is_chat ? read_messages() : read_prompt();
   }
   for (const auto& [name, read] : kOwn) {
-    if (name == field) return read == nullptr ? void() : (this->*read)();
+    if (name == field) return (this->*read)();
   }
   if (field == "stream") request_.stream = *body_.boolean(field);
   if (field == "rounds") request_.rounds = *body_.boolean(field);
@@ -193,17 +195,27 @@ void Reading::read_stream_options() {
   request_.include_usage = options.boolean("include_usage").value_or(false);
 }
 
+int Reading::count_of_logprobs(const std::string& field) const {
+  const int count = *body_.integer(field);
+  if (count < 0 || count > kMostLogprobs) {
+    fail("{} is {}; it takes a whole number from 0 to {}", field, count, kMostLogprobs);
+  }
+  return count;
+}
+
+// A chat says whether it wants them, and in top_logprobs how many; a completion says how many.
 void Reading::read_logprobs() {
-  std::optional<int>& wanted = request_.logprobs;
   if (!request_.is_chat) {
-    wanted = *body_.integer("logprobs");
-  } else if (*body_.boolean("logprobs")) {
-    wanted = body_.integer("top_logprobs").value_or(0);
+    request_.logprobs = count_of_logprobs("logprobs");
+  } else if (*body_.boolean("logprobs") && !body_.has("top_logprobs")) {
+    request_.logprobs = 0;
   }
-  if (wanted && (*wanted < 0 || *wanted > kMostLogprobs)) {
-    fail("{} is {}; it takes a whole number from 0 to {}",
-         request_.is_chat ? "top_logprobs" : "logprobs", *wanted, kMostLogprobs);
-  }
+}
+
+void Reading::read_top_logprobs() {
+  const bool wanted = request_.is_chat && body_.boolean("logprobs").value_or(false);
+  if (!wanted) fail("top_logprobs goes with \"logprobs\": true of a chat");
+  request_.logprobs = count_of_logprobs("top_logprobs");
 }
 
 // What no single field tells.
@@ -215,9 +227,6 @@ void Reading::check() const {
   }
   if (body_.has("stream_options") && !request_.stream) {
     throw Refusal(400, "stream_options goes with stream", "stream_options");
-  }
-  if (body_.has("top_logprobs") && !request_.logprobs) {
-    throw Refusal(400, "top_logprobs goes with logprobs", "top_logprobs");
   }
   if (options_.stop.size() > kMostStops || std::ranges::any_of(options_.stop, [](const auto& text) {
         return text.size() > kLongestStop;

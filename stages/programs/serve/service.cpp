@@ -50,7 +50,7 @@ void Service::operator()(const HttpRequest& request, const std::shared_ptr<Reply
     rules_.check_site(request);
     reply->add_headers(rules_.cors(request));
     if (request.method == "OPTIONS") return reply->answer({.status = 204});
-    const Route& found = route(request);
+    const Route& found = route(request, *reply);
     if (found.needs_key) rules_.check_key(request);
     if (found.needs_model && reader_ == nullptr) {
       throw Refusal(503, "the model is being loaded", "", "loading");
@@ -62,16 +62,19 @@ void Service::operator()(const HttpRequest& request, const std::shared_ptr<Reply
   }
 }
 
-const Service::Route& Service::route(const HttpRequest& request) const {
+const Service::Route& Service::route(const HttpRequest& request, Reply& reply) const {
   const bool of_model = reader_ != nullptr && request.path == "/v1/models/" + reader_->model();
   const std::string_view path = of_model ? "/v1/models/" : std::string_view(request.path);
   const auto found = std::ranges::find(kRoutes, path, &Route::path);
   if (found == std::end(kRoutes)) {
     throw Refusal(404, fmt::format("there is no {} here", in_quotes(request.path)));
   }
-  const std::string_view method = request.method == "HEAD" ? "GET" : request.method;
+  std::string_view method = request.method;
+  if (method == "HEAD") method = "GET";
   if (method != found->method) {
-    throw Refusal(405, fmt::format("{} takes {}", found->path, found->method));
+    const std::string_view allowed = found->method == "GET" ? "GET, HEAD" : found->method;
+    reply.add_headers({{"Allow", std::string(allowed)}});
+    throw Refusal(405, fmt::format("{} takes {}", found->path, allowed));
   }
   return *found;
 }

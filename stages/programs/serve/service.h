@@ -38,7 +38,8 @@ class Service {
   };
   static const Route kRoutes[];
 
-  const Route& route(const HttpRequest& request) const;
+  // Throws Refusal if there is none, or not for the method.
+  const Route& route(const HttpRequest& request, Reply& reply) const;
   void complete(const HttpRequest& request, const std::string& id,
                 const std::shared_ptr<Reply>& reply) const;
   HttpAnswer page() const;

@@ -134,10 +134,18 @@ TEST_F(CompletionRequestTest, NamesTheFieldThatIsWrong) {
   }
   for (const char* fields :
        {R"("tools": [{}])", R"("tool_choice": "required")", R"("functions": [{}])",
-        R"("response_format": {"type": "json_object"})", R"("top_logprobs": 1)",
-        R"("logprobs": true, "top_logprobs": 21)", R"("modalities": ["text", "audio"])"}) {
+        R"("logprobs": false, "top_logprobs": 1)", R"("response_format": {"type": "json_object"})",
+        R"("top_logprobs": 1)", R"("logprobs": true, "top_logprobs": 21)",
+        R"("modalities": ["text", "audio"])"}) {
     EXPECT_THAT(field_refusal(fields, true), HasSubstr("400 ")) << fields;
   }
+}
+
+TEST_F(CompletionRequestTest, NamesTheFieldThatSaysHowManyLogprobs) {
+  EXPECT_THAT(field_refusal(R"("logprobs": true, "top_logprobs": 21)", true),
+              HasSubstr("400 top_logprobs: top_logprobs is 21; it takes"));
+  EXPECT_THAT(field_refusal(R"("top_logprobs": 1)", true), HasSubstr("400 top_logprobs: "));
+  EXPECT_THAT(field_refusal(R"("logprobs": 2, "top_logprobs": 1)"), HasSubstr("400 top_log"));
 }
 
 TEST_F(CompletionRequestTest, TakesValuesThatChangeNothing) {
