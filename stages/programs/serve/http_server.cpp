@@ -8,6 +8,7 @@
 
 #include <poll.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include "common/base/error.h"
 #include "stages/programs/serve/exchange.h"
@@ -98,7 +99,7 @@ void HttpServer::Loop::run() {
     MHD_run_wait(daemon_, kMilliseconds);
     look_after_peers();
   }
-  MHD_quiesce_daemon(daemon_);
+  ::close(MHD_quiesce_daemon(daemon_));  // the listener
   const auto until = Clock::now() + kLongestGoodbye;
   while (!is_drained() && Clock::now() < until) MHD_run_wait(daemon_, kMilliseconds);
   for (Peer& peer : peers_) {
