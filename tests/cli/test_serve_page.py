@@ -26,10 +26,10 @@ SIZES = [(1280, False), (1280, True), (390, False), (390, True)]  # width, dark
 TEXT = """[...document.querySelectorAll('#runs .running')].map(box => [...box.children].filter(part => part.className !== 'rejected'
   && !part.className.startsWith('rejected ')).map(part => [...part.childNodes].filter(node => node.nodeType === 3)
   .map(node => node.data).join('')).join(''))"""
-# A round as the server may send it, with markup in each text: a tree whose second token was cut off, and a bonus.
+# A round as the server may send it, with markup in each text: a tree, and a bonus.
 EVIL = "<img src=x onerror=alert(1)>"
 ROUND = {"drafts": [{"text": f"{EVIL}{i}", "parent": parent, "verdict": verdict} for i, (parent, verdict) in enumerate([
-             (-1, "accepted"), (-1, "not tested"), (0, "rejected"), (0, "accepted"), (2, "not reached")])],
+             (-1, "accepted"), (-1, "rejected"), (0, "rejected"), (0, "accepted"), (2, "not reached")])],
          "last": {"text": f"{EVIL}5", "kind": "bonus"},
          "tokens": [{"text": f"{EVIL}0", "kind": "accepted"}, {"text": f"{EVIL}3", "kind": "accepted"},
                     {"text": f"{EVIL}5", "kind": "bonus"}]}
@@ -81,6 +81,11 @@ class ServePage(unittest.TestCase):
             rounds = self.browser.run("[...document.querySelectorAll('#runs .strip')].map(strip => strip.children.length)")
             self.assertEqual(rounds[1], 40)
             self.assertLess(rounds[0], 40)
+            kept, corrected = (self.browser.run(f"document.querySelectorAll('#runs .running .{kind}').length") for kind in (
+                "accepted", "correction"))
+            for words in (f"40tokens in {rounds[0]} rounds", f"{kept / (kept + corrected):.3f}alpha: {kept} of {kept + corrected} tested",
+                          f"{40 / rounds[0]:.2f}tokens per pass"):
+                self.assertIn(words, text_of(self.browser, "#runs .tiles"))
             for kind in ("accepted", "rejected", "correction", "bonus"):
                 self.assertGreater(self.browser.run(f"document.querySelectorAll('#runs .running .{kind}').length"), 0, kind)
             self.assertIn("measured speedup", text_of(self.browser, "#speed"))
@@ -133,9 +138,9 @@ class ServePage(unittest.TestCase):
         self.assertEqual(self.browser.run("document.images.length"), 0)
         shown = self.browser.run("[...document.querySelectorAll('#runs .tree li li')].map(li => li.firstChild.textContent)")
         self.assertEqual(shown, [f"{EVIL.replace(' ', '␣')}{node} {said}" for node, said in (
-            (0, "accepted"), (2, "rejected"), (4, "not reached"), (3, "accepted"), (5, "bonus"), (1, "not tested"))])
+            (0, "accepted"), (2, "rejected"), (4, "not reached"), (3, "accepted"), (5, "bonus"), (1, "rejected"))])
         self.assertEqual(self.browser.run("document.querySelectorAll('#runs .tree .on-path').length"), 3)
-        self.assertEqual(self.browser.run("document.querySelector('#runs .running').textContent"), "".join(f"{EVIL}{i}" for i in (0, 2, 3, 5)))
+        self.assertEqual(self.browser.run("document.querySelector('#runs .running').textContent"), "".join(f"{EVIL}{i}" for i in (1, 0, 2, 3, 5)))
         self.assertEqual(self.browser.complaints, [])
 
     def test_errors_of_the_server_are_told(self):
