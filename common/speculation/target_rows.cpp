@@ -26,6 +26,7 @@ TargetRows::TargetRows(LanguageModel& target, std::vector<int> places, int max_s
 }
 
 void TargetRows::forward(std::span<const Segment> batch, const Outputs& out) {
+  followed_ = kNone;
   int n_rows = 0;
   batch_.assign(batch.begin(), batch.end());
   for (Segment& segment : batch_) {
@@ -72,6 +73,7 @@ void TargetRows::store(const Segment& segment, const DeviceRows& rows) {
 
 DeviceRows TargetRows::rows(SequenceId sequence, std::span<const TokenId> cached, int first) {
   const int n = int_size(cached);
+  if (sequence == followed_) return rows_of_path(n, first);
   SPECDEC_CHECK(length(sequence) == n, "{} tokens, not {}", length(sequence), n);
   SPECDEC_CHECK(0 <= first && first < n && (first == n - 1 || of_ == Of::kAllTokens),
                 "rows of some of {} tokens, not from {} on", n, first);
@@ -81,6 +83,28 @@ DeviceRows TargetRows::rows(SequenceId sequence, std::span<const TokenId> cached
   }
   const DeviceRows row = this->row(kept(sequence), first);
   return {row.data, n - first, row.width, row.stride};
+}
+
+void TargetRows::follow(SequenceId sequence, int text, std::span<const int> places) {
+  SPECDEC_CHECK(of_ == Of::kAllTokens, "rows of all tokens");
+  followed_ = sequence;
+  text_ = text;
+  path_.assign(places.begin(), places.end());
+}
+
+// The rows of the path's tokens from `first` on. n: of all of them.
+DeviceRows TargetRows::rows_of_path(int n, int first) {
+  SPECDEC_CHECK(text_ + int_size(path_) == n && 0 <= first && first < n, "a path of {} tokens", n);
+  const Kept& kept = this->kept(followed_);
+  const std::size_t wanted = std::size_t(n - first) * width();
+  if (gathered_.size() < wanted) gathered_ = DeviceArray<float>(backend(), wanted);
+  const DeviceRows rows = matrix(gathered_, n - first, width());
+  for (int i = first; i < n; i++) {
+    const int place = i < text_ ? i : path_[i - text_];
+    SPECDEC_CHECK(kept.first <= place && place < kept.end, "the row of token {}", place);
+    backend().copy(row(kept, place).data, rows.row(i - first), width() * sizeof(float));
+  }
+  return rows;
 }
 
 void TargetRows::truncate(SequenceId sequence, int length) {

@@ -35,6 +35,10 @@ class TargetRows final : public ForwardingModel {
   // tokens after it. REQUIRES: the tokens are all that the sequence has, at least one; `first` is
   // the last one unless the rows of all tokens are kept.
   DeviceRows rows(SequenceId sequence, std::span<const TokenId> cached, int first);
+  // Used from stage 10 on, where a sequence holds a tree: until its next pass, rows() is about one
+  // path, whose tokens are the first `text` ones and those at these places. REQUIRES: rows of all
+  // tokens are kept.
+  void follow(SequenceId sequence, int text, std::span<const int> places);
   // The row of the last of these tokens.
   DeviceRows last(SequenceId sequence, std::span<const TokenId> cached) {
     return rows(sequence, cached, int_size(cached) - 1);
@@ -49,6 +53,7 @@ class TargetRows final : public ForwardingModel {
   static constexpr int kNone = -1;
 
   Kept& kept(SequenceId sequence);
+  DeviceRows rows_of_path(int n, int first);
   void store(const Segment& segment, const DeviceRows& rows);
   int take_part();
   DeviceRows row(const Kept& kept, int position) const;
@@ -61,6 +66,12 @@ class TargetRows final : public ForwardingModel {
   std::vector<DeviceArray<float>> parts_;  // each [kept_rows_, width]
   std::vector<int> free_parts_;
   std::vector<Kept> kept_;  // by sequence
+
+  // What follow() was told; no sequence: nothing. Its rows, next to each other.
+  SequenceId followed_ = kNone;
+  int text_ = 0;
+  std::vector<int> path_;
+  DeviceArray<float> gathered_;  // grows
 };
 
 }  // namespace specdec

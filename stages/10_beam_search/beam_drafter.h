@@ -20,8 +20,9 @@ struct BeamsToDraft {
   std::span<const int> leaves;     // the node of each beam, the best first
   std::span<const double> scores;  // of the beams, by the target
   const BeamSearch* search = nullptr;
-  int width = 0;  // u, the most drafts on a level
-  int steps = 0;  // K, the most levels
+  int width = 0;                      // u, the most drafts on a level
+  int steps = 0;                      // K, the most levels
+  const TreeCache* target = nullptr;  // for drafters that read the target's rows
 };
 
 // Guesses how beams go on.

@@ -53,7 +53,7 @@ std::optional<BeamsToDraft> BeamRounds::to_draft(BeamRun& run) {
   const int K = run.spec_length();
   if (K == 0) return std::nullopt;
   return BeamsToDraft{run.draft_request, &run.tree,          run.leaves, run.scores,
-                      &run.search,       run.drafting.width, K};
+                      &run.search,       run.drafting.width, K,          &run.cache};
 }
 
 Segment BeamRounds::rows(BeamRun& run) {

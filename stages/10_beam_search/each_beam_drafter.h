@@ -6,17 +6,19 @@
 #include <vector>
 
 #include "common/speculation/drafter.h"
+#include "common/speculation/target_rows.h"
 #include "stages/10_beam_search/beam_drafter.h"
 
 namespace specdec {
 
-// A drafter of stages 4 to 8 that drafts for each beam by itself. Their chains or trees are merged,
-// those of the best beams first, until a level has u nodes.
+// A drafter of stages 4 to 9 that drafts for each beam by itself. Their chains or trees are merged:
+// each level gets the u best nodes, by the beam's score and what the drafter finds likely.
 class EachBeamDrafter final : public BeamDrafter {
  public:
-  // drafts: memory for the drafts of one beam. REQUIRES: the drafter outlives this object.
-  EachBeamDrafter(Drafter& drafter, Drafts drafts)
-      : drafter_(drafter), drafts_(std::move(drafts)) {}
+  // drafts: memory for the drafts of one beam. rows: what the drafter reads of the target; null:
+  // nothing. REQUIRES: drafter and rows outlive this object.
+  EachBeamDrafter(Drafter& drafter, Drafts drafts, TargetRows* rows = nullptr)
+      : drafter_(drafter), drafts_(std::move(drafts)), rows_(rows) {}
 
   using BeamDrafter::create;
   int create() override;
@@ -37,10 +39,12 @@ class EachBeamDrafter final : public BeamDrafter {
 
   Reader& reader_of(Readers& readers, std::span<const TokenId> text);
   void draft(const BeamsToDraft& request);
+  SequenceId show_target(const BeamsToDraft& request, int leaf);
   static void merge(std::span<const Drafts> drafts, const BeamsToDraft& request);
 
   Drafter& drafter_;
   Drafts drafts_;
+  TargetRows* rows_;
   int created_ = 0;
   std::map<int, Readers> readers_;  // by request
 };

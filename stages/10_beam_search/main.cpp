@@ -22,10 +22,10 @@ void decode(BeamSession& run) {
 // [end snippet decode]
 
 int run(const RunOptions& given) {
-  const RunOptions options = with_beams(given);
+  const RunOptions options = with_beams(with_heads(given));
   if (options.check) return check_beam_search(options);
   const bool many = !options.requests.empty() || !options.workload.empty();
-  if (many) return serve_beams(given);
+  if (many) return serve_beams(with_heads(given));
   BeamSession session(options);
   decode(session);
   session.finish();

@@ -24,7 +24,7 @@ MostCached most_cached(const BatchRequest& r, const BeamsOfRequest& beams) {
 
 RoundsWithBeams::RoundsWithBeams(LanguageModel& target, Drafter& drafter, const Judging& judging,
                                  int max_batch, int spec_length,
-                                 std::unique_ptr<BeamDrafter> beam_drafter, int max_rows)
+                                 std::shared_ptr<BeamDrafter> beam_drafter, int max_rows)
     : BatchedRounds(target, drafter, judging, max_batch, spec_length, max_rows),
       beam_drafter_(std::move(beam_drafter)),
       max_rows_(max_rows) {}

@@ -37,7 +37,7 @@ class RoundsWithBeams final : public BatchedRounds {
   // max_rows: of a pass. beam_drafter: if it has a model, that of `drafter`. Otherwise as
   // BatchedRounds.
   RoundsWithBeams(LanguageModel& target, Drafter& drafter, const Judging& judging, int max_batch,
-                  int spec_length, std::unique_ptr<BeamDrafter> beam_drafter, int max_rows);
+                  int spec_length, std::shared_ptr<BeamDrafter> beam_drafter, int max_rows);
 
   Capacity needs(const RequestState& request) const override;
   int most_rows(const RequestState& request) const override;
@@ -57,7 +57,7 @@ class RoundsWithBeams final : public BatchedRounds {
   BeamRun& open_run(RequestState& request);
   void judge_beams(RequestState& request, int first_row);
 
-  std::unique_ptr<BeamDrafter> beam_drafter_;
+  std::shared_ptr<BeamDrafter> beam_drafter_;
   int max_rows_;
   std::vector<RequestState*> texts_, searches_;  // of the batch
 };

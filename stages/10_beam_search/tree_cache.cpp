@@ -78,6 +78,15 @@ Segment TreeCache::feed(const TextTree& tree, std::span<const int> nodes, int ro
   return {sequence_, tokens_, rows, parents_};
 }
 
+TreeCache::Path TreeCache::path_above(const TextTree& tree, int leaf) const {
+  Path path{.sequence = sequence_, .text = text_};
+  for (int node = tree.node(leaf).parent; node != TextTree::kRoot; node = tree.node(node).parent) {
+    path.places.push_back(text_ + place(node));
+  }
+  std::ranges::reverse(path.places);
+  return path;
+}
+
 // The place of a cached node, from text_ on.
 int TreeCache::place(int node) const {
   return static_cast<int>(std::ranges::find(nodes_, node) - nodes_.begin());

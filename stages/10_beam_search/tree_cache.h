@@ -38,6 +38,15 @@ class TreeCache {
   // node's parent is cached, or earlier in the list.
   Segment feed(const TextTree& tree, std::span<const int> nodes, int rows);
 
+  // The path to a leaf's parent: tokens of the text that are cached, and the places of the nodes
+  // after them. REQUIRES: nothing of it is missing.
+  struct Path {
+    SequenceId sequence = 0;
+    int text = 0;
+    std::vector<int> places = {};
+  };
+  Path path_above(const TextTree& tree, int leaf) const;
+
   // The inner nodes that are not cached.
   std::vector<int> missing(const TextTree& tree) const;
 

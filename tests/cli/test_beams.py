@@ -39,6 +39,32 @@ class BeamsTest(ProgramTest):
         self.assertEqual(got["tokens"], want["tokens"])
         self.assertEqual(got["stats"]["rounds"], want["stats"]["rounds"])
 
+    # What drafts for a text of its own in stage 9, for one beam and for several.
+    HEADS = ("blockwise", "medusa", "mtp", "eagle3", "eagle", "parallel")
+
+    def test_heads_draft_for_one_beam_as_for_a_text(self):
+        for heads in self.HEADS:
+            options = ["--heads", heads, "--spec-length", "3", "--ignore-eos"]
+            want = run_program_json(PROGRAMS / "09_self_drafting", *PROMPT, *options, "--tree", "top:1x1x1")
+            got = self.run_json("--beams", "1", "--draft-beams", "1", *options)
+            with self.subTest(heads=heads):
+                self.assertEqual(got["tokens"], want["tokens"])
+                self.assertEqual(got["stats"]["rounds"], want["stats"]["rounds"])
+
+    def test_heads_draft_for_beams(self):
+        want = self.run_json(*PLAIN, "--num-return", "4")
+        lines = [{**request, "max_new_tokens": 24} for request in self.REQUESTS]
+        alone = [self.alone(request) for request in lines]
+        for heads in self.HEADS:
+            with self.subTest(heads=heads):
+                got = self.run_json("--num-return", "4", "--heads", heads, "--draft-beams", "8")
+                self.assertEqual(got["hypotheses"], want["hypotheses"])
+                self.assertLess(got["stats"]["rounds"], got["stats"]["steps"], "some steps need no pass")
+                results, summary = self.run_batch(lines, "--heads", heads, "--pages", "18")
+                self.assertGreater(summary["preemptions"], 0)
+                for got, of_one in zip(results, alone, strict=True):
+                    self.assertEqual((got["tokens"], got.get("hypotheses")), (of_one["tokens"], of_one.get("hypotheses")))
+
     def test_rules(self):
         best = {}
         for penalty in ("0", "1", "2"):
@@ -199,7 +225,9 @@ class BeamsTest(ProgramTest):
                 ("--num-return 9: a search with --beams 4 finds 4 texts", "--num-return", "9"),
                 ("this stage has no --temperature; 09_self_drafting has it", "--temperature", "1"),
                 ("this stage has no --spec-length auto; 09_self_drafting has it", "--spec-length", "auto"),
-                ("this stage has no --draft-kind heads; 09_self_drafting has it", "--draft-kind", "heads"),
+                ("this stage has no --self-draft lookahead; 09_self_drafting has it", "--self-draft", "lookahead"),
+                ("9 drafts in a row, but", "--draft-kind", "heads", "--self-draft", "medusa", "--spec-length", "9"),
+                ("--heads medusa belongs to --draft-kind heads, not to llama", "--draft-kind", "llama", "--heads", "medusa"),
                 ("this stage has no --stop; 09_self_drafting has it", "--stop", "x"),
                 ("this stage has no --tree; 09_self_drafting has it", "--tree", "top:2"),
                 ("--beams is \"0\"; it takes a whole number from 1", "--beams", "0"),

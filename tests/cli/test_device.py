@@ -132,6 +132,17 @@ class DeviceTest(ProgramTest):
             texts = [[found["tokens"] for found in result["hypotheses"]] for result in (on_device, on_cpu)]
             self.assertEqual(*texts)
             self.assertEqual(on_device["stats"]["rounds"], on_cpu["stats"]["rounds"])
+        heads = ("--heads", "medusa", "--beams", "2", "--spec-length", "2")
+        on_device, on_cpu = (run(10, device, *heads, target=GOLDEN / "models" / "target") for device in (DEVICE, "cpu"))
+        self.assertEqual(on_device["tokens"], on_cpu["tokens"])
+        self.assertEqual(on_device["stats"]["rounds"], on_cpu["stats"]["rounds"])
+
+    def test_a_batch_with_beams_is_the_cpus(self):
+        requests = [{"id": str(i), "prompt": f"{i} and", "beams": i, "max_new_tokens": 6 + i} for i in (1, 2, 3)]
+        requests.append({"id": "text", "prompt": "Once", "max_new_tokens": 6})
+        common = ("--target", TARGET, "--draft-kind", "llama", "--spec-length", "2", "--output", "json")
+        on_device, on_cpu = (self.batch(requests, (*common, "--device", device), 10) for device in (DEVICE, "cpu"))
+        self.assertEqual(on_device, on_cpu)
 
     def batch(self, requests, options, stage=6):
         """The tokens of every request, by its id."""

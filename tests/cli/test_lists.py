@@ -14,7 +14,7 @@ GREEDY, SAMPLING, BATCH, ADAPTIVE, TREES, SELF, BEAMS = (
     "04_greedy_speculation", "05_rejection_sampling", "06_batched_verification", "07_adaptive_drafting", "08_token_trees",
     "09_self_drafting", "10_beam_search")
 LISTS = {"--draft-kind": (GREEDY, SAMPLING, BATCH, ADAPTIVE, TREES, SELF, BEAMS), "--early-stopping": (BEAMS,), "--acceptance": (SAMPLING, BATCH, ADAPTIVE),
-         "--draft-length": (ADAPTIVE, TREES), "--siblings": (TREES, SELF), "--tree": (TREES, SELF), "--self-draft": (SELF,)}
+         "--draft-length": (ADAPTIVE, TREES), "--siblings": (TREES, SELF), "--tree": (TREES, SELF), "--self-draft": (SELF, BEAMS)}
 SIZES = {"N": "3", "3x2x1": "2x1"}  # of a tree, to try
 # What an entry of stages 8 and 9 goes with.
 NEEDS = {"random": ["--tree", "chains:1"], "ngram": ["--tree", "chains:1"], "suffix": ["--tree", "grow:8"], "block": ["--tree", "chains:1"],

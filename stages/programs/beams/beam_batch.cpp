@@ -12,6 +12,7 @@
 #include "stages/programs/beams/beam_options.h"
 #include "stages/programs/beams/beam_report.h"
 #include "stages/programs/beams/beam_session.h"
+#include "stages/programs/run/draft_length.h"
 
 namespace specdec {
 namespace {
@@ -22,6 +23,13 @@ struct ShownBeams : BeamsOfRequest {
       : BeamsOfRequest(beam_options(options_), specdec::draft_width(options_)), options(options_) {}
 
   const RunOptions options;
+};
+
+// A drafter that drafts for each beam, and what it uses.
+struct EachBeamParts {
+  std::unique_ptr<DraftSetup> setup;
+  std::unique_ptr<Drafter> by_heads;
+  std::unique_ptr<BeamDrafter> drafter;
 };
 
 // Calls back for each request that is a search.
@@ -94,7 +102,7 @@ BatchRequest to_beam_request(const ModelFiles& files, const RunOptions& options)
 
 BeamBatch::BeamBatch(const RunOptions& options, ModelFiles files,
                      std::span<const BatchRequest> requests)
-    : widest_(options) {
+    : widest_(options), self_(widest_, spec_length_of(widest_)) {
   std::vector<int> draft_rows;
   widest_.beams = 1;
   for_searches(requests, [&](const BatchRequest& request, const BeamsOfRequest& beams) {
@@ -108,7 +116,10 @@ BeamBatch::BeamBatch(const RunOptions& options, ModelFiles files,
   });
   const RunOptions sized = sized_for_beams(requests, options);
   draft_rows_ = std::max(1, sum_of_largest(draft_rows, sized.max_batch));
-  session_ = std::make_unique<BatchSession>(sized, std::move(files), parts());
+  session_ = std::make_unique<BatchSession>(sized, std::move(files), parts(sized.max_batch));
+  const LlamaConfig& target = session_->target.model.config();
+  session_->memory.logits +=
+      sizeof(float) * target.vocab_size * std::size_t(session_->sizes.token_budget + draft_rows_);
   session_->extras_of = [&files = session_->files](const BatchRequest& request,
                                                    const RequestResult& result) {
     return extras_of(files, request, result);
@@ -116,7 +127,7 @@ BeamBatch::BeamBatch(const RunOptions& options, ModelFiles files,
 }
 
 // The draft's cache has room for a chain, and for the texts of all beams beside it.
-BatchParts BeamBatch::parts() {
+BatchParts BeamBatch::parts(int at_a_time) {
   BatchParts parts;
   parts.drafting = adaptive_drafting(KeepProbs::kBesideLogits, false);
   parts.capacity = [beside = cached_by_draft_](int K) {
@@ -131,20 +142,44 @@ BatchParts BeamBatch::parts() {
                                                make_drafter(session), session.sizes.token_budget);
     };
   };
+  parts = self_.parts(std::move(parts));
+  if (!parts.drafting.make_heads) return parts;
+  parts.drafting.make_heads =
+      [make = parts.drafting.make_heads, beams = at_a_time * (widest_.beams + 1)](
+          const ModelFiles& files, const LlamaModel& target, Capacity capacity) {
+        capacity.requests += beams;
+        return make(files, target, capacity);
+      };
   return parts;
 }
 
-// Of beams: the model that drafts for texts, too, or a drafter of single texts of its own.
-std::unique_ptr<BeamDrafter> BeamBatch::make_drafter(BatchSession& session) {
-  if (session.options.no_speculation) return std::make_unique<NoBeamDrafter>();
-  if (LanguageModel* model = session.draft.model()) {
-    return std::make_unique<ModelBeamDrafter>(*model, draft_rows_, session.draft.tell_damage());
+// For beams: the model that drafts for texts, too, or a drafter that drafts for each beam.
+std::shared_ptr<BeamDrafter> BeamBatch::make_drafter(BatchSession& session) {
+  if (session.options.no_speculation) return std::make_shared<NoBeamDrafter>();
+  if (drafts_for_each(widest_)) return make_for_each(session);
+  return std::make_shared<ModelBeamDrafter>(*session.draft.model(), draft_rows_,
+                                            session.draft.tell_damage());
+}
+
+// On the session's heads, or with everything that it needs.
+std::shared_ptr<BeamDrafter> BeamBatch::make_for_each(BatchSession& session) {
+  Capacity capacity = draft_capacity(widest_, session.sizes.capacity);
+  capacity.pages = 0;  // enough
+  const Drafting drafting = self_.parts(SessionParts{.drafting = beam_drafting(widest_)}).drafting;
+  const auto parts = std::make_shared<EachBeamParts>();
+  if (widest_.draft_kind == DraftKind::kHeads) {
+    parts->by_heads = std::make_unique<SoundDrafter>(
+        drafting.make(*session.draft.model(), capacity, session.target.llama.vocab_size()),
+        session.draft.tell_damage());
+    const Capacity of_beam = parts->by_heads->capacity(spec_length_of(widest_));
+    parts->drafter = std::make_unique<EachBeamDrafter>(*parts->by_heads, Drafts(of_beam, 0),
+                                                       session.watched.get());
+  } else {
+    parts->setup = std::make_unique<DraftSetup>(widest_, session.files, session.target.model,
+                                                capacity, drafting);
+    parts->drafter = make_beam_drafter(widest_, *parts->setup, nullptr);
   }
-  Capacity capacity = session.sizes.capacity;  // with a sequence for each beam, and one more
-  capacity.requests *= widest_.beams + 1;
-  each_ = std::make_unique<DraftSetup>(widest_, session.files, session.target.model, capacity,
-                                       beam_drafting(widest_));
-  return make_beam_drafter(widest_, *each_);
+  return {parts, parts->drafter.get()};
 }
 
 int serve_beams(const RunOptions& options) {

@@ -4,6 +4,7 @@
 
 #include "stages/10_beam_search/rounds_with_beams.h"
 #include "stages/programs/batch/batch_session.h"
+#include "stages/programs/self/self_draft.h"
 
 namespace specdec {
 
@@ -21,14 +22,15 @@ class BeamBatch {
   BatchSession& session() { return *session_; }
 
  private:
-  BatchParts parts();
-  std::unique_ptr<BeamDrafter> make_drafter(BatchSession& session);
+  BatchParts parts(int at_a_time);
+  std::shared_ptr<BeamDrafter> make_drafter(BatchSession& session);
+  std::shared_ptr<BeamDrafter> make_for_each(BatchSession& session);
 
   // What searches need, at most max_batch of them at a time.
-  int draft_rows_ = 0;                // of a pass of the draft
-  int cached_by_draft_ = 0;           // the most that one of them caches there
-  RunOptions widest_;                 // those of the search with the most beams
-  std::unique_ptr<DraftSetup> each_;  // drafts for single texts
+  int draft_rows_ = 0;       // of a pass of the draft
+  int cached_by_draft_ = 0;  // the most that one of them caches there
+  RunOptions widest_;        // those of the search with the most beams
+  const SelfDraft self_;
   std::unique_ptr<BatchSession> session_;
 };
 

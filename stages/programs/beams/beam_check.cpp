@@ -122,10 +122,14 @@ struct Room {
       : options(checked.options),
         tolerance(read_tolerance(checked)),
         capacity(capacity_for(checked, all)),
-        draft(options, checked.files, checked.model, capacity, beam_drafting(options)),
+        self(options, spec_length_of(options)),
+        draft(options, checked.files, checked.model, draft_capacity(options, capacity),
+              self.parts(SessionParts{.drafting = beam_drafting(options)}).drafting),
         cache(make_cache(checked.model,
                          cache_layout(options, capacity.context + capacity.branches()))),
-        target(checked.model, *cache, {.token_limit = checked.files.token_limit}) {}
+        llama(checked.model, *cache, {.token_limit = checked.files.token_limit}),
+        watched(watch_beams(draft, llama, capacity)),
+        target(watched_target(llama, watched.get())) {}
 
   Capacity capacity_for(const CheckedTarget& checked, std::span<const GoldenBeams> all) {
     Capacity most;
@@ -141,9 +145,12 @@ struct Room {
   RunOptions options;  // with the largest width
   double tolerance;
   Capacity capacity;
+  const SelfDraft self;
   DraftSetup draft;
   std::unique_ptr<KvCache> cache;
-  Llama target;
+  Llama llama;
+  std::unique_ptr<TargetRows> watched;
+  LanguageModel& target;
 };
 
 // Returns what plain beam search finds.
@@ -162,7 +169,7 @@ std::vector<Hypothesis> check_line(const GoldenBeams& golden, Room& room, CheckL
   if (options.no_speculation) return plain.hypotheses;
   const BeamDrafting drafting{.width = draft_width(options),
                               .spec_length = spec_length_of(options)};
-  const auto drafter = make_beam_drafter(options, room.draft);
+  const auto drafter = make_beam_drafter(options, room.draft, room.watched.get());
   const Found fast = search(room.target, *drafter, golden, drafting);
   const bool same = fast.hypotheses == plain.hypotheses && fast.steps == plain.steps;
   list.check(fmt::format("{}, {} passes with drafts of {} by {}", name, fast.passes, drafting.width,

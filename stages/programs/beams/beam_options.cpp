@@ -8,6 +8,7 @@
 #include "common/base/error.h"
 #include "common/llama.h"
 #include "stages/08_token_trees/lookup_tree_drafter.h"
+#include "stages/08_token_trees/tree_drafter.h"
 #include "stages/programs/adaptive/drafters.h"
 #include "stages/programs/run/draft_length.h"
 
@@ -15,6 +16,13 @@ namespace specdec {
 namespace {
 
 constexpr int kDefaultBeams = 4, kDraftBeams = 6;  // w and u by default
+
+// The tree of one beam.
+std::unique_ptr<TreeShape> grown(const RunOptions& options) {
+  constexpr int kMostWidth = 8;
+  const int u = draft_width(options), K = std::max(1, spec_length_of(options));
+  return std::make_unique<GrownTree>(u * K, std::min(u, kMostWidth), K);
+}
 
 }  // namespace
 
@@ -73,7 +81,19 @@ Capacity beam_capacity(const RunOptions& options, const ModelFiles& files,
   capacity.context =
       static_cast<int>(std::min<std::int64_t>(context_limit(files, options), longest + K));
   capacity.nodes = K + static_cast<int>(beside + drafts);
-  capacity.requests = needs_model(options.draft_kind) ? 1 : w + 1;
+  return capacity;
+}
+
+bool drafts_for_each(const RunOptions& options) {
+  const DraftNeeds needs = entry_of(options.draft_kind).needs;
+  const bool ranks = needs == DraftNeeds::kModel || needs == DraftNeeds::kText;
+  return !ranks || options.drafts_in_parallel();
+}
+
+Capacity draft_capacity(const RunOptions& options, Capacity capacity) {
+  if (!drafts_for_each(options)) return capacity;
+  capacity.requests *= options.beams + 1;
+  capacity.nodes = std::max(capacity.levels, grown(options)->capacity(capacity.levels).nodes);
   return capacity;
 }
 
@@ -84,6 +104,12 @@ Drafting beam_drafting(const RunOptions& options) {
   drafting.make_lookup = [each, levels = spec_length_of(options)] {
     return std::make_unique<LookupTreeDrafter>(
         LookupTreeDrafter::Options{.continuations = each, .levels = levels});
+  };
+  if (needs_model(options.draft_kind) && !drafts_for_each(options)) return drafting;
+  drafting.make = [options](LanguageModel& model, const Capacity& capacity, int vocab_size) {
+    return std::make_unique<ModelTreeDrafter>(
+        model, [options] { return grown(options); }, capacity.context + 1, vocab_size,
+        capacity.requests);
   };
   return drafting;
 }

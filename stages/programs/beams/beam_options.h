@@ -23,7 +23,15 @@ void check_beam_options(const RunOptions& options, const ModelFiles& files);
 Capacity beam_capacity(const RunOptions& options, const ModelFiles& files,
                        const GenerationRequest& request);
 
-// Drafting for beams: --draft-kind may be ngram, and lookup drafts several continuations.
+// Whether the drafter drafts for each beam by itself, and not for all of them in a search of its
+// own.
+bool drafts_for_each(const RunOptions& options);
+
+// The same for the drafter: one that drafts for each beam follows a text of each, and the one
+// before.
+Capacity draft_capacity(const RunOptions& options, Capacity capacity);
+
+// Drafting for beams: --draft-kind may be ngram, and lookup and heads draft several continuations.
 Drafting beam_drafting(const RunOptions& options);
 
 }  // namespace specdec

@@ -36,15 +36,21 @@ CacheLayout layout_of(const RunOptions& options, const Capacity& capacity) {
 
 }  // namespace
 
-std::unique_ptr<BeamDrafter> make_beam_drafter(const RunOptions& options, DraftSetup& draft) {
+std::unique_ptr<TargetRows> watch_beams(const DraftSetup& draft, Llama& target, Capacity capacity) {
+  capacity.verified = capacity.nodes;  // all of them stay, and so do their rows
+  return draft.watch(target, capacity);
+}
+
+std::unique_ptr<BeamDrafter> make_beam_drafter(const RunOptions& options, DraftSetup& draft,
+                                               TargetRows* rows) {
   if (options.no_speculation) return std::make_unique<NoBeamDrafter>();
-  if (draft.model() != nullptr) {
+  if (!drafts_for_each(options)) {
     return std::make_unique<ModelBeamDrafter>(*draft.model(), draft_width(options),
                                               draft.tell_damage());
   }
   Drafter& each = draft.drafter();
   return std::make_unique<EachBeamDrafter>(
-      each, draft.make_drafts(each.capacity(spec_length_of(options))));
+      each, draft.make_drafts(each.capacity(spec_length_of(options))), rows);
 }
 
 BeamSession::BeamSession(const RunOptions& options_)
@@ -53,9 +59,12 @@ BeamSession::BeamSession(const RunOptions& options_)
       request((check_beam_options(options, files), read_request(files, options))),
       capacity(beam_capacity(options, files, request)),
       target(options, files, layout_of(options, capacity)),
-      draft(options, files, target.model, capacity, beam_drafting(options)),
-      drafter(make_beam_drafter(options, draft)),
-      timed_target(target.llama),
+      self(options, spec_length_of(options)),
+      draft(options, files, target.model, draft_capacity(options, capacity),
+            self.parts(SessionParts{.drafting = beam_drafting(options)}).drafting),
+      watched(watch_beams(draft, target.llama, capacity)),
+      drafter(make_beam_drafter(options, draft, watched.get())),
+      timed_target(watched_target(target.llama, watched.get())),
       timed_drafter(*drafter, options.trace.empty() ? nullptr : &log),
       rounds(timed_target, most_rows(options)),
       beams(std::in_place, timed_target, timed_drafter, beam_options(options),

@@ -11,6 +11,7 @@
 #include "stages/10_beam_search/each_beam_drafter.h"
 #include "stages/programs/beams/beam_options.h"
 #include "stages/programs/beams/beam_record.h"
+#include "stages/programs/self/self_draft.h"
 #include "stages/programs/speculation/draft_setup.h"
 #include "stages/programs/speculation/measure_steps.h"
 #include "stages/programs/speculation/target_setup.h"
@@ -18,9 +19,13 @@
 
 namespace specdec {
 
-// The drafter of beams that --draft-kind names, on draft's model or drafter. REQUIRES: draft
-// outlives it.
-std::unique_ptr<BeamDrafter> make_beam_drafter(const RunOptions& options, DraftSetup& draft);
+// The drafter of beams that --draft-kind names, on draft's model or drafter. rows: what it reads of
+// the target; null: nothing. REQUIRES: draft and rows outlive it.
+std::unique_ptr<BeamDrafter> make_beam_drafter(const RunOptions& options, DraftSetup& draft,
+                                               TargetRows* rows);
+
+// The target's rows that draft reads of searches with this capacity; null if it reads none.
+std::unique_ptr<TargetRows> watch_beams(const DraftSetup& draft, Llama& target, Capacity capacity);
 
 // Wraps a drafter of one request's beams, counts the seconds of its draft phases, and shows its
 // drafts to a log.
@@ -69,7 +74,9 @@ struct BeamSession {
   const GenerationRequest request;
   const Capacity capacity;
   TargetSetup target;
+  const SelfDraft self;
   DraftSetup draft;
+  const std::unique_ptr<TargetRows> watched;  // the target as a drafter watches it; null: none does
   const std::unique_ptr<BeamDrafter> drafter;
   BeamLog log;  // for --trace
   TimedModel timed_target;

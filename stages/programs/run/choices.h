@@ -72,13 +72,14 @@ inline constexpr NamedDrafter kDrafters[] = {
     {"suffix", "what followed most often in this text, and in texts that ended",
      DraftNeeds::kNothing, true, kFirstAdaptiveStage},
     {"heads", "the target itself, in the way of --self-draft", DraftNeeds::kRows, true,
-     kFirstSelfStage, kFirstBeamStage - 1}};
+     kFirstSelfStage}};
 
 // How a target drafts for itself; SelfDraft makes the models.
 inline constexpr Named kSelfDrafters[] = {
     {"blockwise", "one network on the newest row makes all heads' rows"},
     {"medusa", "a block for each head, on the newest row"},
-    {"lookahead", "the target, in a pass of its own with trained tokens after the pending one"},
+    {"lookahead", "the target, in a pass of its own with trained tokens after the pending one", 0,
+     kFirstBeamStage - 1},
     {"feature", "a layer on all rows, which sees the drafts: EAGLE, EAGLE-3 or MTP"},
     {"parallel", "a draft model that drafts all tokens in one pass, with mask tokens"}};
 

@@ -21,7 +21,7 @@ constexpr Stages kDrafting = stages_from(kFirstDraftingStage);
 constexpr int kLastTextStage = kFirstBeamStage - 1;
 constexpr Stages kTexts{1, kLastTextStage}, kSampling{kFirstSamplingStage, kLastTextStage},
     kBatches = stages_from(kFirstBatchStage), kAdaptive{kFirstAdaptiveStage, kLastTextStage},
-    kTreeShapes{kFirstTreeStage, kLastTextStage}, kSelf{kFirstSelfStage, kLastTextStage};
+    kTreeShapes{kFirstTreeStage, kLastTextStage}, kSelf = stages_from(kFirstSelfStage);
 
 using Options = std::vector<Option>;
 
@@ -184,7 +184,7 @@ Options draft_options(RunOptions& o, int stage) {
                  kDrafters, stage),
        one_of(&o.draft_kind),
        {.stages = stages,
-        .otherwise = kSelf.has(stage) ? "heads where there are some, else llama" : "",
+        .otherwise = kSelf.has(stage) && trees ? "heads where there are some, else llama" : "",
         .given = &o.given_draft_kind}},
       {"--draft-text FILE",
        fmt::format("the text that {} count{}",

@@ -57,7 +57,8 @@ RunOptions with_heads(RunOptions options) {
   const RunOptions plain;
   const bool of_a_draft_model = options.draft != plain.draft || !options.inflate_draft.empty() ||
                                 options.draft_weights != plain.draft_weights;
-  const bool has_some = !of_a_draft_model && !heads_folder(options).empty();
+  const bool has_some =  // heads do not rank beams, so a search uses them only if asked to
+      !of_a_draft_model && options.stage < kFirstBeamStage && !heads_folder(options).empty();
   if (!options.given_draft_kind && options.fallback.empty() && (asked_for || has_some)) {
     options.draft_kind = DraftKind::kHeads;
   }
@@ -65,7 +66,9 @@ RunOptions with_heads(RunOptions options) {
     options.draft_kind = DraftKind::kLlama;
     options.draft = heads_folder(options).string();
   }
-  if (drafts_by_layer(options)) options.no_prefix_cache = true;
+  const bool for_beams =
+      options.draft_kind == DraftKind::kHeads && options.stage >= kFirstBeamStage;
+  if (drafts_by_layer(options) || for_beams) options.no_prefix_cache = true;
   return options;
 }
 
@@ -99,9 +102,12 @@ SelfDraft::SelfDraft(const RunOptions& options, int levels)
   }
 }
 
-// Whether a policy chooses how many tokens to draft, and the options do not say how many at most.
+// Whether a policy chooses how many tokens to draft, or beams are drafted, and the options do not
+// say how many at most.
 bool SelfDraft::drafts_up_to() const {
-  return draft_length_of(options_) != DraftLength::kFixed && !options_.given_spec_length;
+  const bool up_to =
+      draft_length_of(options_) != DraftLength::kFixed || options_.stage >= kFirstBeamStage;
+  return up_to && !options_.given_spec_length;
 }
 
 // Throws Error if the model cannot draft as many tokens in a row as a round has.
@@ -124,9 +130,13 @@ HeadsOfTarget SelfDraft::make_heads(const ModelFiles& files, const LlamaModel& t
   }
   auto model =
       std::make_unique<HeadsModel>(target, std::move(heads), files.token_limit, capacity.requests);
-  const auto watch = [heads = model.get()](Llama& llama, const Capacity& of_run) {
-    auto watched = std::make_unique<TargetRows>(llama, std::vector<int>{Outputs::kAfterNorm},
-                                                of_run.requests, of_run.rows());
+  // Beams are above other nodes of a tree, of which a pass has no rows again.
+  const bool beams = options_.stage >= kFirstBeamStage;
+  const auto watch = [heads = model.get(), beams](Llama& llama, const Capacity& of_run) {
+    auto watched = std::make_unique<TargetRows>(
+        llama, std::vector<int>{Outputs::kAfterNorm}, of_run.requests,
+        of_run.rows() + (beams ? of_run.context : 0),
+        beams ? TargetRows::Of::kAllTokens : TargetRows::Of::kLastPass);
     heads->read(*watched);
     return watched;
   };

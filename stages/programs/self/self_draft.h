@@ -14,7 +14,8 @@ namespace specdec {
 // heads, and if an option asks for them. Another kind, or a draft model, may be given instead. The
 // folder of --heads tells how it drafts. Throws Error if --self-draft says otherwise. A model that
 // drafts in parallel becomes a draft model like that of --draft. A feature layer needs the rows of
-// a whole text, which a prefix cache does not keep, so there is none.
+// a whole text, as heads do that draft for beams. A prefix cache does not keep them, so there is
+// none.
 RunOptions with_heads(RunOptions options);
 
 // What makes a target draft for itself, from the command line: the model that --self-draft names,

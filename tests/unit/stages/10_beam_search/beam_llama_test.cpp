@@ -154,6 +154,60 @@ TEST_F(BeamLlamaTest, OneBeamIsStageFourRoundForRound) {
   }
 }
 
+// Drafts by lookup, and looks at the target's rows before: those of the beam's text, which a fresh
+// prefill gives, bit for bit.
+class LooksAtRows final : public Drafter {
+ public:
+  explicit LooksAtRows(TargetRows& rows) : rows_(rows) {}
+
+  void draft(std::span<const DraftRequest> requests) override {
+    for (const DraftRequest& request : requests) look(request);
+    drafter_.draft(requests);
+  }
+  SequenceId create() override { return drafter_.create(); }
+  void release(SequenceId sequence) override { drafter_.release(sequence); }
+  void truncate(SequenceId sequence, int length) override { drafter_.truncate(sequence, length); }
+  int length(SequenceId sequence) const override { return drafter_.length(sequence); }
+  Capacity capacity(int spec_length) const override { return drafter_.capacity(spec_length); }
+  int looked = 0;
+
+ private:
+  void look(const DraftRequest& request) {
+    const auto cached = request.context.first(request.context.size() - 1);
+    const int n = int(cached.size()), first = looked++ % n;
+    const auto got = to_host(rows_.backend(), rows_.rows(request.target_sequence, cached, first));
+    CachedLlama fresh(*model, kContiguous, n);
+    const DeviceArray<float> memory(rows_.backend(), std::size_t(n - first) * rows_.width());
+    Outputs out;
+    out.hidden = matrix(memory, n - first, rows_.width());
+    out.places = kPlaces;
+    fresh.llama.forward(Segment{fresh.llama.create(), cached, 0, {}, {.rows = n - first}}, out);
+    EXPECT_TRUE(equal_bits(got, to_host(rows_.backend(), out.hidden))) << n << " from " << first;
+  }
+
+ public:
+  static constexpr int kPlaces[] = {1, Outputs::kAfterNorm};
+  const LlamaModel* model = nullptr;
+
+ private:
+  TargetRows& rows_;
+  LookupTreeDrafter drafter_{{.continuations = 2, .levels = 3, .min_match = 1}};
+};
+
+TEST_F(BeamLlamaTest, ADrafterSeesTheTargetsRowsOfEachBeam) {
+  AskedBeams beams = asked(4);
+  CachedLlama cached(draft().model, 3, kLength);
+  const FoundBeams want = search_plainly(cached.llama, beams);
+  TargetRows rows(cached.llama, {std::begin(LooksAtRows::kPlaces), std::end(LooksAtRows::kPlaces)},
+                  1, kLength, TargetRows::Of::kAllTokens);
+  LooksAtRows looks(rows);
+  looks.model = &draft().model;
+  EachBeamDrafter drafter(looks, Drafts(looks.capacity(3), 0), &rows);
+  const FoundBeams got = search_beams(rows, drafter, beams, {.width = 7, .spec_length = 3}, 64);
+  EXPECT_EQ(got.hypotheses, want.hypotheses);
+  EXPECT_GT(looks.looked, 60);
+}
+
 // Searches of different widths and a text, in the same passes.
 TEST_F(BeamLlamaTest, InABatchEachSearchIsAsAlone) {
   for (const int page_size : {3, 16}) {
