@@ -445,7 +445,7 @@ Options batch_options(RunOptions& o, int stage) {
        Integer{&o.max_queue, {1, 100'000}},
        {.stages = serving, .needs = {"--serve"}}},
       {"--max-connections N",
-       "--serve: most connections at the same time",
+       "--serve: most connections at the same time, half of them from one address",
        Integer{&o.max_connections, {1, 10'000}},
        {.stages = serving, .needs = {"--serve"}}},
       {"--max-batch N",

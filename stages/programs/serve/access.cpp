@@ -14,9 +14,17 @@ namespace specdec {
 namespace {
 
 // The host of "host:port" or "[::1]:port".
-std::string without_port(std::string_view text) {
-  if (text.starts_with('[')) return std::string(text.substr(1, text.find(']') - 1));
-  return std::string(text.substr(0, text.find(':')));
+std::string_view without_port(std::string_view text) {
+  return text.starts_with('[') ? text.substr(1, text.find(']') - 1)
+                               : text.substr(0, text.find(':'));
+}
+
+std::string in_lower_case(std::string_view text) {
+  std::string result(text);
+  for (char& c : result) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  }
+  return result;
 }
 
 bool is_number(const std::string& host) {
@@ -38,8 +46,9 @@ bool equal_keys(std::string_view a, std::string_view b) {
 
 void AccessRules::check_site(const HttpRequest& request) const {
   const std::string_view host = request.header("host"), origin = request.header("origin");
-  const std::string name = without_port(host);
-  if (!host.empty() && !is_number(name) && name != "localhost" && name != host_) {
+  const std::string name = in_lower_case(without_port(host));
+  if (host.empty()) throw Refusal(400, "the request has no Host header");
+  if (!is_number(name) && name != "localhost" && name != in_lower_case(host_)) {
     throw Refusal(403, fmt::format("this server is not called {}; use its address, or start it "
                                    "with --serve {}:PORT",
                                    in_quotes(name), name));

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -14,6 +15,14 @@
 #include "stages/programs/serve/exchange.h"
 
 namespace specdec {
+namespace {
+
+bool has_unread(int socket) {
+  int bytes = 0;
+  return ::ioctl(socket, FIONREAD, &bytes) == 0 && bytes > 0;
+}
+
+}  // namespace
 
 std::string_view HttpRequest::header(std::string_view name) const {
   const auto found = headers.find(name);
@@ -124,17 +133,24 @@ void HttpServer::Loop::look_after_peers() {
   for (Peer& peer : peers_) drop_slow(peer, now);
 }
 
-// A client that closes its side while it waits does not want the answer any more.
+// A client that closes its side before its request is complete, or while it waits for the answer,
+// does not want the answer any more. libmicrohttpd may not look at such a connection again.
 void HttpServer::Loop::drop_those_who_left() {
   waiting_.clear();
   for (const Peer& peer : peers_) {
-    const bool waits = peer.exchange && peer.exchange->is_waiting();
-    waiting_.push_back({waits ? peer.socket : -1, POLLRDHUP, 0});
+    const Exchange* exchange = peer.exchange.get();
+    const bool is_answered = exchange && exchange->is_complete() && !exchange->is_waiting();
+    waiting_.push_back({is_answered ? -1 : peer.socket, POLLRDHUP, 0});
   }
   if (waiting_.empty() || ::poll(waiting_.data(), waiting_.size(), 0) <= 0) return;
   auto polled = waiting_.begin();
   for (Peer& peer : peers_) {
-    if ((polled++)->revents != 0) peer.exchange->cut_off();
+    if ((polled++)->revents == 0) continue;
+    if (peer.exchange && peer.exchange->is_waiting()) {
+      peer.exchange->cut_off();
+    } else if (!has_unread(peer.socket)) {
+      ::shutdown(peer.socket, SHUT_RDWR);
+    }
   }
 }
 

@@ -88,7 +88,7 @@ int serve_run(const RunOptions& given,
   ServerFacts facts = facts_of(given);
   const Listener listener = listen_at(given.serve);
   const HttpLimits limits{.connections = given.max_connections,
-                          .connections_per_address = given.max_connections};
+                          .connections_per_address = std::max(1, given.max_connections / 2)};
   HttpServer server(listener, limits, handler(Service(rules, facts)));
   warn_of_others(given, listener);
 
