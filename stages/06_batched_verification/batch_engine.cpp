@@ -76,12 +76,19 @@ RequestId BatchEngine::add_request(BatchRequest request, OnDelivery on_delivery)
   return next_id_++;
 }
 
+// [snippet cancel]
 bool BatchEngine::cancel(RequestId id) {
+  // [task 6.9: cancel a request]
   const auto found = states_.find(id);
   if (found == states_.end() || finished_.contains(id)) return false;
-  if (!std::exchange(found->second->cancelled, true)) cancelled_.push_back(id);
+  if (!found->second->cancelled) {
+    found->second->cancelled = true;  // from now on, no token of it is delivered
+    cancelled_.push_back(id);         // the next step gives its pages back
+  }
   return true;
+  // [end task 6.9]
 }
+// [end snippet cancel]
 
 RequestResult BatchEngine::take_result(RequestId id) {
   auto node = results_.extract(id);

@@ -23,6 +23,7 @@ REFERENCE = {
     "overview.md": "an inventory of the project",
     "performance.md": "measured results, to look up and to measure again",
     "real-models.md": "instructions for real checkpoints",
+    "serving.md": "the server's options and protocol, and names of other programs, to look up",
     "troubleshooting.md": "a list of symptoms",
 }
 
