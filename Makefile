@@ -11,7 +11,7 @@ DOCS_VENV := $(BUILD)/docs-venv
 FUZZ_VENV := $(BUILD)/fuzz-venv
 FORMATTED := git ls-files -z --cached --others --exclude-standard -- '*.h' '*.cpp' '*.cu' '*.cuh'
 
-.PHONY: help setup setup-full build demo serve real real-demo test test-kernels test-course test-real test-full bench bench-full bench-docs bench-cuda bench-peers bench-real experiments \
+.PHONY: help setup setup-full build demo serve real real-demo test test-kernels test-course test-real test-serve test-full bench bench-full bench-docs bench-cuda bench-peers bench-real experiments \
         fuzz golden docs programs-for-tests benchmark-programs probes check watch hint predict progress assignment prove grade hidden autograder doctor format check-format clean asan tsan
 
 help: ## list the targets
@@ -109,6 +109,10 @@ test-course: programs-for-tests ## the course's starters, tasks and a sample of 
 test-real: setup ## after make real: its model on the emulated device, all prompts; hours (CTEST_ARGS='-R emulated_3_paged.short')
 	$(call built,programs)
 	@ctest --preset real $(CTEST_ARGS)
+
+test-serve: setup ## the server with the clients that people use (with a network), 64 clients at once, noise, a soak of a minute
+	$(call built,programs)
+	@ctest --preset serve $(CTEST_ARGS)
 
 test-full: setup-full check-format asan tsan fuzz ## all tests, with large grids, sanitizers, a minute of each fuzzer
 	$(call built,programs tests kernel_tests benchmarks course_probes)
