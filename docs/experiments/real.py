@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """What speculation without a draft model gains on SmolLM2-135M-Instruct, by kind of prompt, into real.json.
 
-    python3 docs/experiments/real.py [counts] [heads] [clock] [heads-clock] [--build DIR] [--out FILE] [--quick]
+    python3 docs/experiments/real.py [counts] [suffixes] [heads] [clock] [heads-clock] [--build DIR] [--out FILE] [--quick]
 
 counts: alpha and tokens per pass of what copies from the text, with K = 5 and greedy decoding on all prompts of
 real_prompts.jsonl, otherwise on the first FEW of each kind; they are the same however fast the machine is. heads: the same
-of the model's own heads, with K = 3 on all prompts. clock and heads-clock: plain decoding and the ways of CLOCKED by turns,
-on the first TIMED prompts of each kind (25 and 10 minutes, let nothing else run); turns.py and rounds.py say which rounds
-and settings count. Each part ends where two ways write different greedy texts. `make real` gets the model, and
+of the model's own heads, with K = 3 on all prompts. suffixes: the same of the suffix drafter, as a chain and as a tree. clock and heads-clock: plain
+decoding and the ways of CLOCKED by turns, on the first TIMED prompts of each kind (25 and 10 minutes, let nothing else
+run); turns.py and rounds.py say which rounds and settings count. Each part ends where two ways write different greedy texts. `make real` gets the model, and
 real_tables.py makes the tables.
 """
 import json
@@ -33,9 +33,11 @@ HEADS = {f"{name}, K = {length}": (SELF, [*words, "--tree", "chains:1", "--spec-
                                       ("Medusa", ["--heads", "smollm2/medusa"], (1, 2, 3)),
                                       ("lookup, EAGLE-3", ["--heads", "smollm2/eagle3", "--fallback", "lookup,heads"], (1, 2, 3, 5)))
          for length in lengths}
+SUFFIXES = {"suffix": (ADAPTIVE, ["--draft-kind", "suffix"]),
+            "suffix tree": (TREES, ["--draft-kind", "suffix", "--tree", "grow:8", "--spec-length", "8"])}
 OF_COPIES = [*CHAINS, *BRANCHING]
-DRAFTERS = {"plain": (ADAPTIVE, ["--no-speculation"]), **CHAINS, **BRANCHING, **HEADS}
-LENGTHS = {"lookup": range(1, 13), "ngram": (1, 2, 3, 5, 8, 12), "lookup, ngram": (1, 2, 3, 5, 8, 12)}
+DRAFTERS = {"plain": (ADAPTIVE, ["--no-speculation"]), **CHAINS, **BRANCHING, **HEADS, **SUFFIXES}
+LENGTHS = {"lookup": range(1, 13), **{drafter: (1, 2, 3, 5, 8, 12) for drafter in ("ngram", "lookup, ngram", "suffix")}}
 COUNTED = ("emitted", "rounds", "drafted", "tested", "accepted")
 
 
@@ -91,9 +93,10 @@ def requests_of(options):
 
 def counted_ways(drafter, quick):
     """Each with how many prompts of a kind it gets."""
-    ways = [Way(drafter, T=T) for T in (0, 1)] if drafter not in CHAINS else [
+    ways = [Way(drafter, T=T) for T in (0, 1)] if drafter not in LENGTHS else [
         *(Way(drafter, f"K = {length}") for length in LENGTHS[drafter]), *(Way(drafter, f"K = {length}", 1) for length in (1, 3, K, 12))]
-    by_kind = (Way("tree of 2"), *(Way(chain, f"K = {K}") for chain in CHAINS), *(Way(d) for d in HEADS if d.endswith(f"K = {K_OF_HEADS}")))
+    by_kind = (Way("tree of 2"), Way("suffix tree"), *(Way(chain, f"K = {K}") for chain in LENGTHS),
+               *(Way(d) for d in HEADS if d.endswith(f"K = {K_OF_HEADS}")))
     return {way: ALL if way in by_kind else FEW for way in (ways[::4] if quick else ways)}
 
 
@@ -170,5 +173,6 @@ def clock(options, clocked):
 if __name__ == "__main__":
     run.measured_parts(__doc__, "real.json", {
         "counts": lambda options: counts(options, OF_COPIES), "heads": lambda options: counts(options, HEADS),
+        "suffixes": lambda options: counts(options, SUFFIXES),
         "clock": lambda options: clock(options, CLOCKED), "heads-clock": lambda options: clock(options, CLOCKED_HEADS)},
         ("clock", "heads-clock"))

@@ -9,6 +9,7 @@ NOTHING = "Not measured yet: `make bench-real` does it on a quiet machine.\n"
 NAMES = {"lookup": "lookup", "ngram": "n-grams", "lookup, ngram": "lookup, else n-grams", "tree of 1": "lookup, stage 8",
          "tree of 2": "a tree of 2 lookups", "tree of 4": "a tree of 4 lookups"}
 CHAINS = ["lookup", "ngram", "lookup, ngram"]
+SUFFIXES = {("suffix", "K = 5"): "suffixes, K = 5", ("suffix tree", ""): "a tree of 8 nodes"}
 HEADS = {"EAGLE-3": "EAGLE-3", "Medusa": "Medusa", "lookup, EAGLE-3": "lookup, else EAGLE-3"}  # K is in the drafters' names
 MODEL = "SmolLM2-135M"
 
@@ -77,13 +78,23 @@ def lengths(part):
 @table("heads")
 def heads(part):
     """Greedy, on all prompts, of the model's own heads."""
-    columns = [counted(part, f"{drafter}, K = 3", "", 0, prompts(part, max)) for drafter in HEADS]
+    return of_each(part, {(f"{drafter}, K = 3", ""): name for drafter, name in HEADS.items()})
+
+
+@table("suffixes")
+def suffixes(part):
+    """The same of the suffix drafter."""
+    return of_each(part, SUFFIXES)
+
+
+def of_each(part, names):
+    columns = [counted(part, *way, 0, prompts(part, max)) for way in names]
 
     def row(name, **chosen):
         of_kind = [column.of(**chosen) for column in columns]
         return [name, *(cell for e in of_kind for cell in (number(e.ratio("accepted", "tested")), tokens_per_pass(e)))]
-    names = ["prompts", *(f"{name}: alpha|tokens per pass" for name in HEADS.values())]
-    return "|".join(names), [*(row(kind, text=kind) for kind in columns[0].by("text")), row("all")]
+    heads = ["prompts", *(f"{name}: alpha|tokens per pass" for name in names.values())]
+    return "|".join(heads), [*(row(kind, text=kind) for kind in columns[0].by("text")), row("all")]
 
 
 @table("heads")
