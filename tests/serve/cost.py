@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What the server costs: the same 16 requests from a file and over HTTP, by turns, on a quiet machine.
 
-    python3 tests/benchmarks/serving_cost.py BUILD [ROUNDS]
+    python3 tests/serve/cost.py BUILD [ROUNDS]
 
 Each round runs the file with the program, and streams the requests from a server of the same options, all at once. The
 tokens are the same, so the ratio of the tokens per second is that of the seconds: from the first request to the last
@@ -15,12 +15,10 @@ import sys
 import tempfile
 import time
 
-HERE = pathlib.Path(__file__).resolve().parent
-sys.path.append(str(HERE.parent / "serve"))
-from serving import COMPLETIONS, Server  # noqa: E402
-from wire import Connection, request_bytes  # noqa: E402
+from serving import COMPLETIONS, Server
+from wire import Connection, request_bytes
 
-from batches import run_lines, write_requests  # noqa: E402
+from batches import run_lines, write_requests
 
 PROMPTS = ("Once, in the winter, Sunita came to York.", "Snow fell.", "def add(", "The sun shone. The")
 PAIRS = {"embedded": [200], "134m, 14m": [40, "--inflate-target", "134m", "--inflate-draft", "14m"]}  # tokens, options
@@ -59,22 +57,25 @@ def over_http(server, lines):
     return seconds
 
 
-def measure(program, tokens, options, rounds):
-    """The medians of both times, and the median of their ratio."""
-    options = ["--no-prefix-cache", *options]
-    lines = requests(tokens)
+def served(program, lines, options):
+    """The same of a server that has served nothing before, as a program that reads a file has not."""
     server = Server(program, *options)
     try:
-        with tempfile.TemporaryDirectory() as folder:
-            file = write_requests(pathlib.Path(folder) / "requests.jsonl", lines)
-            pairs = []
-            for _ in range(rounds):
-                seconds, emitted = from_file(program, file, options)
-                pairs.append((seconds, over_http(server, lines)))
+        return over_http(server, lines)
     finally:
         server.stop()
-    files, served = map(statistics.median, zip(*pairs))
-    return emitted / files, emitted / served, statistics.median(served / file for file, served in pairs)
+
+
+def measure(program, tokens, options, rounds):
+    """The medians of both, in tokens per second, and of the ratio of their seconds."""
+    options, lines, pairs = ["--no-prefix-cache", *options], requests(tokens), []
+    with tempfile.TemporaryDirectory() as folder:
+        file = write_requests(pathlib.Path(folder) / "requests.jsonl", lines)
+        for _ in range(rounds):
+            seconds, emitted = from_file(program, file, options)
+            pairs.append((seconds, served(program, lines, options)))
+    files, answers = map(statistics.median, zip(*pairs))
+    return emitted / files, emitted / answers, statistics.median(answer / file for file, answer in pairs)
 
 
 def main(build, rounds=9):
