@@ -3,6 +3,7 @@
 usage: test_behaviours.py FOLDER_OF_PROGRAMS GOLDEN_FOLDER
 """
 import json
+import math
 import pathlib
 import shutil
 import struct
@@ -13,7 +14,7 @@ import unittest
 from serving import CHAT, COMPLETIONS, Server, Stream, Told, Usual
 from wire import Connection, request_bytes
 
-from programs import read_safetensors, run_program_json, write_safetensors
+from programs import read_safetensors, read_tensors, run_program_json, write_safetensors
 
 BIN, GOLDEN = pathlib.Path(sys.argv.pop(1)).resolve(), pathlib.Path(sys.argv.pop(1)).resolve()
 BATCH, ALONE = BIN / "06_batched_verification", BIN / "05_rejection_sampling"
@@ -120,6 +121,9 @@ class Behaviours(Usual):
 
     def test_05_errors_have_a_status_and_an_object(self):
         self.refused(400, "max_tokens", COMPLETIONS, {"prompt": PROMPT, "max_tokens": -1})
+        for option in self.server.status()["options"]:
+            for path, fields in self.both():
+                self.refused(400, option, path, {**fields, option: {"of": ["a", "wrong", "type"]}})
         self.refused(404, "model", COMPLETIONS, {"prompt": PROMPT, "model": "gpt-4"})
         self.assertEqual(self.server.get("/v1/nothing").status, 404)
         self.assertTrue(self.server.get("/v1/nothing").error)
@@ -288,6 +292,7 @@ class Behaviours(Usual):
             entries = self.logprobs_of(told)
             self.assertEqual(len(entries), told.tokens)
             self.assertEqual(entries, self.logprobs_of(plain), "of the row that judged it, to the last bit")
+        self.check_first_logprobs(*entries[0][1:])
         for text, logprob, top in entries:
             self.assertEqual(len(top), 3)
             self.assertEqual(max(top.values()), logprob, "greedy")
@@ -301,6 +306,18 @@ class Behaviours(Usual):
         self.assertNotEqual(self.server.complete(**{**sampled, "seed": 12}).text, want["text"])
         without = [self.server.complete(**{**sampled, "seed": None}).text for _ in range(3)]
         self.assertGreater(len(set(without)), 1, "without a seed, texts differ")
+
+    def check_first_logprobs(self, logprob, top):
+        """Against the softmax of the logits that stage 2 dumps."""
+        with tempfile.TemporaryDirectory() as folder:
+            file = pathlib.Path(folder) / "prompt.safetensors"
+            run_program_json(BIN / "02_contiguous_kv_cache", "--prompt", PROMPT, "--max-new-tokens", "1", "--dump", str(file))
+            (_, vocabulary), data = read_tensors(file)["logits"]
+        logits = struct.unpack(f"<{vocabulary}f", data[-4 * vocabulary:])
+        total = math.log(sum(math.exp(value - max(logits)) for value in logits)) + max(logits)
+        want = sorted((value - total for value in logits), reverse=True)[:3]
+        for got, expected in zip([logprob, *sorted(top.values(), reverse=True)], [want[0], *want]):
+            self.assertAlmostEqual(got, expected, delta=1e-5)
 
     def check_logprobs_of_chats(self):
         fields = {"messages": MESSAGES, "max_tokens": 20, "logprobs": True, "top_logprobs": 2}
