@@ -1,8 +1,7 @@
 """The page of a server, in headless Chromium: what a visitor clicks, types and sees.
 
-    test_serve_page.py BIN              the tests
-    test_serve_page.py BIN --photograph FILE.png [OPTION]...
-                                        the picture of the docs, from stage 6 with these options
+    test_page.py BIN                                      the tests
+    test_page.py BIN --photograph FILE.png [OPTION]...    the picture of the docs, from stage 6 with these options
 
 exit code: 77 (NOT CHECKED) where there is no Chromium
 """
@@ -14,9 +13,10 @@ import threading
 import unittest
 import urllib.request
 
-from chromium import CHROMIUM, Browser
+from serving import Server, Usual
+
+from chromium import CHROMIUM, Browser  # where serving has them from
 from programs import run_program_json
-from served import Served
 
 BIN = pathlib.Path(sys.argv[1]).resolve()
 PROMPT = "Once, in the winter, Sunita came to York. Sunita was looking for a crimson coat."
@@ -35,10 +35,14 @@ ROUND = {"drafts": [{"text": f"{EVIL}{i}", "parent": parent, "verdict": verdict}
                     {"text": f"{EVIL}5", "kind": "bonus"}]}
 
 
-def visit(browser, served, width=1280, dark=False):
+def page_of(server):
+    return f"http://127.0.0.1:{server.port}/"
+
+
+def visit(browser, server, width=1280, dark=False):
     browser.look(width, dark=dark)
     browser.open("about:blank")
-    browser.open(served.address)
+    browser.open(page_of(server))
     browser.wait("document.getElementById('connection').textContent.startsWith('●')")
 
 
@@ -50,11 +54,12 @@ def text_of(browser, selector):
     return browser.run(f"document.querySelector({json.dumps(selector)}).textContent")
 
 
-class ServePage(unittest.TestCase):
+class Page(Usual):
+    PROGRAM = BIN / "06_batched_verification"
+
     @classmethod
     def setUpClass(cls):
-        cls.served = Served(BIN / "06_batched_verification")
-        cls.addClassCleanup(cls.served.stop)
+        super().setUpClass()
         cls.browser = Browser()
         cls.addClassCleanup(cls.browser.close)
 
@@ -68,7 +73,7 @@ class ServePage(unittest.TestCase):
     def test_a_request_beside_plain_decoding(self):
         plain = run_program_json(BIN / "01_naive_decoder", "--prompt", PROMPT, "--max-new-tokens", "40")["text"]
         for width, dark in SIZES:
-            visit(self.browser, self.served, width, dark)
+            visit(self.browser, self.server, width, dark)
             self.browser.click("#prompt")
             self.browser.run("document.getElementById('prompt').select()")
             self.browser.type(PROMPT)
@@ -95,7 +100,7 @@ class ServePage(unittest.TestCase):
         self.assertEqual(self.browser.complaints, [])
 
     def test_a_message_is_answered(self):
-        visit(self.browser, self.served)
+        visit(self.browser, self.server)
         self.browser.click("input[value='chat/completions']")
         put(self.browser, "prompt", "Where is the cat?")
         put(self.browser, "max_tokens", 12)
@@ -106,7 +111,7 @@ class ServePage(unittest.TestCase):
 
     def test_texts_of_a_seed_are_equal_where_the_rule_promises_it(self):
         for rule, words in (("coupled", "✓ Plain decoding wrote the same text"), ("rejection", "The texts differ from character")):
-            visit(self.browser, self.served)
+            visit(self.browser, self.server)
             for name, value in (("temperature", 1), ("seed", 3), ("acceptance", rule), ("max_tokens", 60)):
                 put(self.browser, name, value)
             self.browser.click("#send")
@@ -115,7 +120,7 @@ class ServePage(unittest.TestCase):
         self.assertEqual(self.browser.run("document.getElementById('verdict').className"), "note")
 
     def test_rounds_are_walked_by_keys(self):
-        visit(self.browser, self.served)
+        visit(self.browser, self.server)
         self.browser.click("#beside")
         self.browser.click("#send")
         self.wait("document.getElementById('runs').textContent.includes('Complete.')")
@@ -131,7 +136,7 @@ class ServePage(unittest.TestCase):
             self.assertEqual(self.browser.run("document.activeElement.querySelector('.index').textContent"), str(r))
 
     def test_texts_are_never_markup(self):
-        visit(self.browser, self.served)
+        visit(self.browser, self.server)
         self.browser.run(f"""const evil = newRun({json.dumps(EVIL)});
             $('runs').append(evil.section); take(evil, {{rounds: [{json.dumps(ROUND)}]}})""")
         self.wait("document.querySelectorAll('#runs .tree li').length > 0")
@@ -144,7 +149,7 @@ class ServePage(unittest.TestCase):
         self.assertEqual(self.browser.complaints, [])
 
     def test_errors_of_the_server_are_told(self):
-        visit(self.browser, self.served)
+        visit(self.browser, self.server)
         put(self.browser, "spec_length", 10 ** 8)
         self.browser.click("#send")
         self.wait("document.querySelector('#runs .error')?.textContent ?? ''")
@@ -156,30 +161,32 @@ class ServePage(unittest.TestCase):
         with tempfile.NamedTemporaryFile("w", suffix=".key") as file:
             file.write("sesame\n")
             file.flush()
-            with Served(BIN / "06_batched_verification", "--api-key-file", file.name) as served:
-                self.browser.look(390)
-                self.browser.open(served.address)
-                self.wait("!document.getElementById('key-form').hidden")
-                self.browser.type("sesame")  # where the focus is
-                self.browser.press("Enter", text="\r")
-                self.wait("document.getElementById('connection').textContent.startsWith('●')")
-                self.browser.click("#send")
-                self.wait("document.getElementById('verdict').textContent.startsWith('✓')")
+            server = Server(self.PROGRAM, "--api-key-file", file.name)
+            self.addCleanup(server.stop)
+            self.browser.look(390)
+            self.browser.open(page_of(server))
+            self.wait("!document.getElementById('key-form').hidden")
+            self.browser.type("sesame")  # where the focus is
+            self.browser.press("Enter", text="\r")
+            self.wait("document.getElementById('connection').textContent.startsWith('●')")
+            self.browser.click("#send")
+            self.wait("document.getElementById('verdict').textContent.startsWith('✓')")
 
     def test_requests_have_lanes_and_are_stopped(self):
-        with Served(BIN / "06_batched_verification", *SLOW) as served:
-            visit(self.browser, served)
-            put(self.browser, "max_tokens", 400)
-            self.browser.click("#send")
-            self.wait("document.querySelectorAll('#lanes .is-running').length")
-            self.wait("document.querySelectorAll('#runs .strip li').length > 3")
-            lane = text_of(self.browser, "#lanes .is-running")
-            self.assertRegex(lane, r"running, \d+ tokens? in \d+ rounds?, \d+ of \d+ drafts accepted, \d+ pages?")
-            self.browser.press("Escape")
-            self.wait("document.getElementById('runs').textContent.includes('Stopped: ')")
-            self.wait("server.batch.running === 0 && server.requests.length === 0")  # the server notices
-            self.wait("document.querySelectorAll('#lanes .is-gone').length")
-            self.assertIn("Not started.", text_of(self.browser, "#runs"))
+        server = Server(self.PROGRAM, *SLOW)
+        self.addCleanup(server.stop)
+        visit(self.browser, server)
+        put(self.browser, "max_tokens", 400)
+        self.browser.click("#send")
+        self.wait("document.querySelectorAll('#lanes .is-running').length")
+        self.wait("document.querySelectorAll('#runs .strip li').length > 3")
+        lane = text_of(self.browser, "#lanes .is-running")
+        self.assertRegex(lane, r"running, \d+ tokens? in \d+ rounds?, \d+ of \d+ drafts accepted, \d+ pages?")
+        self.browser.press("Escape")
+        self.wait("document.getElementById('runs').textContent.includes('Stopped: ')")
+        self.wait("server.batch.running === 0 && server.requests.length === 0")  # the server notices
+        self.wait("document.querySelectorAll('#lanes .is-gone').length")
+        self.assertIn("Not started.", text_of(self.browser, "#runs"))
 
 
 def ask(address, prompt):
@@ -195,16 +202,17 @@ def ask(address, prompt):
 def photograph(path, *options):
     """The picture of the docs: a request and its comparison, and then others that run."""
     browser = Browser()
-    with Served(BIN / "06_batched_verification", *options) as served:
-        visit(browser, served, 1320)
-        put(browser, "max_tokens", 48)
-        browser.click("#send")
-        browser.wait("document.getElementById('verdict').textContent !== ''")
-        for prompt in ("Behind the bridge", "In the evening"):
-            threading.Thread(target=ask, args=(served.address, prompt), daemon=True).start()
-        browser.wait("Math.max(...[...document.querySelectorAll('.is-running .ticks')].map(ticks => ticks.children.length)) > 12")
-        pathlib.Path(path).write_bytes(browser.photograph())
+    server = Server(Page.PROGRAM, *options)
+    visit(browser, server, 1320)
+    put(browser, "max_tokens", 48)
+    browser.click("#send")
+    browser.wait("document.getElementById('verdict').textContent !== ''")
+    for prompt in ("Behind the bridge", "In the evening"):
+        threading.Thread(target=ask, args=(page_of(server), prompt), daemon=True).start()
+    browser.wait("Math.max(...[...document.querySelectorAll('.is-running .ticks')].map(ticks => ticks.children.length)) > 12")
+    pathlib.Path(path).write_bytes(browser.photograph())
     browser.close()
+    server.stop()
 
 
 if __name__ == "__main__":
