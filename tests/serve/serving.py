@@ -14,6 +14,8 @@ from wire import PATIENCE, Connection, request_bytes
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "cli"))
 
 COMPLETIONS, CHAT = "/v1/completions", "/v1/chat/completions"
+# A model that takes half a minute or more for a long text, for one client at a time.
+SLOW = ("--inflate-target", "134m", "--no-speculation", "--max-batch", 1)
 
 
 class Server:

@@ -13,7 +13,7 @@ import tempfile
 import threading
 import unittest
 
-from serving import COMPLETIONS, Server, Usual
+from serving import COMPLETIONS, SLOW, Server, Usual
 
 BIN, BUILD = pathlib.Path(sys.argv.pop(1)).resolve(), pathlib.Path(sys.argv.pop(1)).resolve()
 HERE = pathlib.Path(__file__).resolve().parent
@@ -32,7 +32,6 @@ from prometheus_client.parser import text_string_to_metric_families  # noqa: E40
 BATCH = BIN / "06_batched_verification"
 PROMPT = "Once, in the winter, Sunita came to York."
 MESSAGES = [{"role": "user", "content": "What is 12 + 30?"}]
-SLOW = ("--inflate-target", "134m", "--no-speculation", "--max-batch", 1, "--max-queue", 1)
 
 
 def client_of(server, **options):
@@ -89,16 +88,6 @@ class OpenAi(Usual):
         with self.assertRaises(openai.BadRequestError):
             self.client.chat.completions.create(model=self.model, messages=MESSAGES, n=2)
 
-    def test_breaking_off_cancels(self):
-        before = self.server.status()["totals"]["tokens"]
-        for _ in range(3):
-            stream = self.client.completions.create(model=self.model, prompt=PROMPT, max_tokens=1900, stream=True,
-                                                    extra_body={"ignore_eos": True})
-            next(iter(stream))
-            stream.close()
-        status = self.server.wait_until_idle()
-        self.assertLess(status["totals"]["tokens"] - before, 3 * 1900)
-
     def test_many_at_once_without_threads_of_their_own(self):
         import asyncio
 
@@ -123,32 +112,47 @@ class OpenAi(Usual):
         self.assertEqual(self.server.wait_until_idle()["batch"]["running"], 0)
 
 
-class Retries(unittest.TestCase):
+class Slow(Usual):
+    """A model that takes half a minute for a text, one request that runs and one that waits."""
+    PROGRAM, OPTIONS = BATCH, (*SLOW, "--max-queue", 1)
+    LONG = {"prompt": PROMPT, "max_tokens": 1900, "stream": True, "extra_body": {"ignore_eos": True}}
+
+    def setUp(self):
+        self.client = client_of(self.server, max_retries=0)
+        self.addCleanup(self.client.close)
+        self.model = self.client.models.list().data[0].id
+
+    def begin(self):
+        return self.client.completions.create(model=self.model, **self.LONG)
+
+    def test_breaking_off_cancels(self):
+        before = self.server.status()["totals"]["tokens"]
+        for _ in range(3):
+            stream = self.begin()
+            next(iter(stream))
+            stream.close()
+        status = self.server.wait_until_idle()
+        self.assertLess(status["totals"]["tokens"] - before, 1900)
+
     def test_a_full_queue_is_tried_again(self):
-        server = Server(BATCH, *SLOW)
-        try:
-            with client_of(server, max_retries=0) as client:
-                model = client.models.list().data[0].id
-                long = {"model": model, "prompt": PROMPT, "max_tokens": 1900, "stream": True, "extra_body": {"ignore_eos": True}}
-                running, over = client.completions.create(**long), threading.Event()
+        running, over = self.begin(), threading.Event()
 
-                def wait_in_line():
-                    with client.completions.create(**long):
-                        over.wait()
+        def wait_in_line():
+            with self.begin():
+                over.wait()
 
-                waiting = threading.Thread(target=wait_in_line)
-                waiting.start()
-                server.wait_for(lambda status: len(status["requests"]) == 2)
-                with self.assertRaises(openai.RateLimitError):
-                    client.completions.create(model=model, prompt=PROMPT)
-                timer = threading.Timer(1, lambda: (running.close(), over.set()))  # then there is room
-                timer.start()
-                with client_of(server, max_retries=1000) as patient:
-                    self.assertTrue(patient.completions.create(model=model, prompt=PROMPT, max_tokens=3).choices)
-                waiting.join()
-        finally:
-            self.assertEqual(server.stop(), 0)
+        waiting = threading.Thread(target=wait_in_line)
+        waiting.start()
+        self.server.wait_for(lambda status: len(status["requests"]) == 2)
+        with self.assertRaises(openai.RateLimitError):
+            self.client.completions.create(model=self.model, prompt=PROMPT)
+        threading.Timer(1, lambda: (running.close(), over.set())).start()  # then there is room
+        with client_of(self.server, max_retries=1000) as patient:
+            self.assertTrue(patient.completions.create(model=self.model, prompt=PROMPT, max_tokens=3).choices)
+        waiting.join()
 
+
+class Keys(unittest.TestCase):
     def test_a_key(self):
         with tempfile.NamedTemporaryFile("w") as file:
             file.write("sesame\n")

@@ -7,6 +7,7 @@ In each of these a usual client is served all the while.
 import contextlib
 import json
 import pathlib
+import re
 import select
 import signal
 import socket
@@ -15,7 +16,7 @@ import threading
 import time
 import unittest
 
-from serving import CHAT, COMPLETIONS, Server, Stream, Usual
+from serving import CHAT, COMPLETIONS, SLOW, Server, Stream, Usual
 from wire import PATIENCE, Closed, Connection, request_bytes
 
 from programs import ProgramTest
@@ -24,8 +25,6 @@ BIN = pathlib.Path(sys.argv.pop(1)).resolve()
 BATCH = BIN / "06_batched_verification"
 PROMPT = "Once, in the winter, Sunita came to York."
 LONG = {"prompt": PROMPT, "max_tokens": 1900, "ignore_eos": True}
-# A model that takes a minute or more for a text of this length.
-SLOW = ("--inflate-target", "134m", "--no-speculation", "--max-batch", 1)
 
 
 class Sizes(Usual):
@@ -190,7 +189,7 @@ class Patience(Usual):
         self.expect_service()
 
     def test_a_reader_that_never_reads(self):
-        """Its request is cancelled once it has made others wait for nothing; they get all of theirs."""
+        """Its request is cancelled when too much of the answer waits. The others get all of theirs meanwhile."""
         fields = {**LONG, "rounds": True, "logprobs": 5}
         deaf = [Stream(self.server, COMPLETIONS, fields, receive_buffer=2048) for _ in range(3)]
         for _ in range(5):
@@ -198,6 +197,8 @@ class Patience(Usual):
         want = self.server.complete(prompt=PROMPT, max_tokens=60)
         self.assertEqual(self.server.stream(prompt=PROMPT, max_tokens=60).text, want.text)
         self.server.wait_until_idle()
+        cancelled = re.search(r'finished_reason="cancelled"} (\d+)', self.server.get("/metrics").body.decode())
+        self.assertGreaterEqual(int(cancelled[1]), len(deaf))
         for stream in deaf:
             stream.wire.close()
 
