@@ -33,14 +33,11 @@ MHD_Result add_header(void* to, MHD_ValueKind, const char* name, const char* val
 }
 
 // Queues a response, and lets go of it.
-MHD_Result queue(MHD_Connection* connection, MHD_Response* response, const HttpAnswer& answer,
-                 const HttpHeaders& more) {
+MHD_Result queue(MHD_Connection* connection, MHD_Response* response, const HttpAnswer& answer) {
   if (response == nullptr) return MHD_NO;
   MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, answer.type.c_str());
-  for (const HttpHeaders* headers : {&answer.headers, &more}) {
-    for (const auto& [name, value] : *headers) {
-      MHD_add_response_header(response, name.c_str(), value.c_str());
-    }
+  for (const auto& [name, value] : answer.headers) {
+    MHD_add_response_header(response, name.c_str(), value.c_str());
   }
   const MHD_Result queued =
       MHD_queue_response(connection, static_cast<unsigned>(answer.status), response);
@@ -115,23 +112,32 @@ void Exchange::dispatch(const HttpHandler& handler) {
   }
 }
 
-// Queues the answer if there is one, else waits until the reply wakes the connection.
-MHD_Result Exchange::queue_answer() {
+// The answer, or none yet: then the connection waits until the reply wakes it.
+std::optional<HttpAnswer> Exchange::take_answer() {
   const std::lock_guard lock(reply_->mutex_);
-  if (reply_->cut_) return MHD_NO;
   if (!reply_->head_) {
     reply_->suspended_ = true;
     MHD_suspend_connection(connection_);
-    return MHD_YES;
+    return std::nullopt;
   }
-  const HttpAnswer& head = *reply_->head_;
+  HttpAnswer answer = std::move(*reply_->head_);
+  answer.headers.insert(answer.headers.end(), reply_->headers_.begin(), reply_->headers_.end());
+  return answer;
+}
+
+// The reply's mutex is not locked here: read_stream() locks it while libmicrohttpd locks that of
+// the response.
+MHD_Result Exchange::queue_answer() {
+  if (reply_->is_gone()) return MHD_NO;
+  const std::optional<HttpAnswer> answer = take_answer();
+  if (!answer) return MHD_YES;
   constexpr std::size_t kBlock = 16 << 10;
   MHD_Response* response =
-      reply_->streams_
+      reply_->streams()
           ? MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, kBlock, read_stream, this, nullptr)
-          : MHD_create_response_from_buffer(head.body.size(), const_cast<char*>(head.body.data()),
-                                            MHD_RESPMEM_MUST_COPY);
-  return queue(connection_, response, head, reply_->headers_);
+          : MHD_create_response_from_buffer(
+                answer->body.size(), const_cast<char*>(answer->body.data()), MHD_RESPMEM_MUST_COPY);
+  return queue(connection_, response, *answer);
 }
 
 ssize_t Exchange::read_stream(void* exchange, std::uint64_t, char* to, std::size_t most) {

@@ -36,6 +36,7 @@ class Exchange {
  private:
   MHD_Result take(const char* data, std::size_t& size);
   void dispatch(const HttpHandler& handler);
+  std::optional<HttpAnswer> take_answer();
   MHD_Result queue_answer();
   static ssize_t read_stream(void* exchange, std::uint64_t position, char* to, std::size_t most);
 

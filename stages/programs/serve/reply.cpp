@@ -47,6 +47,11 @@ bool Reply::is_gone() const {
   return connection_ == nullptr || cut_;
 }
 
+bool Reply::streams() const {
+  const std::lock_guard lock(mutex_);
+  return streams_;
+}
+
 void Reply::cut_off() {
   cut_ = true;
   unread_.clear();

@@ -39,6 +39,7 @@ class Reply {
   void end();
   // Whether its reader has closed the connection, or was cut off. Then nothing needs an answer.
   bool is_gone() const;
+  bool streams() const;  // whether it has begun as a stream
 
  private:
   friend class Exchange;
