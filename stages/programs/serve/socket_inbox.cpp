@@ -34,6 +34,7 @@ SocketInbox::SocketInbox(BatchSession& session, std::string model, int max_queue
 }
 
 void SocketInbox::submit(CompletionRequest request, std::shared_ptr<Reply> reply) {
+  request.batch.arrival = now();
   auto writer = std::make_unique<AnswerWriter>(std::move(request), model_, std::move(reply));
   const std::lock_guard lock(mutex_);
   if (stop_) throw ends();
