@@ -18,7 +18,7 @@ namespace {
 using batch::between;
 using batch::one_in;
 
-constexpr int kVocabulary = 6, kBudget = 40, kTokens = 72;
+constexpr int kVocabulary = 6, kBudget = 20, kTokens = 72;
 constexpr KvShape kShape{.n_layers = 1, .n_kv_heads = 1, .head_dim = 1};
 
 ContextTable random_table(unsigned seed) {
@@ -159,7 +159,7 @@ class RoundsWithBeamsTest : public ::testing::Test {
 
 TEST_F(RoundsWithBeamsTest, EachFindsWhatItFindsAlone) {
   int preempted = 0, saved = 0, most = 0, cancelled = 0;
-  for (unsigned seed = 0; seed < 120; seed++) {
+  for (unsigned seed = 0; seed < 240; seed++) {
     SCOPED_TRACE(seed);
     std::mt19937 random(seed);
     make(std::vector{1, 3, 8}[seed % 3], seed % 2 == 0);
@@ -187,8 +187,8 @@ TEST_F(RoundsWithBeamsTest, EachFindsWhatItFindsAlone) {
     expect_nothing_cached();
   }
   EXPECT_GT(most, 2) << "several run at the same time";
-  EXPECT_GT(preempted, 15) << "searches lose their pages between rounds";
-  EXPECT_GT(saved, 200) << "drafts save passes";
+  EXPECT_GT(preempted, 10) << "searches lose their pages between rounds";
+  EXPECT_GT(saved, 300) << "drafts save passes";
   EXPECT_GT(cancelled, 10);
 }
 
@@ -282,7 +282,7 @@ TEST_F(RoundsWithBeamsTest, WhatDoesNotFitAloneIsRefused) {
             "raise --pages or reduce --max-new-tokens");
   request.generation.max_new_tokens = 1;
   EXPECT_EQ(refusal(4, 20),
-            "4 beams and 20 x 2 drafts are 44 rows, and a pass has 40: raise --token-budget");
+            "4 beams and 20 x 2 drafts are 44 rows, and a pass has 20: raise --token-budget");
   EXPECT_TRUE(engine_->idle());
 }
 
