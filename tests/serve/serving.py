@@ -37,11 +37,14 @@ class Server:
         return self.errors.read().decode()
 
     def stop(self, how=signal.SIGINT):
-        """Returns the exit code."""
+        """Returns the exit code; shows what the server has said if it is not 0."""
         if self.process.poll() is None:
             self.process.send_signal(how)
         try:
-            return self.process.wait(timeout=PATIENCE)
+            code = self.process.wait(timeout=PATIENCE)
+            if code != 0:
+                print(self.said(), file=sys.stderr)
+            return code
         finally:
             self.process.kill()
             self.process.stdout.close()
