@@ -6,7 +6,6 @@
 
 #include "common/base/error.h"
 #include "common/base/mapped_file.h"
-#include "common/base/message.h"
 #include "common/base/utf8.h"
 #include "stages/programs/serve/refusal.h"
 
@@ -50,14 +49,14 @@ void AccessRules::check_site(const HttpRequest& request) const {
   if (host.empty()) throw Refusal(400, "the request has no Host header");
   if (!is_number(name) && name != "localhost" && name != in_lower_case(host_)) {
     throw Refusal(403, fmt::format("this server is not called {}; use its address, or start it "
-                                   "with --serve {}:PORT",
-                                   in_quotes(name), name));
+                                   "with --serve NAME:PORT",
+                                   in_quotes(name)));
   }
   const bool own = origin == fmt::format("http://{}", host);
   if (!origin.empty() && !own && !allows(origin)) {
-    throw Refusal(403, fmt::format("pages of {} may not use this server; --allow-origin {} would "
-                                   "allow it",
-                                   in_quotes(origin), one_line(origin, 100)));
+    throw Refusal(403, fmt::format("pages of {} may not use this server, unless it is started with "
+                                   "--allow-origin and their site",
+                                   in_quotes(origin)));
   }
 }
 
