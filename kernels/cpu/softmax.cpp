@@ -119,7 +119,7 @@ double sum_of_exponentials(std::span<const float> scores, float peak, double sca
     Row sums = {};
     std::size_t i = 0;
     for (; i + kRow <= segment.size(); i += kRow) {
-      row(segment.data() + i, weights + first + i, sums);
+      row(segment.data() + i, keeps ? weights + first + i : nullptr, sums);
     }
     if (i < segment.size()) {
       float from[kRow];
