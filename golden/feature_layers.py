@@ -98,6 +98,14 @@ class FeatureLayer(Drafter):
             made.append(y + layer.mlp(layer.post_attention_layernorm(y)))
         return torch.stack(made)
 
+    def whole(self, embeddings, features):
+        """The rows of a text, each of which sees those before it, [B, T, d_model]."""
+        layer, T = self.layer(), embeddings.shape[1]
+        (x, residual), (cos, sin) = self.combine(embeddings, features), self.turn(torch.arange(T)[None])
+        mask = torch.ones(1, T, T, dtype=torch.bool).tril()
+        y = residual + layer.self_attn(x, cos, sin, layer.self_attn.cached(x, cos, sin), mask, [])
+        return y + layer.mlp(layer.post_attention_layernorm(y))
+
     def tensors(self) -> dict:
         return {self.prefix + name: p for name, p in self.state_dict(keep_vars=True).items()}
 

@@ -16,6 +16,7 @@ import heads
 from chain_rounds import by_position, drafted, logits_of, right, rounds, starts
 from drafting import see
 from model import load
+from published_heads import Modules, PEagle
 
 HERE = Path(__file__).resolve().parent
 TARGET, HEADS = HERE / "models" / "target", HERE / "heads"
@@ -32,6 +33,8 @@ def relative_margins(logits):
 
 def drafts_of(network):
     """How many it drafts in a row."""
+    if isinstance(network, Modules):
+        return network.steps
     return min(SPEC_LENGTH, len(network.blocks)) if isinstance(network, heads.Medusa) else SPEC_LENGTH
 
 
@@ -77,7 +80,7 @@ def round_of(network, target, see_text, ids):
                "logits": array(logits)}
     if hasattr(network, "read"):
         tensors["read"] = array(network.read(seen)[0, :len(ids) - 1])
-    if hasattr(network, "combine"):
+    if hasattr(network, "combine") and not isinstance(network, PEagle):
         places = torch.arange(1, len(ids))[None]
         tensors["text_rows"] = array(network.rows(target, seen, places, 1)[0, 0])
     return tensors

@@ -16,7 +16,8 @@ from ahead import Parallel
 from drafting import Seen
 from feature_layers import Eagle, Eagle3, Mtp
 from model import Llama, Shape
-from published_heads import Eagle3OfTarget, MedusaAsPublished, MedusaOfFewer, MtpOfQwen
+from published_heads import (Eagle3OfTarget, MedusaAsPublished, MedusaOfFewer, MedusaOfTwo, Modules, ModulesOfQwen,
+                             MtpOfQwen, PEagle)
 
 HERE = Path(__file__).resolve().parent
 TARGET, FOLDER = HERE / "checkpoints" / "sharded", HERE / "checkpoints" / "heads"
@@ -25,6 +26,8 @@ OWN = Shape(d_model=D_MODEL, n_layers=1, n_heads=3, n_kv_heads=1, head_dim=16, d
             max_seq_len=256)
 LIKE_TARGET = Shape(d_model=D_MODEL, n_layers=1, n_heads=4, n_kv_heads=2, head_dim=8, d_ff=64, vocab_size=VOCAB,
                     max_seq_len=256)
+SMALL = Shape(d_model=D_MODEL, n_layers=1, n_heads=2, n_kv_heads=1, head_dim=8, d_ff=24, vocab_size=VOCAB,
+              max_seq_len=256)
 DRAFT = Shape(d_model=24, n_layers=2, n_heads=4, n_kv_heads=1, head_dim=8, d_ff=32, vocab_size=VOCAB, max_seq_len=256)
 KEPT = torch.arange(3, VOCAB, 4)            # ids that EAGLE-3 can say
 
@@ -48,6 +51,10 @@ MAKERS = {
     "medusa_int8": lambda: MedusaOfFewer(D_MODEL, n_heads=5, kept=KEPT, vocab_size=VOCAB),
     "eagle3_int8": lambda: Eagle3OfTarget(OWN, KEPT, blocks=(1, 2, 3)),
     "mtp_next": lambda: MtpOfQwen(LIKE_TARGET, N_LAYERS),
+    "medusa_two": lambda: MedusaOfTwo(D_MODEL, n_heads=4),
+    "peagle": lambda: PEagle(SMALL, KEPT, blocks=(0, 1, 3), mask=VOCAB - 1),
+    "mtp_modules": lambda: Modules([Mtp(SMALL, N_LAYERS + i, after_norm=True) for i in range(3)]),
+    "mtp_next_modules": lambda: ModulesOfQwen(SMALL, N_LAYERS, 2),
 }
 
 

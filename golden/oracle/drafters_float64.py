@@ -69,13 +69,21 @@ class Heads:
         """What it read, of the text's first tokens."""
         return {"read": self.seen[:length]}
 
+    def residual_blocks(self, head, row):
+        """The blocks of a head, one after another."""
+        w, block = self.weights, 0
+        while f"{head}.{block}.linear.weight" in w:
+            row = row + silu(w[f"{head}.{block}.linear.weight"] @ row + w[f"{head}.{block}.linear.bias"])
+            block += 1
+        return row
+
     def draft(self, place, count):
         row, w = self.seen[place - 1], self.weights
         if "up.weight" in w:
             rows = row + (w["down.weight"] @ silu(w["up.weight"] @ row)).reshape(-1, len(row))
         else:
             n = sum(name.endswith(".0.linear.weight") for name in w)
-            rows = np.stack([row + silu(w[f"{i}.0.linear.weight"] @ row + w[f"{i}.0.linear.bias"]) for i in range(n)])
+            rows = np.stack([self.residual_blocks(head, row) for head in range(n)])
         if "0.1.weight" in w:
             logits = np.stack([w[f"{i}.1.weight"] @ row for i, row in enumerate(rows[:count])])
         else:
@@ -107,12 +115,12 @@ class Ahead:
 class FeatureLayer:
     """EAGLE, EAGLE-3 or MTP: row i has the feature of token i and the embedding of token i + 1; its position is i."""
 
-    def __init__(self, folder, weights, target):
+    def __init__(self, folder, weights, target, module=0):
         self.fields = json.loads((folder / "config.json").read_text())
         self.config, self.weights, self.target = Config(self.fields), weights, target
         self.kind = "eagle3" if "midlayer.hidden_norm.weight" in weights else "eagle" if "fc.weight" in weights else "mtp"
         self.prefix = {"eagle3": "midlayer.", "eagle": "layers.0.",
-                       "mtp": f"model.layers.{self.config.n_layers}."}[self.kind]
+                       "mtp": f"model.layers.{self.config.n_layers + module}."}[self.kind]
 
     def norm(self, x, name):
         return rms_norm(x, self.weights[name + ".weight"], self.config.norm_eps)
@@ -142,14 +150,20 @@ class FeatureLayer:
         x = np.concatenate(sides, axis=1) @ w[self.prefix + "eh_proj.weight"].T
         return self.norm(x, self.prefix + "input_layernorm"), x
 
-    def layer(self, x, residual, cache):
+    def empty(self):
+        """A cache without rows."""
+        none = np.zeros((0, self.config.n_kv_heads * self.config.head_dim))
+        return none, none
+
+    def layer(self, x, residual, cache, prefix=None):
         """New rows after those of the cache, a (k, v). Returns the layer's output and the longer cache."""
-        weight = lambda name: self.weights[f"{self.prefix}{name}.weight"].T
+        prefix = prefix or self.prefix
+        weight = lambda name: self.weights[f"{prefix}{name}.weight"].T
         past, inv_freq = len(cache[0]), inverse_frequencies(self.config)
         q, k = (rotate(x @ weight(f"self_attn.{name}_proj"), inv_freq, past) for name in "qk")
         k, v = np.concatenate([cache[0], k]), np.concatenate([cache[1], x @ weight("self_attn.v_proj")])
         y = residual + attention(q, k, v, self.config) @ weight("self_attn.o_proj")
-        z = self.norm(y, self.prefix + "post_attention_layernorm")
+        z = self.norm(y, prefix + "post_attention_layernorm")
         return y + (silu(z @ weight("mlp.gate_proj")) * (z @ weight("mlp.up_proj"))) @ weight("mlp.down_proj"), (k, v)
 
     def says(self, rows):
@@ -161,9 +175,8 @@ class FeatureLayer:
     def read(self, ids):
         self.ids, self.seen = ids, self.rows_of(self.target.read(ids)[0])
         self.features = self.seen @ self.weights["fc.weight"].T if self.kind == "eagle3" else self.seen
-        empty = np.zeros((0, self.config.n_kv_heads * self.config.head_dim))
         x, residual = self.combine(self.target.embed(ids[1:]), self.features[:-1])
-        self.text_rows, self.cache = self.layer(x, residual, (empty, empty))
+        self.text_rows, self.cache = self.layer(x, residual, self.empty())
 
     def draft(self, place, count):
         """Its own rows stand in for features that the target has not computed yet."""
@@ -178,10 +191,76 @@ class FeatureLayer:
         return np.stack(rows), np.stack(logits), np.array(tokens)
 
 
+class InOnePass(FeatureLayer):
+    """P-EAGLE: each draft but the first has the embedding of a mask token, and mask_hidden for the target's rows."""
+
+    def text_tensors(self, length):
+        return {"read": self.seen[:length]}
+
+    def blocks(self, embeddings, features, caches):
+        """As layer(), through all blocks, each with its cache."""
+        (x, residual), longer = self.combine(embeddings, features), []
+        for i, cache in enumerate(caches):
+            prefix = f"layers.{i}." if i else self.prefix
+            if i:
+                x, residual = self.norm(row, prefix + "input_layernorm"), row
+            row, cache = self.layer(x, residual, cache, prefix)
+            longer.append(cache)
+        return row, longer
+
+    def read(self, ids):
+        self.ids, self.seen = ids, self.rows_of(self.target.read(ids)[0])
+        self.features = self.seen @ self.weights["fc.weight"].T
+        empty = [self.empty() for _ in range(self.config.n_layers)]
+        _, self.caches = self.blocks(self.target.embed(ids[1:]), self.features[:-1], empty)
+
+    def draft(self, place, count):
+        caches = [tuple(part[:place - 1] for part in cache) for cache in self.caches]
+        tokens = [self.ids[place]] + [self.fields["pard_token"]] * (count - 1)
+        mask = self.weights["mask_hidden"].reshape(1, -1) @ self.weights["fc.weight"].T
+        features = np.concatenate([self.features[place - 1:place], np.tile(mask, (count - 1, 1))])
+        rows, _ = self.blocks(self.target.embed(tokens), features, caches)
+        logits = self.says(rows)
+        return rows, logits, tokens_of(self.weights, logits.argmax(axis=1))
+
+
+class Modules:
+    """MTP with a module for each draft, all of which run over the whole text."""
+
+    def __init__(self, modules):
+        self.modules, self.weights = modules, modules[0].weights
+
+    def read(self, ids):
+        self.ids, self.seen = ids, self.modules[0].rows_of(self.modules[0].target.read(ids)[0])
+
+    def text_tensors(self, length):
+        return {"read": self.seen[:length]}
+
+    def draft(self, place, count):
+        """The rows of a module are the features of the next one, for the token after."""
+        text, features, rows, logits = list(self.ids[:place + 1]), self.seen[:place], [], []
+        for i, module in enumerate(self.modules[:count]):
+            x, residual = module.combine(module.target.embed(text[i + 1:]), features)
+            features, _ = module.layer(x, residual, module.empty())
+            rows.append(features[-1])
+            logits.append(module.says(features[-1:])[0])
+            text.append(int(logits[-1].argmax()))
+        return np.stack(rows), np.stack(logits), np.array(text[place + 1:])
+
+
 def as_bf16(numbers):
     """Rounded to the nearest, ties to even."""
     bits = numbers.astype(np.float32).view(np.uint32)
     return ((bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000).astype(np.uint32).view(np.float32).astype(np.float64)
+
+
+def names_of_qwen(name, fields):
+    """A tensor of Qwen's MTP by the names of DeepSeek's: that of one module, or one that all modules have."""
+    first, (part, _, rest) = fields["num_hidden_layers"], name.partition(".")
+    if part == "layers":
+        module, _, rest = rest.partition(".")
+        return [f"model.layers.{first + int(module)}.{rest}.weight"]
+    return [f"model.layers.{first + i}.{MTP_OF_QWEN[name]}.weight" for i in range(fields["mtp_num_hidden_layers"])]
 
 
 def read_weights(folder):
@@ -191,10 +270,10 @@ def read_weights(folder):
         if name + "_scale" in stored:
             tensor = as_bf16(tensor.astype(np.float32) * stored[name + "_scale"].astype(np.float32))
         if name.startswith("mtp."):
-            n_layers = json.loads((folder / "config.json").read_text())["num_hidden_layers"]
-            name = f"model.layers.{n_layers}." + MTP_OF_QWEN.get(name[4:-7], name[4:-7].removeprefix("layers.0.")) + ".weight"
             tensor = tensor + (tensor.ndim == 1)                # of its norms, the file has what is more than 1
-        if not name.endswith("_scale"):
+            for name in names_of_qwen(name[4:-7], json.loads((folder / "config.json").read_text())):
+                weights[name] = tensor
+        elif not name.endswith("_scale"):
             weights[name] = tensor
     return weights
 
@@ -202,11 +281,17 @@ def read_weights(folder):
 def load(folder, target):
     """The drafter of a folder, for this target."""
     folder, weights = Path(folder), read_weights(Path(folder))
+    fields = json.loads((folder / "config.json").read_text())
     if "lookahead.weight" in weights:
         return Ahead(target, weights["lookahead.weight"])
     if "model.embed_tokens.weight" in weights:
-        model, mask = Model(folder), json.loads((folder / "config.json").read_text())["pard_token"]
+        model, mask = Model(folder), fields["pard_token"]
         return Ahead(model, np.tile(model.embed(mask), (64, 1)))
+    if "mask_hidden" in weights:
+        return InOnePass(folder, weights, target)
+    modules = fields.get("num_nextn_predict_layers", fields.get("mtp_num_hidden_layers", 1))
+    if modules > 1:
+        return Modules([FeatureLayer(folder, weights, target, i) for i in range(modules)])
     if "fc.weight" in weights or any("eh_proj" in name for name in weights):
         return FeatureLayer(folder, weights, target)
     return Heads(weights, target)

@@ -1,5 +1,6 @@
 #include "stages/09_self_drafting/feature_file.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <utility>
@@ -100,6 +101,18 @@ DeviceArray<float> FeatureFile::bias(const std::string& name) const {
   return upload(to_float32(file_.take(name, {width().stored})));
 }
 
+DeviceArray<float> FeatureFile::rows(const std::string& name, int groups) const {
+  const auto [stored, runs] = width();
+  const std::vector<float> given = to_float32(file_.take_row(name, groups * stored));
+  std::vector<float> values(std::size_t(groups) * runs);
+  for (int group = 0; group < groups; ++group) {
+    std::copy_n(given.begin() + group * stored, stored, values.begin() + group * runs);
+  }
+  DeviceArray<float> array(backend_, values.size());
+  backend_.upload(values.data(), array.data(), values.size() * sizeof(float));
+  return array;
+}
+
 // The mean of squares is over more numbers, of which the new ones are zero.
 DeviceArray<float> FeatureFile::norm(const std::string& name) const {
   std::vector<float> weights = to_float32(file_.take(name, {width().stored}));
@@ -160,6 +173,18 @@ LlamaLayer FeatureFile::llama_layer(const std::string& prefix, int groups) const
   layer.gate_up = load(gate_up);
   layer.down_proj = matrix(prefix + "mlp.down_proj.weight", width(), ff);
   return layer;
+}
+
+LlamaLayer FeatureFile::normed_layer(const std::string& prefix) const {
+  LlamaLayer layer = llama_layer(prefix);
+  layer.attn_norm = norm(prefix + "input_layernorm.weight");
+  return layer;
+}
+
+std::unique_ptr<const LlamaModel> FeatureFile::model(std::vector<LlamaLayer> layers) const {
+  LlamaConfig config = runs_as_;
+  config.n_layers = static_cast<int>(layers.size());
+  return std::make_unique<LlamaModel>(config, std::move(layers), backend_);
 }
 
 }  // namespace specdec

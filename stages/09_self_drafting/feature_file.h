@@ -32,13 +32,16 @@ class FeatureFile {
   bool is_true(const char* key) const { return config().boolean(key).value_or(false); }
   const LlamaConfig& target() const { return target_; }
   Backend& backend() const { return backend_; }
-  const LlamaConfig& block() const { return runs_as_; }  // as a model of one layer
+  // As a model of these layers.
+  std::unique_ptr<const LlamaModel> model(std::vector<LlamaLayer> layers) const;
   FeatureSize width() const { return {target_.d_model, runs_.d_model}; }
   FeatureSize vocabulary() const { return {target_.vocab_size, runs_.vocab_size}; }
 
   // A norm's weights, [width]. Tensors mtp.* are Qwen3-Next's, which has all norms minus 1.
   DeviceArray<float> norm(const std::string& name) const;
   DeviceArray<float> bias(const std::string& name) const;  // [width]
+  // Rows of the target side by side, as numbers of one matrix row, [groups * width].
+  DeviceArray<float> rows(const std::string& name, int groups) const;
   // groups: of how many rows the columns are, of the target, or of an embedding and of such rows.
   std::unique_ptr<const WeightMatrix> matrix(const std::string& name, FeatureSize rows,
                                              FeatureSize columns, int groups = 1) const;
@@ -47,8 +50,10 @@ class FeatureFile {
   DraftHead head(const std::string& name) const {
     return load_draft_head(file_, name, source_, runs_, backend_);
   }
-  // A Llama's block. groups: of what its attention reads.
-  LlamaLayer llama_layer(const std::string& prefix, int groups) const;
+  // A Llama's block without the norm at its entrance. groups: of what its attention reads.
+  LlamaLayer llama_layer(const std::string& prefix, int groups = 1) const;
+  // A whole one.
+  LlamaLayer normed_layer(const std::string& prefix) const;
 
  private:
   using Matrices = std::vector<Weight>;
@@ -62,7 +67,7 @@ class FeatureFile {
   const WeightSource& source_;  // the target's
   const LlamaConfig &target_, &runs_;
   Backend& backend_;
-  LlamaConfig stored_as_, runs_as_;  // the block as a model of one layer
+  LlamaConfig stored_as_, runs_as_;  // a block as a model of one layer
 };
 
 }  // namespace specdec

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "common/base/token_id.h"
 #include "common/llama.h"
 #include "common/llama_model.h"
 #include "kernels/ops.h"
@@ -45,25 +46,31 @@ inline constexpr FeatureSwitches kFeatureLayers[] = {
 // The weights of a feature layer in a backend's memory, E the width of the target.
 struct FeatureLayer {
   FeatureSwitches switches;
-  std::vector<int> places;                        // of the rows that it reads (Outputs::places)
-  std::unique_ptr<const WeightMatrix> fc;         // [E, 2 E]; of several rows: [E, rows * E]
-  DeviceArray<float> fc_bias;                     // [E]; empty: none
-  DeviceArray<float> embedding_norm;              // [E]
-  DeviceArray<float> feature_norm;                // [E]
-  std::unique_ptr<const LlamaModel> block;        // attention may read 2 E
-  DeviceArray<float> head_norm;                   // [E]
+  std::vector<int> places;                  // of the rows that it reads (Outputs::places)
+  std::unique_ptr<const WeightMatrix> fc;   // [E, 2 E]; of several rows: [E, rows * E]
+  DeviceArray<float> fc_bias;               // [E]; empty: none
+  DeviceArray<float> embedding_norm;        // [E]
+  DeviceArray<float> feature_norm;          // [E]
+  std::unique_ptr<const LlamaModel> block;  // attention may read 2 E; EAGLE-3's may be several
+  DeviceArray<float> head_norm;             // [E]
   std::unique_ptr<const WeightMatrix> embedding;  // null: the target's
   DraftHead head;
+  // Of a layer that drafts all tokens in one pass: the feature that places without one have, [E],
+  // and the token for each draft. Empty: each draft follows from the one before it.
+  DeviceArray<float> mask_feature;
+  TokenId mask = 0;
 
   std::size_t bytes() const;  // of its own matrices
 };
 
 // A feature layer in a published layout: a folder with config.json and model.safetensors, whose
-// tensors' names tell the kind. target: that the layer was made for; runs: the one that runs, which
-// is larger if it is inflated (common/inflation), and then the layer is, too. Throws Error for what
-// cannot be read or does not fit the target.
-FeatureLayer load_feature_layer(const std::filesystem::path& folder, const WeightSource& target,
-                                const LlamaConfig& runs, Backend& backend);
+// tensors' names tell the kind. MTP may have several: the first one makes the first draft of a
+// round, the next one the second draft. target: that the layers were made for; runs: the one that
+// runs, which is larger if it is inflated (common/inflation), and then the layers are, too. Throws
+// Error for what cannot be read or does not fit the target.
+std::vector<FeatureLayer> load_feature_layers(const std::filesystem::path& folder,
+                                              const WeightSource& target, const LlamaConfig& runs,
+                                              Backend& backend);
 
 // What enters the block: embeddings and features.
 class FeatureInput final : public LlamaInput {

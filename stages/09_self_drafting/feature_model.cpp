@@ -7,12 +7,6 @@
 #include "kernels/int_size.h"
 
 namespace specdec {
-namespace {
-
-constexpr int kAfterBlock[] = {1};  // what the layer hands out
-
-}  // namespace
-
 FeatureModel::FeatureModel(const LlamaModel& target, FeatureLayer layer,
                            std::unique_ptr<KvCache> cache, int token_limit,
                            const Capacity& capacity)
@@ -21,8 +15,7 @@ FeatureModel::FeatureModel(const LlamaModel& target, FeatureLayer layer,
       cache_(std::move(cache)),
       input_(target, layer_, kPassRows),
       llama_(*layer_.block, *cache_, {.max_pass_rows = kPassRows}),
-      own_per_request_(1 + capacity.nodes),
-      own_(backend(), std::size_t(capacity.requests) * own_per_request_ * llama_.row_width()),
+      capacity_(capacity),
       projection_(target, layer_.head, token_limit),
       features_(backend()),
       made_(backend()),
@@ -31,17 +24,23 @@ FeatureModel::FeatureModel(const LlamaModel& target, FeatureLayer layer,
   llama_.enter_through(&input_);
 }
 
+void FeatureModel::follow(FeatureModel& before) {
+  SPECDEC_CHECK(own_.empty() && before.own_.empty(), "no sequences");
+  before_ = &before;
+  before.is_followed_ = true;
+  first_place_ = before.first_place_ + 1;
+}
+
 // [snippet begin-round]
 // Looks up the features of all tokens that the layer has not seen. A feature belongs to the token
 // before, so the first one that is needed has the place before the first new token.
 void FeatureModel::begin(std::span<const DraftRequest> requests) {
-  SPECDEC_CHECK(rows_ != nullptr, "rows of the target");
-  for (int i = 0; i < int_size(requests); ++i) {
-    const DraftRequest& r = requests[i];
+  SPECDEC_CHECK(rows_ != nullptr || before_ != nullptr, "rows of the target");
+  for (const DraftRequest& r : requests) {
     const auto cached = r.context.first(r.context.size() - 1);  // all but the pending token
     State& state = this->state(r.sequence);
-    state.request = i;
     state.pending = int_size(cached);
+    if (before_ != nullptr) continue;
     state.first = std::max(0, length(r.sequence) - 1);
     state.features = rows_->rows(r.target_sequence, cached, state.first);
   }
@@ -100,18 +99,21 @@ void FeatureModel::feed(std::span<const Segment> batch, const std::int32_t* ids,
     keep_own(layer_.switches.feeds_normed ? normed : made);
     if (out.logits.rows > 0) projection_.project(asked_for(normed, out.logits.rows), out.logits);
   }
-  for (const Segment& segment : batch) state(segment.sequence).has_first = true;
+  for (const Segment& segment : batch) {
+    int& without_row = state(segment.sequence).without_row;
+    without_row = std::min(first_place_, without_row + int_size(segment.tokens));
+  }
 }
 
-// The segment without a text's first token. The layer hands out rows for all logits, and for all
+// The segment without tokens that have no row. The layer hands out rows for all logits, and for all
 // tokens that drafts may follow.
 Segment FeatureModel::of_layer(const Segment& segment) const {
   const State& state = states_[segment.sequence];
-  const int skipped = state.has_first ? 0 : 1, n = int_size(segment.tokens) - skipped;
+  const int skipped = std::min(first_place_ - state.without_row, int_size(segment.tokens));
+  const int n = int_size(segment.tokens) - skipped;
   SPECDEC_CHECK(segment.logits_rows <= n && (skipped == 0 || segment.parents.empty()),
                 "no logits of a text's first token");
-  const int place = llama_.length(segment.sequence) + 1;
-  const int own = std::clamp(place + n - state.pending, 0, n);
+  const int own = std::clamp(next_place(segment.sequence) + n - first_own(state), 0, n);
   return {segment.sequence,
           segment.tokens.subspan(skipped),
           0,
@@ -125,8 +127,8 @@ Segment FeatureModel::of_layer(const Segment& segment) const {
 void FeatureModel::gather_features(const Segment& segment, DeviceRows features) {
   const State& state = this->state(segment.sequence);
   const int n = int_size(segment.tokens), n_nodes = int_size(segment.parents);
-  const int first = llama_.length(segment.sequence) + 1;  // the place of its first token
-  const int of_target = std::clamp(state.pending + 1 - first, 0, n);
+  const int first = next_place(segment.sequence);  // the place of its first token
+  const int of_target = before_ != nullptr ? 0 : std::clamp(state.pending + 1 - first, 0, n);
   if (of_target > 0) {
     take_features(state.features.slice(first - 1 - state.first, of_target),
                   features.slice(0, of_target));
@@ -135,8 +137,14 @@ void FeatureModel::gather_features(const Segment& segment, DeviceRows features) 
   for (int i = of_target; i < n; ++i) {
     int parent = first + i - 1;
     if (n_nodes > 0) parent = tree + std::max(-1, segment.parents[n_nodes - n + i]);
-    backend().copy(own_row(state, parent).data, features.row(i), features.width * sizeof(float));
+    backend().copy(feature_after(segment.sequence, parent), features.row(i),
+                   features.width * sizeof(float));
   }
+}
+
+const float* FeatureModel::feature_after(SequenceId sequence, int place) const {
+  if (layer_.mask_feature.size() > 0) return layer_.mask_feature.data();
+  return (before_ != nullptr ? *before_ : *this).own_row(sequence, place).data;
 }
 // [end snippet features]
 
@@ -149,11 +157,10 @@ void FeatureModel::take_features(ConstDeviceRows of_target, DeviceRows features)
   }
 }
 
-DeviceRows FeatureModel::own_row(const State& state, int place) const {
-  const int i = place - state.pending, width = llama_.row_width();
-  SPECDEC_CHECK(0 <= i && i < own_per_request_, "row 0 to {}, not {}", own_per_request_ - 1, i);
-  const int rows = static_cast<int>(own_.size()) / width;
-  return matrix(own_, rows, width).slice(state.request * own_per_request_ + i, 1);
+DeviceRows FeatureModel::own_row(SequenceId sequence, int place) const {
+  const int i = place - first_own(states_[sequence]);
+  SPECDEC_CHECK(0 <= i && i < own_rows(), "row 0 to {}, not {}", own_rows() - 1, i);
+  return matrix(own_[sequence], own_rows(), llama_.row_width()).slice(i, 1);
 }
 
 // The rows that the layer makes of batch_, those that it is asked for.
@@ -162,22 +169,22 @@ DeviceRows FeatureModel::run_layer() {
   int n = 0;
   for (const Segment& segment : batch_) n += segment.hidden.rows;
   out.hidden = made_.rows(n, llama_.row_width());
-  out.places = kAfterBlock;
+  const int after_all = llama_.n_blocks();
+  out.places = std::span(&after_all, 1);
   llama_.forward(batch_, out);
   return out.hidden;
 }
 
-// Keeps the rows from the pending token on, which are the features of drafts after them.
+// Keeps the rows that are features of tokens after them: those from the pending token on.
 void FeatureModel::keep_own(DeviceRows rows) {
   int row = 0;
   for (const Segment& segment : batch_) {
     row += segment.hidden.rows;
-    const State& state = this->state(segment.sequence);
-    const int end = llama_.length(segment.sequence) + 1;
-    const int n = std::clamp(end - state.pending, 0, int_size(segment.tokens));
+    const int end = next_place(segment.sequence), first = first_own(state(segment.sequence));
+    const int n = std::clamp(end - first, 0, int_size(segment.tokens));
     if (n == 0) continue;
-    own_row(state, end - 1);  // checks that there is room
-    backend().copy(rows.row(row - n), own_row(state, end - n).data,
+    own_row(segment.sequence, end - 1);  // checks that there is room
+    backend().copy(rows.row(row - n), own_row(segment.sequence, end - n).data,
                    std::size_t(n) * rows.width * sizeof(float));
   }
 }
@@ -198,42 +205,51 @@ DeviceRows FeatureModel::asked_for(DeviceRows rows, int n) {
 }
 
 SequenceId FeatureModel::create() {
-  const SequenceId sequence = llama_.create();
-  if (sequence >= int_size(states_)) states_.resize(sequence + 1);
+  const SequenceId sequence = created(llama_.create());
   states_[sequence] = {};
   return sequence;
 }
 
 SequenceId FeatureModel::fork(SequenceId sequence) {
-  const SequenceId result = llama_.fork(sequence);
-  if (result >= int_size(states_)) states_.resize(result + 1);
+  const SequenceId result = created(llama_.fork(sequence));
   states_[result] = states_[sequence];
   return result;
+}
+
+// Has room for its rows.
+SequenceId FeatureModel::created(SequenceId sequence) {
+  while (sequence >= int_size(states_)) {
+    states_.emplace_back();
+    own_.emplace_back(backend(), std::size_t(own_rows()) * llama_.row_width());
+  }
+  return sequence;
 }
 
 void FeatureModel::release(SequenceId sequence) { llama_.release(sequence); }
 
 int FeatureModel::length(SequenceId sequence) const {
-  return states_[sequence].has_first ? llama_.length(sequence) + 1 : 0;
+  return llama_.length(sequence) + states_[sequence].without_row;
 }
 
 void FeatureModel::truncate(SequenceId sequence, int length) {
   SPECDEC_CHECK(0 <= length && length <= this->length(sequence), "to keep 0 to {} tokens, not {}",
                 this->length(sequence), length);
-  llama_.truncate(sequence, std::max(0, length - 1));
-  if (length == 0) states_[sequence].has_first = false;
+  int& without_row = states_[sequence].without_row;
+  without_row = std::min(without_row, length);
+  llama_.truncate(sequence, length - without_row);
 }
 
 void FeatureModel::keep(SequenceId sequence, int start, std::span<const int> kept) {
   std::vector<int> of_layer;
-  for (const int place : kept) of_layer.push_back(place - 1);
-  llama_.keep(sequence, start - 1, of_layer);
+  for (const int place : kept) of_layer.push_back(place - first_place_);
+  llama_.keep(sequence, start - first_place_, of_layer);
 }
 
 bool FeatureModel::can_extend(std::span<const Extension> extensions) const {
   std::vector<Extension> of_layer;
   for (const auto& [sequence, tokens] : extensions) {
-    of_layer.push_back({sequence, std::max(0, tokens - (length(sequence) == 0 ? 1 : 0))});
+    const int skipped = std::min(tokens, first_place_ - states_[sequence].without_row);
+    of_layer.push_back({sequence, tokens - skipped});
   }
   return llama_.can_extend(of_layer);
 }

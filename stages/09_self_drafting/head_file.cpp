@@ -1,5 +1,6 @@
 #include "stages/09_self_drafting/head_file.h"
 
+#include <algorithm>
 #include <cmath>
 #include <string_view>
 
@@ -9,6 +10,7 @@
 #include "common/base/mapped_file.h"
 #include "common/checkpoint/elements.h"
 #include "kernels/cpu/half.h"
+#include "kernels/int_size.h"
 
 namespace specdec {
 namespace {
@@ -63,6 +65,13 @@ TensorView HeadFile::take(const std::string& name, const std::vector<std::int64_
   return tensor;
 }
 
+TensorView HeadFile::take_row(const std::string& name, int width) {
+  std::vector<std::int64_t> shape = {width};
+  if (contains(name))
+    shape.insert(shape.begin(), std::max(1, int_size(file_.tensor(name).shape)) - 1, 1);
+  return take(name, shape);
+}
+
 TensorView HeadFile::take(const std::string& name, const std::vector<std::int64_t>& shape,
                           DType type) {
   const TensorView tensor = take_any(name, shape);
@@ -115,6 +124,16 @@ void HeadFile::refuse_leftovers() const {
     }
     fail("{}: tensor {} belongs to no heads that we can compute", file_.name(), tensor.name);
   }
+}
+
+TokenId mask_token(const JsonObject& config, int vocab_size) {
+  for (const char* key : {"pard_token", "ptd_token_id", "mask_token_id"}) {
+    const auto mask = config.integer(key);
+    if (!mask) continue;
+    if (0 <= *mask && *mask < vocab_size) return *mask;
+    fail("{}: {} is {}, and the vocabulary has {} rows", config.name(), key, *mask, vocab_size);
+  }
+  fail("{}: pard_token is missing: this model does not draft in parallel", config.name());
 }
 
 }  // namespace specdec

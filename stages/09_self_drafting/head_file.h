@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "common/base/json.h"
+#include "common/base/token_id.h"
 #include "common/checkpoint/safetensors.h"
 
 namespace specdec {
@@ -31,7 +32,9 @@ class HeadFile {
   // The tensor of that name and shape, of type BF16, F16 or F32. A matrix X.weight may be of type
   // I8, with a scale for each row, X.weight_scale [rows, 1]: then it is their product, as BF16.
   TensorView take(const std::string& name, const std::vector<std::int64_t>& shape);
-  // The same of another type.
+  // A tensor of `width` numbers, whether its shape is [width], [1, width] or [1, 1, width].
+  TensorView take_row(const std::string& name, int width);
+  // As take(), of another type.
   TensorView take(const std::string& name, const std::vector<std::int64_t>& shape, DType type);
   // A tensor that is not used would make something else of the others.
   void refuse_leftovers() const;
@@ -47,5 +50,10 @@ class HeadFile {
   std::set<std::string, std::less<>> taken_;
   std::vector<std::vector<std::uint16_t>> made_;  // the numbers of int8 matrices as BF16
 };
+
+// The token in place of a missing draft, where a configuration says that all drafts come from
+// one pass. Its key: pard_token, ptd_token_id or mask_token_id. Throws Error if there is none, or
+// if the vocabulary has no such token.
+TokenId mask_token(const JsonObject& config, int vocab_size);
 
 }  // namespace specdec

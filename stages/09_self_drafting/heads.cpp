@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "common/base/check.h"
+#include "kernels/int_size.h"
 
 namespace specdec {
 
@@ -92,5 +93,31 @@ void MedusaHeads::compute(ConstDeviceRows rows, DeviceRows out) {
   // [end task 9.2]
 }
 // [end snippet medusa]
+
+DeeperHeads::DeeperHeads(Backend& backend, std::unique_ptr<Heads> first, Blocks further,
+                         int max_rows)
+    : ops_(backend),
+      first_(std::move(first)),
+      further_(std::move(further)),
+      made_(backend, std::size_t(max_rows) * width()) {
+  SPECDEC_CHECK(int_size(further_) % count() == 0, "as many blocks for each of {} heads", count());
+}
+
+std::size_t DeeperHeads::bytes() const {
+  std::size_t sum = first_->bytes();
+  for (const auto& block : further_) sum += block->bytes();
+  return sum;
+}
+
+void DeeperHeads::compute(ConstDeviceRows rows, DeviceRows out) {
+  const int B = rows.rows;
+  first_->compute(rows, out);
+  const DeviceRows made = matrix(made_, B, width());
+  for (int i = 0; i < int_size(further_); ++i) {
+    const DeviceRows of_head = out.slice(i % count() * B, B);
+    further_[i]->compute(of_head, made);
+    ops_.copy(made.data, of_head.data, std::size_t(B) * width() * sizeof(float));
+  }
+}
 
 }  // namespace specdec

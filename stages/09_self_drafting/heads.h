@@ -95,4 +95,25 @@ class MedusaHeads final : public Heads {
   DeviceArray<float> made_, activated_;  // [max_rows, count * d_model]
 };
 
+// Medusa heads of several blocks each: a further block reads what the head's blocks before it made.
+class DeeperHeads final : public Heads {
+ public:
+  using Blocks = std::vector<std::unique_ptr<Heads>>;
+
+  // first: of all heads. further: each one block, which is of one head; those of head 0, 1, ...,
+  // then the next ones of head 0, 1, ...
+  DeeperHeads(Backend& backend, std::unique_ptr<Heads> first, Blocks further, int max_rows);
+
+  int count() const override { return first_->count(); }
+  int width() const override { return first_->width(); }
+  std::size_t bytes() const override;
+  void compute(ConstDeviceRows rows, DeviceRows out) override;
+
+ private:
+  Backend& ops_;
+  std::unique_ptr<Heads> first_;
+  Blocks further_;
+  DeviceArray<float> made_;  // [max_rows, d_model]
+};
+
 }  // namespace specdec

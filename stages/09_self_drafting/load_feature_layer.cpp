@@ -11,12 +11,14 @@ namespace specdec {
 namespace {
 
 constexpr const char* kIds = "eagle_aux_hidden_state_layer_ids";
+using Layers = std::vector<FeatureLayer>;
+
 constexpr int kMostPlaces = 4;  // of the residual stream that a pass hands out
 
 std::unique_ptr<const LlamaModel> one_block(const FeatureFile& from, LlamaLayer block) {
   std::vector<LlamaLayer> blocks;
   blocks.push_back(std::move(block));
-  return std::make_unique<LlamaModel>(from.block(), std::move(blocks), from.backend());
+  return from.model(std::move(blocks));
 }
 
 // ---- EAGLE
@@ -36,7 +38,7 @@ FeatureLayer load_eagle(const FeatureFile& from) {
     fail("{}: has the tensor fc.bias, but {} says \"bias\": false", from.file().name(),
          from.config().name());
   }
-  layer.block = one_block(from, from.llama_layer("layers.0.", 1));
+  layer.block = one_block(from, from.llama_layer("layers.0."));
   layer.embedding = from.own_embedding("embed_tokens.weight");
   layer.head = from.head("lm_head.weight");
   return layer;
@@ -69,6 +71,25 @@ std::vector<int> places_of(const FeatureFile& from) {
   return places;
 }
 
+// Only the first block reads embeddings.
+std::unique_ptr<const LlamaModel> blocks_of(const FeatureFile& from, const std::string& first) {
+  std::vector<LlamaLayer> blocks;
+  blocks.push_back(from.llama_layer(first, 2));
+  for (int i = 1; i < from.file().size_of("num_hidden_layers"); ++i) {
+    blocks.push_back(from.normed_layer(fmt::format("layers.{}.", i)));
+  }
+  return from.model(std::move(blocks));
+}
+
+// What drafts in one pass have instead of the target's rows (P-EAGLE). It enters like these.
+void load_mask(const FeatureFile& from, FeatureLayer& layer) {
+  const int n = layer.switches.rows, E = from.width().runs;
+  layer.mask = mask_token(from.config(), from.vocabulary().stored);
+  const DeviceArray<float> rows = from.rows("mask_hidden", n);
+  layer.mask_feature = DeviceArray<float>(from.backend(), E);
+  from.backend().matmul(matrix(rows, 1, n * E), *layer.fc, matrix(layer.mask_feature, 1, E));
+}
+
 FeatureLayer load_eagle3(const FeatureFile& from) {
   FeatureLayer layer;
   layer.switches = kFeatureLayers[1];
@@ -86,10 +107,13 @@ FeatureLayer load_eagle3(const FeatureFile& from) {
       from.file().contains("midlayer.hidden_norm.weight") ? "midlayer." : "layers.0.";
   layer.embedding_norm = from.norm(prefix + "input_layernorm.weight");
   layer.feature_norm = from.norm(prefix + "hidden_norm.weight");
-  layer.block = one_block(from, from.llama_layer(prefix, 2));
+  layer.block = blocks_of(from, prefix);
   layer.head_norm = from.norm("norm.weight");
   layer.head = from.head("lm_head.weight");
   layer.embedding = from.own_embedding("embed_tokens.weight");
+  if (from.file().contains("mask_hidden") || from.is_true("parallel_drafting")) {
+    load_mask(from, layer);
+  }
   return layer;
 }
 
@@ -100,8 +124,9 @@ struct MtpNames {
   std::string embedding_norm, feature_norm, fc, block, head_norm, embedding, head;
 };
 
-MtpNames of_deepseek(int n_layers) {
-  const std::string prefix = fmt::format("model.layers.{}.", n_layers);
+// layer: counted on from the target's.
+MtpNames of_deepseek(int layer) {
+  const std::string prefix = fmt::format("model.layers.{}.", layer);
   return {prefix + "enorm.weight",
           prefix + "hnorm.weight",
           prefix + "eh_proj.weight",
@@ -111,22 +136,20 @@ MtpNames of_deepseek(int n_layers) {
           prefix + "shared_head.head.weight"};
 }
 
-MtpNames of_qwen() {
+// Modules have all but their blocks in common.
+MtpNames of_qwen(int module) {
   return {"mtp.pre_fc_norm_embedding.weight",
           "mtp.pre_fc_norm_hidden.weight",
           "mtp.fc.weight",
-          "mtp.layers.0.",
+          fmt::format("mtp.layers.{}.", module),
           "mtp.norm.weight",
           "mtp.embed_tokens.weight",
           "mtp.lm_head.weight"};
 }
 
-FeatureLayer load_mtp(const FeatureFile& from, const MtpNames& names, const char* count) {
+FeatureLayer load_mtp(const FeatureFile& from, const MtpNames& names) {
   FeatureLayer layer;
   layer.switches = kFeatureLayers[2];
-  if (const int modules = from.file().size_of(count); modules != 1) {
-    fail("{}: {} is {}; only 1 is supported", from.config().name(), count, modules);
-  }
   FeatureSwitches& is = layer.switches;
   is.after_norm = from.config().boolean("target_hidden_post_norm").value_or(true);
   is.feeds_normed = from.is_true("chain_hidden_post_norm");
@@ -135,32 +158,46 @@ FeatureLayer load_mtp(const FeatureFile& from, const MtpNames& names, const char
   layer.embedding_norm = from.norm(names.embedding_norm);
   layer.feature_norm = from.norm(names.feature_norm);
   layer.fc = from.matrix(names.fc, from.width(), from.width(), 2);
-  LlamaLayer block = from.llama_layer(names.block, 1);
-  block.attn_norm = from.norm(names.block + "input_layernorm.weight");
-  layer.block = one_block(from, std::move(block));
+  layer.block = one_block(from, from.normed_layer(names.block));
   layer.head_norm = from.norm(names.head_norm);
   layer.embedding = from.own_embedding(names.embedding);
   layer.head = from.head(names.head);
   return layer;
 }
 
-FeatureLayer load_mtp_of_deepseek(const FeatureFile& from) {
-  return load_mtp(from, of_deepseek(from.target().n_layers), "num_nextn_predict_layers");
+// As many as the configuration's `count` says. names: of a module's tensors.
+template <typename Names>
+Layers load_modules(const FeatureFile& from, const char* count, const Names& names) {
+  Layers layers;
+  for (int i = 0; i < from.file().size_of(count); ++i) layers.push_back(load_mtp(from, names(i)));
+  return layers;
 }
 
-FeatureLayer load_mtp_of_qwen(const FeatureFile& from) {
-  return load_mtp(from, of_qwen(), "mtp_num_hidden_layers");
+Layers load_mtp_of_deepseek(const FeatureFile& from) {
+  return load_modules(from, "num_nextn_predict_layers",
+                      [&](int i) { return of_deepseek(from.target().n_layers + i); });
+}
+
+Layers load_mtp_of_qwen(const FeatureFile& from) {
+  return load_modules(from, "mtp_num_hidden_layers", of_qwen);
+}
+
+template <FeatureLayer (*load)(const FeatureFile&)>
+Layers only(const FeatureFile& from) {
+  Layers layers;
+  layers.push_back(load(from));
+  return layers;
 }
 
 // The kind that the tensors' names tell.
-FeatureLayer (*kind_of(const HeadFile& file, const LlamaConfig& target))(const FeatureFile&) {
+Layers (*kind_of(const HeadFile& file, const LlamaConfig& target))(const FeatureFile&) {
   const std::string of_mtp = of_deepseek(target.n_layers).fc;
   for (const char* name : {"midlayer.hidden_norm.weight", "layers.0.hidden_norm.weight"}) {
-    if (file.contains(name)) return load_eagle3;
+    if (file.contains(name)) return only<load_eagle3>;
   }
   if (file.contains(of_mtp)) return load_mtp_of_deepseek;
-  if (file.contains(of_qwen().fc)) return load_mtp_of_qwen;
-  if (file.contains("fc.weight")) return load_eagle;
+  if (file.contains(of_qwen(0).fc)) return load_mtp_of_qwen;
+  if (file.contains("fc.weight")) return only<load_eagle>;
   fail(
       "{}: no feature layer for a target of {} blocks: has neither fc.weight (EAGLE, EAGLE-3) nor "
       "{} or mtp.fc.weight (MTP)",
@@ -169,13 +206,14 @@ FeatureLayer (*kind_of(const HeadFile& file, const LlamaConfig& target))(const F
 
 }  // namespace
 
-FeatureLayer load_feature_layer(const std::filesystem::path& folder, const WeightSource& target,
-                                const LlamaConfig& runs, Backend& backend) {
+std::vector<FeatureLayer> load_feature_layers(const std::filesystem::path& folder,
+                                              const WeightSource& target, const LlamaConfig& runs,
+                                              Backend& backend) {
   HeadFile file(folder, target.config().d_model);
   const auto load = kind_of(file, target.config());
-  FeatureLayer layer = load(FeatureFile(file, target, runs, backend));
+  Layers layers = load(FeatureFile(file, target, runs, backend));
   file.refuse_leftovers();
-  return layer;
+  return layers;
 }
 
 }  // namespace specdec

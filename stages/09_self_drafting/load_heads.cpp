@@ -43,7 +43,11 @@ class HeadParameters {
     matrices_.clear();
     return matrix;
   }
-  const std::vector<float>& biases() const { return biases_; }
+  // A block of a Medusa head, or one of each head, side by side: the matrices and biases so far.
+  std::unique_ptr<Heads> load_blocks(Backend& backend, int max_rows) {
+    return std::make_unique<MedusaHeads>(backend, load(backend), std::exchange(biases_, {}),
+                                         max_rows);
+  }
 
  private:
   void add(const TensorView& matrix) {
@@ -72,19 +76,30 @@ std::unique_ptr<Heads> load_blockwise(HeadFile& file, HeadParameters& parameters
 }
 
 // How many heads there are, the file says: some published configurations give another number.
+int count_medusa(const HeadFile& file) {
+  int count = 1;
+  while (file.contains(fmt::format("{}.0.linear.weight", count))) ++count;
+  return count;
+}
+
 std::unique_ptr<Heads> load_medusa(HeadFile& file, HeadParameters& parameters, Backend& backend,
                                    int max_rows) {
-  if (const int layers = file.size_of("medusa_num_layers"); layers != 1) {
-    fail("{}: medusa_num_layers is {}; only 1 is supported", file.config().name(), layers);
-  }
-  const int E = parameters.d_model();
-  for (int i = 0; i == 0 || file.contains(fmt::format("{}.0.linear.weight", i)); ++i) {
-    const std::string name = fmt::format("{}.0.linear.", i);
+  const int E = parameters.d_model(), layers = file.size_of("medusa_num_layers");
+  const int heads = count_medusa(file);
+  const auto add = [&](int head, int layer) {
+    const std::string name = fmt::format("{}.{}.linear.", head, layer);
     parameters.add_matrices(name + "weight", 1, E, E);
     parameters.add_bias(name + "bias");
+  };
+  for (int head = 0; head < heads; ++head) add(head, 0);
+  auto first = parameters.load_blocks(backend, max_rows);
+  if (layers == 1) return first;
+  DeeperHeads::Blocks further;
+  for (int i = heads; i < heads * layers; ++i) {
+    add(i % heads, i / heads);
+    further.push_back(parameters.load_blocks(backend, max_rows));
   }
-  return std::make_unique<MedusaHeads>(backend, parameters.load(backend), parameters.biases(),
-                                       max_rows);
+  return std::make_unique<DeeperHeads>(backend, std::move(first), std::move(further), max_rows);
 }
 
 // Published Medusa heads have projections of their own, each after its blocks. All others share
@@ -92,9 +107,10 @@ std::unique_ptr<Heads> load_medusa(HeadFile& file, HeadParameters& parameters, B
 std::vector<DraftHead> load_says(HeadFile& file, int count, const WeightSource& target,
                                  const LlamaConfig& runs, Backend& backend) {
   std::vector<DraftHead> says;
-  const bool own = file.contains("0.1.weight");
+  const int layers = file.config().integer("medusa_num_layers").value_or(0);
+  const bool own = layers > 0 && file.contains(fmt::format("0.{}.weight", layers));
   for (int i = 0; i < (own ? count : 1); ++i) {
-    const std::string name = own ? fmt::format("{}.1.weight", i) : "lm_head.weight";
+    const std::string name = own ? fmt::format("{}.{}.weight", i, layers) : "lm_head.weight";
     if (own && !file.contains(name)) fail("{}: the tensor {} is missing", file.name(), name);
     says.push_back(load_draft_head(file, name, target, runs, backend));
   }

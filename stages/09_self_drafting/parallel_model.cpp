@@ -3,23 +3,15 @@
 #include <utility>
 
 #include "common/base/check.h"
-#include "common/base/error.h"
 #include "common/base/json.h"
 #include "common/base/mapped_file.h"
+#include "stages/09_self_drafting/head_file.h"
 
 namespace specdec {
 
 TokenId read_mask_token(const std::filesystem::path& config, int vocab_size) {
   const Json root = parse_json(read_text_file(config), config.string());
-  const auto mask = JsonObject(root, config.string()).integer("pard_token");
-  if (!mask) {
-    fail("{}: pard_token is missing: this model does not draft in parallel", config.string());
-  }
-  if (*mask < 0 || *mask >= vocab_size) {
-    fail("{}: pard_token is {}, and the vocabulary has {} rows", config.string(), *mask,
-         vocab_size);
-  }
-  return *mask;
+  return mask_token(JsonObject(root, config.string()), vocab_size);
 }
 
 ParallelModel::ParallelModel(LanguageModel& draft, TokenId mask, int max_drafts, int max_requests,
@@ -40,9 +32,7 @@ void ParallelModel::begin(std::span<const DraftRequest> requests) {
 ParallelDrafter::ParallelDrafter(std::unique_ptr<ParallelModel> model,
                                  std::unique_ptr<MarkovModel> corrected,
                                  std::unique_ptr<Drafter> drafter, int max_requests)
-    : model_(std::move(model)),
-      corrected_(std::move(corrected)),
-      drafter_(*model_, std::move(drafter)) {
+    : model_(std::move(model)), drafter_(*model_, std::move(drafter), std::move(corrected)) {
   for (int i = 0; i < max_requests; ++i) places_.push_back(drafter_.create());
   requests_.reserve(max_requests);
 }

@@ -9,8 +9,8 @@
 
 namespace specdec {
 
-// The id of the mask token in the config.json of a draft model that drafts in parallel
-// (pard_token). vocab_size: the model's. Throws Error if there is none, or no such token.
+// The mask_token() in the config.json of a draft model that drafts in parallel. vocab_size: the
+// model's. Throws Error.
 TokenId read_mask_token(const std::filesystem::path& config, int vocab_size);
 
 // A draft model that says K drafts in one pass (An et al. 2025, PARD): K - 1 mask tokens follow the
@@ -50,7 +50,6 @@ class ParallelDrafter final : public Drafter {
 
  private:
   std::unique_ptr<ParallelModel> model_;
-  std::unique_ptr<MarkovModel> corrected_;
   SelfDrafter drafter_;
   std::vector<SequenceId> places_;  // of the model: the one of each request of a call
   std::vector<DraftRequest> requests_;

@@ -47,9 +47,10 @@ class SelfModel : public UncachedModel, public RoundModel {
 // Drafts by a RoundModel: it begins the round, then another drafter chooses tokens.
 class SelfDrafter final : public Drafter {
  public:
-  // drafter: of that model, which outlives this object.
-  SelfDrafter(RoundModel& model, std::unique_ptr<Drafter> drafter)
-      : model_(model), drafter_(std::move(drafter)) {}
+  // drafter: of that model, which outlives this object; or of `corrected`, which asks that model.
+  SelfDrafter(RoundModel& model, std::unique_ptr<Drafter> drafter,
+              std::unique_ptr<LanguageModel> corrected = nullptr)
+      : model_(model), corrected_(std::move(corrected)), drafter_(std::move(drafter)) {}
 
   SequenceId create() override { return drafter_->create(); }
   void release(SequenceId sequence) override;
@@ -71,6 +72,7 @@ class SelfDrafter final : public Drafter {
   int& context(SequenceId sequence);
 
   RoundModel& model_;
+  std::unique_ptr<LanguageModel> corrected_;
   std::unique_ptr<Drafter> drafter_;
   std::vector<DraftRequest> begun_;
   std::vector<int> contexts_;  // by sequence: tokens of the context that it last drafted after

@@ -103,6 +103,24 @@ class SelfDraftingTest(ProgramTest):
         self.assertEqual(plain["tokens"], run_program_json(PROGRAMS / PLAIN, *PROMPT)["tokens"])
         self.assertEqual(plain["stats"]["accepted_per_position"], large["stats"]["accepted_per_position"])
 
+    def test_each_published_layout_drafts_for_a_random_target(self):
+        checkpoints = ROOT / "golden" / "checkpoints"
+        target = ("--target", checkpoints / "sharded", "--prompt-ids", "3,5,8,13,21,34", "--max-new-tokens", "12")
+        want = self.run_json(*target, "--no-speculation")["tokens"]
+        for folder in sorted((checkpoints / "heads").iterdir()):
+            for tree in ("top:1x1", "top:2x2"):  # the fewest modules in a file are two
+                with self.subTest(folder=folder.name, tree=tree):
+                    got = self.run_json(*target, "--heads", folder, "--tree", tree)
+                    self.assertEqual(got["tokens"], want)
+                    self.assertGreater(got["stats"]["drafted"], 0)
+        beams = lambda *options: run_program_json(PROGRAMS / "10_beam_search", *target, "--beams", "3", *options)["hypotheses"]
+        for name in ("peagle", "mtp_modules", "mtp_next_modules", "medusa_two"):
+            got = beams("--heads", checkpoints / "heads" / name, "--spec-length", "2")
+            self.assertEqual(got, beams("--no-speculation"), name)
+        for name, words in (("mtp_modules", "3 modules"), ("mtp_next_modules", "2 modules"), ("medusa_two", "4 heads")):
+            self.expect_bad_input(f"5 drafts in a row, but {checkpoints / 'heads' / name} has {words}", PROGRAMS / STAGE, *target,
+                                  "--heads", checkpoints / "heads" / name, "--tree", "top:1x1x1x1x1")
+
     def test_a_name_tells_the_kind_and_heads_fall_back(self):
         want = run_program_json(PROGRAMS / PLAIN, *PROMPT)["tokens"]
         for name in ("blockwise", "eagle", "parallel"):
@@ -134,6 +152,22 @@ def write_heads(folder: pathlib.Path, config: dict, shapes: dict):
 def write_lookahead(folder: pathlib.Path, tokens: int, width: int):
     config = {"model_type": "lookahead", "hidden_size": width, "num_lookahead_tokens": tokens}
     write_heads(folder, config, {"lookahead.weight": [tokens, width]})
+
+
+def write_masked_layer(folder: pathlib.Path):
+    """The embedded layer of EAGLE-3, with random numbers for rows that a mask lacks."""
+    shutil.copytree(ROOT / "golden/heads/eagle3", folder)
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    (folder / "config.json").write_text(json.dumps({**config, "pard_token": 4095}), encoding="utf-8")
+    data = (folder / "model.safetensors").read_bytes()
+    size = struct.unpack("<Q", data[:8])[0]
+    tensors, numbers = json.loads(data[8:8 + size]), random.Random(2)
+    begin = len(data) - 8 - size
+    tensors["mask_hidden"] = {"dtype": "F32", "shape": [1, 576], "data_offsets": [begin, begin + 4 * 576]}
+    header = json.dumps(tensors).encode()
+    header += b" " * (-len(header) % 8)
+    (folder / "model.safetensors").write_bytes(
+        struct.pack("<Q", len(header)) + header + data[8 + size:] + b"".join(struct.pack("<f", numbers.gauss(0, 1)) for _ in range(576)))
 
 
 def write_markov(folder: pathlib.Path, rank: int):
@@ -218,6 +252,8 @@ class OnePassTest(ProgramTest):
         (cls.folders["parallel"] / "tokenizer.json").unlink()  # it has the target's
         cls.markov = pathlib.Path(cls.place.name) / "markov"
         write_markov(cls.markov, rank=4)
+        cls.layer = pathlib.Path(cls.place.name) / "layer"
+        write_masked_layer(cls.layer)
 
     def run_json(self, kind, *options):
         return run_program_json(PROGRAMS / STAGE, "--self-draft", kind, "--heads", self.folders[kind], *options)
@@ -238,10 +274,24 @@ class OnePassTest(ProgramTest):
 
     def test_a_markov_head_keeps_the_text(self):
         want = run_program_json(PROGRAMS / PLAIN, *PROMPT)["tokens"]
+        for kind, folder in (*self.folders.items(), ("parallel", self.layer)):
+            for shape in SHAPES:
+                got = run_program_json(PROGRAMS / STAGE, "--self-draft", kind, "--heads", folder, *PROMPT, *shape, "--markov",
+                                       self.markov)
+                self.assertEqual(got["tokens"], want)
+                self.assertEqual(got["draft"]["markov"], str(self.markov))
+
+    def test_a_layer_with_masks_drafts_in_one_pass_or_one_by_one(self):
+        want = run_program_json(PROGRAMS / PLAIN, *PROMPT)["tokens"]
         for shape in SHAPES:
-            got = self.run_json("parallel", *PROMPT, *shape, "--markov", self.markov)
-            self.assertEqual(got["tokens"], want)
-            self.assertEqual(got["draft"]["markov"], str(self.markov))
+            for kind, words in (("parallel", ()), ("parallel", ("--inflate-target", "134m")), ("feature", ("--self-draft", "feature"))):
+                got = run_program_json(PROGRAMS / STAGE, "--heads", self.layer, *words, *PROMPT, *shape)
+                self.assertEqual((got["tokens"], got["draft"]["self_draft"]), (want, kind))
+                stats = got["stats"]
+                self.assertGreater(stats["accepted"], 0)  # first drafts, which have the target's rows
+                self.assertEqual(stats["draft_forwards"] == stats["drafted_rounds"], kind == "parallel")
+        one_by_one = run_program_json(PROGRAMS / STAGE, "--heads", "eagle3", *PROMPT)
+        self.assertEqual((got["tokens"], got["stats"]["accepted"]), (one_by_one["tokens"], one_by_one["stats"]["accepted"]))
 
     def test_a_round_of_look_ahead_tokens_reads_the_target_twice(self):
         plain = run_program_json(PROGRAMS / PLAIN, *PROMPT)["stats"]
@@ -280,7 +330,8 @@ class OnePassTest(ProgramTest):
                 ("pard_token is missing", "parallel", "--heads", place / "no_mask"),
                 ("pard_token is missing", "parallel", "--draft-kind", "llama"),
                 ("pard_token is 4096, and the vocabulary has 4096 rows", "parallel", "--heads", place / "no_token"),
-                ("--markov belongs to --self-draft parallel", "lookahead", "--heads", lookahead, "--markov", self.markov),
+                ("--markov belongs to --self-draft parallel or lookahead", "medusa", "--markov", self.markov),
+                ("eagle3 are of the kind feature", "parallel", "--heads", ROOT / "golden/heads/eagle3"),
                 ("model_type is not markov", "parallel", "--heads", parallel, "--markov", ROOT / "golden/heads/medusa"),
                 ("/nowhere/config.json: cannot be opened", "parallel", "--heads", "/nowhere")):
             self.expect_bad_input(words, PROGRAMS / STAGE, "--self-draft", kind, *options, *PROMPT)

@@ -81,7 +81,7 @@ inline constexpr Named kSelfDrafters[] = {
     {"lookahead", "the target, in a pass of its own with trained tokens after the pending one", 0,
      kFirstBeamStage - 1},
     {"feature", "a layer on all rows, which sees the drafts: EAGLE, EAGLE-3 or MTP"},
-    {"parallel", "a draft model that drafts all tokens in one pass, with mask tokens"}};
+    {"parallel", "a draft model or a layer that drafts all tokens in one pass, with mask tokens"}};
 
 struct NamedPolicy {  // of K; make_policy() makes it
   std::string_view name, summary;

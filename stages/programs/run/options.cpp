@@ -339,9 +339,9 @@ Options self_options(RunOptions& o, int stage) {
        &o.heads,
        {.stages = stages, .otherwise = "those that come with the target"}},
       {"--markov DIR",
-       fmt::format(
-           "with --self-draft {}: the folder of a head that corrects each draft by the one before",
-           name_of(SelfDraftKind::kParallel)),
+       fmt::format("with --self-draft {} or {}: the folder of a head that corrects each draft by "
+                   "the one before",
+                   name_of(SelfDraftKind::kParallel), name_of(SelfDraftKind::kLookahead)),
        &o.markov,
        {.stages = stages}},
   };

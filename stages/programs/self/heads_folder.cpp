@@ -19,14 +19,7 @@ Json read_config(const fs::path& folder) {
   return parse_json(read_text_file(path), path.string());
 }
 
-// Each published layout of a feature layer has a tensor whose name ends like this.
-bool has_feature_layer(const fs::path& folder) {
-  constexpr std::string_view kEnds[] = {"fc.weight", "hidden_norm.weight", "eh_proj.weight"};
-  const SafetensorsFile file(folder / "model.safetensors");
-  return std::ranges::any_of(file.header().tensors, [&](const TensorEntry& tensor) {
-    return std::ranges::any_of(kEnds, [&](auto end) { return tensor.name.ends_with(end); });
-  });
-}
+constexpr const char* kTensors = "model.safetensors";
 
 }  // namespace
 
@@ -36,14 +29,34 @@ fs::path named_folder(const std::string& name) {
   return is_included ? named : fs::path(name);
 }
 
+// Each published layout has a tensor whose name ends like this. A draft model may have its tensors
+// in several files.
+bool is_feature_layer(const fs::path& folder) {
+  constexpr std::string_view kEnds[] = {"fc.weight", "hidden_norm.weight", "eh_proj.weight"};
+  if (!fs::exists(folder / kTensors) && fs::exists(folder / "model.safetensors.index.json")) {
+    return false;
+  }
+  const SafetensorsFile file(folder / kTensors);
+  return std::ranges::any_of(file.header().tensors, [&](const TensorEntry& tensor) {
+    return std::ranges::any_of(kEnds, [&](auto end) { return tensor.name.ends_with(end); });
+  });
+}
+
+bool has_mask(const fs::path& folder) {
+  return is_feature_layer(folder) && SafetensorsFile(folder / kTensors).contains("mask_hidden");
+}
+
 std::optional<SelfDraftKind> kind_of_heads(const fs::path& folder) {
   const Json root = read_config(folder);
   const JsonObject config(root, (folder / "config.json").string());
   if (config.has("medusa_num_layers")) return SelfDraftKind::kMedusa;
-  if (config.has("pard_token")) return SelfDraftKind::kParallel;
   if (config.has("num_lookahead_tokens")) return SelfDraftKind::kLookahead;
   if (config.string("model_type") == "blockwise") return SelfDraftKind::kBlockwise;
-  if (has_feature_layer(folder)) return SelfDraftKind::kFeature;
+  if (is_feature_layer(folder)) {
+    const bool masks = config.boolean("parallel_drafting").value_or(has_mask(folder));
+    return masks ? SelfDraftKind::kParallel : SelfDraftKind::kFeature;
+  }
+  if (config.has("pard_token")) return SelfDraftKind::kParallel;
   return std::nullopt;
 }
 

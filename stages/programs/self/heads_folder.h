@@ -36,6 +36,11 @@ std::filesystem::path named_folder(const std::string& name);
 // Error if the folder cannot be read.
 std::optional<SelfDraftKind> kind_of_heads(const std::filesystem::path& folder);
 
+// Whether the folder has a feature layer, and whether the layer can also draft all tokens in one
+// pass. Throw Error if the folder cannot be read.
+bool is_feature_layer(const std::filesystem::path& folder);
+bool has_mask(const std::filesystem::path& folder);
+
 // Whether included heads were made for this target. A checkpoint is known by its folder's name, and
 // has the sizes that the heads' configuration says.
 bool are_for(const IncludedHeads& heads, const std::string& target);

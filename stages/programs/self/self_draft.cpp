@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/base/check.h"
 #include "common/base/error.h"
 #include "common/speculation/sound_drafter.h"
-#include "stages/09_self_drafting/feature_model.h"
+#include "stages/09_self_drafting/feature_modules.h"
 #include "stages/09_self_drafting/heads_model.h"
 #include "stages/09_self_drafting/lookahead_model.h"
+#include "stages/09_self_drafting/parallel_layer.h"
 #include "stages/09_self_drafting/parallel_model.h"
 #include "stages/programs/batch/memory_plan.h"
 #include "stages/programs/cache/make_cache.h"
@@ -17,8 +19,14 @@
 namespace specdec {
 namespace {
 
+// One token after another, or all in one pass.
 bool drafts_by_layer(const RunOptions& options) {
-  return options.draft_kind == DraftKind::kHeads && options.self_draft == SelfDraftKind::kFeature;
+  if (options.draft_kind != DraftKind::kHeads) return false;
+  if (options.self_draft != SelfDraftKind::kParallel) {
+    return options.self_draft == SelfDraftKind::kFeature;
+  }
+  const std::filesystem::path folder = heads_folder(options);
+  return !folder.empty() && is_feature_layer(folder);
 }
 
 // How the folder of --heads drafts, or if it does not tell, what --self-draft says.
@@ -26,6 +34,9 @@ SelfDraftKind kind_of(const RunOptions& options) {
   const std::filesystem::path folder = heads_folder(options);
   const SelfDraftKind kind = kind_of_heads(folder).value_or(options.self_draft);
   if (options.given_self_draft && kind != options.self_draft) {
+    const bool of_layer = options.self_draft == SelfDraftKind::kFeature ||
+                          options.self_draft == SelfDraftKind::kParallel;
+    if (of_layer && has_mask(folder)) return options.self_draft;
     fail("--self-draft {}: the heads in {} are of the kind {}", name_of(options.self_draft),
          folder.string(), name_of(kind));
   }
@@ -49,6 +60,17 @@ std::size_t activations_of(const FeatureLayer& layer) {
   return activations(config, kRows) + std::size_t(4) * kRows * config.d_model * sizeof(float);
 }
 
+// Shows it the target's rows of all tokens.
+template <typename Model>
+WatchTarget shows_all_rows(Model& model, const std::vector<int>& places) {
+  return [&model, places](Llama& llama, const Capacity& of_run) {
+    auto watched = std::make_unique<TargetRows>(
+        llama, places, of_run.requests, of_run.context + of_run.rows(), TargetRows::Of::kAllTokens);
+    model.read(*watched);
+    return watched;
+  };
+}
+
 }  // namespace
 
 RunOptions with_heads(RunOptions options) {
@@ -62,13 +84,15 @@ RunOptions with_heads(RunOptions options) {
   if (!options.given_draft_kind && options.fallback.empty() && (asked_for || has_some)) {
     options.draft_kind = DraftKind::kHeads;
   }
-  if (options.draft_kind == DraftKind::kHeads && options.self_draft == SelfDraftKind::kParallel) {
+  const bool by_layer = drafts_by_layer(options);
+  if (options.draft_kind == DraftKind::kHeads && options.self_draft == SelfDraftKind::kParallel &&
+      !by_layer) {
     options.draft_kind = DraftKind::kLlama;
     options.draft = heads_folder(options).string();
   }
   const bool for_beams =
       options.draft_kind == DraftKind::kHeads && options.stage >= kFirstBeamStage;
-  if (drafts_by_layer(options) || for_beams) options.no_prefix_cache = true;
+  if (by_layer || for_beams) options.no_prefix_cache = true;
   return options;
 }
 
@@ -78,8 +102,11 @@ SelfDraft::SelfDraft(const RunOptions& options, int levels)
       is_parallel_(options.drafts_in_parallel()),
       folder_(is_parallel_ ? std::filesystem::path(options.draft) : heads_folder(options)),
       levels_(levels) {
-  if (!options.markov.empty() && !is_parallel_) {
-    fail("--markov belongs to --self-draft {}", name_of(SelfDraftKind::kParallel));
+  const bool in_one_pass = options.self_draft == SelfDraftKind::kParallel ||
+                           options.self_draft == SelfDraftKind::kLookahead;
+  if (!options.markov.empty() && !(in_one_pass && (has_heads_ || is_parallel_))) {
+    fail("--markov belongs to --self-draft {} or {}", name_of(SelfDraftKind::kParallel),
+         name_of(SelfDraftKind::kLookahead));
   }
   if (!has_heads_ && !is_parallel_) {
     if (options.heads.empty() && !options.given_self_draft) return;
@@ -92,7 +119,7 @@ SelfDraft::SelfDraft(const RunOptions& options, int levels)
          drafts_by_layer(options) ? "feature layers read rows that only their target has"
                                   : "heads are computed all at once");
   }
-  if (has_heads_ && options.self_draft == SelfDraftKind::kParallel) {  // it is a draft model alone
+  if (has_heads_ && options.self_draft == SelfDraftKind::kParallel && !drafts_by_layer(options)) {
     fail("--fallback {}: --self-draft {} is not among the kinds that it takes", options.fallback,
          name_of(SelfDraftKind::kParallel));
   }
@@ -164,29 +191,52 @@ HeadsOfTarget SelfDraft::make_lookahead(const ModelFiles& files, const LlamaMode
 }
 
 // The layer's cache has room for all requests from the beginning.
-HeadsOfTarget SelfDraft::make_feature(const ModelFiles& files, const LlamaModel& target,
-                                      const Capacity& capacity) const {
-  FeatureLayer layer =
-      load_feature_layer(folder_, files.checkpoint, target.config(), target.backend());
+std::unique_ptr<FeatureModel> SelfDraft::load_layer(FeatureLayer layer, const LlamaModel& target,
+                                                    int token_limit, const Capacity& capacity,
+                                                    HeadsMemory& memory) const {
   RunOptions of_layer = options_;
   of_layer.page_size = options_.draft_page_size;
   of_layer.pages = 0;
   const int positions = std::min(capacity.context, layer.block->config().max_seq_len);
   auto cache = make_cache(
       *layer.block, cache_layout(of_layer, positions + capacity.branches(), capacity.requests));
-  const HeadsMemory memory{.weights = layer.bytes(),
-                           .cache = cache->memory().bytes(),
-                           .activations = activations_of(layer)};
-  auto model = std::make_unique<FeatureModel>(target, std::move(layer), std::move(cache),
-                                              files.token_limit, capacity);
-  const auto watch = [feature = model.get()](Llama& llama, const Capacity& of_run) {
-    auto watched =
-        std::make_unique<TargetRows>(llama, feature->layer().places, of_run.requests,
-                                     of_run.context + of_run.rows(), TargetRows::Of::kAllTokens);
-    feature->read(*watched);
-    return watched;
-  };
-  return {std::move(model), watch, memory};
+  memory.weights += layer.bytes();
+  memory.cache += cache->memory().bytes();
+  memory.activations += activations_of(layer);
+  return std::make_unique<FeatureModel>(target, std::move(layer), std::move(cache), token_limit,
+                                        capacity);
+}
+
+HeadsOfTarget SelfDraft::make_feature(const ModelFiles& files, const LlamaModel& target,
+                                      const Capacity& capacity) const {
+  auto layers = load_feature_layers(folder_, files.checkpoint, target.config(), target.backend());
+  const bool in_one_pass = options_.self_draft == SelfDraftKind::kParallel;
+  if (!in_one_pass) layers.front().mask_feature = {};
+  const std::vector<int> places = layers.front().places;
+  HeadsMemory memory;
+  std::vector<std::unique_ptr<FeatureModel>> models;
+  for (FeatureLayer& layer : layers) {
+    models.push_back(load_layer(std::move(layer), target, files.token_limit, capacity, memory));
+  }
+  if (in_one_pass) {
+    memory.logits = logits_bytes(target, capacity, levels_);
+    auto model = std::make_unique<ParallelLayer>(std::move(models.front()), levels_,
+                                                 capacity.requests, capacity.context + 1);
+    const WatchTarget watch = shows_all_rows(model->layer(), places);
+    return {std::move(model), watch, memory};
+  }
+  if (models.size() == 1) {
+    const WatchTarget watch = shows_all_rows(*models.front(), places);
+    return {std::move(models.front()), watch, memory};
+  }
+  check_levels(int_size(models), fmt::format("{} modules", models.size()));
+  const std::size_t rows =
+      std::size_t(capacity.requests) * capacity.context;  // read by the next one
+  memory.activations += (models.size() - 1) * rows * target.config().d_model * sizeof(float);
+  memory.logits = logits_bytes(target, capacity, capacity.width);
+  auto modules = std::make_unique<FeatureModules>(std::move(models));
+  const WatchTarget watch = shows_all_rows(*modules, places);
+  return {std::move(modules), watch, memory};
 }
 
 HeadsOfTarget SelfDraft::make(const ModelFiles& files, const LlamaModel& target,
@@ -209,14 +259,26 @@ Drafting SelfDraft::drafting(Drafting drafting) const {
   drafting.make_heads = [this](const ModelFiles& files, const LlamaModel& target,
                                const Capacity& capacity) { return make(files, target, capacity); };
   // Of --fallback, the other drafter may be a draft model.
-  drafting.make = [make = drafting.make](LanguageModel& model, const Capacity& capacity,
-                                         int vocab_size) {
-    std::unique_ptr<Drafter> drafter = make(model, capacity, vocab_size);
+  drafting.make = [this, make = drafting.make](LanguageModel& model, const Capacity& capacity,
+                                               int vocab_size) {
     auto* heads = dynamic_cast<RoundModel*>(&model);
-    if (heads == nullptr) return drafter;
-    return std::unique_ptr<Drafter>(std::make_unique<SelfDrafter>(*heads, std::move(drafter)));
+    if (heads == nullptr) return make(model, capacity, vocab_size);
+    auto corrected = correction(dynamic_cast<OnePassModel*>(&model), capacity);
+    auto drafter = make(corrected ? *corrected : model, capacity, vocab_size);
+    return std::unique_ptr<Drafter>(
+        std::make_unique<SelfDrafter>(*heads, std::move(drafter), std::move(corrected)));
   };
   return drafting;
+}
+
+// By --markov; null: none.
+std::unique_ptr<MarkovModel> SelfDraft::correction(OnePassModel* model,
+                                                   const Capacity& capacity) const {
+  if (options_.markov.empty()) return nullptr;
+  SPECDEC_CHECK(model != nullptr, "a model that drafts in one pass");
+  return std::make_unique<MarkovModel>(
+      *model, load_markov(named_folder(options_.markov), model->vocab_size(), model->backend()),
+      capacity.requests * capacity.width);
 }
 
 Drafting SelfDraft::drafting_in_parallel(Drafting drafting) const {
@@ -225,12 +287,7 @@ Drafting SelfDraft::drafting_in_parallel(Drafting drafting) const {
     const TokenId mask = read_mask_token(folder_ / "config.json", draft.vocab_size());
     auto model = std::make_unique<ParallelModel>(draft, mask, levels_, capacity.requests,
                                                  capacity.context + 1);
-    std::unique_ptr<MarkovModel> corrected;
-    if (!options_.markov.empty()) {
-      corrected = std::make_unique<MarkovModel>(
-          *model, load_markov(named_folder(options_.markov), draft.vocab_size(), draft.backend()),
-          capacity.requests * capacity.width);
-    }
+    auto corrected = correction(model.get(), capacity);
     LanguageModel& proposing = corrected ? static_cast<LanguageModel&>(*corrected) : *model;
     auto drafter = make(proposing, capacity, vocab_size);
     return std::make_unique<ParallelDrafter>(std::move(model), std::move(corrected),

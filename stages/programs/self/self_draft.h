@@ -4,7 +4,8 @@
 #include <string>
 #include <string_view>
 
-#include "stages/09_self_drafting/self_model.h"
+#include "stages/09_self_drafting/feature_model.h"
+#include "stages/09_self_drafting/markov_model.h"
 #include "stages/programs/batch/batch_session.h"
 #include "stages/programs/speculation/session.h"
 
@@ -39,6 +40,10 @@ class SelfDraft {
                            const Capacity& capacity) const;
   HeadsOfTarget make_feature(const ModelFiles& files, const LlamaModel& target,
                              const Capacity& capacity) const;
+  std::unique_ptr<FeatureModel> load_layer(FeatureLayer layer, const LlamaModel& target,
+                                           int token_limit, const Capacity& capacity,
+                                           HeadsMemory& memory) const;
+  std::unique_ptr<MarkovModel> correction(OnePassModel* model, const Capacity& capacity) const;
   HeadsOfTarget make_lookahead(const ModelFiles& files, const LlamaModel& target,
                                const Capacity& capacity) const;
   void check_levels(int most, std::string_view what) const;

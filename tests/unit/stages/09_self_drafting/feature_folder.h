@@ -33,7 +33,7 @@ class FeatureFolder {
     }
   };
 
-  // layout: "EAGLE", "EAGLE-3" or "MTP".
+  // layout: "EAGLE", "EAGLE-3", "P-EAGLE", "MTP", or "MTP-3", which has three modules.
   FeatureFolder(std::string_view layout, const LlamaConfig& target) : target_(target) {
     config = {{"architectures", {"Some"}},
               {"hidden_size", target.d_model},
@@ -48,10 +48,11 @@ class FeatureFolder {
               {"rope_theta", 10000.0}};
     if (layout == "EAGLE") {
       make_eagle();
-    } else if (layout == "EAGLE-3") {
+    } else if (layout == "EAGLE-3" || layout == "P-EAGLE") {
       make_eagle3();
+      if (layout == "P-EAGLE") make_masks();
     } else {
-      make_mtp();
+      make_mtp(layout == "MTP-3" ? 3 : 1);
     }
   }
 
@@ -65,12 +66,15 @@ class FeatureFolder {
     write_safetensors(folder / "model.safetensors", named);
   }
   // For a target of this head; null: a random one.
-  FeatureLayer load(Backend& backend, const WeightSource* head = nullptr) const {
+  std::vector<FeatureLayer> load_all(Backend& backend, const WeightSource* head = nullptr) const {
     const TemporaryDirectory folder;
     write(folder.path());
     const HeadOnly any(target_);
     const WeightSource& target = head != nullptr ? *head : any;
-    return load_feature_layer(folder.path(), target, target.config(), backend);
+    return load_feature_layers(folder.path(), target, target.config(), backend);
+  }
+  FeatureLayer load(Backend& backend, const WeightSource* head = nullptr) const {
+    return std::move(load_all(backend, head).front());
   }
   void rename(const std::string& from, const std::string& to) {
     tensors[to] = tensors.at(from);
@@ -96,7 +100,7 @@ class FeatureFolder {
     tensors[name] = {type, std::move(shape), {bytes.begin(), bytes.end()}};
   }
 
-  static constexpr int kWide = 48, kHeads = 2, kHeadDim = 16, kHeadRows = 1000;
+  static constexpr int kWide = 48, kHeads = 2, kHeadDim = 16, kHeadRows = 1000, kMask = 7;
   Json config;
   std::map<std::string, Tensor> tensors;
 
@@ -137,16 +141,27 @@ class FeatureFolder {
     put("d2t", DType::kI64, {kHeadRows}, offsets);
     put("t2d", DType::kBool, {target_.vocab_size}, known);
   }
-  void make_mtp() {
+  // A second block, too, as published layers have several.
+  void make_masks() {
     const int E = target_.d_model;
-    const std::string prefix = "model.layers." + std::to_string(target_.n_layers) + ".";
-    config["num_nextn_predict_layers"] = 1;
-    add(prefix + "enorm.weight", {E}, 0.1f, 1);
-    add(prefix + "hnorm.weight", {E}, 0.1f, 1);
-    add(prefix + "eh_proj.weight", {E, 2 * E}, 0.02f, 1);
-    add(prefix + "input_layernorm.weight", {E}, 0.1f, 1);
-    add_block(prefix, E);
-    add(prefix + "shared_head.norm.weight", {E}, 0.1f, 1);
+    config["num_hidden_layers"] = 2;
+    config["pard_token"] = kMask;
+    add("layers.1.input_layernorm.weight", {E}, 0.1f, 1);
+    add_block("layers.1.", E);
+    add("mask_hidden", {1, 3 * E}, 0.5f);
+  }
+  void make_mtp(int modules) {
+    const int E = target_.d_model;
+    config["num_nextn_predict_layers"] = modules;
+    for (int i = 0; i < modules; i++) {
+      const std::string prefix = "model.layers." + std::to_string(target_.n_layers + i) + ".";
+      add(prefix + "enorm.weight", {E}, 0.1f, 1);
+      add(prefix + "hnorm.weight", {E}, 0.1f, 1);
+      add(prefix + "eh_proj.weight", {E, 2 * E}, 0.02f, 1);
+      add(prefix + "input_layernorm.weight", {E}, 0.1f, 1);
+      add_block(prefix, E);
+      add(prefix + "shared_head.norm.weight", {E}, 0.1f, 1);
+    }
   }
 
   LlamaConfig target_;

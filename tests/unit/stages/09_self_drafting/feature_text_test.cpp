@@ -43,26 +43,39 @@ class Checked final : public Drafter {
     const int kept = drafting_.self.length(sequence);
     EXPECT_EQ(kept, int(text_.size()));
     FeatureDrafting fresh(folder_, kind_, 1, 16);
-    const SequenceId target = fresh.rows.create(), own = fresh.layer_model->create();
+    const SequenceId target = fresh.rows.create(), own = fresh.drafts.model->create();
     const std::span<const TokenId> text = text_;
     fresh.rows.forward(Segment{target, text.first(text.size() - 1), 0}, {});
     DraftRequest request;
     request.sequence = own;
     request.context = text;
+    request.spec_length = 1;
     request.target_sequence = target;
-    fresh.layer_model->begin(std::span(&request, 1));
-    fresh.layer_model->forward(Segment{own, text, 0}, {});
-    const KvCache &got = drafting_.layer_model->cache(), &want = fresh.layer_model->cache();
-    ASSERT_EQ(got.length(sequence), kept - 1);
-    for (int i = 0; i < kept - 1; i++) {
-      const auto a = got.memory().read(0, got.slot(sequence, i));
-      const auto b = want.memory().read(0, want.slot(own, i));
-      EXPECT_TRUE(equal_bits(a.key, b.key) && equal_bits(a.value, b.value)) << "row " << i;
+    fresh.drafts.round->begin(std::span(&request, 1));
+    if (!fresh.drafts.round->at_once()) {
+      fresh.drafts.model->forward(Segment{own, text, 0}, {});
+    }
+    for (std::size_t i = 0; i < fresh.drafts.layers.size(); i++) {
+      const KvCache &got = drafting_.drafts.layers[i]->cache(),
+                    &want = fresh.drafts.layers[i]->cache();
+      ASSERT_EQ(got.length(sequence), kept - 1 - int(i));
+      expect_equal(got, sequence, want, own, drafting_.drafts.layers[i]->layer().block->config());
     }
   }
   int drafted = 0, accepted = 0;
 
  private:
+  static void expect_equal(const KvCache& got, SequenceId sequence, const KvCache& want,
+                           SequenceId own, const LlamaConfig& config) {
+    for (int block = 0; block < config.n_layers; block++) {
+      for (int i = 0; i < got.length(sequence); i++) {
+        const auto a = got.memory().read(block, got.slot(sequence, i));
+        const auto b = want.memory().read(block, want.slot(own, i));
+        EXPECT_TRUE(equal_bits(a.key, b.key) && equal_bits(a.value, b.value))
+            << "block " << block << ", row " << i;
+      }
+    }
+  }
   static void expect_same_drafts(const Drafts& got, const Drafts& want) {
     ASSERT_EQ(got.size(), want.size());
     for (int i = 0; i < got.size(); i++) {
@@ -122,7 +135,8 @@ TEST_P(FeatureText, EachRoundIsThatOfAFreshLayer) {
 TEST_P(FeatureText, ABatchGivesWhatEachRequestHasAlone) { check_workloads(way(), 1); }
 
 INSTANTIATE_TEST_SUITE_P(Layers, FeatureText,
-                         ::testing::Combine(::testing::Values("EAGLE", "EAGLE-3", "MTP"),
+                         ::testing::Combine(::testing::Values("EAGLE", "EAGLE-3", "P-EAGLE", "MTP",
+                                                              "MTP-3"),
                                             ::testing::Values("chain", "chains", "top")),
                          [](const auto& test) {
                            std::string name =

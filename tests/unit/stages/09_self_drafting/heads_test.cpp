@@ -68,11 +68,11 @@ std::unique_ptr<Heads> make(const std::string& kind, Backend& backend, int max_r
 }
 
 HostRows compute(Backend& backend, Heads& heads, const std::vector<float>& rows) {
-  const int B = static_cast<int>(rows.size()) / E;
-  const DeviceArray<float> in(backend, rows.size()), out(backend, rows.size() * kHeads);
+  const int B = static_cast<int>(rows.size()) / E, n = B * heads.count();
+  const DeviceArray<float> in(backend, rows.size()), out(backend, std::size_t(n * E));
   backend.upload(rows.data(), in.data(), rows.size() * sizeof(float));
-  heads.compute(matrix(in, B, E), matrix(out, B * kHeads, E));
-  return host_rows(backend, matrix(out, B * kHeads, E));
+  heads.compute(matrix(in, B, E), matrix(out, n, E));
+  return host_rows(backend, matrix(out, n, E));
 }
 
 class HeadsTest : public ::testing::TestWithParam<std::string> {};
@@ -166,6 +166,44 @@ TEST_F(LoadHeads, AreWhatWasWritten) {
   EXPECT_EQ(all, compute(*backend_, *make("blockwise", *backend_, 1), rows));
 }
 
+// Each head's second block reads what its own first one made.
+TEST_F(LoadHeads, BlocksFollowEachOther) {
+  const auto rows = random_floats(2 * E, 9);
+  const std::vector<float> a = random_floats(E * E, 10), b = random_floats(E * E, 11),
+                           c = random_floats(E * E, 12), d = random_floats(E * E, 13),
+                           own = random_floats(std::size_t(3 * E * E), 8);
+  const auto block = [&](const std::vector<float>& weight, const std::vector<float>& of) {
+    write(medusa_, {{"0.0.linear.weight", {{E, E}, &weight}}, {"0.0.linear.bias", {{E}, &kBias}}});
+    return compute(*backend_, *load(), of);
+  };
+  const auto flat = [](const HostRows& of) {
+    std::vector<float> values;
+    for (const auto& row : of) values.insert(values.end(), row.begin(), row.end());
+    return values;
+  };
+  const HostRows head0 = block(c, flat(block(a, rows))), head1 = block(d, flat(block(b, rows)));
+  Tensors two;
+  for (const auto& [name, weight] : {std::pair("0.0", &a), {"1.0", &b}, {"0.1", &c}, {"1.1", &d}}) {
+    two.push_back({name + std::string(".linear.weight"), {{E, E}, weight}});
+    two.push_back({name + std::string(".linear.bias"), {{E}, &kBias}});
+  }
+  const std::string config = R"({"medusa_num_layers": 2})";
+  write(config, two);
+  const auto heads = load();
+  EXPECT_EQ(heads->count(), 2);
+  EXPECT_EQ(heads->bytes(), std::size_t(4 * E * E) * sizeof(float));
+  HostRows want = head0;
+  want.insert(want.end(), head1.begin(), head1.end());
+  EXPECT_EQ(compute(*backend_, *heads, rows), want);
+  two.push_back({"0.2.weight", {{3 * E, E}, &own}});
+  write(config, two);
+  EXPECT_ERROR(load_all(), "the tensor 1.2.weight is missing");
+  write(config, {two.begin(), two.begin() + 6});
+  EXPECT_ERROR(load(), "the tensor 1.1.linear.weight is missing");
+  write(medusa_, {two.begin(), two.begin() + 8});
+  EXPECT_ERROR(load(), "tensor 0.1.linear.");
+}
+
 // Inflated heads make of an inflated target's row, which is zero in its new dimensions, the same
 // row with zeros.
 TEST_F(LoadHeads, InflatedHeadsMakeTheSameRows) {
@@ -224,8 +262,10 @@ TEST_F(LoadHeads, WhatDoesNotFitIsRefusedByName) {
   EXPECT_ERROR(load(), "config.json");
   write("{}", {});
   EXPECT_ERROR(load(), "neither Medusa heads, which have medusa_num_layers, nor blockwise ones");
+  write(R"({"medusa_num_layers": 0})", block_);
+  EXPECT_ERROR(load(), "medusa_num_layers is 0; it must be from 1 to");
   write(R"({"medusa_num_layers": 2})", block_);
-  EXPECT_ERROR(load(), "medusa_num_layers is 2; only 1 is supported");
+  EXPECT_ERROR(load(), "the tensor 0.1.linear.weight is missing");
   write(R"({"medusa_num_layers": 1, "hidden_size": 25})", block_);
   EXPECT_ERROR(load(), "hidden_size is 25, and the target's is 24");
   write(medusa_, block_);

@@ -80,8 +80,69 @@ TEST_F(LoadFeatureLayer, MtpOfQwen) {
   gated.add("mtp.layers.0.self_attn.q_proj.weight", {64, 24}, 1);
   EXPECT_ERROR(load(gated),
                "mtp.layers.0.self_attn.q_proj.weight has the shape [64, 24], not [32,");
-  qwen.config["mtp_num_hidden_layers"] = 2;
-  EXPECT_ERROR(load(qwen), "mtp_num_hidden_layers is 2; only 1 is supported");
+  qwen.config["mtp_num_hidden_layers"] = 2;  // all but the blocks is of both
+  EXPECT_ERROR(load(qwen), "the tensor mtp.layers.1.self_attn.q_proj.weight is missing");
+  for (const auto& [name, tensor] : std::map(qwen.tensors)) {
+    if (!name.starts_with("mtp.layers.0.")) continue;
+    qwen.tensors["mtp.layers.1." + name.substr(13)] = tensor;
+  }
+  EXPECT_EQ(qwen.load_all(*backend_).size(), 2u);
+  qwen.config["mtp_num_hidden_layers"] = 1;
+  EXPECT_ERROR(load(qwen), "tensor mtp.layers.1.");
+}
+
+TEST_F(LoadFeatureLayer, MtpMayHaveSeveralModules) {
+  const FeatureFolder three("MTP-3", target());
+  EXPECT_EQ(three.load_all(*backend_).size(), 3u);
+  FeatureFolder two = three, four = three;
+  two.config["num_nextn_predict_layers"] = 2;
+  EXPECT_ERROR(load(two), "tensor model.layers.4.");
+  four.config["num_nextn_predict_layers"] = 4;
+  EXPECT_ERROR(load(four), "the tensor model.layers.5.enorm.weight is missing");
+}
+
+// The feature of masks is what the layer makes of mask_hidden, as of the target's rows.
+TEST_F(LoadFeatureLayer, ALayerWithMasksDraftsInOnePass) {
+  FeatureFolder masked("P-EAGLE", target());
+  const FeatureLayer layer = load(masked);
+  EXPECT_EQ(layer.switches.name, "EAGLE-3");
+  EXPECT_EQ(layer.block->config().n_layers, 2);
+  EXPECT_EQ(layer.mask, FeatureFolder::kMask);
+  ASSERT_EQ(layer.mask_feature.size(), 24u);
+  EXPECT_EQ(load(eagle3_).mask_feature.size(), 0u);
+  std::vector<float> got(24);
+  backend_->download(layer.mask_feature.data(), got.data(), 24 * sizeof(float));
+  const std::vector<float> fc = masked.tensors["fc.weight"].floats(),
+                           rows = masked.tensors["mask_hidden"].floats();
+  for (std::size_t i = 0; i < 24; i++) {
+    double sum = 0;
+    for (std::size_t j = 0; j < 72; j++) sum += double(fc[i * 72 + j]) * double(rows[j]);
+    EXPECT_NEAR(double(got[i]), sum, 1e-5);
+  }
+  masked.put("mask_hidden", DType::kF32, {1, 1, 72}, rows);  // as some files have it
+  EXPECT_EQ(load(masked).mask_feature.size(), 24u);
+  masked.config["ptd_token_id"] = 9;
+  masked.config.erase("pard_token");
+  EXPECT_EQ(load(masked).mask, 9);
+}
+
+TEST_F(LoadFeatureLayer, MasksThatDoNotFitAreRefusedByName) {
+  FeatureFolder masked("P-EAGLE", target());
+  masked.add("mask_hidden", {1, 48}, 1);
+  EXPECT_ERROR(load(masked), "tensor mask_hidden has the shape [1, 48], not [1, 72]");
+  masked.tensors.erase("mask_hidden");
+  masked.config["parallel_drafting"] = true;
+  EXPECT_ERROR(load(masked), "the tensor mask_hidden is missing");
+  masked.add("mask_hidden", {1, 72}, 1);
+  masked.config["pard_token"] = 3100;
+  EXPECT_ERROR(load(masked), "pard_token is 3100, and the vocabulary has 3100 rows");
+  masked.config.erase("pard_token");
+  EXPECT_ERROR(load(masked), "pard_token is missing");
+  masked.config["mask_token_id"] = 5;
+  masked.config["num_hidden_layers"] = 3;
+  EXPECT_ERROR(load(masked), "the tensor layers.2.");
+  masked.config["num_hidden_layers"] = 1;
+  EXPECT_ERROR(load(masked), "tensor layers.1.");
 }
 
 // Weights that a file has although they could be the target's are the layer's own.
@@ -178,9 +239,7 @@ TEST_F(LoadFeatureLayer, AHeadOfFewerTokensHasItsList) {
   EXPECT_ERROR(load(eagle3_), "tensor d2t has the shape [1000], not [999]");
 }
 
-TEST_F(LoadFeatureLayer, OtherModulesAndTypesAreRefused) {
-  mtp_.config["num_nextn_predict_layers"] = 2;
-  EXPECT_ERROR(load(mtp_), "num_nextn_predict_layers is 2; only 1 is supported");
+TEST_F(LoadFeatureLayer, OtherTypesAreRefused) {
   eagle_.put("layers.0.self_attn.k_proj.weight", DType::kBF16, {16, 24},
              std::vector<std::uint16_t>(16 * 24));
   EXPECT_ERROR(load(eagle_), "k_proj.weight is of another type than those beside it");

@@ -23,6 +23,10 @@ TEST(HeadsFolder, TellsTheKind) {
   EXPECT_EQ(kind_of_heads(kPublished / "pard"), SelfDraftKind::kParallel);
   EXPECT_EQ(kind_of_heads(kPublished / "medusa_own"), SelfDraftKind::kMedusa);
   EXPECT_EQ(kind_of_heads(kPublished / "mtp_next"), SelfDraftKind::kFeature);
+  EXPECT_EQ(kind_of_heads(kPublished / "peagle"), SelfDraftKind::kParallel);
+  EXPECT_TRUE(has_mask(kPublished / "peagle"));
+  EXPECT_FALSE(has_mask(kPublished / "eagle3"));
+  EXPECT_FALSE(is_feature_layer(kPublished / "pard"));
   EXPECT_EQ(kind_of_heads(embedded_draft()), std::nullopt);  // a model that drafts as any other
   EXPECT_ERROR(kind_of_heads("/nowhere"), "/nowhere/config.json: cannot be opened");
 }
