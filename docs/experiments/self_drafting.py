@@ -43,6 +43,7 @@ DRAFTERS = {
     "EAGLE-3": of_heads("feature", "--heads", "eagle3"),
     "MTP": of_heads("feature", "--heads", "mtp"),
     "parallel": of_heads("parallel"),
+    "parallel, corrected": of_heads("parallel", "--markov", "markov"),
 }
 BRANCHING = [name for name in DRAFTERS if name not in ("its draft", "n-grams")]
 
