@@ -24,6 +24,7 @@ class Drafter(nn.Module):
     file."""
     rate, decay = 0.005, 1.0                # of learning; how much less the loss of each later row counts
     steps, every = 5, 1                     # rows of a place that learn; at every such place
+    objective = "divergence"                # from the target; or "cross-entropy" of the text, or "total-variation"
 
     def begin_like(self, _target):
         """Takes over from the target what training begins with."""

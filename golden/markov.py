@@ -55,8 +55,7 @@ class Markov(Drafter):
 
 
 def train(target, parallel: Drafter, work: Path, output: Path):
-    heads.make = lambda *_: Markov(parallel, target.shape.vocab_size)      # what the run below makes
-    run = train_heads.Run(["markov"], target, STEPS, PLACES, work)
+    run = train_heads.Run(["markov"], target, STEPS, PLACES, work, lambda *_: Markov(parallel, target.shape.vocab_size))
     run.train()
     heads.save(run.networks["markov"], output)
 

@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 
 import compare_drafts
+import compare_losses
 import measure_heads
 from evaluate import table
 
@@ -56,6 +57,8 @@ def main():
     drafters = json.loads((FIGURES / "heads.json").read_text())
     text = fill(text, "heads", measure_heads.position_table(drafters))
     text = fill(text, "heads by kind", measure_heads.kind_table(drafters))
+    losses = json.loads((FIGURES / "losses.json").read_text())
+    text = fill(text, "losses", compare_losses.table(losses["objectives"]))
     text = fill(text, "samples", "\n\n".join(sample(k, r["sample"]["prompt"], r["sample"]["target"]) for k, r in results.items()))
     (HERE / "README.md").write_text(text)
 

@@ -89,7 +89,8 @@ def divergence(log_p, log_q):
 class Run:
     """A training run of some kinds, with its checkpoint and a curve for each kind."""
 
-    def __init__(self, kinds: list[str], target: Llama, steps: int, places: int, work: Path):
+    def __init__(self, kinds: list[str], target: Llama, steps: int, places: int, work: Path, make=heads.make):
+        """make: as heads.make; kinds are the names that it knows."""
         self.target, self.steps, self.places, self.schedule = target, steps, places, Schedule(steps)
         work.mkdir(parents=True, exist_ok=True)
         self.checkpoint = work / f"heads_{'+'.join(kinds)}.pt"
@@ -97,10 +98,10 @@ class Run:
         state = torch.load(self.checkpoint, weights_only=True) if self.checkpoint.exists() else None
         tokenizer = Tokenizer.from_file(str(HERE / "models" / "target" / "tokenizer.json"))
         self.kept = state["kept"] if state else None
-        if not state and "eagle3" in kinds:
+        if not state and any(kind.startswith("eagle3") for kind in kinds):
             self.kept = commonest(target, Rows(tokenizer, FIRST_SEED))
         torch.manual_seed(0)
-        self.networks = {kind: heads.make(kind, target, self.kept) for kind in kinds}
+        self.networks = {kind: make(kind, target, self.kept) for kind in kinds}
         self.optimizers = optimizers_of_all(self.networks)
         self.rows = Rows(tokenizer, FIRST_SEED)
         self.step, self.seconds = 0, dict.fromkeys(["target", *kinds], 0.0)
@@ -136,26 +137,41 @@ class Run:
             logits = self.target.head(torch.stack([at(seen.hidden, places + i) for i in range(AHEAD)]))
         return seen, places, F.log_softmax(logits.float(), dim=-1)
 
-    def judge(self, logits: torch.Tensor, log_p: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Divergence and total variation from the target, means over the places, [count].
+    def judge(self, objective: str, logits: torch.Tensor, log_p: torch.Tensor, said: torch.Tensor):
+        """The objective and the total variation from the target, means over the places, each [count]. said: the text's
+        tokens, [count, B, places].
 
-        A drafter with a vocabulary of its own learns what p is within it, at places where p's best token is.
+        A drafter with a vocabulary of its own learns what p is within it, at places where p's best token is, or for
+        cross-entropy, the text's.
         """
         log_q, log_p = F.log_softmax(logits.float(), dim=-1), log_p[:len(logits)]
-        if logits.shape[-1] == log_p.shape[-1]:
-            return divergence(log_p, log_q).mean((1, 2)), (log_p.exp() - log_q.exp()).abs().sum(-1).mean((1, 2)) / 2
-        inside = log_p[..., self.kept]
-        counts = log_p.argmax(-1) == self.kept[inside.argmax(-1)]
-        loss = divergence(F.log_softmax(inside, dim=-1), log_q) * counts
-        return loss.sum((1, 2)) / counts.sum((1, 2)), 1 - torch.minimum(inside.exp(), log_q.exp()).sum(-1).mean((1, 2))
+        fewer = logits.shape[-1] < log_p.shape[-1]
+        inside = log_p[..., self.kept] if fewer else log_p
+        variation = 1 - torch.minimum(inside.exp(), log_q.exp()).sum(-1)
+        if objective == "total-variation":
+            losses, counts = variation, torch.ones_like(variation)
+        elif objective == "cross-entropy":
+            columns, counts = self.columns(said) if fewer else (said, torch.ones_like(variation))
+            losses = -log_q.gather(-1, columns[..., None])[..., 0]
+        elif fewer:
+            losses, counts = divergence(F.log_softmax(inside, dim=-1), log_q), self.columns(log_p.argmax(-1))[1]
+        else:
+            losses, counts = divergence(log_p, log_q), torch.ones_like(variation)
+        return (losses * counts).sum((1, 2)) / counts.sum((1, 2)), variation.detach().mean((1, 2))
+
+    def columns(self, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Of a vocabulary of its own, and whether it has these ids."""
+        columns = torch.searchsorted(self.kept, ids).clamp(max=len(self.kept) - 1)
+        return columns, self.kept[columns] == ids
 
     def learn(self, network, seen, places, log_p) -> torch.Tensor:
-        """Puts the gradient in place. Returns divergence and total variation, [2, steps]."""
+        """Puts the gradient in place. Returns the objective and total variation, [2, steps]."""
         places, log_p = places[:, ::network.every], log_p[:, :, ::network.every]
         with torch.autocast("cpu", torch.bfloat16):
             rows = network.rows(self.target, seen, places, network.steps)
             logits = network.says(self.target, rows)
-        losses, variations = self.judge(logits, log_p)
+        said = torch.stack([seen.tokens.gather(1, places + 1 + i) for i in range(network.steps)])
+        losses, variations = self.judge(network.objective, logits, log_p, said)
         weights = network.decay ** torch.arange(network.steps)
         ((weights * losses).sum() + network.more_loss(rows, seen, places)).backward()
         torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
@@ -181,10 +197,10 @@ class Run:
             with open(self.curves[kind], "a", newline="") as f:
                 writer = csv.writer(f, lineterminator="\n")
                 if new:
-                    names = [f"{name} {i}" for name in ("divergence", "variation") for i in range(len(means[0]))]
+                    names = [f"{name} {i}" for name in (self.networks[kind].objective, "variation") for i in range(len(means[0]))]
                     writer.writerow(["step", "seconds", *names])
                 writer.writerow([self.step, f"{self.seconds[kind]:.0f}"] + [f"{x:.4f}" for part in means for x in part])
-            print(f"{kind} step {self.step}/{self.steps}  {sum(self.seconds.values()) / 60:.1f} min  divergence "
+            print(f"{kind} step {self.step}/{self.steps}  {sum(self.seconds.values()) / 60:.1f} min  {self.networks[kind].objective} "
                   + " ".join(f"{x:.3f}" for x in means[0]) + "  1 - variation "
                   + " ".join(f"{1 - x:.3f}" for x in means[1]), file=sys.stderr, flush=True)
 
