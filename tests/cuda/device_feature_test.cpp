@@ -3,7 +3,7 @@
 // token itself.
 #include "common/speculation/device_draft_sampler.h"
 #include "kernels/cuda_backend.h"
-#include "stages/09_self_drafting/feature_model.h"
+#include "stages/09_self_drafting/parallel_layer.h"
 #include "stages/programs/sampling/speculation_options.h"
 #include "tests/cuda/calls.h"
 #include "tests/engine_fixture.h"
@@ -24,25 +24,32 @@ std::unique_ptr<FeatureModel> load_layer(const LlamaModel& target, const Feature
                                         target.config().vocab_size, room);
 }
 
-// A target whose layer drafts on the device, or with the host between two steps.
+// A target whose layer drafts on the device, or with the host between two steps; one token after
+// another, or all in one pass.
 struct Side {
   Side(const LlamaModel& model, const FeatureFolder& folder, bool on_device)
       : target(model, 16, kPositions, kRequests),
-        layer(load_layer(model, folder)),
+        held(load_layer(model, folder)),
+        layer(held.get()),
         rows(target.llama, layer->layer().places, kRequests, kPositions,
              TargetRows::Of::kAllTokens),
         drafts(make_drafts(kRequests, Capacity::of_chain(K), model.config().vocab_size,
                            &model.backend())) {
     layer->read(rows);
+    if (layer->layer().mask_feature.size() > 0) {
+      one_pass = std::make_unique<ParallelLayer>(std::move(held), K, kRequests, kPositions);
+    }
+    LanguageModel& says = one_pass ? static_cast<LanguageModel&>(*one_pass) : *layer;
     const int V = model.config().vocab_size;
     auto drafter =
         on_device ? sampled_drafting(KeepProbs::kBesideLogits)
-                        .make(*layer, {.requests = kRequests, .context = kPositions}, V)
-                  : std::make_unique<ModelDrafter>(*layer,
+                        .make(says, {.requests = kRequests, .context = kPositions}, V)
+                  : std::make_unique<ModelDrafter>(says,
                                                    std::make_unique<DeviceDraftSampler>(
                                                        model.backend(), V, kPositions, kRequests),
                                                    kPositions, kRequests);
-    self = std::make_unique<SelfDrafter>(*layer, std::move(drafter));
+    RoundModel& round = one_pass ? static_cast<RoundModel&>(*one_pass) : *layer;
+    self = std::make_unique<SelfDrafter>(round, std::move(drafter));
     for (int r = 0; r < kRequests; r++) sequences.push_back({rows.create(), self->create()});
   }
 
@@ -62,7 +69,9 @@ struct Side {
   }
 
   CachedLlama target;
-  std::unique_ptr<FeatureModel> layer;
+  std::unique_ptr<FeatureModel> held;  // null: in one_pass
+  FeatureModel* layer;
+  std::unique_ptr<ParallelLayer> one_pass;
   TargetRows rows;
   std::vector<Drafts> drafts;
   std::unique_ptr<SelfDrafter> self;
@@ -118,9 +127,12 @@ TEST_P(DeviceFeatureTest, DraftsWithoutTheHost) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Layers, DeviceFeatureTest, ::testing::Values("EAGLE", "EAGLE-3", "MTP"),
+INSTANTIATE_TEST_SUITE_P(Layers, DeviceFeatureTest,
+                         ::testing::Values("EAGLE", "EAGLE-3", "P-EAGLE", "MTP"),
                          [](const auto& test) {
-                           return test.param == "EAGLE-3" ? std::string("EAGLE3") : test.param;
+                           std::string name = test.param;
+                           std::erase(name, '-');
+                           return name;
                          });
 
 }  // namespace
