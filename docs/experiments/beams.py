@@ -23,9 +23,9 @@ PROMPTS, NEW_TOKENS = 2, 60      # of each kind of text
 REAL_PROMPTS, REAL_TOKENS, REAL_KINDS = 4, 48, ("translation", "summary")
 WIDTHS = [(1, 1)] + [(w, u) for w in (2, 4) for u in (w, w + w // 2, 2 * w, 4 * w)]
 LENGTHS, USUAL = (1, 2, 3, 5, 8), 3  # K
-DRAFTERS = ("lookup", "ngram")
+COPYING, HEADS = ("lookup", "ngram"), ("smollm2/medusa", "smollm2/eagle3")
 CLOCKED_TOKENS, CLOCKED = 60, [(1, 1, 3), (2, 2, 2), (2, 3, 2), (2, 4, 3), (4, 4, 1), (4, 4, 2), (4, 6, 2), (4, 8, 3)]
-REAL_CLOCKED = [(drafter, w) for drafter in DRAFTERS for w in (1, 4)]
+REAL_CLOCKED = [(drafter, w) for drafter in COPYING for w in (1, 4)]
 COUNTED = ("emitted", "rounds", "tested", "accepted")
 KEPT = ("text", "gain", "c", "v", "predicted_accounting", "emitted_per_round", "tokens_per_second", "plain_tokens_per_second")
 
@@ -62,14 +62,15 @@ def real_prompts(options, most):
 
 
 def real_words(options, drafter, w, K):
-    kind = ["--no-speculation"] if drafter == "plain" else ["--draft-kind", drafter, "--draft-beams", str(2 * w)]
+    kind = ["--no-speculation"] if drafter == "plain" else ["--draft-beams", str(2 * w)]
+    kind += ["--heads", drafter] if drafter in HEADS else ["--draft-kind", drafter] if drafter in COPYING else []
     return ["--target", str(real.model(options)), "--beams", str(w), "--spec-length", str(K), *kind]
 
 
 def real_counts(options):
     prompts = [{**prompt, "kind": real.kind_of(prompt)} for prompt in real_prompts(options, REAL_PROMPTS)]
     program, entries = run.program(options.build, PROGRAM), []
-    for drafter in DRAFTERS:
+    for drafter in COPYING + HEADS:
         for w in (1, 2, 4):
             entries += run.summed(prompts, lambda p: counters(run.timed(program, [
                 *real_words(options, drafter, w, USUAL), "--chat", p["chat"], "--max-new-tokens", REAL_TOKENS])),

@@ -2,7 +2,7 @@
 import formulas
 from table_text import TEXTS, Entries, Tables, number
 
-NAMES = {"lookup": "lookup", "ngram": "n-grams"}
+NAMES = {"lookup": "lookup", "ngram": "n-grams", "smollm2/medusa": "Medusa heads", "smollm2/eagle3": "EAGLE-3"}
 TABLES = table = Tables(otherwise="*Not measured yet.*")
 
 
