@@ -11,8 +11,9 @@ from torch import nn
 import goldens_files as files
 import heads
 import train_heads
+from chain_rounds import starts
 from drafting import Drafter
-from goldens_heads import acceptance_line
+from goldens_heads import SPEC_LENGTH, acceptance_line
 from model import load
 
 HERE = Path(__file__).resolve().parent
@@ -56,7 +57,8 @@ class Markov(Drafter):
 
 def train(target, parallel: Drafter, work: Path, output: Path):
     run = train_heads.Run(["markov"], target, STEPS, PLACES, work, lambda *_: Markov(parallel, target.shape.vocab_size))
-    run.train()
+    with torch.enable_grad():               # goldens are computed without
+        run.train()
     heads.save(run.networks["markov"], output)
 
 
@@ -71,7 +73,10 @@ def main():
     if not folder.exists():
         train(target, parallel, options.work, folder)
     network = heads.fill(Markov(parallel, target.shape.vocab_size), folder)
-    lines = {text["id"]: acceptance_line(target, network, text) for text in files.read_lines(goldens / "greedy.jsonl")}
+    lines = {}
+    for text in files.read_lines(goldens / "greedy.jsonl"):
+        start = starts(target, text["prompt_ids"], text["tokens"], SPEC_LENGTH)
+        lines[text["id"]] = acceptance_line(target, network, text, start)
     files.write_lines(goldens / "acceptance_markov.jsonl",
                       [{"id": id_, "heads": "markov"} | line for id_, line in lines.items() if line])
 
