@@ -152,7 +152,7 @@ class SurroundingsTest(ProgramTest):
         found = {program.name[:2]: self.outputs(program) for program in STAGES[1:]}
         for stage, options in found.items():
             with self.subTest(stage):
-                want = {"--report"} | ({"--trace"} if "04" <= stage < "10" else set())
+                want = {"--report"} | ({"--trace"} if "04" <= stage else set())
                 self.assertEqual(set(options) & {"--report", "--trace"}, want)
                 self.assertEqual({"--dump", "--dump-logits"} <= set(options), stage <= "05")
 
