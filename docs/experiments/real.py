@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """What speculation without a draft model gains on SmolLM2-135M-Instruct, by kind of prompt, into real.json.
 
-    python3 docs/experiments/real.py [counts] [suffixes] [heads] [clock] [heads-clock] [--build DIR] [--out FILE] [--quick]
+    python3 docs/experiments/real.py [PART ...] [--build DIR] [--out FILE] [--quick]
 
 counts: alpha and tokens per pass of what copies from the text, with K = 5 and greedy decoding on all prompts of
-real_prompts.jsonl, otherwise on the first FEW of each kind; they are the same however fast the machine is. heads: the same
-of the model's own heads, with K = 3 on all prompts. suffixes: the same of the suffix drafter, as a chain and as a tree. clock and heads-clock: plain
-decoding and the ways of CLOCKED by turns, on the first TIMED prompts of each kind (25 and 10 minutes, let nothing else
-run); turns.py and rounds.py say which rounds and settings count. Each part ends where two ways write different greedy texts. `make real` gets the model, and
+real_prompts.jsonl, otherwise on the first FEW of each kind; they are the same however fast the machine is. heads: the
+same of the model's own heads, with K = 3 on all prompts. suffixes: the same of the suffix drafter, as a chain and as a
+tree. clock, heads-clock and suffixes-clock: plain decoding and the ways of CLOCKED and so on by turns, on the first
+TIMED prompts of each kind (25, 10 and 7 minutes, let nothing else run); turns.py and rounds.py say which rounds and
+settings count. Each part ends where two ways write different greedy texts. `make real` gets the model, and
 real_tables.py makes the tables.
 """
 import json
@@ -65,6 +66,7 @@ class Way(typing.NamedTuple):
 
 CLOCKED = [Way("lookup", "K = 3"), Way("lookup", "K = 8"), Way("lookup", "gain"), Way("lookup", "schedule"), Way("ngram", "K = 3"),
            Way("lookup, ngram", "gain"), Way("tree of 2"), Way("lookup", "gain", 1)]
+CLOCKED_SUFFIXES = [Way("suffix", "K = 3"), Way("suffix", "gain")]
 CLOCKED_HEADS = [Way("EAGLE-3, K = 2"), Way("Medusa, K = 2"), Way("lookup, EAGLE-3, K = 3")]
 
 
@@ -174,5 +176,6 @@ if __name__ == "__main__":
     run.measured_parts(__doc__, "real.json", {
         "counts": lambda options: counts(options, OF_COPIES), "heads": lambda options: counts(options, HEADS),
         "suffixes": lambda options: counts(options, SUFFIXES),
-        "clock": lambda options: clock(options, CLOCKED), "heads-clock": lambda options: clock(options, CLOCKED_HEADS)},
-        ("clock", "heads-clock"))
+        "clock": lambda options: clock(options, CLOCKED), "heads-clock": lambda options: clock(options, CLOCKED_HEADS),
+        "suffixes-clock": lambda options: clock(options, CLOCKED_SUFFIXES)},
+        ("clock", "heads-clock", "suffixes-clock"))

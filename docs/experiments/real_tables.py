@@ -115,7 +115,7 @@ def ways(part):
 def name_of(way):
     drafter, length, T = way
     head, _, of_head = drafter.partition(", K = ")
-    name = f"{HEADS[head]}, K = {of_head}" if of_head else f"{NAMES[drafter]}, {length or 'K = 5'}"
+    name = f"{HEADS[head]}, K = {of_head}" if of_head else f"{NAMES.get(drafter, 'suffixes')}, {length or 'K = 5'}"
     return f"{name}{', T = 1' if T else ''}"
 
 
@@ -126,6 +126,11 @@ def clock(part):
 
 @table("heads-clock")
 def heads_clock(part):
+    return clocked(part)
+
+
+@table("suffixes-clock")
+def suffixes_clock(part):
     return clocked(part)
 
 
@@ -147,6 +152,11 @@ def where(part):
 
 @table("heads-clock")
 def heads_where(part):
+    return measured(part)
+
+
+@table("suffixes-clock")
+def suffixes_where(part):
     return measured(part)
 
 
