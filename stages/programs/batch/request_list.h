@@ -9,7 +9,8 @@ namespace specdec {
 
 // Reads requests from JSON Lines, in the order of the lines; "-" is stdin. Returns for each request
 // the options of an equivalent command line. The fields of a line are the options that are declared
-// per request (run/options.cpp), with underscores: {"prompt": "Once", "top_p": 0.9}. It has one of
+// per request (run/option_groups.h), with underscores: {"prompt": "Once", "top_p": 0.9}. It has one
+// of
 //   prompt        a text
 //   prompt_ids    a list of token ids
 //   chat          the user's message (with system, or without), or a list of messages:
