@@ -30,7 +30,8 @@ class TreeCache {
 
   // Feeds the text and the inner nodes, without logits.
   void prefill(const TextTree& tree);
-  // The segment that feeds the next `count` tokens of these. REQUIRES: so many are not cached.
+  // The segment that feeds the next `count` of the tokens that prefill() would feed. REQUIRES: at
+  // least `count` of them are not cached.
   Segment feed_next(const TextTree& tree, int count);
 
   // The segment that feeds what the model lacks of the text, and then `nodes`; the last `rows` of

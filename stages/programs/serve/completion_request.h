@@ -13,9 +13,11 @@ struct CompletionRequest {
   BatchRequest batch;  // its id is that of the answer
   bool is_chat = false;
   bool stream = false;
-  bool include_usage = false;   // one more chunk, with the counts
-  bool rounds = false;          // every chunk shows what its rounds drafted
-  std::optional<int> logprobs;  // of each token, and of so many likeliest ones beside it
+  bool include_usage = false;  // one more chunk, with the counts
+  bool rounds = false;         // every chunk shows what its rounds drafted
+  // The number of likeliest tokens whose log-probabilities come with each token's own; none: no
+  // log-probabilities.
+  std::optional<int> logprobs;
 };
 
 // Reads the bodies of POST /v1/completions and /v1/chat/completions. Sampling and speculation have
