@@ -113,7 +113,7 @@ struct RunOptions {
   std::string requests;  // JSON Lines, "-": stdin; at most one of requests, workload, serve, prompt
   std::string workload;
   std::string serve;         // HOST:PORT; the requests come from there
-  std::string api_key_file;  // of the server; empty: it wants no key
+  std::string api_key_file;  // of the server; empty: no key is needed
   std::string allow_origin;  // the site whose pages may use the server; empty: none
   int max_queue = 256;       // the server's requests that wait
   int max_connections = 256;
