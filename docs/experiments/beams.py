@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """How many steps of beam search a pass is good for, and what drafts gain: docs/10_beam_search/, into beams.json.
 
-    python3 docs/experiments/beams.py [counts] [real] [clock] [--build DIR] [--quick]
+    python3 docs/experiments/beams.py [counts] [real] [clock] [real-clock] [--build DIR] [--quick]
 
 counts: the embedded pair, by the widths w and u and by K. real: SmolLM2-135M-Instruct (`make real`) on its prompts for
-translation and summary, with drafters that need no second model. Counts are the same on every machine. clock: what drafts
-gain over plain beam search of the same width, the pair in the shapes 134m and 14m and SmolLM2 as it is; let nothing else
-run. beams_tables.py puts them into the pages.
+translation and summary, with drafters that need no second model. Counts are the same on every machine. clock: what
+drafts gain over plain beam search of the same width, the pair in the shapes 134m and 14m. real-clock: the same of
+SmolLM2, on two prompts of each kind; let nothing else run. beams_tables.py puts them into the pages.
 """
 import json
 import sys
@@ -25,7 +25,9 @@ WIDTHS = [(1, 1)] + [(w, u) for w in (2, 4) for u in (w, w + w // 2, 2 * w, 4 * 
 LENGTHS, USUAL = (1, 2, 3, 5, 8), 3  # K
 COPYING, HEADS = ("lookup", "ngram"), ("smollm2/medusa", "smollm2/eagle3")
 CLOCKED_TOKENS, CLOCKED = 60, [(1, 1, 3), (2, 2, 2), (2, 3, 2), (2, 4, 3), (4, 4, 1), (4, 4, 2), (4, 6, 2), (4, 8, 3)]
-REAL_CLOCKED = [(drafter, w) for drafter in COPYING for w in (1, 4)]
+REAL_WIDTHS = [(w, u) for w in (1, 2, 4) for u in (w, 2 * w)]
+REAL_CLOCKED = [*(("lookup", w, u) for w, u in ((1, 1), (2, 2), (2, 4), (4, 8))), ("ngram", 1, 2), ("ngram", 4, 8),
+                *(("smollm2/eagle3", w, u) for w, u in ((1, 1), (2, 2), (2, 4), (4, 4)))]
 COUNTED = ("emitted", "rounds", "tested", "accepted")
 KEPT = ("text", "gain", "c", "v", "predicted_accounting", "emitted_per_round", "tokens_per_second", "plain_tokens_per_second")
 
@@ -61,8 +63,8 @@ def real_prompts(options, most):
     return real.first([line for line in lines if real.kind_of(line) in REAL_KINDS], 1 if options.quick else most)
 
 
-def real_words(options, drafter, w, K):
-    kind = ["--no-speculation"] if drafter == "plain" else ["--draft-beams", str(2 * w)]
+def real_words(options, drafter, w, u, K):
+    kind = ["--no-speculation"] if drafter == "plain" else ["--draft-beams", str(u)]
     kind += ["--heads", drafter] if drafter in HEADS else ["--draft-kind", drafter] if drafter in COPYING else []
     return ["--target", str(real.model(options)), "--beams", str(w), "--spec-length", str(K), *kind]
 
@@ -71,10 +73,10 @@ def real_counts(options):
     prompts = [{**prompt, "kind": real.kind_of(prompt)} for prompt in real_prompts(options, REAL_PROMPTS)]
     program, entries = run.program(options.build, PROGRAM), []
     for drafter in COPYING + HEADS:
-        for w in (1, 2, 4):
+        for w, u in REAL_WIDTHS:
             entries += run.summed(prompts, lambda p: counters(run.timed(program, [
-                *real_words(options, drafter, w, USUAL), "--chat", p["chat"], "--max-new-tokens", REAL_TOKENS])),
-                drafter=drafter, w=w, u=2 * w, K=USUAL)
+                *real_words(options, drafter, w, u, USUAL), "--chat", p["chat"], "--max-new-tokens", REAL_TOKENS])),
+                drafter=drafter, w=w, u=u, K=USUAL)
     return {"prompts": REAL_PROMPTS, "tokens": REAL_TOKENS, "entries": entries}
 
 
@@ -87,19 +89,20 @@ def clock(options):
     measures, _ = programs.measured(options, "beams", found, CLOCKED_TOKENS)
     entries = [{**identity, **rounds.entry_of(one)} for identity, one in measures]
     names = ("w", "u", "K", *KEPT)
-    return {"tokens": CLOCKED_TOKENS, "rounds": len(measures[0][1]), "entries": [{name: e[name] for name in names} for e in entries],
-            "real": real_clock(options)}
+    return {"tokens": CLOCKED_TOKENS, "rounds": len(measures[0][1]), "entries": [{name: e[name] for name in names} for e in entries]}
 
 
 def real_clock(options):
     prompts = real_prompts(options, real.TIMED)
     sweep = real.Sweep(options, prompts, [programs.Setting(
-        {"drafter": drafter, "w": w}, (PROGRAM, tuple(real_words(options, drafter, w, USUAL))),
-        (PROGRAM, tuple(real_words(options, "plain", w, USUAL))), [prompt["id"] for prompt in prompts]) for drafter, w in REAL_CLOCKED])
+        {"drafter": drafter, "w": w, "u": u}, (PROGRAM, tuple(real_words(options, drafter, w, u, USUAL))),
+        (PROGRAM, tuple(real_words(options, "plain", w, u, USUAL))), [prompt["id"] for prompt in prompts])
+        for drafter, w, u in REAL_CLOCKED])
     measures, _ = programs.by_turns(programs.rules_of(options), "runs", sweep)
     entries = [{**identity, **rounds.entry_of(list(one))} for identity, one in measures]
-    return {"tokens": real.TOKENS["clock"], "entries": [{name: e[name] for name in ("drafter", "w", *KEPT)} for e in entries]}
+    return {"tokens": real.TOKENS["clock"], "entries": [{name: e[name] for name in ("drafter", "w", "u", *KEPT)} for e in entries]}
 
 
 if __name__ == "__main__":
-    run.measured_parts(__doc__, "beams.json", {"counts": counts, "real": real_counts, "clock": clock}, ("clock",))
+    run.measured_parts(__doc__, "beams.json", {"counts": counts, "real": real_counts, "clock": clock, "real-clock": real_clock},
+                       ("clock", "real-clock"))

@@ -46,12 +46,12 @@ def beams_kinds(data):
 def beams_real(data):
     """Steps per pass of SmolLM2."""
     rows = []
-    for (drafter, w), entries in Entries(data["real"]["entries"]).by("drafter", "w").items():
+    for (drafter, w, u), entries in Entries(data["real"]["entries"]).by("drafter", "w", "u").items():
         kinds = entries.by("text")
-        rows.append([NAMES[drafter], str(w), *(number(kinds[kind].ratio("emitted", "rounds")) for kind in kinds),
+        rows.append([NAMES[drafter], str(w), str(u), *(number(kinds[kind].ratio("emitted", "rounds")) for kind in kinds),
                      number(beta(entries), 3), number(entries.ratio("rows", "rounds"), 1)])
     kinds = Entries(data["real"]["entries"]).by("text")
-    return "|".join(["drafter", "w", *kinds, "beta", "rows per pass"]), rows
+    return "|".join(["drafter", "w", "u", *kinds, "beta", "rows per pass"]), rows
 
 
 @table
@@ -70,8 +70,8 @@ def beams_clock(data):
 def beams_real_clock(data):
     """The same of SmolLM2."""
     rows = []
-    for (drafter, w), entries in Entries(data.get("clock", {}).get("real", {}).get("entries", [])).by("drafter", "w").items():
+    for (drafter, w, u), entries in Entries(data.get("real-clock", {}).get("entries", [])).by("drafter", "w", "u").items():
         mean = lambda field: sum(e[field] for e in entries) / len(entries)
-        rows.append([NAMES[drafter], str(w), f"**{number(entries.speedup())}**", number(entries.speedup("predicted_accounting")),
+        rows.append([NAMES[drafter], str(w), str(u), f"**{number(entries.speedup())}**", number(entries.speedup("predicted_accounting")),
                      number(mean("emitted_per_round")), number(mean("v"))])
-    return "drafter|w|speedup|accounting|steps per pass|v", rows
+    return "drafter|w|u|speedup|accounting|steps per pass|v", rows
