@@ -60,6 +60,8 @@ class WhileItPays final : public SpecLengthPolicy, private DraftGate {
     return notes;
   }
 
+  std::span<const double> survival() const override { return policy_->survival(); }
+
   bool pays() const { return pause_ == 0; }
 
  private:
