@@ -81,6 +81,7 @@ void GraphQueue::record(Recorded& recorded, const std::function<void()>& operati
   } catch (...) {
     cudaStreamEndCapture(stream_, &graph);
     if (graph != nullptr) cudaGraphDestroy(graph);
+    cudaGetLastError();  // the capture's, which ended for another reason
     throw;
   }
   cuda_check(cudaStreamEndCapture(stream_, &graph));

@@ -57,11 +57,12 @@ inline LaunchStream early(cudaStream_t stream, const char* file = __builtin_FILE
   const auto extent = [](dim3 d) {
     return std::to_string(d.x) + " x " + std::to_string(d.y) + " x " + std::to_string(d.z);
   };
-  throw std::runtime_error(std::string("CUDA: ") + cudaGetErrorString(error) + " (" +
-                           kernel_name(kernel) + ", launched at " + at.file + ":" +
-                           std::to_string(at.line) + " with " + extent(grid) + " blocks of " +
-                           extent(block) + " threads, " + std::to_string(shared_bytes) +
-                           " bytes of dynamic shared memory)");
+  const std::string name = kernel_name(kernel);
+  cudaGetLastError();  // clears what a wait or the look for the name may have left
+  throw std::runtime_error(std::string("CUDA: ") + cudaGetErrorString(error) + " (" + name +
+                           ", launched at " + at.file + ":" + std::to_string(at.line) + " with " +
+                           extent(grid) + " blocks of " + extent(block) + " threads, " +
+                           std::to_string(shared_bytes) + " bytes of dynamic shared memory)");
 }
 
 // Runs a kernel: with nvcc, as kernel<<<...>>>(...); with a C++ compiler, on the CPU. shared_bytes:

@@ -1,5 +1,7 @@
 #include "kernels/emulation/runtime_calls.h"
 
+#include <algorithm>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -13,6 +15,7 @@
 namespace {
 
 using specdec::emulation::counted;
+using specdec::emulation::failed;
 
 cudaError_t last_error = cudaSuccess;
 
@@ -38,21 +41,44 @@ std::map<void*, std::size_t>& limited_blocks() {
   return blocks;
 }
 
+// What fresh memory holds: a NaN as float32, and as two numbers of 16 bits. No result is this one.
+constexpr std::uint32_t kFresh = 0xfffeffff;
+
+void fill_fresh(void* block, std::size_t bytes) {
+  std::fill_n(static_cast<std::uint32_t*>(block), bytes / sizeof kFresh, kFresh);
+  std::memcpy(static_cast<char*>(block) + bytes / sizeof kFresh * sizeof kFresh, &kFresh,
+              bytes % sizeof kFresh);
+}
+
+std::size_t fresh_bytes(const void* data, std::size_t bytes) {
+  std::size_t count = 0;
+  for (std::size_t at = 0; at + sizeof kFresh <= bytes; at += sizeof kFresh) {
+    count += std::memcmp(static_cast<const char*>(data) + at, &kFresh, sizeof kFresh) == 0;
+  }
+  return count * sizeof kFresh;
+}
+
 cudaError_t allocate(void** block, std::size_t bytes) {
   *block = nullptr;
   if (bytes == 0) return cudaSuccess;
-  if (specdec::emulation::spoils_a_capture()) return cudaErrorStreamCaptureUnsupported;
+  if (specdec::emulation::spoils_a_capture()) return failed(cudaErrorStreamCaptureUnsupported);
   ++counted().allocations;
   std::size_t free_bytes, total_bytes;
   cudaMemGetInfo(&free_bytes, &total_bytes);
-  if (bytes > (memory_limit() ? free_bytes : total_bytes)) return cudaErrorMemoryAllocation;
-  if (posix_memalign(block, kDeviceAlignment, bytes) != 0) return cudaErrorMemoryAllocation;
+  if (bytes > (memory_limit() ? free_bytes : total_bytes)) return failed(cudaErrorMemoryAllocation);
+  if (posix_memalign(block, kDeviceAlignment, bytes) != 0) return failed(cudaErrorMemoryAllocation);
   if (memory_limit()) limited_blocks()[*block] = bytes;
-  std::memset(*block, 0xff, bytes);
+  fill_fresh(*block, bytes);
   return cudaSuccess;
 }
 
 }  // namespace
+
+namespace specdec::emulation {
+
+cudaError_t failed(cudaError_t error) { return last_error = error; }
+
+}  // namespace specdec::emulation
 
 const char* cudaGetErrorName(cudaError_t error) {
   switch (error) {
@@ -117,7 +143,7 @@ cudaError_t cudaPeekAtLastError() { return last_error; }
 
 cudaError_t cudaMalloc(void** block, std::size_t bytes) { return allocate(block, bytes); }
 cudaError_t cudaFree(void* block) {
-  if (specdec::emulation::spoils_a_capture()) return cudaErrorStreamCaptureUnsupported;
+  if (specdec::emulation::spoils_a_capture()) return failed(cudaErrorStreamCaptureUnsupported);
   specdec::emulation::finish_all();  // as CUDA does: running work may still use the block
   limited_blocks().erase(block);
   std::free(block);
@@ -125,13 +151,13 @@ cudaError_t cudaFree(void* block) {
 }
 // Host memory, to which the device's limit does not apply.
 cudaError_t cudaMallocHost(void** block, std::size_t bytes) {
-  if (specdec::emulation::spoils_a_capture()) return cudaErrorStreamCaptureUnsupported;
+  if (specdec::emulation::spoils_a_capture()) return failed(cudaErrorStreamCaptureUnsupported);
   ++counted().allocations;
   *block = std::malloc(bytes);
-  return *block != nullptr || bytes == 0 ? cudaSuccess : cudaErrorMemoryAllocation;
+  return *block != nullptr || bytes == 0 ? cudaSuccess : failed(cudaErrorMemoryAllocation);
 }
 cudaError_t cudaFreeHost(void* block) {
-  if (specdec::emulation::spoils_a_capture()) return cudaErrorStreamCaptureUnsupported;
+  if (specdec::emulation::spoils_a_capture()) return failed(cudaErrorStreamCaptureUnsupported);
   specdec::emulation::finish_all();
   std::free(block);
   return cudaSuccess;
@@ -172,6 +198,7 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
   specdec::emulation::enqueue(stream, [=] {
     if (in_graph) count_bytes(bytes, kind);
     if (bytes > 0) std::memmove(to, from, bytes);
+    if (kind == cudaMemcpyDeviceToHost) counted().unwritten_to_host += fresh_bytes(to, bytes);
   });
   return cudaSuccess;
 }
@@ -181,7 +208,7 @@ cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpy
 }
 cudaError_t cudaMemcpy2D(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch,
                          std::size_t width, std::size_t rows, cudaMemcpyKind kind) {
-  if (width > to_pitch || width > from_pitch) return cudaErrorInvalidValue;
+  if (width > to_pitch || width > from_pitch) return failed(cudaErrorInvalidValue);
   for (std::size_t i = 0; i < rows; ++i) {
     cudaMemcpy(static_cast<char*>(to) + i * to_pitch,
                static_cast<const char*>(from) + i * from_pitch, width, kind);
@@ -208,10 +235,12 @@ cudaError_t cudaGetDevice(int* device) {
   *device = 0;
   return cudaSuccess;
 }
-cudaError_t cudaSetDevice(int device) { return device == 0 ? cudaSuccess : cudaErrorInvalidDevice; }
+cudaError_t cudaSetDevice(int device) {
+  return device == 0 ? cudaSuccess : failed(cudaErrorInvalidDevice);
+}
 
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
-  if (device != 0) return cudaErrorInvalidDevice;
+  if (device != 0) return failed(cudaErrorInvalidDevice);
   *properties = {"CUDA emulated on the CPU",
                  9,
                  0,
@@ -228,7 +257,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
 cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute, int value) {
   constexpr int kMost = specdec::emulation::kSharedBytesOptin;
   if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize || value < 0 || value > kMost) {
-    return last_error = cudaErrorInvalidValue;
+    return failed(cudaErrorInvalidValue);
   }
   allowed_shared_bytes()[kernel] = value;
   return cudaSuccess;
@@ -244,12 +273,11 @@ bool can_launch(const void* kernel, dim3 grid, dim3 block, std::size_t shared_by
   const bool good_block = block.x >= 1 && block.y >= 1 && block.z >= 1 && block.x <= kMaxThreads &&
                           block.y <= kMaxThreads && block.z <= 64 &&
                           block.x * block.y * block.z <= kMaxThreads;
-  if (!good_grid || !good_block) {
-    last_error = cudaErrorInvalidConfiguration;
-  } else if (shared_bytes > most) {
-    last_error = cudaErrorInvalidValue;
-  }
-  return last_error == cudaSuccess;
+  cudaError_t error = cudaSuccess;
+  if (shared_bytes > most) error = cudaErrorInvalidValue;
+  if (!good_grid || !good_block) error = cudaErrorInvalidConfiguration;
+  if (error != cudaSuccess) failed(error);
+  return error == cudaSuccess;
 }
 
 }  // namespace specdec::emulation

@@ -19,7 +19,7 @@ enum cudaError_t {
 };
 const char* cudaGetErrorName(cudaError_t error);
 const char* cudaGetErrorString(cudaError_t error);
-// Returns the error of the last refused launch, and clears it.
+// Returns the error of the last call that failed, a launch or any other, and clears it.
 cudaError_t cudaGetLastError();
 cudaError_t cudaPeekAtLastError();
 
@@ -144,7 +144,8 @@ struct Traffic {
   std::size_t early = 0;           // kernels that began before the previous one had ended
   std::size_t uploads = 0, downloads = 0, device_copies = 0;  // one by one
   std::size_t bytes_to_host = 0, bytes_to_device = 0;         // copied, also by graphs
-  std::size_t waits = 0;  // calls that return when the device has finished its work
+  std::size_t unwritten_to_host = 0;  // of the bytes to the host, those that nothing had written
+  std::size_t waits = 0;              // calls that return when the device has finished its work
 
   Traffic operator-(const Traffic& earlier) const;
 };

@@ -107,6 +107,7 @@ Traffic Traffic::operator-(const Traffic& earlier) const {
           .device_copies = device_copies - earlier.device_copies,
           .bytes_to_host = bytes_to_host - earlier.bytes_to_host,
           .bytes_to_device = bytes_to_device - earlier.bytes_to_device,
+          .unwritten_to_host = unwritten_to_host - earlier.unwritten_to_host,
           .waits = waits - earlier.waits};
 }
 
@@ -158,26 +159,28 @@ void finish_all() {
 }  // namespace specdec::emulation
 
 using specdec::emulation::counted;
+using specdec::emulation::failed;
 
 cudaError_t cudaStreamCreate(cudaStream_t* stream) {
   return cudaStreamCreateWithFlags(stream, cudaStreamDefault);
 }
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
-  if (!specdec::emulation::reserve_stacks()) return cudaErrorMemoryAllocation;
+  if (!specdec::emulation::reserve_stacks()) return failed(cudaErrorMemoryAllocation);
   *stream = new EmulatedStream;
   (*stream)->blocking = flags != cudaStreamNonBlocking;
   specdec::emulation::streams().insert(*stream);
   return cudaSuccess;
 }
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
-  if (specdec::emulation::streams().count(stream) == 0) return cudaErrorInvalidResourceHandle;
+  if (specdec::emulation::streams().count(stream) == 0)
+    return failed(cudaErrorInvalidResourceHandle);
   stream->finish();
   specdec::emulation::streams().erase(stream);
   delete stream;
   return cudaSuccess;
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
-  if (specdec::emulation::spoils_a_capture()) return cudaErrorStreamCaptureUnsupported;
+  if (specdec::emulation::spoils_a_capture()) return failed(cudaErrorStreamCaptureUnsupported);
   ++counted().waits;
   if (stream == nullptr) {
     specdec::emulation::finish_blocking();
@@ -187,7 +190,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   return cudaSuccess;
 }
 cudaError_t cudaDeviceSynchronize() {
-  if (specdec::emulation::spoils_a_capture()) return cudaErrorStreamCaptureUnsupported;
+  if (specdec::emulation::spoils_a_capture()) return failed(cudaErrorStreamCaptureUnsupported);
   ++counted().waits;
   specdec::emulation::finish_all();
   return cudaSuccess;
@@ -198,13 +201,13 @@ cudaError_t cudaEventCreate(cudaEvent_t* event) {
   return cudaSuccess;
 }
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
-  if (event == nullptr) return cudaErrorInvalidResourceHandle;
+  if (event == nullptr) return failed(cudaErrorInvalidResourceHandle);
   specdec::emulation::finish_until(*event);  // its stream writes to it
   delete event;
   return cudaSuccess;
 }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
-  if (event == nullptr) return cudaErrorInvalidResourceHandle;
+  if (event == nullptr) return failed(cudaErrorInvalidResourceHandle);
   specdec::emulation::finish_until(*event);
   event->time.reset();
   specdec::emulation::enqueue(stream, [event] { event->time = Clock::now(); });
@@ -213,7 +216,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   return cudaSuccess;
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
-  if (specdec::emulation::spoils_a_capture()) return cudaErrorStreamCaptureUnsupported;
+  if (specdec::emulation::spoils_a_capture()) return failed(cudaErrorStreamCaptureUnsupported);
   ++counted().waits;
   specdec::emulation::finish_until(*event);
   return cudaSuccess;
@@ -223,25 +226,25 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
   return cudaSuccess;
 }
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t from, cudaEvent_t to) {
-  if (from == nullptr || to == nullptr) return cudaErrorInvalidResourceHandle;
+  if (from == nullptr || to == nullptr) return failed(cudaErrorInvalidResourceHandle);
   for (const cudaEvent_t event : {from, to}) {
     if (event->time) continue;
-    return event->stream != nullptr ? cudaErrorNotReady : cudaErrorInvalidResourceHandle;
+    return failed(event->stream != nullptr ? cudaErrorNotReady : cudaErrorInvalidResourceHandle);
   }
   *milliseconds = std::chrono::duration<float, std::milli>(*to->time - *from->time).count();
   return cudaSuccess;
 }
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
-  if (stream == nullptr || stream->capture) return cudaErrorStreamCaptureUnsupported;
+  if (stream == nullptr || stream->capture) return failed(cudaErrorStreamCaptureUnsupported);
   stream->capture = std::make_unique<EmulatedCapture>();
   return cudaSuccess;
 }
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
   *graph = nullptr;
-  if (stream == nullptr || !stream->capture) return cudaErrorStreamCaptureUnmatched;
+  if (stream == nullptr || !stream->capture) return failed(cudaErrorStreamCaptureUnmatched);
   const auto capture = std::move(stream->capture);
-  if (capture->spoiled) return cudaErrorStreamCaptureInvalidated;
+  if (capture->spoiled) return failed(cudaErrorStreamCaptureInvalidated);
   *graph = new EmulatedGraph{std::make_shared<const AllWork>(std::move(capture->work))};
   return cudaSuccess;
 }

@@ -28,6 +28,9 @@ bool is_capturing(cudaStream_t stream);
 // during a capture.
 bool spoils_a_capture();
 
+// Notes the error of a call for cudaGetLastError(), and returns it.
+cudaError_t failed(cudaError_t error);
+
 // The counters that traffic() returns.
 Traffic& counted();
 

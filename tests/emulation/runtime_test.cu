@@ -6,6 +6,23 @@ namespace {
 
 class Runtime : public DeviceTest {};
 
+// Whether a call failed, and its error is the last one until it is asked for.
+::testing::AssertionResult fails(cudaError_t got) {
+  const cudaError_t last = cudaGetLastError(), after = cudaGetLastError();
+  if (got != cudaSuccess && last == got && after == cudaSuccess) {
+    return ::testing::AssertionSuccess();
+  }
+  return ::testing::AssertionFailure()
+         << cudaGetErrorName(got) << ", the last error was " << cudaGetErrorName(last)
+         << ", and then " << cudaGetErrorName(after);
+}
+::testing::AssertionResult fails(cudaError_t got, cudaError_t want) {
+  const ::testing::AssertionResult result = fails(got);
+  if (got == want) return result;
+  return ::testing::AssertionFailure()
+         << cudaGetErrorName(got) << ", not " << cudaGetErrorName(want);
+}
+
 __global__ void number_a_block(int* out) { out[threadIdx.x] = static_cast<int>(threadIdx.x) + 1; }
 
 TEST_F(Runtime, CopiesAndFills) {
@@ -30,7 +47,8 @@ TEST_F(Runtime, HasStreamsAndEvents) {
   float milliseconds = -1.0f;
   cuda_check(cudaEventElapsedTime(&milliseconds, start, stop));
   EXPECT_GT(milliseconds, 0.0f);
-  EXPECT_EQ(cudaEventElapsedTime(&milliseconds, start, never), cudaErrorInvalidResourceHandle);
+  EXPECT_TRUE(
+      fails(cudaEventElapsedTime(&milliseconds, start, never), cudaErrorInvalidResourceHandle));
   cuda_check(cudaStreamSynchronize(stream));
   for (cudaEvent_t event : {start, stop, never}) cuda_check(cudaEventDestroy(event));
   cuda_check(cudaStreamDestroy(stream));
@@ -89,12 +107,32 @@ TEST_F(Runtime, RefusesToWaitWhileItCaptures) {
   cuda_check(cudaStreamCreate(&stream));
   cudaGraph_t graph;
   cuda_check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
-  EXPECT_EQ(cudaStreamSynchronize(stream), cudaErrorStreamCaptureUnsupported);
-  EXPECT_EQ(cudaStreamEndCapture(stream, &graph), cudaErrorStreamCaptureInvalidated);
-  cudaGetLastError();
+  EXPECT_TRUE(fails(cudaStreamSynchronize(stream), cudaErrorStreamCaptureUnsupported));
+  EXPECT_TRUE(fails(cudaStreamEndCapture(stream, &graph), cudaErrorStreamCaptureInvalidated));
   cuda_check(cudaStreamSynchronize(stream));
-  EXPECT_NE(cudaStreamEndCapture(stream, &graph), cudaSuccess) << "nothing is captured";
-  cudaGetLastError();
+  EXPECT_TRUE(fails(cudaStreamEndCapture(stream, &graph))) << "nothing is captured";
+  cuda_check(cudaStreamDestroy(stream));
+}
+
+// The error of a call that nobody asked for is what the next launch reports. cuda_check() asks.
+TEST_F(Runtime, KeepsAnErrorUntilItIsAskedFor) {
+  const Buffer<int> out(std::size_t{4});
+  const auto launch_one = [&] { launch(number_a_block, 1, 4, 0, nullptr, out.data()); };
+  EXPECT_NE(cudaSetDevice(-1), cudaSuccess);
+  EXPECT_EQ(cudaPeekAtLastError(), cudaErrorInvalidDevice);
+  EXPECT_THROW(launch_one(), std::runtime_error);
+  EXPECT_EQ(cudaGetLastError(), cudaSuccess);
+  EXPECT_THROW(cuda_check(cudaSetDevice(-1)), std::runtime_error);
+  launch_one();
+  cudaStream_t stream;
+  cuda_check(cudaStreamCreate(&stream));
+  cuda_check(cudaDeviceSynchronize());
+  EXPECT_TRUE(fails(cudaStreamBeginCapture(nullptr, cudaStreamCaptureModeThreadLocal)));
+  cudaDeviceProp device{};
+  EXPECT_TRUE(fails(cudaGetDeviceProperties(&device, -1), cudaErrorInvalidDevice));
+  char host[8] = {};
+  EXPECT_TRUE(fails(cudaMemcpy2D(host, 1, out.data(), 4, 4, 2, cudaMemcpyDeviceToHost)));
+  EXPECT_EQ(out.get(), (std::vector<int>{1, 2, 3, 4}));
   cuda_check(cudaStreamDestroy(stream));
 }
 
@@ -132,10 +170,8 @@ TEST_F(Runtime, LimitsDynamicSharedMemory) {
       cudaFuncSetAttribute(touch_shared, cudaFuncAttributeMaxDynamicSharedMemorySize, 64 << 10));
   EXPECT_EQ(refusal(1, 32, 64 << 10), "");
   EXPECT_NE(refusal(1, 32, (64 << 10) + 1), "");
-  EXPECT_NE(
-      cudaFuncSetAttribute(touch_shared, cudaFuncAttributeMaxDynamicSharedMemorySize, 1 << 20),
-      cudaSuccess);
-  cudaGetLastError();
+  EXPECT_TRUE(fails(
+      cudaFuncSetAttribute(touch_shared, cudaFuncAttributeMaxDynamicSharedMemorySize, 1 << 20)));
 }
 
 // Not that of launch.h, where every launch is.
@@ -168,9 +204,8 @@ TEST_F(Runtime, DescribesTheDevice) {
 
 TEST_F(Runtime, SaysWhenMemoryIsOut) {
   void* block = nullptr;
-  EXPECT_EQ(cudaMalloc(&block, std::size_t{1} << 55), cudaErrorMemoryAllocation);
+  EXPECT_TRUE(fails(cudaMalloc(&block, std::size_t{1} << 55), cudaErrorMemoryAllocation));
   EXPECT_STREQ(cudaGetErrorString(cudaErrorMemoryAllocation), "out of memory");
-  cudaGetLastError();
 }
 
 }  // namespace

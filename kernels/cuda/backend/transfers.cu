@@ -10,8 +10,9 @@ namespace {
 
 // A lack of memory becomes std::bad_alloc.
 void check_memory(cudaError_t error) {
-  if (error == cudaErrorMemoryAllocation) throw std::bad_alloc();
-  cuda_check(error);
+  if (error != cudaErrorMemoryAllocation) return cuda_check(error);
+  cudaGetLastError();  // clears it
+  throw std::bad_alloc();
 }
 
 }  // namespace
