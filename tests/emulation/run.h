@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "kernels/cuda/launch.h"
+#include "tests/require_gpu.h"
 
 // Runs kernels that write one array. Device code: included by .cu files alone.
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
@@ -13,9 +14,8 @@ class DeviceTest : public ::testing::Test {
  protected:
   void SetUp() override {
     int count = 0;
-    if (cudaGetDeviceCount(&count) != cudaSuccess || count == 0) {
-      GTEST_SKIP() << "NOT CHECKED: no CUDA device";
-    }
+    const cudaError_t error = cudaGetDeviceCount(&count);
+    if (error != cudaSuccess || count == 0) end_without_gpu(cudaGetErrorString(error));
   }
 };
 

@@ -77,6 +77,7 @@ CudaSampler::CudaSampler(Backend& backend, const SamplerRoom& room, cudaStream_t
   require(room.vocab_size < 1 << 20, "a vocabulary of less than 2^20 tokens");
   const std::vector<unsigned long long> zeros(bins_.size(), 0);
   backend.upload(zeros.data(), bins_.data(), zeros.size() * sizeof zeros[0]);
+  results_.upload_zeros(backend);
 }
 
 double* CudaSampler::own_probs(int row) const {

@@ -48,6 +48,10 @@ class CudaSampler final : public Sampler {
       T* host;
       T* device;
     };
+    // Zeros the device's side of a new parcel: a download includes the gaps that no kernel writes.
+    void upload_zeros(Backend& to) const {
+      to.upload(on_host_.data(), on_device_.data(), on_host_.size());
+    }
     void clear() { used_ = 0; }
     template <typename T>
     Piece<T> take(std::size_t count) {
