@@ -45,16 +45,28 @@ __global__ void arithmetic(float* out) {
   out[7] = max(nan, tiny);
   out[8] = static_cast<float>(min(3, 4) + max(3, 4) * 10);
   out[9] = static_cast<float>(max(3u, 4u) * 10);
-  out[10] = __ldg(out);
-  out[11] = __saturatef(1.5f);
-  out[12] = __expf(0.0f);
+  out[10] = __saturatef(1.5f);
+  out[11] = __expf(0.0f);
 }
 
 TEST_F(ThreadFunctions, OfNumbers) {
-  const std::vector<float> got = run(arithmetic, 1, 1, 13);
-  const std::vector<float> expected{0x1p-24f, 0.0f,  1.0f / 3.0f, std::sqrt(2.0f), 0.5f, 1.5f, 3.0f,
-                                    0x1p-30f, 43.0f, 40.0f,       0x1p-24f,        1.0f, 1.0f};
+  const std::vector<float> got = run(arithmetic, 1, 1, 12);
+  const std::vector<float> expected{0x1p-24f, 0.0f,     1.0f / 3.0f, std::sqrt(2.0f), 0.5f, 1.5f,
+                                    3.0f,     0x1p-30f, 43.0f,       40.0f,           1.0f, 1.0f};
   EXPECT_EQ(got, expected);
+}
+
+// Through the cache for what no kernel writes meanwhile, through L2 alone, and as read once.
+__global__ void loads(const float* from, float* to) {
+  to[0] = __ldg(from);
+  to[1] = __ldcg(from + 1);
+  to[2] = __ldcs(from + 2);
+}
+
+TEST_F(ThreadFunctions, OfLoads) {
+  const Buffer<float> from(std::vector<float>{1, 2, 3}), to(std::size_t{3});
+  launch(loads, 1, 1, 0, nullptr, from.data(), to.data());
+  EXPECT_EQ(to.get(), (std::vector<float>{1, 2, 3}));
 }
 
 __global__ void vectors(float* out) {
