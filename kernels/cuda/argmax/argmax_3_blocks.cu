@@ -24,6 +24,7 @@ __global__ void __launch_bounds__(kThreads)
   atomicMax(&scratch.keys[t], best);
   __threadfence();  // the key is in before the block is counted
   if (atomicInc(&scratch.blocks_done[t], gridDim.x - 1) < gridDim.x - 1) return;
+  __threadfence();  // the other blocks' keys are seen, not older ones
   // This is the last block. The count is zero again, and the next line resets the key.
   ids[t] = index_of(atomicExch(&scratch.keys[t], 0ull));
 }
