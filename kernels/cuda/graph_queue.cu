@@ -43,6 +43,7 @@ void GraphQueue::add_copy(void* to, const void* from, std::size_t bytes, cudaMem
 
 // [snippet graph-run]
 void GraphQueue::submit() {
+  if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
   if (waiting_.empty() || submitting_) return;
   const std::vector<Item> items = std::exchange(waiting_, {});
   const Submitting submitting(submitting_);
@@ -56,6 +57,14 @@ void GraphQueue::submit() {
   });
 }
 // [end snippet graph-run]
+
+void GraphQueue::submit_or_fail_later() noexcept {
+  try {
+    submit();
+  } catch (...) {
+    failure_ = std::current_exception();
+  }
+}
 
 void GraphQueue::run(const Key& key, const std::function<void()>& operations) {
   const auto [found, is_new] = graphs_.try_emplace(key);
@@ -115,7 +124,7 @@ void GraphQueue::make_room(Graphs::const_iterator kept) {
 
 // The graphs point to memory of the engine.
 GraphRecorder::~GraphRecorder() {
-  queue_.submit();
+  queue_.submit_or_fail_later();
   queue_.forget();
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <map>
 #include <type_traits>
@@ -51,6 +52,8 @@ class GraphQueue {
 
   // Launches the added operations. Call it before any other use of the stream.
   void submit();
+  // The same for destructors. The next submit() throws what this call could not.
+  void submit_or_fail_later() noexcept;
   // Forgets all graphs. Call it before memory that they point to moves.
   void forget();
 
@@ -80,6 +83,7 @@ class GraphQueue {
   cudaStream_t stream_;
   bool collects_;
   bool submitting_ = false;
+  std::exception_ptr failure_;  // for the next submit()
   std::vector<Item> waiting_;
   Graphs graphs_;
   std::size_t nodes_ = 0;

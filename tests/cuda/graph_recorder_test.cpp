@@ -1,6 +1,7 @@
 // What is queued, what a recorder keeps, and when it forgets. device_loop_test, and all tests of
 // the engine on the emulation, check that its graphs compute the same as single launches.
 #include <limits>
+#include <optional>
 
 #include "kernels/cuda_backend.h"
 #include "kernels/emulation/cuda_on_cpu.h"
@@ -194,6 +195,21 @@ TEST_F(GraphRecorderTest, AFailureEndsTheRecording) {
   EXPECT_EQ(filled(), 8);
   fill(1, 9);
   EXPECT_EQ(filled(), 9);
+}
+
+// Memory is freed by destructors, which may not throw. The next wait says what went wrong; so it
+// does when an engine goes.
+TEST_F(GraphRecorderTest, AFailureWaitsWhileMemoryIsFreed) {
+  std::optional<DeviceArray<float>> freed(std::in_place, *backend_, 4);
+  recorder_->run({1}, [] { throw Error("no"); });
+  freed.reset();
+  EXPECT_THROW(backend_->wait(), Error);
+  recorder_->run({1}, [] { throw Error("no"); });
+  recorder_.reset();
+  EXPECT_THROW(backend_->wait(), Error);
+  recorder_ = backend_->make_recorder();
+  fill(1, 5);
+  EXPECT_EQ(filled(), 5);
 }
 
 // In the same program as one that records.

@@ -68,8 +68,8 @@ class CudaBackend final : public Backend {
     }
     return block;
   }
-  void deallocate(void* block) override {
-    queue_.submit();
+  void deallocate(void* block) noexcept override {
+    queue_.submit_or_fail_later();
     cudaFree(block);
   }
   void upload(const void* host, void* device, std::size_t bytes) override {
