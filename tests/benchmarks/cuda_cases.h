@@ -13,8 +13,8 @@ namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 constexpr int kMostCopies = 2;
 constexpr std::size_t kSweepBytes = std::size_t{1} << 20;
 #else
-constexpr int kMostCopies = 20;                              // of a job's inputs
-constexpr std::size_t kSweepBytes = std::size_t{256} << 20;  // more than an L2
+constexpr int kMostCopies = 20;                            // of a job's inputs
+constexpr std::size_t kSweepBytes = std::size_t{1} << 30;  // times an L2, and a third of a ms
 #endif
 
 // How many copies of `bytes` a job's inputs are, one for each run of a sample.
