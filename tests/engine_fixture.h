@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "common/checkpoint/checkpoint.h"
+#include "common/golden_folder.h"
 #include "common/llama.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "stages/02_contiguous_kv_cache/contiguous_kv_cache.h"
@@ -20,7 +21,7 @@ namespace specdec {
 // golden/models/NAME or golden/checkpoints/NAME.
 inline std::filesystem::path golden_model(const std::string& name) {
   const bool embedded = name == "target" || name == "draft";
-  return std::filesystem::path(SPECDEC_GOLDEN_DIR) / (embedded ? "models" : "checkpoints") / name;
+  return golden_folder() / (embedded ? "models" : "checkpoints") / name;
 }
 
 inline std::vector<TokenId> random_tokens(int count, int vocab_size, unsigned seed) {

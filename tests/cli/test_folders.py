@@ -87,6 +87,27 @@ class NamesTest(ProgramTest):
             self.assertNotIn(b"json.exception", errors)
 
 
+class GoldenFolderTest(ProgramTest):
+    """A program that was copied with its golden folder takes the models from there."""
+
+    def directory(self, program, **variables):
+        environment = {name: value for name, value in os.environ.items() if name != "SPECDEC_GOLDEN"} | variables
+        done = subprocess.run([program, *SHORT, "--output", "json"], capture_output=True, check=True, env=environment)
+        return json.loads(done.stdout)["model"]["directory"]
+
+    def test_beside_the_program_or_named(self):
+        place = self.folder.resolve()
+        program = place / "a/build/bin" / STAGES[1].name
+        program.parent.mkdir(parents=True)
+        shutil.copy(STAGES[1], program)
+        self.assertEqual(self.directory(program), str(GOLDEN / "models/target"))  # where it was built
+        for golden in (place / "a/golden", place / "b/golden"):
+            shutil.copytree(MODEL, golden / "models/target")
+        self.assertEqual(self.directory(program), str(place / "a/golden/models/target"))
+        named = place / "b/golden"
+        self.assertEqual(self.directory(program, SPECDEC_GOLDEN=str(named)), str(named / "models/target"))
+
+
 class OtherFoldersTest(ProgramTest):
     def test_every_program_says_what_is_no_checkpoint(self):
         """Here an adapter. What it says of all other folders: other_folders_test.cpp."""

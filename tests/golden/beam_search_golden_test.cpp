@@ -10,13 +10,14 @@
 #include "common/base/mapped_file.h"
 #include "common/checkpoint/elements.h"
 #include "common/checkpoint/safetensors.h"
+#include "common/golden_folder.h"
 #include "tests/table_model.h"
 #include "tests/unit/stages/10_beam_search/beam_fixture.h"
 
 namespace specdec {
 namespace {
 
-const std::string kFolder = SPECDEC_GOLDEN_DIR "/goldens/toy/";
+const std::string kFolder = (golden_folder() / "goldens/toy/").string();
 
 // The logits after each last token. tensor: [V, V]
 TableModel table(const TensorView& tensor) {

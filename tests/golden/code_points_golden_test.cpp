@@ -9,6 +9,7 @@
 #include "common/base/json_value.h"
 #include "common/base/mapped_file.h"
 #include "common/base/utf8.h"
+#include "common/golden_folder.h"
 #include "common/tokenizer/added_tokens.h"
 #include "common/tokenizer/split_regex.h"
 #include "common/tokenizer/tokenizer_parts.h"
@@ -20,8 +21,8 @@ namespace specdec {
 namespace {
 
 const Json& golden() {
-  static const Json content = Json::parse(
-      read_text_file(std::filesystem::path(SPECDEC_GOLDEN_DIR) / "tokenizers/code_points.json"));
+  static const Json content =
+      Json::parse(read_text_file(golden_folder() / "tokenizers/code_points.json"));
   return content;
 }
 

@@ -1,4 +1,5 @@
 // The engine against every golden file of every model, on stage 2's cache and on stage 3's.
+#include "common/golden_folder.h"
 #include "stages/programs/check/golden_check.h"
 #include "tests/engine_fixture.h"
 #include "tests/test_support.h"
@@ -12,7 +13,7 @@ class EngineGoldenTest : public ::testing::TestWithParam<Case> {};
 
 TEST_P(EngineGoldenTest, AgreesInEverything) {
   const auto& [name, page_size, kv_type] = GetParam();
-  const auto goldens = std::filesystem::path(SPECDEC_GOLDEN_DIR) / "goldens" / name;
+  const auto goldens = golden_folder() / "goldens" / name;
   const Checkpoint checkpoint(golden_model(name));
   Engine engine(name, make_cpu_backend(2), page_size, {}, 1,
                 longest_golden(goldens, checkpoint.config()), WeightFormat::kStored, kv_type);

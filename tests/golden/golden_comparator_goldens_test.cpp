@@ -2,6 +2,7 @@
 // them, and mistakes are named in models of every shape.
 #include "common/base/json.h"
 #include "common/base/mapped_file.h"
+#include "common/golden_folder.h"
 #include "tests/test_support.h"
 #include "tests/unit/stages/programs/comparator/golden_comparator_files.h"
 
@@ -15,8 +16,8 @@ using ::testing::HasSubstr;
 class RealGoldenTest : public ::testing::TestWithParam<std::string> {
  protected:
   RealGoldenTest()
-      : directory_(fs::path(SPECDEC_GOLDEN_DIR) / "goldens" / GetParam()),
-        checkpoint_(fs::path(SPECDEC_GOLDEN_DIR) / "checkpoints" / GetParam()) {}
+      : directory_(golden_folder() / "goldens" / GetParam()),
+        checkpoint_(golden_folder() / "checkpoints" / GetParam()) {}
 
   std::vector<fs::path> prompts() const {
     const fs::path manifest = directory_ / "manifest.json";

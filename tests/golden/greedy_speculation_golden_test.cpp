@@ -5,6 +5,7 @@
 #include <set>
 
 #include "common/base/json.h"
+#include "common/golden_folder.h"
 #include "tests/speculation_fixture.h"
 
 namespace specdec {
@@ -28,8 +29,7 @@ struct Golden {
 };
 
 std::vector<Golden> read_goldens() {
-  const auto path =
-      std::filesystem::path(SPECDEC_GOLDEN_DIR) / "goldens" / "target" / "greedy.jsonl";
+  const auto path = golden_folder() / "goldens" / "target" / "greedy.jsonl";
   std::ifstream file(path);
   std::vector<Golden> goldens;
   for (std::string line; std::getline(file, line);) {

@@ -2,6 +2,7 @@
 // target, and random ones in each published layout. A text, and five drafts after it.
 #include <algorithm>
 
+#include "common/golden_folder.h"
 #include "stages/09_self_drafting/feature_modules.h"
 #include "stages/09_self_drafting/heads_model.h"
 #include "stages/09_self_drafting/lookahead_model.h"
@@ -25,14 +26,14 @@ class HeadsGolden : public ::testing::TestWithParam<std::pair<const char*, const
   fs::path folder() const {
     const auto [target, name] = GetParam();
     const bool embedded = std::string(target) == "target";
-    return fs::path(SPECDEC_GOLDEN_DIR) / (embedded ? "heads" : "checkpoints/heads") / name;
+    return golden_folder() / (embedded ? "heads" : "checkpoints/heads") / name;
   }
   int vocab_size() const { return target_.config().vocab_size; }
 
   void check(LanguageModel& target, LanguageModel& drafter, RoundModel& round) {
     const auto [name, heads] = GetParam();
-    const fs::path file = fs::path(SPECDEC_GOLDEN_DIR) / "goldens" / name / "heads" /
-                          (heads + std::string(".safetensors"));
+    const fs::path file =
+        golden_folder() / "goldens" / name / "heads" / (heads + std::string(".safetensors"));
     const std::vector<GoldenRound> rounds = read_rounds(file, folder(), vocab_size());
     EXPECT_EQ(rounds.size(), 2u);
     for (const GoldenRound& golden : rounds) {

@@ -6,6 +6,7 @@
 
 #include "common/base/json.h"
 #include "common/checkpoint/checkpoint.h"
+#include "common/golden_folder.h"
 #include "common/inflation/inflated_config.h"
 #include "common/inflation/inflated_weights.h"
 #include "tests/engine_fixture.h"
@@ -21,8 +22,7 @@ struct Golden {
 };
 
 std::vector<Golden> read_goldens() {
-  const auto path =
-      std::filesystem::path(SPECDEC_GOLDEN_DIR) / "goldens" / "target" / "greedy.jsonl";
+  const auto path = golden_folder() / "goldens" / "target" / "greedy.jsonl";
   std::ifstream file(path);
   std::vector<Golden> goldens;
   std::set<std::string> kinds;

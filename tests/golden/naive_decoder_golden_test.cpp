@@ -4,6 +4,7 @@
 
 #include "common/base/json.h"
 #include "common/base/mapped_file.h"
+#include "common/golden_folder.h"
 #include "stages/01_naive_decoder/naive_llama.h"
 #include "stages/programs/check/tensor_log.h"
 #include "tests/test_support.h"
@@ -17,9 +18,8 @@ namespace fs = std::filesystem;
 class NaiveDecoderGoldenTest : public ::testing::TestWithParam<std::string> {
  protected:
   NaiveDecoderGoldenTest()
-      : directory_(fs::path(SPECDEC_GOLDEN_DIR) / "goldens" / GetParam()),
-        checkpoint_(fs::path(SPECDEC_GOLDEN_DIR) / (is_embedded() ? "models" : "checkpoints") /
-                    GetParam()),
+      : directory_(golden_folder() / "goldens" / GetParam()),
+        checkpoint_(golden_folder() / (is_embedded() ? "models" : "checkpoints") / GetParam()),
         model_(checkpoint_) {
     const fs::path manifest = directory_ / "manifest.json";
     const Json root = parse_json(read_text_file(manifest), manifest.string());

@@ -7,6 +7,7 @@
 #include "common/base/mapped_file.h"
 #include "common/checkpoint/elements.h"
 #include "common/checkpoint/safetensors.h"
+#include "common/golden_folder.h"
 #include "common/run_stats.h"
 #include "common/speculation/count_round.h"
 #include "stages/05_rejection_sampling/sampling_drafter.h"
@@ -210,8 +211,7 @@ class Replay {
 };
 
 std::vector<Json> runs(const std::string& folder) {
-  const std::string path =
-      std::string(SPECDEC_GOLDEN_DIR) + "/goldens/" + folder + "/sampling.jsonl";
+  const std::string path = golden_folder().string() + "/goldens/" + folder + "/sampling.jsonl";
   std::istringstream text{std::string(read_text_file(path))};
   std::vector<Json> lines;
   for (std::string line; std::getline(text, line);) lines.push_back(parse_json(line, path));
@@ -234,7 +234,7 @@ TableModel table(const SafetensorsFile& file, const std::string& name, int max_s
 // A probability of a residual is a difference of numbers up to 1: so the absolute part. A penalised
 // score is a float32 here: below 16, so off by up to 16 x 2^-24, and temperatures are at least 0.8.
 TEST(RejectionGoldenTest, RunsOnTablesAreTheOracles) {
-  const SafetensorsFile file(std::string(SPECDEC_GOLDEN_DIR) + "/goldens/toy/tables.safetensors");
+  const SafetensorsFile file(golden_folder().string() + "/goldens/toy/tables.safetensors");
   const std::vector<Json> lines = runs("toy");
   EXPECT_EQ(lines.size(), 34u);
   int decisions = 0;

@@ -2,6 +2,7 @@
 
 #include "common/base/json.h"
 #include "common/base/mapped_file.h"
+#include "common/golden_folder.h"
 #include "common/rope_frequencies.h"
 #include "tests/test_support.h"
 
@@ -13,7 +14,7 @@ namespace fs = std::filesystem;
 class RopeFrequenciesGoldenTest : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(RopeFrequenciesGoldenTest, EqualTransformersToTheBit) {
-  const fs::path golden = SPECDEC_GOLDEN_DIR;
+  const fs::path golden = golden_folder();
   const std::string name = GetParam().substr(GetParam().find('/') + 1);
   const std::string config_file = (golden / GetParam() / "config.json").string();
   const LlamaConfig config = parse_llama_config(read_text_file(config_file), config_file);

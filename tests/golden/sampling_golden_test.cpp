@@ -6,6 +6,7 @@
 
 #include "common/base/json.h"
 #include "common/base/mapped_file.h"
+#include "common/golden_folder.h"
 #include "common/sampling/distribution.h"
 #include "common/sampling/uniform.h"
 #include "tests/test_support.h"
@@ -14,7 +15,7 @@ namespace specdec {
 namespace {
 
 std::vector<Json> read_lines(const std::string& name) {
-  const std::string path = fmt::format("{}/goldens/toy/{}", SPECDEC_GOLDEN_DIR, name);
+  const std::string path = (golden_folder() / "goldens/toy" / name).string();
   std::istringstream text{std::string(read_text_file(path))};
   std::vector<Json> lines;
   for (std::string line; std::getline(text, line);) lines.push_back(parse_json(line, path));

@@ -8,6 +8,7 @@
 
 #include "common/base/json_value.h"
 #include "common/base/mapped_file.h"
+#include "common/golden_folder.h"
 #include "common/tokenizer/chat.h"
 #include "common/tokenizer/chat_template.h"
 #include "common/tokenizer/tokenizer.h"
@@ -19,7 +20,7 @@ namespace {
 
 using Ids = std::vector<TokenId>;
 
-const std::filesystem::path kGolden = SPECDEC_GOLDEN_DIR;
+const std::filesystem::path kGolden = golden_folder();
 const std::filesystem::path kTokenizers = kGolden / "tokenizers";
 
 std::vector<Json> read_lines(const std::filesystem::path& path) {

@@ -14,7 +14,7 @@
 #include "common/base/mapped_file.h"
 #include "common/base/streams.h"
 #include "common/base/terminal.h"
-#include "common/embedded_models.h"
+#include "common/golden_folder.h"
 #include "common/tokenizer/tokenizer.h"
 #include "kernels/int_size.h"
 #include "stages/programs/comparator/matrix.h"
@@ -369,8 +369,7 @@ int longest_golden(const fs::path& goldens, const LlamaConfig& config) {
 }
 
 fs::path golden_directory(const std::string& option) {
-  return option.empty() ? embedded_target().parent_path().parent_path() / "goldens" / "target"
-                        : fs::path(option);
+  return option.empty() ? golden_folder() / "goldens" / "target" : fs::path(option);
 }
 
 }  // namespace specdec

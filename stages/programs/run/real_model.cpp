@@ -6,6 +6,7 @@
 
 #include "common/base/exit_code.h"
 #include "common/base/streams.h"
+#include "common/golden_folder.h"
 
 namespace specdec {
 namespace {
@@ -17,9 +18,7 @@ constexpr std::string_view kName = "SmolLM2-135M-Instruct";
 
 fs::path real_model() { return fs::path(SPECDEC_REAL_MODELS) / kName; }
 
-fs::path real_goldens() {
-  return embedded_target().parent_path().parent_path() / "goldens" / "smollm2";
-}
+fs::path real_goldens() { return golden_folder() / "goldens" / "smollm2"; }
 
 }  // namespace
 

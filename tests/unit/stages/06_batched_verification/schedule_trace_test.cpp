@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <fstream>
 
+#include "common/golden_folder.h"
 #include "tests/unit/stages/06_batched_verification/batch_engine_fixture.h"
 
 namespace specdec {
@@ -63,7 +64,7 @@ std::vector<std::string> trace() {
 
 // The lines that are no comments.
 std::vector<std::string> golden_trace() {
-  std::ifstream file(std::filesystem::path(SPECDEC_GOLDEN_DIR) / "schedule/trace.txt");
+  std::ifstream file(golden_folder() / "schedule/trace.txt");
   EXPECT_TRUE(file);
   std::vector<std::string> lines;
   for (std::string line; std::getline(file, line);) {

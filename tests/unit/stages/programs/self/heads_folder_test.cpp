@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "common/embedded_models.h"
+#include "common/golden_folder.h"
 #include "tests/test_support.h"
 
 namespace specdec {
@@ -12,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const fs::path kPublished = fs::path(SPECDEC_GOLDEN_DIR) / "checkpoints" / "heads";
+const fs::path kPublished = golden_folder() / "checkpoints" / "heads";
 
 TEST(HeadsFolder, TellsTheKind) {
   for (const IncludedHeads& heads : kIncludedHeads) {
