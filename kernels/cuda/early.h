@@ -12,23 +12,21 @@ namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 // Whether a kernel with this option is launched early; with SPECDEC_CUDA_EARLY=0, none is. It needs
 // code for compute capability 9.0, because a newer GPU also runs older code, which does not wait.
 inline bool begins_early([[maybe_unused]] const void* kernel) {
-  const auto wanted = [] {
-    const char* value = std::getenv("SPECDEC_CUDA_EARLY");
-    return value == nullptr || std::string_view(value) != "0";
-  };
+  const char* value = std::getenv("SPECDEC_CUDA_EARLY");
+  const bool wanted = value == nullptr || std::string_view(value) != "0";
 #ifdef SPECDEC_EMULATED
-  return wanted();
+  return wanted;
 #else
-  static const bool begins = [&] {
+  static const bool possible = [&] {
     cudaFuncAttributes attributes{};
     int device = 0, major = 0;
-    return wanted() && cudaGetDevice(&device) == cudaSuccess &&
+    return cudaGetDevice(&device) == cudaSuccess &&
            cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) ==
                cudaSuccess &&
            cudaFuncGetAttributes(&attributes, kernel) == cudaSuccess && major >= 9 &&
            attributes.ptxVersion >= 90;
   }();
-  return begins;
+  return wanted && possible;
 #endif
 }
 

@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <type_traits>
 
 #include "kernels/cuda/cuda_check.h"
@@ -26,11 +27,8 @@ inline std::string kernel_name([[maybe_unused]] const void* kernel) {
 // Otherwise CUDA reports an error inside a kernel at the next wait, which may be for another
 // kernel.
 inline bool waits_after_launches() {
-  static const bool waits = [] {
-    const char* value = std::getenv("SPECDEC_CUDA_SYNC");
-    return value != nullptr && std::string(value) == "1";
-  }();
-  return waits;
+  const char* value = std::getenv("SPECDEC_CUDA_SYNC");
+  return value != nullptr && std::string_view(value) == "1";
 }
 
 // A stream, and the source line of a launch on it.
