@@ -31,9 +31,9 @@ class SpecLengthPolicy {
   virtual DraftGate* gate() { return nullptr; }           // may end the drafts of a round before K
   virtual std::vector<Note> notes() const { return {}; }  // about the last round
 
-  // For each place of the last round that the gate was asked about: the estimated probability that
-  // its draft and those before it are accepted, from what is known before the draw. Empty if the
-  // policy makes no estimates.
+  // For each place of this round that the gate was asked about, until learn(): the estimated
+  // probability that its draft and those before it are accepted, from what is known before the
+  // draw. Empty if the policy makes no estimates.
   virtual std::span<const double> survival() const { return {}; }
 };
 // [end snippet spec-length-policy]

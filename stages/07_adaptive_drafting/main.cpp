@@ -57,6 +57,7 @@ int run_many(const RunOptions& options) {
   report.begin();
   inbox.report_to(report);
   serve(session.engine, inbox);
+  adaptive.add_to(session);
   return report.finish();
 }
 

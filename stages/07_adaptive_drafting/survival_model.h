@@ -47,7 +47,7 @@ class SurvivalModel {
  public:
   // positions: later ones are estimated as the last one. warm_up: the tests that it needs before
   // its estimates may be relied on. REQUIRES: positions >= 1.
-  explicit SurvivalModel(int positions, int warm_up = 32);
+  explicit SurvivalModel(int positions, int warm_up = 8);
 
   // The probability that the draft at this position of a round is accepted if those before it are.
   double acceptance(int position, double margin) const;

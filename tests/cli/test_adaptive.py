@@ -4,6 +4,7 @@ usage: test_adaptive.py FOLDER_OF_PROGRAMS
 """
 import itertools
 import json
+import math
 import pathlib
 import shutil
 import sys
@@ -13,7 +14,7 @@ import unittest
 from programs import ProgramTest, run_program, run_program_json
 
 PLAIN, ADAPTIVE = "03_paged_kv_cache", "07_adaptive_drafting"
-LENGTHS = [["--draft-length", how] for how in ("fixed", "gain", "entropy", "confidence", "schedule")]
+LENGTHS = [["--draft-length", how] for how in ("fixed", "gain", "entropy", "confidence", "schedule", "survival")]
 DRAFTERS = [[], ["--draft-kind", "ngram"], ["--fallback", "lookup,llama"], ["--fallback", "llama,ngram"],
             ["--fallback", "ngram,bigram"], ["--draft-of-draft", "bigram"], ["--draft-of-draft", "ngram"],
             ["--draft-of-draft", "bigram", "--draft-of-draft", "lookup", "--inner-spec-length", "2"],
@@ -72,7 +73,8 @@ class AdaptiveTest(ProgramTest):
 
     def test_passes_of_the_draft_model(self):
         """K from the first place is known before the last pass; a threshold needs one pass more to say no."""
-        for words, refuses in ((["--draft-length", "entropy"], False), (["--draft-length", "confidence"], True)):
+        for words, refuses in ((["--draft-length", "entropy"], False), (["--draft-length", "confidence"], True),
+                               (["--draft-length", "survival"], True)):
             for temperature in (0, 0.8):
                 with self.subTest(words=words, temperature=temperature):
                     stats = run("--prompt", PROMPT, "--max-new-tokens", 50, "--temperature", temperature,
@@ -109,7 +111,7 @@ class AdaptiveTest(ProgramTest):
         trace = self.folder / "trace.json"
         for how, names in (("entropy", {"entropy", "K", "emitted per cost"}), ("gain", {"alpha"}),
                            ("confidence", {"confidence", "emitted per cost"}),
-                           ("schedule", {"next K", "emitted per cost"})):
+                           ("schedule", {"next K", "emitted per cost"}), ("survival", {"survival", "emitted per cost"})):
             run("--prompt", PROMPT, "--draft-length", how, "--trace", trace, "--cost-profile", self.profile,
                 "--max-new-tokens", 20, "--spec-length", 16)
             for played in json.loads(trace.read_text())["rounds"]:
@@ -121,6 +123,41 @@ class AdaptiveTest(ProgramTest):
                                       self.profile, "--max-new-tokens", "8")
         self.assertEqual(code, 0)
         self.assertRegex(errors, r"\n  policy     entropy 0\.\d+, K \d+, emitted per cost ")
+
+    def test_estimates_and_what_came_true(self):
+        lines = [{"id": str(i), "prompt": prompt, "seed": i, "temperature": temperature, "max_new_tokens": 60}
+                 for i, (prompt, temperature) in enumerate(itertools.product((PROMPT, "There was a fox", "One day"), (0, 0.8)))]
+        total = {}
+        for line in lines:
+            got = run(*(word for key, value in line.items() if key != "id" for word in ("--" + key.replace("_", "-"), value)),
+                      "--draft-length", "survival", "--cost-profile", self.profile)
+            survival, stats = got["survival"], got["stats"]
+            for name in ("margin", "entropy", "confidence"):
+                self.assertEqual(sum(survival[name]["places"]), stats["tested"], (line, name))
+                self.assertEqual(sum(survival[name]["accepted"]), stats["accepted"], (line, name))
+            self.assertEqual(sum(survival["survival"]["places"]), stats["drafted"])
+            self.assertEqual(sum(survival["survival"]["accepted"]), stats["accepted"])
+            for name in ("margin", "entropy", "confidence", "survival"):
+                for column in ("places", "accepted"):
+                    total[name, column] = [a + b for a, b in zip(total.get((name, column), [0] * 20), survival[name][column])]
+        file = self.folder / "survival.jsonl"
+        file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        code, text, errors = run_program(PROGRAMS / ADAPTIVE, "--requests", file, "--output", "json", "--draft-length",
+                                         "survival", "--cost-profile", self.profile)
+        self.assertEqual(code, 0, errors)
+        together = json.loads(text.splitlines()[-1])["summary"]["survival"]
+        for (name, column), counts in total.items():  # a batch does not count the rounds that end its requests
+            missing = [alone - counted for alone, counted in zip(counts, together[name][column])]
+            self.assertTrue(min(missing) >= 0 and sum(missing) <= 16 * len(lines), (name, column, missing))
+        for name in ("margin", "survival"):  # untested places that count as rejected would lower both
+            bins, width = together[name], together["log_odds_per_bin"]
+            for i, (places, mean) in enumerate(zip(bins["places"], bins["mean_estimates"])):
+                lowest, highest = (1 / (1 + math.exp(-together["first_log_odds"] - width * bin)) for bin in (i, i + 1))
+                if places and 0 < i < 19:
+                    self.assertTrue(lowest - 1e-6 <= mean <= highest + 1e-6, (name, i, mean))
+            expected = sum(places * mean for places, mean in zip(bins["places"], bins["mean_estimates"]) if places)
+            self.assertLess(abs(expected - sum(bins["accepted"])), 0.1 * sum(bins["places"]), name)
+        self.assertNotIn("survival", run("--draft-length", "gain", "--cost-profile", self.profile))
 
     def test_all_places_and_the_oracle(self):
         arguments = ("--prompt", PROMPT, "--all-places", "--ignore-eos", "--max-new-tokens", 60, "--cost-profile",
@@ -140,7 +177,7 @@ class AdaptiveTest(ProgramTest):
 
     def test_bad_input(self):
         for words, *arguments in (
-                ("nonsense not in {fixed,gain,entropy,confidence,schedule}", "--draft-length", "nonsense"),
+                ("nonsense not in {fixed,gain,entropy,confidence,schedule,survival}", "--draft-length", "nonsense"),
                 ("--min-spec-length is 20; it must not exceed --spec-length, 16", "--draft-length", "entropy",
                  "--min-spec-length", "20"),
                 ("--min-spec-length is 4; it must not exceed --spec-length, 3", "--draft-length", "schedule",

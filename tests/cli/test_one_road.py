@@ -84,7 +84,7 @@ class OneRoadTest(unittest.TestCase):
 
     def test_ways_to_draft(self):
         """Stage 7's policies and drafters, and stage 5's lenience."""
-        ways = (*(["--draft-length", how] for how in ("gain", "entropy", "confidence", "schedule")),
+        ways = (*(["--draft-length", how] for how in ("gain", "entropy", "confidence", "schedule", "survival")),
                 ["--fallback", "lookup,llama"], ["--fallback", "lookup,ngram"], ["--draft-kind", "ngram"], ["--draft-kind", "suffix"],
                 ["--draft-of-draft", "bigram"], ["--lenience", "0.5"], ["--draft-length", "entropy", "--lenience", "0.5"],
                 ["--draft-length", "schedule", "--fallback", "lookup,llama"])

@@ -341,7 +341,7 @@ class AdaptiveTest(ProgramTest):
     """Stage 7's ways to choose K."""
 
     HEADS = ("blockwise", "medusa", "lookahead", "mtp", "eagle3", "eagle", "parallel")
-    POLICIES = ("gain", "entropy", "confidence", "schedule")
+    POLICIES = ("gain", "entropy", "confidence", "schedule", "survival")
     COSTS = {"format": "specdec-cost-profile-1", "target_pass_seconds": [1 + 0.01 * rows for rows in range(17)],
              "draft_step_seconds": 0.02, "draft_round_seconds": 0.3}
 

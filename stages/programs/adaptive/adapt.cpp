@@ -12,6 +12,7 @@
 #include "stages/07_adaptive_drafting/entropy_spec_length.h"
 #include "stages/07_adaptive_drafting/note_likely.h"
 #include "stages/07_adaptive_drafting/schedule_spec_length.h"
+#include "stages/07_adaptive_drafting/survival_spec_length.h"
 #include "stages/programs/adaptive/all_places.h"
 #include "stages/programs/adaptive/measure_costs.h"
 #include "stages/programs/run/draft_length.h"
@@ -22,13 +23,20 @@ namespace {
 constexpr int kFirstOfSchedule = 5;
 constexpr double kHopefulAlpha = 0.9;
 
-std::unique_ptr<SpecLengthPolicy> make_unguarded(const RunOptions& options, int largest) {
+// costs: of rounds with up to `largest` drafts, at least.
+std::unique_ptr<SpecLengthPolicy> make_unguarded(const RunOptions& options, int largest,
+                                                 std::span<const double> costs, double c) {
   const int smallest = std::min(options.min_spec_length, largest);
   if (options.draft_length == DraftLength::kEntropy) {
     return std::make_unique<EntropySpecLength>(smallest, largest, options.entropy_smoothing);
   }
   if (options.draft_length == DraftLength::kConfidence) {
     return std::make_unique<ConfidenceSpecLength>(options.confidence, largest);
+  }
+  if (options.draft_length == DraftLength::kSurvival) {
+    const auto known = costs.first(static_cast<std::size_t>(largest) + 1);
+    return std::make_unique<SurvivalSpecLength>(std::make_shared<SurvivalModel>(largest),
+                                                std::vector(known.begin(), known.end()), c);
   }
   return std::make_unique<ScheduleSpecLength>(
       smallest, std::clamp(kFirstOfSchedule, smallest, largest), largest);
@@ -67,14 +75,18 @@ Judging judging_with_notes(const BatchSession& session) {
 
 std::unique_ptr<SpecLengthPolicy> make_policy(const RunOptions& options, int largest,
                                               const CostProfile& profile,
+                                              const std::shared_ptr<SurvivalCounts>& counts,
                                               const RoundCapacity& capacity) {
   std::vector<double> costs = profile.round_costs(largest, capacity);
   if (draft_length_of(options) == DraftLength::kGain) {
     return std::make_unique<AdaptiveSpecLength>(std::move(costs));
   }
   const int most = most_drafts(options, costs);
-  return std::make_unique<WhileItPays>(make_unguarded(options, most), std::move(costs),
-                                       profile.c());
+  auto policy = make_unguarded(options, most, costs, profile.c());
+  if (counts && policy->gate() != nullptr) {
+    policy = std::make_unique<CountedSpecLength>(std::move(policy), counts);
+  }
+  return std::make_unique<WhileItPays>(std::move(policy), std::move(costs), profile.c());
 }
 
 SessionParts AdaptiveRun::parts(const RunOptions& options, const Drafting& drafting,
@@ -90,7 +102,7 @@ std::unique_ptr<SpecLengthPolicy> AdaptiveRun::make_policy(const Session& run) {
   if (is_fixed(run.options)) return fixed_spec_length(spec_length_of(run.options));
   profile_ = load_or_measure_costs(run.options, run.files, run.target.model, run.draft);
   return specdec::make_policy(run.options, most_levels(run.draft, spec_length_of(run.options)),
-                              *profile_, capacity_);
+                              *profile_, counts_, capacity_);
 }
 
 void AdaptiveRun::take_notes(const Session& run, RoundJudge& judge) {
@@ -118,7 +130,10 @@ ReportExtras AdaptiveRun::extras(const Session& run) const {
   ReportExtras extras;
   add_drafters(extras, run.options, levels_, run.stats);
   if (!profile_) return extras;
-  if (run.steps.policy().gate() != nullptr) extras.stats["refused"] = run.stats.refused;
+  if (run.steps.policy().gate() != nullptr) {
+    extras.stats["refused"] = run.stats.refused;
+    extras.fields["survival"] = to_json(*counts_);
+  }
   extras.fields["draft_length"] = name_of(draft_length_of(run.options));
   extras.fields["largest_spec_length"] = run.steps.spec_length();
   extras.fields["cost_profile"] = to_json(*profile_);
@@ -156,7 +171,7 @@ MakeBatchRequest AdaptiveBatch::make_request() {
     if (is_fixed(options) || request.spec_length == 0) return request;
     if (!first_) first_ = options;
     request.make_policy = [this, options, K = request.spec_length] {
-      return make_policy(options, most_levels(*draft_, K), *profile_, capacity_);
+      return make_policy(options, most_levels(*draft_, K), *profile_, counts_, capacity_);
     };
     return request;
   };
@@ -199,8 +214,12 @@ void AdaptiveBatch::begin(BatchSession& session, const RoundCapacity& capacity) 
   session.announcement +=
       announcement_of(*profile_,
                       *make_policy(*first_, most_levels(session.draft, session.sizes.spec_length),
-                                   *profile_, capacity),
+                                   *profile_, counts_, capacity),
                       *first_);
+}
+
+void AdaptiveBatch::add_to(BatchSession& session) const {
+  if (asks_the_draft_) session.extras.fields["survival"] = to_json(*counts_);
 }
 
 }  // namespace specdec

@@ -8,6 +8,7 @@
 #include "stages/07_adaptive_drafting/while_it_pays.h"
 #include "stages/programs/adaptive/cost_profile.h"
 #include "stages/programs/adaptive/drafters.h"
+#include "stages/programs/adaptive/survival_counts.h"
 #include "stages/programs/batch/batch_session.h"
 #include "stages/programs/batch/queue_inbox.h"
 #include "stages/programs/serve/serve_run.h"
@@ -16,9 +17,11 @@
 namespace specdec {
 
 // The policy of --draft-length. K is at most `largest`, and at most what the profile has costs for.
-// Every policy but gain pauses drafting while it is a loss. REQUIRES: --draft-length is not fixed.
+// Every policy but gain pauses drafting while it is a loss. counts: receives those of a policy that
+// asks the draft; may be null. REQUIRES: --draft-length is not fixed.
 std::unique_ptr<SpecLengthPolicy> make_policy(const RunOptions& options, int largest,
                                               const CostProfile& profile,
+                                              const std::shared_ptr<SurvivalCounts>& counts,
                                               const RoundCapacity& capacity = Capacity::of_chain);
 
 // How K is chosen in a run with one request. The costs of rounds are loaded or measured before the
@@ -47,7 +50,8 @@ class AdaptiveRun {
 
   RoundCapacity capacity_ = Capacity::of_chain;
   std::optional<CostProfile> profile_;  // none: K is fixed
-  Levels levels_;                       // of --draft-of-draft
+  std::shared_ptr<SurvivalCounts> counts_ = std::make_shared<SurvivalCounts>();
+  Levels levels_;  // of --draft-of-draft
 };
 
 // Stage 5's evidence, with the quantities that the policy looked at.
@@ -72,11 +76,15 @@ class AdaptiveBatch {
   bool asks_the_draft() const { return asks_the_draft_; }
   // Call when all requests are made. Loads or measures the costs of rounds if any K adapts.
   void begin(BatchSession& session, const RoundCapacity& capacity = Capacity::of_chain);
+  // Adds what came true of the estimates in all requests, but for the round that ended each. Call
+  // after the last step.
+  void add_to(BatchSession& session) const;
 
  private:
   std::optional<RunOptions> first_;  // of the requests whose K adapts
   bool asks_the_draft_ = false;
   std::optional<CostProfile> profile_;
+  std::shared_ptr<SurvivalCounts> counts_ = std::make_shared<SurvivalCounts>();
   RoundCapacity capacity_;
   const DraftSetup* draft_ = nullptr;  // of the session
 };

@@ -42,6 +42,7 @@ const Way kGains[] = {{"cheap drafts", profile(0.05, 0), DraftLength::kGain},
 const Way kOthers[] = {{.draft_length = DraftLength::kEntropy},
                        {.draft_length = DraftLength::kConfidence},
                        {.draft_length = DraftLength::kSchedule},
+                       {.draft_length = DraftLength::kSurvival},
                        {.kinds = {DraftKind::kNgram}},
                        {.kinds = {DraftKind::kNgram}, .ngram_fill = 3},
                        {.kinds = {DraftKind::kSuffix}},
@@ -98,7 +99,7 @@ std::string check_text(const CheckedTarget& target, const GoldenText& text, cons
   const Drafting drafting = adaptive_drafting(KeepProbs::kOnHost, true);
   CheckedParts parts{.drafting = drafting, .compose = composition(options, drafting)};
   if (way.draft_length != DraftLength::kFixed) {
-    parts.policy = make_policy(options, kLargest, way.costs);
+    parts.policy = make_policy(options, kLargest, way.costs, nullptr);
   }
   CheckedRun run(target, options, target.request(text), std::move(parts));
   Dice dice(0);

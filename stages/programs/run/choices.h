@@ -28,7 +28,7 @@ enum class DraftKind {
   kSuffix,
   kHeads
 };
-enum class DraftLength { kFixed, kGain, kEntropy, kConfidence, kSchedule };
+enum class DraftLength { kFixed, kGain, kEntropy, kConfidence, kSchedule, kSurvival };
 enum class SelfDraftKind { kBlockwise, kMedusa, kLookahead, kFeature, kParallel };
 enum class BeamStop { kFalse, kTrue, kNever };
 enum class TreeKind { kChains, kDistinct, kTop, kBest, kGrow };
@@ -93,7 +93,9 @@ inline constexpr NamedPolicy kPolicies[] = {
     {"gain", "what pays; --spec-length auto means this"},
     {"entropy", "fewer where the draft model is unsure of the first token", true},
     {"confidence", "until the draft model finds no token likely", true},
-    {"schedule", "longer after full acceptance, shorter otherwise"}};
+    {"schedule", "longer after full acceptance, shorter otherwise"},
+    {"survival", "until a draft is unlikely to be worth its costs, by the draft model's margin",
+     true}};
 
 // When a search of beams ends that has as many hypotheses as beams.
 inline constexpr Named kBeamStops[] = {

@@ -223,6 +223,7 @@ int TreeRun::serve_batch(const std::function<BatchParts(BatchParts)>& adjust) co
   report.begin();
   inbox.report_to(report);
   serve(session.engine, inbox);
+  adaptive.add_to(session);
   add_to(session);
   return report.finish();
 }

@@ -3,6 +3,8 @@
 // was drawn from, have another one.
 #include "tests/unit/stages/07_adaptive_drafting/drafting_law.h"
 
+#include <array>
+
 #include "tests/test_support.h"
 #include "tests/unit/stages/07_adaptive_drafting/named_drafters.h"
 
@@ -124,6 +126,48 @@ TEST(DraftingLawTest, DroppingWhatWasDrawnIsOff) {
   const DraftingLaw result = drafting_law(scenario, below(size.V, 43), dropping,
                                           [&] { return fixed_spec_length(size.K); });
   EXPECT_GT(largest_difference(result.law, target_law(scenario)), kSurelyOff);
+}
+
+// WRONG: asks the policy of survival after the draw, with the margin of the drawn token over all
+// others instead of that of the two likeliest ones.
+class OwnMargin final : public OwnDraw {
+ public:
+  using OwnDraw::OwnDraw;
+
+ private:
+  void choose_one(const NextDraft& next, ConstDeviceRows logits) override {
+    const Drawn drawn = draw(next, logits);
+    const double own = std::max(drawn.prob, 0.5);
+    const DraftRequest& request = *next.request;
+    const bool goes_on = request.sampling.gate->goes_on(std::array{own, 1 - own},  //
+                                                        request.drafts->size());
+    if (goes_on) request.drafts->add_drawn(drawn.token);
+  }
+};
+
+TEST(DraftingLawTest, SurvivalByWhatWasDrawnIsOff) {
+  const Size size{2, 2, 3};
+  const Scenario scenario = scenarios(size, 41)[0];
+  const auto drafter_with = [](auto make_sampler) {
+    return [=](LanguageModel& draft, LanguageModel&) {
+      return std::make_shared<ModelDrafter>(draft, make_sampler(draft), 64);
+    };
+  };
+  const auto off = [&](const MakeDrafter& make) {
+    const DraftingLaw result =
+        drafting_law(scenario, below(size.V, 43), make, [&] { return survival(size.K, 0); });
+    EXPECT_GT(result.accepted, 0);
+    return largest_difference(result.law, target_law(scenario));
+  };
+  EXPECT_GT(off(drafter_with([](LanguageModel& draft) {
+              return std::make_unique<OwnMargin>(draft.backend(), draft.vocab_size());
+            })),
+            kSurelyOff);
+  EXPECT_LE(off(drafter_with([](LanguageModel& draft) {
+              return std::make_unique<GatedSampler>(draft.backend(), draft.vocab_size());
+            })),
+            kExact)
+      << "asked before the draw";
 }
 
 // WRONG: a draft of a draft whose tokens carry the inner draft's distribution, although they have

@@ -11,6 +11,7 @@
 #include "stages/07_adaptive_drafting/schedule_spec_length.h"
 #include "stages/07_adaptive_drafting/speculating_drafter.h"
 #include "stages/07_adaptive_drafting/suffix_drafter.h"
+#include "stages/07_adaptive_drafting/survival_spec_length.h"
 #include "stages/07_adaptive_drafting/while_it_pays.h"
 #include "tests/unit/stages/07_adaptive_drafting/drafting_law.h"
 
@@ -28,6 +29,12 @@ inline std::vector<double> costs(int largest, double each) {
   return result;
 }
 
+// A draft pays if the draft model clearly prefers one token. warm_up: tests before it decides.
+inline std::unique_ptr<SpecLengthPolicy> survival(int K, int warm_up) {
+  return std::make_unique<SurvivalSpecLength>(std::make_shared<SurvivalModel>(K, warm_up),
+                                              costs(K, 0.7), 0.1);
+}
+
 inline std::vector<NamedPolicy> policies(int K) {
   return {
       {"fixed", [=] { return fixed_spec_length(K); }},
@@ -37,6 +44,8 @@ inline std::vector<NamedPolicy> policies(int K) {
       {"confidence 0.7", [=] { return std::make_unique<ConfidenceSpecLength>(0.7, K); }},
       {"confidence 1", [=] { return std::make_unique<ConfidenceSpecLength>(1, K); }},
       {"schedule", [=] { return std::make_unique<ScheduleSpecLength>(1, 1, K); }},
+      {"survival", [=] { return survival(K, 0); }},
+      {"survival, warming up", [=] { return survival(K, 2); }},
       {"while it pays",
        [=] {
          return std::make_unique<WhileItPays>(std::make_unique<ConfidenceSpecLength>(0.6, K),

@@ -1,10 +1,12 @@
 // The policies of stage 7 by numbers: what they ask, and what they learn.
+#include <array>
 #include <random>
 #include <utility>
 
 #include "stages/07_adaptive_drafting/confidence_spec_length.h"
 #include "stages/07_adaptive_drafting/entropy_spec_length.h"
 #include "stages/07_adaptive_drafting/schedule_spec_length.h"
+#include "stages/07_adaptive_drafting/survival_spec_length.h"
 #include "stages/07_adaptive_drafting/while_it_pays.h"
 #include "tests/test_support.h"
 
@@ -106,6 +108,54 @@ TEST(ScheduleSpecLengthTest, TwoMoreAfterASuccessOneLessOtherwise) {
   EXPECT_EQ(policy.next(), 6) << "a plain step tells nothing";
   for (int i = 0; i < 9; i++) after(0);
   EXPECT_EQ(policy.next(), 1) << "the smallest";
+}
+
+// c = 0.2, and each further row 0.1 of a pass.
+SurvivalSpecLength by_survival(std::shared_ptr<SurvivalModel> model) {
+  return SurvivalSpecLength(std::move(model), {1, 1.3, 1.6, 1.9, 2.2, 2.5}, 0.2);
+}
+
+// A margin of 0 begins with the estimate 1/2: 1.5 tokens for 1.5 are more than 1 for 1.2, but 1.75
+// for 1.8 are fewer.
+TEST(SurvivalSpecLengthTest, DraftsWhileADraftRaisesTokensPerCost) {
+  SurvivalSpecLength policy = by_survival(std::make_shared<SurvivalModel>(5, 0));
+  EXPECT_EQ(drafted(policy, kCertain), 5);
+  EXPECT_EQ(drafted(policy, kEqual), 1);
+  EXPECT_DOUBLE_EQ(policy.survival()[0], 0.5);
+  EXPECT_DOUBLE_EQ(policy.survival()[1], 0.25) << "of both drafts";
+  EXPECT_EQ(policy.survival().size(), 2) << "it has asked about one more than it drafted";
+  EXPECT_EQ(drafted(policy, kEqual), 1) << "asked again, it says the same";
+  EXPECT_EQ(policy.survival().size(), 2);
+  EXPECT_EQ(policy.notes()[0].value, 0.25);
+  policy.learn(round_of(1, 0));
+  EXPECT_TRUE(policy.survival().empty());
+}
+
+TEST(SurvivalSpecLengthTest, VerifiesInFullAtFirst) {
+  const auto model = std::make_shared<SurvivalModel>(5, 3);
+  SurvivalSpecLength policy = by_survival(model);
+  for (const int accepted : {1, 0}) {
+    EXPECT_EQ(drafted(policy, kEqual), 5);
+    policy.learn(round_of(5, accepted));
+  }
+  EXPECT_FALSE(model->warming_up()) << "three places were tested";
+  EXPECT_LT(drafted(policy, kEqual), 5);
+}
+
+TEST(SurvivalSpecLengthTest, OnlyTestedPlacesTeach) {
+  const auto learned = [](int drafts, bool asked, Round round) {
+    const auto model = std::make_shared<SurvivalModel>(5);
+    SurvivalSpecLength policy = by_survival(model);
+    for (int i = 0; asked && i < drafts; i++) policy.goes_on(kHalves, i);
+    policy.learn(round);
+    return std::array{model->acceptance(0, 0), model->acceptance(1, 0), model->acceptance(2, 0)};
+  };
+  const auto fresh = learned(0, false, round_of(0, 0));
+  EXPECT_EQ(learned(5, true, round_of(5, 1)), learned(2, true, round_of(2, 1)));
+  EXPECT_NE(learned(5, true, round_of(5, 1)), fresh);
+  EXPECT_EQ(learned(3, false, round_of(3, 1)), fresh) << "another drafter had the drafts";
+  const Round stopped{.drafted = 5, .accepted = 0, .end = RoundEnd::kStopped};
+  EXPECT_EQ(learned(5, true, stopped), fresh) << "a stop tests nothing";
 }
 
 // c = 0.2, and each further row 0.1 of a pass.
