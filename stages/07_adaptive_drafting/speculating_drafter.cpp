@@ -8,6 +8,7 @@
 #include "common/base/check.h"
 #include "kernels/int_size.h"
 #include "stages/05_rejection_sampling/acceptance.h"
+#include "stages/07_adaptive_drafting/raised_draws.h"
 
 namespace specdec {
 
@@ -38,8 +39,8 @@ void SpeculatingDrafter::draft(std::span<const DraftRequest> requests) {
 void SpeculatingDrafter::draft(const DraftRequest& request) {
   text_.assign(request.context.begin(), request.context.end());
   request.drafts->clear();
-  std::optional<NextLevel> next_level;
-  if (request.sampling.random != nullptr) next_level.emplace(*request.sampling.random);
+  std::optional<RaisedDraws> next_level;
+  if (request.sampling.random != nullptr) next_level.emplace(*request.sampling.random, 1);
   RandomSource* random = next_level ? &*next_level : nullptr;
   bool goes_on = true;
   while (goes_on && !is_complete(request)) {

@@ -10,27 +10,6 @@
 
 namespace specdec {
 
-// Random numbers for the inner drafter: the same source, with every index raised by one. So no two
-// levels of drafting share a number, except in races, where coupling needs shared noise.
-class NextLevel final : public RandomSource {
- public:
-  explicit NextLevel(RandomSource& random) : random_(random) {}
-
-  TokenId token(std::span<const double> probs, int position, Purpose purpose,
-                int index = 0) override {
-    return random_.token(probs, position, purpose, index + 1);
-  }
-  bool accept(double probability, int position, int index = 0) override {
-    return random_.accept(probability, position, index + 1);
-  }
-  TokenId race(std::span<const double> probs, int position) override {
-    return random_.race(probs, position);
-  }
-
- private:
-  RandomSource& random_;
-};
-
 // A draft model that drafts with a cheaper drafter of its own, in whole rounds of speculation whose
 // target is the draft model. The cheaper drafter may itself be a SpeculatingDrafter, and so on.
 //
