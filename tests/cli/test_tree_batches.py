@@ -16,6 +16,8 @@ TREES = "08_token_trees"
 REQUESTS = [{"max_new_tokens": 30, **request} for request in batches.REQUESTS if request["id"] in (
     "greedy", "same beginning", "sampled", "filtered", "penalty", "plain sampling", "stops", "tight")] + [
     {"id": "own draft temperature", "prompt": "Snow fell.", "draft_temperature": 0.7, "max_new_tokens": 25}]
+MODELS = pathlib.Path(__file__).parents[2] / "golden" / "models"
+SEVERAL = ("--draft", MODELS / "draft_small", "--draft", MODELS / "draft")
 COUNTERS = ("rounds", "drafted", "tested", "accepted", "emitted", "alpha", "acceptance_rate", "mean_round_acceptance",
             "accepted_per_position", "rounds_by_drafted")
 
@@ -53,6 +55,8 @@ class TreeBatchesTest(ProgramTest):
                                 (REQUESTS, "--tree", "grow:10", "--siblings", "at-least"),
                                 (REQUESTS, "--tree", "grow:10", "--draft-kind", "lookup"),
                                 (REQUESTS, "--tree", "chains:1", "--siblings", "block"),
+                                (REQUESTS, "--tree", "chains:2", *SEVERAL),
+                                (drawn, "--tree", "chains:3", *SEVERAL),
                                 (drawn, "--tree", "chains:3"),
                                 (drawn, "--tree", "chains:2", "--siblings", "k-sequential", "--draft-kind", "bigram"),
                                 (drawn, "--tree", "distinct:2x2", "--siblings", "coupled", "--spec-length", 2)):
@@ -71,6 +75,17 @@ class TreeBatchesTest(ProgramTest):
         self.expect_alone(results, wanted, "few pages")
         self.assertGreater(summary["preemptions"], 0)
         self.assertLessEqual(summary["target_pool"]["peak"], 40)
+
+    def test_several_draft_models_lose_their_pages_together(self):
+        words = [*SEVERAL, "--tree", "chains:2"]
+        wanted = [alone(request, *words) for request in REQUESTS]
+        results, summary = run_lines("--requests", self.file_of(REQUESTS), "--pages", 40, "--page-size", 3, *words)
+        self.expect_alone(results, wanted, "few pages")
+        self.assertGreater(summary["preemptions"], 0)
+        one, memory = run_lines("--requests", self.file_of(REQUESTS), "--tree", "chains:1", *SEVERAL[:2])[1]["memory"], summary["memory"]
+        other = run_lines("--requests", self.file_of(REQUESTS), "--tree", "chains:1", *SEVERAL[2:])[1]["memory"]
+        self.assertEqual(memory["draft_weights"], one["draft_weights"] + other["draft_weights"])
+        self.assertGreater(memory["draft_cache"], one["draft_cache"] + other["draft_cache"])
 
     def test_at_the_end_of_both_contexts(self):
         """Places behind the positions: for the nodes of the last trees."""

@@ -10,6 +10,9 @@ import unittest
 from programs import ProgramTest, run_program, run_program_json
 
 PLAIN, TREES, SAMPLING = "03_paged_kv_cache", "08_token_trees", "05_rejection_sampling"
+MODELS = pathlib.Path(__file__).parents[2] / "golden" / "models"
+SMALL, DRAFT = MODELS / "draft_small", MODELS / "draft"
+MATCHING = ("sample-and-match", "coupled")  # these rules emit the text of plain sampling
 PROMPT = "Once, in the winter, Sunita came to York. Sunita was looking for a crimson coat."
 
 
@@ -57,6 +60,52 @@ class TreesTest(ProgramTest):
             self.assertEqual(got["siblings"], rule)
         got = run("--tree", "chains:1", "--siblings", "block", "--temperature", 1, "--max-new-tokens", 20)
         self.assertEqual(got["siblings"], "block")
+
+    def test_several_draft_models_share_a_tree(self):
+        several = ["--draft", SMALL, "--draft", DRAFT, "--max-new-tokens", 40]
+        want = run("--max-new-tokens", 40, "--no-speculation")["tokens"]
+        for cache in ("paged", "contiguous"):
+            got = run(*several, "--tree", "chains:2", "--cache", cache)
+            self.assertEqual(got["tokens"], want, cache)
+            self.assertGreater(got["stats"]["nodes"], got["stats"]["drafted"], "the two chains differ")
+        drafts = [got["draft"], *got["draft"]["beside"]]
+        self.assertEqual([pathlib.Path(draft["directory"]) for draft in drafts], [SMALL, DRAFT])
+        self.assertEqual([draft["weight_bytes"] for draft in drafts], [786_432, 1_769_472])
+        passes = got["stats"]["rounds"] * 2 * 5
+        self.assertLessEqual(got["stats"]["draft_forwards"], passes, "each model makes one pass per level")
+        self.assertGreater(got["stats"]["draft_forwards"], passes * 0.8)
+        drawn = ["--max-new-tokens", 40, "--temperature", 1, "--seed", 5]
+        plain = {rule: run(*drawn, "--no-speculation", "--siblings", rule)["tokens"] for rule in MATCHING}
+        for rule in ("rejection", "at-least", "non-iterative", *MATCHING):
+            for count, order in ((2, [SMALL, DRAFT]), (3, [DRAFT, SMALL])):
+                result, trace = self.trace(*drawn, "--draft", order[0], "--draft", order[1], "--tree", f"chains:{count}",
+                                           "--siblings", rule)
+                for record in trace["rounds"]:
+                    self.check_tree(record)
+                first = [trial for trial in trace["rounds"][0]["tree"]["trials"]
+                         if trace["rounds"][0]["tree"]["nodes"][trial["node"]]["parent"] < 0]
+                self.assertEqual(len(first), count, "each chain is tried")
+                if rule in MATCHING:
+                    self.assertEqual(result["tokens"], plain[rule], rule)
+
+    def test_several_draft_models_need_chains_and_a_rule_for_them(self):
+        several = ["--draft", str(SMALL), "--draft", str(DRAFT)]
+        for words, *options in (
+                ("2 times: each drafts chains of its own, so use --tree chains:2",),
+                ("so use --tree chains:2", "--tree", "chains:1"),
+                ("--siblings k-sequential needs drafts that are drawn from one distribution", "--tree", "chains:2", "--siblings",
+                 "k-sequential"),
+                ("no other drafter drafts beside them", "--tree", "chains:2", "--draft-kind", "bigram"),
+                ("no other drafter drafts beside them", "--tree", "chains:2", "--fallback", "lookup,llama"),
+                ("no other drafter drafts beside them", "--tree", "chains:1", "--draft-of-draft", "bigram"),
+                ("K is fixed", "--tree", "chains:2", "--spec-length", "auto"),
+                ("--draft-pages is for one", "--tree", "chains:2", "--workload", "requests:2", "--draft-pages", "9"),
+                ("all chains of a draft would be the same; use chains:2", "--tree", "chains:3"),
+                ("--draft is empty", "--draft", "")):
+            self.expect_bad(words, *several, *options)
+        for stage in ("04_greedy_speculation", "07_adaptive_drafting", "09_self_drafting"):
+            self.expect_bad_input("--draft is given 2 times, and this stage takes one; 08_token_trees takes several",
+                                  PROGRAMS / stage, *several)
 
     def test_explains_each_node(self):
         code, _, errors = run_program(PROGRAMS / TREES, "--prompt", PROMPT, "--max-new-tokens", "8", "--explain",

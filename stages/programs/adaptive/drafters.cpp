@@ -21,21 +21,6 @@
 namespace specdec {
 namespace {
 
-// One drafter of a composition, with everything that it uses.
-struct Part {
-  RunOptions options;
-  std::unique_ptr<DraftSetup> setup;
-  std::shared_ptr<Drafter> inner;  // the drafter's own drafter; null if it has none
-};
-
-std::shared_ptr<Part> make_part(RunOptions options, const DraftSetup& base,
-                                const Capacity& capacity, const Drafting& drafting) {
-  const auto part = std::make_shared<Part>(Part{std::move(options), nullptr, nullptr});
-  part->setup = std::make_unique<DraftSetup>(part->options, base.target_files(), base.target(),
-                                             capacity, drafting);
-  return part;
-}
-
 std::pair<DraftKind, DraftKind> fallback_kinds(const RunOptions& options) {
   const std::string& text = options.fallback;
   const std::size_t comma = text.find(',');
@@ -128,6 +113,14 @@ std::shared_ptr<Drafter> with_drafts_below(DraftSetup& setup, const RunOptions& 
 // [end snippet draft-of-draft]
 
 }  // namespace
+
+std::shared_ptr<DraftPart> make_part(RunOptions options, const DraftSetup& base,
+                                     const Capacity& capacity, const Drafting& drafting) {
+  const auto part = std::make_shared<DraftPart>(DraftPart{std::move(options), nullptr, nullptr});
+  part->setup = std::make_unique<DraftSetup>(part->options, base.target_files(), base.target(),
+                                             capacity, drafting);
+  return part;
+}
 
 RunOptions with_base_kind(RunOptions options) {
   std::vector<DraftKind> kinds = {options.draft_kind};  // the kinds that draft for the target

@@ -1,5 +1,6 @@
 #pragma once
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,17 @@
 #include "stages/programs/speculation/speedup.h"
 
 namespace specdec {
+
+// One drafter of a composition, with everything that it uses.
+struct DraftPart {
+  RunOptions options;
+  std::unique_ptr<DraftSetup> setup;
+  std::shared_ptr<Drafter> inner;  // the drafter's own drafter; null if it has none
+};
+
+// Sets up a drafter for the target of `base`, with memory of its own.
+std::shared_ptr<DraftPart> make_part(RunOptions options, const DraftSetup& base,
+                                     const Capacity& capacity, const Drafting& drafting);
 
 // The drafters of stage 7: that of --draft-kind, or those of --fallback and --draft-of-draft.
 

@@ -24,6 +24,18 @@ HeadsMemory heads_memory(const BatchSizes& sizes, const DraftSetup& draft,
   return memory;
 }
 
+MemoryPlan memory_of(const BatchSession& session) {
+  const LlamaModel& target = session.target.model;
+  const DraftSetup& draft = session.draft;
+  MemoryPlan plan =
+      memory_plan(session.options, session.sizes, target, draft_model(session.sizes, draft, target),
+                  heads_memory(session.sizes, draft, session.watched.get()));
+  for (const DraftSetup* other : draft.beside()) {
+    add_beside(plan, session.options, *other->own_model());
+  }
+  return plan;
+}
+
 }  // namespace
 
 Judging batch_judging(const BatchSession& session) {
@@ -48,8 +60,7 @@ BatchSession::BatchSession(const RunOptions& options_, ModelFiles files_, const 
       target(options, files, layout_of(options, sizes), sizes.token_budget),
       draft(options, files, target.model, sizes.capacity, parts.drafting, parts.compose),
       watched(draft.watch(target.llama, sizes.capacity)),
-      memory(memory_plan(options, sizes, target.model, draft_model(sizes, draft, target.model),
-                         heads_memory(sizes, draft, watched.get()))),
+      memory(memory_of(*this)),
       engine({.target = watched_target(target.llama, watched.get()),
               .target_cache = *target.cache,
               .drafter = draft.drafter(),

@@ -77,6 +77,13 @@ std::size_t count(auto... factors) {
   return (std::size_t{1} * ... * static_cast<std::size_t>(factors));
 }
 
+// The bytes of a cache: of pages, or of regions of this length.
+std::size_t cache_bytes(const RunOptions& options, const LlamaModel& model, int pages,
+                        int page_size, int region) {
+  return count(pages, options.cache == CacheKind::kPaged ? page_size : region,
+               model.kv_shape(options.kv_type).bytes_per_token());
+}
+
 // What drafters of stage 9 take. A draft model that drafts in parallel keeps the logits of a round,
 // and its correction as many as the drafter.
 void add_heads(MemoryPlan& plan, const RunOptions& options, const HeadsMemory& heads,
@@ -164,28 +171,30 @@ RunOptions sized_for(std::span<const BatchRequest> requests, RunOptions options,
   return options;
 }
 
+void add_beside(MemoryPlan& plan, const RunOptions& options, const LlamaModel& draft) {
+  const Capacity& round = plan.sizes.capacity;
+  const int region = std::min(round.context, draft.config().max_seq_len) + round.branches();
+  plan.draft_weights += weights(draft);
+  plan.draft_cache += cache_bytes(options, draft, round.pages, options.draft_page_size, region);
+  plan.activations += activations(draft.config(), LlamaOptions().max_pass_rows);
+}
+
 MemoryPlan memory_plan(const RunOptions& options, const BatchSizes& sizes, const LlamaModel& target,
                        const LlamaModel* draft, const HeadsMemory& heads) {
   const bool paged = options.cache == CacheKind::kPaged;
-  const auto cache = [&](const LlamaModel& model, int pages, int page_size, int region) {
-    return count(pages, paged ? page_size : region,
-                 model.kv_shape(options.kv_type).bytes_per_token());
-  };
   const Capacity& round = sizes.capacity;
   const int B = round.requests, V = target.config().vocab_size, longest = round.context;
   MemoryPlan plan;
   plan.sizes = sizes;
   plan.target_weights = weights(target);
-  plan.target_cache = cache(target, sizes.pages, options.page_size, longest);
+  plan.target_cache = cache_bytes(options, target, sizes.pages, options.page_size, longest);
   plan.logits = count(B, round.rows(), V, sizeof(float));
   plan.distributions = count(B, round.probs, V, sizeof(double));
   plan.activations = activations(target.config(), sizes.token_budget);
   if (draft != nullptr) {
-    if (draft != &target) plan.draft_weights = weights(*draft);
-    const int region = std::min(longest, draft->config().max_seq_len) + round.branches();
-    plan.draft_cache = cache(*draft, round.pages, options.draft_page_size, region);
+    add_beside(plan, options, *draft);
+    if (draft == &target) plan.draft_weights = 0;
     plan.logits += count(B, round.width, draft->config().vocab_size, sizeof(float));
-    plan.activations += activations(draft->config(), LlamaOptions().max_pass_rows);
   }
   add_heads(plan, options, heads, V);
   plan.page_size = paged ? options.page_size : longest;

@@ -67,4 +67,7 @@ struct MemoryPlan {
 MemoryPlan memory_plan(const RunOptions& options, const BatchSizes& sizes, const LlamaModel& target,
                        const LlamaModel* draft, const HeadsMemory& heads = {});
 
+// Adds a draft model that drafts beside the first one, with a cache of the same size.
+void add_beside(MemoryPlan& plan, const RunOptions& options, const LlamaModel& draft);
+
 }  // namespace specdec

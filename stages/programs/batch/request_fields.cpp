@@ -34,6 +34,10 @@ class FieldReader {
     *value = field().get<std::uint64_t>();
   }
 
+  void operator()(const Several&) const {
+    SPECDEC_CHECK(false, "{} of a program, not of a request", key_);
+  }
+
   void operator()(const GivenText& value) const {
     *value.text = some_text(line_, key_);
     *value.given = true;

@@ -78,6 +78,17 @@ class OptionAdder {
         ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   }
 
+  CLI::Option* operator()(const Several& value) const {
+    const auto set = [&option = option_, stage = stage_](const std::vector<std::string>& texts) {
+      set_from_texts(option, stage, texts);
+    };
+    CLI::Option* added = app_.add_option_function<std::vector<std::string>>(name_, set, help_)
+                             ->expected(1)
+                             ->allow_extra_args(false)
+                             ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+    return with_default(*value.first, added);
+  }
+
   CLI::Option* operator()(std::vector<TokenId>*) const { return add_parsed(); }
 
   CLI::Option* operator()(const OneOf& value) const {

@@ -11,8 +11,12 @@ Options draft_options(RunOptions& o, int stage) {
   const auto chains = names_where(kDrafters, " or ", [](const auto& d) { return !d.branches; });
   return {
       {"--draft DIR",
-       "the draft model's checkpoint directory",
-       &o.draft,
+       kSeveralDrafts.has(stage)
+           ? fmt::format("the draft model's checkpoint directory; with {} repeatable: the chains "
+                         "are dealt to the drafts",
+                         name_of(TreeKind::kChains))
+           : "the draft model's checkpoint directory",
+       Several{&o.draft, &o.other_drafts, kSeveralDrafts},
        {.stages = stages, .otherwise = "the embedded draft"}},
       weights_option("--draft-weights FORMAT", "the draft's", &o.draft_weights, stages),
       inflation_option("--inflate-draft SHAPE", "the draft model", &o.inflate_draft, stages),

@@ -135,7 +135,12 @@ std::vector<std::string> Option::inputs() const {
     return value_name().find(kind) != kind.npos;
   };
   if (traits.is_output || !(is_path("DIR") || is_path("FILE") || is_path("SHAPE"))) return {};
-  if (const auto* several = std::get_if<std::vector<std::string>*>(&value)) return **several;
+  if (const auto* texts = std::get_if<std::vector<std::string>*>(&value)) return **texts;
+  if (const auto* several = std::get_if<Several>(&value)) {
+    std::vector<std::string> all = *several->others;
+    all.push_back(*several->first);
+    return all;
+  }
   return {*std::get<std::string*>(value)};
 }
 
@@ -164,6 +169,19 @@ std::string why_no_value(const Option& option, int stage, std::string_view calle
 
 void set_from_text(const Option& option, int stage, std::string_view text) {
   std::visit(TextSetter{option, stage, text}, option.value);
+}
+
+void set_from_texts(const Option& option, int stage, std::span<const std::string> texts) {
+  const auto& several = std::get<Several>(option.value);
+  if (texts.size() > 1 && !several.stages.has(stage)) {
+    fail("{} is given {} times, and this stage takes one; {} takes several", option.name(),
+         texts.size(), nearest_stage(stage, several.stages));
+  }
+  several.others->resize(texts.size() - 1);
+  for (std::size_t i = 0; i < texts.size(); i++) {
+    std::string* value = i == 0 ? several.first : &(*several.others)[i - 1];
+    TextSetter{option, stage, texts[i]}(value);
+  }
 }
 
 }  // namespace specdec

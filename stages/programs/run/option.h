@@ -80,6 +80,13 @@ struct GivenText {
   bool* given;
 };
 
+// A text, and in some stages more texts, if the option is given again.
+struct Several {
+  std::string* first;
+  std::vector<std::string>* others;
+  Stages stages;  // where it may be given again
+};
+
 // The choices that an option offers.
 template <typename Table>
 std::vector<Named> choices_in(const Table& table) {
@@ -105,9 +112,9 @@ OneOf one_of(Enum* variable) {
 }
 
 // What an option takes, and the variable that it sets. The variable's initial value is the default.
-using OptionValue =
-    std::variant<bool*, Integer, IntegerOrAuto, std::uint64_t*, Number, OptionalNumber,
-                 std::string*, GivenText, std::vector<std::string>*, std::vector<TokenId>*, OneOf>;
+using OptionValue = std::variant<bool*, Integer, IntegerOrAuto, std::uint64_t*, Number,
+                                 OptionalNumber, std::string*, GivenText, Several,
+                                 std::vector<std::string>*, std::vector<TokenId>*, OneOf>;
 
 struct OptionTraits {
   Stages stages = {};
@@ -144,5 +151,9 @@ std::string why_no_value(const Option& option, int stage, std::string_view calle
 // REQUIRES: the value is of a type that TextSetter knows (option.cpp); the text for a OneOf is one
 // of the names.
 void set_from_text(const Option& option, int stage, std::string_view text);
+
+// The same for all texts of an option whose value is Several. Throws Error also if there is more
+// than one and the stage takes only one.
+void set_from_texts(const Option& option, int stage, std::span<const std::string> texts);
 
 }  // namespace specdec

@@ -18,7 +18,8 @@ inline constexpr Stages kDrafting = stages_from(kFirstDraftingStage);
 inline constexpr int kLastTextStage = kFirstBeamStage - 1;
 inline constexpr Stages kTexts{1, kLastTextStage}, kSampling{kFirstSamplingStage, kLastTextStage},
     kBatches = stages_from(kFirstBatchStage), kAdaptive{kFirstAdaptiveStage, kLastTextStage},
-    kTreeShapes{kFirstTreeStage, kLastTextStage}, kSelf = stages_from(kFirstSelfStage);
+    kTreeShapes{kFirstTreeStage, kLastTextStage}, kSeveralDrafts{kFirstTreeStage, kFirstTreeStage},
+    kSelf = stages_from(kFirstSelfStage);
 
 using Options = std::vector<Option>;
 

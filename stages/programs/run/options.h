@@ -87,6 +87,7 @@ struct RunOptions {
   bool all_places = false;
 
   // Stage 8.
+  std::vector<std::string> other_drafts;  // beside draft, for the same tree
   std::string tree = std::string(name_of(TreeKind::kTop)) + ":3x2x1";
   std::string siblings;
   std::string tree_profile;        // file; empty: the embedded pair's acceptances

@@ -248,6 +248,7 @@ Json DraftSetup::to_json() const {
     json["weight_bytes"] = pass_bytes(*own_model_);
     if (!shape.empty()) json["inflated"] = shape;
   }
+  for (const DraftSetup* other : beside_) json["beside"].push_back(other->to_json());
   return json;
 }
 

@@ -2,6 +2,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -110,6 +111,9 @@ class DraftSetup {
   const ModelFiles& target_files() const { return files_; }
   const LlamaModel& target() const { return target_; }
   const LlamaModel* own_model() const { return own_model_.get(); }  // null: no weights of its own
+  // Notes that another draft model drafts beside this one. REQUIRES: this object's drafter owns it.
+  void note_beside(const DraftSetup& other) { beside_.push_back(&other); }
+  std::span<const DraftSetup* const> beside() const { return beside_; }
   Json to_json() const;  // {"kind": ..., "directory": ..., "weights": ...}
   // A line for the summary if a context of this many tokens outgrew the draft's; otherwise empty.
   std::string outgrown(int context) const;
@@ -135,6 +139,7 @@ class DraftSetup {
   HeadsMemory heads_memory_;  // the same
   std::unique_ptr<Drafter> drafter_;
   std::shared_ptr<Drafter> composed_;
+  std::vector<const DraftSetup*> beside_;
   std::string warning_;  // of warn(); empty: none
   std::shared_ptr<bool> damage_is_told_ = std::make_shared<bool>(false);
 };

@@ -1,10 +1,12 @@
 #include "stages/programs/trees/shape_option.h"
 
 #include <charconv>
+#include <string>
 
 #include <fmt/format.h>
 
 #include "common/base/error.h"
+#include "kernels/int_size.h"
 #include "stages/08_token_trees/best_shape.h"
 #include "stages/programs/run/draft_length.h"
 
@@ -122,6 +124,32 @@ void check_drafter(const RunOptions& options, const TreeOption& tree) {
   }
 }
 
+int n_drafts(const RunOptions& options) { return 1 + int_size(options.other_drafts); }
+
+// Throws Error if --draft is given several times, and something else drafts or judges one draft.
+void check_several(const RunOptions& options, const TreeOption& tree,
+                   const NamedSiblingRule& rule) {
+  const int n = n_drafts(options);
+  if (n == 1) return;
+  const auto refuse = [n](std::string_view why) { fail("--draft is given {} times: {}", n, why); };
+  if (options.draft_kind != DraftKind::kLlama || !options.fallback.empty() ||
+      !options.draft_of_draft.empty()) {
+    refuse("no other drafter drafts beside them");
+  }
+  if (tree.kind != TreeKind::kChains || tree.sizes[0] < n) {
+    refuse(fmt::format("each drafts chains of its own, so use --tree {}",
+                       with_sizes(TreeKind::kChains, std::to_string(n))));
+  }
+  if (rule.needs_same_draws) {
+    refuse(
+        fmt::format("--siblings {} needs drafts that are drawn from one distribution", rule.name));
+  }
+  if (draft_length_of(options) != DraftLength::kFixed) {
+    refuse("K is fixed, because costs are measured for one draft");
+  }
+  if (options.draft_pages > 0) refuse("--draft-pages is for one; each has its own");
+}
+
 // Throws Error if the rule for siblings does not fit the drafts.
 void check_rule(const RunOptions& options, const TreeOption& tree, const NamedSiblingRule& rule) {
   if (options.lenience < 1 && rule.rule != rejection_chain) {
@@ -168,6 +196,15 @@ MakeTreeShape tree_shape(const std::string& shape, int spec_length,
   no_shape(shape);
 }
 
+std::vector<MakeTreeShape> shapes_of_drafts(const RunOptions& options, const MakeTreeShape& tree) {
+  const int n = n_drafts(options);
+  if (n == 1) return {tree};
+  std::vector<MakeTreeShape> shapes;
+  const int N = parse_tree(options.tree).sizes[0], levels = tree()->levels();
+  for (int k = 0; k < n; k++) shapes.push_back(chains(options.tree, (N - k + n - 1) / n, levels));
+  return shapes;
+}
+
 bool is_one_chain(const std::string& shape) { return parse_tree(shape).is_one_chain(); }
 
 AcceptanceByRank embedded_acceptance() {
@@ -198,6 +235,7 @@ void check_tree_options(const RunOptions& options) {
   const TreeOption tree = parse_tree(options.tree);
   check_drafter(options, tree);
   check_rule(options, tree, sibling_rule_of(options));
+  check_several(options, tree, sibling_rule_of(options));
   check_profile_options(options);
 }
 
@@ -206,7 +244,13 @@ void check_drafts_differ(const RunOptions& options) {
   const Capacity capacity = shape->capacity(shape->levels());
   const double draft_temperature = options.draft_temperature.value_or(options.sampling.temperature);
   const bool draws = !options.no_speculation && !drafts_are_certain(options.draft_kind);
-  if (draws && shape->draws() && draft_temperature == 0 && capacity.trials > capacity.levels) {
+  const int n = n_drafts(options);
+  if (draws && n > 1 && draft_temperature == 0 && capacity.trials > n * capacity.levels) {
+    fail("--tree {} at --draft-temperature 0: all chains of a draft would be the same; use {}",
+         options.tree, with_sizes(TreeKind::kChains, std::to_string(n)));
+  }
+  if (draws && n == 1 && shape->draws() && draft_temperature == 0 &&
+      capacity.trials > capacity.levels) {
     fail("--tree {} at --draft-temperature 0: all drafts would be the same; use {}", options.tree,
          names_where(kTrees, " or ", [](const NamedTree& tree) { return !tree.draws; }));
   }

@@ -1,5 +1,6 @@
 #pragma once
 #include <string>
+#include <vector>
 
 #include "stages/08_token_trees/best_shape.h"
 #include "stages/08_token_trees/sibling_rules.h"
@@ -17,6 +18,10 @@ AcceptanceByRank embedded_acceptance();
 // an unknown shape, for more than kMostNodes nodes, and if best:N has no node at these rates.
 MakeTreeShape tree_shape(const std::string& shape, int spec_length,
                          const AcceptanceByRank& acceptance = embedded_acceptance());
+
+// The shapes of what each --draft drafts. That of the tree, if there is one draft; otherwise its
+// chains, dealt to the drafts in turn. REQUIRES: check_tree_options().
+std::vector<MakeTreeShape> shapes_of_drafts(const RunOptions& options, const MakeTreeShape& tree);
 
 // Whether it is one chain of drawn tokens, as stage 5 drafts it.
 bool is_one_chain(const std::string& shape);

@@ -7,6 +7,7 @@
 
 #include "common/base/error.h"
 #include "stages/08_token_trees/lookup_tree_drafter.h"
+#include "stages/08_token_trees/side_by_side_drafter.h"
 #include "stages/08_token_trees/tree_drafter.h"
 #include "stages/08_token_trees/tree_round.h"
 #include "stages/programs/adaptive/drafters.h"
@@ -24,15 +25,6 @@ LookupTreeDrafter::Options lookup_options(const TreeShape& shape) {
   return {.continuations = std::max(1, shape.capacity(levels).nodes / levels), .levels = levels};
 }
 
-// The capacity of rounds with --tree, by a draft model or by prompt lookup.
-RoundCapacity round_capacity(const RunOptions& options, const MakeTreeShape& shape) {
-  if (options.draft_kind != DraftKind::kLookup || !options.fallback.empty()) {
-    return capacity_of(shape);
-  }
-  const auto lookup = std::make_shared<LookupTreeDrafter>(lookup_options(*shape()));
-  return [lookup](int K) { return lookup->capacity(K); };
-}
-
 RunOptions with_levels(RunOptions options, const MakeTreeShape& shape) {
   const int levels = shape()->levels();
   if (levels != largest_spec_length(options)) options.given_spec_length = true;
@@ -46,7 +38,23 @@ TreeRun::TreeRun(const RunOptions& options)
     : profile_(read_tree_profile(options)),
       shape_(shape_of(options, profile_)),
       options_(with_levels(with_base_kind(options), shape_)),
+      shapes_(shapes_of_drafts(options_, shape_)),
       rule_(sibling_rule_of(options)) {}
+
+// The capacity of rounds with --tree, by draft models or by prompt lookup.
+RoundCapacity TreeRun::capacity() const {
+  if (options_.draft_kind == DraftKind::kLookup && options_.fallback.empty()) {
+    const auto lookup = std::make_shared<LookupTreeDrafter>(lookup_options(*shape_()));
+    return [lookup](int K) { return lookup->capacity(K); };
+  }
+  std::vector<RoundCapacity> of_drafts;
+  for (const MakeTreeShape& shape : shapes_) of_drafts.push_back(capacity_of(shape));
+  return [of_drafts](int K) {
+    std::vector<Capacity> parts;
+    for (const RoundCapacity& of_draft : of_drafts) parts.push_back(of_draft(K));
+    return side_by_side(parts);
+  };
+}
 
 SpeculationOptions TreeRun::speculation() const {
   SpeculationOptions speculation = speculation_options(options_);
@@ -54,18 +62,19 @@ SpeculationOptions TreeRun::speculation() const {
   return speculation;
 }
 
-// The host judges for --explain, --trace, gates that look at q, lenience, and rules of no device.
+// The host judges for --explain, --trace, gates that look at q, lenience, rules of no device, and
+// several draft models.
 KeepProbs TreeRun::keep() const {
   const bool on_host = is_looked_at() || entry_of(options_.draft_length).asks_the_draft ||
-                       options_.lenience < 1 || !rule_.on_device;
+                       options_.lenience < 1 || !rule_.on_device || !options_.other_drafts.empty();
   return on_host ? KeepProbs::kOnHost : KeepProbs::kBesideLogits;
 }
 
-Drafting TreeRun::drafting(KeepProbs keep) const {
+Drafting TreeRun::drafting(KeepProbs keep, const MakeTreeShape& shape) const {
   Drafting drafting = adaptive_drafting(keep, false);
   // On a device, stage 5's drafter of a chain lets a draft go to the next step without the host.
   const bool chain = is_one_chain(options_.tree) && rule_.rule != nullptr;
-  drafting.make = [shape = shape_, keep, chain, of_chain = drafting.make](
+  drafting.make = [shape, keep, chain, of_chain = drafting.make](
                       LanguageModel& model, const Capacity& capacity,
                       int vocab_size) -> std::unique_ptr<Drafter> {
     std::unique_ptr<TreeBrancher> brancher;
@@ -78,22 +87,43 @@ Drafting TreeRun::drafting(KeepProbs keep) const {
     return std::make_unique<ModelTreeDrafter>(model, shape, capacity.context + 1, vocab_size,
                                               capacity.requests, std::move(brancher));
   };
-  drafting.make_learning = [shape = shape_, chain](const RunOptions& options,
-                                                   const ModelFiles& files) {
+  drafting.make_learning = [shape, chain](const RunOptions& options, const ModelFiles& files) {
     if (chain || options.draft_kind != DraftKind::kSuffix)
       return make_learning_drafter(options, files);
     return make_suffix_drafter(options, files, shape()->capacity(shape()->levels()).verified);
   };
-  drafting.make_lookup = [shape = shape_] {
+  drafting.make_lookup = [shape] {
     return std::make_unique<LookupTreeDrafter>(lookup_options(*shape()));
   };
   return drafting;
 }
 
+// Composes the drafters of all --draft; empty if there is one.
+ComposeDrafter TreeRun::beside() const {
+  if (options_.other_drafts.empty()) return {};
+  return [this](DraftSetup& base, const Capacity& capacity) -> std::shared_ptr<Drafter> {
+    std::vector<std::shared_ptr<Drafter>> drafters = {
+        {std::shared_ptr<void>(), &base.own_drafter()}};  // owned by base
+    for (std::size_t k = 0; k < options_.other_drafts.size(); k++) {
+      RunOptions of_other = options_;
+      of_other.draft = options_.other_drafts[k];
+      const auto part = make_part(std::move(of_other), base, capacity,
+                                  drafting(KeepProbs::kOnHost, shapes_[k + 1]));
+      base.note_beside(*part->setup);
+      drafters.emplace_back(part, &part->setup->own_drafter());
+    }
+    return std::make_shared<SideBySideDrafter>(std::move(drafters), shape_()->levels(),
+                                               base.target().config().vocab_size,
+                                               capacity.requests);
+  };
+}
+
 // ---- one request
 
 SessionParts TreeRun::parts() {
-  return adaptive_.parts(options_, drafting(keep()), round_capacity(options_, shape_));
+  SessionParts parts = adaptive_.parts(options_, drafting(keep()), capacity());
+  if (!options_.other_drafts.empty()) parts.compose = beside();
+  return parts;
 }
 
 std::unique_ptr<RoundJudge> TreeRun::make_judge(const Session& run, RandomSource& random) const {
@@ -201,7 +231,8 @@ BatchParts TreeRun::batch_parts(const AdaptiveBatch& adaptive,
       requests, [](const BatchRequest& request) { return request.speculation.lenience < 1; });
   const KeepProbs kept = adaptive.asks_the_draft() || lenient ? KeepProbs::kOnHost : keep();
   BatchParts parts = adaptive_parts(options_, drafting(kept));
-  parts.capacity = round_capacity(options_, shape_);
+  if (!options_.other_drafts.empty()) parts.compose = beside();
+  parts.capacity = capacity();
   parts.judging = [this, kept](const BatchSession& session) {
     Judging judging = judging_of_trees(rule_);
     if (kept == KeepProbs::kOnHost || !session.target.backend->samples()) return judging;

@@ -48,13 +48,17 @@ class TreeRun {
   BatchParts batch_parts(const AdaptiveBatch& adaptive,
                          std::span<const BatchRequest> requests) const;
   void add_to(BatchSession& session) const;
-  Drafting drafting(KeepProbs keep) const;
+  Drafting drafting(KeepProbs keep) const { return drafting(keep, shapes_.front()); }
+  Drafting drafting(KeepProbs keep, const MakeTreeShape& shape) const;
+  RoundCapacity capacity() const;
+  ComposeDrafter beside() const;
   KeepProbs keep() const;
   bool is_looked_at() const { return options_.explain || !options_.trace.empty(); }
 
   TreeProfile profile_;  // --tree-profile, and what the run counts for --write-tree-profile
   MakeTreeShape shape_;  // --tree
   RunOptions options_;
+  std::vector<MakeTreeShape> shapes_;  // of each --draft
   const NamedSiblingRule& rule_;
   AdaptiveRun adaptive_;
   std::unique_ptr<GreedyEvidence> greedy_evidence_;

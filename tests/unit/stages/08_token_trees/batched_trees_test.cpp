@@ -29,9 +29,9 @@ struct TreeWorkload : Workload {
   TreeKind kind;
 };
 
-TreeWorkload random_workload(std::mt19937& random, bool prefix_cache) {
+TreeWorkload random_workload(std::mt19937& random, bool prefix_cache, const TreeKind& kind) {
   TreeWorkload workload;
-  workload.kind = random_kind(random);
+  workload.kind = kind;
   const int K = workload.kind.room().levels;
   const std::vector<TokenId> beginning = random_beginning(random);
   for (int i = between(random, 6, 14); i > 0; i--) {
@@ -39,13 +39,14 @@ TreeWorkload random_workload(std::mt19937& random, bool prefix_cache) {
     workload.arrivals.back().request.speculation.lenience = 1;
   }
   random_times(random, workload.arrivals);
-  choose_sizes(random, workload, K, workload.kind.capacities(), workload.kind.shape != nullptr);
+  choose_sizes(random, workload, K, workload.kind.capacities(),
+               workload.kind.drafts_with_the_cache());
   workload.shape.options.prefix_cache = prefix_cache;
   return workload;
 }
 
-bool serve(std::mt19937& random, const TablePair& tables, bool prefix_cache) {
-  const TreeWorkload workload = random_workload(random, prefix_cache);
+bool serve(std::mt19937& random, const TablePair& tables, bool prefix_cache, const TreeKind& kind) {
+  const TreeWorkload workload = random_workload(random, prefix_cache, kind);
   TreeEngine on(tables, workload.shape, workload.kind);
   TreeBatchRun run(on.engine, workload.arrivals, workload.kind.grown);
   run.run();
@@ -65,12 +66,36 @@ bool serve(std::mt19937& random, const TablePair& tables, bool prefix_cache) {
   return had_everything(run, prefix_cache);
 }
 
+bool serve_any(std::mt19937& random, const TablePair& tables, bool prefix_cache) {
+  return serve(random, tables, prefix_cache, random_kind(random));
+}
+
+// Three models, of which one is the target itself.
+bool serve_side_by_side(std::mt19937& random, const TablePair& tables, bool prefix_cache) {
+  TableModel first(V, tables.draft->row_of()), second(V, tables.target->row_of());
+  const TablePair others(V, 0.5, random);
+  TableModel third(V, others.draft->row_of());
+  const NamedSiblingRule* rule = nullptr;
+  while (rule == nullptr || rule->rule == nullptr || rule->needs_same_draws) {
+    rule = &sibling_rules()[random() % sibling_rules().size()];
+  }
+  return serve(random, tables, prefix_cache,
+               {.shape = shape<Chains>(between(random, 1, 2), between(random, 1, 4)),
+                .rule = rule,
+                .grown = true,
+                .beside = {&first, &third, &second}});
+}
+
 TEST(BatchedTreesSameText, EveryRequestGetsWhatItGetsAloneWithAPrefixCache) {
-  check_workloads(1, full() ? 4000 : 300, 100, true, serve);
+  check_workloads(1, full() ? 4000 : 300, 100, true, serve_any);
 }
 
 TEST(BatchedTreesSameText, EveryRequestGetsWhatItGetsAloneWithoutAPrefixCache) {
-  check_workloads(2, full() ? 2000 : 150, 50, false, serve);
+  check_workloads(2, full() ? 2000 : 150, 50, false, serve_any);
+}
+
+TEST(BatchedTreesSameText, EveryRequestGetsWhatItGetsAloneBySeveralModels) {
+  check_workloads(3, full() ? 1000 : 100, 30, true, serve_side_by_side);
 }
 
 }  // namespace

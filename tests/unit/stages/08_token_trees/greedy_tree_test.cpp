@@ -1,6 +1,7 @@
 // Greedy trees on real models: the text of plain decoding, whatever the tree; the bits of plain
 // decoding at every node; and both caches after every round as if no other node had been there.
 #include "stages/08_token_trees/lookup_tree_drafter.h"
+#include "stages/08_token_trees/side_by_side_drafter.h"
 #include "stages/08_token_trees/tree_drafter.h"
 #include "stages/08_token_trees/tree_judge.h"
 #include "stages/08_token_trees/tree_round.h"
@@ -153,6 +154,38 @@ TEST_F(GreedyTreeTest, CachesEqualAFreshPrefillAfterEveryRound) {
       expect_fresh(draft().model, pair.draft, steps.draft_sequence(), context);
     };
     decode(pair.target.llama, pair.drafter, request(), check);
+  }
+}
+
+// Two draft models side by side, of which the first is always right, as it is the target itself.
+// The second one is right for a while: its cache is rolled back by itself.
+TEST_F(GreedyTreeTest, EachOfTwoDraftModelsKeepsItsOwnPath) {
+  const int V = target().model.config().vocab_size;
+  for (const int page_size : {kContiguous, 1, 16}) {
+    CachedLlama big(target().model, page_size, kLength), first(target().model, page_size, kLength),
+        second(draft().model, page_size, kLength);
+    const auto chain = [&](CachedLlama& model) {
+      const MakeTreeShape shape = [] { return std::make_unique<Chains>(1, 4); };
+      return std::make_shared<ModelTreeDrafter>(model.llama, shape, kLength, V);
+    };
+    SideBySideDrafter drafter({chain(first), chain(second)}, 4, V);
+    int branched = 0, shorter = 0;
+    const auto check = [&](const Round& round, const DraftAndVerify& steps, auto context) {
+      const SequenceId sequence = steps.draft_sequence();
+      expect_fresh(target().model, big, steps.sequence(), context);
+      expect_fresh(target().model, first, sequence, context);
+      expect_fresh(draft().model, second, sequence, context);
+      const int kept = second.llama.length(sequence);
+      EXPECT_TRUE(round.accepted == round.drafted || round.end == RoundEnd::kStopped);
+      EXPECT_EQ(drafter.length(sequence), kept);
+      EXPECT_GT(kept, round.start) << "at least the pending token";
+      branched += steps.drafts().size() > round.drafted;
+      shorter += kept < first.llama.length(sequence);
+    };
+    const TreeOutcome run = decode(big.llama, drafter, request(), check, 4);
+    EXPECT_EQ(run.tokens, plain().tokens);
+    EXPECT_GT(branched, 0);
+    EXPECT_GT(shorter, 0);
   }
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "stages/08_token_trees/lookup_tree_drafter.h"
+#include "stages/08_token_trees/side_by_side_drafter.h"
 #include "stages/08_token_trees/tree_drafter.h"
 #include "stages/08_token_trees/tree_judge.h"
 #include "stages/08_token_trees/tree_round.h"
@@ -25,16 +26,26 @@ struct TreeKind {
   MakeTreeShape shape = {};  // null: lookup
   const NamedSiblingRule* rule = nullptr;
   bool grown = false;
+  // These draft side by side, each such a tree, instead of the engine's draft model.
+  std::vector<LanguageModel*> beside = {};
 
   std::unique_ptr<Drafter> drafter(LanguageModel& draft, int max_context, int vocab_size,
                                    int max_requests) const {
-    if (shape) {
-      return std::make_unique<ModelTreeDrafter>(draft, shape, max_context, vocab_size,
+    const auto growing = [&](LanguageModel& model) {
+      return std::make_unique<ModelTreeDrafter>(model, shape, max_context, vocab_size,
                                                 max_requests);
+    };
+    if (!beside.empty()) {
+      std::vector<std::shared_ptr<Drafter>> drafters;
+      for (LanguageModel* model : beside) drafters.push_back(growing(*model));
+      return std::make_unique<SideBySideDrafter>(std::move(drafters), shape()->levels(), vocab_size,
+                                                 max_requests);
     }
+    if (shape) return growing(draft);
     return std::make_unique<LookupTreeDrafter>(
         LookupTreeDrafter::Options{.continuations = 3, .levels = 4, .min_match = 1});
   }
+  bool drafts_with_the_cache() const { return shape != nullptr && beside.empty(); }
   // The capacity of a round with this K.
   Capacity capacity(int K) const {
     TableModel none(2, [](auto) { return std::span<const float>(); });
@@ -71,7 +82,7 @@ class TreeEngine : public TableEngine {
                            return kind.drafter(model, max_context, tables.target->vocab_size(),
                                                max_requests);
                          },
-                     .draft_has_cache = kind.shape != nullptr,
+                     .draft_has_cache = kind.drafts_with_the_cache(),
                      .judging = judging_of_trees(*kind.rule)}),
         kind_(kind) {}
 

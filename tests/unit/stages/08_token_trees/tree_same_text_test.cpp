@@ -1,6 +1,8 @@
 // Where trees promise the same tokens, and not only the same law: one chain is stage 5, draw by
-// draw, and rules that draw the target's own token give the text of plain sampling.
+// draw, and so is one model twice; rules that draw the target's own token give the text of plain
+// sampling.
 #include "stages/05_rejection_sampling/sampling_drafter.h"
+#include "stages/08_token_trees/side_by_side_drafter.h"
 #include "stages/08_token_trees/tree_drafter.h"
 #include "stages/08_token_trees/tree_judge.h"
 #include "stages/08_token_trees/tree_round.h"
@@ -44,8 +46,12 @@ class TreeSameTextTest : public ::testing::Test {
   };
   static Run sample_trees(const MakeTreeShape& shape, const NamedSiblingRule& rule,
                           const SamplingOptions& options, std::uint64_t seed, const Text& prompt) {
-    Dice dice(seed);
     ModelTreeDrafter drafter(*draft().llama, shape, kLimit, target().llama->vocab_size());
+    return sample_trees(drafter, rule, options, seed, prompt);
+  }
+  static Run sample_trees(Drafter& drafter, const NamedSiblingRule& rule,
+                          const SamplingOptions& options, std::uint64_t seed, const Text& prompt) {
+    Dice dice(seed);
     SamplingTreeJudge judge(*target().backend, dice,
                             {.sampling = options, .draft_temperature = options.temperature}, rule,
                             std::make_shared<JudgingScratch>(drafter.capacity(8).verified,
@@ -125,6 +131,31 @@ TEST_F(TreeSameTextTest, RulesThatDrawTheTargetsTokenGiveThePlainText) {
     }
   }
   EXPECT_GT(accepted, 100);
+}
+
+// Side by side, the same model twice is two of its chains, draw by draw. In a race, both of its
+// first drafts share the target's noise, so they are equal.
+TEST_F(TreeSameTextTest, OneModelTwiceDraftsTwoChains) {
+  const int V = target().llama->vocab_size();
+  const auto chains = [](int count) -> MakeTreeShape {
+    return [=] { return std::make_unique<Chains>(count, 3); };
+  };
+  const auto chain = [&] {
+    return std::make_shared<ModelTreeDrafter>(*draft().llama, chains(1), kLimit, V);
+  };
+  int accepted = 0;
+  for (const NamedSiblingRule& rule : sibling_rules()) {
+    if (rule.rule == nullptr || rule.needs_same_draws || rule.races()) continue;
+    for (const SamplingOptions& sampling : options()) {
+      SideBySideDrafter twice({chain(), chain()}, 3, V);
+      const Run want = sample_trees(chains(2), rule, sampling, 7, prompts()[1]);
+      const Run got = sample_trees(twice, rule, sampling, 7, prompts()[1]);
+      EXPECT_EQ(got.tokens, want.tokens) << rule.name;
+      EXPECT_EQ(got.rounds.size(), want.rounds.size()) << rule.name;
+      for (const Round& round : got.rounds) accepted += round.accepted;
+    }
+  }
+  EXPECT_GT(accepted, 50);
 }
 
 }  // namespace

@@ -49,6 +49,19 @@ TEST(OptionsTest, Stage6HasItsOwn) {
   EXPECT_EQ(parse(6, {"--workload", "poisson:rate=1,n=2"}).workload, "poisson:rate=1,n=2");
 }
 
+TEST(OptionsTest, OnlyAStageThatGivesThemOneTreeTakesSeveralDrafts) {
+  const RunOptions several = parse(8, {"--draft", "a", "--draft=b", "--draft", "c"});
+  EXPECT_EQ(several.draft, "a");
+  EXPECT_EQ(several.other_drafts, (std::vector<std::string>{"b", "c"}));
+  EXPECT_TRUE(parse(8, {"--draft", "a"}).other_drafts.empty());
+  for (const int stage : {4, 7, 9, 10}) {
+    EXPECT_EQ(parse(stage, {"--draft", "a"}).draft, "a");
+    EXPECT_EQ(refusal(stage, {"--draft", "a", "--draft", "b"}),
+              "--draft is given 2 times, and this stage takes one; 08_token_trees takes several");
+  }
+  EXPECT_EQ(refusal(8, {"--draft", "a", "--draft", ""}), "--draft is empty; it takes DIR");
+}
+
 TEST(StagesTest, NamesBeginWithTheirNumbers) {
   EXPECT_EQ(stage_number("00_toy_speculation"), 0);
   EXPECT_EQ(stage_number("10_some_stage"), 10);
