@@ -11,7 +11,7 @@ DOCS_VENV := $(BUILD)/docs-venv
 FUZZ_VENV := $(BUILD)/fuzz-venv
 FORMATTED := git ls-files -z --cached --others --exclude-standard -- '*.h' '*.cpp' '*.cu' '*.cuh'
 
-.PHONY: help setup setup-full build demo serve real real-demo test test-kernels test-course test-real test-serve test-full bench bench-full bench-docs bench-cuda bench-peers bench-real experiments \
+.PHONY: help setup setup-full build demo serve real real-demo test test-kernels test-course test-real test-serve test-full bench bench-full bench-docs bench-cuda gpu-pack gpu-check bench-peers bench-real experiments \
         fuzz golden docs programs-for-tests benchmark-programs probes check watch hint predict progress assignment prove grade hidden autograder doctor format check-format clean asan tsan
 
 help: ## list the targets
@@ -145,6 +145,12 @@ bench-docs: benchmark-programs ## run bench-full, then update the tables and fig
 bench-cuda: benchmark-programs ## measure this machine's GPU, and fill in the tables of docs/kernels
 	@python3 tests/benchmarks/cuda_bench.py --build $(BUILD)
 	@python3 docs/experiments/tables.py
+
+gpu-pack: ## without a GPU: build what make gpu-check runs on a machine that has one (ARCHITECTURE=90-real), in one file
+	@python3 tests/gpu/gpu_pack.py --build $(BUILD)/gpu $(if $(ARCHITECTURE),--architecture $(ARCHITECTURE))
+
+gpu-check: ## with a GPU and that file: check and measure the CUDA backend in at most BUDGET=450 seconds, into OUT=build/gpu-check
+	@python3 tests/gpu/gpu_check.py $(if $(BUDGET),--budget $(BUDGET)) $(if $(OUT),--out $(OUT))
 
 bench-peers: setup ## get and build llama.cpp, measure beside it (quiet machine, 1 hour), fill in its page
 	$(call built,specdec_peer write_model)

@@ -6,8 +6,8 @@ docs/figures/ has a script for.
     python3 docs/experiments/tables.py --check    exit code 1 where something differs
 
 A table is between <!-- table: NAME --> and <!-- end table -->, in a quotation with "> " before both. SOURCES has the
-names: those of the modules *_tables.py, and of exact.py, which computes them. What was measured before
-the sources of bench.json, cuda.json or peers.json changed says so, and its figures are grey: that is made here too, and
+names: those of the modules *_tables.py, and of exact.py, which computes them. What was measured before the sources of
+bench.json, cuda.json, gpu_check.json or peers.json changed says so, and its figures are grey: that is made here too, and
 checked.
 """
 import argparse
@@ -23,6 +23,7 @@ import beams_tables
 import bench_tables
 import cuda_tables
 import exact
+import gpu_tables
 import peers_tables
 import real_tables
 import rules_tables
@@ -53,9 +54,10 @@ SOURCES = {"rules.json": (rules_tables.TABLES, dict),
            "batch.json": (batch_tables.TABLES, batch_tables.Batches),
            "bench.json": (bench_tables.TABLES, lambda data: bench_tables.Benchmarks(data, bench.is_stale(data))),
            "cuda.json": (cuda_tables.TABLES, lambda data: cuda_tables.Measured(data, data and run.is_stale("cuda.json", data))),
+           "gpu_check.json": (gpu_tables.TABLES, lambda data: Results(data, data and run.is_stale("cuda.json", data))),
            "peers.json": (peers_tables.TABLES, lambda data: Results(data, data and run.is_stale("peers.json", data))),
            "real.json": (real_tables.TABLES, lambda data: data)}
-MAY_BE_ABSENT = ("cuda.json", "peers.json", "real.json")
+MAY_BE_ABSENT = ("cuda.json", "gpu_check.json", "peers.json", "real.json")
 FILES = {name: file for file, (tables, _) in SOURCES.items() for name in tables}
 
 
