@@ -78,7 +78,7 @@ RequestId BatchEngine::add_request(BatchRequest request, OnDelivery on_delivery)
 
 // [snippet cancel]
 bool BatchEngine::cancel(RequestId id) {
-  // [task 6.9: cancel a request]
+  // [task 6.10: cancel a request]
   const auto found = states_.find(id);
   if (found == states_.end() || finished_.contains(id)) return false;
   if (!found->second->cancelled) {
@@ -86,7 +86,7 @@ bool BatchEngine::cancel(RequestId id) {
     cancelled_.push_back(id);         // the next step gives its pages back
   }
   return true;
-  // [end task 6.9]
+  // [end task 6.10]
 }
 // [end snippet cancel]
 
@@ -272,19 +272,29 @@ void BatchEngine::deliver() {
   finished_.clear();
 }
 
-void BatchEngine::hand_over(RequestState& r) {
+// [snippet news-for]
+// What the request is told after this step. None: nothing.
+std::optional<Delivery> BatchEngine::news_for(const RequestState& r) const {
+  // [task 6.9: tell a request what is new]
   Delivery delivery{.id = r.id, .finished = r.phase == Phase::kFinished};
   // A cancelled request, even if a callback of this step cancelled it, is told of its end only.
-  if (r.cancelled && !delivery.finished) return;
+  if (r.cancelled && !delivery.finished) return std::nullopt;
   if (!r.cancelled) {
     delivery.tokens = r.new_tokens();
     delivery.text = r.new_text();
-    if (!delivery.tokens.empty()) note_times(r);
   }
   if (delivery.finished) delivery.finish_reason = finished_.at(r.id);
   if (r.failure) delivery.error = *r.failure;
+  return delivery;
+  // [end task 6.9]
+}
+// [end snippet news-for]
+
+void BatchEngine::hand_over(RequestState& r) {
+  if (!r.cancelled && !r.new_tokens().empty()) note_times(r);
+  const auto news = r.on_delivery ? news_for(r) : std::nullopt;
   try {
-    if (r.on_delivery) r.on_delivery(delivery);
+    if (news) r.on_delivery(*news);
   } catch (const std::exception& error) {
     r.failure = fmt::format("its callback threw: {}", error.what());
   } catch (...) {

@@ -2,6 +2,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "common/language_model.h"
@@ -126,6 +127,7 @@ class BatchEngine {
   int count(RequestState& request, int rows);
   void finish(RequestState& request, FinishReason reason);
   void deliver();
+  std::optional<Delivery> news_for(const RequestState& request) const;
   void hand_over(RequestState& request);
   void note_times(RequestState& request);
   RequestResult result_of(RequestState& request, FinishReason reason) const;

@@ -28,15 +28,10 @@ inline void serve(World& world, EngineOptions options, const std::vector<Arrival
                      options);
   Numbers finished, admitted, pages, lengths;
   const auto n = static_cast<int>(arrivals.size());
-  std::vector<std::string> told(arrivals.size(), "not at all");  // by the last delivery
-  const auto listen = [&](const Delivery& delivery) {
-    if (!delivery.finished) return;
-    told[std::size_t(delivery.id)] = finish_reason_name(delivery.finish_reason);
-  };
   int added = 0;
   for (int step = 1; step <= kMostSteps && (added < n || !engine.idle()); step++) {
     for (const Arrival& arrival : arrivals) {
-      if (arrival.before_step == step) added += engine.add_request(arrival.request, listen) >= 0;
+      if (arrival.before_step == step) added += engine.add_request(arrival.request) >= 0;
     }
     const StepReport& report = engine.step();
     for (const auto& admission : report.admitted)
@@ -51,7 +46,6 @@ inline void serve(World& world, EngineOptions options, const std::vector<Arrival
     fact(fmt::format("tokens of request {}", id), result.tokens);
     fact(fmt::format("how request {} ended", id),
          ended ? std::string(finish_reason_name(result.finish_reason)) : "not at all");
-    fact(fmt::format("how request {} ended, as its last delivery says", id), told[std::size_t(id)]);
     fact(fmt::format("rounds, tested, accepted of request {}", id),
          Numbers{int(result.stats.run.rounds), int(result.stats.run.tested),
                  int(result.stats.run.accepted)});

@@ -1,6 +1,7 @@
 // What stage 6's code does, as facts: the rows of a ragged pass, drafting and judging for many,
 // admission, plans, preemption, settled rounds, prefixes, and whole runs of an engine.
 #include "tests/course/probes/cancel_scenes.h"
+#include "tests/course/probes/delivery_scenes.h"
 #include "tests/course/probes/engine_scenes.h"
 #include "tests/course/probes/facts.h"
 #include "tests/scripted_drafter.h"
@@ -385,6 +386,7 @@ int main(int argc, char** argv) {
                      {"survives_full_pools", survives_full_pools},
                      {"finds_the_longest_prefix", finds_the_longest_prefix},
                      {"shares_prefixes_in_an_engine", shares_prefixes_in_an_engine},
+                     {"tells_what_is_new", tells_what_is_new},
                      {"cancels_in_every_phase", cancels_in_every_phase},
                      {"cancels_during_a_delivery", cancels_during_a_delivery}});
 }
