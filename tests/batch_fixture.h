@@ -151,7 +151,7 @@ class BatchRun {
     std::set<int> drafted, accepted;
     int row = 0, n = 0;
     for (const StepReport::Part& part : report.parts) {
-      if (part.prefilled > 0) {
+      if (!part.is_round()) {
         prefill_rows_ += part.prefilled;
         continue;
       }

@@ -25,6 +25,10 @@ class DeviceDrafter final : public Drafter {
   SequenceId create() override { return on_host_->create(); }
   void release(SequenceId sequence) override { on_host_->release(sequence); }
   void draft(std::span<const DraftRequest> requests) override;
+  void prefill(std::span<const Segment> chunks) override { on_host_->prefill(chunks); }
+  int uncached_before(SequenceId sequence, int end) const override {
+    return on_host_->uncached_before(sequence, end);
+  }
   void truncate(SequenceId sequence, int length) override { on_host_->truncate(sequence, length); }
   int length(SequenceId sequence) const override { return on_host_->length(sequence); }
   int context_limit() const override { return on_host_->context_limit(); }

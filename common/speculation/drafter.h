@@ -5,6 +5,7 @@
 #include <span>
 
 #include "common/kv_cache.h"
+#include "common/language_model.h"
 #include "common/sampling/distribution.h"
 #include "common/sampling/random_source.h"
 #include "common/speculation/capacity.h"
@@ -76,7 +77,15 @@ class Drafter {
 
   virtual int length(SequenceId sequence) const = 0;  // cached tokens of its context
   virtual int context_limit() const { return std::numeric_limits<int>::max(); }
-  virtual std::int64_t forwards() const { return 0; }  // passes of draft models so far
+  virtual std::int64_t forwards() const { return 0; }  // passes of draft models in draft() so far
+
+  // Used from stage 6 on: caches parts of contexts before their first drafts, so that draft() has
+  // less to catch up with. REQUIRES: each segment follows what its sequence has cached, has at most
+  // uncached_before() tokens, and wants no logits. Throws as LanguageModel::forward().
+  virtual void prefill(std::span<const Segment> /*chunks*/) {}
+  // How many tokens of the sequence's context before position `end` prefill() can still cache. 0:
+  // nothing is left, or the drafter reads contexts in draft() only.
+  virtual int uncached_before(SequenceId, int /*end*/) const { return 0; }
 
   // Used from stage 8 on, where drafts may branch. The capacity of a round with K = spec_length.
   virtual Capacity capacity(int spec_length) const { return Capacity::of_chain(spec_length); }

@@ -37,6 +37,10 @@ class ModelDrafter : public Drafter {
   SequenceId create() override { return model_.create(); }
   void release(SequenceId sequence) override { model_.release(sequence); }
   void draft(std::span<const DraftRequest> requests) override;
+  void prefill(std::span<const Segment> chunks) override { model_.forward(chunks, {}); }
+  int uncached_before(SequenceId sequence, int end) const override {
+    return end - model_.length(sequence);
+  }
   void truncate(SequenceId sequence, int length) override;
   int length(SequenceId sequence) const override { return model_.length(sequence); }
   int context_limit() const override { return model_.max_seq_len(); }

@@ -42,6 +42,10 @@ class SoundDrafter final : public Drafter {
       }
     }
   }
+  void prefill(std::span<const Segment> chunks) override { drafter_->prefill(chunks); }
+  int uncached_before(SequenceId sequence, int end) const override {
+    return drafter_->uncached_before(sequence, end);
+  }
   void truncate(SequenceId sequence, int length) override { drafter_->truncate(sequence, length); }
   int length(SequenceId sequence) const override { return drafter_->length(sequence); }
   int context_limit() const override { return drafter_->context_limit(); }

@@ -120,6 +120,7 @@ const StepReport& BatchEngine::step() {
     const StepPlan& plan = scheduler_.plan(steps_given_up_ == 0);  // what each request computes
     note_admissions();
     rounds_.draft(plan.rounds);  // K steps of the drafter, for all requests at once
+    rounds_.prefill_drafts(plan.prefills);
     report_.drafted = now();
     rounds_.verify(plan.rounds, plan.prefills);  // one ragged pass of the target
     report_.verified = now();
@@ -237,12 +238,19 @@ void BatchEngine::settle_prefill(const Prefill& prefill) {
   RequestState& r = *prefill.request;
   const int length = models_.target.length(r.sequence);
   target_pool_.keep_prefix(r.sequence, r.request.generation.prompt);
-  if (length == r.prefill_end()) r.phase = Phase::kRunning;
+  if (prefill.draft_tokens > 0) {
+    draft_pool_.keep_prefix(r.draft_sequence, r.request.generation.prompt);
+  }
+  if (rounds_.is_prefilled(r)) r.phase = Phase::kRunning;
   r.stats.run.target_rows += prefill.tokens;
   r.stats.steps++;
   stats_.prefill_rows += prefill.tokens;
-  report_.parts.push_back(
-      {.id = r.id, .prefilled = prefill.tokens, .rows = prefill.tokens, .length = length});
+  stats_.draft_prefill_rows += prefill.draft_tokens;
+  report_.parts.push_back({.id = r.id,
+                           .prefilled = prefill.tokens,
+                           .draft_prefilled = prefill.draft_tokens,
+                           .rows = prefill.tokens,
+                           .length = length});
 }
 
 // Frees the request's pages. deliver() reports its end at the end of the step.

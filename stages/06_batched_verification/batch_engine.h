@@ -49,7 +49,7 @@ struct EngineOptions {
 // Totals over all steps of an engine. Seconds are sums over the phases of steps.
 struct EngineStats {
   std::int64_t steps = 0, target_forwards = 0;
-  std::int64_t prefill_rows = 0, round_rows = 0;
+  std::int64_t prefill_rows = 0, draft_prefill_rows = 0, round_rows = 0;
   std::int64_t rounds = 0, emitted = 0, preemptions = 0, steps_given_up = 0;
   std::int64_t prompt_tokens = 0, prefix_tokens = 0;  // at admissions: all, and found in the cache
   std::int64_t admissions_with_prefix = 0, admissions = 0;

@@ -87,6 +87,7 @@ BatchedRounds::BatchedRounds(LanguageModel& target, Drafter& drafter, Judging ju
                           judging_.memory)),
       pass_(target, max_batch, max_rows > 0 ? max_rows : max_batch * most_rows_) {
   requests_.reserve(drafts_.size());
+  chunks_.reserve(drafts_.size());
   drafting_.reserve(drafts_.size());
   rounds_.reserve(drafts_.size());
 }
@@ -170,6 +171,30 @@ void BatchedRounds::draft(std::span<RequestState* const> batch) {
 }
 // [end snippet batched-draft]
 
+int BatchedRounds::draft_prefill_left(const RequestState& r) const {
+  if (r.draft_sequence == RequestState::kNoSequence) return 0;
+  return drafter_.uncached_before(r.draft_sequence, r.draft_prefill_end());
+}
+
+bool BatchedRounds::is_prefilled(const RequestState& r) const {
+  return target_.length(r.sequence) == r.prefill_end() && draft_prefill_left(r) == 0;
+}
+
+// [snippet prefill-drafts]
+// The draft model reads its chunks of the prompts in one pass.
+void BatchedRounds::prefill_drafts(std::span<const Prefill> prefills) {
+  chunks_.clear();
+  for (const Prefill& prefill : prefills) {
+    if (prefill.draft_tokens == 0) continue;
+    const RequestState& r = *prefill.request;
+    const int cached = r.draft_prefill_end() - draft_prefill_left(r);
+    chunks_.push_back(
+        {r.draft_sequence, std::span(r.context).subspan(cached, prefill.draft_tokens), 0});
+  }
+  if (!chunks_.empty()) drafter_.prefill(chunks_);
+}
+// [end snippet prefill-drafts]
+
 void BatchedRounds::undo_draft(std::span<RequestState* const> batch) {
   for (RequestState* r : batch) {
     if (r->draft_sequence == RequestState::kNoSequence) continue;
@@ -184,7 +209,9 @@ void BatchedRounds::verify(std::span<RequestState* const> batch,
   for (std::size_t i = 0; i < batch.size(); i++) {
     if (!batch[i]->failure) pass_.add_round(*batch[i], drafts_[i]);
   }
-  for (const Prefill& prefill : prefills) pass_.add_prefill(prefill);
+  for (const Prefill& prefill : prefills) {
+    if (prefill.tokens > 0) pass_.add_prefill(prefill);
+  }
   pass_.run();
 }
 // [end snippet batched-verify]

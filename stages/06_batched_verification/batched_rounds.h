@@ -1,4 +1,5 @@
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -13,7 +14,8 @@
 
 namespace specdec {
 
-// A chunk of a request's prefill, computed in one step.
+// A chunk of a request's prefill, computed in one step: tokens of the target, and tokens of the
+// draft model. Either may be 0.
 struct Prefill {
   RequestState* request = nullptr;
   int tokens = 0;
@@ -100,12 +102,18 @@ class BatchedRounds {
   // Over all of its rounds. Throws Error if it can never have one.
   virtual MostCached most_cached(const BatchRequest& request) const;
 
-  // The four phases of a step. If a request fails in one phase, the next phases skip it.
+  // The tokens of its context that the draft model can cache before the next round.
+  int draft_prefill_left(const RequestState& request) const;
+  bool is_prefilled(const RequestState& request) const;
+
+  // The phases of a step. If a request fails in one phase, the next phases skip it.
   // draft(): throws CacheFull; any other Error fails only the request that caused it.
-  // verify(): throws as LanguageModel::forward(). judge(): an Error fails only its request.
+  // prefill_drafts(), verify(): throw as LanguageModel::forward(). judge(): an Error fails only its
+  // request.
   // REQUIRES: all phases get the same batch, of at most max_batch requests; each is running, and
   // has a draft sequence if anything is drafted for it.
   virtual void draft(std::span<RequestState* const> batch);
+  void prefill_drafts(std::span<const Prefill> prefills);
   virtual void verify(std::span<RequestState* const> batch, std::span<const Prefill> prefills);
   virtual void judge(std::span<RequestState* const> batch);
   virtual void roll_back(RequestState& request);
@@ -136,6 +144,7 @@ class BatchedRounds {
   std::vector<DraftRequest> requests_;
   std::vector<RequestState*> drafting_;  // requests_[i] is for drafting_[i]
   std::vector<RoundToJudge> rounds_;
+  std::vector<Segment> chunks_;  // of prefills, for the draft model
 
  protected:
   RaggedPass pass_;

@@ -20,15 +20,17 @@ void check_lengths(const BatchEngine& engine, const RequestState& r) {
     return;
   }
   const int length = engine.models().target.length(r.sequence);
+  const bool due =
+      r.phase == Phase::kRunning ? length == r.prefill_end() : !engine.rounds().is_prefilled(r);
   SPECDEC_CHECK(
-      r.phase == Phase::kRunning ? length == r.prefill_end() : length < r.prefill_end(),
+      due && length <= r.prefill_end(),
       "request {} to have cached what its phase says; it is {} with {} of {} tokens cached", r.id,
       phase_name(r.phase), length, r.context.size());
   if (r.draft_sequence == RequestState::kNoSequence) return;
   const int drafted = engine.rounds().drafter().length(r.draft_sequence);
-  SPECDEC_CHECK(r.phase == Phase::kRunning && drafted <= length,
-                "request {} to run with at most {} tokens cached by its draft; it is {} with {}",
-                r.id, length, phase_name(r.phase), drafted);
+  SPECDEC_CHECK(drafted <= r.prefill_end(),
+                "request {} to have at most {} tokens cached by its draft, not {}", r.id,
+                r.prefill_end(), drafted);
 }
 
 // The owners of a page are the page tables that contain it, and the prefix cache if that holds it.

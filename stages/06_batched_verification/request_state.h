@@ -24,8 +24,8 @@ inline std::string_view phase_name(Phase phase) {
 // other requests.
 //
 // Invariants: context is the prompt and all emitted tokens. Waiting and finished requests have no
-// sequences. While prefilling, fewer than context.size() - 1 tokens are cached in the target;
-// while running, exactly that many, and the last token is pending.
+// sequences. While running, context.size() - 1 tokens are cached in the target, and the last token
+// is pending. While prefilling, there are fewer, or the drafter lacks some of them.
 struct RequestState {
   static constexpr SequenceId kNoSequence = -1;
 
@@ -61,6 +61,8 @@ struct RequestState {
   }
   // The number of tokens that the target must have cached before the next round.
   int prefill_end() const { return int_size(context) - 1 + beside; }
+  // The same for the drafter, which may also catch up in the round.
+  int draft_prefill_end() const { return int_size(context) - 1; }
   std::span<const TokenId> new_tokens() const { return generation.tokens().subspan(delivered); }
   std::string_view new_text() const { return generation.certain_text().substr(delivered_text); }
 
@@ -75,7 +77,7 @@ struct RequestState {
 
   Phase phase = Phase::kWaiting;
   SequenceId sequence = kNoSequence;        // in the target
-  SequenceId draft_sequence = kNoSequence;  // in the drafter, from the first round with drafts on
+  SequenceId draft_sequence = kNoSequence;  // in the drafter, if its rounds have had drafts
   Round round;                              // the current or the last one
   bool cancelled = false;                   // delivers no more tokens, and ends in the next step
   std::optional<std::string> failure;       // the error that ends the request

@@ -46,15 +46,22 @@ void Scheduler::plan_admitted(int& rows) {
       open_draft(r);
       if (reserve(r, pages_for_round(r))) plan_.rounds.push_back(&r);
     } else {
-      const int length = target_.length(r.sequence);
-      const int chunk = std::min({options_.prefill_chunk, rows, r.prefill_end() - length});
-      if (chunk > 0 && reserve(r, {target_pool_.growth(length, length + chunk), 0})) {
-        plan_.prefills.push_back({&r, chunk});
-        rows -= chunk;
+      const Prefill chunk = next_chunk(r, rows);
+      if (chunk.rows() > 0 && reserve(r, pages_for(chunk))) {
+        plan_.prefills.push_back(chunk);
+        rows -= chunk.rows();
       }
     }
     // [end task 6.5]
   }
+}
+
+// What target and draft model compute of the request's context in a step that has this many rows
+// left. The two differ if one of them found a longer prefix in its cache.
+Prefill Scheduler::next_chunk(RequestState& r, int rows) const {
+  const int most = std::min(options_.prefill_chunk, rows);
+  return {&r, std::min(most, r.prefill_end() - target_.length(r.sequence)),
+          std::min(most, rounds_.draft_prefill_left(r))};
 }
 
 bool Scheduler::reserve(RequestState& r, const Pages& pages) {
@@ -84,6 +91,18 @@ Scheduler::Pages Scheduler::pages_for_round(const RequestState& r) const {
   return pages;
 }
 
+// The new pages of a chunk.
+Scheduler::Pages Scheduler::pages_for(const Prefill& chunk) const {
+  const RequestState& r = *chunk.request;
+  const int length = target_.length(r.sequence);
+  Pages pages{target_pool_.growth(length, length + chunk.tokens), 0};
+  if (chunk.draft_tokens > 0) {
+    const int drafted = rounds_.drafter().length(r.draft_sequence);
+    pages.draft = draft_pool_.growth(drafted, drafted + chunk.draft_tokens);
+  }
+  return pages;
+}
+
 bool Scheduler::make_room(const Pages& pages) {
   return target_pool_.make_room(pages.target) && draft_pool_.make_room(pages.draft);
 }
@@ -96,14 +115,12 @@ void Scheduler::admit(int& rows) {
     waiting_.pop_front();
     admitted_.push_back(&r);
     plan_.admitted.push_back(r.id);
-    const int left = r.prefill_end() - target_.length(r.sequence);
-    r.phase = left > 0 ? Phase::kPrefilling : Phase::kRunning;
-    if (left > 0) {
-      const int chunk = std::min({options_.prefill_chunk, rows, left});
-      plan_.prefills.push_back({&r, chunk});
-      rows -= chunk;
+    open_draft(r);
+    r.phase = rounds_.is_prefilled(r) ? Phase::kRunning : Phase::kPrefilling;
+    if (r.phase == Phase::kPrefilling) {
+      plan_.prefills.push_back(next_chunk(r, rows));
+      rows -= plan_.prefills.back().rows();
     } else if (rounds_.needs(r).rows() <= rows) {  // else its first round is in the next step
-      open_draft(r);
       plan_.rounds.push_back(&r);
       rows -= rounds_.needs(r).rows();
     }
@@ -134,7 +151,7 @@ bool Scheduler::open(RequestState& r) {
 }
 // [end snippet admit]
 
-// Creates the request's draft sequence if its next round drafts. The round itself fills the cache.
+// Creates the request's draft sequence if its next round drafts.
 void Scheduler::open_draft(RequestState& r) {
   if (r.draft_sequence != RequestState::kNoSequence || rounds_.needs(r).nodes == 0) return;
   r.draft_sequence = draft_pool_.create(r.context, [&] { return rounds_.drafter().create(); });

@@ -23,7 +23,7 @@ struct StepPlan {
 // oldest request comes first when there is not enough for all:
 //
 // - Every running request has a round in every step. Chunks of prompts get the rest of the token
-//   budget.
+//   budget; the draft model reads prompts in chunks of the same size, beside the target.
 // - A request is admitted when a pass has rows for the rounds of all admitted requests, and there
 //   are pages for its whole context and its first round, and for the next rounds of all older
 //   requests. No request overtakes another, so none starves.
@@ -68,6 +68,8 @@ class Scheduler {
   };
 
   Pages pages_for_round(const RequestState& request) const;
+  Pages pages_for(const Prefill& prefill) const;
+  Prefill next_chunk(RequestState& request, int rows) const;
   bool make_room(const Pages& pages);
   void plan_admitted(int& rows);
   bool reserve(RequestState& request, const Pages& pages);

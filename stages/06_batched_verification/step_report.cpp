@@ -7,7 +7,7 @@ namespace specdec {
 
 int StepReport::rounds() const {
   int n = 0;
-  for (const Part& part : parts) n += part.prefilled == 0 ? 1 : 0;
+  for (const Part& part : parts) n += part.is_round() ? 1 : 0;
   return n;
 }
 
@@ -37,8 +37,11 @@ std::string to_text(const StepReport& report) {
   }
   if (!report.admitted.empty()) line += ";";
   for (const StepReport::Part& part : report.parts) {
-    if (part.prefilled > 0) {
+    if (!part.is_round()) {
       line += fmt::format(" {} prefills {}", part.id, part.prefilled);
+      if (part.draft_prefilled > 0 && part.draft_prefilled != part.prefilled) {
+        line += fmt::format(" (draft {})", part.draft_prefilled);
+      }
     } else if (part.round.drafted == 0) {
       line += fmt::format(" {} steps", part.id);
     } else {

@@ -12,11 +12,13 @@ namespace specdec {
 struct StepReport {
   struct Part {
     RequestId id = 0;
-    int prefilled = 0;  // tokens of its context; 0: the request had a round
-    int rows = 0;       // its rows in the target's pass
+    int prefilled = 0, draft_prefilled = 0;  // tokens of its context, by target and draft model
+    int rows = 0;                            // its rows in the target's pass
     Round round = {};
     int emitted = 0;
     int length = 0;  // tokens cached in the target after the step; 0 if the request is finished
+
+    bool is_round() const { return prefilled == 0 && draft_prefilled == 0; }
   };
 
   struct Admission {
@@ -44,7 +46,8 @@ struct StepReport {
 
 // One line, for instance "step 3: admit 2 (8 found); 0 keeps 1 of 3 [11], 1 steps [5], 2 prefills 1
 // [9]; 6 rows; ...": the tokens that each request found in the prefix cache, the drafts that it
-// accepted, the tokens that it prefilled, and in brackets its cached tokens after the step.
+// accepted, the tokens that it prefilled (and that the draft model did, if the number differs), and
+// in brackets its cached tokens after the step.
 std::string to_text(const StepReport& report);
 
 }  // namespace specdec

@@ -37,6 +37,16 @@ void FallbackDrafter::draft(std::span<const DraftRequest> requests) {
 }
 // [end snippet fallback]
 
+void FallbackDrafter::prefill(std::span<const Segment> chunks) {
+  pairs_.prefill(chunks, &SequencePairs::Pair::first, *first_);
+  pairs_.prefill(chunks, &SequencePairs::Pair::second, *second_);
+}
+
+int FallbackDrafter::uncached_before(SequenceId sequence, int end) const {
+  return std::max(first_->uncached_before(pairs_[sequence].first, end),
+                  second_->uncached_before(pairs_[sequence].second, end));
+}
+
 void FallbackDrafter::truncate(SequenceId sequence, int length) {
   first_->truncate(pairs_[sequence].first, length);
   second_->truncate(pairs_[sequence].second, length);

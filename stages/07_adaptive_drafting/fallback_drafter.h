@@ -23,6 +23,8 @@ class FallbackDrafter final : public Drafter {
   SequenceId create() override;
   void release(SequenceId sequence) override;
   void draft(std::span<const DraftRequest> requests) override;
+  void prefill(std::span<const Segment> chunks) override;
+  int uncached_before(SequenceId sequence, int end) const override;
   void truncate(SequenceId sequence, int length) override;
   void keep(SequenceId sequence, int length, std::span<const int> path) override;
   Capacity capacity(int spec_length) const override;

@@ -1,7 +1,9 @@
 #pragma once
+#include <limits>
+#include <span>
 #include <vector>
 
-#include "common/kv_cache.h"
+#include "common/speculation/drafter.h"
 
 namespace specdec {
 
@@ -37,6 +39,19 @@ class SequencePairs {
     first.release((*this)[sequence].first);
     second.release((*this)[sequence].second);
     free_.push_back(sequence);
+  }
+
+  // Lets a part cache these chunks of contexts if it caches contexts. Until the first drafts, all
+  // parts that do have cached equally much. The chunks name the pairs.
+  void prefill(std::span<const Segment> chunks, SequenceId Pair::*of_part, Drafter& part) const {
+    std::vector<Segment> own;
+    for (Segment chunk : chunks) {
+      chunk.sequence = (*this)[chunk.sequence].*of_part;
+      const bool caches = part.uncached_before(chunk.sequence, std::numeric_limits<int>::max()) > 0;
+      const auto end = part.length(chunk.sequence) + std::ssize(chunk.tokens);
+      if (caches && end <= part.context_limit()) own.push_back(chunk);
+    }
+    if (!own.empty()) part.prefill(own);
   }
 
   const Pair& operator[](SequenceId sequence) const { return pairs_[sequence]; }

@@ -35,6 +35,13 @@ void SpeculatingDrafter::draft(std::span<const DraftRequest> requests) {
   for (const DraftRequest& request : requests) draft(request);
 }
 
+void SpeculatingDrafter::prefill(std::span<const Segment> chunks) {
+  std::vector<Segment> of_model(chunks.begin(), chunks.end());
+  for (Segment& chunk : of_model) chunk.sequence = pairs_[chunk.sequence].first;
+  model_.forward(of_model, {});
+  pairs_.prefill(chunks, &SequencePairs::Pair::second, *inner_);
+}
+
 // [snippet speculating-draft]
 void SpeculatingDrafter::draft(const DraftRequest& request) {
   text_.assign(request.context.begin(), request.context.end());

@@ -32,6 +32,10 @@ class SpeculatingDrafter final : public Drafter {
   SequenceId create() override;
   void release(SequenceId sequence) override;
   void draft(std::span<const DraftRequest> requests) override;
+  void prefill(std::span<const Segment> chunks) override;
+  int uncached_before(SequenceId sequence, int end) const override {
+    return end - length(sequence);
+  }
   void truncate(SequenceId sequence, int length) override;
   int length(SequenceId sequence) const override;
   // Once the inner drafter's context is full, the model drafts alone.

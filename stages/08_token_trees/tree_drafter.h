@@ -48,6 +48,10 @@ class ModelTreeDrafter final : public Drafter {
                    std::unique_ptr<TreeBrancher> brancher = nullptr);
 
   SequenceId create() override;
+  void prefill(std::span<const Segment> chunks) override { model_.forward(chunks, {}); }
+  int uncached_before(SequenceId sequence, int end) const override {
+    return end - model_.length(sequence);
+  }
   void release(SequenceId sequence) override { model_.release(sequence); }
   void draft(std::span<const DraftRequest> requests) override;
   void keep(SequenceId sequence, int length, std::span<const int> path) override;

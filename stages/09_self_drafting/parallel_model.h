@@ -42,6 +42,10 @@ class ParallelDrafter final : public Drafter {
   SequenceId create() override { return model_->draft().create(); }
   void release(SequenceId sequence) override { model_->draft().release(sequence); }
   void draft(std::span<const DraftRequest> requests) override;
+  void prefill(std::span<const Segment> chunks) override { model_->draft().forward(chunks, {}); }
+  int uncached_before(SequenceId sequence, int end) const override {
+    return end - length(sequence);
+  }
   void truncate(SequenceId sequence, int length) override;
   int length(SequenceId sequence) const override { return model_->draft().length(sequence); }
   int context_limit() const override { return model_->draft().max_seq_len(); }

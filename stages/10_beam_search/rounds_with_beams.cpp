@@ -103,6 +103,7 @@ void RoundsWithBeams::verify(std::span<RequestState* const>, std::span<const Pre
   }
   for (RequestState* r : searches_) pass_.add(BeamRounds::rows(*beams_of(*r)->run));
   for (const Prefill& prefill : prefills) {
+    if (prefill.tokens == 0) continue;
     if (beams_of(*prefill.request) == nullptr) {
       pass_.add_prefill(prefill);
     } else {

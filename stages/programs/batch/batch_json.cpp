@@ -86,6 +86,7 @@ Json to_json(const BatchEngine& engine) {
   return {{"steps", stats.steps},
           {"target_forwards", stats.target_forwards},
           {"prefill_rows", stats.prefill_rows},
+          {"draft_prefill_rows", stats.draft_prefill_rows},
           {"round_rows", stats.round_rows},
           {"rounds", stats.rounds},
           {"preemptions", stats.preemptions},
@@ -122,8 +123,10 @@ Json to_json(const StepReport& report) {
   }
   Json rounds = Json::array(), prefills = Json::array();
   for (const StepReport::Part& part : report.parts) {
-    if (part.prefilled > 0) {
-      prefills.push_back({{"request", part.id}, {"tokens", part.prefilled}});
+    if (!part.is_round()) {
+      prefills.push_back({{"request", part.id},
+                          {"tokens", part.prefilled},
+                          {"draft_tokens", part.draft_prefilled}});
     } else {
       rounds.push_back({{"request", part.id},
                         {"start", part.round.start},

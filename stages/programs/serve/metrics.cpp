@@ -88,7 +88,7 @@ Metrics::Metrics()
 
 void Metrics::count(const StepReport& report) {
   for (const StepReport::Part& part : report.parts) {
-    if (part.prefilled > 0) continue;
+    if (!part.is_round()) continue;
     const Round& round = part.round;
     rounds++;
     drafted_rounds += round.drafted > 0 ? 1 : 0;

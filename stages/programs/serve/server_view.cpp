@@ -60,7 +60,7 @@ void CostWatch::keep(std::deque<double>& samples, double seconds) {
 }
 
 void CostWatch::add(const StepReport& report) {
-  if (report.parts.size() != 1 || report.parts.front().prefilled > 0) return;
+  if (report.parts.size() != 1 || !report.parts.front().is_round()) return;
   const int K = report.parts.front().round.drafted;
   const double verify = report.verified - report.drafted;
   if (K == 0) keep(plain_, verify);

@@ -123,7 +123,7 @@ void SocketInbox::send_rounds(const StepReport& report, const Results& ended) {
       Json logprobs = writer.wants_logprobs() ? logprobs_json(part, row, writer) : Json();
       writer.send(std::move(round), std::move(logprobs));
     }
-    if (part.prefilled == 0) row += part.rows;
+    if (part.is_round()) row += part.rows;
   }
 }
 
@@ -133,7 +133,7 @@ Json SocketInbox::round_json(const StepReport& report, const Results& ended,
                              const StepReport::Part& part, const AnswerWriter& writer) const {
   int place = 0;
   for (const StepReport::Part& other : report.parts) {
-    if (other.prefilled == 0 && other.id < part.id) place++;
+    if (other.is_round() && other.id < part.id) place++;
   }
   for (const auto& [id, result] : ended) {
     const bool failed = result.finish_reason == FinishReason::kError;

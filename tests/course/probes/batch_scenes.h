@@ -127,11 +127,12 @@ struct Floor {
 
   // Does what was planned; every round keeps `accepted` drafts.
   void work(const StepPlan& plan, int accepted) {
+    rounds.prefill_drafts(plan.prefills);
     for (const Prefill& prefill : plan.prefills) {
       RequestState& r = *prefill.request;
       const auto left = uncached(world.target, r.sequence, r.context);
       world.target.forward(Segment{r.sequence, left.first(std::size_t(prefill.tokens)), 0}, {});
-      if (world.target.length(r.sequence) == r.prefill_end()) r.phase = Phase::kRunning;
+      if (rounds.is_prefilled(r)) r.phase = Phase::kRunning;
     }
     for (RequestState* r : plan.rounds) {
       const int start = r->prefill_end(), K = rounds.spec_length(*r);

@@ -283,14 +283,14 @@ TEST(BatchEngineTest, NansOfTheDraftEndTheRequestTheyBelongTo) {
   expect_nans_end_one(&BatchSetup::draft_rows, 1);  // the bonus
 }
 
-TEST(BatchEngineTest, WhoseDraftsAreNoNumbersLeavesNoPagesToOthers) {
+TEST(BatchEngineTest, WhoseDraftsAreNoNumbersLeavesItsPromptToOthers) {
   BatchSetup setup;
   setup.draft_rows = nan_after(setup.draft_rows, 5, 0);
   TestBatch batch(setup);
   batch.add(requests_with_a_marked_one()[2]);
   EXPECT_EQ(finish_reason_name(batch.run_all().at(0).finish_reason), "error");
   EXPECT_GT(batch.engine().target_pool().prefixes()->pages(), 0);
-  EXPECT_EQ(batch.engine().draft_pool().prefixes()->pages(), 0);
+  EXPECT_GT(batch.engine().draft_pool().prefixes()->pages(), 0) << "computed before any draft";
 }
 
 TEST(BatchEngineTest, WhatIsDraftedTwiceCountsOnce) {

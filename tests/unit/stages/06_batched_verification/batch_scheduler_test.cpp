@@ -14,8 +14,11 @@ using ::testing::Pointee;
 
 struct Before {
   std::vector<RequestId> admitted, waiting;
-  std::map<RequestId, int> K;        // of running requests, for the next round
-  std::map<RequestId, int> to_fill;  // of prefilling ones: tokens that are missing
+  std::map<RequestId, int> K;  // of running requests, for the next round
+  struct Missing {
+    int tokens = 0, draft_tokens = 0;
+  };
+  std::map<RequestId, Missing> to_fill;  // of prefilling ones
 };
 
 Before look_at(TestBatch& batch) {
@@ -25,7 +28,8 @@ Before look_at(TestBatch& batch) {
     if (r->phase == Phase::kRunning) {
       before.K[r->id] = batch.engine().rounds().needs(*r).nodes;
     } else {
-      before.to_fill[r->id] = r->prefill_end() - batch.target.length(r->sequence);
+      before.to_fill[r->id] = {r->prefill_end() - batch.target.length(r->sequence),
+                               batch.engine().rounds().draft_prefill_left(*r)};
     }
   }
   for (const RequestState* r : batch.engine().waiting()) before.waiting.push_back(r->id);
@@ -66,20 +70,21 @@ void expect_everyone_served(const Before& before, const StepReport& report,
     rows -= K + 1;
     if (contains(report.preempted, id)) continue;
     ASSERT_TRUE(parts.contains(id)) << "request " << id << " runs and has a round";
-    EXPECT_EQ(parts[id]->prefilled, 0);
+    EXPECT_TRUE(parts[id]->is_round());
     EXPECT_EQ(parts[id]->round.drafted, K) << "K depends on nobody else";
   }
   for (const auto& [id, missing] : before.to_fill) {
-    const int chunk = std::min({options.prefill_chunk, rows, missing});
-    if (chunk == 0 || contains(report.preempted, id)) continue;
+    const int most = std::min(options.prefill_chunk, rows);
+    if (most == 0 || contains(report.preempted, id)) continue;
     ASSERT_TRUE(parts.contains(id)) << "there is room to prefill request " << id;
-    EXPECT_EQ(parts[id]->prefilled, chunk);
-    rows -= chunk;
+    EXPECT_EQ(parts[id]->prefilled, std::min(most, missing.tokens));
+    EXPECT_EQ(parts[id]->draft_prefilled, std::min(most, missing.draft_tokens));
+    rows -= std::max(parts[id]->prefilled, parts[id]->draft_prefilled);
   }
 }
 
 void expect_order_of_parts(const StepReport& report) {
-  const auto key = [](const StepReport::Part& p) { return std::pair(p.prefilled > 0, p.id); };
+  const auto key = [](const StepReport::Part& p) { return std::pair(!p.is_round(), p.id); };
   EXPECT_TRUE(std::ranges::is_sorted(report.parts, {}, key)) << "rounds first, oldest first";
 }
 
@@ -88,7 +93,7 @@ void expect_order_of_parts(const StepReport& report) {
 void expect_cached_lengths(TestBatch& batch, const StepReport& report) {
   for (const RequestState* r : batch.engine().admitted()) {
     for (const StepReport::Part& part : report.parts) {
-      if (part.id != r->id || part.prefilled > 0 || part.round.drafted == 0) continue;
+      if (part.id != r->id || !part.is_round() || part.round.drafted == 0) continue;
       const int seen = part.round.start + part.round.drafted;
       const int kept = part.round.start + part.round.accepted + 1;
       EXPECT_EQ(batch.target.length(r->sequence), kept);
@@ -339,17 +344,6 @@ TEST(BatchSchedulerTest, ARequestIsAdmittedWhenBothPoolsHaveRoomForItsFirstRound
   }
 }
 
-TEST(BatchSchedulerTest, TheDraftsCacheIsEmptyUntilTheFirstRound) {
-  TestBatch batch;
-  batch.add(greedy_request(some_prompt(20), 9, 4));
-  while (batch.engine().stats().rounds == 0) {
-    EXPECT_EQ(batch.engine().draft_pool().n_used(), 0);
-    EXPECT_EQ(batch.drafter->forwards(), 0);
-    watched_step(batch);
-  }
-  EXPECT_GE(batch.engine().draft_pool().n_used(), 7) << "the whole prompt at once";
-}
-
 TEST(BatchSchedulerTest, WithoutSpeculationNoDraftPageIsTaken) {
   BatchSetup setup;
   setup.draft = {1, 1};
@@ -375,7 +369,7 @@ TEST(BatchSchedulerTest, RoundsOfARequestDoNotDependOnTheBatch) {
     Rounds rounds;
     while (!batch.engine().idle()) {
       for (const auto& part : watched_step(batch).parts) {
-        if (part.prefilled > 0) continue;
+        if (!part.is_round()) continue;
         rounds[part.id].push_back({part.round.start, part.round.drafted, part.round.accepted});
       }
     }

@@ -97,7 +97,8 @@ TEST(ScheduleTraceTest, AReportIsALine) {
                    .emitted = 2,
                    .length = 11},
                   {.id = 1, .rows = 1, .emitted = 1},
-                  {.id = 2, .prefilled = 6, .rows = 6, .length = 6}};
+                  {.id = 2, .prefilled = 6, .draft_prefilled = 6, .rows = 6, .length = 6},
+                  {.id = 5, .prefilled = 1, .draft_prefilled = 7, .rows = 1, .length = 9}};
   report.finished = {1};
   report.waiting = 1;
   report.prefilling = 2;
@@ -108,12 +109,13 @@ TEST(ScheduleTraceTest, AReportIsALine) {
   report.most_draft_pages = 4;
   EXPECT_EQ(
       to_text(report),
-      "step 7: preempt 4; admit 2 3 (8 found); 0 keeps 1 of 4 [11], 1 steps, 2 prefills 6 [6]; "
-      "finish 1; 12 rows; 1 waiting, 2 prefilling, 3 running; pages 5 (most 6), "
+      "step 7: preempt 4; admit 2 3 (8 found); 0 keeps 1 of 4 [11], 1 steps, 2 prefills 6 [6], "
+      "5 prefills 1 (draft 7) [9]; finish 1; 13 rows; 1 waiting, 2 prefilling, 3 running; pages 5 "
+      "(most 6), "
       "draft 3 (most 4)");
   EXPECT_EQ(report.rounds(), 2);
   EXPECT_EQ(report.emitted(), 3);
-  EXPECT_EQ(report.rows(), 5 + 1 + 6);
+  EXPECT_EQ(report.rows(), 5 + 1 + 6 + 1);
 }
 
 TEST(ScheduleTraceTest, AStepThatWasGivenUpSaysSo) {

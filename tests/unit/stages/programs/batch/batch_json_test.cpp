@@ -177,7 +177,7 @@ TEST(BatchJsonTest, AStepHasAdmissionsRoundsAndPrefills) {
                    .emitted = 2,
                    .length = 11},
                   {.id = 1, .rows = 1, .round = {.start = 3}, .emitted = 1},
-                  {.id = 2, .prefilled = 6, .rows = 6, .length = 6}};
+                  {.id = 2, .prefilled = 6, .draft_prefilled = 4, .rows = 6, .length = 6}};
   report.waiting = 1;
   report.prefilling = 2;
   report.running = 3;
@@ -197,7 +197,7 @@ TEST(BatchJsonTest, AStepHasAdmissionsRoundsAndPrefills) {
       {"rounds",
        {{{"request", 0}, {"start", 9}, {"drafted", 4}, {"accepted", 1}, {"emitted", 2}},
         {{"request", 1}, {"start", 3}, {"drafted", 0}, {"accepted", 0}, {"emitted", 1}}}},
-      {"prefills", Json::array({{{"request", 2}, {"tokens", 6}}})},
+      {"prefills", Json::array({{{"request", 2}, {"tokens", 6}, {"draft_tokens", 4}}})},
       {"waiting", 1},
       {"pages", 5},
       {"most_pages", 6},
@@ -235,6 +235,7 @@ TEST(BatchJsonTest, AnEngineSaysWhatItDid) {
   expect_fields(got, {{"steps", 4 + 3 + 2},
                       {"target_forwards", 9},
                       {"prefill_rows", 6},
+                      {"draft_prefill_rows", 6},
                       {"rounds", 3 + 3 + 1 + 2},
                       {"round_rows", 2 * 9},
                       {"preemptions", 0},
