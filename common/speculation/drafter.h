@@ -36,6 +36,8 @@ class DraftGate {
   virtual bool has_enough(int /*drafted*/) const { return false; }
 };
 
+class DraftShape;
+
 // How tokens are chosen from a model's logits.
 struct Sampling {
   SamplingOptions options;         // temperature 0: the likeliest token, and no randomness
@@ -44,6 +46,7 @@ struct Sampling {
   DraftGate* gate = nullptr;       // may end the drafts before K; null: no gate
   std::shared_ptr<LikelyTokens> likely = nullptr;  // for drafters that learn from them (stage 7)
   bool named_by_level = false;  // the index of a draw contains the level (stage 8)
+  DraftShape* shape = nullptr;  // of this request's drafts (stage 8); null: the drafter's own
 };
 
 // [snippet drafter]

@@ -12,6 +12,7 @@
 #include "common/generation.h"
 #include "common/run_stats.h"
 #include "common/speculation/capacity.h"
+#include "common/speculation/draft_shape.h"
 #include "common/speculation/spec_length_policy.h"
 #include "stages/05_rejection_sampling/judge.h"
 
@@ -57,6 +58,11 @@ struct BatchRequest {
   // Makes the policy that chooses K of each round; none: K is always spec_length.
   std::function<std::unique_ptr<SpecLengthPolicy>()> make_policy = {};
 
+  // Used from stage 8 on, where drafts may branch: the shape of its drafts, and what its rounds
+  // need with it. None: as the drafter has them.
+  std::function<std::unique_ptr<DraftShape>()> make_shape = {};
+  RoundCapacity capacity = {};
+
   // Used from stage 10 on; none: rounds of one text.
   std::function<std::shared_ptr<RequestExtension>()> make_extension = {};
 
@@ -67,7 +73,8 @@ struct BatchRequest {
   std::string error = {};  // why it cannot be run; if not empty, an engine refuses it
 };
 
-// The most tokens that a request ever has in each cache.
+// The most tokens that a request ever has in each cache. capacity: of rounds, unless the request
+// has its own.
 struct MostCached {
   std::int64_t by_target = 0, by_draft = 0;
 };

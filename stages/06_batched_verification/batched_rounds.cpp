@@ -116,7 +116,7 @@ MostCached most_cached(const BatchRequest& r, const RoundCapacity& capacity,
     const int K = round_spec_length(r.spec_length, static_cast<int>(start), r.context_limit,
                                     draft_context_limit);
     if (K == 0) continue;
-    const Capacity round = capacity(K);
+    const Capacity round = r.capacity ? r.capacity(K) : capacity(K);
     most.by_target = std::max(most.by_target, start + round.rows());
     most.by_draft = std::max(most.by_draft, start + round.nodes);
   }

@@ -18,7 +18,9 @@ namespace specdec {
 // draft model. Either may be 0.
 struct Prefill {
   RequestState* request = nullptr;
-  int tokens = 0;
+  int tokens = 0, draft_tokens = 0;
+
+  int rows() const { return std::max(tokens, draft_tokens); }  // of the token budget
 };
 
 // One pass of the target over rows of many requests: chunks of prompts, and pending tokens with
@@ -92,12 +94,18 @@ class BatchedRounds {
   // K of the request's next round. It depends on the request alone: its options, its earlier rounds
   // if K adapts, and its position in the contexts of both models.
   int spec_length(const RequestState& request) const;
-  // The most that this round needs.
+  // What a round of the request needs with this K.
+  Capacity capacity(const BatchRequest& request, int K) const {
+    return request.capacity ? request.capacity(K) : drafter_.capacity(K);
+  }
+  // The most that its next round needs.
   virtual Capacity needs(const RequestState& request) const {
-    return drafter_.capacity(spec_length(request));
+    return capacity(request.request, spec_length(request));
   }
   // The most rows of any of its rounds in the target's pass.
-  virtual int most_rows(const RequestState&) const { return most_rows_; }
+  virtual int most_rows(const RequestState& request) const {
+    return capacity(request.request, request.request.spec_length).rows();
+  }
   int most_rows() const { return most_rows_; }
   // Over all of its rounds. Throws Error if it can never have one.
   virtual MostCached most_cached(const BatchRequest& request) const;

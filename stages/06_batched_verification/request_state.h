@@ -44,6 +44,7 @@ struct RequestState {
         judge(make_judge(dice, request.speculation)),
         policy(request.make_policy ? request.make_policy()
                                    : fixed_spec_length(request.spec_length)),
+        shape(request.make_shape ? request.make_shape() : nullptr),
         extension(request.make_extension ? request.make_extension() : nullptr) {}
   RequestState(const RequestState&) = delete;  // members point to each other
   RequestState& operator=(const RequestState&) = delete;
@@ -53,6 +54,7 @@ struct RequestState {
   Sampling drafting() const {
     Sampling sampling = judge->drafting();
     sampling.gate = policy->gate();
+    sampling.shape = shape.get();
     return sampling;
   }
   // Its round, for a judge. logits: [drafts.size() + 1, V], the round's rows of the pass.
@@ -74,6 +76,7 @@ struct RequestState {
   Dice dice;
   const std::unique_ptr<Judge> judge;
   const std::unique_ptr<SpecLengthPolicy> policy;  // chooses K of each round
+  const std::unique_ptr<DraftShape> shape;         // from stage 8 on; null: the drafter's own
 
   Phase phase = Phase::kWaiting;
   SequenceId sequence = kNoSequence;        // in the target

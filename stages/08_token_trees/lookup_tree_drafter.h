@@ -1,6 +1,7 @@
 #pragma once
 #include <vector>
 
+#include "common/speculation/draft_shape.h"
 #include "common/speculation/drafter.h"
 #include "stages/08_token_trees/token_tree.h"
 
@@ -21,6 +22,10 @@ class LookupTreeDrafter final : public Drafter {
     int min_match = 2, max_match = 8;
   };
 
+  // Those of a tree: as many continuations as it has nodes per level, at least 1.
+  static Options options_for(const DraftShape& shape);
+
+  // A request whose tree has a shape of its own gets the continuations of that shape.
   explicit LookupTreeDrafter(const Options& options);
 
   SequenceId create() override { return created_++; }
@@ -31,8 +36,8 @@ class LookupTreeDrafter final : public Drafter {
   Capacity capacity(int spec_length) const override;
 
  private:
-  void find(std::span<const TokenId> context);
-  void grow(const DraftRequest& request);
+  void find(std::span<const TokenId> context, int continuations);
+  void grow(const DraftRequest& request, int levels);
 
   Options options_;
   SequenceId created_ = 0;

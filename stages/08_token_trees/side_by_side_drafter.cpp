@@ -75,6 +75,14 @@ void SideBySideDrafter::release(SequenceId sequence) {
   free_.push_back(sequence);
 }
 
+void SideBySideDrafter::prefill(std::span<const Segment> chunks) {
+  for (Side& side : sides_) {
+    std::vector<Segment> own(chunks.begin(), chunks.end());
+    for (Segment& chunk : own) chunk.sequence = side.sequences[chunk.sequence];
+    side.drafter->prefill(own);
+  }
+}
+
 // [snippet side-by-side]
 void SideBySideDrafter::draft(std::span<const DraftRequest> requests) {
   for (const DraftRequest& request : requests) request.drafts->clear();

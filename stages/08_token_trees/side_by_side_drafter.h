@@ -30,6 +30,11 @@ class SideBySideDrafter final : public Drafter {
   SequenceId create() override;
   void release(SequenceId sequence) override;
   void draft(std::span<const DraftRequest> requests) override;
+  void prefill(std::span<const Segment> chunks) override;
+  // Until the first drafts, all models have cached equally much.
+  int uncached_before(SequenceId sequence, int end) const override {
+    return sides_.front().drafter->uncached_before(sides_.front().sequences[sequence], end);
+  }
   void truncate(SequenceId sequence, int length) override;
   void keep(SequenceId sequence, int length, std::span<const int> path) override;
   int length(SequenceId sequence) const override;  // of the model that has cached least

@@ -37,8 +37,8 @@ ModelTreeDrafter::Growth& ModelTreeDrafter::prepare(SequenceId sequence) {
   const auto index = static_cast<std::size_t>(sequence);
   if (growths_.size() <= index) growths_.resize(index + 1);
   Growth& growth = growths_[index];
-  if (growth.shape) return growth;
-  growth.shape = make_shape_();
+  if (growth.usual) return growth;
+  growth.usual = make_shape_();
   const auto nodes = static_cast<std::size_t>(largest_.nodes);
   for (auto* list : {&growth.level, &growth.places, &growth.parents}) list->reserve(nodes + 1);
   growth.tokens.reserve(largest_.width);
@@ -75,8 +75,8 @@ void ModelTreeDrafter::draft(std::span<const DraftRequest> requests) {
 // Whether the tree gets the level `depth`.
 bool ModelTreeDrafter::grows(const DraftRequest& request, int depth) {
   const DraftGate* gate = request.sampling.gate;
-  return depth < std::min(request.spec_length, largest_.levels) &&
-         !growth(request.sequence).level.empty() &&
+  const Growth& growth = this->growth(request.sequence);
+  return depth < std::min(request.spec_length, growth.shape->levels()) && !growth.level.empty() &&
          !(gate != nullptr && depth > 0 && gate->has_enough(depth));
 }
 
@@ -93,6 +93,8 @@ void ModelTreeDrafter::end_before(const DraftRequest& request, int depth) {
 void ModelTreeDrafter::begin(const DraftRequest& request) {
   request.drafts->clear();
   Growth& growth = prepare(request.sequence);  // needed if a prefix cache made the sequence
+  DraftShape* own = request.sampling.shape;
+  growth.shape = own != nullptr ? &dynamic_cast<TreeShape&>(*own) : growth.usual.get();
   growth.shape->begin();
   growth.level.assign(1, Drafts::kRoot);
   growth.places.clear();
@@ -165,7 +167,7 @@ void ModelTreeDrafter::branch_on_device(std::span<const DraftRequest> requests, 
     Growth& growth = this->growth(requests[r].sequence);
     int draw = requests[r].sampling.named_by_level ? draw_index(depth, 0) : 0;
     for (const int node : growth.level) {
-      looked_at_.push_back({&requests[r], growth.shape.get(), node, draw});
+      looked_at_.push_back({&requests[r], growth.shape, node, draw});
       draw += growth.shape->wish(*requests[r].drafts, node).count;
     }
     growth.first_node = requests[r].drafts->size();

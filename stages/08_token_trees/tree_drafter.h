@@ -39,10 +39,11 @@ SamplingOptions drafting_options(const TreeShape& shape, const Sampling& samplin
 // requests together. The nodes of the last level are never fed.
 class ModelTreeDrafter final : public Drafter {
  public:
-  // make_shape: called for each sequence. vocab_size: V of the trees' distributions. max_context:
-  // tokens of the longest context and the levels. brancher: needed if the model's device keeps the
-  // trees' distributions, else null. REQUIRES: the model outlives this object, and its cache has
-  // room for such a context and capacity().nodes more tokens.
+  // make_shape: called for each sequence, for requests without a shape of their own. A request's
+  // own shape is a TreeShape that needs no more capacity than this one. vocab_size: V of the trees'
+  // distributions. max_context: tokens of the longest context and the levels. brancher: needed if
+  // the model's device keeps the trees' distributions, else null. REQUIRES: the model outlives this
+  // object, and its cache has room for such a context and capacity().nodes more tokens.
   ModelTreeDrafter(LanguageModel& model, const MakeTreeShape& make_shape, int max_context,
                    int vocab_size, int max_requests = 1,
                    std::unique_ptr<TreeBrancher> brancher = nullptr);
@@ -65,7 +66,8 @@ class ModelTreeDrafter final : public Drafter {
   // The state of a sequence's last tree. A node's place is its place in the model's cache, counted
   // from the end of the context.
   struct Growth {
-    std::unique_ptr<TreeShape> shape;
+    std::unique_ptr<TreeShape> usual;
+    TreeShape* shape = nullptr;   // of the last tree: the request's own, or `usual`
     std::vector<int> level;       // the nodes that are continued; kRoot at first
     std::vector<int> places;      // [nodes of the tree]; kNotFed if the node is not cached
     std::vector<int> parents;     // [cached nodes] the place of each node's parent; -1: the root

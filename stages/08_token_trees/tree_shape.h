@@ -8,6 +8,7 @@
 
 #include "common/argmax.h"
 #include "common/sampling/random_source.h"
+#include "common/speculation/draft_shape.h"
 #include "kernels/int_size.h"
 #include "stages/08_token_trees/token_tree.h"
 
@@ -51,13 +52,8 @@ class TreeDraws {
 
 // How the tree of one request grows. The draft model computes q after the root, then after nodes of
 // each level; the shape decides which drafts this adds, and which nodes are continued.
-class TreeShape {
+class TreeShape : public DraftShape {
  public:
-  virtual ~TreeShape() = default;
-
-  virtual int levels() const = 0;  // the largest number of levels
-  // The capacity of a round with at most this many levels. REQUIRES: levels <= levels().
-  virtual Capacity capacity(int levels) const = 0;
   // Whether drafts are drawn from q; if not, q only ranks the tokens.
   virtual bool draws() const = 0;
 

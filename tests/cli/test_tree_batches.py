@@ -117,9 +117,44 @@ class TreeBatchesTest(ProgramTest):
         bad("--draft-pages is for one drafter", "--requests", one, "--fallback", "lookup,llama", "--draft-pages", 9)
         bad("a round of 3 requests with 15 drafts each takes 48 rows", "--workload", spec, "--token-budget", 47)
         for field, words in ({"spec_length": 3}, "spec_length belongs to the whole run"), \
-                            ({"tree": "top:2"}, "tree belongs to the whole run"), \
                             ({"acceptance": "coupled"}, "acceptance belongs to the whole run"):
             bad(words, "--requests", self.file_of([{"prompt": "a"} | field]))
+
+    def test_requests_with_trees_of_their_own(self):
+        """Side by side, with what each gets alone."""
+        for shapes, *run_of in ((("chains:2", "distinct:2x2", "top:4x2", "grow:4", "chains:1", None), "--tree", "chains:4"),
+                                (("top:2", "best:5", "top:1x1x1", "top:6", None), "--tree", "top:3x2x1"),
+                                (("best:3", "top:4", None), "--tree", "top:3x2x1", "--draft-kind", "lookup"),
+                                (("top:2x1", None), "--tree", "top:3x2x1", "--fallback", "lookup,llama"),
+                                (("grow:3", "best:5", None), "--tree", "grow:8")):
+            requests = [{"id": f"{shape} {i}", "prompt": PROMPT, "max_new_tokens": 30, "temperature": 0.8, "seed": i}
+                        | ({"tree": shape} if shape else {}) for i, shape in enumerate(shapes)]
+            levels = {"chains:4": 5, "top:3x2x1": 3, "grow:8": 5}[run_of[1]]
+            wanted = [alone({name: value for name, value in request.items() if name != "tree"},
+                            "--tree", request.get("tree", run_of[1]), "--spec-length", levels, *run_of[2:])
+                      for request in requests]
+            for more in (["--max-batch", 9, "--page-size", 3, "--draft-page-size", 1],
+                         ["--max-batch", 3, "--cache", "contiguous"]):
+                results, summary = run_lines("--requests", self.file_of(requests), *run_of, *more)
+                self.expect_alone(results, wanted, (run_of, more))
+                self.assertEqual(summary["nodes"], summary["round_rows"] - summary["rounds"])
+
+    def test_trees_of_their_own_that_cannot_be(self):
+        for tree, words, *run_of in (
+                ("top:8x8", "--tree top:8x8: 72 drafted tokens, and there is room for the 15 of --tree top:3x2x1"),
+                ("top:2x1x1x1", "--tree top:2x1x1x1: 4 levels, and there is room for the 3 of --tree top:3x2x1"),
+                ("chains:1", "--tree chains:1: 3 distributions to draw from, and there is room for the 0 of --tree top:3x2x1"),
+                ("bush:3", "--tree bush:3: no such shape; there are"),
+                ("top:2", "--tree top:2: this run drafts --tree chains:1 for every request, because of its chains",
+                 "--tree", "chains:1"),
+                ("grow:3", "--tree grow:3: this run drafts --tree grow:8 for every request, because of its suffix drafts",
+                 "--tree", "grow:8", "--draft-kind", "suffix"),
+                ("top:2", "--tree top:2: --siblings k-sequential needs drafts that are drawn from one distribution",
+                 "--tree", "chains:3", "--siblings", "k-sequential", "--temperature", 1)):
+            path = self.file_of([{"prompt": PROMPT, "tree": tree}, {"prompt": PROMPT, "max_new_tokens": 3}])
+            code, _, errors = run("--requests", path, *run_of, "--output", "json")
+            self.assertEqual((code, errors.count("\n")), (2, 1), errors)
+            self.assertIn(f"request 0 ({path}:1) is refused: {words}", errors)
 
     def test_a_bad_request_is_refused_and_the_others_run(self):
         requests = [{"prompt": PROMPT}, {"prompt": PROMPT, "temperature": 1}, {"prompt": PROMPT, "no_speculation": True}]

@@ -167,7 +167,20 @@ class Stages(Rounds, unittest.TestCase):
         self.serve("07_adaptive_drafting", requests=[*self.REQUESTS, {"spec_length": 2}])
 
     def test_token_trees(self):
-        self.serve("08_token_trees", requests=self.REQUESTS)
+        self.serve("08_token_trees", requests=[*self.REQUESTS, {"tree": "top:2x1"}, {"tree": "top:6", "temperature": 0.9, "seed": 8}])
+
+    def test_trees_that_the_server_has_no_room_for(self):
+        server = Server(BIN / "08_token_trees", "--tree", "top:3x2")
+        try:
+            self.assertIn("tree", server.status()["options"])
+            for tree, words in (("top:10", "tree top:10: 10 drafted tokens"), ("top:3x3", "tree top:3x3: 12 drafted tokens, and there is room for the 9 of"),
+                                ("bush", "no such shape"), (3, "tree is 3; it must be a string")):
+                answer = server.post(COMPLETIONS, {"prompt": PROMPT, "max_tokens": 3, "tree": tree})
+                self.assertEqual((answer.status, answer.error["param"]), (400, "tree"), answer.body)
+                self.assertIn(words, answer.error["message"])
+            self.assertEqual(server.post(COMPLETIONS, {"prompt": PROMPT, "max_tokens": 3, "tree": "top:8"}).status, 200)
+        finally:
+            self.assertEqual(server.stop(), 0)
 
     def test_self_drafting(self):
         self.serve("09_self_drafting", requests=self.REQUESTS)

@@ -163,31 +163,38 @@ BatchParts adaptive_parts(const RunOptions& options, const Drafting& drafting) {
   return parts;
 }
 
-MakeBatchRequest AdaptiveBatch::make_request() {
-  return [this](const ModelFiles& target, const RunOptions& options) {
-    BatchRequest request = to_batch_request(target, options);
+MakeBatchRequest AdaptiveBatch::make_request(const MakeBatchRequest& make) {
+  return [this, make](const ModelFiles& target, const RunOptions& options) {
+    BatchRequest request = make(target, options);
     check_suffix_memory(options, request.speculation);
     if (entry_of(options.draft_length).asks_the_draft) asks_the_draft_ = true;
     if (is_fixed(options) || request.spec_length == 0) return request;
     if (!first_) first_ = options;
-    request.make_policy = [this, options, K = request.spec_length] {
-      return make_policy(options, most_levels(*draft_, K), *profile_, counts_, capacity_);
+    request.make_policy = [this, options, K = request.spec_length, own = request.capacity] {
+      return policy_of(options, K, own ? own : capacity_);
     };
     return request;
   };
 }
 
-MakeBatchRequest AdaptiveBatch::make_any_request(const ModelFiles& target,
-                                                 const RunOptions& usual) {
-  const MakeBatchRequest make = make_request();
-  make(target, usual);
-  return [make, how = draft_length_of(usual)](const ModelFiles& files, const RunOptions& options) {
-    if (!is_fixed(options) && draft_length_of(options) != how) {
-      fail("--draft-length {}: this server chooses K by {}; start it with --draft-length {}",
-           name_of(draft_length_of(options)), name_of(how), name_of(draft_length_of(options)));
-    }
-    return make(files, options);
-  };
+std::unique_ptr<SpecLengthPolicy> AdaptiveBatch::policy_of(const RunOptions& options, int K,
+                                                           const RoundCapacity& capacity) const {
+  const int levels = std::min(most_levels(*draft_, K), capacity(K).levels);
+  return make_policy(options, levels, *profile_, counts_, capacity);
+}
+
+MakeBatchRequest AdaptiveBatch::make_any_request(const ModelFiles& target, const RunOptions& usual,
+                                                 const MakeBatchRequest& make) {
+  const MakeBatchRequest adapted = make_request(make);
+  adapted(target, usual);
+  return
+      [adapted, how = draft_length_of(usual)](const ModelFiles& files, const RunOptions& options) {
+        if (!is_fixed(options) && draft_length_of(options) != how) {
+          fail("--draft-length {}: this server chooses K by {}; start it with --draft-length {}",
+               name_of(draft_length_of(options)), name_of(how), name_of(draft_length_of(options)));
+        }
+        return adapted(files, options);
+      };
 }
 
 int serve_adaptive(const RunOptions& options) {

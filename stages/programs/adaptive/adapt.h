@@ -65,22 +65,27 @@ BatchParts adaptive_parts(const RunOptions& options, const Drafting& drafting);
 // costs, and with them the texts, do not depend on which requests run at the same time.
 class AdaptiveBatch {
  public:
-  // Makes requests as to_batch_request() does, with a policy if K adapts. REQUIRES: this object and
-  // the session outlive the requests, and they reach an engine after begin().
-  MakeBatchRequest make_request();
+  // Makes requests as `make` does, with a policy if K adapts. REQUIRES: this object and the session
+  // outlive the requests, and they reach an engine after begin().
+  MakeBatchRequest make_request(const MakeBatchRequest& make = to_batch_request);
   // The same for requests that are not known in advance. usual: those of a request that leaves all
   // options out. K is fixed or chosen as usual: another way might need costs, or the draft model's
-  // distributions. Throws Error as to_batch_request().
-  MakeBatchRequest make_any_request(const ModelFiles& target, const RunOptions& usual);
+  // distributions. Throws Error as `make`.
+  MakeBatchRequest make_any_request(const ModelFiles& target, const RunOptions& usual,
+                                    const MakeBatchRequest& make = to_batch_request);
   // Whether any request's way to choose K needs the draft model's distributions.
   bool asks_the_draft() const { return asks_the_draft_; }
   // Call when all requests are made. Loads or measures the costs of rounds if any K adapts.
+  // capacity: of the rounds of requests that have none of their own.
   void begin(BatchSession& session, const RoundCapacity& capacity = Capacity::of_chain);
   // Adds what came true of the estimates in all requests, but for the round that ended each. Call
   // after the last step.
   void add_to(BatchSession& session) const;
 
  private:
+  std::unique_ptr<SpecLengthPolicy> policy_of(const RunOptions& options, int K,
+                                              const RoundCapacity& capacity) const;
+
   std::optional<RunOptions> first_;  // of the requests whose K adapts
   bool asks_the_draft_ = false;
   std::optional<CostProfile> profile_;

@@ -55,7 +55,7 @@ Options round_options(RunOptions& o, int stage) {
        IntegerOrAuto{&o.spec_length, kSpecLengths, &o.auto_spec_length, kLargestAutoSpecLength,
                      kAdaptive, &o.given_spec_length},
        {.stages = kDrafting,
-        .per_request = stage < kFirstTreeStage}},  // one shape of tree for all requests
+        .per_request = stage < kFirstTreeStage}},  // a tree's shape has its own levels
       {"--no-speculation",
        "decode without speculation, for comparison",
        &o.no_speculation,
@@ -145,10 +145,11 @@ Options tree_options(RunOptions& o, int stage, const Listings& listings) {
       {"--tree SHAPE",
        with_list(
            "the tree's shape, which the chapter on token trees explains; lookup copies as many "
-           "continuations as the tree has nodes per level, at least 1",
+           "continuations as the tree has nodes per level, at least 1; a request of a batch may "
+           "have a smaller one",
            kTrees, stage),
        &o.tree,
-       {.stages = stages}},
+       {.stages = stages, .per_request = true}},
       rule_option("--siblings RULE", "how drafts that follow the same token are judged",
                   &o.siblings, listings.siblings, {.stages = stages}),
       {"--tree-profile FILE",

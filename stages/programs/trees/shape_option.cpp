@@ -164,8 +164,9 @@ void check_rule(const RunOptions& options, const TreeOption& tree, const NamedSi
          with_sizes(TreeKind::kChains, "1"));
   }
   if (rule.needs_same_draws && tree.kind != TreeKind::kChains) {
-    fail("--siblings {} needs drafts that are drawn from one distribution: use --tree {}",
-         rule.name, with_sizes(TreeKind::kChains, "N"));
+    fail(
+        "--tree {}: --siblings {} needs drafts that are drawn from one distribution: use --tree {}",
+        options.tree, rule.name, with_sizes(TreeKind::kChains, "N"));
   }
   if (drafts_are_certain(options.draft_kind) && rule.needs_same_draws) {
     fail("--siblings {} needs drafts that are drawn, and --draft-kind {} draws none", rule.name,
@@ -230,12 +231,16 @@ bool is_greedy(const RunOptions& options) {
          options.sampling.repetition_penalty == 1 && options.draft_temperature.value_or(0) == 0;
 }
 
-void check_tree_options(const RunOptions& options) {
+void check_tree(const RunOptions& options) {
   static_cast<void>(tree_shape(options.tree, largest_spec_length(options)));
   const TreeOption tree = parse_tree(options.tree);
   check_drafter(options, tree);
   check_rule(options, tree, sibling_rule_of(options));
   check_several(options, tree, sibling_rule_of(options));
+}
+
+void check_tree_options(const RunOptions& options) {
+  check_tree(options);
   check_profile_options(options);
 }
 

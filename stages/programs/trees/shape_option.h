@@ -32,6 +32,9 @@ inline constexpr int kMostNodes = 255;
 // Throws Error if the options of stage 8 contradict each other, saying which ones and what to do.
 void check_tree_options(const RunOptions& options);
 
+// The part of it that concerns a request's own --tree.
+void check_tree(const RunOptions& options);
+
 // Throws Error if a request's draft temperature makes all drafts of its trees equal.
 void check_drafts_differ(const RunOptions& options);
 

@@ -20,9 +20,38 @@
 namespace specdec {
 namespace {
 
-LookupTreeDrafter::Options lookup_options(const TreeShape& shape) {
-  const int levels = shape.levels();
-  return {.continuations = std::max(1, shape.capacity(levels).nodes / levels), .levels = levels};
+// The capacity of rounds with --tree, by a draft model, by prompt lookup, or by either of them.
+RoundCapacity round_capacity(const RunOptions& options, const MakeTreeShape& shape) {
+  const RoundCapacity of_model = capacity_of(shape);
+  if (options.draft_kind != DraftKind::kLookup && options.fallback.empty()) return of_model;
+  const auto lookup = std::make_shared<LookupTreeDrafter>(LookupTreeDrafter::options_for(*shape()));
+  if (options.fallback.empty()) return [lookup](int K) { return lookup->capacity(K); };
+  return [lookup, of_model](int K) { return larger(lookup->capacity(K), of_model(K)); };
+}
+
+// Why every request has the tree of the run; "" if it may have one of its own.
+std::string_view why_one_tree(const RunOptions& options) {
+  const std::string_view suffix = name_of(DraftKind::kSuffix);
+  if (!options.other_drafts.empty()) return "several draft models";
+  if (options.draft_kind == DraftKind::kSuffix) return "suffix drafts";
+  return options.fallback.find(suffix) != std::string::npos ? "suffix drafts" : "";
+}
+
+// Throws Error if a tree needs more memory than there is.
+void check_room(const std::string& tree, const Capacity& needed, const RunOptions& run,
+                const Capacity& room) {
+  static constexpr std::pair<std::string_view, int Capacity::*> kParts[] = {
+      {"levels", &Capacity::levels},
+      {"drafted tokens", &Capacity::nodes},
+      {"tokens to verify", &Capacity::verified},
+      {"drafts", &Capacity::trials},
+      {"distributions to draw from", &Capacity::probs},
+      {"rows of a draft's pass", &Capacity::width}};
+  for (const auto& [name, part] : kParts) {
+    if (needed.*part <= room.*part) continue;
+    fail("--tree {}: {} {}, and there is room for the {} of --tree {}", tree, needed.*part, name,
+         room.*part, run.tree);
+  }
 }
 
 RunOptions with_levels(RunOptions options, const MakeTreeShape& shape) {
@@ -41,12 +70,8 @@ TreeRun::TreeRun(const RunOptions& options)
       shapes_(shapes_of_drafts(options_, shape_)),
       rule_(sibling_rule_of(options)) {}
 
-// The capacity of rounds with --tree, by draft models or by prompt lookup.
 RoundCapacity TreeRun::capacity() const {
-  if (options_.draft_kind == DraftKind::kLookup && options_.fallback.empty()) {
-    const auto lookup = std::make_shared<LookupTreeDrafter>(lookup_options(*shape_()));
-    return [lookup](int K) { return lookup->capacity(K); };
-  }
+  if (options_.other_drafts.empty()) return round_capacity(options_, shape_);
   std::vector<RoundCapacity> of_drafts;
   for (const MakeTreeShape& shape : shapes_) of_drafts.push_back(capacity_of(shape));
   return [of_drafts](int K) {
@@ -93,7 +118,7 @@ Drafting TreeRun::drafting(KeepProbs keep, const MakeTreeShape& shape) const {
     return make_suffix_drafter(options, files, shape()->capacity(shape()->levels()).verified);
   };
   drafting.make_lookup = [shape] {
-    return std::make_unique<LookupTreeDrafter>(lookup_options(*shape()));
+    return std::make_unique<LookupTreeDrafter>(LookupTreeDrafter::options_for(*shape()));
   };
   return drafting;
 }
@@ -218,11 +243,35 @@ MakeBatchRequest with_lenience_of(const RunOptions& usual, const MakeBatchReques
 
 }  // namespace
 
-MakeBatchRequest TreeRun::make_request(const MakeBatchRequest& make) {
-  return [make](const ModelFiles& files, const RunOptions& options) {
+MakeBatchRequest TreeRun::make_request() const {
+  return [this](const ModelFiles& files, const RunOptions& options) {
     check_drafts_differ(options);
-    return make(files, options);
+    const MakeTreeShape shape = shape_of_request(options);
+    BatchRequest request = to_batch_request(files, options);
+    if (!why_one_tree(options_).empty()) return request;
+    request.make_shape = shape;
+    request.capacity = round_capacity(options_, shape);
+    return request;
   };
+}
+
+// Throws Error for a tree that this run does not draft, or has no memory for.
+MakeTreeShape TreeRun::shape_of_request(const RunOptions& options) const {
+  if (options.tree == options_.tree) return shape_;
+  std::string_view why = why_one_tree(options_);
+  if (is_one_chain(options_.tree)) why = "chains";
+  if (!why.empty()) {
+    fail("--tree {}: this run drafts --tree {} for every request, because of its {}", options.tree,
+         options_.tree, why);
+  }
+  check_tree(options);
+  RunOptions own = options_;
+  own.tree = options.tree;
+  own.given_spec_length = true;
+  const MakeTreeShape shape = shape_of(own, profile_);
+  check_room(own.tree, round_capacity(own, shape)(shape()->levels()), options_,
+             capacity()(options_.spec_length));
+  return shape;
 }
 
 BatchParts TreeRun::batch_parts(const AdaptiveBatch& adaptive,
@@ -245,7 +294,7 @@ int TreeRun::serve_batch(const std::function<BatchParts(BatchParts)>& adjust) co
   if (!options_.serve.empty()) return serve_socket(adjust);
   ModelFiles files = open_model(options_.target);
   AdaptiveBatch adaptive;
-  QueueInbox inbox(options_, files, make_request(adaptive.make_request()));
+  QueueInbox inbox(options_, files, adaptive.make_request(make_request()));
   const BatchParts parts = adjust(batch_parts(adaptive, inbox.requests()));
   BatchSession session(sized_for(inbox.requests(), options_, parts.capacity), std::move(files),
                        parts);
@@ -262,7 +311,7 @@ int TreeRun::serve_batch(const std::function<BatchParts(BatchParts)>& adjust) co
 int TreeRun::serve_socket(const std::function<BatchParts(BatchParts)>& adjust) const {
   AdaptiveBatch adaptive;
   return serve_run(options_, [&](const ModelFiles& files, const RunOptions& usual) -> ServedStage {
-    const MakeBatchRequest make = make_request(adaptive.make_any_request(files, usual));
+    const MakeBatchRequest make = adaptive.make_any_request(files, usual, make_request());
     const BatchRequest example = make(files, usual);
     const BatchParts parts = adjust(batch_parts(adaptive, std::span(&example, 1)));
     return {.make = with_lenience_of(usual, make),

@@ -36,15 +36,18 @@ class TreeRun {
   ReportExtras extras(Session& run) const;
   void write_profile() const;  // --write-tree-profile
 
-  // ---- For a batch, whose trees all have the same shape and the same rule. Requests whose drafts
-  // would all be equal are refused, like requests with other bad options.
+  // ---- For a batch, whose trees all have the same rule. A request may have a shape of its own
+  // that needs no more memory than --tree. Requests whose drafts would all be equal are refused,
+  // like requests with other bad options.
+
   // Serves the batch of the command line, or --serve. adjust: changes its parts. Returns the exit
   // code.
   int serve_batch(const std::function<BatchParts(BatchParts)>& adjust = std::identity()) const;
 
  private:
   int serve_socket(const std::function<BatchParts(BatchParts)>& adjust) const;
-  static MakeBatchRequest make_request(const MakeBatchRequest& make);
+  MakeBatchRequest make_request() const;
+  MakeTreeShape shape_of_request(const RunOptions& options) const;
   BatchParts batch_parts(const AdaptiveBatch& adaptive,
                          std::span<const BatchRequest> requests) const;
   void add_to(BatchSession& session) const;
