@@ -129,10 +129,19 @@ def write_json(path: Path, content: dict):
 
 
 def make_tokenizer(folders: list[Path]):
-    """Writes the same tokenizer files into every folder."""
-    tokenizer = tokenizer_json(learn_bpe())
+    """Writes the tokenizer files into the first folder. The others get links to them."""
+    first, *others = folders
+    write_json(first / "tokenizer.json", tokenizer_json(learn_bpe()))
+    write_json(first / "tokenizer_config.json", tokenizer_config())
+    write_json(first / "special_tokens_map.json", special_tokens_map())
     for folder in folders:
-        write_json(folder / "tokenizer.json", tokenizer)
-        write_json(folder / "tokenizer_config.json", tokenizer_config())
-        write_json(folder / "special_tokens_map.json", special_tokens_map())
         write_json(folder / "generation_config.json", generation_config())
+    for folder in others:
+        link_tokenizer(folder, first)
+
+
+def link_tokenizer(folder: Path, first: Path):
+    """Links the tokenizer files of a model to those of another one beside it."""
+    for name in ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"):
+        (folder / name).unlink(missing_ok=True)
+        (folder / name).symlink_to(Path("..") / first.name / name)
