@@ -101,6 +101,7 @@ class TreesTest(ProgramTest):
                 ("K is fixed", "--tree", "chains:2", "--spec-length", "auto"),
                 ("--draft-pages is for one", "--tree", "chains:2", "--workload", "requests:2", "--draft-pages", "9"),
                 ("all chains of a draft would be the same; use chains:2", "--tree", "chains:3"),
+                ("--check decodes with one draft", "--tree", "chains:2", "--check"),
                 ("--draft is empty", "--draft", "")):
             self.expect_bad(words, *several, *options)
         for stage in ("04_greedy_speculation", "07_adaptive_drafting", "09_self_drafting"):

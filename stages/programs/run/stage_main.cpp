@@ -98,11 +98,13 @@ int run_with_files(const CommandLine& line, const std::function<int()>& run) {
   }
 }
 
-// Refuses --check with number formats for which there are no golden files.
-void refuse_other_numbers(const RunOptions& options) {
+// Refuses --check with several draft models, and with number formats for which there are no golden
+// files.
+void refuse_other_models(const RunOptions& options) {
   constexpr int kLastGoldenStage = 3;  // later stages check only texts
   const bool stored = options.target_weights == WeightFormat::kStored &&
                       options.draft_weights == WeightFormat::kStored;
+  if (!options.other_drafts.empty()) fail("--check decodes with one draft: give --draft once");
   if (!stored) {
     fail(
         "--check: the golden files were made with stored weights; leave out --target-weights and "
@@ -122,7 +124,7 @@ int stage_main(int stage, const std::string& description, int argc, char** argv,
   const auto run_stage = [&] {
     if (options.generation_config) apply_generation_advice(options);
     if (!options.check) return run(options);
-    refuse_other_numbers(options);
+    refuse_other_models(options);
     const int real = check_real_model(options, run);
     return std::max(real, run(options));
   };
