@@ -66,19 +66,23 @@ ASKS = {"matmul_rows": "CCTL", "rms_norm": "CCTL", "matmul_pipeline": "LDGSTS"}
 # Kernels that may use the read-only path, on memory that no kernel writes meanwhile: weights, and the table of sin.
 READ_ONLY = ("matmul_rows_kernel", "rope_angles_kernel")
 LOAD = re.compile(r"\bLDG?(\.\w+)*\s+R(\d+),|\bLDGSTS(\.\w+)*\s")  # LD: no space named; LDGSTS: into shared memory
+SHARED_LOAD = re.compile(r"\bLDS(\.\w+)*\s+R(\d+),")
+# The loops over keys and over values have at least MANY multiplications, and this number of loads from shared memory
+# before the first use. The other inner loops of these kernels are for what is left over.
+ATTENTION, MANY, SHARED_LOADS = "attention_piece_kernelILb1E", 24, 7
 REGISTER = re.compile(r"\bR(\d+)\b")
 
 
-def most_loads_together(listing, bits=32):
-    """The most loads of at least `bits` bits from global memory in a row, before the first use of a loaded value, a
-    wait, a branch or a barrier."""
+def most_loads_together(listing, bits=32, loads_from=LOAD):
+    """The most loads of at least `bits` bits from one memory in a row, before the first use of a loaded value, a wait, a
+    branch or a barrier."""
     most, waiting, loads = 0, set(), 0
     for line in listing:
         instruction = re.sub(r"/\*.*?\*/", "", line).strip()
         if re.match(r"\.L_|(@!?U?P\d+ )?(BRA|BAR|EXIT|BSYNC|WARPSYNC|CALL|RET|DEPBAR)\b", instruction):
             waiting, loads = set(), 0
             continue
-        load = LOAD.search(instruction)
+        load = loads_from.search(instruction)
         used = {int(r) for r in REGISTER.findall(instruction[load.end():] if load else instruction)}
         if used & waiting:
             waiting, loads = set(), 0
@@ -91,17 +95,32 @@ def most_loads_together(listing, bits=32):
     return most
 
 
-def loop_of(listing, opcode):
-    """The instructions of the loop that has most of an opcode, without inner loops that have none, which are for
-    unaligned rows."""
-    lines = [re.sub(r"/\*.*?\*/", "", line).strip() for line in listing]
+def loops_in(lines):
+    """The first and the last line of each loop."""
     labels = {line[:-1]: i for i, line in enumerate(lines) if re.fullmatch(r"\.L\w+:", line)}
-    wanted = [i for i, line in enumerate(lines) if re.match(rf"{opcode}\b", line)]
-    loops = []
     for end, line in enumerate(lines):
         branch = re.search(r"\bBRA\b.*`\((\.L\w+)\)", line)
         if branch and labels.get(branch[1], end) < end:
-            loops.append((labels[branch[1]], end))
+            yield labels[branch[1]], end
+
+
+def without_comments(listing):
+    return [re.sub(r"/\*.*?\*/", "", line).strip() for line in listing]
+
+
+def inner_loops(listing):
+    """The lines of each loop that has no other in it."""
+    lines = without_comments(listing)
+    loops = list(loops_in(lines))
+    return [lines[a:b + 1] for a, b in loops if not any(a <= c and d <= b and (a, b) != (c, d) for c, d in loops)]
+
+
+def loop_of(listing, opcode):
+    """The instructions of the loop that has most of an opcode, without inner loops that have none, which are for
+    unaligned rows."""
+    lines = without_comments(listing)
+    wanted = [i for i, line in enumerate(lines) if re.match(rf"{opcode}\b", line)]
+    loops = list(loops_in(lines))
     def count(loop):
         return sum(loop[0] <= i <= loop[1] for i in wanted)
     first, last = max(loops, key=lambda loop: (count(loop), loop[0] - loop[1]))
@@ -188,11 +207,24 @@ class ListingsTest(unittest.TestCase):
                         self.assertEqual(sum("HMMA" in line for line in loop), 24)
                         self.assertLessEqual(moves, 24)
 
+    def test_attention_waits_for_shared_memory_once_for_many_loads(self):
+        for architecture in ARCHITECTURES:
+            listings, _ = self.made["attention/attention_4_split.cu", architecture]
+            for kernel in (name for name in listings if ATTENTION in name):
+                loops = [loop for loop in inner_loops(listings[kernel])
+                         if sum("FFMA" in line for line in loop) >= MANY]
+                together = [most_loads_together(loop, loads_from=SHARED_LOAD) for loop in loops]
+                with self.subTest(kernel=kernel, architecture=architecture):
+                    print(f"sm_{architecture} {kernel}: loads from shared memory together {together}")
+                    self.assertGreaterEqual(len(loops), 2)
+                    self.assertGreaterEqual(min(together), SHARED_LOADS)
+
     def test_the_counting_of_loops(self):
         listing = [".L_x_1:", "/*0000*/ LDS R1, [R2] ;", ".L_x_2:", "LDGSTS.E [R3], desc[UR4][R2.64] ;",
                    "@P0 BRA `(.L_x_2) ;", "HMMA.16816.F32.BF16 R4, R8, R2, RZ ;", "@!P1 BRA `(.L_x_1) ;", "EXIT ;"]
         self.assertEqual(len(loop_of(listing, "HMMA")), 3)
         self.assertEqual(len(loop_of(listing, "LDGSTS")), 2)
+        self.assertEqual([len(loop) for loop in inner_loops(listing)], [3])
 
     def test_the_counting(self):
         """Uses, branches and barriers end a run of loads; uses of other registers do not."""
@@ -207,6 +239,8 @@ class ListingsTest(unittest.TestCase):
         copy = "LDGSTS.E.BYPASS.128 [R9], desc[UR4][R2.64] ;"
         self.assertEqual(most_loads_together([copy, "LDS.64 R4, [R8] ;", copy], 128), 2)
         self.assertEqual(most_loads_together([copy, "DEPBAR.LE SB0, 0x0 ;", copy], 128), 1)
+        shared = ["LDS.128 R4, [R8] ;", "LDS R9, [R8+0x10] ;", "FFMA R20, R7, R22, R20 ;", "LDS R9, [R8+0x20] ;"]
+        self.assertEqual(most_loads_together([*loads, *shared], loads_from=SHARED_LOAD), 2)
 
 
 def find_nvdisasm(nvcc, folder):

@@ -1,6 +1,6 @@
 #pragma once
 #include "kernels/cuda/async_copy.h"
-#include "kernels/cuda/attention/attention_code.h"
+#include "kernels/cuda/attention/attention_sums.h"
 
 // Shared by steps 3 and 4 of attention: a block computes all queries that read the same keys and
 // values. A query is a row and a query head. A block has the query heads of one key and value head
@@ -30,35 +30,6 @@
 // positions are skipped, not added with a weight of 0, because they may hold NaN.
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 
-constexpr int kBlockWarps = 4;
-constexpr int kBlockThreads = kBlockWarps * kWarp;
-constexpr int kBlocksAtOnce = 3;  // per multiprocessor, as registers allow
-
-// Numbers per copy.
-template <typename T>
-constexpr int kOf16Bytes = 16 / sizeof(T);
-
-// The shared memory of a block, for heads of up to 32 * kColumns elements, with keys and values in
-// the cache's type: below 48 KiB. There is room for the queries of 6 rows, which verify 5 drafts,
-// with 3 heads of 128 elements or 4 heads of 64 (Llama 3.2).
-template <int kColumns, typename T>
-struct AttentionTile {
-  static constexpr int kPositions = kColumns <= 4 ? 32 : 16;
-  static constexpr int kQueries = kColumns <= 2 ? 24 : kColumns <= 4 ? 20 : 8;
-  static constexpr int kWidth = kColumns * kWarp;
-  using Row = T[kWidth + kOf16Bytes<T>];  // of a key or value
-
-  __align__(16) float queries[kQueries][kWidth + kOf16Bytes<float>];
-  __align__(16) Row keys[kPositions];
-  __align__(16) Row values[kPositions];
-  float weights[kQueries][kPositions];
-  std::ptrdiff_t offsets[2][kPositions];  // of the head in keys and values: this tile's, the next's
-};
-constexpr std::size_t kStaticSharedBytes = 48 << 10;  // of a block without opting in for more
-static_assert(sizeof(AttentionTile<2, float>) <= kStaticSharedBytes);
-static_assert(sizeof(AttentionTile<4, float>) <= kStaticSharedBytes);
-static_assert(sizeof(AttentionTile<8, float>) <= kStaticSharedBytes);
-
 struct AttentionCall {
   ConstDeviceRows q;  // [T, H * D]
   RowPlaces places;
@@ -79,14 +50,6 @@ struct BlockQueries {
   __device__ int count() const { return rows * heads; }
   __device__ int row(int i) const { return first_row + i / heads; }
   __device__ int head(int i) const { return first_head + i % heads; }
-};
-
-// The softmax of one query so far; each lane has every 32nd of its sums.
-template <int kColumns>
-struct RunningSoftmax {
-  float maximum = -FLT_MAX;
-  float weight_sum = 0.0f;
-  float total[kColumns] = {};
 };
 
 // Finds the block's queries. There is a block for every row, but rows of one sequence are grouped,
@@ -168,19 +131,6 @@ class Visits {
   Visit first_;
 };
 
-// Elements 4 i .. 4 i + 3 of a row in shared memory.
-__device__ inline float4 vector4(const float* row, int i) {
-  return reinterpret_cast<const float4*>(row)[i];
-}
-__device__ inline float4 vector4(const BFloat16* row, int i) {
-  struct alignas(8) Four {
-    BFloat16 at[4];
-  };
-  const Four four = reinterpret_cast<const Four*>(row)[i];
-  return make_float4(as_float(four.at[0]), as_float(four.at[1]), as_float(four.at[2]),
-                     as_float(four.at[3]));
-}
-
 // [snippet load-tile]
 // Requests the keys, or the values, of a tile's positions: from the layer's `from`, at each
 // position's offset, into the tile's `rows`. Past the end of the context, repeats the last
@@ -206,41 +156,6 @@ __device__ void load_rows(const T* from, const std::ptrdiff_t* offsets, int coun
   }
 }
 // [end snippet load-tile]
-
-// Scores of this lane's position for the warp's queries, even if it is masked for them.
-template <int kPerWarp, int kColumns, typename T>
-__device__ void score_tile(const AttentionTile<kColumns, T>& tile, int head_dim,
-                           float (&scores)[kPerWarp]) {
-  const int thread = threadIdx.x, warp = thread / kWarp;
-  const T* key = tile.keys[thread % tile.kPositions];
-  float4 sums[kPerWarp] = {};
-  for (int i = 0; 4 * i < head_dim; ++i) {
-    const float4 k = vector4(key, i);
-    for (int p = 0; p < kPerWarp; ++p) {
-      const float4 x = vector4(tile.queries[warp + p * kBlockWarps], i);
-      sums[p].x = fmaf(x.x, k.x, sums[p].x);
-      sums[p].y = fmaf(x.y, k.y, sums[p].y);
-      sums[p].z = fmaf(x.z, k.z, sums[p].z);
-      sums[p].w = fmaf(x.w, k.w, sums[p].w);
-    }
-  }
-  for (int p = 0; p < kPerWarp; ++p) {
-    scores[p] = ((sums[p].x + sums[p].y) + (sums[p].z + sums[p].w)) * score_scale(head_dim);
-  }
-}
-
-// Adds one score per lane to the running softmax. Returns this lane's weight: 0 if it is masked.
-template <int kColumns>
-__device__ float soften(float score, bool visible, RunningSoftmax<kColumns>& running) {
-  const float maximum =
-      fmaxf(running.maximum, warp_reduce(visible ? score : -FLT_MAX, MaxNumber()));
-  const float weight = visible ? expf(score - maximum) : 0.0f;
-  const float rescale = expf(running.maximum - maximum);
-  running.maximum = maximum;
-  running.weight_sum = fmaf(running.weight_sum, rescale, warp_sum(weight));
-  for (float& total : running.total) total *= rescale;
-  return weight;
-}
 
 // Computes the block's queries over positions begin .. end - 1, kPerWarp per warp, and calls
 // write(query, its RunningSoftmax) for each query that attends to at least one of the positions.
@@ -276,6 +191,11 @@ __device__ void attend(const AttentionInputs<T>& in, const BlockQueries& block, 
       query_end[p] = active ? min(end, in.places.positions[block.row(i)] + 1) : 0;
     }
   };
+  const auto all_attend_below = [&](int position) {
+    bool all = true;
+    for (const int query : query_end) all &= query == 0 || position <= query;
+    return all;
+  };
   set_active(-1);
   for (int i = warp; i < block.count(); i += kBlockWarps) {
     const float* query = row_of(in.q, block.row(i)) + block.head(i) * D;
@@ -303,17 +223,8 @@ __device__ void attend(const AttentionInputs<T>& in, const BlockQueries& block, 
     copies.wait();
     __syncthreads();  // values, weights and next offsets have arrived, and keys have been read
     if (visits.has(next)) load(in.cache.keys, next, tile.offsets[1 - now], tile.keys);  // meanwhile
-    for (int j = 0; j < count; ++j) {
-      float value[kColumns];
-      for (int c = 0; c < kColumns; ++c) value[c] = as_float(tile.values[j][lane + c * kWarp]);
-      for (int p = 0; p < kPerWarp; ++p) {
-        if (start + j >= query_end[p]) continue;
-        const float weight = tile.weights[warp + p * kBlockWarps][j];
-        for (int c = 0; c < kColumns; ++c) {
-          running[p].total[c] = fmaf(weight, value[c], running[p].total[c]);
-        }
-      }
-    }
+    const bool all_attend = visit.row < 0 && all_attend_below(start + count);
+    add_tile(tile, start, count, all_attend, query_end, running);
     // [end snippet attention-tile]
   }
   if (visits.any_tails()) set_active(-1);
