@@ -52,7 +52,7 @@ class Hearing {
     return options;
   }
   void hear(const Delivery& delivery) {
-    if (!delivery.tokens.empty())
+    if (!delivery.tokens.empty() || !delivery.finished)
       note(delivery.id, fmt::format("{} tokens", delivery.tokens.size()));
     if (delivery.finished) note(delivery.id, finish_reason_name(delivery.finish_reason));
     if (delivery.id == 0 && during_delivery) std::exchange(during_delivery, {})();

@@ -205,7 +205,7 @@ TEST(RequestListBadInputTest, FieldsAreTheOptionsOfRequests) {
     EXPECT_THAT(message, HasSubstr(option.field()));
     fields += option.traits.per_request;
   }
-  EXPECT_EQ(fields, 27);
+  EXPECT_EQ(fields, 28);
 }
 
 TEST(RequestListBadInputTest, WrongTypesNameTheField) {
