@@ -6,7 +6,8 @@
 counts: alpha and tokens per pass of what copies from the text, with K = 5 and greedy decoding on all prompts of
 real_prompts.jsonl, otherwise on the first FEW of each kind; they are the same however fast the machine is. heads: the
 same of the model's own heads, with K = 3 on all prompts. suffixes: the same of the suffix drafter, as a chain and as a
-tree. clock, heads-clock and suffixes-clock: plain decoding and the ways of CLOCKED and so on by turns, on the first
+tree. repeated: tokens per pass where each text to rewrite or to sum up gets a sentence more, and the request is made again.
+clock, heads-clock and suffixes-clock: plain decoding and the ways of CLOCKED and so on by turns, on the first
 TIMED prompts of each kind (25, 10 and 7 minutes, let nothing else run); turns.py and rounds.py say which rounds and
 settings count. Each part ends where two ways write different greedy texts. `make real` gets the model, and
 real_tables.py makes the tables.
@@ -36,6 +37,12 @@ HEADS = {f"{name}, K = {length}": (SELF, [*words, "--tree", "chains:1", "--spec-
          for length in lengths}
 SUFFIXES = {"suffix": (ADAPTIVE, ["--draft-kind", "suffix"]),
             "suffix tree": (TREES, ["--draft-kind", "suffix", "--tree", "grow:8", "--spec-length", "8"])}
+# What is added to a text before the same request is made again. The new answer is nearly the old one.
+ADDED = ["", " All this was on a Monday.", " Nobody has forgotten it.", " More will be told another time."]
+MEMORY = ["--suffix-memory", "100000"]
+REPEATED = {**{f"{drafter}, K = 12": CHAINS[drafter] for drafter in ("lookup", "ngram")},
+            **{f"{name}{', K = 12' if name == 'suffix' else ''}{', memory' if memory else ''}": (program, [*words, *memory])
+               for name, (program, words) in SUFFIXES.items() for memory in ([], MEMORY)}}
 OF_COPIES = [*CHAINS, *BRANCHING]
 DRAFTERS = {"plain": (ADAPTIVE, ["--no-speculation"]), **CHAINS, **BRANCHING, **HEADS, **SUFFIXES}
 LENGTHS = {"lookup": range(1, 13), **{drafter: (1, 2, 3, 5, 8, 12) for drafter in ("ngram", "lookup, ngram", "suffix")}}
@@ -102,14 +109,14 @@ def counted_ways(drafter, quick):
     return {way: ALL if way in by_kind else FEW for way in (ways[::4] if quick else ways)}
 
 
-def decoded(options, drafter, requests):
+def decoded(options, drafter, requests, at_once=32):
     """Their results by id, and the summary."""
-    name, words = DRAFTERS[drafter]
+    name, words = drafter
     with tempfile.NamedTemporaryFile("w", encoding="utf-8") as file:
         file.writelines(json.dumps(request) + "\n" for request in requests)
         file.flush()
         lines = run.run(run.program(options.build, name), ["--target", model(options), *words, "--requests", file.name, "--max-batch",
-                                                     "32", "--max-new-tokens", TOKENS["counts"], "--output", "json"])
+                                                           at_once, "--max-new-tokens", TOKENS["counts"], "--output", "json"])
     *results, last = map(json.loads, lines.splitlines())
     return {result["id"]: result for result in results}, last["summary"]
 
@@ -122,8 +129,8 @@ def counts(options, drafters):
         # One prompt's requests follow each other, so that they share its cached keys and values.
         asked = {f"{request['id']} {way.length} {way.T}": (way, request) for request in requests
                  for way, number in ways.items() if first([request], number)}
-        results, summary = decoded(options, drafter, [{**request, **way.fields(), "id": name}
-                                                      for name, (way, request) in asked.items()])
+        results, summary = decoded(options, DRAFTERS[drafter], [{**request, **way.fields(), "id": name}
+                                                                for name, (way, request) in asked.items()])
         for name, (way, request) in asked.items():
             if way.T == 0 and texts.setdefault(request["id"], results[name]["tokens"]) != results[name]["tokens"]:
                 raise SystemExit(f"{request['id']}: two ways wrote different texts with greedy decoding")
@@ -134,6 +141,20 @@ def counts(options, drafters):
         progress.step()
     shape = {name: value for name, value in summary["model"].items() if name != "directory"}
     return {"tokens": TOKENS["counts"], "prompts": len(requests), "texts": len(texts), "model": shape, "entries": entries}
+
+
+def repeated(options):
+    chats = [request["chat"] for request in requests_of(options) if kind_of(request) in ("rewriting", "summary")]
+    edits = [{"id": f"{edit}-{number}", "chat": chat + "".join(ADDED[:edit])} for number, chat in enumerate(chats)
+             for edit in range(1, len(ADDED) + 1)]
+    entries, progress = [], run.Progress("runs", len(REPEATED))
+    for name, way in REPEATED.items():
+        length = {"spec_length": 12} if "K = 12" in name else {}
+        results, _ = decoded(options, way, [{**edit, **length} for edit in edits], at_once=1)
+        found = [{"kind": kind_of(edit), **results[edit["id"]]["stats"]} for edit in edits]
+        entries += run.summed(found, lambda stats: {key: stats[key] for key in COUNTED}, drafter=name)
+        progress.step()
+    return {"tokens": TOKENS["counts"], "prompts": len(edits), "entries": entries}
 
 
 # --- the clock ---
@@ -175,7 +196,7 @@ def clock(options, clocked):
 if __name__ == "__main__":
     run.measured_parts(__doc__, "real.json", {
         "counts": lambda options: counts(options, OF_COPIES), "heads": lambda options: counts(options, HEADS),
-        "suffixes": lambda options: counts(options, SUFFIXES),
+        "suffixes": lambda options: counts(options, SUFFIXES), "repeated": repeated,
         "clock": lambda options: clock(options, CLOCKED), "heads-clock": lambda options: clock(options, CLOCKED_HEADS),
         "suffixes-clock": lambda options: clock(options, CLOCKED_SUFFIXES)},
         ("clock", "heads-clock", "suffixes-clock"))

@@ -87,6 +87,16 @@ def suffixes(part):
     return of_each(part, SUFFIXES)
 
 
+@table("repeated")
+def repeated(part):
+    """Tokens per pass of the same request, made again each time with a sentence more."""
+    drafters = Entries(part["entries"]).by("drafter")
+    times = list(Entries(part["entries"]).by("text"))
+    rows = [[name.replace("ngram", "n-grams").replace("suffix", "suffixes", 1).replace("suffixes tree", "a suffix tree of 8 nodes"),
+             *(tokens_per_pass(found.of(text=time)) for time in times), tokens_per_pass(found)] for name, found in drafters.items()]
+    return "|".join(["what drafts", *(f"time {time}" for time in times), "all"]), rows
+
+
 def of_each(part, names):
     columns = [counted(part, *way, 0, prompts(part, max)) for way in names]
 
