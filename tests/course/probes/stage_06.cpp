@@ -254,6 +254,29 @@ void plans_no_empty_chunk(std::uint64_t seed) {
   }
 }
 
+// Its K is 0 when it is admitted, so it has no sequence of the draft until it drafts.
+void drafts_late(std::uint64_t seed) {
+  struct Later final : SpecLengthPolicy {
+    explicit Later(const int& K_) : K(K_) {}
+    int largest() const override { return 4; }
+    int next() const override { return K; }
+    void learn(const Round&) override {}
+    const int& K;
+  };
+  int K = 0;
+  Floor floor(seed, 60, 60, {2, 20, 7});
+  BatchRequest request = request_of(seed, 6, 40, 4);
+  request.make_policy = [&K] { return std::make_unique<Later>(K); };
+  floor.enqueue(std::move(request));
+  for (int step = 1; step <= 4; step++) {
+    K = step < 3 ? 0 : 4;
+    const StepPlan& plan = floor.scheduler.plan();
+    fact(fmt::format("sequences of the draft in step {}", step),
+         std::ssize(floor.world.draft_cache.sequences()));
+    floor.work(plan, 1);
+  }
+}
+
 void preempts_the_youngest(std::uint64_t seed) {
   Floor floor(seed, 40, 40, {4, 64, 16});
   for (std::uint64_t i = 0; i < 4; i++) floor.enqueue(request_of(seed + i, 6, 20, 4));
@@ -378,6 +401,7 @@ int main(int argc, char** argv) {
                      {"waits_for_a_region", waits_for_a_region},
                      {"plans_within_the_budget", plans_within_the_budget},
                      {"plans_no_empty_chunk", plans_no_empty_chunk},
+                     {"drafts_late", drafts_late},
                      {"preempts_the_youngest", preempts_the_youngest},
                      {"makes_room_for_the_oldest", makes_room_for_the_oldest},
                      {"settles_each_round", settles_each_round},
