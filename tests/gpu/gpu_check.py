@@ -121,8 +121,9 @@ class Report:
     @staticmethod
     def row(step, verdict, seconds, results):
         passed = sum(r.verdict == "PASS" for r in results)
-        others = ", ".join(f"{r.name} ({r.verdict}{': ' * bool(r.why)}{r.why})" for r in results if r.verdict != "PASS")
-        return f"{verdict:4} {seconds:5.0f} s  {step.name}: {passed} of {len(results)}{'; not ' * bool(others)}{others}"
+        late = sum(r.verdict == "LATE" for r in results)
+        others = [f"{r.name} ({r.why or r.verdict})" for r in results if r.verdict == "FAIL"] + [f"{late} late"] * bool(late)
+        return f"{verdict:4} {seconds:5.0f} s  {'; '.join([f'{step.name}: {passed} of {len(results)}', *others])}"
 
     def end(self, seconds):
         for result in (r for *_, results in self.rows for r in results if r.verdict == "FAIL"):

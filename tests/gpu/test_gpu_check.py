@@ -197,7 +197,7 @@ class Check(Folder):
                               ("runtime_test", "PASS")):
             self.assertEqual(jobs[name]["verdict"], verdict, name)
         self.assertIn("[  FAILED  ] Case.Of", text)
-        self.assertIn("matmul_kernel_test (FAIL: exit code 1)", text)
+        self.assertIn("; matmul_kernel_test (exit code 1); ", text)
         self.assertEqual(self.check("--only", "reach|profiles")[3]["profiles"], "FAIL")
 
     def test_without_a_gpu_nothing_more_begins(self):
