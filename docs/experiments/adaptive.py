@@ -6,12 +6,15 @@
     python3 docs/experiments/adaptive.py clock      runs some of it in the larger shapes, by the clock
     python3 docs/experiments/adaptive.py guard      what the guard charges for rounds that a gate ended
     python3 docs/experiments/adaptive.py fill       n-grams that also learn the target's likely tokens
+    python3 docs/experiments/adaptive.py survival   what came true of estimates, for the embedded pair
+    python3 docs/experiments/adaptive.py survival-real   the same for SmolLM2 with its EAGLE-3 heads (`make real`)
 
 A larger shape writes the same text in the same rounds, and only costs more. So counts come from the embedded pair,
 with the cost profile of the shape, and the gain is the number of tokens over the sum of what the rounds cost. The
 clock then checks that: plain decoding and the settings take turns. Counts are the same on every machine that is given
 the same costs.
 """
+import collections
 import json
 import pathlib
 import sys
@@ -19,6 +22,7 @@ import tempfile
 
 import run
 import programs
+import real
 
 PROGRAM = programs.STAGES[7]
 NEW_TOKENS = 100
@@ -192,6 +196,70 @@ def fill(options):
     return {"tokens": NEW_TOKENS, "entries": entries}
 
 
+# --- survival ---
+
+ESTIMATED = {0: [0], 0.8: [1]}  # temperature -> seeds
+FULL = ["--draft-length", "confidence", "--confidence", "0"]  # the gate is asked everywhere, and says yes
+BY_SURVIVAL = ["--draft-length", "survival"]
+DEPTH, REAL_PROMPTS, REAL_TOKENS = 5, 3, 64
+
+
+def free_rounds(folder):
+    """A profile whose rounds always pay, so that no policy pauses."""
+    return write_profile(folder, "free", {"target_pass_seconds": [1.0] * (DEPTH + 1), "draft_step_seconds": 0.001})
+
+
+def bins_of(estimates, names):
+    """Counters by bin, of these estimators: places, those accepted, and the sum of the estimates."""
+    found = {}
+    for name in names:
+        counts = zip(*(estimates[name][column] for column in ("places", "accepted", "mean_estimates")))
+        for i, (places, accepted, mean) in enumerate(counts):
+            for column, value in (("places", places), ("accepted", accepted), ("sum", round(places * (mean or 0), 4))):
+                found.setdefault(f"{name}_{column}", collections.Counter())[i] += value
+    return found
+
+
+def estimated(program, prompts, words, T):
+    """Entries of rounds that are verified in full, for what one draft's estimates are worth, and of rounds of the policy."""
+    entries = []
+    with tempfile.TemporaryDirectory() as folder:
+        usual = ["--cost-profile", free_rounds(folder), "--spec-length", DEPTH, "--temperature", T, "--quiet"]
+        for way, choice, names in (("full", FULL, ("margin", "entropy", "confidence")), ("survival", BY_SURVIVAL, ("survival",))):
+            entries += run.summed(prompts, lambda prompt: bins_of(run.timed(
+                program, [*words, *prompt["words"], *usual, *choice, "--seed", prompt["seed"]])["survival"], names), way=way, T=T)
+    return entries
+
+
+def survival(options):
+    program, entries = run.program(options.build, PROGRAM), []
+    for T, seeds in ESTIMATED.items():
+        prompts = [{**prompt, "seed": seed, "words": run.prompt_words(prompt["prompt_ids"], NEW_TOKENS)}
+                   for seed in seeds for prompt in chosen_prompts(options)]
+        entries += estimated(program, prompts, [], T)
+    return {"tokens": NEW_TOKENS, "K": DEPTH, "entries": entries, "gains": gains_of_survival(options, program)}
+
+
+def gains_of_survival(options, program):
+    """Entries as those of counts."""
+    entries = []
+    for shape, measured in measured_costs(options).items():
+        with tempfile.TemporaryDirectory() as folder:
+            words = ["--cost-profile", write_profile(folder, shape, measured), "--all-places", *BY_SURVIVAL]
+            entries += run.summed(chosen_prompts(options), lambda prompt: counted(stats_of(program, prompt, *words), measured, "survival"),
+                                  shape=shape, way="survival")
+    return entries
+
+
+def survival_real(options):
+    lines = map(json.loads, real.PROMPTS.read_text(encoding="utf-8").splitlines())
+    prompts = [{"kind": real.kind_of(line), "seed": 1, "words": ["--chat", line["chat"], "--max-new-tokens", REAL_TOKENS]}
+               for line in real.first(list(lines), 1 if options.quick else REAL_PROMPTS)]
+    words = ["--target", real.model(options), "--heads", "smollm2/eagle3", "--tree", "chains:1"]
+    entries = [entry for T in ESTIMATED for entry in estimated(run.program(options.build, real.SELF), prompts, words, T)]
+    return {"tokens": REAL_TOKENS, "prompts": REAL_PROMPTS, "K": DEPTH, "entries": entries}
+
+
 # --- the clock ---
 
 KEPT = ("shape", "way", "text", "gain", "predicted_accounting", "c", "v", "alpha", "emitted_per_round", "plain_tokens_per_second")
@@ -216,5 +284,6 @@ def clock(options):
 
 
 if __name__ == "__main__":
-    parts = {"costs": costs, "counts": counts, "guard": guard, "fill": fill, "clock": clock}
+    parts = {"costs": costs, "counts": counts, "guard": guard, "fill": fill, "survival": survival, "survival-real": survival_real,
+             "clock": clock}
     run.measured_parts(__doc__, "adaptive.json", parts, ("costs", "clock"))

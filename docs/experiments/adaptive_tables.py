@@ -78,6 +78,81 @@ def adaptive_costs(data):
                                f"{measured['machine']['read_bandwidth_one_thread_gb_per_s']} GB/s from memory.")
 
 
+ESTIMATORS = {"margin": "margin, by the logistic", "confidence": "largest probability", "entropy": "1 - entropy"}
+
+
+def bins(entries, name):
+    """[places, accepted, sum of the estimates] of each bin."""
+    total = {}
+    for e in entries:
+        for column, which in enumerate(("places", "accepted", "sum")):
+            for i, n in e.get(f"{name}_{which}", []):
+                total.setdefault(i, [0, 0, 0])[column] += n
+    return [total[i] for i in sorted(total) if total[i][0]]
+
+
+def auc(found):
+    """How often an accepted draft has the larger estimate than a rejected one, by bins; equal ones count half."""
+    better, rejected_below = 0, 0
+    for places, accepted, _ in found:
+        better += accepted * (rejected_below + (places - accepted) / 2)
+        rejected_below += places - accepted
+    accepted = sum(a for _, a, _ in found)
+    return better / (accepted * rejected_below) if accepted and rejected_below else None
+
+
+def off(found):
+    """By how much estimates miss the share that was accepted, averaged over places."""
+    return sum(abs(total - accepted) for _, accepted, total in found) / sum(places for places, *_ in found)
+
+
+def of_estimates(data):
+    """AUC and error of each estimator, by temperature and kind of text."""
+    rows = []
+    for T, of_T in Entries(data["entries"]).of(way="full").by("T").items():
+        for kind, found in {"all texts": of_T, **of_T.by("text")}.items():
+            by_name = [bins(found, name) for name in ESTIMATORS]
+            places, accepted = (sum(column) for column in list(zip(*by_name[0]))[:2])
+            rows.append([str(T), kind, str(places), number(accepted / places), *(number(auc(b)) or "none" for b in by_name),
+                         *(number(off(b)) for b in by_name)])
+    heads = [f"{what}: {name}" for what in ("AUC", "off") for name in ESTIMATORS]
+    return "|".join(["T", "text", "tested", "alpha", *heads]), rows
+
+
+@table
+def adaptive_estimates(data):
+    return of_estimates(data["survival"])
+
+
+@table
+def adaptive_estimates_real(data):
+    return of_estimates(data["survival-real"])
+
+
+@table
+def adaptive_survivals(data):
+    """What the policy estimated of the drafts that it made, and what came true."""
+    rows = []
+    for pair, part in (("embedded pair", data["survival"]), ("SmolLM2, EAGLE-3", data["survival-real"])):
+        for T, found in Entries(part["entries"]).of(way="survival").by("T").items():
+            places, accepted, estimated = (sum(column) for column in zip(*bins(found, "survival")))
+            rows.append([pair, str(T), str(places), number(estimated / places), number(accepted / places)])
+    return "drafts|T|drafted|estimated survival|survived", rows
+
+
+@table
+def adaptive_survival(data):
+    """Gains by count of the policy beside others."""
+    rows = []
+    for shape in PAIRS:
+        ways = {**counted(data, shape=shape).by("way"), "survival": Entries(data["survival"]["gains"]).of(shape=shape)}
+        for way in ("fixed 3", "gain", "confidence", "survival", "oracle"):
+            found = ways[way]
+            rows.append([PAIRS[shape], way, number(found.ratio("emitted", "rounds")), number(found.ratio("drafted", "emitted")),
+                         number(gain(found)), *texts(found, lambda e: number(gain(e)))])
+    return "|".join(["target with draft", "K by", "tokens per pass", "drafted per token", "gain", *TEXTS]), rows
+
+
 def by_the_clock(data, shape):
     """Speedups over plain decoding in turns with it, of each setting and text."""
     measured, part, words = data["clock"], data["clock"]["shapes"][shape], {1: "one", 3: "three", 5: "five"}

@@ -9,7 +9,7 @@ from picture import (Axes, BLUE, COLOURS, EXPERIMENTS, GREEN, INK, Picture, PURP
 
 sys.path.insert(0, str(EXPERIMENTS))
 import formulas  # noqa: E402
-from adaptive_tables import PAIRS, counted, gain  # noqa: E402
+from adaptive_tables import ESTIMATORS, PAIRS, bins, counted, gain  # noqa: E402
 from table_text import TEXTS, Entries  # noqa: E402
 
 ALPHAS = [i / 100 for i in range(101)]
@@ -170,6 +170,30 @@ def what_it_gains(data):
     return p
 
 
+ESTIMATE_STYLES = dict(zip(ESTIMATORS, (("circle", BLUE), ("up", PURPLE), ("square", SOFT))))
+
+
+def reliability(p, left, part, T, title):
+    """The share that was accepted, against the estimate."""
+    axes = Axes(p, left, 74, left + 290, 364, FIFTHS, FIFTHS)
+    axes.titles(title, "estimate")
+    axes.curve([(0, 0), (1, 1)], SOFT, 1, dashed=True)
+    entries = Entries(part["entries"]).of(way="full", T=T)
+    for name, style in ESTIMATE_STYLES.items():
+        axes.series([(total / places, accepted / places) for places, accepted, total in bins(entries, name) if places >= 30], *style)
+
+
+def what_estimates_are_worth(data):
+    p = Picture(760, 440, "Share of drafts that are accepted against the estimate, for three estimates")
+    p.note(50, 30, "Accepted drafts against what was estimated before the draw, T = 0", 14, INK, bold=True)
+    reliability(p, 50, data["survival"], 0, "accepted, embedded pair")
+    reliability(p, 430, data["survival-real"], 0, "accepted, SmolLM2 with EAGLE-3 heads")
+    for x, (name, style) in zip((60, 260, 440), ESTIMATE_STYLES.items()):
+        p.legend(x, 422, [(ESTIMATORS[name], *style)])
+    p.note(560, 426, "bins with 30 places or more")
+    return p
+
+
 # --- chapter 8 ---
 
 def emitted_against_nodes(data):
@@ -200,4 +224,5 @@ def drawn():
     """File name -> picture."""
     results, batches = read("results.json"), read("batch.json")
     return {"theory_emitted": emitted(results), "theory_positions": positions(results), "06_sweep": sweep(batches), "06_rows": rows(batches),
-            "07_what_it_gains": what_it_gains(read("adaptive.json")), "08_tokens_per_round": emitted_against_nodes(read("trees.json"))}
+            "07_what_it_gains": what_it_gains(read("adaptive.json")),
+            "07_estimates": what_estimates_are_worth(read("adaptive.json")), "08_tokens_per_round": emitted_against_nodes(read("trees.json"))}

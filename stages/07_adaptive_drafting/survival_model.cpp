@@ -27,6 +27,7 @@ double top2_margin(std::span<const double> probs) {
 
 // [snippet online-logistic-learn]
 void OnlineLogistic::learn(double margin, bool accepted, double offset) {
+  // [task 7.7: one step of Newton's method]
   const double prob = logistic(offset + logit(margin));
   const double error = (accepted ? 1 : 0) - prob;
   const double weight = prob * (1 - prob);
@@ -36,6 +37,7 @@ void OnlineLogistic::learn(double margin, bool accepted, double offset) {
   const double determinant = aa_ * bb_ - ab_ * ab_;
   a_ += error * (bb_ - ab_ * margin) / determinant;
   b_ += error * (aa_ * margin - ab_) / determinant;
+  // [end task 7.7]
 }
 // [end snippet online-logistic-learn]
 

@@ -1,10 +1,13 @@
 // What stage 7's code does, as facts: what policies learn from rounds, what a gate is asked and
 // when, what n-grams remember, and the drafts of a draft that has a draft.
+#include <cmath>
+
 #include "stages/07_adaptive_drafting/adaptive_spec_length.h"
 #include "stages/07_adaptive_drafting/confidence_spec_length.h"
 #include "stages/07_adaptive_drafting/entropy_spec_length.h"
 #include "stages/07_adaptive_drafting/ngram_drafter.h"
 #include "stages/07_adaptive_drafting/schedule_spec_length.h"
+#include "stages/07_adaptive_drafting/survival_spec_length.h"
 #include "tests/course/probes/drafting_scenes.h"
 #include "tests/course/probes/facts.h"
 
@@ -375,6 +378,50 @@ void keeps_the_law_with_two_levels(std::uint64_t seed) {
   law_facts(law_of_texts(seed, 3, inner, [] { return fixed_spec_length(2); }), "K = 2, k = 1");
 }
 
+// ---- 7.7
+
+Probs a_and_b(const OnlineLogistic& fit) { return {fit.logit(0), fit.logit(1) - fit.logit(0)}; }
+
+void steps_by_newtons_method(std::uint64_t seed) {
+  const auto u = [&](int i) { return uniform(seed, i, Purpose::kTarget); };
+  for (const bool accepted : {true, false}) {
+    for (const double offset : {0.0, 1.5}) {
+      OnlineLogistic fit({.a = 0.2, .b = 0.7, .ridge_a = 1, .ridge_b = 16});
+      fit.learn(1 + 3 * u(0), accepted, offset);
+      fact(fmt::format("a and b after a first example, {}, {}", accepted ? "accepted" : "rejected",
+                       offset > 0 ? "with an offset" : "alone"),
+           floats(a_and_b(fit)));
+    }
+  }
+  OnlineLogistic fit({.a = 0, .b = 0.7, .ridge_a = 1, .ridge_b = 16});
+  for (int i = 1; i <= 300; i++) {
+    const double margin = 5 * u(2 * i);
+    fit.learn(margin, u(2 * i + 1) < 1 / (1 + std::exp(1 - margin)));
+    if (i % 100 == 0) fact(fmt::format("a and b after many examples: {}", i), floats(a_and_b(fit)));
+  }
+}
+
+// The margin of every place is a random one, and so is whether its draft is accepted.
+void drafts_by_survival(std::uint64_t seed) {
+  const auto u = [&](int i, int place) { return uniform(seed, i, Purpose::kTarget, place); };
+  std::vector<double> costs;
+  for (int K = 0; K <= 6; K++) costs.push_back(1 + 0.15 * K);
+  SurvivalSpecLength policy(std::make_shared<SurvivalModel>(6), costs, 0.1);
+  Numbers lengths;
+  for (int i = 0; i < 60; i++) {
+    const auto first_of_two = [&](int place) { return 0.5 + 0.5 * u(i, place); };
+    int drafted = 0, accepted = 0;
+    for (; drafted < 6; drafted++) {
+      const double p = first_of_two(drafted);
+      if (!policy.goes_on(Probs{p, 1 - p}, drafted)) break;
+    }
+    while (accepted < drafted && u(i, 10 + accepted) < first_of_two(accepted)) accepted++;
+    policy.learn(accepted < drafted ? rejected_after(accepted, drafted) : all_accepted(drafted));
+    lengths.push_back(drafted);
+  }
+  fact("drafts of 60 rounds", lengths);
+}
+
 }  // namespace
 }  // namespace specdec::course
 
@@ -395,5 +442,7 @@ int main(int argc, char** argv) {
                      {"draws_with_an_inner_draft", draws_with_an_inner_draft},
                      {"drafts_with_the_models_law", drafts_with_the_models_law},
                      {"asks_about_the_models_q", asks_about_the_models_q},
-                     {"keeps_the_law_with_two_levels", keeps_the_law_with_two_levels}});
+                     {"keeps_the_law_with_two_levels", keeps_the_law_with_two_levels},
+                     {"steps_by_newtons_method", steps_by_newtons_method},
+                     {"drafts_by_survival", drafts_by_survival}});
 }
