@@ -19,7 +19,7 @@ from train_tokenizer import make_tokenizer
 
 HERE = Path(__file__).resolve().parent
 MODELS, FIGURES = HERE / "models", HERE / "figures"
-STAGES = ["tokenizer", *SHAPES, "heads", "compare", "evaluate"]
+STAGES = ["tokenizer", *SHAPES, "several", "heads", "compare", "evaluate"]
 
 
 def is_done(stage: str) -> bool:
@@ -27,6 +27,8 @@ def is_done(stage: str) -> bool:
         return all((MODELS / name / "tokenizer.json").exists() for name in SHAPES)
     if stage == "heads":
         return (FIGURES / "heads.json").exists()
+    if stage == "several":
+        return (FIGURES / "several.json").exists()
     if stage == "compare":
         return (FIGURES / "drafts.json").exists()
     if stage == "evaluate":
@@ -47,6 +49,11 @@ def make(stage: str, work: Path, threads: int):
         for kind in [*KINDS, "markov"]:
             shutil.copy(work / f"{kind}.csv", FIGURES / f"{kind}_training.csv")
         python(HERE / "measure_heads.py")
+    elif stage == "several":
+        python(HERE / "train_several.py", "--work", work, "--threads", threads)
+        for boosted in work.glob("draft_boosted_*.csv"):
+            shutil.copy(boosted, FIGURES / f"{boosted.stem}_training.csv")
+        python(HERE / "compare_several.py", "--work", work)
     elif stage == "compare":
         python(HERE / "compare_drafts.py", "--work", work)
     elif stage == "evaluate":

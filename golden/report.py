@@ -9,6 +9,7 @@ from pathlib import Path
 
 import compare_drafts
 import compare_losses
+import compare_several
 import measure_heads
 from evaluate import table
 
@@ -54,6 +55,7 @@ def main():
     text = fill(text, "drafts by kind", compare_drafts.kind_table(drafts))
     text = fill(text, "draft schedule", compare_drafts.schedule_table(drafts))
     text = fill(text, "draft objectives", compare_drafts.objective_table(drafts))
+    text = fill(text, "several", compare_several.table(json.loads((FIGURES / "several.json").read_text())))
     drafters = json.loads((FIGURES / "heads.json").read_text())
     text = fill(text, "heads", measure_heads.position_table(drafters))
     text = fill(text, "heads by kind", measure_heads.kind_table(drafters))

@@ -147,6 +147,10 @@ class Student:
     """A model to train, and what it minimises."""
     model: str
     objective: str = ""                     # the model's own where it is empty
+    seed: int = 0                           # of the initial weights
+
+    def shape(self) -> Shape:
+        return SHAPES[self.model]
 
     def name(self) -> str:
         return f"{self.model}_{self.objective}" if self.objective else self.model
@@ -205,8 +209,8 @@ class Run:
         work.mkdir(parents=True, exist_ok=True)
         self.models = []
         for s in students:
-            torch.manual_seed(0)
-            self.models.append(Llama(SHAPES[s.model]))
+            torch.manual_seed(s.seed)
+            self.models.append(Llama(s.shape()))
         self.tokenizer = Tokenizer.from_file(str(HERE / "models" / "target" / "tokenizer.json"))
         self.optimizers = [o for model in self.models for o in optimizers(model, plan)]
         self.rows = Rows(self.tokenizer, plan.first_seed, plan.without)
