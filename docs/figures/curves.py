@@ -220,9 +220,27 @@ def emitted_against_nodes(data):
     return p
 
 
+def of_users(results):
+    """Tokens per second and user against those of the batch."""
+    p = Picture(760, 420, "Tokens per second and user against throughput")
+    styles = {"none": ("circle", INK), "K = 1": ("square", GREEN), "K = 3": ("up", PURPLE), "auto": ("diamond", RED)}
+    for left, (name, title) in zip((60, 440), (("pair", "134m with 14m"), ("real", "SmolLM2 with EAGLE-3 heads"))):
+        entries = results[name]["entries"]
+        steps = lambda values: [i * next(u for u in (5, 10, 20, 50, 100, 200, 400) if max(values) / u <= 6) for i in range(8)]
+        fits = lambda values: [v for i, v in enumerate(steps(values)) if i == 0 or steps(values)[i - 1] < max(values)]
+        axes = Axes(p, left, 60, left + 290, 320, fits([e["tokens_per_second"] for e in entries]),
+                    fits([e["tokens_per_second"] / e["B"] for e in entries]))
+        axes.titles(f"tokens per second and user, {title}", "tokens per second of the batch")
+        for way, style in styles.items():
+            axes.series([(e["tokens_per_second"], e["tokens_per_second"] / e["B"]) for e in entries if e["way"] == way], *style)
+    p.legend(60, 390, [({"none": "no speculation", "auto": "budget"}.get(way, way), *style) for way, style in styles.items()], step=(150, 0))
+    return p
+
+
 def drawn():
     """File name -> picture."""
     results, batches = read("results.json"), read("batch.json")
-    return {"theory_emitted": emitted(results), "theory_positions": positions(results), "06_sweep": sweep(batches), "06_rows": rows(batches),
+    measured = {"07_rows": of_users(read("rows.json"))} if (EXPERIMENTS / "rows.json").is_file() else {}
+    return {**measured, "theory_emitted": emitted(results), "theory_positions": positions(results), "06_sweep": sweep(batches), "06_rows": rows(batches),
             "07_what_it_gains": what_it_gains(read("adaptive.json")),
             "07_estimates": what_estimates_are_worth(read("adaptive.json")), "08_tokens_per_round": emitted_against_nodes(read("trees.json"))}

@@ -148,7 +148,11 @@ class BatchedRounds {
  private:
   Judging judging_;
   int most_rows_;
+
+ protected:
   std::vector<Drafts> drafts_;  // [max_batch]
+
+ private:
   std::vector<DraftRequest> requests_;
   std::vector<RequestState*> drafting_;  // requests_[i] is for drafting_[i]
   std::vector<RoundToJudge> rounds_;

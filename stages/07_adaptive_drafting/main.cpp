@@ -49,8 +49,8 @@ int run_many(const RunOptions& options) {
   ModelFiles files = open_model(options.target);
   AdaptiveBatch adaptive;
   QueueInbox inbox(options, files, adaptive.make_request());
-  const BatchParts parts = adaptive_parts(
-      options, adaptive_drafting(KeepProbs::kBesideLogits, adaptive.asks_the_draft()));
+  const Drafting drafting = adaptive_drafting(KeepProbs::kBesideLogits, adaptive.asks_the_draft());
+  const BatchParts parts = adaptive.within_budget(adaptive_parts(options, drafting), options);
   BatchSession session(sized_for(inbox.requests(), options), std::move(files), parts);
   adaptive.begin(session);
   BatchReport report(session, inbox.requests());

@@ -44,10 +44,11 @@ class Programs:
         return run.timed(run.program(self.build, name), [*words, *run.prompt_words(prompt, tokens), "--ignore-eos"])
 
     def serve(self, name, words, prompts, tokens, batch):
-        """Its summary, and the tokens of each request. Prompts are computed as soon as there is room, so that most steps
+        """Its summary, and the tokens of each request. prompts: of each the ids, or the fields of a line. They are computed as soon as there is room, so that most steps
         are rounds of a full batch."""
         with tempfile.NamedTemporaryFile("w", encoding="utf-8") as file:
-            file.writelines(json.dumps({"id": str(i), "prompt_ids": ids}) + "\n" for i, ids in enumerate(prompts))
+            fields = [prompt if isinstance(prompt, dict) else {"prompt_ids": prompt} for prompt in prompts]
+            file.writelines(json.dumps({"id": str(i), **prompt}) + "\n" for i, prompt in enumerate(fields))
             file.flush()
             lines = run.run(run.program(self.build, name), [*map(str, words), "--requests", file.name, "--ignore-eos", "--max-new-tokens",
                                               str(tokens), "--max-batch", str(batch), "--no-prefix-cache", "--token-budget",

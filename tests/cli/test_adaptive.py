@@ -37,6 +37,9 @@ class AdaptiveTest(ProgramTest):
         cls.addClassCleanup(shutil.rmtree, cls.folder)
         cls.profile = cls.folder / "costs.json"
         cls.profile.write_text(json.dumps(COSTS))
+        cls.rows_profile = cls.folder / "rows.json"
+        cls.rows_profile.write_text(json.dumps(COSTS | {"passes_by_rows": [[1, 1], [4, 1.3], [8, 1.9], [24, 6]],
+                                                        "drafts_by_requests": [[1, 0.02], [4, 0.03]]}))
 
     def expect_bad(self, words, *arguments):
         self.expect_bad_input(words, PROGRAMS / ADAPTIVE, "--max-new-tokens", "2", *arguments)
@@ -232,16 +235,75 @@ class AdaptiveTest(ProgramTest):
         self.requests(sampled, *arguments, "--acceptance", "rejection", expect="would depend on its neighbours")
         self.requests([{"prompt": PROMPT, "lenience": 0.5}], *arguments, expect="would depend on its neighbours")
 
-    def requests(self, lines, *arguments, expect=None):
+    def requests(self, lines, *arguments, expect=None, place=0, stage=ADAPTIVE):
         file = self.folder / "memory.jsonl"
         file.write_text("".join(json.dumps(line) + "\n" for line in lines))
-        code, text, errors = run_program(PROGRAMS / ADAPTIVE, "--requests", str(file), "--output", "json", "--quiet", *arguments)
-        results = [line for line in map(json.loads, text.splitlines()) if "finish_reason" in line]
+        code, text, errors = run_program(PROGRAMS / stage, "--requests", str(file), "--output", "json", "--quiet", *arguments)
+        *results, last = map(json.loads, text.splitlines())
+        self.results, self.summary = results, last["summary"]
         if expect:
-            self.assertIn(expect, results[0]["error"])
+            self.assertIn(expect, results[place]["error"])
         else:
             self.assertEqual(code, 0, errors)
         return results
+
+    def test_a_budget_of_rows(self):
+        """Other rounds than without one, the same texts, and never more rows than the budget has."""
+        lines = [{"id": str(i), "prompt": prompt, "seed": i, "max_new_tokens": 25, **rule} for i, (prompt, rule) in enumerate(
+            ((PROMPT, {}), ("There was a fox", {"acceptance": "coupled", "temperature": 0.9}), ("One day", {}),
+             ("def f(", {"acceptance": "sample-and-match", "temperature": 1.2})))]
+        for drafter in DRAFTERS:
+            self.requests(lines, "--cost-profile", self.rows_profile, *drafter)
+            usual = self.results
+            for rows in "0", "3", "500", "auto":
+                got = self.requests(lines, "--cost-profile", self.rows_profile, "--rows", rows, *drafter)
+                self.assertEqual([line["tokens"] for line in got], [line["tokens"] for line in usual], (drafter, rows))
+                counts, summary = self.summary["rows"], self.summary
+                self.assertEqual(sum(counts["steps_by_given"]), counts["steps"])
+                self.assertEqual(sum(n * steps for n, steps in enumerate(counts["steps_by_given"])), counts["given"])
+                self.assertEqual(counts["given"], summary["round_rows"] - summary["rounds"], (drafter, rows))
+                if rows == "auto":
+                    self.assertEqual(counts["budget"], "auto")
+                    continue
+                self.assertLess(len(counts["steps_by_given"]), int(rows) + 2, "no step has more")
+                if rows == "500":
+                    self.assertEqual([line["stats"]["rounds"] for line in got], [line["stats"]["rounds"] for line in usual])
+                    self.assertEqual(counts["given"], counts["offered"])
+                if rows == "0":
+                    self.assertEqual(summary["stats"]["drafted"], 0)
+
+    def test_a_budget_of_rows_for_other_drafters(self):
+        """Chains of later stages, whose drafters may have cached more than was verified."""
+        lines = [{"id": str(i), "prompt": prompt, "max_new_tokens": 30} for i, prompt in enumerate((PROMPT, "There was a fox", "def f("))]
+        for stage, drafter in (("08_token_trees", []), ("09_self_drafting", []), ("09_self_drafting", ["--self-draft", "medusa"])):
+            words = ["--tree", "chains:1", "--spec-length", "3", *drafter]
+            want = [line["tokens"] for line in self.requests(lines, *words, stage=stage)]
+            for rows in "1", "4":
+                got = self.requests(lines, *words, "--rows", rows, stage=stage)
+                self.assertEqual([line["tokens"] for line in got], want, (stage, drafter, rows))
+                self.assertLess(self.summary["rows"]["given"], self.summary["rows"]["offered"])
+
+    def test_where_rows_would_change_a_text(self):
+        sampled = [{"id": str(i), "prompt": PROMPT, "temperature": 1, "seed": i} for i in range(3)]
+        refused = "a request's text would depend on its neighbours"
+        self.requests(sampled, "--rows", "2", expect=refused)
+        self.requests([{"prompt": PROMPT, "lenience": 0.5}], "--rows", "2", expect=refused)
+        got = self.requests(sampled, "--rows", "2", "--rows-change-texts")
+        alone = self.requests(sampled[1:2], "--rows", "2", "--rows-change-texts")
+        self.assertNotEqual(got[1]["tokens"], alone[0]["tokens"])
+        self.requests([sampled[0], sampled[0] | {"id": "again"}], "--rows", "2", "--rows-change-texts", place=1,
+                      expect="another request has the seed 0")
+
+    def test_bad_rows(self):
+        lines = self.folder / "memory.jsonl"
+        lines.write_text(json.dumps({"prompt": PROMPT}) + "\n")
+        for words, *arguments in (("--rows is for a batch", "--rows", "3"),
+                                  ("it takes a whole number from 0 to", "--rows", "-1", "--requests", str(lines)),
+                                  ("--rows-change-texts requires --rows", "--rows-change-texts", "--requests", str(lines)),
+                                  ("has no passes_by_rows", "--rows", "auto", "--requests", str(lines), "--cost-profile", str(self.profile))):
+            self.expect_bad(words, *arguments)
+        for stage in "08_token_trees", "09_self_drafting":
+            self.expect_bad_input("use --tree chains:1", PROGRAMS / stage, "--rows", "3", "--requests", str(lines), "--draft-kind", "llama")
 
     def test_earlier_outputs(self):
         text = run("--prompt", PROMPT, "--max-new-tokens", 50, "--draft-kind", "suffix")

@@ -11,7 +11,9 @@
 #include "stages/07_adaptive_drafting/confidence_spec_length.h"
 #include "stages/07_adaptive_drafting/entropy_spec_length.h"
 #include "stages/07_adaptive_drafting/note_likely.h"
+#include "stages/07_adaptive_drafting/rounds_within_budget.h"
 #include "stages/07_adaptive_drafting/schedule_spec_length.h"
+#include "stages/07_adaptive_drafting/spec_length_within_budget.h"
 #include "stages/07_adaptive_drafting/survival_spec_length.h"
 #include "stages/programs/adaptive/all_places.h"
 #include "stages/programs/adaptive/measure_costs.h"
@@ -63,7 +65,8 @@ std::string announcement_of(const CostProfile& profile, const SpecLengthPolicy& 
   if (const auto* gain = dynamic_cast<const AdaptiveSpecLength*>(&policy)) {
     return announcement(profile, *gain);
   }
-  return announcement(profile, name_of(options.draft_length), policy.largest());
+  const bool by_rows = is_fixed(options);
+  return announcement(profile, by_rows ? "rows" : name_of(options.draft_length), policy.largest());
 }
 
 Judging judging_with_notes(const BatchSession& session) {
@@ -91,6 +94,7 @@ std::unique_ptr<SpecLengthPolicy> make_policy(const RunOptions& options, int lar
 
 SessionParts AdaptiveRun::parts(const RunOptions& options, const Drafting& drafting,
                                 const RoundCapacity& capacity) {
+  if (options.given_rows) fail("--rows is for a batch: give --requests, --workload or --serve");
   capacity_ = capacity;
   return {.drafting = drafting,
           .compose = composition(options, drafting, &levels_),
@@ -167,9 +171,12 @@ MakeBatchRequest AdaptiveBatch::make_request(const MakeBatchRequest& make) {
   return [this, make](const ModelFiles& target, const RunOptions& options) {
     BatchRequest request = make(target, options);
     check_suffix_memory(options, request.speculation);
-    if (entry_of(options.draft_length).asks_the_draft) asks_the_draft_ = true;
-    if (is_fixed(options) || request.spec_length == 0) return request;
-    if (!first_) first_ = options;
+    if (options.given_rows) check_rows(options, request);
+    if (entry_of(options.draft_length).asks_the_draft) counts_estimates_ = true;
+    if (counts_estimates_ || options.given_rows) asks_the_draft_ = true;
+    const bool fixed = is_fixed(options) && !options.given_rows;
+    if (fixed || request.spec_length == 0) return request;
+    if (!first_ && !(is_fixed(options) && !options.auto_rows)) first_ = options;
     request.make_policy = [this, options, K = request.spec_length, own = request.capacity] {
       return policy_of(options, K, own ? own : capacity_);
     };
@@ -177,10 +184,55 @@ MakeBatchRequest AdaptiveBatch::make_request(const MakeBatchRequest& make) {
   };
 }
 
+// Throws Error if the request's text would depend on the other requests, and that is not allowed.
+void AdaptiveBatch::check_rows(const RunOptions& options, const BatchRequest& request) {
+  if (text_depends_on_drafts(request.speculation) && !options.rows_change_texts) {
+    fail(
+        "--rows: at temperature {} a request's text would depend on its neighbours, because this "
+        "rule emits other tokens for another number of drafts; use temperature 0, --acceptance "
+        "sample-and-match or coupled, or allow it with --rows-change-texts",
+        request.speculation.sampling.temperature);
+  }
+  if (options.rows_change_texts && !seeds_.insert(request.seed).second) {
+    fail(
+        "--rows-change-texts: another request has the seed {}; their draws would be the same, and "
+        "the texts would not have the target's distribution: give each request its own",
+        request.seed);
+  }
+}
+
 std::unique_ptr<SpecLengthPolicy> AdaptiveBatch::policy_of(const RunOptions& options, int K,
                                                            const RoundCapacity& capacity) const {
   const int levels = std::min(most_levels(*draft_, K), capacity(K).levels);
-  return make_policy(options, levels, *profile_, counts_, capacity);
+  if (!is_fixed(options)) {
+    auto policy = make_policy(options, levels, *profile_, counts_, capacity);
+    if (!budget_) return policy;
+    return std::make_unique<SpecLengthWithinBudget>(std::move(policy), budget_);
+  }
+  const std::vector<double> free(static_cast<std::size_t>(levels) + 1, 1.0);  // only estimates
+  return std::make_unique<SpecLengthWithinBudget>(
+      std::make_unique<SurvivalSpecLength>(survival_, free, 0), budget_);
+}
+
+BatchParts AdaptiveBatch::within_budget(BatchParts parts, const RunOptions& options) {
+  if (!options.given_rows) return parts;
+  parts.make_rounds = [this](const BatchSession& session) {
+    const RunOptions& o = session.options;
+    budget_ = std::make_shared<BatchBudget>(o.auto_rows ? std::nullopt : std::optional(o.rows),
+                                            session.sizes.spec_length);
+    survival_ = std::make_shared<SurvivalModel>(std::max(1, session.sizes.spec_length));
+    return rounds_within(budget_);
+  };
+  if (!options.rows_change_texts) return parts;
+  parts.judging = [judging = parts.judging](const BatchSession& session) {
+    Judging fresh = judging(session);
+    fresh.make_judge = [](Backend& backend, RandomSource& random, const SpeculationOptions& how,
+                          const std::shared_ptr<JudgingScratch>& scratch) {
+      return std::make_unique<FreshDraftsJudge>(backend, random, how, scratch);
+    };
+    return fresh;
+  };
+  return parts;
 }
 
 MakeBatchRequest AdaptiveBatch::make_any_request(const ModelFiles& target, const RunOptions& usual,
@@ -204,7 +256,7 @@ int serve_adaptive(const RunOptions& options) {
     const Drafting drafting =
         adaptive_drafting(KeepProbs::kBesideLogits, adaptive.asks_the_draft());
     return {.make = make,
-            .parts = adaptive_parts(options, drafting),
+            .parts = adaptive.within_budget(adaptive_parts(options, drafting), options),
             .begin = [&](BatchSession& session) { adaptive.begin(session); }};
   });
 }
@@ -212,21 +264,38 @@ int serve_adaptive(const RunOptions& options) {
 void AdaptiveBatch::begin(BatchSession& session, const RoundCapacity& capacity) {
   add_drafters(session.extras, session.options, {}, {});
   session.extras.fields["cost_profile"] = nullptr;
-  if (!first_) return;
   capacity_ = capacity;
   draft_ = &session.draft;
-  profile_ = load_or_measure_costs(session.options, session.files, session.target.model,
-                                   session.draft, session.sizes.capacity.requests);
+  if (!first_) return;
+  profile_ =
+      load_or_measure_costs(session.options, session.files, session.target.model, session.draft,
+                            session.sizes.capacity.requests, session.sizes.spec_length);
+  if (session.options.auto_rows) {
+    budget_->set_costs(
+        {CostCurve(profile_->passes_by_rows), CostCurve(profile_->drafts_by_requests)});
+  }
   session.extras.fields["cost_profile"] = to_json(*profile_);
   session.announcement +=
-      announcement_of(*profile_,
-                      *make_policy(*first_, most_levels(session.draft, session.sizes.spec_length),
-                                   *profile_, counts_, capacity),
-                      *first_);
+      announcement_of(*profile_, *policy_of(*first_, session.sizes.spec_length, capacity), *first_);
 }
 
 void AdaptiveBatch::add_to(BatchSession& session) const {
-  if (asks_the_draft_) session.extras.fields["survival"] = to_json(*counts_);
+  if (counts_estimates_) session.extras.fields["survival"] = to_json(*counts_);
+  if (!budget_) return;
+  const auto& [steps, offered, given, steps_by_given] = budget_->stats();
+  const RunOptions& options = session.options;
+  session.extras.fields["rows"] = {{"budget", options.auto_rows ? Json(kAuto) : Json(options.rows)},
+                                   {"steps", steps},
+                                   {"offered", offered},
+                                   {"given", given},
+                                   {"steps_by_given", steps_by_given}};
+  if (steps == 0) return;
+  const auto per_step = [steps = steps](std::int64_t count) {
+    return static_cast<double>(count) / static_cast<double>(steps);
+  };
+  session.extras.summary +=
+      fmt::format("rows for drafts: {:.1f} per step, of {:.1f} that were offered; at most {}\n",
+                  per_step(given), per_step(offered), steps_by_given.size() - 1);
 }
 
 }  // namespace specdec

@@ -2,9 +2,12 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "stages/07_adaptive_drafting/adaptive_spec_length.h"
+#include "stages/07_adaptive_drafting/batch_budget.h"
+#include "stages/07_adaptive_drafting/survival_model.h"
 #include "stages/07_adaptive_drafting/while_it_pays.h"
 #include "stages/programs/adaptive/cost_profile.h"
 #include "stages/programs/adaptive/drafters.h"
@@ -28,7 +31,8 @@ std::unique_ptr<SpecLengthPolicy> make_policy(const RunOptions& options, int lar
 // first round.
 class AdaptiveRun {
  public:
-  // REQUIRES: this object and the options outlive the Session.
+  // Throws Error for --rows, which needs a batch. REQUIRES: this object and the options outlive the
+  // Session.
   SessionParts parts(const RunOptions& options, const Drafting& drafting,
                      const RoundCapacity& capacity = Capacity::of_chain);
 
@@ -73,21 +77,28 @@ class AdaptiveBatch {
   // distributions. Throws Error as `make`.
   MakeBatchRequest make_any_request(const ModelFiles& target, const RunOptions& usual,
                                     const MakeBatchRequest& make = to_batch_request);
+  // The parts of a batch whose drafts share a budget of rows, with --rows; otherwise as they are.
+  // REQUIRES: this object outlives the session.
+  BatchParts within_budget(BatchParts parts, const RunOptions& options);
   // Whether any request's way to choose K needs the draft model's distributions.
   bool asks_the_draft() const { return asks_the_draft_; }
   // Call when all requests are made. Loads or measures the costs of rounds if any K adapts.
   // capacity: of the rounds of requests that have none of their own.
   void begin(BatchSession& session, const RoundCapacity& capacity = Capacity::of_chain);
-  // Adds what came true of the estimates in all requests, but for the round that ended each. Call
-  // after the last step.
+  // Adds what came true of the estimates in all requests, but for the round that ended each, and
+  // what became of the budget. Call after the last step.
   void add_to(BatchSession& session) const;
 
  private:
+  void check_rows(const RunOptions& options, const BatchRequest& request);
   std::unique_ptr<SpecLengthPolicy> policy_of(const RunOptions& options, int K,
                                               const RoundCapacity& capacity) const;
 
   std::optional<RunOptions> first_;  // of the requests whose K adapts
-  bool asks_the_draft_ = false;
+  bool asks_the_draft_ = false, counts_estimates_ = false;
+  std::set<std::uint64_t> seeds_;            // of requests whose texts depend on each other
+  std::shared_ptr<BatchBudget> budget_;      // of the session; null: none
+  std::shared_ptr<SurvivalModel> survival_;  // of all requests with a budget and a fixed K
   std::optional<CostProfile> profile_;
   std::shared_ptr<SurvivalCounts> counts_ = std::make_shared<SurvivalCounts>();
   RoundCapacity capacity_;

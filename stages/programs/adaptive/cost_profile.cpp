@@ -21,6 +21,7 @@ namespace specdec {
 namespace {
 
 constexpr std::string_view kFormat = "specdec-cost-profile-1";
+constexpr int kMostRows = 1 << 20;
 constexpr std::size_t kMostPasses = 33;  // the largest K of --spec-length, plus 1
 
 double seconds(const Json& value, const std::string& what, double least) {
@@ -29,6 +30,35 @@ double seconds(const Json& value, const std::string& what, double least) {
     fail("{} is {}; it must be a number of seconds", what, excerpt(value));
   }
   return number;
+}
+
+Json to_json(std::span<const CostCurve::Point> points) {
+  Json json = Json::array();
+  for (const auto& [rows, seconds] : points) json.push_back({rows, seconds});
+  return json;
+}
+
+// A list of pairs: numbers of rows or requests, which ascend from 1 on, and seconds.
+std::vector<CostCurve::Point> read_points(const JsonObject& object, const std::string& field,
+                                          const std::string& name) {
+  const Json* list = object.find(field);
+  if (list == nullptr) object.fail_missing(field);
+  std::vector<CostCurve::Point> points;
+  for (const Json& pair : list->is_array() ? *list : Json::array()) {
+    const auto what = fmt::format("{}: {}[{}]", name, field, points.size());
+    const int before = points.empty() ? 0 : points.back().rows;
+    const bool is_pair = pair.is_array() && pair.size() == 2 && pair[0].is_number_integer();
+    const auto rows = is_pair ? pair[0].get<std::int64_t>() : 0;
+    if (rows <= before || rows > kMostRows) {
+      fail("{} is {}; it must be a pair of rows, more than {}, and seconds", what, excerpt(pair),
+           before);
+    }
+    points.push_back({static_cast<int>(rows), seconds(pair[1], what, 1e-12)});
+  }
+  if (points.empty() || points[0].rows != 1) {
+    object.fail_type(field, "a list of pairs that begins with one row");
+  }
+  return points;
 }
 
 void write(const std::filesystem::path& path, const CostProfile& profile) {
@@ -76,11 +106,16 @@ CostProfile make_profile(const Json& key, std::vector<double> target_pass, doubl
 }
 
 Json to_json(const CostProfile& profile) {
-  return {{"format", kFormat},
-          {"measured_for", Json::parse(profile.key)},
-          {"target_pass_seconds", profile.target_pass},
-          {"draft_step_seconds", profile.draft_step},
-          {"draft_round_seconds", profile.draft_round}};
+  Json json = {{"format", kFormat},
+               {"measured_for", Json::parse(profile.key)},
+               {"target_pass_seconds", profile.target_pass},
+               {"draft_step_seconds", profile.draft_step},
+               {"draft_round_seconds", profile.draft_round}};
+  if (profile.has_rows()) {
+    json["passes_by_rows"] = to_json(profile.passes_by_rows);
+    json["drafts_by_requests"] = to_json(profile.drafts_by_requests);
+  }
+  return json;
 }
 
 CostProfile parse_profile(std::string_view text, const std::string& name) {
@@ -107,6 +142,10 @@ CostProfile parse_profile(std::string_view text, const std::string& name) {
       make_profile(key ? *object.find("measured_for") : Json(), std::move(target_pass),
                    seconds(*draft_step, name + ": draft_step_seconds", 0),
                    draft_round ? seconds(*draft_round, name + ": draft_round_seconds", 0) : 0);
+  if (object.find("passes_by_rows") != nullptr) {
+    profile.passes_by_rows = read_points(object, "passes_by_rows", name);
+    profile.drafts_by_requests = read_points(object, "drafts_by_requests", name);
+  }
   profile.source = name;
   return profile;
 }

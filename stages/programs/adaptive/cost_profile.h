@@ -10,6 +10,7 @@
 #include "common/speculation/capacity.h"
 #include "kernels/int_size.h"
 #include "stages/07_adaptive_drafting/adaptive_spec_length.h"
+#include "stages/07_adaptive_drafting/row_budget.h"
 #include "stages/07_adaptive_drafting/while_it_pays.h"
 
 namespace specdec {
@@ -22,8 +23,12 @@ struct CostProfile {
                                     // each request; never falls
   double draft_step = 0;            // one draft for each request
   double draft_round = 0;           // what the drafts of a round cost besides, however many
-  std::string source = {};          // where the profile comes from, for messages
+  // For a budget of rows: passes of the target over any number of rows, and one draft for each of
+  // 1, 2, ... requests; empty: not measured.
+  std::vector<CostCurve::Point> passes_by_rows = {}, drafts_by_requests = {};
+  std::string source = {};  // where the profile comes from, for messages
 
+  bool has_rows() const { return !passes_by_rows.empty(); }
   int largest_spec_length() const { return int_size(target_pass) - 1; }
   double c() const { return draft_step / target_pass[0]; }
   // The cost of a pass over `rows` rows, relative to one row. Each row beyond the measured ones

@@ -157,11 +157,15 @@ std::unique_ptr<Drafter> make_learning_drafter(const RunOptions& options, const 
   return std::make_unique<NgramDrafter>();
 }
 
-void check_suffix_memory(const RunOptions& options, const SpeculationOptions& speculation) {
+bool text_depends_on_drafts(const SpeculationOptions& speculation) {
   const bool own_token =
       speculation.rule->rule == sample_and_match || speculation.rule->rule == coupled;
   const bool greedy = speculation.sampling.temperature == 0;
-  if (options.suffix_memory == 0 || (speculation.lenience == 1 && (own_token || greedy))) return;
+  return speculation.lenience < 1 || !(own_token || greedy);
+}
+
+void check_suffix_memory(const RunOptions& options, const SpeculationOptions& speculation) {
+  if (options.suffix_memory == 0 || !text_depends_on_drafts(speculation)) return;
   fail(
       "--suffix-memory {}: at temperature {} a request's text would depend on its neighbours', "
       "because this rule emits other tokens for other drafts; use --acceptance sample-and-match or "

@@ -67,6 +67,14 @@ Json cost_key(const RunOptions& options, const LlamaModel& target, const DraftSe
           {"kv_dtype", name_of(options.kv_type)}, {"requests", requests}};
 }
 
+// A budget of rows needs the costs of passes over all numbers of rows.
+Json cost_key(const RunOptions& options, const LlamaModel& target, const DraftSetup& draft,
+              int requests, int spec_length) {
+  Json key = cost_key(options, target, draft, requests);
+  if (options.auto_rows) key["rows"] = requests * (spec_length + 1);
+  return key;
+}
+
 // The bench has a pool of its own size.
 RunOptions without_pool(RunOptions options) {
   options.pages = 0;
@@ -109,7 +117,7 @@ class Bench {
       : context_(context),
         text_(context + most_rows),
         dice_(0),
-        sampling_{options.sampling, &dice_, false},
+        sampling_{options.sampling, &dice_, false, options.auto_rows ? &gate_ : nullptr},
         cache_(
             make_cache(model, cache_layout(without_pool(options), context + most_rows, requests))),
         target_(model, *cache_,
@@ -136,14 +144,30 @@ class Bench {
 
   void target_pass(int rows) { pass_over(context_, rows, rows); }
 
+  // A pass over this many rows of all requests together, which share them as evenly as possible.
+  void shared_pass(int rows) {
+    const int n = int_size(segments_), taking_part = std::min(rows, n);
+    for (int i = 0; i < taking_part; i++) {
+      Segment& segment = segments_[i];
+      target().truncate(segment.sequence, context_);
+      segment.logits_rows = rows / n + (i < rows % n ? 1 : 0);
+      segment.tokens = std::span(text_).subspan(context_, segment.logits_rows);
+    }
+    target().forward(std::span(segments_).first(taking_part), logits_.rows(0, rows));
+  }
+
   // catching_up: the tokens that the drafter feeds anew, besides the pending one.
-  void draft(int K, int catching_up) {
-    for (DraftRequest& request : requests_) {
+  void draft(int K, int catching_up) { draft_for(int_size(requests_), K, catching_up); }
+
+  // The same for the first `count` requests.
+  void draft_for(int count, int K, int catching_up) {
+    const auto some = std::span(requests_).first(count);
+    for (DraftRequest& request : some) {
       target().truncate(request.target_sequence, context_);
       draft_.drafter().truncate(request.sequence, context_ - catching_up);
       request.spec_length = K;
     }
-    draft_.drafter().draft(requests_);
+    draft_.drafter().draft(some);
   }
 
  private:
@@ -157,8 +181,14 @@ class Bench {
   }
   LanguageModel& target() { return watched_target(target_, watched_.get()); }
 
+  // Costs what any gate costs: the distribution.
+  struct OpenGate final : DraftGate {
+    bool goes_on(std::span<const double>, int) override { return true; }
+  };
+
   int context_;
   std::vector<TokenId> text_;
+  OpenGate gate_;
   Dice dice_;
   Sampling sampling_;
   std::unique_ptr<KvCache> cache_;
@@ -175,6 +205,16 @@ void show_progress(double part) {
   if (::isatty(STDERR_FILENO) == 0) return;
   say("\rmeasuring what drafts and passes cost: {:3.0f}%", 100 * part);
   if (part >= 1) say("\r\x1b[K");
+}
+
+// Calls sweep() until the samples are enough.
+void repeat(const std::function<void()>& sweep) {
+  double spent = 0;
+  for (int i = 0; i < kMostSweeps && (i < kLeastSweeps || spent < kMostSeconds); i++) {
+    spent += seconds_of(sweep);
+    show_progress(std::min(1.0, std::max(spent / kMostSeconds, (i + 1.0) / kMostSweeps)));
+  }
+  show_progress(1);
 }
 
 // Other processes can only make samples slower, and a profile is used for long, so a result is a
@@ -198,13 +238,18 @@ CostProfile with_drafts(const Json& key, std::vector<double> target_pass,
   return make_profile(key, std::move(target_pass), fast(steps));
 }
 
+// Positions that both models have.
+int context_limit(const LlamaModel& target, const DraftSetup& draft) {
+  return std::min(target.config().max_seq_len,
+                  draft.own_model() ? draft.own_model()->config().max_seq_len : 1 << 30);
+}
+
 // Measures passes over every number of rows in turn, each after the drafts of such a round, so that
 // the processor's cache is as in a run. A plain step follows a plain step. Heads catch up on as
 // many tokens as they draft, because they keep nothing of a round.
 CostProfile measure(const RunOptions& options, const ModelFiles& files, const LlamaModel& target,
                     const DraftSetup& draft, int requests, const Json& key) {
-  const int limit = std::min(target.config().max_seq_len,
-                             draft.own_model() ? draft.own_model()->config().max_seq_len : 1 << 30);
+  const int limit = context_limit(target, draft);
   const int most_rows = std::min(kLargestAutoSpecLength + 1, limit - 1);
   if (most_rows < 2) fail("--spec-length {}: a context of {} has no room for drafts", kAuto, limit);
   Bench bench(options, files, target, draft, requests, most_rows,
@@ -213,37 +258,88 @@ CostProfile measure(const RunOptions& options, const ModelFiles& files, const Ll
   const bool of_heads = is_of_heads(options);
   std::vector<std::vector<double>> passes(most_rows), drafting(most_drafts);
   bench.draft(1, 0);  // catches up
-  double spent = 0;
-  for (int sweep = 0; sweep < kMostSweeps && (sweep < kLeastSweeps || spent < kMostSeconds);
-       sweep++) {
-    spent += seconds_of([&] {
-      for (int rows = 1; rows <= most_rows; rows++) {
-        const int K = std::min(rows - 1, most_drafts);
-        if (K == 0) {
-          bench.target_pass(1);
-        } else {
-          drafting[K - 1].push_back(seconds_of([&] { bench.draft(K, of_heads ? K : 0); }));
-        }
-        passes[rows - 1].push_back(seconds_of([&] { bench.target_pass(rows); }));
+  repeat([&] {
+    for (int rows = 1; rows <= most_rows; rows++) {
+      const int K = std::min(rows - 1, most_drafts);
+      if (K == 0) {
+        bench.target_pass(1);
+      } else {
+        drafting[K - 1].push_back(seconds_of([&] { bench.draft(K, of_heads ? K : 0); }));
       }
-    });
-    show_progress(std::min(1.0, std::max(spent / kMostSeconds, (sweep + 1.0) / kMostSweeps)));
-  }
-  show_progress(1);
+      passes[rows - 1].push_back(seconds_of([&] { bench.target_pass(rows); }));
+    }
+  });
   std::vector<double> target_pass;
   for (const std::vector<double>& samples : passes) target_pass.push_back(fast(samples));
   return with_drafts(key, std::move(target_pass), drafting, of_heads);
 }
 
+// 1, 2, 3, ... and then in steps of a quarter, up to `most`.
+std::vector<int> counts_up_to(int most) {
+  std::vector<int> counts;
+  for (int count = 1; count < most; count += std::max(1, count / 4)) counts.push_back(count);
+  counts.push_back(most);
+  return counts;
+}
+
+std::vector<CostCurve::Point> fast_points(std::span<const int> counts,
+                                          std::span<const std::vector<double>> samples) {
+  std::vector<CostCurve::Point> points;
+  for (std::size_t i = 0; i < counts.size(); i++) points.push_back({counts[i], fast(samples[i])});
+  return points;
+}
+
+// For --rows auto: passes over every number of rows of a batch with up to spec_length drafts each,
+// and drafts for every number of requests, in turn as in a run. The other costs follow from these.
+CostProfile measure_by_rows(const RunOptions& options, const ModelFiles& files,
+                            const LlamaModel& target, const DraftSetup& draft, int requests,
+                            int spec_length, const Json& key) {
+  const int context = std::min(kContext, context_limit(target, draft) - spec_length - 1);
+  if (context < 1) fail("--rows {}: the context has no room for {} drafts", kAuto, spec_length);
+  Bench bench(options, files, target, draft, requests, spec_length + 1, context);
+  const int K = std::min(spec_length, draft.own_drafter().capacity(kDrafts).levels);
+  const int catching_up = is_of_heads(options) ? K : 0;
+  const std::vector<int> rows = counts_up_to(requests * (spec_length + 1)),
+                         drafting = counts_up_to(requests);
+  std::vector<std::vector<double>> passes(rows.size()), drafts(drafting.size());
+  bench.draft(1, 0);  // catches up
+  repeat([&] {
+    for (std::size_t i = 0; i < rows.size(); i++) {
+      const std::size_t n = i % drafting.size();
+      drafts[n].push_back(seconds_of([&] { bench.draft_for(drafting[n], K, catching_up); }) / K);
+      passes[i].push_back(seconds_of([&] { bench.shared_pass(rows[i]); }));
+    }
+  });
+  const std::vector<CostCurve::Point> by_rows = fast_points(rows, passes),
+                                      by_requests = fast_points(drafting, drafts);
+  const CostCurve curve(by_rows);
+  std::vector<double> target_pass;
+  for (int k = 0; k <= spec_length; k++) target_pass.push_back(curve.seconds(requests * (k + 1)));
+  CostProfile profile = make_profile(key, std::move(target_pass), by_requests.back().seconds);
+  profile.passes_by_rows = by_rows;
+  profile.drafts_by_requests = by_requests;
+  return profile;
+}
+
 }  // namespace
 
 CostProfile load_or_measure_costs(const RunOptions& options, const ModelFiles& files,
-                                  const LlamaModel& target, const DraftSetup& draft, int requests) {
-  const Json key = cost_key(options, target, draft, requests);
-  return stored_profile(
+                                  const LlamaModel& target, const DraftSetup& draft, int requests,
+                                  int spec_length) {
+  const Json key = cost_key(options, target, draft, requests, spec_length);
+  CostProfile profile = stored_profile(
       profile_file(options.cost_profile, key), key,
-      [&] { return measure(options, files, target, draft, requests, key); },
+      [&] {
+        return options.auto_rows
+                   ? measure_by_rows(options, files, target, draft, requests, spec_length, key)
+                   : measure(options, files, target, draft, requests, key);
+      },
       [&](const std::string& note) { say("{}: note: {}\n", stage_name(options.stage), note); });
+  if (options.auto_rows && !profile.has_rows()) {
+    fail("{}: has no passes_by_rows, which --rows {} needs: give the name of a new file",
+         options.cost_profile, kAuto);
+  }
+  return profile;
 }
 
 }  // namespace specdec

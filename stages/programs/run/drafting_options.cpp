@@ -91,9 +91,9 @@ Options adaptive_options(RunOptions& o, int stage) {
                    name_of(DraftLength::kEntropy)),
        Number{&o.entropy_smoothing, {.lowest = 0, .highest = 1, .below_highest = true}}, each},
       {"--cost-profile FILE",
-       fmt::format("the costs of passes that every way to choose K but {} uses; measured and "
-                   "written if there is no such file",
-                   name_of(DraftLength::kFixed)),
+       fmt::format("the costs of passes that --rows {} uses, and every way to choose K but {}; "
+                   "measured and written if there is no such file",
+                   kAuto, name_of(DraftLength::kFixed)),
        &o.cost_profile,
        {.stages = stages, .otherwise = "one beside the programs"}},
       {"--fallback KIND,KIND",
@@ -130,6 +130,19 @@ Options adaptive_options(RunOptions& o, int stage) {
                    name_of(DraftKind::kSuffix)),
        Integer{&o.suffix_memory, kSuffixMemories},
        {.stages = stages}},
+      {"--rows N",
+       "rows that the drafts of all requests get in a pass of the target, the likeliest drafts "
+       "first, or auto: as many as pay, by what passes cost",
+       IntegerOrAuto{&o.rows, kRows, &o.auto_rows, 0, stages},
+       {.stages = stages,
+        .otherwise = "all drafts get one",
+        .excludes = {"--no-speculation"},
+        .given = &o.given_rows}},
+      {"--rows-change-texts",
+       "with --rows, also serve requests whose texts then depend on the other requests; each needs "
+       "a seed of its own",
+       &o.rows_change_texts,
+       {.stages = of_chains, .excludes = {"--serve"}, .needs = {"--rows"}}},
       {"--all-places",
        "afterwards, try a draft at every place of the text: alpha over all places, and what an "
        "oracle would gain",

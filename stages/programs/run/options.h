@@ -84,6 +84,9 @@ struct RunOptions {
   int inner_spec_length = 4;
   int ngram_fill = 0;
   int suffix_match = 1, suffix_memory = 0;
+  int rows = 0;  // for the drafts of a batch
+  bool auto_rows = false, given_rows = false;
+  bool rows_change_texts = false;
   bool all_places = false;
 
   // Stage 8.
@@ -148,6 +151,7 @@ struct RunOptions {
 inline constexpr IntegerRange kNewTokens{1, 1 << 30};     // --max-new-tokens
 inline constexpr IntegerRange kContextSizes{1, 1 << 30};  // --max-context
 inline constexpr IntegerRange kSpecLengths{1, 32};        // --spec-length
+inline constexpr IntegerRange kRows{0, 1 << 20};          // --rows
 inline constexpr IntegerRange kBeams{1, 1 << 20};         // --beams
 inline constexpr NumberRange kLengthPenalties{.lowest = -16, .highest = 16};
 inline constexpr int kLargestAutoSpecLength = 16;  // memory is allocated for it

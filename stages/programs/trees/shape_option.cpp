@@ -111,6 +111,8 @@ void check_profile_options(const RunOptions& options) {
 void check_drafter(const RunOptions& options, const TreeOption& tree) {
   if (tree.is_one_chain()) return;
   const std::string chain = with_sizes(TreeKind::kChains, "1");
+  if (options.given_rows)
+    fail("--rows gives rows to the drafts of one chain: use --tree {}", chain);
   if (options.fallback.empty() && !entry_of(options.draft_kind).branches) {
     fail("--draft-kind {} drafts one chain: use --tree {}", name_of(options.draft_kind), chain);
   }

@@ -274,7 +274,7 @@ MakeTreeShape TreeRun::shape_of_request(const RunOptions& options) const {
   return shape;
 }
 
-BatchParts TreeRun::batch_parts(const AdaptiveBatch& adaptive,
+BatchParts TreeRun::batch_parts(AdaptiveBatch& adaptive,
                                 std::span<const BatchRequest> requests) const {
   const bool lenient = std::ranges::any_of(
       requests, [](const BatchRequest& request) { return request.speculation.lenience < 1; });
@@ -287,7 +287,7 @@ BatchParts TreeRun::batch_parts(const AdaptiveBatch& adaptive,
     if (kept == KeepProbs::kOnHost || !session.target.backend->samples()) return judging;
     return judging_on_device(std::move(judging), session, rule_.on_device);
   };
-  return parts;
+  return adaptive.within_budget(std::move(parts), options_);
 }
 
 int TreeRun::serve_batch(const std::function<BatchParts(BatchParts)>& adjust) const {

@@ -48,8 +48,7 @@ class TreeRun {
   int serve_socket(const std::function<BatchParts(BatchParts)>& adjust) const;
   MakeBatchRequest make_request() const;
   MakeTreeShape shape_of_request(const RunOptions& options) const;
-  BatchParts batch_parts(const AdaptiveBatch& adaptive,
-                         std::span<const BatchRequest> requests) const;
+  BatchParts batch_parts(AdaptiveBatch& adaptive, std::span<const BatchRequest> requests) const;
   void add_to(BatchSession& session) const;
   Drafting drafting(KeepProbs keep) const { return drafting(keep, shapes_.front()); }
   Drafting drafting(KeepProbs keep, const MakeTreeShape& shape) const;

@@ -1,0 +1,75 @@
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "stages/07_adaptive_drafting/row_budget.h"
+
+namespace specdec {
+
+// What the passes of a step cost, by the requests or rows that share them.
+struct StepCosts {
+  CostCurve target;  // a pass of the target over M rows
+  CostCurve draft;   // one draft for each of M requests
+};
+
+// [snippet batch-budget]
+// The rows of all requests of a batch, with what earlier steps taught. It decides before a step how
+// far the drafts go, while they are made which drafts are worth a row at best, and then which ones
+// get rows. It counts tokens and reads no clock.
+class BatchBudget {
+ public:
+  // rows: for drafts, in each step; none: as many as pay, for which it needs costs. largest: the
+  // most drafts of a round.
+  BatchBudget(std::optional<int> rows, int largest);
+  void set_costs(const StepCosts& costs) { costs_.emplace(costs); }
+
+  // From history alone: the most drafts of a round of the next step, and the survival that a place
+  // must have so that even the cheapest row could pay.
+  int most_places() const { return depth_; }
+  double least_survival() const { return least_survival_; }
+
+  // The rows of a step, see give_rows().
+  std::vector<int> give(std::span<const std::span<const double>> survival) const;
+
+  // What became of the drafts of a request in a step.
+  struct Outcome {
+    int offered = 0, given = 0, accepted = 0;  // places drafted, with a row, accepted
+  };
+  // Call after each step with all requests that had a round.
+  void learn(std::span<const Outcome> step);
+
+  struct Stats {
+    std::int64_t steps = 0, offered = 0, given = 0;
+    std::vector<std::int64_t> steps_by_given = {};  // [the most rows of a step + 1]
+  };
+  const Stats& stats() const { return stats_; }
+  // The tokens per second that are expected if rounds draft up to `depth` places.
+  double rate(int depth) const;
+  // [end snippet batch-budget]
+
+ private:
+  static constexpr double kForget = 0.95;  // about the last 20 steps count
+  static constexpr int kProbeEvery = 32;   // steps until a place more is tried
+
+  // Recent sums at one place of a round, over the steps that drafted so far.
+  struct Place {
+    double requests = 0, asked = 0, given = 0, accepted = 0;
+  };
+
+  void count(std::span<const Outcome> step);
+  void choose_depth();
+  double draft_seconds(int depth) const;
+
+  std::optional<int> rows_;
+  std::optional<StepCosts> costs_;
+  std::vector<Place> places_;  // [largest]
+  int depth_;
+  double least_survival_ = 0;
+  double requests_ = 1;  // of the last step
+  int steps_to_probe_ = kProbeEvery;
+  Stats stats_;
+};
+
+}  // namespace specdec

@@ -1,0 +1,219 @@
+// The rule that gives rows to the drafts of a batch, and what it knows: costs and history.
+#include "stages/07_adaptive_drafting/row_budget.h"
+
+#include <cmath>
+#include <numeric>
+#include <random>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "stages/07_adaptive_drafting/batch_budget.h"
+
+namespace specdec {
+namespace {
+
+using ::testing::ElementsAre;
+
+using Chains = std::vector<std::vector<double>>;
+
+std::vector<int> given_to(const Chains& chains, const RowBudget& budget) {
+  const std::vector<std::span<const double>> survival(chains.begin(), chains.end());
+  return give_rows(survival, budget);
+}
+
+CostCurve curve() { return CostCurve({{1, 1.0}, {2, 1.05}, {4, 1.2}, {8, 1.7}, {16, 3.3}}); }
+
+// ---- costs
+
+TEST(CostCurveTest, IsTheLowerConvexHullOfMonotoneCosts) {
+  //                              noise: fewer rows took longer; a bump; a step; a dent
+  const CostCurve bumpy({{1, 1.2}, {2, 1.0}, {3, 1.5}, {4, 1.2}, {6, 2.0}, {8, 2.0}});
+  double last = 0;
+  for (int rows = 1; rows <= 12; rows++) {
+    EXPECT_GE(bumpy.of_next_row(rows), last - 1e-12) << rows;
+    last = bumpy.of_next_row(rows);
+  }
+  EXPECT_DOUBLE_EQ(bumpy.seconds(1), 1.0);
+  EXPECT_DOUBLE_EQ(bumpy.seconds(3), 1.1) << "between 2 and 4, below the bump";
+  EXPECT_DOUBLE_EQ(bumpy.seconds(8), 2.0);
+  EXPECT_DOUBLE_EQ(bumpy.seconds(10), 2.4) << "beyond the last point as before it";
+  EXPECT_DOUBLE_EQ(CostCurve({{1, 2.0}}).seconds(7), 2.0);
+}
+
+// ---- the rule
+
+TEST(RowBudgetTest, GivesTheLargestSurvivalsTheFirstRows) {
+  const Chains chains = {{0.9, 0.5, 0.4}, {0.8, 0.7}, {}, {0.2}};
+  EXPECT_THAT(given_to(chains, {.most = 0}), ElementsAre(0, 0, 0, 0));
+  EXPECT_THAT(given_to(chains, {.most = 3}), ElementsAre(1, 2, 0, 0));
+  EXPECT_THAT(given_to(chains, {.most = 5}), ElementsAre(3, 2, 0, 0));
+  EXPECT_THAT(given_to(chains, {}), ElementsAre(3, 2, 0, 1)) << "without a limit, everything";
+}
+
+TEST(RowBudgetTest, IsTheBestSetOfSoManyPlaces) {
+  std::mt19937 random(1);
+  std::uniform_real_distribution<double> uniform(0, 1);
+  for (int i = 0; i < 200; i++) {
+    Chains chains(3);
+    std::vector<double> all;
+    for (auto& chain : chains) {
+      double survival = 1;
+      for (int places = static_cast<int>(random() % 5); places > 0; places--) {
+        chain.push_back(survival *= uniform(random));
+        all.push_back(survival);
+      }
+    }
+    std::ranges::sort(all, std::greater());
+    for (std::size_t n = 0; n <= all.size(); n++) {
+      const std::vector<int> given = given_to(chains, {.most = static_cast<int>(n)});
+      double sum = 0;
+      for (std::size_t r = 0; r < chains.size(); r++) {
+        sum += std::accumulate(chains[r].begin(), chains[r].begin() + given[r], 0.0);
+      }
+      ASSERT_NEAR(sum, std::accumulate(all.begin(), all.begin() + static_cast<long>(n), 0.0),
+                  1e-12);
+    }
+  }
+}
+
+// One more row pays while it brings more tokens per second than the pass has so far. With convex
+// costs the ratio then rises to its largest value.
+TEST(RowBudgetTest, AddsRowsWhileTheTokensPerSecondRise) {
+  const CostCurve costs = curve();
+  std::mt19937 random(2);
+  std::uniform_real_distribution<double> uniform(0, 1);
+  int some = 0;
+  for (int i = 0; i < 500; i++) {
+    Chains chains(1 + random() % 4);
+    for (auto& chain : chains) {
+      double survival = 1;
+      for (int places = static_cast<int>(random() % 5); places > 0; places--) {
+        chain.push_back(survival *= std::sqrt(uniform(random)));
+      }
+    }
+    const double draft_seconds = 0.3 * uniform(random);
+    const auto rate = [&](int most) {
+      double tokens = static_cast<double>(chains.size()), rows = tokens;
+      const std::vector<int> given = given_to(chains, {.most = most});
+      for (std::size_t r = 0; r < chains.size(); r++) {
+        tokens += std::accumulate(chains[r].begin(), chains[r].begin() + given[r], 0.0);
+        rows += given[r];
+      }
+      return tokens / (draft_seconds + costs.seconds(rows));
+    };
+    const RowBudget budget{.costs = &costs, .draft_seconds = draft_seconds};
+    const std::vector<int> given = given_to(chains, budget);
+    const int n = std::accumulate(given.begin(), given.end(), 0);
+    for (int most = 0; most < 20; most++)
+      ASSERT_LE(rate(most), rate(n) + 1e-12) << most << ", " << n;
+    some += n > 0 && given != given_to(chains, {}) ? 1 : 0;
+  }
+  EXPECT_GT(some, 100) << "often some drafts get rows, and others do not";
+}
+
+// What lossless verification needs: whether a place gets a row does not depend on its own draft,
+// which decides about all later places of its request.
+TEST(RowBudgetTest, DoesNotDependOnLaterPlacesOfTheRequest) {
+  const CostCurve costs = curve();
+  std::mt19937 random(3);
+  std::uniform_real_distribution<double> uniform(0, 1);
+  int changed = 0;
+  for (int i = 0; i < 3000; i++) {
+    Chains chains(3);
+    for (auto& chain : chains) {
+      for (int places = 4; places > 0; places--) chain.push_back(uniform(random));  // in any order
+    }
+    RowBudget budget{.most = static_cast<int>(random() % 9)};
+    if (i % 2 == 0) budget = {.costs = &costs, .draft_seconds = 0.1};
+    const std::vector<int> given = given_to(chains, budget);
+    const std::size_t r = random() % 3, place = random() % 4;
+    Chains other = chains;
+    other[r].resize(place + 1 + random() % 4);
+    for (std::size_t later = place + 1; later < other[r].size(); later++) {
+      other[r][later] = uniform(random);
+    }
+    const std::vector<int> now = given_to(other, budget);
+    const int n = static_cast<int>(place);
+    ASSERT_EQ(now[r] > n, given[r] > n) << "place " << place << " of request " << r;
+    changed += now != given;
+  }
+  EXPECT_GT(changed, 100) << "the later places matter to others";
+}
+
+// ---- what earlier steps taught
+
+BatchBudget budget_for(double draft_step) {
+  BatchBudget budget({}, 4);
+  budget.set_costs({curve(), CostCurve({{1, draft_step}, {16, 2 * draft_step}})});
+  return budget;
+}
+
+// A batch of which a share of the drafts is accepted at each place, for so many steps.
+void teach(BatchBudget& budget, double alpha, int requests, int steps) {
+  std::mt19937 random(4);
+  std::bernoulli_distribution accepts(alpha);
+  for (int step = 0; step < steps; step++) {
+    std::vector<BatchBudget::Outcome> outcomes;
+    for (int r = 0; r < requests; r++) {
+      const int drafted = budget.most_places();
+      BatchBudget::Outcome outcome{.offered = drafted, .given = drafted};
+      while (outcome.accepted < drafted && accepts(random)) outcome.accepted++;
+      outcomes.push_back(outcome);
+    }
+    budget.learn(outcomes);
+  }
+}
+
+TEST(BatchBudgetTest, DraftsAsFarAsItPays) {
+  BatchBudget cheap = budget_for(0.01), dear = budget_for(0.5), bad = budget_for(0.05);
+  EXPECT_EQ(cheap.most_places(), 4) << "optimistic at first";
+  teach(cheap, 0.95, 2, 100);
+  EXPECT_GE(cheap.most_places(), 3);
+  teach(dear, 0.6, 2, 40);
+  teach(bad, 0.02, 8, 40);
+  EXPECT_EQ(dear.most_places(), 0) << "drafts cost more than they can bring";
+  EXPECT_EQ(bad.most_places(), 0) << "drafts bring nothing";
+  EXPECT_GE(bad.rate(0), bad.rate(1));
+}
+
+TEST(BatchBudgetTest, TriesAgainNowAndThenAndStartsAgain) {
+  BatchBudget budget = budget_for(0.02);
+  teach(budget, 0.02, 4, 60);
+  ASSERT_EQ(budget.most_places(), 0);
+  int probes = 0;
+  for (int step = 0; step < 64; step++) {
+    teach(budget, 0, 4, 1);
+    probes += budget.most_places() > 0 ? 1 : 0;
+  }
+  EXPECT_EQ(probes, 2) << "one step in 32";
+  teach(budget, 1, 4, 400);
+  EXPECT_GE(budget.most_places(), 3) << "the text has become easy";
+}
+
+TEST(BatchBudgetTest, AsksForTheSurvivalThatTheCheapestRowNeeds) {
+  BatchBudget budget = budget_for(0.01);
+  EXPECT_EQ(budget.least_survival(), 0) << "before it knows anything";
+  teach(budget, 0.9, 8, 50);
+  const double needed = budget.rate(budget.most_places()) * curve().of_next_row(8);
+  EXPECT_NEAR(budget.least_survival(), needed, 0.05 * needed);
+  BatchBudget fixed(5, 4);
+  teach(fixed, 0, 8, 50);
+  EXPECT_EQ(fixed.most_places(), 4) << "a fixed budget stops nothing";
+  EXPECT_EQ(fixed.least_survival(), 0);
+}
+
+TEST(BatchBudgetTest, CountsPlacesAndRows) {
+  BatchBudget budget(3, 4);
+  const BatchBudget::Outcome first[] = {{4, 2, 1}, {3, 1, 1}}, second[] = {{1, 1, 0}};
+  budget.learn(first);
+  budget.learn(second);
+  budget.learn({});
+  EXPECT_EQ(budget.stats().steps, 3);
+  EXPECT_EQ(budget.stats().offered, 8);
+  EXPECT_EQ(budget.stats().given, 4);
+  EXPECT_THAT(budget.stats().steps_by_given, ElementsAre(1, 1, 0, 1));
+}
+
+}  // namespace
+}  // namespace specdec
