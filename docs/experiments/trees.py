@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """What trees accept on the embedded pair, and what they gain: docs/08_token_trees/, into trees.json.
 
-    python3 docs/experiments/trees.py [shapes] [rules] [clock] [--build DIR]
+    python3 docs/experiments/trees.py [shapes] [rules] [several] [clock] [--build DIR]
 
-shapes: greedy decoding with trees of many shapes. rules: sampling with each rule for siblings. Both run stage 8 on some
-prompts of each kind of text; counts are the same on every machine. clock: what trees gain over a chain of three in the
+shapes: greedy decoding with trees of many shapes. rules: sampling with each rule for siblings. several: one, two and three
+draft models in one tree, of which golden/train_several.py trains what is not stored. All run stage 8 on some prompts of each
+kind of text; counts are the same on every machine. clock: what trees gain over a chain of three in the
 shape 134m; let nothing else run. trees_tables.py puts them into the pages, with what passes cost by adaptive.json.
 """
 import collections
@@ -17,7 +18,7 @@ import run
 import programs
 from adaptive import NEW_TOKENS, chosen_prompts
 
-PROMPTS = {"shapes": 4, "rules": 2}  # of each kind of text
+PROMPTS = {"shapes": 4, "rules": 2, "several": 2}  # of each kind of text
 CLOCKED_TOKENS = 100
 # Trees of the page, the best chain first: --tree and --spec-length.
 CLOCKED = {"chain of 3": ("chains:1", 3), "chain of 5": ("chains:1", 5), "top:4": ("top:4", 1), "top:2x1x1": ("top:2x1x1", 3),
@@ -34,6 +35,15 @@ SHAPES = {**{f"chain of {levels}": ("chains:1", levels) for levels in (1, 2, 3, 
 WAYS = {"one chain": "chains:1", "three chains": "chains:3", "three, distinct": "distinct:3x1x1x1", "three, likeliest": "top:3x1x1x1"}
 RULES = ("rejection", "at-least", "non-iterative", "sample-and-match", "coupled", "k-sequential", "block")
 ONLY = {"k-sequential": "three chains", "block": "one chain"}
+# Several draft models: name -> the drafts, and the number of chains that they draw.
+TINY = "draft_boosted_1"
+SEVERAL = {"one draft, one chain": ([TINY], 1), "one draft, two chains": ([TINY], 2), "one draft, three chains": ([TINY], 3),
+           "two drafts, boosted": ([TINY, "draft_boosted_2"], 2),
+           "three drafts, boosted": ([TINY, "draft_boosted_2", "draft_boosted_3"], 3),
+           "three, the last one first": (["draft_boosted_3", "draft_boosted_2", TINY], 3),
+           "two drafts, independent": ([TINY, "independent_2"], 2),
+           "three drafts, independent": ([TINY, "independent_2", "independent_3"], 3),
+           "`draft_small`, one chain": (["draft_small"], 1), "`draft_small`, three chains": (["draft_small"], 3)}
 
 
 # --- counts ---
@@ -110,6 +120,33 @@ def rules(options):
     return {"entries": entries}
 
 
+def folder_of(draft):
+    """Of a stored draft, or of one that was trained for this."""
+    stored, trained = (run.REPOSITORY / "golden" / folder / draft for folder in ("models", "work"))
+    if not stored.exists() and not trained.exists():
+        raise SystemExit(f"{draft}: not stored; python golden/train_several.py trains it")
+    return stored if stored.exists() else trained
+
+
+def weight_bytes(drafts):
+    """What a step of each draft reads, in all."""
+    shapes = json.loads((run.REPOSITORY / "golden" / "figures" / "drafts.json").read_text(encoding="utf-8"))["sizes"]
+    tiny = json.loads((run.REPOSITORY / "golden" / "figures" / "several.json").read_text(encoding="utf-8"))
+    return sum(shapes[draft]["weight_bytes_per_token"] if draft in shapes else tiny["weight_bytes_per_token"] for draft in drafts)
+
+
+def several(options):
+    """Sampling at temperature 1, and greedy decoding, where chains of one draft would be equal: its likeliest first tokens."""
+    prompts, entries = prompts_of(options, "several"), []
+    for way, (drafts, chains) in SEVERAL.items():
+        models = [word for draft in drafts for word in ("--draft", folder_of(draft))]
+        greedy = f"chains:{chains}" if len(drafts) == chains else f"top:{chains}x1x1x1"
+        for temperature, tree in ((1, f"chains:{chains}"), (0, greedy)):
+            entries += run.summed(prompts, lambda prompt: counts_of(traced(
+                options, prompt, tree, 4, "--temperature", temperature, "--seed", 1, *models)), way=way, temperature=temperature)
+    return {"weight_bytes": {way: weight_bytes(drafts) for way, (drafts, _) in SEVERAL.items()}, "entries": entries}
+
+
 def clock(options):
     """Held against the chain of three of stage 4."""
     texts = programs.TEXTS[:1 if options.quick else None]
@@ -120,4 +157,4 @@ def clock(options):
 
 
 if __name__ == "__main__":
-    run.measured_parts(__doc__, "trees.json", {"shapes": shapes, "rules": rules, "clock": clock}, ("clock",))
+    run.measured_parts(__doc__, "trees.json", {"shapes": shapes, "rules": rules, "several": several, "clock": clock}, ("clock",))

@@ -108,6 +108,38 @@ def trees_clock(data):
     return "|".join(["tree", *TEXTS, "all", "accounting"]), rows
 
 
+def golden_figures(name):
+    return json.loads((HERE.parents[1] / "golden" / "figures" / name).read_text(encoding="utf-8"))
+
+
+@table
+def trees_coverage(_data):
+    """Of golden/compare_several.py: means over the kinds of text."""
+    def mean(kinds, measure):
+        return number(sum(kind[measure] for kind in kinds.values()) / len(kinds), 3)
+
+    return "what drafts|greedy: a draft is right|temperature 1: a trial is accepted", [
+        [way, mean(found["kinds"], "coverage"), mean(found["kinds"], "accepted")]
+        for way, found in golden_figures("several.json")["ways"].items()]
+
+
+TARGET_BYTES = 9_240_576  # of the embedded target's matrices, in bf16
+
+
+@table
+def trees_several(data):
+    """Tokens per round of one and several draft models, and the gain by accounting: four levels, drafts that cost what they
+    read, rows that cost nothing."""
+    def cells(way, temperature):
+        tokens = found[way, temperature].ratio("emitted", "rounds")
+        return number(tokens), number(tokens / (1 + 4 * read[way]))
+
+    found = Entries(data["several"]["entries"]).by("way", "temperature")
+    read = {way: bytes_read / TARGET_BYTES for way, bytes_read in data["several"]["weight_bytes"].items()}
+    return "what drafts|c by bytes|greedy: tokens per round|gain|temperature 1: tokens per round|gain", [
+        [way, number(c, 3), *cells(way, 0), *cells(way, 1)] for way, c in read.items()]
+
+
 @table
 def trees_rules(data):
     """Tokens per round of each rule for siblings, with sampling at temperature 1."""
