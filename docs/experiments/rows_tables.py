@@ -11,8 +11,14 @@ def parts(results):
 
 @table
 def rows_where(results):
-    return "".join(prose(f"{name}: {machine(part)} {part['tokens']} new tokens of each request, medians of {part['rounds']} rounds."
+    return "\n".join(prose(f"{name}: {machine(part)} {part['tokens']} new tokens of each request, medians of {part['rounds']} rounds."
                          f"{smoke(part)}") for name, part in parts(results).items())
+
+
+@table
+def rows_figure(results):
+    return ("![Tokens per second and user against the tokens per second of the batch, for no speculation, two fixed K and the\n"
+            "budget.](../figures/07_rows.svg)\n")
 
 
 @table
