@@ -21,6 +21,17 @@ HostMatrix host_matrix(const TensorView& tensor) {
   return matrix;
 }
 
+namespace {
+
+// The embedding and the head decide about each token and are rounded with more care: as in GGUF
+// files, they have eight bits where the other matrices have four.
+WeightFormat format_of(WeightKind kind, WeightFormat format) {
+  const bool has_tokens = kind == WeightKind::kEmbedding || kind == WeightKind::kHead;
+  return has_tokens && format == WeightFormat::kQ4 ? WeightFormat::kInt8 : format;
+}
+
+}  // namespace
+
 LlamaModel::LlamaModel(const WeightSource& source, Backend& backend, const Progress& progress,
                        WeightFormat format)
     : config_(source.config()), backend_(backend) {
@@ -33,7 +44,7 @@ LlamaModel::LlamaModel(const WeightSource& source, Backend& backend, const Progr
       weights.push_back(source.weight(kind, layer));
       parts.push_back(host_matrix(weights.back().view));
     }
-    auto matrix = backend_.load_matrix(parts, format);
+    auto matrix = backend_.load_matrix(parts, format_of(*kinds.begin(), format));
     if (progress) progress(++loaded, n_matrices);
     return matrix;
   };

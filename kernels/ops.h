@@ -25,8 +25,9 @@ namespace specdec {
 // vocabulary. Outputs never overlap inputs, except where marked inout. The program aborts if sizes
 // disagree.
 
-// The type of a matrix's elements. Only a WeightMatrix can be kInt8; a checkpoint never is.
-enum class WeightType { kF32, kF16, kBF16, kInt8 };
+// The type of a matrix's elements. Only a WeightMatrix can be kInt8; a checkpoint never is. kQ4:
+// groups of kGroupElements elements along a row, see WeightFormat.
+enum class WeightType { kF32, kF16, kBF16, kInt8, kQ4 };
 
 // How a backend keeps a weight matrix. kInt8 halves the bytes of a bf16 matrix, and changes its
 // numbers: w[n][k] becomes scale[n] * q[n][k] (Dettmers et al. 2022, vector-wise absmax, only
@@ -35,13 +36,23 @@ enum class WeightType { kF32, kF16, kBF16, kInt8 };
 //   q[n][k]  = w[n][k] / scale[n] to the nearest integer, ties to even: -127 .. 127
 // So an element changes by at most scale[n] / 2, apart from rounding. If a row holds a NaN or an
 // infinity, its scale is NaN, and so is every product with the row.
-enum class WeightFormat { kStored, kInt8 };
+//
+// kQ4 keeps four bits of each element, and two binary16 for each group of kGroupElements elements
+// of a row (the last group may be shorter): w[n][k] becomes scale * q + minimum in float32, with
+//   minimum = the smallest element of the group
+//   scale   = (the largest element - the smallest) / 15
+//   q       = (w[n][k] - minimum) / scale to the nearest integer, ties to even: 0 .. 15
+// both rounded to binary16 before they are used. It is the Q4_1 of GGUF, to the byte, which rounds
+// q in another way. So an element changes by about scale / 2 at most. If a group holds anything
+// that binary16 cannot hold, all of its elements become NaN.
+enum class WeightFormat { kStored, kInt8, kQ4 };
+inline constexpr int kGroupElements = 32;
 
 // A weight matrix as stored in a checkpoint: row-major [rows, width], one row per output, at any
 // alignment.
 struct HostMatrix {
   WeightType type = WeightType::kF32;
-  std::span<const std::byte> bytes;  // rows * width elements
+  std::span<const std::byte> bytes;  // rows * width elements; of kQ4 rows * groups Q4Group
   int rows = 0;
   int width = 0;
 };

@@ -13,6 +13,7 @@ namespace {
 // first-level cache. Every panel reads the block of x again.
 constexpr int kChunkSteps = 4096 / kPanelRows;
 constexpr int kBlockRows = 256;
+static_assert(kChunkSteps % kGroupElements == 0, "whole groups of q4");
 
 // A block of x in the order in which it is read: [K / kChunkSteps][rows][kChunkSteps]. So rows that
 // share a tile are side by side. In x itself, their starts may all map to one set of the cache.
@@ -25,9 +26,12 @@ struct PackedBlock {
   }
 };
 
+// After the last elements come zeros up to a whole group, for q4.
 void pack(const float* from, int row, const PackedBlock& block) {  // [K]
   for (int k = 0; k < block.width; k += kChunkSteps) {
-    std::copy_n(from + k, std::min(kChunkSteps, block.width - k), block.at(row, k));
+    const int steps = std::min(kChunkSteps, block.width - k);
+    float* const end = std::copy_n(from + k, steps, block.at(row, k));
+    std::fill_n(end, groups_of(steps) * kGroupElements - steps, 0.0f);
   }
 }
 
@@ -36,10 +40,11 @@ struct Tile {
   const float* chunk;  // [steps][kPanelRows]
   const float* x;      // [rows][kChunkSteps]
   int steps;
-  const float* scales;  // [kPanelRows], for the last chunk of int8; otherwise null
-  float* sums;          // [rows][kPanelRows]: of the earlier chunks
-  bool is_first;        // no chunk is earlier
-  float* out;           // [rows, kPanelRows]
+  const float* scales;       // [kPanelRows], for the last chunk of int8; otherwise null
+  const PanelGroup* groups;  // of the chunk, for q4; otherwise null
+  float* sums;               // [rows][kPanelRows]: of the earlier chunks
+  bool is_first;             // no chunk is earlier
+  float* out;                // [rows, kPanelRows]
   std::ptrdiff_t out_stride;
 };
 
@@ -58,8 +63,17 @@ void multiply(const Tile& tile) {
     __builtin_prefetch(next_x, /*write=*/0, /*locality=*/3);
     next_x += M;
   };
-  add_steps<WeightType::kF32, M>(reinterpret_cast<const std::byte*>(tile.chunk), tile.x,
-                                 kChunkSteps, tile.steps, prefetch_step, sums);
+  const auto add = [&](int first, int steps, TileSums<M>& to) {
+    add_steps<WeightType::kF32, M>(
+        reinterpret_cast<const std::byte*>(tile.chunk + first * kPanelRows), tile.x + first,
+        kChunkSteps, steps, prefetch_step, to);
+  };
+  if (tile.groups == nullptr) add(0, tile.steps, sums);
+  for (int first = 0; tile.groups != nullptr && first < tile.steps; first += kGroupElements) {
+    TileSums<M> chains;
+    add(first, kGroupElements, chains);
+    add_group(tile.groups[first / kGroupElements], chains, tile.x + first, kChunkSteps, sums);
+  }
   if (tile.scales != nullptr) scale(tile.scales, sums);
   store_sums(sums, tile.out, tile.out_stride);
 }
@@ -69,12 +83,24 @@ constexpr auto kMultiply = []<int... M>(std::integer_sequence<int, M...>) {
 }
 (std::make_integer_sequence<int, kTileRows>());
 
+void store_step(float* to, const PanelStep& step) {
+  store(to, step.low);
+  store(to + kLanes, step.high);
+}
+
 template <WeightType type>
 void widen(const std::byte* panel, int steps, float* chunk) {  // [steps][kPanelRows]
   for (int k = 0; k < steps; ++k) {
-    const PanelStep step = load_step<type>(panel + k * kStepBytes<type>);
-    store(chunk + k * kPanelRows, step.low);
-    store(chunk + k * kPanelRows + kLanes, step.high);
+    store_step(chunk + k * kPanelRows, load_step<type>(panel + k * kStepBytes<type>));
+  }
+}
+
+// The integers q of whole groups.
+void widen_q4(const PanelGroup* groups, int steps, float* chunk) {
+  for (int first = 0; first < steps; first += kGroupElements) {
+    for_group(*groups++, [&](const PanelStep& step, int k) {
+      store_step(chunk + (first + k) * kPanelRows, step);
+    });
   }
 }
 
@@ -86,6 +112,8 @@ void widen(WeightType type, const std::byte* panel, int steps, float* chunk) {
       return widen<WeightType::kF16>(panel, steps, chunk);
     case WeightType::kInt8:
       return widen<WeightType::kInt8>(panel, steps, chunk);
+    case WeightType::kQ4:
+      return widen_q4(reinterpret_cast<const PanelGroup*>(panel), steps, chunk);
     default:
       return widen<WeightType::kBF16>(panel, steps, chunk);
   }
@@ -105,14 +133,17 @@ void multiply_panel(const PackedMatrix& weight, std::int64_t p, const PackedBloc
   alignas(64) float chunk[kChunkSteps * kPanelRows];
   alignas(64) float sums[kBlockRows * kPanelRows];
   const int parts = parts_of(block.rows, kTileRows);
-  const std::ptrdiff_t chunk_bytes = kChunkSteps * step_bytes(weight.type());
+  const std::ptrdiff_t chunk_bytes =
+      steps_of(weight.type(), kChunkSteps) * step_bytes(weight.type());
   const std::byte* panel = weight.panel(p);
   for (int k = 0; k < block.width; k += kChunkSteps) {
     const int steps = std::min(kChunkSteps, block.width - k);
     const bool is_last = k + steps == block.width;
     const bool to_y = is_last && y.width == kPanelRows;
     widen(weight.type(), panel, steps, chunk);
-    panel += steps * step_bytes(weight.type());
+    const auto* groups =
+        weight.type() == WeightType::kQ4 ? reinterpret_cast<const PanelGroup*>(panel) : nullptr;
+    panel += steps_of(weight.type(), steps) * step_bytes(weight.type());
     const bool has_scales = is_last && weight.type() == WeightType::kInt8;
     const std::byte* next = panel;  // the next chunk, or the next panel
     for_parts(block.rows, parts, [&](int first, int count) {
@@ -123,6 +154,7 @@ void multiply_panel(const PackedMatrix& weight, std::int64_t p, const PackedBloc
                         .x = block.at(first, k),
                         .steps = steps,
                         .scales = has_scales ? reinterpret_cast<const float*>(panel) : nullptr,
+                        .groups = groups,
                         .sums = sum,
                         .is_first = k == 0,
                         .out = to_y ? y.row(first) : sum,

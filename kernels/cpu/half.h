@@ -40,4 +40,19 @@ inline float float_from_f16(std::uint16_t bits) {
   return std::bit_cast<float>(sign | ((exponent + (127 - 15)) << 23) | (fraction << 13));
 }
 
+// Rounds to nearest, ties to even; beyond the largest number to infinity. A NaN becomes quiet.
+inline std::uint16_t f16_from_float(float value) {
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  const std::uint32_t sign = bits >> 16 & 0x8000u;
+  const std::uint32_t magnitude = bits & 0x7fffffffu;
+  if (magnitude > 0x7f800000u) return sign | 0x7e00u;
+  if (magnitude >= 0x477ff000u) return sign | 0x7c00u;  // 65520, half a step past the largest
+  if (magnitude < 0x38800000u) {  // below 2^-14: from 0.5 to 1, floats are multiples of 2^-24
+    const float shifted = std::bit_cast<float>(magnitude) + 0.5f;
+    return sign | (std::bit_cast<std::uint32_t>(shifted) - 0x3f000000u);
+  }
+  const std::uint32_t odd = magnitude >> 13 & 1u;
+  return sign | (((magnitude + 0xfffu + odd) >> 13) - ((127 - 15) << 10));
+}
+
 }  // namespace specdec::cpu

@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 
 #include "kernels/cpu/half.h"
+#include "kernels/cpu/quantize.h"
 #include "kernels/cpu/require.h"
 
 namespace specdec::cpu {
@@ -100,10 +101,12 @@ void HostBackend::rope_angles(const std::int32_t* positions,  // [T]
 }
 
 std::size_t element_size(WeightType type) {
+  require(type != WeightType::kQ4, "elements of whole bytes");
   return type == WeightType::kF32 ? 4 : type == WeightType::kInt8 ? 1 : 2;
 }
 
 std::size_t row_bytes(const StackedShape& shape) {
+  if (shape.type == WeightType::kQ4) return groups_of(shape.width) * sizeof(Q4Group);
   const std::size_t scale = shape.type == WeightType::kInt8 ? sizeof(float) : 0;
   return shape.width * element_size(shape.type) + scale;
 }
@@ -115,11 +118,15 @@ StackedShape stacked_shape(std::span<const HostMatrix> parts, WeightFormat forma
     require(part.type == shape.type && part.width == shape.width, "one type and one width");
     require(part.type != WeightType::kInt8, "a type that checkpoints have");
     require(part.rows > 0 && part.width > 0, "matrices that are not empty");
-    const std::size_t elements = std::ptrdiff_t{part.rows} * part.width;
-    require(part.bytes.size() == elements * element_size(part.type), "rows * width elements");
+    require(part.bytes.size() == part.rows * row_bytes({part.type, 1, part.width}),
+            "rows * width elements");
     shape.rows += part.rows;
   }
-  if (format == WeightFormat::kInt8) shape.type = WeightType::kInt8;
+  if (shape.type == WeightType::kQ4) {
+    require(format != WeightFormat::kInt8, "elements that are not rounded twice");
+  } else if (format != WeightFormat::kStored) {
+    shape.type = format == WeightFormat::kInt8 ? WeightType::kInt8 : WeightType::kQ4;
+  }
   return shape;
 }
 

@@ -22,7 +22,7 @@ struct Ahead {
 constexpr std::ptrdiff_t kFar = 16 << 10, kNear = 3 << 9;
 
 template <WeightType type, int M>
-void multiply_tile(const std::byte* panel,  // [K][kPanelRows], and the scales of int8
+void multiply_tile(const std::byte* panel,  // of K elements, and the scales of int8
                    const float* x, std::ptrdiff_t x_stride, int width,  // [M, K]
                    float* y, std::ptrdiff_t y_stride,                   // [M, kPanelRows]
                    Ahead far) {
@@ -37,7 +37,11 @@ void multiply_tile(const std::byte* panel,  // [K][kPanelRows], and the scales o
     far.from += far.step;
     near += kStepBytes<type>;
   };
-  add_steps<type, M>(panel, x, x_stride, width, prefetch_step, sums);
+  if constexpr (type == WeightType::kQ4) {
+    add_groups(reinterpret_cast<const PanelGroup*>(panel), x, x_stride, width, prefetch_step, sums);
+  } else {
+    add_steps<type, M>(panel, x, x_stride, width, prefetch_step, sums);
+  }
   if constexpr (type == WeightType::kInt8) {
     scale(reinterpret_cast<const float*>(panel + width * kStepBytes<type>), sums);
   }
@@ -62,6 +66,8 @@ const Tiles& tiles_for(WeightType type) {
       return kTilesOf<WeightType::kF16>;
     case WeightType::kInt8:
       return kTilesOf<WeightType::kInt8>;
+    case WeightType::kQ4:
+      return kTilesOf<WeightType::kQ4>;
     default:
       return kTilesOf<WeightType::kBF16>;
   }
@@ -82,7 +88,7 @@ void multiply_panel(const PackedMatrix& weight, std::int64_t p, ConstDeviceRows 
     tile(panel, x.row(first), x.stride, x.width, is_whole ? y.row(first) : whole[0],
          is_whole ? y.stride : kPanelRows, far);
     for (int m = 0; !is_whole && m < count; ++m) std::copy_n(whole[m], y.width, y.row(first + m));
-    far.from += far.step * x.width;
+    far.from += far.step * steps_of(weight.type(), x.width);
   });
 }
 

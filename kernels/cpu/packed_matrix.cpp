@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "kernels/cpu/half.h"
-#include "kernels/cpu/int8.h"
+#include "kernels/cpu/quantize.h"
 #include "kernels/cpu/transpose_words.h"
 
 namespace specdec::cpu {
@@ -113,6 +113,44 @@ void pack_int8(WeightType type, const PanelSources& sources, int width, std::byt
   std::memcpy(out + std::ptrdiff_t{width} * kPanelRows, scales.data(), sizeof scales);
 }
 
+// Where step k of row r is in a group.
+template <typename Group>
+auto& word_of(Group& group, int r, int k) {
+  return group.words[r / kLanes][k / PanelGroup::kInWord][r % kLanes];
+}
+int shift_of(int k) { return 4 * (k % PanelGroup::kInWord); }
+
+// The groups of a panel's rows, which have this type; of kQ4 as they are.
+void pack_q4(WeightType type, const PanelSources& sources, int width, std::byte* out) {
+  constexpr int kBlock = 8;  // groups of each row at a time
+  const int groups = groups_of(width);
+  for (int first = 0; first < groups; first += kBlock) {
+    const int count = std::min(kBlock, groups - first);
+    Q4Group rows[kPanelRows][kBlock];
+    for (int r = 0; r < kPanelRows; ++r) {
+      if (sources[r] == nullptr) continue;
+      if (type == WeightType::kQ4) {
+        std::memcpy(rows[r], sources[r] + first * sizeof(Q4Group), count * sizeof(Q4Group));
+      } else {
+        const int k = first * kGroupElements;
+        quantize_q4(type, sources[r] + k * element_size(type),
+                    std::min(count * kGroupElements, width - k), rows[r]);
+      }
+    }
+    for (int g = 0; g < count; ++g) {
+      PanelGroup group = {};
+      for (int r = 0; r < kPanelRows; ++r) {
+        group.scales[r] = rows[r][g].scale;
+        group.minimums[r] = rows[r][g].minimum;
+        for (int k = 0; k < kGroupElements; ++k) {
+          word_of(group, r, k) |= std::uint32_t{rows[r][g].q(k)} << shift_of(k);
+        }
+      }
+      std::memcpy(out + (first + g) * sizeof group, &group, sizeof group);
+    }
+  }
+}
+
 std::int64_t panel_size(const StackedShape& shape) { return kPanelRows * row_bytes(shape); }
 
 std::size_t packed_size(const StackedShape& shape) {
@@ -141,6 +179,8 @@ void PackedMatrix::pack_panel(std::span<const HostMatrix> parts, std::int64_t p)
   std::byte* out = data_.data() + p * panel_bytes_;
   if (type_ == WeightType::kInt8) {
     pack_int8(parts[0].type, sources, width(), out);
+  } else if (type_ == WeightType::kQ4) {
+    pack_q4(parts[0].type, sources, width(), out);
   } else if (element_size(type_) == 4) {
     transpose_by_words(type_, sources, width(), reinterpret_cast<std::uint32_t*>(out));
   } else {
@@ -152,7 +192,19 @@ const float* PackedMatrix::scales(const std::byte* panel) const {
   return reinterpret_cast<const float*>(panel + std::ptrdiff_t{width()} * kPanelRows);
 }
 
+void PackedMatrix::read_row_of_q4(int n, float* out) const {
+  const int r = n % kPanelRows;
+  for (int k = 0; k < width(); ++k) {
+    const auto* groups = reinterpret_cast<const PanelGroup*>(panel(n / kPanelRows));
+    const PanelGroup& group = groups[k / kGroupElements];
+    const int in_group = k % kGroupElements;
+    const auto q = static_cast<float>(word_of(group, r, in_group) >> shift_of(in_group) & 15u);
+    out[k] = float_from_f16(group.scales[r]) * q + float_from_f16(group.minimums[r]);
+  }
+}
+
 void PackedMatrix::read_row(int n, float* out) const {
+  if (type_ == WeightType::kQ4) return read_row_of_q4(n, out);
   const std::byte* block = panel(n / kPanelRows);
   const int place = place_of_row(type_, n % kPanelRows);
   for (int k = 0; k < width(); ++k) {

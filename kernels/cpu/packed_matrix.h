@@ -1,8 +1,10 @@
 #pragma once
+#include <cstdint>
 #include <memory>
 #include <span>
 
 #include "kernels/cpu/host_backend.h"
+#include "kernels/cpu/quantize.h"
 #include "kernels/cpu/thread_team.h"
 #include "kernels/cpu/vector.h"
 
@@ -21,7 +23,19 @@ namespace specdec::cpu {
 //   f32, f16, int8: row r at index r
 //   bf16: row r < kLanes in the low half of the 32-bit word r, row kLanes + r in its upper half,
 //         so that a shift or a mask turns the words into a vector of floats
+//
+// A panel of q4 is a PanelGroup for each kGroupElements steps.
 inline constexpr int kPanelRows = 2 * kLanes;
+
+// kGroupElements steps of a q4 panel. Step k of row r is in bits 4 (k % 8) .. 4 (k % 8) + 3 of
+// words[r / kLanes][k / 8][r % kLanes], so that a shift brings the next step of all lanes.
+struct PanelGroup {
+  static constexpr int kInWord = 8;
+
+  std::uint16_t scales[kPanelRows], minimums[kPanelRows];  // binary16
+  std::uint32_t words[2][kGroupElements / kInWord][kLanes];
+};
+static_assert(sizeof(PanelGroup) == kPanelRows * sizeof(Q4Group));
 
 class PackedMatrix : public WeightMatrix {
  public:
@@ -40,6 +54,7 @@ class PackedMatrix : public WeightMatrix {
   PackedMatrix(const StackedShape& shape, DeviceAllocator& allocator);
   void pack_panel(std::span<const HostMatrix> parts, std::int64_t p);
   const float* scales(const std::byte* panel) const;  // [kPanelRows] of an int8 panel
+  void read_row_of_q4(int n, float* out) const;
 
   WeightType type_;
   std::int64_t panel_bytes_;

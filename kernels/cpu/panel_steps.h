@@ -1,9 +1,11 @@
 #pragma once
+#include <algorithm>
 #include <cstddef>
 #include <utility>
 
 #include "kernels/cpu/half.h"
 #include "kernels/cpu/packed_matrix.h"
+#include "kernels/cpu/sums.h"
 
 // The parts of both matrix products, for few rows (matmul.cpp) and for many (blocked_matmul.cpp).
 // Only these files include it. The namespace is unnamed so that the compiler may inline functions.
@@ -21,10 +23,16 @@ struct PanelStep {
 };
 
 constexpr std::ptrdiff_t step_bytes(WeightType type) {
+  if (type == WeightType::kQ4) return sizeof(PanelGroup);
   return kPanelRows * (type == WeightType::kF32 ? 4 : type == WeightType::kInt8 ? 1 : 2);
 }
 template <WeightType type>
 constexpr std::ptrdiff_t kStepBytes = step_bytes(type);
+
+// The steps of a panel that `width` elements need. A step of q4 is a whole group.
+constexpr int steps_of(WeightType type, int width) {
+  return type == WeightType::kQ4 ? groups_of(width) : width;
+}
 
 inline Floats floats_from_f16(const std::byte* from) {  // kLanes halves
 #if defined(__AVX512F__)
@@ -80,11 +88,33 @@ inline PanelStep load_step(const std::byte* from) {
   }
 }
 
+// The floats q = 0 .. 15 in the low four bits of each lane; the other bits may be anything.
+inline Floats floats_from_q4(Words words) {
+#if defined(__AVX512F__)
+  const Floats numbers = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+  return _mm512_maskz_permutexvar_ps(0xffff, std::bit_cast<__m512i>(words), numbers);
+#else
+  return __builtin_convertvector(std::bit_cast<Ints>(words & 15u), Floats);
+#endif
+}
+
 // The sums of products of M rows of x with a panel's rows.
 template <int M>
 struct TileSums {
   Floats low[M] = {}, high[M] = {};
 };
+
+// sums += x W^T for one step, where x is [M] with this stride.
+template <int M>
+inline void add_step(const PanelStep& step, const float* x, std::ptrdiff_t x_stride,
+                     TileSums<M>& sums) {
+  SPECDEC_UNROLL
+  for (int m = 0; m < M; ++m) {
+    const Floats value = splat<Floats>(x[m * x_stride]);
+    sums.low[m] = multiply_add(step.low, value, sums.low[m]);
+    sums.high[m] = multiply_add(step.high, value, sums.high[m]);
+  }
+}
 
 // sums += x W^T over `steps` steps, by fused multiply-adds in the order of steps. Calls
 // prefetch_step() once per step.
@@ -96,13 +126,74 @@ inline void add_steps(const std::byte* panel,                   // [steps][kPane
     prefetch_step();
     const PanelStep step = load_step<type>(panel);
     panel += kStepBytes<type>;
+    add_step(step, x + k, x_stride, sums);
+  }
+}
+
+// ---- groups of q4
+
+// Calls use(step, k) for each step of a group, which has its integers q.
+template <typename Use>
+[[gnu::always_inline]] inline void for_group(const PanelGroup& group, const Use& use) {
+  for (int first = 0; first < kGroupElements; first += PanelGroup::kInWord) {
+    Words low, high;
+    std::memcpy(&low, group.words[0][first / PanelGroup::kInWord], sizeof low);
+    std::memcpy(&high, group.words[1][first / PanelGroup::kInWord], sizeof high);
     SPECDEC_UNROLL
-    for (int m = 0; m < M; ++m) {
-      const Floats value = splat<Floats>(x[m * x_stride + k]);
-      sums.low[m] = multiply_add(step.low, value, sums.low[m]);
-      sums.high[m] = multiply_add(step.high, value, sums.high[m]);
+    for (int k = 0; k < PanelGroup::kInWord; ++k) {
+      use(PanelStep{floats_from_q4(low >> 4 * k), floats_from_q4(high >> 4 * k)}, first + k);
     }
   }
+}
+
+// Of x over a group, in the order of plain.cpp.
+inline float sum_of_group(const float* x) {  // [kGroupElements]
+  PartialSums sums;
+  SPECDEC_UNROLL
+  for (int i = 0; i < kGroupElements / kLanes; ++i) {
+    sums.part[i % kSumVectors] += load(x + i * kLanes);
+  }
+  return tree_sum(fold(sums));
+}
+
+// sums += scales * chains + minimums * (the sum of each row of x over the group).
+template <int M>
+inline void add_group(const PanelGroup& group, const TileSums<M>& chains,  //
+                      const float* x, std::ptrdiff_t x_stride,             // [M, kGroupElements]
+                      TileSums<M>& sums) {
+  const auto load_halves = [](const std::uint16_t* halves) {
+    return load_step<WeightType::kF16>(reinterpret_cast<const std::byte*>(halves));
+  };
+  const PanelStep scales = load_halves(group.scales), minimums = load_halves(group.minimums);
+  SPECDEC_UNROLL
+  for (int m = 0; m < M; ++m) {
+    const Floats sum = splat<Floats>(sum_of_group(x + m * x_stride));
+    sums.low[m] = multiply_add(scales.low, chains.low[m], sums.low[m]);
+    sums.high[m] = multiply_add(scales.high, chains.high[m], sums.high[m]);
+    sums.low[m] = multiply_add(minimums.low, sum, sums.low[m]);
+    sums.high[m] = multiply_add(minimums.high, sum, sums.high[m]);
+  }
+}
+
+// sums += x W^T over `width` elements, group by group. Calls prefetch_group() once per group. A
+// shorter last group is multiplied with zeros, which changes nothing: its last q are 0, too.
+template <int M, typename PrefetchGroup>
+inline void add_groups(const PanelGroup* groups, const float* x,
+                       std::ptrdiff_t x_stride,  // [M, width]
+                       int width, const PrefetchGroup& prefetch_group, TileSums<M>& sums) {
+  const auto add = [&](const PanelGroup& group, const float* from, std::ptrdiff_t stride) {
+    prefetch_group();
+    TileSums<M> chains;
+    for_group(group, [&](const PanelStep& step, int k)
+                         [[gnu::always_inline]] { add_step(step, from + k, stride, chains); });
+    add_group(group, chains, from, stride, sums);
+  };
+  const int whole = width / kGroupElements * kGroupElements;
+  for (int k = 0; k < whole; k += kGroupElements) add(*groups++, x + k, x_stride);
+  if (whole == width) return;
+  float rest[M][kGroupElements] = {};
+  for (int m = 0; m < M; ++m) std::copy_n(x + m * x_stride + whole, width - whole, rest[m]);
+  add(*groups, rest[0], kGroupElements);
 }
 
 // Multiplies the sums of an int8 panel by its scales, [kPanelRows].

@@ -12,7 +12,7 @@
 #include "kernels/cpu/exponential.h"
 #include "kernels/cpu/half.h"
 #include "kernels/cpu/host_backend.h"
-#include "kernels/cpu/int8.h"
+#include "kernels/cpu/quantize.h"
 #include "kernels/cpu/require.h"
 
 namespace specdec {
@@ -49,16 +49,18 @@ float sum(const float* a, int count) {  // [count]
 
 // ---- weights
 
-// A copy of the checkpoint's rows, in the checkpoint's type or as int8.
+// A copy of the checkpoint's rows, in the checkpoint's type or rounded.
 class PlainMatrix : public WeightMatrix {
  public:
   PlainMatrix(std::span<const HostMatrix> parts, WeightFormat format)
       : PlainMatrix(cpu::stacked_shape(parts, format)) {
     for (const HostMatrix& part : parts) {
-      if (type_ == WeightType::kInt8) {
+      if (type_ == part.type) {
+        append(part.bytes);
+      } else if (type_ == WeightType::kInt8) {
         append_int8(part);
       } else {
-        bytes_of_rows_.insert(bytes_of_rows_.end(), part.bytes.begin(), part.bytes.end());
+        append_q4(part);
       }
     }
   }
@@ -66,8 +68,16 @@ class PlainMatrix : public WeightMatrix {
   // The factor of every element in row n.
   float scale(int n) const { return type_ == WeightType::kInt8 ? scales_[n] : 1.0f; }
 
-  // Element k of row n without its scale, as float32, which holds every int8, bf16 and f16 exactly.
+  bool is_q4() const { return type_ == WeightType::kQ4; }
+  // Group g of row n. REQUIRES: is_q4().
+  cpu::Q4Group group(int n, int g) const {
+    return element<cpu::Q4Group>(std::ptrdiff_t{n} * cpu::groups_of(width()) + g);
+  }
+
+  // Element k of row n as float32, which holds every int8, bf16 and f16 exactly; of int8 without
+  // its scale.
   float at(int n, int k) const {
+    if (is_q4()) return group(n, k / kGroupElements).at(k % kGroupElements);
     const std::size_t index = std::ptrdiff_t{n} * width() + k;
     if (type_ == WeightType::kF32) return element<float>(index);
     if (type_ == WeightType::kInt8) return element<std::int8_t>(index);
@@ -89,9 +99,21 @@ class PlainMatrix : public WeightMatrix {
       const std::byte* row = part.bytes.data() + n * row_bytes;
       scales_.push_back(cpu::int8_scale(part.type, row, part.width));
       cpu::quantize(part.type, row, part.width, scales_.back(), q.data());
-      const auto bytes = std::as_bytes(std::span(q));
-      bytes_of_rows_.insert(bytes_of_rows_.end(), bytes.begin(), bytes.end());
+      append(std::as_bytes(std::span(q)));
     }
+  }
+
+  void append_q4(const HostMatrix& part) {
+    const std::size_t row_bytes = part.bytes.size() / part.rows;
+    std::vector<cpu::Q4Group> groups(cpu::groups_of(part.width));
+    for (int n = 0; n < part.rows; ++n) {
+      cpu::quantize_q4(part.type, part.bytes.data() + n * row_bytes, part.width, groups.data());
+      append(std::as_bytes(std::span(groups)));
+    }
+  }
+
+  void append(std::span<const std::byte> bytes) {
+    bytes_of_rows_.insert(bytes_of_rows_.end(), bytes.begin(), bytes.end());
   }
 
   template <typename T>
@@ -110,6 +132,21 @@ const PlainMatrix& plain(const WeightMatrix& matrix) {
   const auto* own = dynamic_cast<const PlainMatrix*>(&matrix);
   cpu::require(own != nullptr, "a matrix that this backend loaded");
   return *own;
+}
+
+// Row n of q4 times x [K]. The integers q of a group have a chain of their own, and the sum of x is
+// what its minimum is multiplied by: sum (scale q + minimum) x = scale sum (q x) + minimum sum x.
+float product_of_groups(const float* x, const PlainMatrix& w, int n) {
+  float total = 0.0f;
+  for (int first = 0; first < w.width(); first += kGroupElements) {
+    const cpu::Q4Group group = w.group(n, first / kGroupElements);
+    const int count = std::min(kGroupElements, w.width() - first);
+    float chain = 0.0f;
+    for (int i = 0; i < count; ++i) chain = std::fma(x[first + i], float(group.q(i)), chain);
+    total = std::fma(cpu::float_from_f16(group.scale), chain, total);
+    total = std::fma(cpu::float_from_f16(group.minimum), sum(x + first, count), total);
+  }
+  return total;
 }
 
 // ---- attention
@@ -196,6 +233,10 @@ class PlainBackend : public cpu::HostBackend {
     const PlainMatrix& w = plain(weight);
     for (int t = 0; t < x.rows; ++t) {
       for (int n = 0; n < y.width; ++n) {
+        if (w.is_q4()) {
+          y.row(t)[n] = product_of_groups(x.row(t), w, n);
+          continue;
+        }
         float total = 0.0f;
         for (int k = 0; k < x.width; ++k) total = std::fma(x.row(t)[k], w.at(n, k), total);
         y.row(t)[n] = w.scale(n) * total;

@@ -2,7 +2,8 @@
 #include <vector>
 
 #include "kernels/cpu/host_backend.h"
-#include "kernels/cpu/int8.h"
+#include "kernels/cpu/quantize.h"
+#include "kernels/cpu/require.h"
 #include "kernels/cuda/cuda_check.h"
 #include "kernels/cuda/cuda_matrix.h"
 
@@ -21,6 +22,7 @@ std::size_t padded_row_bytes(const cpu::StackedShape& shape) {
 CudaMatrix::CudaMatrix(DeviceAllocator& allocator, std::span<const HostMatrix> parts,
                        WeightFormat format)
     : CudaMatrix(allocator, cpu::stacked_shape(parts, format)) {
+  cpu::require(type_ != WeightType::kQ4, "weights of whole bytes");
   if (type_ == WeightType::kInt8) {
     scales_ = DeviceArray<float>(allocator, rows());
   }

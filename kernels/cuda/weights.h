@@ -82,6 +82,8 @@ void with_weights(const CudaMatrix& m, const Job& job) {
       return job(Weights<__nv_bfloat16>(m));
     case WeightType::kInt8:
       return job(Weights<std::int8_t>(m));
+    case WeightType::kQ4:  // no CudaMatrix has it
+      return;
   }
 }
 

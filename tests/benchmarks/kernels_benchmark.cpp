@@ -30,7 +30,8 @@ struct MatrixType {
 constexpr MatrixType kTypes[] = {{"bf16", WeightType::kBF16},
                                  {"f16", WeightType::kF16},
                                  {"f32", WeightType::kF32},
-                                 {"int8", WeightType::kBF16, WeightFormat::kInt8}};
+                                 {"int8", WeightType::kBF16, WeightFormat::kInt8},
+                                 {"q4", WeightType::kBF16, WeightFormat::kQ4}};
 
 class Matrices {
  public:

@@ -104,58 +104,68 @@ class GreedyTest(unittest.TestCase):
         self.assertIn("speculation cannot pay", warning)
 
 
-class Int8Test(unittest.TestCase):
-    """Weights as int8: another draft, or another target, and the target's text all the same."""
+class RoundedTest(unittest.TestCase):
+    """Weights as int8 or q4: another draft, or another target, and the target's text all the same."""
     PROMPTS = ["Once, in the winter, Sunita came to York.", "To make the soup, first", "12 + 30 =", "def add(a, b):"]
+    FORMATS = {"int8": (0.5, 0.53), "q4": (0.3125, 0.39)}  # bytes, of bf16, with the scales and an embedding of int8
 
-    def test_an_int8_draft_leaves_the_targets_text(self):
+    def test_a_rounded_draft_leaves_the_targets_text(self):
         for prompt in self.PROMPTS:
             arguments = ("--prompt", prompt, "--max-new-tokens", 60, "--ignore-eos")
             want = run_json(PLAIN, *arguments)
             for stage in STAGES:
-                for kind, directory in (("llama", "draft"), ("self", "target")):
-                    result = run_json(stage, *arguments, "--draft-kind", kind, "--draft-weights", "int8")
+                for kind, directory, weights in (("llama", "draft", "int8"), ("self", "target", "int8"),
+                                                 ("llama", "draft", "q4"), ("self", "target", "q4")):
+                    result = run_json(stage, *arguments, "--draft-kind", kind, "--draft-weights", weights)
                     self.assertEqual(result["tokens"], want["tokens"], (stage, kind, prompt))
                     self.assertEqual(result["model"], want["model"])
                     draft = result["draft"]
-                    self.assertEqual((draft["kind"], draft["weights"]), (kind, "int8"))
+                    self.assertEqual((draft["kind"], draft["weights"]), (kind, weights))
                     self.assertEqual(draft["directory"], str(GOLDEN / "models" / directory))
                     self.assertGreater(result["stats"]["accepted"], 0)
 
-    def test_an_int8_target_writes_one_text(self):
+    def test_a_rounded_target_writes_one_text(self):
         for prompt in self.PROMPTS:
             arguments = ("--prompt", prompt, "--max-new-tokens", 60, "--ignore-eos")
             stored = run_json(PLAIN, *arguments)
-            arguments += ("--target-weights", "int8")
-            want = run_json(PLAIN, *arguments)
-            self.assertEqual((stored["model"]["weights"], want["model"]["weights"]), ("stored", "int8"))
-            share = want["stats"]["target_weight_bytes"] / stored["stats"]["target_weight_bytes"]
-            self.assertTrue(0.5 < share < 0.52, "half of bf16, and the scales")
-            for stage, *draft in ((CONTIGUOUS,), (GREEDY,), (GREEDY, "--draft-weights", "int8"),
-                                  (SAMPLING,)):
-                result = run_json(stage, *arguments, *draft)
-                self.assertEqual(result["tokens"], want["tokens"], (stage, draft, prompt))
-                self.assertEqual(result["model"], want["model"])
+            for weights, (least, most) in self.FORMATS.items():
+                rounded = (*arguments, "--target-weights", weights)
+                want = run_json(PLAIN, *rounded)
+                self.assertEqual((stored["model"]["weights"], want["model"]["weights"]), ("stored", weights))
+                share = want["stats"]["target_weight_bytes"] / stored["stats"]["target_weight_bytes"]
+                self.assertTrue(least < share < most, f"{weights}: {share}")
+                for stage, *draft in ((CONTIGUOUS,), (GREEDY,), (GREEDY, "--draft-weights", weights), (SAMPLING,)):
+                    result = run_json(stage, *rounded, *draft)
+                    self.assertEqual(result["tokens"], want["tokens"], (stage, draft, prompt))
+                    self.assertEqual(result["model"], want["model"])
 
-    def test_the_bytes_of_the_draft_are_halved(self):
-        stored, int8 = [run_json(GREEDY, "--max-new-tokens", 5, "--draft-weights", weights)["draft"]
-                        for weights in ("stored", "int8")]
-        self.assertEqual((stored["weights"], int8["weights"]), ("stored", "int8"))
-        self.assertTrue(0.5 < int8["weight_bytes"] / stored["weight_bytes"] < 0.53)
+    def test_the_bytes_of_the_draft_shrink(self):
+        stored, *others = [run_json(GREEDY, "--max-new-tokens", 5, "--draft-weights", weights)["draft"]
+                           for weights in ("stored", *self.FORMATS)]
+        for rounded, (weights, (least, most)) in zip(others, self.FORMATS.items()):
+            self.assertEqual((stored["weights"], rounded["weights"]), ("stored", weights))
+            self.assertTrue(least < rounded["weight_bytes"] / stored["weight_bytes"] < most, weights)
 
     def test_a_self_draft_is_the_target_in_its_format_or_a_copy_in_another(self):
-        arguments = (GREEDY, "--draft-kind", "self", "--max-new-tokens", 100, "--ignore-eos", "--target-weights", "int8")
-        for weights in ("stored", "int8"):
-            result, warning = run_warned(*arguments, "--draft-weights", weights)
-            self.assertIn("no speedup", warning)
-            self.assertEqual(result["stats"]["alpha"], 1)
-            self.assertNotIn("weights", result["draft"], "none of its own")
+        for rounded in self.FORMATS:
+            arguments = (GREEDY, "--draft-kind", "self", "--max-new-tokens", 100, "--ignore-eos", "--target-weights", rounded)
+            for weights in ("stored", rounded):
+                result, warning = run_warned(*arguments, "--draft-weights", weights)
+                self.assertIn("no speedup", warning)
+                self.assertEqual(result["stats"]["alpha"], 1)
+                self.assertNotIn("weights", result["draft"], "none of its own")
 
     def test_people_are_told(self):
         for stage in (PLAIN, *STAGES):
             for weights, told in (("stored", False), ("int8", True)):
                 _, _, errors = run(stage, "--max-new-tokens", 5, "--target-weights", weights)
                 self.assertEqual("int8 weights" in errors, told)
+
+    def test_four_bits_are_for_cpus(self):
+        for option in ("--target-weights", "--draft-weights"):
+            code, _, errors = run(GREEDY, option, "q4", "--device", "emulated")
+            self.assertEqual(code, 2)
+            self.assertIn(f"{option} q4 runs on CPUs only", errors)
 
 
 class SamplingTest(unittest.TestCase):

@@ -48,7 +48,7 @@ inline constexpr Named kCaches[] = {{"contiguous"}, {"paged"}};
 inline constexpr Named kKvTypes[] = {{"f32"}, {"bf16"}};
 inline constexpr Named kOutputs[] = {{"text"}, {"json"}};
 inline constexpr Named kGemms[] = {{"invariant"}, {"cublas"}};  // Tensor cores: in benchmarks.
-inline constexpr Named kWeights[] = {{"stored"}, {"int8"}};
+inline constexpr Named kWeights[] = {{"stored"}, {"int8"}, {"q4"}};
 
 // What a drafter makes its drafts of, and so what it costs; the dearest last.
 enum class DraftNeeds { kNothing, kText, kModel, kRows };  // kRows: the target's

@@ -27,14 +27,15 @@ struct Wanted {
   WeightFormat weights;
 };
 
-// The bytes of all matrices, in the checkpoint's type or as int8.
+// The bytes of all matrices in this format, without padding.
 double weight_bytes(const Checkpoint& checkpoint, const LlamaConfig& c, WeightFormat format) {
   const double heads = c.n_heads + 2.0 * c.n_kv_heads;
   const double layer = (heads + c.n_heads) * c.head_dim * c.d_model + 3.0 * c.d_ff * c.d_model;
   const double head = (c.tied_head ? 1.0 : 2.0) * c.vocab_size * c.d_model;
   const DType stored = checkpoint.weight(WeightKind::kEmbedding, -1).view.dtype;
-  const double each = format == WeightFormat::kInt8 ? 1 : stored == DType::kF32 ? 4 : 2;
-  return each * (head + c.n_layers * layer);
+  const double each = stored == DType::kF32 ? 4 : 2;
+  if (format == WeightFormat::kStored) return each * (head + c.n_layers * layer);
+  return head + c.n_layers * layer * (format == WeightFormat::kQ4 ? 20.0 / kGroupElements : 1);
 }
 
 LlamaModel load_as(const Checkpoint& checkpoint, const LlamaConfig& config, const Wanted& wanted,
@@ -59,9 +60,10 @@ LlamaModel load(const Checkpoint& checkpoint, const Wanted& wanted, int threads,
   } catch (const std::bad_alloc& error) {
     fail("the {}'s weights need {}, but {}; {}", wanted.name,
          readable_bytes(weight_bytes(checkpoint, config, format)), memory_left(error),
-         format == WeightFormat::kInt8
+         format == WeightFormat::kQ4
              ? "use a smaller model"
-             : fmt::format("--{}-weights int8 needs less, or use a smaller model", wanted.name));
+             : fmt::format("--{}-weights {} needs less, or use a smaller model", wanted.name,
+                           name_of(WeightFormat::kQ4)));
   }
 }
 

@@ -51,7 +51,9 @@ inline Option rule_option(std::string_view usage, std::string help, std::string*
 inline Option weights_option(std::string_view usage, std::string_view whose, WeightFormat* format,
                              Stages stages) {
   return {usage,
-          fmt::format("{} weights: stored, or int8 (rounded; half the bytes of bf16)", whose),
+          fmt::format("{} weights: stored, or rounded to int8 (half the bytes of bf16) or to q4 "
+                      "(a third; on CPUs only)",
+                      whose),
           one_of(format),
           {.stages = stages}};
 }

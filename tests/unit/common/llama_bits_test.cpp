@@ -168,13 +168,17 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(BitsCase{"untied"}, BitsCase{"plain_rope"}, BitsCase{"one_kv_head"},
                       BitsCase{"all_kv_heads"}, BitsCase{"wide_heads"}, BitsCase{"sharded"},
                       BitsCase{"draft"}, BitsCase{"untied", WeightFormat::kInt8},
-                      BitsCase{"draft", WeightFormat::kInt8},
+                      BitsCase{"draft", WeightFormat::kInt8}, BitsCase{"untied", WeightFormat::kQ4},
+                      BitsCase{"draft", WeightFormat::kQ4},
                       BitsCase{"untied", WeightFormat::kStored, KvType::kBF16},
                       BitsCase{"wide_heads", WeightFormat::kStored, KvType::kBF16},
                       BitsCase{"draft", WeightFormat::kInt8, KvType::kBF16}),
     [](const auto& test) {
       const BitsCase& the = test.param;
-      return the.model + (the.format == WeightFormat::kStored ? "" : "_int8") +
+      return the.model +
+             (the.format == WeightFormat::kStored ? ""
+              : the.format == WeightFormat::kInt8 ? "_int8"
+                                                  : "_q4") +
              (the.kv_type == KvType::kF32 ? "" : "_bf16_cache");
     });
 

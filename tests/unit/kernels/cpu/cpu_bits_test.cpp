@@ -33,9 +33,11 @@ TEST(CpuBits, Matmul) {
   }
 }
 
-TEST(CpuBits, Int8Matmul) {
-  constexpr std::uint64_t want[] = {15714053121645850939u, 15803833810102483732u,
-                                    13326904705465194964u};
+TEST(CpuBits, RoundedMatmul) {
+  constexpr std::uint64_t want_int8[] = {15714053121645850939u, 15803833810102483732u,
+                                         13326904705465194964u};
+  constexpr std::uint64_t want_q4[] = {9519880606302541012u, 12058201887823831009u,
+                                       8530579961182793517u};
   for (std::size_t i = 0; i < 3; ++i) {
     for (Backend* backend : {&plain_backend(), &fast_backend(2)}) {
       TestNumbers numbers(44);
@@ -43,7 +45,9 @@ TEST(CpuBits, Int8Matmul) {
       const TestRows x = TestRows::random(numbers, 13, 517);
       TestRows y(13, 131);
       backend->matmul(x.view(), *load(*backend, weights, WeightFormat::kInt8), y.view());
-      EXPECT_EQ(hash(y), want[i]) << backend->name();
+      EXPECT_EQ(hash(y), want_int8[i]) << backend->name();
+      backend->matmul(x.view(), *load(*backend, weights, WeightFormat::kQ4), y.view());
+      EXPECT_EQ(hash(y), want_q4[i]) << backend->name();
     }
   }
 }

@@ -52,7 +52,7 @@ TEST(CpuMatmul, EveryElementIsTheChain) {
   }
 }
 
-// Every type as it is, and as int8.
+// Every type as it is, and rounded.
 class CpuMatmulFormats : public ::testing::TestWithParam<std::tuple<WeightType, WeightFormat>> {
  protected:
   WeightType type() const { return std::get<0>(GetParam()); }
@@ -62,7 +62,8 @@ class CpuMatmulFormats : public ::testing::TestWithParam<std::tuple<WeightType, 
 INSTANTIATE_TEST_SUITE_P(, CpuMatmulFormats,
                          ::testing::Combine(::testing::ValuesIn(kWeightTypes),
                                             ::testing::Values(WeightFormat::kStored,
-                                                              WeightFormat::kInt8)));
+                                                              WeightFormat::kInt8,
+                                                              WeightFormat::kQ4)));
 
 // A matrix does not belong to the backend that loaded it, not even for the many rows of a prefill.
 TEST_P(CpuMatmulFormats, AnyCpuBackendMultiplies) {

@@ -35,6 +35,30 @@ TEST(CpuConversion, EveryHalfIsExact) {
   }
 }
 
+// Every f16, and numbers between it and the next one away from zero: the nearer of the two, at the
+// same distance the even one.
+TEST(CpuConversion, RoundsToTheNearestF16) {
+  for (std::uint32_t bits = 0; bits < 0x7c00u; ++bits) {
+    for (const std::uint32_t sign : {0u, 0x8000u}) {
+      const auto below = static_cast<std::uint16_t>(bits | sign);
+      const float from = cpu::float_from_f16(below);
+      const float step = bits + 1 == 0x7c00u
+                             ? std::copysign(32.0f, from)
+                             : cpu::float_from_f16(static_cast<std::uint16_t>(below + 1)) - from;
+      const std::uint32_t up = below + 1u, even = bits % 2 == 0 ? below : up;
+      ASSERT_EQ(cpu::f16_from_float(from), below);
+      ASSERT_EQ(cpu::f16_from_float(from + step / 4), below);
+      ASSERT_EQ(cpu::f16_from_float(from + step / 2), even) << bits;
+      ASSERT_EQ(cpu::f16_from_float(from + step / 4 * 3), up) << bits;
+      ASSERT_EQ(cpu::f16_from_float(std::nextafter(from + step / 2, from)), below) << bits;
+    }
+  }
+  EXPECT_EQ(cpu::f16_from_float(1e30f), 0x7c00u);
+  EXPECT_EQ(cpu::f16_from_float(-std::numeric_limits<float>::infinity()), 0xfc00u);
+  EXPECT_TRUE(std::isnan(cpu::float_from_f16(cpu::f16_from_float(std::nanf("")))));
+  EXPECT_EQ(cpu::f16_from_float(std::numeric_limits<float>::denorm_min()), 0u);
+}
+
 // Every bf16, and numbers between it and the next one away from zero: the nearer of the two, at the
 // same distance the even one. In float64 the distances are exact; behind the largest bf16 is 2^128.
 TEST(CpuConversion, RoundsToTheNearestBf16) {

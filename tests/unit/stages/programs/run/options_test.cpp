@@ -203,7 +203,7 @@ TEST(OptionsTest, ChoicesAreThoseOfTheirNames) {
   EXPECT_EQ(parse(6, {"--cache", "contiguous"}).cache, CacheKind::kContiguous);
   EXPECT_EQ(parse(6, {"--draft-kind", "bigram"}).draft_kind, DraftKind::kBigram);
   EXPECT_EQ(parse(6, {"--target-weights", "int8"}).target_weights, WeightFormat::kInt8);
-  EXPECT_EQ(parse(6, {"--draft-weights", "int8"}).draft_weights, WeightFormat::kInt8);
+  EXPECT_EQ(parse(6, {"--draft-weights", "q4"}).draft_weights, WeightFormat::kQ4);
   EXPECT_EQ(parse(6, {"--output", "json"}).output, OutputFormat::kJson);
   EXPECT_EQ(name_of(DraftKind::kLookup), "lookup");
   EXPECT_EQ(find_choice<DraftKind>("lookup"), DraftKind::kLookup);

@@ -1,8 +1,9 @@
-#include "kernels/cpu/int8.h"
+#include "kernels/cpu/quantize.h"
 
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cmath>
 #include <cstring>
 #include <limits>
 
@@ -43,6 +44,38 @@ void for_blocks(WeightType type, const std::byte* from, int count, const Use& us
   }
 }
 
+// Without branches, so that the compiler vectorises.
+struct Range {
+  float smallest, largest;
+  bool holds;  // binary16 does
+};
+
+Range range_of(const float* w, int count) {
+  Range range{w[0], w[0], true};
+  for (int i = 0; i < count; ++i) {
+    range.smallest = std::min(range.smallest, w[i]);
+    range.largest = std::max(range.largest, w[i]);
+    range.holds &= std::abs(w[i]) < 65520.0f;  // false for a NaN
+  }
+  return range;
+}
+
+Q4Group q4_group(const float* w, int count) {
+  const Range range = range_of(w, count);
+  if (!range.holds) return {.scale = 0x7e00u};  // NaN
+  Q4Group group{.scale = f16_from_float((range.largest - range.smallest) / 15.0f),
+                .minimum = f16_from_float(range.smallest)};
+  const float scale = float_from_f16(group.scale), minimum = float_from_f16(group.minimum);
+  if (scale == 0) return group;
+  for (int i = 0; i < count; ++i) {
+    const float q = std::clamp(std::nearbyint((w[i] - minimum) / scale), 0.0f, 15.0f);
+    const int half = i / (kGroupElements / 2);
+    group.pairs[i % (kGroupElements / 2)] |=
+        static_cast<std::uint8_t>(static_cast<int>(q) << 4 * half);
+  }
+  return group;
+}
+
 }  // namespace
 
 float int8_scale(WeightType type, const std::byte* from, int count) {
@@ -65,6 +98,16 @@ void quantize(WeightType type, const std::byte* from, int count, float scale, st
       rounded[i] = static_cast<std::int8_t>(std::bit_cast<std::int32_t>(w[i] / scale + kRounder));
     }
     std::copy_n(rounded.begin(), n, q + first);
+  });
+}
+
+void quantize_q4(WeightType type, const std::byte* from, int count, Q4Group* groups) {
+  static_assert(kBlock % kGroupElements == 0);
+  for_blocks(type, from, count, [&](const Block& w, int first, int n) {
+    for (int i = 0; i < n; i += kGroupElements) {
+      groups[(first + i) / kGroupElements] =
+          q4_group(w.data() + i, std::min(kGroupElements, n - i));
+    }
   });
 }
 
