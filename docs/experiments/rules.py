@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Counts what rules of acceptance and kinds of drafts accept, in some 1,200 short runs, into rules.json.
+"""Counts what rules of acceptance, kinds of drafts and drafts of fewer bits accept, in some 1,800 short runs, into
+rules.json.
 
-    python3 docs/experiments/rules.py [--build DIR]
+    python3 docs/experiments/rules.py [PART ...] [--build DIR]
 
 All numbers are counts, so they do not depend on the machine. The prompts are those of
 golden/goldens/target/greedy.jsonl.
@@ -16,6 +17,7 @@ DRAFTS = ("llama", "bigram", "unigram", "lookup", "random")
 DRAFTED_TEXTS = ("stories", "rewriting", "arithmetic", "code")
 RULES = ("rejection", "at-least", "non-iterative", "sample-and-match", "one-hot", "coupled", "residual-skipped")
 DRAFT_TEMPERATURES = (0, 0.5, 0.8, 1, 1.2, 2)
+FORMATS, LENGTHS = ("stored", "int8", "q4"), (1, 2, 3, 4, 5, 6, 7, 8)  # of drafts of fewer bits
 SEEDS = 4  # of each prompt, where standard errors are asked for
 
 
@@ -36,6 +38,22 @@ def of_prompts(program, prompts):
                     yield {"rule": rule, "seeds": more + 1, "prompt": prompt["id"], "text": prompt["kind"], **total}
 
 
+def weights(options):
+    """Greedy, by the bits of the draft's weights and by K; and the bytes that a pass of each model reads."""
+    program = run.program(options.build, GREEDY)
+    prompts, entries, read = run.first_of_each_kind(run.goldens(), 1 if options.quick else 2), [], {}
+    for draft in ("llama", "self"):
+        for bits in FORMATS[draft == "self":]:
+            for K in LENGTHS:
+                words = ("--draft-kind", draft, "--draft-weights", bits, "--spec-length", K, "--ignore-eos")
+                entries += run.summed(prompts, lambda prompt: counted(program, prompt, *words), draft=draft, weights=bits, K=K)
+            of_run = run.timed(program, [*run.prompt_words(prompts[0]["prompt_ids"], 1), *words])
+            read[f"{draft} {bits}"] = of_run["draft"]["weight_bytes"]
+    # Of the target, what one more token reads in plain decoding.
+    one, two = (run.timed(program, [*run.prompt_words(prompts[0]["prompt_ids"], n), "--no-speculation"])["stats"] for n in (1, 2))
+    return {"entries": entries, "draft_bytes": read, "target_bytes": two["target_weight_bytes"] - one["target_weight_bytes"]}
+
+
 def counts(options):
     greedy, sampling = (run.program(options.build, name) for name in (GREEDY, SAMPLING))
     prompts = [golden for golden in run.goldens() if len(golden["tokens"]) > 1]  # two are whole texts: nothing follows
@@ -54,4 +72,4 @@ def counts(options):
 
 
 if __name__ == "__main__":
-    run.measured_parts(__doc__, "rules.json", {"counts": counts})
+    run.measured_parts(__doc__, "rules.json", {"counts": counts, "weights": weights})

@@ -40,6 +40,27 @@ def rules(data):
         for rule, e in Entries(data["counts"]["rules"]).by("rule").items()]
 
 
+DRAFTS_OF_FEWER_BITS = {"llama": "the embedded draft", "self": "the target itself"}
+
+
+def drafts_of_fewer_bits(data):
+    """(name, bytes as a share of the target's, entries by K)."""
+    part = data["weights"]
+    return [(f"{DRAFTS_OF_FEWER_BITS[draft]}, {'bf16' if weights == 'stored' else weights}", part["draft_bytes"][f"{draft} {weights}"] / part["target_bytes"],
+             found.by("K")) for (draft, weights), found in Entries(part["entries"]).by("draft", "weights").items()]
+
+
+@table
+def rounded_drafts(data):
+    """With the K that gains most where weights come from memory: c is the share of bytes, and rows are free."""
+    rows = []
+    for name, c, by_K in drafts_of_fewer_bits(data):
+        gains = {K: found.ratio("emitted", "rounds") / (1 + K * c) for K, found in by_K.items()}
+        best = max(gains, key=gains.get)
+        rows.append([name, number(c), alpha(by_K[5]), str(best), tokens_per_pass(by_K[best]), number(gains[best])])
+    return "draft|bytes, of the target's|alpha, K = 5|best K|tokens per pass|speedup, v = 1", rows
+
+
 @table
 def draft_temperatures(data):
     return "draft temperature|alpha|sum min(p, q)|tokens per target pass", [

@@ -10,6 +10,7 @@ from picture import (Axes, BLUE, COLOURS, EXPERIMENTS, GREEN, INK, Picture, PURP
 sys.path.insert(0, str(EXPERIMENTS))
 import formulas  # noqa: E402
 from adaptive_tables import ESTIMATORS, PAIRS, bins, counted, gain  # noqa: E402
+from rules_tables import drafts_of_fewer_bits  # noqa: E402
 from table_text import TEXTS, Entries  # noqa: E402
 
 ALPHAS = [i / 100 for i in range(101)]
@@ -237,10 +238,33 @@ def of_users(results):
     return p
 
 
+def rounded(data):
+    """Alpha against the bytes of drafts, over lines of equal speedup at the best K."""
+    p = Picture(720, 420, "Drafts of fewer bits: what they read, and what is accepted")
+    axes = Axes(p, 60, 60, 560, 350, FIFTHS[:4], [0.5, 0.6, 0.7, 0.8, 0.9, 1])
+    axes.titles("alpha, K = 5", "bytes that a pass of the draft reads, of the target's")
+
+    def alpha_of(speedup, c):
+        return next((a / 500 for a in range(250, 500)
+                     if max(formulas.walltime_factor(a / 500, K, c) for K in range(1, 40)) >= speedup), None)
+    for speedup in (1.25, 1.5, 2, 3):
+        points = [(c / 100, a) for c in range(1, 61) if (a := alpha_of(speedup, c / 100)) is not None and a > 0.5]
+        axes.curve(points, SOFT, 1.5, dashed=True)
+        p.note(axes.x(points[-1][0]) + 6, axes.y(points[-1][1]) + 4, f"{speedup:g}", 11)
+    shapes = {"bf16": "square", "int8": "circle", "q4": "up"}
+    for name, c, by_K in drafts_of_fewer_bits(data):
+        bits = name.rpartition(" ")[2]
+        axes.mark(c, by_K[5].ratio("accepted", "tested"), shapes[bits], BLUE if "embedded" in name else RED)
+    p.legend(588, 160, [*((bits, shape, INK) for bits, shape in shapes.items()), ("embedded draft", "square", BLUE), ("target itself", "circle", RED)])
+    p.note(60, 410, "Dashed: equal speedups by the formula, at the best K, with v = 1 and c the share of bytes.")
+    return p
+
+
 def drawn():
     """File name -> picture."""
     results, batches = read("results.json"), read("batch.json")
     measured = {"07_rows": of_users(read("rows.json"))} if (EXPERIMENTS / "rows.json").is_file() else {}
     return {**measured, "theory_emitted": emitted(results), "theory_positions": positions(results), "06_sweep": sweep(batches), "06_rows": rows(batches),
             "07_what_it_gains": what_it_gains(read("adaptive.json")),
-            "07_estimates": what_estimates_are_worth(read("adaptive.json")), "08_tokens_per_round": emitted_against_nodes(read("trees.json"))}
+            "07_estimates": what_estimates_are_worth(read("adaptive.json")), "08_tokens_per_round": emitted_against_nodes(read("trees.json")),
+            "kernels_rounded": rounded(read("rules.json"))}

@@ -132,6 +132,7 @@ inline void add_steps(const std::byte* panel,                   // [steps][kPane
 
 // ---- groups of q4
 
+// [snippet for-group]
 // Calls use(step, k) for each step of a group, which has its integers q.
 template <typename Use>
 [[gnu::always_inline]] inline void for_group(const PanelGroup& group, const Use& use) {
@@ -145,6 +146,7 @@ template <typename Use>
     }
   }
 }
+// [end snippet for-group]
 
 // Of x over a group, in the order of plain.cpp.
 inline float sum_of_group(const float* x) {  // [kGroupElements]

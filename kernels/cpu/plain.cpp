@@ -134,6 +134,7 @@ const PlainMatrix& plain(const WeightMatrix& matrix) {
   return *own;
 }
 
+// [snippet product-of-groups]
 // Row n of q4 times x [K]. The integers q of a group have a chain of their own, and the sum of x is
 // what its minimum is multiplied by: sum (scale q + minimum) x = scale sum (q x) + minimum sum x.
 float product_of_groups(const float* x, const PlainMatrix& w, int n) {
@@ -148,6 +149,7 @@ float product_of_groups(const float* x, const PlainMatrix& w, int n) {
   }
   return total;
 }
+// [end snippet product-of-groups]
 
 // ---- attention
 
