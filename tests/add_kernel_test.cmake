@@ -72,6 +72,6 @@ function(specdec_add_kernel_test name)
   if(SPECDEC_HAVE_CUDA)
     specdec_add_test(NAME ${name}_gpu OPTIMIZED SOURCES ${TEST_UNPARSED_ARGUMENTS} LABELS unit cuda
                      LIBRARIES CUDA::cudart_static ${TEST_LIBRARIES})
-    add_dependencies(gpu_programs ${name}_gpu)
+    add_dependencies(gpu_tests ${name}_gpu)
   endif()
 endfunction()
