@@ -107,7 +107,7 @@ class GreedyTest(unittest.TestCase):
 class RoundedTest(unittest.TestCase):
     """Weights as int8 or q4: another draft, or another target, and the target's text all the same."""
     PROMPTS = ["Once, in the winter, Sunita came to York.", "To make the soup, first", "12 + 30 =", "def add(a, b):"]
-    FORMATS = {"int8": (0.5, 0.53), "q4": (0.3125, 0.39)}  # bytes, of bf16, with the scales and an embedding of int8
+    FORMATS = {"int8": (0.5, 0.53), "q4": (0.3125, 0.45)}  # bytes, of bf16, with the scales and an embedding of int8
 
     def test_a_rounded_draft_leaves_the_targets_text(self):
         for prompt in self.PROMPTS:
