@@ -186,8 +186,8 @@ inline void add_groups(const PanelGroup* groups, const float* x,
   const auto add = [&](const PanelGroup& group, const float* from, std::ptrdiff_t stride) {
     prefetch_group();
     TileSums<M> chains;
-    for_group(group, [&](const PanelStep& step, int k)
-                         [[gnu::always_inline]] { add_step(step, from + k, stride, chains); });
+    for_group(group,
+              [&](const PanelStep& step, int k) { add_step(step, from + k, stride, chains); });
     add_group(group, chains, from, stride, sums);
   };
   const int whole = width / kGroupElements * kGroupElements;
