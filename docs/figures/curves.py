@@ -225,13 +225,13 @@ def of_users(results):
     """Tokens per second and user against those of the batch."""
     p = Picture(760, 420, "Tokens per second and user against throughput")
     styles = {"none": ("circle", INK), "K = 1": ("square", GREEN), "K = 3": ("up", PURPLE), "auto": ("diamond", RED)}
-    for left, (name, title) in zip((60, 440), (("pair", "134m with 14m"), ("real", "SmolLM2 with EAGLE-3 heads"))):
+    for left, (name, title) in zip((60, 440), (("pair", "134m with 14m"), ("real", "SmolLM2 with EAGLE-3"))):
         entries = results[name]["entries"]
         steps = lambda values: [i * next(u for u in (5, 10, 20, 50, 100, 200, 400) if max(values) / u <= 6) for i in range(8)]
         fits = lambda values: [v for i, v in enumerate(steps(values)) if i == 0 or steps(values)[i - 1] < max(values)]
         axes = Axes(p, left, 60, left + 290, 320, fits([e["tokens_per_second"] for e in entries]),
                     fits([e["tokens_per_second"] / e["B"] for e in entries]))
-        axes.titles(f"tokens per second and user, {title}", "tokens per second of the batch")
+        axes.titles(f"tokens/s of each user, {title}", "tokens/s of the batch")
         for way, style in styles.items():
             axes.series([(e["tokens_per_second"], e["tokens_per_second"] / e["B"]) for e in entries if e["way"] == way], *style)
     p.legend(60, 390, [({"none": "no speculation", "auto": "budget"}.get(way, way), *style) for way, style in styles.items()], step=(150, 0))
