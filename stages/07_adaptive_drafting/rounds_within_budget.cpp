@@ -15,10 +15,6 @@ RoundsWithinBudget::RoundsWithinBudget(LanguageModel& target, Drafter& drafter,
 
 // [snippet draft-within-budget]
 void RoundsWithinBudget::draft(std::span<RequestState* const> batch) {
-  for (const RequestState* r : batch) {
-    auto* judge = dynamic_cast<FreshDraftsJudge*>(r->judge.get());
-    if (judge != nullptr) judge->begin_round(int_size(r->context));
-  }
   BatchedRounds::draft(batch);
   survival_.clear();
   for (std::size_t i = 0; i < batch.size(); i++) {
@@ -62,11 +58,15 @@ std::function<decltype(make_batched_rounds)> rounds_within(std::shared_ptr<Batch
   };
 }
 
+// [snippet fresh-drafts]
 // Rounds that draft the same position begin less than kLengths tokens apart.
-void FreshDraftsJudge::begin_round(int length) {
+void FreshDraftsJudge::judge(const Drafts& drafts, DeviceRows logits, std::vector<TokenId>& context,
+                             Generation& generation, Round& round) {
   constexpr int kLengths = 1024, kLevels = 64;  // the latter: more than a round has
-  draws_.emplace(random(), draw_index(kLevels * (1 + length % kLengths), 0));
+  Judge::judge(drafts, logits, context, generation, round);
+  draws_.emplace(random(), draw_index(kLevels * (1 + int_size(context) % kLengths), 0));
   drafting_.random = &*draws_;
 }
+// [end snippet fresh-drafts]
 
 }  // namespace specdec

@@ -40,11 +40,13 @@ class FreshDraftsJudge final : public Judge {
  public:
   using Judge::Judge;
 
-  // Call before drafting. length: of the context, which no two rounds of a request share.
-  void begin_round(int length);
+  // Afterwards, drafts are drawn by names that contain the length of the context, which no two
+  // rounds of a request share.
+  void judge(const Drafts& drafts, DeviceRows logits, std::vector<TokenId>& context,
+             Generation& generation, Round& round) override;
 
  private:
-  std::optional<RaisedDraws> draws_;  // of the round: their names contain the length
+  std::optional<RaisedDraws> draws_;  // of the next round
 };
 
 }  // namespace specdec
