@@ -7,33 +7,15 @@
 #include "stages/07_adaptive_drafting/entropy_spec_length.h"
 #include "stages/07_adaptive_drafting/ngram_drafter.h"
 #include "stages/07_adaptive_drafting/schedule_spec_length.h"
-#include "stages/07_adaptive_drafting/survival_spec_length.h"
 #include "tests/course/probes/drafting_scenes.h"
 #include "tests/course/probes/facts.h"
+#include "tests/course/probes/finished_rounds.h"
+#include "tests/course/probes/survival_scenes.h"
 
 namespace specdec::course {
 namespace {
 
 using Numbers = std::vector<int>;
-
-constexpr Round rejected_after(int accepted, int drafted) {
-  return {.drafted = drafted, .accepted = accepted, .end = RoundEnd::kRejected};
-}
-constexpr Round all_accepted(int drafted) {
-  return {.drafted = drafted, .accepted = drafted, .end = RoundEnd::kAllAccepted};
-}
-constexpr Round stopped_after(int accepted, int drafted) {
-  return {.drafted = drafted, .accepted = accepted, .end = RoundEnd::kStopped};
-}
-constexpr Round plain_step() { return all_accepted(0); }
-
-// A round of K drafts in which each test succeeds with probability alpha.
-Round random_round(std::uint64_t seed, int number, int K, double alpha) {
-  for (int i = 0; i < K; i++) {
-    if (uniform(seed, number, Purpose::kAccept, i) >= alpha) return rejected_after(i, K);
-  }
-  return all_accepted(K);
-}
 
 // ---- 7.1
 
@@ -376,50 +358,6 @@ void keeps_the_law_with_two_levels(std::uint64_t seed) {
     return speculating(models.draft, plain_drafter(models.below), 1, ThreeModels::V);
   };
   law_facts(law_of_texts(seed, 3, inner, [] { return fixed_spec_length(2); }), "K = 2, k = 1");
-}
-
-// ---- 7.7
-
-Probs a_and_b(const OnlineLogistic& fit) { return {fit.logit(0), fit.logit(1) - fit.logit(0)}; }
-
-void steps_by_newtons_method(std::uint64_t seed) {
-  const auto u = [&](int i) { return uniform(seed, i, Purpose::kTarget); };
-  for (const bool accepted : {true, false}) {
-    for (const double offset : {0.0, 1.5}) {
-      OnlineLogistic fit({.a = 0.2, .b = 0.7, .ridge_a = 1, .ridge_b = 16});
-      fit.learn(1 + 3 * u(0), accepted, offset);
-      fact(fmt::format("a and b after a first example, {}, {}", accepted ? "accepted" : "rejected",
-                       offset > 0 ? "with an offset" : "alone"),
-           floats(a_and_b(fit)));
-    }
-  }
-  OnlineLogistic fit({.a = 0, .b = 0.7, .ridge_a = 1, .ridge_b = 16});
-  for (int i = 1; i <= 300; i++) {
-    const double margin = 5 * u(2 * i);
-    fit.learn(margin, u(2 * i + 1) < 1 / (1 + std::exp(1 - margin)));
-    if (i % 100 == 0) fact(fmt::format("a and b after many examples: {}", i), floats(a_and_b(fit)));
-  }
-}
-
-// The margin of every place is a random one, and so is whether its draft is accepted.
-void drafts_by_survival(std::uint64_t seed) {
-  const auto u = [&](int i, int place) { return uniform(seed, i, Purpose::kTarget, place); };
-  std::vector<double> costs;
-  for (int K = 0; K <= 6; K++) costs.push_back(1 + 0.15 * K);
-  SurvivalSpecLength policy(std::make_shared<SurvivalModel>(6), costs, 0.1);
-  Numbers lengths;
-  for (int i = 0; i < 60; i++) {
-    const auto first_of_two = [&](int place) { return 0.5 + 0.5 * u(i, place); };
-    int drafted = 0, accepted = 0;
-    for (; drafted < 6; drafted++) {
-      const double p = first_of_two(drafted);
-      if (!policy.goes_on(Probs{p, 1 - p}, drafted)) break;
-    }
-    while (accepted < drafted && u(i, 10 + accepted) < first_of_two(accepted)) accepted++;
-    policy.learn(accepted < drafted ? rejected_after(accepted, drafted) : all_accepted(drafted));
-    lengths.push_back(drafted);
-  }
-  fact("drafts of 60 rounds", lengths);
 }
 
 }  // namespace
