@@ -10,10 +10,6 @@ namespace {
 constexpr float kSmallest = std::numeric_limits<float>::min();  // normal
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-std::vector<Backend*> backends() {
-  return {&plain_backend(), &fast_backend(1), &fast_backend(2), &fast_backend(3)};
-}
-
 // The definition in ops.h, independent of both backends.
 struct Int8Row {
   Int8Row(const TestWeights& weights, int row, int width) {
@@ -34,44 +30,20 @@ TestWeights f32_row(std::initializer_list<float> row) {
   return weights;
 }
 
-// The rows of a matrix as its backend keeps them.
-TestRows kept(Backend& backend, const TestWeights& weights, int width) {
-  std::vector<std::int32_t> ids;
-  for (int n = 0; n < weights.rows(); ++n) ids.push_back(n);
-  TestRows rows(weights.rows(), width);
-  backend.embed(*load(backend, weights, WeightFormat::kInt8), ids.data(), rows.view());
-  return rows;
+TestRows kept(Backend& backend, const TestWeights& weights) {
+  return specdec::kept(backend, weights.host(), WeightFormat::kInt8);
 }
 
 TEST(CpuInt8, EveryElementIsTheChainOverQTimesTheScale) {
-  TestNumbers numbers(71);
-  for (int rows = 1; rows <= 64; ++rows) {
-    const int outputs = numbers.between(1, 130);
-    const int inputs = rows % 8 == 0 ? numbers.between(250, 600) : numbers.between(1, 90);
-    for (const WeightType type : kWeightTypes) {
-      const TestWeights weights = TestWeights::random(numbers, type, outputs, inputs);
-      const TestRows x = TestRows::random(numbers, rows, inputs, numbers.below(20));
-      TestRows want(rows, outputs);
-      for (int n = 0; n < outputs; ++n) {
-        const Int8Row row(weights, n, inputs);
-        for (int t = 0; t < rows; ++t) {
-          float total = 0;
-          for (int k = 0; k < inputs; ++k) {
-            total = std::fma(x.row(t)[k], row.q[static_cast<std::size_t>(k)], total);
-          }
-          want.row(t)[n] = total * row.scale;
-        }
-      }
-      for (Backend* backend : backends()) {
-        TestRows got(rows, outputs, numbers.below(20));
-        const auto matrix = load(*backend, weights, WeightFormat::kInt8);
-        backend->matmul(x.view(), *matrix, got.view());
-        ASSERT_TRUE(same_rows(got, want))
-            << backend->name()
-            << fmt::format(": {} x {} x {}, type {}", rows, outputs, inputs, int(type));
-      }
-    }
-  }
+  const auto product = [](std::span<const float> x, const Int8Row& row) {
+    float total = 0;
+    for (std::size_t k = 0; k < x.size(); ++k) total = std::fma(x[k], row.q[k], total);
+    return total * row.scale;
+  };
+  const auto rounded = [](const TestWeights& weights, int n, int width) {
+    return Int8Row(weights, n, width);
+  };
+  expect_products(71, WeightFormat::kInt8, rounded, product);
 }
 
 TEST(CpuInt8, EmbedGivesScaleTimesQWithinHalfAScale) {
@@ -79,8 +51,8 @@ TEST(CpuInt8, EmbedGivesScaleTimesQWithinHalfAScale) {
   for (const WeightType type : kWeightTypes) {
     for (const int width : {1, 37, 256, 517}) {
       const TestWeights weights = TestWeights::random(numbers, type, 67, width);
-      for (Backend* backend : backends()) {
-        const TestRows rows = kept(*backend, weights, width);
+      for (Backend* backend : all_backends()) {
+        const TestRows rows = kept(*backend, weights);
         for (int n = 0; n < 67; ++n) {
           const Int8Row want(weights, n, width);
           // w / scale, at most 127, is rounded to a float32 before it is to an integer; and so is
@@ -101,18 +73,18 @@ TEST(CpuInt8, HalvesGoToTheEvenInteger) {
   const TestWeights weights = f32_row(
       {127, 0.5f, 1.5f, 2.5f, -0.5f, -1.5f, -2.5f, 126.5f, -126.5f, -127, 2.4999998f, 2.5000002f});
   const float want[] = {127, 0, 2, 2, 0, -2, -2, 126, -126, -127, 2, 3};
-  for (Backend* backend : backends()) {
-    const TestRows rows = kept(*backend, weights, 12);
+  for (Backend* backend : all_backends()) {
+    const TestRows rows = kept(*backend, weights);
     for (int k = 0; k < 12; ++k) EXPECT_EQ(rows.row(0)[k], want[k]) << backend->name() << k;
   }
 }
 
 TEST(CpuInt8, TheLargestMagnitudeIsKept) {
   TestNumbers numbers(73);
-  for (Backend* backend : backends()) {
+  for (Backend* backend : all_backends()) {
     for (const float largest : {3e38f, 1e-30f, 3.0f, kSmallest * 127}) {
       for (const float w : {largest, -largest}) {
-        const TestRows rows = kept(*backend, f32_row({w / 3, w, 0, w / 7}), 4);
+        const TestRows rows = kept(*backend, f32_row({w / 3, w, 0, w / 7}));
         EXPECT_NEAR(rows.row(0)[1], w, std::abs(w) * 0x1p-23f) << backend->name();
         EXPECT_EQ(std::signbit(rows.row(0)[0]), std::signbit(w));
       }
@@ -122,13 +94,13 @@ TEST(CpuInt8, TheLargestMagnitudeIsKept) {
 
 // Below the smallest scale there is nothing but multiples of it; zeros are zeros, and finite.
 TEST(CpuInt8, ZerosAndSubnormalNumbers) {
-  for (Backend* backend : backends()) {
+  for (Backend* backend : all_backends()) {
     const TestRows tiny =
-        kept(*backend, f32_row({kSmallest * 0.75f, kSmallest * 0.25f, -kSmallest * 3, 1e-45f}), 4);
+        kept(*backend, f32_row({kSmallest * 0.75f, kSmallest * 0.25f, -kSmallest * 3, 1e-45f}));
     const float want[] = {kSmallest, 0, -kSmallest * 3, 0};
     for (int k = 0; k < 4; ++k) EXPECT_EQ(tiny.row(0)[k], want[k]) << backend->name();
     const TestWeights zeros = f32_row({0, -0.0f, 0});
-    const TestRows kept_zeros = kept(*backend, zeros, 3);
+    const TestRows kept_zeros = kept(*backend, zeros);
     for (int k = 0; k < 3; ++k) EXPECT_EQ(kept_zeros.row(0)[k], 0);
     TestRows x(1, 3), y(1, 1);
     for (int k = 0; k < 3; ++k) x.row(0)[k] = std::numeric_limits<float>::max();
@@ -143,10 +115,10 @@ TEST(CpuInt8, ANanOrInfinityMakesItsOutputNanAndNoOther) {
     TestWeights weights = TestWeights::random(numbers, WeightType::kBF16, 45, 300);
     weights.set(40 * 300 + 277, std::bit_cast<std::uint32_t>(bad) >> 16);
     const TestRows x = TestRows::random(numbers, 9, 300);
-    for (Backend* backend : backends()) {
+    for (Backend* backend : all_backends()) {
       TestRows y(9, 45);
       backend->matmul(x.view(), *load(*backend, weights, WeightFormat::kInt8), y.view());
-      const TestRows rows = kept(*backend, weights, 300);
+      const TestRows rows = kept(*backend, weights);
       for (int n = 0; n < 45; ++n) {
         for (int t = 0; t < 9; ++t) EXPECT_EQ(std::isfinite(y.row(t)[n]), n != 40) << bad;
         for (int k = 0; k < 300; ++k) EXPECT_EQ(std::isnan(rows.row(n)[k]), n == 40) << bad;

@@ -13,10 +13,6 @@ namespace {
 
 using cpu::Q4Group;
 
-std::vector<Backend*> backends() {
-  return {&plain_backend(), &fast_backend(1), &fast_backend(2), &fast_backend(3)};
-}
-
 // The definition in ops.h, in float64 where that makes no difference.
 struct Q4Numbers {
   Q4Numbers(const TestWeights& weights, int row, int first, int count) {
@@ -71,39 +67,8 @@ float product(std::span<const float> x, const std::vector<Q4Numbers>& groups) {
   return total;
 }
 
-TestRows kept(Backend& backend, const HostMatrix& host, WeightFormat format) {
-  std::vector<std::int32_t> ids;
-  for (int n = 0; n < host.rows; ++n) ids.push_back(n);
-  TestRows rows(host.rows, host.width);
-  backend.embed(*backend.load_matrix({&host, 1}, format), ids.data(), rows.view());
-  return rows;
-}
-
-// Few rows and many, whole groups and shorter ones, whole panels and others.
 TEST(CpuQ4, EveryElementIsTheSumOverGroups) {
-  TestNumbers numbers(81);
-  for (int rows = 1; rows <= 64; ++rows) {
-    const int outputs = numbers.between(1, 130);
-    const int inputs = rows % 8 == 0 ? numbers.between(250, 600) : numbers.between(1, 90);
-    for (const WeightType type : kWeightTypes) {
-      const TestWeights weights = TestWeights::random(numbers, type, outputs, inputs);
-      const TestRows x = TestRows::random(numbers, rows, inputs, numbers.below(20));
-      TestRows want(rows, outputs);
-      for (int n = 0; n < outputs; ++n) {
-        const std::vector<Q4Numbers> groups = groups_of_row(weights, n, inputs);
-        for (int t = 0; t < rows; ++t) {
-          want.row(t)[n] = product({x.row(t), static_cast<std::size_t>(inputs)}, groups);
-        }
-      }
-      for (Backend* backend : backends()) {
-        TestRows got(rows, outputs, numbers.below(20));
-        backend->matmul(x.view(), *load(*backend, weights, WeightFormat::kQ4), got.view());
-        ASSERT_TRUE(same_rows(got, want))
-            << backend->name()
-            << fmt::format(": {} x {} x {}, type {}", rows, outputs, inputs, int(type));
-      }
-    }
-  }
+  expect_products(81, WeightFormat::kQ4, groups_of_row, product);
 }
 
 // The order of sums changes only the last bits of the product with the rounded numbers.
@@ -132,7 +97,7 @@ TEST(CpuQ4, ChangesAnElementByHalfAStepAtMost) {
   for (const WeightType type : kWeightTypes) {
     for (const int width : {1, 32, 37, 256, 517}) {
       const TestWeights weights = TestWeights::random(numbers, type, 67, width);
-      for (Backend* backend : backends()) {
+      for (Backend* backend : all_backends()) {
         const TestRows rows = kept(*backend, weights.host(), WeightFormat::kQ4);
         for (int n = 0; n < 67; ++n) {
           const std::vector<Q4Numbers> groups = groups_of_row(weights, n, width);
@@ -155,7 +120,7 @@ TEST(CpuQ4, HalvesGoToTheEvenNumberAndTheEndsAreKept) {
   const float row[] = {-4, 11, -3.5f, -2.5f, 0.5f, 1.5f, 10.5f, 0};  // scale 1
   const float want[] = {-4, 11, -4, -2, 0, 2, 10, 0};
   for (int k = 0; k < 8; ++k) weights.set(k, std::bit_cast<std::uint32_t>(row[k]));
-  for (Backend* backend : backends()) {
+  for (Backend* backend : all_backends()) {
     const TestRows rows = kept(*backend, weights.host(), WeightFormat::kQ4);
     for (int k = 0; k < 8; ++k) EXPECT_EQ(rows.row(0)[k], want[k]) << backend->name() << k;
   }
@@ -168,7 +133,7 @@ TEST(CpuQ4, AGroupThatBinary16CannotHoldIsNan) {
     TestWeights weights = TestWeights::random(numbers, WeightType::kF32, 45, 300);
     weights.set(40 * 300 + 277, std::bit_cast<std::uint32_t>(bad));
     const TestRows x = TestRows::random(numbers, 9, 300);
-    for (Backend* backend : backends()) {
+    for (Backend* backend : all_backends()) {
       TestRows y(9, 45);
       backend->matmul(x.view(), *load(*backend, weights, WeightFormat::kQ4), y.view());
       const TestRows rows = kept(*backend, weights.host(), WeightFormat::kQ4);
@@ -187,7 +152,7 @@ TEST(CpuQ4, AGroupThatBinary16CannotHoldIsNan) {
 TEST(CpuQ4, EqualNumbersAreKeptWithoutAScale) {
   TestWeights weights(WeightType::kF32, 1, 33);
   for (int k = 0; k < 33; ++k) weights.set(k, std::bit_cast<std::uint32_t>(-0.375f));
-  for (Backend* backend : backends()) {
+  for (Backend* backend : all_backends()) {
     const TestRows rows = kept(*backend, weights.host(), WeightFormat::kQ4);
     for (int k = 0; k < 33; ++k) EXPECT_EQ(rows.row(0)[k], -0.375f);
   }
@@ -204,7 +169,7 @@ TEST(CpuQ4, GroupsOfAFileAreKeptToTheBit) {
     for (std::uint8_t& pair : group.pairs) pair = static_cast<std::uint8_t>(numbers.bits());
   }
   const HostMatrix host{WeightType::kQ4, std::as_bytes(std::span(groups)), outputs, inputs};
-  for (Backend* backend : backends()) {
+  for (Backend* backend : all_backends()) {
     for (const WeightFormat format : {WeightFormat::kStored, WeightFormat::kQ4}) {
       const TestRows rows = kept(*backend, host, format);
       for (int n = 0; n < outputs; ++n) {

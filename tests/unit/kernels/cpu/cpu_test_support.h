@@ -5,6 +5,7 @@
 #include <cstring>
 #include <memory>
 #include <random>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -171,6 +172,52 @@ inline std::unique_ptr<const WeightMatrix> load(Backend& backend, const TestWeig
                                                 WeightFormat format = WeightFormat::kStored) {
   const HostMatrix part = weights.host();
   return backend.load_matrix({&part, 1}, format);
+}
+
+// The rows of a matrix as a backend keeps them in this format, as float32.
+inline TestRows kept(Backend& backend, const HostMatrix& host, WeightFormat format) {
+  std::vector<std::int32_t> ids;
+  for (int n = 0; n < host.rows; ++n) ids.push_back(n);
+  TestRows rows(host.rows, host.width);
+  backend.embed(*backend.load_matrix({&host, 1}, format), ids.data(), rows.view());
+  return rows;
+}
+
+// Plain loops, and the fast backend with each number of threads.
+inline std::vector<Backend*> all_backends() {
+  return {&plain_backend(), &fast_backend(1), &fast_backend(2), &fast_backend(3)};
+}
+
+// Products with weights in this format, for few rows and many, whole panels and others.
+// rounded(weights, n, inputs): the weights of output n. product(x, these): one element; x:
+// [inputs].
+template <typename Rounded, typename Product>
+void expect_products(std::uint32_t seed, WeightFormat format, const Rounded& rounded,
+                     const Product& product) {
+  TestNumbers numbers(seed);
+  for (int rows = 1; rows <= 64; ++rows) {
+    const int outputs = numbers.between(1, 130);
+    const int inputs = rows % 8 == 0 ? numbers.between(250, 600) : numbers.between(1, 90);
+    for (const WeightType type : kWeightTypes) {
+      const TestWeights weights = TestWeights::random(numbers, type, outputs, inputs);
+      const TestRows x = TestRows::random(numbers, rows, inputs, numbers.below(20));
+      TestRows want(rows, outputs);
+      for (int n = 0; n < outputs; ++n) {
+        const auto of_output = rounded(weights, n, inputs);
+        for (int t = 0; t < rows; ++t) {
+          want.row(t)[n] =
+              product(std::span(x.row(t), static_cast<std::size_t>(inputs)), of_output);
+        }
+      }
+      for (Backend* backend : all_backends()) {
+        TestRows got(rows, outputs, numbers.below(20));
+        backend->matmul(x.view(), *load(*backend, weights, format), got.view());
+        ASSERT_TRUE(same_rows(got, want))
+            << backend->name()
+            << fmt::format(": {} x {} x {}, type {}", rows, outputs, inputs, int(type));
+      }
+    }
+  }
 }
 
 }  // namespace specdec
